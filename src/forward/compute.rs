@@ -1,0 +1,57 @@
+//! Linear layers: activations in the form that the weights ask for, once for each input.
+
+use crate::kernel::{Acts, Form, Kernels, Matrix, linear};
+use crate::workers::Workers;
+
+/// Kernels, workers and the scratch that matrix products need.
+pub(crate) struct Compute<'m, 'w> {
+    pub kernels: &'static Kernels,
+    pub workers: &'m dyn Workers,
+    /// Workers that the scratch was planned for.
+    pub threads: usize,
+    pub quants: &'w mut [i8],
+    pub scales: &'w mut [f32],
+    pub offsets: &'w mut [i32],
+    /// A panel for each worker.
+    pub panels: &'w mut [u8],
+}
+
+impl<'m, 'w> Compute<'m, 'w> {
+    /// `x` as the input of one or more linear layers: `[tokens][cols]`.
+    pub fn input<'c>(&'c mut self, x: &'c [f32], tokens: usize) -> Input<'c, 'm, 'w> {
+        Input { compute: self, x, tokens, form: Form::F32 }
+    }
+}
+
+/// The input of linear layers, quantized when the first of them needs it.
+pub(crate) struct Input<'c, 'm, 'w> {
+    compute: &'c mut Compute<'m, 'w>,
+    x: &'c [f32],
+    tokens: usize,
+    /// The form that the quantized activations have now.
+    form: Form,
+}
+
+impl Input<'_, '_, '_> {
+    /// `out[t * stride + r] = row r of w * token t`.
+    pub fn times(&mut self, w: Matrix<'_>, out: &mut [f32], stride: usize) {
+        let Some(form) = Form::of(w.kind) else { return };
+        let Compute { kernels, workers, quants, scales, offsets, panels, .. } = self.compute;
+        let (scale_span, offset_span) = form.spans();
+        let len = self.x.len();
+        let quantized = if form == Form::F32 { 0 } else { len };
+        let (Some(q), Some(d), Some(offsets)) = (
+            quants.get_mut(..quantized),
+            scales.get_mut(..quantized / scale_span),
+            offsets.get_mut(..quantized / offset_span),
+        ) else {
+            return;
+        };
+        if form != Form::F32 && form != self.form {
+            kernels.quantize(form, self.x, q, d, offsets);
+            self.form = form;
+        }
+        let acts = Acts { x: self.x, q, d, offsets, tokens: self.tokens };
+        linear(kernels, *workers, panels, w, &acts, out, stride);
+    }
+}

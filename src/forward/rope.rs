@@ -1,0 +1,92 @@
+//! Rotary positions: frequencies once, angles for each batch, rotation of heads.
+//!
+//! The numbers are those of the reference implementations in f32: `frequency = 1 / base^(2i / dim)`,
+//! `angle = position * frequency`.
+
+use crate::model::{Rope, RopeStyle, Scaling};
+use crate::quant::le_f32;
+
+/// Frequencies of the model, and cosines and sines of the current batch.
+pub(crate) struct Rotary<'w> {
+    rope: Option<Rope>,
+    /// `dim / 2` radians a position.
+    frequencies: &'w [f32],
+    /// `[batch]` of `dim / 2` cosines, then `dim / 2` sines.
+    rotations: &'w mut [f32],
+    /// Factor on cosines and sines.
+    magnitude: f32,
+}
+
+impl<'w> Rotary<'w> {
+    /// `divisors` are the little-endian f32 of `rope_freqs.weight`, or empty.
+    pub fn new(rope: Option<Rope>, divisors: &[u8], frequencies: &'w mut [f32], rotations: &'w mut [f32]) -> Self {
+        let mut magnitude = 1.0;
+        if let Some(rope) = rope {
+            for (i, frequency) in frequencies.iter_mut().enumerate() {
+                let plain = 1.0 / libm::powf(rope.base, (2 * i) as f32 / rope.dim as f32);
+                let divisor = if divisors.is_empty() { 1.0 } else { le_f32(divisors, i) };
+                *frequency = scaled(&rope, i, plain / divisor);
+            }
+            if let Scaling::Yarn { factor, attn_factor, .. } = rope.scaling {
+                magnitude = attn_factor * (1.0 + 0.1 * libm::logf(factor));
+            }
+        }
+        Self { rope, frequencies, rotations, magnitude }
+    }
+
+    /// Computes the rotations of `tokens` positions from `position` on.
+    pub fn turn_to(&mut self, position: usize, tokens: usize) {
+        let half = self.frequencies.len();
+        if half == 0 {
+            return;
+        }
+        for (t, rotation) in self.rotations.chunks_exact_mut(2 * half).take(tokens).enumerate() {
+            let (cos, sin) = rotation.split_at_mut(half);
+            for ((frequency, cos), sin) in self.frequencies.iter().zip(cos).zip(sin) {
+                let (s, c) = libm::sincosf((position + t) as f32 * frequency);
+                *cos = c * self.magnitude;
+                *sin = s * self.magnitude;
+            }
+        }
+    }
+
+    /// Rotates one head of token `t` of the batch in place.
+    pub fn rotate(&self, t: usize, head: &mut [f32]) {
+        let (Some(rope), half) = (self.rope, self.frequencies.len()) else { return };
+        let Some(rotation) = self.rotations.get(2 * half * t..2 * half * (t + 1)) else { return };
+        let (cos, sin) = rotation.split_at(half);
+        let Some(head) = head.get_mut(..2 * half) else { return };
+        match rope.style {
+            RopeStyle::Adjacent => {
+                for (([a, b], c), s) in head.as_chunks_mut().0.iter_mut().zip(cos).zip(sin) {
+                    (*a, *b) = (*a * c - *b * s, *a * s + *b * c);
+                }
+            }
+            RopeStyle::Halves => {
+                let (first, second) = head.split_at_mut(half);
+                for (((a, b), c), s) in first.iter_mut().zip(second).zip(cos).zip(sin) {
+                    (*a, *b) = (*a * c - *b * s, *a * s + *b * c);
+                }
+            }
+        }
+    }
+}
+
+/// A frequency after the model's scaling.
+fn scaled(rope: &Rope, i: usize, frequency: f32) -> f32 {
+    match rope.scaling {
+        Scaling::None => frequency,
+        Scaling::Linear { factor } => frequency / factor,
+        Scaling::Yarn { factor, original, beta_fast, beta_slow, .. } => {
+            // The pair that turns `rotations` times over the original context.
+            let pair = |rotations: f32| {
+                let dim = rope.dim as f32;
+                dim * libm::logf(original / (rotations * 2.0 * core::f32::consts::PI)) / (2.0 * libm::logf(rope.base))
+            };
+            let low = libm::floorf(pair(beta_fast)).max(0.0);
+            let high = libm::ceilf(pair(beta_slow)).min(rope.dim as f32 - 1.0);
+            let ramp = ((i as f32 - low) / (high - low).max(0.001)).clamp(0.0, 1.0);
+            frequency / factor * ramp + frequency * (1.0 - ramp)
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! The first 24 bytes: magic, version, number of tensors, number of keys.
+
+use super::reader::Reader;
+use crate::{Error, tri};
+
+/// Bytes of the smallest metadata entry: a one-byte key with a one-byte value.
+const SMALLEST_KEY: u64 = (8 + 1) + 4 + 1;
+/// Bytes of the smallest tensor entry: a one-byte name and one dimension.
+const SMALLEST_TENSOR: u64 = (8 + 1) + 4 + 8 + 4 + 8;
+
+#[derive(Clone, Copy)]
+pub(super) struct Header {
+    pub(super) version: u32,
+    pub(super) tensor_count: u64,
+    pub(super) key_count: u64,
+}
+
+impl Header {
+    /// Bytes of the header; the first key follows.
+    pub(super) const LEN: usize = 24;
+
+    pub(super) const fn read(reader: &mut Reader<'_>) -> Result<Self, Error> {
+        if !reader.eat(b"GGUF") {
+            return Err(Error::NotGguf);
+        }
+        let version = tri!(reader.u32("the version"));
+        match version {
+            2 | 3 => {}
+            // Version 3 allows big-endian files; the version itself is then the other way round.
+            _ if matches!(version.swap_bytes(), 1..=3) => return Err(Error::BigEndian),
+            _ => return Err(Error::Version { version }),
+        }
+        let tensor_count = tri!(reader.u64("the number of tensors"));
+        let key_count = tri!(reader.u64("the number of metadata keys"));
+
+        // A count that the rest of the file cannot hold is refused before anything is walked.
+        let room = reader.left();
+        if key_count > room / SMALLEST_KEY {
+            return Err(Error::TooMany { what: "metadata keys", count: key_count, at: 16 });
+        }
+        if tensor_count > (room - key_count * SMALLEST_KEY) / SMALLEST_TENSOR {
+            return Err(Error::TooMany { what: "tensors", count: tensor_count, at: 8 });
+        }
+        Ok(Self { version, tensor_count, key_count })
+    }
+}

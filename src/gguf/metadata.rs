@@ -1,0 +1,271 @@
+//! The metadata: key-value pairs, one after the other.
+//!
+//! A pair is a key (string), a value type (`u32`) and a value. Nothing in the file says where pair
+//! number `i` begins, so every look-up walks from the first. That is quick except for an array of
+//! strings, whose end is only known after its last string: [`Skips`] remembers the long ones.
+
+use super::reader::{Reader, equal};
+use super::value::{Array, Value, ValueType, split_strings};
+use crate::{Error, Name, tri};
+
+/// What a key is called in errors.
+const KEY: &str = "a metadata key";
+/// What a value is called in errors.
+const VALUE: &str = "a metadata value";
+
+/// Longest key in bytes, as the specification has it.
+const LONGEST_KEY: usize = 65535;
+
+/// Where the longest arrays of strings end (in practice a vocabulary and its merges).
+#[derive(Clone, Copy)]
+pub(super) struct Skips {
+    /// First byte and length of an array's strings; an unused place has length 0.
+    longest: [(usize, usize); 4],
+}
+
+impl Skips {
+    pub(super) const NONE: Self = Self { longest: [(0, 0); 4] };
+
+    /// Remembers an array in place of the shortest one known, if it is longer.
+    const fn note(&mut self, start: usize, len: usize) {
+        let [a, b, c, d] = &mut self.longest;
+        let ab = if a.1 <= b.1 { a } else { b };
+        let cd = if c.1 <= d.1 { c } else { d };
+        let shortest = if ab.1 <= cd.1 { ab } else { cd };
+        if len > shortest.1 {
+            *shortest = (start, len);
+        }
+    }
+
+    const fn find(&self, start: usize) -> Option<usize> {
+        let [a, b, c, d] = self.longest;
+        let (_, len) = if a.0 == start {
+            a
+        } else if b.0 == start {
+            b
+        } else if c.0 == start {
+            c
+        } else if d.0 == start {
+            d
+        } else {
+            return None;
+        };
+        if len == 0 { None } else { Some(len) }
+    }
+}
+
+/// Reads every pair once and checks it; gives the alignment of the tensor data and the skips.
+pub(super) const fn check(reader: &mut Reader<'_>, count: u64) -> Result<(Option<u32>, Skips), Error> {
+    let mut skips = Skips::NONE;
+    let mut alignment = None;
+    let mut i = 0;
+    while i < count {
+        let at = reader.at() as u64;
+        let key = tri!(reader.string(KEY));
+        if let Some(why) = key_fault(key) {
+            return Err(Error::BadName { what: "metadata key", at, why });
+        }
+        let value = tri!(read_value(reader, key, &skips));
+        if let Value::Array(array) = value
+            && matches!(array.element(), ValueType::Str)
+        {
+            let len = array.bytes().len();
+            skips.note(reader.at().saturating_sub(len), len);
+        }
+        if equal(key, ALIGNMENT_KEY) {
+            alignment = Some(tri!(alignment_of(value)));
+        }
+        i += 1;
+    }
+    Ok((alignment, skips))
+}
+
+const ALIGNMENT_KEY: &[u8] = b"general.alignment";
+/// Larger than any page or flash sector; larger values only serve to overflow sums.
+const LARGEST_ALIGNMENT: u32 = 1 << 20;
+
+const fn alignment_of(value: Value<'_>) -> Result<u32, Error> {
+    let key = Name::new(ALIGNMENT_KEY);
+    match value {
+        Value::U32(value) if value.is_power_of_two() && value <= LARGEST_ALIGNMENT => Ok(value),
+        Value::U32(_) => Err(Error::KeyValue { key, why: "must be a power of two, at most 1048576" }),
+        _ => Err(Error::KeyType { key, expected: "a 32-bit unsigned integer" }),
+    }
+}
+
+const fn key_fault(key: &[u8]) -> Option<&'static str> {
+    if key.is_empty() {
+        Some("is empty")
+    } else if key.len() > LONGEST_KEY {
+        Some("is longer than 65535 bytes")
+    } else if core::str::from_utf8(key).is_err() {
+        Some("is not UTF-8")
+    } else {
+        None
+    }
+}
+
+/// Reads the type and the value that follow `key`.
+const fn read_value<'a>(reader: &mut Reader<'a>, key: &[u8], skips: &Skips) -> Result<Value<'a>, Error> {
+    let kind = tri!(read_type(reader, key));
+    match kind {
+        ValueType::Str => Ok(Value::Str(tri!(reader.string(VALUE)))),
+        ValueType::Array => Ok(Value::Array(tri!(read_array(reader, key, skips)))),
+        _ => {
+            let size = match kind.size() {
+                Some(size) => size as u64,
+                None => 0,
+            };
+            let bytes = tri!(reader.bytes(size, VALUE));
+            match Value::scalar(kind, bytes) {
+                Some(value) => Ok(value),
+                // `bytes` has the size of `kind`, so there is always a value in it.
+                None => Err(Error::Truncated { what: VALUE, at: reader.at() as u64 }),
+            }
+        }
+    }
+}
+
+/// Moves past the type and the value that follow `key`, without making a [`Value`] of it.
+const fn skip_value(reader: &mut Reader<'_>, key: &[u8], skips: &Skips) -> Result<(), Error> {
+    let kind = tri!(read_type(reader, key));
+    let size = match kind {
+        ValueType::Str => tri!(reader.string_len(VALUE)) as u64,
+        ValueType::Array => tri!(read_extent(reader, key, skips)).size,
+        _ => match kind.size() {
+            Some(size) => size as u64,
+            None => 0,
+        },
+    };
+    reader.skip(size, VALUE)
+}
+
+const fn read_array<'a>(reader: &mut Reader<'a>, key: &[u8], skips: &Skips) -> Result<Array<'a>, Error> {
+    let Extent { element, count, size } = tri!(read_extent(reader, key, skips));
+    let bytes = tri!(reader.bytes(size, "an array"));
+    Ok(Array::new(element, count as usize, bytes)) // count <= bytes.len()
+}
+
+/// What an array's elements are and how far they reach.
+struct Extent {
+    element: ValueType,
+    count: u64,
+    /// Bytes of all elements.
+    size: u64,
+}
+
+/// Reads what precedes the elements of an array.
+const fn read_extent(reader: &mut Reader<'_>, key: &[u8], skips: &Skips) -> Result<Extent, Error> {
+    let element = tri!(read_type(reader, key));
+    if matches!(element, ValueType::Array) {
+        return Err(Error::NestedArray { key: Name::new(key) });
+    }
+    let at = reader.at();
+    let count = tri!(reader.u64("the length of an array"));
+    // Each string takes at least the 8 bytes of its length, so this bounds both kinds of array.
+    let smallest = match element.size() {
+        Some(size) => size as u64,
+        None => 8,
+    };
+    if count > reader.left() / smallest {
+        return Err(Error::TooMany { what: "array elements", count, at: at as u64 });
+    }
+    let start = reader.at();
+    let size = match element.size() {
+        Some(_) => count * smallest, // at most the bytes that are left
+        None => match skips.find(start) {
+            Some(len) => len as u64,
+            None => match split_strings(reader.rest(), count) {
+                Ok(strings) => strings.len() as u64,
+                Err(offset) => {
+                    return Err(Error::Truncated { what: "a string in an array", at: (start + offset) as u64 });
+                }
+            },
+        },
+    };
+    Ok(Extent { element, count, size })
+}
+
+const fn read_type(reader: &mut Reader<'_>, key: &[u8]) -> Result<ValueType, Error> {
+    let id = tri!(reader.u32("the type of a metadata value"));
+    match ValueType::from_id(id) {
+        Some(kind) => Ok(kind),
+        None => Err(Error::UnknownValueType { key: Name::new(key), id }),
+    }
+}
+
+/// The metadata in the order of the file.
+#[derive(Clone, Copy)]
+pub struct Keys<'a> {
+    reader: Reader<'a>,
+    skips: Skips,
+    left: u64,
+}
+
+impl<'a> Keys<'a> {
+    pub(super) const fn new(reader: Reader<'a>, skips: Skips, left: u64) -> Self {
+        Self { reader, skips, left }
+    }
+
+    // The pairs were all read once without an error, so there is none in what follows.
+
+    /// The next key and value; [`Iterator::next`] that also works in `const fn`.
+    pub const fn next_key(&mut self) -> Option<(&'a str, Value<'a>)> {
+        let Some(left) = self.left.checked_sub(1) else { return None };
+        self.left = left;
+        let Ok(key) = self.reader.string(KEY) else { return None };
+        let Ok(value) = read_value(&mut self.reader, key, &self.skips) else { return None };
+        match core::str::from_utf8(key) {
+            Ok(key) => Some((key, value)),
+            Err(_) => None,
+        }
+    }
+
+    /// The next key, without its value.
+    pub(super) const fn next_name(&mut self) -> Option<&'a [u8]> {
+        let Some(left) = self.left.checked_sub(1) else { return None };
+        self.left = left;
+        let Ok(key) = self.reader.string(KEY) else { return None };
+        match skip_value(&mut self.reader, key, &self.skips) {
+            Ok(()) => Some(key),
+            Err(_) => None,
+        }
+    }
+
+    /// The value of `prefix.suffix` (`suffix` if there is no prefix), if it is among those to come.
+    pub(super) const fn find(mut self, prefix: &[u8], suffix: &[u8]) -> Option<Value<'a>> {
+        let dot: &[u8] = if prefix.is_empty() { b"" } else { b"." };
+        let wanted = prefix.len() + dot.len() + suffix.len();
+        while self.left > 0 {
+            self.left -= 1;
+            let Ok(len) = self.reader.string_len(KEY) else { return None };
+            if len == wanted {
+                let mut found = self.reader;
+                if found.eat(prefix) && found.eat(dot) && found.eat(suffix) {
+                    return match read_value(&mut found, suffix, &self.skips) {
+                        Ok(value) => Some(value),
+                        Err(_) => None,
+                    };
+                }
+            }
+            if self.reader.skip(len as u64, KEY).is_err() || skip_value(&mut self.reader, b"", &self.skips).is_err() {
+                return None;
+            }
+        }
+        None
+    }
+}
+
+impl<'a> Iterator for Keys<'a> {
+    type Item = (&'a str, Value<'a>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.next_key()
+    }
+}
+
+impl core::fmt::Debug for Keys<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Keys").field("left", &self.left).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,256 @@
+//! The file: header, metadata, tensor directory, over borrowed bytes of any alignment.
+//!
+//! [`Gguf::parse`] reads the whole structure once and checks every range in it. Afterwards nothing
+//! can fail: the accessors return what is there, and a number that the file claims is never
+//! trusted again. Nothing is copied and nothing is allocated; a look-up walks the bytes. All of it
+//! works in `const fn`, so a firmware's memory can be planned by the compiler.
+//!
+//! What the file *means* (which keys a model must have, which shapes) is not decided here.
+//!
+//! Versions 2 and 3 in little-endian order are read. Source: the
+//! [GGUF specification](https://github.com/ggml-org/ggml/blob/master/docs/gguf.md), and
+//! llama.cpp's `gguf.cpp` where it is stricter: tensor names have at most 63 bytes, and tensors lie
+//! in the order of the directory without gaps other than padding. Here is stricter than both:
+//! arrays of arrays, zero dimensions, empty tensor names, and alignments above 1 MiB are errors.
+//! Any power of two up to that is accepted as alignment, as llama.cpp does (the specification
+//! asks for a multiple of 8).
+//!
+//! ```text
+//! "GGUF" | version u32 | tensors u64 | keys u64
+//! keys    x ( name | type u32 | value )
+//! tensors x ( name | dimensions u32 | u64 each | type u32 | offset u64 )
+//! padding | tensor data, each tensor on a multiple of general.alignment
+//! ```
+
+mod header;
+mod metadata;
+mod names;
+mod reader;
+mod tensors;
+mod value;
+
+pub use metadata::Keys;
+pub use tensors::{Tensor, Tensors};
+pub use value::{Array, Strings, Value, ValueType};
+
+use core::fmt;
+
+use crate::{Error, Name, tri};
+use header::Header;
+use metadata::Skips;
+use names::Names;
+use reader::Reader;
+
+/// Alignment of the tensor data in bytes where the file does not say (`GGUF_DEFAULT_ALIGNMENT`).
+const DEFAULT_ALIGNMENT: u32 = 32;
+
+/// A GGUF file in memory, checked.
+///
+/// ```
+/// # fn main() -> Result<(), arenite::Error> {
+/// // Version 3, no tensors, one key: the smallest useful file.
+/// let file = b"GGUF\x03\0\0\0\0\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\
+///     \x14\0\0\0\0\0\0\0general.architecture\x08\0\0\0\x05\0\0\0\0\0\0\0llama";
+/// let gguf = arenite::Gguf::parse(file)?;
+/// assert_eq!(gguf.architecture()?, "llama");
+/// assert_eq!(gguf.u32("llama", "block_count")?, None);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy)]
+pub struct Gguf<'a> {
+    data: &'a [u8],
+    header: Header,
+    alignment: u32,
+    skips: Skips,
+    /// First byte of the tensor directory.
+    tensors_at: usize,
+    /// First byte of the tensor data.
+    data_at: usize,
+}
+
+impl<'a> Gguf<'a> {
+    /// Reads and checks a whole file. `data` may have any alignment and stays borrowed.
+    ///
+    /// The time is in proportion to the metadata and the tensor directory; the tensor data is not
+    /// looked at. Repeated names are found among the first 4096 keys and the first 4096 tensors
+    /// (against all that follow).
+    ///
+    /// # Errors
+    ///
+    /// Whatever is wrong with the file, with its place: one of the variants of [`Error`] under
+    /// "the file", or [`Error::KeyType`] and [`Error::KeyValue`] for `general.alignment`.
+    pub const fn parse(data: &'a [u8]) -> Result<Self, Error> {
+        let mut reader = Reader::new(data, 0);
+        let header = tri!(Header::read(&mut reader));
+        let (alignment, skips) = tri!(metadata::check(&mut reader, header.key_count));
+        let alignment = match alignment {
+            Some(alignment) => alignment,
+            None => DEFAULT_ALIGNMENT,
+        };
+        let tensors_at = reader.at();
+        let data_at = tri!(tensors::check(data, tensors_at, header.tensor_count, alignment));
+
+        let gguf = Self { data, header, alignment, skips, tensors_at, data_at };
+        if let Some(key) = names::repeated(Names::Keys(gguf.keys())) {
+            return Err(Error::DuplicateKey { key: Name::new(key) });
+        }
+        if let Some(tensor) = names::repeated(Names::Tensors(gguf.tensors())) {
+            return Err(Error::DuplicateTensor { tensor: Name::new(tensor) });
+        }
+        Ok(gguf)
+    }
+
+    /// Version of the format: 2 or 3.
+    pub const fn version(&self) -> u32 {
+        self.header.version
+    }
+
+    /// Alignment of every tensor's start, in bytes from the start of the file: a power of two.
+    pub const fn alignment(&self) -> u64 {
+        self.alignment as u64
+    }
+
+    /// The whole file.
+    pub const fn data(&self) -> &'a [u8] {
+        self.data
+    }
+
+    /// How many metadata keys there are.
+    pub const fn key_count(&self) -> u64 {
+        self.header.key_count
+    }
+
+    /// How many tensors there are; none in a file that only holds a vocabulary.
+    pub const fn tensor_count(&self) -> u64 {
+        self.header.tensor_count
+    }
+
+    /// The metadata in the order of the file.
+    pub const fn keys(&self) -> Keys<'a> {
+        Keys::new(Reader::new(self.data, Header::LEN), self.skips, self.header.key_count)
+    }
+
+    /// The tensors in the order of the file.
+    pub const fn tensors(&self) -> Tensors<'a> {
+        Tensors::new(self.data, self.tensors_at, self.data_at, self.header.tensor_count)
+    }
+
+    /// The tensor called `name`. Walks the directory; to visit all, use
+    /// [`tensors`](Self::tensors).
+    pub const fn tensor(&self, name: &str) -> Option<Tensor<'a>> {
+        self.tensors().find(name.as_bytes())
+    }
+
+    /// The value of `key`.
+    pub const fn get(&self, key: &str) -> Option<Value<'a>> {
+        self.get2("", key)
+    }
+
+    /// The value of `prefix.suffix` (of `suffix` alone if the prefix is empty), without putting
+    /// the two together.
+    pub const fn get2(&self, prefix: &str, suffix: &str) -> Option<Value<'a>> {
+        self.keys().find(prefix.as_bytes(), suffix.as_bytes())
+    }
+
+    /// `general.architecture`: the name that prefixes the model's own keys.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::MissingKey`] if it is not there, [`Error::KeyType`] if it is not a string,
+    /// [`Error::KeyValue`] if the string is not UTF-8.
+    pub const fn architecture(&self) -> Result<&'a str, Error> {
+        const PREFIX: &str = "general";
+        const NAME: &str = "architecture";
+        match tri!(self.str(PREFIX, NAME)) {
+            Some(bytes) => match core::str::from_utf8(bytes) {
+                Ok(name) => Ok(name),
+                Err(_) => Err(Error::KeyValue { key: Name::key(PREFIX, NAME), why: "is not UTF-8" }),
+            },
+            None => Err(Error::MissingKey { key: Name::key(PREFIX, NAME) }),
+        }
+    }
+
+    /// The integer under `prefix.name`, whichever of the integer types it was written with.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::KeyType`] for a value that is not an integer, [`Error::KeyValue`] for one that is
+    /// negative or has more than 32 bits.
+    pub const fn u32(&self, prefix: &str, name: &str) -> Result<Option<u32>, Error> {
+        let Some(value) = self.get2(prefix, name) else { return Ok(None) };
+        if !value.is_integer() {
+            return Err(Error::KeyType { key: Name::key(prefix, name), expected: "an integer" });
+        }
+        match value.integer() {
+            Some(value) if value >= 0 && value <= u32::MAX as i64 => Ok(Some(value as u32)),
+            _ => Err(Error::KeyValue { key: Name::key(prefix, name), why: "must be from 0 to 4294967295" }),
+        }
+    }
+
+    /// The float under `prefix.name`; one of 64 bits is rounded.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::KeyType`] for a value that is not a float.
+    pub const fn f32(&self, prefix: &str, name: &str) -> Result<Option<f32>, Error> {
+        match self.get2(prefix, name) {
+            None => Ok(None),
+            Some(Value::F32(value)) => Ok(Some(value)),
+            Some(Value::F64(value)) => Ok(Some(value as f32)),
+            Some(_) => Err(Error::KeyType { key: Name::key(prefix, name), expected: "a float" }),
+        }
+    }
+
+    /// The boolean under `prefix.name`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::KeyType`] for a value that is not a boolean.
+    pub const fn bool(&self, prefix: &str, name: &str) -> Result<Option<bool>, Error> {
+        match self.get2(prefix, name) {
+            None => Ok(None),
+            Some(Value::Bool(value)) => Ok(Some(value)),
+            Some(_) => Err(Error::KeyType { key: Name::key(prefix, name), expected: "a boolean" }),
+        }
+    }
+
+    /// The string under `prefix.name`, as bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::KeyType`] for a value that is not a string.
+    pub const fn str(&self, prefix: &str, name: &str) -> Result<Option<&'a [u8]>, Error> {
+        match self.get2(prefix, name) {
+            None => Ok(None),
+            Some(Value::Str(value)) => Ok(Some(value)),
+            Some(_) => Err(Error::KeyType { key: Name::key(prefix, name), expected: "a string" }),
+        }
+    }
+
+    /// The array under `prefix.name`, of any element type.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::KeyType`] for a value that is not an array.
+    pub const fn array(&self, prefix: &str, name: &str) -> Result<Option<Array<'a>>, Error> {
+        match self.get2(prefix, name) {
+            None => Ok(None),
+            Some(Value::Array(value)) => Ok(Some(value)),
+            Some(_) => Err(Error::KeyType { key: Name::key(prefix, name), expected: "an array" }),
+        }
+    }
+}
+
+impl fmt::Debug for Gguf<'_> {
+    /// The numbers, not the bytes.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gguf")
+            .field("version", &self.version())
+            .field("alignment", &self.alignment)
+            .field("keys", &self.key_count())
+            .field("tensors", &self.tensor_count())
+            .field("bytes", &self.data.len())
+            .finish()
+    }
+}

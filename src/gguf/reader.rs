@@ -1,0 +1,175 @@
+//! Reading little-endian fields in `const fn` and without panics.
+//!
+//! The compiler counts the calls and the rounds of loops that a constant takes, and complains after
+//! two million (`long_running_const_eval`). Splitting a slice is a dozen calls in the library, so
+//! what runs for every key or tensor of every look-up goes by index here, each behind a check that
+//! the optimizer needs to leave the bounds check out.
+
+use crate::{Error, tri};
+
+/// The little-endian `u32` at `$data[$at]`, without a call. The caller has checked that
+/// `$at <= $data.len() - 4`.
+macro_rules! u32_at {
+    ($data:expr, $at:expr) => {
+        $data[$at] as u32 | ($data[$at + 1] as u32) << 8 | ($data[$at + 2] as u32) << 16 | ($data[$at + 3] as u32) << 24
+    };
+}
+pub(super) use u32_at;
+
+/// A cursor over the file. A read either yields exactly what was asked for or says what is cut.
+#[derive(Clone, Copy)]
+pub(super) struct Reader<'a> {
+    data: &'a [u8],
+    /// Never beyond the end of `data`.
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    /// Starts at byte `at` of `data`; past the end there is nothing left to read.
+    pub(super) const fn new(data: &'a [u8], at: usize) -> Self {
+        Self { data, at: if at <= data.len() { at } else { data.len() } }
+    }
+
+    /// Byte offset of the next read.
+    pub(super) const fn at(&self) -> usize {
+        self.at
+    }
+
+    /// Bytes that are left.
+    pub(super) const fn left(&self) -> u64 {
+        self.data.len() as u64 - self.at as u64
+    }
+
+    /// All bytes that are left.
+    pub(super) const fn rest(&self) -> &'a [u8] {
+        match self.data.split_at_checked(self.at) {
+            Some((_, rest)) => rest,
+            None => &[],
+        }
+    }
+
+    /// Moves past `count` bytes. `count` comes from the file, so it may be any number.
+    pub(super) const fn skip(&mut self, count: u64, what: &'static str) -> Result<(), Error> {
+        if count > self.left() {
+            return Err(self.truncated(what));
+        }
+        self.at += count as usize;
+        Ok(())
+    }
+
+    /// The next `count` bytes.
+    pub(super) const fn bytes(&mut self, count: u64, what: &'static str) -> Result<&'a [u8], Error> {
+        let rest = self.rest();
+        tri!(self.skip(count, what));
+        match rest.split_at_checked(count as usize) {
+            Some((bytes, _)) => Ok(bytes),
+            None => Err(self.truncated(what)), // `skip` has checked it
+        }
+    }
+
+    pub(super) const fn u32(&mut self, what: &'static str) -> Result<u32, Error> {
+        let (data, at, len) = (self.data, self.at, self.data.len());
+        if len < 4 || at > len - 4 {
+            return Err(self.truncated(what));
+        }
+        self.at = at + 4;
+        Ok(u32_at!(data, at))
+    }
+
+    pub(super) const fn u64(&mut self, what: &'static str) -> Result<u64, Error> {
+        if self.left() < 8 {
+            return Err(self.truncated(what));
+        }
+        let low = tri!(self.u32(what));
+        let high = tri!(self.u32(what));
+        Ok(low as u64 | (high as u64) << 32)
+    }
+
+    /// The length of a string whose bytes come next and are all there.
+    pub(super) const fn string_len(&mut self, what: &'static str) -> Result<usize, Error> {
+        let start = *self;
+        let len = tri!(self.u64(what));
+        if len > self.left() {
+            *self = start;
+            return Err(self.truncated(what));
+        }
+        Ok(len as usize)
+    }
+
+    /// A string: its length in bytes as a `u64`, then the bytes, in no promised encoding.
+    pub(super) const fn string(&mut self, what: &'static str) -> Result<&'a [u8], Error> {
+        let len = tri!(self.string_len(what));
+        self.bytes(len as u64, what)
+    }
+
+    /// Whether the next bytes are these.
+    pub(super) const fn starts_with(&self, expected: &[u8]) -> bool {
+        let (data, len, expected_len) = (self.data, self.data.len(), expected.len());
+        let (mut at, mut i) = (self.at, 0);
+        while i < expected_len {
+            if at >= len || data[at] != expected[i] {
+                return false;
+            }
+            at += 1;
+            i += 1;
+        }
+        true
+    }
+
+    /// Moves past the next bytes if they are these.
+    pub(super) const fn eat(&mut self, expected: &[u8]) -> bool {
+        self.starts_with(expected) && self.skip(expected.len() as u64, "").is_ok()
+    }
+
+    const fn truncated(&self, what: &'static str) -> Error {
+        Error::Truncated { what, at: self.at as u64 }
+    }
+}
+
+/// Splits a length-prefixed string off the front of an array of them.
+pub(super) const fn split_string(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let mut reader = Reader::new(bytes, 0);
+    match reader.string("") {
+        Ok(string) => Some((string, reader.rest())),
+        Err(_) => None,
+    }
+}
+
+/// `==` for bytes: the operator is not available in `const fn`.
+pub(super) const fn equal(a: &[u8], b: &[u8]) -> bool {
+    a.len() == b.len() && Reader::new(a, 0).starts_with(b)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equality_of_bytes() {
+        let text = b"the quick brown fox jumps";
+        for i in 0..=text.len() {
+            for j in 0..=text.len() {
+                assert_eq!(equal(&text[..i], &text[..j]), i == j);
+            }
+            let mut other = *text;
+            if i < text.len() {
+                other[i] ^= 1;
+                assert!(!equal(text, &other));
+            }
+        }
+    }
+
+    #[test]
+    fn a_string_longer_than_the_rest_is_truncated() {
+        let mut bytes = [0xff; 12];
+        assert!(split_string(&bytes).is_none());
+        bytes[..8].copy_from_slice(&5u64.to_le_bytes());
+        assert!(split_string(&bytes).is_none());
+        bytes[..8].copy_from_slice(&4u64.to_le_bytes());
+        assert_eq!(split_string(&bytes), Some((&[0xff; 4][..], &[][..])));
+        let mut reader = Reader::new(&bytes, 5);
+        assert_eq!(reader.string("a thing"), Err(Error::Truncated { what: "a thing", at: 5 }));
+        assert_eq!((reader.at(), reader.left()), (5, 7));
+        assert_eq!(Reader::new(&bytes, 13).u32("a number"), Err(Error::Truncated { what: "a number", at: 12 }));
+    }
+}

@@ -1,0 +1,288 @@
+//! The tensor directory: what each tensor is called, its shape and type, and where its bytes lie.
+//!
+//! An entry is a name (string), the number of dimensions (`u32`), the dimensions (`u64` each,
+//! fastest first), the type (`u32`) and an offset (`u64`) from the start of the tensor data. The
+//! data starts behind the last entry, at the next multiple of the alignment.
+
+use core::fmt;
+
+use super::reader::{Reader, u32_at};
+use crate::quant::TensorType;
+use crate::{Error, Name, tri};
+
+/// What a name is called in errors.
+const NAME: &str = "a tensor's name";
+
+/// Longest name in bytes; ggml keeps names in 64 bytes with a zero at the end.
+const LONGEST_NAME: usize = 63;
+
+/// A tensor of the file: its description and its bytes.
+#[derive(Clone, Copy)]
+pub struct Tensor<'a> {
+    /// Its name, as in `blk.0.attn_q.weight`.
+    pub name: &'a str,
+    /// Elements along each dimension, the fastest (contiguous) one first; those that the tensor
+    /// does not have are 1.
+    pub dims: [u64; 4],
+    /// How many dimensions the file gives, 1 to 4.
+    pub dim_count: u32,
+    /// The type of its elements.
+    pub kind: TensorType,
+    /// Where its bytes start, in bytes from the start of the file.
+    pub offset: u64,
+    /// Exactly its bytes, row after row, of any alignment in memory.
+    pub data: &'a [u8],
+}
+
+impl fmt::Debug for Tensor<'_> {
+    /// The description without the bytes.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tensor")
+            .field("name", &self.name)
+            .field("dims", &self.dims)
+            .field("dim_count", &self.dim_count)
+            .field("kind", &self.kind)
+            .field("offset", &self.offset)
+            .field("bytes", &self.data.len())
+            .finish()
+    }
+}
+
+/// A checked entry of the directory.
+struct Entry {
+    dims: [u64; 4],
+    dim_count: u32,
+    kind: TensorType,
+    /// From the start of the tensor data.
+    offset: u64,
+    /// Bytes of data.
+    size: u64,
+}
+
+/// Reads every entry once, checks it, and gives the start of the tensor data.
+///
+/// Each tensor must start where the one before it ends, rounded up to the alignment, as llama.cpp
+/// demands (`gguf_init_from_reader`): so no two overlap, and that is known after one walk.
+pub(super) const fn check(data: &[u8], at: usize, count: u64, alignment: u32) -> Result<usize, Error> {
+    let file = data.len() as u64;
+    let mut reader = Reader::new(data, at);
+    let mut size = 0; // of the tensor data so far, padding between tensors included
+    let mut i = 0;
+    while i < count {
+        let at = reader.at() as u64;
+        let name = tri!(reader.string(NAME));
+        if let Some(why) = name_fault(name) {
+            return Err(Error::BadName { what: "tensor", at, why });
+        }
+        let entry = tri!(read_entry(&mut reader, name));
+        let expected = padded(size, alignment);
+        if entry.offset != expected {
+            return Err(Error::TensorOffset { tensor: Name::new(name), found: entry.offset, expected });
+        }
+        size = expected.saturating_add(entry.size);
+        if size > file {
+            return Err(cut(name, &entry, file));
+        }
+        i += 1;
+    }
+
+    let directory_end = reader.at() as u64;
+    if count == 0 {
+        return Ok(directory_end as usize);
+    }
+    // Only now is it known where the data starts; if it does not fit, the second walk says which
+    // tensor is the first to be cut.
+    let start = padded(directory_end, alignment);
+    if start > file || size > file - start {
+        let mut reader = Reader::new(data, at);
+        let mut i = 0;
+        while i < count {
+            let name = tri!(reader.string(NAME));
+            let entry = tri!(read_entry(&mut reader, name));
+            if entry.offset.saturating_add(entry.size) > file.saturating_sub(start) {
+                return Err(cut(name, &entry, file));
+            }
+            i += 1;
+        }
+    }
+    Ok(start as usize) // at most `file`
+}
+
+const fn cut(name: &[u8], entry: &Entry, file: u64) -> Error {
+    Error::TensorData { tensor: Name::new(name), offset: entry.offset, size: entry.size, file }
+}
+
+/// `size` rounded up to a multiple of `alignment`, a power of two. The sum does not saturate: a
+/// size that was checked against a slice is far from the end of `u64`.
+const fn padded(size: u64, alignment: u32) -> u64 {
+    let mask = (alignment as u64).wrapping_sub(1);
+    size.saturating_add(mask) & !mask
+}
+
+const fn name_fault(name: &[u8]) -> Option<&'static str> {
+    if name.is_empty() {
+        Some("is empty")
+    } else if name.len() > LONGEST_NAME {
+        Some("is longer than 63 bytes")
+    } else if core::str::from_utf8(name).is_err() {
+        Some("is not UTF-8")
+    } else {
+        None
+    }
+}
+
+/// Reads and checks what follows the name.
+const fn read_entry(reader: &mut Reader<'_>, name: &[u8]) -> Result<Entry, Error> {
+    let dim_count = tri!(reader.u32("a tensor's number of dimensions"));
+    if dim_count == 0 || dim_count > 4 {
+        return Err(Error::TensorRank { tensor: Name::new(name), count: dim_count });
+    }
+    let mut dims = [1; 4];
+    let mut elements = Some(1u64);
+    let mut i = 0;
+    while i < 4 && i < dim_count as usize {
+        let dim = tri!(reader.u64("a tensor's dimensions"));
+        if dim == 0 || dim > i64::MAX as u64 {
+            return Err(Error::TensorDim { tensor: Name::new(name), dim: i as u32, len: dim as i64 });
+        }
+        dims[i] = dim;
+        elements = match elements {
+            Some(elements) => elements.checked_mul(dim),
+            None => None,
+        };
+        i += 1;
+    }
+    let id = tri!(reader.u32("a tensor's type"));
+    let Some(kind) = TensorType::from_id(id) else {
+        return Err(Error::UnknownTensorType { tensor: Name::new(name), id });
+    };
+    let (block, block_bytes) = kind.block();
+    let [row, ..] = dims;
+    if !row.is_multiple_of(block as u64) {
+        return Err(Error::TensorBlock { tensor: Name::new(name), row, block: block as u32 });
+    }
+    let size = match elements {
+        Some(elements) => (elements / block as u64).checked_mul(block_bytes as u64),
+        None => None,
+    };
+    let size = match size {
+        Some(size) if size <= i64::MAX as u64 => size,
+        _ => return Err(Error::TensorTooLarge { tensor: Name::new(name), dims }),
+    };
+    let offset = tri!(reader.u64("a tensor's offset"));
+    Ok(Entry { dims, dim_count, kind, offset, size })
+}
+
+/// Moves past what follows the name, without a look.
+const fn skip_entry(reader: &mut Reader<'_>) -> Result<(), Error> {
+    let dim_count = tri!(reader.u32("a tensor's number of dimensions"));
+    reader.skip(dim_count as u64 * 8 + 4 + 8, "a tensor's dimensions")
+}
+
+/// The tensors in the order of the file.
+#[derive(Clone, Copy)]
+pub struct Tensors<'a> {
+    reader: Reader<'a>,
+    data: &'a [u8],
+    data_at: usize,
+    left: u64,
+}
+
+impl<'a> Tensors<'a> {
+    /// `data` is the file, whose directory starts at `at` and whose tensor data at `data_at`.
+    pub(super) const fn new(data: &'a [u8], at: usize, data_at: usize, left: u64) -> Self {
+        Self { reader: Reader::new(data, at), data, data_at, left }
+    }
+
+    /// The next tensor; [`Iterator::next`] that also works in `const fn`.
+    pub const fn next_tensor(&mut self) -> Option<Tensor<'a>> {
+        let Some(left) = self.left.checked_sub(1) else { return None };
+        self.left = left;
+        let Ok(name) = self.reader.string(NAME) else { return None };
+        self.describe(name)
+    }
+
+    /// The next name, without the rest.
+    pub(super) const fn next_name(&mut self) -> Option<&'a [u8]> {
+        let Some(left) = self.left.checked_sub(1) else { return None };
+        self.left = left;
+        let Ok(name) = self.reader.string(NAME) else { return None };
+        match skip_entry(&mut self.reader) {
+            Ok(()) => Some(name),
+            Err(_) => None,
+        }
+    }
+
+    /// The tensor called `wanted`, if it is among those to come.
+    ///
+    /// A model looks up each of its tensors, so this walk is as long as their number squared: it
+    /// makes no calls either.
+    pub(super) const fn find(mut self, wanted: &[u8]) -> Option<Tensor<'a>> {
+        let (data, len, wanted_len) = (self.data, self.data.len(), wanted.len());
+        let mut at = self.reader.at();
+        while self.left > 0 {
+            self.left -= 1;
+            // Length of the name; an upper half would not have passed the check.
+            if len < 8 || at > len - 8 {
+                return None;
+            }
+            let entry_at = at;
+            let name_len = u32_at!(data, at) as usize;
+            at += 8;
+            if name_len == wanted_len {
+                let (mut i, mut same) = (at, 0);
+                while same < wanted_len && i < len && data[i] == wanted[same] {
+                    i += 1;
+                    same += 1;
+                }
+                if same == wanted_len {
+                    self.reader = Reader::new(data, entry_at);
+                    let Ok(name) = self.reader.string(NAME) else { return None };
+                    return self.describe(name);
+                }
+            }
+            if name_len > len - at {
+                return None;
+            }
+            at += name_len;
+            if at > len - 4 {
+                return None;
+            }
+            let dim_count = u32_at!(data, at) as usize;
+            if dim_count > 4 {
+                return None;
+            }
+            at += 4 + dim_count * 8 + 4 + 8;
+        }
+        None
+    }
+
+    /// Reads the rest of the entry. The entries were all read once without an error and their
+    /// bytes are in the file, so there is none here.
+    const fn describe(&mut self, name: &'a [u8]) -> Option<Tensor<'a>> {
+        let Ok(Entry { dims, dim_count, kind, offset, size }) = read_entry(&mut self.reader, name) else {
+            return None;
+        };
+        let Ok(name) = core::str::from_utf8(name) else { return None };
+        let mut data = Reader::new(self.data, self.data_at);
+        let (Ok(()), Ok(data)) = (data.skip(offset, "tensor data"), data.bytes(size, "tensor data")) else {
+            return None;
+        };
+        let offset = offset + self.data_at as u64; // within the file
+        Some(Tensor { name, dims, dim_count, kind, offset, data })
+    }
+}
+
+impl<'a> Iterator for Tensors<'a> {
+    type Item = Tensor<'a>;
+
+    fn next(&mut self) -> Option<Tensor<'a>> {
+        self.next_tensor()
+    }
+}
+
+impl fmt::Debug for Tensors<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tensors").field("left", &self.left).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,398 @@
+//! Metadata values: one number, one string, or an array of either.
+
+use core::fmt;
+
+use super::reader::{split_string, u32_at};
+
+/// The type of a metadata value, by its number in the file (`gguf_metadata_value_type` in the
+/// [specification](https://github.com/ggml-org/ggml/blob/master/docs/gguf.md)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum ValueType {
+    /// An 8-bit unsigned integer.
+    U8 = 0,
+    /// An 8-bit signed integer.
+    I8 = 1,
+    /// A 16-bit unsigned integer.
+    U16 = 2,
+    /// A 16-bit signed integer.
+    I16 = 3,
+    /// A 32-bit unsigned integer.
+    U32 = 4,
+    /// A 32-bit signed integer.
+    I32 = 5,
+    /// A 32-bit float.
+    F32 = 6,
+    /// One byte; like llama.cpp, anything but 0 is read as true.
+    Bool = 7,
+    /// A length in bytes (`u64`), then the bytes.
+    Str = 8,
+    /// An element type, a count, and the elements.
+    Array = 9,
+    /// A 64-bit unsigned integer.
+    U64 = 10,
+    /// A 64-bit signed integer.
+    I64 = 11,
+    /// A 64-bit float.
+    F64 = 12,
+}
+
+impl ValueType {
+    /// The type with this number in the file.
+    pub const fn from_id(id: u32) -> Option<Self> {
+        use ValueType::*;
+        Some(match id {
+            0 => U8,
+            1 => I8,
+            2 => U16,
+            3 => I16,
+            4 => U32,
+            5 => I32,
+            6 => F32,
+            7 => Bool,
+            8 => Str,
+            9 => Array,
+            10 => U64,
+            11 => I64,
+            12 => F64,
+            _ => return None,
+        })
+    }
+
+    /// Bytes of one value; `None` for strings and arrays, which have no fixed size.
+    pub const fn size(self) -> Option<usize> {
+        use ValueType::*;
+        match self {
+            U8 | I8 | Bool => Some(1),
+            U16 | I16 => Some(2),
+            U32 | I32 | F32 => Some(4),
+            U64 | I64 | F64 => Some(8),
+            Str | Array => None,
+        }
+    }
+}
+
+/// A metadata value. Strings are bytes, because vocabularies hold pieces that are not UTF-8.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs)] // see `ValueType`
+pub enum Value<'a> {
+    U8(u8),
+    I8(i8),
+    U16(u16),
+    I16(i16),
+    U32(u32),
+    I32(i32),
+    U64(u64),
+    I64(i64),
+    F32(f32),
+    F64(f64),
+    Bool(bool),
+    Str(&'a [u8]),
+    Array(Array<'a>),
+}
+
+impl<'a> Value<'a> {
+    /// The value's type.
+    pub const fn value_type(&self) -> ValueType {
+        match self {
+            Value::U8(_) => ValueType::U8,
+            Value::I8(_) => ValueType::I8,
+            Value::U16(_) => ValueType::U16,
+            Value::I16(_) => ValueType::I16,
+            Value::U32(_) => ValueType::U32,
+            Value::I32(_) => ValueType::I32,
+            Value::U64(_) => ValueType::U64,
+            Value::I64(_) => ValueType::I64,
+            Value::F32(_) => ValueType::F32,
+            Value::F64(_) => ValueType::F64,
+            Value::Bool(_) => ValueType::Bool,
+            Value::Str(_) => ValueType::Str,
+            Value::Array(_) => ValueType::Array,
+        }
+    }
+
+    /// Reads a value of fixed size from the front of `bytes`; `None` if there are too few, or for
+    /// a string or an array.
+    pub(super) const fn scalar(kind: ValueType, bytes: &[u8]) -> Option<Value<'a>> {
+        macro_rules! read {
+            ($variant:ident, $type:ty) => {
+                match bytes.first_chunk() {
+                    Some(bytes) => Value::$variant(<$type>::from_le_bytes(*bytes)),
+                    None => return None,
+                }
+            };
+        }
+        Some(match kind {
+            ValueType::U8 => read!(U8, u8),
+            ValueType::I8 => read!(I8, i8),
+            ValueType::U16 => read!(U16, u16),
+            ValueType::I16 => read!(I16, i16),
+            ValueType::U32 => read!(U32, u32),
+            ValueType::I32 => read!(I32, i32),
+            ValueType::U64 => read!(U64, u64),
+            ValueType::I64 => read!(I64, i64),
+            ValueType::F32 => read!(F32, f32),
+            ValueType::F64 => read!(F64, f64),
+            ValueType::Bool => match bytes.first() {
+                Some(byte) => Value::Bool(*byte != 0),
+                None => return None,
+            },
+            ValueType::Str | ValueType::Array => return None,
+        })
+    }
+
+    /// An integer of any width and sign, if 64 bits with a sign hold it.
+    pub(super) const fn integer(&self) -> Option<i64> {
+        Some(match *self {
+            Value::U8(v) => v as i64,
+            Value::I8(v) => v as i64,
+            Value::U16(v) => v as i64,
+            Value::I16(v) => v as i64,
+            Value::U32(v) => v as i64,
+            Value::I32(v) => v as i64,
+            Value::U64(v) if v <= i64::MAX as u64 => v as i64,
+            Value::I64(v) => v,
+            _ => return None,
+        })
+    }
+
+    /// Whether it is one of the eight integer types.
+    pub(super) const fn is_integer(&self) -> bool {
+        use Value::*;
+        matches!(self, U8(_) | I8(_) | U16(_) | I16(_) | U32(_) | I32(_) | U64(_) | I64(_))
+    }
+}
+
+/// An array in the metadata. Its elements stay in the file.
+#[derive(Clone, Copy)]
+pub struct Array<'a> {
+    element: ValueType,
+    len: usize,
+    bytes: &'a [u8],
+}
+
+impl<'a> Array<'a> {
+    /// The caller has checked that `bytes` holds exactly `len` elements.
+    pub(super) const fn new(element: ValueType, len: usize, bytes: &'a [u8]) -> Self {
+        Self { element, len, bytes }
+    }
+
+    /// The type of the elements, never [`ValueType::Array`].
+    pub const fn element(&self) -> ValueType {
+        self.element
+    }
+
+    /// How many elements there are.
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The elements as they lie in the file: little-endian and of any alignment; strings with
+    /// their lengths before them.
+    pub const fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// Element `i` of an array of numbers or booleans; `None` past the end and for strings.
+    pub const fn get(&self, i: usize) -> Option<Value<'a>> {
+        let Some(size) = self.element.size() else { return None };
+        let Some(start) = i.checked_mul(size) else { return None };
+        match self.bytes.split_at_checked(start) {
+            Some((_, bytes)) => Value::scalar(self.element, bytes),
+            None => None,
+        }
+    }
+
+    /// Element `i` as a float, whatever number type the writer chose.
+    ///
+    /// Integers and 64-bit floats are rounded to the nearest `f32`; booleans are 0 and 1. `None`
+    /// past the end and for strings.
+    pub const fn get_f32(&self, i: usize) -> Option<f32> {
+        Some(match self.get(i) {
+            Some(Value::F32(v)) => v,
+            Some(Value::F64(v)) => v as f32,
+            Some(Value::U64(v)) => v as f32,
+            Some(Value::Bool(v)) => v as u8 as f32,
+            Some(value) => match value.integer() {
+                Some(v) => v as f32,
+                None => return None,
+            },
+            None => return None,
+        })
+    }
+
+    /// Element `i` as an integer, whatever number type the writer chose.
+    ///
+    /// Booleans are 0 and 1. `None` past the end, for strings, and for numbers that an `i32` does
+    /// not hold exactly (3 000 000 000, 0.5).
+    pub const fn get_i32(&self, i: usize) -> Option<i32> {
+        match self.get(i) {
+            Some(Value::Bool(v)) => Some(v as i32),
+            Some(Value::F32(v)) => whole(v as f64),
+            Some(Value::F64(v)) => whole(v),
+            Some(value) => match value.integer() {
+                Some(v) if v as i32 as i64 == v => Some(v as i32),
+                _ => None,
+            },
+            None => None,
+        }
+    }
+
+    /// The strings in order; none if the elements are not strings.
+    pub const fn strings(&self) -> Strings<'a> {
+        let left = if matches!(self.element, ValueType::Str) { self.len } else { 0 };
+        Strings { rest: self.bytes, left, total: self.bytes.len() }
+    }
+
+    /// The string that starts at `byte_offset` within [`bytes`](Self::bytes): random access for
+    /// whoever kept the offsets that [`Strings::offset`] gave.
+    ///
+    /// Any other offset gives an empty string or some other bytes of the array, never a panic.
+    pub const fn string_at(&self, byte_offset: usize) -> &'a [u8] {
+        let rest = match self.bytes.split_at_checked(byte_offset) {
+            Some((_, rest)) if matches!(self.element, ValueType::Str) => rest,
+            _ => return &[],
+        };
+        match split_string(rest) {
+            Some((string, _)) => string,
+            None => &[],
+        }
+    }
+}
+
+/// The integer that `value` is, if it is one and an `i32` holds it.
+const fn whole(value: f64) -> Option<i32> {
+    let whole = value as i32; // saturates; NaN gives 0
+    if whole as f64 == value { Some(whole) } else { None }
+}
+
+impl fmt::Debug for Array<'_> {
+    /// Type and length only: a vocabulary would fill the screen.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "[{:?}; {}]", self.element, self.len)
+    }
+}
+
+/// The strings of an [`Array`], one after the other.
+#[derive(Clone, Copy, Debug)]
+pub struct Strings<'a> {
+    rest: &'a [u8],
+    left: usize,
+    total: usize,
+}
+
+impl<'a> Strings<'a> {
+    /// The next string; [`Iterator::next`] that also works in `const fn`.
+    pub const fn next_string(&mut self) -> Option<&'a [u8]> {
+        let Some(left) = self.left.checked_sub(1) else { return None };
+        let Some((string, rest)) = split_string(self.rest) else { return None };
+        self.left = left;
+        self.rest = rest;
+        Some(string)
+    }
+
+    /// Byte offset, within [`Array::bytes`], of the string that comes next.
+    pub const fn offset(&self) -> usize {
+        self.total.saturating_sub(self.rest.len())
+    }
+}
+
+impl<'a> Iterator for Strings<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        self.next_string()
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left, Some(self.left))
+    }
+}
+
+impl ExactSizeIterator for Strings<'_> {}
+
+/// The bytes of `count` strings at the front of `bytes`; `Err` is the offset of the string that
+/// runs over the end.
+///
+/// This loop is the only one that runs once per word of a vocabulary, so it calls nothing: the
+/// compiler's own evaluation of constants counts calls, and complains after two million.
+pub(super) const fn split_strings(bytes: &[u8], count: u64) -> Result<&[u8], usize> {
+    let len = bytes.len();
+    let (mut at, mut i) = (0, 0);
+    while i < count {
+        if len < 8 || at > len - 8 {
+            return Err(at);
+        }
+        let low = u32_at!(bytes, at);
+        let high = u32_at!(bytes, at + 4);
+        // Also where `usize` has 32 bits, `low` fits, and what fits in the slice has no `high`
+        // (but on 64 bits a string of 4 GiB is refused: no word and no merge is that long).
+        if high != 0 || low as usize > len - 8 - at {
+            return Err(at);
+        }
+        at += 8 + low as usize;
+        i += 1;
+    }
+    match bytes.split_at_checked(at) {
+        Some((strings, _)) => Ok(strings),
+        None => Err(at),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_other_types_are_widened() {
+        let array = Array::new(ValueType::I16, 2, &[0xff, 0xff, 7, 0]);
+        assert_eq!(array.get_i32(0), Some(-1));
+        assert_eq!(array.get_f32(1), Some(7.0));
+        assert_eq!(array.get_i32(2), None);
+        assert_eq!(array.get_i32(usize::MAX), None);
+
+        let bools = Array::new(ValueType::Bool, 3, &[0, 1, 2]);
+        assert_eq!([bools.get_i32(0), bools.get_i32(1), bools.get_i32(2)], [Some(0), Some(1), Some(1)]);
+        assert_eq!(bools.get_f32(1), Some(1.0));
+
+        let large = u32::MAX.to_le_bytes();
+        assert_eq!(Array::new(ValueType::U32, 1, &large).get_i32(0), None);
+        assert_eq!(Array::new(ValueType::U32, 1, &large).get_f32(0), Some(4294967296.0));
+        assert_eq!(Array::new(ValueType::I32, 1, &large).get_i32(0), Some(-1));
+
+        for (value, expected) in [(3.0f32, Some(3)), (-2.0, Some(-2)), (0.5, None), (3e9, None), (f32::NAN, None)] {
+            let bytes = value.to_le_bytes();
+            assert_eq!(Array::new(ValueType::F32, 1, &bytes).get_i32(0), expected);
+        }
+        let bytes = (-2147483648.0f64).to_le_bytes();
+        assert_eq!(Array::new(ValueType::F64, 1, &bytes).get_i32(0), Some(i32::MIN));
+    }
+
+    #[test]
+    fn strings_in_order_and_by_offset() {
+        let bytes = b"\x02\0\0\0\0\0\0\0ab\0\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0c";
+        let array = Array::new(ValueType::Str, 3, bytes);
+        let mut strings = array.strings();
+        let mut seen = 0;
+        loop {
+            let offset = strings.offset();
+            let Some(string) = strings.next_string() else { break };
+            assert_eq!(array.string_at(offset), string);
+            assert_eq!(string, [&b"ab"[..], b"", b"c"][seen]);
+            seen += 1;
+        }
+        assert_eq!((seen, strings.offset()), (3, bytes.len()));
+        assert_eq!(array.strings().len(), 3);
+        for offset in [1, 9, bytes.len(), bytes.len() + 1, usize::MAX] {
+            let _ = array.string_at(offset);
+        }
+        assert_eq!(array.get_i32(0), None);
+        assert_eq!(Array::new(ValueType::U8, 9, b"\x01\0\0\0\0\0\0\0a").string_at(0), b"");
+        assert!(Array::new(ValueType::U8, 9, b"\x01\0\0\0\0\0\0\0a").strings().next().is_none());
+    }
+}

@@ -1,0 +1,334 @@
+//! NEON: sixteen floats in four registers, and dot products of bytes by widening multiplies.
+
+use core::arch::aarch64::*;
+use core::arch::asm;
+
+use super::blocks::{Dot, Format, PANEL_BLOCK, PANEL_SCALES, Rows, join, next, pack};
+use crate::kernel::Acts;
+use crate::kernel::lanes::Lanes;
+use crate::kernel::quantized::Panel;
+
+/// Sixteen f32 in four registers.
+#[derive(Clone, Copy)]
+pub(super) struct Neon([float32x4_t; 4]);
+
+impl Neon {
+    #[inline(always)]
+    fn map(self, f: impl Fn(float32x4_t) -> float32x4_t) -> Self {
+        let [a, b, c, d] = self.0;
+        Self([f(a), f(b), f(c), f(d)])
+    }
+
+    #[inline(always)]
+    fn zip(self, other: Self, f: impl Fn(float32x4_t, float32x4_t) -> float32x4_t) -> Self {
+        let ([a, b, c, d], [e, g, h, i]) = (self.0, other.0);
+        Self([f(a, e), f(b, g), f(c, h), f(d, i)])
+    }
+}
+
+/// Four f16 to f32 (`vcvt_f32_f16` is younger than the oldest compiler that this crate supports).
+#[inline(always)]
+pub(super) unsafe fn low_halves(x: uint16x8_t) -> float32x4_t {
+    let out;
+    // SAFETY: an instruction of NEON without other effects.
+    unsafe {
+        asm!("fcvtl {0:v}.4s, {1:v}.4h", out(vreg) out, in(vreg) x, options(pure, nomem, nostack, preserves_flags))
+    };
+    out
+}
+
+/// The other four.
+#[inline(always)]
+pub(super) unsafe fn high_halves(x: uint16x8_t) -> float32x4_t {
+    let out;
+    // SAFETY: an instruction of NEON without other effects.
+    unsafe {
+        asm!("fcvtl2 {0:v}.4s, {1:v}.8h", out(vreg) out, in(vreg) x, options(pure, nomem, nostack, preserves_flags))
+    };
+    out
+}
+
+/// Eight f32 to f16, rounded to nearest even.
+#[inline(always)]
+unsafe fn to_halves(low: float32x4_t, high: float32x4_t) -> uint16x8_t {
+    let out;
+    // SAFETY: instructions of NEON without other effects.
+    unsafe {
+        asm!(
+            "fcvtn {0:v}.4h, {1:v}.4s",
+            "fcvtn2 {0:v}.8h, {2:v}.4s",
+            out(vreg) out,
+            in(vreg) low,
+            in(vreg) high,
+            options(pure, nomem, nostack, preserves_flags)
+        );
+    }
+    out
+}
+
+// SAFETY of all methods: NEON is part of every target that this module is built for, and pointers are as the
+// trait says.
+impl Lanes for Neon {
+    const ROWS: usize = 4;
+
+    #[inline(always)]
+    unsafe fn splat(x: f32) -> Self {
+        // SAFETY: as above.
+        Self([unsafe { vdupq_n_f32(x) }; 4])
+    }
+    #[inline(always)]
+    unsafe fn load(p: *const f32) -> Self {
+        // SAFETY: as above.
+        Self(unsafe { [vld1q_f32(p), vld1q_f32(p.add(4)), vld1q_f32(p.add(8)), vld1q_f32(p.add(12))] })
+    }
+    #[inline(always)]
+    unsafe fn load_f16(p: *const u8) -> Self {
+        // SAFETY: as above.
+        unsafe {
+            let (a, b) = (vld1q_u8(p), vld1q_u8(p.add(16)));
+            let (a, b) = (vreinterpretq_u16_u8(a), vreinterpretq_u16_u8(b));
+            Self([low_halves(a), high_halves(a), low_halves(b), high_halves(b)])
+        }
+    }
+    #[inline(always)]
+    unsafe fn load_bf16(p: *const u8) -> Self {
+        // SAFETY: as above. A bf16 is the upper half of an f32.
+        unsafe {
+            let (a, b) = (vld1q_u8(p), vld1q_u8(p.add(16)));
+            let (a, b) = (vreinterpretq_u16_u8(a), vreinterpretq_u16_u8(b));
+            Self(
+                [
+                    vshll_n_u16::<16>(vget_low_u16(a)),
+                    vshll_high_n_u16::<16>(a),
+                    vshll_n_u16::<16>(vget_low_u16(b)),
+                    vshll_high_n_u16::<16>(b),
+                ]
+                .map(|x| vreinterpretq_f32_u32(x)),
+            )
+        }
+    }
+    #[inline(always)]
+    unsafe fn load_i8(p: *const u8) -> Self {
+        // SAFETY: as above.
+        unsafe {
+            let x = vld1q_s8(p.cast());
+            let (a, b) = (vmovl_s8(vget_low_s8(x)), vmovl_high_s8(x));
+            Self(
+                [vmovl_s16(vget_low_s16(a)), vmovl_high_s16(a), vmovl_s16(vget_low_s16(b)), vmovl_high_s16(b)]
+                    .map(|x| vcvtq_f32_s32(x)),
+            )
+        }
+    }
+    #[inline(always)]
+    unsafe fn store(self, p: *mut f32) {
+        let [a, b, c, d] = self.0;
+        // SAFETY: as above.
+        unsafe {
+            vst1q_f32(p, a);
+            vst1q_f32(p.add(4), b);
+            vst1q_f32(p.add(8), c);
+            vst1q_f32(p.add(12), d);
+        }
+    }
+    #[inline(always)]
+    unsafe fn store_f16(self, p: *mut u8) {
+        let [a, b, c, d] = self.0;
+        // SAFETY: as above.
+        unsafe {
+            vst1q_u8(p, vreinterpretq_u8_u16(to_halves(a, b)));
+            vst1q_u8(p.add(16), vreinterpretq_u8_u16(to_halves(c, d)));
+        }
+    }
+    #[inline(always)]
+    unsafe fn store_i8(self, p: *mut i8) {
+        // SAFETY: as above.
+        unsafe {
+            let [a, b, c, d] = self.0.map(|x| vcvtq_s32_f32(x));
+            let low = vqmovn_high_s32(vqmovn_s32(a), b);
+            let high = vqmovn_high_s32(vqmovn_s32(c), d);
+            vst1q_s8(p, vqmovn_high_s16(vqmovn_s16(low), high));
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn add(self, b: Self) -> Self {
+        // SAFETY: as above.
+        self.zip(b, |a, b| unsafe { vaddq_f32(a, b) })
+    }
+    #[inline(always)]
+    unsafe fn sub(self, b: Self) -> Self {
+        // SAFETY: as above.
+        self.zip(b, |a, b| unsafe { vsubq_f32(a, b) })
+    }
+    #[inline(always)]
+    unsafe fn mul(self, b: Self) -> Self {
+        // SAFETY: as above.
+        self.zip(b, |a, b| unsafe { vmulq_f32(a, b) })
+    }
+    #[inline(always)]
+    unsafe fn div(self, b: Self) -> Self {
+        // SAFETY: as above.
+        self.zip(b, |a, b| unsafe { vdivq_f32(a, b) })
+    }
+    #[inline(always)]
+    unsafe fn fma(self, b: Self, c: Self) -> Self {
+        let ([a0, a1, a2, a3], [b0, b1, b2, b3], [c0, c1, c2, c3]) = (self.0, b.0, c.0);
+        // SAFETY: as above.
+        Self(unsafe { [vfmaq_f32(c0, a0, b0), vfmaq_f32(c1, a1, b1), vfmaq_f32(c2, a2, b2), vfmaq_f32(c3, a3, b3)] })
+    }
+    #[inline(always)]
+    unsafe fn max(self, b: Self) -> Self {
+        // SAFETY: as above.
+        self.zip(b, |a, b| unsafe { vmaxq_f32(a, b) })
+    }
+    #[inline(always)]
+    unsafe fn min(self, b: Self) -> Self {
+        // SAFETY: as above.
+        self.zip(b, |a, b| unsafe { vminq_f32(a, b) })
+    }
+    #[inline(always)]
+    unsafe fn abs(self) -> Self {
+        // SAFETY: as above.
+        self.map(|x| unsafe { vabsq_f32(x) })
+    }
+    #[inline(always)]
+    unsafe fn round(self) -> Self {
+        // SAFETY: as above.
+        self.map(|x| unsafe { vrndnq_f32(x) })
+    }
+    #[inline(always)]
+    unsafe fn exp2i(self) -> Self {
+        // SAFETY: as above.
+        self.map(|x| unsafe { vreinterpretq_f32_s32(vshlq_n_s32::<23>(vaddq_s32(vcvtq_s32_f32(x), vdupq_n_s32(127)))) })
+    }
+    #[inline(always)]
+    unsafe fn select(self, mask: u16, other: Self) -> Self {
+        const BITS: [[u32; 4]; 4] =
+            [[1, 2, 4, 8], [16, 32, 64, 128], [256, 512, 1024, 2048], [4096, 8192, 16384, 32768]];
+        let ([a0, a1, a2, a3], [b0, b1, b2, b3]) = (self.0, other.0);
+        // SAFETY: as above.
+        unsafe {
+            let mask = vdupq_n_u32(mask.into());
+            let [m0, m1, m2, m3] = BITS.map(|bits| vtstq_u32(mask, vld1q_u32(bits.as_ptr())));
+            Self([vbslq_f32(m0, a0, b0), vbslq_f32(m1, a1, b1), vbslq_f32(m2, a2, b2), vbslq_f32(m3, a3, b3)])
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn sum(self) -> f32 {
+        let [a, b, c, d] = self.0;
+        // SAFETY: as above.
+        unsafe {
+            let four = vaddq_f32(vaddq_f32(a, c), vaddq_f32(b, d));
+            vpadds_f32(vadd_f32(vget_low_f32(four), vget_high_f32(four)))
+        }
+    }
+    #[inline(always)]
+    unsafe fn largest(self) -> f32 {
+        let [a, b, c, d] = self.0;
+        // SAFETY: as above.
+        unsafe { vmaxvq_f32(vmaxq_f32(vmaxq_f32(a, c), vmaxq_f32(b, d))) }
+    }
+    #[inline(always)]
+    unsafe fn round_to_f16(x: f32) -> f32 {
+        let out;
+        // SAFETY: instructions of NEON without other effects.
+        unsafe {
+            asm!(
+                "fcvt {out:h}, {x:s}",
+                "fcvt {out:s}, {out:h}",
+                out = out(vreg) out,
+                x = in(vreg) x,
+                options(pure, nomem, nostack, preserves_flags)
+            );
+        }
+        out
+    }
+}
+
+/// Dot products by NEON's widening multiplies.
+pub(super) struct Widening;
+
+impl Dot for Widening {
+    /// Quants of activations are at least -127, so two products fit an i16. In one piece, because the
+    /// compiler would have the products of all rows at work at once and run out of registers.
+    #[inline(always)]
+    unsafe fn dot(sums: int32x4_t, w: [int8x16_t; 2], x: [int8x16_t; 2]) -> int32x4_t {
+        let out;
+        // SAFETY: instructions of NEON without other effects.
+        unsafe {
+            asm!(
+                "smull {a:v}.8h, {w0:v}.8b, {x0:v}.8b",
+                "smull {b:v}.8h, {w1:v}.8b, {x1:v}.8b",
+                "smlal2 {a:v}.8h, {w0:v}.16b, {x0:v}.16b",
+                "smlal2 {b:v}.8h, {w1:v}.16b, {x1:v}.16b",
+                "sadalp {sums:v}.4s, {a:v}.8h",
+                "sadalp {sums:v}.4s, {b:v}.8h",
+                a = out(vreg) _,
+                b = out(vreg) _,
+                sums = inout(vreg) sums => out,
+                w0 = in(vreg) w[0],
+                w1 = in(vreg) w[1],
+                x0 = in(vreg) x[0],
+                x1 = in(vreg) x[1],
+                options(pure, nomem, nostack, preserves_flags)
+            );
+        }
+        out
+    }
+
+    #[inline(always)]
+    unsafe fn dot16(w: int8x16_t, x: int8x16_t) -> int32x4_t {
+        // SAFETY: NEON.
+        unsafe { vpaddlq_s16(vmlal_high_s8(vmull_s8(vget_low_s8(w), vget_low_s8(x)), w, x)) }
+    }
+}
+
+/// The rows of a panel lie one after another, as in the file: products run along a row.
+impl<F: Format> Panel for Rows<F, Widening> {
+    #[inline(always)]
+    unsafe fn pack(w: *const u8, row_bytes: usize, rows: usize, cols: usize, panel: *mut u8) {
+        // SAFETY: passed on to the caller; four rows have 128 bytes.
+        unsafe {
+            pack::<F>(w, row_bytes, rows, cols, panel, |to, rows| {
+                for (r, [low, high]) in rows.into_iter().enumerate() {
+                    vst1q_s8(to.add(r * 32).cast(), low);
+                    vst1q_s8(to.add(r * 32 + 16).cast(), high);
+                }
+            });
+        }
+    }
+
+    /// Four rows at a time.
+    #[inline(always)]
+    unsafe fn multiply<const T: usize>(panel: *const u8, cols: usize, x: &Acts<'_>, first: usize, out: [*mut f32; T]) {
+        let blocks = cols / 32;
+        for four in 0..4 {
+            // SAFETY: the panel has `blocks` blocks, and so has each of the tokens.
+            unsafe {
+                let mut w = panel.add(four / 2 * blocks * PANEL_BLOCK);
+                let (q, d) = (x.q.as_ptr().add(first * cols), x.d.as_ptr().add(first * blocks));
+                let mut q: [*const i8; T] = core::array::from_fn(|t| q.add(t * cols));
+                let mut d: [*const f32; T] = core::array::from_fn(|t| d.add(t * blocks));
+                let mut acc = [vdupq_n_f32(0.0); T];
+                for _ in 0..blocks {
+                    let rows: *const i8 = w.add(four % 2 * 128).cast();
+                    let rows: [_; 4] =
+                        core::array::from_fn(|r| [vld1q_s8(rows.add(r * 32)), vld1q_s8(rows.add(r * 32 + 16))]);
+                    let dw = vld1q_f32(w.add(PANEL_SCALES + four % 2 * 16).cast());
+                    for t in 0..T {
+                        let quants = [vld1q_s8(q[t]), vld1q_s8(q[t].add(16))];
+                        let sums = join(rows.map(|w| Widening::dot(vdupq_n_s32(0), w, quants)));
+                        let scale = vmulq_lane_f32::<0>(dw, next(&mut d[t]));
+                        acc[t] = vfmaq_f32(acc[t], scale, vcvtq_f32_s32(sums));
+                        q[t] = q[t].add(32);
+                    }
+                    w = w.add(PANEL_BLOCK);
+                }
+                for (out, acc) in out.into_iter().zip(acc) {
+                    vst1q_f32(out.add(four * 4), acc);
+                }
+            }
+        }
+    }
+}

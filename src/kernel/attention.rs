@@ -1,0 +1,360 @@
+//! Attention of some query rows over one KV head, stated once over [`Lanes`].
+//!
+//! Block after block of 64 positions (four tiles of the cache), in order of position:
+//!
+//! - score of a position = `scale` * one chain of fused multiply-adds over `head_dim` (for q8_0
+//!   keys: a chain for each 32 dimensions, then one fma with the tile's scale);
+//! - online softmax: `m' = max(m, scores)`, `p = exp(score - m')`, `l = l * exp(m - m') + p`, tile by
+//!   tile in 16 lanes, one for each position of a tile;
+//! - `out = out * exp(m - m')`, then `out = fma(p * value scale, value, out)`, position by position.
+//!
+//! The result is `out * (1 / sum(l))`. Only visible positions are touched, so what else the cache
+//! holds has no influence, nor has the number of rows that are taken together.
+
+use core::mem::MaybeUninit;
+
+use super::float::exp;
+use super::lanes::{Lanes, store};
+use crate::memory::{HeadLayout, KvType, TILE};
+use crate::quant::le_f16;
+
+/// The query rows of one KV head: `tokens` at consecutive positions, each with `group` heads.
+pub(crate) struct Attention<'a> {
+    /// The head's ring of tiles.
+    pub ring: &'a [u8],
+    /// How a tile is laid out.
+    pub layout: HeadLayout,
+    /// Queries: head `g` of token `t` starts at `t * q_stride + g * head_dim`.
+    pub q: &'a [f32],
+    /// Distance between two tokens in `q`.
+    pub q_stride: usize,
+    /// Query heads that share this KV head.
+    pub group: usize,
+    /// Number of tokens.
+    pub tokens: usize,
+    /// Position of the first token.
+    pub position: usize,
+    /// A token sees itself and the `window - 1` positions before it.
+    pub window: usize,
+    /// Factor on every score.
+    pub scale: f32,
+}
+
+/// Runs all rows of `job`; head `g` of token `t` goes to `out[t * out_stride + g * head_dim..]`.
+/// `scratch` holds `L::ROWS` padded rows.
+#[inline(always)]
+pub(super) unsafe fn attend<L: Lanes>(job: &Attention<'_>, out: &mut [f32], out_stride: usize, scratch: &mut [f32]) {
+    // SAFETY: the caller has the instruction set.
+    unsafe {
+        match job.layout.kind {
+            KvType::F32 => attend_all::<L, F32>(job, out, out_stride, scratch),
+            KvType::F16 => attend_all::<L, F16>(job, out, out_stride, scratch),
+            KvType::Q8_0 => attend_all::<L, Q8>(job, out, out_stride, scratch),
+        }
+    }
+}
+
+/// Takes the rows in the largest groups that the registers allow.
+#[inline(always)]
+unsafe fn attend_all<L: Lanes, E: Element>(
+    job: &Attention<'_>,
+    out: &mut [f32],
+    out_stride: usize,
+    scratch: &mut [f32],
+) {
+    let rows = job.tokens * job.group;
+    let mut row = 0;
+    // SAFETY: the caller has the instruction set; `row + R <= rows`.
+    unsafe {
+        while row < rows {
+            let left = if L::ROWS < rows - row { L::ROWS } else { rows - row };
+            row += match left {
+                8.. => attend_rows::<L, E, 8>(job, row, out, out_stride, scratch),
+                4.. => attend_rows::<L, E, 4>(job, row, out, out_stride, scratch),
+                3 => attend_rows::<L, E, 3>(job, row, out, out_stride, scratch),
+                2 => attend_rows::<L, E, 2>(job, row, out, out_stride, scratch),
+                _ => attend_rows::<L, E, 1>(job, row, out, out_stride, scratch),
+            };
+        }
+    }
+}
+
+#[allow(clippy::needless_range_loop)] // several arrays run along with `r`
+#[inline(always)]
+unsafe fn attend_rows<L: Lanes, E: Element, const R: usize>(
+    job: &Attention<'_>,
+    row: usize,
+    out: &mut [f32],
+    out_stride: usize,
+    scratch: &mut [f32],
+) -> usize {
+    let layout = job.layout;
+    let (dim, width, tile_bytes) = (layout.dim, layout.padded(), layout.tile_bytes());
+    let tiles = job.ring.len() / tile_bytes;
+    let Some(sums) = scratch.get_mut(..R * width) else { return R };
+    sums.fill(0.0);
+    if tiles == 0 {
+        return R;
+    }
+
+    let mut queries = [[].as_slice(); R];
+    let mut visible = [Range { lo: 0, hi: 0 }; R];
+    for (r, (query, seen)) in queries.iter_mut().zip(&mut visible).enumerate() {
+        let (token, head) = ((row + r) / job.group, (row + r) % job.group);
+        let start = token * job.q_stride + head * dim;
+        let Some(q) = job.q.get(start..start + dim) else { return R };
+        *query = q;
+        let hi = job.position + token + 1;
+        *seen = Range { lo: hi.saturating_sub(job.window), hi };
+    }
+    // Rows are in order of position, so the first sees the earliest and the last the latest.
+    let (first, last) = (visible[0].lo / BLOCK, (visible[R - 1].hi - 1) / BLOCK);
+
+    // SAFETY: the caller has the instruction set. Each of `tile` points to a whole tile of the ring,
+    // in which the layout's offsets stay; each query has `dim` elements; `sums` has R rows; the weights
+    // of all tiles that a row sees something of are written before they are read.
+    unsafe {
+        let mut best = [f32::NEG_INFINITY; R];
+        let mut total = [L::splat(0.0); R];
+        for block in first..=last {
+            let tile: [*const u8; TILES] =
+                core::array::from_fn(|t| job.ring.as_ptr().add((block * TILES + t) % tiles * tile_bytes));
+            let seen = visible.map(|seen| seen.within(block * BLOCK));
+            let reach = Range { lo: seen[0].lo, hi: seen[R - 1].hi };
+
+            // Scores, and the largest of each row.
+            let mut weights = [const { MaybeUninit::<[f32; BLOCK]>::uninit() }; R];
+            let mut top = [L::splat(f32::NEG_INFINITY); R];
+            for (t, &tile) in tile.iter().enumerate().take(reach.hi.div_ceil(TILE)).skip(reach.lo / TILE) {
+                let scores = E::scores::<L, R>(tile, layout, &queries);
+                for r in 0..R {
+                    let score = scores[r].mul(L::splat(job.scale));
+                    let score = masked(score, seen[r].mask(t), f32::NEG_INFINITY);
+                    top[r] = top[r].max(score);
+                    score.store(weights[r].as_mut_ptr().cast::<f32>().add(t * TILE));
+                }
+            }
+
+            // Scores to weights.
+            for r in 0..R {
+                let top = top[r].largest();
+                if top > best[r] {
+                    // In the first block there is nothing yet: zeros stay zeros.
+                    if best[r] > f32::NEG_INFINITY {
+                        let rescale = exp(L::splat(best[r] - top));
+                        total[r] = total[r].mul(rescale);
+                        for i in (0..width).step_by(16) {
+                            let at = sums.as_mut_ptr().add(r * width + i);
+                            L::load(at).mul(rescale).store(at);
+                        }
+                    }
+                    best[r] = top;
+                }
+                for t in seen[r].lo / TILE..seen[r].hi.div_ceil(TILE) {
+                    let at = weights[r].as_mut_ptr().cast::<f32>().add(t * TILE);
+                    let p = masked(exp(L::load(at).sub(L::splat(best[r]))), seen[r].mask(t), 0.0);
+                    total[r] = total[r].add(p);
+                    p.store(at);
+                }
+            }
+
+            // The positions that all rows see are taken together, those before and after row by
+            // row. What lies in invisible positions may be anything, even NaN: it is not read.
+            let common = Range { lo: seen[R - 1].lo, hi: seen[0].hi };
+            let common = if common.lo < common.hi { common } else { Range { lo: reach.hi, hi: reach.hi } };
+            let sums = sums.as_mut_ptr();
+            for r in 0..R {
+                let before = Range { lo: seen[r].lo, hi: seen[r].hi.min(common.lo) };
+                weigh::<L, E, 1>(&tile, layout, core::array::from_ref(&weights[r]), before, sums.add(r * width));
+            }
+            weigh::<L, E, R>(&tile, layout, &weights, common, sums);
+            for r in 0..R {
+                let after = Range { lo: seen[r].lo.max(common.hi), hi: seen[r].hi };
+                weigh::<L, E, 1>(&tile, layout, core::array::from_ref(&weights[r]), after, sums.add(r * width));
+            }
+        }
+        for r in 0..R {
+            let inverse = L::splat(1.0 / total[r].sum());
+            let (token, head) = ((row + r) / job.group, (row + r) % job.group);
+            let start = token * out_stride + head * dim;
+            let Some(out) = out.get_mut(start..start + dim) else { return R };
+            for i in (0..dim).step_by(16) {
+                store(L::load(sums.as_ptr().add(r * width + i)).mul(inverse), out, i);
+            }
+        }
+    }
+    R
+}
+
+/// The lanes of `x` that are in `mask`, the others `rest`. Most tiles are seen as a whole.
+#[inline(always)]
+unsafe fn masked<L: Lanes>(x: L, mask: u16, rest: f32) -> L {
+    // SAFETY: the caller has the instruction set.
+    if mask == u16::MAX { x } else { unsafe { x.select(mask, L::splat(rest)) } }
+}
+
+/// Tiles in a block, and positions.
+const TILES: usize = 4;
+const BLOCK: usize = TILES * TILE;
+
+/// Positions `lo..hi`.
+#[derive(Clone, Copy)]
+struct Range {
+    lo: usize,
+    hi: usize,
+}
+
+impl Range {
+    /// The part in the block at `base`, counted from there.
+    #[inline(always)]
+    fn within(self, base: usize) -> Self {
+        let cut = |position: usize| if position > base { (position - base).min(BLOCK) } else { 0 };
+        Self { lo: cut(self.lo), hi: cut(self.hi) }
+    }
+
+    /// A bit for each position of tile `t` of the block.
+    #[inline(always)]
+    fn mask(self, t: usize) -> u16 {
+        let below = |position: usize| {
+            let n = if position > t * TILE { (position - t * TILE).min(TILE) } else { 0 };
+            (1u32 << n) - 1
+        };
+        (below(self.hi) & !below(self.lo)) as u16
+    }
+}
+
+/// Adds the values at some positions of a block, by weight, to R rows of sums.
+#[inline(always)]
+unsafe fn weigh<L: Lanes, E: Element, const R: usize>(
+    tile: &[*const u8; TILES],
+    layout: HeadLayout,
+    weights: &[MaybeUninit<[f32; BLOCK]>; R],
+    range: Range,
+    sums: *mut f32,
+) {
+    if range.lo >= range.hi {
+        return;
+    }
+    let width = layout.padded();
+    // SAFETY: the caller's tiles are whole, `hi <= BLOCK`, all weights in the range are there, and `sums` has R
+    // rows of `width`.
+    unsafe {
+        for i in (0..width).step_by(16) {
+            let mut acc = [L::splat(0.0); R];
+            for (r, acc) in acc.iter_mut().enumerate() {
+                *acc = L::load(sums.add(r * width + i));
+            }
+            for (t, &tile) in tile.iter().enumerate().take(range.hi.div_ceil(TILE)).skip(range.lo / TILE) {
+                let (lo, hi) = (range.lo.max(t * TILE) - t * TILE, range.hi.min(t * TILE + TILE) - t * TILE);
+                let mut at = E::values(tile, layout, lo, i);
+                for slot in lo..hi {
+                    let value = E::value::<L>(at);
+                    at = at.wrapping_add(E::BYTES * width);
+                    let scale = E::value_scale(tile, layout, slot, i);
+                    for (acc, weights) in acc.iter_mut().zip(weights) {
+                        let weight = *weights.as_ptr().cast::<f32>().add(t * TILE + slot);
+                        *acc = value.fma(L::splat(weight * scale), *acc);
+                    }
+                }
+            }
+            for (r, acc) in acc.into_iter().enumerate() {
+                acc.store(sums.add(r * width + i));
+            }
+        }
+    }
+}
+
+/// How keys and values of one KV type are read.
+trait Element {
+    /// For each query, its dot products with the 16 keys of a tile.
+    unsafe fn scores<L: Lanes, const R: usize>(tile: *const u8, layout: HeadLayout, queries: &[&[f32]; R]) -> [L; R];
+    /// Bytes of an element.
+    const BYTES: usize;
+    /// Sixteen elements of a value, unscaled.
+    unsafe fn value<L: Lanes>(at: *const u8) -> L;
+    /// Where element `i` of the value at `position` is; that of the next position is a padded row further.
+    #[inline(always)]
+    unsafe fn values(tile: *const u8, layout: HeadLayout, position: usize, i: usize) -> *const u8 {
+        // SAFETY: values are 16 rows of `padded` elements.
+        unsafe { tile.add(layout.values() + (position * layout.padded() + i) * Self::BYTES) }
+    }
+    /// The factor on that value.
+    #[inline(always)]
+    unsafe fn value_scale(_tile: *const u8, _layout: HeadLayout, _position: usize, _i: usize) -> f32 {
+        1.0
+    }
+}
+
+macro_rules! float_element {
+    ($name:ident, $bytes:literal, $load:ident) => {
+        struct $name;
+        impl Element for $name {
+            #[inline(always)]
+            unsafe fn scores<L: Lanes, const R: usize>(
+                tile: *const u8,
+                layout: HeadLayout,
+                queries: &[&[f32]; R],
+            ) -> [L; R] {
+                // SAFETY: keys are `dim` rows of 16 elements; each query has `dim` elements.
+                unsafe {
+                    let mut acc = [L::splat(0.0); R];
+                    let mut at = tile;
+                    for d in 0..layout.dim {
+                        let key = L::$load(at.cast());
+                        at = at.add(TILE * $bytes);
+                        for (acc, q) in acc.iter_mut().zip(queries) {
+                            *acc = key.fma(L::splat(*q.get_unchecked(d)), *acc);
+                        }
+                    }
+                    acc
+                }
+            }
+            const BYTES: usize = $bytes;
+            #[inline(always)]
+            unsafe fn value<L: Lanes>(at: *const u8) -> L {
+                // SAFETY: passed on to the caller.
+                unsafe { L::$load(at.cast()) }
+            }
+        }
+    };
+}
+float_element!(F32, 4, load);
+float_element!(F16, 2, load_f16);
+
+struct Q8;
+impl Element for Q8 {
+    #[inline(always)]
+    unsafe fn scores<L: Lanes, const R: usize>(tile: *const u8, layout: HeadLayout, queries: &[&[f32]; R]) -> [L; R] {
+        // SAFETY: keys are `dim` rows of 16 bytes, then a row of 16 f16 for each 32 of them.
+        unsafe {
+            let mut acc = [L::splat(0.0); R];
+            for block in 0..layout.blocks() {
+                let mut sum = [L::splat(0.0); R];
+                for d in block * 32..layout.dim.min(block * 32 + 32) {
+                    let key = L::load_i8(tile.add(d * TILE));
+                    for (sum, q) in sum.iter_mut().zip(queries) {
+                        *sum = key.fma(L::splat(*q.get_unchecked(d)), *sum);
+                    }
+                }
+                let scale = L::load_f16(tile.add(layout.key_scales() + block * TILE * 2));
+                for (acc, sum) in acc.iter_mut().zip(sum) {
+                    *acc = sum.fma(scale, *acc);
+                }
+            }
+            acc
+        }
+    }
+    const BYTES: usize = 1;
+    #[inline(always)]
+    unsafe fn value<L: Lanes>(at: *const u8) -> L {
+        // SAFETY: passed on to the caller.
+        unsafe { L::load_i8(at) }
+    }
+    #[inline(always)]
+    unsafe fn value_scale(tile: *const u8, layout: HeadLayout, position: usize, i: usize) -> f32 {
+        // SAFETY: 16 rows of `blocks` f16 follow the values.
+        unsafe {
+            le_f16(tile.add(layout.value_scales() + (position * layout.blocks() + i / 32) * 2).cast::<[u8; 2]>().read())
+        }
+    }
+}

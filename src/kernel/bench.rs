@@ -1,0 +1,57 @@
+//! One matrix product by itself, for the benchmarks. Not part of the interface.
+
+use super::linear::{self, linear};
+use super::{Acts, Form, Kernels, Matrix};
+use crate::quant::TensorType;
+use crate::workers::Workers;
+
+/// Activations in the form that some weight type is multiplied with.
+#[derive(Debug)]
+pub struct Activations<'a>(Acts<'a>);
+
+/// Memory for [`Activations`]: as many bytes as there are activations, and no fewer of the others than
+/// one for each 16.
+#[derive(Debug)]
+pub struct Memory<'a> {
+    /// Quants.
+    pub q: &'a mut [i8],
+    /// Scales.
+    pub d: &'a mut [f32],
+    /// Offsets.
+    pub offsets: &'a mut [i32],
+}
+
+impl<'a> Activations<'a> {
+    /// `x` is `[tokens][cols]`. `None` if there is no kernel for the weight type or too little memory.
+    pub fn new(kernels: &Kernels, kind: TensorType, x: &'a [f32], tokens: usize, memory: Memory<'a>) -> Option<Self> {
+        let form = Form::of(kind)?;
+        let (scale_span, offset_span) = form.spans();
+        let quantized = if form == Form::F32 { 0 } else { x.len() };
+        let q = memory.q.get_mut(..quantized)?;
+        let d = memory.d.get_mut(..quantized / scale_span)?;
+        let offsets = memory.offsets.get_mut(..quantized / offset_span)?;
+        kernels.quantize(form, x, q, d, offsets);
+        Some(Self(Acts { x, q, d, offsets, tokens }))
+    }
+}
+
+/// Bytes of scratch that one worker needs for several tokens.
+pub const fn panel_bytes(kind: TensorType, cols: usize) -> usize {
+    linear::panel_bytes(kind, cols)
+}
+
+/// `out[t][r] = row r of weights * token t of x`, for `out` of `[tokens][rows]`; `panels` has
+/// [`panel_bytes`] for each worker.
+#[allow(clippy::too_many_arguments)]
+pub fn product(
+    kernels: &Kernels,
+    workers: &dyn Workers,
+    kind: TensorType,
+    (rows, cols): (usize, usize),
+    weights: &[u8],
+    x: &Activations<'_>,
+    panels: &mut [u8],
+    out: &mut [f32],
+) {
+    linear(kernels, workers, panels, Matrix { kind, rows, cols, data: weights }, &x.0, out, rows);
+}

@@ -1,0 +1,95 @@
+//! Writing keys and values into the KV cache, in the layout of [`crate::memory::HeadLayout`].
+
+use super::{Form, Kernels};
+use crate::memory::{HeadLayout, KvType, TILE};
+
+/// Writes the key and the value of `position` into the ring of one head.
+pub(crate) fn store(
+    kernels: &Kernels,
+    layout: HeadLayout,
+    ring: &mut [u8],
+    position: usize,
+    key: &[f32],
+    value: &[f32],
+) {
+    let bytes = layout.tile_bytes();
+    let (tile, slot) = (position / TILE % (ring.len() / bytes).max(1), position % TILE);
+    let Some(tile) = ring.get_mut(tile * bytes..(tile + 1) * bytes) else { return };
+    let Some((keys, values)) = tile.split_at_mut_checked(layout.values()) else { return };
+    let Some((keys, key_scales)) = keys.split_at_mut_checked(layout.key_scales()) else { return };
+    let middle = layout.value_scales() - layout.values();
+    let Some((values, value_scales)) = values.split_at_mut_checked(middle) else { return };
+    match layout.kind {
+        KvType::F32 => {
+            let row = row(values, slot, 4 * layout.padded());
+            for (to, v) in row.as_chunks_mut::<4>().0.iter_mut().zip(padded(value)) {
+                *to = v.to_le_bytes();
+            }
+            for (to, k) in column(keys, slot).zip(key) {
+                *to = k.to_le_bytes();
+            }
+        }
+        KvType::F16 => {
+            let row = row(values, slot, 2 * layout.padded());
+            let Some((row, pad)) = row.split_at_mut_checked(2 * layout.dim) else { return };
+            kernels.to_f16(value, row);
+            if !pad.is_empty() {
+                pad.fill(0);
+            }
+            let mut keys = column(keys, slot);
+            for key in key.chunks(64) {
+                let mut half = [0; 128];
+                let Some(half) = half.get_mut(..2 * key.len()) else { return };
+                kernels.to_f16(key, half);
+                for (h, to) in half.as_chunks::<2>().0.iter().zip(&mut keys) {
+                    *to = *h;
+                }
+            }
+        }
+        KvType::Q8_0 => {
+            let scales = row(value_scales, slot, 2 * layout.blocks());
+            let mut row = row(values, slot, layout.padded()).iter_mut();
+            for (block, scale) in value.chunks(32).zip(scales.as_chunks_mut::<2>().0) {
+                let (q, d) = quantize(kernels, block);
+                *scale = d;
+                for (q, to) in q.iter().zip(&mut row) {
+                    *to = *q as u8;
+                }
+            }
+            let mut keys = column(keys, slot);
+            for (block, scale) in key.chunks(32).zip(column(key_scales, slot)) {
+                let (q, d) = quantize(kernels, block);
+                *scale = d;
+                for (q, to) in q.iter().zip(&mut keys) {
+                    *to = [*q as u8];
+                }
+            }
+        }
+    }
+}
+
+/// The row of `slot`, rows being `bytes` long.
+fn row(rows: &mut [u8], slot: usize, bytes: usize) -> &mut [u8] {
+    rows.get_mut(slot * bytes..(slot + 1) * bytes).unwrap_or_default()
+}
+
+/// The element of `slot` in each row of a tile's, which are `B` bytes each.
+fn column<const B: usize>(rows: &mut [u8], slot: usize) -> impl Iterator<Item = &mut [u8; B]> {
+    rows.as_chunks_mut().0.as_chunks_mut::<TILE>().0.iter_mut().map(move |row| &mut row[slot % TILE])
+}
+
+/// The elements, then zeros for ever.
+fn padded(x: &[f32]) -> impl Iterator<Item = f32> {
+    x.iter().copied().chain(core::iter::repeat(0.0))
+}
+
+/// Up to 32 elements as q8_0: bytes and an f16 scale.
+fn quantize(kernels: &Kernels, block: &[f32]) -> ([i8; 32], [u8; 2]) {
+    let mut x = [0.0; 32];
+    for (x, v) in x.iter_mut().zip(block) {
+        *x = *v;
+    }
+    let (mut q, mut d, mut offset) = ([0; 32], [0.0], [0]);
+    kernels.quantize(Form::Q8, &x, &mut q, &mut d, &mut offset);
+    (q, half::f16::from_f32_const(d[0]).to_le_bytes())
+}

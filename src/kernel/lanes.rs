@@ -1,0 +1,97 @@
+//! Sixteen f32 lanes: the vector that every float kernel is written in.
+//!
+//! One definition of each float operation, stated once over [`Lanes`] (in [`super::float`] and
+//! [`super::attention`]), is instantiated for the scalar array and for each instruction set. The
+//! lanes are part of the arithmetic: a sum runs in 16 partial sums, joined by one fixed tree.
+
+/// Sixteen f32. Every method does the same IEEE operation on each lane, rounding to nearest even.
+///
+/// # Safety
+///
+/// All methods need the instruction set of the implementing type. Pointers may be unaligned and
+/// must be valid for 16 elements (of the named type).
+pub(super) trait Lanes: Copy {
+    /// Query rows that attention takes at once: as many as have room in the registers.
+    const ROWS: usize;
+
+    unsafe fn splat(x: f32) -> Self;
+    unsafe fn load(p: *const f32) -> Self;
+    unsafe fn load_f16(p: *const u8) -> Self;
+    unsafe fn load_bf16(p: *const u8) -> Self;
+    unsafe fn load_i8(p: *const u8) -> Self;
+    unsafe fn store(self, p: *mut f32);
+    /// Rounds to f16, nearest even.
+    unsafe fn store_f16(self, p: *mut u8);
+    /// Integral values from -128 to 127, as bytes.
+    unsafe fn store_i8(self, p: *mut i8);
+
+    unsafe fn add(self, b: Self) -> Self;
+    unsafe fn sub(self, b: Self) -> Self;
+    unsafe fn mul(self, b: Self) -> Self;
+    unsafe fn div(self, b: Self) -> Self;
+    /// `self * b + c`, rounded once.
+    unsafe fn fma(self, b: Self, c: Self) -> Self;
+    /// The larger; of a NaN in `b` a NaN. Nothing may depend on what comes of a NaN in `self`, nor of
+    /// zeros of both signs: instruction sets differ.
+    unsafe fn max(self, b: Self) -> Self;
+    /// The smaller, likewise.
+    unsafe fn min(self, b: Self) -> Self;
+    unsafe fn abs(self) -> Self;
+    /// To the nearest integer, half to even.
+    unsafe fn round(self) -> Self;
+    /// 2 to the power of each lane: integral values from -126 to 127.
+    unsafe fn exp2i(self) -> Self;
+    /// Lane `i` where bit `i` of `mask` is set, else that of `other`.
+    unsafe fn select(self, mask: u16, other: Self) -> Self;
+
+    /// Sum of the lanes: `i` with `i + 8`, then `i + 4`, `i + 2`, `i + 1`.
+    unsafe fn sum(self) -> f32;
+    /// The largest lane; zero of either sign, and anything where a lane is NaN.
+    unsafe fn largest(self) -> f32;
+
+    /// `x` rounded to f16, nearest even, and back.
+    #[inline(always)]
+    unsafe fn round_to_f16(x: f32) -> f32 {
+        half::f16::from_f32_const(x).to_f32_const()
+    }
+}
+
+/// The 16 elements of `x` from `i`, zeros beyond its end.
+#[inline(always)]
+pub(super) unsafe fn load<L: Lanes>(x: &[f32], i: usize) -> L {
+    // SAFETY: the caller has the instruction set; both pointers reach 16 elements.
+    unsafe { if i + 16 <= x.len() { L::load(x.as_ptr().add(i)) } else { L::load(padded::<f32, 16>(x, i).as_ptr()) } }
+}
+
+/// Stores into `x` from `i`, only as far as it reaches.
+#[inline(always)]
+pub(super) unsafe fn store<L: Lanes>(v: L, x: &mut [f32], i: usize) {
+    // SAFETY: as for `load`.
+    unsafe {
+        if i + 16 <= x.len() {
+            v.store(x.as_mut_ptr().add(i));
+        } else {
+            let mut tail = [0.0; 16];
+            v.store(tail.as_mut_ptr());
+            copy(&tail, x.get_mut(i..).unwrap_or_default());
+        }
+    }
+}
+
+/// What there is of 16 elements from `i`, and zeros. Out of line, as tails are few and would slow the loops.
+#[cold]
+#[inline(never)]
+pub(super) fn padded<T: Copy + Default, const N: usize>(x: &[T], i: usize) -> [T; N] {
+    let mut tail = [T::default(); N];
+    copy(x.get(i..).unwrap_or_default(), &mut tail);
+    tail
+}
+
+/// Copies as many elements as both have.
+#[cold]
+#[inline(never)]
+pub(super) fn copy<T: Copy>(from: &[T], to: &mut [T]) {
+    for (to, from) in to.iter_mut().zip(from) {
+        *to = *from;
+    }
+}

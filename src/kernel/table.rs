@@ -1,0 +1,72 @@
+//! The macro that builds a table of [`Kernels`](super::Kernels).
+
+/// Builds a table: every float kernel instantiated for one vector type, under one set of features.
+macro_rules! table {
+    ($name:literal, $lanes:ty, $matmul:path $(, $feature:literal)?) => {
+        $crate::kernel::Kernels {
+            name: $name,
+            matmul: {
+                $(#[target_feature(enable = $feature)])?
+                unsafe fn matmul(kind: $crate::quant::TensorType, job: &mut $crate::kernel::Job<'_>) {
+                    // SAFETY: passed on to the caller of the table.
+                    unsafe { $matmul(kind, job) }
+                }
+                matmul
+            },
+            quantize: {
+                $(#[target_feature(enable = $feature)])?
+                unsafe fn quantize(form: $crate::kernel::Form, x: &[f32], q: &mut [i8], d: &mut [f32], offsets: &mut [i32]) {
+                    // SAFETY: this function has the features of the vector type.
+                    unsafe {
+                        match form {
+                            $crate::kernel::Form::F32 => {}
+                            $crate::kernel::Form::Q8 => $crate::kernel::float::quantize_q8::<$lanes>(x, q, d, offsets),
+                            $crate::kernel::Form::Q8K => $crate::kernel::float::quantize_q8k::<$lanes>(x, q, d, offsets),
+                        }
+                    }
+                }
+                quantize
+            },
+            rms_norm: {
+                $(#[target_feature(enable = $feature)])?
+                unsafe fn rms_norm(x: &mut [f32], weight: &[u8], eps: f32) {
+                    // SAFETY: this function has the features of the vector type.
+                    unsafe { $crate::kernel::float::rms_norm::<$lanes>(x, weight, eps) }
+                }
+                rms_norm
+            },
+            layer_norm: {
+                $(#[target_feature(enable = $feature)])?
+                unsafe fn layer_norm(x: &mut [f32], weight: &[u8], bias: &[u8], eps: f32) {
+                    // SAFETY: this function has the features of the vector type.
+                    unsafe { $crate::kernel::float::layer_norm::<$lanes>(x, weight, bias, eps) }
+                }
+                layer_norm
+            },
+            activate: {
+                $(#[target_feature(enable = $feature)])?
+                unsafe fn activate(function: $crate::kernel::Activation, x: &mut [f32], up: Option<&[f32]>) {
+                    // SAFETY: this function has the features of the vector type.
+                    unsafe { $crate::kernel::float::activate::<$lanes>(function, x, up) }
+                }
+                activate
+            },
+            to_f16: {
+                $(#[target_feature(enable = $feature)])?
+                unsafe fn to_f16(x: &[f32], out: &mut [u8]) {
+                    // SAFETY: this function has the features of the vector type.
+                    unsafe { $crate::kernel::float::to_f16::<$lanes>(x, out) }
+                }
+                to_f16
+            },
+            attend: {
+                $(#[target_feature(enable = $feature)])?
+                unsafe fn attend(job: &$crate::kernel::Attention<'_>, out: &mut [f32], stride: usize, scratch: &mut [f32]) {
+                    // SAFETY: this function has the features of the vector type.
+                    unsafe { $crate::kernel::attention::attend::<$lanes>(job, out, stride, scratch) }
+                }
+                attend
+            },
+        }
+    };
+}

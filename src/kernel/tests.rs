@@ -1,0 +1,454 @@
+//! Every table against the scalar one: the same bits, on random and on adversarial data. A NaN
+//! equals a NaN.
+
+extern crate std;
+
+use std::{eprintln, format, string::String, vec, vec::Vec};
+
+use super::{Activation, Acts, Attention, Form, Kernels, MAX_ROWS, Matrix, SCALAR, linear, panel_bytes, store};
+use crate::memory::{HeadLayout, KvType};
+use crate::quant::TensorType;
+use crate::workers::Serial;
+
+/// The tables that this machine can run, besides the reference.
+fn tables() -> Vec<&'static Kernels> {
+    let tables: Vec<_> = Kernels::available().filter(|kernels| kernels.name != "scalar").collect();
+    if tables.is_empty() {
+        eprintln!("SKIP: this machine runs the scalar kernels only");
+    }
+    tables
+}
+
+/// What the numbers of a case are like.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Data {
+    /// Of ordinary size.
+    Plain,
+    /// The largest magnitudes that the formats have, and zeros.
+    Extreme,
+    /// Anything: denormals, infinities and NaN among ordinary numbers.
+    Wild,
+}
+
+const DATA: [Data; 3] = [Data::Plain, Data::Extreme, Data::Wild];
+
+const WILD: [f32; 16] = [
+    0.0,
+    -0.0,
+    1e-45,
+    -1e-40,
+    f32::MIN_POSITIVE,
+    3e-8,
+    -6e-5,
+    0.5,
+    -2.5,
+    65504.0,
+    -65520.0,
+    1e30,
+    f32::MAX,
+    f32::INFINITY,
+    f32::NEG_INFINITY,
+    f32::NAN,
+];
+
+/// Xorshift: the same numbers on every machine.
+struct Random(u64);
+
+impl Random {
+    fn bits(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn below(&mut self, n: usize) -> usize {
+        (self.bits() >> 20) as usize % n
+    }
+
+    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len())]
+    }
+
+    /// From -1 to 1.
+    fn unit(&mut self) -> f32 {
+        (self.bits() >> 40) as f32 / (1 << 23) as f32 - 1.0
+    }
+
+    fn float(&mut self, data: Data) -> f32 {
+        match data {
+            Data::Plain => self.unit(),
+            Data::Extreme => self.pick(&[-1.0, 1.0, 0.0, 1.0]) * 60000.0,
+            // Mostly ordinary, or every result would be NaN.
+            Data::Wild if self.below(40) == 0 => self.pick(&WILD),
+            Data::Wild => self.unit() * self.pick(&[1e-38, 1e-20, 1e-4, 1.0, 1.0, 1e4]),
+        }
+    }
+
+    fn floats(&mut self, data: Data, n: usize) -> Vec<f32> {
+        (0..n).map(|_| self.float(data)).collect()
+    }
+
+    /// A scale as it stands in a block.
+    fn half(&mut self, data: Data) -> [u8; 2] {
+        let x = match data {
+            Data::Plain => self.unit() * 0.01,
+            Data::Extreme => self.pick(&[65504.0, -65504.0, 0.0, 6e-8]),
+            Data::Wild if self.below(20) == 0 => return (self.bits() as u16).to_le_bytes(),
+            Data::Wild => self.unit(),
+        };
+        half::f16::from_f32(x).to_le_bytes()
+    }
+
+    fn byte(&mut self, data: Data) -> u8 {
+        if data == Data::Extreme { self.pick(&[0x80, 0x7f, 0x80, 0xff, 0]) } else { self.bits() as u8 }
+    }
+
+    /// `rows` rows of weights, after `skip` bytes.
+    fn weights(&mut self, kind: TensorType, data: Data, rows: usize, cols: usize, skip: usize) -> Vec<u8> {
+        let (elements, bytes) = kind.block();
+        let mut out = vec![0x55; skip];
+        for _ in 0..rows * cols / elements {
+            match kind {
+                TensorType::F32 => out.extend(self.float(data).to_le_bytes()),
+                TensorType::F16 => out.extend(half::f16::from_f32(self.float(data)).to_le_bytes()),
+                TensorType::BF16 => out.extend(half::bf16::from_f32(self.float(data)).to_le_bytes()),
+                _ => {
+                    let start = out.len();
+                    out.extend((0..bytes).map(|_| self.byte(data)));
+                    let scale = if kind == TensorType::Q6_K { start + bytes - 2 } else { start };
+                    out[scale..scale + 2].copy_from_slice(&self.half(data));
+                }
+            }
+        }
+        out
+    }
+}
+
+/// Asserts equal bits, all NaN being one.
+fn same(got: &[f32], want: &[f32], what: impl Fn() -> String) {
+    assert_eq!(got.len(), want.len());
+    for (i, (g, w)) in got.iter().zip(want).enumerate() {
+        assert!(g.to_bits() == w.to_bits() || g.is_nan() && w.is_nan(), "{}: element {i}: {g:e}, not {w:e}", what());
+    }
+}
+
+/// Activations with room for both forms.
+struct Tokens {
+    x: Vec<f32>,
+    q: Vec<i8>,
+    d: Vec<f32>,
+    offsets: Vec<i32>,
+    tokens: usize,
+}
+
+impl Tokens {
+    fn quantized(kernels: &Kernels, form: Form, x: Vec<f32>, tokens: usize) -> Self {
+        let n = if form == Form::F32 { 0 } else { x.len() };
+        let (scale_span, offset_span) = form.spans();
+        let (mut q, mut d, mut offsets) = (vec![0; n], vec![0.0; n / scale_span], vec![0; n / offset_span]);
+        kernels.quantize(form, &x, &mut q, &mut d, &mut offsets);
+        Self { x, q, d, offsets, tokens }
+    }
+
+    fn random(random: &mut Random, form: Form, data: Data, cols: usize, tokens: usize) -> Self {
+        let x = random.floats(data, cols * tokens);
+        let mut tokens = Self::quantized(&SCALAR, form, x, tokens);
+        if data == Data::Extreme {
+            // Every quant at an end, as rounding seldom gives it.
+            let (_, span) = form.spans();
+            tokens.q.fill_with(|| random.pick(&[-127, 127, 127]));
+            for (offset, q) in tokens.offsets.iter_mut().zip(tokens.q.chunks(span)) {
+                let less = if form == Form::Q8 { -128 } else { -32 };
+                *offset = less * q.iter().map(|&q| i32::from(q)).sum::<i32>();
+            }
+        }
+        tokens
+    }
+
+    fn acts(&self) -> Acts<'_> {
+        Acts { x: &self.x, q: &self.q, d: &self.d, offsets: &self.offsets, tokens: self.tokens }
+    }
+}
+
+/// What no kernel writes by chance.
+const UNTOUCHED: f32 = 12345.678;
+
+fn product(kernels: &Kernels, w: Matrix<'_>, x: &Acts<'_>, stride: usize) -> Vec<f32> {
+    let mut out = vec![UNTOUCHED; stride * x.tokens];
+    let mut panel = vec![0xaa; if x.tokens > 1 { panel_bytes(w.kind, w.cols) } else { 0 }];
+    linear(kernels, &Serial, &mut panel, w, x, &mut out, stride);
+    out
+}
+
+/// One matrix product by all tables.
+fn check_product(random: &mut Random, kind: TensorType, data: Data, rows: usize, cols: usize, tokens: usize) {
+    let form = Form::of(kind).unwrap();
+    let skip = random.below(8);
+    let bytes = random.weights(kind, data, rows, cols, skip);
+    let w = Matrix { kind, rows, cols, data: &bytes[skip..] };
+    let x = Tokens::random(random, form, data, cols, tokens);
+    let stride = rows + random.below(3);
+    let want = product(&SCALAR, w, &x.acts(), stride);
+    for out in want.chunks(stride) {
+        assert!(out[rows..].iter().all(|&x| x == UNTOUCHED));
+    }
+    for kernels in tables() {
+        let got = product(kernels, w, &x.acts(), stride);
+        same(&got, &want, || {
+            format!("{} {kind:?} {data:?}, {rows} rows, {cols} columns, {tokens} tokens", kernels.name)
+        });
+    }
+}
+
+fn check_products(kind: TensorType) {
+    let mut random = Random(kind as u64 + 1);
+    let (span, _) = kind.block();
+    for rows in 1..=40 {
+        for tokens in 1..=20 {
+            check_product(&mut random, kind, Data::Plain, rows, 2 * span.max(17), tokens);
+        }
+    }
+    for data in DATA {
+        for _ in 0..100 {
+            let (rows, tokens) = (1 + random.below(70), 1 + random.below(10));
+            let cols = span * (1 + random.below(if span < 256 { 20 } else { 3 }));
+            check_product(&mut random, kind, data, rows, cols, tokens);
+        }
+        check_product(&mut random, kind, data, 33, 768, 9);
+    }
+}
+
+#[test]
+fn f32_weights() {
+    check_products(TensorType::F32);
+}
+
+#[test]
+fn f16_weights() {
+    check_products(TensorType::F16);
+}
+
+#[test]
+fn bf16_weights() {
+    check_products(TensorType::BF16);
+}
+
+#[test]
+fn q8_0_weights() {
+    check_products(TensorType::Q8_0);
+}
+
+#[test]
+fn q4_0_weights() {
+    check_products(TensorType::Q4_0);
+}
+
+#[test]
+fn q6_k_weights() {
+    check_products(TensorType::Q6_K);
+}
+
+/// A half read as a weight is exact, whichever of the 65536 it is.
+#[test]
+fn every_half() {
+    for (kind, shift) in [(TensorType::F16, 0), (TensorType::BF16, 0), (TensorType::Q8_0, 1)] {
+        let (span, _) = kind.block();
+        let x = Tokens::quantized(&SCALAR, Form::of(kind).unwrap(), vec![1.0; span], 1);
+        let mut bytes = vec![];
+        for bits in 0..=u16::MAX {
+            bytes.extend(bits.to_le_bytes());
+            bytes.extend([1u8; 64].iter().take(32 * shift));
+        }
+        let w = Matrix { kind, rows: 65536, cols: span, data: &bytes };
+        let want = product(&SCALAR, w, &x.acts(), 65536);
+        for kernels in tables() {
+            same(&product(kernels, w, &x.acts(), 65536), &want, || format!("{} {kind:?}", kernels.name));
+        }
+    }
+}
+
+#[test]
+fn quantization_of_activations() {
+    let mut random = Random(7);
+    for form in [Form::Q8, Form::Q8K] {
+        let (span, _) = form.spans();
+        let mut cases: Vec<Vec<f32>> = vec![];
+        for data in DATA {
+            cases.extend((0..40).map(|i| random.floats(data, span * (1 + i % 5))));
+        }
+        for exponent in -150..=127 {
+            let size = libm::ldexpf(1.0, exponent);
+            cases.push((0..span).map(|_| random.unit() * size).collect());
+        }
+        // Halves between two quants, in a block whose scale is 1.
+        cases.push((0..span).map(|i| if i == 3 { 127.0 } else { i as f32 % 64.0 - 31.5 }).collect());
+        for special in WILD {
+            for at in 0..span.min(40) {
+                let mut x = random.floats(Data::Plain, span);
+                x[at] = special;
+                cases.push(x);
+            }
+            cases.push(vec![special; span]);
+        }
+        for x in cases {
+            let want = Tokens::quantized(&SCALAR, form, x.clone(), 1);
+            for kernels in tables() {
+                let got = Tokens::quantized(kernels, form, x.clone(), 1);
+                let name = kernels.name;
+                same(&got.d, &want.d, || format!("{name} {form:?} scales of {x:?}"));
+                assert_eq!(got.q, want.q, "{name} {form:?} quants of {x:?}");
+                assert_eq!(got.offsets, want.offsets, "{name} {form:?} offsets of {x:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn norms() {
+    let mut random = Random(11);
+    for n in (1..=50).chain([288, 320, 1000]) {
+        for data in DATA {
+            let x = random.floats(data, n + 1);
+            let weight = random.weights(TensorType::F32, data, 1, n, 1);
+            let bias = random.weights(TensorType::F32, data, 1, n, 3);
+            for (weight, bias) in [(&weight[1..], &bias[3..]), (&weight[1..], &[][..]), (&[], &[])] {
+                let run = |kernels: &Kernels| {
+                    let (mut rms, mut layer) = (x.clone(), x.clone());
+                    kernels.rms_norm(&mut rms[1..], weight, 1e-5);
+                    kernels.layer_norm(&mut layer[1..], weight, bias, 1e-5);
+                    (rms, layer)
+                };
+                let (rms, layer) = run(&SCALAR);
+                for kernels in tables() {
+                    let got = run(kernels);
+                    same(&got.0, &rms, || format!("{} RMS norm of {n}, {data:?}", kernels.name));
+                    same(&got.1, &layer, || format!("{} layer norm of {n}, {data:?}", kernels.name));
+                }
+            }
+        }
+    }
+}
+
+/// Floats of every sign and exponent, `step` apart in their bits; then the wild ones.
+fn all_floats(step: usize) -> Vec<f32> {
+    (0..=u32::MAX).step_by(step).map(f32::from_bits).chain(WILD).collect()
+}
+
+#[test]
+fn activation_functions() {
+    let mut random = Random(13);
+    let all = all_floats(8191);
+    let up = random.floats(Data::Plain, all.len());
+    for f in [Activation::Silu, Activation::GeluTanh] {
+        for up in [None, Some(&up[..])] {
+            let run = |kernels: &Kernels, x: &[f32]| {
+                let mut x = x.to_vec();
+                let up = up.map(|up| &up[..x.len()]);
+                kernels.activate(f, &mut x, up);
+                x
+            };
+            for n in (0..=40).chain([all.len()]) {
+                let x = &all[all.len() - n..];
+                let want = run(&SCALAR, x);
+                for kernels in tables() {
+                    same(&run(kernels, x), &want, || format!("{} {f:?} of {n}", kernels.name));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn rounding_to_half() {
+    let mut all = all_floats(16381);
+    // Every half, the middle between it and the next, and what is just beside them.
+    for bits in 0..=u16::MAX {
+        let (a, b) = (half::f16::from_bits(bits).to_f32(), half::f16::from_bits(bits.wrapping_add(1)).to_f32());
+        let middle = a / 2.0 + b / 2.0;
+        for x in [a, middle] {
+            all.extend([x, f32::from_bits(x.to_bits().wrapping_add(1)), f32::from_bits(x.to_bits().wrapping_sub(1))]);
+        }
+    }
+    let run = |kernels: &Kernels, x: &[f32]| -> Vec<f32> {
+        let mut out = vec![0x55; 2 * x.len() + 3];
+        kernels.to_f16(x, &mut out[1..2 * x.len() + 1]);
+        assert_eq!((out[0], &out[2 * x.len() + 1..]), (0x55, &[0x55, 0x55][..]));
+        out[1..].chunks_exact(2).take(x.len()).map(|b| half::f16::from_le_bytes([b[0], b[1]]).to_f32()).collect()
+    };
+    for n in (0..=40).chain([all.len()]) {
+        let x = &all[all.len() - n..];
+        let want = run(&SCALAR, x);
+        for kernels in tables() {
+            same(&run(kernels, x), &want, || format!("{} halves of {n}", kernels.name));
+        }
+    }
+}
+
+/// A run of tokens on one KV head.
+#[derive(Clone, Copy, Debug)]
+struct AttentionCase {
+    kind: KvType,
+    dim: usize,
+    group: usize,
+    tokens: usize,
+    position: usize,
+    window: usize,
+    data: Data,
+}
+
+impl AttentionCase {
+    /// The cache's bytes and the output, both by `kernels`.
+    fn run(&self, kernels: &Kernels, keys: &[f32], values: &[f32], queries: &[f32]) -> (Vec<u8>, Vec<f32>) {
+        let Self { kind, dim, group, tokens, position, window, .. } = *self;
+        let layout = HeadLayout { kind, dim };
+        let tiles = window.min(position + tokens).saturating_add(tokens - 1).div_ceil(16);
+        // Whatever lay in the cache before, here NaN, has no influence.
+        let mut ring = vec![0xff; tiles * layout.tile_bytes()];
+        for (p, (key, value)) in keys.chunks(dim).zip(values.chunks(dim)).enumerate() {
+            store(kernels, layout, &mut ring, p, key, value);
+        }
+        let (q_stride, out_stride) = (group * dim + 5, group * dim + 3);
+        let job =
+            Attention { ring: &ring, layout, q: &queries[1..], q_stride, group, tokens, position, window, scale: 0.3 };
+        let mut out = vec![UNTOUCHED; tokens * out_stride];
+        let mut scratch = vec![f32::NAN; MAX_ROWS.min(tokens * group) * layout.padded()];
+        kernels.attend(&job, &mut out, out_stride, &mut scratch);
+        for out in out.chunks(out_stride) {
+            assert!(out[group * dim..].iter().all(|&x| x == UNTOUCHED));
+        }
+        (ring, out)
+    }
+
+    fn check(&self, random: &mut Random) {
+        let positions = self.position + self.tokens;
+        let keys = random.floats(self.data, positions * self.dim);
+        let values = random.floats(self.data, positions * self.dim);
+        let mut queries = random.floats(self.data, self.tokens * (self.group * self.dim + 5) + 1);
+        queries.iter_mut().for_each(|q| *q *= 8.0);
+        let (ring, want) = self.run(&SCALAR, &keys, &values, &queries);
+        assert!(self.data != Data::Plain || want.iter().all(|x| x.is_finite()));
+        for kernels in tables() {
+            let (got_ring, got) = self.run(kernels, &keys, &values, &queries);
+            // Of a NaN, the cache may keep other bits.
+            assert!(self.data == Data::Wild || got_ring == ring, "{} cache of {self:?}", kernels.name);
+            same(&got, &want, || format!("{} attention {self:?}", kernels.name));
+        }
+    }
+}
+
+#[test]
+fn attention() {
+    let mut random = Random(17);
+    for kind in [KvType::F32, KvType::F16, KvType::Q8_0] {
+        for dim in [8, 12, 48, 64, 128] {
+            for group in 1..=8 {
+                for data in [Data::Plain, Data::Plain, Data::Extreme, Data::Wild] {
+                    let (tokens, position) = (random.pick(&[1, 1, 2, 3, 5, 8, 9]), random.below(80));
+                    let window = random.pick(&[usize::MAX, usize::MAX, 1, 5, 16, 37]);
+                    AttentionCase { kind, dim, group, tokens, position, window, data }.check(&mut random);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Sixteen lanes in two 256-bit registers.
+
+use core::arch::x86_64::*;
+
+use crate::kernel::lanes::Lanes;
+
+/// Lanes 0 to 7 and 8 to 15.
+#[derive(Clone, Copy)]
+pub(super) struct Avx2(__m256, __m256);
+
+impl Avx2 {
+    #[inline(always)]
+    fn map(self, f: impl Fn(__m256) -> __m256) -> Self {
+        Self(f(self.0), f(self.1))
+    }
+    #[inline(always)]
+    fn zip(self, b: Self, f: impl Fn(__m256, __m256) -> __m256) -> Self {
+        Self(f(self.0, b.0), f(self.1, b.1))
+    }
+}
+
+/// Joins the lanes: `i` with `i + 4`, then `i + 2`, `i + 1`.
+macro_rules! tree {
+    ($x:expr, $op:ident, $op1:ident) => {{
+        let x: __m256 = $x;
+        let x = $op(_mm256_castps256_ps128(x), _mm256_extractf128_ps::<1>(x));
+        let x = $op(x, _mm_movehl_ps(x, x));
+        _mm_cvtss_f32($op1(x, _mm_movehdup_ps(x)))
+    }};
+}
+pub(super) use tree;
+
+// SAFETY of every block below: the caller has AVX2, FMA and F16C, and its pointers reach 16 elements.
+#[allow(clippy::undocumented_unsafe_blocks)]
+impl Lanes for Avx2 {
+    const ROWS: usize = 4;
+
+    #[inline(always)]
+    unsafe fn splat(x: f32) -> Self {
+        let x = unsafe { _mm256_set1_ps(x) };
+        Self(x, x)
+    }
+    #[inline(always)]
+    unsafe fn load(p: *const f32) -> Self {
+        unsafe { Self(_mm256_loadu_ps(p), _mm256_loadu_ps(p.add(8))) }
+    }
+    #[inline(always)]
+    unsafe fn load_f16(p: *const u8) -> Self {
+        unsafe { Self(_mm256_cvtph_ps(_mm_loadu_si128(p.cast())), _mm256_cvtph_ps(_mm_loadu_si128(p.add(16).cast()))) }
+    }
+    #[inline(always)]
+    unsafe fn load_bf16(p: *const u8) -> Self {
+        unsafe {
+            let wide = |p: *const u8| {
+                let x = _mm256_cvtepu16_epi32(_mm_loadu_si128(p.cast()));
+                _mm256_castsi256_ps(_mm256_slli_epi32::<16>(x))
+            };
+            Self(wide(p), wide(p.add(16)))
+        }
+    }
+    #[inline(always)]
+    unsafe fn load_i8(p: *const u8) -> Self {
+        unsafe {
+            let wide = |p: *const u8| _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(p.cast())));
+            Self(wide(p), wide(p.add(8)))
+        }
+    }
+    #[inline(always)]
+    unsafe fn store(self, p: *mut f32) {
+        unsafe {
+            _mm256_storeu_ps(p, self.0);
+            _mm256_storeu_ps(p.add(8), self.1);
+        }
+    }
+    #[inline(always)]
+    unsafe fn store_f16(self, p: *mut u8) {
+        unsafe {
+            _mm_storeu_si128(p.cast(), _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(self.0));
+            _mm_storeu_si128(p.add(16).cast(), _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(self.1));
+        }
+    }
+    #[inline(always)]
+    unsafe fn store_i8(self, p: *mut i8) {
+        unsafe {
+            let x = _mm256_packs_epi32(_mm256_cvtps_epi32(self.0), _mm256_cvtps_epi32(self.1));
+            let x = _mm256_permute4x64_epi64::<0b11_01_10_00>(x);
+            let x = _mm_packs_epi16(_mm256_castsi256_si128(x), _mm256_extracti128_si256::<1>(x));
+            _mm_storeu_si128(p.cast(), x);
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn add(self, b: Self) -> Self {
+        self.zip(b, |a, b| unsafe { _mm256_add_ps(a, b) })
+    }
+    #[inline(always)]
+    unsafe fn sub(self, b: Self) -> Self {
+        self.zip(b, |a, b| unsafe { _mm256_sub_ps(a, b) })
+    }
+    #[inline(always)]
+    unsafe fn mul(self, b: Self) -> Self {
+        self.zip(b, |a, b| unsafe { _mm256_mul_ps(a, b) })
+    }
+    #[inline(always)]
+    unsafe fn div(self, b: Self) -> Self {
+        self.zip(b, |a, b| unsafe { _mm256_div_ps(a, b) })
+    }
+    #[inline(always)]
+    unsafe fn fma(self, b: Self, c: Self) -> Self {
+        unsafe { Self(_mm256_fmadd_ps(self.0, b.0, c.0), _mm256_fmadd_ps(self.1, b.1, c.1)) }
+    }
+    #[inline(always)]
+    unsafe fn max(self, b: Self) -> Self {
+        self.zip(b, |a, b| unsafe { _mm256_max_ps(a, b) })
+    }
+    #[inline(always)]
+    unsafe fn min(self, b: Self) -> Self {
+        self.zip(b, |a, b| unsafe { _mm256_min_ps(a, b) })
+    }
+    #[inline(always)]
+    unsafe fn abs(self) -> Self {
+        self.map(|x| unsafe { _mm256_andnot_ps(_mm256_set1_ps(-0.0), x) })
+    }
+    #[inline(always)]
+    unsafe fn round(self) -> Self {
+        self.map(|x| unsafe { _mm256_round_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(x) })
+    }
+    #[inline(always)]
+    unsafe fn exp2i(self) -> Self {
+        self.map(|x| unsafe {
+            let n = _mm256_add_epi32(_mm256_cvtps_epi32(x), _mm256_set1_epi32(127));
+            _mm256_castsi256_ps(_mm256_slli_epi32::<23>(n))
+        })
+    }
+    #[inline(always)]
+    unsafe fn select(self, mask: u16, other: Self) -> Self {
+        unsafe {
+            let bits = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+            let pick = |mask: u16, a, b| {
+                let on = _mm256_and_si256(_mm256_set1_epi32(mask.into()), bits);
+                _mm256_blendv_ps(b, a, _mm256_castsi256_ps(_mm256_cmpeq_epi32(on, bits)))
+            };
+            Self(pick(mask, self.0, other.0), pick(mask >> 8, self.1, other.1))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn sum(self) -> f32 {
+        unsafe { tree!(_mm256_add_ps(self.0, self.1), _mm_add_ps, _mm_add_ss) }
+    }
+    #[inline(always)]
+    unsafe fn largest(self) -> f32 {
+        unsafe { tree!(_mm256_max_ps(self.0, self.1), _mm_max_ps, _mm_max_ss) }
+    }
+}

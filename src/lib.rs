@@ -1,0 +1,51 @@
+#![doc = include_str!("../README.md")]
+//!
+//! # The crate
+//!
+//! - [`Gguf`]: what a file says, checked once. [`Model`]: what it means, every tensor in its place.
+//! - [`Plan`]: exact bytes of memory, in `const`. [`Session`]: prefill, decode, rewind.
+//! - [`tokenizer`] and [`sampler`]: text to ids and back, logits to a token.
+//! - [`Kernels`]: the same bits on every instruction set. [`workers`]: threads, if the caller has any.
+//! - [`Error`]: one type for everything that can go wrong.
+#![no_std]
+#![deny(unsafe_code)]
+
+mod error;
+pub mod gguf;
+pub mod kernel;
+pub mod memory;
+pub mod model;
+pub mod quant;
+pub mod sampler;
+pub mod tokenizer;
+pub mod workers;
+
+mod forward;
+mod plan;
+mod session;
+mod sort;
+
+pub use error::{Error, Name};
+pub use forward::{Observer, Stage};
+pub use gguf::Gguf;
+pub use kernel::Kernels;
+#[cfg(target_has_atomic = "8")]
+pub use memory::Workspace;
+pub use memory::{KvType, Line};
+pub use model::Model;
+pub use plan::{Options, Plan};
+pub use session::Session;
+
+/// A token's number in the vocabulary: its position in `tokenizer.ggml.tokens`.
+pub type TokenId = u32;
+
+/// `?` for `const fn`, where the operator is not available.
+macro_rules! tri {
+    ($result:expr) => {
+        match $result {
+            Ok(value) => value,
+            Err(error) => return Err(error),
+        }
+    };
+}
+pub(crate) use tri;

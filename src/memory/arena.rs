@@ -1,0 +1,124 @@
+//! Aligned memory, and the arena that cuts it into typed slices.
+#![allow(unsafe_code)] // one static cell, below
+
+use core::cell::UnsafeCell;
+#[cfg(target_has_atomic = "8")]
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use bytemuck::{Pod, Zeroable};
+
+use crate::Error;
+
+/// The boundary in bytes that workspace and KV memory start on: one cache line, one 512-bit vector.
+pub const ALIGN: usize = 64;
+
+/// 64 aligned bytes: `[Line; N]` or `Vec<Line>` is memory fit for a [`Session`](crate::Session).
+///
+/// # Examples
+///
+/// ```
+/// use arenite::memory::Line;
+/// let mut memory = vec![Line::ZERO; 1000usize.div_ceil(64)];
+/// assert!(Line::bytes_mut(&mut memory).len() >= 1000);
+/// ```
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C, align(64))]
+pub struct Line([u8; ALIGN]);
+
+impl Line {
+    /// A line of zeros.
+    pub const ZERO: Self = Self([0; ALIGN]);
+
+    /// The bytes of some lines.
+    pub fn bytes_mut(lines: &mut [Self]) -> &mut [u8] {
+        bytemuck::must_cast_slice_mut(lines)
+    }
+}
+
+/// `N` aligned bytes for a `static`, handed out once. On targets with compare-and-swap.
+///
+/// # Examples
+///
+/// ```
+/// use arenite::memory::Workspace;
+/// static MEMORY: Workspace<256> = Workspace::new();
+/// let bytes: &'static mut [u8] = MEMORY.take()?;
+/// assert_eq!(bytes.len(), 256);
+/// assert!(MEMORY.take().is_err());
+/// # Ok::<(), arenite::Error>(())
+/// ```
+#[cfg(target_has_atomic = "8")]
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct Workspace<const N: usize> {
+    bytes: UnsafeCell<[u8; N]>,
+    taken: AtomicBool,
+}
+
+// SAFETY: the bytes are only reached through `take`, which hands them to one caller.
+#[cfg(target_has_atomic = "8")]
+unsafe impl<const N: usize> Sync for Workspace<N> {}
+
+#[cfg(target_has_atomic = "8")]
+impl<const N: usize> Workspace<N> {
+    /// Zeroed memory: it lies in `.bss` and costs no flash.
+    #[allow(clippy::new_without_default)] // a default would be a large value on the stack
+    pub const fn new() -> Self {
+        Self { bytes: UnsafeCell::new([0; N]), taken: AtomicBool::new(false) }
+    }
+
+    /// The memory, the first time.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::WorkspaceTaken`] ever after.
+    #[allow(clippy::mut_from_ref)] // once only, which is what `taken` is for
+    pub fn take(&'static self) -> Result<&'static mut [u8], Error> {
+        if swap(&self.taken) {
+            return Err(Error::WorkspaceTaken);
+        }
+        // SAFETY: `taken` was false, so no reference to the bytes exists, and none will be made again.
+        Ok(unsafe { &mut *self.bytes.get() })
+    }
+}
+
+/// Sets the flag and tells what it was.
+#[cfg(target_has_atomic = "8")]
+fn swap(taken: &AtomicBool) -> bool {
+    taken.swap(true, Ordering::AcqRel)
+}
+
+/// Cuts one slice of bytes into typed slices, each on an [`ALIGN`] boundary.
+pub(crate) struct Arena<'w> {
+    rest: &'w mut [u8],
+}
+
+impl<'w> Arena<'w> {
+    /// # Errors
+    ///
+    /// [`Error::Misaligned`] if `memory` does not start on an [`ALIGN`] boundary.
+    pub fn new(memory: &'w mut [u8]) -> Result<Self, Error> {
+        if !memory.as_ptr().addr().is_multiple_of(ALIGN) {
+            return Err(Error::Misaligned { align: ALIGN });
+        }
+        Ok(Self { rest: memory })
+    }
+
+    /// The next `len` elements, `None` if they are not there. What they hold is unspecified.
+    pub fn take<T: Pod>(&mut self, len: usize) -> Option<&'w mut [T]> {
+        let bytes = len.checked_mul(size_of::<T>())?;
+        let (piece, rest) = core::mem::take(&mut self.rest).split_at_mut_checked(Self::padded(bytes))?;
+        self.rest = rest;
+        bytemuck::try_cast_slice_mut(piece.get_mut(..bytes)?).ok()
+    }
+
+    /// All that is left, byte for byte.
+    pub fn rest(self) -> &'w mut [u8] {
+        self.rest
+    }
+
+    /// What a piece of `bytes` occupies.
+    pub const fn padded(bytes: usize) -> usize {
+        bytes.next_multiple_of(ALIGN)
+    }
+}

@@ -1,0 +1,80 @@
+//! The KV cache: how keys and values lie in memory.
+//!
+//! The cache of a layer is one ring of tiles per KV head; a tile holds [`TILE`] positions:
+//!
+//! - **keys** transposed, `[head_dim][16 positions]`, so that a score is one chain of fused
+//!   multiply-adds with the positions as lanes;
+//! - **values** by row, `[16 positions][head_dim]`, each row padded to 16 elements, so that the
+//!   weighted sum has the dimensions as lanes.
+//!
+//! As q8_0, both hold bytes, followed by one f16 scale for every position and 32 dimensions: keys'
+//! scales `[head_dim / 32][16 positions]`, values' `[16 positions][head_dim / 32]`.
+//!
+//! Position `p` lies in tile `p / 16 % tiles`: a ring, as long as the context or the window.
+
+/// Positions in a tile.
+pub(crate) const TILE: usize = 16;
+
+/// Element type of the KV cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum KvType {
+    /// 4 bytes, exact.
+    F32,
+    /// 2 bytes, the default.
+    #[default]
+    F16,
+    /// 34 bytes for 32 elements.
+    Q8_0,
+}
+
+/// Where things lie in a tile of one KV head.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HeadLayout {
+    pub kind: KvType,
+    /// Elements of a key and of a value.
+    pub dim: usize,
+}
+
+impl HeadLayout {
+    /// Length of a value's row.
+    pub const fn padded(self) -> usize {
+        self.dim.next_multiple_of(16)
+    }
+
+    /// Scales of a key or value, as q8_0.
+    pub const fn blocks(self) -> usize {
+        self.dim.div_ceil(32)
+    }
+
+    /// Bytes of the elements and of the scales, for `per_position` elements a position.
+    const fn part(self, per_position: usize) -> (usize, usize) {
+        let n = TILE * per_position;
+        match self.kind {
+            KvType::F32 => (4 * n, 0),
+            KvType::F16 => (2 * n, 0),
+            KvType::Q8_0 => (n, 2 * TILE * self.blocks()),
+        }
+    }
+
+    /// Offset of the keys' scales.
+    pub const fn key_scales(self) -> usize {
+        self.part(self.dim).0
+    }
+
+    /// Offset of the values.
+    pub const fn values(self) -> usize {
+        let (elements, scales) = self.part(self.dim);
+        elements + scales
+    }
+
+    /// Offset of the values' scales.
+    pub const fn value_scales(self) -> usize {
+        self.values() + self.part(self.padded()).0
+    }
+
+    /// Bytes of a tile: a multiple of 32.
+    pub const fn tile_bytes(self) -> usize {
+        let (elements, scales) = self.part(self.padded());
+        self.values() + elements + scales
+    }
+}

@@ -1,0 +1,191 @@
+//! Choosing among tokens: the k best without sorting the vocabulary, the nucleus, the draw.
+
+use super::scratch::Word;
+use crate::TokenId;
+use crate::sort::{heapsort, sink};
+
+/// A token and its logit, as it lies in the caller's memory.
+pub(super) type Slot = [Word; 2];
+
+/// A logit as it counts: NaN is no logit at all.
+#[inline]
+pub(super) fn clean(logit: f32) -> f32 {
+    if logit.is_nan() { f32::NEG_INFINITY } else { logit }
+}
+
+fn slot(token: usize, logit: f32) -> Slot {
+    [logit.to_le_bytes(), (token as TokenId).to_le_bytes()]
+}
+
+fn logit([logit, _]: &Slot) -> f32 {
+    f32::from_le_bytes(*logit)
+}
+
+fn token([_, token]: &Slot) -> TokenId {
+    TokenId::from_le_bytes(*token)
+}
+
+/// The order of choice: the higher logit, of equal ones the lower id.
+fn is_better(a: &Slot, b: &Slot) -> bool {
+    logit(a) > logit(b) || (logit(a) == logit(b) && token(a) < token(b))
+}
+
+/// The best token; of equal ones that with the lowest id, of none the first.
+pub(super) fn best(logits: &[f32]) -> TokenId {
+    let mut best = (f32::NEG_INFINITY, 0);
+    for (token, logit) in logits.iter().enumerate() {
+        // NaN is not greater than anything.
+        if *logit > best.0 {
+            best = (*logit, token as TokenId);
+        }
+    }
+    best.1
+}
+
+/// How much less likely a logit is than the highest, before division by the sum of all.
+#[inline]
+fn weight(logit: f32, highest: f32, temperature: f32) -> f64 {
+    if logit == highest {
+        1.0 // also where both are infinite
+    } else if logit == f32::NEG_INFINITY {
+        0.0 // also at infinite temperature
+    } else {
+        f64::from(libm::expf((logit - highest) / temperature))
+    }
+}
+
+/// Candidates, the best first.
+pub(super) struct Candidates<'s> {
+    slots: &'s mut [Slot],
+}
+
+impl<'s> Candidates<'s> {
+    /// The best tokens, as many as there are slots (at most all). One pass over the logits.
+    pub fn best(slots: &'s mut [Slot], logits: &[f32]) -> Self {
+        let count = slots.len().min(logits.len());
+        let slots = slots.get_mut(..count).unwrap_or(&mut []);
+        let mut logits = logits.iter().map(|logit| clean(*logit)).enumerate();
+        for (place, (token, logit)) in slots.iter_mut().zip(logits.by_ref()) {
+            *place = slot(token, logit);
+        }
+        // A heap whose first is the worst of the best so far.
+        for root in (0..count / 2).rev() {
+            sink(slots, root, count, &mut is_better);
+        }
+        for (token, value) in logits {
+            // Of equal ones the earlier stays, which is the one with the lower id.
+            if slots.first().is_some_and(|worst| value > logit(worst)) {
+                if let Some(worst) = slots.first_mut() {
+                    *worst = slot(token, value);
+                }
+                sink(slots, 0, count, &mut is_better);
+            }
+        }
+        heapsort(slots, is_better);
+        Self { slots }
+    }
+
+    /// The best tokens that together have the probability `top_p`, out of all. The rest stays
+    /// unsorted.
+    pub fn nucleus(slots: &'s mut [Slot], logits: &[f32], top_p: f32) -> Self {
+        let count = slots.len().min(logits.len());
+        let slots = slots.get_mut(..count).unwrap_or(&mut []);
+        for (place, (token, logit)) in slots.iter_mut().zip(logits.iter().enumerate()) {
+            *place = slot(token, clean(*logit));
+        }
+        let mut is_worse = |a: &Slot, b: &Slot| is_better(b, a);
+        for root in (0..count / 2).rev() {
+            sink(slots, root, count, &mut is_worse);
+        }
+        let highest = slots.first().map_or(0.0, logit);
+        let total: f64 = slots.iter().map(|s| weight(logit(s), highest, 1.0)).sum();
+        // The best one from the front of the heap to its end, until there are enough.
+        let mut left = count;
+        let mut reached = 0.0;
+        // At least one, as everywhere.
+        while left > 0 && (left == count || reached < f64::from(top_p) * total) {
+            left -= 1;
+            if let (Some(&first), Some(&last)) = (slots.first(), slots.get(left)) {
+                reached += weight(logit(&first), highest, 1.0);
+                for (at, slot) in [(0, last), (left, first)] {
+                    if let Some(place) = slots.get_mut(at) {
+                        *place = slot;
+                    }
+                }
+            }
+            sink(slots, 0, left, &mut is_worse);
+        }
+        let slots = slots.get_mut(left..).unwrap_or(&mut []);
+        slots.reverse();
+        Self { slots }
+    }
+
+    fn keep(&mut self, count: usize) {
+        let slots = core::mem::take(&mut self.slots);
+        let count = count.clamp(slots.len().min(1), slots.len());
+        self.slots = slots.get_mut(..count).unwrap_or(&mut []);
+    }
+
+    fn highest(&self) -> f32 {
+        self.slots.first().map_or(0.0, logit)
+    }
+
+    /// Keeps the first ones that together have the probability `top_p` among the candidates
+    /// (Holtzman et al., "The Curious Case of Neural Text Degeneration", 2019).
+    pub fn top_p(&mut self, top_p: f32) {
+        let highest = self.highest();
+        let total: f64 = self.slots.iter().map(|s| weight(logit(s), highest, 1.0)).sum();
+        let mut reached = 0.0;
+        let enough = self.slots.iter().position(|s| {
+            reached += weight(logit(s), highest, 1.0);
+            reached >= f64::from(top_p) * total
+        });
+        if let Some(last) = enough {
+            self.keep(last + 1);
+        }
+    }
+
+    /// Keeps those that are at least `min_p` times as likely as the best (Nguyen et al., "Turning
+    /// Up the Heat: Min-p Sampling", 2024).
+    pub fn min_p(&mut self, min_p: f32) {
+        let least = self.highest() + libm::logf(min_p);
+        let count = self.slots.iter().take_while(|s| logit(s) >= least).count();
+        self.keep(count);
+    }
+
+    /// Draws one at a temperature; `random` is from 0 to 1, without 1.
+    pub fn draw(&self, temperature: f32, random: f64) -> TokenId {
+        draw(self.slots.iter().map(|s| (token(s), logit(s))), self.highest(), temperature, random)
+    }
+}
+
+/// Draws one of all tokens that are at least `min_p` times as likely as the best, at a temperature.
+pub(super) fn draw_of_all(logits: &[f32], min_p: f32, temperature: f32, random: f64) -> TokenId {
+    let highest = logits.get(best(logits) as usize).copied().map_or(f32::NEG_INFINITY, clean);
+    let least = if min_p > 0.0 { highest + libm::logf(min_p) } else { f32::NEG_INFINITY };
+    let logits = logits.iter().enumerate().map(|(token, logit)| (token as TokenId, clean(*logit)));
+    draw(logits.filter(|(_, logit)| *logit >= least || *logit == highest), highest, temperature, random)
+}
+
+/// Draws one of the candidates in proportion to its weight.
+fn draw(
+    candidates: impl Iterator<Item = (TokenId, f32)> + Clone,
+    highest: f32,
+    temperature: f32,
+    random: f64,
+) -> TokenId {
+    let total: f64 = candidates.clone().map(|(_, logit)| weight(logit, highest, temperature)).sum();
+    let mut passed = 0.0;
+    let mut chosen = None;
+    for (token, logit) in candidates {
+        let weight = weight(logit, highest, temperature);
+        passed += weight;
+        if weight > 0.0 || chosen.is_none() {
+            chosen = Some(token);
+        }
+        if passed > random * total || highest == f32::NEG_INFINITY {
+            break;
+        }
+    }
+    chosen.unwrap_or(0)
+}

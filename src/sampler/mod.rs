@@ -1,0 +1,221 @@
+//! Choosing the next token from the logits.
+//!
+//! The chain is llama.cpp's default one, in this order: logit bias; penalties for repetition,
+//! frequency and presence; top-k; top-p; min-p; temperature; the draw. (The links of llama.cpp's
+//! chain that are off by default are not here.) At temperature 0 the best token is taken after the
+//! penalties, exactly and without a random number; everywhere ties go to the lower id.
+//!
+//! No vocabulary is ever sorted: top-k is one pass with a heap of k, top-p over everything takes the
+//! best from a heap until it has enough. Memory comes from the caller, its size is known first. The
+//! arithmetic is the same on every target, so a seed gives the same tokens everywhere.
+//!
+//! A logit that is NaN counts as minus infinity.
+//!
+//! # Examples
+//!
+//! ```
+//! # fn main() -> Result<(), arenite::Error> {
+//! use arenite::sampler::{Params, Pcg32, Sampler};
+//!
+//! const PARAMS: Params = Params { top_k: 2, ..Params::DEFAULT };
+//! let mut scratch = [0; Sampler::scratch_bytes(&PARAMS, 4)];
+//! let mut sampler = Sampler::new(PARAMS, &[], 4, &mut scratch)?;
+//! let mut rng = Pcg32::new(1);
+//!
+//! let token = sampler.sample(&mut [0.0, 3.0, 1.0, 3.5], &mut rng)?;
+//! sampler.accept(token);
+//! assert!(token == 1 || token == 3);
+//! # Ok(())
+//! # }
+//! ```
+
+mod candidates;
+mod pcg;
+mod penalties;
+mod scratch;
+
+pub use pcg::Pcg32;
+
+use rand_core::Rng;
+
+use crate::{Error, TokenId};
+use candidates::{Candidates, best, draw_of_all};
+use penalties::History;
+
+/// How to choose.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Params {
+    /// Logits are divided by this. Below 1 likely tokens become likelier; 0 (or less, or NaN) takes
+    /// the best token.
+    pub temperature: f32,
+    /// How many of the best tokens are considered; 0 is all.
+    pub top_k: u32,
+    /// Of these, as many of the best as together have this probability; 1 is all.
+    pub top_p: f32,
+    /// Of these, the ones that are at least this many times as likely as the best; 0 is all.
+    pub min_p: f32,
+    /// Divides the logits of recent tokens if they are positive, multiplies them if not; 1 is off.
+    pub repeat_penalty: f32,
+    /// Taken from the logit of a recent token for every time that it came up; 0 is off.
+    pub frequency_penalty: f32,
+    /// Taken from the logit of a recent token once; 0 is off.
+    pub presence_penalty: f32,
+    /// How many tokens are recent; 0 turns the penalties off.
+    pub repeat_last_n: u32,
+}
+
+impl Params {
+    /// llama.cpp's defaults: temperature 0.8, top-k 40, top-p 0.95, min-p 0.05, no penalties.
+    pub const DEFAULT: Self = Self {
+        temperature: 0.8,
+        top_k: 40,
+        top_p: 0.95,
+        min_p: 0.05,
+        repeat_penalty: 1.0,
+        frequency_penalty: 0.0,
+        presence_penalty: 0.0,
+        repeat_last_n: 64,
+    };
+
+    /// Always the best token.
+    pub const GREEDY: Self = Self { temperature: 0.0, ..Self::DEFAULT };
+
+    const fn is_greedy(&self) -> bool {
+        self.temperature <= 0.0 || self.temperature.is_nan()
+    }
+
+    /// Tokens to remember.
+    const fn history(&self) -> usize {
+        let is_off = self.repeat_penalty == 1.0 && self.frequency_penalty == 0.0 && self.presence_penalty == 0.0;
+        if is_off { 0 } else { self.repeat_last_n as usize }
+    }
+
+    /// How many tokens are weighed against each other in memory; all others only pass by.
+    const fn candidates(&self, vocab: usize) -> usize {
+        let all = self.top_k == 0 || self.top_k as usize >= vocab;
+        if self.is_greedy() || (all && (self.top_p >= 1.0 || self.top_p.is_nan())) {
+            0
+        } else if all {
+            vocab
+        } else {
+            self.top_k as usize
+        }
+    }
+}
+
+impl Default for Params {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+/// The chain, with its memory of recent tokens.
+pub struct Sampler<'s> {
+    params: Params,
+    bias: &'s [(TokenId, f32)],
+    vocab: usize,
+    history: History<'s>,
+    slots: &'s mut [candidates::Slot],
+}
+
+impl<'s> Sampler<'s> {
+    /// Bytes of memory that [`new`](Self::new) needs: the same on every target.
+    ///
+    /// 8 bytes for each of the k best, or for each token of the vocabulary if `top_k` is 0 and
+    /// `top_p` below 1; 8 bytes for each recent token if there are penalties.
+    pub const fn scratch_bytes(params: &Params, vocab: usize) -> usize {
+        let slots = params.candidates(vocab).saturating_add(params.history());
+        slots.saturating_mul(8)
+    }
+
+    /// A sampler for a vocabulary of `vocab` tokens. `bias` is added to the logits of its tokens:
+    /// minus infinity forbids one. `scratch` may have any alignment.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::BufferTooSmall`] if `scratch` has fewer than [`scratch_bytes`](Self::scratch_bytes),
+    /// [`Error::TokenOutOfRange`] for a bias of a token that does not exist.
+    pub fn new(params: Params, bias: &'s [(TokenId, f32)], vocab: usize, scratch: &'s mut [u8]) -> Result<Self, Error> {
+        if let Some((token, _)) = bias.iter().find(|(token, _)| *token as usize >= vocab) {
+            let vocab = u32::try_from(vocab).unwrap_or(u32::MAX);
+            return Err(Error::TokenOutOfRange { token: *token, vocab });
+        }
+        let too_small = Error::BufferTooSmall {
+            what: "sampler's scratch memory",
+            needed: Self::scratch_bytes(&params, vocab),
+            given: scratch.len(),
+        };
+        let words = scratch.as_chunks_mut::<4>().0;
+        let history = params.history();
+        let (ring, words) = words.split_at_mut_checked(history).ok_or(too_small)?;
+        let (sorted, words) = words.split_at_mut_checked(history).ok_or(too_small)?;
+        let slots = words.as_chunks_mut::<2>().0.get_mut(..params.candidates(vocab)).ok_or(too_small)?;
+        Ok(Self { params, bias, vocab, history: History::new(ring, sorted), slots })
+    }
+
+    /// Remembers a token for the penalties: every one that is sampled, and those of the prompt too,
+    /// as llama.cpp does.
+    pub fn accept(&mut self, token: TokenId) {
+        self.history.push(token);
+    }
+
+    /// Forgets all tokens.
+    pub fn reset(&mut self) {
+        self.history.clear();
+    }
+
+    /// Chooses a token. Bias and penalties are worked into `logits`.
+    ///
+    /// Takes exactly one number from `rng`, none at temperature 0. If no token is possible (all are
+    /// minus infinity or NaN), it is the first one.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::LogitsLength`] if there are not as many logits as tokens, or none.
+    pub fn sample(&mut self, logits: &mut [f32], rng: &mut impl Rng) -> Result<TokenId, Error> {
+        if logits.len() != self.vocab || logits.is_empty() {
+            return Err(Error::LogitsLength { vocab: self.vocab, given: logits.len() });
+        }
+        let params = &self.params;
+        for (token, bias) in self.bias {
+            if let Some(logit) = logits.get_mut(*token as usize) {
+                *logit += bias;
+            }
+        }
+        self.history.apply(params, logits);
+        if params.is_greedy() {
+            return Ok(best(logits));
+        }
+
+        // 53 bits, from 0 to 1 without 1.
+        let random = (rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
+        if self.slots.is_empty() {
+            return Ok(draw_of_all(logits, params.min_p, params.temperature, random));
+        }
+        let mut candidates = if self.slots.len() == self.vocab {
+            Candidates::nucleus(self.slots, logits, params.top_p)
+        } else {
+            let mut candidates = Candidates::best(self.slots, logits);
+            if params.top_p < 1.0 {
+                candidates.top_p(params.top_p);
+            }
+            candidates
+        };
+        if params.min_p > 0.0 {
+            candidates.min_p(params.min_p);
+        }
+        Ok(candidates.draw(params.temperature, random))
+    }
+}
+
+impl core::fmt::Debug for Sampler<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Sampler").field("params", &self.params).field("vocab", &self.vocab).finish_non_exhaustive()
+    }
+}
+
+/// The token with the highest logit, of equal ones the one with the lowest id; NaN counts as minus
+/// infinity. `None` only if there are no logits.
+pub fn argmax(logits: &[f32]) -> Option<TokenId> {
+    if logits.is_empty() { None } else { Some(best(logits)) }
+}

@@ -1,0 +1,373 @@
+//! Building an index: a walk over the tokens, a sort, a walk over the merges.
+
+use super::canonical::{Spelling, compare, hash};
+use super::index::{Index, Layout, MAGIC, NONE, Special, header, joined, merge_bytes};
+use super::merge::Word;
+use super::names::Found;
+use super::vocab::{MERGES, PREFIX, TokenType, Vocab};
+use crate::gguf::Gguf;
+use crate::sort::heapsort;
+use crate::{Error, Name, TokenId};
+
+/// Builds the index of a vocabulary at the front of `memory`.
+pub(super) fn build<'i>(gguf: &Gguf<'_>, vocab: &Vocab<'_>, memory: &'i mut [u8]) -> Result<Index<'i>, Error> {
+    let layout = Layout::of(vocab);
+    let needed = layout.words().saturating_mul(4);
+    let given = memory.len();
+    let Some(memory) = memory.get_mut(..needed) else {
+        return Err(Error::BufferTooSmall { what: "memory for the tokenizer index", needed, given });
+    };
+    let words = memory.as_chunks_mut::<4>().0;
+    words.fill(NONE.to_le_bytes());
+
+    words.get_mut(layout.gaps()..layout.order()).unwrap_or(&mut []).fill([0; 4]);
+
+    let mut builder = Builder { words, layout, vocab };
+    builder.set(header::MAGIC, MAGIC);
+    builder.set(header::TOKENS, layout.tokens as u32);
+    builder.set(header::MERGES, layout.merges as u32);
+    builder.set(header::TOKEN_BYTES, vocab.tokens.bytes().len() as u32);
+    builder.set(header::MERGE_BYTES, merge_bytes(vocab));
+    let found = builder.tokens()?;
+    builder.sort_tokens();
+    builder.names(gguf, &found);
+    builder.specials(strips(gguf));
+    builder.bytes();
+    builder.merges()?;
+    Index::new(vocab, memory).ok_or(Error::ForeignIndex)
+}
+
+struct Builder<'b, 'a> {
+    words: &'b mut [Word],
+    layout: Layout,
+    vocab: &'b Vocab<'a>,
+}
+
+fn entry(key: &str, entry: usize, why: &'static str) -> Error {
+    Error::VocabularyEntry { key: Name::key(PREFIX, key), entry: entry as u32, why }
+}
+
+impl<'a> Builder<'_, 'a> {
+    fn set(&mut self, at: usize, value: u32) {
+        set(self.words, at, value);
+    }
+
+    fn spelled(&self, id: TokenId) -> &'a [u8] {
+        let offset = get(self.words, self.layout.offsets() + id as usize);
+        self.vocab.tokens.string_at(offset as usize)
+    }
+
+    /// Offsets, keys, the longest token, the known spellings.
+    fn tokens(&mut self) -> Result<Found, Error> {
+        let spelling = self.vocab.spelling();
+        let mut found = Found::new();
+        let mut longest = 0;
+        let mut strings = self.vocab.tokens.strings();
+        for id in 0..self.layout.tokens {
+            let offset = strings.offset();
+            let token = strings.next_string().unwrap_or(&[]);
+            self.set(self.layout.offsets() + id, offset as u32);
+            longest = longest.max(token.len());
+            let kind = self.vocab.file_type(id as TokenId);
+            found.look(id as TokenId, token, kind);
+            if kind == TokenType::Byte && byte_token(token).is_none() {
+                return Err(entry("tokens", id, "is marked as a byte but is not <0x00> to <0xFF>"));
+            }
+            if spelling.is_reachable(token) {
+                let bucket = self.layout.buckets() + self.layout.bucket(hash(spelling.bytes(token)));
+                self.set(bucket, get(self.words, bucket) + 1);
+                self.gaps(spelling.bytes(token));
+            }
+        }
+        self.set(header::LONGEST, longest as u32);
+        Ok(found)
+    }
+
+    /// Notes which bytes stand before a space in a token.
+    fn gaps(&mut self, mut bytes: impl Iterator<Item = u8>) {
+        let Some(mut before) = bytes.next() else { return };
+        for byte in bytes {
+            if byte == b' ' {
+                // In a text that may also be the last byte of a `▁`.
+                for before in [before, if before == b' ' { 0x81 } else { before }] {
+                    let at = self.layout.gaps() + usize::from(before >> 5);
+                    self.set(at, get(self.words, at) | 1 << (before & 31));
+                }
+            }
+            before = byte;
+        }
+    }
+
+    /// Turns the counts in `count + 1` words from `at` on into places: where each one's first entry
+    /// goes.
+    fn counts_to_places(&mut self, at: usize, count: usize) {
+        let mut place = 0;
+        for at in at..=at + count {
+            let here = get(self.words, at);
+            self.set(at, place);
+            place += here;
+        }
+    }
+
+    /// Takes the next place of the one at word `at`.
+    fn next_place(&mut self, at: usize) -> usize {
+        let place = get(self.words, at);
+        self.set(at, place + 1);
+        place as usize
+    }
+
+    /// When all places are taken, each word holds what the next one should: moves them up.
+    fn places_to_starts(&mut self, at: usize, count: usize) {
+        for at in (at + 1..=at + count).rev() {
+            let start = get(self.words, at - 1);
+            self.set(at, start);
+        }
+        self.set(at, 0);
+    }
+
+    /// The tokens into their buckets, and each bucket sorted.
+    fn sort_tokens(&mut self) {
+        let vocab = self.vocab;
+        let spelling = vocab.spelling();
+        let (buckets, count) = (self.layout.buckets(), 1 << self.layout.bucket_bits());
+        self.counts_to_places(buckets, count);
+        for (id, token) in vocab.tokens.strings().enumerate() {
+            if spelling.is_reachable(token) {
+                let hash = hash(spelling.bytes(token));
+                let place = self.layout.order() + 2 * self.next_place(buckets + self.layout.bucket(hash));
+                self.set(place, hash);
+                self.set(place + 1, id as u32);
+            }
+        }
+        self.places_to_starts(buckets, count);
+
+        let Some((before, rest)) = self.words.split_at_mut_checked(self.layout.order()) else { return };
+        let offsets = before.get(self.layout.offsets()..).unwrap_or(&[]);
+        let spelled = |id: u32| spelling.bytes(vocab.tokens.string_at(get(offsets, id as usize) as usize));
+        let order = rest.as_chunks_mut::<2>().0;
+        for bucket in buckets..buckets + count {
+            let (start, end) = (get(before, bucket) as usize, get(before, bucket + 1) as usize);
+            heapsort(order.get_mut(start..end).unwrap_or(&mut []), |[a_hash, a], [b_hash, b]| {
+                let (a, b) = (u32::from_le_bytes(*a), u32::from_le_bytes(*b));
+                let hashes = u32::from_le_bytes(*a_hash).cmp(&u32::from_le_bytes(*b_hash));
+                hashes.then_with(|| compare(spelled(a), spelled(b)).then(a.cmp(&b))).is_lt()
+            });
+        }
+    }
+
+    /// What follows from spellings: end of turn, other types, ends.
+    fn names(&mut self, gguf: &Gguf<'_>, found: &Found) {
+        let vocab = self.vocab;
+        // As in llama.cpp, ids outside the vocabulary are as good as none here.
+        let key = |name: &str| match gguf.u32(PREFIX, name) {
+            Ok(Some(id)) if !name.is_empty() && (id as usize) < vocab.len() => Some(id),
+            _ => None,
+        };
+        let consequences = found.consequences([vocab.eos, vocab.eot, vocab.eom], key);
+        self.set(header::EOT, consequences.eot.unwrap_or(NONE));
+        self.set(header::EOM, consequences.eom.unwrap_or(NONE));
+
+        let mut count = 0;
+        for (id, kind) in consequences.types.into_iter().flatten() {
+            self.set(self.layout.types() + 2 * count, id);
+            self.set(self.layout.types() + 2 * count + 1, kind.number());
+            count += 1;
+        }
+        self.set(header::TYPES, count as u32);
+
+        let mut count = 0;
+        for id in consequences.ends.into_iter().flatten() {
+            self.set(self.layout.ends() + count, id);
+            count += 1;
+        }
+        self.set(header::ENDS, count as u32);
+    }
+
+    /// The list of special tokens, the longest first.
+    fn specials(&mut self, strips: Strips) {
+        let start = self.layout.specials();
+        let room = (self.layout.types() - start) / 3;
+        let changed = get(self.words, header::TYPES) as usize;
+        let mut count = 0;
+        for id in 0..self.layout.tokens as u32 {
+            let mut kind = self.vocab.file_type(id);
+            for change in 0..changed {
+                let at = self.layout.types() + 2 * change;
+                if get(self.words, at) == id {
+                    kind = TokenType::from_file(get(self.words, at + 1) as i32);
+                }
+            }
+            let token = self.spelled(id);
+            let Some(first) = token.first().filter(|_| kind.is_special() && count < room) else { continue };
+            let special = Special {
+                id,
+                len: token.len(),
+                kind,
+                first: *first,
+                strips_left: strips == Strips::Mask && token == b"<mask>"
+                    || strips == Strips::ModernBert && token == b"[MASK]",
+                strips_right: strips == Strips::Phi3 && !matches!(token, b"<unk>" | b"<s>" | b"<|endoftext|>"),
+            };
+            for (i, word) in special.to_words().into_iter().enumerate() {
+                self.set(start + 3 * count + i, word);
+            }
+            count += 1;
+        }
+        self.set(header::SPECIALS, count as u32);
+
+        let vocab = self.vocab;
+        let Some((before, rest)) = self.words.split_at_mut_checked(start) else { return };
+        let Some(specials) = rest.get_mut(..3 * count) else { return };
+        let offsets = before.get(self.layout.offsets()..).unwrap_or(&[]);
+        let spelled = |id: Word| vocab.tokens.string_at(get(offsets, u32::from_le_bytes(id) as usize) as usize);
+        heapsort(specials.as_chunks_mut::<3>().0, |[a, a_len, _], [b, b_len, _]| {
+            let lengths = u32::from_le_bytes(*b_len).cmp(&u32::from_le_bytes(*a_len));
+            let texts = || spelled(*a).cmp(spelled(*b));
+            let ids = || u32::from_le_bytes(*a).cmp(&u32::from_le_bytes(*b));
+            lengths.then_with(texts).then_with(ids).is_lt()
+        });
+    }
+
+    /// The tokens of single bytes.
+    fn bytes(&mut self) {
+        for byte in 0..=255 {
+            let id = self.byte_token(byte);
+            self.set(self.layout.bytes() + usize::from(byte), id.unwrap_or(NONE));
+        }
+    }
+
+    fn find(&self, bytes: impl Iterator<Item = u8> + Clone) -> Option<TokenId> {
+        Index::unfinished(self.words, self.layout).find(self.vocab, bytes)
+    }
+
+    /// The token of a single byte: with SPM `<0x41>`, else the byte as it is spelled.
+    fn byte_token(&self, byte: u8) -> Option<TokenId> {
+        if self.vocab.spelling() == Spelling::Escaped {
+            const HEX: [u8; 16] = *b"0123456789ABCDEF";
+            let digit = |value: u8| HEX.get(usize::from(value & 15)).copied().unwrap_or(0);
+            let name = [b'<', b'0', b'x', digit(byte >> 4), digit(byte), b'>'];
+            if let Some(id) = self.find(name.into_iter()) {
+                return Some(id);
+            }
+        }
+        self.find(core::iter::once(byte))
+    }
+
+    fn merges(&mut self) -> Result<(), Error> {
+        let Some(merges) = self.vocab.merges else { return Ok(()) };
+        let starts = self.layout.starts();
+        let count = self.layout.tokens;
+        self.words.get_mut(starts..starts + count + 1).unwrap_or(&mut []).fill([0; 4]);
+
+        // How many merges each left id has, and from that where they start.
+        for (rank, merge) in merges.strings().enumerate() {
+            let (left, _) = halves(merge).ok_or(entry(MERGES, rank, "has no space between two pieces"))?;
+            let left = self.exact(left).ok_or(entry(MERGES, rank, "names a piece that is not a token"))?;
+            let at = starts + left as usize;
+            self.set(at, get(self.words, at) + 1);
+        }
+        self.counts_to_places(starts, count);
+
+        let mut made = 0;
+        for (rank, merge) in merges.strings().enumerate() {
+            let (left_text, right_text) = halves(merge).unwrap_or((&[], &[]));
+            let unknown = entry(MERGES, rank, "names a piece that is not a token");
+            let (Some(left), Some(right)) = (self.exact(left_text), self.exact(right_text)) else {
+                return Err(unknown);
+            };
+            // Merges usually make their tokens in the order of the ids.
+            let guess = [made + 1, made].into_iter().find(|id| is_joined(self.token(*id), left_text, right_text));
+            let result = guess.or_else(|| {
+                let id = self.find(joined(self.vocab.spelling(), left_text, right_text))?;
+                Some(id).filter(|id| is_joined(self.spelled(*id), left_text, right_text))
+            });
+            made = result.ok_or(entry(MERGES, rank, "makes something that is not a token"))?;
+            let at = self.layout.merges_at() + 3 * self.next_place(starts + left as usize);
+            self.set(at, right);
+            self.set(at + 1, rank as u32);
+            self.set(at + 2, made);
+        }
+        self.places_to_starts(starts, count);
+
+        // The merges of one left id by right id.
+        for left in starts..starts + count {
+            let (start, end) = (get(self.words, left) as usize, get(self.words, left + 1) as usize);
+            if end > start + 1 {
+                let merges = self.words.get_mut(self.layout.merges_at()..).unwrap_or(&mut []);
+                let Some(merges) = merges.as_chunks_mut::<3>().0.get_mut(start..end) else { continue };
+                heapsort(merges, |[a, a_rank, _], [b, b_rank, _]| {
+                    let ranks = || u32::from_le_bytes(*a_rank).cmp(&u32::from_le_bytes(*b_rank));
+                    u32::from_le_bytes(*a).cmp(&u32::from_le_bytes(*b)).then_with(ranks).is_lt()
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// The token that is spelled exactly so.
+    fn exact(&self, spelled: &[u8]) -> Option<TokenId> {
+        let id = self.find(self.vocab.spelling().bytes(spelled))?;
+        Some(id).filter(|id| self.spelled(*id) == spelled)
+    }
+
+    /// A token as it is spelled; empty outside the vocabulary.
+    fn token(&self, id: TokenId) -> &'a [u8] {
+        if (id as usize) < self.layout.tokens { self.spelled(id) } else { &[] }
+    }
+}
+
+fn get(words: &[Word], at: usize) -> u32 {
+    words.get(at).copied().map_or(NONE, u32::from_le_bytes)
+}
+
+fn set(words: &mut [Word], at: usize, value: u32) {
+    if let Some(word) = words.get_mut(at) {
+        *word = value.to_le_bytes();
+    }
+}
+
+/// The two pieces of a merge: what stands before and after the first space, which is not the first
+/// byte.
+fn halves(merge: &[u8]) -> Option<(&[u8], &[u8])> {
+    let space = merge.iter().skip(1).position(|byte| *byte == b' ')? + 1;
+    Some((merge.get(..space)?, merge.get(space + 1..)?))
+}
+
+/// Whether `token` is `left` and `right` together.
+fn is_joined(token: &[u8], left: &[u8], right: &[u8]) -> bool {
+    token.strip_prefix(left) == Some(right)
+}
+
+/// The byte that `<0x41>` stands for.
+pub(super) fn byte_token(token: &[u8]) -> Option<u8> {
+    let [b'<', b'0', b'x', high, low, b'>'] = token else { return None };
+    let digit = |c: u8| (c as char).to_digit(16);
+    Some((digit(*high)? * 16 + digit(*low)?) as u8)
+}
+
+/// Which special tokens take white space with them. llama.cpp decides by these names.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Strips {
+    Nothing,
+    Phi3,
+    Mask,
+    ModernBert,
+}
+
+fn strips(gguf: &Gguf<'_>) -> Strips {
+    let text = |prefix: &str, name: &str| gguf.str(prefix, name).ok().flatten().unwrap_or(&[]);
+    let has = |text: &[u8], part: &[u8]| {
+        (0..text.len()).any(|at| text.get(at..at + part.len()).is_some_and(|here| here.eq_ignore_ascii_case(part)))
+    };
+    let pre = text(PREFIX, "pre");
+    let name = text("general", "name");
+    if [&b"jina-v2-de"[..], b"jina-v2-es", b"jina-v2-code"].iter().any(|part| has(pre, part)) {
+        Strips::Mask
+    } else if has(name, b"phi-3") || has(name, b"phi3") {
+        Strips::Phi3
+    } else if has(name, b"modern-bert") {
+        Strips::ModernBert
+    } else {
+        Strips::Nothing
+    }
+}

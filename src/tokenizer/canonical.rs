@@ -1,0 +1,127 @@
+//! The bytes by which tokens are found.
+//!
+//! A vocabulary writes a space as `▁` (SPM) or every byte as a printable character (byte-level
+//! BPE). The index goes by the bytes of text that they stand for instead, so that a look-up compares
+//! with the text as it is.
+
+use core::cmp::Ordering;
+
+use super::byte_level;
+
+/// U+2581, SPM's space.
+pub(super) const SPACE: [u8; 3] = *b"\xe2\x96\x81";
+
+/// How a vocabulary writes text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Spelling {
+    /// Spaces as `▁`, everything else as it is.
+    Escaped,
+    /// Bytes as the characters of [`byte_level`].
+    ByteLevel,
+}
+
+/// The bytes of text that a spelling stands for. Ends early at what the spelling does not know.
+#[derive(Clone, Copy)]
+pub(super) struct Bytes<'t> {
+    spelling: Spelling,
+    rest: &'t [u8],
+}
+
+impl Spelling {
+    #[inline]
+    pub fn bytes(self, spelled: &[u8]) -> Bytes<'_> {
+        Bytes { spelling: self, rest: spelled }
+    }
+
+    /// Whether a text can contain this token: whether it is spelled as the vocabulary spells. One
+    /// that is not (a control token in raw UTF-8, say) is found as a special token only.
+    pub fn is_reachable(self, spelled: &[u8]) -> bool {
+        match self {
+            Spelling::Escaped => !spelled.contains(&b' '),
+            Spelling::ByteLevel => {
+                let mut bytes = self.bytes(spelled);
+                bytes.by_ref().for_each(drop);
+                bytes.rest.is_empty()
+            }
+        }
+    }
+}
+
+impl Iterator for Bytes<'_> {
+    type Item = u8;
+
+    #[inline]
+    fn next(&mut self) -> Option<u8> {
+        let (byte, len) = match self.spelling {
+            Spelling::Escaped if self.rest.starts_with(&SPACE) => (b' ', SPACE.len()),
+            Spelling::Escaped => (*self.rest.first()?, 1),
+            Spelling::ByteLevel => byte_level::first_byte(self.rest)?,
+        };
+        self.rest = self.rest.get(len..)?;
+        Some(byte)
+    }
+}
+
+/// A number that spreads tokens evenly: FNV-1a, and then murmur3's finisher, because the buckets of
+/// the index are made of the high bits.
+#[inline]
+pub(super) fn hash(bytes: impl Iterator<Item = u8>) -> u32 {
+    let mut hash = 0x811c_9dc5u32;
+    for byte in bytes {
+        hash = (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
+    }
+    hash = (hash ^ hash >> 16).wrapping_mul(0x85eb_ca6b);
+    hash = (hash ^ hash >> 13).wrapping_mul(0xc2b2_ae35);
+    hash ^ hash >> 16
+}
+
+/// Byte by byte; the shorter of two that agree comes first.
+#[inline]
+pub(super) fn compare(mut a: impl Iterator<Item = u8>, mut b: impl Iterator<Item = u8>) -> Ordering {
+    loop {
+        match (a.next(), b.next()) {
+            (Some(a), Some(b)) if a == b => {}
+            (a, b) => return a.cmp(&b),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use std::vec::Vec;
+
+    use super::*;
+
+    #[test]
+    fn spellings() {
+        let text = |spelling: Spelling, token: &str| spelling.bytes(token.as_bytes()).collect::<Vec<_>>();
+        assert_eq!(text(Spelling::Escaped, "▁a▁"), b" a ");
+        assert_eq!(text(Spelling::ByteLevel, "Ġaé"), b" a\xe9");
+        assert!(Spelling::Escaped.is_reachable("▁a".as_bytes()));
+        assert!(!Spelling::Escaped.is_reachable(b" a"));
+        assert!(Spelling::ByteLevel.is_reachable("Ġa".as_bytes()));
+        assert!(!Spelling::ByteLevel.is_reachable("<｜end▁of▁sentence｜>".as_bytes()));
+        assert!(!Spelling::ByteLevel.is_reachable(b" a"));
+    }
+
+    #[test]
+    fn order_of_bytes() {
+        let order = |a: &[u8], b: &[u8]| compare(a.iter().copied(), b.iter().copied());
+        assert_eq!(order(b"ab", b"ab"), Ordering::Equal);
+        assert_eq!(order(b"ab", b"ab\0"), Ordering::Less);
+        assert_eq!(order(b"b", b"ab"), Ordering::Greater);
+    }
+
+    #[test]
+    fn hashes_spread() {
+        // Two-letter words over 64 buckets: each gets about its share.
+        let mut buckets = [0; 64];
+        for a in b'a'..=b'z' {
+            for b in b'a'..=b'z' {
+                buckets[(hash([a, b].into_iter()) >> 26) as usize] += 1;
+            }
+        }
+        assert!(buckets.iter().all(|count| (1..30).contains(count)), "{buckets:?}");
+    }
+}

@@ -1,0 +1,230 @@
+//! Ids back to text: the bytes of one token, and characters out of a stream of tokens.
+
+use super::Tokenizer;
+use super::build::byte_token;
+use super::byte_level;
+use super::canonical::{SPACE, Spelling};
+use super::vocab::TokenType;
+use crate::{Error, TokenId};
+
+/// The bytes of one token, as an iterator. A token may be part of a character only.
+#[derive(Clone, Debug)]
+pub struct Piece<'a> {
+    form: Form,
+    rest: &'a [u8],
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Form {
+    /// As it is spelled.
+    Raw,
+    /// A single byte.
+    Byte(u8),
+    /// `▁` is a space.
+    Escaped,
+    /// Characters of the byte-level alphabet; others stand for themselves.
+    ByteLevel,
+}
+
+impl<'a> Piece<'a> {
+    pub(super) fn new(tokenizer: &Tokenizer<'a, '_>, id: TokenId) -> Self {
+        let spelled = tokenizer.index.spelled(&tokenizer.vocab, id);
+        let form = match tokenizer.token_type(id) {
+            TokenType::Control | TokenType::Unknown | TokenType::UserDefined => Form::Raw,
+            TokenType::Byte => match byte_token(spelled) {
+                Some(byte) => Form::Byte(byte),
+                None => Form::Raw,
+            },
+            TokenType::Normal => match tokenizer.vocab.spelling() {
+                Spelling::Escaped => Form::Escaped,
+                Spelling::ByteLevel => Form::ByteLevel,
+            },
+            TokenType::Unused | TokenType::Undefined => return Self { form: Form::Raw, rest: &[] },
+        };
+        Self { form, rest: spelled }
+    }
+}
+
+impl Iterator for Piece<'_> {
+    type Item = u8;
+
+    #[inline]
+    fn next(&mut self) -> Option<u8> {
+        let first = *self.rest.first()?;
+        let (byte, len) = match self.form {
+            Form::Byte(byte) => (byte, self.rest.len()),
+            Form::Escaped if self.rest.starts_with(&SPACE) => (b' ', SPACE.len()),
+            Form::ByteLevel => byte_level::first_byte(self.rest).unwrap_or((first, 1)),
+            Form::Raw | Form::Escaped => (first, 1),
+        };
+        self.rest = self.rest.get(len..).unwrap_or(&[]);
+        Some(byte)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (0, Some(self.rest.len()))
+    }
+}
+
+/// Characters out of a stream of tokens: [`Tokenizer::decoder`].
+///
+/// A character that is cut between tokens is held back until it is complete. What can never become
+/// a character comes out as U+FFFD ([`push`](Self::push)) or as it is
+/// ([`push_bytes`](Self::push_bytes)).
+#[derive(Clone, Debug)]
+pub struct Decoder {
+    /// Bytes of a character that is not complete.
+    held: [u8; 4],
+    held_len: usize,
+    /// Whether a space at the start of the next token is the one that encoding put there.
+    at_start: bool,
+    show_special: bool,
+}
+
+impl Decoder {
+    pub(super) const fn new(at_start: bool) -> Self {
+        Self { held: [0; 4], held_len: 0, at_start, show_special: false }
+    }
+
+    /// Whether control tokens are written out (`<|im_end|>`) or, by default, left out.
+    #[must_use]
+    pub const fn show_special(mut self, show: bool) -> Self {
+        self.show_special = show;
+        self
+    }
+
+    /// Takes the next token and gives the text that is complete to `sink`, in one or several parts.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TokenOutOfRange`]; nothing is changed then.
+    pub fn push(
+        &mut self,
+        id: TokenId,
+        tokenizer: &Tokenizer<'_, '_>,
+        mut sink: impl FnMut(&str),
+    ) -> Result<(), Error> {
+        self.push_bytes(id, tokenizer, |bytes| to_text(bytes, &mut sink))
+    }
+
+    /// Like [`push`](Self::push), but what is not UTF-8 comes out as it is. No part ends inside a
+    /// character.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TokenOutOfRange`]; nothing is changed then.
+    pub fn push_bytes(
+        &mut self,
+        id: TokenId,
+        tokenizer: &Tokenizer<'_, '_>,
+        mut sink: impl FnMut(&[u8]),
+    ) -> Result<(), Error> {
+        let mut piece = tokenizer.piece(id)?;
+        match tokenizer.token_type(id) {
+            TokenType::Control | TokenType::Unknown | TokenType::UserDefined => {
+                // Encoding puts a space before the text that follows a special token.
+                self.at_start = tokenizer.vocab.add_space_prefix;
+                let hidden = tokenizer.token_type(id) != TokenType::UserDefined;
+                if hidden && !self.show_special {
+                    return Ok(());
+                }
+            }
+            _ => {
+                if self.at_start && piece.clone().next() == Some(b' ') {
+                    piece.next();
+                }
+                self.at_start = false;
+            }
+        }
+        let mut part = Part { bytes: [0; 64], len: 0, sink: &mut sink };
+        for byte in piece {
+            self.take(byte, &mut part);
+        }
+        part.flush();
+        Ok(())
+    }
+
+    /// Gives what is held back, at the end of the text: it will not become a character any more.
+    pub fn finish(&mut self, mut sink: impl FnMut(&str)) {
+        self.finish_bytes(|bytes| to_text(bytes, &mut sink));
+    }
+
+    /// Like [`finish`](Self::finish), with the bytes as they are.
+    pub fn finish_bytes(&mut self, mut sink: impl FnMut(&[u8])) {
+        let held = self.held.get(..self.held_len).unwrap_or(&[]);
+        if !held.is_empty() {
+            sink(held);
+        }
+        self.held_len = 0;
+    }
+
+    /// Takes one byte; whole characters, and bytes that are none, go to `part`.
+    fn take(&mut self, byte: u8, part: &mut Part<'_, impl FnMut(&[u8])>) {
+        if self.held_len == 0 && byte < 0x80 {
+            part.push(&[byte]);
+            return;
+        }
+        if let Some(place) = self.held.get_mut(self.held_len) {
+            *place = byte;
+            self.held_len += 1;
+        }
+        // At most four rounds: each takes something out, or stops.
+        for _ in 0..self.held.len() {
+            let held = self.held.get(..self.held_len).unwrap_or(&[]);
+            let done = match core::str::from_utf8(held) {
+                Ok(_) => held.len(),
+                Err(error) => match (error.valid_up_to(), error.error_len()) {
+                    (0, None) => return,
+                    (0, Some(wrong)) => wrong,
+                    (valid, _) => valid,
+                },
+            };
+            if done == 0 {
+                return;
+            }
+            part.push(held.get(..done).unwrap_or(&[]));
+            let rest = u32::from_be_bytes(self.held).checked_shl(8 * done as u32).unwrap_or(0);
+            self.held = rest.to_be_bytes();
+            self.held_len = self.held_len.saturating_sub(done);
+        }
+    }
+}
+
+/// Text on its way to the sink, gathered so that the sink is not called for every character.
+struct Part<'s, S: FnMut(&[u8])> {
+    bytes: [u8; 64],
+    len: usize,
+    sink: &'s mut S,
+}
+
+impl<S: FnMut(&[u8])> Part<'_, S> {
+    fn push(&mut self, bytes: &[u8]) {
+        if self.len + bytes.len() > self.bytes.len() {
+            self.flush();
+        }
+        if let Some(place) = self.bytes.get_mut(self.len..self.len + bytes.len()) {
+            place.copy_from_slice(bytes);
+            self.len += bytes.len();
+        }
+    }
+
+    fn flush(&mut self) {
+        let bytes = self.bytes.get(..self.len).unwrap_or(&[]);
+        if !bytes.is_empty() {
+            (self.sink)(bytes);
+        }
+        self.len = 0;
+    }
+}
+
+/// Gives bytes as text, with U+FFFD for what is not UTF-8.
+fn to_text(bytes: &[u8], sink: &mut impl FnMut(&str)) {
+    for chunk in bytes.utf8_chunks() {
+        if !chunk.valid().is_empty() {
+            sink(chunk.valid());
+        }
+        if !chunk.invalid().is_empty() {
+            sink("\u{fffd}");
+        }
+    }
+}

@@ -1,0 +1,312 @@
+//! The index: what makes a vocabulary fast to search, in memory that the caller hands over.
+//!
+//! It is a row of little-endian 32-bit words, the same on every target, without pointers, of any
+//! alignment: it can be built in RAM or lie in flash. For V tokens and M merges:
+//!
+//! ```text
+//! header     16
+//! gaps        8     set of the bytes that stand before a space within a token
+//! offsets     V     where each token starts in `tokenizer.ggml.tokens`
+//! buckets   B+1     first place in `order` of the hashes that begin with these bits
+//! order      2V     (hash of the bytes it stands for, id), sorted
+//! bytes     256     the token of every single byte
+//! specials   3S     (id, length, type and flags), longest first: what is cut out of texts
+//! types      2T     (id, type) where the type is not the one in the file
+//! ends        E     ids that end an answer
+//! starts    V+1     first merge of each left id                          (only with merges)
+//! merges     3M     (right id, rank, result), sorted by left id, right id, rank
+//! ```
+//!
+//! Reading never trusts it: a damaged index gives wrong ids or errors, no panic and no endless loop.
+
+use super::canonical::{Bytes, Spelling, compare, hash};
+use super::merge::Word;
+use super::names;
+use super::vocab::{TokenType, Vocab};
+use crate::TokenId;
+
+/// "no id" in a word.
+pub(super) const NONE: u32 = u32::MAX;
+
+/// First word of an index: "arti", and the version of the layout above.
+pub(super) const MAGIC: u32 = u32::from_le_bytes(*b"art\x01");
+
+/// Words of the header.
+pub(super) mod header {
+    pub const MAGIC: usize = 0;
+    /// Number of tokens.
+    pub const TOKENS: usize = 1;
+    /// Number of merges.
+    pub const MERGES: usize = 2;
+    /// Bytes of the array of tokens in the file: a weak check that the index belongs to it.
+    pub const TOKEN_BYTES: usize = 3;
+    /// Bytes of the array of merges.
+    pub const MERGE_BYTES: usize = 4;
+    /// How many places of each list are used.
+    pub const SPECIALS: usize = 5;
+    pub const TYPES: usize = 6;
+    pub const ENDS: usize = 7;
+    /// End of turn and end of message.
+    pub const EOT: usize = 8;
+    pub const EOM: usize = 9;
+    /// Bytes of the longest token as it is spelled.
+    pub const LONGEST: usize = 10;
+    pub const WORDS: usize = 16;
+}
+
+/// Where the parts lie, in words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Layout {
+    pub tokens: usize,
+    pub merges: usize,
+    specials: usize,
+    has_merges: bool,
+}
+
+impl Layout {
+    pub const fn of(vocab: &Vocab<'_>) -> Self {
+        let (merges, has_merges) = match vocab.merges {
+            Some(merges) => (merges.len(), true),
+            None => (0, false),
+        };
+        // Known spellings may turn further tokens special.
+        Self { tokens: vocab.len(), merges, specials: vocab.count_special() + names::COUNT, has_merges }
+    }
+
+    pub const fn gaps(&self) -> usize {
+        header::WORDS
+    }
+
+    pub const fn offsets(&self) -> usize {
+        self.gaps() + 8
+    }
+
+    pub const fn buckets(&self) -> usize {
+        self.offsets() + self.tokens
+    }
+
+    /// The high bits of a hash that tell its bucket: so many that a bucket has 2 to 4 tokens.
+    pub const fn bucket_bits(&self) -> u32 {
+        (self.tokens as u32 | 1).ilog2().saturating_sub(1)
+    }
+
+    /// The bucket of a hash.
+    pub const fn bucket(&self, hash: u32) -> usize {
+        (hash as u64 >> (32 - self.bucket_bits())) as usize
+    }
+
+    pub const fn order(&self) -> usize {
+        self.buckets() + (1 << self.bucket_bits()) + 1
+    }
+
+    pub const fn bytes(&self) -> usize {
+        self.order() + 2 * self.tokens
+    }
+
+    pub const fn specials(&self) -> usize {
+        self.bytes() + 256
+    }
+
+    pub const fn types(&self) -> usize {
+        self.specials() + 3 * self.specials
+    }
+
+    pub const fn ends(&self) -> usize {
+        self.types() + 2 * names::COUNT
+    }
+
+    pub const fn starts(&self) -> usize {
+        self.ends() + names::MOST_ENDS
+    }
+
+    pub const fn merges_at(&self) -> usize {
+        self.starts() + if self.has_merges { self.tokens + 1 } else { 0 }
+    }
+
+    /// Words of the whole index.
+    pub const fn words(&self) -> usize {
+        self.merges_at() + 3 * self.merges
+    }
+}
+
+/// A token that is cut out of a text before the rest is tokenized.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Special {
+    pub id: TokenId,
+    /// Bytes of its spelling.
+    pub len: usize,
+    pub kind: TokenType,
+    /// The first byte of its spelling.
+    pub first: u8,
+    /// White space before it goes with it.
+    pub strips_left: bool,
+    /// White space after it goes with it.
+    pub strips_right: bool,
+}
+
+impl Special {
+    pub(super) fn to_words(self) -> [u32; 3] {
+        let flags = u32::from(self.strips_left) | u32::from(self.strips_right) << 1;
+        [self.id, self.len as u32, self.kind.number() | u32::from(self.first) << 8 | flags << 16]
+    }
+
+    #[inline]
+    pub(super) fn from_words(words: &[Word; 3]) -> Self {
+        let [id, len, rest] = words.map(u32::from_le_bytes);
+        Self {
+            id,
+            len: len as usize,
+            kind: TokenType::from_file((rest & 0xff) as i32),
+            first: (rest >> 8) as u8,
+            strips_left: rest >> 16 & 1 != 0,
+            strips_right: rest >> 17 & 1 != 0,
+        }
+    }
+}
+
+/// An index, finished, for reading.
+#[derive(Clone, Copy)]
+pub(super) struct Index<'i> {
+    words: &'i [Word],
+    layout: Layout,
+}
+
+impl<'i> Index<'i> {
+    /// The index in `bytes`, which may have any alignment; `None` if it is not one for this
+    /// vocabulary.
+    pub fn new(vocab: &Vocab<'_>, bytes: &'i [u8]) -> Option<Self> {
+        let layout = Layout::of(vocab);
+        let words = bytes.as_chunks::<4>().0.get(..layout.words())?;
+        let index = Self { words, layout };
+        let is_one = index.word(header::MAGIC) == MAGIC
+            && index.word(header::TOKENS) as usize == layout.tokens
+            && index.word(header::MERGES) as usize == layout.merges
+            && index.word(header::TOKEN_BYTES) as usize == vocab.tokens.bytes().len()
+            && index.word(header::MERGE_BYTES) == merge_bytes(vocab);
+        is_one.then_some(index)
+    }
+
+    /// An index in the making: [`find`](Self::find) works as soon as the tokens are sorted.
+    pub fn unfinished(words: &'i [Word], layout: Layout) -> Self {
+        Self { words, layout }
+    }
+
+    #[inline]
+    pub fn word(&self, at: usize) -> u32 {
+        self.words.get(at).copied().map_or(NONE, u32::from_le_bytes)
+    }
+
+    fn id(&self, at: usize) -> Option<TokenId> {
+        Some(self.word(at)).filter(|id| (*id as usize) < self.layout.tokens)
+    }
+
+    /// A token as it is spelled in the vocabulary; empty past its end.
+    #[inline]
+    pub fn spelled<'a>(&self, vocab: &Vocab<'a>, id: TokenId) -> &'a [u8] {
+        if (id as usize) < self.layout.tokens {
+            vocab.tokens.string_at(self.word(self.layout.offsets() + id as usize) as usize)
+        } else {
+            &[]
+        }
+    }
+
+    /// The token that stands for these bytes of text.
+    #[inline]
+    pub fn find(&self, vocab: &Vocab<'_>, bytes: impl Iterator<Item = u8> + Clone) -> Option<TokenId> {
+        let wanted = hash(bytes.clone());
+        let bucket = self.layout.buckets() + self.layout.bucket(wanted);
+        let (start, end) = (self.word(bucket) as usize, self.word(bucket + 1) as usize);
+        let order = self.words.get(self.layout.order()..self.layout.bytes())?.as_chunks::<2>().0;
+        let order = order.get(start..end)?;
+        let spelled = |id: &Word| vocab.spelling().bytes(self.spelled(vocab, u32::from_le_bytes(*id)));
+        let place = order.partition_point(|[hash, id]| {
+            let hash = u32::from_le_bytes(*hash);
+            hash < wanted || (hash == wanted && compare(spelled(id), bytes.clone()).is_lt())
+        });
+        let [hash, id] = order.get(place)?;
+        let is_it = u32::from_le_bytes(*hash) == wanted && compare(spelled(id), bytes).is_eq();
+        is_it.then(|| u32::from_le_bytes(*id))
+    }
+
+    /// Whether a token may hold a space after this byte. If not, what stands before the space and
+    /// what follows from it on never merge.
+    pub fn may_span(&self, before_space: u8) -> bool {
+        self.word(self.layout.gaps() + usize::from(before_space >> 5)) >> (before_space & 31) & 1 != 0
+    }
+
+    /// The token of a single byte: `<0x41>` or the byte itself, as the vocabulary has it.
+    #[inline]
+    pub fn byte(&self, byte: u8) -> Option<TokenId> {
+        self.id(self.layout.bytes() + usize::from(byte))
+    }
+
+    /// The rank of a merge and what it makes.
+    #[inline]
+    pub fn merge(&self, left: TokenId, right: TokenId) -> Option<(u32, TokenId)> {
+        if left as usize >= self.layout.tokens {
+            return None;
+        }
+        let starts = self.layout.starts() + left as usize;
+        let (start, end) = (self.word(starts) as usize, self.word(starts + 1) as usize);
+        let merges = self.words.get(self.layout.merges_at()..)?.as_chunks::<3>().0;
+        let merges = merges.get(start..end)?;
+        let place = merges.partition_point(|[r, _, _]| u32::from_le_bytes(*r) < right);
+        let [r, rank, result] = merges.get(place)?;
+        (u32::from_le_bytes(*r) == right).then(|| (u32::from_le_bytes(*rank), u32::from_le_bytes(*result)))
+    }
+
+    /// The special tokens, for [`Special::from_words`]: the longest first, those of one length by
+    /// their bytes.
+    pub fn specials(&self) -> &'i [[Word; 3]] {
+        let count = (self.word(header::SPECIALS) as usize).min(self.layout.specials);
+        let start = self.layout.specials();
+        self.words.get(start..start + 3 * count).unwrap_or(&[]).as_chunks::<3>().0
+    }
+
+    /// A token's type: the file's, or another if its spelling says so.
+    pub fn kind(&self, vocab: &Vocab<'_>, id: TokenId) -> TokenType {
+        let count = (self.word(header::TYPES) as usize).min(names::COUNT);
+        let types = self.words.get(self.layout.types()..).unwrap_or(&[]).as_chunks::<2>().0;
+        for [token, kind] in types.iter().take(count) {
+            if u32::from_le_bytes(*token) == id {
+                return TokenType::from_file(u32::from_le_bytes(*kind) as i32);
+            }
+        }
+        vocab.file_type(id)
+    }
+
+    /// The tokens that end an answer.
+    pub fn ends(&self) -> impl Iterator<Item = TokenId> + use<'i> {
+        let count = (self.word(header::ENDS) as usize).min(names::MOST_ENDS);
+        let start = self.layout.ends();
+        let words = self.words.get(start..start + count).unwrap_or(&[]);
+        words.iter().map(|word| u32::from_le_bytes(*word))
+    }
+
+    pub fn eot(&self) -> Option<TokenId> {
+        self.id(header::EOT)
+    }
+
+    pub fn eom(&self) -> Option<TokenId> {
+        self.id(header::EOM)
+    }
+
+    /// Bytes of the longest token as it is spelled.
+    pub fn longest(&self) -> usize {
+        self.word(header::LONGEST) as usize
+    }
+}
+
+/// Bytes of the array of merges, as far as 32 bits tell.
+pub(super) fn merge_bytes(vocab: &Vocab<'_>) -> u32 {
+    vocab.merges.map_or(0, |merges| merges.bytes().len() as u32)
+}
+
+/// The bytes of text of two spellings, one after the other.
+pub(super) fn joined<'t>(
+    spelling: Spelling,
+    left: &'t [u8],
+    right: &'t [u8],
+) -> core::iter::Chain<Bytes<'t>, Bytes<'t>> {
+    spelling.bytes(left).chain(spelling.bytes(right))
+}

@@ -1,0 +1,313 @@
+//! The merge loop that SPM and BPE share: a row of symbols in which, again and again, the best
+//! neighbouring pair becomes one symbol.
+//!
+//! n symbols take O(n log n): the best pair is the smallest leaf of a tree in which every node is
+//! the minimum of 16. llama.cpp keeps a queue of all pairs it ever saw and skips the stale ones;
+//! the pair it takes is always the best of the present ones, leftmost first, so the result here is
+//! the same.
+//!
+//! The symbols live in the bytes they cover, one slot for each: three words a slot and the tree.
+
+/// The key of a slot that starts no pair.
+pub(super) const NO_PAIR: u32 = u32::MAX;
+
+/// Children of a node.
+const FAN: usize = 16;
+
+/// Levels of the tree above the leaves: 16^8 is more slots than a `u32` counts.
+const MOST_LEVELS: usize = 8;
+
+/// A word of the caller's memory, little-endian, of any alignment.
+pub(super) type Word = [u8; 4];
+
+/// Two neighbouring symbols: slots `start..middle` and `middle..end`, and their ids.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pair {
+    pub start: u32,
+    pub middle: u32,
+    pub end: u32,
+    pub left: u32,
+    pub right: u32,
+}
+
+/// What may be merged.
+pub(super) trait Rules {
+    /// The smaller, the earlier; [`NO_PAIR`] for a pair that does not merge.
+    fn key(&self, pair: Pair) -> u32;
+    /// The id of the merged symbol. Only asked for pairs that merge.
+    fn merged(&self, pair: Pair) -> u32;
+}
+
+/// Words of memory for a row of `slots`.
+pub(super) const fn words_for(slots: usize) -> usize {
+    let mut words = slots.saturating_mul(3);
+    let mut level = slots;
+    while level > FAN {
+        level = level.div_ceil(FAN);
+        words = words.saturating_add(level);
+    }
+    words
+}
+
+/// The row.
+pub(super) struct Row<'s> {
+    /// Of a symbol's first slot: where the symbol ends. Of its last slot, if that is another one:
+    /// where it starts, which is less than the slot's own place, so that the two cannot be mixed up.
+    links: &'s mut [Word],
+    ids: &'s mut [Word],
+    /// Of a symbol's first slot: the key of the pair that it forms with the next symbol.
+    keys: &'s mut [Word],
+    /// The levels one after the other, from the leaves up.
+    tree: &'s mut [Word],
+    /// First and one past the last word of each level in `tree`.
+    levels: [(u32, u32); MOST_LEVELS],
+    level_count: usize,
+}
+
+fn get(words: &[Word], at: u32) -> u32 {
+    words.get(at as usize).copied().map_or(0, u32::from_le_bytes)
+}
+
+fn set(words: &mut [Word], at: u32, value: u32) {
+    if let Some(word) = words.get_mut(at as usize) {
+        *word = value.to_le_bytes();
+    }
+}
+
+/// The children of node `at` among `words`.
+fn children(words: &[Word], at: u32) -> &[Word] {
+    let start = (at as usize) * FAN;
+    let end = (start + FAN).min(words.len());
+    words.get(start..end).unwrap_or(&[])
+}
+
+fn min(words: &[Word]) -> u32 {
+    words.iter().fold(NO_PAIR, |min, word| min.min(u32::from_le_bytes(*word)))
+}
+
+/// Place of the first word that is `value`.
+fn find(words: &[Word], value: u32) -> Option<u32> {
+    words.iter().position(|word| u32::from_le_bytes(*word) == value).map(|at| at as u32)
+}
+
+impl<'s> Row<'s> {
+    /// An empty row of `slots` in `memory`; `None` if `memory` has fewer than [`words_for`].
+    pub fn new(memory: &'s mut [Word], slots: usize) -> Option<Self> {
+        u32::try_from(slots).ok()?;
+        let (links, memory) = memory.split_at_mut_checked(slots)?;
+        let (ids, memory) = memory.split_at_mut_checked(slots)?;
+        let (keys, tree) = memory.split_at_mut_checked(slots)?;
+        let mut levels = [(0, 0); MOST_LEVELS];
+        let mut level_count = 0;
+        let mut used = 0;
+        let mut level = slots;
+        while level > FAN {
+            level = level.div_ceil(FAN);
+            *levels.get_mut(level_count)? = (used as u32, (used + level) as u32);
+            used += level;
+            level_count += 1;
+        }
+        let tree = tree.get_mut(..used)?;
+        Some(Self { links, ids, keys, tree, levels, level_count })
+    }
+
+    /// Makes `start..end` a symbol. The symbols must cover the row from left to right.
+    pub fn put(&mut self, start: usize, end: usize, id: u32) {
+        self.link(start as u32, end as u32);
+        set(self.ids, start as u32, id);
+        for slot in start..end {
+            set(self.keys, slot as u32, NO_PAIR);
+        }
+    }
+
+    fn link(&mut self, start: u32, end: u32) {
+        set(self.links, start, end);
+        if end > start + 1 {
+            set(self.links, end - 1, start);
+        }
+    }
+
+    fn len(&self) -> u32 {
+        self.links.len() as u32
+    }
+
+    /// The symbols from left to right: start, end and id.
+    pub fn symbols(&self) -> impl Iterator<Item = (usize, usize, u32)> {
+        let mut at = 0;
+        core::iter::from_fn(move || {
+            let start = at;
+            let end = get(self.links, start);
+            if start >= self.len() || end <= start {
+                return None;
+            }
+            at = end;
+            Some((start as usize, end as usize, get(self.ids, start)))
+        })
+    }
+
+    /// The pair that the symbol at `start` forms with the next one.
+    fn pair(&self, start: u32) -> Option<Pair> {
+        let middle = get(self.links, start);
+        if middle >= self.len() {
+            return None;
+        }
+        let end = get(self.links, middle);
+        Some(Pair { start, middle, end, left: get(self.ids, start), right: get(self.ids, middle) })
+    }
+
+    /// Where the symbol before `start` starts.
+    fn before(&self, start: u32) -> Option<u32> {
+        let last = start.checked_sub(1)?;
+        let link = get(self.links, last);
+        // A symbol of one slot links to its end, which is here.
+        Some(if link == start { last } else { link })
+    }
+
+    /// Merges until no pair is left that merges.
+    pub fn merge(&mut self, rules: &impl Rules) {
+        let mut start = 0;
+        while let Some(pair) = self.pair(start) {
+            set(self.keys, start, rules.key(pair));
+            start = pair.middle;
+        }
+        self.grow_tree();
+        // Each round removes a symbol, so there are fewer rounds than slots.
+        for _ in 1..self.len() {
+            let Some(pair) = self.best().and_then(|start| self.pair(start)) else { break };
+            let id = rules.merged(pair);
+            self.link(pair.start, pair.end);
+            set(self.ids, pair.start, id);
+            self.rekey(pair.middle, NO_PAIR);
+            let key = self.pair(pair.start).map_or(NO_PAIR, |pair| rules.key(pair));
+            self.rekey(pair.start, key);
+            if let Some(before) = self.before(pair.start) {
+                let key = self.pair(before).map_or(NO_PAIR, |pair| rules.key(pair));
+                self.rekey(before, key);
+            }
+        }
+    }
+
+    /// The words of a level; level 0 is the first above the leaves.
+    fn level(&self, level: usize) -> &[Word] {
+        match self.levels.get(level) {
+            Some(&(start, end)) => self.tree.get(start as usize..end as usize).unwrap_or(&[]),
+            None => &[],
+        }
+    }
+
+    /// The words that the nodes of a level are the minima of.
+    fn below(&self, level: usize) -> &[Word] {
+        match level.checked_sub(1) {
+            Some(level) => self.level(level),
+            None => self.keys,
+        }
+    }
+
+    fn grow_tree(&mut self) {
+        for level in 0..self.level_count {
+            let Some(&(start, end)) = self.levels.get(level) else { return };
+            for node in 0..end.saturating_sub(start) {
+                let value = min(children(self.below(level), node));
+                set(self.tree, start + node, value);
+            }
+        }
+    }
+
+    /// Changes a key and the minima above it.
+    fn rekey(&mut self, slot: u32, key: u32) {
+        set(self.keys, slot, key);
+        let mut node = slot;
+        for level in 0..self.level_count {
+            node /= FAN as u32;
+            let Some(&(start, _)) = self.levels.get(level) else { return };
+            let value = min(children(self.below(level), node));
+            if get(self.tree, start + node) == value {
+                return;
+            }
+            set(self.tree, start + node, value);
+        }
+    }
+
+    /// The first of the slots with the smallest key, if there is a pair at all.
+    fn best(&self) -> Option<u32> {
+        let top = self.below(self.level_count);
+        let value = min(top);
+        if value == NO_PAIR {
+            return None;
+        }
+        let mut at = find(top, value)?;
+        for level in (0..self.level_count).rev() {
+            at = at * FAN as u32 + find(children(self.below(level), at), value)?;
+        }
+        Some(at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use std::{vec, vec::Vec};
+
+    use super::*;
+
+    /// Digits merge when the sum of their ids, modulo a number, is small: rules without structure.
+    struct Sums(u32);
+
+    impl Rules for Sums {
+        fn key(&self, pair: Pair) -> u32 {
+            let sum = (pair.left * 7 + pair.right * 3) % self.0;
+            if sum < self.0 * 2 / 3 { sum } else { NO_PAIR }
+        }
+        fn merged(&self, pair: Pair) -> u32 {
+            (pair.left + pair.right * 5 + 1) % 1000
+        }
+    }
+
+    /// The definition: look at all pairs, merge the best, repeat.
+    fn naive(mut symbols: Vec<(usize, u32)>, rules: &Sums) -> Vec<(usize, u32)> {
+        loop {
+            let key = |i: usize| {
+                let (left, right) = (symbols[i].1, symbols[i + 1].1);
+                rules.key(Pair { start: 0, middle: 0, end: 0, left, right })
+            };
+            let Some(best) = (0..symbols.len().saturating_sub(1)).min_by_key(|&i| key(i)) else { break };
+            if key(best) == NO_PAIR {
+                break;
+            }
+            let (left, right) = (symbols[best].1, symbols[best + 1].1);
+            symbols[best].1 = rules.merged(Pair { start: 0, middle: 0, end: 0, left, right });
+            symbols.remove(best + 1);
+        }
+        symbols
+    }
+
+    #[test]
+    fn agrees_with_the_definition() {
+        let mut seed = 7u32;
+        let mut random = move |below: u32| {
+            seed = seed.wrapping_mul(1664525).wrapping_add(1013904223);
+            (seed >> 10) % below
+        };
+        for round in 0..400 {
+            let count = if round < 50 { round } else { random(1500) };
+            let mut symbols = Vec::new();
+            let mut slots = 0;
+            for _ in 0..count {
+                symbols.push((slots, random(10)));
+                slots += 1 + random(4) as usize;
+            }
+            let rules = Sums(2 + random(60));
+            let mut memory = vec![[0xaa; 4]; words_for(slots)];
+            let mut row = Row::new(&mut memory, slots).unwrap();
+            for (i, &(start, id)) in symbols.iter().enumerate() {
+                row.put(start, symbols.get(i + 1).map_or(slots, |next| next.0), id);
+            }
+            row.merge(&rules);
+            let found: Vec<_> = row.symbols().map(|(start, _, id)| (start, id)).collect();
+            assert_eq!(found, naive(symbols, &rules));
+            if slots > 0 {
+                assert!(Row::new(&mut memory[1..], slots).is_none());
+            }
+        }
+    }
+}

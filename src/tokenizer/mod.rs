@@ -1,0 +1,385 @@
+//! Text to token ids and back, from the vocabulary in a GGUF file, without a heap.
+//!
+//! The ids are llama.cpp's, for every input, UTF-8 or not. A file that holds only a vocabulary is
+//! enough. This module owns: reading the vocabulary ([`Tokenizer`]), the index that makes it
+//! searchable, cutting out special tokens, SentencePiece's BPE, byte-level BPE with its
+//! pre-tokenizers, and decoding a stream of ids ([`Decoder`]). It knows nothing of models.
+//!
+//! ```text
+//! vocab         what the file says            scan, pretokenizer   words, for BPE
+//! names         tokens known by spelling      spm, bpe             the two kinds
+//! index, build  the look-up index             merge                the loop they share
+//! special       special tokens in a text      decode               ids to text
+//! canonical, byte_level, unicode              bytes and characters
+//! ```
+//!
+//! # Examples
+//!
+//! ```no_run
+//! # fn main() -> Result<(), arenite::Error> {
+//! # let file: &[u8] = &[];
+//! use arenite::tokenizer::{Encode, Tokenizer};
+//!
+//! let gguf = arenite::Gguf::parse(file)?;
+//! let mut index = vec![0; Tokenizer::index_bytes(&gguf)?];
+//! let tokenizer = Tokenizer::new(&gguf, &mut index)?;
+//!
+//! let text = b"Once upon a time";
+//! let mut scratch = vec![0; Tokenizer::scratch_bytes(text.len())];
+//! let mut ids = [0; 64];
+//! let count = tokenizer.encode(text, Encode::PROMPT, &mut scratch, &mut ids)?;
+//!
+//! let mut decoder = tokenizer.decoder();
+//! for id in &ids[..count] {
+//!     decoder.push(*id, &tokenizer, |text| print!("{text}"))?;
+//! }
+//! decoder.finish(|text| print!("{text}"));
+//! # Ok(())
+//! # }
+//! ```
+
+mod bpe;
+mod build;
+mod byte_level;
+mod canonical;
+mod decode;
+mod index;
+mod merge;
+mod names;
+mod pretokenizer;
+mod scan;
+mod special;
+mod spm;
+mod unicode;
+mod unicode_table;
+mod vocab;
+
+pub use decode::{Decoder, Piece};
+pub use vocab::TokenType;
+
+use crate::{Error, Gguf, TokenId, tri};
+use index::{Index, Layout};
+use merge::{Word, words_for};
+use special::{Specials, mark};
+use vocab::{Model, Vocab};
+
+/// The longest text that one call takes: positions are 32 bits wide, and a byte that is not UTF-8
+/// becomes three.
+const LONGEST_TEXT: usize = (u32::MAX / 4) as usize;
+
+/// What [`Tokenizer::encode`] does besides plain text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Encode {
+    /// Adds the tokens that the model wants before and after a text, if the file says so: BOS, EOS.
+    pub add_special: bool,
+    /// Reads control tokens that are spelled out in the text (`<|im_start|>`) as these tokens, not
+    /// as text. Not for text from outside: it could speak for somebody else.
+    pub parse_special: bool,
+}
+
+impl Encode {
+    /// Nothing but the text.
+    pub const TEXT: Self = Self { add_special: false, parse_special: false };
+    /// A prompt for a model: with BOS as the file says, control tokens read as such.
+    pub const PROMPT: Self = Self { add_special: true, parse_special: true };
+}
+
+/// A vocabulary, ready to encode and decode.
+#[derive(Clone, Copy)]
+pub struct Tokenizer<'a, 'i> {
+    vocab: Vocab<'a>,
+    index: Index<'i>,
+}
+
+impl<'a, 'i> Tokenizer<'a, 'i> {
+    /// Bytes of memory that [`new`](Self::new) needs for the index: the same on every target.
+    ///
+    /// # Errors
+    ///
+    /// What is missing or wrong in the vocabulary's metadata, as for [`new`](Self::new), as far as
+    /// it shows without looking at every token.
+    pub const fn index_bytes(gguf: &Gguf<'a>) -> Result<usize, Error> {
+        let vocab = tri!(Vocab::read(gguf));
+        Ok(Layout::of(&vocab).words().saturating_mul(4))
+    }
+
+    /// Reads the vocabulary and builds the index at the front of `index`, which may have any
+    /// alignment and may be longer.
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::MissingKey`], [`Error::KeyType`], [`Error::KeyValue`]: the metadata under
+    ///   `tokenizer.ggml` are incomplete, of a wrong type, too short, or name ids that do not exist.
+    /// - [`Error::Unsupported`]: another kind of tokenizer or pre-tokenizer.
+    /// - [`Error::VocabularyEntry`]: a byte token or a merge that makes no sense.
+    /// - [`Error::BufferTooSmall`]: `index` has fewer than [`index_bytes`](Self::index_bytes).
+    pub fn new(gguf: &Gguf<'a>, index: &'i mut [u8]) -> Result<Self, Error> {
+        let vocab = Vocab::read(gguf)?;
+        let index = build::build(gguf, &vocab, index)?;
+        Ok(Self { vocab, index })
+    }
+
+    /// Uses an index that [`new`](Self::new) built earlier, for instance from flash.
+    ///
+    /// # Errors
+    ///
+    /// As for [`new`](Self::new) where the metadata are concerned; [`Error::ForeignIndex`] if the
+    /// index is for another vocabulary or of another version of this crate.
+    pub fn with_index(gguf: &Gguf<'a>, index: &'i [u8]) -> Result<Self, Error> {
+        let vocab = Vocab::read(gguf)?;
+        let index = Index::new(&vocab, index).ok_or(Error::ForeignIndex)?;
+        Ok(Self { vocab, index })
+    }
+
+    /// Bytes of scratch memory with which [`encode`](Self::encode) takes any text of `text_len`
+    /// bytes.
+    ///
+    /// Byte-level BPE works word by word and usually needs far less: memory for the longest word
+    /// (three times [`scratch_bytes_utf8`](Self::scratch_bytes_utf8) of it at most), and `text_len`
+    /// bytes more if there are special tokens in the text.
+    pub const fn scratch_bytes(text_len: usize) -> usize {
+        // Every byte that is not UTF-8 becomes three.
+        text_len.saturating_add(words_for(text_len.saturating_mul(3).saturating_add(1)).saturating_mul(4))
+    }
+
+    /// As [`scratch_bytes`](Self::scratch_bytes), for text that is known to be UTF-8.
+    pub const fn scratch_bytes_utf8(text_len: usize) -> usize {
+        text_len.saturating_add(words_for(text_len.saturating_add(1)).saturating_mul(4))
+    }
+
+    /// Encodes a text and returns how many ids there are; they are at the front of `out`.
+    ///
+    /// The text may hold any bytes. The time is in proportion to `n log n` of its length at worst.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::BufferTooSmall`] if `scratch` has fewer than [`scratch_bytes`](Self::scratch_bytes)
+    /// and that was too few, or if `out` is too small; for `out` it says exactly how many ids there
+    /// are. [`Error::TextTooLong`] from 1 GiB on.
+    pub fn encode(
+        &self,
+        text: &[u8],
+        options: Encode,
+        scratch: &mut [u8],
+        out: &mut [TokenId],
+    ) -> Result<usize, Error> {
+        if text.len() > LONGEST_TEXT {
+            return Err(Error::TextTooLong { bytes: text.len(), limit: LONGEST_TEXT });
+        }
+        let given = scratch.len();
+        let mut output = Output { ids: out, len: 0 };
+        if let (true, true, Some(bos)) = (options.add_special, self.vocab.add_bos, self.vocab.bos) {
+            output.push(bos);
+        }
+        self.encode_text(text, options.parse_special, scratch, &mut output).ok_or(Error::BufferTooSmall {
+            what: "tokenizer's scratch memory",
+            needed: Self::scratch_bytes(text.len()),
+            given,
+        })?;
+        if let (true, true, Some(eos)) = (options.add_special, self.vocab.add_eos, self.vocab.eos) {
+            output.push(eos);
+        }
+        output.finish()
+    }
+
+    /// Everything between BOS and EOS; `None` if there is too little scratch memory.
+    fn encode_text(&self, text: &[u8], parse_special: bool, scratch: &mut [u8], output: &mut Output<'_>) -> Option<()> {
+        let specials = Specials { vocab: &self.vocab, index: &self.index, parse_special };
+        if !specials.mark(text, scratch).ok()? {
+            let memory = scratch.as_chunks_mut::<4>().0;
+            return self.encode_fragment(text, self.vocab.add_space_prefix, memory, output);
+        }
+        let (marks, scratch) = scratch.split_at_mut_checked(text.len())?;
+        let memory = scratch.as_chunks_mut::<4>().0;
+        let mut after_special = true;
+        let (mut text, mut marks) = (text, &*marks);
+        while let Some(first) = marks.first() {
+            let len = match *first {
+                mark::TEXT => {
+                    let len = marks.iter().take_while(|mark| **mark == mark::TEXT).count();
+                    let prefix = self.vocab.add_space_prefix && after_special;
+                    self.encode_fragment(text.get(..len)?, prefix, memory, output)?;
+                    after_special = false;
+                    len
+                }
+                mark::START => {
+                    let (id, len) = specials.at(text, marks)?;
+                    output.push(id);
+                    after_special = true;
+                    len
+                }
+                _ => 1,
+            };
+            text = text.get(len..)?;
+            marks = marks.get(len..)?;
+        }
+        Some(())
+    }
+
+    /// A piece of text without special tokens; with `prefix` as if a space stood before it.
+    fn encode_fragment(&self, text: &[u8], prefix: bool, memory: &mut [Word], output: &mut Output<'_>) -> Option<()> {
+        if text.is_empty() {
+            return Some(());
+        }
+        let (vocab, index) = (&self.vocab, &self.index);
+        match self.vocab.model {
+            Model::Spm => spm::Fragment { vocab, index, text, prefix }.encode(memory, output),
+            Model::Bpe(pre) => bpe::encode(vocab, index, pre, text, memory, output),
+        }
+    }
+
+    /// The bytes of text that a token stands for. It may be part of a character only: to print
+    /// tokens, use a [`Decoder`]. Control tokens give their spelling.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TokenOutOfRange`].
+    pub fn piece(&self, id: TokenId) -> Result<Piece<'a>, Error> {
+        self.check(id)?;
+        Ok(Piece::new(self, id))
+    }
+
+    /// A token as the vocabulary spells it: `▁the`, `Ġthe`, `<0x0A>`; empty for ids outside.
+    pub fn spelling(&self, id: TokenId) -> &'a [u8] {
+        self.index.spelled(&self.vocab, id)
+    }
+
+    /// A decoder for a text from its beginning. If encoding put a space before the text, it is
+    /// taken away again.
+    pub const fn decoder(&self) -> Decoder {
+        Decoder::new(self.vocab.add_space_prefix)
+    }
+
+    /// A decoder for what follows earlier tokens, such as an answer to a prompt: a space at its
+    /// start is kept.
+    pub const fn decoder_after_prompt(&self) -> Decoder {
+        Decoder::new(false)
+    }
+
+    /// Writes the text of `ids` to `out`, byte for byte, and returns its length.
+    ///
+    /// Restores any text that [`encode`](Self::encode) took, except that byte-level BPE has U+FFFD
+    /// for what was not UTF-8. Control tokens are left out unless `show_special`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TokenOutOfRange`]; [`Error::BufferTooSmall`] with the exact length.
+    pub fn detokenize(&self, ids: &[TokenId], show_special: bool, out: &mut [u8]) -> Result<usize, Error> {
+        let mut decoder = self.decoder().show_special(show_special);
+        let given = out.len();
+        let mut len = 0;
+        let mut write = |bytes: &[u8]| {
+            if let Some(place) = out.get_mut(len..len + bytes.len()) {
+                place.copy_from_slice(bytes);
+            }
+            len += bytes.len();
+        };
+        for id in ids {
+            decoder.push_bytes(*id, self, &mut write)?;
+        }
+        decoder.finish_bytes(&mut write);
+        if len > given {
+            return Err(Error::BufferTooSmall { what: "buffer for the text", needed: len, given });
+        }
+        Ok(len)
+    }
+
+    fn check(&self, id: TokenId) -> Result<(), Error> {
+        if (id as usize) < self.vocab.len() {
+            Ok(())
+        } else {
+            Err(Error::TokenOutOfRange { token: id, vocab: self.vocab.len() as u32 })
+        }
+    }
+
+    /// How many tokens there are. A model may have more rows than this, never ids for them.
+    pub const fn vocab_len(&self) -> usize {
+        self.vocab.len()
+    }
+
+    /// The token that begins a text: `bos_token_id`, or the family's default.
+    pub const fn bos(&self) -> Option<TokenId> {
+        self.vocab.bos
+    }
+
+    /// The token that ends a text: `eos_token_id`, or the family's default.
+    pub const fn eos(&self) -> Option<TokenId> {
+        self.vocab.eos
+    }
+
+    /// The token that ends a turn of a conversation: `eot_token_id`, else a special token that
+    /// llama.cpp knows by its spelling (`<|im_end|>`, `<|eot_id|>`, ...).
+    pub fn eot(&self) -> Option<TokenId> {
+        self.index.eot()
+    }
+
+    /// The token that ends a message that goes on: `eom_token_id`, else the special token
+    /// `<|eom_id|>`.
+    pub fn eom(&self) -> Option<TokenId> {
+        self.index.eom()
+    }
+
+    /// Whether generation ends with this token: it is [`eos`](Self::eos), [`eot`](Self::eot) or
+    /// [`eom`](Self::eom), or a special token that llama.cpp takes as an end by its spelling, because
+    /// many files name only one of several. Ordinary text ends nothing, however it is spelled.
+    pub fn is_end(&self, id: TokenId) -> bool {
+        self.index.ends().any(|end| end == id)
+    }
+
+    /// What kind of token it is; [`TokenType::Undefined`] outside the vocabulary.
+    ///
+    /// As in llama.cpp, a few tokens count as control tokens by their spelling, whatever the file
+    /// says.
+    pub fn token_type(&self, id: TokenId) -> TokenType {
+        match self.check(id) {
+            Ok(()) => self.index.kind(&self.vocab, id),
+            Err(_) => TokenType::Undefined,
+        }
+    }
+
+    /// A token's score, as the file has it; 0 if it has none.
+    pub fn score(&self, id: TokenId) -> f32 {
+        self.vocab.score(id)
+    }
+
+    /// Whether `add_special` puts [`bos`](Self::bos) before a text: `add_bos_token`, else yes for
+    /// SPM and Llama 3, no for others.
+    pub const fn add_bos(&self) -> bool {
+        self.vocab.add_bos
+    }
+
+    /// Whether `add_special` puts [`eos`](Self::eos) after a text: `add_eos_token`, else no.
+    pub const fn add_eos(&self) -> bool {
+        self.vocab.add_eos
+    }
+}
+
+impl core::fmt::Debug for Tokenizer<'_, '_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Tokenizer").field("model", &self.vocab.model).field("tokens", &self.vocab.len()).finish()
+    }
+}
+
+/// Ids on their way to the caller; those that do not fit are counted.
+struct Output<'o> {
+    ids: &'o mut [TokenId],
+    len: usize,
+}
+
+impl Output<'_> {
+    #[inline]
+    fn push(&mut self, id: TokenId) {
+        if let Some(place) = self.ids.get_mut(self.len) {
+            *place = id;
+        }
+        self.len += 1;
+    }
+
+    fn finish(self) -> Result<usize, Error> {
+        if self.len > self.ids.len() {
+            let (needed, given) = (self.len, self.ids.len());
+            return Err(Error::BufferTooSmall { what: "buffer for the token ids", needed, given });
+        }
+        Ok(self.len)
+    }
+}

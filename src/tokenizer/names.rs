@@ -1,0 +1,308 @@
+//! Tokens that llama.cpp knows by their spelling.
+//!
+//! Many files name only one of several ids that end an answer, or mark such a token as ordinary
+//! text. llama.cpp then goes by a list of spellings (`llama_vocab::impl::load`): such a token counts
+//! as a control token, which changes how texts are cut, and most of them end generation.
+//!
+//! The ids must be the same here, so types go by the same list. What ends an answer comes from the
+//! metadata first, and from a spelling only if the file itself marks the token as special: where
+//! llama.cpp stops at every `</s>`, which in Qwen's vocabulary is HTML, this does not.
+
+use super::vocab::TokenType;
+use crate::TokenId;
+
+/// What a spelling means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Meaning {
+    /// Ends an answer, and is the end-of-turn token if the file names none.
+    EndOfTurn,
+    /// Ends a message, and is the end-of-message token if the file names none.
+    EndOfMessage,
+    /// Ends an answer.
+    End,
+    /// Part of fill-in-the-middle, by role; the first spelling found of each role counts.
+    Fill(Role),
+    /// Printed like text, though it looks like a control token.
+    Shown,
+}
+
+/// Roles in fill-in-the-middle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    Prefix,
+    Suffix,
+    Middle,
+    Pad,
+    Repository,
+    Separator,
+}
+
+use Meaning::*;
+use Role::*;
+
+const NAMES: [(&[u8], Meaning); COUNT] = [
+    (b"<|eot_id|>", EndOfTurn),
+    (b"<|im_end|>", EndOfTurn),
+    (b"<|end|>", EndOfTurn),
+    (b"<end_of_turn>", EndOfTurn),
+    (b"<|endoftext|>", EndOfTurn),
+    (b"<|end_of_text|>", EndOfTurn),
+    (b"<EOT>", EndOfTurn),
+    (b"_<EOT>", EndOfTurn),
+    (b"[EOT]", EndOfTurn),
+    ("<｜end▁of▁sentence｜>".as_bytes(), EndOfTurn),
+    (b"<end_of_utterance>", EndOfTurn),
+    (b"<|eom_id|>", EndOfMessage),
+    (b"<|return|>", End),
+    (b"<|call|>", End),
+    (b"<|flush|>", End),
+    (b"<|calls|>", End),
+    (b"</s>", End),
+    (b"[EOS]", End),
+    (b"<eos>", End),
+    (b"<turn|>", End),
+    (b"<|tool_response>", End),
+    (b"[e~[", End),
+    (b"<|fim_prefix|>", Fill(Prefix)),
+    (b"<fim-prefix>", Fill(Prefix)),
+    (b"<fim_prefix>", Fill(Prefix)),
+    ("<｜fim▁begin｜>".as_bytes(), Fill(Prefix)),
+    (b"<PRE>", Fill(Prefix)),
+    ("▁<PRE>".as_bytes(), Fill(Prefix)),
+    (b"<|code_prefix|>", Fill(Prefix)),
+    (b"<|prefix|>", Fill(Prefix)),
+    (b"<|fim_suffix|>", Fill(Suffix)),
+    (b"<fim-suffix>", Fill(Suffix)),
+    (b"<fim_suffix>", Fill(Suffix)),
+    ("<｜fim▁hole｜>".as_bytes(), Fill(Suffix)),
+    (b"<SUF>", Fill(Suffix)),
+    ("▁<SUF>".as_bytes(), Fill(Suffix)),
+    (b"<|code_suffix|>", Fill(Suffix)),
+    (b"<|suffix|>", Fill(Suffix)),
+    (b"<|fim_middle|>", Fill(Middle)),
+    (b"<fim-middle>", Fill(Middle)),
+    (b"<fim_middle>", Fill(Middle)),
+    ("<｜fim▁end｜>".as_bytes(), Fill(Middle)),
+    (b"<MID>", Fill(Middle)),
+    ("▁<MID>".as_bytes(), Fill(Middle)),
+    (b"<|code_middle|>", Fill(Middle)),
+    (b"<|middle|>", Fill(Middle)),
+    (b"<|fim_pad|>", Fill(Pad)),
+    (b"<fim-pad>", Fill(Pad)),
+    (b"<fim_pad>", Fill(Pad)),
+    (b"<PAD>", Fill(Pad)),
+    (b"[PAD]", Fill(Pad)),
+    (b"<|fim_repo|>", Fill(Repository)),
+    (b"<|repo_name|>", Fill(Repository)),
+    (b"<fim-repo>", Fill(Repository)),
+    (b"<REPO>", Fill(Repository)),
+    (b"<reponame>", Fill(Repository)),
+    (b"<|file_sep|>", Fill(Separator)),
+    (b"<|channel|>", Shown),
+    (b"<|message|>", Shown),
+    (b"<|start|>", Shown),
+    (b"<|constrain|>", Shown),
+];
+
+/// How many spellings there are: at most so many tokens get another type than the file gives.
+pub(super) const COUNT: usize = 61;
+
+/// Room for the tokens that end an answer: every spelling that may, and the ids of the metadata.
+pub(super) const MOST_ENDS: usize = 32;
+
+/// The metadata keys of the roles, new and deprecated, and whether the token ends an answer.
+const ROLES: [(Role, [&str; 2], bool); 6] = [
+    (Prefix, ["fim_pre_token_id", "prefix_token_id"], false),
+    (Suffix, ["fim_suf_token_id", "suffix_token_id"], false),
+    (Middle, ["fim_mid_token_id", "middle_token_id"], false),
+    (Pad, ["fim_pad_token_id", ""], true),
+    (Repository, ["fim_rep_token_id", ""], true),
+    (Separator, ["fim_sep_token_id", ""], true),
+];
+
+/// The known spellings that a vocabulary has.
+pub(super) struct Found {
+    ids: [Option<TokenId>; COUNT],
+    /// Whether the file says that the token is a special one.
+    marked: [bool; COUNT],
+}
+
+/// What follows from them.
+pub(super) struct Consequences {
+    pub eot: Option<TokenId>,
+    pub eom: Option<TokenId>,
+    /// Tokens of another type than the file says.
+    pub types: [Option<(TokenId, TokenType)>; COUNT],
+    /// Tokens that end an answer.
+    pub ends: [Option<TokenId>; MOST_ENDS],
+}
+
+impl Found {
+    pub const fn new() -> Self {
+        Self { ids: [None; COUNT], marked: [false; COUNT] }
+    }
+
+    /// Looks at one token; to be called for all, in the order of their ids.
+    pub fn look(&mut self, id: TokenId, text: &[u8], kind: TokenType) {
+        // Quick: almost no token begins and ends like a name.
+        let looks_so = match *text {
+            [b'<' | b'[' | b'_' | 0xe2, .., b'>' | b']' | b'['] => text.len() <= 32,
+            _ => false,
+        };
+        if looks_so {
+            for (((name, _), found), marked) in NAMES.iter().zip(&mut self.ids).zip(&mut self.marked) {
+                if *name == text && found.is_none() {
+                    *found = Some(id);
+                    *marked = kind.is_special();
+                }
+            }
+        }
+    }
+
+    fn by_name(&self, name: &[u8]) -> Option<TokenId> {
+        NAMES.iter().zip(&self.ids).find(|((n, _), _)| *n == name).and_then(|(_, id)| *id)
+    }
+
+    fn first(&self, meaning: Meaning) -> Option<TokenId> {
+        NAMES.iter().zip(&self.ids).filter(|((_, m), _)| *m == meaning).find_map(|(_, id)| *id)
+    }
+
+    /// The same among the tokens that the file marks as special.
+    fn first_marked(&self, meaning: Meaning) -> Option<TokenId> {
+        let names = NAMES.iter().zip(&self.ids).zip(&self.marked);
+        names.filter(|(((_, m), _), marked)| *m == meaning && **marked).find_map(|((_, id), _)| *id)
+    }
+
+    /// `known` are the ids from the metadata: end of sequence, of turn, of message. `key` gives
+    /// the id under a metadata key, if it is one of the vocabulary's.
+    pub fn consequences(&self, known: [Option<TokenId>; 3], key: impl Fn(&str) -> Option<TokenId>) -> Consequences {
+        let [eos, eot, eom] = known;
+        let eot = eot.or_else(|| self.first_marked(EndOfTurn));
+        let eom = eom.or_else(|| self.first_marked(EndOfMessage));
+        let mut types = [None; COUNT];
+        let mut ends = [None; MOST_ENDS];
+
+        let names = NAMES.iter().zip(&self.ids).zip(&self.marked);
+        for ((((_, meaning), id), marked), new) in names.zip(&mut types) {
+            let Some(id) = *id else { continue };
+            match meaning {
+                EndOfTurn | EndOfMessage | End => {
+                    *new = Some((id, TokenType::Control));
+                    if *marked {
+                        insert(&mut ends, Some(id));
+                    }
+                }
+                Fill(role) => {
+                    let named = ROLES.iter().any(|(r, keys, _)| r == role && keys.iter().any(|k| key(k).is_some()));
+                    if !named && self.first(*meaning) == Some(id) {
+                        *new = Some((id, TokenType::Control));
+                    }
+                }
+                Shown => *new = Some((id, TokenType::UserDefined)),
+            }
+        }
+        for (role, keys, ends_answer) in ROLES {
+            if ends_answer {
+                let id = keys.iter().find_map(|k| key(k)).or_else(|| self.first_marked(Fill(role)));
+                insert(&mut ends, id);
+            }
+        }
+        for id in [eos, eot, eom] {
+            insert(&mut ends, id);
+        }
+
+        // Families in which a token that ends an answer elsewhere does not.
+        let is_end =
+            |ends: &[Option<TokenId>], name: &[u8]| self.by_name(name).is_some_and(|id| ends.contains(&Some(id)));
+        let call = is_end(&ends, b"<|call|>") || is_end(&ends, b"<|calls|>");
+        if call && (is_end(&ends, b"<|return|>") || is_end(&ends, b"<|flush|>")) {
+            self.not_an_end(b"<|end|>", TokenType::UserDefined, &mut types, &mut ends);
+        }
+        if is_end(&ends, b"<|tool_response>") {
+            self.not_an_end(b"</s>", TokenType::Normal, &mut types, &mut ends);
+        }
+        Consequences { eot, eom, types, ends }
+    }
+
+    fn not_an_end(
+        &self,
+        name: &[u8],
+        becomes: TokenType,
+        types: &mut [Option<(TokenId, TokenType)>],
+        ends: &mut [Option<TokenId>],
+    ) {
+        let Some(id) = self.by_name(name) else { return };
+        for end in ends.iter_mut().filter(|end| **end == Some(id)) {
+            *end = None;
+        }
+        for (token, kind) in types.iter_mut().flatten().filter(|(token, _)| *token == id) {
+            *kind = becomes;
+            let _ = token;
+        }
+    }
+}
+
+/// Adds an id unless it is there.
+fn insert(ends: &mut [Option<TokenId>], id: Option<TokenId>) {
+    if id.is_some()
+        && !ends.contains(&id)
+        && let Some(free) = ends.iter_mut().find(|end| end.is_none())
+    {
+        *free = id;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(names: &[&str]) -> Found {
+        let mut found = Found::new();
+        for (id, name) in names.iter().enumerate() {
+            found.look(id as TokenId, name.as_bytes(), TokenType::Control);
+        }
+        found
+    }
+
+    #[test]
+    fn there_is_room_for_all_ends() {
+        let may_end = NAMES.iter().filter(|(_, m)| matches!(m, EndOfTurn | EndOfMessage | End)).count();
+        assert!(may_end + 3 + 3 <= MOST_ENDS);
+        // The quick look lets every name pass.
+        for (name, _) in NAMES {
+            let mut found = Found::new();
+            found.look(3, name, TokenType::Normal);
+            assert_eq!(found.by_name(name), Some(3));
+        }
+    }
+
+    #[test]
+    fn metadata_come_first() {
+        let found = found(&["a", "<|im_end|>", "<|eot_id|>"]);
+        let by_name = found.consequences([Some(0), None, None], |_| None);
+        assert_eq!((by_name.eot, by_name.eom), (Some(2), None));
+        let by_key = found.consequences([Some(0), Some(1), None], |_| None);
+        assert_eq!(by_key.eot, Some(1));
+        for id in 0..3 {
+            assert!(by_key.ends.contains(&Some(id)));
+        }
+    }
+
+    #[test]
+    fn ordinary_text_ends_nothing() {
+        let mut found = Found::new();
+        found.look(5, b"</s>", TokenType::Normal);
+        let consequences = found.consequences([None; 3], |_| None);
+        assert_eq!(consequences.ends, [None; MOST_ENDS]);
+        assert!(consequences.types.contains(&Some((5, TokenType::Control))));
+    }
+
+    #[test]
+    fn exceptions() {
+        let harmony = found(&["<|end|>", "<|return|>", "<|call|>"]).consequences([None; 3], |_| None);
+        assert!(!harmony.ends.contains(&Some(0)));
+        assert!(harmony.types.contains(&Some((0, TokenType::UserDefined))));
+        let phi = found(&["<|end|>", "</s>"]).consequences([None; 3], |_| None);
+        assert!(phi.ends.contains(&Some(0)) && phi.ends.contains(&Some(1)));
+    }
+}

@@ -1,0 +1,180 @@
+//! SentencePiece's BPE: the pair whose union has the best score merges first; what is not in the
+//! vocabulary in the end becomes byte tokens.
+//!
+//! Source: llama.cpp's `llm_tokenizer_spm_session`, after SentencePiece's `bpe_model.cc`.
+
+use super::Output;
+use super::canonical::Spelling;
+use super::index::Index;
+use super::merge::{NO_PAIR, Pair, Row, Rules, Word};
+use super::vocab::Vocab;
+use crate::TokenId;
+
+/// A piece of text between special tokens.
+pub(super) struct Fragment<'v, 'a, 'i, 't> {
+    pub vocab: &'v Vocab<'a>,
+    pub index: &'v Index<'i>,
+    pub text: &'t [u8],
+    /// Whether it is read as if a space stood before it; that space is slot 0.
+    pub prefix: bool,
+}
+
+impl Fragment<'_, '_, '_, '_> {
+    fn slots(&self) -> usize {
+        self.text.len() + usize::from(self.prefix)
+    }
+
+    /// The bytes of text in some slots.
+    fn bytes(&self, start: usize, end: usize) -> impl Iterator<Item = u8> + Clone {
+        let shift = usize::from(self.prefix);
+        let space = (self.prefix && start == 0).then_some(b' ');
+        let text = self.text.get(start.saturating_sub(shift)..end.saturating_sub(shift)).unwrap_or(&[]);
+        // A `▁` in the text is the same as a space, as it is to llama.cpp.
+        space.into_iter().chain(Spelling::Escaped.bytes(text))
+    }
+
+    fn find(&self, start: usize, end: usize) -> Option<TokenId> {
+        // A space is three bytes in a spelling: no token has more slots than its spelling bytes.
+        if end.saturating_sub(start) > self.index.longest() {
+            return None;
+        }
+        self.index.find(self.vocab, self.bytes(start, end))
+    }
+
+    /// The part of the fragment up to the first space before which nothing merges, and the rest.
+    ///
+    /// The parts are independent. Most vocabularies have a space only at the start of a token, so
+    /// that a part is a word: its symbols stay in the fastest memory.
+    fn split(&self) -> (Self, Self) {
+        let mut cut = 0;
+        while let Some(rest) = self.text.get(cut..).filter(|rest| !rest.is_empty()) {
+            let symbol = first_symbol(rest);
+            cut += symbol;
+            let last = rest.get(symbol.saturating_sub(1)).copied().unwrap_or(0);
+            if rest.get(symbol) == Some(&b' ') && !self.index.may_span(last) {
+                break;
+            }
+        }
+        let (part, rest) = self.text.split_at_checked(cut).unwrap_or((self.text, &[]));
+        (Self { text: part, ..*self }, Self { text: rest, prefix: false, ..*self })
+    }
+
+    /// Appends the ids; `None` if `memory` is too small.
+    pub fn encode(&self, memory: &mut [Word], output: &mut Output<'_>) -> Option<()> {
+        let mut rest = Self { ..*self };
+        while rest.slots() > 0 {
+            let part;
+            (part, rest) = rest.split();
+            part.encode_part(memory, output)?;
+        }
+        Some(())
+    }
+
+    fn encode_part(&self, memory: &mut [Word], output: &mut Output<'_>) -> Option<()> {
+        let slots = self.slots();
+        let mut row = Row::new(memory, slots)?;
+        let mut start = 0;
+        if self.prefix {
+            row.put(0, 1, 0);
+            start = 1;
+        }
+        let mut rest = self.text;
+        while !rest.is_empty() {
+            let symbol = first_symbol(rest);
+            row.put(start, start + symbol, 0);
+            start += symbol;
+            rest = rest.get(symbol..)?;
+        }
+        row.merge(self);
+        for (start, end, _) in row.symbols() {
+            match self.find(start, end) {
+                Some(id) => output.push(id),
+                None => self.spell_out(start, end, output),
+            }
+        }
+        Some(())
+    }
+
+    /// Byte tokens for what is not in the vocabulary.
+    fn spell_out(&self, start: usize, end: usize, output: &mut Output<'_>) {
+        let mut push = |byte| {
+            // llama.cpp stops here if there are no byte tokens; SentencePiece says "unknown".
+            if let Some(id) = self.index.byte(byte).or(self.vocab.unknown) {
+                output.push(id);
+            }
+        };
+        for byte in self.bytes(start, end) {
+            match byte {
+                b' ' => super::canonical::SPACE.into_iter().for_each(&mut push),
+                byte => push(byte),
+            }
+        }
+    }
+}
+
+impl Rules for Fragment<'_, '_, '_, '_> {
+    fn key(&self, pair: Pair) -> u32 {
+        match self.find(pair.start as usize, pair.end as usize) {
+            Some(id) => key_of_score(self.vocab.score(id)),
+            None => NO_PAIR,
+        }
+    }
+
+    fn merged(&self, _: Pair) -> TokenId {
+        0 // Symbols are found again by their bytes.
+    }
+}
+
+/// A number that is the smaller, the larger the score; NaN comes last of all scores.
+fn key_of_score(score: f32) -> u32 {
+    if score.is_nan() {
+        return NO_PAIR - 1;
+    }
+    let bits = (score + 0.0).to_bits(); // -0 counts as 0
+    if bits >> 31 == 0 { !(bits | 1 << 31) } else { bits }
+}
+
+/// How many bytes of `text`, which is not empty, the first symbol takes.
+///
+/// llama.cpp replaces spaces by `▁` and then believes the first byte of a character how long it is
+/// (`unicode_len_utf8`), whatever follows. So in broken UTF-8 the first bytes of a `▁` may become
+/// part of a symbol; the others stand alone and never merge, and are counted as part of it here.
+fn first_symbol(text: &[u8]) -> usize {
+    let mut missing = match text.first() {
+        Some(0xc0..=0xdf) => 1,
+        Some(0xe0..=0xef) => 2,
+        Some(0xf0..=0xff) => 3,
+        _ => return 1,
+    };
+    let mut len = 1;
+    for byte in text.iter().skip(1) {
+        if missing == 0 {
+            break;
+        }
+        missing -= if *byte == b' ' { missing.min(3) } else { 1 };
+        len += 1;
+    }
+    len
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn symbols() {
+        let len = |text: &[u8]| first_symbol(text);
+        assert_eq!([len(b"ab"), len("éa".as_bytes()), len("語a".as_bytes()), len("😀a".as_bytes())], [1, 2, 3, 4]);
+        assert_eq!([len(b"\x81a"), len(b"\xe2"), len(b"\xe2a"), len(b"\xc3 a"), len(b"\xe2a a")], [1, 1, 2, 2, 3]);
+    }
+
+    #[test]
+    fn keys_order_against_scores() {
+        let scores = [f32::INFINITY, 1e10, 1.0, 1e-40, 0.0, -1e-40, -1.0, -1e10, f32::NEG_INFINITY, f32::NAN];
+        for pair in scores.windows(2) {
+            assert!(key_of_score(pair[0]) < key_of_score(pair[1]), "{pair:?}");
+        }
+        assert_eq!(key_of_score(0.0), key_of_score(-0.0));
+        assert!(key_of_score(f32::NAN) < NO_PAIR);
+    }
+}

@@ -1,0 +1,194 @@
+//! Code points: reading them out of bytes that may not be UTF-8, and their general categories.
+//!
+//! Reading follows llama.cpp (`unicode_cpts_from_utf8`), because the ids must be the same for every
+//! input: a byte that starts no sequence becomes U+FFFD, overlong forms and surrogates are read as
+//! the number they spell. (llama.cpp stops with an exception above U+10FFFF; here that is U+FFFD.)
+
+use super::unicode_table::{BLOCKS, HIGH, LOW, MIDDLE, TOP};
+
+/// The general category of a code point, by its first letter, in the order of `unicode_table.py`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Group {
+    /// Cn, and everything past the last code point.
+    Unassigned,
+    Letter,
+    Number,
+    Mark,
+    Punctuation,
+    Symbol,
+    Separator,
+    /// Cc, Cf, Co, Cs.
+    Control,
+}
+
+/// The group of a code point.
+pub(super) fn group(code: u32) -> Group {
+    let top = TOP.get((code >> (LOW + HIGH)) as usize).copied().unwrap_or(0);
+    let middle = (u32::from(top) << HIGH) | ((code >> LOW) & ((1 << HIGH) - 1));
+    let block = MIDDLE.get(middle as usize).copied().unwrap_or(0);
+    let at = (u32::from(block) << LOW) | (code & ((1 << LOW) - 1));
+    let pair = BLOCKS.get((at >> 1) as usize).copied().unwrap_or(0);
+    match (pair >> ((at & 1) * 4)) & 15 {
+        _ if code > 0x10_ffff => Group::Unassigned,
+        1 => Group::Letter,
+        2 => Group::Number,
+        3 => Group::Mark,
+        4 => Group::Punctuation,
+        5 => Group::Symbol,
+        6 => Group::Separator,
+        7 => Group::Control,
+        _ => Group::Unassigned,
+    }
+}
+
+/// White space as regular expressions mean it: the Unicode property `White_Space`.
+pub(super) const fn is_space(code: u32) -> bool {
+    matches!(
+        code,
+        0x9..=0xd | 0x20 | 0x85 | 0xa0 | 0x1680 | 0x2000..=0x200a | 0x2028 | 0x2029 | 0x202f | 0x205f | 0x3000
+    )
+}
+
+/// One code point read from bytes, and how many bytes it took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Char {
+    pub code: u32,
+    pub len: usize,
+}
+
+/// What stands for a byte that is not part of a character.
+const REPLACEMENT: Char = Char { code: 0xfffd, len: 1 };
+
+/// Reads the code point at the start of `bytes`; `None` only if there are no bytes.
+pub(super) fn first_char(bytes: &[u8]) -> Option<Char> {
+    let tail = |byte: u8| (byte & 0xc0 == 0x80).then_some(u32::from(byte & 0x3f));
+    Some(match *bytes {
+        [] => return None,
+        [a @ 0..=0x7f, ..] => Char { code: u32::from(a), len: 1 },
+        [a @ 0xc0..=0xdf, b, ..] => match tail(b) {
+            Some(b) => Char { code: u32::from(a & 0x1f) << 6 | b, len: 2 },
+            None => REPLACEMENT,
+        },
+        [a @ 0xe0..=0xef, b, c, ..] => match (tail(b), tail(c)) {
+            (Some(b), Some(c)) => Char { code: u32::from(a & 0x0f) << 12 | b << 6 | c, len: 3 },
+            _ => REPLACEMENT,
+        },
+        [a @ 0xf0..=0xf7, b, c, d, ..] => match (tail(b), tail(c), tail(d)) {
+            (Some(b), Some(c), Some(d)) => {
+                let code = u32::from(a & 0x07) << 18 | b << 12 | c << 6 | d;
+                if code <= 0x10_ffff { Char { code, len: 4 } } else { REPLACEMENT }
+            }
+            _ => REPLACEMENT,
+        },
+        _ => REPLACEMENT,
+    })
+}
+
+/// The UTF-8 bytes of a code point (surrogates like any other), and how many of the four count.
+pub(super) const fn encode(code: u32) -> ([u8; 4], usize) {
+    const fn tail(bits: u32) -> u8 {
+        0x80 | (bits & 0x3f) as u8
+    }
+    match code {
+        0..=0x7f => ([code as u8, 0, 0, 0], 1),
+        0x80..=0x7ff => ([0xc0 | (code >> 6) as u8, tail(code), 0, 0], 2),
+        0x800..=0xffff => ([0xe0 | (code >> 12) as u8, tail(code >> 6), tail(code), 0], 3),
+        _ => ([0xf0 | ((code >> 18) & 7) as u8, tail(code >> 12), tail(code >> 6), tail(code)], 4),
+    }
+}
+
+/// The bytes of a text after reading it as code points and writing these as UTF-8: what byte-level
+/// BPE works on. The same as the input where that is UTF-8.
+#[derive(Clone)]
+pub(super) struct Normalized<'t> {
+    rest: &'t [u8],
+    bytes: [u8; 4],
+    at: usize,
+    len: usize,
+}
+
+impl<'t> Normalized<'t> {
+    pub fn new(text: &'t [u8]) -> Self {
+        Self { rest: text, bytes: [0; 4], at: 0, len: 0 }
+    }
+}
+
+impl Iterator for Normalized<'_> {
+    type Item = u8;
+
+    #[inline]
+    fn next(&mut self) -> Option<u8> {
+        if self.at >= self.len {
+            // Most text is ASCII.
+            if let [byte @ 0..=0x7f, rest @ ..] = self.rest {
+                self.rest = rest;
+                return Some(*byte);
+            }
+            let char = first_char(self.rest)?;
+            self.rest = self.rest.get(char.len..).unwrap_or(&[]);
+            (self.bytes, self.len) = encode(char.code);
+            self.at = 0;
+        }
+        let byte = self.bytes.get(self.at).copied();
+        self.at += 1;
+        byte
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use std::{string::ToString, vec::Vec};
+
+    use super::*;
+
+    #[test]
+    fn groups_of_some_characters() {
+        let expected = [
+            ('a', Group::Letter),
+            ('7', Group::Number),
+            ('½', Group::Number),
+            ('$', Group::Symbol),
+            ('_', Group::Punctuation),
+            (' ', Group::Separator),
+            ('\u{301}', Group::Mark),
+            ('\u{0}', Group::Control),
+            ('語', Group::Letter),
+            ('\u{10ffff}', Group::Unassigned),
+            ('😀', Group::Symbol),
+            ('\u{e000}', Group::Control),
+        ];
+        for (char, group) in expected {
+            assert_eq!(super::group(char as u32), group, "{char:?}");
+        }
+        assert_eq!(group(0x110000), Group::Unassigned);
+        assert_eq!(group(u32::MAX), Group::Unassigned);
+    }
+
+    #[test]
+    fn space_is_what_the_standard_library_says() {
+        for code in 0..=0x10ffff {
+            assert_eq!(is_space(code), char::from_u32(code).is_some_and(char::is_whitespace), "{code:x}");
+        }
+    }
+
+    #[test]
+    fn valid_text_stays_as_it_is() {
+        let text = "aé語😀\u{0}\u{7f}\u{7ff}\u{800}\u{ffff}\u{10000}\u{10ffff}";
+        assert!(Normalized::new(text.as_bytes()).eq(text.bytes()));
+        for char in text.chars() {
+            let bytes = char.to_string();
+            assert_eq!(first_char(bytes.as_bytes()), Some(Char { code: char as u32, len: bytes.len() }));
+        }
+    }
+
+    #[test]
+    fn what_is_not_utf8_is_read_as_llama_cpp_reads_it() {
+        let normal = |bytes: &[u8]| Normalized::new(bytes).collect::<Vec<u8>>();
+        assert_eq!(normal(b"\xff"), "\u{fffd}".as_bytes());
+        assert_eq!(normal(b"\xe2\x82"), "\u{fffd}\u{fffd}".as_bytes());
+        assert_eq!(normal(b"\xc0\x80"), b"\0");
+        assert_eq!(normal(b"\xed\xa0\x80"), b"\xed\xa0\x80");
+        assert_eq!(normal(b"\xf4\x90\x80\x80"), "\u{fffd}\u{fffd}\u{fffd}\u{fffd}".as_bytes());
+    }
+}

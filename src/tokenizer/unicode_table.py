@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+"""Writes `unicode_table.rs`: the general category of every code point, in a few kilobytes.
+
+The standard library of Python 3.13 has Unicode 15.1, the version of llama.cpp's own tables; with
+an older Python install the package `unicodedata2==15.1.0`. Run it from anywhere:
+
+    python3 src/tokenizer/unicode_table.py > src/tokenizer/unicode_table.rs
+"""
+
+import unicodedata
+
+if unicodedata.unidata_version != "15.1.0":
+    import unicodedata2 as unicodedata
+assert unicodedata.unidata_version == "15.1.0", unicodedata.unidata_version
+
+# One number per group of general categories; `unicode.rs` has the same list.
+GROUPS = {"L": 1, "N": 2, "M": 3, "P": 4, "S": 5, "Z": 6, "C": 7}
+
+
+def group(code):
+    category = unicodedata.category(chr(code))
+    return 0 if category == "Cn" else GROUPS[category[0]]
+
+
+def tables(limit, low, high):
+    """Three stages: `low` bits within a block of groups, `high` bits within a block of blocks."""
+    blocks, middles, top, middle_of, block_of = [], [], [], {}, {}
+    for start in range(0, limit, 1 << (low + high)):
+        middle = []
+        for block_start in range(start, start + (1 << (low + high)), 1 << low):
+            block = tuple(group(c) if c < 0x110000 else 0 for c in range(block_start, block_start + (1 << low)))
+            if block not in block_of:
+                block_of[block] = len(blocks)
+                blocks.append(block)
+            middle.append(block_of[block])
+        middle = tuple(middle)
+        if middle not in middle_of:
+            middle_of[middle] = len(middles)
+            middles.append(middle)
+        top.append(middle_of[middle])
+    packed = [block[i] | block[i + 1] << 4 for block in blocks for i in range(0, len(block), 2)]
+    return top, [b for m in middles for b in m], packed
+
+
+def rows(values):
+    line = "   "
+    for value in values:
+        word = f" {value},"
+        if len(line) + len(word) > 119:
+            yield line
+            line = "   "
+        line += word
+    yield line
+
+
+def emit(doc, name, kind, values):
+    print(f"\n/// {doc}")
+    print(f"pub(super) static {name}: [{kind}; {len(values)}] = [")
+    print("\n".join(rows(values)))
+    print("];")
+
+
+def main():
+    limit = 1 + max(c for c in range(0x110000) if group(c))
+    candidates = []
+    for low in range(3, 8):
+        for high in range(3, 8):
+            top, middle, packed = tables(limit, low, high)
+            width = 1 if len(packed) * 2 >> low <= 256 else 2
+            candidates.append((len(top) + len(middle) * width + len(packed), low, high, width))
+    size, low, high, width = min(candidates)
+    top, middle, packed = tables(limit, low, high)
+    assert max(top) < 256
+    kind = "u8" if width == 1 else "u16"
+    print("//! Written by `unicode_table.py`: do not edit.")
+    print("//!")
+    print(f"//! General categories of Unicode {unicodedata.unidata_version}, {size} bytes in three stages.")
+    print(f"\n/// Bits of a code point that count within a block of [`BLOCKS`].\npub(super) const LOW: u32 = {low};")
+    print(f"\n/// Bits above those that count within a block of [`MIDDLE`].\npub(super) const HIGH: u32 = {high};")
+    emit("Code point `>> (LOW + HIGH)` to a block of [`MIDDLE`].", "TOP", "u8", top)
+    emit("The next `HIGH` bits to a block of [`BLOCKS`].", "MIDDLE", kind, middle)
+    emit("The groups, two to a byte, the even code point in the low half.", "BLOCKS", "u8", packed)
+
+
+main()

@@ -1,0 +1,264 @@
+//! What the file says about its vocabulary: arrays, ids and switches, with llama.cpp's defaults.
+//!
+//! Reading is `const`, so that a firmware's index is sized by the compiler.
+
+use super::canonical::Spelling;
+use super::pretokenizer::PreTokenizer;
+use crate::gguf::{Array, Gguf, ValueType};
+use crate::{Error, Name, TokenId, tri};
+
+pub(super) const PREFIX: &str = "tokenizer.ggml";
+const TOKENS: &str = "tokens";
+const SCORES: &str = "scores";
+const TYPES: &str = "token_type";
+pub(super) const MERGES: &str = "merges";
+
+/// What kind of token an id is: `tokenizer.ggml.token_type`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TokenType {
+    /// Ordinary text.
+    Normal,
+    /// Stands for what the vocabulary cannot spell.
+    Unknown,
+    /// Not text: begin, end, turns. Found in a text only on request (`parse_special`).
+    Control,
+    /// Added by the model's makers; always found in a text, before everything else.
+    UserDefined,
+    /// A place without a meaning.
+    Unused,
+    /// One byte, spelled `<0x41>`.
+    Byte,
+    /// None of these.
+    Undefined,
+}
+
+impl TokenType {
+    pub(super) const fn from_file(number: i32) -> Self {
+        match number {
+            1 => TokenType::Normal,
+            2 => TokenType::Unknown,
+            3 => TokenType::Control,
+            4 => TokenType::UserDefined,
+            5 => TokenType::Unused,
+            6 => TokenType::Byte,
+            _ => TokenType::Undefined,
+        }
+    }
+
+    pub(super) const fn number(self) -> u32 {
+        match self {
+            TokenType::Undefined => 0,
+            TokenType::Normal => 1,
+            TokenType::Unknown => 2,
+            TokenType::Control => 3,
+            TokenType::UserDefined => 4,
+            TokenType::Unused => 5,
+            TokenType::Byte => 6,
+        }
+    }
+
+    /// Whether it can be cut out of a text before the rest is tokenized.
+    /// These are the numbers 2 to 4 in the file.
+    pub(super) const fn is_special(self) -> bool {
+        matches!(self, TokenType::Control | TokenType::UserDefined | TokenType::Unknown)
+    }
+}
+
+/// `tokenizer.ggml.model`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Model {
+    /// "llama": SentencePiece's BPE with scores.
+    Spm,
+    /// "gpt2": byte-level BPE with merges.
+    Bpe(PreTokenizer),
+}
+
+/// The vocabulary as the file holds it.
+#[derive(Clone, Copy)]
+pub(super) struct Vocab<'a> {
+    pub model: Model,
+    pub tokens: Array<'a>,
+    scores: Option<Array<'a>>,
+    types: Option<Array<'a>>,
+    pub merges: Option<Array<'a>>,
+    pub bos: Option<TokenId>,
+    pub eos: Option<TokenId>,
+    pub eot: Option<TokenId>,
+    pub eom: Option<TokenId>,
+    pub unknown: Option<TokenId>,
+    pub add_bos: bool,
+    pub add_eos: bool,
+    pub add_space_prefix: bool,
+}
+
+impl<'a> Vocab<'a> {
+    pub const fn read(gguf: &Gguf<'a>) -> Result<Self, Error> {
+        let Some(name) = tri!(gguf.str(PREFIX, "model")) else {
+            return Err(Error::MissingKey { key: Name::key(PREFIX, "model") });
+        };
+        let model = match name {
+            b"llama" => Model::Spm,
+            b"gpt2" => {
+                let pre = match tri!(gguf.str(PREFIX, "pre")) {
+                    Some(pre) => pre,
+                    None => b"",
+                };
+                match PreTokenizer::by_name(pre) {
+                    Some(pre) => Model::Bpe(pre),
+                    None => return Err(Error::Unsupported { what: "pre-tokenizer", name: Name::new(pre) }),
+                }
+            }
+            _ => return Err(Error::Unsupported { what: "tokenizer model", name: Name::new(name) }),
+        };
+
+        let Some(tokens) = tri!(strings(gguf, TOKENS)) else {
+            return Err(Error::MissingKey { key: Name::key(PREFIX, TOKENS) });
+        };
+        // Offsets into the array are 32 bits wide, and so are ids (with some values set apart).
+        let fits = tokens.bytes().len() < u32::MAX as usize && tokens.len() < i32::MAX as usize;
+        if tokens.is_empty() || !fits {
+            let why = if tokens.is_empty() { "is empty" } else { "has more than 4 GiB" };
+            return Err(Error::KeyValue { key: Name::key(PREFIX, TOKENS), why });
+        }
+        let len = tokens.len();
+        let scores = tri!(numbers(gguf, SCORES, len, true));
+        let types = tri!(numbers(gguf, TYPES, len, false));
+        let merges = match model {
+            Model::Spm => None,
+            Model::Bpe(_) => match tri!(strings(gguf, MERGES)) {
+                Some(merges) if merges.len() < i32::MAX as usize => Some(merges),
+                Some(_) => return Err(Error::KeyValue { key: Name::key(PREFIX, MERGES), why: "is too long" }),
+                None => return Err(Error::MissingKey { key: Name::key(PREFIX, MERGES) }),
+            },
+        };
+
+        let (bos, eos, unknown, add_bos) = match model {
+            Model::Spm => (Some(1), Some(2), Some(0), true),
+            Model::Bpe(pre) => (Some(11), Some(11), None, pre.add_bos),
+        };
+        let vocab = Self {
+            model,
+            tokens,
+            scores,
+            types,
+            merges,
+            bos: tri!(id(gguf, "bos_token_id", bos, len)),
+            eos: tri!(id(gguf, "eos_token_id", eos, len)),
+            eot: tri!(id(gguf, "eot_token_id", None, len)),
+            eom: tri!(id(gguf, "eom_token_id", None, len)),
+            unknown: tri!(id(gguf, "unknown_token_id", unknown, len)),
+            add_bos: tri!(switch(gguf, "add_bos_token", add_bos)),
+            add_eos: tri!(switch(gguf, "add_eos_token", false)),
+            // Byte-level BPE never adds a space, whatever the file says.
+            add_space_prefix: matches!(model, Model::Spm) && tri!(switch(gguf, "add_space_prefix", true)),
+        };
+        if vocab.add_bos && vocab.bos.is_none() {
+            return Err(Error::MissingKey { key: Name::key(PREFIX, "bos_token_id") });
+        }
+        if vocab.add_eos && vocab.eos.is_none() {
+            return Err(Error::MissingKey { key: Name::key(PREFIX, "eos_token_id") });
+        }
+        Ok(vocab)
+    }
+
+    pub const fn len(&self) -> usize {
+        self.tokens.len()
+    }
+
+    pub const fn spelling(&self) -> Spelling {
+        match self.model {
+            Model::Spm => Spelling::Escaped,
+            Model::Bpe(_) => Spelling::ByteLevel,
+        }
+    }
+
+    /// The type that the file gives a token.
+    pub const fn file_type(&self, id: TokenId) -> TokenType {
+        match self.types {
+            None => TokenType::Normal,
+            Some(types) => match types.get_i32(id as usize) {
+                Some(number) => TokenType::from_file(number),
+                None => TokenType::Undefined,
+            },
+        }
+    }
+
+    /// How many tokens the file's types make special.
+    pub const fn count_special(&self) -> usize {
+        let Some(types) = self.types else { return 0 };
+        let tokens = self.len();
+        let mut count = 0;
+        let mut id = 0;
+        // The usual width without a call: the compiler counts them where this is a constant.
+        if matches!(types.element(), ValueType::I32 | ValueType::U32) {
+            let bytes = types.bytes();
+            let (len, mut at) = (bytes.len(), 0);
+            while id < tokens && len >= 4 && at <= len - 4 {
+                let low = bytes[at];
+                let is_low = bytes[at + 1] == 0 && bytes[at + 2] == 0 && bytes[at + 3] == 0;
+                count += (is_low && 2 <= low && low <= 4) as usize;
+                id += 1;
+                at += 4;
+            }
+            return count;
+        }
+        while id < tokens {
+            count += self.file_type(id as TokenId).is_special() as usize;
+            id += 1;
+        }
+        count
+    }
+
+    /// A token's score: the log probability by which SPM ranks merges; 0 if there is none.
+    pub fn score(&self, id: TokenId) -> f32 {
+        self.scores.and_then(|scores| scores.get_f32(id as usize)).unwrap_or(0.0)
+    }
+}
+
+/// An array of strings.
+const fn strings<'a>(gguf: &Gguf<'a>, name: &str) -> Result<Option<Array<'a>>, Error> {
+    match tri!(gguf.array(PREFIX, name)) {
+        None => Ok(None),
+        Some(array) if matches!(array.element(), ValueType::Str) => Ok(Some(array)),
+        Some(_) => Err(Error::KeyType { key: Name::key(PREFIX, name), expected: "an array of strings" }),
+    }
+}
+
+/// An array with a number for every token. A longer one is accepted, as in llama.cpp: the rest is
+/// not looked at. So is any width of number.
+const fn numbers<'a>(gguf: &Gguf<'a>, name: &str, len: usize, floats: bool) -> Result<Option<Array<'a>>, Error> {
+    use ValueType::*;
+    let Some(array) = tri!(gguf.array(PREFIX, name)) else { return Ok(None) };
+    let is_right = match array.element() {
+        U8 | I8 | U16 | I16 | U32 | I32 | U64 | I64 => true,
+        F32 | F64 => floats,
+        Bool | Str | Array => false,
+    };
+    if !is_right {
+        let expected = if floats { "an array of numbers" } else { "an array of integers" };
+        return Err(Error::KeyType { key: Name::key(PREFIX, name), expected });
+    }
+    if array.len() < len {
+        return Err(Error::KeyValue { key: Name::key(PREFIX, name), why: "is shorter than the list of tokens" });
+    }
+    Ok(Some(array))
+}
+
+/// The id under a key; if there is none, the default as far as the vocabulary has it.
+const fn id(gguf: &Gguf<'_>, name: &str, default: Option<TokenId>, len: usize) -> Result<Option<TokenId>, Error> {
+    match tri!(gguf.u32(PREFIX, name)) {
+        Some(id) if (id as usize) < len => Ok(Some(id)),
+        Some(_) => Err(Error::KeyValue { key: Name::key(PREFIX, name), why: "is not the id of a token" }),
+        None => match default {
+            Some(id) if (id as usize) < len => Ok(Some(id)),
+            _ => Ok(None),
+        },
+    }
+}
+
+const fn switch(gguf: &Gguf<'_>, name: &str, default: bool) -> Result<bool, Error> {
+    match tri!(gguf.bool(PREFIX, name)) {
+        Some(value) => Ok(value),
+        None => Ok(default),
+    }
+}
