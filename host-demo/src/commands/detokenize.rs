@@ -1,0 +1,61 @@
+//! `arenite detokenize`: token ids to text.
+
+use std::io::{self, BufRead, BufWriter, IsTerminal, Read, Write};
+
+use anyhow::{Context, Result, anyhow};
+use arenite::TokenId;
+
+use crate::cli::Ids;
+use crate::model_file::ModelFile;
+use crate::output::Out;
+use crate::text;
+
+/// Turn token ids back into text
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:
+  arenite detokenize -m model.gguf --ids 9038,2501,263,931
+  arenite tokenize -p \"Hello world\" | arenite detokenize
+
+Without --ids the ids are read from standard input. The text comes out byte for byte; with --jsonl,
+where a string must be Unicode, stray bytes become U+FFFD.")]
+pub struct Args {
+    /// Token ids, such as 1,2,3 [default: standard input]
+    #[arg(long, value_name = "IDS", conflicts_with = "jsonl")]
+    ids: Option<Ids>,
+
+    /// Each line of standard input is a JSON list of ids, each line of output its JSON string
+    #[arg(long)]
+    jsonl: bool,
+}
+
+pub fn run(args: &Args, file: &ModelFile) -> Result<()> {
+    let gguf = file.parse()?;
+    let mut index = Vec::new();
+    let tokenizer = text::tokenizer(&gguf, &mut index).with_context(|| file.name().to_string())?;
+    let mut out = BufWriter::new(Out::lock());
+    if args.jsonl {
+        for (i, line) in io::stdin().lock().split(b'\n').enumerate() {
+            let line = line.context("cannot read standard input")?;
+            let ids: Vec<TokenId> = serde_json::from_slice(&line)
+                .map_err(|error| anyhow!("standard input, line {}, is not a JSON list of ids: {error}", i + 1))?;
+            let text = text::decode(&tokenizer, &ids).with_context(|| format!("standard input, line {}", i + 1))?;
+            writeln!(out, "{}", text::json_line(&String::from_utf8_lossy(&text))?)?;
+            out.flush()?;
+        }
+        return Ok(());
+    }
+    let ids = match &args.ids {
+        Some(ids) => ids.clone(),
+        None => {
+            let mut list = String::new();
+            io::stdin().lock().read_to_string(&mut list).context("cannot read standard input")?;
+            list.parse().map_err(|error| anyhow!("standard input: {error}"))?
+        }
+    };
+    out.write_all(&text::decode(&tokenizer, &ids.0)?)?;
+    if io::stdout().is_terminal() {
+        writeln!(out)?;
+    }
+    out.flush()?;
+    Ok(())
+}

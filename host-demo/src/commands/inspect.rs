@@ -1,0 +1,221 @@
+//! `arenite inspect`: what a GGUF file says.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use arenite::gguf::{Array, Gguf, Tensor, Value};
+use serde::Serialize;
+use serde_json::{Value as Json, json};
+
+use crate::model_file::ModelFile;
+use crate::output::{Bytes, Out};
+
+/// Show a file's metadata, tensors, types and sizes
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:
+  arenite inspect model.gguf
+  arenite inspect --json model.gguf")]
+pub struct Args {
+    /// The file; the same as -m
+    #[arg(conflicts_with = "model")]
+    file: Option<PathBuf>,
+
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Longer arrays are shown by their length and first elements.
+const WHOLE_ARRAY: usize = 16;
+const FIRST: usize = 6;
+/// Longer strings are cut in the text form.
+const LONGEST_STRING: usize = 96;
+
+/// Tensors of one type together.
+#[derive(Default, Serialize)]
+struct Total {
+    tensors: usize,
+    parameters: u64,
+    bytes: usize,
+}
+
+pub fn run(args: &Args, model: Option<&Path>) -> Result<()> {
+    let file = ModelFile::open(args.file.as_deref().or(model))?;
+    let gguf = file.parse()?;
+    let mut totals = BTreeMap::<String, Total>::new();
+    for tensor in gguf.tensors() {
+        let total = totals.entry(format!("{:?}", tensor.kind)).or_default();
+        total.tensors += 1;
+        total.parameters = total.parameters.saturating_add(tensor.dims.iter().product());
+        total.bytes += tensor.data.len();
+    }
+    let mut out = Out::lock();
+    if args.json { print_json(&mut out, &file, &gguf, &totals) } else { print_text(&mut out, &file, &gguf, &totals) }
+}
+
+fn print_text(out: &mut Out, file: &ModelFile, gguf: &Gguf<'_>, totals: &BTreeMap<String, Total>) -> Result<()> {
+    let parameters: u64 = totals.values().map(|total| total.parameters).sum();
+    writeln!(
+        out,
+        "{}: GGUF version {}, {}, tensors aligned to {} bytes, {} parameters",
+        file.name(),
+        gguf.version(),
+        Bytes(file.len()),
+        gguf.alignment(),
+        thousands(parameters),
+    )?;
+
+    writeln!(out, "\nmetadata ({} keys)", gguf.key_count())?;
+    let width = gguf.keys().map(|(key, _)| key.len()).max().unwrap_or(0).min(44);
+    for (key, value) in gguf.keys() {
+        writeln!(out, "  {:width$}  {}", key.escape_debug().to_string(), text(&value))?;
+    }
+
+    writeln!(out, "\ntensors ({})", gguf.tensor_count())?;
+    let width = gguf.tensors().map(|tensor| tensor.name.len()).max().unwrap_or(0);
+    for tensor in gguf.tensors() {
+        writeln!(
+            out,
+            "  {:width$}  {:8}  {:>20}  {:>10}",
+            tensor.name.escape_debug().to_string(),
+            format!("{:?}", tensor.kind),
+            shape(&tensor).iter().map(u64::to_string).collect::<Vec<_>>().join(" x "),
+            Bytes(tensor.data.len()),
+        )?;
+    }
+
+    writeln!(out, "\ntotals")?;
+    for (kind, total) in totals {
+        writeln!(
+            out,
+            "  {kind:8}  {:>5} tensors  {:>16} parameters  {:>10}",
+            total.tensors,
+            thousands(total.parameters),
+            Bytes(total.bytes),
+        )?;
+    }
+    Ok(())
+}
+
+fn print_json(out: &mut Out, file: &ModelFile, gguf: &Gguf<'_>, totals: &BTreeMap<String, Total>) -> Result<()> {
+    /// Fields in the order in which they are printed.
+    #[derive(Serialize)]
+    struct Report<'a> {
+        file: &'a str,
+        bytes: usize,
+        version: u32,
+        alignment: u64,
+        metadata: serde_json::Map<String, Json>,
+        tensors: Vec<Entry<'a>>,
+        totals: &'a BTreeMap<String, Total>,
+    }
+    #[derive(Serialize)]
+    struct Entry<'a> {
+        name: &'a str,
+        #[serde(rename = "type")]
+        kind: String,
+        /// As in the file: the contiguous dimension first.
+        shape: Vec<u64>,
+        offset: u64,
+        bytes: usize,
+    }
+    out.json_pretty(&Report {
+        file: file.name(),
+        bytes: file.len(),
+        version: gguf.version(),
+        alignment: gguf.alignment(),
+        metadata: gguf.keys().map(|(key, value)| (key.to_string(), to_json(&value))).collect(),
+        tensors: gguf
+            .tensors()
+            .map(|tensor| Entry {
+                name: tensor.name,
+                kind: format!("{:?}", tensor.kind),
+                shape: shape(&tensor),
+                offset: tensor.offset,
+                bytes: tensor.data.len(),
+            })
+            .collect(),
+        totals,
+    })?;
+    Ok(())
+}
+
+/// The dimensions that the file gives, the contiguous one first.
+fn shape(tensor: &Tensor<'_>) -> Vec<u64> {
+    tensor.dims.iter().copied().take(tensor.dim_count as usize).collect()
+}
+
+fn text(value: &Value<'_>) -> String {
+    match value {
+        Value::Array(array) => {
+            let shown = if array.len() > WHOLE_ARRAY { FIRST } else { array.len() };
+            let mut items: Vec<String> = elements(array).take(shown).map(|element| text(&element)).collect();
+            if shown < array.len() {
+                items.push(format!("... {} in all", array.len()));
+            }
+            format!("[{}]", items.join(", "))
+        }
+        Value::Str(bytes) => {
+            let string = String::from_utf8_lossy(bytes);
+            let cut: String = string.chars().take(LONGEST_STRING).collect();
+            let more =
+                if cut.len() < string.len() { format!("... {} bytes in all", bytes.len()) } else { String::new() };
+            format!("{cut:?}{more}")
+        }
+        number => to_json(number).to_string(),
+    }
+}
+
+/// A float that JSON has no notation for becomes a string.
+fn to_json(value: &Value<'_>) -> Json {
+    let float = |v: f64, shown: String| if v.is_finite() { json!(v) } else { json!(shown) };
+    match value {
+        Value::U8(v) => json!(v),
+        Value::I8(v) => json!(v),
+        Value::U16(v) => json!(v),
+        Value::I16(v) => json!(v),
+        Value::U32(v) => json!(v),
+        Value::I32(v) => json!(v),
+        Value::U64(v) => json!(v),
+        Value::I64(v) => json!(v),
+        // By way of its shortest decimal: 1e-5 must not become 0.000009999999747378752.
+        Value::F32(v) => float(v.to_string().parse().unwrap_or(f64::from(*v)), v.to_string()),
+        Value::F64(v) => float(*v, v.to_string()),
+        Value::Bool(v) => json!(v),
+        Value::Str(v) => json!(String::from_utf8_lossy(v)),
+        Value::Array(array) if array.len() > WHOLE_ARRAY => json!({
+            "length": array.len(),
+            "first": elements(array).take(FIRST).map(|element| to_json(&element)).collect::<Vec<_>>(),
+        }),
+        Value::Array(array) => elements(array).map(|element| to_json(&element)).collect(),
+    }
+}
+
+fn elements<'a>(array: &Array<'a>) -> impl Iterator<Item = Value<'a>> + use<'a> {
+    let array = *array;
+    let numbers = (0..array.len()).map_while(move |i| array.get(i));
+    array.strings().map(Value::Str).chain(numbers)
+}
+
+/// `1234567` as `1,234,567`.
+fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let groups: Vec<&str> =
+        digits.as_bytes().rchunks(3).rev().map(|group| std::str::from_utf8(group).unwrap_or_default()).collect();
+    groups.join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_read_well() {
+        assert_eq!(text(&Value::F32(1e-5)), "0.00001");
+        assert_eq!(to_json(&Value::F32(f32::INFINITY)), json!("inf"));
+        assert_eq!(text(&Value::Str(b"a\n\xff")), "\"a\\n\u{fffd}\"");
+        assert_eq!([0, 999, 1000, 1234567].map(thousands), ["0", "999", "1,000", "1,234,567"]);
+    }
+}

@@ -1,0 +1,57 @@
+//! The commands, one file each.
+
+mod bench;
+mod detokenize;
+mod generate;
+mod inspect;
+mod logits;
+mod plan;
+mod tokenize;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+use crate::cli::Cli;
+use crate::model_file::ModelFile;
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    Generate(generate::Args),
+    Tokenize(tokenize::Args),
+    Detokenize(detokenize::Args),
+    Inspect(inspect::Args),
+    Plan(plan::Args),
+    Logits(logits::Args),
+    Bench(bench::Args),
+}
+
+/// Runs the command; without one, tells a story.
+pub fn run(cli: Cli) -> Result<ExitCode> {
+    let command = match cli.command {
+        Some(command) => command,
+        None => Command::Generate(defaults()?),
+    };
+    let model = cli.model.as_deref();
+    let done = match command {
+        Command::Generate(args) => return generate::run(&args, &ModelFile::open(model)?),
+        Command::Bench(args) => return bench::run(&args, model),
+        Command::Tokenize(args) => tokenize::run(&args, &ModelFile::open(model)?),
+        Command::Detokenize(args) => detokenize::run(&args, &ModelFile::open(model)?),
+        Command::Inspect(args) => inspect::run(&args, model),
+        Command::Plan(args) => plan::run(&args, &ModelFile::open(model)?),
+        Command::Logits(args) => logits::run(&args, &ModelFile::open(model)?),
+    };
+    done.map(|()| ExitCode::SUCCESS)
+}
+
+/// The arguments that `arenite generate` alone would have.
+fn defaults() -> Result<generate::Args> {
+    #[derive(Debug, Parser)]
+    struct Bare {
+        #[command(flatten)]
+        args: generate::Args,
+    }
+    Ok(Bare::try_parse_from(["arenite"])?.args)
+}

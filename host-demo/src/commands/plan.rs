@@ -1,0 +1,258 @@
+//! `arenite plan`: the memory that a model needs, before anything runs.
+
+use std::io::Write;
+
+use anyhow::{Context, Result};
+use arenite::tokenizer::Tokenizer;
+use arenite::{Gguf, Model, Options, Plan};
+use serde::Serialize;
+
+use crate::boards::{BOARDS, Board, CODE, Fit, Need, STACK};
+use crate::cli::{Kv, at_least_one};
+use crate::model_file::ModelFile;
+use crate::output::{Bytes, Out};
+use crate::runtime;
+
+/// Tell how much flash, workspace and KV memory a model needs, and which boards have it
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:
+  arenite plan -m model.gguf
+  arenite plan -m model.gguf -c 256 -b 8 --rust > src/memory.rs
+
+The numbers are exact and hold for every target: what `arenite plan` says here is what a
+microcontroller needs. Boards keep 160 KB of flash for the program and 16 KB of RAM for the stack.")]
+pub struct Args {
+    /// Positions in the context [default: several, up to the model's own]
+    #[arg(short, long, value_name = "CTX", value_parser = at_least_one())]
+    ctx_size: Option<usize>,
+
+    /// Most tokens that one pass takes: more is faster for prompts and takes more workspace
+    #[arg(short, long, value_name = "BATCH", default_value_t = 8, value_parser = at_least_one())]
+    batch_size: usize,
+
+    /// Number type of the key-value cache
+    #[arg(long, value_enum, default_value_t = Kv::F16)]
+    kv: Kv,
+
+    /// Threads, or cores of a microcontroller, that work together
+    #[arg(short, long, default_value_t = 1, value_parser = at_least_one())]
+    threads: usize,
+
+    /// Print one JSON object
+    #[arg(long, conflicts_with = "rust")]
+    json: bool,
+
+    /// Print Rust constants
+    #[arg(long)]
+    rust: bool,
+}
+
+/// One line of the table.
+#[derive(Clone, Copy, Serialize)]
+struct Row {
+    context: usize,
+    batch: usize,
+    kv: &'static str,
+    workers: usize,
+    workspace_bytes: usize,
+    kv_bytes: usize,
+    tokenizer_bytes: usize,
+    ram_bytes: usize,
+}
+
+/// What a board makes of the model.
+#[derive(Serialize)]
+struct BoardRow {
+    board: &'static str,
+    chip: &'static str,
+    flash_bytes: Option<usize>,
+    ram_bytes: usize,
+    fits: bool,
+    /// The longest context that fits; 0 if none does.
+    longest_context: usize,
+    #[serde(skip)]
+    fit: Fit,
+}
+
+pub fn run(args: &Args, file: &ModelFile) -> Result<()> {
+    let gguf = file.parse()?;
+    let model = Model::new(&gguf).with_context(|| file.name().to_string())?;
+    let longest = model.spec().context;
+    let plan_of = |context| row(args, &gguf, context).with_context(|| file.name().to_string());
+
+    let chosen = plan_of(args.ctx_size.unwrap_or(longest))?;
+    let mut out = Out::lock();
+    if args.rust {
+        return print_rust(&mut out, file, &chosen);
+    }
+    let rows = match args.ctx_size {
+        Some(_) => vec![chosen],
+        None => contexts(longest).into_iter().map(plan_of).collect::<Result<Vec<_>>>()?,
+    };
+    let most = args.ctx_size.unwrap_or(longest);
+    let boards: Vec<_> = BOARDS.iter().map(|board| board_row(args, &gguf, board, file.len(), most)).collect();
+    if args.json {
+        print_json(&mut out, file, chosen, &rows, &boards)
+    } else {
+        print_text(&mut out, file, args, &rows, &boards)
+    }
+}
+
+/// Contexts worth a line: powers of two up to the model's own, the last six of them.
+fn contexts(longest: usize) -> Vec<usize> {
+    let mut contexts: Vec<usize> =
+        std::iter::successors(Some(64usize), |n| n.checked_mul(2)).take_while(|&n| n < longest).collect();
+    contexts.push(longest);
+    contexts.split_off(contexts.len().saturating_sub(6))
+}
+
+fn row(args: &Args, gguf: &Gguf<'_>, context: usize) -> Result<Row> {
+    let options = Options { context, batch: args.batch_size, kv: runtime::kv_type(args.kv), workers: args.threads };
+    let plan = Plan::try_of(gguf, options)?;
+    // A file without a vocabulary that this build knows can still be run with ids.
+    let tokenizer = Tokenizer::index_bytes(gguf).unwrap_or(0);
+    Ok(Row {
+        context: plan.options.context,
+        batch: plan.options.batch,
+        kv: args.kv.name(),
+        workers: args.threads,
+        workspace_bytes: plan.workspace,
+        kv_bytes: plan.kv,
+        tokenizer_bytes: tokenizer,
+        ram_bytes: plan.workspace.saturating_add(plan.kv).saturating_add(tokenizer),
+    })
+}
+
+fn board_row(args: &Args, gguf: &Gguf<'_>, board: &'static Board, flash: usize, most: usize) -> BoardRow {
+    let need = |context| {
+        let row = row(args, gguf, context).ok()?;
+        Some(Need { workspace: row.workspace_bytes, kv: row.kv_bytes, tokenizer: row.tokenizer_bytes })
+    };
+    let fit = board.fit(flash, most, need);
+    let longest_context = if let Fit::Context(context) = fit { context } else { 0 };
+    BoardRow {
+        board: board.name,
+        chip: board.chip,
+        flash_bytes: board.flash,
+        ram_bytes: board.ram_bytes(),
+        // A context that was asked for fits whole or not at all.
+        fits: longest_context > 0 && (args.ctx_size.is_none() || longest_context == most),
+        longest_context,
+        fit,
+    }
+}
+
+fn print_text(out: &mut Out, file: &ModelFile, args: &Args, rows: &[Row], boards: &[BoardRow]) -> Result<()> {
+    writeln!(out, "{}: {} of flash ({} bytes), read in place", file.name(), Bytes(file.len()), file.len())?;
+    writeln!(
+        out,
+        "RAM in bytes, with batch {}, KV cache in {}, {} worker{}:\n",
+        args.batch_size,
+        args.kv.name(),
+        args.threads,
+        if args.threads == 1 { "" } else { "s" },
+    )?;
+    writeln!(
+        out,
+        "  {:>8}  {:>12}  {:>14}  {:>12}  {:>14}",
+        "context", "workspace", "KV cache", "tokenizer", "together"
+    )?;
+    for row in rows {
+        writeln!(
+            out,
+            "  {:>8}  {:>12}  {:>14}  {:>12}  {:>14}  ({})",
+            row.context,
+            row.workspace_bytes,
+            row.kv_bytes,
+            row.tokenizer_bytes,
+            row.ram_bytes,
+            Bytes(row.ram_bytes),
+        )?;
+    }
+    writeln!(out, "\n  {:22}  {:11}  {:>9}  {:>9}  fits", "board", "chip", "flash", "RAM")?;
+    for board in boards {
+        let verdict = match board.fit {
+            Fit::FlashTooSmall => "no: the model is larger than the flash".to_string(),
+            Fit::RamTooSmall => "no: too little RAM for any context".to_string(),
+            Fit::Context(longest) if board.fits => format!("yes, with a context of {longest}"),
+            Fit::Context(longest) => format!("no, only a context of {longest}"),
+        };
+        let flash = board.flash_bytes.map_or("(files)".to_string(), |bytes| Bytes(bytes).to_string());
+        writeln!(
+            out,
+            "  {:22}  {:11}  {:>9}  {:>9}  {verdict}",
+            board.board,
+            board.chip,
+            flash,
+            Bytes(board.ram_bytes),
+        )?;
+    }
+    Ok(())
+}
+
+fn print_json(out: &mut Out, file: &ModelFile, chosen: Row, rows: &[Row], boards: &[BoardRow]) -> Result<()> {
+    #[derive(Serialize)]
+    struct Report<'a> {
+        model: &'a str,
+        flash_bytes: usize,
+        #[serde(flatten)]
+        chosen: Row,
+        contexts: &'a [Row],
+        boards: &'a [BoardRow],
+        reserved_flash_bytes: usize,
+        reserved_ram_bytes: usize,
+    }
+    out.json_pretty(&Report {
+        model: file.name(),
+        flash_bytes: file.len(),
+        chosen,
+        contexts: rows,
+        boards,
+        reserved_flash_bytes: CODE,
+        reserved_ram_bytes: STACK,
+    })?;
+    Ok(())
+}
+
+fn print_rust(out: &mut Out, file: &ModelFile, row: &Row) -> Result<()> {
+    write!(
+        out,
+        "// Memory of {}, as `arenite plan --rust` gives it.\n\
+         /// Bytes of the model file.\n\
+         pub const MODEL_BYTES: usize = {};\n\
+         /// Positions in the context.\n\
+         pub const CONTEXT: usize = {};\n\
+         /// Most tokens that one pass takes.\n\
+         pub const BATCH: usize = {};\n\
+         /// Threads or cores that work together.\n\
+         pub const WORKERS: usize = {};\n\
+         /// Bytes of the workspace.\n\
+         pub const WORKSPACE_BYTES: usize = {};\n\
+         /// Bytes of the KV cache, in {}.\n\
+         pub const KV_BYTES: usize = {};\n\
+         /// Bytes of the tokenizer's index.\n\
+         pub const TOKENIZER_BYTES: usize = {};\n",
+        file.name().escape_debug(),
+        file.len(),
+        row.context,
+        row.batch,
+        row.workers,
+        row.workspace_bytes,
+        row.kv,
+        row.kv_bytes,
+        row.tokenizer_bytes,
+    )?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn contexts_end_with_the_models_own() {
+        assert_eq!(contexts(512), [64, 128, 256, 512]);
+        assert_eq!(contexts(40), [40]);
+        assert_eq!(contexts(40960), [2048, 4096, 8192, 16384, 32768, 40960]);
+    }
+}

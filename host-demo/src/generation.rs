@@ -1,0 +1,156 @@
+//! Prompt in, tokens out: the loop around a session and a sampler.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use arenite::sampler::{Pcg32, Sampler};
+use arenite::tokenizer::{Decoder, Tokenizer};
+use arenite::{Session, TokenId};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::stop::StopFilter;
+use crate::{interrupt, output, text};
+
+/// What to continue, and how far.
+pub struct Request<'a> {
+    pub prompt: &'a [TokenId],
+    /// The vocabulary, and a decoder that has seen the prompt. Without it there is no text, no stop
+    /// text and no end token.
+    pub text: Option<(&'a Tokenizer<'a, 'a>, Decoder)>,
+    /// Most tokens to make; `None`: until something else ends it.
+    pub limit: Option<usize>,
+    /// Texts that end it.
+    pub stops: &'a [String],
+    /// Whether it goes on after an end token.
+    pub ignore_end: bool,
+    /// Tokens of the prompt to take between two looks at Ctrl-C.
+    pub step: usize,
+}
+
+/// Why it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    Token,
+    Stop,
+    Length,
+    Context,
+    Interrupted,
+}
+
+impl End {
+    /// As in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Token => "end-token",
+            Self::Stop => "stop",
+            Self::Length => "length",
+            Self::Context => "context",
+            Self::Interrupted => "interrupted",
+        }
+    }
+}
+
+/// What came of it.
+pub struct Outcome {
+    /// The new tokens, without the end token.
+    pub ids: Vec<TokenId>,
+    pub end: End,
+    pub prefill: Duration,
+    /// Passes after the prompt's, and the time they took, sampling included.
+    pub decodes: usize,
+    pub decode: Duration,
+}
+
+/// Continues `request.prompt` and gives the text to `show`, in whole characters, as it comes.
+pub fn run(
+    session: &mut Session<'_, '_>,
+    sampler: &mut Sampler<'_>,
+    rng: &mut Pcg32,
+    mut request: Request<'_>,
+    mut show: impl FnMut(&str) -> Result<()>,
+) -> Result<Outcome> {
+    let start = Instant::now();
+    let finished = prefill(session, &request)?;
+    let mut outcome =
+        Outcome { ids: Vec::new(), end: End::Length, prefill: start.elapsed(), decodes: 0, decode: Duration::ZERO };
+    if !finished {
+        outcome.end = End::Interrupted;
+        return Ok(outcome);
+    }
+    for &token in request.prompt {
+        sampler.accept(token);
+    }
+
+    let mut stops = StopFilter::new(request.stops);
+    let start = Instant::now();
+    outcome.end = loop {
+        if request.limit.is_some_and(|limit| outcome.ids.len() >= limit) {
+            break End::Length;
+        }
+        if interrupt::asked() {
+            break End::Interrupted;
+        }
+        let token = sampler.sample(session.logits_mut(), rng)?;
+        if let Some((tokenizer, _)) = request.text
+            && !request.ignore_end
+            && tokenizer.is_end(token)
+        {
+            break End::Token;
+        }
+        sampler.accept(token);
+        outcome.ids.push(token);
+        if let Some((tokenizer, decoder)) = &mut request.text {
+            let mut piece = String::new();
+            text::push(decoder, token, tokenizer, &mut piece)?;
+            let (text, stopped) = stops.push(&piece);
+            show(&text)?;
+            if stopped {
+                break End::Stop;
+            }
+        }
+        if request.limit.is_some_and(|limit| outcome.ids.len() >= limit) {
+            break End::Length;
+        }
+        if session.position() >= session.context() {
+            break End::Context;
+        }
+        session.decode(token)?;
+        outcome.decodes += 1;
+    };
+    outcome.decode = start.elapsed();
+    if outcome.end != End::Stop
+        && let Some((_, decoder)) = &mut request.text
+    {
+        // What was held back: half a character, or the beginning of a stop text.
+        let mut rest = String::new();
+        decoder.finish(|text| rest += text);
+        show(&stops.push(&rest).0)?;
+        show(&stops.finish())?;
+    }
+    Ok(outcome)
+}
+
+/// Takes the prompt in, step by step, which changes nothing in the result. `false` after Ctrl-C.
+fn prefill(session: &mut Session<'_, '_>, request: &Request<'_>) -> Result<bool> {
+    let total = request.prompt.len();
+    let step = request.step.max(1);
+    let bar = if total > step && output::watched() {
+        let style = ProgressStyle::with_template("prompt {bar:32} {pos}/{len} tokens {eta}");
+        ProgressBar::new(total as u64).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+    } else {
+        ProgressBar::hidden()
+    };
+    if total == 0 {
+        session.prefill(&[])?; // the core's own words for it
+    }
+    for part in request.prompt.chunks(step) {
+        if interrupt::asked() {
+            bar.finish_and_clear();
+            return Ok(false);
+        }
+        session.prefill(part)?;
+        bar.inc(part.len() as u64);
+    }
+    bar.finish_and_clear();
+    Ok(true)
+}

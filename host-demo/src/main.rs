@@ -1,0 +1,29 @@
+//! `arenite`: run, inspect and plan transformer models from GGUF files.
+#![deny(unsafe_code)]
+// Printing macros panic when the other end of a pipe is gone; `output` does not.
+#![warn(clippy::print_stdout, clippy::print_stderr, clippy::unwrap_used, clippy::expect_used)]
+
+mod boards;
+mod cli;
+mod commands;
+mod generation;
+mod interrupt;
+mod model_file;
+mod npy;
+mod output;
+mod pool;
+mod runtime;
+mod stop;
+mod text;
+mod workers;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    match commands::run(cli::Cli::parse()) {
+        Ok(code) => code,
+        Err(error) => output::report(&error),
+    }
+}

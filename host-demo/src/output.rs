@@ -1,0 +1,114 @@
+//! Standard output and error, without the panics of `println!`.
+
+use std::fmt;
+use std::io::{self, IsTerminal, StdoutLock, Write};
+use std::process::ExitCode;
+
+/// Exit code after Ctrl-C: 128 and the number of SIGINT, as shells have it.
+pub const INTERRUPTED: u8 = 130;
+
+/// Standard output, locked. A reader that went away is an error like any other here;
+/// [`report`] turns it into a quiet end.
+pub struct Out(StdoutLock<'static>);
+
+impl Out {
+    pub fn lock() -> Self {
+        Self(io::stdout().lock())
+    }
+
+    /// Writes `bytes` and sees to it that they arrive now.
+    pub fn now(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.write_all(bytes)?;
+        self.flush()
+    }
+
+    /// Writes `value` as one line of JSON.
+    pub fn json(&mut self, value: &impl serde::Serialize) -> io::Result<()> {
+        serde_json::to_writer(&mut *self, value).map_err(io::Error::from)?;
+        writeln!(self)
+    }
+
+    /// Writes `value` as JSON for people: one line per field.
+    pub fn json_pretty(&mut self, value: &impl serde::Serialize) -> io::Result<()> {
+        serde_json::to_writer_pretty(&mut *self, value).map_err(io::Error::from)?;
+        writeln!(self)
+    }
+}
+
+impl Write for Out {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes).map_err(where_it_was)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush().map_err(where_it_was)
+    }
+}
+
+fn where_it_was(error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("cannot write to standard output: {error}"))
+}
+
+/// A line on standard error. Nobody is left to tell when that fails.
+pub fn note(line: impl fmt::Display) {
+    let _ = writeln!(io::stderr().lock(), "{line}");
+}
+
+/// Whether someone looks at standard error while it is written.
+pub fn watched() -> bool {
+    io::stderr().is_terminal()
+}
+
+/// Says on one line what went wrong and gives the exit code for it.
+pub fn report(error: &anyhow::Error) -> ExitCode {
+    let closed = |cause: &(dyn std::error::Error + 'static)| {
+        cause.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
+    };
+    if error.chain().any(closed) {
+        // `arenite ... | head` has seen enough: nothing went wrong.
+        return ExitCode::SUCCESS;
+    }
+    note(format_args!("error: {}", one_line(&format!("{error:#}"))));
+    ExitCode::FAILURE
+}
+
+/// `text` with every run of line breaks as one space.
+fn one_line(text: &str) -> String {
+    text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+/// A number of bytes for people. A KB is 1024 bytes, as in the data sheets of memories.
+pub struct Bytes(pub usize);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes = self.0 as f64;
+        let text = if self.0 < 1 << 10 {
+            format!("{} B", self.0)
+        } else if self.0 < 1 << 20 {
+            format!("{:.1} KB", bytes / 1024.0)
+        } else if self.0 < 1 << 30 {
+            format!("{:.1} MB", bytes / 1048576.0)
+        } else {
+            format!("{:.2} GB", bytes / 1073741824.0)
+        };
+        f.pad(&text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_read_well() {
+        let shown = [0, 1023, 1024, 532480, 4 << 20, 3 << 30].map(|n| Bytes(n).to_string());
+        assert_eq!(shown, ["0 B", "1023 B", "1.0 KB", "520.0 KB", "4.0 MB", "3.00 GB"]);
+        assert_eq!(format!("{:>8}", Bytes(12)), "    12 B");
+    }
+
+    #[test]
+    fn an_error_is_one_line() {
+        assert_eq!(one_line("a\n  b\r\n\nc"), "a b c");
+    }
+}

@@ -1,0 +1,88 @@
+//! From a model to a running session: options, memory, kernels.
+
+use anyhow::{Result, anyhow, bail};
+use arenite::workers::Workers;
+use arenite::{Gguf, Kernels, KvType, Line, Model, Options, Plan, Session};
+
+use crate::cli::{Kv, SessionArgs};
+use crate::output::Bytes;
+
+/// Positions of the context where neither the user nor the prompt asks for more: models that can
+/// take a hundred thousand are common, the memory for it is not.
+const USUAL_CONTEXT: usize = 4096;
+
+/// The kernels called `isa`; `auto` for the best that this machine has.
+pub fn kernels(isa: &str) -> Result<&'static Kernels> {
+    if isa == "auto" {
+        return Ok(Kernels::detect());
+    }
+    Kernels::by_name(isa).ok_or_else(|| {
+        let names: Vec<_> = Kernels::available().map(|kernels| kernels.name).collect();
+        anyhow!("--isa {isa} does not run on this machine; give auto or one of: {}", names.join(", "))
+    })
+}
+
+/// The context to plan for: what the user says; else the usual one, or more if `needed` is more,
+/// but never more than the model's own.
+pub fn context(args: &SessionArgs, model: &Model<'_>, needed: usize) -> usize {
+    args.ctx_size.unwrap_or_else(|| needed.max(USUAL_CONTEXT).min(model.spec().context))
+}
+
+/// The plan for a context of that many positions.
+pub fn plan(gguf: &Gguf<'_>, args: &SessionArgs, context: usize, workers: usize) -> Result<Plan> {
+    let options = Options { context, batch: args.batch_size, kv: kv_type(args.kv), workers };
+    Ok(Plan::try_of(gguf, options)?)
+}
+
+pub fn kv_type(kv: Kv) -> KvType {
+    match kv {
+        Kv::F32 => KvType::F32,
+        Kv::F16 => KvType::F16,
+        Kv::Q8_0 => KvType::Q8_0,
+    }
+}
+
+/// The memory of one session.
+pub struct Memory {
+    workspace: Vec<Line>,
+    kv: Vec<Line>,
+}
+
+impl Memory {
+    /// What `plan` asks for. The system gives pages when they are first written, so a large
+    /// context costs nothing until it is used.
+    pub fn new(plan: &Plan) -> Result<Self> {
+        Ok(Self { workspace: lines("workspace", plan.workspace)?, kv: lines("KV cache", plan.kv)? })
+    }
+
+    /// A session in this memory.
+    pub fn session<'m, 'w>(
+        &'w mut self,
+        model: &'m Model<'_>,
+        plan: Plan,
+        kernels: &'static Kernels,
+        workers: &'m dyn Workers,
+    ) -> Result<Session<'m, 'w>> {
+        let workspace = bytes(&mut self.workspace, plan.workspace);
+        let kv = bytes(&mut self.kv, plan.kv);
+        Ok(Session::new(model, plan, workspace, kv)?.with_kernels(kernels).with_workers(workers))
+    }
+}
+
+/// Exactly `len` bytes of `lines`.
+fn bytes(lines: &mut [Line], len: usize) -> &mut [u8] {
+    let bytes = Line::bytes_mut(lines);
+    let len = len.min(bytes.len());
+    &mut bytes[..len]
+}
+
+/// Aligned, zeroed memory of at least `bytes`.
+fn lines(what: &str, bytes: usize) -> Result<Vec<Line>> {
+    match bytemuck::allocation::try_zeroed_vec(bytes.div_ceil(size_of::<Line>())) {
+        Ok(lines) => Ok(lines),
+        Err(()) => bail!(
+            "there is no memory for the {what} of {}; give a smaller context (-c), a smaller batch (-b) or --kv q8_0",
+            Bytes(bytes)
+        ),
+    }
+}

@@ -1,0 +1,148 @@
+//! Text in and out: the tokenizer with its memory, and JSON strings that may not be Unicode.
+
+use std::fmt;
+
+use anyhow::Result;
+use arenite::tokenizer::{Decoder, Encode, Tokenizer};
+use arenite::{Gguf, TokenId};
+use serde::de::{Deserialize, Deserializer, Visitor};
+
+/// The tokenizer of a file. `memory` keeps its index.
+pub fn tokenizer<'a, 'i>(gguf: &Gguf<'a>, memory: &'i mut Vec<u8>) -> Result<Tokenizer<'a, 'i>> {
+    memory.resize(Tokenizer::index_bytes(gguf)?, 0);
+    Ok(Tokenizer::new(gguf, memory)?)
+}
+
+/// The tokens of `text`.
+pub fn encode(tokenizer: &Tokenizer<'_, '_>, text: &[u8], how: Encode) -> Result<Vec<TokenId>> {
+    let mut scratch = vec![0; Tokenizer::scratch_bytes(text.len())];
+    // At most one token for each byte of a text with three bytes for each that is not UTF-8, a
+    // space before it, and a special token at either end.
+    let mut ids = vec![0; text.len().saturating_mul(3).saturating_add(3)];
+    let count = tokenizer.encode(text, how, &mut scratch, &mut ids)?;
+    ids.truncate(count);
+    Ok(ids)
+}
+
+/// The bytes that `ids` stand for, without control tokens. They need not be UTF-8.
+pub fn decode(tokenizer: &Tokenizer<'_, '_>, ids: &[TokenId]) -> Result<Vec<u8>> {
+    let mut decoder = tokenizer.decoder();
+    let mut text = Vec::new();
+    for &id in ids {
+        decoder.push_bytes(id, tokenizer, |bytes| text.extend_from_slice(bytes))?;
+    }
+    decoder.finish_bytes(|bytes| text.extend_from_slice(bytes));
+    Ok(text)
+}
+
+/// Gives the text that is complete after token `id`. A model may have rows for more ids than its
+/// vocabulary has tokens: these have no text.
+pub fn push(decoder: &mut Decoder, id: TokenId, tokenizer: &Tokenizer<'_, '_>, text: &mut String) -> Result<()> {
+    if (id as usize) < tokenizer.vocab_len() {
+        decoder.push(id, tokenizer, |part| text.push_str(part))?;
+    }
+    Ok(())
+}
+
+/// A JSON string as bytes.
+///
+/// JSON text can hold what Unicode cannot: raw bytes that are not UTF-8 stay as they are, and so
+/// does a byte that Python wrote as a lone surrogate (`\udcff` for 0xff, PEP 383). Any other lone
+/// surrogate has no bytes and becomes U+FFFD.
+pub struct JsonBytes(pub Vec<u8>);
+
+impl<'de> Deserialize<'de> for JsonBytes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Bytes;
+        impl Visitor<'_> for Bytes {
+            type Value = JsonBytes;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string")
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<JsonBytes, E> {
+                Ok(JsonBytes(text.as_bytes().to_vec()))
+            }
+
+            fn visit_bytes<E>(self, bytes: &[u8]) -> Result<JsonBytes, E> {
+                Ok(JsonBytes(without_surrogates(bytes)))
+            }
+        }
+        deserializer.deserialize_bytes(Bytes)
+    }
+}
+
+/// `text` as a JSON string on one line, for readers too that end lines wherever Unicode does.
+pub fn json_line(text: &str) -> Result<String> {
+    let mut json = serde_json::to_string(text)?;
+    for (end, escape) in [('\u{85}', "\\u0085"), ('\u{2028}', "\\u2028"), ('\u{2029}', "\\u2029")] {
+        if json.contains(end) {
+            json = json.replace(end, escape);
+        }
+    }
+    Ok(json)
+}
+
+/// Replaces surrogates, which come written like other characters: ED, then A0 to BF, then any
+/// continuation.
+fn without_surrogates(mut bytes: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(bytes.len());
+    while let Some((&first, rest)) = bytes.split_first() {
+        match *bytes {
+            [0xed, middle @ 0xa0..=0xbf, last @ 0x80..=0xbf, ref after @ ..] => {
+                let unit = 0xd000 | u16::from(middle & 0x3f) << 6 | u16::from(last & 0x3f);
+                match u8::try_from(unit.wrapping_sub(0xdc00)) {
+                    Ok(byte @ 0x80..) => out.push(byte),
+                    _ => out.extend("\u{fffd}".bytes()),
+                }
+                bytes = after;
+            }
+            _ => {
+                out.push(first);
+                bytes = rest;
+            }
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(json: &[u8]) -> Vec<u8> {
+        serde_json::from_slice::<JsonBytes>(json).unwrap().0
+    }
+
+    #[test]
+    fn json_strings_become_bytes() {
+        assert_eq!(bytes(br#""a\n\u00e9\ud83d\ude00""#), "a\n\u{e9}\u{1f600}".as_bytes());
+        assert_eq!(bytes("\"\u{d7ff}\u{e000}\"".as_bytes()), "\u{d7ff}\u{e000}".as_bytes());
+    }
+
+    #[test]
+    fn stray_bytes_stay_themselves() {
+        assert_eq!(bytes(br#""a\udcffb""#), b"a\xffb");
+        assert_eq!(bytes(br#""\udc80""#), b"\x80");
+        assert_eq!(bytes(b"\"a\xffb\""), b"a\xffb");
+    }
+
+    #[test]
+    fn other_lone_surrogates_are_replaced() {
+        for json in [&br#""\ud800""#[..], br#""\udc7f""#, br#""\udd00""#, br#""\udfff""#] {
+            assert_eq!(bytes(json), "\u{fffd}".as_bytes(), "{json:?}");
+        }
+    }
+
+    #[test]
+    fn a_json_line_is_one_line_for_everyone() {
+        assert_eq!(json_line("a\n\u{85}\u{2028}\u{2029}\u{e9}").unwrap(), "\"a\\n\\u0085\\u2028\\u2029\u{e9}\"");
+    }
+
+    #[test]
+    fn only_strings_are_strings() {
+        assert!(serde_json::from_slice::<JsonBytes>(b"[1,2]").is_err());
+        assert!(serde_json::from_slice::<JsonBytes>(b"\"a").is_err());
+    }
+}

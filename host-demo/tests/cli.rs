@@ -1,0 +1,425 @@
+//! The command line from outside: the binary is run as a user runs it.
+
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+/// Runs `arenite` with `args`, with `input` on its standard input.
+fn arenite_with(args: &[&str], input: &[u8]) -> Output {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_arenite"))
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary starts");
+    // A command that does not read its input closes the pipe: not a fault here.
+    let _ = child.stdin.take().expect("a pipe").write_all(input);
+    child.wait_with_output().expect("the binary ends")
+}
+
+fn arenite(args: &[&str]) -> Output {
+    arenite_with(args, b"")
+}
+
+/// Standard output of a run that must succeed.
+fn stdout(args: &[&str]) -> String {
+    stdout_with(args, b"")
+}
+
+fn stdout_with(args: &[&str], input: &[u8]) -> String {
+    let output = arenite_with(args, input);
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("UTF-8")
+}
+
+fn json(args: &[&str]) -> Value {
+    let text = stdout(args);
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{args:?}: {error}: {text}"))
+}
+
+/// The one line on standard error of a run that must fail with exit code 1.
+fn error(args: &[&str]) -> String {
+    let output = arenite(args);
+    let stderr = String::from_utf8(output.stderr).expect("UTF-8");
+    assert_eq!(output.status.code(), Some(1), "{args:?}: {stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{args:?}: {stderr}");
+    assert!(stderr.starts_with("error: "), "{args:?}: {stderr}");
+    stderr.trim_end().to_string()
+}
+
+/// A directory of reference cases, if they are here.
+fn fixtures(case: &str) -> Option<PathBuf> {
+    let Some(root) = std::env::var_os("ARENITE_FIXTURES") else {
+        eprintln!("SKIP: ARENITE_FIXTURES is not set, so {case} is not tested");
+        return None;
+    };
+    Some(Path::new(&root).join(case))
+}
+
+fn path(path: &Path) -> &str {
+    path.to_str().expect("a path in UTF-8")
+}
+
+const COMMANDS: [&str; 7] = ["generate", "tokenize", "detokenize", "inspect", "plan", "logits", "bench"];
+
+#[test]
+fn every_command_explains_itself_with_an_example() {
+    for command in COMMANDS {
+        let help = stdout(&[command, "--help"]);
+        assert!(help.contains(&format!("arenite {command}")), "{help}");
+        assert!(help.contains("Example"), "{help}");
+        assert!(help.contains("--model"), "{help}");
+    }
+    let help = stdout(&["--help"]);
+    for command in COMMANDS {
+        assert!(help.contains(command), "{help}");
+    }
+}
+
+#[test]
+fn wrong_usage_is_exit_code_2() {
+    for args in [
+        &["no-such-command"][..],
+        &["generate", "--no-such-flag"],
+        &["generate", "-n", "many"],
+        &["generate", "-c", "0"],
+        &["generate", "--kv", "q3"],
+        &["generate", "--temp", "-1"],
+        &["generate", "--logit-bias", "5"],
+        &["generate", "-p", "a", "--ids", "1"],
+        &["logits", "--ids", "1,x", "-o", "x.npy"],
+        &["logits", "--ids", "1"],
+        &["plan", "--json", "--rust"],
+    ] {
+        let output = arenite(args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).starts_with("error: "), "{args:?}");
+        assert!(output.stdout.is_empty(), "{args:?}");
+    }
+}
+
+#[test]
+fn errors_say_what_where_and_what_to_do() {
+    let missing = error(&["generate", "-m", "no/such/model.gguf"]);
+    assert!(missing.contains("no/such/model.gguf") && missing.contains("no such file"), "{missing}");
+
+    let directory = tempfile::tempdir().expect("a directory");
+    let directory_error = error(&["inspect", path(directory.path())]);
+    assert!(directory_error.contains("directory"), "{directory_error}");
+
+    let file = directory.path().join("not.gguf");
+    std::fs::write(&file, "a text\n").expect("a file");
+    let not_gguf = error(&["inspect", path(&file)]);
+    assert!(not_gguf.contains("not.gguf") && not_gguf.contains("GGUF"), "{not_gguf}");
+
+    std::fs::write(&file, "").expect("a file");
+    assert!(error(&["plan", "-m", path(&file)]).contains("empty"));
+
+    let isa = error(&["generate", "-n", "1", "--isa", "abacus"]);
+    assert!(isa.contains("abacus") && isa.contains("auto") && isa.contains("scalar"), "{isa}");
+
+    let token = error(&["logits", "--ids", "4000000000", "-o", path(&directory.path().join("x.npy"))]);
+    assert!(token.contains("4000000000"), "{token}");
+    assert!(!directory.path().join("x.npy").exists());
+
+    let target = error(&["logits", "--ids", "1", "-o", path(&directory.path().join("none/x.npy"))]);
+    assert!(target.contains("x.npy"), "{target}");
+
+    let full = error(&["generate", "-c", "4", "-p", "This is a prompt of more than four tokens."]);
+    assert!(full.contains("context"), "{full}");
+}
+
+#[test]
+fn without_a_command_it_tells_a_story() {
+    let output = arenite(&[]);
+    assert!(output.status.success());
+    let story = String::from_utf8(output.stdout).expect("UTF-8");
+    assert!(story.starts_with("Once upon a time"), "{story}");
+    assert!(story.ends_with('\n') && story.len() > 100, "{story}");
+    let stats = String::from_utf8(output.stderr).expect("UTF-8");
+    assert!(stats.contains("tok/s") && stats.contains("seed"), "{stats}");
+}
+
+#[test]
+fn a_seed_tells_the_same_story_again() {
+    let story = |seed: &str| stdout(&["generate", "-n", "40", "--temp", "1.2", "--seed", seed]);
+    assert_eq!(story("1"), story("1"));
+    assert_ne!(story("1"), story("2"));
+    // The seed of a story told by chance is in the JSON form.
+    let told = json(&["generate", "-n", "20", "--format", "json"]);
+    let seed = told["stats"]["seed"].to_string();
+    assert_eq!(told["ids"], json(&["generate", "-n", "20", "--format", "json", "--seed", &seed])["ids"]);
+}
+
+#[test]
+fn neither_batch_nor_threads_nor_isa_change_a_story() {
+    let prompt = "Once upon a time there was a little dog who wanted to see the sea.";
+    let story = |more: &[&str]| {
+        let mut args = vec!["generate", "-p", prompt, "-n", "24", "--temp", "0"];
+        args.extend(more);
+        stdout(&args)
+    };
+    let reference = story(&[]);
+    for more in [&["-b", "1"][..], &["-b", "7"], &["-t", "1"], &["-t", "2"], &["--isa", "scalar"]] {
+        assert_eq!(story(more), reference, "{more:?}");
+    }
+}
+
+#[test]
+fn formats_agree_with_each_other() {
+    let args = ["generate", "-p", "The sun", "-n", "12", "--temp", "0", "--ignore-eos"];
+    let with = |format| [&args[..], &["--format", format]].concat();
+    let ids = json(&with("ids"));
+    assert_eq!(ids.as_array().expect("a list").len(), 12);
+
+    let all = json(&with("json"));
+    assert_eq!(all["ids"], ids);
+    assert_eq!(all["prompt"], "The sun");
+    assert_eq!(all["stats"]["tokens"], 12);
+    assert_eq!(all["stats"]["end"], "length");
+    let text = all["text"].as_str().expect("a string");
+    assert_eq!(stdout(&with("text")), format!("The sun{text}\n"));
+    let bare = stdout(&[&args[..], &["--no-display-prompt"]].concat());
+    assert_eq!(bare, format!("{text}\n"));
+
+    // Given as ids, the prompt is taken as it is.
+    let prompt = all["prompt_ids"].to_string();
+    let again = json(&["generate", "--ids", &prompt, "-n", "12", "--temp", "0", "--ignore-eos", "--format", "ids"]);
+    assert_eq!(again, ids);
+}
+
+#[test]
+fn stop_texts_and_biases() {
+    let base = ["generate", "-p", "Once upon a time", "-n", "60", "--temp", "0", "--format", "json"];
+    let free = json(&base);
+    let text = free["text"].as_str().expect("a string");
+    let stop: String = text.chars().skip(20).take(4).collect();
+    let stopped = json(&[&base[..], &["--stop", &stop, "--stop", "never said"]].concat());
+    assert_eq!(stopped["text"].as_str(), text.split(&stop).next());
+    assert_eq!(stopped["stats"]["end"], "stop");
+
+    // The first token is forbidden: another one comes.
+    let first = free["ids"][0].as_u64().expect("an id");
+    let biased = json(&[&base[..], &["--logit-bias", &format!("{first}=-1000")]].concat());
+    assert_ne!(biased["ids"][0].as_u64(), Some(first));
+}
+
+#[test]
+fn tokenize_and_detokenize_are_inverse() {
+    let texts = ["Once upon a time", "", "  two  spaces ", "tab\tline\nbreak", "\u{e9}\u{4e16}\u{1f600}\"quoted\\\""];
+    for text in texts {
+        let ids = stdout_with(&["tokenize"], text.as_bytes());
+        assert_eq!(stdout(&["detokenize", "--ids", ids.trim()]), text, "{ids}");
+        if !text.is_empty() {
+            let list = json(&["tokenize", "-p", text, "--json"]);
+            assert_eq!(list.to_string(), format!("[{}]", ids.trim()));
+        }
+    }
+    let lines: String = texts.iter().map(|text| format!("{}\n", Value::from(*text))).collect();
+    let ids = stdout_with(&["tokenize", "--jsonl"], lines.as_bytes());
+    assert_eq!(ids.lines().count(), texts.len());
+    assert_eq!(stdout_with(&["detokenize", "--jsonl"], ids.as_bytes()), lines);
+}
+
+#[test]
+fn jsonl_takes_what_is_not_quite_text() {
+    // A lone surrogate as Python writes a stray byte, another one, and an escape that is fine.
+    let ids = stdout_with(&["tokenize", "--jsonl"], b"\"a\\udcffb\"\n\"\\ud800\"\n\"\\u00e9\"\n");
+    assert_eq!(ids.lines().count(), 3);
+    let text = stdout_with(&["detokenize", "--jsonl"], ids.as_bytes());
+    assert_eq!(text, "\"a\u{fffd}b\"\n\"\u{fffd}\"\n\"\u{e9}\"\n");
+
+    let output = arenite_with(&["tokenize", "--jsonl"], b"\"fine\"\nnot json\n");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("line 2"));
+}
+
+#[test]
+fn inspect_lists_every_tensor() {
+    let report = json(&["inspect", "--json"]);
+    assert_eq!(report["metadata"]["general.architecture"], "llama");
+    let tensors = report["tensors"].as_array().expect("a list");
+    assert!(tensors.iter().any(|tensor| tensor["name"] == "token_embd.weight"));
+    let bytes = |list: &[Value]| list.iter().filter_map(|entry| entry["bytes"].as_u64()).sum::<u64>();
+    let totals: Vec<Value> = report["totals"].as_object().expect("an object").values().cloned().collect();
+    assert_eq!(bytes(tensors), bytes(&totals));
+
+    let text = stdout(&["inspect"]);
+    for tensor in tensors {
+        assert!(text.contains(tensor["name"].as_str().expect("a name")), "{text}");
+    }
+}
+
+#[test]
+fn plans_are_consistent_in_every_form() {
+    let plan = json(&["plan", "-c", "128", "-b", "4", "--kv", "q8_0", "--json"]);
+    let number = |key: &str| plan[key].as_u64().unwrap_or_else(|| panic!("{key} in {plan}"));
+    assert_eq!(number("ram_bytes"), number("workspace_bytes") + number("kv_bytes") + number("tokenizer_bytes"));
+    let rust = stdout(&["plan", "-c", "128", "-b", "4", "--kv", "q8_0", "--rust"]);
+    assert!(rust.contains(&format!("pub const WORKSPACE_BYTES: usize = {};", number("workspace_bytes"))), "{rust}");
+    assert!(rust.contains(&format!("pub const KV_BYTES: usize = {};", number("kv_bytes"))), "{rust}");
+    assert!(stdout(&["plan", "-c", "128", "-b", "4", "--kv", "q8_0"]).contains(&number("kv_bytes").to_string()));
+
+    // A smaller number type and a shorter context take less.
+    let kv = |args: &[&str]| json(&[&["plan", "--json"][..], args].concat())["kv_bytes"].as_u64();
+    assert!(kv(&["-c", "128", "--kv", "q8_0"]) < kv(&["-c", "128", "--kv", "f16"]));
+    assert!(kv(&["-c", "128", "--kv", "f16"]) < kv(&["-c", "128", "--kv", "f32"]));
+    assert!(kv(&["-c", "64"]) < kv(&["-c", "128"]));
+    // What generate uses is what the plan says.
+    let stats = &json(&["generate", "-n", "1", "-c", "128", "-b", "4", "-t", "1", "--format", "json"])["stats"];
+    let plan = json(&["plan", "-c", "128", "-b", "4", "--json"]);
+    for key in ["workspace_bytes", "kv_bytes"] {
+        assert_eq!(stats[key], plan[key], "{key}");
+    }
+}
+
+#[test]
+fn logits_are_a_numpy_file() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let read = |name: &str, all: &[&str]| {
+        let file = directory.path().join(name);
+        stdout(&[&["logits", "--ids", "1,2,3", "-o", path(&file)][..], all].concat());
+        let bytes = std::fs::read(&file).expect("the file");
+        let header = 10 + usize::from(u16::from_le_bytes([bytes[8], bytes[9]]));
+        (String::from_utf8_lossy(&bytes[10..header]).into_owned(), bytes[header..].to_vec())
+    };
+    let (header, all) = read("all.npy", &["--all"]);
+    let vocab = all.len() / 4 / 3;
+    assert!(header.contains(&format!("'shape': (3, {vocab})")), "{header}");
+    let (header, last) = read("last.npy", &[]);
+    assert!(header.contains(&format!("'shape': (1, {vocab})")), "{header}");
+    assert_eq!(last, all[2 * vocab * 4..]);
+}
+
+#[test]
+fn bench_measures_what_it_is_told() {
+    let report = json(&["bench", "-p", "8", "-n", "4", "-t", "1", "-r", "2", "--json"]);
+    let results = report["results"].as_array().expect("a list");
+    assert_eq!(results.len(), 1);
+    let result = &results[0];
+    assert_eq!((&result["prefill_tokens"], &result["decode_tokens"]), (&Value::from(8), &Value::from(4)));
+    assert_eq!(result["threads"], 1);
+    for key in ["prefill_tok_s", "decode_tok_s", "first_token_ms", "load_ms"] {
+        assert!(result[key].as_f64().expect(key) > 0.0, "{key}: {result}");
+    }
+    for key in ["workspace_bytes", "kv_bytes", "peak_rss_bytes"] {
+        assert!(result[key].as_u64().expect(key) > 0, "{key}: {result}");
+    }
+    assert!(result["model"].is_string() && result["isa"].is_string());
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_error() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_arenite"))
+        .args(["generate", "-n", "200", "--ignore-eos"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary starts");
+    let mut some = [0; 4];
+    child.stdout.take().expect("a pipe").read_exact(&mut some).expect("some output");
+    let output = child.wait_with_output().expect("the binary ends");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
+    assert!(!stderr.contains("panic") && !stderr.contains("error"), "{stderr}");
+}
+
+#[cfg(unix)]
+#[test]
+fn ctrl_c_ends_the_line_and_prints_the_statistics() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_arenite"))
+        .args(["generate", "--ignore-eos", "--seed", "1"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary starts");
+    let mut out = child.stdout.take().expect("a pipe");
+    let mut some = [0; 20];
+    out.read_exact(&mut some).expect("some output");
+    let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill");
+    assert!(killed.success());
+    let mut rest = Vec::new();
+    out.read_to_end(&mut rest).expect("the rest");
+    let output = child.wait_with_output().expect("the binary ends");
+    // A short context may have ended just before the signal came.
+    assert!(matches!(output.status.code(), Some(130 | 0)), "{:?}", output.status);
+    assert!(rest.ends_with(b"\n"));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("tok/s"));
+}
+
+#[test]
+fn stories260k_tells_what_llama2c_tells() {
+    let Some(case) = fixtures("stories260K") else { return };
+    let reference: Value =
+        serde_json::from_slice(&std::fs::read(case.join("ref.json")).expect("ref.json")).expect("JSON");
+    let model = case.join("model.gguf");
+    for prompt in reference["prompts"].as_array().expect("a list") {
+        let text = prompt["text"].as_str().expect("a text");
+        let expected = prompt["runc_text"].as_str().expect("a text");
+        let got = stdout(&["generate", "-m", path(&model), "-p", text, "-n", "200", "--temp", "0", "--kv", "f32"]);
+        assert!(got.starts_with(expected), "{text:?}\nexpected {expected:?}\ngot      {got:?}");
+    }
+}
+
+#[test]
+fn greedy_ids_are_those_of_the_reference() {
+    for case in ["llama_gqa", "qwen2", "qwen3", "gpt2"] {
+        let Some(case) = fixtures(case) else { return };
+        let reference: Value =
+            serde_json::from_slice(&std::fs::read(case.join("ref.json")).expect("ref.json")).expect("JSON");
+        let model = case.join("model.gguf");
+        for prompt in reference["prompts"].as_array().expect("a list") {
+            let ids = prompt["ids"].to_string();
+            let args = ["generate", "-m", path(&model), "--ids", &ids, "-n", "32", "--temp", "0"];
+            let got = json(&[&args[..], &["--kv", "f32", "--ignore-eos", "--format", "ids"]].concat());
+            assert_eq!(got, prompt["greedy"], "{}", model.display());
+        }
+    }
+}
+
+#[test]
+fn a_file_with_only_a_vocabulary_tokenizes() {
+    let Some(tokenizers) = fixtures("tokenizers") else { return };
+    let vectors: Value =
+        serde_json::from_slice(&std::fs::read(tokenizers.join("llama-spm.json")).expect("the vectors")).expect("JSON");
+    let model = tokenizers.join("ggml-vocab-llama-spm.gguf");
+    let cases = vectors["cases"].as_array().expect("a list");
+    assert!(cases.len() > 100);
+    // Bytes that are not UTF-8 go in as they are: a JSON string takes them.
+    let lines: Vec<u8> = cases.iter().flat_map(|case| json_line(&bytes_of(case))).collect();
+    let output = arenite_with(&["tokenize", "-m", path(&model), "--jsonl"], &lines);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let got = String::from_utf8(output.stdout).expect("UTF-8");
+    for (case, ids) in cases.iter().zip(got.lines()) {
+        assert_eq!(serde_json::from_str::<Value>(ids).expect("JSON"), case["ids"], "{case}");
+    }
+    let back = stdout_with(&["detokenize", "-m", path(&model), "--jsonl"], got.as_bytes());
+    for (case, text) in cases.iter().zip(back.lines()) {
+        // SentencePiece writes spaces as U+2581, so one in a text comes back as a space.
+        let expected = String::from_utf8_lossy(&bytes_of(case)).replace('\u{2581}', " ");
+        assert_eq!(serde_json::from_str::<Value>(text).expect("JSON"), Value::from(expected), "{case}");
+    }
+}
+
+/// The bytes of a test string, which the vectors have in hexadecimal.
+fn bytes_of(case: &Value) -> Vec<u8> {
+    let hex = case["hex"].as_str().expect("hex");
+    (0..hex.len()).step_by(2).map(|i| u8::from_str_radix(&hex[i..i + 2], 16).expect("hex")).collect()
+}
+
+/// A line with `bytes` as a JSON string.
+fn json_line(bytes: &[u8]) -> Vec<u8> {
+    let mut line = vec![b'"'];
+    for &byte in bytes {
+        match byte {
+            b'"' | b'\\' => line.extend([b'\\', byte]),
+            0..0x20 => line.extend(format!("\\u{byte:04x}").bytes()),
+            _ => line.push(byte),
+        }
+    }
+    line.extend(b"\"\n");
+    line
+}
