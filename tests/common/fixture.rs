@@ -1,0 +1,111 @@
+//! Reading reference cases: `ref.json` and the arrays beside it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+/// One directory of a model and its references.
+pub struct Case {
+    pub name: String,
+    dir: PathBuf,
+    json: Value,
+}
+
+/// What Hugging Face gives for one prompt.
+pub struct Prompt {
+    pub text: String,
+    pub ids: Vec<u32>,
+    pub greedy: Vec<u32>,
+    positions: Vec<usize>,
+    logits: Vec<f32>,
+}
+
+/// What llama.cpp gives for one prompt on a quantized file, for the last position.
+pub struct Quant {
+    pub llama_cpp: Vec<f32>,
+    /// f32 arithmetic on the stored weights.
+    pub exact: Vec<f32>,
+}
+
+/// Where cases are: `ARENITE_FIXTURES`, then what is committed.
+pub fn roots() -> Vec<PathBuf> {
+    let committed = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+    std::env::var_os("ARENITE_FIXTURES").map(PathBuf::from).into_iter().chain([committed]).collect()
+}
+
+impl Case {
+    /// The case of this name, if its model `file` is there; else says that it is skipped.
+    pub fn find(name: &str, file: &str) -> Option<Self> {
+        for root in roots() {
+            let dir = root.join(name);
+            if let (true, Ok(text)) = (dir.join(file).exists(), fs::read_to_string(dir.join("ref.json"))) {
+                let json = serde_json::from_str(&text).expect("ref.json");
+                return Some(Self { name: name.into(), dir, json });
+            }
+        }
+        println!("SKIP {name}/{file}: set ARENITE_FIXTURES to the directory of reference cases");
+        None
+    }
+
+    pub fn file(&self, name: &str) -> Vec<u8> {
+        fs::read(self.dir.join(name)).unwrap_or_else(|e| panic!("{}/{name}: {e}", self.name))
+    }
+
+    pub fn json(&self) -> &Value {
+        &self.json
+    }
+
+    pub fn prompts(&self) -> Vec<Prompt> {
+        let prompts = self.json["prompts"].as_array().expect("prompts").iter();
+        prompts
+            .map(|p| Prompt {
+                text: p["text"].as_str().unwrap_or_default().into(),
+                ids: numbers(&p["ids"]),
+                greedy: numbers(&p["greedy"]),
+                positions: numbers(&p["logits"]["positions"]).into_iter().map(|p| p as usize).collect(),
+                logits: if p["logits"].is_null() { vec![] } else { self.array(&p["logits"]) },
+            })
+            .collect()
+    }
+
+    pub fn quant(&self, kind: &str) -> Vec<Quant> {
+        let prompts = self.json["quant"][kind]["prompts"].as_array().expect("quant prompts").iter();
+        prompts
+            .map(|p| Quant {
+                llama_cpp: self.array(&p["lcpp_logits_last"]),
+                exact: self.array(&p["dequant_logits_last"]),
+            })
+            .collect()
+    }
+
+    /// The array that `{file, offset, shape}` names.
+    pub fn array(&self, at: &Value) -> Vec<f32> {
+        let bytes = self.file(at["file"].as_str().expect("file"));
+        let offset = at["offset"].as_u64().expect("offset") as usize;
+        let len: u64 = at["shape"].as_array().expect("shape").iter().map(|n| n.as_u64().unwrap()).product();
+        let bytes = &bytes[offset..offset + len as usize * 4];
+        bytes.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect()
+    }
+}
+
+impl Prompt {
+    /// The checked positions and their logits.
+    pub fn positions(&self) -> impl Iterator<Item = (usize, Vec<f32>)> + '_ {
+        let vocab = self.logits.len() / self.positions.len();
+        self.positions.iter().copied().zip(self.logits.chunks(vocab).map(<[f32]>::to_vec))
+    }
+}
+
+/// A JSON list of whole numbers.
+pub fn numbers(list: &Value) -> Vec<u32> {
+    list.as_array().map_or(vec![], |list| list.iter().map(|n| n.as_u64().unwrap() as u32).collect())
+}
+
+/// `|got - want| / |want|` in the Euclidean norm.
+pub fn relative_error(got: &[f32], want: &[f32]) -> f64 {
+    assert_eq!(got.len(), want.len());
+    let norm = |x: &mut dyn Iterator<Item = f64>| x.map(|v| v * v).sum::<f64>().sqrt();
+    let difference = norm(&mut got.iter().zip(want).map(|(g, w)| f64::from(*g) - f64::from(*w)));
+    difference / norm(&mut want.iter().map(|w| f64::from(*w)))
+}

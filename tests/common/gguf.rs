@@ -1,0 +1,294 @@
+//! A writer of GGUF files that can also write wrong ones.
+//!
+//! [`Builder::build`] writes a correct file. Whatever is a `Some` override, or [`Meta::Raw`], goes
+//! into the file as it is and makes it wrong in exactly that place.
+
+/// A metadata value. `From` makes one from a Rust value of the same type: `set("key", 5u32)`.
+#[derive(Clone, Debug)]
+pub enum Meta {
+    /// A value type and the bytes that follow it.
+    Raw(u32, Vec<u8>),
+    Str(Vec<u8>),
+    /// An element type, the count, and the bytes of the elements.
+    Array(u32, u64, Vec<u8>),
+}
+
+impl Meta {
+    /// An array of strings.
+    pub fn strings<S: AsRef<[u8]>>(strings: impl IntoIterator<Item = S>) -> Self {
+        let mut bytes = Vec::new();
+        let mut count = 0;
+        for string in strings {
+            put_string(&mut bytes, string.as_ref());
+            count += 1;
+        }
+        Meta::Array(8, count, bytes)
+    }
+
+    /// An array of numbers.
+    pub fn array<T: Scalar>(values: impl IntoIterator<Item = T>) -> Self {
+        let mut bytes = Vec::new();
+        let mut count = 0;
+        for value in values {
+            value.put(&mut bytes);
+            count += 1;
+        }
+        Meta::Array(T::ID, count, bytes)
+    }
+
+    fn put(&self, out: &mut Writer) {
+        match self {
+            Meta::Raw(id, bytes) => {
+                out.put("the type of a metadata value", &id.to_le_bytes());
+                out.put("a metadata value", bytes);
+            }
+            Meta::Str(bytes) => {
+                out.put("the type of a metadata value", &8u32.to_le_bytes());
+                out.put_string("a metadata value", None, bytes);
+            }
+            Meta::Array(id, count, bytes) => {
+                out.put("the type of a metadata value", &9u32.to_le_bytes());
+                out.put("the type of a metadata value", &id.to_le_bytes());
+                out.put("the length of an array", &count.to_le_bytes());
+                out.put("an array", bytes);
+            }
+        }
+    }
+}
+
+/// A Rust type that GGUF has too.
+pub trait Scalar {
+    const ID: u32;
+    fn put(&self, out: &mut Vec<u8>);
+}
+
+macro_rules! scalar {
+    ($($type:ty = $id:literal),*) => {$(
+        impl Scalar for $type {
+            const ID: u32 = $id;
+            fn put(&self, out: &mut Vec<u8>) {
+                out.extend_from_slice(&self.to_le_bytes());
+            }
+        }
+        impl From<$type> for Meta {
+            fn from(value: $type) -> Self {
+                let mut bytes = Vec::new();
+                value.put(&mut bytes);
+                Meta::Raw(<$type>::ID, bytes)
+            }
+        }
+    )*};
+}
+scalar!(u8 = 0, i8 = 1, u16 = 2, i16 = 3, u32 = 4, i32 = 5, f32 = 6, u64 = 10, i64 = 11, f64 = 12);
+
+impl Scalar for bool {
+    const ID: u32 = 7;
+    fn put(&self, out: &mut Vec<u8>) {
+        out.push(*self as u8);
+    }
+}
+
+impl From<bool> for Meta {
+    fn from(value: bool) -> Self {
+        Meta::Raw(bool::ID, vec![value as u8])
+    }
+}
+
+impl From<&str> for Meta {
+    fn from(value: &str) -> Self {
+        Meta::Str(value.into())
+    }
+}
+
+/// One metadata entry.
+#[derive(Clone, Debug)]
+pub struct Key {
+    pub name: Vec<u8>,
+    /// Length to write instead of the name's own.
+    pub name_len: Option<u64>,
+    pub value: Meta,
+}
+
+/// One tensor.
+#[derive(Clone, Debug)]
+pub struct TensorSpec {
+    pub name: Vec<u8>,
+    /// Length to write instead of the name's own.
+    pub name_len: Option<u64>,
+    /// Fastest first.
+    pub dims: Vec<u64>,
+    /// Number of dimensions to write instead of how many there are.
+    pub dim_count: Option<u32>,
+    pub kind: u32,
+    /// Offset to write instead of where the data will lie.
+    pub offset: Option<u64>,
+    pub data: Vec<u8>,
+}
+
+/// A GGUF file in the making.
+#[derive(Clone, Debug)]
+pub struct Builder {
+    pub magic: [u8; 4],
+    pub version: u32,
+    /// Counts to write instead of how many there are.
+    pub tensor_count: Option<u64>,
+    pub key_count: Option<u64>,
+    pub keys: Vec<Key>,
+    pub tensors: Vec<TensorSpec>,
+}
+
+impl Default for Builder {
+    fn default() -> Self {
+        Self { magic: *b"GGUF", version: 3, tensor_count: None, key_count: None, keys: vec![], tensors: vec![] }
+    }
+}
+
+impl Builder {
+    /// An empty file of version 3.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets a key, in its old place if it is there.
+    pub fn set(&mut self, key: &str, value: impl Into<Meta>) -> &mut Self {
+        let value = value.into();
+        match self.keys.iter_mut().find(|k| k.name == key.as_bytes()) {
+            Some(found) => found.value = value,
+            None => {
+                self.push_key(key, value);
+            }
+        }
+        self
+    }
+
+    /// Appends a key, also one that is there already or not UTF-8.
+    pub fn push_key(&mut self, key: impl AsRef<[u8]>, value: impl Into<Meta>) -> &mut Self {
+        self.keys.push(Key { name: key.as_ref().into(), name_len: None, value: value.into() });
+        self
+    }
+
+    /// Removes a key that must be there.
+    pub fn remove(&mut self, key: &str) -> &mut Self {
+        let at = self.keys.iter().position(|k| k.name == key.as_bytes()).expect("the key to remove is there");
+        self.keys.remove(at);
+        self
+    }
+
+    /// Sets a tensor, in its old place if it is there. `dims` fastest first, `kind` as in the
+    /// file (0 for F32).
+    pub fn set_tensor(&mut self, name: &str, dims: &[u64], kind: u32, data: Vec<u8>) -> &mut Self {
+        let at = self.tensors.iter().position(|t| t.name == name.as_bytes());
+        self.push_tensor(name, dims, kind, data);
+        if let Some(at) = at {
+            self.tensors.swap_remove(at);
+        }
+        self
+    }
+
+    /// Sets a tensor of type F32.
+    pub fn set_f32(&mut self, name: &str, dims: &[u64], values: &[f32]) -> &mut Self {
+        self.set_tensor(name, dims, 0, values.iter().flat_map(|v| v.to_le_bytes()).collect())
+    }
+
+    /// Appends a tensor, also one that is there already or with a name that is not UTF-8.
+    pub fn push_tensor(&mut self, name: impl AsRef<[u8]>, dims: &[u64], kind: u32, data: Vec<u8>) -> &mut Self {
+        self.tensors.push(TensorSpec {
+            name: name.as_ref().into(),
+            name_len: None,
+            dims: dims.into(),
+            dim_count: None,
+            kind,
+            offset: None,
+            data,
+        });
+        self
+    }
+
+    /// A tensor that must be there, to change it.
+    pub fn tensor_mut(&mut self, name: &str) -> &mut TensorSpec {
+        self.tensors.iter_mut().find(|t| t.name == name.as_bytes()).expect("the tensor is there")
+    }
+
+    /// Removes a tensor that must be there.
+    pub fn remove_tensor(&mut self, name: &str) -> &mut Self {
+        let at = self.tensors.iter().position(|t| t.name == name.as_bytes()).expect("the tensor to remove is there");
+        self.tensors.remove(at);
+        self
+    }
+
+    /// The file. No padding follows the last tensor, so no byte of it can be missed.
+    pub fn build(&self) -> Vec<u8> {
+        self.build_marked().0
+    }
+
+    /// The file, and where each of its fields starts, by the name that errors use.
+    pub fn build_marked(&self) -> (Vec<u8>, Vec<(usize, &'static str)>) {
+        let mut out = Writer::default();
+        out.put("the magic number", &self.magic);
+        out.put("the version", &self.version.to_le_bytes());
+        let tensor_count = self.tensor_count.unwrap_or(self.tensors.len() as u64);
+        let key_count = self.key_count.unwrap_or(self.keys.len() as u64);
+        out.put("the number of tensors", &tensor_count.to_le_bytes());
+        out.put("the number of metadata keys", &key_count.to_le_bytes());
+        for key in &self.keys {
+            out.put_string("a metadata key", key.name_len, &key.name);
+            key.value.put(&mut out);
+        }
+        let alignment = self.alignment();
+        let mut end = 0usize;
+        for tensor in &self.tensors {
+            out.put_string("a tensor's name", tensor.name_len, &tensor.name);
+            let dim_count = tensor.dim_count.unwrap_or(tensor.dims.len() as u32);
+            out.put("a tensor's number of dimensions", &dim_count.to_le_bytes());
+            for dim in &tensor.dims {
+                out.put("a tensor's dimensions", &dim.to_le_bytes());
+            }
+            out.put("a tensor's type", &tensor.kind.to_le_bytes());
+            let start = end.next_multiple_of(alignment);
+            out.put("a tensor's offset", &tensor.offset.unwrap_or(start as u64).to_le_bytes());
+            end = start + tensor.data.len();
+        }
+        for tensor in &self.tensors {
+            let padding = out.bytes.len().next_multiple_of(alignment) - out.bytes.len();
+            out.put("padding", &vec![0; padding]);
+            out.put("tensor data", &tensor.data);
+        }
+        (out.bytes, out.marks)
+    }
+
+    fn alignment(&self) -> usize {
+        let key = self.keys.iter().find(|key| key.name == b"general.alignment");
+        match key.map(|key| &key.value) {
+            Some(Meta::Raw(4, bytes)) if bytes.len() == 4 => {
+                let value = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+                if value.is_power_of_two() && value <= 1 << 20 { value as usize } else { 32 }
+            }
+            _ => 32,
+        }
+    }
+}
+
+#[derive(Default)]
+struct Writer {
+    bytes: Vec<u8>,
+    marks: Vec<(usize, &'static str)>,
+}
+
+impl Writer {
+    fn put(&mut self, what: &'static str, bytes: &[u8]) {
+        self.marks.push((self.bytes.len(), what));
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// A string with its own length before it, or with another one.
+    fn put_string(&mut self, what: &'static str, len: Option<u64>, bytes: &[u8]) {
+        self.put(what, &len.unwrap_or(bytes.len() as u64).to_le_bytes());
+        self.bytes.extend_from_slice(bytes);
+    }
+}
+
+/// A length-prefixed string, for whoever puts together a [`Meta::Array`] by hand.
+pub fn put_string(out: &mut Vec<u8>, string: &[u8]) {
+    out.extend_from_slice(&(string.len() as u64).to_le_bytes());
+    out.extend_from_slice(string);
+}

@@ -1,0 +1,11 @@
+//! What several test programs share. Each uses a part of it.
+#![allow(dead_code)]
+
+pub mod fixture;
+pub mod fixtures;
+pub mod gguf;
+pub mod run;
+pub mod tiny;
+pub mod variants;
+pub mod vectors;
+pub mod workers;

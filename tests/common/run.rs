@@ -1,0 +1,63 @@
+//! A session with memory of its own, for tests.
+
+use arenite::{Gguf, Kernels, Line, Model, Options, Plan, Session};
+
+/// A model ready to run.
+pub struct Run<'a> {
+    model: Model<'a>,
+    pub plan: Plan,
+    pub kernels: &'static Kernels,
+    workspace: Vec<Line>,
+    kv: Vec<Line>,
+}
+
+impl<'a> Run<'a> {
+    /// The model in `file`, with a context of 256 and batches of 16 unless `change` says otherwise.
+    pub fn new(file: &'a [u8], change: impl FnOnce(&mut Options)) -> Self {
+        let gguf = Gguf::parse(file).unwrap();
+        let mut options = Options { context: 256, ..Options::DEFAULT };
+        change(&mut options);
+        let plan = Plan::try_of(&gguf, options).unwrap();
+        let lines = |bytes: usize| vec![Line::ZERO; bytes.div_ceil(64)];
+        Self {
+            model: Model::new(&gguf).unwrap(),
+            plan,
+            kernels: Kernels::detect(),
+            workspace: lines(plan.workspace),
+            kv: lines(plan.kv),
+        }
+    }
+
+    pub fn session(&mut self) -> Session<'_, '_> {
+        let (workspace, kv) = (Line::bytes_mut(&mut self.workspace), Line::bytes_mut(&mut self.kv));
+        Session::new(&self.model, self.plan, workspace, kv).unwrap().with_kernels(self.kernels)
+    }
+
+    /// The logits of every token.
+    pub fn all(&mut self, ids: &[u32]) -> Vec<Vec<f32>> {
+        let mut all = vec![];
+        self.session().prefill_all(ids, |_, logits| all.push(logits.to_vec())).unwrap();
+        all
+    }
+
+    /// `n` tokens by argmax after a prompt, decoded one by one.
+    pub fn greedy(&mut self, ids: &[u32], n: usize) -> Vec<u32> {
+        let mut session = self.session();
+        session.prefill(ids).unwrap();
+        let mut out = vec![];
+        for _ in 0..n {
+            let token = argmax(session.logits());
+            out.push(token);
+            if out.len() < n {
+                session.decode(token).unwrap();
+            }
+        }
+        out
+    }
+}
+
+/// The index of the largest value, the first of equals.
+pub fn argmax(logits: &[f32]) -> u32 {
+    let best = |best: usize, i| if logits[i] > logits[best] { i } else { best };
+    (0..logits.len()).fold(0, best) as u32
+}

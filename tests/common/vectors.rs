@@ -1,0 +1,104 @@
+//! Texts and their token ids, as other programs see them.
+
+use std::path::PathBuf;
+
+use arenite::tokenizer::{Encode, Tokenizer};
+use arenite::{Error, Gguf, TokenId};
+use serde::Deserialize;
+
+use super::fixtures::{committed, external, read};
+
+/// A file among the external fixtures, or, if it is there, in the repository.
+pub fn fixture(path: &str) -> Option<Vec<u8>> {
+    let small = committed().join(path);
+    if small.exists() {
+        return Some(read(&small));
+    }
+    let full = external()?.join(path);
+    Some(read(&full))
+}
+
+/// One of llama.cpp's vocabularies.
+pub fn vocabulary(name: &str) -> Option<Vec<u8>> {
+    let path = |ending| -> Option<PathBuf> { Some(external()?.join(format!("tokenizers/ggml-vocab-{name}{ending}"))) };
+    let plain = path(".gguf")?;
+    if plain.exists() { Some(read(&plain)) } else { Some(read(&path(".gguf.gz")?)) }
+}
+
+/// Texts and their ids.
+pub struct Vectors {
+    pub cases: Vec<(Vec<u8>, Vec<u32>)>,
+    /// "Hello" with special tokens added.
+    pub hello_special: Option<Vec<u32>>,
+}
+
+#[derive(Deserialize)]
+#[allow(non_snake_case)]
+struct File {
+    cases: Vec<Case>,
+    add_special_Hello: Option<Vec<u32>>,
+}
+
+#[derive(Deserialize)]
+struct Case {
+    hex: String,
+    ids: Option<Vec<u32>>,
+    llamacpp_ids: Option<Ids>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Ids {
+    Same(String),
+    Other(Vec<u32>),
+}
+
+impl Vectors {
+    /// `tokenizers/<name>.json`: what llama.cpp says, where it says anything.
+    pub fn load(name: &str) -> Option<Self> {
+        let file: File = serde_json::from_slice(&fixture(&format!("tokenizers/{name}.json"))?).unwrap();
+        let cases = file.cases.into_iter().filter_map(|case| {
+            let ids = match case.llamacpp_ids {
+                Some(Ids::Other(ids)) => ids,
+                Some(Ids::Same(_)) | None => case.ids?,
+            };
+            let hex = case.hex.as_bytes();
+            let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+            Some((hex.chunks(2).map(byte).collect(), ids))
+        });
+        Some(Self { cases: cases.collect(), hello_special: file.add_special_Hello })
+    }
+}
+
+/// A tokenizer with memory of its own, which is never freed.
+pub struct Owned<'a> {
+    pub tokenizer: Tokenizer<'a, 'a>,
+}
+
+impl<'a> Owned<'a> {
+    pub fn new(file: &'a [u8]) -> Self {
+        let gguf = Gguf::parse(file).unwrap();
+        let index = vec![0; Tokenizer::index_bytes(&gguf).unwrap()].leak();
+        Self { tokenizer: Tokenizer::new(&gguf, index).unwrap() }
+    }
+
+    pub fn encode(&self, text: &[u8], options: Encode) -> Vec<TokenId> {
+        let mut scratch = vec![0xaa; Tokenizer::scratch_bytes(text.len())];
+        let mut ids = vec![0; 3 * text.len() + 16];
+        let count = self.tokenizer.encode(text, options, &mut scratch, &mut ids).unwrap();
+        ids.truncate(count);
+        ids
+    }
+
+    /// The text back, byte for byte, with control tokens written out.
+    pub fn decode(&self, ids: &[TokenId]) -> Vec<u8> {
+        let needed = match self.tokenizer.detokenize(ids, true, &mut []) {
+            Ok(_) => 0,
+            Err(Error::BufferTooSmall { needed, .. }) => needed,
+            Err(error) => panic!("{error}"),
+        };
+        let mut text = vec![0; needed];
+        assert_eq!(self.tokenizer.detokenize(ids, true, &mut text), Ok(needed));
+        text
+    }
+}

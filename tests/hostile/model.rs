@@ -1,0 +1,558 @@
+//! Rows 14 to 16 and 24: files that are correct GGUF and no model, and prompts that cannot be run.
+
+use std::time::{Duration, Instant};
+
+use arenite::gguf::Tensor;
+use arenite::quant::TensorType;
+use arenite::{Error, Gguf, KvType, Model, Options, Plan};
+
+use super::common::gguf::{Builder, Meta};
+use super::common::run::Run;
+use super::common::tiny::{CONTEXT, DIM, VOCAB};
+use super::common::variants::{FAMILIES, tiny};
+use super::name;
+
+/// The error of `Model::new`, which must come in well under a millisecond. Where it is the
+/// metadata's, a plan is refused with the same one.
+#[track_caller]
+fn refused(file: &Builder) -> Error {
+    let bytes = file.build();
+    let gguf = Gguf::parse(&bytes).expect("correct as GGUF");
+    let mut fastest = Duration::MAX;
+    for _ in 0..20 {
+        let start = Instant::now();
+        let result = Model::new(&gguf);
+        fastest = fastest.min(start.elapsed());
+        if fastest < Duration::from_micros(500) {
+            let error = result.expect_err("the model is wrong");
+            assert!(error.to_string().len() > 20, "{error}");
+            if let Err(planned) = Plan::try_of(&gguf, Options { context: 16, ..Options::DEFAULT }) {
+                assert_eq!(planned, error);
+            }
+            return error;
+        }
+    }
+    panic!("the error took {fastest:?}")
+}
+
+/// The error for a tiny model of this family after one change.
+#[track_caller]
+fn wrong(family: &str, change: impl FnOnce(&mut Builder)) -> Error {
+    let mut file = tiny(family);
+    change(&mut file);
+    refused(&file)
+}
+
+#[test]
+fn the_tiny_models_are_right() {
+    for family in FAMILIES {
+        let bytes = tiny(family).build();
+        Model::new(&Gguf::parse(&bytes).unwrap()).unwrap();
+        Run::new(&bytes, |options| options.context = 16).session().prefill(&[1, 2, 3]).unwrap();
+    }
+}
+
+// --- row 14: required keys -----------------------------------------------------------------------
+
+/// The keys that a family cannot do without, but for its architecture.
+fn required(family: &str) -> Vec<String> {
+    let eps = if family == "gpt2" { "layer_norm_epsilon" } else { "layer_norm_rms_epsilon" };
+    ["block_count", "context_length", "embedding_length", "feed_forward_length", "attention.head_count"]
+        .iter()
+        .map(|key| format!("{family}.{key}"))
+        .chain([format!("{family}.attention.{eps}")])
+        .collect()
+}
+
+#[test]
+fn row_14_required_keys_missing() {
+    for family in FAMILIES {
+        for key in required(family) {
+            let error = wrong(family, |file| {
+                file.remove(&key);
+            });
+            assert_eq!(error, Error::MissingKey { key: name(&key) });
+        }
+    }
+    let error = wrong("llama", |file| {
+        file.remove("general.architecture");
+    });
+    assert_eq!(error, Error::MissingKey { key: name("general.architecture") });
+}
+
+#[test]
+fn row_14_required_keys_of_another_type() {
+    for family in FAMILIES {
+        for key in required(family) {
+            let expected = if key.ends_with("epsilon") { "a float" } else { "an integer" };
+            let others: [Meta; 3] = ["2".into(), true.into(), Meta::array([2u32])];
+            for value in others {
+                let error = wrong(family, |file| {
+                    file.set(&key, value);
+                });
+                assert_eq!(error, Error::KeyType { key: name(&key), expected });
+            }
+        }
+    }
+}
+
+#[test]
+fn row_14_architecture() {
+    let key = name("general.architecture");
+    let set = |value: Meta| {
+        wrong("llama", |file| {
+            file.set("general.architecture", value);
+        })
+    };
+    assert_eq!(set(5u32.into()), Error::KeyType { key, expected: "a string" });
+    assert_eq!(set(Meta::Str(b"ll\xffma".into())), Error::KeyValue { key, why: "is not UTF-8" });
+    assert_eq!(set("perceptron".into()), Error::Unsupported { what: "architecture", name: name("perceptron") });
+    assert_eq!(set("".into()), Error::Unsupported { what: "architecture", name: name("") });
+}
+
+#[test]
+fn row_14_optional_keys_of_another_type() {
+    for (key, value, expected) in [
+        ("llama.attention.head_count_kv", Meta::from("1"), "an integer"),
+        ("llama.attention.key_length", Meta::from(16.0f32), "an integer"),
+        ("llama.attention.sliding_window", Meta::from("all"), "an integer"),
+        ("llama.rope.dimension_count", Meta::from(false), "an integer"),
+        ("llama.rope.freq_base", Meta::from(10000u32), "a float"),
+        ("llama.rope.scaling.type", Meta::from(1u32), "a string"),
+        ("llama.rope.scaling.factor", Meta::from("2"), "a float"),
+    ] {
+        let error = wrong("llama", |file| {
+            file.set(key, value);
+        });
+        assert_eq!(error, Error::KeyType { key: name(key), expected });
+    }
+}
+
+// --- row 15: hyperparameters ---------------------------------------------------------------------
+
+/// The error for `llama.{key}` with this value must be that the key is wrong, for this reason.
+#[track_caller]
+fn hyperparameter(key: &str, value: impl Into<Meta>, at: &str, why: &'static str) {
+    let error = wrong("llama", |file| {
+        file.set(&format!("llama.{key}"), value);
+    });
+    assert_eq!(error, Error::KeyValue { key: name(&format!("llama.{at}")), why });
+}
+
+/// As above where the key that is wrong is the one that was set.
+#[track_caller]
+fn itself(key: &str, value: impl Into<Meta>, why: &'static str) {
+    hyperparameter(key, value, key, why);
+}
+
+const ZERO: &str = "is 0, which no model can have";
+const LARGE: &str = "is too large";
+
+#[test]
+fn row_15_sizes_that_are_zero() {
+    for key in [
+        "block_count",
+        "context_length",
+        "embedding_length",
+        "feed_forward_length",
+        "attention.head_count",
+        "attention.head_count_kv",
+        "attention.key_length",
+        "attention.value_length",
+        "attention.sliding_window",
+        "rope.dimension_count",
+    ] {
+        itself(key, 0u32, ZERO);
+        itself(key, 0u64, ZERO);
+        itself(key, -1i32, "must be from 0 to 4294967295");
+        itself(key, 1u64 << 32, "must be from 0 to 4294967295");
+        itself(key, u64::MAX, "must be from 0 to 4294967295");
+    }
+}
+
+#[test]
+fn row_15_sizes_that_are_too_large() {
+    for key in ["embedding_length", "feed_forward_length", "attention.head_count", "attention.head_count_kv"] {
+        itself(key, u32::MAX, LARGE);
+        itself(key, (1u32 << 22) + 1, LARGE);
+    }
+    for key in ["context_length", "attention.sliding_window"] {
+        itself(key, u32::MAX, LARGE);
+        itself(key, 1u32 << 31, LARGE);
+    }
+    // Each is within its own bound, and their product is not.
+    hyperparameter("attention.key_length", 1u32 << 22, "attention.head_count", LARGE);
+}
+
+#[test]
+fn row_15_layers() {
+    for layers in [513, 1 << 31, u32::MAX] {
+        itself("block_count", layers, LARGE);
+    }
+    // Within the bound, but not in the file.
+    let error = wrong("llama", |file| {
+        file.set("llama.block_count", 512u32);
+    });
+    assert_eq!(error, Error::MissingTensor { tensor: name("blk.2.attn_norm.weight") });
+    let error = wrong("llama", |file| {
+        file.set("llama.block_count", 1u32);
+    });
+    assert_eq!(error, Error::UnexpectedTensor { tensor: name("blk.1.attn_q.weight") });
+}
+
+#[test]
+fn row_15_heads() {
+    itself("attention.head_count", 3u32, "does not divide embedding_length");
+    itself("attention.head_count", 64u32, "does not divide embedding_length");
+    for more in [3u32, 4, 1 << 22] {
+        itself("attention.head_count_kv", more, "does not divide attention.head_count");
+    }
+    itself("attention.value_length", 8u32, "differs from attention.key_length: not supported");
+}
+
+#[test]
+fn row_15_rotary_positions() {
+    itself("rope.dimension_count", 15u32, "is odd: rotary positions turn pairs");
+    itself("rope.dimension_count", 18u32, "is larger than a head");
+    let error = wrong("llama", |file| {
+        file.remove("llama.rope.dimension_count").set("llama.attention.key_length", 15u32);
+    });
+    let why = "is odd: rotary positions turn pairs";
+    assert_eq!(error, Error::KeyValue { key: name("llama.rope.dimension_count"), why });
+    for base in [0.0, -1.0, f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+        itself("rope.freq_base", base, "must be a positive number");
+        itself("rope.scaling.factor", base, "must be a positive number");
+        itself("rope.freq_base", f64::from(base), "must be a positive number");
+    }
+    itself("rope.freq_base", f64::MAX, "must be a positive number"); // infinite as f32
+    let error = wrong("llama", |file| {
+        file.set("llama.rope.scaling.type", "imagined");
+    });
+    assert_eq!(error, Error::Unsupported { what: "rope scaling", name: name("imagined") });
+}
+
+#[test]
+fn row_15_epsilon() {
+    for eps in [0.0, -1e-5, f32::NAN, f32::INFINITY] {
+        itself("attention.layer_norm_rms_epsilon", eps, "must be a positive number");
+    }
+}
+
+#[test]
+fn row_15_vocabulary() {
+    // Zero rows are no tensor at all.
+    let mut file = tiny("llama");
+    file.tensor_mut("token_embd.weight").dims[1] = 0;
+    let error = Gguf::parse(&file.build()).unwrap_err();
+    assert_eq!(error, Error::TensorDim { tensor: name("token_embd.weight"), dim: 1, len: 0 });
+    let error = wrong("llama", |file| {
+        file.remove_tensor("token_embd.weight");
+    });
+    assert_eq!(error, Error::MissingTensor { tensor: name("token_embd.weight") });
+}
+
+#[test]
+fn row_15_extreme_numbers_that_are_allowed() {
+    // What passes the checks must run: angles, scalings and windows at the ends of their ranges.
+    for (key, value) in [
+        ("rope.freq_base", Meta::from(f32::MIN_POSITIVE)),
+        ("rope.freq_base", Meta::from(f32::from_bits(1))),
+        ("rope.freq_base", Meta::from(f32::MAX)),
+        ("rope.freq_base", Meta::from(1.0f32)),
+        ("rope.scaling.factor", Meta::from(f32::from_bits(1))),
+        ("rope.scaling.factor", Meta::from(f32::MAX)),
+        ("rope.scaling.original_context_length", Meta::from(1u32)),
+        ("rope.scaling.yarn_beta_fast", Meta::from(f32::from_bits(1))),
+        ("rope.scaling.yarn_beta_slow", Meta::from(f32::MAX)),
+        ("rope.scaling.attn_factor", Meta::from(f32::MAX)),
+        ("attention.layer_norm_rms_epsilon", Meta::from(f32::MAX)),
+        ("attention.sliding_window", Meta::from(1u32)),
+        ("attention.sliding_window", Meta::from(i32::MAX as u32)),
+        ("context_length", Meta::from(i32::MAX as u32)),
+        ("context_length", Meta::from(1u32)),
+    ] {
+        for scaling in ["none", "linear", "yarn"] {
+            let mut file = tiny("llama");
+            file.set("llama.rope.scaling.type", scaling).set(&format!("llama.{key}"), value.clone());
+            let bytes = file.build();
+            let mut run = Run::new(&bytes, |options| options.context = 40);
+            assert_eq!(run.all(&[1; 40]).len(), 40);
+        }
+    }
+}
+
+#[test]
+fn row_15_any_two_numbers() {
+    // No panic and no overflow, whatever two hyperparameters say.
+    let keys = [
+        "block_count",
+        "context_length",
+        "embedding_length",
+        "feed_forward_length",
+        "attention.head_count",
+        "attention.head_count_kv",
+        "attention.key_length",
+        "attention.sliding_window",
+        "rope.dimension_count",
+    ];
+    let values = [0u32, 1, 2, 31, 512, 513, 65536, (1 << 22) - 1, 1 << 22, i32::MAX as u32, u32::MAX];
+    let option = [0, 1, 7, 1 << 16, 1 << 31, u32::MAX as usize, usize::MAX];
+    for (i, first) in keys.iter().enumerate() {
+        for second in &keys[i + 1..] {
+            for a in values {
+                for b in values {
+                    let mut file = tiny("llama");
+                    file.tensors.retain(|tensor| tensor.name == b"token_embd.weight");
+                    file.set(&format!("llama.{first}"), a).set(&format!("llama.{second}"), b);
+                    let bytes = file.build();
+                    let gguf = Gguf::parse(&bytes).unwrap();
+                    assert!(Model::new(&gguf).is_err());
+                    for context in option {
+                        let _ = Plan::try_of(&gguf, Options { context, batch: context, ..Options::DEFAULT });
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn extreme_options() {
+    let values = [0, 1, 2, 15, 16, 17, 63, 64, 65, 4096, 1 << 16, 1 << 20, i32::MAX as usize, 1 << 31, usize::MAX];
+    for family in FAMILIES {
+        let bytes = tiny(family).build();
+        let gguf = Gguf::parse(&bytes).unwrap();
+        for kv in [KvType::F32, KvType::F16, KvType::Q8_0] {
+            for context in values {
+                for batch in values {
+                    for workers in values {
+                        let options = Options { context, batch, kv, workers };
+                        match Plan::try_of(&gguf, options) {
+                            Ok(plan) => {
+                                // A plan stands for itself: what it resolved to gives the same plan.
+                                assert_eq!(Plan::try_of(&gguf, plan.options), Ok(plan));
+                                assert!((1..=plan.options.context).contains(&plan.options.batch));
+                                assert!(plan.options.workers >= 1);
+                            }
+                            Err(error) => assert_eq!(error, Error::PlanTooLarge),
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+// --- row 16: tensors -----------------------------------------------------------------------------
+
+/// Every tensor of a tiny model, with its dimensions.
+fn tensors(family: &str) -> Vec<(String, Vec<u64>)> {
+    let file = tiny(family);
+    file.tensors.iter().map(|t| (String::from_utf8(t.name.clone()).unwrap(), t.dims.clone())).collect()
+}
+
+/// Dimensions as errors give them.
+fn four(dims: &[u64]) -> [u64; 4] {
+    let mut four = [1; 4];
+    four[..dims.len()].copy_from_slice(dims);
+    four
+}
+
+#[test]
+fn row_16_every_tensor_in_another_shape() {
+    for family in FAMILIES {
+        for (tensor, dims) in tensors(family) {
+            let mut others: Vec<Vec<u64>> = vec![
+                [&[1][..], &dims].concat(),
+                [&dims[..], &[2]].concat(),
+                [&dims[..], &[1, 2]].concat(),
+                dims.iter().rev().copied().collect(),
+            ];
+            for i in 0..dims.len() {
+                for len in [1, dims[i] - 1, dims[i] + 1, 2 * dims[i]] {
+                    others.push(dims.clone());
+                    others.last_mut().unwrap()[i] = len;
+                }
+            }
+            for other in others.into_iter().filter(|other| four(other) != four(&dims)) {
+                let mut file = tiny(family);
+                file.set_f32(&tensor, &other, &vec![0.0; other.iter().product::<u64>() as usize]);
+                let error = refused(&file);
+                let (found, expected) = (four(&other), four(&dims));
+                // The vocabulary is as long as its embedding, so then it is the head that disagrees.
+                let rows_of_embedding =
+                    tensor == "token_embd.weight" && found[0] == DIM && found[2..] == [1, 1] && found[1] != VOCAB;
+                if rows_of_embedding {
+                    let head = Error::TensorShape {
+                        tensor: name("output.weight"),
+                        found: [DIM, VOCAB, 1, 1],
+                        expected: [DIM, found[1], 1, 1],
+                    };
+                    assert_eq!(error, head);
+                } else {
+                    let Error::TensorShape { tensor: at, found: f, expected: e } = error else {
+                        panic!("{family} {tensor} {other:?}: {error}")
+                    };
+                    assert_eq!((at, f), (name(&tensor), found), "{family}");
+                    if tensor != "token_embd.weight" {
+                        assert_eq!(e, expected, "{family} {tensor}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn row_16_every_tensor_missing() {
+    for family in FAMILIES {
+        for (tensor, _) in tensors(family).into_iter().filter(|(tensor, _)| tensor != "output.weight") {
+            let error = wrong(family, |file| {
+                file.remove_tensor(&tensor);
+            });
+            assert_eq!(error, Error::MissingTensor { tensor: name(&tensor) }, "{family}");
+        }
+    }
+    // Without a head of its own the embedding is the head.
+    let mut file = tiny("llama");
+    file.remove_tensor("output.weight");
+    assert!(Model::new(&Gguf::parse(&file.build()).unwrap()).is_ok());
+}
+
+#[test]
+fn row_16_tensors_that_do_not_belong() {
+    for tensor in [
+        "blk.0.attn_q_norm.weight",
+        "blk.0.attn_qkv.weight",
+        "blk.2.attn_q.weight",
+        "blk.00.attn_q.weight",
+        "blk.+1.attn_q.weight",
+        "blk.-1.attn_q.weight",
+        "blk.18446744073709551616.attn_q.weight",
+        "blk.4294967296.attn_q.weight",
+        "blk.attn_q.weight",
+        "blk..attn_q.weight",
+        "blk.0.output_norm.weight",
+        "attn_q.weight",
+        "position_embd.weight",
+        "output_norm.bias",
+        "token_embd.weight.",
+        "Token_embd.weight",
+        "blk.0.ffn_gate_exps.weight",
+        "сюрприз",
+    ] {
+        let error = wrong("llama", |file| {
+            file.set_f32(tensor, &[4], &[0.0; 4]);
+        });
+        assert_eq!(error, Error::UnexpectedTensor { tensor: name(tensor) });
+    }
+    for (family, tensor) in
+        [("qwen2", "blk.0.attn_output.bias"), ("qwen3", "blk.0.attn_q.bias"), ("gpt2", "rope_freqs.weight")]
+    {
+        let error = wrong(family, |file| {
+            file.set_f32(tensor, &[4], &[0.0; 4]);
+        });
+        assert_eq!(error, Error::UnexpectedTensor { tensor: name(tensor) });
+    }
+}
+
+#[test]
+fn row_16_every_tensor_of_another_type() {
+    for family in FAMILIES {
+        for (tensor, dims) in tensors(family) {
+            // I8 runs nowhere; F16 runs in a matrix, not in a vector.
+            let kinds: &[(u32, TensorType, u64)] = match dims.len() {
+                1 => &[(1, TensorType::F16, 2), (24, TensorType::I8, 1)],
+                _ => &[(24, TensorType::I8, 1), (28, TensorType::F64, 8)],
+            };
+            for &(id, kind, bytes) in kinds {
+                let error = wrong(family, |file| {
+                    let tensor = file.tensor_mut(&tensor);
+                    tensor.kind = id;
+                    tensor.data = vec![0; (dims.iter().product::<u64>() * bytes) as usize];
+                });
+                assert_eq!(error, Error::TensorType { tensor: name(&tensor), kind }, "{family}");
+            }
+        }
+    }
+}
+
+#[test]
+fn row_16_a_tensor_twice_behind_thousands() {
+    // The parser stops looking for repeated names some time: the model's own walk does not.
+    let mut file = tiny("llama");
+    let twice = file.tensor_mut("blk.1.ffn_down.weight").clone();
+    let mut padding: Vec<_> = (0..4200)
+        .map(|i| {
+            let mut tensor = twice.clone();
+            (tensor.name, tensor.dims) = (format!("{i}.attn.rotary_emb.inv_freq").into(), vec![1]);
+            tensor.data.truncate(4);
+            tensor
+        })
+        .collect();
+    std::mem::swap(&mut file.tensors, &mut padding);
+    file.tensors.append(&mut padding);
+    file.tensors.push(twice);
+    let bytes = file.build();
+    let gguf = Gguf::parse(&bytes).unwrap();
+    assert_eq!(gguf.tensors().filter(|t: &Tensor<'_>| t.name == "blk.1.ffn_down.weight").count(), 2);
+    assert_eq!(Model::new(&gguf).unwrap_err(), Error::DuplicateTensor { tensor: name("blk.1.ffn_down.weight") });
+}
+
+// --- row 24: prompts -----------------------------------------------------------------------------
+
+#[test]
+fn row_24_token_ids_outside_the_vocabulary() {
+    let bytes = tiny("llama").build();
+    let mut run = Run::new(&bytes, |options| options.context = 32);
+    let mut session = run.session();
+    session.prefill(&[1, 2]).unwrap();
+    let before = session.logits().to_vec();
+    let vocab = VOCAB as u32;
+    for token in [vocab, vocab + 1, 1 << 31, u32::MAX] {
+        let expected = Err(Error::TokenOutOfRange { token, vocab });
+        assert_eq!(session.decode(token), expected);
+        assert_eq!(session.prefill(&[1, 2, token]), expected);
+        assert_eq!(session.prefill_all(&[token, 1], |_, _| panic!("ran")), expected);
+    }
+    // Nothing has been run.
+    assert_eq!((session.position(), session.logits()), (2, &before[..]));
+    session.decode(vocab - 1).unwrap();
+}
+
+#[test]
+fn row_24_an_empty_prompt() {
+    let bytes = tiny("llama").build();
+    let mut run = Run::new(&bytes, |options| options.context = 32);
+    let mut session = run.session();
+    assert_eq!(session.prefill(&[]), Err(Error::EmptyPrompt));
+    assert_eq!(session.prefill_all(&[], |_, _| panic!("ran")), Err(Error::EmptyPrompt));
+    session.prefill(&[1]).unwrap();
+    assert_eq!(session.prefill(&[]), Err(Error::EmptyPrompt));
+    assert_eq!(session.position(), 1);
+}
+
+#[test]
+fn row_24_a_prompt_longer_than_the_context() {
+    let bytes = tiny("llama").build();
+    let mut run = Run::new(&bytes, |options| (options.context, options.batch) = (32, 8));
+    let mut session = run.session();
+    assert_eq!(session.prefill(&[1; 33]), Err(Error::ContextFull { context: 32, needed: 33 }));
+    assert_eq!(session.position(), 0);
+    session.prefill(&[1; 32]).unwrap();
+    assert_eq!(session.decode(1), Err(Error::ContextFull { context: 32, needed: 33 }));
+    assert_eq!(session.prefill(&[1; 100]), Err(Error::ContextFull { context: 32, needed: 132 }));
+    session.rewind(31).unwrap();
+    session.decode(1).unwrap();
+}
+
+#[test]
+fn row_24_learned_positions_end() {
+    // More context than there are position embeddings is not planned.
+    let bytes = tiny("gpt2").build();
+    let mut run = Run::new(&bytes, |options| options.context = 1000);
+    assert_eq!(run.plan.options.context, CONTEXT as usize);
+    let needed = CONTEXT as usize + 1;
+    let expected = Err(Error::ContextFull { context: CONTEXT as usize, needed });
+    assert_eq!(run.session().prefill(&vec![1; needed]), expected);
+}

@@ -1,0 +1,267 @@
+//! Vocabularies that are wrong in ways that have hurt other programs: each must give a typed error
+//! or a defined result, at once, and never a panic.
+
+mod common;
+
+use arenite::tokenizer::{Encode, Tokenizer};
+use arenite::{Error, Gguf, Name};
+use common::gguf::{Builder, Meta};
+use common::tiny::tiny_llama;
+use common::vectors::Owned;
+
+/// What comes of a vocabulary with one change.
+fn built(mut file: Builder, change: impl FnOnce(&mut Builder) -> &mut Builder) -> Result<(), Error> {
+    change(&mut file);
+    let file = file.build();
+    let gguf = Gguf::parse(&file).unwrap();
+    let mut index = vec![0; Tokenizer::index_bytes(&gguf)?];
+    Tokenizer::new(&gguf, &mut index).map(|tokenizer| {
+        // It works, whatever it says.
+        let mut scratch = vec![0; Tokenizer::scratch_bytes(20)];
+        let mut ids = [0; 64];
+        let count = tokenizer.encode("the \u{e9}\0</s>x".as_bytes(), Encode::PROMPT, &mut scratch, &mut ids).unwrap();
+        tokenizer.detokenize(&ids[..count], true, &mut [0; 4096]).unwrap();
+    })
+}
+
+fn key(name: &str) -> Name {
+    Name::key("tokenizer.ggml", name)
+}
+
+/// Two letters, their pair, and one merge.
+fn tiny_bpe() -> Builder {
+    let mut file = Builder::new();
+    file.set("tokenizer.ggml.model", "gpt2")
+        .set("tokenizer.ggml.pre", "gpt-2")
+        .set("tokenizer.ggml.tokens", Meta::strings(["a", "b", "ab"]))
+        .set("tokenizer.ggml.token_type", Meta::array([1i32, 1, 1]))
+        .set("tokenizer.ggml.merges", Meta::strings(["a b"]));
+    assert_eq!(built(file.clone(), |file| file), Ok(()));
+    file
+}
+
+// --- row 17: arrays of another length or type ------------------------------------------------------
+
+#[test]
+fn row_17_scores() {
+    let scores = |value: Meta| built(tiny_llama(), |file| file.set("tokenizer.ggml.scores", value));
+    let short = Error::KeyValue { key: key("scores"), why: "is shorter than the list of tokens" };
+    assert_eq!(scores(Meta::array([0f32; 287])), Err(short));
+    assert_eq!(scores(Meta::array([0f32; 0])), Err(short));
+    let other = Error::KeyType { key: key("scores"), expected: "an array of numbers" };
+    assert_eq!(scores(Meta::strings([""; 288])), Err(other));
+    assert_eq!(scores(Meta::array([true; 288])), Err(other));
+    assert_eq!(scores(1f32.into()), Err(Error::KeyType { key: key("scores"), expected: "an array" }));
+    // Longer, of another width, infinite or not a number: all that is read as it stands.
+    assert_eq!(scores(Meta::array([0f32; 289])), Ok(()));
+    assert_eq!(scores(Meta::array([0f64; 288])), Ok(()));
+    assert_eq!(scores(Meta::array([-7i32; 288])), Ok(()));
+    assert_eq!(scores(Meta::array([f32::NAN; 288])), Ok(()));
+    assert_eq!(scores(Meta::array([f32::NEG_INFINITY; 288])), Ok(()));
+}
+
+#[test]
+fn row_17_token_types() {
+    let types = |value: Meta| built(tiny_llama(), |file| file.set("tokenizer.ggml.token_type", value));
+    let short = Error::KeyValue { key: key("token_type"), why: "is shorter than the list of tokens" };
+    assert_eq!(types(Meta::array([1i32; 1])), Err(short));
+    let other = Error::KeyType { key: key("token_type"), expected: "an array of integers" };
+    assert_eq!(types(Meta::array([1f32; 288])), Err(other));
+    assert_eq!(types(Meta::strings(["1"; 288])), Err(other));
+    assert_eq!(types(Meta::array([1u8; 288])), Ok(()));
+    assert_eq!(types(Meta::array([1u64; 300])), Ok(()));
+    // Numbers without a meaning are types without one.
+    assert_eq!(types(Meta::array([-1i32; 288])), Ok(()));
+    assert_eq!(types(Meta::array([u64::MAX; 288])), Ok(()));
+    // Every token a special one.
+    assert_eq!(types(Meta::array([4i32; 288])), Ok(()));
+}
+
+#[test]
+fn row_17_tokens_and_merges() {
+    let tokens = |value: Meta| built(tiny_llama(), |file| file.set("tokenizer.ggml.tokens", value));
+    let other = Error::KeyType { key: key("tokens"), expected: "an array of strings" };
+    assert_eq!(tokens(Meta::array([1u32; 288])), Err(other));
+    assert_eq!(tokens(Meta::strings([""; 0])), Err(Error::KeyValue { key: key("tokens"), why: "is empty" }));
+    let merges = |value: Meta| built(tiny_bpe(), |file| file.set("tokenizer.ggml.merges", value));
+    let other = Error::KeyType { key: key("merges"), expected: "an array of strings" };
+    assert_eq!(merges(Meta::array([1u32; 1])), Err(other));
+    assert_eq!(merges(Meta::strings([""; 0])), Ok(()));
+}
+
+#[test]
+fn row_17_keys_that_are_missing_or_unknown() {
+    for name in ["model", "tokens"] {
+        let missing = built(tiny_llama(), |file| file.remove(&format!("tokenizer.ggml.{name}")));
+        assert_eq!(missing, Err(Error::MissingKey { key: key(name) }));
+    }
+    let missing = built(tiny_bpe(), |file| file.remove("tokenizer.ggml.merges"));
+    assert_eq!(missing, Err(Error::MissingKey { key: key("merges") }));
+    let unknown = built(tiny_llama(), |file| file.set("tokenizer.ggml.model", "no such"));
+    assert_eq!(unknown, Err(Error::Unsupported { what: "tokenizer model", name: Name::new(b"no such") }));
+    let unknown = built(tiny_bpe(), |file| file.set("tokenizer.ggml.pre", "no such"));
+    assert_eq!(unknown, Err(Error::Unsupported { what: "pre-tokenizer", name: Name::new(b"no such") }));
+}
+
+// --- row 18: entries that make no sense --------------------------------------------------------------
+
+#[test]
+fn row_18_byte_tokens() {
+    for token in ["<0x-1>", "<0xZZ>", "<0x1>", "<0x+1>", "<0x 1>", "<0x041>", "", "a", "<0x41", "<0xé>"] {
+        let wrong = built(tiny_llama(), |file| {
+            file.set("tokenizer.ggml.tokens", Meta::strings(["<0x41>", token]))
+                .set("tokenizer.ggml.token_type", Meta::array([6i32; 2]))
+                .set("tokenizer.ggml.bos_token_id", 0u32)
+                .set("tokenizer.ggml.eos_token_id", 0u32)
+        });
+        let why = "is marked as a byte but is not <0x00> to <0xFF>";
+        assert_eq!(wrong, Err(Error::VocabularyEntry { key: key("tokens"), entry: 1, why }), "{token:?}");
+    }
+}
+
+#[test]
+fn row_18_ids_outside_the_vocabulary() {
+    for name in ["bos_token_id", "eos_token_id", "eot_token_id", "eom_token_id", "unknown_token_id"] {
+        for id in [288u32, u32::MAX] {
+            let wrong = built(tiny_llama(), |file| file.set(&format!("tokenizer.ggml.{name}"), id));
+            assert_eq!(wrong, Err(Error::KeyValue { key: key(name), why: "is not the id of a token" }));
+        }
+        let negative = built(tiny_llama(), |file| file.set(&format!("tokenizer.ggml.{name}"), -1i32));
+        assert!(matches!(negative, Err(Error::KeyValue { .. })));
+    }
+    // BOS is to be added, but there is none: the default id is not in the vocabulary.
+    let none = built(tiny_bpe(), |file| file.set("tokenizer.ggml.add_bos_token", true));
+    assert_eq!(none, Err(Error::MissingKey { key: key("bos_token_id") }));
+    let none = built(tiny_bpe(), |file| file.set("tokenizer.ggml.add_eos_token", true));
+    assert_eq!(none, Err(Error::MissingKey { key: key("eos_token_id") }));
+}
+
+#[test]
+fn row_18_merges() {
+    let merges = |merge: &str| {
+        let merges = ["a b", merge];
+        built(tiny_bpe(), |file| file.set("tokenizer.ggml.merges", Meta::strings(merges)))
+    };
+    let wrong = |why| Err(Error::VocabularyEntry { key: key("merges"), entry: 1, why });
+    for merge in ["", " ", "ab", " a", "ab\u{a0}b"] {
+        assert_eq!(merges(merge), wrong("has no space between two pieces"), "{merge:?}");
+    }
+    for merge in ["a c", "c a", "a ", "a  b", "a b c", "c d", "\u{0}\u{0} b"] {
+        assert_eq!(merges(merge), wrong("names a piece that is not a token"), "{merge:?}");
+    }
+    for merge in ["b a", "ab ab"] {
+        assert_eq!(merges(merge), wrong("makes something that is not a token"), "{merge:?}");
+    }
+    // The same merge again: the first counts.
+    assert_eq!(merges("a b"), Ok(()));
+}
+
+#[test]
+fn row_18_tokens_that_are_strange_but_harmless() {
+    let mut file = tiny_llama();
+    let tokens =
+        ["<unk>", "<s>", "</s>", "", "", "a", "a", "\u{2581}", " ", "<", "<|im_end|>", "\u{0}", "aaaaaaaaaaaaaaaa"];
+    file.set("tokenizer.ggml.tokens", Meta::strings(tokens));
+    for kinds in [1i32, 2, 3, 4, 5, 7] {
+        assert_eq!(built(file.clone(), |f| f.set("tokenizer.ggml.token_type", Meta::array([kinds; 13]))), Ok(()));
+    }
+    // Of two tokens that are spelled the same the first is used.
+    file.set("tokenizer.ggml.token_type", Meta::array([1i32; 13])).set("tokenizer.ggml.add_space_prefix", false);
+    let file = file.build();
+    assert_eq!(Owned::new(&file).encode(b"a", Encode::TEXT), [5]);
+    // No byte tokens: what cannot be spelled is unknown.
+    assert_eq!(Owned::new(&file).encode("é".as_bytes(), Encode::TEXT), [0, 0]);
+}
+
+/// A vocabulary in which all tokens have one hash would make look-ups slow, were they not sorted.
+#[test]
+fn row_18_many_tokens_of_one_spelling() {
+    let mut file = tiny_bpe();
+    let tokens = ["a", "b", "ab"].into_iter().chain(std::iter::repeat_n("aaaa", 100_000));
+    file.set("tokenizer.ggml.tokens", Meta::strings(tokens)).remove("tokenizer.ggml.token_type");
+    let start = std::time::Instant::now();
+    assert_eq!(built(file, |file| file), Ok(()));
+    assert!(start.elapsed().as_secs() < 5, "{:?}", start.elapsed());
+}
+
+// --- row 19: buffers that are too small, enormous texts ----------------------------------------------
+
+#[test]
+fn row_19_buffers() {
+    let file = tiny_llama().build();
+    let tokenizer = Owned::new(&file).tokenizer;
+    let what = "buffer for the token ids";
+    let mut scratch = vec![0; Tokenizer::scratch_bytes(1)];
+    let result = tokenizer.encode(b"a", Encode::PROMPT, &mut scratch, &mut []);
+    assert_eq!(result, Err(Error::BufferTooSmall { what, needed: 2, given: 0 }));
+    let what = "tokenizer's scratch memory";
+    let needed = Tokenizer::scratch_bytes(1);
+    let result = tokenizer.encode(b"a", Encode::PROMPT, &mut [], &mut [0; 2]);
+    assert_eq!(result, Err(Error::BufferTooSmall { what, needed, given: 0 }));
+    assert_eq!(Tokenizer::scratch_bytes(usize::MAX), usize::MAX);
+    assert!(Tokenizer::scratch_bytes(1 << 29) > 1 << 34);
+}
+
+#[test]
+fn row_19_a_text_of_millions_of_bytes() {
+    let file = tiny_llama().build();
+    let tokenizer = Owned::new(&file);
+    for text in [vec![b'a'; 2_000_000], vec![0xff; 1_000_000], b"</s>".repeat(500_000), b" ".repeat(2_000_000)] {
+        let ids = tokenizer.encode(&text, Encode::PROMPT);
+        assert_eq!(tokenizer.decode(&ids[1..]), text);
+    }
+}
+
+// --- whatever else -----------------------------------------------------------------------------------
+
+/// Every byte of a vocabulary changed: an error, or a tokenizer that works.
+#[test]
+fn every_byte_changed() {
+    for small in [tiny_bpe(), {
+        let mut file = tiny_bpe();
+        file.set("tokenizer.ggml.model", "llama").set("tokenizer.ggml.scores", Meta::array([0f32, -1.0, -2.0]));
+        file
+    }] {
+        let file = small.build();
+        for at in 0..file.len() {
+            for value in [0, 1, 0x20, 0x7f, 0x80, 0xff, file[at] ^ 1, file[at] ^ 0x10] {
+                let mut file = file.clone();
+                file[at] = value;
+                let Ok(gguf) = Gguf::parse(&file) else { continue };
+                let Ok(bytes) = Tokenizer::index_bytes(&gguf) else { continue };
+                assert!(bytes < 1 << 20);
+                let mut index = vec![0; bytes];
+                let Ok(tokenizer) = Tokenizer::new(&gguf, &mut index) else { continue };
+                let mut scratch = vec![0; Tokenizer::scratch_bytes(8)];
+                let mut ids = [0; 64];
+                let count = tokenizer.encode(b"abba \xff\xc3 ", Encode::PROMPT, &mut scratch, &mut ids).unwrap();
+                tokenizer.detokenize(&ids[..count], true, &mut [0; 4096]).unwrap();
+            }
+        }
+    }
+}
+
+/// An index that was damaged, say in flash, gives wrong ids, and nothing worse.
+#[test]
+fn every_word_of_an_index_changed() {
+    for small in [tiny_bpe(), tiny_llama()] {
+        let file = small.build();
+        let gguf = Gguf::parse(&file).unwrap();
+        let mut index = vec![0; Tokenizer::index_bytes(&gguf).unwrap()];
+        Tokenizer::new(&gguf, &mut index).unwrap();
+        let mut scratch = vec![0; Tokenizer::scratch_bytes(20)];
+        for at in 0..index.len() / 4 {
+            for value in [0, 1, 2, 100, 0x7fff_ffff, 0x8000_0000, u32::MAX] {
+                let mut index = index.clone();
+                index[4 * at..4 * at + 4].copy_from_slice(&u32::to_le_bytes(value));
+                let Ok(tokenizer) = Tokenizer::with_index(&gguf, &index) else { continue };
+                let mut ids = [0; 256];
+                let Ok(count) = tokenizer.encode(b"ab the in</s> \xc3", Encode::PROMPT, &mut scratch, &mut ids) else {
+                    continue;
+                };
+                let _ = tokenizer.detokenize(&ids[..count], true, &mut [0; 4096]);
+                let _ = (tokenizer.eot(), tokenizer.is_end(0), tokenizer.token_type(u32::MAX));
+            }
+        }
+    }
+}

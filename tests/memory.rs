@@ -1,0 +1,209 @@
+//! The plan's promise: exactly these bytes, whatever they held before, and no byte beyond them.
+
+mod common;
+
+use arenite::memory::ALIGN;
+use arenite::{Error, Gguf, KvType, Line, Model, Options, Plan, Session, Workspace};
+use common::fixtures;
+use common::gguf::Builder;
+use common::variants::{FAMILIES, one_layer, quantized, tiny, wide, windowed, with_heads_of};
+use common::workers::Scoped;
+
+/// What lies beyond the plan.
+const POISON: u8 = 0xA5;
+/// Poisoned bytes after the plan.
+const BEYOND: usize = 4096;
+
+/// Aligned memory of `bytes` that hold `fill`, and poison after them.
+struct Memory {
+    lines: Vec<Line>,
+    bytes: usize,
+}
+
+impl Memory {
+    fn new(bytes: usize, fill: u8) -> Self {
+        let mut lines = vec![Line::ZERO; (bytes + BEYOND).div_ceil(ALIGN)];
+        let all = Line::bytes_mut(&mut lines);
+        all.fill(POISON);
+        all[..bytes].fill(fill);
+        Self { lines, bytes }
+    }
+
+    /// Exactly the planned bytes.
+    fn exact(&mut self) -> &mut [u8] {
+        let bytes = self.bytes;
+        &mut self.all()[..bytes]
+    }
+
+    fn all(&mut self) -> &mut [u8] {
+        Line::bytes_mut(&mut self.lines)
+    }
+
+    fn is_poisoned_beyond(&mut self) -> bool {
+        let bytes = self.bytes;
+        self.all()[bytes..].iter().all(|&byte| byte == POISON)
+    }
+}
+
+/// The models that memory is tried with, by name.
+fn models() -> Vec<(String, Builder)> {
+    let mut models: Vec<_> = FAMILIES.iter().map(|family| (String::from(*family), tiny(family))).collect();
+    for kind in ["Q8_0", "Q4_0"] {
+        models.push((kind.into(), quantized(tiny("llama"), kind)));
+    }
+    models.push(("a window of 5".into(), windowed(5)));
+    models.push(("heads of 18".into(), with_heads_of(18)));
+    models.push(("heads of 6, one layer".into(), one_layer(with_heads_of(6))));
+    models.push(("wide".into(), wide()));
+    models
+}
+
+/// All KV types, with and without batches, with and without other workers.
+fn options() -> impl Iterator<Item = Options> {
+    let kv = [KvType::F32, KvType::F16, KvType::Q8_0];
+    kv.into_iter().flat_map(|kv| {
+        [1, 7]
+            .into_iter()
+            .flat_map(move |batch| [1, 3].into_iter().map(move |workers| Options { context: 24, batch, kv, workers }))
+    })
+}
+
+/// The bits of the logits after a prompt in batches and some tokens one by one.
+fn run(model: &Model<'_>, plan: Plan, workspace: &mut [u8], kv: &mut [u8]) -> Vec<u32> {
+    let workers = Scoped(plan.options.workers);
+    let mut session = Session::new(model, plan, workspace, kv).unwrap().with_workers(&workers);
+    let prompt: Vec<u32> = (0..19).map(|i| i * 7 % 280).collect();
+    session.prefill(&prompt).unwrap();
+    let mut bits: Vec<u32> = session.logits().iter().map(|x| x.to_bits()).collect();
+    for token in [5, 6] {
+        session.decode(token).unwrap();
+        bits.extend(session.logits().iter().map(|x| x.to_bits()));
+    }
+    assert!(bits.iter().all(|&bits| f32::from_bits(bits).is_finite()));
+    bits
+}
+
+#[test]
+fn exactly_the_planned_bytes_whatever_they_hold() {
+    for (name, file) in models() {
+        let bytes = file.build();
+        let gguf = Gguf::parse(&bytes).unwrap();
+        let model = Model::new(&gguf).unwrap();
+        for options in options() {
+            let plan = Plan::try_of(&gguf, options).unwrap();
+            let memory = |fill| (Memory::new(plan.workspace, fill), Memory::new(plan.kv, fill));
+            let (mut workspace, mut kv) = memory(0);
+            let want = run(&model, plan, workspace.exact(), kv.exact());
+            // 0xFF everywhere: NaN as f32 and as f16, -1 as a byte or an offset.
+            let (mut workspace, mut kv) = memory(0xFF);
+            assert!(run(&model, plan, workspace.exact(), kv.exact()) == want, "{name} {options:?}");
+            // More than planned is handed over: the rest stays as it is.
+            let (mut workspace, mut kv) = memory(0x7F);
+            assert!(run(&model, plan, workspace.all(), kv.all()) == want, "{name} {options:?}");
+            assert!(workspace.is_poisoned_beyond() && kv.is_poisoned_beyond(), "{name} {options:?}");
+        }
+    }
+}
+
+#[test]
+fn one_byte_less() {
+    for (name, file) in models() {
+        let bytes = file.build();
+        let gguf = Gguf::parse(&bytes).unwrap();
+        let model = Model::new(&gguf).unwrap();
+        for options in options() {
+            let plan = Plan::try_of(&gguf, options).unwrap();
+            let (mut workspace, mut kv) = (Memory::new(plan.workspace, 0), Memory::new(plan.kv, 0));
+            for given in [0, 1, plan.workspace / 2, plan.workspace - 1] {
+                let error = Session::new(&model, plan, &mut workspace.exact()[..given], kv.exact()).unwrap_err();
+                assert_eq!(error, Error::WorkspaceTooSmall { needed: plan.workspace, given }, "{name}");
+            }
+            for given in [0, 1, plan.kv / 2, plan.kv - 1] {
+                let error = Session::new(&model, plan, workspace.exact(), &mut kv.exact()[..given]).unwrap_err();
+                assert_eq!(error, Error::KvTooSmall { needed: plan.kv, given }, "{name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn memory_off_its_boundary() {
+    let bytes = tiny("llama").build();
+    let gguf = Gguf::parse(&bytes).unwrap();
+    let model = Model::new(&gguf).unwrap();
+    let plan = Plan::try_of(&gguf, Options { context: 40, ..Options::DEFAULT }).unwrap();
+    let (mut workspace, mut kv) = (Memory::new(plan.workspace, 0), Memory::new(plan.kv, 0));
+    for off in [1, 4, 16, 32, 63] {
+        let error = Session::new(&model, plan, &mut workspace.all()[off..], kv.exact()).unwrap_err();
+        assert_eq!(error, Error::Misaligned { align: ALIGN });
+        let error = Session::new(&model, plan, workspace.exact(), &mut kv.all()[off..]).unwrap_err();
+        assert_eq!(error, Error::Misaligned { align: ALIGN });
+    }
+    assert!(Session::new(&model, plan, &mut workspace.all()[ALIGN..], &mut kv.all()[ALIGN..]).is_ok());
+}
+
+#[test]
+fn a_file_of_any_alignment() {
+    let file = quantized(tiny("llama"), "Q8_0").build();
+    let run_at = |offset: usize| {
+        let mut shifted = vec![0; offset];
+        shifted.extend_from_slice(&file);
+        let gguf = Gguf::parse(&shifted[offset..]).unwrap();
+        let model = Model::new(&gguf).unwrap();
+        let plan = Plan::try_of(&gguf, Options { context: 40, ..Options::DEFAULT }).unwrap();
+        run(&model, plan, Memory::new(plan.workspace, 0).exact(), Memory::new(plan.kv, 0).exact())
+    };
+    let want = run_at(0);
+    for offset in [1, 2, 3, 5, 31] {
+        assert!(run_at(offset) == want, "{offset}");
+    }
+}
+
+#[test]
+fn a_plan_of_another_model() {
+    let (one, other) = (tiny("llama").build(), tiny("qwen3").build());
+    let (one, other) = (Gguf::parse(&one).unwrap(), Gguf::parse(&other).unwrap());
+    let mut plan = Plan::try_of(&other, Options { context: 33, batch: 5, ..Options::DEFAULT }).unwrap();
+    let mut memory = Memory::new(1 << 20, 0);
+    let mut kv = Memory::new(1 << 20, 0);
+    // Plans depend on shapes alone: these two models have the same ones.
+    assert!(Session::new(&Model::new(&one).unwrap(), plan, memory.exact(), kv.exact()).is_ok());
+    let wider = with_heads_of(18).build();
+    let model = Model::new(&Gguf::parse(&wider).unwrap()).unwrap();
+    let error = Session::new(&model, plan, memory.exact(), kv.exact()).unwrap_err();
+    assert_eq!(error, Error::PlanMismatch);
+    plan.workspace -= ALIGN;
+    let error = Session::new(&Model::new(&one).unwrap(), plan, memory.exact(), kv.exact()).unwrap_err();
+    assert_eq!(error, Error::PlanMismatch);
+}
+
+// --- the compiler plans --------------------------------------------------------------------------
+
+static STORY: &[u8] = include_bytes!("fixtures/llama_mha/F16.gguf");
+const PLAN: Plan = Plan::of(STORY, Options { context: 64, batch: 8, ..Options::DEFAULT });
+static WORKSPACE: Workspace<{ PLAN.workspace }> = Workspace::new();
+static KV: Workspace<{ PLAN.kv }> = Workspace::new();
+
+#[test]
+fn a_plan_that_the_compiler_made() {
+    let gguf = Gguf::parse(STORY).unwrap();
+    assert_eq!(Plan::try_of(&gguf, Options { context: 64, batch: 8, ..Options::DEFAULT }), Ok(PLAN));
+    let model = Model::new(&gguf).unwrap();
+    let mut session = Session::new(&model, PLAN, WORKSPACE.take().unwrap(), KV.take().unwrap()).unwrap();
+    session.prefill(&[1, 2, 3]).unwrap();
+    assert!(session.logits().iter().all(|logit| logit.is_finite()));
+}
+
+#[test]
+fn the_numbers_are_the_same_on_every_target() {
+    // Written down, so that a target with other sizes of anything shows. A change of what lies in
+    // the workspace changes them, too: then they are to be written down anew.
+    let file = std::fs::read(fixtures::committed().join("qwen3/model.gguf")).unwrap();
+    let gguf = Gguf::parse(&file).unwrap();
+    let bytes = |kv, batch, workers| {
+        let plan = Plan::try_of(&gguf, Options { context: 128, batch, kv, workers }).unwrap();
+        (plan.workspace, plan.kv)
+    };
+    let found = [bytes(KvType::F32, 1, 1), bytes(KvType::F16, 16, 1), bytes(KvType::Q8_0, 64, 2)];
+    assert_eq!(found, [(6016, 131072), (40320, 65536), (148864, 34816)]);
+}

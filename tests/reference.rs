@@ -1,0 +1,76 @@
+//! Logits against independent programs: Hugging Face transformers in fp32, and llama.cpp.
+//!
+//! The cases lie in the directory that `ARENITE_FIXTURES` names; a few are in `tests/fixtures`.
+
+mod common;
+
+use arenite::KvType;
+use common::fixture::{Case, relative_error};
+use common::run::{Run, argmax};
+
+/// f32 weights, f32 cache: nothing is rounded but the sums, so 1e-5 is some hundred times the
+/// unit roundoff, for some hundred roundings one after another.
+const F32_TOLERANCE: f64 = 1e-5;
+
+#[test]
+fn f32_models_equal_transformers() {
+    for name in
+        ["llama_mha", "llama_gqa", "llama_rope3", "llama_linear", "llama_yarn", "mistral", "qwen2", "qwen3", "gpt2"]
+    {
+        let Some(case) = Case::find(name, "model.gguf") else { continue };
+        let file = case.file("model.gguf");
+        let mut worst = 0.0f64;
+        for (i, prompt) in case.prompts().iter().enumerate() {
+            let mut run = Run::new(&file, |options| {
+                options.kv = KvType::F32;
+                options.context = 128;
+            });
+            let logits = run.all(&prompt.ids);
+            for (position, want) in prompt.positions() {
+                let got = &logits[position];
+                let error = relative_error(got, &want);
+                worst = worst.max(error);
+                assert!(error <= F32_TOLERANCE, "{} prompt {i} position {position}: {error:e}", case.name);
+                assert_eq!(argmax(got), argmax(&want), "{} prompt {i} position {position}", case.name);
+            }
+            assert_eq!(run.greedy(&prompt.ids, prompt.greedy.len()), prompt.greedy, "{} prompt {i}", case.name);
+        }
+        println!("{}: {worst:.1e}", case.name);
+    }
+}
+
+/// On quantized files the yardstick is llama.cpp on the same file: both quantize activations, so
+/// neither gives the exact logits of the stored weights. Ours may be a tenth further from them.
+#[test]
+fn quantized_models_are_as_near_as_llama_cpp() {
+    for (name, kind) in [
+        ("llama_mha", "F16"),
+        ("llama_mha", "BF16"),
+        ("q_llama", "Q8_0"),
+        ("q_llama", "Q4_0"),
+        ("q_qwen3", "Q4_0"),
+        ("q_gpt2", "Q8_0"),
+        ("q_gpt2", "Q4_0"),
+        ("q_llama", "Q6_K"),
+        ("q_qwen3", "Q6_K"),
+        ("q_gpt2", "Q6_K"),
+    ] {
+        let name_of_file = format!("{kind}.gguf");
+        let Some(case) = Case::find(name, &name_of_file) else { continue };
+        let file = case.file(&name_of_file);
+        let (mut ours, mut theirs, mut exact) = (vec![], vec![], vec![]);
+        for (prompt, quant) in case.prompts().iter().zip(case.quant(kind)) {
+            let mut run = Run::new(&file, |options| {
+                options.kv = KvType::F32;
+                options.context = 128;
+            });
+            let logits = run.all(&prompt.ids);
+            ours.extend_from_slice(logits.last().unwrap());
+            theirs.extend(quant.llama_cpp);
+            exact.extend(quant.exact);
+        }
+        let (us, them) = (relative_error(&ours, &exact), relative_error(&theirs, &exact));
+        println!("{name} {kind}: {us:.5}, llama.cpp {them:.5}");
+        assert!(us <= them * 1.1, "{name} {kind}: {us} from the exact logits, llama.cpp {them}");
+    }
+}

@@ -1,0 +1,116 @@
+//! The same bits from every table of kernels, on every machine, for every batch and any number of workers.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+
+use arenite::{Gguf, Kernels, KvType, Model, Options, Plan};
+use common::fixtures::{committed, external, read};
+use common::run::Run;
+use common::variants::{quantized, tiny};
+use common::workers::Scoped;
+
+/// Tokens of the prompt, and tokens decoded after it one by one.
+const PROMPT: usize = 90;
+const DECODED: usize = 3;
+
+/// How a prompt is run.
+#[derive(Clone, Copy, Debug)]
+struct Way {
+    kernels: &'static Kernels,
+    kv: KvType,
+    batch: usize,
+    workers: usize,
+}
+
+impl Way {
+    /// The logits after the prompt and after each decoded token, folded into one number (FNV-1a).
+    fn run(self, file: &[u8]) -> u64 {
+        let Self { kernels, kv, batch, workers } = self;
+        let mut run = Run::new(file, |options| *options = Options { context: 128, batch, kv, workers });
+        run.kernels = kernels;
+        let threads = Scoped(workers);
+        let mut session = run.session();
+        if workers > 1 {
+            session = session.with_workers(&threads);
+        }
+        let mut hash = 0xcbf2_9ce4_8422_2325;
+        let mut add = |logits: &[f32]| {
+            assert!(logits.iter().all(|x| x.is_finite()));
+            for byte in logits.iter().flat_map(|x| x.to_bits().to_le_bytes()) {
+                hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+            }
+        };
+        let ids: Vec<u32> = (0..(PROMPT + DECODED) as u32).map(|i| (i * i * 31 + 17 * i + 1) % 200).collect();
+        session.prefill(&ids[..PROMPT]).unwrap();
+        add(session.logits());
+        for &id in &ids[PROMPT..] {
+            session.decode(id).unwrap();
+            add(session.logits());
+        }
+        hash
+    }
+}
+
+fn scalar() -> &'static Kernels {
+    Kernels::by_name("scalar").unwrap()
+}
+
+/// The fixtures' GGUF files, without those that hold a vocabulary only.
+fn files() -> Vec<PathBuf> {
+    let list = |path: &Path| -> Vec<PathBuf> {
+        let entries = path.read_dir().into_iter().flatten();
+        entries.map(|entry| entry.unwrap().path()).collect()
+    };
+    let directories = [Some(committed()), external()].into_iter().flatten().flat_map(|root| list(&root));
+    let files = directories.filter(|path| !path.ends_with("tokenizers")).flat_map(|directory| list(&directory));
+    let mut files: Vec<_> = files.filter(|path| path.extension().is_some_and(|e| e == "gguf")).collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn every_fixture_every_way() {
+    println!("{:?}", Kernels::available().map(|kernels| kernels.name).collect::<Vec<_>>());
+    for path in files() {
+        let file = read(&path);
+        let gguf = Gguf::parse(&file).unwrap();
+        if let Err(error) = Model::new(&gguf).and_then(|_| Plan::try_of(&gguf, Options::DEFAULT)) {
+            println!("skipped {}: {error}", path.display());
+            continue;
+        }
+        for kv in [KvType::F16, KvType::F32, KvType::Q8_0] {
+            let want = Way { kernels: scalar(), kv, batch: 16, workers: 1 }.run(&file);
+            for kernels in Kernels::available() {
+                for (batch, workers) in [(1, 1), (1, 2), (7, 1), (7, 2), (64, 1), (64, 2), (512, 1), (512, 2)] {
+                    if kv != KvType::F16 && batch != 7 {
+                        continue;
+                    }
+                    let way = Way { kernels, kv, batch, workers };
+                    assert_eq!(way.run(&file), want, "{} {way:?}", path.display());
+                }
+            }
+        }
+    }
+}
+
+/// The bits that every target must give: computed by the scalar kernels on x86-64.
+///
+/// Where the arithmetic is changed on purpose, in all kernels alike, these numbers change with it.
+#[test]
+fn the_bits_of_all_machines() {
+    let fixture = |path: &str| read(&committed().join(path));
+    let cases = [
+        ("F16", fixture("llama_mha/F16.gguf"), 0x9911_9c26_dabc_3599),
+        ("qwen3", fixture("qwen3/model.gguf"), 0x48c2_c559_30b8_6ec3),
+        ("gpt2", fixture("gpt2/model.gguf"), 0x2605_1f25_24ba_eab8),
+        ("Q8_0", quantized(tiny("llama"), "Q8_0").build(), 0x0a01_166c_4d17_5c1d),
+        ("Q4_0", quantized(tiny("qwen2"), "Q4_0").build(), 0xc66f_d4ba_4852_c257),
+    ];
+    for (name, file, want) in cases {
+        for kernels in Kernels::available() {
+            let got = Way { kernels, kv: KvType::F16, batch: 64, workers: 1 }.run(&file);
+            assert_eq!(got, want, "{name}, {}: {got:#018x}", kernels.name);
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! The sampling chain: numbers worked out by hand, properties, and a naive chain to compare with.
+
+use arenite::sampler::{Params, Pcg32, Sampler, argmax};
+use arenite::{Error, TokenId};
+use rand_core::{Infallible, Rng, TryRng};
+
+/// Everything off: a draw from the softmax.
+const PLAIN: Params = Params { temperature: 1.0, top_k: 0, top_p: 1.0, min_p: 0.0, ..Params::DEFAULT };
+
+/// Samples once after `history`, with exactly the memory asked for, and returns the logits too.
+fn sample(
+    params: Params,
+    bias: &[(TokenId, f32)],
+    history: &[TokenId],
+    logits: &[f32],
+    rng: &mut impl Rng,
+) -> (TokenId, Vec<f32>) {
+    let bytes = Sampler::scratch_bytes(&params, logits.len());
+    // One byte further, so that nothing is aligned.
+    let mut scratch = vec![0xaa; bytes + 2];
+    let mut sampler = Sampler::new(params, bias, logits.len(), &mut scratch[1..=bytes]).unwrap();
+    for token in history {
+        sampler.accept(*token);
+    }
+    let mut logits = logits.to_vec();
+    let token = sampler.sample(&mut logits, rng).unwrap();
+    assert_eq!((scratch[0], scratch[bytes + 1]), (0xaa, 0xaa));
+    (token, logits)
+}
+
+/// A "random" number from 0 to 1 that the test chooses.
+struct Fixed(f64);
+
+impl TryRng for Fixed {
+    type Error = Infallible;
+    fn try_next_u32(&mut self) -> Result<u32, Infallible> {
+        panic!("one number of 64 bits is taken")
+    }
+    fn try_next_u64(&mut self) -> Result<u64, Infallible> {
+        Ok((self.0 * (1u64 << 53) as f64) as u64 * (1 << 11))
+    }
+    fn try_fill_bytes(&mut self, _: &mut [u8]) -> Result<(), Infallible> {
+        panic!("one number of 64 bits is taken")
+    }
+}
+
+/// A generator that must not be asked.
+struct Untouched;
+
+impl TryRng for Untouched {
+    type Error = Infallible;
+    fn try_next_u32(&mut self) -> Result<u32, Infallible> {
+        panic!()
+    }
+    fn try_next_u64(&mut self) -> Result<u64, Infallible> {
+        panic!()
+    }
+    fn try_fill_bytes(&mut self, _: &mut [u8]) -> Result<(), Infallible> {
+        panic!()
+    }
+}
+
+/// All tokens that can come out, by trying 20000 evenly spaced numbers.
+fn support(params: Params, logits: &[f32]) -> Vec<TokenId> {
+    let mut seen: Vec<TokenId> =
+        (0..20000).map(|i| sample(params, &[], &[], logits, &mut Fixed(i as f64 / 20000.0)).0).collect();
+    seen.sort();
+    seen.dedup();
+    seen
+}
+
+#[test]
+fn greedy_takes_the_lowest_of_equals_and_no_number() {
+    let params = Params { temperature: 0.0, top_k: 1, top_p: 0.1, ..Params::DEFAULT };
+    assert_eq!(Sampler::scratch_bytes(&params, 1000), 0);
+    assert_eq!(sample(params, &[], &[], &[1.0, 3.0, 3.0, 2.0], &mut Untouched).0, 1);
+    assert_eq!(sample(params, &[], &[], &[f32::NAN, -1.0, f32::NAN, -1.0], &mut Untouched).0, 1);
+    assert_eq!(sample(params, &[], &[], &[f32::NAN, f32::NAN], &mut Untouched).0, 0);
+    assert_eq!(sample(params, &[], &[], &[f32::NEG_INFINITY, f32::INFINITY, f32::INFINITY], &mut Untouched).0, 1);
+    assert_eq!(argmax(&[0.0, -0.0, f32::NAN]), Some(0));
+    assert_eq!(argmax(&[]), None);
+}
+
+#[test]
+fn bias_comes_before_everything() {
+    let greedy = Params::GREEDY;
+    let (token, logits) = sample(greedy, &[(2, 10.0), (0, f32::NEG_INFINITY)], &[], &[5.0, 4.0, 3.0], &mut Untouched);
+    assert_eq!((token, &logits[..]), (2, &[f32::NEG_INFINITY, 4.0, 13.0][..]));
+    // A banned token never comes out, even if top-k has no better ones.
+    let params = Params { top_k: 3, ..PLAIN };
+    for i in 0..1000 {
+        let random = &mut Fixed(i as f64 / 1000.0);
+        assert_eq!(
+            sample(params, &[(0, f32::NEG_INFINITY), (1, f32::NEG_INFINITY)], &[], &[9.0, 9.0, 1.0], random).0,
+            2
+        );
+    }
+}
+
+#[test]
+fn penalties_by_hand() {
+    let params = Params {
+        repeat_penalty: 2.0,
+        frequency_penalty: 0.5,
+        presence_penalty: 0.25,
+        repeat_last_n: 4,
+        ..Params::GREEDY
+    };
+    // Token 9 is too long ago; 1 came up twice, 2 and 0 once.
+    let history = [9, 9, 1, 2, 1, 0];
+    let logits = [0.0, 4.0, -3.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
+    let (_, found) = sample(params, &[], &history, &logits, &mut Untouched);
+    let expected = [
+        0.0 * 2.0 - (0.5 + 0.25),
+        4.0 / 2.0 - (2.0 * 0.5 + 0.25),
+        -3.0 * 2.0 - (0.5 + 0.25),
+        1.0,
+        1.0,
+        1.0,
+        1.0,
+        1.0,
+        1.0,
+        1.0,
+    ];
+    assert_eq!(found, expected);
+    // Tokens outside the vocabulary are no harm, and nothing to remember is no memory.
+    sample(params, &[], &[100, u32::MAX], &logits, &mut Untouched);
+    assert_eq!(Sampler::scratch_bytes(&params, 10), 4 * 8);
+    assert_eq!(Sampler::scratch_bytes(&Params { repeat_last_n: 0, ..params }, 10), 0);
+}
+
+#[test]
+fn reset_forgets() {
+    let params = Params { presence_penalty: 1.0, ..Params::GREEDY };
+    let mut scratch = vec![0; Sampler::scratch_bytes(&params, 2)];
+    let mut sampler = Sampler::new(params, &[], 2, &mut scratch).unwrap();
+    sampler.accept(0);
+    assert_eq!(sampler.sample(&mut [1.0, 0.5], &mut Untouched), Ok(1));
+    sampler.reset();
+    assert_eq!(sampler.sample(&mut [1.0, 0.5], &mut Untouched), Ok(0));
+}
+
+#[test]
+fn top_k_keeps_exactly_k_and_breaks_ties_by_id() {
+    let logits = [1.0, 2.0, 2.0, 2.0, 0.0, 2.0];
+    for k in 1..=6 {
+        let best = [1, 2, 3, 5, 0, 4];
+        let mut expected = best[..k].to_vec();
+        expected.sort();
+        assert_eq!(support(Params { top_k: k as u32, ..PLAIN }, &logits), expected, "{k}");
+    }
+    assert_eq!(support(Params { top_k: 100, ..PLAIN }, &logits).len(), 6);
+}
+
+#[test]
+fn top_p_and_min_p_by_hand() {
+    // Probabilities 1/2, 1/4, 1/8, 1/16, 1/16.
+    let logits: Vec<f32> = [8.0f32, 4.0, 2.0, 1.0, 1.0].map(f32::ln).to_vec();
+    let top_p = |p| support(Params { top_p: p, ..PLAIN }, &logits).len();
+    assert_eq!([top_p(0.0), top_p(0.49), top_p(0.51), top_p(0.74), top_p(0.76), top_p(0.9)], [1, 1, 2, 2, 3, 4]);
+    // Among the best three the first has 4/7.
+    let top_k_p = |p| support(Params { top_k: 3, top_p: p, ..PLAIN }, &logits).len();
+    assert_eq!([top_k_p(0.5), top_k_p(0.58), top_k_p(0.9)], [1, 2, 3]);
+    for top_k in [0, 5, 4] {
+        let min_p = |p| support(Params { top_k, min_p: p, ..PLAIN }, &logits).len();
+        assert_eq!([min_p(0.51), min_p(0.49), min_p(0.24), min_p(1.0), min_p(2.0)], [1, 2, 3, 1, 1], "{top_k}");
+    }
+}
+
+#[test]
+fn strange_parameters_and_logits_choose_something() {
+    let values = [0.0, -1.0, 1.0, 1e-30, f32::NAN, f32::INFINITY, f32::NEG_INFINITY];
+    let logits = [[1.0, f32::NAN, 2.0], [f32::INFINITY, f32::INFINITY, 0.0], [f32::NEG_INFINITY; 3], [f32::NAN; 3]];
+    let mut rng = Pcg32::new(3);
+    for &temperature in &values {
+        for &top_p in &values {
+            for &min_p in &values {
+                for &penalty in &values {
+                    for top_k in [0, 2, u32::MAX] {
+                        for logits in &logits {
+                            let params =
+                                Params { temperature, top_k, top_p, min_p, repeat_penalty: penalty, ..Params::DEFAULT };
+                            let (token, _) = sample(params, &[(1, penalty)], &[0, 1], logits, &mut rng);
+                            assert!(token < 3);
+                        }
+                    }
+                }
+            }
+        }
+    }
+    // Nothing possible: the first.
+    for params in [PLAIN, Params::DEFAULT, Params { top_k: 0, ..Params::DEFAULT }] {
+        assert_eq!(sample(params, &[], &[], &[f32::NEG_INFINITY, f32::NAN], &mut rng).0, 0);
+    }
+}
+
+#[test]
+fn errors() {
+    let params = Params::DEFAULT;
+    let needed = Sampler::scratch_bytes(&params, 100);
+    assert_eq!(needed, 40 * 8);
+    let mut scratch = vec![0; needed];
+    let error = Sampler::new(params, &[], 100, &mut scratch[1..]).err();
+    assert!(
+        matches!(error, Some(Error::BufferTooSmall { needed: n, given, .. }) if n == needed && given == needed - 1)
+    );
+    let error = Sampler::new(params, &[(100, 0.0)], 100, &mut scratch).err();
+    assert_eq!(error, Some(Error::TokenOutOfRange { token: 100, vocab: 100 }));
+    let mut sampler = Sampler::new(params, &[], 100, &mut scratch).unwrap();
+    let error = sampler.sample(&mut [0.0; 99], &mut Pcg32::new(0));
+    assert_eq!(error, Err(Error::LogitsLength { vocab: 100, given: 99 }));
+    assert!(Sampler::new(params, &[], 0, &mut []).unwrap().sample(&mut [], &mut Pcg32::new(0)).is_err());
+}
+
+/// The same chain with everything sorted and nothing clever: the candidates and their shares.
+fn naive(params: &Params, history: &[TokenId], logits: &[f32]) -> Vec<(TokenId, f64)> {
+    let recent = &history[history.len().saturating_sub(params.repeat_last_n as usize)..];
+    let mut all: Vec<(TokenId, f64)> = (0..).zip(logits.iter().map(|l| f64::from(*l))).collect();
+    for (token, logit) in &mut all {
+        let count = recent.iter().filter(|t| *t == token).count() as f64;
+        if count > 0.0 {
+            let penalty = f64::from(params.repeat_penalty);
+            *logit = if *logit > 0.0 { *logit / penalty } else { *logit * penalty };
+            *logit -= count * f64::from(params.frequency_penalty) + f64::from(params.presence_penalty);
+        }
+    }
+    all.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    if params.top_k > 0 {
+        all.truncate(params.top_k as usize);
+    }
+    let share = |all: &[(TokenId, f64)], temperature: f64| -> Vec<f64> {
+        let weights: Vec<f64> = all.iter().map(|(_, l)| ((l - all[0].1) / temperature).exp()).collect();
+        let sum: f64 = weights.iter().sum();
+        weights.iter().map(|w| w / sum).collect()
+    };
+    let mut sum = 0.0;
+    let nucleus = share(&all, 1.0).iter().take_while(|p| (sum += **p, sum - **p < f64::from(params.top_p)).1).count();
+    all.truncate(nucleus.max(1));
+    let best = all[0].1;
+    all.retain(|(_, l)| (l - best).exp() >= f64::from(params.min_p));
+    let shares = share(&all, f64::from(params.temperature));
+    all.iter().zip(shares).map(|((token, _), p)| (*token, p)).collect()
+}
+
+#[test]
+fn agrees_with_the_naive_chain() {
+    let mut rng = Pcg32::new(11);
+    let mut uniform = move || f64::from(rng.next_u32()) / 2f64.powi(32);
+    for round in 0..600 {
+        let vocab = 2 + (uniform() * 60.0) as usize;
+        let logits: Vec<f32> = (0..vocab).map(|_| (uniform() * 12.0 - 6.0) as f32).collect();
+        let history: Vec<TokenId> = (0..20).map(|_| (uniform() * vocab as f64) as TokenId).collect();
+        let params = Params {
+            temperature: 0.2 + uniform() as f32 * 2.0,
+            top_k: if round % 3 == 0 { 0 } else { 1 + (uniform() * 40.0) as u32 },
+            top_p: if round % 5 == 0 { 1.0 } else { 0.3 + uniform() as f32 * 0.7 },
+            min_p: if round % 4 == 0 { 0.0 } else { uniform() as f32 * 0.2 },
+            repeat_penalty: if round % 2 == 0 { 1.0 } else { 1.3 },
+            frequency_penalty: if round % 7 == 0 { 0.1 } else { 0.0 },
+            presence_penalty: 0.0,
+            repeat_last_n: (uniform() * 30.0) as u32,
+        };
+        let expected = naive(&params, &history, &logits);
+        // Even numbers give every token in proportion to its share.
+        const DRAWS: usize = 4000;
+        let mut counts = vec![0; vocab];
+        for i in 0..DRAWS {
+            let random = &mut Fixed((i as f64 + 0.5) / DRAWS as f64);
+            counts[sample(params, &[], &history, &logits, random).0 as usize] += 1;
+        }
+        for (token, share) in &expected {
+            let off = counts[*token as usize] as f64 - share * DRAWS as f64;
+            assert!(
+                off.abs() <= 1.5,
+                "round {round}: token {token} came {} times, share {share}",
+                counts[*token as usize]
+            );
+            counts[*token as usize] = 0;
+        }
+        assert!(counts.iter().all(|count| *count == 0), "round {round}: {params:?} let others through");
+    }
+}
+
+#[test]
+fn a_seed_gives_its_tokens() {
+    let logits: Vec<f32> = (0..1000).map(|i| ((i * 37) % 101) as f32 / 10.0).collect();
+    let mut scratch = vec![0; Sampler::scratch_bytes(&Params::DEFAULT, 1000)];
+    let mut run = |seed| -> Vec<TokenId> {
+        let mut sampler = Sampler::new(Params::DEFAULT, &[], 1000, &mut scratch).unwrap();
+        let mut rng = Pcg32::new(seed);
+        (0..20).map(|_| sampler.sample(&mut logits.clone(), &mut rng).unwrap()).collect()
+    };
+    let first = run(7);
+    assert_eq!(first, run(7));
+    assert_ne!(first, run(8));
+}

@@ -1,0 +1,388 @@
+//! Token ids against llama.cpp's, and texts back from ids.
+//!
+//! The large vocabularies and their vectors are looked for under `ARENITE_FIXTURES`.
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use arenite::tokenizer::{Encode, TokenType, Tokenizer};
+use arenite::{Error, Gguf, TokenId};
+use common::gguf::{Builder, Meta};
+use common::tiny::tiny_llama;
+use common::vectors::{Owned, Vectors, fixture, vocabulary};
+
+/// What SPM makes of a text: there `▁` and a space are the same.
+fn escaped(text: &[u8]) -> Vec<u8> {
+    match core::str::from_utf8(text) {
+        Ok(text) => text.replace('▁', " ").into_bytes(),
+        Err(_) => text.to_vec(),
+    }
+}
+
+/// Every string of a vector file: the ids, and the text back.
+fn check(file: &[u8], vectors: &str) {
+    let Some(vectors) = Vectors::load(vectors) else { return };
+    let tokenizer = Owned::new(file);
+    let mut wrong = 0;
+    for (bytes, ids) in &vectors.cases {
+        let found = tokenizer.encode(bytes, Encode::TEXT);
+        if found != *ids {
+            wrong += 1;
+            eprintln!("{:?}\n  expected {ids:?}\n  found    {found:?}", String::from_utf8_lossy(bytes));
+        }
+        if tokenizer.tokenizer.score(0) == 0.0 && core::str::from_utf8(bytes).is_err() {
+            continue; // byte-level BPE cannot restore it
+        }
+        let text = tokenizer.decode(&found);
+        if text != *bytes && text != escaped(bytes) {
+            wrong += 1;
+            eprintln!("{:?} came back as {:?}", String::from_utf8_lossy(bytes), String::from_utf8_lossy(&text));
+        }
+    }
+    assert_eq!(wrong, 0, "of {} cases", vectors.cases.len());
+    assert!(vectors.cases.len() > 100);
+    if let Some(ids) = vectors.hello_special {
+        assert_eq!(tokenizer.encode(b"Hello", Encode { add_special: true, parse_special: false }), ids);
+    }
+}
+
+/// llama.cpp's own pairs of texts and ids.
+fn check_shipped(name: &str, file: &[u8]) {
+    let path = format!("tokenizers/ggml-vocab-{name}.gguf");
+    let (Some(texts), Some(ids)) = (fixture(&format!("{path}.inp")), fixture(&format!("{path}.out"))) else { return };
+    let texts = String::from_utf8(texts).unwrap();
+    let ids = String::from_utf8(ids).unwrap();
+    let tokenizer = Owned::new(file);
+    let mut count = 0;
+    for (text, ids) in texts.split("\n__ggml_vocab_test__\n").zip(ids.lines()) {
+        let ids: Vec<TokenId> = ids.split_whitespace().map(|id| id.parse().unwrap()).collect();
+        assert_eq!(tokenizer.encode(text.as_bytes(), Encode::TEXT), ids, "{text:?}");
+        count += 1;
+    }
+    assert!(count >= 46);
+}
+
+macro_rules! vocabularies {
+    ($($test:ident $name:literal)*) => {$(
+        #[test]
+        fn $test() {
+            let Some(file) = vocabulary($name) else { return };
+            check(&file, $name);
+            check_shipped($name, &file);
+        }
+    )*};
+}
+
+vocabularies! {
+    llama_spm "llama-spm"
+    gpt_2 "gpt-2"
+    qwen2 "qwen2"
+    llama_bpe "llama-bpe"
+    phi_3 "phi-3"
+}
+
+macro_rules! tiny {
+    ($($test:ident $name:literal)*) => {$(
+        #[test]
+        fn $test() {
+            let Some(file) = fixture(concat!($name, "/model.gguf")) else { return };
+            check(&file, concat!("tiny-", $name));
+        }
+    )*};
+}
+
+tiny! {
+    tiny_llama_mha "llama_mha"
+    tiny_llama_gqa "llama_gqa"
+    tiny_gpt2 "gpt2"
+    tiny_qwen2 "qwen2"
+    tiny_granite "granite"
+    tiny_gemma2 "gemma2"
+}
+
+// --- on small vocabularies -----------------------------------------------------------------------
+
+const PARSE: Encode = Encode { add_special: false, parse_special: true };
+
+/// Byte-level BPE with a few merges: bytes first, in the order of GPT-2's alphabet.
+fn tiny_bpe(pre: &str) -> Builder {
+    let prints = |b: u32| (0x21..=0x7e).contains(&b) || (0xa1..=0xac).contains(&b) || (0xae..=0xff).contains(&b);
+    let mut next = 0xff;
+    let mut tokens: Vec<String> = Vec::new();
+    for byte in 0..256 {
+        let code = if prints(byte) {
+            byte
+        } else {
+            next += 1;
+            next
+        };
+        tokens.push(char::from_u32(code).unwrap().to_string());
+    }
+    let merges = ["h e", "l l", "he ll", "hell o", "Ġ w", "o r", "Ġw or", "Ã ©", "1 2", "12 3"];
+    tokens.extend(merges.map(|merge| merge.replace(' ', "")));
+    tokens.push("<|end|>".into());
+    let mut types = vec![1i32; tokens.len() - 1];
+    types.push(3);
+    let mut file = Builder::new();
+    file.set("general.architecture", "gpt2")
+        .set("tokenizer.ggml.model", "gpt2")
+        .set("tokenizer.ggml.pre", pre)
+        .set("tokenizer.ggml.tokens", Meta::strings(tokens))
+        .set("tokenizer.ggml.token_type", Meta::array(types))
+        .set("tokenizer.ggml.merges", Meta::strings(merges))
+        .set("tokenizer.ggml.bos_token_id", 266u32)
+        .set("tokenizer.ggml.eos_token_id", 266u32);
+    file
+}
+
+/// Appends a token to `tiny_llama`, which has 288.
+fn with_token(file: &mut Builder, text: &str, kind: i32) {
+    for (key, bytes) in [
+        ("tokens", [&(text.len() as u64).to_le_bytes(), text.as_bytes()].concat()),
+        ("scores", 0f32.to_le_bytes().to_vec()),
+        ("token_type", kind.to_le_bytes().to_vec()),
+    ] {
+        let name = format!("tokenizer.ggml.{key}");
+        let key = file.keys.iter_mut().find(|k| k.name == name.as_bytes()).unwrap();
+        let Meta::Array(_, count, all) = &mut key.value else { panic!() };
+        *count += 1;
+        all.extend(bytes);
+    }
+}
+
+#[test]
+fn special_tokens_are_found_where_they_should_be() {
+    let mut file = tiny_llama();
+    with_token(&mut file, "<|user|>", 3); // 288
+    with_token(&mut file, "<|user|><", 3); // 289
+    with_token(&mut file, "  ", 4); // 290
+    let file = file.build();
+    let tokenizer = Owned::new(&file);
+    let (text, parsed) =
+        (|t: &str| tokenizer.encode(t.as_bytes(), Encode::TEXT), |t: &str| tokenizer.encode(t.as_bytes(), PARSE));
+    let a = tokenizer.encode(b"a", Encode::TEXT);
+
+    // Control tokens only on request; those that were added always.
+    assert_eq!(parsed("<|user|>"), [288]);
+    assert!(text("<|user|>").len() > 3);
+    assert_eq!(text("  "), [290]);
+    // The longest first, wherever it begins; a space before text that follows one.
+    assert_eq!(parsed("<|user|><|user|>")[0], 289);
+    assert_eq!(parsed("<|user|>a"), [&[288][..], &a].concat());
+    assert_eq!(parsed("a<|user|>a"), [&a[..], &[288], &a].concat());
+    assert_eq!(tokenizer.encode(b"a", Encode::PROMPT), [&[1][..], &a].concat());
+    // And all of it back.
+    for sample in ["<|user|>a<|user|> a  b", "  a", " a", "", "<|user|>", "a<|user|>  <|user|><é"] {
+        assert_eq!(tokenizer.decode(&parsed(sample)), sample.as_bytes());
+    }
+    let mut shown = [0; 32];
+    let ids = parsed("<|user|>a");
+    assert_eq!(tokenizer.tokenizer.detokenize(&ids, false, &mut shown), Ok(1));
+}
+
+#[test]
+fn a_word_is_bytes_and_then_merges() {
+    let file = tiny_bpe("gpt-2").build();
+    let tokenizer = Owned::new(&file);
+    let name = |id: TokenId| String::from_utf8_lossy(tokenizer.tokenizer.spelling(id)).into_owned();
+    let pieces =
+        |text: &str| -> Vec<String> { tokenizer.encode(text.as_bytes(), Encode::TEXT).into_iter().map(name).collect() };
+    assert_eq!(pieces("hello world"), ["hello", "Ġwor", "l", "d"]);
+    assert_eq!(pieces("héllo"), ["h", "Ã©", "ll", "o"]);
+    assert_eq!(pieces("helhell"), ["he", "l", "hell"]);
+    assert_eq!(pieces("123"), ["123"]);
+    // Digits apart.
+    let file = tiny_bpe("qwen2").build();
+    let tokenizer = Owned::new(&file);
+    assert_eq!(tokenizer.encode(b"123", Encode::TEXT), [b'1', b'2', b'3'].map(TokenId::from));
+}
+
+#[test]
+fn what_a_vocabulary_says_of_itself() {
+    let file = tiny_llama().build();
+    let tokenizer = Owned::new(&file).tokenizer;
+    assert_eq!(tokenizer.vocab_len(), 288);
+    assert_eq!((tokenizer.bos(), tokenizer.eos(), tokenizer.eot()), (Some(1), Some(2), None));
+    assert_eq!((tokenizer.add_bos(), tokenizer.add_eos()), (true, false));
+    assert!(tokenizer.is_end(2) && !tokenizer.is_end(1) && !tokenizer.is_end(9999));
+    let kinds = [0, 1, 3, 259, 288].map(|id| tokenizer.token_type(id));
+    use TokenType::*;
+    assert_eq!(kinds, [Unknown, Control, Byte, Normal, Undefined]);
+    assert_eq!(tokenizer.score(260), -1.0);
+    assert!(tokenizer.piece(3 + 65).unwrap().eq(*b"A"));
+    assert!(tokenizer.piece(261).unwrap().eq(*b" the"));
+    assert_eq!(tokenizer.piece(288).err(), Some(Error::TokenOutOfRange { token: 288, vocab: 288 }));
+}
+
+#[test]
+fn defaults_where_the_file_is_silent() {
+    let mut file = tiny_llama();
+    for key in ["bos_token_id", "eos_token_id", "unknown_token_id", "add_bos_token", "add_eos_token", "scores"] {
+        file.remove(&format!("tokenizer.ggml.{key}"));
+    }
+    file.remove("tokenizer.ggml.token_type");
+    let file = file.build();
+    let tokenizer = Owned::new(&file).tokenizer;
+    assert_eq!((tokenizer.bos(), tokenizer.eos(), tokenizer.add_bos()), (Some(1), Some(2), true));
+
+    for (pre, adds) in [("gpt-2", false), ("llama-bpe", true)] {
+        let file = tiny_bpe(pre).build();
+        assert_eq!(Owned::new(&file).tokenizer.add_bos(), adds);
+    }
+    let mut file = tiny_llama();
+    file.set("tokenizer.ggml.add_space_prefix", false).set("tokenizer.ggml.add_eos_token", true);
+    let file = file.build();
+    let tokenizer = Owned::new(&file);
+    assert_eq!(tokenizer.encode(b"a", Encode::PROMPT), [1, 269, 2]);
+    assert_eq!(tokenizer.decode(&tokenizer.encode(b" a", Encode::TEXT)), b" a");
+}
+
+#[test]
+fn characters_are_never_cut() {
+    let file = tiny_llama().build();
+    let tokenizer = Owned::new(&file);
+    let text = "the naïve 語 😀\u{301}!";
+    let ids = tokenizer.encode(text.as_bytes(), Encode::TEXT);
+    let mut decoder = tokenizer.tokenizer.decoder();
+    let mut whole = String::new();
+    for id in &ids {
+        // Every part is text by its type; no character is replaced.
+        decoder.push(*id, &tokenizer.tokenizer, |part| whole.push_str(part)).unwrap();
+    }
+    decoder.finish(|part| whole.push_str(part));
+    assert_eq!(whole, text);
+
+    // Bytes that are no character, and the beginning of one at the end.
+    let bytes = b"\xffa\xe8\xaa\xe8\xaa\x9e\xf0\x9f";
+    let ids: Vec<TokenId> = bytes.iter().map(|byte| 3 + TokenId::from(*byte)).collect();
+    let (mut text, mut raw) = (String::new(), Vec::new());
+    let (mut decoder, mut raw_decoder) = (tokenizer.tokenizer.decoder(), tokenizer.tokenizer.decoder());
+    for id in &ids {
+        decoder.push(*id, &tokenizer.tokenizer, |part| text.push_str(part)).unwrap();
+        raw_decoder.push_bytes(*id, &tokenizer.tokenizer, |part| raw.extend_from_slice(part)).unwrap();
+    }
+    assert_eq!(text, "\u{fffd}a\u{fffd}語");
+    decoder.finish(|part| text.push_str(part));
+    raw_decoder.finish_bytes(|part| raw.extend_from_slice(part));
+    assert_eq!(text, "\u{fffd}a\u{fffd}語\u{fffd}");
+    assert_eq!(raw, bytes);
+
+    // The space that encoding added goes, the others stay.
+    let the = tokenizer.encode(b"the", Encode::TEXT);
+    let print = |mut decoder: arenite::tokenizer::Decoder| {
+        let mut text = String::new();
+        for id in [&[1][..], &the, &the].concat() {
+            decoder.push(id, &tokenizer.tokenizer, |part| text.push_str(part)).unwrap();
+        }
+        text
+    };
+    assert_eq!(print(tokenizer.tokenizer.decoder()), "the the");
+    assert_eq!(print(tokenizer.tokenizer.decoder().show_special(true)), "<s>the the");
+    let mut text = String::new();
+    let mut decoder = tokenizer.tokenizer.decoder_after_prompt();
+    decoder.push(the[0], &tokenizer.tokenizer, |part| text.push_str(part)).unwrap();
+    assert_eq!(text, " the");
+    assert!(decoder.push(288, &tokenizer.tokenizer, |_| panic!()).is_err());
+}
+
+#[test]
+fn memory_of_any_alignment_and_exactly_enough() {
+    for file in [tiny_llama().build(), tiny_bpe("llama-bpe").build()] {
+        let gguf = Gguf::parse(&file).unwrap();
+        let bytes = Tokenizer::index_bytes(&gguf).unwrap();
+        let mut memory = vec![0xaa; bytes + 9];
+        let expected = Owned::new(&file).encode("hello wörld 12".as_bytes(), Encode::PROMPT);
+        for shift in 0..8 {
+            let tokenizer = Tokenizer::new(&gguf, &mut memory[shift..shift + bytes]).unwrap();
+            let text = "hello wörld 12".as_bytes();
+            let mut scratch = vec![0; 8 + Tokenizer::scratch_bytes(text.len())];
+            let mut ids = [0; 64];
+            let count = tokenizer.encode(text, Encode::PROMPT, &mut scratch[shift..], &mut ids).unwrap();
+            assert_eq!(ids[..count], expected);
+            assert_eq!(memory[shift + bytes], 0xaa);
+            // The same index, borrowed; and not for another vocabulary.
+            assert!(Tokenizer::with_index(&gguf, &memory[shift..]).is_ok());
+            assert_eq!(Tokenizer::with_index(&gguf, &memory[shift + 1..]).err(), Some(Error::ForeignIndex));
+            assert_eq!(
+                Tokenizer::with_index(&gguf, &memory[shift..shift + bytes - 1]).err(),
+                Some(Error::ForeignIndex)
+            );
+            memory[..shift + bytes].fill(0xaa);
+        }
+        let error = Tokenizer::new(&gguf, &mut memory[..bytes - 1]).err();
+        let what = "memory for the tokenizer index";
+        assert_eq!(error, Some(Error::BufferTooSmall { what, needed: bytes, given: bytes - 1 }));
+    }
+}
+
+#[test]
+fn too_little_room_is_said_exactly() {
+    for file in [tiny_llama().build(), tiny_bpe("gpt-2").build()] {
+        let tokenizer = Owned::new(&file);
+        let text = "hello wörld \u{1f600}<|end|></s>\u{fffd}".repeat(3);
+        for text in [text.as_bytes(), b"\xff\xfe\xe2\x82\xff", b"a", b""] {
+            let expected = tokenizer.encode(text, Encode::PROMPT);
+            let mut scratch = vec![0; Tokenizer::scratch_bytes(text.len())];
+            for given in 0..expected.len() {
+                let mut ids = vec![77; given + 1];
+                let result = tokenizer.tokenizer.encode(text, Encode::PROMPT, &mut scratch, &mut ids[..given]);
+                let what = "buffer for the token ids";
+                assert_eq!(result, Err(Error::BufferTooSmall { what, needed: expected.len(), given }));
+                assert_eq!(ids[given], 77);
+            }
+            let mut ids = vec![0; expected.len()];
+            for given in 0..scratch.len() {
+                match tokenizer.tokenizer.encode(text, Encode::PROMPT, &mut scratch[..given], &mut ids) {
+                    Ok(count) => assert_eq!(ids[..count], expected),
+                    Err(error) => {
+                        let what = "tokenizer's scratch memory";
+                        let needed = Tokenizer::scratch_bytes(text.len());
+                        assert_eq!(error, Error::BufferTooSmall { what, needed, given });
+                    }
+                }
+            }
+            if core::str::from_utf8(text).is_ok() {
+                let mut scratch = vec![0; Tokenizer::scratch_bytes_utf8(text.len())];
+                assert_eq!(
+                    tokenizer.tokenizer.encode(text, Encode::PROMPT, &mut scratch, &mut ids),
+                    Ok(expected.len())
+                );
+            }
+        }
+    }
+}
+
+/// A long text without a space is one word: the worst case of the merge loop.
+#[test]
+fn time_grows_with_the_length_of_the_text() {
+    for file in [tiny_llama().build(), tiny_bpe("gpt-2").build()] {
+        let tokenizer = Owned::new(&file);
+        let time = |len: usize| {
+            let text = b"hetheraonin".iter().copied().cycle().take(len).collect::<Vec<u8>>();
+            let mut scratch = vec![0; Tokenizer::scratch_bytes(len)];
+            let mut ids = vec![0; len + 2];
+            let mut best = Duration::MAX;
+            for _ in 0..5 {
+                let start = Instant::now();
+                tokenizer.tokenizer.encode(&text, Encode::TEXT, &mut scratch, &mut ids).unwrap();
+                best = best.min(start.elapsed());
+            }
+            best
+        };
+        // Quadratic would be 1024 times.
+        let (short, long) = (time(8_000), time(256_000));
+        assert!(long < short * 300, "{short:?} for 8 kB, {long:?} for 256 kB");
+    }
+}
+
+/// The sizes do not depend on the target: they are numbers.
+#[test]
+fn sizes_are_constants() {
+    const SCRATCH: usize = Tokenizer::scratch_bytes(100);
+    assert_eq!(SCRATCH, 100 + 4 * (3 * 301 + 19 + 2));
+    let file = tiny_llama().build();
+    let gguf = Gguf::parse(&file).unwrap();
+    let words = 16 + 8 + 288 + (128 + 1) + 2 * 288 + 256 + 3 * (3 + 61) + 2 * 61 + 32;
+    assert_eq!(Tokenizer::index_bytes(&gguf), Ok(4 * words));
+}
