@@ -1,0 +1,25 @@
+#!/bin/bash
+# Instructions per token on 64-bit Arm: NEON alone, with dot products, with matrix products. Counted under qemu,
+# so exact and the same on every machine.
+#
+#     benches/instructions.sh MODEL.gguf
+#
+# Decode is the mean of positions 24 to 39; prefill is a batch of 64 with the logits of its last token, per token.
+set -euo pipefail
+model=$(realpath "${1:?usage: benches/instructions.sh MODEL.gguf}")
+cd "$(dirname "$0")/.."
+eval "$(.ci/target aarch64-unknown-linux-gnu)"
+# Fixed addresses, for the mark.
+CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUSTFLAGS+=" -C relocation-model=static"
+program=$("$XCARGO" bench "${XFLAGS[@]}" -p arenite --bench instructions --no-run --message-format=json |
+    sed -n 's/.*"executable":"\([^"]*\)".*/\1/p')
+plugin=$CARGO_TARGET_DIR/libinstructions.so
+gcc -O2 -shared -fPIC -o "$plugin" benches/instructions.c
+mark=0x$(nm "$program" | sed -n 's/ T token_mark$//p')
+
+printf '%-10s %14s %14s\n' kernels decode prefill
+for isa in neon dotprod i8mm; do
+    counts=$($XRUN -cpu max -plugin "$plugin,mark=$mark" "$program" "$model" $isa 2>&1 >/dev/null)
+    awk -v isa=$isa '/^instructions/ { n++; if (n > 1 && n < 18) decode += $2 / 16; if (n == 19) prefill = $2 / 64 }
+        END { printf "%-10s %12.3f M %12.3f M\n", isa, decode / 1e6, prefill / 1e6 }' <<<"$counts"
+done

@@ -1,0 +1,168 @@
+//! Matrix products of every weight type under every instruction set, beside the machine's limits.
+//!
+//! One token is bound by reading the weights: compare its bytes a second with those of `read`, which
+//! does nothing but read the same bytes, from the cache (one matrix, over and over) and from memory
+//! (one of many after the other). Many tokens are bound by multiplying: compare items a second, which
+//! are multiplications, with those of `limit`.
+//!
+//!     cargo bench -p kernel-benches --bench kernels -- one_token
+
+use std::cell::Cell;
+use std::fmt;
+
+use arenite::kernel::bench::{Activations, Memory, panel_bytes, product};
+use arenite::quant::TensorType;
+use arenite::workers::Serial;
+use arenite::{Kernels, Line};
+use divan::counter::{BytesCount, ItemsCount};
+use divan::{Bencher, black_box};
+use kernel_benches::{Multiplier, multipliers, read};
+
+fn main() {
+    divan::main();
+}
+
+/// Rows and columns of the matrices.
+const SIDE: usize = 4096;
+/// Tokens in a batch.
+const TOKENS: usize = 64;
+/// More than any cache holds.
+const MEMORY: usize = 512 << 20;
+
+const TYPES: [TensorType; 5] = [TensorType::Q8_0, TensorType::Q4_0, TensorType::Q6_K, TensorType::F16, TensorType::F32];
+
+/// A weight type under an instruction set.
+struct Case {
+    kind: TensorType,
+    kernels: &'static Kernels,
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} {}", self.kind, self.kernels.name)
+    }
+}
+
+fn cases() -> Vec<Case> {
+    let all = |kind| Kernels::available().map(move |kernels| Case { kind, kernels });
+    TYPES.into_iter().flat_map(all).collect()
+}
+
+/// Bytes of a matrix.
+fn size(kind: TensorType) -> usize {
+    SIDE * kind.row_bytes(SIDE).unwrap_or(0)
+}
+
+/// So many matrices. Any bytes do as weights, but for scales: these are all small and normal.
+fn matrices(kind: TensorType, count: usize) -> Vec<u8> {
+    let (_, block) = kind.block();
+    let mut bytes = vec![0x21; size(kind) * count];
+    for (i, byte) in bytes.iter_mut().enumerate().filter(|(i, _)| i % block > 1 && i % block < block - 2) {
+        *byte = (i * 37 % 251) as u8;
+    }
+    bytes
+}
+
+/// Activations of `tokens` tokens with everything that a product needs.
+struct Input {
+    x: Vec<f32>,
+    q: Vec<i8>,
+    d: Vec<f32>,
+    offsets: Vec<i32>,
+    panel: Vec<Line>,
+    out: Vec<f32>,
+    tokens: usize,
+}
+
+impl Input {
+    fn new(kind: TensorType, tokens: usize) -> Self {
+        let n = SIDE * tokens;
+        Self {
+            x: (0..n).map(|i| (i * 29 % 83) as f32 / 41.0 - 1.0).collect(),
+            q: vec![0; n],
+            d: vec![0.0; n / 16],
+            offsets: vec![0; n / 16],
+            panel: vec![Line::ZERO; panel_bytes(kind, SIDE).div_ceil(64)],
+            out: vec![0.0; n],
+            tokens,
+        }
+    }
+
+    /// Quantizes, then hands `bench` a function that multiplies with the weights that it is given.
+    fn with(&mut self, case: &Case, bench: impl FnOnce(&mut dyn FnMut(&[u8]))) {
+        let memory = Memory { q: &mut self.q, d: &mut self.d, offsets: &mut self.offsets };
+        let x = Activations::new(case.kernels, case.kind, &self.x, self.tokens, memory).expect("a kernel");
+        let (panel, out) = (Line::bytes_mut(&mut self.panel), &mut self.out);
+        bench(&mut |weights| {
+            product(case.kernels, &Serial, case.kind, (SIDE, SIDE), black_box(weights), &x, panel, out);
+        });
+    }
+}
+
+/// One matrix after the other of those in `all`, for ever.
+fn next<'a>(all: &'a [u8], size: usize, at: &Cell<usize>) -> &'a [u8] {
+    let start = at.get();
+    at.set(if start + 2 * size <= all.len() { start + size } else { 0 });
+    &all[start..start + size]
+}
+
+mod one_token {
+    use super::*;
+
+    #[divan::bench(args = cases(), max_time = 1)]
+    fn from_cache(bencher: Bencher<'_, '_>, case: &Case) {
+        run(bencher, case, 1);
+    }
+
+    #[divan::bench(args = cases(), max_time = 1)]
+    fn from_memory(bencher: Bencher<'_, '_>, case: &Case) {
+        run(bencher, case, MEMORY / size(case.kind));
+    }
+
+    fn run(bencher: Bencher<'_, '_>, case: &Case, count: usize) {
+        let (all, size, at) = (matrices(case.kind, count), size(case.kind), Cell::new(0));
+        let bencher = bencher.counter(BytesCount::new(size));
+        Input::new(case.kind, 1).with(case, |multiply| bencher.bench_local(|| multiply(next(&all, size, &at))));
+    }
+}
+
+/// What `one_token` cannot be faster than.
+mod read {
+    use super::*;
+
+    #[divan::bench(args = TYPES, max_time = 1)]
+    fn from_cache(bencher: Bencher<'_, '_>, kind: TensorType) {
+        run(bencher, kind, 1);
+    }
+
+    #[divan::bench(args = TYPES, max_time = 1)]
+    fn from_memory(bencher: Bencher<'_, '_>, kind: TensorType) {
+        run(bencher, kind, MEMORY / size(kind));
+    }
+
+    fn run(bencher: Bencher<'_, '_>, kind: TensorType, count: usize) {
+        let (all, size, at) = (matrices(kind, count), size(kind), Cell::new(0));
+        bencher.counter(BytesCount::new(size)).bench_local(|| super::read(next(&all, size, &at)));
+    }
+}
+
+#[divan::bench(args = cases(), max_time = 1)]
+fn many_tokens(bencher: Bencher<'_, '_>, case: &Case) {
+    let all = matrices(case.kind, 1);
+    let bencher = bencher.counter(ItemsCount::new(SIDE * SIDE * TOKENS));
+    Input::new(case.kind, TOKENS).with(case, |multiply| bencher.bench_local(|| multiply(&all)));
+}
+
+struct Limit(Multiplier);
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.name)
+    }
+}
+
+/// What `many_tokens` cannot be faster than, for quantized weights.
+#[divan::bench(args = multipliers().into_iter().map(Limit), max_time = 1)]
+fn limit(bencher: Bencher<'_, '_>, limit: &Limit) {
+    bencher.counter(ItemsCount::new(limit.0.count)).bench_local(limit.0.run);
+}
