@@ -3,7 +3,7 @@
 //! Block after block of 64 positions (four tiles of the cache), in order of position:
 //!
 //! - score of a position = `scale` * one chain of fused multiply-adds over `head_dim` (for q8_0
-//!   keys: a chain for each 32 dimensions, then one fma with the tile's scale);
+//!   keys: a chain for each 32 dimensions, then one fma with the tile's scale), capped if so asked;
 //! - online softmax: `m' = max(m, scores)`, `p = exp(score - m')`, `l = l * exp(m - m') + p`, tile by
 //!   tile in 16 lanes, one for each position of a tile;
 //! - `out = out * exp(m - m')`, then `out = fma(p * value scale, value, out)`, position by position.
@@ -13,7 +13,7 @@
 
 use core::mem::MaybeUninit;
 
-use super::float::exp;
+use super::float::{capped, exp};
 use super::lanes::{Lanes, store};
 use crate::memory::{HeadLayout, KvType, TILE};
 use crate::quant::le_f16;
@@ -38,6 +38,8 @@ pub(crate) struct Attention<'a> {
     pub window: usize,
     /// Factor on every score.
     pub scale: f32,
+    /// Scores become `cap * tanh(score / cap)`.
+    pub cap: Option<f32>,
 }
 
 /// Runs all rows of `job`; head `g` of token `t` goes to `out[t * out_stride + g * head_dim..]`.
@@ -128,7 +130,10 @@ unsafe fn attend_rows<L: Lanes, E: Element, const R: usize>(
             for (t, &tile) in tile.iter().enumerate().take(reach.hi.div_ceil(TILE)).skip(reach.lo / TILE) {
                 let scores = E::scores::<L, R>(tile, layout, &queries);
                 for r in 0..R {
-                    let score = scores[r].mul(L::splat(job.scale));
+                    let mut score = scores[r].mul(L::splat(job.scale));
+                    if let Some(cap) = job.cap {
+                        score = capped(score, cap);
+                    }
                     let score = masked(score, seen[r].mask(t), f32::NEG_INFINITY);
                     top[r] = top[r].max(score);
                     score.store(weights[r].as_mut_ptr().cast::<f32>().add(t * TILE));

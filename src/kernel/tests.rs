@@ -360,6 +360,29 @@ fn activation_functions() {
 }
 
 #[test]
+fn soft_caps() {
+    let all = all_floats(8191);
+    let run = |kernels: &Kernels, x: &[f32]| {
+        let mut x = x.to_vec();
+        kernels.soft_cap(&mut x, 30.0);
+        x
+    };
+    for n in (0..=40).chain([all.len()]) {
+        let x = &all[all.len() - n..];
+        let want = run(&SCALAR, x);
+        for kernels in tables() {
+            same(&run(kernels, x), &want, || format!("{} soft cap of {n}", kernels.name));
+        }
+    }
+    // 4e-7 of the value, over the whole range of floats (but for the smallest, which have fewer digits).
+    for (x, got) in all.iter().zip(run(&SCALAR, &all)) {
+        let want = 30.0 * libm::tanh(f64::from(*x) / 30.0);
+        let error = (f64::from(got) - want).abs();
+        assert!(x.is_nan() && got.is_nan() || error <= 4e-7 * want.abs() + 1e-37, "{x:e}: {got:e}, not {want:e}");
+    }
+}
+
+#[test]
 fn rounding_to_half() {
     let mut all = all_floats(16381);
     // Every half, the middle between it and the next, and what is just beside them.
@@ -394,13 +417,14 @@ struct AttentionCase {
     tokens: usize,
     position: usize,
     window: usize,
+    cap: Option<f32>,
     data: Data,
 }
 
 impl AttentionCase {
     /// The cache's bytes and the output, both by `kernels`.
     fn run(&self, kernels: &Kernels, keys: &[f32], values: &[f32], queries: &[f32]) -> (Vec<u8>, Vec<f32>) {
-        let Self { kind, dim, group, tokens, position, window, .. } = *self;
+        let Self { kind, dim, group, tokens, position, window, cap, .. } = *self;
         let layout = HeadLayout { kind, dim };
         let tiles = window.min(position + tokens).saturating_add(tokens - 1).div_ceil(16);
         // Whatever lay in the cache before, here NaN, has no influence.
@@ -409,8 +433,8 @@ impl AttentionCase {
             store(kernels, layout, &mut ring, p, key, value);
         }
         let (q_stride, out_stride) = (group * dim + 5, group * dim + 3);
-        let job =
-            Attention { ring: &ring, layout, q: &queries[1..], q_stride, group, tokens, position, window, scale: 0.3 };
+        let q = &queries[1..];
+        let job = Attention { ring: &ring, layout, q, q_stride, group, tokens, position, window, scale: 0.3, cap };
         let mut out = vec![UNTOUCHED; tokens * out_stride];
         let mut scratch = vec![f32::NAN; MAX_ROWS.min(tokens * group) * layout.padded()];
         kernels.attend(&job, &mut out, out_stride, &mut scratch);
@@ -446,7 +470,8 @@ fn attention() {
                 for data in [Data::Plain, Data::Plain, Data::Extreme, Data::Wild] {
                     let (tokens, position) = (random.pick(&[1, 1, 2, 3, 5, 8, 9]), random.below(80));
                     let window = random.pick(&[usize::MAX, usize::MAX, 1, 5, 16, 37]);
-                    AttentionCase { kind, dim, group, tokens, position, window, data }.check(&mut random);
+                    let cap = random.pick(&[None, None, Some(5.0)]);
+                    AttentionCase { kind, dim, group, tokens, position, window, cap, data }.check(&mut random);
                 }
             }
         }
