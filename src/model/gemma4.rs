@@ -21,10 +21,11 @@ pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
     if heads.window.is_none() {
         return Err(keys.missing("attention.sliding_window"));
     }
-    let dim = match tri!(keys.head_dim("attention.key_length_swa", "attention.value_length_swa")) {
+    let dim = match tri!(keys.optional_size("attention.key_length_swa", Keys::MAX_WIDTH)) {
         Some(dim) => dim,
         None => heads.dim,
     };
+    tri!(keys.value_length("attention.value_length_swa", dim));
     let rope = match heads.rope {
         Some(rope) => Some(Rope {
             dim: tri!(keys.rope_dim("rope.dimension_count_swa", dim)),

@@ -50,10 +50,11 @@ impl<'g, 'a> Keys<'g, 'a> {
     ///
     /// [`Error::UnexpectedKey`].
     pub const fn all_known(&self) -> Result<(), Error> {
+        let (asked, _) = self.asked.split_at(self.count);
         let mut keys = self.gguf.keys();
         while let Some((key, _)) = keys.next_key() {
             let Some(name) = after(key.as_bytes(), self.architecture.as_bytes()) else { continue };
-            if !contains(&self.asked, name) && !contains(&HARMLESS, name) {
+            if !contains(asked, name) && !contains(&HARMLESS, name) {
                 return Err(Error::UnexpectedKey { key: Name::new(key.as_bytes()) });
             }
         }
@@ -173,11 +174,12 @@ impl<'g, 'a> Keys<'g, 'a> {
             Some(kv_heads) => kv_heads,
             None => PerLayer::All(heads), // the format's default: multi-head attention
         };
-        let head = match tri!(self.head_dim("attention.key_length", "attention.value_length")) {
+        let head = match tri!(self.optional_size("attention.key_length", MAX_WIDTH)) {
             Some(head) => head,
             None if dim % heads == 0 => dim / heads,
             None => return Err(self.wrong("attention.head_count", "does not divide embedding_length")),
         };
+        tri!(self.value_length("attention.value_length", head));
         let window = tri!(self.nonzero("attention.sliding_window", i32::MAX as usize));
         let rope = Some(tri!(self.rope(style, head)));
         let kind = Heads { dim: head, rope, window };
@@ -216,14 +218,13 @@ impl<'g, 'a> Keys<'g, 'a> {
         })
     }
 
-    /// Elements of a head, the same for keys and values.
-    pub const fn head_dim(&mut self, key: &'static str, value: &'static str) -> Result<Option<usize>, Error> {
-        let head_dim = tri!(self.optional_size(key, MAX_WIDTH));
-        match (head_dim, tri!(self.optional_size(value, MAX_WIDTH))) {
-            (Some(keys), Some(values)) if keys != values => {
-                Err(self.wrong(value, "differs from the length of keys: not supported"))
+    /// Checks that values are as long as keys, where the file says how long they are.
+    pub const fn value_length(&mut self, name: &'static str, key_length: usize) -> Result<(), Error> {
+        match tri!(self.optional_size(name, MAX_WIDTH)) {
+            Some(length) if length != key_length => {
+                Err(self.wrong(name, "differs from the length of keys: not supported"))
             }
-            _ => Ok(head_dim),
+            _ => Ok(()),
         }
     }
 
