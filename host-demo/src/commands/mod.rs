@@ -6,6 +6,8 @@ mod generate;
 mod inspect;
 mod logits;
 mod plan;
+mod probe;
+mod score;
 mod tokenize;
 
 use std::process::ExitCode;
@@ -24,6 +26,8 @@ pub enum Command {
     Inspect(inspect::Args),
     Plan(plan::Args),
     Logits(logits::Args),
+    Probe(probe::Args),
+    Score(score::Args),
     Bench(bench::Args),
 }
 
@@ -42,6 +46,8 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Inspect(args) => inspect::run(&args, model),
         Command::Plan(args) => plan::run(&args, &ModelFile::open(model)?),
         Command::Logits(args) => logits::run(&args, &ModelFile::open(model)?),
+        Command::Probe(args) => probe::run(&args, &ModelFile::open(model)?),
+        Command::Score(args) => score::run(&args, &ModelFile::open(model)?),
     };
     done.map(|()| ExitCode::SUCCESS)
 }
