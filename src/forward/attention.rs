@@ -1,7 +1,7 @@
 //! The attention part of a block.
 
 use super::{Engine, add, add_bias, norm};
-use crate::kernel::{Attention, fork_chunks, store};
+use crate::kernel::{Attention, Bias, Masks, fork_chunks, store};
 use crate::model::Role;
 
 impl Engine<'_, '_> {
@@ -90,7 +90,10 @@ impl Engine<'_, '_> {
                     tokens: TOKENS.min(tokens - first_token),
                     position: position + first_token,
                     window: spec.window.unwrap_or(usize::MAX),
+                    reach: None,
                     scale,
+                    bias: Bias::NONE,
+                    masks: Masks::NONE,
                 };
                 kernels.attend(&job, out, q_dim, sums);
             }

@@ -13,7 +13,7 @@ mod rope;
 
 use core::ops::ControlFlow;
 
-use crate::kernel::Kernels;
+use crate::kernel::{Deviation, Kernels};
 use crate::memory::{Arena, HeadLayout};
 use crate::model::{Model, Norm, Role, Spec, Weights};
 use crate::plan::Plan;
@@ -132,7 +132,7 @@ fn norm(compute: &Compute<'_, '_>, spec: &Spec, weights: &Weights<'_, '_>, role:
     for x in x.chunks_exact_mut(spec.dim) {
         match spec.norm {
             Norm::Rms => compute.kernels.rms_norm(x, weight, spec.norm_eps),
-            Norm::Layer => compute.kernels.layer_norm(x, weight, bias, spec.norm_eps),
+            Norm::Layer => compute.kernels.layer_norm(x, weight, bias, Deviation::Within(spec.norm_eps)),
         }
     }
 }
