@@ -7,6 +7,8 @@ mod boards;
 mod cli;
 mod commands;
 mod generation;
+#[allow(dead_code)] // until a command writes files
+mod gguf_writer;
 mod interrupt;
 mod model_file;
 mod npy;
