@@ -1,6 +1,7 @@
 //! The commands, one file each.
 
 mod bench;
+mod convert;
 mod detokenize;
 mod generate;
 mod inspect;
@@ -25,6 +26,7 @@ pub enum Command {
     Plan(plan::Args),
     Logits(logits::Args),
     Bench(bench::Args),
+    Convert(convert::Args),
 }
 
 /// Runs the command; without one, tells a story.
@@ -41,6 +43,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Detokenize(args) => detokenize::run(&args, &ModelFile::open(model)?),
         Command::Inspect(args) => inspect::run(&args, model),
         Command::Plan(args) => plan::run(&args, &ModelFile::open(model)?),
+        Command::Convert(args) => convert::run(&args),
         Command::Logits(args) => logits::run(&args, &ModelFile::open(model)?),
     };
     done.map(|()| ExitCode::SUCCESS)
