@@ -228,6 +228,11 @@ pub enum Error {
         /// What is wrong with it.
         why: &'static str,
     },
+    /// A metadata key of the model's that its architecture does not know.
+    UnexpectedKey {
+        /// The key.
+        key: Name,
+    },
     /// The file asks for something this build does not run.
     Unsupported {
         /// What kind of thing: "architecture", "tensor type", "tokenizer model", ...
@@ -428,6 +433,12 @@ impl fmt::Display for Error {
             }
             Error::KeyType { key, expected } => write!(f, "the metadata key {key} must hold {expected}"),
             Error::KeyValue { key, why } => write!(f, "the metadata key {key} {why}"),
+            Error::UnexpectedKey { key } => {
+                write!(
+                    f,
+                    "the metadata key {key} is unknown to this architecture: running without it could give wrong results"
+                )
+            }
             Error::Unsupported { what, name } => write!(f, "the {what} '{name}' is not supported"),
             Error::MissingTensor { tensor } => write!(f, "the tensor {tensor} is missing: the file is incomplete"),
             Error::UnexpectedTensor { tensor } => {

@@ -2,7 +2,7 @@
 
 use crate::kernel::{Form, MAX_ROWS, panel_bytes};
 use crate::memory::{Arena, HeadLayout, KvType, TILE};
-use crate::model::{Entry, Spec, Weights};
+use crate::model::{Entry, Layer, Positions, Spec, Weights};
 use crate::tokenizer::Tokenizer;
 use crate::{Error, Gguf, tri};
 
@@ -59,14 +59,15 @@ pub struct Plan {
 pub(crate) struct Layout {
     /// Entries of the table of weights.
     pub weights: usize,
-    /// Rotary frequencies.
-    pub frequencies: usize,
-    /// Cosines and sines of a batch.
-    pub rotations: usize,
+    /// Rotary frequencies of each kind of heads; with a cosine and a sine of each for every token of a
+    /// batch.
+    pub frequencies: [usize; 2],
     /// The hidden states of a batch, and again as the input or output of a linear layer.
     pub hidden: usize,
     /// What is inside a block: q, k, v and attention's output, or gate and up.
     pub inner: usize,
+    /// The layers' own inputs.
+    pub inputs: usize,
     /// Quantized activations, their scales and offsets.
     pub quants: usize,
     pub scales: usize,
@@ -76,8 +77,8 @@ pub(crate) struct Layout {
     /// A packed panel of weights in bytes, for one worker.
     pub panel: usize,
     pub logits: usize,
-    /// Tiles of a KV head.
-    pub tiles: usize,
+    /// Tiles of a KV head, of each kind.
+    pub tiles: [usize; 2],
 }
 
 impl Plan {
@@ -104,8 +105,9 @@ impl Plan {
     /// What [`Spec::read`] says of the metadata, and [`Error::PlanTooLarge`].
     pub const fn try_of(gguf: &Gguf<'_>, options: Options) -> Result<Self, Error> {
         let spec = tri!(Spec::read(gguf));
+        let learned = matches!(spec.positions, Positions::Learned);
         let options = Options {
-            context: if options.context == 0 || spec.rope.is_none() && options.context > spec.context {
+            context: if options.context == 0 || learned && options.context > spec.context {
                 spec.context // learned positions end there
             } else {
                 options.context
@@ -119,25 +121,14 @@ impl Plan {
         if options.context as u64 > i32::MAX as u64 || options.workers > 1 << 16 {
             return Err(Error::PlanTooLarge);
         }
-        let head = HeadLayout { kind: options.kv, dim: spec.head_dim };
         let widest = spec.widest_input();
         let formats = Formats::of(gguf, widest);
-        let rotary = match spec.rope {
-            Some(rope) => rope.dim,
-            None => 0,
-        };
-        // A ring holds the window of the first token of a batch and the whole batch.
-        let positions = match spec.window {
-            Some(window) => min(options.context, window + batch - 1),
-            None => options.context,
-        };
-        let inner = max(spec.qkv_dim() + spec.q_dim(), spec.ffn_inner());
         let layout = Layout {
             weights: Weights::len(spec.layers),
-            frequencies: rotary / 2,
-            rotations: tri!(product(&[batch, rotary])),
+            frequencies: [rotary_pairs(&spec, 0), rotary_pairs(&spec, 1)],
             hidden: tri!(product(&[batch, spec.dim])),
-            inner: tri!(product(&[batch, inner])),
+            inner: tri!(product(&[batch, spec.inner()])),
+            inputs: tri!(product(&[batch, spec.layers, spec.per_layer_input])),
             quants: if formats.q8 || formats.q8k { tri!(product(&[batch, widest])) } else { 0 },
             scales: if formats.q8 || formats.q8k { tri!(product(&[batch, widest.div_ceil(32)])) } else { 0 },
             offsets: if formats.q8k {
@@ -147,30 +138,96 @@ impl Plan {
             } else {
                 0
             },
-            attention: min(MAX_ROWS, batch * (spec.heads / spec.kv_heads)) * head.padded(),
+            attention: attention_sums(&spec, batch),
             panel: if batch > 1 { formats.panel } else { 0 },
             logits: spec.vocab,
-            tiles: positions.div_ceil(TILE),
+            tiles: [tiles(&spec, 0, options), tiles(&spec, 1, options)],
         };
-        let workspace = tri!(layout.workspace(options.workers));
-        let kv = tri!(product(&[spec.layers, spec.kv_heads, layout.tiles, head.tile_bytes()]));
+        let workspace = tri!(layout.workspace(batch, options.workers));
+        let kv = tri!(layout.kv(&spec, options.kv));
         let tokenizer = match Tokenizer::index_bytes(gguf) {
             Ok(bytes) => bytes,
             Err(_) => 0, // token ids can be run all the same
         };
         Ok(Self { workspace, kv, tokenizer, options, layout })
     }
+
+    /// Bytes of a layer's keys and values, if it has its own. The plan has shown that they can be counted.
+    pub(crate) fn ring_bytes(&self, layer: &Layer) -> usize {
+        self.layout.ring_bytes(layer, self.options.kv).unwrap_or(0)
+    }
+
+    /// Positions that the cache keeps for heads of a kind.
+    pub(crate) fn kept(&self, kind: usize) -> usize {
+        self.layout.tiles.get(kind).map_or(0, |tiles| tiles * TILE)
+    }
+}
+
+/// Pairs that rotary positions turn in a head.
+const fn rotary_pairs(spec: &Spec<'_>, kind: usize) -> usize {
+    match spec.rope(kind) {
+        Some(rope) => rope.dim / 2,
+        None => 0,
+    }
+}
+
+/// Tiles of a KV head. A ring holds the window of the first token of a batch and the whole batch.
+const fn tiles(spec: &Spec<'_>, kind: usize, options: Options) -> usize {
+    let [first, second] = spec.kinds;
+    let positions = match if kind == 0 { first.window } else { second.window } {
+        Some(window) => min(options.context, window + options.batch - 1),
+        None => options.context,
+    };
+    positions.div_ceil(TILE)
+}
+
+/// What one worker's sums need in the layer that needs most.
+const fn attention_sums(spec: &Spec<'_>, batch: usize) -> usize {
+    let mut most = 0;
+    let mut index = 0;
+    while index < spec.layers {
+        let layer = spec.layer(index);
+        let rows = min(MAX_ROWS, batch * (layer.heads / layer.kv_heads));
+        most = max(most, rows * layer.head.dim.next_multiple_of(16));
+        index += 1;
+    }
+    most
 }
 
 impl Layout {
+    /// Bytes of a layer's keys and values, if it has its own.
+    const fn ring_bytes(&self, layer: &Layer, kind: KvType) -> Result<usize, Error> {
+        let [first, second] = self.tiles;
+        let tiles = if layer.kind == 0 { first } else { second };
+        product(&[layer.kv_heads, tiles, HeadLayout { kind, dim: layer.head.dim }.tile_bytes()])
+    }
+
+    /// Bytes of the cache: the layers that have keys and values of their own.
+    const fn kv(&self, spec: &Spec<'_>, kind: KvType) -> Result<usize, Error> {
+        let mut total = 0usize;
+        let mut index = 0;
+        while index < spec.layers {
+            let layer = spec.layer(index);
+            if layer.owns_kv {
+                total = tri!(sum(total, tri!(self.ring_bytes(&layer, kind))));
+            }
+            index += 1;
+        }
+        Ok(total)
+    }
+
     /// Bytes of all pieces, each on its boundary.
-    const fn workspace(&self, workers: usize) -> Result<usize, Error> {
+    const fn workspace(&self, batch: usize, workers: usize) -> Result<usize, Error> {
+        let [first, second] = self.frequencies;
         let floats = [
-            self.frequencies,
-            self.rotations,
+            first,
+            second,
+            tri!(product(&[batch, 2 * first])),
+            tri!(product(&[batch, 2 * second])),
             self.hidden,
             self.hidden,
             self.inner,
+            self.inputs,
             self.scales,
             self.offsets, // i32
             tri!(product(&[self.attention, workers])),
@@ -225,6 +282,14 @@ const fn product(factors: &[usize]) -> Result<usize, Error> {
         i += 1;
     }
     Ok(product)
+}
+
+/// The sum, likewise.
+const fn sum(a: usize, b: usize) -> Result<usize, Error> {
+    match a.checked_add(b) {
+        Some(sum) if sum <= isize::MAX as usize / 2 => Ok(sum),
+        _ => Err(Error::PlanTooLarge),
+    }
 }
 
 const fn at_least_1(n: usize) -> usize {

@@ -147,18 +147,15 @@ impl<'m, 'w> Session<'m, 'w> {
     /// [`Error::CannotRewind`] if the session has not come that far, or if a sliding window has
     /// overwritten what the token at `position` would see.
     pub fn rewind(&mut self, position: usize) -> Result<(), Error> {
-        let earliest = match self.engine.spec.window {
-            // A ring of `kept` positions still holds those from `reached - kept` on; the next token sees
-            // `window - 1` before it.
-            Some(window) => {
-                let kept = self.plan.layout.tiles * crate::memory::TILE;
-                match self.reached.checked_sub(kept) {
-                    None | Some(0) => 0,
-                    Some(lost) => lost + window - 1,
-                }
+        let earliest = (0..).zip(self.engine.spec.kinds).filter_map(|(kind, heads)| {
+            // A ring still holds the positions from `reached - kept` on; the next token sees `window - 1`
+            // before it.
+            match (heads.window, self.reached.checked_sub(self.plan.kept(kind))) {
+                (None, _) | (_, None | Some(0)) => None,
+                (Some(window), Some(lost)) => Some(lost + window - 1),
             }
-            None => 0,
-        };
+        });
+        let earliest = earliest.max().unwrap_or(0);
         if position > self.position || position < earliest && position != 0 {
             return Err(Error::CannotRewind { position, earliest, latest: self.position });
         }

@@ -1,27 +1,30 @@
 //! The attention part of a block.
 
-use super::{Engine, add, add_bias, norm};
-use crate::kernel::{Attention, Bias, Masks, fork_chunks, store};
-use crate::model::Role;
+use core::ops::Range;
+
+use super::{Engine, add_bias, enter, leave, norm_one};
+use crate::kernel::{Attention, Bias, Kernels, Masks, fork_chunks, store};
+use crate::memory::HeadLayout;
+use crate::model::{Layer, QkNorm, Role, Spec};
 
 impl Engine<'_, '_> {
-    /// `x += output(attention(norm(x)))`; the tokens' keys and values are in the cache afterwards.
-    pub(super) fn attention(&mut self, layer: usize, tokens: usize, position: usize) {
-        let Self { spec, weights, compute, rotary, hidden, branch, inner, sums, kv, head, .. } = self;
-        let (dim, head_dim) = (spec.dim, spec.head_dim);
-        let (q_dim, kv_dim, stride) = (spec.q_dim(), spec.kv_dim(), spec.qkv_dim());
+    /// `x += output(attention(norm(x)))`; the tokens' keys and values are in the cache afterwards, in the
+    /// bytes that `ring` says.
+    pub(super) fn attention(&mut self, layer: &Layer, ring: Range<usize>, tokens: usize, position: usize) {
+        let Self { spec, plan, weights, compute, rotary: [first, second], hidden, branch, inner, sums, kv, .. } = self;
+        let (index, dim, head_dim) = (layer.index, spec.dim, layer.head.dim);
+        let (q_dim, kv_dim, stride) = (layer.q_dim(), layer.kv_dim(), layer.qkv_dim());
         let (Some(hidden), Some(branch)) = (hidden.get_mut(..tokens * dim), branch.get_mut(..tokens * dim)) else {
             return;
         };
         let Some((qkv, rest)) = inner.split_at_mut_checked(tokens * stride) else { return };
         let Some(out) = rest.get_mut(..tokens * q_dim) else { return };
-        let layer_bytes = kv.len() / spec.layers;
-        let Some(cache) = kv.get_mut(layer * layer_bytes..(layer + 1) * layer_bytes) else { return };
+        let Some(cache) = kv.get_mut(ring) else { return };
 
-        branch.copy_from_slice(hidden);
-        norm(compute, spec, weights, (Role::AttnNorm, Role::AttnNormBias, layer), branch);
+        enter(compute, spec, weights, (Role::AttnNorm, Role::AttnNormBias, index), hidden, branch);
 
-        // q, k and v of a token lie side by side, whether they come from one matrix or from three.
+        // q, k and v of a token lie side by side, whether they come from one matrix or from three. A
+        // layer that reads another's keys and values has q alone.
         let mut input = compute.input(branch, tokens);
         for (weight, bias, offset) in [
             (Role::AttnQkv, Role::AttnQkvBias, 0),
@@ -29,48 +32,58 @@ impl Engine<'_, '_> {
             (Role::AttnK, Role::AttnKBias, q_dim),
             (Role::AttnV, Role::AttnVBias, q_dim + kv_dim),
         ] {
-            if let (Some(w), Some(qkv)) = (weights.matrix(weight, layer), qkv.get_mut(offset..)) {
+            if let (Some(w), Some(qkv)) = (weights.matrix(weight, index), qkv.get_mut(offset..)) {
                 input.times(w, qkv, stride);
-                add_bias(qkv, stride, weights.vector(bias, layer));
+                add_bias(qkv, stride, weights.vector(bias, index));
             }
         }
 
         let (kernels, workers) = (compute.kernels, compute.workers);
-        let (q_norm, k_norm) = (weights.vector(Role::AttnQNorm, layer), weights.vector(Role::AttnKNorm, layer));
+        let (q_norm, k_norm) = (weights.vector(Role::AttnQNorm, index), weights.vector(Role::AttnKNorm, index));
+        let v_is_k = spec.v_from_k && weights.matrix(Role::AttnV, index).is_none();
+        let rotary = if layer.kind == 0 { first } else { second };
         // Norm, rotation and storing take some ten times as long an element as a multiplication does.
         let work = qkv.len().saturating_mul(10);
         fork_chunks(workers, qkv, stride, work, &mut [(); 0], 0, |t, qkv, _| {
             let (q, kv) = qkv.split_at_mut(q_dim);
-            let (k, _) = kv.split_at_mut(kv_dim);
+            let (k, v) = kv.split_at_mut(kv_dim.min(kv.len()));
+            if v_is_k {
+                v.copy_from_slice(k);
+            }
             for (heads, weight) in [(q, q_norm), (k, k_norm)] {
+                norm_heads(kernels, spec, heads, head_dim, weight);
                 for head in heads.chunks_exact_mut(head_dim) {
-                    if !weight.is_empty() {
-                        kernels.rms_norm(head, weight, spec.norm_eps);
-                    }
                     rotary.rotate(t, head);
                 }
             }
-        });
-
-        let (qkv, head) = (&*qkv, *head);
-        let ring_bytes = layer_bytes / spec.kv_heads;
-        fork_chunks(workers, cache, ring_bytes, work, &mut [(); 0], 0, |h, ring, _| {
-            for (t, qkv) in qkv.chunks_exact(stride).enumerate() {
-                let (k, v) = (q_dim + h * head_dim, q_dim + kv_dim + h * head_dim);
-                if let (Some(k), Some(v)) = (qkv.get(k..k + head_dim), qkv.get(v..v + head_dim)) {
-                    store(kernels, head, ring, position + t, k, v);
+            if spec.v_norm {
+                for head in v.chunks_exact_mut(head_dim) {
+                    kernels.rms_norm(head, &[], spec.norm_eps);
                 }
             }
         });
 
+        let (qkv, head) = (&*qkv, HeadLayout { kind: plan.options.kv, dim: head_dim });
+        let ring_bytes = cache.len() / layer.kv_heads;
+        if layer.owns_kv {
+            fork_chunks(workers, cache, ring_bytes, work, &mut [(); 0], 0, |h, ring, _| {
+                for (t, qkv) in qkv.chunks_exact(stride).enumerate() {
+                    let (k, v) = (q_dim + h * head_dim, q_dim + kv_dim + h * head_dim);
+                    if let (Some(k), Some(v)) = (qkv.get(k..k + head_dim), qkv.get(v..v + head_dim)) {
+                        store(kernels, head, ring, position + t, k, v);
+                    }
+                }
+            });
+        }
+
         // One token is shared out by KV heads, several by tokens.
-        let group = spec.heads / spec.kv_heads;
-        let (chunk, heads) = if tokens == 1 { (group * head_dim, 1) } else { (TOKENS * q_dim, spec.kv_heads) };
+        let group = layer.heads / layer.kv_heads;
+        let (chunk, heads) = if tokens == 1 { (group * head_dim, 1) } else { (TOKENS * q_dim, layer.kv_heads) };
         let scratch = sums.len() / compute.threads;
         let scale = spec.attention_scale.unwrap_or_else(|| 1.0 / libm::sqrtf(head_dim as f32));
+        let window = layer.head.window.unwrap_or(usize::MAX);
         let cache = &*cache;
-        let seen = (position + tokens).min(spec.window.unwrap_or(usize::MAX));
-        let work = tokens.saturating_mul(2 * q_dim).saturating_mul(seen);
+        let work = tokens.saturating_mul(2 * q_dim).saturating_mul((position + tokens).min(window));
         fork_chunks(workers, out, chunk, work, sums, scratch, |i, out, sums| {
             let (first_head, first_token) = if tokens == 1 { (i, 0) } else { (0, i * TOKENS) };
             for h in first_head..first_head + heads {
@@ -89,9 +102,10 @@ impl Engine<'_, '_> {
                     group,
                     tokens: TOKENS.min(tokens - first_token),
                     position: position + first_token,
-                    window: spec.window.unwrap_or(usize::MAX),
+                    window,
                     reach: None,
                     scale,
+                    cap: spec.attention_cap,
                     bias: Bias::NONE,
                     masks: Masks::NONE,
                 };
@@ -99,10 +113,27 @@ impl Engine<'_, '_> {
             }
         });
 
-        if let Some(w) = weights.matrix(Role::AttnOutput, layer) {
+        if let Some(w) = weights.matrix(Role::AttnOutput, index) {
             compute.input(out, tokens).times(w, branch, dim);
-            add_bias(branch, dim, weights.vector(Role::AttnOutputBias, layer));
-            add(hidden, branch);
+            add_bias(branch, dim, weights.vector(Role::AttnOutputBias, index));
+            leave(compute, spec, weights, (Role::PostAttentionNorm, index), branch, hidden);
+        }
+    }
+}
+
+/// Norms heads of `head_dim` in place, as the spec says; `weight` is empty where the file has none.
+fn norm_heads(kernels: &Kernels, spec: &Spec<'_>, heads: &mut [f32], head_dim: usize, weight: &[u8]) {
+    if weight.is_empty() {
+        return;
+    }
+    match spec.qk_norm {
+        QkNorm::None => {}
+        QkNorm::Whole => norm_one(kernels, spec, weight, &[], heads),
+        QkNorm::Head => heads.chunks_exact_mut(head_dim).for_each(|x| norm_one(kernels, spec, weight, &[], x)),
+        QkNorm::EachHead => {
+            for (x, weight) in heads.chunks_exact_mut(head_dim).zip(weight.chunks_exact(4 * head_dim)) {
+                norm_one(kernels, spec, weight, &[], x);
+            }
         }
     }
 }

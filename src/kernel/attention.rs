@@ -3,7 +3,7 @@
 //! Block after block of 64 positions (four tiles of the cache), in order of position:
 //!
 //! - score of a position = `scale` * one chain of fused multiply-adds over `head_dim` (for q8_0
-//!   keys: a chain for each 32 dimensions, then one fma with the tile's scale);
+//!   keys: a chain for each 32 dimensions, then one fma with the tile's scale), capped if so asked;
 //! - online softmax: `m' = max(m, scores)`, `p = exp(score - m')`, `l = l * exp(m - m') + p`, tile by
 //!   tile in 16 lanes, one for each position of a tile;
 //! - `out = out * exp(m - m')`, then `out = fma(p * value scale, value, out)`, position by position.
@@ -13,7 +13,7 @@
 
 use core::mem::MaybeUninit;
 
-use super::float::exp;
+use super::float::{capped, exp};
 use super::lanes::{Lanes, load, store};
 use crate::memory::{HeadLayout, KvType, TILE};
 use crate::quant::le_f16;
@@ -40,6 +40,8 @@ pub(crate) struct Attention<'a> {
     pub reach: Option<usize>,
     /// Factor on every score.
     pub scale: f32,
+    /// Scores become `cap * tanh(score / cap)`.
+    pub cap: Option<f32>,
     /// Added to every score.
     pub bias: Bias<'a>,
     /// What is hidden from tokens besides.
@@ -190,6 +192,9 @@ unsafe fn attend_rows<L: Lanes, E: Element, const R: usize>(
                 let scores = E::scores::<L, R>(tile, layout, &queries);
                 for r in 0..R {
                     let mut score = scores[r].mul(L::splat(job.scale));
+                    if let Some(cap) = job.cap {
+                        score = capped(score, cap);
+                    }
                     if !job.bias.table.is_empty() {
                         let (token, head) = ((row + r) / job.group, (row + r) % job.group);
                         score = score.add(load(job.bias.table, job.bias.row(head, token) + block * BLOCK + t * TILE));

@@ -12,17 +12,58 @@ use super::{Activation, Deviation, Job};
 pub(super) unsafe fn exp<L: Lanes>(x: L) -> L {
     // SAFETY: the caller has the instruction set.
     unsafe {
+        let (r, q, n) = exp_parts(x);
+        q.fma(r, L::splat(1.0)).mul(n.exp2i())
+    }
+}
+
+/// `r`, `q` and `n` with `exp(x) = (q * r + 1) * 2^n`.
+#[inline(always)]
+unsafe fn exp_parts<L: Lanes>(x: L) -> (L, L, L) {
+    // SAFETY: the caller has the instruction set.
+    unsafe {
         // Constants first: NaN passes through.
         let x = L::splat(-87.33).max(L::splat(88.37).min(x));
         let n = x.mul(L::splat(core::f32::consts::LOG2_E)).round();
         let r = n.fma(L::splat(-0.693_359_4), x);
         let r = n.fma(L::splat(2.121_944_4e-4), r);
-        let mut p = L::splat(1.987_569_1e-4);
-        for c in [1.398_199_9e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 0.5, 1.0, 1.0] {
-            p = p.fma(r, L::splat(c));
+        let mut q = L::splat(1.987_569_1e-4);
+        for c in [1.398_199_9e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 0.5, 1.0] {
+            q = q.fma(r, L::splat(c));
         }
-        p.mul(n.exp2i())
+        (r, q, n)
     }
+}
+
+/// `tanh(x)`: relative error below 4e-7. `e / (e + 2)` with `e = exp(2 x) - 1`, of which the 1 is taken
+/// off the power of two, so that little of a small `x` is lost.
+#[inline(always)]
+pub(super) unsafe fn tanh<L: Lanes>(x: L) -> L {
+    // SAFETY: the caller has the instruction set.
+    unsafe {
+        let (r, q, n) = exp_parts(x.add(x));
+        let power = n.exp2i();
+        let e = q.mul(r).fma(power, power.sub(L::splat(1.0)));
+        e.div(e.add(L::splat(2.0)))
+    }
+}
+
+/// `x = cap * tanh(x / cap)`.
+#[inline(always)]
+pub(super) unsafe fn soft_cap<L: Lanes>(x: &mut [f32], cap: f32) {
+    // SAFETY: the caller has the instruction set.
+    unsafe {
+        for i in (0..x.len()).step_by(16) {
+            store(capped(load::<L>(x, i), cap), x, i);
+        }
+    }
+}
+
+/// `cap * tanh(x / cap)`.
+#[inline(always)]
+pub(super) unsafe fn capped<L: Lanes>(x: L, cap: f32) -> L {
+    // SAFETY: the caller has the instruction set.
+    unsafe { tanh(x.div(L::splat(cap))).mul(L::splat(cap)) }
 }
 
 /// `x / (1 + exp(-x))`.

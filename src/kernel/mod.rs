@@ -155,6 +155,7 @@ pub struct Kernels {
     rms_norm: unsafe fn(&mut [f32], &[u8], f32),
     layer_norm: unsafe fn(&mut [f32], &[u8], &[u8], Deviation),
     activate: unsafe fn(Activation, &mut [f32], Option<&[f32]>),
+    soft_cap: unsafe fn(&mut [f32], f32),
     to_f16: unsafe fn(&[f32], &mut [u8]),
     attend: unsafe fn(&Attention<'_>, &mut [f32], usize, &mut [f32]),
 }
@@ -238,6 +239,13 @@ impl Kernels {
     pub(crate) fn activate(&self, f: Activation, x: &mut [f32], up: Option<&[f32]>) {
         // SAFETY: as in `matmul`; slices are checked where they are read.
         unsafe { (self.activate)(f, x, up) }
+    }
+
+    /// `x = cap * tanh(x / cap)`.
+    #[inline]
+    pub(crate) fn soft_cap(&self, x: &mut [f32], cap: f32) {
+        // SAFETY: as in `matmul`; slices are checked where they are read.
+        unsafe { (self.soft_cap)(x, cap) }
     }
 
     /// Rounds `x` to little-endian f16, two bytes each.

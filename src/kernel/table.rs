@@ -51,6 +51,14 @@ macro_rules! table {
                 }
                 activate
             },
+            soft_cap: {
+                $(#[target_feature(enable = $feature)])?
+                unsafe fn soft_cap(x: &mut [f32], cap: f32) {
+                    // SAFETY: this function has the features of the vector type.
+                    unsafe { $crate::kernel::float::soft_cap::<$lanes>(x, cap) }
+                }
+                soft_cap
+            },
             to_f16: {
                 $(#[target_feature(enable = $feature)])?
                 unsafe fn to_f16(x: &[f32], out: &mut [u8]) {

@@ -378,6 +378,29 @@ fn gelu_is_near_its_definition() {
 }
 
 #[test]
+fn soft_caps() {
+    let all = all_floats(8191);
+    let run = |kernels: &Kernels, x: &[f32]| {
+        let mut x = x.to_vec();
+        kernels.soft_cap(&mut x, 30.0);
+        x
+    };
+    for n in (0..=40).chain([all.len()]) {
+        let x = &all[all.len() - n..];
+        let want = run(&SCALAR, x);
+        for kernels in tables() {
+            same(&run(kernels, x), &want, || format!("{} soft cap of {n}", kernels.name));
+        }
+    }
+    // 4e-7 of the value, over the whole range of floats (but for the smallest, which have fewer digits).
+    for (x, got) in all.iter().zip(run(&SCALAR, &all)) {
+        let want = 30.0 * libm::tanh(f64::from(*x) / 30.0);
+        let error = (f64::from(got) - want).abs();
+        assert!(x.is_nan() && got.is_nan() || error <= 4e-7 * want.abs() + 1e-37, "{x:e}: {got:e}, not {want:e}");
+    }
+}
+
+#[test]
 fn rounding_to_half() {
     let mut all = all_floats(16381);
     // Every half, the middle between it and the next, and what is just beside them.
@@ -414,13 +437,14 @@ struct AttentionCase {
     window: usize,
     /// Every token sees all, with a bias and some positions hidden.
     across: bool,
+    cap: Option<f32>,
     data: Data,
 }
 
 impl AttentionCase {
     /// The cache's bytes and the output, both by `kernels`.
     fn run(&self, kernels: &Kernels, keys: &[f32], values: &[f32], queries: &[f32]) -> (Vec<u8>, Vec<f32>) {
-        let Self { kind, dim, group, tokens, position, window, across, .. } = *self;
+        let Self { kind, dim, group, tokens, position, window, across, cap, .. } = *self;
         let layout = HeadLayout { kind, dim };
         let tiles = window.min(position + tokens).saturating_add(tokens - 1).div_ceil(16);
         // Whatever lay in the cache before, here NaN, has no influence.
@@ -443,6 +467,7 @@ impl AttentionCase {
             window,
             reach: across.then_some(reach),
             scale: 0.3,
+            cap,
             bias: if across { Bias { table: &biases, stride: 3, start: tokens, step: 1 } } else { Bias::NONE },
             masks: if across { Masks { words: &bits, stride: tiles } } else { Masks::NONE },
         };
@@ -501,6 +526,7 @@ fn attention_across() {
         window: usize::MAX,
         reach: Some(reach),
         scale: 0.5,
+        cap: None,
         bias: Bias { table: &table, stride: 0, start: tokens, step: 1 },
         masks: Masks { words: &words, stride: 2 },
     };
@@ -530,7 +556,8 @@ fn attention() {
                     let (tokens, position) = (random.pick(&[1, 1, 2, 3, 5, 8, 9]), random.below(80));
                     let window = random.pick(&[usize::MAX, usize::MAX, 1, 5, 16, 37]);
                     let across = window == usize::MAX && random.below(2) == 0;
-                    AttentionCase { kind, dim, group, tokens, position, window, across, data }.check(&mut random);
+                    let cap = random.pick(&[None, None, Some(5.0)]);
+                    AttentionCase { kind, dim, group, tokens, position, window, across, cap, data }.check(&mut random);
                 }
             }
         }
