@@ -30,7 +30,7 @@ pub fn context(args: &SessionArgs, model: &Model<'_>, needed: usize) -> usize {
 
 /// The plan for a context of that many positions.
 pub fn plan(gguf: &Gguf<'_>, args: &SessionArgs, context: usize, workers: usize) -> Result<Plan> {
-    let options = Options { context, batch: args.batch_size, kv: kv_type(args.kv), workers };
+    let options = Options { context, batch: args.batch_size, kv: kv_type(args.kv), workers, ..Options::DEFAULT };
     Ok(Plan::try_of(gguf, options)?)
 }
 

@@ -48,24 +48,34 @@ pub(crate) struct Attention<'a> {
     pub masks: Masks<'a>,
 }
 
-/// Numbers added to scores: for head `g`, token `t` and position `s`, that at
-/// `g * stride + start - t * step + s`.
+/// Numbers added to scores: for head `g`, token `t` and place `s` in the cache, that at
+/// `g * stride + start - t * step + s / shared`.
 #[derive(Clone, Copy)]
 pub(crate) struct Bias<'a> {
     pub table: &'a [f32],
     pub stride: usize,
     pub start: usize,
     pub step: usize,
+    /// Places for each position, at least 1.
+    pub shared: usize,
 }
 
 impl Bias<'_> {
     /// No bias.
-    pub const NONE: Self = Self { table: &[], stride: 0, start: 0, step: 0 };
+    pub const NONE: Self = Self { table: &[], stride: 0, start: 0, step: 0, shared: 1 };
 
-    /// Where the row of a head and a token starts.
+    /// The numbers of 16 places from `place` on.
     #[inline(always)]
-    fn row(&self, head: usize, token: usize) -> usize {
-        (head * self.stride + self.start).saturating_sub(token * self.step)
+    unsafe fn load<L: Lanes>(&self, head: usize, token: usize, place: usize) -> L {
+        let row = (head * self.stride + self.start).saturating_sub(token * self.step);
+        // SAFETY: the caller has the instruction set.
+        unsafe {
+            if self.shared == 1 {
+                return load(self.table, row + place);
+            }
+            let of = |i| self.table.get(row + (place + i) / self.shared.max(1)).copied().unwrap_or(0.0);
+            load(&core::array::from_fn::<f32, 16, _>(of), 0)
+        }
     }
 }
 
@@ -80,6 +90,11 @@ pub(crate) struct Masks<'a> {
 impl Masks<'_> {
     /// Nothing is hidden.
     pub const NONE: Self = Self { words: &[], stride: 0 };
+
+    /// Those of the tokens from this one on.
+    pub fn from(self, token: usize) -> Self {
+        Self { words: self.words.get(token * self.stride..).unwrap_or(&[]), ..self }
+    }
 
     #[inline(always)]
     fn of(&self, token: usize, tile: usize) -> u16 {
@@ -197,7 +212,7 @@ unsafe fn attend_rows<L: Lanes, E: Element, const R: usize>(
                     }
                     if !job.bias.table.is_empty() {
                         let (token, head) = ((row + r) / job.group, (row + r) % job.group);
-                        score = score.add(load(job.bias.table, job.bias.row(head, token) + block * BLOCK + t * TILE));
+                        score = score.add(job.bias.load(head, token, block * BLOCK + t * TILE));
                     }
                     let mask = seen[r].mask(t) & hidden[r][t];
                     let score = masked(score, mask, f32::NEG_INFINITY);

@@ -468,7 +468,11 @@ impl AttentionCase {
             reach: across.then_some(reach),
             scale: 0.3,
             cap,
-            bias: if across { Bias { table: &biases, stride: 3, start: tokens, step: 1 } } else { Bias::NONE },
+            bias: if across {
+                Bias { table: &biases, stride: 3, start: tokens, step: 1, shared: 1 }
+            } else {
+                Bias::NONE
+            },
             masks: if across { Masks { words: &bits, stride: tiles } } else { Masks::NONE },
         };
         let mut out = vec![UNTOUCHED; tokens * out_stride];
@@ -527,7 +531,7 @@ fn attention_across() {
         reach: Some(reach),
         scale: 0.5,
         cap: None,
-        bias: Bias { table: &table, stride: 0, start: tokens, step: 1 },
+        bias: Bias { table: &table, stride: 0, start: tokens, step: 1, shared: 1 },
         masks: Masks { words: &words, stride: 2 },
     };
     let (mut out, mut scratch) = (vec![0.0; tokens * dim], vec![0.0; MAX_ROWS * layout.padded()]);
