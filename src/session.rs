@@ -3,7 +3,7 @@
 use core::ops::ControlFlow;
 
 use crate::forward::{Engine, Observer};
-use crate::kernel::Kernels;
+use crate::kernel::{Kernels, Masks};
 use crate::model::{Model, Pooling, Stack};
 use crate::plan::Plan;
 use crate::workers::{Serial, Workers};
@@ -217,13 +217,29 @@ impl<'m, 'w> Session<'m, 'w> {
         Ok(())
     }
 
+    /// What was planned.
+    pub(crate) fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Runs hypotheses for one position, which `seen` masks; without masks, a token.
+    pub(crate) fn run_alternatives(&mut self, tokens: &[TokenId], position: usize, seen: Masks<'_>) {
+        let _ = self.engine.run_masked(tokens, position, seen, &mut ());
+    }
+
+    /// The logits of token `t` of the last pass.
+    pub(crate) fn head(&mut self, t: usize) -> &[f32] {
+        self.engine.head(t);
+        self.engine.logits
+    }
+
     fn advance(&mut self, tokens: usize) {
         self.position += tokens;
         self.reached = self.reached.max(self.position);
     }
 
     /// Whether `tokens` can be run.
-    fn check(&self, tokens: &[TokenId]) -> Result<(), Error> {
+    pub(crate) fn check(&self, tokens: &[TokenId]) -> Result<(), Error> {
         if !self.engine.spec.has_head() {
             return Err(Error::NoPart { part: "decoder" });
         }

@@ -3,11 +3,13 @@
 mod bench;
 mod convert;
 mod detokenize;
+mod embed;
 mod generate;
 mod inspect;
 mod logits;
 mod plan;
 mod tokenize;
+mod translate;
 
 use std::process::ExitCode;
 
@@ -20,6 +22,8 @@ use crate::model_file::ModelFile;
 #[derive(Debug, Subcommand)]
 pub enum Command {
     Generate(generate::Args),
+    Translate(translate::Args),
+    Embed(embed::Args),
     Tokenize(tokenize::Args),
     Detokenize(detokenize::Args),
     Inspect(inspect::Args),
@@ -43,6 +47,8 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Detokenize(args) => detokenize::run(&args, &ModelFile::open(model)?),
         Command::Inspect(args) => inspect::run(&args, model),
         Command::Plan(args) => plan::run(&args, &ModelFile::open(model)?),
+        Command::Translate(args) => translate::run(&args, &ModelFile::open(model)?),
+        Command::Embed(args) => embed::run(&args, &ModelFile::open(model)?),
         Command::Convert(args) => convert::run(&args),
         Command::Logits(args) => logits::run(&args, &ModelFile::open(model)?),
     };
