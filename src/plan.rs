@@ -1,5 +1,6 @@
 //! The plan: how many bytes a model needs, known before it runs, by the compiler if need be.
 
+use crate::forward::Relative;
 use crate::kernel::{Form, MAX_ROWS, panel_bytes};
 use crate::memory::{Arena, HeadLayout, KvType, TILE};
 use crate::model::{Entry, Layer, Positions, Spec, Weights};
@@ -9,7 +10,7 @@ use crate::{Error, Gguf, tri};
 /// What the caller decides about a session's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Positions in the context; 0 for as many as the model was trained for.
+    /// Positions in the context, and of an encoder's text; 0 for as many as the model was trained for.
     pub context: usize,
     /// Tokens that prefill takes at once, at least 1. More is faster and needs more workspace.
     pub batch: usize,
@@ -17,11 +18,14 @@ pub struct Options {
     pub kv: KvType,
     /// The most workers that will take part, at least 1: each has scratch of its own.
     pub workers: usize,
+    /// The most hypotheses that beam search follows at once, at least 1. Only models with cross-attention
+    /// have a cache for more than one.
+    pub beams: usize,
 }
 
 impl Options {
     /// The model's own context, 16 tokens at once, an f16 cache, one worker.
-    pub const DEFAULT: Self = Self { context: 0, batch: 16, kv: KvType::F16, workers: 1 };
+    pub const DEFAULT: Self = Self { context: 0, batch: 16, kv: KvType::F16, workers: 1, beams: 1 };
 }
 
 impl Default for Options {
@@ -79,6 +83,15 @@ pub(crate) struct Layout {
     pub logits: usize,
     /// Tiles of a KV head, of each kind.
     pub tiles: [usize; 2],
+    /// What is added to scores by distance.
+    pub biases: usize,
+    /// The states of an encoder's text.
+    pub states: usize,
+    /// Entries of the table of weights of the encoder behind a decoder, and its biases.
+    pub source_weights: usize,
+    pub source_biases: usize,
+    /// Tiles of a KV head that holds an encoder's text.
+    pub source_tiles: usize,
 }
 
 impl Plan {
@@ -114,13 +127,17 @@ impl Plan {
             },
             batch: at_least_1(options.batch),
             workers: at_least_1(options.workers),
+            beams: if spec.has_cross_attention() { at_least_1(options.beams) } else { 1 },
             ..options
         };
-        let batch = min(options.batch, options.context);
+        // Hypotheses are run together.
+        let batch = max(min(options.batch, options.context), options.beams);
         let options = Options { batch, ..options };
-        if options.context as u64 > i32::MAX as u64 || options.workers > 1 << 16 {
+        if options.context as u64 > i32::MAX as u64 || options.workers > 1 << 16 || options.beams > 1 << 12 {
             return Err(Error::PlanTooLarge);
         }
+        let encoder = spec.encoder();
+        let has_encoder = encoder.is_some() || !spec.has_head();
         let widest = spec.widest_input();
         let formats = Formats::of(gguf, widest);
         let layout = Layout {
@@ -140,8 +157,19 @@ impl Plan {
             },
             attention: attention_sums(&spec, batch),
             panel: if batch > 1 { formats.panel } else { 0 },
-            logits: spec.vocab,
+            logits: if spec.has_head() { spec.vocab } else { 0 },
             tiles: [tiles(&spec, 0, options), tiles(&spec, 1, options)],
+            biases: tri!(biases(&spec, options)),
+            states: if has_encoder { tri!(product(&[options.context, spec.dim])) } else { 0 },
+            source_weights: match &encoder {
+                Some(encoder) => Weights::len(encoder.layers),
+                None => 0,
+            },
+            source_biases: match &encoder {
+                Some(encoder) => tri!(biases(encoder, options)),
+                None => 0,
+            },
+            source_tiles: if has_encoder { options.context.div_ceil(TILE) } else { 0 },
         };
         let workspace = tri!(layout.workspace(batch, options.workers));
         let kv = tri!(layout.kv(&spec, options.kv));
@@ -155,6 +183,11 @@ impl Plan {
     /// Bytes of a layer's keys and values, if it has its own. The plan has shown that they can be counted.
     pub(crate) fn ring_bytes(&self, layer: &Layer) -> usize {
         self.layout.ring_bytes(layer, self.options.kv).unwrap_or(0)
+    }
+
+    /// Bytes of the keys and values of an encoder's text in a layer.
+    pub(crate) fn source_ring_bytes(&self, layer: &Layer) -> usize {
+        self.layout.source_ring_bytes(layer, self.options.kv).unwrap_or(0)
     }
 
     /// Positions that the cache keeps for heads of a kind.
@@ -176,9 +209,17 @@ const fn tiles(spec: &Spec<'_>, kind: usize, options: Options) -> usize {
     let [first, second] = spec.kinds;
     let positions = match if kind == 0 { first.window } else { second.window } {
         Some(window) => min(options.context, window + options.batch - 1),
-        None => options.context,
+        None => options.context.saturating_mul(options.beams),
     };
     positions.div_ceil(TILE)
+}
+
+/// Numbers added to a stack's scores.
+const fn biases(spec: &Spec<'_>, options: Options) -> Result<usize, Error> {
+    match Relative::len(spec, options.context) {
+        Some(len) => Ok(len),
+        None => Err(Error::PlanTooLarge),
+    }
 }
 
 /// What one worker's sums need in the layer that needs most.
@@ -202,8 +243,24 @@ impl Layout {
         product(&[layer.kv_heads, tiles, HeadLayout { kind, dim: layer.head.dim }.tile_bytes()])
     }
 
-    /// Bytes of the cache: the layers that have keys and values of their own.
+    /// Bytes of the keys and values of an encoder's text in a layer.
+    const fn source_ring_bytes(&self, layer: &Layer, kind: KvType) -> Result<usize, Error> {
+        product(&[layer.kv_heads, self.source_tiles, HeadLayout { kind, dim: layer.head.dim }.tile_bytes()])
+    }
+
+    /// Bytes of the cache: the layers that have keys and values of their own; of an encoder, one layer,
+    /// where a decoder's layers keep theirs later; and for cross-attention, those of the encoder's text.
     const fn kv(&self, spec: &Spec<'_>, kind: KvType) -> Result<usize, Error> {
+        let source = tri!(self.source_ring_bytes(&spec.layer(0), kind));
+        if !spec.has_head() {
+            return Ok(source);
+        }
+        let own = tri!(self.own_kv(spec, kind));
+        if spec.has_cross_attention() { sum(max(own, source), tri!(product(&[spec.layers, source]))) } else { Ok(own) }
+    }
+
+    /// Bytes of the layers that have keys and values of their own.
+    const fn own_kv(&self, spec: &Spec<'_>, kind: KvType) -> Result<usize, Error> {
         let mut total = 0usize;
         let mut index = 0;
         while index < spec.layers {
@@ -232,8 +289,12 @@ impl Layout {
             self.offsets, // i32
             tri!(product(&[self.attention, workers])),
             self.logits,
+            self.biases,
+            self.states,
+            self.source_biases,
         ];
         let mut total = Arena::padded(self.weights * size_of::<Entry>()) as u64
+            + Arena::padded(self.source_weights * size_of::<Entry>()) as u64
             + Arena::padded(self.quants) as u64
             + Arena::padded(tri!(product(&[self.panel, workers]))) as u64;
         let mut i = 0;

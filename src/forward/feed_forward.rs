@@ -1,6 +1,6 @@
 //! The feed-forward part of a block.
 
-use super::{Engine, add_bias, enter, leave};
+use super::{Engine, add_bias, enter, leave, norm_sum};
 use crate::model::{Gate, Layer, Role};
 
 impl Engine<'_, '_> {
@@ -43,6 +43,7 @@ impl Engine<'_, '_> {
             compute.input(gate, tokens).times(w, branch, dim);
             add_bias(branch, dim, weights.vector(Role::FfnDownBias, index));
             leave(compute, spec, weights, (Role::PostFfwNorm, index), branch, hidden);
+            norm_sum(compute, spec, weights, (Role::LayerOutputNorm, Role::LayerOutputNormBias, index), hidden);
         }
     }
 }

@@ -2,29 +2,35 @@
 //!
 //! A token's way: [`Engine::run`] looks up its embedding and takes it through the blocks, each
 //! [`attention`] and then [`feed_forward`] (or [`experts`]), with norms and a residual around each;
-//! [`Engine::head`] makes logits of it. Every linear layer goes through [`Compute`]. Which parts a
+//! [`Engine::head`] makes logits of it. An [`encoder`] takes its tokens through the same blocks. Every linear layer goes through [`Compute`]. Which parts a
 //! block has is told by the [`Spec`] and by which weights there are, never by the family's name;
 //! what differs from layer to layer is in [`Layer`].
 
 mod attention;
 mod compute;
+mod embedding;
+mod encoder;
 mod experts;
 mod feed_forward;
 mod observer;
 mod per_layer;
+mod relative;
 mod rope;
 
 use core::ops::{ControlFlow, Range};
 
-use crate::kernel::Kernels;
+use crate::kernel::{Deviation, Kernels, Masks};
 use crate::memory::Arena;
 use crate::model::{Layer, Model, Norm, Role, Spec, Weights};
 use crate::plan::Plan;
-use crate::quant::decode_row;
 use crate::workers::Workers;
 use crate::{Error, TokenId};
+use attention::{Part, View};
 use compute::Compute;
+use encoder::Source;
 pub use observer::{Observer, Stage};
+pub(crate) use relative::Relative;
+
 use rope::Rotary;
 
 /// A model with its memory, ready to run.
@@ -35,6 +41,9 @@ pub(crate) struct Engine<'m, 'w> {
     pub compute: Compute<'m, 'w>,
     /// Of each kind of heads.
     rotary: [Rotary<'w>; 2],
+    relative: Relative<'w>,
+    /// The encoder, if the model has one: its states, and what it needs to run.
+    pub source: Option<Source<'m, 'w>>,
     /// `[batch][dim]`: the residual stream.
     hidden: &'w mut [f32],
     /// `[batch][dim]`: what goes into a part of a block, and what comes out of it.
@@ -46,7 +55,8 @@ pub(crate) struct Engine<'m, 'w> {
     /// Attention's sums, a piece for each worker.
     sums: &'w mut [f32],
     pub logits: &'w mut [f32],
-    /// For each layer that has keys of its own, `[kv_heads][tiles]`.
+    /// For each layer that has keys of its own, `[kv_heads][tiles]`; of a decoder behind an encoder, then
+    /// the same of the encoder's states.
     kv: &'w mut [u8],
 }
 
@@ -85,15 +95,44 @@ impl<'m, 'w> Engine<'m, 'w> {
         let sums = arena.take(layout.attention * threads).ok_or(short)?;
         let panels = arena.take(layout.panel * threads).ok_or(short)?;
         let logits = arena.take(layout.logits).ok_or(short)?;
+        let relative = Relative::new(spec, &weights, plan, arena.take(layout.biases).ok_or(short)?);
+        let source = Source::new(model, plan, &mut arena)?;
         let compute = Compute { kernels, workers, threads, quants, scales, offsets, panels };
-        Ok(Self { spec, plan: *plan, weights, compute, rotary, hidden, branch, inner, inputs, sums, logits, kv })
+        Ok(Self {
+            spec,
+            plan: *plan,
+            weights,
+            compute,
+            rotary,
+            relative,
+            source,
+            hidden,
+            branch,
+            inner,
+            inputs,
+            sums,
+            logits,
+            kv,
+        })
     }
 
     /// Runs `tokens`, which are at most a batch, at `position` and after. Their keys and values are then
     /// in the cache, and their states after the last block in `hidden`.
     pub fn run<O: Observer>(&mut self, tokens: &[TokenId], position: usize, observer: &mut O) -> ControlFlow<()> {
+        self.run_masked(tokens, position, Masks::NONE, observer)
+    }
+
+    /// As [`run`](Self::run), with hypotheses for one position instead of a text, if there are `masks`.
+    pub fn run_masked<O: Observer>(
+        &mut self,
+        tokens: &[TokenId],
+        position: usize,
+        masks: Masks<'_>,
+        observer: &mut O,
+    ) -> ControlFlow<()> {
         let n = tokens.len();
-        self.embed(tokens, position);
+        let alternatives = !masks.words.is_empty();
+        self.embed(tokens, position, alternatives);
         self.layer_inputs(tokens);
         for rotary in &mut self.rotary {
             rotary.turn_to(position, n);
@@ -103,7 +142,9 @@ impl<'m, 'w> Engine<'m, 'w> {
             let layer = self.spec.layer(index);
             let ring = rings.of(&layer, &self.plan);
             self.show(Stage::Before, index, n, position, observer)?;
-            self.attention(&layer, ring, n, position);
+            let reach = alternatives.then_some((position + 1) * n);
+            self.attention(&layer, View { ring, tokens: n, position, part: Part::All, cross: false, reach, masks });
+            self.look_across(&layer, n);
             self.show(Stage::Attention, index, n, position, observer)?;
             if self.spec.experts.is_some() {
                 self.experts(&layer, n);
@@ -131,6 +172,7 @@ impl<'m, 'w> Engine<'m, 'w> {
         let Some(w) = weights.matrix(Role::Output, 0).or_else(tied) else { return };
         compute.input(normed, 1).times(w, logits, w.rows);
         scale(logits, spec.logit_scale);
+        add_bias(logits, w.rows, weights.vector(Role::OutputBias, 0));
         if let Some(cap) = spec.logit_cap {
             compute.kernels.soft_cap(logits, cap);
         }
@@ -142,21 +184,8 @@ impl<'m, 'w> Engine<'m, 'w> {
         let Some(hidden) = hidden.get(tokens.start * spec.dim..tokens.end * spec.dim) else { return };
         let Some(branch) = branch.get_mut(..hidden.len()) else { return };
         branch.copy_from_slice(hidden);
-        norm(compute, spec, weights, (Role::OutputNorm, Role::OutputNormBias, 0), branch);
-    }
-
-    /// Token embeddings, and position embeddings where the model has them.
-    fn embed(&mut self, tokens: &[TokenId], position: usize) {
-        let dim = self.spec.dim;
-        let learned = self.weights.matrix(Role::PositionEmbd, 0);
-        let Some(words) = self.weights.matrix(Role::TokenEmbd, 0) else { return };
-        for ((t, &token), x) in tokens.iter().enumerate().zip(self.hidden.chunks_exact_mut(dim)) {
-            decode_row(words.kind, words.row(token as usize), x);
-            scale(x, self.spec.embedding_scale);
-            if let (Some(learned), Some(p)) = (learned, self.branch.get_mut(..dim)) {
-                decode_row(learned.kind, learned.row(position + t), p);
-                add(x, p);
-            }
+        if spec.final_norm {
+            norm(compute, spec, weights, (Role::OutputNorm, Role::OutputNormBias, 0), branch);
         }
     }
 
@@ -230,6 +259,19 @@ fn leave(
     add(hidden, branch);
 }
 
+/// Norms the hidden state after a part of a block, where a norm stands there.
+fn norm_sum(
+    compute: &Compute<'_, '_>,
+    spec: &Spec<'_>,
+    weights: &Weights<'_, '_>,
+    role: (Role, Role, usize),
+    hidden: &mut [f32],
+) {
+    if spec.placement.after {
+        norm(compute, spec, weights, role, hidden);
+    }
+}
+
 /// Norms each `dim` elements of `x` in place with the weight and bias of these roles.
 fn norm(
     compute: &Compute<'_, '_>,
@@ -249,7 +291,8 @@ fn norm(
 fn norm_one(kernels: &Kernels, spec: &Spec<'_>, weight: &[u8], bias: &[u8], x: &mut [f32]) {
     match spec.norm {
         Norm::Rms => kernels.rms_norm(x, weight, spec.norm_eps),
-        Norm::Layer => kernels.layer_norm(x, weight, bias, spec.norm_eps),
+        Norm::Layer => kernels.layer_norm(x, weight, bias, Deviation::Within(spec.norm_eps)),
+        Norm::Unbiased => kernels.layer_norm(x, weight, bias, Deviation::Unbiased(spec.norm_eps)),
     }
 }
 

@@ -37,9 +37,9 @@ macro_rules! table {
             },
             layer_norm: {
                 $(#[target_feature(enable = $feature)])?
-                unsafe fn layer_norm(x: &mut [f32], weight: &[u8], bias: &[u8], eps: f32) {
+                unsafe fn layer_norm(x: &mut [f32], weight: &[u8], bias: &[u8], deviation: $crate::kernel::Deviation) {
                     // SAFETY: this function has the features of the vector type.
-                    unsafe { $crate::kernel::float::layer_norm::<$lanes>(x, weight, bias, eps) }
+                    unsafe { $crate::kernel::float::layer_norm::<$lanes>(x, weight, bias, deviation) }
                 }
                 layer_norm
             },

@@ -64,7 +64,7 @@ const fn behind<'a>(keys: &mut Keys<'_, 'a>, period: usize, largest: usize) -> R
     Ok(Spec {
         kinds: [Heads { window: None, ..heads }, heads],
         second: pattern,
-        placement: Placement { before: true, behind: true },
+        placement: Placement { before: true, behind: true, after: false },
         attention_scale: if spec.layers == largest { Some(share) } else { None },
         ..spec
     })

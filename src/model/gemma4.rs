@@ -46,7 +46,7 @@ pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
     Ok(Spec {
         kinds: [Heads { window: None, ..heads }, Heads { dim, rope, ..heads }],
         second,
-        placement: Placement { before: true, behind: true },
+        placement: Placement { before: true, behind: true, after: false },
         qk_norm: QkNorm::Head,
         v_norm: true,
         v_from_k: true,

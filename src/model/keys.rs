@@ -2,7 +2,7 @@
 
 use super::layers::{Heads, Pattern, PerLayer};
 use super::rope::{Rope, RopeStyle, Scaling};
-use super::{Experts, Gate, MAX_LAYERS, Need, Norm, Placement, Positions, QkNorm, Spec};
+use super::{Experts, Gate, MAX_LAYERS, Need, Norm, Placement, Positions, QkNorm, Spec, Stack};
 use crate::gguf::{Array, Value, ValueType, equal};
 use crate::kernel::Activation;
 use crate::{Error, Gguf, Name, tri};
@@ -17,6 +17,8 @@ pub(super) struct Keys<'g, 'a> {
 
 /// Widths beyond this are not models; with it no product of two sizes overflows 64 bits.
 const MAX_WIDTH: usize = 1 << 22;
+/// The key of what a decoder begins with.
+const START: &str = "decoder_start_token_id";
 /// The most experts, as in llama.cpp (`LLAMA_MAX_EXPERTS`).
 const MAX_EXPERTS: usize = 512;
 
@@ -155,6 +157,45 @@ impl<'g, 'a> Keys<'g, 'a> {
         self.gguf.bool(self.prefix(name), name)
     }
 
+    /// The string under `name`.
+    pub const fn text(&mut self, name: &'static str) -> Result<Option<&'a [u8]>, Error> {
+        self.gguf.str(self.prefix(name), name)
+    }
+
+    /// Whether the file has a tensor of this name.
+    pub const fn has(&self, tensor: &str) -> bool {
+        self.gguf.tensor(tensor).is_some()
+    }
+
+    /// Rows of a matrix, 0 if it is not there.
+    pub const fn rows(&self, tensor: &str) -> usize {
+        match self.gguf.tensor(tensor) {
+            Some(tensor) if tensor.dims[1] <= i32::MAX as u64 => tensor.dims[1] as usize,
+            _ => 0,
+        }
+    }
+
+    /// `spec`, of which the layers are the encoder's, as the decoder behind that encoder.
+    pub const fn target(&mut self, spec: Spec<'a>) -> Result<Spec<'a>, Error> {
+        let layers = match tri!(self.optional_size("decoder_block_count", MAX_LAYERS)) {
+            Some(layers) => layers,
+            None => spec.layers, // T5's default
+        };
+        let start = match tri!(self.gguf.u32(self.prefix(START), START)) {
+            Some(start) if (start as usize) < spec.vocab => start,
+            Some(_) => return Err(self.wrong(START, "is not the id of a token")),
+            None => return Err(self.missing(START)),
+        };
+        let (PerLayer::All(_), PerLayer::All(_)) = (spec.ffn, spec.kv_heads) else {
+            return Err(self.wrong("feed_forward_length", "and head_count_kv must be the same for all layers"));
+        };
+        let source_words = match self.rows("enc.token_embd.weight") {
+            0 => None,
+            words => Some(words),
+        };
+        Ok(Spec { stack: Stack::Target { encoder_layers: spec.layers, start, source_words }, layers, ..spec })
+    }
+
     /// A number of which 0 means that there is none, as well as no key does.
     pub const fn nonzero(&mut self, name: &'static str, max: usize) -> Result<Option<usize>, Error> {
         match tri!(self.gguf.u32(self.prefix(name), name)) {
@@ -184,6 +225,7 @@ impl<'g, 'a> Keys<'g, 'a> {
         let rope = Some(tri!(self.rope(style, head)));
         let kind = Heads { dim: head, rope, window };
         Ok(Spec {
+            stack: Stack::Alone,
             vocab: tri!(self.vocab()),
             dim,
             layers,
@@ -194,9 +236,12 @@ impl<'g, 'a> Keys<'g, 'a> {
             ffn: tri!(self.per_layer_required("feed_forward_length", MAX_WIDTH, layers)),
             context: tri!(self.size("context_length", i32::MAX as usize)),
             positions: Positions::Rotary,
+            token_types: 0,
+            embedding_norm: false,
+            final_norm: true,
             norm: Norm::Rms,
             norm_eps: 0.0,
-            placement: Placement { before: true, behind: false },
+            placement: Placement { before: true, behind: false, after: false },
             fused_qkv: false,
             qkv_bias: Need::Absent,
             linear_bias: Need::Absent,
@@ -209,6 +254,7 @@ impl<'g, 'a> Keys<'g, 'a> {
             embedding_scale: 1.0,
             residual_scale: 1.0,
             logit_scale: 1.0,
+            output_bias: Need::Absent,
             logit_cap: None,
             activation: Activation::Silu,
             gate: Gate::Separate,

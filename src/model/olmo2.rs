@@ -7,7 +7,7 @@ use crate::{Error, tri};
 pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     Ok(Spec {
         norm_eps: tri!(keys.required("attention.layer_norm_rms_epsilon")),
-        placement: Placement { before: false, behind: true },
+        placement: Placement { before: false, behind: true, after: false },
         qk_norm: QkNorm::Whole,
         ..tri!(keys.decoder(RopeStyle::Halves))
     })

@@ -2,7 +2,8 @@
 
 use super::layers::Layer;
 use super::rope::Scaling;
-use super::{Gate, Need, Norm, Positions, QkNorm, Spec};
+use super::{Gate, Need, Norm, Positions, QkNorm, Spec, Stack};
+use crate::Name;
 
 macro_rules! roles {
     ($($role:ident $name:literal $per_layer:literal,)*) => {
@@ -36,9 +37,13 @@ roles! {
     PerLayerTokenEmbd "per_layer_token_embd.weight" false,
     PerLayerModelProj "per_layer_model_proj.weight" false,
     PerLayerProjNorm "per_layer_proj_norm.weight" false,
+    TokenTypes "token_types.weight" false,
+    TokenEmbdNorm "token_embd_norm.weight" false,
+    TokenEmbdNormBias "token_embd_norm.bias" false,
     OutputNorm "output_norm.weight" false,
     OutputNormBias "output_norm.bias" false,
     Output "output.weight" false,
+    OutputBias "output.bias" false,
     AttnNorm "attn_norm.weight" true,
     AttnNormBias "attn_norm.bias" true,
     AttnQkv "attn_qkv.weight" true,
@@ -53,7 +58,22 @@ roles! {
     AttnKNorm "attn_k_norm.weight" true,
     AttnOutput "attn_output.weight" true,
     AttnOutputBias "attn_output.bias" true,
+    AttnRelB "attn_rel_b.weight" true,
     PostAttentionNorm "post_attention_norm.weight" true,
+    AttnOutputNorm "attn_output_norm.weight" true,
+    AttnOutputNormBias "attn_output_norm.bias" true,
+    CrossAttnNorm "cross_attn_norm.weight" true,
+    CrossAttnNormBias "cross_attn_norm.bias" true,
+    CrossAttnQ "cross_attn_q.weight" true,
+    CrossAttnQBias "cross_attn_q.bias" true,
+    CrossAttnK "cross_attn_k.weight" true,
+    CrossAttnKBias "cross_attn_k.bias" true,
+    CrossAttnV "cross_attn_v.weight" true,
+    CrossAttnVBias "cross_attn_v.bias" true,
+    CrossAttnOutput "cross_attn_o.weight" true,
+    CrossAttnOutputBias "cross_attn_o.bias" true,
+    CrossAttnOutputNorm "cross_attn_output_norm.weight" true,
+    CrossAttnOutputNormBias "cross_attn_output_norm.bias" true,
     FfnNorm "ffn_norm.weight" true,
     FfnNormBias "ffn_norm.bias" true,
     FfnGate "ffn_gate.weight" true,
@@ -67,6 +87,8 @@ roles! {
     FfnUpExps "ffn_up_exps.weight" true,
     FfnDownExps "ffn_down_exps.weight" true,
     PostFfwNorm "post_ffw_norm.weight" true,
+    LayerOutputNorm "layer_output_norm.weight" true,
+    LayerOutputNormBias "layer_output_norm.bias" true,
     InpGate "inp_gate.weight" true,
     Proj "proj.weight" true,
     PostNorm "post_norm.weight" true,
@@ -74,7 +96,8 @@ roles! {
 }
 
 /// Tensors that files carry and no forward pass needs, by the end of their names.
-const IGNORED: [&str; 1] = [
+const IGNORED: [&str; 2] = [
+    ".cross_attn_rel_b.weight",  // T5 has none in truth; early converters wrote one
     ".attn.rotary_emb.inv_freq", // some old converters wrote the rotary frequencies out
 ];
 
@@ -123,18 +146,36 @@ impl Role {
         let first = spec.rope(0);
         let long = first.is_some_and(|rope| matches!(rope.scaling, Scaling::Long { .. }));
         let (dense, gated) = (spec.experts.is_none(), spec.gate == Gate::Separate);
+        let biased = spec.norm != Norm::Rms;
+        let (before, after, cross) = (spec.placement.before, spec.placement.after, spec.has_cross_attention());
         match self {
-            Self::TokenEmbd | Self::OutputNorm | Self::AttnOutput => Required,
-            Self::Output => Optional, // absent: the token embedding is the head as well
+            Self::TokenEmbd | Self::AttnOutput => Required,
+            Self::Output => also(spec.has_head(), Optional), // absent: the token embedding is the head as well
+            Self::OutputBias => also(spec.has_head(), spec.output_bias),
+            Self::OutputNorm => only(spec.final_norm),
+            Self::TokenTypes => only(spec.token_types > 0),
+            Self::TokenEmbdNorm => only(spec.embedding_norm),
+            Self::TokenEmbdNormBias => only(spec.embedding_norm && biased),
+            // The first layer's are those of all.
+            Self::AttnRelB => only(matches!(spec.positions, Positions::Relative { .. }) && layer.index == 0),
+            Self::AttnOutputNorm | Self::LayerOutputNorm => only(after),
+            Self::AttnOutputNormBias | Self::LayerOutputNormBias => only(after && biased),
+            Self::CrossAttnNorm => only(cross && before),
+            Self::CrossAttnNormBias => only(cross && before && biased),
+            Self::CrossAttnOutputNorm => only(cross && after),
+            Self::CrossAttnOutputNormBias => only(cross && after && biased),
+            Self::CrossAttnQ | Self::CrossAttnK | Self::CrossAttnV | Self::CrossAttnOutput => only(cross),
+            Self::CrossAttnQBias | Self::CrossAttnKBias | Self::CrossAttnVBias => also(cross, spec.qkv_bias),
+            Self::CrossAttnOutputBias => also(cross, spec.linear_bias),
             Self::PositionEmbd => only(spec.positions == Positions::Learned),
             Self::RopeFreqs => also(first.is_some() && !long, Optional),
             Self::RopeFactorsShort | Self::RopeFactorsLong => also(long, Optional),
             Self::PerLayerTokenEmbd | Self::PerLayerModelProj | Self::PerLayerProjNorm => {
                 only(spec.per_layer_input > 0)
             }
-            Self::AttnNorm | Self::FfnNorm => only(spec.placement.before),
-            Self::AttnNormBias | Self::FfnNormBias => only(spec.placement.before && spec.norm == Norm::Layer),
-            Self::OutputNormBias => only(spec.norm == Norm::Layer),
+            Self::AttnNorm | Self::FfnNorm => only(before),
+            Self::AttnNormBias | Self::FfnNormBias => only(before && biased),
+            Self::OutputNormBias => only(spec.final_norm && biased),
             Self::PostAttentionNorm | Self::PostFfwNorm => only(spec.placement.behind),
             Self::AttnQkv => only(spec.fused_qkv),
             Self::AttnQkvBias => also(spec.fused_qkv, spec.qkv_bias),
@@ -176,6 +217,21 @@ impl Role {
             Self::PerLayerModelProj => Matrix(dim, spec.layers * input),
             Self::PerLayerProjNorm => Vector(input),
             Self::OutputNorm | Self::OutputNormBias | Self::AttnNorm | Self::AttnNormBias => Vector(dim),
+            Self::TokenTypes => Matrix(dim, spec.token_types),
+            Self::TokenEmbdNorm | Self::TokenEmbdNormBias => Vector(dim),
+            Self::OutputBias => Vector(spec.vocab),
+            Self::AttnRelB => match spec.positions {
+                Positions::Relative { buckets } => Vectors(layer.heads, buckets),
+                _ => Vectors(0, 0),
+            },
+            Self::AttnOutputNorm | Self::AttnOutputNormBias | Self::LayerOutputNorm => Vector(dim),
+            Self::LayerOutputNormBias | Self::CrossAttnNorm | Self::CrossAttnNormBias => Vector(dim),
+            Self::CrossAttnOutputNorm | Self::CrossAttnOutputNormBias | Self::CrossAttnOutputBias => Vector(dim),
+            Self::CrossAttnQ => Matrix(dim, q),
+            Self::CrossAttnQBias => Vector(q),
+            Self::CrossAttnK | Self::CrossAttnV => Matrix(dim, kv),
+            Self::CrossAttnKBias | Self::CrossAttnVBias => Vector(kv),
+            Self::CrossAttnOutput => Matrix(q, dim),
             Self::FfnNorm | Self::FfnNormBias | Self::AttnOutputBias | Self::FfnDownBias => Vector(dim),
             Self::PostAttentionNorm | Self::PostFfwNorm | Self::PostNorm => Vector(dim),
             Self::AttnQkv => Matrix(dim, q + 2 * kv),
@@ -200,8 +256,57 @@ impl Role {
         }
     }
 
-    /// The role and the layer (0 for the whole model's) of the tensor with this name.
-    pub fn of(name: &str) -> Option<(Self, usize)> {
+    /// What the tensor with this name is to a stack.
+    pub(super) fn of(name: &str, stack: Stack) -> Place {
+        let (prefix, rest) = match name.split_once('.') {
+            Some((prefix @ ("enc" | "dec"), rest)) => (prefix, rest),
+            _ => ("", name),
+        };
+        let own = stack.prefix();
+        let Some((role, layer)) = Self::named(rest, !own.is_empty()) else {
+            // What nobody has a prefix for is the decoder's to complain of.
+            let mine = prefix == own || prefix.is_empty() && !matches!(stack, Stack::Source { .. });
+            return if mine { Place::Nowhere } else { Place::Elsewhere };
+        };
+        let is_mine = prefix == own;
+        match (stack, role) {
+            // Without a prefix stands what the two may share: the decoder has it, and the encoder its words.
+            (Stack::Source { own_words: false }, Self::TokenEmbd) if prefix.is_empty() => Place::Of(role, layer),
+            (Stack::Source { .. }, _) if !is_mine => Place::Elsewhere,
+            (Stack::Target { .. }, _) if prefix == "enc" => Place::Elsewhere,
+            (Stack::Target { .. }, _) if role.is_shared() == is_mine => Place::Nowhere,
+            (Stack::Target { .. }, _) => Place::Of(role, layer),
+            _ if is_mine => Place::Of(role, layer),
+            _ => Place::Nowhere,
+        }
+    }
+
+    /// Whether it stands without a prefix in an encoder-decoder.
+    const fn is_shared(self) -> bool {
+        matches!(self, Self::TokenEmbd | Self::Output | Self::OutputBias)
+    }
+
+    /// The name of its tensor in a layer (any, for the whole model's), as files have it.
+    pub fn spelled(self, layer: usize, stack: Stack) -> Name {
+        let prefix = match stack {
+            Stack::Target { .. } if self.is_shared() => "",
+            Stack::Source { own_words: false } if self.is_shared() => "",
+            _ => stack.prefix(),
+        };
+        let name = match self {
+            Self::AttnOutput if !prefix.is_empty() => SHORT_OUTPUT,
+            Self::AttnOutputBias if !prefix.is_empty() => SHORT_OUTPUT_BIAS,
+            _ => self.name(),
+        };
+        match (prefix.is_empty(), self.per_layer()) {
+            (_, true) => Name::layered(prefix, layer, name),
+            (true, false) => Name::new(name.as_bytes()),
+            (false, false) => Name::key(prefix, name),
+        }
+    }
+
+    /// The role and the layer (0 for the whole model's) of the tensor with this name, prefix apart.
+    fn named(name: &str, prefixed: bool) -> Option<(Self, usize)> {
         let (name, layer) = match name.strip_prefix("blk.") {
             Some(rest) => {
                 let (number, name) = rest.split_once('.')?;
@@ -213,8 +318,41 @@ impl Role {
             }
             None => (name, None),
         };
-        let role = *Self::ALL.iter().find(|role| role.per_layer() == layer.is_some() && role.name() == name)?;
-        Some((role, layer.unwrap_or(0)))
+        let role = match name {
+            SHORT_OUTPUT if prefixed => &Self::AttnOutput,
+            SHORT_OUTPUT_BIAS if prefixed => &Self::AttnOutputBias,
+            _ => Self::ALL.iter().find(|role| {
+                let short = prefixed && matches!(role, Self::AttnOutput | Self::AttnOutputBias);
+                role.name() == name && !short
+            })?,
+        };
+        (role.per_layer() == layer.is_some()).then_some((*role, layer.unwrap_or(0)))
+    }
+}
+
+/// What attention's output is called behind `enc.` and `dec.`.
+const SHORT_OUTPUT: &str = "attn_o.weight";
+const SHORT_OUTPUT_BIAS: &str = "attn_o.bias";
+
+/// What a tensor is to a stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// It has this role in this layer.
+    Of(Role, usize),
+    /// It belongs to the other stack.
+    Elsewhere,
+    /// No model has it.
+    Nowhere,
+}
+
+impl Stack {
+    /// What the tensors of its blocks begin with, without the dot.
+    const fn prefix(self) -> &'static str {
+        match self {
+            Self::Alone | Self::Encoder { .. } => "",
+            Self::Source { .. } => "enc",
+            Self::Target { .. } => "dec",
+        }
     }
 }
 

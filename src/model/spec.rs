@@ -3,19 +3,23 @@
 use super::keys::Keys;
 use super::layers::{Heads, Layer, Pattern, PerLayer};
 use super::rope::{Rope, Scaling};
-use super::{gemma, gemma4, gpt2, granite, llama, olmo2, phi3, qwen, smollm3, stablelm};
+use super::{bert, gemma, gemma4, gpt2, granite, llama, olmo2, phi3, qwen, seq2seq, smollm3, stablelm, t5};
 use crate::kernel::Activation;
-use crate::{Error, Gguf, Name, tri};
+use crate::{Error, Gguf, Name, TokenId, tri};
 
 /// The most layers a model may have, as in llama.cpp (`LLAMA_MAX_LAYERS`).
 pub const MAX_LAYERS: usize = 512;
 
-/// A decoder: token embedding, `layers` blocks of attention and feed-forward, final norm, head.
+/// A stack of blocks: token embedding, `layers` blocks of attention and feed-forward, final norm, head.
+///
+/// An encoder-decoder is two of them: the decoder, and its [`encoder`](Spec::encoder).
 ///
 /// Sizes are numbers of elements. What differs from layer to layer stays in the file's arrays;
 /// [`Spec::layer`] has the answers for one layer.
 #[derive(Clone, Copy, Debug)]
 pub struct Spec<'a> {
+    /// What the stack is for.
+    pub stack: Stack,
     /// Words in the vocabulary: the rows of `token_embd.weight`.
     pub vocab: usize,
     /// Width of the hidden state.
@@ -37,6 +41,13 @@ pub struct Spec<'a> {
     pub context: usize,
     /// How positions enter.
     pub positions: Positions,
+    /// Kinds of text that a token may belong to, each with an embedding of its own, of which the first is
+    /// added to every token's; 0 for none.
+    pub token_types: usize,
+    /// Whether a norm stands behind the embedding.
+    pub embedding_norm: bool,
+    /// Whether a norm stands behind the last block.
+    pub final_norm: bool,
     /// The norm around attention and feed-forward and before the head.
     pub norm: Norm,
     /// Added under the root in every norm.
@@ -68,6 +79,8 @@ pub struct Spec<'a> {
     pub residual_scale: f32,
     /// Factor on logits.
     pub logit_scale: f32,
+    /// Bias of the head.
+    pub output_bias: Need,
     /// Logits become `cap * tanh(logit / cap)`.
     pub logit_cap: Option<f32>,
     /// The feed-forward's activation function.
@@ -89,6 +102,56 @@ pub enum Positions {
     Rotary,
     /// As a learned embedding for each, which is added to the token's.
     Learned,
+    /// As sines and cosines of the position times `10000^(-2 i / dim)`, which are added to the token's
+    /// embedding: in turns, or (`halves`) the sines first.
+    Sinusoidal {
+        /// The layout.
+        halves: bool,
+    },
+    /// As numbers added to attention scores, by the distance of two positions
+    /// ([T5](https://arxiv.org/abs/1910.10683)): learned for every head and each of so many ranges of
+    /// distances.
+    Relative {
+        /// How many.
+        buckets: usize,
+    },
+}
+
+/// What a stack of blocks is for, and what its tensors' names begin with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stack {
+    /// A model by itself, in which every token sees those before it.
+    Alone,
+    /// An encoder by itself: every token sees all, and its states are the result.
+    Encoder {
+        /// What becomes of the states of a text.
+        pooling: Pooling,
+    },
+    /// The encoder of an encoder-decoder: `enc.`
+    Source {
+        /// Whether it has token embeddings of its own.
+        own_words: bool,
+    },
+    /// The decoder of an encoder-decoder: `dec.` Its blocks attend to the encoder's states besides.
+    Target {
+        /// Layers of the encoder.
+        encoder_layers: usize,
+        /// The token that it begins with.
+        start: TokenId,
+        /// Words of the encoder's vocabulary, if it has embeddings of its own.
+        source_words: Option<usize>,
+    },
+}
+
+/// How the states of a text become one vector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pooling {
+    /// Their mean.
+    Mean,
+    /// The first one.
+    First,
+    /// The last one.
+    Last,
 }
 
 /// Kind of norm.
@@ -98,6 +161,8 @@ pub enum Norm {
     Rms,
     /// `(x - mean) / sqrt(variance + eps) * weight + bias`.
     Layer,
+    /// `(x - mean) / (deviation + eps) * weight + bias`, the deviation being that of n - 1.
+    Unbiased,
 }
 
 /// Where the norms of a block stand. Attention and feed-forward each have those that are true.
@@ -107,6 +172,8 @@ pub struct Placement {
     pub before: bool,
     /// On what comes out, before it is added to the hidden state.
     pub behind: bool,
+    /// On the hidden state after that.
+    pub after: bool,
 }
 
 /// Norms of q and k.
@@ -182,11 +249,40 @@ impl<'a> Spec<'a> {
             b"smollm3" => smollm3::spec(&mut keys),
             b"olmo2" => olmo2::spec(&mut keys),
             b"granite" => granite::spec(&mut keys),
+            b"bert" => bert::spec(&mut keys),
+            b"t5" => t5::spec(&mut keys),
+            b"seq2seq" => seq2seq::spec(&mut keys),
             name => Err(Error::Unsupported { what: "architecture", name: Name::new(name) }),
         });
         tri!(keys.all_known());
         tri!(spec.check(&keys));
         Ok(spec)
+    }
+
+    /// The encoder of an encoder-decoder: like the decoder, but for what is the decoder's alone.
+    pub const fn encoder(&self) -> Option<Self> {
+        let Stack::Target { encoder_layers, source_words, .. } = self.stack else { return None };
+        let (vocab, own_words) = match source_words {
+            Some(words) => (words, true),
+            None => (self.vocab, false),
+        };
+        let stack = Stack::Source { own_words };
+        Some(Self { stack, vocab, layers: encoder_layers, logit_scale: 1.0, output_bias: Need::Absent, ..*self })
+    }
+
+    /// Whether the stack makes logits.
+    pub const fn has_head(&self) -> bool {
+        matches!(self.stack, Stack::Alone | Stack::Target { .. })
+    }
+
+    /// Whether a token sees no token after it.
+    pub const fn is_causal(&self) -> bool {
+        self.has_head()
+    }
+
+    /// Whether blocks attend to an encoder's states.
+    pub const fn has_cross_attention(&self) -> bool {
+        matches!(self.stack, Stack::Target { .. })
     }
 
     /// What layer `index`, counted from 0, is like.

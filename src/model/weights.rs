@@ -6,7 +6,7 @@
 
 use bytemuck::{Pod, Zeroable};
 
-use super::roles::{Role, Shape, is_ignored};
+use super::roles::{Place, Role, Shape, is_ignored};
 use super::{MAX_LAYERS, Need, Spec};
 use crate::gguf::Tensor;
 use crate::kernel::{Form, Matrix};
@@ -27,11 +27,11 @@ fn walk(
 ) -> Result<(), Error> {
     for tensor in gguf.tensors() {
         let name = Name::new(tensor.name.as_bytes());
-        let Some((role, layer)) = Role::of(tensor.name) else {
-            if is_ignored(tensor.name) {
-                continue;
-            }
-            return Err(Error::UnexpectedTensor { tensor: name });
+        let (role, layer) = match Role::of(tensor.name, spec.stack) {
+            Place::Of(role, layer) => (role, layer),
+            Place::Elsewhere => continue,
+            Place::Nowhere if is_ignored(tensor.name) => continue,
+            Place::Nowhere => return Err(Error::UnexpectedTensor { tensor: name }),
         };
         if layer >= spec.layers {
             return Err(Error::UnexpectedTensor { tensor: name });
@@ -77,9 +77,7 @@ pub(super) fn check(gguf: &Gguf<'_>, spec: &Spec<'_>) -> Result<(), Error> {
         let missing = |layer: &usize| seen.get(layer / 64).is_none_or(|bits| bits >> (layer % 64) & 1 == 0);
         let needed = |layer: &usize| role.need(spec, &spec.layer(*layer)) == Need::Required;
         if let Some(layer) = (0..layers).filter(needed).find(missing) {
-            let name = role.name();
-            let tensor = if role.per_layer() { Name::layered(layer, name) } else { Name::new(name.as_bytes()) };
-            return Err(Error::MissingTensor { tensor });
+            return Err(Error::MissingTensor { tensor: role.spelled(layer, spec.stack) });
         }
     }
     Ok(())

@@ -370,7 +370,7 @@ fn extreme_options() {
             for context in values {
                 for batch in values {
                     for workers in values {
-                        let options = Options { context, batch, kv, workers };
+                        let options = Options { context, batch, kv, workers, ..Options::DEFAULT };
                         match Plan::try_of(&gguf, options) {
                             Ok(plan) => {
                                 // A plan stands for itself: what it resolved to gives the same plan.

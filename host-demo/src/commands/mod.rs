@@ -1,7 +1,9 @@
 //! The commands, one file each.
 
 mod bench;
+mod convert;
 mod detokenize;
+mod embed;
 mod generate;
 mod inspect;
 mod logits;
@@ -9,6 +11,7 @@ mod plan;
 mod probe;
 mod score;
 mod tokenize;
+mod translate;
 
 use std::process::ExitCode;
 
@@ -21,6 +24,8 @@ use crate::model_file::ModelFile;
 #[derive(Debug, Subcommand)]
 pub enum Command {
     Generate(generate::Args),
+    Translate(translate::Args),
+    Embed(embed::Args),
     Tokenize(tokenize::Args),
     Detokenize(detokenize::Args),
     Inspect(inspect::Args),
@@ -29,6 +34,7 @@ pub enum Command {
     Probe(probe::Args),
     Score(score::Args),
     Bench(bench::Args),
+    Convert(convert::Args),
 }
 
 /// Runs the command; without one, tells a story.
@@ -45,6 +51,9 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Detokenize(args) => detokenize::run(&args, &ModelFile::open(model)?),
         Command::Inspect(args) => inspect::run(&args, model),
         Command::Plan(args) => plan::run(&args, &ModelFile::open(model)?),
+        Command::Translate(args) => translate::run(&args, &ModelFile::open(model)?),
+        Command::Embed(args) => embed::run(&args, &ModelFile::open(model)?),
+        Command::Convert(args) => convert::run(&args),
         Command::Logits(args) => logits::run(&args, &ModelFile::open(model)?),
         Command::Probe(args) => probe::run(&args, &ModelFile::open(model)?),
         Command::Score(args) => score::run(&args, &ModelFile::open(model)?),
