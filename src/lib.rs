@@ -3,13 +3,14 @@
 //! # The crate
 //!
 //! - [`Gguf`]: what a file says, checked once. [`Model`]: what it means, every tensor in its place.
-//! - [`Plan`]: exact bytes of memory, in `const`. [`Session`]: prefill, decode, rewind.
+//! - [`Plan`]: exact bytes of memory, in `const`. [`Session`]: prefill, decode, rewind; encode. [`beam`]: search.
 //! - [`tokenizer`] and [`sampler`]: text to ids and back, logits to a token.
 //! - [`Kernels`]: the same bits on every instruction set. [`workers`]: threads, if the caller has any.
 //! - [`Error`]: one type for everything that can go wrong.
 #![no_std]
 #![deny(unsafe_code)]
 
+pub mod beam;
 mod error;
 pub mod gguf;
 pub mod kernel;

@@ -5,7 +5,7 @@
 mod common;
 
 use arenite::KvType;
-use common::fixture::{Case, relative_error};
+use common::fixture::{Case, DECODERS, relative_error};
 use common::run::{Run, argmax};
 
 /// f32 weights, f32 cache: nothing is rounded but the sums, so 1e-5 is some hundred times the
@@ -14,9 +14,7 @@ const F32_TOLERANCE: f64 = 1e-5;
 
 #[test]
 fn f32_models_equal_transformers() {
-    for name in
-        ["llama_mha", "llama_gqa", "llama_rope3", "llama_linear", "llama_yarn", "mistral", "qwen2", "qwen3", "gpt2"]
-    {
+    for name in DECODERS {
         let Some(case) = Case::find(name, "model.gguf") else { continue };
         let file = case.file("model.gguf");
         let mut worst = 0.0f64;
@@ -54,6 +52,7 @@ fn quantized_models_are_as_near_as_llama_cpp() {
         ("q_llama", "Q6_K"),
         ("q_qwen3", "Q6_K"),
         ("q_gpt2", "Q6_K"),
+        ("q_gemma3", "Q8_0"),
     ] {
         let name_of_file = format!("{kind}.gguf");
         let Some(case) = Case::find(name, &name_of_file) else { continue };

@@ -7,12 +7,15 @@ mod boards;
 mod cli;
 mod commands;
 mod generation;
+#[allow(dead_code)] // until a command writes files
+mod gguf_writer;
 mod interrupt;
 mod model_file;
 mod npy;
 mod output;
 mod pool;
 mod runtime;
+mod seq2seq;
 mod stop;
 mod text;
 mod workers;

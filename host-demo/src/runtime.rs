@@ -25,12 +25,19 @@ pub fn kernels(isa: &str) -> Result<&'static Kernels> {
 /// The context to plan for: what the user says; else the usual one, or more if `needed` is more,
 /// but never more than the model's own.
 pub fn context(args: &SessionArgs, model: &Model<'_>, needed: usize) -> usize {
-    args.ctx_size.unwrap_or_else(|| needed.max(USUAL_CONTEXT).min(model.spec().context))
+    let spec = model.spec();
+    let usual = USUAL_CONTEXT.min(spec.short_context());
+    args.ctx_size.unwrap_or_else(|| needed.max(usual).min(spec.context))
 }
 
 /// The plan for a context of that many positions.
 pub fn plan(gguf: &Gguf<'_>, args: &SessionArgs, context: usize, workers: usize) -> Result<Plan> {
-    let options = Options { context, batch: args.batch_size, kv: kv_type(args.kv), workers };
+    plan_beams(gguf, args, context, workers, 1)
+}
+
+/// As [`plan`], for so many hypotheses at once.
+pub fn plan_beams(gguf: &Gguf<'_>, args: &SessionArgs, context: usize, workers: usize, beams: usize) -> Result<Plan> {
+    let options = Options { context, batch: args.batch_size, kv: kv_type(args.kv), workers, beams };
     Ok(Plan::try_of(gguf, options)?)
 }
 

@@ -6,9 +6,10 @@ use arenite::gguf::Tensor;
 use arenite::quant::TensorType;
 use arenite::{Error, Gguf, KvType, Model, Options, Plan};
 
+use super::common::families::{DECODERS, decoder};
 use super::common::gguf::{Builder, Meta};
 use super::common::run::Run;
-use super::common::tiny::{CONTEXT, DIM, VOCAB};
+use super::common::tiny::{CONTEXT, DIM, FFN, LAYERS, VOCAB};
 use super::common::variants::{FAMILIES, tiny};
 use super::name;
 
@@ -85,15 +86,59 @@ fn row_14_required_keys_of_another_type() {
     for family in FAMILIES {
         for key in required(family) {
             let expected = if key.ends_with("epsilon") { "a float" } else { "an integer" };
+            let per_layer = key.ends_with("feed_forward_length");
             let others: [Meta; 3] = ["2".into(), true.into(), Meta::array([2u32])];
             for value in others {
+                let is_array = matches!(value, Meta::Array(..));
                 let error = wrong(family, |file| {
                     file.set(&key, value);
                 });
-                assert_eq!(error, Error::KeyType { key: name(&key), expected });
+                if per_layer && is_array {
+                    let why = "has not one element for each layer";
+                    assert_eq!(error, Error::KeyValue { key: name(&key), why });
+                } else {
+                    assert_eq!(error, Error::KeyType { key: name(&key), expected });
+                }
             }
         }
     }
+}
+
+#[test]
+fn row_14_unknown_keys() {
+    for family in FAMILIES {
+        for key in ["attention.temperature_scale", "expert_shared_count", "rope.scaling", "", "block_count."] {
+            let key = format!("{family}.{key}");
+            let error = wrong(family, |file| {
+                file.set(&key, 1u32);
+            });
+            assert_eq!(error, Error::UnexpectedKey { key: name(&key) });
+        }
+        // What changes nothing, and what is not the model's.
+        let mut file = tiny(family);
+        for key in ["rope.scaling.finetuned", "vocab_size", "pooling_type"] {
+            file.set(&format!("{family}.{key}"), 1u32);
+        }
+        file.set("llamas.color", "white").set("quantize.imatrix.file", "x");
+        Model::new(&Gguf::parse(&file.build()).unwrap()).unwrap();
+    }
+}
+
+#[test]
+fn row_15_sizes_of_each_layer() {
+    for key in ["feed_forward_length", "attention.head_count_kv"] {
+        let element = "has an element that is 0, too large or not an integer";
+        itself(key, Meta::array([1u32, 0]), element);
+        itself(key, Meta::array([-1i32, 1]), element);
+        itself(key, Meta::array([1u32, u32::MAX]), element);
+        itself(key, Meta::array([0.5f32, 1.0]), element);
+        itself(key, Meta::strings(["1", "2"].map(|s| s.as_bytes().to_vec())), element);
+        itself(key, Meta::array([1u32; 3]), "has not one element for each layer");
+    }
+    itself("attention.head_count_kv", Meta::array([1u32, 3]), "does not divide attention.head_count");
+    let mut file = tiny("llama");
+    file.set("llama.feed_forward_length", Meta::array([FFN as u32; LAYERS as usize]));
+    Model::new(&Gguf::parse(&file.build()).unwrap()).unwrap();
 }
 
 #[test]
@@ -159,7 +204,6 @@ fn row_15_sizes_that_are_zero() {
         "attention.head_count_kv",
         "attention.key_length",
         "attention.value_length",
-        "attention.sliding_window",
         "rope.dimension_count",
     ] {
         itself(key, 0u32, ZERO);
@@ -207,7 +251,7 @@ fn row_15_heads() {
     for more in [3u32, 4, 1 << 22] {
         itself("attention.head_count_kv", more, "does not divide attention.head_count");
     }
-    itself("attention.value_length", 8u32, "differs from attention.key_length: not supported");
+    itself("attention.value_length", 8u32, "differs from the length of keys: not supported");
 }
 
 #[test]
@@ -319,14 +363,14 @@ fn row_15_any_two_numbers() {
 #[test]
 fn extreme_options() {
     let values = [0, 1, 2, 15, 16, 17, 63, 64, 65, 4096, 1 << 16, 1 << 20, i32::MAX as usize, 1 << 31, usize::MAX];
-    for family in FAMILIES {
-        let bytes = tiny(family).build();
+    let models = FAMILIES.map(tiny).into_iter().chain(DECODERS.map(decoder));
+    for bytes in models.map(|file| file.build()) {
         let gguf = Gguf::parse(&bytes).unwrap();
         for kv in [KvType::F32, KvType::F16, KvType::Q8_0] {
             for context in values {
                 for batch in values {
                     for workers in values {
-                        let options = Options { context, batch, kv, workers };
+                        let options = Options { context, batch, kv, workers, ..Options::DEFAULT };
                         match Plan::try_of(&gguf, options) {
                             Ok(plan) => {
                                 // A plan stands for itself: what it resolved to gives the same plan.
@@ -417,6 +461,45 @@ fn row_16_every_tensor_missing() {
     let mut file = tiny("llama");
     file.remove_tensor("output.weight");
     assert!(Model::new(&Gguf::parse(&file.build()).unwrap()).is_ok());
+}
+
+/// Whether a model runs without this tensor.
+fn is_optional(family: &str, tensor: &str) -> bool {
+    let part = tensor.splitn(3, '.').nth(2).unwrap_or(tensor);
+    match part {
+        "output.weight" | "rope_freqs.weight" | "rope_factors_short.weight" | "rope_factors_long.weight" => true,
+        "layer_output_scale.weight" | "attn_v.weight" => family == "gemma4",
+        "attn_q.bias" | "attn_k.bias" | "attn_v.bias" | "attn_q_norm.weight" | "attn_k_norm.weight" => {
+            family == "stablelm"
+        }
+        _ => false,
+    }
+}
+
+#[test]
+fn row_16_other_decoders() {
+    for family in DECODERS {
+        let whole = decoder(family);
+        Model::new(&Gguf::parse(&whole.build()).unwrap()).unwrap();
+        for tensor in &whole.tensors {
+            let at = String::from_utf8(tensor.name.clone()).unwrap();
+            let mut file = decoder(family);
+            file.remove_tensor(&at);
+            let bytes = file.build();
+            match Model::new(&Gguf::parse(&bytes).unwrap()) {
+                Err(error) => assert_eq!(error, Error::MissingTensor { tensor: name(&at) }, "{family}"),
+                Ok(_) => assert!(is_optional(family, &at), "{family} runs without {at}"),
+            }
+            let mut dims = tensor.dims.clone();
+            dims[0] += 2;
+            if at != "token_embd.weight" {
+                let mut file = decoder(family);
+                file.set_f32(&at, &dims, &vec![0.0; dims.iter().product::<u64>() as usize]);
+                let (found, expected) = (four(&dims), four(&tensor.dims));
+                assert_eq!(refused(&file), Error::TensorShape { tensor: name(&at), found, expected }, "{family}");
+            }
+        }
+    }
 }
 
 #[test]

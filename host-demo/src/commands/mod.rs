@@ -1,12 +1,17 @@
 //! The commands, one file each.
 
 mod bench;
+mod convert;
 mod detokenize;
+mod embed;
 mod generate;
 mod inspect;
 mod logits;
 mod plan;
+mod probe;
+mod score;
 mod tokenize;
+mod translate;
 
 use std::process::ExitCode;
 
@@ -19,12 +24,17 @@ use crate::model_file::ModelFile;
 #[derive(Debug, Subcommand)]
 pub enum Command {
     Generate(generate::Args),
+    Translate(translate::Args),
+    Embed(embed::Args),
     Tokenize(tokenize::Args),
     Detokenize(detokenize::Args),
     Inspect(inspect::Args),
     Plan(plan::Args),
     Logits(logits::Args),
+    Probe(probe::Args),
+    Score(score::Args),
     Bench(bench::Args),
+    Convert(convert::Args),
 }
 
 /// Runs the command; without one, tells a story.
@@ -41,7 +51,12 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Detokenize(args) => detokenize::run(&args, &ModelFile::open(model)?),
         Command::Inspect(args) => inspect::run(&args, model),
         Command::Plan(args) => plan::run(&args, &ModelFile::open(model)?),
+        Command::Translate(args) => translate::run(&args, &ModelFile::open(model)?),
+        Command::Embed(args) => embed::run(&args, &ModelFile::open(model)?),
+        Command::Convert(args) => convert::run(&args),
         Command::Logits(args) => logits::run(&args, &ModelFile::open(model)?),
+        Command::Probe(args) => probe::run(&args, &ModelFile::open(model)?),
+        Command::Score(args) => score::run(&args, &ModelFile::open(model)?),
     };
     done.map(|()| ExitCode::SUCCESS)
 }

@@ -1,0 +1,400 @@
+//! Writing GGUF files: metadata and the tensor directory first, then the tensors' bytes as they come.
+//!
+//! ```text
+//! let mut header = Header::new();
+//! header.set("general.architecture", "llama");
+//! header.tensor("token_embd.weight", &[dim, vocab], TensorType::F32)?;
+//! let mut tensors = header.write(&mut out)?;
+//! tensors.write_all(&bytes)?; // of all tensors, in order; padding goes in between by itself
+//! tensors.finish()?;
+//! ```
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use anyhow::{Context, Result, bail, ensure};
+use arenite::gguf::{Array, Value, ValueType};
+use arenite::quant::TensorType;
+use tempfile::NamedTempFile;
+
+/// A metadata value as it lies in the file: its type, then itself. `From` makes one of a Rust value
+/// of the same type (`5u32`, `"text"`), and of a [`Value`] or an [`Array`] of another file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Meta(Vec<u8>);
+
+impl Meta {
+    fn new(kind: ValueType) -> Self {
+        Self((kind as u32).to_le_bytes().to_vec())
+    }
+
+    /// An array of numbers or booleans.
+    pub fn array<T: Scalar>(values: impl IntoIterator<Item = T>) -> Self {
+        let mut bytes = Vec::new();
+        let mut len = 0;
+        for value in values {
+            value.put(&mut bytes);
+            len += 1;
+        }
+        Self::elements(T::KIND, len, &bytes)
+    }
+
+    /// An array of strings, which may hold any bytes.
+    pub fn strings<S: AsRef<[u8]>>(strings: impl IntoIterator<Item = S>) -> Self {
+        let mut bytes = Vec::new();
+        let mut len = 0;
+        for string in strings {
+            put_string(&mut bytes, string.as_ref());
+            len += 1;
+        }
+        Self::elements(ValueType::Str, len, &bytes)
+    }
+
+    fn elements(kind: ValueType, len: u64, bytes: &[u8]) -> Self {
+        let mut meta = Self::new(ValueType::Array);
+        meta.0.extend((kind as u32).to_le_bytes());
+        meta.0.extend(len.to_le_bytes());
+        meta.0.extend(bytes);
+        meta
+    }
+}
+
+/// A Rust type that GGUF has too.
+pub trait Scalar {
+    const KIND: ValueType;
+    fn put(&self, out: &mut Vec<u8>);
+}
+
+macro_rules! scalars {
+    ($($type:ty = $kind:ident),*) => {$(
+        impl Scalar for $type {
+            const KIND: ValueType = ValueType::$kind;
+            fn put(&self, out: &mut Vec<u8>) {
+                out.extend(self.to_le_bytes());
+            }
+        }
+        impl From<$type> for Meta {
+            fn from(value: $type) -> Self {
+                let mut meta = Meta::new(<$type>::KIND);
+                value.put(&mut meta.0);
+                meta
+            }
+        }
+    )*};
+}
+scalars!(u8 = U8, i8 = I8, u16 = U16, i16 = I16, u32 = U32, i32 = I32, u64 = U64, i64 = I64, f32 = F32, f64 = F64);
+
+impl Scalar for bool {
+    const KIND: ValueType = ValueType::Bool;
+    fn put(&self, out: &mut Vec<u8>) {
+        out.push(u8::from(*self));
+    }
+}
+
+impl From<bool> for Meta {
+    fn from(value: bool) -> Self {
+        let mut meta = Meta::new(ValueType::Bool);
+        value.put(&mut meta.0);
+        meta
+    }
+}
+
+impl From<&[u8]> for Meta {
+    fn from(string: &[u8]) -> Self {
+        let mut meta = Meta::new(ValueType::Str);
+        put_string(&mut meta.0, string);
+        meta
+    }
+}
+
+impl From<&str> for Meta {
+    fn from(string: &str) -> Self {
+        string.as_bytes().into()
+    }
+}
+
+impl From<Array<'_>> for Meta {
+    fn from(array: Array<'_>) -> Self {
+        Self::elements(array.element(), array.len() as u64, array.bytes())
+    }
+}
+
+impl From<Value<'_>> for Meta {
+    fn from(value: Value<'_>) -> Self {
+        match value {
+            Value::U8(v) => v.into(),
+            Value::I8(v) => v.into(),
+            Value::U16(v) => v.into(),
+            Value::I16(v) => v.into(),
+            Value::U32(v) => v.into(),
+            Value::I32(v) => v.into(),
+            Value::U64(v) => v.into(),
+            Value::I64(v) => v.into(),
+            Value::F32(v) => v.into(),
+            Value::F64(v) => v.into(),
+            Value::Bool(v) => v.into(),
+            Value::Str(v) => v.into(),
+            Value::Array(v) => v.into(),
+        }
+    }
+}
+
+fn put_string(out: &mut Vec<u8>, string: &[u8]) {
+    out.extend((string.len() as u64).to_le_bytes());
+    out.extend(string);
+}
+
+const ALIGNMENT: &str = "general.alignment";
+
+/// Everything that stands before the tensors' bytes.
+#[derive(Clone, Debug)]
+pub struct Header {
+    keys: Vec<(String, Meta)>,
+    tensors: Vec<Entry>,
+    /// The tensors' alignment in bytes.
+    alignment: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    name: String,
+    dims: Vec<u64>,
+    kind: TensorType,
+    bytes: u64,
+}
+
+impl Header {
+    /// No keys, no tensors, and the alignment of 32 bytes that a file has that says nothing.
+    pub fn new() -> Self {
+        Self { keys: Vec::new(), tensors: Vec::new(), alignment: 32 }
+    }
+
+    /// Sets a key, in its old place if it is there.
+    pub fn set(&mut self, key: &str, value: impl Into<Meta>) {
+        let value = value.into();
+        match self.keys.iter_mut().find(|(name, _)| name == key) {
+            Some((_, old)) => *old = value,
+            None => self.keys.push((key.to_owned(), value)),
+        }
+    }
+
+    /// Puts every tensor on a multiple of `alignment` bytes: a power of two, at least 8.
+    pub fn align(&mut self, alignment: u32) -> Result<()> {
+        ensure!(
+            alignment.is_power_of_two() && (8..=1 << 20).contains(&alignment),
+            "tensors cannot be aligned to {alignment} bytes: give a power of two from 8 to 1048576"
+        );
+        self.alignment = alignment.into();
+        self.set(ALIGNMENT, alignment);
+        Ok(())
+    }
+
+    /// Adds a tensor; `dims` with the contiguous one first. Returns its size in bytes.
+    pub fn tensor(&mut self, name: &str, dims: &[u64], kind: TensorType) -> Result<u64> {
+        ensure!((1..=4).contains(&dims.len()), "the tensor {name} has {} dimensions: 1 to 4 are possible", dims.len());
+        ensure!((1..64).contains(&name.len()), "the tensor name {name:?} is too long: 63 bytes are possible");
+        if self.tensors.iter().any(|tensor| tensor.name == name) {
+            bail!("there are two tensors {name}");
+        }
+        let row = dims.first().and_then(|&row| kind.row_bytes(usize::try_from(row).ok()?));
+        let row = row.with_context(|| format!("the rows of the tensor {name} are not whole blocks of {kind:?}"))?;
+        let bytes = dims.iter().skip(1).try_fold(row as u64, |bytes, &n| bytes.checked_mul(n));
+        let bytes = bytes.with_context(|| format!("the tensor {name} is larger than any file"))?;
+        self.tensors.push(Entry { name: name.to_owned(), dims: dims.to_vec(), kind, bytes });
+        Ok(bytes)
+    }
+
+    /// Writes all this to `out`; what comes back takes the tensors' bytes.
+    pub fn write<W: Write>(&self, out: W) -> Result<Tensors<W>> {
+        let mut bytes = b"GGUF\x03\0\0\0".to_vec();
+        bytes.extend((self.tensors.len() as u64).to_le_bytes());
+        bytes.extend((self.keys.len() as u64).to_le_bytes());
+        for (key, Meta(value)) in &self.keys {
+            put_string(&mut bytes, key.as_bytes());
+            bytes.extend(value);
+        }
+        let mut offset = 0u64;
+        for tensor in &self.tensors {
+            put_string(&mut bytes, tensor.name.as_bytes());
+            bytes.extend((tensor.dims.len() as u32).to_le_bytes());
+            tensor.dims.iter().for_each(|dim| bytes.extend(dim.to_le_bytes()));
+            bytes.extend((tensor.kind as u32).to_le_bytes());
+            bytes.extend(offset.to_le_bytes());
+            offset = offset
+                .checked_add(tensor.bytes)
+                .and_then(|end| end.checked_next_multiple_of(self.alignment))
+                .context("the tensors together are larger than any file")?;
+        }
+        let mut tensors = Tensors {
+            out,
+            alignment: self.alignment,
+            sizes: self.tensors.iter().rev().map(|tensor| tensor.bytes).collect(),
+            left: 0,
+            at: 0,
+        };
+        tensors.put(&bytes)?;
+        tensors.pad()?;
+        tensors.next()?;
+        Ok(tensors)
+    }
+}
+
+/// A file whose header is written: takes the bytes of all tensors, one after the other, in pieces
+/// of any size.
+#[derive(Debug)]
+pub struct Tensors<W> {
+    out: W,
+    alignment: u64,
+    /// Bytes of the tensors that have not begun, the last one first.
+    sizes: Vec<u64>,
+    /// Bytes that the present tensor lacks.
+    left: u64,
+    /// Bytes written to the file.
+    at: u64,
+}
+
+impl<W: Write> Tensors<W> {
+    /// The file, if all bytes of all tensors were written.
+    pub fn finish(mut self) -> Result<W> {
+        let missing = self.left + self.sizes.iter().sum::<u64>();
+        ensure!(missing == 0, "{missing} bytes of tensors were not written");
+        self.out.flush()?;
+        Ok(self.out)
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.out.write_all(bytes)?;
+        self.at += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn pad(&mut self) -> io::Result<()> {
+        let padding = self.at.next_multiple_of(self.alignment) - self.at;
+        self.put(&vec![0; padding as usize])
+    }
+
+    /// Goes to the next tensor that has bytes, when the present one is complete.
+    fn next(&mut self) -> io::Result<()> {
+        while self.left == 0 {
+            self.pad()?;
+            match self.sizes.pop() {
+                Some(size) => self.left = size,
+                None => break,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<W: Write> Write for Tensors<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let count = usize::try_from(self.left).map_or(bytes.len(), |left| left.min(bytes.len()));
+        if count == 0 && !bytes.is_empty() {
+            return Err(io::Error::other("there are more bytes than the tensors have"));
+        }
+        self.put(bytes.get(..count).unwrap_or_default())?;
+        self.left -= count as u64;
+        self.next()?;
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+/// Writes a file so that `path` has all of it or is as it was before: `write` fills a temporary file
+/// beside it, which then takes its place. So a file may be read while its successor is written.
+pub fn replace(path: &Path, write: impl FnOnce(&mut io::BufWriter<&mut NamedTempFile>) -> Result<()>) -> Result<()> {
+    let cannot = || format!("cannot write {}", path.display());
+    let directory = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let mut builder = tempfile::Builder::new();
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        builder.permissions(std::fs::Permissions::from_mode(0o666)); // less what the umask takes
+    }
+    let mut file = builder.prefix(".arenite-").tempfile_in(directory).with_context(cannot)?;
+    let mut out = io::BufWriter::with_capacity(1 << 20, &mut file);
+    write(&mut out).with_context(cannot)?;
+    out.flush().with_context(cannot)?;
+    drop(out);
+    file.persist(path).map_err(|failed| failed.error).with_context(cannot)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arenite::Gguf;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let mut header = Header::new();
+        header.set("general.architecture", "none");
+        header.set("u8", 1u8);
+        header.set("i8", -1i8);
+        header.set("u16", 2u16);
+        header.set("i16", -2i16);
+        header.set("u32", 3u32);
+        header.set("i32", -3i32);
+        header.set("u64", 4u64);
+        header.set("i64", -4i64);
+        header.set("f32", 0.5f32);
+        header.set("f64", -0.25f64);
+        header.set("bool", true);
+        header.set("bytes", &b"\xff\0"[..]);
+        header.set("numbers", Meta::array([1.5f32, -2.0]));
+        header.set("flags", Meta::array([true, false]));
+        header.set("strings", Meta::strings([&b"a"[..], b"", b"\xfe"]));
+        header.set("u8", 7u8);
+        header.align(64).unwrap();
+        assert!(header.align(48).is_err());
+        assert_eq!(header.tensor("a", &[32, 2], TensorType::Q8_0).unwrap(), 68);
+        assert_eq!(header.tensor("b", &[3], TensorType::F32).unwrap(), 12);
+        assert!(header.tensor("b", &[3], TensorType::F32).is_err());
+        assert!(header.tensor("c", &[33], TensorType::Q8_0).is_err());
+        assert!(header.tensor("c", &[], TensorType::F32).is_err());
+
+        let data: Vec<u8> = (0..80).collect();
+        let mut tensors = header.write(Vec::new()).unwrap();
+        data.chunks(7).for_each(|piece| tensors.write_all(piece).unwrap());
+        assert!(tensors.write_all(&[0]).is_err());
+        let file = tensors.finish().unwrap();
+
+        let gguf = Gguf::parse(&file).unwrap();
+        assert_eq!(gguf.alignment(), 64);
+        let tensors: Vec<_> = gguf.tensors().map(|t| (t.name, t.dims, t.offset % 64, t.data)).collect();
+        assert_eq!(tensors, [("a", [32, 2, 1, 1], 0, &data[..68]), ("b", [3, 1, 1, 1], 0, &data[68..])]);
+        assert!(matches!(gguf.get("u8"), Some(Value::U8(7))));
+        assert!(matches!(gguf.get("bytes"), Some(Value::Str(b"\xff\0"))));
+
+        // Every value survives a copy, so every type was written as it is read.
+        let mut copy = Header::new();
+        gguf.keys().for_each(|(key, value)| copy.set(key, value));
+        assert_eq!(copy.keys, header.keys);
+    }
+
+    #[test]
+    fn missing_bytes_are_noticed() {
+        let mut header = Header::new();
+        header.tensor("a", &[4], TensorType::F32).unwrap();
+        let mut tensors = header.write(Vec::new()).unwrap();
+        tensors.write_all(&[0; 15]).unwrap();
+        assert!(tensors.finish().is_err());
+    }
+
+    #[test]
+    fn a_file_is_replaced_as_a_whole() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        replace(&path, |out| Ok(out.write_all(b"one")?)).unwrap();
+        assert!(
+            replace(&path, |out| out.write_all(b"tw").map_err(Into::into).and_then(|()| bail!("no more"))).is_err()
+        );
+        assert_eq!(std::fs::read(&path).unwrap(), b"one");
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+}
