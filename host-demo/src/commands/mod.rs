@@ -8,6 +8,8 @@ mod generate;
 mod inspect;
 mod logits;
 mod plan;
+mod probe;
+mod score;
 mod tokenize;
 mod translate;
 
@@ -29,6 +31,8 @@ pub enum Command {
     Inspect(inspect::Args),
     Plan(plan::Args),
     Logits(logits::Args),
+    Probe(probe::Args),
+    Score(score::Args),
     Bench(bench::Args),
     Convert(convert::Args),
 }
@@ -51,6 +55,8 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Embed(args) => embed::run(&args, &ModelFile::open(model)?),
         Command::Convert(args) => convert::run(&args),
         Command::Logits(args) => logits::run(&args, &ModelFile::open(model)?),
+        Command::Probe(args) => probe::run(&args, &ModelFile::open(model)?),
+        Command::Score(args) => score::run(&args, &ModelFile::open(model)?),
     };
     done.map(|()| ExitCode::SUCCESS)
 }
