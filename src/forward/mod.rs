@@ -2,9 +2,9 @@
 //!
 //! A token's way: [`Engine::run`] looks up its embedding and takes it through the blocks, each
 //! [`attention`] and then [`feed_forward`] (or [`experts`]), with norms and a residual around each;
-//! [`Engine::head`] makes logits of it. An [`encoder`] takes its tokens through the same blocks. Every linear layer goes through [`Compute`]. Which parts a
-//! block has is told by the [`Spec`] and by which weights there are, never by the family's name;
-//! what differs from layer to layer is in [`Layer`].
+//! [`Engine::head`] makes logits of it. An [`encoder`] takes its tokens through the same blocks. Every
+//! linear layer goes through [`Compute`]. Which parts a block has is told by the [`Spec`] and by which
+//! weights there are, never by the family's name; what differs from layer to layer is in [`Layer`].
 
 mod attention;
 mod compute;
