@@ -315,6 +315,16 @@ pub enum Error {
         /// Where the session stands.
         latest: usize,
     },
+    /// Bytes that are not a snapshot of a session, or not a whole one.
+    DamagedSnapshot {
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// A snapshot of a session that differs from this one.
+    ForeignSnapshot {
+        /// In what it differs.
+        what: &'static str,
+    },
     /// The context has no room for the tokens.
     ContextFull {
         /// Positions in the context.
@@ -475,6 +485,10 @@ impl fmt::Display for Error {
                 f,
                 "cannot rewind to position {position}: the cache reaches from {earliest} to {latest}; start again from 0"
             ),
+            Error::DamagedSnapshot { why } => write!(f, "the snapshot {why}: save it again"),
+            Error::ForeignSnapshot { what } => {
+                write!(f, "the snapshot was made with another {what}: save one with the same as this session's")
+            }
             Error::EmptyPrompt => write!(f, "the prompt is empty: give at least one token"),
             Error::ContextFull { context, needed } => {
                 write!(

@@ -3,7 +3,7 @@
 //! # The crate
 //!
 //! - [`Gguf`]: what a file says, checked once. [`Model`]: what it means, every tensor in its place.
-//! - [`Plan`]: exact bytes of memory, in `const`. [`Session`]: prefill, decode, rewind.
+//! - [`Plan`]: exact bytes of memory, in `const`. [`Session`]: prefill, decode, rewind, save, restore.
 //! - [`tokenizer`] and [`sampler`]: text to ids and back, logits to a token.
 //! - [`Kernels`]: the same bits on every instruction set. [`workers`]: threads, if the caller has any.
 //! - [`Error`]: one type for everything that can go wrong.
@@ -21,6 +21,7 @@ pub mod tokenizer;
 pub mod workers;
 
 mod forward;
+mod hash;
 mod plan;
 mod session;
 mod sort;

@@ -1,4 +1,6 @@
-//! A running model: prefill, decode, rewind.
+//! A running model: prefill, decode, rewind, save and restore.
+
+mod snapshot;
 
 use core::ops::ControlFlow;
 
@@ -14,6 +16,7 @@ use crate::{Error, TokenId};
 /// The results do not depend on how a prompt is cut into batches, on the number of workers, or on
 /// the kernels: always the same bits.
 pub struct Session<'m, 'w> {
+    model: &'m Model<'m>,
     engine: Engine<'m, 'w>,
     position: usize,
     /// One past the furthest position ever written: what a sliding window has overwritten.
@@ -35,7 +38,7 @@ impl<'m, 'w> Session<'m, 'w> {
             return Err(Error::PlanMismatch);
         }
         let engine = Engine::new(model, &plan, workspace, kv, Kernels::detect(), &Serial)?;
-        Ok(Self { engine, position: 0, reached: 0, plan })
+        Ok(Self { model, engine, position: 0, reached: 0, plan })
     }
 
     /// Shares the work among `workers`; the plan says how many take part.
@@ -147,18 +150,7 @@ impl<'m, 'w> Session<'m, 'w> {
     /// [`Error::CannotRewind`] if the session has not come that far, or if a sliding window has
     /// overwritten what the token at `position` would see.
     pub fn rewind(&mut self, position: usize) -> Result<(), Error> {
-        let earliest = match self.engine.spec.window {
-            // A ring of `kept` positions still holds those from `reached - kept` on; the next token sees
-            // `window - 1` before it.
-            Some(window) => {
-                let kept = self.plan.layout.tiles * crate::memory::TILE;
-                match self.reached.checked_sub(kept) {
-                    None | Some(0) => 0,
-                    Some(lost) => lost + window - 1,
-                }
-            }
-            None => 0,
-        };
+        let earliest = self.earliest(self.reached);
         if position > self.position || position < earliest && position != 0 {
             return Err(Error::CannotRewind { position, earliest, latest: self.position });
         }
@@ -167,6 +159,22 @@ impl<'m, 'w> Session<'m, 'w> {
             self.reached = 0;
         }
         Ok(())
+    }
+
+    /// Where a session that came as far as `reached` can go back to, besides 0.
+    fn earliest(&self, reached: usize) -> usize {
+        match self.engine.spec.window {
+            // A ring of `kept` positions still holds those from `reached - kept` on; the next token sees
+            // `window - 1` before it.
+            Some(window) => {
+                let kept = self.plan.layout.tiles * crate::memory::TILE;
+                match reached.checked_sub(kept) {
+                    None | Some(0) => 0,
+                    Some(lost) => lost + window - 1,
+                }
+            }
+            None => 0,
+        }
     }
 
     fn advance(&mut self, tokens: usize) {

@@ -40,7 +40,7 @@ pub(crate) struct Engine<'m, 'w> {
     sums: &'w mut [f32],
     pub logits: &'w mut [f32],
     /// `[layers][kv_heads][tiles]`.
-    kv: &'w mut [u8],
+    pub kv: &'w mut [u8],
     head: HeadLayout,
 }
 
