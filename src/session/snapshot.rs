@@ -45,7 +45,7 @@ impl Plan {
     pub const fn snapshot_bytes(&self, tokens: usize) -> usize {
         let positions = self.layout.tiles * TILE;
         let tokens = if tokens < positions { tokens } else { positions };
-        let per_position = if positions == 0 { 0 } else { self.kv / positions };
+        let Some(per_position) = self.kv.checked_div(positions) else { return Header::BYTES };
         Header::BYTES + 4 * self.layout.logits + per_position * tokens
     }
 }
