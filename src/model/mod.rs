@@ -12,6 +12,7 @@ mod weights;
 
 use crate::{Error, Gguf};
 pub use spec::{MAX_LAYERS, Need, Norm, Rope, RopeStyle, Scaling, Spec};
+pub use weights::is_ignored;
 pub(crate) use weights::{Entry, Role, Weights};
 
 /// A model in a file: its [`Spec`], and the assurance that every tensor is there, in the shape that

@@ -71,6 +71,11 @@ const IGNORED: [&str; 1] = [
     ".attn.rotary_emb.inv_freq", // some old converters wrote the rotary frequencies out
 ];
 
+/// Whether a file may carry a tensor of this name that no model reads.
+pub fn is_ignored(name: &str) -> bool {
+    IGNORED.iter().any(|end| name.ends_with(end))
+}
+
 impl Role {
     /// Whether `spec` has this tensor.
     fn need(self, spec: &Spec) -> Need {
@@ -156,7 +161,7 @@ fn walk(
     for tensor in gguf.tensors() {
         let name = Name::new(tensor.name.as_bytes());
         let Some((role, layer)) = Role::of(tensor.name) else {
-            if IGNORED.iter().any(|end| tensor.name.ends_with(end)) {
+            if is_ignored(tensor.name) {
                 continue;
             }
             return Err(Error::UnexpectedTensor { tensor: name });

@@ -5,6 +5,7 @@ mod detokenize;
 mod generate;
 mod inspect;
 mod logits;
+mod pack;
 mod plan;
 mod tokenize;
 
@@ -23,6 +24,7 @@ pub enum Command {
     Detokenize(detokenize::Args),
     Inspect(inspect::Args),
     Plan(plan::Args),
+    Pack(pack::Args),
     Logits(logits::Args),
     Bench(bench::Args),
 }
@@ -41,6 +43,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Detokenize(args) => detokenize::run(&args, &ModelFile::open(model)?),
         Command::Inspect(args) => inspect::run(&args, model),
         Command::Plan(args) => plan::run(&args, &ModelFile::open(model)?),
+        Command::Pack(args) => pack::run(&args),
         Command::Logits(args) => logits::run(&args, &ModelFile::open(model)?),
     };
     done.map(|()| ExitCode::SUCCESS)
