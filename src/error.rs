@@ -332,6 +332,12 @@ pub enum Error {
         /// Positions that would be needed.
         needed: usize,
     },
+    /// A pointer from C is null, or a constant is none of the known ones.
+    #[cfg(feature = "capi")]
+    Argument {
+        /// Which argument.
+        what: &'static str,
+    },
     // --- tokenizer and sampler ----------------------------------------------------------------
     /// An entry of one of the vocabulary's arrays makes no sense.
     VocabularyEntry {
@@ -485,6 +491,8 @@ impl fmt::Display for Error {
                 f,
                 "cannot rewind to position {position}: the cache reaches from {earliest} to {latest}; start again from 0"
             ),
+            #[cfg(feature = "capi")]
+            Error::Argument { what } => write!(f, "the argument {what} is null or not a known constant"),
             Error::DamagedSnapshot { why } => write!(f, "the snapshot {why}: save it again"),
             Error::ForeignSnapshot { what } => {
                 write!(f, "the snapshot was made with another {what}: save one with the same as this session's")

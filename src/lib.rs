@@ -11,6 +11,8 @@
 #![deny(unsafe_code)]
 
 mod error;
+#[cfg(feature = "capi")]
+pub mod ffi;
 pub mod gguf;
 pub mod kernel;
 pub mod memory;

@@ -172,7 +172,7 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
     }
 
     /// Uses an index that [`build_index`](Self::build_index) made earlier and that does not lie in the
-    /// file. All of it is checked, in about half the time that building takes.
+    /// file. All of it is checked, which takes somewhat less time than building.
     ///
     /// # Errors
     ///
