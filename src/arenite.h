@@ -1,4 +1,4 @@
-/* Arenite's C interface. Made from src/ffi.rs: do not change it here.
+/* Arenite's C interface. Made from src/ffi.rs and src/ffi/: do not change it here.
  *
  * Nothing is allocated. Whatever lives on (a model, a session, ...) is placed in memory that the caller hands
  * over, of the size that arenite_*_size() tells and on a boundary of arenite_align(), and borrows what it is
@@ -189,34 +189,19 @@ extern "C" {
 size_t arenite_error_message(const struct arenite_error *error, char *out, size_t capacity);
 
 /**
+ * The boundary in bytes that fits every object, workspace and KV cache.
+ */
+size_t arenite_align(void);
+
+/**
  * Bytes of a model.
  */
 size_t arenite_model_size(void);
 
 /**
- * Bytes of a tokenizer.
- */
-size_t arenite_tokenizer_size(void);
-
-/**
- * Bytes of a decoder.
- */
-size_t arenite_decoder_size(void);
-
-/**
  * Bytes of a session, besides workspace and KV cache.
  */
 size_t arenite_session_size(void);
-
-/**
- * Bytes of a sampler, besides its scratch memory.
- */
-size_t arenite_sampler_size(void);
-
-/**
- * The boundary in bytes that fits every object, workspace and KV cache.
- */
-size_t arenite_align(void);
 
 /**
  * Reads and checks the GGUF file of `len` bytes at `file`, which stays borrowed and may have any
@@ -315,6 +300,21 @@ enum arenite_status arenite_session_restore(struct arenite_session *session,
                                             const uint8_t *snapshot,
                                             size_t len,
                                             struct arenite_error *error);
+
+/**
+ * Bytes of a tokenizer.
+ */
+size_t arenite_tokenizer_size(void);
+
+/**
+ * Bytes of a decoder.
+ */
+size_t arenite_decoder_size(void);
+
+/**
+ * Bytes of a sampler, besides its scratch memory.
+ */
+size_t arenite_sampler_size(void);
 
 /**
  * Places a tokenizer in `memory`. `index` has at least the planned bytes (none if the file was packed) and

@@ -1,4 +1,4 @@
-//! Writes `src/arenite.h` from `src/ffi.rs`:
+//! Writes `src/arenite.h` from `src/ffi.rs` and what is below it:
 //!
 //!     cargo run --manifest-path tests/capi/Cargo.toml --example header
 
@@ -7,7 +7,7 @@ use std::path::Path;
 use cbindgen::{Builder, Config, EnumConfig, ExportConfig, Language, RenameRule};
 
 const INTRODUCTION: &str = "\
-/* Arenite's C interface. Made from src/ffi.rs: do not change it here.
+/* Arenite's C interface. Made from src/ffi.rs and src/ffi/: do not change it here.
  *
  * Nothing is allocated. Whatever lives on (a model, a session, ...) is placed in memory that the caller hands
  * over, of the size that arenite_*_size() tells and on a boundary of arenite_align(), and borrows what it is
@@ -33,6 +33,8 @@ fn main() {
         export: ExportConfig { exclude: vec!["FILLED".into()], ..ExportConfig::default() },
         ..Config::default()
     };
-    let header = Builder::new().with_config(config).with_src(root.join("src/ffi.rs")).generate();
-    header.expect("src/ffi.rs can be read").write_to_file(root.join("src/arenite.h"));
+    let source = |file: &str| root.join("src").join(file);
+    let builder = Builder::new().with_config(config).with_src(source("ffi.rs"));
+    let header = builder.with_src(source("ffi/session.rs")).with_src(source("ffi/text.rs")).generate();
+    header.expect("the sources can be read").write_to_file(root.join("src/arenite.h"));
 }
