@@ -37,8 +37,8 @@ impl Name {
         }
     }
 
-    /// The name of a layer's tensor: `blk.N.name`.
-    pub(crate) const fn layered(layer: usize, name: &str) -> Self {
+    /// The name of a layer's tensor: `blk.N.name`, after a prefix (`enc`) if there is one.
+    pub(crate) const fn layered(prefix: &str, layer: usize, name: &str) -> Self {
         let mut digits = [0; 20];
         let mut at = digits.len();
         let mut rest = layer;
@@ -50,7 +50,7 @@ impl Name {
                 break;
             }
         }
-        Self::new(b"blk.").with(digits.split_at(at).1).with(b".").with(name.as_bytes())
+        Self::key(prefix, "blk.").with(digits.split_at(at).1).with(b".").with(name.as_bytes())
     }
 
     /// Appends `more`, as far as there is room.
@@ -228,6 +228,11 @@ pub enum Error {
         /// What is wrong with it.
         why: &'static str,
     },
+    /// A metadata key of the model's that its architecture does not know.
+    UnexpectedKey {
+        /// The key.
+        key: Name,
+    },
     /// The file asks for something this build does not run.
     Unsupported {
         /// What kind of thing: "architecture", "tensor type", "tokenizer model", ...
@@ -306,6 +311,20 @@ pub enum Error {
     },
     /// `prefill` was given no tokens.
     EmptyPrompt,
+    /// The model has no such part: an encoder makes no logits, and most models have no encoder.
+    NoPart {
+        /// "encoder" or "decoder".
+        part: &'static str,
+    },
+    /// A decoder was to run before it had a text to attend to.
+    NoSource,
+    /// Beam search was asked for more hypotheses than were planned for.
+    TooManyBeams {
+        /// How many were planned for.
+        planned: usize,
+        /// How many were asked for.
+        given: usize,
+    },
     /// A rewind to a position that was not reached, or that a sliding window has left behind.
     CannotRewind {
         /// Where the session should go back to.
@@ -444,6 +463,12 @@ impl fmt::Display for Error {
             }
             Error::KeyType { key, expected } => write!(f, "the metadata key {key} must hold {expected}"),
             Error::KeyValue { key, why } => write!(f, "the metadata key {key} {why}"),
+            Error::UnexpectedKey { key } => {
+                write!(
+                    f,
+                    "the metadata key {key} is unknown to this architecture: running without it could give wrong results"
+                )
+            }
             Error::Unsupported { what, name } => write!(f, "the {what} '{name}' is not supported"),
             Error::MissingTensor { tensor } => write!(f, "the tensor {tensor} is missing: the file is incomplete"),
             Error::UnexpectedTensor { tensor } => {
@@ -496,6 +521,11 @@ impl fmt::Display for Error {
             Error::DamagedSnapshot { why } => write!(f, "the snapshot {why}: save it again"),
             Error::ForeignSnapshot { what } => {
                 write!(f, "the snapshot was made with another {what}: save one with the same as this session's")
+            }
+            Error::NoPart { part } => write!(f, "the model has no {part}: give another model"),
+            Error::NoSource => write!(f, "the decoder has no text to attend to: give the encoder one first"),
+            Error::TooManyBeams { planned, given } => {
+                write!(f, "{given} beams are more than the {planned} planned for: plan for more")
             }
             Error::EmptyPrompt => write!(f, "the prompt is empty: give at least one token"),
             Error::ContextFull { context, needed } => {

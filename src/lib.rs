@@ -3,13 +3,15 @@
 //! # The crate
 //!
 //! - [`Gguf`]: what a file says, checked once. [`Model`]: what it means, every tensor in its place.
-//! - [`Plan`]: exact bytes of memory, in `const`. [`Session`]: prefill, decode, rewind, save, restore.
+//! - [`Plan`]: exact bytes of memory, in `const`. [`Session`]: prefill, decode, rewind, save, restore; encode.
+//!   [`beam`]: search.
 //! - [`tokenizer`] and [`sampler`]: text to ids and back, logits to a token.
 //! - [`Kernels`]: the same bits on every instruction set. [`workers`]: threads, if the caller has any.
 //! - [`Error`]: one type for everything that can go wrong.
 #![no_std]
 #![deny(unsafe_code)]
 
+pub mod beam;
 mod error;
 #[cfg(feature = "capi")]
 pub mod ffi;

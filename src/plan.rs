@@ -1,15 +1,16 @@
 //! The plan: how many bytes a model needs, known before it runs, by the compiler if need be.
 
+use crate::forward::Relative;
 use crate::kernel::{Form, MAX_ROWS, panel_bytes};
 use crate::memory::{Arena, HeadLayout, KvType, TILE};
-use crate::model::{Entry, Spec, Weights};
+use crate::model::{Entry, Layer, Positions, Spec, Weights};
 use crate::tokenizer::Tokenizer;
 use crate::{Error, Gguf, tri};
 
 /// What the caller decides about a session's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Positions in the context; 0 for as many as the model was trained for.
+    /// Positions in the context, and of an encoder's text; 0 for as many as the model was trained for.
     pub context: usize,
     /// Tokens that prefill takes at once, at least 1. More is faster and needs more workspace.
     pub batch: usize,
@@ -17,11 +18,14 @@ pub struct Options {
     pub kv: KvType,
     /// The most workers that will take part, at least 1: each has scratch of its own.
     pub workers: usize,
+    /// The most hypotheses that beam search follows at once, at least 1. Only models with cross-attention
+    /// have a cache for more than one.
+    pub beams: usize,
 }
 
 impl Options {
     /// The model's own context, 16 tokens at once, an f16 cache, one worker.
-    pub const DEFAULT: Self = Self { context: 0, batch: 16, kv: KvType::F16, workers: 1 };
+    pub const DEFAULT: Self = Self { context: 0, batch: 16, kv: KvType::F16, workers: 1, beams: 1 };
 }
 
 impl Default for Options {
@@ -59,14 +63,15 @@ pub struct Plan {
 pub(crate) struct Layout {
     /// Entries of the table of weights.
     pub weights: usize,
-    /// Rotary frequencies.
-    pub frequencies: usize,
-    /// Cosines and sines of a batch.
-    pub rotations: usize,
+    /// Rotary frequencies of each kind of heads; with a cosine and a sine of each for every token of a
+    /// batch.
+    pub frequencies: [usize; 2],
     /// The hidden states of a batch, and again as the input or output of a linear layer.
     pub hidden: usize,
     /// What is inside a block: q, k, v and attention's output, or gate and up.
     pub inner: usize,
+    /// The layers' own inputs.
+    pub inputs: usize,
     /// Quantized activations, their scales and offsets.
     pub quants: usize,
     pub scales: usize,
@@ -76,8 +81,19 @@ pub(crate) struct Layout {
     /// A packed panel of weights in bytes, for one worker.
     pub panel: usize,
     pub logits: usize,
-    /// Tiles of a KV head.
-    pub tiles: usize,
+    /// Tiles of a KV head, of each kind.
+    pub tiles: [usize; 2],
+    /// Bytes of a position in all rings of heads of each kind.
+    pub position_bytes: [usize; 2],
+    /// What is added to scores by distance.
+    pub biases: usize,
+    /// The states of an encoder's text.
+    pub states: usize,
+    /// Entries of the table of weights of the encoder behind a decoder, and its biases.
+    pub source_weights: usize,
+    pub source_biases: usize,
+    /// Tiles of a KV head that holds an encoder's text.
+    pub source_tiles: usize,
 }
 
 impl Plan {
@@ -104,40 +120,34 @@ impl Plan {
     /// What [`Spec::read`] says of the metadata, and [`Error::PlanTooLarge`].
     pub const fn try_of(gguf: &Gguf<'_>, options: Options) -> Result<Self, Error> {
         let spec = tri!(Spec::read(gguf));
+        let learned = matches!(spec.positions, Positions::Learned);
         let options = Options {
-            context: if options.context == 0 || spec.rope.is_none() && options.context > spec.context {
+            context: if options.context == 0 || learned && options.context > spec.context {
                 spec.context // learned positions end there
             } else {
                 options.context
             },
             batch: at_least_1(options.batch),
             workers: at_least_1(options.workers),
+            beams: if spec.has_cross_attention() { at_least_1(options.beams) } else { 1 },
             ..options
         };
-        let batch = min(options.batch, options.context);
+        // Hypotheses are run together.
+        let batch = max(min(options.batch, options.context), options.beams);
         let options = Options { batch, ..options };
-        if options.context as u64 > i32::MAX as u64 || options.workers > 1 << 16 {
+        if options.context as u64 > i32::MAX as u64 || options.workers > 1 << 16 || options.beams > 1 << 12 {
             return Err(Error::PlanTooLarge);
         }
-        let head = HeadLayout { kind: options.kv, dim: spec.head_dim };
+        let encoder = spec.encoder();
+        let has_encoder = encoder.is_some() || !spec.has_head();
         let widest = spec.widest_input();
         let formats = Formats::of(gguf, widest);
-        let rotary = match spec.rope {
-            Some(rope) => rope.dim,
-            None => 0,
-        };
-        // A ring holds the window of the first token of a batch and the whole batch.
-        let positions = match spec.window {
-            Some(window) => min(options.context, window + batch - 1),
-            None => options.context,
-        };
-        let inner = max(spec.qkv_dim() + spec.q_dim(), spec.ffn_inner());
         let layout = Layout {
             weights: Weights::len(spec.layers),
-            frequencies: rotary / 2,
-            rotations: tri!(product(&[batch, rotary])),
+            frequencies: [rotary_pairs(&spec, 0), rotary_pairs(&spec, 1)],
             hidden: tri!(product(&[batch, spec.dim])),
-            inner: tri!(product(&[batch, inner])),
+            inner: tri!(product(&[batch, spec.inner()])),
+            inputs: tri!(product(&[batch, spec.layers, spec.per_layer_input])),
             quants: if formats.q8 || formats.q8k { tri!(product(&[batch, widest])) } else { 0 },
             scales: if formats.q8 || formats.q8k { tri!(product(&[batch, widest.div_ceil(32)])) } else { 0 },
             offsets: if formats.q8k {
@@ -147,36 +157,161 @@ impl Plan {
             } else {
                 0
             },
-            attention: min(MAX_ROWS, batch * (spec.heads / spec.kv_heads)) * head.padded(),
+            attention: attention_sums(&spec, batch),
             panel: if batch > 1 { formats.panel } else { 0 },
-            logits: spec.vocab,
-            tiles: positions.div_ceil(TILE),
+            logits: if spec.has_head() { spec.vocab } else { 0 },
+            tiles: [tiles(&spec, 0, options), tiles(&spec, 1, options)],
+            position_bytes: [position_bytes(&spec, 0, options.kv), position_bytes(&spec, 1, options.kv)],
+            biases: tri!(biases(&spec, options)),
+            states: if has_encoder { tri!(product(&[options.context, spec.dim])) } else { 0 },
+            source_weights: match &encoder {
+                Some(encoder) => Weights::len(encoder.layers),
+                None => 0,
+            },
+            source_biases: match &encoder {
+                Some(encoder) => tri!(biases(encoder, options)),
+                None => 0,
+            },
+            source_tiles: if has_encoder { options.context.div_ceil(TILE) } else { 0 },
         };
-        let workspace = tri!(layout.workspace(options.workers));
-        let kv = tri!(product(&[spec.layers, spec.kv_heads, layout.tiles, head.tile_bytes()]));
+        let workspace = tri!(layout.workspace(batch, options.workers));
+        let kv = tri!(layout.kv(&spec, options.kv));
         let tokenizer = match Tokenizer::index_bytes(gguf) {
             Ok(bytes) => bytes,
             Err(_) => 0, // token ids can be run all the same
         };
         Ok(Self { workspace, kv, tokenizer, options, layout })
     }
+
+    /// Bytes of a layer's keys and values, if it has its own. The plan has shown that they can be counted.
+    pub(crate) fn ring_bytes(&self, layer: &Layer) -> usize {
+        self.layout.ring_bytes(layer, self.options.kv).unwrap_or(0)
+    }
+
+    /// Bytes of the keys and values of an encoder's text in a layer.
+    pub(crate) fn source_ring_bytes(&self, layer: &Layer) -> usize {
+        self.layout.source_ring_bytes(layer, self.options.kv).unwrap_or(0)
+    }
+
+    /// Positions that the cache keeps for heads of a kind.
+    pub(crate) fn kept(&self, kind: usize) -> usize {
+        self.layout.tiles.get(kind).map_or(0, |tiles| tiles * TILE)
+    }
+}
+
+/// Pairs that rotary positions turn in a head.
+const fn rotary_pairs(spec: &Spec<'_>, kind: usize) -> usize {
+    match spec.rope(kind) {
+        Some(rope) => rope.dim / 2,
+        None => 0,
+    }
+}
+
+/// Tiles of a KV head. A ring holds the window of the first token of a batch and the whole batch.
+const fn tiles(spec: &Spec<'_>, kind: usize, options: Options) -> usize {
+    let [first, second] = spec.kinds;
+    let positions = match if kind == 0 { first.window } else { second.window } {
+        Some(window) => min(options.context, window + options.batch - 1),
+        None => options.context.saturating_mul(options.beams),
+    };
+    positions.div_ceil(TILE)
+}
+
+/// Bytes of a position in the rings of all layers of a kind.
+const fn position_bytes(spec: &Spec<'_>, kind: usize, kv: KvType) -> usize {
+    let (mut bytes, mut index) = (0usize, 0);
+    while index < spec.layers {
+        let layer = spec.layer(index);
+        if layer.owns_kv && layer.kind == kind {
+            let head = HeadLayout { kind: kv, dim: layer.head.dim };
+            bytes = bytes.saturating_add(layer.kv_heads.saturating_mul(head.tile_bytes() / TILE));
+        }
+        index += 1;
+    }
+    bytes
+}
+
+/// Numbers added to a stack's scores.
+const fn biases(spec: &Spec<'_>, options: Options) -> Result<usize, Error> {
+    match Relative::len(spec, options.context) {
+        Some(len) => Ok(len),
+        None => Err(Error::PlanTooLarge),
+    }
+}
+
+/// What one worker's sums need in the layer that needs most.
+const fn attention_sums(spec: &Spec<'_>, batch: usize) -> usize {
+    let mut most = 0;
+    let mut index = 0;
+    while index < spec.layers {
+        let layer = spec.layer(index);
+        let rows = min(MAX_ROWS, batch * (layer.heads / layer.kv_heads));
+        most = max(most, rows * layer.head.dim.next_multiple_of(16));
+        index += 1;
+    }
+    most
 }
 
 impl Layout {
+    /// Bytes of a layer's keys and values, if it has its own.
+    const fn ring_bytes(&self, layer: &Layer, kind: KvType) -> Result<usize, Error> {
+        let [first, second] = self.tiles;
+        let tiles = if layer.kind == 0 { first } else { second };
+        product(&[layer.kv_heads, tiles, HeadLayout { kind, dim: layer.head.dim }.tile_bytes()])
+    }
+
+    /// Bytes of the keys and values of an encoder's text in a layer.
+    const fn source_ring_bytes(&self, layer: &Layer, kind: KvType) -> Result<usize, Error> {
+        product(&[layer.kv_heads, self.source_tiles, HeadLayout { kind, dim: layer.head.dim }.tile_bytes()])
+    }
+
+    /// Bytes of the cache: the layers that have keys and values of their own; of an encoder, one layer,
+    /// where a decoder's layers keep theirs later; and for cross-attention, those of the encoder's text.
+    const fn kv(&self, spec: &Spec<'_>, kind: KvType) -> Result<usize, Error> {
+        let source = tri!(self.source_ring_bytes(&spec.layer(0), kind));
+        if !spec.has_head() {
+            return Ok(source);
+        }
+        let own = tri!(self.own_kv(spec, kind));
+        if spec.has_cross_attention() { sum(max(own, source), tri!(product(&[spec.layers, source]))) } else { Ok(own) }
+    }
+
+    /// Bytes of the layers that have keys and values of their own.
+    const fn own_kv(&self, spec: &Spec<'_>, kind: KvType) -> Result<usize, Error> {
+        let mut total = 0usize;
+        let mut index = 0;
+        while index < spec.layers {
+            let layer = spec.layer(index);
+            if layer.owns_kv {
+                total = tri!(sum(total, tri!(self.ring_bytes(&layer, kind))));
+            }
+            index += 1;
+        }
+        Ok(total)
+    }
+
     /// Bytes of all pieces, each on its boundary.
-    const fn workspace(&self, workers: usize) -> Result<usize, Error> {
+    const fn workspace(&self, batch: usize, workers: usize) -> Result<usize, Error> {
+        let [first, second] = self.frequencies;
         let floats = [
-            self.frequencies,
-            self.rotations,
+            first,
+            second,
+            tri!(product(&[batch, 2 * first])),
+            tri!(product(&[batch, 2 * second])),
             self.hidden,
             self.hidden,
             self.inner,
+            self.inputs,
             self.scales,
             self.offsets, // i32
             tri!(product(&[self.attention, workers])),
             self.logits,
+            self.biases,
+            self.states,
+            self.source_biases,
         ];
         let mut total = Arena::padded(self.weights * size_of::<Entry>()) as u64
+            + Arena::padded(self.source_weights * size_of::<Entry>()) as u64
             + Arena::padded(self.quants) as u64
             + Arena::padded(tri!(product(&[self.panel, workers]))) as u64;
         let mut i = 0;
@@ -225,6 +360,14 @@ const fn product(factors: &[usize]) -> Result<usize, Error> {
         i += 1;
     }
     Ok(product)
+}
+
+/// The sum, likewise.
+const fn sum(a: usize, b: usize) -> Result<usize, Error> {
+    match a.checked_add(b) {
+        Some(sum) if sum <= isize::MAX as usize / 2 => Ok(sum),
+        _ => Err(Error::PlanTooLarge),
+    }
 }
 
 const fn at_least_1(n: usize) -> usize {

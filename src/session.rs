@@ -5,8 +5,8 @@ mod snapshot;
 use core::ops::ControlFlow;
 
 use crate::forward::{Engine, Observer};
-use crate::kernel::Kernels;
-use crate::model::Model;
+use crate::kernel::{Kernels, Masks};
+use crate::model::{Model, Pooling, Stack};
 use crate::plan::Plan;
 use crate::workers::{Serial, Workers};
 use crate::{Error, TokenId};
@@ -55,13 +55,64 @@ impl<'m, 'w> Session<'m, 'w> {
         self
     }
 
+    /// Runs the encoder on a text; a decoder behind it begins anew, at position 0, and attends to this text
+    /// from now on. Afterwards [`states`](Self::states) are those of the text.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoPart`] if the model has no encoder; [`Error::EmptyPrompt`], [`Error::TokenOutOfRange`],
+    /// [`Error::ContextFull`]: nothing has been run then.
+    pub fn encode(&mut self, text: &[TokenId]) -> Result<(), Error> {
+        let source = self.engine.source.as_ref().ok_or(Error::NoPart { part: "encoder" })?;
+        check_tokens(text, source.spec().unwrap_or(self.engine.spec).vocab)?;
+        if text.len() > self.context() {
+            return Err(Error::ContextFull { context: self.context(), needed: text.len() });
+        }
+        self.engine.encode(text);
+        (self.position, self.reached) = (0, 0);
+        Ok(())
+    }
+
+    /// What the encoder made of the last text: `[tokens][dim]`; empty before the first.
+    pub fn states(&self) -> &[f32] {
+        self.engine.source.as_ref().map_or(&[], |source| source.states(self.engine.spec.dim))
+    }
+
+    /// The states of the text as one vector, as the model means it (the mean, if it does not say): `dim`
+    /// numbers into `out`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoSource`] before the first text; [`Error::BufferTooSmall`].
+    pub fn pooled(&self, out: &mut [f32]) -> Result<(), Error> {
+        let (dim, states, given) = (self.engine.spec.dim, self.states(), out.len());
+        let short = Error::BufferTooSmall { what: "buffer for the embedding", needed: dim, given };
+        let out = out.get_mut(..dim).ok_or(short)?;
+        let tokens = states.len() / dim;
+        let pooling = match self.engine.spec.stack {
+            Stack::Encoder { pooling } => pooling,
+            _ => Pooling::Mean,
+        };
+        let mut states = states.chunks_exact(dim);
+        match pooling {
+            Pooling::First => out.copy_from_slice(states.next().ok_or(Error::NoSource)?),
+            Pooling::Last => out.copy_from_slice(states.next_back().ok_or(Error::NoSource)?),
+            Pooling::Mean => {
+                out.copy_from_slice(states.next().ok_or(Error::NoSource)?);
+                states.for_each(|state| out.iter_mut().zip(state).for_each(|(sum, x)| *sum += x));
+                out.iter_mut().for_each(|sum| *sum /= tokens as f32);
+            }
+        }
+        Ok(())
+    }
+
     /// Runs `tokens` after what is in the context. Afterwards [`logits`](Self::logits) are those
     /// of the last one.
     ///
     /// # Errors
     ///
-    /// [`Error::EmptyPrompt`], [`Error::TokenOutOfRange`], [`Error::ContextFull`]: nothing has been run
-    /// then.
+    /// [`Error::EmptyPrompt`], [`Error::TokenOutOfRange`], [`Error::ContextFull`]; [`Error::NoPart`] if the
+    /// model is an encoder, [`Error::NoSource`] if its decoder has no text yet: nothing has been run then.
     pub fn prefill(&mut self, tokens: &[TokenId]) -> Result<(), Error> {
         self.prefill_observed(tokens, &mut ()).map(|_| ())
     }
@@ -163,18 +214,31 @@ impl<'m, 'w> Session<'m, 'w> {
 
     /// Where a session that came as far as `reached` can go back to, besides 0.
     fn earliest(&self, reached: usize) -> usize {
-        match self.engine.spec.window {
-            // A ring of `kept` positions still holds those from `reached - kept` on; the next token sees
-            // `window - 1` before it.
-            Some(window) => {
-                let kept = self.plan.layout.tiles * crate::memory::TILE;
-                match reached.checked_sub(kept) {
-                    None | Some(0) => 0,
-                    Some(lost) => lost + window - 1,
-                }
+        let earliest = (0..).zip(self.engine.spec.kinds).filter_map(|(kind, heads)| {
+            // A ring still holds the positions from `reached - kept` on; the next token sees `window - 1`
+            // before it.
+            match (heads.window, reached.checked_sub(self.plan.kept(kind))) {
+                (None, _) | (_, None | Some(0)) => None,
+                (Some(window), Some(lost)) => Some(lost + window - 1),
             }
-            None => 0,
-        }
+        });
+        earliest.max().unwrap_or(0)
+    }
+
+    /// What was planned.
+    pub(crate) fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Runs hypotheses for one position, which `seen` masks; without masks, a token.
+    pub(crate) fn run_alternatives(&mut self, tokens: &[TokenId], position: usize, seen: Masks<'_>) {
+        let _ = self.engine.run_masked(tokens, position, seen, &mut ());
+    }
+
+    /// The logits of token `t` of the last pass.
+    pub(crate) fn head(&mut self, t: usize) -> &[f32] {
+        self.engine.head(t);
+        self.engine.logits
     }
 
     fn advance(&mut self, tokens: usize) {
@@ -183,19 +247,30 @@ impl<'m, 'w> Session<'m, 'w> {
     }
 
     /// Whether `tokens` can be run.
-    fn check(&self, tokens: &[TokenId]) -> Result<(), Error> {
-        if tokens.is_empty() {
-            return Err(Error::EmptyPrompt);
+    pub(crate) fn check(&self, tokens: &[TokenId]) -> Result<(), Error> {
+        if !self.engine.spec.has_head() {
+            return Err(Error::NoPart { part: "decoder" });
         }
-        let vocab = self.engine.spec.vocab;
-        if let Some(&token) = tokens.iter().find(|&&token| token as usize >= vocab) {
-            return Err(Error::TokenOutOfRange { token, vocab: vocab as u32 });
+        if self.engine.spec.has_cross_attention() && self.states().is_empty() {
+            return Err(Error::NoSource);
         }
+        check_tokens(tokens, self.engine.spec.vocab)?;
         let needed = self.position.saturating_add(tokens.len());
         if needed > self.context() {
             return Err(Error::ContextFull { context: self.context(), needed });
         }
         Ok(())
+    }
+}
+
+/// Whether there are tokens, all of the vocabulary.
+fn check_tokens(tokens: &[TokenId], vocab: usize) -> Result<(), Error> {
+    if tokens.is_empty() {
+        return Err(Error::EmptyPrompt);
+    }
+    match tokens.iter().find(|&&token| token as usize >= vocab) {
+        Some(&token) => Err(Error::TokenOutOfRange { token, vocab: vocab as u32 }),
+        None => Ok(()),
     }
 }
 

@@ -69,7 +69,7 @@ fn loading_and_running_allocate_nothing() {
         for kv in [KvType::F32, KvType::F16, KvType::Q8_0] {
             let (calls_of_load, (gguf, plan)) = calls(|| {
                 let gguf = Gguf::parse(&file).unwrap();
-                let options = Options { context: 48, batch: 8, kv, workers: 1 };
+                let options = Options { context: 48, batch: 8, kv, workers: 1, ..Options::DEFAULT };
                 (gguf, Plan::try_of(&gguf, options).unwrap())
             });
             assert_eq!(calls_of_load, 0, "reading and planning");

@@ -28,8 +28,9 @@ impl Observer for Record {
 
 /// The stages of one batch, in order.
 fn stages() -> Vec<(Stage, usize)> {
-    let blocks = (0..LAYERS as usize).flat_map(|layer| [(Stage::Attention, layer), (Stage::Block, layer)]);
-    [(Stage::Embedding, 0)].into_iter().chain(blocks).collect()
+    let in_a_layer = [Stage::Before, Stage::Attention, Stage::FeedForward, Stage::After];
+    let layers = (0..LAYERS as usize).flat_map(|layer| in_a_layer.map(|stage| (stage, layer)));
+    layers.chain([(Stage::Logits, LAYERS as usize)]).collect()
 }
 
 #[test]
@@ -98,12 +99,16 @@ fn the_first_and_the_last_stage_are_what_they_say() {
     assert_eq!(record.seen[0].3, want.collect::<Vec<_>>());
 
     // Logits are the last state of the last token, normed, times the head.
-    let (stage, layer, _, states) = record.seen.last().unwrap();
-    assert_eq!((*stage, *layer), (Stage::Block, LAYERS as usize - 1));
+    let [.., after, before_logits] = &record.seen[..] else { panic!("too few stages") };
+    let (stage, layer, _, states) = after;
+    assert_eq!((*stage, *layer), (Stage::After, LAYERS as usize - 1));
     let state: Vec<f64> = states[2 * WIDTH..].iter().map(|&x| x.into()).collect();
     let root = (state.iter().map(|x| x * x).sum::<f64>() / WIDTH as f64 + 1e-5).sqrt();
     let (norm, head) = (floats("output_norm.weight"), floats("output.weight"));
     let normed: Vec<f64> = state.iter().zip(norm).map(|(x, w)| x / root * w).collect();
+    let want: Vec<f32> = normed.iter().map(|&x| x as f32).collect();
+    let error = relative_error(&before_logits.3[2 * WIDTH..], &want);
+    assert!(error < 1e-6, "{error:e}");
     let want: Vec<f32> =
         head.chunks_exact(WIDTH).map(|row| row.iter().zip(&normed).map(|(w, x)| w * x).sum::<f64>() as f32).collect();
     assert_eq!(want.len(), VOCAB as usize);
@@ -141,7 +146,7 @@ fn stopping_keeps_the_logits() {
     let mut session = run.session();
     session.prefill(&[1, 2, 3]).unwrap();
     let want = session.logits().to_vec();
-    let mut record = Record { stop: Some((Stage::Block, 1, 3)), ..Record::default() };
+    let mut record = Record { stop: Some((Stage::After, 1, 3)), ..Record::default() };
     assert_eq!(session.prefill_observed(&[4, 5], &mut record), Ok(ControlFlow::Break(())));
     assert_eq!((session.position(), session.logits()), (3, &want[..]));
 }
@@ -156,7 +161,7 @@ fn a_stopped_batch_has_overwritten_the_ring() {
     let mut session = run.session();
     session.prefill(&ids[..13]).unwrap();
     session.prefill(&ids[13..16]).unwrap();
-    let mut record = Record { stop: Some((Stage::Block, 1, 16)), ..Record::default() };
+    let mut record = Record { stop: Some((Stage::After, 1, 16)), ..Record::default() };
     assert_eq!(session.prefill_observed(&ids[16..], &mut record), Ok(ControlFlow::Break(())));
     let error = Error::CannotRewind { position: 15, earliest: 16, latest: 16 };
     assert_eq!(session.rewind(15).unwrap_err(), error);

@@ -12,11 +12,34 @@ use common::run::{Run, argmax};
 /// unit roundoff, for some hundred roundings one after another.
 const F32_TOLERANCE: f64 = 1e-5;
 
+const DECODERS: [&str; 22] = [
+    "llama_mha",
+    "llama_gqa",
+    "llama_rope3",
+    "llama_linear",
+    "llama_yarn",
+    "mistral",
+    "mixtral",
+    "qwen2",
+    "qwen3",
+    "qwen3moe",
+    "gpt2",
+    "gemma",
+    "gemma2",
+    "gemma3",
+    "gemma4_dense",
+    "gemma4_e2b",
+    "phi3",
+    "phi3_longrope",
+    "stablelm",
+    "smollm3",
+    "olmo2",
+    "granite",
+];
+
 #[test]
 fn f32_models_equal_transformers() {
-    for name in
-        ["llama_mha", "llama_gqa", "llama_rope3", "llama_linear", "llama_yarn", "mistral", "qwen2", "qwen3", "gpt2"]
-    {
+    for name in DECODERS {
         let Some(case) = Case::find(name, "model.gguf") else { continue };
         let file = case.file("model.gguf");
         let mut worst = 0.0f64;
@@ -54,6 +77,7 @@ fn quantized_models_are_as_near_as_llama_cpp() {
         ("q_llama", "Q6_K"),
         ("q_qwen3", "Q6_K"),
         ("q_gpt2", "Q6_K"),
+        ("q_gemma3", "Q8_0"),
     ] {
         let name_of_file = format!("{kind}.gguf");
         let Some(case) = Case::find(name, &name_of_file) else { continue };

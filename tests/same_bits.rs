@@ -27,7 +27,8 @@ impl Way {
     /// The logits after the prompt and after each decoded token, folded into one number (FNV-1a).
     fn run(self, file: &[u8]) -> u64 {
         let Self { kernels, kv, batch, workers } = self;
-        let mut run = Run::new(file, |options| *options = Options { context: 128, batch, kv, workers });
+        let mut run =
+            Run::new(file, |options| *options = Options { context: 128, batch, kv, workers, ..Options::DEFAULT });
         run.kernels = kernels;
         let threads = Scoped(workers);
         let mut session = run.session();

@@ -45,7 +45,7 @@ fn go_on(session: &mut Session<'_, '_>) -> Vec<u32> {
 }
 
 fn run(file: &[u8], kv: KvType, batch: usize) -> Run<'_> {
-    Run::new(file, |options| *options = Options { context: 64, batch, kv, workers: 1 })
+    Run::new(file, |options| *options = Options { context: 64, batch, kv, ..Options::DEFAULT })
 }
 
 #[test]
@@ -85,7 +85,8 @@ fn any_batch_size_and_any_number_of_workers() {
     let snapshot = save(&session);
     let want = go_on(&mut session);
     for (batch, workers) in [(1, 1), (3, 2), (64, 4)] {
-        let mut other = Run::new(&file, |options| *options = Options { context: 64, batch, kv: KvType::F16, workers });
+        let mut other =
+            Run::new(&file, |options| *options = Options { context: 64, batch, workers, ..Options::DEFAULT });
         let workers = common::workers::Scoped(workers);
         let mut session = other.session().with_workers(&workers);
         session.restore(&snapshot).unwrap();
@@ -183,7 +184,7 @@ fn snapshots_of_other_sessions() {
     session.prefill(&ids[..35]).unwrap();
     let foreign = |what| Error::ForeignSnapshot { what };
     let of = |file: &[u8], context, kv, batch| {
-        let mut run = Run::new(file, |options| *options = Options { context, batch, kv, workers: 1 });
+        let mut run = Run::new(file, |options| *options = Options { context, batch, kv, ..Options::DEFAULT });
         let mut session = run.session();
         session.prefill(&ids).unwrap();
         save(&session)

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use arenite::tokenizer::{Encode, INDEX_KEY, TokenType, Tokenizer};
 use arenite::{Error, Gguf, Name, Options, Plan, TokenId};
+use common::fixture::Case;
 use common::gguf::{Builder, Meta, with_key};
 use common::tiny::tiny_llama;
 use common::vectors::{Owned, Vectors, fixture, vocabulary};
@@ -103,6 +104,30 @@ tiny! {
     tiny_qwen2 "qwen2"
     tiny_granite "granite"
     tiny_gemma2 "gemma2"
+}
+
+/// Vocabularies whose text does not come back as it was: normalised, or unknown.
+#[test]
+fn one_way_vocabularies() {
+    for name in ["bert", "t5_relu"] {
+        let Some(file) = fixture(&format!("{name}/model.gguf")) else { continue };
+        let vectors = Vectors::load(&format!("tiny-{name}")).unwrap();
+        let tokenizer = Owned::new(&file);
+        let mut wrong = 0;
+        for (bytes, ids) in &vectors.cases {
+            let found = tokenizer.encode(bytes, Encode::TEXT);
+            if found != *ids {
+                wrong += 1;
+                eprintln!("{:?}\n  expected {ids:?}\n  found    {found:?}", String::from_utf8_lossy(bytes));
+            }
+        }
+        assert_eq!(wrong, 0, "{name}: of {} cases", vectors.cases.len());
+        assert!(vectors.cases.len() > 100);
+        let case = Case::find(name, "model.gguf").unwrap();
+        for prompt in case.prompts() {
+            assert_eq!(tokenizer.encode(prompt.text.as_bytes(), Encode::PROMPT), prompt.ids, "{name}");
+        }
+    }
 }
 
 // --- on small vocabularies -----------------------------------------------------------------------

@@ -14,6 +14,7 @@ mod npy;
 mod output;
 mod pool;
 mod runtime;
+mod seq2seq;
 mod stop;
 mod text;
 mod workers;

@@ -30,7 +30,12 @@ pub fn context(args: &SessionArgs, model: &Model<'_>, needed: usize) -> usize {
 
 /// The plan for a context of that many positions.
 pub fn plan(gguf: &Gguf<'_>, args: &SessionArgs, context: usize, workers: usize) -> Result<Plan> {
-    let options = Options { context, batch: args.batch_size, kv: kv_type(args.kv), workers };
+    plan_beams(gguf, args, context, workers, 1)
+}
+
+/// As [`plan`], for so many hypotheses at once.
+pub fn plan_beams(gguf: &Gguf<'_>, args: &SessionArgs, context: usize, workers: usize, beams: usize) -> Result<Plan> {
+    let options = Options { context, batch: args.batch_size, kv: kv_type(args.kv), workers, beams };
     Ok(Plan::try_of(gguf, options)?)
 }
 

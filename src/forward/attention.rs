@@ -1,75 +1,161 @@
 //! The attention part of a block.
 
-use super::{Engine, add, add_bias, norm};
-use crate::kernel::{Attention, fork_chunks, store};
-use crate::model::Role;
+use core::ops::Range;
+
+use super::{Engine, add_bias, enter, leave, norm_one, norm_sum};
+use crate::kernel::{Attention, Bias, Kernels, Masks, fork_chunks, store};
+use crate::memory::HeadLayout;
+use crate::model::{Layer, QkNorm, Role, Spec};
+
+/// What an attention is done with, and how much of it.
+#[derive(Clone)]
+pub(super) struct View<'v> {
+    /// Bytes of the cache where the layer's keys and values are.
+    pub ring: Range<usize>,
+    /// Tokens of this pass, and the position of the first.
+    pub tokens: usize,
+    pub position: usize,
+    pub part: Part,
+    /// Across: keys and values are those of the encoder's states.
+    pub cross: bool,
+    /// What every token sees, if it is not itself and those before it.
+    pub reach: Option<usize>,
+    /// The tokens are hypotheses for one position, each with a mask of what it sees.
+    pub masks: Masks<'v>,
+}
+
+/// How much of an attention is done: the keys and values of some tokens may be needed before the first
+/// of them looks at any.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    All,
+    /// Only to put keys and values into the cache.
+    Keys,
+    /// Only to look at those that are there.
+    Queries,
+}
+
+/// The tensors of an attention, each with its bias.
+struct Roles {
+    before: (Role, Role),
+    q: (Role, Role),
+    k: (Role, Role),
+    v: (Role, Role),
+    output: (Role, Role),
+    after: (Role, Role),
+}
+
+const WITHIN: Roles = Roles {
+    before: (Role::AttnNorm, Role::AttnNormBias),
+    q: (Role::AttnQ, Role::AttnQBias),
+    k: (Role::AttnK, Role::AttnKBias),
+    v: (Role::AttnV, Role::AttnVBias),
+    output: (Role::AttnOutput, Role::AttnOutputBias),
+    after: (Role::AttnOutputNorm, Role::AttnOutputNormBias),
+};
+
+const ACROSS: Roles = Roles {
+    before: (Role::CrossAttnNorm, Role::CrossAttnNormBias),
+    q: (Role::CrossAttnQ, Role::CrossAttnQBias),
+    k: (Role::CrossAttnK, Role::CrossAttnKBias),
+    v: (Role::CrossAttnV, Role::CrossAttnVBias),
+    output: (Role::CrossAttnOutput, Role::CrossAttnOutputBias),
+    after: (Role::CrossAttnOutputNorm, Role::CrossAttnOutputNormBias),
+};
 
 impl Engine<'_, '_> {
     /// `x += output(attention(norm(x)))`; the tokens' keys and values are in the cache afterwards.
-    pub(super) fn attention(&mut self, layer: usize, tokens: usize, position: usize) {
-        let Self { spec, weights, compute, rotary, hidden, branch, inner, sums, kv, head, .. } = self;
-        let (dim, head_dim) = (spec.dim, spec.head_dim);
-        let (q_dim, kv_dim, stride) = (spec.q_dim(), spec.kv_dim(), spec.qkv_dim());
+    pub(super) fn attention(&mut self, layer: &Layer, view: View<'_>) {
+        let View { ring, tokens, position, part, cross, reach, masks } = view;
+        let Self { spec, plan, weights, compute, rotary: [first, second], hidden, branch, inner, sums, kv, .. } = self;
+        let relative = &self.relative;
+        let alternatives = !masks.words.is_empty();
+        let roles = if cross { ACROSS } else { WITHIN };
+        let (index, dim, head_dim) = (layer.index, spec.dim, layer.head.dim);
+        let (q_dim, kv_dim, stride) = (layer.q_dim(), layer.kv_dim(), layer.qkv_dim());
         let (Some(hidden), Some(branch)) = (hidden.get_mut(..tokens * dim), branch.get_mut(..tokens * dim)) else {
             return;
         };
         let Some((qkv, rest)) = inner.split_at_mut_checked(tokens * stride) else { return };
         let Some(out) = rest.get_mut(..tokens * q_dim) else { return };
-        let layer_bytes = kv.len() / spec.layers;
-        let Some(cache) = kv.get_mut(layer * layer_bytes..(layer + 1) * layer_bytes) else { return };
+        let Some(cache) = kv.get_mut(ring) else { return };
 
-        branch.copy_from_slice(hidden);
-        norm(compute, spec, weights, (Role::AttnNorm, Role::AttnNormBias, layer), branch);
+        if cross && part == Part::Keys {
+            branch.copy_from_slice(hidden); // the encoder's states have had their norm
+        } else {
+            enter(compute, spec, weights, (roles.before.0, roles.before.1, index), hidden, branch);
+        }
 
-        // q, k and v of a token lie side by side, whether they come from one matrix or from three.
+        // q, k and v of a token lie side by side, whether they come from one matrix or from three. A
+        // layer that reads another's keys and values has q alone.
         let mut input = compute.input(branch, tokens);
-        for (weight, bias, offset) in [
-            (Role::AttnQkv, Role::AttnQkvBias, 0),
-            (Role::AttnQ, Role::AttnQBias, 0),
-            (Role::AttnK, Role::AttnKBias, q_dim),
-            (Role::AttnV, Role::AttnVBias, q_dim + kv_dim),
+        let (keys, queries) = (part != Part::Queries, part != Part::Keys);
+        for ((weight, bias), offset, wanted) in [
+            ((Role::AttnQkv, Role::AttnQkvBias), 0, !cross),
+            (roles.q, 0, queries),
+            (roles.k, q_dim, keys),
+            (roles.v, q_dim + kv_dim, keys),
         ] {
-            if let (Some(w), Some(qkv)) = (weights.matrix(weight, layer), qkv.get_mut(offset..)) {
+            if !wanted {
+                continue;
+            }
+            if let (Some(w), Some(qkv)) = (weights.matrix(weight, index), qkv.get_mut(offset..)) {
                 input.times(w, qkv, stride);
-                add_bias(qkv, stride, weights.vector(bias, layer));
+                add_bias(qkv, stride, weights.vector(bias, index));
             }
         }
 
         let (kernels, workers) = (compute.kernels, compute.workers);
-        let (q_norm, k_norm) = (weights.vector(Role::AttnQNorm, layer), weights.vector(Role::AttnKNorm, layer));
+        let (q_norm, k_norm) = (weights.vector(Role::AttnQNorm, index), weights.vector(Role::AttnKNorm, index));
+        let v_is_k = spec.v_from_k && weights.matrix(Role::AttnV, index).is_none();
+        let rotary = if layer.kind == 0 { first } else { second };
         // Norm, rotation and storing take some ten times as long an element as a multiplication does.
         let work = qkv.len().saturating_mul(10);
         fork_chunks(workers, qkv, stride, work, &mut [(); 0], 0, |t, qkv, _| {
             let (q, kv) = qkv.split_at_mut(q_dim);
-            let (k, _) = kv.split_at_mut(kv_dim);
+            let (k, v) = kv.split_at_mut(kv_dim.min(kv.len()));
+            if v_is_k {
+                v.copy_from_slice(k);
+            }
             for (heads, weight) in [(q, q_norm), (k, k_norm)] {
+                norm_heads(kernels, spec, heads, head_dim, weight);
                 for head in heads.chunks_exact_mut(head_dim) {
-                    if !weight.is_empty() {
-                        kernels.rms_norm(head, weight, spec.norm_eps);
-                    }
                     rotary.rotate(t, head);
                 }
             }
-        });
-
-        let (qkv, head) = (&*qkv, *head);
-        let ring_bytes = layer_bytes / spec.kv_heads;
-        fork_chunks(workers, cache, ring_bytes, work, &mut [(); 0], 0, |h, ring, _| {
-            for (t, qkv) in qkv.chunks_exact(stride).enumerate() {
-                let (k, v) = (q_dim + h * head_dim, q_dim + kv_dim + h * head_dim);
-                if let (Some(k), Some(v)) = (qkv.get(k..k + head_dim), qkv.get(v..v + head_dim)) {
-                    store(kernels, head, ring, position + t, k, v);
+            if spec.v_norm {
+                for head in v.chunks_exact_mut(head_dim) {
+                    kernels.rms_norm(head, &[], spec.norm_eps);
                 }
             }
         });
 
+        let (qkv, head) = (&*qkv, HeadLayout { kind: plan.options.kv, dim: head_dim });
+        let ring_bytes = cache.len() / layer.kv_heads;
+        if layer.owns_kv && keys {
+            // Hypotheses for one position have a place each.
+            let first = if alternatives { position * tokens } else { position };
+            fork_chunks(workers, cache, ring_bytes, work, &mut [(); 0], 0, |h, ring, _| {
+                for (t, qkv) in qkv.chunks_exact(stride).enumerate() {
+                    let (k, v) = (q_dim + h * head_dim, q_dim + kv_dim + h * head_dim);
+                    if let (Some(k), Some(v)) = (qkv.get(k..k + head_dim), qkv.get(v..v + head_dim)) {
+                        store(kernels, head, ring, first + t, k, v);
+                    }
+                }
+            });
+        }
+
+        if !queries {
+            return;
+        }
         // One token is shared out by KV heads, several by tokens.
-        let group = spec.heads / spec.kv_heads;
-        let (chunk, heads) = if tokens == 1 { (group * head_dim, 1) } else { (TOKENS * q_dim, spec.kv_heads) };
+        let group = layer.heads / layer.kv_heads;
+        let (chunk, heads) = if tokens == 1 { (group * head_dim, 1) } else { (TOKENS * q_dim, layer.kv_heads) };
         let scratch = sums.len() / compute.threads;
         let scale = spec.attention_scale.unwrap_or_else(|| 1.0 / libm::sqrtf(head_dim as f32));
+        let window = layer.head.window.unwrap_or(usize::MAX);
         let cache = &*cache;
-        let seen = (position + tokens).min(spec.window.unwrap_or(usize::MAX));
+        let seen = reach.unwrap_or((position + tokens).min(window));
         let work = tokens.saturating_mul(2 * q_dim).saturating_mul(seen);
         fork_chunks(workers, out, chunk, work, sums, scratch, |i, out, sums| {
             let (first_head, first_token) = if tokens == 1 { (i, 0) } else { (0, i * TOKENS) };
@@ -89,17 +175,43 @@ impl Engine<'_, '_> {
                     group,
                     tokens: TOKENS.min(tokens - first_token),
                     position: position + first_token,
-                    window: spec.window.unwrap_or(usize::MAX),
+                    window,
+                    reach,
                     scale,
+                    cap: spec.attention_cap,
+                    bias: match (cross, alternatives) {
+                        (true, _) => Bias::NONE, // there is no distance
+                        (false, true) => relative.bias(h * group, position, tokens),
+                        (false, false) => relative.bias(h * group, position + first_token, 1),
+                    },
+                    masks: masks.from(first_token),
                 };
                 kernels.attend(&job, out, q_dim, sums);
             }
         });
 
-        if let Some(w) = weights.matrix(Role::AttnOutput, layer) {
+        if let Some(w) = weights.matrix(roles.output.0, index) {
             compute.input(out, tokens).times(w, branch, dim);
-            add_bias(branch, dim, weights.vector(Role::AttnOutputBias, layer));
-            add(hidden, branch);
+            add_bias(branch, dim, weights.vector(roles.output.1, index));
+            leave(compute, spec, weights, (Role::PostAttentionNorm, index), branch, hidden);
+            norm_sum(compute, spec, weights, (roles.after.0, roles.after.1, index), hidden);
+        }
+    }
+}
+
+/// Norms heads of `head_dim` in place, as the spec says; `weight` is empty where the file has none.
+fn norm_heads(kernels: &Kernels, spec: &Spec<'_>, heads: &mut [f32], head_dim: usize, weight: &[u8]) {
+    if weight.is_empty() {
+        return;
+    }
+    match spec.qk_norm {
+        QkNorm::None => {}
+        QkNorm::Whole => norm_one(kernels, spec, weight, &[], heads),
+        QkNorm::Head => heads.chunks_exact_mut(head_dim).for_each(|x| norm_one(kernels, spec, weight, &[], x)),
+        QkNorm::EachHead => {
+            for (x, weight) in heads.chunks_exact_mut(head_dim).zip(weight.chunks_exact(4 * head_dim)) {
+                norm_one(kernels, spec, weight, &[], x);
+            }
         }
     }
 }

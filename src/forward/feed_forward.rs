@@ -1,43 +1,49 @@
 //! The feed-forward part of a block.
 
-use super::{Engine, add, add_bias, norm};
-use crate::model::Role;
+use super::{Engine, add_bias, enter, leave, norm_sum};
+use crate::model::{Gate, Layer, Role};
 
 impl Engine<'_, '_> {
     /// `x += down(f(gate(norm(x))) * up(norm(x)))`, or `x += down(f(up(norm(x))))`.
-    pub(super) fn feed_forward(&mut self, layer: usize, tokens: usize) {
+    pub(super) fn feed_forward(&mut self, layer: &Layer, tokens: usize) {
         let Self { spec, weights, compute, hidden, branch, inner, .. } = self;
-        let (dim, ffn) = (spec.dim, spec.ffn);
+        let (index, dim, ffn) = (layer.index, spec.dim, layer.ffn);
         let (Some(hidden), Some(branch)) = (hidden.get_mut(..tokens * dim), branch.get_mut(..tokens * dim)) else {
             return;
         };
         let Some((gate, rest)) = inner.split_at_mut_checked(tokens * ffn) else { return };
 
-        branch.copy_from_slice(hidden);
-        norm(compute, spec, weights, (Role::FfnNorm, Role::FfnNormBias, layer), branch);
+        enter(compute, spec, weights, (Role::FfnNorm, Role::FfnNormBias, index), hidden, branch);
 
         let mut input = compute.input(branch, tokens);
-        let mut apply = |weight, bias, out: &mut [f32]| {
-            if let Some(w) = weights.matrix(weight, layer) {
+        let up = weights.matrix(Role::FfnUp, index);
+        let (gate_w, up_w) = match spec.gate {
+            Gate::None => (None, up),
+            Gate::Separate => (weights.matrix(Role::FfnGate, index), up),
+            Gate::Fused => (up.and_then(|w| w.part(0, ffn)), up.and_then(|w| w.part(ffn, ffn))),
+        };
+        let mut apply = |w, bias, out: &mut [f32]| {
+            if let Some(w) = w {
                 input.times(w, out, ffn);
-                add_bias(out, ffn, weights.vector(bias, layer));
+                add_bias(out, ffn, weights.vector(bias, index));
             }
         };
-        let up = if spec.gated {
+        let up = if gate_w.is_some() {
             let Some(up) = rest.get_mut(..tokens * ffn) else { return };
-            apply(Role::FfnGate, Role::FfnGateBias, gate);
-            apply(Role::FfnUp, Role::FfnUpBias, up);
+            apply(gate_w, Role::FfnGateBias, gate);
+            apply(up_w, Role::FfnUpBias, up);
             Some(&*up)
         } else {
-            apply(Role::FfnUp, Role::FfnUpBias, gate);
+            apply(up_w, Role::FfnUpBias, gate);
             None
         };
         compute.kernels.activate(spec.activation, gate, up);
 
-        if let Some(w) = weights.matrix(Role::FfnDown, layer) {
+        if let Some(w) = weights.matrix(Role::FfnDown, index) {
             compute.input(gate, tokens).times(w, branch, dim);
-            add_bias(branch, dim, weights.vector(Role::FfnDownBias, layer));
-            add(hidden, branch);
+            add_bias(branch, dim, weights.vector(Role::FfnDownBias, index));
+            leave(compute, spec, weights, (Role::PostFfwNorm, index), branch, hidden);
+            norm_sum(compute, spec, weights, (Role::LayerOutputNorm, Role::LayerOutputNormBias, index), hidden);
         }
     }
 }

@@ -3,10 +3,11 @@
 //! The numbers are those of the reference implementations in f32: `frequency = 1 / base^(2i / dim)`,
 //! `angle = position * frequency`.
 
-use crate::model::{Rope, RopeStyle, Scaling};
+use crate::model::{Role, Rope, RopeStyle, Scaling, Spec, Weights};
 use crate::quant::le_f32;
 
-/// Frequencies of the model, and cosines and sines of the current batch.
+/// Frequencies of one kind of heads, and cosines and sines of the current batch.
+#[derive(Default)]
 pub(crate) struct Rotary<'w> {
     rope: Option<Rope>,
     /// `dim / 2` radians a position.
@@ -18,20 +19,34 @@ pub(crate) struct Rotary<'w> {
 }
 
 impl<'w> Rotary<'w> {
-    /// `divisors` are the little-endian f32 of `rope_freqs.weight`, or empty.
-    pub fn new(rope: Option<Rope>, divisors: &[u8], frequencies: &'w mut [f32], rotations: &'w mut [f32]) -> Self {
-        let mut magnitude = 1.0;
-        if let Some(rope) = rope {
-            for (i, frequency) in frequencies.iter_mut().enumerate() {
-                let plain = 1.0 / libm::powf(rope.base, (2 * i) as f32 / rope.dim as f32);
-                let divisor = if divisors.is_empty() { 1.0 } else { le_f32(divisors, i) };
-                *frequency = scaled(&rope, i, plain / divisor);
-            }
-            if let Scaling::Yarn { factor, attn_factor, .. } = rope.scaling {
-                magnitude = attn_factor * (1.0 + 0.1 * libm::logf(factor));
-            }
+    /// That of the kind of heads with this number, in a context of so many positions.
+    pub fn new(
+        spec: &Spec<'_>,
+        kind: usize,
+        context: usize,
+        weights: &Weights<'_, '_>,
+        frequencies: &'w mut [f32],
+        rotations: &'w mut [f32],
+    ) -> Self {
+        let Some(rope) = spec.rope(kind) else { return Self::default() };
+        // The file's divisors are for the first kind.
+        let divisors = match rope.scaling {
+            _ if kind > 0 => &[],
+            Scaling::Long { original, .. } if context > original => weights.vector(Role::RopeFactorsLong, 0),
+            Scaling::Long { .. } => weights.vector(Role::RopeFactorsShort, 0),
+            _ => weights.vector(Role::RopeFreqs, 0),
+        };
+        for (i, frequency) in frequencies.iter_mut().enumerate() {
+            let plain = 1.0 / libm::powf(rope.base, (2 * i) as f32 / rope.dim as f32);
+            let divisor = if divisors.is_empty() { 1.0 } else { le_f32(divisors, i) };
+            *frequency = scaled(&rope, i, plain / divisor);
         }
-        Self { rope, frequencies, rotations, magnitude }
+        let magnitude = match rope.scaling {
+            Scaling::None | Scaling::Linear { .. } => 1.0,
+            Scaling::Yarn { factor, attn_factor, .. } => attn_factor * (1.0 + 0.1 * libm::logf(factor)),
+            Scaling::Long { attn_factor, .. } => attn_factor,
+        };
+        Self { rope: Some(rope), frequencies, rotations, magnitude }
     }
 
     /// Computes the rotations of `tokens` positions from `position` on.
@@ -75,7 +90,7 @@ impl<'w> Rotary<'w> {
 /// A frequency after the model's scaling.
 fn scaled(rope: &Rope, i: usize, frequency: f32) -> f32 {
     match rope.scaling {
-        Scaling::None => frequency,
+        Scaling::None | Scaling::Long { .. } => frequency,
         Scaling::Linear { factor } => frequency / factor,
         Scaling::Yarn { factor, original, beta_fast, beta_slow, .. } => {
             // The pair that turns `rotations` times over the original context.

@@ -30,6 +30,7 @@ mod tensors;
 mod value;
 
 pub use metadata::Keys;
+pub(crate) use reader::equal;
 pub use tensors::{Tensor, Tensors};
 pub use value::{Array, Strings, Value, ValueType};
 

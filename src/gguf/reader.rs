@@ -136,7 +136,7 @@ pub(super) const fn split_string(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 /// `==` for bytes: the operator is not available in `const fn`.
-pub(super) const fn equal(a: &[u8], b: &[u8]) -> bool {
+pub(crate) const fn equal(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && Reader::new(a, 0).starts_with(b)
 }
 

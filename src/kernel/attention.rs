@@ -3,18 +3,18 @@
 //! Block after block of 64 positions (four tiles of the cache), in order of position:
 //!
 //! - score of a position = `scale` * one chain of fused multiply-adds over `head_dim` (for q8_0
-//!   keys: a chain for each 32 dimensions, then one fma with the tile's scale);
+//!   keys: a chain for each 32 dimensions, then one fma with the tile's scale), capped if so asked;
 //! - online softmax: `m' = max(m, scores)`, `p = exp(score - m')`, `l = l * exp(m - m') + p`, tile by
 //!   tile in 16 lanes, one for each position of a tile;
 //! - `out = out * exp(m - m')`, then `out = fma(p * value scale, value, out)`, position by position.
 //!
-//! The result is `out * (1 / sum(l))`. Only visible positions are touched, so what else the cache
+//! A bias, if there is one, is added to the score. The result is `out * (1 / sum(l))`. Only visible positions are touched, so what else the cache
 //! holds has no influence, nor has the number of rows that are taken together.
 
 use core::mem::MaybeUninit;
 
-use super::float::exp;
-use super::lanes::{Lanes, store};
+use super::float::{capped, exp};
+use super::lanes::{Lanes, load, store};
 use crate::memory::{HeadLayout, KvType, TILE};
 use crate::quant::le_f16;
 
@@ -36,8 +36,73 @@ pub(crate) struct Attention<'a> {
     pub position: usize,
     /// A token sees itself and the `window - 1` positions before it.
     pub window: usize,
+    /// Every token sees just the first so many positions, whatever its own.
+    pub reach: Option<usize>,
     /// Factor on every score.
     pub scale: f32,
+    /// Scores become `cap * tanh(score / cap)`.
+    pub cap: Option<f32>,
+    /// Added to every score.
+    pub bias: Bias<'a>,
+    /// What is hidden from tokens besides.
+    pub masks: Masks<'a>,
+}
+
+/// Numbers added to scores: for head `g`, token `t` and place `s` in the cache, that at
+/// `g * stride + start - t * step + s / shared`.
+#[derive(Clone, Copy)]
+pub(crate) struct Bias<'a> {
+    pub table: &'a [f32],
+    pub stride: usize,
+    pub start: usize,
+    pub step: usize,
+    /// Places for each position, at least 1.
+    pub shared: usize,
+}
+
+impl Bias<'_> {
+    /// No bias.
+    pub const NONE: Self = Self { table: &[], stride: 0, start: 0, step: 0, shared: 1 };
+
+    /// The numbers of 16 places from `place` on.
+    #[inline(always)]
+    unsafe fn load<L: Lanes>(&self, head: usize, token: usize, place: usize) -> L {
+        let row = (head * self.stride + self.start).saturating_sub(token * self.step);
+        // SAFETY: the caller has the instruction set.
+        unsafe {
+            if self.shared == 1 {
+                return load(self.table, row + place);
+            }
+            let of = |i| self.table.get(row + (place + i) / self.shared.max(1)).copied().unwrap_or(0.0);
+            load(&core::array::from_fn::<f32, 16, _>(of), 0)
+        }
+    }
+}
+
+/// Positions of which tokens see some only, as bits: a word for each tile and token. Empty: they see all.
+#[derive(Clone, Copy)]
+pub(crate) struct Masks<'a> {
+    pub words: &'a [u16],
+    /// Tiles of a token.
+    pub stride: usize,
+}
+
+impl Masks<'_> {
+    /// Nothing is hidden.
+    pub const NONE: Self = Self { words: &[], stride: 0 };
+
+    /// Those of the tokens from this one on.
+    pub fn from(self, token: usize) -> Self {
+        Self { words: self.words.get(token * self.stride..).unwrap_or(&[]), ..self }
+    }
+
+    #[inline(always)]
+    fn of(&self, token: usize, tile: usize) -> u16 {
+        if self.words.is_empty() {
+            return u16::MAX;
+        }
+        self.words.get(token * self.stride + tile).copied().unwrap_or(0)
+    }
 }
 
 /// Runs all rows of `job`; head `g` of token `t` goes to `out[t * out_stride + g * head_dim..]`.
@@ -67,7 +132,9 @@ unsafe fn attend_all<L: Lanes, E: Element>(
     // SAFETY: the caller has the instruction set; `row + R <= rows`.
     unsafe {
         while row < rows {
-            let left = if L::ROWS < rows - row { L::ROWS } else { rows - row };
+            // Rows that see different positions are taken one by one.
+            let most = if job.masks.words.is_empty() { L::ROWS } else { 1 };
+            let left = if most < rows - row { most } else { rows - row };
             row += match left {
                 8.. => attend_rows::<L, E, 8>(job, row, out, out_stride, scratch),
                 4.. => attend_rows::<L, E, 4>(job, row, out, out_stride, scratch),
@@ -104,8 +171,16 @@ unsafe fn attend_rows<L: Lanes, E: Element, const R: usize>(
         let start = token * job.q_stride + head * dim;
         let Some(q) = job.q.get(start..start + dim) else { return R };
         *query = q;
-        let hi = job.position + token + 1;
-        *seen = Range { lo: hi.saturating_sub(job.window), hi };
+        *seen = match job.reach {
+            Some(hi) => Range { lo: 0, hi },
+            None => {
+                let hi = job.position + token + 1;
+                Range { lo: hi.saturating_sub(job.window), hi }
+            }
+        };
+        if seen.hi == 0 {
+            return R; // nothing to see
+        }
     }
     // Rows are in order of position, so the first sees the earliest and the last the latest.
     let (first, last) = (visible[0].lo / BLOCK, (visible[R - 1].hi - 1) / BLOCK);
@@ -121,6 +196,9 @@ unsafe fn attend_rows<L: Lanes, E: Element, const R: usize>(
                 core::array::from_fn(|t| job.ring.as_ptr().add((block * TILES + t) % tiles * tile_bytes));
             let seen = visible.map(|seen| seen.within(block * BLOCK));
             let reach = Range { lo: seen[0].lo, hi: seen[R - 1].hi };
+            let hidden: [[u16; TILES]; R] = core::array::from_fn(|r| {
+                core::array::from_fn(|t| job.masks.of((row + r) / job.group, block * TILES + t))
+            });
 
             // Scores, and the largest of each row.
             let mut weights = [const { MaybeUninit::<[f32; BLOCK]>::uninit() }; R];
@@ -128,8 +206,16 @@ unsafe fn attend_rows<L: Lanes, E: Element, const R: usize>(
             for (t, &tile) in tile.iter().enumerate().take(reach.hi.div_ceil(TILE)).skip(reach.lo / TILE) {
                 let scores = E::scores::<L, R>(tile, layout, &queries);
                 for r in 0..R {
-                    let score = scores[r].mul(L::splat(job.scale));
-                    let score = masked(score, seen[r].mask(t), f32::NEG_INFINITY);
+                    let mut score = scores[r].mul(L::splat(job.scale));
+                    if let Some(cap) = job.cap {
+                        score = capped(score, cap);
+                    }
+                    if !job.bias.table.is_empty() {
+                        let (token, head) = ((row + r) / job.group, (row + r) % job.group);
+                        score = score.add(job.bias.load(head, token, block * BLOCK + t * TILE));
+                    }
+                    let mask = seen[r].mask(t) & hidden[r][t];
+                    let score = masked(score, mask, f32::NEG_INFINITY);
                     top[r] = top[r].max(score);
                     score.store(weights[r].as_mut_ptr().cast::<f32>().add(t * TILE));
                 }
@@ -152,7 +238,7 @@ unsafe fn attend_rows<L: Lanes, E: Element, const R: usize>(
                 }
                 for t in seen[r].lo / TILE..seen[r].hi.div_ceil(TILE) {
                     let at = weights[r].as_mut_ptr().cast::<f32>().add(t * TILE);
-                    let p = masked(exp(L::load(at).sub(L::splat(best[r]))), seen[r].mask(t), 0.0);
+                    let p = masked(exp(L::load(at).sub(L::splat(best[r]))), seen[r].mask(t) & hidden[r][t], 0.0);
                     total[r] = total[r].add(p);
                     p.store(at);
                 }
@@ -160,6 +246,17 @@ unsafe fn attend_rows<L: Lanes, E: Element, const R: usize>(
 
             // The positions that all rows see are taken together, those before and after row by
             // row. What lies in invisible positions may be anything, even NaN: it is not read.
+            if !job.masks.words.is_empty() {
+                for t in seen[0].lo / TILE..seen[0].hi.div_ceil(TILE) {
+                    let mut mask = seen[0].mask(t) & hidden[0][t];
+                    while mask != 0 {
+                        let slot = t * TILE + mask.trailing_zeros() as usize;
+                        weigh::<L, E, R>(&tile, layout, &weights, Range { lo: slot, hi: slot + 1 }, sums.as_mut_ptr());
+                        mask &= mask - 1;
+                    }
+                }
+                continue;
+            }
             let common = Range { lo: seen[R - 1].lo, hi: seen[0].hi };
             let common = if common.lo < common.hi { common } else { Range { lo: reach.hi, hi: reach.hi } };
             let sums = sums.as_mut_ptr();

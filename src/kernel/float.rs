@@ -2,7 +2,7 @@
 //! [`Lanes`]. Sums run in 16 lanes, the last ones padded with zeros.
 
 use super::lanes::{Lanes, copy, load, padded, store};
-use super::{Activation, Job};
+use super::{Activation, Deviation, Job};
 
 /// `exp(x)`: relative error below 2e-7 from -87.3 to 88.3, and the value at the nearer end beyond.
 ///
@@ -12,17 +12,58 @@ use super::{Activation, Job};
 pub(super) unsafe fn exp<L: Lanes>(x: L) -> L {
     // SAFETY: the caller has the instruction set.
     unsafe {
+        let (r, q, n) = exp_parts(x);
+        q.fma(r, L::splat(1.0)).mul(n.exp2i())
+    }
+}
+
+/// `r`, `q` and `n` with `exp(x) = (q * r + 1) * 2^n`.
+#[inline(always)]
+unsafe fn exp_parts<L: Lanes>(x: L) -> (L, L, L) {
+    // SAFETY: the caller has the instruction set.
+    unsafe {
         // Constants first: NaN passes through.
         let x = L::splat(-87.33).max(L::splat(88.37).min(x));
         let n = x.mul(L::splat(core::f32::consts::LOG2_E)).round();
         let r = n.fma(L::splat(-0.693_359_4), x);
         let r = n.fma(L::splat(2.121_944_4e-4), r);
-        let mut p = L::splat(1.987_569_1e-4);
-        for c in [1.398_199_9e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 0.5, 1.0, 1.0] {
-            p = p.fma(r, L::splat(c));
+        let mut q = L::splat(1.987_569_1e-4);
+        for c in [1.398_199_9e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 0.5, 1.0] {
+            q = q.fma(r, L::splat(c));
         }
-        p.mul(n.exp2i())
+        (r, q, n)
     }
+}
+
+/// `tanh(x)`: relative error below 4e-7. `e / (e + 2)` with `e = exp(2 x) - 1`, of which the 1 is taken
+/// off the power of two, so that little of a small `x` is lost.
+#[inline(always)]
+pub(super) unsafe fn tanh<L: Lanes>(x: L) -> L {
+    // SAFETY: the caller has the instruction set.
+    unsafe {
+        let (r, q, n) = exp_parts(x.add(x));
+        let power = n.exp2i();
+        let e = q.mul(r).fma(power, power.sub(L::splat(1.0)));
+        e.div(e.add(L::splat(2.0)))
+    }
+}
+
+/// `x = cap * tanh(x / cap)`.
+#[inline(always)]
+pub(super) unsafe fn soft_cap<L: Lanes>(x: &mut [f32], cap: f32) {
+    // SAFETY: the caller has the instruction set.
+    unsafe {
+        for i in (0..x.len()).step_by(16) {
+            store(capped(load::<L>(x, i), cap), x, i);
+        }
+    }
+}
+
+/// `cap * tanh(x / cap)`.
+#[inline(always)]
+pub(super) unsafe fn capped<L: Lanes>(x: L, cap: f32) -> L {
+    // SAFETY: the caller has the instruction set.
+    unsafe { tanh(x.div(L::splat(cap))).mul(L::splat(cap)) }
 }
 
 /// `x / (1 + exp(-x))`.
@@ -44,6 +85,25 @@ unsafe fn gelu_tanh<L: Lanes>(x: L) -> L {
     }
 }
 
+/// GELU, `x / 2 (1 + erf(x / sqrt(2)))`: absolute error below 3e-7 of `x`, by Abramowitz and Stegun 7.1.26:
+/// `erf(u) = 1 - P(t) exp(-u^2)` with `t = 1 / (1 + 0.3275911 u)` for positive `u`.
+#[inline(always)]
+unsafe fn gelu_erf<L: Lanes>(x: L) -> L {
+    // SAFETY: the caller has the instruction set.
+    unsafe {
+        let u = x.abs().mul(L::splat(core::f32::consts::FRAC_1_SQRT_2));
+        let t = L::splat(1.0).div(u.fma(L::splat(0.327_591_1), L::splat(1.0)));
+        let mut p = L::splat(1.061_405_4);
+        for c in [-1.453_152, 1.421_413_7, -0.284_496_74, 0.254_829_6, 0.0] {
+            p = p.fma(t, L::splat(c));
+        }
+        let rest = p.mul(exp(L::splat(0.0).sub(u.mul(u)))); // 1 - erf(u)
+        let half = x.abs().mul(L::splat(0.5));
+        // x / 2 + |x| / 2 erf(u)
+        x.mul(L::splat(0.5)).add(half.sub(half.mul(rest)))
+    }
+}
+
 /// `x = f(x)`, or `x = f(x) * up` where the feed-forward is gated.
 #[inline(always)]
 pub(super) unsafe fn activate<L: Lanes>(f: Activation, x: &mut [f32], up: Option<&[f32]>) {
@@ -54,6 +114,9 @@ pub(super) unsafe fn activate<L: Lanes>(f: Activation, x: &mut [f32], up: Option
             let v = match f {
                 Activation::Silu => silu(v),
                 Activation::GeluTanh => gelu_tanh(v),
+                Activation::GeluErf => gelu_erf(v),
+                // Zeros of both signs are alike, and a NaN passes through.
+                Activation::Relu => L::splat(0.0).max(v).add(L::splat(0.0)),
             };
             store(if let Some(up) = up { v.mul(load(up, i)) } else { v }, x, i);
         }
@@ -75,9 +138,9 @@ pub(super) unsafe fn rms_norm<L: Lanes>(x: &mut [f32], weight: &[u8], eps: f32) 
     }
 }
 
-/// Layer norm: `(x - mean) / sqrt(variance + eps) * weight + bias`.
+/// Layer norm: `(x - mean) / deviation * weight + bias`.
 #[inline(always)]
-pub(super) unsafe fn layer_norm<L: Lanes>(x: &mut [f32], weight: &[u8], bias: &[u8], eps: f32) {
+pub(super) unsafe fn layer_norm<L: Lanes>(x: &mut [f32], weight: &[u8], bias: &[u8], deviation: Deviation) {
     // SAFETY: the caller has the instruction set.
     unsafe {
         let n = x.len();
@@ -92,8 +155,11 @@ pub(super) unsafe fn layer_norm<L: Lanes>(x: &mut [f32], weight: &[u8], bias: &[
             let v = load::<L>(x, i).sub(L::splat(mean)).select(here, L::splat(0.0));
             squares = v.fma(v, squares);
         }
-        let scale = 1.0 / libm::sqrtf(squares.sum() / n as f32 + eps);
-        affine::<L>(x, mean, scale, weight, bias);
+        let deviation = match deviation {
+            Deviation::Within(eps) => libm::sqrtf(squares.sum() / n as f32 + eps),
+            Deviation::Unbiased(eps) => libm::sqrtf(squares.sum() / (n as f32 - 1.0)) + eps,
+        };
+        affine::<L>(x, mean, 1.0 / deviation, weight, bias);
     }
 }
 

@@ -20,6 +20,13 @@ impl<'a> Matrix<'a> {
         let bytes = self.data.len() / self.rows.max(1);
         self.data.chunks_exact(bytes.max(1)).nth(r).unwrap_or(&[])
     }
+
+    /// Rows `first..first + rows` as a matrix; `None` if there are not so many.
+    pub fn part(&self, first: usize, rows: usize) -> Option<Self> {
+        let bytes = self.data.len() / self.rows.max(1);
+        let data = self.data.get(first.checked_mul(bytes)?..)?.get(..rows.checked_mul(bytes)?)?;
+        Some(Self { rows, data, ..*self })
+    }
 }
 
 /// Rows that a packed panel holds, and the unit that workers take.

@@ -28,7 +28,7 @@ mod tests;
 #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
 mod x86;
 
-pub(crate) use attention::Attention;
+pub(crate) use attention::{Attention, Bias, Masks};
 pub(crate) use cache::store;
 pub(crate) use fork::fork_chunks;
 pub(crate) use linear::{Matrix, linear, panel_bytes};
@@ -45,6 +45,19 @@ pub enum Activation {
     Silu,
     /// GELU in its tanh form.
     GeluTanh,
+    /// GELU as it is defined, by the error function.
+    GeluErf,
+    /// The positive part.
+    Relu,
+}
+
+/// What a layer norm divides by.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Deviation {
+    /// `sqrt(mean of squares + eps)`: the usual one.
+    Within(f32),
+    /// `sqrt(sum of squares / (n - 1)) + eps`.
+    Unbiased(f32),
 }
 
 /// The form of the activations that a weight type is multiplied with.
@@ -140,8 +153,9 @@ pub struct Kernels {
     #[allow(clippy::type_complexity)] // five slices, named at `Kernels::quantize`
     quantize: unsafe fn(Form, &[f32], &mut [i8], &mut [f32], &mut [i32]),
     rms_norm: unsafe fn(&mut [f32], &[u8], f32),
-    layer_norm: unsafe fn(&mut [f32], &[u8], &[u8], f32),
+    layer_norm: unsafe fn(&mut [f32], &[u8], &[u8], Deviation),
     activate: unsafe fn(Activation, &mut [f32], Option<&[f32]>),
+    soft_cap: unsafe fn(&mut [f32], f32),
     to_f16: unsafe fn(&[f32], &mut [u8]),
     attend: unsafe fn(&Attention<'_>, &mut [f32], usize, &mut [f32]),
 }
@@ -213,11 +227,11 @@ impl Kernels {
         unsafe { (self.rms_norm)(x, weight, eps) }
     }
 
-    /// Layer norm in place: `(x - mean) / sqrt(variance + eps) * weight + bias`.
+    /// Layer norm in place: `(x - mean) / deviation * weight + bias`.
     #[inline]
-    pub(crate) fn layer_norm(&self, x: &mut [f32], weight: &[u8], bias: &[u8], eps: f32) {
+    pub(crate) fn layer_norm(&self, x: &mut [f32], weight: &[u8], bias: &[u8], deviation: Deviation) {
         // SAFETY: as in `matmul`; slices are checked where they are read.
-        unsafe { (self.layer_norm)(x, weight, bias, eps) }
+        unsafe { (self.layer_norm)(x, weight, bias, deviation) }
     }
 
     /// `x = f(x)`, times `up` where there is one.
@@ -225,6 +239,13 @@ impl Kernels {
     pub(crate) fn activate(&self, f: Activation, x: &mut [f32], up: Option<&[f32]>) {
         // SAFETY: as in `matmul`; slices are checked where they are read.
         unsafe { (self.activate)(f, x, up) }
+    }
+
+    /// `x = cap * tanh(x / cap)`.
+    #[inline]
+    pub(crate) fn soft_cap(&self, x: &mut [f32], cap: f32) {
+        // SAFETY: as in `matmul`; slices are checked where they are read.
+        unsafe { (self.soft_cap)(x, cap) }
     }
 
     /// Rounds `x` to little-endian f16, two bytes each.

@@ -37,9 +37,9 @@ macro_rules! table {
             },
             layer_norm: {
                 $(#[target_feature(enable = $feature)])?
-                unsafe fn layer_norm(x: &mut [f32], weight: &[u8], bias: &[u8], eps: f32) {
+                unsafe fn layer_norm(x: &mut [f32], weight: &[u8], bias: &[u8], deviation: $crate::kernel::Deviation) {
                     // SAFETY: this function has the features of the vector type.
-                    unsafe { $crate::kernel::float::layer_norm::<$lanes>(x, weight, bias, eps) }
+                    unsafe { $crate::kernel::float::layer_norm::<$lanes>(x, weight, bias, deviation) }
                 }
                 layer_norm
             },
@@ -50,6 +50,14 @@ macro_rules! table {
                     unsafe { $crate::kernel::float::activate::<$lanes>(function, x, up) }
                 }
                 activate
+            },
+            soft_cap: {
+                $(#[target_feature(enable = $feature)])?
+                unsafe fn soft_cap(x: &mut [f32], cap: f32) {
+                    // SAFETY: this function has the features of the vector type.
+                    unsafe { $crate::kernel::float::soft_cap::<$lanes>(x, cap) }
+                }
+                soft_cap
             },
             to_f16: {
                 $(#[target_feature(enable = $feature)])?

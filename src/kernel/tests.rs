@@ -5,7 +5,10 @@ extern crate std;
 
 use std::{eprintln, format, string::String, vec, vec::Vec};
 
-use super::{Activation, Acts, Attention, Form, Kernels, MAX_ROWS, Matrix, SCALAR, linear, panel_bytes, store};
+use super::{
+    Activation, Acts, Attention, Bias, Deviation, Form, Kernels, MAX_ROWS, Masks, Matrix, SCALAR, linear, panel_bytes,
+    store,
+};
 use crate::memory::{HeadLayout, KvType};
 use crate::quant::TensorType;
 use crate::workers::Serial;
@@ -316,7 +319,10 @@ fn norms() {
                 let run = |kernels: &Kernels| {
                     let (mut rms, mut layer) = (x.clone(), x.clone());
                     kernels.rms_norm(&mut rms[1..], weight, 1e-5);
-                    kernels.layer_norm(&mut layer[1..], weight, bias, 1e-5);
+                    let mut unbiased = x.clone();
+                    kernels.layer_norm(&mut layer[1..], weight, bias, Deviation::Within(1e-5));
+                    kernels.layer_norm(&mut unbiased[1..], weight, bias, Deviation::Unbiased(1e-6));
+                    layer.extend(unbiased);
                     (rms, layer)
                 };
                 let (rms, layer) = run(&SCALAR);
@@ -340,7 +346,7 @@ fn activation_functions() {
     let mut random = Random(13);
     let all = all_floats(8191);
     let up = random.floats(Data::Plain, all.len());
-    for f in [Activation::Silu, Activation::GeluTanh] {
+    for f in [Activation::Silu, Activation::GeluTanh, Activation::GeluErf, Activation::Relu] {
         for up in [None, Some(&up[..])] {
             let run = |kernels: &Kernels, x: &[f32]| {
                 let mut x = x.to_vec();
@@ -356,6 +362,41 @@ fn activation_functions() {
                 }
             }
         }
+    }
+}
+
+/// GELU's deviation from its definition, by an error function in f64.
+#[test]
+fn gelu_is_near_its_definition() {
+    for i in -80000..=80000 {
+        let x = i as f32 / 8000.0;
+        let mut got = [x];
+        SCALAR.activate(Activation::GeluErf, &mut got, None);
+        let want = f64::from(x) / 2.0 * (1.0 + libm::erf(f64::from(x) / core::f64::consts::SQRT_2));
+        assert!((f64::from(got[0]) - want).abs() <= 3e-7 * f64::from(x.abs()), "{x}: {} {want}", got[0]);
+    }
+}
+
+#[test]
+fn soft_caps() {
+    let all = all_floats(8191);
+    let run = |kernels: &Kernels, x: &[f32]| {
+        let mut x = x.to_vec();
+        kernels.soft_cap(&mut x, 30.0);
+        x
+    };
+    for n in (0..=40).chain([all.len()]) {
+        let x = &all[all.len() - n..];
+        let want = run(&SCALAR, x);
+        for kernels in tables() {
+            same(&run(kernels, x), &want, || format!("{} soft cap of {n}", kernels.name));
+        }
+    }
+    // 4e-7 of the value, over the whole range of floats (but for the smallest, which have fewer digits).
+    for (x, got) in all.iter().zip(run(&SCALAR, &all)) {
+        let want = 30.0 * libm::tanh(f64::from(*x) / 30.0);
+        let error = (f64::from(got) - want).abs();
+        assert!(x.is_nan() && got.is_nan() || error <= 4e-7 * want.abs() + 1e-37, "{x:e}: {got:e}, not {want:e}");
     }
 }
 
@@ -394,13 +435,16 @@ struct AttentionCase {
     tokens: usize,
     position: usize,
     window: usize,
+    /// Every token sees all, with a bias and some positions hidden.
+    across: bool,
+    cap: Option<f32>,
     data: Data,
 }
 
 impl AttentionCase {
     /// The cache's bytes and the output, both by `kernels`.
     fn run(&self, kernels: &Kernels, keys: &[f32], values: &[f32], queries: &[f32]) -> (Vec<u8>, Vec<f32>) {
-        let Self { kind, dim, group, tokens, position, window, .. } = *self;
+        let Self { kind, dim, group, tokens, position, window, across, cap, .. } = *self;
         let layout = HeadLayout { kind, dim };
         let tiles = window.min(position + tokens).saturating_add(tokens - 1).div_ceil(16);
         // Whatever lay in the cache before, here NaN, has no influence.
@@ -409,8 +453,28 @@ impl AttentionCase {
             store(kernels, layout, &mut ring, p, key, value);
         }
         let (q_stride, out_stride) = (group * dim + 5, group * dim + 3);
-        let job =
-            Attention { ring: &ring, layout, q: &queries[1..], q_stride, group, tokens, position, window, scale: 0.3 };
+        let reach = position + tokens;
+        let biases: Vec<f32> = (0..group * 3 + reach).map(|i| (i * 37 % 19) as f32 / 7.0).collect();
+        let bits: Vec<u16> = (0..tokens * tiles).map(|i| 0x9249 << (i % 3)).collect();
+        let job = Attention {
+            ring: &ring,
+            layout,
+            q: &queries[1..],
+            q_stride,
+            group,
+            tokens,
+            position,
+            window,
+            reach: across.then_some(reach),
+            scale: 0.3,
+            cap,
+            bias: if across {
+                Bias { table: &biases, stride: 3, start: tokens, step: 1, shared: 1 }
+            } else {
+                Bias::NONE
+            },
+            masks: if across { Masks { words: &bits, stride: tiles } } else { Masks::NONE },
+        };
         let mut out = vec![UNTOUCHED; tokens * out_stride];
         let mut scratch = vec![f32::NAN; MAX_ROWS.min(tokens * group) * layout.padded()];
         kernels.attend(&job, &mut out, out_stride, &mut scratch);
@@ -437,6 +501,55 @@ impl AttentionCase {
     }
 }
 
+/// Bias, hidden positions and a reach, against the sums written out.
+#[test]
+fn attention_across() {
+    let (dim, tokens, reach) = (8, 3, 21);
+    let layout = HeadLayout { kind: KvType::F32, dim };
+    let mut ring = vec![0xff; 2 * layout.tile_bytes()];
+    let mut random = Random(19);
+    let (keys, values) = (random.floats(Data::Plain, reach * dim), random.floats(Data::Plain, reach * dim));
+    for (p, (key, value)) in keys.chunks(dim).zip(values.chunks(dim)).enumerate() {
+        if p % 3 != 1 {
+            store(&SCALAR, layout, &mut ring, p, key, value); // what is hidden stays NaN
+        }
+    }
+    let q = random.floats(Data::Plain, tokens * dim);
+    let table: Vec<f32> = (0..reach + tokens).map(|i| i as f32 / 10.0).collect();
+    let hidden = |p: usize| p % 3 != 1;
+    let word = |tile: usize| (0..16).filter(|i| hidden(tile * 16 + i)).fold(0u16, |word, i| word | 1 << i);
+    let words: Vec<u16> = (0..tokens * 2).map(|i| word(i % 2)).collect();
+    let job = Attention {
+        ring: &ring,
+        layout,
+        q: &q,
+        q_stride: dim,
+        group: 1,
+        tokens,
+        position: 0,
+        window: usize::MAX,
+        reach: Some(reach),
+        scale: 0.5,
+        cap: None,
+        bias: Bias { table: &table, stride: 0, start: tokens, step: 1, shared: 1 },
+        masks: Masks { words: &words, stride: 2 },
+    };
+    let (mut out, mut scratch) = (vec![0.0; tokens * dim], vec![0.0; MAX_ROWS * layout.padded()]);
+    SCALAR.attend(&job, &mut out, dim, &mut scratch);
+    for t in 0..tokens {
+        let seen = || (0..reach).filter(|p| hidden(*p));
+        let weight = |p: usize| {
+            let dot: f64 = (0..dim).map(|i| f64::from(q[t * dim + i]) * f64::from(keys[p * dim + i])).sum();
+            (dot * 0.5 + f64::from(table[tokens - t + p])).exp()
+        };
+        let total: f64 = seen().map(weight).sum();
+        for i in 0..dim {
+            let want = seen().map(|p| weight(p) * f64::from(values[p * dim + i])).sum::<f64>() / total;
+            assert!((f64::from(out[t * dim + i]) - want).abs() < 1e-5, "{t} {i}");
+        }
+    }
+}
+
 #[test]
 fn attention() {
     let mut random = Random(17);
@@ -446,7 +559,9 @@ fn attention() {
                 for data in [Data::Plain, Data::Plain, Data::Extreme, Data::Wild] {
                     let (tokens, position) = (random.pick(&[1, 1, 2, 3, 5, 8, 9]), random.below(80));
                     let window = random.pick(&[usize::MAX, usize::MAX, 1, 5, 16, 37]);
-                    AttentionCase { kind, dim, group, tokens, position, window, data }.check(&mut random);
+                    let across = window == usize::MAX && random.below(2) == 0;
+                    let cap = random.pick(&[None, None, Some(5.0)]);
+                    AttentionCase { kind, dim, group, tokens, position, window, across, cap, data }.check(&mut random);
                 }
             }
         }

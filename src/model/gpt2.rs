@@ -2,20 +2,23 @@
 //! feed-forward with the tanh form of GELU.
 
 use super::keys::Keys;
-use super::{Need, Norm, RopeStyle, Spec};
+use super::{Gate, Heads, Need, Norm, Positions, RopeStyle, Spec};
 use crate::kernel::Activation;
 use crate::{Error, tri};
 
-pub(super) const fn spec(keys: &Keys<'_, '_>) -> Result<Spec, Error> {
+pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+    let spec = tri!(keys.decoder(RopeStyle::Halves));
+    let [heads, _] = spec.kinds;
     Ok(Spec {
+        kinds: [Heads { rope: None, ..heads }; 2],
+        positions: Positions::Learned,
         norm: Norm::Layer,
-        norm_eps: tri!(keys.eps("attention.layer_norm_epsilon")),
-        rope: None,
+        norm_eps: tri!(keys.required("attention.layer_norm_epsilon")),
         fused_qkv: true,
         qkv_bias: Need::Required,
         linear_bias: Need::Required,
         activation: Activation::GeluTanh,
-        gated: false,
-        ..tri!(keys.decoder(RopeStyle::Halves))
+        gate: Gate::None,
+        ..spec
     })
 }

@@ -1,34 +1,79 @@
 //! Reading hyperparameters: typed, ranged, named in every error.
 
-use super::{MAX_LAYERS, Need, Norm, Rope, RopeStyle, Scaling, Spec};
+use super::layers::{Heads, Pattern, PerLayer};
+use super::rope::{Rope, RopeStyle, Scaling};
+use super::{Experts, Gate, MAX_LAYERS, Need, Norm, Placement, Positions, QkNorm, Spec, Stack};
+use crate::gguf::{Array, Value, ValueType, equal};
 use crate::kernel::Activation;
 use crate::{Error, Gguf, Name, tri};
 
-/// A file's metadata under its architecture's prefix.
+/// A file's metadata under its architecture's prefix, and which of it has been asked for.
 pub(super) struct Keys<'g, 'a> {
     gguf: &'g Gguf<'a>,
     pub architecture: &'a str,
+    asked: [&'static str; 64],
+    count: usize,
 }
 
 /// Widths beyond this are not models; with it no product of two sizes overflows 64 bits.
 const MAX_WIDTH: usize = 1 << 22;
+/// The key of what a decoder begins with.
+const START: &str = "decoder_start_token_id";
+/// The most experts, as in llama.cpp (`LLAMA_MAX_EXPERTS`).
+const MAX_EXPERTS: usize = 512;
+
+/// Keys that change nothing in the forward pass.
+const HARMLESS: [&str; 4] = [
+    "vocab_size",             // the embedding says it
+    "rope.scaling.finetuned", // how the weights came to be
+    "tensor_data_layout",     // a note of early converters
+    "pooling_type",           // what `embed` does with the states
+];
 
 impl<'g, 'a> Keys<'g, 'a> {
+    pub const MAX_WIDTH: usize = MAX_WIDTH;
+
     pub const fn new(gguf: &'g Gguf<'a>) -> Result<Self, Error> {
-        Ok(Self { gguf, architecture: tri!(gguf.architecture()) })
+        Ok(Self { gguf, architecture: tri!(gguf.architecture()), asked: [""; 64], count: 0 })
+    }
+
+    /// The architecture's prefix, and a note that `name` is known.
+    const fn prefix(&mut self, name: &'static str) -> &'a str {
+        if self.count < self.asked.len() {
+            self.asked[self.count] = name;
+            self.count += 1;
+        }
+        self.architecture
+    }
+
+    /// Whether every key of the architecture was asked for, or changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::UnexpectedKey`].
+    pub const fn all_known(&self) -> Result<(), Error> {
+        let (asked, _) = self.asked.split_at(self.count);
+        let mut keys = self.gguf.keys();
+        while let Some((key, _)) = keys.next_key() {
+            let Some(name) = after(key.as_bytes(), self.architecture.as_bytes()) else { continue };
+            if !contains(asked, name) && !contains(&HARMLESS, name) {
+                return Err(Error::UnexpectedKey { key: Name::new(key.as_bytes()) });
+            }
+        }
+        Ok(())
     }
 
     /// The size under `name`, from 1 to `max`.
-    pub const fn size(&self, name: &str, max: usize) -> Result<usize, Error> {
+    pub const fn size(&mut self, name: &'static str, max: usize) -> Result<usize, Error> {
         match tri!(self.optional_size(name, max)) {
             Some(value) => Ok(value),
-            None => Err(Error::MissingKey { key: self.name(name) }),
+            None => Err(self.missing(name)),
         }
     }
 
     /// As [`size`](Self::size), but the key may be absent.
-    pub const fn optional_size(&self, name: &str, max: usize) -> Result<Option<usize>, Error> {
-        match tri!(self.gguf.u32(self.architecture, name)) {
+    pub const fn optional_size(&mut self, name: &'static str, max: usize) -> Result<Option<usize>, Error> {
+        match tri!(self.gguf.u32(self.prefix(name), name)) {
             Some(0) => Err(self.wrong(name, "is 0, which no model can have")),
             Some(value) if value as u64 > max as u64 => Err(self.wrong(name, "is too large")),
             Some(value) => Ok(Some(value as usize)),
@@ -37,69 +82,216 @@ impl<'g, 'a> Keys<'g, 'a> {
     }
 
     /// The positive, finite number under `name`; `None` if the key is absent.
-    pub const fn positive(&self, name: &str) -> Result<Option<f32>, Error> {
-        match tri!(self.gguf.f32(self.architecture, name)) {
+    pub const fn positive(&mut self, name: &'static str) -> Result<Option<f32>, Error> {
+        match tri!(self.gguf.f32(self.prefix(name), name)) {
             Some(value) if value > 0.0 && value.is_finite() => Ok(Some(value)),
             Some(_) => Err(self.wrong(name, "must be a positive number")),
             None => Ok(None),
         }
     }
 
-    /// Everything that the families have in common, as llama has it: RMS norm, rotary positions in
-    /// `style`, separate q, k and v without biases, a gated feed-forward with SiLU.
-    pub const fn decoder(&self, style: RopeStyle) -> Result<Spec, Error> {
+    /// The size of each layer under `name`, from 1 to `max`: one number for all, or an array.
+    pub const fn per_layer(
+        &mut self,
+        name: &'static str,
+        max: usize,
+        layers: usize,
+    ) -> Result<Option<PerLayer<'a>>, Error> {
+        let Some(Value::Array(sizes)) = self.gguf.get2(self.prefix(name), name) else {
+            return match tri!(self.optional_size(name, max)) {
+                Some(size) => Ok(Some(PerLayer::All(size))),
+                None => Ok(None),
+            };
+        };
+        tri!(self.one_each(name, &sizes, layers));
+        let mut index = 0;
+        while index < layers {
+            match sizes.get_i32(index) {
+                Some(size) if size > 0 && size as usize <= max => {}
+                _ => return Err(self.wrong(name, "has an element that is 0, too large or not an integer")),
+            }
+            index += 1;
+        }
+        Ok(Some(PerLayer::Each(sizes)))
+    }
+
+    /// As [`per_layer`](Self::per_layer), and the key must be there.
+    const fn per_layer_required(
+        &mut self,
+        name: &'static str,
+        max: usize,
+        layers: usize,
+    ) -> Result<PerLayer<'a>, Error> {
+        match tri!(self.per_layer(name, max, layers)) {
+            Some(sizes) => Ok(sizes),
+            None => Err(self.missing(name)),
+        }
+    }
+
+    /// Which layers are local: `attention.sliding_window_pattern` as booleans, or as the period of
+    /// global layers; `None` if there is no such key.
+    pub const fn local_layers(&mut self, layers: usize) -> Result<Option<Pattern<'a>>, Error> {
+        const NAME: &str = "attention.sliding_window_pattern";
+        match self.gguf.get2(self.prefix(NAME), NAME) {
+            Some(Value::Array(pattern)) => {
+                tri!(self.one_each(NAME, &pattern, layers));
+                if !matches!(pattern.element(), ValueType::Bool) {
+                    return Err(Error::KeyType { key: self.name(NAME), expected: "an array of booleans" });
+                }
+                Ok(Some(Pattern::Where(pattern)))
+            }
+            _ => match tri!(self.optional_size(NAME, MAX_LAYERS)) {
+                Some(period) => Ok(Some(Pattern::AllBut(period))),
+                None => Ok(None),
+            },
+        }
+    }
+
+    /// Whether `array` has an element for each layer.
+    const fn one_each(&self, name: &str, array: &Array<'_>, layers: usize) -> Result<(), Error> {
+        if array.len() == layers { Ok(()) } else { Err(self.wrong(name, "has not one element for each layer")) }
+    }
+
+    /// The boolean under `name`.
+    pub const fn switch(&mut self, name: &'static str) -> Result<Option<bool>, Error> {
+        self.gguf.bool(self.prefix(name), name)
+    }
+
+    /// The string under `name`.
+    pub const fn text(&mut self, name: &'static str) -> Result<Option<&'a [u8]>, Error> {
+        self.gguf.str(self.prefix(name), name)
+    }
+
+    /// Whether the file has a tensor of this name.
+    pub const fn has(&self, tensor: &str) -> bool {
+        self.gguf.tensor(tensor).is_some()
+    }
+
+    /// Rows of a matrix, 0 if it is not there.
+    pub const fn rows(&self, tensor: &str) -> usize {
+        match self.gguf.tensor(tensor) {
+            Some(tensor) if tensor.dims[1] <= i32::MAX as u64 => tensor.dims[1] as usize,
+            _ => 0,
+        }
+    }
+
+    /// `spec`, of which the layers are the encoder's, as the decoder behind that encoder.
+    pub const fn target(&mut self, spec: Spec<'a>) -> Result<Spec<'a>, Error> {
+        let layers = match tri!(self.optional_size("decoder_block_count", MAX_LAYERS)) {
+            Some(layers) => layers,
+            None => spec.layers, // T5's default
+        };
+        let start = match tri!(self.gguf.u32(self.prefix(START), START)) {
+            Some(start) if (start as usize) < spec.vocab => start,
+            Some(_) => return Err(self.wrong(START, "is not the id of a token")),
+            None => return Err(self.missing(START)),
+        };
+        let (PerLayer::All(_), PerLayer::All(_)) = (spec.ffn, spec.kv_heads) else {
+            return Err(self.wrong("feed_forward_length", "and head_count_kv must be the same for all layers"));
+        };
+        let source_words = match self.rows("enc.token_embd.weight") {
+            0 => None,
+            words => Some(words),
+        };
+        Ok(Spec { stack: Stack::Target { encoder_layers: spec.layers, start, source_words }, layers, ..spec })
+    }
+
+    /// A number of which 0 means that there is none, as well as no key does.
+    pub const fn nonzero(&mut self, name: &'static str, max: usize) -> Result<Option<usize>, Error> {
+        match tri!(self.gguf.u32(self.prefix(name), name)) {
+            Some(0) => Ok(None),
+            _ => self.optional_size(name, max),
+        }
+    }
+
+    /// Everything that the families have in common, as llama has it: RMS norms before attention and
+    /// feed-forward, rotary positions in `style`, separate q, k and v without biases, a gated
+    /// feed-forward with SiLU.
+    pub const fn decoder(&mut self, style: RopeStyle) -> Result<Spec<'a>, Error> {
         let dim = tri!(self.size("embedding_length", MAX_WIDTH));
         let layers = tri!(self.size("block_count", MAX_LAYERS));
         let heads = tri!(self.size("attention.head_count", MAX_WIDTH));
-        let kv_heads = match tri!(self.optional_size("attention.head_count_kv", MAX_WIDTH)) {
+        let kv_heads = match tri!(self.per_layer("attention.head_count_kv", MAX_WIDTH, layers)) {
             Some(kv_heads) => kv_heads,
-            None => heads, // the format's default: multi-head attention
+            None => PerLayer::All(heads), // the format's default: multi-head attention
         };
-        if heads % kv_heads != 0 {
-            return Err(self.wrong("attention.head_count_kv", "does not divide attention.head_count"));
-        }
-        let head_dim = match tri!(self.optional_size("attention.key_length", MAX_WIDTH)) {
-            Some(head_dim) => head_dim,
+        let head = match tri!(self.optional_size("attention.key_length", MAX_WIDTH)) {
+            Some(head) => head,
             None if dim % heads == 0 => dim / heads,
             None => return Err(self.wrong("attention.head_count", "does not divide embedding_length")),
         };
-        if heads as u64 * head_dim as u64 > MAX_WIDTH as u64 {
-            return Err(self.wrong("attention.head_count", "is too large"));
-        }
-        match tri!(self.optional_size("attention.value_length", MAX_WIDTH)) {
-            Some(length) if length != head_dim => {
-                return Err(self.wrong("attention.value_length", "differs from attention.key_length: not supported"));
-            }
-            _ => {}
-        }
+        tri!(self.value_length("attention.value_length", head));
+        let window = tri!(self.nonzero("attention.sliding_window", i32::MAX as usize));
+        let rope = Some(tri!(self.rope(style, head)));
+        let kind = Heads { dim: head, rope, window };
         Ok(Spec {
+            stack: Stack::Alone,
             vocab: tri!(self.vocab()),
             dim,
             layers,
             heads,
             kv_heads,
-            head_dim,
-            ffn: tri!(self.size("feed_forward_length", MAX_WIDTH)),
+            kinds: [kind; 2],
+            second: Pattern::Never,
+            ffn: tri!(self.per_layer_required("feed_forward_length", MAX_WIDTH, layers)),
             context: tri!(self.size("context_length", i32::MAX as usize)),
+            positions: Positions::Rotary,
+            token_types: 0,
+            embedding_norm: false,
+            final_norm: true,
             norm: Norm::Rms,
             norm_eps: 0.0,
-            rope: Some(tri!(self.rope(style, head_dim))),
+            placement: Placement { before: true, behind: false, after: false },
             fused_qkv: false,
             qkv_bias: Need::Absent,
             linear_bias: Need::Absent,
-            qk_norm: Need::Absent,
+            qk_norm: QkNorm::None,
+            v_norm: false,
+            v_from_k: false,
+            kv_shared: 0,
             attention_scale: None,
-            window: tri!(self.optional_size("attention.sliding_window", i32::MAX as usize)),
+            attention_cap: None,
+            embedding_scale: 1.0,
+            residual_scale: 1.0,
+            logit_scale: 1.0,
+            output_bias: Need::Absent,
+            logit_cap: None,
             activation: Activation::Silu,
-            gated: true,
+            gate: Gate::Separate,
+            experts: None,
+            per_layer_input: 0,
+            layer_scale: Need::Absent,
         })
     }
 
+    /// Checks that values are as long as keys, where the file says how long they are.
+    pub const fn value_length(&mut self, name: &'static str, key_length: usize) -> Result<(), Error> {
+        match tri!(self.optional_size(name, MAX_WIDTH)) {
+            Some(length) if length != key_length => {
+                Err(self.wrong(name, "differs from the length of keys: not supported"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The experts of the feed-forward, if it has them.
+    pub const fn experts(&mut self, normed: bool) -> Result<Option<Experts>, Error> {
+        let Some(count) = tri!(self.nonzero("expert_count", MAX_EXPERTS)) else {
+            tri!(self.nonzero("expert_used_count", MAX_EXPERTS));
+            return Ok(None);
+        };
+        let used = tri!(self.size("expert_used_count", MAX_EXPERTS));
+        if used > count {
+            return Err(self.wrong("expert_used_count", "is more than expert_count"));
+        }
+        Ok(Some(Experts { count, used, normed }))
+    }
+
     /// The required positive number under `name`.
-    pub const fn eps(&self, name: &str) -> Result<f32, Error> {
+    pub const fn required(&mut self, name: &'static str) -> Result<f32, Error> {
         match tri!(self.positive(name)) {
             Some(eps) => Ok(eps),
-            None => Err(Error::MissingKey { key: self.name(name) }),
+            None => Err(self.missing(name)),
         }
     }
 
@@ -117,59 +309,57 @@ impl<'g, 'a> Keys<'g, 'a> {
         }
     }
 
-    const fn rope(&self, style: RopeStyle, head_dim: usize) -> Result<Rope, Error> {
-        let dim = match tri!(self.optional_size("rope.dimension_count", MAX_WIDTH)) {
+    const fn rope(&mut self, style: RopeStyle, head_dim: usize) -> Result<Rope, Error> {
+        let dim = tri!(self.rope_dim("rope.dimension_count", head_dim));
+        let base = tri!(self.or("rope.freq_base", 10000.0)); // the format's default
+        Ok(Rope { style, dim, base, scaling: tri!(self.scaling()) })
+    }
+
+    /// Elements of a head that rotary positions turn.
+    pub const fn rope_dim(&mut self, name: &'static str, head_dim: usize) -> Result<usize, Error> {
+        let dim = match tri!(self.optional_size(name, MAX_WIDTH)) {
             Some(dim) => dim,
             None => head_dim,
         };
         if dim % 2 != 0 {
-            return Err(self.wrong("rope.dimension_count", "is odd: rotary positions turn pairs"));
+            return Err(self.wrong(name, "is odd: rotary positions turn pairs"));
         }
         if dim > head_dim {
-            return Err(self.wrong("rope.dimension_count", "is larger than a head"));
+            return Err(self.wrong(name, "is larger than a head"));
         }
-        let base = match tri!(self.positive("rope.freq_base")) {
-            Some(base) => base,
-            None => 10000.0, // the format's default
-        };
-        Ok(Rope { style, dim, base, scaling: tri!(self.scaling()) })
+        Ok(dim)
     }
 
-    const fn scaling(&self) -> Result<Scaling, Error> {
+    const fn scaling(&mut self) -> Result<Scaling, Error> {
         const TYPE: &str = "rope.scaling.type";
-        let kind = match tri!(self.gguf.str(self.architecture, TYPE)) {
-            Some(kind) => kind,
+        let kind = tri!(self.gguf.str(self.prefix(TYPE), TYPE));
+        let factor = tri!(self.positive("rope.scaling.factor"));
+        let original = match tri!(self.optional_size("rope.scaling.original_context_length", i32::MAX as usize)) {
+            Some(original) => original,
+            None => tri!(self.size("context_length", i32::MAX as usize)),
+        };
+        let attn_factor = tri!(self.or("rope.scaling.attn_factor", 1.0));
+        let beta_fast = tri!(self.or("rope.scaling.yarn_beta_fast", 32.0));
+        let beta_slow = tri!(self.or("rope.scaling.yarn_beta_slow", 1.0));
+        match (kind, factor) {
+            (Some(b"none"), _) | (None, None) => Ok(Scaling::None),
             // Files from before the key: a factor alone means linear.
-            None if self.gguf.get2(self.architecture, "rope.scaling.factor").is_some() => b"linear",
-            None => b"none",
-        };
-        let factor = match tri!(self.positive("rope.scaling.factor")) {
-            Some(factor) => factor,
-            None => 1.0,
-        };
-        match kind {
-            b"none" => Ok(Scaling::None),
-            b"linear" => Ok(Scaling::Linear { factor }),
-            b"yarn" => {
-                let original = match tri!(self.optional_size("rope.scaling.original_context_length", i32::MAX as usize))
-                {
-                    Some(original) => original,
-                    None => tri!(self.size("context_length", i32::MAX as usize)),
+            (Some(b"linear") | None, Some(factor)) => Ok(Scaling::Linear { factor }),
+            (Some(b"linear"), None) => Ok(Scaling::Linear { factor: 1.0 }),
+            (Some(b"yarn"), factor) => {
+                let factor = match factor {
+                    Some(factor) => factor,
+                    None => 1.0,
                 };
-                Ok(Scaling::Yarn {
-                    factor,
-                    original: original as f32,
-                    beta_fast: tri!(self.or("rope.scaling.yarn_beta_fast", 32.0)),
-                    beta_slow: tri!(self.or("rope.scaling.yarn_beta_slow", 1.0)),
-                    attn_factor: tri!(self.or("rope.scaling.attn_factor", 1.0)),
-                })
+                Ok(Scaling::Yarn { factor, original: original as f32, beta_fast, beta_slow, attn_factor })
             }
-            name => Err(Error::Unsupported { what: "rope scaling", name: Name::new(name) }),
+            (Some(b"longrope"), _) => Ok(Scaling::Long { original, attn_factor }),
+            (Some(name), _) => Err(Error::Unsupported { what: "rope scaling", name: Name::new(name) }),
         }
     }
 
     /// The positive number under `name`, or `default` where there is none.
-    const fn or(&self, name: &str, default: f32) -> Result<f32, Error> {
+    pub const fn or(&mut self, name: &'static str, default: f32) -> Result<f32, Error> {
         match tri!(self.positive(name)) {
             Some(value) => Ok(value),
             None => Ok(default),
@@ -180,7 +370,29 @@ impl<'g, 'a> Keys<'g, 'a> {
         Error::KeyValue { key: self.name(name), why }
     }
 
+    pub const fn missing(&self, name: &str) -> Error {
+        Error::MissingKey { key: self.name(name) }
+    }
+
     const fn name(&self, name: &str) -> Name {
         Name::key(self.architecture, name)
     }
+}
+
+/// What follows `prefix` and a dot.
+const fn after<'k>(key: &'k [u8], prefix: &[u8]) -> Option<&'k [u8]> {
+    match key.split_at_checked(prefix.len()) {
+        Some((start, [b'.', name @ ..])) if equal(start, prefix) => Some(name),
+        _ => None,
+    }
+}
+
+const fn contains(mut names: &[&str], name: &[u8]) -> bool {
+    while let Some((first, rest)) = names.split_first() {
+        if equal(first.as_bytes(), name) {
+            return true;
+        }
+        names = rest;
+    }
+    false
 }

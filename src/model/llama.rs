@@ -1,18 +1,19 @@
-//! Llama 1 to 3 and what is built like it: Mistral, TinyLlama, SmolLM.
+//! Llama 1 to 3 and what is built like it: Mistral, Mixtral, TinyLlama, SmolLM.
 //!
 //! The converter permutes q and k, so that rotary pairs are adjacent. Llama 3.1 and later carry
 //! divisors of the frequencies in `rope_freqs.weight`. Biases are rare, but some relatives have
-//! them.
+//! them. Mixtral's feed-forward is experts.
 
 use super::keys::Keys;
 use super::{Need, RopeStyle, Spec};
 use crate::{Error, tri};
 
-pub(super) const fn spec(keys: &Keys<'_, '_>) -> Result<Spec, Error> {
+pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     Ok(Spec {
-        norm_eps: tri!(keys.eps("attention.layer_norm_rms_epsilon")),
+        norm_eps: tri!(keys.required("attention.layer_norm_rms_epsilon")),
         qkv_bias: Need::Optional,
         linear_bias: Need::Optional,
+        experts: tri!(keys.experts(true)),
         ..tri!(keys.decoder(RopeStyle::Adjacent))
     })
 }

@@ -1,26 +1,43 @@
 //! What a file's model is: [`Spec`], an architecture as data, and where its weights lie.
 //!
-//! One small file a family (`llama.rs`, `qwen.rs`, `gpt2.rs`) reads metadata into a [`Spec`]; the
-//! forward pass runs any of them. A family has no loop over tokens.
+//! One small file a family (`llama.rs`, `gemma.rs`, ...) reads metadata into a [`Spec`]; the forward
+//! pass runs any of them. A family has no loop over tokens.
 
+mod bert;
+mod gemma;
+mod gemma4;
 mod gpt2;
+mod granite;
 mod keys;
+mod layers;
 mod llama;
+mod olmo2;
+mod phi3;
 mod qwen;
+mod roles;
+mod rope;
+mod seq2seq;
+mod smollm3;
 mod spec;
+mod stablelm;
+mod t5;
 mod weights;
 
 use crate::{Error, Gguf};
-pub use spec::{MAX_LAYERS, Need, Norm, Rope, RopeStyle, Scaling, Spec};
-pub use weights::is_ignored;
-pub(crate) use weights::{Entry, Role, Weights};
+pub use layers::{Heads, Layer, Pattern, PerLayer};
+pub(crate) use roles::Role;
+pub use roles::is_ignored;
+pub use rope::{Rope, RopeStyle, Scaling};
+pub use spec::{Experts, Gate, MAX_LAYERS, Need, Norm, Placement, Pooling, Positions, QkNorm, Spec, Stack};
+pub(crate) use weights::{Entry, Weights};
 
 /// A model in a file: its [`Spec`], and the assurance that every tensor is there, in the shape that
 /// the spec asks for and of a type that this build runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Model<'a> {
     gguf: Gguf<'a>,
-    spec: Spec,
+    spec: Spec<'a>,
+    encoder: Option<Spec<'a>>,
 }
 
 impl<'a> Model<'a> {
@@ -32,13 +49,22 @@ impl<'a> Model<'a> {
     /// [`Error::UnexpectedTensor`], [`Error::TensorShape`] and [`Error::Unsupported`].
     pub fn new(gguf: &Gguf<'a>) -> Result<Self, Error> {
         let spec = Spec::read(gguf)?;
+        let encoder = spec.encoder();
         weights::check(gguf, &spec)?;
-        Ok(Self { gguf: *gguf, spec })
+        if let Some(encoder) = &encoder {
+            weights::check(gguf, encoder)?;
+        }
+        Ok(Self { gguf: *gguf, spec, encoder })
     }
 
-    /// The architecture.
-    pub fn spec(&self) -> &Spec {
+    /// The architecture; of an encoder-decoder, that of the decoder.
+    pub fn spec(&self) -> &Spec<'a> {
         &self.spec
+    }
+
+    /// The encoder of an encoder-decoder.
+    pub(crate) fn encoder(&self) -> Option<&Spec<'a>> {
+        self.encoder.as_ref()
     }
 
     /// The file.

@@ -7,7 +7,7 @@ use bytemuck::{Pod, Zeroable};
 use super::Session;
 use crate::hash::Hash;
 use crate::memory::{HeadLayout, KvType, TILE};
-use crate::{Error, Plan};
+use crate::{Error, Name, Plan};
 
 const MAGIC: [u8; 4] = *b"ARSN";
 const VERSION: u32 = 1;
@@ -43,11 +43,22 @@ impl Header {
 impl Plan {
     /// Bytes of a snapshot ([`Session::save`]) with `tokens` in the context.
     pub const fn snapshot_bytes(&self, tokens: usize) -> usize {
-        let positions = self.layout.tiles * TILE;
-        let tokens = if tokens < positions { tokens } else { positions };
-        let Some(per_position) = self.kv.checked_div(positions) else { return Header::BYTES };
-        Header::BYTES + 4 * self.layout.logits + per_position * tokens
+        let [first, second] = self.layout.tiles;
+        let tokens = min(tokens, self.options.context);
+        self.used_bytes([min(tokens, first * TILE), min(tokens, second * TILE)])
     }
+
+    /// Bytes of a snapshot with so many positions in use in the rings of each kind of heads.
+    const fn used_bytes(&self, used: [usize; 2]) -> usize {
+        let [first, second] = used;
+        let [first_bytes, second_bytes] = self.layout.position_bytes;
+        let cache = first.saturating_mul(first_bytes).saturating_add(second.saturating_mul(second_bytes));
+        Header::BYTES.saturating_add(self.layout.logits.saturating_mul(4)).saturating_add(cache)
+    }
+}
+
+const fn min(a: usize, b: usize) -> usize {
+    if a < b { a } else { b }
 }
 
 /// # Saved sessions
@@ -75,7 +86,7 @@ impl Plan {
 impl Session<'_, '_> {
     /// Bytes that [`save`](Self::save) writes now. [`Plan::snapshot_bytes`] tells beforehand.
     pub fn snapshot_bytes(&self) -> usize {
-        self.plan.snapshot_bytes(self.used(self.position, self.reached))
+        self.plan.used_bytes(self.used(self.position, self.reached))
     }
 
     /// Writes a snapshot to the front of `out` and returns its length: the context and the logits
@@ -83,8 +94,10 @@ impl Session<'_, '_> {
     ///
     /// # Errors
     ///
-    /// [`Error::BufferTooSmall`] if `out` has fewer than [`snapshot_bytes`](Self::snapshot_bytes).
+    /// [`Error::BufferTooSmall`] if `out` has fewer than [`snapshot_bytes`](Self::snapshot_bytes);
+    /// [`Error::Unsupported`] for a model with an encoder.
     pub fn save(&self, out: &mut [u8]) -> Result<usize, Error> {
+        self.can_be_saved()?;
         let (needed, given) = (self.snapshot_bytes(), out.len());
         let short = Error::BufferTooSmall { what: "buffer for the snapshot", needed, given };
         let out = out.get_mut(..needed).ok_or(short)?;
@@ -117,8 +130,9 @@ impl Session<'_, '_> {
     ///
     /// The session is then as it was before.
     /// [`Error::DamagedSnapshot`]; [`Error::ForeignSnapshot`] if it was made with another model, context
-    /// length, KV type, or version of this format.
+    /// length, KV type, or version of this format; [`Error::Unsupported`] for a model with an encoder.
     pub fn restore(&mut self, snapshot: &[u8]) -> Result<(), Error> {
+        self.can_be_saved()?;
         let cut = Error::DamagedSnapshot { why: "is cut short" };
         let (head, rest) = snapshot.split_at_checked(Header::BYTES).ok_or(cut)?;
         let header: Header = bytemuck::pod_read_unaligned(head);
@@ -143,7 +157,7 @@ impl Session<'_, '_> {
             return Err(Error::DamagedSnapshot { why: "is at an impossible position" });
         }
         let used = self.used(position, reached);
-        let rest = rest.get(..self.plan.snapshot_bytes(used).saturating_sub(Header::BYTES)).ok_or(cut)?;
+        let rest = rest.get(..self.plan.used_bytes(used).saturating_sub(Header::BYTES)).ok_or(cut)?;
         if header.checksum != header.sum(rest) {
             return Err(Error::DamagedSnapshot { why: "has another checksum than it says" });
         }
@@ -183,33 +197,54 @@ impl Session<'_, '_> {
         }
     }
 
-    /// How many positions of each ring are in use, from its start: the context's; all, once the ring
-    /// has gone round.
-    fn used(&self, position: usize, reached: usize) -> usize {
-        let kept = self.plan.layout.tiles * TILE;
-        if reached > kept { kept } else { position }
+    /// How many positions of the rings of each kind of heads are in use, from their start: the context's;
+    /// all, once the ring has gone round.
+    fn used(&self, position: usize, reached: usize) -> [usize; 2] {
+        [0, 1].map(|kind| {
+            let kept = self.plan.kept(kind);
+            if reached > kept { kept } else { position }
+        })
     }
 
-    /// Calls `each` with the bytes of the first `used` positions of every ring, piece by piece.
-    fn runs(&self, used: usize, mut each: impl FnMut(Range<usize>)) {
-        let head = HeadLayout { kind: self.plan.options.kv, dim: self.engine.spec.head_dim };
-        let (tiles, tile_bytes) = (self.plan.layout.tiles, head.tile_bytes());
-        let rings = self.plan.kv.checked_div(tiles * tile_bytes).unwrap_or(0);
-        for ring in 0..rings {
-            for tile in 0..used.div_ceil(TILE) {
-                let start = (ring * tiles + tile) * tile_bytes;
-                let positions = used - tile * TILE;
-                if positions >= TILE {
-                    each(start..start + tile_bytes);
-                    continue;
-                }
-                let mut row = start;
-                for (rows, bytes) in head.rows() {
-                    for _ in 0..rows {
-                        each(row..row + positions * bytes);
-                        row += TILE * bytes;
-                    }
-                }
+    /// Calls `each` with the bytes of the positions of every ring that are in use, piece by piece.
+    fn runs(&self, used: [usize; 2], mut each: impl FnMut(Range<usize>)) {
+        let mut start = 0;
+        for layer in (0..self.engine.spec.layers).map(|index| self.engine.spec.layer(index)) {
+            if !layer.owns_kv {
+                continue;
+            }
+            let head = HeadLayout { kind: self.plan.options.kv, dim: layer.head.dim };
+            let used = used.get(layer.kind).copied().unwrap_or(0);
+            for _ in 0..layer.kv_heads {
+                positions(head, start, used, &mut each);
+                start += self.plan.kept(layer.kind) / TILE * head.tile_bytes();
+            }
+        }
+    }
+
+    /// A model with an encoder has more state than is saved.
+    fn can_be_saved(&self) -> Result<(), Error> {
+        match self.engine.source {
+            None => Ok(()),
+            Some(_) => Err(Error::Unsupported { what: "snapshot of a model with", name: Name::new(b"an encoder") }),
+        }
+    }
+}
+
+/// Calls `each` with the bytes of the first `used` positions of the ring of one head at byte `start`.
+fn positions(head: HeadLayout, start: usize, used: usize, each: &mut impl FnMut(Range<usize>)) {
+    for tile in 0..used.div_ceil(TILE) {
+        let start = start + tile * head.tile_bytes();
+        let positions = used - tile * TILE;
+        if positions >= TILE {
+            each(start..start + head.tile_bytes());
+            continue;
+        }
+        let mut row = start;
+        for (rows, bytes) in head.rows() {
+            for _ in 0..rows {
+                each(row..row + positions * bytes);
+                row += TILE * bytes;
             }
         }
     }

@@ -1,12 +1,16 @@
-//! Byte-level BPE: every word begins as bytes, and the pair with the earliest merge merges first.
+//! BPE with merges: every word begins as bytes or as characters, and the pair with the earliest merge
+//! merges first.
 //!
-//! Source: llama.cpp's `llm_tokenizer_bpe_session`, after GPT-2's `encoder.py`.
+//! Sources: llama.cpp's `llm_tokenizer_bpe_session`, after GPT-2's `encoder.py`; for characters, Hugging
+//! Face's `BPE` model without byte fallback behind its `Whitespace` pre-tokenizer.
 
 use super::Output;
+use super::canonical::Spelling;
 use super::index::Index;
 use super::merge::{NO_PAIR, Pair, Row, Rules, Word};
 use super::pretokenizer::PreTokenizer;
-use super::unicode::Normalized;
+use super::scan::Scanner;
+use super::unicode::{Normalized, first_char, is_space};
 use super::vocab::Vocab;
 use crate::TokenId;
 
@@ -27,7 +31,7 @@ impl Rules for Ranks<'_, '_> {
 
 /// Appends the ids of a text without special tokens; `None` if `memory` is too small for one of
 /// its words.
-pub(super) fn encode(
+pub(super) fn encode_bytes(
     vocab: &Vocab<'_>,
     index: &Index<'_>,
     pre: PreTokenizer,
@@ -53,6 +57,42 @@ pub(super) fn encode(
         let mut row = Row::new(memory, bytes.clone().count())?;
         for (slot, byte) in bytes.enumerate() {
             row.put(slot, slot + 1, index.byte(byte).unwrap_or(u32::MAX));
+        }
+        row.merge(&Ranks(index));
+        for (_, _, id) in row.symbols() {
+            if id != u32::MAX {
+                output.push(id);
+            }
+        }
+    }
+    Some(())
+}
+
+/// As [`encode_bytes`], by characters: one that the vocabulary lacks is an unknown token. Words begin
+/// with a space (`▁`) if the vocabulary spells them so.
+pub(super) fn encode_characters(
+    vocab: &Vocab<'_>,
+    index: &Index<'_>,
+    mut text: &[u8],
+    memory: &mut [Word],
+    output: &mut Output<'_>,
+) -> Option<()> {
+    let prefix = vocab.add_space_prefix;
+    while let Some(first) = first_char(text) {
+        let (mut word, rest) = text.split_at_checked(Scanner::Whitespace.next(text, 0, text.len()))?;
+        text = rest;
+        if is_space(first.code) {
+            continue;
+        }
+        let mut row = Row::new(memory, word.len())?;
+        let (mut slot, mut space) = (0, prefix.then_some(b' '));
+        while let Some(char) = first_char(word) {
+            let (char, rest) = word.split_at_checked(char.len)?;
+            let bytes = space.take().into_iter().chain(Spelling::Escaped.bytes(char));
+            let id = index.find(vocab, bytes).or(vocab.unknown).unwrap_or(u32::MAX);
+            row.put(slot, slot + char.len(), id);
+            slot += char.len();
+            word = rest;
         }
         row.merge(&Ranks(index));
         for (_, _, id) in row.symbols() {

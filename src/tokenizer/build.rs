@@ -5,6 +5,7 @@ use super::index::{Index, Layout, MAGIC, NONE, Special, header, merge_bytes};
 use super::merge::Word;
 use super::names::{Consequences, Found};
 use super::special::ByteSet;
+use super::unigram;
 use super::vocab::{MERGES, PREFIX, TokenType, Vocab};
 use crate::gguf::Gguf;
 use crate::sort::heapsort;
@@ -29,6 +30,7 @@ pub(super) fn build<'i>(gguf: &Gguf<'_>, vocab: &Vocab<'_>, memory: &'i mut [u8]
     builder.set(header::MERGES, layout.merges as u32);
     builder.set(header::TOKEN_BYTES, vocab.tokens.bytes().len() as u32);
     builder.set(header::MERGE_BYTES, merge_bytes(vocab));
+    builder.set(header::WORST_SCORE, unigram::worst_score(vocab).to_bits());
     let found = builder.tokens()?;
     builder.sort_tokens();
     builder.names(gguf, &found);

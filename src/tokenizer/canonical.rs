@@ -64,15 +64,36 @@ impl Iterator for Bytes<'_> {
 
 /// A number that spreads tokens evenly: FNV-1a, and then murmur3's finisher, because the buckets of
 /// the index are made of the high bits.
+#[derive(Clone, Copy)]
+pub(super) struct Hasher(u32);
+
+impl Hasher {
+    pub const fn new() -> Self {
+        Self(0x811c_9dc5)
+    }
+
+    /// Appends a byte.
+    #[inline]
+    pub const fn push(&mut self, byte: u8) {
+        self.0 = (self.0 ^ byte as u32).wrapping_mul(0x0100_0193);
+    }
+
+    /// The number of the bytes so far.
+    #[inline]
+    pub const fn hash(self) -> u32 {
+        let mut hash = self.0;
+        hash = (hash ^ hash >> 16).wrapping_mul(0x85eb_ca6b);
+        hash = (hash ^ hash >> 13).wrapping_mul(0xc2b2_ae35);
+        hash ^ hash >> 16
+    }
+}
+
+/// [`Hasher`]'s number of all bytes.
 #[inline]
 pub(super) fn hash(bytes: impl Iterator<Item = u8>) -> u32 {
-    let mut hash = 0x811c_9dc5u32;
-    for byte in bytes {
-        hash = (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
-    }
-    hash = (hash ^ hash >> 16).wrapping_mul(0x85eb_ca6b);
-    hash = (hash ^ hash >> 13).wrapping_mul(0xc2b2_ae35);
-    hash ^ hash >> 16
+    let mut hasher = Hasher::new();
+    bytes.for_each(|byte| hasher.push(byte));
+    hasher.hash()
 }
 
 /// Byte by byte; the shorter of two that agree comes first.

@@ -12,6 +12,8 @@ use crate::{Error, TokenId};
 pub struct Piece<'a> {
     form: Form,
     rest: &'a [u8],
+    /// Whether a space comes first.
+    space: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -39,9 +41,9 @@ impl<'a> Piece<'a> {
                 Spelling::Escaped => Form::Escaped,
                 Spelling::ByteLevel => Form::ByteLevel,
             },
-            TokenType::Unused | TokenType::Undefined => return Self { form: Form::Raw, rest: &[] },
+            TokenType::Unused | TokenType::Undefined => return Self { form: Form::Raw, rest: &[], space: false },
         };
-        Self { form, rest: spelled }
+        Self { form, rest: spelled, space: tokenizer.vocab.spaces_apart() }
     }
 }
 
@@ -50,6 +52,9 @@ impl Iterator for Piece<'_> {
 
     #[inline]
     fn next(&mut self) -> Option<u8> {
+        if core::mem::take(&mut self.space) {
+            return Some(b' ');
+        }
         let first = *self.rest.first()?;
         let (byte, len) = match self.form {
             Form::Byte(byte) => (byte, self.rest.len()),
@@ -62,7 +67,7 @@ impl Iterator for Piece<'_> {
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        (0, Some(self.rest.len()))
+        (0, Some(self.rest.len() + usize::from(self.space)))
     }
 }
 
@@ -123,7 +128,7 @@ impl Decoder {
         match tokenizer.token_type(id) {
             TokenType::Control | TokenType::Unknown | TokenType::UserDefined => {
                 // Encoding puts a space before the text that follows a special token.
-                self.at_start = tokenizer.vocab.add_space_prefix;
+                self.at_start = tokenizer.vocab.strips_first_space();
                 let hidden = tokenizer.token_type(id) != TokenType::UserDefined;
                 if hidden && !self.show_special {
                     return Ok(());

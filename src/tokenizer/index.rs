@@ -20,7 +20,7 @@
 //! An index from outside is compared with the vocabulary word by word ([`super::verify`]). Reading does
 //! not rely on that: a damaged index gives wrong ids or errors, no panic and no endless loop.
 
-use super::canonical::{Spelling, compare, hash};
+use super::canonical::{Hasher, Spelling, compare, hash};
 use super::merge::Word;
 use super::names;
 use super::vocab::{TokenType, Vocab};
@@ -30,7 +30,7 @@ use crate::TokenId;
 pub(super) const NONE: u32 = u32::MAX;
 
 /// First word of an index: "arti", and the version of the layout above.
-pub(super) const MAGIC: u32 = u32::from_le_bytes(*b"art\x01");
+pub(super) const MAGIC: u32 = u32::from_le_bytes(*b"art\x02");
 
 /// Words of the header.
 pub(super) mod header {
@@ -52,6 +52,8 @@ pub(super) mod header {
     pub const EOM: usize = 9;
     /// Bytes of the longest token as it is spelled.
     pub const LONGEST: usize = 10;
+    /// The worst score of an ordinary token, an f32.
+    pub const WORST_SCORE: usize = 11;
     pub const WORDS: usize = 16;
 }
 
@@ -214,7 +216,22 @@ impl<'i> Index<'i> {
     /// The token that stands for these bytes of text.
     #[inline]
     pub fn find(&self, vocab: &Vocab<'_>, bytes: impl Iterator<Item = u8> + Clone) -> Option<TokenId> {
-        let wanted = hash(bytes.clone());
+        self.find_hashed(vocab, hash(bytes.clone()), bytes)
+    }
+
+    /// The tokens that the text begins with, the shortest first: bytes of text and id.
+    pub fn prefixes<'t>(&self, vocab: &Vocab<'_>, text: &'t [u8]) -> impl Iterator<Item = (usize, TokenId)> {
+        let mut hasher = Hasher::new();
+        // No token stands for more bytes than it is spelled with.
+        text.iter().take(self.longest()).enumerate().filter_map(move |(i, byte)| {
+            hasher.push(*byte);
+            let id = self.find_hashed(vocab, hasher.hash(), text.iter().take(i + 1).copied())?;
+            Some((i + 1, id))
+        })
+    }
+
+    #[inline]
+    fn find_hashed(&self, vocab: &Vocab<'_>, wanted: u32, bytes: impl Iterator<Item = u8> + Clone) -> Option<TokenId> {
         let bucket = self.layout.buckets() + self.layout.bucket(wanted);
         let (start, end) = (self.word(bucket) as usize, self.word(bucket + 1) as usize);
         let order = self.words.get(self.layout.order()..self.layout.bytes())?.as_chunks::<2>().0;
@@ -318,6 +335,11 @@ impl<'i> Index<'i> {
 
     pub fn eom(&self) -> Option<TokenId> {
         self.id(header::EOM)
+    }
+
+    /// The worst score of an ordinary token.
+    pub fn worst_score(&self) -> f32 {
+        f32::from_bits(self.word(header::WORST_SCORE))
     }
 
     /// Bytes of the longest token as it is spelled.

@@ -2,16 +2,17 @@
 //!
 //! The ids are llama.cpp's, for every input, UTF-8 or not. A file that holds only a vocabulary is
 //! enough. This module owns: reading the vocabulary ([`Tokenizer`]), the index that makes it
-//! searchable, cutting out special tokens, SentencePiece's BPE, byte-level BPE with its
-//! pre-tokenizers, and decoding a stream of ids ([`Decoder`]). It knows nothing of models.
+//! searchable, cutting out special tokens, SentencePiece's BPE and unigram, byte-level BPE with its
+//! pre-tokenizers, BPE over characters, WordPiece, and decoding a stream of ids ([`Decoder`]). It knows
+//! nothing of models.
 //!
 //! ```text
 //! vocab         what the file says            scan, pretokenizer   words, for BPE
-//! names         tokens known by spelling      spm, bpe             the two kinds
-//! index         the look-up index             merge                the loop they share
+//! names         tokens known by spelling      spm, bpe, merge      merging pairs
+//! index         the look-up index             unigram, charsmap    the best cut
 //! build, verify how it is made and checked
-//! special       special tokens in a text      decode               ids to text
-//! canonical, byte_level, unicode              bytes and characters
+//! special       special tokens in a text      wordpiece            the longest tokens
+//! canonical, byte_level, unicode              decode               ids to text
 //! ```
 //!
 //! # Examples
@@ -43,6 +44,7 @@ mod bpe;
 mod build;
 mod byte_level;
 mod canonical;
+mod charsmap;
 mod decode;
 mod index;
 mod merge;
@@ -53,8 +55,10 @@ mod special;
 mod spm;
 mod unicode;
 mod unicode_table;
+mod unigram;
 mod verify;
 mod vocab;
+mod wordpiece;
 
 pub use decode::{Decoder, Piece};
 pub use vocab::TokenType;
@@ -190,7 +194,8 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
     ///
     /// Byte-level BPE works word by word and usually needs far less: memory for the longest word
     /// (three times [`scratch_bytes_utf8`](Self::scratch_bytes_utf8) of it at most), and `text_len`
-    /// bytes more if there are special tokens in the text.
+    /// bytes more if there are special tokens in the text. Unigram needs more only if normalisation
+    /// makes the longest word more than twice as long.
     pub const fn scratch_bytes(text_len: usize) -> usize {
         // Every byte that is not UTF-8 becomes three.
         text_len.saturating_add(words_for(text_len.saturating_mul(3).saturating_add(1)).saturating_mul(4))
@@ -225,9 +230,13 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
         if let (true, true, Some(bos)) = (options.add_special, self.vocab.add_bos, self.vocab.bos) {
             output.push(bos);
         }
-        self.encode_text(text, options.parse_special, scratch, &mut output).ok_or(Error::BufferTooSmall {
+        let done = self.encode_text(text, options.parse_special, scratch, &mut output);
+        done.ok_or_else(|| Error::BufferTooSmall {
             what: "tokenizer's scratch memory",
-            needed: Self::scratch_bytes(text.len()),
+            needed: match self.vocab.model {
+                Model::Unigram => unigram::most_bytes(text.len()),
+                _ => Self::scratch_bytes(text.len()),
+            },
             given,
         })?;
         if let (true, true, Some(eos)) = (options.add_special, self.vocab.add_eos, self.vocab.eos) {
@@ -278,7 +287,10 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
         let (vocab, index) = (&self.vocab, &self.index);
         match self.vocab.model {
             Model::Spm => spm::Fragment { vocab, index, text, prefix }.encode(memory, output),
-            Model::Bpe(pre) => bpe::encode(vocab, index, pre, text, memory, output),
+            Model::Bpe(pre) => bpe::encode_bytes(vocab, index, pre, text, memory, output),
+            Model::Characters => bpe::encode_characters(vocab, index, text, memory, output),
+            Model::Unigram => unigram::encode(vocab, index, text, memory, output),
+            Model::WordPiece { lowercase } => wordpiece::encode(vocab, index, lowercase, text, memory, output),
         }
     }
 
@@ -301,7 +313,7 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
     /// A decoder for a text from its beginning. If encoding put a space before the text, it is
     /// taken away again.
     pub const fn decoder(&self) -> Decoder {
-        Decoder::new(self.vocab.add_space_prefix)
+        Decoder::new(self.vocab.strips_first_space())
     }
 
     /// A decoder for what follows earlier tokens, such as an answer to a prompt: a space at its

@@ -21,7 +21,7 @@ const fn plain(scanners: &'static [Scanner]) -> PreTokenizer {
 }
 
 /// The names in the file and what they stand for, as in llama.cpp's `llama_vocab::impl::load`.
-const BY_NAME: [(&[&str], PreTokenizer); 10] = [
+const BY_NAME: [(&[&str], PreTokenizer); 11] = [
     // No name at all is the default too.
     (
         &["", "default"],
@@ -74,6 +74,8 @@ const BY_NAME: [(&[&str], PreTokenizer); 10] = [
         &["smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b", "mellum2"],
         plain(&[Scanner::Numbers(1), Scanner::Gpt2]),
     ),
+    // Not llama.cpp's: Hugging Face's `Whitespace`, for BPE over characters.
+    (&["whitespace"], plain(&[Scanner::Whitespace])),
     (&["falcon"], plain(&[Scanner::Punctuation(true), Scanner::Gpt2, Scanner::ThreeDigits])),
 ];
 

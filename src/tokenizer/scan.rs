@@ -5,7 +5,7 @@
 //! forward. Written by hand because the expressions look ahead (`\s+(?!\S)`), and because the
 //! tables of a general engine would be larger than this crate.
 
-use super::unicode::{Group, first_char, group, is_space};
+use super::unicode::{Group, first_char, group, is_space, is_word};
 
 /// One regular expression; its matches and the text between them become pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +27,8 @@ pub(super) enum Scanner {
     ThreeDigits,
     /// `[\p{P}\$\+<=>\^~\|]+`, with the backtick too if `true`
     Punctuation(bool),
+    /// `\w+|[^\w\s]+`; the white space between them becomes pieces too.
+    Whitespace,
 }
 
 /// The text from a position to the end that the scanner may see.
@@ -217,6 +219,10 @@ impl Scanner {
             }
             Scanner::Numbers(_) => view.run(pos, |c| !c.is_number()),
             Scanner::ThreeDigits => view.three_digits(pos),
+            Scanner::Whitespace => {
+                let class = |c: Seen| (is_word(c.code), is_space(c.code));
+                view.run(pos, |c| class(c) == class(first))
+            }
             Scanner::Punctuation(backtick) => view.run_or_gap(pos, first, |c| is_punctuation(c, backtick)),
         };
         // What no alternative matches is a piece of its own.
@@ -269,6 +275,14 @@ mod tests {
         assert_eq!(ends(Scanner::Gpt2, b"\xc0\xa7sZ"), 3);
         assert_eq!(ends(LLAMA3, b"'\xc1\x93Z"), 3);
         assert_eq!(ends(Scanner::ThreeDigits, b"1\xc0\xb234"), 4);
+    }
+
+    #[test]
+    fn words_and_what_is_between() {
+        assert_eq!(
+            pieces(Scanner::Whitespace, "don't  go_2 \u{939}\u{942}\u{901}..."),
+            ["don", "'", "t", "  ", "go_2", " ", "\u{939}\u{942}\u{901}", "..."]
+        );
     }
 
     #[test]

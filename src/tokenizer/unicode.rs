@@ -4,7 +4,7 @@
 //! input: a byte that starts no sequence becomes U+FFFD, overlong forms and surrogates are read as
 //! the number they spell. (llama.cpp stops with an exception above U+10FFFF; here that is U+FFFD.)
 
-use super::unicode_table::{BLOCKS, HIGH, LOW, MIDDLE, TOP};
+use super::unicode_table::{BLOCKS, HIGH, LOW, MIDDLE, OTHER_NUMBERS, PLAIN, TOP};
 
 /// The general category of a code point, by its first letter, in the order of `unicode_table.py`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +47,40 @@ pub(super) const fn is_space(code: u32) -> bool {
         code,
         0x9..=0xd | 0x20 | 0x85 | 0xa0 | 0x1680 | 0x2000..=0x200a | 0x2028 | 0x2029 | 0x202f | 0x205f | 0x3000
     )
+}
+
+/// The first code point of the canonical decomposition, as a small letter: WordPiece without accents.
+pub(super) fn plain(code: u32) -> u32 {
+    if let Some(hangul) = code.checked_sub(0xac00).filter(|i| *i < 11172) {
+        return 0x1100 + hangul / 588;
+    }
+    let last = |run: &u64| (run & 0x3_ffff) as u32;
+    let Some(run) = PLAIN.get(PLAIN.partition_point(|run| last(run) < code)) else { return code };
+    let field = |shift: u32, bits: u32| (run >> shift) as u32 & ((1 << bits) - 1);
+    let (to, step, len) = (field(18, 18), field(36, 2), field(38, 16));
+    match code.checked_sub(last(run).wrapping_sub(len)) {
+        Some(_) if step == 0 => to,
+        Some(at) if at % step == 0 => to.wrapping_add(at),
+        _ => code,
+    }
+}
+
+/// `\w` of regular expressions: letters, marks, digits, connectors, joiners.
+pub(super) fn is_word(code: u32) -> bool {
+    match group(code) {
+        Group::Letter | Group::Mark => true,
+        Group::Number => {
+            let at = OTHER_NUMBERS.partition_point(|(_, last)| *last < code);
+            OTHER_NUMBERS.get(at).is_none_or(|(first, _)| code < *first)
+        }
+        // Connector punctuation, the joiners, and letters in circles and squares.
+        _ => matches!(
+            code,
+            0x5f | 0x203f | 0x2040 | 0x2054 | 0xfe33 | 0xfe34 | 0xfe4d..=0xfe4f | 0xff3f
+                | 0x200c | 0x200d
+                | 0x24b6..=0x24e9 | 0x1f130..=0x1f149 | 0x1f150..=0x1f169 | 0x1f170..=0x1f189
+        ),
+    }
 }
 
 /// One code point read from bytes, and how many bytes it took.
@@ -170,6 +204,27 @@ mod tests {
         for code in 0..=0x10ffff {
             assert_eq!(is_space(code), char::from_u32(code).is_some_and(char::is_whitespace), "{code:x}");
         }
+    }
+
+    #[test]
+    fn plain_letters() {
+        for (char, plain) in
+            [('a', 'a'), ('Z', 'z'), ('É', 'e'), ('ṩ', 's'), ('Ⱥ', 'ⱥ'), ('Ω', 'ω'), ('İ', 'i'), ('각', 'ᄀ')]
+        {
+            assert_eq!(super::plain(char as u32), plain as u32, "{char}");
+        }
+        // Small letters of single code points are the standard library's.
+        for char in (0..0x250).filter_map(char::from_u32).filter(|c| group(*c as u32) == Group::Letter) {
+            let plain = char::from_u32(super::plain(char as u32)).unwrap();
+            assert_eq!(plain.to_lowercase().next(), Some(plain), "{char}");
+        }
+        assert_eq!(super::plain(u32::MAX), u32::MAX);
+    }
+
+    #[test]
+    fn words_of_regular_expressions() {
+        assert!("aé७मँ्_\u{200d}ⅣⒶ".chars().all(|c| is_word(c as u32)));
+        assert!("-।½② €\u{ad}\0".chars().all(|c| !is_word(c as u32)));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes `unicode_table.rs`: the general category of every code point, in a few kilobytes.
+"""Writes `unicode_table.rs`: the general category of every code point and the plain small letters of
+WordPiece, in a few kilobytes.
 
 The standard library of Python 3.13 has Unicode 15.1, the version of llama.cpp's own tables; with
 an older Python install the package `unicodedata2==15.1.0`. Run it from anywhere:
@@ -60,6 +61,45 @@ def emit(doc, name, kind, values):
     print("];")
 
 
+def plain(code):
+    """The first code point of the canonical decomposition, as a small letter."""
+    if 0xD800 <= code < 0xE000:
+        return code
+    return ord(chr(ord(unicodedata.normalize("NFD", chr(code))[0])).lower()[0])
+
+
+def plain_runs():
+    """Runs (first, last, step, plain form of the first): every `step`th code point of a run moves with the
+    first, or all become the same (step 0)."""
+    runs = []
+    for code in range(0x110000):
+        to = plain(code)
+        if to == code or 0xAC00 <= code < 0xD7A4:  # Hangul is computed
+            continue
+        if runs:
+            first, last, step, start = runs[-1]
+            ahead = code - last
+            if step in (None, 0) and ahead == 1 and to == start:
+                runs[-1] = (first, code, 0, start)
+                continue
+            if ahead in (1, 2) and step in (None, ahead) and to - start == code - first:
+                runs[-1] = (first, code, ahead, start)
+                continue
+        runs.append((code, code, None, to))
+    return [(first, last, 1 if step is None else step, to) for first, last, step, to in runs]
+
+
+def ranges(test):
+    found = []
+    for code in range(0x110000):
+        if test(code):
+            if found and found[-1][1] == code - 1:
+                found[-1][1] = code
+            else:
+                found.append([code, code])
+    return found
+
+
 def main():
     limit = 1 + max(c for c in range(0x110000) if group(c))
     candidates = []
@@ -80,6 +120,12 @@ def main():
     emit("Code point `>> (LOW + HIGH)` to a block of [`MIDDLE`].", "TOP", "u8", top)
     emit("The next `HIGH` bits to a block of [`BLOCKS`].", "MIDDLE", kind, middle)
     emit("The groups, two to a byte, the even code point in the low half.", "BLOCKS", "u8", packed)
+    runs = plain_runs()
+    assert all(max(last, to) < 1 << 18 and step < 4 for _, last, step, to in runs)
+    doc = "Runs whose plain forms differ: last code point, plain form of the first, step, length - 1 (18, 18, 2, 16 bits)."
+    emit(doc, "PLAIN", "u64", [last | to << 18 | step << 36 | (last - first) << 38 for first, last, step, to in runs])
+    other = ranges(lambda code: unicodedata.category(chr(code)) == "No")
+    emit("Numbers that are no digits (No): first and last.", "OTHER_NUMBERS", "(u32, u32)", [f"({a}, {b})" for a, b in other])
 
 
 main()

@@ -11,6 +11,7 @@ use super::index::{Index, NONE, Special, header};
 use super::merge::Word;
 use super::names::Found;
 use super::special::ByteSet;
+use super::unigram;
 use super::vocab::{TokenType, Vocab};
 use crate::TokenId;
 use crate::gguf::Gguf;
@@ -86,7 +87,8 @@ impl Check<'_, '_, '_> {
         }
         self.list(layout.gaps(), layout.offsets(), gaps.0.into_iter())?;
         self.is(header::LONGEST, longest as u32)?;
-        self.unused(header::LONGEST + 1, header::WORDS)?;
+        self.is(header::WORST_SCORE, unigram::worst_score(self.vocab).to_bits())?;
+        self.unused(header::WORST_SCORE + 1, header::WORDS)?;
         Some((found, reachable))
     }
 

@@ -3,6 +3,7 @@
 //! Reading is `const`, so that a firmware's index is sized by the compiler.
 
 use super::canonical::Spelling;
+use super::charsmap::Charsmap;
 use super::pretokenizer::PreTokenizer;
 use crate::gguf::{Array, Gguf, ValueType};
 use crate::{Error, Name, TokenId, tri};
@@ -12,6 +13,7 @@ const TOKENS: &str = "tokens";
 const SCORES: &str = "scores";
 const TYPES: &str = "token_type";
 pub(super) const MERGES: &str = "merges";
+const CHARSMAP: &str = "precompiled_charsmap";
 
 /// What kind of token an id is: `tokenizer.ggml.token_type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +73,15 @@ pub(super) enum Model {
     Spm,
     /// "gpt2": byte-level BPE with merges.
     Bpe(PreTokenizer),
+    /// "bpe": BPE over characters with merges, behind the pre-tokenizer "whitespace". Not llama.cpp's.
+    Characters,
+    /// "t5": unigram, with SentencePiece's normalisation.
+    Unigram,
+    /// "bert": WordPiece.
+    WordPiece {
+        /// Letters become small and lose their accents.
+        lowercase: bool,
+    },
 }
 
 /// The vocabulary as the file holds it.
@@ -89,6 +100,9 @@ pub(super) struct Vocab<'a> {
     pub add_bos: bool,
     pub add_eos: bool,
     pub add_space_prefix: bool,
+    /// Runs of spaces count as one.
+    pub merge_spaces: bool,
+    pub charsmap: Charsmap<'a>,
 }
 
 impl<'a> Vocab<'a> {
@@ -108,6 +122,13 @@ impl<'a> Vocab<'a> {
                     None => return Err(Error::Unsupported { what: "pre-tokenizer", name: Name::new(pre) }),
                 }
             }
+            b"t5" => Model::Unigram,
+            b"bert" => Model::WordPiece { lowercase: tri!(switch(gguf, "normalizer.lowercase", true)) },
+            b"bpe" => match tri!(gguf.str(PREFIX, "pre")) {
+                Some(b"whitespace") => Model::Characters,
+                Some(pre) => return Err(Error::Unsupported { what: "pre-tokenizer", name: Name::new(pre) }),
+                None => return Err(Error::MissingKey { key: Name::key(PREFIX, "pre") }),
+            },
             _ => return Err(Error::Unsupported { what: "tokenizer model", name: Name::new(name) }),
         };
 
@@ -124,17 +145,32 @@ impl<'a> Vocab<'a> {
         let scores = tri!(numbers(gguf, SCORES, len, true));
         let types = tri!(numbers(gguf, TYPES, len, false));
         let merges = match model {
-            Model::Spm => None,
-            Model::Bpe(_) => match tri!(strings(gguf, MERGES)) {
+            Model::Spm | Model::Unigram | Model::WordPiece { .. } => None,
+            Model::Bpe(_) | Model::Characters => match tri!(strings(gguf, MERGES)) {
                 Some(merges) if merges.len() < i32::MAX as usize => Some(merges),
                 Some(_) => return Err(Error::KeyValue { key: Name::key(PREFIX, MERGES), why: "is too long" }),
                 None => return Err(Error::MissingKey { key: Name::key(PREFIX, MERGES) }),
             },
         };
 
-        let (bos, eos, unknown, add_bos) = match model {
-            Model::Spm => (Some(1), Some(2), Some(0), true),
-            Model::Bpe(pre) => (Some(11), Some(11), None, pre.add_bos),
+        let (bos, eos, unknown, add_bos, add_eos, add_space_prefix) = match model {
+            Model::Spm => (Some(1), Some(2), Some(0), true, false, true),
+            Model::Bpe(pre) => (Some(11), Some(11), None, pre.add_bos, false, false),
+            Model::Characters => (None, None, None, false, false, false),
+            Model::Unigram => (None, Some(1), Some(2), false, true, false),
+            // What llama.cpp calls the separator ends a text.
+            Model::WordPiece { .. } => {
+                let separator = tri!(id(gguf, "seperator_token_id", Some(102), len)); // the format's spelling
+                (Some(101), separator, Some(100), true, true, true)
+            }
+        };
+        let charsmap = match tri!(gguf.array(PREFIX, CHARSMAP)) {
+            Some(map) if matches!(map.element(), ValueType::U8 | ValueType::I8) => match Charsmap::new(map.bytes()) {
+                Some(charsmap) => charsmap,
+                None => return Err(Error::KeyValue { key: Name::key(PREFIX, CHARSMAP), why: "is cut short" }),
+            },
+            Some(_) => return Err(Error::KeyType { key: Name::key(PREFIX, CHARSMAP), expected: "an array of bytes" }),
+            None => Charsmap::NONE,
         };
         let vocab = Self {
             model,
@@ -148,9 +184,14 @@ impl<'a> Vocab<'a> {
             eom: tri!(id(gguf, "eom_token_id", None, len)),
             unknown: tri!(id(gguf, "unknown_token_id", unknown, len)),
             add_bos: tri!(switch(gguf, "add_bos_token", add_bos)),
-            add_eos: tri!(switch(gguf, "add_eos_token", false)),
-            // Byte-level BPE never adds a space, whatever the file says.
-            add_space_prefix: matches!(model, Model::Spm) && tri!(switch(gguf, "add_space_prefix", true)),
+            add_eos: tri!(switch(gguf, "add_eos_token", add_eos)),
+            // Byte-level BPE never adds a space, whatever the file says, and WordPiece always.
+            add_space_prefix: match model {
+                Model::Bpe(_) | Model::WordPiece { .. } => add_space_prefix,
+                _ => tri!(switch(gguf, "add_space_prefix", add_space_prefix)),
+            },
+            merge_spaces: tri!(switch(gguf, "remove_extra_whitespaces", false)),
+            charsmap,
         };
         if vocab.add_bos && vocab.bos.is_none() {
             return Err(Error::MissingKey { key: Name::key(PREFIX, "bos_token_id") });
@@ -167,9 +208,20 @@ impl<'a> Vocab<'a> {
 
     pub const fn spelling(&self) -> Spelling {
         match self.model {
-            Model::Spm => Spelling::Escaped,
             Model::Bpe(_) => Spelling::ByteLevel,
+            _ => Spelling::Escaped,
         }
+    }
+
+    /// Whether a text begins with a space that was not in it: that of its first word.
+    pub const fn strips_first_space(&self) -> bool {
+        self.add_space_prefix || self.merge_spaces || self.spaces_apart()
+    }
+
+    /// Whether decoding puts a space before every token, because tokens do not tell where words begin.
+    /// So does Hugging Face with a BPE that has no decoder.
+    pub const fn spaces_apart(&self) -> bool {
+        matches!(self.model, Model::Characters) && !self.add_space_prefix
     }
 
     /// The type that the file gives a token.

@@ -8,7 +8,7 @@ use arenite::{Error, Gguf, KvType, Model, Options, Plan};
 
 use super::common::gguf::{Builder, Meta};
 use super::common::run::Run;
-use super::common::tiny::{CONTEXT, DIM, VOCAB};
+use super::common::tiny::{CONTEXT, DIM, FFN, LAYERS, VOCAB};
 use super::common::variants::{FAMILIES, tiny};
 use super::name;
 
@@ -85,15 +85,59 @@ fn row_14_required_keys_of_another_type() {
     for family in FAMILIES {
         for key in required(family) {
             let expected = if key.ends_with("epsilon") { "a float" } else { "an integer" };
+            let per_layer = key.ends_with("feed_forward_length");
             let others: [Meta; 3] = ["2".into(), true.into(), Meta::array([2u32])];
             for value in others {
+                let is_array = matches!(value, Meta::Array(..));
                 let error = wrong(family, |file| {
                     file.set(&key, value);
                 });
-                assert_eq!(error, Error::KeyType { key: name(&key), expected });
+                if per_layer && is_array {
+                    let why = "has not one element for each layer";
+                    assert_eq!(error, Error::KeyValue { key: name(&key), why });
+                } else {
+                    assert_eq!(error, Error::KeyType { key: name(&key), expected });
+                }
             }
         }
     }
+}
+
+#[test]
+fn row_14_unknown_keys() {
+    for family in FAMILIES {
+        for key in ["attention.temperature_scale", "expert_shared_count", "rope.scaling", "", "block_count."] {
+            let key = format!("{family}.{key}");
+            let error = wrong(family, |file| {
+                file.set(&key, 1u32);
+            });
+            assert_eq!(error, Error::UnexpectedKey { key: name(&key) });
+        }
+        // What changes nothing, and what is not the model's.
+        let mut file = tiny(family);
+        for key in ["rope.scaling.finetuned", "vocab_size", "pooling_type"] {
+            file.set(&format!("{family}.{key}"), 1u32);
+        }
+        file.set("llamas.color", "white").set("quantize.imatrix.file", "x");
+        Model::new(&Gguf::parse(&file.build()).unwrap()).unwrap();
+    }
+}
+
+#[test]
+fn row_15_sizes_of_each_layer() {
+    for key in ["feed_forward_length", "attention.head_count_kv"] {
+        let element = "has an element that is 0, too large or not an integer";
+        itself(key, Meta::array([1u32, 0]), element);
+        itself(key, Meta::array([-1i32, 1]), element);
+        itself(key, Meta::array([1u32, u32::MAX]), element);
+        itself(key, Meta::array([0.5f32, 1.0]), element);
+        itself(key, Meta::strings(["1", "2"].map(|s| s.as_bytes().to_vec())), element);
+        itself(key, Meta::array([1u32; 3]), "has not one element for each layer");
+    }
+    itself("attention.head_count_kv", Meta::array([1u32, 3]), "does not divide attention.head_count");
+    let mut file = tiny("llama");
+    file.set("llama.feed_forward_length", Meta::array([FFN as u32; LAYERS as usize]));
+    Model::new(&Gguf::parse(&file.build()).unwrap()).unwrap();
 }
 
 #[test]
@@ -159,7 +203,6 @@ fn row_15_sizes_that_are_zero() {
         "attention.head_count_kv",
         "attention.key_length",
         "attention.value_length",
-        "attention.sliding_window",
         "rope.dimension_count",
     ] {
         itself(key, 0u32, ZERO);
@@ -207,7 +250,7 @@ fn row_15_heads() {
     for more in [3u32, 4, 1 << 22] {
         itself("attention.head_count_kv", more, "does not divide attention.head_count");
     }
-    itself("attention.value_length", 8u32, "differs from attention.key_length: not supported");
+    itself("attention.value_length", 8u32, "differs from the length of keys: not supported");
 }
 
 #[test]
@@ -326,7 +369,7 @@ fn extreme_options() {
             for context in values {
                 for batch in values {
                     for workers in values {
-                        let options = Options { context, batch, kv, workers };
+                        let options = Options { context, batch, kv, workers, ..Options::DEFAULT };
                         match Plan::try_of(&gguf, options) {
                             Ok(plan) => {
                                 // A plan stands for itself: what it resolved to gives the same plan.

@@ -25,6 +25,10 @@ pub struct Args {
     #[arg(long, value_name = "IDS")]
     ids: Ids,
 
+    /// Token ids of the text that an encoder-decoder attends to; --ids are then the decoder's
+    #[arg(long, value_name = "IDS")]
+    encoder_ids: Option<Ids>,
+
     /// Every position, not only the last
     #[arg(long)]
     all: bool,
@@ -44,11 +48,16 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<()> {
     let model = Model::new(&gguf).with_context(|| file.name().to_string())?;
     let kernels = runtime::kernels(&args.run.session.isa)?;
     let workers = workers::start(args.run.threads.unwrap_or_else(workers::cores));
-    let context = args.run.session.ctx_size.unwrap_or(ids.len());
+    let text = args.encoder_ids.as_ref().map_or(&[][..], |ids| &ids.0);
+    let context = args.run.session.ctx_size.unwrap_or(ids.len().max(text.len()));
     let plan =
         runtime::plan(&gguf, &args.run.session, context, workers.count()).with_context(|| file.name().to_string())?;
     let mut memory = Memory::new(&plan)?;
     let mut session = memory.session(&model, plan, kernels, &*workers)?;
+
+    if args.encoder_ids.is_some() {
+        session.encode(text)?;
+    }
 
     // The model runs before the file is touched: wrong ids leave an older file as it was.
     let vocab = model.spec().vocab;

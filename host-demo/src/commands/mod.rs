@@ -1,13 +1,16 @@
 //! The commands, one file each.
 
 mod bench;
+mod convert;
 mod detokenize;
+mod embed;
 mod generate;
 mod inspect;
 mod logits;
 mod pack;
 mod plan;
 mod tokenize;
+mod translate;
 
 use std::process::ExitCode;
 
@@ -20,6 +23,8 @@ use crate::model_file::ModelFile;
 #[derive(Debug, Subcommand)]
 pub enum Command {
     Generate(generate::Args),
+    Translate(translate::Args),
+    Embed(embed::Args),
     Tokenize(tokenize::Args),
     Detokenize(detokenize::Args),
     Inspect(inspect::Args),
@@ -27,6 +32,7 @@ pub enum Command {
     Pack(pack::Args),
     Logits(logits::Args),
     Bench(bench::Args),
+    Convert(convert::Args),
 }
 
 /// Runs the command; without one, tells a story.
@@ -43,6 +49,9 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Detokenize(args) => detokenize::run(&args, &ModelFile::open(model)?),
         Command::Inspect(args) => inspect::run(&args, model),
         Command::Plan(args) => plan::run(&args, &ModelFile::open(model)?),
+        Command::Translate(args) => translate::run(&args, &ModelFile::open(model)?),
+        Command::Embed(args) => embed::run(&args, &ModelFile::open(model)?),
+        Command::Convert(args) => convert::run(&args),
         Command::Pack(args) => pack::run(&args),
         Command::Logits(args) => logits::run(&args, &ModelFile::open(model)?),
     };

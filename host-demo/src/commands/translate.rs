@@ -1,0 +1,139 @@
+//! `arenite translate`: a text through an encoder-decoder.
+
+use anyhow::{Context, Result, bail};
+use arenite::beam::{Beams, Search};
+use arenite::model::Stack;
+use arenite::tokenizer::Encode;
+use arenite::{Line, Model, TokenId};
+use clap::ValueEnum;
+use serde::Serialize;
+use std::io::Write;
+
+use crate::cli::{Ids, RunArgs, at_least_one};
+use crate::model_file::ModelFile;
+use crate::output::Out;
+use crate::runtime::{self, Memory};
+use crate::{text, workers};
+
+/// Translate a text, with an encoder-decoder model
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:
+  arenite translate -m en-hi.gguf -p \"I love my mother.\"
+  arenite translate -m en-hi.gguf -p \"I love my mother.\" --beams 4 --n-best 4 --format json
+
+The text is one sentence, as most such models were trained on sentences.")]
+pub struct Args {
+    /// The text
+    #[arg(short, long, value_name = "TEXT", required_unless_present = "ids")]
+    prompt: Option<String>,
+
+    /// Token ids instead of a text, used exactly as given
+    #[arg(long, value_name = "IDS", conflicts_with = "prompt")]
+    ids: Option<Ids>,
+
+    /// Hypotheses to follow at once; 1 takes the most probable token at every step
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = at_least_one())]
+    beams: usize,
+
+    /// Most tokens of a translation
+    #[arg(short, long, value_name = "N", default_value_t = 128, value_parser = at_least_one())]
+    n_tokens: usize,
+
+    /// How many of the best translations to print
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one())]
+    n_best: usize,
+
+    /// Divide log-probabilities by the length to this power: 0 for not at all
+    #[arg(long, value_name = "P", default_value_t = 1.0)]
+    length_penalty: f32,
+
+    /// Go on after an end token, to the full length
+    #[arg(long)]
+    ignore_eos: bool,
+
+    /// `text`, `ids` (a JSON list) or `json` (texts, ids and scores)
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+
+    #[command(flatten)]
+    run: RunArgs,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Text,
+    Ids,
+    Json,
+}
+
+#[derive(Serialize)]
+struct Translation {
+    text: String,
+    ids: Vec<TokenId>,
+    score: f32,
+}
+
+pub fn run(args: &Args, file: &ModelFile) -> Result<()> {
+    let gguf = file.parse()?;
+    let model = Model::new(&gguf).with_context(|| file.name().to_string())?;
+    let Stack::Target { start, .. } = model.spec().stack else {
+        bail!("{}: this is no encoder-decoder model; give one with -m", file.name());
+    };
+    let mut index = Vec::new();
+    let tokenizer = text::tokenizer(&gguf, &mut index);
+    let ids = match (&args.ids, &tokenizer, &args.prompt) {
+        (Some(ids), _, _) => ids.0.clone(),
+        (None, Ok(tokenizer), prompt) => {
+            let how = Encode { add_special: true, parse_special: false };
+            text::encode(tokenizer, prompt.as_deref().unwrap_or_default().as_bytes(), how)?
+        }
+        (None, Err(_), _) => return tokenizer.map(drop).with_context(|| file.name().to_string()),
+    };
+    let tokenizer = tokenizer.ok();
+    // What `convert` calls padding is never written; T5's padding is what it begins with.
+    let banned = match gguf.architecture()? {
+        "seq2seq" => gguf.u32("tokenizer.ggml", "padding_token_id")?,
+        _ => None,
+    };
+    let search = Search {
+        beams: args.beams,
+        length: args.n_tokens,
+        length_penalty: args.length_penalty,
+        start,
+        end: tokenizer.as_ref().and_then(|tokenizer| tokenizer.eos()).filter(|_| !args.ignore_eos),
+        banned,
+    };
+    let kernels = runtime::kernels(&args.run.session.isa)?;
+    let workers = workers::start(args.run.threads.unwrap_or_else(workers::cores));
+    let session = &args.run.session;
+    let context = session.ctx_size.unwrap_or_else(|| ids.len().max(args.n_tokens));
+    let plan = runtime::plan_beams(&gguf, session, context, workers.count(), args.beams);
+    let plan = plan.with_context(|| file.name().to_string())?;
+    let mut memory = Memory::new(&plan)?;
+    let mut session = memory.session(&model, plan, kernels, &*workers)?;
+    session.encode(&ids)?;
+    let mut scratch = vec![Line::ZERO; Beams::bytes(&plan).div_ceil(size_of::<Line>())];
+    let mut found = Beams::search(&mut session, &search, Line::bytes_mut(&mut scratch))?;
+
+    let mut translations = Vec::new();
+    for rank in 0..found.count().min(args.n_best) {
+        let Some(hypothesis) = found.hypothesis(rank) else { break };
+        let text = match &tokenizer {
+            Some(tokenizer) => {
+                let known: Vec<_> =
+                    hypothesis.tokens.iter().copied().filter(|id| (*id as usize) < tokenizer.vocab_len()).collect();
+                String::from_utf8_lossy(&text::decode(tokenizer, &known)?).into_owned()
+            }
+            None => String::new(),
+        };
+        translations.push(Translation { text, ids: hypothesis.tokens.to_vec(), score: hypothesis.score });
+    }
+    let mut out = Out::lock();
+    match args.format {
+        Format::Text => translations.iter().try_for_each(|translation| writeln!(out, "{}", translation.text.trim()))?,
+        Format::Ids => translations.iter().try_for_each(|translation| out.json(&translation.ids))?,
+        Format::Json => out.json(&translations)?,
+    }
+    out.flush()?;
+    Ok(())
+}

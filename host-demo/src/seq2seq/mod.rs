@@ -1,0 +1,74 @@
+//! Encoder-decoder models from safetensors to GGUF, architecture `seq2seq`.
+//!
+//! The keys, under `seq2seq.`, besides the usual `embedding_length`, `context_length`,
+//! `feed_forward_length` and `attention.head_count`:
+//!
+//! | key | |
+//! |---|---|
+//! | `block_count`, `decoder_block_count` | layers of the encoder and of the decoder |
+//! | `norm.kind` | `layer`: `(x - mean) / sqrt(variance + eps)`; `layer_unbiased`: `(x - mean) / (std + eps)` with the std of n - 1; `rms` |
+//! | `norm.placement` | `pre`: before each part of a block; `post`: on the sum behind it |
+//! | `norm.final` | whether one more norm stands behind each stack |
+//! | `attention.layer_norm_epsilon` | |
+//! | `activation` | `relu`, `silu`, `gelu`, `gelu_tanh` |
+//! | `position.kind` | `interleaved`: sines on even, cosines on odd elements; `halves`: sines, then cosines |
+//! | `embedding_scale` | factor on embeddings |
+//! | `bias` | whether every linear layer of a block has one |
+//! | `decoder_start_token_id` | what the decoder begins with |
+//!
+//! The tensors are named as llama.cpp names T5's: `enc.blk.N.attn_q.weight`, `dec.blk.N.cross_attn_q.weight`, ...;
+//! norms `attn_norm`, `cross_attn_norm`, `ffn_norm` (pre) or `attn_output_norm`, `cross_attn_output_norm`,
+//! `layer_output_norm` (post). Where there is no `enc.token_embd`, the encoder has the decoder's `token_embd`;
+//! where there is no `output`, so has the head. `output.bias` is added to logits.
+
+mod families;
+mod tensors;
+mod vocabulary;
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use crate::gguf_writer::{self, Header};
+use families::Family;
+use tensors::Source;
+
+/// Converts the model in `directory` to `out`; returns what kind it is.
+pub fn convert(directory: &Path, out: &Path) -> Result<&'static str> {
+    let bytes = read(directory, "model.safetensors")?;
+    let config: Value = serde_json::from_slice(&read(directory, "config.json")?).context("config.json is not JSON")?;
+    let mut source = Source::new(&bytes)?;
+    let Some(family) = Family::of(&config, &source) else {
+        bail!("this is no model that can be converted: neither Marian, nor torch's nn.Transformer, nor English-Hindi");
+    };
+    let mut header = Header::new();
+    header.set("general.architecture", "seq2seq");
+    if let Some(name) = directory.file_name().and_then(|name| name.to_str()) {
+        header.set("general.name", name);
+    }
+    let model = family.read(&config, &mut source)?;
+    source.all_taken()?;
+    model.keys(&mut header);
+    vocabulary::read(directory, family, &model, &mut header)?;
+    for tensor in &model.tensors {
+        header.tensor(&tensor.name, &tensor.dims, tensor.kind)?;
+    }
+    gguf_writer::replace(out, |out| {
+        let mut tensors = header.write(out)?;
+        for tensor in &model.tensors {
+            tensors.write_all(&tensor.bytes)?;
+        }
+        tensors.finish()?;
+        Ok(())
+    })?;
+    Ok(family.name())
+}
+
+/// A file of the model's directory.
+fn read(directory: &Path, name: &str) -> Result<Vec<u8>> {
+    let path = directory.join(name);
+    fs::read(&path).with_context(|| format!("cannot read {}", path.display()))
+}

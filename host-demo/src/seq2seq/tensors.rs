@@ -1,0 +1,128 @@
+//! The tensors of a safetensors file, taken one by one and given GGUF's names.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+use anyhow::{Context, Result, bail, ensure};
+use arenite::quant::TensorType;
+use half::{bf16, f16};
+use safetensors::tensor::TensorView;
+use safetensors::{Dtype, SafeTensors};
+
+/// A tensor as it is written.
+pub struct Tensor<'s> {
+    pub name: String,
+    /// The contiguous one first.
+    pub dims: Vec<u64>,
+    pub kind: TensorType,
+    pub bytes: Cow<'s, [u8]>,
+}
+
+/// A file, and which of its tensors were taken.
+pub struct Source<'s> {
+    file: SafeTensors<'s>,
+    taken: BTreeSet<String>,
+    out: Vec<Tensor<'s>>,
+}
+
+impl<'s> Source<'s> {
+    pub fn new(bytes: &'s [u8]) -> Result<Self> {
+        let file = SafeTensors::deserialize(bytes).context("model.safetensors is damaged")?;
+        Ok(Self { file, taken: BTreeSet::new(), out: Vec::new() })
+    }
+
+    pub fn has(&self, name: &str) -> bool {
+        self.file.tensor(name).is_ok()
+    }
+
+    /// How many layers there are of which `name(layer)` is a tensor.
+    pub fn layers(&self, name: impl Fn(usize) -> String) -> usize {
+        (0..).take_while(|layer| self.has(&name(*layer))).count()
+    }
+
+    fn view(&self, name: &str) -> Result<TensorView<'s>> {
+        self.file.tensor(name).ok().with_context(|| format!("the tensor {name} is missing in model.safetensors"))
+    }
+
+    /// Rows and columns of a matrix.
+    pub fn shape(&self, name: &str) -> Result<(usize, usize)> {
+        match self.view(name)?.shape() {
+            [rows, cols] => Ok((*rows, *cols)),
+            shape => bail!("the tensor {name} has shape {shape:?} and should be a matrix"),
+        }
+    }
+
+    /// Takes `name` as `new`: a matrix as it is, anything else as a vector of f32.
+    pub fn take(&mut self, name: &str, new: impl Into<String>) -> Result<()> {
+        self.take_part(name, 0, 1, new)
+    }
+
+    /// Takes part `part` of `parts` equal ones of the rows, or of a vector.
+    pub fn take_part(&mut self, name: &str, part: usize, parts: usize, new: impl Into<String>) -> Result<()> {
+        let view = self.view(name)?;
+        self.taken.insert(name.to_owned());
+        let data = view.data();
+        let len = data.len() / parts;
+        ensure!(len * parts == data.len(), "the tensor {name} does not fall into {parts} parts");
+        let data = &data[part * len..(part + 1) * len];
+        let tensor = match *view.shape() {
+            [rows, cols] if rows > 1 => {
+                let kind = match view.dtype() {
+                    Dtype::F32 => TensorType::F32,
+                    Dtype::F16 => TensorType::F16,
+                    Dtype::BF16 => TensorType::BF16,
+                    other => bail!("the tensor {name} has type {other:?}: save the model as F32, F16 or BF16"),
+                };
+                let dims = vec![cols as u64, (rows / parts) as u64];
+                Tensor { name: new.into(), dims, kind, bytes: Cow::Borrowed(data) }
+            }
+            _ => {
+                let bytes: Cow<'s, [u8]> = match view.dtype() {
+                    Dtype::F32 => Cow::Borrowed(data),
+                    Dtype::F16 => widened(data, |b| f16::from_le_bytes(b).to_f32()),
+                    Dtype::BF16 => widened(data, |b| bf16::from_le_bytes(b).to_f32()),
+                    other => bail!("the tensor {name} has type {other:?}: save the model as F32, F16 or BF16"),
+                };
+                Tensor { name: new.into(), dims: vec![bytes.len() as u64 / 4], kind: TensorType::F32, bytes }
+            }
+        };
+        self.out.push(tensor);
+        Ok(())
+    }
+
+    /// Leaves out `name`, if it is there: it must be the same as `twin`.
+    pub fn skip_copy(&mut self, name: &str, twin: &str) -> Result<()> {
+        if let Ok(copy) = self.file.tensor(name) {
+            ensure!(
+                copy.data() == self.view(twin)?.data(),
+                "the tensors {name} and {twin} differ, and the config ties them"
+            );
+            self.taken.insert(name.to_owned());
+        }
+        Ok(())
+    }
+
+    /// Leaves out `name`, which can be computed.
+    pub fn skip(&mut self, name: &str) {
+        self.taken.insert(name.to_owned());
+    }
+
+    /// # Errors
+    ///
+    /// Names a tensor that was not taken.
+    pub fn all_taken(&self) -> Result<()> {
+        match self.file.names().into_iter().find(|name| !self.taken.contains(*name)) {
+            Some(name) => bail!("the tensor {name} is none of this kind of model's: it would be lost"),
+            None => Ok(()),
+        }
+    }
+
+    /// What was taken, in that order.
+    pub fn finish(&mut self) -> Vec<Tensor<'s>> {
+        std::mem::take(&mut self.out)
+    }
+}
+
+fn widened(data: &[u8], f: impl Fn([u8; 2]) -> f32) -> Cow<'static, [u8]> {
+    data.as_chunks::<2>().0.iter().flat_map(|b| f(*b).to_le_bytes()).collect::<Vec<_>>().into()
+}

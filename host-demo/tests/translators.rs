@@ -1,0 +1,122 @@
+//! Conversion of encoder-decoders, and what the converted models say, against transformers and torch in
+//! fp32. The cases lie in the directory that `ARENITE_FIXTURES` names.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+/// As in `tests/encoders.rs`: nothing is rounded but the sums.
+const TOLERANCE: f64 = 2e-5;
+
+/// Runs the command line; its standard output.
+fn arenite(args: &[&str]) -> Vec<u8> {
+    let output = Command::new(env!("CARGO_BIN_EXE_arenite")).args(args).output().unwrap();
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    output.stdout
+}
+
+fn case(name: &str) -> Option<(PathBuf, Value)> {
+    let Some(root) = std::env::var_os("ARENITE_FIXTURES") else {
+        println!("SKIP {name}: set ARENITE_FIXTURES to the directory of reference cases");
+        return None;
+    };
+    let directory = Path::new(&root).join(name);
+    let text = std::fs::read_to_string(directory.join("ref.json")).unwrap();
+    Some((directory, serde_json::from_str(&text).unwrap()))
+}
+
+fn array(directory: &Path, at: &Value) -> Vec<f32> {
+    let bytes = std::fs::read(directory.join(at["file"].as_str().unwrap())).unwrap();
+    let offset = at["offset"].as_u64().unwrap() as usize;
+    let len: u64 = at["shape"].as_array().unwrap().iter().map(|n| n.as_u64().unwrap()).product();
+    floats(&bytes[offset..offset + 4 * len as usize])
+}
+
+fn floats(bytes: &[u8]) -> Vec<f32> {
+    bytes.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect()
+}
+
+/// The numbers of a `.npy` file.
+fn npy(path: &Path) -> Vec<f32> {
+    let bytes = std::fs::read(path).unwrap();
+    floats(&bytes[10 + u16::from_le_bytes([bytes[8], bytes[9]]) as usize..])
+}
+
+fn relative_error(got: &[f32], want: &[f32]) -> f64 {
+    assert_eq!(got.len(), want.len());
+    let norm = |x: &mut dyn Iterator<Item = f64>| x.map(|v| v * v).sum::<f64>().sqrt();
+    let difference = norm(&mut got.iter().zip(want).map(|(g, w)| f64::from(*g) - f64::from(*w)));
+    difference / norm(&mut want.iter().map(|w| f64::from(*w)))
+}
+
+fn list(ids: &Value) -> String {
+    ids.as_array().unwrap().iter().map(|id| id.to_string()).collect::<Vec<_>>().join(",")
+}
+
+#[test]
+fn converted_models_equal_their_originals() {
+    for name in ["marian_relu", "marian_swish", "vanilla_prenorm", "vanilla_postnorm"] {
+        let Some((directory, json)) = case(name) else { continue };
+        let scratch = tempfile::tempdir().unwrap();
+        let path = |name: &str| scratch.path().join(name).display().to_string();
+        let model = path("model.gguf");
+        arenite(&["convert", "seq2seq", directory.to_str().unwrap(), &model]);
+        let mut worst = 0.0f64;
+        for (i, prompt) in json["prompts"].as_array().unwrap().iter().enumerate() {
+            let (ids, decoder) = (list(&prompt["ids"]), list(&prompt["decoder_ids"]));
+            let logits = path("logits.npy");
+            let common = ["-m", &model, "--kv", "f32"];
+            let args = ["logits", "--encoder-ids", &ids, "--ids", &decoder, "--all", "-b", "5", "-o", &logits];
+            arenite(&[&args[..], &common].concat());
+            let (got, want) = (npy(Path::new(&logits)), array(&directory, &prompt["logits"]));
+            let rows = prompt["decoder_ids"].as_array().unwrap().len();
+            let vocab = want.len() / rows;
+            for (position, (got, want)) in got.chunks(vocab).zip(want.chunks(vocab)).enumerate() {
+                let error = relative_error(got, want);
+                assert!(error <= TOLERANCE, "{name} prompt {i} position {position}: {error:e}");
+                worst = worst.max(error);
+            }
+            // Greedy, token by token.
+            let greedy = prompt["greedy"].as_array().unwrap();
+            let length = greedy.len().to_string();
+            let args = ["translate", "--ids", &ids, "--beams", "1", "-n", &length, "--ignore-eos", "--format", "ids"];
+            let got: Value = serde_json::from_slice(&arenite(&[&args[..], &common].concat())).unwrap();
+            assert_eq!(got, prompt["greedy"], "{name} prompt {i}");
+            // The tokenizer.
+            let text = prompt["text"].as_str().unwrap();
+            let got: Value =
+                serde_json::from_slice(&arenite(&["tokenize", "-m", &model, "-p", text, "--add-special", "--json"]))
+                    .unwrap();
+            assert_eq!(got, prompt["ids"], "{name} prompt {i}");
+        }
+        println!("{name}: {worst:.1e}");
+    }
+}
+
+#[test]
+fn what_cannot_be_converted_is_said_in_one_line() {
+    let scratch = tempfile::tempdir().unwrap();
+    let output = scratch.path().join("out.gguf");
+    let run = || {
+        let output = Command::new(env!("CARGO_BIN_EXE_arenite"))
+            .args(["convert", "seq2seq"])
+            .args([scratch.path(), &output])
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(error.trim_end().lines().count(), 1, "{error}");
+        error
+    };
+    assert!(run().contains("model.safetensors"));
+    std::fs::write(scratch.path().join("model.safetensors"), b"\x02\0\0\0\0\0\0\0{}").unwrap();
+    assert!(run().contains("config.json"));
+    std::fs::write(scratch.path().join("config.json"), b"{}").unwrap();
+    assert!(run().contains("no model that can be converted"));
+    std::fs::write(scratch.path().join("config.json"), br#"{"model_type": "marian"}"#).unwrap();
+    assert!(run().contains("embed_tokens"));
+    std::fs::write(scratch.path().join("model.safetensors"), b"\xff\0\0\0\0\0\0\0{}").unwrap();
+    assert!(run().contains("damaged"));
+    assert!(!output.exists());
+}

@@ -1,0 +1,99 @@
+//! What differs from layer to layer.
+
+use super::rope::Rope;
+use crate::gguf::Array;
+
+/// What one layer is like: [`Spec::layer`](super::Spec::layer).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Layer {
+    /// Its number, from 0.
+    pub index: usize,
+    /// Number of its kind of heads.
+    pub kind: usize,
+    /// Query heads.
+    pub heads: usize,
+    /// Key and value heads.
+    pub kv_heads: usize,
+    /// What its heads are like.
+    pub head: Heads,
+    /// Width of the feed-forward layer, or of each expert.
+    pub ffn: usize,
+    /// Whether it computes keys and values; else it reads those of
+    /// [`Spec::owner`](super::Spec::owner).
+    pub owns_kv: bool,
+}
+
+/// What the heads of a layer are like.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Heads {
+    /// Elements of a head.
+    pub dim: usize,
+    /// Rotary positions; `None`: the heads are not turned.
+    pub rope: Option<Rope>,
+    /// How many positions a token sees, itself included; `None`: all before it.
+    pub window: Option<usize>,
+}
+
+impl Layer {
+    /// Elements of all query heads.
+    pub const fn q_dim(&self) -> usize {
+        self.heads * self.head.dim
+    }
+
+    /// Elements of all key heads, or of all value heads.
+    pub const fn kv_dim(&self) -> usize {
+        self.kv_heads * self.head.dim
+    }
+
+    /// Elements of what a token's queries, keys and values are, as far as the layer computes them.
+    pub const fn qkv_dim(&self) -> usize {
+        if self.owns_kv { self.q_dim() + 2 * self.kv_dim() } else { self.q_dim() }
+    }
+}
+
+/// A size of each layer.
+#[derive(Clone, Copy, Debug)]
+pub enum PerLayer<'a> {
+    /// The same for all.
+    All(usize),
+    /// One for each, in an array of the metadata; every element is positive.
+    Each(Array<'a>),
+}
+
+impl PerLayer<'_> {
+    /// That of layer `index`.
+    pub const fn get(&self, index: usize) -> usize {
+        match self {
+            Self::All(size) => *size,
+            Self::Each(sizes) => match sizes.get_i32(index) {
+                Some(size) => size as usize,
+                None => 1, // no such layer
+            },
+        }
+    }
+}
+
+/// Which layers are of the second kind.
+#[derive(Clone, Copy, Debug)]
+pub enum Pattern<'a> {
+    /// None.
+    Never,
+    /// Every n-th: `n - 1`, `2 n - 1` and so on, counted from 0.
+    Every(usize),
+    /// All but every n-th.
+    AllBut(usize),
+    /// Those for which an array of the metadata is true.
+    Where(Array<'a>),
+}
+
+impl Pattern<'_> {
+    /// Whether layer `index` is.
+    pub const fn has(&self, index: usize) -> bool {
+        match self {
+            Self::Never => false,
+            Self::Every(n) => (index + 1).is_multiple_of(*n),
+            Self::AllBut(n) => !(index + 1).is_multiple_of(*n),
+            Self::Where(array) => matches!(array.get_i32(index), Some(1)),
+        }
+    }
+}

@@ -1,0 +1,368 @@
+//! Tensors: their names, which of them an architecture has, and in which shapes.
+
+use super::layers::Layer;
+use super::rope::Scaling;
+use super::{Gate, Need, Norm, Positions, QkNorm, Spec, Stack};
+use crate::Name;
+
+macro_rules! roles {
+    ($($role:ident $name:literal $per_layer:literal,)*) => {
+        /// What a tensor is for.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum Role { $($role),* }
+
+        impl Role {
+            /// All of them, in the order of their numbers.
+            pub const ALL: &[Self] = &[$(Self::$role),*];
+
+            /// The tensor's name, without `blk.N.`.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$role => $name),* }
+            }
+
+            /// Whether every layer has one.
+            pub const fn per_layer(self) -> bool {
+                match self { $(Self::$role => $per_layer),* }
+            }
+        }
+    };
+}
+
+roles! {
+    TokenEmbd "token_embd.weight" false,
+    PositionEmbd "position_embd.weight" false,
+    RopeFreqs "rope_freqs.weight" false,
+    RopeFactorsShort "rope_factors_short.weight" false,
+    RopeFactorsLong "rope_factors_long.weight" false,
+    PerLayerTokenEmbd "per_layer_token_embd.weight" false,
+    PerLayerModelProj "per_layer_model_proj.weight" false,
+    PerLayerProjNorm "per_layer_proj_norm.weight" false,
+    TokenTypes "token_types.weight" false,
+    TokenEmbdNorm "token_embd_norm.weight" false,
+    TokenEmbdNormBias "token_embd_norm.bias" false,
+    OutputNorm "output_norm.weight" false,
+    OutputNormBias "output_norm.bias" false,
+    Output "output.weight" false,
+    OutputBias "output.bias" false,
+    AttnNorm "attn_norm.weight" true,
+    AttnNormBias "attn_norm.bias" true,
+    AttnQkv "attn_qkv.weight" true,
+    AttnQkvBias "attn_qkv.bias" true,
+    AttnQ "attn_q.weight" true,
+    AttnQBias "attn_q.bias" true,
+    AttnK "attn_k.weight" true,
+    AttnKBias "attn_k.bias" true,
+    AttnV "attn_v.weight" true,
+    AttnVBias "attn_v.bias" true,
+    AttnQNorm "attn_q_norm.weight" true,
+    AttnKNorm "attn_k_norm.weight" true,
+    AttnOutput "attn_output.weight" true,
+    AttnOutputBias "attn_output.bias" true,
+    AttnRelB "attn_rel_b.weight" true,
+    PostAttentionNorm "post_attention_norm.weight" true,
+    AttnOutputNorm "attn_output_norm.weight" true,
+    AttnOutputNormBias "attn_output_norm.bias" true,
+    CrossAttnNorm "cross_attn_norm.weight" true,
+    CrossAttnNormBias "cross_attn_norm.bias" true,
+    CrossAttnQ "cross_attn_q.weight" true,
+    CrossAttnQBias "cross_attn_q.bias" true,
+    CrossAttnK "cross_attn_k.weight" true,
+    CrossAttnKBias "cross_attn_k.bias" true,
+    CrossAttnV "cross_attn_v.weight" true,
+    CrossAttnVBias "cross_attn_v.bias" true,
+    CrossAttnOutput "cross_attn_o.weight" true,
+    CrossAttnOutputBias "cross_attn_o.bias" true,
+    CrossAttnOutputNorm "cross_attn_output_norm.weight" true,
+    CrossAttnOutputNormBias "cross_attn_output_norm.bias" true,
+    FfnNorm "ffn_norm.weight" true,
+    FfnNormBias "ffn_norm.bias" true,
+    FfnGate "ffn_gate.weight" true,
+    FfnGateBias "ffn_gate.bias" true,
+    FfnUp "ffn_up.weight" true,
+    FfnUpBias "ffn_up.bias" true,
+    FfnDown "ffn_down.weight" true,
+    FfnDownBias "ffn_down.bias" true,
+    FfnGateInp "ffn_gate_inp.weight" true,
+    FfnGateExps "ffn_gate_exps.weight" true,
+    FfnUpExps "ffn_up_exps.weight" true,
+    FfnDownExps "ffn_down_exps.weight" true,
+    PostFfwNorm "post_ffw_norm.weight" true,
+    LayerOutputNorm "layer_output_norm.weight" true,
+    LayerOutputNormBias "layer_output_norm.bias" true,
+    InpGate "inp_gate.weight" true,
+    Proj "proj.weight" true,
+    PostNorm "post_norm.weight" true,
+    LayerOutputScale "layer_output_scale.weight" true,
+}
+
+/// Tensors that files carry and no forward pass needs, by the end of their names.
+const IGNORED: [&str; 2] = [
+    ".cross_attn_rel_b.weight",  // T5 has none in truth; early converters wrote one
+    ".attn.rotary_emb.inv_freq", // some old converters wrote the rotary frequencies out
+];
+
+/// Whether a tensor of this name may be in any file, for nothing.
+pub fn is_ignored(name: &str) -> bool {
+    IGNORED.iter().any(|end| name.ends_with(end))
+}
+
+/// The shape of a tensor, in the order of the file's dimensions: the inputs of a matrix come first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shape {
+    /// Numbers that are used as they are: F32.
+    Vector(usize),
+    /// So many vectors of one length.
+    Vectors(usize, usize),
+    /// Inputs and outputs.
+    Matrix(usize, usize),
+    /// Inputs and outputs, and how many such matrices there are.
+    Matrices(usize, usize, usize),
+}
+
+impl Shape {
+    /// As a file has them.
+    pub const fn dims(self) -> [u64; 4] {
+        match self {
+            Self::Vector(len) => [len as u64, 1, 1, 1],
+            Self::Vectors(cols, rows) | Self::Matrix(cols, rows) => [cols as u64, rows as u64, 1, 1],
+            Self::Matrices(cols, rows, count) => [cols as u64, rows as u64, count as u64, 1],
+        }
+    }
+
+    /// Whether it holds vectors.
+    pub const fn is_vector(self) -> bool {
+        matches!(self, Self::Vector(_) | Self::Vectors(..))
+    }
+}
+
+impl Role {
+    /// Whether `spec` has this tensor (in that layer, for the roles of layers).
+    pub fn need(self, spec: &Spec<'_>, layer: &Layer) -> Need {
+        use Need::{Absent, Optional, Required, Unused};
+        let only = |condition| if condition { Required } else { Absent };
+        let also = |condition, need| if condition { need } else { Absent };
+        // Layers that share keys and values need none of their own; some files carry them all the same.
+        let own = |need| if layer.owns_kv || need == Absent { need } else { Unused };
+        let first = spec.rope(0);
+        let long = first.is_some_and(|rope| matches!(rope.scaling, Scaling::Long { .. }));
+        let (dense, gated) = (spec.experts.is_none(), spec.gate == Gate::Separate);
+        let biased = spec.norm != Norm::Rms;
+        let (before, after, cross) = (spec.placement.before, spec.placement.after, spec.has_cross_attention());
+        match self {
+            Self::TokenEmbd | Self::AttnOutput => Required,
+            Self::Output => also(spec.has_head(), Optional), // absent: the token embedding is the head as well
+            Self::OutputBias => also(spec.has_head(), spec.output_bias),
+            Self::OutputNorm => only(spec.final_norm),
+            Self::TokenTypes => only(spec.token_types > 0),
+            Self::TokenEmbdNorm => only(spec.embedding_norm),
+            Self::TokenEmbdNormBias => only(spec.embedding_norm && biased),
+            // The first layer's are those of all.
+            Self::AttnRelB => only(matches!(spec.positions, Positions::Relative { .. }) && layer.index == 0),
+            Self::AttnOutputNorm | Self::LayerOutputNorm => only(after),
+            Self::AttnOutputNormBias | Self::LayerOutputNormBias => only(after && biased),
+            Self::CrossAttnNorm => only(cross && before),
+            Self::CrossAttnNormBias => only(cross && before && biased),
+            Self::CrossAttnOutputNorm => only(cross && after),
+            Self::CrossAttnOutputNormBias => only(cross && after && biased),
+            Self::CrossAttnQ | Self::CrossAttnK | Self::CrossAttnV | Self::CrossAttnOutput => only(cross),
+            Self::CrossAttnQBias | Self::CrossAttnKBias | Self::CrossAttnVBias => also(cross, spec.qkv_bias),
+            Self::CrossAttnOutputBias => also(cross, spec.linear_bias),
+            Self::PositionEmbd => only(spec.positions == Positions::Learned),
+            Self::RopeFreqs => also(first.is_some() && !long, Optional),
+            Self::RopeFactorsShort | Self::RopeFactorsLong => also(long, Optional),
+            Self::PerLayerTokenEmbd | Self::PerLayerModelProj | Self::PerLayerProjNorm => {
+                only(spec.per_layer_input > 0)
+            }
+            Self::AttnNorm | Self::FfnNorm => only(before),
+            Self::AttnNormBias | Self::FfnNormBias => only(before && biased),
+            Self::OutputNormBias => only(spec.final_norm && biased),
+            Self::PostAttentionNorm | Self::PostFfwNorm => only(spec.placement.behind),
+            Self::AttnQkv => only(spec.fused_qkv),
+            Self::AttnQkvBias => also(spec.fused_qkv, spec.qkv_bias),
+            Self::AttnQ => only(!spec.fused_qkv),
+            Self::AttnK => own(only(!spec.fused_qkv)),
+            Self::AttnV => own(also(!spec.fused_qkv, if spec.v_from_k { Optional } else { Required })),
+            Self::AttnQBias => also(!spec.fused_qkv, spec.qkv_bias),
+            Self::AttnKBias | Self::AttnVBias => own(also(!spec.fused_qkv, spec.qkv_bias)),
+            Self::AttnQNorm => spec.qk_norm.need(),
+            Self::AttnKNorm => own(spec.qk_norm.need()),
+            Self::AttnOutputBias => spec.linear_bias,
+            Self::FfnUp | Self::FfnDown => only(dense),
+            Self::FfnUpBias | Self::FfnDownBias => also(dense, spec.linear_bias),
+            Self::FfnGate => only(dense && gated),
+            Self::FfnGateBias => also(dense && gated, spec.linear_bias),
+            Self::FfnGateInp | Self::FfnGateExps | Self::FfnUpExps | Self::FfnDownExps => only(!dense),
+            Self::InpGate | Self::Proj | Self::PostNorm => only(spec.per_layer_input > 0),
+            Self::LayerOutputScale => spec.layer_scale,
+        }
+    }
+
+    /// Its shape.
+    pub(super) fn shape(self, spec: &Spec<'_>, layer: &Layer) -> Shape {
+        use Shape::{Matrices, Matrix, Vector, Vectors};
+        let (dim, ffn, input) = (spec.dim, layer.ffn, spec.per_layer_input);
+        let (q, kv) = (layer.q_dim(), layer.kv_dim());
+        let experts = spec.experts.map_or(0, |experts| experts.count);
+        let turned = spec.rope(0).map_or(0, |rope| rope.dim / 2);
+        let heads = |count| match spec.qk_norm {
+            QkNorm::None | QkNorm::Head => Vector(layer.head.dim),
+            QkNorm::EachHead => Vectors(layer.head.dim, count),
+            QkNorm::Whole => Vector(layer.head.dim * count),
+        };
+        match self {
+            Self::TokenEmbd | Self::Output => Matrix(dim, spec.vocab),
+            Self::PositionEmbd => Matrix(dim, spec.context),
+            Self::RopeFreqs | Self::RopeFactorsShort | Self::RopeFactorsLong => Vector(turned),
+            Self::PerLayerTokenEmbd => Matrix(spec.layers * input, spec.vocab),
+            Self::PerLayerModelProj => Matrix(dim, spec.layers * input),
+            Self::PerLayerProjNorm => Vector(input),
+            Self::OutputNorm | Self::OutputNormBias | Self::AttnNorm | Self::AttnNormBias => Vector(dim),
+            Self::TokenTypes => Matrix(dim, spec.token_types),
+            Self::TokenEmbdNorm | Self::TokenEmbdNormBias => Vector(dim),
+            Self::OutputBias => Vector(spec.vocab),
+            Self::AttnRelB => match spec.positions {
+                Positions::Relative { buckets } => Vectors(layer.heads, buckets),
+                _ => Vectors(0, 0),
+            },
+            Self::AttnOutputNorm | Self::AttnOutputNormBias | Self::LayerOutputNorm => Vector(dim),
+            Self::LayerOutputNormBias | Self::CrossAttnNorm | Self::CrossAttnNormBias => Vector(dim),
+            Self::CrossAttnOutputNorm | Self::CrossAttnOutputNormBias | Self::CrossAttnOutputBias => Vector(dim),
+            Self::CrossAttnQ => Matrix(dim, q),
+            Self::CrossAttnQBias => Vector(q),
+            Self::CrossAttnK | Self::CrossAttnV => Matrix(dim, kv),
+            Self::CrossAttnKBias | Self::CrossAttnVBias => Vector(kv),
+            Self::CrossAttnOutput => Matrix(q, dim),
+            Self::FfnNorm | Self::FfnNormBias | Self::AttnOutputBias | Self::FfnDownBias => Vector(dim),
+            Self::PostAttentionNorm | Self::PostFfwNorm | Self::PostNorm => Vector(dim),
+            Self::AttnQkv => Matrix(dim, q + 2 * kv),
+            Self::AttnQkvBias => Vector(q + 2 * kv),
+            Self::AttnQ => Matrix(dim, q),
+            Self::AttnQBias => Vector(q),
+            Self::AttnK | Self::AttnV => Matrix(dim, kv),
+            Self::AttnKBias | Self::AttnVBias => Vector(kv),
+            Self::AttnQNorm => heads(layer.heads),
+            Self::AttnKNorm => heads(layer.kv_heads),
+            Self::AttnOutput => Matrix(q, dim),
+            Self::FfnUp if spec.gate == Gate::Fused => Matrix(dim, 2 * ffn),
+            Self::FfnGate | Self::FfnUp => Matrix(dim, ffn),
+            Self::FfnGateBias | Self::FfnUpBias => Vector(ffn),
+            Self::FfnDown => Matrix(ffn, dim),
+            Self::FfnGateInp => Matrix(dim, experts),
+            Self::FfnGateExps | Self::FfnUpExps => Matrices(dim, ffn, experts),
+            Self::FfnDownExps => Matrices(ffn, dim, experts),
+            Self::InpGate => Matrix(dim, input),
+            Self::Proj => Matrix(input, dim),
+            Self::LayerOutputScale => Vector(1),
+        }
+    }
+
+    /// What the tensor with this name is to a stack.
+    pub(super) fn of(name: &str, stack: Stack) -> Place {
+        let (prefix, rest) = match name.split_once('.') {
+            Some((prefix @ ("enc" | "dec"), rest)) => (prefix, rest),
+            _ => ("", name),
+        };
+        let own = stack.prefix();
+        let Some((role, layer)) = Self::named(rest, !own.is_empty()) else {
+            // What nobody has a prefix for is the decoder's to complain of.
+            let mine = prefix == own || prefix.is_empty() && !matches!(stack, Stack::Source { .. });
+            return if mine { Place::Nowhere } else { Place::Elsewhere };
+        };
+        let is_mine = prefix == own;
+        match (stack, role) {
+            // Without a prefix stands what the two may share: the decoder has it, and the encoder its words.
+            (Stack::Source { own_words: false }, Self::TokenEmbd) if prefix.is_empty() => Place::Of(role, layer),
+            (Stack::Source { .. }, _) if !is_mine => Place::Elsewhere,
+            (Stack::Target { .. }, _) if prefix == "enc" => Place::Elsewhere,
+            (Stack::Target { .. }, _) if role.is_shared() == is_mine => Place::Nowhere,
+            (Stack::Target { .. }, _) => Place::Of(role, layer),
+            _ if is_mine => Place::Of(role, layer),
+            _ => Place::Nowhere,
+        }
+    }
+
+    /// Whether it stands without a prefix in an encoder-decoder.
+    const fn is_shared(self) -> bool {
+        matches!(self, Self::TokenEmbd | Self::Output | Self::OutputBias)
+    }
+
+    /// The name of its tensor in a layer (any, for the whole model's), as files have it.
+    pub fn spelled(self, layer: usize, stack: Stack) -> Name {
+        let prefix = match stack {
+            Stack::Target { .. } if self.is_shared() => "",
+            Stack::Source { own_words: false } if self.is_shared() => "",
+            _ => stack.prefix(),
+        };
+        let name = match self {
+            Self::AttnOutput if !prefix.is_empty() => SHORT_OUTPUT,
+            Self::AttnOutputBias if !prefix.is_empty() => SHORT_OUTPUT_BIAS,
+            _ => self.name(),
+        };
+        match (prefix.is_empty(), self.per_layer()) {
+            (_, true) => Name::layered(prefix, layer, name),
+            (true, false) => Name::new(name.as_bytes()),
+            (false, false) => Name::key(prefix, name),
+        }
+    }
+
+    /// The role and the layer (0 for the whole model's) of the tensor with this name, prefix apart.
+    fn named(name: &str, prefixed: bool) -> Option<(Self, usize)> {
+        let (name, layer) = match name.strip_prefix("blk.") {
+            Some(rest) => {
+                let (number, name) = rest.split_once('.')?;
+                // Only the spelling that writers use, so that no two names mean one tensor.
+                if number.len() > 1 && number.starts_with('0') || number.starts_with('+') {
+                    return None;
+                }
+                (name, Some(number.parse().ok()?))
+            }
+            None => (name, None),
+        };
+        let role = match name {
+            SHORT_OUTPUT if prefixed => &Self::AttnOutput,
+            SHORT_OUTPUT_BIAS if prefixed => &Self::AttnOutputBias,
+            _ => Self::ALL.iter().find(|role| {
+                let short = prefixed && matches!(role, Self::AttnOutput | Self::AttnOutputBias);
+                role.name() == name && !short
+            })?,
+        };
+        (role.per_layer() == layer.is_some()).then_some((*role, layer.unwrap_or(0)))
+    }
+}
+
+/// What attention's output is called behind `enc.` and `dec.`.
+const SHORT_OUTPUT: &str = "attn_o.weight";
+const SHORT_OUTPUT_BIAS: &str = "attn_o.bias";
+
+/// What a tensor is to a stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// It has this role in this layer.
+    Of(Role, usize),
+    /// It belongs to the other stack.
+    Elsewhere,
+    /// No model has it.
+    Nowhere,
+}
+
+impl Stack {
+    /// What the tensors of its blocks begin with, without the dot.
+    const fn prefix(self) -> &'static str {
+        match self {
+            Self::Alone | Self::Encoder { .. } => "",
+            Self::Source { .. } => "enc",
+            Self::Target { .. } => "dec",
+        }
+    }
+}
+
+impl QkNorm {
+    /// Whether files have its weights.
+    const fn need(self) -> Need {
+        match self {
+            Self::None => Need::Absent,
+            Self::Head | Self::Whole => Need::Required,
+            Self::EachHead => Need::Optional,
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! SentencePiece's normalisation: the precompiled map of character sequences, and white space.
+//!
+//! The map is a double array, packed and XOR-compressed (Kanda 2018), followed by the replacements, each
+//! ended by a zero byte. Source: SentencePiece's `normalizer.cc`, llama.cpp's `llm_tokenizer_ugm_session`.
+
+use super::canonical::SPACE;
+use super::unicode::first_char;
+
+/// The longest sequence that is looked up, and the longest replacement: several times what SentencePiece
+/// makes, and a bound on the work that a damaged map can cause.
+const LONGEST: usize = 256;
+
+/// `tokenizer.ggml.precompiled_charsmap`; empty where there is none.
+#[derive(Clone, Copy)]
+pub(super) struct Charsmap<'a> {
+    nodes: &'a [[u8; 4]],
+    replacements: &'a [u8],
+}
+
+impl<'a> Charsmap<'a> {
+    /// Changes nothing.
+    pub const NONE: Self = Self { nodes: &[], replacements: &[] };
+
+    /// `None` if the bytes are too few for what they announce.
+    pub const fn new(bytes: &'a [u8]) -> Option<Self> {
+        if bytes.is_empty() {
+            return Some(Self::NONE);
+        }
+        let Some((size, rest)) = bytes.split_first_chunk::<4>() else { return None };
+        match rest.split_at_checked(u32::from_le_bytes(*size) as usize) {
+            Some((nodes, replacements)) => Some(Self { nodes: nodes.as_chunks().0, replacements }),
+            None => None,
+        }
+    }
+
+    fn node(&self, at: u32) -> u32 {
+        self.nodes.get(at as usize).copied().map_or(0, u32::from_le_bytes)
+    }
+
+    /// What the longest known sequence at the start of `text` becomes, and its length.
+    fn longest(&self, text: &[u8]) -> Option<(&'a [u8], usize)> {
+        // Bits of a node: 0 to 7 the byte that leads to it, 8 whether a sequence ends there, 9 whether the base
+        // is shifted, from 10 on the base; or the place of a replacement, and bit 31 set.
+        let base = |node: u32| (node >> 10) << ((node & 1 << 9) >> 6);
+        let mut found = None;
+        let mut at = base(self.node(0));
+        for (i, byte) in text.iter().take(LONGEST).enumerate() {
+            at ^= u32::from(*byte);
+            let node = self.node(at);
+            if *byte == 0 || node & (1 << 31 | 0xff) != u32::from(*byte) {
+                break;
+            }
+            at ^= base(node);
+            if node >> 8 & 1 != 0 {
+                found = Some((self.node(at) & !(1 << 31), i + 1));
+            }
+        }
+        let (place, len) = found?;
+        let replacement = self.replacements.get(place as usize..)?;
+        let end = replacement.iter().take(LONGEST).take_while(|byte| **byte != 0).count();
+        Some((replacement.get(..end)?, len))
+    }
+}
+
+/// What is done to white space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Spaces {
+    /// One before the text.
+    pub prefix: bool,
+    /// Each run becomes one, before a word.
+    pub merge: bool,
+}
+
+/// The bytes of a text after normalisation. A `▁` in the text is a space that nothing merges.
+pub(super) struct Normalized<'a, 't> {
+    map: Charsmap<'a>,
+    spaces: Spaces,
+    rest: &'t [u8],
+    /// The bytes that come next: some of the text, or of a replacement.
+    copied: &'t [u8],
+    replaced: &'a [u8],
+    /// A byte that waits behind a space.
+    waiting: Option<u8>,
+    in_word: bool,
+    started: bool,
+}
+
+impl<'a, 't> Normalized<'a, 't> {
+    pub fn new(map: Charsmap<'a>, spaces: Spaces, text: &'t [u8]) -> Self {
+        let (copied, replaced): (&[u8], &[u8]) = (&[], &[]);
+        Self { map, spaces, rest: text, copied, replaced, waiting: None, in_word: false, started: false }
+    }
+
+    /// The next byte before white space is seen to, and whether it is white space.
+    fn next_raw(&mut self) -> Option<(u8, bool)> {
+        // Every round takes something from the text.
+        while self.copied.is_empty() && self.replaced.is_empty() {
+            let len = match self.map.longest(self.rest) {
+                Some((replacement, len)) => {
+                    self.replaced = replacement;
+                    len
+                }
+                None => {
+                    let char = first_char(self.rest)?;
+                    if char.len == 1 && char.code > 0x7f {
+                        self.replaced = "\u{fffd}".as_bytes();
+                    } else if self.rest.starts_with(&SPACE) {
+                        self.rest = self.rest.get(SPACE.len()..)?;
+                        return Some((b' ', false));
+                    } else {
+                        self.copied = self.rest.get(..char.len)?;
+                    }
+                    char.len
+                }
+            };
+            self.rest = self.rest.get(len..)?;
+        }
+        let byte = match (self.copied, self.replaced) {
+            ([byte, rest @ ..], _) => {
+                self.copied = rest;
+                *byte
+            }
+            (_, [byte, rest @ ..]) => {
+                self.replaced = rest;
+                *byte
+            }
+            _ => return None,
+        };
+        Some((byte, byte == b' '))
+    }
+}
+
+impl Iterator for Normalized<'_, '_> {
+    type Item = u8;
+
+    fn next(&mut self) -> Option<u8> {
+        if let Some(byte) = self.waiting.take() {
+            return Some(byte);
+        }
+        loop {
+            let (byte, is_space) = self.next_raw()?;
+            if is_space {
+                self.in_word = false;
+                if !self.spaces.merge {
+                    return Some(b' ');
+                }
+                continue;
+            }
+            let first = !core::mem::replace(&mut self.in_word, true);
+            if first && (self.spaces.merge || self.spaces.prefix && !self.started) {
+                self.started = true;
+                self.waiting = Some(byte);
+                return Some(b' ');
+            }
+            return Some(byte);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use std::vec::Vec;
+
+    use super::*;
+
+    fn normal(prefix: bool, merge: bool, text: &[u8]) -> Vec<u8> {
+        Normalized::new(Charsmap::NONE, Spaces { prefix, merge }, text).collect()
+    }
+
+    #[test]
+    fn white_space() {
+        assert_eq!(normal(true, true, b"  a  b "), b" a b");
+        assert_eq!(normal(false, true, b"a  b"), b" a b");
+        assert_eq!(normal(true, false, b"  a  b "), b"   a  b ");
+        assert_eq!(normal(false, false, b" a"), b" a");
+        assert_eq!(normal(true, true, b"   "), b"");
+    }
+
+    #[test]
+    fn what_is_not_utf8_is_replaced() {
+        assert_eq!(normal(false, false, b"a\xffb\xe2\x96"), "a\u{fffd}b\u{fffd}\u{fffd}".as_bytes());
+        assert_eq!(normal(false, true, "a▁▁b".as_bytes()), b" a  b");
+    }
+
+    #[test]
+    fn damaged_maps_end() {
+        assert!(Charsmap::new(&[1, 0, 0]).is_none());
+        assert!(Charsmap::new(&[9, 0, 0, 0, 1]).is_none());
+        let mut seed = 1u32;
+        for size in (0..400).step_by(4) {
+            let mut bytes: Vec<u8> = (size as u32).to_le_bytes().into();
+            bytes.extend((0..size + 40).map(|_| {
+                seed = seed.wrapping_mul(1664525).wrapping_add(1013904223);
+                if seed >> 28 == 0 { b'a' } else { (seed >> 9) as u8 & 1 }
+            }));
+            let map = Charsmap::new(&bytes).unwrap();
+            let text = [b'a'; 50];
+            let out = Normalized::new(map, Spaces { prefix: true, merge: true }, &text);
+            assert!(out.count() <= text.len() * LONGEST * 2);
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! Unigram: of all ways to cut the text into tokens, the one with the largest sum of scores (Viterbi).
+//!
+//! Source: llama.cpp's `llm_tokenizer_ugm_session`, after SentencePiece's `unigram_model.cc`
+//! ([Kudo 2018](https://arxiv.org/abs/1804.10959)). The text streams through the caller's memory: where
+//! every way passes through one place, what lies before it is settled.
+
+use super::Output;
+use super::charsmap::{Normalized, Spaces};
+use super::index::Index;
+use super::merge::Word;
+use super::vocab::{TokenType, Vocab};
+use crate::TokenId;
+
+/// Below the worst score: the price of a character that no token spells.
+const UNKNOWN_PENALTY: f32 = 10.0;
+
+/// Bytes of memory for one byte of normalised text: itself, and a [`Step`].
+const BYTES_PER_POSITION: usize = 1 + size_of::<Step>();
+
+/// Memory that is enough for a text of `len` bytes and its marks: no character of Unicode becomes more
+/// than 11 times as long (U+FDFA).
+pub(super) const fn most_bytes(len: usize) -> usize {
+    len.saturating_mul(11).saturating_add(4).saturating_mul(BYTES_PER_POSITION).saturating_add(len)
+}
+
+/// The best way to a position: the length of its last token as a u32, and the sum of scores as an f64.
+type Step = [u8; 12];
+
+fn step(len: usize, score: f64) -> Step {
+    let (mut step, (len, score)) = ([0; 12], ((len as u32).to_le_bytes(), score.to_le_bytes()));
+    for (to, from) in step.iter_mut().zip(len.into_iter().chain(score)) {
+        *to = from;
+    }
+    step
+}
+
+fn len_of(step: &Step) -> usize {
+    let [a, b, c, d, ..] = *step;
+    u32::from_le_bytes([a, b, c, d]) as usize
+}
+
+fn score_of(step: &Step) -> f64 {
+    let [.., a, b, c, d, e, f, g, h] = *step;
+    f64::from_le_bytes([a, b, c, d, e, f, g, h])
+}
+
+/// The score of a token, if it is one that text is made of.
+fn score(vocab: &Vocab<'_>, id: TokenId) -> Option<f64> {
+    match vocab.file_type(id) {
+        TokenType::UserDefined => Some(0.0),
+        // A token that can only be decoded has a score of minus infinity.
+        TokenType::Normal | TokenType::Unused => Some(f64::from(vocab.score(id))).filter(|score| score.is_finite()),
+        _ => None,
+    }
+}
+
+/// The worst score among ordinary tokens, for the index to keep.
+pub(super) fn worst_score(vocab: &Vocab<'_>) -> f32 {
+    let ids = 0..vocab.len() as TokenId;
+    let normal = ids.filter(|id| vocab.file_type(*id) == TokenType::Normal).map(|id| vocab.score(id));
+    let worst = normal.filter(|score| score.is_finite()).fold(f32::MAX, f32::min);
+    if worst == f32::MAX { 0.0 } else { worst }
+}
+
+/// Appends the ids of a text without special tokens; `None` if `memory` is too small.
+pub(super) fn encode(
+    vocab: &Vocab<'_>,
+    index: &Index<'_>,
+    text: &[u8],
+    memory: &mut [Word],
+    output: &mut Output<'_>,
+) -> Option<()> {
+    let spaces = Spaces { prefix: vocab.add_space_prefix, merge: vocab.merge_spaces };
+    let mut normalized = Normalized::new(vocab.charsmap, spaces, text);
+    let bytes = memory.as_flattened_mut();
+    let room = bytes.len() / BYTES_PER_POSITION;
+    let (bytes, steps) = bytes.split_at_mut_checked(room)?;
+    let steps = steps.as_chunks_mut::<12>().0;
+    let mut lattice = Lattice { vocab, index, bytes, steps, len: 0, after_unknown: false };
+    let unknown = f64::from(index.worst_score() - UNKNOWN_PENALTY);
+
+    let (mut at, mut reach, mut settled, mut ended) = (0usize, 0usize, 0usize, false);
+    loop {
+        // What the longest token that begins here may cover.
+        let wanted = at.saturating_add(index.longest()).saturating_add(1);
+        while !ended && lattice.len < wanted {
+            if lattice.len == lattice.bytes.len() {
+                if lattice.word_end(at) < lattice.len {
+                    break; // it covers less
+                }
+                lattice.settle(settled, output)?;
+                lattice.forget(settled);
+                (at, reach, settled) = (at.checked_sub(settled)?, reach.checked_sub(settled)?, 0);
+                if lattice.len == lattice.bytes.len() {
+                    return None;
+                }
+                continue;
+            }
+            match normalized.next() {
+                Some(byte) => lattice.push(byte)?,
+                None => ended = true,
+            }
+        }
+        if at >= lattice.len {
+            lattice.settle(at, output)?;
+            return Some(());
+        }
+        if reach <= at {
+            // Every way passes here: sums begin anew, so that they do not depend on the memory.
+            settled = at;
+            lattice.restart(at);
+        }
+        reach = reach.max(lattice.advance(at, unknown)?);
+        at += lattice.char_len(at);
+    }
+}
+
+/// The normalised text that is not settled, and the best way to each of its positions.
+struct Lattice<'l, 'a, 'i> {
+    vocab: &'l Vocab<'a>,
+    index: &'l Index<'i>,
+    bytes: &'l mut [u8],
+    /// Of the way to the position after each byte.
+    steps: &'l mut [Step],
+    len: usize,
+    after_unknown: bool,
+}
+
+impl Lattice<'_, '_, '_> {
+    fn push(&mut self, byte: u8) -> Option<()> {
+        *self.bytes.get_mut(self.len)? = byte;
+        *self.steps.get_mut(self.len)? = step(0, -f64::MAX);
+        self.len += 1;
+        Some(())
+    }
+
+    /// Bytes of the character at `at`, as its first byte tells.
+    fn char_len(&self, at: usize) -> usize {
+        let len = match self.bytes.get(at) {
+            Some(0xc0..=0xdf) => 2,
+            Some(0xe0..=0xef) => 3,
+            Some(0xf0..) => 4,
+            _ => 1,
+        };
+        len.min(self.len - at.min(self.len)).max(1)
+    }
+
+    /// Where every token that begins at `at` ends at the latest: before the first space that none holds
+    /// inside, or by its length, or where the known text ends.
+    fn word_end(&self, at: usize) -> usize {
+        let end = self.len.min(at.saturating_add(self.index.longest()));
+        let mut pairs = self.bytes.get(at..end).unwrap_or(&[]).windows(2);
+        let space = pairs.position(|pair| matches!(pair, [before, b' '] if !self.index.may_span(*before)));
+        space.map_or(end, |i| at + i + 1)
+    }
+
+    fn score_at(&self, at: usize) -> f64 {
+        at.checked_sub(1).and_then(|before| self.steps.get(before)).map_or(0.0, score_of)
+    }
+
+    fn restart(&mut self, at: usize) {
+        if let Some(here) = at.checked_sub(1).and_then(|before| self.steps.get_mut(before)) {
+            *here = step(len_of(here), 0.0);
+        }
+    }
+
+    /// Extends the best way to `at` by every token; returns the furthest end of one.
+    fn advance(&mut self, at: usize, unknown: f64) -> Option<usize> {
+        let (here, char_len) = (self.score_at(at), self.char_len(at));
+        let text = self.bytes.get(at..self.word_end(at))?;
+        let (mut reach, mut has_char) = (at + char_len, false);
+        for (len, id) in self.index.prefixes(self.vocab, text) {
+            let Some(score) = score(self.vocab, id) else { continue };
+            has_char |= len == char_len;
+            reach = reach.max(at + len);
+            offer(self.steps, at, len, here + score);
+        }
+        if !has_char {
+            offer(self.steps, at, char_len, here + unknown);
+        }
+        Some(reach)
+    }
+
+    /// Writes out the tokens of the best way to `end`.
+    fn settle(&mut self, end: usize, output: &mut Output<'_>) -> Option<()> {
+        // Backwards along the way, leaving at each token's start its length.
+        let (mut at, mut len) = (end, self.steps.get(end.wrapping_sub(1)).map_or(0, len_of));
+        while at > 0 && len > 0 {
+            let start = at.checked_sub(len)?;
+            let before = self.steps.get(start.wrapping_sub(1)).map_or(0, len_of);
+            *self.steps.get_mut(start)? = step(len, 0.0);
+            (at, len) = (start, before);
+        }
+        let mut start = 0;
+        while start < end {
+            let len = len_of(self.steps.get(start)?).max(1);
+            let token = self.bytes.get(start..start + len)?;
+            let id = self.index.find(self.vocab, token.iter().copied());
+            match id.filter(|id| score(self.vocab, *id).is_some()).or(self.vocab.unknown) {
+                // Unknown characters in a row are one token.
+                Some(id) if Some(id) == self.vocab.unknown => {
+                    if !core::mem::replace(&mut self.after_unknown, true) {
+                        output.push(id);
+                    }
+                }
+                Some(id) => {
+                    self.after_unknown = false;
+                    output.push(id);
+                }
+                None => {}
+            }
+            start += len;
+        }
+        Some(())
+    }
+
+    /// Drops the first `count` bytes.
+    fn forget(&mut self, count: usize) {
+        if count > 0 && count <= self.len {
+            self.bytes.copy_within(count..self.len, 0);
+            self.steps.copy_within(count..self.len, 0);
+            self.len -= count;
+        }
+    }
+}
+
+/// A way to the end of a token of `len` bytes at `at`: kept if it is better.
+fn offer(steps: &mut [Step], at: usize, len: usize, score: f64) {
+    if let Some(there) = steps.get_mut(at + len - 1)
+        && score > score_of(there)
+    {
+        *there = step(len, score);
+    }
+}

@@ -1,0 +1,101 @@
+//! WordPiece: words cut greedily into the longest tokens; `▁` marks those that begin a word.
+//!
+//! Source: llama.cpp's `llm_tokenizer_wpm_session`, after BERT's `BasicTokenizer` and
+//! `WordpieceTokenizer`. A word that cannot be cut is one unknown token.
+
+use super::Output;
+use super::index::Index;
+use super::merge::Word;
+use super::unicode::{Group, encode as utf8, first_char, group, is_space, plain};
+use super::vocab::Vocab;
+
+/// Appends the ids of a text without special tokens; `None` if `memory` is too small for one of its
+/// words. With `lowercase`, letters become small and lose their accents.
+pub(super) fn encode(
+    vocab: &Vocab<'_>,
+    index: &Index<'_>,
+    lowercase: bool,
+    mut text: &[u8],
+    memory: &mut [Word],
+    output: &mut Output<'_>,
+) -> Option<()> {
+    let mut word = Letters { bytes: memory.as_flattened_mut(), len: 0 };
+    while let Some(char) = first_char(text) {
+        text = text.get(char.len..)?;
+        let code = if lowercase { plain(char.code) } else { char.code };
+        let kind = group(code);
+        if is_space(code) {
+            word.finish(vocab, index, output)?;
+        } else if code == 0 || code == 0xfffd || kind == Group::Control || lowercase && kind == Group::Mark {
+            // not there
+        } else if kind == Group::Punctuation || kind == Group::Symbol && code < 0x7f || is_chinese(code) {
+            word.finish(vocab, index, output)?;
+            word.push(code)?;
+            word.finish(vocab, index, output)?;
+        } else {
+            word.push(code)?;
+        }
+    }
+    word.finish(vocab, index, output)
+}
+
+/// The characters that BERT takes for words of their own: CJK ideographs.
+fn is_chinese(code: u32) -> bool {
+    matches!(
+        code,
+        0x4e00..=0x9fff
+            | 0x3400..=0x4dbf
+            | 0x20000..=0x2a6df
+            | 0x2a700..=0x2b73f
+            | 0x2b740..=0x2b81f
+            | 0x2b920..=0x2ceaf // as in Hugging Face's Rust code; the block begins at 2b820
+            | 0xf900..=0xfaff
+            | 0x2f800..=0x2fa1f
+    )
+}
+
+/// A word in the making, after a space.
+struct Letters<'m> {
+    bytes: &'m mut [u8],
+    len: usize,
+}
+
+impl Letters<'_> {
+    fn push(&mut self, code: u32) -> Option<()> {
+        if self.len == 0 {
+            self.push_bytes(b" ")?;
+        }
+        match code {
+            0x2581 => self.push_bytes(b" "), // `▁` is a space to the index
+            _ => {
+                let (bytes, len) = utf8(code);
+                self.push_bytes(bytes.get(..len)?)
+            }
+        }
+    }
+
+    fn push_bytes(&mut self, bytes: &[u8]) -> Option<()> {
+        self.bytes.get_mut(self.len..self.len + bytes.len())?.copy_from_slice(bytes);
+        self.len += bytes.len();
+        Some(())
+    }
+
+    /// Appends the word's ids and begins the next.
+    fn finish(&mut self, vocab: &Vocab<'_>, index: &Index<'_>, output: &mut Output<'_>) -> Option<()> {
+        let mut rest = self.bytes.get(..self.len)?;
+        self.len = 0;
+        let before = output.len;
+        while !rest.is_empty() {
+            let Some((len, id)) = index.prefixes(vocab, rest).last() else {
+                output.len = before;
+                if let Some(unknown) = vocab.unknown {
+                    output.push(unknown);
+                }
+                break;
+            };
+            output.push(id);
+            rest = rest.get(len..)?;
+        }
+        Some(())
+    }
+}
