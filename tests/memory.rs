@@ -4,6 +4,8 @@ mod common;
 
 use arenite::memory::ALIGN;
 use arenite::{Error, Gguf, KvType, Line, Model, Options, Plan, Session, Workspace};
+use common::families::{self, DECODERS, decoder};
+use common::fixture::Case;
 use common::fixtures;
 use common::gguf::Builder;
 use common::variants::{FAMILIES, one_layer, quantized, tiny, wide, windowed, with_heads_of};
@@ -55,6 +57,7 @@ fn models() -> Vec<(String, Builder)> {
     models.push(("heads of 18".into(), with_heads_of(18)));
     models.push(("heads of 6, one layer".into(), one_layer(with_heads_of(6))));
     models.push(("wide".into(), wide()));
+    models.extend(DECODERS.map(|family| (family.into(), decoder(family))));
     models
 }
 
@@ -175,6 +178,45 @@ fn a_plan_of_another_model() {
     plan.workspace -= ALIGN;
     let error = Session::new(&Model::new(&one).unwrap(), plan, memory.exact(), kv.exact()).unwrap_err();
     assert_eq!(error, Error::PlanMismatch);
+}
+
+/// Bytes of an f16 cache of so many positions: keys, and values in rows of a multiple of 16.
+fn f16_bytes(kv_heads: usize, head_dim: usize, positions: usize) -> usize {
+    kv_heads * positions.next_multiple_of(16) * 2 * (head_dim + head_dim.next_multiple_of(16))
+}
+
+#[test]
+fn keys_and_values_of_owning_layers_only_and_local_ones_by_window() {
+    const CONTEXT: usize = 8192;
+    const BATCH: usize = 64;
+    let options = Options { context: CONTEXT, batch: BATCH, ..Options::DEFAULT };
+    let planned = |file: &[u8]| Plan::try_of(&Gguf::parse(file).unwrap(), options).unwrap().kv;
+
+    let positions = |local, window: u64| if local { window as usize + BATCH - 1 } else { CONTEXT };
+    let owning = families::GEMMA4.iter().filter(|(.., owns)| *owns);
+    let want = owning.map(|&(local, head_dim, kv_heads, _)| {
+        f16_bytes(kv_heads as usize, head_dim as usize, positions(local, families::WINDOW))
+    });
+    assert_eq!(planned(&decoder("gemma4").build()), want.sum::<usize>());
+
+    // Layer types and sizes as the configuration of the original model has them.
+    for name in ["gemma4_e2b", "gemma4_dense"] {
+        let Some(case) = Case::find(name, "model.gguf") else { continue };
+        let config = &case.json()["hf_config"];
+        let number = |value: &serde_json::Value| value.as_u64().unwrap();
+        let layers = config["layer_types"].as_array().unwrap();
+        let owning = layers.len() - number(&config["num_kv_shared_layers"]) as usize;
+        let want = layers.iter().take(owning).enumerate().map(|(layer, kind)| {
+            let local = kind == "sliding_attention";
+            let size = |key: &str| {
+                let own = &config["per_layer_config"][layer.to_string()][key];
+                number(if own.is_null() { &config[key] } else { own }) as usize
+            };
+            let positions = positions(local, number(&config["sliding_window"]));
+            f16_bytes(size("num_key_value_heads"), size("head_dim"), positions)
+        });
+        assert_eq!(planned(&case.file("model.gguf")), want.sum::<usize>(), "{name}");
+    }
 }
 
 // --- the compiler plans --------------------------------------------------------------------------

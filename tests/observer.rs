@@ -5,7 +5,8 @@ mod common;
 use std::ops::ControlFlow;
 
 use arenite::{Error, KvType, Observer, Stage};
-use common::fixture::relative_error;
+use common::fixture::{Case, relative_error};
+use common::fixtures::{committed, read};
 use common::run::Run;
 use common::tiny::{DIM, LAYERS, VOCAB};
 use common::variants::{tiny, windowed};
@@ -114,6 +115,42 @@ fn the_first_and_the_last_stage_are_what_they_say() {
     assert_eq!(want.len(), VOCAB as usize);
     let error = relative_error(session.logits(), &want);
     assert!(error < 1e-6, "{error:e}");
+}
+
+/// `hidden.bin` of a fixture: see `tests/fixtures/hidden.py`, which says what is in it.
+#[test]
+fn the_states_are_those_of_transformers() {
+    for name in ["qwen3", "gpt2"] {
+        let directory = committed().join(name);
+        let file = read(&directory.join("model.gguf"));
+        let ids = Case::find(name, "model.gguf").unwrap().prompts()[0].ids.clone();
+        let want: Vec<f32> = read(&directory.join("hidden.bin"))
+            .chunks_exact(4)
+            .map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap()))
+            .collect();
+        for batch in [5, 64] {
+            let mut run = Run::new(&file, |options| (options.batch, options.kv) = (batch, KvType::F32));
+            let (dim, layers) = (run.model.spec().dim, run.model.spec().layers);
+            let mut record = Record::default();
+            let _ = run.session().prefill_observed(&ids, &mut record).unwrap();
+            let seen = |stage| {
+                let mut seen: Vec<_> = record.seen.iter().filter(|seen| seen.0 == stage).collect();
+                seen.sort_by_key(|seen| (seen.1, seen.2));
+                seen.into_iter().flat_map(|seen| seen.3.clone()).collect::<Vec<f32>>()
+            };
+            let stages = [Stage::Before, Stage::Attention, Stage::After, Stage::Logits].map(seen);
+            let lengths = [layers, layers, layers, 1].map(|layers| layers * ids.len() * dim);
+            let mut rest = &want[..];
+            for (stage, (got, length)) in stages.iter().zip(lengths).enumerate() {
+                let (want, after) = rest.split_at(length);
+                rest = after;
+                let error = relative_error(got, want);
+                assert!(error < 2e-6, "{name}, stage {stage}, batches of {batch}: {error:e}");
+            }
+            assert!(rest.is_empty());
+            assert_eq!(seen(Stage::FeedForward), seen(Stage::After));
+        }
+    }
 }
 
 #[test]

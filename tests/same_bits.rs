@@ -5,6 +5,7 @@ mod common;
 use std::path::{Path, PathBuf};
 
 use arenite::{Gguf, Kernels, KvType, Model, Options, Plan};
+use common::families::decoder;
 use common::fixtures::{committed, external, read};
 use common::run::Run;
 use common::variants::{quantized, tiny};
@@ -107,6 +108,11 @@ fn the_bits_of_all_machines() {
         ("gpt2", fixture("gpt2/model.gguf"), 0x2605_1f25_24ba_eab8),
         ("Q8_0", quantized(tiny("llama"), "Q8_0").build(), 0x0a01_166c_4d17_5c1d),
         ("Q4_0", quantized(tiny("qwen2"), "Q4_0").build(), 0xc66f_d4ba_4852_c257),
+        ("gemma2", decoder("gemma2").build(), 0x9e70_5451_08f9_1b5a),
+        ("gemma4", decoder("gemma4").build(), 0x289a_cecf_77c3_a889),
+        ("phi3", decoder("phi3").build(), 0xd172_3372_b387_8e30),
+        ("stablelm", decoder("stablelm").build(), 0x0a7f_aa41_ddec_bbc1),
+        ("experts", quantized(decoder("mixtral"), "Q8_0").build(), 0xd87a_2045_c73d_8f13),
     ];
     for (name, file, want) in cases {
         for kernels in Kernels::available() {

@@ -25,7 +25,9 @@ pub fn kernels(isa: &str) -> Result<&'static Kernels> {
 /// The context to plan for: what the user says; else the usual one, or more if `needed` is more,
 /// but never more than the model's own.
 pub fn context(args: &SessionArgs, model: &Model<'_>, needed: usize) -> usize {
-    args.ctx_size.unwrap_or_else(|| needed.max(USUAL_CONTEXT).min(model.spec().context))
+    let spec = model.spec();
+    let usual = USUAL_CONTEXT.min(spec.short_context());
+    args.ctx_size.unwrap_or_else(|| needed.max(usual).min(spec.context))
 }
 
 /// The plan for a context of that many positions.

@@ -63,7 +63,8 @@ fn path(path: &Path) -> &str {
     path.to_str().expect("a path in UTF-8")
 }
 
-const COMMANDS: [&str; 8] = ["generate", "tokenize", "detokenize", "inspect", "plan", "pack", "logits", "bench"];
+const COMMANDS: [&str; 10] =
+    ["generate", "tokenize", "detokenize", "inspect", "plan", "pack", "logits", "probe", "score", "bench"];
 
 #[test]
 fn every_command_explains_itself_with_an_example() {
@@ -294,6 +295,102 @@ fn logits_are_a_numpy_file() {
     assert_eq!(last, all[2 * vocab * 4..]);
 }
 
+/// The shape and the numbers of a NumPy file.
+fn npy(file: &Path) -> (String, Vec<f32>) {
+    let bytes = std::fs::read(file).expect("a file");
+    let (header, values) = bytes.split_at(10 + usize::from(u16::from_le_bytes([bytes[8], bytes[9]])));
+    let text = String::from_utf8_lossy(&header[10..]).to_string();
+    let shape = text.split("'shape': ").nth(1).and_then(|rest| rest.split(", }").next()).expect("a shape");
+    (shape.to_string(), values.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect())
+}
+
+#[test]
+fn probe_gives_the_states_of_transformers() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let output = directory.path().join("states.npy");
+    for (case, dim) in [("qwen3", 56), ("gpt2", 64)] {
+        let case = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures").join(case);
+        let model = case.join("model.gguf");
+        let reference: Value = serde_json::from_slice(&std::fs::read(case.join("ref.json")).unwrap()).unwrap();
+        let prompt = &reference["prompts"][0];
+        let (text, tokens) = (prompt["text"].as_str().unwrap(), prompt["ids"].as_array().unwrap().len());
+        let dim = reference["hf_config"]["hidden_size"].as_u64().map_or(dim, |dim| dim as usize);
+        let hidden = std::fs::read(case.join("hidden.bin")).expect("hidden.bin");
+        let hidden: Vec<f32> = hidden.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect();
+        let layers = (hidden.len() / (tokens * dim) - 1) / 3;
+        let stage = |number: usize| &hidden[number * layers * tokens * dim..][..layers * tokens * dim];
+
+        let probe = |more: &[&str]| {
+            let given = ["probe", "-m", path(&model), "-p", text, "--kv", "f32", "-o", path(&output)];
+            stdout(&[&given[..], more].concat());
+            npy(&output)
+        };
+        let near = |got: &[f32], want: &[f32]| {
+            assert_eq!(got.len(), want.len());
+            let norm = |x: &mut dyn Iterator<Item = f32>| x.map(|x| f64::from(x).powi(2)).sum::<f64>().sqrt();
+            let error = norm(&mut got.iter().zip(want).map(|(a, b)| a - b)) / norm(&mut want.iter().copied());
+            assert!(error < 2e-6, "{error:e}");
+        };
+        for (number, name) in ["before", "attention", "after"].into_iter().enumerate() {
+            let (shape, states) = probe(&["--stage", name, "--position", "all"]);
+            assert_eq!(shape, format!("({layers}, {tokens}, {dim})"));
+            near(&states, stage(number));
+        }
+        let (shape, states) = probe(&["--stage", "logits", "--position", "all"]);
+        assert_eq!(shape, format!("(1, {tokens}, {dim})"));
+        near(&states, &hidden[3 * layers * tokens * dim..]);
+
+        let last_layer = &stage(2)[(layers - 1) * tokens * dim..];
+        let layer = (layers - 1).to_string();
+        let (shape, states) = probe(&["--layers", &layer]);
+        assert_eq!(shape, format!("(1, 1, {dim})"));
+        near(&states, &last_layer[(tokens - 1) * dim..]);
+        let (_, states) = probe(&["--layers", &layer, "--position", "mean", "-b", "3"]);
+        let mean = |i: usize| last_layer.iter().skip(i).step_by(dim).sum::<f32>() / tokens as f32;
+        near(&states, &(0..dim).map(mean).collect::<Vec<_>>());
+
+        let error = error(&["probe", "-m", path(&model), "-p", "a", "--layers", "99", "-o", path(&output)]);
+        assert!(error.contains("99") && error.contains("layers 0 to"), "{error}");
+    }
+}
+
+#[test]
+fn scores_are_log_probabilities() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("logits.npy");
+    let lines = b"{\"prompt\": \"Once upon a\", \"continuation\": \" time, there was\"}\n\
+        {\"prompt\": [1, 403, 407], \"continuation\": [261, 378]}\n";
+    let scores = stdout_with(&["score", "--jsonl", "--kv", "f32"], lines);
+    let scores: Vec<Value> = scores.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert_eq!(scores.len(), 2);
+    let total = |score: &Value| score["logprobs"].as_array().unwrap().iter().map(|p| p.as_f64().unwrap()).sum::<f64>();
+    for score in &scores {
+        assert!((score["logprob"].as_f64().unwrap() - total(score)).abs() < 1e-9);
+    }
+    // The same numbers out of the logits of `arenite logits`.
+    stdout(&["logits", "--ids", "1,403,407,261,378", "--all", "--kv", "f32", "-o", path(&file)]);
+    let (_, logits) = npy(&file);
+    let vocab = logits.len() / 5;
+    let score = &scores[1];
+    assert_eq!(score["tokens"], serde_json::json!([261, 378]));
+    for (i, token) in [(2, 261), (3, 378)] {
+        let row = &logits[i * vocab..][..vocab];
+        let sum: f64 = row.iter().map(|&x| f64::from(x).exp()).sum();
+        let want = f64::from(row[token]) - sum.ln();
+        let got = score["logprobs"][i - 2].as_f64().unwrap();
+        assert!((got - want).abs() < 1e-6, "{got} {want}");
+    }
+    // The text's own continuation is what the model says most readily.
+    assert_eq!(scores[0]["greedy"], true);
+
+    for (line, word) in [("{}", "prompt"), ("{\"prompt\": \"a\", \"continuation\": \"\"}", "nothing"), ("[", "line 1")]
+    {
+        let output = arenite_with(&["score", "--jsonl"], line.as_bytes());
+        assert_eq!(output.status.code(), Some(1));
+        assert!(String::from_utf8_lossy(&output.stderr).contains(word), "{line}");
+    }
+}
+
 #[test]
 fn bench_measures_what_it_is_told() {
     let report = json(&["bench", "-p", "8", "-n", "4", "-t", "1", "-r", "2", "--json"]);
@@ -366,7 +463,25 @@ fn stories260k_tells_what_llama2c_tells() {
 
 #[test]
 fn greedy_ids_are_those_of_the_reference() {
-    for case in ["llama_gqa", "qwen2", "qwen3", "gpt2"] {
+    for case in [
+        "llama_gqa",
+        "mixtral",
+        "qwen2",
+        "qwen3",
+        "qwen3moe",
+        "gpt2",
+        "gemma",
+        "gemma2",
+        "gemma3",
+        "gemma4_dense",
+        "gemma4_e2b",
+        "phi3",
+        "phi3_longrope",
+        "stablelm",
+        "smollm3",
+        "olmo2",
+        "granite",
+    ] {
         let Some(case) = fixtures(case) else { return };
         let reference: Value =
             serde_json::from_slice(&std::fs::read(case.join("ref.json")).expect("ref.json")).expect("JSON");

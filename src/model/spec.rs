@@ -2,7 +2,7 @@
 
 use super::keys::Keys;
 use super::layers::{Heads, Layer, Pattern, PerLayer};
-use super::rope::Rope;
+use super::rope::{Rope, Scaling};
 use super::{bert, gemma, gemma4, gpt2, granite, llama, olmo2, phi3, qwen, seq2seq, smollm3, stablelm, t5};
 use crate::kernel::Activation;
 use crate::{Error, Gguf, Name, TokenId, tri};
@@ -297,6 +297,15 @@ impl<'a> Spec<'a> {
             head: if kind == 0 { first } else { second },
             ffn: self.ffn.get(index),
             owns_kv: index + self.kv_shared < self.layers,
+        }
+    }
+
+    /// Positions up to which a context is a short one: all that the model was trained for, but for
+    /// models that turn heads in another way in longer contexts.
+    pub const fn short_context(&self) -> usize {
+        match self.rope(0) {
+            Some(Rope { scaling: Scaling::Long { original, .. }, .. }) if original < self.context => original,
+            _ => self.context,
         }
     }
 

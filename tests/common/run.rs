@@ -4,7 +4,7 @@ use arenite::{Gguf, Kernels, Line, Model, Options, Plan, Session};
 
 /// A model ready to run.
 pub struct Run<'a> {
-    model: Model<'a>,
+    pub model: Model<'a>,
     pub plan: Plan,
     pub kernels: &'static Kernels,
     workspace: Vec<Line>,

@@ -67,7 +67,7 @@ pub fn quantized(mut file: Builder, kind: &str) -> Builder {
         _ => panic!("no tiny {kind}"),
     };
     let mut random = Random(9);
-    for tensor in file.tensors.iter_mut().filter(|tensor| tensor.dims.len() == 2) {
+    for tensor in file.tensors.iter_mut().filter(|tensor| tensor.dims.len() > 1) {
         tensor.kind = id;
         tensor.data.clear();
         for _ in 0..tensor.dims.iter().product::<u64>() / block {

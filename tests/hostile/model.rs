@@ -6,6 +6,7 @@ use arenite::gguf::Tensor;
 use arenite::quant::TensorType;
 use arenite::{Error, Gguf, KvType, Model, Options, Plan};
 
+use super::common::families::{DECODERS, decoder};
 use super::common::gguf::{Builder, Meta};
 use super::common::run::Run;
 use super::common::tiny::{CONTEXT, DIM, FFN, LAYERS, VOCAB};
@@ -362,8 +363,8 @@ fn row_15_any_two_numbers() {
 #[test]
 fn extreme_options() {
     let values = [0, 1, 2, 15, 16, 17, 63, 64, 65, 4096, 1 << 16, 1 << 20, i32::MAX as usize, 1 << 31, usize::MAX];
-    for family in FAMILIES {
-        let bytes = tiny(family).build();
+    let models = FAMILIES.map(tiny).into_iter().chain(DECODERS.map(decoder));
+    for bytes in models.map(|file| file.build()) {
         let gguf = Gguf::parse(&bytes).unwrap();
         for kv in [KvType::F32, KvType::F16, KvType::Q8_0] {
             for context in values {
@@ -460,6 +461,45 @@ fn row_16_every_tensor_missing() {
     let mut file = tiny("llama");
     file.remove_tensor("output.weight");
     assert!(Model::new(&Gguf::parse(&file.build()).unwrap()).is_ok());
+}
+
+/// Whether a model runs without this tensor.
+fn is_optional(family: &str, tensor: &str) -> bool {
+    let part = tensor.splitn(3, '.').nth(2).unwrap_or(tensor);
+    match part {
+        "output.weight" | "rope_freqs.weight" | "rope_factors_short.weight" | "rope_factors_long.weight" => true,
+        "layer_output_scale.weight" | "attn_v.weight" => family == "gemma4",
+        "attn_q.bias" | "attn_k.bias" | "attn_v.bias" | "attn_q_norm.weight" | "attn_k_norm.weight" => {
+            family == "stablelm"
+        }
+        _ => false,
+    }
+}
+
+#[test]
+fn row_16_other_decoders() {
+    for family in DECODERS {
+        let whole = decoder(family);
+        Model::new(&Gguf::parse(&whole.build()).unwrap()).unwrap();
+        for tensor in &whole.tensors {
+            let at = String::from_utf8(tensor.name.clone()).unwrap();
+            let mut file = decoder(family);
+            file.remove_tensor(&at);
+            let bytes = file.build();
+            match Model::new(&Gguf::parse(&bytes).unwrap()) {
+                Err(error) => assert_eq!(error, Error::MissingTensor { tensor: name(&at) }, "{family}"),
+                Ok(_) => assert!(is_optional(family, &at), "{family} runs without {at}"),
+            }
+            let mut dims = tensor.dims.clone();
+            dims[0] += 2;
+            if at != "token_embd.weight" {
+                let mut file = decoder(family);
+                file.set_f32(&at, &dims, &vec![0.0; dims.iter().product::<u64>() as usize]);
+                let (found, expected) = (four(&dims), four(&tensor.dims));
+                assert_eq!(refused(&file), Error::TensorShape { tensor: name(&at), found, expected }, "{family}");
+            }
+        }
+    }
 }
 
 #[test]

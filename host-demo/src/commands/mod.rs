@@ -9,6 +9,8 @@ mod inspect;
 mod logits;
 mod pack;
 mod plan;
+mod probe;
+mod score;
 mod tokenize;
 mod translate;
 
@@ -31,6 +33,8 @@ pub enum Command {
     Plan(plan::Args),
     Pack(pack::Args),
     Logits(logits::Args),
+    Probe(probe::Args),
+    Score(score::Args),
     Bench(bench::Args),
     Convert(convert::Args),
 }
@@ -54,6 +58,8 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Convert(args) => convert::run(&args),
         Command::Pack(args) => pack::run(&args),
         Command::Logits(args) => logits::run(&args, &ModelFile::open(model)?),
+        Command::Probe(args) => probe::run(&args, &ModelFile::open(model)?),
+        Command::Score(args) => score::run(&args, &ModelFile::open(model)?),
     };
     done.map(|()| ExitCode::SUCCESS)
 }

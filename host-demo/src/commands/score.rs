@@ -1,0 +1,139 @@
+//! `arenite score`: how probable given continuations are.
+
+use std::io::{self, BufRead, BufWriter, Write};
+
+use anyhow::{Context, Result, bail, ensure};
+use arenite::tokenizer::{Encode, Tokenizer};
+use arenite::{Model, Session, TokenId};
+use serde::{Deserialize, Serialize};
+
+use crate::cli::RunArgs;
+use crate::model_file::ModelFile;
+use crate::output::Out;
+use crate::runtime::{self, Memory};
+use crate::text::{self, JsonBytes};
+use crate::workers;
+
+/// Say how probable given continuations are
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:
+  echo '{\"prompt\": \"Once upon a\", \"continuation\": \" time\"}' | arenite score --jsonl
+
+Each line of standard input is a JSON object with a prompt and a continuation: texts, or lists of
+token ids that are used exactly as given. Each line of output is one, too:
+  logprob   the natural logarithm of the continuation's probability after the prompt
+  tokens    the ids that were scored
+  logprobs  that of each of them
+  greedy    whether each is the most probable one in its place
+A text is tokenized together with its prompt; what is scored are the tokens from the first one on
+that the prompt alone does not have.")]
+pub struct Args {
+    /// Read JSON lines from standard input and write JSON lines
+    #[arg(long, required = true)]
+    jsonl: bool,
+
+    #[command(flatten)]
+    run: RunArgs,
+}
+
+/// A line of input.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Request {
+    prompt: Part,
+    continuation: Part,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Part {
+    Ids(Vec<TokenId>),
+    Text(JsonBytes),
+}
+
+/// A line of output.
+#[derive(Serialize)]
+struct Score {
+    logprob: f64,
+    tokens: Vec<TokenId>,
+    logprobs: Vec<f64>,
+    greedy: bool,
+}
+
+pub fn run(args: &Args, file: &ModelFile) -> Result<()> {
+    let named = || file.name().to_string();
+    let gguf = file.parse()?;
+    let model = Model::new(&gguf).with_context(named)?;
+    let mut index = Vec::new();
+    let tokenizer = text::tokenizer(&gguf, &mut index);
+    let kernels = runtime::kernels(&args.run.session.isa)?;
+    let workers = workers::start(args.run.threads.unwrap_or_else(workers::cores));
+    let context = runtime::context(&args.run.session, &model, 0);
+    let plan = runtime::plan(&gguf, &args.run.session, context, workers.count()).with_context(named)?;
+    let mut memory = Memory::new(&plan)?;
+    let mut session = memory.session(&model, plan, kernels, &*workers)?;
+    let mut out = BufWriter::new(Out::lock());
+    for (i, line) in io::stdin().lock().split(b'\n').enumerate() {
+        let line = line.context("cannot read standard input")?;
+        let place = || format!("standard input, line {}", i + 1);
+        let request: Request = serde_json::from_slice(&line).with_context(place)?;
+        let (ids, given) = tokens(&request, tokenizer.as_ref()).with_context(place)?;
+        let score = score(&mut session, &ids, given).with_context(place)?;
+        serde_json::to_writer(&mut out, &score).map_err(io::Error::from)?;
+        writeln!(out)?;
+        out.flush()?;
+    }
+    Ok(())
+}
+
+/// All tokens, and how many of them are given rather than scored.
+fn tokens(request: &Request, tokenizer: Result<&Tokenizer<'_, '_>, &anyhow::Error>) -> Result<(Vec<TokenId>, usize)> {
+    let (ids, given) = match (&request.prompt, &request.continuation) {
+        (Part::Ids(prompt), Part::Ids(continuation)) => ([&prompt[..], continuation].concat(), prompt.len()),
+        (Part::Text(JsonBytes(prompt)), Part::Text(JsonBytes(continuation))) => {
+            let tokenizer = tokenizer.map_err(|error| anyhow::anyhow!("{error:#}"))?;
+            let alone = text::encode(tokenizer, prompt, Encode::PROMPT)?;
+            let ids = text::encode(tokenizer, &[&prompt[..], continuation].concat(), Encode::PROMPT)?;
+            let given = alone.iter().zip(&ids).take_while(|(a, b)| a == b).count();
+            (ids, given)
+        }
+        _ => bail!("prompt and continuation must both be texts or both be lists of ids"),
+    };
+    ensure!(given < ids.len(), "there is nothing to score: the continuation has no tokens");
+    ensure!(given > 0, "nothing comes before the continuation: the prompt has no tokens");
+    Ok((ids, given))
+}
+
+/// The probabilities of the tokens of `ids` after the first `given`.
+fn score(session: &mut Session<'_, '_>, ids: &[TokenId], given: usize) -> Result<Score> {
+    session.rewind(0)?;
+    let tokens = ids[given..].to_vec();
+    // The logits for a token are those of the one before it; those of the last are not needed.
+    let (before, after) = ids[..ids.len() - 1].split_at(given - 1);
+    if !before.is_empty() {
+        session.prefill(before)?;
+    }
+    let (mut logprobs, mut greedy) = (Vec::new(), true);
+    let mut outside = None;
+    session.prefill_all(after, |position, logits| {
+        let token = ids[position + 1];
+        match logits.get(token as usize) {
+            Some(&logit) => {
+                logprobs.push(f64::from(logit) - log_of_sum(logits));
+                greedy &= logits.iter().zip(0..).all(|(&other, id)| other < logit || other == logit && id >= token);
+            }
+            None => outside = Some(token),
+        }
+    })?;
+    if let Some(token) = outside {
+        bail!("token {token} is not in the vocabulary");
+    }
+    Ok(Score { logprob: logprobs.iter().sum(), tokens, logprobs, greedy })
+}
+
+/// The logarithm of the sum of the exponentials.
+fn log_of_sum(logits: &[f32]) -> f64 {
+    let top = logits.iter().fold(f32::NEG_INFINITY, |top, &logit| top.max(logit));
+    let sum: f64 = logits.iter().map(|&logit| (f64::from(logit) - f64::from(top)).exp()).sum();
+    f64::from(top) + sum.ln()
+}

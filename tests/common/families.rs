@@ -1,0 +1,200 @@
+//! A tiny model of every other family of decoders: what they have that Llama has not.
+
+use super::gguf::{Builder, Meta};
+use super::tiny::{DIM, FFN, HEADS, Random, VOCAB, tiny_llama};
+
+/// Layers of these models: enough for every pattern of local and sharing layers.
+pub const LAYERS: u64 = 4;
+/// What local layers see.
+pub const WINDOW: u64 = 20;
+const HEAD: u64 = DIM / HEADS;
+const EXPERTS: u64 = 5;
+/// Elements of each layer's own input in Gemma 4.
+const INPUT: u64 = 8;
+
+/// The families that [`decoder`] makes.
+pub const DECODERS: [&str; 11] =
+    ["gemma", "gemma2", "gemma3", "gemma4", "phi3", "stablelm", "smollm3", "olmo2", "granite", "mixtral", "qwen3moe"];
+
+/// Whether a family has layers that see a window.
+pub fn is_windowed(family: &str) -> bool {
+    matches!(family, "gemma2" | "gemma3" | "gemma4")
+}
+
+/// Kind of heads of Gemma 4's layers: width, number of KV heads, and whether they have their own.
+pub const GEMMA4: [(bool, u64, u64, bool); 4] =
+    [(true, HEAD, HEADS, true), (false, 2 * HEAD, 1, true), (true, HEAD, HEADS, false), (false, 2 * HEAD, 1, false)];
+
+/// A tiny model of this family.
+pub fn decoder(family: &str) -> Builder {
+    let architecture = if family == "mixtral" { "llama" } else { family };
+    let mut file = tiny_llama();
+    for key in &mut file.keys {
+        if let Some(rest) = key.name.strip_prefix(b"llama.") {
+            key.name = [architecture.as_bytes(), b".", rest].concat();
+        }
+    }
+    file.tensors.retain(|tensor| !tensor.name.starts_with(b"blk."));
+    file.set("general.architecture", architecture);
+    set_keys(&mut file, family, architecture);
+
+    let mut random = Random(23);
+    let mut add = |name: &str, dims: &[u64]| {
+        let norm = name.contains("norm.weight")
+            || name.contains("scale")
+            || name.contains("freqs")
+            || name.contains("factors");
+        let (base, spread) = if norm { (1.0, 0.5) } else { (0.0, 1.0 / (dims[0] as f32).sqrt()) };
+        let values: Vec<f32> = (0..dims.iter().product()).map(|_| base + random.value() * spread).collect();
+        file.set_f32(name, dims, &values);
+    };
+    for layer in 0..LAYERS {
+        for (part, dims) in layer_tensors(family, layer) {
+            add(&format!("blk.{layer}.{part}"), &dims);
+        }
+    }
+    match family {
+        "gemma4" => {
+            add("rope_freqs.weight", &[HEAD]);
+            add("per_layer_token_embd.weight", &[LAYERS * INPUT, VOCAB]);
+            add("per_layer_model_proj.weight", &[DIM, LAYERS * INPUT]);
+            add("per_layer_proj_norm.weight", &[INPUT]);
+        }
+        "phi3" => {
+            add("rope_factors_short.weight", &[HEAD / 2]);
+            add("rope_factors_long.weight", &[HEAD / 2]);
+        }
+        "stablelm" => add("output_norm.bias", &[DIM]),
+        _ => {}
+    }
+    if family.starts_with("gemma") {
+        file.remove_tensor("output.weight");
+    }
+    file
+}
+
+fn set_keys(file: &mut Builder, family: &str, architecture: &str) {
+    let mut set = |key: &str, value: Meta| {
+        file.set(&format!("{architecture}.{key}"), value);
+    };
+    set("block_count", (LAYERS as u32).into());
+    if is_windowed(family) {
+        set("attention.sliding_window", (WINDOW as u32).into());
+    }
+    match family {
+        "gemma2" => {
+            set("attn_logit_softcapping", 5.0f32.into());
+            set("final_logit_softcapping", 6.0f32.into());
+        }
+        "gemma3" => {
+            set("attention.sliding_window_pattern", 3u32.into());
+            set("rope.freq_base", 1e6f32.into());
+            set("rope.freq_base_swa", 1e4f32.into());
+        }
+        "gemma4" => {
+            set("attention.sliding_window_pattern", Meta::array(GEMMA4.map(|(local, ..)| local)));
+            set("attention.head_count_kv", Meta::array(GEMMA4.map(|(_, _, kv_heads, _)| kv_heads as u32)));
+            set("feed_forward_length", Meta::array([0, 1, 2, 3].map(|layer| gemma4_ffn(layer) as u32)));
+            set("attention.key_length", (2 * HEAD as u32).into());
+            set("attention.key_length_swa", (HEAD as u32).into());
+            set("rope.dimension_count", (2 * HEAD as u32).into());
+            set("rope.dimension_count_swa", (HEAD as u32).into());
+            set("rope.freq_base_swa", 1e4f32.into());
+            set("attention.shared_kv_layers", 2u32.into());
+            set("embedding_length_per_layer_input", (INPUT as u32).into());
+            set("final_logit_softcapping", 8.0f32.into());
+        }
+        "phi3" => {
+            set("attention.sliding_window", 0u32.into());
+            set("rope.scaling.original_context_length", 32u32.into());
+            set("rope.scaling.attn_factor", 1.1f32.into());
+        }
+        "stablelm" => {
+            set("attention.layer_norm_epsilon", 1e-5f32.into());
+            set("rope.dimension_count", (HEAD as u32 / 4).into());
+            set("use_parallel_residual", false.into());
+        }
+        "granite" => {
+            for (key, value) in
+                [("attention.scale", 0.2f32), ("embedding_scale", 6.0), ("residual_scale", 0.4), ("logit_scale", 3.0)]
+            {
+                set(key, value.into());
+            }
+        }
+        "mixtral" | "qwen3moe" => {
+            set("expert_count", (EXPERTS as u32).into());
+            set("expert_used_count", 2u32.into());
+            if family == "qwen3moe" {
+                set("expert_feed_forward_length", (FFN as u32).into());
+            }
+        }
+        _ => {}
+    }
+    if family == "stablelm" {
+        file.remove("stablelm.attention.layer_norm_rms_epsilon");
+    }
+}
+
+fn gemma4_ffn(layer: u64) -> u64 {
+    if layer < 2 { FFN } else { 2 * FFN }
+}
+
+fn layer_tensors(family: &str, layer: u64) -> Vec<(&'static str, Vec<u64>)> {
+    let (mut q, mut kv, mut head, mut ffn, mut owns) = (DIM, HEAD, HEAD, FFN, true);
+    if family == "gemma4" {
+        let (_, width, kv_heads, own) = GEMMA4[layer as usize];
+        (q, kv, head, ffn, owns) = (HEADS * width, kv_heads * width, width, gemma4_ffn(layer), own);
+    }
+    let mut tensors = vec![("attn_output.weight", vec![q, DIM])];
+    if family == "phi3" {
+        tensors.push(("attn_qkv.weight", vec![DIM, q + 2 * kv]));
+        tensors.push(("ffn_up.weight", vec![DIM, 2 * ffn]));
+    } else {
+        tensors.push(("attn_q.weight", vec![DIM, q]));
+        if owns {
+            tensors.push(("attn_k.weight", vec![DIM, kv]));
+        }
+        // Gemma 4's second layer takes v from k.
+        if owns && !(family == "gemma4" && layer == 1) {
+            tensors.push(("attn_v.weight", vec![DIM, kv]));
+        }
+    }
+    if matches!(family, "mixtral" | "qwen3moe") {
+        tensors.push(("ffn_gate_inp.weight", vec![DIM, EXPERTS]));
+        tensors.push(("ffn_gate_exps.weight", vec![DIM, ffn, EXPERTS]));
+        tensors.push(("ffn_up_exps.weight", vec![DIM, ffn, EXPERTS]));
+        tensors.push(("ffn_down_exps.weight", vec![ffn, DIM, EXPERTS]));
+    } else {
+        tensors.push(("ffn_down.weight", vec![ffn, DIM]));
+        if family != "phi3" {
+            tensors.push(("ffn_gate.weight", vec![DIM, ffn]));
+            tensors.push(("ffn_up.weight", vec![DIM, ffn]));
+        }
+    }
+    if family != "olmo2" {
+        tensors.extend(["attn_norm.weight", "ffn_norm.weight"].map(|name| (name, vec![DIM])));
+    }
+    if is_windowed(family) || family == "olmo2" {
+        tensors.extend(["post_attention_norm.weight", "post_ffw_norm.weight"].map(|name| (name, vec![DIM])));
+    }
+    match family {
+        "gemma3" | "gemma4" | "qwen3moe" => {
+            tensors.push(("attn_q_norm.weight", vec![head]));
+            if owns {
+                tensors.push(("attn_k_norm.weight", vec![head]));
+            }
+        }
+        "olmo2" => tensors.extend([("attn_q_norm.weight", vec![q]), ("attn_k_norm.weight", vec![kv])]),
+        "stablelm" => {
+            tensors.extend(["attn_norm.bias", "ffn_norm.bias"].map(|name| (name, vec![DIM])));
+            tensors.extend([("attn_q.bias", vec![q]), ("attn_k.bias", vec![kv]), ("attn_v.bias", vec![kv])]);
+            tensors.extend([("attn_q_norm.weight", vec![head, HEADS]), ("attn_k_norm.weight", vec![head, 1])]);
+        }
+        _ => {}
+    }
+    if family == "gemma4" {
+        tensors.extend([("inp_gate.weight", vec![DIM, INPUT]), ("proj.weight", vec![INPUT, DIM])]);
+        tensors.extend([("post_norm.weight", vec![DIM]), ("layer_output_scale.weight", vec![1])]);
+    }
+    tensors
+}
