@@ -3,7 +3,8 @@
 
 mod common;
 
-use arenite::{Error, Gguf, Kernels, KvType, Options, Plan, Session};
+use arenite::{Error, Gguf, Kernels, KvType, Name, Options, Plan, Session};
+use common::families::{DECODERS, decoder};
 use common::gguf::Builder;
 use common::run::Run;
 use common::variants::{FAMILIES, one_layer, quantized, tiny, wide, windowed, with_heads_of};
@@ -17,6 +18,7 @@ fn prompt(len: u32) -> Vec<u32> {
 
 fn models() -> Vec<(String, Builder)> {
     let mut models: Vec<_> = FAMILIES.iter().map(|family| (String::from(*family), tiny(family))).collect();
+    models.extend(DECODERS.iter().map(|family| (String::from(*family), decoder(family))));
     models.push(("Q8_0".into(), quantized(tiny("llama"), "Q8_0")));
     models.push(("a window of 17".into(), windowed(17)));
     models.push(("heads of 18".into(), with_heads_of(18)));
@@ -97,7 +99,14 @@ fn any_batch_size_and_any_number_of_workers() {
 #[test]
 fn after_going_back() {
     let ids = prompt(64);
-    for (file, batch) in [(tiny("llama"), 5), (windowed(17), 5), (windowed(10), 8), (windowed(1), 1)] {
+    for (file, batch) in [
+        (tiny("llama"), 5),
+        (windowed(17), 5),
+        (windowed(10), 8),
+        (windowed(1), 1),
+        (decoder("gemma3"), 5),
+        (decoder("gemma4"), 1),
+    ] {
         let file = file.build();
         for kv in KV_TYPES {
             let mut one = run(&file, kv, batch);
@@ -300,4 +309,18 @@ fn forged_positions() {
             go_on(&mut session);
         }
     }
+}
+
+/// What an encoder leaves behind is not saved.
+#[test]
+fn models_with_an_encoder() {
+    let Some(case) = common::fixture::Case::find("t5_relu", "model.gguf") else { return };
+    let file = case.file("model.gguf");
+    let mut run = Run::new(&file, |options| options.context = 32);
+    let mut session = run.session();
+    session.encode(&[5, 6, 7]).unwrap();
+    session.prefill(&[0, 3]).unwrap();
+    let error = Error::Unsupported { what: "snapshot of a model with", name: Name::new(b"an encoder") };
+    assert_eq!(session.save(&mut vec![0; 1 << 20]), Err(error));
+    assert_eq!(session.restore(&[0; 100]), Err(error));
 }
