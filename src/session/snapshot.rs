@@ -110,13 +110,13 @@ impl Session<'_, '_> {
             if let (Some(from), Some((to, rest))) =
                 (self.engine.kv.get(run.clone()), core::mem::take(&mut cache).split_at_mut_checked(run.len()))
             {
-                to.copy_from_slice(from);
+                copy(to, from);
                 cache = rest;
             }
         });
         let mut header = self.header(self.position, self.reached);
         header.checksum = header.sum(rest);
-        head.copy_from_slice(bytemuck::bytes_of(&header));
+        copy(head, bytemuck::bytes_of(&header));
         Ok(needed)
     }
 
@@ -169,7 +169,7 @@ impl Session<'_, '_> {
         let mut kv = core::mem::take(&mut self.engine.kv);
         self.runs(used, |run| {
             if let (Some(to), Some((from, rest))) = (kv.get_mut(run.clone()), cache.split_at_checked(run.len())) {
-                to.copy_from_slice(from);
+                copy(to, from);
                 cache = rest;
             }
         });
@@ -247,5 +247,12 @@ fn positions(head: HeadLayout, start: usize, used: usize, each: &mut impl FnMut(
                 row += TILE * bytes;
             }
         }
+    }
+}
+
+/// [`slice::copy_from_slice`] for slices of one length, which the compiler need not be able to prove.
+fn copy(to: &mut [u8], from: &[u8]) {
+    if to.len() == from.len() {
+        to.copy_from_slice(from);
     }
 }
