@@ -245,7 +245,7 @@ const fn attention_sums(spec: &Spec<'_>, batch: usize) -> usize {
     let mut index = 0;
     while index < spec.layers {
         let layer = spec.layer(index);
-        let rows = min(MAX_ROWS, batch * (layer.heads / layer.kv_heads));
+        let rows = min(MAX_ROWS, batch * layer.group());
         most = max(most, rows * layer.head.dim.next_multiple_of(16));
         index += 1;
     }

@@ -4,9 +4,14 @@
 
 mod common;
 
-use arenite::KvType;
+use arenite::beam::{Beams, Search};
+use arenite::{Error, Gguf, Kernels, KvType, Line, Model, Name, Options, Plan};
+use common::encoders::{ENCODERS, LAYERS, encoder, tensors};
 use common::fixture::{Case, numbers, relative_error};
 use common::run::{Run, argmax};
+use common::tiny::{CONTEXT, DIM, HEADS};
+use common::variants::quantized;
+use common::workers::Scoped;
 use serde_json::Value;
 
 /// f32 weights, f32 cache: nothing is rounded but the sums.
@@ -88,4 +93,275 @@ fn bert() {
     }
     println!("bert: states {worst:.1e}, pooled {worst_pooled:.1e}");
     assert!(worst <= TOLERANCE && worst_pooled <= TOLERANCE, "{worst:e} {worst_pooled:e}");
+}
+
+// --- tiny models ---------------------------------------------------------------------------------
+
+const KV_TYPES: [KvType; 3] = [KvType::F32, KvType::F16, KvType::Q8_0];
+
+fn text() -> Vec<u32> {
+    (0..50).map(|i| (i * i * 31 + 17 * i + 1) % 288).collect()
+}
+
+/// The bits of the states of a text, and of the logits of some tokens behind it, if the model makes any.
+fn bits(run: &mut Run<'_>, workers: usize, pieces: usize) -> Vec<u32> {
+    let threads = Scoped(workers);
+    let mut session = run.session().with_workers(&threads);
+    session.encode(&[5, 6, 7]).unwrap(); // an earlier text leaves no trace
+    session.encode(&text()).unwrap();
+    let mut bits: Vec<u32> = session.states().iter().map(|x| x.to_bits()).collect();
+    for tokens in text()[..20].chunks(pieces) {
+        if let Err(error) = session.prefill_all(tokens, |_, logits| bits.extend(logits.iter().map(|x| x.to_bits()))) {
+            assert_eq!(error, Error::NoPart { part: "decoder" });
+        }
+    }
+    assert!(bits.iter().all(|bits| f32::from_bits(*bits).is_finite()));
+    bits
+}
+
+#[test]
+fn batches_of_any_size_and_any_number_of_workers() {
+    for kind in ENCODERS {
+        for file in [encoder(kind), quantized(encoder(kind), "Q8_0")] {
+            let file = file.build();
+            for kv in KV_TYPES {
+                let run = |batch, workers, kernels| {
+                    let mut run = Run::new(&file, |options| {
+                        *options = Options { context: 55, batch, kv, workers, ..Options::DEFAULT };
+                    });
+                    run.kernels = kernels;
+                    bits(&mut run, workers, batch)
+                };
+                let want = run(1, 1, Kernels::by_name("scalar").unwrap());
+                for kernels in Kernels::available() {
+                    for (batch, workers) in [(1, 1), (7, 1), (16, 2), (50, 1), (55, 3)] {
+                        assert!(
+                            run(batch, workers, kernels) == want,
+                            "{kind} {kv:?} {batch} {workers} {}",
+                            kernels.name
+                        );
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The cache is what its parts are, and what is planned is enough: of one byte less, it is said.
+#[test]
+fn the_plan_counts_the_text() {
+    for kind in ENCODERS {
+        let file = encoder(kind).build();
+        let gguf = Gguf::parse(&file).unwrap();
+        let model = Model::new(&gguf).unwrap();
+        for beams in [1, 3] {
+            let options = Options { context: 40, batch: 8, kv: KvType::F32, beams, ..Options::DEFAULT };
+            let plan = Plan::try_of(&gguf, options).unwrap();
+            // Keys and values of the heads, in tiles of 16 positions.
+            let layer = |positions: usize| positions.div_ceil(16) * 16 * 2 * DIM as usize * 4;
+            let want = match kind {
+                "bert" => layer(40), // one layer at a time
+                _ => LAYERS[1] as usize * (layer(40 * beams) + layer(40)),
+            };
+            assert_eq!(plan.kv, want, "{kind}");
+            let (mut workspace, mut kv) =
+                (vec![Line::ZERO; plan.workspace / 64 + 1], vec![Line::ZERO; plan.kv / 64 + 1]);
+            let (workspace, kv) = (Line::bytes_mut(&mut workspace), Line::bytes_mut(&mut kv));
+            let short = arenite::Session::new(&model, plan, &mut workspace[..plan.workspace - 1], kv).unwrap_err();
+            assert_eq!(short, Error::WorkspaceTooSmall { needed: plan.workspace, given: plan.workspace - 1 });
+            let short = arenite::Session::new(&model, plan, workspace, &mut kv[..plan.kv - 1]).unwrap_err();
+            assert_eq!(short, Error::KvTooSmall { needed: plan.kv, given: plan.kv - 1 });
+            // Whatever lay in the memory: NaN.
+            let mut run = |fill| {
+                workspace.fill(fill);
+                kv.fill(fill);
+                let (workspace, kv) = (&mut workspace[..plan.workspace], &mut kv[..plan.kv]);
+                let mut session = arenite::Session::new(&model, plan, workspace, kv).unwrap();
+                session.encode(&text()[..40]).unwrap();
+                let mut out: Vec<u32> = session.states().iter().map(|x| x.to_bits()).collect();
+                if session.prefill(&text()[..9]).is_ok() {
+                    out.extend(session.logits().iter().map(|x| x.to_bits()));
+                }
+                out
+            };
+            assert!(run(0) == run(0xff), "{kind}");
+        }
+    }
+    assert_eq!(DIM % HEADS, 0);
+}
+
+#[test]
+fn what_cannot_be_run_is_said() {
+    let file = encoder("t5").build();
+    let mut run = Run::new(&file, |options| options.context = 8);
+    let mut session = run.session();
+    assert_eq!(session.prefill(&[1]), Err(Error::NoSource));
+    assert_eq!(session.pooled(&mut [0.0; DIM as usize]), Err(Error::NoSource));
+    assert_eq!(session.encode(&[]), Err(Error::EmptyPrompt));
+    assert_eq!(session.encode(&[1; 9]), Err(Error::ContextFull { context: 8, needed: 9 }));
+    assert_eq!(session.encode(&[288]), Err(Error::TokenOutOfRange { token: 288, vocab: 288 }));
+    assert_eq!(session.encode(&[1; 8]), Ok(()));
+    assert_eq!(session.prefill(&[1; 8]), Ok(()));
+    assert!(session.prefill(&[1]).is_err());
+    assert_eq!(session.encode(&[2]), Ok(()));
+    assert_eq!((session.position(), session.states().len()), (0, DIM as usize));
+    assert!(matches!(session.pooled(&mut [0.0; 3]), Err(Error::BufferTooSmall { .. })));
+    // An encoder with words of its own.
+    let file = encoder("unbiased").build();
+    let mut run = Run::new(&file, |options| options.context = 8);
+    let mut session = run.session();
+    assert_eq!(session.encode(&[290]), Ok(()));
+    assert_eq!(session.prefill(&[290]), Err(Error::TokenOutOfRange { token: 290, vocab: 288 }));
+    // No decoder, no encoder.
+    let file = encoder("bert").build();
+    let mut run = Run::new(&file, |options| options.context = CONTEXT as usize + 9);
+    let mut session = run.session();
+    assert_eq!(session.context(), CONTEXT as usize); // learned positions end there
+    assert_eq!(session.encode(&[1, 2]), Ok(()));
+    assert_eq!(session.prefill(&[1]), Err(Error::NoPart { part: "decoder" }));
+    let file = common::tiny::tiny_llama().build();
+    assert_eq!(Run::new(&file, |_| ()).session().encode(&[1]), Err(Error::NoPart { part: "encoder" }));
+}
+
+/// Each tensor missing, each one twice under another stack's name, each key missing or wrong: one clear error.
+#[test]
+fn files_with_missing_parts() {
+    let refused = |file: &common::gguf::Builder| Model::new(&Gguf::parse(&file.build()).unwrap()).unwrap_err();
+    for kind in ENCODERS {
+        for (name, _) in tensors(kind) {
+            let mut file = encoder(kind);
+            file.remove_tensor(&name);
+            let error = Model::new(&Gguf::parse(&file.build()).unwrap()).err();
+            let missing = Some(Error::MissingTensor { tensor: Name::new(name.as_bytes()) });
+            match name.as_str() {
+                "output.bias" => assert_eq!(error, None),
+                // Without it the embedding is the head; without its own words, an encoder has the decoder's.
+                "output.weight" | "enc.token_embd.weight" => assert_eq!(error, None),
+                // Types of tokens are counted by the tensor; whether there is a gate is told by the first.
+                "token_types.weight" => assert_eq!(error, None),
+                "enc.blk.0.ffn_gate.weight" => assert!(matches!(error, Some(Error::UnexpectedTensor { .. }))),
+                _ => assert_eq!(error, missing, "{kind}"),
+            }
+        }
+        for name in [
+            "enc.blk.0.attn_output.weight",
+            "dec.token_embd.weight",
+            "blk.7.attn_q.weight",
+            "enc.blk.9.attn_q.weight",
+            "enc.x",
+        ] {
+            let mut file = encoder(kind);
+            file.set_f32(name, &[DIM, DIM], &[0.0; (DIM * DIM) as usize]);
+            assert_eq!(refused(&file), Error::UnexpectedTensor { tensor: Name::new(name.as_bytes()) }, "{kind} {name}");
+        }
+        let architecture = if kind == "bert" {
+            "bert"
+        } else if kind.starts_with("t5") {
+            "t5"
+        } else {
+            "seq2seq"
+        };
+        let keys: Vec<String> =
+            encoder(kind).keys.iter().map(|key| String::from_utf8(key.name.clone()).unwrap()).collect();
+        for key in keys.iter().filter(|key| key.starts_with(architecture)) {
+            let mut file = encoder(kind);
+            file.remove(key);
+            let found = Model::new(&Gguf::parse(&file.build()).unwrap()).err();
+            let optional = key.ends_with("attention.causal");
+            match (optional, key.ends_with("decoder_block_count")) {
+                (true, _) => assert_eq!(found, None),
+                (_, true) => assert!(matches!(found, Some(Error::UnexpectedTensor { .. })), "{key}"), // as many as the encoder's
+                _ => assert_eq!(found, Some(Error::MissingKey { key: Name::new(key.as_bytes()) }), "{kind}"),
+            }
+            let mut file = encoder(kind);
+            file.set(key, "nonsense");
+            let found = refused(&file);
+            assert!(matches!(found, Error::KeyType { .. } | Error::KeyValue { .. }), "{kind} {key}: {found}");
+        }
+        let mut file = encoder(kind);
+        file.set(&format!("{architecture}.something"), 1u32);
+        assert!(matches!(refused(&file), Error::UnexpectedKey { .. }));
+    }
+}
+
+/// Beam search by its definition: every hypothesis run anew from its start, every time.
+fn plain_beams(run: &mut Run<'_>, search: &Search) -> Vec<(Vec<u32>, f64)> {
+    let mut session = run.session();
+    let norm = |score: f64, len: usize| score / (len as f64).powf(f64::from(search.length_penalty));
+    let (mut live, mut found) = (vec![(vec![], 0.0)], vec![]);
+    let by_score = |list: &mut Vec<(Vec<u32>, f64)>, n| {
+        list.sort_by(|a, b| b.1.total_cmp(&a.1));
+        list.truncate(n);
+    };
+    for step in 1..=search.length {
+        let mut next = vec![];
+        for (tokens, score) in &live {
+            session.encode(&text()).unwrap();
+            session.prefill(&[&[search.start][..], tokens].concat()).unwrap();
+            let logits: Vec<f64> = session.logits().iter().map(|x| f64::from(*x)).collect();
+            let total = logits.iter().map(|x| x.exp()).sum::<f64>().ln();
+            for (id, logit) in (0..).zip(&logits).filter(|(id, _)| Some(*id) != search.banned) {
+                next.push(([&tokens[..], &[id]].concat(), score + logit - total));
+            }
+        }
+        by_score(&mut next, 2 * search.beams);
+        let mut ranks = 0..;
+        live = vec![];
+        for (mut tokens, score) in next {
+            let rank = ranks.next().unwrap();
+            if tokens.last().copied() == search.end {
+                tokens.pop();
+                if rank < search.beams {
+                    found.push((tokens, norm(score, step)));
+                }
+            } else if live.len() < search.beams {
+                live.push((tokens, score));
+            }
+        }
+        by_score(&mut found, search.beams);
+        let best = norm(live[0].1, step);
+        if search.beams == 1 && !found.is_empty() || found.len() == search.beams && found.last().unwrap().1 >= best {
+            return found;
+        }
+    }
+    found.extend(live.into_iter().map(|(tokens, score)| (tokens, norm(score, search.length))));
+    by_score(&mut found, search.beams);
+    found
+}
+
+#[test]
+fn beams_are_what_their_definition_gives() {
+    for kind in ["t5", "t5_gated", "unbiased", "post"] {
+        let file = encoder(kind).build();
+        for (beams, length, length_penalty) in [(1, 12, 1.0), (2, 20, 0.0), (4, 20, 1.0), (5, 7, 0.6)] {
+            let mut run = Run::new(&file, |options| {
+                *options = Options { context: 50, batch: 9, kv: KvType::F32, beams: beams + 1, ..Options::DEFAULT };
+            });
+            for end in [None, Some(17), Some(42), Some(73)] {
+                let search = Search { beams, length, length_penalty, start: 1, end, banned: Some(3) };
+                let want = plain_beams(&mut run, &search);
+                let mut memory = vec![Line::ZERO; Beams::bytes(&run.plan).div_ceil(64)];
+                let mut session = run.session();
+                session.encode(&text()).unwrap();
+                let mut found = Beams::search(&mut session, &search, Line::bytes_mut(&mut memory)).unwrap();
+                assert_eq!(found.count(), want.len(), "{kind} {search:?}");
+                for (rank, (tokens, score)) in want.iter().enumerate() {
+                    let got = found.hypothesis(rank).unwrap();
+                    assert_eq!(got.tokens, tokens, "{kind} {search:?} {rank}");
+                    assert!((f64::from(got.score) - score).abs() < 1e-4, "{kind} {search:?} {rank}: {got:?} {score}");
+                }
+                assert_eq!(found.hypothesis(want.len()), None);
+                // And greedy again behind it: nothing is left of the search.
+                session.prefill(&[1]).unwrap();
+            }
+            let (mut memory, mut session) = (vec![Line::ZERO; 4], run.session());
+            session.encode(&[1]).unwrap();
+            let search = Search { beams: beams + 2, length, length_penalty, start: 1, end: None, banned: None };
+            let error = Beams::search(&mut session, &search, Line::bytes_mut(&mut memory)).unwrap_err();
+            assert_eq!(error, Error::TooManyBeams { planned: beams + 1, given: beams + 2 });
+            let error =
+                Beams::search(&mut session, &Search { beams, ..search }, Line::bytes_mut(&mut memory)).unwrap_err();
+            assert!(matches!(error, Error::BufferTooSmall { .. }));
+        }
+    }
 }

@@ -264,8 +264,8 @@ impl Role {
         };
         let own = stack.prefix();
         let Some((role, layer)) = Self::named(rest, !own.is_empty()) else {
-            // What nobody has a prefix for is the decoder's to complain of.
-            let mine = prefix == own || prefix.is_empty() && !matches!(stack, Stack::Source { .. });
+            // Of two stacks, each looks at its own prefix, and the decoder at what has none.
+            let mine = prefix == own || own.is_empty() || prefix.is_empty() && matches!(stack, Stack::Target { .. });
             return if mine { Place::Nowhere } else { Place::Elsewhere };
         };
         let is_mine = prefix == own;

@@ -220,7 +220,7 @@ impl<'i> Index<'i> {
     }
 
     /// The tokens that the text begins with, the shortest first: bytes of text and id.
-    pub fn prefixes<'t>(&self, vocab: &Vocab<'_>, text: &'t [u8]) -> impl Iterator<Item = (usize, TokenId)> {
+    pub fn prefixes(&self, vocab: &Vocab<'_>, text: &[u8]) -> impl Iterator<Item = (usize, TokenId)> {
         let mut hasher = Hasher::new();
         // No token stands for more bytes than it is spelled with.
         text.iter().take(self.longest()).enumerate().filter_map(move |(i, byte)| {

@@ -198,14 +198,11 @@ impl Lattice<'_, '_, '_> {
             let id = self.index.find(self.vocab, token.iter().copied());
             match id.filter(|id| score(self.vocab, *id).is_some()).or(self.vocab.unknown) {
                 // Unknown characters in a row are one token.
-                Some(id) if Some(id) == self.vocab.unknown => {
-                    if !core::mem::replace(&mut self.after_unknown, true) {
+                Some(id) => {
+                    let unknown = Some(id) == self.vocab.unknown;
+                    if !(core::mem::replace(&mut self.after_unknown, unknown) && unknown) {
                         output.push(id);
                     }
-                }
-                Some(id) => {
-                    self.after_unknown = false;
-                    output.push(id);
                 }
                 None => {}
             }

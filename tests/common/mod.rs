@@ -1,6 +1,7 @@
 //! What several test programs share. Each uses a part of it.
 #![allow(dead_code)]
 
+pub mod encoders;
 pub mod families;
 pub mod fixture;
 pub mod fixtures;

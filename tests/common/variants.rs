@@ -67,7 +67,9 @@ pub fn quantized(mut file: Builder, kind: &str) -> Builder {
         _ => panic!("no tiny {kind}"),
     };
     let mut random = Random(9);
-    for tensor in file.tensors.iter_mut().filter(|tensor| tensor.dims.len() > 1) {
+    // Not what is too small for blocks: numbers added to scores.
+    let whole = |dims: &[u64]| dims.len() > 1 && dims[0].is_multiple_of(block);
+    for tensor in file.tensors.iter_mut().filter(|tensor| whole(&tensor.dims)) {
         tensor.kind = id;
         tensor.data.clear();
         for _ in 0..tensor.dims.iter().product::<u64>() / block {

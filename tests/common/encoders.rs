@@ -1,0 +1,117 @@
+//! Tiny encoders and encoder-decoders with random weights.
+
+use super::gguf::Builder;
+use super::tiny::{CONTEXT, DIM, FFN, HEADS, Random, VOCAB, tiny_llama};
+
+/// Layers of the encoder, and of the decoder.
+pub const LAYERS: [u64; 2] = [2, 3];
+
+/// What [`encoder`] makes: BERT, T5 with and without a gate, and architecture `seq2seq` with norms before
+/// (those of the English-Hindi translator) and behind.
+pub const ENCODERS: [&str; 5] = ["bert", "t5", "t5_gated", "unbiased", "post"];
+
+const BUCKETS: u64 = 8;
+
+/// A tiny model of this kind.
+pub fn encoder(kind: &str) -> Builder {
+    let architecture = match kind {
+        "bert" => "bert",
+        "t5" | "t5_gated" => "t5",
+        _ => "seq2seq",
+    };
+    let mut file = Builder::new();
+    // The vocabulary is Llama's, whatever the model.
+    file.keys = tiny_llama().keys.into_iter().filter(|key| key.name.starts_with(b"tokenizer.")).collect();
+    file.set("general.architecture", architecture);
+    let key = |name: &str| format!("{architecture}.{name}");
+    for (name, value) in [
+        ("block_count", LAYERS[0] as u32),
+        ("context_length", CONTEXT as u32),
+        ("embedding_length", DIM as u32),
+        ("feed_forward_length", FFN as u32),
+        ("attention.head_count", HEADS as u32),
+    ] {
+        file.set(&key(name), value);
+    }
+    if kind != "bert" {
+        file.set(&key("decoder_block_count"), LAYERS[1] as u32).set(&key("decoder_start_token_id"), 1u32);
+    }
+    match architecture {
+        "bert" => {
+            file.set(&key("attention.causal"), false).set(&key("attention.layer_norm_epsilon"), 1e-5f32);
+        }
+        "t5" => {
+            file.set(&key("attention.layer_norm_rms_epsilon"), 1e-6f32);
+            file.set(&key("attention.relative_buckets_count"), BUCKETS as u32);
+        }
+        _ => {
+            let pre = kind == "unbiased";
+            file.set(&key("attention.layer_norm_epsilon"), 1e-6f32)
+                .set(&key("norm.kind"), if pre { "layer_unbiased" } else { "layer" })
+                .set(&key("norm.placement"), if pre { "pre" } else { "post" })
+                .set(&key("norm.final"), pre)
+                .set(&key("activation"), if pre { "relu" } else { "silu" })
+                .set(&key("position.kind"), if pre { "interleaved" } else { "halves" })
+                .set(&key("embedding_scale"), (DIM as f32).sqrt())
+                .set(&key("bias"), true);
+        }
+    }
+    let mut random = Random(29);
+    for (name, dims) in tensors(kind) {
+        let is_norm = name.contains("norm.weight");
+        let (base, spread) = if is_norm { (1.0, 0.5) } else { (0.0, 1.0 / (dims[0] as f32).sqrt()) };
+        let values: Vec<f32> = (0..dims.iter().product()).map(|_| base + random.value() * spread).collect();
+        file.set_f32(&name, &dims, &values);
+    }
+    file
+}
+
+/// The tensors of a kind, names and dimensions.
+pub fn tensors(kind: &str) -> Vec<(String, Vec<u64>)> {
+    let mut all: Vec<(String, Vec<u64>)> = vec![("token_embd.weight".into(), vec![DIM, VOCAB])];
+    let mut add = |name: String, dims: &[u64], bias: bool| {
+        all.push((format!("{name}.weight"), dims.to_vec()));
+        if bias {
+            all.push((format!("{name}.bias"), vec![*dims.last().unwrap()]));
+        }
+    };
+    let biased = !kind.starts_with("t5");
+    if kind == "bert" {
+        add("position_embd".into(), &[DIM, CONTEXT], false);
+        add("token_types".into(), &[DIM, 2], false);
+        add("token_embd_norm".into(), &[DIM], true);
+    }
+    if kind == "unbiased" {
+        add("enc.token_embd".into(), &[DIM, VOCAB + 3], false);
+    }
+    if matches!(kind, "unbiased" | "post") {
+        add("output".into(), &[DIM, VOCAB], true);
+    }
+    let stacks: &[_] = if kind == "bert" { &[("", "output")] } else { &[("enc.", "o"), ("dec.", "o")] };
+    for ((prefix, output), layers) in stacks.iter().zip(LAYERS) {
+        for layer in 0..layers {
+            let name = |part: &str| format!("{prefix}blk.{layer}.{part}");
+            let attentions: &[_] = if *prefix == "dec." { &["attn", "cross_attn"] } else { &["attn"] };
+            for attention in attentions {
+                for letter in ["q", "k", "v", output] {
+                    add(name(&format!("{attention}_{letter}")), &[DIM, DIM], biased);
+                }
+                let norm = if matches!(kind, "bert" | "post") { "output_norm" } else { "norm" };
+                add(name(&format!("{attention}_{norm}")), &[DIM], biased);
+            }
+            if layer == 0 && kind.starts_with("t5") {
+                add(name("attn_rel_b"), &[HEADS, BUCKETS], false);
+            }
+            if kind == "t5_gated" {
+                add(name("ffn_gate"), &[DIM, FFN], false);
+            }
+            add(name("ffn_up"), &[DIM, FFN], biased);
+            add(name("ffn_down"), &[FFN, DIM], biased);
+            add(name(if matches!(kind, "bert" | "post") { "layer_output_norm" } else { "ffn_norm" }), &[DIM], biased);
+        }
+        if matches!(kind, "t5" | "t5_gated" | "unbiased") {
+            add(format!("{prefix}output_norm"), &[DIM], biased);
+        }
+    }
+    all
+}
