@@ -83,6 +83,8 @@ pub(crate) struct Layout {
     pub logits: usize,
     /// Tiles of a KV head, of each kind.
     pub tiles: [usize; 2],
+    /// Bytes of a position in all rings of heads of each kind.
+    pub position_bytes: [usize; 2],
     /// What is added to scores by distance.
     pub biases: usize,
     /// The states of an encoder's text.
@@ -159,6 +161,7 @@ impl Plan {
             panel: if batch > 1 { formats.panel } else { 0 },
             logits: if spec.has_head() { spec.vocab } else { 0 },
             tiles: [tiles(&spec, 0, options), tiles(&spec, 1, options)],
+            position_bytes: [position_bytes(&spec, 0, options.kv), position_bytes(&spec, 1, options.kv)],
             biases: tri!(biases(&spec, options)),
             states: if has_encoder { tri!(product(&[options.context, spec.dim])) } else { 0 },
             source_weights: match &encoder {
@@ -212,6 +215,20 @@ const fn tiles(spec: &Spec<'_>, kind: usize, options: Options) -> usize {
         None => options.context.saturating_mul(options.beams),
     };
     positions.div_ceil(TILE)
+}
+
+/// Bytes of a position in the rings of all layers of a kind.
+const fn position_bytes(spec: &Spec<'_>, kind: usize, kv: KvType) -> usize {
+    let (mut bytes, mut index) = (0usize, 0);
+    while index < spec.layers {
+        let layer = spec.layer(index);
+        if layer.owns_kv && layer.kind == kind {
+            let head = HeadLayout { kind: kv, dim: layer.head.dim };
+            bytes = bytes.saturating_add(layer.kv_heads.saturating_mul(head.tile_bytes() / TILE));
+        }
+        index += 1;
+    }
+    bytes
 }
 
 /// Numbers added to a stack's scores.

@@ -57,7 +57,7 @@ pub(crate) struct Engine<'m, 'w> {
     pub logits: &'w mut [f32],
     /// For each layer that has keys of its own, `[kv_heads][tiles]`; of a decoder behind an encoder, then
     /// the same of the encoder's states.
-    kv: &'w mut [u8],
+    pub kv: &'w mut [u8],
 }
 
 impl<'m, 'w> Engine<'m, 'w> {

@@ -56,6 +56,17 @@ impl HeadLayout {
         }
     }
 
+    /// A tile's parts in their order, each as a number of rows and the bytes that a position has in a
+    /// row: keys, their scales, values, their scales.
+    pub const fn rows(self) -> [(usize, usize); 4] {
+        let (element, blocks) = match self.kind {
+            KvType::F32 => (4, 0),
+            KvType::F16 => (2, 0),
+            KvType::Q8_0 => (1, self.blocks()),
+        };
+        [(self.dim, element), (blocks, 2), (1, element * self.padded()), (1, 2 * blocks)]
+    }
+
     /// Offset of the keys' scales.
     pub const fn key_scales(self) -> usize {
         self.part(self.dim).0
