@@ -21,6 +21,7 @@ pub mod tokenizer;
 pub mod workers;
 
 mod forward;
+mod message;
 mod plan;
 mod session;
 mod sort;

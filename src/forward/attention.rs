@@ -15,7 +15,7 @@ impl Engine<'_, '_> {
         };
         let Some((qkv, rest)) = inner.split_at_mut_checked(tokens * stride) else { return };
         let Some(out) = rest.get_mut(..tokens * q_dim) else { return };
-        let layer_bytes = kv.len() / spec.layers;
+        let layer_bytes = kv.len() / spec.layers.max(1);
         let Some(cache) = kv.get_mut(layer * layer_bytes..(layer + 1) * layer_bytes) else { return };
 
         branch.copy_from_slice(hidden);
@@ -40,10 +40,10 @@ impl Engine<'_, '_> {
         // Norm, rotation and storing take some ten times as long an element as a multiplication does.
         let work = qkv.len().saturating_mul(10);
         fork_chunks(workers, qkv, stride, work, &mut [(); 0], 0, |t, qkv, _| {
-            let (q, kv) = qkv.split_at_mut(q_dim);
-            let (k, _) = kv.split_at_mut(kv_dim);
+            let Some((q, kv)) = qkv.split_at_mut_checked(q_dim) else { return };
+            let Some(k) = kv.get_mut(..kv_dim) else { return };
             for (heads, weight) in [(q, q_norm), (k, k_norm)] {
-                for head in heads.chunks_exact_mut(head_dim) {
+                for head in heads.chunks_exact_mut(head_dim.max(1)) {
                     if !weight.is_empty() {
                         kernels.rms_norm(head, weight, spec.norm_eps);
                     }
@@ -53,9 +53,9 @@ impl Engine<'_, '_> {
         });
 
         let (qkv, head) = (&*qkv, *head);
-        let ring_bytes = layer_bytes / spec.kv_heads;
+        let ring_bytes = layer_bytes / spec.kv_heads.max(1);
         fork_chunks(workers, cache, ring_bytes, work, &mut [(); 0], 0, |h, ring, _| {
-            for (t, qkv) in qkv.chunks_exact(stride).enumerate() {
+            for (t, qkv) in qkv.chunks_exact(stride.max(1)).enumerate() {
                 let (k, v) = (q_dim + h * head_dim, q_dim + kv_dim + h * head_dim);
                 if let (Some(k), Some(v)) = (qkv.get(k..k + head_dim), qkv.get(v..v + head_dim)) {
                     store(kernels, head, ring, position + t, k, v);
@@ -64,9 +64,9 @@ impl Engine<'_, '_> {
         });
 
         // One token is shared out by KV heads, several by tokens.
-        let group = spec.heads / spec.kv_heads;
+        let group = spec.group();
         let (chunk, heads) = if tokens == 1 { (group * head_dim, 1) } else { (TOKENS * q_dim, spec.kv_heads) };
-        let scratch = sums.len() / compute.threads;
+        let scratch = sums.len() / compute.threads.max(1);
         let scale = spec.attention_scale.unwrap_or_else(|| 1.0 / libm::sqrtf(head_dim as f32));
         let cache = &*cache;
         let seen = (position + tokens).min(spec.window.unwrap_or(usize::MAX));

@@ -115,7 +115,7 @@ impl<'m, 'w> Engine<'m, 'w> {
         let dim = self.spec.dim;
         let learned = self.weights.matrix(Role::PositionEmbd, 0);
         let Some(words) = self.weights.matrix(Role::TokenEmbd, 0) else { return };
-        for ((t, &token), x) in tokens.iter().enumerate().zip(self.hidden.chunks_exact_mut(dim)) {
+        for ((t, &token), x) in tokens.iter().enumerate().zip(self.hidden.chunks_exact_mut(dim.max(1))) {
             decode_row(words.kind, words.row(token as usize), x);
             if let (Some(learned), Some(p)) = (learned, self.branch.get_mut(..dim)) {
                 decode_row(learned.kind, learned.row(position + t), p);
@@ -129,7 +129,7 @@ impl<'m, 'w> Engine<'m, 'w> {
 fn norm(compute: &Compute<'_, '_>, spec: &Spec, weights: &Weights<'_, '_>, role: (Role, Role, usize), x: &mut [f32]) {
     let (weight, bias, layer) = role;
     let (weight, bias) = (weights.vector(weight, layer), weights.vector(bias, layer));
-    for x in x.chunks_exact_mut(spec.dim) {
+    for x in x.chunks_exact_mut(spec.dim.max(1)) {
         match spec.norm {
             Norm::Rms => compute.kernels.rms_norm(x, weight, spec.norm_eps),
             Norm::Layer => compute.kernels.layer_norm(x, weight, bias, spec.norm_eps),
@@ -149,7 +149,7 @@ fn add_bias(x: &mut [f32], stride: usize, bias: &[u8]) {
     if bias.is_empty() {
         return;
     }
-    for x in x.chunks_mut(stride) {
+    for x in x.chunks_mut(stride.max(1)) {
         for (x, b) in x.iter_mut().zip(bias.as_chunks().0) {
             *x += f32::from_le_bytes(*b);
         }

@@ -90,7 +90,8 @@ unsafe fn attend_rows<L: Lanes, E: Element, const R: usize>(
 ) -> usize {
     let layout = job.layout;
     let (dim, width, tile_bytes) = (layout.dim, layout.padded(), layout.tile_bytes());
-    let tiles = job.ring.len() / tile_bytes;
+    let tiles = job.ring.len() / tile_bytes.max(1);
+    let group = job.group.max(1);
     let Some(sums) = scratch.get_mut(..R * width) else { return R };
     sums.fill(0.0);
     if tiles == 0 {
@@ -100,7 +101,7 @@ unsafe fn attend_rows<L: Lanes, E: Element, const R: usize>(
     let mut queries = [[].as_slice(); R];
     let mut visible = [Range { lo: 0, hi: 0 }; R];
     for (r, (query, seen)) in queries.iter_mut().zip(&mut visible).enumerate() {
-        let (token, head) = ((row + r) / job.group, (row + r) % job.group);
+        let (token, head) = ((row + r) / group, (row + r) % group);
         let start = token * job.q_stride + head * dim;
         let Some(q) = job.q.get(start..start + dim) else { return R };
         *query = q;
@@ -175,7 +176,7 @@ unsafe fn attend_rows<L: Lanes, E: Element, const R: usize>(
         }
         for r in 0..R {
             let inverse = L::splat(1.0 / total[r].sum());
-            let (token, head) = ((row + r) / job.group, (row + r) % job.group);
+            let (token, head) = ((row + r) / group, (row + r) % group);
             let start = token * out_stride + head * dim;
             let Some(out) = out.get_mut(start..start + dim) else { return R };
             for i in (0..dim).step_by(16) {

@@ -13,7 +13,7 @@ pub(crate) fn store(
     value: &[f32],
 ) {
     let bytes = layout.tile_bytes();
-    let (tile, slot) = (position / TILE % (ring.len() / bytes).max(1), position % TILE);
+    let (tile, slot) = (position / TILE % (ring.len() / bytes.max(1)).max(1), position % TILE);
     let Some(tile) = ring.get_mut(tile * bytes..(tile + 1) * bytes) else { return };
     let Some((keys, values)) = tile.split_at_mut_checked(layout.values()) else { return };
     let Some((keys, key_scales)) = keys.split_at_mut_checked(layout.key_scales()) else { return };

@@ -214,7 +214,7 @@ pub(super) unsafe fn matmul(job: &mut Job<'_>, dot: impl Fn(&[u8], Row<'_>) -> f
     if job.rows == 0 {
         return;
     }
-    for (r, row) in job.w.chunks_exact(job.w.len() / job.rows).enumerate() {
+    for (r, row) in job.w.chunks_exact((job.w.len() / job.rows).max(1)).enumerate() {
         for t in 0..job.x.tokens {
             // SAFETY: row `r` and token `t` are the job's.
             unsafe { *job.out.add(t * job.stride + r) = dot(row, job.x.row(t)) };

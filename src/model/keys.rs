@@ -55,13 +55,15 @@ impl<'g, 'a> Keys<'g, 'a> {
             Some(kv_heads) => kv_heads,
             None => heads, // the format's default: multi-head attention
         };
-        if heads % kv_heads != 0 {
+        if !heads.is_multiple_of(kv_heads) {
             return Err(self.wrong("attention.head_count_kv", "does not divide attention.head_count"));
         }
         let head_dim = match tri!(self.optional_size("attention.key_length", MAX_WIDTH)) {
             Some(head_dim) => head_dim,
-            None if dim % heads == 0 => dim / heads,
-            None => return Err(self.wrong("attention.head_count", "does not divide embedding_length")),
+            None => match dim.checked_div(heads) {
+                Some(head_dim) if dim.is_multiple_of(heads) => head_dim,
+                _ => return Err(self.wrong("attention.head_count", "does not divide embedding_length")),
+            },
         };
         if heads as u64 * head_dim as u64 > MAX_WIDTH as u64 {
             return Err(self.wrong("attention.head_count", "is too large"));
