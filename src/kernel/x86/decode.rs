@@ -240,7 +240,7 @@ unsafe fn prefetch<F: Format>(w: *const u8, row_bytes: usize, b: usize) {
     let ahead = w.wrapping_add(8 * (2 * row_bytes + b * F::BYTES));
     for line in (0..8 * F::BYTES).step_by(64) {
         // SAFETY: prefetching never faults, wherever it reaches.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(ahead.wrapping_add(line).cast()) };
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(ahead.wrapping_add(line).cast()) };
     }
 }
 
