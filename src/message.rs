@@ -71,7 +71,9 @@ impl Message {
             KeyValue { key, why } => Self::new("the metadata key ").name(key).text(" ").text(why),
             Unsupported { what, name } => Self::new("the ").text(what).text(" ").name(name).text(" is not supported"),
             MissingTensor { tensor } => Self::new("the tensor ").name(tensor).text(" is missing"),
-            PlanTooLarge => Self::new("the plan needs more memory than can be addressed: take a smaller context or batch"),
+            PlanTooLarge => {
+                Self::new("the plan needs more memory than can be addressed: take a smaller context or batch")
+            }
             _ => Self::new("the model file is damaged: `arenite inspect` says where"),
         }
     }

@@ -109,7 +109,8 @@ impl Plan {
     pub const fn within(self, ram: usize) -> Self {
         let needed = self.workspace as u64 + self.kv as u64 + self.tokenizer as u64;
         if needed > ram as u64 {
-            let message = Message::new("the model needs ").number(needed).text(" bytes of RAM, more than the budget of ");
+            let message =
+                Message::new("the model needs ").number(needed).text(" bytes of RAM, more than the budget of ");
             panic!("{}", message.number(ram as u64).text(": plan a smaller context or batch").as_str());
         }
         self

@@ -50,7 +50,12 @@ fn measure() -> Result<(), Error> {
     stack.report("prefill");
     let scratch = SCRATCH.take()?;
     let mut ids = [0; 64];
-    tokenizer.encode(b"One day, a little fox <s> met 12 <unknown> \xf0\x9f\xa6\x8a!", Encode::PROMPT, scratch, &mut ids)?;
+    tokenizer.encode(
+        b"One day, a little fox <s> met 12 <unknown> \xf0\x9f\xa6\x8a!",
+        Encode::PROMPT,
+        scratch,
+        &mut ids,
+    )?;
     stack.report("encode");
     let mut decoder = tokenizer.decoder();
     let mut bytes = 0;
