@@ -13,7 +13,6 @@
 
 use core::mem::MaybeUninit;
 
-use super::float::exp;
 use super::lanes::{Lanes, store};
 use crate::memory::{HeadLayout, KvType, TILE};
 use crate::quant::le_f16;
@@ -142,7 +141,7 @@ unsafe fn attend_rows<L: Lanes, E: Element, const R: usize>(
                 if top > best[r] {
                     // In the first block there is nothing yet: zeros stay zeros.
                     if best[r] > f32::NEG_INFINITY {
-                        let rescale = exp(L::splat(best[r] - top));
+                        let rescale = L::splat(best[r] - top).exp();
                         total[r] = total[r].mul(rescale);
                         for i in (0..width).step_by(16) {
                             let at = sums.as_mut_ptr().add(r * width + i);
@@ -153,7 +152,7 @@ unsafe fn attend_rows<L: Lanes, E: Element, const R: usize>(
                 }
                 for t in seen[r].lo / TILE..seen[r].hi.div_ceil(TILE) {
                     let at = weights[r].as_mut_ptr().cast::<f32>().add(t * TILE);
-                    let p = masked(exp(L::load(at).sub(L::splat(best[r]))), seen[r].mask(t), 0.0);
+                    let p = masked(L::load(at).sub(L::splat(best[r])).exp(), seen[r].mask(t), 0.0);
                     total[r] = total[r].add(p);
                     p.store(at);
                 }
@@ -248,6 +247,13 @@ unsafe fn weigh<L: Lanes, E: Element, const R: usize>(
             for (t, &tile) in tile.iter().enumerate().take(range.hi.div_ceil(TILE)).skip(range.lo / TILE) {
                 let (lo, hi) = (range.lo.max(t * TILE) - t * TILE, range.hi.min(t * TILE + TILE) - t * TILE);
                 let mut at = E::values(tile, layout, lo, i);
+                if L::ROWS == 1 && E::IS_F32 {
+                    for (acc, weights) in acc.iter_mut().zip(weights) {
+                        let weights = weights.as_ptr().cast::<f32>().add(t * TILE + lo);
+                        *acc = acc.add_products(at.cast(), width, weights, hi - lo);
+                    }
+                    continue;
+                }
                 for slot in lo..hi {
                     let value = E::value::<L>(at);
                     at = at.wrapping_add(E::BYTES * width);
@@ -271,6 +277,8 @@ trait Element {
     unsafe fn scores<L: Lanes, const R: usize>(tile: *const u8, layout: HeadLayout, queries: &[&[f32]; R]) -> [L; R];
     /// Bytes of an element.
     const BYTES: usize;
+    /// Whether an element is a number as it stands.
+    const IS_F32: bool = false;
     /// Sixteen elements of a value, unscaled.
     unsafe fn value<L: Lanes>(at: *const u8) -> L;
     /// Where element `i` of the value at `position` is; that of the next position is a padded row further.
@@ -299,6 +307,12 @@ macro_rules! float_element {
                 // SAFETY: keys are `dim` rows of 16 elements; each query has `dim` elements.
                 unsafe {
                     let mut acc = [L::splat(0.0); R];
+                    if L::ROWS == 1 && Self::IS_F32 {
+                        for (acc, q) in acc.iter_mut().zip(queries) {
+                            *acc = acc.add_products(tile.cast(), TILE, q.as_ptr(), layout.dim);
+                        }
+                        return acc;
+                    }
                     let mut at = tile;
                     for d in 0..layout.dim {
                         let key = L::$load(at.cast());
@@ -311,6 +325,7 @@ macro_rules! float_element {
                 }
             }
             const BYTES: usize = $bytes;
+            const IS_F32: bool = $bytes == 4;
             #[inline(always)]
             unsafe fn value<L: Lanes>(at: *const u8) -> L {
                 // SAFETY: passed on to the caller.

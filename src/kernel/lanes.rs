@@ -37,10 +37,26 @@ pub(super) trait Lanes: Copy {
     /// The smaller, likewise.
     unsafe fn min(self, b: Self) -> Self;
     unsafe fn abs(self) -> Self;
-    /// To the nearest integer, half to even.
+    /// To the nearest integer, half to even, below 2^22 in magnitude; a zero may have either sign.
     unsafe fn round(self) -> Self;
     /// 2 to the power of each lane: integral values from -126 to 127.
     unsafe fn exp2i(self) -> Self;
+    /// [`float::exp`](super::float::exp), in as many lanes at once as have room in the registers.
+    #[inline(always)]
+    unsafe fn exp(self) -> Self {
+        // SAFETY: passed on to the caller.
+        unsafe { super::float::exp(self) }
+    }
+    /// For each of `n` rows, `stride` elements apart, and as many factors: `self = row.fma(x, self)`.
+    /// Rows lie on boundaries of 4 bytes.
+    #[inline(always)]
+    unsafe fn add_products(mut self, rows: *const f32, stride: usize, x: *const f32, n: usize) -> Self {
+        for i in 0..n {
+            // SAFETY: passed on to the caller.
+            self = unsafe { Self::load(rows.add(i * stride)).fma(Self::splat(*x.add(i)), self) };
+        }
+        self
+    }
     /// Lane `i` where bit `i` of `mask` is set, else that of `other`.
     unsafe fn select(self, mask: u16, other: Self) -> Self;
 

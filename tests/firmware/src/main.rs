@@ -7,12 +7,12 @@
 
 use arenite::sampler::argmax;
 use arenite::tokenizer::{Encode, Tokenizer};
-use arenite::{Error, Gguf, Model, Options, Plan, Session, Workspace};
+use arenite::{Error, Gguf, Model, Options, Plan, Session, Workspace, include_model};
 use cortex_m_rt::entry;
 use cortex_m_semihosting::{debug, heprintln, hprint, hprintln};
 
 /// The model stays where the linker puts it: it is read in place.
-static MODEL: &[u8] = include_bytes!("../../../host-demo/models/stories.gguf");
+static MODEL: &[u8] = include_model!("../../../host-demo/models/stories.gguf");
 
 /// The compiler reads the model's header. A damaged file, or one that takes more than this RAM, does
 /// not build.

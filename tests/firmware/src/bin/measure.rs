@@ -12,7 +12,7 @@ use arenite::{Error, Gguf, Model, Options, Plan, Session, TokenId, Workspace};
 use cortex_m_rt::entry;
 use cortex_m_semihosting::{debug, hprintln};
 
-static MODEL: &[u8] = include_bytes!(env!("ARENITE_MODEL"));
+static MODEL: &[u8] = arenite::include_model!(env!("ARENITE_MODEL"));
 const PLAN: Plan = Plan::of(MODEL, Options { context: 128, batch: 8, kv: KvType::F32, workers: 1 });
 static WORKSPACE: Workspace<{ PLAN.workspace }> = Workspace::new();
 static KV: Workspace<{ PLAN.kv }> = Workspace::new();
