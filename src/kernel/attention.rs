@@ -115,7 +115,7 @@ unsafe fn attend_rows<L: Lanes, E: Element, const R: usize>(
     // of all tiles that a row sees something of are written before they are read.
     unsafe {
         let mut best = [f32::NEG_INFINITY; R];
-        let mut total = [L::splat(0.0); R];
+        let mut total = [L::zero(); R];
         for block in first..=last {
             let tile: [*const u8; TILES] =
                 core::array::from_fn(|t| job.ring.as_ptr().add((block * TILES + t) % tiles * tile_bytes));
@@ -128,10 +128,8 @@ unsafe fn attend_rows<L: Lanes, E: Element, const R: usize>(
             for (t, &tile) in tile.iter().enumerate().take(reach.hi.div_ceil(TILE)).skip(reach.lo / TILE) {
                 let scores = E::scores::<L, R>(tile, layout, &queries);
                 for r in 0..R {
-                    let score = scores[r].mul(L::splat(job.scale));
-                    let score = masked(score, seen[r].mask(t), f32::NEG_INFINITY);
-                    top[r] = top[r].max(score);
-                    score.store(weights[r].as_mut_ptr().cast::<f32>().add(t * TILE));
+                    let at = weights[r].as_mut_ptr().cast::<f32>().add(t * TILE);
+                    scores[r].scale(job.scale, seen[r].mask(t), at, &mut top[r]);
                 }
             }
 
@@ -152,9 +150,7 @@ unsafe fn attend_rows<L: Lanes, E: Element, const R: usize>(
                 }
                 for t in seen[r].lo / TILE..seen[r].hi.div_ceil(TILE) {
                     let at = weights[r].as_mut_ptr().cast::<f32>().add(t * TILE);
-                    let p = masked(L::load(at).sub(L::splat(best[r])).exp(), seen[r].mask(t), 0.0);
-                    total[r] = total[r].add(p);
-                    p.store(at);
+                    L::softmax(at, best[r], seen[r].mask(t), &mut total[r]);
                 }
             }
 
@@ -184,13 +180,6 @@ unsafe fn attend_rows<L: Lanes, E: Element, const R: usize>(
         }
     }
     R
-}
-
-/// The lanes of `x` that are in `mask`, the others `rest`. Most tiles are seen as a whole.
-#[inline(always)]
-unsafe fn masked<L: Lanes>(x: L, mask: u16, rest: f32) -> L {
-    // SAFETY: the caller has the instruction set.
-    if mask == u16::MAX { x } else { unsafe { x.select(mask, L::splat(rest)) } }
 }
 
 /// Tiles in a block, and positions.
@@ -240,6 +229,15 @@ unsafe fn weigh<L: Lanes, E: Element, const R: usize>(
     // rows of `width`.
     unsafe {
         for i in (0..width).step_by(16) {
+            if R == 1 && L::ROWS == 1 && E::IS_F32 {
+                let (sums, weights) = (sums.add(i), weights.as_ptr().cast::<f32>());
+                for (t, &tile) in tile.iter().enumerate().take(range.hi.div_ceil(TILE)).skip(range.lo / TILE) {
+                    let (lo, hi) = (range.lo.max(t * TILE), range.hi.min(t * TILE + TILE));
+                    let values = E::values(tile, layout, lo - t * TILE, i).cast();
+                    L::add_products(sums, values, width, weights.add(lo), hi - lo, layout.dim - i).store(sums);
+                }
+                continue;
+            }
             let mut acc = [L::splat(0.0); R];
             for (r, acc) in acc.iter_mut().enumerate() {
                 *acc = L::load(sums.add(r * width + i));
@@ -247,13 +245,6 @@ unsafe fn weigh<L: Lanes, E: Element, const R: usize>(
             for (t, &tile) in tile.iter().enumerate().take(range.hi.div_ceil(TILE)).skip(range.lo / TILE) {
                 let (lo, hi) = (range.lo.max(t * TILE) - t * TILE, range.hi.min(t * TILE + TILE) - t * TILE);
                 let mut at = E::values(tile, layout, lo, i);
-                if L::ROWS == 1 && E::IS_F32 {
-                    for (acc, weights) in acc.iter_mut().zip(weights) {
-                        let weights = weights.as_ptr().cast::<f32>().add(t * TILE + lo);
-                        *acc = acc.add_products(at.cast(), width, weights, hi - lo);
-                    }
-                    continue;
-                }
                 for slot in lo..hi {
                     let value = E::value::<L>(at);
                     at = at.wrapping_add(E::BYTES * width);
@@ -306,13 +297,12 @@ macro_rules! float_element {
             ) -> [L; R] {
                 // SAFETY: keys are `dim` rows of 16 elements; each query has `dim` elements.
                 unsafe {
-                    let mut acc = [L::splat(0.0); R];
                     if L::ROWS == 1 && Self::IS_F32 {
-                        for (acc, q) in acc.iter_mut().zip(queries) {
-                            *acc = acc.add_products(tile.cast(), TILE, q.as_ptr(), layout.dim);
-                        }
-                        return acc;
+                        static ZEROS: [f32; TILE] = [0.0; TILE];
+                        return queries
+                            .map(|q| L::add_products(ZEROS.as_ptr(), tile.cast(), TILE, q.as_ptr(), layout.dim, TILE));
                     }
+                    let mut acc = [L::splat(0.0); R];
                     let mut at = tile;
                     for d in 0..layout.dim {
                         let key = L::$load(at.cast());

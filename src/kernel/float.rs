@@ -65,7 +65,7 @@ pub(super) unsafe fn activate<L: Lanes>(f: Activation, x: &mut [f32], up: Option
 pub(super) unsafe fn rms_norm<L: Lanes>(x: &mut [f32], weight: &[u8], eps: f32) {
     // SAFETY: the caller has the instruction set; `scale` needs what it says.
     unsafe {
-        let mut sum = L::splat(0.0);
+        let mut sum = L::zero();
         for i in (0..x.len()).step_by(16) {
             let v: L = load(x, i);
             sum = v.fma(v, sum);

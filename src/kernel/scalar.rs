@@ -5,6 +5,7 @@
 //! multiply-add, in block order. Every other kernel must equal these bit for bit.
 
 use core::marker::PhantomData;
+use core::ops::Range;
 
 use super::lanes::Lanes;
 use super::{Job, Row};
@@ -26,6 +27,11 @@ pub(super) trait Unit: Copy {
         }
         a
     }
+    /// Zeros in all lanes.
+    #[inline(always)]
+    fn zero() -> [f32; 16] {
+        [0.0; 16]
+    }
     /// The f16 in two little-endian bytes.
     #[inline(always)]
     fn le_f16(bytes: [u8; 2]) -> f32 {
@@ -36,23 +42,68 @@ pub(super) trait Unit: Copy {
     fn to_f16(x: f32) -> [u8; 2] {
         half::f16::from_f32_const(x).to_le_bytes()
     }
-    /// [`float::exp`](super::float::exp) in each lane.
+    /// [`Lanes::exp`].
     #[inline(always)]
-    fn exp(x: &mut [f32; 16]) {
+    fn exp(x: [f32; 16]) -> [f32; 16] {
         // SAFETY: the array's methods need no instruction set.
-        *x = unsafe { super::float::exp(Array::<Self>::new(*x)) }.0;
+        unsafe { super::float::exp(Array::<Self>::new(x)) }.0
     }
-    /// `acc = row * x + acc` for `n` rows of 16 numbers, `stride` apart, and as many factors.
+    /// [`Lanes::scale`] for the lanes of a range.
     ///
     /// # Safety
     ///
-    /// All of them can be read, and rows lie on boundaries of 4 bytes.
+    /// As there.
     #[inline(always)]
-    unsafe fn add_products(acc: &mut [f32; 16], rows: *const f32, stride: usize, x: *const f32, n: usize) {
-        for i in 0..n {
-            // SAFETY: the caller has n rows and factors.
-            let (row, x) = unsafe { (rows.add(i * stride).cast::<[f32; 16]>().read(), x.add(i).read()) };
-            *acc = Self::fma_lanes(row, [x; 16], *acc);
+    unsafe fn scale(scores: &[f32; 16], factor: f32, lanes: Range<usize>, at: *mut f32, top: &mut f32) {
+        for (i, score) in scores.iter().enumerate().take(lanes.end).skip(lanes.start) {
+            let score = score * factor;
+            *top = if *top > score { *top } else { score };
+            // SAFETY: the caller has room for 16.
+            unsafe { at.add(i).write(score) };
+        }
+    }
+    /// [`Lanes::softmax`] for the lanes of a range.
+    ///
+    /// # Safety
+    ///
+    /// As there.
+    #[inline(always)]
+    unsafe fn softmax(at: *mut f32, best: f32, lanes: Range<usize>, total: &mut [f32; 16]) {
+        // SAFETY: the caller has 16 numbers, of which those of the range are initialized.
+        unsafe {
+            let mut x = [0.0; 16];
+            for (i, x) in x.iter_mut().enumerate().take(lanes.end).skip(lanes.start) {
+                *x = at.add(i).read() - best;
+            }
+            let weights = Self::exp(x);
+            for (i, (weight, total)) in weights.iter().zip(total).enumerate().take(lanes.end).skip(lanes.start) {
+                *total += weight;
+                at.add(i).write(*weight);
+            }
+        }
+    }
+    /// [`Lanes::add_products`].
+    ///
+    /// # Safety
+    ///
+    /// As there.
+    #[inline(always)]
+    unsafe fn add_products(
+        start: *const f32,
+        rows: *const f32,
+        stride: usize,
+        x: *const f32,
+        n: usize,
+        _lanes: usize,
+    ) -> [f32; 16] {
+        // SAFETY: the caller has 16 numbers at the start, n rows and n factors.
+        unsafe {
+            let mut acc = start.cast::<[f32; 16]>().read();
+            for i in 0..n {
+                let row = rows.add(i * stride).cast::<[f32; 16]>().read();
+                acc = Self::fma_lanes(row, [x.add(i).read(); 16], acc);
+            }
+            acc
         }
     }
 }
@@ -63,11 +114,11 @@ pub(super) struct Portable;
 
 impl Unit for Portable {}
 
+#[cfg(cortex_m_fpu)]
+pub(super) use super::arm::Fpu as Here;
 /// What this target has. For block formats, whose arithmetic is the sum of integers before it.
 #[cfg(not(cortex_m_fpu))]
 pub(super) use Portable as Here;
-#[cfg(cortex_m_fpu)]
-pub(super) use super::arm::Fpu as Here;
 
 /// Sixteen f32 in an array.
 #[derive(Clone, Copy)]
@@ -99,6 +150,10 @@ impl<U: Unit> Lanes for Array<U> {
     #[inline(always)]
     unsafe fn splat(x: f32) -> Self {
         Self::new([x; 16])
+    }
+    #[inline(always)]
+    unsafe fn zero() -> Self {
+        Self::new(U::zero())
     }
     #[inline(always)]
     unsafe fn load(p: *const f32) -> Self {
@@ -158,15 +213,32 @@ impl<U: Unit> Lanes for Array<U> {
         Self::new(U::fma_lanes(self.0, b.0, c.0))
     }
     #[inline(always)]
-    unsafe fn add_products(mut self, rows: *const f32, stride: usize, x: *const f32, n: usize) -> Self {
+    unsafe fn add_products(
+        start: *const f32,
+        rows: *const f32,
+        stride: usize,
+        x: *const f32,
+        n: usize,
+        lanes: usize,
+    ) -> Self {
         // SAFETY: passed on to the caller.
-        unsafe { U::add_products(&mut self.0, rows, stride, x, n) };
-        self
+        Self::new(unsafe { U::add_products(start, rows, stride, x, n, lanes) })
     }
     #[inline(always)]
-    unsafe fn exp(mut self) -> Self {
-        U::exp(&mut self.0);
-        self
+    unsafe fn exp(self) -> Self {
+        Self::new(U::exp(self.0))
+    }
+    #[inline(always)]
+    unsafe fn scale(self, factor: f32, mask: u16, at: *mut f32, top: &mut Self) {
+        if let Some(top) = top.0.first_mut() {
+            // SAFETY: passed on to the caller.
+            unsafe { U::scale(&self.0, factor, range(mask), at, top) };
+        }
+    }
+    #[inline(always)]
+    unsafe fn softmax(at: *mut f32, best: f32, mask: u16, total: &mut Self) {
+        // SAFETY: passed on to the caller.
+        unsafe { U::softmax(at, best, range(mask), &mut total.0) };
     }
     #[inline(always)]
     unsafe fn max(self, b: Self) -> Self {
@@ -226,6 +298,12 @@ impl<U: Unit> Array<U> {
         }
         self.0[0]
     }
+}
+
+/// The lanes of a mask, which are in a row.
+#[inline(always)]
+fn range(mask: u16) -> Range<usize> {
+    mask.trailing_zeros() as usize..16 - mask.leading_zeros() as usize
 }
 
 /// A row of Q8_0 weights times one token.

@@ -14,11 +14,21 @@ pub(super) struct Q8_0;
 macro_rules! row {
     ($w:literal, $acc:literal) => {
         concat!(
-            "ldr r6, [", $w, "], #4\n",
+            "ldr r6, [",
+            $w,
+            "], #4\n",
             "sxtb16 r7, r6, ror #8\n",
             "sxtb16 r6, r6\n",
-            "smlad ", $acc, ", r6, r11, ", $acc, "\n",
-            "smlad ", $acc, ", r7, r12, ", $acc, "\n",
+            "smlad ",
+            $acc,
+            ", r6, r11, ",
+            $acc,
+            "\n",
+            "smlad ",
+            $acc,
+            ", r7, r12, ",
+            $acc,
+            "\n",
         )
     };
 }

@@ -1,8 +1,11 @@
 //! Float arithmetic by the unit's own instructions: VFMA rounds once, VLDM brings eight numbers.
 
 use core::arch::asm;
+use core::mem::MaybeUninit;
+use core::ops::Range;
 
 use crate::kernel::Job;
+use crate::kernel::lanes::copy;
 use crate::kernel::scalar::Unit;
 
 /// The floating-point unit of a Cortex-M4F and its successors.
@@ -29,8 +32,12 @@ macro_rules! fpu {
 macro_rules! sixteen {
     ($a:literal, $b:literal) => {
         concat!(
-            "vldmia ", $a, "!, {{s16-s23}}\n",
-            "vldmia ", $b, "!, {{s24-s31}}\n",
+            "vldmia ",
+            $a,
+            "!, {{s16-s23}}\n",
+            "vldmia ",
+            $b,
+            "!, {{s24-s31}}\n",
             "vfma.f32 s0, s16, s24\n",
             "vfma.f32 s1, s17, s25\n",
             "vfma.f32 s2, s18, s26\n",
@@ -39,8 +46,12 @@ macro_rules! sixteen {
             "vfma.f32 s5, s21, s29\n",
             "vfma.f32 s6, s22, s30\n",
             "vfma.f32 s7, s23, s31\n",
-            "vldmia ", $a, "!, {{s16-s23}}\n",
-            "vldmia ", $b, "!, {{s24-s31}}\n",
+            "vldmia ",
+            $a,
+            "!, {{s16-s23}}\n",
+            "vldmia ",
+            $b,
+            "!, {{s24-s31}}\n",
             "vfma.f32 s8, s16, s24\n",
             "vfma.f32 s9, s17, s25\n",
             "vfma.f32 s10, s18, s26\n",
@@ -49,6 +60,96 @@ macro_rules! sixteen {
             "vfma.f32 s13, s21, s29\n",
             "vfma.f32 s14, s22, s30\n",
             "vfma.f32 s15, s23, s31\n",
+        )
+    };
+}
+
+/// Multiplies a score with s17; the larger of it and of s16 to s16, of a NaN the NaN.
+macro_rules! larger {
+    ($score:literal) => {
+        concat!(
+            "vmul.f32 ",
+            $score,
+            ", ",
+            $score,
+            ", s17\n",
+            "vcmp.f32 s16, ",
+            $score,
+            "\n",
+            "vmrs APSR_nzcv, fpscr\n",
+            "it le\n",
+            "vmovle.f32 s16, ",
+            $score,
+            "\n",
+        )
+    };
+}
+
+/// `exp(x - s23)` to `x`, with the constants in s16 to s22; s0 to s10 are changed.
+macro_rules! exp {
+    ($x:literal) => {
+        concat!(
+            "vsub.f32 s0, ",
+            $x,
+            ", s23\n",
+            // Few are beyond the ends; NaN passes through.
+            "vabs.f32 s1, s0\n",
+            "vcmp.f32 s1, s22\n",
+            "vmrs APSR_nzcv, fpscr\n",
+            "ble 9f\n",
+            "vcmp.f32 s16, s0\n",
+            "vmrs APSR_nzcv, fpscr\n",
+            "it mi\n",
+            "vmovmi.f32 s0, s16\n",
+            "vcmp.f32 s17, s0\n",
+            "vmrs APSR_nzcv, fpscr\n",
+            "it gt\n",
+            "vmovgt.f32 s0, s17\n",
+            "9:\n",
+            // n, also in the low bits of s2; and r.
+            "vmul.f32 s1, s0, s18\n",
+            "vadd.f32 s2, s1, s19\n",
+            "vsub.f32 s1, s2, s19\n",
+            "vfma.f32 s0, s1, s20\n",
+            "vfma.f32 s0, s1, s21\n",
+            "vmov {n}, s2\n",
+            "vldmia {polynomial}, {{s3-s10}}\n",
+            "vfma.f32 s4, s3, s0\n",
+            "vfma.f32 s5, s4, s0\n",
+            "vfma.f32 s6, s5, s0\n",
+            "vfma.f32 s7, s6, s0\n",
+            "vfma.f32 s8, s7, s0\n",
+            "vfma.f32 s9, s8, s0\n",
+            "vfma.f32 s10, s9, s0\n",
+            "lsl {n}, {n}, #23\n",
+            "add {n}, {n}, #0x3f800000\n",
+            "vmov s1, {n}\n",
+            "vmul.f32 ",
+            $x,
+            ", s10, s1\n",
+        )
+    };
+}
+
+/// Joins sixteen sums in s0.
+macro_rules! tree {
+    () => {
+        concat!(
+            "vadd.f32 s0, s0, s8\n",
+            "vadd.f32 s1, s1, s9\n",
+            "vadd.f32 s2, s2, s10\n",
+            "vadd.f32 s3, s3, s11\n",
+            "vadd.f32 s4, s4, s12\n",
+            "vadd.f32 s5, s5, s13\n",
+            "vadd.f32 s6, s6, s14\n",
+            "vadd.f32 s7, s7, s15\n",
+            "vadd.f32 s0, s0, s4\n",
+            "vadd.f32 s1, s1, s5\n",
+            "vadd.f32 s2, s2, s6\n",
+            "vadd.f32 s3, s3, s7\n",
+            "vadd.f32 s0, s0, s2\n",
+            "vadd.f32 s1, s1, s3\n",
+            "vadd.f32 s0, s0, s1\n",
         )
     };
 }
@@ -75,40 +176,38 @@ impl Unit for Fpu {
     }
 
     #[inline(always)]
-    fn fma_lanes(mut a: [f32; 16], b: [f32; 16], c: [f32; 16]) -> [f32; 16] {
-        // SAFETY: three arrays of 16; the result replaces the first, of which each half was read before.
+    fn fma_lanes(a: [f32; 16], b: [f32; 16], c: [f32; 16]) -> [f32; 16] {
+        let mut out = MaybeUninit::<[f32; 16]>::uninit();
+        // SAFETY: three arrays of 16, and the whole result is written.
         unsafe {
             fpu!(
                 "vldmia {c}, {{s0-s15}}",
-                "vldmia {a}, {{s16-s23}}",
-                "vldmia {b}!, {{s24-s31}}",
-                "vfma.f32 s0, s16, s24",
-                "vfma.f32 s1, s17, s25",
-                "vfma.f32 s2, s18, s26",
-                "vfma.f32 s3, s19, s27",
-                "vfma.f32 s4, s20, s28",
-                "vfma.f32 s5, s21, s29",
-                "vfma.f32 s6, s22, s30",
-                "vfma.f32 s7, s23, s31",
-                "vstmia {a}!, {{s0-s7}}",
-                "vldmia {a}, {{s16-s23}}",
-                "vldmia {b}, {{s24-s31}}",
-                "vfma.f32 s8, s16, s24",
-                "vfma.f32 s9, s17, s25",
-                "vfma.f32 s10, s18, s26",
-                "vfma.f32 s11, s19, s27",
-                "vfma.f32 s12, s20, s28",
-                "vfma.f32 s13, s21, s29",
-                "vfma.f32 s14, s22, s30",
-                "vfma.f32 s15, s23, s31",
-                "vstmia {a}, {{s8-s15}}",
+                sixteen!("{a}", "{b}"),
+                "vstmia {out}, {{s0-s15}}",
                 ;
-                a = inout(reg) a.as_mut_ptr() => _,
+                a = inout(reg) a.as_ptr() => _,
                 b = inout(reg) b.as_ptr() => _,
                 c = in(reg) c.as_ptr(),
+                out = in(reg) out.as_mut_ptr(),
             );
+            out.assume_init()
         }
-        a
+    }
+
+    #[inline(always)]
+    fn zero() -> [f32; 16] {
+        let mut out = MaybeUninit::<[f32; 16]>::uninit();
+        // SAFETY: 16 numbers from there to here. The compiler would call a loop that clears bytes.
+        unsafe {
+            fpu!(
+                "vldmia {zeros}, {{s0-s15}}",
+                "vstmia {out}, {{s0-s15}}",
+                ;
+                zeros = in(reg) ZEROS.as_ptr(),
+                out = in(reg) out.as_mut_ptr(),
+            );
+            out.assume_init()
+        }
     }
 
     #[inline(always)]
@@ -145,75 +244,98 @@ impl Unit for Fpu {
         (x as u16).to_le_bytes()
     }
 
-    /// Lane after lane, so that all stays in registers.
-    #[inline(never)]
-    fn exp(x: &mut [f32; 16]) {
-        // The constants of `float::exp` in its order.
-        const ENDS: [f32; 7] =
-            [88.37, -87.33, core::f32::consts::LOG2_E, 12_582_912.0, -0.693_359_4, 2.121_944_4e-4, 87.33];
-        const POLYNOMIAL: [f32; 8] =
-            [1.987_569_1e-4, 1.398_199_9e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 0.5, 1.0, 1.0];
-        // SAFETY: 16 numbers, read and written one after another.
+    #[inline(always)]
+    fn exp(mut x: [f32; 16]) -> [f32; 16] {
+        // What comes of the totals is not asked for.
+        let mut total = MaybeUninit::<[f32; 16]>::uninit();
+        // SAFETY: two arrays of 16.
+        unsafe { softmax(x.as_mut_ptr(), 0.0, 0..16, total.as_mut_ptr().cast()) };
+        x
+    }
+
+    #[inline(always)]
+    unsafe fn scale(scores: &[f32; 16], factor: f32, lanes: Range<usize>, at: *mut f32, top: &mut f32) {
+        // SAFETY: the range is not empty and within 16.
         unsafe {
+            if lanes.len() == 16 {
+                fpu!(
+                    "vldr s16, [{top}]",
+                    "vmov s17, {factor}",
+                    "vldmia {scores}, {{s0-s15}}",
+                    larger!("s0"),
+                    larger!("s1"),
+                    larger!("s2"),
+                    larger!("s3"),
+                    larger!("s4"),
+                    larger!("s5"),
+                    larger!("s6"),
+                    larger!("s7"),
+                    larger!("s8"),
+                    larger!("s9"),
+                    larger!("s10"),
+                    larger!("s11"),
+                    larger!("s12"),
+                    larger!("s13"),
+                    larger!("s14"),
+                    larger!("s15"),
+                    "vstmia {at}, {{s0-s15}}",
+                    "vstr s16, [{top}]",
+                    ;
+                    top = in(reg) top,
+                    factor = in(reg) factor.to_bits(),
+                    scores = in(reg) scores.as_ptr(),
+                    at = in(reg) at,
+                );
+                return;
+            }
             fpu!(
-                "vldmia {ends}, {{s16-s22}}",
+                "vldr s1, [{top}]",
+                "vmov s2, {factor}",
                 "2:",
-                "vldr s0, [{x}]",
-                // Few are beyond the ends; NaN passes through.
-                "vabs.f32 s1, s0",
-                "vcmp.f32 s1, s22",
+                "vldmia {scores}!, {{s0}}",
+                "vmul.f32 s0, s0, s2",
+                "vstmia {at}!, {{s0}}",
+                "vcmp.f32 s1, s0",
                 "vmrs APSR_nzcv, fpscr",
-                "ble 3f",
-                "vcmp.f32 s16, s0",
-                "vmrs APSR_nzcv, fpscr",
-                "it mi",
-                "vmovmi.f32 s0, s16",
-                "vcmp.f32 s17, s0",
-                "vmrs APSR_nzcv, fpscr",
-                "it gt",
-                "vmovgt.f32 s0, s17",
-                "3:",
-                // n, also in the low bits of s2; and r.
-                "vmul.f32 s1, s0, s18",
-                "vadd.f32 s2, s1, s19",
-                "vsub.f32 s1, s2, s19",
-                "vfma.f32 s0, s1, s20",
-                "vfma.f32 s0, s1, s21",
-                "vmov {n}, s2",
-                "vldmia {polynomial}, {{s3-s10}}",
-                "vfma.f32 s4, s3, s0",
-                "vfma.f32 s5, s4, s0",
-                "vfma.f32 s6, s5, s0",
-                "vfma.f32 s7, s6, s0",
-                "vfma.f32 s8, s7, s0",
-                "vfma.f32 s9, s8, s0",
-                "vfma.f32 s10, s9, s0",
-                "lsl {n}, {n}, #23",
-                "add {n}, {n}, #0x3f800000",
-                "vmov s1, {n}",
-                "vmul.f32 s10, s10, s1",
-                "vstmia {x}!, {{s10}}",
-                "cmp {x}, {end}",
+                "it le",
+                "vmovle.f32 s1, s0",
+                "subs {n}, {n}, #1",
                 "bne 2b",
+                "vstr s1, [{top}]",
                 ;
-                x = inout(reg) x.as_mut_ptr() => _,
-                end = in(reg) x.as_ptr_range().end,
-                n = out(reg) _,
-                ends = in(reg) ENDS.as_ptr(),
-                polynomial = in(reg) POLYNOMIAL.as_ptr(),
+                top = in(reg) top,
+                factor = in(reg) factor.to_bits(),
+                scores = inout(reg) scores.as_ptr().add(lanes.start) => _,
+                at = inout(reg) at.add(lanes.start) => _,
+                n = inout(reg) lanes.end.wrapping_sub(lanes.start) => _,
             );
         }
     }
 
     #[inline(always)]
-    unsafe fn add_products(acc: &mut [f32; 16], rows: *const f32, stride: usize, x: *const f32, n: usize) {
-        if n == 0 {
-            return;
-        }
-        // SAFETY: the caller has n rows of 16 numbers, on boundaries of 4 bytes, and n factors.
+    unsafe fn softmax(at: *mut f32, best: f32, lanes: Range<usize>, total: &mut [f32; 16]) {
+        // SAFETY: passed on to the caller.
+        unsafe { softmax(at, best, lanes, total.as_mut_ptr()) };
+    }
+
+    #[inline(always)]
+    unsafe fn add_products(
+        start: *const f32,
+        rows: *const f32,
+        stride: usize,
+        x: *const f32,
+        n: usize,
+        lanes: usize,
+    ) -> [f32; 16] {
+        let mut sums = MaybeUninit::<[f32; 16]>::uninit();
+        // SAFETY: the caller has 16 numbers at the start, n rows and n factors; all sums are written.
         unsafe {
             fpu!(
-                "vldmia {acc}, {{s0-s15}}",
+                "vldmia {start}, {{s0-s15}}",
+                "cmp {n}, #0",
+                "beq 4f",
+                "cmp {lanes}, #8",
+                "bls 3f",
                 "2:",
                 "vldmia {x}!, {{s24}}",
                 "vldmia {rows}!, {{s16-s23}}",
@@ -237,22 +359,96 @@ impl Unit for Fpu {
                 "vfma.f32 s14, s22, s24",
                 "vfma.f32 s15, s23, s24",
                 "bne 2b",
-                "vstmia {acc}, {{s0-s15}}",
+                "b 4f",
+                // Half of them will do.
+                "3:",
+                "vldmia {x}!, {{s24}}",
+                "vldmia {rows}!, {{s16-s23}}",
+                "add {rows}, {rows}, {step}",
+                "subs {n}, {n}, #1",
+                "vfma.f32 s0, s16, s24",
+                "vfma.f32 s1, s17, s24",
+                "vfma.f32 s2, s18, s24",
+                "vfma.f32 s3, s19, s24",
+                "vfma.f32 s4, s20, s24",
+                "vfma.f32 s5, s21, s24",
+                "vfma.f32 s6, s22, s24",
+                "vfma.f32 s7, s23, s24",
+                "bne 3b",
+                "4:",
+                "vstmia {sums}, {{s0-s15}}",
                 ;
-                acc = in(reg) acc.as_mut_ptr(),
+                start = in(reg) start,
+                sums = in(reg) sums.as_mut_ptr(),
                 rows = inout(reg) rows => _,
                 x = inout(reg) x => _,
                 n = inout(reg) n => _,
+                lanes = in(reg) lanes,
                 step = in(reg) stride.wrapping_mul(4).wrapping_sub(32),
             );
+            sums.assume_init()
         }
     }
 }
 
-/// What [`matmul`] has beside the matrix: zeros, the end of a token's numbers and of a row's, padded.
+/// [`Unit::softmax`], lane after lane, so that all stays in registers.
+///
+/// # Safety
+///
+/// As there.
+#[inline(never)]
+unsafe fn softmax(at: *mut f32, best: f32, lanes: Range<usize>, total: *mut f32) {
+    // The constants of `float::exp` in its order.
+    const ENDS: [f32; 7] =
+        [88.37, -87.33, core::f32::consts::LOG2_E, 12_582_912.0, -0.693_359_4, 2.121_944_4e-4, 87.33];
+    const POLYNOMIAL: [f32; 8] =
+        [1.987_569_1e-4, 1.398_199_9e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 0.5, 1.0, 1.0];
+    // SAFETY: the range is not empty and within 16.
+    unsafe {
+        fpu!(
+            "vldmia {ends}, {{s16-s22}}",
+            "vmov s23, {best}",
+            "tst {odd}, #1",
+            "beq 3f",
+            "vldr s12, [{at}]",
+            "vldr s14, [{total}]",
+            exp!("s12"),
+            "vadd.f32 s14, s14, s12",
+            "vstmia {at}!, {{s12}}",
+            "vstmia {total}!, {{s14}}",
+            "b 4f",
+            // Two by two.
+            "3:",
+            "vldmia {at}, {{s12-s13}}",
+            "vldmia {total}, {{s14-s15}}",
+            exp!("s12"),
+            exp!("s13"),
+            "vadd.f32 s14, s14, s12",
+            "vadd.f32 s15, s15, s13",
+            "vstmia {at}!, {{s12-s13}}",
+            "vstmia {total}!, {{s14-s15}}",
+            "4:",
+            "cmp {at}, {end}",
+            "bne 3b",
+            ;
+            odd = in(reg) lanes.len(),
+            at = inout(reg) at.add(lanes.start) => _,
+            end = in(reg) at.add(lanes.end),
+            total = inout(reg) total.add(lanes.start) => _,
+            best = in(reg) best.to_bits(),
+            n = out(reg) _,
+            ends = in(reg) ENDS.as_ptr(),
+            polynomial = in(reg) POLYNOMIAL.as_ptr(),
+        );
+    }
+}
+
+/// Where sums begin.
+static ZEROS: [f32; 16] = [0.0; 16];
+
+/// The end of a token's numbers and of a row's, padded.
 #[repr(C)]
 struct Tail {
-    zeros: [f32; 16],
     x: [f32; 16],
     w: [f32; 16],
 }
@@ -263,22 +459,51 @@ struct Tail {
 ///
 /// `job` as [`Job`] says; its weights on a boundary of 4 bytes.
 pub(super) unsafe fn matmul(job: &mut Job<'_>) {
-    if job.rows == 0 {
+    if job.rows == 0 || job.cols == 0 {
         return;
     }
     let rest = job.cols % 16;
     for t in 0..job.x.tokens {
-        let mut tail = Tail { zeros: [0.0; 16], x: [0.0; 16], w: [0.0; 16] };
+        let mut tail = MaybeUninit::<Tail>::uninit();
         let x = job.x.x.get(t * job.cols..(t + 1) * job.cols).unwrap_or_default();
-        for (to, from) in tail.x.iter_mut().zip(x.iter().skip(job.cols - rest)) {
-            *to = *from;
+        if rest > 0 {
+            let tail = tail.write(Tail { x: [0.0; 16], w: [0.0; 16] });
+            copy(x.get(job.cols - rest..).unwrap_or_default(), &mut tail.x);
         }
         // SAFETY: all rows and this token are the job's.
         unsafe {
             let out = job.out.add(t * job.stride);
+            if job.cols.is_multiple_of(64) {
+                fpu!(
+                    "2:",
+                    "vldmia {zeros}, {{s0-s15}}",
+                    "mov {at}, {x}",
+                    "mov {n}, {fours}",
+                    "3:",
+                    ".rept 4",
+                    sixteen!("{at}", "{w}"),
+                    ".endr",
+                    "subs {n}, {n}, #1",
+                    "bne 3b",
+                    tree!(),
+                    "vstmia {out}!, {{s0}}",
+                    "subs {rows}, {rows}, #1",
+                    "bne 2b",
+                    ;
+                    zeros = in(reg) ZEROS.as_ptr(),
+                    x = in(reg) x.as_ptr(),
+                    at = out(reg) _,
+                    w = inout(reg) job.w.as_ptr() => _,
+                    out = inout(reg) out => _,
+                    rows = inout(reg) job.rows => _,
+                    fours = in(reg) job.cols / 64,
+                    n = out(reg) _,
+                );
+                continue;
+            }
             fpu!(
                 "2:",
-                "vldmia {tail}, {{s0-s15}}",
+                "vldmia {zeros}, {{s0-s15}}",
                 "mov {at}, {x}",
                 "movs {n}, {fours}",
                 "beq 4f",
@@ -289,64 +514,53 @@ pub(super) unsafe fn matmul(job: &mut Job<'_>) {
                 "subs {n}, {n}, #1",
                 "bne 3b",
                 "4:",
+                "cmp {left}, #0",
+                "beq 9f",
                 // What is left of whole sixteens, then the end of the row from its copy.
-                "movs {n}, {ones}",
+                "lsrs {n}, {left}, #4",
                 "beq 6f",
                 "5:",
                 sixteen!("{at}", "{w}"),
                 "subs {n}, {n}, #1",
                 "bne 5b",
                 "6:",
-                "movs {n}, {rest}",
+                "ands {n}, {left}, #15",
                 "beq 9f",
-                "add {at}, {tail}, #128",
-                "7:",
-                "subs {n}, {n}, #4",
-                "blt 8f",
-                "vldmia {w}!, {{s16-s19}}",
-                "vstmia {at}!, {{s16-s19}}",
-                "b 7b",
-                "8:",
-                "adds {n}, {n}, #4",
-                "beq 12f",
-                "11:",
-                "vldmia {w}!, {{s16}}",
-                "vstmia {at}!, {{s16}}",
-                "subs {n}, {n}, #1",
-                "bne 11b",
-                "12:",
                 "add {at}, {tail}, #64",
-                "add {n}, {tail}, #128",
+                "tst {n}, #8",
+                "itt ne",
+                "vldmiane {w}!, {{s16-s23}}",
+                "vstmiane {at}!, {{s16-s23}}",
+                "tst {n}, #4",
+                "itt ne",
+                "vldmiane {w}!, {{s16-s19}}",
+                "vstmiane {at}!, {{s16-s19}}",
+                "tst {n}, #2",
+                "itt ne",
+                "vldmiane {w}!, {{s16-s17}}",
+                "vstmiane {at}!, {{s16-s17}}",
+                "tst {n}, #1",
+                "itt ne",
+                "vldmiane {w}!, {{s16}}",
+                "vstmiane {at}!, {{s16}}",
+                "mov {at}, {tail}",
+                "add {n}, {tail}, #64",
                 sixteen!("{at}", "{n}"),
                 "9:",
-                "vadd.f32 s0, s0, s8",
-                "vadd.f32 s1, s1, s9",
-                "vadd.f32 s2, s2, s10",
-                "vadd.f32 s3, s3, s11",
-                "vadd.f32 s4, s4, s12",
-                "vadd.f32 s5, s5, s13",
-                "vadd.f32 s6, s6, s14",
-                "vadd.f32 s7, s7, s15",
-                "vadd.f32 s0, s0, s4",
-                "vadd.f32 s1, s1, s5",
-                "vadd.f32 s2, s2, s6",
-                "vadd.f32 s3, s3, s7",
-                "vadd.f32 s0, s0, s2",
-                "vadd.f32 s1, s1, s3",
-                "vadd.f32 s0, s0, s1",
+                tree!(),
                 "vstmia {out}!, {{s0}}",
                 "subs {rows}, {rows}, #1",
                 "bne 2b",
                 ;
-                tail = in(reg) &raw mut tail,
+                zeros = in(reg) ZEROS.as_ptr(),
+                tail = in(reg) tail.as_mut_ptr(),
                 x = in(reg) x.as_ptr(),
                 at = out(reg) _,
                 w = inout(reg) job.w.as_ptr() => _,
                 out = inout(reg) out => _,
                 rows = inout(reg) job.rows => _,
                 fours = in(reg) job.cols / 64,
-                ones = in(reg) job.cols % 64 / 16,
-                rest = in(reg) rest,
+                left = in(reg) job.cols % 64,
                 n = out(reg) _,
             );
         }

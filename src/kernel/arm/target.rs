@@ -15,7 +15,8 @@ fn main() {
     }
     // An option of ARMv8-M, which these processors have.
     let flags = var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default();
-    let has_dsp = ["cortex-m33", "cortex-m35p", "cortex-m55", "cortex-m85", "+dsp"].iter().any(|flag| flags.contains(flag));
+    let has_dsp =
+        ["cortex-m33", "cortex-m35p", "cortex-m55", "cortex-m85", "+dsp"].iter().any(|flag| flags.contains(flag));
     if v7em || v8m && has_dsp {
         println!("cargo::rustc-cfg=cortex_m_dsp");
     }
