@@ -120,6 +120,9 @@ pub(super) use super::arm::Fpu as Here;
 #[cfg(not(cortex_m_fpu))]
 pub(super) use Portable as Here;
 
+/// 1.5 * 2^23: there the last bit of a float is worth 1, so that adding it rounds to an integer, in the low bits.
+const INTEGERS: f32 = 12_582_912.0;
+
 /// Sixteen f32 in an array.
 #[derive(Clone, Copy)]
 pub(super) struct Array<U: Unit = Portable>([f32; 16], PhantomData<U>);
@@ -189,7 +192,7 @@ impl<U: Unit> Lanes for Array<U> {
     #[inline(always)]
     unsafe fn store_i8(self, p: *mut i8) {
         // SAFETY: the caller's pointer is valid for 16 bytes.
-        unsafe { p.cast::<[i8; 16]>().write_unaligned(self.0.map(|x| x as i8)) }
+        unsafe { p.cast::<[i8; 16]>().write_unaligned(self.0.map(|x| (x + INTEGERS).to_bits() as i8)) }
     }
 
     #[inline(always)]
@@ -254,8 +257,7 @@ impl<U: Unit> Lanes for Array<U> {
     }
     #[inline(always)]
     unsafe fn round(self) -> Self {
-        // Where the last bit of a float is worth 1, an addition rounds to integers.
-        self.map(|x| (x + 12_582_912.0) - 12_582_912.0)
+        self.map(|x| (x + INTEGERS) - INTEGERS)
     }
     #[inline(always)]
     unsafe fn exp2i(self) -> Self {

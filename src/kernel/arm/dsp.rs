@@ -1,88 +1,172 @@
 //! Integer dot products by SMLAD: two products of 16 bits and their sum in one instruction.
 
 use core::arch::asm;
+use core::mem::MaybeUninit;
 
-use crate::kernel::Row;
-use crate::kernel::quantized::Blocks;
-use crate::kernel::scalar::{self, Here, Unit};
+use crate::kernel::Job;
+use crate::kernel::scalar::dot_q8_0;
 
-/// Blocks of 32 bytes with an f16 scale before them.
-pub(super) struct Q8_0;
+/// Blocks that are taken at once: 256 columns.
+const BLOCKS: usize = 8;
+/// Bytes of a block of weights.
+const BYTES: usize = 34;
 
-/// Eight groups of four weights in each of four rows times four quants: bytes are spread to pairs of
-/// 16 bits, those of the token once for all rows.
+/// A token's block for all rows: its bytes spread to pairs of 16 bits, the even ones of four and the odd.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Spread {
+    scale: f32,
+    pairs: [[i16; 4]; 8],
+}
+
+impl Spread {
+    fn new(scale: f32, q: &[i8; 32]) -> Self {
+        let four = |i: usize| {
+            let [a, b, c, d] = q.as_chunks().0.get(i).copied().unwrap_or_default();
+            [a, c, b, d].map(i16::from)
+        };
+        Self { scale, pairs: core::array::from_fn(four) }
+    }
+}
+
+/// Four weights of a row, their bytes spread, times four quants in r11 and r12; `$first` is SMUAD where a
+/// sum begins.
 macro_rules! row {
-    ($w:literal, $acc:literal) => {
+    ($w:literal, $sum:literal) => {
+        concat!(row!(@ $w), "smlad ", $sum, ", r6, r11, ", $sum, "\n", "smlad ", $sum, ", r7, r12, ", $sum, "\n")
+    };
+    (first $w:literal, $sum:literal) => {
+        concat!(row!(@ $w), "smuad ", $sum, ", r6, r11\n", "smlad ", $sum, ", r7, r12, ", $sum, "\n")
+    };
+    (@ $w:literal) => {
+        concat!("ldr r6, [", $w, "], #4\n", "sxtb16 r7, r6, ror #8\n", "sxtb16 r6, r6\n")
+    };
+}
+
+/// The scale of a row's block times that of the token's, in s5, to a register.
+macro_rules! scale {
+    ($w:literal, $to:literal) => {
         concat!(
-            "ldr r6, [",
+            "ldrh r6, [",
             $w,
-            "], #4\n",
-            "sxtb16 r7, r6, ror #8\n",
-            "sxtb16 r6, r6\n",
-            "smlad ",
-            $acc,
-            ", r6, r11, ",
-            $acc,
+            "], #2\n",
+            "vmov ",
+            $to,
+            ", r6\n",
+            "vcvtb.f32.f16 ",
+            $to,
+            ", ",
+            $to,
             "\n",
-            "smlad ",
-            $acc,
-            ", r7, r12, ",
-            $acc,
-            "\n",
+            "vmul.f32 ",
+            $to,
+            ", ",
+            $to,
+            ", s5\n",
         )
     };
 }
 
-impl Blocks for Q8_0 {
-    const ROWS: usize = 4;
+/// One multiply-add for a block.
+macro_rules! add {
+    ($acc:literal, $scale:literal, $sum:literal) => {
+        concat!("vmov s10, ", $sum, "\n", "vcvt.f32.s32 s10, s10\n", "vfma.f32 ", $acc, ", ", $scale, ", s10\n")
+    };
+}
 
-    #[inline(always)]
-    unsafe fn dot(w: *const u8, row_bytes: usize, x: Row<'_>, out: *mut f32) {
-        let mut acc = [0.0f32; 4];
-        let (mut w, mut q) = (w, x.q.as_ptr());
-        for &dx in x.d {
-            let rows: [*const u8; 4] = core::array::from_fn(|r| w.wrapping_add(r * row_bytes));
-            // SAFETY: every row begins with two bytes.
-            let scales = rows.map(|row| Here::le_f16(unsafe { row.cast::<[u8; 2]>().read() }));
-            let (a, b, c, d): (i32, i32, i32, i32);
-            // SAFETY: 32 quants, and 32 bytes behind the scale of each row; r6 and r7 are restored.
-            unsafe {
-                asm!(
-                    "push {{r6, r7}}",
-                    ".rept 8",
-                    "ldr r11, [r0], #4",
-                    "sxtb16 r12, r11, ror #8",
-                    "sxtb16 r11, r11",
-                    row!("r1", "r5"),
-                    row!("r2", "r8"),
-                    row!("r3", "r9"),
-                    row!("r4", "r10"),
-                    ".endr",
-                    "pop {{r6, r7}}",
-                    inout("r0") q => q,
-                    inout("r1") rows[0].add(2) => _,
-                    inout("r2") rows[1].add(2) => _,
-                    inout("r3") rows[2].add(2) => _,
-                    inout("r4") rows[3].add(2) => _,
-                    inout("r5") 0 => a,
-                    inout("r8") 0 => b,
-                    inout("r9") 0 => c,
-                    inout("r10") 0 => d,
-                    out("r11") _,
-                    out("r12") _,
-                    options(readonly, preserves_flags),
-                );
+/// Rows of Q8_0 times tokens, four rows at once; sums that go on from one 256 columns to the next wait in
+/// the output.
+///
+/// # Safety
+///
+/// `job` as [`Job`] says.
+pub(super) unsafe fn matmul(job: &mut Job<'_>) {
+    let row_bytes = job.w.len() / job.rows.max(1);
+    let fours = job.rows / 4;
+    for t in 0..job.x.tokens {
+        // SAFETY: this token's outputs.
+        let out = unsafe { job.out.add(t * job.stride) };
+        let x = job.x.row(t);
+        let blocks = x.q.as_chunks::<32>().0;
+        for (chunk, (q, d)) in blocks.chunks(BLOCKS).zip(x.d.chunks(BLOCKS)).enumerate() {
+            let mut spread = [const { MaybeUninit::<Spread>::uninit() }; BLOCKS];
+            for ((spread, q), d) in spread.iter_mut().zip(q).zip(d) {
+                spread.write(Spread::new(*d, q));
             }
-            for ((acc, sum), dw) in acc.iter_mut().zip([a, b, c, d]).zip(scales) {
-                *acc = Here::fma(dw * dx, sum as f32, *acc);
+            for four in 0..fours {
+                // SAFETY: four rows and four outputs of the job's.
+                unsafe {
+                    let out = out.add(four * 4);
+                    if chunk == 0 {
+                        out.cast::<[f32; 4]>().write([0.0; 4]);
+                    }
+                    let w = job.w.as_ptr().add(four * 4 * row_bytes + chunk * BLOCKS * BYTES);
+                    four_rows(w, row_bytes, spread.get(..q.len().min(d.len())).unwrap_or_default(), out);
+                }
             }
-            w = w.wrapping_add(34);
         }
-        // SAFETY: four outputs.
-        unsafe { out.cast::<[f32; 4]>().write_unaligned(acc) };
+        for (r, row) in job.w.chunks_exact(row_bytes.max(1)).enumerate().skip(fours * 4) {
+            // SAFETY: one of the job's rows.
+            unsafe { *out.add(r) = dot_q8_0(row, x) };
+        }
     }
+}
 
-    fn dot_one(row: &[u8], x: Row<'_>) -> f32 {
-        scalar::dot_q8_0(row, x)
+/// Adds the dot products of some blocks, at least one, of four rows to `out`.
+///
+/// # Safety
+///
+/// `x` is written, `w` has so many blocks, and so have the rows after it, `row_bytes` apart; `out` has four numbers.
+#[inline(always)]
+unsafe fn four_rows(w: *const u8, row_bytes: usize, x: &[MaybeUninit<Spread>], out: *mut f32) {
+    // SAFETY: the pointers stay in the blocks; r6 and r7, which cannot be named as operands, are restored.
+    unsafe {
+        asm!(
+            "push {{r6, r7}}",
+            "vldmia lr, {{s0-s3}}",
+            "push {{lr}}",
+            "mov lr, r5",
+            "2:",
+            "vldmia r0!, {{s5}}",
+            scale!("r1", "s6"),
+            scale!("r2", "s7"),
+            scale!("r3", "s8"),
+            scale!("r4", "s9"),
+            "ldrd r11, r12, [r0], #8",
+            row!(first "r1", "r5"),
+            row!(first "r2", "r8"),
+            row!(first "r3", "r9"),
+            row!(first "r4", "r10"),
+            ".rept 7",
+            "ldrd r11, r12, [r0], #8",
+            row!("r1", "r5"),
+            row!("r2", "r8"),
+            row!("r3", "r9"),
+            row!("r4", "r10"),
+            ".endr",
+            add!("s0", "s6", "r5"),
+            add!("s1", "s7", "r8"),
+            add!("s2", "s8", "r9"),
+            add!("s3", "s9", "r10"),
+            "cmp r0, lr",
+            "bne 2b",
+            "pop {{lr}}",
+            "vstmia lr, {{s0-s3}}",
+            "pop {{r6, r7}}",
+            inout("r0") x.as_ptr() => _,
+            inout("r1") w => _,
+            inout("r2") w.add(row_bytes) => _,
+            inout("r3") w.add(2 * row_bytes) => _,
+            inout("r4") w.add(3 * row_bytes) => _,
+            inout("r5") x.as_ptr_range().end => _,
+            out("r8") _,
+            out("r9") _,
+            out("r10") _,
+            out("r11") _,
+            out("r12") _,
+            inout("lr") out => _,
+            out("s0") _, out("s1") _, out("s2") _, out("s3") _, out("s5") _, out("s6") _, out("s7") _, out("s8") _,
+            out("s9") _, out("s10") _,
+        );
     }
 }

@@ -4,13 +4,11 @@
 //! `target.rs` tells which of the two a target has. Registers of the unit are named in the assembler
 //! itself, because operands of their class need a target feature that these targets do not have.
 
-#[cfg(cortex_m_dsp)]
+#[cfg(all(cortex_m_dsp, cortex_m_fpu))]
 mod dsp;
 #[cfg(cortex_m_fpu)]
 mod float;
 
-#[cfg(cortex_m_dsp)]
-use super::quantized;
 use super::scalar::{self, Array, Here};
 use super::{Job, Kernels, float as floats};
 use crate::quant::TensorType;
@@ -29,9 +27,9 @@ unsafe fn products(kind: TensorType, job: &mut Job<'_>) {
             TensorType::F32 => floats::matmul::<Array<Here>, floats::F32, 1, 1>(job),
             TensorType::F16 => floats::matmul::<Array<Here>, floats::F16, 1, 1>(job),
             TensorType::BF16 => floats::matmul::<Array<Here>, floats::Bf16, 1, 1>(job),
-            #[cfg(cortex_m_dsp)]
-            TensorType::Q8_0 => quantized::decode::<dsp::Q8_0>(job),
-            #[cfg(not(cortex_m_dsp))]
+            #[cfg(all(cortex_m_dsp, cortex_m_fpu))]
+            TensorType::Q8_0 => dsp::matmul(job),
+            #[cfg(not(all(cortex_m_dsp, cortex_m_fpu)))]
             TensorType::Q8_0 => scalar::matmul(job, scalar::dot_q8_0),
             TensorType::Q4_0 => scalar::matmul(job, scalar::dot_q4_0),
             TensorType::Q6_K => scalar::matmul(job, scalar::dot_q6_k),
