@@ -7,15 +7,14 @@
 mod avx2;
 mod avx512;
 mod decode;
-mod decode512;
 mod panel;
+mod q6k;
 
 use core::arch::x86_64::__cpuid_count;
 
 use super::{Job, Kernels, float, quantized};
 use crate::quant::TensorType;
 use decode::{Q4_0, Q6K, Q8_0, Rows};
-use decode512::Pairs;
 use panel::Shapes;
 
 cpufeatures::new!(has_avx2, "avx2", "fma");
@@ -62,4 +61,4 @@ macro_rules! matmul {
 }
 matmul!(avx2_matmul, avx2::Avx2, 2 x 3, decode::Madd, panel::Madd, 3);
 matmul!(avxvnni_matmul, avx2::Avx2, 2 x 3, decode::Vnni, panel::Vnni, 4);
-matmul!(avx512_matmul, avx512::Avx512, 4 x 5, Pairs, panel::Vnni512, 8);
+matmul!(avx512_matmul, avx512::Avx512, 4 x 5, decode::Vnni512, panel::Vnni512, 8);

@@ -38,7 +38,11 @@ impl Pack for Q4_0 {
     #[inline(always)]
     unsafe fn unsigned(block: *const u8) -> __m256i {
         // SAFETY: the caller has AVX2 and a block.
-        unsafe { _mm256_add_epi8(Self::nibbles(block), _mm256_set1_epi8(120)) }
+        unsafe {
+            let q = _mm_loadu_si128(block.add(2).cast());
+            let both = _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(q), _mm_srli_epi16::<4>(q));
+            _mm256_add_epi8(_mm256_and_si256(both, _mm256_set1_epi8(15)), _mm256_set1_epi8(120))
+        }
     }
 }
 
