@@ -5,7 +5,7 @@ use crate::memory::{Arena, HeadLayout, KvType, TILE};
 use crate::message::Message;
 use crate::model::{Entry, Spec, Weights};
 use crate::tokenizer::Tokenizer;
-use crate::{Error, Gguf, tri};
+use crate::{Error, Gguf, Name, tri};
 
 /// What the caller decides about a session's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,6 +137,9 @@ impl Plan {
         let options = Options { batch, ..options };
         if options.context as u64 > i32::MAX as u64 || options.workers > 1 << 16 {
             return Err(Error::PlanTooLarge);
+        }
+        if !options.kv.is_built() {
+            return Err(Error::Unsupported { what: "type of the KV cache", name: Name::new(b"in this build") });
         }
         let head = HeadLayout { kind: options.kv, dim: spec.head_dim };
         let widest = spec.widest_input();

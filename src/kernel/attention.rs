@@ -46,6 +46,7 @@ pub(super) unsafe fn attend<L: Lanes>(job: &Attention<'_>, out: &mut [f32], out_
     // SAFETY: the caller has the instruction set.
     unsafe {
         match job.layout.kind {
+            kind if !kind.is_built() => {}
             KvType::F32 => attend_all::<L, F32>(job, out, out_stride, scratch),
             KvType::F16 => attend_all::<L, F16>(job, out, out_stride, scratch),
             KvType::Q8_0 => attend_all::<L, Q8>(job, out, out_stride, scratch),

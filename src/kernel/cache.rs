@@ -20,6 +20,7 @@ pub(crate) fn store(
     let middle = layout.value_scales() - layout.values();
     let Some((values, value_scales)) = values.split_at_mut_checked(middle) else { return };
     match layout.kind {
+        kind if !kind.is_built() => {}
         KvType::F32 => {
             let row = row(values, slot, 4 * layout.padded());
             for (to, v) in row.as_chunks_mut::<4>().0.iter_mut().zip(padded(value)) {

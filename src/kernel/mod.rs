@@ -64,6 +64,7 @@ impl Form {
     /// `None` for weight types that this build does not run.
     pub const fn of(kind: TensorType) -> Option<Self> {
         match kind {
+            _ if !kind.is_built() => None,
             TensorType::F32 | TensorType::F16 | TensorType::BF16 => Some(Self::F32),
             TensorType::Q8_0 | TensorType::Q4_0 => Some(Self::Q8),
             TensorType::Q6_K => Some(Self::Q8K),

@@ -293,7 +293,7 @@ impl<U: Unit> Array<U> {
     #[inline(always)]
     fn tree(mut self, f: impl Fn(f32, f32) -> f32) -> f32 {
         for half in [8, 4, 2, 1] {
-            let (low, high) = self.0.split_at_mut(half);
+            let Some((low, high)) = self.0.split_at_mut_checked(half) else { break };
             for (a, &b) in low.iter_mut().zip(high.iter()) {
                 *a = f(*a, b);
             }

@@ -132,10 +132,10 @@ impl Spec {
     pub const fn read(gguf: &Gguf<'_>) -> Result<Self, Error> {
         let keys = tri!(Keys::new(gguf));
         let spec = match keys.architecture.as_bytes() {
-            b"llama" => tri!(llama::spec(&keys)),
-            b"qwen2" => tri!(qwen::qwen2(&keys)),
-            b"qwen3" => tri!(qwen::qwen3(&keys)),
-            b"gpt2" => tri!(gpt2::spec(&keys)),
+            b"llama" if cfg!(feature = "llama") => tri!(llama::spec(&keys)),
+            b"qwen2" if cfg!(feature = "qwen") => tri!(qwen::qwen2(&keys)),
+            b"qwen3" if cfg!(feature = "qwen") => tri!(qwen::qwen3(&keys)),
+            b"gpt2" if cfg!(feature = "gpt2") => tri!(gpt2::spec(&keys)),
             name => return Err(Error::Unsupported { what: "architecture", name: Name::new(name) }),
         };
         Ok(spec)

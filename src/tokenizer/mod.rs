@@ -224,6 +224,7 @@ impl<'a, 'i> Tokenizer<'a, 'i> {
         let (vocab, index) = (&self.vocab, &self.index);
         match self.vocab.model {
             Model::Spm => spm::Fragment { vocab, index, text, prefix }.encode(memory, output),
+            Model::Bpe(_) if !cfg!(feature = "bpe") => None,
             Model::Bpe(pre) => bpe::encode(vocab, index, pre, text, memory, output),
         }
     }
