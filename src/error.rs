@@ -53,6 +53,11 @@ impl Name {
         Self::key(prefix, "blk.").with(digits.split_at(at).1).with(b".").with(name.as_bytes())
     }
 
+    /// The bytes that were kept.
+    pub(crate) const fn bytes(&self) -> &[u8] {
+        self.bytes.split_at(self.len as usize).0
+    }
+
     /// Appends `more`, as far as there is room.
     const fn with(mut self, mut more: &[u8]) -> Self {
         while let Some((byte, rest)) = more.split_first() {

@@ -26,6 +26,7 @@ pub mod workers;
 
 mod forward;
 mod hash;
+mod message;
 mod plan;
 mod session;
 mod sort;

@@ -3,9 +3,10 @@
 use crate::forward::Relative;
 use crate::kernel::{Form, MAX_ROWS, panel_bytes};
 use crate::memory::{Arena, HeadLayout, KvType, TILE};
+use crate::message::Message;
 use crate::model::{Entry, Layer, Positions, Spec, Weights};
 use crate::tokenizer::Tokenizer;
-use crate::{Error, Gguf, tri};
+use crate::{Error, Gguf, Name, tri};
 
 /// What the caller decides about a session's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,20 +98,38 @@ pub(crate) struct Layout {
 }
 
 impl Plan {
-    /// The plan for the model in `file`, for a `const`: what is wrong with the file stops the compiler.
+    /// The plan for the model in `file`, for a `const`: what is wrong with the file stops the compiler,
+    /// which then says what it is.
     ///
     /// # Panics
     ///
-    /// Whenever [`try_of`](Self::try_of) would fail.
+    /// Whenever [`Gguf::parse`] or [`try_of`](Self::try_of) would fail.
     pub const fn of(file: &[u8], options: Options) -> Self {
-        let gguf = match Gguf::parse(file) {
-            Ok(gguf) => gguf,
-            Err(_) => panic!("not a GGUF file that can be read: `arenite inspect` says why"),
+        let plan = match Gguf::parse(file) {
+            Ok(gguf) => Self::try_of(&gguf, options),
+            Err(error) => Err(error),
         };
-        match Self::try_of(&gguf, options) {
+        match plan {
             Ok(plan) => plan,
-            Err(_) => panic!("this model cannot be run: `arenite plan` says why"),
+            Err(error) => panic!("{}", Message::of(&error).as_str()),
         }
+    }
+
+    /// The plan itself, if workspace, KV cache and the tokenizer's index take at most `ram` bytes
+    /// together; for a `const`, which does not build otherwise.
+    ///
+    /// # Panics
+    ///
+    /// If they take more.
+    #[must_use]
+    pub const fn within(self, ram: usize) -> Self {
+        let needed = self.workspace as u64 + self.kv as u64 + self.tokenizer as u64;
+        if needed > ram as u64 {
+            let message =
+                Message::new("the model needs ").number(needed).text(" bytes of RAM, more than the budget of ");
+            panic!("{}", message.number(ram as u64).text(": plan a smaller context or batch").as_str());
+        }
+        self
     }
 
     /// The plan for a file.
@@ -137,6 +156,9 @@ impl Plan {
         let options = Options { batch, ..options };
         if options.context as u64 > i32::MAX as u64 || options.workers > 1 << 16 || options.beams > 1 << 12 {
             return Err(Error::PlanTooLarge);
+        }
+        if !options.kv.is_built() {
+            return Err(Error::Unsupported { what: "type of the KV cache", name: Name::new(b"in this build") });
         }
         let encoder = spec.encoder();
         let has_encoder = encoder.is_some() || !spec.has_head();

@@ -131,7 +131,7 @@ impl<'m, 'w> Session<'m, 'w> {
     ) -> Result<ControlFlow<()>, Error> {
         self.check(tokens)?;
         let mut last = 0;
-        for batch in tokens.chunks(self.plan.options.batch) {
+        for batch in tokens.chunks(self.plan.options.batch.max(1)) {
             let flow = self.engine.run(batch, self.position, observer);
             // Even a batch that was stopped has overwritten what a ring held before it.
             self.reached = self.reached.max(self.position + batch.len());
@@ -153,7 +153,7 @@ impl<'m, 'w> Session<'m, 'w> {
     /// As for [`prefill`](Self::prefill).
     pub fn prefill_all(&mut self, tokens: &[TokenId], mut each: impl FnMut(usize, &[f32])) -> Result<(), Error> {
         self.check(tokens)?;
-        for batch in tokens.chunks(self.plan.options.batch) {
+        for batch in tokens.chunks(self.plan.options.batch.max(1)) {
             let _ = self.engine.run(batch, self.position, &mut ());
             for t in 0..batch.len() {
                 self.engine.head(t);

@@ -27,6 +27,17 @@ pub enum KvType {
     Q8_0,
 }
 
+impl KvType {
+    /// Whether this build has code for it: all, less what the crate's features leave out.
+    pub const fn is_built(self) -> bool {
+        match self {
+            Self::F32 => cfg!(feature = "kv-f32"),
+            Self::F16 => cfg!(feature = "kv-f16"),
+            Self::Q8_0 => cfg!(feature = "kv-q8_0"),
+        }
+    }
+}
+
 /// Where things lie in a tile of one KV head.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HeadLayout {

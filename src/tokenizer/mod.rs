@@ -287,6 +287,7 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
         let (vocab, index) = (&self.vocab, &self.index);
         match self.vocab.model {
             Model::Spm => spm::Fragment { vocab, index, text, prefix }.encode(memory, output),
+            Model::Bpe(_) if !cfg!(feature = "bpe") => None,
             Model::Bpe(pre) => bpe::encode_bytes(vocab, index, pre, text, memory, output),
             Model::Characters => bpe::encode_characters(vocab, index, text, memory, output),
             Model::Lines => bpe::encode_lines(vocab, index, text, memory, output),
