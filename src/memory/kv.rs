@@ -29,6 +29,7 @@ pub enum KvType {
 
 impl KvType {
     /// Whether this build has code for it: all, less what the crate's features leave out.
+    #[allow(clippy::match_like_matches_macro)] // only where all features are on
     pub const fn is_built(self) -> bool {
         match self {
             Self::F32 => cfg!(feature = "kv-f32"),

@@ -86,6 +86,7 @@ impl TensorType {
     }
 
     /// Whether this build has code for it: all types that can be run, less what the crate's features leave out.
+    #[allow(clippy::match_like_matches_macro)] // only where all features are on
     pub const fn is_built(self) -> bool {
         use TensorType::*;
         match self {
