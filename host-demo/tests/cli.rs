@@ -63,8 +63,21 @@ fn path(path: &Path) -> &str {
     path.to_str().expect("a path in UTF-8")
 }
 
-const COMMANDS: [&str; 10] =
-    ["generate", "tokenize", "detokenize", "inspect", "plan", "pack", "logits", "probe", "score", "bench"];
+const COMMANDS: [&str; 13] = [
+    "generate",
+    "translate",
+    "embed",
+    "tokenize",
+    "detokenize",
+    "inspect",
+    "plan",
+    "pack",
+    "logits",
+    "probe",
+    "score",
+    "bench",
+    "convert",
+];
 
 #[test]
 fn every_command_explains_itself_with_an_example() {

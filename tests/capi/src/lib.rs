@@ -4,7 +4,15 @@
 pub use arenite::ffi::*;
 
 #[cfg(target_os = "none")]
-#[panic_handler]
-fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
-    loop {}
+mod panic {
+    unsafe extern "C" {
+        /// Exists nowhere: a program in which a panic is reachable does not link.
+        fn panic_is_possible() -> !;
+    }
+
+    #[panic_handler]
+    fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+        // SAFETY: never reached, as there is no such function.
+        unsafe { panic_is_possible() }
+    }
 }

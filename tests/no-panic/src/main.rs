@@ -57,6 +57,14 @@ entry!("rewind", (session: &mut Session<'_, '_>, position: usize) -> Result<(), 
     session.rewind(position)
 });
 
+entry!("save", (session: &Session<'_, '_>, out: &mut [u8]) -> Result<usize, Error> {
+    session.save(out)
+});
+
+entry!("restore", (session: &mut Session<'_, '_>, snapshot: &[u8]) -> Result<(), Error> {
+    session.restore(snapshot)
+});
+
 entry!("sample", (params: Params, bias: &[(TokenId, f32)], scratch: &mut [u8], logits: &mut [f32], seed: u64) -> Result<TokenId, Error> {
     let mut sampler = Sampler::new(params, bias, logits.len(), scratch)?;
     let token = sampler.sample(logits, &mut Pcg32::new(seed))?;
@@ -66,6 +74,10 @@ entry!("sample", (params: Params, bias: &[(TokenId, f32)], scratch: &mut [u8], l
 
 entry!("index", (gguf: &Gguf<'static>, memory: Memory) -> Result<Tokenizer<'static, 'static>, Error> {
     Tokenizer::new(gguf, memory)
+});
+
+entry!("borrow", (gguf: &Gguf<'static>, index: &'static [u8]) -> Result<Tokenizer<'static, 'static>, Error> {
+    Tokenizer::with_index(gguf, index)
 });
 
 entry!("encode", (tokenizer: &Tokenizer<'_, '_>, text: &[u8], options: Encode, scratch: &mut [u8], ids: &mut [TokenId]) -> Result<usize, Error> {
