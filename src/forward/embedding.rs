@@ -1,6 +1,6 @@
 //! The way in: embeddings of tokens and positions.
 
-use super::{Engine, add, norm, scale};
+use super::{Engine, add, norm, rows_mut, scale};
 use crate::TokenId;
 use crate::model::{Positions, Role};
 use crate::quant::decode_row;
@@ -13,7 +13,7 @@ impl Engine<'_, '_> {
         let dim = spec.dim;
         let Some(words) = weights.matrix(Role::TokenEmbd, 0) else { return };
         let Some(other) = branch.get_mut(..dim) else { return };
-        for ((t, &token), x) in tokens.iter().enumerate().zip(hidden.chunks_exact_mut(dim)) {
+        for ((t, &token), x) in tokens.iter().enumerate().zip(rows_mut(hidden, dim)) {
             decode_row(words.kind, words.row(token as usize), x);
             scale(x, spec.embedding_scale);
             let position = if alternatives { position } else { position + t };

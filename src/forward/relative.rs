@@ -3,6 +3,7 @@
 //! The numbers of all distances are laid out once, for each head in the order of distances, so that those
 //! of a query's keys lie side by side.
 
+use super::rows_mut;
 use crate::kernel::Bias;
 use crate::model::{Positions, Role, Spec, Weights};
 use crate::plan::Plan;
@@ -29,7 +30,7 @@ impl<'w> Relative<'w> {
         let causal = spec.is_causal();
         let (stride, middle) = (Self::distances(spec, context), context - 1);
         let learned = weights.vector(Role::AttnRelB, 0);
-        for (head, numbers) in table.chunks_exact_mut(stride).enumerate() {
+        for (head, numbers) in rows_mut(table, stride).enumerate() {
             for (i, number) in numbers.iter_mut().enumerate() {
                 // Where the key is, from the query on.
                 let (back, ahead) = (middle.saturating_sub(i), i.saturating_sub(middle));

@@ -199,8 +199,7 @@ unsafe fn attend_rows<L: Lanes, E: Element, const R: usize>(
                 core::array::from_fn(|t| job.ring.as_ptr().add((block * TILES + t) % tiles * tile_bytes));
             let seen = visible.map(|seen| seen.within(block * BLOCK));
             let reach = Range { lo: seen[0].lo, hi: seen[R - 1].hi };
-            let hidden: [[u16; TILES]; R] =
-                core::array::from_fn(|r| core::array::from_fn(|t| job.masks.of((row + r) / group, block * TILES + t)));
+            let shown = |r: usize, t: usize| job.masks.of((row + r) / group, block * TILES + t);
 
             // Scores, and the largest of each row.
             let mut weights = [const { MaybeUninit::<[f32; BLOCK]>::uninit() }; R];
@@ -209,7 +208,7 @@ unsafe fn attend_rows<L: Lanes, E: Element, const R: usize>(
                 let scores = E::scores::<L, R>(tile, layout, &queries);
                 for r in 0..R {
                     let at = weights[r].as_mut_ptr().cast::<f32>().add(t * TILE);
-                    if plain && hidden[r][t] == u16::MAX {
+                    if plain && shown(r, t) == u16::MAX {
                         scores[r].scale(job.scale, seen[r].mask(t), at, &mut top[r]);
                         continue;
                     }
@@ -221,7 +220,7 @@ unsafe fn attend_rows<L: Lanes, E: Element, const R: usize>(
                         let (token, head) = ((row + r) / group, (row + r) % group);
                         score = score.add(job.bias.load(head, token, block * BLOCK + t * TILE));
                     }
-                    let score = score.masked(seen[r].mask(t) & hidden[r][t], f32::NEG_INFINITY);
+                    let score = score.masked(seen[r].mask(t) & shown(r, t), f32::NEG_INFINITY);
                     top[r] = top[r].max(score);
                     score.store(at);
                 }
@@ -244,11 +243,11 @@ unsafe fn attend_rows<L: Lanes, E: Element, const R: usize>(
                 }
                 for t in seen[r].lo / TILE..seen[r].hi.div_ceil(TILE) {
                     let at = weights[r].as_mut_ptr().cast::<f32>().add(t * TILE);
-                    if hidden[r][t] == u16::MAX {
+                    if shown(r, t) == u16::MAX {
                         L::softmax(at, best[r], seen[r].mask(t), &mut total[r]);
                         continue;
                     }
-                    let p = L::load(at).sub(L::splat(best[r])).exp().masked(seen[r].mask(t) & hidden[r][t], 0.0);
+                    let p = L::load(at).sub(L::splat(best[r])).exp().masked(seen[r].mask(t) & shown(r, t), 0.0);
                     total[r] = total[r].add(p);
                     p.store(at);
                 }
@@ -258,7 +257,7 @@ unsafe fn attend_rows<L: Lanes, E: Element, const R: usize>(
             // row. What lies in invisible positions may be anything, even NaN: it is not read.
             if !job.masks.words.is_empty() {
                 for t in seen[0].lo / TILE..seen[0].hi.div_ceil(TILE) {
-                    let mut mask = seen[0].mask(t) & hidden[0][t];
+                    let mut mask = seen[0].mask(t) & shown(0, t);
                     while mask != 0 {
                         let slot = t * TILE + mask.trailing_zeros() as usize;
                         weigh::<L, E, R>(&tile, layout, &weights, Range { lo: slot, hi: slot + 1 }, sums.as_mut_ptr());

@@ -116,7 +116,11 @@ pub(super) fn encode_lines(
     memory: &mut [Word],
     output: &mut Output<'_>,
 ) -> Option<()> {
-    for line in text.chunk_by(|a, b| (*a == b'\n') == (*b == b'\n')) {
+    let mut rest = text;
+    while let Some(first) = rest.first() {
+        let end = rest.iter().position(|byte| (*byte == b'\n') != (*first == b'\n')).unwrap_or(rest.len());
+        let (line, after) = rest.split_at_checked(end)?;
+        rest = after;
         if line.starts_with(b"\n")
             && let Some(id) = index.find(vocab, line.iter().copied())
         {
@@ -124,12 +128,12 @@ pub(super) fn encode_lines(
             continue;
         }
         let mut row = Row::new(memory, line.len())?;
-        let (mut slot, mut rest) = (0, line);
-        while let Some(char) = first_char(rest) {
-            let (char, after) = rest.split_at_checked(char.len)?;
+        let (mut slot, mut chars) = (0, line);
+        while let Some(char) = first_char(chars) {
+            let (char, after) = chars.split_at_checked(char.len)?;
             row.put(slot, slot + char.len(), index.find(vocab, Spelling::Escaped.bytes(char)).unwrap_or(u32::MAX));
             slot += char.len();
-            rest = after;
+            chars = after;
         }
         row.merge(&Ranks(index));
         for (start, end, id) in row.symbols() {

@@ -4,6 +4,8 @@
 //! ([Kudo 2018](https://arxiv.org/abs/1804.10959)). The text streams through the caller's memory: where
 //! every way passes through one place, what lies before it is settled.
 
+use core::cell::Cell;
+
 use super::Output;
 use super::charsmap::{Normalized, Spaces};
 use super::index::Index;
@@ -211,10 +213,19 @@ impl Lattice<'_, '_, '_> {
     /// Drops the first `count` bytes.
     fn forget(&mut self, count: usize) {
         if count > 0 && count <= self.len {
-            self.bytes.copy_within(count..self.len, 0);
-            self.steps.copy_within(count..self.len, 0);
+            shift(self.bytes, count, self.len);
+            shift(self.steps, count, self.len);
             self.len -= count;
         }
+    }
+}
+
+/// Moves what is in `from..to` to the beginning.
+fn shift<T: Copy>(all: &mut [T], from: usize, to: usize) {
+    // Cells, because `copy_within` may panic as far as the compiler knows.
+    let cells = Cell::from_mut(all).as_slice_of_cells();
+    for (to, from) in cells.iter().zip(cells.get(from..to).unwrap_or(&[])) {
+        to.set(from.get());
     }
 }
 
