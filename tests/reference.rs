@@ -5,37 +5,12 @@
 mod common;
 
 use arenite::KvType;
-use common::fixture::{Case, relative_error};
+use common::fixture::{Case, DECODERS, relative_error};
 use common::run::{Run, argmax};
 
 /// f32 weights, f32 cache: nothing is rounded but the sums, so 1e-5 is some hundred times the
 /// unit roundoff, for some hundred roundings one after another.
 const F32_TOLERANCE: f64 = 1e-5;
-
-const DECODERS: [&str; 22] = [
-    "llama_mha",
-    "llama_gqa",
-    "llama_rope3",
-    "llama_linear",
-    "llama_yarn",
-    "mistral",
-    "mixtral",
-    "qwen2",
-    "qwen3",
-    "qwen3moe",
-    "gpt2",
-    "gemma",
-    "gemma2",
-    "gemma3",
-    "gemma4_dense",
-    "gemma4_e2b",
-    "phi3",
-    "phi3_longrope",
-    "stablelm",
-    "smollm3",
-    "olmo2",
-    "granite",
-];
 
 #[test]
 fn f32_models_equal_transformers() {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use arenite::tokenizer::{Encode, TokenType, Tokenizer};
 use arenite::{Error, Gguf, TokenId};
-use common::fixture::Case;
+use common::fixture::{Case, DECODERS};
 use common::gguf::{Builder, Meta};
 use common::tiny::tiny_llama;
 use common::vectors::{Owned, Vectors, fixture, vocabulary};
@@ -100,6 +100,7 @@ tiny! {
     tiny_qwen2 "qwen2"
     tiny_granite "granite"
     tiny_gemma2 "gemma2"
+    tiny_gemma4_e2b "gemma4_e2b"
 }
 
 /// Vocabularies whose text does not come back as it was: normalised, or unknown.
@@ -122,6 +123,20 @@ fn one_way_vocabularies() {
         let case = Case::find(name, "model.gguf").unwrap();
         for prompt in case.prompts() {
             assert_eq!(tokenizer.encode(prompt.text.as_bytes(), Encode::PROMPT), prompt.ids, "{name}");
+        }
+    }
+}
+
+/// The prompts of the reference cases, with BOS where the tokenizer adds one.
+#[test]
+fn prompts_of_every_decoder() {
+    for name in DECODERS {
+        let Some(case) = Case::find(name, "model.gguf") else { continue };
+        let file = case.file("model.gguf");
+        let tokenizer = Owned::new(&file);
+        for prompt in case.prompts() {
+            let ids = tokenizer.encode(prompt.text.as_bytes(), Encode { add_special: true, parse_special: false });
+            assert_eq!(ids, prompt.ids, "{name}: {:?}", prompt.text);
         }
     }
 }
@@ -204,6 +219,44 @@ fn special_tokens_are_found_where_they_should_be() {
     let mut shown = [0; 32];
     let ids = parsed("<|user|>a");
     assert_eq!(tokenizer.tokenizer.detokenize(&ids, false, &mut shown), Ok(1));
+}
+
+#[test]
+fn a_line_is_characters_and_then_merges() {
+    let mut tokens: Vec<String> = ["<pad>", "<eos>", "<bos>", "<unk>"].map(String::from).to_vec();
+    tokens.extend((0..=255).map(|byte| format!("<0x{byte:02X}>")));
+    let first = tokens.len() as u32;
+    tokens.extend(["▁", "a", "▁a", "\n\n", "語"].map(String::from));
+    let types = tokens.iter().enumerate().map(|(i, _)| {
+        if i < 4 {
+            3i32
+        } else if i < 260 {
+            6
+        } else {
+            1
+        }
+    });
+    let types: Vec<i32> = types.collect();
+    let mut file = Builder::new();
+    file.set("tokenizer.ggml.model", "gemma4")
+        .set("tokenizer.ggml.tokens", Meta::strings(tokens))
+        .set("tokenizer.ggml.token_type", Meta::array(types))
+        .set("tokenizer.ggml.merges", Meta::strings(["▁ a"]));
+    let file = file.build();
+    let tokenizer = Owned::new(&file);
+    let [space, a, space_a, newlines, character] = [0, 1, 2, 3, 4].map(|i| first + i);
+    let byte = |byte: u32| 4 + byte;
+    for (text, ids) in [
+        (&b"a a  a"[..], vec![a, space_a, space, space_a]),
+        (b"a\n\na", vec![a, newlines, a]),
+        (b"\n\n\n a", vec![byte(10), byte(10), byte(10), space_a]),
+        ("語é".as_bytes(), vec![character, byte(0xc3), byte(0xa9)]),
+        (b"\xff\xe8a", vec![byte(0xff), byte(0xe8), a]),
+    ] {
+        assert_eq!(tokenizer.encode(text, Encode::TEXT), ids, "{text:?}");
+        assert_eq!(tokenizer.decode(&ids), text);
+    }
+    assert_eq!(tokenizer.encode(b"a", Encode::PROMPT), [2, a]);
 }
 
 #[test]

@@ -1,11 +1,11 @@
-//! BPE with merges: every word begins as bytes or as characters, and the pair with the earliest merge
+//! BPE with merges: every word, or line, begins as bytes or as characters, and the pair with the earliest merge
 //! merges first.
 //!
 //! Sources: llama.cpp's `llm_tokenizer_bpe_session`, after GPT-2's `encoder.py`; for characters, Hugging
 //! Face's `BPE` model without byte fallback behind its `Whitespace` pre-tokenizer.
 
 use super::Output;
-use super::canonical::Spelling;
+use super::canonical::{SPACE, Spelling};
 use super::index::Index;
 use super::merge::{NO_PAIR, Pair, Row, Rules, Word};
 use super::pretokenizer::PreTokenizer;
@@ -98,6 +98,53 @@ pub(super) fn encode_characters(
         for (_, _, id) in row.symbols() {
             if id != u32::MAX {
                 output.push(id);
+            }
+        }
+    }
+    Some(())
+}
+
+/// As [`encode_characters`], by lines instead of words, without a space before them and with byte tokens
+/// for characters that the vocabulary lacks. Newlines that follow each other are a line of their own,
+/// and one token if there is one.
+///
+/// Source: llama.cpp's `LLAMA_VOCAB_PRE_TYPE_GEMMA4`.
+pub(super) fn encode_lines(
+    vocab: &Vocab<'_>,
+    index: &Index<'_>,
+    text: &[u8],
+    memory: &mut [Word],
+    output: &mut Output<'_>,
+) -> Option<()> {
+    for line in text.chunk_by(|a, b| (*a == b'\n') == (*b == b'\n')) {
+        if line.starts_with(b"\n")
+            && let Some(id) = index.find(vocab, line.iter().copied())
+        {
+            output.push(id);
+            continue;
+        }
+        let mut row = Row::new(memory, line.len())?;
+        let (mut slot, mut rest) = (0, line);
+        while let Some(char) = first_char(rest) {
+            let (char, after) = rest.split_at_checked(char.len)?;
+            row.put(slot, slot + char.len(), index.find(vocab, Spelling::Escaped.bytes(char)).unwrap_or(u32::MAX));
+            slot += char.len();
+            rest = after;
+        }
+        row.merge(&Ranks(index));
+        for (start, end, id) in row.symbols() {
+            if id != u32::MAX {
+                output.push(id);
+                continue;
+            }
+            for byte in line.get(start..end)?.iter().copied() {
+                let space = &SPACE[..];
+                let bytes = if byte == b' ' { space } else { core::slice::from_ref(&byte) };
+                for byte in bytes {
+                    if let Some(id) = index.byte(*byte).or(vocab.unknown) {
+                        output.push(id);
+                    }
+                }
             }
         }
     }

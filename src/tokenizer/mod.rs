@@ -235,6 +235,7 @@ impl<'a, 'i> Tokenizer<'a, 'i> {
             Model::Spm => spm::Fragment { vocab, index, text, prefix }.encode(memory, output),
             Model::Bpe(pre) => bpe::encode_bytes(vocab, index, pre, text, memory, output),
             Model::Characters => bpe::encode_characters(vocab, index, text, memory, output),
+            Model::Lines => bpe::encode_lines(vocab, index, text, memory, output),
             Model::Unigram => unigram::encode(vocab, index, text, memory, output),
             Model::WordPiece { lowercase } => wordpiece::encode(vocab, index, lowercase, text, memory, output),
         }

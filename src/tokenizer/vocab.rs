@@ -75,6 +75,8 @@ pub(super) enum Model {
     Bpe(PreTokenizer),
     /// "bpe": BPE over characters with merges, behind the pre-tokenizer "whitespace". Not llama.cpp's.
     Characters,
+    /// "gemma4": BPE over characters with merges, line by line, and byte tokens for others.
+    Lines,
     /// "t5": unigram, with SentencePiece's normalisation.
     Unigram,
     /// "bert": WordPiece.
@@ -122,6 +124,7 @@ impl<'a> Vocab<'a> {
                     None => return Err(Error::Unsupported { what: "pre-tokenizer", name: Name::new(pre) }),
                 }
             }
+            b"gemma4" => Model::Lines,
             b"t5" => Model::Unigram,
             b"bert" => Model::WordPiece { lowercase: tri!(switch(gguf, "normalizer.lowercase", true)) },
             b"bpe" => match tri!(gguf.str(PREFIX, "pre")) {
@@ -146,7 +149,7 @@ impl<'a> Vocab<'a> {
         let types = tri!(numbers(gguf, TYPES, len, false));
         let merges = match model {
             Model::Spm | Model::Unigram | Model::WordPiece { .. } => None,
-            Model::Bpe(_) | Model::Characters => match tri!(strings(gguf, MERGES)) {
+            Model::Bpe(_) | Model::Characters | Model::Lines => match tri!(strings(gguf, MERGES)) {
                 Some(merges) if merges.len() < i32::MAX as usize => Some(merges),
                 Some(_) => return Err(Error::KeyValue { key: Name::key(PREFIX, MERGES), why: "is too long" }),
                 None => return Err(Error::MissingKey { key: Name::key(PREFIX, MERGES) }),
@@ -157,6 +160,7 @@ impl<'a> Vocab<'a> {
             Model::Spm => (Some(1), Some(2), Some(0), true, false, true),
             Model::Bpe(pre) => (Some(11), Some(11), None, pre.add_bos, false, false),
             Model::Characters => (None, None, None, false, false, false),
+            Model::Lines => (Some(2), Some(1), Some(3), true, false, false),
             Model::Unigram => (None, Some(1), Some(2), false, true, false),
             // What llama.cpp calls the separator ends a text.
             Model::WordPiece { .. } => {

@@ -28,6 +28,32 @@ pub struct Quant {
     pub exact: Vec<f32>,
 }
 
+/// The cases of decoders.
+pub const DECODERS: [&str; 22] = [
+    "llama_mha",
+    "llama_gqa",
+    "llama_rope3",
+    "llama_linear",
+    "llama_yarn",
+    "mistral",
+    "mixtral",
+    "qwen2",
+    "qwen3",
+    "qwen3moe",
+    "gpt2",
+    "gemma",
+    "gemma2",
+    "gemma3",
+    "gemma4_dense",
+    "gemma4_e2b",
+    "phi3",
+    "phi3_longrope",
+    "stablelm",
+    "smollm3",
+    "olmo2",
+    "granite",
+];
+
 /// Where cases are: `ARENITE_FIXTURES`, then what is committed.
 pub fn roots() -> Vec<PathBuf> {
     let committed = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
