@@ -170,8 +170,8 @@ fn prefetch<const AT: usize>(p: *const u8) {
     // SAFETY: hints, which never fault.
     unsafe {
         asm!(
-            "prfm pldl1keep, [{p}, #{at}]",
-            "prfm pldl1keep, [{p}, #{at} + 64]",
+            "prfm pldl2keep, [{p}, #{at}]",
+            "prfm pldl2keep, [{p}, #{at} + 64]",
             p = in(reg) p,
             at = const AT,
             options(readonly, nostack, preserves_flags)
