@@ -196,15 +196,12 @@ impl Lattice<'_, '_, '_> {
             let len = len_of(self.steps.get(start)?).max(1);
             let token = self.bytes.get(start..start + len)?;
             let id = self.index.find(self.vocab, token.iter().copied());
-            match id.filter(|id| score(self.vocab, *id).is_some()).or(self.vocab.unknown) {
+            if let Some(id) = id.filter(|id| score(self.vocab, *id).is_some()).or(self.vocab.unknown) {
                 // Unknown characters in a row are one token.
-                Some(id) => {
-                    let unknown = Some(id) == self.vocab.unknown;
-                    if !(core::mem::replace(&mut self.after_unknown, unknown) && unknown) {
-                        output.push(id);
-                    }
+                let unknown = Some(id) == self.vocab.unknown;
+                if !(core::mem::replace(&mut self.after_unknown, unknown) && unknown) {
+                    output.push(id);
                 }
-                None => {}
             }
             start += len;
         }
