@@ -53,6 +53,11 @@ impl Name {
         Self::key(prefix, "blk.").with(digits.split_at(at).1).with(b".").with(name.as_bytes())
     }
 
+    /// The bytes that were kept.
+    pub(crate) const fn bytes(&self) -> &[u8] {
+        self.bytes.split_at(self.len as usize).0
+    }
+
     /// Appends `more`, as far as there is room.
     const fn with(mut self, mut more: &[u8]) -> Self {
         while let Some((byte, rest)) = more.split_first() {
@@ -334,12 +339,28 @@ pub enum Error {
         /// Where the session stands.
         latest: usize,
     },
+    /// Bytes that are not a snapshot of a session, or not a whole one.
+    DamagedSnapshot {
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// A snapshot of a session that differs from this one.
+    ForeignSnapshot {
+        /// In what it differs.
+        what: &'static str,
+    },
     /// The context has no room for the tokens.
     ContextFull {
         /// Positions in the context.
         context: usize,
         /// Positions that would be needed.
         needed: usize,
+    },
+    /// A pointer from C is null, or a constant is none of the known ones.
+    #[cfg(feature = "capi")]
+    Argument {
+        /// Which argument.
+        what: &'static str,
     },
     // --- tokenizer and sampler ----------------------------------------------------------------
     /// An entry of one of the vocabulary's arrays makes no sense.
@@ -500,6 +521,12 @@ impl fmt::Display for Error {
                 f,
                 "cannot rewind to position {position}: the cache reaches from {earliest} to {latest}; start again from 0"
             ),
+            #[cfg(feature = "capi")]
+            Error::Argument { what } => write!(f, "the argument {what} is null or not a known constant"),
+            Error::DamagedSnapshot { why } => write!(f, "the snapshot {why}: save it again"),
+            Error::ForeignSnapshot { what } => {
+                write!(f, "the snapshot was made with another {what}: save one with the same as this session's")
+            }
             Error::NoPart { part } => write!(f, "the model has no {part}: give another model"),
             Error::NoSource => write!(f, "the decoder has no text to attend to: give the encoder one first"),
             Error::TooManyBeams { planned, given } => {

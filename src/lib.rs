@@ -3,7 +3,8 @@
 //! # The crate
 //!
 //! - [`Gguf`]: what a file says, checked once. [`Model`]: what it means, every tensor in its place.
-//! - [`Plan`]: exact bytes of memory, in `const`. [`Session`]: prefill, decode, rewind; encode. [`beam`]: search.
+//! - [`Plan`]: exact bytes of memory, in `const`. [`Session`]: prefill, decode, rewind, save, restore; encode.
+//!   [`beam`]: search.
 //! - [`tokenizer`] and [`sampler`]: text to ids and back, logits to a token.
 //! - [`Kernels`]: the same bits on every instruction set. [`workers`]: threads, if the caller has any.
 //! - [`Error`]: one type for everything that can go wrong.
@@ -12,6 +13,8 @@
 
 pub mod beam;
 mod error;
+#[cfg(feature = "capi")]
+pub mod ffi;
 pub mod gguf;
 pub mod kernel;
 pub mod memory;
@@ -22,6 +25,8 @@ pub mod tokenizer;
 pub mod workers;
 
 mod forward;
+mod hash;
+mod message;
 mod plan;
 mod session;
 mod sort;

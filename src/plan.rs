@@ -3,9 +3,10 @@
 use crate::forward::Relative;
 use crate::kernel::{Form, MAX_ROWS, panel_bytes};
 use crate::memory::{Arena, HeadLayout, KvType, TILE};
+use crate::message::Message;
 use crate::model::{Entry, Layer, Positions, Spec, Weights};
 use crate::tokenizer::Tokenizer;
-use crate::{Error, Gguf, tri};
+use crate::{Error, Gguf, Name, tri};
 
 /// What the caller decides about a session's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +84,8 @@ pub(crate) struct Layout {
     pub logits: usize,
     /// Tiles of a KV head, of each kind.
     pub tiles: [usize; 2],
+    /// Bytes of a position in all rings of heads of each kind.
+    pub position_bytes: [usize; 2],
     /// What is added to scores by distance.
     pub biases: usize,
     /// The states of an encoder's text.
@@ -95,20 +98,38 @@ pub(crate) struct Layout {
 }
 
 impl Plan {
-    /// The plan for the model in `file`, for a `const`: what is wrong with the file stops the compiler.
+    /// The plan for the model in `file`, for a `const`: what is wrong with the file stops the compiler,
+    /// which then says what it is.
     ///
     /// # Panics
     ///
-    /// Whenever [`try_of`](Self::try_of) would fail.
+    /// Whenever [`Gguf::parse`] or [`try_of`](Self::try_of) would fail.
     pub const fn of(file: &[u8], options: Options) -> Self {
-        let gguf = match Gguf::parse(file) {
-            Ok(gguf) => gguf,
-            Err(_) => panic!("not a GGUF file that can be read: `arenite inspect` says why"),
+        let plan = match Gguf::parse(file) {
+            Ok(gguf) => Self::try_of(&gguf, options),
+            Err(error) => Err(error),
         };
-        match Self::try_of(&gguf, options) {
+        match plan {
             Ok(plan) => plan,
-            Err(_) => panic!("this model cannot be run: `arenite plan` says why"),
+            Err(error) => panic!("{}", Message::of(&error).as_str()),
         }
+    }
+
+    /// The plan itself, if workspace, KV cache and the tokenizer's index take at most `ram` bytes
+    /// together; for a `const`, which does not build otherwise.
+    ///
+    /// # Panics
+    ///
+    /// If they take more.
+    #[must_use]
+    pub const fn within(self, ram: usize) -> Self {
+        let needed = self.workspace as u64 + self.kv as u64 + self.tokenizer as u64;
+        if needed > ram as u64 {
+            let message =
+                Message::new("the model needs ").number(needed).text(" bytes of RAM, more than the budget of ");
+            panic!("{}", message.number(ram as u64).text(": plan a smaller context or batch").as_str());
+        }
+        self
     }
 
     /// The plan for a file.
@@ -136,6 +157,9 @@ impl Plan {
         if options.context as u64 > i32::MAX as u64 || options.workers > 1 << 16 || options.beams > 1 << 12 {
             return Err(Error::PlanTooLarge);
         }
+        if !options.kv.is_built() {
+            return Err(Error::Unsupported { what: "type of the KV cache", name: Name::new(b"in this build") });
+        }
         let encoder = spec.encoder();
         let has_encoder = encoder.is_some() || !spec.has_head();
         let widest = spec.widest_input();
@@ -159,6 +183,7 @@ impl Plan {
             panel: if batch > 1 { formats.panel } else { 0 },
             logits: if spec.has_head() { spec.vocab } else { 0 },
             tiles: [tiles(&spec, 0, options), tiles(&spec, 1, options)],
+            position_bytes: [position_bytes(&spec, 0, options.kv), position_bytes(&spec, 1, options.kv)],
             biases: tri!(biases(&spec, options)),
             states: if has_encoder { tri!(product(&[options.context, spec.dim])) } else { 0 },
             source_weights: match &encoder {
@@ -214,6 +239,20 @@ const fn tiles(spec: &Spec<'_>, kind: usize, options: Options) -> usize {
     positions.div_ceil(TILE)
 }
 
+/// Bytes of a position in the rings of all layers of a kind.
+const fn position_bytes(spec: &Spec<'_>, kind: usize, kv: KvType) -> usize {
+    let (mut bytes, mut index) = (0usize, 0);
+    while index < spec.layers {
+        let layer = spec.layer(index);
+        if layer.owns_kv && layer.kind == kind {
+            let head = HeadLayout { kind: kv, dim: layer.head.dim };
+            bytes = bytes.saturating_add(layer.kv_heads.saturating_mul(head.tile_bytes() / TILE));
+        }
+        index += 1;
+    }
+    bytes
+}
+
 /// Numbers added to a stack's scores.
 const fn biases(spec: &Spec<'_>, options: Options) -> Result<usize, Error> {
     match Relative::len(spec, options.context) {
@@ -228,7 +267,7 @@ const fn attention_sums(spec: &Spec<'_>, batch: usize) -> usize {
     let mut index = 0;
     while index < spec.layers {
         let layer = spec.layer(index);
-        let rows = min(MAX_ROWS, batch * (layer.heads / layer.kv_heads));
+        let rows = min(MAX_ROWS, batch * layer.group());
         most = max(most, rows * layer.head.dim.next_multiple_of(16));
         index += 1;
     }

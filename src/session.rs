@@ -1,4 +1,6 @@
-//! A running model: prefill, decode, rewind.
+//! A running model: prefill, decode, rewind, save and restore.
+
+mod snapshot;
 
 use core::ops::ControlFlow;
 
@@ -14,6 +16,7 @@ use crate::{Error, TokenId};
 /// The results do not depend on how a prompt is cut into batches, on the number of workers, or on
 /// the kernels: always the same bits.
 pub struct Session<'m, 'w> {
+    model: &'m Model<'m>,
     engine: Engine<'m, 'w>,
     position: usize,
     /// One past the furthest position ever written: what a sliding window has overwritten.
@@ -35,7 +38,7 @@ impl<'m, 'w> Session<'m, 'w> {
             return Err(Error::PlanMismatch);
         }
         let engine = Engine::new(model, &plan, workspace, kv, Kernels::detect(), &Serial)?;
-        Ok(Self { engine, position: 0, reached: 0, plan })
+        Ok(Self { model, engine, position: 0, reached: 0, plan })
     }
 
     /// Shares the work among `workers`; the plan says how many take part.
@@ -128,7 +131,7 @@ impl<'m, 'w> Session<'m, 'w> {
     ) -> Result<ControlFlow<()>, Error> {
         self.check(tokens)?;
         let mut last = 0;
-        for batch in tokens.chunks(self.plan.options.batch) {
+        for batch in tokens.chunks(self.plan.options.batch.max(1)) {
             let flow = self.engine.run(batch, self.position, observer);
             // Even a batch that was stopped has overwritten what a ring held before it.
             self.reached = self.reached.max(self.position + batch.len());
@@ -150,7 +153,7 @@ impl<'m, 'w> Session<'m, 'w> {
     /// As for [`prefill`](Self::prefill).
     pub fn prefill_all(&mut self, tokens: &[TokenId], mut each: impl FnMut(usize, &[f32])) -> Result<(), Error> {
         self.check(tokens)?;
-        for batch in tokens.chunks(self.plan.options.batch) {
+        for batch in tokens.chunks(self.plan.options.batch.max(1)) {
             let _ = self.engine.run(batch, self.position, &mut ());
             for t in 0..batch.len() {
                 self.engine.head(t);
@@ -198,15 +201,7 @@ impl<'m, 'w> Session<'m, 'w> {
     /// [`Error::CannotRewind`] if the session has not come that far, or if a sliding window has
     /// overwritten what the token at `position` would see.
     pub fn rewind(&mut self, position: usize) -> Result<(), Error> {
-        let earliest = (0..).zip(self.engine.spec.kinds).filter_map(|(kind, heads)| {
-            // A ring still holds the positions from `reached - kept` on; the next token sees `window - 1`
-            // before it.
-            match (heads.window, self.reached.checked_sub(self.plan.kept(kind))) {
-                (None, _) | (_, None | Some(0)) => None,
-                (Some(window), Some(lost)) => Some(lost + window - 1),
-            }
-        });
-        let earliest = earliest.max().unwrap_or(0);
+        let earliest = self.earliest(self.reached);
         if position > self.position || position < earliest && position != 0 {
             return Err(Error::CannotRewind { position, earliest, latest: self.position });
         }
@@ -215,6 +210,19 @@ impl<'m, 'w> Session<'m, 'w> {
             self.reached = 0;
         }
         Ok(())
+    }
+
+    /// Where a session that came as far as `reached` can go back to, besides 0.
+    fn earliest(&self, reached: usize) -> usize {
+        let earliest = (0..).zip(self.engine.spec.kinds).filter_map(|(kind, heads)| {
+            // A ring still holds the positions from `reached - kept` on; the next token sees `window - 1`
+            // before it.
+            match (heads.window, reached.checked_sub(self.plan.kept(kind))) {
+                (None, _) | (_, None | Some(0)) => None,
+                (Some(window), Some(lost)) => Some(lost + window - 1),
+            }
+        });
+        earliest.max().unwrap_or(0)
     }
 
     /// What was planned.

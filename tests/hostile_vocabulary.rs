@@ -241,27 +241,57 @@ fn every_byte_changed() {
     }
 }
 
-/// An index that was damaged, say in flash, gives wrong ids, and nothing worse.
+/// An index that was damaged, say in flash, or made by a liar, is not taken: whatever word is changed.
 #[test]
 fn every_word_of_an_index_changed() {
-    for small in [tiny_bpe(), tiny_llama()] {
+    let mut strange = tiny_bpe();
+    // The same token twice, the same merge twice, one that a text cannot contain, a special one.
+    strange
+        .set("tokenizer.ggml.tokens", Meta::strings(["a", "b", "ab", "a", "abab", "a b", "<|im_end|>"]))
+        .set("tokenizer.ggml.token_type", Meta::array([1i32, 1, 1, 1, 1, 4, 1]))
+        .set("tokenizer.ggml.merges", Meta::strings(["a b", "ab ab", "a b"]));
+    for small in [tiny_bpe(), tiny_llama(), strange] {
         let file = small.build();
         let gguf = Gguf::parse(&file).unwrap();
         let mut index = vec![0; Tokenizer::index_bytes(&gguf).unwrap()];
         Tokenizer::new(&gguf, &mut index).unwrap();
-        let mut scratch = vec![0; Tokenizer::scratch_bytes(20)];
+        assert!(Tokenizer::with_index(&gguf, &index).is_ok());
         for at in 0..index.len() / 4 {
-            for value in [0, 1, 2, 100, 0x7fff_ffff, 0x8000_0000, u32::MAX] {
-                let mut index = index.clone();
-                index[4 * at..4 * at + 4].copy_from_slice(&u32::to_le_bytes(value));
-                let Ok(tokenizer) = Tokenizer::with_index(&gguf, &index) else { continue };
-                let mut ids = [0; 256];
-                let Ok(count) = tokenizer.encode(b"ab the in</s> \xc3", Encode::PROMPT, &mut scratch, &mut ids) else {
-                    continue;
-                };
-                let _ = tokenizer.detokenize(&ids[..count], true, &mut [0; 4096]);
-                let _ = (tokenizer.eot(), tokenizer.is_end(0), tokenizer.token_type(u32::MAX));
+            let word = u32::from_le_bytes(index[4 * at..4 * at + 4].try_into().unwrap());
+            for value in [0, 1, 2, 100, 0x7fff_ffff, 0x8000_0000, u32::MAX, word ^ 1, word.wrapping_add(1)] {
+                let mut changed = index.clone();
+                changed[4 * at..4 * at + 4].copy_from_slice(&u32::to_le_bytes(value));
+                let result = Tokenizer::with_index(&gguf, &changed).map(|_| ());
+                let expected = if value == word { Ok(()) } else { Err(Error::ForeignIndex) };
+                assert_eq!(result, expected, "word {at} from {word} to {value}");
             }
         }
+    }
+}
+
+/// An index for the same numbers of everything, but other words.
+#[test]
+fn an_index_of_another_vocabulary() {
+    let index_of = |file: &Builder| {
+        let file = file.build();
+        let gguf = Gguf::parse(&file).unwrap();
+        let mut index = vec![0; Tokenizer::index_bytes(&gguf).unwrap()];
+        Tokenizer::new(&gguf, &mut index).unwrap();
+        index
+    };
+    let index = index_of(&tiny_bpe());
+    for (key, value) in [
+        ("tokens", Meta::strings(["b", "a", "ab"])),
+        ("tokens", Meta::strings(["a", "b", "cd"])),
+        ("merges", Meta::strings(["b a"])),
+        ("token_type", Meta::array([1i32, 1, 3])),
+        ("eot_token_id", Meta::from(2u32)),
+    ] {
+        let mut other = tiny_bpe();
+        let file = other.set(&format!("tokenizer.ggml.{key}"), value).build();
+        let gguf = Gguf::parse(&file).unwrap();
+        let mut fits = index.clone();
+        fits.resize(Tokenizer::index_bytes(&gguf).unwrap(), 0);
+        assert_eq!(Tokenizer::with_index(&gguf, &fits).map(|_| ()), Err(Error::ForeignIndex), "{key}");
     }
 }

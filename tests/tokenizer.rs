@@ -6,10 +6,10 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use arenite::tokenizer::{Encode, TokenType, Tokenizer};
-use arenite::{Error, Gguf, TokenId};
+use arenite::tokenizer::{Encode, INDEX_KEY, TokenType, Tokenizer};
+use arenite::{Error, Gguf, Name, Options, Plan, TokenId};
 use common::fixture::{Case, DECODERS};
-use common::gguf::{Builder, Meta};
+use common::gguf::{Builder, Meta, with_key};
 use common::tiny::tiny_llama;
 use common::vectors::{Owned, Vectors, fixture, vocabulary};
 
@@ -21,10 +21,14 @@ fn escaped(text: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Every string of a vector file: the ids, and the text back.
+/// Every string of a vector file: the ids, and the text back, with the index in RAM and in the file.
 fn check(file: &[u8], vectors: &str) {
+    check_with(&Owned::new(file), vectors);
+    check_with(&Owned::packed(file), vectors);
+}
+
+fn check_with(tokenizer: &Owned<'_>, vectors: &str) {
     let Some(vectors) = Vectors::load(vectors) else { return };
-    let tokenizer = Owned::new(file);
     let mut wrong = 0;
     for (bytes, ids) in &vectors.cases {
         let found = tokenizer.encode(bytes, Encode::TEXT);
@@ -54,7 +58,7 @@ fn check_shipped(name: &str, file: &[u8]) {
     let (Some(texts), Some(ids)) = (fixture(&format!("{path}.inp")), fixture(&format!("{path}.out"))) else { return };
     let texts = String::from_utf8(texts).unwrap();
     let ids = String::from_utf8(ids).unwrap();
-    let tokenizer = Owned::new(file);
+    let tokenizer = Owned::packed(file);
     let mut count = 0;
     for (text, ids) in texts.split("\n__ggml_vocab_test__\n").zip(ids.lines()) {
         let ids: Vec<TokenId> = ids.split_whitespace().map(|id| id.parse().unwrap()).collect();
@@ -392,6 +396,36 @@ fn memory_of_any_alignment_and_exactly_enough() {
         let what = "memory for the tokenizer index";
         assert_eq!(error, Some(Error::BufferTooSmall { what, needed: bytes, given: bytes - 1 }));
     }
+}
+
+/// The vocabulary of a model that runs: the plan counts no bytes for the index.
+#[test]
+fn an_index_in_the_file() {
+    let file = tiny_llama().build();
+    let gguf = Gguf::parse(&file).unwrap();
+    let mut index = vec![0; Tokenizer::built_index_bytes(&gguf).unwrap()];
+    Tokenizer::build_index(&gguf, &mut index).unwrap();
+    let words: Vec<u32> = index.chunks(4).map(|word| u32::from_le_bytes(word.try_into().unwrap())).collect();
+    let packed = with_key(&file, INDEX_KEY, Meta::array(words.iter().copied()));
+    let plan = |file: &[u8]| Plan::try_of(&Gguf::parse(file).unwrap(), Options::DEFAULT).unwrap();
+    assert_eq!(plan(&file).tokenizer, index.len());
+    assert_eq!(plan(&packed).tokenizer, 0);
+    assert_eq!(plan(&packed).workspace, plan(&file).workspace);
+
+    let error = |value: Meta| {
+        let file = with_key(&file, INDEX_KEY, value);
+        let gguf = Gguf::parse(&file).unwrap();
+        Tokenizer::new(&gguf, &mut vec![0; 1 << 20]).map(|_| ()).err()
+    };
+    assert_eq!(error(Meta::array(words.iter().copied())), None);
+    assert_eq!(error(Meta::array(words[1..].iter().copied())), Some(Error::ForeignIndex));
+    assert_eq!(error(Meta::array([0u32; 0])), Some(Error::ForeignIndex));
+    let key = Name::new(INDEX_KEY.as_bytes());
+    for value in [Meta::array(index.iter().copied()), Meta::strings(["a"])] {
+        let expected = "an array of 32-bit unsigned integers";
+        assert_eq!(error(value), Some(Error::KeyType { key, expected }));
+    }
+    assert_eq!(error("index".into()), Some(Error::KeyType { key, expected: "an array" }));
 }
 
 #[test]

@@ -39,6 +39,7 @@ impl Meta {
     }
 
     /// An array of strings, which may hold any bytes.
+    #[allow(dead_code)] // until a converter writes vocabularies
     pub fn strings<S: AsRef<[u8]>>(strings: impl IntoIterator<Item = S>) -> Self {
         let mut bytes = Vec::new();
         let mut len = 0;
@@ -259,6 +260,11 @@ impl<W: Write> Tensors<W> {
         ensure!(missing == 0, "{missing} bytes of tensors were not written");
         self.out.flush()?;
         Ok(self.out)
+    }
+
+    /// Bytes of the file so far.
+    pub fn written(&self) -> u64 {
+        self.at
     }
 
     fn put(&mut self, bytes: &[u8]) -> io::Result<()> {

@@ -7,7 +7,6 @@ mod boards;
 mod cli;
 mod commands;
 mod generation;
-#[allow(dead_code)] // until a command writes files
 mod gguf_writer;
 mod interrupt;
 mod model_file;

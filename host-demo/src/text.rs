@@ -8,7 +8,7 @@ use arenite::{Gguf, TokenId};
 use serde::de::{Deserialize, Deserializer, Visitor};
 
 /// The tokenizer of a file. `memory` keeps its index.
-pub fn tokenizer<'a, 'i>(gguf: &Gguf<'a>, memory: &'i mut Vec<u8>) -> Result<Tokenizer<'a, 'i>> {
+pub fn tokenizer<'a: 'i, 'i>(gguf: &Gguf<'a>, memory: &'i mut Vec<u8>) -> Result<Tokenizer<'a, 'i>> {
     memory.resize(Tokenizer::index_bytes(gguf)?, 0);
     Ok(Tokenizer::new(gguf, memory)?)
 }

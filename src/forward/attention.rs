@@ -2,7 +2,7 @@
 
 use core::ops::Range;
 
-use super::{Engine, add_bias, enter, leave, norm_one, norm_sum};
+use super::{Engine, add_bias, copy, enter, leave, norm_one, norm_sum, rows, rows_mut};
 use crate::kernel::{Attention, Bias, Kernels, Masks, fork_chunks, store};
 use crate::memory::HeadLayout;
 use crate::model::{Layer, QkNorm, Role, Spec};
@@ -112,31 +112,31 @@ impl Engine<'_, '_> {
         // Norm, rotation and storing take some ten times as long an element as a multiplication does.
         let work = qkv.len().saturating_mul(10);
         fork_chunks(workers, qkv, stride, work, &mut [(); 0], 0, |t, qkv, _| {
-            let (q, kv) = qkv.split_at_mut(q_dim);
-            let (k, v) = kv.split_at_mut(kv_dim.min(kv.len()));
+            let Some((q, kv)) = qkv.split_at_mut_checked(q_dim) else { return };
+            let (k, v) = kv.split_at_mut_checked(kv_dim).unwrap_or_default();
             if v_is_k {
-                v.copy_from_slice(k);
+                copy(v, k);
             }
             for (heads, weight) in [(q, q_norm), (k, k_norm)] {
                 norm_heads(kernels, spec, heads, head_dim, weight);
-                for head in heads.chunks_exact_mut(head_dim) {
+                for head in rows_mut(heads, head_dim) {
                     rotary.rotate(t, head);
                 }
             }
             if spec.v_norm {
-                for head in v.chunks_exact_mut(head_dim) {
+                for head in rows_mut(v, head_dim) {
                     kernels.rms_norm(head, &[], spec.norm_eps);
                 }
             }
         });
 
         let (qkv, head) = (&*qkv, HeadLayout { kind: plan.options.kv, dim: head_dim });
-        let ring_bytes = cache.len() / layer.kv_heads;
+        let ring_bytes = cache.len() / layer.kv_heads.max(1);
         if layer.owns_kv && keys {
             // Hypotheses for one position have a place each.
             let first = if alternatives { position * tokens } else { position };
             fork_chunks(workers, cache, ring_bytes, work, &mut [(); 0], 0, |h, ring, _| {
-                for (t, qkv) in qkv.chunks_exact(stride).enumerate() {
+                for (t, qkv) in rows(qkv, stride).enumerate() {
                     let (k, v) = (q_dim + h * head_dim, q_dim + kv_dim + h * head_dim);
                     if let (Some(k), Some(v)) = (qkv.get(k..k + head_dim), qkv.get(v..v + head_dim)) {
                         store(kernels, head, ring, first + t, k, v);
@@ -149,9 +149,9 @@ impl Engine<'_, '_> {
             return;
         }
         // One token is shared out by KV heads, several by tokens.
-        let group = layer.heads / layer.kv_heads;
+        let group = layer.group();
         let (chunk, heads) = if tokens == 1 { (group * head_dim, 1) } else { (TOKENS * q_dim, layer.kv_heads) };
-        let scratch = sums.len() / compute.threads;
+        let scratch = sums.len() / compute.threads.max(1);
         let scale = spec.attention_scale.unwrap_or_else(|| 1.0 / libm::sqrtf(head_dim as f32));
         let window = layer.head.window.unwrap_or(usize::MAX);
         let cache = &*cache;
@@ -207,9 +207,9 @@ fn norm_heads(kernels: &Kernels, spec: &Spec<'_>, heads: &mut [f32], head_dim: u
     match spec.qk_norm {
         QkNorm::None => {}
         QkNorm::Whole => norm_one(kernels, spec, weight, &[], heads),
-        QkNorm::Head => heads.chunks_exact_mut(head_dim).for_each(|x| norm_one(kernels, spec, weight, &[], x)),
+        QkNorm::Head => rows_mut(heads, head_dim).for_each(|x| norm_one(kernels, spec, weight, &[], x)),
         QkNorm::EachHead => {
-            for (x, weight) in heads.chunks_exact_mut(head_dim).zip(weight.chunks_exact(4 * head_dim)) {
+            for (x, weight) in rows_mut(heads, head_dim).zip(weight.chunks_exact((4 * head_dim).max(1))) {
                 norm_one(kernels, spec, weight, &[], x);
             }
         }

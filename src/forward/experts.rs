@@ -4,7 +4,7 @@
 //! together; its rows are not touched if none did. So a token's sum has one order, whatever else is
 //! in the batch.
 
-use super::{Engine, enter, leave};
+use super::{Engine, copy, enter, leave, rows, rows_mut};
 use crate::model::{Experts, Layer, Role};
 
 impl Engine<'_, '_> {
@@ -31,15 +31,15 @@ impl Engine<'_, '_> {
 
         enter(compute, spec, weights, (Role::FfnNorm, Role::FfnNormBias, index), hidden, branch);
         compute.input(branch, tokens).times(router, chosen, experts.count);
-        chosen.chunks_exact_mut(experts.count).for_each(|scores| choose(scores, experts));
+        rows_mut(chosen, experts.count).for_each(|scores| choose(scores, experts));
 
         sum.fill(0.0);
         for expert in 0..experts.count {
             let weight = |t: usize| chosen.get(t * experts.count + expert).copied().filter(|&weight| weight != 0.0);
             let mut n = 0;
-            for (_, x) in branch.chunks_exact(dim).enumerate().filter(|(t, _)| weight(*t).is_some()) {
+            for (_, x) in rows(branch, dim).enumerate().filter(|(t, _)| weight(*t).is_some()) {
                 if let Some(place) = gathered.get_mut(n * dim..(n + 1) * dim) {
-                    place.copy_from_slice(x);
+                    copy(place, x);
                 }
                 n += 1;
             }
@@ -61,15 +61,15 @@ impl Engine<'_, '_> {
             input.times(w_up, up, ffn);
             compute.kernels.activate(spec.activation, gate, Some(up));
             compute.input(gate, n).times(w_down, x, dim);
-            let mut made = x.chunks_exact(dim);
-            for (t, sum) in sum.chunks_exact_mut(dim).enumerate() {
+            let mut made = rows(x, dim);
+            for (t, sum) in rows_mut(sum, dim).enumerate() {
                 let Some(weight) = weight(t) else { continue };
                 for (sum, y) in sum.iter_mut().zip(made.next().unwrap_or(&[])) {
                     *sum += weight * y;
                 }
             }
         }
-        branch.copy_from_slice(sum);
+        copy(branch, sum);
         leave(compute, spec, weights, (Role::PostFfwNorm, index), branch, hidden);
     }
 }

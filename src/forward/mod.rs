@@ -2,9 +2,9 @@
 //!
 //! A token's way: [`Engine::run`] looks up its embedding and takes it through the blocks, each
 //! [`attention`] and then [`feed_forward`] (or [`experts`]), with norms and a residual around each;
-//! [`Engine::head`] makes logits of it. An [`encoder`] takes its tokens through the same blocks. Every linear layer goes through [`Compute`]. Which parts a
-//! block has is told by the [`Spec`] and by which weights there are, never by the family's name;
-//! what differs from layer to layer is in [`Layer`].
+//! [`Engine::head`] makes logits of it. An [`encoder`] takes its tokens through the same blocks. Every
+//! linear layer goes through [`Compute`]. Which parts a block has is told by the [`Spec`] and by which
+//! weights there are, never by the family's name; what differs from layer to layer is in [`Layer`].
 
 mod attention;
 mod compute;
@@ -57,7 +57,7 @@ pub(crate) struct Engine<'m, 'w> {
     pub logits: &'w mut [f32],
     /// For each layer that has keys of its own, `[kv_heads][tiles]`; of a decoder behind an encoder, then
     /// the same of the encoder's states.
-    kv: &'w mut [u8],
+    pub kv: &'w mut [u8],
 }
 
 impl<'m, 'w> Engine<'m, 'w> {
@@ -183,7 +183,7 @@ impl<'m, 'w> Engine<'m, 'w> {
         let Self { spec, weights, compute, hidden, branch, .. } = self;
         let Some(hidden) = hidden.get(tokens.start * spec.dim..tokens.end * spec.dim) else { return };
         let Some(branch) = branch.get_mut(..hidden.len()) else { return };
-        branch.copy_from_slice(hidden);
+        copy(branch, hidden);
         if spec.final_norm {
             norm(compute, spec, weights, (Role::OutputNorm, Role::OutputNormBias, 0), branch);
         }
@@ -234,7 +234,7 @@ fn enter(
     hidden: &[f32],
     branch: &mut [f32],
 ) {
-    branch.copy_from_slice(hidden);
+    copy(branch, hidden);
     if spec.placement.before {
         norm(compute, spec, weights, role, branch);
     }
@@ -251,7 +251,7 @@ fn leave(
 ) {
     if spec.placement.behind {
         let weight = weights.vector(role.0, role.1);
-        for x in branch.chunks_exact_mut(spec.dim) {
+        for x in rows_mut(branch, spec.dim) {
             norm_one(compute.kernels, spec, weight, &[], x);
         }
     }
@@ -282,7 +282,7 @@ fn norm(
 ) {
     let (weight, bias, layer) = role;
     let (weight, bias) = (weights.vector(weight, layer), weights.vector(bias, layer));
-    for x in x.chunks_exact_mut(spec.dim) {
+    for x in rows_mut(x, spec.dim) {
         norm_one(compute.kernels, spec, weight, bias, x);
     }
 }
@@ -293,6 +293,24 @@ fn norm_one(kernels: &Kernels, spec: &Spec<'_>, weight: &[u8], bias: &[u8], x: &
         Norm::Rms => kernels.rms_norm(x, weight, spec.norm_eps),
         Norm::Layer => kernels.layer_norm(x, weight, bias, Deviation::Within(spec.norm_eps)),
         Norm::Unbiased => kernels.layer_norm(x, weight, bias, Deviation::Unbiased(spec.norm_eps)),
+    }
+}
+
+/// The rows of `width` elements. (`chunks_exact` panics for 0, and the compiler does not know that no
+/// width is.)
+fn rows(x: &[f32], width: usize) -> core::slice::ChunksExact<'_, f32> {
+    x.chunks_exact(width.max(1))
+}
+
+/// Likewise, to write.
+fn rows_mut(x: &mut [f32], width: usize) -> core::slice::ChunksExactMut<'_, f32> {
+    x.chunks_exact_mut(width.max(1))
+}
+
+/// `x = y`, as far as both go.
+fn copy(x: &mut [f32], y: &[f32]) {
+    for (x, y) in x.iter_mut().zip(y) {
+        *x = *y;
     }
 }
 
@@ -317,7 +335,7 @@ fn add_bias(x: &mut [f32], stride: usize, bias: &[u8]) {
     if bias.is_empty() {
         return;
     }
-    for x in x.chunks_mut(stride) {
+    for x in x.chunks_mut(stride.max(1)) {
         for (x, b) in x.iter_mut().zip(bias.as_chunks().0) {
             *x += f32::from_le_bytes(*b);
         }

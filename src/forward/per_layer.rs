@@ -1,6 +1,6 @@
 //! What Gemma 4 does besides: an input of its own for every layer, and a factor at a layer's end.
 
-use super::{Engine, add, norm_one, scale};
+use super::{Engine, add, norm_one, rows, rows_mut, scale};
 use crate::TokenId;
 use crate::model::{Layer, Role};
 use crate::quant::{decode_row, le_f32};
@@ -25,8 +25,8 @@ impl Engine<'_, '_> {
         compute.input(hidden, tokens.len()).times(projection, inputs, all);
         scale(inputs, 1.0 / libm::sqrtf(dim as f32));
         let weight = weights.vector(Role::PerLayerProjNorm, 0);
-        for (&token, inputs) in tokens.iter().zip(inputs.chunks_exact_mut(all)) {
-            for input in inputs.chunks_exact_mut(width) {
+        for (&token, inputs) in tokens.iter().zip(rows_mut(inputs, all)) {
+            for input in rows_mut(inputs, width) {
                 norm_one(compute.kernels, spec, weight, &[], input);
             }
             decode_row(words.kind, words.row(token as usize), word);
@@ -47,13 +47,13 @@ impl Engine<'_, '_> {
                 return;
             };
             compute.input(hidden, tokens).times(w_gate, gate, width);
-            for (gate, inputs) in gate.chunks_exact_mut(width).zip(inputs.chunks_exact(spec.layers * width)) {
+            for (gate, inputs) in rows_mut(gate, width).zip(rows(inputs, spec.layers * width)) {
                 let input = inputs.get(index * width..(index + 1) * width);
                 compute.kernels.activate(spec.activation, gate, input);
             }
             compute.input(gate, tokens).times(w_proj, branch, dim);
             let weight = weights.vector(Role::PostNorm, index);
-            for x in branch.chunks_exact_mut(dim) {
+            for x in rows_mut(branch, dim) {
                 norm_one(compute.kernels, spec, weight, &[], x);
             }
             add(hidden, branch);

@@ -3,6 +3,7 @@
 //! The numbers are those of the reference implementations in f32: `frequency = 1 / base^(2i / dim)`,
 //! `angle = position * frequency`.
 
+use super::rows_mut;
 use crate::model::{Role, Rope, RopeStyle, Scaling, Spec, Weights};
 use crate::quant::le_f32;
 
@@ -55,8 +56,8 @@ impl<'w> Rotary<'w> {
         if half == 0 {
             return;
         }
-        for (t, rotation) in self.rotations.chunks_exact_mut(2 * half).take(tokens).enumerate() {
-            let (cos, sin) = rotation.split_at_mut(half);
+        for (t, rotation) in rows_mut(self.rotations, 2 * half).take(tokens).enumerate() {
+            let Some((cos, sin)) = rotation.split_at_mut_checked(half) else { return };
             for ((frequency, cos), sin) in self.frequencies.iter().zip(cos).zip(sin) {
                 let (s, c) = libm::sincosf((position + t) as f32 * frequency);
                 *cos = c * self.magnitude;
@@ -69,7 +70,7 @@ impl<'w> Rotary<'w> {
     pub fn rotate(&self, t: usize, head: &mut [f32]) {
         let (Some(rope), half) = (self.rope, self.frequencies.len()) else { return };
         let Some(rotation) = self.rotations.get(2 * half * t..2 * half * (t + 1)) else { return };
-        let (cos, sin) = rotation.split_at(half);
+        let Some((cos, sin)) = rotation.split_at_checked(half) else { return };
         let Some(head) = head.get_mut(..2 * half) else { return };
         match rope.style {
             RopeStyle::Adjacent => {
@@ -78,7 +79,7 @@ impl<'w> Rotary<'w> {
                 }
             }
             RopeStyle::Halves => {
-                let (first, second) = head.split_at_mut(half);
+                let Some((first, second)) = head.split_at_mut_checked(half) else { return };
                 for (((a, b), c), s) in first.iter_mut().zip(second).zip(cos).zip(sin) {
                     (*a, *b) = (*a * c - *b * s, *a * s + *b * c);
                 }

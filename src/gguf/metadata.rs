@@ -167,7 +167,7 @@ const fn read_extent(reader: &mut Reader<'_>, key: &[u8], skips: &Skips) -> Resu
         Some(size) => size as u64,
         None => 8,
     };
-    if count > reader.left() / smallest {
+    if smallest == 0 || count > reader.left() / smallest {
         return Err(Error::TooMany { what: "array elements", count, at: at as u64 });
     }
     let start = reader.at();

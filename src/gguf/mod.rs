@@ -36,6 +36,7 @@ pub use value::{Array, Strings, Value, ValueType};
 
 use core::fmt;
 
+use crate::hash::Hash;
 use crate::{Error, Name, tri};
 use header::Header;
 use metadata::Skips;
@@ -115,6 +116,20 @@ impl<'a> Gguf<'a> {
     /// The whole file.
     pub const fn data(&self) -> &'a [u8] {
         self.data
+    }
+
+    /// A number that tells this file from others: of its size, its metadata, its tensor directory, and
+    /// 64 bytes from the middle of each tensor. So a large mapped file is not read for it; files that
+    /// differ only in other bytes have the same one.
+    pub fn fingerprint(&self) -> u64 {
+        let mut hash = Hash::new();
+        hash.bytes(&(self.data.len() as u64).to_le_bytes());
+        hash.bytes(self.data.get(..self.data_at).unwrap_or(self.data));
+        for tensor in self.tensors() {
+            let middle = tensor.data.get(tensor.data.len() / 2..).unwrap_or(&[]);
+            hash.bytes(middle.get(..64).unwrap_or(middle));
+        }
+        hash.finish()
     }
 
     /// How many metadata keys there are.

@@ -13,7 +13,7 @@
 
 use core::mem::MaybeUninit;
 
-use super::float::{capped, exp};
+use super::float::capped;
 use super::lanes::{Lanes, load, store};
 use crate::memory::{HeadLayout, KvType, TILE};
 use crate::quant::le_f16;
@@ -112,6 +112,7 @@ pub(super) unsafe fn attend<L: Lanes>(job: &Attention<'_>, out: &mut [f32], out_
     // SAFETY: the caller has the instruction set.
     unsafe {
         match job.layout.kind {
+            kind if !kind.is_built() => {}
             KvType::F32 => attend_all::<L, F32>(job, out, out_stride, scratch),
             KvType::F16 => attend_all::<L, F16>(job, out, out_stride, scratch),
             KvType::Q8_0 => attend_all::<L, Q8>(job, out, out_stride, scratch),
@@ -157,7 +158,8 @@ unsafe fn attend_rows<L: Lanes, E: Element, const R: usize>(
 ) -> usize {
     let layout = job.layout;
     let (dim, width, tile_bytes) = (layout.dim, layout.padded(), layout.tile_bytes());
-    let tiles = job.ring.len() / tile_bytes;
+    let tiles = job.ring.len() / tile_bytes.max(1);
+    let group = job.group.max(1);
     let Some(sums) = scratch.get_mut(..R * width) else { return R };
     sums.fill(0.0);
     if tiles == 0 {
@@ -167,7 +169,7 @@ unsafe fn attend_rows<L: Lanes, E: Element, const R: usize>(
     let mut queries = [[].as_slice(); R];
     let mut visible = [Range { lo: 0, hi: 0 }; R];
     for (r, (query, seen)) in queries.iter_mut().zip(&mut visible).enumerate() {
-        let (token, head) = ((row + r) / job.group, (row + r) % job.group);
+        let (token, head) = ((row + r) / group, (row + r) % group);
         let start = token * job.q_stride + head * dim;
         let Some(q) = job.q.get(start..start + dim) else { return R };
         *query = q;
@@ -190,15 +192,15 @@ unsafe fn attend_rows<L: Lanes, E: Element, const R: usize>(
     // of all tiles that a row sees something of are written before they are read.
     unsafe {
         let mut best = [f32::NEG_INFINITY; R];
-        let mut total = [L::splat(0.0); R];
+        let mut total = [L::zero(); R];
+        let plain = job.cap.is_none() && job.bias.table.is_empty();
         for block in first..=last {
             let tile: [*const u8; TILES] =
                 core::array::from_fn(|t| job.ring.as_ptr().add((block * TILES + t) % tiles * tile_bytes));
             let seen = visible.map(|seen| seen.within(block * BLOCK));
             let reach = Range { lo: seen[0].lo, hi: seen[R - 1].hi };
-            let hidden: [[u16; TILES]; R] = core::array::from_fn(|r| {
-                core::array::from_fn(|t| job.masks.of((row + r) / job.group, block * TILES + t))
-            });
+            let hidden: [[u16; TILES]; R] =
+                core::array::from_fn(|r| core::array::from_fn(|t| job.masks.of((row + r) / group, block * TILES + t)));
 
             // Scores, and the largest of each row.
             let mut weights = [const { MaybeUninit::<[f32; BLOCK]>::uninit() }; R];
@@ -206,18 +208,22 @@ unsafe fn attend_rows<L: Lanes, E: Element, const R: usize>(
             for (t, &tile) in tile.iter().enumerate().take(reach.hi.div_ceil(TILE)).skip(reach.lo / TILE) {
                 let scores = E::scores::<L, R>(tile, layout, &queries);
                 for r in 0..R {
+                    let at = weights[r].as_mut_ptr().cast::<f32>().add(t * TILE);
+                    if plain && hidden[r][t] == u16::MAX {
+                        scores[r].scale(job.scale, seen[r].mask(t), at, &mut top[r]);
+                        continue;
+                    }
                     let mut score = scores[r].mul(L::splat(job.scale));
                     if let Some(cap) = job.cap {
                         score = capped(score, cap);
                     }
                     if !job.bias.table.is_empty() {
-                        let (token, head) = ((row + r) / job.group, (row + r) % job.group);
+                        let (token, head) = ((row + r) / group, (row + r) % group);
                         score = score.add(job.bias.load(head, token, block * BLOCK + t * TILE));
                     }
-                    let mask = seen[r].mask(t) & hidden[r][t];
-                    let score = masked(score, mask, f32::NEG_INFINITY);
+                    let score = score.masked(seen[r].mask(t) & hidden[r][t], f32::NEG_INFINITY);
                     top[r] = top[r].max(score);
-                    score.store(weights[r].as_mut_ptr().cast::<f32>().add(t * TILE));
+                    score.store(at);
                 }
             }
 
@@ -227,7 +233,7 @@ unsafe fn attend_rows<L: Lanes, E: Element, const R: usize>(
                 if top > best[r] {
                     // In the first block there is nothing yet: zeros stay zeros.
                     if best[r] > f32::NEG_INFINITY {
-                        let rescale = exp(L::splat(best[r] - top));
+                        let rescale = L::splat(best[r] - top).exp();
                         total[r] = total[r].mul(rescale);
                         for i in (0..width).step_by(16) {
                             let at = sums.as_mut_ptr().add(r * width + i);
@@ -238,7 +244,11 @@ unsafe fn attend_rows<L: Lanes, E: Element, const R: usize>(
                 }
                 for t in seen[r].lo / TILE..seen[r].hi.div_ceil(TILE) {
                     let at = weights[r].as_mut_ptr().cast::<f32>().add(t * TILE);
-                    let p = masked(exp(L::load(at).sub(L::splat(best[r]))), seen[r].mask(t) & hidden[r][t], 0.0);
+                    if hidden[r][t] == u16::MAX {
+                        L::softmax(at, best[r], seen[r].mask(t), &mut total[r]);
+                        continue;
+                    }
+                    let p = L::load(at).sub(L::splat(best[r])).exp().masked(seen[r].mask(t) & hidden[r][t], 0.0);
                     total[r] = total[r].add(p);
                     p.store(at);
                 }
@@ -272,7 +282,7 @@ unsafe fn attend_rows<L: Lanes, E: Element, const R: usize>(
         }
         for r in 0..R {
             let inverse = L::splat(1.0 / total[r].sum());
-            let (token, head) = ((row + r) / job.group, (row + r) % job.group);
+            let (token, head) = ((row + r) / group, (row + r) % group);
             let start = token * out_stride + head * dim;
             let Some(out) = out.get_mut(start..start + dim) else { return R };
             for i in (0..dim).step_by(16) {
@@ -281,13 +291,6 @@ unsafe fn attend_rows<L: Lanes, E: Element, const R: usize>(
         }
     }
     R
-}
-
-/// The lanes of `x` that are in `mask`, the others `rest`. Most tiles are seen as a whole.
-#[inline(always)]
-unsafe fn masked<L: Lanes>(x: L, mask: u16, rest: f32) -> L {
-    // SAFETY: the caller has the instruction set.
-    if mask == u16::MAX { x } else { unsafe { x.select(mask, L::splat(rest)) } }
 }
 
 /// Tiles in a block, and positions.
@@ -337,6 +340,15 @@ unsafe fn weigh<L: Lanes, E: Element, const R: usize>(
     // rows of `width`.
     unsafe {
         for i in (0..width).step_by(16) {
+            if R == 1 && L::ROWS == 1 && E::IS_F32 {
+                let (sums, weights) = (sums.add(i), weights.as_ptr().cast::<f32>());
+                for (t, &tile) in tile.iter().enumerate().take(range.hi.div_ceil(TILE)).skip(range.lo / TILE) {
+                    let (lo, hi) = (range.lo.max(t * TILE), range.hi.min(t * TILE + TILE));
+                    let values = E::values(tile, layout, lo - t * TILE, i).cast();
+                    L::add_products(sums, values, width, weights.add(lo), hi - lo, layout.dim - i).store(sums);
+                }
+                continue;
+            }
             let mut acc = [L::splat(0.0); R];
             for (r, acc) in acc.iter_mut().enumerate() {
                 *acc = L::load(sums.add(r * width + i));
@@ -367,6 +379,8 @@ trait Element {
     unsafe fn scores<L: Lanes, const R: usize>(tile: *const u8, layout: HeadLayout, queries: &[&[f32]; R]) -> [L; R];
     /// Bytes of an element.
     const BYTES: usize;
+    /// Whether an element is a number as it stands.
+    const IS_F32: bool = false;
     /// Sixteen elements of a value, unscaled.
     unsafe fn value<L: Lanes>(at: *const u8) -> L;
     /// Where element `i` of the value at `position` is; that of the next position is a padded row further.
@@ -394,6 +408,11 @@ macro_rules! float_element {
             ) -> [L; R] {
                 // SAFETY: keys are `dim` rows of 16 elements; each query has `dim` elements.
                 unsafe {
+                    if L::ROWS == 1 && Self::IS_F32 {
+                        static ZEROS: [f32; TILE] = [0.0; TILE];
+                        return queries
+                            .map(|q| L::add_products(ZEROS.as_ptr(), tile.cast(), TILE, q.as_ptr(), layout.dim, TILE));
+                    }
                     let mut acc = [L::splat(0.0); R];
                     let mut at = tile;
                     for d in 0..layout.dim {
@@ -407,6 +426,7 @@ macro_rules! float_element {
                 }
             }
             const BYTES: usize = $bytes;
+            const IS_F32: bool = $bytes == 4;
             #[inline(always)]
             unsafe fn value<L: Lanes>(at: *const u8) -> L {
                 // SAFETY: passed on to the caller.

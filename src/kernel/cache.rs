@@ -13,13 +13,14 @@ pub(crate) fn store(
     value: &[f32],
 ) {
     let bytes = layout.tile_bytes();
-    let (tile, slot) = (position / TILE % (ring.len() / bytes).max(1), position % TILE);
+    let (tile, slot) = (position / TILE % (ring.len() / bytes.max(1)).max(1), position % TILE);
     let Some(tile) = ring.get_mut(tile * bytes..(tile + 1) * bytes) else { return };
     let Some((keys, values)) = tile.split_at_mut_checked(layout.values()) else { return };
     let Some((keys, key_scales)) = keys.split_at_mut_checked(layout.key_scales()) else { return };
     let middle = layout.value_scales() - layout.values();
     let Some((values, value_scales)) = values.split_at_mut_checked(middle) else { return };
     match layout.kind {
+        kind if !kind.is_built() => {}
         KvType::F32 => {
             let row = row(values, slot, 4 * layout.padded());
             for (to, v) in row.as_chunks_mut::<4>().0.iter_mut().zip(padded(value)) {

@@ -70,7 +70,7 @@ pub(super) unsafe fn capped<L: Lanes>(x: L, cap: f32) -> L {
 #[inline(always)]
 unsafe fn silu<L: Lanes>(x: L) -> L {
     // SAFETY: the caller has the instruction set.
-    unsafe { x.div(L::splat(1.0).add(exp(L::splat(0.0).sub(x)))) }
+    unsafe { x.div(L::splat(1.0).add(L::splat(0.0).sub(x).exp())) }
 }
 
 /// The tanh form of GELU, `x / 2 (1 + tanh u)` with `u = sqrt(2 / pi) (x + 0.044715 x^3)`, as the
@@ -81,7 +81,7 @@ unsafe fn gelu_tanh<L: Lanes>(x: L) -> L {
     unsafe {
         let cubic = x.mul(x).fma(L::splat(0.044_715), L::splat(1.0));
         let minus_2u = x.mul(L::splat(-1.595_769)).mul(cubic);
-        x.div(L::splat(1.0).add(exp(minus_2u)))
+        x.div(L::splat(1.0).add(minus_2u.exp()))
     }
 }
 
@@ -128,7 +128,7 @@ pub(super) unsafe fn activate<L: Lanes>(f: Activation, x: &mut [f32], up: Option
 pub(super) unsafe fn rms_norm<L: Lanes>(x: &mut [f32], weight: &[u8], eps: f32) {
     // SAFETY: the caller has the instruction set; `scale` needs what it says.
     unsafe {
-        let mut sum = L::splat(0.0);
+        let mut sum = L::zero();
         for i in (0..x.len()).step_by(16) {
             let v: L = load(x, i);
             sum = v.fma(v, sum);

@@ -49,8 +49,9 @@ pub(crate) fn fork<S: Send>(
     per_worker: usize,
     f: &(dyn Fn(usize, &mut [S]) + Sync),
 ) {
+    // Without compare-and-swap there is no second thread to share with.
     #[cfg(target_has_atomic = "ptr")]
-    {
+    if items > 1 && work >= SERIAL_BELOW && workers.count() > 1 {
         let next = AtomicUsize::new(0);
         let slot = AtomicUsize::new(0);
         let slots = scratch.len().checked_div(per_worker).unwrap_or(usize::MAX);
@@ -70,20 +71,14 @@ pub(crate) fn fork<S: Send>(
                 f(item, scratch);
             }
         };
-        if items > 1 && work >= SERIAL_BELOW && workers.count() > 1 {
-            workers.run(&job);
-        }
+        workers.run(&job);
         // All calls have returned: `job` cannot outlive `run`. What is left, this thread does.
         slot.store(0, Ordering::Relaxed);
-        job();
+        return job();
     }
-    // Without compare-and-swap there is no second thread to share with.
-    #[cfg(not(target_has_atomic = "ptr"))]
-    {
-        let _ = (workers, work);
-        let scratch = scratch.get_mut(..per_worker).unwrap_or_default();
-        (0..items).for_each(|item| f(item, scratch));
-    }
+    let _ = (workers, work);
+    let Some(scratch) = scratch.get_mut(..per_worker) else { return };
+    (0..items).for_each(|item| f(item, scratch));
 }
 
 /// Runs `f(index, chunk, scratch)` for each chunk of `data`, the last one possibly shorter; `work` as

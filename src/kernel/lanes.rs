@@ -15,6 +15,12 @@ pub(super) trait Lanes: Copy {
     const ROWS: usize;
 
     unsafe fn splat(x: f32) -> Self;
+    /// Zeros.
+    #[inline(always)]
+    unsafe fn zero() -> Self {
+        // SAFETY: passed on to the caller.
+        unsafe { Self::splat(0.0) }
+    }
     unsafe fn load(p: *const f32) -> Self;
     unsafe fn load_f16(p: *const u8) -> Self;
     unsafe fn load_bf16(p: *const u8) -> Self;
@@ -37,10 +43,63 @@ pub(super) trait Lanes: Copy {
     /// The smaller, likewise.
     unsafe fn min(self, b: Self) -> Self;
     unsafe fn abs(self) -> Self;
-    /// To the nearest integer, half to even.
+    /// To the nearest integer, half to even, below 2^22 in magnitude; a zero may have either sign.
     unsafe fn round(self) -> Self;
     /// 2 to the power of each lane: integral values from -126 to 127.
     unsafe fn exp2i(self) -> Self;
+    /// [`float::exp`](super::float::exp), in as many lanes at once as have room in the registers.
+    #[inline(always)]
+    unsafe fn exp(self) -> Self {
+        // SAFETY: passed on to the caller.
+        unsafe { super::float::exp(self) }
+    }
+    /// Attention scores: those in `mask` (bits of some lanes in a row) times `factor` to `at`, and the
+    /// largest of them and of `top` somewhere in `top`. The other lanes of `at` may hold anything then.
+    #[inline(always)]
+    unsafe fn scale(self, factor: f32, mask: u16, at: *mut f32, top: &mut Self) {
+        // SAFETY: passed on to the caller.
+        unsafe {
+            let scores = self.mul(Self::splat(factor)).masked(mask, f32::NEG_INFINITY);
+            *top = top.max(scores);
+            scores.store(at);
+        }
+    }
+    /// Scores to weights: `exp(score - best)` in place for those in `mask`, added to `total`.
+    #[inline(always)]
+    unsafe fn softmax(at: *mut f32, best: f32, mask: u16, total: &mut Self) {
+        // SAFETY: passed on to the caller.
+        unsafe {
+            let weights = Self::load(at).sub(Self::splat(best)).exp().masked(mask, 0.0);
+            *total = total.add(weights);
+            weights.store(at);
+        }
+    }
+    /// The lanes that are in `mask`, the others `rest`. Most tiles are seen as a whole.
+    #[inline(always)]
+    unsafe fn masked(self, mask: u16, rest: f32) -> Self {
+        // SAFETY: passed on to the caller.
+        if mask == u16::MAX { self } else { unsafe { self.select(mask, Self::splat(rest)) } }
+    }
+    /// What is at `start`, and for each of `n` rows, `stride` elements apart, and as many factors one
+    /// `fma(row, x)` more. All lie on boundaries of 4 bytes. The first `lanes` lanes are asked for.
+    #[inline(always)]
+    unsafe fn add_products(
+        start: *const f32,
+        rows: *const f32,
+        stride: usize,
+        x: *const f32,
+        n: usize,
+        _lanes: usize,
+    ) -> Self {
+        // SAFETY: passed on to the caller.
+        unsafe {
+            let mut acc = Self::load(start);
+            for i in 0..n {
+                acc = Self::load(rows.add(i * stride)).fma(Self::splat(*x.add(i)), acc);
+            }
+            acc
+        }
+    }
     /// Lane `i` where bit `i` of `mask` is set, else that of `other`.
     unsafe fn select(self, mask: u16, other: Self) -> Self;
 

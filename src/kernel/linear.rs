@@ -62,7 +62,7 @@ pub(crate) fn linear(
     }
     let pieces = if workers.count() > 1 { workers.count().saturating_mul(PIECES) } else { 1 };
     // Whole panels.
-    let rows = w.rows.div_ceil(pieces).next_multiple_of(PANEL_ROWS);
+    let rows = w.rows.div_ceil(pieces.max(1)).next_multiple_of(PANEL_ROWS).max(PANEL_ROWS);
     let panel = if x.tokens > 1 { panel_bytes(w.kind, w.cols) } else { 0 };
     let work = w.rows.saturating_mul(w.cols).saturating_mul(x.tokens);
     let out = Out(out.as_mut_ptr());

@@ -11,6 +11,8 @@ mod table;
 
 #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
 mod aarch64;
+#[cfg(any(cortex_m_fpu, cortex_m_dsp))]
+mod arm;
 mod attention;
 #[cfg(feature = "bench")]
 #[doc(hidden)]
@@ -20,7 +22,7 @@ mod float;
 mod fork;
 mod lanes;
 mod linear;
-#[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), allow(dead_code))]
+#[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), allow(dead_code))] // some use a part of it
 mod quantized;
 mod scalar;
 #[cfg(test)]
@@ -75,6 +77,7 @@ impl Form {
     /// `None` for weight types that this build does not run.
     pub const fn of(kind: TensorType) -> Option<Self> {
         match kind {
+            _ if !kind.is_built() => None,
             TensorType::F32 | TensorType::F16 | TensorType::BF16 => Some(Self::F32),
             TensorType::Q8_0 | TensorType::Q4_0 => Some(Self::Q8),
             TensorType::Q6_K => Some(Self::Q8K),
@@ -186,9 +189,13 @@ impl Kernels {
         let simd = x86::available();
         #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
         let simd = aarch64::available();
+        #[cfg(any(cortex_m_fpu, cortex_m_dsp))]
+        let simd = core::iter::once(&arm::CORTEX_M);
         #[cfg(not(any(
             all(target_arch = "x86_64", target_feature = "sse2"),
-            all(target_arch = "aarch64", target_feature = "neon")
+            all(target_arch = "aarch64", target_feature = "neon"),
+            cortex_m_fpu,
+            cortex_m_dsp
         )))]
         let simd = core::iter::empty();
         simd.chain([&SCALAR])

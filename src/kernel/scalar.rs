@@ -4,18 +4,138 @@
 //! The quantized dot products are written out: per block an exact integer sum, then one fused
 //! multiply-add, in block order. Every other kernel must equal these bit for bit.
 
+use core::marker::PhantomData;
+use core::ops::Range;
+
 use super::lanes::Lanes;
 use super::{Job, Row};
-use crate::quant::{Q6K, le_f16};
+use crate::quant::{self, Q6K};
+
+/// What a processor without SIMD may have instructions for: by default plain Rust, and a fused
+/// multiply-add of whole numbers.
+pub(super) trait Unit: Copy {
+    /// `a * b + c`, rounded once.
+    #[inline(always)]
+    fn fma(a: f32, b: f32, c: f32) -> f32 {
+        libm::fmaf(a, b, c)
+    }
+    /// The same in each lane.
+    #[inline(always)]
+    fn fma_lanes(mut a: [f32; 16], b: [f32; 16], c: [f32; 16]) -> [f32; 16] {
+        for ((a, b), c) in a.iter_mut().zip(b).zip(c) {
+            *a = Self::fma(*a, b, c);
+        }
+        a
+    }
+    /// Zeros in all lanes.
+    #[inline(always)]
+    fn zero() -> [f32; 16] {
+        [0.0; 16]
+    }
+    /// The f16 in two little-endian bytes.
+    #[inline(always)]
+    fn le_f16(bytes: [u8; 2]) -> f32 {
+        quant::le_f16(bytes)
+    }
+    /// The little-endian f16 nearest to `x`, of two the even one.
+    #[inline(always)]
+    fn to_f16(x: f32) -> [u8; 2] {
+        half::f16::from_f32_const(x).to_le_bytes()
+    }
+    /// [`Lanes::exp`].
+    #[inline(always)]
+    fn exp(x: [f32; 16]) -> [f32; 16] {
+        // SAFETY: the array's methods need no instruction set.
+        unsafe { super::float::exp(Array::<Self>::new(x)) }.0
+    }
+    /// [`Lanes::scale`] for the lanes of a range.
+    ///
+    /// # Safety
+    ///
+    /// As there.
+    #[inline(always)]
+    unsafe fn scale(scores: &[f32; 16], factor: f32, lanes: Range<usize>, at: *mut f32, top: &mut f32) {
+        for (i, score) in scores.iter().enumerate().take(lanes.end).skip(lanes.start) {
+            let score = score * factor;
+            *top = if *top > score { *top } else { score };
+            // SAFETY: the caller has room for 16.
+            unsafe { at.add(i).write(score) };
+        }
+    }
+    /// [`Lanes::softmax`] for the lanes of a range.
+    ///
+    /// # Safety
+    ///
+    /// As there.
+    #[inline(always)]
+    unsafe fn softmax(at: *mut f32, best: f32, lanes: Range<usize>, total: &mut [f32; 16]) {
+        // SAFETY: the caller has 16 numbers, of which those of the range are initialized.
+        unsafe {
+            let mut x = [0.0; 16];
+            for (i, x) in x.iter_mut().enumerate().take(lanes.end).skip(lanes.start) {
+                *x = at.add(i).read() - best;
+            }
+            let weights = Self::exp(x);
+            for (i, (weight, total)) in weights.iter().zip(total).enumerate().take(lanes.end).skip(lanes.start) {
+                *total += weight;
+                at.add(i).write(*weight);
+            }
+        }
+    }
+    /// [`Lanes::add_products`].
+    ///
+    /// # Safety
+    ///
+    /// As there.
+    #[inline(always)]
+    unsafe fn add_products(
+        start: *const f32,
+        rows: *const f32,
+        stride: usize,
+        x: *const f32,
+        n: usize,
+        _lanes: usize,
+    ) -> [f32; 16] {
+        // SAFETY: the caller has 16 numbers at the start, n rows and n factors.
+        unsafe {
+            let mut acc = start.cast::<[f32; 16]>().read();
+            for i in 0..n {
+                let row = rows.add(i * stride).cast::<[f32; 16]>().read();
+                acc = Self::fma_lanes(row, [x.add(i).read(); 16], acc);
+            }
+            acc
+        }
+    }
+}
+
+/// Plain Rust.
+#[derive(Clone, Copy)]
+pub(super) struct Portable;
+
+impl Unit for Portable {}
+
+#[cfg(cortex_m_fpu)]
+pub(super) use super::arm::Fpu as Here;
+/// What this target has. For block formats, whose arithmetic is the sum of integers before it.
+#[cfg(not(cortex_m_fpu))]
+pub(super) use Portable as Here;
+
+/// 1.5 * 2^23: there the last bit of a float is worth 1, so that adding it rounds to an integer, in the low bits.
+const INTEGERS: f32 = 12_582_912.0;
 
 /// Sixteen f32 in an array.
 #[derive(Clone, Copy)]
-pub(super) struct Array([f32; 16]);
+pub(super) struct Array<U: Unit = Portable>([f32; 16], PhantomData<U>);
 
-impl Array {
+impl<U: Unit> Array<U> {
+    #[inline(always)]
+    fn new(lanes: [f32; 16]) -> Self {
+        Self(lanes, PhantomData)
+    }
+
     #[inline(always)]
     fn map(self, f: impl Fn(f32) -> f32) -> Self {
-        Self(self.0.map(f))
+        Self::new(self.0.map(f))
     }
 
     #[inline(always)]
@@ -27,39 +147,37 @@ impl Array {
     }
 }
 
-/// The fused multiply-add, `a * b + c` rounded once.
-#[inline(always)]
-pub(super) fn fma(a: f32, b: f32, c: f32) -> f32 {
-    libm::fmaf(a, b, c)
-}
-
-impl Lanes for Array {
+impl<U: Unit> Lanes for Array<U> {
     const ROWS: usize = 1;
 
     #[inline(always)]
     unsafe fn splat(x: f32) -> Self {
-        Self([x; 16])
+        Self::new([x; 16])
+    }
+    #[inline(always)]
+    unsafe fn zero() -> Self {
+        Self::new(U::zero())
     }
     #[inline(always)]
     unsafe fn load(p: *const f32) -> Self {
         // SAFETY: the caller's pointer is valid for 16 f32.
-        Self(unsafe { p.cast::<[f32; 16]>().read_unaligned() })
+        Self::new(unsafe { p.cast::<[f32; 16]>().read_unaligned() })
     }
     #[inline(always)]
     unsafe fn load_f16(p: *const u8) -> Self {
         // SAFETY: the caller's pointer is valid for 32 bytes.
-        Self(unsafe { p.cast::<[[u8; 2]; 16]>().read_unaligned() }.map(le_f16))
+        Self::new(unsafe { p.cast::<[[u8; 2]; 16]>().read_unaligned() }.map(U::le_f16))
     }
     #[inline(always)]
     unsafe fn load_bf16(p: *const u8) -> Self {
         // SAFETY: the caller's pointer is valid for 32 bytes.
         let halves = unsafe { p.cast::<[[u8; 2]; 16]>().read_unaligned() };
-        Self(halves.map(|b| half::bf16::from_le_bytes(b).to_f32_const()))
+        Self::new(halves.map(|b| half::bf16::from_le_bytes(b).to_f32_const()))
     }
     #[inline(always)]
     unsafe fn load_i8(p: *const u8) -> Self {
         // SAFETY: the caller's pointer is valid for 16 bytes.
-        Self(unsafe { p.cast::<[i8; 16]>().read_unaligned() }.map(f32::from))
+        Self::new(unsafe { p.cast::<[i8; 16]>().read_unaligned() }.map(f32::from))
     }
     #[inline(always)]
     unsafe fn store(self, p: *mut f32) {
@@ -69,14 +187,12 @@ impl Lanes for Array {
     #[inline(always)]
     unsafe fn store_f16(self, p: *mut u8) {
         // SAFETY: the caller's pointer is valid for 32 bytes.
-        unsafe {
-            p.cast::<[[u8; 2]; 16]>().write_unaligned(self.0.map(|x| half::f16::from_f32_const(x).to_le_bytes()));
-        }
+        unsafe { p.cast::<[[u8; 2]; 16]>().write_unaligned(self.0.map(U::to_f16)) }
     }
     #[inline(always)]
     unsafe fn store_i8(self, p: *mut i8) {
         // SAFETY: the caller's pointer is valid for 16 bytes.
-        unsafe { p.cast::<[i8; 16]>().write_unaligned(self.0.map(|x| x as i8)) }
+        unsafe { p.cast::<[i8; 16]>().write_unaligned(self.0.map(|x| (x + INTEGERS).to_bits() as i8)) }
     }
 
     #[inline(always)]
@@ -96,11 +212,36 @@ impl Lanes for Array {
         self.zip(b, |a, b| a / b)
     }
     #[inline(always)]
-    unsafe fn fma(mut self, b: Self, c: Self) -> Self {
-        for ((a, b), c) in self.0.iter_mut().zip(b.0).zip(c.0) {
-            *a = fma(*a, b, c);
+    unsafe fn fma(self, b: Self, c: Self) -> Self {
+        Self::new(U::fma_lanes(self.0, b.0, c.0))
+    }
+    #[inline(always)]
+    unsafe fn add_products(
+        start: *const f32,
+        rows: *const f32,
+        stride: usize,
+        x: *const f32,
+        n: usize,
+        lanes: usize,
+    ) -> Self {
+        // SAFETY: passed on to the caller.
+        Self::new(unsafe { U::add_products(start, rows, stride, x, n, lanes) })
+    }
+    #[inline(always)]
+    unsafe fn exp(self) -> Self {
+        Self::new(U::exp(self.0))
+    }
+    #[inline(always)]
+    unsafe fn scale(self, factor: f32, mask: u16, at: *mut f32, top: &mut Self) {
+        if let Some(top) = top.0.first_mut() {
+            // SAFETY: passed on to the caller.
+            unsafe { U::scale(&self.0, factor, range(mask), at, top) };
         }
-        self
+    }
+    #[inline(always)]
+    unsafe fn softmax(at: *mut f32, best: f32, mask: u16, total: &mut Self) {
+        // SAFETY: passed on to the caller.
+        unsafe { U::softmax(at, best, range(mask), &mut total.0) };
     }
     #[inline(always)]
     unsafe fn max(self, b: Self) -> Self {
@@ -116,7 +257,7 @@ impl Lanes for Array {
     }
     #[inline(always)]
     unsafe fn round(self) -> Self {
-        self.map(libm::rintf)
+        self.map(|x| (x + INTEGERS) - INTEGERS)
     }
     #[inline(always)]
     unsafe fn exp2i(self) -> Self {
@@ -140,14 +281,19 @@ impl Lanes for Array {
     unsafe fn largest(self) -> f32 {
         self.tree(|a, b| if a > b { a } else { b })
     }
+
+    #[inline(always)]
+    unsafe fn round_to_f16(x: f32) -> f32 {
+        U::le_f16(U::to_f16(x))
+    }
 }
 
-impl Array {
+impl<U: Unit> Array<U> {
     /// Joins lane `i` with `i + 8`, then `i + 4`, `i + 2`, `i + 1`.
     #[inline(always)]
     fn tree(mut self, f: impl Fn(f32, f32) -> f32) -> f32 {
         for half in [8, 4, 2, 1] {
-            let (low, high) = self.0.split_at_mut(half);
+            let Some((low, high)) = self.0.split_at_mut_checked(half) else { break };
             for (a, &b) in low.iter_mut().zip(high.iter()) {
                 *a = f(*a, b);
             }
@@ -156,11 +302,17 @@ impl Array {
     }
 }
 
+/// The lanes of a mask, which are in a row.
+#[inline(always)]
+fn range(mask: u16) -> Range<usize> {
+    mask.trailing_zeros() as usize..16 - mask.leading_zeros() as usize
+}
+
 /// A row of Q8_0 weights times one token.
 pub(super) fn dot_q8_0(row: &[u8], x: Row<'_>) -> f32 {
     blocks::<34, 32>(row, x, |block, q| {
         let [d0, d1, w @ ..] = block;
-        (le_f16([*d0, *d1]), w.iter().zip(q).map(|(&w, &q)| i32::from(w as i8) * i32::from(q)).sum())
+        (Here::le_f16([*d0, *d1]), w.iter().zip(q).map(|(&w, &q)| i32::from(w as i8) * i32::from(q)).sum())
     })
 }
 
@@ -172,7 +324,7 @@ pub(super) fn dot_q4_0(row: &[u8], x: Row<'_>) -> f32 {
         let pairs = w.iter().zip(low.iter().zip(high));
         let sum =
             pairs.map(|(&w, (&a, &b))| (i32::from(w & 15) - 8) * i32::from(a) + (i32::from(w >> 4) - 8) * i32::from(b));
-        (le_f16([*d0, *d1]), sum.sum())
+        (Here::le_f16([*d0, *d1]), sum.sum())
     })
 }
 
@@ -199,7 +351,7 @@ fn blocks<const B: usize, const N: usize>(
     let pairs = row.as_chunks::<B>().0.iter().zip(x.q.as_chunks::<N>().0);
     for ((w, q), &dx) in pairs.zip(x.d) {
         let (dw, sum) = block(w, q);
-        acc = fma(dw * dx, sum as f32, acc);
+        acc = Here::fma(dw * dx, sum as f32, acc);
     }
     acc
 }
@@ -214,7 +366,7 @@ pub(super) unsafe fn matmul(job: &mut Job<'_>, dot: impl Fn(&[u8], Row<'_>) -> f
     if job.rows == 0 {
         return;
     }
-    for (r, row) in job.w.chunks_exact(job.w.len() / job.rows).enumerate() {
+    for (r, row) in job.w.chunks_exact((job.w.len() / job.rows).max(1)).enumerate() {
         for t in 0..job.x.tokens {
             // SAFETY: row `r` and token `t` are the job's.
             unsafe { *job.out.add(t * job.stride + r) = dot(row, job.x.row(t)) };

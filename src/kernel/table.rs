@@ -8,6 +8,10 @@ macro_rules! table {
             matmul: {
                 $(#[target_feature(enable = $feature)])?
                 unsafe fn matmul(kind: $crate::quant::TensorType, job: &mut $crate::kernel::Job<'_>) {
+                    // The optimizer leaves out what comes after it for other types.
+                    if !kind.is_built() {
+                        return;
+                    }
                     // SAFETY: passed on to the caller of the table.
                     unsafe { $matmul(kind, job) }
                 }
@@ -20,6 +24,7 @@ macro_rules! table {
                     unsafe {
                         match form {
                             $crate::kernel::Form::F32 => {}
+                            $crate::kernel::Form::Q8K if !cfg!(feature = "q6_k") => {}
                             $crate::kernel::Form::Q8 => $crate::kernel::float::quantize_q8::<$lanes>(x, q, d, offsets),
                             $crate::kernel::Form::Q8K => $crate::kernel::float::quantize_q8k::<$lanes>(x, q, d, offsets),
                         }

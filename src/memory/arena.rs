@@ -35,6 +35,43 @@ impl Line {
     }
 }
 
+/// Something that begins on an [`ALIGN`] boundary: see [`include_model`](crate::include_model).
+#[derive(Debug)]
+#[repr(C)]
+pub struct Aligned<T: ?Sized> {
+    line: [Line; 0],
+    value: T,
+}
+
+impl<T> Aligned<T> {
+    /// Wraps a value.
+    pub const fn new(value: T) -> Self {
+        Self { line: [], value }
+    }
+}
+
+impl<T: ?Sized> Aligned<T> {
+    /// The value.
+    pub const fn get(&self) -> &T {
+        &self.value
+    }
+}
+
+/// `include_bytes!` of a model, on an [`ALIGN`](crate::memory::ALIGN) boundary. A model may lie anywhere,
+/// but microcontrollers read floats faster where they lie on boundaries of four bytes.
+///
+/// ```
+/// static MODEL: &[u8] = arenite::include_model!("../../host-demo/models/stories.gguf");
+/// # assert!(MODEL.as_ptr().addr() % 64 == 0);
+/// ```
+#[macro_export]
+macro_rules! include_model {
+    ($path:expr $(,)?) => {{
+        const MODEL: &$crate::memory::Aligned<[u8]> = &$crate::memory::Aligned::new(*include_bytes!($path));
+        MODEL.get()
+    }};
+}
+
 /// `N` aligned bytes for a `static`, handed out once. On targets with compare-and-swap.
 ///
 /// # Examples

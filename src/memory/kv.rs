@@ -27,6 +27,18 @@ pub enum KvType {
     Q8_0,
 }
 
+impl KvType {
+    /// Whether this build has code for it: all, less what the crate's features leave out.
+    #[allow(clippy::match_like_matches_macro)] // only where all features are on
+    pub const fn is_built(self) -> bool {
+        match self {
+            Self::F32 => cfg!(feature = "kv-f32"),
+            Self::F16 => cfg!(feature = "kv-f16"),
+            Self::Q8_0 => cfg!(feature = "kv-q8_0"),
+        }
+    }
+}
+
 /// Where things lie in a tile of one KV head.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HeadLayout {
@@ -54,6 +66,17 @@ impl HeadLayout {
             KvType::F16 => (2 * n, 0),
             KvType::Q8_0 => (n, 2 * TILE * self.blocks()),
         }
+    }
+
+    /// A tile's parts in their order, each as a number of rows and the bytes that a position has in a
+    /// row: keys, their scales, values, their scales.
+    pub const fn rows(self) -> [(usize, usize); 4] {
+        let (element, blocks) = match self.kind {
+            KvType::F32 => (4, 0),
+            KvType::F16 => (2, 0),
+            KvType::Q8_0 => (1, self.blocks()),
+        };
+        [(self.dim, element), (blocks, 2), (1, element * self.padded()), (1, 2 * blocks)]
     }
 
     /// Offset of the keys' scales.

@@ -60,7 +60,10 @@ const fn behind<'a>(keys: &mut Keys<'_, 'a>, period: usize, largest: usize) -> R
         Some(pattern) => pattern,
         None => Pattern::AllBut(period),
     };
-    let share = 1.0 / root(spec.dim / spec.heads);
+    let share = match spec.dim.checked_div(spec.heads) {
+        Some(width) => 1.0 / root(width),
+        None => 1.0, // no heads: refused before
+    };
     Ok(Spec {
         kinds: [Heads { window: None, ..heads }, heads],
         second: pattern,

@@ -52,7 +52,10 @@ impl<'g, 'a> Keys<'g, 'a> {
     ///
     /// [`Error::UnexpectedKey`].
     pub const fn all_known(&self) -> Result<(), Error> {
-        let (asked, _) = self.asked.split_at(self.count);
+        let asked = match self.asked.split_at_checked(self.count) {
+            Some((asked, _)) => asked,
+            None => &self.asked,
+        };
         let mut keys = self.gguf.keys();
         while let Some((key, _)) = keys.next_key() {
             let Some(name) = after(key.as_bytes(), self.architecture.as_bytes()) else { continue };
@@ -217,8 +220,10 @@ impl<'g, 'a> Keys<'g, 'a> {
         };
         let head = match tri!(self.optional_size("attention.key_length", MAX_WIDTH)) {
             Some(head) => head,
-            None if dim % heads == 0 => dim / heads,
-            None => return Err(self.wrong("attention.head_count", "does not divide embedding_length")),
+            None => match dim.checked_div(heads) {
+                Some(head) if dim.is_multiple_of(heads) => head,
+                _ => return Err(self.wrong("attention.head_count", "does not divide embedding_length")),
+            },
         };
         tri!(self.value_length("attention.value_length", head));
         let window = tri!(self.nonzero("attention.sliding_window", i32::MAX as usize));

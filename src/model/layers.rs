@@ -35,6 +35,12 @@ pub struct Heads {
 }
 
 impl Layer {
+    /// Query heads that share a key and value head.
+    pub const fn group(&self) -> usize {
+        // A division by 0 would be a panic, and the compiler does not know that there is none.
+        self.heads / if self.kv_heads > 0 { self.kv_heads } else { 1 }
+    }
+
     /// Elements of all query heads.
     pub const fn q_dim(&self) -> usize {
         self.heads * self.head.dim

@@ -26,6 +26,7 @@ mod weights;
 use crate::{Error, Gguf};
 pub use layers::{Heads, Layer, Pattern, PerLayer};
 pub(crate) use roles::Role;
+pub use roles::is_ignored;
 pub use rope::{Rope, RopeStyle, Scaling};
 pub use spec::{Experts, Gate, MAX_LAYERS, Need, Norm, Placement, Pooling, Positions, QkNorm, Spec, Stack};
 pub(crate) use weights::{Entry, Weights};

@@ -101,8 +101,8 @@ const IGNORED: [&str; 2] = [
     ".attn.rotary_emb.inv_freq", // some old converters wrote the rotary frequencies out
 ];
 
-/// Whether a tensor may be in any file, for nothing.
-pub(super) fn is_ignored(name: &str) -> bool {
+/// Whether a tensor of this name may be in any file, for nothing.
+pub fn is_ignored(name: &str) -> bool {
     IGNORED.iter().any(|end| name.ends_with(end))
 }
 

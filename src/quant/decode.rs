@@ -29,7 +29,7 @@ pub(crate) fn le_f32(bytes: &[u8], i: usize) -> f32 {
 /// assert_eq!(row, [1.0, -2.0]);
 /// ```
 pub fn decode_row(kind: TensorType, bytes: &[u8], out: &mut [f32]) -> bool {
-    if kind.row_bytes(out.len()) != Some(bytes.len()) {
+    if !kind.is_built() || kind.row_bytes(out.len()) != Some(bytes.len()) {
         return false;
     }
     match kind {

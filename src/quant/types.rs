@@ -85,6 +85,20 @@ impl TensorType {
         })
     }
 
+    /// Whether this build has code for it: all types that can be run, less what the crate's features leave out.
+    #[allow(clippy::match_like_matches_macro)] // only where all features are on
+    pub const fn is_built(self) -> bool {
+        use TensorType::*;
+        match self {
+            F32 => true,
+            F16 | BF16 => cfg!(feature = "half-floats"),
+            Q8_0 => cfg!(feature = "q8_0"),
+            Q4_0 => cfg!(feature = "q4_0"),
+            Q6_K => cfg!(feature = "q6_k"),
+            _ => false,
+        }
+    }
+
     /// Elements per block and bytes per block.
     pub const fn block(self) -> (usize, usize) {
         use TensorType::*;

@@ -1,9 +1,10 @@
 //! Building an index: a walk over the tokens, a sort, a walk over the merges.
 
-use super::canonical::{Spelling, compare, hash};
-use super::index::{Index, Layout, MAGIC, NONE, Special, header, joined, merge_bytes};
+use super::canonical::{compare, hash};
+use super::index::{Index, Layout, MAGIC, NONE, Special, header, merge_bytes};
 use super::merge::Word;
-use super::names::Found;
+use super::names::{Consequences, Found};
+use super::special::ByteSet;
 use super::unigram;
 use super::vocab::{MERGES, PREFIX, TokenType, Vocab};
 use crate::gguf::Gguf;
@@ -64,6 +65,7 @@ impl<'a> Builder<'_, 'a> {
         let spelling = self.vocab.spelling();
         let mut found = Found::new();
         let mut longest = 0;
+        let mut gaps = ByteSet::EMPTY;
         let mut strings = self.vocab.tokens.strings();
         for id in 0..self.layout.tokens {
             let offset = strings.offset();
@@ -78,26 +80,14 @@ impl<'a> Builder<'_, 'a> {
             if spelling.is_reachable(token) {
                 let bucket = self.layout.buckets() + self.layout.bucket(hash(spelling.bytes(token)));
                 self.set(bucket, get(self.words, bucket) + 1);
-                self.gaps(spelling.bytes(token));
+                note_gaps(&mut gaps, spelling.bytes(token));
             }
         }
         self.set(header::LONGEST, longest as u32);
-        Ok(found)
-    }
-
-    /// Notes which bytes stand before a space in a token.
-    fn gaps(&mut self, mut bytes: impl Iterator<Item = u8>) {
-        let Some(mut before) = bytes.next() else { return };
-        for byte in bytes {
-            if byte == b' ' {
-                // In a text that may also be the last byte of a `▁`.
-                for before in [before, if before == b' ' { 0x81 } else { before }] {
-                    let at = self.layout.gaps() + usize::from(before >> 5);
-                    self.set(at, get(self.words, at) | 1 << (before & 31));
-                }
-            }
-            before = byte;
+        for (i, word) in gaps.0.into_iter().enumerate() {
+            self.set(self.layout.gaps() + i, word);
         }
+        Ok(found)
     }
 
     /// Turns the counts in `count + 1` words from `at` on into places: where each one's first entry
@@ -159,13 +149,7 @@ impl<'a> Builder<'_, 'a> {
 
     /// What follows from spellings: end of turn, other types, ends.
     fn names(&mut self, gguf: &Gguf<'_>, found: &Found) {
-        let vocab = self.vocab;
-        // As in llama.cpp, ids outside the vocabulary are as good as none here.
-        let key = |name: &str| match gguf.u32(PREFIX, name) {
-            Ok(Some(id)) if !name.is_empty() && (id as usize) < vocab.len() => Some(id),
-            _ => None,
-        };
-        let consequences = found.consequences([vocab.eos, vocab.eot, vocab.eom], key);
+        let consequences = consequences(gguf, self.vocab, found);
         self.set(header::EOT, consequences.eot.unwrap_or(NONE));
         self.set(header::EOM, consequences.eom.unwrap_or(NONE));
 
@@ -199,17 +183,7 @@ impl<'a> Builder<'_, 'a> {
                     kind = TokenType::from_file(get(self.words, at + 1) as i32);
                 }
             }
-            let token = self.spelled(id);
-            let Some(first) = token.first().filter(|_| kind.is_special() && count < room) else { continue };
-            let special = Special {
-                id,
-                len: token.len(),
-                kind,
-                first: *first,
-                strips_left: strips == Strips::Mask && token == b"<mask>"
-                    || strips == Strips::ModernBert && token == b"[MASK]",
-                strips_right: strips == Strips::Phi3 && !matches!(token, b"<unk>" | b"<s>" | b"<|endoftext|>"),
-            };
+            let Some(special) = special(id, self.spelled(id), kind, strips).filter(|_| count < room) else { continue };
             for (i, word) in special.to_words().into_iter().enumerate() {
                 self.set(start + 3 * count + i, word);
             }
@@ -233,26 +207,14 @@ impl<'a> Builder<'_, 'a> {
     /// The tokens of single bytes.
     fn bytes(&mut self) {
         for byte in 0..=255 {
-            let id = self.byte_token(byte);
+            let id = self.index().find_byte(self.vocab, byte);
             self.set(self.layout.bytes() + usize::from(byte), id.unwrap_or(NONE));
         }
     }
 
-    fn find(&self, bytes: impl Iterator<Item = u8> + Clone) -> Option<TokenId> {
-        Index::unfinished(self.words, self.layout).find(self.vocab, bytes)
-    }
-
-    /// The token of a single byte: with SPM `<0x41>`, else the byte as it is spelled.
-    fn byte_token(&self, byte: u8) -> Option<TokenId> {
-        if self.vocab.spelling() == Spelling::Escaped {
-            const HEX: [u8; 16] = *b"0123456789ABCDEF";
-            let digit = |value: u8| HEX.get(usize::from(value & 15)).copied().unwrap_or(0);
-            let name = [b'<', b'0', b'x', digit(byte >> 4), digit(byte), b'>'];
-            if let Some(id) = self.find(name.into_iter()) {
-                return Some(id);
-            }
-        }
-        self.find(core::iter::once(byte))
+    /// The index so far: the tokens can be found in it once they are sorted.
+    fn index(&self) -> Index<'_> {
+        Index::unfinished(self.words, self.layout)
     }
 
     fn merges(&mut self) -> Result<(), Error> {
@@ -264,7 +226,8 @@ impl<'a> Builder<'_, 'a> {
         // How many merges each left id has, and from that where they start.
         for (rank, merge) in merges.strings().enumerate() {
             let (left, _) = halves(merge).ok_or(entry(MERGES, rank, "has no space between two pieces"))?;
-            let left = self.exact(left).ok_or(entry(MERGES, rank, "names a piece that is not a token"))?;
+            let left =
+                self.index().exact(self.vocab, left).ok_or(entry(MERGES, rank, "names a piece that is not a token"))?;
             let at = starts + left as usize;
             self.set(at, get(self.words, at) + 1);
         }
@@ -274,15 +237,12 @@ impl<'a> Builder<'_, 'a> {
         for (rank, merge) in merges.strings().enumerate() {
             let (left_text, right_text) = halves(merge).unwrap_or((&[], &[]));
             let unknown = entry(MERGES, rank, "names a piece that is not a token");
-            let (Some(left), Some(right)) = (self.exact(left_text), self.exact(right_text)) else {
+            let (Some(left), Some(right)) =
+                (self.index().exact(self.vocab, left_text), self.index().exact(self.vocab, right_text))
+            else {
                 return Err(unknown);
             };
-            // Merges usually make their tokens in the order of the ids.
-            let guess = [made + 1, made].into_iter().find(|id| is_joined(self.token(*id), left_text, right_text));
-            let result = guess.or_else(|| {
-                let id = self.find(joined(self.vocab.spelling(), left_text, right_text))?;
-                Some(id).filter(|id| is_joined(self.spelled(*id), left_text, right_text))
-            });
+            let result = self.index().joined(self.vocab, left_text, right_text, made);
             made = result.ok_or(entry(MERGES, rank, "makes something that is not a token"))?;
             let at = self.layout.merges_at() + 3 * self.next_place(starts + left as usize);
             self.set(at, right);
@@ -305,17 +265,6 @@ impl<'a> Builder<'_, 'a> {
         }
         Ok(())
     }
-
-    /// The token that is spelled exactly so.
-    fn exact(&self, spelled: &[u8]) -> Option<TokenId> {
-        let id = self.find(self.vocab.spelling().bytes(spelled))?;
-        Some(id).filter(|id| self.spelled(*id) == spelled)
-    }
-
-    /// A token as it is spelled; empty outside the vocabulary.
-    fn token(&self, id: TokenId) -> &'a [u8] {
-        if (id as usize) < self.layout.tokens { self.spelled(id) } else { &[] }
-    }
 }
 
 fn get(words: &[Word], at: usize) -> u32 {
@@ -330,14 +279,47 @@ fn set(words: &mut [Word], at: usize, value: u32) {
 
 /// The two pieces of a merge: what stands before and after the first space, which is not the first
 /// byte.
-fn halves(merge: &[u8]) -> Option<(&[u8], &[u8])> {
+pub(super) fn halves(merge: &[u8]) -> Option<(&[u8], &[u8])> {
     let space = merge.iter().skip(1).position(|byte| *byte == b' ')? + 1;
     Some((merge.get(..space)?, merge.get(space + 1..)?))
 }
 
-/// Whether `token` is `left` and `right` together.
-fn is_joined(token: &[u8], left: &[u8], right: &[u8]) -> bool {
-    token.strip_prefix(left) == Some(right)
+/// What follows from the spellings in a vocabulary, and from the ids in the metadata.
+pub(super) fn consequences(gguf: &Gguf<'_>, vocab: &Vocab<'_>, found: &Found) -> Consequences {
+    // As in llama.cpp, ids outside the vocabulary are as good as none here.
+    let key = |name: &str| match gguf.u32(PREFIX, name) {
+        Ok(Some(id)) if !name.is_empty() && (id as usize) < vocab.len() => Some(id),
+        _ => None,
+    };
+    found.consequences([vocab.eos, vocab.eot, vocab.eom], key)
+}
+
+/// Notes which bytes stand before a space in a token.
+pub(super) fn note_gaps(gaps: &mut ByteSet, mut bytes: impl Iterator<Item = u8>) {
+    let Some(mut before) = bytes.next() else { return };
+    for byte in bytes {
+        if byte == b' ' {
+            gaps.insert(before);
+            // In a text that may also be the last byte of a `▁`.
+            if before == b' ' {
+                gaps.insert(0x81);
+            }
+        }
+        before = byte;
+    }
+}
+
+/// The entry of a token in the list of special ones, if it belongs there.
+pub(super) fn special(id: TokenId, token: &[u8], kind: TokenType, strips: Strips) -> Option<Special> {
+    let first = *token.first().filter(|_| kind.is_special())?;
+    Some(Special {
+        id,
+        len: token.len(),
+        kind,
+        first,
+        strips_left: strips == Strips::Mask && token == b"<mask>" || strips == Strips::ModernBert && token == b"[MASK]",
+        strips_right: strips == Strips::Phi3 && !matches!(token, b"<unk>" | b"<s>" | b"<|endoftext|>"),
+    })
 }
 
 /// The byte that `<0x41>` stands for.
@@ -349,14 +331,14 @@ pub(super) fn byte_token(token: &[u8]) -> Option<u8> {
 
 /// Which special tokens take white space with them. llama.cpp decides by these names.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Strips {
+pub(super) enum Strips {
     Nothing,
     Phi3,
     Mask,
     ModernBert,
 }
 
-fn strips(gguf: &Gguf<'_>) -> Strips {
+pub(super) fn strips(gguf: &Gguf<'_>) -> Strips {
     let text = |prefix: &str, name: &str| gguf.str(prefix, name).ok().flatten().unwrap_or(&[]);
     let has = |text: &[u8], part: &[u8]| {
         (0..text.len()).any(|at| text.get(at..at + part.len()).is_some_and(|here| here.eq_ignore_ascii_case(part)))

@@ -17,9 +17,10 @@
 //! merges     3M     (right id, rank, result), sorted by left id, right id, rank
 //! ```
 //!
-//! Reading never trusts it: a damaged index gives wrong ids or errors, no panic and no endless loop.
+//! An index from outside is compared with the vocabulary word by word ([`super::verify`]). Reading does
+//! not rely on that: a damaged index gives wrong ids or errors, no panic and no endless loop.
 
-use super::canonical::{Bytes, Hasher, Spelling, compare, hash};
+use super::canonical::{Hasher, Spelling, compare, hash};
 use super::merge::Word;
 use super::names;
 use super::vocab::{TokenType, Vocab};
@@ -169,13 +170,13 @@ impl Special {
 /// An index, finished, for reading.
 #[derive(Clone, Copy)]
 pub(super) struct Index<'i> {
-    words: &'i [Word],
-    layout: Layout,
+    pub words: &'i [Word],
+    pub layout: Layout,
 }
 
 impl<'i> Index<'i> {
-    /// The index in `bytes`, which may have any alignment; `None` if it is not one for this
-    /// vocabulary.
+    /// The index at the front of `bytes`, which may have any alignment; `None` if its header is not
+    /// that of one for this vocabulary.
     pub fn new(vocab: &Vocab<'_>, bytes: &'i [u8]) -> Option<Self> {
         let layout = Layout::of(vocab);
         let words = bytes.as_chunks::<4>().0.get(..layout.words())?;
@@ -243,6 +244,34 @@ impl<'i> Index<'i> {
         let [hash, id] = order.get(place)?;
         let is_it = u32::from_le_bytes(*hash) == wanted && compare(spelled(id), bytes).is_eq();
         is_it.then(|| u32::from_le_bytes(*id))
+    }
+
+    /// The token that is spelled exactly so.
+    pub fn exact(&self, vocab: &Vocab<'_>, spelled: &[u8]) -> Option<TokenId> {
+        let id = self.find(vocab, vocab.spelling().bytes(spelled))?;
+        Some(id).filter(|id| self.spelled(vocab, *id) == spelled)
+    }
+
+    /// The token that a merge of two makes. Merges usually make their tokens in the order of the ids:
+    /// `before` is what the one before made.
+    pub fn joined(&self, vocab: &Vocab<'_>, left: &[u8], right: &[u8], before: TokenId) -> Option<TokenId> {
+        let is_joined = |id: &TokenId| self.spelled(vocab, *id).strip_prefix(left) == Some(right);
+        let guess = [before.wrapping_add(1), before].into_iter().find(is_joined);
+        let spelling = vocab.spelling();
+        guess.or_else(|| self.find(vocab, spelling.bytes(left).chain(spelling.bytes(right))).filter(is_joined))
+    }
+
+    /// The token of a single byte, searched for: with SPM `<0x41>`, else the byte as it is spelled.
+    pub fn find_byte(&self, vocab: &Vocab<'_>, byte: u8) -> Option<TokenId> {
+        if vocab.spelling() == Spelling::Escaped {
+            const HEX: [u8; 16] = *b"0123456789ABCDEF";
+            let digit = |value: u8| HEX.get(usize::from(value & 15)).copied().unwrap_or(0);
+            let name = [b'<', b'0', b'x', digit(byte >> 4), digit(byte), b'>'];
+            if let Some(id) = self.find(vocab, name.into_iter()) {
+                return Some(id);
+            }
+        }
+        self.find(vocab, core::iter::once(byte))
     }
 
     /// Whether a token may hold a space after this byte. If not, what stands before the space and
@@ -322,13 +351,4 @@ impl<'i> Index<'i> {
 /// Bytes of the array of merges, as far as 32 bits tell.
 pub(super) fn merge_bytes(vocab: &Vocab<'_>) -> u32 {
     vocab.merges.map_or(0, |merges| merges.bytes().len() as u32)
-}
-
-/// The bytes of text of two spellings, one after the other.
-pub(super) fn joined<'t>(
-    spelling: Spelling,
-    left: &'t [u8],
-    right: &'t [u8],
-) -> core::iter::Chain<Bytes<'t>, Bytes<'t>> {
-    spelling.bytes(left).chain(spelling.bytes(right))
 }

@@ -9,7 +9,8 @@
 //! ```text
 //! vocab         what the file says            scan, pretokenizer   words, for BPE
 //! names         tokens known by spelling      spm, bpe, merge      merging pairs
-//! index, build  the look-up index             unigram, charsmap    the best cut
+//! index         the look-up index             unigram, charsmap    the best cut
+//! build, verify how it is made and checked
 //! special       special tokens in a text      wordpiece            the longest tokens
 //! canonical, byte_level, unicode              decode               ids to text
 //! ```
@@ -55,17 +56,40 @@ mod spm;
 mod unicode;
 mod unicode_table;
 mod unigram;
+mod verify;
 mod vocab;
 mod wordpiece;
 
 pub use decode::{Decoder, Piece};
 pub use vocab::TokenType;
 
-use crate::{Error, Gguf, TokenId, tri};
+use crate::gguf::ValueType;
+use crate::{Error, Gguf, Name, TokenId, tri};
 use index::{Index, Layout};
 use merge::{Word, words_for};
 use special::{Specials, mark};
+use verify::verified;
 use vocab::{Model, Vocab};
+
+/// Metadata key under which a file has its tokenizer's index: an array of `u32`, which are the words
+/// of the index. `arenite pack` puts it there, and then no memory is needed for it.
+///
+/// What the words are is described in `src/tokenizer/index.rs`. Like everything in the file they are
+/// little-endian and may have any alignment, so one file serves every target. Other programs ignore
+/// the key.
+pub const INDEX_KEY: &str = "arenite.tokenizer.index";
+
+/// The index in the file.
+const fn packed<'a>(gguf: &Gguf<'a>) -> Result<Option<&'a [u8]>, Error> {
+    match tri!(gguf.array("", INDEX_KEY)) {
+        None => Ok(None),
+        Some(words) if matches!(words.element(), ValueType::U32) => Ok(Some(words.bytes())),
+        Some(_) => Err(Error::KeyType {
+            key: Name::new(INDEX_KEY.as_bytes()),
+            expected: "an array of 32-bit unsigned integers",
+        }),
+    }
+}
 
 /// The longest text that one call takes: positions are 32 bits wide, and a byte that is not UTF-8
 /// becomes three.
@@ -95,20 +119,33 @@ pub struct Tokenizer<'a, 'i> {
     index: Index<'i>,
 }
 
-impl<'a, 'i> Tokenizer<'a, 'i> {
-    /// Bytes of memory that [`new`](Self::new) needs for the index: the same on every target.
+impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
+    /// Bytes of memory that [`new`](Self::new) needs for the index: the same on every target, and 0 if
+    /// the file has the index in it ([`INDEX_KEY`]).
     ///
     /// # Errors
     ///
     /// What is missing or wrong in the vocabulary's metadata, as for [`new`](Self::new), as far as
     /// it shows without looking at every token.
     pub const fn index_bytes(gguf: &Gguf<'a>) -> Result<usize, Error> {
+        match tri!(packed(gguf)) {
+            Some(_) => Ok(0),
+            None => Self::built_index_bytes(gguf),
+        }
+    }
+
+    /// Bytes of the index that [`build_index`](Self::build_index) makes, whether or not the file has one.
+    ///
+    /// # Errors
+    ///
+    /// As for [`index_bytes`](Self::index_bytes).
+    pub const fn built_index_bytes(gguf: &Gguf<'a>) -> Result<usize, Error> {
         let vocab = tri!(Vocab::read(gguf));
         Ok(Layout::of(&vocab).words().saturating_mul(4))
     }
 
-    /// Reads the vocabulary and builds the index at the front of `index`, which may have any
-    /// alignment and may be longer.
+    /// Reads the vocabulary, and takes the index from the file if it has one, after checking it; else
+    /// builds it at the front of `index`, which may have any alignment and may be longer.
     ///
     /// # Errors
     ///
@@ -117,21 +154,38 @@ impl<'a, 'i> Tokenizer<'a, 'i> {
     /// - [`Error::Unsupported`]: another kind of tokenizer or pre-tokenizer.
     /// - [`Error::VocabularyEntry`]: a byte token or a merge that makes no sense.
     /// - [`Error::BufferTooSmall`]: `index` has fewer than [`index_bytes`](Self::index_bytes).
+    /// - [`Error::ForeignIndex`]: the index in the file is not the one that would be built.
     pub fn new(gguf: &Gguf<'a>, index: &'i mut [u8]) -> Result<Self, Error> {
+        match packed(gguf)? {
+            Some(index) => Self::with_index(gguf, index),
+            None => Self::build_index(gguf, index),
+        }
+    }
+
+    /// As [`new`](Self::new), but builds the index even if the file has one. The first
+    /// [`built_index_bytes`](Self::built_index_bytes) of `index` are then what belongs under
+    /// [`INDEX_KEY`].
+    ///
+    /// # Errors
+    ///
+    /// As for [`new`](Self::new).
+    pub fn build_index(gguf: &Gguf<'a>, index: &'i mut [u8]) -> Result<Self, Error> {
         let vocab = Vocab::read(gguf)?;
         let index = build::build(gguf, &vocab, index)?;
         Ok(Self { vocab, index })
     }
 
-    /// Uses an index that [`new`](Self::new) built earlier, for instance from flash.
+    /// Uses an index that [`build_index`](Self::build_index) made earlier and that does not lie in the
+    /// file. All of it is checked, which takes somewhat less time than building.
     ///
     /// # Errors
     ///
     /// As for [`new`](Self::new) where the metadata are concerned; [`Error::ForeignIndex`] if the
-    /// index is for another vocabulary or of another version of this crate.
+    /// index is for another vocabulary, damaged, or of another version of this crate.
     pub fn with_index(gguf: &Gguf<'a>, index: &'i [u8]) -> Result<Self, Error> {
         let vocab = Vocab::read(gguf)?;
-        let index = Index::new(&vocab, index).ok_or(Error::ForeignIndex)?;
+        let index = Index::new(&vocab, index).and_then(|index| verified(gguf, &vocab, index));
+        let index = index.ok_or(Error::ForeignIndex)?;
         Ok(Self { vocab, index })
     }
 
@@ -233,6 +287,7 @@ impl<'a, 'i> Tokenizer<'a, 'i> {
         let (vocab, index) = (&self.vocab, &self.index);
         match self.vocab.model {
             Model::Spm => spm::Fragment { vocab, index, text, prefix }.encode(memory, output),
+            Model::Bpe(_) if !cfg!(feature = "bpe") => None,
             Model::Bpe(pre) => bpe::encode_bytes(vocab, index, pre, text, memory, output),
             Model::Characters => bpe::encode_characters(vocab, index, text, memory, output),
             Model::Lines => bpe::encode_lines(vocab, index, text, memory, output),

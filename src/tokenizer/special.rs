@@ -25,10 +25,10 @@ pub(super) mod mark {
 
 /// A set of bytes.
 #[derive(Clone, Copy)]
-struct ByteSet([u32; 8]);
+pub(super) struct ByteSet(pub [u32; 8]);
 
 impl ByteSet {
-    const EMPTY: Self = Self([0; 8]);
+    pub const EMPTY: Self = Self([0; 8]);
 
     fn of(bytes: &[u8]) -> Self {
         let mut set = Self::EMPTY;
@@ -38,7 +38,7 @@ impl ByteSet {
         set
     }
 
-    fn insert(&mut self, byte: u8) {
+    pub fn insert(&mut self, byte: u8) {
         if let Some(word) = self.0.get_mut(usize::from(byte >> 5)) {
             *word |= 1 << (byte & 31);
         }

@@ -114,7 +114,7 @@ impl<'a> Vocab<'a> {
         };
         let model = match name {
             b"llama" => Model::Spm,
-            b"gpt2" => {
+            b"gpt2" if cfg!(feature = "bpe") => {
                 let pre = match tri!(gguf.str(PREFIX, "pre")) {
                     Some(pre) => pre,
                     None => b"",

@@ -292,3 +292,20 @@ pub fn put_string(out: &mut Vec<u8>, string: &[u8]) {
     out.extend_from_slice(&(string.len() as u64).to_le_bytes());
     out.extend_from_slice(string);
 }
+
+/// A file with one more key, in front of the others. The tensors' alignment stays by way of another
+/// key, which is as long as need be.
+pub fn with_key(file: &[u8], key: &str, value: Meta) -> Vec<u8> {
+    const PADDING: &str = "test.padding";
+    let mut keys = Builder::new();
+    keys.push_key(key, value).push_key(PADDING, "");
+    let alignment = arenite::Gguf::parse(file).unwrap().alignment() as usize;
+    let len = keys.build().len() - 24;
+    keys.set(PADDING, Meta::Str(vec![b' '; len.next_multiple_of(alignment) - len]));
+    let mut out = file[..16].to_vec();
+    let count = u64::from_le_bytes(file[16..24].try_into().unwrap()) + 2;
+    out.extend_from_slice(&count.to_le_bytes());
+    out.extend_from_slice(&keys.build()[24..]);
+    out.extend_from_slice(&file[24..]);
+    out
+}

@@ -2,11 +2,12 @@
 
 use std::path::PathBuf;
 
-use arenite::tokenizer::{Encode, Tokenizer};
+use arenite::tokenizer::{Encode, INDEX_KEY, Tokenizer};
 use arenite::{Error, Gguf, TokenId};
 use serde::Deserialize;
 
 use super::fixtures::{committed, external, read};
+use super::gguf::{Meta, with_key};
 
 /// A file among the external fixtures, or, if it is there, in the repository.
 pub fn fixture(path: &str) -> Option<Vec<u8>> {
@@ -80,6 +81,18 @@ impl<'a> Owned<'a> {
         let gguf = Gguf::parse(file).unwrap();
         let index = vec![0; Tokenizer::index_bytes(&gguf).unwrap()].leak();
         Self { tokenizer: Tokenizer::new(&gguf, index).unwrap() }
+    }
+
+    /// The same, with the index in the file, of which it is part.
+    pub fn packed(file: &[u8]) -> Self {
+        let gguf = Gguf::parse(file).unwrap();
+        let mut index = vec![0; Tokenizer::built_index_bytes(&gguf).unwrap()];
+        Tokenizer::build_index(&gguf, &mut index).unwrap();
+        let words = index.chunks(4).map(|word| u32::from_le_bytes(word.try_into().unwrap()));
+        let file = with_key(file, INDEX_KEY, Meta::array(words)).leak();
+        let gguf = Gguf::parse(file).unwrap();
+        assert_eq!(Tokenizer::index_bytes(&gguf), Ok(0));
+        Self { tokenizer: Tokenizer::new(&gguf, &mut []).unwrap() }
     }
 
     pub fn encode(&self, text: &[u8], options: Encode) -> Vec<TokenId> {

@@ -7,6 +7,7 @@ mod embed;
 mod generate;
 mod inspect;
 mod logits;
+mod pack;
 mod plan;
 mod probe;
 mod score;
@@ -30,6 +31,7 @@ pub enum Command {
     Detokenize(detokenize::Args),
     Inspect(inspect::Args),
     Plan(plan::Args),
+    Pack(pack::Args),
     Logits(logits::Args),
     Probe(probe::Args),
     Score(score::Args),
@@ -54,6 +56,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Translate(args) => translate::run(&args, &ModelFile::open_translator(model)?),
         Command::Embed(args) => embed::run(&args, &ModelFile::open(model)?),
         Command::Convert(args) => convert::run(&args),
+        Command::Pack(args) => pack::run(&args),
         Command::Logits(args) => logits::run(&args, &ModelFile::open(model)?),
         Command::Probe(args) => probe::run(&args, &ModelFile::open(model)?),
         Command::Score(args) => score::run(&args, &ModelFile::open(model)?),

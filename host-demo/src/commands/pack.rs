@@ -1,0 +1,114 @@
+//! `arenite pack`: a file made ready for a device.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use arenite::gguf::{Gguf, Tensor, Value};
+use arenite::model::is_ignored;
+use arenite::tokenizer::{INDEX_KEY, Tokenizer};
+
+use crate::gguf_writer::{self, Header, Meta};
+use crate::model_file::ModelFile;
+use crate::output::{Bytes, note};
+
+/// Add the tokenizer's index to a file, drop what a device does not need, and align for flash
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Keys that stay: general.architecture, name, license, file_type and quantization_version, \
+everything of the architecture itself (such as llama.*), and tokenizer.ggml.*. All others are dropped, such as \
+chat templates and what tells how the model was trained; so are tensors that no model reads, and scores of a \
+tokenizer that does not look at them if they are all zero.
+
+Example:
+  arenite pack model.gguf device.gguf
+  arenite pack model.gguf device.gguf --keep tokenizer.chat_template")]
+pub struct Args {
+    /// The file to pack
+    #[arg(conflicts_with = "model")]
+    input: PathBuf,
+
+    /// The file to write; may be the same
+    output: PathBuf,
+
+    /// Put every tensor on a multiple of this many bytes, a power of two
+    #[arg(long, value_name = "BYTES", default_value_t = 64)]
+    align: u32,
+
+    /// Keep also keys that begin so; may be given several times
+    #[arg(long, value_name = "PREFIX")]
+    keep: Vec<String>,
+}
+
+/// Keys that stay, besides those of the architecture.
+const KEPT: [&str; 5] = [
+    "general.architecture",
+    "general.name", // says how some tokenizers treat spaces
+    "general.license",
+    "general.file_type",
+    "general.quantization_version",
+];
+const KEPT_PREFIX: &str = "tokenizer.ggml.";
+
+pub fn run(args: &Args) -> Result<()> {
+    let file = ModelFile::open(Some(&args.input))?;
+    let gguf = file.parse()?;
+    let name = || file.name().to_owned();
+    let architecture = gguf.architecture().with_context(name)?;
+
+    let mut header = Header::new();
+    let (kept, dropped): (Vec<_>, Vec<_>) =
+        gguf.keys().partition(|(key, value)| is_kept(key, *value, architecture, &gguf, &args.keep));
+    kept.iter().for_each(|&(key, value)| header.set(key, value));
+    header.align(args.align)?;
+    // The index is that of the file to be written.
+    let vocabulary = header.write(Vec::new())?.finish()?;
+    let index = index(&Gguf::parse(&vocabulary)?).with_context(name)?;
+    if let Some(index) = &index {
+        header.set(INDEX_KEY, Meta::array(index.iter().copied()));
+    }
+
+    let (unread, tensors): (Vec<Tensor<'_>>, Vec<_>) = gguf.tensors().partition(|tensor| is_ignored(tensor.name));
+    for tensor in &tensors {
+        let dims: Vec<u64> = tensor.dims.into_iter().take(tensor.dim_count as usize).collect();
+        header.tensor(tensor.name, &dims, tensor.kind)?;
+    }
+    let mut written = 0;
+    gguf_writer::replace(&args.output, |out| {
+        let mut data = header.write(out)?;
+        tensors.iter().try_for_each(|tensor| data.write_all(tensor.data))?;
+        written = data.written();
+        data.finish().map(|_| ())
+    })?;
+
+    match &index {
+        Some(index) => note(format_args!("added    the tokenizer's index, {}", Bytes(4 * index.len()))),
+        None => note("added    no index: the file has no tokenizer"),
+    }
+    let names = dropped.iter().map(|(key, _)| *key).chain(unread.iter().map(|tensor| tensor.name));
+    let names: Vec<&str> = names.filter(|key| *key != INDEX_KEY).collect();
+    note(format_args!("dropped  {}", if names.is_empty() { "nothing".to_owned() } else { names.join(", ") }));
+    let (before, after) = (Bytes(file.len()), Bytes(written as usize));
+    note(format_args!("wrote    {}: {after}, before {before}", args.output.display()));
+    Ok(())
+}
+
+/// Whether a device may need this key.
+fn is_kept(key: &str, value: Value<'_>, architecture: &str, gguf: &Gguf<'_>, also: &[String]) -> bool {
+    let is_scores_of_zeros = key == "tokenizer.ggml.scores"
+        && matches!(gguf.get("tokenizer.ggml.model"), Some(Value::Str(b"gpt2")))
+        && matches!(value, Value::Array(scores) if (0..scores.len()).all(|i| scores.get_f32(i) == Some(0.0)));
+    also.iter().any(|prefix| key.starts_with(prefix.as_str())) && key != INDEX_KEY
+        || KEPT.contains(&key)
+        || key.strip_prefix(architecture).is_some_and(|rest| rest.starts_with('.'))
+        || key.starts_with(KEPT_PREFIX) && !is_scores_of_zeros
+}
+
+/// The words of the tokenizer's index, if the file has a tokenizer.
+fn index(vocabulary: &Gguf<'_>) -> Result<Option<Vec<u32>>> {
+    if vocabulary.get("tokenizer.ggml.model").is_none() {
+        return Ok(None);
+    }
+    let mut index = vec![0; Tokenizer::built_index_bytes(vocabulary)?];
+    Tokenizer::build_index(vocabulary, &mut index)?;
+    Ok(Some(index.as_chunks().0.iter().copied().map(u32::from_le_bytes).collect()))
+}

@@ -1,0 +1,434 @@
+/* Arenite's C interface. Made from src/ffi.rs and src/ffi/: do not change it here.
+ *
+ * Nothing is allocated. Whatever lives on (a model, a session, ...) is placed in memory that the caller hands
+ * over, of the size that arenite_*_size() tells and on a boundary of arenite_align(), and borrows what it is
+ * made from: keep both where they are as long as it is used. There is nothing to free.
+ *
+ * A pointer with a length is to as many elements, or NULL where the length is 0. No object may be used by two
+ * threads at once. Functions that can fail return a status and fill the arenite_error, unless that is NULL.
+ */
+
+#ifndef ARENITE_H
+#define ARENITE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/**
+ * Elements of the KV cache: 4 bytes, exact.
+ */
+#define ARENITE_KV_F32 0
+
+/**
+ * Elements of the KV cache: 2 bytes, the default.
+ */
+#define ARENITE_KV_F16 1
+
+/**
+ * Elements of the KV cache: 34 bytes for 32 of them.
+ */
+#define ARENITE_KV_Q8_0 2
+
+/**
+ * How a call ended.
+ */
+typedef enum arenite_status {
+  /**
+   * It did what it should.
+   */
+  ARENITE_STATUS_OK = 0,
+  /**
+   * An argument is null, or a constant that does not exist.
+   */
+  ARENITE_STATUS_ARGUMENT = 1,
+  /**
+   * A buffer or a piece of memory is too small, or not aligned.
+   */
+  ARENITE_STATUS_MEMORY = 2,
+  /**
+   * The file is damaged, or of a kind that is not run.
+   */
+  ARENITE_STATUS_FILE = 3,
+  /**
+   * A token, a prompt or a position that cannot be.
+   */
+  ARENITE_STATUS_INPUT = 4,
+  /**
+   * The context is full.
+   */
+  ARENITE_STATUS_CONTEXT_FULL = 5,
+  /**
+   * Not a snapshot, a damaged one, or one of another session.
+   */
+  ARENITE_STATUS_SNAPSHOT = 6,
+} arenite_status;
+
+/**
+ * Characters out of a stream of tokens.
+ */
+typedef struct arenite_decoder arenite_decoder;
+
+/**
+ * A model in a file, checked.
+ */
+typedef struct arenite_model arenite_model;
+
+/**
+ * Chooses tokens, and remembers them for the penalties.
+ */
+typedef struct arenite_sampler arenite_sampler;
+
+/**
+ * A model at work: a KV cache, a position in it, and the last logits.
+ */
+typedef struct arenite_session arenite_session;
+
+/**
+ * A vocabulary, ready to encode and decode.
+ */
+typedef struct arenite_tokenizer arenite_tokenizer;
+
+/**
+ * What went wrong, for `arenite_error_message`. Filled by every call that fails and is handed one.
+ */
+typedef struct arenite_error {
+  /**
+   * Whether it was filled: initialize with zeros to be able to tell.
+   */
+  uint32_t filled;
+  uint64_t opaque[16];
+} arenite_error;
+
+/**
+ * What the caller decides about a session's memory.
+ */
+typedef struct arenite_options {
+  /**
+   * Positions in the context; 0 for as many as the model was trained for.
+   */
+  size_t context;
+  /**
+   * Tokens that prefill takes at once, at least 1. More is faster and needs more workspace.
+   */
+  size_t batch;
+  /**
+   * One of ARENITE_KV_F32, ARENITE_KV_F16, ARENITE_KV_Q8_0.
+   */
+  uint32_t kv;
+} arenite_options;
+
+/**
+ * Exact bytes of memory for a model under some options: the same on every target.
+ */
+typedef struct arenite_plan {
+  /**
+   * Bytes of workspace.
+   */
+  size_t workspace;
+  /**
+   * Bytes of KV cache.
+   */
+  size_t kv;
+  /**
+   * Bytes of the tokenizer's index; 0 if it is in the file.
+   */
+  size_t tokenizer;
+  /**
+   * Positions in the context.
+   */
+  size_t context;
+} arenite_plan;
+
+/**
+ * How to choose a token: llama.cpp's default chain. `arenite_params_default` fills it.
+ */
+typedef struct arenite_params {
+  /**
+   * 0 takes the best token.
+   */
+  float temperature;
+  /**
+   * How many of the best tokens are considered; 0 is all.
+   */
+  uint32_t top_k;
+  /**
+   * Of these, as many of the best as together have this probability; 1 is all.
+   */
+  float top_p;
+  /**
+   * Of these, the ones that are at least this many times as likely as the best; 0 is all.
+   */
+  float min_p;
+  /**
+   * Divides the logits of recent tokens if they are positive, multiplies them if not; 1 is off.
+   */
+  float repeat_penalty;
+  /**
+   * Taken from the logit of a recent token for every time that it came up; 0 is off.
+   */
+  float frequency_penalty;
+  /**
+   * Taken from the logit of a recent token once; 0 is off.
+   */
+  float presence_penalty;
+  /**
+   * How many tokens are recent; 0 turns the penalties off.
+   */
+  uint32_t repeat_last_n;
+} arenite_params;
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+/**
+ * Writes what went wrong to `out`, as one sentence that ends with a zero byte, cut to `capacity` bytes. Returns
+ * the length of the whole sentence, without the zero.
+ */
+size_t arenite_error_message(const struct arenite_error *error, char *out, size_t capacity);
+
+/**
+ * The boundary in bytes that fits every object, workspace and KV cache.
+ */
+size_t arenite_align(void);
+
+/**
+ * Bytes of a model.
+ */
+size_t arenite_model_size(void);
+
+/**
+ * Bytes of a session, besides workspace and KV cache.
+ */
+size_t arenite_session_size(void);
+
+/**
+ * Reads and checks the GGUF file of `len` bytes at `file`, which stays borrowed and may have any
+ * alignment, and places a model in `memory`.
+ */
+enum arenite_status arenite_model_new(const uint8_t *file,
+                                      size_t len,
+                                      void *memory,
+                                      size_t capacity,
+                                      struct arenite_model **out,
+                                      struct arenite_error *error);
+
+/**
+ * Words in the vocabulary: how many logits there are. 0 for null.
+ */
+size_t arenite_model_vocab(const struct arenite_model *model);
+
+/**
+ * The model's own context, 16 tokens at once, an f16 cache.
+ */
+struct arenite_options arenite_options_default(void);
+
+/**
+ * How many bytes the model needs. `options` may be null, for the default ones.
+ */
+enum arenite_status arenite_model_plan(const struct arenite_model *model,
+                                       const struct arenite_options *options,
+                                       struct arenite_plan *out,
+                                       struct arenite_error *error);
+
+/**
+ * Places a session in `memory`. `workspace` and `kv` have at least the planned bytes and start on a boundary
+ * of `arenite_align`; they, and the model, stay borrowed.
+ */
+enum arenite_status arenite_session_new(const struct arenite_model *model,
+                                        const struct arenite_options *options,
+                                        uint8_t *workspace,
+                                        size_t workspace_len,
+                                        uint8_t *kv,
+                                        size_t kv_len,
+                                        void *memory,
+                                        size_t capacity,
+                                        struct arenite_session **out,
+                                        struct arenite_error *error);
+
+/**
+ * Runs `count` tokens after what is in the context. The logits are then those of the last one.
+ */
+enum arenite_status arenite_session_prefill(struct arenite_session *session,
+                                            const uint32_t *tokens,
+                                            size_t count,
+                                            struct arenite_error *error);
+
+/**
+ * Runs one token.
+ */
+enum arenite_status arenite_session_decode(struct arenite_session *session,
+                                           uint32_t token,
+                                           struct arenite_error *error);
+
+/**
+ * The logits of the last token, one for each word of the vocabulary, which may be changed. Null for null.
+ */
+float *arenite_session_logits(struct arenite_session *session);
+
+/**
+ * Tokens in the context. 0 for null.
+ */
+size_t arenite_session_position(const struct arenite_session *session);
+
+/**
+ * Forgets everything from `position` on; the logits stay as they are.
+ */
+enum arenite_status arenite_session_rewind(struct arenite_session *session,
+                                           size_t position,
+                                           struct arenite_error *error);
+
+/**
+ * Bytes that `arenite_session_save` writes now. 0 for null.
+ */
+size_t arenite_session_snapshot_size(const struct arenite_session *session);
+
+/**
+ * Writes the context and the logits to `out`, and the number of bytes to `written`, which may be null.
+ */
+enum arenite_status arenite_session_save(struct arenite_session *session,
+                                         uint8_t *out,
+                                         size_t capacity,
+                                         size_t *written,
+                                         struct arenite_error *error);
+
+/**
+ * Puts the session where the one was that was saved. If it fails, the session is as it was before.
+ */
+enum arenite_status arenite_session_restore(struct arenite_session *session,
+                                            const uint8_t *snapshot,
+                                            size_t len,
+                                            struct arenite_error *error);
+
+/**
+ * Bytes of a tokenizer.
+ */
+size_t arenite_tokenizer_size(void);
+
+/**
+ * Bytes of a decoder.
+ */
+size_t arenite_decoder_size(void);
+
+/**
+ * Bytes of a sampler, besides its scratch memory.
+ */
+size_t arenite_sampler_size(void);
+
+/**
+ * Places a tokenizer in `memory`. `index` has at least the planned bytes (none if the file was packed) and
+ * stays borrowed, as the model's file does.
+ */
+enum arenite_status arenite_tokenizer_new(const struct arenite_model *model,
+                                          uint8_t *index,
+                                          size_t index_len,
+                                          void *memory,
+                                          size_t capacity,
+                                          struct arenite_tokenizer **out,
+                                          struct arenite_error *error);
+
+/**
+ * Bytes of scratch memory with which `arenite_tokenize` takes any text of `text_len` bytes.
+ */
+size_t arenite_tokenize_scratch_size(size_t text_len);
+
+/**
+ * Writes the tokens of a text to `tokens`, and how many they are to `count`. `add_special` adds what the model
+ * wants before and after a text (BOS, EOS); `parse_special` reads control tokens that are spelled out.
+ */
+enum arenite_status arenite_tokenize(const struct arenite_tokenizer *tokenizer,
+                                     const char *text,
+                                     size_t text_len,
+                                     bool add_special,
+                                     bool parse_special,
+                                     uint8_t *scratch,
+                                     size_t scratch_len,
+                                     uint32_t *tokens,
+                                     size_t capacity,
+                                     size_t *count,
+                                     struct arenite_error *error);
+
+/**
+ * Writes the text of `count` tokens to `out`, without a zero byte, and its length to `len`. Control tokens are
+ * left out unless `show_special`.
+ */
+enum arenite_status arenite_detokenize(const struct arenite_tokenizer *tokenizer,
+                                       const uint32_t *tokens,
+                                       size_t count,
+                                       bool show_special,
+                                       char *out,
+                                       size_t capacity,
+                                       size_t *len,
+                                       struct arenite_error *error);
+
+/**
+ * Whether generation ends with this token. No for null.
+ */
+bool arenite_is_end(const struct arenite_tokenizer *tokenizer, uint32_t token);
+
+/**
+ * Places a decoder in `memory`, for text that comes token by token: after a prompt, or from its beginning. The
+ * tokenizer stays borrowed.
+ */
+enum arenite_status arenite_decoder_new(const struct arenite_tokenizer *tokenizer,
+                                        bool after_prompt,
+                                        void *memory,
+                                        size_t capacity,
+                                        struct arenite_decoder **out,
+                                        struct arenite_error *error);
+
+/**
+ * Takes the next token, writes the text that is complete to `out`, without a zero byte, and its length to
+ * `len`. A character that is cut between tokens is held back. If `out` is too small, nothing was taken.
+ */
+enum arenite_status arenite_decoder_push(struct arenite_decoder *decoder,
+                                         uint32_t token,
+                                         char *out,
+                                         size_t capacity,
+                                         size_t *len,
+                                         struct arenite_error *error);
+
+/**
+ * llama.cpp's defaults: temperature 0.8, top-k 40, top-p 0.95, min-p 0.05, no penalties.
+ */
+struct arenite_params arenite_params_default(void);
+
+/**
+ * Bytes of scratch memory that a sampler needs for a vocabulary. `params` may be null, for the default ones.
+ */
+size_t arenite_sampler_scratch_size(const struct arenite_params *params, size_t vocab);
+
+/**
+ * Places a sampler in `memory`. `params` may be null, for the default ones; a seed gives the same tokens
+ * everywhere. `scratch` stays borrowed.
+ */
+enum arenite_status arenite_sampler_new(const struct arenite_params *params,
+                                        size_t vocab,
+                                        uint64_t seed,
+                                        uint8_t *scratch,
+                                        size_t scratch_len,
+                                        void *memory,
+                                        size_t capacity,
+                                        struct arenite_sampler **out,
+                                        struct arenite_error *error);
+
+/**
+ * Chooses a token by `count` logits, into which penalties are worked, and remembers it.
+ */
+enum arenite_status arenite_sampler_sample(struct arenite_sampler *sampler,
+                                           float *logits,
+                                           size_t count,
+                                           uint32_t *token,
+                                           struct arenite_error *error);
+
+/**
+ * Remembers a token for the penalties, such as one of the prompt.
+ */
+void arenite_sampler_accept(struct arenite_sampler *sampler, uint32_t token);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* ARENITE_H */

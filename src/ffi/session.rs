@@ -1,0 +1,266 @@
+//! Models and sessions.
+#![allow(unsafe_code, non_camel_case_types)]
+#![allow(clippy::missing_safety_doc)] // said once, in the module above
+#![allow(clippy::too_many_arguments)] // C has no slices
+
+use core::ffi::c_void;
+use core::mem::size_of;
+use core::ptr::null_mut;
+
+use super::{arenite_error, arenite_status, give, null, place, report, slice, slice_mut};
+use crate::{Error, Gguf, KvType, Model, Options, Plan, Session};
+
+/// Elements of the KV cache: 4 bytes, exact.
+pub const ARENITE_KV_F32: u32 = 0;
+/// Elements of the KV cache: 2 bytes, the default.
+pub const ARENITE_KV_F16: u32 = 1;
+/// Elements of the KV cache: 34 bytes for 32 of them.
+pub const ARENITE_KV_Q8_0: u32 = 2;
+
+/// What the caller decides about a session's memory.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct arenite_options {
+    /// Positions in the context; 0 for as many as the model was trained for.
+    pub context: usize,
+    /// Tokens that prefill takes at once, at least 1. More is faster and needs more workspace.
+    pub batch: usize,
+    /// One of ARENITE_KV_F32, ARENITE_KV_F16, ARENITE_KV_Q8_0.
+    pub kv: u32,
+}
+
+/// Exact bytes of memory for a model under some options: the same on every target.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct arenite_plan {
+    /// Bytes of workspace.
+    pub workspace: usize,
+    /// Bytes of KV cache.
+    pub kv: usize,
+    /// Bytes of the tokenizer's index; 0 if it is in the file.
+    pub tokenizer: usize,
+    /// Positions in the context.
+    pub context: usize,
+}
+
+/// A model in a file, checked.
+#[derive(Debug)]
+pub struct arenite_model(pub(super) Model<'static>);
+
+/// A model at work: a KV cache, a position in it, and the last logits.
+#[derive(Debug)]
+pub struct arenite_session(Session<'static, 'static>);
+
+/// Bytes of a model.
+#[unsafe(no_mangle)]
+pub extern "C" fn arenite_model_size() -> usize {
+    size_of::<arenite_model>()
+}
+
+/// Bytes of a session, besides workspace and KV cache.
+#[unsafe(no_mangle)]
+pub extern "C" fn arenite_session_size() -> usize {
+    size_of::<arenite_session>()
+}
+
+/// Reads and checks the GGUF file of `len` bytes at `file`, which stays borrowed and may have any
+/// alignment, and places a model in `memory`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn arenite_model_new(
+    file: *const u8,
+    len: usize,
+    memory: *mut c_void,
+    capacity: usize,
+    out: *mut *mut arenite_model,
+    error: *mut arenite_error,
+) -> arenite_status {
+    // SAFETY: see the module.
+    let result = unsafe {
+        place(memory, capacity, out, || {
+            let file = slice(file, len).ok_or(null("for the file"))?;
+            Ok(arenite_model(Model::new(&Gguf::parse(file)?)?))
+        })
+    };
+    report(result, error)
+}
+
+/// Words in the vocabulary: how many logits there are. 0 for null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn arenite_model_vocab(model: *const arenite_model) -> usize {
+    // SAFETY: see the module.
+    unsafe { model.as_ref() }.map_or(0, |model| model.0.spec().vocab)
+}
+
+/// The model's own context, 16 tokens at once, an f16 cache.
+#[unsafe(no_mangle)]
+pub extern "C" fn arenite_options_default() -> arenite_options {
+    let Options { context, batch, .. } = Options::DEFAULT;
+    arenite_options { context, batch, kv: ARENITE_KV_F16 }
+}
+
+/// The plan under `options`; null for the default ones.
+fn plan(model: &Model<'_>, options: Option<&arenite_options>) -> Result<Plan, Error> {
+    let mut planned = Options::DEFAULT;
+    if let Some(options) = options {
+        let kv = match options.kv {
+            ARENITE_KV_F32 => KvType::F32,
+            ARENITE_KV_F16 => KvType::F16,
+            ARENITE_KV_Q8_0 => KvType::Q8_0,
+            _ => return Err(Error::Argument { what: "for the type of KV cache" }),
+        };
+        planned = Options { context: options.context, batch: options.batch, kv, ..planned };
+    }
+    Plan::try_of(model.gguf(), planned)
+}
+
+/// How many bytes the model needs. `options` may be null, for the default ones.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn arenite_model_plan(
+    model: *const arenite_model,
+    options: *const arenite_options,
+    out: *mut arenite_plan,
+    error: *mut arenite_error,
+) -> arenite_status {
+    // SAFETY: see the module.
+    let result = unsafe { model.as_ref() }.ok_or(null("for the model")).and_then(|model| {
+        // SAFETY: see the module.
+        let plan = plan(&model.0, unsafe { options.as_ref() })?;
+        let Plan { workspace, kv, tokenizer, .. } = plan;
+        // SAFETY: see the module.
+        unsafe { give(out, arenite_plan { workspace, kv, tokenizer, context: plan.options.context }) };
+        Ok(())
+    });
+    report(result, error)
+}
+
+/// Places a session in `memory`. `workspace` and `kv` have at least the planned bytes and start on a boundary
+/// of `arenite_align`; they, and the model, stay borrowed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn arenite_session_new(
+    model: *const arenite_model,
+    options: *const arenite_options,
+    workspace: *mut u8,
+    workspace_len: usize,
+    kv: *mut u8,
+    kv_len: usize,
+    memory: *mut c_void,
+    capacity: usize,
+    out: *mut *mut arenite_session,
+    error: *mut arenite_error,
+) -> arenite_status {
+    // SAFETY: see the module.
+    let result = unsafe {
+        place(memory, capacity, out, || {
+            let model = &model.as_ref().ok_or(null("for the model"))?.0;
+            let workspace = slice_mut(workspace, workspace_len).ok_or(null("for the workspace"))?;
+            let kv = slice_mut(kv, kv_len).ok_or(null("for the KV cache"))?;
+            Ok(arenite_session(Session::new(model, plan(model, options.as_ref())?, workspace, kv)?))
+        })
+    };
+    report(result, error)
+}
+
+/// Runs `f` on a session.
+///
+/// # Safety
+///
+/// `session` is to a session that nobody else uses, or null.
+unsafe fn with_session(
+    session: *mut arenite_session,
+    error: *mut arenite_error,
+    f: impl FnOnce(&mut Session<'static, 'static>) -> Result<(), Error>,
+) -> arenite_status {
+    // SAFETY: as for this function.
+    let session = unsafe { session.as_mut() }.ok_or(null("for the session"));
+    report(session.and_then(|session| f(&mut session.0)), error)
+}
+
+/// Runs `count` tokens after what is in the context. The logits are then those of the last one.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn arenite_session_prefill(
+    session: *mut arenite_session,
+    tokens: *const u32,
+    count: usize,
+    error: *mut arenite_error,
+) -> arenite_status {
+    // SAFETY: see the module.
+    unsafe {
+        with_session(session, error, |session| session.prefill(slice(tokens, count).ok_or(null("for the tokens"))?))
+    }
+}
+
+/// Runs one token.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn arenite_session_decode(
+    session: *mut arenite_session,
+    token: u32,
+    error: *mut arenite_error,
+) -> arenite_status {
+    // SAFETY: see the module.
+    unsafe { with_session(session, error, |session| session.decode(token)) }
+}
+
+/// The logits of the last token, one for each word of the vocabulary, which may be changed. Null for null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn arenite_session_logits(session: *mut arenite_session) -> *mut f32 {
+    // SAFETY: see the module.
+    unsafe { session.as_mut() }.map_or(null_mut(), |session| session.0.logits_mut().as_mut_ptr())
+}
+
+/// Tokens in the context. 0 for null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn arenite_session_position(session: *const arenite_session) -> usize {
+    // SAFETY: see the module.
+    unsafe { session.as_ref() }.map_or(0, |session| session.0.position())
+}
+
+/// Forgets everything from `position` on; the logits stay as they are.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn arenite_session_rewind(
+    session: *mut arenite_session,
+    position: usize,
+    error: *mut arenite_error,
+) -> arenite_status {
+    // SAFETY: see the module.
+    unsafe { with_session(session, error, |session| session.rewind(position)) }
+}
+
+/// Bytes that `arenite_session_save` writes now. 0 for null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn arenite_session_snapshot_size(session: *const arenite_session) -> usize {
+    // SAFETY: see the module.
+    unsafe { session.as_ref() }.map_or(0, |session| session.0.snapshot_bytes())
+}
+
+/// Writes the context and the logits to `out`, and the number of bytes to `written`, which may be null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn arenite_session_save(
+    session: *mut arenite_session,
+    out: *mut u8,
+    capacity: usize,
+    written: *mut usize,
+    error: *mut arenite_error,
+) -> arenite_status {
+    // SAFETY: see the module.
+    unsafe {
+        with_session(session, error, |session| {
+            let out = slice_mut(out, capacity).ok_or(null("for the snapshot"))?;
+            give(written, session.save(out)?);
+            Ok(())
+        })
+    }
+}
+
+/// Puts the session where the one was that was saved. If it fails, the session is as it was before.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn arenite_session_restore(
+    session: *mut arenite_session,
+    snapshot: *const u8,
+    len: usize,
+    error: *mut arenite_error,
+) -> arenite_status {
+    // SAFETY: see the module.
+    unsafe {
+        with_session(session, error, |session| session.restore(slice(snapshot, len).ok_or(null("for the snapshot"))?))
+    }
+}

@@ -1,0 +1,311 @@
+//! Tokenizers, decoders and samplers.
+#![allow(unsafe_code, non_camel_case_types)]
+#![allow(clippy::missing_safety_doc)] // said once, in the module above
+#![allow(clippy::too_many_arguments)] // C has no slices
+
+use core::ffi::{c_char, c_void};
+use core::fmt::Write;
+use core::mem::size_of;
+
+use super::{Text, arenite_error, arenite_model, arenite_status, give, null, place, report, slice, slice_mut};
+use crate::sampler::{Params, Pcg32, Sampler};
+use crate::tokenizer::{Decoder, Encode, Tokenizer};
+use crate::{Error, TokenId};
+
+/// A vocabulary, ready to encode and decode.
+#[derive(Debug)]
+pub struct arenite_tokenizer(Tokenizer<'static, 'static>);
+
+/// Characters out of a stream of tokens.
+#[derive(Debug)]
+pub struct arenite_decoder {
+    tokenizer: &'static Tokenizer<'static, 'static>,
+    decoder: Decoder,
+}
+
+/// How to choose a token: llama.cpp's default chain. `arenite_params_default` fills it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct arenite_params {
+    /// 0 takes the best token.
+    pub temperature: f32,
+    /// How many of the best tokens are considered; 0 is all.
+    pub top_k: u32,
+    /// Of these, as many of the best as together have this probability; 1 is all.
+    pub top_p: f32,
+    /// Of these, the ones that are at least this many times as likely as the best; 0 is all.
+    pub min_p: f32,
+    /// Divides the logits of recent tokens if they are positive, multiplies them if not; 1 is off.
+    pub repeat_penalty: f32,
+    /// Taken from the logit of a recent token for every time that it came up; 0 is off.
+    pub frequency_penalty: f32,
+    /// Taken from the logit of a recent token once; 0 is off.
+    pub presence_penalty: f32,
+    /// How many tokens are recent; 0 turns the penalties off.
+    pub repeat_last_n: u32,
+}
+
+/// Chooses tokens, and remembers them for the penalties.
+#[derive(Debug)]
+pub struct arenite_sampler {
+    sampler: Sampler<'static>,
+    random: Pcg32,
+}
+
+/// Bytes of a tokenizer.
+#[unsafe(no_mangle)]
+pub extern "C" fn arenite_tokenizer_size() -> usize {
+    size_of::<arenite_tokenizer>()
+}
+
+/// Bytes of a decoder.
+#[unsafe(no_mangle)]
+pub extern "C" fn arenite_decoder_size() -> usize {
+    size_of::<arenite_decoder>()
+}
+
+/// Bytes of a sampler, besides its scratch memory.
+#[unsafe(no_mangle)]
+pub extern "C" fn arenite_sampler_size() -> usize {
+    size_of::<arenite_sampler>()
+}
+
+/// Places a tokenizer in `memory`. `index` has at least the planned bytes (none if the file was packed) and
+/// stays borrowed, as the model's file does.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn arenite_tokenizer_new(
+    model: *const arenite_model,
+    index: *mut u8,
+    index_len: usize,
+    memory: *mut c_void,
+    capacity: usize,
+    out: *mut *mut arenite_tokenizer,
+    error: *mut arenite_error,
+) -> arenite_status {
+    // SAFETY: see the module.
+    let result = unsafe {
+        place(memory, capacity, out, || {
+            let model = &model.as_ref().ok_or(null("for the model"))?.0;
+            let index = slice_mut(index, index_len).ok_or(null("for the index"))?;
+            Ok(arenite_tokenizer(Tokenizer::new(model.gguf(), index)?))
+        })
+    };
+    report(result, error)
+}
+
+/// Bytes of scratch memory with which `arenite_tokenize` takes any text of `text_len` bytes.
+#[unsafe(no_mangle)]
+pub extern "C" fn arenite_tokenize_scratch_size(text_len: usize) -> usize {
+    Tokenizer::scratch_bytes(text_len)
+}
+
+/// Writes the tokens of a text to `tokens`, and how many they are to `count`. `add_special` adds what the model
+/// wants before and after a text (BOS, EOS); `parse_special` reads control tokens that are spelled out.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn arenite_tokenize(
+    tokenizer: *const arenite_tokenizer,
+    text: *const c_char,
+    text_len: usize,
+    add_special: bool,
+    parse_special: bool,
+    scratch: *mut u8,
+    scratch_len: usize,
+    tokens: *mut u32,
+    capacity: usize,
+    count: *mut usize,
+    error: *mut arenite_error,
+) -> arenite_status {
+    // SAFETY: see the module.
+    let result = unsafe { tokenizer.as_ref() }.ok_or(null("for the tokenizer")).and_then(|tokenizer| {
+        // SAFETY: see the module.
+        unsafe {
+            let text = slice(text.cast(), text_len).ok_or(null("for the text"))?;
+            let scratch = slice_mut(scratch, scratch_len).ok_or(null("for the scratch memory"))?;
+            let tokens: &mut [TokenId] = slice_mut(tokens, capacity).ok_or(null("for the tokens"))?;
+            give(count, tokenizer.0.encode(text, Encode { add_special, parse_special }, scratch, tokens)?);
+        }
+        Ok(())
+    });
+    report(result, error)
+}
+
+/// Writes the text of `count` tokens to `out`, without a zero byte, and its length to `len`. Control tokens are
+/// left out unless `show_special`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn arenite_detokenize(
+    tokenizer: *const arenite_tokenizer,
+    tokens: *const u32,
+    count: usize,
+    show_special: bool,
+    out: *mut c_char,
+    capacity: usize,
+    len: *mut usize,
+    error: *mut arenite_error,
+) -> arenite_status {
+    // SAFETY: see the module.
+    let result = unsafe { tokenizer.as_ref() }.ok_or(null("for the tokenizer")).and_then(|tokenizer| {
+        // SAFETY: see the module.
+        unsafe {
+            let tokens = slice(tokens, count).ok_or(null("for the tokens"))?;
+            let out = slice_mut(out.cast(), capacity).ok_or(null("for the text"))?;
+            give(len, tokenizer.0.detokenize(tokens, show_special, out)?);
+        }
+        Ok(())
+    });
+    report(result, error)
+}
+
+/// Whether generation ends with this token. No for null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn arenite_is_end(tokenizer: *const arenite_tokenizer, token: u32) -> bool {
+    // SAFETY: see the module.
+    unsafe { tokenizer.as_ref() }.is_some_and(|tokenizer| tokenizer.0.is_end(token))
+}
+
+/// Places a decoder in `memory`, for text that comes token by token: after a prompt, or from its beginning. The
+/// tokenizer stays borrowed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn arenite_decoder_new(
+    tokenizer: *const arenite_tokenizer,
+    after_prompt: bool,
+    memory: *mut c_void,
+    capacity: usize,
+    out: *mut *mut arenite_decoder,
+    error: *mut arenite_error,
+) -> arenite_status {
+    // SAFETY: see the module.
+    let result = unsafe {
+        place(memory, capacity, out, || {
+            let tokenizer = &tokenizer.as_ref().ok_or(null("for the tokenizer"))?.0;
+            let decoder = if after_prompt { tokenizer.decoder_after_prompt() } else { tokenizer.decoder() };
+            Ok(arenite_decoder { tokenizer, decoder })
+        })
+    };
+    report(result, error)
+}
+
+/// Takes the next token, writes the text that is complete to `out`, without a zero byte, and its length to
+/// `len`. A character that is cut between tokens is held back. If `out` is too small, nothing was taken.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn arenite_decoder_push(
+    decoder: *mut arenite_decoder,
+    token: u32,
+    out: *mut c_char,
+    capacity: usize,
+    len: *mut usize,
+    error: *mut arenite_error,
+) -> arenite_status {
+    // SAFETY: see the module.
+    let result = unsafe { decoder.as_mut() }.ok_or(null("for the decoder")).and_then(|state| {
+        // SAFETY: see the module.
+        let out = unsafe { slice_mut(out.cast(), capacity) }.ok_or(null("for the text"))?;
+        let mut text = Text { out, len: 0 };
+        let mut next = state.decoder.clone();
+        next.push(token, state.tokenizer, |part| {
+            let _ = text.write_str(part);
+        })?;
+        if text.len > capacity {
+            return Err(Error::BufferTooSmall { what: "buffer for the text", needed: text.len, given: capacity });
+        }
+        state.decoder = next;
+        // SAFETY: see the module.
+        unsafe { give(len, text.len) };
+        Ok(())
+    });
+    report(result, error)
+}
+
+impl From<Params> for arenite_params {
+    fn from(params: Params) -> Self {
+        let Params { temperature, top_k, top_p, min_p, .. } = params;
+        let Params { repeat_penalty, frequency_penalty, presence_penalty, repeat_last_n, .. } = params;
+        Self { temperature, top_k, top_p, min_p, repeat_penalty, frequency_penalty, presence_penalty, repeat_last_n }
+    }
+}
+
+impl From<arenite_params> for Params {
+    fn from(params: arenite_params) -> Self {
+        let arenite_params { temperature, top_k, top_p, min_p, .. } = params;
+        let arenite_params { repeat_penalty, frequency_penalty, presence_penalty, repeat_last_n, .. } = params;
+        Self { temperature, top_k, top_p, min_p, repeat_penalty, frequency_penalty, presence_penalty, repeat_last_n }
+    }
+}
+
+/// llama.cpp's defaults: temperature 0.8, top-k 40, top-p 0.95, min-p 0.05, no penalties.
+#[unsafe(no_mangle)]
+pub extern "C" fn arenite_params_default() -> arenite_params {
+    Params::DEFAULT.into()
+}
+
+/// `params`, or the default ones for null.
+///
+/// # Safety
+///
+/// As for [`core::ptr::read`], or null.
+unsafe fn params_of(params: *const arenite_params) -> Params {
+    // SAFETY: as for this function.
+    unsafe { params.as_ref() }.map_or(Params::DEFAULT, |params| (*params).into())
+}
+
+/// Bytes of scratch memory that a sampler needs for a vocabulary. `params` may be null, for the default ones.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn arenite_sampler_scratch_size(params: *const arenite_params, vocab: usize) -> usize {
+    // SAFETY: see the module.
+    Sampler::scratch_bytes(&unsafe { params_of(params) }, vocab)
+}
+
+/// Places a sampler in `memory`. `params` may be null, for the default ones; a seed gives the same tokens
+/// everywhere. `scratch` stays borrowed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn arenite_sampler_new(
+    params: *const arenite_params,
+    vocab: usize,
+    seed: u64,
+    scratch: *mut u8,
+    scratch_len: usize,
+    memory: *mut c_void,
+    capacity: usize,
+    out: *mut *mut arenite_sampler,
+    error: *mut arenite_error,
+) -> arenite_status {
+    // SAFETY: see the module.
+    let result = unsafe {
+        place(memory, capacity, out, || {
+            let scratch = slice_mut(scratch, scratch_len).ok_or(null("for the scratch memory"))?;
+            let sampler = Sampler::new(params_of(params), &[], vocab, scratch)?;
+            Ok(arenite_sampler { sampler, random: Pcg32::new(seed) })
+        })
+    };
+    report(result, error)
+}
+
+/// Chooses a token by `count` logits, into which penalties are worked, and remembers it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn arenite_sampler_sample(
+    sampler: *mut arenite_sampler,
+    logits: *mut f32,
+    count: usize,
+    token: *mut u32,
+    error: *mut arenite_error,
+) -> arenite_status {
+    // SAFETY: see the module.
+    let result = unsafe { sampler.as_mut() }.ok_or(null("for the sampler")).and_then(|state| {
+        // SAFETY: see the module.
+        let logits = unsafe { slice_mut(logits, count) }.ok_or(null("for the logits"))?;
+        let chosen = state.sampler.sample(logits, &mut state.random)?;
+        state.sampler.accept(chosen);
+        // SAFETY: see the module.
+        unsafe { give(token, chosen) };
+        Ok(())
+    });
+    report(result, error)
+}
+
+/// Remembers a token for the penalties, such as one of the prompt.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn arenite_sampler_accept(sampler: *mut arenite_sampler, token: u32) {
+    // SAFETY: see the module.
+    if let Some(state) = unsafe { sampler.as_mut() } {
+        state.sampler.accept(token);
+    }
+}

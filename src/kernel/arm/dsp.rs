@@ -1,0 +1,172 @@
+//! Integer dot products by SMLAD: two products of 16 bits and their sum in one instruction.
+
+use core::arch::asm;
+use core::mem::MaybeUninit;
+
+use crate::kernel::Job;
+use crate::kernel::scalar::dot_q8_0;
+
+/// Blocks that are taken at once: 256 columns.
+const BLOCKS: usize = 8;
+/// Bytes of a block of weights.
+const BYTES: usize = 34;
+
+/// A token's block for all rows: its bytes spread to pairs of 16 bits, the even ones of four and the odd.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Spread {
+    scale: f32,
+    pairs: [[i16; 4]; 8],
+}
+
+impl Spread {
+    fn new(scale: f32, q: &[i8; 32]) -> Self {
+        let four = |i: usize| {
+            let [a, b, c, d] = q.as_chunks().0.get(i).copied().unwrap_or_default();
+            [a, c, b, d].map(i16::from)
+        };
+        Self { scale, pairs: core::array::from_fn(four) }
+    }
+}
+
+/// Four weights of a row, their bytes spread, times four quants in r11 and r12; `$first` is SMUAD where a
+/// sum begins.
+macro_rules! row {
+    ($w:literal, $sum:literal) => {
+        concat!(row!(@ $w), "smlad ", $sum, ", r6, r11, ", $sum, "\n", "smlad ", $sum, ", r7, r12, ", $sum, "\n")
+    };
+    (first $w:literal, $sum:literal) => {
+        concat!(row!(@ $w), "smuad ", $sum, ", r6, r11\n", "smlad ", $sum, ", r7, r12, ", $sum, "\n")
+    };
+    (@ $w:literal) => {
+        concat!("ldr r6, [", $w, "], #4\n", "sxtb16 r7, r6, ror #8\n", "sxtb16 r6, r6\n")
+    };
+}
+
+/// The scale of a row's block times that of the token's, in s5, to a register.
+macro_rules! scale {
+    ($w:literal, $to:literal) => {
+        concat!(
+            "ldrh r6, [",
+            $w,
+            "], #2\n",
+            "vmov ",
+            $to,
+            ", r6\n",
+            "vcvtb.f32.f16 ",
+            $to,
+            ", ",
+            $to,
+            "\n",
+            "vmul.f32 ",
+            $to,
+            ", ",
+            $to,
+            ", s5\n",
+        )
+    };
+}
+
+/// One multiply-add for a block.
+macro_rules! add {
+    ($acc:literal, $scale:literal, $sum:literal) => {
+        concat!("vmov s10, ", $sum, "\n", "vcvt.f32.s32 s10, s10\n", "vfma.f32 ", $acc, ", ", $scale, ", s10\n")
+    };
+}
+
+/// Rows of Q8_0 times tokens, four rows at once; sums that go on from one 256 columns to the next wait in
+/// the output.
+///
+/// # Safety
+///
+/// `job` as [`Job`] says.
+pub(super) unsafe fn matmul(job: &mut Job<'_>) {
+    let row_bytes = job.w.len() / job.rows.max(1);
+    let fours = job.rows / 4;
+    for t in 0..job.x.tokens {
+        // SAFETY: this token's outputs.
+        let out = unsafe { job.out.add(t * job.stride) };
+        let x = job.x.row(t);
+        let blocks = x.q.as_chunks::<32>().0;
+        for (chunk, (q, d)) in blocks.chunks(BLOCKS).zip(x.d.chunks(BLOCKS)).enumerate() {
+            let mut spread = [const { MaybeUninit::<Spread>::uninit() }; BLOCKS];
+            for ((spread, q), d) in spread.iter_mut().zip(q).zip(d) {
+                spread.write(Spread::new(*d, q));
+            }
+            for four in 0..fours {
+                // SAFETY: four rows and four outputs of the job's.
+                unsafe {
+                    let out = out.add(four * 4);
+                    if chunk == 0 {
+                        out.cast::<[f32; 4]>().write([0.0; 4]);
+                    }
+                    let w = job.w.as_ptr().add(four * 4 * row_bytes + chunk * BLOCKS * BYTES);
+                    four_rows(w, row_bytes, spread.get(..q.len().min(d.len())).unwrap_or_default(), out);
+                }
+            }
+        }
+        for (r, row) in job.w.chunks_exact(row_bytes.max(1)).enumerate().skip(fours * 4) {
+            // SAFETY: one of the job's rows.
+            unsafe { *out.add(r) = dot_q8_0(row, x) };
+        }
+    }
+}
+
+/// Adds the dot products of some blocks, at least one, of four rows to `out`.
+///
+/// # Safety
+///
+/// `x` is written, `w` has so many blocks, and so have the rows after it, `row_bytes` apart; `out` has four numbers.
+#[inline(always)]
+unsafe fn four_rows(w: *const u8, row_bytes: usize, x: &[MaybeUninit<Spread>], out: *mut f32) {
+    // SAFETY: the pointers stay in the blocks; r6 and r7, which cannot be named as operands, are restored.
+    unsafe {
+        asm!(
+            "push {{r6, r7}}",
+            "vldmia lr, {{s0-s3}}",
+            "push {{lr}}",
+            "mov lr, r5",
+            "2:",
+            "vldmia r0!, {{s5}}",
+            scale!("r1", "s6"),
+            scale!("r2", "s7"),
+            scale!("r3", "s8"),
+            scale!("r4", "s9"),
+            "ldrd r11, r12, [r0], #8",
+            row!(first "r1", "r5"),
+            row!(first "r2", "r8"),
+            row!(first "r3", "r9"),
+            row!(first "r4", "r10"),
+            ".rept 7",
+            "ldrd r11, r12, [r0], #8",
+            row!("r1", "r5"),
+            row!("r2", "r8"),
+            row!("r3", "r9"),
+            row!("r4", "r10"),
+            ".endr",
+            add!("s0", "s6", "r5"),
+            add!("s1", "s7", "r8"),
+            add!("s2", "s8", "r9"),
+            add!("s3", "s9", "r10"),
+            "cmp r0, lr",
+            "bne 2b",
+            "pop {{lr}}",
+            "vstmia lr, {{s0-s3}}",
+            "pop {{r6, r7}}",
+            inout("r0") x.as_ptr() => _,
+            inout("r1") w => _,
+            inout("r2") w.add(row_bytes) => _,
+            inout("r3") w.add(2 * row_bytes) => _,
+            inout("r4") w.add(3 * row_bytes) => _,
+            inout("r5") x.as_ptr_range().end => _,
+            out("r8") _,
+            out("r9") _,
+            out("r10") _,
+            out("r11") _,
+            out("r12") _,
+            inout("lr") out => _,
+            out("s0") _, out("s1") _, out("s2") _, out("s3") _, out("s5") _, out("s6") _, out("s7") _, out("s8") _,
+            out("s9") _, out("s10") _,
+        );
+    }
+}

@@ -1,0 +1,48 @@
+/* On a Cortex-M with an FPU, without a C library: start, and output by semihosting. */
+#include "platform.h"
+
+#include <stdint.h>
+
+static int semihosting(int operation, const void *argument) {
+    register int r0 __asm__("r0") = operation;
+    register const void *r1 __asm__("r1") = argument;
+    __asm__ volatile("bkpt 0xab" : "+r"(r0) : "r"(r1) : "memory");
+    return r0;
+}
+
+static int console;
+
+void put(const char *text) {
+    uint32_t len = 0;
+    while (text[len]) len++;
+    const uint32_t block[3] = {(uint32_t)console, (uint32_t)text, len};
+    semihosting(0x05, block); /* SYS_WRITE */
+}
+
+extern uint32_t stack_top, data_start, data_end, data_in_flash, bss_start, bss_end;
+
+static void quit(int status) {
+    const uint32_t block[2] = {0x20026, (uint32_t)status}; /* ADP_Stopped_ApplicationExit */
+    semihosting(0x20, block);                              /* SYS_EXIT_EXTENDED */
+    for (;;) {}
+}
+
+static void start(void) {
+    *(volatile uint32_t *)0xE000ED88 |= 0xFu << 20; /* CPACR: the FPU */
+    __asm__ volatile("dsb\n isb");
+    const uint32_t *from = &data_in_flash;
+    for (volatile uint32_t *to = &data_start; to < &data_end; to++) *to = *from++;
+    for (volatile uint32_t *to = &bss_start; to < &bss_end; to++) *to = 0;
+    const uint32_t block[3] = {(uint32_t) ":tt", 4, 3};
+    console = semihosting(0x01, block); /* SYS_OPEN, for writing */
+    quit(story());
+}
+
+static void fault(void) {
+    put("fault\n");
+    quit(3);
+}
+
+__attribute__((section(".vectors"), used)) static const void *const vectors[16] = {
+    &stack_top, (void *)start, (void *)fault, (void *)fault, (void *)fault, (void *)fault, (void *)fault,
+};

@@ -1,0 +1,18 @@
+//! `libcapi.a`: arenite's C interface, to be linked to programs in C.
+#![cfg_attr(target_os = "none", no_std)]
+
+pub use arenite::ffi::*;
+
+#[cfg(target_os = "none")]
+mod panic {
+    unsafe extern "C" {
+        /// Exists nowhere: a program in which a panic is reachable does not link.
+        fn panic_is_possible() -> !;
+    }
+
+    #[panic_handler]
+    fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+        // SAFETY: never reached, as there is no such function.
+        unsafe { panic_is_possible() }
+    }
+}

@@ -1,0 +1,184 @@
+/* A model in C, from a file in flash to text, in memory of a fixed size: the same text on the host and on a
+ * board. And what goes wrong if it is used wrongly. */
+#include "arenite.h"
+#include "platform.h"
+
+extern const uint8_t model_file[], model_file_end[];
+
+/* All memory there is. */
+static _Alignas(64) uint8_t pool[640 * 1024];
+static size_t used;
+
+static void *take(size_t size) {
+    size_t align = arenite_align(), start = (used + align - 1) / align * align;
+    if (start + size > sizeof pool) {
+        put("the pool is too small\n");
+        return NULL;
+    }
+    used = start + size;
+    return pool + start;
+}
+
+static void put_number(size_t number) {
+    char digits[24];
+    size_t at = sizeof digits;
+    digits[--at] = 0;
+    do digits[--at] = (char)('0' + number % 10);
+    while (number /= 10);
+    put(digits + at);
+}
+
+/* Says what went wrong, if something did. */
+static bool ok(arenite_status status, const arenite_error *error) {
+    char text[160];
+    if (status == ARENITE_STATUS_OK) return true;
+    arenite_error_message(error, text, sizeof text);
+    put("status ");
+    put_number(status);
+    put(": ");
+    put(text);
+    put("\n");
+    return false;
+}
+
+#define TRY(call) \
+    do \
+        if (!ok(call, &error)) return 1; \
+    while (0)
+
+enum { PROMPT = 32, ANSWER = 64 };
+static const char prompt[] = "One day, a little fox";
+
+/* Tells `ANSWER` tokens; their ids go to `ids`. */
+static int tell(arenite_session *session, arenite_sampler *sampler, arenite_tokenizer *tokenizer,
+                arenite_decoder *decoder, size_t vocab, uint32_t *ids) {
+    arenite_error error = {0};
+    for (int i = 0; i < ANSWER; i++) {
+        char text[64];
+        size_t len;
+        TRY(arenite_sampler_sample(sampler, arenite_session_logits(session), vocab, &ids[i], &error));
+        if (arenite_is_end(tokenizer, ids[i])) break;
+        TRY(arenite_decoder_push(decoder, ids[i], text, sizeof text - 1, &len, &error));
+        text[len] = 0;
+        put(text);
+        TRY(arenite_session_decode(session, ids[i], &error));
+    }
+    put("\n");
+    return 0;
+}
+
+int story(void) {
+    arenite_error error = {0};
+    size_t file_size = (size_t)(model_file_end - model_file);
+
+    arenite_model *model;
+    TRY(arenite_model_new(model_file, file_size, take(arenite_model_size()), arenite_model_size(), &model, &error));
+    size_t vocab = arenite_model_vocab(model);
+
+    arenite_options options = arenite_options_default();
+    options.context = 256;
+    options.batch = 8;
+    arenite_plan plan;
+    TRY(arenite_model_plan(model, &options, &plan, &error));
+
+    arenite_tokenizer *tokenizer;
+    TRY(arenite_tokenizer_new(model, take(plan.tokenizer), plan.tokenizer, take(arenite_tokenizer_size()),
+                              arenite_tokenizer_size(), &tokenizer, &error));
+
+    uint8_t *workspace = take(plan.workspace), *kv = take(plan.kv);
+    void *memory = take(arenite_session_size());
+    arenite_session *session;
+    TRY(arenite_session_new(model, &options, workspace, plan.workspace, kv, plan.kv, memory, arenite_session_size(),
+                            &session, &error));
+
+    uint32_t ids[PROMPT];
+    size_t count, scratch = arenite_tokenize_scratch_size(sizeof prompt - 1);
+    TRY(arenite_tokenize(tokenizer, prompt, sizeof prompt - 1, true, false, take(scratch), scratch, ids, PROMPT, &count,
+                         &error));
+    TRY(arenite_session_prefill(session, ids, count, &error));
+
+    /* The session as it is after the prompt, to come back to. */
+    size_t snapshot_size = arenite_session_snapshot_size(session), written;
+    uint8_t *snapshot = take(snapshot_size);
+    TRY(arenite_session_save(session, snapshot, snapshot_size, &written, &error));
+
+    arenite_params params = arenite_params_default();
+    params.temperature = 0;
+    arenite_sampler *greedy, *random;
+    arenite_decoder *decoder;
+    scratch = arenite_sampler_scratch_size(&params, vocab);
+    TRY(arenite_sampler_new(&params, vocab, 0, take(scratch), scratch, take(arenite_sampler_size()),
+                            arenite_sampler_size(), &greedy, &error));
+    scratch = arenite_sampler_scratch_size(NULL, vocab);
+    TRY(arenite_sampler_new(NULL, vocab, 17, take(scratch), scratch, take(arenite_sampler_size()),
+                            arenite_sampler_size(), &random, &error));
+    memory = take(arenite_decoder_size());
+
+    /* The best token each time, once and again from the snapshot; then others. */
+    static uint32_t told[3][ANSWER];
+    arenite_sampler *samplers[3] = {greedy, greedy, random};
+    for (int i = 0; i < 3; i++) {
+        put(prompt);
+        TRY(arenite_session_restore(session, snapshot, written, &error));
+        TRY(arenite_decoder_new(tokenizer, true, memory, arenite_decoder_size(), &decoder, &error));
+        if (tell(session, samplers[i], tokenizer, decoder, vocab, told[i])) return 1;
+    }
+    for (int i = 0; i < ANSWER; i++)
+        if (told[0][i] != told[1][i]) {
+            put("the snapshot gave other tokens\n");
+            return 1;
+        }
+    char text[64];
+    size_t len;
+    TRY(arenite_detokenize(tokenizer, ids, count, false, text, sizeof text - 1, &len, &error));
+    text[len] = 0;
+    put(text);
+    put("\n");
+    put_number(plan.workspace);
+    put(" and ");
+    put_number(plan.kv);
+    put(" bytes planned, ");
+    put_number(written);
+    put(" saved, at position ");
+    put_number(arenite_session_position(session));
+    put("\n");
+
+    /* Everything that follows is wrong, and nothing may come of it but a message. */
+    arenite_session *none;
+    void *spare = take(arenite_session_size());
+    size_t size = arenite_session_size();
+    int wrong = 0;
+    snapshot[written - 1] ^= 1;
+    wrong += !ok(arenite_session_restore(session, snapshot, written, &error), &error);
+    wrong += !ok(arenite_session_restore(session, snapshot, 20, &error), &error);
+    wrong += !ok(arenite_session_decode(session, (uint32_t)vocab, &error), &error);
+    wrong += !ok(arenite_session_rewind(session, 300, &error), &error);
+    wrong += !ok(arenite_session_prefill(session, NULL, 5, &error), &error);
+    wrong += !ok(arenite_session_prefill(NULL, ids, count, &error), &error);
+    wrong += !ok(arenite_session_save(session, snapshot, 10, &written, &error), &error);
+    wrong += !ok(arenite_sampler_sample(greedy, arenite_session_logits(session), vocab - 1, ids, &error), &error);
+    wrong += !ok(arenite_tokenize(tokenizer, prompt, sizeof prompt - 1, true, false, NULL, 0, ids, PROMPT, &count, &error),
+                 &error);
+    wrong += !ok(arenite_session_new(model, &options, workspace, plan.workspace - 1, kv, plan.kv, spare, size, &none, &error),
+                 &error);
+    wrong += !ok(arenite_session_new(model, &options, workspace, plan.workspace, kv + 1, plan.kv, spare, size, &none, &error),
+                 &error);
+    wrong += !ok(arenite_session_new(NULL, &options, workspace, plan.workspace, kv, plan.kv, spare, size, &none, &error),
+                 &error);
+    options.kv = 7;
+    wrong += !ok(arenite_model_plan(model, &options, &plan, &error), &error);
+    wrong += !ok(arenite_model_new(model_file, 100, spare, arenite_model_size(), &model, &error), &error);
+    wrong += !ok(arenite_model_new(NULL, 100, spare, arenite_model_size(), &model, &error), &error);
+    wrong += !ok(arenite_model_new((const uint8_t *)prompt, 10, spare, arenite_model_size(), &model, NULL), NULL);
+    if (wrong != 16 || none || model) {
+        put("something wrong was taken\n");
+        return 1;
+    }
+    /* A message is cut to its buffer, and its length is known. */
+    len = arenite_error_message(&error, text, 9);
+    put(text);
+    put("... ");
+    put_number(len);
+    put("\n");
+    return 0;
+}

@@ -1,0 +1,20 @@
+//! Hands the linker cortex-m-rt's script and the memory map of the board for this target.
+
+use std::{env, fs, path::Path};
+
+fn main() {
+    let target = env::var("TARGET").unwrap();
+    let board = if target.starts_with("thumbv8m") { "mps2-an505" } else { "mps2-an386" };
+    let out = env::var("OUT_DIR").unwrap();
+    fs::copy(format!("memory/{board}.x"), Path::new(&out).join("memory.x")).unwrap();
+    println!("cargo:rustc-link-search={out}");
+    println!("cargo:rustc-link-arg-bins=--nmagic");
+    println!("cargo:rustc-link-arg-bins=-Tlink.x");
+    println!("cargo:rerun-if-changed=memory");
+
+    // What `measure` runs.
+    println!("cargo:rerun-if-env-changed=ARENITE_MODEL");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let model = env::var("ARENITE_MODEL").map_or(root.join("host-demo/models/stories.gguf"), Into::into);
+    println!("cargo:rustc-env=ARENITE_MODEL={}", model.display());
+}

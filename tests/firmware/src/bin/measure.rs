@@ -1,0 +1,135 @@
+//! What a model costs on a board: bytes of stack, stage by stage, and (with `benches/instructions.c`)
+//! instructions for each token. `.ci/firmware` runs it.
+//!
+//! The model is the file that ARENITE_MODEL names when this is built, else the story model.
+#![no_std]
+#![no_main]
+
+use arenite::memory::KvType;
+use arenite::sampler::{Params, Pcg32, Sampler, argmax};
+use arenite::tokenizer::{Encode, Tokenizer};
+use arenite::{Error, Gguf, Model, Options, Plan, Session, TokenId, Workspace};
+use cortex_m_rt::entry;
+use cortex_m_semihosting::{debug, hprintln};
+
+static MODEL: &[u8] = arenite::include_model!(env!("ARENITE_MODEL"));
+const PLAN: Plan = Plan::of(MODEL, Options { context: 128, batch: 8, kv: KvType::F32, workers: 1 });
+static WORKSPACE: Workspace<{ PLAN.workspace }> = Workspace::new();
+static KV: Workspace<{ PLAN.kv }> = Workspace::new();
+static INDEX: Workspace<{ PLAN.tokenizer }> = Workspace::new();
+static SCRATCH: Workspace<4096> = Workspace::new();
+
+/// After the first, tokens by argmax.
+const TOKENS: usize = 64;
+
+fn measure() -> Result<(), Error> {
+    let stack = Stack::paint();
+    let gguf = Gguf::parse(MODEL)?;
+    stack.report("parse");
+    let model = Model::new(&gguf)?;
+    stack.report("model");
+    let (workspace, kv) = (WORKSPACE.take()?, KV.take()?);
+    let mut session = Session::new(&model, PLAN, workspace, kv)?;
+    stack.report("session");
+
+    // A sequence's first token, then the likeliest ones; the plugin counts from mark to mark.
+    let tokenizer = Tokenizer::new(&gguf, INDEX.take()?)?;
+    stack.report("index");
+    let mut token: TokenId = tokenizer.bos().unwrap_or_default();
+    for _ in 0..=TOKENS {
+        token_mark();
+        session.decode(token)?;
+        token_mark();
+        token = argmax(session.logits()).unwrap_or_default();
+        hprintln!("token {}", token);
+    }
+    stack.report("decode");
+
+    session.rewind(0)?;
+    session.prefill(&[1; 20])?;
+    stack.report("prefill");
+    let scratch = SCRATCH.take()?;
+    let mut ids = [0; 64];
+    tokenizer.encode(
+        b"One day, a little fox <s> met 12 <unknown> \xf0\x9f\xa6\x8a!",
+        Encode::PROMPT,
+        scratch,
+        &mut ids,
+    )?;
+    stack.report("encode");
+    let mut decoder = tokenizer.decoder();
+    let mut bytes = 0;
+    for id in ids {
+        decoder.push(id, &tokenizer, |text| bytes += text.len())?;
+    }
+    stack.report("decode text");
+    let mut sampler = Sampler::new(Params::DEFAULT, &[], model.spec().vocab, scratch)?;
+    let sampled = sampler.sample(session.logits_mut(), &mut Pcg32::new(bytes as u64))?;
+    stack.report("sample");
+    hprintln!("sampled {}", sampled);
+    Ok(())
+}
+
+/// Where the plugin counts.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn token_mark() {
+    // SAFETY: no instruction at all, but the compiler does not know.
+    unsafe { core::arch::asm!("") };
+}
+
+/// The free stack, painted: what has lost its colour was used.
+struct Stack {
+    painted: *mut u32,
+}
+
+impl Stack {
+    const WORDS: usize = 64 * 1024 / 4;
+    const PAINT: u32 = 0x5AD0_5AD0;
+
+    #[inline(never)]
+    fn paint() -> Self {
+        let here = 0u32;
+        // Below this frame, with some room for the loop itself.
+        let painted = (&raw const here).cast_mut().wrapping_sub(Self::WORDS + 16);
+        for i in 0..Self::WORDS {
+            // SAFETY: the board's RAM has megabytes between the statics and the stack pointer.
+            unsafe { painted.add(i).write_volatile(Self::PAINT) };
+        }
+        Self { painted }
+    }
+
+    /// Prints the most that was used so far, from the top of the RAM on, printing included.
+    #[inline(never)]
+    fn report(&self, stage: &str) {
+        unsafe extern "C" {
+            static _stack_start: u32;
+        }
+        // SAFETY: as in `paint`.
+        let is_used = |&i: &usize| unsafe { self.painted.add(i).read_volatile() } != Self::PAINT;
+        let lowest = self.painted.wrapping_add((0..Self::WORDS).find(is_used).unwrap_or(Self::WORDS));
+        hprintln!("stack {} {}", (&raw const _stack_start).addr() - lowest.addr(), stage);
+    }
+}
+
+#[entry]
+fn main() -> ! {
+    let status = match measure() {
+        Ok(()) => debug::EXIT_SUCCESS,
+        Err(error) => {
+            hprintln!("error: {}", error);
+            debug::EXIT_FAILURE
+        }
+    };
+    debug::exit(status);
+    loop {}
+}
+
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo) -> ! {
+    unsafe extern "C" {
+        fn panic_is_possible() -> !;
+    }
+    // SAFETY: never reached, or the program would not have been linked.
+    unsafe { panic_is_possible() }
+}

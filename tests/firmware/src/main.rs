@@ -1,0 +1,102 @@
+//! A microcontroller tells a story: the model in flash, its memory sized by the compiler.
+//!
+//! It runs on a Cortex-M under qemu and prints over semihosting; on a board of your own, replace
+//! the memory map (`memory/`) and the printing.
+#![no_std]
+#![no_main]
+
+use arenite::sampler::argmax;
+use arenite::tokenizer::{Encode, Tokenizer};
+use arenite::{Error, Gguf, Model, Options, Plan, Session, Workspace, include_model};
+use cortex_m_rt::entry;
+use cortex_m_semihosting::{debug, heprintln, hprint, hprintln};
+
+/// The model stays where the linker puts it: it is read in place.
+static MODEL: &[u8] = include_model!("../../../host-demo/models/stories.gguf");
+
+/// The compiler reads the model's header. A damaged file, or one that takes more than this RAM, does
+/// not build.
+const PLAN: Plan = Plan::of(MODEL, Options { context: 256, batch: 8, ..Options::DEFAULT }).within(512 * 1024);
+
+// All the memory there is, besides the stack.
+static WORKSPACE: Workspace<{ PLAN.workspace }> = Workspace::new();
+static KV: Workspace<{ PLAN.kv }> = Workspace::new();
+static INDEX: Workspace<{ PLAN.tokenizer }> = Workspace::new();
+
+const PROMPT: &str = "One day, a little fox";
+const TOKENS: usize = 64;
+
+fn tell() -> Result<(), Error> {
+    let gguf = Gguf::parse(MODEL)?;
+    let model = Model::new(&gguf)?;
+    let tokenizer = Tokenizer::new(&gguf, INDEX.take()?)?;
+
+    // A session refuses memory that is a byte too small; here is what that looks like.
+    let (workspace, kv) = (WORKSPACE.take()?, KV.take()?);
+    let short = workspace.get_mut(..PLAN.workspace - 1).unwrap_or_default();
+    if let Err(error) = Session::new(&model, PLAN, short, kv) {
+        heprintln!("one byte less: {}", error);
+    }
+    let mut session = Session::new(&model, PLAN, workspace, kv)?;
+
+    // Text to tokens.
+    let mut scratch = [0; Tokenizer::scratch_bytes(PROMPT.len())];
+    let mut prompt = [0; PROMPT.len() + 1];
+    let count = tokenizer.encode(PROMPT.as_bytes(), Encode::PROMPT, &mut scratch, &mut prompt)?;
+
+    // And on from there: the likeliest token, again and again.
+    session.prefill(prompt.get(..count).unwrap_or_default())?;
+    hprint!("{}", PROMPT);
+    let mut decoder = tokenizer.decoder_after_prompt();
+    let mut checksum = Checksum::new();
+    for made in 1..=TOKENS {
+        checksum.add(session.logits());
+        let Some(token) = argmax(session.logits()).filter(|&token| !tokenizer.is_end(token)) else { break };
+        decoder.push(token, &tokenizer, |text| hprint!("{}", text))?;
+        if made < TOKENS {
+            session.decode(token)?;
+        }
+    }
+    decoder.finish(|text| hprint!("{}", text));
+    hprintln!();
+    heprintln!("logits {:016x}", checksum.0);
+    Ok(())
+}
+
+/// FNV-1a over the bits of all logits: shows that a host gets the very same.
+struct Checksum(u64);
+
+impl Checksum {
+    fn new() -> Self {
+        Self(0xcbf2_9ce4_8422_2325)
+    }
+
+    fn add(&mut self, logits: &[f32]) {
+        for logit in logits {
+            self.0 = (self.0 ^ u64::from(logit.to_bits())).wrapping_mul(0x100_0000_01b3);
+        }
+    }
+}
+
+#[entry]
+fn main() -> ! {
+    let status = match tell() {
+        Ok(()) => debug::EXIT_SUCCESS,
+        Err(error) => {
+            heprintln!("error: {}", error);
+            debug::EXIT_FAILURE
+        }
+    };
+    debug::exit(status);
+    loop {}
+}
+
+/// Nothing here panics, and the linker proves it: there is no such function.
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo) -> ! {
+    unsafe extern "C" {
+        fn panic_is_possible() -> !;
+    }
+    // SAFETY: never reached, or the program would not have been linked.
+    unsafe { panic_is_possible() }
+}
