@@ -9,8 +9,9 @@ use anyhow::{Context, Result, bail};
 use arenite::gguf::Gguf;
 use memmap2::Mmap;
 
-/// The model that `arenite` has with it, trained by `models/`.
-static BUILT_IN: &[u8] = include_bytes!("../models/stories.gguf");
+/// The models that `arenite` has with it, trained by `models/`.
+static STORIES: &[u8] = include_bytes!("../models/stories.gguf");
+static TRANSLATOR: &[u8] = include_bytes!("../models/translator.gguf");
 
 /// The bytes of a model, and what to call it.
 pub struct ModelFile {
@@ -19,15 +20,24 @@ pub struct ModelFile {
 }
 
 enum Bytes {
-    BuiltIn,
+    BuiltIn(&'static [u8]),
     Mapped(Mmap),
 }
 
 impl ModelFile {
-    /// The file at `path`; without a path, the built-in model.
+    /// The file at `path`; without a path, the built-in model that tells stories.
     pub fn open(path: Option<&Path>) -> Result<Self> {
+        Self::open_or(path, STORIES)
+    }
+
+    /// The file at `path`; without a path, the built-in translator from English to Hindi.
+    pub fn open_translator(path: Option<&Path>) -> Result<Self> {
+        Self::open_or(path, TRANSLATOR)
+    }
+
+    fn open_or(path: Option<&Path>, built_in: &'static [u8]) -> Result<Self> {
         let Some(path) = path else {
-            return Ok(Self { name: "built-in".to_string(), bytes: Bytes::BuiltIn });
+            return Ok(Self { name: "built-in".to_string(), bytes: Bytes::BuiltIn(built_in) });
         };
         let name = path.display().to_string();
         let bytes = map(path).with_context(|| format!("cannot read the model {name}"))?;
@@ -50,7 +60,7 @@ impl Deref for ModelFile {
 
     fn deref(&self) -> &[u8] {
         match &self.bytes {
-            Bytes::BuiltIn => BUILT_IN,
+            Bytes::BuiltIn(bytes) => bytes,
             Bytes::Mapped(map) => map,
         }
     }

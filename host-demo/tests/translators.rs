@@ -124,3 +124,39 @@ fn what_cannot_be_converted_is_said_in_one_line() {
     assert!(run().contains("damaged"));
     assert!(!output.exists());
 }
+
+#[test]
+fn the_built_in_translator_speaks_hindi() {
+    for beams in ["1", "4"] {
+        let hindi = arenite(&["translate", "-p", "I love my mother.", "--beams", beams]);
+        assert_eq!(String::from_utf8(hindi).unwrap(), "मैं अपनी माँ से प्यार करता हूँ।\n");
+    }
+}
+
+#[test]
+fn matrices_become_q8_0_and_texts_of_the_config_keys() {
+    let (directory, json) = case("english_hindi").unwrap();
+    let scratch = tempfile::tempdir().unwrap();
+    for name in ["model.safetensors", "tokenizer.json"] {
+        std::fs::copy(directory.join(name), scratch.path().join(name)).unwrap();
+    }
+    let text = std::fs::read_to_string(directory.join("config.json")).unwrap();
+    let mut config: Value = serde_json::from_str(&text).unwrap();
+    config["general"] = serde_json::json!({ "license": "none" });
+    std::fs::write(scratch.path().join("config.json"), config.to_string()).unwrap();
+    let path = |name: &str| scratch.path().join(name).display().to_string();
+    let (model, logits) = (path("model.gguf"), path("logits.npy"));
+    arenite(&["convert", "seq2seq", &path(""), &model, "--type", "q8_0"]);
+
+    let bytes = std::fs::read(&model).unwrap();
+    let gguf = arenite::Gguf::parse(&bytes).unwrap();
+    assert_eq!(gguf.str("general", "license"), Ok(Some(&b"none"[..])));
+    let is_q8_0 = |tensor: &arenite::gguf::Tensor<'_>| tensor.kind == arenite::quant::TensorType::Q8_0;
+    assert!(gguf.tensors().all(|tensor| is_q8_0(&tensor) == (tensor.dims[1] > 1)));
+
+    let prompt = &json["prompts"][0];
+    let (ids, decoder) = (list(&prompt["ids"]), list(&prompt["decoder_ids"]));
+    arenite(&["logits", "--encoder-ids", &ids, "--ids", &decoder, "--all", "-o", &logits, "-m", &model]);
+    let error = relative_error(&npy(Path::new(&logits)), &array(&directory, &prompt["logits"]));
+    assert!(error < 0.05, "{error}");
+}

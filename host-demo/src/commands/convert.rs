@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use clap::Subcommand;
+use clap::{Subcommand, ValueEnum};
 
 use crate::output::note;
 use crate::seq2seq;
@@ -26,14 +26,25 @@ enum From {
         directory: PathBuf,
         /// The GGUF file to write
         output: PathBuf,
+        /// Number type of the matrices [default: as they are]
+        #[arg(long = "type", value_enum, value_name = "TYPE")]
+        kind: Option<Type>,
     },
+}
+
+/// What matrices can be turned into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Type {
+    #[value(name = "q8_0")]
+    Q8_0,
 }
 
 pub fn run(args: &Args) -> Result<()> {
     match &args.from {
-        From::Seq2seq { directory, output } => {
-            let kind = seq2seq::convert(directory, output).with_context(|| directory.display().to_string())?;
-            note(format_args!("{}: {kind}", output.display()));
+        From::Seq2seq { directory, output, kind } => {
+            let family = seq2seq::convert(directory, output, *kind == Some(Type::Q8_0));
+            let family = family.with_context(|| directory.display().to_string())?;
+            note(format_args!("{}: {family}", output.display()));
         }
     }
     Ok(())

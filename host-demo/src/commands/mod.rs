@@ -53,7 +53,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Detokenize(args) => detokenize::run(&args, &ModelFile::open(model)?),
         Command::Inspect(args) => inspect::run(&args, model),
         Command::Plan(args) => plan::run(&args, &ModelFile::open(model)?),
-        Command::Translate(args) => translate::run(&args, &ModelFile::open(model)?),
+        Command::Translate(args) => translate::run(&args, &ModelFile::open_translator(model)?),
         Command::Embed(args) => embed::run(&args, &ModelFile::open(model)?),
         Command::Convert(args) => convert::run(&args),
         Command::Pack(args) => pack::run(&args),

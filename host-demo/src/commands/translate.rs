@@ -15,11 +15,11 @@ use crate::output::Out;
 use crate::runtime::{self, Memory};
 use crate::{text, workers};
 
-/// Translate a text, with an encoder-decoder model
+/// Translate a text with an encoder-decoder model, the built-in one from English to Hindi
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:
-  arenite translate -m en-hi.gguf -p \"I love my mother.\"
-  arenite translate -m en-hi.gguf -p \"I love my mother.\" --beams 4 --n-best 4 --format json
+  arenite translate -p \"I love my mother.\"
+  arenite translate -m en-hi.gguf -p \"I love my mother.\" --beams 8 --n-best 4 --format json
 
 The text is one sentence, as most such models were trained on sentences.")]
 pub struct Args {
@@ -95,6 +95,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<()> {
         "seq2seq" => gguf.u32("tokenizer.ggml", "padding_token_id")?,
         _ => None,
     };
+    let forgets_spaces = gguf.str("tokenizer.ggml", "pre")? == Some(b"whitespace");
     let search = Search {
         beams: args.beams,
         length: args.n_tokens,
@@ -122,7 +123,9 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<()> {
             Some(tokenizer) => {
                 let known: Vec<_> =
                     hypothesis.tokens.iter().copied().filter(|id| (*id as usize) < tokenizer.vocab_len()).collect();
-                String::from_utf8_lossy(&text::decode(tokenizer, &known)?).into_owned()
+                let text = text::decode(tokenizer, &known)?;
+                let text = String::from_utf8_lossy(&text);
+                if forgets_spaces { joined(text.trim()) } else { text.trim().to_string() }
             }
             None => String::new(),
         };
@@ -130,10 +133,39 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<()> {
     }
     let mut out = Out::lock();
     match args.format {
-        Format::Text => translations.iter().try_for_each(|translation| writeln!(out, "{}", translation.text.trim()))?,
+        Format::Text => translations.iter().try_for_each(|translation| writeln!(out, "{}", translation.text))?,
         Format::Ids => translations.iter().try_for_each(|translation| out.json(&translation.ids))?,
         Format::Json => out.json(&translations)?,
     }
     out.flush()?;
     Ok(())
+}
+
+/// A tokenizer that cuts at every space writes one between all words and punctuation: here it goes from
+/// before what closes a sentence, and from around hyphens.
+fn joined(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        let (here, after) = rest.split_at(c.len_utf8());
+        match (c, after.chars().next()) {
+            (' ', Some('।' | '.' | ',' | '!' | '?' | ';' | ':' | '-')) => {}
+            (' ', _) if out.ends_with('-') => {}
+            _ => out.push_str(here),
+        }
+        rest = after;
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::joined;
+
+    #[test]
+    fn punctuation_stands_behind_its_word() {
+        assert_eq!(joined("हाँ , आस - पास में कोई है ?"), "हाँ, आस-पास में कोई है?");
+        assert_eq!(joined("मैं घर पर हूँ ।"), "मैं घर पर हूँ।");
+        assert_eq!(joined(""), "");
+    }
 }

@@ -34,10 +34,11 @@ use serde_json::Value;
 
 use crate::gguf_writer::{self, Header};
 use families::Family;
-use tensors::Source;
+use tensors::{Source, Tensor};
 
-/// Converts the model in `directory` to `out`; returns what kind it is.
-pub fn convert(directory: &Path, out: &Path) -> Result<&'static str> {
+/// Converts the model in `directory` to `out`, its matrices to q8_0 if so wished; returns what kind it is.
+/// Texts of the object `general` in its config (license, attribution, ...) become keys of that name.
+pub fn convert(directory: &Path, out: &Path, q8_0: bool) -> Result<&'static str> {
     let bytes = read(directory, "model.safetensors")?;
     let config: Value = serde_json::from_slice(&read(directory, "config.json")?).context("config.json is not JSON")?;
     let mut source = Source::new(&bytes)?;
@@ -49,8 +50,17 @@ pub fn convert(directory: &Path, out: &Path) -> Result<&'static str> {
     if let Some(name) = directory.file_name().and_then(|name| name.to_str()) {
         header.set("general.name", name);
     }
-    let model = family.read(&config, &mut source)?;
+    for (name, text) in config["general"].as_object().into_iter().flatten() {
+        let text = text.as_str().with_context(|| format!("general.{name} in config.json is not a text"))?;
+        header.set(&format!("general.{name}"), text);
+    }
+    let mut model = family.read(&config, &mut source)?;
     source.all_taken()?;
+    if q8_0 {
+        model.tensors = model.tensors.into_iter().map(Tensor::into_q8_0).collect();
+        header.set("general.file_type", 7u32);
+        header.set("general.quantization_version", 2u32);
+    }
     model.keys(&mut header);
     vocabulary::read(directory, family, &model, &mut header)?;
     for tensor in &model.tensors {

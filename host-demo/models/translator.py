@@ -1,13 +1,13 @@
-"""Trains an English-Hindi translator of the architecture that `arenite convert seq2seq` calls English-Hindi.
+"""Trains the built-in translator, of the architecture that `arenite convert seq2seq` calls English-Hindi.
 
-    python translate_train.py PAIRS.tsv OUT [--minutes 60] [--threads 2]
-    arenite convert seq2seq OUT translator.gguf
-    python translate_train.py PAIRS.tsv OUT --evaluate translator.gguf [--arenite arenite] [--beams 4]
+    python translator.py PAIRS.tsv OUT [--steps N] [--threads N]
+    arenite convert seq2seq OUT translator.gguf --type q8_0
+    python translator.py PAIRS.tsv OUT --evaluate [--arenite PROGRAM] [--model translator.gguf]
 
 PAIRS.tsv has English, Hindi and an attribution in each line (https://www.manythings.org/anki/, from
 https://tatoeba.org, CC-BY 2.0 FR). A tenth of the English sentences, with all their translations, is held
-out; `--evaluate` translates them. Needs torch, numpy, tokenizers and safetensors. Every seed is fixed, but
-how far training comes in its minutes depends on the machine.
+out; `--evaluate` translates them. Half as many sentences again come from the grammar of `phrases.py`.
+Needs torch, numpy, tokenizers and safetensors, to evaluate sacrebleu. Every seed is fixed.
 """
 
 import argparse
@@ -19,34 +19,56 @@ import random
 import re
 import subprocess
 import time
-from collections import Counter
+import unicodedata
 from pathlib import Path
 
+# Threads that spin while they wait are a great loss on a computer that has other work, too.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
-# Sizes: at most 4 MB as Q8_0.
-DIM, HEADS, FFN, LAYERS, VOCAB, LONGEST = 192, 6, 512, 3, 2048, 64
+import phrases
+
+DIM, HEADS, FFN, LAYERS, VOCAB, LONGEST = 128, 4, 512, 3, 2560, 128
 UNK, PAD, SOS, EOS = range(4)
 SPECIALS = ["[UNK]", "[PAD]", "[SOS]", "[EOS]"]
 
 
 # --- pairs -----------------------------------------------------------------------------------
 
+def tidy(text):
+    """Without differences that mean nothing: spaces, kinds of full stops and quotes. नुक़्ता is composed alike."""
+    text = unicodedata.normalize("NFC", text).replace("’", "'").replace("“", '"').replace("”", '"')
+    text = re.sub(r"\s+([।.,!?;:])", r"\1", " ".join(text.split()))
+    if re.search("[\u0900-\u097f]", text):
+        text = re.sub(r"[.|।]+$", "।", text)
+    return text
+
+
 def read_pairs(path):
     """(English, Hindi) without repetitions."""
     lines = (line.split("\t") for line in Path(path).read_text("utf-8").splitlines())
-    return list(dict.fromkeys((fields[0].strip(), fields[1].strip()) for fields in lines if len(fields) > 1))
-
-
-def is_held_out(english):
-    """A tenth, by the letters alone, so that no sentence is in both parts with another full stop."""
-    letters = re.sub(r"\W+", " ", english.lower()).strip()
-    return hashlib.sha256(letters.encode()).digest()[0] % 10 == 0
+    return list(dict.fromkeys((tidy(fields[0]), tidy(fields[1])) for fields in lines if len(fields) > 1))
 
 
 CONTRACTIONS = [("I'm", "I am"), ("don't", "do not"), ("can't", "cannot"), ("isn't", "is not"), ("It's", "It is"),
                 ("He's", "He is"), ("She's", "She is"), ("I'll", "I will"), ("won't", "will not"), ("I've", "I have"),
-                ("didn't", "did not"), ("doesn't", "does not"), ("That's", "That is"), ("You're", "You are")]
+                ("didn't", "did not"), ("doesn't", "does not"), ("That's", "That is"), ("You're", "You are"),
+                ("Don't", "Do not"), ("wasn't", "was not"), ("aren't", "are not"), ("What's", "What is"),
+                ("They're", "They are"), ("We're", "We are"), ("Let's", "Let us"), ("haven't", "have not")]
+
+
+def key(english):
+    """The same for sentences that differ in punctuation, capitals and contractions alone."""
+    for short, long in CONTRACTIONS:
+        english = re.sub(rf"\b{short}\b", long, english)
+    return re.sub(r"\W+", " ", english.lower()).strip()
+
+
+def split(pairs):
+    """Pairs to learn, and a tenth to be held out, so that no sentence is in both."""
+    parts = [], []
+    for english, hindi in pairs:
+        parts[hashlib.sha256(key(english).encode()).digest()[0] % 10 == 0].append((english, hindi))
+    return parts
 
 
 def varied(pair, rng):
@@ -55,7 +77,7 @@ def varied(pair, rng):
     for short, long in CONTRACTIONS:
         if rng.random() < 0.3:
             english = english.replace(short, long) if rng.random() < 0.5 else english.replace(long, short)
-    if rng.random() < 0.15 and english[-1:] in ".!" and hindi[-1:] in "।.!":
+    if rng.random() < 0.1 and english[-1:] in ".!" and hindi[-1:] in "।!":
         english, hindi = english[:-1], hindi[:-1]
     if rng.random() < 0.05:
         english = english[:1].lower() + english[1:]
@@ -185,11 +207,21 @@ def train_tokenizer(pairs, path):
     return tokenizer
 
 
-def batches(pairs, tokenizer, size, rng):
-    """Batches of pairs of about the same length, in random order."""
+def source_ids(tokenizer, english, rng):
+    """Some words are cut otherwise than they would be, and some are lost."""
+    tokenizer.model.dropout = 0.1 if rng.random() < 0.5 else None
+    ids = tokenizer.encode(english).ids
+    tokenizer.model.dropout = None
+    return [SOS, *(UNK if rng.random() < 0.03 else id for id in ids), EOS]
+
+
+def epoch(pairs, forbidden, tokenizer, size, rng):
+    """Batches of pairs of about the same length, in random order: those given, and new ones of the grammar."""
     import torch
-    texts = [varied(pair, rng) for pair in pairs]
-    ids = [[[SOS, *tokenizer.encode(text).ids, EOS][:LONGEST] for text in pair] for pair in texts]
+    made = (phrases.pair(rng) for _ in range(len(pairs) // 2))
+    texts = [varied(pair, rng) for pair in [*pairs, *(pair for pair in made if key(pair[0]) not in forbidden)]]
+    ids = [(source_ids(tokenizer, english, rng), [SOS, *tokenizer.encode(hindi).ids, EOS]) for english, hindi in texts]
+    ids = [pair for pair in ids if max(map(len, pair)) <= LONGEST]
     ids.sort(key=lambda pair: (len(pair[0]) + len(pair[1]) + rng.random() * 4))
     chunks = [ids[i:i + size] for i in range(0, len(ids), size)]
     rng.shuffle(chunks)
@@ -201,102 +233,102 @@ def batches(pairs, tokenizer, size, rng):
         yield padded
 
 
+def save(weights, out):
+    from safetensors.torch import save_file
+    save_file({name: value.contiguous() for name, value in weights.items()}, out / "model.safetensors")
+    config = {"model_type": "english_hindi", "num_heads": HEADS, "max_len": LONGEST, "general": {
+        "name": "Arenite English-Hindi",
+        "description": "A small translator from English to Hindi",
+        "license": "CC-BY-2.0-FR",
+        "license.link": "https://creativecommons.org/licenses/by/2.0/fr/",
+        "attribution": "Trained on sentence pairs by the contributors of Tatoeba, https://tatoeba.org, CC-BY 2.0 FR"}}
+    (out / "config.json").write_text(json.dumps(config, indent=1) + "\n")
+
+
 def train(args, pairs):
     import torch
-    from safetensors.torch import save_file
     torch.manual_seed(1)
     torch.set_num_threads(args.threads)
     rng = random.Random(1)
     out = Path(args.out)
     out.mkdir(parents=True, exist_ok=True)
-    learned = [pair for pair in pairs if not is_held_out(pair[0])]
-    tokenizer = train_tokenizer(learned, out / "tokenizer.json")
+    learned, held_out = split(pairs)
+    forbidden = {key(english) for english, _ in held_out}
+    made = [pair for pair in (phrases.pair(rng) for _ in range(len(learned) // 2)) if key(pair[0]) not in forbidden]
+    tokenizer = train_tokenizer(learned + made, out / "tokenizer.json")
     model = build()(args.dropout)
     count = sum(p.numel() for p in model.parameters())
-    print(f"{len(learned)} pairs to learn, {len(pairs) - len(learned)} held out; {count} parameters", flush=True)
+    print(f"{len(learned)} pairs to learn, {len(held_out)} held out; {count} parameters", flush=True)
     optimizer = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.98), eps=1e-9, weight_decay=0.01)
     # The average of the last weights translates better than any of them.
     average = {name: value.detach().clone() for name, value in model.state_dict().items()}
     loss_of = torch.nn.CrossEntropyLoss(ignore_index=PAD, label_smoothing=0.1)
-    start, step, epoch, shown = time.time(), 0, 0, 0.0
-    done = lambda: (time.time() - start) / (60 * args.minutes)
-    while done() < 1:
-        epoch += 1
-        for source, target in batches(learned, tokenizer, 48, rng):
+    start, step, losses = time.time(), 0, []
+    while step < args.steps:
+        for source, target in epoch(learned, forbidden, tokenizer, args.batch, rng):
             step += 1
-            rate = 1.5e-3 * min(step / 400, 1) * max(0.02, 1 - done())
             for group in optimizer.param_groups:
-                group["lr"] = rate
+                group["lr"] = args.rate * min(step / 400, 1) * max(0.02, 1 - step / args.steps)
             logits = model(source, target[:, :-1])
             loss = loss_of(logits.flatten(0, 1), target[:, 1:].flatten())
             optimizer.zero_grad(set_to_none=True)
             loss.backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
-            keep = min(0.998, step / (step + 10))
+            keep = min(0.995, step / (step + 10))
             for name, value in model.state_dict().items():
                 average[name].lerp_(value, 1 - keep)
-            if done() - shown > 0.02:
-                shown = done()
-                print(f"{100 * shown:.0f} %, epoch {epoch}, step {step}: loss {loss.item():.3f}", flush=True)
-            if done() >= 1:
+            losses.append(loss.item())
+            if step % 100 == 0 or step == args.steps:
+                mean = sum(losses[-100:]) / len(losses[-100:])
+                print(f"step {step}/{args.steps}  loss {mean:.3f}  {time.time() - start:.0f} s", flush=True)
+            if step % 500 == 0 or step == args.steps:
+                save(average, out)
+            if step == args.steps:
                 break
-    save_file({name: value.contiguous() for name, value in average.items()}, out / "model.safetensors")
-    config = {"model_type": "english_hindi", "num_heads": HEADS, "max_len": LONGEST,
-              "attribution": "Trained on English-Hindi sentence pairs of https://tatoeba.org, CC-BY 2.0 FR"}
-    (out / "config.json").write_text(json.dumps(config, indent=1) + "\n")
-    print(f"{step} steps in {(time.time() - start) / 60:.1f} minutes")
 
 
 # --- evaluation ------------------------------------------------------------------------------
 
-def chrf(hypotheses, references, order=6, beta=2):
-    """Popović's chrF2 over all sentences: the F-score of character n-grams, without spaces."""
-    scores = []
-    for n in range(1, order + 1):
-        grams = lambda text: Counter(text[i:i + n] for i in range(len(text) - n + 1))
-        matched = made = wanted = 0
-        for hypothesis, reference in zip(hypotheses, references):
-            h, r = grams(hypothesis.replace(" ", "")), grams(reference.replace(" ", ""))
-            matched, made, wanted = matched + (h & r).total(), made + h.total(), wanted + r.total()
-        scores.append((matched / made if made else 0, matched / wanted if wanted else 0))
-    precision, recall = (sum(column) / order for column in zip(*scores))
-    return 100 * (1 + beta**2) * precision * recall / (beta**2 * precision + recall) if precision + recall else 0.0
-
-
-def plain(text):
-    """Without the spaces that the tokenizer puts before punctuation."""
-    return re.sub(r"\s+([।.,!?;:])", r"\1", text.strip())
-
-
 def evaluate(args, pairs):
+    from sacrebleu.metrics import CHRF
     references = {}
-    for english, hindi in pairs:
-        if is_held_out(english):
-            references.setdefault(english, []).append(hindi)
-    hypotheses, nearest, exact = [], [], 0
-    for english, possible in references.items():
-        command = [args.arenite, "translate", "-m", args.evaluate, "-p", english, "--beams", str(args.beams), "-t", "1"]
-        got = plain(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-        exact += any(got == plain(reference) for reference in possible)
-        hypotheses.append(got)
-        nearest.append(max((plain(reference) for reference in possible), key=lambda r: chrf([got], [r])))
-    print(f"{len(references)} sentences held out: {100 * exact / len(references):.1f} % exact, "
-          f"chrF2 {chrf(hypotheses, nearest):.1f}, {args.beams} beams")
-    for english, got in list(zip(references, hypotheses))[:10]:
-        print(f"  {english}  {got}")
+    for english, hindi in split(pairs)[1]:
+        references.setdefault(english, []).append(hindi)
+    most = max(map(len, references.values()))
+    for beams in map(int, args.beams.split(",")):
+        start, found = time.time(), []
+        for english in references:
+            command = [args.arenite, "translate", "-p", english, "--beams", str(beams), "-t", "1"]
+            command += ["-m", args.model] if args.model else []
+            command += ["--length-penalty", args.length_penalty] if args.length_penalty else []
+            found.append(tidy(subprocess.run(command, capture_output=True, text=True, check=True).stdout))
+        exact = sum(text in possible for text, possible in zip(found, references.values()))
+        # A sentence with fewer translations than another one: its last one stands in.
+        streams = [[(possible + possible[-1:] * most)[i] for possible in references.values()] for i in range(most)]
+        chrf = CHRF().corpus_score(found, streams).score
+        print(f"{beams} beams: {exact} of {len(references)} exact ({100 * exact / len(references):.1f} %), "
+              f"chrF2 {chrf:.2f}, {time.time() - start:.0f} s", flush=True)
+        if args.show:
+            for english, text in zip(references, found):
+                print(f"  {english}\t{text}\t{references[english][0]}")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("pairs")
     parser.add_argument("out")
-    parser.add_argument("--minutes", type=float, default=60)
+    parser.add_argument("--steps", type=int, default=8000)
+    parser.add_argument("--batch", type=int, default=48, help="pairs a step")
+    parser.add_argument("--rate", type=float, default=2e-3)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--dropout", type=float, default=0.3)
-    parser.add_argument("--evaluate", metavar="GGUF", help="translate what was held out instead of training")
+    parser.add_argument("--dropout", type=float, default=0.25)
+    parser.add_argument("--evaluate", action="store_true", help="translate what was held out instead of training")
     parser.add_argument("--arenite", default="arenite")
-    parser.add_argument("--beams", type=int, default=4)
+    parser.add_argument("--model", help="instead of the built-in one")
+    parser.add_argument("--beams", default="1,4")
+    parser.add_argument("--length-penalty")
+    parser.add_argument("--show", action="store_true")
     args = parser.parse_args()
     pairs = read_pairs(args.pairs)
     evaluate(args, pairs) if args.evaluate else train(args, pairs)
