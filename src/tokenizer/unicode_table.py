@@ -56,6 +56,8 @@ def rows(values):
 
 def emit(doc, name, kind, values):
     print(f"\n/// {doc}")
+    if kind == "u64":
+        print("#[rustfmt::skip]")  # it would give each of these long numbers a line
     print(f"pub(super) static {name}: [{kind}; {len(values)}] = [")
     print("\n".join(rows(values)))
     print("];")
