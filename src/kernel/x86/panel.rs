@@ -72,6 +72,10 @@ impl<K: Blocks, F: Pack, P: Multiply> Panel for Shapes<K, F, P> {
             for b in 0..cols / 32 {
                 let to = panel.add(b * BLOCK);
                 let row = |r: usize| w.add(r.min(rows - 1) * row_bytes + b * F::BYTES);
+                // The next panel comes from memory while this one is multiplied.
+                for r in PANEL_ROWS..2 * PANEL_ROWS {
+                    _mm_prefetch::<_MM_HINT_T1>(w.wrapping_add(r * row_bytes + b * F::BYTES).cast());
+                }
                 for r in (0..PANEL_ROWS).step_by(4) {
                     let [a, b, c, d] = [row(r), row(r + 1), row(r + 2), row(r + 3)];
                     let [a, b, c, d] = [F::unsigned(a), F::unsigned(b), F::unsigned(c), F::unsigned(d)];
