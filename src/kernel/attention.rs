@@ -161,7 +161,10 @@ unsafe fn attend_rows<L: Lanes, E: Element, const R: usize>(
     let tiles = job.ring.len() / tile_bytes.max(1);
     let group = job.group.max(1);
     let Some(sums) = scratch.get_mut(..R * width) else { return R };
-    sums.fill(0.0);
+    for sums in sums.as_chunks_mut::<16>().0 {
+        // SAFETY: the caller has the instruction set; there is room for 16.
+        unsafe { L::zero().store(sums.as_mut_ptr()) };
+    }
     if tiles == 0 {
         return R;
     }
@@ -207,7 +210,7 @@ unsafe fn attend_rows<L: Lanes, E: Element, const R: usize>(
             for t in reach.tiles() {
                 let Some(&keys) = tile.get(t) else { break };
                 let at: [*mut f32; R] = core::array::from_fn(|r| weights[r].as_mut_ptr().cast::<f32>().add(t * TILE));
-                E::scores::<L, R>(keys, layout, &queries, at);
+                E::scores::<L, R>(keys, layout, &queries, reach.lanes(t).end, at);
                 for r in 0..R {
                     let lanes = seen[r].lanes(t);
                     if plain && shown(r, t) == u16::MAX {
@@ -380,11 +383,13 @@ unsafe fn weigh<L: Lanes, E: Element, const R: usize>(
 
 /// How keys and values of one KV type are read.
 trait Element {
-    /// For each query, its dot products with the 16 keys of a tile, to `to`.
+    /// For each query, its dot products with the 16 keys of a tile, of which the first `lanes` are asked for, to
+    /// `to`.
     unsafe fn scores<L: Lanes, const R: usize>(
         tile: *const u8,
         layout: HeadLayout,
         queries: &[&[f32]; R],
+        lanes: usize,
         to: [*mut f32; R],
     );
     /// Bytes of an element.
@@ -415,6 +420,7 @@ macro_rules! float_element {
                 tile: *const u8,
                 layout: HeadLayout,
                 queries: &[&[f32]; R],
+                lanes: usize,
                 to: [*mut f32; R],
             ) {
                 // SAFETY: keys are `dim` rows of 16 elements; each query has `dim` elements.
@@ -422,7 +428,7 @@ macro_rules! float_element {
                     if L::ROWS == 1 && Self::IS_F32 {
                         static ZEROS: [f32; TILE] = [0.0; TILE];
                         for (q, to) in queries.iter().zip(to) {
-                            L::add_products(ZEROS.as_ptr(), tile.cast(), TILE, q.as_ptr(), layout.dim, TILE, to);
+                            L::add_products(ZEROS.as_ptr(), tile.cast(), TILE, q.as_ptr(), layout.dim, lanes, to);
                         }
                         return;
                     }
@@ -458,6 +464,7 @@ impl Element for Q8 {
         tile: *const u8,
         layout: HeadLayout,
         queries: &[&[f32]; R],
+        _lanes: usize,
         to: [*mut f32; R],
     ) {
         // SAFETY: keys are `dim` rows of 16 bytes, then a row of 16 f16 for each 32 of them.
