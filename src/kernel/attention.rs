@@ -161,10 +161,7 @@ unsafe fn attend_rows<L: Lanes, E: Element, const R: usize>(
     let tiles = job.ring.len() / tile_bytes.max(1);
     let group = job.group.max(1);
     let Some(sums) = scratch.get_mut(..R * width) else { return R };
-    for sums in sums.as_chunks_mut::<16>().0 {
-        // SAFETY: the caller has the instruction set; there is room for 16.
-        unsafe { L::zero().store(sums.as_mut_ptr()) };
-    }
+    sums.fill(0.0);
     if tiles == 0 {
         return R;
     }
