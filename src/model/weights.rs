@@ -91,8 +91,8 @@ pub(super) fn check(gguf: &Gguf<'_>, spec: &Spec<'_>) -> Result<(), Error> {
 /// as the model has them.
 #[derive(Clone, Copy)]
 struct Slots {
-    /// Of each role; in the first layer, for the roles of layers.
-    first: [Option<u8>; Role::ALL.len()],
+    /// Of each role, or [`NONE`](Self::NONE); in the first layer, for the roles of layers.
+    first: [u8; Role::ALL.len()],
     /// Entries before the first layer's.
     whole: usize,
     /// Entries of a layer.
@@ -100,8 +100,10 @@ struct Slots {
 }
 
 impl Slots {
+    const NONE: u8 = u8::MAX;
+
     const fn of(spec: &Spec<'_>) -> Self {
-        let mut slots = Self { first: [None; Role::ALL.len()], whole: 0, layer: 0 };
+        let mut slots = Self { first: [Self::NONE; Role::ALL.len()], whole: 0, layer: 0 };
         // The first layer has what any has.
         let layer = spec.layer(0);
         let mut number = 0;
@@ -109,7 +111,7 @@ impl Slots {
             let role = Role::ALL[number];
             if matches!(role.need(spec, &layer), Need::Required | Need::Optional) {
                 // The roles of layers come last.
-                slots.first[number] = Some((slots.whole + slots.layer) as u8);
+                slots.first[number] = (slots.whole + slots.layer) as u8;
                 if role.per_layer() {
                     slots.layer += 1;
                 } else {
@@ -123,8 +125,8 @@ impl Slots {
 
     /// The place of a tensor; the layer is 0 for the whole model's roles.
     fn place(&self, role: Role, layer: usize) -> Option<usize> {
-        let first = *self.first.get(role as usize)?;
-        Some(usize::from(first?) + layer * self.layer)
+        let first = *self.first.get(role as usize).filter(|first| **first != Self::NONE)?;
+        Some(usize::from(first) + layer * self.layer)
     }
 }
 
