@@ -165,7 +165,7 @@ impl Plan {
         let widest = spec.widest_input();
         let formats = Formats::of(gguf, widest);
         let layout = Layout {
-            weights: Weights::len(spec.layers),
+            weights: Weights::len(&spec),
             frequencies: [rotary_pairs(&spec, 0), rotary_pairs(&spec, 1)],
             hidden: tri!(product(&[batch, spec.dim])),
             inner: tri!(product(&[batch, spec.inner()])),
@@ -187,7 +187,7 @@ impl Plan {
             biases: tri!(biases(&spec, options)),
             states: if has_encoder { tri!(product(&[options.context, spec.dim])) } else { 0 },
             source_weights: match &encoder {
-                Some(encoder) => Weights::len(encoder.layers),
+                Some(encoder) => Weights::len(encoder),
                 None => 0,
             },
             source_biases: match &encoder {

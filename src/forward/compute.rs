@@ -37,21 +37,20 @@ impl Input<'_, '_, '_> {
     pub fn times(&mut self, w: Matrix<'_>, out: &mut [f32], stride: usize) {
         let Some(form) = Form::of(w.kind) else { return };
         let Compute { kernels, workers, quants, scales, offsets, panels, .. } = self.compute;
-        let (scale_span, offset_span) = form.spans();
-        let len = self.x.len();
-        let quantized = if form == Form::F32 { 0 } else { len };
-        let (Some(q), Some(d), Some(offsets)) = (
-            quants.get_mut(..quantized),
-            scales.get_mut(..quantized / scale_span),
-            offsets.get_mut(..quantized / offset_span),
-        ) else {
-            return;
-        };
-        if form != Form::F32 && form != self.form {
-            kernels.quantize(form, self.x, q, d, offsets);
-            self.form = form;
+        let mut acts = Acts { x: self.x, q: &[], d: &[], offsets: &[], tokens: self.tokens };
+        if form != Form::F32 {
+            let (len, (scale_span, offset_span)) = (self.x.len(), form.spans());
+            let (Some(q), Some(d), Some(offsets)) =
+                (quants.get_mut(..len), scales.get_mut(..len / scale_span), offsets.get_mut(..len / offset_span))
+            else {
+                return;
+            };
+            if form != self.form {
+                kernels.quantize(form, self.x, q, d, offsets);
+                self.form = form;
+            }
+            (acts.q, acts.d, acts.offsets) = (q, d, offsets);
         }
-        let acts = Acts { x: self.x, q, d, offsets, tokens: self.tokens };
         linear(kernels, *workers, panels, w, &acts, out, stride);
     }
 }

@@ -8,13 +8,13 @@
 //!   tile in 16 lanes, one for each position of a tile;
 //! - `out = out * exp(m - m')`, then `out = fma(p * value scale, value, out)`, position by position.
 //!
-//! A bias, if there is one, is added to the score. The result is `out * (1 / sum(l))`. Only visible positions are touched, so what else the cache
-//! holds has no influence, nor has the number of rows that are taken together.
+//! A bias, if there is one, is added to the score. The result is `out * (1 / sum(l))`. Only visible positions are
+//! touched, so what else the cache holds has no influence, nor has the number of rows that are taken together.
 
 use core::mem::MaybeUninit;
 
 use super::float::capped;
-use super::lanes::{Lanes, load, store};
+use super::lanes::{Lanes, load, mask};
 use crate::memory::{HeadLayout, KvType, TILE};
 use crate::quant::le_f16;
 
@@ -197,22 +197,24 @@ unsafe fn attend_rows<L: Lanes, E: Element, const R: usize>(
         for block in first..=last {
             let tile: [*const u8; TILES] =
                 core::array::from_fn(|t| job.ring.as_ptr().add((block * TILES + t) % tiles * tile_bytes));
-            let seen = visible.map(|seen| seen.within(block * BLOCK));
+            let seen = visible.map(|seen| seen.part(block * BLOCK, BLOCK));
             let reach = Range { lo: seen[0].lo, hi: seen[R - 1].hi };
             let shown = |r: usize, t: usize| job.masks.of((row + r) / group, block * TILES + t);
 
             // Scores, and the largest of each row.
             let mut weights = [const { MaybeUninit::<[f32; BLOCK]>::uninit() }; R];
             let mut top = [L::splat(f32::NEG_INFINITY); R];
-            for (t, &tile) in tile.iter().enumerate().take(reach.hi.div_ceil(TILE)).skip(reach.lo / TILE) {
-                let scores = E::scores::<L, R>(tile, layout, &queries);
+            for t in reach.tiles() {
+                let Some(&keys) = tile.get(t) else { break };
+                let at: [*mut f32; R] = core::array::from_fn(|r| weights[r].as_mut_ptr().cast::<f32>().add(t * TILE));
+                E::scores::<L, R>(keys, layout, &queries, reach.lanes(t).end, at);
                 for r in 0..R {
-                    let at = weights[r].as_mut_ptr().cast::<f32>().add(t * TILE);
+                    let lanes = seen[r].lanes(t);
                     if plain && shown(r, t) == u16::MAX {
-                        scores[r].scale(job.scale, seen[r].mask(t), at, &mut top[r]);
+                        top[r] = L::scale(at[r], job.scale, lanes, top[r]);
                         continue;
                     }
-                    let mut score = scores[r].mul(L::splat(job.scale));
+                    let mut score = L::load(at[r]).mul(L::splat(job.scale));
                     if let Some(cap) = job.cap {
                         score = capped(score, cap);
                     }
@@ -220,9 +222,9 @@ unsafe fn attend_rows<L: Lanes, E: Element, const R: usize>(
                         let (token, head) = ((row + r) / group, (row + r) % group);
                         score = score.add(job.bias.load(head, token, block * BLOCK + t * TILE));
                     }
-                    let score = score.masked(seen[r].mask(t) & shown(r, t), f32::NEG_INFINITY);
+                    let score = score.masked(mask(&lanes) & shown(r, t), f32::NEG_INFINITY);
                     top[r] = top[r].max(score);
-                    score.store(at);
+                    score.store(at[r]);
                 }
             }
 
@@ -241,13 +243,13 @@ unsafe fn attend_rows<L: Lanes, E: Element, const R: usize>(
                     }
                     best[r] = top;
                 }
-                for t in seen[r].lo / TILE..seen[r].hi.div_ceil(TILE) {
-                    let at = weights[r].as_mut_ptr().cast::<f32>().add(t * TILE);
+                for t in seen[r].tiles() {
+                    let (at, lanes) = (weights[r].as_mut_ptr().cast::<f32>().add(t * TILE), seen[r].lanes(t));
                     if shown(r, t) == u16::MAX {
-                        L::softmax(at, best[r], seen[r].mask(t), &mut total[r]);
+                        L::softmax(at, best[r], lanes, &mut total[r]);
                         continue;
                     }
-                    let p = L::load(at).sub(L::splat(best[r])).exp().masked(seen[r].mask(t) & shown(r, t), 0.0);
+                    let p = L::load(at).sub(L::splat(best[r])).exp().masked(mask(&lanes) & shown(r, t), 0.0);
                     total[r] = total[r].add(p);
                     p.store(at);
                 }
@@ -256,8 +258,8 @@ unsafe fn attend_rows<L: Lanes, E: Element, const R: usize>(
             // The positions that all rows see are taken together, those before and after row by
             // row. What lies in invisible positions may be anything, even NaN: it is not read.
             if !job.masks.words.is_empty() {
-                for t in seen[0].lo / TILE..seen[0].hi.div_ceil(TILE) {
-                    let mut mask = seen[0].mask(t) & shown(0, t);
+                for t in seen[0].tiles() {
+                    let mut mask = mask(&seen[0].lanes(t)) & shown(0, t);
                     while mask != 0 {
                         let slot = t * TILE + mask.trailing_zeros() as usize;
                         weigh::<L, E, R>(&tile, layout, &weights, Range { lo: slot, hi: slot + 1 }, sums.as_mut_ptr());
@@ -280,12 +282,12 @@ unsafe fn attend_rows<L: Lanes, E: Element, const R: usize>(
             }
         }
         for r in 0..R {
-            let inverse = L::splat(1.0 / total[r].sum());
+            let inverse = 1.0 / total[r].sum();
             let (token, head) = ((row + r) / group, (row + r) % group);
             let start = token * out_stride + head * dim;
-            let Some(out) = out.get_mut(start..start + dim) else { return R };
-            for i in (0..dim).step_by(16) {
-                store(L::load(sums.as_ptr().add(r * width + i)).mul(inverse), out, i);
+            let (Some(out), Some(sums)) = (out.get_mut(start..start + dim), sums.get(r * width..)) else { return R };
+            for (out, sum) in out.iter_mut().zip(sums) {
+                *out = sum * inverse;
             }
         }
     }
@@ -304,21 +306,24 @@ struct Range {
 }
 
 impl Range {
-    /// The part in the block at `base`, counted from there.
+    /// The part among the `len` positions from `start`, counted from there.
     #[inline(always)]
-    fn within(self, base: usize) -> Self {
-        let cut = |position: usize| if position > base { (position - base).min(BLOCK) } else { 0 };
+    fn part(self, start: usize, len: usize) -> Self {
+        let cut = |position: usize| position.saturating_sub(start).min(len);
         Self { lo: cut(self.lo), hi: cut(self.hi) }
     }
 
-    /// A bit for each position of tile `t` of the block.
+    /// The tiles of the block that it has something of.
     #[inline(always)]
-    fn mask(self, t: usize) -> u16 {
-        let below = |position: usize| {
-            let n = if position > t * TILE { (position - t * TILE).min(TILE) } else { 0 };
-            (1u32 << n) - 1
-        };
-        (below(self.hi) & !below(self.lo)) as u16
+    fn tiles(self) -> core::ops::Range<usize> {
+        self.lo / TILE..self.hi.div_ceil(TILE)
+    }
+
+    /// The part in tile `t` of the block, counted from there.
+    #[inline(always)]
+    fn lanes(self, t: usize) -> core::ops::Range<usize> {
+        let part = self.part(t * TILE, TILE);
+        part.lo..part.hi
     }
 }
 
@@ -341,10 +346,11 @@ unsafe fn weigh<L: Lanes, E: Element, const R: usize>(
         for i in (0..width).step_by(16) {
             if R == 1 && L::ROWS == 1 && E::IS_F32 {
                 let (sums, weights) = (sums.add(i), weights.as_ptr().cast::<f32>());
-                for (t, &tile) in tile.iter().enumerate().take(range.hi.div_ceil(TILE)).skip(range.lo / TILE) {
-                    let (lo, hi) = (range.lo.max(t * TILE), range.hi.min(t * TILE + TILE));
-                    let values = E::values(tile, layout, lo - t * TILE, i).cast();
-                    L::add_products(sums, values, width, weights.add(lo), hi - lo, layout.dim - i).store(sums);
+                for t in range.tiles() {
+                    let (Some(&tile), lanes) = (tile.get(t), range.lanes(t)) else { break };
+                    let values = E::values(tile, layout, lanes.start, i).cast();
+                    let weights = weights.add(t * TILE + lanes.start);
+                    L::add_products(sums, values, width, weights, lanes.end - lanes.start, layout.dim - i, sums);
                 }
                 continue;
             }
@@ -352,10 +358,10 @@ unsafe fn weigh<L: Lanes, E: Element, const R: usize>(
             for (r, acc) in acc.iter_mut().enumerate() {
                 *acc = L::load(sums.add(r * width + i));
             }
-            for (t, &tile) in tile.iter().enumerate().take(range.hi.div_ceil(TILE)).skip(range.lo / TILE) {
-                let (lo, hi) = (range.lo.max(t * TILE) - t * TILE, range.hi.min(t * TILE + TILE) - t * TILE);
-                let mut at = E::values(tile, layout, lo, i);
-                for slot in lo..hi {
+            for t in range.tiles() {
+                let (Some(&tile), lanes) = (tile.get(t), range.lanes(t)) else { break };
+                let mut at = E::values(tile, layout, lanes.start, i);
+                for slot in lanes {
                     let value = E::value::<L>(at);
                     at = at.wrapping_add(E::BYTES * width);
                     let scale = E::value_scale(tile, layout, slot, i);
@@ -374,8 +380,15 @@ unsafe fn weigh<L: Lanes, E: Element, const R: usize>(
 
 /// How keys and values of one KV type are read.
 trait Element {
-    /// For each query, its dot products with the 16 keys of a tile.
-    unsafe fn scores<L: Lanes, const R: usize>(tile: *const u8, layout: HeadLayout, queries: &[&[f32]; R]) -> [L; R];
+    /// For each query, its dot products with the 16 keys of a tile, of which the first `lanes` are asked for, to
+    /// `to`.
+    unsafe fn scores<L: Lanes, const R: usize>(
+        tile: *const u8,
+        layout: HeadLayout,
+        queries: &[&[f32]; R],
+        lanes: usize,
+        to: [*mut f32; R],
+    );
     /// Bytes of an element.
     const BYTES: usize;
     /// Whether an element is a number as it stands.
@@ -404,13 +417,17 @@ macro_rules! float_element {
                 tile: *const u8,
                 layout: HeadLayout,
                 queries: &[&[f32]; R],
-            ) -> [L; R] {
+                lanes: usize,
+                to: [*mut f32; R],
+            ) {
                 // SAFETY: keys are `dim` rows of 16 elements; each query has `dim` elements.
                 unsafe {
                     if L::ROWS == 1 && Self::IS_F32 {
                         static ZEROS: [f32; TILE] = [0.0; TILE];
-                        return queries
-                            .map(|q| L::add_products(ZEROS.as_ptr(), tile.cast(), TILE, q.as_ptr(), layout.dim, TILE));
+                        for (q, to) in queries.iter().zip(to) {
+                            L::add_products(ZEROS.as_ptr(), tile.cast(), TILE, q.as_ptr(), layout.dim, lanes, to);
+                        }
+                        return;
                     }
                     let mut acc = [L::splat(0.0); R];
                     let mut at = tile;
@@ -421,7 +438,7 @@ macro_rules! float_element {
                             *acc = key.fma(L::splat(*q.get_unchecked(d)), *acc);
                         }
                     }
-                    acc
+                    acc.into_iter().zip(to).for_each(|(acc, to)| acc.store(to));
                 }
             }
             const BYTES: usize = $bytes;
@@ -440,7 +457,13 @@ float_element!(F16, 2, load_f16);
 struct Q8;
 impl Element for Q8 {
     #[inline(always)]
-    unsafe fn scores<L: Lanes, const R: usize>(tile: *const u8, layout: HeadLayout, queries: &[&[f32]; R]) -> [L; R] {
+    unsafe fn scores<L: Lanes, const R: usize>(
+        tile: *const u8,
+        layout: HeadLayout,
+        queries: &[&[f32]; R],
+        _lanes: usize,
+        to: [*mut f32; R],
+    ) {
         // SAFETY: keys are `dim` rows of 16 bytes, then a row of 16 f16 for each 32 of them.
         unsafe {
             let mut acc = [L::splat(0.0); R];
@@ -457,7 +480,7 @@ impl Element for Q8 {
                     *acc = sum.fma(scale, *acc);
                 }
             }
-            acc
+            acc.into_iter().zip(to).for_each(|(acc, to)| acc.store(to));
         }
     }
     const BYTES: usize = 1;

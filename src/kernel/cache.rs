@@ -23,8 +23,12 @@ pub(crate) fn store(
         kind if !kind.is_built() => {}
         KvType::F32 => {
             let row = row(values, slot, 4 * layout.padded());
-            for (to, v) in row.as_chunks_mut::<4>().0.iter_mut().zip(padded(value)) {
+            let Some((row, pad)) = row.split_at_mut_checked(4 * layout.dim) else { return };
+            for (to, v) in row.as_chunks_mut::<4>().0.iter_mut().zip(value) {
                 *to = v.to_le_bytes();
+            }
+            if !pad.is_empty() {
+                pad.fill(0);
             }
             for (to, k) in column(keys, slot).zip(key) {
                 *to = k.to_le_bytes();
@@ -77,11 +81,6 @@ fn row(rows: &mut [u8], slot: usize, bytes: usize) -> &mut [u8] {
 /// The element of `slot` in each row of a tile's, which are `B` bytes each.
 fn column<const B: usize>(rows: &mut [u8], slot: usize) -> impl Iterator<Item = &mut [u8; B]> {
     rows.as_chunks_mut().0.as_chunks_mut::<TILE>().0.iter_mut().map(move |row| &mut row[slot % TILE])
-}
-
-/// The elements, then zeros for ever.
-fn padded(x: &[f32]) -> impl Iterator<Item = f32> {
-    x.iter().copied().chain(core::iter::repeat(0.0))
 }
 
 /// Up to 32 elements as q8_0: bytes and an f16 scale.

@@ -4,6 +4,8 @@
 //! [`super::attention`]), is instantiated for the scalar array and for each instruction set. The
 //! lanes are part of the arithmetic: a sum runs in 16 partial sums, joined by one fixed tree.
 
+use core::ops::Range;
+
 /// Sixteen f32. Every method does the same IEEE operation on each lane, rounding to nearest even.
 ///
 /// # Safety
@@ -53,23 +55,23 @@ pub(super) trait Lanes: Copy {
         // SAFETY: passed on to the caller.
         unsafe { super::float::exp(self) }
     }
-    /// Attention scores: those in `mask` (bits of some lanes in a row) times `factor` to `at`, and the
-    /// largest of them and of `top` somewhere in `top`. The other lanes of `at` may hold anything then.
+    /// Attention scores: those of some lanes times `factor` in place, and the largest of them and of `top`
+    /// somewhere in what is returned. The other lanes may hold anything then.
     #[inline(always)]
-    unsafe fn scale(self, factor: f32, mask: u16, at: *mut f32, top: &mut Self) {
+    unsafe fn scale(at: *mut f32, factor: f32, lanes: Range<usize>, top: Self) -> Self {
         // SAFETY: passed on to the caller.
         unsafe {
-            let scores = self.mul(Self::splat(factor)).masked(mask, f32::NEG_INFINITY);
-            *top = top.max(scores);
+            let scores = Self::load(at).mul(Self::splat(factor)).masked(mask(&lanes), f32::NEG_INFINITY);
             scores.store(at);
+            top.max(scores)
         }
     }
-    /// Scores to weights: `exp(score - best)` in place for those in `mask`, added to `total`.
+    /// Scores to weights: `exp(score - best)` in place for those of some lanes, added to `total`.
     #[inline(always)]
-    unsafe fn softmax(at: *mut f32, best: f32, mask: u16, total: &mut Self) {
+    unsafe fn softmax(at: *mut f32, best: f32, lanes: Range<usize>, total: &mut Self) {
         // SAFETY: passed on to the caller.
         unsafe {
-            let weights = Self::load(at).sub(Self::splat(best)).exp().masked(mask, 0.0);
+            let weights = Self::load(at).sub(Self::splat(best)).exp().masked(mask(&lanes), 0.0);
             *total = total.add(weights);
             weights.store(at);
         }
@@ -81,7 +83,7 @@ pub(super) trait Lanes: Copy {
         if mask == u16::MAX { self } else { unsafe { self.select(mask, Self::splat(rest)) } }
     }
     /// What is at `start`, and for each of `n` rows, `stride` elements apart, and as many factors one
-    /// `fma(row, x)` more. All lie on boundaries of 4 bytes. The first `lanes` lanes are asked for.
+    /// `fma(row, x)` more, to `to`. All lie on boundaries of 4 bytes. The first `lanes` lanes are asked for.
     #[inline(always)]
     unsafe fn add_products(
         start: *const f32,
@@ -90,14 +92,15 @@ pub(super) trait Lanes: Copy {
         x: *const f32,
         n: usize,
         _lanes: usize,
-    ) -> Self {
+        to: *mut f32,
+    ) {
         // SAFETY: passed on to the caller.
         unsafe {
             let mut acc = Self::load(start);
             for i in 0..n {
                 acc = Self::load(rows.add(i * stride)).fma(Self::splat(*x.add(i)), acc);
             }
-            acc
+            acc.store(to);
         }
     }
     /// Lane `i` where bit `i` of `mask` is set, else that of `other`.
@@ -113,6 +116,12 @@ pub(super) trait Lanes: Copy {
     unsafe fn round_to_f16(x: f32) -> f32 {
         half::f16::from_f32_const(x).to_f32_const()
     }
+}
+
+/// A bit for each lane of a range within 16.
+#[inline(always)]
+pub(super) fn mask(lanes: &Range<usize>) -> u16 {
+    (1u32 << lanes.end).wrapping_sub(1 << lanes.start) as u16
 }
 
 /// The 16 elements of `x` from `i`, zeros beyond its end.

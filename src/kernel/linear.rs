@@ -60,9 +60,12 @@ pub(crate) fn linear(
         debug_assert!(false, "linear: shapes do not fit");
         return;
     }
-    let pieces = if workers.count() > 1 { workers.count().saturating_mul(PIECES) } else { 1 };
-    // Whole panels.
-    let rows = w.rows.div_ceil(pieces.max(1)).next_multiple_of(PANEL_ROWS).max(PANEL_ROWS);
+    let rows = match workers.count() {
+        0 | 1 => w.rows,
+        // Whole panels.
+        n => w.rows.div_ceil(n.saturating_mul(PIECES)).next_multiple_of(PANEL_ROWS),
+    };
+    let rows = rows.max(1);
     let panel = if x.tokens > 1 { panel_bytes(w.kind, w.cols) } else { 0 };
     let work = w.rows.saturating_mul(w.cols).saturating_mul(x.tokens);
     let out = Out(out.as_mut_ptr());

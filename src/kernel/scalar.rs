@@ -48,21 +48,24 @@ pub(super) trait Unit: Copy {
         // SAFETY: the array's methods need no instruction set.
         unsafe { super::float::exp(Array::<Self>::new(x)) }.0
     }
-    /// [`Lanes::scale`] for the lanes of a range.
+    /// [`Lanes::scale`], of one number. The range is not empty.
     ///
     /// # Safety
     ///
     /// As there.
     #[inline(always)]
-    unsafe fn scale(scores: &[f32; 16], factor: f32, lanes: Range<usize>, at: *mut f32, top: &mut f32) {
-        for (i, score) in scores.iter().enumerate().take(lanes.end).skip(lanes.start) {
-            let score = score * factor;
-            *top = if *top > score { *top } else { score };
-            // SAFETY: the caller has room for 16.
-            unsafe { at.add(i).write(score) };
+    unsafe fn scale(at: *mut f32, factor: f32, lanes: Range<usize>, mut top: f32) -> f32 {
+        for i in lanes {
+            // SAFETY: the caller has 16 numbers.
+            unsafe {
+                let score = at.add(i).read() * factor;
+                top = if top > score { top } else { score };
+                at.add(i).write(score);
+            }
         }
+        top
     }
-    /// [`Lanes::softmax`] for the lanes of a range.
+    /// [`Lanes::softmax`]. The range is not empty.
     ///
     /// # Safety
     ///
@@ -95,15 +98,16 @@ pub(super) trait Unit: Copy {
         x: *const f32,
         n: usize,
         _lanes: usize,
-    ) -> [f32; 16] {
-        // SAFETY: the caller has 16 numbers at the start, n rows and n factors.
+        to: *mut f32,
+    ) {
+        // SAFETY: the caller has 16 numbers at the start, n rows and n factors, and room for 16.
         unsafe {
             let mut acc = start.cast::<[f32; 16]>().read();
             for i in 0..n {
                 let row = rows.add(i * stride).cast::<[f32; 16]>().read();
                 acc = Self::fma_lanes(row, [x.add(i).read(); 16], acc);
             }
-            acc
+            to.cast::<[f32; 16]>().write(acc);
         }
     }
 }
@@ -223,25 +227,24 @@ impl<U: Unit> Lanes for Array<U> {
         x: *const f32,
         n: usize,
         lanes: usize,
-    ) -> Self {
+        to: *mut f32,
+    ) {
         // SAFETY: passed on to the caller.
-        Self::new(unsafe { U::add_products(start, rows, stride, x, n, lanes) })
+        unsafe { U::add_products(start, rows, stride, x, n, lanes, to) }
     }
     #[inline(always)]
     unsafe fn exp(self) -> Self {
         Self::new(U::exp(self.0))
     }
     #[inline(always)]
-    unsafe fn scale(self, factor: f32, mask: u16, at: *mut f32, top: &mut Self) {
-        if let Some(top) = top.0.first_mut() {
-            // SAFETY: passed on to the caller.
-            unsafe { U::scale(&self.0, factor, range(mask), at, top) };
-        }
+    unsafe fn scale(at: *mut f32, factor: f32, lanes: Range<usize>, top: Self) -> Self {
+        // SAFETY: passed on to the caller.
+        Self::new([unsafe { U::scale(at, factor, lanes, top.0[0]) }; 16])
     }
     #[inline(always)]
-    unsafe fn softmax(at: *mut f32, best: f32, mask: u16, total: &mut Self) {
+    unsafe fn softmax(at: *mut f32, best: f32, lanes: Range<usize>, total: &mut Self) {
         // SAFETY: passed on to the caller.
-        unsafe { U::softmax(at, best, range(mask), &mut total.0) };
+        unsafe { U::softmax(at, best, lanes, &mut total.0) };
     }
     #[inline(always)]
     unsafe fn max(self, b: Self) -> Self {
@@ -300,12 +303,6 @@ impl<U: Unit> Array<U> {
         }
         self.0[0]
     }
-}
-
-/// The lanes of a mask, which are in a row.
-#[inline(always)]
-fn range(mask: u16) -> Range<usize> {
-    mask.trailing_zeros() as usize..16 - mask.leading_zeros() as usize
 }
 
 /// A row of Q8_0 weights times one token.

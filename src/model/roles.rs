@@ -137,16 +137,14 @@ impl Shape {
 
 impl Role {
     /// Whether `spec` has this tensor (in that layer, for the roles of layers).
-    pub fn need(self, spec: &Spec<'_>, layer: &Layer) -> Need {
-        use Need::{Absent, Optional, Required, Unused};
-        let only = |condition| if condition { Required } else { Absent };
-        let also = |condition, need| if condition { need } else { Absent };
-        // Layers that share keys and values need none of their own; some files carry them all the same.
-        let own = |need| if layer.owns_kv || need == Absent { need } else { Unused };
-        let first = spec.rope(0);
-        let long = first.is_some_and(|rope| matches!(rope.scaling, Scaling::Long { .. }));
-        let (dense, gated) = (spec.experts.is_none(), spec.gate == Gate::Separate);
-        let biased = spec.norm != Norm::Rms;
+    pub const fn need(self, spec: &Spec<'_>, layer: &Layer) -> Need {
+        use Need::{Optional, Required};
+        let (turned, long) = match spec.rope(0) {
+            Some(rope) => (true, matches!(rope.scaling, Scaling::Long { .. })),
+            None => (false, false),
+        };
+        let (dense, gated) = (spec.experts.is_none(), matches!(spec.gate, Gate::Separate));
+        let biased = !matches!(spec.norm, Norm::Rms);
         let (before, after, cross) = (spec.placement.before, spec.placement.after, spec.has_cross_attention());
         match self {
             Self::TokenEmbd | Self::AttnOutput => Required,
@@ -167,8 +165,8 @@ impl Role {
             Self::CrossAttnQ | Self::CrossAttnK | Self::CrossAttnV | Self::CrossAttnOutput => only(cross),
             Self::CrossAttnQBias | Self::CrossAttnKBias | Self::CrossAttnVBias => also(cross, spec.qkv_bias),
             Self::CrossAttnOutputBias => also(cross, spec.linear_bias),
-            Self::PositionEmbd => only(spec.positions == Positions::Learned),
-            Self::RopeFreqs => also(first.is_some() && !long, Optional),
+            Self::PositionEmbd => only(matches!(spec.positions, Positions::Learned)),
+            Self::RopeFreqs => also(turned && !long, Optional),
             Self::RopeFactorsShort | Self::RopeFactorsLong => also(long, Optional),
             Self::PerLayerTokenEmbd | Self::PerLayerModelProj | Self::PerLayerProjNorm => {
                 only(spec.per_layer_input > 0)
@@ -180,12 +178,12 @@ impl Role {
             Self::AttnQkv => only(spec.fused_qkv),
             Self::AttnQkvBias => also(spec.fused_qkv, spec.qkv_bias),
             Self::AttnQ => only(!spec.fused_qkv),
-            Self::AttnK => own(only(!spec.fused_qkv)),
-            Self::AttnV => own(also(!spec.fused_qkv, if spec.v_from_k { Optional } else { Required })),
+            Self::AttnK => own(layer, only(!spec.fused_qkv)),
+            Self::AttnV => own(layer, also(!spec.fused_qkv, if spec.v_from_k { Optional } else { Required })),
             Self::AttnQBias => also(!spec.fused_qkv, spec.qkv_bias),
-            Self::AttnKBias | Self::AttnVBias => own(also(!spec.fused_qkv, spec.qkv_bias)),
+            Self::AttnKBias | Self::AttnVBias => own(layer, also(!spec.fused_qkv, spec.qkv_bias)),
             Self::AttnQNorm => spec.qk_norm.need(),
-            Self::AttnKNorm => own(spec.qk_norm.need()),
+            Self::AttnKNorm => own(layer, spec.qk_norm.need()),
             Self::AttnOutputBias => spec.linear_bias,
             Self::FfnUp | Self::FfnDown => only(dense),
             Self::FfnUpBias | Self::FfnDownBias => also(dense, spec.linear_bias),
@@ -354,6 +352,22 @@ impl Stack {
             Self::Target { .. } => "dec",
         }
     }
+}
+
+/// Required under this condition.
+const fn only(condition: bool) -> Need {
+    also(condition, Need::Required)
+}
+
+/// Needed so under this condition.
+const fn also(condition: bool, need: Need) -> Need {
+    if condition { need } else { Need::Absent }
+}
+
+/// Needed so by layers with keys and values of their own. The others need none, but some files carry them all
+/// the same.
+const fn own(layer: &Layer, need: Need) -> Need {
+    if layer.owns_kv || matches!(need, Need::Absent) { need } else { Need::Unused }
 }
 
 impl QkNorm {

@@ -2,7 +2,7 @@
 //!
 //! A tensor is a [`Role`] in a layer, or of the whole model. The directory is walked once: every
 //! tensor must have a role, every role its tensors. The result is a table of fixed-size entries in
-//! the arena, so that the forward pass finds a weight without searching.
+//! the arena, so that the forward pass finds a weight without searching or computing.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -13,17 +13,21 @@ use crate::kernel::{Form, Matrix};
 use crate::quant::TensorType;
 use crate::{Error, Gguf, Name};
 
-/// Where one tensor lies: an element of the table in the arena. The number of its type in the lowest
-/// byte, above it the bytes from the start of the file; 0 for a tensor that is not there.
+/// One tensor, as an element of the table in the arena: zeros for one that is not there.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(transparent)]
-pub(crate) struct Entry(u64);
+#[repr(C)]
+pub(crate) struct Entry {
+    /// The number of its type in the lowest byte, above it the bytes from the start of the file.
+    place: u64,
+    rows: u32,
+    cols: u32,
+}
 
-/// Calls `found` with the place in the table of every tensor, after checking that it belongs there.
+/// Calls `found` with every tensor's role, layer and shape, after checking that it belongs there.
 fn walk(
     gguf: &Gguf<'_>,
     spec: &Spec<'_>,
-    mut found: impl FnMut(Role, usize, &Tensor<'_>) -> Result<(), Error>,
+    mut found: impl FnMut(Role, usize, &Tensor<'_>, Shape) -> Result<(), Error>,
 ) -> Result<(), Error> {
     for tensor in gguf.tensors() {
         let name = Name::new(tensor.name.as_bytes());
@@ -53,7 +57,7 @@ fn walk(
         if need == Need::Unused {
             continue;
         }
-        found(role, layer, &tensor)?;
+        found(role, layer, &tensor, shape)?;
     }
     Ok(())
 }
@@ -62,7 +66,7 @@ fn walk(
 pub(super) fn check(gguf: &Gguf<'_>, spec: &Spec<'_>) -> Result<(), Error> {
     // A bit for each layer of each role.
     let mut seen = [[0u64; MAX_LAYERS.div_ceil(64)]; Role::ALL.len()];
-    walk(gguf, spec, |role, layer, tensor| {
+    walk(gguf, spec, |role, layer, tensor, _| {
         let bits = seen.get_mut(role as usize).and_then(|layers| layers.get_mut(layer / 64));
         if let Some(bits) = bits {
             if *bits >> (layer % 64) & 1 != 0 {
@@ -83,43 +87,90 @@ pub(super) fn check(gguf: &Gguf<'_>, spec: &Spec<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// All tensors of a model: roles of the whole model, then the roles of each layer.
+/// Where in the table a role's tensors are: first those of the whole model, then those of each layer, as far
+/// as the model has them.
+#[derive(Clone, Copy)]
+struct Slots {
+    /// Of each role, or [`NONE`](Self::NONE); in the first layer, for the roles of layers.
+    first: [u8; Role::ALL.len()],
+    /// Entries before the first layer's.
+    whole: usize,
+    /// Entries of a layer.
+    layer: usize,
+}
+
+impl Slots {
+    const NONE: u8 = u8::MAX;
+
+    const fn of(spec: &Spec<'_>) -> Self {
+        let mut slots = Self { first: [Self::NONE; Role::ALL.len()], whole: 0, layer: 0 };
+        // The first layer has what any has.
+        let layer = spec.layer(0);
+        let mut number = 0;
+        while number < Role::ALL.len() {
+            let role = Role::ALL[number];
+            if matches!(role.need(spec, &layer), Need::Required | Need::Optional) {
+                // The roles of layers come last.
+                slots.first[number] = (slots.whole + slots.layer) as u8;
+                if role.per_layer() {
+                    slots.layer += 1;
+                } else {
+                    slots.whole += 1;
+                }
+            }
+            number += 1;
+        }
+        slots
+    }
+
+    /// The place of a tensor; the layer is 0 for the whole model's roles.
+    fn place(&self, role: Role, layer: usize) -> Option<usize> {
+        let first = *self.first.get(role as usize).filter(|first| **first != Self::NONE)?;
+        Some(usize::from(first) + layer * self.layer)
+    }
+}
+
+/// All tensors of a model.
 #[derive(Clone, Copy)]
 pub(crate) struct Weights<'m, 'w> {
     file: &'m [u8],
-    spec: &'m Spec<'m>,
+    slots: Slots,
     table: &'w [Entry],
 }
 
 impl<'m, 'w> Weights<'m, 'w> {
     /// Entries of the table.
-    pub const fn len(layers: usize) -> usize {
-        Role::ALL.len() * (layers + 1)
+    pub const fn len(spec: &Spec<'_>) -> usize {
+        let slots = Slots::of(spec);
+        slots.whole + slots.layer * spec.layers
     }
 
     /// Fills `table`, which has [`len`](Self::len) entries.
-    pub fn new(gguf: &Gguf<'m>, spec: &'m Spec<'m>, table: &'w mut [Entry]) -> Result<Self, Error> {
+    pub fn new(gguf: &Gguf<'m>, spec: &Spec<'_>, table: &'w mut [Entry]) -> Result<Self, Error> {
         table.fill(Entry::zeroed());
-        walk(gguf, spec, |role, layer, tensor| {
-            if let Some(entry) = table.get_mut(place(role, layer)) {
-                *entry = Entry(tensor.offset << 8 | tensor.kind as u64);
+        let slots = Slots::of(spec);
+        walk(gguf, spec, |role, layer, tensor, shape| {
+            let (cols, rows) = match shape {
+                Shape::Vector(len) => (len, 1),
+                Shape::Vectors(len, count) => (len, count),
+                Shape::Matrix(cols, rows) => (cols, rows),
+                Shape::Matrices(cols, rows, count) => (cols, rows * count),
+            };
+            if let Some(entry) = slots.place(role, layer).and_then(|place| table.get_mut(place)) {
+                let place = tensor.offset << 8 | tensor.kind as u64;
+                *entry = Entry { place, rows: rows as u32, cols: cols as u32 };
             }
             Ok(())
         })?;
-        Ok(Self { file: gguf.data(), spec, table })
+        Ok(Self { file: gguf.data(), slots, table })
     }
 
     /// The matrix of `role` in `layer`, if the file has it. Of the whole model's roles, pass 0.
     pub fn matrix(&self, role: Role, layer: usize) -> Option<Matrix<'m>> {
-        let Entry(entry) = *self.table.get(place(role, layer)).filter(|entry| entry.0 != 0)?;
-        let (cols, rows) = match role.shape(self.spec, &self.spec.layer(layer)) {
-            Shape::Vector(len) => (len, 1),
-            Shape::Vectors(len, count) => (len, count),
-            Shape::Matrix(cols, rows) => (cols, rows),
-            Shape::Matrices(cols, rows, count) => (cols, rows * count),
-        };
-        let kind = TensorType::from_id(entry as u8 as u32)?;
-        let start = usize::try_from(entry >> 8).ok()?;
+        let entry = self.table.get(self.slots.place(role, layer)?).filter(|entry| entry.place != 0)?;
+        let (rows, cols) = (entry.rows as usize, entry.cols as usize);
+        let kind = TensorType::from_id(entry.place as u8 as u32)?;
+        let start = usize::try_from(entry.place >> 8).ok()?;
         let bytes = kind.row_bytes(cols)?.checked_mul(rows)?;
         Some(Matrix { kind, rows, cols, data: self.file.get(start..start.checked_add(bytes)?)? })
     }
@@ -128,10 +179,4 @@ impl<'m, 'w> Weights<'m, 'w> {
     pub fn vector(&self, role: Role, layer: usize) -> &'m [u8] {
         self.matrix(role, layer).map_or(&[], |vector| vector.data)
     }
-}
-
-/// Place in the table: layer 0 comes after the whole model's roles.
-fn place(role: Role, layer: usize) -> usize {
-    let row = if role.per_layer() { layer + 1 } else { 0 };
-    row * Role::ALL.len() + role as usize
 }

@@ -97,8 +97,10 @@ impl<F: Format> Panel for Smmla<F> {
                             }
                         }
                     }
-                    // Behind the quants are the scales, and behind those the next block.
-                    let dw = [twice(&mut w), twice(&mut w), twice(&mut w), twice(&mut w)];
+                    // Behind the quants are the scales, those of each two rows twice, and then the next block.
+                    let dw = vld4q_dup_f64(w.cast());
+                    let dw = [dw.0, dw.1, dw.2, dw.3].map(|pair| vreinterpretq_f32_f64(pair));
+                    w = w.add(32);
                     for t in (0..T).step_by(2) {
                         let even = next(&mut d[t]);
                         let dx = vcombine_f32(even, if t + 1 < T { next(&mut d[t + 1]) } else { even });
@@ -139,20 +141,4 @@ unsafe fn load(p: &mut *const u8) -> [int8x16_t; 2] {
         );
     }
     [a, b]
-}
-
-/// The scales of two rows, twice; `p` moves to the next two.
-#[inline(always)]
-unsafe fn twice(p: &mut *const u8) -> float32x4_t {
-    let out;
-    // SAFETY: reads the two floats that the caller's pointer is at, nothing else.
-    unsafe {
-        asm!(
-            "ld1r {{{out:v}.2d}}, [{p}], #8",
-            out = out(vreg) out,
-            p = inout(reg) *p,
-            options(pure, readonly, nostack, preserves_flags)
-        );
-    }
-    out
 }

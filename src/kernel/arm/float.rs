@@ -254,14 +254,14 @@ impl Unit for Fpu {
     }
 
     #[inline(always)]
-    unsafe fn scale(scores: &[f32; 16], factor: f32, lanes: Range<usize>, at: *mut f32, top: &mut f32) {
+    unsafe fn scale(at: *mut f32, factor: f32, lanes: Range<usize>, top: f32) -> f32 {
+        let mut top = top.to_bits();
         // SAFETY: the range is not empty and within 16.
         unsafe {
             if lanes.len() == 16 {
                 fpu!(
-                    "vldr s16, [{top}]",
-                    "vmov s17, {factor}",
-                    "vldmia {scores}, {{s0-s15}}",
+                    "vmov s16, s17, {top}, {factor}",
+                    "vldmia {at}, {{s0-s15}}",
                     larger!("s0"),
                     larger!("s1"),
                     larger!("s2"),
@@ -279,37 +279,31 @@ impl Unit for Fpu {
                     larger!("s14"),
                     larger!("s15"),
                     "vstmia {at}, {{s0-s15}}",
-                    "vstr s16, [{top}]",
+                    "vmov {top}, s16",
                     ;
-                    top = in(reg) top,
+                    top = inout(reg) top,
                     factor = in(reg) factor.to_bits(),
-                    scores = in(reg) scores.as_ptr(),
                     at = in(reg) at,
                 );
-                return;
+            } else {
+                fpu!(
+                    "vmov s16, s17, {top}, {factor}",
+                    "2:",
+                    "vldr s0, [{at}]",
+                    larger!("s0"),
+                    "vstmia {at}!, {{s0}}",
+                    "cmp {at}, {end}",
+                    "bne 2b",
+                    "vmov {top}, s16",
+                    ;
+                    top = inout(reg) top,
+                    factor = in(reg) factor.to_bits(),
+                    at = inout(reg) at.add(lanes.start) => _,
+                    end = in(reg) at.add(lanes.end),
+                );
             }
-            fpu!(
-                "vldr s1, [{top}]",
-                "vmov s2, {factor}",
-                "2:",
-                "vldmia {scores}!, {{s0}}",
-                "vmul.f32 s0, s0, s2",
-                "vstmia {at}!, {{s0}}",
-                "vcmp.f32 s1, s0",
-                "vmrs APSR_nzcv, fpscr",
-                "it le",
-                "vmovle.f32 s1, s0",
-                "subs {n}, {n}, #1",
-                "bne 2b",
-                "vstr s1, [{top}]",
-                ;
-                top = in(reg) top,
-                factor = in(reg) factor.to_bits(),
-                scores = inout(reg) scores.as_ptr().add(lanes.start) => _,
-                at = inout(reg) at.add(lanes.start) => _,
-                n = inout(reg) lanes.end.wrapping_sub(lanes.start) => _,
-            );
         }
+        f32::from_bits(top)
     }
 
     #[inline(always)]
@@ -326,9 +320,9 @@ impl Unit for Fpu {
         x: *const f32,
         n: usize,
         lanes: usize,
-    ) -> [f32; 16] {
-        let mut sums = MaybeUninit::<[f32; 16]>::uninit();
-        // SAFETY: the caller has 16 numbers at the start, n rows and n factors; all sums are written.
+        to: *mut f32,
+    ) {
+        // SAFETY: the caller has 16 numbers at the start, n rows and n factors, and room for 16.
         unsafe {
             fpu!(
                 "vldmia {start}, {{s0-s15}}",
@@ -376,17 +370,16 @@ impl Unit for Fpu {
                 "vfma.f32 s7, s23, s24",
                 "bne 3b",
                 "4:",
-                "vstmia {sums}, {{s0-s15}}",
+                "vstmia {to}, {{s0-s15}}",
                 ;
                 start = in(reg) start,
-                sums = in(reg) sums.as_mut_ptr(),
+                to = in(reg) to,
                 rows = inout(reg) rows => _,
                 x = inout(reg) x => _,
                 n = inout(reg) n => _,
                 lanes = in(reg) lanes,
                 step = in(reg) stride.wrapping_mul(4).wrapping_sub(32),
             );
-            sums.assume_init()
         }
     }
 }
@@ -478,12 +471,11 @@ pub(super) unsafe fn matmul(job: &mut Job<'_>) {
                     "2:",
                     "vldmia {zeros}, {{s0-s15}}",
                     "mov {at}, {x}",
-                    "mov {n}, {fours}",
                     "3:",
                     ".rept 4",
                     sixteen!("{at}", "{w}"),
                     ".endr",
-                    "subs {n}, {n}, #1",
+                    "cmp {at}, {end}",
                     "bne 3b",
                     tree!(),
                     "vstmia {out}!, {{s0}}",
@@ -496,8 +488,7 @@ pub(super) unsafe fn matmul(job: &mut Job<'_>) {
                     w = inout(reg) job.w.as_ptr() => _,
                     out = inout(reg) out => _,
                     rows = inout(reg) job.rows => _,
-                    fours = in(reg) job.cols / 64,
-                    n = out(reg) _,
+                    end = in(reg) x.as_ptr_range().end,
                 );
                 continue;
             }
@@ -505,26 +496,24 @@ pub(super) unsafe fn matmul(job: &mut Job<'_>) {
                 "2:",
                 "vldmia {zeros}, {{s0-s15}}",
                 "mov {at}, {x}",
-                "movs {n}, {fours}",
+                "cmp {at}, {fours}",
                 "beq 4f",
                 "3:",
                 ".rept 4",
                 sixteen!("{at}", "{w}"),
                 ".endr",
-                "subs {n}, {n}, #1",
+                "cmp {at}, {fours}",
                 "bne 3b",
                 "4:",
-                "cmp {left}, #0",
-                "beq 9f",
                 // What is left of whole sixteens, then the end of the row from its copy.
-                "lsrs {n}, {left}, #4",
+                "cmp {at}, {sixteens}",
                 "beq 6f",
                 "5:",
                 sixteen!("{at}", "{w}"),
-                "subs {n}, {n}, #1",
+                "cmp {at}, {sixteens}",
                 "bne 5b",
                 "6:",
-                "ands {n}, {left}, #15",
+                "movs {n}, {rest}",
                 "beq 9f",
                 "add {at}, {tail}, #64",
                 "tst {n}, #8",
@@ -559,8 +548,9 @@ pub(super) unsafe fn matmul(job: &mut Job<'_>) {
                 w = inout(reg) job.w.as_ptr() => _,
                 out = inout(reg) out => _,
                 rows = inout(reg) job.rows => _,
-                fours = in(reg) job.cols / 64,
-                left = in(reg) job.cols % 64,
+                fours = in(reg) x.as_ptr().add(job.cols / 64 * 64),
+                sixteens = in(reg) x.as_ptr().add(job.cols / 16 * 16),
+                rest = in(reg) rest,
                 n = out(reg) _,
             );
         }
