@@ -68,7 +68,7 @@ pub(super) struct Layout {
 
 impl Layout {
     pub const fn of(vocab: &Vocab<'_>) -> Self {
-        let (merges, has_merges) = match vocab.merges {
+        let (merges, has_merges) = match vocab.merges() {
             Some(merges) => (merges.len(), true),
             None => (0, false),
         };
@@ -350,5 +350,5 @@ impl<'i> Index<'i> {
 
 /// Bytes of the array of merges, as far as 32 bits tell.
 pub(super) fn merge_bytes(vocab: &Vocab<'_>) -> u32 {
-    vocab.merges.map_or(0, |merges| merges.bytes().len() as u32)
+    vocab.merges().map_or(0, |merges| merges.bytes().len() as u32)
 }
