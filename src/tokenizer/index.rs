@@ -267,11 +267,11 @@ impl<'i> Index<'i> {
             const HEX: [u8; 16] = *b"0123456789ABCDEF";
             let digit = |value: u8| HEX.get(usize::from(value & 15)).copied().unwrap_or(0);
             let name = [b'<', b'0', b'x', digit(byte >> 4), digit(byte), b'>'];
-            if let Some(id) = self.find(vocab, name.into_iter()) {
+            if let Some(id) = self.find(vocab, name.iter().copied()) {
                 return Some(id);
             }
         }
-        self.find(vocab, core::iter::once(byte))
+        self.find(vocab, core::slice::from_ref(&byte).iter().copied())
     }
 
     /// Whether a token may hold a space after this byte. If not, what stands before the space and
