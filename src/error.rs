@@ -25,11 +25,13 @@ impl Name {
     }
 
     /// `prefix` and `suffix` in one name, as in `llama` and `.block_count`.
+    #[inline(never)]
     pub const fn joined(prefix: &[u8], suffix: &[u8]) -> Self {
         Self { bytes: [0; Self::CAPACITY], len: 0, cut: false }.with(prefix).with(suffix)
     }
 
     /// The name of a metadata key: `prefix.name`, or `name` alone if the prefix is empty.
+    #[inline(never)]
     pub const fn key(prefix: &str, name: &str) -> Self {
         if prefix.is_empty() {
             Self::new(name.as_bytes())
@@ -50,6 +52,7 @@ impl Name {
     }
 
     /// Appends `more`, as far as there is room.
+    #[inline(never)]
     const fn with(mut self, mut more: &[u8]) -> Self {
         while let Some((byte, rest)) = more.split_first() {
             if self.len as usize >= Self::CAPACITY {
