@@ -436,7 +436,11 @@ impl fmt::Display for Error {
                 )
             }
             Error::TensorTooLarge { tensor, dims } => {
-                write!(f, "the tensor {tensor} with shape {} is larger than any memory: the file is damaged", Dims(dims))
+                write!(
+                    f,
+                    "the tensor {tensor} with shape {} is larger than any memory: the file is damaged",
+                    Dims(dims)
+                )
             }
             Error::UnknownTensorType { tensor, id } => {
                 write!(

@@ -34,7 +34,9 @@ pub fn decode_row(kind: TensorType, bytes: &[u8], out: &mut [f32]) -> bool {
     }
     match kind {
         TensorType::F32 => each(bytes, out, |&b: &[u8; 4], [y]: &mut [f32; 1]| *y = f32::from_le_bytes(b)),
-        TensorType::F16 if const { TensorType::F16.is_built() } => each(bytes, out, |&b: &[u8; 2], [y]: &mut [f32; 1]| *y = le_f16(b)),
+        TensorType::F16 if const { TensorType::F16.is_built() } => {
+            each(bytes, out, |&b: &[u8; 2], [y]: &mut [f32; 1]| *y = le_f16(b))
+        }
         TensorType::BF16 if const { TensorType::BF16.is_built() } => {
             each(bytes, out, |&b: &[u8; 2], [y]: &mut [f32; 1]| *y = bf16::from_le_bytes(b).to_f32_const());
         }

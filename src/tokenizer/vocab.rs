@@ -126,7 +126,9 @@ impl<'a> Vocab<'a> {
             }
             b"gemma4" if built::BPE => Model::Lines,
             b"t5" if built::UNIGRAM => Model::Unigram,
-            b"bert" if built::WORDPIECE => Model::WordPiece { lowercase: tri!(switch(gguf, "normalizer.lowercase", true)) },
+            b"bert" if built::WORDPIECE => {
+                Model::WordPiece { lowercase: tri!(switch(gguf, "normalizer.lowercase", true)) }
+            }
             b"bpe" if built::BPE => match tri!(gguf.str(PREFIX, "pre")) {
                 Some(b"whitespace") => Model::Characters,
                 Some(pre) => return Err(Error::Unsupported { what: "pre-tokenizer", name: Name::new(pre) }),
