@@ -2,6 +2,7 @@
 
 use core::fmt;
 
+use crate::message::Digits;
 use crate::quant::TensorType;
 
 /// A short copy of a name from the file, so that an error outlives the bytes it speaks of.
@@ -24,11 +25,13 @@ impl Name {
     }
 
     /// `prefix` and `suffix` in one name, as in `llama` and `.block_count`.
+    #[inline(never)]
     pub const fn joined(prefix: &[u8], suffix: &[u8]) -> Self {
         Self { bytes: [0; Self::CAPACITY], len: 0, cut: false }.with(prefix).with(suffix)
     }
 
     /// The name of a metadata key: `prefix.name`, or `name` alone if the prefix is empty.
+    #[inline(never)]
     pub const fn key(prefix: &str, name: &str) -> Self {
         if prefix.is_empty() {
             Self::new(name.as_bytes())
@@ -39,18 +42,8 @@ impl Name {
 
     /// The name of a layer's tensor: `blk.N.name`, after a prefix (`enc`) if there is one.
     pub(crate) const fn layered(prefix: &str, layer: usize, name: &str) -> Self {
-        let mut digits = [0; 20];
-        let mut at = digits.len();
-        let mut rest = layer;
-        loop {
-            at -= 1;
-            digits[at] = b'0' + (rest % 10) as u8;
-            rest /= 10;
-            if rest == 0 {
-                break;
-            }
-        }
-        Self::key(prefix, "blk.").with(digits.split_at(at).1).with(b".").with(name.as_bytes())
+        let number = Digits::of(layer as u64);
+        Self::key(prefix, "blk.").with(number.bytes()).with(b".").with(name.as_bytes())
     }
 
     /// The bytes that were kept.
@@ -59,6 +52,7 @@ impl Name {
     }
 
     /// Appends `more`, as far as there is room.
+    #[inline(never)]
     const fn with(mut self, mut more: &[u8]) -> Self {
         while let Some((byte, rest)) = more.split_first() {
             if self.len as usize >= Self::CAPACITY {
@@ -392,10 +386,11 @@ pub enum Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let n = Digits::of;
         match *self {
             Error::NotGguf => write!(f, "this is not a GGUF file: it does not start with the bytes \"GGUF\""),
             Error::Truncated { what, at } => {
-                write!(f, "the file ends inside {what} at byte {at}: it is cut short or damaged; fetch it again")
+                write!(f, "the file ends inside {what} at byte {}: it is cut short or damaged; fetch it again", n(at))
             }
             Error::BigEndian => {
                 write!(f, "the file is big-endian: convert it again for little-endian machines")
@@ -406,11 +401,13 @@ impl fmt::Display for Error {
             Error::TooMany { what, count, at } => {
                 write!(
                     f,
-                    "the file counts {count} {what} at byte {at}, more than the rest of it can hold: it is cut short or damaged; fetch it again"
+                    "the file counts {} {what} at byte {}, more than the rest of it can hold: it is cut short or damaged; fetch it again",
+                    n(count),
+                    n(at)
                 )
             }
             Error::BadName { what, at, why } => {
-                write!(f, "the name of the {what} at byte {at} {why}: the file is damaged; fetch it again")
+                write!(f, "the name of the {what} at byte {} {why}: the file is damaged; fetch it again", n(at))
             }
             Error::DuplicateKey { key } => {
                 write!(
@@ -433,11 +430,17 @@ impl fmt::Display for Error {
             Error::TensorDim { tensor, dim, len } => {
                 write!(
                     f,
-                    "dimension {dim} of the tensor {tensor} is {len}, and it must be positive: the file is damaged"
+                    "dimension {dim} of the tensor {tensor} is {}{}, and it must be positive: the file is damaged",
+                    if len < 0 { "-" } else { "" },
+                    n(len.unsigned_abs())
                 )
             }
             Error::TensorTooLarge { tensor, dims } => {
-                write!(f, "the tensor {tensor} with shape {dims:?} is larger than any memory: the file is damaged")
+                write!(
+                    f,
+                    "the tensor {tensor} with shape {} is larger than any memory: the file is damaged",
+                    Dims(dims)
+                )
             }
             Error::UnknownTensorType { tensor, id } => {
                 write!(
@@ -448,19 +451,25 @@ impl fmt::Display for Error {
             Error::TensorBlock { tensor, row, block } => {
                 write!(
                     f,
-                    "the rows of the tensor {tensor} have {row} elements, which are not whole blocks of {block}: quantize the model again"
+                    "the rows of the tensor {tensor} have {} elements, which are not whole blocks of {block}: quantize the model again",
+                    n(row)
                 )
             }
             Error::TensorOffset { tensor, found, expected } => {
                 write!(
                     f,
-                    "the tensor {tensor} starts at byte {found} of the tensor data and must start at {expected}, right after the one before it: the file is damaged"
+                    "the tensor {tensor} starts at byte {} of the tensor data and must start at {}, right after the one before it: the file is damaged",
+                    n(found),
+                    n(expected)
                 )
             }
             Error::TensorData { tensor, offset, size, file } => {
                 write!(
                     f,
-                    "the tensor {tensor} takes {size} bytes from byte {offset} of the tensor data, more than the file of {file} bytes has: it is cut short; fetch it again"
+                    "the tensor {tensor} takes {} bytes from byte {} of the tensor data, more than the file of {} bytes has: it is cut short; fetch it again",
+                    n(size),
+                    n(offset),
+                    n(file)
                 )
             }
             Error::MissingKey { key } => {
@@ -483,7 +492,7 @@ impl fmt::Display for Error {
                 )
             }
             Error::TensorShape { tensor, found, expected } => {
-                write!(f, "the tensor {tensor} has shape {found:?}, but the metadata asks for {expected:?}")
+                write!(f, "the tensor {tensor} has shape {}, but the metadata asks for {}", Dims(found), Dims(expected))
             }
             Error::TensorType { tensor, kind } => {
                 write!(
@@ -556,3 +565,13 @@ impl fmt::Display for Error {
 }
 
 impl core::error::Error for Error {}
+
+/// A shape, as the file has it: `[64, 2, 1, 1]`.
+struct Dims([u64; 4]);
+
+impl fmt::Display for Dims {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c, d] = self.0.map(Digits::of);
+        write!(f, "[{a}, {b}, {c}, {d}]")
+    }
+}

@@ -12,6 +12,7 @@
 #![deny(unsafe_code)]
 
 pub mod beam;
+mod built;
 mod error;
 #[cfg(feature = "capi")]
 pub mod ffi;

@@ -1,6 +1,46 @@
 //! Text put together by the compiler, for a `panic!` in a `const`: there is no `format!` there.
 
+use core::fmt;
+
 use crate::{Error, Name};
+
+/// The decimal digits of a number. (That a number can be formatted without a panic, the compiler sees at its
+/// highest level only.)
+pub(crate) struct Digits {
+    bytes: [u8; 20],
+    start: usize,
+}
+
+impl Digits {
+    pub const fn of(mut number: u64) -> Self {
+        let mut bytes = [0; 20];
+        let mut start = bytes.len();
+        let mut free = bytes.as_mut_slice();
+        while let Some((last, before)) = free.split_last_mut() {
+            *last = b'0' + (number % 10) as u8;
+            number /= 10;
+            start -= 1;
+            if number == 0 {
+                break;
+            }
+            free = before;
+        }
+        Self { bytes, start }
+    }
+
+    pub const fn bytes(&self) -> &[u8] {
+        match self.bytes.split_at_checked(self.start) {
+            Some((_, digits)) => digits,
+            None => &[],
+        }
+    }
+}
+
+impl fmt::Display for Digits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(str::from_utf8(self.bytes()).unwrap_or_default())
+    }
+}
 
 /// A line of text, cut at its capacity.
 pub(crate) struct Message {
@@ -20,17 +60,7 @@ impl Message {
     }
 
     pub const fn number(self, number: u64) -> Self {
-        let mut digits = [b'0'; 20];
-        let (mut at, mut rest) = (digits.len(), number);
-        loop {
-            at -= 1;
-            digits[at] = b'0' + (rest % 10) as u8;
-            rest /= 10;
-            if rest == 0 {
-                break;
-            }
-        }
-        self.bytes(digits.split_at(at).1)
+        self.bytes(Digits::of(number).bytes())
     }
 
     const fn name(self, name: &Name) -> Self {

@@ -139,7 +139,7 @@ impl Plan {
     /// What [`Spec::read`] says of the metadata, and [`Error::PlanTooLarge`].
     pub const fn try_of(gguf: &Gguf<'_>, options: Options) -> Result<Self, Error> {
         let spec = tri!(Spec::read(gguf));
-        let learned = matches!(spec.positions, Positions::Learned);
+        let learned = matches!(spec.positions(), Positions::Learned);
         let options = Options {
             context: if options.context == 0 || learned && options.context > spec.context {
                 spec.context // learned positions end there
@@ -169,7 +169,7 @@ impl Plan {
             frequencies: [rotary_pairs(&spec, 0), rotary_pairs(&spec, 1)],
             hidden: tri!(product(&[batch, spec.dim])),
             inner: tri!(product(&[batch, spec.inner()])),
-            inputs: tri!(product(&[batch, spec.layers, spec.per_layer_input])),
+            inputs: tri!(product(&[batch, spec.layers, spec.per_layer_input()])),
             quants: if formats.q8 || formats.q8k { tri!(product(&[batch, widest])) } else { 0 },
             scales: if formats.q8 || formats.q8k { tri!(product(&[batch, widest.div_ceil(32)])) } else { 0 },
             offsets: if formats.q8k {

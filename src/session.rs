@@ -89,7 +89,7 @@ impl<'m, 'w> Session<'m, 'w> {
         let short = Error::BufferTooSmall { what: "buffer for the embedding", needed: dim, given };
         let out = out.get_mut(..dim).ok_or(short)?;
         let tokens = states.len() / dim;
-        let pooling = match self.engine.spec.stack {
+        let pooling = match self.engine.spec.stack() {
             Stack::Encoder { pooling } => pooling,
             _ => Pooling::Mean,
         };

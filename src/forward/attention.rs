@@ -69,7 +69,7 @@ impl Engine<'_, '_> {
         let View { ring, tokens, position, part, cross, reach, masks } = view;
         let Self { spec, plan, weights, compute, rotary: [first, second], hidden, branch, inner, sums, kv, .. } = self;
         let relative = &self.relative;
-        let alternatives = !masks.words.is_empty();
+        let alternatives = !masks.is_none();
         let roles = if cross { ACROSS } else { WITHIN };
         let (index, dim, head_dim) = (layer.index, spec.dim, layer.head.dim);
         let (q_dim, kv_dim, stride) = (layer.q_dim(), layer.kv_dim(), layer.qkv_dim());
@@ -107,7 +107,7 @@ impl Engine<'_, '_> {
 
         let (kernels, workers) = (compute.kernels, compute.workers);
         let (q_norm, k_norm) = (weights.vector(Role::AttnQNorm, index), weights.vector(Role::AttnKNorm, index));
-        let v_is_k = spec.v_from_k && weights.matrix(Role::AttnV, index).is_none();
+        let v_is_k = spec.v_from_k() && weights.matrix(Role::AttnV, index).is_none();
         let rotary = if layer.kind == 0 { first } else { second };
         // Norm, rotation and storing take some ten times as long an element as a multiplication does.
         let work = qkv.len().saturating_mul(10);
@@ -123,7 +123,7 @@ impl Engine<'_, '_> {
                     rotary.rotate(t, head);
                 }
             }
-            if spec.v_norm {
+            if spec.v_norm() {
                 for head in rows_mut(v, head_dim) {
                     kernels.rms_norm(head, &[], spec.norm_eps);
                 }
@@ -178,7 +178,7 @@ impl Engine<'_, '_> {
                     window,
                     reach,
                     scale,
-                    cap: spec.attention_cap,
+                    cap: spec.attention_cap(),
                     bias: match (cross, alternatives) {
                         (true, _) => Bias::NONE, // there is no distance
                         (false, true) => relative.bias(h * group, position, tokens),
@@ -204,7 +204,7 @@ fn norm_heads(kernels: &Kernels, spec: &Spec<'_>, heads: &mut [f32], head_dim: u
     if weight.is_empty() {
         return;
     }
-    match spec.qk_norm {
+    match spec.qk_norm() {
         QkNorm::None => {}
         QkNorm::Whole => norm_one(kernels, spec, weight, &[], heads),
         QkNorm::Head => rows_mut(heads, head_dim).for_each(|x| norm_one(kernels, spec, weight, &[], x)),

@@ -17,7 +17,7 @@ impl Engine<'_, '_> {
             decode_row(words.kind, words.row(token as usize), x);
             scale(x, spec.embedding_scale);
             let position = if alternatives { position } else { position + t };
-            match (spec.positions, weights.matrix(Role::PositionEmbd, 0)) {
+            match (spec.positions(), weights.matrix(Role::PositionEmbd, 0)) {
                 (Positions::Learned, Some(learned)) => {
                     decode_row(learned.kind, learned.row(position), other);
                     add(x, other);
@@ -28,11 +28,13 @@ impl Engine<'_, '_> {
                 }
                 _ => {}
             }
-            if let Some(types) = weights.matrix(Role::TokenTypes, 0) {
+            if spec.token_types() > 0
+                && let Some(types) = weights.matrix(Role::TokenTypes, 0)
+            {
                 decode_row(types.kind, types.row(0), other);
                 add(x, other);
             }
-            if spec.embedding_norm {
+            if spec.embedding_norm() {
                 norm(compute, spec, weights, (Role::TokenEmbdNorm, Role::TokenEmbdNormBias, 0), x);
             }
         }

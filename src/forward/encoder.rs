@@ -10,6 +10,7 @@ use core::ops::Range;
 use super::Engine;
 use super::attention::{Part, View};
 use super::relative::Relative;
+use crate::built;
 use crate::kernel::Masks;
 use crate::memory::Arena;
 use crate::model::{Layer, Model, Spec, Weights};
@@ -32,7 +33,7 @@ impl<'m, 'w> Source<'m, 'w> {
     pub fn new(model: &'m Model<'_>, plan: &Plan, arena: &mut Arena<'w>) -> Result<Option<Self>, Error> {
         let layout = plan.layout;
         let short = Error::WorkspaceTooSmall { needed: plan.workspace, given: plan.workspace };
-        if layout.states == 0 {
+        if !built::ENCODER || layout.states == 0 {
             return Ok(None);
         }
         let states = arena.take(layout.states).ok_or(short)?;

@@ -12,7 +12,7 @@ impl Engine<'_, '_> {
     pub(super) fn experts(&mut self, layer: &Layer, tokens: usize) {
         let Self { spec, weights, compute, hidden, branch, inner, .. } = self;
         let (index, dim, ffn) = (layer.index, spec.dim, layer.ffn);
-        let Some(experts) = spec.experts else { return };
+        let Some(experts) = spec.experts() else { return };
         let (Some(hidden), Some(branch)) = (hidden.get_mut(..tokens * dim), branch.get_mut(..tokens * dim)) else {
             return;
         };
@@ -59,7 +59,7 @@ impl Engine<'_, '_> {
             let mut input = compute.input(x, n);
             input.times(w_gate, gate, ffn);
             input.times(w_up, up, ffn);
-            compute.kernels.activate(spec.activation, gate, Some(up));
+            compute.kernels.activate(spec.activation(), gate, Some(up));
             compute.input(gate, n).times(w_down, x, dim);
             let mut made = rows(x, dim);
             for (t, sum) in rows_mut(sum, dim).enumerate() {

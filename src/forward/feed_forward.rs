@@ -17,7 +17,7 @@ impl Engine<'_, '_> {
 
         let mut input = compute.input(branch, tokens);
         let up = weights.matrix(Role::FfnUp, index);
-        let (gate_w, up_w) = match spec.gate {
+        let (gate_w, up_w) = match spec.gate() {
             Gate::None => (None, up),
             Gate::Separate => (weights.matrix(Role::FfnGate, index), up),
             Gate::Fused => (up.and_then(|w| w.part(0, ffn)), up.and_then(|w| w.part(ffn, ffn))),
@@ -37,7 +37,7 @@ impl Engine<'_, '_> {
             apply(up_w, Role::FfnUpBias, gate);
             None
         };
-        compute.kernels.activate(spec.activation, gate, up);
+        compute.kernels.activate(spec.activation(), gate, up);
 
         if let Some(w) = weights.matrix(Role::FfnDown, index) {
             compute.input(gate, tokens).times(w, branch, dim);

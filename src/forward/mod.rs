@@ -131,7 +131,7 @@ impl<'m, 'w> Engine<'m, 'w> {
         observer: &mut O,
     ) -> ControlFlow<()> {
         let n = tokens.len();
-        let alternatives = !masks.words.is_empty();
+        let alternatives = !masks.is_none();
         self.embed(tokens, position, alternatives);
         self.layer_inputs(tokens);
         for rotary in &mut self.rotary {
@@ -146,7 +146,7 @@ impl<'m, 'w> Engine<'m, 'w> {
             self.attention(&layer, View { ring, tokens: n, position, part: Part::All, cross: false, reach, masks });
             self.look_across(&layer, n);
             self.show(Stage::Attention, index, n, position, observer)?;
-            if self.spec.experts.is_some() {
+            if self.spec.experts().is_some() {
                 self.experts(&layer, n);
             } else {
                 self.feed_forward(&layer, n);
@@ -173,7 +173,7 @@ impl<'m, 'w> Engine<'m, 'w> {
         compute.input(normed, 1).times(w, logits, w.rows);
         scale(logits, spec.logit_scale);
         add_bias(logits, w.rows, weights.vector(Role::OutputBias, 0));
-        if let Some(cap) = spec.logit_cap {
+        if let Some(cap) = spec.logit_cap() {
             compute.kernels.soft_cap(logits, cap);
         }
     }
@@ -235,7 +235,7 @@ fn enter(
     branch: &mut [f32],
 ) {
     copy(branch, hidden);
-    if spec.placement.before {
+    if spec.placement().before {
         norm(compute, spec, weights, role, branch);
     }
 }
@@ -249,7 +249,7 @@ fn leave(
     branch: &mut [f32],
     hidden: &mut [f32],
 ) {
-    if spec.placement.behind {
+    if spec.placement().behind {
         let weight = weights.vector(role.0, role.1);
         for x in rows_mut(branch, spec.dim) {
             norm_one(compute.kernels, spec, weight, &[], x);
@@ -267,7 +267,7 @@ fn norm_sum(
     role: (Role, Role, usize),
     hidden: &mut [f32],
 ) {
-    if spec.placement.after {
+    if spec.placement().after {
         norm(compute, spec, weights, role, hidden);
     }
 }
@@ -289,7 +289,7 @@ fn norm(
 
 /// Norms all of `x` in place.
 fn norm_one(kernels: &Kernels, spec: &Spec<'_>, weight: &[u8], bias: &[u8], x: &mut [f32]) {
-    match spec.norm {
+    match spec.norm() {
         Norm::Rms => kernels.rms_norm(x, weight, spec.norm_eps),
         Norm::Layer => kernels.layer_norm(x, weight, bias, Deviation::Within(spec.norm_eps)),
         Norm::Unbiased => kernels.layer_norm(x, weight, bias, Deviation::Unbiased(spec.norm_eps)),

@@ -2,7 +2,7 @@
 
 use super::{Engine, add, norm_one, rows, rows_mut, scale};
 use crate::TokenId;
-use crate::model::{Layer, Role};
+use crate::model::{Layer, Need, Role};
 use crate::quant::{decode_row, le_f32};
 
 impl Engine<'_, '_> {
@@ -10,7 +10,10 @@ impl Engine<'_, '_> {
     /// `(embedding * sqrt(width) + norm(projection(x) / sqrt(dim))) / sqrt(2)`.
     pub(super) fn layer_inputs(&mut self, tokens: &[TokenId]) {
         let Self { spec, weights, compute, hidden, inner, inputs, .. } = self;
-        let (dim, width) = (spec.dim, spec.per_layer_input);
+        let (dim, width) = (spec.dim, spec.per_layer_input());
+        if width == 0 {
+            return;
+        }
         let all = spec.layers * width;
         let (Some(words), Some(projection)) =
             (weights.matrix(Role::PerLayerTokenEmbd, 0), weights.matrix(Role::PerLayerModelProj, 0))
@@ -39,9 +42,11 @@ impl Engine<'_, '_> {
     /// `x += norm(projection(f(gate(x)) * input))`, then `x *= scale`, as far as the model has them.
     pub(super) fn layer_end(&mut self, layer: &Layer, tokens: usize) {
         let Self { spec, weights, compute, hidden, branch, inner, inputs, .. } = self;
-        let (index, dim, width) = (layer.index, spec.dim, spec.per_layer_input);
+        let (index, dim, width) = (layer.index, spec.dim, spec.per_layer_input());
         let Some(hidden) = hidden.get_mut(..tokens * dim) else { return };
-        if let (Some(w_gate), Some(w_proj)) = (weights.matrix(Role::InpGate, index), weights.matrix(Role::Proj, index))
+        if width > 0
+            && let (Some(w_gate), Some(w_proj)) =
+                (weights.matrix(Role::InpGate, index), weights.matrix(Role::Proj, index))
         {
             let (Some(gate), Some(branch)) = (inner.get_mut(..tokens * width), branch.get_mut(..tokens * dim)) else {
                 return;
@@ -49,7 +54,7 @@ impl Engine<'_, '_> {
             compute.input(hidden, tokens).times(w_gate, gate, width);
             for (gate, inputs) in rows_mut(gate, width).zip(rows(inputs, spec.layers * width)) {
                 let input = inputs.get(index * width..(index + 1) * width);
-                compute.kernels.activate(spec.activation, gate, input);
+                compute.kernels.activate(spec.activation(), gate, input);
             }
             compute.input(gate, tokens).times(w_proj, branch, dim);
             let weight = weights.vector(Role::PostNorm, index);
@@ -57,6 +62,9 @@ impl Engine<'_, '_> {
                 norm_one(compute.kernels, spec, weight, &[], x);
             }
             add(hidden, branch);
+        }
+        if spec.layer_scale() == Need::Absent {
+            return;
         }
         let factor = weights.vector(Role::LayerOutputScale, index);
         if !factor.is_empty() {

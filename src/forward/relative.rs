@@ -4,6 +4,7 @@
 //! of a query's keys lie side by side.
 
 use super::rows_mut;
+use crate::built;
 use crate::kernel::Bias;
 use crate::model::{Positions, Role, Spec, Weights};
 use crate::plan::Plan;
@@ -25,7 +26,7 @@ pub(crate) struct Relative<'w> {
 impl<'w> Relative<'w> {
     /// Lays out the numbers in `table`, which has [`len`](Self::len).
     pub fn new(spec: &Spec<'_>, weights: &Weights<'_, '_>, plan: &Plan, table: &'w mut [f32]) -> Self {
-        let Positions::Relative { buckets } = spec.positions else { return Self::default() };
+        let Positions::Relative { buckets } = spec.positions() else { return Self::default() };
         let context = plan.options.context;
         let causal = spec.is_causal();
         let (stride, middle) = (Self::distances(spec, context), context - 1);
@@ -48,7 +49,7 @@ impl<'w> Relative<'w> {
 
     /// Numbers of a stack.
     pub const fn len(spec: &Spec<'_>, context: usize) -> Option<usize> {
-        match spec.positions {
+        match spec.positions() {
             Positions::Relative { .. } => Self::distances(spec, context).checked_mul(spec.heads),
             _ => Some(0),
         }
@@ -57,6 +58,9 @@ impl<'w> Relative<'w> {
     /// The numbers for heads from `head` on and tokens from `position` on, or, if the cache has `shared`
     /// places for each position, all at `position`.
     pub fn bias(&self, head: usize, position: usize, shared: usize) -> Bias<'_> {
+        if !built::RELATIVE_POSITIONS {
+            return Bias::NONE;
+        }
         let table = self.table.get(head * self.stride..).unwrap_or(&[]);
         let start = self.middle.saturating_sub(position);
         Bias { table, stride: self.stride, start, step: usize::from(shared == 1), shared }

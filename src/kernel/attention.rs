@@ -15,6 +15,7 @@ use core::mem::MaybeUninit;
 
 use super::float::capped;
 use super::lanes::{Lanes, load, mask};
+use crate::built;
 use crate::memory::{HeadLayout, KvType, TILE};
 use crate::quant::le_f16;
 
@@ -64,6 +65,11 @@ impl Bias<'_> {
     /// No bias.
     pub const NONE: Self = Self { table: &[], stride: 0, start: 0, step: 0, shared: 1 };
 
+    #[inline(always)]
+    fn is_none(&self) -> bool {
+        !built::RELATIVE_POSITIONS || self.table.is_empty()
+    }
+
     /// The numbers of 16 places from `place` on.
     #[inline(always)]
     unsafe fn load<L: Lanes>(&self, head: usize, token: usize, place: usize) -> L {
@@ -91,6 +97,12 @@ impl Masks<'_> {
     /// Nothing is hidden.
     pub const NONE: Self = Self { words: &[], stride: 0 };
 
+    /// Whether nothing is hidden. Beams alone hide something.
+    #[inline(always)]
+    pub fn is_none(&self) -> bool {
+        !built::CROSS_ATTENTION || self.words.is_empty()
+    }
+
     /// Those of the tokens from this one on.
     pub fn from(self, token: usize) -> Self {
         Self { words: self.words.get(token * self.stride..).unwrap_or(&[]), ..self }
@@ -98,7 +110,7 @@ impl Masks<'_> {
 
     #[inline(always)]
     fn of(&self, token: usize, tile: usize) -> u16 {
-        if self.words.is_empty() {
+        if self.is_none() {
             return u16::MAX;
         }
         self.words.get(token * self.stride + tile).copied().unwrap_or(0)
@@ -134,7 +146,7 @@ unsafe fn attend_all<L: Lanes, E: Element>(
     unsafe {
         while row < rows {
             // Rows that see different positions are taken one by one.
-            let most = if job.masks.words.is_empty() { L::ROWS } else { 1 };
+            let most = if job.masks.is_none() { L::ROWS } else { 1 };
             let left = if most < rows - row { most } else { rows - row };
             row += match left {
                 8.. => attend_rows::<L, E, 8>(job, row, out, out_stride, scratch),
@@ -193,7 +205,8 @@ unsafe fn attend_rows<L: Lanes, E: Element, const R: usize>(
     unsafe {
         let mut best = [f32::NEG_INFINITY; R];
         let mut total = [L::zero(); R];
-        let plain = job.cap.is_none() && job.bias.table.is_empty();
+        let cap = if built::CAPS { job.cap } else { None };
+        let plain = cap.is_none() && job.bias.is_none();
         for block in first..=last {
             let tile: [*const u8; TILES] =
                 core::array::from_fn(|t| job.ring.as_ptr().add((block * TILES + t) % tiles * tile_bytes));
@@ -215,10 +228,10 @@ unsafe fn attend_rows<L: Lanes, E: Element, const R: usize>(
                         continue;
                     }
                     let mut score = L::load(at[r]).mul(L::splat(job.scale));
-                    if let Some(cap) = job.cap {
+                    if let Some(cap) = cap {
                         score = capped(score, cap);
                     }
-                    if !job.bias.table.is_empty() {
+                    if !job.bias.is_none() {
                         let (token, head) = ((row + r) / group, (row + r) % group);
                         score = score.add(job.bias.load(head, token, block * BLOCK + t * TILE));
                     }
@@ -257,7 +270,7 @@ unsafe fn attend_rows<L: Lanes, E: Element, const R: usize>(
 
             // The positions that all rows see are taken together, those before and after row by
             // row. What lies in invisible positions may be anything, even NaN: it is not read.
-            if !job.masks.words.is_empty() {
+            if !job.masks.is_none() {
                 for t in seen[0].tiles() {
                     let mut mask = mask(&seen[0].lanes(t)) & shown(0, t);
                     while mask != 0 {

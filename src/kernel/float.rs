@@ -3,6 +3,7 @@
 
 use super::lanes::{Lanes, copy, load, padded, store};
 use super::{Activation, Deviation, Job};
+use crate::built;
 
 /// `exp(x)`: relative error below 2e-7 from -87.3 to 88.3, and the value at the nearer end beyond.
 ///
@@ -112,11 +113,11 @@ pub(super) unsafe fn activate<L: Lanes>(f: Activation, x: &mut [f32], up: Option
         for i in (0..x.len()).step_by(16) {
             let v: L = load(x, i);
             let v = match f {
-                Activation::Silu => silu(v),
-                Activation::GeluTanh => gelu_tanh(v),
-                Activation::GeluErf => gelu_erf(v),
+                Activation::GeluTanh if built::GELU_TANH => gelu_tanh(v),
+                Activation::GeluErf if built::GELU_ERF => gelu_erf(v),
                 // Zeros of both signs are alike, and a NaN passes through.
-                Activation::Relu => L::splat(0.0).max(v).add(L::splat(0.0)),
+                Activation::Relu if built::RELU => L::splat(0.0).max(v).add(L::splat(0.0)),
+                _ => silu(v),
             };
             store(if let Some(up) = up { v.mul(load(up, i)) } else { v }, x, i);
         }
@@ -156,8 +157,8 @@ pub(super) unsafe fn layer_norm<L: Lanes>(x: &mut [f32], weight: &[u8], bias: &[
             squares = v.fma(v, squares);
         }
         let deviation = match deviation {
-            Deviation::Within(eps) => libm::sqrtf(squares.sum() / n as f32 + eps),
-            Deviation::Unbiased(eps) => libm::sqrtf(squares.sum() / (n as f32 - 1.0)) + eps,
+            Deviation::Unbiased(eps) if built::UNBIASED_NORM => libm::sqrtf(squares.sum() / (n as f32 - 1.0)) + eps,
+            Deviation::Within(eps) | Deviation::Unbiased(eps) => libm::sqrtf(squares.sum() / n as f32 + eps),
         };
         affine::<L>(x, mean, 1.0 / deviation, weight, bias);
     }

@@ -172,11 +172,15 @@ unsafe fn scalar_matmul(kind: TensorType, job: &mut Job<'_>) {
     unsafe {
         match kind {
             TensorType::F32 => float::matmul::<scalar::Array, float::F32, 1, 1>(job),
-            TensorType::F16 => float::matmul::<scalar::Array, float::F16, 1, 1>(job),
-            TensorType::BF16 => float::matmul::<scalar::Array, float::Bf16, 1, 1>(job),
-            TensorType::Q8_0 => scalar::matmul(job, scalar::dot_q8_0),
-            TensorType::Q4_0 => scalar::matmul(job, scalar::dot_q4_0),
-            TensorType::Q6_K => scalar::matmul(job, scalar::dot_q6_k),
+            TensorType::F16 if const { TensorType::F16.is_built() } => {
+                float::matmul::<scalar::Array, float::F16, 1, 1>(job)
+            }
+            TensorType::BF16 if const { TensorType::BF16.is_built() } => {
+                float::matmul::<scalar::Array, float::Bf16, 1, 1>(job)
+            }
+            TensorType::Q8_0 if const { TensorType::Q8_0.is_built() } => scalar::matmul(job, scalar::dot_q8_0),
+            TensorType::Q4_0 if const { TensorType::Q4_0.is_built() } => scalar::matmul(job, scalar::dot_q4_0),
+            TensorType::Q6_K if const { TensorType::Q6_K.is_built() } => scalar::matmul(job, scalar::dot_q6_k),
             _ => {}
         }
     }

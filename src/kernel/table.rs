@@ -44,7 +44,11 @@ macro_rules! table {
                 $(#[target_feature(enable = $feature)])?
                 unsafe fn layer_norm(x: &mut [f32], weight: &[u8], bias: &[u8], deviation: $crate::kernel::Deviation) {
                     // SAFETY: this function has the features of the vector type.
-                    unsafe { $crate::kernel::float::layer_norm::<$lanes>(x, weight, bias, deviation) }
+                    unsafe {
+                        if $crate::built::LAYER_NORM {
+                            $crate::kernel::float::layer_norm::<$lanes>(x, weight, bias, deviation);
+                        }
+                    }
                 }
                 layer_norm
             },
@@ -60,7 +64,11 @@ macro_rules! table {
                 $(#[target_feature(enable = $feature)])?
                 unsafe fn soft_cap(x: &mut [f32], cap: f32) {
                     // SAFETY: this function has the features of the vector type.
-                    unsafe { $crate::kernel::float::soft_cap::<$lanes>(x, cap) }
+                    unsafe {
+                        if $crate::built::CAPS {
+                            $crate::kernel::float::soft_cap::<$lanes>(x, cap);
+                        }
+                    }
                 }
                 soft_cap
             },

@@ -119,6 +119,14 @@ impl<const N: usize> Workspace<N> {
     }
 }
 
+/// Bytes of RAM that a [`Workspace`] of so many bytes takes: it knows besides whether it was handed out.
+pub const fn static_bytes(bytes: usize) -> usize {
+    Arena::padded(bytes.saturating_add(1))
+}
+
+#[cfg(target_has_atomic = "8")]
+const _: () = assert!(size_of::<Workspace<64>>() == static_bytes(64) && size_of::<Workspace<7>>() == static_bytes(7));
+
 /// Sets the flag and tells what it was.
 #[cfg(target_has_atomic = "8")]
 fn swap(taken: &AtomicBool) -> bool {

@@ -7,6 +7,6 @@ mod kv;
 pub(crate) use arena::Arena;
 #[cfg(target_has_atomic = "8")]
 pub use arena::Workspace;
-pub use arena::{ALIGN, Aligned, Line};
+pub use arena::{ALIGN, Aligned, Line, static_bytes};
 pub use kv::KvType;
 pub(crate) use kv::{HeadLayout, TILE};

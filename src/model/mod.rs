@@ -12,6 +12,7 @@ mod keys;
 mod layers;
 mod llama;
 mod olmo2;
+mod parts;
 mod phi3;
 mod qwen;
 mod roles;

@@ -143,19 +143,19 @@ impl Role {
             Some(rope) => (true, matches!(rope.scaling, Scaling::Long { .. })),
             None => (false, false),
         };
-        let (dense, gated) = (spec.experts.is_none(), matches!(spec.gate, Gate::Separate));
-        let biased = !matches!(spec.norm, Norm::Rms);
-        let (before, after, cross) = (spec.placement.before, spec.placement.after, spec.has_cross_attention());
+        let (dense, gated) = (spec.experts().is_none(), matches!(spec.gate(), Gate::Separate));
+        let biased = !matches!(spec.norm(), Norm::Rms);
+        let (before, after, cross) = (spec.placement().before, spec.placement().after, spec.has_cross_attention());
         match self {
             Self::TokenEmbd | Self::AttnOutput => Required,
             Self::Output => also(spec.has_head(), Optional), // absent: the token embedding is the head as well
             Self::OutputBias => also(spec.has_head(), spec.output_bias),
             Self::OutputNorm => only(spec.final_norm),
-            Self::TokenTypes => only(spec.token_types > 0),
-            Self::TokenEmbdNorm => only(spec.embedding_norm),
-            Self::TokenEmbdNormBias => only(spec.embedding_norm && biased),
+            Self::TokenTypes => only(spec.token_types() > 0),
+            Self::TokenEmbdNorm => only(spec.embedding_norm()),
+            Self::TokenEmbdNormBias => only(spec.embedding_norm() && biased),
             // The first layer's are those of all.
-            Self::AttnRelB => only(matches!(spec.positions, Positions::Relative { .. }) && layer.index == 0),
+            Self::AttnRelB => only(matches!(spec.positions(), Positions::Relative { .. }) && layer.index == 0),
             Self::AttnOutputNorm | Self::LayerOutputNorm => only(after),
             Self::AttnOutputNormBias | Self::LayerOutputNormBias => only(after && biased),
             Self::CrossAttnNorm => only(cross && before),
@@ -165,44 +165,44 @@ impl Role {
             Self::CrossAttnQ | Self::CrossAttnK | Self::CrossAttnV | Self::CrossAttnOutput => only(cross),
             Self::CrossAttnQBias | Self::CrossAttnKBias | Self::CrossAttnVBias => also(cross, spec.qkv_bias),
             Self::CrossAttnOutputBias => also(cross, spec.linear_bias),
-            Self::PositionEmbd => only(matches!(spec.positions, Positions::Learned)),
+            Self::PositionEmbd => only(matches!(spec.positions(), Positions::Learned)),
             Self::RopeFreqs => also(turned && !long, Optional),
             Self::RopeFactorsShort | Self::RopeFactorsLong => also(long, Optional),
             Self::PerLayerTokenEmbd | Self::PerLayerModelProj | Self::PerLayerProjNorm => {
-                only(spec.per_layer_input > 0)
+                only(spec.per_layer_input() > 0)
             }
             Self::AttnNorm | Self::FfnNorm => only(before),
             Self::AttnNormBias | Self::FfnNormBias => only(before && biased),
             Self::OutputNormBias => only(spec.final_norm && biased),
-            Self::PostAttentionNorm | Self::PostFfwNorm => only(spec.placement.behind),
-            Self::AttnQkv => only(spec.fused_qkv),
-            Self::AttnQkvBias => also(spec.fused_qkv, spec.qkv_bias),
-            Self::AttnQ => only(!spec.fused_qkv),
-            Self::AttnK => own(layer, only(!spec.fused_qkv)),
-            Self::AttnV => own(layer, also(!spec.fused_qkv, if spec.v_from_k { Optional } else { Required })),
-            Self::AttnQBias => also(!spec.fused_qkv, spec.qkv_bias),
-            Self::AttnKBias | Self::AttnVBias => own(layer, also(!spec.fused_qkv, spec.qkv_bias)),
-            Self::AttnQNorm => spec.qk_norm.need(),
-            Self::AttnKNorm => own(layer, spec.qk_norm.need()),
+            Self::PostAttentionNorm | Self::PostFfwNorm => only(spec.placement().behind),
+            Self::AttnQkv => only(spec.fused_qkv()),
+            Self::AttnQkvBias => also(spec.fused_qkv(), spec.qkv_bias),
+            Self::AttnQ => only(!spec.fused_qkv()),
+            Self::AttnK => own(layer, only(!spec.fused_qkv())),
+            Self::AttnV => own(layer, also(!spec.fused_qkv(), if spec.v_from_k() { Optional } else { Required })),
+            Self::AttnQBias => also(!spec.fused_qkv(), spec.qkv_bias),
+            Self::AttnKBias | Self::AttnVBias => own(layer, also(!spec.fused_qkv(), spec.qkv_bias)),
+            Self::AttnQNorm => spec.qk_norm().need(),
+            Self::AttnKNorm => own(layer, spec.qk_norm().need()),
             Self::AttnOutputBias => spec.linear_bias,
             Self::FfnUp | Self::FfnDown => only(dense),
             Self::FfnUpBias | Self::FfnDownBias => also(dense, spec.linear_bias),
             Self::FfnGate => only(dense && gated),
             Self::FfnGateBias => also(dense && gated, spec.linear_bias),
             Self::FfnGateInp | Self::FfnGateExps | Self::FfnUpExps | Self::FfnDownExps => only(!dense),
-            Self::InpGate | Self::Proj | Self::PostNorm => only(spec.per_layer_input > 0),
-            Self::LayerOutputScale => spec.layer_scale,
+            Self::InpGate | Self::Proj | Self::PostNorm => only(spec.per_layer_input() > 0),
+            Self::LayerOutputScale => spec.layer_scale(),
         }
     }
 
     /// Its shape.
     pub(super) fn shape(self, spec: &Spec<'_>, layer: &Layer) -> Shape {
         use Shape::{Matrices, Matrix, Vector, Vectors};
-        let (dim, ffn, input) = (spec.dim, layer.ffn, spec.per_layer_input);
+        let (dim, ffn, input) = (spec.dim, layer.ffn, spec.per_layer_input());
         let (q, kv) = (layer.q_dim(), layer.kv_dim());
-        let experts = spec.experts.map_or(0, |experts| experts.count);
+        let experts = spec.experts().map_or(0, |experts| experts.count);
         let turned = spec.rope(0).map_or(0, |rope| rope.dim / 2);
-        let heads = |count| match spec.qk_norm {
+        let heads = |count| match spec.qk_norm() {
             QkNorm::None | QkNorm::Head => Vector(layer.head.dim),
             QkNorm::EachHead => Vectors(layer.head.dim, count),
             QkNorm::Whole => Vector(layer.head.dim * count),
@@ -215,10 +215,10 @@ impl Role {
             Self::PerLayerModelProj => Matrix(dim, spec.layers * input),
             Self::PerLayerProjNorm => Vector(input),
             Self::OutputNorm | Self::OutputNormBias | Self::AttnNorm | Self::AttnNormBias => Vector(dim),
-            Self::TokenTypes => Matrix(dim, spec.token_types),
+            Self::TokenTypes => Matrix(dim, spec.token_types()),
             Self::TokenEmbdNorm | Self::TokenEmbdNormBias => Vector(dim),
             Self::OutputBias => Vector(spec.vocab),
-            Self::AttnRelB => match spec.positions {
+            Self::AttnRelB => match spec.positions() {
                 Positions::Relative { buckets } => Vectors(layer.heads, buckets),
                 _ => Vectors(0, 0),
             },
@@ -241,7 +241,7 @@ impl Role {
             Self::AttnQNorm => heads(layer.heads),
             Self::AttnKNorm => heads(layer.kv_heads),
             Self::AttnOutput => Matrix(q, dim),
-            Self::FfnUp if spec.gate == Gate::Fused => Matrix(dim, 2 * ffn),
+            Self::FfnUp if spec.gate() == Gate::Fused => Matrix(dim, 2 * ffn),
             Self::FfnGate | Self::FfnUp => Matrix(dim, ffn),
             Self::FfnGateBias | Self::FfnUpBias => Vector(ffn),
             Self::FfnDown => Matrix(ffn, dim),

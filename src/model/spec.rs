@@ -229,7 +229,7 @@ impl<'a> Spec<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::Unsupported`] for an unknown architecture; [`Error::MissingKey`],
+    /// [`Error::Unsupported`] for an architecture, or a part of it, that is unknown or not in this build; [`Error::MissingKey`],
     /// [`Error::KeyType`] and [`Error::KeyValue`] for metadata that cannot be;
     /// [`Error::UnexpectedKey`] for a key of the model's that its family does not know.
     pub const fn read(gguf: &Gguf<'a>) -> Result<Self, Error> {
@@ -255,13 +255,16 @@ impl<'a> Spec<'a> {
             name => Err(Error::Unsupported { what: "architecture", name: Name::new(name) }),
         });
         tri!(keys.all_known());
+        if let Some(part) = spec.unbuilt() {
+            return Err(Error::Unsupported { what: "model part", name: Name::new(part.as_bytes()) });
+        }
         tri!(spec.check(&keys));
         Ok(spec)
     }
 
     /// The encoder of an encoder-decoder: like the decoder, but for what is the decoder's alone.
     pub const fn encoder(&self) -> Option<Self> {
-        let Stack::Target { encoder_layers, source_words, .. } = self.stack else { return None };
+        let Stack::Target { encoder_layers, source_words, .. } = self.stack() else { return None };
         let (vocab, own_words) = match source_words {
             Some(words) => (words, true),
             None => (self.vocab, false),
@@ -272,7 +275,7 @@ impl<'a> Spec<'a> {
 
     /// Whether the stack makes logits.
     pub const fn has_head(&self) -> bool {
-        matches!(self.stack, Stack::Alone | Stack::Target { .. })
+        matches!(self.stack(), Stack::Alone | Stack::Target { .. })
     }
 
     /// Whether a token sees no token after it.
@@ -282,13 +285,13 @@ impl<'a> Spec<'a> {
 
     /// Whether blocks attend to an encoder's states.
     pub const fn has_cross_attention(&self) -> bool {
-        matches!(self.stack, Stack::Target { .. })
+        matches!(self.stack(), Stack::Target { .. })
     }
 
     /// What layer `index`, counted from 0, is like.
     pub const fn layer(&self, index: usize) -> Layer {
         let [first, second] = self.kinds;
-        let kind = self.second.has(index) as usize;
+        let kind = self.second().has(index) as usize;
         Layer {
             index,
             kind,
@@ -296,7 +299,7 @@ impl<'a> Spec<'a> {
             kv_heads: self.kv_heads.get(index),
             head: if kind == 0 { first } else { second },
             ffn: self.ffn.get(index),
-            owns_kv: index + self.kv_shared < self.layers,
+            owns_kv: index + self.kv_shared() < self.layers,
         }
     }
 
@@ -314,18 +317,18 @@ impl<'a> Spec<'a> {
         let [first, second] = self.kinds;
         match kind {
             0 => first.rope,
-            _ if matches!(self.second, Pattern::Never) => None,
+            _ if matches!(self.second(), Pattern::Never) => None,
             _ => second.rope,
         }
     }
 
     /// Elements of a token inside the feed-forward of some layer.
     const fn ffn_inner(&self, layer: &Layer) -> usize {
-        let width = match self.gate {
+        let width = match self.gate() {
             Gate::None => layer.ffn,
             Gate::Separate | Gate::Fused => 2 * layer.ffn,
         };
-        match self.experts {
+        match self.experts() {
             Some(experts) => experts.count + 2 * self.dim + width,
             None => width,
         }
@@ -333,7 +336,7 @@ impl<'a> Spec<'a> {
 
     /// The most elements of a token that are inside a part of any block.
     pub(crate) const fn inner(&self) -> usize {
-        let mut most = self.layers * self.per_layer_input;
+        let mut most = self.layers * self.per_layer_input();
         let mut index = 0;
         while index < self.layers {
             let layer = self.layer(index);
@@ -346,7 +349,7 @@ impl<'a> Spec<'a> {
 
     /// The most inputs that any linear layer has.
     pub(crate) const fn widest_input(&self) -> usize {
-        let mut widest = max(self.dim, self.per_layer_input);
+        let mut widest = max(self.dim, self.per_layer_input());
         let mut index = 0;
         while index < self.layers {
             let layer = self.layer(index);
@@ -377,7 +380,7 @@ impl<'a> Spec<'a> {
 
     /// The layer whose keys and values those that share them read, by their kind.
     pub const fn owner(&self, kind: usize) -> Option<usize> {
-        let mut index = self.layers.saturating_sub(self.kv_shared);
+        let mut index = self.layers.saturating_sub(self.kv_shared());
         while index > 0 {
             index -= 1;
             if self.layer(index).kind == kind {

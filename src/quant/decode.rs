@@ -29,18 +29,20 @@ pub(crate) fn le_f32(bytes: &[u8], i: usize) -> f32 {
 /// assert_eq!(row, [1.0, -2.0]);
 /// ```
 pub fn decode_row(kind: TensorType, bytes: &[u8], out: &mut [f32]) -> bool {
-    if !kind.is_built() || kind.row_bytes(out.len()) != Some(bytes.len()) {
+    if kind.row_bytes(out.len()) != Some(bytes.len()) {
         return false;
     }
     match kind {
         TensorType::F32 => each(bytes, out, |&b: &[u8; 4], [y]: &mut [f32; 1]| *y = f32::from_le_bytes(b)),
-        TensorType::F16 => each(bytes, out, |&b: &[u8; 2], [y]: &mut [f32; 1]| *y = le_f16(b)),
-        TensorType::BF16 => {
+        TensorType::F16 if const { TensorType::F16.is_built() } => {
+            each(bytes, out, |&b: &[u8; 2], [y]: &mut [f32; 1]| *y = le_f16(b))
+        }
+        TensorType::BF16 if const { TensorType::BF16.is_built() } => {
             each(bytes, out, |&b: &[u8; 2], [y]: &mut [f32; 1]| *y = bf16::from_le_bytes(b).to_f32_const());
         }
-        TensorType::Q8_0 => each(bytes, out, q8_0),
-        TensorType::Q4_0 => each(bytes, out, q4_0),
-        TensorType::Q6_K => each(bytes, out, q6_k),
+        TensorType::Q8_0 if const { TensorType::Q8_0.is_built() } => each(bytes, out, q8_0),
+        TensorType::Q4_0 if const { TensorType::Q4_0.is_built() } => each(bytes, out, q4_0),
+        TensorType::Q6_K if const { TensorType::Q6_K.is_built() } => each(bytes, out, q6_k),
         _ => return false,
     }
     true

@@ -218,7 +218,7 @@ impl<'a> Builder<'_, 'a> {
     }
 
     fn merges(&mut self) -> Result<(), Error> {
-        let Some(merges) = self.vocab.merges else { return Ok(()) };
+        let Some(merges) = self.vocab.merges() else { return Ok(()) };
         let starts = self.layout.starts();
         let count = self.layout.tokens;
         self.words.get_mut(starts..starts + count + 1).unwrap_or(&mut []).fill([0; 4]);

@@ -7,6 +7,7 @@
 use core::cmp::Ordering;
 
 use super::byte_level;
+use crate::built;
 
 /// U+2581, SPM's space.
 pub(super) const SPACE: [u8; 3] = *b"\xe2\x96\x81";
@@ -37,12 +38,12 @@ impl Spelling {
     /// that is not (a control token in raw UTF-8, say) is found as a special token only.
     pub fn is_reachable(self, spelled: &[u8]) -> bool {
         match self {
-            Spelling::Escaped => !spelled.contains(&b' '),
-            Spelling::ByteLevel => {
+            Spelling::ByteLevel if built::BPE => {
                 let mut bytes = self.bytes(spelled);
                 bytes.by_ref().for_each(drop);
                 bytes.rest.is_empty()
             }
+            _ => !spelled.contains(&b' '),
         }
     }
 }
@@ -53,9 +54,9 @@ impl Iterator for Bytes<'_> {
     #[inline]
     fn next(&mut self) -> Option<u8> {
         let (byte, len) = match self.spelling {
-            Spelling::Escaped if self.rest.starts_with(&SPACE) => (b' ', SPACE.len()),
-            Spelling::Escaped => (*self.rest.first()?, 1),
-            Spelling::ByteLevel => byte_level::first_byte(self.rest)?,
+            Spelling::ByteLevel if built::BPE => byte_level::first_byte(self.rest)?,
+            _ if self.rest.starts_with(&SPACE) => (b' ', SPACE.len()),
+            _ => (*self.rest.first()?, 1),
         };
         self.rest = self.rest.get(len..)?;
         Some(byte)

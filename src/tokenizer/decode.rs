@@ -5,7 +5,7 @@ use super::build::byte_token;
 use super::byte_level;
 use super::canonical::{SPACE, Spelling};
 use super::vocab::TokenType;
-use crate::{Error, TokenId};
+use crate::{Error, TokenId, built};
 
 /// The bytes of one token, as an iterator. A token may be part of a character only.
 #[derive(Clone, Debug)]
@@ -59,8 +59,8 @@ impl Iterator for Piece<'_> {
         let (byte, len) = match self.form {
             Form::Byte(byte) => (byte, self.rest.len()),
             Form::Escaped if self.rest.starts_with(&SPACE) => (b' ', SPACE.len()),
-            Form::ByteLevel => byte_level::first_byte(self.rest).unwrap_or((first, 1)),
-            Form::Raw | Form::Escaped => (first, 1),
+            Form::ByteLevel if built::BPE => byte_level::first_byte(self.rest).unwrap_or((first, 1)),
+            _ => (first, 1),
         };
         self.rest = self.rest.get(len..).unwrap_or(&[]);
         Some(byte)

@@ -68,7 +68,7 @@ pub(super) struct Layout {
 
 impl Layout {
     pub const fn of(vocab: &Vocab<'_>) -> Self {
-        let (merges, has_merges) = match vocab.merges {
+        let (merges, has_merges) = match vocab.merges() {
             Some(merges) => (merges.len(), true),
             None => (0, false),
         };
@@ -267,11 +267,11 @@ impl<'i> Index<'i> {
             const HEX: [u8; 16] = *b"0123456789ABCDEF";
             let digit = |value: u8| HEX.get(usize::from(value & 15)).copied().unwrap_or(0);
             let name = [b'<', b'0', b'x', digit(byte >> 4), digit(byte), b'>'];
-            if let Some(id) = self.find(vocab, name.into_iter()) {
+            if let Some(id) = self.find(vocab, name.iter().copied()) {
                 return Some(id);
             }
         }
-        self.find(vocab, core::iter::once(byte))
+        self.find(vocab, core::slice::from_ref(&byte).iter().copied())
     }
 
     /// Whether a token may hold a space after this byte. If not, what stands before the space and
@@ -350,5 +350,5 @@ impl<'i> Index<'i> {
 
 /// Bytes of the array of merges, as far as 32 bits tell.
 pub(super) fn merge_bytes(vocab: &Vocab<'_>) -> u32 {
-    vocab.merges.map_or(0, |merges| merges.bytes().len() as u32)
+    vocab.merges().map_or(0, |merges| merges.bytes().len() as u32)
 }

@@ -64,7 +64,7 @@ pub use decode::{Decoder, Piece};
 pub use vocab::TokenType;
 
 use crate::gguf::ValueType;
-use crate::{Error, Gguf, Name, TokenId, tri};
+use crate::{Error, Gguf, Name, TokenId, built, tri};
 use index::{Index, Layout};
 use merge::{Word, words_for};
 use special::{Specials, mark};
@@ -234,7 +234,7 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
         done.ok_or_else(|| Error::BufferTooSmall {
             what: "tokenizer's scratch memory",
             needed: match self.vocab.model {
-                Model::Unigram => unigram::most_bytes(text.len()),
+                Model::Unigram if built::UNIGRAM => unigram::most_bytes(text.len()),
                 _ => Self::scratch_bytes(text.len()),
             },
             given,
@@ -287,12 +287,14 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
         let (vocab, index) = (&self.vocab, &self.index);
         match self.vocab.model {
             Model::Spm => spm::Fragment { vocab, index, text, prefix }.encode(memory, output),
-            Model::Bpe(_) if !cfg!(feature = "bpe") => None,
-            Model::Bpe(pre) => bpe::encode_bytes(vocab, index, pre, text, memory, output),
-            Model::Characters => bpe::encode_characters(vocab, index, text, memory, output),
-            Model::Lines => bpe::encode_lines(vocab, index, text, memory, output),
-            Model::Unigram => unigram::encode(vocab, index, text, memory, output),
-            Model::WordPiece { lowercase } => wordpiece::encode(vocab, index, lowercase, text, memory, output),
+            Model::Bpe(pre) if built::BPE => bpe::encode_bytes(vocab, index, pre, text, memory, output),
+            Model::Characters if built::BPE => bpe::encode_characters(vocab, index, text, memory, output),
+            Model::Lines if built::BPE => bpe::encode_lines(vocab, index, text, memory, output),
+            Model::Unigram if built::UNIGRAM => unigram::encode(vocab, index, text, memory, output),
+            Model::WordPiece { lowercase } if built::WORDPIECE => {
+                wordpiece::encode(vocab, index, lowercase, text, memory, output)
+            }
+            _ => None, // refused when the vocabulary was read
         }
     }
 

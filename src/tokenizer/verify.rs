@@ -156,7 +156,7 @@ impl Check<'_, '_, '_> {
     /// The merges: as many as there are, ascending, and each of the file's among them.
     fn merges(&self) -> Option<()> {
         let (layout, index) = (self.index.layout, self.index);
-        let Some(merges) = self.vocab.merges else { return Some(()) };
+        let Some(merges) = self.vocab.merges() else { return Some(()) };
         let all = self.words(layout.merges_at(), layout.words())?.as_chunks::<3>().0;
         let group = |left: usize| -> Option<&[[Word; 3]]> {
             let (start, end) = (index.word(layout.starts() + left), index.word(layout.starts() + left + 1));

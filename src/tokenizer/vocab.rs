@@ -6,7 +6,7 @@ use super::canonical::Spelling;
 use super::charsmap::Charsmap;
 use super::pretokenizer::PreTokenizer;
 use crate::gguf::{Array, Gguf, ValueType};
-use crate::{Error, Name, TokenId, tri};
+use crate::{Error, Name, TokenId, built, tri};
 
 pub(super) const PREFIX: &str = "tokenizer.ggml";
 const TOKENS: &str = "tokens";
@@ -93,7 +93,7 @@ pub(super) struct Vocab<'a> {
     pub tokens: Array<'a>,
     scores: Option<Array<'a>>,
     types: Option<Array<'a>>,
-    pub merges: Option<Array<'a>>,
+    merges: Option<Array<'a>>,
     pub bos: Option<TokenId>,
     pub eos: Option<TokenId>,
     pub eot: Option<TokenId>,
@@ -114,7 +114,7 @@ impl<'a> Vocab<'a> {
         };
         let model = match name {
             b"llama" => Model::Spm,
-            b"gpt2" if cfg!(feature = "bpe") => {
+            b"gpt2" if built::BPE => {
                 let pre = match tri!(gguf.str(PREFIX, "pre")) {
                     Some(pre) => pre,
                     None => b"",
@@ -124,10 +124,12 @@ impl<'a> Vocab<'a> {
                     None => return Err(Error::Unsupported { what: "pre-tokenizer", name: Name::new(pre) }),
                 }
             }
-            b"gemma4" => Model::Lines,
-            b"t5" => Model::Unigram,
-            b"bert" => Model::WordPiece { lowercase: tri!(switch(gguf, "normalizer.lowercase", true)) },
-            b"bpe" => match tri!(gguf.str(PREFIX, "pre")) {
+            b"gemma4" if built::BPE => Model::Lines,
+            b"t5" if built::UNIGRAM => Model::Unigram,
+            b"bert" if built::WORDPIECE => {
+                Model::WordPiece { lowercase: tri!(switch(gguf, "normalizer.lowercase", true)) }
+            }
+            b"bpe" if built::BPE => match tri!(gguf.str(PREFIX, "pre")) {
                 Some(b"whitespace") => Model::Characters,
                 Some(pre) => return Err(Error::Unsupported { what: "pre-tokenizer", name: Name::new(pre) }),
                 None => return Err(Error::MissingKey { key: Name::key(PREFIX, "pre") }),
@@ -148,12 +150,12 @@ impl<'a> Vocab<'a> {
         let scores = tri!(numbers(gguf, SCORES, len, true));
         let types = tri!(numbers(gguf, TYPES, len, false));
         let merges = match model {
-            Model::Spm | Model::Unigram | Model::WordPiece { .. } => None,
-            Model::Bpe(_) | Model::Characters | Model::Lines => match tri!(strings(gguf, MERGES)) {
+            Model::Bpe(_) | Model::Characters | Model::Lines if built::BPE => match tri!(strings(gguf, MERGES)) {
                 Some(merges) if merges.len() < i32::MAX as usize => Some(merges),
                 Some(_) => return Err(Error::KeyValue { key: Name::key(PREFIX, MERGES), why: "is too long" }),
                 None => return Err(Error::MissingKey { key: Name::key(PREFIX, MERGES) }),
             },
+            _ => None,
         };
 
         let (bos, eos, unknown, add_bos, add_eos, add_space_prefix) = match model {
@@ -169,6 +171,7 @@ impl<'a> Vocab<'a> {
             }
         };
         let charsmap = match tri!(gguf.array(PREFIX, CHARSMAP)) {
+            _ if !built::UNIGRAM => Charsmap::NONE,
             Some(map) if matches!(map.element(), ValueType::U8 | ValueType::I8) => match Charsmap::new(map.bytes()) {
                 Some(charsmap) => charsmap,
                 None => return Err(Error::KeyValue { key: Name::key(PREFIX, CHARSMAP), why: "is cut short" }),
@@ -210,9 +213,13 @@ impl<'a> Vocab<'a> {
         self.tokens.len()
     }
 
+    pub const fn merges(&self) -> Option<Array<'a>> {
+        if built::BPE { self.merges } else { None }
+    }
+
     pub const fn spelling(&self) -> Spelling {
         match self.model {
-            Model::Bpe(_) => Spelling::ByteLevel,
+            Model::Bpe(_) if built::BPE => Spelling::ByteLevel,
             _ => Spelling::Escaped,
         }
     }
@@ -225,7 +232,7 @@ impl<'a> Vocab<'a> {
     /// Whether decoding puts a space before every token, because tokens do not tell where words begin.
     /// So does Hugging Face with a BPE that has no decoder.
     pub const fn spaces_apart(&self) -> bool {
-        matches!(self.model, Model::Characters) && !self.add_space_prefix
+        built::BPE && matches!(self.model, Model::Characters) && !self.add_space_prefix
     }
 
     /// The type that the file gives a token.

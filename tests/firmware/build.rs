@@ -12,7 +12,7 @@ fn main() {
     println!("cargo:rustc-link-arg-bins=-Tlink.x");
     println!("cargo:rerun-if-changed=memory");
 
-    // What `measure` runs.
+    // The model.
     println!("cargo:rerun-if-env-changed=ARENITE_MODEL");
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let model = env::var("ARENITE_MODEL").map_or(root.join("host-demo/models/stories.gguf"), Into::into);

@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use anyhow::{Context, Result};
+use arenite::memory::static_bytes;
 use arenite::tokenizer::Tokenizer;
 use arenite::{Gguf, Model, Options, Plan};
 use serde::Serialize;
@@ -58,6 +59,8 @@ struct Row {
     kv_bytes: usize,
     tokenizer_bytes: usize,
     ram_bytes: usize,
+    /// What the linker says of three statics with it.
+    static_bytes: usize,
 }
 
 /// What a board makes of the model.
@@ -126,6 +129,7 @@ fn row(args: &Args, gguf: &Gguf<'_>, context: usize) -> Result<Row> {
         kv_bytes: plan.kv,
         tokenizer_bytes: tokenizer,
         ram_bytes: plan.workspace.saturating_add(plan.kv).saturating_add(tokenizer),
+        static_bytes: [plan.workspace, plan.kv, tokenizer].map(static_bytes).into_iter().fold(0, usize::saturating_add),
     })
 }
 
@@ -160,19 +164,20 @@ fn print_text(out: &mut Out, file: &ModelFile, args: &Args, rows: &[Row], boards
     )?;
     writeln!(
         out,
-        "  {:>8}  {:>12}  {:>14}  {:>12}  {:>14}",
-        "context", "workspace", "KV cache", "tokenizer", "together"
+        "  {:>8}  {:>12}  {:>14}  {:>12}  {:>14}  {:>14}",
+        "context", "workspace", "KV cache", "tokenizer", "together", "as statics"
     )?;
     for row in rows {
         writeln!(
             out,
-            "  {:>8}  {:>12}  {:>14}  {:>12}  {:>14}  ({})",
+            "  {:>8}  {:>12}  {:>14}  {:>12}  {:>14}  {:>14}  ({})",
             row.context,
             row.workspace_bytes,
             row.kv_bytes,
             row.tokenizer_bytes,
             row.ram_bytes,
-            Bytes(row.ram_bytes),
+            row.static_bytes,
+            Bytes(row.static_bytes),
         )?;
     }
     writeln!(out, "\n  {:22}  {:11}  {:>9}  {:>9}  fits", "board", "chip", "flash", "RAM")?;

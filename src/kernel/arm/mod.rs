@@ -25,14 +25,18 @@ unsafe fn products(kind: TensorType, job: &mut Job<'_>) {
             #[cfg(cortex_m_fpu)]
             TensorType::F32 if job.w.as_ptr().addr().is_multiple_of(4) => float::matmul(job),
             TensorType::F32 => floats::matmul::<Array<Here>, floats::F32, 1, 1>(job),
-            TensorType::F16 => floats::matmul::<Array<Here>, floats::F16, 1, 1>(job),
-            TensorType::BF16 => floats::matmul::<Array<Here>, floats::Bf16, 1, 1>(job),
+            TensorType::F16 if const { TensorType::F16.is_built() } => {
+                floats::matmul::<Array<Here>, floats::F16, 1, 1>(job)
+            }
+            TensorType::BF16 if const { TensorType::BF16.is_built() } => {
+                floats::matmul::<Array<Here>, floats::Bf16, 1, 1>(job)
+            }
             #[cfg(all(cortex_m_dsp, cortex_m_fpu))]
-            TensorType::Q8_0 => dsp::matmul(job),
+            TensorType::Q8_0 if const { TensorType::Q8_0.is_built() } => dsp::matmul(job),
             #[cfg(not(all(cortex_m_dsp, cortex_m_fpu)))]
-            TensorType::Q8_0 => scalar::matmul(job, scalar::dot_q8_0),
-            TensorType::Q4_0 => scalar::matmul(job, scalar::dot_q4_0),
-            TensorType::Q6_K => scalar::matmul(job, scalar::dot_q6_k),
+            TensorType::Q8_0 if const { TensorType::Q8_0.is_built() } => scalar::matmul(job, scalar::dot_q8_0),
+            TensorType::Q4_0 if const { TensorType::Q4_0.is_built() } => scalar::matmul(job, scalar::dot_q4_0),
+            TensorType::Q6_K if const { TensorType::Q6_K.is_built() } => scalar::matmul(job, scalar::dot_q6_k),
             _ => {}
         }
     }

@@ -11,8 +11,9 @@ use arenite::{Error, Gguf, Model, Options, Plan, Session, Workspace, include_mod
 use cortex_m_rt::entry;
 use cortex_m_semihosting::{debug, heprintln, hprint, hprintln};
 
-/// The model stays where the linker puts it: it is read in place.
-static MODEL: &[u8] = include_model!("../../../host-demo/models/stories.gguf");
+/// The model stays where the linker puts it: it is read in place. `build.rs` says which file it is: the story
+/// model, if the environment does not name another.
+static MODEL: &[u8] = include_model!(env!("ARENITE_MODEL"));
 
 /// The compiler reads the model's header. A damaged file, or one that takes more than this RAM, does
 /// not build.

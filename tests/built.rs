@@ -1,0 +1,135 @@
+//! What a build with fewer features opens, and what it says of the rest. `.ci/firmware` runs this with each
+//! feature alone; with all of them nothing is refused.
+
+mod common;
+
+use arenite::tokenizer::Tokenizer;
+use arenite::{Error, Gguf, KvType, Model, Options, Plan};
+use common::encoders::{ENCODERS, encoder};
+use common::families::{DECODERS, decoder};
+use common::gguf::{Builder, Meta};
+use common::run::Run;
+use common::tiny::tiny_llama;
+use common::variants::{FAMILIES, quantized, tiny};
+
+/// Whether this test was built with a feature.
+fn has(feature: &str) -> bool {
+    macro_rules! any {
+        ($($name:literal)*) => { match feature { $($name => cfg!(feature = $name),)* _ => panic!("{feature}?") } };
+    }
+    any!("llama" "qwen" "gpt2" "gemma" "phi3" "stablelm" "smollm3" "olmo2" "granite" "bert" "t5" "seq2seq" "experts"
+        "half-floats" "q8_0" "q4_0" "q6_k" "kv-f32" "kv-f16" "kv-q8_0" "bpe" "unigram" "wordpiece")
+}
+
+/// A model of every family, and the features that it asks for.
+fn models() -> Vec<(&'static str, Builder, Vec<&'static str>)> {
+    let needs = |family: &'static str| match family {
+        "mixtral" => vec!["llama", "experts"],
+        "qwen2" | "qwen3" => vec!["qwen"],
+        "qwen3moe" => vec!["qwen", "experts"],
+        _ if family.starts_with("gemma") => vec!["gemma"],
+        "t5_gated" => vec!["t5"],
+        "unbiased" | "post" => vec!["seq2seq"],
+        _ => vec![family],
+    };
+    let mut models: Vec<_> = FAMILIES.iter().map(|family| (*family, tiny(family), needs(family))).collect();
+    models.extend(DECODERS.map(|family| (family, decoder(family), needs(family))));
+    models.extend(ENCODERS.map(|kind| (kind, encoder(kind), needs(kind))));
+    models
+}
+
+#[test]
+fn families() {
+    for (name, file, needs) in models() {
+        let file = file.build();
+        let gguf = Gguf::parse(&file).unwrap();
+        let missing: Vec<_> = needs.iter().filter(|feature| !has(feature)).collect();
+        match Model::new(&gguf) {
+            Ok(_) => assert!(missing.is_empty(), "{name} opens without {missing:?}"),
+            Err(error) => {
+                assert!(!missing.is_empty(), "{name}: {error}");
+                assert!(matches!(error, Error::Unsupported { .. }), "{name}: {error}");
+            }
+        }
+    }
+}
+
+#[test]
+fn experts() {
+    if has("llama") && !has("experts") {
+        let file = decoder("mixtral").build();
+        let error = Model::new(&Gguf::parse(&file).unwrap()).unwrap_err();
+        assert_eq!(error.to_string(), "the model part 'experts' is not supported");
+    }
+}
+
+/// The same numbers with every set of features. They are printed: `cargo test --test built -- --nocapture`.
+#[test]
+fn runs() {
+    let kinds = [(KvType::F16, "kv-f16"), (KvType::F32, "kv-f32"), (KvType::Q8_0, "kv-q8_0")];
+    let Some((kv, _)) = kinds.into_iter().find(|(_, feature)| has(feature)) else { return };
+    for (name, file, needs) in models() {
+        if !needs.iter().all(|feature| has(feature)) {
+            continue;
+        }
+        let file = file.build();
+        let mut run = Run::new(&file, |options| *options = Options { context: 64, batch: 4, kv, ..*options });
+        let mut session = run.session();
+        let ids = [1, 40, 7, 100, 30, 9];
+        let _ = session.encode(&ids);
+        let mut bits: Vec<u32> = session.states().iter().map(|x| x.to_bits()).collect();
+        if session.prefill(&ids).is_ok() {
+            bits.extend(session.logits().iter().map(|x| x.to_bits()));
+        }
+        assert!(!bits.is_empty(), "{name}");
+        let sum = bits.iter().fold(0u64, |sum, bits| (sum ^ u64::from(*bits)).wrapping_mul(0x100_0000_01b3));
+        println!("{name} {kv:?} {sum:016x}");
+    }
+}
+
+#[test]
+fn tokenizers() {
+    for (model, feature) in [
+        ("llama", None),
+        ("gpt2", Some("bpe")),
+        ("gemma4", Some("bpe")),
+        ("t5", Some("unigram")),
+        ("bert", Some("wordpiece")),
+    ] {
+        let mut file = tiny_llama();
+        file.set("tokenizer.ggml.model", model).set("tokenizer.ggml.pre", "gpt-2");
+        file.set("tokenizer.ggml.merges", Meta::strings(["h e"]));
+        let file = file.build();
+        let gguf = Gguf::parse(&file).unwrap();
+        let built = feature.is_none_or(has);
+        match Tokenizer::index_bytes(&gguf) {
+            Ok(_) => assert!(built, "{model}"),
+            Err(error) => {
+                assert!(!built, "{model}: {error}");
+                assert_eq!(error.to_string(), format!("the tokenizer model '{model}' is not supported"));
+            }
+        }
+        if let (false, Err(error)) = (built, Tokenizer::new(&gguf, &mut [])) {
+            assert!(matches!(error, Error::Unsupported { .. }), "{error}");
+        }
+    }
+}
+
+#[test]
+fn types() {
+    if !has("llama") {
+        return;
+    }
+    for (kind, feature) in [("Q8_0", "q8_0"), ("Q4_0", "q4_0")] {
+        let file = quantized(tiny("llama"), kind).build();
+        match Model::new(&Gguf::parse(&file).unwrap()) {
+            Ok(_) => assert!(has(feature), "{kind}"),
+            Err(error) => assert!(!has(feature) && matches!(error, Error::TensorType { .. }), "{kind}: {error}"),
+        }
+    }
+    let file = tiny("llama").build();
+    let gguf = Gguf::parse(&file).unwrap();
+    for (kv, feature) in [(KvType::F32, "kv-f32"), (KvType::F16, "kv-f16"), (KvType::Q8_0, "kv-q8_0")] {
+        assert_eq!(Plan::try_of(&gguf, Options { kv, ..Options::DEFAULT }).is_ok(), has(feature), "{feature}");
+    }
+}
