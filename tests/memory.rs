@@ -166,11 +166,13 @@ fn a_file_of_any_alignment() {
 fn a_plan_of_another_model() {
     let (one, other) = (tiny("llama").build(), tiny("qwen3").build());
     let (one, other) = (Gguf::parse(&one).unwrap(), Gguf::parse(&other).unwrap());
-    let mut plan = Plan::try_of(&other, Options { context: 33, batch: 5, ..Options::DEFAULT }).unwrap();
+    let mut plan = Plan::try_of(&one, Options { context: 33, batch: 5, ..Options::DEFAULT }).unwrap();
     let mut memory = Memory::new(1 << 20, 0);
     let mut kv = Memory::new(1 << 20, 0);
-    // Plans depend on shapes alone: these two models have the same ones.
     assert!(Session::new(&Model::new(&one).unwrap(), plan, memory.exact(), kv.exact()).is_ok());
+    // The other model has the same shapes, and two tensors more in each layer.
+    let error = Session::new(&Model::new(&other).unwrap(), plan, memory.exact(), kv.exact()).unwrap_err();
+    assert_eq!(error, Error::PlanMismatch);
     let wider = with_heads_of(18).build();
     let model = Model::new(&Gguf::parse(&wider).unwrap()).unwrap();
     let error = Session::new(&model, plan, memory.exact(), kv.exact()).unwrap_err();
@@ -247,5 +249,5 @@ fn the_numbers_are_the_same_on_every_target() {
         (plan.workspace, plan.kv)
     };
     let found = [bytes(KvType::F32, 1, 1), bytes(KvType::F16, 16, 1), bytes(KvType::Q8_0, 64, 2)];
-    assert_eq!(found, [(6208, 131072), (40512, 65536), (149056, 34816)]);
+    assert_eq!(found, [(5120, 131072), (39424, 65536), (147968, 34816)]);
 }
