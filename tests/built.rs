@@ -1,5 +1,5 @@
-//! What a build with fewer features opens, and what it says of the rest. `.ci/firmware` runs this with each
-//! feature alone; with all of them nothing is refused.
+//! What a build with fewer features opens, and what it says of the rest. `.ci/firmware` runs this with the fewest,
+//! `.ci/firmware sizes` with each feature alone; with all of them nothing is refused.
 
 mod common;
 
