@@ -43,6 +43,10 @@ pub(super) trait Panel: Blocks {
     /// Multiplies a panel with `T` tokens of `x` from `first` on: `out[t]` receives 16 rows for token
     /// `first + t`.
     unsafe fn multiply<const T: usize>(panel: *const u8, cols: usize, x: &Acts<'_>, first: usize, out: [*mut f32; T]);
+
+    /// Asks for what will be written soon; any address will do.
+    #[inline(always)]
+    fn prefetch(_out: *const f32) {}
 }
 
 /// Rows times tokens, in the shape that suits their number. `T` is the number of tokens that the
@@ -139,6 +143,10 @@ unsafe fn multiply<B: Panel, const T: usize>(
     unsafe {
         let whole = rows == PANEL_ROWS;
         let to = core::array::from_fn(|k| if whole { out.add(k * job.stride) } else { spare.add(k).cast() });
+        // What the next tokens' results replace is asked for now: a line of each, far apart.
+        for k in T..2 * T {
+            B::prefetch(out.wrapping_add(k * job.stride));
+        }
         B::multiply::<T>(panel, job.cols, &job.x, t, to);
         if !whole {
             for (k, from) in to.into_iter().enumerate() {
