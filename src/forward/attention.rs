@@ -2,6 +2,7 @@
 
 use core::ops::Range;
 
+use super::compute::TOKENS;
 use super::{Engine, add_bias, copy, enter, leave, norm_one, norm_sum, rows, rows_mut};
 use crate::kernel::{Attention, Bias, Kernels, Masks, fork_chunks, store};
 use crate::memory::HeadLayout;
@@ -215,6 +216,3 @@ fn norm_heads(kernels: &Kernels, spec: &Spec<'_>, heads: &mut [f32], head_dim: u
         }
     }
 }
-
-/// Tokens whose attention is one piece of work.
-const TOKENS: usize = 8;

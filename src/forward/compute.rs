@@ -1,7 +1,10 @@
 //! Linear layers: activations in the form that the weights ask for, once for each input.
 
-use crate::kernel::{Acts, Form, Kernels, Matrix, linear};
+use crate::kernel::{Acts, Form, Kernels, Matrix, fork_chunks, linear, quantize};
 use crate::workers::Workers;
+
+/// Tokens that are one piece of work where tokens are shared out.
+pub(super) const TOKENS: usize = 8;
 
 /// Kernels, workers and the scratch that matrix products need.
 pub(crate) struct Compute<'m, 'w> {
@@ -17,6 +20,15 @@ pub(crate) struct Compute<'m, 'w> {
 }
 
 impl<'m, 'w> Compute<'m, 'w> {
+    /// Runs `f(start, piece)` over pieces of `x`, some tokens of `width` elements each, on the workers;
+    /// `start` is where the piece begins.
+    pub fn by_tokens(&self, x: &mut [f32], width: usize, f: impl Fn(usize, &mut [f32]) + Sync) {
+        let chunk = TOKENS * width;
+        // An element takes some ten times as long as a multiplication.
+        let work = x.len().saturating_mul(10);
+        fork_chunks(self.workers, x, chunk, work, &mut [(); 0], 0, |i, piece, _| f(i * chunk, piece));
+    }
+
     /// `x` as the input of one or more linear layers: `[tokens][cols]`.
     pub fn input<'c>(&'c mut self, x: &'c [f32], tokens: usize) -> Input<'c, 'm, 'w> {
         Input { compute: self, x, tokens, form: Form::F32 }
@@ -46,7 +58,7 @@ impl Input<'_, '_, '_> {
                 return;
             };
             if form != self.form {
-                kernels.quantize(form, self.x, q, d, offsets);
+                quantize(kernels, *workers, form, self.x, q, d, offsets);
                 self.form = form;
             }
             (acts.q, acts.d, acts.offsets) = (q, d, offsets);

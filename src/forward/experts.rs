@@ -59,7 +59,9 @@ impl Engine<'_, '_> {
             let mut input = compute.input(x, n);
             input.times(w_gate, gate, ffn);
             input.times(w_up, up, ffn);
-            compute.kernels.activate(spec.activation(), gate, Some(up));
+            compute.by_tokens(gate, ffn, |start, gate| {
+                compute.kernels.activate(spec.activation(), gate, up.get(start..));
+            });
             compute.input(gate, n).times(w_down, x, dim);
             let mut made = rows(x, dim);
             for (t, sum) in rows_mut(sum, dim).enumerate() {

@@ -37,7 +37,9 @@ impl Engine<'_, '_> {
             apply(up_w, Role::FfnUpBias, gate);
             None
         };
-        compute.kernels.activate(spec.activation(), gate, up);
+        compute.by_tokens(gate, ffn, |start, gate| {
+            compute.kernels.activate(spec.activation(), gate, up.and_then(|up| up.get(start..)));
+        });
 
         if let Some(w) = weights.matrix(Role::FfnDown, index) {
             compute.input(gate, tokens).times(w, branch, dim);

@@ -234,10 +234,14 @@ fn enter(
     hidden: &[f32],
     branch: &mut [f32],
 ) {
-    copy(branch, hidden);
-    if spec.placement().before {
-        norm(compute, spec, weights, role, branch);
-    }
+    let (weight, bias, layer) = role;
+    let (weight, bias) = (weights.vector(weight, layer), weights.vector(bias, layer));
+    compute.by_tokens(branch, spec.dim, |start, branch| {
+        copy(branch, hidden.get(start..).unwrap_or(&[]));
+        if spec.placement().before {
+            norm_rows(compute.kernels, spec, weight, bias, branch);
+        }
+    });
 }
 
 /// Adds what a part of a block made to the hidden state, normed where a norm stands behind the part.
@@ -249,14 +253,16 @@ fn leave(
     branch: &mut [f32],
     hidden: &mut [f32],
 ) {
-    if spec.placement().behind {
-        let weight = weights.vector(role.0, role.1);
-        for x in rows_mut(branch, spec.dim) {
-            norm_one(compute.kernels, spec, weight, &[], x);
-        }
+    let weight = weights.vector(role.0, role.1);
+    if spec.placement().behind || spec.residual_scale != 1.0 {
+        compute.by_tokens(branch, spec.dim, |_, branch| {
+            if spec.placement().behind {
+                norm_rows(compute.kernels, spec, weight, &[], branch);
+            }
+            scale(branch, spec.residual_scale);
+        });
     }
-    scale(branch, spec.residual_scale);
-    add(hidden, branch);
+    compute.by_tokens(hidden, spec.dim, |start, hidden| add(hidden, branch.get(start..).unwrap_or(&[])));
 }
 
 /// Norms the hidden state after a part of a block, where a norm stands there.
@@ -282,8 +288,13 @@ fn norm(
 ) {
     let (weight, bias, layer) = role;
     let (weight, bias) = (weights.vector(weight, layer), weights.vector(bias, layer));
+    compute.by_tokens(x, spec.dim, |_, x| norm_rows(compute.kernels, spec, weight, bias, x));
+}
+
+/// Norms each `dim` elements of `x` in place.
+fn norm_rows(kernels: &Kernels, spec: &Spec<'_>, weight: &[u8], bias: &[u8], x: &mut [f32]) {
     for x in rows_mut(x, spec.dim) {
-        norm_one(compute.kernels, spec, weight, bias, x);
+        norm_one(kernels, spec, weight, bias, x);
     }
 }
 

@@ -1,6 +1,6 @@
 //! What Gemma 4 does besides: an input of its own for every layer, and a factor at a layer's end.
 
-use super::{Engine, add, norm_one, rows, rows_mut, scale};
+use super::{Engine, add, norm_one, norm_rows, rows, rows_mut, scale};
 use crate::TokenId;
 use crate::model::{Layer, Need, Role};
 use crate::quant::{decode_row, le_f32};
@@ -58,10 +58,8 @@ impl Engine<'_, '_> {
             }
             compute.input(gate, tokens).times(w_proj, branch, dim);
             let weight = weights.vector(Role::PostNorm, index);
-            for x in rows_mut(branch, dim) {
-                norm_one(compute.kernels, spec, weight, &[], x);
-            }
-            add(hidden, branch);
+            compute.by_tokens(branch, dim, |_, branch| norm_rows(compute.kernels, spec, weight, &[], branch));
+            compute.by_tokens(hidden, dim, |start, hidden| add(hidden, branch.get(start..).unwrap_or(&[])));
         }
         if spec.layer_scale() == Need::Absent {
             return;

@@ -178,13 +178,20 @@ unsafe fn attend_rows<L: Lanes, E: Element, const R: usize>(
         return R;
     }
 
+    let mut together = [[0.0f32; NARROW]; R];
     let mut queries = [[].as_slice(); R];
     let mut visible = [Range { lo: 0, hi: 0 }; R];
-    for (r, (query, seen)) in queries.iter_mut().zip(&mut visible).enumerate() {
+    for (r, ((query, seen), copy)) in queries.iter_mut().zip(&mut visible).zip(&mut together).enumerate() {
         let (token, head) = ((row + r) / group, (row + r) % group);
         let start = token * job.q_stride + head * dim;
         let Some(q) = job.q.get(start..start + dim) else { return R };
         *query = q;
+        // Tokens are a power of two apart, where they contend for the same lines of the nearest cache.
+        if R > 1 && dim < NARROW {
+            let Some(copy) = copy.get_mut(..dim) else { return R };
+            copy.copy_from_slice(q);
+            *query = copy;
+        }
         *seen = match job.reach {
             Some(hi) => Range { lo: 0, hi },
             None => {
@@ -310,6 +317,9 @@ unsafe fn attend_rows<L: Lanes, E: Element, const R: usize>(
 /// Tiles in a block, and positions.
 const TILES: usize = 4;
 const BLOCK: usize = TILES * TILE;
+
+/// Queries shorter than this are copied together, a little more than a power of two apart.
+const NARROW: usize = 128 + 16;
 
 /// Positions `lo..hi`.
 #[derive(Clone, Copy)]
@@ -446,6 +456,7 @@ macro_rules! float_element {
                     let mut at = tile;
                     for d in 0..layout.dim {
                         let key = L::$load(at.cast());
+                        L::prefetch(at.wrapping_add(layout.tile_bytes()));
                         at = at.add(TILE * $bytes);
                         for (acc, q) in acc.iter_mut().zip(queries) {
                             *acc = key.fma(L::splat(*q.get_unchecked(d)), *acc);

@@ -2,6 +2,7 @@
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 
+use super::{Form, Kernels};
 use crate::workers::Workers;
 
 /// Multiplications, or what takes as long, below which an operation is not shared.
@@ -99,5 +100,38 @@ pub(crate) fn fork_chunks<T: Send, S: Send>(
         let start = i * chunk;
         // SAFETY: `fork` runs each item once, so each chunk has one user; `start < len`.
         f(i, unsafe { data.part(start, chunk.min(len - start)) }, scratch);
+    });
+}
+
+/// Quantizes one or more tokens as [`Kernels::quantize`], shared among the workers.
+pub(crate) fn quantize(
+    kernels: &Kernels,
+    workers: &dyn Workers,
+    form: Form,
+    x: &[f32],
+    q: &mut [i8],
+    d: &mut [f32],
+    offsets: &mut [i32],
+) {
+    /// Elements of one piece of work: whole spans of every form.
+    const CHUNK: usize = 1 << 13;
+    let (scales, sums) = form.spans();
+    if q.len() < x.len() || d.len() < x.len() / scales || offsets.len() < x.len() / sums {
+        debug_assert!(false, "quantize: shapes do not fit");
+        return;
+    }
+    let (q, d, offsets) = (Shared(q.as_mut_ptr()), Shared(d.as_mut_ptr()), Shared(offsets.as_mut_ptr()));
+    fork(workers, x.len().div_ceil(CHUNK), x.len().saturating_mul(10), &mut [(); 0], 0, &|i, _| {
+        let start = i * CHUNK;
+        let Some(x) = x.get(start..x.len().min(start + CHUNK)) else { return };
+        // SAFETY: `fork` runs each item once, so each piece has one user; the lengths are checked above.
+        let (q, d, offsets) = unsafe {
+            (
+                q.part(start, x.len()),
+                d.part(start / scales, x.len() / scales),
+                offsets.part(start / sums, x.len() / sums),
+            )
+        };
+        kernels.quantize(form, x, q, d, offsets);
     });
 }

@@ -103,6 +103,9 @@ pub(super) trait Lanes: Copy {
             acc.store(to);
         }
     }
+    /// Asks for the line at an address that will be used soon; any address will do.
+    #[inline(always)]
+    fn prefetch(_soon: *const u8) {}
     /// Lane `i` where bit `i` of `mask` is set, else that of `other`.
     unsafe fn select(self, mask: u16, other: Self) -> Self;
 
