@@ -22,7 +22,7 @@ pub(crate) struct Compute<'m, 'w> {
 impl<'m, 'w> Compute<'m, 'w> {
     /// Runs `f(start, piece)` over pieces of `x`, some tokens of `width` elements each, on the workers;
     /// `start` is where the piece begins.
-    pub fn by_tokens(&self, x: &mut [f32], width: usize, f: impl Fn(usize, &mut [f32]) + Sync) {
+    pub fn by_tokens(&self, x: &mut [f32], width: usize, f: &(dyn Fn(usize, &mut [f32]) + Sync)) {
         let chunk = TOKENS * width;
         // An element takes some ten times as long as a multiplication.
         let work = x.len().saturating_mul(10);

@@ -59,7 +59,7 @@ impl Engine<'_, '_> {
             let mut input = compute.input(x, n);
             input.times(w_gate, gate, ffn);
             input.times(w_up, up, ffn);
-            compute.by_tokens(gate, ffn, |start, gate| {
+            compute.by_tokens(gate, ffn, &|start, gate| {
                 compute.kernels.activate(spec.activation(), gate, up.get(start..));
             });
             compute.input(gate, n).times(w_down, x, dim);

@@ -37,7 +37,7 @@ impl Engine<'_, '_> {
             apply(up_w, Role::FfnUpBias, gate);
             None
         };
-        compute.by_tokens(gate, ffn, |start, gate| {
+        compute.by_tokens(gate, ffn, &|start, gate| {
             compute.kernels.activate(spec.activation(), gate, up.and_then(|up| up.get(start..)));
         });
 

@@ -236,7 +236,7 @@ fn enter(
 ) {
     let (weight, bias, layer) = role;
     let (weight, bias) = (weights.vector(weight, layer), weights.vector(bias, layer));
-    compute.by_tokens(branch, spec.dim, |start, branch| {
+    compute.by_tokens(branch, spec.dim, &|start, branch| {
         copy(branch, hidden.get(start..).unwrap_or(&[]));
         if spec.placement().before {
             norm_rows(compute.kernels, spec, weight, bias, branch);
@@ -255,14 +255,14 @@ fn leave(
 ) {
     let weight = weights.vector(role.0, role.1);
     if spec.placement().behind || spec.residual_scale != 1.0 {
-        compute.by_tokens(branch, spec.dim, |_, branch| {
+        compute.by_tokens(branch, spec.dim, &|_, branch| {
             if spec.placement().behind {
                 norm_rows(compute.kernels, spec, weight, &[], branch);
             }
             scale(branch, spec.residual_scale);
         });
     }
-    compute.by_tokens(hidden, spec.dim, |start, hidden| add(hidden, branch.get(start..).unwrap_or(&[])));
+    compute.by_tokens(hidden, spec.dim, &|start, hidden| add(hidden, branch.get(start..).unwrap_or(&[])));
 }
 
 /// Norms the hidden state after a part of a block, where a norm stands there.
@@ -288,7 +288,7 @@ fn norm(
 ) {
     let (weight, bias, layer) = role;
     let (weight, bias) = (weights.vector(weight, layer), weights.vector(bias, layer));
-    compute.by_tokens(x, spec.dim, |_, x| norm_rows(compute.kernels, spec, weight, bias, x));
+    compute.by_tokens(x, spec.dim, &|_, x| norm_rows(compute.kernels, spec, weight, bias, x));
 }
 
 /// Norms each `dim` elements of `x` in place.

@@ -58,8 +58,8 @@ impl Engine<'_, '_> {
             }
             compute.input(gate, tokens).times(w_proj, branch, dim);
             let weight = weights.vector(Role::PostNorm, index);
-            compute.by_tokens(branch, dim, |_, branch| norm_rows(compute.kernels, spec, weight, &[], branch));
-            compute.by_tokens(hidden, dim, |start, hidden| add(hidden, branch.get(start..).unwrap_or(&[])));
+            compute.by_tokens(branch, dim, &|_, branch| norm_rows(compute.kernels, spec, weight, &[], branch));
+            compute.by_tokens(hidden, dim, &|start, hidden| add(hidden, branch.get(start..).unwrap_or(&[])));
         }
         if spec.layer_scale() == Need::Absent {
             return;

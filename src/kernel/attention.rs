@@ -189,7 +189,7 @@ unsafe fn attend_rows<L: Lanes, E: Element, const R: usize>(
         // Tokens are a power of two apart, where they contend for the same lines of the nearest cache.
         if R > 1 && dim < NARROW {
             let Some(copy) = copy.get_mut(..dim) else { return R };
-            copy.copy_from_slice(q);
+            copy.iter_mut().zip(q).for_each(|(to, q)| *to = *q);
             *query = copy;
         }
         *seen = match job.reach {

@@ -116,7 +116,8 @@ pub(crate) fn quantize(
     /// Elements of one piece of work: whole spans of every form.
     const CHUNK: usize = 1 << 13;
     let (scales, sums) = form.spans();
-    if q.len() < x.len() || d.len() < x.len() / scales || offsets.len() < x.len() / sums {
+    let spans = |elements: usize, span| elements.checked_div(span).unwrap_or(0);
+    if q.len() < x.len() || d.len() < spans(x.len(), scales) || offsets.len() < spans(x.len(), sums) {
         debug_assert!(false, "quantize: shapes do not fit");
         return;
     }
@@ -128,8 +129,8 @@ pub(crate) fn quantize(
         let (q, d, offsets) = unsafe {
             (
                 q.part(start, x.len()),
-                d.part(start / scales, x.len() / scales),
-                offsets.part(start / sums, x.len() / sums),
+                d.part(spans(start, scales), spans(x.len(), scales)),
+                offsets.part(spans(start, sums), spans(x.len(), sums)),
             )
         };
         kernels.quantize(form, x, q, d, offsets);
