@@ -101,10 +101,6 @@ impl Lanes for Avx512 {
         }
     }
     #[inline(always)]
-    unsafe fn round_to_f16(x: f32) -> f32 {
-        unsafe { _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(_mm_set_ss(x)))) }
-    }
-    #[inline(always)]
     fn prefetch(soon: *const u8) {
         unsafe { _mm_prefetch::<_MM_HINT_T0>(soon.cast()) }
     }
