@@ -149,19 +149,22 @@ unsafe fn attend_all<L: Lanes, E: Element>(
             let most = if job.masks.is_none() { L::ROWS } else { 1 };
             let left = if most < rows - row { most } else { rows - row };
             row += match left {
-                8.. => attend_rows::<L, E, 8>(job, row, out, out_stride, scratch),
-                4.. => attend_rows::<L, E, 4>(job, row, out, out_stride, scratch),
-                3 => attend_rows::<L, E, 3>(job, row, out, out_stride, scratch),
-                2 => attend_rows::<L, E, 2>(job, row, out, out_stride, scratch),
-                _ => attend_rows::<L, E, 1>(job, row, out, out_stride, scratch),
+                8.. => attend_rows::<L, E, 8, 1>(job, row, out, out_stride, scratch),
+                4.. => attend_rows::<L, E, 4, 1>(job, row, out, out_stride, scratch),
+                3 => attend_rows::<L, E, 3, 1>(job, row, out, out_stride, scratch),
+                2 => attend_rows::<L, E, 2, 2>(job, row, out, out_stride, scratch),
+                _ if L::ROWS > 1 => attend_rows::<L, E, 1, 4>(job, row, out, out_stride, scratch),
+                _ => attend_rows::<L, E, 1, 1>(job, row, out, out_stride, scratch),
             };
         }
     }
 }
 
+/// Runs `R` rows from `row` on. A fused multiply-add takes a few cycles and a sum is a chain of them: where
+/// rows are few, `S` registers of each are summed at a time.
 #[allow(clippy::needless_range_loop)] // several arrays run along with `r`
 #[inline(always)]
-unsafe fn attend_rows<L: Lanes, E: Element, const R: usize>(
+unsafe fn attend_rows<L: Lanes, E: Element, const R: usize, const S: usize>(
     job: &Attention<'_>,
     row: usize,
     out: &mut [f32],
@@ -224,10 +227,24 @@ unsafe fn attend_rows<L: Lanes, E: Element, const R: usize>(
             // Scores, and the largest of each row.
             let mut weights = [const { MaybeUninit::<[f32; BLOCK]>::uninit() }; R];
             let mut top = [L::splat(f32::NEG_INFINITY); R];
+            let at = weights.each_mut().map(|weights| weights.as_mut_ptr().cast::<f32>());
+            let mut tiles = tile.get(reach.tiles()).unwrap_or(&[]);
+            let mut t = reach.tiles().start;
+            while let Some((&keys, rest)) = tiles.split_first() {
+                let to = at.map(|at| at.add(t * TILE));
+                (tiles, t) = match tiles.split_first_chunk::<S>() {
+                    Some((keys, rest)) if S > 1 => {
+                        E::scores::<L, R, S>(*keys, layout, &queries, TILE, to);
+                        (rest, t + S)
+                    }
+                    _ => {
+                        E::scores::<L, R, 1>([keys], layout, &queries, reach.lanes(t).end, to);
+                        (rest, t + 1)
+                    }
+                };
+            }
             for t in reach.tiles() {
-                let Some(&keys) = tile.get(t) else { break };
-                let at: [*mut f32; R] = core::array::from_fn(|r| weights[r].as_mut_ptr().cast::<f32>().add(t * TILE));
-                E::scores::<L, R>(keys, layout, &queries, reach.lanes(t).end, at);
+                let at = at.map(|at| at.add(t * TILE));
                 for r in 0..R {
                     let lanes = seen[r].lanes(t);
                     if plain && shown(r, t) == u16::MAX {
@@ -282,7 +299,13 @@ unsafe fn attend_rows<L: Lanes, E: Element, const R: usize>(
                     let mut mask = mask(&seen[0].lanes(t)) & shown(0, t);
                     while mask != 0 {
                         let slot = t * TILE + mask.trailing_zeros() as usize;
-                        weigh::<L, E, R>(&tile, layout, &weights, Range { lo: slot, hi: slot + 1 }, sums.as_mut_ptr());
+                        weigh::<L, E, R, S>(
+                            &tile,
+                            layout,
+                            &weights,
+                            Range { lo: slot, hi: slot + 1 },
+                            sums.as_mut_ptr(),
+                        );
                         mask &= mask - 1;
                     }
                 }
@@ -293,12 +316,12 @@ unsafe fn attend_rows<L: Lanes, E: Element, const R: usize>(
             let sums = sums.as_mut_ptr();
             for r in 0..R {
                 let before = Range { lo: seen[r].lo, hi: seen[r].hi.min(common.lo) };
-                weigh::<L, E, 1>(&tile, layout, core::array::from_ref(&weights[r]), before, sums.add(r * width));
+                weigh::<L, E, 1, S>(&tile, layout, core::array::from_ref(&weights[r]), before, sums.add(r * width));
             }
-            weigh::<L, E, R>(&tile, layout, &weights, common, sums);
+            weigh::<L, E, R, S>(&tile, layout, &weights, common, sums);
             for r in 0..R {
                 let after = Range { lo: seen[r].lo.max(common.hi), hi: seen[r].hi };
-                weigh::<L, E, 1>(&tile, layout, core::array::from_ref(&weights[r]), after, sums.add(r * width));
+                weigh::<L, E, 1, S>(&tile, layout, core::array::from_ref(&weights[r]), after, sums.add(r * width));
             }
         }
         for r in 0..R {
@@ -350,9 +373,9 @@ impl Range {
     }
 }
 
-/// Adds the values at some positions of a block, by weight, to R rows of sums.
+/// Adds the values at some positions of a block, by weight, to R rows of sums, `S` registers at a time.
 #[inline(always)]
-unsafe fn weigh<L: Lanes, E: Element, const R: usize>(
+unsafe fn weigh<L: Lanes, E: Element, const R: usize, const S: usize>(
     tile: &[*const u8; TILES],
     layout: HeadLayout,
     weights: &[MaybeUninit<[f32; BLOCK]>; R],
@@ -363,50 +386,79 @@ unsafe fn weigh<L: Lanes, E: Element, const R: usize>(
         return;
     }
     let width = layout.padded();
-    // SAFETY: the caller's tiles are whole, `hi <= BLOCK`, all weights in the range are there, and `sums` has R
-    // rows of `width`.
+    let mut i = 0;
+    // SAFETY: passed on to the caller; `i + 16 * S <= width`, or `i + 16`, as both are multiples of 16.
     unsafe {
-        for i in (0..width).step_by(16) {
-            if R == 1 && L::ROWS == 1 && E::IS_F32 {
-                let (sums, weights) = (sums.add(i), weights.as_ptr().cast::<f32>());
-                for t in range.tiles() {
-                    let (Some(&tile), lanes) = (tile.get(t), range.lanes(t)) else { break };
-                    let values = E::values(tile, layout, lanes.start, i).cast();
-                    let weights = weights.add(t * TILE + lanes.start);
-                    L::add_products(sums, values, width, weights, lanes.end - lanes.start, layout.dim - i, sums);
-                }
-                continue;
-            }
-            let mut acc = [L::splat(0.0); R];
-            for (r, acc) in acc.iter_mut().enumerate() {
-                *acc = L::load(sums.add(r * width + i));
-            }
+        while i < width {
+            i += if S > 1 && width - i >= 16 * S {
+                weigh_part::<L, E, R, S>(tile, layout, weights, range, sums, i)
+            } else {
+                weigh_part::<L, E, R, 1>(tile, layout, weights, range, sums, i)
+            };
+        }
+    }
+}
+
+/// The same for `16 * S` elements of the values, from `i` on.
+#[inline(always)]
+unsafe fn weigh_part<L: Lanes, E: Element, const R: usize, const S: usize>(
+    tile: &[*const u8; TILES],
+    layout: HeadLayout,
+    weights: &[MaybeUninit<[f32; BLOCK]>; R],
+    range: Range,
+    sums: *mut f32,
+    i: usize,
+) -> usize {
+    let width = layout.padded();
+    // SAFETY: the caller's tiles are whole, `hi <= BLOCK`, all weights in the range are there, and `sums` has R
+    // rows of `width`, in which the elements are.
+    unsafe {
+        if R == 1 && L::ROWS == 1 && E::IS_F32 {
+            let (sums, weights) = (sums.add(i), weights.as_ptr().cast::<f32>());
             for t in range.tiles() {
                 let (Some(&tile), lanes) = (tile.get(t), range.lanes(t)) else { break };
-                let mut at = E::values(tile, layout, lanes.start, i);
-                for slot in lanes {
-                    let value = E::value::<L>(at);
-                    at = at.wrapping_add(E::BYTES * width);
-                    let scale = E::value_scale(tile, layout, slot, i);
+                let values = E::values(tile, layout, lanes.start, i).cast();
+                let weights = weights.add(t * TILE + lanes.start);
+                L::add_products(sums, values, width, weights, lanes.end - lanes.start, layout.dim - i, sums);
+            }
+            return 16 * S;
+        }
+        let mut acc = [[L::splat(0.0); R]; S];
+        for (s, acc) in acc.iter_mut().enumerate() {
+            for (r, acc) in acc.iter_mut().enumerate() {
+                *acc = L::load(sums.add(r * width + i + 16 * s));
+            }
+        }
+        for t in range.tiles() {
+            let (Some(&tile), lanes) = (tile.get(t), range.lanes(t)) else { break };
+            let mut at = E::values(tile, layout, lanes.start, i);
+            for slot in lanes {
+                for (s, acc) in acc.iter_mut().enumerate() {
+                    let value = E::value::<L>(at.wrapping_add(16 * s * E::BYTES));
+                    let scale = E::value_scale(tile, layout, slot, i + 16 * s);
                     for (acc, weights) in acc.iter_mut().zip(weights) {
                         let weight = *weights.as_ptr().cast::<f32>().add(t * TILE + slot);
                         *acc = value.fma(L::splat(weight * scale), *acc);
                     }
                 }
+                at = at.wrapping_add(E::BYTES * width);
             }
+        }
+        for (s, acc) in acc.into_iter().enumerate() {
             for (r, acc) in acc.into_iter().enumerate() {
-                acc.store(sums.add(r * width + i));
+                acc.store(sums.add(r * width + i + 16 * s));
             }
         }
     }
+    16 * S
 }
 
 /// How keys and values of one KV type are read.
 trait Element {
-    /// For each query, its dot products with the 16 keys of a tile, of which the first `lanes` are asked for, to
-    /// `to`.
-    unsafe fn scores<L: Lanes, const R: usize>(
-        tile: *const u8,
+    /// For each query, its dot products with the 16 keys of each tile, of which the first `lanes` are asked for,
+    /// to `to` and after.
+    unsafe fn scores<L: Lanes, const R: usize, const S: usize>(
+        tiles: [*const u8; S],
         layout: HeadLayout,
         queries: &[&[f32]; R],
         lanes: usize,
@@ -436,8 +488,8 @@ macro_rules! float_element {
         struct $name;
         impl Element for $name {
             #[inline(always)]
-            unsafe fn scores<L: Lanes, const R: usize>(
-                tile: *const u8,
+            unsafe fn scores<L: Lanes, const R: usize, const S: usize>(
+                tiles: [*const u8; S],
                 layout: HeadLayout,
                 queries: &[&[f32]; R],
                 lanes: usize,
@@ -448,21 +500,30 @@ macro_rules! float_element {
                     if L::ROWS == 1 && Self::IS_F32 {
                         static ZEROS: [f32; TILE] = [0.0; TILE];
                         for (q, to) in queries.iter().zip(to) {
-                            L::add_products(ZEROS.as_ptr(), tile.cast(), TILE, q.as_ptr(), layout.dim, lanes, to);
+                            let keys = tiles[0].cast();
+                            L::add_products(ZEROS.as_ptr(), keys, TILE, q.as_ptr(), layout.dim, lanes, to);
                         }
                         return;
                     }
-                    let mut acc = [L::splat(0.0); R];
-                    let mut at = tile;
+                    let mut acc = [[L::splat(0.0); R]; S];
                     for d in 0..layout.dim {
-                        let key = L::$load(at.cast());
-                        L::prefetch(at.wrapping_add(layout.tile_bytes()));
-                        at = at.add(TILE * $bytes);
-                        for (acc, q) in acc.iter_mut().zip(queries) {
-                            *acc = key.fma(L::splat(*q.get_unchecked(d)), *acc);
+                        for (tile, acc) in tiles.iter().zip(&mut acc) {
+                            let at = tile.add(d * (TILE * $bytes));
+                            let key = L::$load(at.cast());
+                            if R < 4 {
+                                // Few rows are done with a tile before the next one could arrive.
+                                let later = at.wrapping_add(TILES * layout.tile_bytes());
+                                L::prefetch(later);
+                                L::prefetch(later.wrapping_add(layout.values()));
+                            } else {
+                                L::prefetch(at.wrapping_add(layout.tile_bytes()));
+                            }
+                            for (acc, q) in acc.iter_mut().zip(queries) {
+                                *acc = key.fma(L::splat(*q.get_unchecked(d)), *acc);
+                            }
                         }
                     }
-                    acc.into_iter().zip(to).for_each(|(acc, to)| acc.store(to));
+                    store_all(acc, to);
                 }
             }
             const BYTES: usize = $bytes;
@@ -481,8 +542,8 @@ float_element!(F16, 2, load_f16);
 struct Q8;
 impl Element for Q8 {
     #[inline(always)]
-    unsafe fn scores<L: Lanes, const R: usize>(
-        tile: *const u8,
+    unsafe fn scores<L: Lanes, const R: usize, const S: usize>(
+        tiles: [*const u8; S],
         layout: HeadLayout,
         queries: &[&[f32]; R],
         _lanes: usize,
@@ -490,21 +551,25 @@ impl Element for Q8 {
     ) {
         // SAFETY: keys are `dim` rows of 16 bytes, then a row of 16 f16 for each 32 of them.
         unsafe {
-            let mut acc = [L::splat(0.0); R];
+            let mut acc = [[L::splat(0.0); R]; S];
             for block in 0..layout.blocks() {
-                let mut sum = [L::splat(0.0); R];
+                let mut sums = [[L::splat(0.0); R]; S];
                 for d in block * 32..layout.dim.min(block * 32 + 32) {
-                    let key = L::load_i8(tile.add(d * TILE));
-                    for (sum, q) in sum.iter_mut().zip(queries) {
-                        *sum = key.fma(L::splat(*q.get_unchecked(d)), *sum);
+                    for (tile, sums) in tiles.iter().zip(&mut sums) {
+                        let key = L::load_i8(tile.add(d * TILE));
+                        for (sum, q) in sums.iter_mut().zip(queries) {
+                            *sum = key.fma(L::splat(*q.get_unchecked(d)), *sum);
+                        }
                     }
                 }
-                let scale = L::load_f16(tile.add(layout.key_scales() + block * TILE * 2));
-                for (acc, sum) in acc.iter_mut().zip(sum) {
-                    *acc = sum.fma(scale, *acc);
+                for (tile, (acc, sums)) in tiles.iter().zip(acc.iter_mut().zip(sums)) {
+                    let scale = L::load_f16(tile.add(layout.key_scales() + block * TILE * 2));
+                    for (acc, sum) in acc.iter_mut().zip(sums) {
+                        *acc = sum.fma(scale, *acc);
+                    }
                 }
             }
-            acc.into_iter().zip(to).for_each(|(acc, to)| acc.store(to));
+            store_all(acc, to);
         }
     }
     const BYTES: usize = 1;
@@ -518,6 +583,17 @@ impl Element for Q8 {
         // SAFETY: 16 rows of `blocks` f16 follow the values.
         unsafe {
             le_f16(tile.add(layout.value_scales() + (position * layout.blocks() + i / 32) * 2).cast::<[u8; 2]>().read())
+        }
+    }
+}
+
+/// Stores the scores of `S` tiles, one tile's after the other's, for each row.
+#[inline(always)]
+unsafe fn store_all<L: Lanes, const R: usize, const S: usize>(scores: [[L; R]; S], to: [*mut f32; R]) {
+    for (s, scores) in scores.into_iter().enumerate() {
+        for (score, to) in scores.into_iter().zip(to) {
+            // SAFETY: the caller has the instruction set, and room for `S` tiles of scores at each place.
+            unsafe { score.store(to.add(s * TILE)) };
         }
     }
 }

@@ -103,7 +103,8 @@ pub(super) trait Lanes: Copy {
             acc.store(to);
         }
     }
-    /// Asks for the line at an address that will be used soon; any address will do.
+    /// Asks for the line at an address that will be used soon, as far as the second cache: what comes from
+    /// memory would keep the first one's few places for requests too long. Any address will do.
     #[inline(always)]
     fn prefetch(_soon: *const u8) {}
     /// Lane `i` where bit `i` of `mask` is set, else that of `other`.

@@ -102,7 +102,7 @@ impl Lanes for Avx512 {
     }
     #[inline(always)]
     fn prefetch(soon: *const u8) {
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(soon.cast()) }
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(soon.cast()) }
     }
     #[inline(always)]
     unsafe fn select(self, mask: u16, other: Self) -> Self {

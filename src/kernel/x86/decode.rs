@@ -236,8 +236,11 @@ unsafe fn prefetch<F: Format>(rows: &[*const u8; 8], row_bytes: usize, at: usize
             // At the end of a row, the beginning of the one that is eight further.
             let near = at + F::NEAR;
             let near = if near < row_bytes { near } else { near + 7 * row_bytes };
-            for row in rows {
-                _mm_prefetch::<_MM_HINT_T0>(row.wrapping_add(near).cast());
+            // Once for every 64 bytes.
+            if near % 64 < F::BYTES {
+                for row in rows {
+                    _mm_prefetch::<_MM_HINT_T0>(row.wrapping_add(near - near % 64).cast());
+                }
             }
         }
     }
