@@ -40,12 +40,15 @@ fn broken(change: impl FnOnce(&mut Builder)) -> Vec<u8> {
 /// attempts counts, because the machine may be busy.
 #[track_caller]
 fn refused(file: &[u8]) -> Error {
+    // An emulator's time says nothing: it is what runs the tests where Cargo is told of a runner.
+    let emulated = std::env::vars_os()
+        .any(|(key, _)| key.to_str().is_some_and(|key| key.starts_with("CARGO_TARGET_") && key.ends_with("_RUNNER")));
     let mut fastest = Duration::MAX;
     for _ in 0..20 {
         let start = Instant::now();
         let result = Gguf::parse(file);
         fastest = fastest.min(start.elapsed());
-        if fastest < Duration::from_micros(500) {
+        if emulated || fastest < Duration::from_micros(500) {
             let error = result.expect_err("the file is wrong");
             assert!(error.to_string().len() > 20, "{error}");
             return error;

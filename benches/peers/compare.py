@@ -51,13 +51,14 @@ class Peers:
         self.options = options
         self.arenite = options.bin / "arenite"
         self.bandwidth = options.bin / "bandwidth"
+        self.context = max(options.prefill, options.decode)
 
     def ours(self, model, threads, prefill, decode):
-        command = [self.arenite, "bench", "-m", model, "-t", threads, "-p", prefill, "-n", max(decode, 1), "-r", 1, "--json"]
-        return run(command)
+        work = ["-p", prefill, "-n", max(decode, 1), "-c", self.context, "-r", 1]
+        return run([self.arenite, "bench", "-m", model, "-t", threads, *work, "--json"])
 
     def theirs(self, model, threads, prefill, decode):
-        return run([sys.executable, HERE / "llama.py", model, threads, prefill, decode])
+        return run([sys.executable, HERE / "llama.py", model, threads, prefill, decode, self.context])
 
     def rounds(self, model, threads):
         """Pairs of results, bandwidths, and pairs of results for a first token."""
@@ -104,8 +105,8 @@ def main():
         print(f"warning: this machine is busy (load {others:.1f}); the figures will be of little worth", file=sys.stderr)
     print(f"arenite by llama.cpp: medians of {options.rounds} pairs (least-largest); tokens a second, ours / theirs\n")
     row(["model", "threads", f"prefill {options.prefill}", "tok/s", f"decode {options.decode}", "tok/s",
-         "decode GB/s", "of reading", "first token", "ms", "memory", "MB"])
-    row(["---"] * 12)
+         "decode GB/s", "of reading", "first token", "ms", "memory then", "MB", "memory at most", "MB"])
+    row(["---"] * 14)
     measured = []
     for model in options.files:
         for threads in map(int, options.threads.split(",")):
@@ -119,6 +120,7 @@ def main():
                 ratio(speed, "decode_tok_s"), medians(speed, "decode_tok_s"),
                 f"{rate:.1f}", f"{rate / limit:.0%} of {limit:.1f}",
                 ratio(first, "first_token_ms", inverse=True), medians(first, "first_token_ms"),
+                ratio(first, "memory_bytes", inverse=True), medians(first, "memory_bytes", 1e-6),
                 ratio(speed, "memory_bytes", inverse=True), medians(speed, "memory_bytes", 1e-6),
             ])
             measured.append({"model": model.stem, "threads": threads, "speed": speed, "first": first,

@@ -1,4 +1,4 @@
-"""One round of llama.cpp in a process of its own: llama.py MODEL THREADS PREFILL DECODE
+"""One round of llama.cpp in a process of its own: llama.py MODEL THREADS PREFILL DECODE CONTEXT
 
 Prints what `arenite bench --json` prints, as far as compare.py reads it. PREFILL 1 with DECODE 0 is the time to a
 first token.
@@ -21,7 +21,7 @@ def anonymous_bytes():
 
 
 def main():
-    model_path, threads, prefill, decode = sys.argv[1], *map(int, sys.argv[2:5])
+    model_path, threads, prefill, decode, length = sys.argv[1], *map(int, sys.argv[2:6])
     quiet = llama_cpp.llama_log_callback(lambda *_: None)
     llama_cpp.llama_log_set(quiet, None)
     before = anonymous_bytes()
@@ -32,7 +32,7 @@ def main():
     if not model:
         sys.exit(f"llama.cpp cannot load {model_path}")
     parameters = llama_cpp.llama_context_default_params()
-    parameters.n_ctx = max(prefill, decode)
+    parameters.n_ctx = length
     parameters.n_batch = 512
     parameters.n_threads = threads
     parameters.n_threads_batch = threads
