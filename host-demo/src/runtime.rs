@@ -2,7 +2,8 @@
 
 use anyhow::{Result, anyhow, bail};
 use arenite::workers::Workers;
-use arenite::{Gguf, Kernels, KvType, Line, Model, Options, Plan, Session};
+use arenite::{Gguf, Kernels, KvType, Model, Options, Plan, Session};
+use memmap2::MmapMut;
 
 use crate::cli::{Kv, SessionArgs};
 use crate::output::Bytes;
@@ -51,15 +52,15 @@ pub fn kv_type(kv: Kv) -> KvType {
 
 /// The memory of one session.
 pub struct Memory {
-    workspace: Vec<Line>,
-    kv: Vec<Line>,
+    workspace: MmapMut,
+    kv: MmapMut,
 }
 
 impl Memory {
     /// What `plan` asks for. The system gives pages when they are first written, so a large
-    /// context costs nothing until it is used.
+    /// context costs nothing until it is used. (An aligned vector of zeros would be written at once.)
     pub fn new(plan: &Plan) -> Result<Self> {
-        Ok(Self { workspace: lines("workspace", plan.workspace)?, kv: lines("KV cache", plan.kv)? })
+        Ok(Self { workspace: pages("workspace", plan.workspace)?, kv: pages("KV cache", plan.kv)? })
     }
 
     /// A session in this memory.
@@ -70,24 +71,15 @@ impl Memory {
         kernels: &'static Kernels,
         workers: &'m dyn Workers,
     ) -> Result<Session<'m, 'w>> {
-        let workspace = bytes(&mut self.workspace, plan.workspace);
-        let kv = bytes(&mut self.kv, plan.kv);
-        Ok(Session::new(model, plan, workspace, kv)?.with_kernels(kernels).with_workers(workers))
+        Ok(Session::new(model, plan, &mut self.workspace, &mut self.kv)?.with_kernels(kernels).with_workers(workers))
     }
 }
 
-/// Exactly `len` bytes of `lines`.
-fn bytes(lines: &mut [Line], len: usize) -> &mut [u8] {
-    let bytes = Line::bytes_mut(lines);
-    let len = len.min(bytes.len());
-    &mut bytes[..len]
-}
-
-/// Aligned, zeroed memory of at least `bytes`.
-fn lines(what: &str, bytes: usize) -> Result<Vec<Line>> {
-    match bytemuck::allocation::try_zeroed_vec(bytes.div_ceil(size_of::<Line>())) {
-        Ok(lines) => Ok(lines),
-        Err(()) => bail!(
+/// Zeroed memory of that many bytes, on pages of its own.
+fn pages(what: &str, bytes: usize) -> Result<MmapMut> {
+    match MmapMut::map_anon(bytes) {
+        Ok(pages) => Ok(pages),
+        Err(_) => bail!(
             "there is no memory for the {what} of {}; give a smaller context (-c), a smaller batch (-b) or --kv q8_0",
             Bytes(bytes)
         ),
