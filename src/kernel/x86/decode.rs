@@ -93,6 +93,11 @@ pub(super) trait Format {
     const BYTES: usize;
     const SPAN: usize;
     const SCALE_AT: usize;
+    /// Offsets of a block's activations.
+    const OFFSETS: usize = 1;
+    /// Whether a block's sums are formed before the last block's are added up, so that its loads and
+    /// products run while those wait for each other.
+    const AHEAD: bool = false;
     /// How many bytes ahead of its use a line of a row is called into the first cache; 0 to leave it
     /// to the loads, where computing takes longer than they do.
     const NEAR: usize = 0;
@@ -146,6 +151,7 @@ impl Format for Q4_0 {
     const BYTES: usize = 18;
     const SPAN: usize = 32;
     const SCALE_AT: usize = 0;
+    const AHEAD: bool = true;
     #[inline(always)]
     unsafe fn pair<D: Dot>(a: *const u8, b: *const u8, x: *const i8, offsets: *const i32) -> __m256i {
         // SAFETY: the caller has the features, two blocks, their activations and an offset.
@@ -169,6 +175,7 @@ impl Format for Q6K {
     const BYTES: usize = 210;
     const SPAN: usize = 256;
     const SCALE_AT: usize = 208;
+    const OFFSETS: usize = 16;
     #[inline(always)]
     unsafe fn pair<D: Dot>(a: *const u8, b: *const u8, x: *const i8, offsets: *const i32) -> __m256i {
         // SAFETY: the caller has the features, two blocks, their activations and offsets.
@@ -190,22 +197,22 @@ impl<D: Dot, F: Format> Blocks for Rows<D, F> {
 
     #[inline(always)]
     unsafe fn dot(w: *const u8, row_bytes: usize, x: Row<'_>, out: *mut f32) {
-        let per_block = x.offsets.len() / x.d.len().max(1);
-        // SAFETY: the caller has the features and eight rows as long as `x`.
+        // SAFETY: the caller has the features and eight rows as long as `x`, which has a block at least.
         unsafe {
             let rows: [*const u8; 8] = core::array::from_fn(|r| w.add(r * row_bytes));
             let mut acc = _mm256_setzero_ps();
+            let mut next = if F::AHEAD { sums::<D, F>(&rows, x, 0) } else { [_mm256_setzero_si256(); 4] };
             for (b, dx) in x.d.iter().enumerate() {
                 let at = b * F::BYTES;
                 prefetch::<F>(&rows, row_bytes, at);
-                let (q, offsets) = (x.q.as_ptr().add(b * F::SPAN), x.offsets.as_ptr().add(b * per_block));
-                let mut pairs = [_mm256_setzero_si256(); 4];
-                for (i, pair) in pairs.iter_mut().enumerate() {
-                    *pair = F::pair::<D>(rows[2 * i].add(at), rows[2 * i + 1].add(at), q, offsets);
-                }
-                let sums = _mm256_cvtepi32_ps(add_across(pairs));
+                let now = if F::AHEAD {
+                    let after = if b + 1 < x.d.len() { sums::<D, F>(&rows, x, b + 1) } else { next };
+                    core::mem::replace(&mut next, after)
+                } else {
+                    sums::<D, F>(&rows, x, b)
+                };
                 let scales = _mm256_mul_ps(scales(&rows, at + F::SCALE_AT), _mm256_set1_ps(*dx));
-                acc = _mm256_fmadd_ps(scales, sums, acc);
+                acc = _mm256_fmadd_ps(scales, _mm256_cvtepi32_ps(add_across(now)), acc);
             }
             // Lanes hold even rows, then odd ones.
             let in_order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
@@ -215,6 +222,20 @@ impl<D: Dot, F: Format> Blocks for Rows<D, F> {
 
     fn dot_one(row: &[u8], x: Row<'_>) -> f32 {
         F::dot_one(row, x)
+    }
+}
+
+/// The sums of block `b` of eight rows: a register for two rows, four lanes for each.
+#[inline(always)]
+unsafe fn sums<D: Dot, F: Format>(rows: &[*const u8; 8], x: Row<'_>, b: usize) -> [__m256i; 4] {
+    // SAFETY: the caller has the features and the block in every row and in `x`.
+    unsafe {
+        let (at, q, offsets) = (b * F::BYTES, x.q.as_ptr().add(b * F::SPAN), x.offsets.as_ptr().add(b * F::OFFSETS));
+        let mut pairs = [_mm256_setzero_si256(); 4];
+        for (i, pair) in pairs.iter_mut().enumerate() {
+            *pair = F::pair::<D>(rows[2 * i].add(at), rows[2 * i + 1].add(at), q, offsets);
+        }
+        pairs
     }
 }
 
