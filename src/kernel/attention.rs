@@ -207,7 +207,17 @@ unsafe fn attend_rows<L: Lanes, E: Element, const R: usize, const S: usize>(
         }
     }
     // Rows are in order of position, so the first sees the earliest and the last the latest.
-    let (first, last) = (visible[0].lo / BLOCK, (visible[R - 1].hi - 1) / BLOCK);
+    let (start, end) = (visible[0].lo, visible[R - 1].hi);
+    let (first, last) = (start / BLOCK, (end - 1) / BLOCK);
+    let ring = |tile: usize| job.ring.as_ptr().wrapping_add(tile % tiles * tile_bytes);
+    // After the last tile of this head comes the first of the next, whose ring is the next.
+    let (first_tile, distance) = (start / TILE, if R < 4 { TILES } else { 1 });
+    let count = end.div_ceil(TILE) - first_tile;
+    let later = |tile: usize| {
+        let i = (tile + distance).wrapping_sub(first_tile);
+        let heads = i.checked_div(count).unwrap_or(0);
+        ring((tile + distance).wrapping_sub(heads * count)).wrapping_add(heads * job.ring.len())
+    };
 
     // SAFETY: the caller has the instruction set. Each of `tile` points to a whole tile of the ring,
     // in which the layout's offsets stay; each query has `dim` elements; `sums` has R rows; the weights
@@ -218,8 +228,10 @@ unsafe fn attend_rows<L: Lanes, E: Element, const R: usize, const S: usize>(
         let cap = if built::CAPS { job.cap } else { None };
         let plain = cap.is_none() && job.bias.is_none();
         for block in first..=last {
-            let tile: [*const u8; TILES] =
-                core::array::from_fn(|t| job.ring.as_ptr().add((block * TILES + t) % tiles * tile_bytes));
+            let tile: [Tile; TILES] = core::array::from_fn(|t| {
+                let tile = block * TILES + t;
+                Tile { at: ring(tile), later: later(tile) }
+            });
             let seen = visible.map(|seen| seen.part(block * BLOCK, BLOCK));
             let reach = Range { lo: seen[0].lo, hi: seen[R - 1].hi };
             let shown = |r: usize, t: usize| job.masks.of((row + r) / group, block * TILES + t);
@@ -344,6 +356,14 @@ const BLOCK: usize = TILES * TILE;
 /// Queries shorter than this are copied together, a little more than a power of two apart.
 const NARROW: usize = 128 + 16;
 
+/// A tile of the cache, and the one whose lines are called while this one's are used: few rows are done with a
+/// tile before the next one could arrive.
+#[derive(Clone, Copy)]
+struct Tile {
+    at: *const u8,
+    later: *const u8,
+}
+
 /// Positions `lo..hi`.
 #[derive(Clone, Copy)]
 struct Range {
@@ -376,7 +396,7 @@ impl Range {
 /// Adds the values at some positions of a block, by weight, to R rows of sums, `S` registers at a time.
 #[inline(always)]
 unsafe fn weigh<L: Lanes, E: Element, const R: usize, const S: usize>(
-    tile: &[*const u8; TILES],
+    tiles: &[Tile; TILES],
     layout: HeadLayout,
     weights: &[MaybeUninit<[f32; BLOCK]>; R],
     range: Range,
@@ -391,9 +411,9 @@ unsafe fn weigh<L: Lanes, E: Element, const R: usize, const S: usize>(
     unsafe {
         while i < width {
             i += if S > 1 && width - i >= 16 * S {
-                weigh_part::<L, E, R, S>(tile, layout, weights, range, sums, i)
+                weigh_part::<L, E, R, S>(tiles, layout, weights, range, sums, i)
             } else {
-                weigh_part::<L, E, R, 1>(tile, layout, weights, range, sums, i)
+                weigh_part::<L, E, R, 1>(tiles, layout, weights, range, sums, i)
             };
         }
     }
@@ -402,7 +422,7 @@ unsafe fn weigh<L: Lanes, E: Element, const R: usize, const S: usize>(
 /// The same for `16 * S` elements of the values, from `i` on.
 #[inline(always)]
 unsafe fn weigh_part<L: Lanes, E: Element, const R: usize, const S: usize>(
-    tile: &[*const u8; TILES],
+    tiles: &[Tile; TILES],
     layout: HeadLayout,
     weights: &[MaybeUninit<[f32; BLOCK]>; R],
     range: Range,
@@ -416,8 +436,8 @@ unsafe fn weigh_part<L: Lanes, E: Element, const R: usize, const S: usize>(
         if R == 1 && L::ROWS == 1 && E::IS_F32 {
             let (sums, weights) = (sums.add(i), weights.as_ptr().cast::<f32>());
             for t in range.tiles() {
-                let (Some(&tile), lanes) = (tile.get(t), range.lanes(t)) else { break };
-                let values = E::values(tile, layout, lanes.start, i).cast();
+                let (Some(tile), lanes) = (tiles.get(t), range.lanes(t)) else { break };
+                let values = E::values(tile.at, layout, lanes.start, i).cast();
                 let weights = weights.add(t * TILE + lanes.start);
                 L::add_products(sums, values, width, weights, lanes.end - lanes.start, layout.dim - i, sums);
             }
@@ -430,12 +450,17 @@ unsafe fn weigh_part<L: Lanes, E: Element, const R: usize, const S: usize>(
             }
         }
         for t in range.tiles() {
-            let (Some(&tile), lanes) = (tile.get(t), range.lanes(t)) else { break };
-            let mut at = E::values(tile, layout, lanes.start, i);
+            let (Some(tile), lanes) = (tiles.get(t), range.lanes(t)) else { break };
+            let mut at = E::values(tile.at, layout, lanes.start, i);
+            let mut later = E::values(tile.later, layout, lanes.start, i);
             for slot in lanes {
+                if R < 4 {
+                    L::prefetch(later);
+                    later = later.wrapping_add(E::BYTES * width);
+                }
                 for (s, acc) in acc.iter_mut().enumerate() {
                     let value = E::value::<L>(at.wrapping_add(16 * s * E::BYTES));
-                    let scale = E::value_scale(tile, layout, slot, i + 16 * s);
+                    let scale = E::value_scale(tile.at, layout, slot, i + 16 * s);
                     for (acc, weights) in acc.iter_mut().zip(weights) {
                         let weight = *weights.as_ptr().cast::<f32>().add(t * TILE + slot);
                         *acc = value.fma(L::splat(weight * scale), *acc);
@@ -458,7 +483,7 @@ trait Element {
     /// For each query, its dot products with the 16 keys of each tile, of which the first `lanes` are asked for,
     /// to `to` and after.
     unsafe fn scores<L: Lanes, const R: usize, const S: usize>(
-        tiles: [*const u8; S],
+        tiles: [Tile; S],
         layout: HeadLayout,
         queries: &[&[f32]; R],
         lanes: usize,
@@ -472,9 +497,8 @@ trait Element {
     unsafe fn value<L: Lanes>(at: *const u8) -> L;
     /// Where element `i` of the value at `position` is; that of the next position is a padded row further.
     #[inline(always)]
-    unsafe fn values(tile: *const u8, layout: HeadLayout, position: usize, i: usize) -> *const u8 {
-        // SAFETY: values are 16 rows of `padded` elements.
-        unsafe { tile.add(layout.values() + (position * layout.padded() + i) * Self::BYTES) }
+    fn values(tile: *const u8, layout: HeadLayout, position: usize, i: usize) -> *const u8 {
+        tile.wrapping_add(layout.values() + (position * layout.padded() + i) * Self::BYTES)
     }
     /// The factor on that value.
     #[inline(always)]
@@ -489,7 +513,7 @@ macro_rules! float_element {
         impl Element for $name {
             #[inline(always)]
             unsafe fn scores<L: Lanes, const R: usize, const S: usize>(
-                tiles: [*const u8; S],
+                tiles: [Tile; S],
                 layout: HeadLayout,
                 queries: &[&[f32]; R],
                 lanes: usize,
@@ -500,7 +524,7 @@ macro_rules! float_element {
                     if L::ROWS == 1 && Self::IS_F32 {
                         static ZEROS: [f32; TILE] = [0.0; TILE];
                         for (q, to) in queries.iter().zip(to) {
-                            let keys = tiles[0].cast();
+                            let keys = tiles[0].at.cast();
                             L::add_products(ZEROS.as_ptr(), keys, TILE, q.as_ptr(), layout.dim, lanes, to);
                         }
                         return;
@@ -508,16 +532,9 @@ macro_rules! float_element {
                     let mut acc = [[L::splat(0.0); R]; S];
                     for d in 0..layout.dim {
                         for (tile, acc) in tiles.iter().zip(&mut acc) {
-                            let at = tile.add(d * (TILE * $bytes));
-                            let key = L::$load(at.cast());
-                            if R < 4 {
-                                // Few rows are done with a tile before the next one could arrive.
-                                let later = at.wrapping_add(TILES * layout.tile_bytes());
-                                L::prefetch(later);
-                                L::prefetch(later.wrapping_add(layout.values()));
-                            } else {
-                                L::prefetch(at.wrapping_add(layout.tile_bytes()));
-                            }
+                            let at = d * (TILE * $bytes);
+                            let key = L::$load(tile.at.add(at).cast());
+                            L::prefetch(tile.later.wrapping_add(at));
                             for (acc, q) in acc.iter_mut().zip(queries) {
                                 *acc = key.fma(L::splat(*q.get_unchecked(d)), *acc);
                             }
@@ -543,7 +560,7 @@ struct Q8;
 impl Element for Q8 {
     #[inline(always)]
     unsafe fn scores<L: Lanes, const R: usize, const S: usize>(
-        tiles: [*const u8; S],
+        tiles: [Tile; S],
         layout: HeadLayout,
         queries: &[&[f32]; R],
         _lanes: usize,
@@ -556,14 +573,14 @@ impl Element for Q8 {
                 let mut sums = [[L::splat(0.0); R]; S];
                 for d in block * 32..layout.dim.min(block * 32 + 32) {
                     for (tile, sums) in tiles.iter().zip(&mut sums) {
-                        let key = L::load_i8(tile.add(d * TILE));
+                        let key = L::load_i8(tile.at.add(d * TILE));
                         for (sum, q) in sums.iter_mut().zip(queries) {
                             *sum = key.fma(L::splat(*q.get_unchecked(d)), *sum);
                         }
                     }
                 }
                 for (tile, (acc, sums)) in tiles.iter().zip(acc.iter_mut().zip(sums)) {
-                    let scale = L::load_f16(tile.add(layout.key_scales() + block * TILE * 2));
+                    let scale = L::load_f16(tile.at.add(layout.key_scales() + block * TILE * 2));
                     for (acc, sum) in acc.iter_mut().zip(sums) {
                         *acc = sum.fma(scale, *acc);
                     }
