@@ -240,17 +240,18 @@ unsafe fn sums<D: Dot, F: Format>(rows: &[*const u8; 8], row_bytes: usize, x: Ro
 }
 
 /// While pair `i` of eight rows' blocks, `at` bytes into them, is computed: prefetches its part of what the
-/// block is to the eight rows after the next eight, which lie in one piece, and what comes [`Format::NEAR`]
+/// block is to a group of eight rows further on, which lie in one piece, and what comes [`Format::NEAR`]
 /// bytes later in the pair itself. All at once would wait for each other: 7 % of the speed of Q6_K.
 ///
 /// The former into the second cache: rows may be so long that the first would lose lines before their use
-/// (measured on Zen 4: 40 % of the speed of this). For the next eight rows it comes too late where rows are
-/// short. The latter is worth some 7 % of the speed of a 0.6 B model in Q8_0 (Zen 4, one thread).
+/// (measured on Zen 4: 40 % of the speed of this). Less than some 10 KB ahead it comes too late: that costs a
+/// model with rows of 324 bytes a tenth. The latter is worth some 7 % of the speed of a 0.6 B model in Q8_0 (Zen 4, one thread).
 #[inline(always)]
 unsafe fn prefetch<F: Format>(rows: &[*const u8; 8], row_bytes: usize, at: usize, i: usize) {
     // SAFETY: prefetching never faults, wherever it reaches.
     unsafe {
-        let far = rows[0].wrapping_add(8 * (2 * row_bytes + at));
+        let groups = if row_bytes < 512 { 4 } else { 2 };
+        let far = rows[0].wrapping_add(8 * (groups * row_bytes + at));
         let lines = (8 * F::BYTES).div_ceil(64);
         for k in 0..lines.div_ceil(4) {
             let line = i * lines.div_ceil(4) + k;
