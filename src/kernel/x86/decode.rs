@@ -245,7 +245,8 @@ unsafe fn sums<D: Dot, F: Format>(rows: &[*const u8; 8], row_bytes: usize, x: Ro
 ///
 /// The former into the second cache: rows may be so long that the first would lose lines before their use
 /// (measured on Zen 4: 40 % of the speed of this). Less than some 10 KB ahead it comes too late: that costs a
-/// model with rows of 324 bytes a tenth. The latter is worth some 7 % of the speed of a 0.6 B model in Q8_0 (Zen 4, one thread).
+/// model with rows of 324 bytes a tenth. The latter is worth some 7 % of the speed of a 0.6 B model in Q8_0
+/// (Zen 4, one thread).
 #[inline(always)]
 unsafe fn prefetch<F: Format>(rows: &[*const u8; 8], row_bytes: usize, at: usize, i: usize) {
     // SAFETY: prefetching never faults, wherever it reaches.
