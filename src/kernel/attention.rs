@@ -209,7 +209,7 @@ unsafe fn attend_rows<L: Lanes, E: Element, const R: usize, const S: usize>(
     // Rows are in order of position, so the first sees the earliest and the last the latest.
     let (start, end) = (visible[0].lo, visible[R - 1].hi);
     let (first, last) = (start / BLOCK, (end - 1) / BLOCK);
-    let ring = |tile: usize| job.ring.as_ptr().wrapping_add(tile % tiles * tile_bytes);
+    let ring = |tile: usize| job.ring.as_ptr().wrapping_add(tile.checked_rem(tiles).unwrap_or(0) * tile_bytes);
     // After the last tile of this head comes the first of the next, whose ring is the next.
     let (first_tile, distance) = (start / TILE, if R < 4 { TILES } else { 1 });
     let count = end.div_ceil(TILE) - first_tile;
