@@ -214,7 +214,7 @@ unsafe fn attend_rows<L: Lanes, E: Element, const R: usize, const S: usize>(
     let (first_tile, distance) = (start / TILE, if R < 4 { TILES } else { 1 });
     let count = end.div_ceil(TILE) - first_tile;
     let later = |tile: usize| {
-        let i = (tile + distance).wrapping_sub(first_tile);
+        let i = (tile + distance).saturating_sub(first_tile);
         let heads = i.checked_div(count).unwrap_or(0);
         ring((tile + distance).wrapping_sub(heads * count)).wrapping_add(heads * job.ring.len())
     };
