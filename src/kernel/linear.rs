@@ -60,18 +60,19 @@ pub(crate) fn linear(
         debug_assert!(false, "linear: shapes do not fit");
         return;
     }
-    let rows = match workers.count() {
-        0 | 1 => w.rows,
-        // Whole panels.
-        n => w.rows.div_ceil(n.saturating_mul(PIECES)).next_multiple_of(PANEL_ROWS),
+    let units = w.rows.div_ceil(PANEL_ROWS);
+    let pieces = match workers.count() {
+        0 | 1 => 1,
+        n => n.saturating_mul(PIECES).min(units),
     };
-    let rows = rows.max(1);
+    // Whole panels, as evenly as can be.
+    let begin = |piece: usize| w.rows.min((piece * units).checked_div(pieces).unwrap_or(0) * PANEL_ROWS);
     let panel = if x.tokens > 1 { panel_bytes(w.kind, w.cols) } else { 0 };
     let work = w.rows.saturating_mul(w.cols).saturating_mul(x.tokens);
     let out = Out(out.as_mut_ptr());
-    fork(workers, w.rows.div_ceil(rows), work, panels, panel, &|piece, panel| {
-        let first = piece * rows;
-        let rows = rows.min(w.rows - first);
+    fork(workers, pieces, work, panels, panel, &|piece, panel| {
+        let first = begin(piece);
+        let rows = begin(piece + 1) - first;
         let Some(bytes) = w.data.get(first * row_bytes..(first + rows) * row_bytes) else { return };
         // SAFETY: this piece's rows are written by nobody else, and `reach` keeps them inside `out`.
         unsafe {
