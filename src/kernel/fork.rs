@@ -14,7 +14,7 @@ use crate::workers::Workers;
 pub(super) const SERIAL_BELOW: usize = 1 << 15;
 
 /// Pieces of a matrix for each worker, which others can take over if it is slow or late. Two and four are
-/// equally fast; one is some 3 % faster as long as nobody else wants a core.
+/// equally fast; one is 2 or 3 % faster as long as nobody else wants a core.
 pub(super) const PIECES: usize = 4;
 
 /// The most workers that have a part of the items of their own.
@@ -43,8 +43,8 @@ impl<T> Shared<T> {
 /// Runs `f(item, scratch)` once for each item, on as many workers as `scratch` has pieces of
 /// `per_worker` elements. `work` says how much there is to do in all, as for [`SERIAL_BELOW`].
 ///
-/// Each worker takes the items of its own part, one after another: one long stream of memory, worth some
-/// 3 % of the speed of a 0.6 B model and 8 % of a 135 M one (Zen 4, two threads). Then it takes what is left
+/// Each worker takes the items of its own part, one after another: one long stream of memory, worth 1
+/// to 4 % of the speed of a 0.6 B model and 3 to 7 % of a 135 M one (Zen 4, two threads). Then it takes what is left
 /// of others' parts, so that a worker that was interrupted does not hold up the rest. An implementation of
 /// [`Workers`] cannot run an item twice.
 pub(crate) fn fork<S: Send>(
