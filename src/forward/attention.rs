@@ -89,19 +89,17 @@ impl Engine<'_, '_> {
 
         // q, k and v of a token lie side by side, whether they come from one matrix or from three. A
         // layer that reads another's keys and values has q alone.
-        let mut input = compute.input(branch, tokens);
         let (keys, queries) = (part != Part::Queries, part != Part::Keys);
-        for ((weight, bias), offset, wanted) in [
+        let all = [
             ((Role::AttnQkv, Role::AttnQkvBias), 0, !cross),
             (roles.q, 0, queries),
             (roles.k, q_dim, keys),
             (roles.v, q_dim + kv_dim, keys),
-        ] {
-            if !wanted {
-                continue;
-            }
-            if let (Some(w), Some(qkv)) = (weights.matrix(weight, index), qkv.get_mut(offset..)) {
-                input.times(w, qkv, stride);
+        ];
+        let products = all.map(|((w, _), at, wanted)| (weights.matrix(w, index).filter(|_| wanted), at));
+        compute.input(branch, tokens).times_each(&products, qkv, stride);
+        for ((_, bias), at, wanted) in all {
+            if let (true, Some(qkv)) = (wanted, qkv.get_mut(at..)) {
                 add_bias(qkv, stride, weights.vector(bias, index));
             }
         }

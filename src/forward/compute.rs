@@ -1,6 +1,6 @@
 //! Linear layers: activations in the form that the weights ask for, once for each input.
 
-use crate::kernel::{Acts, Form, Kernels, Matrix, fork_chunks, linear, quantize};
+use crate::kernel::{Acts, Form, Kernels, Matrix, Product, fork_chunks, linear, quantize};
 use crate::workers::Workers;
 
 /// Tokens that are one piece of work where tokens are shared out.
@@ -47,7 +47,23 @@ pub(crate) struct Input<'c, 'm, 'w> {
 impl Input<'_, '_, '_> {
     /// `out[t * stride + r] = row r of w * token t`.
     pub fn times(&mut self, w: Matrix<'_>, out: &mut [f32], stride: usize) {
-        let Some(form) = Form::of(w.kind) else { return };
+        self.times_each(&[(Some(w), 0)], out, stride);
+    }
+
+    /// `out[at + t * stride + r] = row r of w * token t` for each `(w, at)`, as [`linear`] says: at once
+    /// those that want the input in the same form.
+    pub fn times_each(&mut self, products: &[Product<'_>], out: &mut [f32], stride: usize) {
+        let form_of = |(w, _): &Product<'_>| w.and_then(|w| Form::of(w.kind));
+        let mut rest = products;
+        while let Some(form) = rest.iter().find_map(form_of) {
+            let alike = rest.iter().take_while(|product| form_of(product).is_none_or(|other| other == form)).count();
+            let Some((products, after)) = rest.split_at_checked(alike) else { return };
+            self.times_alike(form, products, out, stride);
+            rest = after;
+        }
+    }
+
+    fn times_alike(&mut self, form: Form, products: &[Product<'_>], out: &mut [f32], stride: usize) {
         let Compute { kernels, workers, quants, scales, offsets, panels, .. } = self.compute;
         let mut acts = Acts { x: self.x, q: &[], d: &[], offsets: &[], tokens: self.tokens };
         if form != Form::F32 {
@@ -63,6 +79,6 @@ impl Input<'_, '_, '_> {
             }
             (acts.q, acts.d, acts.offsets) = (q, d, offsets);
         }
-        linear(kernels, *workers, panels, w, &acts, out, stride);
+        linear(kernels, *workers, panels, products, &acts, out, stride);
     }
 }

@@ -17,7 +17,7 @@ impl Engine<'_, '_> {
             return;
         };
         let mut rest = &mut **inner;
-        let [chosen, gathered, sum, gate, up] = [experts.count, dim, dim, ffn, ffn].map(|width| {
+        let [chosen, gathered, sum, inner] = [experts.count, dim, dim, 2 * ffn].map(|width| {
             let (piece, after) = core::mem::take(&mut rest).split_at_mut_checked(tokens * width).unwrap_or_default();
             rest = after;
             piece
@@ -51,14 +51,9 @@ impl Engine<'_, '_> {
             else {
                 return;
             };
-            let (Some(x), Some(gate), Some(up)) =
-                (gathered.get_mut(..n * dim), gate.get_mut(..n * ffn), up.get_mut(..n * ffn))
-            else {
-                return;
-            };
-            let mut input = compute.input(x, n);
-            input.times(w_gate, gate, ffn);
-            input.times(w_up, up, ffn);
+            let Some(x) = gathered.get_mut(..n * dim) else { return };
+            compute.input(x, n).times_each(&[(Some(w_gate), 0), (Some(w_up), n * ffn)], inner, ffn);
+            let Some((gate, up)) = inner.split_at_mut_checked(n * ffn) else { return };
             compute.by_tokens(gate, ffn, &|start, gate| {
                 compute.kernels.activate(spec.activation(), gate, up.get(start..));
             });

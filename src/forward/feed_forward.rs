@@ -11,34 +11,27 @@ impl Engine<'_, '_> {
         let (Some(hidden), Some(branch)) = (hidden.get_mut(..tokens * dim), branch.get_mut(..tokens * dim)) else {
             return;
         };
-        let Some((gate, rest)) = inner.split_at_mut_checked(tokens * ffn) else { return };
 
         enter(compute, spec, weights, (Role::FfnNorm, Role::FfnNormBias, index), hidden, branch);
 
-        let mut input = compute.input(branch, tokens);
         let up = weights.matrix(Role::FfnUp, index);
         let (gate_w, up_w) = match spec.gate() {
             Gate::None => (None, up),
             Gate::Separate => (weights.matrix(Role::FfnGate, index), up),
             Gate::Fused => (up.and_then(|w| w.part(0, ffn)), up.and_then(|w| w.part(ffn, ffn))),
         };
-        let mut apply = |w, bias, out: &mut [f32]| {
-            if let Some(w) = w {
-                input.times(w, out, ffn);
-                add_bias(out, ffn, weights.vector(bias, index));
-            }
-        };
-        let up = if gate_w.is_some() {
-            let Some(up) = rest.get_mut(..tokens * ffn) else { return };
-            apply(gate_w, Role::FfnGateBias, gate);
-            apply(up_w, Role::FfnUpBias, up);
-            Some(&*up)
-        } else {
-            apply(up_w, Role::FfnUpBias, gate);
-            None
-        };
+        // Without a gate, what goes up takes its place.
+        let up_at = if gate_w.is_some() { tokens * ffn } else { 0 };
+        compute.input(branch, tokens).times_each(&[(gate_w, 0), (up_w, up_at)], inner, ffn);
+        let Some((gate, rest)) = inner.split_at_mut_checked(tokens * ffn) else { return };
+        let mut up = gate_w.and(rest.get_mut(..tokens * ffn));
+        let bias = if up.is_some() { Role::FfnGateBias } else { Role::FfnUpBias };
+        add_bias(gate, ffn, weights.vector(bias, index));
+        if let Some(up) = &mut up {
+            add_bias(up, ffn, weights.vector(Role::FfnUpBias, index));
+        }
         compute.by_tokens(gate, ffn, &|start, gate| {
-            compute.kernels.activate(spec.activation(), gate, up.and_then(|up| up.get(start..)));
+            compute.kernels.activate(spec.activation(), gate, up.as_deref().and_then(|up| up.get(start..)));
         });
 
         if let Some(w) = weights.matrix(Role::FfnDown, index) {

@@ -53,5 +53,6 @@ pub fn product(
     panels: &mut [u8],
     out: &mut [f32],
 ) {
-    linear(kernels, workers, panels, Matrix { kind, rows, cols, data: weights }, &x.0, out, rows);
+    let w = Matrix { kind, rows, cols, data: weights };
+    linear(kernels, workers, panels, &[(Some(w), 0)], &x.0, out, rows);
 }

@@ -21,6 +21,11 @@ pub(super) const PIECES: usize = 4;
 #[cfg(target_has_atomic = "ptr")]
 const PARTS: usize = 16;
 
+/// How many items of a part have been taken, in a cache line of its own.
+#[cfg(target_has_atomic = "ptr")]
+#[repr(align(64))]
+struct Taken(AtomicUsize);
+
 /// A pointer that may cross threads; what is reached through it is divided by the code beside it.
 #[derive(Clone, Copy)]
 struct Shared<T>(*mut T);
@@ -75,7 +80,7 @@ pub(crate) fn fork<S: Send>(
 fn share(workers: &dyn Workers, items: usize, slots: usize, f: &(dyn Fn(usize, usize) + Sync)) {
     let parts = workers.count().clamp(1, PARTS);
     let part_len = items.div_ceil(parts);
-    let taken = [const { AtomicUsize::new(0) }; PARTS];
+    let taken = [const { Taken(AtomicUsize::new(0)) }; PARTS];
     let slot = AtomicUsize::new(0);
     let job = || {
         let slot = slot.fetch_add(1, Ordering::Relaxed);
@@ -84,7 +89,7 @@ fn share(workers: &dyn Workers, items: usize, slots: usize, f: &(dyn Fn(usize, u
         }
         let mut part = slot.checked_rem(parts).unwrap_or(0);
         for _ in 0..parts {
-            let Some(taken) = taken.get(part) else { return };
+            let Some(Taken(taken)) = taken.get(part) else { return };
             let end = items.min((part + 1) * part_len);
             loop {
                 let item = part * part_len + taken.fetch_add(1, Ordering::Relaxed);

@@ -41,45 +41,82 @@ pub(crate) const fn panel_bytes(kind: TensorType, cols: usize) -> usize {
     }
 }
 
-/// `out[t * stride + r] = row r of w * token t of x`.
+/// A matrix, if it is there, and where its outputs begin.
+pub(crate) type Product<'a> = (Option<Matrix<'a>>, usize);
+
+/// `out[at + t * stride + r] = row r of w * token t of x` for each `(w, at)` of `products`, which
+/// are shared out among the workers as if they were one matrix.
 ///
-/// `panels` has room for one panel for each worker that takes part. Each row belongs to one worker,
-/// so the result does not depend on their number.
+/// Their outputs do not overlap: in this order, they lie side by side within a stride, or each ends
+/// before the next begins. `panels` has room for one panel for each worker that takes part. Each row
+/// belongs to one worker, so the result does not depend on their number.
 pub(crate) fn linear(
     kernels: &Kernels,
     workers: &dyn Workers,
     panels: &mut [u8],
-    w: Matrix<'_>,
+    products: &[Product<'_>],
     x: &Acts<'_>,
     out: &mut [f32],
     stride: usize,
 ) {
-    let row_bytes = w.data.len() / w.rows.max(1);
-    let reach = x.tokens.saturating_sub(1).checked_mul(stride).and_then(|start| start.checked_add(w.rows));
-    if row_bytes == 0 || reach.is_none_or(|reach| reach > out.len()) || (x.tokens > 1 && stride < w.rows) {
+    let products = || products.iter().filter_map(|&(w, at)| Some((w?, at)));
+    if !fit(products(), x.tokens, out.len(), stride) {
         debug_assert!(false, "linear: shapes do not fit");
         return;
     }
-    let units = w.rows.div_ceil(PANEL_ROWS);
+    let units = products().map(|(w, _)| w.rows.div_ceil(PANEL_ROWS)).sum();
+    let weights = products().fold(0, |sum: usize, (w, _)| sum.saturating_add(w.rows.saturating_mul(w.cols)));
+    let work = weights.saturating_mul(x.tokens);
+    let panel = products().map(|(w, _)| panel_bytes(w.kind, w.cols)).max().filter(|_| x.tokens > 1).unwrap_or(0);
     let pieces = match workers.count() {
         0 | 1 => 1,
         n => n.saturating_mul(PIECES).min(units),
     };
     // Whole panels, as evenly as can be.
-    let begin = |piece: usize| w.rows.min((piece * units).checked_div(pieces).unwrap_or(0) * PANEL_ROWS);
-    let panel = if x.tokens > 1 { panel_bytes(w.kind, w.cols) } else { 0 };
-    let work = w.rows.saturating_mul(w.cols).saturating_mul(x.tokens);
+    let begin = |piece: usize| (piece * units).checked_div(pieces).unwrap_or(0);
     let out = Out(out.as_mut_ptr());
     fork(workers, pieces, work, panels, panel, &|piece, panel| {
-        let first = begin(piece);
-        let rows = begin(piece + 1) - first;
-        let Some(bytes) = w.data.get(first * row_bytes..(first + rows) * row_bytes) else { return };
-        // SAFETY: this piece's rows are written by nobody else, and `reach` keeps them inside `out`.
-        unsafe {
-            let out = out.at(first);
-            kernels.matmul(w.kind, &mut Job { w: bytes, rows, cols: w.cols, x: *x, out, stride, panel });
+        // Counted from the first panel of each matrix.
+        let (mut begin, mut end) = (begin(piece), begin(piece + 1));
+        for (w, at) in products() {
+            let (first, last) = (w.rows.min(begin * PANEL_ROWS), w.rows.min(end * PANEL_ROWS));
+            if let Some(Matrix { kind, rows, cols, data: w }) = w.part(first, last - first).filter(|w| w.rows > 0) {
+                // SAFETY: these rows are nobody else's, and `fit` says that they are inside `out`.
+                unsafe {
+                    let out = out.at(at + first);
+                    kernels.matmul(kind, &mut Job { w, rows, cols, x: *x, out, stride, panel });
+                }
+            }
+            let units = w.rows.div_ceil(PANEL_ROWS);
+            (begin, end) = (begin.saturating_sub(units), end.saturating_sub(units));
         }
     });
+}
+
+/// Whether these outputs lie in `len` floats, no two of them in one place: see [`linear`].
+pub(super) fn fit<'a>(
+    products: impl Iterator<Item = (Matrix<'a>, usize)>,
+    tokens: usize,
+    len: usize,
+    stride: usize,
+) -> bool {
+    let last_token = tokens.saturating_sub(1).saturating_mul(stride);
+    // Where those that lie side by side begin and end for the first token, and end for the last.
+    let (mut begin, mut end, mut last_end) = (0, 0, 0);
+    for (w, at) in products {
+        if at < end || w.data.len() < w.rows.max(1) {
+            return false;
+        }
+        if at >= last_end {
+            begin = at;
+        }
+        end = at.saturating_add(w.rows);
+        last_end = end.saturating_add(last_token);
+        if last_end > len || (tokens > 1 && end - begin > stride) {
+            return false;
+        }
+    }
+    true
 }
 
 /// The output, shared by workers that write disjoint rows.

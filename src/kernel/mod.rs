@@ -33,7 +33,7 @@ mod x86;
 pub(crate) use attention::{Attention, Bias, Masks};
 pub(crate) use cache::store;
 pub(crate) use fork::{fork_chunks, quantize};
-pub(crate) use linear::{Matrix, linear, panel_bytes};
+pub(crate) use linear::{Matrix, Product, linear, panel_bytes};
 
 use crate::quant::TensorType;
 

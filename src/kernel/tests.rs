@@ -5,13 +5,14 @@ extern crate std;
 
 use std::{eprintln, format, string::String, vec, vec::Vec};
 
+use super::linear::fit;
 use super::{
     Activation, Acts, Attention, Bias, Deviation, Form, Kernels, MAX_ROWS, Masks, Matrix, SCALAR, linear, panel_bytes,
     store,
 };
 use crate::memory::{HeadLayout, KvType};
 use crate::quant::TensorType;
-use crate::workers::Serial;
+use crate::workers::{Serial, Workers};
 
 /// The tables that this machine can run, besides the reference.
 fn tables() -> Vec<&'static Kernels> {
@@ -180,7 +181,7 @@ const UNTOUCHED: f32 = 12345.678;
 fn product(kernels: &Kernels, w: Matrix<'_>, x: &Acts<'_>, stride: usize) -> Vec<f32> {
     let mut out = vec![UNTOUCHED; stride * x.tokens];
     let mut panel = vec![0xaa; if x.tokens > 1 { panel_bytes(w.kind, w.cols) } else { 0 }];
-    linear(kernels, &Serial, &mut panel, w, x, &mut out, stride);
+    linear(kernels, &Serial, &mut panel, &[(Some(w), 0)], x, &mut out, stride);
     out
 }
 
@@ -220,6 +221,61 @@ fn check_products(kind: TensorType) {
         }
         check_product(&mut random, kind, data, 33, 768, 9);
     }
+}
+
+/// Three threads.
+struct Three;
+impl Workers for Three {
+    fn count(&self) -> usize {
+        3
+    }
+
+    fn run(&self, job: &(dyn Fn() + Sync)) {
+        std::thread::scope(|scope| (0..3).for_each(|_| drop(scope.spawn(job))));
+    }
+}
+
+/// Several matrices at once, side by side and one behind the other, are what each is alone.
+#[test]
+fn several_products() {
+    let mut random = Random(7);
+    let (rows, cols) = ([33, 16, 70], 512);
+    let kinds = [TensorType::Q8_0, TensorType::Q4_0, TensorType::Q8_0];
+    let bytes = [0, 1, 2].map(|i| random.weights(kinds[i], Data::Plain, rows[i], cols, 0));
+    let w = [0, 1, 2].map(|i| Matrix { kind: kinds[i], rows: rows[i], cols, data: &bytes[i] });
+    for tokens in [1, 3] {
+        let x = Tokens::random(&mut random, Form::Q8, Data::Plain, cols, tokens);
+        for (at, stride) in [([2, 35, 53], 123), ([0, 90 * tokens, 90 * tokens + 20], 90), ([5, 38, 85 * tokens], 80)] {
+            for kernels in tables() {
+                let mut out = vec![UNTOUCHED; stride * tokens + 300];
+                let mut panels = vec![0xaa; 3 * panel_bytes(TensorType::Q8_0, cols)];
+                let products = [(Some(w[0]), at[0]), (None, 0), (Some(w[1]), at[1]), (Some(w[2]), at[2])];
+                linear(kernels, &Three, &mut panels, &products, &x.acts(), &mut out, stride);
+                for (w, at) in w.into_iter().zip(at) {
+                    let want = product(&SCALAR, w, &x.acts(), w.rows);
+                    for (t, want) in want.chunks(w.rows).enumerate() {
+                        let got = &mut out[at + t * stride..][..w.rows];
+                        same(got, want, || format!("{}, {tokens} tokens, {} rows at {at}", kernels.name, w.rows));
+                        got.fill(UNTOUCHED);
+                    }
+                }
+                assert!(out.iter().all(|&x| x == UNTOUCHED));
+            }
+        }
+    }
+}
+
+/// Outputs that would lie over each other or outside are seen.
+#[test]
+fn places_of_products() {
+    let w = Matrix { kind: TensorType::F32, rows: 4, cols: 1, data: &[0; 16] };
+    let places = |at: &[usize], tokens| fit(at.iter().map(|&at| (w, at)), tokens, 32, 10);
+    assert!(places(&[], 1) && places(&[28], 1) && places(&[0, 4, 8, 12], 1));
+    assert!(!places(&[29], 1) && !places(&[usize::MAX], 1) && !places(&[0, 3], 1) && !places(&[4, 0], 1));
+    assert!(places(&[8], 3) && places(&[2, 8], 3) && places(&[0, 14, 18], 2) && places(&[0, 4, 18], 2));
+    assert!(!places(&[9], 3) && !places(&[0, 7], 3) && !places(&[0, 10], 2) && !places(&[0, 6, 18], 2));
+    assert!(!fit([(w, 0)].into_iter(), 2, 32, 3), "its own next token");
+    assert!(!fit([(Matrix { rows: 17, ..w }, 0)].into_iter(), 1, 32, 32), "less than a byte a row");
 }
 
 #[test]
