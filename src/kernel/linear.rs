@@ -1,6 +1,6 @@
 //! The linear layer: rows of weights times tokens, divided among workers by rows.
 
-use super::fork::{PIECES, fork};
+use super::fork::{PIECE, PIECES, fork};
 use super::{Acts, Job, Kernels};
 use crate::quant::TensorType;
 use crate::workers::Workers;
@@ -70,7 +70,7 @@ pub(crate) fn linear(
     let panel = products().map(|(w, _)| panel_bytes(w.kind, w.cols)).max().filter(|_| x.tokens > 1).unwrap_or(0);
     let pieces = match workers.count() {
         0 | 1 => 1,
-        n => n.saturating_mul(PIECES).min(units),
+        n => n.saturating_mul(PIECES).max(weights / PIECE).min(units),
     };
     // Whole panels, as evenly as can be.
     let begin = |piece: usize| (piece * units).checked_div(pieces).unwrap_or(0);
