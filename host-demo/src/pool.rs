@@ -1,6 +1,6 @@
 //! Threads for a session: made for hundreds of short jobs, one after another.
 //!
-//! A forward pass forks and joins some ten times a layer, for a few microseconds of work each. So
+//! A forward pass forks and joins some six times a layer, for a few microseconds of work each. So
 //! a thread that has nothing to do looks for the next job for a short while, then offers its core
 //! to others, and then sleeps until it is woken.
 //!
