@@ -17,8 +17,9 @@ pub(super) const SERIAL_BELOW: usize = 1 << 15;
 /// equally fast; one is 2 or 3 % faster as long as nobody else wants a core.
 pub(super) const PIECES: usize = 4;
 
-/// Weights of a piece, at most: the others wait for the last one. Worth 1 % of the speed of a 0.6 B model,
-/// whose head has 156 M, where each of two cores has a way to memory of its own (Zen 4).
+/// How many weights a piece of a large matrix has, about: whoever is done waits for the last piece. Worth 1 %
+/// of the speed of a 0.6 B model, whose head has 156 M, while two threads read twice as fast as one (Zen 4), and
+/// nothing while they read little faster.
 pub(super) const PIECE: usize = 1 << 21;
 
 /// The most workers that have a part of the items of their own.
