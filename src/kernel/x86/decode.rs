@@ -100,7 +100,7 @@ pub(super) trait Format {
     /// products run while those wait for each other.
     const AHEAD: bool = false;
     /// How long rows are, in bytes, if the next eight of them are called into the first cache, which has room
-    /// for both groups: memory is then read in the order of its addresses. Worth 5 to 10 % of the speed of a 0.6 B
+    /// for both groups: memory is then read in the order of its addresses. Worth 3 to 8 % of the speed of a 0.6 B
     /// model in Q4_0, 16 to 27 % in Q6_K (Zen 5). The cache would lose the lines of longer rows before their use;
     /// of shorter ones, what follows comes soon enough.
     const NEXT: Range<usize> = 512..2049;
@@ -204,25 +204,13 @@ impl<D: Dot, F: Format> Blocks for Rows<D, F> {
 
     #[inline(always)]
     unsafe fn dot(w: *const u8, row_bytes: usize, x: Row<'_>, out: *mut f32) {
-        // SAFETY: the caller has the features and eight rows as long as `x`, which has a block at least.
+        // SAFETY: passed on to the caller.
         unsafe {
-            let rows: [*const u8; 8] = core::array::from_fn(|r| w.add(r * row_bytes));
-            let mut acc = _mm256_setzero_ps();
-            let mut next = if F::AHEAD { sums::<D, F>(&rows, row_bytes, x, 0) } else { [_mm256_setzero_si256(); 4] };
-            for (b, dx) in x.d.iter().enumerate() {
-                let at = b * F::BYTES;
-                let now = if F::AHEAD {
-                    let after = if b + 1 < x.d.len() { sums::<D, F>(&rows, row_bytes, x, b + 1) } else { next };
-                    core::mem::replace(&mut next, after)
-                } else {
-                    sums::<D, F>(&rows, row_bytes, x, b)
-                };
-                let scales = _mm256_mul_ps(scales(&rows, at + F::SCALE_AT), _mm256_set1_ps(*dx));
-                acc = _mm256_fmadd_ps(scales, _mm256_cvtepi32_ps(add_across(now)), acc);
+            if F::NEXT.contains(&row_bytes) {
+                dot::<D, F, true>(w, row_bytes, x, out);
+            } else {
+                dot::<D, F, false>(w, row_bytes, x, out);
             }
-            // Lanes hold even rows, then odd ones.
-            let in_order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
-            _mm256_storeu_ps(out, _mm256_permutevar8x32_ps(acc, in_order));
         }
     }
 
@@ -231,15 +219,45 @@ impl<D: Dot, F: Format> Blocks for Rows<D, F> {
     }
 }
 
+/// Eight rows times one token, with the next eight prefetched or not: see [`Format::NEXT`].
+#[inline(always)]
+unsafe fn dot<D: Dot, F: Format, const NEXT: bool>(w: *const u8, row_bytes: usize, x: Row<'_>, out: *mut f32) {
+    // SAFETY: the caller has the features and eight rows as long as `x`, which has a block at least.
+    unsafe {
+        let rows: [*const u8; 8] = core::array::from_fn(|r| w.add(r * row_bytes));
+        let mut acc = _mm256_setzero_ps();
+        let mut next = if F::AHEAD { sums::<D, F, NEXT>(&rows, row_bytes, x, 0) } else { [_mm256_setzero_si256(); 4] };
+        for (b, dx) in x.d.iter().enumerate() {
+            let at = b * F::BYTES;
+            let now = if F::AHEAD {
+                let after = if b + 1 < x.d.len() { sums::<D, F, NEXT>(&rows, row_bytes, x, b + 1) } else { next };
+                core::mem::replace(&mut next, after)
+            } else {
+                sums::<D, F, NEXT>(&rows, row_bytes, x, b)
+            };
+            let scales = _mm256_mul_ps(scales(&rows, at + F::SCALE_AT), _mm256_set1_ps(*dx));
+            acc = _mm256_fmadd_ps(scales, _mm256_cvtepi32_ps(add_across(now)), acc);
+        }
+        // Lanes hold even rows, then odd ones.
+        let in_order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+        _mm256_storeu_ps(out, _mm256_permutevar8x32_ps(acc, in_order));
+    }
+}
+
 /// The sums of block `b` of eight rows: a register for two rows, four lanes for each.
 #[inline(always)]
-unsafe fn sums<D: Dot, F: Format>(rows: &[*const u8; 8], row_bytes: usize, x: Row<'_>, b: usize) -> [__m256i; 4] {
+unsafe fn sums<D: Dot, F: Format, const NEXT: bool>(
+    rows: &[*const u8; 8],
+    row_bytes: usize,
+    x: Row<'_>,
+    b: usize,
+) -> [__m256i; 4] {
     // SAFETY: the caller has the features and the block in every row and in `x`.
     unsafe {
         let (at, q, offsets) = (b * F::BYTES, x.q.as_ptr().add(b * F::SPAN), x.offsets.as_ptr().add(b * F::OFFSETS));
         let mut pairs = [_mm256_setzero_si256(); 4];
         for (i, pair) in pairs.iter_mut().enumerate() {
-            prefetch::<F>(rows, row_bytes, at, i);
+            prefetch::<F, NEXT>(rows, row_bytes, at, i);
             *pair = F::pair::<D>(rows[2 * i].add(at), rows[2 * i + 1].add(at), q, offsets);
         }
         pairs
@@ -251,14 +269,13 @@ unsafe fn sums<D: Dot, F: Format>(rows: &[*const u8; 8], row_bytes: usize, x: Ro
 /// other: 7 % of the speed of Q6_K.
 ///
 /// Into the second cache, a group so far on that it comes in time: some 10 KB (less costs a model with rows of
-/// 324 bytes a tenth). Into the first, the next group, if its rows are as long as [`Format::NEXT`] says, else what
-/// comes [`Format::NEAR`] bytes later in the pair itself.
+/// 324 bytes a tenth). Into the first, the next group, for rows that [`Format::NEXT`] names, else what comes
+/// [`Format::NEAR`] bytes later in the pair itself.
 #[inline(always)]
-unsafe fn prefetch<F: Format>(rows: &[*const u8; 8], row_bytes: usize, at: usize, i: usize) {
+unsafe fn prefetch<F: Format, const NEXT: bool>(rows: &[*const u8; 8], row_bytes: usize, at: usize, i: usize) {
     // SAFETY: prefetching never faults, wherever it reaches.
     unsafe {
         let group = 8 * row_bytes;
-        let next = F::NEXT.contains(&row_bytes);
         let far = if row_bytes < 512 { 4 * group } else { 2 * group };
         let lines = (8 * F::BYTES).div_ceil(64);
         for k in 0..lines.div_ceil(4) {
@@ -266,12 +283,12 @@ unsafe fn prefetch<F: Format>(rows: &[*const u8; 8], row_bytes: usize, at: usize
             if line < lines {
                 let here = rows[0].wrapping_add(8 * at + 64 * line);
                 _mm_prefetch::<_MM_HINT_T1>(here.wrapping_add(far).cast());
-                if next {
+                if NEXT {
                     _mm_prefetch::<_MM_HINT_T0>(here.wrapping_add(group).cast());
                 }
             }
         }
-        if F::NEAR > 0 && !next {
+        if F::NEAR > 0 && !NEXT {
             // At the end of a row, the beginning of the one that is eight further.
             let near = at + F::NEAR;
             let near = if near < row_bytes { near } else { near + 7 * row_bytes };
