@@ -100,8 +100,8 @@ pub(super) trait Format {
     /// products run while those wait for each other.
     const AHEAD: bool = false;
     /// How long rows are, in bytes, if the next eight of them are called into the first cache, which has room
-    /// for both groups: memory is then read in the order of its addresses. Worth 3 to 8 % of the speed of a 0.6 B
-    /// model in Q4_0, 16 to 27 % in Q6_K (Zen 5). The cache would lose the lines of longer rows before their use;
+    /// for both groups: memory is then read in the order of its addresses. Worth 3 to 11 % of the speed of a 0.6 B
+    /// model in Q4_0, 16 % in Q6_K (Zen 5). The cache would lose the lines of longer rows before their use;
     /// of shorter ones, what follows comes soon enough.
     const NEXT: Range<usize> = 512..2049;
     /// How many bytes ahead of its use a line of any other row is called into the first cache; 0 to leave it
