@@ -25,10 +25,14 @@ built! {
     LAYER_NORM: "gpt2" "stablelm" "bert" "seq2seq";
     UNBIASED_NORM: "seq2seq";
     /// Norms on what a part of a block makes.
-    NORM_BEHIND: "gemma" "olmo2";
+    NORM_BEHIND: "gemma" "olmo2" "exaone4";
     /// Norms on the hidden state after a part of a block.
     NORM_AFTER: "bert" "seq2seq";
-    HEAD_NORM: "qwen" "gemma";
+    HEAD_NORM: "qwen" "gemma" "exaone4" "hunyuan";
+    /// Norms of q and k after rope.
+    HUNYUAN: "hunyuan";
+    /// Queries that grow with the position.
+    MISTRAL3: "mistral3";
     EACH_HEAD_NORM: "stablelm";
     WHOLE_NORM: "olmo2";
     FUSED_QKV: "gpt2" "phi3";
@@ -39,7 +43,7 @@ built! {
     GELU_ERF: "bert" "seq2seq";
     RELU: "t5" "seq2seq";
     /// Heads of two kinds.
-    TWO_KINDS: "gemma" "smollm3";
+    TWO_KINDS: "gemma" "smollm3" "exaone4";
     /// Soft caps on scores and logits.
     CAPS: "gemma";
     /// What only Gemma 4 has: inputs and a factor for each layer, shared keys and values, and norms of values.

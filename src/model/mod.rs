@@ -4,13 +4,16 @@
 //! pass runs any of them. A family has no loop over tokens.
 
 mod bert;
+mod exaone4;
 mod gemma;
 mod gemma4;
 mod gpt2;
 mod granite;
+mod hunyuan;
 mod keys;
 mod layers;
 mod llama;
+mod mistral3;
 mod olmo2;
 mod parts;
 mod phi3;
@@ -29,7 +32,7 @@ pub use layers::{Heads, Layer, Pattern, PerLayer};
 pub(crate) use roles::Role;
 pub use roles::is_ignored;
 pub use rope::{Rope, RopeStyle, Scaling};
-pub use spec::{Experts, Gate, MAX_LAYERS, Need, Norm, Placement, Pooling, Positions, QkNorm, Spec, Stack};
+pub use spec::{Experts, Gate, MAX_LAYERS, Need, Norm, Placement, Pooling, Positions, QkNorm, Spec, Stack, Temperature};
 pub(crate) use weights::{Entry, Weights};
 
 /// A model in a file: its [`Spec`], and the assurance that every tensor is there, in the shape that

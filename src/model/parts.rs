@@ -4,7 +4,7 @@
 //! part the answer is a constant, and the optimizer leaves out what would run it.
 
 use super::layers::Pattern;
-use super::spec::{Experts, Gate, Need, Norm, Placement, Positions, QkNorm, Spec, Stack};
+use super::spec::{Experts, Gate, Need, Norm, Placement, Positions, QkNorm, Spec, Stack, Temperature};
 use crate::built;
 use crate::kernel::Activation;
 
@@ -54,6 +54,8 @@ parts! {
     fused_qkv: bool = false, true => FUSED_QKV;
     qk_norm: QkNorm = QkNorm::None,
         QkNorm::Head => HEAD_NORM, QkNorm::EachHead => EACH_HEAD_NORM, QkNorm::Whole => WHOLE_NORM;
+    qk_norm_after_rope: bool = false, true => HUNYUAN;
+    temperature: Option<Temperature> = None, Some(_) => MISTRAL3;
     v_norm: bool = false, true => GEMMA4;
     v_from_k: bool = false, true => GEMMA4;
     kv_shared: usize = 0, 1.. => GEMMA4;

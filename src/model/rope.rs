@@ -35,7 +35,7 @@ pub enum Scaling {
     },
     /// [YaRN](https://arxiv.org/abs/2309.00071): low frequencies divided by `factor`, high ones
     /// kept, a ramp between; cos and sin multiplied by
-    /// `attn_factor * (0.1 ln(factor) + 1)`.
+    /// `attn_factor * (0.1 ln(factor) + 1) / (0.1 log_multiplier ln(factor) + 1)`.
     Yarn {
         /// Context length by trained context length.
         factor: f32,
@@ -45,8 +45,10 @@ pub enum Scaling {
         beta_fast: f32,
         /// Rotations over `original` below which a frequency is divided.
         beta_slow: f32,
-        /// Factor on cos and sin besides the one that follows from `factor`.
+        /// Factor on cos and sin, apart from the one that follows from `factor`.
         attn_factor: f32,
+        /// How much of the factor that follows from `factor` is divided out again; 0 for nothing.
+        log_multiplier: f32,
     },
     /// [LongRoPE](https://arxiv.org/abs/2402.13753): the frequencies are divided by
     /// `rope_factors_short.weight` in contexts of up to `original` positions and by

@@ -3,7 +3,10 @@
 use super::keys::Keys;
 use super::layers::{Heads, Layer, Pattern, PerLayer};
 use super::rope::{Rope, Scaling};
-use super::{bert, gemma, gemma4, gpt2, granite, llama, olmo2, phi3, qwen, seq2seq, smollm3, stablelm, t5};
+use super::{
+    bert, exaone4, gemma, gemma4, gpt2, granite, hunyuan, llama, mistral3, olmo2, phi3, qwen, seq2seq, smollm3,
+    stablelm, t5,
+};
 use crate::kernel::Activation;
 use crate::{Error, Gguf, Name, TokenId, tri};
 
@@ -62,6 +65,10 @@ pub struct Spec<'a> {
     pub linear_bias: Need,
     /// Norms of q and k, before rope.
     pub qk_norm: QkNorm,
+    /// Whether the norms of q and k come after rope.
+    pub qk_norm_after_rope: bool,
+    /// A factor on queries that grows with the position.
+    pub temperature: Option<Temperature>,
     /// Whether each head of v is normed, without a weight.
     pub v_norm: bool,
     /// Whether a layer may lack the matrix of v: its values are then what its k is before norm and rope.
@@ -189,6 +196,16 @@ pub enum QkNorm {
     Whole,
 }
 
+/// Queries at position `p` are multiplied by `1 + scale * ln(1 + floor(p / length))`
+/// ([Llama 4](https://ai.meta.com/blog/llama-4-multimodal-intelligence/)'s attention temperature).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Temperature {
+    /// Factor on the logarithm.
+    pub scale: f32,
+    /// Positions that share a factor.
+    pub length: usize,
+}
+
 /// The gate of a feed-forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gate {
@@ -236,6 +253,10 @@ impl<'a> Spec<'a> {
         let mut keys = tri!(Keys::new(gguf));
         let spec = tri!(match keys.architecture.as_bytes() {
             b"llama" if cfg!(feature = "llama") => llama::spec(&mut keys),
+            b"ernie4_5" if cfg!(feature = "llama") => llama::ernie(&mut keys),
+            b"mistral3" if cfg!(feature = "mistral3") => mistral3::spec(&mut keys),
+            b"exaone4" if cfg!(feature = "exaone4") => exaone4::spec(&mut keys),
+            b"hunyuan-dense" if cfg!(feature = "hunyuan") => hunyuan::spec(&mut keys),
             b"qwen2" if cfg!(feature = "qwen") => qwen::qwen2(&mut keys),
             b"qwen3" if cfg!(feature = "qwen") => qwen::qwen3(&mut keys),
             b"qwen3moe" if cfg!(feature = "qwen") => qwen::qwen3moe(&mut keys),
