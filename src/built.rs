@@ -31,6 +31,12 @@ built! {
     HEAD_NORM: "qwen" "gemma" "exaone4" "hunyuan";
     /// Norms of q and k after rope.
     HUNYUAN: "hunyuan";
+    /// A form of SwiGLU, and biases of experts.
+    GPT_OSS: "gpt-oss";
+    /// Scores without values in attention.
+    SINKS: "gpt-oss";
+    /// Names of tensors that mean others.
+    RENAMED: "gpt-oss";
     /// Queries that grow with the position.
     MISTRAL3: "mistral3";
     EACH_HEAD_NORM: "stablelm";
@@ -43,7 +49,7 @@ built! {
     GELU_ERF: "bert" "seq2seq";
     RELU: "t5" "seq2seq";
     /// Heads of two kinds.
-    TWO_KINDS: "gemma" "smollm3" "exaone4";
+    TWO_KINDS: "gemma" "smollm3" "exaone4" "gpt-oss";
     /// Soft caps on scores and logits.
     CAPS: "gemma";
     /// What only Gemma 4 has: inputs and a factor for each layer, shared keys and values, and norms of values.

@@ -162,6 +162,7 @@ impl Engine<'_, '_> {
         let (chunk, heads) = if tokens == 1 { (group * head_dim, 1) } else { (TOKENS * q_dim, layer.kv_heads) };
         let scratch = sums.len() / compute.threads.max(1);
         let score_scale = spec.attention_scale.unwrap_or_else(|| 1.0 / libm::sqrtf(head_dim as f32));
+        let sinks = weights.vector(Role::AttnSinks, index);
         let window = layer.head.window.unwrap_or(usize::MAX);
         let cache = &*cache;
         let seen = reach.unwrap_or((position + tokens).min(window));
@@ -193,6 +194,7 @@ impl Engine<'_, '_> {
                         (false, true) => relative.bias(h * group, position, tokens),
                         (false, false) => relative.bias(h * group, position + first_token, 1),
                     },
+                    sinks: sinks.get(4 * h * group..).unwrap_or(&[]),
                     masks: masks.from(first_token),
                 };
                 kernels.attend(&job, out, q_dim, sums);

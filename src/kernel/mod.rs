@@ -51,6 +51,9 @@ pub enum Activation {
     GeluErf,
     /// The positive part.
     Relu,
+    /// `x * sigmoid(1.702 x)`, of `x` up to 7; what it is multiplied with is cut to -7..7, plus 1. The
+    /// [gpt-oss](https://arxiv.org/abs/2508.10925) form of SwiGLU.
+    ClampedSwiglu,
 }
 
 /// What a layer norm divides by.

@@ -253,6 +253,8 @@ impl<'g, 'a> Keys<'g, 'a> {
             qk_norm: QkNorm::None,
             qk_norm_after_rope: false,
             temperature: None,
+            attention_sinks: false,
+            renamed: &[],
             v_norm: false,
             v_from_k: false,
             kv_shared: 0,
@@ -291,7 +293,7 @@ impl<'g, 'a> Keys<'g, 'a> {
         if used > count {
             return Err(self.wrong("expert_used_count", "is more than expert_count"));
         }
-        Ok(Some(Experts { count, used, normed }))
+        Ok(Some(Experts { count, used, normed, biases: false }))
     }
 
     /// The required positive number under `name`.

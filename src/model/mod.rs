@@ -8,6 +8,7 @@ mod exaone4;
 mod gemma;
 mod gemma4;
 mod gpt2;
+mod gpt_oss;
 mod granite;
 mod hunyuan;
 mod keys;

@@ -4,6 +4,7 @@
 //! part the answer is a constant, and the optimizer leaves out what would run it.
 
 use super::layers::Pattern;
+use super::roles::Role;
 use super::spec::{Experts, Gate, Need, Norm, Placement, Positions, QkNorm, Spec, Stack, Temperature};
 use crate::built;
 use crate::kernel::Activation;
@@ -55,6 +56,8 @@ parts! {
     qk_norm: QkNorm = QkNorm::None,
         QkNorm::Head => HEAD_NORM, QkNorm::EachHead => EACH_HEAD_NORM, QkNorm::Whole => WHOLE_NORM;
     qk_norm_after_rope: bool = false, true => HUNYUAN;
+    attention_sinks: bool = false, true => SINKS;
+    renamed: &'static [(Role, Role)] = &[], [_, ..] => RENAMED;
     temperature: Option<Temperature> = None, Some(_) => MISTRAL3;
     v_norm: bool = false, true => GEMMA4;
     v_from_k: bool = false, true => GEMMA4;
@@ -62,7 +65,8 @@ parts! {
     attention_cap: Option<f32> = None, Some(_) => CAPS;
     logit_cap: Option<f32> = None, Some(_) => CAPS;
     activation: Activation = Activation::Silu,
-        Activation::GeluTanh => GELU_TANH, Activation::GeluErf => GELU_ERF, Activation::Relu => RELU;
+        Activation::GeluTanh => GELU_TANH, Activation::GeluErf => GELU_ERF, Activation::Relu => RELU,
+        Activation::ClampedSwiglu => GPT_OSS;
     gate: Gate = Gate::Separate, Gate::Fused => FUSED_GATE, Gate::None => NO_GATE;
     experts: Option<Experts> = None, Some(_) => EXPERTS;
     per_layer_input: usize = 0, 1.. => GEMMA4;

@@ -2,9 +2,10 @@
 
 use super::keys::Keys;
 use super::layers::{Heads, Layer, Pattern, PerLayer};
+use super::roles::Role;
 use super::rope::{Rope, Scaling};
 use super::{
-    bert, exaone4, gemma, gemma4, gpt2, granite, hunyuan, llama, mistral3, olmo2, phi3, qwen, seq2seq, smollm3,
+    bert, exaone4, gemma, gemma4, gpt2, gpt_oss, granite, hunyuan, llama, mistral3, olmo2, phi3, qwen, seq2seq, smollm3,
     stablelm, t5,
 };
 use crate::kernel::Activation;
@@ -69,6 +70,10 @@ pub struct Spec<'a> {
     pub qk_norm_after_rope: bool,
     /// A factor on queries that grows with the position.
     pub temperature: Option<Temperature>,
+    /// Whether every head has a learned score in the softmax that has no value, `attn_sinks`.
+    pub attention_sinks: bool,
+    /// Roles whose names the family's files use for other roles.
+    pub(crate) renamed: &'static [(Role, Role)],
     /// Whether each head of v is normed, without a weight.
     pub v_norm: bool,
     /// Whether a layer may lack the matrix of v: its values are then what its k is before norm and rope.
@@ -226,6 +231,8 @@ pub struct Experts {
     pub used: usize,
     /// Whether their weights, softmax over all experts, are divided by their sum.
     pub normed: bool,
+    /// Whether the router and every matrix of the experts have biases.
+    pub biases: bool,
 }
 
 /// Whether an architecture has some tensor.
@@ -256,6 +263,7 @@ impl<'a> Spec<'a> {
             b"ernie4_5" if cfg!(feature = "llama") => llama::ernie(&mut keys),
             b"mistral3" if cfg!(feature = "mistral3") => mistral3::spec(&mut keys),
             b"exaone4" if cfg!(feature = "exaone4") => exaone4::spec(&mut keys),
+            b"gpt-oss" if cfg!(feature = "gpt-oss") => gpt_oss::spec(&mut keys),
             b"hunyuan-dense" if cfg!(feature = "hunyuan") => hunyuan::spec(&mut keys),
             b"qwen2" if cfg!(feature = "qwen") => qwen::qwen2(&mut keys),
             b"qwen3" if cfg!(feature = "qwen") => qwen::qwen3(&mut keys),

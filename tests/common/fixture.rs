@@ -29,7 +29,7 @@ pub struct Quant {
 }
 
 /// The cases of decoders.
-pub const DECODERS: [&str; 26] = [
+pub const DECODERS: [&str; 27] = [
     "llama_mha",
     "llama_gqa",
     "llama_rope3",
@@ -56,6 +56,7 @@ pub const DECODERS: [&str; 26] = [
     "exaone4",
     "hunyuan_dense",
     "mistral3",
+    "gpt_oss",
 ];
 
 /// Where cases are: `ARENITE_FIXTURES`, then what is committed.
