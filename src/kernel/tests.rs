@@ -404,7 +404,8 @@ fn activation_functions() {
     let mut random = Random(13);
     let all = all_floats(8191);
     let up = random.floats(Data::Plain, all.len());
-    for f in [Activation::Silu, Activation::GeluTanh, Activation::GeluErf, Activation::Relu] {
+    for f in [Activation::Silu, Activation::GeluTanh, Activation::GeluErf, Activation::Relu, Activation::ClampedSwiglu]
+    {
         for up in [None, Some(&up[..])] {
             let run = |kernels: &Kernels, x: &[f32]| {
                 let mut x = x.to_vec();
@@ -531,6 +532,7 @@ impl AttentionCase {
             } else {
                 Bias::NONE
             },
+            sinks: &[],
             masks: if across { Masks { words: &bits, stride: tiles } } else { Masks::NONE },
         };
         let mut out = vec![UNTOUCHED; tokens * out_stride];
@@ -590,6 +592,7 @@ fn attention_across() {
         scale: 0.5,
         cap: None,
         bias: Bias { table: &table, stride: 0, start: tokens, step: 1, shared: 1 },
+        sinks: &[],
         masks: Masks { words: &words, stride: 2 },
     };
     let (mut out, mut scratch) = (vec![0.0; tokens * dim], vec![0.0; MAX_ROWS * layout.padded()]);

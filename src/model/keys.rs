@@ -364,7 +364,14 @@ impl<'g, 'a> Keys<'g, 'a> {
                     Some(factor) => factor,
                     None => 1.0,
                 };
-                Ok(Scaling::Yarn { factor, original: original as f32, beta_fast, beta_slow, attn_factor, log_multiplier })
+                Ok(Scaling::Yarn {
+                    factor,
+                    original: original as f32,
+                    beta_fast,
+                    beta_slow,
+                    attn_factor,
+                    log_multiplier,
+                })
             }
             (Some(b"longrope"), _) => Ok(Scaling::Long { original, attn_factor }),
             (Some(name), _) => Err(Error::Unsupported { what: "rope scaling", name: Name::new(name) }),

@@ -5,8 +5,8 @@ use super::layers::{Heads, Layer, Pattern, PerLayer};
 use super::roles::Role;
 use super::rope::{Rope, Scaling};
 use super::{
-    bert, exaone4, gemma, gemma4, gpt2, gpt_oss, granite, hunyuan, llama, mistral3, olmo2, phi3, qwen, seq2seq, smollm3,
-    stablelm, t5,
+    bert, exaone4, gemma, gemma4, gpt_oss, gpt2, granite, hunyuan, llama, mistral3, olmo2, phi3, qwen, seq2seq,
+    smollm3, stablelm, t5,
 };
 use crate::kernel::Activation;
 use crate::{Error, Gguf, Name, TokenId, tri};
