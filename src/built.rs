@@ -37,6 +37,10 @@ built! {
     SINKS: "gpt-oss";
     /// Names of tensors that mean others.
     RENAMED: "gpt-oss";
+    /// Convolutions over positions.
+    CONVOLUTION: "lfm2" "qwen35" "mamba2";
+    /// States that every token updates.
+    RECURRENCE: "qwen35" "mamba2";
     /// Queries that grow with the position.
     MISTRAL3: "mistral3";
     EACH_HEAD_NORM: "stablelm";

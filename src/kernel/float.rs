@@ -69,7 +69,7 @@ pub(super) unsafe fn capped<L: Lanes>(x: L, cap: f32) -> L {
 
 /// `x / (1 + exp(-x))`.
 #[inline(always)]
-unsafe fn silu<L: Lanes>(x: L) -> L {
+pub(super) unsafe fn silu<L: Lanes>(x: L) -> L {
     // SAFETY: the caller has the instruction set.
     unsafe { x.div(L::splat(1.0).add(L::splat(0.0).sub(x).exp())) }
 }
