@@ -4,8 +4,8 @@
 //! divisors of the frequencies in `rope_freqs.weight`. Biases are rare, but some relatives have
 //! them. Mixtral's feed-forward is experts.
 
-use super::keys::Keys;
-use super::{Need, RopeStyle, Spec};
+use crate::model::keys::Keys;
+use crate::model::{Need, RopeStyle, Spec};
 use crate::{Error, tri};
 
 pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
