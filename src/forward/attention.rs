@@ -107,7 +107,7 @@ impl Engine<'_, '_> {
         let (kernels, workers) = (compute.kernels, compute.workers);
         let (q_norm, k_norm) = (weights.vector(Role::AttnQNorm, index), weights.vector(Role::AttnKNorm, index));
         let v_is_k = spec.v_from_k() && weights.matrix(Role::AttnV, index).is_none();
-        let rotary = if layer.kind == 0 { first } else { second };
+        let rotary = if layer.is_local { second } else { first };
         // Norm, rotation and storing take some ten times as long an element as a multiplication does.
         let work = qkv.len().saturating_mul(10);
         fork_chunks(workers, qkv, stride, work, &mut [(); 0], 0, |t, qkv, _| {

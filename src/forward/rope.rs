@@ -29,7 +29,7 @@ impl<'w> Rotary<'w> {
         frequencies: &'w mut [f32],
         rotations: &'w mut [f32],
     ) -> Self {
-        let Some(rope) = spec.rope(kind) else { return Self::default() };
+        let Some(rope) = spec.rope(kind > 0) else { return Self::default() };
         // The file's divisors are for the first kind.
         let divisors = match rope.scaling {
             _ if kind > 0 => &[],

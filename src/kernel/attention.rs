@@ -228,7 +228,7 @@ unsafe fn attend_rows<L: Lanes, E: Element, const R: usize, const S: usize>(
     unsafe {
         let mut best = [f32::NEG_INFINITY; R];
         let mut total = [L::zero(); R];
-        if built::SINKS && !job.sinks.is_empty() {
+        if built::GPT_OSS && !job.sinks.is_empty() {
             for r in 0..R {
                 best[r] = le_f32(job.sinks, (row + r) % group);
                 total[r] = L::splat(1.0).select(1, L::zero());

@@ -2,6 +2,7 @@
 
 /// Rotary position embedding ([RoFormer](https://arxiv.org/abs/2104.09864)).
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Rope {
     /// Which elements form a pair.
     pub style: RopeStyle,
@@ -15,6 +16,7 @@ pub struct Rope {
 
 /// Which elements of a head rotate together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum RopeStyle {
     /// `2 i` and `2 i + 1`.
     Adjacent,
@@ -22,9 +24,10 @@ pub enum RopeStyle {
     Halves,
 }
 
-/// Stretching of rotary frequencies. Divisors in `rope_freqs.weight` apply besides, to the first
-/// kind of heads.
+/// Stretching of rotary frequencies. Divisors in `rope_freqs.weight` apply as well, to
+/// global layers.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum Scaling {
     /// As trained.
     None,
@@ -45,7 +48,7 @@ pub enum Scaling {
         beta_fast: f32,
         /// Rotations over `original` below which a frequency is divided.
         beta_slow: f32,
-        /// Factor on cos and sin, apart from the one that follows from `factor`.
+        /// One more factor on cos and sin.
         attn_factor: f32,
         /// How much of the factor that follows from `factor` is divided out again; 0 for nothing.
         log_multiplier: f32,

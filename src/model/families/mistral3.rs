@@ -1,13 +1,13 @@
 //! Mistral 3 (Ministral): Llama in contexts stretched by YaRN, with queries that grow with the position.
 
-use super::keys::Keys;
-use super::rope::{Rope, Scaling};
-use super::{RopeStyle, Spec, Temperature};
+use crate::model::keys::Keys;
+use crate::model::rope::{Rope, Scaling};
+use crate::model::{RopeStyle, Spec, Temperature};
 use crate::{Error, tri};
 
 pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(keys.decoder(RopeStyle::Adjacent));
-    let length = match spec.rope(0) {
+    let length = match spec.global.rope {
         Some(Rope { scaling: Scaling::Yarn { original, .. }, .. }) => original as usize,
         _ => spec.context,
     };

@@ -1,9 +1,9 @@
 //! EXAONE 4: norms on what attention and feed-forward put out, and on the heads of q and k. The 32B model has
 //! local layers with a window; its global ones, every fourth, have no rotary positions.
 
-use super::keys::Keys;
-use super::layers::{Heads, Pattern};
-use super::{Placement, QkNorm, RopeStyle, Spec};
+use crate::model::keys::Keys;
+use crate::model::layers::{HeadSpec, Pattern};
+use crate::model::{Placement, QkNorm, RopeStyle, Spec};
 use crate::{Error, tri};
 
 /// Of so many layers the last is global, where the file does not say it.
@@ -11,18 +11,19 @@ const PERIOD: usize = 4;
 
 pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(keys.decoder(RopeStyle::Halves));
-    let [heads, _] = spec.kinds;
-    let second = match (heads.window, tri!(keys.local_layers(spec.layers))) {
+    let heads = spec.global;
+    let local_layers = match (heads.window, tri!(keys.local_layers(spec.layers))) {
         (None, _) => Pattern::Never,
         (Some(_), Some(pattern)) => pattern,
         (Some(_), None) => Pattern::AllBut(PERIOD),
     };
-    let global = if heads.window.is_some() { Heads { rope: None, window: None, ..heads } } else { heads };
+    let global = if heads.window.is_some() { HeadSpec { rope: None, window: None, ..heads } } else { heads };
     Ok(Spec {
         norm_eps: tri!(keys.required("attention.layer_norm_rms_epsilon")),
-        kinds: [global, heads],
-        second,
-        placement: Placement { before: false, behind: true, after: false },
+        global,
+        local: heads,
+        local_layers,
+        placement: Placement { pre_norm: false, post_norm: true, residual_norm: false },
         qk_norm: QkNorm::Head,
         ..spec
     })

@@ -1,8 +1,8 @@
 //! Hunyuan, dense: Llama with norms on the heads of q and k, after rope. The converter has folded the stretching of
 //! long contexts into the base of the rotation.
 
-use super::keys::Keys;
-use super::{QkNorm, RopeStyle, Spec};
+use crate::model::keys::Keys;
+use crate::model::{QkNorm, RopeStyle, Spec};
 use crate::{Error, tri};
 
 pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {

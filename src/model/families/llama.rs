@@ -4,8 +4,8 @@
 //! divisors of the frequencies in `rope_freqs.weight`. Biases are rare, but some relatives have
 //! them. Mixtral's feed-forward is experts.
 
-use super::keys::Keys;
-use super::{Need, RopeStyle, Spec};
+use crate::model::keys::Keys;
+use crate::model::{Need, RopeStyle, Spec};
 use crate::{Error, tri};
 
 /// ERNIE 4.5, dense: Llama under another name.
