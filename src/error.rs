@@ -317,6 +317,27 @@ pub enum Error {
     },
     /// A decoder was to run before it had a text to attend to.
     NoSource,
+    /// As many contexts are open as were planned for.
+    TooManyContexts {
+        /// How many were planned for.
+        planned: usize,
+    },
+    /// A context is not an open one of this engine.
+    ForeignContext,
+    /// A run needs more pages of the KV cache than are free.
+    OutOfPages {
+        /// Pages that are needed.
+        needed: usize,
+        /// Pages that are free.
+        free: usize,
+    },
+    /// A run was asked for more rows of logits than were planned for.
+    TooManyLogits {
+        /// How many were planned for.
+        planned: usize,
+        /// How many were asked for.
+        needed: usize,
+    },
     /// Beam search was asked for more hypotheses than were planned for.
     TooManyBeams {
         /// How many were planned for.
@@ -538,6 +559,19 @@ impl fmt::Display for Error {
             }
             Error::NoPart { part } => write!(f, "the model has no {part}: give another model"),
             Error::NoSource => write!(f, "the decoder has no text to attend to: give the encoder one first"),
+            Error::TooManyContexts { planned } => {
+                write!(f, "{planned} contexts are open, as many as were planned for: close one or plan for more")
+            }
+            Error::ForeignContext => write!(f, "the context is not an open one of this engine: open one here"),
+            Error::OutOfPages { needed, free } => {
+                write!(
+                    f,
+                    "{needed} pages of the KV cache are needed and {free} are free: close a context or plan for more"
+                )
+            }
+            Error::TooManyLogits { planned, needed } => {
+                write!(f, "{needed} rows of logits are asked for and {planned} were planned for: plan for more")
+            }
             Error::TooManyBeams { planned, given } => {
                 write!(f, "{given} beams are more than the {planned} planned for: plan for more")
             }
