@@ -171,6 +171,7 @@ impl<'p, 'c, 'm, 'w> Pass<'p, 'c, 'm, 'w> {
                 Wanted::All => row..end,
                 _ => end..end,
             };
+            let is_early = work.wanted == Wanted::Last && rows.is_empty();
             let context = &mut *work.context;
             context.position += work.taken;
             let mut made = if context.logits.run == run { context.logits } else { Rows::default() };
@@ -182,7 +183,9 @@ impl<'p, 'c, 'm, 'w> Pass<'p, 'c, 'm, 'w> {
                 count += rows.len();
                 (made.run, made.count, made.end) = (run, made.count + rows.len(), context.position);
             }
-            context.logits = made;
+            if !is_early {
+                context.logits = made;
+            }
             work.done += work.taken;
             work.taken = 0;
             row = end;
