@@ -27,12 +27,11 @@ pub mod tokenizer;
 pub mod workers;
 
 mod hash;
-mod message;
 mod session;
 mod sort;
 
 pub use engine::{Context, Engine, Observer, Options, Pass, Plan, Stage, Work};
-pub use error::{Error, Name};
+pub use error::{Error, ErrorKind, Name};
 pub use gguf::Gguf;
 pub use kernel::Kernels;
 #[cfg(target_has_atomic = "8")]

@@ -1,10 +1,10 @@
 //! The plan: how many bytes a model needs, known before it runs, by the compiler if need be.
 
-use super::layout::{Layout, SOURCE, Store, biases, product};
+use super::layout::{Layout, SOURCE, Store, biases, pool_of, product};
+use crate::error::Sentence;
 use crate::hash::Hash;
 use crate::kernel::{Form, MAX_ROWS, panel_bytes};
 use crate::memory::{HeadLayout, KvType, MAX_PAGES, TILE};
-use crate::message::Message;
 use crate::model::{Positions, Spec, Weights};
 use crate::tokenizer::Tokenizer;
 use crate::{Error, Gguf, Name, tri};
@@ -133,7 +133,7 @@ impl Plan {
         };
         match plan {
             Ok(plan) => plan,
-            Err(error) => panic!("{}", Message::of(&error).as_str()),
+            Err(error) => panic!("{}", error.sentence().message().as_str()),
         }
     }
 
@@ -147,9 +147,9 @@ impl Plan {
     pub const fn within(self, ram: usize) -> Self {
         let needed = self.workspace as u64 + self.kv as u64 + self.tokenizer as u64;
         if needed > ram as u64 {
-            let message =
-                Message::new("the model needs ").number(needed).text(" bytes of RAM, more than the budget of ");
-            panic!("{}", message.number(ram as u64).text(": plan a smaller context or batch").as_str());
+            let sentence =
+                Sentence::new("the model needs ").number(needed).text(" bytes of RAM, more than the budget of ");
+            panic!("{}", sentence.size(ram).text(": plan a smaller context or batch").message().as_str());
         }
         self
     }
@@ -176,12 +176,12 @@ impl Plan {
 
     /// Whether layers of a kind see a window only, and its table is a ring.
     pub(crate) fn is_ring(&self, spec: &Spec<'_>, kind: usize) -> bool {
-        spec.kinds.get(kind).is_some_and(|heads| heads.window.is_some())
+        [spec.global, spec.local].get(kind).is_some_and(|heads| heads.window.is_some())
     }
 
     /// Where a context that came as far as `reached` can go back to, 0 apart.
     pub(crate) fn earliest(&self, spec: &Spec<'_>, reached: usize) -> usize {
-        let earliest = (0..).zip(spec.kinds).filter_map(|(kind, heads)| {
+        let earliest = (0..).zip([spec.global, spec.local]).filter_map(|(kind, heads)| {
             // A ring still holds the positions from `reached - kept` on; the next token sees `window - 1`
             // before it.
             match (heads.window, self.store.kept(kind), reached.checked_sub(self.store.kept(kind))) {
@@ -224,7 +224,7 @@ impl Plan {
         let mut index = 0;
         while index < spec.layers {
             let layer = spec.layer(index);
-            hash.word((layer.kv_heads as u64) << 32 | (layer.head.dim as u64) << 2 | layer.kind as u64);
+            hash.word((layer.kv_heads as u64) << 32 | (layer.head.dim as u64) << 2 | pool_of(&layer) as u64);
             hash.word((layer.ffn as u64) << 1 | layer.owns_kv as u64);
             index += 1;
         }
@@ -311,8 +311,7 @@ impl Store {
         let Options { context, batch, kv, contexts, .. } = options;
         let mut store =
             Self { kind: kv, contexts, tiles: [0; 3], pages: [0; 3], position_bytes: position_bytes(spec, kv) };
-        let [first, second] = spec.kinds;
-        let windows = [first.window, second.window];
+        let windows = [spec.global.window, spec.local.window];
         let mut kind = 0;
         while kind < 2 && spec.has_head() {
             if store.position_bytes[kind] > 0 {
@@ -337,7 +336,7 @@ impl Store {
 
 /// Pairs that rotary positions turn in a head.
 const fn rotary_pairs(spec: &Spec<'_>, kind: usize) -> usize {
-    match spec.rope(kind) {
+    match spec.rope(kind > 0) {
         Some(rope) => rope.dim / 2,
         None => 0,
     }
@@ -352,7 +351,7 @@ const fn position_bytes(spec: &Spec<'_>, kv: KvType) -> [usize; 2] {
             let head = HeadLayout { kind: kv, dim: layer.head.dim };
             let more = layer.kv_heads.saturating_mul(head.tile_bytes() / TILE);
             let [first, second] = &mut bytes;
-            let bytes = if layer.kind == 0 { first } else { second };
+            let bytes = if layer.is_local { second } else { first };
             *bytes = bytes.saturating_add(more);
         }
         index += 1;

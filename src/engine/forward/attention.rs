@@ -5,11 +5,11 @@ use core::ops::Range;
 use super::compute::{Compute, TOKENS};
 use super::relative::Relative;
 use super::rope::Rotary;
-use super::{Forward, add_bias, copy, enter, leave, norm_one, norm_sum, rows, rows_mut};
+use super::{Forward, add_bias, copy, enter, leave, norm_one, norm_sum, rows, rows_mut, scale};
 use crate::engine::layout::Segment;
 use crate::kernel::{Attention, Bias, Kernels, fork_chunks, store};
 use crate::memory::{HeadLayout, Pool};
-use crate::model::{Layer, QkNorm, Role, Spec, Weights};
+use crate::model::{Layer, QkNorm, Role, Spec, Temperature, Weights};
 
 /// What an attention is done with, and how much of it.
 #[derive(Clone)]
@@ -100,7 +100,7 @@ impl Forward<'_, '_> {
         }
         project(compute, weights, (&roles, &view, layer), shape, branch, qkv);
         let [first, second] = &self.rotary;
-        turn(compute, (spec, weights, layer), if layer.kind == 0 { first } else { second }, shape, qkv);
+        turn(compute, (spec, weights, layer), if layer.is_local { second } else { first }, (shape, segments), qkv);
         if layer.owns_kv && view.part != Part::Queries {
             keep(compute, (layer.kv_heads, shape), (segments, pool), qkv, cache);
         }
@@ -112,6 +112,7 @@ impl Forward<'_, '_> {
             layer,
             shape,
             text: view.cross || !spec.is_causal(),
+            sinks: weights.vector(Role::AttnSinks, index),
             relative: if view.cross { None } else { Some(&self.relative) }, // across there is no distance
             pool,
             cache,
@@ -161,7 +162,7 @@ fn turn(
     compute: &Compute<'_, '_>,
     (spec, weights, layer): (&Spec<'_>, &Weights<'_, '_>, &Layer),
     rotary: &Rotary<'_>,
-    shape: Shape,
+    (shape, segments): (Shape, &[Segment]),
     qkv: &mut [f32],
 ) {
     let (kernels, head_dim) = (compute.kernels, layer.head.dim);
@@ -173,11 +174,21 @@ fn turn(
         if v_is_k {
             copy(v, k);
         }
-        for (heads, weight) in [(q, q_norm), (k, k_norm)] {
-            norm_heads(kernels, spec, heads, head_dim, weight);
+        for (heads, weight) in [(&mut *q, q_norm), (k, k_norm)] {
+            let after_rope = spec.qk_norm_after_rope();
+            if !after_rope {
+                norm_heads(kernels, spec, heads, head_dim, weight);
+            }
             for head in rows_mut(heads, head_dim) {
                 rotary.rotate(row, head);
             }
+            if after_rope {
+                norm_heads(kernels, spec, heads, head_dim, weight);
+            }
+        }
+        if let Some(Temperature { scale: by, length }) = spec.temperature() {
+            let step = position_of(segments, row) / length.max(1);
+            scale(q, 1.0 + by * libm::logf(1.0 + step as f32));
         }
         if spec.v_norm() {
             for head in rows_mut(v, head_dim) {
@@ -185,6 +196,18 @@ fn turn(
             }
         }
     });
+}
+
+/// The position of a row.
+fn position_of(segments: &[Segment], mut row: usize) -> usize {
+    for segment in segments {
+        let tokens = segment.tokens as usize;
+        if row < tokens {
+            return segment.position as usize + row;
+        }
+        row -= tokens;
+    }
+    0
 }
 
 /// Norm, rotation and storing take some ten times as long an element as a multiplication does.
@@ -224,6 +247,8 @@ struct Look<'l> {
     shape: Shape,
     /// Every row sees the whole of an encoder's text, instead of what stands before it.
     text: bool,
+    /// A learned score of each query head.
+    sinks: &'l [u8],
     relative: Option<&'l Relative<'l>>,
     pool: &'l Pool<'l>,
     /// `[kv_heads][pages]` tiles.
@@ -310,6 +335,7 @@ impl Look<'_> {
             reach: self.text.then_some(segment.source as usize),
             scale: spec.attention_scale.unwrap_or_else(|| 1.0 / libm::sqrtf(shape.head.dim as f32)),
             cap: spec.attention_cap(),
+            sinks: self.sinks.get(4 * h * group..).unwrap_or(&[]),
             bias: self.relative.map_or(Bias::NONE, |relative| relative.bias(h * group, position)),
         };
         kernels.attend(&job, out, shape.q_dim, sums);

@@ -19,7 +19,7 @@ mod rope;
 
 use core::ops::{ControlFlow, Range};
 
-use super::layout::{POOLS, Pieces, SOURCE, Segment, Store};
+use super::layout::{POOLS, Pieces, SOURCE, Segment, Store, pool_of};
 use crate::built;
 use crate::kernel::{Deviation, Kernels};
 use crate::memory::Pool;
@@ -189,7 +189,10 @@ impl<'m, 'w> Forward<'m, 'w> {
             self.layer_inputs();
         }
         self.show(Stage::Before, index, observer)?;
-        self.attention(&layer, View { tiles: self.tiles(&layer), pool: layer.kind, part: Part::All, cross: false });
+        self.attention(
+            &layer,
+            View { tiles: self.tiles(&layer), pool: pool_of(&layer), part: Part::All, cross: false },
+        );
         self.look_across(&layer);
         self.show(Stage::Attention, index, observer)?;
         if self.spec.experts().is_some() {
@@ -218,8 +221,8 @@ impl<'m, 'w> Forward<'m, 'w> {
         pool.provide(context, |from, to| {
             let mut start = 0;
             for layer in (0..spec.layers).map(|index| spec.layer(index)).filter(|layer| layer.owns_kv) {
-                let end = start + store.layer_bytes(&layer, layer.kind);
-                if layer.kind == kind
+                let end = start + store.layer_bytes(&layer, pool_of(&layer));
+                if pool_of(&layer) == kind
                     && let Some(tiles) = kv.get_mut(start..end)
                 {
                     copy_tiles(tiles, store.pages.get(kind).copied().unwrap_or(0), layer.kv_heads, from, to);
@@ -238,10 +241,10 @@ impl<'m, 'w> Forward<'m, 'w> {
 
     /// The bytes of the tiles that a layer looks at, which may be another layer's.
     fn tiles(&self, layer: &Layer) -> Range<usize> {
-        let owner = if layer.owns_kv { layer.index } else { self.spec.owner(layer.kind).unwrap_or(0) };
+        let owner = if layer.owns_kv { layer.index } else { self.spec.owner(layer.is_local).unwrap_or(0) };
         let before = (0..owner).map(|index| self.spec.layer(index)).filter(|layer| layer.owns_kv);
-        let start = before.map(|layer| self.store.layer_bytes(&layer, layer.kind)).sum();
-        start..start + self.store.layer_bytes(&self.spec.layer(owner), layer.kind)
+        let start = before.map(|layer| self.store.layer_bytes(&layer, pool_of(&layer))).sum();
+        start..start + self.store.layer_bytes(&self.spec.layer(owner), pool_of(layer))
     }
 
     /// Puts the logits of the first `count` rows of `branch` into the rows of logits from `to` on. What they are
@@ -331,7 +334,7 @@ fn enter(
     let (weight, bias) = (weights.vector(weight, layer), weights.vector(bias, layer));
     compute.by_tokens(branch, spec.dim, &|start, branch| {
         copy(branch, hidden.get(start..).unwrap_or(&[]));
-        if spec.placement().before {
+        if spec.placement().pre_norm {
             norm_rows(compute.kernels, spec, weight, bias, branch);
         }
     });
@@ -347,9 +350,9 @@ fn leave(
     hidden: &mut [f32],
 ) {
     let weight = weights.vector(role.0, role.1);
-    if spec.placement().behind || spec.residual_scale != 1.0 {
+    if spec.placement().post_norm || spec.residual_scale != 1.0 {
         compute.by_tokens(branch, spec.dim, &|_, branch| {
-            if spec.placement().behind {
+            if spec.placement().post_norm {
                 norm_rows(compute.kernels, spec, weight, &[], branch);
             }
             scale(branch, spec.residual_scale);
@@ -366,7 +369,7 @@ fn norm_sum(
     role: (Role, Role, usize),
     hidden: &mut [f32],
 ) {
-    if spec.placement().after {
+    if spec.placement().residual_norm {
         norm(compute, spec, weights, role, hidden);
     }
 }
