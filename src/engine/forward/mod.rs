@@ -14,12 +14,13 @@ mod experts;
 mod feed_forward;
 mod observer;
 mod per_layer;
+mod recurrent;
 mod relative;
 mod rope;
 
 use core::ops::{ControlFlow, Range};
 
-use super::layout::{POOLS, Pieces, SOURCE, Segment, Store};
+use super::layout::{POOLS, Pieces, SOURCE, STATES, Segment, Store, pool_of};
 use crate::built;
 use crate::kernel::{Deviation, Kernels};
 use crate::memory::Pool;
@@ -137,7 +138,7 @@ impl<'m, 'w> Forward<'m, 'w> {
                 offsets: pieces.offsets,
                 panels: pieces.panels,
             },
-            pools: [pool(0), pool(1), pool(SOURCE)],
+            pools: [pool(0), pool(1), pool(SOURCE), pool(STATES)],
             store,
             source_layers: if spec.has_cross_attention() { spec.layers } else { 1 },
             batch,
@@ -189,12 +190,22 @@ impl<'m, 'w> Forward<'m, 'w> {
             self.layer_inputs();
         }
         self.show(Stage::Before, index, observer)?;
-        self.attention(&layer, View { tiles: self.tiles(&layer), pool: layer.pool(), part: Part::All, cross: false });
+        let mixer = self.spec.recurrent().filter(|_| layer.has_state());
+        if mixer.is_some() && layer.has_attention() {
+            self.hold();
+        }
+        if layer.has_attention() {
+            let tiles = self.tiles(&layer);
+            self.attention(&layer, View { tiles, pool: pool_of(&layer), part: Part::All, cross: false });
+        }
+        if let Some(mixer) = mixer {
+            self.recurrent(&layer, &mixer);
+        }
         self.look_across(&layer);
         self.show(Stage::Attention, index, observer)?;
         if self.spec.experts().is_some() {
             self.experts(&layer, self.rows);
-        } else {
+        } else if layer.ffn > 0 {
             self.feed_forward(&layer, self.rows);
         }
         self.show(Stage::FeedForward, index, observer)?;
@@ -216,10 +227,16 @@ impl<'m, 'w> Forward<'m, 'w> {
         let Self { pools, kv, store, spec, .. } = self;
         let Some(pool) = pools.get_mut(kind) else { return };
         pool.provide(context, |from, to| {
+            if kind == STATES {
+                if let (Some(from), Some(to)) = (store.state_page(from), store.state_page(to)) {
+                    kv.copy_within(from, to.start);
+                }
+                return;
+            }
             let mut start = 0;
             for layer in (0..spec.layers).map(|index| spec.layer(index)).filter(|layer| layer.owns_kv) {
-                let end = start + store.layer_bytes(&layer, layer.pool());
-                if layer.pool() == kind
+                let end = start + store.layer_bytes(&layer, pool_of(&layer));
+                if pool_of(&layer) == kind
                     && let Some(tiles) = kv.get_mut(start..end)
                 {
                     copy_tiles(tiles, store.pages.get(kind).copied().unwrap_or(0), layer.kv_heads, from, to);
@@ -240,8 +257,8 @@ impl<'m, 'w> Forward<'m, 'w> {
     fn tiles(&self, layer: &Layer) -> Range<usize> {
         let owner = if layer.owns_kv { layer.index } else { self.spec.owner(layer.is_local).unwrap_or(0) };
         let before = (0..owner).map(|index| self.spec.layer(index)).filter(|layer| layer.owns_kv);
-        let start = before.map(|layer| self.store.layer_bytes(&layer, layer.pool())).sum();
-        start..start + self.store.layer_bytes(&self.spec.layer(owner), layer.pool())
+        let start = before.map(|layer| self.store.layer_bytes(&layer, pool_of(&layer))).sum();
+        start..start + self.store.layer_bytes(&self.spec.layer(owner), pool_of(layer))
     }
 
     /// Puts the logits of the first `count` rows of `branch` into the rows of logits from `to` on. What they are
