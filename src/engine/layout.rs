@@ -107,11 +107,6 @@ pub(crate) const SOURCE: usize = 2;
 /// Of these a context has one page that it runs on, and those that it keeps.
 pub(crate) const STATES: usize = 3;
 
-/// The pool of a layer's own keys and values.
-pub(crate) const fn pool_of(layer: &Layer) -> usize {
-    layer.is_local as usize
-}
-
 /// The KV cache: for every layer that has keys and values of its own, `[kv_heads][pages]` tiles of one head; then
 /// for every layer that attends to an encoder's text the same of its states; then pages of the states of all layers
 /// that have one.
@@ -196,7 +191,7 @@ impl Store {
         while index < spec.layers {
             let layer = spec.layer(index);
             if layer.owns_kv {
-                total = tri!(sum(total, tri!(self.head_pages(&layer, pool_of(&layer)))));
+                total = tri!(sum(total, tri!(self.head_pages(&layer, layer.pool()))));
             }
             index += 1;
         }

@@ -1,6 +1,6 @@
 //! The plan: how many bytes a model needs, known before it runs, by the compiler if need be.
 
-use super::layout::{Layout, POOLS, SOURCE, STATES, Store, biases, pool_of, product};
+use super::layout::{Layout, POOLS, SOURCE, STATES, Store, biases, product};
 use crate::error::Sentence;
 use crate::hash::Hash;
 use crate::kernel::{Form, MAX_ROWS, panel_bytes};
@@ -238,7 +238,7 @@ impl Plan {
         let mut index = 0;
         while index < spec.layers {
             let layer = spec.layer(index);
-            hash.word((layer.kv_heads as u64) << 32 | (layer.head.dim as u64) << 2 | pool_of(&layer) as u64);
+            hash.word((layer.kv_heads as u64) << 32 | (layer.head.dim as u64) << 2 | layer.pool() as u64);
             hash.word((layer.ffn as u64) << 1 | layer.owns_kv as u64);
             index += 1;
         }

@@ -61,6 +61,11 @@ impl Layer {
         !matches!(self.mixer, Mixer::Attention)
     }
 
+    /// The number of the pool that its pages are of: local layers have one of their own.
+    pub(crate) const fn pool(&self) -> usize {
+        self.is_local as usize
+    }
+
     /// Query heads that share a key and value head.
     pub const fn group(&self) -> usize {
         // A division by 0 would be a panic, and the compiler does not know that there is none.

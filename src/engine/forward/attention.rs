@@ -112,10 +112,10 @@ impl Forward<'_, '_> {
             layer,
             shape,
             text: view.cross || !spec.is_causal(),
-            sinks: weights.vector(Role::AttnSinks, index),
             relative: if view.cross { None } else { Some(&self.relative) }, // across there is no distance
             pool,
             cache,
+            sinks: weights.vector(Role::AttnSinks, index),
             qkv,
         };
         look.all(compute, segments, out, self.sums);
@@ -269,12 +269,12 @@ struct Look<'l> {
     shape: Shape,
     /// Every row sees the whole of an encoder's text, instead of what stands before it.
     text: bool,
-    /// A learned score of each query head.
-    sinks: &'l [u8],
     relative: Option<&'l Relative<'l>>,
     pool: &'l Pool<'l>,
     /// `[kv_heads][pages]` tiles.
     cache: &'l [u8],
+    /// As [`Attention::sinks`], of all heads.
+    sinks: &'l [u8],
     /// The queries of all rows.
     qkv: &'l [f32],
 }

@@ -20,7 +20,7 @@ mod rope;
 
 use core::ops::{ControlFlow, Range};
 
-use super::layout::{POOLS, Pieces, SOURCE, STATES, Segment, Store, pool_of};
+use super::layout::{POOLS, Pieces, SOURCE, STATES, Segment, Store};
 use crate::built;
 use crate::kernel::{Deviation, Kernels};
 use crate::memory::Pool;
@@ -196,7 +196,7 @@ impl<'m, 'w> Forward<'m, 'w> {
         }
         if layer.has_attention() {
             let tiles = self.tiles(&layer);
-            self.attention(&layer, View { tiles, pool: pool_of(&layer), part: Part::All, cross: false });
+            self.attention(&layer, View { tiles, pool: layer.pool(), part: Part::All, cross: false });
         }
         if let Some(mixer) = mixer {
             self.recurrent(&layer, &mixer);
@@ -229,14 +229,14 @@ impl<'m, 'w> Forward<'m, 'w> {
         pool.provide(context, |from, to| {
             if kind == STATES {
                 if let (Some(from), Some(to)) = (store.state_page(from), store.state_page(to)) {
-                    kv.copy_within(from, to.start);
+                    copy_piece(kv, from.start, to.start, from.len());
                 }
                 return;
             }
             let mut start = 0;
             for layer in (0..spec.layers).map(|index| spec.layer(index)).filter(|layer| layer.owns_kv) {
-                let end = start + store.layer_bytes(&layer, pool_of(&layer));
-                if pool_of(&layer) == kind
+                let end = start + store.layer_bytes(&layer, layer.pool());
+                if layer.pool() == kind
                     && let Some(tiles) = kv.get_mut(start..end)
                 {
                     copy_tiles(tiles, store.pages.get(kind).copied().unwrap_or(0), layer.kv_heads, from, to);
@@ -257,8 +257,8 @@ impl<'m, 'w> Forward<'m, 'w> {
     fn tiles(&self, layer: &Layer) -> Range<usize> {
         let owner = if layer.owns_kv { layer.index } else { self.spec.owner(layer.is_local).unwrap_or(0) };
         let before = (0..owner).map(|index| self.spec.layer(index)).filter(|layer| layer.owns_kv);
-        let start = before.map(|layer| self.store.layer_bytes(&layer, pool_of(&layer))).sum();
-        start..start + self.store.layer_bytes(&self.spec.layer(owner), pool_of(layer))
+        let start = before.map(|layer| self.store.layer_bytes(&layer, layer.pool())).sum();
+        start..start + self.store.layer_bytes(&self.spec.layer(owner), layer.pool())
     }
 
     /// Puts the logits of the first `count` rows of `branch` into the rows of logits from `to` on. What they are
@@ -318,20 +318,23 @@ impl<'m, 'w> Forward<'m, 'w> {
     }
 }
 
-/// Copies tile `from` to tile `to` in each of `heads` arrays of tiles.
+/// Copies tile `from` to tile `to` for each head.
 fn copy_tiles(tiles: &mut [u8], pages: usize, kv_heads: usize, from: usize, to: usize) {
     let head = tiles.len().checked_div(kv_heads).unwrap_or(0).max(1);
     for tiles in tiles.chunks_exact_mut(head) {
         let bytes = tiles.len().checked_div(pages).unwrap_or(0);
-        let (low, high) = if from < to { (from, to) } else { (to, from) };
-        let Some((before, after)) = tiles.split_at_mut_checked(high * bytes) else { return };
-        let (Some(one), Some(other)) = (before.get_mut(low * bytes..(low + 1) * bytes), after.get_mut(..bytes)) else {
-            return;
-        };
-        let (from, to) = if from < to { (one, other) } else { (other, one) };
-        for (to, from) in to.iter_mut().zip(from) {
-            *to = *from;
-        }
+        copy_piece(tiles, from * bytes, to * bytes, bytes);
+    }
+}
+
+/// Copies `len` bytes at `from` to `to`, which do not overlap.
+fn copy_piece(bytes: &mut [u8], from: usize, to: usize, len: usize) {
+    let Some((before, after)) = bytes.split_at_mut_checked(from.max(to)) else { return };
+    let low = before.get_mut(from.min(to)..).and_then(|low| low.get_mut(..len));
+    let (Some(low), Some(high)) = (low, after.get_mut(..len)) else { return };
+    let (from, to) = if from < to { (low, high) } else { (high, low) };
+    for (to, from) in to.iter_mut().zip(from) {
+        *to = *from;
     }
 }
 
