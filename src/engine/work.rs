@@ -223,6 +223,9 @@ impl<'m, 'w> Engine<'m, 'w> {
             self.check(work.context, work.tokens())?;
             rows += work.logits();
             (work.done, work.taken) = (0, 0);
+            if work.context.position == 0 {
+                self.forward.states(work.context.slot).fill(0.0); // whatever a pass that was given up has left
+            }
         }
         if rows > self.plan.options.logits {
             return Err(Error::TooManyLogits { planned: self.plan.options.logits, needed: rows });
