@@ -300,14 +300,12 @@ impl<'m, 'w> Engine<'m, 'w> {
     }
 
     fn can_rewind(&self, context: &Context, position: usize) -> Result<(), Error> {
-        let (earliest, latest) = (self.earliest(context), context.position);
-        if position <= latest && self.nearest(context, position) != position {
-            return Err(Error::CannotRewind { position, earliest: self.nearest(context, position), latest });
+        let nearest = self.nearest(context, position);
+        if nearest == position {
+            return Ok(());
         }
-        if position > latest || position < earliest && position != 0 {
-            return Err(Error::CannotRewind { position, earliest, latest });
-        }
-        Ok(())
+        let earliest = if self.has_states() { nearest } else { self.earliest(context) };
+        Err(Error::CannotRewind { position, earliest, latest: context.position })
     }
 
     /// The logits of the last token that a context read, one f32 for each word of the vocabulary: empty if the
@@ -394,7 +392,7 @@ impl<'m, 'w> Engine<'m, 'w> {
         if text.len() > positions {
             return Err(Error::ContextFull { context: positions, needed: text.len() });
         }
-        let [.., pool] = &mut self.forward.pools;
+        let [_, _, pool, _] = &mut self.forward.pools;
         let (needed, free) = (text.len().div_ceil(TILE), pool.free() + pool.owned(context.slot));
         if needed > free {
             return Err(Error::OutOfPages { needed, free });
