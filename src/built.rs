@@ -10,7 +10,7 @@
 macro_rules! families {
     ($then:ident) => {
         $then! {
-            llama "llama" [EXPERTS] { "llama" => spec }
+            llama "llama" [EXPERTS] { "llama" => spec, "ernie4_5" => ernie }
             qwen "qwen" [HEAD_NORM EXPERTS] { "qwen2" => qwen2, "qwen3" => qwen3, "qwen3moe" => qwen3moe }
             gpt2 "gpt2" [LEARNED_POSITIONS LAYER_NORM FUSED_QKV NO_GATE GELU_TANH] { "gpt2" => spec }
             gemma "gemma" [POST_NORM HEAD_NORM GELU_TANH LOCAL_LAYERS CAPS] {
@@ -22,6 +22,10 @@ macro_rules! families {
             smollm3 "smollm3" [LOCAL_LAYERS] { "smollm3" => spec }
             olmo2 "olmo2" [POST_NORM WHOLE_NORM] { "olmo2" => spec }
             granite "granite" [] { "granite" => spec }
+            exaone4 "exaone4" [POST_NORM HEAD_NORM LOCAL_LAYERS] { "exaone4" => spec }
+            gpt_oss "gpt-oss" [EXPERTS LOCAL_LAYERS GPT_OSS RENAMED] { "gpt-oss" => spec }
+            hunyuan "hunyuan" [HEAD_NORM NORM_AFTER_ROPE] { "hunyuan-dense" => spec }
+            mistral3 "mistral3" [TEMPERATURE] { "mistral3" => spec }
             bert "bert" [ENCODER LEARNED_POSITIONS TOKEN_TYPES LAYER_NORM RESIDUAL_NORM NO_GATE GELU_ERF] {
                 "bert" => spec
             }
@@ -78,6 +82,18 @@ abilities! {
     RELU,
     /// Local layers between global ones.
     LOCAL_LAYERS,
+    /// Norms of q and k after rope.
+    NORM_AFTER_ROPE,
+    /// Queries that grow with the position.
+    TEMPERATURE,
+    /// What only gpt-oss has: sinks in attention, a form of SwiGLU, and biases of experts.
+    GPT_OSS,
+    /// Names of tensors that mean others.
+    RENAMED,
+    /// Causal convolutions over positions.
+    CONVOLUTION,
+    /// States that every token updates.
+    RECURRENCE,
     /// Soft caps on scores and logits.
     CAPS,
     /// What only Gemma 4 has: inputs and a factor for each layer, shared keys and values, and norms of values.

@@ -44,7 +44,10 @@ impl<'w> Rotary<'w> {
         }
         let magnitude = match rope.scaling {
             Scaling::None | Scaling::Linear { .. } => 1.0,
-            Scaling::Yarn { factor, attn_factor, .. } => attn_factor * (1.0 + 0.1 * libm::logf(factor)),
+            Scaling::Yarn { factor, attn_factor, log_multiplier, .. } => {
+                let growth = 0.1 * libm::logf(factor);
+                attn_factor * (1.0 + growth) / (1.0 + log_multiplier * growth)
+            }
             Scaling::Long { attn_factor, .. } => attn_factor,
         };
         Self { rope: Some(rope), frequencies, rotations, magnitude }

@@ -252,6 +252,10 @@ impl<'g, 'a> Keys<'g, 'a> {
             qkv_bias: Need::Absent,
             linear_bias: Need::Absent,
             qk_norm: QkNorm::None,
+            qk_norm_after_rope: false,
+            temperature: None,
+            attention_sinks: false,
+            renamed: &[],
             v_norm: false,
             v_from_k: false,
             kv_shared: 0,
@@ -290,7 +294,7 @@ impl<'g, 'a> Keys<'g, 'a> {
         if used > count {
             return Err(self.wrong("expert_used_count", "is more than expert_count"));
         }
-        Ok(Some(Experts { count, used, normed }))
+        Ok(Some(Experts { count, used, normed, biases: false }))
     }
 
     /// The required positive number under `name`.
@@ -347,6 +351,10 @@ impl<'g, 'a> Keys<'g, 'a> {
         let attn_factor = tri!(self.or("rope.scaling.attn_factor", 1.0));
         let beta_fast = tri!(self.or("rope.scaling.yarn_beta_fast", 32.0));
         let beta_slow = tri!(self.or("rope.scaling.yarn_beta_slow", 1.0));
+        let log_multiplier = match tri!(self.positive("rope.scaling.yarn_log_multiplier")) {
+            Some(log_multiplier) => log_multiplier,
+            None => 0.0,
+        };
         match (kind, factor) {
             (Some(b"none"), _) | (None, None) => Ok(Scaling::None),
             // Files from before the key: a factor alone means linear.
@@ -357,7 +365,14 @@ impl<'g, 'a> Keys<'g, 'a> {
                     Some(factor) => factor,
                     None => 1.0,
                 };
-                Ok(Scaling::Yarn { factor, original: original as f32, beta_fast, beta_slow, attn_factor })
+                Ok(Scaling::Yarn {
+                    factor,
+                    original: original as f32,
+                    beta_fast,
+                    beta_slow,
+                    attn_factor,
+                    log_multiplier,
+                })
             }
             (Some(b"longrope"), _) => Ok(Scaling::Long { original, attn_factor }),
             (Some(name), _) => Err(Error::Unsupported { what: "rope scaling", name: Name::new(name) }),

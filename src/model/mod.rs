@@ -17,7 +17,9 @@ pub use layers::{HeadSpec, Layer, Pattern, PerLayer};
 pub(crate) use roles::Role;
 pub use roles::is_ignored;
 pub use rope::{Rope, RopeStyle, Scaling};
-pub use spec::{Experts, Gate, MAX_LAYERS, Need, Norm, Placement, Pooling, Positions, QkNorm, Spec, Stack};
+pub use spec::{
+    Experts, Gate, MAX_LAYERS, Need, Norm, Placement, Pooling, Positions, QkNorm, Spec, Stack, Temperature,
+};
 pub(crate) use weights::{Entry, Weights};
 
 /// A model in a file: its [`Spec`], and the assurance that every tensor is there, in the shape that

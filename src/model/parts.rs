@@ -4,7 +4,7 @@
 //! part the answer is a constant, and the optimizer leaves out what would run it.
 
 use super::layers::Pattern;
-use super::spec::{Experts, Gate, Need, Norm, Placement, Positions, QkNorm, Spec, Stack};
+use super::spec::{Experts, Gate, Need, Norm, Placement, Positions, QkNorm, Spec, Stack, Temperature};
 use crate::built::{self, Abilities};
 use crate::kernel::Activation;
 
@@ -64,6 +64,12 @@ parts! {
     /// Norms of q and k, before rope.
     qk_norm: QkNorm = QkNorm::None,
         QkNorm::Head => HEAD_NORM, QkNorm::EachHead => EACH_HEAD_NORM, QkNorm::Whole => WHOLE_NORM;
+    /// Whether the norms of q and k come after rope.
+    qk_norm_after_rope: bool = false, true => NORM_AFTER_ROPE;
+    /// A factor on queries that grows with the position.
+    temperature: Option<Temperature> = None, Some(_) => TEMPERATURE;
+    /// Whether every head has a learned score in the softmax that has no value, `attn_sinks`.
+    attention_sinks: bool = false, true => GPT_OSS;
     /// Whether each head of v is normed, without a weight.
     v_norm: bool = false, true => GEMMA4;
     /// Whether a layer may lack the matrix of v: its values are then what its k is before norm and rope.
@@ -77,7 +83,8 @@ parts! {
     logit_cap: Option<f32> = None, Some(_) => CAPS;
     /// The feed-forward's activation function.
     activation: Activation = Activation::Silu,
-        Activation::GeluTanh => GELU_TANH, Activation::GeluErf => GELU_ERF, Activation::Relu => RELU;
+        Activation::GeluTanh => GELU_TANH, Activation::GeluErf => GELU_ERF, Activation::Relu => RELU,
+        Activation::ClampedSwiglu => GPT_OSS;
     /// What the feed-forward's gate is.
     gate: Gate = Gate::Separate, Gate::Fused => FUSED_GATE, Gate::None => NO_GATE;
     /// The feed-forward is several, and a router chooses among them.

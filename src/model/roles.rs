@@ -2,8 +2,8 @@
 
 use super::layers::Layer;
 use super::rope::Scaling;
-use super::{Gate, Need, Norm, Placement, Positions, QkNorm, Spec, Stack};
-use crate::Name;
+use super::{Experts, Gate, Need, Norm, Placement, Positions, QkNorm, Spec, Stack};
+use crate::{Name, built};
 
 macro_rules! roles {
     ($($role:ident $name:literal $per_layer:literal,)*) => {
@@ -59,6 +59,7 @@ roles! {
     AttnOutput "attn_output.weight" true,
     AttnOutputBias "attn_output.bias" true,
     AttnRelB "attn_rel_b.weight" true,
+    AttnSinks "attn_sinks.weight" true,
     PostAttentionNorm "post_attention_norm.weight" true,
     AttnOutputNorm "attn_output_norm.weight" true,
     AttnOutputNormBias "attn_output_norm.bias" true,
@@ -83,9 +84,13 @@ roles! {
     FfnDown "ffn_down.weight" true,
     FfnDownBias "ffn_down.bias" true,
     FfnGateInp "ffn_gate_inp.weight" true,
+    FfnGateInpBias "ffn_gate_inp.bias" true,
     FfnGateExps "ffn_gate_exps.weight" true,
+    FfnGateExpsBias "ffn_gate_exps.bias" true,
     FfnUpExps "ffn_up_exps.weight" true,
+    FfnUpExpsBias "ffn_up_exps.bias" true,
     FfnDownExps "ffn_down_exps.weight" true,
+    FfnDownExpsBias "ffn_down_exps.bias" true,
     PostFfwNorm "post_ffw_norm.weight" true,
     LayerOutputNorm "layer_output_norm.weight" true,
     LayerOutputNormBias "layer_output_norm.bias" true,
@@ -191,6 +196,10 @@ impl Role {
             Self::FfnGate => only(dense && gated),
             Self::FfnGateBias => also(dense && gated, spec.linear_bias),
             Self::FfnGateInp | Self::FfnGateExps | Self::FfnUpExps | Self::FfnDownExps => only(!dense),
+            Self::FfnGateInpBias | Self::FfnGateExpsBias | Self::FfnUpExpsBias | Self::FfnDownExpsBias => {
+                only(matches!(spec.experts(), Some(Experts { biases: true, .. })))
+            }
+            Self::AttnSinks => only(spec.attention_sinks()),
             Self::InpGate | Self::Proj | Self::PostNorm => only(spec.per_layer_input() > 0),
             Self::LayerOutputScale => spec.layer_scale(),
         }
@@ -247,6 +256,10 @@ impl Role {
             Self::FfnGateBias | Self::FfnUpBias => Vector(ffn),
             Self::FfnDown => Matrix(ffn, dim),
             Self::FfnGateInp => Matrix(dim, experts),
+            Self::FfnGateInpBias => Vector(experts),
+            Self::FfnGateExpsBias | Self::FfnUpExpsBias => Vectors(ffn, experts),
+            Self::FfnDownExpsBias => Vectors(dim, experts),
+            Self::AttnSinks => Vector(layer.heads),
             Self::FfnGateExps | Self::FfnUpExps => Matrices(dim, ffn, experts),
             Self::FfnDownExps => Matrices(ffn, dim, experts),
             Self::InpGate => Matrix(dim, input),
@@ -278,6 +291,18 @@ impl Role {
             _ if is_mine => Place::Of(role, layer),
             _ => Place::Nowhere,
         }
+    }
+
+    /// What a tensor of this role is to a family that uses some names for others.
+    pub(super) fn in_family(self, spec: &Spec<'_>) -> Self {
+        let renamed = if built::RENAMED { spec.renamed } else { &[] };
+        renamed.iter().find(|(name, _)| *name == self).map_or(self, |(_, role)| *role)
+    }
+
+    /// The role whose name a family's files use for this one.
+    pub(super) fn in_files(self, spec: &Spec<'_>) -> Self {
+        let renamed = if built::RENAMED { spec.renamed } else { &[] };
+        renamed.iter().find(|(_, role)| *role == self).map_or(self, |(name, _)| *name)
     }
 
     /// Whether it stands without a prefix in an encoder-decoder.

@@ -38,7 +38,7 @@ pub enum Scaling {
     },
     /// [YaRN](https://arxiv.org/abs/2309.00071): low frequencies divided by `factor`, high ones
     /// kept, a ramp between; cos and sin multiplied by
-    /// `attn_factor * (0.1 ln(factor) + 1)`.
+    /// `attn_factor * (0.1 ln(factor) + 1) / (0.1 log_multiplier ln(factor) + 1)`.
     Yarn {
         /// Context length by trained context length.
         factor: f32,
@@ -50,6 +50,8 @@ pub enum Scaling {
         beta_slow: f32,
         /// One more factor on cos and sin.
         attn_factor: f32,
+        /// How much of the factor that follows from `factor` is divided out again; 0 for nothing.
+        log_multiplier: f32,
     },
     /// [LongRoPE](https://arxiv.org/abs/2402.13753): the frequencies are divided by
     /// `rope_factors_short.weight` in contexts of up to `original` positions and by

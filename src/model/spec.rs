@@ -3,6 +3,7 @@
 use super::families;
 use super::keys::Keys;
 use super::layers::{HeadSpec, Layer, Pattern, PerLayer};
+use super::roles::Role;
 use super::rope::{Rope, Scaling};
 use crate::kernel::Activation;
 use crate::{Error, Gguf, TokenId, tri};
@@ -67,6 +68,11 @@ pub struct Spec<'a> {
     pub(super) placement: Placement,
     pub(super) fused_qkv: bool,
     pub(super) qk_norm: QkNorm,
+    pub(super) qk_norm_after_rope: bool,
+    pub(super) temperature: Option<Temperature>,
+    pub(super) attention_sinks: bool,
+    /// Roles whose names the family's files use for other roles.
+    pub(super) renamed: &'static [(Role, Role)],
     pub(super) v_norm: bool,
     pub(super) v_from_k: bool,
     pub(super) kv_shared: usize,
@@ -180,6 +186,17 @@ pub enum QkNorm {
     Whole,
 }
 
+/// Queries at position `p` are multiplied by `1 + scale * ln(1 + floor(p / length))`: the attention temperature of
+/// Llama 4 and Mistral 3.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Temperature {
+    /// Factor on the logarithm.
+    pub scale: f32,
+    /// Positions that share a factor.
+    pub length: usize,
+}
+
 /// The gate of a feed-forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -202,6 +219,8 @@ pub struct Experts {
     pub used: usize,
     /// Whether their weights, softmax over all experts, are divided by their sum.
     pub normed: bool,
+    /// Whether the router and every matrix of the experts have biases.
+    pub biases: bool,
 }
 
 /// Whether an architecture has some tensor.
