@@ -100,7 +100,7 @@ pub enum Positions {
         halves: bool,
     },
     /// As numbers added to attention scores, by the distance of two positions
-    /// ([T5](https://arxiv.org/abs/1910.10683)): learned for every head and each of so many ranges of
+    /// ([T5](https://arxiv.org/abs/1910.10683)): learned for every head and each of `buckets` ranges of
     /// distances.
     Relative {
         /// How many.
@@ -112,9 +112,9 @@ pub enum Positions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Stack {
-    /// A model by itself, in which every token sees those before it.
+    /// A decoder without an encoder: every token sees itself and those before it.
     Alone,
-    /// An encoder by itself: every token sees all, and its states are the result.
+    /// An encoder without a decoder: every token sees all, and the hidden states are the result.
     Encoder {
         /// What becomes of the states of a text.
         pooling: Pooling,
@@ -178,9 +178,9 @@ pub struct Placement {
 pub enum QkNorm {
     /// None.
     None,
-    /// Every head by itself, with one weight for all heads.
+    /// Each head, with one weight for all heads.
     Head,
-    /// Every head by itself and with a weight of its own, in files that have it.
+    /// Each head with a weight of its own, in files that have it.
     EachHead,
     /// All heads of q together, and all of k.
     Whole,

@@ -1,4 +1,4 @@
-//! The kinds of models: what their configs and tensors are called.
+//! The families of models: what their configs and tensors are called.
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::tensors::{Source, Tensor};
 use crate::gguf_writer::Header;
 
-/// A kind of model.
+/// A family of models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
     /// Hugging Face's `MarianMTModel`.

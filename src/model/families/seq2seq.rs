@@ -2,7 +2,7 @@
 //! English-Hindi translator. There is no other writer; the keys say what the blocks are made of:
 //!
 //! - `norm.kind`: `layer`, `layer_unbiased` or `rms`; `norm.placement`: `pre` (before each part of a block) or
-//!   `post` (on the sum behind it); `norm.final`: whether one more stands behind each stack;
+//!   `post` (on the hidden state after it); `norm.final`: whether there is one more after each stack;
 //! - `activation`: `relu`, `silu`, `gelu` or `gelu_tanh`;
 //! - `position.kind`: `interleaved` or `halves`, both of sines and cosines;
 //! - `embedding_scale`, a factor on embeddings; `bias`, whether linear layers have one.
