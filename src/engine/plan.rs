@@ -270,7 +270,12 @@ impl Layout {
     const fn of(gguf: &Gguf<'_>, spec: &Spec<'_>, options: Options, store: &Store) -> Result<Self, Error> {
         let Options { context, batch, workers, .. } = options;
         let encoder = spec.encoder();
-        let widest = spec.widest_input();
+        let (mut widest, mut inner, mut sums) = (spec.widest_input(), spec.inner(), attention_sums(spec, batch));
+        if let Some(encoder) = &encoder {
+            widest = max(widest, encoder.widest_input());
+            inner = max(inner, encoder.inner());
+            sums = max(sums, attention_sums(encoder, batch));
+        }
         let formats = Formats::of(gguf, widest);
         let quantized = if formats.q8 || formats.q8k { batch } else { 0 };
         let frequencies = [rotary_pairs(spec, 0), rotary_pairs(spec, 1)];
@@ -282,12 +287,12 @@ impl Layout {
             local_rotations: tri!(product(&[2 * batch, frequencies[1]])),
             hidden: tri!(product(&[batch, spec.dim])),
             branch: tri!(product(&[batch, spec.dim])),
-            inner: tri!(product(&[batch, spec.inner()])),
+            inner: tri!(product(&[batch, inner])),
             inputs: tri!(product(&[batch, spec.layers, spec.per_layer_input()])),
             quants: tri!(product(&[quantized, widest])),
             scales: tri!(product(&[quantized, widest.div_ceil(32)])),
             offsets: tri!(product(&[quantized, widest.div_ceil(if formats.q8k { 16 } else { 32 })])),
-            sums: tri!(product(&[attention_sums(spec, batch), workers])),
+            sums: tri!(product(&[sums, workers])),
             panels: if batch > 1 { tri!(product(&[formats.panel, workers])) } else { 0 },
             logits: if spec.has_head() { tri!(product(&[options.logits, spec.vocab])) } else { 0 },
             biases: tri!(biases(spec, context)),
@@ -309,8 +314,14 @@ impl Layout {
 impl Store {
     const fn of(spec: &Spec<'_>, options: Options) -> Result<Self, Error> {
         let Options { context, batch, kv, contexts, .. } = options;
-        let mut store =
-            Self { kind: kv, contexts, tiles: [0; 3], pages: [0; 3], position_bytes: position_bytes(spec, kv) };
+        let mut store = Self {
+            kind: kv,
+            contexts,
+            tiles: [0; 3],
+            pages: [0; 3],
+            position_bytes: position_bytes(spec, kv),
+            encoder: 0,
+        };
         let windows = [spec.global.window, spec.local.window];
         let mut kind = 0;
         while kind < 2 && spec.has_head() {
@@ -329,6 +340,12 @@ impl Store {
         if spec.has_cross_attention() || !spec.has_head() {
             store.tiles[SOURCE] = context.div_ceil(TILE);
             store.pages[SOURCE] = tri!(product(&[store.tiles[SOURCE], options.sources]));
+        }
+        if let Some(encoder) = spec.encoder() {
+            let (own, layer) = (encoder.layer(0), spec.layer(0));
+            if own.kv_heads != layer.kv_heads || own.head.dim != layer.head.dim {
+                store.encoder = tri!(store.head_pages(&own, SOURCE));
+            }
         }
         Ok(store)
     }

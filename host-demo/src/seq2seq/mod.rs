@@ -6,6 +6,7 @@
 //! | key | |
 //! |---|---|
 //! | `block_count`, `decoder_block_count` | layers of the encoder and of the decoder |
+//! | `attention.decoder_head_count`, `decoder_feed_forward_length` | where they are not the encoder's |
 //! | `norm.kind` | `layer`: `(x - mean) / sqrt(variance + eps)`; `layer_unbiased`: `(x - mean) / (std + eps)` with the std of n - 1; `rms` |
 //! | `norm.placement` | `pre`: before each part of a block; `post`: on the hidden state after it |
 //! | `norm.final` | whether there is one more norm after each stack |
