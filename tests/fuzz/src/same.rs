@@ -1,7 +1,7 @@
 //! Sessions in memory that held anything before.
 
 use arbitrary::Arbitrary;
-use arenite::{Error, Gguf, KvType, Line, Model, Options, Plan, Session};
+use arenite::{Engine, Error, Gguf, KvType, Line, Model, Options, Plan, Session};
 
 /// How a model is run.
 #[derive(Arbitrary, Debug)]
@@ -23,12 +23,8 @@ impl Run {
     /// The plan, if it is one that a fuzzer should try.
     pub fn plan(&self, gguf: &Gguf<'_>) -> Option<Plan> {
         let kv = [KvType::F32, KvType::F16, KvType::Q8_0][usize::from(self.kv) % 3];
-        let options = Options {
-            context: 1 + usize::from(self.context) % 64,
-            batch: 1 + usize::from(self.batch) % 16,
-            kv,
-            ..Options::DEFAULT
-        };
+        let (context, batch) = (1 + usize::from(self.context) % 64, 1 + usize::from(self.batch) % 16);
+        let options = Options::new().context(context).batch(batch).kv(kv);
         let plan = Plan::try_of(gguf, options).ok()?;
         (plan.workspace <= MOST && plan.kv <= MOST).then_some(plan)
     }
@@ -54,6 +50,11 @@ impl Memory {
         let (workspace, kv) = (Line::bytes_mut(&mut self.workspace), Line::bytes_mut(&mut self.kv));
         Session::new(model, plan, workspace, kv).expect("exactly the planned bytes are enough")
     }
+
+    pub fn engine<'s>(&'s mut self, model: &'s Model<'_>, plan: Plan) -> Engine<'s, 's> {
+        let (workspace, kv) = (Line::bytes_mut(&mut self.workspace), Line::bytes_mut(&mut self.kv));
+        Engine::new(model, plan, workspace, kv).expect("exactly the planned bytes are enough")
+    }
 }
 
 /// All that a session says to a prompt and the tokens after it.
@@ -71,7 +72,7 @@ pub fn answer(session: &mut Session<'_, '_>, run: &Run) -> Vec<Result<Vec<u32>, 
     all
 }
 
-fn bits(numbers: &[f32]) -> Vec<u32> {
+pub fn bits(numbers: &[f32]) -> Vec<u32> {
     numbers.iter().map(|number| number.to_bits()).collect()
 }
 

@@ -13,7 +13,7 @@ use arenite::beam::{Beams, Search};
 use arenite::gguf::Value;
 use arenite::sampler::{Params, Pcg32, Sampler};
 use arenite::tokenizer::{Encode, Tokenizer};
-use arenite::{Error, Gguf, Model, Options, Plan, Session, TokenId};
+use arenite::{Context, Engine, Error, Gguf, Model, Options, Plan, Session, TokenId, Work};
 
 macro_rules! entry {
     ($feature:literal, ($($name:ident: $type:ty),*) -> $result:ty $body:block) => {
@@ -65,8 +65,29 @@ entry!("encoder", (model: &Model<'_>, plan: Plan, workspace: Memory, kv: Memory,
     Ok(session.states().iter().sum())
 });
 
-entry!("beams", (session: &mut Session<'_, '_>, search: &Search, memory: Memory) -> Result<usize, Error> {
-    let mut beams = Beams::search(session, search, memory)?;
+entry!("contexts", (model: &Model<'_>, plan: Plan, workspace: Memory, kv: Memory, tokens: &[TokenId], at: usize) -> Result<f32, Error> {
+    let mut engine = Engine::new(model, plan, workspace, kv)?;
+    let mut a = engine.open()?;
+    engine.run(&mut [Work::prefill(&mut a, tokens).no_logits()])?;
+    let mut b = engine.fork(&a)?;
+    let mut c = engine.fork_at(&a, at)?;
+    engine.run(&mut [Work::prefill(&mut a, tokens).all_logits(), Work::decode(&mut b, 1), Work::prefill(&mut c, tokens)])?;
+    engine.rewind(&mut b, at)?;
+    engine.close(c);
+    engine.prefill_all(&mut b, tokens, |_, _| ())?;
+    let sum = engine.logits(&b).iter().sum::<f32>() + engine.logits_at(&a, at).iter().sum::<f32>();
+    Ok(sum + (engine.free_pages() + engine.earliest(&a)) as f32)
+});
+
+entry!("pass", (engine: &mut Engine<'_, '_>, works: &mut [Work<'_>]) -> Result<(), Error> {
+    let mut pass = engine.begin(works)?;
+    while pass.step() {}
+    pass.finish();
+    Ok(())
+});
+
+entry!("beams", (engine: &mut Engine<'_, '_>, context: &Context, search: &Search, memory: Memory) -> Result<usize, Error> {
+    let mut beams = Beams::search(engine, context, search, memory)?;
     Ok(beams.hypothesis(0).map_or(0, |best| best.tokens.len()) + beams.count())
 });
 
