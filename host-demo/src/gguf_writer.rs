@@ -5,7 +5,7 @@
 //! header.set("general.architecture", "llama");
 //! header.tensor("token_embd.weight", &[dim, vocab], TensorType::F32)?;
 //! let mut tensors = header.write(&mut out)?;
-//! tensors.write_all(&bytes)?; // of all tensors, in order; padding goes in between by itself
+//! tensors.write_all(&bytes)?; // of all tensors, in order; padding is put between them
 //! tensors.finish()?;
 //! ```
 
@@ -20,7 +20,7 @@ use arenite::tokenizer::Tokenizer;
 use arenite::{Gguf, Model};
 
 use crate::model_file::ModelFile;
-use crate::new_file::NewFile;
+use crate::new_file::{self, NewFile};
 
 /// A metadata value as it lies in the file: its type, then itself. `From` makes one of a Rust value
 /// of the same type (`5u32`, `"text"`), and of a [`Value`] or an [`Array`] of another file.
@@ -322,10 +322,8 @@ impl<W: Write> Write for Tensors<W> {
 
 /// Writes a model to `path`: what `write` puts out, if this program can open it again.
 pub fn write_model(path: &Path, write: impl FnOnce(&mut NewFile) -> Result<()>) -> Result<()> {
-    let mut file = NewFile::create(path)?;
-    write(&mut file)?;
-    file.check(opens).context("the converted model could not be opened again: what it was made from is at fault")?;
-    file.finish()
+    let refused = "the converted model cannot be opened: what it was made from is at fault";
+    new_file::write_checked(path, write, |path| opens(path).context(refused))
 }
 
 /// Whether the file at `path` is a model that runs, with a vocabulary, if it has one, that can be used.

@@ -289,7 +289,12 @@ impl Layout {
     const fn of(gguf: &Gguf<'_>, spec: &Spec<'_>, options: Options, store: &Store) -> Result<Self, Error> {
         let Options { context, batch, workers, .. } = options;
         let encoder = spec.encoder();
-        let widest = spec.widest_input();
+        let (mut widest, mut inner, mut sums) = (spec.widest_input(), spec.inner(), attention_sums(spec, batch));
+        if let Some(encoder) = &encoder {
+            widest = max(widest, encoder.widest_input());
+            inner = max(inner, encoder.inner());
+            sums = max(sums, attention_sums(encoder, batch));
+        }
         let formats = Formats::of(gguf, widest);
         let quantized = if formats.q8 || formats.q8k { batch } else { 0 };
         let frequencies = [rotary_pairs(spec, 0), rotary_pairs(spec, 1)];
@@ -301,12 +306,12 @@ impl Layout {
             local_rotations: tri!(product(&[2 * batch, frequencies[1]])),
             hidden: tri!(product(&[batch, spec.dim])),
             branch: tri!(product(&[batch, spec.dim])),
-            inner: tri!(product(&[batch, spec.inner()])),
+            inner: tri!(product(&[batch, inner])),
             inputs: tri!(product(&[batch, spec.layers, spec.per_layer_input()])),
             quants: tri!(product(&[quantized, widest])),
             scales: tri!(product(&[quantized, widest.div_ceil(32)])),
             offsets: tri!(product(&[quantized, widest.div_ceil(if formats.q8k { 16 } else { 32 })])),
-            sums: tri!(product(&[attention_sums(spec, batch), workers])),
+            sums: tri!(product(&[sums, workers])),
             panels: if batch > 1 { tri!(product(&[formats.panel, workers])) } else { 0 },
             logits: if spec.has_head() { tri!(product(&[options.logits, spec.vocab])) } else { 0 },
             biases: tri!(biases(spec, context)),
@@ -336,6 +341,7 @@ impl Store {
             position_bytes: position_bytes(spec, kv),
             state_bytes: Self::states_before(spec, spec.layers),
             states_at: 0,
+            encoder: 0,
         };
         let windows = [spec.global.window, spec.local.window];
         let mut kind = 0;
@@ -360,6 +366,12 @@ impl Store {
             store.tiles[STATES] = options.checkpoints + 1;
             store.pages[STATES] = tri!(product(&[store.tiles[STATES], contexts]));
             store.states_at = tri!(store.tiles_bytes(spec)).next_multiple_of(ALIGN);
+        }
+        if let Some(encoder) = spec.encoder() {
+            let (own, layer) = (encoder.layer(0), spec.layer(0));
+            if own.kv_heads != layer.kv_heads || own.head.dim != layer.head.dim {
+                store.encoder = tri!(store.head_pages(&own, SOURCE));
+            }
         }
         Ok(store)
     }

@@ -54,7 +54,7 @@ impl Forward<'_, '_> {
         let parts = (0..n).step_by(batch).map(|first| first..n.min(first + batch));
         for index in 0..self.spec.layers {
             let layer = self.spec.layer(index);
-            let tiles = self.source_tiles(&layer, 0);
+            let tiles = self.encoder_tiles(&layer);
             let view = |part| View { tiles: tiles.clone(), pool: SOURCE, part, cross: false };
             for range in parts.clone() {
                 self.load_states(context, &range);
@@ -99,12 +99,20 @@ impl Forward<'_, '_> {
     }
 
     /// Where the tiles with the keys and values of the encoder's states for decoder layer `index` lie, which are
-    /// at the end of the cache. The encoder's own layers use those of the first, one after another.
+    /// at the end of the cache.
     fn source_tiles(&self, layer: &Layer, index: usize) -> Range<usize> {
         let bytes = self.store.layer_bytes(layer, SOURCE);
-        let start =
-            self.kv.len().saturating_sub(bytes.saturating_mul(self.source_layers - index.min(self.source_layers)));
+        let from_end = bytes.saturating_mul(self.source_layers - index.min(self.source_layers));
+        let start = self.kv.len().saturating_sub(self.store.encoder).saturating_sub(from_end);
         start..start.saturating_add(bytes)
+    }
+
+    /// The tiles that the encoder's own layers use, one after another: the decoder's first, or those that are for it.
+    fn encoder_tiles(&self, layer: &Layer) -> Range<usize> {
+        match self.store.encoder {
+            0 => self.source_tiles(layer, 0),
+            bytes => self.kv.len().saturating_sub(bytes)..self.kv.len(),
+        }
     }
 
     /// Makes the pass one of this context's rows at these positions of its text.

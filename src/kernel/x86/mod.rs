@@ -10,7 +10,7 @@ mod decode;
 mod panel;
 mod q6k;
 
-use core::arch::x86_64::__cpuid_count;
+use core::arch::x86_64::{__cpuid_count, CpuidResult};
 
 use super::{Job, Kernels, float, quantized};
 use crate::quant::TensorType;
@@ -23,14 +23,21 @@ cpufeatures::new!(has_avx512, "avx512f", "avx512dq", "avx512bw", "avx512vl");
 /// The tables that this machine can run, the fastest first.
 pub(super) fn available() -> impl Iterator<Item = &'static Kernels> {
     // What `cpufeatures` does not know: conversion from f16, and the VNNI instructions.
-    let f16c = __cpuid_count(1, 0).ecx >> 29 & 1 != 0;
+    let f16c = cpuid(1, 0).ecx >> 29 & 1 != 0;
     let avx2 = has_avx2::get() && f16c;
-    let leaf7 = avx2.then(|| (__cpuid_count(7, 0), __cpuid_count(7, 1)));
+    let leaf7 = avx2.then(|| (cpuid(7, 0), cpuid(7, 1)));
     let avx512 = has_avx512::get() && leaf7.is_some_and(|(leaf, _)| leaf.ecx >> 11 & 1 != 0);
     let vnni = leaf7.is_some_and(|(leaf, sub)| leaf.eax >= 1 && sub.eax >> 4 & 1 != 0);
     [(avx512 && avx2, &AVX512), (vnni, &AVXVNNI), (avx2, &AVX2)]
         .into_iter()
         .filter_map(|(has, table)| has.then_some(table))
+}
+
+/// What the processor says of itself. The function is unsafe for compilers of the minimum version and safe for newer ones.
+#[allow(unused_unsafe)]
+fn cpuid(leaf: u32, sub_leaf: u32) -> CpuidResult {
+    // SAFETY: every processor of this architecture has the instruction.
+    unsafe { __cpuid_count(leaf, sub_leaf) }
 }
 
 static AVX2: Kernels = table!("avx2", avx2::Avx2, avx2_matmul, "avx2,fma,f16c");

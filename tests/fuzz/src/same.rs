@@ -1,0 +1,112 @@
+//! Sessions in memory that held anything before.
+
+use arbitrary::Arbitrary;
+use arenite::{Engine, Error, Gguf, KvType, Line, Model, Options, Plan, Session};
+
+/// How a model is run.
+#[derive(Arbitrary, Debug)]
+pub struct Run {
+    context: u8,
+    batch: u8,
+    kv: u8,
+    pub prompt: Vec<u16>,
+    /// Another prompt, which runs before.
+    pub before: Vec<u16>,
+    /// Tokens that are decoded one by one.
+    pub decoded: Vec<u16>,
+}
+
+/// The most memory that a case may take.
+const MOST: usize = 32 << 20;
+
+impl Run {
+    /// The plan, if it is one that a fuzzer should try.
+    pub fn plan(&self, gguf: &Gguf<'_>) -> Option<Plan> {
+        let kv = [KvType::F32, KvType::F16, KvType::Q8_0][usize::from(self.kv) % 3];
+        let (context, batch) = (1 + usize::from(self.context) % 64, 1 + usize::from(self.batch) % 16);
+        let options = Options::new().context(context).batch(batch).kv(kv);
+        let plan = Plan::try_of(gguf, options).ok()?;
+        (plan.workspace <= MOST && plan.kv <= MOST).then_some(plan)
+    }
+}
+
+/// Memory for a session, every byte of which is `fill`.
+pub struct Memory {
+    workspace: Vec<Line>,
+    kv: Vec<Line>,
+}
+
+impl Memory {
+    pub fn new(plan: &Plan, fill: u8) -> Self {
+        let lines = |bytes: usize| {
+            let mut lines = vec![Line::ZERO; bytes.div_ceil(64)];
+            Line::bytes_mut(&mut lines).fill(fill);
+            lines
+        };
+        Self { workspace: lines(plan.workspace), kv: lines(plan.kv) }
+    }
+
+    pub fn session<'s>(&'s mut self, model: &'s Model<'_>, plan: Plan) -> Session<'s, 's> {
+        let (workspace, kv) = (Line::bytes_mut(&mut self.workspace), Line::bytes_mut(&mut self.kv));
+        Session::new(model, plan, workspace, kv).expect("exactly the planned bytes are enough")
+    }
+
+    pub fn engine<'s>(&'s mut self, model: &'s Model<'_>, plan: Plan) -> Engine<'s, 's> {
+        let (workspace, kv) = (Line::bytes_mut(&mut self.workspace), Line::bytes_mut(&mut self.kv));
+        Engine::new(model, plan, workspace, kv).expect("exactly the planned bytes are enough")
+    }
+}
+
+/// All that a session says to a prompt and the tokens after it.
+pub fn answer(session: &mut Session<'_, '_>, run: &Run) -> Vec<Result<Vec<u32>, Error>> {
+    let ids = |ids: &[u16]| ids.iter().map(|id| u32::from(*id)).collect::<Vec<_>>();
+    let (prompt, mut all) = (ids(&run.prompt), vec![]);
+    let encoded = session.encode(&prompt);
+    all.push(encoded.map(|()| bits(session.states())));
+    let prefilled = session.prefill(&prompt);
+    all.push(prefilled.map(|()| bits(session.logits())));
+    for token in ids(&run.decoded) {
+        let decoded = session.decode(token);
+        all.push(decoded.map(|()| bits(session.logits())));
+    }
+    all
+}
+
+pub fn bits(numbers: &[f32]) -> Vec<u32> {
+    numbers.iter().map(|number| number.to_bits()).collect()
+}
+
+/// Panics if the model's answer depends on anything but the model and the prompt.
+pub fn check(model: &Model<'_>, plan: Plan, run: &Run) {
+    let mut memory = Memory::new(&plan, 0);
+    let want = answer(&mut memory.session(model, plan), run);
+    for fill in [0x3c, 0xff] {
+        let mut memory = Memory::new(&plan, fill);
+        assert!(answer(&mut memory.session(model, plan), run) == want, "memory of {fill:#x} shows");
+    }
+    // After something else has run.
+    let mut session = memory.session(model, plan);
+    let before: Vec<_> = run.before.iter().map(|id| u32::from(*id)).collect();
+    let _ = session.encode(&before);
+    let _ = session.prefill(&before);
+    if session.rewind(0).is_ok() {
+        assert!(answer(&mut session, run) == want, "what ran before shows");
+    }
+    // After a session was saved and restored, from every point of it.
+    let Ok(prompt) = want.get(1).expect("a prefill") else { return };
+    let mut session = memory.session(model, plan);
+    let ids: Vec<_> = run.prompt.iter().map(|id| u32::from(*id)).collect();
+    session.prefill(&ids).expect("it worked before");
+    let mut snapshot = vec![0; session.snapshot_bytes()];
+    if session.save(&mut snapshot).is_err() {
+        return; // an encoder
+    }
+    let mut memory = Memory::new(&plan, 0xff);
+    let mut session = memory.session(model, plan);
+    session.restore(&snapshot).expect("it was saved from the same model");
+    assert!(bits(session.logits()) == *prompt, "other logits after restoring");
+    for (token, want) in run.decoded.iter().zip(&want[2..]) {
+        let decoded = session.decode((*token).into());
+        assert!(decoded.map(|()| bits(session.logits())) == *want, "another session after restoring");
+    }
+}
