@@ -289,7 +289,7 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
             Model::Spm => spm::Fragment { vocab, index, text, prefix }.encode(memory, output),
             Model::Bpe(pre) if built::BPE => bpe::encode_bytes(vocab, index, pre, text, memory, output),
             Model::Characters if built::BPE => bpe::encode_characters(vocab, index, text, memory, output),
-            Model::Lines if built::BPE => bpe::encode_lines(vocab, index, text, memory, output),
+            Model::Lines { newlines } if built::BPE => bpe::encode_lines(vocab, index, newlines, text, memory, output),
             Model::Unigram if built::UNIGRAM => unigram::encode(vocab, index, text, memory, output),
             Model::WordPiece { lowercase } if built::WORDPIECE => {
                 wordpiece::encode(vocab, index, lowercase, text, memory, output)

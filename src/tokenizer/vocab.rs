@@ -76,7 +76,10 @@ pub(super) enum Model {
     /// "bpe": BPE over characters with merges, behind the pre-tokenizer "whitespace". Not llama.cpp's.
     Characters,
     /// "gemma4": BPE over characters with merges, line by line, and byte tokens for others.
-    Lines,
+    Lines {
+        /// Several newlines are one token if there is one.
+        newlines: bool,
+    },
     /// "t5": unigram, with SentencePiece's normalisation.
     Unigram,
     /// "bert": WordPiece.
@@ -119,12 +122,14 @@ impl<'a> Vocab<'a> {
                     Some(pre) => pre,
                     None => b"",
                 };
-                match PreTokenizer::by_name(pre) {
-                    Some(pre) => Model::Bpe(pre),
-                    None => return Err(Error::Unsupported { what: "pre-tokenizer", name: Name::new(pre) }),
+                match (pre, PreTokenizer::by_name(pre)) {
+                    (b"gemma4" | b"granite-embed-multi-311m", _) => Model::Lines { newlines: true },
+                    (b"sarvam-moe", _) => Model::Lines { newlines: false },
+                    (_, Some(pre)) => Model::Bpe(pre),
+                    (_, None) => return Err(Error::Unsupported { what: "pre-tokenizer", name: Name::new(pre) }),
                 }
             }
-            b"gemma4" if built::BPE => Model::Lines,
+            b"gemma4" if built::BPE => Model::Lines { newlines: true },
             b"t5" if built::UNIGRAM => Model::Unigram,
             b"bert" if built::WORDPIECE => {
                 Model::WordPiece { lowercase: tri!(switch(gguf, "normalizer.lowercase", true)) }
@@ -150,11 +155,13 @@ impl<'a> Vocab<'a> {
         let scores = tri!(numbers(gguf, SCORES, len, true));
         let types = tri!(numbers(gguf, TYPES, len, false));
         let merges = match model {
-            Model::Bpe(_) | Model::Characters | Model::Lines if built::BPE => match tri!(strings(gguf, MERGES)) {
-                Some(merges) if merges.len() < i32::MAX as usize => Some(merges),
-                Some(_) => return Err(Error::KeyValue { key: Name::key(PREFIX, MERGES), why: "is too long" }),
-                None => return Err(Error::MissingKey { key: Name::key(PREFIX, MERGES) }),
-            },
+            Model::Bpe(_) | Model::Characters | Model::Lines { .. } if built::BPE => {
+                match tri!(strings(gguf, MERGES)) {
+                    Some(merges) if merges.len() < i32::MAX as usize => Some(merges),
+                    Some(_) => return Err(Error::KeyValue { key: Name::key(PREFIX, MERGES), why: "is too long" }),
+                    None => return Err(Error::MissingKey { key: Name::key(PREFIX, MERGES) }),
+                }
+            }
             _ => None,
         };
 
@@ -162,7 +169,8 @@ impl<'a> Vocab<'a> {
             Model::Spm => (Some(1), Some(2), Some(0), true, false, true),
             Model::Bpe(pre) => (Some(11), Some(11), None, pre.add_bos, false, false),
             Model::Characters => (None, None, None, false, false, false),
-            Model::Lines => (Some(2), Some(1), Some(3), true, false, false),
+            Model::Lines { .. } if matches!(name, b"gpt2") => (Some(11), Some(11), None, false, false, false),
+            Model::Lines { .. } => (Some(2), Some(1), Some(3), true, false, false),
             Model::Unigram => (None, Some(1), Some(2), false, true, false),
             // What llama.cpp calls the separator ends a text.
             Model::WordPiece { .. } => {
