@@ -2,7 +2,7 @@
 //!
 //! Reading is `const`, so that a firmware's index is sized by the compiler.
 
-use super::canonical::Spelling;
+use super::canonical::{Spelling, first_four, hash};
 use super::charsmap::Charsmap;
 use super::pretokenizer::PreTokenizer;
 use crate::gguf::{Array, Gguf, ValueType};
@@ -14,6 +14,10 @@ const SCORES: &str = "scores";
 const TYPES: &str = "token_type";
 pub(super) const MERGES: &str = "merges";
 const CHARSMAP: &str = "precompiled_charsmap";
+
+/// The most bytes of a token that is looked for at every position of a text: a special one, and any with unigram
+/// and WordPiece. Models have such tokens of less than a hundred; the limit bounds the time that a file can cost.
+pub(super) const LONGEST_LOOKED_FOR: usize = 512;
 
 /// What kind of token an id is: `tokenizer.ggml.token_type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +71,7 @@ impl TokenType {
 }
 
 /// `tokenizer.ggml.model`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(super) enum Model {
     /// "llama": SentencePiece's BPE with scores.
     Spm,
@@ -230,6 +234,24 @@ impl<'a> Vocab<'a> {
             Model::Bpe(_) if built::BPE => Spelling::ByteLevel,
             _ => Spelling::Escaped,
         }
+    }
+
+    /// Whether the tokens that a text begins with are looked for, byte by byte. The index then has the tokens in
+    /// the order of their bytes.
+    pub const fn finds_prefixes(&self) -> bool {
+        built::UNIGRAM && matches!(self.model, Model::Unigram)
+            || built::WORDPIECE && matches!(self.model, Model::WordPiece { .. })
+    }
+
+    /// The bytes by which the index finds a token.
+    pub const fn found_by(&self) -> Spelling {
+        if self.finds_prefixes() { Spelling::Raw } else { self.spelling() }
+    }
+
+    /// The number by which the index sorts tokens first.
+    #[inline]
+    pub fn key(&self, bytes: impl Iterator<Item = u8>) -> u32 {
+        if self.finds_prefixes() { first_four(bytes) } else { hash(bytes) }
     }
 
     /// Whether a text begins with a space that was not in it: that of its first word.
