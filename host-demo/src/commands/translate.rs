@@ -114,7 +114,8 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<()> {
     let mut session = memory.session(&model, plan, kernels, &*workers)?;
     session.encode(&ids)?;
     let mut scratch = vec![Line::ZERO; Beams::bytes(&plan).div_ceil(size_of::<Line>())];
-    let mut found = Beams::search(&mut session, &search, Line::bytes_mut(&mut scratch))?;
+    let (engine, context) = session.parts();
+    let mut found = Beams::search(engine, context, &search, Line::bytes_mut(&mut scratch))?;
 
     let mut translations = Vec::new();
     for rank in 0..found.count().min(args.n_best) {
