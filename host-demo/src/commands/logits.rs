@@ -37,7 +37,7 @@ pub struct Args {
     all: bool,
 
     /// Print the N most likely next tokens
-    #[arg(long, value_name = "N", value_parser = at_least_one())]
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
     top: Option<usize>,
 
     /// The .npy file to write
