@@ -25,7 +25,8 @@ impl Hash {
         }
     }
 
-    fn word(&mut self, word: u64) {
+    /// Takes one word in.
+    pub const fn word(&mut self, word: u64) {
         let product = (self.0 ^ word).wrapping_mul(0x0000_0100_0000_01b3);
         self.0 = product ^ product >> 32;
     }

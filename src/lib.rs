@@ -27,12 +27,11 @@ pub mod workers;
 
 mod forward;
 mod hash;
-mod message;
 mod plan;
 mod session;
 mod sort;
 
-pub use error::{Error, Name};
+pub use error::{Error, ErrorKind, Name};
 pub use forward::{Observer, Stage};
 pub use gguf::Gguf;
 pub use kernel::Kernels;

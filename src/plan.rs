@@ -1,9 +1,9 @@
 //! The plan: how many bytes a model needs, known before it runs, by the compiler if need be.
 
+use crate::error::Sentence;
 use crate::forward::Relative;
 use crate::kernel::{Form, MAX_ROWS, panel_bytes};
 use crate::memory::{Arena, HeadLayout, KvType, TILE};
-use crate::message::Message;
 use crate::model::{Entry, Layer, Positions, Spec, Weights};
 use crate::tokenizer::Tokenizer;
 use crate::{Error, Gguf, Name, tri};
@@ -111,7 +111,7 @@ impl Plan {
         };
         match plan {
             Ok(plan) => plan,
-            Err(error) => panic!("{}", Message::of(&error).as_str()),
+            Err(error) => panic!("{}", error.sentence().message().as_str()),
         }
     }
 
@@ -125,9 +125,9 @@ impl Plan {
     pub const fn within(self, ram: usize) -> Self {
         let needed = self.workspace as u64 + self.kv as u64 + self.tokenizer as u64;
         if needed > ram as u64 {
-            let message =
-                Message::new("the model needs ").number(needed).text(" bytes of RAM, more than the budget of ");
-            panic!("{}", message.number(ram as u64).text(": plan a smaller context or batch").as_str());
+            let sentence =
+                Sentence::new("the model needs ").number(needed).text(" bytes of RAM, more than the budget of ");
+            panic!("{}", sentence.size(ram).text(": plan a smaller context or batch").message().as_str());
         }
         self
     }
@@ -223,7 +223,7 @@ impl Plan {
 
 /// Pairs that rotary positions turn in a head.
 const fn rotary_pairs(spec: &Spec<'_>, kind: usize) -> usize {
-    match spec.rope(kind) {
+    match spec.rope(kind > 0) {
         Some(rope) => rope.dim / 2,
         None => 0,
     }
@@ -231,8 +231,7 @@ const fn rotary_pairs(spec: &Spec<'_>, kind: usize) -> usize {
 
 /// Tiles of a KV head. A ring holds the window of the first token of a batch and the whole batch.
 const fn tiles(spec: &Spec<'_>, kind: usize, options: Options) -> usize {
-    let [first, second] = spec.kinds;
-    let positions = match if kind == 0 { first.window } else { second.window } {
+    let positions = match if kind == 0 { spec.global.window } else { spec.local.window } {
         Some(window) => min(options.context, window + options.batch - 1),
         None => options.context.saturating_mul(options.beams),
     };
@@ -244,7 +243,7 @@ const fn position_bytes(spec: &Spec<'_>, kind: usize, kv: KvType) -> usize {
     let (mut bytes, mut index) = (0usize, 0);
     while index < spec.layers {
         let layer = spec.layer(index);
-        if layer.owns_kv && layer.kind == kind {
+        if layer.owns_kv && layer.is_local as usize == kind {
             let head = HeadLayout { kind: kv, dim: layer.head.dim };
             bytes = bytes.saturating_add(layer.kv_heads.saturating_mul(head.tile_bytes() / TILE));
         }
@@ -278,7 +277,7 @@ impl Layout {
     /// Bytes of a layer's keys and values, if it has its own.
     const fn ring_bytes(&self, layer: &Layer, kind: KvType) -> Result<usize, Error> {
         let [first, second] = self.tiles;
-        let tiles = if layer.kind == 0 { first } else { second };
+        let tiles = if layer.is_local { second } else { first };
         product(&[layer.kv_heads, tiles, HeadLayout { kind, dim: layer.head.dim }.tile_bytes()])
     }
 

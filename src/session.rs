@@ -214,7 +214,7 @@ impl<'m, 'w> Session<'m, 'w> {
 
     /// Where a session that came as far as `reached` can go back to, besides 0.
     fn earliest(&self, reached: usize) -> usize {
-        let earliest = (0..).zip(self.engine.spec.kinds).filter_map(|(kind, heads)| {
+        let earliest = (0..).zip([self.engine.spec.global, self.engine.spec.local]).filter_map(|(kind, heads)| {
             // A ring still holds the positions from `reached - kept` on; the next token sees `window - 1`
             // before it.
             match (heads.window, reached.checked_sub(self.plan.kept(kind))) {

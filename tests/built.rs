@@ -17,7 +17,7 @@ fn has(feature: &str) -> bool {
     macro_rules! any {
         ($($name:literal)*) => { match feature { $($name => cfg!(feature = $name),)* _ => panic!("{feature}?") } };
     }
-    any!("llama" "qwen" "gpt2" "gemma" "phi3" "stablelm" "smollm3" "olmo2" "granite" "bert" "t5" "seq2seq" "experts"
+    any!("llama" "qwen" "gpt2" "gemma" "phi3" "stablelm" "smollm3" "olmo2" "granite" "exaone4" "gpt-oss" "hunyuan" "mistral3" "bert" "t5" "seq2seq" "experts"
         "half-floats" "q8_0" "q4_0" "q6_k" "kv-f32" "kv-f16" "kv-q8_0" "bpe" "unigram" "wordpiece")
 }
 
@@ -29,6 +29,8 @@ fn models() -> Vec<(&'static str, Builder, Vec<&'static str>)> {
         "qwen3moe" => vec!["qwen", "experts"],
         _ if family.starts_with("gemma") => vec!["gemma"],
         "t5_gated" => vec!["t5"],
+        "hunyuan-dense" => vec!["hunyuan"],
+        "gpt-oss" => vec!["gpt-oss", "experts"],
         "unbiased" | "post" => vec!["seq2seq"],
         _ => vec![family],
     };

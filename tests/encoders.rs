@@ -223,6 +223,18 @@ fn what_cannot_be_run_is_said() {
     assert_eq!(Run::new(&file, |_| ()).session().encode(&[1]), Err(Error::NoPart { part: "encoder" }));
 }
 
+/// Fewer than four ranges of distances: none would be left for what is ahead.
+#[test]
+fn t5_with_too_few_buckets() {
+    for buckets in [1u32, 2, 3] {
+        let mut file = encoder("t5");
+        file.set("t5.attention.relative_buckets_count", buckets);
+        let key = Name::new(b"t5.attention.relative_buckets_count");
+        let error = Model::new(&Gguf::parse(&file.build()).unwrap()).unwrap_err();
+        assert_eq!(error, Error::KeyValue { key, why: "is less than 4" });
+    }
+}
+
 /// Each tensor missing, each one twice under another stack's name, each key missing or wrong: one clear error.
 #[test]
 fn files_with_missing_parts() {

@@ -3,10 +3,10 @@
 use core::ops::Range;
 
 use super::compute::TOKENS;
-use super::{Engine, add_bias, copy, enter, leave, norm_one, norm_sum, rows, rows_mut};
+use super::{Engine, add_bias, copy, enter, leave, norm_one, norm_sum, rows, rows_mut, scale};
 use crate::kernel::{Attention, Bias, Kernels, Masks, fork_chunks, store};
 use crate::memory::HeadLayout;
-use crate::model::{Layer, QkNorm, Role, Spec};
+use crate::model::{Layer, QkNorm, Role, Spec, Temperature};
 
 /// What an attention is done with, and how much of it.
 #[derive(Clone)]
@@ -107,7 +107,7 @@ impl Engine<'_, '_> {
         let (kernels, workers) = (compute.kernels, compute.workers);
         let (q_norm, k_norm) = (weights.vector(Role::AttnQNorm, index), weights.vector(Role::AttnKNorm, index));
         let v_is_k = spec.v_from_k() && weights.matrix(Role::AttnV, index).is_none();
-        let rotary = if layer.kind == 0 { first } else { second };
+        let rotary = if layer.is_local { second } else { first };
         // Norm, rotation and storing take some ten times as long an element as a multiplication does.
         let work = qkv.len().saturating_mul(10);
         fork_chunks(workers, qkv, stride, work, &mut [(); 0], 0, |t, qkv, _| {
@@ -116,11 +116,21 @@ impl Engine<'_, '_> {
             if v_is_k {
                 copy(v, k);
             }
-            for (heads, weight) in [(q, q_norm), (k, k_norm)] {
-                norm_heads(kernels, spec, heads, head_dim, weight);
+            for (heads, weight) in [(&mut *q, q_norm), (k, k_norm)] {
+                let after_rope = spec.qk_norm_after_rope();
+                if !after_rope {
+                    norm_heads(kernels, spec, heads, head_dim, weight);
+                }
                 for head in rows_mut(heads, head_dim) {
                     rotary.rotate(t, head);
                 }
+                if after_rope {
+                    norm_heads(kernels, spec, heads, head_dim, weight);
+                }
+            }
+            if let Some(Temperature { scale: by, length }) = spec.temperature() {
+                let step = (position + t) / length.max(1);
+                scale(q, 1.0 + by * libm::logf(1.0 + step as f32));
             }
             if spec.v_norm() {
                 for head in rows_mut(v, head_dim) {
@@ -151,7 +161,8 @@ impl Engine<'_, '_> {
         let group = layer.group();
         let (chunk, heads) = if tokens == 1 { (group * head_dim, 1) } else { (TOKENS * q_dim, layer.kv_heads) };
         let scratch = sums.len() / compute.threads.max(1);
-        let scale = spec.attention_scale.unwrap_or_else(|| 1.0 / libm::sqrtf(head_dim as f32));
+        let score_scale = spec.attention_scale.unwrap_or_else(|| 1.0 / libm::sqrtf(head_dim as f32));
+        let sinks = weights.vector(Role::AttnSinks, index);
         let window = layer.head.window.unwrap_or(usize::MAX);
         let cache = &*cache;
         let seen = reach.unwrap_or((position + tokens).min(window));
@@ -176,13 +187,14 @@ impl Engine<'_, '_> {
                     position: position + first_token,
                     window,
                     reach,
-                    scale,
+                    scale: score_scale,
                     cap: spec.attention_cap(),
                     bias: match (cross, alternatives) {
                         (true, _) => Bias::NONE, // there is no distance
                         (false, true) => relative.bias(h * group, position, tokens),
                         (false, false) => relative.bias(h * group, position + first_token, 1),
                     },
+                    sinks: sinks.get(4 * h * group..).unwrap_or(&[]),
                     masks: masks.from(first_token),
                 };
                 kernels.attend(&job, out, q_dim, sums);

@@ -4,7 +4,7 @@
 //! together; its rows are not touched if none did. So a token's sum has one order, whatever else is
 //! in the batch.
 
-use super::{Engine, copy, enter, leave, rows, rows_mut};
+use super::{Engine, add_bias, copy, enter, leave, rows, rows_mut};
 use crate::model::{Experts, Layer, Role};
 
 impl Engine<'_, '_> {
@@ -31,10 +31,15 @@ impl Engine<'_, '_> {
 
         enter(compute, spec, weights, (Role::FfnNorm, Role::FfnNormBias, index), hidden, branch);
         compute.input(branch, tokens).times(router, chosen, experts.count);
+        add_bias(chosen, experts.count, weights.vector(Role::FfnGateInpBias, index));
         rows_mut(chosen, experts.count).for_each(|scores| choose(scores, experts));
 
         sum.fill(0.0);
         for expert in 0..experts.count {
+            let bias = |role, width: usize| {
+                let all = weights.vector(role, index);
+                all.get(4 * expert * width..4 * (expert + 1) * width).unwrap_or(&[])
+            };
             let weight = |t: usize| chosen.get(t * experts.count + expert).copied().filter(|&weight| weight != 0.0);
             let mut n = 0;
             for (_, x) in rows(branch, dim).enumerate().filter(|(t, _)| weight(*t).is_some()) {
@@ -54,10 +59,13 @@ impl Engine<'_, '_> {
             let Some(x) = gathered.get_mut(..n * dim) else { return };
             compute.input(x, n).times_each(&[(Some(w_gate), 0), (Some(w_up), n * ffn)], inner, ffn);
             let Some((gate, up)) = inner.split_at_mut_checked(n * ffn) else { return };
+            add_bias(gate, ffn, bias(Role::FfnGateExpsBias, ffn));
+            add_bias(up, ffn, bias(Role::FfnUpExpsBias, ffn));
             compute.by_tokens(gate, ffn, &|start, gate| {
                 compute.kernels.activate(spec.activation(), gate, up.get(start..));
             });
             compute.input(gate, n).times(w_down, x, dim);
+            add_bias(x, dim, bias(Role::FfnDownExpsBias, dim));
             let mut made = rows(x, dim);
             for (t, sum) in rows_mut(sum, dim).enumerate() {
                 let Some(weight) = weight(t) else { continue };

@@ -216,7 +216,7 @@ impl Rings {
     /// The bytes of the next layer's.
     fn of(&mut self, layer: &Layer, plan: &Plan) -> Range<usize> {
         let [first, second] = &mut self.last;
-        let last = if layer.kind == 0 { first } else { second };
+        let last = if layer.is_local { second } else { first };
         if layer.owns_kv {
             *last = self.end..self.end + plan.ring_bytes(layer);
             self.end = last.end;
@@ -238,7 +238,7 @@ fn enter(
     let (weight, bias) = (weights.vector(weight, layer), weights.vector(bias, layer));
     compute.by_tokens(branch, spec.dim, &|start, branch| {
         copy(branch, hidden.get(start..).unwrap_or(&[]));
-        if spec.placement().before {
+        if spec.placement().pre_norm {
             norm_rows(compute.kernels, spec, weight, bias, branch);
         }
     });
@@ -254,9 +254,9 @@ fn leave(
     hidden: &mut [f32],
 ) {
     let weight = weights.vector(role.0, role.1);
-    if spec.placement().behind || spec.residual_scale != 1.0 {
+    if spec.placement().post_norm || spec.residual_scale != 1.0 {
         compute.by_tokens(branch, spec.dim, &|_, branch| {
-            if spec.placement().behind {
+            if spec.placement().post_norm {
                 norm_rows(compute.kernels, spec, weight, &[], branch);
             }
             scale(branch, spec.residual_scale);
@@ -273,7 +273,7 @@ fn norm_sum(
     role: (Role, Role, usize),
     hidden: &mut [f32],
 ) {
-    if spec.placement().after {
+    if spec.placement().residual_norm {
         norm(compute, spec, weights, role, hidden);
     }
 }

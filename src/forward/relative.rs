@@ -81,7 +81,7 @@ fn bucket(back: usize, ahead: usize, buckets: usize, causal: bool) -> usize {
     }
     let (far, scale) = (distance as f32 / exact as f32, FURTHEST as f64 / exact as f64);
     let more = libm::logf(far) / libm::log(scale) as f32 * (count - exact) as f32;
-    base + (exact + more as usize).min(count - 1)
+    base + (exact + more as usize).min(count.saturating_sub(1))
 }
 
 #[cfg(test)]

@@ -29,7 +29,7 @@ impl<'w> Rotary<'w> {
         frequencies: &'w mut [f32],
         rotations: &'w mut [f32],
     ) -> Self {
-        let Some(rope) = spec.rope(kind) else { return Self::default() };
+        let Some(rope) = spec.rope(kind > 0) else { return Self::default() };
         // The file's divisors are for the first kind.
         let divisors = match rope.scaling {
             _ if kind > 0 => &[],
@@ -44,7 +44,10 @@ impl<'w> Rotary<'w> {
         }
         let magnitude = match rope.scaling {
             Scaling::None | Scaling::Linear { .. } => 1.0,
-            Scaling::Yarn { factor, attn_factor, .. } => attn_factor * (1.0 + 0.1 * libm::logf(factor)),
+            Scaling::Yarn { factor, attn_factor, log_multiplier, .. } => {
+                let growth = 0.1 * libm::logf(factor);
+                attn_factor * (1.0 + growth) / (1.0 + log_multiplier * growth)
+            }
             Scaling::Long { attn_factor, .. } => attn_factor,
         };
         Self { rope: Some(rope), frequencies, rotations, magnitude }

@@ -76,7 +76,7 @@ impl<'a> Gguf<'a> {
     ///
     /// The time is in proportion to the metadata and the tensor directory; the tensor data is not
     /// looked at. Repeated names are found among the first 4096 keys and the first 4096 tensors
-    /// (against all that follow).
+    /// (against all that follow), by 64 bits of hash.
     ///
     /// # Errors
     ///

@@ -17,7 +17,7 @@ use super::float::capped;
 use super::lanes::{Lanes, load, mask};
 use crate::built;
 use crate::memory::{HeadLayout, KvType, TILE};
-use crate::quant::le_f16;
+use crate::quant::{le_f16, le_f32};
 
 /// The query rows of one KV head: `tokens` at consecutive positions, each with `group` heads.
 pub(crate) struct Attention<'a> {
@@ -45,6 +45,9 @@ pub(crate) struct Attention<'a> {
     pub cap: Option<f32>,
     /// Added to every score.
     pub bias: Bias<'a>,
+    /// A learned score of each of the group's heads, little-endian f32, that takes part in the softmax and has no
+    /// value; empty for none.
+    pub sinks: &'a [u8],
     /// What is hidden from tokens besides.
     pub masks: Masks<'a>,
 }
@@ -225,6 +228,12 @@ unsafe fn attend_rows<L: Lanes, E: Element, const R: usize, const S: usize>(
     unsafe {
         let mut best = [f32::NEG_INFINITY; R];
         let mut total = [L::zero(); R];
+        if built::GPT_OSS && !job.sinks.is_empty() {
+            for r in 0..R {
+                best[r] = le_f32(job.sinks, (row + r) % group);
+                total[r] = L::splat(1.0).select(1, L::zero());
+            }
+        }
         let cap = if built::CAPS { job.cap } else { None };
         let plain = cap.is_none() && job.bias.is_none();
         for block in first..=last {

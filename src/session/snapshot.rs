@@ -214,10 +214,10 @@ impl Session<'_, '_> {
                 continue;
             }
             let head = HeadLayout { kind: self.plan.options.kv, dim: layer.head.dim };
-            let used = used.get(layer.kind).copied().unwrap_or(0);
+            let used = used.get(usize::from(layer.is_local)).copied().unwrap_or(0);
             for _ in 0..layer.kv_heads {
                 positions(head, start, used, &mut each);
-                start += self.plan.kept(layer.kind) / TILE * head.tile_bytes();
+                start += self.plan.kept(usize::from(layer.is_local)) / TILE * head.tile_bytes();
             }
         }
     }

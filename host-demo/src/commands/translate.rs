@@ -76,7 +76,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let named = || file.name().to_string();
     let gguf = file.parse()?;
     let model = Model::new(&gguf).with_context(named)?;
-    let Stack::Target { start, .. } = model.spec().stack else {
+    let Stack::Target { start, .. } = model.spec().stack() else {
         bail!("{}: this is no encoder-decoder model; give one with -m", file.name());
     };
     let mut index = Vec::new();

@@ -1,9 +1,9 @@
 //! Qwen 2 and 2.5 (biases on q, k and v) and Qwen 3 (norms on the heads of q and k instead), with
 //! one feed-forward or with experts.
 
-use super::keys::Keys;
-use super::layers::PerLayer;
-use super::{Need, QkNorm, RopeStyle, Spec};
+use crate::model::keys::Keys;
+use crate::model::layers::PerLayer;
+use crate::model::{Need, QkNorm, RopeStyle, Spec};
 use crate::{Error, tri};
 
 pub(super) const fn qwen2<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {

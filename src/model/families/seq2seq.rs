@@ -7,15 +7,15 @@
 //! - `position.kind`: `interleaved` or `halves`, both of sines and cosines;
 //! - `embedding_scale`, a factor on embeddings; `bias`, whether linear layers have one.
 
-use super::keys::Keys;
-use super::{Gate, Heads, Need, Norm, Placement, Positions, RopeStyle, Spec};
 use crate::gguf::equal;
 use crate::kernel::Activation;
+use crate::model::keys::Keys;
+use crate::model::{Gate, HeadSpec, Need, Norm, Placement, Positions, RopeStyle, Spec};
 use crate::{Error, tri};
 
 pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(keys.decoder(RopeStyle::Halves));
-    let [heads, _] = spec.kinds;
+    let heads = spec.global;
     let norm = match tri!(one_of(keys, "norm.kind", &["layer", "layer_unbiased", "rms"])) {
         0 => Norm::Layer,
         1 => Norm::Unbiased,
@@ -31,12 +31,12 @@ pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
     let halves = tri!(one_of(keys, "position.kind", &["interleaved", "halves"])) == 1;
     let bias = if tri!(flag(keys, "bias")) { Need::Required } else { Need::Absent };
     Ok(Spec {
-        kinds: [Heads { rope: None, ..heads }; 2],
+        global: HeadSpec { rope: None, ..heads },
         positions: Positions::Sinusoidal { halves },
         final_norm: tri!(flag(keys, "norm.final")),
         norm,
         norm_eps: tri!(keys.required("attention.layer_norm_epsilon")),
-        placement: Placement { before: pre, behind: false, after: !pre },
+        placement: Placement { pre_norm: pre, post_norm: false, residual_norm: !pre },
         qkv_bias: bias,
         linear_bias: bias,
         embedding_scale: tri!(keys.required("embedding_scale")),

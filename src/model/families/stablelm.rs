@@ -1,8 +1,8 @@
 //! StableLM: layer norms, rotary positions for a part of each head, optional biases of q, k and v,
 //! and in some models a norm for every head of q and k.
 
-use super::keys::Keys;
-use super::{Need, Norm, QkNorm, RopeStyle, Spec};
+use crate::model::keys::Keys;
+use crate::model::{Need, Norm, QkNorm, RopeStyle, Spec};
 use crate::{Error, tri};
 
 pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {

@@ -5,11 +5,11 @@
 //! window: every other one in Gemma 2, five of six in Gemma 3. Gemma 2 caps scores and logits;
 //! Gemma 3 norms the heads of q and k, and turns those of local layers with a base of their own.
 
-use super::keys::Keys;
-use super::layers::{Heads, Pattern};
-use super::rope::{Rope, Scaling};
-use super::{Placement, QkNorm, RopeStyle, Spec};
 use crate::kernel::Activation;
+use crate::model::keys::Keys;
+use crate::model::layers::{HeadSpec, Pattern};
+use crate::model::rope::{Rope, Scaling};
+use crate::model::{Placement, QkNorm, RopeStyle, Spec};
 use crate::{Error, tri};
 
 pub(super) const fn gemma<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
@@ -23,7 +23,7 @@ pub(super) const fn gemma<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error
 }
 
 pub(super) const fn gemma2<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
-    let spec = tri!(behind(keys, 2, 46));
+    let spec = tri!(with_post_norms(keys, 2, 46));
     Ok(Spec {
         attention_cap: Some(tri!(keys.required("attn_logit_softcapping"))),
         logit_cap: Some(tri!(keys.required("final_logit_softcapping"))),
@@ -32,15 +32,15 @@ pub(super) const fn gemma2<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Erro
 }
 
 pub(super) const fn gemma3<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
-    let spec = tri!(behind(keys, 6, 62));
-    let [global, local] = spec.kinds;
+    let spec = tri!(with_post_norms(keys, 6, 62));
+    let local = spec.local;
     let rope = match local.rope {
         // The stretching to long contexts is that of the global layers alone.
         Some(rope) => Some(Rope { base: tri!(keys.or("rope.freq_base_swa", 10000.0)), scaling: Scaling::None, ..rope }),
         None => None,
     };
     Ok(Spec {
-        kinds: [global, Heads { rope, ..local }],
+        local: HeadSpec { rope, ..local },
         qk_norm: QkNorm::Head,
         logit_cap: tri!(keys.positive("final_logit_softcapping")),
         ..spec
@@ -50,9 +50,9 @@ pub(super) const fn gemma3<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Erro
 /// What Gemma 2 and 3 share. Of `period` layers the last is global. The models of `largest` layers,
 /// the 27B ones, scale scores by the share of a head in the width, not by the width of a head: the
 /// files do not say so, and llama.cpp goes by the number of layers, too.
-const fn behind<'a>(keys: &mut Keys<'_, 'a>, period: usize, largest: usize) -> Result<Spec<'a>, Error> {
+const fn with_post_norms<'a>(keys: &mut Keys<'_, 'a>, period: usize, largest: usize) -> Result<Spec<'a>, Error> {
     let spec = tri!(gemma(keys));
-    let [heads, _] = spec.kinds;
+    let heads = spec.global;
     if heads.window.is_none() {
         return Err(keys.missing("attention.sliding_window"));
     }
@@ -65,9 +65,10 @@ const fn behind<'a>(keys: &mut Keys<'_, 'a>, period: usize, largest: usize) -> R
         None => 1.0, // no heads: refused before
     };
     Ok(Spec {
-        kinds: [Heads { window: None, ..heads }, heads],
-        second: pattern,
-        placement: Placement { before: true, behind: true, after: false },
+        global: HeadSpec { window: None, ..heads },
+        local: heads,
+        local_layers: pattern,
+        placement: Placement { pre_norm: true, post_norm: true, residual_norm: false },
         attention_scale: if spec.layers == largest { Some(share) } else { None },
         ..spec
     })

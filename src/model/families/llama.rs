@@ -4,9 +4,17 @@
 //! divisors of the frequencies in `rope_freqs.weight`. Biases are rare, but some relatives have
 //! them. Mixtral's feed-forward is experts.
 
-use super::keys::Keys;
-use super::{Need, RopeStyle, Spec};
+use crate::model::keys::Keys;
+use crate::model::{Need, RopeStyle, Spec};
 use crate::{Error, tri};
+
+/// ERNIE 4.5, dense: Llama under another name.
+pub(super) const fn ernie<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+    Ok(Spec {
+        norm_eps: tri!(keys.required("attention.layer_norm_rms_epsilon")),
+        ..tri!(keys.decoder(RopeStyle::Adjacent))
+    })
+}
 
 pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     Ok(Spec {

@@ -1,7 +1,7 @@
 //! Granite 3: Llama with four scales of its own.
 
-use super::keys::Keys;
-use super::{RopeStyle, Spec};
+use crate::model::keys::Keys;
+use crate::model::{RopeStyle, Spec};
 use crate::{Error, tri};
 
 pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {

@@ -6,16 +6,16 @@
 //! input of its own for each token, and ends with a factor.
 
 use super::gemma;
-use super::keys::Keys;
-use super::layers::Heads;
-use super::rope::{Rope, Scaling};
-use super::{Need, Placement, QkNorm, Spec};
+use crate::model::keys::Keys;
+use crate::model::layers::HeadSpec;
+use crate::model::rope::{Rope, Scaling};
+use crate::model::{Need, Placement, QkNorm, Spec};
 use crate::{Error, tri};
 
 pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(gemma::gemma(keys));
-    let [heads, _] = spec.kinds;
-    let Some(second) = tri!(keys.local_layers(spec.layers)) else {
+    let heads = spec.global;
+    let Some(local_layers) = tri!(keys.local_layers(spec.layers)) else {
         return Err(keys.missing("attention.sliding_window_pattern"));
     };
     if heads.window.is_none() {
@@ -44,9 +44,10 @@ pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
         None => 0,
     };
     Ok(Spec {
-        kinds: [Heads { window: None, ..heads }, Heads { dim, rope, ..heads }],
-        second,
-        placement: Placement { before: true, behind: true, after: false },
+        global: HeadSpec { window: None, ..heads },
+        local: HeadSpec { dim, rope, ..heads },
+        local_layers,
+        placement: Placement { pre_norm: true, post_norm: true, residual_norm: false },
         qk_norm: QkNorm::Head,
         v_norm: true,
         v_from_k: true,
