@@ -242,6 +242,27 @@ pub enum Error {
     },
     /// A decoder was to run before it had a text to attend to.
     NoSource,
+    /// As many contexts are open as were planned for.
+    TooManyContexts {
+        /// How many were planned for.
+        planned: usize,
+    },
+    /// A context is not an open one of this engine.
+    ForeignContext,
+    /// A run needs more pages of the KV cache than are free.
+    OutOfPages {
+        /// Pages that are needed.
+        needed: usize,
+        /// Pages that are free.
+        free: usize,
+    },
+    /// A run was asked for more rows of logits than were planned for.
+    TooManyLogits {
+        /// How many were planned for.
+        planned: usize,
+        /// How many were asked for.
+        needed: usize,
+    },
     /// Beam search was asked for more hypotheses than were planned for.
     TooManyBeams {
         /// How many were planned for.
@@ -373,11 +394,15 @@ impl Error {
             | WorkspaceTaken
             | BufferTooSmall { .. }
             | TooManyBeams { .. }
+            | TooManyContexts { .. }
+            | OutOfPages { .. }
+            | TooManyLogits { .. }
             | ForeignIndex => ErrorKind::Memory,
             ContextFull { .. } => ErrorKind::ContextFull,
             TokenOutOfRange { .. }
             | EmptyPrompt
             | NoSource
+            | ForeignContext
             | CannotRewind { .. }
             | TextTooLong { .. }
             | LogitsLength { .. } => ErrorKind::Input,

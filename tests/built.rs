@@ -75,7 +75,7 @@ fn runs() {
             continue;
         }
         let file = file.build();
-        let mut run = Run::new(&file, |options| *options = Options { context: 64, batch: 4, kv, ..*options });
+        let mut run = Run::new(&file, |options| *options = options.context(64).batch(4).kv(kv));
         let mut session = run.session();
         let ids = [1, 40, 7, 100, 30, 9];
         let _ = session.encode(&ids);
@@ -132,6 +132,6 @@ fn types() {
     let file = tiny("llama").build();
     let gguf = Gguf::parse(&file).unwrap();
     for (kv, feature) in [(KvType::F32, "kv-f32"), (KvType::F16, "kv-f16"), (KvType::Q8_0, "kv-q8_0")] {
-        assert_eq!(Plan::try_of(&gguf, Options { kv, ..Options::DEFAULT }).is_ok(), has(feature), "{feature}");
+        assert_eq!(Plan::try_of(&gguf, Options::new().kv(kv)).is_ok(), has(feature), "{feature}");
     }
 }

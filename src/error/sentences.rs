@@ -156,6 +156,20 @@ impl Error {
             }
             NoPart { part } => say("the model has no ").text(part).text(": give another model"),
             NoSource => say("the decoder has no text to attend to: give the encoder one first"),
+            TooManyContexts { planned } => say("")
+                .size(*planned)
+                .text(" contexts are open, as many as were planned for: close one or plan for more"),
+            ForeignContext => say("the context is not an open one of this engine: open one here"),
+            OutOfPages { needed, free } => say("")
+                .size(*needed)
+                .text(" pages of the KV cache are needed and ")
+                .size(*free)
+                .text(" are free: close a context or plan for more"),
+            TooManyLogits { planned, needed } => say("")
+                .size(*needed)
+                .text(" rows of logits are asked for and ")
+                .size(*planned)
+                .text(" were planned for: plan for more"),
             TooManyBeams { planned, given } => say("")
                 .size(*given)
                 .text(" beams are more than the ")

@@ -118,6 +118,18 @@ impl<'a> Gguf<'a> {
         self.data
     }
 
+    /// The bytes of the tensor directory.
+    pub(crate) const fn directory(&self) -> &'a [u8] {
+        let (_, directory) = match self.data.split_at_checked(self.tensors_at as usize) {
+            Some(parts) => parts,
+            None => (self.data, self.data),
+        };
+        match directory.split_at_checked((self.data_at as usize).saturating_sub(self.tensors_at as usize)) {
+            Some((directory, _)) => directory,
+            None => directory,
+        }
+    }
+
     /// A number that tells this file from others: of its size, its metadata, its tensor directory, and
     /// 64 bytes from the middle of each tensor. So a large mapped file is not read for it; files that
     /// differ only in other bytes have the same one.

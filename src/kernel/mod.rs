@@ -31,7 +31,7 @@ mod tests;
 #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
 mod x86;
 
-pub(crate) use attention::{Attention, Bias, Masks};
+pub(crate) use attention::{Attention, Bias};
 pub(crate) use cache::store;
 pub(crate) use fork::{fork_chunks, quantize};
 pub(crate) use linear::{Matrix, Product, linear, panel_bytes};

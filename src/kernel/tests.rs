@@ -7,8 +7,8 @@ use std::{eprintln, format, string::String, vec, vec::Vec};
 
 use super::linear::fit;
 use super::{
-    Activation, Acts, Attention, Bias, Convolution, Deviation, Form, Kernels, MAX_ROWS, Masks, Matrix, Recurrence,
-    SCALAR, linear, panel_bytes, store,
+    Activation, Acts, Attention, Bias, Convolution, Deviation, Form, Kernels, MAX_ROWS, Matrix, Recurrence, SCALAR,
+    linear, panel_bytes, store,
 };
 use crate::memory::{HeadLayout, KvType};
 use crate::quant::TensorType;
@@ -494,7 +494,7 @@ struct AttentionCase {
     tokens: usize,
     position: usize,
     window: usize,
-    /// Every token sees all, with a bias and some positions hidden.
+    /// Every token sees all, with a bias.
     across: bool,
     cap: Option<f32>,
     data: Data,
@@ -506,17 +506,18 @@ impl AttentionCase {
         let Self { kind, dim, group, tokens, position, window, across, cap, .. } = *self;
         let layout = HeadLayout { kind, dim };
         let tiles = window.min(position + tokens).saturating_add(tokens - 1).div_ceil(16);
-        // Whatever lay in the cache before, here NaN, has no influence.
-        let mut ring = vec![0xff; tiles * layout.tile_bytes()];
+        // Whatever lay in the cache before, here NaN, has no influence; nor has which page a tile is in.
+        let mut cache = vec![0xff; (tiles + 2) * layout.tile_bytes()];
+        let pages: Vec<u32> = (1..=tiles as u32).rev().collect();
         for (p, (key, value)) in keys.chunks(dim).zip(values.chunks(dim)).enumerate() {
-            store(kernels, layout, &mut ring, p, key, value);
+            store(kernels, layout, &mut cache, &pages, p, key, value);
         }
         let (q_stride, out_stride) = (group * dim + 5, group * dim + 3);
         let reach = position + tokens;
         let biases: Vec<f32> = (0..group * 3 + reach).map(|i| (i * 37 % 19) as f32 / 7.0).collect();
-        let bits: Vec<u16> = (0..tokens * tiles).map(|i| 0x9249 << (i % 3)).collect();
         let job = Attention {
-            ring: &ring,
+            tiles: &cache,
+            pages: &pages,
             layout,
             q: &queries[1..],
             q_stride,
@@ -527,13 +528,8 @@ impl AttentionCase {
             reach: across.then_some(reach),
             scale: 0.3,
             cap,
-            bias: if across {
-                Bias { table: &biases, stride: 3, start: tokens, step: 1, shared: 1 }
-            } else {
-                Bias::NONE
-            },
+            bias: if across { Bias { table: &biases, stride: 3, start: tokens } } else { Bias::NONE },
             sinks: &[],
-            masks: if across { Masks { words: &bits, stride: tiles } } else { Masks::NONE },
         };
         let mut out = vec![UNTOUCHED; tokens * out_stride];
         let mut scratch = vec![f32::NAN; MAX_ROWS.min(tokens * group) * layout.padded()];
@@ -541,7 +537,7 @@ impl AttentionCase {
         for out in out.chunks(out_stride) {
             assert!(out[group * dim..].iter().all(|&x| x == UNTOUCHED));
         }
-        (ring, out)
+        (cache, out)
     }
 
     fn check(&self, random: &mut Random) {
@@ -561,26 +557,22 @@ impl AttentionCase {
     }
 }
 
-/// Bias, hidden positions and a reach, against the sums written out.
+/// Bias and a reach, against the sums written out.
 #[test]
 fn attention_across() {
     let (dim, tokens, reach) = (8, 3, 21);
     let layout = HeadLayout { kind: KvType::F32, dim };
-    let mut ring = vec![0xff; 2 * layout.tile_bytes()];
+    let mut tiles = vec![0xff; 2 * layout.tile_bytes()];
     let mut random = Random(19);
     let (keys, values) = (random.floats(Data::Plain, reach * dim), random.floats(Data::Plain, reach * dim));
     for (p, (key, value)) in keys.chunks(dim).zip(values.chunks(dim)).enumerate() {
-        if p % 3 != 1 {
-            store(&SCALAR, layout, &mut ring, p, key, value); // what is hidden stays NaN
-        }
+        store(&SCALAR, layout, &mut tiles, &[1, 0], p, key, value);
     }
     let q = random.floats(Data::Plain, tokens * dim);
     let table: Vec<f32> = (0..reach + tokens).map(|i| i as f32 / 10.0).collect();
-    let hidden = |p: usize| p % 3 != 1;
-    let word = |tile: usize| (0..16).filter(|i| hidden(tile * 16 + i)).fold(0u16, |word, i| word | 1 << i);
-    let words: Vec<u16> = (0..tokens * 2).map(|i| word(i % 2)).collect();
     let job = Attention {
-        ring: &ring,
+        tiles: &tiles,
+        pages: &[1, 0],
         layout,
         q: &q,
         q_stride: dim,
@@ -591,21 +583,19 @@ fn attention_across() {
         reach: Some(reach),
         scale: 0.5,
         cap: None,
-        bias: Bias { table: &table, stride: 0, start: tokens, step: 1, shared: 1 },
+        bias: Bias { table: &table, stride: 0, start: tokens },
         sinks: &[],
-        masks: Masks { words: &words, stride: 2 },
     };
     let (mut out, mut scratch) = (vec![0.0; tokens * dim], vec![0.0; MAX_ROWS * layout.padded()]);
     SCALAR.attend(&job, &mut out, dim, &mut scratch);
     for t in 0..tokens {
-        let seen = || (0..reach).filter(|p| hidden(*p));
         let weight = |p: usize| {
             let dot: f64 = (0..dim).map(|i| f64::from(q[t * dim + i]) * f64::from(keys[p * dim + i])).sum();
             (dot * 0.5 + f64::from(table[tokens - t + p])).exp()
         };
-        let total: f64 = seen().map(weight).sum();
+        let total: f64 = (0..reach).map(weight).sum();
         for i in 0..dim {
-            let want = seen().map(|p| weight(p) * f64::from(values[p * dim + i])).sum::<f64>() / total;
+            let want = (0..reach).map(|p| weight(p) * f64::from(values[p * dim + i])).sum::<f64>() / total;
             assert!((f64::from(out[t * dim + i]) - want).abs() < 1e-5, "{t} {i}");
         }
     }

@@ -116,7 +116,8 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     };
     let mut translate = |ids: &[TokenId], session: &mut Session<'_, '_>| -> Result<Vec<Translation>> {
         session.encode(ids)?;
-        let mut found = Beams::search(session, &search, Line::bytes_mut(&mut scratch))?;
+        let (engine, context) = session.parts();
+        let mut found = Beams::search(engine, context, &search, Line::bytes_mut(&mut scratch))?;
         let mut translations = Vec::new();
         for rank in 0..found.count().min(args.n_best) {
             let Some(hypothesis) = found.hypothesis(rank) else { break };

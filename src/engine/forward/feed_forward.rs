@@ -1,9 +1,9 @@
 //! The feed-forward part of a block.
 
-use super::{Engine, add_bias, enter, leave, norm_sum};
+use super::{Forward, add_bias, enter, leave, norm_sum};
 use crate::model::{Gate, Layer, Role};
 
-impl Engine<'_, '_> {
+impl Forward<'_, '_> {
     /// `x += down(f(gate(norm(x))) * up(norm(x)))`, or `x += down(f(up(norm(x))))`.
     pub(super) fn feed_forward(&mut self, layer: &Layer, tokens: usize) {
         let Self { spec, weights, compute, hidden, branch, inner, .. } = self;

@@ -5,9 +5,9 @@
 
 use super::rows_mut;
 use crate::built;
+use crate::engine::layout::distances;
 use crate::kernel::Bias;
 use crate::model::{Positions, Role, Spec, Weights};
-use crate::plan::Plan;
 use crate::quant::le_f32;
 
 /// Distances from this on share the last range. No file says otherwise.
@@ -24,12 +24,11 @@ pub(crate) struct Relative<'w> {
 }
 
 impl<'w> Relative<'w> {
-    /// Lays out the numbers in `table`, which has [`len`](Self::len).
-    pub fn new(spec: &Spec<'_>, weights: &Weights<'_, '_>, plan: &Plan, table: &'w mut [f32]) -> Self {
+    /// Lays out the numbers in `table`, which is as long as [`biases`](crate::engine::layout::biases) says.
+    pub fn new(spec: &Spec<'_>, weights: &Weights<'_, '_>, context: usize, table: &'w mut [f32]) -> Self {
         let Positions::Relative { buckets } = spec.positions() else { return Self::default() };
-        let context = plan.options.context;
         let causal = spec.is_causal();
-        let (stride, middle) = (Self::distances(spec, context), context - 1);
+        let (stride, middle) = (distances(spec, context), context - 1);
         let learned = weights.vector(Role::AttnRelB, 0);
         for (head, numbers) in rows_mut(table, stride).enumerate() {
             for (i, number) in numbers.iter_mut().enumerate() {
@@ -42,28 +41,13 @@ impl<'w> Relative<'w> {
         Self { table, stride, middle }
     }
 
-    /// Distances that two of `context` positions can have, at least 1.
-    const fn distances(spec: &Spec<'_>, context: usize) -> usize {
-        if spec.is_causal() { context } else { context.saturating_mul(2) - 1 }
-    }
-
-    /// Numbers of a stack.
-    pub const fn len(spec: &Spec<'_>, context: usize) -> Option<usize> {
-        match spec.positions() {
-            Positions::Relative { .. } => Self::distances(spec, context).checked_mul(spec.heads),
-            _ => Some(0),
-        }
-    }
-
-    /// The numbers for heads from `head` on and tokens from `position` on, or, if the cache has `shared`
-    /// places for each position, all at `position`.
-    pub fn bias(&self, head: usize, position: usize, shared: usize) -> Bias<'_> {
+    /// The numbers for heads from `head` on and tokens from `position` on.
+    pub fn bias(&self, head: usize, position: usize) -> Bias<'_> {
         if !built::RELATIVE_POSITIONS {
             return Bias::NONE;
         }
         let table = self.table.get(head * self.stride..).unwrap_or(&[]);
-        let start = self.middle.saturating_sub(position);
-        Bias { table, stride: self.stride, start, step: usize::from(shared == 1), shared }
+        Bias { table, stride: self.stride, start: self.middle.saturating_sub(position) }
     }
 }
 

@@ -4,10 +4,10 @@
 //! together; its rows are not touched if none did. So a token's sum has one order, whatever else is
 //! in the batch.
 
-use super::{Engine, add_bias, copy, enter, leave, rows, rows_mut};
+use super::{Forward, add_bias, copy, enter, leave, rows, rows_mut};
 use crate::model::{Experts, Layer, Role};
 
-impl Engine<'_, '_> {
+impl Forward<'_, '_> {
     /// `x +=` the sum over the chosen experts of `weight * down(f(gate(norm(x))) * up(norm(x)))`.
     pub(super) fn experts(&mut self, layer: &Layer, tokens: usize) {
         let Self { spec, weights, compute, hidden, branch, inner, .. } = self;

@@ -7,13 +7,13 @@ use super::rows_mut;
 use crate::model::{Role, Rope, RopeStyle, Scaling, Spec, Weights};
 use crate::quant::le_f32;
 
-/// Frequencies of one kind of heads, and cosines and sines of the current batch.
+/// Frequencies of one kind of heads, and cosines and sines of the rows of the pass.
 #[derive(Default)]
 pub(crate) struct Rotary<'w> {
     rope: Option<Rope>,
     /// `dim / 2` radians a position.
     frequencies: &'w [f32],
-    /// `[batch]` of `dim / 2` cosines, then `dim / 2` sines.
+    /// For each row of a pass, `dim / 2` cosines, then `dim / 2` sines.
     rotations: &'w mut [f32],
     /// Factor on cosines and sines.
     magnitude: f32,
@@ -53,13 +53,13 @@ impl<'w> Rotary<'w> {
         Self { rope: Some(rope), frequencies, rotations, magnitude }
     }
 
-    /// Computes the rotations of `tokens` positions from `position` on.
-    pub fn turn_to(&mut self, position: usize, tokens: usize) {
+    /// Computes the rotations of the `tokens` rows from `first` on, which are at `position` and after.
+    pub fn turn_to(&mut self, first: usize, position: usize, tokens: usize) {
         let half = self.frequencies.len();
         if half == 0 {
             return;
         }
-        for (t, rotation) in rows_mut(self.rotations, 2 * half).take(tokens).enumerate() {
+        for (t, rotation) in rows_mut(self.rotations, 2 * half).skip(first).take(tokens).enumerate() {
             let Some((cos, sin)) = rotation.split_at_mut_checked(half) else { return };
             for ((frequency, cos), sin) in self.frequencies.iter().zip(cos).zip(sin) {
                 let (s, c) = libm::sincosf((position + t) as f32 * frequency);
@@ -69,7 +69,7 @@ impl<'w> Rotary<'w> {
         }
     }
 
-    /// Rotates one head of token `t` of the batch in place.
+    /// Rotates one head of row `t` in place.
     pub fn rotate(&self, t: usize, head: &mut [f32]) {
         let (Some(rope), half) = (self.rope, self.frequencies.len()) else { return };
         let Some(rotation) = self.rotations.get(2 * half * t..2 * half * (t + 1)) else { return };

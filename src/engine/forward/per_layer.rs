@@ -1,42 +1,50 @@
-//! What Gemma 4 does besides: an input of its own for every layer, and a factor at a layer's end.
+//! What Gemma 4 does as well: an input of its own for every layer, and a factor at a layer's end.
 
-use super::{Engine, add, norm_one, norm_rows, rows, rows_mut, scale};
+use super::{Forward, add, norm_one, norm_rows, rows, rows_mut, scale};
 use crate::TokenId;
 use crate::model::{Layer, Need, Role};
 use crate::quant::{decode_row, le_f32};
 
-impl Engine<'_, '_> {
-    /// The layers' own inputs of a batch, for all layers at once:
-    /// `(embedding * sqrt(width) + norm(projection(x) / sqrt(dim))) / sqrt(2)`.
-    pub(super) fn layer_inputs(&mut self, tokens: &[TokenId]) {
-        let Self { spec, weights, compute, hidden, inner, inputs, .. } = self;
-        let (dim, width) = (spec.dim, spec.per_layer_input());
+impl Forward<'_, '_> {
+    /// Puts the layers' own embeddings of tokens into the rows of `inputs` from `first` on, for all layers.
+    pub(super) fn embed_for_layers(&mut self, tokens: &[TokenId], first: usize) {
+        let Self { spec, weights, inputs, .. } = self;
+        let width = spec.per_layer_input();
         if width == 0 {
             return;
         }
         let all = spec.layers * width;
-        let (Some(words), Some(projection)) =
-            (weights.matrix(Role::PerLayerTokenEmbd, 0), weights.matrix(Role::PerLayerModelProj, 0))
-        else {
-            return;
-        };
-        let (Some(hidden), Some(inputs), Some(word)) =
-            (hidden.get(..tokens.len() * dim), inputs.get_mut(..tokens.len() * all), inner.get_mut(..all))
-        else {
-            return;
-        };
-        compute.input(hidden, tokens.len()).times(projection, inputs, all);
-        scale(inputs, 1.0 / libm::sqrtf(dim as f32));
-        let weight = weights.vector(Role::PerLayerProjNorm, 0);
+        let Some(words) = weights.matrix(Role::PerLayerTokenEmbd, 0) else { return };
+        let Some(inputs) = inputs.get_mut(first * all..) else { return };
         for (&token, inputs) in tokens.iter().zip(rows_mut(inputs, all)) {
-            for input in rows_mut(inputs, width) {
-                norm_one(compute.kernels, spec, weight, &[], input);
-            }
-            decode_row(words.kind, words.row(token as usize), word);
-            scale(word, libm::sqrtf(width as f32));
-            add(inputs, word);
-            scale(inputs, core::f32::consts::FRAC_1_SQRT_2);
+            decode_row(words.kind, words.row(token as usize), inputs);
+            scale(inputs, libm::sqrtf(width as f32));
         }
+    }
+
+    /// The layers' own inputs of all rows, for all layers at once:
+    /// `(embedding * sqrt(width) + norm(projection(x) / sqrt(dim))) / sqrt(2)`.
+    pub(super) fn layer_inputs(&mut self) {
+        let Self { spec, weights, compute, hidden, inner, inputs, rows, .. } = self;
+        let (dim, width, rows) = (spec.dim, spec.per_layer_input(), *rows);
+        if width == 0 {
+            return;
+        }
+        let all = spec.layers * width;
+        let Some(projection) = weights.matrix(Role::PerLayerModelProj, 0) else { return };
+        let (Some(hidden), Some(inputs), Some(projected)) =
+            (hidden.get(..rows * dim), inputs.get_mut(..rows * all), inner.get_mut(..rows * all))
+        else {
+            return;
+        };
+        compute.input(hidden, rows).times(projection, projected, all);
+        scale(projected, 1.0 / libm::sqrtf(dim as f32));
+        let weight = weights.vector(Role::PerLayerProjNorm, 0);
+        for projected in rows_mut(projected, width) {
+            norm_one(compute.kernels, spec, weight, &[], projected);
+        }
+        add(inputs, projected);
+        scale(inputs, core::f32::consts::FRAC_1_SQRT_2);
     }
 
     /// `x += norm(projection(f(gate(x)) * input))`, then `x *= scale`, as far as the model has them.

@@ -1,22 +1,21 @@
 //! The way in: embeddings of tokens and positions.
 
-use super::{Engine, add, norm, rows_mut, scale};
+use super::{Forward, add, norm, rows_mut, scale};
 use crate::TokenId;
 use crate::model::{Positions, Role};
 use crate::quant::decode_row;
 
-impl Engine<'_, '_> {
-    /// Puts the embeddings of tokens into `hidden`: those at `position` and after, or `alternatives` for
-    /// that position.
-    pub(super) fn embed(&mut self, tokens: &[TokenId], position: usize, alternatives: bool) {
+impl Forward<'_, '_> {
+    /// Puts the embeddings of tokens at `position` and after into the rows of `hidden` from `first` on.
+    pub(super) fn embed(&mut self, tokens: &[TokenId], first: usize, position: usize) {
         let Self { spec, weights, compute, hidden, branch, .. } = self;
         let dim = spec.dim;
         let Some(words) = weights.matrix(Role::TokenEmbd, 0) else { return };
         let Some(other) = branch.get_mut(..dim) else { return };
-        for ((t, &token), x) in tokens.iter().enumerate().zip(rows_mut(hidden, dim)) {
+        let Some(hidden) = hidden.get_mut(first * dim..) else { return };
+        for ((position, &token), x) in (position..).zip(tokens).zip(rows_mut(hidden, dim)) {
             decode_row(words.kind, words.row(token as usize), x);
             scale(x, spec.embedding_scale);
-            let position = if alternatives { position } else { position + t };
             match (spec.positions(), weights.matrix(Role::PositionEmbd, 0)) {
                 (Positions::Learned, Some(learned)) => {
                     decode_row(learned.kind, learned.row(position), other);
