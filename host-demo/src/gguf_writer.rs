@@ -11,16 +11,10 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
-use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 use arenite::gguf::{Array, Value, ValueType};
 use arenite::quant::TensorType;
-use arenite::tokenizer::Tokenizer;
-use arenite::{Gguf, Model};
-
-use crate::model_file::ModelFile;
-use crate::new_file::NewFile;
 
 /// A metadata value as it lies in the file: its type, then itself. `From` makes one of a Rust value
 /// of the same type (`5u32`, `"text"`), and of a [`Value`] or an [`Array`] of another file.
@@ -320,28 +314,10 @@ impl<W: Write> Write for Tensors<W> {
     }
 }
 
-/// Writes a model to `path`: what `write` puts out, if this program can open it again.
-pub fn write_model(path: &Path, write: impl FnOnce(&mut NewFile) -> Result<()>) -> Result<()> {
-    let mut file = NewFile::create(path)?;
-    write(&mut file)?;
-    file.check(opens).context("the converted model could not be opened again: what it was made from is at fault")?;
-    file.finish()
-}
-
-/// Whether the file at `path` is a model that runs, with a vocabulary, if it has one, that can be used.
-fn opens(path: &Path) -> Result<()> {
-    let file = ModelFile::open(Some(path))?;
-    let gguf = Gguf::parse(&file)?;
-    Model::new(&gguf)?;
-    if gguf.get("tokenizer.ggml.model").is_some() {
-        Tokenizer::new(&gguf, &mut vec![0; Tokenizer::index_bytes(&gguf)?])?;
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use arenite::Gguf;
 
     #[test]
     fn what_is_written_is_read() {
