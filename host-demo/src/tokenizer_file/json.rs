@@ -23,7 +23,8 @@ pub fn read(gguf: &Gguf<'_>, path: &Path, file: &[u8]) -> Result<Vocabulary> {
         Some("WordPiece") => word_pieces(&json, &mut vocabulary)?,
         other => bail!("its model is {}: BPE, Unigram and WordPiece are supported", other.unwrap_or("without a type")),
     }
-    if let Some(unknown) = model["unk_token"].as_str().or_else(|| model["vocab"][model["unk_id"].as_u64()? as usize][0].as_str())
+    if let Some(unknown) =
+        model["unk_token"].as_str().or_else(|| model["vocab"][model["unk_id"].as_u64()? as usize][0].as_str())
         && let Some(token) = vocabulary.tokens.iter_mut().flatten().find(|token| token.text == unknown)
     {
         token.kind = UNKNOWN;
@@ -72,14 +73,14 @@ fn vocab(json: &Value) -> Result<impl Iterator<Item = Result<(&str, u64)>>> {
 
 /// Both halves of each merge.
 fn merges(json: &Value) -> Result<Vec<(&str, &str)>> {
-    let merge = |merge| {
+    fn merge(merge: &Value) -> Result<(&str, &str)> {
         // A pair, or in older files both in one string.
         let pair = match merge {
             Value::String(text) => text.split_once(' '),
             pair => pair[0].as_str().zip(pair[1].as_str()),
         };
         pair.with_context(|| format!("{merge} is not a merge"))
-    };
+    }
     json["model"]["merges"].as_array().context("it has no merges")?.iter().map(merge).collect()
 }
 
@@ -214,11 +215,8 @@ fn ends(processor: &Value, vocabulary: &mut Vocabulary) {
 fn config(path: &Path, ids: &HashMap<String, u32>, vocabulary: &mut Vocabulary) {
     let file = std::fs::read(path.with_file_name("tokenizer_config.json")).ok();
     let Some(json) = file.and_then(|file| serde_json::from_slice::<Value>(&file).ok()) else { return };
-    for (name, key) in [
-        ("bos_token", "bos_token_id"),
-        ("eos_token", "eos_token_id"),
-        ("pad_token", "padding_token_id"),
-    ] {
+    for (name, key) in [("bos_token", "bos_token_id"), ("eos_token", "eos_token_id"), ("pad_token", "padding_token_id")]
+    {
         let text = json[name].as_str().or_else(|| json[name]["content"].as_str());
         if let Some(id) = text.and_then(|text| ids.get(text)) {
             vocabulary.key(key, *id);
