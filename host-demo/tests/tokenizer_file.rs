@@ -143,3 +143,19 @@ fn what_is_no_vocabulary_is_told() {
     large["added_tokens"] = added(&[(u32::MAX, "<far>", true)]);
     assert!(tell(&large.to_string()).contains("more than any vocabulary"));
 }
+
+/// SentencePiece's own file, and llama2.c's, of one vocabulary: llama2.c's exporter made the one of the other.
+#[test]
+fn files_of_one_vocabulary() {
+    let Some(case) = common::fixtures("llama2c_legacy") else { return };
+    let model = case.join("expected.gguf");
+    let texts = ["Once upon a time", " é 語\n\n x", "", "a  b<s>"];
+    for text in texts {
+        let how = ["tokenize", "--add-special", "--json", "-p", text, "-m", path(&model)];
+        let expected = json(&how);
+        for file in ["tokenizer.model", "tokenizer.bin"] {
+            let file = case.join(file);
+            assert_eq!(json(&[&how[..], &["--tokenizer", path(&file)]].concat()), expected, "{text:?}");
+        }
+    }
+}
