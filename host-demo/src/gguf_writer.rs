@@ -11,16 +11,10 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
-use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 use arenite::gguf::{Array, Value, ValueType};
 use arenite::quant::TensorType;
-use arenite::tokenizer::Tokenizer;
-use arenite::{Gguf, Model};
-
-use crate::model_file::ModelFile;
-use crate::new_file::{self, NewFile};
 
 /// A metadata value as it lies in the file: its type, then itself. `From` makes one of a Rust value
 /// of the same type (`5u32`, `"text"`), and of a [`Value`] or an [`Array`] of another file.
@@ -44,7 +38,6 @@ impl Meta {
     }
 
     /// An array of strings, which may hold any bytes.
-    #[allow(dead_code)] // until a converter writes vocabularies
     pub fn strings<S: AsRef<[u8]>>(strings: impl IntoIterator<Item = S>) -> Self {
         let mut bytes = Vec::new();
         let mut len = 0;
@@ -320,26 +313,10 @@ impl<W: Write> Write for Tensors<W> {
     }
 }
 
-/// Writes a model to `path`: what `write` puts out, if this program can open it again.
-pub fn write_model(path: &Path, write: impl FnOnce(&mut NewFile) -> Result<()>) -> Result<()> {
-    let refused = "the converted model cannot be opened: what it was made from is at fault";
-    new_file::write_checked(path, write, |path| opens(path).context(refused))
-}
-
-/// Whether the file at `path` is a model that runs, with a vocabulary, if it has one, that can be used.
-fn opens(path: &Path) -> Result<()> {
-    let file = ModelFile::open(Some(path))?;
-    let gguf = Gguf::parse(&file)?;
-    Model::new(&gguf)?;
-    if gguf.get("tokenizer.ggml.model").is_some() {
-        Tokenizer::new(&gguf, &mut vec![0; Tokenizer::index_bytes(&gguf)?])?;
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use arenite::Gguf;
 
     #[test]
     fn what_is_written_is_read() {

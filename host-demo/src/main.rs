@@ -10,25 +10,36 @@ mod faults;
 mod generation;
 mod gguf_writer;
 mod interrupt;
+mod llama2c;
 mod model_file;
 mod new_file;
+mod new_model;
 mod npy;
 mod output;
 mod runtime;
 mod seq2seq;
 mod stop;
+mod tensor;
 mod text;
+mod tokenizer_file;
 mod workers;
 
 use std::process::ExitCode;
 
 use clap::Parser;
 
+use commands::Cli;
+
 fn main() -> ExitCode {
     faults::prepare();
     interrupt::prepare();
-    match commands::run(cli::Cli::parse()) {
-        Ok(code) => code,
-        Err(error) => output::report(&error),
+    let typed = match cli::llama::understand(std::env::args_os()) {
+        Ok(typed) => typed,
+        Err(wrong) => return output::usage(&wrong),
+    };
+    typed.notes.iter().for_each(output::note);
+    match Cli::try_parse_from(typed.args) {
+        Ok(cli) => commands::run(cli).unwrap_or_else(|error| output::report(&error)),
+        Err(told) => output::usage_error(&told),
     }
 }

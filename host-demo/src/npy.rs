@@ -3,8 +3,19 @@
 //! Format: <https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>
 
 use std::io::{self, Write};
+use std::path::Path;
 
 use anyhow::Result;
+
+use crate::new_file::write_file;
+use crate::output::note;
+
+/// Writes an array to a file, whole or not at all, and says so.
+pub fn save(path: &Path, shape: &[usize], numbers: &[f32]) -> Result<()> {
+    write_file(path, |out| array(out, shape, numbers))?;
+    note(format_args!("{}: float32 {shape:?}", path.display()));
+    Ok(())
+}
 
 /// Writes the header of a row-major little-endian f32 array of `shape`.
 pub fn header(out: &mut impl Write, shape: &[usize]) -> io::Result<()> {
@@ -24,7 +35,7 @@ pub fn header(out: &mut impl Write, shape: &[usize]) -> io::Result<()> {
 }
 
 /// Writes a whole array.
-pub fn array(out: &mut impl Write, shape: &[usize], numbers: &[f32]) -> Result<()> {
+fn array(out: &mut impl Write, shape: &[usize], numbers: &[f32]) -> Result<()> {
     header(out, shape)?;
     Ok(values(out, numbers)?)
 }

@@ -72,8 +72,33 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
     ExitCode::FAILURE
 }
 
+/// Exit code of a command line that cannot be understood.
+const USAGE: u8 = 2;
+
+/// Says on one line what is wrong with the command line.
+pub fn usage(wrong: &str) -> ExitCode {
+    note(format_args!("error: {wrong}"));
+    ExitCode::from(USAGE)
+}
+
+/// Shows help that was asked for, or says on one line what is wrong with the command line.
+pub fn usage_error(told: &clap::Error) -> ExitCode {
+    use clap::error::ErrorKind;
+    let is_help = told.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+    if is_help || !told.use_stderr() {
+        // A closed pipe is no error, as everywhere.
+        let _ = told.print();
+        return if told.use_stderr() { ExitCode::from(USAGE) } else { ExitCode::SUCCESS };
+    }
+    let whole = told.render().to_string();
+    let said = |part: &&str| !part.starts_with("Usage:") && !part.starts_with("For more information");
+    let parts: Vec<String> = whole.split("\n\n").map(str::trim).filter(said).map(one_line).collect();
+    note(format_args!("{}; see --help", parts.join("; ")));
+    ExitCode::from(USAGE)
+}
+
 /// `text` with every run of line breaks as one space.
-fn one_line(text: &str) -> String {
+pub fn one_line(text: &str) -> String {
     text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
 }
 

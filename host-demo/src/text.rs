@@ -4,7 +4,7 @@ use std::fmt;
 
 use anyhow::Result;
 use arenite::tokenizer::{Decoder, Encode, Tokenizer};
-use arenite::{Gguf, TokenId};
+use arenite::{Error, Gguf, TokenId};
 use serde::de::{Deserialize, Deserializer, Visitor};
 
 /// The tokenizer of a file. `memory` keeps its index.
@@ -15,11 +15,16 @@ pub fn tokenizer<'a: 'i, 'i>(gguf: &Gguf<'a>, memory: &'i mut Vec<u8>) -> Result
 
 /// The tokens of `text`.
 pub fn encode(tokenizer: &Tokenizer<'_, '_>, text: &[u8], how: Encode) -> Result<Vec<TokenId>> {
-    let mut scratch = vec![0; Tokenizer::scratch_bytes(text.len())];
-    // At most one token for each byte of a text with three bytes for each that is not UTF-8, a
-    // space before it, and a special token at either end.
-    let mut ids = vec![0; text.len().saturating_mul(3).saturating_add(3)];
-    let count = tokenizer.encode(text, how, &mut scratch, &mut ids)?;
+    let mut scratch = vec![0; tokenizer.scratch_bytes_for(text)];
+    // Almost never are there more tokens than bytes; then the error says how many.
+    let mut ids = vec![0; text.len().saturating_add(3)];
+    let count = match tokenizer.encode(text, how, &mut scratch, &mut ids) {
+        Err(Error::BufferTooSmall { needed, given, .. }) if given == ids.len() => {
+            ids.resize(needed, 0);
+            tokenizer.encode(text, how, &mut scratch, &mut ids)?
+        }
+        count => count?,
+    };
     ids.truncate(count);
     Ok(ids)
 }
@@ -42,6 +47,20 @@ pub fn push(decoder: &mut Decoder, id: TokenId, tokenizer: &Tokenizer<'_, '_>, t
         decoder.push(id, tokenizer, |part| text.push_str(part))?;
     }
     Ok(())
+}
+
+/// The text of one token, for people: what is not UTF-8 is replaced, and what has no text is empty.
+pub fn piece(tokenizer: &Tokenizer<'_, '_>, id: TokenId) -> Result<String> {
+    let known = (id as usize) < tokenizer.vocab_len();
+    let bytes = if known { decode(tokenizer, &[id])? } else { Vec::new() };
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// The logarithm of the sum of the exponentials.
+pub fn log_of_sum(logits: &[f32]) -> f64 {
+    let top = logits.iter().fold(f32::NEG_INFINITY, |top, &logit| top.max(logit));
+    let sum: f64 = logits.iter().map(|&logit| (f64::from(logit) - f64::from(top)).exp()).sum();
+    f64::from(top) + sum.ln()
 }
 
 /// A JSON string as bytes.

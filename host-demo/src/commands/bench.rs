@@ -1,7 +1,6 @@
 //! `arenite bench`: how fast a model runs here.
 
 use std::io::Write;
-use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -10,7 +9,7 @@ use arenite::sampler::argmax;
 use arenite::{Context as Conversation, Engine, Model, Plan, TokenId, Work};
 use serde::Serialize;
 
-use crate::cli::{SessionArgs, at_least_one};
+use crate::cli::{ModelArgs, SessionArgs, at_least_one, threads};
 use crate::model_file::ModelFile;
 use crate::output::{self, Bytes, Out, note};
 use crate::runtime::{self, Memory};
@@ -28,23 +27,23 @@ context, of each of --sequences conversations in one pass (tok/s: of all togethe
 session that is ready. first_token_ms: that, a first prompt of -p tokens, and choosing a token.")]
 pub struct Args {
     /// Tokens of the prompt
-    #[arg(short, long, value_name = "TOKENS", default_value_t = 512, value_parser = at_least_one())]
+    #[arg(short, long, value_name = "TOKENS", default_value_t = 512, value_parser = at_least_one)]
     prompt: usize,
 
     /// Tokens to decode
-    #[arg(short, long, value_name = "TOKENS", default_value_t = 128, value_parser = at_least_one())]
+    #[arg(short, long, value_name = "TOKENS", default_value_t = 128, value_parser = at_least_one)]
     n_tokens: usize,
 
     /// Numbers of threads to try [default: one for every core]
-    #[arg(short, long, value_delimiter = ',', value_parser = at_least_one())]
+    #[arg(short, long, value_delimiter = ',', value_parser = threads)]
     threads: Vec<usize>,
 
     /// Numbers of conversations that decode together to try
-    #[arg(long, value_delimiter = ',', default_value = "1", value_parser = at_least_one())]
+    #[arg(long, value_delimiter = ',', default_value = "1", value_parser = at_least_one)]
     sequences: Vec<usize>,
 
     /// Rounds
-    #[arg(short, long, default_value_t = 5, value_parser = at_least_one())]
+    #[arg(short, long, default_value_t = 5, value_parser = at_least_one)]
     rounds: usize,
 
     /// Print one JSON object
@@ -77,7 +76,7 @@ struct Measured {
     peak_rss_bytes: Option<usize>,
 }
 
-pub fn run(args: &Args, model: Option<&Path>) -> Result<ExitCode> {
+pub fn run(args: &Args, model: &ModelArgs) -> Result<ExitCode> {
     interrupt::listen();
     let threads = if args.threads.is_empty() { vec![workers::cores()] } else { args.threads.clone() };
     let mut out = Out::lock();
@@ -116,7 +115,7 @@ pub fn run(args: &Args, model: Option<&Path>) -> Result<ExitCode> {
 }
 
 /// Loads the model and runs all rounds; `None` after Ctrl-C.
-fn measure(args: &Args, path: Option<&Path>, threads: usize, sequences: usize) -> Result<Option<Measured>> {
+fn measure(args: &Args, path: &ModelArgs, threads: usize, sequences: usize) -> Result<Option<Measured>> {
     let start = Instant::now();
     let file = ModelFile::open(path)?;
     let gguf = file.parse()?;
