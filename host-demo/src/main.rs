@@ -16,6 +16,7 @@ mod new_file;
 mod new_model;
 mod npy;
 mod output;
+mod plot;
 mod pool;
 mod runtime;
 mod seq2seq;

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, anyhow, bail};
 use arenite::workers::Workers;
-use arenite::{Gguf, Kernels, KvType, Model, Options, Plan, Session};
+use arenite::{Engine, Gguf, Kernels, KvType, Model, Options, Plan, Session};
 use memmap2::MmapMut;
 
 use crate::cli::{Kv, SessionArgs};
@@ -43,6 +43,17 @@ pub fn plan_beams(gguf: &Gguf<'_>, args: &SessionArgs, context: usize, workers: 
     Ok(Plan::try_of(gguf, options(args, context, workers).beams(beams).pages(pages))?)
 }
 
+/// As [`plan`], for so many conversations at once.
+pub fn plan_contexts(
+    gguf: &Gguf<'_>,
+    args: &SessionArgs,
+    context: usize,
+    workers: usize,
+    contexts: usize,
+) -> Result<Plan> {
+    Ok(Plan::try_of(gguf, options(args, context, workers).contexts(contexts))?)
+}
+
 /// What the user asks for, in a context of that many positions.
 pub fn options(args: &SessionArgs, context: usize, workers: usize) -> Options {
     Options::new().context(context).batch(args.batch_size).kv(kv_type(args.kv)).workers(workers)
@@ -78,6 +89,19 @@ impl Memory {
         workers: &'m dyn Workers,
     ) -> Result<Session<'m, 'w>> {
         Ok(Session::new(model, plan, &mut self.workspace, &mut self.kv)?.with_kernels(kernels).with_workers(workers))
+    }
+}
+
+impl Memory {
+    /// An engine in this memory.
+    pub fn engine<'m, 'w>(
+        &'w mut self,
+        model: &'m Model<'_>,
+        plan: Plan,
+        kernels: &'static Kernels,
+        workers: &'m dyn Workers,
+    ) -> Result<Engine<'m, 'w>> {
+        Ok(Engine::new(model, plan, &mut self.workspace, &mut self.kv)?.with_kernels(kernels).with_workers(workers))
     }
 }
 
