@@ -17,7 +17,6 @@ mod new_model;
 mod npy;
 mod output;
 mod plot;
-mod pool;
 mod runtime;
 mod seq2seq;
 mod stop;

@@ -43,17 +43,6 @@ pub fn plan_beams(gguf: &Gguf<'_>, args: &SessionArgs, context: usize, workers: 
     Ok(Plan::try_of(gguf, options(args, context, workers).beams(beams).pages(pages))?)
 }
 
-/// As [`plan`], for so many conversations at once.
-pub fn plan_contexts(
-    gguf: &Gguf<'_>,
-    args: &SessionArgs,
-    context: usize,
-    workers: usize,
-    contexts: usize,
-) -> Result<Plan> {
-    Ok(Plan::try_of(gguf, options(args, context, workers).contexts(contexts))?)
-}
-
 /// What the user asks for, in a context of that many positions.
 pub fn options(args: &SessionArgs, context: usize, workers: usize) -> Options {
     Options::new().context(context).batch(args.batch_size).kv(kv_type(args.kv)).workers(workers)
@@ -90,9 +79,7 @@ impl Memory {
     ) -> Result<Session<'m, 'w>> {
         Ok(Session::new(model, plan, &mut self.workspace, &mut self.kv)?.with_kernels(kernels).with_workers(workers))
     }
-}
 
-impl Memory {
     /// An engine in this memory.
     pub fn engine<'m, 'w>(
         &'w mut self,

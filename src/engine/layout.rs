@@ -1,7 +1,10 @@
 //! What lies in the workspace and in the KV cache, and where.
 
+use core::ops::Range;
+
 use bytemuck::{Pod, Zeroable};
 
+use crate::built;
 use crate::memory::{Arena, HeadLayout, KvType, TILE};
 use crate::model::{Entry, Layer, Positions, Spec};
 use crate::{Error, tri};
@@ -104,7 +107,8 @@ pub(crate) const POOLS: usize = 3;
 pub(crate) const SOURCE: usize = 2;
 
 /// The KV cache: for every layer that has keys and values of its own, `[kv_heads][pages]` tiles of one head; then
-/// for every layer that attends to an encoder's text the same of its states.
+/// for every layer that attends to an encoder's text the same of its states; then for every context the states of
+/// fixed size of the layers that have one, as f32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Store {
     pub kind: KvType,
@@ -113,11 +117,27 @@ pub(crate) struct Store {
     pub tiles: [usize; POOLS],
     /// Pages of each pool.
     pub pages: [usize; POOLS],
-    /// Bytes of a position in all layers that have keys and values of their own, by kind.
+    /// Bytes of a position in all layers that have keys and values of their own, by pool.
     pub position_bytes: [usize; 2],
+    /// Where the tiles of the encoder's text begin, and where the states.
+    pub source_at: usize,
+    pub states_at: usize,
+    /// Elements of the states of a context.
+    pub state: usize,
 }
 
 impl Store {
+    /// Whether layers remember states, which know of no positions.
+    pub const fn has_states(&self) -> bool {
+        (built::CONVOLUTION || built::RECURRENCE) && self.state > 0
+    }
+
+    /// Where the states of a context are.
+    pub fn states(&self, context: usize) -> Range<usize> {
+        let start = self.states_at + 4 * context * self.state;
+        start..start + 4 * self.state
+    }
+
     /// Bytes of a layer's tiles in a pool. The plan has shown that they can be counted.
     pub fn layer_bytes(&self, layer: &Layer, pool: usize) -> usize {
         self.head_pages(layer, pool).unwrap_or(0)
@@ -133,22 +153,27 @@ impl Store {
         product(&[layer.kv_heads, pages, HeadLayout { kind: self.kind, dim: layer.head.dim }.tile_bytes()])
     }
 
-    /// Bytes of all.
-    pub const fn bytes(&self, spec: &Spec<'_>) -> Result<usize, Error> {
+    /// Finds the places of everything, and the bytes of all.
+    pub const fn place(mut self, spec: &Spec<'_>) -> Result<(Self, usize), Error> {
         let source = tri!(self.head_pages(&spec.layer(0), SOURCE));
         if !spec.has_head() {
-            return Ok(source); // an encoder's layers use the same tiles, one after another
+            return Ok((self, source)); // an encoder's layers use the same tiles, one after another
         }
-        let mut total = if spec.has_cross_attention() { tri!(product(&[spec.layers, source])) } else { 0 };
         let mut index = 0;
         while index < spec.layers {
             let layer = spec.layer(index);
             if layer.owns_kv {
-                total = tri!(sum(total, tri!(self.head_pages(&layer, layer.pool()))));
+                self.source_at = tri!(sum(self.source_at, tri!(self.head_pages(&layer, layer.pool()))));
+            }
+            if let (true, Some(mixer)) = (layer.has_state(), spec.recurrent()) {
+                self.state = tri!(sum(self.state, mixer.state_len()));
             }
             index += 1;
         }
-        Ok(total)
+        let sources = if spec.has_cross_attention() { tri!(product(&[spec.layers, source])) } else { 0 };
+        self.states_at = tri!(sum(self.source_at, sources));
+        let bytes = tri!(sum(self.states_at, tri!(product(&[4, self.contexts, self.state]))));
+        Ok((self, bytes))
     }
 
     /// Positions that the tables of a kind of heads reach over.

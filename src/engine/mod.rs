@@ -138,6 +138,7 @@ impl<'m, 'w> Engine<'m, 'w> {
         let free = self.open.iter_mut().enumerate().find(|(_, open)| **open == 0);
         let (slot, open) = free.ok_or(Error::TooManyContexts { planned })?;
         *open = 1;
+        self.forward.states(slot).fill(0.0);
         let engine = self.id();
         Ok(Context { slot, engine, position: 0, reached: 0, source: 0, logits: Rows::default() })
     }
@@ -163,6 +164,9 @@ impl<'m, 'w> Engine<'m, 'w> {
         self.can_rewind(context, position)?;
         let fork = self.open()?;
         let reached = if position == 0 { 0 } else { context.reached };
+        if position > 0 {
+            self.forward.copy_states(context.slot, fork.slot);
+        }
         for (kind, pool) in self.forward.pools.iter_mut().enumerate() {
             // A window's tiles lie anywhere in its ring.
             let tiles = if kind == SOURCE || self.plan.is_ring(self.model.spec(), kind) && position > 0 {
@@ -215,6 +219,7 @@ impl<'m, 'w> Engine<'m, 'w> {
         }
         if position == 0 {
             context.reached = 0;
+            self.forward.states(context.slot).fill(0.0);
         }
         Ok(())
     }
@@ -384,6 +389,9 @@ impl<'m, 'w> Engine<'m, 'w> {
             return Err(Error::NoSource);
         }
         check_tokens(tokens, self.forward.spec.vocab)?;
+        if self.plan.store.has_states() {
+            self.can_rewind(context, context.position)?; // a pass that was given up has changed its states
+        }
         let (positions, needed) = (self.plan.options.context, context.position.saturating_add(tokens.len()));
         if needed > positions {
             return Err(Error::ContextFull { context: positions, needed });

@@ -162,13 +162,13 @@ impl Plan {
     pub const fn try_of(gguf: &Gguf<'_>, options: Options) -> Result<Self, Error> {
         let spec = tri!(Spec::read(gguf));
         let options = tri!(options.resolved(&spec));
-        let store = tri!(Store::of(&spec, options));
+        let (store, kv) = tri!(tri!(Store::of(&spec, options)).place(&spec));
         let layout = tri!(Layout::of(gguf, &spec, options, &store));
         let tokenizer = match Tokenizer::index_bytes(gguf) {
             Ok(bytes) => bytes,
             Err(_) => 0, // token ids can be run all the same
         };
-        let (workspace, kv) = (tri!(layout.bytes()), tri!(store.bytes(&spec)));
+        let workspace = tri!(layout.bytes());
         let mut plan = Self { workspace, kv, tokenizer, options, layout, store, seal: 0 };
         plan.seal = plan.sealed(gguf, &spec);
         Ok(plan)
@@ -181,6 +181,9 @@ impl Plan {
 
     /// Where a context that came as far as `reached` can go back to, 0 apart.
     pub(crate) fn earliest(&self, spec: &Spec<'_>, reached: usize) -> usize {
+        if self.store.has_states() {
+            return reached; // a state is that of the last token
+        }
         let earliest = (0..).zip([spec.global, spec.local]).filter_map(|(kind, heads)| {
             // A ring still holds the positions from `reached - kept` on; the next token sees `window - 1`
             // before it.
@@ -309,8 +312,16 @@ impl Layout {
 impl Store {
     const fn of(spec: &Spec<'_>, options: Options) -> Result<Self, Error> {
         let Options { context, batch, kv, contexts, .. } = options;
-        let mut store =
-            Self { kind: kv, contexts, tiles: [0; 3], pages: [0; 3], position_bytes: position_bytes(spec, kv) };
+        let mut store = Self {
+            kind: kv,
+            contexts,
+            tiles: [0; 3],
+            pages: [0; 3],
+            position_bytes: position_bytes(spec, kv),
+            source_at: 0,
+            states_at: 0,
+            state: 0,
+        };
         let windows = [spec.global.window, spec.local.window];
         let mut kind = 0;
         while kind < 2 && spec.has_head() {

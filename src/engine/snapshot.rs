@@ -63,7 +63,8 @@ impl Plan {
     /// Bytes of so many positions of each kind.
     const fn cache_bytes(&self, [first, second]: [usize; 2]) -> usize {
         let [first_bytes, second_bytes] = self.store.position_bytes;
-        first.saturating_mul(first_bytes).saturating_add(second.saturating_mul(second_bytes))
+        let states = self.store.state.saturating_mul(4);
+        first.saturating_mul(first_bytes).saturating_add(second.saturating_mul(second_bytes)).saturating_add(states)
     }
 }
 
@@ -95,6 +96,7 @@ const fn min(a: usize, b: usize) -> usize {
 /// logits            f32 for each word of the vocabulary; zeros if there are none
 /// KV cache          for each layer and KV head: the tiles of 16 positions that are in use, with the
 ///                   positions that are in use
+/// states            f32 of the layers that have one
 /// ```
 impl Engine<'_, '_> {
     /// Bytes that [`save`](Self::save) writes now. [`Plan::snapshot_bytes`] tells beforehand.
@@ -256,7 +258,8 @@ impl Engine<'_, '_> {
         })
     }
 
-    /// Calls `each` with the bytes of the positions in use of every layer and head, piece by piece.
+    /// Calls `each` with the bytes of the positions in use of every layer and head, piece by piece, then with those
+    /// of the states.
     fn positions_in_use(&self, slot: usize, used: [usize; 2], mut each: impl FnMut(Range<usize>)) {
         let store = &self.plan.store;
         let mut start = 0;
@@ -268,6 +271,9 @@ impl Engine<'_, '_> {
                 positions(head, start, pool.table(slot), used, &mut each);
                 start += store.pages.get(layer.pool()).copied().unwrap_or(0) * head.tile_bytes();
             }
+        }
+        if store.has_states() {
+            each(store.states(slot));
         }
     }
 

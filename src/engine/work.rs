@@ -171,6 +171,7 @@ impl<'p, 'c, 'm, 'w> Pass<'p, 'c, 'm, 'w> {
                 Wanted::All => row..end,
                 _ => end..end,
             };
+            let is_early = work.wanted == Wanted::Last && rows.is_empty();
             let context = &mut *work.context;
             context.position += work.taken;
             let mut made = if context.logits.run == run { context.logits } else { Rows::default() };
@@ -182,7 +183,9 @@ impl<'p, 'c, 'm, 'w> Pass<'p, 'c, 'm, 'w> {
                 count += rows.len();
                 (made.run, made.count, made.end) = (run, made.count + rows.len(), context.position);
             }
-            context.logits = made;
+            if !is_early {
+                context.logits = made;
+            }
             work.done += work.taken;
             work.taken = 0;
             row = end;
@@ -220,6 +223,9 @@ impl<'m, 'w> Engine<'m, 'w> {
             self.check(work.context, work.tokens())?;
             rows += work.logits();
             (work.done, work.taken) = (0, 0);
+            if work.context.position == 0 {
+                self.forward.states(work.context.slot).fill(0.0); // whatever a pass that was given up has left
+            }
         }
         if rows > self.plan.options.logits {
             return Err(Error::TooManyLogits { planned: self.plan.options.logits, needed: rows });

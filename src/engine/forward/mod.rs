@@ -43,8 +43,6 @@ pub(crate) struct Forward<'m, 'w> {
     weights: Weights<'m, 'w>,
     pub compute: Compute<'m, 'w>,
     store: Store,
-    /// Layers that have tiles for an encoder's text.
-    source_layers: usize,
     /// Tokens of a pass.
     batch: usize,
     /// Of each kind of heads.
@@ -141,7 +139,6 @@ impl<'m, 'w> Forward<'m, 'w> {
             },
             pools: [pool(0), pool(1), pool(SOURCE)],
             store,
-            source_layers: if spec.has_cross_attention() { spec.layers } else { 1 },
             batch,
             rotary,
             source,
@@ -234,6 +231,20 @@ impl<'m, 'w> Forward<'m, 'w> {
         });
     }
 
+    /// The states of a context's layers, one after another; none if the model has none.
+    pub fn states(&mut self, context: usize) -> &mut [f32] {
+        let bytes = self.kv.get_mut(self.store.states(context)).filter(|_| self.store.has_states());
+        bytes.and_then(|bytes| bytemuck::try_cast_slice_mut(bytes).ok()).unwrap_or_default()
+    }
+
+    /// Copies the states of a context to another.
+    pub fn copy_states(&mut self, from: usize, to: usize) {
+        if self.store.has_states() {
+            let (from, to) = (self.store.states(from), self.store.states(to));
+            copy_piece(self.kv, from.start, to.start, from.len());
+        }
+    }
+
     /// Takes back what was claimed for a context.
     pub fn unclaim(&mut self, context: usize, kind: usize) {
         if let Some(pool) = self.pools.get_mut(kind) {
@@ -308,20 +319,26 @@ impl<'m, 'w> Forward<'m, 'w> {
     }
 }
 
-/// Copies tile `from` to tile `to` in each of `heads` arrays of tiles.
+/// Copies tile `from` to tile `to` for each head.
 fn copy_tiles(tiles: &mut [u8], pages: usize, kv_heads: usize, from: usize, to: usize) {
     let head = tiles.len().checked_div(kv_heads).unwrap_or(0).max(1);
     for tiles in tiles.chunks_exact_mut(head) {
         let bytes = tiles.len().checked_div(pages).unwrap_or(0);
-        let (low, high) = if from < to { (from, to) } else { (to, from) };
-        let Some((before, after)) = tiles.split_at_mut_checked(high * bytes) else { return };
-        let (Some(one), Some(other)) = (before.get_mut(low * bytes..(low + 1) * bytes), after.get_mut(..bytes)) else {
-            return;
-        };
-        let (from, to) = if from < to { (one, other) } else { (other, one) };
-        for (to, from) in to.iter_mut().zip(from) {
-            *to = *from;
-        }
+        copy_piece(tiles, from * bytes, to * bytes, bytes);
+    }
+}
+
+/// Copies `len` bytes at `from` to `to`, which do not overlap.
+fn copy_piece(bytes: &mut [u8], from: usize, to: usize, len: usize) {
+    let Some((before, after)) = bytes.split_at_mut_checked(from.max(to)) else { return };
+    let low = from.min(to);
+    let (Some(low), Some(high)) = (before.get_mut(low..).and_then(|low| low.get_mut(..len)), after.get_mut(..len))
+    else {
+        return;
+    };
+    let (from, to) = if from < to { (low, high) } else { (high, low) };
+    for (to, from) in to.iter_mut().zip(from) {
+        *to = *from;
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use arenite::sampler::argmax;
-use arenite::{Context, Engine, Model, TokenId, Work};
+use arenite::{Context, Engine, Model, Plan, TokenId, Work};
 
 use crate::cli::{Kv, ModelArgs, SessionArgs, at_least_one, threads};
 use crate::model_file::ModelFile;
@@ -114,8 +114,8 @@ fn measure(args: &Args, model: &ModelArgs, threads: usize, sequences: usize) -> 
         args.prompt,
         args.n_tokens
     );
-    let plan = runtime::plan_contexts(&gguf, &args.session, context, workers.count(), sequences);
-    let plan = plan.with_context(|| file.name().to_string())?;
+    let options = runtime::options(&args.session, context, workers.count()).contexts(sequences);
+    let plan = Plan::try_of(&gguf, options).with_context(|| file.name().to_string())?;
     let mut memory = Memory::new(&plan)?;
     let mut engine = memory.engine(&model, plan, kernels, &*workers)?;
     let mut contexts = (0..sequences).map(|_| engine.open()).collect::<Result<Vec<_>, _>>()?;
