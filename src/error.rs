@@ -314,6 +314,8 @@ pub enum Error {
     },
     /// A tokenizer index was built for another vocabulary, or is not one at all.
     ForeignIndex,
+    /// What a text was to be written to did not take it: a `heapless::String` is full, say.
+    TextRefused,
     /// A text is longer than token positions can count.
     TextTooLong {
         /// Its length in bytes.
@@ -394,6 +396,7 @@ impl Error {
             | WorkspaceTaken
             | BufferTooSmall { .. }
             | TooManyBeams { .. }
+            | TextRefused
             | TooManyContexts { .. }
             | OutOfPages { .. }
             | TooManyLogits { .. }

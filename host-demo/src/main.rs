@@ -22,6 +22,7 @@ mod seq2seq;
 mod stop;
 mod tensor;
 mod text;
+mod tokenizer_file;
 mod workers;
 
 use std::process::ExitCode;

@@ -191,6 +191,7 @@ impl Error {
             ForeignIndex => {
                 say("the tokenizer index was not made for this vocabulary: build it anew or pack the file again")
             }
+            TextRefused => say("what the text was to be written to did not take it: give it more room"),
             TextTooLong { bytes, limit } => say("the text has ")
                 .size(*bytes)
                 .text(" bytes and the tokenizer takes ")

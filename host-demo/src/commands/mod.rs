@@ -3,6 +3,7 @@
 mod bench;
 mod completions;
 mod convert;
+mod convert_tokenizer;
 mod detokenize;
 mod embed;
 mod generate;
