@@ -382,6 +382,20 @@ pub enum Error {
         /// How many logits there are.
         given: usize,
     },
+    /// Bytes that are not the table of a grammar, or not a whole one.
+    DamagedGrammar {
+        /// The word where it shows.
+        at: usize,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// A token that the grammar does not allow here.
+    TokenNotAllowed {
+        /// The token.
+        token: u32,
+    },
+    /// No token may follow: the vocabulary cannot write what the grammar asks for.
+    NoTokenAllowed,
 }
 
 impl fmt::Display for Error {
@@ -559,6 +573,15 @@ impl fmt::Display for Error {
             }
             Error::LogitsLength { vocab, given } => {
                 write!(f, "there are {given} logits, but the sampler was made for a vocabulary of {vocab}")
+            }
+            Error::DamagedGrammar { at, why } => {
+                write!(f, "the grammar's table {why}, at word {at}: compile the grammar again")
+            }
+            Error::TokenNotAllowed { token } => {
+                write!(f, "the grammar does not allow token {token} here: sample with the constraint")
+            }
+            Error::NoTokenAllowed => {
+                write!(f, "no token may follow here: the vocabulary cannot write what the grammar asks for")
             }
         }
     }

@@ -76,7 +76,10 @@ fn status(error: &Error) -> arenite_status {
         | Error::EmptyPrompt
         | Error::CannotRewind { .. }
         | Error::TextTooLong { .. }
-        | Error::LogitsLength { .. } => Status::Input,
+        | Error::LogitsLength { .. }
+        | Error::DamagedGrammar { .. }
+        | Error::TokenNotAllowed { .. }
+        | Error::NoTokenAllowed => Status::Input,
         Error::ContextFull { .. } => Status::ContextFull,
         Error::DamagedSnapshot { .. } | Error::ForeignSnapshot { .. } => Status::Snapshot,
         _ => Status::File,

@@ -97,7 +97,6 @@ pub fn run(
         {
             break End::Token;
         }
-        sampler.accept(token);
         outcome.ids.push(token);
         if let Some((tokenizer, decoder)) = &mut request.text {
             let mut piece = String::new();

@@ -8,6 +8,7 @@ mod cli;
 mod commands;
 mod generation;
 mod gguf_writer;
+mod grammar;
 mod interrupt;
 mod model_file;
 mod npy;

@@ -23,7 +23,6 @@
 //! let mut rng = Pcg32::new(1);
 //!
 //! let token = sampler.sample(&mut [0.0, 3.0, 1.0, 3.5], &mut rng)?;
-//! sampler.accept(token);
 //! assert!(token == 1 || token == 3);
 //! # Ok(())
 //! # }
@@ -39,7 +38,7 @@ pub use pcg::Pcg32;
 use rand_core::Rng;
 
 use crate::{Error, TokenId};
-use candidates::{Candidates, best, draw_of_all};
+use candidates::{Candidates, best, best_where, draw_of_all};
 use penalties::History;
 
 /// How to choose.
@@ -153,8 +152,7 @@ impl<'s> Sampler<'s> {
         Ok(Self { params, bias, vocab, history: History::new(ring, sorted), slots })
     }
 
-    /// Remembers a token for the penalties: every one that is sampled, and those of the prompt too,
-    /// as llama.cpp does.
+    /// Remembers a token of the prompt for the penalties, as llama.cpp does. What is sampled is remembered without.
     pub fn accept(&mut self, token: TokenId) {
         self.history.push(token);
     }
@@ -164,7 +162,7 @@ impl<'s> Sampler<'s> {
         self.history.clear();
     }
 
-    /// Chooses a token. Bias and penalties are worked into `logits`.
+    /// Chooses a token and remembers it for the penalties. Bias and penalties are worked into `logits`.
     ///
     /// Takes exactly one number from `rng`, none at temperature 0. If no token is possible (all are
     /// minus infinity or NaN), it is the first one.
@@ -173,6 +171,37 @@ impl<'s> Sampler<'s> {
     ///
     /// [`Error::LogitsLength`] if there are not as many logits as tokens, or none.
     pub fn sample(&mut self, logits: &mut [f32], rng: &mut impl Rng) -> Result<TokenId, Error> {
+        let token = match self.choose(logits, rng, |_| true) {
+            Err(Error::NoTokenAllowed) => 0,
+            chosen => chosen?,
+        };
+        self.history.push(token);
+        Ok(token)
+    }
+
+    /// As [`sample`](Self::sample), among the tokens that are `allowed` only, as if the logits of all others were minus
+    /// infinity. It asks about no more tokens than it has to: for the k best, a few hundred of a hundred thousand.
+    ///
+    /// # Errors
+    ///
+    /// As for [`sample`](Self::sample); [`Error::NoTokenAllowed`] if no token is both possible and allowed.
+    pub fn sample_where(
+        &mut self,
+        logits: &mut [f32],
+        rng: &mut impl Rng,
+        allowed: impl FnMut(TokenId) -> bool,
+    ) -> Result<TokenId, Error> {
+        let token = self.choose(logits, rng, allowed)?;
+        self.history.push(token);
+        Ok(token)
+    }
+
+    fn choose(
+        &mut self,
+        logits: &mut [f32],
+        rng: &mut impl Rng,
+        mut allowed: impl FnMut(TokenId) -> bool,
+    ) -> Result<TokenId, Error> {
         if logits.len() != self.vocab || logits.is_empty() {
             return Err(Error::LogitsLength { vocab: self.vocab, given: logits.len() });
         }
@@ -184,18 +213,32 @@ impl<'s> Sampler<'s> {
         }
         self.history.apply(params, logits);
         if params.is_greedy() {
-            return Ok(best(logits));
+            return best_where(logits, &mut allowed).ok_or(Error::NoTokenAllowed);
         }
 
         // 53 bits, from 0 to 1 without 1.
         let random = (rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
+        let weighs_all = self.slots.is_empty() || self.slots.len() == self.vocab;
+        if weighs_all {
+            for (token, logit) in logits.iter_mut().enumerate() {
+                if *logit > f32::NEG_INFINITY && !allowed(token as TokenId) {
+                    *logit = f32::NEG_INFINITY;
+                }
+            }
+            if !logits.iter().any(|logit| *logit > f32::NEG_INFINITY) {
+                return Err(Error::NoTokenAllowed);
+            }
+        }
         if self.slots.is_empty() {
             return Ok(draw_of_all(logits, params.min_p, params.temperature, random));
         }
-        let mut candidates = if self.slots.len() == self.vocab {
+        let mut candidates = if weighs_all {
             Candidates::nucleus(self.slots, logits, params.top_p)
         } else {
-            let mut candidates = Candidates::best(self.slots, logits);
+            let mut candidates = Candidates::best(self.slots, logits, &mut allowed);
+            if !candidates.is_possible() {
+                return Err(Error::NoTokenAllowed);
+            }
             if params.top_p < 1.0 {
                 candidates.top_p(params.top_p);
             }
