@@ -4,6 +4,7 @@
 #![warn(clippy::print_stdout, clippy::print_stderr, clippy::unwrap_used, clippy::expect_used)]
 
 mod boards;
+mod chat;
 mod cli;
 mod commands;
 mod generation;

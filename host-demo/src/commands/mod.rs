@@ -1,6 +1,7 @@
 //! The commands, one file each.
 
 mod bench;
+mod chat;
 mod convert;
 mod detokenize;
 mod embed;
@@ -25,6 +26,7 @@ use crate::model_file::ModelFile;
 #[derive(Debug, Subcommand)]
 pub enum Command {
     Generate(generate::Args),
+    Chat(chat::Args),
     Translate(translate::Args),
     Embed(embed::Args),
     Tokenize(tokenize::Args),
@@ -48,6 +50,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
     let model = cli.model.as_deref();
     let done = match command {
         Command::Generate(args) => return generate::run(&args, &ModelFile::open(model)?),
+        Command::Chat(args) => return chat::run(&args, &ModelFile::open(model)?),
         Command::Bench(args) => return bench::run(&args, model),
         Command::Tokenize(args) => tokenize::run(&args, &ModelFile::open(model)?),
         Command::Detokenize(args) => detokenize::run(&args, &ModelFile::open(model)?),
