@@ -87,6 +87,11 @@ impl Format {
         self.0.names.first().copied().unwrap_or("")
     }
 
+    /// What a model of this format writes at the end of an answer; empty if the vocabulary's end token is all.
+    pub fn stop(self) -> &'static str {
+        self.0.marks(Role::Assistant).map_or("", |marks| marks.after).trim_ascii()
+    }
+
     /// Writes the conversation, and what asks the model for an answer.
     ///
     /// # Errors

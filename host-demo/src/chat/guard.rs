@@ -88,10 +88,14 @@ impl ControlTokens {
         }
     }
 
-    fn marked_text(&self, text: &str) -> String {
+    pub fn marked_text(&self, text: &str) -> String {
         let text = text.replace(MARKS, "");
         let mut out = String::new();
-        if begins_one(&self.backwards, &mut |n| text.chars().take(n).collect::<Vec<_>>().into_iter().rev().collect(), self.longest) {
+        if begins_one(
+            &self.backwards,
+            &mut |n| text.chars().take(n).collect::<Vec<_>>().into_iter().rev().collect(),
+            self.longest,
+        ) {
             out.push(EDGE);
         }
         let mut at = 0;
@@ -187,16 +191,20 @@ impl Prompt {
 
     /// The tokens, with BOS before them if the file says so and the template has not put it there.
     pub fn encode(&self, tokenizer: &Tokenizer<'_, '_>) -> Result<Vec<TokenId>> {
+        let bos = tokenizer.bos().filter(|_| tokenizer.add_bos());
+        let missing = bos.filter(|bos| !self.text.as_bytes().starts_with(tokenizer.spelling(*bos)));
+        let mut ids = Vec::from_iter(missing);
+        ids.extend(self.encode_after(0, tokenizer)?);
+        Ok(ids)
+    }
+
+    /// The tokens of the text from `at` on.
+    pub fn encode_after(&self, mut at: usize, tokenizer: &Tokenizer<'_, '_>) -> Result<Vec<TokenId>> {
         let mut ids = Vec::new();
-        if let Some(bos) = tokenizer.bos().filter(|_| tokenizer.add_bos())
-            && !self.text.as_bytes().starts_with(tokenizer.spelling(bos))
-        {
-            ids.push(bos);
-        }
-        let ends = self.quoted.iter().flat_map(|token| [(token.start, true), (token.end, false)]);
-        let mut at = 0;
+        let quoted = self.quoted.iter().filter(|token| token.start >= at).collect::<Vec<_>>();
+        let ends = quoted.into_iter().flat_map(|token| [(token.start, true), (token.end, false)]);
         for (end, parse_special) in ends.chain([(self.text.len(), true)]) {
-            let part = &self.text[at..end];
+            let part = self.text.get(at..end).unwrap_or_default();
             ids.extend(text::encode(tokenizer, part.as_bytes(), Encode { add_special: false, parse_special })?);
             at = end;
         }
@@ -209,7 +217,9 @@ mod tests {
     use super::*;
 
     fn tokens() -> ControlTokens {
-        ControlTokens::new(["<s>", "</s>", "<|im_start|>", "<|im_end|>", "[INST]", "<|im"].map(String::from).into_iter())
+        ControlTokens::new(
+            ["<s>", "</s>", "<|im_start|>", "<|im_end|>", "[INST]", "<|im"].map(String::from).into_iter(),
+        )
     }
 
     /// What becomes of a conversation in a template that writes messages one after the other.

@@ -9,9 +9,8 @@ use minijinja::{Environment, Error, ErrorKind, State, filters};
 /// Python's forms of what minijinja has in its own.
 pub fn add_to(environment: &mut Environment<'_>) {
     environment.set_unknown_method_callback(method);
-    environment.set_formatter(|out, _, value| {
-        out.write_str(&string(value)).map_err(|_| Error::from(ErrorKind::WriteFailure))
-    });
+    environment
+        .set_formatter(|out, _, value| out.write_str(&string(value)).map_err(|_| Error::from(ErrorKind::WriteFailure)));
     environment.add_filter("tojson", tojson);
     environment.add_filter("string", |value: &Value| string(value));
     environment.add_filter("safe", |value: &Value| Value::from_safe_string(string(value)));
@@ -23,19 +22,24 @@ pub fn add_to(environment: &mut Environment<'_>) {
     environment.add_filter("reject", |state: &mut State<'_, '_>, value, test: Option<Cow<'_, str>>, args| {
         filters::reject(state, value, test, args).map(lazy)
     });
-    environment.add_filter("selectattr", |state: &mut State<'_, '_>, value, attribute: Cow<'_, str>, test: Option<Cow<'_, str>>, args| {
-        filters::selectattr(state, value, attribute, test, args).map(lazy)
-    });
-    environment.add_filter("rejectattr", |state: &mut State<'_, '_>, value, attribute: Cow<'_, str>, test: Option<Cow<'_, str>>, args| {
-        filters::rejectattr(state, value, attribute, test, args).map(lazy)
-    });
+    environment.add_filter(
+        "selectattr",
+        |state: &mut State<'_, '_>, value, attribute: Cow<'_, str>, test: Option<Cow<'_, str>>, args| {
+            filters::selectattr(state, value, attribute, test, args).map(lazy)
+        },
+    );
+    environment.add_filter(
+        "rejectattr",
+        |state: &mut State<'_, '_>, value, attribute: Cow<'_, str>, test: Option<Cow<'_, str>>, args| {
+            filters::rejectattr(state, value, attribute, test, args).map(lazy)
+        },
+    );
     environment.add_filter("trim", trim);
     environment.add_test("sequence", |value: &Value| {
         matches!(value.kind(), ValueKind::Seq | ValueKind::Map | ValueKind::String | ValueKind::Undefined)
     });
-    environment.add_test("iterable", |value: &Value| {
-        !matches!(value.kind(), ValueKind::None) && value.try_iter().is_ok()
-    });
+    environment
+        .add_test("iterable", |value: &Value| !matches!(value.kind(), ValueKind::None) && value.try_iter().is_ok());
     environment.add_test("number", |value: &Value| matches!(value.kind(), ValueKind::Number | ValueKind::Bool));
     environment.add_test("integer", |value: &Value| value.is_integer());
     environment.add_test("float", |value: &Value| value.kind() == ValueKind::Number && !value.is_integer());
@@ -120,7 +124,13 @@ fn float(value: &Value) -> Option<f64> {
 /// The shortest decimal, with an exponent where Python has one.
 fn float_text(number: f64) -> String {
     if !number.is_finite() {
-        return if number.is_nan() { "nan".into() } else if number < 0.0 { "-inf".into() } else { "inf".into() };
+        return if number.is_nan() {
+            "nan".into()
+        } else if number < 0.0 {
+            "-inf".into()
+        } else {
+            "inf".into()
+        };
     }
     let scientific = format!("{number:e}");
     let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
@@ -142,9 +152,11 @@ fn method(state: &mut State<'_, '_>, value: &Value, name: &str, args: &[Value]) 
         ("removesuffix", Some(text), [suffix]) => Ok(text.strip_suffix(&string(suffix)).unwrap_or(text).into()),
         ("isspace", Some(text), []) => Ok((!text.is_empty() && text.chars().all(is_space)).into()),
         // A template may not change what it was given, as in transformers.
-        ("append" | "extend" | "insert" | "pop" | "remove" | "clear" | "update" | "setdefault" | "popitem", None, _) => {
-            Err(invalid(format!("access to attribute '{name}' of this object is unsafe")))
-        }
+        (
+            "append" | "extend" | "insert" | "pop" | "remove" | "clear" | "update" | "setdefault" | "popitem",
+            None,
+            _,
+        ) => Err(invalid(format!("access to attribute '{name}' of this object is unsafe"))),
         _ => minijinja_contrib::pycompat::unknown_method_callback(state, value, name, args),
     }
 }

@@ -151,7 +151,12 @@ fn for_each(tag: &str, words: &[Range<usize>]) -> String {
         }
     }
     let Some(start) = start.filter(|start| *start < end) else { return tag.to_string() };
-    format!("{} {EACH}(({})) {}", &tag[..start], joined_in(tag, words, start..end), joined_in(tag, words, end..tag.len()))
+    format!(
+        "{} {EACH}(({})) {}",
+        &tag[..start],
+        joined_in(tag, words, start..end),
+        joined_in(tag, words, end..tag.len())
+    )
 }
 
 /// `{{ a|safe + b }}` as a call. Only where `+` is all there is between filtered operands.
@@ -168,7 +173,8 @@ fn added(tag: &str, words: &[Range<usize>]) -> String {
                 parts.push(start..word.start);
                 start = word.end;
             }
-            "if" | "else" | "and" | "or" | "not" | "in" | "is" | "~" | "-" | "*" | "/" | "%" | "=" | "<" | ">" | "!"
+            "if" | "else" | "and" | "or" | "not" | "in" | "is" | "~" | "-" | "*" | "/" | "%" | "=" | "<" | ">"
+            | "!"
                 if depth == 0 =>
             {
                 return joined(tag, words);
@@ -209,7 +215,8 @@ mod tests {
 
     #[test]
     fn text_stays_as_it_is() {
-        for text in ["", "a { b } c", "{# {% for x in y %} #}", "{% raw %}{% for x in y %}{% endraw %}b", "{{ '}}' }}"] {
+        for text in ["", "a { b } c", "{# {% for x in y %} #}", "{% raw %}{% for x in y %}{% endraw %}b", "{{ '}}' }}"]
+        {
             assert_eq!(translate(text), text);
         }
         assert_eq!(translate("{{ \"open"), "{{ \"open");
