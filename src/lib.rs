@@ -6,6 +6,7 @@
 //! - [`Plan`]: exact bytes of memory, in `const`. [`Session`]: prefill, decode, rewind, save, restore; encode.
 //!   [`beam`]: search.
 //! - [`tokenizer`] and [`sampler`]: text to ids and back, logits to a token; [`grammar`]: which tokens may come.
+//! - [`chat`]: from messages to a prompt, in the well-known formats.
 //! - [`Kernels`]: the same bits on every instruction set. [`workers`]: threads, if the caller has any.
 //! - [`Error`]: one type for everything that can go wrong.
 #![no_std]
@@ -13,6 +14,7 @@
 
 pub mod beam;
 mod built;
+pub mod chat;
 mod error;
 #[cfg(feature = "capi")]
 pub mod ffi;

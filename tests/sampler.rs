@@ -1,6 +1,6 @@
 //! The sampling chain: numbers worked out by hand, properties, and a naive chain to compare with.
 
-use arenite::sampler::{Params, Pcg32, Sampler, argmax};
+use arenite::sampler::{Link, Params, Pcg32, Sampler, Xorshift, argmax};
 use arenite::{Error, TokenId};
 use rand_core::{Infallible, Rng, TryRng};
 
@@ -225,20 +225,47 @@ fn naive(params: &Params, history: &[TokenId], logits: &[f32]) -> Vec<(TokenId, 
         }
     }
     all.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
-    if params.top_k > 0 {
-        all.truncate(params.top_k as usize);
-    }
     let share = |all: &[(TokenId, f64)], temperature: f64| -> Vec<f64> {
         let weights: Vec<f64> = all.iter().map(|(_, l)| ((l - all[0].1) / temperature).exp()).collect();
         let sum: f64 = weights.iter().sum();
         weights.iter().map(|w| w / sum).collect()
     };
-    let mut sum = 0.0;
-    let nucleus = share(&all, 1.0).iter().take_while(|p| (sum += **p, sum - **p < f64::from(params.top_p)).1).count();
-    all.truncate(nucleus.max(1));
-    let best = all[0].1;
-    all.retain(|(_, l)| (l - best).exp() >= f64::from(params.min_p));
-    let shares = share(&all, f64::from(params.temperature));
+    let mut temperature = 1.0;
+    for link in params.order.into_iter().flatten() {
+        let shares = share(&all, temperature);
+        match link {
+            Link::Temperature => temperature = f64::from(params.temperature),
+            Link::TopK if params.top_k > 0 => all.truncate(params.top_k as usize),
+            Link::TopP => {
+                let mut sum = 0.0;
+                let kept = shares.iter().take_while(|p| (sum += **p, sum - **p < f64::from(params.top_p)).1).count();
+                all.truncate(kept.max(1));
+            }
+            Link::MinP => {
+                let least = shares[0] * f64::from(params.min_p);
+                let kept = shares.iter().take_while(|p| **p >= least).count();
+                all.truncate(kept.max(1));
+            }
+            Link::Typical if params.typical_p < 1.0 => {
+                // As llama.cpp does it: all in the order of their distance from the entropy.
+                let entropy: f64 = shares.iter().map(|p| -p * p.ln()).sum();
+                let mut order: Vec<usize> = (0..all.len()).collect();
+                order.sort_by(|a, b| {
+                    let distance = |i: usize| (-shares[i].ln() - entropy).abs();
+                    distance(*a).total_cmp(&distance(*b))
+                });
+                let mut sum = 0.0;
+                let kept = order
+                    .iter()
+                    .take_while(|i| (sum += shares[**i], sum - shares[**i] <= f64::from(params.typical_p)).1);
+                let mut kept: Vec<usize> = kept.copied().collect();
+                kept.sort();
+                all = kept.into_iter().map(|i| all[i]).collect();
+            }
+            Link::TopK | Link::Typical => {}
+        }
+    }
+    let shares = share(&all, temperature);
     all.iter().zip(shares).map(|((token, _), p)| (*token, p)).collect()
 }
 
@@ -259,6 +286,8 @@ fn agrees_with_the_naive_chain() {
             frequency_penalty: if round % 7 == 0 { 0.1 } else { 0.0 },
             presence_penalty: 0.0,
             repeat_last_n: (uniform() * 30.0) as u32,
+            typical_p: if round % 3 == 1 { 0.2 + uniform() as f32 * 0.7 } else { 1.0 },
+            order: shuffled(round, &mut uniform),
         };
         let expected = naive(&params, &history, &logits);
         // Even numbers give every token in proportion to its share.
@@ -279,6 +308,58 @@ fn agrees_with_the_naive_chain() {
         }
         assert!(counts.iter().all(|count| *count == 0), "round {round}: {params:?} let others through");
     }
+}
+
+/// The usual order in half of the rounds; else any, now and then with a link less.
+fn shuffled(round: usize, uniform: &mut impl FnMut() -> f64) -> [Option<Link>; 5] {
+    let mut order = Params::DEFAULT.order;
+    if round % 2 == 1 {
+        for i in (1..order.len()).rev() {
+            order.swap(i, (uniform() * (i + 1) as f64) as usize);
+        }
+        if round % 3 == 0 {
+            order[(uniform() * 5.0) as usize] = None;
+        }
+    }
+    order
+}
+
+#[test]
+fn typical_by_hand() {
+    // Probabilities 1/2, 1/4, 1/8, 1/16, 1/16: surprise 1, 2, 3, 4, 4 bits, 1.875 expected.
+    let logits: Vec<f32> = [8.0f32, 4.0, 2.0, 1.0, 1.0].map(f32::ln).to_vec();
+    let typical = |p| support(Params { typical_p: p, ..PLAIN }, &logits);
+    assert_eq!(typical(0.0), [1]);
+    assert_eq!(typical(0.2), [1]);
+    assert_eq!(typical(0.3), [0, 1]);
+    assert_eq!(typical(0.8), [0, 1, 2]);
+    assert_eq!(typical(0.9), [0, 1, 2, 3]);
+    assert_eq!(typical(-1.0), [1]);
+}
+
+#[test]
+fn the_order_counts() {
+    // At temperature 2 the best has no more than 8^.5 / (8^.5 + 4^.5 + 2^.5 + 2) = 0.34.
+    let logits: Vec<f32> = [8.0f32, 4.0, 2.0, 1.0, 1.0].map(f32::ln).to_vec();
+    let hot = Params { temperature: 2.0, top_p: 0.45, ..PLAIN };
+    assert_eq!(support(hot, &logits), [0]);
+    let order = [Some(Link::Temperature), Some(Link::TopP), None, None, None];
+    assert_eq!(support(Params { order, ..hot }, &logits), [0, 1]);
+    // Without its link a parameter does nothing, also a temperature of 0.
+    let order = [Some(Link::MinP), None, None, None, None];
+    assert_eq!(
+        support(Params { order, top_p: 0.1, top_k: 1, temperature: 0.0, min_p: 0.2, ..PLAIN }, &logits),
+        [0, 1, 2]
+    );
+}
+
+#[test]
+fn xorshift_draws_what_run_c_draws() {
+    // Printed by `random_u32` of llama2.c's run.c for these seeds.
+    let mut rng = Xorshift::new(1234);
+    assert_eq!([rng.next_u32(), rng.next_u32(), rng.next_u32()], [3159758022, 1306163061, 1764681998]);
+    let mut rng = Xorshift::new(1234);
+    assert_eq!(rng.next_u64() >> 40, u64::from(3159758022_u32 >> 8));
 }
 
 #[test]

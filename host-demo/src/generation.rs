@@ -3,10 +3,11 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use arenite::sampler::{Pcg32, Sampler};
+use arenite::sampler::Sampler;
 use arenite::tokenizer::{Decoder, Tokenizer};
 use arenite::{Session, TokenId};
 use indicatif::{ProgressBar, ProgressStyle};
+use rand_core::Rng;
 
 use crate::stop::StopFilter;
 use crate::{interrupt, output, text};
@@ -21,7 +22,9 @@ pub struct Request<'a> {
     pub limit: Option<usize>,
     /// Texts that end it.
     pub stops: &'a [String],
-    /// Whether it goes on after an end token.
+    /// Tokens that end it, besides the vocabulary's own.
+    pub stop_ids: &'a [TokenId],
+    /// Whether it goes on after the vocabulary's end tokens.
     pub ignore_end: bool,
     /// Tokens of the prompt to take between two looks at Ctrl-C.
     pub step: usize,
@@ -65,7 +68,7 @@ pub struct Outcome {
 pub fn run(
     session: &mut Session<'_, '_>,
     sampler: &mut Sampler<'_>,
-    rng: &mut Pcg32,
+    rng: &mut impl Rng,
     mut request: Request<'_>,
     mut show: impl FnMut(&str) -> Result<()>,
 ) -> Result<Outcome> {
@@ -91,10 +94,8 @@ pub fn run(
             break End::Interrupted;
         }
         let token = sampler.sample(session.logits_mut(), rng)?;
-        if let Some((tokenizer, _)) = request.text
-            && !request.ignore_end
-            && tokenizer.is_end(token)
-        {
+        let is_end = |(tokenizer, _): &(&Tokenizer<'_, '_>, Decoder)| tokenizer.is_end(token);
+        if request.stop_ids.contains(&token) || !request.ignore_end && request.text.as_ref().is_some_and(is_end) {
             break End::Token;
         }
         outcome.ids.push(token);

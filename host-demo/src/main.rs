@@ -4,12 +4,14 @@
 #![warn(clippy::print_stdout, clippy::print_stderr, clippy::unwrap_used, clippy::expect_used)]
 
 mod boards;
+mod chat;
 mod cli;
 mod commands;
 mod generation;
 mod gguf_writer;
 mod grammar;
 mod interrupt;
+mod llama2c;
 mod model_file;
 mod npy;
 mod output;
@@ -24,9 +26,17 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+use commands::Cli;
+
 fn main() -> ExitCode {
-    match commands::run(cli::Cli::parse()) {
-        Ok(code) => code,
-        Err(error) => output::report(&error),
+    interrupt::install();
+    let typed = match cli::llama::understand(std::env::args_os()) {
+        Ok(typed) => typed,
+        Err(wrong) => return output::usage(&wrong),
+    };
+    typed.notes.iter().for_each(output::note);
+    match Cli::try_parse_from(typed.args) {
+        Ok(cli) => commands::run(cli).unwrap_or_else(|error| output::report(&error)),
+        Err(told) => output::usage_error(&told),
     }
 }

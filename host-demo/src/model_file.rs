@@ -1,13 +1,17 @@
-//! Where the bytes of a model come from: a mapped file, or the binary itself.
+//! Where the bytes of a model come from: a mapped file, one that is converted in memory, or the binary itself.
 
 use std::borrow::Cow;
 use std::fs::File;
 use std::ops::Deref;
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use arenite::gguf::Gguf;
 use memmap2::Mmap;
+
+use crate::cli::ModelArgs;
+use crate::llama2c;
+use crate::output::note;
 
 /// The models that `arenite` has with it, trained by `models/`.
 static STORIES: &[u8] = include_bytes!("../models/stories.gguf");
@@ -22,26 +26,57 @@ pub struct ModelFile {
 enum Bytes {
     BuiltIn(&'static [u8]),
     Mapped(Mmap),
+    Made(Vec<u8>),
+}
+
+/// Which model to open.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Source<'a> {
+    pub model: Option<&'a Path>,
+    pub tokenizer: Option<&'a Path>,
+}
+
+impl<'a> From<Option<&'a Path>> for Source<'a> {
+    fn from(model: Option<&'a Path>) -> Self {
+        Self { model, tokenizer: None }
+    }
+}
+
+impl<'a> From<&'a ModelArgs> for Source<'a> {
+    fn from(args: &'a ModelArgs) -> Self {
+        Self { model: args.model.as_deref(), tokenizer: args.tokenizer.as_deref() }
+    }
 }
 
 impl ModelFile {
-    /// The file at `path`; without a path, the built-in model that tells stories.
-    pub fn open(path: Option<&Path>) -> Result<Self> {
-        Self::open_or(path, STORIES)
+    /// The file of `source`; without one, the built-in model that tells stories.
+    pub fn open<'a>(source: impl Into<Source<'a>>) -> Result<Self> {
+        Self::open_or(source.into(), STORIES)
     }
 
-    /// The file at `path`; without a path, the built-in translator from English to Hindi.
-    pub fn open_translator(path: Option<&Path>) -> Result<Self> {
-        Self::open_or(path, TRANSLATOR)
+    /// The file of `source`; without one, the built-in translator from English to Hindi.
+    pub fn open_translator<'a>(source: impl Into<Source<'a>>) -> Result<Self> {
+        Self::open_or(source.into(), TRANSLATOR)
     }
 
-    fn open_or(path: Option<&Path>, built_in: &'static [u8]) -> Result<Self> {
-        let Some(path) = path else {
+    fn open_or(Source { model, tokenizer }: Source<'_>, built_in: &'static [u8]) -> Result<Self> {
+        let Some(path) = model else {
+            ensure!(
+                tokenizer.is_none(),
+                "the built-in model has its own vocabulary: give --tokenizer together with -m"
+            );
             return Ok(Self { name: "built-in".to_string(), bytes: Bytes::BuiltIn(built_in) });
         };
         let name = path.display().to_string();
-        let bytes = map(path).with_context(|| format!("cannot read the model {name}"))?;
-        Ok(Self { name, bytes: Bytes::Mapped(bytes) })
+        let map = map(path).with_context(|| format!("cannot read the model {name}"))?;
+        let bytes = match tokenizer {
+            _ if llama2c::is_checkpoint(&map) => {
+                Bytes::Made(converted(path, &map, tokenizer).with_context(|| name.clone())?)
+            }
+            Some(_) => bail!("{name}: --tokenizer goes with a llama2.c checkpoint, and this is none"),
+            None => Bytes::Mapped(map),
+        };
+        Ok(Self { name, bytes })
     }
 
     /// The path as it was given, or `built-in`.
@@ -62,8 +97,22 @@ impl Deref for ModelFile {
         match &self.bytes {
             Bytes::BuiltIn(bytes) => bytes,
             Bytes::Mapped(map) => map,
+            Bytes::Made(bytes) => bytes,
         }
     }
+}
+
+/// A llama2.c checkpoint as GGUF.
+fn converted(path: &Path, checkpoint: &[u8], tokenizer: Option<&Path>) -> Result<Vec<u8>> {
+    let tokenizer =
+        tokenizer.context("this is a llama2.c checkpoint: give its vocabulary with --tokenizer tokenizer.bin")?;
+    let vocabulary = map(tokenizer).with_context(|| format!("cannot read the tokenizer {}", tokenizer.display()))?;
+    let name = path.file_stem().unwrap_or_default().to_string_lossy();
+    let converted = llama2c::Converted::new(&name, checkpoint, &vocabulary)?;
+    converted.notes.iter().for_each(note);
+    let mut bytes = Vec::with_capacity(checkpoint.len() + vocabulary.len() + (1 << 16));
+    converted.write(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// Maps a file: nothing is read until it is used, and what is read stays in the page cache.

@@ -3,6 +3,22 @@
 //! Format: <https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>
 
 use std::io::{self, Write};
+use std::path::Path;
+
+use anyhow::Result;
+
+use crate::gguf_writer;
+use crate::output::note;
+
+/// Writes an array to a file, whole or not at all, and says so.
+pub fn save(path: &Path, shape: &[usize], numbers: &[f32]) -> Result<()> {
+    gguf_writer::replace(path, |out| {
+        header(out, shape)?;
+        Ok(values(out, numbers)?)
+    })?;
+    note(format_args!("{}: float32 {shape:?}", path.display()));
+    Ok(())
+}
 
 /// Writes the header of a row-major little-endian f32 array of `shape`.
 pub fn header(out: &mut impl Write, shape: &[usize]) -> io::Result<()> {

@@ -44,6 +44,20 @@ pub fn push(decoder: &mut Decoder, id: TokenId, tokenizer: &Tokenizer<'_, '_>, t
     Ok(())
 }
 
+/// The text of one token, for people: what is not UTF-8 is replaced, and what has no text is empty.
+pub fn piece(tokenizer: &Tokenizer<'_, '_>, id: TokenId) -> Result<String> {
+    let known = (id as usize) < tokenizer.vocab_len();
+    let bytes = if known { decode(tokenizer, &[id])? } else { Vec::new() };
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// The logarithm of the sum of the exponentials.
+pub fn log_of_sum(logits: &[f32]) -> f64 {
+    let top = logits.iter().fold(f32::NEG_INFINITY, |top, &logit| top.max(logit));
+    let sum: f64 = logits.iter().map(|&logit| (f64::from(logit) - f64::from(top)).exp()).sum();
+    f64::from(top) + sum.ln()
+}
+
 /// A JSON string as bytes.
 ///
 /// JSON text can hold what Unicode cannot: raw bytes that are not UTF-8 stay as they are, and so

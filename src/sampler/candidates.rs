@@ -95,7 +95,7 @@ impl<'s> Candidates<'s> {
 
     /// The best tokens that together have the probability `top_p`, out of all. The rest stays
     /// unsorted.
-    pub fn nucleus(slots: &'s mut [Slot], logits: &[f32], top_p: f32) -> Self {
+    pub fn nucleus(slots: &'s mut [Slot], logits: &[f32], top_p: f32, temperature: f32) -> Self {
         let count = slots.len().min(logits.len());
         let slots = slots.get_mut(..count).unwrap_or(&mut []);
         for (place, (token, logit)) in slots.iter_mut().zip(logits.iter().enumerate()) {
@@ -106,7 +106,7 @@ impl<'s> Candidates<'s> {
             sink(slots, root, count, &mut is_worse);
         }
         let highest = slots.first().map_or(0.0, logit);
-        let total: f64 = slots.iter().map(|s| weight(logit(s), highest, 1.0)).sum();
+        let total: f64 = slots.iter().map(|s| weight(logit(s), highest, temperature)).sum();
         // The best one from the front of the heap to its end, until there are enough.
         let mut left = count;
         let mut reached = 0.0;
@@ -114,7 +114,7 @@ impl<'s> Candidates<'s> {
         while left > 0 && (left == count || reached < f64::from(top_p) * total) {
             left -= 1;
             if let (Some(&first), Some(&last)) = (slots.first(), slots.get(left)) {
-                reached += weight(logit(&first), highest, 1.0);
+                reached += weight(logit(&first), highest, temperature);
                 for (at, slot) in [(0, last), (left, first)] {
                     if let Some(place) = slots.get_mut(at) {
                         *place = slot;
@@ -128,54 +128,108 @@ impl<'s> Candidates<'s> {
         Self { slots }
     }
 
-    fn keep(&mut self, count: usize) {
-        let slots = core::mem::take(&mut self.slots);
-        let count = count.clamp(slots.len().min(1), slots.len());
-        self.slots = slots.get_mut(..count).unwrap_or(&mut []);
-    }
-
-    /// Whether there is a token among them that can be chosen.
-    pub fn is_possible(&self) -> bool {
-        self.slots.first().is_some_and(|best| logit(best) > f32::NEG_INFINITY)
+    /// Only the first ones, at least one.
+    fn keep(self, count: usize) -> Self {
+        let count = count.clamp(self.slots.len().min(1), self.slots.len());
+        Self { slots: self.slots.get_mut(..count).unwrap_or(&mut []) }
     }
 
     fn highest(&self) -> f32 {
         self.slots.first().map_or(0.0, logit)
     }
 
+    fn weights(&self, temperature: f32) -> impl Iterator<Item = f64> {
+        let highest = self.highest();
+        self.slots.iter().map(move |s| weight(logit(s), highest, temperature))
+    }
+
+    /// Keeps the `k` best.
+    pub fn top_k(self, k: usize) -> Self {
+        self.keep(k)
+    }
+
     /// Keeps the first ones that together have the probability `top_p` among the candidates
     /// (Holtzman et al., "The Curious Case of Neural Text Degeneration", 2019).
-    pub fn top_p(&mut self, top_p: f32) {
-        let highest = self.highest();
-        let total: f64 = self.slots.iter().map(|s| weight(logit(s), highest, 1.0)).sum();
+    pub fn top_p(self, top_p: f32, temperature: f32) -> Self {
+        let total: f64 = self.weights(temperature).sum();
         let mut reached = 0.0;
-        let enough = self.slots.iter().position(|s| {
-            reached += weight(logit(s), highest, 1.0);
+        let enough = self.weights(temperature).position(|weight| {
+            reached += weight;
             reached >= f64::from(top_p) * total
         });
-        if let Some(last) = enough {
-            self.keep(last + 1);
+        match enough {
+            Some(last) => self.keep(last + 1),
+            None => self,
         }
+    }
+
+    /// Keeps those whose surprise is nearest to the expected surprise, as many as together have more
+    /// than the probability `typical_p` (Meister et al., "Locally Typical Sampling", 2022).
+    ///
+    /// Surprise only grows along the candidates, so what is kept lies side by side.
+    pub fn typical(self, typical_p: f32, temperature: f32) -> Self {
+        let highest = self.highest();
+        let total: f64 = self.weights(temperature).sum();
+        let surprise = |weight: f64| libm::log(total) - libm::log(weight);
+        let expected: f64 =
+            self.weights(temperature).filter(|weight| *weight > 0.0).map(|w| w / total * surprise(w)).sum();
+        let at = |i: usize| self.slots.get(i).map(|s| weight(logit(s), highest, temperature));
+        // From where surprise is as expected, to both sides.
+        let middle = self.weights(temperature).take_while(|w| surprise(*w) <= expected).count();
+        let (mut start, mut end, mut reached) = (middle, middle, 0.0);
+        while start == end || reached <= f64::from(typical_p) * total {
+            match (start.checked_sub(1).and_then(at), at(end)) {
+                (Some(one), other)
+                    if other.is_none_or(|other| expected - surprise(one) <= surprise(other) - expected) =>
+                {
+                    start = start.saturating_sub(1);
+                    reached += one;
+                }
+                (_, Some(other)) => {
+                    end += 1;
+                    reached += other;
+                }
+                _ => break,
+            }
+        }
+        Self { slots: self.slots.get_mut(start..end).unwrap_or(&mut []) }
     }
 
     /// Keeps those that are at least `min_p` times as likely as the best (Nguyen et al., "Turning
     /// Up the Heat: Min-p Sampling", 2024).
-    pub fn min_p(&mut self, min_p: f32) {
-        let least = self.highest() + libm::logf(min_p);
+    pub fn min_p(self, least: Least) -> Self {
+        let least = least.logit(self.highest());
         let count = self.slots.iter().take_while(|s| logit(s) >= least).count();
-        self.keep(count);
+        self.keep(count)
     }
 
-    /// Draws one at a temperature; `random` is from 0 to 1, without 1.
-    pub fn draw(&self, temperature: f32, random: f64) -> TokenId {
+    /// Draws one at a temperature, if any is possible; `random` is from 0 to 1, without 1.
+    pub fn draw(&self, temperature: f32, random: f64) -> Option<TokenId> {
         draw(self.slots.iter().map(|s| (token(s), logit(s))), self.highest(), temperature, random)
     }
 }
 
-/// Draws one of all tokens that are at least `min_p` times as likely as the best, at a temperature.
-pub(super) fn draw_of_all(logits: &[f32], min_p: f32, temperature: f32, random: f64) -> TokenId {
+/// How far below the best a logit may be.
+#[derive(Clone, Copy)]
+pub(super) struct Least(f32);
+
+impl Least {
+    pub const NONE: Self = Self(f32::NEG_INFINITY);
+
+    /// So far that at this temperature it is `min_p` times as likely.
+    pub fn of(min_p: f32, temperature: f32) -> Self {
+        if min_p > 0.0 { Self(libm::logf(min_p) * temperature) } else { Self::NONE }
+    }
+
+    fn logit(self, highest: f32) -> f32 {
+        highest + self.0
+    }
+}
+
+/// Draws one of all tokens that are likely enough, at a temperature.
+pub(super) fn draw_of_all(logits: &[f32], least: Least, temperature: f32, random: f64) -> Option<TokenId> {
     let highest = logits.get(best(logits) as usize).copied().map_or(f32::NEG_INFINITY, clean);
-    let least = if min_p > 0.0 { highest + libm::logf(min_p) } else { f32::NEG_INFINITY };
+    let least = least.logit(highest);
     let logits = logits.iter().enumerate().map(|(token, logit)| (token as TokenId, clean(*logit)));
     draw(logits.filter(|(_, logit)| *logit >= least || *logit == highest), highest, temperature, random)
 }
@@ -186,7 +240,10 @@ fn draw(
     highest: f32,
     temperature: f32,
     random: f64,
-) -> TokenId {
+) -> Option<TokenId> {
+    if highest == f32::NEG_INFINITY {
+        return None;
+    }
     let total: f64 = candidates.clone().map(|(_, logit)| weight(logit, highest, temperature)).sum();
     let mut passed = 0.0;
     let mut chosen = None;
@@ -196,9 +253,9 @@ fn draw(
         if weight > 0.0 || chosen.is_none() {
             chosen = Some(token);
         }
-        if passed > random * total || highest == f32::NEG_INFINITY {
+        if passed > random * total {
             break;
         }
     }
-    chosen.unwrap_or(0)
+    chosen
 }

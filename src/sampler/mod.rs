@@ -1,9 +1,9 @@
 //! Choosing the next token from the logits.
 //!
 //! The chain is llama.cpp's default one, in this order: logit bias; penalties for repetition,
-//! frequency and presence; top-k; top-p; min-p; temperature; the draw. (The links of llama.cpp's
-//! chain that are off by default are not here.) At temperature 0 the best token is taken after the
-//! penalties, exactly and without a random number; everywhere ties go to the lower id.
+//! frequency and presence; top-k; typical; top-p; min-p; temperature; the draw. What follows the
+//! penalties may stand in another [order](Params::order). At temperature 0 the best token is taken
+//! after the penalties, exactly and without a random number; everywhere ties go to the lower id.
 //!
 //! No vocabulary is ever sorted: top-k is one pass with a heap of k, top-p over everything takes the
 //! best from a heap until it has enough. Memory comes from the caller, its size is known first. The
@@ -32,14 +32,31 @@ mod candidates;
 mod pcg;
 mod penalties;
 mod scratch;
+mod xorshift;
 
 pub use pcg::Pcg32;
+pub use xorshift::Xorshift;
 
 use rand_core::Rng;
 
 use crate::{Error, TokenId};
-use candidates::{Candidates, best, best_where, draw_of_all};
+use candidates::{Candidates, Least, best, best_where, draw_of_all};
 use penalties::History;
+
+/// A link of the chain, after bias and penalties.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Link {
+    /// The `top_k` best tokens.
+    TopK,
+    /// Tokens of about the surprise that is to be expected, `typical_p` of the probability together.
+    Typical,
+    /// The best tokens that together have the probability `top_p`.
+    TopP,
+    /// Tokens at least `min_p` times as likely as the best.
+    MinP,
+    /// Divides the logits by the temperature.
+    Temperature,
+}
 
 /// How to choose.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -53,6 +70,12 @@ pub struct Params {
     pub top_p: f32,
     /// Of these, the ones that are at least this many times as likely as the best; 0 is all.
     pub min_p: f32,
+    /// Those whose surprise is nearest to the expected one, as many as together have this
+    /// probability; 1 is all.
+    pub typical_p: f32,
+    /// The links after the penalties, one after the other. One that is not named is left out: without
+    /// [`Link::Temperature`] the temperature is 1.
+    pub order: [Option<Link>; 5],
     /// Divides the logits of recent tokens if they are positive, multiplies them if not; 1 is off.
     pub repeat_penalty: f32,
     /// Taken from the logit of a recent token for every time that it came up; 0 is off.
@@ -64,12 +87,15 @@ pub struct Params {
 }
 
 impl Params {
-    /// llama.cpp's defaults: temperature 0.8, top-k 40, top-p 0.95, min-p 0.05, no penalties.
+    /// llama.cpp's defaults: temperature 0.8, top-k 40, top-p 0.95, min-p 0.05, no penalties, in
+    /// llama.cpp's order.
     pub const DEFAULT: Self = Self {
         temperature: 0.8,
         top_k: 40,
         top_p: 0.95,
         min_p: 0.05,
+        typical_p: 1.0,
+        order: [Some(Link::TopK), Some(Link::Typical), Some(Link::TopP), Some(Link::MinP), Some(Link::Temperature)],
         repeat_penalty: 1.0,
         frequency_penalty: 0.0,
         presence_penalty: 0.0,
@@ -80,7 +106,18 @@ impl Params {
     pub const GREEDY: Self = Self { temperature: 0.0, ..Self::DEFAULT };
 
     const fn is_greedy(&self) -> bool {
-        self.temperature <= 0.0 || self.temperature.is_nan()
+        self.has_temperature() && (self.temperature <= 0.0 || self.temperature.is_nan())
+    }
+
+    const fn has_temperature(&self) -> bool {
+        let mut links: &[Option<Link>] = &self.order;
+        while let [link, rest @ ..] = links {
+            if matches!(link, Some(Link::Temperature)) {
+                return true;
+            }
+            links = rest;
+        }
+        false
     }
 
     /// Tokens to remember.
@@ -91,14 +128,21 @@ impl Params {
 
     /// How many tokens are weighed against each other in memory; all others only pass by.
     const fn candidates(&self, vocab: usize) -> usize {
-        let all = self.top_k == 0 || self.top_k as usize >= vocab;
-        if self.is_greedy() || (all && (self.top_p >= 1.0 || self.top_p.is_nan())) {
-            0
-        } else if all {
-            vocab
-        } else {
-            self.top_k as usize
+        if self.is_greedy() {
+            return 0;
         }
+        let mut links: &[Option<Link>] = &self.order;
+        while let [link, rest @ ..] = links {
+            match link {
+                Some(Link::TopK) if self.top_k > 0 && (self.top_k as usize) < vocab => return self.top_k as usize,
+                Some(Link::TopP) if self.top_p < 1.0 => return vocab,
+                Some(Link::Typical) if self.typical_p < 1.0 => return vocab,
+                // min-p keeps the best, as top-k does: which comes first is the same.
+                _ => {}
+            }
+            links = rest;
+        }
+        0
     }
 }
 
@@ -120,8 +164,8 @@ pub struct Sampler<'s> {
 impl<'s> Sampler<'s> {
     /// Bytes of memory that [`new`](Self::new) needs: the same on every target.
     ///
-    /// 8 bytes for each of the k best, or for each token of the vocabulary if `top_k` is 0 and
-    /// `top_p` below 1; 8 bytes for each recent token if there are penalties.
+    /// 8 bytes for each of the k best, or for each token of the vocabulary if `top_p` or `typical_p`
+    /// is below 1 and no top-k comes before it; 8 bytes for each recent token if there are penalties.
     pub const fn scratch_bytes(params: &Params, vocab: usize) -> usize {
         let slots = params.candidates(vocab).saturating_add(params.history());
         slots.saturating_mul(8)
@@ -220,34 +264,55 @@ impl<'s> Sampler<'s> {
         let random = (rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
         let weighs_all = self.slots.is_empty() || self.slots.len() == self.vocab;
         if weighs_all {
-            for (token, logit) in logits.iter_mut().enumerate() {
-                if *logit > f32::NEG_INFINITY && !allowed(token as TokenId) {
-                    *logit = f32::NEG_INFINITY;
+            let forbidden = logits.iter_mut().zip(0..).filter(|(logit, id)| **logit > f32::NEG_INFINITY && !allowed(*id));
+            forbidden.for_each(|(logit, _)| *logit = f32::NEG_INFINITY);
+        }
+        let mut allowed = |token| weighs_all || allowed(token);
+        let mut temperature = 1.0;
+        if self.slots.is_empty() {
+            let mut least = Least::NONE;
+            for link in params.order.into_iter().flatten() {
+                match link {
+                    Link::Temperature => temperature = params.temperature,
+                    Link::MinP => least = Least::of(params.min_p, temperature),
+                    Link::TopK | Link::Typical | Link::TopP => {}
                 }
             }
-            if !logits.iter().any(|logit| *logit > f32::NEG_INFINITY) {
-                return Err(Error::NoTokenAllowed);
-            }
+            return draw_of_all(logits, least, temperature, random).ok_or(Error::NoTokenAllowed);
         }
-        if self.slots.is_empty() {
-            return Ok(draw_of_all(logits, params.min_p, params.temperature, random));
-        }
-        let mut candidates = if weighs_all {
-            Candidates::nucleus(self.slots, logits, params.top_p)
-        } else {
-            let mut candidates = Candidates::best(self.slots, logits, &mut allowed);
-            if !candidates.is_possible() {
-                return Err(Error::NoTokenAllowed);
+        let (mut fresh, mut candidates) = (Some(&mut *self.slots), None);
+        for link in params.order.into_iter().flatten() {
+            let is_on = match link {
+                Link::Temperature => {
+                    temperature = params.temperature;
+                    false
+                }
+                Link::TopK => params.top_k > 0 && (params.top_k as usize) < self.vocab,
+                Link::Typical => params.typical_p < 1.0,
+                Link::TopP => params.top_p < 1.0,
+                Link::MinP => params.min_p > 0.0,
+            };
+            if !is_on {
+                continue;
             }
-            if params.top_p < 1.0 {
-                candidates.top_p(params.top_p);
-            }
-            candidates
-        };
-        if params.min_p > 0.0 {
-            candidates.min_p(params.min_p);
+            let kept = match (candidates.take(), fresh.take(), link) {
+                // Out of all, only what is kept is sorted.
+                (None, Some(slots), Link::TopP) if slots.len() == self.vocab => {
+                    candidates = Some(Candidates::nucleus(slots, logits, params.top_p, temperature));
+                    continue;
+                }
+                (Some(kept), ..) => kept,
+                (None, slots, _) => Candidates::best(slots.unwrap_or_default(), logits, &mut allowed),
+            };
+            candidates = Some(match link {
+                Link::TopK => kept.top_k(params.top_k as usize),
+                Link::Typical => kept.typical(params.typical_p, temperature),
+                Link::TopP => kept.top_p(params.top_p, temperature),
+                Link::MinP => kept.min_p(Least::of(params.min_p, temperature)),
+                Link::Temperature => kept,
+            });
         }
-        Ok(candidates.draw(params.temperature, random))
+        candidates.and_then(|kept| kept.draw(temperature, random)).ok_or(Error::NoTokenAllowed)
     }
 }
 

@@ -1,7 +1,6 @@
 //! `arenite bench`: how fast a model runs here.
 
 use std::io::Write;
-use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -10,7 +9,7 @@ use arenite::sampler::argmax;
 use arenite::{Model, Session, TokenId};
 use serde::Serialize;
 
-use crate::cli::{SessionArgs, at_least_one};
+use crate::cli::{ModelArgs, SessionArgs, at_least_one, threads};
 use crate::model_file::ModelFile;
 use crate::output::{self, Bytes, Out, note};
 use crate::runtime::{self, Memory};
@@ -35,7 +34,7 @@ pub struct Args {
     n_tokens: usize,
 
     /// Numbers of threads to try [default: one for every core]
-    #[arg(short, long, value_delimiter = ',', value_parser = at_least_one())]
+    #[arg(short, long, value_delimiter = ',', value_parser = threads)]
     threads: Vec<usize>,
 
     /// Rounds
@@ -71,7 +70,7 @@ struct Measured {
     peak_rss_bytes: Option<usize>,
 }
 
-pub fn run(args: &Args, model: Option<&Path>) -> Result<ExitCode> {
+pub fn run(args: &Args, model: &ModelArgs) -> Result<ExitCode> {
     interrupt::listen();
     let threads = if args.threads.is_empty() { vec![workers::cores()] } else { args.threads.clone() };
     let mut out = Out::lock();
@@ -108,7 +107,7 @@ pub fn run(args: &Args, model: Option<&Path>) -> Result<ExitCode> {
 }
 
 /// Loads the model and runs all rounds; `None` after Ctrl-C.
-fn measure(args: &Args, path: Option<&Path>, threads: usize) -> Result<Option<Measured>> {
+fn measure(args: &Args, path: &ModelArgs, threads: usize) -> Result<Option<Measured>> {
     let start = Instant::now();
     let file = ModelFile::open(path)?;
     let gguf = file.parse()?;

@@ -6,11 +6,12 @@ use anyhow::{Context, Result};
 use clap::{Subcommand, ValueEnum};
 
 use crate::output::note;
-use crate::seq2seq;
+use crate::{gguf_writer, llama2c, seq2seq};
 
 /// Turn a model in another format into a GGUF file
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:
+  arenite convert llama2c stories15M.bin tokenizer.bin stories15M.gguf
   arenite convert seq2seq opus-mt-en-hi en-hi.gguf
   arenite translate -m en-hi.gguf -p \"Good morning.\"")]
 pub struct Args {
@@ -20,6 +21,15 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum From {
+    /// A checkpoint of llama2.c: version 0 or 1 in f32, version 2 in int8
+    Llama2c {
+        /// The checkpoint, such as stories15M.bin
+        model: PathBuf,
+        /// Its vocabulary, tokenizer.bin
+        tokenizer: PathBuf,
+        /// The GGUF file to write
+        output: PathBuf,
+    },
     /// An encoder-decoder model: Marian, torch's nn.Transformer, or the English-Hindi translator
     Seq2seq {
         /// The directory of model.safetensors, config.json and the tokenizer's files
@@ -41,6 +51,16 @@ pub enum Type {
 
 pub fn run(args: &Args) -> Result<()> {
     match &args.from {
+        From::Llama2c { model, tokenizer, output } => {
+            let read = |path: &PathBuf| std::fs::read(path).with_context(|| format!("cannot read {}", path.display()));
+            let (checkpoint, vocabulary) = (read(model)?, read(tokenizer)?);
+            let name = model.file_stem().unwrap_or_default().to_string_lossy();
+            let converted = llama2c::Converted::new(&name, &checkpoint, &vocabulary);
+            let converted = converted.with_context(|| model.display().to_string())?;
+            gguf_writer::replace(output, |out| converted.write(out))?;
+            converted.notes.iter().for_each(note);
+            note(format_args!("{}: {}", output.display(), converted.kind));
+        }
         From::Seq2seq { directory, output, kind } => {
             let family = seq2seq::convert(directory, output, *kind == Some(Type::Q8_0));
             let family = family.with_context(|| directory.display().to_string())?;

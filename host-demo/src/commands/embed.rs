@@ -1,35 +1,31 @@
-//! `arenite embed`: a text as one vector.
+//! `arenite embed`: a text as one vector, or many.
 
-use std::fs::File;
-use std::io::{BufWriter, Write};
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use arenite::Model;
 use arenite::tokenizer::Encode;
+use arenite::{Model, Session, TokenId};
+use serde::Serialize;
 
-use crate::cli::{Ids, RunArgs};
+use crate::cli::{RunArgs, TextArgs, each_line};
 use crate::model_file::ModelFile;
-use crate::output::{Out, note};
+use crate::output::Out;
 use crate::runtime::{self, Memory};
 use crate::{npy, text, workers};
 
 /// Turn a text into one vector, with an encoder model
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:
+#[command(after_help = "Examples:
   arenite embed -m bge-small.gguf -p \"The sea is calm\"
   arenite embed -m bge-small.gguf -p \"The sea is calm\" -o sea.npy
+  arenite embed -m bge-small.gguf --jsonl -f sentences.jsonl -o sentences.npy
 
 The states of all tokens become one vector as the model says, of unit length. Without -o it is printed as
-a JSON list.")]
+a JSON list. With --jsonl the file is [texts, dim], and a line of output says which row is whose.")]
 pub struct Args {
-    /// The text
-    #[arg(short, long, value_name = "TEXT", required_unless_present = "ids")]
-    prompt: Option<String>,
-
-    /// Token ids instead of a text, used exactly as given
-    #[arg(long, value_name = "IDS", conflicts_with = "prompt")]
-    ids: Option<Ids>,
+    #[command(flatten)]
+    text: TextArgs,
 
     /// Leave the vector as long as it is
     #[arg(long)]
@@ -43,46 +39,78 @@ pub struct Args {
     run: RunArgs,
 }
 
-pub fn run(args: &Args, file: &ModelFile) -> Result<()> {
+pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
+    let named = || file.name().to_string();
     let gguf = file.parse()?;
-    let model = Model::new(&gguf).with_context(|| file.name().to_string())?;
-    let ids = match (&args.ids, &args.prompt) {
-        (Some(ids), _) => ids.0.clone(),
-        (None, prompt) => {
-            let mut index = Vec::new();
-            let tokenizer = text::tokenizer(&gguf, &mut index).with_context(|| file.name().to_string())?;
-            let how = Encode { add_special: true, parse_special: false };
-            text::encode(&tokenizer, prompt.as_deref().unwrap_or_default().as_bytes(), how)?
-        }
+    let model = Model::new(&gguf).with_context(named)?;
+    let mut index = Vec::new();
+    let tokenizer = text::tokenizer(&gguf, &mut index);
+    let how = Encode { add_special: true, parse_special: false };
+    let single = match args.text.jsonl {
+        true => None,
+        false => Some(args.text.need()?.tokens(tokenizer.as_ref(), how).with_context(named)?),
     };
     let kernels = runtime::kernels(&args.run.session.isa)?;
     let workers = workers::start(args.run.threads.unwrap_or_else(workers::cores));
-    let context = args.run.session.ctx_size.unwrap_or(ids.len().max(1));
-    let plan =
-        runtime::plan(&gguf, &args.run.session, context, workers.count()).with_context(|| file.name().to_string())?;
+    let context = match &single {
+        Some(ids) => args.run.session.ctx_size.unwrap_or(ids.len().max(1)),
+        None => runtime::context(&args.run.session, &model, 0),
+    };
+    let plan = runtime::plan(&gguf, &args.run.session, context, workers.count()).with_context(named)?;
     let mut memory = Memory::new(&plan)?;
     let mut session = memory.session(&model, plan, kernels, &*workers)?;
-    session.encode(&ids).with_context(|| file.name().to_string())?;
-    let mut vector = vec![0.0; model.spec().dim];
-    session.pooled(&mut vector)?;
-    if !args.no_normalize {
-        let length = vector.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>().sqrt();
-        if length > 0.0 {
-            vector.iter_mut().for_each(|x| *x = (f64::from(*x) / length) as f32);
+    let dim = model.spec().dim;
+    let embed = |ids: &[TokenId], session: &mut Session<'_, '_>| -> Result<Vec<f32>> {
+        session.encode(ids).with_context(named)?;
+        let mut vector = vec![0.0; dim];
+        session.pooled(&mut vector)?;
+        if !args.no_normalize {
+            normalize(&mut vector);
         }
-    }
-    match &args.output {
-        Some(path) => {
-            let write = || -> std::io::Result<()> {
-                let mut out = BufWriter::new(File::create(path)?);
-                npy::header(&mut out, &[vector.len()])?;
-                npy::values(&mut out, &vector)?;
-                out.flush()
-            };
-            write().with_context(|| format!("cannot write {}", path.display()))?;
-            note(format_args!("{}: float32 [{}]", path.display(), vector.len()));
+        Ok(vector)
+    };
+
+    if let Some(ids) = single {
+        let vector = embed(&ids, &mut session)?;
+        match &args.output {
+            Some(path) => npy::save(path, &[dim], &vector)?,
+            None => Out::lock().json(&vector)?,
         }
-        None => Out::lock().json(&vector)?,
+        return Ok(ExitCode::SUCCESS);
     }
-    Ok(())
+    let mut rows = Vec::new();
+    let code = each_line(args.text.file.as_deref(), |text| {
+        let ids = text.tokens(tokenizer.as_ref(), how)?;
+        let vector = embed(&ids, &mut session)?;
+        let tokens = ids.len();
+        Ok(if args.output.is_some() {
+            let row = rows.len() / dim;
+            rows.extend(vector);
+            Answer { tokens, row: Some(row), embedding: None }
+        } else {
+            Answer { tokens, row: None, embedding: Some(vector) }
+        })
+    })?;
+    if let Some(path) = &args.output {
+        npy::save(path, &[rows.len() / dim, dim], &rows)?;
+    }
+    Ok(code)
+}
+
+/// The answer to one of many texts.
+#[derive(Serialize)]
+struct Answer {
+    tokens: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    row: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    embedding: Option<Vec<f32>>,
+}
+
+/// Makes it as long as 1, if it has a direction.
+fn normalize(vector: &mut [f32]) {
+    let length = vector.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>().sqrt();
+    if length > 0.0 {
+        vector.iter_mut().for_each(|x| *x = (f64::from(*x) / length) as f32);
+    }
 }

@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Result;
 use arenite::gguf::{Array, Gguf, Tensor, Value};
 use serde::Serialize;
 use serde_json::{Value as Json, json};
 
-use crate::model_file::ModelFile;
+use crate::cli::ModelArgs;
+use crate::model_file::{ModelFile, Source};
 use crate::output::{Bytes, Out};
 
 /// Show a file's metadata, tensors, types and sizes
@@ -41,8 +42,11 @@ struct Total {
     bytes: usize,
 }
 
-pub fn run(args: &Args, model: Option<&Path>) -> Result<()> {
-    let file = ModelFile::open(args.file.as_deref().or(model))?;
+pub fn run(args: &Args, model: &ModelArgs) -> Result<()> {
+    let file = match &args.file {
+        Some(path) => ModelFile::open(Source { model: Some(path), ..model.into() })?,
+        None => ModelFile::open(model)?,
+    };
     let gguf = file.parse()?;
     let mut totals = BTreeMap::<String, Total>::new();
     for tensor in gguf.tensors() {

@@ -1,113 +1,185 @@
-//! `arenite logits`: what the model thinks of every next token, as a NumPy file.
+//! `arenite logits`: what the model thinks of every next token, as a NumPy file or for people.
 
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
-use std::path::PathBuf;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
-use arenite::Model;
+use arenite::tokenizer::{Encode, Tokenizer};
+use arenite::{Model, Session, TokenId};
+use serde::Serialize;
 
-use crate::cli::{Ids, RunArgs};
+use crate::cli::{Ids, RunArgs, TextArgs, at_least_one, each_line};
 use crate::model_file::ModelFile;
-use crate::output::note;
+use crate::output::{Out, note};
 use crate::runtime::{self, Memory};
-use crate::{npy, workers};
+use crate::{gguf_writer, npy, text, workers};
 
-/// Write the logits after given tokens to a NumPy file
+/// Write or show the logits after given tokens
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:
-  arenite logits --ids 1,403,407 --all -o logits.npy
+#[command(after_help = "Examples:
+  arenite logits -m model.gguf -p \"The sea was\" --top 10
+  arenite logits -m model.gguf --ids 1,403,407 --all -o logits.npy
   python3 -c 'import numpy; print(numpy.load(\"logits.npy\").argmax(1))'
 
-The file holds 32-bit floats, [positions, vocabulary]. The ids are used exactly as given.")]
+The file holds 32-bit floats, [positions, vocabulary]. Ids are used exactly as given. With --jsonl each
+line of output has the most likely tokens after one text.")]
 pub struct Args {
-    /// Token ids, such as 1,2,3
-    #[arg(long, value_name = "IDS")]
-    ids: Ids,
+    #[command(flatten)]
+    text: TextArgs,
 
     /// Token ids of the text that an encoder-decoder attends to; --ids are then the decoder's
     #[arg(long, value_name = "IDS")]
     encoder_ids: Option<Ids>,
 
     /// Every position, not only the last
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["top", "jsonl"])]
     all: bool,
 
+    /// Print the N most likely next tokens
+    #[arg(long, value_name = "N", value_parser = at_least_one())]
+    top: Option<usize>,
+
     /// The .npy file to write
-    #[arg(short, long, value_name = "F.npy")]
-    output: PathBuf,
+    #[arg(short, long, value_name = "F.npy", required_unless_present_any = ["top", "jsonl"], conflicts_with = "jsonl")]
+    output: Option<PathBuf>,
 
     #[command(flatten)]
     run: RunArgs,
 }
 
-pub fn run(args: &Args, file: &ModelFile) -> Result<()> {
-    let ids = &args.ids.0;
-    ensure!(!ids.is_empty(), "--ids is empty: give at least one token, such as --ids 1,2,3");
+/// How many are in a line of many, unless --top says.
+const USUAL_TOP: usize = 10;
+
+/// A token that may come next.
+#[derive(Serialize)]
+struct Next {
+    id: TokenId,
+    text: String,
+    logit: f32,
+    logprob: f64,
+}
+
+#[derive(Serialize)]
+struct Answer {
+    tokens: usize,
+    top: Vec<Next>,
+}
+
+pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
+    let named = || file.name().to_string();
     let gguf = file.parse()?;
-    let model = Model::new(&gguf).with_context(|| file.name().to_string())?;
+    let model = Model::new(&gguf).with_context(named)?;
+    let mut index = Vec::new();
+    let tokenizer = text::tokenizer(&gguf, &mut index);
+    let single = match args.text.jsonl {
+        true => None,
+        false => {
+            let ids = args.text.need()?.tokens(tokenizer.as_ref(), Encode::PROMPT).with_context(named)?;
+            ensure!(!ids.is_empty(), "there are no tokens: give at least one, such as --ids 1,2,3");
+            Some(ids)
+        }
+    };
     let kernels = runtime::kernels(&args.run.session.isa)?;
     let workers = workers::start(args.run.threads.unwrap_or_else(workers::cores));
-    let text = args.encoder_ids.as_ref().map_or(&[][..], |ids| &ids.0);
-    let context = args.run.session.ctx_size.unwrap_or(ids.len().max(text.len()));
-    let plan =
-        runtime::plan(&gguf, &args.run.session, context, workers.count()).with_context(|| file.name().to_string())?;
+    let source = args.encoder_ids.as_ref().map_or(&[][..], |ids| &ids.0);
+    let context = match &single {
+        Some(ids) => args.run.session.ctx_size.unwrap_or(ids.len().max(source.len())),
+        None => runtime::context(&args.run.session, &model, source.len()),
+    };
+    let plan = runtime::plan(&gguf, &args.run.session, context, workers.count()).with_context(named)?;
     let mut memory = Memory::new(&plan)?;
     let mut session = memory.session(&model, plan, kernels, &*workers)?;
-
     if args.encoder_ids.is_some() {
-        session.encode(text)?;
+        session.encode(source)?;
     }
+    let tokenizer = tokenizer.as_ref();
+    let top = args.top.unwrap_or(USUAL_TOP);
 
-    // The model runs before the file is touched: wrong ids leave an older file as it was.
-    let vocab = model.spec().vocab;
-    let shape = [if args.all { ids.len() } else { 1 }, vocab];
-    let mut writer = Writer { path: &args.output, file: None, shape };
+    let Some(ids) = single else {
+        return each_line(args.text.file.as_deref(), |text| {
+            let ids = text.tokens(tokenizer, Encode::PROMPT)?;
+            ensure!(!ids.is_empty(), "the text has no tokens");
+            session.rewind(0)?;
+            session.prefill(&ids)?;
+            Ok(Answer { tokens: ids.len(), top: best(session.logits(), top, tokenizer.ok())? })
+        });
+    };
     if args.all {
-        let mut written = Ok(());
-        session.prefill_all(ids, |_, logits| {
-            if written.is_ok() {
-                written = writer.row(logits);
-            }
-        })?;
-        written?;
-    } else {
-        session.prefill(ids)?;
-        writer.row(session.logits())?;
+        if let Some(path) = &args.output {
+            save_all(&mut session, &ids, model.spec().vocab, path)?;
+        }
+        return Ok(ExitCode::SUCCESS);
     }
-    writer.finish()?;
-    note(format_args!("{}: float32 [{}, {}]", args.output.display(), shape[0], shape[1]));
+    session.prefill(&ids)?;
+    if args.top.is_some() {
+        print(&best(session.logits(), top, tokenizer.ok())?)?;
+    }
+    if let Some(path) = &args.output {
+        npy::save(path, &[1, model.spec().vocab], session.logits())?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The logits of every position, written as they come.
+fn save_all(session: &mut Session<'_, '_>, ids: &[TokenId], vocab: usize, path: &Path) -> Result<()> {
+    let shape = [ids.len(), vocab];
+    let mut ran = Ok(());
+    let saved = gguf_writer::replace(path, |out| {
+        npy::header(out, &shape)?;
+        let mut written = Ok(());
+        ran = session.prefill_all(ids, |_, logits| {
+            if written.is_ok() {
+                written = npy::values(out, logits);
+            }
+        });
+        ensure!(ran.is_ok(), "the model stopped");
+        Ok(written?)
+    });
+    ran?;
+    saved?;
+    note(format_args!("{}: float32 {shape:?}", path.display()));
     Ok(())
 }
 
-/// The file, created with the first row.
-struct Writer<'a> {
-    path: &'a PathBuf,
-    file: Option<BufWriter<File>>,
-    shape: [usize; 2],
+/// The tokens with the highest logits, of equal ones the lower id first.
+fn best(logits: &[f32], count: usize, tokenizer: Option<&Tokenizer<'_, '_>>) -> Result<Vec<Next>> {
+    let mut order: Vec<usize> = (0..logits.len()).collect();
+    let count = count.min(order.len());
+    let higher = |a: &usize, b: &usize| logits[*b].total_cmp(&logits[*a]).then(a.cmp(b));
+    if count < order.len() {
+        order.select_nth_unstable_by(count, higher);
+    }
+    order.truncate(count);
+    order.sort_by(higher);
+    let total = text::log_of_sum(logits);
+    let next = |id: usize| {
+        let text = tokenizer.map_or(Ok(String::new()), |tokenizer| text::piece(tokenizer, id as TokenId))?;
+        let logit = logits[id];
+        Ok(Next { id: id as TokenId, text, logit, logprob: f64::from(logit) - total })
+    };
+    order.into_iter().map(next).collect()
 }
 
-impl Writer<'_> {
-    fn row(&mut self, logits: &[f32]) -> Result<()> {
-        self.try_row(logits).with_context(|| format!("cannot write {}", self.path.display()))
+fn print(top: &[Next]) -> Result<()> {
+    let mut out = Out::lock();
+    writeln!(out, "{:>8}  {:>11}  {:>10}  text", "id", "probability", "logit")?;
+    for Next { id, text, logit, logprob } in top {
+        writeln!(out, "{id:>8}  {:>9.3} %  {logit:>10.4}  {text:?}", 100.0 * logprob.exp())?;
     }
+    out.flush()?;
+    Ok(())
+}
 
-    fn try_row(&mut self, logits: &[f32]) -> io::Result<()> {
-        let file = match &mut self.file {
-            Some(file) => file,
-            none => {
-                let mut file = BufWriter::new(File::create(self.path)?);
-                npy::header(&mut file, &self.shape)?;
-                none.insert(file)
-            }
-        };
-        npy::values(file, logits)
-    }
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-    fn finish(mut self) -> Result<()> {
-        match &mut self.file {
-            Some(file) => file.flush().with_context(|| format!("cannot write {}", self.path.display())),
-            None => Ok(()),
-        }
+    #[test]
+    fn the_best_come_first() {
+        let top = best(&[0.0, 3.0, 1.0, 3.0], 3, None).unwrap();
+        assert_eq!(top.iter().map(|next| next.id).collect::<Vec<_>>(), [1, 3, 2]);
+        let total: f64 = best(&[0.0, 3.0, 1.0, 3.0], 9, None).unwrap().iter().map(|next| next.logprob.exp()).sum();
+        assert!((total - 1.0).abs() < 1e-6);
     }
 }

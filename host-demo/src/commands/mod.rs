@@ -1,15 +1,19 @@
 //! The commands, one file each.
 
 mod bench;
+mod chat;
+mod completions;
 mod convert;
 mod detokenize;
 mod embed;
 mod generate;
 mod inspect;
 mod logits;
+mod man;
 mod pack;
 mod plan;
 mod probe;
+mod run;
 mod score;
 mod tokenize;
 mod translate;
@@ -17,14 +21,37 @@ mod translate;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::cli::Cli;
+use crate::cli::ModelArgs;
 use crate::model_file::ModelFile;
+use crate::output;
+
+/// Runs transformer language models from GGUF files.
+///
+/// Without a command it tells a story with the model that is built into the binary.
+#[derive(Debug, Parser)]
+#[command(name = "arenite", version, propagate_version = true, max_term_width = 100)]
+#[command(after_help = "Examples:
+  arenite                                              a story from the built-in model
+  arenite generate -m model.gguf -p \"The sea\" -n 100   continue a text
+  arenite plan -m model.gguf                           the memory it needs, and which boards have it
+
+`arenite COMMAND --help` shows the options of a command; those of `generate` also go without its name.
+Exit codes: 0 done, 1 error, 2 wrong usage, 130 stopped with Ctrl-C.")]
+pub struct Cli {
+    #[command(flatten)]
+    model: ModelArgs,
+
+    #[command(subcommand)]
+    command: Command,
+}
 
 #[derive(Debug, Subcommand)]
-pub enum Command {
+enum Command {
     Generate(generate::Args),
+    Run(run::Args),
+    Chat(chat::Args),
     Translate(translate::Args),
     Embed(embed::Args),
     Tokenize(tokenize::Args),
@@ -37,39 +64,44 @@ pub enum Command {
     Score(score::Args),
     Bench(bench::Args),
     Convert(convert::Args),
+    Completions(completions::Args),
+    Man(man::Args),
 }
 
-/// Runs the command; without one, tells a story.
+/// Runs the command.
 pub fn run(cli: Cli) -> Result<ExitCode> {
-    let command = match cli.command {
-        Some(command) => command,
-        None => Command::Generate(defaults()?),
-    };
-    let model = cli.model.as_deref();
-    let done = match command {
+    let model = &cli.model;
+    if model.raw {
+        output::raw();
+    }
+    let done = match cli.command {
         Command::Generate(args) => return generate::run(&args, &ModelFile::open(model)?),
+        Command::Run(args) => return run::run(&args, model),
+        Command::Chat(args) => return chat::run(&args, &ModelFile::open(model)?),
         Command::Bench(args) => return bench::run(&args, model),
+        Command::Translate(args) => return translate::run(&args, &ModelFile::open_translator(model)?),
+        Command::Embed(args) => return embed::run(&args, &ModelFile::open(model)?),
+        Command::Logits(args) => return logits::run(&args, &ModelFile::open(model)?),
+        Command::Probe(args) => return probe::run(&args, &ModelFile::open(model)?),
+        Command::Score(args) => return score::run(&args, &ModelFile::open(model)?),
         Command::Tokenize(args) => tokenize::run(&args, &ModelFile::open(model)?),
         Command::Detokenize(args) => detokenize::run(&args, &ModelFile::open(model)?),
         Command::Inspect(args) => inspect::run(&args, model),
         Command::Plan(args) => plan::run(&args, &ModelFile::open(model)?),
-        Command::Translate(args) => translate::run(&args, &ModelFile::open_translator(model)?),
-        Command::Embed(args) => embed::run(&args, &ModelFile::open(model)?),
         Command::Convert(args) => convert::run(&args),
         Command::Pack(args) => pack::run(&args),
-        Command::Logits(args) => logits::run(&args, &ModelFile::open(model)?),
-        Command::Probe(args) => probe::run(&args, &ModelFile::open(model)?),
-        Command::Score(args) => score::run(&args, &ModelFile::open(model)?),
+        Command::Completions(args) => completions::run(&args, Cli::command()),
+        Command::Man(args) => man::run(&args, Cli::command()),
     };
     done.map(|()| ExitCode::SUCCESS)
 }
 
-/// The arguments that `arenite generate` alone would have.
-fn defaults() -> Result<generate::Args> {
-    #[derive(Debug, Parser)]
-    struct Bare {
-        #[command(flatten)]
-        args: generate::Args,
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
     }
-    Ok(Bare::try_parse_from(["arenite"])?.args)
 }

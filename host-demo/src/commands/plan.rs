@@ -9,7 +9,7 @@ use arenite::{Gguf, Model, Options, Plan};
 use serde::Serialize;
 
 use crate::boards::{BOARDS, Board, CODE, Fit, Need, STACK};
-use crate::cli::{Kv, at_least_one};
+use crate::cli::{Kv, at_least_one, context_size, threads};
 use crate::model_file::ModelFile;
 use crate::output::{Bytes, Out};
 use crate::runtime;
@@ -24,7 +24,7 @@ The numbers are exact and hold for every target: what `arenite plan` says here i
 microcontroller needs. Boards keep 160 KB of flash for the program and 16 KB of RAM for the stack.")]
 pub struct Args {
     /// Positions in the context [default: several, up to the model's own]
-    #[arg(short, long, value_name = "CTX", value_parser = at_least_one())]
+    #[arg(short, long, value_name = "CTX", value_parser = context_size)]
     ctx_size: Option<usize>,
 
     /// Most tokens that one pass takes: more is faster for prompts and takes more workspace
@@ -36,7 +36,7 @@ pub struct Args {
     kv: Kv,
 
     /// Threads, or cores of a microcontroller, that work together
-    #[arg(short, long, default_value_t = 1, value_parser = at_least_one())]
+    #[arg(short, long, default_value_t = 1, value_parser = threads)]
     threads: usize,
 
     /// Print one JSON object

@@ -1,38 +1,34 @@
 //! `arenite probe`: the hidden states of a text on their way through the model, as a NumPy file.
 
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail, ensure};
 use arenite::tokenizer::Encode;
-use arenite::{Model, Observer, Stage, TokenId};
+use arenite::{Model, Observer, Session, Stage, TokenId};
 use clap::ValueEnum;
+use serde::Serialize;
 
-use crate::cli::{Ids, RunArgs};
+use crate::cli::{RunArgs, TextArgs, each_line};
 use crate::model_file::ModelFile;
-use crate::output::note;
 use crate::runtime::{self, Memory};
 use crate::{npy, text, workers};
 
 /// Write the hidden states of a text to a NumPy file
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:
+#[command(after_help = "Examples:
   arenite probe -m model.gguf -p \"The sea was\" --layers 0,3,5 --position mean -o states.npy
   python3 -c 'import numpy; print(numpy.load(\"states.npy\").shape)'
+  arenite probe -m model.gguf --jsonl -f texts.jsonl -o states.npy > rows.jsonl
 
 The file holds 32-bit floats, [layers, positions, dim], the layers in the order of --layers and
 counted from 0. With Hugging Face's `output_hidden_states`, `before` is hidden_states[layer] and
-`logits` is hidden_states[-1]. The stage `logits` is after all layers: it has one entry in their place.")]
+`logits` is hidden_states[-1]. The stage `logits` is after all layers: it has one entry in their place.
+With --jsonl it is [texts, layers, dim], and a line of output has the row and the ids of each text.")]
 pub struct Args {
-    /// The text; special tokens are added as the model's metadata says
-    #[arg(short, long, value_name = "TEXT", required_unless_present = "ids", conflicts_with = "ids")]
-    prompt: Option<String>,
-
-    /// Token ids instead of a text, exactly as given, such as 1,2,3
-    #[arg(long, value_name = "IDS")]
-    ids: Option<Ids>,
+    #[command(flatten)]
+    text: TextArgs,
 
     /// Layers to look at, such as 0,3,5 [default: all]
     #[arg(long, value_name = "LAYERS", value_delimiter = ',')]
@@ -87,20 +83,27 @@ enum Position {
     Mean,
 }
 
-pub fn run(args: &Args, file: &ModelFile) -> Result<()> {
+/// The answer to one of many texts.
+#[derive(Serialize)]
+struct Answer {
+    row: usize,
+    ids: Vec<TokenId>,
+}
+
+pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let named = || file.name().to_string();
     let gguf = file.parse()?;
     let model = Model::new(&gguf).with_context(named)?;
     let mut index = Vec::new();
-    let ids: Vec<TokenId> = match (&args.ids, &args.prompt) {
-        (Some(ids), _) => ids.0.clone(),
-        (None, Some(prompt)) => {
-            let tokenizer = text::tokenizer(&gguf, &mut index).with_context(named)?;
-            text::encode(&tokenizer, prompt.as_bytes(), Encode::PROMPT)?
-        }
-        (None, None) => bail!("give a text with -p, or tokens with --ids"),
+    let tokenizer = text::tokenizer(&gguf, &mut index);
+    let single = match args.text.jsonl {
+        true => None,
+        false => Some(args.text.need()?.tokens(tokenizer.as_ref(), Encode::PROMPT).with_context(named)?),
     };
-    ensure!(!ids.is_empty(), "there is nothing to look at: the text has no tokens");
+    ensure!(
+        single.is_some() || args.position != Position::All,
+        "texts differ in length: with --jsonl take --position last or mean"
+    );
     let spec = model.spec();
     let layers = match (&args.layers, args.stage) {
         (Some(_), At::Logits) => bail!("--stage logits is after all layers: leave --layers out"),
@@ -116,16 +119,36 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<()> {
 
     let kernels = runtime::kernels(&args.run.session.isa)?;
     let workers = workers::start(args.run.threads.unwrap_or_else(workers::cores));
-    let context = args.run.session.ctx_size.unwrap_or(ids.len());
+    let context = match &single {
+        Some(ids) => args.run.session.ctx_size.unwrap_or(ids.len().max(1)),
+        None => runtime::context(&args.run.session, &model, 0),
+    };
     let plan = runtime::plan(&gguf, &args.run.session, context, workers.count()).with_context(named)?;
     let mut memory = Memory::new(&plan)?;
     let mut session = memory.session(&model, plan, kernels, &*workers)?;
-    let mut probe = Probe::new(args, layers, ids.len(), spec.dim);
-    let _ = session.prefill_observed(&ids, &mut probe)?;
-    let shape = [probe.layers.len(), probe.rows(), spec.dim];
-    write(&args.output, &shape, &probe.finish()).with_context(|| format!("cannot write {}", args.output.display()))?;
-    note(format_args!("{}: float32 {shape:?}", args.output.display()));
-    Ok(())
+    let look = |ids: &[TokenId], session: &mut Session<'_, '_>| -> Result<Probe> {
+        ensure!(!ids.is_empty(), "there is nothing to look at: the text has no tokens");
+        let mut probe = Probe::new(args, layers.clone(), ids.len(), spec.dim);
+        session.rewind(0)?;
+        let _ = session.prefill_observed(ids, &mut probe)?;
+        Ok(probe)
+    };
+
+    if let Some(ids) = single {
+        let probe = look(&ids, &mut session)?;
+        npy::save(&args.output, &[layers.len(), probe.rows(), spec.dim], &probe.finish())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut states = Vec::new();
+    let mut row = 0;
+    let code = each_line(args.text.file.as_deref(), |text| {
+        let ids = text.tokens(tokenizer.as_ref(), Encode::PROMPT)?;
+        states.extend(look(&ids, &mut session)?.finish());
+        row += 1;
+        Ok(Answer { row: row - 1, ids })
+    })?;
+    npy::save(&args.output, &[row, layers.len(), spec.dim], &states)?;
+    Ok(code)
 }
 
 /// Gathers the states that were asked for.
@@ -177,11 +200,4 @@ impl Observer for Probe {
         }
         ControlFlow::Continue(())
     }
-}
-
-fn write(path: &Path, shape: &[usize], states: &[f32]) -> io::Result<()> {
-    let mut file = BufWriter::new(File::create(path)?);
-    npy::header(&mut file, shape)?;
-    npy::values(&mut file, states)?;
-    file.flush()
 }

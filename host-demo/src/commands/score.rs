@@ -1,15 +1,16 @@
 //! `arenite score`: how probable given continuations are.
 
-use std::io::{self, BufRead, BufWriter, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail, ensure};
 use arenite::tokenizer::{Encode, Tokenizer};
 use arenite::{Model, Session, TokenId};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
-use crate::cli::RunArgs;
+use crate::cli::{RunArgs, each};
 use crate::model_file::ModelFile;
-use crate::output::Out;
 use crate::runtime::{self, Memory};
 use crate::text::{self, JsonBytes};
 use crate::workers;
@@ -19,8 +20,8 @@ use crate::workers;
 #[command(after_help = "Example:
   echo '{\"prompt\": \"Once upon a\", \"continuation\": \" time\"}' | arenite score --jsonl
 
-Each line of standard input is a JSON object with a prompt and a continuation: texts, or lists of
-token ids that are used exactly as given. Each line of output is one, too:
+Each line of standard input, or of -f FILE, is a JSON object with a prompt and a continuation: texts, or lists of
+token ids that are used exactly as given; it may have an `id`, which comes back. Each line of output is one, too:
   logprob   the natural logarithm of the continuation's probability after the prompt
   tokens    the ids that were scored
   logprobs  that of each of them
@@ -28,9 +29,13 @@ token ids that are used exactly as given. Each line of output is one, too:
 A text is tokenized together with its prompt; what is scored are the tokens from the first one on
 that the prompt alone does not have.")]
 pub struct Args {
-    /// Read JSON lines from standard input and write JSON lines
+    /// Read JSON lines and write JSON lines
     #[arg(long, required = true)]
     jsonl: bool,
+
+    /// Read them from a file instead of standard input
+    #[arg(short, long, value_name = "FILE")]
+    file: Option<PathBuf>,
 
     #[command(flatten)]
     run: RunArgs,
@@ -40,6 +45,8 @@ pub struct Args {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Request {
+    #[serde(default)]
+    id: Option<Value>,
     prompt: Part,
     continuation: Part,
 }
@@ -60,7 +67,7 @@ struct Score {
     greedy: bool,
 }
 
-pub fn run(args: &Args, file: &ModelFile) -> Result<()> {
+pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let named = || file.name().to_string();
     let gguf = file.parse()?;
     let model = Model::new(&gguf).with_context(named)?;
@@ -72,18 +79,11 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<()> {
     let plan = runtime::plan(&gguf, &args.run.session, context, workers.count()).with_context(named)?;
     let mut memory = Memory::new(&plan)?;
     let mut session = memory.session(&model, plan, kernels, &*workers)?;
-    let mut out = BufWriter::new(Out::lock());
-    for (i, line) in io::stdin().lock().split(b'\n').enumerate() {
-        let line = line.context("cannot read standard input")?;
-        let place = || format!("standard input, line {}", i + 1);
-        let request: Request = serde_json::from_slice(&line).with_context(place)?;
-        let (ids, given) = tokens(&request, tokenizer.as_ref()).with_context(place)?;
-        let score = score(&mut session, &ids, given).with_context(place)?;
-        serde_json::to_writer(&mut out, &score).map_err(io::Error::from)?;
-        writeln!(out)?;
-        out.flush()?;
-    }
-    Ok(())
+    each(args.file.as_deref(), |line| {
+        let request: Request = serde_json::from_slice(line)?;
+        let (ids, given) = tokens(&request, tokenizer.as_ref())?;
+        Ok((request.id, score(&mut session, &ids, given)?))
+    })
 }
 
 /// All tokens, and how many of them are given rather than scored.
@@ -119,7 +119,7 @@ fn score(session: &mut Session<'_, '_>, ids: &[TokenId], given: usize) -> Result
         let token = ids[position + 1];
         match logits.get(token as usize) {
             Some(&logit) => {
-                logprobs.push(f64::from(logit) - log_of_sum(logits));
+                logprobs.push(f64::from(logit) - text::log_of_sum(logits));
                 greedy &= logits.iter().zip(0..).all(|(&other, id)| other < logit || other == logit && id >= token);
             }
             None => outside = Some(token),
@@ -129,11 +129,4 @@ fn score(session: &mut Session<'_, '_>, ids: &[TokenId], given: usize) -> Result
         bail!("token {token} is not in the vocabulary");
     }
     Ok(Score { logprob: logprobs.iter().sum(), tokens, logprobs, greedy })
-}
-
-/// The logarithm of the sum of the exponentials.
-fn log_of_sum(logits: &[f32]) -> f64 {
-    let top = logits.iter().fold(f32::NEG_INFINITY, |top, &logit| top.max(logit));
-    let sum: f64 = logits.iter().map(|&logit| (f64::from(logit) - f64::from(top)).exp()).sum();
-    f64::from(top) + sum.ln()
 }

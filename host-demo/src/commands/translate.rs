@@ -1,15 +1,18 @@
-//! `arenite translate`: a text through an encoder-decoder.
+//! `arenite translate`: a text through an encoder-decoder, or many.
+
+use std::io::Write;
+use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use arenite::beam::{Beams, Search};
 use arenite::model::Stack;
-use arenite::tokenizer::Encode;
-use arenite::{Line, Model, TokenId};
+use arenite::tokenizer::{Encode, Tokenizer};
+use arenite::{Line, Model, Session, TokenId};
 use clap::ValueEnum;
+use clap::builder::RangedU64ValueParser;
 use serde::Serialize;
-use std::io::Write;
 
-use crate::cli::{Ids, RunArgs, at_least_one};
+use crate::cli::{RunArgs, TextArgs, at_least_one, each_line};
 use crate::model_file::ModelFile;
 use crate::output::Out;
 use crate::runtime::{self, Memory};
@@ -17,22 +20,19 @@ use crate::{text, workers};
 
 /// Translate a text with an encoder-decoder model, the built-in one from English to Hindi
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:
+#[command(after_help = "Examples:
   arenite translate -p \"I love my mother.\"
   arenite translate -m en-hi.gguf -p \"I love my mother.\" --beams 8 --n-best 4 --format json
+  arenite translate --jsonl -f sentences.jsonl > translations.jsonl
 
 The text is one sentence, as most such models were trained on sentences.")]
 pub struct Args {
-    /// The text
-    #[arg(short, long, value_name = "TEXT", required_unless_present = "ids")]
-    prompt: Option<String>,
-
-    /// Token ids instead of a text, used exactly as given
-    #[arg(long, value_name = "IDS", conflicts_with = "prompt")]
-    ids: Option<Ids>,
+    #[command(flatten)]
+    text: TextArgs,
 
     /// Hypotheses to follow at once; 1 takes the most probable token at every step
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = at_least_one())]
+    #[arg(long, value_name = "N", default_value_t = 4,
+        value_parser = RangedU64ValueParser::<usize>::new().range(1..=256))]
     beams: usize,
 
     /// Most tokens of a translation
@@ -52,7 +52,7 @@ pub struct Args {
     ignore_eos: bool,
 
     /// `text`, `ids` (a JSON list) or `json` (texts, ids and scores)
-    #[arg(long, value_enum, default_value_t = Format::Text)]
+    #[arg(long, value_enum, default_value_t = Format::Text, conflicts_with = "jsonl")]
     format: Format,
 
     #[command(flatten)]
@@ -73,64 +73,69 @@ struct Translation {
     score: f32,
 }
 
-pub fn run(args: &Args, file: &ModelFile) -> Result<()> {
+pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
+    let named = || file.name().to_string();
     let gguf = file.parse()?;
-    let model = Model::new(&gguf).with_context(|| file.name().to_string())?;
+    let model = Model::new(&gguf).with_context(named)?;
     let Stack::Target { start, .. } = model.spec().stack else {
         bail!("{}: this is no encoder-decoder model; give one with -m", file.name());
     };
     let mut index = Vec::new();
     let tokenizer = text::tokenizer(&gguf, &mut index);
-    let ids = match (&args.ids, &tokenizer, &args.prompt) {
-        (Some(ids), _, _) => ids.0.clone(),
-        (None, Ok(tokenizer), prompt) => {
-            let how = Encode { add_special: true, parse_special: false };
-            text::encode(tokenizer, prompt.as_deref().unwrap_or_default().as_bytes(), how)?
-        }
-        (None, Err(_), _) => return tokenizer.map(drop).with_context(|| file.name().to_string()),
+    let how = Encode { add_special: true, parse_special: false };
+    let single = match args.text.jsonl {
+        true => None,
+        false => Some(args.text.need()?.tokens(tokenizer.as_ref(), how).with_context(named)?),
     };
-    let tokenizer = tokenizer.ok();
     // What `convert` calls padding is never written; T5's padding is what it begins with.
     let banned = match gguf.architecture()? {
         "seq2seq" => gguf.u32("tokenizer.ggml", "padding_token_id")?,
         _ => None,
     };
-    let forgets_spaces = gguf.str("tokenizer.ggml", "pre")? == Some(b"whitespace");
     let search = Search {
         beams: args.beams,
         length: args.n_tokens,
         length_penalty: args.length_penalty,
         start,
-        end: tokenizer.as_ref().and_then(|tokenizer| tokenizer.eos()).filter(|_| !args.ignore_eos),
+        end: tokenizer.as_ref().ok().and_then(|tokenizer| tokenizer.eos()).filter(|_| !args.ignore_eos),
         banned,
     };
     let kernels = runtime::kernels(&args.run.session.isa)?;
     let workers = workers::start(args.run.threads.unwrap_or_else(workers::cores));
-    let session = &args.run.session;
-    let context = session.ctx_size.unwrap_or_else(|| ids.len().max(args.n_tokens));
-    let plan = runtime::plan_beams(&gguf, session, context, workers.count(), args.beams);
-    let plan = plan.with_context(|| file.name().to_string())?;
+    let context = match &single {
+        Some(ids) => args.run.session.ctx_size.unwrap_or_else(|| ids.len().max(args.n_tokens)),
+        None => runtime::context(&args.run.session, &model, args.n_tokens),
+    };
+    let plan = runtime::plan_beams(&gguf, &args.run.session, context, workers.count(), args.beams);
+    let plan = plan.with_context(named)?;
     let mut memory = Memory::new(&plan)?;
     let mut session = memory.session(&model, plan, kernels, &*workers)?;
-    session.encode(&ids)?;
     let mut scratch = vec![Line::ZERO; Beams::bytes(&plan).div_ceil(size_of::<Line>())];
-    let mut found = Beams::search(&mut session, &search, Line::bytes_mut(&mut scratch))?;
+    let speaker = Speaker {
+        tokenizer: tokenizer.as_ref().ok(),
+        forgets_spaces: gguf.str("tokenizer.ggml", "pre")? == Some(b"whitespace"),
+    };
+    let mut translate = |ids: &[TokenId], session: &mut Session<'_, '_>| -> Result<Vec<Translation>> {
+        session.encode(ids)?;
+        let mut found = Beams::search(session, &search, Line::bytes_mut(&mut scratch))?;
+        let mut translations = Vec::new();
+        for rank in 0..found.count().min(args.n_best) {
+            let Some(hypothesis) = found.hypothesis(rank) else { break };
+            let text = speaker.text(hypothesis.tokens)?;
+            translations.push(Translation { text, ids: hypothesis.tokens.to_vec(), score: hypothesis.score });
+        }
+        Ok(translations)
+    };
 
-    let mut translations = Vec::new();
-    for rank in 0..found.count().min(args.n_best) {
-        let Some(hypothesis) = found.hypothesis(rank) else { break };
-        let text = match &tokenizer {
-            Some(tokenizer) => {
-                let known: Vec<_> =
-                    hypothesis.tokens.iter().copied().filter(|id| (*id as usize) < tokenizer.vocab_len()).collect();
-                let text = text::decode(tokenizer, &known)?;
-                let text = String::from_utf8_lossy(&text);
-                if forgets_spaces { joined(text.trim()) } else { text.trim().to_string() }
-            }
-            None => String::new(),
-        };
-        translations.push(Translation { text, ids: hypothesis.tokens.to_vec(), score: hypothesis.score });
-    }
+    let Some(ids) = single else {
+        return each_line(args.text.file.as_deref(), |text| {
+            let ids = text.tokens(tokenizer.as_ref(), how)?;
+            let mut translations = translate(&ids, &mut session)?.into_iter();
+            let best = translations.next().context("no translation was found: give more -n")?;
+            Ok(Best { best, others: translations.collect() })
+        });
+    };
+    let translations = translate(&ids, &mut session)?;
     let mut out = Out::lock();
     match args.format {
         Format::Text => translations.iter().try_for_each(|translation| writeln!(out, "{}", translation.text))?,
@@ -138,7 +143,34 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<()> {
         Format::Json => out.json(&translations)?,
     }
     out.flush()?;
-    Ok(())
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The answer to one of many texts.
+#[derive(Serialize)]
+struct Best {
+    #[serde(flatten)]
+    best: Translation,
+    /// With --n-best, the rest of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    others: Vec<Translation>,
+}
+
+/// Makes text of tokens.
+struct Speaker<'t> {
+    tokenizer: Option<&'t Tokenizer<'t, 't>>,
+    /// Whether its tokens do not tell which words stood apart.
+    forgets_spaces: bool,
+}
+
+impl Speaker<'_> {
+    fn text(&self, ids: &[TokenId]) -> Result<String> {
+        let Some(tokenizer) = self.tokenizer else { return Ok(String::new()) };
+        let known: Vec<_> = ids.iter().copied().filter(|id| (*id as usize) < tokenizer.vocab_len()).collect();
+        let text = text::decode(tokenizer, &known)?;
+        let text = String::from_utf8_lossy(&text);
+        Ok(if self.forgets_spaces { joined(text.trim()) } else { text.trim().to_string() })
+    }
 }
 
 /// A tokenizer that cuts at every space writes one between all words and punctuation: here it goes from

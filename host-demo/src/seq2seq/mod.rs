@@ -22,7 +22,7 @@
 //! where there is no `output`, so has the head. `output.bias` is added to logits.
 
 mod families;
-mod tensors;
+pub mod tensors;
 mod vocabulary;
 
 use std::fs;

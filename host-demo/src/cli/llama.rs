@@ -1,0 +1,307 @@
+//! What llama-cli's users type: flags with one dash and several letters, other names for what is here, and flags that
+//! have no meaning here. These are accepted with a line, or refused with what to do instead.
+
+use std::ffi::{OsStr, OsString};
+
+use Meaning::{Is, Nothing, Refused};
+use Value::{Maybe, No, Yes};
+
+/// Whether a value follows a flag.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Value {
+    No,
+    Yes,
+    /// One of on, off and auto may.
+    Maybe,
+}
+
+/// What a flag of llama-cli is here.
+#[derive(Clone, Copy)]
+enum Meaning {
+    /// The same as this flag.
+    Is(&'static str),
+    /// Nothing, for this reason.
+    Nothing(&'static str),
+    /// Not here: what to do.
+    Refused(&'static str),
+}
+
+/// What all lines that go to a conversation say.
+const CHAT: Meaning = Refused("for a conversation take `arenite chat`");
+const NO_GPU: Meaning = Nothing("the model runs on the processor");
+const MAPPED: Meaning = Nothing("a model is always mapped and read in place");
+const IN_FILE: Meaning = Refused("these numbers are the file's: change them there, with a converter");
+const MERGE: Meaning = Refused("merge the adapter into the model before it is converted to GGUF");
+const FETCH: Meaning = Refused("fetch the file yourself and give it with -m");
+const NOT_HERE: Meaning = Refused("this step is not here: leave it out; see --samplers for those that are");
+const ALREADY: Meaning = Nothing("it is so already");
+
+/// The flags by their names, whether a value follows, what they are for `generate` and what for `chat`.
+const FLAGS: &[(&[&str], Value, Meaning, Meaning)] = &[
+    (&["--predict", "--n-predict"], Yes, Is("--n-tokens"), Is("--n-tokens")),
+    (&["-ctk", "--cache-type-k"], Yes, Is("--kv"), Is("--kv")),
+    (
+        &["-ctv", "--cache-type-v"],
+        Yes,
+        Nothing("--kv holds for keys and values"),
+        Nothing("--kv holds for keys and values"),
+    ),
+    (&["-sys", "--system-prompt"], Yes, CHAT, Is("--system")),
+    (&["-r", "--reverse-prompt"], Yes, Is("--stop"), Is("--stop")),
+    (&["-cnv", "--conversation", "-i", "--interactive", "-if", "--interactive-first"], No, CHAT, ALREADY),
+    (&["-no-cnv", "--no-conversation", "-st", "--single-turn"], No, ALREADY, Refused("take `arenite generate`")),
+    (
+        &["-mli", "--multiline-input"],
+        No,
+        CHAT,
+        Nothing("a pasted text may have several lines, and a line that ends in \\ goes on"),
+    ),
+    (
+        &["--in-prefix", "--in-suffix"],
+        Yes,
+        CHAT,
+        Refused("the chat template says what stands around a turn; see --template"),
+    ),
+    (&["--in-prefix-bos"], No, CHAT, Refused("the chat template says what stands around a turn; see --template")),
+    (&["--jinja"], No, CHAT, ALREADY),
+    (&["-co", "--color"], Maybe, Nothing("output has no colours"), Nothing("colours come and go with the terminal")),
+    (&["-ngl", "--gpu-layers", "--n-gpu-layers"], Yes, NO_GPU, NO_GPU),
+    (&["-dev", "--device", "-sm", "--split-mode", "-ts", "--tensor-split", "-mg", "--main-gpu"], Yes, NO_GPU, NO_GPU),
+    (&["-nkvo", "--no-kv-offload"], No, NO_GPU, NO_GPU),
+    (
+        &["-fa", "--flash-attn"],
+        Maybe,
+        Nothing("attention is always computed in one pass over the cache"),
+        Nothing("attention is always computed in one pass over the cache"),
+    ),
+    (&["-ub", "--ubatch-size"], Yes, Nothing("-b is what one pass takes"), Nothing("-b is what one pass takes")),
+    (
+        &["-tb", "--threads-batch"],
+        Yes,
+        Nothing("-t holds for the prompt, too"),
+        Nothing("-t holds for the prompt, too"),
+    ),
+    (&["--mlock", "--no-mmap", "--mmap", "--direct-io"], No, MAPPED, MAPPED),
+    (
+        &["--numa", "--prio", "--poll", "-C", "--cpu-mask", "-Cr", "--cpu-range", "--cpu-strict"],
+        Yes,
+        Nothing("the system places the threads"),
+        Nothing("the system places the threads"),
+    ),
+    (&["--no-warmup", "--warmup"], No, Nothing("there is no warm-up"), Nothing("there is no warm-up")),
+    (&["--no-context-shift"], No, ALREADY, ALREADY),
+    (&["--context-shift"], No, Refused("it ends where the context does: give a larger -c"), Is("--shift")),
+    (&["--keep"], Yes, Nothing("the context is never shifted"), Nothing("the system prompt is always kept")),
+    (&["--check-tensors"], No, ALREADY, ALREADY),
+    (
+        &["--no-escape", "--perf", "--no-perf", "--simple-io", "--log-disable", "-v", "--verbose"],
+        No,
+        Nothing("it is so, or there is nothing of the kind"),
+        Nothing("it is so, or there is nothing of the kind"),
+    ),
+    (&["-lv", "--verbosity", "--log-verbosity"], Yes, Nothing("there is no log"), Nothing("there is no log")),
+    (&["--grammar-file"], Yes, Is("--grammar"), Is("--grammar")),
+    (
+        &["--mirostat"],
+        Yes,
+        Refused("there is no mirostat: --typical or --min-p keeps surprise in bounds"),
+        Refused("there is no mirostat: --typical or --min-p keeps surprise in bounds"),
+    ),
+    (&["--mirostat-lr", "--mirostat-ent"], Yes, Nothing("there is no mirostat"), Nothing("there is no mirostat")),
+    (
+        &[
+            "--top-nsigma",
+            "--top-n-sigma",
+            "--xtc-probability",
+            "--xtc-threshold",
+            "--dynatemp-range",
+            "--dynatemp-exp",
+            "--dry-multiplier",
+            "--dry-base",
+            "--dry-allowed-length",
+            "--dry-penalty-last-n",
+            "--dry-sequence-breaker",
+        ],
+        Yes,
+        NOT_HERE,
+        NOT_HERE,
+    ),
+    (
+        &["--sampler-seq", "--sampling-seq"],
+        Yes,
+        Refused("name the steps with --samplers"),
+        Refused("name the steps with --samplers"),
+    ),
+    (
+        &[
+            "--rope-scaling",
+            "--rope-scale",
+            "--rope-freq-base",
+            "--rope-freq-scale",
+            "--yarn-orig-ctx",
+            "--yarn-ext-factor",
+            "--yarn-attn-factor",
+            "--yarn-beta-slow",
+            "--yarn-beta-fast",
+            "--override-kv",
+        ],
+        Yes,
+        IN_FILE,
+        IN_FILE,
+    ),
+    (&["--lora", "--lora-scaled", "--control-vector", "--control-vector-scaled"], Yes, MERGE, MERGE),
+    (&["-hf", "-hfr", "--hf-repo", "-hff", "--hf-file", "-mu", "--model-url", "-hft", "--hf-token"], Yes, FETCH, FETCH),
+    (
+        &["--prompt-cache"],
+        Yes,
+        Refused("`arenite chat` keeps a conversation with /save and /load"),
+        Refused("keep a conversation with /save and /load"),
+    ),
+];
+
+/// Commands that do what llama-cli does.
+const COMMANDS: [&str; 3] = ["generate", "chat", "run"];
+/// Flags that stand before a command, with a value.
+const GLOBAL: [&str; 3] = ["-m", "--model", "--tokenizer"];
+
+/// What was typed, as the commands here have it.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Typed {
+    pub args: Vec<OsString>,
+    /// A line for each flag without a meaning.
+    pub notes: Vec<String>,
+}
+
+/// Reads all arguments, the program's name first. Without a command it is `generate`.
+///
+/// # Errors
+///
+/// A line on what to type instead.
+pub fn understand(args: impl IntoIterator<Item = OsString>) -> Result<Typed, String> {
+    let mut args: Vec<OsString> = args.into_iter().collect();
+    let at = command_at(&args);
+    let is_flag = |arg: &OsString| arg.as_encoded_bytes().starts_with(b"-");
+    let is_own = |arg: &OsString| ["-h", "--help", "-V", "--version"].iter().any(|own| arg == own);
+    if args.get(at).is_none_or(|arg| is_flag(arg) && !is_own(arg)) {
+        args.insert(at.min(args.len()), "generate".into());
+    }
+    let command = args.get(at).and_then(|arg| arg.to_str()).unwrap_or_default();
+    if !COMMANDS.contains(&command) {
+        return Ok(Typed { args, notes: Vec::new() });
+    }
+    let is_chat = command != "generate";
+    let mut typed = Typed::default();
+    let mut rest = args.into_iter().peekable();
+    while let Some(arg) = rest.next() {
+        if arg == "--" {
+            typed.args.push(arg);
+            typed.args.extend(rest);
+            break;
+        }
+        let Some((name, value, meaning)) = known(&arg, is_chat) else {
+            typed.args.push(arg);
+            continue;
+        };
+        let inline = arg.to_str().and_then(|arg| arg.split_once('=')).map(|(_, value)| OsString::from(value));
+        let follows = inline.is_none()
+            && match value {
+                No => false,
+                Yes => true,
+                Maybe => {
+                    rest.peek().is_some_and(|next| ["on", "off", "auto", "0", "1"].iter().any(|word| next == word))
+                }
+            };
+        let value = if follows { rest.next() } else { inline };
+        match meaning {
+            Is(flag) => {
+                typed.args.push(flag.into());
+                typed.args.extend(value);
+            }
+            // Mirostat 0 is none.
+            Refused(_) if name == "--mirostat" && value.as_deref() == Some(OsStr::new("0")) => {}
+            Refused(what) => return Err(format!("{name}: {what}")),
+            Nothing(why) => typed.notes.push(format!("{name} has no effect: {why}")),
+        }
+    }
+    Ok(typed)
+}
+
+/// Where the command stands, or would.
+fn command_at(args: &[OsString]) -> usize {
+    let mut at = 1;
+    while let Some(arg) = args.get(at) {
+        let is_global = |name: &&str| arg == name;
+        let with_value = |name: &&str| arg.to_str().is_some_and(|arg| arg.starts_with(&format!("{name}=")));
+        if GLOBAL.iter().any(|name| is_global(name)) {
+            at += 2;
+        } else if GLOBAL.iter().any(|name| with_value(name)) {
+            at += 1;
+        } else {
+            break;
+        }
+    }
+    at
+}
+
+fn known(arg: &OsStr, is_chat: bool) -> Option<(&'static str, Value, Meaning)> {
+    let name = arg.to_str()?.split('=').next()?;
+    FLAGS.iter().find_map(|(names, value, generate, chat)| {
+        let name = names.iter().find(|known| **known == name)?;
+        Some((*name, *value, if is_chat { *chat } else { *generate }))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn typed(line: &str) -> Result<(String, usize), String> {
+        let typed = understand(line.split(' ').map(OsString::from))?;
+        let args: Vec<_> = typed.args.iter().map(|arg| arg.to_string_lossy()).collect();
+        Ok((args.join(" "), typed.notes.len()))
+    }
+
+    #[test]
+    fn what_llama_cli_takes_is_taken() {
+        let same =
+            |line: &str, want: &str, notes: usize| assert_eq!(typed(line), Ok((want.to_string(), notes)), "{line}");
+        same("a generate -ngl 99 -fa -p x --mlock", "a generate -p x", 3);
+        same("a generate -fa on -ub 512 -co", "a generate", 3);
+        same("a -m f.gguf -p x -n -1 -no-cnv", "a -m f.gguf generate -p x -n -1", 1);
+        same("a --model=f.gguf --n-predict 5", "a --model=f.gguf generate --n-tokens 5", 0);
+        same("a chat -sys hello -cnv -r User:", "a chat --system hello --stop User:", 1);
+        same("a generate -ctk q8_0 -ctv q8_0 --mirostat 0", "a generate --kv q8_0", 1);
+        same("a generate --predict=5 --numa=distribute", "a generate --n-tokens 5", 1);
+        same("a generate -p x -- -ngl 4", "a generate -p x -- -ngl 4", 0);
+    }
+
+    #[test]
+    fn other_commands_have_their_own_flags() {
+        assert_eq!(typed("a"), Ok(("a generate".to_string(), 0)));
+        for line in ["a --help", "a -m f inspect", "a bench -r 5 -t 1,2", "a batch -i in -o out", "a -V", "a no-such"] {
+            assert_eq!(typed(line), Ok((line.to_string(), 0)));
+        }
+    }
+
+    #[test]
+    fn what_is_refused_says_what_to_do() {
+        for (line, word) in [
+            ("a -i", "arenite chat"),
+            ("a generate --mirostat 2", "--min-p"),
+            ("a generate --lora x", "merge"),
+            ("a generate -hf x/y", "-m"),
+            ("a chat -no-cnv", "generate"),
+        ] {
+            assert!(typed(line).unwrap_err().contains(word), "{line}");
+        }
+    }
+
+    #[test]
+    fn no_flag_is_there_twice() {
+        let names: Vec<_> = FLAGS.iter().flat_map(|(names, ..)| *names).collect();
+        let mut once = names.clone();
+        once.sort();
+        once.dedup();
+        assert_eq!(once.len(), names.len());
+    }
+}

@@ -1,0 +1,129 @@
+//! Numbers as people type them.
+
+use std::str::FromStr;
+
+use arenite::TokenId;
+use clap::builder::RangedU64ValueParser;
+
+/// Token ids as people paste them: `1,2,3`, `1 2 3` or `[1, 2, 3]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ids(pub Vec<TokenId>);
+
+impl FromStr for Ids {
+    type Err = String;
+
+    fn from_str(list: &str) -> Result<Self, String> {
+        let list = list.trim();
+        let list = list.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(list);
+        list.split(|c: char| c == ',' || c.is_whitespace())
+            .filter(|id| !id.is_empty())
+            .map(|id| id.parse().map_err(|_| format!("`{id}` is not a token id: give numbers such as 1,2,3")))
+            .collect::<Result<_, _>>()
+            .map(Self)
+    }
+}
+
+/// How many tokens to make at most; -1 or -2 for as many as come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit(pub Option<usize>);
+
+impl FromStr for Limit {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "-1" | "-2" => Ok(Self(None)),
+            _ => {
+                text.parse().map(|n| Self(Some(n))).map_err(|_| "give a number of tokens, or -1 for no end".to_string())
+            }
+        }
+    }
+}
+
+/// A number that must not be zero.
+pub fn at_least_one() -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..)
+}
+
+/// Positions of a context: what 32 bits can count.
+pub fn context_size(text: &str) -> Result<usize, String> {
+    const MOST: u64 = i32::MAX as u64;
+    match text.parse::<u128>() {
+        Ok(0) => Err("give at least 1".to_string()),
+        Ok(n) if n > u128::from(MOST) => Err(format!("give at most {MOST}")),
+        Ok(n) => Ok(n as usize),
+        Err(_) => Err("give a number of positions, such as 2048".to_string()),
+    }
+}
+
+/// A number of threads: more than any machine has would only take memory.
+pub fn threads(text: &str) -> Result<usize, String> {
+    const MOST: usize = 1024;
+    match text.parse() {
+        Ok(n @ 1..=MOST) => Ok(n),
+        Ok(0) | Err(_) => Err("give a number of threads, such as 4".to_string()),
+        Ok(_) => {
+            let cores = crate::workers::cores();
+            Err(format!("give at most {MOST}; this machine has {cores} core{}", if cores == 1 { "" } else { "s" }))
+        }
+    }
+}
+
+pub fn finite(text: &str) -> Result<f32, String> {
+    match text.parse::<f32>() {
+        Ok(value) if value.is_finite() => Ok(value),
+        _ => Err("give a number, such as 0.8".to_string()),
+    }
+}
+
+pub fn not_negative(text: &str) -> Result<f32, String> {
+    finite(text).and_then(|value| if value >= 0.0 { Ok(value) } else { Err("it must not be negative".to_string()) })
+}
+
+pub fn positive(text: &str) -> Result<f32, String> {
+    finite(text).and_then(|value| if value > 0.0 { Ok(value) } else { Err("it must be more than 0".to_string()) })
+}
+
+pub fn probability(text: &str) -> Result<f32, String> {
+    finite(text).and_then(|value| {
+        if (0.0..=1.0).contains(&value) { Ok(value) } else { Err("it must be from 0 to 1".to_string()) }
+    })
+}
+
+/// A whole number, where any negative one means `otherwise`.
+pub fn count_or(text: &str, otherwise: u32) -> Result<u32, String> {
+    match text.parse::<i64>() {
+        Ok(n) if n < 0 => Ok(otherwise),
+        Ok(n) => u32::try_from(n).map_err(|_| format!("give at most {}", u32::MAX)),
+        Err(_) => Err("give a whole number, such as 40".to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_read_in_every_usual_form() {
+        for list in ["1,2,3", "1 2 3", "[1, 2, 3]", " 1,2,\n3, "] {
+            assert_eq!(list.parse(), Ok(Ids(vec![1, 2, 3])), "{list:?}");
+        }
+        assert_eq!("[]".parse(), Ok(Ids(vec![])));
+        for list in ["1,x", "-1", "4294967296", "[1,2"] {
+            assert!(list.parse::<Ids>().is_err(), "{list:?}");
+        }
+    }
+
+    #[test]
+    fn absurd_numbers_are_told() {
+        assert_eq!("-1".parse(), Ok(Limit(None)));
+        assert_eq!("0".parse(), Ok(Limit(Some(0))));
+        assert!("-3".parse::<Limit>().is_err() && "many".parse::<Limit>().is_err());
+        assert_eq!(context_size("2147483647"), Ok(2147483647));
+        for wrong in ["0", "-1", "1000000000000", "99999999999999999999", "x"] {
+            assert!(context_size(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!((threads("1024"), threads("100000").is_err(), threads("0").is_err()), (Ok(1024), true, true));
+        assert_eq!((count_or("-1", 7), count_or("9", 7), count_or("x", 7).is_err()), (Ok(7), Ok(9), true));
+    }
+}

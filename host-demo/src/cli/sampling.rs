@@ -1,0 +1,264 @@
+//! How the next token is chosen: llama-cli's names, and its defaults.
+
+use std::convert::Infallible;
+use std::hash::{BuildHasher, Hasher};
+use std::str::FromStr;
+
+use anyhow::{Result, ensure};
+use arenite::TokenId;
+use arenite::sampler::{Link, Params, Pcg32, Xorshift};
+use clap::{Args, ValueEnum};
+use rand_core::{Rng, TryRng};
+
+use super::number::{count_or, finite, not_negative, positive, probability};
+
+/// How the next token is chosen.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Sampling")]
+pub struct SamplingArgs {
+    /// Temperature: 0 always takes the most likely token [default: 0.8]
+    #[arg(long, visible_alias = "temperature", value_name = "T", value_parser = not_negative)]
+    pub temp: Option<f32>,
+
+    /// Only the K most likely tokens; 0 for all [default: 40]
+    #[arg(long, value_name = "K", allow_negative_numbers = true, value_parser = |k: &str| count_or(k, 0))]
+    pub top_k: Option<u32>,
+
+    /// Only the most likely tokens that together have this probability; 1 for all [default: 0.95]
+    #[arg(long, value_name = "P", value_parser = probability)]
+    pub top_p: Option<f32>,
+
+    /// Only tokens at least this probable, relative to the most likely one; 0 for all [default: 0.05]
+    #[arg(long, value_name = "P", value_parser = probability)]
+    pub min_p: Option<f32>,
+
+    /// Only tokens about as surprising as is to be expected, which together have this probability; 1 for all
+    #[arg(long, visible_alias = "typical-p", value_name = "P", value_parser = probability)]
+    pub typical: Option<f32>,
+
+    /// How many tokens are recent for the penalties; 0 turns them off
+    #[arg(long, value_name = "N", default_value = "64", allow_negative_numbers = true,
+        value_parser = |n: &str| count_or(n, 1 << 16))]
+    pub repeat_last_n: u32,
+
+    /// Divide the logits of recent tokens by this; 1 for no change
+    #[arg(long, value_name = "R", default_value_t = 1.0, value_parser = positive)]
+    pub repeat_penalty: f32,
+
+    /// Subtract this for every time a recent token came
+    #[arg(long, value_name = "F", default_value_t = 0.0, allow_negative_numbers = true, value_parser = finite)]
+    pub frequency_penalty: f32,
+
+    /// Subtract this if a recent token came at all
+    #[arg(long, value_name = "P", default_value_t = 0.0, allow_negative_numbers = true, value_parser = finite)]
+    pub presence_penalty: f32,
+
+    /// Add B to the logit of token ID, such as 13=-2.5 or 13=-inf; may be given several times
+    #[arg(short, long, value_name = "ID=B", value_parser = bias)]
+    pub logit_bias: Vec<(TokenId, f32)>,
+
+    /// The steps of choosing and their order, such as top_k;top_p;temperature; what is not named is left out
+    /// [default: penalties;top_k;typ_p;top_p;min_p;temperature]
+    #[arg(long, value_name = "LIST")]
+    pub samplers: Option<Samplers>,
+
+    /// Seed of the random numbers [default: by chance, printed at the end]
+    #[arg(short, long, value_name = "S", allow_negative_numbers = true, value_parser = seed)]
+    pub seed: Option<Seed>,
+
+    /// Random numbers: pcg, or llama2c for the very text that llama2.c's run.c gives for a seed (with its defaults,
+    /// --temp 1 --top-p 0.9, and no other step)
+    #[arg(long, value_enum, default_value_t = RngKind::Pcg, hide_possible_values = true, value_name = "pcg|llama2c")]
+    pub rng: RngKind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum RngKind {
+    Pcg,
+    Llama2c,
+}
+
+/// A seed; none if it is left to chance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seed(Option<u64>);
+
+/// Whether there are penalties, and the steps after them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Samplers {
+    penalties: bool,
+    order: [Option<Link>; 5],
+}
+
+impl SamplingArgs {
+    /// As the sampler takes them.
+    pub fn params(&self) -> Result<Params> {
+        let default = Params::DEFAULT;
+        let is_run_c = self.rng == RngKind::Llama2c;
+        if is_run_c {
+            let others = self.top_k.is_some() || self.min_p.is_some() || self.typical.is_some();
+            ensure!(
+                !others && self.samplers.is_none(),
+                "--rng llama2c chooses as run.c does, by --temp and --top-p alone: leave out --top-k, --min-p, \
+                 --typical and --samplers"
+            );
+        }
+        let usual = Samplers { penalties: true, order: default.order };
+        let run_c = Samplers { penalties: true, order: [Some(Link::Temperature), Some(Link::TopP), None, None, None] };
+        let samplers = self.samplers.unwrap_or(if is_run_c { run_c } else { usual });
+        Ok(Params {
+            temperature: self.temp.unwrap_or(if is_run_c { 1.0 } else { default.temperature }),
+            top_k: self.top_k.unwrap_or(default.top_k),
+            // To run.c 0 is all, too.
+            top_p: match self.top_p {
+                Some(0.0) if is_run_c => 1.0,
+                Some(p) => p,
+                None if is_run_c => 0.9,
+                None => default.top_p,
+            },
+            min_p: self.min_p.unwrap_or(default.min_p),
+            typical_p: self.typical.unwrap_or(default.typical_p),
+            order: samplers.order,
+            repeat_penalty: self.repeat_penalty,
+            frequency_penalty: self.frequency_penalty,
+            presence_penalty: self.presence_penalty,
+            repeat_last_n: if samplers.penalties { self.repeat_last_n } else { 0 },
+        })
+    }
+
+    /// The seed, by chance if none was given.
+    pub fn seed(&self) -> u64 {
+        self.seed.and_then(|Seed(seed)| seed).unwrap_or_else(any_seed)
+    }
+
+    /// The generator of a seed.
+    pub fn generator(&self, seed: u64) -> AnyRng {
+        match self.rng {
+            RngKind::Pcg => AnyRng::Pcg(Pcg32::new(seed)),
+            RngKind::Llama2c => AnyRng::Xorshift(Xorshift::new(seed)),
+        }
+    }
+}
+
+/// The generator that was asked for.
+#[derive(Clone, Debug)]
+pub enum AnyRng {
+    Pcg(Pcg32),
+    Xorshift(Xorshift),
+}
+
+impl TryRng for AnyRng {
+    type Error = Infallible;
+
+    fn try_next_u32(&mut self) -> Result<u32, Infallible> {
+        Ok(match self {
+            Self::Pcg(rng) => rng.next_u32(),
+            Self::Xorshift(rng) => rng.next_u32(),
+        })
+    }
+
+    fn try_next_u64(&mut self) -> Result<u64, Infallible> {
+        Ok(match self {
+            Self::Pcg(rng) => rng.next_u64(),
+            Self::Xorshift(rng) => rng.next_u64(),
+        })
+    }
+
+    fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> Result<(), Infallible> {
+        match self {
+            Self::Pcg(rng) => rng.fill_bytes(bytes),
+            Self::Xorshift(rng) => rng.fill_bytes(bytes),
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for Samplers {
+    type Err = String;
+
+    fn from_str(list: &str) -> Result<Self, String> {
+        let mut samplers = Self { penalties: false, order: [None; 5] };
+        let mut places = samplers.order.iter_mut();
+        let mut given = Vec::new();
+        for name in list.split([';', ',']).map(str::trim).filter(|name| !name.is_empty()) {
+            let link = match name {
+                "penalties" if given.is_empty() && !samplers.penalties => {
+                    samplers.penalties = true;
+                    continue;
+                }
+                "penalties" => return Err("penalties come first here".to_string()),
+                "top_k" | "top-k" => Link::TopK,
+                "typ_p" | "typical" | "typical_p" | "typical-p" => Link::Typical,
+                "top_p" | "top-p" => Link::TopP,
+                "min_p" | "min-p" => Link::MinP,
+                "temperature" | "temp" => Link::Temperature,
+                "dry" | "xtc" | "top_n_sigma" | "infill" | "adaptive_p" => {
+                    return Err(format!("there is no {name} here: leave it out, as it is off by default"));
+                }
+                _ => return Err(format!("`{name}` is none of penalties, top_k, typ_p, top_p, min_p, temperature")),
+            };
+            if given.contains(&link) {
+                return Err(format!("{name} is there twice"));
+            }
+            given.push(link);
+            if let Some(place) = places.next() {
+                *place = Some(link);
+            }
+        }
+        Ok(samplers)
+    }
+}
+
+/// A seed that nobody chose, short enough to be typed again. The keys of the standard library's
+/// hash maps come from the system's random numbers.
+fn any_seed() -> u64 {
+    1 + std::hash::RandomState::new().build_hasher().finish() % 999_999_999
+}
+
+fn seed(text: &str) -> Result<Seed, String> {
+    match text {
+        "-1" => Ok(Seed(None)),
+        _ => text.parse().map(|seed| Seed(Some(seed))).map_err(|_| "give a whole number, or -1 for chance".to_string()),
+    }
+}
+
+/// `ID=B`, or as llama-cli has it, `ID+B` and `ID-B`.
+fn bias(text: &str) -> Result<(TokenId, f32), String> {
+    let parts = text.split_once('=').or_else(|| {
+        let at = text.find(['+', '-']).filter(|at| *at > 0)?;
+        Some(text.split_at(at))
+    });
+    let parsed = parts.and_then(|(id, bias)| {
+        let bias = bias.trim().parse::<f32>().ok().filter(|bias| !bias.is_nan())?;
+        Some((id.trim().parse().ok()?, bias))
+    });
+    parsed.ok_or_else(|| "give a token id and a number, such as 13=-2.5".to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn biases_are_read() {
+        assert_eq!(bias("13=-2.5"), Ok((13, -2.5)));
+        assert_eq!(bias("0=-inf"), Ok((0, f32::NEG_INFINITY)));
+        assert_eq!((bias("15043+1"), bias("15043-1.5")), (Ok((15043, 1.0)), Ok((15043, -1.5))));
+        for wrong in ["13", "x=1", "1=x", "-1=1", "1=nan", "1+x", "-1"] {
+            assert!(bias(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn orders_are_read() {
+        let samplers: Samplers = "penalties;top_k;typ_p;top_p;min_p;temperature".parse().unwrap();
+        assert_eq!(samplers, Samplers { penalties: true, order: Params::DEFAULT.order });
+        let samplers: Samplers = "temp, top-p".parse().unwrap();
+        assert!(!samplers.penalties);
+        assert_eq!(samplers.order, [Some(Link::Temperature), Some(Link::TopP), None, None, None]);
+        for (list, word) in
+            [("dry;top_k", "no dry"), ("top_k;penalties", "first"), ("top_k;top_k", "twice"), ("x", "`x`")]
+        {
+            assert!(list.parse::<Samplers>().unwrap_err().contains(word), "{list}");
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! `arenite completions`: what a shell needs to complete a command line.
+
+use anyhow::Result;
+use clap::Command;
+use clap_complete::Shell;
+
+use crate::output::Out;
+
+/// Print what a shell needs to complete command lines
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:
+  arenite completions bash > ~/.local/share/bash-completion/completions/arenite")]
+pub struct Args {
+    /// The shell
+    shell: Shell,
+}
+
+pub fn run(args: &Args, mut cli: Command) -> Result<()> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut cli, "arenite", &mut script);
+    Out::lock().now(&script)?;
+    Ok(())
+}
