@@ -52,6 +52,11 @@ impl<'g> Constraint<'g> {
         Self { grammar, state: State::new(&grammar) }
     }
 
+    /// At a place of this grammar that an answer came to earlier.
+    pub fn at(grammar: Grammar<'g>, state: State) -> Self {
+        Self { grammar, state }
+    }
+
     /// Whether a token may come next: by the text that it stands for, by its number where the grammar names
     /// tokens, or as the end of an answer that is whole.
     pub fn allows(&self, tokenizer: &Tokenizer<'_, '_>, token: TokenId) -> bool {
@@ -77,9 +82,9 @@ impl<'g> Constraint<'g> {
         &self.state
     }
 
-    /// Goes back (or over) to a place of the same grammar.
-    pub fn set_state(&mut self, state: &State) {
-        self.state.clone_from(state);
+    /// The place, without the grammar.
+    pub fn into_state(self) -> State {
+        self.state
     }
 
     /// Whether the answer is whole: it may end here.

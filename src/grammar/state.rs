@@ -70,7 +70,7 @@ impl State {
     /// Goes on by these bytes. `false`, and nothing changes, if they may not follow.
     pub fn accept(&mut self, grammar: &Grammar<'_>, bytes: impl Iterator<Item = u8> + Clone) -> bool {
         let mut next = self.clone();
-        bytes.for_each(|byte| next.push(grammar, byte));
+        bytes.for_each(|byte| next.push_far(grammar, byte));
         self.replace(next)
     }
 
@@ -94,7 +94,8 @@ impl State {
     ) -> bool {
         let mut next = self.clone();
         match bytes {
-            Some(bytes) => bytes.for_each(|byte| next.push(grammar, byte)),
+            Some(bytes) if grammar.has_tokens() => bytes.for_each(|byte| next.push(grammar, byte)),
+            Some(bytes) => bytes.for_each(|byte| next.push_far(grammar, byte)),
             None => (next.items, next.complete) = (Vec::new(), false),
         }
         if grammar.has_tokens() {
@@ -159,7 +160,7 @@ impl State {
             _ => self.clone(),
         };
         for byte in bytes {
-            after.push(grammar, byte);
+            after.push_far(grammar, byte);
             if !after.is_alive() {
                 break;
             }
@@ -169,6 +170,14 @@ impl State {
 
     fn dead() -> Self {
         Self { frames: Vec::new(), items: Vec::new(), complete: false }
+    }
+
+    /// Goes on by one byte of any number: makes room where it gets scarce. Frames get other places by that.
+    fn push_far(&mut self, grammar: &Grammar<'_>, byte: u8) {
+        if self.frames.len() > FRAMES - ITEMS {
+            self.compact();
+        }
+        self.push(grammar, byte);
     }
 
     /// Goes on by one byte.

@@ -107,15 +107,9 @@ impl<'g> Grammar<'g> {
     /// [`Error::DamagedGrammar`] with the word where it is wrong.
     pub fn new(table: &'g [u8]) -> Result<Self, Error> {
         let damaged = |at: usize, why| Err(Error::DamagedGrammar { at, why });
-        let words = table.as_chunks::<4>().0;
-        let word = |at: usize| words.get(at).copied().map_or(0, u32::from_le_bytes);
-        if words.len() < HEADER || word(0) != MAGIC {
-            return damaged(0, "does not begin as one of this version");
-        }
-        if word(1) as usize != words.len() {
-            return damaged(1, "is cut short, or longer than it says");
-        }
-        let grammar = Self { words, root: word(2), has_tokens: word(3) & HAS_TOKENS != 0 };
+        let grammar = Self::checked_before(table)?;
+        let words = grammar.words;
+        let word = |at: usize| grammar.word(at);
         let is_node = |node: u32| node as usize >= HEADER && word(node as usize) & IS_HEAD != 0;
         if !is_node(grammar.root) {
             return damaged(2, "names a first node that is none");
@@ -150,6 +144,25 @@ impl<'g> Grammar<'g> {
             at += head.words();
         }
         Ok(grammar)
+    }
+
+    /// As [`new`](Self::new), without looking at more than the header: for a table that `new` has taken before.
+    ///
+    /// A damaged one gives wrong answers, no panic and no endless loop.
+    ///
+    /// # Errors
+    ///
+    /// As for [`new`](Self::new).
+    pub fn checked_before(table: &'g [u8]) -> Result<Self, Error> {
+        let words = table.as_chunks::<4>().0;
+        let word = |at: usize| words.get(at).copied().map_or(0, u32::from_le_bytes);
+        if words.len() < HEADER || word(0) != MAGIC {
+            return Err(Error::DamagedGrammar { at: 0, why: "does not begin as one of this version" });
+        }
+        if word(1) as usize != words.len() {
+            return Err(Error::DamagedGrammar { at: 1, why: "is cut short, or longer than it says" });
+        }
+        Ok(Self { words, root: word(2), has_tokens: word(3) & HAS_TOKENS != 0 })
     }
 
     /// The node that an answer begins at.

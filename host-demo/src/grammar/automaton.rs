@@ -10,6 +10,8 @@ use super::expr::{Chars, Expr};
 /// Most states of an automaton before and after it is made deterministic.
 const MOST_STATES: usize = 1_000_000;
 const MOST_NODES: usize = 200_000;
+/// Most work for it, in states looked at.
+const MOST_STEPS: usize = 30_000_000;
 
 /// A way on that is not a byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -38,7 +40,10 @@ impl<'r> Nfa<'r> {
     /// The automaton of an expression, deterministic.
     pub fn compile(expr: &'r Expr, inlined: &'r dyn Fn(usize) -> Option<&'r Expr>) -> Result<Dfa> {
         let mut nfa = Nfa { states: vec![State::default()], inlined };
-        let end = nfa.build(expr, 0)?;
+        let last = nfa.build(expr, 0)?;
+        // A state that nothing leads on from: where it is in a set, the text may end.
+        let end = nfa.state()?;
+        nfa.free(last, end);
         nfa.determinize(end)
     }
 
@@ -259,8 +264,8 @@ impl<'r> Nfa<'r> {
         Ok(start)
     }
 
-    /// All states that can be reached for free, sorted.
-    fn closure(&self, states: impl IntoIterator<Item = u32>, seen: &mut Vec<bool>) -> Vec<u32> {
+    /// The states that can be reached for free and from which something leads on, or nothing at all; sorted.
+    fn closure(&self, states: impl IntoIterator<Item = u32>, seen: &mut Vec<bool>, steps: &mut usize) -> Vec<u32> {
         seen.resize(self.states.len(), false);
         let mut left: Vec<u32> = states.into_iter().collect();
         let mut found = Vec::new();
@@ -270,23 +275,27 @@ impl<'r> Nfa<'r> {
                 left.extend(&self.states[state as usize].free);
             }
         }
+        *steps += found.len();
         found.iter().for_each(|state| seen[*state as usize] = false);
-        // States that only lead on say nothing, but for the end.
+        found.retain(|state| {
+            let state = &self.states[*state as usize];
+            !state.ranges.is_empty() || !state.letters.is_empty() || state.free.is_empty()
+        });
         found.sort_unstable();
         found
     }
 
     /// Sets of states that are reached by the same text become one node.
     fn determinize(&self, end: u32) -> Result<Dfa> {
-        let mut seen = Vec::new();
-        let first = self.closure([0], &mut seen);
+        let (mut seen, mut steps) = (Vec::new(), 0);
+        let first = self.closure([0], &mut seen, &mut steps);
         let mut numbers = HashMap::from([(first.clone(), 0u32)]);
         let (mut sets, mut nodes) = (vec![first], Vec::new());
         while let Some(set) = sets.get(nodes.len()).cloned() {
             let mut number = |states: Vec<u32>, sets: &mut Vec<Vec<u32>>| -> Result<u32> {
-                let set = self.closure(states, &mut seen);
+                let set = self.closure(states, &mut seen, &mut steps);
                 let next = numbers.len() as u32;
-                if numbers.len() > MOST_NODES {
+                if numbers.len() > MOST_NODES || steps > MOST_STEPS {
                     bail!("this has too many states: use smaller limits, or fewer that overlap");
                 }
                 Ok(*numbers.entry(set).or_insert_with_key(|set| {
