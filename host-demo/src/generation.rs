@@ -109,9 +109,8 @@ pub fn run(
         }
         let token = match (&request.constraint, &request.text) {
             (Some(constraint), Some((tokenizer, _))) => {
-                let allowed = |token| {
-                    constraint.allows(tokenizer, token) && !(request.ignore_end && tokenizer.is_end(token))
-                };
+                let allowed =
+                    |token| constraint.allows(tokenizer, token) && !(request.ignore_end && tokenizer.is_end(token));
                 match sampler.sample_where(session.logits_mut(), rng, allowed) {
                     Err(Error::NoTokenAllowed) if constraint.is_complete() => break End::Grammar,
                     token => token?,

@@ -21,6 +21,7 @@ mod output;
 mod pool;
 mod runtime;
 mod seq2seq;
+mod server;
 mod stop;
 mod tensor;
 mod text;

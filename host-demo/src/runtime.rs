@@ -2,7 +2,7 @@
 
 use anyhow::{Result, anyhow, bail};
 use arenite::workers::Workers;
-use arenite::{Gguf, Kernels, KvType, Model, Options, Plan, Session};
+use arenite::{Engine, Gguf, Kernels, KvType, Model, Options, Plan, Session};
 use memmap2::MmapMut;
 
 use crate::cli::{Kv, SessionArgs};
@@ -67,6 +67,17 @@ impl Memory {
     /// context costs nothing until it is used. (An aligned vector of zeros would be written at once.)
     pub fn new(plan: &Plan) -> Result<Self> {
         Ok(Self { workspace: pages("workspace", plan.workspace)?, kv: pages("KV cache", plan.kv)? })
+    }
+
+    /// An engine in this memory.
+    pub fn engine<'m, 'w>(
+        &'w mut self,
+        model: &'m Model<'_>,
+        plan: Plan,
+        kernels: &'static Kernels,
+        workers: &'m dyn Workers,
+    ) -> Result<Engine<'m, 'w>> {
+        Ok(Engine::new(model, plan, &mut self.workspace, &mut self.kv)?.with_kernels(kernels).with_workers(workers))
     }
 
     /// A session in this memory.

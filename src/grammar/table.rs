@@ -132,9 +132,7 @@ impl<'g> Grammar<'g> {
             for jump in (ranges.end..at + head.words()).step_by(2) {
                 let is_right = match grammar.jump(jump) {
                     Some(Jump::Call { start, next }) => is_node(start) && is_node(next),
-                    Some(Jump::Token { next, .. } | Jump::NotToken { next, .. }) => {
-                        is_node(next) && grammar.has_tokens
-                    }
+                    Some(Jump::Token { next, .. } | Jump::NotToken { next, .. }) => is_node(next) && grammar.has_tokens,
                     None => false,
                 };
                 if !is_right {

@@ -264,7 +264,8 @@ impl<'s> Sampler<'s> {
         let random = (rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
         let weighs_all = self.slots.is_empty() || self.slots.len() == self.vocab;
         if weighs_all {
-            let forbidden = logits.iter_mut().zip(0..).filter(|(logit, id)| **logit > f32::NEG_INFINITY && !allowed(*id));
+            let forbidden =
+                logits.iter_mut().zip(0..).filter(|(logit, id)| **logit > f32::NEG_INFINITY && !allowed(*id));
             forbidden.for_each(|(logit, _)| *logit = f32::NEG_INFINITY);
         }
         let mut allowed = |token| weighs_all || allowed(token);

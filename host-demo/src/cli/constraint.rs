@@ -41,7 +41,8 @@ impl ConstraintArgs {
         let (name, schema) = match &self.json_schema {
             Some(source) => {
                 let (name, text) = read(source, |text| text.trim_start().starts_with('{'))?;
-                let schema = serde_json::from_str(&text).with_context(|| format!("--json-schema {name} is not JSON"))?;
+                let schema =
+                    serde_json::from_str(&text).with_context(|| format!("--json-schema {name} is not JSON"))?;
                 (name, schema)
             }
             None => (String::new(), json!({ "type": "object" })),

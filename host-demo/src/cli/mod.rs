@@ -7,7 +7,7 @@ mod machine;
 mod number;
 mod sampling;
 
-pub use constraint::ConstraintArgs;
+pub use constraint::{ConstraintArgs, token};
 pub use input::{Text, TextArgs, each, each_line};
 pub use machine::{Kv, ModelArgs, RunArgs, SessionArgs};
 pub use number::{Ids, Limit, at_least_one, beams, context_size, threads};

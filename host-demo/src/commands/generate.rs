@@ -206,7 +206,9 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     print_stats(&stats);
     if !outcome.is_whole {
         let end = outcome.end.name();
-        note(format_args!("warning: the answer was cut off ({end}) and is not what the grammar asks for: give more with -n or -c"));
+        note(format_args!(
+            "warning: the answer was cut off ({end}) and is not what the grammar asks for: give more with -n or -c"
+        ));
     }
     Ok(if outcome.end == End::Interrupted { ExitCode::from(output::INTERRUPTED) } else { ExitCode::SUCCESS })
 }

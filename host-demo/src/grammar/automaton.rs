@@ -132,7 +132,8 @@ impl<'r> Nfa<'r> {
         for (first, last) in chars.ranges() {
             // Surrogates are no characters.
             let halves = [(*first, (*last).min(0xd7ff)), ((*first).max(0xe000), *last)];
-            for (first, last) in halves.into_iter().filter_map(|(a, b)| Some((char::from_u32(a)?, char::from_u32(b)?))) {
+            for (first, last) in halves.into_iter().filter_map(|(a, b)| Some((char::from_u32(a)?, char::from_u32(b)?)))
+            {
                 if first > last {
                     continue;
                 }

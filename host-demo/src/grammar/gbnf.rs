@@ -13,8 +13,15 @@ const MOST_REPEATED: u32 = 2000;
 
 /// The rules of a grammar, and the number of `root`.
 pub fn parse(text: &str, token: &dyn Fn(&str) -> Option<u32>) -> Result<(Rules, usize)> {
-    let mut parser =
-        Parser { text, at: 0, depth: 0, rules: Rules::default(), names: HashMap::new(), undefined: HashMap::new(), token };
+    let mut parser = Parser {
+        text,
+        at: 0,
+        depth: 0,
+        rules: Rules::default(),
+        names: HashMap::new(),
+        undefined: HashMap::new(),
+        token,
+    };
     parser.space(true);
     while parser.peek().is_some() {
         parser.rule()?;
@@ -288,7 +295,11 @@ impl<'t> Parser<'t> {
             Some('r') => return Ok(Some('\r')),
             Some('n') => return Ok(Some('\n')),
             Some(same @ ('\\' | '"' | '[' | ']' | '-')) => return Ok(Some(same)),
-            _ => return Err(self.wrong_at(start, "this escape is unknown: \\\\ \\\" \\[ \\] \\- \\n \\r \\t \\x \\u \\U are")),
+            _ => {
+                return Err(
+                    self.wrong_at(start, "this escape is unknown: \\\\ \\\" \\[ \\] \\- \\n \\r \\t \\x \\u \\U are")
+                );
+            }
         };
         let hex = self.rest().get(..digits).and_then(|hex| u32::from_str_radix(hex, 16).ok());
         match hex.and_then(char::from_u32) {

@@ -23,7 +23,14 @@ pub fn from_gbnf(text: &str, token: &dyn Fn(&str) -> Option<u32>) -> Result<Vec<
 
 /// The table of a grammar for the values that a JSON schema allows.
 pub fn from_json_schema(schema: &serde_json::Value) -> Result<Vec<u8>> {
-    let (rules, root) = schema::read(schema)?;
+    from_json_schema_between("", schema, "")
+}
+
+/// As [`from_json_schema`], with these texts before and after the value.
+pub fn from_json_schema_between(before: &str, schema: &serde_json::Value, after: &str) -> Result<Vec<u8>> {
+    let (mut rules, root) = schema::read(schema)?;
+    let all = Expr::seq([Expr::text(before), Expr::Rule(root), Expr::text(after)]);
+    let root = rules.add("$", all);
     compile(rules, root)
 }
 
@@ -37,7 +44,10 @@ const MOST_INLINED: usize = 40;
 /// Compiles rules to a table.
 fn compile(mut rules: Rules, root: usize) -> Result<Vec<u8>> {
     if let Some(rule) = rules.left_recursive() {
-        bail!("{}: this rule can begin with itself, which never ends: put what comes first before it", rules.0[rule].place);
+        bail!(
+            "{}: this rule can begin with itself, which never ends: put what comes first before it",
+            rules.0[rule].place
+        );
     }
     let called = called(&mut rules, root);
     let mut all: Vec<Node> = Vec::new();

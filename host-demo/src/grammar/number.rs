@@ -152,8 +152,7 @@ fn positive_range(from: Option<Limit>, to: Option<Limit>) -> Expr {
     });
     let Some(to) = to else { return above };
     let limit = Decimal::of(to.value);
-    let mut below =
-        vec![Expr::seq([Expr::Bytes(limit.whole.clone()), fraction_to(&limit.fraction, to.is_exclusive)])];
+    let mut below = vec![Expr::seq([Expr::Bytes(limit.whole.clone()), fraction_to(&limit.fraction, to.is_exclusive)])];
     if let Some(last) = to_integer(&limit.whole).and_then(|whole| whole.checked_sub(1)) {
         below.push(Expr::seq([whole_range(0, Some(last)), fraction(DIGITS)]));
     }
@@ -181,9 +180,7 @@ fn digits_from(limit: &[u8], is_exclusive: bool) -> Expr {
             Expr::seq([digit(first + 1, b'9'), digits(0, DIGITS)]),
             Expr::seq([digit(*first, *first), digits_from(rest, is_exclusive)]),
         ]),
-        None if is_exclusive => {
-            Expr::seq([Expr::text("0").repeat(0, DIGITS), digit(b'1', b'9'), digits(0, DIGITS)])
-        }
+        None if is_exclusive => Expr::seq([Expr::text("0").repeat(0, DIGITS), digit(b'1', b'9'), digits(0, DIGITS)]),
         None => digits(0, DIGITS),
     }
 }

@@ -71,9 +71,7 @@ fn anything() -> Expr {
 /// A text in which this is found: at its ends only where anchors say so.
 fn found(ast: &Ast) -> Result<Expr> {
     match ast {
-        Ast::Alternation(alternation) => {
-            Ok(Expr::Alt(alternation.asts.iter().map(found).collect::<Result<_>>()?))
-        }
+        Ast::Alternation(alternation) => Ok(Expr::Alt(alternation.asts.iter().map(found).collect::<Result<_>>()?)),
         Ast::Group(group) => found(&group.ast),
         Ast::Concat(concat) => {
             let (mut parts, mut start, mut end) = (concat.asts.as_slice(), true, true);
@@ -181,10 +179,9 @@ fn set_item(item: &ClassSetItem) -> Result<Chars> {
         ClassSetItem::Range(range) => Chars::of([(range.start.c.into(), range.end.c.into())]),
         ClassSetItem::Perl(class) => negated_if(class.negated, perl(&class.kind)),
         ClassSetItem::Bracketed(class) => negated_if(class.negated, set(&class.kind)?),
-        ClassSetItem::Union(union) => union
-            .items
-            .iter()
-            .try_fold(Chars::default(), |sum, item| anyhow::Ok(sum.or(&set_item(item)?)))?,
+        ClassSetItem::Union(union) => {
+            union.items.iter().try_fold(Chars::default(), |sum, item| anyhow::Ok(sum.or(&set_item(item)?)))?
+        }
         ClassSetItem::Ascii(class) if class.kind == ClassAsciiKind::Digit => perl(&ClassPerlKind::Digit),
         ClassSetItem::Ascii(_) => bail!("classes such as [[:alpha:]] are not supported"),
         ClassSetItem::Unicode(_) => bail!("classes by Unicode property (`\\p`) are not supported"),
@@ -221,11 +218,15 @@ pub fn of_format(format: &str) -> Option<&'static str> {
         "duration" => {
             "^P([0-9]{1,9}W|[0-9]{1,9}D(T([0-9]{1,9}H([0-9]{1,9}M([0-9]{1,9}S)?)?|[0-9]{1,9}M([0-9]{1,9}S)?|[0-9]{1,9}S))?|T([0-9]{1,9}H([0-9]{1,9}M([0-9]{1,9}S)?)?|[0-9]{1,9}M([0-9]{1,9}S)?|[0-9]{1,9}S))$"
         }
-        "email" => concat!("^[A-Za-z0-9_+-]{1,30}(\\.[A-Za-z0-9_+-]{1,30}){0,3}@", label!(), "(\\.", label!(), "){1,3}$"),
+        "email" => {
+            concat!("^[A-Za-z0-9_+-]{1,30}(\\.[A-Za-z0-9_+-]{1,30}){0,3}@", label!(), "(\\.", label!(), "){1,3}$")
+        }
         "hostname" => concat!("^", label!(), "(\\.", label!(), "){0,3}$"),
         "ipv4" => concat!("^", octet!(), "(\\.", octet!(), "){3}$"),
         "ipv6" => "^[0-9a-fA-F]{1,4}(:[0-9a-fA-F]{1,4}){7}$",
-        "uri" => concat!("^[a-z][a-z0-9+.-]{0,15}://", label!(), "(\\.", label!(), "){0,3}(/[A-Za-z0-9._~-]{0,60}){0,10}$"),
+        "uri" => {
+            concat!("^[a-z][a-z0-9+.-]{0,15}://", label!(), "(\\.", label!(), "){0,3}(/[A-Za-z0-9._~-]{0,60}){0,10}$")
+        }
         "uuid" => "^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$",
         _ => return None,
     })

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, TryRecvError};
-use std::time::Instant;
 
 use anyhow::Result;
 use arenite::grammar::{Constraint, Grammar, State};
@@ -38,8 +37,17 @@ pub struct Job {
 #[derive(Debug)]
 pub enum Event {
     /// The next token; its text may be held back, or more than its own.
-    Token { text: String, logprob: Option<Logprob> },
-    Done { end: Finish, text: String, prompt: usize, cached: usize, answer: usize },
+    Token {
+        text: String,
+        logprob: Option<Logprob>,
+    },
+    Done {
+        end: Finish,
+        text: String,
+        prompt: usize,
+        cached: usize,
+        answer: usize,
+    },
     Failed(String),
 }
 
@@ -96,10 +104,6 @@ impl Running {
         self.ids.len() - self.context.position()
     }
 
-    fn is_prompt(&self) -> bool {
-        self.context.position() + 1 < self.job.prompt.len().max(1) || self.ids.len() == self.job.prompt.len()
-    }
-
     fn answer(&self) -> usize {
         self.ids.len() - self.job.prompt.len()
     }
@@ -120,7 +124,12 @@ pub struct Scheduler<'a, 'm, 'w> {
 }
 
 impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
-    pub fn new(engine: Engine<'m, 'w>, tokenizer: &'a Tokenizer<'a, 'a>, parallel: usize, counters: Arc<Counters>) -> Self {
+    pub fn new(
+        engine: Engine<'m, 'w>,
+        tokenizer: &'a Tokenizer<'a, 'a>,
+        parallel: usize,
+        counters: Arc<Counters>,
+    ) -> Self {
         // For any parameters: the penalties' history, and all of the vocabulary as candidates.
         let scratch = vec![0; 8 * (engine.model().spec().vocab + 1024)];
         Self {
@@ -432,9 +441,7 @@ impl Running {
         }
         if stopped || is_over {
             self.finish_after(Finish::Stop, stopped);
-        } else if limit.is_some_and(|limit| self.answer() >= limit)
-            || self.ids.len() > engine.plan().options.context
-        {
+        } else if limit.is_some_and(|limit| self.answer() >= limit) || self.ids.len() > engine.plan().options.context {
             self.finish(Finish::Length);
         }
         Ok(())
@@ -456,9 +463,4 @@ impl Running {
         let _ = self.job.events.send(done);
         self.end = Some(end);
     }
-}
-
-/// Seconds since something began.
-pub fn since(start: Instant) -> f64 {
-    start.elapsed().as_secs_f64()
 }

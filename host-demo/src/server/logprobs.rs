@@ -33,9 +33,7 @@ pub fn logprob(tokenizer: &Tokenizer<'_, '_>, logits: &[f32], token: TokenId, co
 impl Logprob {
     /// As in answers of chats.
     pub fn chat(&self) -> Value {
-        let of = |bytes: &[u8], logprob: f64| {
-            json!({ "token": String::from_utf8_lossy(bytes), "logprob": logprob, "bytes": bytes })
-        };
+        let of = |bytes: &[u8], logprob: f64| json!({ "token": String::from_utf8_lossy(bytes), "logprob": logprob, "bytes": bytes });
         let mut value = of(&self.bytes, self.logprob);
         value["top_logprobs"] = self.top.iter().map(|(bytes, logprob)| of(bytes, *logprob)).collect();
         value

@@ -106,6 +106,11 @@ impl Body {
         serde_json::from_slice(bytes).map_err(|error| ApiError::invalid(format!("the body makes no sense: {error}")))
     }
 
+    /// Of a body that was read as JSON.
+    pub fn of(value: Value) -> Result<Self, ApiError> {
+        serde_json::from_value(value).map_err(|error| ApiError::invalid(format!("the body makes no sense: {error}")))
+    }
+
     pub fn choices(&self) -> Result<usize, ApiError> {
         match self.n.unwrap_or(1) {
             n @ 1..=MOST_CHOICES => Ok(n),
@@ -120,16 +125,15 @@ impl Body {
         by_chance: u64,
         token: &dyn Fn(&str) -> Option<TokenId>,
     ) -> Result<Settings, ApiError> {
-        let ranged = |name: &'static str, value: Option<f32>, default: f32, range: std::ops::RangeInclusive<f32>| {
-            match value {
+        let ranged =
+            |name: &'static str, value: Option<f32>, default: f32, range: std::ops::RangeInclusive<f32>| match value {
                 None => Ok(default),
                 Some(value) if range.contains(&value) => Ok(value),
                 Some(value) => Err(ApiError::about(
                     name,
                     format!("{name} is {value}, and {} to {} are possible", range.start(), range.end()),
                 )),
-            }
-        };
+            };
         let default = Params::DEFAULT;
         let params = Params {
             temperature: ranged("temperature", self.temperature, 1.0, 0.0..=100.0)?,

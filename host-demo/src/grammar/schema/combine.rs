@@ -85,7 +85,8 @@ fn joined(key: &str, a: &Value, b: &Value, path: &str) -> Result<Option<Value>> 
         "type" => {
             let types = |value: &Value| declared_types(&Map::from_iter([("type".into(), value.clone())]), path);
             let (ours, theirs) = (types(a)?, types(b)?);
-            let has = |types: &[&str], name: &str| types.contains(&name) || (name == "integer" && types.contains(&"number"));
+            let has =
+                |types: &[&str], name: &str| types.contains(&name) || (name == "integer" && types.contains(&"number"));
             let common: Vec<&str> =
                 super::TYPES.into_iter().filter(|name| has(&ours, name) && has(&theirs, name)).collect();
             if common.is_empty() {
@@ -105,10 +106,18 @@ fn joined(key: &str, a: &Value, b: &Value, path: &str) -> Result<Option<Value>> 
         }
         "pattern" => json!([list(a), list(b)].concat()),
         "minimum" | "exclusiveMinimum" | "minLength" | "minItems" | "minProperties" => {
-            if number(a) >= number(b) { a.clone() } else { b.clone() }
+            if number(a) >= number(b) {
+                a.clone()
+            } else {
+                b.clone()
+            }
         }
         "maximum" | "exclusiveMaximum" | "maxLength" | "maxItems" | "maxProperties" => {
-            if number(a) <= number(b) { a.clone() } else { b.clone() }
+            if number(a) <= number(b) {
+                a.clone()
+            } else {
+                b.clone()
+            }
         }
         "items" if !a.is_array() && !b.is_array() => all(),
         "additionalProperties" if *a == json!(false) || *b == json!(false) => json!(false),

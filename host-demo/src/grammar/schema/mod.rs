@@ -36,10 +36,37 @@ const UNSUPPORTED: [&str; 14] = [
 
 /// Keywords that say something about values; all others are notes.
 const ASSERTING: [&str; 31] = [
-    "$ref", "allOf", "anyOf", "oneOf", "type", "enum", "const", "nullable", "properties", "required", "additionalProperties",
-    "patternProperties", "propertyNames", "minProperties", "maxProperties", "items", "prefixItems", "additionalItems",
-    "minItems", "maxItems", "uniqueItems", "minLength", "maxLength", "pattern", "format", "minimum", "maximum",
-    "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "not",
+    "$ref",
+    "allOf",
+    "anyOf",
+    "oneOf",
+    "type",
+    "enum",
+    "const",
+    "nullable",
+    "properties",
+    "required",
+    "additionalProperties",
+    "patternProperties",
+    "propertyNames",
+    "minProperties",
+    "maxProperties",
+    "items",
+    "prefixItems",
+    "additionalItems",
+    "minItems",
+    "maxItems",
+    "uniqueItems",
+    "minLength",
+    "maxLength",
+    "pattern",
+    "format",
+    "minimum",
+    "maximum",
+    "exclusiveMinimum",
+    "exclusiveMaximum",
+    "multipleOf",
+    "not",
 ];
 
 const TYPES: [&str; 7] = ["object", "array", "string", "number", "integer", "boolean", "null"];
@@ -51,8 +78,14 @@ const MOST_NESTED: usize = 100;
 
 /// The rules for a schema, and the number of the first.
 pub fn read(schema: &Value) -> Result<(Rules, usize)> {
-    let mut reader =
-        Reader { root: schema, rules: Rules::default(), named: HashMap::new(), left: VecDeque::new(), value: None, depth: 0 };
+    let mut reader = Reader {
+        root: schema,
+        rules: Rules::default(),
+        named: HashMap::new(),
+        left: VecDeque::new(),
+        value: None,
+        depth: 0,
+    };
     let root = reader.rules.add("$", Expr::never());
     reader.named.insert(r##"{"$ref":"#"}"##.into(), root);
     reader.rules.0[root].expr = reader.schema(schema, "$")?;
@@ -77,11 +110,7 @@ struct Reader<'s> {
 /// Space as models write it: none, one, or a new line and what the next is set in by.
 fn space() -> Expr {
     let blanks = Chars::of([(9, 9), (32, 32)]);
-    Expr::alt([
-        Expr::empty(),
-        Expr::text(" "),
-        Expr::seq([Expr::text("\n"), Expr::Chars(blanks).repeat(0, 20)]),
-    ])
+    Expr::alt([Expr::empty(), Expr::text(" "), Expr::seq([Expr::text("\n"), Expr::Chars(blanks).repeat(0, 20)])])
 }
 
 fn comma() -> Expr {
@@ -170,7 +199,8 @@ impl Reader<'_> {
                 Some(_) => bail!("{path}.{key}: this keyword is not supported"),
             }
         }
-        if schema.get("uniqueItems") == Some(&Value::Bool(true)) && count(schema, "maxItems", path)?.is_none_or(|max| max > 1)
+        if schema.get("uniqueItems") == Some(&Value::Bool(true))
+            && count(schema, "maxItems", path)?.is_none_or(|max| max > 1)
         {
             bail!("{path}.uniqueItems: this keyword is not supported");
         }
@@ -189,7 +219,9 @@ impl Reader<'_> {
             return Ok(Expr::Rule(*rule));
         }
         if self.named.len() >= MOST_RULES {
-            bail!("{path}: the schema leads to more than {MOST_RULES} others: does it refer to itself in a combination?");
+            bail!(
+                "{path}: the schema leads to more than {MOST_RULES} others: does it refer to itself in a combination?"
+            );
         }
         let rule = self.rules.add(path, Expr::never());
         self.named.insert(name, rule);
@@ -347,9 +379,10 @@ fn percent_decoded(text: &str) -> String {
 fn declared_types(schema: &Map<String, Value>, path: &str) -> Result<Vec<&'static str>> {
     let known = |value: &Value| {
         let name = value.as_str().unwrap_or_default();
-        TYPES.into_iter().find(|known| *known == name).ok_or_else(|| {
-            anyhow!("{path}.type: {value} is not a type: there are {}", TYPES.join(", "))
-        })
+        TYPES
+            .into_iter()
+            .find(|known| *known == name)
+            .ok_or_else(|| anyhow!("{path}.type: {value} is not a type: there are {}", TYPES.join(", ")))
     };
     match schema.get("type") {
         None => Ok(Vec::new()),
@@ -363,7 +396,18 @@ fn declared_types(schema: &Map<String, Value>, path: &str) -> Result<Vec<&'stati
 fn implied_types(schema: &Map<String, Value>) -> Vec<&'static str> {
     let mut types = Vec::new();
     for (name, keys) in [
-        ("object", &["properties", "required", "additionalProperties", "patternProperties", "propertyNames", "minProperties", "maxProperties"][..]),
+        (
+            "object",
+            &[
+                "properties",
+                "required",
+                "additionalProperties",
+                "patternProperties",
+                "propertyNames",
+                "minProperties",
+                "maxProperties",
+            ][..],
+        ),
         ("array", &["items", "prefixItems", "additionalItems", "minItems", "maxItems"]),
         ("string", &["minLength", "maxLength", "pattern", "format"]),
         ("number", &["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"]),

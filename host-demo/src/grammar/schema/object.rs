@@ -55,7 +55,9 @@ impl Reader<'_> {
         let known: Vec<&str> = properties.keys().map(String::as_str).chain(required.iter().copied()).collect();
         if let Some(patterns) = schema.get("patternProperties") {
             let Value::Object(patterns) = patterns else { bail!("{path}.patternProperties: this must be an object") };
-            if !known.is_empty() || schema.get("additionalProperties").is_some_and(|others| *others != Value::Bool(false)) {
+            if !known.is_empty()
+                || schema.get("additionalProperties").is_some_and(|others| *others != Value::Bool(false))
+            {
                 bail!("{path}.patternProperties: this keyword is supported only without other properties");
             }
             return self.by_pattern(patterns, path).map(Some);
@@ -70,7 +72,9 @@ impl Reader<'_> {
             None if known.is_empty() => pattern::any_char().repeat(0, None),
             None => without(any_key(), known.iter().map(|name| pattern::literal(name))),
             Some(Value::Object(names)) if known.is_empty() => {
-                let unknown = names.keys().find(|key| !["minLength", "maxLength", "pattern", "format", "type"].contains(&key.as_str()));
+                let unknown = names
+                    .keys()
+                    .find(|key| !["minLength", "maxLength", "pattern", "format", "type"].contains(&key.as_str()));
                 if let Some(unknown) = unknown {
                     bail!("{path}.propertyNames.{unknown}: this keyword is not supported here");
                 }
@@ -85,7 +89,9 @@ impl Reader<'_> {
     fn by_pattern(&mut self, patterns: &Map<String, Value>, path: &str) -> Result<Expr> {
         let mut keys = Vec::new();
         for name in patterns.keys() {
-            keys.push(pattern::matching(name).map_err(|error| error.context(format!("{path}.patternProperties.{name}")))?);
+            keys.push(
+                pattern::matching(name).map_err(|error| error.context(format!("{path}.patternProperties.{name}")))?,
+            );
         }
         let mut each = Vec::new();
         for (i, (name, schema)) in patterns.iter().enumerate() {

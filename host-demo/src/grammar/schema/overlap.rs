@@ -67,7 +67,9 @@ impl Reader<'_> {
         };
         ours.iter().filter(is_common).all(|name| match *name {
             "object" => self.objects_exclude(a, b, depth),
-            "number" | "integer" => limits_exclude(a, b, ["minimum", "exclusiveMinimum"], ["maximum", "exclusiveMaximum"]),
+            "number" | "integer" => {
+                limits_exclude(a, b, ["minimum", "exclusiveMinimum"], ["maximum", "exclusiveMaximum"])
+            }
             "string" => limits_exclude(a, b, ["minLength"; 2], ["maxLength"; 2]),
             "array" => limits_exclude(a, b, ["minItems"; 2], ["maxItems"; 2]),
             _ => false,
@@ -78,14 +80,19 @@ impl Reader<'_> {
         let required = |schema: &Map<String, Value>| {
             names(schema, "required", "$").unwrap_or_default().into_iter().map(String::from).collect::<Vec<_>>()
         };
-        let property = |schema: &Map<String, Value>, name: &str| schema.get("properties").and_then(|all| all.get(name)).cloned();
+        let property =
+            |schema: &Map<String, Value>, name: &str| schema.get("properties").and_then(|all| all.get(name)).cloned();
         let is_closed = |schema: &Map<String, Value>| schema.get("additionalProperties") == Some(&Value::Bool(false));
-        let describes = |schema: &Map<String, Value>| schema.contains_key("properties") || schema.contains_key("required");
+        let describes =
+            |schema: &Map<String, Value>| schema.contains_key("properties") || schema.contains_key("required");
         let ours = required(a);
-        let writes_others =
-            a.contains_key("additionalProperties") && !is_closed(a) || a.contains_key("patternProperties") || !describes(a);
+        let writes_others = a.contains_key("additionalProperties") && !is_closed(a)
+            || a.contains_key("patternProperties")
+            || !describes(a);
         let never_written = |name: &String| {
-            !writes_others && property(a, name).is_none_or(|schema| schema == Value::Bool(false)) && !ours.contains(name)
+            !writes_others
+                && property(a, name).is_none_or(|schema| schema == Value::Bool(false))
+                && !ours.contains(name)
         };
         let not_allowed = |name: &String| match (property(a, name), property(b, name)) {
             (Some(ours), Some(theirs)) => self.excludes(&ours, &theirs, depth + 1),

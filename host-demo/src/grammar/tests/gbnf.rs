@@ -31,7 +31,11 @@ fn sequences_and_repetitions() {
     gbnf("root ::= \"ab\" \"c\" | \"d\"", &["abc", "d"], &["ab", "dabc"]);
     gbnf("root ::= (\"a\" |\n  \"b\"\n)+ # comment\n", &["ab", "ba"], &["", "#"]);
     gbnf("root ::= a |\n b\na ::= \"1\"\nb ::= \"2\"", &["1", "2"], &["12"]);
-    gbnf("root ::= c+ v* c? (v c)*\r\nv ::= [aeiou]\r\nc ::= [b-df-hj-np-tv-z]", &["yes", "no", "crwth", "four"], &["aye"]);
+    gbnf(
+        "root ::= c+ v* c? (v c)*\r\nv ::= [aeiou]\r\nc ::= [b-df-hj-np-tv-z]",
+        &["yes", "no", "crwth", "four"],
+        &["aye"],
+    );
     // Longer than the limit up to which repetitions are written out.
     let long = "root ::= (.\"\u{e9}\"[\u{3b1}-\u{3c9}]){600,601}";
     let unit = "x\u{e9}\u{3b2}";
@@ -40,9 +44,17 @@ fn sequences_and_repetitions() {
 
 #[test]
 fn characters() {
-    gbnf("root ::= ... \"abc\" ...", &["abcabcabc", "\u{1f535}\u{e9}zabc\u{4e2d}\u{6587}\n"], &["aabc123", "1234abc123"]);
+    gbnf(
+        "root ::= ... \"abc\" ...",
+        &["abcabcabc", "\u{1f535}\u{e9}zabc\u{4e2d}\u{6587}\n"],
+        &["aabc123", "1234abc123"],
+    );
     gbnf("root ::= [^\\n\"]+", &["a b", "\u{1f600}"], &["a\nb", "\"", ""]);
-    gbnf("root ::= [\\]\\-\\[\\\\]+ \"\\t\\x41\\u00e9\\U0001F600\"", &["]-[\\\tA\u{e9}\u{1f600}"], &["a\tA\u{e9}\u{1f600}"]);
+    gbnf(
+        "root ::= [\\]\\-\\[\\\\]+ \"\\t\\x41\\u00e9\\U0001F600\"",
+        &["]-[\\\tA\u{e9}\u{1f600}"],
+        &["a\tA\u{e9}\u{1f600}"],
+    );
     gbnf("root ::= [\u{3041}-\u{309f}]+", &["\u{3072}\u{3089}"], &["\u{30a2}", "a"]);
     gbnf("root ::= [a-]+", &["a-a"], &["b"]);
     // Bytes that are no UTF-8 are no character.
@@ -78,7 +90,11 @@ fn recursion_and_ambiguity() {
     let palindromes = "root ::= \"a\" root \"a\" | \"b\" root \"b\" | [ab]?";
     gbnf(palindromes, &["", "a", "abba", "ababa", "aabaa"], &["ab", "abab", "aab"]);
     // A call at the end of a rule takes no room: this goes on for ever.
-    gbnf("root ::= \"a\" root | \"b\" other\nother ::= \"c\" root | \"\"", &[&"abc".repeat(500)[..1499].replace("ab", "ab"), "b"], &["c"]);
+    gbnf(
+        "root ::= \"a\" root | \"b\" other\nother ::= \"c\" root | \"\"",
+        &[&"abc".repeat(500)[..1499].replace("ab", "ab"), "b"],
+        &["c"],
+    );
     // As deep as there is room for, and always a way back.
     let nested = "root ::= \"[\" root \"]\" | \"x\"";
     let deep = |n: usize| format!("{}x{}", "[".repeat(n), "]".repeat(n));
@@ -97,7 +113,9 @@ fn tokens() {
     let find = |text: &str| (text == "<think>").then_some(7);
     let table = from_gbnf("root ::= <think> (!<[9]>)* <[9]> \"a\"", &find).unwrap();
     assert!(Grammar::new(&table).is_ok());
-    assert!(format!("{:#}", from_gbnf("root ::= <other>", &find).unwrap_err()).contains("1:10: `<other>` is not one token"));
+    assert!(
+        format!("{:#}", from_gbnf("root ::= <other>", &find).unwrap_err()).contains("1:10: `<other>` is not one token")
+    );
 }
 
 #[test]

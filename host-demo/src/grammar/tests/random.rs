@@ -23,10 +23,14 @@ fn random_schema(random: &mut Random, depth: usize) -> Value {
     match random.below(kinds) {
         0 => json!({"type": "string", "minLength": random.below(3), "maxLength": 2 + random.below(5)}),
         1 => json!({"type": "integer", "minimum": random.below(50) as i64 - 25, "maximum": 30 + random.below(1000)}),
-        2 => json!({"type": "number", "minimum": random.below(9), "exclusiveMaximum": 9.5 + random.below(9) as f64 / 8.0}),
+        2 => {
+            json!({"type": "number", "minimum": random.below(9), "exclusiveMaximum": 9.5 + random.below(9) as f64 / 8.0})
+        }
         3 => json!({"type": ["boolean", "null"]}),
         4 => json!({"enum": ["a", random.below(9), null, [1, "\n"]]}),
-        5 => json!({"type": "string", "pattern": random.pick(&["^[a-c]{1,3}$", "x+y", "^(ab|\\d\\.)*$", "^[^\\s\"]$"])}),
+        5 => {
+            json!({"type": "string", "pattern": random.pick(&["^[a-c]{1,3}$", "x+y", "^(ab|\\d\\.)*$", "^[^\\s\"]$"])})
+        }
         6 => json!({"type": "string", "format": random.pick(&["date", "time", "uuid", "ipv4", "date-time"])}),
         7 => {
             let items = random_schema(random, depth - 1);
@@ -108,7 +112,8 @@ fn whatever_is_allowed_is_valid() {
 
 #[test]
 fn damaged_tables_do_no_harm() {
-    let table = from_json_schema(&json!({"anyOf": [{}, {"type": "object", "properties": {"a": {"type": "string"}}}]})).unwrap();
+    let table =
+        from_json_schema(&json!({"anyOf": [{}, {"type": "object", "properties": {"a": {"type": "string"}}}]})).unwrap();
     let mut random = Random(3);
     for _ in 0..3000 {
         let mut damaged = table.clone();
