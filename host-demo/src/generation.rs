@@ -23,7 +23,7 @@ pub struct Request<'a> {
     pub limit: Option<usize>,
     /// Texts that end it.
     pub stops: &'a [String],
-    /// Tokens that end it, besides the vocabulary's own.
+    /// Tokens that end it as the vocabulary's own end tokens do.
     pub stop_ids: &'a [TokenId],
     /// Whether it goes on after the vocabulary's end tokens.
     pub ignore_end: bool,
