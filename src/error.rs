@@ -330,6 +330,20 @@ pub enum Error {
         /// How many logits there are.
         given: usize,
     },
+    /// Bytes that are not the table of a grammar, or not a whole one.
+    DamagedGrammar {
+        /// The word where it shows.
+        at: usize,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// A token that the grammar does not allow here.
+    TokenNotAllowed {
+        /// The token.
+        token: u32,
+    },
+    /// No token may follow: the vocabulary cannot write what the grammar asks for.
+    NoTokenAllowed,
 }
 
 /// What sort of thing went wrong, for a program that acts on it: [`Error::kind`].
@@ -408,7 +422,10 @@ impl Error {
             | NoSource
             | CannotRewind { .. }
             | TextTooLong { .. }
-            | LogitsLength { .. } => ErrorKind::Input,
+            | LogitsLength { .. }
+            | DamagedGrammar { .. }
+            | TokenNotAllowed { .. }
+            | NoTokenAllowed => ErrorKind::Input,
             #[cfg(feature = "capi")]
             Argument { .. } => ErrorKind::Input,
             DamagedSnapshot { .. } | ForeignSnapshot { .. } => ErrorKind::Snapshot,

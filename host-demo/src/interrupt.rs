@@ -32,3 +32,8 @@ pub fn listen() {
 pub fn asked() -> bool {
     ASKED.load(Ordering::Relaxed)
 }
+
+/// Ctrl-C was answered: the next one is a first again.
+pub fn forget() {
+    ASKED.store(false, Ordering::Relaxed);
+}

@@ -4,11 +4,13 @@
 #![warn(clippy::print_stdout, clippy::print_stderr, clippy::unwrap_used, clippy::expect_used)]
 
 mod boards;
+mod chat;
 mod cli;
 mod commands;
 mod faults;
 mod generation;
 mod gguf_writer;
+mod grammar;
 mod interrupt;
 mod llama2c;
 mod model_file;
@@ -16,8 +18,10 @@ mod new_file;
 mod new_model;
 mod npy;
 mod output;
+mod plot;
 mod runtime;
 mod seq2seq;
+mod server;
 mod stop;
 mod tensor;
 mod text;

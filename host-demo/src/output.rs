@@ -1,19 +1,43 @@
-//! Standard output and error, without the panics of `println!`.
+//! Standard output and error, without the panics of `println!`, and safe for a terminal.
+//!
+//! What a model says and what a file has for names may hold anything. On a terminal, characters that would steer
+//! it are shown escaped: control characters other than newline and tab, and what changes the direction of writing.
+//! A pipe gets the bytes, and so does a terminal after `--raw`.
 
+use std::borrow::Cow;
 use std::fmt;
+use std::fmt::Write as _;
 use std::io::{self, IsTerminal, StdoutLock, Write};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Exit code after Ctrl-C: 128 and the number of SIGINT, as shells have it.
 pub const INTERRUPTED: u8 = 130;
 
 /// Standard output, locked. A reader that went away is an error like any other here;
 /// [`report`] turns it into a quiet end.
-pub struct Out(StdoutLock<'static>);
+pub struct Out {
+    to: StdoutLock<'static>,
+    is_terminal: bool,
+}
+
+/// Whether a terminal gets the bytes as they are.
+static RAW: AtomicBool = AtomicBool::new(false);
+
+/// From here on nothing is escaped.
+pub fn raw() {
+    RAW.store(true, Ordering::Relaxed);
+}
 
 impl Out {
     pub fn lock() -> Self {
-        Self(io::stdout().lock())
+        let to = io::stdout().lock();
+        Self { is_terminal: to.is_terminal(), to }
+    }
+
+    /// Writes a control sequence of our own, if there is a terminal.
+    pub fn style(&mut self, sequence: &'static str) -> io::Result<()> {
+        if self.is_terminal { self.to.write_all(sequence.as_bytes()).map_err(where_it_was) } else { Ok(()) }
     }
 
     /// Writes `bytes` and sees to it that they arrive now.
@@ -37,11 +61,13 @@ impl Out {
 
 impl Write for Out {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.write(bytes).map_err(where_it_was)
+        let safe = if self.is_terminal { for_terminal(bytes) } else { Cow::Borrowed(bytes) };
+        self.to.write_all(&safe).map_err(where_it_was)?;
+        Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.0.flush().map_err(where_it_was)
+        self.to.flush().map_err(where_it_was)
     }
 }
 
@@ -51,7 +77,39 @@ fn where_it_was(error: io::Error) -> io::Error {
 
 /// A line on standard error. Nobody is left to tell when that fails.
 pub fn note(line: impl fmt::Display) {
-    let _ = writeln!(io::stderr().lock(), "{line}");
+    let mut to = io::stderr().lock();
+    let mut line = line.to_string().into_bytes();
+    if to.is_terminal() {
+        line = for_terminal(&line).into_owned();
+    }
+    line.push(b'\n');
+    let _ = to.write_all(&line);
+}
+
+/// `bytes` without what steers a terminal.
+fn for_terminal(bytes: &[u8]) -> Cow<'_, [u8]> {
+    if RAW.load(Ordering::Relaxed) {
+        return Cow::Borrowed(bytes);
+    }
+    let mut shown = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            match c {
+                '\n' | '\t' => shown.push(c),
+                '\0'..' ' | '\x7f' => _ = write!(shown, "\\x{:02x}", u32::from(c)),
+                _ if steers(c) => _ = write!(shown, "\\u{{{:x}}}", u32::from(c)),
+                _ => shown.push(c),
+            }
+        }
+        chunk.invalid().iter().for_each(|byte| _ = write!(shown, "\\x{byte:02x}"));
+    }
+    Cow::Owned(shown.into_bytes())
+}
+
+/// C1 controls, and marks of the direction of writing.
+fn steers(c: char) -> bool {
+    matches!(c, '\u{80}'..='\u{9f}' | '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}'
+        | '\u{2066}'..='\u{2069}')
 }
 
 /// Whether someone looks at standard error while it is written.
@@ -130,6 +188,15 @@ mod tests {
         let shown = [0, 1023, 1024, 532480, 4 << 20, 3 << 30].map(|n| Bytes(n).to_string());
         assert_eq!(shown, ["0 B", "1023 B", "1.0 KB", "520.0 KB", "4.0 MB", "3.00 GB"]);
         assert_eq!(format!("{:>8}", Bytes(12)), "    12 B");
+    }
+
+    #[test]
+    fn a_terminal_is_not_steered() {
+        let shown = |bytes: &[u8]| String::from_utf8(for_terminal(bytes).into_owned()).unwrap();
+        assert_eq!(shown("a\tb\n\u{e9} \u{928}\u{1f600}".as_bytes()), "a\tb\n\u{e9} \u{928}\u{1f600}");
+        assert_eq!(shown(b"\x1b[2J\r\x7f\0"), "\\x1b[2J\\x0d\\x7f\\x00");
+        assert_eq!(shown("\u{9b}2J\u{202e}abc\u{2066}".as_bytes()), "\\u{9b}2J\\u{202e}abc\\u{2066}");
+        assert_eq!(shown(b"\x9b2J"), "\\x9b2J");
     }
 
     #[test]

@@ -38,6 +38,7 @@ mod context;
 mod forward;
 mod layout;
 mod plan;
+mod profile;
 mod snapshot;
 mod work;
 
@@ -52,6 +53,7 @@ use forward::{Forward, Sizes};
 pub use forward::{Observer, Stage};
 use layout::{POOLS, Pieces, SOURCE, STATES, Segment};
 pub use plan::{Options, Plan};
+pub use profile::{Profiler, Section};
 pub use work::{Pass, Work};
 
 /// A model in the caller's memory, ready to run any of its contexts.
@@ -111,6 +113,13 @@ impl<'m, 'w> Engine<'m, 'w> {
     #[must_use]
     pub fn with_kernels(mut self, kernels: &'static Kernels) -> Self {
         self.forward.compute.kernels = kernels;
+        self
+    }
+
+    /// Tells `profiler` whenever a section of a pass is done. Without one nothing is measured, and nothing is slower.
+    #[must_use]
+    pub fn with_profiler(mut self, profiler: &'m dyn Profiler) -> Self {
+        self.forward.compute.profiler = Some(profiler);
         self
     }
 

@@ -17,6 +17,10 @@ pub struct ModelArgs {
     /// The vocabulary, for a model that has none or a wrong one; for a llama2.c checkpoint its tokenizer.bin
     #[arg(long, global = true, value_name = "FILE")]
     pub tokenizer: Option<PathBuf>,
+
+    /// Show a terminal what a model or a file says as it is, control characters and all
+    #[arg(long, global = true)]
+    pub raw: bool,
 }
 
 /// How much memory a session takes and which kernels run it.

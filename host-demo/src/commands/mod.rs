@@ -1,6 +1,8 @@
 //! The commands, one file each.
 
+mod batch;
 mod bench;
+mod chat;
 mod completions;
 mod convert;
 mod convert_tokenizer;
@@ -13,7 +15,9 @@ mod man;
 mod pack;
 mod plan;
 mod probe;
+mod run;
 mod score;
+mod serve;
 mod tokenize;
 mod translate;
 
@@ -24,6 +28,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::cli::ModelArgs;
 use crate::model_file::ModelFile;
+use crate::output;
 
 /// Runs transformer language models from GGUF files.
 ///
@@ -48,6 +53,8 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Generate(generate::Args),
+    Run(run::Args),
+    Chat(chat::Args),
     Translate(translate::Args),
     Embed(embed::Args),
     Tokenize(tokenize::Args),
@@ -58,6 +65,8 @@ enum Command {
     Logits(logits::Args),
     Probe(probe::Args),
     Score(score::Args),
+    Serve(serve::Args),
+    Batch(batch::Args),
     Bench(bench::Args),
     Convert(convert::Args),
     Completions(completions::Args),
@@ -67,13 +76,20 @@ enum Command {
 /// Runs the command.
 pub fn run(cli: Cli) -> Result<ExitCode> {
     let model = &cli.model;
+    if model.raw {
+        output::raw();
+    }
     let done = match cli.command {
         Command::Generate(args) => return generate::run(&args, &ModelFile::open(model)?),
+        Command::Run(args) => return run::run(&args, model),
+        Command::Chat(args) => return chat::run(&args, &ModelFile::open(model)?),
         Command::Bench(args) => return bench::run(&args, model),
         Command::Translate(args) => return translate::run(&args, &ModelFile::open_translator(model)?),
         Command::Embed(args) => return embed::run(&args, &ModelFile::open(model)?),
         Command::Logits(args) => return logits::run(&args, &ModelFile::open(model)?),
         Command::Probe(args) => return probe::run(&args, &ModelFile::open(model)?),
+        Command::Serve(args) => serve::run(&args, ModelFile::open(model)?),
+        Command::Batch(args) => return batch::run(&args, ModelFile::open(model)?),
         Command::Score(args) => return score::run(&args, &ModelFile::open(model)?),
         Command::Tokenize(args) => tokenize::run(&args, &ModelFile::open(model)?),
         Command::Detokenize(args) => detokenize::run(&args, &ModelFile::open(model)?),

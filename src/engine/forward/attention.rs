@@ -7,6 +7,7 @@ use super::relative::Relative;
 use super::rope::Rotary;
 use super::{Forward, add_bias, copy, enter, leave, norm_one, norm_sum, rows, rows_mut, scale};
 use crate::engine::layout::Segment;
+use crate::engine::profile::Section;
 use crate::kernel::{Activation, Attention, Bias, Kernels, fork_chunks, store};
 use crate::memory::{HeadLayout, Pool};
 use crate::model::{Layer, QkNorm, Role, Spec, Temperature, Weights};
@@ -99,11 +100,13 @@ impl Forward<'_, '_> {
             enter(compute, spec, weights, (roles.before.0, roles.before.1, index), hidden, branch);
         }
         project(compute, weights, (spec, &roles, &view, layer), shape, branch, qkv);
+        compute.done(Section::Qkv);
         let [first, second] = &self.rotary;
         turn(compute, (spec, weights, layer), if layer.is_local { second } else { first }, (shape, segments), qkv);
         if layer.owns_kv && view.part != Part::Queries {
             keep(compute, (layer.kv_heads, shape), (segments, pool), qkv, cache);
         }
+        compute.done(Section::Heads);
         if view.part == Part::Keys {
             return;
         }
@@ -122,9 +125,11 @@ impl Forward<'_, '_> {
         if spec.gated_query() {
             gate(compute, layer, shape, qkv, out);
         }
+        compute.done(Section::Attention);
         if let Some(w) = weights.matrix(roles.output.0, index) {
             compute.input(out, rows).times(w, branch, dim);
             add_bias(branch, dim, weights.vector(roles.output.1, index));
+            compute.done(Section::Output);
             leave(compute, spec, weights, (Role::PostAttentionNorm, index), branch, hidden);
             norm_sum(compute, spec, weights, (roles.after.0, roles.after.1, index), hidden);
         }

@@ -21,6 +21,7 @@ mod rope;
 use core::ops::{ControlFlow, Range};
 
 use super::layout::{POOLS, Pieces, SOURCE, STATES, Segment, Store};
+use super::profile::Section;
 use crate::built;
 use crate::kernel::{Deviation, Kernels};
 use crate::memory::Pool;
@@ -132,6 +133,7 @@ impl<'m, 'w> Forward<'m, 'w> {
             compute: Compute {
                 kernels: Kernels::detect(),
                 workers: &Serial,
+                profiler: None,
                 threads,
                 quants: pieces.quants,
                 scales: pieces.scales,
@@ -180,6 +182,7 @@ impl<'m, 'w> Forward<'m, 'w> {
         for rotary in &mut self.rotary {
             rotary.turn_to(first, segment.position as usize, tokens.len());
         }
+        self.compute.done(Section::Embedding);
         first
     }
 
@@ -188,6 +191,7 @@ impl<'m, 'w> Forward<'m, 'w> {
         let layer = self.spec.layer(index);
         if index == 0 {
             self.layer_inputs();
+            self.compute.done(Section::Embedding);
         }
         self.show(Stage::Before, index, observer)?;
         let mixer = self.spec.recurrent().filter(|_| layer.has_state());
@@ -210,6 +214,7 @@ impl<'m, 'w> Forward<'m, 'w> {
         }
         self.show(Stage::FeedForward, index, observer)?;
         self.layer_end(&layer, self.rows);
+        self.compute.done(Section::Embedding);
         self.show(Stage::After, index, observer)
     }
 
@@ -279,6 +284,7 @@ impl<'m, 'w> Forward<'m, 'w> {
         if let Some(cap) = spec.logit_cap() {
             compute.kernels.soft_cap(logits, cap);
         }
+        compute.done(Section::Head);
     }
 
     /// Puts the states of some rows, after the last norm, into the rows of `branch` from `to` on.
@@ -290,6 +296,7 @@ impl<'m, 'w> Forward<'m, 'w> {
         if spec.final_norm {
             norm(compute, spec, weights, (Role::OutputNorm, Role::OutputNormBias, 0), branch);
         }
+        compute.done(Section::Norms);
     }
 
     fn show<O: Observer>(&self, stage: Stage, layer: usize, observer: &mut O) -> ControlFlow<()> {
@@ -355,6 +362,7 @@ fn enter(
             norm_rows(compute.kernels, spec, weight, bias, branch);
         }
     });
+    compute.done(Section::Norms);
 }
 
 /// Adds what a part of a block made to the hidden state, normed where a norm stands behind the part.
@@ -376,6 +384,7 @@ fn leave(
         });
     }
     compute.by_tokens(hidden, spec.dim, &|start, hidden| add(hidden, branch.get(start..).unwrap_or(&[])));
+    compute.done(Section::Norms);
 }
 
 /// Norms the hidden state after a part of a block, where a norm stands there.

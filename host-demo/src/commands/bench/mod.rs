@@ -1,30 +1,36 @@
 //! `arenite bench`: how fast a model runs here.
 
-use std::io::Write;
+mod profile;
+mod report;
+mod traffic;
+
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use arenite::sampler::argmax;
-use arenite::{Context as Conversation, Engine, Model, Plan, TokenId, Work};
-use serde::Serialize;
+use arenite::{Context, Engine, Model, Plan, TokenId, Work};
 
-use crate::cli::{ModelArgs, SessionArgs, at_least_one, threads};
+use crate::cli::{Kv, ModelArgs, SessionArgs, at_least_one, threads};
 use crate::model_file::ModelFile;
-use crate::output::{self, Bytes, Out, note};
+use crate::output::{self, Out, note};
 use crate::runtime::{self, Memory};
 use crate::{interrupt, workers};
+use report::{Format, Measured, Report};
 
 /// Measure prefill and decode speed, time to the first token, load time and memory
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:
+#[command(after_help = "Examples:
   arenite bench -m model.gguf
   arenite bench -m model.gguf -p 512 -n 64 -t 1,2 -r 5 --json
-  arenite bench -m model.gguf --sequences 1,8
+  arenite bench -m model.gguf --profile
+  arenite bench -m model.gguf -t 1,2,4 --plot speed.svg
 
 Prefill is one prompt of -p tokens from an empty context, decode is -n single tokens from an empty
-context, of each of --sequences conversations in one pass (tok/s: of all together); medians of -r rounds after one that is not counted. load_ms: from opening the file to a
-session that is ready. first_token_ms: that, a first prompt of -p tokens, and choosing a token.")]
+context; medians of -r rounds after one that is not counted. load_ms: from opening the file to a
+session that is ready. first_token_ms: that, a first prompt of -p tokens, and choosing a token.
+A profile is measured after that, with a clock that costs a little itself: its share is in the rows.")]
 pub struct Args {
     /// Tokens of the prompt
     #[arg(short, long, value_name = "TOKENS", default_value_t = 512, value_parser = at_least_one)]
@@ -38,93 +44,72 @@ pub struct Args {
     #[arg(short, long, value_delimiter = ',', value_parser = threads)]
     threads: Vec<usize>,
 
-    /// Numbers of conversations that decode together to try
-    #[arg(long, value_delimiter = ',', default_value = "1", value_parser = at_least_one)]
+    /// Numbers of conversations that are decoded in one pass
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1", value_parser = sequences)]
     sequences: Vec<usize>,
 
     /// Rounds
     #[arg(short, long, default_value_t = 5, value_parser = at_least_one)]
     rounds: usize,
 
-    /// Print one JSON object
+    /// Print one JSON object; the same as -o json
     #[arg(long)]
     json: bool,
+
+    /// What to print: a table, Markdown, comma-separated values, or a JSON object
+    #[arg(short, long, value_enum, default_value_t = Format::Table, conflicts_with = "json")]
+    output: Format,
+
+    /// Tell where the time goes, part by part of a pass
+    #[arg(long)]
+    profile: bool,
+
+    /// Draw the speeds over the number of threads
+    #[arg(long, value_name = "F.svg")]
+    plot: Option<PathBuf>,
 
     #[command(flatten)]
     session: SessionArgs,
 }
 
-#[derive(Serialize)]
-struct Report {
-    results: Vec<Measured>,
-}
-
-#[derive(Serialize)]
-struct Measured {
-    model: String,
-    isa: &'static str,
-    threads: usize,
-    sequences: usize,
-    prefill_tokens: usize,
-    decode_tokens: usize,
-    prefill_tok_s: f64,
-    decode_tok_s: f64,
-    first_token_ms: f64,
-    load_ms: f64,
-    workspace_bytes: usize,
-    kv_bytes: usize,
-    peak_rss_bytes: Option<usize>,
+fn sequences(text: &str) -> Result<usize, String> {
+    const MOST: usize = 1024;
+    at_least_one(text).and_then(|n| if n <= MOST { Ok(n) } else { Err(format!("give at most {MOST}")) })
 }
 
 pub fn run(args: &Args, model: &ModelArgs) -> Result<ExitCode> {
     interrupt::listen();
     let threads = if args.threads.is_empty() { vec![workers::cores()] } else { args.threads.clone() };
+    let mut report = Report::new(if args.json { Format::Json } else { args.output });
     let mut out = Out::lock();
-    if !args.json {
-        writeln!(
-            out,
-            "{:>7}  {:>8}  {:>9}  {:>14}  {:>14}  {:>11}  {:>8}  {:>10}  {:>10}  {:>10}",
-            "threads",
-            "isa",
-            "sequences",
-            "prefill tok/s",
-            "decode tok/s",
-            "first token",
-            "load",
-            "workspace",
-            "KV cache",
-            "peak RSS"
-        )?;
-    }
-    let mut results = Vec::new();
-    let ways = threads.iter().flat_map(|threads| args.sequences.iter().map(|sequences| (*threads, *sequences)));
-    for (threads, sequences) in ways {
-        let Some(measured) = measure(args, model, threads, sequences)? else {
-            note("stopped");
-            return Ok(ExitCode::from(output::INTERRUPTED));
-        };
-        if !args.json {
-            print(&mut out, &measured)?;
+    for threads in threads {
+        for &sequences in &args.sequences {
+            let Some(measured) = measure(args, model, threads, sequences)? else {
+                note("stopped");
+                return Ok(ExitCode::from(output::INTERRUPTED));
+            };
+            report.add(&mut out, measured)?;
         }
-        results.push(measured);
     }
-    if args.json {
-        out.json_pretty(&Report { results })?;
+    report.finish(&mut out)?;
+    if let Some(path) = &args.plot {
+        report.plot(path)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// Loads the model and runs all rounds; `None` after Ctrl-C.
-fn measure(args: &Args, path: &ModelArgs, threads: usize, sequences: usize) -> Result<Option<Measured>> {
+fn measure(args: &Args, model: &ModelArgs, threads: usize, sequences: usize) -> Result<Option<Measured>> {
     let start = Instant::now();
-    let file = ModelFile::open(path)?;
+    let file = ModelFile::open(model)?;
     let gguf = file.parse()?;
     let model = Model::new(&gguf).with_context(|| file.name().to_string())?;
     let kernels = runtime::kernels(&args.session.isa)?;
     let workers = workers::start(threads);
-    let context = args.session.ctx_size.unwrap_or(args.prompt.max(args.n_tokens));
+    let longest = args.prompt.max(args.n_tokens);
+    let context = args.session.ctx_size.unwrap_or(longest);
     ensure!(
-        context >= args.prompt.max(args.n_tokens),
+        context >= longest,
         "a context of {context} is too short for -p {} and -n {}: give a larger -c",
         args.prompt,
         args.n_tokens
@@ -136,25 +121,49 @@ fn measure(args: &Args, path: &ModelArgs, threads: usize, sequences: usize) -> R
     let mut contexts = (0..sequences).map(|_| engine.open()).collect::<Result<Vec<_>, _>>()?;
     let load = start.elapsed();
 
-    let tokens = random_ids(args.prompt.max(args.n_tokens), model.spec().vocab);
-    let prompt = &tokens[..args.prompt];
-    engine.run(&mut [Work::prefill(&mut contexts[0], prompt)])?;
-    std::hint::black_box(argmax(engine.logits(&contexts[0])));
+    let tokens = random_ids(longest, model.spec().vocab);
+    let (prompt, decode) = (&tokens[..args.prompt], &tokens[..args.n_tokens]);
+    if let [first, ..] = &mut contexts[..] {
+        engine.run(&mut [Work::prefill(first, prompt)])?;
+        std::hint::black_box(argmax(engine.logits(first)));
+    }
     let first_token = start.elapsed();
 
-    let mut prefill = Vec::new();
-    let mut decode = Vec::new();
+    let (mut prefilled, mut decoded) = (Vec::new(), Vec::new());
     // Round 0 warms up what the first prompt did not touch.
     for round in 0..=args.rounds {
-        let Some((prefilled, decoded)) = one_round(&mut engine, &mut contexts, prompt, &tokens[..args.n_tokens])?
-        else {
-            return Ok(None);
-        };
+        let Some((one, other)) = one_round(&mut engine, &mut contexts, prompt, decode)? else { return Ok(None) };
         if round > 0 {
-            prefill.push(prefilled);
-            decode.push(decoded);
+            prefilled.push(one);
+            decoded.push(other);
         }
     }
+    // Before the profile reads memory of its own.
+    let peak_rss_bytes = peak_rss();
+    let profile = match args.profile {
+        true => {
+            let plan = runtime::plan(&gguf, &args.session, context, workers.count())?;
+            let number_34ths = match args.session.kv {
+                Kv::F32 => 4 * 34,
+                Kv::F16 => 2 * 34,
+                Kv::Q8_0 => 36 + 1,
+            };
+            let task = profile::Task {
+                gguf: &gguf,
+                model: &model,
+                plan,
+                kernels,
+                threads,
+                prompt,
+                decode,
+                rounds: args.rounds,
+                number_34ths,
+            };
+            let Some(profile) = task.measure()? else { return Ok(None) };
+            Some(profile)
+        }
+        false => None,
+    };
     Ok(Some(Measured {
         model: file.name().to_string(),
         isa: kernels.name,
@@ -162,62 +171,47 @@ fn measure(args: &Args, path: &ModelArgs, threads: usize, sequences: usize) -> R
         sequences,
         prefill_tokens: args.prompt,
         decode_tokens: args.n_tokens,
-        prefill_tok_s: args.prompt as f64 / median(&mut prefill),
-        decode_tok_s: (sequences * args.n_tokens) as f64 / median(&mut decode),
+        prefill_tok_s: args.prompt as f64 / median(&mut prefilled),
+        decode_tok_s: (args.n_tokens * sequences) as f64 / median(&mut decoded),
         first_token_ms: milliseconds(first_token),
         load_ms: milliseconds(load),
         workspace_bytes: plan.workspace,
         kv_bytes: plan.kv,
-        peak_rss_bytes: peak_rss(),
+        peak_rss_bytes,
+        profile,
     }))
 }
 
-/// Seconds of one prefill and of decoding with all contexts, each from an empty context; `None` after Ctrl-C.
+/// Seconds of one prefill of the first conversation, and of decoding all, each from empty contexts; `None` after
+/// Ctrl-C.
 fn one_round(
     engine: &mut Engine<'_, '_>,
-    contexts: &mut [Conversation],
+    contexts: &mut [Context],
     prompt: &[TokenId],
     decode: &[TokenId],
 ) -> Result<Option<(f64, f64)>> {
+    let rewind = |engine: &mut Engine<'_, '_>, contexts: &mut [Context]| {
+        contexts.iter_mut().try_for_each(|context| engine.rewind(context, 0))
+    };
     rewind(engine, contexts)?;
     let start = Instant::now();
-    engine.run(&mut [Work::prefill(&mut contexts[0], prompt)])?;
+    if let [first, ..] = &mut contexts[..] {
+        engine.run(&mut [Work::prefill(first, prompt)])?;
+    }
     let prefilled = start.elapsed();
 
     rewind(engine, contexts)?;
     let start = Instant::now();
     for &token in decode {
-        let mut works: Vec<_> = contexts.iter_mut().map(|context| Work::decode(context, token)).collect();
-        engine.run(&mut works)?;
+        match &mut contexts[..] {
+            [one] => engine.run(&mut [Work::decode(one, token)])?,
+            all => engine.run(&mut all.iter_mut().map(|context| Work::decode(context, token)).collect::<Vec<_>>())?,
+        }
         if interrupt::asked() {
             return Ok(None);
         }
     }
     Ok(Some((prefilled.as_secs_f64(), start.elapsed().as_secs_f64())))
-}
-
-/// All contexts to their beginning.
-fn rewind(engine: &mut Engine<'_, '_>, contexts: &mut [Conversation]) -> Result<()> {
-    Ok(contexts.iter_mut().try_for_each(|context| engine.rewind(context, 0))?)
-}
-
-fn print(out: &mut Out, measured: &Measured) -> Result<()> {
-    writeln!(
-        out,
-        "{:>7}  {:>8}  {:>9}  {:>14.1}  {:>14.1}  {:>8.1} ms  {:>5.1} ms  {:>10}  {:>10}  {:>10}",
-        measured.threads,
-        measured.isa,
-        measured.sequences,
-        measured.prefill_tok_s,
-        measured.decode_tok_s,
-        measured.first_token_ms,
-        measured.load_ms,
-        Bytes(measured.workspace_bytes),
-        Bytes(measured.kv_bytes),
-        measured.peak_rss_bytes.map_or("unknown".to_string(), |bytes| Bytes(bytes).to_string()),
-    )?;
-    out.flush()?;
-    Ok(())
 }
 
 /// The same ids in every run: what they are does not matter to the speed, only that a table of

@@ -1,0 +1,109 @@
+//! A model's own chat template, in Jinja, rendered as transformers renders it.
+
+use anyhow::{Result, anyhow};
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::Value;
+use minijinja::{Environment, ErrorKind, context};
+
+use super::{python, source};
+
+/// Steps after which a template is stopped. A long conversation takes some hundred thousand.
+const FUEL: u64 = 20_000_000;
+
+/// What a template is given.
+pub struct Inputs<'a> {
+    /// A list of messages: `role`, `content`, and what else the template looks at.
+    pub messages: &'a Value,
+    /// JSON schemas of functions; `None` without tools.
+    pub tools: &'a Value,
+    pub bos: &'a str,
+    pub eos: &'a str,
+}
+
+/// Why a template gave no prompt.
+#[derive(Debug)]
+pub enum Failure {
+    /// It is not Jinja, or goes on for too long.
+    Broken(anyhow::Error),
+    /// It does not take this conversation, and says why.
+    Refused(String),
+}
+
+/// Renders `template`, with what asks the model for an answer at the end.
+pub fn render(template: &str, inputs: &Inputs<'_>) -> Result<String, Failure> {
+    let source = source::translate(template);
+    let environment = environment();
+    let template = environment.template_from_str(&source).map_err(|error| Failure::Broken(said(&error)))?;
+    let rendered = template.render(context! {
+        messages => with_reasoning(inputs.messages),
+        tools => inputs.tools,
+        documents => Value::from(()),
+        add_generation_prompt => true,
+        bos_token => inputs.bos,
+        eos_token => inputs.eos,
+    });
+    rendered.map_err(|error| match error.kind() {
+        ErrorKind::OutOfFuel => Failure::Broken(anyhow!("it takes too many steps")),
+        _ => Failure::Refused(said(&error).to_string()),
+    })
+}
+
+/// The innermost cause in a few words, with the template's line.
+fn said(error: &minijinja::Error) -> anyhow::Error {
+    let mut inner = error;
+    while let Some(source) = std::error::Error::source(inner).and_then(|source| source.downcast_ref()) {
+        inner = source;
+    }
+    match (inner.detail(), inner.line().filter(|_| inner.name() != Some(RAISED))) {
+        (Some(detail), Some(line)) if inner.kind() != ErrorKind::InvalidOperation => {
+            anyhow!("{}: {detail} (line {line})", inner.kind())
+        }
+        (Some(detail), _) => anyhow!("{detail}"),
+        (None, Some(line)) => anyhow!("{} (line {line})", inner.kind()),
+        (None, None) => anyhow!("{}", inner.kind()),
+    }
+}
+
+const RAISED: &str = "raise_exception";
+
+fn environment() -> Environment<'static> {
+    let mut environment = Environment::new();
+    environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build().unwrap_or_default());
+    environment.set_fuel(Some(FUEL));
+    environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
+    python::add_to(&mut environment);
+    environment.add_function(source::EACH, python::each);
+    environment.add_function(source::ADD, python::add_markup);
+    environment.add_function(RAISED, |message: &Value| -> Result<Value, minijinja::Error> {
+        Err(python::invalid(python::string(message)))
+    });
+    environment.add_function("strftime_now", |format: &str| {
+        jiff::fmt::strtime::format(format, &jiff::Zoned::now()).map_err(|error| python::invalid(error.to_string()))
+    });
+    environment
+}
+
+/// A message's reasoning goes by several names; transformers gives it under those that templates read.
+fn with_reasoning(messages: &Value) -> Value {
+    let Ok(list) = messages.try_iter() else { return messages.clone() };
+    list.map(|message| {
+        let names = ["reasoning_content", "thinking", "reasoning"];
+        let given = |name: &&str| message.get_attr(name).ok().filter(|value| !value.is_none() && !value.is_undefined());
+        let Some(reasoning) = names.iter().find_map(given) else { return message };
+        let Ok(keys) = message.try_iter() else { return message };
+        let mut pairs = vec![("thinking".to_string(), reasoning.clone())];
+        for key in keys {
+            let value = message.get_item(&key).unwrap_or_default();
+            match key.to_string() {
+                key if key == "thinking" => pairs[0].1 = value,
+                key if key == "reasoning_content" => pairs.push((key, reasoning.clone())),
+                key => pairs.push((key, value)),
+            }
+        }
+        if !pairs.iter().any(|(key, _)| key == "reasoning_content") {
+            pairs.push(("reasoning_content".to_string(), reasoning));
+        }
+        Value::from_pairs(pairs)
+    })
+    .collect()
+}

@@ -1,0 +1,165 @@
+//! The template of a conversation: the model's own, one from a file, or a well-known format.
+
+use std::cell::Cell;
+
+use anyhow::{Result, anyhow};
+use arenite::chat::{Format, Message, Piece, Role};
+use arenite::gguf::{Gguf, Value as Meta};
+use arenite::tokenizer::Tokenizer;
+use minijinja::value::{Value, ValueKind};
+
+use super::guard::{ControlTokens, Prompt};
+use super::jinja::{self, Failure, Inputs};
+use crate::output::note;
+
+/// The key of a model's own template.
+const KEY: &str = "tokenizer.chat_template";
+
+/// Makes prompts of conversations.
+pub struct Renderer {
+    jinja: Option<String>,
+    /// What takes the place of a template that is not there or fails.
+    format: Format,
+    control_tokens: ControlTokens,
+    bos: String,
+    eos: String,
+    /// JSON schemas of functions, or `None`.
+    pub tools: Value,
+    warned: Cell<bool>,
+}
+
+impl Renderer {
+    /// `name` is a well-known format or `auto`; `template` is Jinja and comes before the model's own.
+    pub fn new(gguf: &Gguf<'_>, tokenizer: &Tokenizer<'_, '_>, name: &str, template: Option<String>) -> Result<Self> {
+        let spelled = |id: Option<u32>| {
+            id.map(|id| String::from_utf8_lossy(tokenizer.spelling(id)).into_owned()).unwrap_or_default()
+        };
+        let (jinja, format) = match (template, name) {
+            (Some(jinja), _) => (Some(jinja), None),
+            (None, "auto") => (own_template(gguf), None),
+            (None, name) => (None, Some(named(name)?)),
+        };
+        let format = format.or_else(|| Format::detect(jinja.as_deref()?)).unwrap_or(Format::PLAIN);
+        Ok(Self {
+            jinja,
+            format,
+            control_tokens: ControlTokens::of(tokenizer),
+            bos: spelled(tokenizer.bos()),
+            eos: spelled(tokenizer.eos()),
+            tools: Value::from(()),
+            warned: Cell::new(false),
+        })
+    }
+
+    /// What the prompts are made by, for people.
+    pub fn name(&self) -> String {
+        match self.jinja {
+            Some(_) if !self.warned.get() => "the model's template".to_string(),
+            _ => format!("the format {}", self.format.name()),
+        }
+    }
+
+    /// What a model writes at the end of an answer.
+    pub fn stop(&self) -> &'static str {
+        self.format.stop()
+    }
+
+    /// The text of the prompt, exactly; a template that fails is an error.
+    pub fn exact(&self, messages: &[Value]) -> Result<String> {
+        match &self.jinja {
+            Some(jinja) => self.with_jinja(jinja, messages).map_err(|failure| match failure {
+                Failure::Broken(error) => error.context("the chat template does not work"),
+                Failure::Refused(why) => anyhow!("the chat template refuses this conversation: {why}"),
+            }),
+            None => Ok(self.control_tokens.prompt(&self.with_format(messages)).text),
+        }
+    }
+
+    /// The prompt. Where the template fails the format that it looks like takes its place, with a warning.
+    pub fn prompt(&self, messages: &[Value]) -> Prompt {
+        let marked: Option<Vec<Value>> = {
+            let marks: Vec<_> = messages.iter().map(|message| self.control_tokens.mark(message)).collect();
+            let any = marks.iter().any(Option::is_some);
+            any.then(|| {
+                marks.into_iter().zip(messages).map(|(marked, plain)| marked.unwrap_or(plain.clone())).collect()
+            })
+        };
+        let rendered = match &self.jinja {
+            Some(jinja) => self.with_jinja(jinja, marked.as_deref().unwrap_or(messages)).unwrap_or_else(|failure| {
+                let why = match failure {
+                    Failure::Broken(error) => format!("does not work: {error:#}"),
+                    Failure::Refused(why) => format!("refuses this conversation: {why}"),
+                };
+                if !self.warned.replace(true) {
+                    let name = self.format.name();
+                    note(format_args!("warning: the chat template {why}; the format `{name}` takes its place"));
+                }
+                self.with_format(messages)
+            }),
+            None => self.with_format(messages),
+        };
+        self.control_tokens.prompt(&rendered)
+    }
+
+    fn with_jinja(&self, jinja: &str, messages: &[Value]) -> Result<String, Failure> {
+        let messages = Value::from(messages.to_vec());
+        jinja::render(jinja, &Inputs { messages: &messages, tools: &self.tools, bos: &self.bos, eos: &self.eos })
+    }
+
+    /// In the format, with marks in what is not its own.
+    fn with_format(&self, messages: &[Value]) -> String {
+        let contents: Vec<_> = messages.iter().map(content).collect();
+        let messages: Vec<_> = messages
+            .iter()
+            .zip(&contents)
+            .map(|(message, content)| Message { role: role(message), content: content.as_str() })
+            .collect();
+        let mut rendered = String::new();
+        let Ok(()) = self.format.pieces(&messages, |piece| -> Result<(), std::convert::Infallible> {
+            match piece {
+                Piece::Template(text) => rendered += text,
+                Piece::Content(text) => rendered += &self.control_tokens.marked_text(text),
+            }
+            Ok(())
+        });
+        rendered
+    }
+}
+
+fn named(name: &str) -> Result<Format> {
+    Format::by_name(name).ok_or_else(|| {
+        let names: Vec<_> = Format::all().map(Format::name).collect();
+        anyhow!("there is no chat format `{name}`; give auto or one of: {}", names.join(", "))
+    })
+}
+
+/// The template in the file.
+fn own_template(gguf: &Gguf<'_>) -> Option<String> {
+    match gguf.keys().find(|(key, _)| key.to_string() == KEY)?.1 {
+        Meta::Str(text) => Some(String::from_utf8_lossy(text).into_owned()),
+        _ => None,
+    }
+}
+
+/// Who wrote a message, as far as the formats know.
+fn role(message: &Value) -> Role {
+    match message.get_attr("role").ok().as_ref().and_then(Value::as_str) {
+        Some("system" | "developer") => Role::System,
+        Some("assistant" | "model") => Role::Assistant,
+        Some("tool" | "function" | "ipython") => Role::Tool,
+        _ => Role::User,
+    }
+}
+
+/// A message's text: a string, or the texts of its parts.
+pub fn content(message: &Value) -> String {
+    let Ok(content) = message.get_attr("content") else { return String::new() };
+    match content.kind() {
+        ValueKind::String => content.as_str().unwrap_or_default().to_string(),
+        ValueKind::Seq => {
+            let parts = content.try_iter().into_iter().flatten();
+            parts.filter_map(|part| Some(part.get_attr("text").ok()?.as_str()?.to_string())).collect()
+        }
+        _ => String::new(),
+    }
+}

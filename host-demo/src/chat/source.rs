@@ -1,0 +1,243 @@
+//! What Jinja2 reads and minijinja does not, put into words that both read the same way.
+//!
+//! - `{% generation %}` marks what training looks at. It prints its body, as `{% with %}` does.
+//! - Strings side by side are one string: `'a' 'b'`.
+//! - A loop over `None` is an error in Python and an empty loop in minijinja: what is looped over goes
+//!   through [`EACH`].
+//! - `'a'|safe + b` escapes `b` in Python, even where nothing is escaped on output: [`ADD`].
+
+use std::ops::Range;
+
+/// The function that looks at what a loop is over.
+pub const EACH: &str = "py_each";
+/// The function that adds texts of which some are marked `|safe`.
+pub const ADD: &str = "py_add";
+
+/// `source` for minijinja. What is not understood stays as it is: minijinja then says what is wrong with it.
+pub fn translate(source: &str) -> String {
+    let source = source.replace("\r\n", "\n").replace('\r', "\n");
+    let mut out = String::with_capacity(source.len() + source.len() / 8);
+    let mut rest = source.as_str();
+    while let Some(at) = rest.find("{") {
+        let (before, tag) = rest.split_at(at);
+        out += before;
+        let len = match tag.as_bytes().get(1) {
+            Some(b'#') => tag.find("#}").map_or(tag.len(), |end| end + 2),
+            Some(b'{') => tag_end(tag, "}}"),
+            Some(b'%') => tag_end(tag, "%}"),
+            _ => 1,
+        };
+        let (tag, after) = tag.split_at(len);
+        rest = after;
+        if len < 4 || tag.starts_with("{#") {
+            out += tag;
+            continue;
+        }
+        let words = words(tag);
+        let word = |n: usize| words.get(n).map(|range| &tag[range.clone()]);
+        match word(0) {
+            Some("raw") => {
+                let end = raw_end(rest);
+                out += tag;
+                out += &rest[..end];
+                rest = &rest[end..];
+            }
+            Some("generation") => out += &tag.replacen("generation", "with", 1),
+            Some("endgeneration") => out += &tag.replacen("endgeneration", "endwith", 1),
+            Some("for") => out += &for_each(tag, &words),
+            _ if tag.starts_with("{{") && tag.contains("safe") => out += &added(tag, &words),
+            _ => out += &joined(tag, &words),
+        }
+    }
+    out += rest;
+    out
+}
+
+/// Where the tag ends that `tag` begins with: after the `end` that is not in a string.
+fn tag_end(tag: &str, end: &str) -> usize {
+    let mut at = 2;
+    let mut open = 0usize;
+    while let Some(c) = tag.as_bytes().get(at) {
+        // `{{ {"a": {}} }}`: braces that are open are closed first.
+        if open == 0 && tag[at..].starts_with(end) {
+            return at + end.len();
+        }
+        match c {
+            b'{' => open += 1,
+            b'}' => open = open.saturating_sub(1),
+            b'\'' | b'"' => at += string_len(&tag[at..]) - 1,
+            _ => {}
+        }
+        at += 1;
+        while !tag.is_char_boundary(at) {
+            at += 1;
+        }
+    }
+    tag.len()
+}
+
+/// Length of the literal that `text` begins with, quotes included.
+fn string_len(text: &str) -> usize {
+    let quote = text.as_bytes()[0];
+    let mut escaped = false;
+    for (at, &byte) in text.as_bytes().iter().enumerate().skip(1) {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            _ if byte == quote => return at + 1,
+            _ => {}
+        }
+    }
+    text.len()
+}
+
+/// The end of `{% endraw %}`, from where a raw block begins.
+fn raw_end(text: &str) -> usize {
+    let mut from = 0;
+    while let Some(at) = text[from..].find("{%") {
+        let tag = &text[from + at..];
+        let len = tag.find("%}").map_or(tag.len(), |end| end + 2);
+        from += at + len;
+        if tag[2..].trim_start_matches(['-', '+']).trim_start().starts_with("endraw") {
+            return from;
+        }
+    }
+    text.len()
+}
+
+/// Names, strings and single other characters of a tag, without the marks at its ends.
+fn words(tag: &str) -> Vec<Range<usize>> {
+    let mut words = Vec::new();
+    let end = tag.len().saturating_sub(2);
+    let mut at = 2;
+    if matches!(tag.as_bytes().get(2), Some(b'-' | b'+')) {
+        at = 3;
+    }
+    while at < end {
+        let Some(c) = tag[at..].chars().next() else { break };
+        let len = match c {
+            '\'' | '"' => string_len(&tag[at..]),
+            _ if c.is_alphanumeric() || c == '_' => {
+                tag[at..].find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(tag.len() - at)
+            }
+            _ => c.len_utf8(),
+        };
+        if !c.is_whitespace() {
+            words.push(at..(at + len).min(end));
+        }
+        at += len;
+    }
+    // `-%}`: the mark is not part of the expression.
+    if words.last().is_some_and(|last| last.end == end && matches!(&tag[last.clone()], "-" | "+")) {
+        words.pop();
+    }
+    words
+}
+
+/// `{% for x in EXPRESSION if ... %}` with `EXPRESSION` looked at.
+fn for_each(tag: &str, words: &[Range<usize>]) -> String {
+    let mut depth = 0;
+    let (mut start, mut end) = (None, words.last().map_or(tag.len(), |last| last.end));
+    for word in words {
+        match &tag[word.clone()] {
+            "(" | "[" | "{" => depth += 1,
+            ")" | "]" | "}" => depth -= 1,
+            "in" if depth == 0 && start.is_none() => start = Some(word.end),
+            "if" | "recursive" if depth == 0 && start.is_some() => {
+                end = word.start;
+                break;
+            }
+            _ => {}
+        }
+    }
+    let Some(start) = start.filter(|start| *start < end) else { return tag.to_string() };
+    format!(
+        "{} {EACH}(({})) {}",
+        &tag[..start],
+        joined_in(tag, words, start..end),
+        joined_in(tag, words, end..tag.len())
+    )
+}
+
+/// `{{ a|safe + b }}` as a call. Only where `+` is all there is between filtered operands.
+fn added(tag: &str, words: &[Range<usize>]) -> String {
+    let mut depth = 0;
+    let mut parts = Vec::new();
+    let (Some(first), Some(last)) = (words.first(), words.last()) else { return tag.to_string() };
+    let mut start = first.start;
+    for word in words {
+        match &tag[word.clone()] {
+            "(" | "[" | "{" => depth += 1,
+            ")" | "]" | "}" => depth -= 1,
+            "+" if depth == 0 => {
+                parts.push(start..word.start);
+                start = word.end;
+            }
+            "if" | "else" | "and" | "or" | "not" | "in" | "is" | "~" | "-" | "*" | "/" | "%" | "=" | "<" | ">"
+            | "!"
+                if depth == 0 =>
+            {
+                return joined(tag, words);
+            }
+            _ => {}
+        }
+    }
+    if parts.is_empty() {
+        return joined(tag, words);
+    }
+    parts.push(start..last.end);
+    let parts: Vec<_> = parts.into_iter().map(|part| joined_in(tag, words, part)).collect();
+    format!("{}{ADD}({}){}", &tag[..first.start], parts.join(", "), &tag[last.end..])
+}
+
+/// `tag` with strings side by side as one.
+fn joined(tag: &str, words: &[Range<usize>]) -> String {
+    joined_in(tag, words, 0..tag.len())
+}
+
+fn joined_in(tag: &str, words: &[Range<usize>], part: Range<usize>) -> String {
+    let is_string = |word: &Range<usize>| tag[word.clone()].starts_with(['\'', '"']);
+    let inside: Vec<_> = words.iter().filter(|word| part.contains(&word.start)).cloned().collect();
+    let mut out = String::new();
+    let mut at = part.start;
+    for strings in inside.chunk_by(|a, b| is_string(a) && is_string(b)).filter(|run| run.len() > 1) {
+        let (Some(first), Some(last)) = (strings.first(), strings.last()) else { continue };
+        let literals: Vec<_> = strings.iter().map(|word| &tag[word.clone()]).collect();
+        out += &format!("{}({})", &tag[at..first.start], literals.join(" ~ "));
+        at = last.end;
+    }
+    out + &tag[at..part.end]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_stays_as_it_is() {
+        for text in ["", "a { b } c", "{# {% for x in y %} #}", "{% raw %}{% for x in y %}{% endraw %}b", "{{ '}}' }}"]
+        {
+            assert_eq!(translate(text), text);
+        }
+        assert_eq!(translate("{{ \"open"), "{{ \"open");
+        assert_eq!(translate("a\r\nb"), "a\nb");
+    }
+
+    #[test]
+    fn loops_are_looked_at() {
+        assert_eq!(translate("{%- for a, b in d.items() -%}"), "{%- for a, b in py_each(( d.items()))  -%}");
+        assert!(translate("{% for x in (y if z else []) if x %}").contains("py_each(( (y if z else []) )) if x"));
+        assert!(translate("{% for x in y recursive %}").contains("py_each(( y )) recursive"));
+    }
+
+    #[test]
+    fn generation_prints_its_body() {
+        assert_eq!(translate("{%- generation -%}a{% endgeneration %}"), "{%- with -%}a{% endwith %}");
+    }
+
+    #[test]
+    fn strings_side_by_side_are_one() {
+        assert_eq!(translate("{{ 'a' \"b\" }}"), "{{ ('a' ~ \"b\") }}");
+        assert_eq!(translate("{{ f('a', 'b') }}"), "{{ f('a', 'b') }}");
+    }
+}

@@ -1,0 +1,257 @@
+//! A conversation at work: what was said, and what of it is in the context.
+
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use arenite::sampler::Sampler;
+use arenite::tokenizer::{Decoder, Tokenizer};
+use arenite::{Session, TokenId};
+use minijinja::value::Value;
+
+use super::guard::Prompt;
+use super::render::Renderer;
+use crate::cli::AnyRng;
+use crate::generation::{self, End, Request};
+use crate::text;
+
+/// What holds for every answer.
+pub struct Rules {
+    /// Most tokens of an answer.
+    pub limit: Option<usize>,
+    /// Texts that end it.
+    pub stops: Vec<String>,
+    /// Tokens that end it, besides the vocabulary's own.
+    pub stop_ids: Vec<TokenId>,
+    /// Whether the oldest exchanges are forgotten when the context is full.
+    pub shift: bool,
+    /// Tokens to take in between two looks at Ctrl-C.
+    pub step: usize,
+}
+
+/// What an answer took.
+#[derive(Clone, Copy, Debug)]
+pub struct Stats {
+    /// Tokens of the prompt that were in the context already, and those that were not.
+    pub kept: usize,
+    pub prefilled: usize,
+    pub prefill: Duration,
+    pub decoded: usize,
+    pub decode: Duration,
+    pub end: End,
+}
+
+/// A conversation, and the session that it runs in.
+pub struct Talk<'a, 'm, 'w> {
+    pub session: Session<'m, 'w>,
+    pub sampler: Sampler<'a>,
+    pub rng: AnyRng,
+    pub tokenizer: &'a Tokenizer<'a, 'a>,
+    pub renderer: Renderer,
+    pub rules: Rules,
+    /// Everything that was said: `{role, content}` and what else a loaded conversation has.
+    pub messages: Vec<Value>,
+    /// The tokens of the last prompt and its answer; the session has run those before its position.
+    pub known: Vec<TokenId>,
+    /// Their text, where the answer is in it whole.
+    pub known_text: Option<String>,
+    pub last: Option<Stats>,
+}
+
+/// `{role, content}`.
+pub fn message(role: &str, content: &str) -> Value {
+    Value::from_pairs([("role", role), ("content", content)])
+}
+
+fn is_from(message: &Value, role: &str) -> bool {
+    message.get_attr("role").is_ok_and(|who| who.as_str() == Some(role))
+}
+
+impl Talk<'_, '_, '_> {
+    /// Answers what was said last; the answer becomes part of the conversation. `show` is first called with the
+    /// prompt, then with the answer as it comes.
+    pub fn answer(&mut self, mut show: impl FnMut(Shown<'_>) -> Result<()>) -> Result<Stats> {
+        let mut answered: Vec<TokenId> = Vec::new();
+        let mut said = String::new();
+        let mut stats: Option<Stats> = None;
+        loop {
+            let (prompt, mut ids) = self.fitting_prompt(answered.len())?;
+            if answered.is_empty() {
+                show(Shown::Prompt(&prompt.text))?;
+            }
+            ids.extend(&answered);
+            let kept = self.rewind_to(&ids)?;
+            self.sampler.reset();
+            ids[..kept].iter().for_each(|id| self.sampler.accept(*id));
+            let request = Request {
+                prompt: &ids[kept..],
+                text: Some((self.tokenizer, decoder_after(self.tokenizer, &ids)?)),
+                limit: self.rules.limit.map(|limit| limit.saturating_sub(answered.len())),
+                stops: &self.rules.stops,
+                stop_ids: &self.rules.stop_ids,
+                ignore_end: false,
+                constraint: None,
+                step: self.rules.step,
+            };
+            let outcome = generation::run(&mut self.session, &mut self.sampler, &mut self.rng, request, |text| {
+                said += text;
+                show(Shown::Answer(text))
+            })?;
+            let turn = stats.get_or_insert(Stats {
+                kept,
+                prefilled: ids.len() - kept,
+                prefill: outcome.prefill,
+                decoded: 0,
+                decode: Duration::ZERO,
+                end: outcome.end,
+            });
+            turn.decoded += outcome.ids.len();
+            turn.decode += outcome.decode;
+            turn.end = outcome.end;
+            let stats = *turn;
+            answered.extend(&outcome.ids);
+            ids.extend(&outcome.ids);
+            self.known = ids;
+            if outcome.end == End::Context && self.rules.shift && self.forget_oldest() {
+                continue;
+            }
+            // A stop text is in the tokens and not in what was said.
+            self.known_text = (outcome.end != End::Stop).then(|| prompt.text + &said);
+            self.last = Some(stats);
+            if !answered.is_empty() {
+                // The space that a template puts before an answer is not part of it.
+                self.messages.push(message("assistant", said.strip_prefix(' ').unwrap_or(&said)));
+            }
+            return Ok(stats);
+        }
+    }
+
+    /// The prompt of the conversation, shortened to what the context has room for, if that is wanted.
+    fn fitting_prompt(&mut self, more: usize) -> Result<(Prompt, Vec<TokenId>)> {
+        loop {
+            let prompt = self.renderer.prompt(&self.messages);
+            let ids = self.ids(&prompt)?;
+            let (needed, context) = (ids.len() + more, self.session.context());
+            if needed < context {
+                return Ok((prompt, ids));
+            }
+            if !(self.rules.shift && self.forget_oldest()) {
+                bail!(
+                    "the context is full: the conversation takes {needed} of {context} positions; \
+                     /reset begins anew, --shift forgets the oldest turns, -c gives a larger context"
+                );
+            }
+        }
+    }
+
+    /// The tokens of a prompt. Where it goes on after the last answer the answer keeps its own tokens: they need
+    /// not be those that its text would have.
+    fn ids(&self, prompt: &Prompt) -> Result<Vec<TokenId>> {
+        match &self.known_text {
+            Some(known) if prompt.text.len() > known.len() && prompt.text.starts_with(known.as_str()) => {
+                let mut ids = self.known.clone();
+                ids.extend(prompt.encode_after(known.len(), self.tokenizer)?);
+                Ok(ids)
+            }
+            _ => prompt.encode(self.tokenizer),
+        }
+    }
+
+    /// Takes the session back to where `ids` and its context part, and gives the place.
+    fn rewind_to(&mut self, ids: &[TokenId]) -> Result<usize> {
+        let same = ids.iter().zip(&self.known).take_while(|(a, b)| a == b).count();
+        // The last token has to run: its logits are wanted.
+        let kept = same.min(self.session.position()).min(ids.len().saturating_sub(1));
+        if self.session.rewind(kept).is_ok() {
+            return Ok(kept);
+        }
+        // A sliding window has forgotten what came before.
+        self.session.rewind(0)?;
+        Ok(0)
+    }
+
+    /// Drops the first exchange after the system's message, never the last one.
+    fn forget_oldest(&mut self) -> bool {
+        let users: Vec<_> = (0..self.messages.len()).filter(|at| is_from(&self.messages[*at], "user")).collect();
+        let [first, second, ..] = users[..] else { return false };
+        self.messages.drain(first..second);
+        self.known_text = None;
+        true
+    }
+
+    /// Forgets everything but the system's message.
+    pub fn reset(&mut self) -> Result<()> {
+        self.messages.retain(|message| is_from(message, "system"));
+        self.forget_context()
+    }
+
+    /// Takes another conversation's place.
+    pub fn load(&mut self, messages: Vec<Value>) -> Result<()> {
+        self.messages = messages;
+        self.known_text = None;
+        Ok(())
+    }
+
+    fn forget_context(&mut self) -> Result<()> {
+        self.known.clear();
+        self.known_text = None;
+        Ok(self.session.rewind(0)?)
+    }
+
+    /// Puts `text` in the place of the system's message.
+    pub fn set_system(&mut self, text: &str) {
+        if self.messages.first().is_some_and(|first| is_from(first, "system")) {
+            self.messages.remove(0);
+        }
+        if !text.is_empty() {
+            self.messages.insert(0, message("system", text));
+        }
+        self.known_text = None;
+    }
+
+    pub fn say(&mut self, text: &str) {
+        self.messages.push(message("user", text));
+    }
+
+    /// Takes the last answer back; whether there was one.
+    pub fn take_back_answer(&mut self) -> bool {
+        let is_answer = self.messages.last().is_some_and(|last| is_from(last, "assistant"));
+        if is_answer {
+            self.messages.pop();
+            self.known_text = None;
+        }
+        is_answer
+    }
+
+    /// Whether the last message waits for an answer.
+    pub fn waits(&self) -> bool {
+        self.messages.last().is_some_and(|last| is_from(last, "user") || is_from(last, "tool"))
+    }
+
+    /// Takes the last question back.
+    pub fn unsay(&mut self) {
+        if self.messages.last().is_some_and(|last| is_from(last, "user")) {
+            self.messages.pop();
+        }
+    }
+
+    /// How many times the model has answered.
+    pub fn turns(&self) -> usize {
+        self.messages.iter().filter(|message| is_from(message, "assistant")).count()
+    }
+}
+
+/// What is shown of an answer.
+pub enum Shown<'a> {
+    Prompt(&'a str),
+    Answer(&'a str),
+}
+
+/// A decoder that goes on after `ids`.
+fn decoder_after(tokenizer: &Tokenizer<'_, '_>, ids: &[TokenId]) -> Result<Decoder> {
+    let mut decoder = tokenizer.decoder();
+    let mut before = String::new();
+    for &id in ids {
+        text::push(&mut decoder, id, tokenizer, &mut before)?;
+    }
+    Ok(decoder)
+}

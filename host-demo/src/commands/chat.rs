@@ -1,0 +1,307 @@
+//! `arenite chat`: a conversation with a model.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use arenite::sampler::Sampler;
+use arenite::{Model, TokenId};
+use minijinja::value::{Value, ValueKind};
+
+use crate::chat::{Input, Lines, Reasoning, Renderer, Rules, Screen, Shown, Stats, Talk};
+use crate::cli::{Limit, RunArgs, SamplingArgs};
+use crate::generation::End;
+use crate::model_file::ModelFile;
+use crate::output::{self, Out, note};
+use crate::runtime::{self, Memory};
+use crate::{interrupt, text, workers};
+
+/// Talk with a model
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:
+  arenite chat -m model.gguf --system \"You answer briefly.\"
+  echo \"Why is the sea salt?\" | arenite chat -m model.gguf
+  arenite chat -m model.gguf --messages talk.json --tools tools.json --print-prompt
+
+On a terminal lines can be edited, a line that ends in \\ goes on, a pasted text may have several lines, Ctrl-C stops
+an answer, and /help shows what else there is. From a pipe a line is a turn.")]
+pub struct Args {
+    /// What holds for the whole conversation
+    #[arg(long, value_name = "TEXT")]
+    system: Option<String>,
+
+    /// The chat format: auto for the model's own template, or a well-known one, such as chatml, llama3 or plain
+    #[arg(long, value_name = "NAME|auto", default_value = "auto")]
+    template: String,
+
+    /// A Jinja template instead of the model's own
+    #[arg(long, value_name = "F.jinja", conflicts_with = "template")]
+    chat_template: Option<PathBuf>,
+
+    /// A conversation to begin with: a JSON list of {"role": ..., "content": ...}
+    #[arg(long, value_name = "F.json")]
+    messages: Option<PathBuf>,
+
+    /// Functions that the model may call: a JSON list of their schemas
+    #[arg(long, value_name = "F.json")]
+    tools: Option<PathBuf>,
+
+    /// Print the prompt that the conversation makes, byte for byte, and nothing else
+    #[arg(long, requires = "messages")]
+    print_prompt: bool,
+
+    /// What to say first
+    #[arg(short = 'p', long = "prompt", value_name = "TEXT")]
+    prompt: Option<String>,
+
+    /// What a model thinks between <think> and </think>
+    #[arg(long, value_enum, default_value_t = Reasoning::Dim)]
+    reasoning: Reasoning,
+
+    /// Forget the oldest turns when the context is full
+    #[arg(long)]
+    shift: bool,
+
+    /// Most tokens of an answer [default: until an end token comes or the context is full]
+    #[arg(short, long, value_name = "N", allow_negative_numbers = true)]
+    n_tokens: Option<Limit>,
+
+    /// End an answer when this text appears, which is not shown; may be given several times
+    #[arg(long, value_name = "TEXT")]
+    stop: Vec<String>,
+
+    /// End an answer at this token; may be given several times
+    #[arg(long, value_name = "ID")]
+    stop_id: Vec<TokenId>,
+
+    #[command(flatten)]
+    sampling: SamplingArgs,
+
+    #[command(flatten)]
+    run: RunArgs,
+}
+
+const HELP: &str = "\
+/help          this
+/reset         begin anew; the system's text stays
+/regen         another answer to the last question
+/stats         what the last answer took, and how full the context is
+/save FILE     write the conversation as JSON, as --messages reads it
+/load FILE     go on with a conversation
+/system TEXT   what holds for the whole conversation; without TEXT nothing
+/quit          end; so does Ctrl-D
+A line that ends in \\ goes on. Ctrl-C stops an answer.";
+
+pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
+    let named = || file.name().to_string();
+    let gguf = file.parse()?;
+    let mut index = Vec::new();
+    let tokenizer = text::tokenizer(&gguf, &mut index).with_context(named)?;
+    let template = args.chat_template.as_deref().map(read).transpose()?;
+    let mut renderer = Renderer::new(&gguf, &tokenizer, &args.template, template)?;
+    if let Some(tools) = &args.tools {
+        renderer.tools = list(tools)?.into();
+    }
+    let messages = args.messages.as_deref().map(list).transpose()?.unwrap_or_default();
+    if args.print_prompt {
+        Out::lock().now(renderer.exact(&messages)?.as_bytes())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+
+    interrupt::listen();
+    let model = Model::new(&gguf).with_context(named)?;
+    let kernels = runtime::kernels(&args.run.session.isa)?;
+    let workers = workers::start(args.run.threads.unwrap_or_else(workers::cores));
+    let context = runtime::context(&args.run.session, &model, 0);
+    let plan = runtime::plan(&gguf, &args.run.session, context, workers.count()).with_context(named)?;
+    let mut memory = Memory::new(&plan)?;
+    let session = memory.session(&model, plan, kernels, &*workers)?;
+    let params = args.sampling.params()?;
+    let vocab = model.spec().vocab;
+    let mut scratch = vec![0; Sampler::scratch_bytes(&params, vocab)];
+    let sampler = Sampler::new(params, &args.sampling.logit_bias, vocab, &mut scratch)?;
+    let mut stops = args.stop.clone();
+    stops.push(renderer.stop().to_string());
+    let mut talk = Talk {
+        session,
+        sampler,
+        rng: args.sampling.generator(args.sampling.seed()),
+        tokenizer: &tokenizer,
+        renderer,
+        rules: Rules {
+            limit: args.n_tokens.and_then(|Limit(limit)| limit),
+            stops,
+            stop_ids: args.stop_id.clone(),
+            shift: args.shift,
+            step: plan.options.batch,
+        },
+        messages,
+        known: Vec::new(),
+        known_text: None,
+        last: None,
+    };
+    if let Some(system) = &args.system {
+        talk.set_system(system);
+    }
+    if let Some(prompt) = &args.prompt {
+        talk.say(prompt);
+    }
+    let lines = Lines::open()?;
+    if lines.is_terminal() {
+        let name = talk.renderer.name();
+        note(format_args!("{}, {name}, {context} positions; /help for help", file.name()));
+    }
+    converse(&mut talk, lines, args.reasoning)
+}
+
+/// Takes turns until there are no more.
+fn converse(talk: &mut Talk<'_, '_, '_>, mut lines: Lines, reasoning: Reasoning) -> Result<ExitCode> {
+    let is_terminal = lines.is_terminal();
+    let mut interrupted = false;
+    loop {
+        if talk.waits() {
+            match answer(talk, reasoning) {
+                Ok(End::Interrupted) if !is_terminal => return Ok(ExitCode::from(output::INTERRUPTED)),
+                Ok(_) => {}
+                // A turn that cannot be answered is no reason to lose the others.
+                Err(error) if is_terminal => {
+                    talk.unsay();
+                    let _ = output::report(&error);
+                }
+                Err(error) => return Err(error),
+            }
+            interrupt::forget();
+        }
+        match lines.next()? {
+            Input::End => return Ok(ExitCode::SUCCESS),
+            Input::Interrupted if interrupted => return Ok(ExitCode::SUCCESS),
+            Input::Interrupted => {
+                note("Ctrl-C again, Ctrl-D or /quit ends");
+                interrupted = true;
+                continue;
+            }
+            Input::Text(line) if line.trim().is_empty() => {}
+            Input::Text(line) if is_terminal && line.starts_with('/') => match command(talk, line.trim()) {
+                Ok(true) => {}
+                Ok(false) => return Ok(ExitCode::SUCCESS),
+                Err(error) => _ = output::report(&error),
+            },
+            Input::Text(line) => talk.say(&line),
+        }
+        interrupted = false;
+    }
+}
+
+/// Answers, and shows the answer as it comes.
+fn answer(talk: &mut Talk<'_, '_, '_>, reasoning: Reasoning) -> Result<End> {
+    let mut screen = None;
+    let stats = talk.answer(|shown| match (shown, &mut screen) {
+        (Shown::Prompt(prompt), screen) => {
+            *screen = Some(Screen::new(reasoning, prompt));
+            Ok(())
+        }
+        (Shown::Answer(text), Some(screen)) => screen.push(text),
+        (Shown::Answer(_), None) => Ok(()),
+    });
+    // The line ends even where the answer does not.
+    screen.map_or(Ok(()), Screen::finish)?;
+    let end = stats?.end;
+    match end {
+        End::Interrupted => note("(stopped)"),
+        End::Context => note(format_args!(
+            "the context of {} positions is full: /reset begins anew, --shift forgets the oldest turns, -c gives more",
+            talk.session.context()
+        )),
+        _ => {}
+    }
+    Ok(end)
+}
+
+/// Does what a line with a slash says. `false` if that is to end.
+fn command(talk: &mut Talk<'_, '_, '_>, line: &str) -> Result<bool> {
+    let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+    let rest = rest.trim();
+    let path = || -> Result<&Path> {
+        if rest.is_empty() {
+            bail!("{name} takes a file: {name} talk.json");
+        }
+        Ok(Path::new(rest))
+    };
+    match name {
+        "/help" => writeln!(Out::lock(), "{HELP}")?,
+        "/quit" | "/exit" => return Ok(false),
+        "/reset" => talk.reset()?,
+        "/regen" => {
+            if !talk.take_back_answer() {
+                bail!("there is no answer to take back yet");
+            }
+        }
+        "/system" => talk.set_system(rest),
+        "/stats" => print_stats(talk)?,
+        "/save" => {
+            save(path()?, &talk.messages)?;
+            note(format_args!("{} messages in {rest}", talk.messages.len()));
+        }
+        "/load" => {
+            let messages = list(path()?)?;
+            note(format_args!("{} messages from {rest}", messages.len()));
+            talk.load(messages)?;
+        }
+        _ => bail!("there is no {name}; /help shows what there is"),
+    }
+    Ok(true)
+}
+
+fn print_stats(talk: &Talk<'_, '_, '_>) -> Result<()> {
+    let mut out = Out::lock();
+    if let Some(Stats { kept, prefilled, prefill, decoded, decode, end }) = talk.last {
+        writeln!(out, "kept       {kept} tokens of the prompt were in the context")?;
+        writeln!(out, "prefilled  {prefilled} tokens{}", rate(prefilled, prefill))?;
+        writeln!(out, "decoded    {decoded} tokens{}, ended by {}", rate(decoded, decode), end.name())?;
+    }
+    writeln!(out, "context    {} of {} positions", talk.session.position(), talk.session.context())?;
+    writeln!(out, "turns      {}", talk.turns())?;
+    Ok(())
+}
+
+/// Tokens in a second, if there were any.
+fn rate(tokens: usize, time: Duration) -> String {
+    if tokens == 0 || time.is_zero() {
+        String::new()
+    } else {
+        format!(", {:.1} tok/s", tokens as f64 / time.as_secs_f64())
+    }
+}
+
+fn read(path: &Path) -> Result<String> {
+    fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+/// A JSON list of objects.
+fn list(path: &Path) -> Result<Vec<Value>> {
+    let json = read(path)?;
+    let list: Value = serde_json::from_str(&json).with_context(|| format!("{} is not JSON", path.display()))?;
+    let items = (list.kind() == ValueKind::Seq).then(|| list.try_iter()).transpose()?.into_iter().flatten();
+    let items: Vec<Value> = items.collect();
+    if list.kind() != ValueKind::Seq || items.iter().any(|item| item.kind() != ValueKind::Map) {
+        bail!(
+            "{} is not a JSON list of objects, such as [{{\"role\": \"user\", \"content\": \"Hello\"}}]",
+            path.display()
+        );
+    }
+    Ok(items)
+}
+
+/// Writes the conversation to a file that is there whole or not at all.
+fn save(path: &Path, messages: &[Value]) -> Result<()> {
+    let failed = || format!("cannot write {}", path.display());
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut file = tempfile::NamedTempFile::new_in(directory).with_context(failed)?;
+    serde_json::to_writer_pretty(&mut file, messages).with_context(failed)?;
+    file.write_all(b"\n").with_context(failed)?;
+    file.persist(path).with_context(failed)?;
+    Ok(())
+}
