@@ -161,11 +161,7 @@ impl ControlTokens {
         }
         let mut quoted = self.occurrences(&text);
         // A mark at the very edge of a token does not touch it.
-        quoted.retain(|token| {
-            marked.iter().any(|mark| {
-                mark.start < token.end && token.start < mark.end || token.start < mark.start && mark.start < token.end
-            })
-        });
+        quoted.retain(|token| marked.iter().any(|mark| mark.start < token.end && token.start < mark.end));
         Prompt { text, quoted }
     }
 }
