@@ -135,7 +135,7 @@ fn named(name: &str) -> Result<Format> {
 
 /// The template in the file.
 fn own_template(gguf: &Gguf<'_>) -> Option<String> {
-    match gguf.keys().find(|(key, _)| *key == *KEY)?.1 {
+    match gguf.keys().find(|(key, _)| *key == KEY)?.1 {
         Meta::Str(text) => Some(String::from_utf8_lossy(text).into_owned()),
         _ => None,
     }
