@@ -1,26 +1,31 @@
-//! Ctrl-C: a command that can finish what it has begun is asked to, at the second one the process ends. Any other
-//! command ends at once, with the same exit code.
+//! Ctrl-C: the first asks the running command to finish, if it looks at [`asked`]; else, and the second time, the
+//! process ends, and leaves no half-written file.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::new_file;
 use crate::output::INTERRUPTED;
 
-static LISTENED: AtomicBool = AtomicBool::new(false);
+static LISTENING: AtomicBool = AtomicBool::new(false);
 static ASKED: AtomicBool = AtomicBool::new(false);
 
-/// From here on Ctrl-C is an end like others: nothing is killed by a signal.
-pub fn install() {
+/// Takes over Ctrl-C from the system; called once, first thing.
+pub fn prepare() {
     // A handler that cannot be installed leaves Ctrl-C as it was, which is no reason to stop.
     let _ = ctrlc::set_handler(|| {
-        if !LISTENED.load(Ordering::Relaxed) || ASKED.swap(true, Ordering::Relaxed) {
+        if !LISTENING.load(Ordering::Relaxed) || ASKED.swap(true, Ordering::Relaxed) {
+            new_file::abandon_all();
             std::process::exit(i32::from(INTERRUPTED));
         }
     });
 }
 
-/// From here on the first Ctrl-C sets [`asked`], which the command looks at between tokens.
+/// From here on Ctrl-C sets [`asked`].
+///
+/// Only commands that look at [`asked`] between tokens call this: one that waits for its
+/// input is better ended.
 pub fn listen() {
-    LISTENED.store(true, Ordering::Relaxed);
+    LISTENING.store(true, Ordering::Relaxed);
 }
 
 /// Whether Ctrl-C was pressed.

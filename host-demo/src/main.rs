@@ -7,17 +7,21 @@ mod boards;
 mod chat;
 mod cli;
 mod commands;
+mod faults;
 mod generation;
 mod gguf_writer;
 mod interrupt;
 mod llama2c;
 mod model_file;
+mod new_file;
+mod new_model;
 mod npy;
 mod output;
 mod pool;
 mod runtime;
 mod seq2seq;
 mod stop;
+mod tensor;
 mod text;
 mod workers;
 
@@ -28,7 +32,8 @@ use clap::Parser;
 use commands::Cli;
 
 fn main() -> ExitCode {
-    interrupt::install();
+    faults::prepare();
+    interrupt::prepare();
     let typed = match cli::llama::understand(std::env::args_os()) {
         Ok(typed) => typed,
         Err(wrong) => return output::usage(&wrong),

@@ -7,15 +7,12 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::gguf_writer;
+use crate::new_file::write_file;
 use crate::output::note;
 
 /// Writes an array to a file, whole or not at all, and says so.
 pub fn save(path: &Path, shape: &[usize], numbers: &[f32]) -> Result<()> {
-    gguf_writer::replace(path, |out| {
-        header(out, shape)?;
-        Ok(values(out, numbers)?)
-    })?;
+    write_file(path, |out| array(out, shape, numbers))?;
     note(format_args!("{}: float32 {shape:?}", path.display()));
     Ok(())
 }
@@ -35,6 +32,12 @@ pub fn header(out: &mut impl Write, shape: &[usize]) -> io::Result<()> {
     out.write_all(b"\x93NUMPY\x01\x00")?;
     out.write_all(&length.to_le_bytes())?;
     writeln!(out, "{dict:<width$}", width = total - before - 1)
+}
+
+/// Writes a whole array.
+fn array(out: &mut impl Write, shape: &[usize], numbers: &[f32]) -> Result<()> {
+    header(out, shape)?;
+    Ok(values(out, numbers)?)
 }
 
 /// Writes the next numbers of the array.

@@ -1,69 +1,15 @@
 //! The command line from outside: the binary is run as a user runs it.
 
-use std::io::{Read, Write};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+mod common;
 
+use std::io::Read;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use common::{arenite, arenite_with, error, fixtures, json, npy, path, stdout, stdout_with};
 use serde_json::Value;
 
-/// Runs `arenite` with `args`, with `input` on its standard input.
-fn arenite_with(args: &[&str], input: &[u8]) -> Output {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_arenite"))
-        .args(args)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the binary starts");
-    // A command that does not read its input closes the pipe: not a fault here.
-    let _ = child.stdin.take().expect("a pipe").write_all(input);
-    child.wait_with_output().expect("the binary ends")
-}
-
-fn arenite(args: &[&str]) -> Output {
-    arenite_with(args, b"")
-}
-
-/// Standard output of a run that must succeed.
-fn stdout(args: &[&str]) -> String {
-    stdout_with(args, b"")
-}
-
-fn stdout_with(args: &[&str], input: &[u8]) -> String {
-    let output = arenite_with(args, input);
-    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).expect("UTF-8")
-}
-
-fn json(args: &[&str]) -> Value {
-    let text = stdout(args);
-    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{args:?}: {error}: {text}"))
-}
-
-/// The one line on standard error of a run that must fail with exit code 1.
-fn error(args: &[&str]) -> String {
-    let output = arenite(args);
-    let stderr = String::from_utf8(output.stderr).expect("UTF-8");
-    assert_eq!(output.status.code(), Some(1), "{args:?}: {stderr}");
-    assert_eq!(stderr.lines().count(), 1, "{args:?}: {stderr}");
-    assert!(stderr.starts_with("error: "), "{args:?}: {stderr}");
-    stderr.trim_end().to_string()
-}
-
-/// A directory of reference cases, if they are here.
-fn fixtures(case: &str) -> Option<PathBuf> {
-    let Some(root) = std::env::var_os("ARENITE_FIXTURES") else {
-        eprintln!("SKIP: ARENITE_FIXTURES is not set, so {case} is not tested");
-        return None;
-    };
-    Some(Path::new(&root).join(case))
-}
-
-fn path(path: &Path) -> &str {
-    path.to_str().expect("a path in UTF-8")
-}
-
-const COMMANDS: [&str; 13] = [
+const COMMANDS: [&str; 15] = [
     "generate",
     "translate",
     "embed",
@@ -77,6 +23,8 @@ const COMMANDS: [&str; 13] = [
     "score",
     "bench",
     "convert",
+    "completions",
+    "man",
 ];
 
 #[test]
@@ -102,6 +50,15 @@ fn wrong_usage_is_exit_code_2() {
         &["generate", "-c", "0"],
         &["generate", "--kv", "q3"],
         &["generate", "--temp", "-1"],
+        &["generate", "-t", "100000"],
+        &["generate", "-c", "1000000000000"],
+        &["generate", "-b", "99999999999999999999"],
+        &["generate", "-n", "-7"],
+        &["generate", "-n", "99999999999999999999"],
+        &["generate", "--samplers", "top_k;abacus"],
+        &["generate", "--mirostat", "2"],
+        &["translate", "-p", "a", "--beams", "100000"],
+        &["bench", "-r", "0"],
         &["generate", "--logit-bias", "5"],
         &["generate", "-p", "a", "--ids", "1"],
         &["logits", "--ids", "1,x", "-o", "x.npy"],
@@ -112,6 +69,22 @@ fn wrong_usage_is_exit_code_2() {
         assert_eq!(output.status.code(), Some(2), "{args:?}");
         assert!(String::from_utf8_lossy(&output.stderr).starts_with("error: "), "{args:?}");
         assert!(output.stdout.is_empty(), "{args:?}");
+        assert_eq!(String::from_utf8_lossy(&output.stderr).lines().count(), 1, "{args:?}");
+    }
+}
+
+#[test]
+fn shells_and_man_get_every_command() {
+    let directory = tempfile::tempdir().expect("a directory");
+    stdout(&["man", path(directory.path())]);
+    let script = stdout(&["completions", "bash"]);
+    for command in COMMANDS {
+        assert!(script.contains(command), "{command}");
+        let page = directory.path().join(format!("arenite-{command}.1"));
+        assert!(std::fs::read_to_string(page).expect("a page").contains(".SH"), "{command}");
+    }
+    for shell in ["zsh", "fish", "elvish", "powershell"] {
+        assert!(stdout(&["completions", shell]).contains("translate"), "{shell}");
     }
 }
 
@@ -306,15 +279,6 @@ fn logits_are_a_numpy_file() {
     let (header, last) = read("last.npy", &[]);
     assert!(header.contains(&format!("'shape': (1, {vocab})")), "{header}");
     assert_eq!(last, all[2 * vocab * 4..]);
-}
-
-/// The shape and the numbers of a NumPy file.
-fn npy(file: &Path) -> (String, Vec<f32>) {
-    let bytes = std::fs::read(file).expect("a file");
-    let (header, values) = bytes.split_at(10 + usize::from(u16::from_le_bytes([bytes[8], bytes[9]])));
-    let text = String::from_utf8_lossy(&header[10..]).to_string();
-    let shape = text.split("'shape': ").nth(1).and_then(|rest| rest.split(", }").next()).expect("a shape");
-    (shape.to_string(), values.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect())
 }
 
 #[test]
@@ -550,136 +514,4 @@ fn json_line(bytes: &[u8]) -> Vec<u8> {
     }
     line.extend(b"\"\n");
     line
-}
-
-// --- pack ----------------------------------------------------------------------------------------
-
-/// A model of the repository.
-fn committed(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name)
-}
-
-/// Packs `file` and gives what was written, and what was said.
-fn packed(file: &Path, directory: &Path) -> (PathBuf, String) {
-    let out = directory.join("packed.gguf");
-    let output = arenite(&["pack", path(file), path(&out)]);
-    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{}: {stderr}", file.display());
-    (out, stderr)
-}
-
-/// Texts as JSON strings, one a line: what the tokenizers have trouble with.
-const TEXTS: &[u8] = br#"""
-"Hello, world!  How   are you?"
-"  leading and trailing  "
-"\n\n\t tabs\r\n"
-"1234567 3.14 0x41 <0x41>"
-"na\u00efve caf\u00e9 \u2581 \ud83d\ude00 \u4f60\u597d \u0928\u092e"
-"<s></s><|im_start|>user<|endoftext|><|end|><|eot_id|>"
-"I'll we've can't DON'T"
-"for (int i = 0; i < n; ++i) { x[i] += y[i]; }"
-"#;
-
-fn assert_same_tokens(one: &Path, other: &Path) {
-    for flags in [&[][..], &["--add-special"], &["--parse-special"]] {
-        let ids = |file| stdout_with(&[&["tokenize", "-m", path(file), "--jsonl"], flags].concat(), TEXTS);
-        assert_eq!(ids(one), ids(other), "{} {flags:?}", one.display());
-        assert!(ids(one).lines().count() >= 9);
-    }
-}
-
-#[test]
-fn packed_models_give_the_same() {
-    let directory = tempfile::tempdir().unwrap();
-    for name in ["host-demo/models/stories.gguf", "tests/fixtures/qwen3/model.gguf", "tests/fixtures/gpt2/model.gguf"] {
-        let file = committed(name);
-        let (out, _) = packed(&file, directory.path());
-        assert_same_tokens(&file, &out);
-        let ids = |file| {
-            let args =
-                ["generate", "-p", "One day", "--temp", "0", "-n", "20", "--ignore-eos", "--format", "ids", "-m"];
-            stdout(&[&args[..], &[path(file)]].concat())
-        };
-        assert_eq!(ids(&file), ids(&out), "{name}");
-
-        let plan = |file| json(&["plan", "-c", "64", "--json", "-m", path(file)])["contexts"][0].clone();
-        let (before, after) = (plan(&file), plan(&out));
-        assert!(before["tokenizer_bytes"].as_u64().unwrap() > 0, "{before}");
-        assert_eq!(after["tokenizer_bytes"], 0);
-        assert_eq!(after["kv_bytes"], before["kv_bytes"]);
-
-        let inspected = json(&["inspect", "--json", path(&out)]);
-        assert_eq!(inspected["alignment"], 64);
-        for tensor in inspected["tensors"].as_array().unwrap() {
-            assert_eq!(tensor["offset"].as_u64().unwrap() % 64, 0);
-        }
-    }
-}
-
-#[test]
-fn packing_drops_what_a_device_does_not_need() {
-    let Some(models) = fixtures("q_llama") else { return };
-    let directory = tempfile::tempdir().unwrap();
-    let file = models.join("Q4_0.gguf");
-    let keys = |file: &Path| {
-        let inspected = json(&["inspect", "--json", path(file)]);
-        let keys: Vec<String> = inspected["metadata"].as_object().unwrap().keys().cloned().collect();
-        (keys, inspected["tensors"].as_array().unwrap().len())
-    };
-    let (out, said) = packed(&file, directory.path());
-    let ((before, tensors), (after, tensors_after)) = (keys(&file), keys(&out));
-    assert_eq!(tensors, tensors_after);
-    for key in before.iter().filter(|key| !after.contains(key)) {
-        assert!(!key.starts_with("llama.") && said.contains(key.as_str()), "{key}: {said}");
-    }
-    assert!(after.contains(&"arenite.tokenizer.index".to_string()) && !after.contains(&"general.type".to_string()));
-
-    // On request more stays, and a file may take its own place.
-    let once = std::fs::read(&out).unwrap();
-    let status = arenite(&["pack", path(&out), path(&out)]).status;
-    assert!(status.success() && std::fs::read(&out).unwrap() == once);
-    let kept = directory.path().join("kept.gguf");
-    let output = arenite(&["pack", path(&file), path(&kept), "--keep", "general.", "--align", "4096"]);
-    assert!(output.status.success());
-    assert!(keys(&kept).0.contains(&"general.type".to_string()));
-    assert_eq!(json(&["inspect", "--json", path(&kept)])["alignment"], 4096);
-}
-
-#[test]
-fn packed_vocabularies_of_every_kind() {
-    let Some(tokenizers) = fixtures("tokenizers") else { return };
-    let directory = tempfile::tempdir().unwrap();
-    let mut kinds = 0;
-    for entry in std::fs::read_dir(tokenizers).unwrap() {
-        let mut file = entry.unwrap().path();
-        let name = file.file_name().unwrap().to_string_lossy().into_owned();
-        if name.ends_with(".gguf.gz") {
-            let unpacked = directory.path().join("vocabulary.gguf");
-            let output = Command::new("gzip").arg("-dc").arg(&file).output().expect("gzip runs");
-            std::fs::write(&unpacked, output.stdout).unwrap();
-            file = unpacked;
-        } else if !name.ends_with(".gguf") {
-            continue;
-        }
-        if !arenite(&["tokenize", "-m", path(&file), "-p", "x"]).status.success() {
-            continue; // a kind that does not run yet
-        }
-        let (out, _) = packed(&file, directory.path());
-        assert_same_tokens(&file, &out);
-        kinds += 1;
-    }
-    assert!(kinds >= 5, "{kinds}");
-}
-
-#[test]
-fn packing_that_cannot_be() {
-    let directory = tempfile::tempdir().unwrap();
-    let (file, out) = (committed("host-demo/models/stories.gguf"), directory.path().join("out.gguf"));
-    let (file, out) = (path(&file), path(&out));
-    assert!(error(&["pack", file, out, "--align", "48"]).contains("power of two"));
-    assert!(error(&["pack", path(&directory.path().join("none.gguf")), out]).contains("no such file"));
-    let nowhere = directory.path().join("none/out.gguf");
-    assert!(error(&["pack", file, path(&nowhere)]).contains("cannot write"));
-    assert!(!Path::new(out).exists());
-    assert_eq!(arenite(&["pack", file]).status.code(), Some(2));
 }

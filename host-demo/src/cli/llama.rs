@@ -232,9 +232,9 @@ fn command_at(args: &[OsString]) -> usize {
     while let Some(arg) = args.get(at) {
         let is_global = |name: &&str| arg == name;
         let with_value = |name: &&str| arg.to_str().is_some_and(|arg| arg.starts_with(&format!("{name}=")));
-        if GLOBAL.iter().any(|name| is_global(name)) {
+        if GLOBAL.iter().any(is_global) {
             at += 2;
-        } else if GLOBAL.iter().any(|name| with_value(name)) {
+        } else if GLOBAL.iter().any(with_value) {
             at += 1;
         } else {
             break;

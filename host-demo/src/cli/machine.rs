@@ -8,6 +8,7 @@ use super::number::{at_least_one, context_size, threads};
 
 /// Which model.
 #[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Model")]
 pub struct ModelArgs {
     /// The model: a GGUF file, or a llama2.c checkpoint with --tokenizer [default: the model built into this binary]
     #[arg(short, long, global = true, value_name = "FILE")]
@@ -27,11 +28,11 @@ pub struct ModelArgs {
 #[command(next_help_heading = "Memory and machine")]
 pub struct SessionArgs {
     /// Positions in the context [default: the model's own, at most 4096]
-    #[arg(short, long, value_name = "CTX", value_parser = context_size)]
+    #[arg(short, long, value_name = "CTX", allow_negative_numbers = true, value_parser = context_size)]
     pub ctx_size: Option<usize>,
 
     /// Most tokens that one pass takes; a longer prompt is cut, with the same result
-    #[arg(short, long, value_name = "BATCH", default_value_t = 512, value_parser = at_least_one())]
+    #[arg(short, long, value_name = "BATCH", default_value_t = 512, allow_negative_numbers = true, value_parser = at_least_one)]
     pub batch_size: usize,
 
     /// Number type of the key-value cache
@@ -51,7 +52,7 @@ pub struct RunArgs {
     pub session: SessionArgs,
 
     /// Threads [default: one for every core]
-    #[arg(short, long, value_parser = threads)]
+    #[arg(short, long, allow_negative_numbers = true, value_parser = threads)]
     pub threads: Option<usize>,
 }
 

@@ -3,7 +3,6 @@
 use std::str::FromStr;
 
 use arenite::TokenId;
-use clap::builder::RangedU64ValueParser;
 
 /// Token ids as people paste them: `1,2,3`, `1 2 3` or `[1, 2, 3]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,8 +40,19 @@ impl FromStr for Limit {
 }
 
 /// A number that must not be zero.
-pub fn at_least_one() -> RangedU64ValueParser<usize> {
-    RangedU64ValueParser::new().range(1..)
+pub fn at_least_one(text: &str) -> Result<usize, String> {
+    match text.parse::<u128>() {
+        Ok(0) => Err("give at least 1".to_string()),
+        Ok(n) => usize::try_from(n).map_err(|_| format!("give at most {}", usize::MAX)),
+        Err(_) => Err("give a whole number, such as 8".to_string()),
+    }
+}
+
+/// How many hypotheses a search follows.
+pub fn beams(text: &str) -> Result<usize, String> {
+    const MOST: usize = 256;
+    at_least_one(text)
+        .and_then(|n| if n <= MOST { Ok(n) } else { Err(format!("give at most {MOST}; 4 to 8 are usual")) })
 }
 
 /// Positions of a context: what 32 bits can count.

@@ -17,7 +17,7 @@ use super::number::{count_or, finite, not_negative, positive, probability};
 #[command(next_help_heading = "Sampling")]
 pub struct SamplingArgs {
     /// Temperature: 0 always takes the most likely token [default: 0.8]
-    #[arg(long, visible_alias = "temperature", value_name = "T", value_parser = not_negative)]
+    #[arg(long, visible_alias = "temperature", value_name = "T", allow_negative_numbers = true, value_parser = not_negative)]
     pub temp: Option<f32>,
 
     /// Only the K most likely tokens; 0 for all [default: 40]
@@ -25,15 +25,15 @@ pub struct SamplingArgs {
     pub top_k: Option<u32>,
 
     /// Only the most likely tokens that together have this probability; 1 for all [default: 0.95]
-    #[arg(long, value_name = "P", value_parser = probability)]
+    #[arg(long, value_name = "P", allow_negative_numbers = true, value_parser = probability)]
     pub top_p: Option<f32>,
 
     /// Only tokens at least this probable, relative to the most likely one; 0 for all [default: 0.05]
-    #[arg(long, value_name = "P", value_parser = probability)]
+    #[arg(long, value_name = "P", allow_negative_numbers = true, value_parser = probability)]
     pub min_p: Option<f32>,
 
     /// Only tokens about as surprising as is to be expected, which together have this probability; 1 for all
-    #[arg(long, visible_alias = "typical-p", value_name = "P", value_parser = probability)]
+    #[arg(long, visible_alias = "typical-p", value_name = "P", allow_negative_numbers = true, value_parser = probability)]
     pub typical: Option<f32>,
 
     /// How many tokens are recent for the penalties; 0 turns them off
@@ -42,7 +42,7 @@ pub struct SamplingArgs {
     pub repeat_last_n: u32,
 
     /// Divide the logits of recent tokens by this; 1 for no change
-    #[arg(long, value_name = "R", default_value_t = 1.0, value_parser = positive)]
+    #[arg(long, value_name = "R", default_value_t = 1.0, allow_negative_numbers = true, value_parser = positive)]
     pub repeat_penalty: f32,
 
     /// Subtract this for every time a recent token came

@@ -26,11 +26,11 @@ context; medians of -r rounds after one that is not counted. load_ms: from openi
 session that is ready. first_token_ms: that, a first prompt of -p tokens, and choosing a token.")]
 pub struct Args {
     /// Tokens of the prompt
-    #[arg(short, long, value_name = "TOKENS", default_value_t = 512, value_parser = at_least_one())]
+    #[arg(short, long, value_name = "TOKENS", default_value_t = 512, value_parser = at_least_one)]
     prompt: usize,
 
     /// Tokens to decode
-    #[arg(short, long, value_name = "TOKENS", default_value_t = 128, value_parser = at_least_one())]
+    #[arg(short, long, value_name = "TOKENS", default_value_t = 128, value_parser = at_least_one)]
     n_tokens: usize,
 
     /// Numbers of threads to try [default: one for every core]
@@ -38,7 +38,7 @@ pub struct Args {
     threads: Vec<usize>,
 
     /// Rounds
-    #[arg(short, long, default_value_t = 5, value_parser = at_least_one())]
+    #[arg(short, long, default_value_t = 5, value_parser = at_least_one)]
     rounds: usize,
 
     /// Print one JSON object

@@ -17,7 +17,7 @@ use crate::generation::End;
 use crate::model_file::ModelFile;
 use crate::output::{self, Out, note};
 use crate::runtime::{self, Memory};
-use crate::{interrupt, text, workers};
+use crate::{interrupt, new_file, text, workers};
 
 /// Talk with a model
 #[derive(Debug, clap::Args)]
@@ -295,13 +295,9 @@ fn list(path: &Path) -> Result<Vec<Value>> {
     Ok(items)
 }
 
-/// Writes the conversation to a file that is there whole or not at all.
 fn save(path: &Path, messages: &[Value]) -> Result<()> {
-    let failed = || format!("cannot write {}", path.display());
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut file = tempfile::NamedTempFile::new_in(directory).with_context(failed)?;
-    serde_json::to_writer_pretty(&mut file, messages).with_context(failed)?;
-    file.write_all(b"\n").with_context(failed)?;
-    file.persist(path).with_context(failed)?;
-    Ok(())
+    new_file::write_file(path, |file| {
+        serde_json::to_writer_pretty(&mut *file, messages)?;
+        Ok(file.write_all(b"\n")?)
+    })
 }

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use clap::{Subcommand, ValueEnum};
 
+use crate::new_model::write_model;
 use crate::output::note;
-use crate::{gguf_writer, llama2c, seq2seq};
+use crate::{llama2c, seq2seq};
 
 /// Turn a model in another format into a GGUF file
 #[derive(Debug, clap::Args)]
@@ -57,7 +58,7 @@ pub fn run(args: &Args) -> Result<()> {
             let name = model.file_stem().unwrap_or_default().to_string_lossy();
             let converted = llama2c::Converted::new(&name, &checkpoint, &vocabulary);
             let converted = converted.with_context(|| model.display().to_string())?;
-            gguf_writer::replace(output, |out| converted.write(out))?;
+            write_model(output, |out| converted.write(out))?;
             converted.notes.iter().for_each(note);
             note(format_args!("{}: {}", output.display(), converted.kind));
         }

@@ -26,9 +26,9 @@ use crate::{interrupt, text, workers};
   arenite generate -m model.gguf --jsonl < prompts.jsonl > answers.jsonl
   arenite generate -m stories15M.bin --tokenizer tokenizer.bin --rng llama2c --seed 7
 
-Without a text it tells a story. It ends at an end token, at a --stop text, after -n tokens, when the
-context is full, or with Ctrl-C, which finishes the line, prints the statistics and gives exit code 130.
-The flags of llama-cli are understood, too; one without a meaning here says so.")]
+Without a text it tells a story. It ends at an end token, at a --stop text, after -n tokens, when
+the context is full, or with Ctrl-C, which finishes the line, prints the statistics and gives exit
+code 130. The flags of llama-cli are understood, too; one without a meaning here says so.")]
 pub struct Args {
     #[command(flatten)]
     text: TextArgs,
@@ -127,7 +127,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let own = model.spec().context;
     if context > own {
         note(format_args!(
-            "-c {context} is more than the {own} positions that the model was made for: what comes after them may be nonsense"
+            "warning: -c {context} is more than the {own} positions that the model was made for: what comes after them may be nonsense"
         ));
     }
     let plan = runtime::plan(&gguf, &args.run.session, context, workers.count()).with_context(named)?;

@@ -11,9 +11,10 @@ use serde::Serialize;
 
 use crate::cli::{Ids, RunArgs, TextArgs, at_least_one, each_line};
 use crate::model_file::ModelFile;
+use crate::new_file::NewFile;
 use crate::output::{Out, note};
 use crate::runtime::{self, Memory};
-use crate::{gguf_writer, npy, text, workers};
+use crate::{npy, text, workers};
 
 /// Write or show the logits after given tokens
 #[derive(Debug, clap::Args)]
@@ -37,7 +38,7 @@ pub struct Args {
     all: bool,
 
     /// Print the N most likely next tokens
-    #[arg(long, value_name = "N", value_parser = at_least_one())]
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
     top: Option<usize>,
 
     /// The .npy file to write
@@ -124,20 +125,15 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
 /// The logits of every position, written as they come.
 fn save_all(session: &mut Session<'_, '_>, ids: &[TokenId], vocab: usize, path: &Path) -> Result<()> {
     let shape = [ids.len(), vocab];
-    let mut ran = Ok(());
-    let saved = gguf_writer::replace(path, |out| {
-        npy::header(out, &shape)?;
-        let mut written = Ok(());
-        ran = session.prefill_all(ids, |_, logits| {
-            if written.is_ok() {
-                written = npy::values(out, logits);
-            }
-        });
-        ensure!(ran.is_ok(), "the model stopped");
-        Ok(written?)
-    });
-    ran?;
-    saved?;
+    let mut file = NewFile::create(path)?;
+    let mut written = npy::header(&mut file, &shape);
+    session.prefill_all(ids, |_, logits| {
+        if written.is_ok() {
+            written = npy::values(&mut file, logits);
+        }
+    })?;
+    written.with_context(|| format!("cannot write {}", path.display()))?;
+    file.finish()?;
     note(format_args!("{}: float32 {shape:?}", path.display()));
     Ok(())
 }

@@ -31,7 +31,7 @@ use crate::output;
 ///
 /// Without a command it tells a story with the model that is built into the binary.
 #[derive(Debug, Parser)]
-#[command(name = "arenite", version, propagate_version = true, max_term_width = 100)]
+#[command(name = "arenite", version, propagate_version = true, max_term_width = 100, args_override_self = true)]
 #[command(after_help = "Examples:
   arenite                                              a story from the built-in model
   arenite generate -m model.gguf -p \"The sea\" -n 100   continue a text

@@ -24,11 +24,11 @@ The numbers are exact and hold for every target: what `arenite plan` says here i
 microcontroller needs. Boards keep 160 KB of flash for the program and 16 KB of RAM for the stack.")]
 pub struct Args {
     /// Positions in the context [default: several, up to the model's own]
-    #[arg(short, long, value_name = "CTX", value_parser = context_size)]
+    #[arg(short, long, value_name = "CTX", allow_negative_numbers = true, value_parser = context_size)]
     ctx_size: Option<usize>,
 
     /// Most tokens that one pass takes: more is faster for prompts and takes more workspace
-    #[arg(short, long, value_name = "BATCH", default_value_t = 8, value_parser = at_least_one())]
+    #[arg(short, long, value_name = "BATCH", default_value_t = 8, value_parser = at_least_one)]
     batch_size: usize,
 
     /// Number type of the key-value cache
@@ -110,13 +110,8 @@ fn contexts(longest: usize) -> Vec<usize> {
 }
 
 fn row(args: &Args, gguf: &Gguf<'_>, context: usize) -> Result<Row> {
-    let options = Options {
-        context,
-        batch: args.batch_size,
-        kv: runtime::kv_type(args.kv),
-        workers: args.threads,
-        ..Options::DEFAULT
-    };
+    let options =
+        Options::new().context(context).batch(args.batch_size).kv(runtime::kv_type(args.kv)).workers(args.threads);
     let plan = Plan::try_of(gguf, options)?;
     // A file without a vocabulary that this build knows can still be run with ids.
     let tokenizer = Tokenizer::index_bytes(gguf).unwrap_or(0);

@@ -9,10 +9,9 @@ use arenite::model::Stack;
 use arenite::tokenizer::{Encode, Tokenizer};
 use arenite::{Line, Model, Session, TokenId};
 use clap::ValueEnum;
-use clap::builder::RangedU64ValueParser;
 use serde::Serialize;
 
-use crate::cli::{RunArgs, TextArgs, at_least_one, each_line};
+use crate::cli::{RunArgs, TextArgs, at_least_one, beams, each_line};
 use crate::model_file::ModelFile;
 use crate::output::Out;
 use crate::runtime::{self, Memory};
@@ -32,15 +31,15 @@ pub struct Args {
 
     /// Hypotheses to follow at once; 1 takes the most probable token at every step
     #[arg(long, value_name = "N", default_value_t = 4,
-        value_parser = RangedU64ValueParser::<usize>::new().range(1..=256))]
+        value_parser = beams)]
     beams: usize,
 
     /// Most tokens of a translation
-    #[arg(short, long, value_name = "N", default_value_t = 128, value_parser = at_least_one())]
+    #[arg(short, long, value_name = "N", default_value_t = 128, value_parser = at_least_one)]
     n_tokens: usize,
 
     /// How many of the best translations to print
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one())]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one)]
     n_best: usize,
 
     /// Divide log-probabilities by the length to this power: 0 for not at all
@@ -77,7 +76,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let named = || file.name().to_string();
     let gguf = file.parse()?;
     let model = Model::new(&gguf).with_context(named)?;
-    let Stack::Target { start, .. } = model.spec().stack else {
+    let Stack::Target { start, .. } = model.spec().stack() else {
         bail!("{}: this is no encoder-decoder model; give one with -m", file.name());
     };
     let mut index = Vec::new();
@@ -117,7 +116,8 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     };
     let mut translate = |ids: &[TokenId], session: &mut Session<'_, '_>| -> Result<Vec<Translation>> {
         session.encode(ids)?;
-        let mut found = Beams::search(session, &search, Line::bytes_mut(&mut scratch))?;
+        let (engine, context) = session.parts();
+        let mut found = Beams::search(engine, context, &search, Line::bytes_mut(&mut scratch))?;
         let mut translations = Vec::new();
         for rank in 0..found.count().min(args.n_best) {
             let Some(hypothesis) = found.hypothesis(rank) else { break };

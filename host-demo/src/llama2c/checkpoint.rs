@@ -11,7 +11,7 @@ use arenite::quant::TensorType;
 use half::f16;
 
 use crate::gguf_writer::Header;
-use crate::seq2seq::tensors::Tensor;
+use crate::tensor::Tensor;
 
 const MAGIC: u32 = 0x616b_3432;
 /// Bytes before the matrices from version 1 on.

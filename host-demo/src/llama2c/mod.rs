@@ -11,7 +11,7 @@ use std::io::Write;
 use anyhow::{Context, Result};
 
 use crate::gguf_writer::Header;
-use crate::seq2seq::tensors::Tensor;
+use crate::tensor::Tensor;
 use checkpoint::Checkpoint;
 pub use checkpoint::is_checkpoint;
 

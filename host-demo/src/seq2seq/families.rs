@@ -3,8 +3,9 @@
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
-use super::tensors::{Source, Tensor};
+use super::tensors::Source;
 use crate::gguf_writer::Header;
+use crate::tensor::Tensor;
 
 /// A kind of model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -22,7 +22,7 @@
 //! where there is no `output`, so has the head. `output.bias` is added to logits.
 
 mod families;
-pub mod tensors;
+mod tensors;
 mod vocabulary;
 
 use std::fs;
@@ -32,9 +32,11 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use crate::gguf_writer::{self, Header};
+use crate::gguf_writer::Header;
+use crate::new_model::write_model;
+use crate::tensor::Tensor;
 use families::Family;
-use tensors::{Source, Tensor};
+use tensors::Source;
 
 /// Converts the model in `directory` to `out`, its matrices to q8_0 if so wished; returns what kind it is.
 /// Texts of the object `general` in its config (license, attribution, ...) become keys of that name.
@@ -66,7 +68,7 @@ pub fn convert(directory: &Path, out: &Path, q8_0: bool) -> Result<&'static str>
     for tensor in &model.tensors {
         header.tensor(&tensor.name, &tensor.dims, tensor.kind)?;
     }
-    gguf_writer::replace(out, |out| {
+    write_model(out, |out| {
         let mut tensors = header.write(out)?;
         for tensor in &model.tensors {
             tensors.write_all(&tensor.bytes)?;

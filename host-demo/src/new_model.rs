@@ -1,0 +1,29 @@
+//! Writing a model, which must open again.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use arenite::tokenizer::Tokenizer;
+use arenite::{Gguf, Model};
+
+use crate::model_file::ModelFile;
+use crate::new_file::NewFile;
+
+/// Writes a model to `path`: what `write` puts out, if this program can open it again.
+pub fn write_model(path: &Path, write: impl FnOnce(&mut NewFile) -> Result<()>) -> Result<()> {
+    let mut file = NewFile::create(path)?;
+    write(&mut file)?;
+    file.check(opens).context("the converted model could not be opened again: what it was made from is at fault")?;
+    file.finish()
+}
+
+/// Whether the file at `path` is a model that runs, with a vocabulary, if it has one, that can be used.
+fn opens(path: &Path) -> Result<()> {
+    let file = ModelFile::open(Some(path))?;
+    let gguf = Gguf::parse(&file)?;
+    Model::new(&gguf)?;
+    if gguf.get("tokenizer.ggml.model").is_some() {
+        Tokenizer::new(&gguf, &mut vec![0; Tokenizer::index_bytes(&gguf)?])?;
+    }
+    Ok(())
+}

@@ -1,0 +1,84 @@
+//! Running the binary as a user runs it.
+#![allow(dead_code)] // each test program takes what it needs
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+/// Runs `arenite` with `args`, with `input` on its standard input.
+pub fn arenite_with(args: &[&str], input: &[u8]) -> Output {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_arenite"))
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary starts");
+    // A command that does not read its input closes the pipe: not a fault here.
+    let _ = child.stdin.take().expect("a pipe").write_all(input);
+    child.wait_with_output().expect("the binary ends")
+}
+
+pub fn arenite(args: &[&str]) -> Output {
+    arenite_with(args, b"")
+}
+
+/// Standard output of a run that must succeed.
+pub fn stdout(args: &[&str]) -> String {
+    stdout_with(args, b"")
+}
+
+pub fn stdout_with(args: &[&str], input: &[u8]) -> String {
+    let output = arenite_with(args, input);
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("UTF-8")
+}
+
+pub fn json(args: &[&str]) -> Value {
+    let text = stdout(args);
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{args:?}: {error}: {text}"))
+}
+
+/// The one line on standard error of a run that must fail with exit code 1.
+pub fn error(args: &[&str]) -> String {
+    let output = arenite(args);
+    let stderr = String::from_utf8(output.stderr).expect("UTF-8");
+    assert_eq!(output.status.code(), Some(1), "{args:?}: {stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{args:?}: {stderr}");
+    assert!(stderr.starts_with("error: "), "{args:?}: {stderr}");
+    stderr.trim_end().to_string()
+}
+
+/// A directory of reference cases, if they are here.
+pub fn fixtures(case: &str) -> Option<PathBuf> {
+    let Some(root) = std::env::var_os("ARENITE_FIXTURES") else {
+        eprintln!("SKIP: ARENITE_FIXTURES is not set, so {case} is not tested");
+        return None;
+    };
+    Some(Path::new(&root).join(case))
+}
+
+pub fn path(path: &Path) -> &str {
+    path.to_str().expect("a path in UTF-8")
+}
+
+/// The shape and the numbers of a NumPy file.
+pub fn npy(file: &Path) -> (String, Vec<f32>) {
+    let bytes = std::fs::read(file).expect("a file");
+    let (header, values) = bytes.split_at(10 + usize::from(u16::from_le_bytes([bytes[8], bytes[9]])));
+    let text = String::from_utf8_lossy(&header[10..]).to_string();
+    let shape = text.split("'shape': ").nth(1).and_then(|rest| rest.split(", }").next()).expect("a shape");
+    (shape.to_string(), values.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect())
+}
+
+/// A model of the repository.
+pub fn committed(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name)
+}
+
+/// One JSON value a line.
+pub fn lines(text: &str) -> Vec<Value> {
+    text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))).collect()
+}

@@ -1,0 +1,133 @@
+//! `arenite pack` from outside.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use common::{arenite, committed, error, fixtures, json, path, stdout, stdout_with};
+
+/// Packs `file` and gives what was written, and what was said.
+fn packed(file: &Path, directory: &Path) -> (PathBuf, String) {
+    let out = directory.join("packed.gguf");
+    let output = arenite(&["pack", path(file), path(&out)]);
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{}: {stderr}", file.display());
+    (out, stderr)
+}
+
+/// Texts as JSON strings, one a line: what the tokenizers have trouble with.
+const TEXTS: &[u8] = br#"""
+"Hello, world!  How   are you?"
+"  leading and trailing  "
+"\n\n\t tabs\r\n"
+"1234567 3.14 0x41 <0x41>"
+"na\u00efve caf\u00e9 \u2581 \ud83d\ude00 \u4f60\u597d \u0928\u092e"
+"<s></s><|im_start|>user<|endoftext|><|end|><|eot_id|>"
+"I'll we've can't DON'T"
+"for (int i = 0; i < n; ++i) { x[i] += y[i]; }"
+"#;
+
+fn assert_same_tokens(one: &Path, other: &Path) {
+    for flags in [&[][..], &["--add-special"], &["--parse-special"]] {
+        let ids = |file| stdout_with(&[&["tokenize", "-m", path(file), "--jsonl"], flags].concat(), TEXTS);
+        assert_eq!(ids(one), ids(other), "{} {flags:?}", one.display());
+        assert!(ids(one).lines().count() >= 9);
+    }
+}
+
+#[test]
+fn packed_models_give_the_same() {
+    let directory = tempfile::tempdir().unwrap();
+    for name in ["host-demo/models/stories.gguf", "tests/fixtures/qwen3/model.gguf", "tests/fixtures/gpt2/model.gguf"] {
+        let file = committed(name);
+        let (out, _) = packed(&file, directory.path());
+        assert_same_tokens(&file, &out);
+        let ids = |file| {
+            let args =
+                ["generate", "-p", "One day", "--temp", "0", "-n", "20", "--ignore-eos", "--format", "ids", "-m"];
+            stdout(&[&args[..], &[path(file)]].concat())
+        };
+        assert_eq!(ids(&file), ids(&out), "{name}");
+
+        let plan = |file| json(&["plan", "-c", "64", "--json", "-m", path(file)])["contexts"][0].clone();
+        let (before, after) = (plan(&file), plan(&out));
+        assert!(before["tokenizer_bytes"].as_u64().unwrap() > 0, "{before}");
+        assert_eq!(after["tokenizer_bytes"], 0);
+        assert_eq!(after["kv_bytes"], before["kv_bytes"]);
+
+        let inspected = json(&["inspect", "--json", path(&out)]);
+        assert_eq!(inspected["alignment"], 64);
+        for tensor in inspected["tensors"].as_array().unwrap() {
+            assert_eq!(tensor["offset"].as_u64().unwrap() % 64, 0);
+        }
+    }
+}
+
+#[test]
+fn packing_drops_what_a_device_does_not_need() {
+    let Some(models) = fixtures("q_llama") else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let file = models.join("Q4_0.gguf");
+    let keys = |file: &Path| {
+        let inspected = json(&["inspect", "--json", path(file)]);
+        let keys: Vec<String> = inspected["metadata"].as_object().unwrap().keys().cloned().collect();
+        (keys, inspected["tensors"].as_array().unwrap().len())
+    };
+    let (out, said) = packed(&file, directory.path());
+    let ((before, tensors), (after, tensors_after)) = (keys(&file), keys(&out));
+    assert_eq!(tensors, tensors_after);
+    for key in before.iter().filter(|key| !after.contains(key)) {
+        assert!(!key.starts_with("llama.") && said.contains(key.as_str()), "{key}: {said}");
+    }
+    assert!(after.contains(&"arenite.tokenizer.index".to_string()) && !after.contains(&"general.type".to_string()));
+
+    // On request more stays, and a file may take its own place.
+    let once = std::fs::read(&out).unwrap();
+    let status = arenite(&["pack", path(&out), path(&out)]).status;
+    assert!(status.success() && std::fs::read(&out).unwrap() == once);
+    let kept = directory.path().join("kept.gguf");
+    let output = arenite(&["pack", path(&file), path(&kept), "--keep", "general.", "--align", "4096"]);
+    assert!(output.status.success());
+    assert!(keys(&kept).0.contains(&"general.type".to_string()));
+    assert_eq!(json(&["inspect", "--json", path(&kept)])["alignment"], 4096);
+}
+
+#[test]
+fn packed_vocabularies_of_every_kind() {
+    let Some(tokenizers) = fixtures("tokenizers") else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let mut kinds = 0;
+    for entry in std::fs::read_dir(tokenizers).unwrap() {
+        let mut file = entry.unwrap().path();
+        let name = file.file_name().unwrap().to_string_lossy().into_owned();
+        if name.ends_with(".gguf.gz") {
+            let unpacked = directory.path().join("vocabulary.gguf");
+            let output = Command::new("gzip").arg("-dc").arg(&file).output().expect("gzip runs");
+            std::fs::write(&unpacked, output.stdout).unwrap();
+            file = unpacked;
+        } else if !name.ends_with(".gguf") {
+            continue;
+        }
+        if !arenite(&["tokenize", "-m", path(&file), "-p", "x"]).status.success() {
+            continue; // a kind that does not run yet
+        }
+        let (out, _) = packed(&file, directory.path());
+        assert_same_tokens(&file, &out);
+        kinds += 1;
+    }
+    assert!(kinds >= 5, "{kinds}");
+}
+
+#[test]
+fn packing_that_cannot_be() {
+    let directory = tempfile::tempdir().unwrap();
+    let (file, out) = (committed("host-demo/models/stories.gguf"), directory.path().join("out.gguf"));
+    let (file, out) = (path(&file), path(&out));
+    assert!(error(&["pack", file, out, "--align", "48"]).contains("power of two"));
+    assert!(error(&["pack", path(&directory.path().join("none.gguf")), out]).contains("no such file"));
+    let nowhere = directory.path().join("none/out.gguf");
+    assert!(error(&["pack", file, path(&nowhere)]).contains("cannot write"));
+    assert!(!Path::new(out).exists());
+    assert_eq!(arenite(&["pack", file]).status.code(), Some(2));
+}

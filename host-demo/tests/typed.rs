@@ -1,0 +1,230 @@
+//! What people type who know llama-cli, and where a text may come from.
+
+mod common;
+
+use common::{arenite, arenite_with, json, path, stdout, stdout_with};
+use serde_json::Value;
+
+const GREEDY: [&str; 6] = ["-n", "12", "--temp", "0", "--ignore-eos", "--no-display-prompt"];
+
+fn generated(more: &[&str]) -> String {
+    stdout(&[&["generate"][..], &GREEDY, more].concat())
+}
+
+#[test]
+fn a_text_comes_from_everywhere() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("prompt.txt");
+    std::fs::write(&file, "The sun\n").expect("a file");
+    let want = generated(&["-p", "The sun"]);
+    assert_eq!(generated(&["-f", path(&file)]), want);
+    assert_eq!(generated(&["-e", "-p", "The\\x20sun"]), want);
+    for (more, input) in [(&["-p", "-"][..], "The sun\n"), (&[], "The sun"), (&["-f", "-"], "The sun\n")] {
+        let got = stdout_with(&[&["generate"][..], &GREEDY, more].concat(), input.as_bytes());
+        assert_eq!(got, want, "{more:?}");
+    }
+    // Without a text and without a pipe that has one it tells a story; elsewhere it says what is missing.
+    assert_eq!(generated(&[]), generated(&["-p", "Once upon a time"]));
+    let nothing = arenite(&["translate"]);
+    assert_eq!(nothing.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&nothing.stderr).contains("-f FILE"));
+    let top = stdout_with(&["logits", "--top", "3"], b"The sun");
+    assert_eq!(top, stdout(&["logits", "--top", "3", "-p", "The sun"]));
+    assert_eq!(top.lines().count(), 4);
+}
+
+#[test]
+fn flags_of_llama_cli_work_or_say_what_to_do() {
+    let want = generated(&["-p", "The sun"]);
+    let args = [
+        "-p",
+        "The sun",
+        "-n",
+        "12",
+        "--temp",
+        "0",
+        "--ignore-eos",
+        "--no-display-prompt",
+        "-ngl",
+        "99",
+        "-fa",
+        "--mlock",
+        "--no-mmap",
+        "-ub",
+        "256",
+        "--color",
+        "-no-cnv",
+        "--no-warmup",
+        "-s",
+        "7",
+        "--mirostat",
+        "0",
+    ];
+    let output = arenite(&args);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), want);
+    let notes = String::from_utf8_lossy(&output.stderr).into_owned();
+    for flag in ["-ngl", "-fa", "--mlock", "--no-mmap", "-ub", "--color", "-no-cnv", "--no-warmup"] {
+        assert_eq!(
+            notes.lines().filter(|line| line.starts_with(&format!("{flag} has no effect: "))).count(),
+            1,
+            "{notes}"
+        );
+    }
+    for (args, word) in [
+        (&["-i"][..], "arenite chat"),
+        (&["generate", "-sys", "You are kind"], "arenite chat"),
+        (&["generate", "--mirostat", "2"], "--min-p"),
+        (&["generate", "--lora", "a.gguf"], "merge"),
+        (&["generate", "--xtc-probability", "0.5"], "--samplers"),
+    ] {
+        let output = arenite(args);
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!((output.status.code(), stderr.lines().count()), (Some(2), 1), "{args:?}: {stderr}");
+        assert!(stderr.contains(word), "{args:?}: {stderr}");
+    }
+}
+
+#[test]
+fn steps_of_choosing_in_any_order() {
+    let told = |more: &[&str]| {
+        stdout(&[&["generate", "-p", "The sun", "-n", "30", "--seed", "3", "--temp", "1.5"][..], more].concat())
+    };
+    let usual = told(&[]);
+    assert_eq!(told(&["--samplers", "penalties;top_k;typ_p;top_p;min_p;temperature"]), usual);
+    assert_ne!(told(&["--samplers", "temperature"]), usual);
+    // Steps that leave only the best token.
+    let best = told(&["--temp", "0"]);
+    for more in [
+        &["--samplers", "top_k", "--top-k", "1"][..],
+        &["--samplers", "temperature;top_p", "--top-p", "0"],
+        &["--samplers", "min_p;temperature", "--min-p", "1"],
+    ] {
+        let more: Vec<&str> = more.iter().copied().chain(["--no-display-prompt"]).collect();
+        let args = [&["generate", "-p", "The sun", "-n", "30", "--seed", "3"][..], &more].concat();
+        assert_eq!(format!("The sun{}", stdout(&args)), best, "{more:?}");
+    }
+    assert_ne!(told(&["--typical", "0.1"]), usual);
+}
+
+#[test]
+fn more_context_than_the_model_has_is_warned_of() {
+    let output = arenite(&["generate", "-n", "1", "-c", "600"]);
+    assert!(output.status.success());
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.lines().next().expect("a line").contains("512 positions"), "{said}");
+    let tokens = arenite(&["generate", "-n", "1", "-p", "The sun", "--verbose-prompt"]);
+    assert!(String::from_utf8_lossy(&tokens.stderr).contains("sun"));
+}
+
+#[test]
+fn a_thousand_lines_and_a_bad_one() {
+    let mut input = String::new();
+    for i in 0..1000 {
+        input += &match i {
+            500 => "this is no JSON\n".to_string(),
+            501 => format!("{{\"id\": \"five\", \"prompt\": [1, {i}]}}\n"),
+            _ => format!("{{\"id\": {i}, \"prompt\": \"One day {i}\"}}\n"),
+        };
+    }
+    let args = ["generate", "--jsonl", "-n", "2", "--temp", "0"];
+    let output = arenite_with(&args, input.as_bytes());
+    assert_eq!(output.status.code(), Some(1));
+    let answers = common::lines(&String::from_utf8(output.stdout).expect("UTF-8"));
+    assert_eq!(answers.len(), 1000);
+    assert_eq!(answers[500]["line"], 501);
+    assert!(answers[500]["error"].is_string());
+    assert_eq!(answers[501]["id"], "five");
+    for i in [0, 7, 999] {
+        assert_eq!(answers[i]["id"], i);
+        let alone = json(&["generate", "-p", &format!("One day {i}"), "-n", "2", "--temp", "0", "--format", "json"]);
+        assert_eq!((&answers[i]["text"], &answers[i]["ids"]), (&alone["text"], &alone["ids"]));
+    }
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("line 501") && said.contains("1 of 1000"), "{said}");
+}
+
+#[test]
+fn every_command_takes_many_texts() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("texts.jsonl");
+    std::fs::write(&file, "\"The sun\"\n\n{\"text\": \"A little dog\", \"id\": 2}\n").expect("a file");
+    let many = |args: &[&str]| common::lines(&stdout(&[args, &["--jsonl", "-f", path(&file)]].concat()));
+
+    let translated = many(&["translate", "--n-best", "2"]);
+    let alone = json(&["translate", "-p", "A little dog", "--n-best", "2", "--format", "json"]);
+    assert_eq!((translated.len(), &translated[1]["id"]), (2, &Value::from(2)));
+    assert_eq!((&translated[1]["text"], &translated[1]["others"][0]), (&alone[0]["text"], &alone[1]));
+
+    let logits = many(&["logits", "--top", "4"]);
+    let ids = json(&["generate", "-p", "A little dog", "-n", "1", "--temp", "0", "--format", "ids"]);
+    assert_eq!(logits[1]["top"].as_array().expect("a list").len(), 4);
+    assert_eq!(logits[1]["top"][0]["id"], ids[0]);
+
+    let output = directory.path().join("states.npy");
+    for position in ["last", "mean"] {
+        let rows = many(&["probe", "--position", position, "-o", path(&output)]);
+        let (shape, states) = common::npy(&output);
+        assert_eq!((rows.len(), &rows[1]["row"]), (2, &Value::from(1)));
+        let alone = directory.path().join("alone.npy");
+        stdout(&["probe", "--ids", &rows[1]["ids"].to_string(), "--position", position, "-o", path(&alone)]);
+        let (one, last) = common::npy(&alone);
+        assert_eq!(one.replace(", 1, ", ", "), shape.replace("(2, ", "("), "{shape}");
+        assert_eq!(states[states.len() / 2..], last[..]);
+    }
+
+    let scored = br#"{"id": 1, "prompt": "Once upon a", "continuation": " time"}
+        {"prompt": [1], "continuation": [5]}"#;
+    let scores = common::lines(&stdout_with(&["score", "--jsonl"], scored));
+    assert_eq!((scores.len(), &scores[0]["id"]), (2, &Value::from(1)));
+}
+
+#[test]
+fn embeddings_of_many_texts() {
+    let Some(case) = common::fixtures("bert") else { return };
+    let directory = tempfile::tempdir().expect("a directory");
+    let (model, output) = (case.join("model.gguf"), directory.path().join("all.npy"));
+    let lines = b"\"hello world\"\n[1, 2, 3]\n";
+    let printed = common::lines(&stdout_with(&["embed", "-m", path(&model), "--jsonl"], lines));
+    let rows = common::lines(&stdout_with(&["embed", "-m", path(&model), "--jsonl", "-o", path(&output)], lines));
+    let (shape, numbers) = common::npy(&output);
+    let dim = numbers.len() / 2;
+    assert_eq!(shape, format!("(2, {dim})"));
+    let alone = json(&["embed", "-m", path(&model), "--ids", "1,2,3"]);
+    for (row, embedding) in printed.iter().map(|answer| &answer["embedding"]).enumerate() {
+        let got: Vec<f32> = serde_json::from_value(embedding.clone()).expect("numbers");
+        assert_eq!(got[..], numbers[row * dim..][..dim]);
+        assert_eq!(rows[row]["row"], row);
+    }
+    assert_eq!(printed[1]["embedding"], alone);
+}
+
+#[cfg(unix)]
+#[test]
+fn ctrl_c_ends_every_command_with_its_code() {
+    use std::process::{Command, Stdio};
+    for args in [
+        &["translate", "--jsonl"][..],
+        &["translate", "-p", "-"],
+        &["tokenize"],
+        &["generate", "--jsonl"],
+        &["translate", "-p", "I love my mother.", "-n", "100000", "-c", "100000", "--ignore-eos"],
+    ] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_arenite"))
+            .args(args)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the binary starts");
+        // The handler is the first thing that it sets up.
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        let mut left = 0;
+        while child.try_wait().expect("a state").is_none() && left < 20 {
+            let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill");
+            assert!(killed.success());
+            std::thread::sleep(std::time::Duration::from_millis(100));
+            left += 1;
+        }
+        assert_eq!(child.wait().expect("an end").code(), Some(130), "{args:?}");
+    }
+}
