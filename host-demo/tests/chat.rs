@@ -303,6 +303,22 @@ fn a_full_context_is_said_or_shifted() {
 }
 
 #[test]
+fn thoughts_are_shown_dimmed_or_hidden() {
+    let directory = directory();
+    let template = file(&directory, "t.jinja", "{{ messages[-1].content }}<think>\n");
+    let args = |how| ["chat", "--chat-template", &template, "--temp", "0", "-n", "6", "--reasoning", how];
+    let said = |how| String::from_utf8(arenite(&args(how), "Once\n").stdout).expect("UTF-8");
+    assert_eq!(said("hide"), "");
+    assert!(said("show").len() > 6 && said("show") == said("dim"), "a pipe has no colours");
+    let mut terminal = Terminal::start(&args("dim"));
+    terminal.says("Once");
+    terminal.wait_for("\x1b[2m");
+    terminal.wait_for("\x1b[0m");
+    terminal.says("/quit");
+    assert!(terminal.ends());
+}
+
+#[test]
 fn run_is_chat_on_a_terminal_and_generate_otherwise() {
     let directory = directory();
     let model = file(&directory, "m.gguf", STORIES);

@@ -9,6 +9,7 @@
 
 use core::fmt::Write;
 
+use arenite::chat::{Format, Message};
 use arenite::sampler::{Params, Pcg32, Sampler};
 use arenite::tokenizer::{Encode, Tokenizer};
 use arenite::{Error, Gguf, Model, Options, Plan, Session, TokenId};
@@ -96,6 +97,11 @@ entry!("decoder", (tokenizer: &Tokenizer<'_, '_>, ids: &[TokenId]) -> Result<usi
     }
     decoder.finish(|text| characters += text.chars().count());
     Ok(characters)
+});
+
+entry!("chat", (template: &str, talk: &[Message<'_>], out: &mut dyn Write) -> core::fmt::Result {
+    let mut out = out;
+    Format::detect(template).unwrap_or(Format::PLAIN).write(talk, &mut out)
 });
 
 entry!("message", (error: &Error, out: &mut dyn Write) -> core::fmt::Result {
