@@ -16,7 +16,7 @@ const TALK: [Message<'_>; 6] = [
 const PROMPTS: &[(&str, &str)] = &[
     ("chatml", "<|im_start|>system\nYou are a helpful assistant<|im_end|>\n<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\nHi there<|im_end|>\n<|im_start|>user\nWho are you<|im_end|>\n<|im_start|>assistant\n   I am an assistant   <|im_end|>\n<|im_start|>user\nAnother question<|im_end|>\n<|im_start|>assistant\n"),
     ("llama2", "[INST] You are a helpful assistant\nHello [/INST]Hi there</s>[INST] Who are you [/INST]   I am an assistant   </s>[INST] Another question [/INST]"),
-    ("llama2-sys", "[INST] <<SYS>>\nYou are a helpful assistant\n<</SYS>>\n\nHello [/INST]Hi there</s><s>[INST] Who are you [/INST]   I am an assistant   </s><s>[INST] Another question [/INST]"),
+    ("llama2-sys-bos", "[INST] <<SYS>>\nYou are a helpful assistant\n<</SYS>>\n\nHello [/INST]Hi there</s><s>[INST] Who are you [/INST]   I am an assistant   </s><s>[INST] Another question [/INST]"),
     ("llama2-sys-strip", "[INST] <<SYS>>\nYou are a helpful assistant\n<</SYS>>\n\nHello [/INST]Hi there</s>[INST] Who are you [/INST]I am an assistant</s>[INST] Another question [/INST]"),
     ("monarch", "system\nYou are a helpful assistant</s>\n<s>user\nHello</s>\n<s>assistant\nHi there</s>\n<s>user\nWho are you</s>\n<s>assistant\n   I am an assistant   </s>\n<s>user\nAnother question</s>\n<s>assistant\n"),
     ("gemma", "<start_of_turn>user\nYou are a helpful assistant\n\nHello<end_of_turn>\n<start_of_turn>model\nHi there<end_of_turn>\n<start_of_turn>user\nWho are you<end_of_turn>\n<start_of_turn>model\nI am an assistant<end_of_turn>\n<start_of_turn>user\nAnother question<end_of_turn>\n<start_of_turn>model\n"),
@@ -62,9 +62,9 @@ fn templates_are_recognised() {
     for (template, name) in [
         ("{{ '<|im_start|>' + message['role'] }}", "chatml"),
         ("<|im_start|> <|im_sep|>", "phi4"),
-        ("{{ bos_token + '[INST] ' + message['content'].strip() }}", "llama2-sys-strip"),
+        ("{{ bos_token + '[INST] ' + content.strip() }}", "llama2-sys-strip"),
         ("{{ bos_token + '[INST] ' }}", "llama2-sys-bos"),
-        ("[INST] [AVAILABLE_TOOLS] \"[INST]\"", "mistral-v1"),
+        ("a [INST] [AVAILABLE_TOOLS]", "mistral-v1"),
         ("\"[INST]\" [AVAILABLE_TOOLS]", "mistral-v3-tekken"),
         ("[SYSTEM_PROMPT] [INST]", "mistral-v7"),
         ("<|user|> <|assistant|> <|end|>", "phi3"),

@@ -53,7 +53,7 @@ fn with_template(template: &str) -> Vec<u8> {
 }
 
 const TURNS: &str =
-    "{% for m in messages %}<|{{ m.role }}|>\n{{ m.content }}{{ eos_token }}\n{% endfor %}<|assistant|>\n";
+    "{% for m in messages %}<|{{ m.role }}|>\n{{ m.content }}{{ eos_token }}\n{% endfor %}{{ '<|assistant|>\\n' }}";
 
 #[test]
 fn public_templates_give_the_prompts_that_transformers_gives() {
@@ -159,6 +159,8 @@ fn from_a_pipe_a_line_is_a_turn() {
     let text = String::from_utf8(output.stdout.clone()).expect("UTF-8");
     assert_eq!(text.lines().count(), 2, "{text:?}");
     assert!(output.stderr.is_empty(), "{}", stderr(&output));
+    let silent = arenite(&["chat", "--temp", "0", "--logit-bias", "2=1000"], "One\nTwo\n");
+    assert!(silent.status.success() && silent.stdout.is_empty(), "an answer may be empty");
     let none = arenite(&["chat"], "");
     assert!(none.status.success() && none.stdout.is_empty() && none.stderr.is_empty());
 }

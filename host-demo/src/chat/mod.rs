@@ -11,6 +11,7 @@ mod source;
 mod talk;
 
 pub use lines::{Input, Lines};
+pub use reasoning::{Part, Thoughts};
 pub use render::Renderer;
 pub use screen::{Reasoning, Screen};
 pub use talk::{Rules, Shown, Stats, Talk};

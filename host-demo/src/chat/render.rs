@@ -54,7 +54,7 @@ impl Renderer {
     /// What the prompts are made by, for people.
     pub fn name(&self) -> String {
         match self.jinja {
-            Some(_) if !self.warned.get() => "the model's template".to_string(),
+            Some(_) if !self.warned.get() => "its Jinja template".to_string(),
             _ => format!("the format {}", self.format.name()),
         }
     }

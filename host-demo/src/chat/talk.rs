@@ -116,8 +116,10 @@ impl Talk<'_, '_, '_> {
             // A stop text is in the tokens and not in what was said.
             self.known_text = (outcome.end != End::Stop).then(|| prompt.text + &said);
             self.last = Some(stats);
-            if !answered.is_empty() {
-                self.messages.push(message("assistant", &said));
+            match outcome.end {
+                // Nothing was said: the question is as if it had not been asked.
+                End::Interrupted if answered.is_empty() && self.unsay() => {}
+                _ => self.messages.push(message("assistant", &said)),
             }
             return Ok(stats);
         }
@@ -245,11 +247,13 @@ impl Talk<'_, '_, '_> {
         self.messages.last().is_some_and(|last| is_from(last, "user") || is_from(last, "tool"))
     }
 
-    /// Takes the last question back.
-    pub fn unsay(&mut self) {
-        if self.messages.last().is_some_and(|last| is_from(last, "user")) {
+    /// Takes the last question back; whether there was one.
+    pub fn unsay(&mut self) -> bool {
+        let is_question = self.messages.last().is_some_and(|last| is_from(last, "user"));
+        if is_question {
             self.messages.pop();
         }
+        is_question
     }
 
     /// How many times the model has answered.

@@ -176,7 +176,7 @@ fn converse(talk: &mut Talk<'_, '_, '_>, mut lines: Lines, reasoning: Reasoning)
                 Ok(_) => {}
                 // A turn that cannot be answered is no reason to lose the others.
                 Err(error) if is_terminal => {
-                    talk.unsay();
+                    let _ = talk.unsay();
                     let _ = output::report(&error);
                 }
                 Err(error) => return Err(error),
