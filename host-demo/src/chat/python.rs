@@ -54,12 +54,16 @@ pub fn add_to(environment: &mut Environment<'_>) {
     environment.add_test("float", |value: &Value| value.kind() == ValueKind::Number && !value.is_integer());
 }
 
-/// What a loop is over. Python has nothing to loop over in `None`.
+/// What a loop is over. Python has nothing to loop over in `None`; of characters minijinja does not know which is
+/// the last one.
 pub fn each(value: Value) -> Result<Value, Error> {
     if value.is_none() {
         return Err(invalid("'NoneType' object is not iterable"));
     }
-    Ok(value)
+    Ok(match value.as_str() {
+        Some(text) => text.chars().map(Value::from).collect(),
+        None => value,
+    })
 }
 
 pub fn invalid(message: impl Into<String>) -> Error {
