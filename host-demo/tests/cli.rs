@@ -9,7 +9,9 @@ use std::process::{Command, Stdio};
 use common::{arenite, arenite_with, error, fixtures, json, npy, path, stdout, stdout_with};
 use serde_json::Value;
 
-const COMMANDS: [&str; 15] = [
+const COMMANDS: [&str; 17] = [
+    "run",
+    "chat",
     "generate",
     "translate",
     "embed",

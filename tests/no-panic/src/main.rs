@@ -10,6 +10,7 @@
 use core::fmt::Write;
 
 use arenite::beam::{Beams, Search};
+use arenite::chat::{Format, Message};
 use arenite::gguf::Value;
 use arenite::sampler::{Params, Pcg32, Sampler};
 use arenite::tokenizer::{Encode, Tokenizer};
@@ -158,6 +159,11 @@ entry!("inspect", (gguf: &Gguf<'_>, name: &str) -> u64 {
     let keys: usize = gguf.keys().map(|(_, value)| elements(value)).sum();
     let tensors: u64 = gguf.tensors().map(|tensor| tensor.data.len() as u64).sum();
     gguf.fingerprint() ^ keys as u64 ^ tensors ^ gguf.tensor(name).map_or(0, |tensor| tensor.offset)
+});
+
+entry!("chat", (template: &str, talk: &[Message<'_>], out: &mut dyn Write) -> core::fmt::Result {
+    let mut out = out;
+    Format::detect(template).unwrap_or(Format::PLAIN).write(talk, &mut out)
 });
 
 entry!("message", (error: &Error, out: &mut dyn Write) -> core::fmt::Result {
