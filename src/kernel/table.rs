@@ -14,10 +14,8 @@ macro_rules! choose {
             unsafe {
                 match job.kind {
                     TensorType::F32 => $floats::<F32>(job),
-                    #[cfg(feature = "half-floats")]
-                    TensorType::F16 => $floats::<F16>(job),
-                    #[cfg(feature = "half-floats")]
-                    TensorType::BF16 => $floats::<Bf16>(job),
+                    TensorType::F16 if const { TensorType::F16.is_built() } => $floats::<F16>(job),
+                    TensorType::BF16 if const { TensorType::BF16.is_built() } => $floats::<Bf16>(job),
                     $(
                         #[cfg(feature = $feature)]
                         TensorType::$kind => $blocks::<formats::$module::$format>(job),

@@ -5,6 +5,8 @@ use bytemuck::Pod;
 /// A block format: how numbers lie in blocks of bytes. This is all that the rest of the crate knows of one; a
 /// format knows nothing of instruction sets.
 ///
+/// Kernels read at the places named here without a check: the list proves at compile time that they are in the block.
+///
 /// A number is `d * scale * (code - BIAS)`, and where there are minimums `+ m * minimum`: `code` is an unsigned byte
 /// ([`unpack`](Self::unpack)), `scale` and `minimum` are whole numbers of its group, `d` and `m` are floats. All
 /// products but the last are exact in f32.
@@ -19,6 +21,7 @@ pub(crate) trait Format: Copy + 'static {
     /// What makes codes unsigned.
     const BIAS: u8 = 0;
     /// The largest code.
+    #[allow(dead_code)] // for instruction sets
     const MAX: u8;
     /// Where the f16 of `d` lies, and what it is to be multiplied with (a power of two); `None` where `d` is something
     /// else, and [`d`](Self::d) says what.

@@ -6,13 +6,13 @@
 mod decode;
 mod format;
 pub(crate) mod formats;
-#[cfg_attr(not(feature = "iq3_s"), allow(dead_code))] // formats that are left out leave grids unused
 mod grids;
 mod list;
 mod types;
 
 pub use decode::decode_row;
 pub(crate) use decode::{le_f16, le_f32};
+#[allow(unused_imports)] // `Bytes` is for instruction sets
 pub(crate) use format::{Bytes, Format, Plain, Shape};
 pub(crate) use list::formats as formats_list;
 pub use types::TensorType;
