@@ -65,10 +65,10 @@ pieces! {
     inner: f32,
     /// `[batch][layers][per_layer_input]`.
     inputs: f32,
-    /// Quantized activations, their scales and offsets.
+    /// Quantized activations, their scales, and their sums by 16.
     quants: i8,
     scales: f32,
-    offsets: i32,
+    quant_sums: i16,
     /// Attention's sums, for each worker.
     sums: f32,
     /// A packed panel of weights, for each worker.

@@ -296,7 +296,7 @@ impl Layout {
             sums = max(sums, attention_sums(encoder, batch));
         }
         let formats = Formats::of(gguf, widest);
-        let quantized = if formats.q8 || formats.q8k { batch } else { 0 };
+        let quantized = if formats.quantized { batch } else { 0 };
         let frequencies = [rotary_pairs(spec, 0), rotary_pairs(spec, 1)];
         let mut layout = Self {
             weights: Weights::len(spec),
@@ -310,7 +310,7 @@ impl Layout {
             inputs: tri!(product(&[batch, spec.layers, spec.per_layer_input()])),
             quants: tri!(product(&[quantized, widest])),
             scales: tri!(product(&[quantized, widest.div_ceil(32)])),
-            offsets: tri!(product(&[quantized, widest.div_ceil(if formats.q8k { 16 } else { 32 })])),
+            quant_sums: tri!(product(&[quantized, widest.div_ceil(16)])),
             sums: tri!(product(&[sums, workers])),
             panels: if batch > 1 { tri!(product(&[formats.panel, workers])) } else { 0 },
             logits: if spec.has_head() { tri!(product(&[options.logits, spec.vocab])) } else { 0 },
@@ -417,22 +417,17 @@ const fn attention_sums(spec: &Spec<'_>, batch: usize) -> usize {
 
 /// What the weight types in a file ask of the workspace.
 struct Formats {
-    q8: bool,
-    q8k: bool,
+    quantized: bool,
     panel: usize,
 }
 
 impl Formats {
     /// `widest` is the most inputs that a layer has: a wider tensor is not the model's.
     const fn of(gguf: &Gguf<'_>, widest: usize) -> Self {
-        let mut formats = Self { q8: false, q8k: false, panel: 0 };
+        let mut formats = Self { quantized: false, panel: 0 };
         let mut tensors = gguf.tensors();
         while let Some(tensor) = tensors.next_tensor() {
-            match Form::of(tensor.kind) {
-                Some(Form::Q8) => formats.q8 = true,
-                Some(Form::Q8K) => formats.q8k = true,
-                _ => {}
-            }
+            formats.quantized |= matches!(Form::of(tensor.kind), Some(Form::Q8 | Form::Q8K));
             let cols = if tensor.dims[0] < widest as u64 { tensor.dims[0] as usize } else { widest };
             formats.panel = max(formats.panel, panel_bytes(tensor.kind, cols));
         }

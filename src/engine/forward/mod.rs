@@ -137,7 +137,7 @@ impl<'m, 'w> Forward<'m, 'w> {
                 threads,
                 quants: pieces.quants,
                 scales: pieces.scales,
-                offsets: pieces.offsets,
+                sums: pieces.quant_sums,
                 panels: pieces.panels,
             },
             pools: [pool(0), pool(1), pool(SOURCE), pool(STATES)],
