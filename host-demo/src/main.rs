@@ -19,6 +19,7 @@ mod new_model;
 mod npy;
 mod output;
 mod plot;
+mod quantize;
 mod runtime;
 mod seq2seq;
 mod server;

@@ -4,6 +4,7 @@
 //! are in [`crate::kernel`].
 
 mod decode;
+mod encode;
 mod format;
 pub(crate) mod formats;
 mod grids;
@@ -12,6 +13,7 @@ mod types;
 
 pub use decode::decode_row;
 pub(crate) use decode::{le_f16, le_f32};
+pub use encode::encode_row;
 #[allow(unused_imports)] // `Bytes` is for instruction sets
 pub(crate) use format::{Bytes, Format, Plain, Shape};
 pub(crate) use list::formats as formats_list;

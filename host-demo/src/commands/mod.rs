@@ -15,6 +15,7 @@ mod man;
 mod pack;
 mod plan;
 mod probe;
+mod quantize;
 mod run;
 mod score;
 mod serve;
@@ -62,6 +63,7 @@ enum Command {
     Inspect(inspect::Args),
     Plan(plan::Args),
     Pack(pack::Args),
+    Quantize(quantize::Args),
     Logits(logits::Args),
     Probe(probe::Args),
     Score(score::Args),
@@ -91,6 +93,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Serve(args) => serve::run(&args, ModelFile::open(model)?),
         Command::Batch(args) => return batch::run(&args, ModelFile::open(model)?),
         Command::Score(args) => return score::run(&args, &ModelFile::open(model)?),
+        Command::Quantize(args) => return quantize::run(&args),
         Command::Tokenize(args) => tokenize::run(&args, &ModelFile::open(model)?),
         Command::Detokenize(args) => detokenize::run(&args, &ModelFile::open(model)?),
         Command::Inspect(args) => inspect::run(&args, model),
