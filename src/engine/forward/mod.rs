@@ -31,7 +31,7 @@ use crate::{Error, TokenId};
 use attention::{Part, View};
 use compute::Compute;
 use encoder::Source;
-pub use observer::{Observer, Stage};
+pub use observer::{Inputs, Observer, Stage};
 use relative::Relative;
 use rope::Rotary;
 
@@ -139,6 +139,7 @@ impl<'m, 'w> Forward<'m, 'w> {
                 scales: pieces.scales,
                 sums: pieces.quant_sums,
                 panels: pieces.panels,
+                inputs: None,
             },
             pools: [pool(0), pool(1), pool(SOURCE), pool(STATES)],
             store,
