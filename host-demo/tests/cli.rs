@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use common::{arenite, arenite_with, error, fixtures, json, npy, path, stdout, stdout_with};
 use serde_json::Value;
 
-const COMMANDS: [&str; 17] = [
+const COMMANDS: [&str; 22] = [
     "run",
     "chat",
     "generate",
@@ -20,9 +20,14 @@ const COMMANDS: [&str; 17] = [
     "inspect",
     "plan",
     "pack",
+    "quantize",
+    "imatrix",
+    "perplexity",
     "logits",
     "probe",
     "score",
+    "serve",
+    "batch",
     "bench",
     "convert",
     "completions",
