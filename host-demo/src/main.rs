@@ -13,6 +13,7 @@ mod model_file;
 mod npy;
 mod output;
 mod pool;
+mod quantize;
 mod runtime;
 mod seq2seq;
 mod stop;

@@ -4,8 +4,10 @@
 //! are in [`crate::kernel`].
 
 mod decode;
+mod encode;
 mod types;
 
 pub use decode::decode_row;
 pub(crate) use decode::{Q6K, le_f16, le_f32};
+pub use encode::encode_row;
 pub use types::TensorType;

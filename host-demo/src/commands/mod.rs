@@ -10,6 +10,7 @@ mod logits;
 mod pack;
 mod plan;
 mod probe;
+mod quantize;
 mod score;
 mod tokenize;
 mod translate;
@@ -32,6 +33,7 @@ pub enum Command {
     Inspect(inspect::Args),
     Plan(plan::Args),
     Pack(pack::Args),
+    Quantize(quantize::Args),
     Logits(logits::Args),
     Probe(probe::Args),
     Score(score::Args),
@@ -49,6 +51,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
     let done = match command {
         Command::Generate(args) => return generate::run(&args, &ModelFile::open(model)?),
         Command::Bench(args) => return bench::run(&args, model),
+        Command::Quantize(args) => return quantize::run(&args),
         Command::Tokenize(args) => tokenize::run(&args, &ModelFile::open(model)?),
         Command::Detokenize(args) => detokenize::run(&args, &ModelFile::open(model)?),
         Command::Inspect(args) => inspect::run(&args, model),
