@@ -73,10 +73,10 @@ pub(crate) struct Layout {
     pub inner: usize,
     /// The layers' own inputs.
     pub inputs: usize,
-    /// Quantized activations, their scales and offsets.
+    /// Quantized activations, their scales and sums.
     pub quants: usize,
     pub scales: usize,
-    pub offsets: usize,
+    pub sums: usize,
     /// Attention's sums, for one worker.
     pub attention: usize,
     /// A packed panel of weights in bytes, for one worker.
@@ -170,15 +170,9 @@ impl Plan {
             hidden: tri!(product(&[batch, spec.dim])),
             inner: tri!(product(&[batch, spec.inner()])),
             inputs: tri!(product(&[batch, spec.layers, spec.per_layer_input()])),
-            quants: if formats.q8 || formats.q8k { tri!(product(&[batch, widest])) } else { 0 },
-            scales: if formats.q8 || formats.q8k { tri!(product(&[batch, widest.div_ceil(32)])) } else { 0 },
-            offsets: if formats.q8k {
-                tri!(product(&[batch, widest.div_ceil(16)]))
-            } else if formats.q8 {
-                tri!(product(&[batch, widest.div_ceil(32)]))
-            } else {
-                0
-            },
+            quants: if formats.quantized { tri!(product(&[batch, widest])) } else { 0 },
+            scales: if formats.quantized { tri!(product(&[batch, widest.div_ceil(32)])) } else { 0 },
+            sums: if formats.quantized { tri!(product(&[batch, widest.div_ceil(16)])) } else { 0 },
             attention: attention_sums(&spec, batch),
             panel: if batch > 1 { formats.panel } else { 0 },
             logits: if spec.has_head() { spec.vocab } else { 0 },
@@ -325,7 +319,6 @@ impl Layout {
             self.inner,
             self.inputs,
             self.scales,
-            self.offsets, // i32
             tri!(product(&[self.attention, workers])),
             self.logits,
             self.biases,
@@ -335,6 +328,7 @@ impl Layout {
         let mut total = Arena::padded(self.weights * size_of::<Entry>()) as u64
             + Arena::padded(self.source_weights * size_of::<Entry>()) as u64
             + Arena::padded(self.quants) as u64
+            + Arena::padded(tri!(product(&[self.sums, 2]))) as u64
             + Arena::padded(tri!(product(&[self.panel, workers]))) as u64;
         let mut i = 0;
         while i < floats.len() {
@@ -347,22 +341,17 @@ impl Layout {
 
 /// What the weight types in a file ask of the workspace.
 struct Formats {
-    q8: bool,
-    q8k: bool,
+    quantized: bool,
     panel: usize,
 }
 
 impl Formats {
     /// `widest` is the most inputs that a layer has: a wider tensor is not the model's.
     const fn of(gguf: &Gguf<'_>, widest: usize) -> Self {
-        let mut formats = Self { q8: false, q8k: false, panel: 0 };
+        let mut formats = Self { quantized: false, panel: 0 };
         let mut tensors = gguf.tensors();
         while let Some(tensor) = tensors.next_tensor() {
-            match Form::of(tensor.kind) {
-                Some(Form::Q8) => formats.q8 = true,
-                Some(Form::Q8K) => formats.q8k = true,
-                _ => {}
-            }
+            formats.quantized |= matches!(Form::of(tensor.kind), Some(Form::Q8 | Form::Q8K));
             let cols = if tensor.dims[0] < widest as u64 { tensor.dims[0] as usize } else { widest };
             formats.panel = max(formats.panel, panel_bytes(tensor.kind, cols));
         }

@@ -14,7 +14,7 @@ pub(crate) struct Compute<'m, 'w> {
     pub threads: usize,
     pub quants: &'w mut [i8],
     pub scales: &'w mut [f32],
-    pub offsets: &'w mut [i32],
+    pub sums: &'w mut [i16],
     /// A panel for each worker.
     pub panels: &'w mut [u8],
 }
@@ -64,20 +64,20 @@ impl Input<'_, '_, '_> {
     }
 
     fn times_alike(&mut self, form: Form, products: &[Product<'_>], out: &mut [f32], stride: usize) {
-        let Compute { kernels, workers, quants, scales, offsets, panels, .. } = self.compute;
-        let mut acts = Acts { x: self.x, q: &[], d: &[], offsets: &[], tokens: self.tokens };
+        let Compute { kernels, workers, quants, scales, sums, panels, .. } = self.compute;
+        let mut acts = Acts { x: self.x, q: &[], d: &[], sums: &[], tokens: self.tokens };
         if form != Form::F32 {
-            let (len, (scale_span, offset_span)) = (self.x.len(), form.spans());
-            let (Some(q), Some(d), Some(offsets)) =
-                (quants.get_mut(..len), scales.get_mut(..len / scale_span), offsets.get_mut(..len / offset_span))
+            let len = self.x.len();
+            let (Some(q), Some(d), Some(sums)) =
+                (quants.get_mut(..len), scales.get_mut(..len / form.span()), sums.get_mut(..len / 16))
             else {
                 return;
             };
             if form != self.form {
-                quantize(kernels, *workers, form, self.x, q, d, offsets);
+                quantize(kernels, *workers, form, self.x, q, d, sums);
                 self.form = form;
             }
-            (acts.q, acts.d, acts.offsets) = (q, d, offsets);
+            (acts.q, acts.d, acts.sums) = (q, d, sums);
         }
         linear(kernels, *workers, panels, products, &acts, out, stride);
     }

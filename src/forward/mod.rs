@@ -91,13 +91,13 @@ impl<'m, 'w> Engine<'m, 'w> {
         let inputs = arena.take(layout.inputs).ok_or(short)?;
         let quants = arena.take(layout.quants).ok_or(short)?;
         let scales = arena.take(layout.scales).ok_or(short)?;
-        let offsets = arena.take(layout.offsets).ok_or(short)?;
+        let quant_sums = arena.take(layout.sums).ok_or(short)?;
         let sums = arena.take(layout.attention * threads).ok_or(short)?;
         let panels = arena.take(layout.panel * threads).ok_or(short)?;
         let logits = arena.take(layout.logits).ok_or(short)?;
         let relative = Relative::new(spec, &weights, plan, arena.take(layout.biases).ok_or(short)?);
         let source = Source::new(model, plan, &mut arena)?;
-        let compute = Compute { kernels, workers, threads, quants, scales, offsets, panels };
+        let compute = Compute { kernels, workers, threads, quants, scales, sums: quant_sums, panels };
         Ok(Self {
             spec,
             plan: *plan,

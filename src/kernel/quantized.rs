@@ -10,8 +10,9 @@
 
 use core::mem::MaybeUninit;
 
+use super::job::Row;
 use super::linear::PANEL_ROWS;
-use super::{Acts, Job, Row};
+use super::{Acts, Job};
 
 /// One block format under one instruction set.
 ///

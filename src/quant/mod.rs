@@ -5,9 +5,16 @@
 
 mod decode;
 mod encode;
+mod format;
+pub(crate) mod formats;
+#[cfg_attr(not(feature = "iq3_s"), allow(dead_code))] // formats that are left out leave grids unused
+mod grids;
+mod list;
 mod types;
 
 pub use decode::decode_row;
-pub(crate) use decode::{Q6K, le_f16, le_f32};
 pub use encode::encode_row;
+pub(crate) use decode::{le_f16, le_f32};
+pub(crate) use format::{Bytes, Format, Plain, Shape};
+pub(crate) use list::formats as formats_list;
 pub use types::TensorType;
