@@ -13,8 +13,8 @@ mod list;
 mod types;
 
 pub use decode::decode_row;
-pub use encode::encode_row;
 pub(crate) use decode::{le_f16, le_f32};
+pub use encode::encode_row;
 pub(crate) use format::{Bytes, Format, Plain, Shape};
 pub(crate) use list::formats as formats_list;
 pub use types::TensorType;

@@ -91,8 +91,10 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let changes = changes(&gguf, args.mix, &wishes, importance.as_ref(), args.allow_requantize)
         .with_context(|| file.name().to_owned())?;
     let header = header(args, &gguf, &changes, importance.as_ref())?;
-    let size = |change: &Change<'_>| change.tensor.data.len() / change.tensor.kind.block().1 * change.tensor.kind.block().0
-        / change.to.block().0 * change.to.block().1;
+    let size = |change: &Change<'_>| {
+        change.tensor.data.len() / change.tensor.kind.block().1 * change.tensor.kind.block().0 / change.to.block().0
+            * change.to.block().1
+    };
     let total: usize = changes.iter().map(size).sum();
 
     interrupt::listen();

@@ -34,7 +34,11 @@ impl Importance {
         let read = if file.starts_with(b"GGUF") { Self::from_gguf(&file.parse()?) } else { Self::from_legacy(&file) };
         let read = read.with_context(|| format!("{} is no importance matrix", path.display()))?;
         for (name, columns) in &read.columns {
-            ensure!(columns.iter().all(|x| x.is_finite()), "{}: {name} has a number that is not finite", path.display());
+            ensure!(
+                columns.iter().all(|x| x.is_finite()),
+                "{}: {name} has a number that is not finite",
+                path.display()
+            );
         }
         Ok(read)
     }
@@ -109,7 +113,13 @@ pub struct Sums {
 }
 
 /// Writes an importance matrix.
-pub fn write(path: &Path, sums: &BTreeMap<String, Sums>, dataset: &str, chunks: usize, chunk_size: usize) -> Result<()> {
+pub fn write(
+    path: &Path,
+    sums: &BTreeMap<String, Sums>,
+    dataset: &str,
+    chunks: usize,
+    chunk_size: usize,
+) -> Result<()> {
     let mut header = Header::new();
     header.set("general.type", "imatrix");
     header.set(DATASETS, Meta::strings([dataset]));

@@ -15,9 +15,8 @@ use super::search::{Fit, nearest, sum_of_squares, weigh};
 /// The values of the three levels, shifted up and down.
 const VALUES: [[f32; 3]; 2] = [[-0.875, 0.125, 1.125], [-1.125, -0.125, 0.875]];
 
-static CODEBOOK: LazyLock<Codebook<8>> = LazyLock::new(|| {
-    Codebook::read(TensorType::IQ1_S, 2048, 3, 3, |block, out| pack_iq1_s(block, &[0; 8], out))
-});
+static CODEBOOK: LazyLock<Codebook<8>> =
+    LazyLock::new(|| Codebook::read(TensorType::IQ1_S, 2048, 3, 3, |block, out| pack_iq1_s(block, &[0; 8], out)));
 
 /// A group as it is stored: how its eights are shifted, as indices into [`VALUES`], and its scale.
 #[derive(Clone, Copy)]

@@ -2,8 +2,8 @@
 
 use half::f16;
 
-use super::search::{TINY, Tries, affine, extreme, nearest, positive, sum_of_squares, symmetric, symmetric_by_descent};
 use super::search::weigh;
+use super::search::{TINY, Tries, affine, extreme, nearest, positive, sum_of_squares, symmetric, symmetric_by_descent};
 use super::simple::WEIGHTED;
 
 /// What of an importance matrix belongs to the block at element `at` of a row.
@@ -63,10 +63,18 @@ struct AffineBlock {
 
 const Q2_K: Affine =
     Affine { group: 16, top: 3, scale_top: 15, plain: Tries { first: -0.5, step: 0.1, steps: 15, by_magnitude: true } };
-const Q4_K: Affine =
-    Affine { group: 32, top: 15, scale_top: 63, plain: Tries { first: -1.0, step: 0.1, steps: 20, by_magnitude: false } };
-const Q5_K: Affine =
-    Affine { group: 32, top: 31, scale_top: 63, plain: Tries { first: -0.5, step: 0.1, steps: 15, by_magnitude: false } };
+const Q4_K: Affine = Affine {
+    group: 32,
+    top: 15,
+    scale_top: 63,
+    plain: Tries { first: -1.0, step: 0.1, steps: 20, by_magnitude: false },
+};
+const Q5_K: Affine = Affine {
+    group: 32,
+    top: 31,
+    scale_top: 63,
+    plain: Tries { first: -0.5, step: 0.1, steps: 15, by_magnitude: false },
+};
 
 impl Affine {
     fn block(&self, x: &[f32], importance: Option<&[f32]>) -> AffineBlock {

@@ -79,9 +79,8 @@ impl<const D: usize> Codebook<D> {
     }
 
     fn add_neighbours(&mut self, key: usize, wanted: &[u8; D], distances: usize) {
-        let distance = |point: &[u8; D]| -> u32 {
-            point.iter().zip(wanted).map(|(a, b)| u32::from(a.abs_diff(*b)).pow(2)).sum()
-        };
+        let distance =
+            |point: &[u8; D]| -> u32 { point.iter().zip(wanted).map(|(a, b)| u32::from(a.abs_diff(*b)).pow(2)).sum() };
         let mut all: Vec<(u32, u16)> = self.points.iter().map(distance).zip(0..).collect();
         let mut furthest = 0;
         for _ in 0..distances {
@@ -374,9 +373,9 @@ impl<const D: usize> Lattice<D> {
 
     /// The points for the magnitudes of a group; returns their scale, and nothing for zeros.
     fn group_of(&self, x: &[f32], weights: &[f32], indices: &mut [u16]) -> Option<f32> {
-        let codebook = self.codebook.get_or_init(|| {
-            Codebook::read(self.kind, self.points, self.levels, self.distances, self.pack)
-        });
+        let codebook = self
+            .codebook
+            .get_or_init(|| Codebook::read(self.kind, self.points, self.levels, self.distances, self.pack));
         let max = x.iter().fold(x[0], |max, &x| if max > x { max } else { x });
         if max < self.tiny {
             return None;

@@ -358,11 +358,23 @@ impl<'a> Chooser<'a> {
         self.values_seen += 1;
         let shared = self.sharing >= 4;
         let kind = match self.mix {
-            Mix::Q2_K => if shared { T::Q4_K } else { T::Q3_K },
+            Mix::Q2_K => {
+                if shared {
+                    T::Q4_K
+                } else {
+                    T::Q3_K
+                }
+            }
             Mix::Q2_K_S | Mix::IQ3_XXS | Mix::IQ3_XS | Mix::IQ3_S if shared => T::Q4_K,
             Mix::IQ3_XXS if !self.has_importance => T::IQ3_S,
             Mix::IQ3_M => T::Q4_K,
-            Mix::Q3_K_M => if i < 2 { T::Q5_K } else { T::Q4_K },
+            Mix::Q3_K_M => {
+                if i < 2 {
+                    T::Q5_K
+                } else {
+                    T::Q4_K
+                }
+            }
             Mix::Q3_K_L => T::Q5_K,
             Mix::IQ4_NL | Mix::IQ4_XS if shared => T::Q5_K,
             Mix::Q4_K_M | Mix::Q5_K_M if more_bits(i, self.values) => T::Q6_K,
@@ -393,12 +405,30 @@ impl<'a> Chooser<'a> {
         Ok(match self.mix {
             Mix::Q2_K => T::Q3_K,
             Mix::Q2_K_S if first => T::Q4_K,
-            Mix::IQ3_XXS if !self.has_importance => if first { T::Q4_K } else { T::Q3_K },
+            Mix::IQ3_XXS if !self.has_importance => {
+                if first {
+                    T::Q4_K
+                } else {
+                    T::Q3_K
+                }
+            }
             Mix::Q3_K_M if i < n / 16 => T::Q5_K,
             Mix::Q3_K_M if !falcon || more_bits(i, n) => T::Q4_K,
             Mix::IQ3_M if first || self.experts == 8 && more_bits(i, n) => T::Q4_K,
-            Mix::Q3_K_L => if falcon { T::Q4_K } else { T::Q5_K },
-            Mix::Q4_K_M if falcon && i >= n / 16 => if more_bits(i, n) { T::Q5_K } else { T::Q4_K },
+            Mix::Q3_K_L => {
+                if falcon {
+                    T::Q4_K
+                } else {
+                    T::Q5_K
+                }
+            }
+            Mix::Q4_K_M if falcon && i >= n / 16 => {
+                if more_bits(i, n) {
+                    T::Q5_K
+                } else {
+                    T::Q4_K
+                }
+            }
             Mix::Q4_K_M if falcon || more_bits(i, n) => T::Q6_K,
             Mix::IQ4_NL | Mix::IQ4_XS if first && !self.has_importance => T::Q5_K,
             Mix::Q5_K_M if more_bits(i, n) => T::Q6_K,
@@ -414,8 +444,17 @@ impl<'a> Chooser<'a> {
         match self.mix {
             Mix::Q3_K_L if self.architecture == "falcon" => T::Q4_K,
             _ if self.architecture == "falcon" => kind,
-            Mix::Q2_K | Mix::IQ3_XS | Mix::IQ3_XXS | Mix::Q3_K_S | Mix::Q3_K_M | Mix::IQ4_NL | Mix::Q4_K_S
-            | Mix::Q4_K_M | Mix::IQ3_S | Mix::IQ3_M | Mix::IQ4_XS
+            Mix::Q2_K
+            | Mix::IQ3_XS
+            | Mix::IQ3_XXS
+            | Mix::Q3_K_S
+            | Mix::Q3_K_M
+            | Mix::IQ4_NL
+            | Mix::Q4_K_S
+            | Mix::Q4_K_M
+            | Mix::IQ3_S
+            | Mix::IQ3_M
+            | Mix::IQ4_XS
                 if self.experts == 8 =>
             {
                 T::Q5_K

@@ -93,7 +93,12 @@ impl Change<'_> {
     }
 
     /// Writes the tensor in its new type; `go_on` is asked after every piece, and told how many bytes it had.
-    pub fn write(&self, threads: usize, out: &mut impl Write, mut go_on: impl FnMut(usize) -> Result<()>) -> Result<()> {
+    pub fn write(
+        &self,
+        threads: usize,
+        out: &mut impl Write,
+        mut go_on: impl FnMut(usize) -> Result<()>,
+    ) -> Result<()> {
         if self.to == self.tensor.kind {
             for piece in self.tensor.data.chunks(4 << 20) {
                 out.write_all(piece)?;

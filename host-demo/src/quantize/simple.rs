@@ -27,10 +27,7 @@ fn pack<const BITS: u32>(codes: &[u8; 32], out: &mut [u8]) {
 }
 
 /// The blocks of a row, with their weights if there is an importance matrix.
-fn blocks<'a>(
-    row: &'a [f32],
-    importance: Option<&'a [f32]>,
-) -> impl Iterator<Item = (&'a [f32], Option<[f32; 32]>)> {
+fn blocks<'a>(row: &'a [f32], importance: Option<&'a [f32]>) -> impl Iterator<Item = (&'a [f32], Option<[f32; 32]>)> {
     let sigma2 = if importance.is_some() { sum_of_squares(row) / row.len() as f32 } else { 0.0 };
     row.chunks_exact(32).enumerate().map(move |(i, x)| {
         let weights = importance.map(|importance| {
