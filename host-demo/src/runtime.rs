@@ -33,13 +33,19 @@ pub fn context(args: &SessionArgs, model: &Model<'_>, needed: usize) -> usize {
 
 /// The plan for a context of that many positions.
 pub fn plan(gguf: &Gguf<'_>, args: &SessionArgs, context: usize, workers: usize) -> Result<Plan> {
-    plan_beams(gguf, args, context, workers, 1)
+    Ok(Plan::try_of(gguf, options(args, context, workers))?)
 }
 
 /// As [`plan`], for so many hypotheses at once.
 pub fn plan_beams(gguf: &Gguf<'_>, args: &SessionArgs, context: usize, workers: usize, beams: usize) -> Result<Plan> {
-    let options = Options { context, batch: args.batch_size, kv: kv_type(args.kv), workers, beams };
-    Ok(Plan::try_of(gguf, options)?)
+    // The text's own context stays empty.
+    let pages = beams.saturating_mul(context.div_ceil(16));
+    Ok(Plan::try_of(gguf, options(args, context, workers).beams(beams).pages(pages))?)
+}
+
+/// What the user asks for, in a context of that many positions.
+pub fn options(args: &SessionArgs, context: usize, workers: usize) -> Options {
+    Options::new().context(context).batch(args.batch_size).kv(kv_type(args.kv)).workers(workers)
 }
 
 pub fn kv_type(kv: Kv) -> KvType {

@@ -1,6 +1,6 @@
 //! Reading hyperparameters: typed, ranged, named in every error.
 
-use super::layers::{Heads, Pattern, PerLayer};
+use super::layers::{HeadSpec, Pattern, PerLayer};
 use super::rope::{Rope, RopeStyle, Scaling};
 use super::{Experts, Gate, MAX_LAYERS, Need, Norm, Placement, Positions, QkNorm, Spec, Stack};
 use crate::gguf::{Array, Value, ValueType, equal};
@@ -178,7 +178,7 @@ impl<'g, 'a> Keys<'g, 'a> {
         }
     }
 
-    /// `spec`, of which the layers are the encoder's, as the decoder behind that encoder.
+    /// `spec`, of which the layers are the encoder's, as the decoder of that encoder.
     pub const fn target(&mut self, spec: Spec<'a>) -> Result<Spec<'a>, Error> {
         let layers = match tri!(self.optional_size("decoder_block_count", MAX_LAYERS)) {
             Some(layers) => layers,
@@ -228,7 +228,7 @@ impl<'g, 'a> Keys<'g, 'a> {
         tri!(self.value_length("attention.value_length", head));
         let window = tri!(self.nonzero("attention.sliding_window", i32::MAX as usize));
         let rope = Some(tri!(self.rope(style, head)));
-        let kind = Heads { dim: head, rope, window };
+        let head = HeadSpec { dim: head, rope, window };
         Ok(Spec {
             stack: Stack::Alone,
             vocab: tri!(self.vocab()),
@@ -236,8 +236,9 @@ impl<'g, 'a> Keys<'g, 'a> {
             layers,
             heads,
             kv_heads,
-            kinds: [kind; 2],
-            second: Pattern::Never,
+            global: head,
+            local: head,
+            local_layers: Pattern::Never,
             ffn: tri!(self.per_layer_required("feed_forward_length", MAX_WIDTH, layers)),
             context: tri!(self.size("context_length", i32::MAX as usize)),
             positions: Positions::Rotary,
@@ -246,11 +247,15 @@ impl<'g, 'a> Keys<'g, 'a> {
             final_norm: true,
             norm: Norm::Rms,
             norm_eps: 0.0,
-            placement: Placement { before: true, behind: false, after: false },
+            placement: Placement { pre_norm: true, post_norm: false, residual_norm: false },
             fused_qkv: false,
             qkv_bias: Need::Absent,
             linear_bias: Need::Absent,
             qk_norm: QkNorm::None,
+            qk_norm_after_rope: false,
+            temperature: None,
+            attention_sinks: false,
+            renamed: &[],
             v_norm: false,
             v_from_k: false,
             kv_shared: 0,
@@ -289,7 +294,7 @@ impl<'g, 'a> Keys<'g, 'a> {
         if used > count {
             return Err(self.wrong("expert_used_count", "is more than expert_count"));
         }
-        Ok(Some(Experts { count, used, normed }))
+        Ok(Some(Experts { count, used, normed, biases: false }))
     }
 
     /// The required positive number under `name`.
@@ -346,6 +351,10 @@ impl<'g, 'a> Keys<'g, 'a> {
         let attn_factor = tri!(self.or("rope.scaling.attn_factor", 1.0));
         let beta_fast = tri!(self.or("rope.scaling.yarn_beta_fast", 32.0));
         let beta_slow = tri!(self.or("rope.scaling.yarn_beta_slow", 1.0));
+        let log_multiplier = match tri!(self.positive("rope.scaling.yarn_log_multiplier")) {
+            Some(log_multiplier) => log_multiplier,
+            None => 0.0,
+        };
         match (kind, factor) {
             (Some(b"none"), _) | (None, None) => Ok(Scaling::None),
             // Files from before the key: a factor alone means linear.
@@ -356,7 +365,14 @@ impl<'g, 'a> Keys<'g, 'a> {
                     Some(factor) => factor,
                     None => 1.0,
                 };
-                Ok(Scaling::Yarn { factor, original: original as f32, beta_fast, beta_slow, attn_factor })
+                Ok(Scaling::Yarn {
+                    factor,
+                    original: original as f32,
+                    beta_fast,
+                    beta_slow,
+                    attn_factor,
+                    log_multiplier,
+                })
             }
             (Some(b"longrope"), _) => Ok(Scaling::Long { original, attn_factor }),
             (Some(name), _) => Err(Error::Unsupported { what: "rope scaling", name: Name::new(name) }),

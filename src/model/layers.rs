@@ -5,17 +5,18 @@ use crate::gguf::Array;
 
 /// What one layer is like: [`Spec::layer`](super::Spec::layer).
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Layer {
     /// Its number, from 0.
     pub index: usize,
-    /// Number of its kind of heads.
-    pub kind: usize,
+    /// Whether it is one of the [local layers](super::Spec::local_layers).
+    pub is_local: bool,
     /// Query heads.
     pub heads: usize,
     /// Key and value heads.
     pub kv_heads: usize,
     /// What its heads are like.
-    pub head: Heads,
+    pub head: HeadSpec,
     /// Width of the feed-forward layer, or of each expert.
     pub ffn: usize,
     /// Whether it computes keys and values; else it reads those of
@@ -25,10 +26,11 @@ pub struct Layer {
 
 /// What the heads of a layer are like.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Heads {
+#[non_exhaustive]
+pub struct HeadSpec {
     /// Elements of a head.
     pub dim: usize,
-    /// Rotary positions; `None`: the heads are not turned.
+    /// Rotary positions; `None`: no rotation (NoPE).
     pub rope: Option<Rope>,
     /// How many positions a token sees, itself included; `None`: all before it.
     pub window: Option<usize>,
@@ -59,6 +61,7 @@ impl Layer {
 
 /// A size of each layer.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub enum PerLayer<'a> {
     /// The same for all.
     All(usize),
@@ -79,8 +82,9 @@ impl PerLayer<'_> {
     }
 }
 
-/// Which layers are of the second kind.
+/// Which layers are local.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub enum Pattern<'a> {
     /// None.
     Never,

@@ -2,8 +2,8 @@
 
 use super::layers::Layer;
 use super::rope::Scaling;
-use super::{Gate, Need, Norm, Positions, QkNorm, Spec, Stack};
-use crate::Name;
+use super::{Experts, Gate, Need, Norm, Placement, Positions, QkNorm, Spec, Stack};
+use crate::{Name, built};
 
 macro_rules! roles {
     ($($role:ident $name:literal $per_layer:literal,)*) => {
@@ -59,6 +59,7 @@ roles! {
     AttnOutput "attn_output.weight" true,
     AttnOutputBias "attn_output.bias" true,
     AttnRelB "attn_rel_b.weight" true,
+    AttnSinks "attn_sinks.weight" true,
     PostAttentionNorm "post_attention_norm.weight" true,
     AttnOutputNorm "attn_output_norm.weight" true,
     AttnOutputNormBias "attn_output_norm.bias" true,
@@ -83,9 +84,13 @@ roles! {
     FfnDown "ffn_down.weight" true,
     FfnDownBias "ffn_down.bias" true,
     FfnGateInp "ffn_gate_inp.weight" true,
+    FfnGateInpBias "ffn_gate_inp.bias" true,
     FfnGateExps "ffn_gate_exps.weight" true,
+    FfnGateExpsBias "ffn_gate_exps.bias" true,
     FfnUpExps "ffn_up_exps.weight" true,
+    FfnUpExpsBias "ffn_up_exps.bias" true,
     FfnDownExps "ffn_down_exps.weight" true,
+    FfnDownExpsBias "ffn_down_exps.bias" true,
     PostFfwNorm "post_ffw_norm.weight" true,
     LayerOutputNorm "layer_output_norm.weight" true,
     LayerOutputNormBias "layer_output_norm.bias" true,
@@ -139,13 +144,14 @@ impl Role {
     /// Whether `spec` has this tensor (in that layer, for the roles of layers).
     pub const fn need(self, spec: &Spec<'_>, layer: &Layer) -> Need {
         use Need::{Optional, Required};
-        let (turned, long) = match spec.rope(0) {
+        let (turned, long) = match spec.rope(false) {
             Some(rope) => (true, matches!(rope.scaling, Scaling::Long { .. })),
             None => (false, false),
         };
         let (dense, gated) = (spec.experts().is_none(), matches!(spec.gate(), Gate::Separate));
         let biased = !matches!(spec.norm(), Norm::Rms);
-        let (before, after, cross) = (spec.placement().before, spec.placement().after, spec.has_cross_attention());
+        let Placement { pre_norm, post_norm, residual_norm } = spec.placement();
+        let cross = spec.has_cross_attention();
         match self {
             Self::TokenEmbd | Self::AttnOutput => Required,
             Self::Output => also(spec.has_head(), Optional), // absent: the token embedding is the head as well
@@ -156,12 +162,12 @@ impl Role {
             Self::TokenEmbdNormBias => only(spec.embedding_norm() && biased),
             // The first layer's are those of all.
             Self::AttnRelB => only(matches!(spec.positions(), Positions::Relative { .. }) && layer.index == 0),
-            Self::AttnOutputNorm | Self::LayerOutputNorm => only(after),
-            Self::AttnOutputNormBias | Self::LayerOutputNormBias => only(after && biased),
-            Self::CrossAttnNorm => only(cross && before),
-            Self::CrossAttnNormBias => only(cross && before && biased),
-            Self::CrossAttnOutputNorm => only(cross && after),
-            Self::CrossAttnOutputNormBias => only(cross && after && biased),
+            Self::AttnOutputNorm | Self::LayerOutputNorm => only(residual_norm),
+            Self::AttnOutputNormBias | Self::LayerOutputNormBias => only(residual_norm && biased),
+            Self::CrossAttnNorm => only(cross && pre_norm),
+            Self::CrossAttnNormBias => only(cross && pre_norm && biased),
+            Self::CrossAttnOutputNorm => only(cross && residual_norm),
+            Self::CrossAttnOutputNormBias => only(cross && residual_norm && biased),
             Self::CrossAttnQ | Self::CrossAttnK | Self::CrossAttnV | Self::CrossAttnOutput => only(cross),
             Self::CrossAttnQBias | Self::CrossAttnKBias | Self::CrossAttnVBias => also(cross, spec.qkv_bias),
             Self::CrossAttnOutputBias => also(cross, spec.linear_bias),
@@ -171,10 +177,10 @@ impl Role {
             Self::PerLayerTokenEmbd | Self::PerLayerModelProj | Self::PerLayerProjNorm => {
                 only(spec.per_layer_input() > 0)
             }
-            Self::AttnNorm | Self::FfnNorm => only(before),
-            Self::AttnNormBias | Self::FfnNormBias => only(before && biased),
+            Self::AttnNorm | Self::FfnNorm => only(pre_norm),
+            Self::AttnNormBias | Self::FfnNormBias => only(pre_norm && biased),
             Self::OutputNormBias => only(spec.final_norm && biased),
-            Self::PostAttentionNorm | Self::PostFfwNorm => only(spec.placement().behind),
+            Self::PostAttentionNorm | Self::PostFfwNorm => only(post_norm),
             Self::AttnQkv => only(spec.fused_qkv()),
             Self::AttnQkvBias => also(spec.fused_qkv(), spec.qkv_bias),
             Self::AttnQ => only(!spec.fused_qkv()),
@@ -190,6 +196,10 @@ impl Role {
             Self::FfnGate => only(dense && gated),
             Self::FfnGateBias => also(dense && gated, spec.linear_bias),
             Self::FfnGateInp | Self::FfnGateExps | Self::FfnUpExps | Self::FfnDownExps => only(!dense),
+            Self::FfnGateInpBias | Self::FfnGateExpsBias | Self::FfnUpExpsBias | Self::FfnDownExpsBias => {
+                only(matches!(spec.experts(), Some(Experts { biases: true, .. })))
+            }
+            Self::AttnSinks => only(spec.attention_sinks()),
             Self::InpGate | Self::Proj | Self::PostNorm => only(spec.per_layer_input() > 0),
             Self::LayerOutputScale => spec.layer_scale(),
         }
@@ -201,7 +211,7 @@ impl Role {
         let (dim, ffn, input) = (spec.dim, layer.ffn, spec.per_layer_input());
         let (q, kv) = (layer.q_dim(), layer.kv_dim());
         let experts = spec.experts().map_or(0, |experts| experts.count);
-        let turned = spec.rope(0).map_or(0, |rope| rope.dim / 2);
+        let turned = spec.rope(false).map_or(0, |rope| rope.dim / 2);
         let heads = |count| match spec.qk_norm() {
             QkNorm::None | QkNorm::Head => Vector(layer.head.dim),
             QkNorm::EachHead => Vectors(layer.head.dim, count),
@@ -246,6 +256,10 @@ impl Role {
             Self::FfnGateBias | Self::FfnUpBias => Vector(ffn),
             Self::FfnDown => Matrix(ffn, dim),
             Self::FfnGateInp => Matrix(dim, experts),
+            Self::FfnGateInpBias => Vector(experts),
+            Self::FfnGateExpsBias | Self::FfnUpExpsBias => Vectors(ffn, experts),
+            Self::FfnDownExpsBias => Vectors(dim, experts),
+            Self::AttnSinks => Vector(layer.heads),
             Self::FfnGateExps | Self::FfnUpExps => Matrices(dim, ffn, experts),
             Self::FfnDownExps => Matrices(ffn, dim, experts),
             Self::InpGate => Matrix(dim, input),
@@ -277,6 +291,18 @@ impl Role {
             _ if is_mine => Place::Of(role, layer),
             _ => Place::Nowhere,
         }
+    }
+
+    /// What a tensor of this role is to a family that uses some names for others.
+    pub(super) fn in_family(self, spec: &Spec<'_>) -> Self {
+        let renamed = if built::RENAMED { spec.renamed } else { &[] };
+        renamed.iter().find(|(name, _)| *name == self).map_or(self, |(_, role)| *role)
+    }
+
+    /// The role whose name a family's files use for this one.
+    pub(super) fn in_files(self, spec: &Spec<'_>) -> Self {
+        let renamed = if built::RENAMED { spec.renamed } else { &[] };
+        renamed.iter().find(|(_, role)| *role == self).map_or(self, |(name, _)| *name)
     }
 
     /// Whether it stands without a prefix in an encoder-decoder.
@@ -328,7 +354,7 @@ impl Role {
     }
 }
 
-/// What attention's output is called behind `enc.` and `dec.`.
+/// What attention's output is called after `enc.` and `dec.`.
 const SHORT_OUTPUT: &str = "attn_o.weight";
 const SHORT_OUTPUT_BIAS: &str = "attn_o.bias";
 

@@ -13,12 +13,27 @@ const EXPERTS: u64 = 5;
 const INPUT: u64 = 8;
 
 /// The families that [`decoder`] makes.
-pub const DECODERS: [&str; 11] =
-    ["gemma", "gemma2", "gemma3", "gemma4", "phi3", "stablelm", "smollm3", "olmo2", "granite", "mixtral", "qwen3moe"];
+pub const DECODERS: [&str; 15] = [
+    "gemma",
+    "gemma2",
+    "gemma3",
+    "gemma4",
+    "phi3",
+    "stablelm",
+    "smollm3",
+    "olmo2",
+    "granite",
+    "mixtral",
+    "qwen3moe",
+    "exaone4",
+    "gpt-oss",
+    "hunyuan-dense",
+    "mistral3",
+];
 
 /// Whether a family has layers that see a window.
 pub fn is_windowed(family: &str) -> bool {
-    matches!(family, "gemma2" | "gemma3" | "gemma4")
+    matches!(family, "gemma2" | "gemma3" | "gemma4" | "exaone4" | "gpt-oss")
 }
 
 /// Kind of heads of Gemma 4's layers: width, number of KV heads, and whether they have their own.
@@ -121,10 +136,17 @@ fn set_keys(file: &mut Builder, family: &str, architecture: &str) {
                 set(key, value.into());
             }
         }
-        "mixtral" | "qwen3moe" => {
+        "mistral3" => {
+            set("rope.scaling.type", "yarn".into());
+            set("rope.scaling.factor", 4.0f32.into());
+            set("rope.scaling.original_context_length", 16u32.into());
+            set("rope.scaling.yarn_log_multiplier", 1.0f32.into());
+            set("attention.temperature_scale", 0.1f32.into());
+        }
+        "mixtral" | "qwen3moe" | "gpt-oss" => {
             set("expert_count", (EXPERTS as u32).into());
             set("expert_used_count", 2u32.into());
-            if family == "qwen3moe" {
+            if family != "mixtral" {
                 set("expert_feed_forward_length", (FFN as u32).into());
             }
         }
@@ -159,7 +181,7 @@ fn layer_tensors(family: &str, layer: u64) -> Vec<(&'static str, Vec<u64>)> {
             tensors.push(("attn_v.weight", vec![DIM, kv]));
         }
     }
-    if matches!(family, "mixtral" | "qwen3moe") {
+    if matches!(family, "mixtral" | "qwen3moe" | "gpt-oss") {
         tensors.push(("ffn_gate_inp.weight", vec![DIM, EXPERTS]));
         tensors.push(("ffn_gate_exps.weight", vec![DIM, ffn, EXPERTS]));
         tensors.push(("ffn_up_exps.weight", vec![DIM, ffn, EXPERTS]));
@@ -171,18 +193,27 @@ fn layer_tensors(family: &str, layer: u64) -> Vec<(&'static str, Vec<u64>)> {
             tensors.push(("ffn_up.weight", vec![DIM, ffn]));
         }
     }
-    if family != "olmo2" {
-        tensors.extend(["attn_norm.weight", "ffn_norm.weight"].map(|name| (name, vec![DIM])));
-    }
-    if is_windowed(family) || family == "olmo2" {
+    let norms: &[_] = match family {
+        "olmo2" | "exaone4" => &[],
+        "gpt-oss" => &["attn_norm.weight", "post_attention_norm.weight"],
+        _ => &["attn_norm.weight", "ffn_norm.weight"],
+    };
+    tensors.extend(norms.iter().map(|name| (*name, vec![DIM])));
+    if is_windowed(family) && family != "gpt-oss" || family == "olmo2" {
         tensors.extend(["post_attention_norm.weight", "post_ffw_norm.weight"].map(|name| (name, vec![DIM])));
     }
     match family {
-        "gemma3" | "gemma4" | "qwen3moe" => {
+        "gemma3" | "gemma4" | "qwen3moe" | "exaone4" | "hunyuan-dense" => {
             tensors.push(("attn_q_norm.weight", vec![head]));
             if owns {
                 tensors.push(("attn_k_norm.weight", vec![head]));
             }
+        }
+        "gpt-oss" => {
+            tensors.extend([("attn_q.bias", vec![q]), ("attn_k.bias", vec![kv]), ("attn_v.bias", vec![kv])]);
+            tensors.extend([("attn_output.bias", vec![DIM]), ("attn_sinks.weight", vec![HEADS])]);
+            tensors.extend([("ffn_gate_inp.bias", vec![EXPERTS]), ("ffn_down_exps.bias", vec![DIM, EXPERTS])]);
+            tensors.extend(["ffn_gate_exps.bias", "ffn_up_exps.bias"].map(|name| (name, vec![ffn, EXPERTS])));
         }
         "olmo2" => tensors.extend([("attn_q_norm.weight", vec![q]), ("attn_k_norm.weight", vec![kv])]),
         "stablelm" => {

@@ -11,8 +11,9 @@ use arenite::quant::TensorType;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::cli::at_least_one;
-use crate::gguf_writer::{self, Header};
+use crate::gguf_writer::Header;
 use crate::model_file::ModelFile;
+use crate::new_file::write_file;
 use crate::output::{self, Bytes, INTERRUPTED, note};
 use crate::quantize::importance::Importance;
 use crate::quantize::mix::{self, Mix, Override, Wishes};
@@ -106,7 +107,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     };
     let threads = args.threads.unwrap_or_else(workers::cores);
     let mut written = 0;
-    let done = gguf_writer::replace(&args.output, |out| {
+    let done = write_file(&args.output, |out| {
         let mut data = header.write(out)?;
         for change in &changes {
             bar.set_message(change.tensor.name.to_owned());
