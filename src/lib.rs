@@ -30,7 +30,7 @@ mod hash;
 mod session;
 mod sort;
 
-pub use engine::{Context, Engine, Observer, Options, Pass, Plan, Stage, Work};
+pub use engine::{Context, Engine, Inputs, Observer, Options, Pass, Plan, Stage, Work};
 pub use error::{Error, ErrorKind, Name};
 pub use gguf::Gguf;
 pub use kernel::Kernels;

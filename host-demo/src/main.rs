@@ -6,14 +6,17 @@
 mod boards;
 mod cli;
 mod commands;
+mod corpus;
 mod faults;
 mod generation;
 mod gguf_writer;
 mod interrupt;
+mod log_probs;
 mod model_file;
 mod new_file;
 mod npy;
 mod output;
+mod plot;
 mod pool;
 mod quantize;
 mod runtime;

@@ -49,7 +49,7 @@ use crate::{Error, TokenId};
 pub use context::Context;
 use context::Rows;
 use forward::{Forward, Sizes};
-pub use forward::{Observer, Stage};
+pub use forward::{Inputs, Observer, Stage};
 use layout::{Pieces, SOURCE, Segment};
 pub use plan::{Options, Plan};
 pub use work::{Pass, Work};
@@ -106,6 +106,13 @@ impl<'m, 'w> Engine<'m, 'w> {
     #[must_use]
     pub fn with_kernels(mut self, kernels: &'static Kernels) -> Self {
         self.forward.compute.kernels = kernels;
+        self
+    }
+
+    /// Shows `see` what every linear layer multiplies, from here on: what an importance matrix is made of.
+    #[must_use]
+    pub fn with_inputs(mut self, see: &'m Inputs<'m>) -> Self {
+        self.forward.compute.inputs = Some(see);
         self
     }
 

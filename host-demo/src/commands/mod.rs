@@ -5,9 +5,11 @@ mod convert;
 mod detokenize;
 mod embed;
 mod generate;
+mod imatrix;
 mod inspect;
 mod logits;
 mod pack;
+mod perplexity;
 mod plan;
 mod probe;
 mod quantize;
@@ -34,6 +36,8 @@ pub enum Command {
     Plan(plan::Args),
     Pack(pack::Args),
     Quantize(quantize::Args),
+    Imatrix(imatrix::Args),
+    Perplexity(perplexity::Args),
     Logits(logits::Args),
     Probe(probe::Args),
     Score(score::Args),
@@ -51,6 +55,8 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
     let done = match command {
         Command::Generate(args) => return generate::run(&args, &ModelFile::open(model)?),
         Command::Bench(args) => return bench::run(&args, model),
+        Command::Imatrix(args) => return imatrix::run(&args, &ModelFile::open(model)?),
+        Command::Perplexity(args) => return perplexity::run(&args, &ModelFile::open(model)?),
         Command::Quantize(args) => return quantize::run(&args),
         Command::Tokenize(args) => tokenize::run(&args, &ModelFile::open(model)?),
         Command::Detokenize(args) => detokenize::run(&args, &ModelFile::open(model)?),

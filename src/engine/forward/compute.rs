@@ -1,5 +1,6 @@
 //! Linear layers: activations in the form that the weights ask for, once for each input.
 
+use super::observer::Inputs;
 use crate::kernel::{Acts, Form, Kernels, Matrix, Product, fork_chunks, linear, quantize};
 use crate::workers::Workers;
 
@@ -17,6 +18,8 @@ pub(crate) struct Compute<'m, 'w> {
     pub sums: &'w mut [i16],
     /// A panel for each worker.
     pub panels: &'w mut [u8],
+    /// Who looks at what is multiplied.
+    pub inputs: Option<&'m Inputs<'m>>,
 }
 
 impl<'m, 'w> Compute<'m, 'w> {
@@ -53,6 +56,9 @@ impl Input<'_, '_, '_> {
     /// `out[at + t * stride + r] = row r of w * token t` for each `(w, at)`, as [`linear`] says: at once
     /// those that want the input in the same form.
     pub fn times_each(&mut self, products: &[Product<'_>], out: &mut [f32], stride: usize) {
+        if let Some(see) = self.compute.inputs {
+            products.iter().filter_map(|(w, _)| *w).for_each(|w| see(w.data, self.x));
+        }
         let form_of = |(w, _): &Product<'_>| w.and_then(|w| Form::of(w.kind));
         let mut rest = products;
         while let Some(form) = rest.iter().find_map(form_of) {

@@ -29,7 +29,7 @@ use crate::{Error, TokenId};
 use attention::{Part, View};
 use compute::Compute;
 use encoder::Source;
-pub use observer::{Observer, Stage};
+pub use observer::{Inputs, Observer, Stage};
 use relative::Relative;
 use rope::Rotary;
 
@@ -136,6 +136,7 @@ impl<'m, 'w> Forward<'m, 'w> {
                 scales: pieces.scales,
                 sums: pieces.quant_sums,
                 panels: pieces.panels,
+                inputs: None,
             },
             pools: [pool(0), pool(1), pool(SOURCE)],
             store,
