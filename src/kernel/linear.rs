@@ -50,8 +50,8 @@ formats_list!(panel_bytes);
 const fn panel_chunk<F: Format>() -> usize {
     let floats = 4 * if F::M.is_some() { 2 } else { 1 };
     if F::ELEMENTS == 256 {
-        // Each group's scale as an i32, and as an i16 what makes up for the bias, or its minimum.
-        32 + (256 / F::GROUP * 6 + floats).div_ceil(8)
+        // Each group's scale as an i32; for every 16 an i16 that makes up for the bias, or the minimum.
+        32 + (256 / F::GROUP * 4 + 32 + floats).div_ceil(8)
     } else if F::FLOAT_GROUPS {
         32 + 8
     } else {

@@ -29,7 +29,7 @@ mod recurrent;
 mod scalar;
 #[cfg(test)]
 mod tests;
-#[cfg(all(target_arch = "x86_64", target_feature = "sse9"))]
+#[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
 mod x86;
 
 pub(crate) use attention::{Attention, Bias};
@@ -101,14 +101,14 @@ use dot::matmul as scalar_blocks;
 impl Kernels {
     /// The tables that this machine can run, the fastest first.
     pub fn available() -> impl Iterator<Item = &'static Kernels> {
-        #[cfg(all(target_arch = "x86_64", target_feature = "sse9"))]
+        #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
         let simd = x86::available();
         #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
         let simd = aarch64::available();
         #[cfg(any(cortex_m_fpu, cortex_m_dsp))]
         let simd = core::iter::once(&arm::CORTEX_M);
         #[cfg(not(any(
-            all(target_arch = "x86_64", target_feature = "sse9"),
+            all(target_arch = "x86_64", target_feature = "sse2"),
             all(target_arch = "aarch64", target_feature = "neon"),
             cortex_m_fpu,
             cortex_m_dsp
