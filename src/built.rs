@@ -26,6 +26,11 @@ macro_rules! families {
             gpt_oss "gpt-oss" [EXPERTS LOCAL_LAYERS GPT_OSS RENAMED] { "gpt-oss" => spec }
             hunyuan "hunyuan" [HEAD_NORM NORM_AFTER_ROPE] { "hunyuan-dense" => spec }
             mistral3 "mistral3" [TEMPERATURE] { "mistral3" => spec }
+            lfm2 "lfm2" [HEAD_NORM RENAMED CONVOLUTION] { "lfm2" => spec }
+            qwen35 "qwen35" [HEAD_NORM RENAMED CONVOLUTION RECURRENCE GATED_QUERY] { "qwen35" => spec }
+            mamba2 "mamba2" [RENAMED CONVOLUTION RECURRENCE] {
+                "mamba2" => spec, "granitehybrid" => granite, "falcon-h1" => falcon
+            }
             bert "bert" [ENCODER LEARNED_POSITIONS TOKEN_TYPES LAYER_NORM RESIDUAL_NORM NO_GATE GELU_ERF] {
                 "bert" => spec
             }
@@ -94,6 +99,8 @@ abilities! {
     CONVOLUTION,
     /// States that every token updates.
     RECURRENCE,
+    /// Heads whose output is multiplied by a gate that their query brings.
+    GATED_QUERY,
     /// Soft caps on scores and logits.
     CAPS,
     /// What only Gemma 4 has: inputs and a factor for each layer, shared keys and values, and norms of values.

@@ -395,14 +395,14 @@ impl Error {
             | BufferTooSmall { .. }
             | TooManyBeams { .. }
             | TooManyContexts { .. }
-            | TooManyLogits { .. }
             | OutOfPages { .. }
+            | TooManyLogits { .. }
             | ForeignIndex => ErrorKind::Memory,
             ContextFull { .. } => ErrorKind::ContextFull,
             TokenOutOfRange { .. }
             | EmptyPrompt
-            | ForeignContext
             | NoSource
+            | ForeignContext
             | CannotRewind { .. }
             | TextTooLong { .. }
             | LogitsLength { .. } => ErrorKind::Input,

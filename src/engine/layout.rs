@@ -103,11 +103,6 @@ pub(crate) const POOLS: usize = 3;
 /// The last of them.
 pub(crate) const SOURCE: usize = 2;
 
-/// The pool of a layer's own keys and values.
-pub(crate) const fn pool_of(layer: &Layer) -> usize {
-    layer.is_local as usize
-}
-
 /// The KV cache: for every layer that has keys and values of its own, `[kv_heads][pages]` tiles of one head; then
 /// for every layer that attends to an encoder's text the same of its states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,7 +113,7 @@ pub(crate) struct Store {
     pub tiles: [usize; POOLS],
     /// Pages of each pool.
     pub pages: [usize; POOLS],
-    /// Bytes of a position in all layers that have keys and values of their own, by pool.
+    /// Bytes of a position in all layers that have keys and values of their own, by kind.
     pub position_bytes: [usize; 2],
 }
 
@@ -149,7 +144,7 @@ impl Store {
         while index < spec.layers {
             let layer = spec.layer(index);
             if layer.owns_kv {
-                total = tri!(sum(total, tri!(self.head_pages(&layer, pool_of(&layer)))));
+                total = tri!(sum(total, tri!(self.head_pages(&layer, layer.pool()))));
             }
             index += 1;
         }

@@ -1,6 +1,6 @@
 //! The plan: how many bytes a model needs, known before it runs, by the compiler if need be.
 
-use super::layout::{Layout, SOURCE, Store, biases, pool_of, product};
+use super::layout::{Layout, SOURCE, Store, biases, product};
 use crate::error::Sentence;
 use crate::hash::Hash;
 use crate::kernel::{Form, MAX_ROWS, panel_bytes};
@@ -176,7 +176,7 @@ impl Plan {
 
     /// Whether layers of a kind see a window only, and its table is a ring.
     pub(crate) fn is_ring(&self, spec: &Spec<'_>, kind: usize) -> bool {
-        [spec.global, spec.local].get(kind).is_some_and(|heads| heads.window.is_some())
+        (if kind == 0 { spec.global } else { spec.local }).window.is_some()
     }
 
     /// Where a context that came as far as `reached` can go back to, 0 apart.
@@ -224,7 +224,7 @@ impl Plan {
         let mut index = 0;
         while index < spec.layers {
             let layer = spec.layer(index);
-            hash.word((layer.kv_heads as u64) << 32 | (layer.head.dim as u64) << 2 | pool_of(&layer) as u64);
+            hash.word((layer.kv_heads as u64) << 32 | (layer.head.dim as u64) << 2 | layer.pool() as u64);
             hash.word((layer.ffn as u64) << 1 | layer.owns_kv as u64);
             index += 1;
         }

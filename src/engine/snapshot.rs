@@ -261,14 +261,12 @@ impl Engine<'_, '_> {
         let store = &self.plan.store;
         let mut start = 0;
         for layer in (0..self.model.spec().layers).map(|index| self.model.spec().layer(index)) {
-            let (Some(pool), true) = (self.forward.pools.get(usize::from(layer.is_local)), layer.owns_kv) else {
-                continue;
-            };
+            let (Some(pool), true) = (self.forward.pools.get(layer.pool()), layer.owns_kv) else { continue };
             let head = HeadLayout { kind: store.kind, dim: layer.head.dim };
-            let used = used.get(usize::from(layer.is_local)).copied().unwrap_or(0);
+            let used = used.get(layer.pool()).copied().unwrap_or(0);
             for _ in 0..layer.kv_heads {
                 positions(head, start, pool.table(slot), used, &mut each);
-                start += store.pages.get(usize::from(layer.is_local)).copied().unwrap_or(0) * head.tile_bytes();
+                start += store.pages.get(layer.pool()).copied().unwrap_or(0) * head.tile_bytes();
             }
         }
     }

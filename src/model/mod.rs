@@ -7,13 +7,15 @@ mod families;
 mod keys;
 mod layers;
 mod parts;
+mod recurrent;
 mod roles;
 mod rope;
 mod spec;
 mod weights;
 
 use crate::{Error, Gguf};
-pub use layers::{HeadSpec, Layer, Pattern, PerLayer};
+pub use layers::{HeadSpec, Layer, Mixer, Pattern, PerLayer};
+pub use recurrent::{Recurrent, RecurrentKind};
 pub(crate) use roles::Role;
 pub use roles::is_ignored;
 pub use rope::{Rope, RopeStyle, Scaling};

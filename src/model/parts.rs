@@ -4,6 +4,7 @@
 //! part the answer is a constant, and the optimizer leaves out what would run it.
 
 use super::layers::Pattern;
+use super::recurrent::{Recurrent, RecurrentKind};
 use super::spec::{Experts, Gate, Need, Norm, Placement, Positions, QkNorm, Spec, Stack, Temperature};
 use crate::built::{self, Abilities};
 use crate::kernel::Activation;
@@ -43,7 +44,7 @@ parts! {
         Stack::Target { .. } => CROSS_ATTENTION;
     /// Which layers are local.
     local_layers: Pattern<'a> = Pattern::Never,
-        Pattern::Every(_) | Pattern::AllBut(_) | Pattern::Where(_) => LOCAL_LAYERS;
+        Pattern::Always | Pattern::Every(_) | Pattern::AllBut(_) | Pattern::Where(_) | Pattern::Zero(_) => LOCAL_LAYERS;
     /// How positions enter.
     positions: Positions = Positions::Rotary,
         Positions::Learned => LEARNED_POSITIONS,
@@ -70,6 +71,15 @@ parts! {
     temperature: Option<Temperature> = None, Some(_) => TEMPERATURE;
     /// Whether every head has a learned score in the softmax that has no value, `attn_sinks`.
     attention_sinks: bool = false, true => GPT_OSS;
+    /// The mixer of layers that have a state of fixed size.
+    recurrent: Option<Recurrent> = None,
+        Some(Recurrent { kind: RecurrentKind::ShortConvolution, .. }) => CONVOLUTION,
+        Some(Recurrent { kind: RecurrentKind::DeltaNet | RecurrentKind::Mamba2, .. }) => RECURRENCE;
+    /// Which layers have that mixer alone, without attention.
+    recurrent_layers: Pattern<'a> = Pattern::Never,
+        Pattern::Always | Pattern::Every(_) | Pattern::AllBut(_) | Pattern::Where(_) | Pattern::Zero(_) => CONVOLUTION;
+    /// Whether the matrix of q makes a gate of every head, too: the head's output is multiplied by its sigmoid.
+    gated_query: bool = false, true => GATED_QUERY;
     /// Whether each head of v is normed, without a weight.
     v_norm: bool = false, true => GEMMA4;
     /// Whether a layer may lack the matrix of v: its values are then what its k is before norm and rope.

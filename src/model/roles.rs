@@ -2,7 +2,7 @@
 
 use super::layers::Layer;
 use super::rope::Scaling;
-use super::{Experts, Gate, Need, Norm, Placement, Positions, QkNorm, Spec, Stack};
+use super::{Experts, Gate, Need, Norm, Placement, Positions, QkNorm, Recurrent, RecurrentKind, Spec, Stack};
 use crate::{Name, built};
 
 macro_rules! roles {
@@ -60,6 +60,20 @@ roles! {
     AttnOutputBias "attn_output.bias" true,
     AttnRelB "attn_rel_b.weight" true,
     AttnSinks "attn_sinks.weight" true,
+    AttnGate "attn_gate.weight" true,
+    SsmIn "ssm_in.weight" true,
+    SsmConv "ssm_conv1d.weight" true,
+    SsmConvBias "ssm_conv1d.bias" true,
+    SsmAlpha "ssm_alpha.weight" true,
+    SsmBeta "ssm_beta.weight" true,
+    SsmDtBias "ssm_dt.bias" true,
+    SsmA "ssm_a" true,
+    SsmD "ssm_d" true,
+    SsmNorm "ssm_norm.weight" true,
+    SsmOut "ssm_out.weight" true,
+    ShortConvIn "shortconv.in_proj.weight" true,
+    ShortConv "shortconv.conv.weight" true,
+    ShortConvOut "shortconv.out_proj.weight" true,
     PostAttentionNorm "post_attention_norm.weight" true,
     AttnOutputNorm "attn_output_norm.weight" true,
     AttnOutputNormBias "attn_output_norm.bias" true,
@@ -77,6 +91,7 @@ roles! {
     CrossAttnOutputNormBias "cross_attn_output_norm.bias" true,
     FfnNorm "ffn_norm.weight" true,
     FfnNormBias "ffn_norm.bias" true,
+    FfnNormBare "ffn_norm" true,
     FfnGate "ffn_gate.weight" true,
     FfnGateBias "ffn_gate.bias" true,
     FfnUp "ffn_up.weight" true,
@@ -148,10 +163,17 @@ impl Role {
             Some(rope) => (true, matches!(rope.scaling, Scaling::Long { .. })),
             None => (false, false),
         };
-        let (dense, gated) = (spec.experts().is_none(), matches!(spec.gate(), Gate::Separate));
+        let (dense, gated) = (spec.experts().is_none() && layer.ffn > 0, matches!(spec.gate(), Gate::Separate));
         let biased = !matches!(spec.norm(), Norm::Rms);
         let Placement { pre_norm, post_norm, residual_norm } = spec.placement();
         let cross = spec.has_cross_attention();
+        let mixer = if layer.has_state() { spec.recurrent() } else { None };
+        let short = matches!(mixer, Some(Recurrent { kind: RecurrentKind::ShortConvolution, .. }));
+        let delta = matches!(mixer, Some(Recurrent { kind: RecurrentKind::DeltaNet, .. }));
+        let mamba = matches!(mixer, Some(Recurrent { kind: RecurrentKind::Mamba2, .. }));
+        if !layer.has_attention() && self.is_attention() && !(delta && matches!(self, Self::AttnQkv)) {
+            return Need::Absent;
+        }
         match self {
             Self::TokenEmbd | Self::AttnOutput => Required,
             Self::Output => also(spec.has_head(), Optional), // absent: the token embedding is the head as well
@@ -177,11 +199,26 @@ impl Role {
             Self::PerLayerTokenEmbd | Self::PerLayerModelProj | Self::PerLayerProjNorm => {
                 only(spec.per_layer_input() > 0)
             }
-            Self::AttnNorm | Self::FfnNorm => only(pre_norm),
-            Self::AttnNormBias | Self::FfnNormBias => only(pre_norm && biased),
+            Self::AttnNorm => only(pre_norm),
+            Self::AttnNormBias => only(pre_norm && biased),
+            Self::FfnNorm => only(pre_norm && layer.ffn > 0),
+            Self::FfnNormBias => only(pre_norm && biased && layer.ffn > 0),
+            Self::FfnNormBare => Need::Absent, // some families' name for the one above
+            Self::AttnGate | Self::SsmAlpha | Self::SsmBeta => only(delta),
+            Self::SsmIn | Self::SsmD => only(mamba),
+            Self::SsmConv | Self::SsmDtBias | Self::SsmA | Self::SsmOut => only(delta || mamba),
+            Self::SsmConvBias => also(mamba, Optional),
+            Self::SsmNorm => {
+                if delta {
+                    Required
+                } else {
+                    also(mamba, Optional)
+                }
+            }
+            Self::ShortConvIn | Self::ShortConv | Self::ShortConvOut => only(short),
             Self::OutputNormBias => only(spec.final_norm && biased),
             Self::PostAttentionNorm | Self::PostFfwNorm => only(post_norm),
-            Self::AttnQkv => only(spec.fused_qkv()),
+            Self::AttnQkv => only(spec.fused_qkv() || delta),
             Self::AttnQkvBias => also(spec.fused_qkv(), spec.qkv_bias),
             Self::AttnQ => only(!spec.fused_qkv()),
             Self::AttnK => own(layer, only(!spec.fused_qkv())),
@@ -195,7 +232,9 @@ impl Role {
             Self::FfnUpBias | Self::FfnDownBias => also(dense, spec.linear_bias),
             Self::FfnGate => only(dense && gated),
             Self::FfnGateBias => also(dense && gated, spec.linear_bias),
-            Self::FfnGateInp | Self::FfnGateExps | Self::FfnUpExps | Self::FfnDownExps => only(!dense),
+            Self::FfnGateInp | Self::FfnGateExps | Self::FfnUpExps | Self::FfnDownExps => {
+                only(spec.experts().is_some())
+            }
             Self::FfnGateInpBias | Self::FfnGateExpsBias | Self::FfnUpExpsBias | Self::FfnDownExpsBias => {
                 only(matches!(spec.experts(), Some(Experts { biases: true, .. })))
             }
@@ -210,6 +249,7 @@ impl Role {
         use Shape::{Matrices, Matrix, Vector, Vectors};
         let (dim, ffn, input) = (spec.dim, layer.ffn, spec.per_layer_input());
         let (q, kv) = (layer.q_dim(), layer.kv_dim());
+        let mixer = spec.recurrent().unwrap_or(Recurrent::NONE);
         let experts = spec.experts().map_or(0, |experts| experts.count);
         let turned = spec.rope(false).map_or(0, |rope| rope.dim / 2);
         let heads = |count| match spec.qk_norm() {
@@ -242,9 +282,26 @@ impl Role {
             Self::CrossAttnOutput => Matrix(q, dim),
             Self::FfnNorm | Self::FfnNormBias | Self::AttnOutputBias | Self::FfnDownBias => Vector(dim),
             Self::PostAttentionNorm | Self::PostFfwNorm | Self::PostNorm => Vector(dim),
+            Self::AttnQkv if !layer.has_attention() => Matrix(dim, mixer.channels()),
             Self::AttnQkv => Matrix(dim, q + 2 * kv),
             Self::AttnQkvBias => Vector(q + 2 * kv),
+            Self::AttnQ if spec.gated_query() => Matrix(dim, 2 * q),
             Self::AttnQ => Matrix(dim, q),
+            Self::AttnGate => Matrix(dim, mixer.inner()),
+            Self::SsmIn => Matrix(dim, mixer.row_len() - mixer.heads),
+            Self::SsmConv => Vectors(mixer.taps, mixer.channels()),
+            Self::SsmConvBias => Vector(mixer.channels()),
+            Self::SsmAlpha | Self::SsmBeta => Matrix(dim, mixer.heads),
+            Self::SsmDtBias => Vector(mixer.heads),
+            Self::SsmA if mixer.kind == RecurrentKind::DeltaNet => Vector(mixer.heads),
+            Self::SsmA | Self::SsmD => Vectors(1, mixer.heads),
+            Self::SsmNorm if mixer.kind == RecurrentKind::DeltaNet => Vector(mixer.width),
+            Self::SsmNorm => Vectors(mixer.inner().checked_div(mixer.groups).unwrap_or(0), mixer.groups),
+            Self::SsmOut => Matrix(mixer.inner(), dim),
+            Self::ShortConvIn => Matrix(dim, 3 * dim),
+            Self::ShortConv => Vectors(mixer.taps, dim),
+            Self::ShortConvOut => Matrix(dim, dim),
+            Self::FfnNormBare => Vector(dim),
             Self::AttnQBias => Vector(q),
             Self::AttnK | Self::AttnV => Matrix(dim, kv),
             Self::AttnKBias | Self::AttnVBias => Vector(kv),
@@ -291,6 +348,15 @@ impl Role {
             _ if is_mine => Place::Of(role, layer),
             _ => Place::Nowhere,
         }
+    }
+
+    /// Whether layers without attention lack it.
+    const fn is_attention(self) -> bool {
+        use Role::*;
+        matches!(
+            self,
+            AttnQkv | AttnQkvBias | AttnQ | AttnQBias | AttnK | AttnKBias | AttnV | AttnVBias | AttnQNorm | AttnKNorm
+        ) || matches!(self, AttnOutput | AttnOutputBias | AttnSinks | AttnRelB)
     }
 
     /// What a tensor of this role is to a family that uses some names for others.

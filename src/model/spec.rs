@@ -2,7 +2,8 @@
 
 use super::families;
 use super::keys::Keys;
-use super::layers::{HeadSpec, Layer, Pattern, PerLayer};
+use super::layers::{HeadSpec, Layer, Mixer, Pattern, PerLayer};
+use super::recurrent::{Recurrent, RecurrentKind};
 use super::roles::Role;
 use super::rope::{Rope, Scaling};
 use crate::kernel::Activation;
@@ -56,6 +57,8 @@ pub struct Spec<'a> {
     pub residual_scale: f32,
     /// Factor on logits.
     pub logit_scale: f32,
+    /// Whether the layers with attention have the recurrent mixer, too.
+    pub side_by_side: bool,
     /// Bias of the head.
     pub output_bias: Need,
     // Parts that a build may be without: read by the functions of the same names (`parts.rs`).
@@ -73,6 +76,9 @@ pub struct Spec<'a> {
     pub(super) attention_sinks: bool,
     /// Roles whose names the family's files use for other roles.
     pub(super) renamed: &'static [(Role, Role)],
+    pub(super) recurrent: Option<Recurrent>,
+    pub(super) recurrent_layers: Pattern<'a>,
+    pub(super) gated_query: bool,
     pub(super) v_norm: bool,
     pub(super) v_from_k: bool,
     pub(super) kv_shared: usize,
@@ -282,6 +288,11 @@ impl<'a> Spec<'a> {
     /// What layer `index`, counted from 0, is like.
     pub const fn layer(&self, index: usize) -> Layer {
         let is_local = self.local_layers().has(index);
+        let mixer = match self.recurrent() {
+            Some(_) if self.recurrent_layers().has(index) => Mixer::Recurrent,
+            Some(_) if self.side_by_side => Mixer::Both,
+            _ => Mixer::Attention,
+        };
         Layer {
             index,
             is_local,
@@ -289,8 +300,23 @@ impl<'a> Spec<'a> {
             kv_heads: self.kv_heads.get(index),
             head: if is_local { self.local } else { self.global },
             ffn: self.ffn.get(index),
-            owns_kv: index + self.kv_shared() < self.layers,
+            mixer,
+            owns_kv: !matches!(mixer, Mixer::Recurrent) && index + self.kv_shared() < self.layers,
         }
+    }
+
+    /// The first layer, and the first one whose mixer differs from its: what one of them has not, no layer has.
+    pub(crate) const fn examples(&self) -> [Layer; 2] {
+        let first = self.layer(0);
+        let mut index = 1;
+        while index < self.layers {
+            let layer = self.layer(index);
+            if layer.has_attention() != first.has_attention() {
+                return [first, layer];
+            }
+            index += 1;
+        }
+        [first, first]
     }
 
     /// Positions up to which a context is a short one: all that the model was trained for, but for
@@ -311,6 +337,11 @@ impl<'a> Spec<'a> {
         }
     }
 
+    /// Elements of what a token's attention is made of: queries, keys, values, and queries with their gates.
+    pub(crate) const fn attention_row(&self, layer: &Layer) -> usize {
+        layer.qkv_dim() + if self.gated_query() { 2 * layer.q_dim() } else { 0 }
+    }
+
     /// Elements of a token inside the feed-forward of some layer.
     const fn ffn_inner(&self, layer: &Layer) -> usize {
         let width = match self.gate() {
@@ -329,7 +360,10 @@ impl<'a> Spec<'a> {
         let mut index = 0;
         while index < self.layers {
             let layer = self.layer(index);
-            most = max(most, layer.qkv_dim() + layer.q_dim());
+            most = max(most, self.attention_row(&layer) + layer.q_dim());
+            if let (true, Some(mixer)) = (layer.has_state(), self.recurrent()) {
+                most = max(most, mixer.row_len() + mixer.inner());
+            }
             most = max(most, self.ffn_inner(&layer));
             index += 1;
         }
@@ -343,6 +377,9 @@ impl<'a> Spec<'a> {
         while index < self.layers {
             let layer = self.layer(index);
             widest = max(widest, max(layer.q_dim(), layer.ffn));
+            if let Some(mixer) = self.recurrent() {
+                widest = max(widest, mixer.inner());
+            }
             index += 1;
         }
         widest
@@ -350,9 +387,24 @@ impl<'a> Spec<'a> {
 
     /// What holds between the numbers of one layer.
     const fn check(&self, keys: &Keys<'_, '_>) -> Result<(), Error> {
+        if let Some(Recurrent { kind: RecurrentKind::ShortConvolution, width, .. }) = self.recurrent()
+            && width != self.dim
+        {
+            return Err(keys.wrong("embedding_length", "is not the width of the convolution"));
+        }
         let mut index = 0;
         while index < self.layers {
             let layer = self.layer(index);
+            if !layer.has_attention() {
+                index += 1;
+                continue;
+            }
+            if layer.heads == 0 {
+                return Err(keys.wrong("attention.head_count", "is 0, which no model can have"));
+            }
+            if layer.kv_heads == 0 {
+                return Err(keys.wrong("attention.head_count_kv", "is 0 in a layer with attention"));
+            }
             if !self.heads.is_multiple_of(layer.kv_heads) {
                 return Err(keys.wrong("attention.head_count_kv", "does not divide attention.head_count"));
             }

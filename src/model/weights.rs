@@ -104,12 +104,13 @@ impl Slots {
 
     const fn of(spec: &Spec<'_>) -> Self {
         let mut slots = Self { first: [Self::NONE; Role::ALL.len()], whole: 0, layer: 0 };
-        // The first layer has what any has.
-        let layer = spec.layer(0);
+        let [first, other] = spec.examples();
         let mut number = 0;
         while number < Role::ALL.len() {
             let role = Role::ALL[number];
-            if matches!(role.need(spec, &layer), Need::Required | Need::Optional) {
+            let used = matches!(role.need(spec, &first), Need::Required | Need::Optional)
+                || matches!(role.need(spec, &other), Need::Required | Need::Optional);
+            if used {
                 // The roles of layers come last.
                 slots.first[number] = (slots.whole + slots.layer) as u8;
                 if role.per_layer() {

@@ -100,7 +100,7 @@ impl Forward<'_, '_> {
         }
         project(compute, weights, (&roles, &view, layer), shape, branch, qkv);
         let [first, second] = &self.rotary;
-        turn(compute, (spec, weights, layer), if layer.is_local { second } else { first }, (shape, segments), qkv);
+        turn(compute, (spec, weights, layer), segments, if layer.is_local { second } else { first }, shape, qkv);
         if layer.owns_kv && view.part != Part::Queries {
             keep(compute, (layer.kv_heads, shape), (segments, pool), qkv, cache);
         }
@@ -112,10 +112,10 @@ impl Forward<'_, '_> {
             layer,
             shape,
             text: view.cross || !spec.is_causal(),
-            sinks: weights.vector(Role::AttnSinks, index),
             relative: if view.cross { None } else { Some(&self.relative) }, // across there is no distance
             pool,
             cache,
+            sinks: weights.vector(Role::AttnSinks, index),
             qkv,
         };
         look.all(compute, segments, out, self.sums);
@@ -161,8 +161,9 @@ fn project(
 fn turn(
     compute: &Compute<'_, '_>,
     (spec, weights, layer): (&Spec<'_>, &Weights<'_, '_>, &Layer),
+    segments: &[Segment],
     rotary: &Rotary<'_>,
-    (shape, segments): (Shape, &[Segment]),
+    shape: Shape,
     qkv: &mut [f32],
 ) {
     let (kernels, head_dim) = (compute.kernels, layer.head.dim);
@@ -186,8 +187,8 @@ fn turn(
                 norm_heads(kernels, spec, heads, head_dim, weight);
             }
         }
-        if let Some(Temperature { scale: by, length }) = spec.temperature() {
-            let step = position_of(segments, row) / length.max(1);
+        if let Some(Temperature { scale: by, length, .. }) = spec.temperature() {
+            let step = position(segments, row).checked_div(length).unwrap_or(0);
             scale(q, 1.0 + by * libm::logf(1.0 + step as f32));
         }
         if spec.v_norm() {
@@ -198,14 +199,13 @@ fn turn(
     });
 }
 
-/// The position of a row.
-fn position_of(segments: &[Segment], mut row: usize) -> usize {
+/// The position of a row of the pass.
+fn position(segments: &[Segment], mut row: usize) -> usize {
     for segment in segments {
-        let tokens = segment.tokens as usize;
-        if row < tokens {
+        if row < segment.tokens as usize {
             return segment.position as usize + row;
         }
-        row -= tokens;
+        row -= segment.tokens as usize;
     }
     0
 }
@@ -247,12 +247,12 @@ struct Look<'l> {
     shape: Shape,
     /// Every row sees the whole of an encoder's text, instead of what stands before it.
     text: bool,
-    /// A learned score of each query head.
-    sinks: &'l [u8],
     relative: Option<&'l Relative<'l>>,
     pool: &'l Pool<'l>,
     /// `[kv_heads][pages]` tiles.
     cache: &'l [u8],
+    /// As [`Attention::sinks`], of all heads.
+    sinks: &'l [u8],
     /// The queries of all rows.
     qkv: &'l [f32],
 }

@@ -19,7 +19,7 @@ mod rope;
 
 use core::ops::{ControlFlow, Range};
 
-use super::layout::{POOLS, Pieces, SOURCE, Segment, Store, pool_of};
+use super::layout::{POOLS, Pieces, SOURCE, Segment, Store};
 use crate::built;
 use crate::kernel::{Deviation, Kernels};
 use crate::memory::Pool;
@@ -190,10 +190,7 @@ impl<'m, 'w> Forward<'m, 'w> {
             self.layer_inputs();
         }
         self.show(Stage::Before, index, observer)?;
-        self.attention(
-            &layer,
-            View { tiles: self.tiles(&layer), pool: pool_of(&layer), part: Part::All, cross: false },
-        );
+        self.attention(&layer, View { tiles: self.tiles(&layer), pool: layer.pool(), part: Part::All, cross: false });
         self.look_across(&layer);
         self.show(Stage::Attention, index, observer)?;
         if self.spec.experts().is_some() {
@@ -222,8 +219,8 @@ impl<'m, 'w> Forward<'m, 'w> {
         pool.provide(context, |from, to| {
             let mut start = 0;
             for layer in (0..spec.layers).map(|index| spec.layer(index)).filter(|layer| layer.owns_kv) {
-                let end = start + store.layer_bytes(&layer, pool_of(&layer));
-                if pool_of(&layer) == kind
+                let end = start + store.layer_bytes(&layer, layer.pool());
+                if layer.pool() == kind
                     && let Some(tiles) = kv.get_mut(start..end)
                 {
                     copy_tiles(tiles, store.pages.get(kind).copied().unwrap_or(0), layer.kv_heads, from, to);
@@ -244,8 +241,8 @@ impl<'m, 'w> Forward<'m, 'w> {
     fn tiles(&self, layer: &Layer) -> Range<usize> {
         let owner = if layer.owns_kv { layer.index } else { self.spec.owner(layer.is_local).unwrap_or(0) };
         let before = (0..owner).map(|index| self.spec.layer(index)).filter(|layer| layer.owns_kv);
-        let start = before.map(|layer| self.store.layer_bytes(&layer, pool_of(&layer))).sum();
-        start..start + self.store.layer_bytes(&self.spec.layer(owner), pool_of(layer))
+        let start = before.map(|layer| self.store.layer_bytes(&layer, layer.pool())).sum();
+        start..start + self.store.layer_bytes(&self.spec.layer(owner), layer.pool())
     }
 
     /// Puts the logits of the first `count` rows of `branch` into the rows of logits from `to` on. What they are
