@@ -9,7 +9,6 @@
 
 use core::mem::MaybeUninit;
 
-use super::dot::dot;
 use super::job::Row;
 use super::linear::PANEL_ROWS;
 use super::{Acts, Job};
@@ -30,7 +29,7 @@ pub(super) unsafe trait Blocks {
     unsafe fn dot(w: *const u8, row_bytes: usize, x: Row<'_>, out: *mut f32);
 }
 
-/// Rows times each token, one after another.
+/// Rows times tokens, some rows with each token after the other.
 ///
 /// # Safety
 ///
@@ -38,25 +37,22 @@ pub(super) unsafe trait Blocks {
 #[inline(always)]
 pub(super) unsafe fn decode<B: Blocks>(job: &mut Job<'_>) {
     let row_bytes = job.w.len() / job.rows.max(1);
-    for t in 0..job.x.tokens {
-        let x = job.x.row(t);
-        // SAFETY: rows `r..r + ROWS` are the job's, in `w` and in `out`.
-        unsafe {
-            let out = job.out.add(t * job.stride);
-            if job.rows < B::ROWS {
-                for (r, row) in job.w.chunks_exact(row_bytes.max(1)).enumerate() {
-                    *out.add(r) = dot::<B::Format>(row, x);
-                }
-                continue;
-            }
-            let mut r = 0;
-            while r < job.rows {
-                // The last rows are taken together with some that are done: the same bits again.
-                r = r.min(job.rows - B::ROWS);
-                B::dot(job.w.as_ptr().add(r * row_bytes), row_bytes, x, out.add(r));
-                r += B::ROWS;
+    if job.rows < B::ROWS {
+        // SAFETY: needs no instruction set.
+        return unsafe { super::dot::matmul::<B::Format>(job) };
+    }
+    let mut r = 0;
+    while r < job.rows {
+        // The last rows are taken together with some that are done: the same bits again.
+        r = r.min(job.rows - B::ROWS);
+        for t in 0..job.x.tokens {
+            // SAFETY: rows `r..r + ROWS` are the job's, in `w` and in `out`.
+            unsafe {
+                let out = job.out.add(t * job.stride + r);
+                B::dot(job.w.as_ptr().add(r * row_bytes), row_bytes, job.x.row(t), out);
             }
         }
+        r += B::ROWS;
     }
 }
 

@@ -231,12 +231,12 @@ fn check_products(kind: TensorType) {
     let mut random = Random(kind as u64 + 1);
     let (span, _) = kind.block();
     for rows in 1..=40 {
-        for tokens in 1..=20 {
+        for tokens in [1, 1 + random.below(20), 1 + random.below(20)] {
             check_product(&mut random, kind, Data::Plain, rows, 2 * span.max(17), tokens);
         }
     }
     for data in DATA {
-        for _ in 0..100 {
+        for _ in 0..40 {
             let (rows, tokens) = (1 + random.below(70), 1 + random.below(10));
             let cols = span * (1 + random.below(if span < 256 { 20 } else { 3 }));
             check_product(&mut random, kind, data, rows, cols, tokens);

@@ -2,9 +2,7 @@
 //!
 //! Source: `enum ggml_type` and the block structs of ggml (`ggml.h`, `ggml-common.h`).
 
-use super::Format;
-use super::formats;
-use super::formats_list;
+use super::{Format, Shape, formats, formats_list};
 
 macro_rules! types {
     (
@@ -56,7 +54,28 @@ macro_rules! types {
                 }
             }
         }
+
+        $(const _: () = assert!(is_sound::<formats::$module::$format>(), "a place outside of the block");)*
     };
+}
+
+/// Whether the places that [`Format`] names are inside its block: kernels read there without a check.
+const fn is_sound<F: Format>() -> bool {
+    let size = size_of::<F::Block>();
+    let numbers = match F::SHAPE {
+        Shape::Bytes(place) => place + 32 <= size && F::ELEMENTS == 32,
+        Shape::Nibbles(place, _) => place + 16 <= size && F::ELEMENTS == 32,
+        Shape::Other => F::ELEMENTS.is_multiple_of(32),
+    };
+    numbers && has_half(F::D, size) && has_half(F::M, size) && (F::GROUP == 16 || F::GROUP == 32)
+}
+
+/// Whether an f16 at this place, if there is one, is inside a block.
+const fn has_half(place: Option<(usize, f32)>, size: usize) -> bool {
+    match place {
+        Some((place, _)) => place + 2 <= size,
+        None => true,
+    }
 }
 formats_list! { types
     F32 = 0, 1, 4;

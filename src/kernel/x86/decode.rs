@@ -44,11 +44,13 @@ unsafe impl<D: Dot, F: Format> Blocks for Rows<D, F> {
         // SAFETY: the caller has the features and eight rows as long as `x`.
         unsafe {
             let rows = Eight { s: Ymm::new(), rows: core::array::from_fn(|r| w.add(r * row_bytes)), row_bytes };
-            let acc = match (F::ELEMENTS == 256, Self::NEXT.contains(&row_bytes)) {
-                (true, true) => Self::whole::<true>(&rows, x),
-                (true, false) => Self::whole::<false>(&rows, x),
-                (false, true) => Self::pieces::<true>(&rows, x),
-                (false, false) => Self::pieces::<false>(&rows, x),
+            let next = Self::NEXT.contains(&row_bytes);
+            let acc = if F::ELEMENTS == 256 {
+                Self::whole(&rows, x, next)
+            } else if next {
+                Self::pieces(&rows, x, true)
+            } else {
+                Self::pieces(&rows, x, false)
             };
             // Lanes hold even rows, then odd ones.
             let in_order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
@@ -67,17 +69,17 @@ struct Eight {
 impl<D: Dot, F: Format> Rows<D, F> {
     /// Blocks of less than 256, with the next eight rows prefetched or not: see [`Self::NEXT`].
     #[inline(always)]
-    unsafe fn pieces<const NEXT: bool>(rows: &Eight, x: Row<'_>) -> __m256 {
+    unsafe fn pieces(rows: &Eight, x: Row<'_>, next: bool) -> __m256 {
         // SAFETY: the caller has the features and eight rows as long as `x`, which has a block at least.
         unsafe {
             let mut acc = _mm256_setzero_ps();
-            let mut next = if Self::AHEAD { Self::sums::<NEXT>(rows, x, 0) } else { [[_mm256_setzero_si256(); 4]; 2] };
+            let mut ahead = if Self::AHEAD { Self::sums(rows, x, 0, next) } else { [[_mm256_setzero_si256(); 4]; 2] };
             for (i, dx) in x.d.iter().enumerate() {
                 let now = if Self::AHEAD {
-                    let after = if i + 1 < x.d.len() { Self::sums::<NEXT>(rows, x, i + 1) } else { next };
-                    core::mem::replace(&mut next, after)
+                    let after = if i + 1 < x.d.len() { Self::sums(rows, x, i + 1, next) } else { ahead };
+                    core::mem::replace(&mut ahead, after)
                 } else {
-                    Self::sums::<NEXT>(rows, x, i)
+                    Self::sums(rows, x, i, next)
                 };
                 let (block, chunk) = (i / (F::ELEMENTS / 32), i % (F::ELEMENTS / 32));
                 let (at, dx) = (block * Self::BYTES, _mm256_set1_ps(*dx));
@@ -101,7 +103,7 @@ impl<D: Dot, F: Format> Rows<D, F> {
     /// The sums of 32 numbers of eight rows: a register for two rows, four lanes for each. Where halves of them have
     /// scales of their own, the second halves apart.
     #[inline(always)]
-    unsafe fn sums<const NEXT: bool>(rows: &Eight, x: Row<'_>, i: usize) -> [[__m256i; 4]; 2] {
+    unsafe fn sums(rows: &Eight, x: Row<'_>, i: usize, next: bool) -> [[__m256i; 4]; 2] {
         // SAFETY: the caller has the features and these numbers in every row and in `x`.
         unsafe {
             let (block, chunk) = (i / (F::ELEMENTS / 32), i % (F::ELEMENTS / 32));
@@ -124,7 +126,7 @@ impl<D: Dot, F: Format> Rows<D, F> {
             let mut all = [[_mm256_setzero_si256(); 4]; 2];
             for pair in 0..4 {
                 if chunk == 0 {
-                    Self::prefetch::<NEXT>(rows, at, pair);
+                    Self::prefetch(rows, at, pair, next);
                 }
                 let [low, high] =
                     Self::halves(rows.s, rows.rows[2 * pair].add(at), rows.rows[2 * pair + 1].add(at), chunk);
@@ -165,7 +167,7 @@ impl<D: Dot, F: Format> Rows<D, F> {
 
     /// Blocks of 256, likewise.
     #[inline(always)]
-    unsafe fn whole<const NEXT: bool>(rows: &Eight, x: Row<'_>) -> __m256 {
+    unsafe fn whole(rows: &Eight, x: Row<'_>, next: bool) -> __m256 {
         // SAFETY: the caller has the features and eight rows as long as `x`.
         unsafe {
             let mut acc = _mm256_setzero_ps();
@@ -175,7 +177,7 @@ impl<D: Dot, F: Format> Rows<D, F> {
                 let mut all = [_mm256_setzero_si256(); 4];
                 let mut of_minimums = [_mm256_setzero_si256(); 4];
                 for pair in 0..4 {
-                    Self::prefetch::<NEXT>(rows, at, pair);
+                    Self::prefetch(rows, at, pair, next);
                     let blocks = [0, 1].map(|i| &*rows.rows[2 * pair + i].add(at).cast::<F::Block>());
                     let [a, b] = blocks.map(|block| D::whole::<F>(rows.s, block, q, sums));
                     all[pair] = join(a, b);
@@ -226,7 +228,7 @@ impl<D: Dot, F: Format> Rows<D, F> {
     /// 324 bytes a tenth). Into the first, the next group, for rows that [`Self::NEXT`] names, else what comes
     /// [`Self::NEAR`] bytes later in the pair itself.
     #[inline(always)]
-    unsafe fn prefetch<const NEXT: bool>(rows: &Eight, at: usize, i: usize) {
+    unsafe fn prefetch(rows: &Eight, at: usize, i: usize, next: bool) {
         // SAFETY: prefetching never faults, wherever it reaches.
         unsafe {
             let Eight { rows, row_bytes, .. } = rows;
@@ -238,12 +240,12 @@ impl<D: Dot, F: Format> Rows<D, F> {
                 if line < lines {
                     let here = rows[0].wrapping_add(8 * at + 64 * line);
                     _mm_prefetch::<_MM_HINT_T1>(here.wrapping_add(far).cast());
-                    if NEXT {
+                    if next {
                         _mm_prefetch::<_MM_HINT_T0>(here.wrapping_add(group).cast());
                     }
                 }
             }
-            if Self::NEAR > 0 && !NEXT {
+            if Self::NEAR > 0 && !next {
                 // At the end of a row, the beginning of the one that is eight further.
                 let near = at + Self::NEAR;
                 let near = if near < *row_bytes { near } else { near + 7 * row_bytes };

@@ -60,40 +60,44 @@ pub(super) unsafe fn pack<F: Format>(w: *const u8, row_bytes: usize, rows: usize
                     _mm_prefetch::<_MM_HINT_T1>(w.wrapping_add(r * row_bytes + b * bytes + line * 64).cast());
                 }
             }
-            let d = |at: usize, to: *mut f32| {
-                for r in 0..PANEL_ROWS {
-                    to.add(r).write_unaligned(F::d(row(r), at, |bytes| s.f16(bytes)));
+            let codes = |chunk: usize, to: *mut u8| transpose(|r| F::unpack(s, row(r), chunk), to);
+            let d = |at: usize, to: *mut u8| match F::D {
+                Some((place, factor)) => halves(|r| row(r).as_ref().as_ptr().add(place), factor, to),
+                None => {
+                    for r in 0..PANEL_ROWS {
+                        to.cast::<f32>().add(r).write_unaligned(F::d(row(r), at, |bytes| s.f16(bytes)));
+                    }
                 }
             };
-            let m = |to: *mut f32| {
-                for r in 0..PANEL_ROWS {
-                    to.add(r).write_unaligned(F::m(row(r), |bytes| s.f16(bytes)));
-                }
+            let m = |to: *mut u8| {
+                let Some((place, factor)) = F::M else { return };
+                halves(|r| row(r).as_ref().as_ptr().add(place), factor, to);
             };
             if F::ELEMENTS == 256 {
                 let whole = const { Whole::of(F::GROUP, F::M.is_some()) };
                 let to = panel.add(b * whole.size);
                 for chunk in 0..8 {
-                    transpose::<F>(s, row, chunk, to.add(chunk * CODES));
+                    codes(chunk, to.add(chunk * CODES));
                 }
-                for r in 0..PANEL_ROWS {
-                    groups::<F>(row(r), to.add(r * 4), &whole);
+                for eight in 0..32 / F::GROUP {
+                    let scales = |r: usize| {
+                        let scales = F::scales(row(r));
+                        _mm256_cvtepi8_epi32(_mm_loadl_epi64(scales.as_ptr().add(8 * eight).cast()))
+                    };
+                    transpose(scales, to.add(Whole::SCALES + eight * 8 * LINE));
                 }
-                d(0, to.add(whole.d).cast());
-                if F::M.is_some() {
-                    m(to.add(whole.m).cast());
-                }
+                transpose(|r| pairs::<F>(row(r)), to.add(whole.pairs));
+                d(0, to.add(whole.d));
+                m(to.add(whole.m));
             } else {
                 let two = F::M.is_some() || F::FLOAT_GROUPS;
                 for chunk in 0..F::ELEMENTS / 32 {
                     let to = panel.add((b * (F::ELEMENTS / 32) + chunk) * piece(1 + usize::from(two)));
-                    transpose::<F>(s, row, chunk, to);
-                    d(chunk * 32, to.add(CODES).cast());
-                    if F::M.is_some() {
-                        m(to.add(CODES + LINE).cast());
-                    }
+                    codes(chunk, to);
+                    d(chunk * 32, to.add(CODES));
+                    m(to.add(CODES + LINE));
                     if F::FLOAT_GROUPS {
-                        d(chunk * 32 + 16, to.add(CODES + LINE).cast());
+                        d(chunk * 32 + 16, to.add(CODES + LINE));
                     }
                 }
             }
@@ -101,13 +105,13 @@ pub(super) unsafe fn pack<F: Format>(w: *const u8, row_bytes: usize, rows: usize
     }
 }
 
-/// Writes 32 codes of every row.
+/// Writes eight dwords of every row, the first of all rows side by side, and so on.
 #[inline(always)]
-unsafe fn transpose<'a, F: Format>(s: Ymm, row: impl Fn(usize) -> &'a F::Block, chunk: usize, to: *mut u8) {
-    // SAFETY: the caller has AVX2 and room for the codes.
+unsafe fn transpose(row: impl Fn(usize) -> __m256i, to: *mut u8) {
+    // SAFETY: the caller has AVX2 and room for them.
     unsafe {
         for r in (0..PANEL_ROWS).step_by(4) {
-            let [a, b, c, d] = [0, 1, 2, 3].map(|i| F::unpack(s, row(r + i), chunk));
+            let [a, b, c, d] = [row(r), row(r + 1), row(r + 2), row(r + 3)];
             // Four rows of four dwords, in both halves at once.
             let (ab, cd) = (_mm256_unpacklo_epi32(a, b), _mm256_unpacklo_epi32(c, d));
             let (ab2, cd2) = (_mm256_unpackhi_epi32(a, b), _mm256_unpackhi_epi32(c, d));
@@ -126,23 +130,29 @@ unsafe fn transpose<'a, F: Format>(s: Ymm, row: impl Fn(usize) -> &'a F::Block, 
     }
 }
 
-/// Writes the scales and pairs of a row, of which `to` is the place in the first line.
+/// Writes an f16 of every row as f32, times `factor`.
 #[inline(always)]
-unsafe fn groups<F: Format>(block: &F::Block, to: *mut u8, whole: &Whole) {
-    // SAFETY: the caller has room in the panel.
+unsafe fn halves(place: impl Fn(usize) -> *const u8, factor: f32, to: *mut u8) {
+    // SAFETY: the caller has F16C, the f16 and room for them.
     unsafe {
-        let scales = F::scales(block);
-        for g in 0..256 / F::GROUP {
-            to.add(Whole::SCALES + g * LINE).cast::<i32>().write_unaligned(scales[g].into());
+        for r in (0..PANEL_ROWS).step_by(8) {
+            let h = |i: usize| place(r + i).cast::<i16>().read_unaligned();
+            let halves = _mm_setr_epi16(h(0), h(1), h(2), h(3), h(4), h(5), h(6), h(7));
+            let floats = _mm256_mul_ps(_mm256_cvtph_ps(halves), _mm256_set1_ps(factor));
+            _mm256_storeu_ps(to.cast::<f32>().add(r), floats);
         }
-        let pairs = if F::M.is_some() {
-            F::minimums(block).map(i16::from)
-        } else {
-            scales.map(|scale| -i16::from(F::BIAS) * i16::from(scale))
-        };
-        for p in 0..8 {
-            let pair = if F::GROUP == 16 { [pairs[2 * p], pairs[2 * p + 1]] } else { [pairs[p]; 2] };
-            to.add(whole.pairs + p * LINE).cast::<[i16; 2]>().write_unaligned(pair);
-        }
+    }
+}
+
+/// Two i16 for each 32 weights of a block: see [`Whole`].
+#[inline(always)]
+unsafe fn pairs<F: Format>(block: &F::Block) -> __m256i {
+    // SAFETY: the caller has AVX2.
+    unsafe {
+        let bytes = if F::M.is_some() { F::minimums(block) } else { F::scales(block) };
+        let bytes = _mm_loadu_si128(bytes.as_ptr().cast());
+        let both = if F::GROUP == 16 { bytes } else { _mm_unpacklo_epi8(bytes, bytes) };
+        let words = _mm256_cvtepi8_epi16(both);
+        if F::M.is_some() { words } else { _mm256_mullo_epi16(words, _mm256_set1_epi16(-i16::from(F::BIAS))) }
     }
 }

@@ -37,34 +37,38 @@ fn less(bias: u8, low: bool, high: bool) -> i32 {
     ((if low { less } else { 0 }) | (if high { less << 16 } else { 0 })) as i32
 }
 
-/// The functions for the format `$f`, for `$tokens` tokens and for one: those that formats of its kind share, with `$e`
-/// before their constants.
+/// The functions for the format `$f`, for so many tokens: those that formats of its kind share, with `$e` before their
+/// constants.
 macro_rules! functions {
-    ($f:ident, $tokens:literal, [$($e:ty)?]) => {
+    ($f:ident, $e:tt, $($tokens:literal)*) => {
         // Each condition by itself, so that the compiler leaves out the functions of the other kinds.
         if const { $f::ELEMENTS == 256 && $f::GROUP == 16 && $f::M.is_some() } {
-            &[($tokens, whole::<$($e,)? $tokens, 16, true>), (1, whole::<$($e,)? 1, 16, true>)]
+            &[$(functions!(@ whole $e $tokens 16 true)),*]
         } else if const { $f::ELEMENTS == 256 && $f::GROUP == 16 } {
-            &[($tokens, whole::<$($e,)? $tokens, 16, false>), (1, whole::<$($e,)? 1, 16, false>)]
+            &[$(functions!(@ whole $e $tokens 16 false)),*]
         } else if const { $f::ELEMENTS == 256 && $f::M.is_some() } {
-            &[($tokens, whole::<$($e,)? $tokens, 32, true>), (1, whole::<$($e,)? 1, 32, true>)]
+            &[$(functions!(@ whole $e $tokens 32 true)),*]
         } else if const { $f::ELEMENTS == 256 } {
-            &[($tokens, whole::<$($e,)? $tokens, 32, false>), (1, whole::<$($e,)? 1, 32, false>)]
+            &[$(functions!(@ whole $e $tokens 32 false)),*]
         } else if const { $f::M.is_some() } {
-            &[($tokens, pieces::<$($e,)? $tokens, { scales::MINIMUM }>), (1, pieces::<$($e,)? 1, { scales::MINIMUM }>)]
+            &[$(functions!(@ pieces $e $tokens { scales::MINIMUM })),*]
         } else if const { $f::FLOAT_GROUPS } {
-            &[($tokens, pieces::<$($e,)? $tokens, { scales::HALVES }>), (1, pieces::<$($e,)? 1, { scales::HALVES }>)]
+            &[$(functions!(@ pieces $e $tokens { scales::HALVES })),*]
         } else {
-            &[($tokens, pieces::<$($e,)? $tokens, { scales::ONE }>), (1, pieces::<$($e,)? 1, { scales::ONE }>)]
+            &[$(functions!(@ pieces $e $tokens { scales::ONE })),*]
         }
     };
+    (@ $function:ident [$($e:ty)?] $tokens:literal $($constant:tt)*) => {
+        ($tokens, $function::<$($e,)? $tokens, $($constant),*>)
+    };
 }
+
 /// Sixteen rows in a 512-bit register.
 mod avx512 {
     use super::*;
 
     pub fn of<F: Format>() -> &'static [Multiply] {
-        functions!(F, 8, [])
+        functions!(F, [], 8 4 2 1)
     }
 
     /// Adds the products of `STEPS` times four codes of 16 rows at `w` with the activations.
@@ -404,12 +408,12 @@ const fn fit<F: Format>() -> usize {
 
 /// Functions of two halves under an instruction set.
 macro_rules! eight {
-    ($name:ident, $features:literal, $tokens:literal) => {
+    ($name:ident, $features:literal) => {
         mod $name {
             use super::*;
 
             pub fn of<F: Format, E: Eight>() -> &'static [Multiply] {
-                functions!(F, $tokens, [E])
+                functions!(F, [E], 4 2 1)
             }
 
             #[target_feature(enable = $features)]
@@ -426,8 +430,8 @@ macro_rules! eight {
         }
     };
 }
-eight!(avx2, "avx2,fma,f16c", 4);
-eight!(avxvnni, "avx2,fma,f16c,avxvnni", 4);
+eight!(avx2, "avx2,fma,f16c");
+eight!(avxvnni, "avx2,fma,f16c,avxvnni");
 
 /// The functions for a format under AVX2.
 pub(super) fn avx2<F: Format>() -> &'static [Multiply] {
