@@ -144,9 +144,9 @@ mod tests {
         for (id, &logit) in (0..4).zip(&logits) {
             assert!((back.log_prob(id) - (f64::from(logit) - sum.ln())).abs() < 2e-4, "{id}");
         }
-        // From itself there is nothing but the rounding; from another, what the definition gives.
+        // From itself there is nothing but the rounding, half a step; from another, what the definition gives.
         let (itself, same) = back.divergence(&logits);
-        assert!(itself.abs() < 1e-6 && same, "{itself}");
+        assert!(itself.abs() < f64::from(DEPTH) / 65535.0 / 2.0 && same, "{itself}");
         let (uniform, same) = back.divergence(&[0.0; 5]);
         let entropy: f64 = logits.iter().map(|&x| f64::from(x).exp() / sum * (f64::from(x) - sum.ln())).sum();
         assert!((uniform - (entropy + 5f64.ln())).abs() < 1e-4 && !same, "{uniform}");

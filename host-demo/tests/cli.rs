@@ -63,7 +63,7 @@ fn path(path: &Path) -> &str {
     path.to_str().expect("a path in UTF-8")
 }
 
-const COMMANDS: [&str; 13] = [
+const COMMANDS: [&str; 16] = [
     "generate",
     "translate",
     "embed",
@@ -72,6 +72,9 @@ const COMMANDS: [&str; 13] = [
     "inspect",
     "plan",
     "pack",
+    "quantize",
+    "imatrix",
+    "perplexity",
     "logits",
     "probe",
     "score",

@@ -115,6 +115,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
                 bar.inc(bytes as u64);
                 if interrupt::asked() { Err(Stopped.into()) } else { Ok(()) }
             })?;
+            file.release(change.tensor.data);
         }
         written = data.written();
         data.finish().map(|_| ())

@@ -9,6 +9,8 @@ mod lattice;
 pub mod mix;
 mod search;
 mod simple;
+#[cfg(test)]
+mod tests;
 
 use std::io::Write;
 use std::ops::Range;
