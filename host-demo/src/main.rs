@@ -17,7 +17,6 @@ mod new_file;
 mod npy;
 mod output;
 mod plot;
-mod pool;
 mod quantize;
 mod runtime;
 mod seq2seq;
