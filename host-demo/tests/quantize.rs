@@ -124,7 +124,10 @@ fn what_is_wrong_is_said_in_one_line_and_nothing_is_written() {
     let model = stories();
     let model = path(&model);
     assert!(error(&["quantize", model, path(&out), "Q4_0"]).contains("--allow-requantize"));
-    assert!(error(&["quantize", model, path(&out), "IQ1_S", "--allow-requantize"]).contains("--imatrix"));
+    let other = tempfile::tempdir().expect("a directory");
+    let wide = other.path().join("model");
+    large_model(&wide, 2);
+    assert!(error(&["quantize", path(&wide), path(&out), "IQ1_S"]).contains("--imatrix"));
     assert!(
         error(&["quantize", model, "/no/such/directory/out", "Q4_0", "--allow-requantize"]).contains("cannot write")
     );
