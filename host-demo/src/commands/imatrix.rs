@@ -34,7 +34,7 @@ pub struct Args {
     output: PathBuf,
 
     /// Stop after so many pieces
-    #[arg(long, value_name = "N", value_parser = at_least_one())]
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
     chunks: Option<usize>,
 
     #[command(flatten)]

@@ -35,7 +35,7 @@ pub struct Args {
     file: Option<PathBuf>,
 
     /// Stop after so many pieces
-    #[arg(long, value_name = "N", value_parser = at_least_one())]
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
     chunks: Option<usize>,
 
     /// Save the log-probabilities of the whole vocabulary, for --kl with another model

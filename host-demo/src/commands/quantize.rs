@@ -11,8 +11,9 @@ use arenite::quant::TensorType;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::cli::at_least_one;
-use crate::gguf_writer::{self, Header};
+use crate::gguf_writer::Header;
 use crate::model_file::ModelFile;
+use crate::new_file;
 use crate::output::{self, Bytes, INTERRUPTED, note};
 use crate::quantize::importance::Importance;
 use crate::quantize::mix::{self, Mix, Override, Wishes};
@@ -66,7 +67,7 @@ pub struct Args {
     allow_requantize: bool,
 
     /// Threads [default: one for every core]
-    #[arg(short, long, value_parser = at_least_one())]
+    #[arg(short, long, value_parser = at_least_one)]
     threads: Option<usize>,
 }
 
@@ -83,7 +84,7 @@ impl fmt::Display for Stopped {
 impl std::error::Error for Stopped {}
 
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let file = ModelFile::open(Some(&args.input))?;
+    let file = ModelFile::open(Some(args.input.as_path()))?;
     let gguf = file.parse()?;
     let importance = args.imatrix.as_deref().map(Importance::read).transpose()?;
     let wishes =
@@ -106,7 +107,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     };
     let threads = args.threads.unwrap_or_else(workers::cores);
     let mut written = 0;
-    let done = gguf_writer::replace(&args.output, |out| {
+    let done = new_file::write_file(&args.output, |out| {
         let mut data = header.write(out)?;
         for change in &changes {
             bar.set_message(change.tensor.name.to_owned());

@@ -10,8 +10,9 @@ use anyhow::{Context, Result, bail, ensure};
 use arenite::gguf::{Gguf, Tensor, Value};
 use arenite::quant::{TensorType, decode_row};
 
-use crate::gguf_writer::{self, Header, Meta};
+use crate::gguf_writer::{Header, Meta};
 use crate::model_file::ModelFile;
+use crate::new_file;
 
 const CHUNK_COUNT: &str = "imatrix.chunk_count";
 const CHUNK_SIZE: &str = "imatrix.chunk_size";
@@ -130,7 +131,7 @@ pub fn write(
         header.tensor(&format!("{name}{SUMS}"), &[sums.squares.len() as u64 / matrices, matrices], TensorType::F32)?;
         header.tensor(&format!("{name}{COUNTS}"), &[1, matrices], TensorType::F32)?;
     }
-    gguf_writer::replace(path, |out| {
+    new_file::write_file(path, |out| {
         let mut data = header.write(out)?;
         for sums in sums.values() {
             sums.squares.iter().try_for_each(|x| data.write_all(&x.to_le_bytes()))?;
