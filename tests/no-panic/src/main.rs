@@ -11,7 +11,8 @@ use core::fmt::Write;
 
 use arenite::sampler::{Params, Pcg32, Sampler};
 use arenite::tokenizer::{Encode, Tokenizer};
-use arenite::{Error, Gguf, Model, Options, Plan, Session, TokenId};
+use arenite::beam::{Beams, Search};
+use arenite::{Engine, Error, Gguf, Model, Options, Plan, Session, TokenId, Work};
 
 macro_rules! entry {
     ($feature:literal, ($($name:ident: $type:ty),*) -> $result:ty $body:block) => {
@@ -63,6 +64,39 @@ entry!("save", (session: &Session<'_, '_>, out: &mut [u8]) -> Result<usize, Erro
 
 entry!("restore", (session: &mut Session<'_, '_>, snapshot: &[u8]) -> Result<(), Error> {
     session.restore(snapshot)
+});
+
+entry!("run", (model: &'static Model<'_>, plan: Plan, workspace: Memory, kv: Memory, tokens: &[TokenId], token: TokenId) -> Result<f32, Error> {
+    let mut engine = Engine::new(model, plan, workspace, kv)?;
+    let mut a = engine.open()?;
+    engine.run(&mut [Work::prefill(&mut a, tokens)])?;
+    let mut b = engine.fork(&a)?;
+    engine.run(&mut [Work::prefill(&mut a, tokens).all_logits(), Work::decode(&mut b, token)])?;
+    engine.rewind(&mut b, token as usize)?;
+    let sum = engine.logits_at(&a, token as usize).iter().sum::<f32>() + engine.logits_mut(&b).iter().sum::<f32>();
+    engine.close(b);
+    Ok(sum)
+});
+
+entry!("prefill-all", (model: &Model<'_>, plan: Plan, workspace: Memory, kv: Memory, tokens: &[TokenId]) -> Result<f32, Error> {
+    let mut session = Session::new(model, plan, workspace, kv)?;
+    let mut sum = 0.0;
+    session.prefill_all(tokens, |_, logits| sum += logits.iter().sum::<f32>())?;
+    Ok(sum)
+});
+
+entry!("encoder", (model: &Model<'_>, plan: Plan, workspace: Memory, kv: Memory, tokens: &[TokenId], out: &mut [f32]) -> Result<(), Error> {
+    let mut session = Session::new(model, plan, workspace, kv)?;
+    session.encode(tokens)?;
+    session.pooled(out)
+});
+
+entry!("beams", (model: &Model<'_>, plan: Plan, workspace: Memory, kv: Memory, tokens: &[TokenId], search: &Search, memory: Memory) -> Result<usize, Error> {
+    let mut session = Session::new(model, plan, workspace, kv)?;
+    session.encode(tokens)?;
+    let (engine, context) = session.parts();
+    let mut beams = Beams::search(engine, context, search, memory)?;
+    Ok(beams.hypothesis(0).map_or(0, |best| best.tokens.len()))
 });
 
 entry!("sample", (params: Params, bias: &[(TokenId, f32)], scratch: &mut [u8], logits: &mut [f32], seed: u64) -> Result<TokenId, Error> {
