@@ -49,7 +49,7 @@ use crate::workers::Workers;
 use crate::{Error, TokenId};
 pub use context::Context;
 use context::Rows;
-use forward::{Forward, Sizes};
+use forward::{Forward, Sizes, copy};
 pub use forward::{Inputs, Observer, Stage};
 use layout::{POOLS, Pieces, SOURCE, STATES, Segment};
 pub use plan::{Options, Plan};
@@ -437,17 +437,17 @@ impl<'m, 'w> Engine<'m, 'w> {
         let (dim, states, given) = (self.forward.spec.dim, self.states(), out.len());
         let short = Error::BufferTooSmall { what: "buffer for the embedding", needed: dim, given };
         let out = out.get_mut(..dim).ok_or(short)?;
-        let tokens = states.len() / dim;
+        let tokens = states.len().checked_div(dim).unwrap_or(0);
         let pooling = match self.forward.spec.stack() {
             Stack::Encoder { pooling } => pooling,
             _ => Pooling::Mean,
         };
-        let mut states = states.chunks_exact(dim);
+        let mut states = states.chunks_exact(dim.max(1));
         match pooling {
-            Pooling::First => out.copy_from_slice(states.next().ok_or(Error::NoSource)?),
-            Pooling::Last => out.copy_from_slice(states.next_back().ok_or(Error::NoSource)?),
+            Pooling::First => copy(out, states.next().ok_or(Error::NoSource)?),
+            Pooling::Last => copy(out, states.next_back().ok_or(Error::NoSource)?),
             Pooling::Mean => {
-                out.copy_from_slice(states.next().ok_or(Error::NoSource)?);
+                copy(out, states.next().ok_or(Error::NoSource)?);
                 states.for_each(|state| out.iter_mut().zip(state).for_each(|(sum, x)| *sum += x));
                 out.iter_mut().for_each(|sum| *sum /= tokens as f32);
             }

@@ -7,9 +7,9 @@
 
 use core::ops::Range;
 
-use super::Forward;
 use super::attention::{Part, View};
 use super::relative::Relative;
+use super::{Forward, copy};
 use crate::TokenId;
 use crate::engine::layout::{SOURCE, Segment};
 use crate::model::{Layer, Spec, Weights};
@@ -72,7 +72,7 @@ impl Forward<'_, '_> {
             self.final_norm(0..range.len(), 0);
             let len = range.len() * self.spec.dim;
             let (Some(hidden), Some(normed)) = (self.hidden.get_mut(..len), self.branch.get(..len)) else { return };
-            hidden.copy_from_slice(normed);
+            copy(hidden, normed);
             self.keep_states(range.start, range.len());
         }
         self.change_stack();
@@ -142,7 +142,7 @@ impl Forward<'_, '_> {
         let (first, tokens, dim) = (rows.start, rows.len(), self.spec.dim);
         let states = self.source.as_ref().and_then(|source| source.states.get(first * dim..(first + tokens) * dim));
         if let (Some(states), Some(hidden)) = (states, self.hidden.get_mut(..tokens * dim)) {
-            hidden.copy_from_slice(states);
+            copy(hidden, states);
         }
     }
 
@@ -151,7 +151,7 @@ impl Forward<'_, '_> {
         let dim = self.spec.dim;
         let states = self.source.as_mut().and_then(|source| source.states.get_mut(first * dim..(first + tokens) * dim));
         if let (Some(states), Some(hidden)) = (states, self.hidden.get(..tokens * dim)) {
-            states.copy_from_slice(hidden);
+            copy(states, hidden);
         }
     }
 }

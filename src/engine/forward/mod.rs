@@ -442,7 +442,7 @@ fn rows_mut(x: &mut [f32], width: usize) -> core::slice::ChunksExactMut<'_, f32>
 }
 
 /// `x = y`, as far as both go.
-fn copy(x: &mut [f32], y: &[f32]) {
+pub(crate) fn copy(x: &mut [f32], y: &[f32]) {
     for (x, y) in x.iter_mut().zip(y) {
         *x = *y;
     }

@@ -110,6 +110,39 @@ entry!("restore", (session: &mut Session<'_, '_>, snapshot: &[u8]) -> Result<(),
     session.restore(snapshot)
 });
 
+entry!("run", (model: &'static Model<'_>, plan: Plan, workspace: Memory, kv: Memory, tokens: &[TokenId], token: TokenId) -> Result<f32, Error> {
+    let mut engine = Engine::new(model, plan, workspace, kv)?;
+    let mut a = engine.open()?;
+    engine.run(&mut [Work::prefill(&mut a, tokens)])?;
+    let mut b = engine.fork(&a)?;
+    engine.run(&mut [Work::prefill(&mut a, tokens).all_logits(), Work::decode(&mut b, token)])?;
+    engine.rewind(&mut b, token as usize)?;
+    let sum = engine.logits_at(&a, token as usize).iter().sum::<f32>() + engine.logits_mut(&b).iter().sum::<f32>();
+    engine.close(b);
+    Ok(sum)
+});
+
+entry!("prefill-all", (model: &Model<'_>, plan: Plan, workspace: Memory, kv: Memory, tokens: &[TokenId]) -> Result<f32, Error> {
+    let mut session = Session::new(model, plan, workspace, kv)?;
+    let mut sum = 0.0;
+    session.prefill_all(tokens, |_, logits| sum += logits.iter().sum::<f32>())?;
+    Ok(sum)
+});
+
+entry!("encoder", (model: &Model<'_>, plan: Plan, workspace: Memory, kv: Memory, tokens: &[TokenId], out: &mut [f32]) -> Result<(), Error> {
+    let mut session = Session::new(model, plan, workspace, kv)?;
+    session.encode(tokens)?;
+    session.pooled(out)
+});
+
+entry!("beams", (model: &Model<'_>, plan: Plan, workspace: Memory, kv: Memory, tokens: &[TokenId], search: &Search, memory: Memory) -> Result<usize, Error> {
+    let mut session = Session::new(model, plan, workspace, kv)?;
+    session.encode(tokens)?;
+    let (engine, context) = session.parts();
+    let mut beams = Beams::search(engine, context, search, memory)?;
+    Ok(beams.hypothesis(0).map_or(0, |best| best.tokens.len()))
+});
+
 entry!("sample", (params: Params, bias: &[(TokenId, f32)], scratch: &mut [u8], logits: &mut [f32], seed: u64) -> Result<TokenId, Error> {
     let mut sampler = Sampler::new(params, bias, logits.len(), scratch)?;
     let token = sampler.sample(logits, &mut Pcg32::new(seed))?;
