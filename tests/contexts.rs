@@ -133,7 +133,7 @@ impl Schedule<'_, '_, '_> {
                 let (read, text) = (read[..position].to_vec(), text.clone());
                 self.open.push(Conversation { context: fork, read, text });
             }
-            Err(Error::CannotRewind { earliest, .. }) => assert!(position < earliest),
+            Err(Error::CannotRewind { .. }) => assert_ne!(self.engine.nearest(context, position), position),
             Err(error) => assert!(matches!(error, Error::TooManyContexts { .. }), "{error}"),
         }
     }
@@ -141,7 +141,9 @@ impl Schedule<'_, '_, '_> {
     fn rewind(&mut self, at: usize) {
         let position = self.random.below(self.open[at].read.len() + 1);
         let Conversation { context, read, .. } = &mut self.open[at];
-        let can = position == 0 || position >= self.engine.earliest(context);
+        let nearest = self.engine.nearest(context, position);
+        assert!(nearest <= position && self.engine.nearest(context, nearest) == nearest);
+        let can = position == nearest;
         assert_eq!(self.engine.rewind(context, position).is_ok(), can);
         if can {
             read.truncate(position);
@@ -198,6 +200,7 @@ impl Schedule<'_, '_, '_> {
             (1..=2, Some(at)) => self.fork(at),
             (3, Some(at)) => self.rewind(at),
             (4, Some(at)) => self.close(at),
+            (5, Some(at)) if !self.has_text => self.engine.checkpoint(&self.open[at].context).unwrap(),
             (5, Some(at)) if self.has_text => self.encode(at),
             _ => self.run(alone),
         }
@@ -212,7 +215,8 @@ fn schedules(name: &str, file: &Builder, way: Way, count: usize, seed: u64) {
     let Way { contexts, pages, batch, kv, workers, kernels } = way;
     let kernels: Vec<_> = Kernels::available().skip(kernels).chain([Kernels::detect()]).collect();
     let options = Options::new().context(CONTEXT).batch(batch).kv(kv).workers(workers).contexts(contexts);
-    let plan = Plan::try_of(&gguf, options.pages(pages).sources(contexts.div_ceil(2))).unwrap();
+    let plan =
+        Plan::try_of(&gguf, options.pages(pages).sources(contexts.div_ceil(2)).checkpoints(contexts % 3)).unwrap();
     let threads = Scoped(workers);
     let mut memory = Memory::new(&plan);
     let mut engine = memory.engine(&model, plan).with_kernels(kernels[0]).with_workers(&threads);
@@ -256,6 +260,10 @@ fn a_thousand_schedules() {
         ("gemma4", decoder("gemma4")),
         ("gpt2", tiny("gpt2")),
         ("experts", decoder("mixtral")),
+        ("lfm2", decoder("lfm2")),
+        ("qwen35", decoder("qwen35")),
+        ("mamba2", decoder("mamba2")),
+        ("falcon-h1", decoder("falcon-h1")),
         ("t5", encoder("t5")),
         ("post", encoder("post")),
     ];

@@ -139,6 +139,7 @@ impl<'p, 'c, 'm, 'w> Pass<'p, 'c, 'm, 'w> {
     /// Fills a pass with tokens of the works, in their order. Returns how many.
     fn lay_out(&mut self) -> usize {
         let Self { engine, works, .. } = self;
+        let has_states = engine.has_states();
         let forward = &mut engine.forward;
         forward.clear();
         let mut rows = 0;
@@ -154,6 +155,7 @@ impl<'p, 'c, 'm, 'w> Pass<'p, 'c, 'm, 'w> {
             rows += work.taken;
             // Even a pass that is stopped overwrites what a window held before it.
             work.context.reached = work.context.reached.max(work.context.position + work.taken);
+            work.context.torn = has_states;
         }
         rows
     }
@@ -174,6 +176,7 @@ impl<'p, 'c, 'm, 'w> Pass<'p, 'c, 'm, 'w> {
             let is_early = work.wanted == Wanted::Last && rows.is_empty();
             let context = &mut *work.context;
             context.position += work.taken;
+            context.torn = false;
             let mut made = if context.logits.run == run { context.logits } else { Rows::default() };
             if !rows.is_empty() {
                 if made.count == 0 {
@@ -223,9 +226,6 @@ impl<'m, 'w> Engine<'m, 'w> {
             self.check(work.context, work.tokens())?;
             rows += work.logits();
             (work.done, work.taken) = (0, 0);
-            if work.context.position == 0 {
-                self.forward.states(work.context.slot).fill(0.0); // whatever a pass that was given up has left
-            }
         }
         if rows > self.plan.options.logits {
             return Err(Error::TooManyLogits { planned: self.plan.options.logits, needed: rows });

@@ -98,11 +98,12 @@ impl Forward<'_, '_> {
         }
     }
 
-    /// Where the tiles with the keys and values of the encoder's states for decoder layer `index` lie. The
-    /// encoder's own layers use those of the first, one after another.
+    /// Where the tiles with the keys and values of the encoder's states for decoder layer `index` lie, which are
+    /// at the end of the cache. The encoder's own layers use those of the first, one after another.
     fn source_tiles(&self, layer: &Layer, index: usize) -> Range<usize> {
         let bytes = self.store.layer_bytes(layer, SOURCE);
-        let start = self.store.source_at.saturating_add(bytes.saturating_mul(index));
+        let start =
+            self.kv.len().saturating_sub(bytes.saturating_mul(self.source_layers - index.min(self.source_layers)));
         start..start.saturating_add(bytes)
     }
 

@@ -14,12 +14,13 @@ mod experts;
 mod feed_forward;
 mod observer;
 mod per_layer;
+mod recurrent;
 mod relative;
 mod rope;
 
 use core::ops::{ControlFlow, Range};
 
-use super::layout::{POOLS, Pieces, SOURCE, Segment, Store};
+use super::layout::{POOLS, Pieces, SOURCE, STATES, Segment, Store};
 use super::profile::Section;
 use crate::built;
 use crate::kernel::{Deviation, Kernels};
@@ -43,6 +44,8 @@ pub(crate) struct Forward<'m, 'w> {
     weights: Weights<'m, 'w>,
     pub compute: Compute<'m, 'w>,
     store: Store,
+    /// Layers that have tiles for an encoder's text.
+    source_layers: usize,
     /// Tokens of a pass.
     batch: usize,
     /// Of each kind of heads.
@@ -137,8 +140,9 @@ impl<'m, 'w> Forward<'m, 'w> {
                 offsets: pieces.offsets,
                 panels: pieces.panels,
             },
-            pools: [pool(0), pool(1), pool(SOURCE)],
+            pools: [pool(0), pool(1), pool(SOURCE), pool(STATES)],
             store,
+            source_layers: if spec.has_cross_attention() { spec.layers } else { 1 },
             batch,
             rotary,
             source,
@@ -190,12 +194,23 @@ impl<'m, 'w> Forward<'m, 'w> {
             self.compute.done(Section::Embedding);
         }
         self.show(Stage::Before, index, observer)?;
-        self.attention(&layer, View { tiles: self.tiles(&layer), pool: layer.pool(), part: Part::All, cross: false });
+        let mixer = self.spec.recurrent().filter(|_| layer.has_state());
+        if mixer.is_some() && layer.has_attention() {
+            self.hold();
+        }
+        if layer.has_attention() {
+            let tiles = self.tiles(&layer);
+            self.attention(&layer, View { tiles, pool: layer.pool(), part: Part::All, cross: false });
+        }
+        if let Some(mixer) = mixer {
+            self.recurrent(&layer, &mixer);
+            self.compute.done(Section::State);
+        }
         self.look_across(&layer);
         self.show(Stage::Attention, index, observer)?;
         if self.spec.experts().is_some() {
             self.experts(&layer, self.rows);
-        } else {
+        } else if layer.ffn > 0 {
             self.feed_forward(&layer, self.rows);
         }
         self.show(Stage::FeedForward, index, observer)?;
@@ -218,6 +233,12 @@ impl<'m, 'w> Forward<'m, 'w> {
         let Self { pools, kv, store, spec, .. } = self;
         let Some(pool) = pools.get_mut(kind) else { return };
         pool.provide(context, |from, to| {
+            if kind == STATES {
+                if let (Some(from), Some(to)) = (store.state_page(from), store.state_page(to)) {
+                    copy_piece(kv, from.start, to.start, from.len());
+                }
+                return;
+            }
             let mut start = 0;
             for layer in (0..spec.layers).map(|index| spec.layer(index)).filter(|layer| layer.owns_kv) {
                 let end = start + store.layer_bytes(&layer, layer.pool());
@@ -229,20 +250,6 @@ impl<'m, 'w> Forward<'m, 'w> {
                 start = end;
             }
         });
-    }
-
-    /// The states of a context's layers, one after another; none if the model has none.
-    pub fn states(&mut self, context: usize) -> &mut [f32] {
-        let bytes = self.kv.get_mut(self.store.states(context)).filter(|_| self.store.has_states());
-        bytes.and_then(|bytes| bytemuck::try_cast_slice_mut(bytes).ok()).unwrap_or_default()
-    }
-
-    /// Copies the states of a context to another.
-    pub fn copy_states(&mut self, from: usize, to: usize) {
-        if self.store.has_states() {
-            let (from, to) = (self.store.states(from), self.store.states(to));
-            copy_piece(self.kv, from.start, to.start, from.len());
-        }
     }
 
     /// Takes back what was claimed for a context.
@@ -331,11 +338,8 @@ fn copy_tiles(tiles: &mut [u8], pages: usize, kv_heads: usize, from: usize, to: 
 /// Copies `len` bytes at `from` to `to`, which do not overlap.
 fn copy_piece(bytes: &mut [u8], from: usize, to: usize, len: usize) {
     let Some((before, after)) = bytes.split_at_mut_checked(from.max(to)) else { return };
-    let low = from.min(to);
-    let (Some(low), Some(high)) = (before.get_mut(low..).and_then(|low| low.get_mut(..len)), after.get_mut(..len))
-    else {
-        return;
-    };
+    let low = before.get_mut(from.min(to)..).and_then(|low| low.get_mut(..len));
+    let (Some(low), Some(high)) = (low, after.get_mut(..len)) else { return };
     let (from, to) = if from < to { (low, high) } else { (high, low) };
     for (to, from) in to.iter_mut().zip(from) {
         *to = *from;
