@@ -16,6 +16,8 @@ pub enum Section {
     Attention,
     /// The matrix after attention.
     Output,
+    /// The whole of a layer with a state of fixed size, but for its norm.
+    State,
     /// The feed-forward part, or the experts.
     FeedForward,
     /// The logits.
@@ -24,13 +26,14 @@ pub enum Section {
 
 impl Section {
     /// All of them, in the order of a pass.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Embedding,
         Self::Norms,
         Self::Qkv,
         Self::Heads,
         Self::Attention,
         Self::Output,
+        Self::State,
         Self::FeedForward,
         Self::Head,
     ];

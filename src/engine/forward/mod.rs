@@ -205,6 +205,7 @@ impl<'m, 'w> Forward<'m, 'w> {
         }
         if let Some(mixer) = mixer {
             self.recurrent(&layer, &mixer);
+            self.compute.done(Section::State);
         }
         self.look_across(&layer);
         self.show(Stage::Attention, index, observer)?;

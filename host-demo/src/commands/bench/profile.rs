@@ -90,6 +90,7 @@ fn name(section: Section) -> &'static str {
         Section::Heads => "rotation, cache",
         Section::Attention => "attention",
         Section::Output => "output",
+        Section::State => "state",
         Section::FeedForward => "feed-forward",
         Section::Head => "head",
         _ => "other",
@@ -188,6 +189,7 @@ impl Task<'_> {
                 let seconds = timer.seconds(section) / times as f64;
                 part(name(section), seconds, traffic::of(section, self.gguf, self.model, &run))
             })
+            .filter(|part| part.ms > 0.0) // of what the model has
             .collect();
         parts.extend(sampling.map(|sampling| part("sampling", sampling.as_secs_f64() / times as f64, None)));
         Pass { tokens: run.tokens, ms: whole * 1e3, parts }
