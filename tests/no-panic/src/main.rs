@@ -122,27 +122,6 @@ entry!("run", (model: &'static Model<'_>, plan: Plan, workspace: Memory, kv: Mem
     Ok(sum)
 });
 
-entry!("prefill-all", (model: &Model<'_>, plan: Plan, workspace: Memory, kv: Memory, tokens: &[TokenId]) -> Result<f32, Error> {
-    let mut session = Session::new(model, plan, workspace, kv)?;
-    let mut sum = 0.0;
-    session.prefill_all(tokens, |_, logits| sum += logits.iter().sum::<f32>())?;
-    Ok(sum)
-});
-
-entry!("encoder", (model: &Model<'_>, plan: Plan, workspace: Memory, kv: Memory, tokens: &[TokenId], out: &mut [f32]) -> Result<(), Error> {
-    let mut session = Session::new(model, plan, workspace, kv)?;
-    session.encode(tokens)?;
-    session.pooled(out)
-});
-
-entry!("beams", (model: &Model<'_>, plan: Plan, workspace: Memory, kv: Memory, tokens: &[TokenId], search: &Search, memory: Memory) -> Result<usize, Error> {
-    let mut session = Session::new(model, plan, workspace, kv)?;
-    session.encode(tokens)?;
-    let (engine, context) = session.parts();
-    let mut beams = Beams::search(engine, context, search, memory)?;
-    Ok(beams.hypothesis(0).map_or(0, |best| best.tokens.len()))
-});
-
 entry!("sample", (params: Params, bias: &[(TokenId, f32)], scratch: &mut [u8], logits: &mut [f32], seed: u64) -> Result<TokenId, Error> {
     let mut sampler = Sampler::new(params, bias, logits.len(), scratch)?;
     let token = sampler.sample(logits, &mut Pcg32::new(seed))?;
