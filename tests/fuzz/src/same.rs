@@ -92,8 +92,15 @@ pub fn check(model: &Model<'_>, plan: Plan, run: &Run) {
     let before: Vec<_> = run.before.iter().map(|token| token.id(vocab)).collect();
     let _ = session.encode(&before);
     let _ = session.prefill(&before);
-    if session.rewind(0).is_ok() {
-        assert!(answer(&mut session, vocab, run) == want, "what ran before shows");
+    // A text that an encoder refuses leaves the one before in its place.
+    let replaced = matches!(want.first(), Some(Ok(_) | Err(Error::NoPart { .. })));
+    if replaced && session.rewind(0).is_ok() {
+        let got = answer(&mut session, vocab, run);
+        let differs = got.iter().zip(&want).position(|(got, want)| got != want);
+        if let Some(at) = differs {
+            let say = |answer: &Result<Vec<u32>, Error>| answer.as_ref().map(|_| "numbers").map_err(Error::to_string);
+            panic!("what ran before shows in answer {at}: {:?} instead of {:?}", say(&got[at]), say(&want[at]));
+        }
     }
     // After a session was saved and restored. (Those with an encoder are not saved.)
     let [Err(_), Ok(prompt), decoded @ ..] = &want[..] else { return };
