@@ -395,14 +395,14 @@ impl Error {
             | BufferTooSmall { .. }
             | TooManyBeams { .. }
             | TooManyContexts { .. }
-            | OutOfPages { .. }
             | TooManyLogits { .. }
+            | OutOfPages { .. }
             | ForeignIndex => ErrorKind::Memory,
             ContextFull { .. } => ErrorKind::ContextFull,
             TokenOutOfRange { .. }
             | EmptyPrompt
-            | NoSource
             | ForeignContext
+            | NoSource
             | CannotRewind { .. }
             | TextTooLong { .. }
             | LogitsLength { .. } => ErrorKind::Input,

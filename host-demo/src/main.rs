@@ -14,7 +14,6 @@ mod model_file;
 mod new_file;
 mod npy;
 mod output;
-mod pool;
 mod runtime;
 mod seq2seq;
 mod stop;
