@@ -120,12 +120,12 @@ pub(crate) struct Store {
     pub pages: [usize; POOLS],
     /// Bytes of a position in all layers that have keys and values of their own, by pool.
     pub position_bytes: [usize; 2],
-    /// Bytes of a page of states, and where the first one is.
-    pub state_bytes: usize,
-    pub states_at: usize,
     /// Bytes of a layer of the encoder in front of a decoder, if its heads are not like the decoder's: the last of
     /// the cache. Else the encoder's layers use the tiles of the decoder's first.
     pub encoder: usize,
+    /// Bytes of a page of states, and where the first one is.
+    pub state_bytes: usize,
+    pub states_at: usize,
 }
 
 impl Store {

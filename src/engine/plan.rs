@@ -362,16 +362,16 @@ impl Store {
             store.tiles[SOURCE] = context.div_ceil(TILE);
             store.pages[SOURCE] = tri!(product(&[store.tiles[SOURCE], options.sources]));
         }
-        if store.state_bytes > 0 {
-            store.tiles[STATES] = options.checkpoints + 1;
-            store.pages[STATES] = tri!(product(&[store.tiles[STATES], contexts]));
-            store.states_at = tri!(store.tiles_bytes(spec)).next_multiple_of(ALIGN);
-        }
         if let Some(encoder) = spec.encoder() {
             let (own, layer) = (encoder.layer(0), spec.layer(0));
             if own.kv_heads != layer.kv_heads || own.head.dim != layer.head.dim {
                 store.encoder = tri!(store.head_pages(&own, SOURCE));
             }
+        }
+        if store.state_bytes > 0 {
+            store.tiles[STATES] = options.checkpoints + 1;
+            store.pages[STATES] = tri!(product(&[store.tiles[STATES], contexts]));
+            store.states_at = tri!(store.tiles_bytes(spec)).next_multiple_of(ALIGN);
         }
         Ok(store)
     }

@@ -5,6 +5,7 @@ use arbitrary::Arbitrary;
 use crate::encoders::{ENCODERS, encoder};
 use crate::families::{DECODERS, decoder};
 use crate::gguf::{Builder, Meta};
+use crate::list::List;
 use crate::variants::{FAMILIES, quantized, tiny};
 
 /// A file: a model of some family, changed.
@@ -12,9 +13,9 @@ use crate::variants::{FAMILIES, quantized, tiny};
 pub struct File {
     family: u8,
     quantized: Option<bool>,
-    changes: Vec<Change>,
+    changes: List<Change, 5>,
     /// Bytes of the finished file to overwrite: where (of 65536 parts of the file), and with what.
-    bytes: Vec<(u16, u8)>,
+    bytes: List<(u16, u8), 3>,
 }
 
 /// One change. Names and places are chosen by number among those that are there.
@@ -25,7 +26,7 @@ enum Change {
     Bool { key: u8, value: bool },
     Text { key: u8, value: String },
     Element { key: u8, at: u8, value: Number },
-    Array { key: u8, values: Vec<u8> },
+    Array { key: u8, values: List<u8, 8> },
     RemoveKey { key: u8 },
     CopyKey { key: u8, name: String },
     RemoveTensor { tensor: u8 },
@@ -101,11 +102,11 @@ impl File {
         if let Some(q8_0) = self.quantized {
             file = quantized(file, if q8_0 { "Q8_0" } else { "Q4_0" });
         }
-        for change in self.changes.iter().take(12) {
+        for change in self.changes.iter() {
             change.apply(&mut file);
         }
         let mut bytes = file.build();
-        for (at, byte) in self.bytes.iter().take(8) {
+        for (at, byte) in self.bytes.iter() {
             let at = (usize::from(*at) * bytes.len()) >> 16;
             if let Some(place) = bytes.get_mut(at) {
                 *place = *byte;

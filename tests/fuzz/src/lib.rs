@@ -17,4 +17,5 @@ pub mod tiny;
 pub mod variants;
 
 pub mod change;
+pub mod list;
 pub mod same;

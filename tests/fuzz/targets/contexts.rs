@@ -5,6 +5,7 @@
 use arbitrary::Arbitrary;
 use arenite::{Context, Engine, Gguf, KvType, Model, Options, Plan, Session, Work};
 use fuzz::change::model;
+use fuzz::list::List;
 use fuzz::same::{Memory, bits};
 use libfuzzer_sys::fuzz_target;
 
@@ -16,7 +17,7 @@ struct Case {
     contexts: u8,
     pages: u8,
     kv: u8,
-    steps: Vec<Step>,
+    steps: List<Step, 30>,
 }
 
 #[derive(Arbitrary, Debug)]
@@ -26,8 +27,8 @@ enum Step {
     ForkAt(u8, u8),
     Rewind(u8, u8),
     Close(u8),
-    Run(Vec<u8>, Vec<u8>),
-    RunAll(Vec<(u8, u8)>),
+    Run(List<u8, 4>, List<u8, 20>),
+    RunAll(List<(u8, u8), 30>),
 }
 
 /// A context and its tokens.
@@ -47,7 +48,7 @@ fuzz_target!(|case: Case| {
     let free = engine.free_pages();
 
     let mut all: Vec<Entry> = vec![];
-    for step in case.steps.iter().take(40) {
+    for step in case.steps.iter() {
         take(step, &mut engine, &mut all);
     }
 

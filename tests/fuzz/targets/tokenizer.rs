@@ -6,6 +6,7 @@ use arbitrary::Arbitrary;
 use arenite::Gguf;
 use arenite::tokenizer::{Encode, Tokenizer};
 use fuzz::gguf::{Builder, Meta};
+use fuzz::list::List;
 use fuzz::tiny::tiny_llama;
 use libfuzzer_sys::fuzz_target;
 
@@ -14,14 +15,14 @@ struct Case {
     model: u8,
     pre: u8,
     /// Pieces, with a score and a type.
-    tokens: Vec<(Vec<u8>, i8, u8)>,
+    tokens: List<(List<u8, 6>, i8, u8), 60>,
     /// Whether the 256 byte tokens come first.
     bytes: bool,
-    merges: Vec<(u8, u8)>,
-    settings: Vec<(u8, u8)>,
-    text: Vec<u8>,
+    merges: List<(u8, u8), 40>,
+    settings: List<(u8, u8), 6>,
+    text: List<u8, 200>,
     parse_special: bool,
-    ids: Vec<u16>,
+    ids: List<u16, 20>,
     /// A byte of the index to change, and to what.
     damage: Option<(u16, u8)>,
 }
@@ -54,8 +55,8 @@ impl Case {
                 types.push(6i32);
             }
         }
-        for (token, score, kind) in self.tokens.iter().take(300) {
-            tokens.push(token.clone());
+        for (token, score, kind) in self.tokens.iter() {
+            tokens.push(token.to_vec());
             scores.push(f32::from(*score));
             types.push(i32::from(*kind % 8));
         }
@@ -68,7 +69,7 @@ impl Case {
         file.set("tokenizer.ggml.scores", Meta::array(scores));
         file.set("tokenizer.ggml.token_type", Meta::array(types));
         file.set("tokenizer.ggml.merges", Meta::strings(merges));
-        for (key, value) in &self.settings {
+        for (key, value) in self.settings.iter() {
             let name = SETTINGS[usize::from(*key) % SETTINGS.len()];
             let value: Meta = if name.contains("_id") { u32::from(*value).into() } else { (*value > 127).into() };
             file.set(&format!("tokenizer.ggml.{name}"), value);
@@ -82,7 +83,7 @@ fuzz_target!(|case: Case| {
     let gguf = Gguf::parse(&file).expect("a correct file");
     let Ok(bytes) = Tokenizer::index_bytes(&gguf) else { return };
     assert!(bytes < 1 << 24);
-    let text = case.text.get(..500).unwrap_or(&case.text);
+    let text = &*case.text;
     let options = Encode { parse_special: case.parse_special, ..Encode::PROMPT };
     let encode = |fill: u8| {
         let mut index = vec![fill; bytes];
