@@ -28,7 +28,9 @@ const SHORTEST: usize = 2;
 /// ```
 pub fn lookup(text: &[TokenId], most: usize) -> &[TokenId] {
     for len in (SHORTEST..=LONGEST).rev() {
-        let Some((before, end)) = text.len().checked_sub(len).and_then(|at| text.split_at_checked(at)) else { continue };
+        let Some((before, end)) = text.len().checked_sub(len).and_then(|at| text.split_at_checked(at)) else {
+            continue;
+        };
         // A place may overlap the end, but has something that follows it within the text.
         let place = (0..before.len()).rev().find(|at| text.get(*at..*at + len) == Some(end));
         if let Some(at) = place {

@@ -13,8 +13,8 @@ use clap::ValueEnum;
 use serde::Serialize;
 
 use crate::cli::{ConstraintArgs, Limit, RunArgs, SamplingArgs, Text, TextArgs, at_least_one, each_line};
-use crate::guess::{Draft, Guesser};
 use crate::generation::{self, End, Outcome, Request};
+use crate::guess::{Draft, Guesser};
 use crate::model_file::ModelFile;
 use crate::output::{self, Bytes, Out, note};
 use crate::runtime::{self, Memory};
