@@ -409,14 +409,14 @@ impl Error {
             | BufferTooSmall { .. }
             | TooManyBeams { .. }
             | TooManyContexts { .. }
-            | OutOfPages { .. }
             | TooManyLogits { .. }
+            | OutOfPages { .. }
             | ForeignIndex => ErrorKind::Memory,
             ContextFull { .. } => ErrorKind::ContextFull,
             TokenOutOfRange { .. }
             | EmptyPrompt
-            | NoSource
             | ForeignContext
+            | NoSource
             | CannotRewind { .. }
             | TextTooLong { .. }
             | LogitsLength { .. }
