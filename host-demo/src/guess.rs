@@ -48,16 +48,22 @@ impl<'g> Guesser<'g> {
         if is_hit {
             self.right += 1;
         } else {
-            if !self.run.is_empty() {
-                session.rewind(self.from + self.right)?;
+            let certain = text.len() - 1;
+            let (engine, context) = session.parts();
+            // Layers with a state can go back to where it was kept only: what comes after is read again.
+            let back = engine.nearest(context, certain);
+            session.rewind(back)?;
+            if back < certain {
+                session.prefill(&text[back..certain])?;
             }
-            self.from = session.position();
-            let room = (session.context() - self.from).saturating_sub(1);
+            let room = session.context() - text.len();
             let guessed = (self.guess)(text, self.most.min(room))?;
+            self.from = certain;
             self.run = vec![token];
             self.run.extend(guessed);
             self.right = 1;
             let (engine, context) = session.parts();
+            engine.checkpoint(context)?;
             engine.run(&mut [Work::prefill(context, &self.run).all_logits()])?;
         }
         let (engine, context) = session.parts();
