@@ -5,7 +5,7 @@ use arenite::sampler::argmax;
 use arenite::speculation::lookup;
 use arenite::{Session, TokenId, Work};
 
-/// Guesses what follows a text, so many tokens at most.
+/// Guesses what follows a text: at most this number of tokens.
 pub type Guess<'g> = Box<dyn FnMut(&[TokenId], usize) -> Result<Vec<TokenId>> + 'g>;
 
 /// Runs tokens together with guesses of what follows them.
