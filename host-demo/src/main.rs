@@ -12,6 +12,7 @@ mod faults;
 mod generation;
 mod gguf_writer;
 mod grammar;
+mod guess;
 mod interrupt;
 mod llama2c;
 mod log_probs;

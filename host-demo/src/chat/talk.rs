@@ -90,6 +90,7 @@ impl Talk<'_, '_, '_> {
                 stop_ids: &self.rules.stop_ids,
                 ignore_end: false,
                 constraint: None,
+                guesser: None,
                 step: self.rules.step,
             };
             let outcome = generation::run(&mut self.session, &mut self.sampler, &mut self.rng, request, |text| {

@@ -12,7 +12,9 @@ use core::fmt::Write;
 use arenite::beam::{Beams, Search};
 use arenite::chat::{Format, Message};
 use arenite::gguf::Value;
+use arenite::grammar::{Constraint, Grammar, State};
 use arenite::sampler::{Params, Pcg32, Sampler};
+use arenite::speculation::lookup;
 use arenite::tokenizer::{Encode, Tokenizer};
 use arenite::{Context, Engine, Error, Gguf, Model, Options, Plan, Session, TokenId, Work};
 
@@ -126,6 +128,27 @@ entry!("sample", (params: Params, bias: &[(TokenId, f32)], scratch: &mut [u8], l
     let mut sampler = Sampler::new(params, bias, logits.len(), scratch)?;
     let token = sampler.sample(logits, &mut Pcg32::new(seed))?;
     sampler.sample(logits, &mut Pcg32::new(seed))
+});
+
+entry!("grammar", (table: &[u8], bytes: &[u8]) -> Result<bool, Error> {
+    let grammar = Grammar::new(table)?;
+    let mut state = State::new(&grammar);
+    Ok(state.allows(&grammar, bytes.iter().copied()) && state.accept(&grammar, bytes.iter().copied()) && state.is_over())
+});
+
+entry!("constraint", (table: &[u8], tokenizer: &Tokenizer<'_, '_>, token: TokenId) -> Result<bool, Error> {
+    let mut constraint = Constraint::new(Grammar::new(table)?);
+    constraint.accept(tokenizer, token)?;
+    Ok(constraint.allows(tokenizer, token) && constraint.is_over())
+});
+
+entry!("allowed", (params: Params, scratch: &mut [u8], logits: &mut [f32], seed: u64, odd: &[u8]) -> Result<TokenId, Error> {
+    let mut sampler = Sampler::new(params, &[], logits.len(), scratch)?;
+    sampler.sample_where(logits, &mut Pcg32::new(seed), |token| odd.get(token as usize).is_some_and(|byte| *byte != 0))
+});
+
+entry!("lookup", (text: &[TokenId], most: usize) -> usize {
+    lookup(text, most).len()
 });
 
 entry!("index", (gguf: &Gguf<'static>, memory: Memory) -> Result<Tokenizer<'static, 'static>, Error> {
