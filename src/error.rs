@@ -398,14 +398,14 @@ impl Error {
             | TooManyBeams { .. }
             | TextRefused
             | TooManyContexts { .. }
-            | OutOfPages { .. }
             | TooManyLogits { .. }
+            | OutOfPages { .. }
             | ForeignIndex => ErrorKind::Memory,
             ContextFull { .. } => ErrorKind::ContextFull,
             TokenOutOfRange { .. }
             | EmptyPrompt
-            | NoSource
             | ForeignContext
+            | NoSource
             | CannotRewind { .. }
             | TextTooLong { .. }
             | LogitsLength { .. } => ErrorKind::Input,

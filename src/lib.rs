@@ -11,6 +11,9 @@
 #![no_std]
 #![deny(unsafe_code)]
 
+#[cfg(feature = "std")]
+extern crate std;
+
 pub mod beam;
 mod built;
 pub mod engine;
@@ -34,7 +37,7 @@ pub use engine::{Context, Engine, Observer, Options, Pass, Plan, Stage, Work};
 pub use error::{Error, ErrorKind, Name};
 pub use gguf::Gguf;
 pub use kernel::Kernels;
-#[cfg(target_has_atomic = "8")]
+#[cfg(any(target_has_atomic = "8", feature = "critical-section"))]
 pub use memory::Workspace;
 pub use memory::{KvType, Line};
 pub use model::Model;

@@ -16,7 +16,6 @@ mod new_file;
 mod new_model;
 mod npy;
 mod output;
-mod pool;
 mod runtime;
 mod seq2seq;
 mod stop;

@@ -14,12 +14,13 @@ mod experts;
 mod feed_forward;
 mod observer;
 mod per_layer;
+mod recurrent;
 mod relative;
 mod rope;
 
 use core::ops::{ControlFlow, Range};
 
-use super::layout::{POOLS, Pieces, SOURCE, Segment, Store};
+use super::layout::{POOLS, Pieces, SOURCE, STATES, Segment, Store};
 use crate::built;
 use crate::kernel::{Deviation, Kernels};
 use crate::memory::Pool;
@@ -137,7 +138,7 @@ impl<'m, 'w> Forward<'m, 'w> {
                 offsets: pieces.offsets,
                 panels: pieces.panels,
             },
-            pools: [pool(0), pool(1), pool(SOURCE)],
+            pools: [pool(0), pool(1), pool(SOURCE), pool(STATES)],
             store,
             source_layers: if spec.has_cross_attention() { spec.layers } else { 1 },
             batch,
@@ -189,12 +190,22 @@ impl<'m, 'w> Forward<'m, 'w> {
             self.layer_inputs();
         }
         self.show(Stage::Before, index, observer)?;
-        self.attention(&layer, View { tiles: self.tiles(&layer), pool: layer.pool(), part: Part::All, cross: false });
+        let mixer = self.spec.recurrent().filter(|_| layer.has_state());
+        if mixer.is_some() && layer.has_attention() {
+            self.hold();
+        }
+        if layer.has_attention() {
+            let tiles = self.tiles(&layer);
+            self.attention(&layer, View { tiles, pool: layer.pool(), part: Part::All, cross: false });
+        }
+        if let Some(mixer) = mixer {
+            self.recurrent(&layer, &mixer);
+        }
         self.look_across(&layer);
         self.show(Stage::Attention, index, observer)?;
         if self.spec.experts().is_some() {
             self.experts(&layer, self.rows);
-        } else {
+        } else if layer.ffn > 0 {
             self.feed_forward(&layer, self.rows);
         }
         self.show(Stage::FeedForward, index, observer)?;
@@ -216,6 +227,12 @@ impl<'m, 'w> Forward<'m, 'w> {
         let Self { pools, kv, store, spec, .. } = self;
         let Some(pool) = pools.get_mut(kind) else { return };
         pool.provide(context, |from, to| {
+            if kind == STATES {
+                if let (Some(from), Some(to)) = (store.state_page(from), store.state_page(to)) {
+                    copy_piece(kv, from.start, to.start, from.len());
+                }
+                return;
+            }
             let mut start = 0;
             for layer in (0..spec.layers).map(|index| spec.layer(index)).filter(|layer| layer.owns_kv) {
                 let end = start + store.layer_bytes(&layer, layer.pool());
@@ -301,20 +318,23 @@ impl<'m, 'w> Forward<'m, 'w> {
     }
 }
 
-/// Copies tile `from` to tile `to` in each of `heads` arrays of tiles.
+/// Copies tile `from` to tile `to` for each head.
 fn copy_tiles(tiles: &mut [u8], pages: usize, kv_heads: usize, from: usize, to: usize) {
     let head = tiles.len().checked_div(kv_heads).unwrap_or(0).max(1);
     for tiles in tiles.chunks_exact_mut(head) {
         let bytes = tiles.len().checked_div(pages).unwrap_or(0);
-        let (low, high) = if from < to { (from, to) } else { (to, from) };
-        let Some((before, after)) = tiles.split_at_mut_checked(high * bytes) else { return };
-        let (Some(one), Some(other)) = (before.get_mut(low * bytes..(low + 1) * bytes), after.get_mut(..bytes)) else {
-            return;
-        };
-        let (from, to) = if from < to { (one, other) } else { (other, one) };
-        for (to, from) in to.iter_mut().zip(from) {
-            *to = *from;
-        }
+        copy_piece(tiles, from * bytes, to * bytes, bytes);
+    }
+}
+
+/// Copies `len` bytes at `from` to `to`, which do not overlap.
+fn copy_piece(bytes: &mut [u8], from: usize, to: usize, len: usize) {
+    let Some((before, after)) = bytes.split_at_mut_checked(from.max(to)) else { return };
+    let low = before.get_mut(from.min(to)..).and_then(|low| low.get_mut(..len));
+    let (Some(low), Some(high)) = (low, after.get_mut(..len)) else { return };
+    let (from, to) = if from < to { (low, high) } else { (high, low) };
+    for (to, from) in to.iter_mut().zip(from) {
+        *to = *from;
     }
 }
 
