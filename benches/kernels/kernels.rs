@@ -133,12 +133,12 @@ mod one_token {
 mod read {
     use super::*;
 
-    #[divan::bench(args = TYPES, max_time = 1)]
+    #[divan::bench(args = types(), max_time = 1)]
     fn from_cache(bencher: Bencher<'_, '_>, kind: TensorType) {
         run(bencher, kind, 1);
     }
 
-    #[divan::bench(args = TYPES, max_time = 1)]
+    #[divan::bench(args = types(), max_time = 1)]
     fn from_memory(bencher: Bencher<'_, '_>, kind: TensorType) {
         run(bencher, kind, MEMORY / size(kind));
     }

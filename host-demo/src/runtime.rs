@@ -79,6 +79,17 @@ impl Memory {
     ) -> Result<Session<'m, 'w>> {
         Ok(Session::new(model, plan, &mut self.workspace, &mut self.kv)?.with_kernels(kernels).with_workers(workers))
     }
+
+    /// An engine in this memory.
+    pub fn engine<'m, 'w>(
+        &'w mut self,
+        model: &'m Model<'_>,
+        plan: Plan,
+        kernels: &'static Kernels,
+        workers: &'m dyn Workers,
+    ) -> Result<Engine<'m, 'w>> {
+        Ok(Engine::new(model, plan, &mut self.workspace, &mut self.kv)?.with_kernels(kernels).with_workers(workers))
+    }
 }
 
 /// Zeroed memory of that many bytes, on pages of its own.
