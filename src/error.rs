@@ -314,6 +314,8 @@ pub enum Error {
     },
     /// A tokenizer index was built for another vocabulary, or is not one at all.
     ForeignIndex,
+    /// What a text was to be written to did not take it: a `heapless::String` is full, say.
+    TextRefused,
     /// A text is longer than token positions can count.
     TextTooLong {
         /// Its length in bytes.
@@ -328,6 +330,20 @@ pub enum Error {
         /// How many logits there are.
         given: usize,
     },
+    /// Bytes that are not the table of a grammar, or not a whole one.
+    DamagedGrammar {
+        /// The word where it shows.
+        at: usize,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// A token that the grammar does not allow here.
+    TokenNotAllowed {
+        /// The token.
+        token: u32,
+    },
+    /// No token may follow: the vocabulary cannot write what the grammar asks for.
+    NoTokenAllowed,
 }
 
 /// What sort of thing went wrong, for a program that acts on it: [`Error::kind`].
@@ -394,18 +410,22 @@ impl Error {
             | WorkspaceTaken
             | BufferTooSmall { .. }
             | TooManyBeams { .. }
+            | TextRefused
             | TooManyContexts { .. }
-            | OutOfPages { .. }
             | TooManyLogits { .. }
+            | OutOfPages { .. }
             | ForeignIndex => ErrorKind::Memory,
             ContextFull { .. } => ErrorKind::ContextFull,
             TokenOutOfRange { .. }
             | EmptyPrompt
-            | NoSource
             | ForeignContext
+            | NoSource
             | CannotRewind { .. }
             | TextTooLong { .. }
-            | LogitsLength { .. } => ErrorKind::Input,
+            | LogitsLength { .. }
+            | DamagedGrammar { .. }
+            | TokenNotAllowed { .. }
+            | NoTokenAllowed => ErrorKind::Input,
             #[cfg(feature = "capi")]
             Argument { .. } => ErrorKind::Input,
             DamagedSnapshot { .. } | ForeignSnapshot { .. } => ErrorKind::Snapshot,

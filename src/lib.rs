@@ -5,12 +5,15 @@
 //! - [`Gguf`]: what a file says, checked once. [`Model`]: what it means, every tensor in its place.
 //! - [`Plan`]: exact bytes of memory, in `const`. [`Session`]: prefill, decode, rewind, save, restore; encode.
 //!   [`engine`]: several conversations in one pass, forks. [`beam`]: search.
-//! - [`tokenizer`] and [`sampler`]: text to ids and back, logits to a token.
+//! - [`tokenizer`] and [`sampler`]: text to ids and back, logits to a token; [`grammar`]: which tokens may come.
 //! - [`chat`]: from messages to a prompt, in the well-known formats.
 //! - [`Kernels`]: the same bits on every instruction set. [`workers`]: threads, if the caller has any.
 //! - [`Error`]: one type for everything that can go wrong.
 #![no_std]
 #![deny(unsafe_code)]
+
+#[cfg(feature = "std")]
+extern crate std;
 
 pub mod beam;
 mod built;
@@ -20,6 +23,7 @@ mod error;
 #[cfg(feature = "capi")]
 pub mod ffi;
 pub mod gguf;
+pub mod grammar;
 pub mod kernel;
 pub mod memory;
 pub mod model;
@@ -32,11 +36,11 @@ mod hash;
 mod session;
 mod sort;
 
-pub use engine::{Context, Engine, Observer, Options, Pass, Plan, Stage, Work};
+pub use engine::{Context, Engine, Observer, Options, Pass, Plan, Profiler, Section, Stage, Work};
 pub use error::{Error, ErrorKind, Name};
 pub use gguf::Gguf;
 pub use kernel::Kernels;
-#[cfg(target_has_atomic = "8")]
+#[cfg(any(target_has_atomic = "8", feature = "critical-section"))]
 pub use memory::Workspace;
 pub use memory::{KvType, Line};
 pub use model::Model;

@@ -2,7 +2,7 @@
 
 use core::ops::ControlFlow;
 
-use crate::engine::{Context, Engine, Observer, Plan, Work};
+use crate::engine::{Context, Engine, Observer, Plan, Profiler, Work};
 use crate::kernel::Kernels;
 use crate::model::Model;
 use crate::workers::Workers;
@@ -43,6 +43,13 @@ impl<'m, 'w> Session<'m, 'w> {
     #[must_use]
     pub fn with_kernels(mut self, kernels: &'static Kernels) -> Self {
         self.engine = self.engine.with_kernels(kernels);
+        self
+    }
+
+    /// Tells `profiler` whenever a section of a pass is done.
+    #[must_use]
+    pub fn with_profiler(mut self, profiler: &'m dyn Profiler) -> Self {
+        self.engine = self.engine.with_profiler(profiler);
         self
     }
 

@@ -1,5 +1,11 @@
 //! Fork and join: the work of one operation, shared among threads that the caller owns.
 
+#[cfg(feature = "std")]
+mod pool;
+
+#[cfg(feature = "std")]
+pub use pool::Pool;
+
 /// Something that can run one job on several threads at once.
 ///
 /// The job divides itself: every call of it takes pieces of the work until none is left. So an

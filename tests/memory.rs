@@ -4,7 +4,7 @@ mod common;
 
 use arenite::memory::ALIGN;
 use arenite::{Error, Gguf, KvType, Line, Model, Options, Plan, Session, Workspace};
-use common::families::{self, DECODERS, decoder};
+use common::families::{self, DECODERS, RECURRENT, decoder};
 use common::fixture::Case;
 use common::fixtures;
 use common::gguf::Builder;
@@ -57,7 +57,7 @@ fn models() -> Vec<(String, Builder)> {
     models.push(("heads of 18".into(), with_heads_of(18)));
     models.push(("heads of 6, one layer".into(), one_layer(with_heads_of(6))));
     models.push(("wide".into(), wide()));
-    models.extend(DECODERS.map(|family| (family.into(), decoder(family))));
+    models.extend(DECODERS.iter().chain(&RECURRENT).map(|family| ((*family).into(), decoder(family))));
     models
 }
 

@@ -3,9 +3,10 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use arenite::grammar::Constraint;
 use arenite::sampler::Sampler;
 use arenite::tokenizer::{Decoder, Tokenizer};
-use arenite::{Session, TokenId};
+use arenite::{Error, Session, TokenId};
 use indicatif::{ProgressBar, ProgressStyle};
 use rand_core::Rng;
 
@@ -22,10 +23,12 @@ pub struct Request<'a> {
     pub limit: Option<usize>,
     /// Texts that end it.
     pub stops: &'a [String],
-    /// Tokens that end it, besides the vocabulary's own.
+    /// Tokens that end it as the vocabulary's own end tokens do.
     pub stop_ids: &'a [TokenId],
     /// Whether it goes on after the vocabulary's end tokens.
     pub ignore_end: bool,
+    /// What the answer has to look like; only with `text`.
+    pub constraint: Option<Constraint<'a>>,
     /// Tokens of the prompt to take between two looks at Ctrl-C.
     pub step: usize,
 }
@@ -34,6 +37,8 @@ pub struct Request<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     Token,
+    /// The grammar has come to its end.
+    Grammar,
     Stop,
     Length,
     Context,
@@ -45,6 +50,7 @@ impl End {
     pub fn name(self) -> &'static str {
         match self {
             Self::Token => "end-token",
+            Self::Grammar => "grammar",
             Self::Stop => "stop",
             Self::Length => "length",
             Self::Context => "context",
@@ -58,6 +64,8 @@ pub struct Outcome {
     /// The new tokens, without the end token.
     pub ids: Vec<TokenId>,
     pub end: End,
+    /// Whether it is what the grammar asks for, if there is one; one that was cut off is not.
+    pub is_whole: bool,
     pub prefill: Duration,
     /// Passes after the prompt's, and the time they took, sampling included.
     pub decodes: usize,
@@ -74,8 +82,14 @@ pub fn run(
 ) -> Result<Outcome> {
     let start = Instant::now();
     let finished = prefill(session, &request)?;
-    let mut outcome =
-        Outcome { ids: Vec::new(), end: End::Length, prefill: start.elapsed(), decodes: 0, decode: Duration::ZERO };
+    let mut outcome = Outcome {
+        ids: Vec::new(),
+        end: End::Length,
+        is_whole: true,
+        prefill: start.elapsed(),
+        decodes: 0,
+        decode: Duration::ZERO,
+    };
     if !finished {
         outcome.end = End::Interrupted;
         return Ok(outcome);
@@ -93,12 +107,21 @@ pub fn run(
         if interrupt::asked() {
             break End::Interrupted;
         }
-        let token = sampler.sample(session.logits_mut(), rng)?;
+        let token = match (&request.constraint, &request.text) {
+            (Some(constraint), Some((tokenizer, _))) => {
+                let allowed =
+                    |token| constraint.allows(tokenizer, token) && !(request.ignore_end && tokenizer.is_end(token));
+                match sampler.sample_where(session.logits_mut(), rng, allowed) {
+                    Err(Error::NoTokenAllowed) if constraint.is_complete() => break End::Grammar,
+                    token => token?,
+                }
+            }
+            _ => sampler.sample(session.logits_mut(), rng)?,
+        };
         let is_end = |(tokenizer, _): &(&Tokenizer<'_, '_>, Decoder)| tokenizer.is_end(token);
         if request.stop_ids.contains(&token) || !request.ignore_end && request.text.as_ref().is_some_and(is_end) {
             break End::Token;
         }
-        sampler.accept(token);
         outcome.ids.push(token);
         if let Some((tokenizer, decoder)) = &mut request.text {
             let mut piece = String::new();
@@ -107,6 +130,12 @@ pub fn run(
             show(&text)?;
             if stopped {
                 break End::Stop;
+            }
+            if let Some(constraint) = &mut request.constraint {
+                constraint.accept(tokenizer, token)?;
+                if constraint.is_over() {
+                    break End::Grammar;
+                }
             }
         }
         if request.limit.is_some_and(|limit| outcome.ids.len() >= limit) {
@@ -119,6 +148,7 @@ pub fn run(
         outcome.decodes += 1;
     };
     outcome.decode = start.elapsed();
+    outcome.is_whole = request.constraint.as_ref().is_none_or(Constraint::is_complete);
     if outcome.end != End::Stop
         && let Some((_, decoder)) = &mut request.text
     {

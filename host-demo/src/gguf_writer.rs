@@ -38,7 +38,6 @@ impl Meta {
     }
 
     /// An array of strings, which may hold any bytes.
-    #[allow(dead_code)] // until a converter writes vocabularies
     pub fn strings<S: AsRef<[u8]>>(strings: impl IntoIterator<Item = S>) -> Self {
         let mut bytes = Vec::new();
         let mut len = 0;

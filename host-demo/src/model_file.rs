@@ -11,6 +11,7 @@ use memmap2::Mmap;
 
 use crate::cli::ModelArgs;
 use crate::output::note;
+use crate::tokenizer_file::with_tokenizer;
 use crate::{faults, llama2c};
 
 /// The models that `arenite` has with it, trained by `models/`.
@@ -73,7 +74,10 @@ impl ModelFile {
             _ if llama2c::is_checkpoint(&map) => {
                 Bytes::Made(converted(path, &map, tokenizer).with_context(|| name.clone())?)
             }
-            Some(_) => bail!("{name}: --tokenizer goes with a llama2.c checkpoint, and this is none"),
+            Some(tokenizer) => {
+                let gguf = Gguf::parse(&map).with_context(|| name.clone())?;
+                Bytes::Made(with_tokenizer(&gguf, tokenizer).with_context(|| name.clone())?)
+            }
             None => Bytes::Mapped(map),
         };
         Ok(Self { name, bytes })

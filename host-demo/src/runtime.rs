@@ -2,7 +2,7 @@
 
 use anyhow::{Result, anyhow, bail};
 use arenite::workers::Workers;
-use arenite::{Gguf, Kernels, KvType, Model, Options, Plan, Session};
+use arenite::{Engine, Gguf, Kernels, KvType, Model, Options, Plan, Session};
 use memmap2::MmapMut;
 
 use crate::cli::{Kv, SessionArgs};
@@ -78,6 +78,17 @@ impl Memory {
         workers: &'m dyn Workers,
     ) -> Result<Session<'m, 'w>> {
         Ok(Session::new(model, plan, &mut self.workspace, &mut self.kv)?.with_kernels(kernels).with_workers(workers))
+    }
+
+    /// An engine in this memory.
+    pub fn engine<'m, 'w>(
+        &'w mut self,
+        model: &'m Model<'_>,
+        plan: Plan,
+        kernels: &'static Kernels,
+        workers: &'m dyn Workers,
+    ) -> Result<Engine<'m, 'w>> {
+        Ok(Engine::new(model, plan, &mut self.workspace, &mut self.kv)?.with_kernels(kernels).with_workers(workers))
     }
 }
 

@@ -388,6 +388,65 @@ fn bench_measures_what_it_is_told() {
 }
 
 #[test]
+fn a_profile_adds_up() {
+    let args = ["bench", "-p", "64", "-n", "32", "-t", "1", "-r", "3", "--profile", "--json"];
+    let profile = &json(&args)["results"][0]["profile"];
+    for (pass, tokens) in [("prefill", 64), ("decode", 1)] {
+        let pass = &profile[pass];
+        assert_eq!(pass["tokens"], tokens);
+        let parts = pass["parts"].as_array().expect("parts");
+        let sum: f64 = parts.iter().map(|part| part["ms"].as_f64().expect("ms")).sum();
+        let whole = pass["ms"].as_f64().expect("ms");
+        assert!((sum - whole).abs() < 0.03 * whole, "{sum} of {whole}");
+        for part in ["q, k, v", "attention", "output", "feed-forward", "head"] {
+            let part = parts.iter().find(|other| other["part"] == part).unwrap_or_else(|| panic!("{part}"));
+            assert!(part["gmul_s"].as_f64().expect("a rate") > 0.0, "{part}");
+        }
+    }
+    assert!(profile["bandwidth_gb_s"].as_f64().expect("a rate") > 0.0);
+}
+
+#[test]
+fn results_in_every_form_and_as_pictures() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let plot = directory.path().join("plot.svg");
+    let bench = |more: &[&str]| stdout(&[&["bench", "-p", "4", "-n", "4", "-r", "1", "-t", "1"][..], more].concat());
+    let csv = bench(&["-o", "csv", "--sequences", "1,3", "--plot", path(&plot)]);
+    let lines: Vec<Vec<&str>> = csv.lines().map(|line| line.split(',').collect()).collect();
+    assert_eq!(lines.iter().map(Vec::len).collect::<Vec<_>>(), [13, 13, 13]);
+    assert_eq!((lines[0][3], lines[1][3], lines[2][3]), ("sequences", "1", "3"));
+    assert_eq!(bench(&["-o", "md"]).lines().count(), 3);
+    assert!(bench(&["-o", "json"]).contains("\"results\""));
+
+    let states = ["probe", "-p", "The sun", "--plot", path(&plot)];
+    for args in [&states[..], &["plan", "--plot", path(&plot)]] {
+        stdout(args);
+        let svg = std::fs::read_to_string(&plot).expect("a picture");
+        assert!(svg.starts_with("<svg") && svg.contains("<polyline"), "{args:?}");
+        std::fs::remove_file(&plot).expect("it is there");
+    }
+}
+
+#[test]
+fn one_tensor_in_numbers() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("tensor.npy");
+    stdout(&["inspect", "--tensor", "blk.0.attn_k.weight", "-o", path(&file)]);
+    let (shape, numbers) = npy(&file);
+    let report = json(&["inspect", "--json"]);
+    let tensor = report["tensors"].as_array().expect("tensors").iter().find(|t| t["name"] == "blk.0.attn_k.weight");
+    let dims = tensor.expect("it is there")["shape"].clone();
+    assert_eq!(shape, format!("({}, {})", dims[1], dims[0]));
+    assert!(numbers.iter().all(|x| x.is_finite()) && numbers.iter().any(|x| *x != 0.0));
+    // For people its rows come first.
+    let shown = format!("{} x {}", dims[1], dims[0]);
+    let line = stdout(&["inspect"]).lines().find(|line| line.contains("blk.0.attn_k.weight")).map(str::to_string);
+    assert!(line.as_ref().is_some_and(|line| line.contains(&shown)), "{line:?}");
+    let missing = error(&["inspect", "--tensor", "no.such", "-o", path(&file)]);
+    assert!(missing.contains("no.such") && missing.contains("lists them"), "{missing}");
+}
+
+#[test]
 fn a_reader_that_leaves_is_no_error() {
     let mut child = Command::new(env!("CARGO_BIN_EXE_arenite"))
         .args(["generate", "-n", "200", "--ignore-eos"])

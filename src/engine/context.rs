@@ -19,6 +19,8 @@ pub struct Context {
     pub(super) position: usize,
     /// One past the furthest position ever written: what a sliding window has overwritten.
     pub(super) reached: usize,
+    /// Whether a pass was stopped that had begun to change states of fixed size.
+    pub(super) torn: bool,
     /// Tokens of the encoder's text.
     pub(super) source: usize,
     pub(super) logits: Rows,

@@ -1,5 +1,7 @@
 //! What lies in the workspace and in the KV cache, and where.
 
+use core::ops::Range;
+
 use bytemuck::{Pod, Zeroable};
 
 use crate::memory::{Arena, HeadLayout, KvType, TILE};
@@ -98,13 +100,16 @@ pub(crate) struct Segment {
     pub source: u32,
 }
 
-/// The pools of pages: of layers that see all positions, of those that see a window, and of the encoder's text.
-pub(crate) const POOLS: usize = 3;
-/// The last of them.
+/// The pools of pages: of layers that see all positions, of those that see a window, of the encoder's text, and of
+/// states of fixed size.
+pub(crate) const POOLS: usize = 4;
 pub(crate) const SOURCE: usize = 2;
+/// Of these a context has one page that it runs on, and those that it keeps.
+pub(crate) const STATES: usize = 3;
 
 /// The KV cache: for every layer that has keys and values of its own, `[kv_heads][pages]` tiles of one head; then
-/// for every layer that attends to an encoder's text the same of its states.
+/// for every layer that attends to an encoder's text the same of its states; then pages of the states of all layers
+/// that have one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Store {
     pub kind: KvType,
@@ -113,8 +118,11 @@ pub(crate) struct Store {
     pub tiles: [usize; POOLS],
     /// Pages of each pool.
     pub pages: [usize; POOLS],
-    /// Bytes of a position in all layers that have keys and values of their own, by kind.
+    /// Bytes of a position in all layers that have keys and values of their own, by pool.
     pub position_bytes: [usize; 2],
+    /// Bytes of a page of states, and where the first one is.
+    pub state_bytes: usize,
+    pub states_at: usize,
 }
 
 impl Store {
@@ -124,7 +132,7 @@ impl Store {
     }
 
     const fn head_pages(&self, layer: &Layer, pool: usize) -> Result<usize, Error> {
-        let [first, second, source] = self.pages;
+        let [first, second, source, _] = self.pages;
         let pages = match pool {
             0 => first,
             1 => second,
@@ -133,8 +141,47 @@ impl Store {
         product(&[layer.kv_heads, pages, HeadLayout { kind: self.kind, dim: layer.head.dim }.tile_bytes()])
     }
 
+    /// Bytes of a layer's state.
+    const fn layer_state_bytes(spec: &Spec<'_>, layer: &Layer) -> usize {
+        match spec.recurrent() {
+            Some(mixer) if layer.has_state() => Arena::padded(mixer.state_len().saturating_mul(4)),
+            _ => 0,
+        }
+    }
+
+    /// Bytes of the states of the layers before this one.
+    pub const fn states_before(spec: &Spec<'_>, layer: usize) -> usize {
+        let (mut total, mut index) = (0usize, 0);
+        while index < layer {
+            total = total.saturating_add(Self::layer_state_bytes(spec, &spec.layer(index)));
+            index += 1;
+        }
+        total
+    }
+
+    /// Where a layer's state is in a page of states.
+    pub fn state_range(&self, spec: &Spec<'_>, layer: usize, page: usize) -> Option<Range<usize>> {
+        let start = self.state_page(page)?.start + Self::states_before(spec, layer);
+        Some(start..start + Self::layer_state_bytes(spec, &spec.layer(layer)))
+    }
+
+    /// Where a page of states is; `None` if there is no such page.
+    pub fn state_page(&self, page: usize) -> Option<Range<usize>> {
+        let [.., pages] = self.pages;
+        let start = self.states_at + page.checked_mul(self.state_bytes)?;
+        (page < pages).then_some(start..start + self.state_bytes)
+    }
+
     /// Bytes of all.
     pub const fn bytes(&self, spec: &Spec<'_>) -> Result<usize, Error> {
+        match self.state_bytes {
+            0 => self.tiles_bytes(spec),
+            bytes => sum(self.states_at, tri!(product(&[self.pages[STATES], bytes]))),
+        }
+    }
+
+    /// Bytes of keys and values.
+    pub const fn tiles_bytes(&self, spec: &Spec<'_>) -> Result<usize, Error> {
         let source = tri!(self.head_pages(&spec.layer(0), SOURCE));
         if !spec.has_head() {
             return Ok(source); // an encoder's layers use the same tiles, one after another
@@ -158,7 +205,8 @@ impl Store {
 
     /// Numbers in the workspace that keep account of the pages.
     pub const fn account(&self) -> Result<usize, Error> {
-        let mut total = self.contexts;
+        // Which contexts are open, and the positions of the states that they keep.
+        let mut total = tri!(product(&[self.contexts, max(self.tiles[STATES], 1)]));
         let mut pool = 0;
         while pool < POOLS {
             total = tri!(sum(total, tri!(sum(self.pages[pool], tri!(product(&[self.tiles[pool], self.contexts]))))));
@@ -201,4 +249,8 @@ pub(crate) const fn sum(a: usize, b: usize) -> Result<usize, Error> {
         Some(sum) if sum <= isize::MAX as usize / 2 => Ok(sum),
         _ => Err(Error::PlanTooLarge),
     }
+}
+
+const fn max(a: usize, b: usize) -> usize {
+    if a > b { a } else { b }
 }

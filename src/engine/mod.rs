@@ -38,6 +38,7 @@ mod context;
 mod forward;
 mod layout;
 mod plan;
+mod profile;
 mod snapshot;
 mod work;
 
@@ -50,8 +51,9 @@ pub use context::Context;
 use context::Rows;
 use forward::{Forward, Sizes};
 pub use forward::{Observer, Stage};
-use layout::{Pieces, SOURCE, Segment};
+use layout::{POOLS, Pieces, SOURCE, STATES, Segment};
 pub use plan::{Options, Plan};
+pub use profile::{Profiler, Section};
 pub use work::{Pass, Work};
 
 /// A model in the caller's memory, ready to run any of its contexts.
@@ -64,6 +66,8 @@ pub struct Engine<'m, 'w> {
     forward: Forward<'m, 'w>,
     /// Which contexts are open: 1 for those.
     open: &'w mut [u32],
+    /// `[contexts][checkpoints]`: the positions of the states that are kept, 0 for none.
+    marks: &'w mut [u32],
     /// Number of the last run that left logits.
     run: u64,
 }
@@ -88,11 +92,14 @@ impl<'m, 'w> Engine<'m, 'w> {
         let mut pieces = Pieces::cut(&plan.layout, arena).ok_or(short)?;
         let account = core::mem::take(&mut pieces.pages);
         let (open, account) = account.split_at_mut_checked(plan.options.contexts).ok_or(short)?;
+        let marks = plan.options.contexts * plan.store.tiles.last().map_or(0, |tiles| tiles.saturating_sub(1));
+        let (marks, account) = account.split_at_mut_checked(marks).ok_or(short)?;
         open.fill(0);
+        marks.fill(0);
         pieces.pages = account;
         let Options { context, batch, workers, .. } = plan.options;
         let forward = Forward::new(model, plan.store, Sizes { context, batch, threads: workers }, pieces, kv)?;
-        Ok(Self { model, plan, forward, open, run: 0 })
+        Ok(Self { model, plan, forward, open, marks, run: 0 })
     }
 
     /// Shares the work among `workers`; the plan says how many take part.
@@ -106,6 +113,13 @@ impl<'m, 'w> Engine<'m, 'w> {
     #[must_use]
     pub fn with_kernels(mut self, kernels: &'static Kernels) -> Self {
         self.forward.compute.kernels = kernels;
+        self
+    }
+
+    /// Tells `profiler` whenever a section of a pass is done. Without one nothing is measured, and nothing is slower.
+    #[must_use]
+    pub fn with_profiler(mut self, profiler: &'m dyn Profiler) -> Self {
+        self.forward.compute.profiler = Some(profiler);
         self
     }
 
@@ -130,7 +144,8 @@ impl<'m, 'w> Engine<'m, 'w> {
         let (slot, open) = free.ok_or(Error::TooManyContexts { planned })?;
         *open = 1;
         let engine = self.id();
-        Ok(Context { slot, engine, position: 0, reached: 0, source: 0, logits: Rows::default() })
+        self.forget_checkpoints(slot);
+        Ok(Context { slot, engine, position: 0, reached: 0, torn: false, source: 0, logits: Rows::default() })
     }
 
     /// A context that has read what `context` has read, has its logits, and shares its pages: whoever writes to
@@ -154,7 +169,12 @@ impl<'m, 'w> Engine<'m, 'w> {
         self.can_rewind(context, position)?;
         let fork = self.open()?;
         let reached = if position == 0 { 0 } else { context.reached };
-        for (kind, pool) in self.forward.pools.iter_mut().enumerate() {
+        if let Some(entry) = self.state_at(context, position)
+            && let Some(pool) = self.forward.pools.get_mut(STATES)
+        {
+            pool.name((context.slot, entry), (fork.slot, 0));
+        }
+        for (kind, pool) in self.forward.pools.iter_mut().enumerate().take(STATES) {
             // A window's tiles lie anywhere in its ring.
             let tiles = if kind == SOURCE || self.plan.is_ring(self.model.spec(), kind) && position > 0 {
                 usize::MAX
@@ -198,7 +218,15 @@ impl<'m, 'w> Engine<'m, 'w> {
     pub fn rewind(&mut self, context: &mut Context, position: usize) -> Result<(), Error> {
         self.known(context)?;
         self.can_rewind(context, position)?;
-        context.position = position;
+        if let Some(entry) = self.state_at(context, position)
+            && let Some(pool) = self.forward.pools.get_mut(STATES)
+        {
+            pool.name((context.slot, entry), (context.slot, 0));
+        }
+        for mark in self.marks_mut(context.slot).iter_mut().filter(|mark| **mark as usize > position) {
+            *mark = 0;
+        }
+        (context.position, context.torn) = (position, false);
         for (kind, pool) in self.forward.pools.iter_mut().enumerate().take(SOURCE) {
             if position == 0 || !self.plan.is_ring(self.model.spec(), kind) {
                 pool.release(context.slot, position.div_ceil(TILE));
@@ -215,12 +243,78 @@ impl<'m, 'w> Engine<'m, 'w> {
         self.plan.earliest(self.model.spec(), context.reached)
     }
 
-    fn can_rewind(&self, context: &Context, position: usize) -> Result<(), Error> {
-        let (earliest, latest) = (self.earliest(context), context.position);
-        if position > latest || position < earliest && position != 0 {
-            return Err(Error::CannotRewind { position, earliest, latest });
+    /// The last position, up to `position`, that a context can go back to: 0 if there is no other. A model with
+    /// layers that have a state of fixed size can go back to its [checkpoints](Self::checkpoint) only.
+    pub fn nearest(&self, context: &Context, position: usize) -> usize {
+        let position = position.min(context.position);
+        if position < self.earliest(context) {
+            return 0;
+        }
+        if !self.has_states() || self.state_at(context, position).is_some() {
+            return position;
+        }
+        let marks = self.marks(context.slot).iter().map(|mark| *mark as usize);
+        marks.filter(|mark| *mark <= position).max().unwrap_or(0)
+    }
+
+    /// Keeps the states of a context's layers as they are now, so that it can go back to this position, and forks can
+    /// begin here: of models with layers that have a state of fixed size. As many are kept as
+    /// [`Options::checkpoints`] planned, the latest ones. Other models have nothing to keep.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ForeignContext`].
+    pub fn checkpoint(&mut self, context: &Context) -> Result<(), Error> {
+        self.known(context)?;
+        if context.position == 0 || context.torn || self.marks(context.slot).contains(&(context.position as u32)) {
+            return Ok(());
+        }
+        let oldest = self.marks_mut(context.slot).iter_mut().enumerate().min_by_key(|(_, mark)| **mark);
+        let Some((entry, mark)) = oldest else { return Ok(()) };
+        *mark = context.position as u32;
+        if let Some(pool) = self.forward.pools.get_mut(STATES) {
+            pool.name((context.slot, 0), (context.slot, entry + 1));
         }
         Ok(())
+    }
+
+    pub(super) fn has_states(&self) -> bool {
+        self.plan.store.state_bytes > 0
+    }
+
+    /// The positions of the states that a context keeps.
+    fn marks(&self, slot: usize) -> &[u32] {
+        let count = self.marks.len() / self.open.len().max(1);
+        self.marks.get(slot * count..(slot + 1) * count).unwrap_or(&[])
+    }
+
+    fn marks_mut(&mut self, slot: usize) -> &mut [u32] {
+        let count = self.marks.len() / self.open.len().max(1);
+        self.marks.get_mut(slot * count..(slot + 1) * count).unwrap_or_default()
+    }
+
+    fn forget_checkpoints(&mut self, slot: usize) {
+        self.marks_mut(slot).fill(0);
+    }
+
+    /// Which of a context's states is that of a position, if one is.
+    fn state_at(&self, context: &Context, position: usize) -> Option<usize> {
+        if !self.has_states() || position == 0 {
+            return None;
+        }
+        if position == context.position && !context.torn {
+            return Some(0);
+        }
+        self.marks(context.slot).iter().position(|mark| *mark as usize == position).map(|entry| entry + 1)
+    }
+
+    fn can_rewind(&self, context: &Context, position: usize) -> Result<(), Error> {
+        let nearest = self.nearest(context, position);
+        if nearest == position {
+            return Ok(());
+        }
+        let earliest = if self.has_states() { nearest } else { self.earliest(context) };
+        Err(Error::CannotRewind { position, earliest, latest: context.position })
     }
 
     /// The logits of the last token that a context read, one f32 for each word of the vocabulary: empty if the
@@ -307,7 +401,7 @@ impl<'m, 'w> Engine<'m, 'w> {
         if text.len() > positions {
             return Err(Error::ContextFull { context: positions, needed: text.len() });
         }
-        let [.., pool] = &mut self.forward.pools;
+        let [_, _, pool, _] = &mut self.forward.pools;
         let (needed, free) = (text.len().div_ceil(TILE), pool.free() + pool.owned(context.slot));
         if needed > free {
             return Err(Error::OutOfPages { needed, free });
@@ -375,6 +469,10 @@ impl<'m, 'w> Engine<'m, 'w> {
             return Err(Error::NoSource);
         }
         check_tokens(tokens, self.forward.spec.vocab)?;
+        if context.torn {
+            let (position, earliest) = (context.position, self.nearest(context, context.position));
+            return Err(Error::CannotRewind { position, earliest, latest: position });
+        }
         let (positions, needed) = (self.plan.options.context, context.position.saturating_add(tokens.len()));
         if needed > positions {
             return Err(Error::ContextFull { context: positions, needed });
@@ -385,9 +483,11 @@ impl<'m, 'w> Engine<'m, 'w> {
     /// Gets pages for so many tokens of contexts, each given as its number and position: all, or none.
     fn reserve(&mut self, parts: impl Iterator<Item = (usize, usize, usize)> + Clone) -> Result<(), Error> {
         let mut short = None;
-        for pool in self.forward.pools.iter_mut().take(SOURCE) {
-            let claimed = parts.clone().map(|(slot, position, tokens)| {
-                pool.claim(slot, position / TILE, (position + tokens).saturating_sub(1) / TILE)
+        let written = || (0..POOLS).filter(|kind| *kind != SOURCE);
+        for (kind, pool) in self.forward.pools.iter_mut().enumerate().filter(|(kind, _)| *kind != SOURCE) {
+            let claimed = parts.clone().map(|(slot, position, tokens)| match kind {
+                STATES => pool.claim(slot, 0, 0),
+                _ => pool.claim(slot, position / TILE, (position + tokens).saturating_sub(1) / TILE),
             });
             let needed = claimed.sum();
             if needed > pool.free() {
@@ -395,7 +495,7 @@ impl<'m, 'w> Engine<'m, 'w> {
             }
         }
         for (slot, ..) in parts {
-            for kind in 0..SOURCE {
+            for kind in written() {
                 match short {
                     None => self.forward.provide(slot, kind),
                     Some(_) => self.forward.unclaim(slot, kind),

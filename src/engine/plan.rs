@@ -1,10 +1,10 @@
 //! The plan: how many bytes a model needs, known before it runs, by the compiler if need be.
 
-use super::layout::{Layout, SOURCE, Store, biases, product};
+use super::layout::{Layout, POOLS, SOURCE, STATES, Store, biases, product};
 use crate::error::Sentence;
 use crate::hash::Hash;
 use crate::kernel::{Form, MAX_ROWS, panel_bytes};
-use crate::memory::{HeadLayout, KvType, MAX_PAGES, TILE};
+use crate::memory::{ALIGN, HeadLayout, KvType, MAX_PAGES, TILE};
 use crate::model::{Positions, Spec, Weights};
 use crate::tokenizer::Tokenizer;
 use crate::{Error, Gguf, Name, tri};
@@ -39,12 +39,24 @@ pub struct Options {
     pub logits: usize,
     /// Texts of an encoder that are remembered at once, at least 1. Forks share one.
     pub sources: usize,
+    /// Earlier states that each context can keep to go back to, of models with layers that have a state of fixed
+    /// size: see [`Engine::checkpoint`](super::Engine::checkpoint).
+    pub checkpoints: usize,
 }
 
 impl Options {
     /// One context, as long as the model's own, 16 tokens at once, an f16 cache, one worker.
-    pub const DEFAULT: Self =
-        Self { context: 0, batch: 16, kv: KvType::F16, workers: 1, contexts: 1, pages: 0, logits: 0, sources: 1 };
+    pub const DEFAULT: Self = Self {
+        context: 0,
+        batch: 16,
+        kv: KvType::F16,
+        workers: 1,
+        contexts: 1,
+        pages: 0,
+        logits: 0,
+        sources: 1,
+        checkpoints: 0,
+    };
 
     /// [`DEFAULT`](Self::DEFAULT).
     pub const fn new() -> Self {
@@ -83,6 +95,7 @@ builders! {
     pages: usize,
     logits: usize,
     sources: usize,
+    checkpoints: usize,
 }
 
 impl Default for Options {
@@ -176,7 +189,7 @@ impl Plan {
 
     /// Whether layers of a kind see a window only, and its table is a ring.
     pub(crate) fn is_ring(&self, spec: &Spec<'_>, kind: usize) -> bool {
-        (if kind == 0 { spec.global } else { spec.local }).window.is_some()
+        [spec.global, spec.local].get(kind).is_some_and(|heads| heads.window.is_some())
     }
 
     /// Where a context that came as far as `reached` can go back to, 0 apart.
@@ -199,7 +212,7 @@ impl Plan {
 
     /// A number that tells a plan from those of other models and with other options.
     const fn sealed(&self, gguf: &Gguf<'_>, spec: &Spec<'_>) -> u64 {
-        let Options { context, batch, kv, workers, contexts, pages, logits, sources } = self.options;
+        let Options { context, batch, kv, workers, contexts, pages, logits, sources, checkpoints } = self.options;
         let numbers = [
             self.workspace,
             self.kv,
@@ -212,6 +225,7 @@ impl Plan {
             pages,
             logits,
             sources,
+            checkpoints,
             spec.vocab,
             spec.heads,
         ];
@@ -243,7 +257,12 @@ impl Options {
             self.context
         };
         let (contexts, workers) = (max(self.contexts, 1), max(self.workers, 1));
-        if context as u64 > i32::MAX as u64 || workers > 1 << 16 || contexts > 1 << 12 || self.pages > MAX_PAGES {
+        if context as u64 > i32::MAX as u64
+            || workers > 1 << 16
+            || contexts > 1 << 12
+            || self.checkpoints > 1 << 12
+            || self.pages > MAX_PAGES
+        {
             return Err(Error::PlanTooLarge);
         }
         if !self.kv.is_built() {
@@ -309,8 +328,15 @@ impl Layout {
 impl Store {
     const fn of(spec: &Spec<'_>, options: Options) -> Result<Self, Error> {
         let Options { context, batch, kv, contexts, .. } = options;
-        let mut store =
-            Self { kind: kv, contexts, tiles: [0; 3], pages: [0; 3], position_bytes: position_bytes(spec, kv) };
+        let mut store = Self {
+            kind: kv,
+            contexts,
+            tiles: [0; POOLS],
+            pages: [0; POOLS],
+            position_bytes: position_bytes(spec, kv),
+            state_bytes: Self::states_before(spec, spec.layers),
+            states_at: 0,
+        };
         let windows = [spec.global.window, spec.local.window];
         let mut kind = 0;
         while kind < 2 && spec.has_head() {
@@ -329,6 +355,11 @@ impl Store {
         if spec.has_cross_attention() || !spec.has_head() {
             store.tiles[SOURCE] = context.div_ceil(TILE);
             store.pages[SOURCE] = tri!(product(&[store.tiles[SOURCE], options.sources]));
+        }
+        if store.state_bytes > 0 {
+            store.tiles[STATES] = options.checkpoints + 1;
+            store.pages[STATES] = tri!(product(&[store.tiles[STATES], contexts]));
+            store.states_at = tri!(store.tiles_bytes(spec)).next_multiple_of(ALIGN);
         }
         Ok(store)
     }

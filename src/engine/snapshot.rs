@@ -5,7 +5,7 @@ use core::ops::Range;
 use bytemuck::{Pod, Zeroable};
 
 use super::context::Rows;
-use super::layout::SOURCE;
+use super::layout::{SOURCE, STATES};
 use super::{Context, Engine, Plan};
 use crate::hash::Hash;
 use crate::memory::{HeadLayout, KvType, TILE};
@@ -45,14 +45,15 @@ impl Header {
 impl Plan {
     /// Bytes of a snapshot ([`Engine::save`]) with `tokens` in the context.
     pub const fn snapshot_bytes(&self, tokens: usize) -> usize {
-        let [first, second, _] = self.store.tiles;
+        let [first, second, ..] = self.store.tiles;
         let tokens = min(tokens, self.options.context);
-        self.used_bytes([min(tokens, first * TILE), min(tokens, second * TILE)])
+        self.used_bytes([min(tokens, first * TILE), min(tokens, second * TILE)], tokens)
     }
 
-    /// Bytes of a snapshot with so many positions in use of the tables of each kind of heads.
-    const fn used_bytes(&self, used: [usize; 2]) -> usize {
-        Header::BYTES.saturating_add(self.row_bytes()).saturating_add(self.cache_bytes(used))
+    /// Bytes of a snapshot at `position`, with so many positions in use of the tables of each kind of heads.
+    const fn used_bytes(&self, used: [usize; 2], position: usize) -> usize {
+        let states = if position > 0 { self.store.state_bytes } else { 0 };
+        Header::BYTES.saturating_add(self.row_bytes()).saturating_add(self.cache_bytes(used)).saturating_add(states)
     }
 
     /// Bytes of a row of logits.
@@ -95,11 +96,12 @@ const fn min(a: usize, b: usize) -> usize {
 /// logits            f32 for each word of the vocabulary; zeros if there are none
 /// KV cache          for each layer and KV head: the tiles of 16 positions that are in use, with the
 ///                   positions that are in use
+/// states            of layers that have one of fixed size, f32
 /// ```
 impl Engine<'_, '_> {
     /// Bytes that [`save`](Self::save) writes now. [`Plan::snapshot_bytes`] tells beforehand.
     pub fn snapshot_bytes(&self, context: &Context) -> usize {
-        self.plan.used_bytes(self.used(context.position, context.reached))
+        self.plan.used_bytes(self.used(context.position, context.reached), context.position)
     }
 
     /// Writes a snapshot of a context to the front of `out` and returns its length: what it has read, and its
@@ -129,6 +131,9 @@ impl Engine<'_, '_> {
                 cache = rest;
             }
         });
+        if let Some(states) = self.states_of(context.slot) {
+            copy(cache, self.forward.kv.get(states).unwrap_or(&[]));
+        }
         let mut header = self.header(context.position, context.reached);
         header.checksum = header.sum(rest);
         copy(head, bytemuck::bytes_of(&header));
@@ -153,6 +158,14 @@ impl Engine<'_, '_> {
         let (position, reached, rest) = self.checked(snapshot)?;
         let used = self.used(position, reached);
         self.take_pages(context, used)?;
+        if let Some(pool) = self.forward.pools.get_mut(STATES) {
+            // A page of its own: what it held is replaced.
+            pool.release(context.slot, 0);
+            if position > 0 {
+                pool.claim(context.slot, 0, 0);
+                pool.provide(context.slot, |_, _| ());
+            }
+        }
 
         let (logits, mut cache) = rest.split_at_checked(self.plan.row_bytes()).unwrap_or((rest, &[]));
         self.run += 1;
@@ -168,9 +181,22 @@ impl Engine<'_, '_> {
             }
         });
         core::mem::swap(&mut self.forward.kv, &mut kv);
+        self.forget_checkpoints(context.slot);
+        if let Some(states) = self.states_of(context.slot)
+            && let Some(to) = self.forward.kv.get_mut(states)
+        {
+            copy(to, cache);
+        }
+        context.torn = false;
         (context.position, context.reached) = (position, reached);
         context.logits = Rows { run: self.run, first: 0, count: usize::from(position > 0), end: position };
         Ok(())
+    }
+
+    /// Where the states of a context are.
+    fn states_of(&self, slot: usize) -> Option<Range<usize>> {
+        let page = *self.forward.pools.get(STATES)?.table(slot).first()?;
+        self.plan.store.state_page(page as usize)
     }
 
     /// What a snapshot says of its position and the furthest, and what follows its header, if all is well.
@@ -201,7 +227,7 @@ impl Engine<'_, '_> {
         {
             return Err(Error::DamagedSnapshot { why: "is at an impossible position" });
         }
-        let bytes = self.plan.used_bytes(self.used(position, reached)).saturating_sub(Header::BYTES);
+        let bytes = self.plan.used_bytes(self.used(position, reached), position).saturating_sub(Header::BYTES);
         let rest = rest.get(..bytes).ok_or(cut)?;
         if header.checksum != header.sum(rest) {
             return Err(Error::DamagedSnapshot { why: "has another checksum than it says" });
@@ -261,7 +287,9 @@ impl Engine<'_, '_> {
         let store = &self.plan.store;
         let mut start = 0;
         for layer in (0..self.model.spec().layers).map(|index| self.model.spec().layer(index)) {
-            let (Some(pool), true) = (self.forward.pools.get(layer.pool()), layer.owns_kv) else { continue };
+            let (Some(pool), true) = (self.forward.pools.get(layer.pool()), layer.owns_kv) else {
+                continue;
+            };
             let head = HeadLayout { kind: store.kind, dim: layer.head.dim };
             let used = used.get(layer.pool()).copied().unwrap_or(0);
             for _ in 0..layer.kv_heads {

@@ -139,6 +139,7 @@ impl<'p, 'c, 'm, 'w> Pass<'p, 'c, 'm, 'w> {
     /// Fills a pass with tokens of the works, in their order. Returns how many.
     fn lay_out(&mut self) -> usize {
         let Self { engine, works, .. } = self;
+        let has_states = engine.has_states();
         let forward = &mut engine.forward;
         forward.clear();
         let mut rows = 0;
@@ -154,6 +155,7 @@ impl<'p, 'c, 'm, 'w> Pass<'p, 'c, 'm, 'w> {
             rows += work.taken;
             // Even a pass that is stopped overwrites what a window held before it.
             work.context.reached = work.context.reached.max(work.context.position + work.taken);
+            work.context.torn = has_states;
         }
         rows
     }
@@ -171,8 +173,10 @@ impl<'p, 'c, 'm, 'w> Pass<'p, 'c, 'm, 'w> {
                 Wanted::All => row..end,
                 _ => end..end,
             };
+            let is_early = work.wanted == Wanted::Last && rows.is_empty();
             let context = &mut *work.context;
             context.position += work.taken;
+            context.torn = false;
             let mut made = if context.logits.run == run { context.logits } else { Rows::default() };
             if !rows.is_empty() {
                 if made.count == 0 {
@@ -182,7 +186,9 @@ impl<'p, 'c, 'm, 'w> Pass<'p, 'c, 'm, 'w> {
                 count += rows.len();
                 (made.run, made.count, made.end) = (run, made.count + rows.len(), context.position);
             }
-            context.logits = made;
+            if !is_early {
+                context.logits = made;
+            }
             work.done += work.taken;
             work.taken = 0;
             row = end;

@@ -191,6 +191,7 @@ impl Error {
             ForeignIndex => {
                 say("the tokenizer index was not made for this vocabulary: build it anew or pack the file again")
             }
+            TextRefused => say("what the text was to be written to did not take it: give it more room"),
             TextTooLong { bytes, limit } => say("the text has ")
                 .size(*bytes)
                 .text(" bytes and the tokenizer takes ")
@@ -200,6 +201,13 @@ impl Error {
                 .size(*given)
                 .text(" logits, but the sampler was made for a vocabulary of ")
                 .size(*vocab),
+            DamagedGrammar { at, why } => {
+                say("the grammar's table ").text(why).text(", at word ").size(*at).text(": compile the grammar again")
+            }
+            TokenNotAllowed { token } => {
+                say("the grammar does not allow token ").number(*token as u64).text(" here: sample with the constraint")
+            }
+            NoTokenAllowed => say("no token may follow here: the vocabulary cannot write what the grammar asks for"),
         }
     }
 }

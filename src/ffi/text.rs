@@ -293,7 +293,6 @@ pub unsafe extern "C" fn arenite_sampler_sample(
         // SAFETY: see the module.
         let logits = unsafe { slice_mut(logits, count) }.ok_or(null("for the logits"))?;
         let chosen = state.sampler.sample(logits, &mut state.random)?;
-        state.sampler.accept(chosen);
         // SAFETY: see the module.
         unsafe { give(token, chosen) };
         Ok(())

@@ -124,6 +124,10 @@ pub(super) unsafe fn activate<L: Lanes>(f: Activation, x: &mut [f32], up: Option
             let v = match f {
                 Activation::GeluTanh if built::GELU_TANH => gelu_tanh(v),
                 Activation::GeluErf if built::GELU_ERF => gelu_erf(v),
+                Activation::Sigmoid if built::GATED_QUERY => {
+                    let one = L::splat(1.0);
+                    one.div(one.add(L::splat(0.0).sub(v).exp()))
+                }
                 // Zeros of both signs are alike, and a NaN passes through.
                 Activation::Relu if built::RELU => L::splat(0.0).max(v).add(L::splat(0.0)),
                 _ => silu(v),

@@ -33,7 +33,7 @@ mod x86;
 
 pub(crate) use attention::{Attention, Bias};
 pub(crate) use cache::store;
-pub(crate) use fork::{fork_chunks, quantize};
+pub(crate) use fork::{fork_chunks, fork_pairs, quantize};
 pub(crate) use linear::{Matrix, Product, linear, panel_bytes};
 pub(crate) use recurrent::{Convolution, MAX_TAPS, Recurrence};
 
@@ -53,6 +53,8 @@ pub enum Activation {
     GeluErf,
     /// The positive part.
     Relu,
+    /// `1 / (1 + exp(-x))`.
+    Sigmoid,
     /// `x * sigmoid(1.702 x)`, of `x` up to 7; what it is multiplied with is cut to -7..7, plus 1. The
     /// [gpt-oss](https://arxiv.org/abs/2508.10925) form of SwiGLU.
     ClampedSwiglu,

@@ -23,7 +23,7 @@ pub(crate) struct Convolution<'a> {
     pub silu: bool,
 }
 
-/// Convolves the first `channels` elements of each `stride` of `x` in place. `state` is `[taps - 1][channels]`: what
+/// Convolves the first `channels` elements of each `stride` of `x` in place; the last one may be shorter. `state` is `[taps - 1][channels]`: what
 /// came before, oldest first, and afterwards what the next token will see.
 #[inline(always)]
 pub(super) unsafe fn convolve<L: Lanes>(job: &Convolution<'_>, x: &mut [f32], stride: usize, state: &mut [f32]) {
@@ -49,8 +49,8 @@ pub(super) unsafe fn convolve<L: Lanes>(job: &Convolution<'_>, x: &mut [f32], st
             for (before, row) in window.iter_mut().zip(state.chunks_exact(channels)).take(past) {
                 *before = load(row, c);
             }
-            for row in x.chunks_exact_mut(stride) {
-                let Some(row) = row.get_mut(..channels) else { return };
+            for row in x.chunks_mut(stride) {
+                let Some(row) = row.get_mut(..channels) else { break };
                 if let Some(newest) = window.get_mut(past) {
                     *newest = load(row, c);
                 }

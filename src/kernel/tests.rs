@@ -404,8 +404,14 @@ fn activation_functions() {
     let mut random = Random(13);
     let all = all_floats(8191);
     let up = random.floats(Data::Plain, all.len());
-    for f in [Activation::Silu, Activation::GeluTanh, Activation::GeluErf, Activation::Relu, Activation::ClampedSwiglu]
-    {
+    for f in [
+        Activation::Silu,
+        Activation::GeluTanh,
+        Activation::GeluErf,
+        Activation::Relu,
+        Activation::Sigmoid,
+        Activation::ClampedSwiglu,
+    ] {
         for up in [None, Some(&up[..])] {
             let run = |kernels: &Kernels, x: &[f32]| {
                 let mut x = x.to_vec();
@@ -624,6 +630,7 @@ fn attention() {
 fn convolutions() {
     let mut random = Random(31);
     for (channels, taps, tokens, silu) in [(1, 1, 3, false), (17, 3, 5, false), (64, 4, 9, true), (33, 8, 2, true)] {
+        // The last row ends with its channels.
         let (stride, n) = (channels + 3, channels * (taps - 1));
         let bytes = |x: Vec<f32>| x.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
         let (weight, bias) = (random.floats(Data::Plain, channels * taps), random.floats(Data::Plain, channels));

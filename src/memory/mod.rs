@@ -6,7 +6,7 @@ mod kv;
 mod pages;
 
 pub(crate) use arena::Arena;
-#[cfg(target_has_atomic = "8")]
+#[cfg(any(target_has_atomic = "8", feature = "critical-section"))]
 pub use arena::Workspace;
 pub use arena::{ALIGN, Aligned, Line, static_bytes};
 pub use kv::KvType;

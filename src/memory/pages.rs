@@ -139,6 +139,27 @@ impl<'w> Pool<'w> {
         (self.first, self.free) = (next, free);
     }
 
+    /// Lets an entry of a context, `to`, name the page of another, `from`, as well; the page that it named is given
+    /// back.
+    pub fn name(&mut self, from: (usize, usize), to: (usize, usize)) {
+        let place = |(context, entry): (usize, usize)| context * self.width + entry.min(self.width);
+        let (from, to) = (place(from), place(to));
+        let Some(&page) = self.tables.get(from).filter(|_| from != to) else { return };
+        let Some(entry) = self.tables.get_mut(to) else { return };
+        let before = core::mem::replace(entry, page);
+        if let Some(references) = self.pages.get_mut(page as usize) {
+            *references += 1;
+        }
+        if let Some(references) = self.pages.get_mut(before as usize) {
+            if *references > 1 {
+                *references -= 1;
+            } else {
+                *references = FREE | self.first;
+                (self.first, self.free) = (before, self.free + 1);
+            }
+        }
+    }
+
     /// Lets context `to`, which has no pages, have the first `tiles` of `from` as well.
     pub fn share(&mut self, from: usize, to: usize, tiles: usize) {
         let width = self.width;
@@ -183,6 +204,26 @@ mod tests {
         pool.release(1, 0);
         assert_eq!(pool.free(), 5);
         assert_eq!((pool.claim(1, 0, 0), pool.free()), (1, 5));
+    }
+
+    #[test]
+    fn an_entry_names_the_page_of_another() {
+        let (mut pages, mut tables) = ([0; 3], [0; 4]);
+        let mut pool = Pool::new(&mut pages, &mut tables, 2);
+        pool.claim(0, 0, 0);
+        pool.provide(0, |_, _| ());
+        pool.name((0, 0), (0, 1)); // kept
+        assert_eq!((pool.table(0), pool.free()), (&[0, 0][..], 2));
+        pool.claim(0, 0, 0); // written to
+        pool.provide(0, |from, to| assert_eq!((from, to), (0, 1)));
+        assert_eq!((pool.table(0), pool.free()), (&[1, 0][..], 1));
+        pool.name((0, 1), (0, 0)); // back
+        assert_eq!((pool.table(0), pool.free()), (&[0, 0][..], 2));
+        pool.name((0, 0), (1, 0)); // another context from there
+        pool.release(0, 0);
+        assert_eq!((pool.table(1), pool.free()), (&[0, NONE][..], 2));
+        pool.release(1, 0);
+        assert_eq!(pool.free(), 3);
     }
 
     #[test]

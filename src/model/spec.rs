@@ -360,9 +360,11 @@ impl<'a> Spec<'a> {
         let mut index = 0;
         while index < self.layers {
             let layer = self.layer(index);
-            most = max(most, self.attention_row(&layer) + layer.q_dim());
+            // Of two mixers side by side, the second finds the input of the layer here.
+            let held = if matches!(layer.mixer, Mixer::Both) { self.dim } else { 0 };
+            most = max(most, self.attention_row(&layer) + layer.q_dim() + held);
             if let (true, Some(mixer)) = (layer.has_state(), self.recurrent()) {
-                most = max(most, mixer.row_len() + mixer.inner());
+                most = max(most, mixer.row_len() + mixer.inner() + held);
             }
             most = max(most, self.ffn_inner(&layer));
             index += 1;

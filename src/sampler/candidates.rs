@@ -32,14 +32,19 @@ fn is_better(a: &Slot, b: &Slot) -> bool {
 
 /// The best token; of equal ones that with the lowest id, of none the first.
 pub(super) fn best(logits: &[f32]) -> TokenId {
-    let mut best = (f32::NEG_INFINITY, 0);
-    for (token, logit) in logits.iter().enumerate() {
+    best_where(logits, &mut |_| true).unwrap_or(0)
+}
+
+/// The best of the tokens that are possible and allowed. Only those are asked about that are better than all before.
+pub(super) fn best_where(logits: &[f32], allowed: &mut impl FnMut(TokenId) -> bool) -> Option<TokenId> {
+    let (mut best, mut token) = (f32::NEG_INFINITY, None);
+    for (id, logit) in logits.iter().enumerate() {
         // NaN is not greater than anything.
-        if *logit > best.0 {
-            best = (*logit, token as TokenId);
+        if *logit > best && allowed(id as TokenId) {
+            (best, token) = (*logit, Some(id as TokenId));
         }
     }
-    best.1
+    token
 }
 
 /// How much less likely a logit is than the highest, before division by the sum of all.
@@ -60,21 +65,24 @@ pub(super) struct Candidates<'s> {
 }
 
 impl<'s> Candidates<'s> {
-    /// The best tokens, as many as there are slots (at most all). One pass over the logits.
-    pub fn best(slots: &'s mut [Slot], logits: &[f32]) -> Self {
-        let count = slots.len().min(logits.len());
-        let slots = slots.get_mut(..count).unwrap_or(&mut []);
+    /// The best tokens that are allowed, as many as there are slots (at most all). One pass over the logits; only
+    /// tokens that would be among the best are asked about.
+    pub fn best(slots: &'s mut [Slot], logits: &[f32], allowed: &mut impl FnMut(TokenId) -> bool) -> Self {
         let mut logits = logits.iter().map(|logit| clean(*logit)).enumerate();
-        for (place, (token, logit)) in slots.iter_mut().zip(logits.by_ref()) {
+        let mut count = 0;
+        while let Some(place) = slots.get_mut(count) {
+            let Some((token, logit)) = logits.by_ref().find(|(token, _)| allowed(*token as TokenId)) else { break };
             *place = slot(token, logit);
+            count += 1;
         }
+        let slots = slots.get_mut(..count).unwrap_or(&mut []);
         // A heap whose first is the worst of the best so far.
         for root in (0..count / 2).rev() {
             sink(slots, root, count, &mut is_better);
         }
         for (token, value) in logits {
             // Of equal ones the earlier stays, which is the one with the lower id.
-            if slots.first().is_some_and(|worst| value > logit(worst)) {
+            if slots.first().is_some_and(|worst| value > logit(worst)) && allowed(token as TokenId) {
                 if let Some(worst) = slots.first_mut() {
                     *worst = slot(token, value);
                 }
@@ -195,8 +203,8 @@ impl<'s> Candidates<'s> {
         self.keep(count)
     }
 
-    /// Draws one at a temperature; `random` is from 0 to 1, without 1.
-    pub fn draw(&self, temperature: f32, random: f64) -> TokenId {
+    /// Draws one at a temperature, if any is possible; `random` is from 0 to 1, without 1.
+    pub fn draw(&self, temperature: f32, random: f64) -> Option<TokenId> {
         draw(self.slots.iter().map(|s| (token(s), logit(s))), self.highest(), temperature, random)
     }
 }
@@ -219,7 +227,7 @@ impl Least {
 }
 
 /// Draws one of all tokens that are likely enough, at a temperature.
-pub(super) fn draw_of_all(logits: &[f32], least: Least, temperature: f32, random: f64) -> TokenId {
+pub(super) fn draw_of_all(logits: &[f32], least: Least, temperature: f32, random: f64) -> Option<TokenId> {
     let highest = logits.get(best(logits) as usize).copied().map_or(f32::NEG_INFINITY, clean);
     let least = least.logit(highest);
     let logits = logits.iter().enumerate().map(|(token, logit)| (token as TokenId, clean(*logit)));
@@ -232,7 +240,10 @@ fn draw(
     highest: f32,
     temperature: f32,
     random: f64,
-) -> TokenId {
+) -> Option<TokenId> {
+    if highest == f32::NEG_INFINITY {
+        return None;
+    }
     let total: f64 = candidates.clone().map(|(_, logit)| weight(logit, highest, temperature)).sum();
     let mut passed = 0.0;
     let mut chosen = None;
@@ -242,9 +253,9 @@ fn draw(
         if weight > 0.0 || chosen.is_none() {
             chosen = Some(token);
         }
-        if passed > random * total || highest == f32::NEG_INFINITY {
+        if passed > random * total {
             break;
         }
     }
-    chosen.unwrap_or(0)
+    chosen
 }

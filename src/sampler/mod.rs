@@ -23,7 +23,6 @@
 //! let mut rng = Pcg32::new(1);
 //!
 //! let token = sampler.sample(&mut [0.0, 3.0, 1.0, 3.5], &mut rng)?;
-//! sampler.accept(token);
 //! assert!(token == 1 || token == 3);
 //! # Ok(())
 //! # }
@@ -41,7 +40,7 @@ pub use xorshift::Xorshift;
 use rand_core::Rng;
 
 use crate::{Error, TokenId};
-use candidates::{Candidates, Least, best, draw_of_all};
+use candidates::{Candidates, Least, best, best_where, draw_of_all};
 use penalties::History;
 
 /// A link of the chain, after bias and penalties.
@@ -197,8 +196,7 @@ impl<'s> Sampler<'s> {
         Ok(Self { params, bias, vocab, history: History::new(ring, sorted), slots })
     }
 
-    /// Remembers a token for the penalties: every one that is sampled, and those of the prompt too,
-    /// as llama.cpp does.
+    /// Remembers a token of the prompt for the penalties, as llama.cpp does. What is sampled is remembered without.
     pub fn accept(&mut self, token: TokenId) {
         self.history.push(token);
     }
@@ -208,7 +206,7 @@ impl<'s> Sampler<'s> {
         self.history.clear();
     }
 
-    /// Chooses a token. Bias and penalties are worked into `logits`.
+    /// Chooses a token and remembers it for the penalties. Bias and penalties are worked into `logits`.
     ///
     /// Takes exactly one number from `rng`, none at temperature 0. If no token is possible (all are
     /// minus infinity or NaN), it is the first one.
@@ -217,6 +215,37 @@ impl<'s> Sampler<'s> {
     ///
     /// [`Error::LogitsLength`] if there are not as many logits as tokens, or none.
     pub fn sample(&mut self, logits: &mut [f32], rng: &mut impl Rng) -> Result<TokenId, Error> {
+        let token = match self.choose(logits, rng, |_| true) {
+            Err(Error::NoTokenAllowed) => 0,
+            chosen => chosen?,
+        };
+        self.history.push(token);
+        Ok(token)
+    }
+
+    /// As [`sample`](Self::sample), among the tokens that are `allowed` only, as if the logits of all others were minus
+    /// infinity. It asks about no more tokens than it has to: for the k best, a few hundred of a hundred thousand.
+    ///
+    /// # Errors
+    ///
+    /// As for [`sample`](Self::sample); [`Error::NoTokenAllowed`] if no token is both possible and allowed.
+    pub fn sample_where(
+        &mut self,
+        logits: &mut [f32],
+        rng: &mut impl Rng,
+        allowed: impl FnMut(TokenId) -> bool,
+    ) -> Result<TokenId, Error> {
+        let token = self.choose(logits, rng, allowed)?;
+        self.history.push(token);
+        Ok(token)
+    }
+
+    fn choose(
+        &mut self,
+        logits: &mut [f32],
+        rng: &mut impl Rng,
+        mut allowed: impl FnMut(TokenId) -> bool,
+    ) -> Result<TokenId, Error> {
         if logits.len() != self.vocab || logits.is_empty() {
             return Err(Error::LogitsLength { vocab: self.vocab, given: logits.len() });
         }
@@ -228,11 +257,18 @@ impl<'s> Sampler<'s> {
         }
         self.history.apply(params, logits);
         if params.is_greedy() {
-            return Ok(best(logits));
+            return best_where(logits, &mut allowed).ok_or(Error::NoTokenAllowed);
         }
 
         // 53 bits, from 0 to 1 without 1.
         let random = (rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
+        let weighs_all = self.slots.is_empty() || self.slots.len() == self.vocab;
+        if weighs_all {
+            let forbidden =
+                logits.iter_mut().zip(0..).filter(|(logit, id)| **logit > f32::NEG_INFINITY && !allowed(*id));
+            forbidden.for_each(|(logit, _)| *logit = f32::NEG_INFINITY);
+        }
+        let mut allowed = |token| weighs_all || allowed(token);
         let mut temperature = 1.0;
         if self.slots.is_empty() {
             let mut least = Least::NONE;
@@ -243,7 +279,7 @@ impl<'s> Sampler<'s> {
                     Link::TopK | Link::Typical | Link::TopP => {}
                 }
             }
-            return Ok(draw_of_all(logits, least, temperature, random));
+            return draw_of_all(logits, least, temperature, random).ok_or(Error::NoTokenAllowed);
         }
         let (mut fresh, mut candidates) = (Some(&mut *self.slots), None);
         for link in params.order.into_iter().flatten() {
@@ -267,7 +303,7 @@ impl<'s> Sampler<'s> {
                     continue;
                 }
                 (Some(kept), ..) => kept,
-                (None, slots, _) => Candidates::best(slots.unwrap_or_default(), logits),
+                (None, slots, _) => Candidates::best(slots.unwrap_or_default(), logits, &mut allowed),
             };
             candidates = Some(match link {
                 Link::TopK => kept.top_k(params.top_k as usize),
@@ -277,7 +313,7 @@ impl<'s> Sampler<'s> {
                 Link::Temperature => kept,
             });
         }
-        Ok(candidates.map_or(0, |kept| kept.draw(temperature, random)))
+        candidates.and_then(|kept| kept.draw(temperature, random)).ok_or(Error::NoTokenAllowed)
     }
 }
 

@@ -9,7 +9,6 @@ use super::canonical::{SPACE, Spelling};
 use super::index::Index;
 use super::merge::{NO_PAIR, Pair, Row, Rules, Word};
 use super::pretokenizer::PreTokenizer;
-use super::scan::Scanner;
 use super::unicode::{Normalized, first_char, is_space};
 use super::vocab::Vocab;
 use crate::TokenId;
@@ -73,15 +72,13 @@ pub(super) fn encode_bytes(
 pub(super) fn encode_characters(
     vocab: &Vocab<'_>,
     index: &Index<'_>,
-    mut text: &[u8],
+    text: &[u8],
     memory: &mut [Word],
     output: &mut Output<'_>,
 ) -> Option<()> {
     let prefix = vocab.add_space_prefix;
-    while let Some(first) = first_char(text) {
-        let (mut word, rest) = text.split_at_checked(Scanner::Whitespace.next(text, 0, text.len()))?;
-        text = rest;
-        if is_space(first.code) {
+    for mut word in PreTokenizer::WORDS.words(text) {
+        if first_char(word).is_some_and(|first| is_space(first.code)) {
             continue;
         }
         let mut row = Row::new(memory, word.len())?;
@@ -106,22 +103,20 @@ pub(super) fn encode_characters(
 
 /// As [`encode_characters`], by lines instead of words, without a space before them and with byte tokens
 /// for characters that the vocabulary lacks. Newlines that follow each other are a line of their own,
-/// and one token if there is one.
+/// with `newlines` one token if there is one.
 ///
-/// Source: llama.cpp's `LLAMA_VOCAB_PRE_TYPE_GEMMA4`.
+/// Source: llama.cpp's `LLAMA_VOCAB_PRE_TYPE_GEMMA4` and, without `newlines`, `LLAMA_VOCAB_PRE_TYPE_SARVAM_MOE`.
 pub(super) fn encode_lines(
     vocab: &Vocab<'_>,
     index: &Index<'_>,
+    newlines: bool,
     text: &[u8],
     memory: &mut [Word],
     output: &mut Output<'_>,
 ) -> Option<()> {
-    let mut rest = text;
-    while let Some(first) = rest.first() {
-        let end = rest.iter().position(|byte| (*byte == b'\n') != (*first == b'\n')).unwrap_or(rest.len());
-        let (line, after) = rest.split_at_checked(end)?;
-        rest = after;
-        if line.starts_with(b"\n")
+    for line in PreTokenizer::LINES.words(text) {
+        if newlines
+            && line.starts_with(b"\n")
             && let Some(id) = index.find(vocab, line.iter().copied())
         {
             output.push(id);

@@ -1,12 +1,12 @@
 //! Building an index: a walk over the tokens, a sort, a walk over the merges.
 
-use super::canonical::{compare, hash};
+use super::canonical::compare;
 use super::index::{Index, Layout, MAGIC, NONE, Special, header, merge_bytes};
 use super::merge::Word;
 use super::names::{Consequences, Found};
 use super::special::ByteSet;
 use super::unigram;
-use super::vocab::{MERGES, PREFIX, TokenType, Vocab};
+use super::vocab::{LONGEST_LOOKED_FOR, MERGES, PREFIX, TokenType, Vocab};
 use crate::gguf::Gguf;
 use crate::sort::heapsort;
 use crate::{Error, Name, TokenId};
@@ -77,8 +77,16 @@ impl<'a> Builder<'_, 'a> {
             if kind == TokenType::Byte && byte_token(token).is_none() {
                 return Err(entry("tokens", id, "is marked as a byte but is not <0x00> to <0xFF>"));
             }
+            if token.len() > LONGEST_LOOKED_FOR && (kind.is_special() || self.vocab.finds_prefixes()) {
+                return Err(entry(
+                    "tokens",
+                    id,
+                    "has more than 512 bytes: too long for a special token, unigram or WordPiece",
+                ));
+            }
             if spelling.is_reachable(token) {
-                let bucket = self.layout.buckets() + self.layout.bucket(hash(spelling.bytes(token)));
+                let key = self.vocab.key(self.vocab.found_by().bytes(token));
+                let bucket = self.layout.buckets() + self.layout.bucket(key);
                 self.set(bucket, get(self.words, bucket) + 1);
                 note_gaps(&mut gaps, spelling.bytes(token));
             }
@@ -120,14 +128,14 @@ impl<'a> Builder<'_, 'a> {
     /// The tokens into their buckets, and each bucket sorted.
     fn sort_tokens(&mut self) {
         let vocab = self.vocab;
-        let spelling = vocab.spelling();
+        let spelling = vocab.found_by();
         let (buckets, count) = (self.layout.buckets(), 1 << self.layout.bucket_bits());
         self.counts_to_places(buckets, count);
         for (id, token) in vocab.tokens.strings().enumerate() {
             if spelling.is_reachable(token) {
-                let hash = hash(spelling.bytes(token));
-                let place = self.layout.order() + 2 * self.next_place(buckets + self.layout.bucket(hash));
-                self.set(place, hash);
+                let key = vocab.key(spelling.bytes(token));
+                let place = self.layout.order() + 2 * self.next_place(buckets + self.layout.bucket(key));
+                self.set(place, key);
                 self.set(place + 1, id as u32);
             }
         }
@@ -139,10 +147,10 @@ impl<'a> Builder<'_, 'a> {
         let order = rest.as_chunks_mut::<2>().0;
         for bucket in buckets..buckets + count {
             let (start, end) = (get(before, bucket) as usize, get(before, bucket + 1) as usize);
-            heapsort(order.get_mut(start..end).unwrap_or(&mut []), |[a_hash, a], [b_hash, b]| {
+            heapsort(order.get_mut(start..end).unwrap_or(&mut []), |[a_key, a], [b_key, b]| {
                 let (a, b) = (u32::from_le_bytes(*a), u32::from_le_bytes(*b));
-                let hashes = u32::from_le_bytes(*a_hash).cmp(&u32::from_le_bytes(*b_hash));
-                hashes.then_with(|| compare(spelled(a), spelled(b)).then(a.cmp(&b))).is_lt()
+                let keys = u32::from_le_bytes(*a_key).cmp(&u32::from_le_bytes(*b_key));
+                keys.then_with(|| compare(spelled(a), spelled(b)).then(a.cmp(&b))).is_lt()
             });
         }
     }
@@ -169,7 +177,7 @@ impl<'a> Builder<'_, 'a> {
         self.set(header::ENDS, count as u32);
     }
 
-    /// The list of special tokens, the longest first.
+    /// The list of special tokens.
     fn specials(&mut self, strips: Strips) {
         let start = self.layout.specials();
         let room = (self.layout.types() - start) / 3;
@@ -195,12 +203,10 @@ impl<'a> Builder<'_, 'a> {
         let Some((before, rest)) = self.words.split_at_mut_checked(start) else { return };
         let Some(specials) = rest.get_mut(..3 * count) else { return };
         let offsets = before.get(self.layout.offsets()..).unwrap_or(&[]);
-        let spelled = |id: Word| vocab.tokens.string_at(get(offsets, u32::from_le_bytes(id) as usize) as usize);
-        heapsort(specials.as_chunks_mut::<3>().0, |[a, a_len, _], [b, b_len, _]| {
-            let lengths = u32::from_le_bytes(*b_len).cmp(&u32::from_le_bytes(*a_len));
-            let texts = || spelled(*a).cmp(spelled(*b));
-            let ids = || u32::from_le_bytes(*a).cmp(&u32::from_le_bytes(*b));
-            lengths.then_with(texts).then_with(ids).is_lt()
+        let spelled = |id: TokenId| vocab.tokens.string_at(get(offsets, id as usize) as usize);
+        heapsort(specials.as_chunks_mut::<3>().0, |a, b| {
+            let (a, b) = (Special::from_words(a), Special::from_words(b));
+            spelled(a.id).cmp(spelled(b.id)).then(a.rank().cmp(&b.rank())).is_lt()
         });
     }
 

@@ -17,6 +17,8 @@ pub(super) const SPACE: [u8; 3] = *b"\xe2\x96\x81";
 pub(super) enum Spelling {
     /// Spaces as `▁`, everything else as it is.
     Escaped,
+    /// The same, for texts in which spaces are written as `▁` too.
+    Raw,
     /// Bytes as the characters of [`byte_level`].
     ByteLevel,
 }
@@ -55,7 +57,7 @@ impl Iterator for Bytes<'_> {
     fn next(&mut self) -> Option<u8> {
         let (byte, len) = match self.spelling {
             Spelling::ByteLevel if built::BPE => byte_level::first_byte(self.rest)?,
-            _ if self.rest.starts_with(&SPACE) => (b' ', SPACE.len()),
+            Spelling::Escaped if self.rest.starts_with(&SPACE) => (b' ', SPACE.len()),
             _ => (*self.rest.first()?, 1),
         };
         self.rest = self.rest.get(len..)?;
@@ -95,6 +97,12 @@ pub(super) fn hash(bytes: impl Iterator<Item = u8>) -> u32 {
     let mut hasher = Hasher::new();
     bytes.for_each(|byte| hasher.push(byte));
     hasher.hash()
+}
+
+/// The first four bytes as a number that orders like them.
+#[inline]
+pub(super) fn first_four(bytes: impl Iterator<Item = u8>) -> u32 {
+    bytes.chain([0; 4]).take(4).fold(0, |key, byte| key << 8 | u32::from(byte))
 }
 
 /// Byte by byte; the shorter of two that agree comes first.

@@ -1,5 +1,7 @@
 //! Ids back to text: the bytes of one token, and characters out of a stream of tokens.
 
+use core::fmt::Write;
+
 use super::Tokenizer;
 use super::build::byte_token;
 use super::byte_level;
@@ -38,7 +40,7 @@ impl<'a> Piece<'a> {
                 None => Form::Raw,
             },
             TokenType::Normal => match tokenizer.vocab.spelling() {
-                Spelling::Escaped => Form::Escaped,
+                Spelling::Escaped | Spelling::Raw => Form::Escaped,
                 Spelling::ByteLevel => Form::ByteLevel,
             },
             TokenType::Unused | TokenType::Undefined => return Self { form: Form::Raw, rest: &[], space: false },
@@ -147,6 +149,29 @@ impl Decoder {
         }
         part.flush();
         Ok(())
+    }
+
+    /// Takes the next token and writes the text that is complete to `out`, such as a `heapless::String`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TokenOutOfRange`]; nothing is changed then. [`Error::TextRefused`] if `out` fails: the token is taken
+    /// all the same, and the part of its text that was refused is lost.
+    pub fn write(&mut self, id: TokenId, tokenizer: &Tokenizer<'_, '_>, out: &mut impl Write) -> Result<(), Error> {
+        let mut written = Ok(());
+        self.push(id, tokenizer, |text| written = written.and_then(|()| out.write_str(text)))?;
+        written.map_err(|_| Error::TextRefused)
+    }
+
+    /// Like [`finish`](Self::finish), into what can fail.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TextRefused`] if `out` fails.
+    pub fn write_rest(&mut self, out: &mut impl Write) -> Result<(), Error> {
+        let mut written = Ok(());
+        self.finish(|text| written = written.and_then(|()| out.write_str(text)));
+        written.map_err(|_| Error::TextRefused)
     }
 
     /// Gives what is held back, at the end of the text: it will not become a character any more.

@@ -7,10 +7,11 @@
 //! header     16
 //! gaps        8     set of the bytes that stand before a space within a token
 //! offsets     V     where each token starts in `tokenizer.ggml.tokens`
-//! buckets   B+1     first place in `order` of the hashes that begin with these bits
-//! order      2V     (hash of the bytes it stands for, id), sorted
+//! buckets   B+1     first place in `order` of the keys that begin with these bits
+//! order      2V     (key, id), sorted by key, bytes and id; the key is a hash of the bytes that a token stands
+//!                   for, or with unigram and WordPiece the first four bytes of its spelling
 //! bytes     256     the token of every single byte
-//! specials   3S     (id, length, type and flags), longest first: what is cut out of texts
+//! specials   3S     (id, length, type and flags), sorted by spelling: what is cut out of texts
 //! types      2T     (id, type) where the type is not the one in the file
 //! ends        E     ids that end an answer
 //! starts    V+1     first merge of each left id                          (only with merges)
@@ -20,7 +21,7 @@
 //! An index from outside is compared with the vocabulary word by word ([`super::verify`]). Reading does
 //! not rely on that: a damaged index gives wrong ids or errors, no panic and no endless loop.
 
-use super::canonical::{Hasher, Spelling, compare, hash};
+use super::canonical::{Spelling, compare};
 use super::merge::Word;
 use super::names;
 use super::vocab::{TokenType, Vocab};
@@ -30,7 +31,7 @@ use crate::TokenId;
 pub(super) const NONE: u32 = u32::MAX;
 
 /// First word of an index: "arti", and the version of the layout above.
-pub(super) const MAGIC: u32 = u32::from_le_bytes(*b"art\x02");
+pub(super) const MAGIC: u32 = u32::from_le_bytes(*b"art\x03");
 
 /// Words of the header.
 pub(super) mod header {
@@ -148,6 +149,11 @@ pub(super) struct Special {
 }
 
 impl Special {
+    /// The order of special tokens with one spelling: those first that are always cut out.
+    pub fn rank(&self) -> (bool, TokenId) {
+        (self.kind != TokenType::UserDefined, self.id)
+    }
+
     pub(super) fn to_words(self) -> [u32; 3] {
         let flags = u32::from(self.strips_left) | u32::from(self.strips_right) << 1;
         [self.id, self.len as u32, self.kind.number() | u32::from(self.first) << 8 | flags << 16]
@@ -206,6 +212,8 @@ impl<'i> Index<'i> {
     /// A token as it is spelled in the vocabulary; empty past its end.
     #[inline]
     pub fn spelled<'a>(&self, vocab: &Vocab<'a>, id: TokenId) -> &'a [u8] {
+        #[cfg(test)]
+        super::steps::step();
         if (id as usize) < self.layout.tokens {
             vocab.tokens.string_at(self.word(self.layout.offsets() + id as usize) as usize)
         } else {
@@ -216,39 +224,53 @@ impl<'i> Index<'i> {
     /// The token that stands for these bytes of text.
     #[inline]
     pub fn find(&self, vocab: &Vocab<'_>, bytes: impl Iterator<Item = u8> + Clone) -> Option<TokenId> {
-        self.find_hashed(vocab, hash(bytes.clone()), bytes)
-    }
-
-    /// The tokens that the text begins with, the shortest first: bytes of text and id.
-    pub fn prefixes(&self, vocab: &Vocab<'_>, text: &[u8]) -> impl Iterator<Item = (usize, TokenId)> {
-        let mut hasher = Hasher::new();
-        // No token stands for more bytes than it is spelled with.
-        text.iter().take(self.longest()).enumerate().filter_map(move |(i, byte)| {
-            hasher.push(*byte);
-            let id = self.find_hashed(vocab, hasher.hash(), text.iter().take(i + 1).copied())?;
-            Some((i + 1, id))
-        })
-    }
-
-    #[inline]
-    fn find_hashed(&self, vocab: &Vocab<'_>, wanted: u32, bytes: impl Iterator<Item = u8> + Clone) -> Option<TokenId> {
+        let wanted = vocab.key(bytes.clone());
         let bucket = self.layout.buckets() + self.layout.bucket(wanted);
         let (start, end) = (self.word(bucket) as usize, self.word(bucket + 1) as usize);
-        let order = self.words.get(self.layout.order()..self.layout.bytes())?.as_chunks::<2>().0;
-        let order = order.get(start..end)?;
-        let spelled = |id: &Word| vocab.spelling().bytes(self.spelled(vocab, u32::from_le_bytes(*id)));
-        let place = order.partition_point(|[hash, id]| {
-            let hash = u32::from_le_bytes(*hash);
-            hash < wanted || (hash == wanted && compare(spelled(id), bytes.clone()).is_lt())
+        let order = self.order().get(start..end)?;
+        let spelled = |id: &Word| vocab.found_by().bytes(self.spelled(vocab, u32::from_le_bytes(*id)));
+        let place = order.partition_point(|[key, id]| {
+            let key = u32::from_le_bytes(*key);
+            key < wanted || (key == wanted && compare(spelled(id), bytes.clone()).is_lt())
         });
-        let [hash, id] = order.get(place)?;
-        let is_it = u32::from_le_bytes(*hash) == wanted && compare(spelled(id), bytes).is_eq();
+        let [key, id] = order.get(place)?;
+        let is_it = u32::from_le_bytes(*key) == wanted && compare(spelled(id), bytes).is_eq();
         is_it.then(|| u32::from_le_bytes(*id))
+    }
+
+    fn order(&self) -> &'i [[Word; 2]] {
+        self.words.get(self.layout.order()..self.layout.bytes()).unwrap_or(&[]).as_chunks::<2>().0
+    }
+
+    /// The tokens whose spelling the text begins with, the shortest first: bytes and id. Only where
+    /// [`Vocab::finds_prefixes`].
+    ///
+    /// Every byte narrows the range of tokens that begin like the text, by two binary searches.
+    pub fn prefixes(&self, vocab: &Vocab<'_>, text: &[u8]) -> impl Iterator<Item = (usize, TokenId)> {
+        let used = self.word(self.layout.buckets() + (1 << self.layout.bucket_bits())) as usize;
+        let mut range = self.order().get(..used).unwrap_or(&[]);
+        let mut text = text.iter().take(self.longest()).enumerate();
+        core::iter::from_fn(move || {
+            loop {
+                let (depth, byte) = text.next()?;
+                let here = |[key, id]: &[Word; 2]| match key.get(3_usize.wrapping_sub(depth)) {
+                    // A zero there may be the end of a token.
+                    Some(byte) if *byte != 0 => Some(*byte),
+                    _ => self.spelled(vocab, u32::from_le_bytes(*id)).get(depth).copied(),
+                };
+                range = narrow(range, here, *byte)?;
+                let [_, id] = range.first()?;
+                let id = u32::from_le_bytes(*id);
+                if self.spelled(vocab, id).len() == depth + 1 {
+                    return Some((depth + 1, id));
+                }
+            }
+        })
     }
 
     /// The token that is spelled exactly so.
     pub fn exact(&self, vocab: &Vocab<'_>, spelled: &[u8]) -> Option<TokenId> {
-        let id = self.find(vocab, vocab.spelling().bytes(spelled))?;
+        let id = self.find(vocab, vocab.found_by().bytes(spelled))?;
         Some(id).filter(|id| self.spelled(vocab, *id) == spelled)
     }
 
@@ -301,8 +323,8 @@ impl<'i> Index<'i> {
         (u32::from_le_bytes(*r) == right).then(|| (u32::from_le_bytes(*rank), u32::from_le_bytes(*result)))
     }
 
-    /// The special tokens, for [`Special::from_words`]: the longest first, those of one length by
-    /// their bytes.
+    /// The special tokens, for [`Special::from_words`], sorted by their spelling. Of several with one spelling the
+    /// first is one that is always cut out, if there is such a one.
     pub fn specials(&self) -> &'i [[Word; 3]] {
         let count = (self.word(header::SPECIALS) as usize).min(self.layout.specials);
         let start = self.layout.specials();
@@ -346,6 +368,15 @@ impl<'i> Index<'i> {
     pub fn longest(&self) -> usize {
         self.word(header::LONGEST) as usize
     }
+}
+
+/// Those of sorted `entries` that have `byte` in one place, given that they agree before it; `None` if there are
+/// none. `here` gives the byte in that place, or nothing where an entry is shorter.
+pub(super) fn narrow<T>(entries: &[T], here: impl Fn(&T) -> Option<u8>, byte: u8) -> Option<&[T]> {
+    let start = entries.partition_point(|entry| here(entry) < Some(byte));
+    let entries = entries.get(start..)?;
+    let end = entries.partition_point(|entry| here(entry) <= Some(byte));
+    entries.get(..end).filter(|entries| !entries.is_empty())
 }
 
 /// Bytes of the array of merges, as far as 32 bits tell.

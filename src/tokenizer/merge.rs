@@ -310,4 +310,27 @@ mod tests {
             }
         }
     }
+
+    /// A word of any length asks for three keys of a symbol at most; the tree bounds the rest.
+    #[test]
+    fn keys_are_asked_for_in_proportion() {
+        struct Counted(Sums, core::cell::Cell<usize>);
+        impl Rules for Counted {
+            fn key(&self, pair: Pair) -> u32 {
+                self.1.set(self.1.get() + 1);
+                self.0.key(pair)
+            }
+            fn merged(&self, pair: Pair) -> u32 {
+                self.0.merged(pair)
+            }
+        }
+        for slots in [10, 1000, 100_000] {
+            let mut memory = vec![[0; 4]; words_for(slots)];
+            let mut row = Row::new(&mut memory, slots).unwrap();
+            (0..slots).for_each(|slot| row.put(slot, slot + 1, slot as u32 % 10));
+            let rules = Counted(Sums(60), Default::default());
+            row.merge(&rules);
+            assert!(rules.1.get() <= 3 * slots, "{} keys for {slots}", rules.1.get());
+        }
+    }
 }

@@ -28,11 +28,10 @@
 //!
 //! let text = b"Once upon a time";
 //! let mut scratch = vec![0; Tokenizer::scratch_bytes(text.len())];
-//! let mut ids = [0; 64];
-//! let count = tokenizer.encode(text, Encode::PROMPT, &mut scratch, &mut ids)?;
+//! let ids = tokenizer.encode_list::<64>(text, Encode::PROMPT, &mut scratch)?;
 //!
 //! let mut decoder = tokenizer.decoder();
-//! for id in &ids[..count] {
+//! for id in &ids {
 //!     decoder.push(*id, &tokenizer, |text| print!("{text}"))?;
 //! }
 //! decoder.finish(|text| print!("{text}"));
@@ -53,6 +52,8 @@ mod pretokenizer;
 mod scan;
 mod special;
 mod spm;
+#[cfg(test)]
+mod steps;
 mod unicode;
 mod unicode_table;
 mod unigram;
@@ -190,20 +191,42 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
     }
 
     /// Bytes of scratch memory with which [`encode`](Self::encode) takes any text of `text_len`
-    /// bytes.
+    /// bytes. ([`scratch_bytes_for`](Self::scratch_bytes_for) is what one text needs, far less as a rule.)
     ///
-    /// Byte-level BPE works word by word and usually needs far less: memory for the longest word
-    /// (three times [`scratch_bytes_utf8`](Self::scratch_bytes_utf8) of it at most), and `text_len`
-    /// bytes more if there are special tokens in the text. Unigram needs more only if normalisation
-    /// makes the longest word more than twice as long.
+    /// With unigram the file says how its texts are normalised. This assumes that they become no more than 11
+    /// times as long, as is so for each of Unicode's normal forms.
     pub const fn scratch_bytes(text_len: usize) -> usize {
         // Every byte that is not UTF-8 becomes three.
-        text_len.saturating_add(words_for(text_len.saturating_mul(3).saturating_add(1)).saturating_mul(4))
+        Self::scratch(text_len, 3)
     }
 
     /// As [`scratch_bytes`](Self::scratch_bytes), for text that is known to be UTF-8.
     pub const fn scratch_bytes_utf8(text_len: usize) -> usize {
-        text_len.saturating_add(words_for(text_len.saturating_add(1)).saturating_mul(4))
+        Self::scratch(text_len, 1)
+    }
+
+    const fn scratch(text_len: usize, growth: usize) -> usize {
+        let merged = words_for(text_len.saturating_mul(growth).saturating_add(1));
+        let normalized = match built::UNIGRAM {
+            // A space more, of three bytes.
+            true => unigram::words_for(text_len.saturating_mul(unigram::MOST_GROWTH).saturating_add(3)),
+            false => 0,
+        };
+        let words = if merged > normalized { merged } else { normalized };
+        words.saturating_mul(4).saturating_add(text_len)
+    }
+
+    /// Bytes of scratch memory with which [`encode`](Self::encode) takes this text. Byte-level BPE works word by
+    /// word, so it needs memory for the longest; so does SentencePiece's BPE with most vocabularies.
+    pub fn scratch_bytes_for(&self, text: &[u8]) -> usize {
+        let words = match self.vocab.model {
+            Model::Unigram if built::UNIGRAM => unigram::words_for_text(&self.vocab, text),
+            // A `▁` in front, and three bytes for one that is not UTF-8.
+            Model::WordPiece { .. } => text.len().saturating_mul(3).saturating_add(3).div_ceil(4),
+            _ => words_for(text.len().saturating_mul(3).saturating_add(1)),
+        };
+        // Marks and candidates of special tokens, and after the marks the words.
+        text.len().saturating_add(words.saturating_mul(4).max(text.len().saturating_mul(8)))
     }
 
     /// Encodes a text and returns how many ids there are; they are at the front of `out`.
@@ -212,9 +235,9 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
     ///
     /// # Errors
     ///
-    /// [`Error::BufferTooSmall`] if `scratch` has fewer than [`scratch_bytes`](Self::scratch_bytes)
-    /// and that was too few, or if `out` is too small; for `out` it says exactly how many ids there
-    /// are. [`Error::TextTooLong`] from 1 GiB on.
+    /// [`Error::BufferTooSmall`] if `scratch` has fewer than
+    /// [`scratch_bytes_for`](Self::scratch_bytes_for) the text and that was too few, or if `out` is too small; for
+    /// `out` it says exactly how many ids there are. [`Error::TextTooLong`] from 1 GiB on.
     pub fn encode(
         &self,
         text: &[u8],
@@ -233,16 +256,30 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
         let done = self.encode_text(text, options.parse_special, scratch, &mut output);
         done.ok_or_else(|| Error::BufferTooSmall {
             what: "tokenizer's scratch memory",
-            needed: match self.vocab.model {
-                Model::Unigram if built::UNIGRAM => unigram::most_bytes(text.len()),
-                _ => Self::scratch_bytes(text.len()),
-            },
+            needed: self.scratch_bytes_for(text),
             given,
         })?;
         if let (true, true, Some(eos)) = (options.add_special, self.vocab.add_eos, self.vocab.eos) {
             output.push(eos);
         }
         output.finish()
+    }
+
+    /// As [`encode`](Self::encode), into a list of at most `N` ids.
+    ///
+    /// # Errors
+    ///
+    /// As for [`encode`](Self::encode).
+    pub fn encode_list<const N: usize>(
+        &self,
+        text: &[u8],
+        options: Encode,
+        scratch: &mut [u8],
+    ) -> Result<heapless::Vec<TokenId, N>, Error> {
+        let mut ids = heapless::Vec::from_array([0; N]);
+        let count = self.encode(text, options, scratch, &mut ids)?;
+        ids.truncate(count);
+        Ok(ids)
     }
 
     /// Everything between BOS and EOS; `None` if there is too little scratch memory.
@@ -289,7 +326,7 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
             Model::Spm => spm::Fragment { vocab, index, text, prefix }.encode(memory, output),
             Model::Bpe(pre) if built::BPE => bpe::encode_bytes(vocab, index, pre, text, memory, output),
             Model::Characters if built::BPE => bpe::encode_characters(vocab, index, text, memory, output),
-            Model::Lines if built::BPE => bpe::encode_lines(vocab, index, text, memory, output),
+            Model::Lines { newlines } if built::BPE => bpe::encode_lines(vocab, index, newlines, text, memory, output),
             Model::Unigram if built::UNIGRAM => unigram::encode(vocab, index, text, memory, output),
             Model::WordPiece { lowercase } if built::WORDPIECE => {
                 wordpiece::encode(vocab, index, lowercase, text, memory, output)
@@ -352,6 +389,25 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
             return Err(Error::BufferTooSmall { what: "buffer for the text", needed: len, given });
         }
         Ok(len)
+    }
+
+    /// As [`detokenize`](Self::detokenize), as text: U+FFFD stands for what is not UTF-8.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TokenOutOfRange`]; [`Error::TextRefused`] if the text has more than `N` bytes.
+    pub fn decode_text<const N: usize>(
+        &self,
+        ids: &[TokenId],
+        show_special: bool,
+    ) -> Result<heapless::String<N>, Error> {
+        let mut text = heapless::String::new();
+        let mut decoder = self.decoder().show_special(show_special);
+        for id in ids {
+            decoder.write(*id, self, &mut text)?;
+        }
+        decoder.write_rest(&mut text)?;
+        Ok(text)
     }
 
     fn check(&self, id: TokenId) -> Result<(), Error> {

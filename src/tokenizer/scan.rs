@@ -1,84 +1,263 @@
-//! Scanners: each stands for one regular expression of llama.cpp's pre-tokenizers.
+//! Scanners: each stands for one regular expression of llama.cpp's pre-tokenizers, as a list of
+//! alternatives that are tried in order.
 //!
-//! A scanner is asked where the piece that begins at `pos` ends. It sees nothing before `pos` and
-//! nothing from `end` on, where the piece of the scanner before it ends, and it always moves
-//! forward. Written by hand because the expressions look ahead (`\s+(?!\S)`), and because the
-//! tables of a general engine would be larger than this crate.
+//! Written by hand because the expressions look ahead (`\s+(?!\S)`), and because the tables of a general
+//! engine would be larger than this crate. A scanner is asked where the piece that begins at `pos` ends. It
+//! sees nothing before `pos` and nothing after `end`, where the piece of the scanner before it ends. What no
+//! alternative matches is a piece as well, up to the next match. The time is linear in the text.
 
 use super::unicode::{Group, first_char, group, is_space, is_word};
 
-/// One regular expression; its matches and the text between them become pieces.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Scanner {
-    /// `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
-    Gpt2,
-    /// `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,digits}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
-    Cl100k {
-        /// How many digits make one piece at most.
-        digits: u32,
-        /// Whether the first alternative, the English contractions, is there.
-        contractions: bool,
-        /// Whether combining marks count as letters: `[\p{L}\p{M}]`.
-        marks: bool,
-    },
-    /// `\p{N}{1,n}`
-    Numbers(u32),
-    /// `[0-9][0-9][0-9]`
-    ThreeDigits,
-    /// `[\p{P}\$\+<=>\^~\|]+`, with the backtick too if `true`
-    Punctuation(bool),
-    /// `\w+|[^\w\s]+`; the white space between them becomes pieces too.
-    Whitespace,
+/// The kinds of code points that the expressions tell apart; each code point has exactly one, so every class
+/// is a set of kinds.
+pub(super) mod kind {
+    pub const SPACE: u16 = 1 << 0;
+    pub const LINE_END: u16 = 1 << 1;
+    pub const OTHER_WHITE: u16 = 1 << 2;
+    pub const UPPER: u16 = 1 << 3;
+    pub const LOWER: u16 = 1 << 4;
+    pub const OTHER_LETTER: u16 = 1 << 5;
+    pub const MARK: u16 = 1 << 6;
+    pub const DIGIT: u16 = 1 << 7;
+    pub const OTHER_NUMBER: u16 = 1 << 8;
+    pub const ASCII_PUNCTUATION: u16 = 1 << 9;
+    pub const OTHER_PUNCTUATION: u16 = 1 << 10;
+    pub const BACKTICK: u16 = 1 << 11;
+    pub const ASCII_SYMBOL: u16 = 1 << 12;
+    pub const OTHER_SYMBOL: u16 = 1 << 13;
+    /// Control characters, and what is not assigned.
+    pub const REST: u16 = 1 << 14;
+    pub const TILDE: u16 = 1 << 15;
 }
 
-/// The text from a position to the end that the scanner may see.
+/// A class of code points.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Class {
+    /// A set of kinds.
+    Kinds(u16),
+    /// By a function of the code point.
+    Set(fn(u32) -> bool),
+}
+
+use Class::Kinds;
+
+/// ` `
+pub(super) const SPACE: Class = Kinds(kind::SPACE);
+/// `[\r\n]`
+pub(super) const LINE_END: Class = Kinds(kind::LINE_END);
+/// `\s`
+pub(super) const WHITE: Class = Kinds(kind::SPACE | kind::LINE_END | kind::OTHER_WHITE);
+/// `\p{L}`
+pub(super) const LETTER: Class = Kinds(kind::UPPER | kind::LOWER | kind::OTHER_LETTER);
+/// `[A-Za-z]`
+pub(super) const ASCII_LETTER: Class = Kinds(kind::UPPER | kind::LOWER);
+/// `[\p{L}\p{M}]`
+pub(super) const LETTER_MARK: Class = LETTER.or(Kinds(kind::MARK));
+/// `\p{N}`
+pub(super) const NUMBER: Class = Kinds(kind::DIGIT | kind::OTHER_NUMBER);
+/// A backtick.
+pub(super) const BACKTICK: Class = Kinds(kind::BACKTICK);
+/// `[0-9]`
+pub(super) const DIGIT: Class = Kinds(kind::DIGIT);
+/// `\p{P}`
+pub(super) const PUNCTUATION: Class = Kinds(kind::ASCII_PUNCTUATION | kind::OTHER_PUNCTUATION);
+/// ``[!-/:-@\[-`{-~]``
+pub(super) const ASCII_PUNCTUATION: Class =
+    Kinds(kind::ASCII_PUNCTUATION | kind::BACKTICK | kind::ASCII_SYMBOL | kind::TILDE);
+/// `\p{S}` in llama.cpp, which does not count `~` there.
+pub(super) const SYMBOL: Class = Kinds(kind::BACKTICK | kind::ASCII_SYMBOL | kind::OTHER_SYMBOL);
+/// `[\p{P}\$\+<=>\^~\|]`
+pub(super) const PUNCTUATION_MATHS: Class = PUNCTUATION.or(Kinds(kind::ASCII_SYMBOL | kind::TILDE));
+
+impl Class {
+    /// The union of two sets of kinds.
+    pub const fn or(self, other: Self) -> Self {
+        match (self, other) {
+            (Kinds(a), Kinds(b)) => Kinds(a | b),
+            _ => self,
+        }
+    }
+
+    /// Everything that is in none of the kinds.
+    pub const fn not(self) -> Self {
+        match self {
+            Kinds(kinds) => Kinds(!kinds),
+            Class::Set(_) => self,
+        }
+    }
+
+    fn has(self, seen: Seen) -> bool {
+        match self {
+            Kinds(kinds) => kinds & seen.kind != 0,
+            // llama.cpp reads white space that is not ASCII as a vertical tab.
+            Class::Set(has) if seen.kind == kind::OTHER_WHITE && seen.code > 0x7f => has(0x0b),
+            Class::Set(has) => has(seen.code),
+        }
+    }
+}
+
+/// `before? of{least,most} after{0,after_most}`, and a contraction at its end if there may be one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Run {
+    before: Option<Class>,
+    needs_before: bool,
+    of: Class,
+    least: u32,
+    most: u32,
+    after: Option<Class>,
+    after_most: u32,
+    contraction: bool,
+}
+
+/// One alternative of an expression.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Part {
+    /// `'s|'t|'re|'ve|'m|'ll|'d`
+    Contraction {
+        /// `(?i: )`
+        any_case: bool,
+    },
+    Run(Run),
+    /// `before?U*l+|before?U+l*` where `U` are the letters but `[a-z]` and `l` the letters but `[A-Z]`, each
+    /// with what `also` has, and a contraction at the end if there may be one.
+    Cased {
+        also: u16,
+        contraction: bool,
+    },
+    /// `before?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+`: several words.
+    Phrase,
+    /// `\s*[\r\n]+`, which is the same as `\s*[\r\n]`.
+    LineEnds,
+    /// `\s+(?!\S)|\s+`
+    Spaces,
+    /// `\s{512}(?!\S)|\s{256}(?!\S)|...|\s{4}(?!\S)|\s{1,2}(?!\S)|\s{1}`
+    SpacesByPowers,
+    /// `\s+$`
+    SpacesAtEnd,
+    /// Numbers cut into threes from their end, the first with the text before them: llama.cpp's
+    /// `\p{AFMoE_digits}`.
+    Threes,
+    /// `(?=(\d{3})+(?!\d))`: the same for ASCII digits, and cut before the first as well.
+    ThreesApart,
+    /// `<sentinel:[0-9]+>`
+    Sentinel,
+    /// `(IMGIMG)((A|B|C|D|E|F|G|H|I){1,4})Z`
+    Image,
+    /// `([\t\n]|    |  )`
+    Indent,
+}
+
+/// `of+`
+pub(super) const fn some(of: Class) -> Run {
+    some_of(of, 1, u32::MAX)
+}
+
+/// `of{least,most}`
+pub(super) const fn some_of(of: Class, least: u32, most: u32) -> Run {
+    Run { before: None, needs_before: false, of, least, most, after: None, after_most: 0, contraction: false }
+}
+
+impl Run {
+    /// `before?` in front.
+    pub const fn after_any(self, before: Class) -> Self {
+        Self { before: Some(before), ..self }
+    }
+
+    /// `before` in front.
+    pub const fn after(self, before: Class) -> Self {
+        Self { before: Some(before), needs_before: true, ..self }
+    }
+
+    /// `after*` behind.
+    pub const fn then_all(self, after: Class) -> Self {
+        Self { after: Some(after), after_most: u32::MAX, ..self }
+    }
+
+    /// `after?` behind.
+    pub const fn then_one(self, after: Class) -> Self {
+        Self { after: Some(after), after_most: 1, ..self }
+    }
+
+    /// `(?i:'s|'t|'re|'ve|'m|'ll|'d)?` behind.
+    pub const fn then_contraction(self) -> Self {
+        Self { contraction: true, ..self }
+    }
+
+    pub const fn part(self) -> Part {
+        Part::Run(self)
+    }
+}
+
+/// `[^\r\n\p{L}\p{N}]`, which may stand before a word.
+pub(super) const BEFORE_WORD: Class = LINE_END.or(LETTER).or(NUMBER).not();
+
+/// The text up to the end that the scanner may see.
 #[derive(Clone, Copy)]
 struct View<'t> {
     text: &'t [u8],
 }
 
-/// A code point with what the scanners ask about it.
+/// A code point with its kind.
 #[derive(Clone, Copy)]
 struct Seen {
     code: u32,
     len: usize,
-    group: Group,
+    kind: u16,
 }
 
-impl Seen {
-    fn is_letter(self, marks: bool) -> bool {
-        self.group == Group::Letter || (marks && self.group == Group::Mark)
-    }
-
-    fn is_number(self) -> bool {
-        self.group == Group::Number
-    }
-
-    fn is_line_end(self) -> bool {
-        matches!(self.code, 0x0a | 0x0d)
-    }
-
-    /// `[^\s\p{L}\p{N}]`, or with `\p{M}` excluded as well.
-    fn is_other(self, marks: bool) -> bool {
-        !self.is_letter(marks) && !self.is_number() && !is_space(self.code)
+fn kind_of(code: u32) -> u16 {
+    match code {
+        0x61..=0x7a => kind::LOWER,
+        0x20 => kind::SPACE,
+        0x41..=0x5a => kind::UPPER,
+        0x30..=0x39 => kind::DIGIT,
+        0x0a | 0x0d => kind::LINE_END,
+        0x60 => kind::BACKTICK,
+        0x7e => kind::TILDE,
+        _ if is_space(code) => kind::OTHER_WHITE,
+        _ => match group(code) {
+            Group::Letter => kind::OTHER_LETTER,
+            Group::Mark => kind::MARK,
+            Group::Number => kind::OTHER_NUMBER,
+            Group::Punctuation if code < 0x80 => kind::ASCII_PUNCTUATION,
+            Group::Punctuation => kind::OTHER_PUNCTUATION,
+            Group::Symbol if code < 0x80 => kind::ASCII_SYMBOL,
+            Group::Symbol => kind::OTHER_SYMBOL,
+            Group::Unassigned | Group::Separator | Group::Control => kind::REST,
+        },
     }
 }
 
 impl View<'_> {
     fn at(self, pos: usize) -> Option<Seen> {
         let char = first_char(self.text.get(pos..)?)?;
-        Some(Seen { code: char.code, len: char.len, group: group(char.code) })
+        Some(Seen { code: char.code, len: char.len, kind: kind_of(char.code) })
     }
 
-    /// The first position from `pos` on where `test` fails.
-    fn run(self, mut pos: usize, test: impl Fn(Seen) -> bool) -> usize {
-        while let Some(seen) = self.at(pos) {
-            if !test(seen) {
-                break;
-            }
-            pos += seen.len;
+    /// Where one of `class` at `pos` ends.
+    fn one(self, pos: usize, class: Class) -> Option<usize> {
+        let seen = self.at(pos).filter(|seen| class.has(*seen))?;
+        Some(pos + seen.len)
+    }
+
+    /// Where the run of at most `most` of `class` from `pos` on ends, and how many there are.
+    fn run(self, mut pos: usize, class: Class, most: u32) -> (usize, u32) {
+        let mut count = 0;
+        while count < most
+            && let Some(end) = self.one(pos, class)
+        {
+            pos = end;
+            count += 1;
         }
-        pos
+        (pos, count)
+    }
+
+    /// Where `text` at `pos` ends; only ASCII.
+    fn literal(self, mut pos: usize, text: &[u8]) -> Option<usize> {
+        for byte in text {
+            pos += self.at(pos).filter(|seen| seen.code == u32::from(*byte))?.len;
+        }
+        Some(pos)
     }
 
     /// The end of an English contraction (`'s`, `'ll`, ...) that begins at `pos`.
@@ -98,198 +277,307 @@ impl View<'_> {
         }
     }
 
-    /// `\s+(?!\S)|\s+` for the white space in `pos..end`, whose last character begins at `last`:
-    /// before other text that last one is left for the next piece, unless it is the only one.
-    fn spaces(self, pos: usize, last: usize, end: usize) -> usize {
-        if last > pos && end < self.text.len() { last } else { end }
-    }
-
-    fn gpt2(self, pos: usize, first: Seen) -> usize {
-        if let Some(end) = self.contraction(pos, false) {
-            return end;
-        }
-        // An optional space, then a run of one kind.
-        let (start, second) = match first.code {
-            0x20 => (pos + first.len, self.at(pos + first.len)),
-            _ => (pos, Some(first)),
+    fn match_run(self, pos: usize, run: &Run) -> Option<usize> {
+        let of_from = |pos: usize| {
+            let (end, count) = self.run(pos, run.of, run.most);
+            (count >= run.least).then_some(end)
         };
-        match second {
-            Some(c) if c.is_letter(false) => return self.run(start, |c| c.is_letter(false)),
-            Some(c) if c.is_number() => return self.run(start, Seen::is_number),
-            Some(c) if c.is_other(false) => return self.run(start, |c| c.is_other(false)),
-            _ => {}
-        }
-        let mut last = pos;
-        let mut end = pos;
-        while let Some(c) = self.at(end).filter(|c| is_space(c.code)) {
-            last = end;
-            end += c.len;
-        }
-        self.spaces(pos, last, end)
+        let after_before = run.before.and_then(|before| self.one(pos, before)).and_then(of_from);
+        let end = match after_before {
+            None if run.needs_before => return None,
+            None => of_from(pos)?,
+            Some(end) => end,
+        };
+        let end = match run.after {
+            Some(after) => self.run(end, after, run.after_most).0,
+            None => end,
+        };
+        Some(if run.contraction { self.contraction(end, true).unwrap_or(end) } else { end })
     }
 
-    fn cl100k(self, pos: usize, first: Seen, digits: u32, contractions: bool, marks: bool) -> usize {
-        if contractions && let Some(end) = self.contraction(pos, true) {
-            return end;
-        }
-        let after = pos + first.len;
-        if first.is_number() {
-            let mut end = after;
-            let mut count = 1;
-            while let Some(c) = self.at(end).filter(|c| count < digits && c.is_number()) {
-                end += c.len;
-                count += 1;
-            }
-            return end;
-        }
-        if !first.is_line_end() {
-            let is_word = first.is_letter(marks) || self.at(after).is_some_and(|c| c.is_letter(marks));
-            if is_word {
-                return self.run(after, |c| c.is_letter(marks));
-            }
-        }
-        let start = if first.code == 0x20 { after } else { pos };
-        if self.at(start).is_some_and(|c| c.is_other(marks)) {
-            let end = self.run(start, |c| c.is_other(marks));
-            return self.run(end, Seen::is_line_end);
-        }
-        let mut last = pos;
-        let mut end = pos;
-        let mut line_end = None;
-        while let Some(c) = self.at(end).filter(|c| is_space(c.code)) {
-            last = end;
-            end += c.len;
-            if c.is_line_end() {
-                line_end = Some(end);
-            }
-        }
-        line_end.unwrap_or_else(|| self.spaces(pos, last, end))
-    }
-
-    /// The end of a run that passes `test`, or of one that does not.
-    fn run_or_gap(self, pos: usize, first: Seen, test: impl Fn(Seen) -> bool) -> usize {
-        let inside = test(first);
-        self.run(pos + first.len, |c| test(c) == inside)
-    }
-
-    /// The end of three ASCII digits that begin at `pos`.
-    fn match_three_digits(self, mut pos: usize) -> Option<usize> {
-        for _ in 0..3 {
-            pos += self.at(pos).filter(|c| matches!(c.code, 0x30..=0x39))?.len;
-        }
-        Some(pos)
-    }
-
-    fn three_digits(self, mut pos: usize) -> usize {
-        if let Some(end) = self.match_three_digits(pos) {
-            return end;
-        }
-        while let Some(c) = self.at(pos) {
-            pos += c.len;
-            if self.match_three_digits(pos).is_some() {
-                break;
-            }
-        }
-        pos
-    }
-}
-
-/// `[\p{P}\$\+<=>\^~\|]`
-fn is_punctuation(seen: Seen, backtick: bool) -> bool {
-    let symbol = matches!(seen.code, 0x24 | 0x2b | 0x3c..=0x3e | 0x5e | 0x7c | 0x7e);
-    symbol || (backtick && seen.code == 0x60) || seen.group == Group::Punctuation
-}
-
-impl Scanner {
-    /// Where the piece that begins at `pos` ends, at most at `end`; beyond `pos` if `pos < end`.
-    pub fn next(self, text: &[u8], pos: usize, end: usize) -> usize {
-        let view = View { text: text.get(..end).unwrap_or(text) };
-        let Some(first) = view.at(pos) else { return end };
-        let found = match self {
-            Scanner::Gpt2 => view.gpt2(pos, first),
-            Scanner::Cl100k { digits, contractions, marks } => view.cl100k(pos, first, digits, contractions, marks),
-            Scanner::Numbers(limit) if first.is_number() => {
-                let mut found = pos + first.len;
-                let mut count = 1;
-                while let Some(c) = view.at(found).filter(|c| count < limit && c.is_number()) {
-                    found += c.len;
-                    count += 1;
+    fn cased(self, pos: usize, also: u16) -> Option<usize> {
+        let both = kind::OTHER_LETTER | also;
+        let (upper, lower) = (Kinds(kind::UPPER | both), Kinds(kind::LOWER | both));
+        let starts = [self.one(pos, BEFORE_WORD), Some(pos)];
+        // `U*l+`: if nothing but `U` is there, its last one that is `l` too.
+        for start in starts.into_iter().flatten() {
+            let (mut at, mut found) = (start, None);
+            while let Some(seen) = self.at(at).filter(|seen| upper.has(*seen)) {
+                at += seen.len;
+                if lower.has(seen) {
+                    found = Some(at);
                 }
-                found
             }
-            Scanner::Numbers(_) => view.run(pos, |c| !c.is_number()),
-            Scanner::ThreeDigits => view.three_digits(pos),
-            Scanner::Whitespace => {
-                let class = |c: Seen| (is_word(c.code), is_space(c.code));
-                view.run(pos, |c| class(c) == class(first))
+            match self.run(at, lower, u32::MAX) {
+                (end, 1..) => return Some(end),
+                _ if found.is_some() => return found,
+                _ => {}
             }
-            Scanner::Punctuation(backtick) => view.run_or_gap(pos, first, |c| is_punctuation(c, backtick)),
-        };
-        // What no alternative matches is a piece of its own.
-        if found > pos { found } else { pos + first.len }
+        }
+        // `U+l*`, now that no `l` follows.
+        starts.into_iter().flatten().find_map(|start| match self.run(start, upper, u32::MAX) {
+            (_, 0) => None,
+            (end, _) => Some(end),
+        })
     }
-}
 
-#[cfg(test)]
-mod tests {
-    extern crate std;
-    use std::vec::Vec;
+    fn phrase(self, pos: usize) -> Option<usize> {
+        let word = |pos: usize| Some(self.run(self.one(pos, LETTER)?, Kinds(kind::MARK), u32::MAX).0);
+        let first = self.one(pos, BEFORE_WORD).and_then(word).or_else(|| word(pos));
+        let mut end = first?;
+        while let Some(next) = word(end).or_else(|| word(self.one(end, SPACE)?)) {
+            end = next;
+        }
+        Some(end)
+    }
 
-    use super::*;
+    /// `\s*[\r\n]+`. There is none in white space up to `known`, which is noted.
+    fn line_ends(self, pos: usize, known: &mut usize) -> Option<usize> {
+        let (mut end, mut found) = (pos.max(*known), None);
+        while let Some(seen) = self.at(end).filter(|seen| WHITE.has(*seen)) {
+            end += seen.len;
+            if LINE_END.has(seen) {
+                found = Some(end);
+            }
+        }
+        if found.is_none() && end > pos {
+            *known = end;
+        }
+        found
+    }
 
-    fn pieces(scanner: Scanner, text: &str) -> Vec<&str> {
-        let mut pos = 0;
-        let mut out = Vec::new();
-        while pos < text.len() {
-            let end = scanner.next(text.as_bytes(), pos, text.len());
-            assert!(end > pos);
-            out.push(&text[pos..end]);
+    /// Before other text the last character of white space is left for the next piece, unless it is the only one.
+    fn spaces(self, pos: usize) -> Option<usize> {
+        let (mut last, mut end) = (pos, pos);
+        while let Some(next) = self.one(end, WHITE) {
+            (last, end) = (end, next);
+        }
+        match end {
+            end if end == pos => None,
+            end if end < self.text.len() && last > pos => Some(last),
+            end => Some(end),
+        }
+    }
+
+    fn spaces_by_powers(self, pos: usize) -> Option<usize> {
+        for count in [512, 256, 128, 64, 32, 16, 8, 4, 2, 1] {
+            let (end, found) = self.run(pos, WHITE, count);
+            if found == count && (end >= self.text.len() || self.one(end, WHITE).is_some()) {
+                return Some(end);
+            }
+        }
+        self.one(pos, WHITE)
+    }
+
+    fn spaces_at_end(self, pos: usize, known: &mut usize) -> Option<usize> {
+        if pos < *known {
+            return None; // inside white space before something else
+        }
+        let (end, count) = self.run(pos, WHITE, u32::MAX);
+        *known = end;
+        (count > 0 && end >= self.text.len()).then_some(end)
+    }
+
+    /// `known` is the end of the number that is being cut, if it is after `pos`.
+    fn threes(self, pos: usize, known: &mut usize) -> usize {
+        let mut start = pos;
+        let mut first = 3;
+        if pos >= *known {
+            start = self.run(pos, NUMBER.not(), u32::MAX).0;
+            let (end, count) = self.run(start, NUMBER, u32::MAX);
+            *known = end;
+            first = if count % 3 == 0 { 3 } else { count % 3 };
+        }
+        self.run(start, NUMBER, first).0
+    }
+
+    fn threes_apart(self, mut pos: usize, known: &mut usize) -> usize {
+        if pos < *known {
+            let (end, _) = self.run(pos, DIGIT, 3);
+            if end < *known {
+                return end;
+            }
             pos = end;
         }
-        out
+        loop {
+            let start = self.run(pos, DIGIT.not(), u32::MAX).0;
+            let (end, count) = self.run(start, DIGIT, u32::MAX);
+            *known = end;
+            let cut = self.run(start, DIGIT, count % 3).0;
+            if end >= self.text.len() && cut >= end {
+                return end;
+            }
+            if cut > pos && cut < end {
+                return cut;
+            }
+            let (next, _) = self.run(cut, DIGIT, 3);
+            if next < end {
+                return next;
+            }
+            if end >= self.text.len() {
+                return end;
+            }
+            pos = end;
+        }
     }
 
-    const LLAMA3: Scanner = Scanner::Cl100k { digits: 3, contractions: true, marks: false };
-
-    #[test]
-    fn gpt2() {
-        assert_eq!(
-            pieces(Scanner::Gpt2, "I'll  see\t\tyou'Re  12345 !?\n\n x  "),
-            ["I", "'ll", " ", " see", "\t", "\t", "you", "'", "Re", " ", " 12345", " !?", "\n\n", " x", "  "]
-        );
+    fn sentinel(self, pos: usize) -> Option<usize> {
+        match self.run(self.literal(pos, b"<sentinel:")?, DIGIT, u32::MAX) {
+            (_, 0) => None,
+            (end, _) => self.literal(end, b">"),
+        }
     }
 
-    #[test]
-    fn llama3() {
-        assert_eq!(
-            pieces(LLAMA3, "I'LL\tsee 12345,\n\n  \n  y  "),
-            ["I", "'LL", "\tsee", " ", "123", "45", ",\n\n", "  \n", " ", " y", "  "]
-        );
-        assert_eq!(pieces(LLAMA3, " "), [" "]);
+    fn image(self, pos: usize) -> Option<usize> {
+        let a_to_i = Class::Set(|code| matches!(code, 0x41..=0x49));
+        match self.run(self.literal(pos, b"IMGIMG")?, a_to_i, 4) {
+            (_, 0) => None,
+            (end, _) => self.literal(end, b"Z"),
+        }
     }
 
-    #[test]
-    fn overlong_characters_are_what_they_spell() {
-        let ends = |scanner: Scanner, text: &[u8]| scanner.next(text, 0, text.len());
-        assert_eq!(ends(Scanner::Gpt2, b"\xc0\xa0Z"), 3);
-        assert_eq!(ends(Scanner::Gpt2, b"\xc0\xa7sZ"), 3);
-        assert_eq!(ends(LLAMA3, b"'\xc1\x93Z"), 3);
-        assert_eq!(ends(Scanner::ThreeDigits, b"1\xc0\xb234"), 4);
+    fn indent(self, pos: usize) -> Option<usize> {
+        let line = self.one(pos, Class::Set(|code| matches!(code, 0x09 | 0x0a)));
+        line.or_else(|| self.literal(pos, b"    ")).or_else(|| self.literal(pos, b"  "))
     }
 
-    #[test]
-    fn words_and_what_is_between() {
-        assert_eq!(
-            pieces(Scanner::Whitespace, "don't  go_2 \u{939}\u{942}\u{901}..."),
-            ["don", "'", "t", "  ", "go_2", " ", "\u{939}\u{942}\u{901}", "..."]
-        );
+    fn matches(self, part: &Part, pos: usize, known: &mut usize) -> Option<usize> {
+        match part {
+            Part::Contraction { any_case } => self.contraction(pos, *any_case),
+            Part::Run(run) => self.match_run(pos, run),
+            Part::Cased { also, contraction } => {
+                let end = self.cased(pos, *also)?;
+                Some(if *contraction { self.contraction(end, true).unwrap_or(end) } else { end })
+            }
+            Part::Phrase => self.phrase(pos),
+            Part::LineEnds => self.line_ends(pos, known),
+            Part::Spaces => self.spaces(pos),
+            Part::SpacesByPowers => self.spaces_by_powers(pos),
+            Part::SpacesAtEnd => self.spaces_at_end(pos, known),
+            Part::Threes => Some(self.threes(pos, known)),
+            Part::ThreesApart => Some(self.threes_apart(pos, known)),
+            Part::Sentinel => self.sentinel(pos),
+            Part::Image => self.image(pos),
+            Part::Indent => self.indent(pos),
+        }
+        .filter(|end| *end > pos)
     }
+}
 
-    #[test]
-    fn numbers_and_punctuation() {
-        assert_eq!(pieces(Scanner::Numbers(1), "a12b"), ["a", "1", "2", "b"]);
-        assert_eq!(pieces(Scanner::Numbers(3), "1234 5"), ["123", "4", " ", "5"]);
-        assert_eq!(pieces(Scanner::ThreeDigits, "ab12345c"), ["ab", "123", "45c"]);
-        assert_eq!(pieces(Scanner::Punctuation(false), "a+=`b…$"), ["a", "+=", "`b", "…$"]);
+/// Where the piece that begins at `pos` ends, at most at `end`; beyond `pos` if `pos < end`. `known` is what
+/// one alternative notes for the calls that follow: a position, 0 at the beginning.
+pub(super) fn next(parts: &[Part], text: &[u8], pos: usize, end: usize, known: &mut usize) -> usize {
+    let view = View { text: text.get(..end).unwrap_or(text) };
+    let mut at = pos;
+    while let Some(seen) = view.at(at) {
+        if let Some(found) = parts.iter().find_map(|part| view.matches(part, at, known)) {
+            // What stands before the first match is a piece of its own.
+            return if at > pos { at } else { found };
+        }
+        at += seen.len;
     }
+    end
+}
+
+/// `[一-龥぀-ゟ゠-ヿ]`: Chinese and Japanese.
+pub(super) fn is_cjk_kana(code: u32) -> bool {
+    matches!(code, 0x4e00..=0x9fa5 | 0x3040..=0x309f | 0x30a0..=0x30ff)
+}
+
+/// `[一-龥ࠀ-一가-퟿]`
+pub(super) fn is_cjk_hangul(code: u32) -> bool {
+    matches!(code, 0x0800..=0x9fa5 | 0xac00..=0xd7ff)
+}
+
+/// `[一-鿿㐀-䶿豈-﫿぀-ゟ゠-ヿ･-ﾟ⼀-⿟เ-๿຀-໿ក-៿က-႟ꩠ-ꩿꧠ-꧿가-힯ᄀ-ᇿ]`
+pub(super) fn is_asian(code: u32) -> bool {
+    matches!(
+        code,
+        0x4e00..=0x9fff | 0x3400..=0x4dbf | 0xf900..=0xfaff | 0x3040..=0x30ff | 0xff65..=0xff9f | 0x2f00..=0x2fdf
+            | 0x0e40..=0x0eff | 0x1780..=0x17ff | 0x1000..=0x109f | 0xaa60..=0xaa7f | 0xa9e0..=0xa9ff
+            | 0xac00..=0xd7af | 0x1100..=0x11ff
+    )
+}
+
+/// Chinese characters as llama.cpp has them for `\p{Han}`.
+pub(super) fn is_han(code: u32) -> bool {
+    matches!(
+        code,
+        0x4e00..=0x9fff | 0x3400..=0x4dbf | 0x20000..=0x2a6df | 0x2a700..=0x2b73f | 0x2b740..=0x2b81f
+            | 0x2b820..=0x2ebef | 0xf900..=0xfaff | 0x2f800..=0x2fa1f
+    )
+}
+
+/// `\p{L}` that are not [`is_han`].
+pub(super) fn is_letter_not_han(code: u32) -> bool {
+    LETTER.has(Seen { code, len: 0, kind: kind_of(code) }) && !is_han(code)
+}
+
+/// Words of Hugging Face's `Whitespace`.
+pub(super) fn is_word_character(code: u32) -> bool {
+    is_word(code)
+}
+
+/// Neither word nor white space.
+pub(super) fn is_between_words(code: u32) -> bool {
+    !is_word(code) && !is_space(code)
+}
+
+/// `[^(\s|.,!?…。，、।۔،)]`
+pub(super) fn is_bloom_word(code: u32) -> bool {
+    let mark = matches!(code, 0x28 | 0x29 | 0x7c | 0x2e | 0x2c | 0x21 | 0x3f)
+        || matches!(code, 0x2026 | 0x3002 | 0xff0c | 0x3001 | 0x0964 | 0x06d4 | 0x060c);
+    !mark && !is_space(code)
+}
+
+/// The letters of DeepSeek LLM, which have small and capital forms: `[A-Za-zµÀ-ÖØ-öø-ƺ...]`.
+pub(super) fn is_deepseek_letter(code: u32) -> bool {
+    matches!(
+        code,
+            0x41..=0x5a | 0x61..=0x7a | 0xb5 | 0xc0..=0xd6 | 0xd8..=0xf6 | 0xf8..=0x1ba | 0x1bc..=0x1bf |
+            0x1c4..=0x293 | 0x295..=0x2af | 0x370..=0x373 | 0x376 | 0x377 | 0x37b..=0x37d | 0x37f | 0x386 |
+            0x388..=0x38a | 0x38c | 0x38e..=0x3a1 | 0x3a3..=0x3f5 | 0x3f7..=0x481 | 0x48a..=0x52f | 0x531..=0x556 |
+            0x10a0..=0x10c5 | 0x13a0..=0x13f5 | 0x13f8..=0x13fd | 0x1c90..=0x1cba | 0x1cbd..=0x1cbf | 0x1d00..=0x1d2b
+            | 0x1d6b..=0x1d77 | 0x1d79..=0x1d9a | 0x1e00..=0x1f15 | 0x1f18..=0x1f1d | 0x1f20..=0x1f45 |
+            0x1f48..=0x1f4d | 0x1f50..=0x1f57 | 0x1f59 | 0x1f5b | 0x1f5d | 0x1f5f..=0x1f7d | 0x1f80..=0x1fb4 |
+            0x1fb6..=0x1fbc | 0x1fbe | 0x1fc2..=0x1fc4 | 0x1fc6..=0x1fcc | 0x1fd0..=0x1fd3 | 0x1fd6..=0x1fdb |
+            0x1fe0..=0x1fec | 0x1ff2..=0x1ff4 | 0x1ff6..=0x1ffc | 0x2102 | 0x2107 | 0x210a..=0x2113 | 0x2115 |
+            0x2119..=0x211d | 0x2124 | 0x2126 | 0x2128 | 0x212a..=0x212d | 0x212f..=0x2134 | 0x2139 | 0x213c..=0x213f
+            | 0x2145..=0x2149 | 0x214e | 0x2183 | 0x2184 | 0x2c00..=0x2c7b | 0x2c7e..=0x2ce4 | 0x2ceb..=0x2cee |
+            0x2cf2 | 0x2cf3 | 0xa640..=0xa66d | 0xa680..=0xa69b | 0xa722..=0xa76f | 0xa771..=0xa787 | 0xa78b..=0xa78e
+            | 0xab70..=0xabbf | 0xfb00..=0xfb06 | 0xfb13..=0xfb17 | 0xff21..=0xff3a | 0xff41..=0xff5a |
+            0x10400..=0x1044f | 0x104b0..=0x104d3 | 0x104d8..=0x104fb | 0x10c80..=0x10cb2 | 0x10cc0..=0x10cf2 |
+            0x118a0..=0x118df | 0x1e900..=0x1e943
+    )
+}
+
+/// `[!-/:-~！-／：-～‘-‟　-。]`
+pub(super) fn is_deepseek_punctuation(code: u32) -> bool {
+    matches!(code, 0x21..=0x2f | 0x3a..=0x7e | 0xff01..=0xff0f | 0xff1a..=0xff5e | 0x2018..=0x201f | 0x3000..=0x3002)
+}
+
+/// `[가-힣ㄱ-ㆎ]`
+pub(super) fn is_hangul(code: u32) -> bool {
+    matches!(code, 0xac00..=0xd7a3 | 0x3131..=0x318e)
+}
+
+/// `[！…“”‘’—：；，、-〿︰-﹏]`
+pub(super) fn is_wide_punctuation(code: u32) -> bool {
+    matches!(code, 0xff01 | 0x2026 | 0x201c | 0x201d | 0x2018 | 0x2019 | 0x2014 | 0xff1a | 0xff1b | 0xff0c)
+        || matches!(code, 0x3001..=0x303f | 0xfe30..=0xfe4f)
+}
+
+/// `[ㄅ-ㄯ]`
+pub(super) fn is_bopomofo(code: u32) -> bool {
+    matches!(code, 0x3105..=0x312f)
+}
+
+/// `[^\n]`
+pub(super) fn is_not_newline(code: u32) -> bool {
+    code != 0x0a
+}
+
+/// `[\n]`
+pub(super) fn is_newline(code: u32) -> bool {
+    code == 0x0a
 }

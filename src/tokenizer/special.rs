@@ -2,14 +2,17 @@
 //!
 //! llama.cpp takes the special tokens one after the other, the longest first, and cuts each out
 //! wherever it is still found (`tokenizer_st_partition`): a longer one wins over a shorter one that
-//! begins before it. Here all tokens of one length go through the text together, from left to
-//! right. The result is the same unless two different tokens of one length overlap in the text,
-//! where llama.cpp's order is left to its library's sort.
+//! begins before it. The result is the same here (where two different tokens of one length overlap, whose order
+//! llama.cpp leaves to its library's sort, the left one wins), but in one pass over the text: each position at
+//! which special tokens begin is a candidate with the longest of them, and a heap gives the longest candidate,
+//! the leftmost of one length. If something that is cut out already lies in its way, the candidate comes back
+//! with the longest token that ends before that. What lies in the way is longer than the candidate, so that the
+//! free space is at most half as long each time: a position comes back a logarithm of times at most.
 
-use super::index::{Index, Special};
-use super::merge::Word;
+use super::index::{Index, Special, narrow};
 use super::vocab::{TokenType, Vocab};
 use crate::TokenId;
+use crate::sort::sink;
 
 /// What became of a byte of the text.
 pub(super) mod mark {
@@ -29,14 +32,6 @@ pub(super) struct ByteSet(pub [u32; 8]);
 
 impl ByteSet {
     pub const EMPTY: Self = Self([0; 8]);
-
-    fn of(bytes: &[u8]) -> Self {
-        let mut set = Self::EMPTY;
-        for byte in bytes {
-            set.insert(*byte);
-        }
-        set
-    }
 
     pub fn insert(&mut self, byte: u8) {
         if let Some(word) = self.0.get_mut(usize::from(byte >> 5)) {
@@ -62,80 +57,100 @@ impl Specials<'_, '_, '_> {
         self.parse_special || special.kind == TokenType::UserDefined
     }
 
-    /// Marks every byte of `text` in the front of `marks`. `Ok(false)` if there is no special token
-    /// in the text; then `marks` is not touched. `Err` if there is one and `marks` is too short.
-    pub fn mark(&self, text: &[u8], marks: &mut [u8]) -> Result<bool, ()> {
-        let mut marks = marks.get_mut(..text.len());
-        let present = ByteSet::of(text);
-        let mut any = false;
-        let mut rest = self.index.specials();
-        while let Some((len, group)) = first_group(rest) {
-            rest = rest.get(group.len()..).unwrap_or(&[]);
-            if len == 0 || len > text.len() {
-                continue;
-            }
-            let mut first = ByteSet::EMPTY;
-            let mut possible = false;
-            for special in group.iter().map(Special::from_words).filter(|special| self.counts(special)) {
-                first.insert(special.first);
-                possible |= present.contains(special.first);
-            }
-            if !possible {
-                continue;
-            }
-            let mut pos = 0;
-            while let Some(window) = text.get(pos..pos + len) {
-                let is_candidate = window.first().is_some_and(|byte| first.contains(*byte));
-                let Some(special) = is_candidate.then(|| self.find(group, window)).flatten() else {
-                    pos += 1;
-                    continue;
-                };
-                let marks = marks.as_deref_mut().ok_or(())?;
-                if !any {
-                    marks.fill(mark::TEXT);
-                    any = true;
-                }
-                pos = match take(marks, text, pos, &special) {
-                    true => pos + len,
-                    false => pos + 1,
-                };
+    /// Marks every byte of `text` in the front of `memory`; behind that it needs eight bytes for each position at
+    /// which a special token begins. `Ok(false)` if there is none in the text; then `memory` is not touched.
+    /// `Err` if `memory` is too short.
+    pub fn mark(&self, text: &[u8], memory: &mut [u8]) -> Result<bool, ()> {
+        let mut firsts = ByteSet::EMPTY;
+        for special in self.index.specials().iter().map(Special::from_words).filter(|special| self.counts(special)) {
+            firsts.insert(special.first);
+        }
+        let mut parts = memory.split_at_mut_checked(text.len());
+        let mut count = 0;
+        for (pos, _) in text.iter().enumerate().filter(|(_, byte)| firsts.contains(**byte)) {
+            if let Some(special) = self.longest(text.get(pos..).unwrap_or(&[])) {
+                let (_, heap) = parts.as_mut().ok_or(())?;
+                *heap.as_chunks_mut().0.get_mut(count).ok_or(())? = candidate(special.len, pos);
+                count += 1;
             }
         }
-        Ok(any)
+        if count == 0 {
+            return Ok(false);
+        }
+        let (marks, heap) = parts.ok_or(())?;
+        marks.fill(mark::TEXT);
+        self.cut(text, marks, heap.as_chunks_mut().0.get_mut(..count).ok_or(())?);
+        Ok(true)
     }
 
-    /// The token of `group`, which is sorted by spelling, that is spelled `text`.
-    fn find(&self, group: &[[Word; 3]], text: &[u8]) -> Option<Special> {
-        let spelled = |special: &[Word; 3]| self.index.spelled(self.vocab, Special::from_words(special).id);
-        let place = group.partition_point(|special| spelled(special) < text);
-        let found = group.get(place).filter(|special| spelled(special) == text)?;
-        Some(Special::from_words(found)).filter(|special| self.counts(special))
+    /// Cuts the candidates out as far as they do not overlap.
+    fn cut(&self, text: &[u8], marks: &mut [u8], heap: &mut [Candidate]) {
+        let mut less = |a: &Candidate, b: &Candidate| u64::from_le_bytes(*a) < u64::from_le_bytes(*b);
+        for root in (0..heap.len() / 2).rev() {
+            sink(heap, root, heap.len(), &mut less);
+        }
+        let mut count = heap.len();
+        while let Some((len, pos)) = heap.get(..count).and_then(|heap| heap.first()).map(parts_of) {
+            let span = marks.get(pos..).unwrap_or(&[]).iter().take(len);
+            let free = span.take_while(|mark| **mark == mark::TEXT).count();
+            // A whole one is found again, one with something in its way becomes shorter.
+            let found = self.longest(text.get(pos..).and_then(|text| text.get(..free)).unwrap_or(&[]));
+            let next = match found {
+                Some(special) if free == len => {
+                    take(marks, text, pos, &special);
+                    None
+                }
+                found => found,
+            };
+            let next = next.map(|special| candidate(special.len, pos)).or_else(|| {
+                count -= 1;
+                heap.get(count).copied()
+            });
+            if let (Some(next), Some(first)) = (next, heap.first_mut()) {
+                *first = next;
+            }
+            sink(heap, 0, count, &mut less);
+        }
+    }
+
+    /// The longest special token that `text` begins with.
+    fn longest(&self, text: &[u8]) -> Option<Special> {
+        let (mut range, mut found) = (self.index.specials(), None);
+        for (depth, byte) in text.iter().enumerate() {
+            let here = |words: &_| self.index.spelled(self.vocab, Special::from_words(words).id).get(depth).copied();
+            let Some(narrower) = narrow(range, here, *byte) else { break };
+            range = narrower;
+            // Those that end here come first.
+            let ends = range.first().map(Special::from_words).filter(|special| special.len == depth + 1);
+            found = ends.filter(|special| self.counts(special)).or(found);
+        }
+        found
     }
 
     /// The token that was marked at the start of `text`, and its length.
     pub fn at(&self, text: &[u8], marks: &[u8]) -> Option<(TokenId, usize)> {
         let len = 1 + marks.iter().skip(1).take_while(|mark| **mark == mark::INSIDE).count();
-        let specials = self.index.specials();
-        let longer = specials.partition_point(|special| Special::from_words(special).len > len);
-        let (_, group) = first_group(specials.get(longer..)?)?;
-        let special = self.find(group, text.get(..len)?)?;
-        Some((special.id, len))
+        let special = self.longest(text.get(..len)?)?;
+        Some((special.id, special.len))
     }
 }
 
-/// The first tokens of one length, and the length; `None` at the end.
-fn first_group(specials: &[[Word; 3]]) -> Option<(usize, &[[Word; 3]])> {
-    let len = Special::from_words(specials.first()?).len;
-    let count = specials.iter().take_while(|special| Special::from_words(special).len == len).count();
-    Some((len, specials.get(..count)?))
+/// A length and a position, in one number: the longest is the largest, then the leftmost.
+type Candidate = [u8; 8];
+
+fn candidate(len: usize, pos: usize) -> Candidate {
+    ((len as u64) << 32 | u64::from(!(pos as u32))).to_le_bytes()
 }
 
-/// Marks a token at `pos` unless part of it is taken already.
-fn take(marks: &mut [u8], text: &[u8], pos: usize, special: &Special) -> bool {
+fn parts_of(candidate: &Candidate) -> (usize, usize) {
+    let number = u64::from_le_bytes(*candidate);
+    ((number >> 32) as usize, !(number as u32) as usize)
+}
+
+/// Marks a token at `pos`.
+fn take(marks: &mut [u8], text: &[u8], pos: usize, special: &Special) {
     let end = pos + special.len;
-    let Some(span) = marks.get_mut(pos..end).filter(|span| span.iter().all(|m| *m == mark::TEXT)) else {
-        return false;
-    };
+    let Some(span) = marks.get_mut(pos..end) else { return };
     span.fill(mark::INSIDE);
     if let Some(first) = span.first_mut() {
         *first = mark::START;
@@ -158,5 +173,4 @@ fn take(marks: &mut [u8], text: &[u8], pos: usize, special: &Special) -> bool {
             *mark = mark::STRIPPED;
         }
     }
-    true
 }

@@ -7,6 +7,7 @@
 use core::cell::Cell;
 
 use super::Output;
+use super::canonical::SPACE;
 use super::charsmap::{Normalized, Spaces};
 use super::index::Index;
 use super::merge::Word;
@@ -19,10 +20,49 @@ const UNKNOWN_PENALTY: f32 = 10.0;
 /// Bytes of memory for one byte of normalised text: itself, and a [`Step`].
 const BYTES_PER_POSITION: usize = 1 + size_of::<Step>();
 
-/// Memory that is enough for a text of `len` bytes and its marks: no character of Unicode becomes more
-/// than 11 times as long (U+FDFA).
-pub(super) const fn most_bytes(len: usize) -> usize {
-    len.saturating_mul(11).saturating_add(4).saturating_mul(BYTES_PER_POSITION).saturating_add(len)
+/// Bytes that one becomes at most when a text is normalised: no character of Unicode becomes more than 11 times
+/// as long (U+FDFA).
+pub(super) const MOST_GROWTH: usize = 11;
+
+/// Memory for a text of `len` bytes after normalisation.
+pub(super) const fn words_for(len: usize) -> usize {
+    // One more for what is left over, and one for the division.
+    len.saturating_mul(BYTES_PER_POSITION).div_ceil(4).saturating_add(4)
+}
+
+/// Memory with which a text is encoded whatever its tokens are.
+pub(super) fn words_for_text(vocab: &Vocab<'_>, text: &[u8]) -> usize {
+    words_for(normalized(vocab, text).count())
+}
+
+fn normalized<'t>(vocab: &'t Vocab<'_>, text: &'t [u8]) -> impl Iterator<Item = u8> {
+    let spaces = Spaces { prefix: vocab.add_space_prefix, merge: vocab.merge_spaces };
+    Escaped { bytes: Normalized::new(vocab.charsmap, spaces, text), rest: &[] }
+}
+
+/// The same bytes with a space as `▁`, as tokens are spelled.
+struct Escaped<I> {
+    bytes: I,
+    rest: &'static [u8],
+}
+
+impl<I: Iterator<Item = u8>> Iterator for Escaped<I> {
+    type Item = u8;
+
+    fn next(&mut self) -> Option<u8> {
+        if let [byte, rest @ ..] = self.rest {
+            self.rest = rest;
+            return Some(*byte);
+        }
+        match self.bytes.next()? {
+            b' ' => {
+                let [first, rest @ ..] = &SPACE;
+                self.rest = rest;
+                Some(*first)
+            }
+            byte => Some(byte),
+        }
+    }
 }
 
 /// The best way to a position: the length of its last token as a u32, and the sum of scores as an f64.
@@ -72,8 +112,7 @@ pub(super) fn encode(
     memory: &mut [Word],
     output: &mut Output<'_>,
 ) -> Option<()> {
-    let spaces = Spaces { prefix: vocab.add_space_prefix, merge: vocab.merge_spaces };
-    let mut normalized = Normalized::new(vocab.charsmap, spaces, text);
+    let mut normalized = normalized(vocab, text);
     let bytes = memory.as_flattened_mut();
     let room = bytes.len() / BYTES_PER_POSITION;
     let (bytes, steps) = bytes.split_at_mut_checked(room)?;
@@ -151,8 +190,10 @@ impl Lattice<'_, '_, '_> {
     /// inside, or by its length, or where the known text ends.
     fn word_end(&self, at: usize) -> usize {
         let end = self.len.min(at.saturating_add(self.index.longest()));
-        let mut pairs = self.bytes.get(at..end).unwrap_or(&[]).windows(2);
-        let space = pairs.position(|pair| matches!(pair, [before, b' '] if !self.index.may_span(*before)));
+        let mut places = self.bytes.get(at..end).unwrap_or(&[]).windows(1 + SPACE.len());
+        let space = places.position(
+            |place| matches!(place, [before, space @ ..] if *space == SPACE && !self.index.may_span(*before)),
+        );
         space.map_or(end, |i| at + i + 1)
     }
 
@@ -169,7 +210,7 @@ impl Lattice<'_, '_, '_> {
     /// Extends the best way to `at` by every token; returns the furthest end of one.
     fn advance(&mut self, at: usize, unknown: f64) -> Option<usize> {
         let (here, char_len) = (self.score_at(at), self.char_len(at));
-        let text = self.bytes.get(at..self.word_end(at))?;
+        let text = self.bytes.get(at..self.len)?;
         let (mut reach, mut has_char) = (at + char_len, false);
         for (len, id) in self.index.prefixes(self.vocab, text) {
             let Some(score) = score(self.vocab, id) else { continue };

@@ -6,13 +6,13 @@
 //! them in its place.
 
 use super::build::{byte_token, consequences, halves, note_gaps, special, strips};
-use super::canonical::{compare, hash};
+use super::canonical::compare;
 use super::index::{Index, NONE, Special, header};
 use super::merge::Word;
 use super::names::Found;
 use super::special::ByteSet;
 use super::unigram;
-use super::vocab::{TokenType, Vocab};
+use super::vocab::{LONGEST_LOOKED_FOR, TokenType, Vocab};
 use crate::TokenId;
 use crate::gguf::Gguf;
 
@@ -80,6 +80,9 @@ impl Check<'_, '_, '_> {
             if kind == TokenType::Byte {
                 byte_token(token)?;
             }
+            if token.len() > LONGEST_LOOKED_FOR && (kind.is_special() || self.vocab.finds_prefixes()) {
+                return None;
+            }
             if spelling.is_reachable(token) {
                 note_gaps(&mut gaps, spelling.bytes(token));
                 reachable += 1;
@@ -94,24 +97,24 @@ impl Check<'_, '_, '_> {
 
     /// The buckets and the order.
     fn order(&self, reachable: usize) -> Option<()> {
-        let (layout, spelling) = (self.index.layout, self.vocab.spelling());
+        let (layout, spelling) = (self.index.layout, self.vocab.found_by());
         let end = layout.order() + 2 * reachable;
         let mut bucket = layout.buckets();
         let mut last: Option<(u32, TokenId, &[u8])> = None;
-        for (place, [hashed, id]) in self.words(layout.order(), end)?.as_chunks::<2>().0.iter().enumerate() {
-            let (hashed, id) = (u32::from_le_bytes(*hashed), u32::from_le_bytes(*id));
+        for (place, [key, id]) in self.words(layout.order(), end)?.as_chunks::<2>().0.iter().enumerate() {
+            let (key, id) = (u32::from_le_bytes(*key), u32::from_le_bytes(*id));
             let token = self.spelled(id)?;
-            let is_token = spelling.is_reachable(token) && hash(spelling.bytes(token)) == hashed;
-            let follows = last.is_none_or(|(last_hash, last_id, last_token)| {
+            let is_token = spelling.is_reachable(token) && self.vocab.key(spelling.bytes(token)) == key;
+            let follows = last.is_none_or(|(last_key, last_id, last_token)| {
                 let texts = || compare(spelling.bytes(last_token), spelling.bytes(token));
-                last_hash.cmp(&hashed).then_with(texts).then(last_id.cmp(&id)).is_lt()
+                last_key.cmp(&key).then_with(texts).then(last_id.cmp(&id)).is_lt()
             });
             (is_token && follows).then_some(())?;
-            while bucket <= layout.buckets() + layout.bucket(hashed) {
+            while bucket <= layout.buckets() + layout.bucket(key) {
                 self.is(bucket, place as u32)?;
                 bucket += 1;
             }
-            last = Some((hashed, id, token));
+            last = Some((key, id, token));
         }
         for bucket in bucket..layout.order() {
             self.is(bucket, reachable as u32)?;
@@ -139,16 +142,15 @@ impl Check<'_, '_, '_> {
         let count = (0..layout.tokens as TokenId).filter(|id| entry(*id).is_some()).count();
         self.is(header::SPECIALS, count as u32)?;
         let end = layout.specials() + 3 * count;
-        let mut last: Option<(usize, TokenId, &[u8])> = None;
+        let mut last: Option<(&[u8], Special)> = None;
         for words in self.words(layout.specials(), end)?.as_chunks::<3>().0 {
-            let Special { id, len, .. } = Special::from_words(words);
-            let token = self.spelled(id)?;
-            let is_entry = entry(id)?.to_words().map(u32::to_le_bytes) == *words;
-            let follows = last.is_none_or(|(last_len, last_id, last_token)| {
-                len.cmp(&last_len).then_with(|| last_token.cmp(token)).then(last_id.cmp(&id)).is_lt()
-            });
+            let special = Special::from_words(words);
+            let token = self.spelled(special.id)?;
+            let is_entry = entry(special.id)?.to_words().map(u32::to_le_bytes) == *words;
+            let follows = last
+                .is_none_or(|(last_token, last)| last_token.cmp(token).then(last.rank().cmp(&special.rank())).is_lt());
             (is_entry && follows).then_some(())?;
-            last = Some((len, id, token));
+            last = Some((token, special));
         }
         self.unused(end, layout.types())
     }

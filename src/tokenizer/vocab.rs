@@ -2,7 +2,7 @@
 //!
 //! Reading is `const`, so that a firmware's index is sized by the compiler.
 
-use super::canonical::Spelling;
+use super::canonical::{Spelling, first_four, hash};
 use super::charsmap::Charsmap;
 use super::pretokenizer::PreTokenizer;
 use crate::gguf::{Array, Gguf, ValueType};
@@ -14,6 +14,10 @@ const SCORES: &str = "scores";
 const TYPES: &str = "token_type";
 pub(super) const MERGES: &str = "merges";
 const CHARSMAP: &str = "precompiled_charsmap";
+
+/// The most bytes of a token that is looked for at every position of a text: a special one, and any with unigram
+/// and WordPiece. Models have such tokens of less than a hundred; the limit bounds the time that a file can cost.
+pub(super) const LONGEST_LOOKED_FOR: usize = 512;
 
 /// What kind of token an id is: `tokenizer.ggml.token_type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +71,7 @@ impl TokenType {
 }
 
 /// `tokenizer.ggml.model`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(super) enum Model {
     /// "llama": SentencePiece's BPE with scores.
     Spm,
@@ -76,7 +80,10 @@ pub(super) enum Model {
     /// "bpe": BPE over characters with merges, behind the pre-tokenizer "whitespace". Not llama.cpp's.
     Characters,
     /// "gemma4": BPE over characters with merges, line by line, and byte tokens for others.
-    Lines,
+    Lines {
+        /// Several newlines are one token if there is one.
+        newlines: bool,
+    },
     /// "t5": unigram, with SentencePiece's normalisation.
     Unigram,
     /// "bert": WordPiece.
@@ -119,12 +126,14 @@ impl<'a> Vocab<'a> {
                     Some(pre) => pre,
                     None => b"",
                 };
-                match PreTokenizer::by_name(pre) {
-                    Some(pre) => Model::Bpe(pre),
-                    None => return Err(Error::Unsupported { what: "pre-tokenizer", name: Name::new(pre) }),
+                match (pre, PreTokenizer::by_name(pre)) {
+                    (b"gemma4" | b"granite-embed-multi-311m", _) => Model::Lines { newlines: true },
+                    (b"sarvam-moe", _) => Model::Lines { newlines: false },
+                    (_, Some(pre)) => Model::Bpe(pre),
+                    (_, None) => return Err(Error::Unsupported { what: "pre-tokenizer", name: Name::new(pre) }),
                 }
             }
-            b"gemma4" if built::BPE => Model::Lines,
+            b"gemma4" if built::BPE => Model::Lines { newlines: true },
             b"t5" if built::UNIGRAM => Model::Unigram,
             b"bert" if built::WORDPIECE => {
                 Model::WordPiece { lowercase: tri!(switch(gguf, "normalizer.lowercase", true)) }
@@ -150,11 +159,13 @@ impl<'a> Vocab<'a> {
         let scores = tri!(numbers(gguf, SCORES, len, true));
         let types = tri!(numbers(gguf, TYPES, len, false));
         let merges = match model {
-            Model::Bpe(_) | Model::Characters | Model::Lines if built::BPE => match tri!(strings(gguf, MERGES)) {
-                Some(merges) if merges.len() < i32::MAX as usize => Some(merges),
-                Some(_) => return Err(Error::KeyValue { key: Name::key(PREFIX, MERGES), why: "is too long" }),
-                None => return Err(Error::MissingKey { key: Name::key(PREFIX, MERGES) }),
-            },
+            Model::Bpe(_) | Model::Characters | Model::Lines { .. } if built::BPE => {
+                match tri!(strings(gguf, MERGES)) {
+                    Some(merges) if merges.len() < i32::MAX as usize => Some(merges),
+                    Some(_) => return Err(Error::KeyValue { key: Name::key(PREFIX, MERGES), why: "is too long" }),
+                    None => return Err(Error::MissingKey { key: Name::key(PREFIX, MERGES) }),
+                }
+            }
             _ => None,
         };
 
@@ -162,7 +173,8 @@ impl<'a> Vocab<'a> {
             Model::Spm => (Some(1), Some(2), Some(0), true, false, true),
             Model::Bpe(pre) => (Some(11), Some(11), None, pre.add_bos, false, false),
             Model::Characters => (None, None, None, false, false, false),
-            Model::Lines => (Some(2), Some(1), Some(3), true, false, false),
+            Model::Lines { .. } if matches!(name, b"gpt2") => (Some(11), Some(11), None, false, false, false),
+            Model::Lines { .. } => (Some(2), Some(1), Some(3), true, false, false),
             Model::Unigram => (None, Some(1), Some(2), false, true, false),
             // What llama.cpp calls the separator ends a text.
             Model::WordPiece { .. } => {
@@ -222,6 +234,24 @@ impl<'a> Vocab<'a> {
             Model::Bpe(_) if built::BPE => Spelling::ByteLevel,
             _ => Spelling::Escaped,
         }
+    }
+
+    /// Whether the tokens that a text begins with are looked for, byte by byte. The index then has the tokens in
+    /// the order of their bytes.
+    pub const fn finds_prefixes(&self) -> bool {
+        built::UNIGRAM && matches!(self.model, Model::Unigram)
+            || built::WORDPIECE && matches!(self.model, Model::WordPiece { .. })
+    }
+
+    /// The bytes by which the index finds a token.
+    pub const fn found_by(&self) -> Spelling {
+        if self.finds_prefixes() { Spelling::Raw } else { self.spelling() }
+    }
+
+    /// The number by which the index sorts tokens first.
+    #[inline]
+    pub fn key(&self, bytes: impl Iterator<Item = u8>) -> u32 {
+        if self.finds_prefixes() { first_four(bytes) } else { hash(bytes) }
     }
 
     /// Whether a text begins with a space that was not in it: that of its first word.

@@ -4,6 +4,7 @@
 //! `WordpieceTokenizer`. A word that cannot be cut is one unknown token.
 
 use super::Output;
+use super::canonical::SPACE;
 use super::index::Index;
 use super::merge::Word;
 use super::unicode::{Group, encode as utf8, first_char, group, is_space, plain};
@@ -54,7 +55,7 @@ fn is_chinese(code: u32) -> bool {
     )
 }
 
-/// A word in the making, after a space.
+/// A word in the making, after a `▁`.
 struct Letters<'m> {
     bytes: &'m mut [u8],
     len: usize,
@@ -63,15 +64,10 @@ struct Letters<'m> {
 impl Letters<'_> {
     fn push(&mut self, code: u32) -> Option<()> {
         if self.len == 0 {
-            self.push_bytes(b" ")?;
+            self.push_bytes(&SPACE)?;
         }
-        match code {
-            0x2581 => self.push_bytes(b" "), // `▁` is a space to the index
-            _ => {
-                let (bytes, len) = utf8(code);
-                self.push_bytes(bytes.get(..len)?)
-            }
-        }
+        let (bytes, len) = utf8(code);
+        self.push_bytes(bytes.get(..len)?)
     }
 
     fn push_bytes(&mut self, bytes: &[u8]) -> Option<()> {

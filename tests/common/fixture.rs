@@ -29,7 +29,7 @@ pub struct Quant {
 }
 
 /// The cases of decoders.
-pub const DECODERS: [&str; 27] = [
+pub const DECODERS: [&str; 32] = [
     "llama_mha",
     "llama_gqa",
     "llama_rope3",
@@ -57,6 +57,11 @@ pub const DECODERS: [&str; 27] = [
     "hunyuan_dense",
     "mistral3",
     "gpt_oss",
+    "lfm2",
+    "qwen35",
+    "granitehybrid",
+    "falcon_h1",
+    "mamba2",
 ];
 
 /// Where cases are: `ARENITE_FIXTURES`, then what is committed.

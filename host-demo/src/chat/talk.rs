@@ -89,6 +89,7 @@ impl Talk<'_, '_, '_> {
                 stops: &self.rules.stops,
                 stop_ids: &self.rules.stop_ids,
                 ignore_end: false,
+                constraint: None,
                 step: self.rules.step,
             };
             let outcome = generation::run(&mut self.session, &mut self.sampler, &mut self.rng, request, |text| {

@@ -26,7 +26,7 @@ enum Meaning {
     Refused(&'static str),
 }
 
-/// What all lines that go to a conversation say.
+/// What `generate` says of a flag for conversations.
 const CHAT: Meaning = Refused("for a conversation take `arenite chat`");
 const NO_GPU: Meaning = Nothing("the model runs on the processor");
 const MAPPED: Meaning = Nothing("a model is always mapped and read in place");

@@ -101,6 +101,7 @@ impl SamplingArgs {
                 "--rng llama2c chooses as run.c does, by --temp and --top-p alone: leave out --top-k, --min-p, \
                  --typical and --samplers"
             );
+            ensure!(self.seed != Some(Seed(Some(0))), "--seed 0 is the time of day to run.c: give another seed");
         }
         let usual = Samplers { penalties: true, order: default.order };
         let run_c = Samplers { penalties: true, order: [Some(Link::Temperature), Some(Link::TopP), None, None, None] };

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use clap::{Subcommand, ValueEnum};
 
+use super::convert_tokenizer;
 use crate::new_model::write_model;
 use crate::output::note;
 use crate::{llama2c, seq2seq};
@@ -13,6 +14,7 @@ use crate::{llama2c, seq2seq};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:
   arenite convert llama2c stories15M.bin tokenizer.bin stories15M.gguf
+  arenite convert tokenizer tokenizer.json model.gguf mended.gguf
   arenite convert seq2seq opus-mt-en-hi en-hi.gguf
   arenite translate -m en-hi.gguf -p \"Good morning.\"")]
 pub struct Args {
@@ -29,6 +31,15 @@ enum From {
         /// Its vocabulary, tokenizer.bin
         tokenizer: PathBuf,
         /// The GGUF file to write
+        output: PathBuf,
+    },
+    /// A GGUF file with another vocabulary: of a tokenizer.json, a tokenizer.model or llama2.c's tokenizer.bin
+    Tokenizer {
+        /// The vocabulary; what tokenizer_config.json beside it says counts too
+        tokenizer: PathBuf,
+        /// The GGUF file with the model
+        input: PathBuf,
+        /// The GGUF file to write; may be the same
         output: PathBuf,
     },
     /// An encoder-decoder model: Marian, torch's nn.Transformer, or the English-Hindi translator
@@ -62,6 +73,7 @@ pub fn run(args: &Args) -> Result<()> {
             converted.notes.iter().for_each(note);
             note(format_args!("{}: {}", output.display(), converted.kind));
         }
+        From::Tokenizer { tokenizer, input, output } => convert_tokenizer::run(tokenizer, input, output)?,
         From::Seq2seq { directory, output, kind } => {
             let family = seq2seq::convert(directory, output, *kind == Some(Type::Q8_0));
             let family = family.with_context(|| directory.display().to_string())?;

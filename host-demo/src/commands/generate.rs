@@ -4,13 +4,14 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use arenite::grammar::{Constraint, Grammar};
 use arenite::sampler::Sampler;
 use arenite::tokenizer::{Decoder, Encode, Tokenizer};
 use arenite::{Model, Session, TokenId};
 use clap::ValueEnum;
 use serde::Serialize;
 
-use crate::cli::{Limit, RunArgs, SamplingArgs, Text, TextArgs, each_line};
+use crate::cli::{ConstraintArgs, Limit, RunArgs, SamplingArgs, Text, TextArgs, each_line};
 use crate::generation::{self, End, Outcome, Request};
 use crate::model_file::ModelFile;
 use crate::output::{self, Bytes, Out, note};
@@ -60,6 +61,9 @@ pub struct Args {
     /// Go on after an end token
     #[arg(long)]
     ignore_eos: bool,
+
+    #[command(flatten)]
+    form: ConstraintArgs,
 
     #[command(flatten)]
     sampling: SamplingArgs,
@@ -121,6 +125,9 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
         prompt.explain(tokenizer)?;
     }
 
+    let table = args.form.table(tokenizer)?;
+    let grammar = table.as_deref().map(Grammar::new).transpose()?;
+
     let limit = args.n_tokens.and_then(|Limit(limit)| limit);
     let wanted = single.as_ref().map_or(0, |prompt| prompt.ids.len()).saturating_add(limit.unwrap_or(0));
     let context = runtime::context(&args.run.session, &model, wanted);
@@ -147,6 +154,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
             stops: &args.stop,
             stop_ids: &args.stop_id,
             ignore_end: args.ignore_eos,
+            constraint: grammar.map(Constraint::new),
             step: plan.options.batch,
         };
         session.rewind(0)?;
@@ -170,6 +178,9 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
                 Ok(())
             })?;
             let end = outcome.end.name();
+            if !outcome.is_whole {
+                note(format_args!("warning: an answer was cut off ({end}) and is not what the grammar asks for"));
+            }
             Ok(Answer { text, ids: outcome.ids, prompt_tokens: prompt.ids.len(), end })
         });
     };
@@ -193,6 +204,12 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     };
     printer.finish(&prompt.ids, &outcome, &stats)?;
     print_stats(&stats);
+    if !outcome.is_whole {
+        let end = outcome.end.name();
+        note(format_args!(
+            "warning: the answer was cut off ({end}) and is not what the grammar asks for: give more with -n or -c"
+        ));
+    }
     Ok(if outcome.end == End::Interrupted { ExitCode::from(output::INTERRUPTED) } else { ExitCode::SUCCESS })
 }
 

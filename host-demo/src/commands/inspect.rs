@@ -2,30 +2,44 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Context, Result, ensure};
 use arenite::gguf::{Array, Gguf, Tensor, Value};
+use arenite::quant::decode_row;
 use serde::Serialize;
 use serde_json::{Value as Json, json};
 
 use crate::cli::ModelArgs;
 use crate::model_file::{ModelFile, Source};
-use crate::output::{Bytes, Out};
+use crate::new_file::NewFile;
+use crate::npy;
+use crate::output::{Bytes, Out, note};
 
 /// Show a file's metadata, tensors, types and sizes
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:
   arenite inspect model.gguf
-  arenite inspect --json model.gguf")]
+  arenite inspect --json model.gguf
+  arenite inspect model.gguf --tensor blk.0.attn_q.weight -o q.npy
+
+Shapes are rows x columns; in JSON as in the file, the columns first.")]
 pub struct Args {
     /// The file; the same as -m
     #[arg(conflicts_with = "model")]
     file: Option<PathBuf>,
 
     /// Print one JSON object
-    #[arg(long)]
+    #[arg(long, conflicts_with = "tensor")]
     json: bool,
+
+    /// Write this tensor's numbers as 32-bit floats to -o
+    #[arg(long, value_name = "NAME", requires = "output")]
+    tensor: Option<String>,
+
+    /// The .npy file to write
+    #[arg(short, long, value_name = "F.npy", requires = "tensor")]
+    output: Option<PathBuf>,
 }
 
 /// Longer arrays are shown by their length and first elements.
@@ -48,6 +62,9 @@ pub fn run(args: &Args, model: &ModelArgs) -> Result<()> {
         None => ModelFile::open(model)?,
     };
     let gguf = file.parse()?;
+    if let (Some(name), Some(path)) = (&args.tensor, &args.output) {
+        return save(&gguf, name, path).with_context(|| file.name().to_string());
+    }
     let mut totals = BTreeMap::<String, Total>::new();
     for tensor in gguf.tensors() {
         let total = totals.entry(format!("{:?}", tensor.kind)).or_default();
@@ -85,7 +102,7 @@ fn print_text(out: &mut Out, file: &ModelFile, gguf: &Gguf<'_>, totals: &BTreeMa
             "  {:width$}  {:8}  {:>20}  {:>10}",
             tensor.name.escape_debug().to_string(),
             format!("{:?}", tensor.kind),
-            shape(&tensor).iter().map(u64::to_string).collect::<Vec<_>>().join(" x "),
+            shape(&tensor).iter().rev().map(u64::to_string).collect::<Vec<_>>().join(" x "),
             Bytes(tensor.data.len()),
         )?;
     }
@@ -143,6 +160,32 @@ fn print_json(out: &mut Out, file: &ModelFile, gguf: &Gguf<'_>, totals: &BTreeMa
             .collect(),
         totals,
     })?;
+    Ok(())
+}
+
+/// Writes a tensor's numbers to a file, its rows one after the other.
+fn save(gguf: &Gguf<'_>, name: &str, path: &Path) -> Result<()> {
+    let tensor = gguf.tensors().find(|tensor| tensor.name == name);
+    let tensor = tensor.with_context(|| format!("there is no tensor {name:?}; `arenite inspect` lists them"))?;
+    let dims: Vec<usize> = shape(&tensor).into_iter().map(usize::try_from).collect::<Result<_, _>>()?;
+    let (row, rest) = dims.split_first().context("the tensor has no shape")?;
+    let rows: usize = rest.iter().product();
+    let bytes = tensor.data.len().checked_div(rows).unwrap_or(0);
+    let mut file = NewFile::create(path)?;
+    npy::header(&mut file, &dims.iter().rev().copied().collect::<Vec<_>>())?;
+    let mut numbers = vec![0.0; *row];
+    for row in tensor.data.chunks_exact(bytes.max(1)) {
+        let is_known = decode_row(tensor.kind, row, &mut numbers);
+        ensure!(is_known, "{:?} cannot be decoded by this build", tensor.kind);
+        npy::values(&mut file, &numbers).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    file.finish()?;
+    note(format_args!(
+        "{}: float32 {:?}, {:?} in the file",
+        path.display(),
+        dims.iter().rev().collect::<Vec<_>>(),
+        tensor.kind
+    ));
     Ok(())
 }
 

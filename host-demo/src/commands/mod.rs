@@ -1,9 +1,11 @@
 //! The commands, one file each.
 
+mod batch;
 mod bench;
 mod chat;
 mod completions;
 mod convert;
+mod convert_tokenizer;
 mod detokenize;
 mod embed;
 mod generate;
@@ -15,6 +17,7 @@ mod plan;
 mod probe;
 mod run;
 mod score;
+mod serve;
 mod tokenize;
 mod translate;
 
@@ -62,6 +65,8 @@ enum Command {
     Logits(logits::Args),
     Probe(probe::Args),
     Score(score::Args),
+    Serve(serve::Args),
+    Batch(batch::Args),
     Bench(bench::Args),
     Convert(convert::Args),
     Completions(completions::Args),
@@ -83,6 +88,8 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Embed(args) => return embed::run(&args, &ModelFile::open(model)?),
         Command::Logits(args) => return logits::run(&args, &ModelFile::open(model)?),
         Command::Probe(args) => return probe::run(&args, &ModelFile::open(model)?),
+        Command::Serve(args) => serve::run(&args, ModelFile::open(model)?),
+        Command::Batch(args) => return batch::run(&args, ModelFile::open(model)?),
         Command::Score(args) => return score::run(&args, &ModelFile::open(model)?),
         Command::Tokenize(args) => tokenize::run(&args, &ModelFile::open(model)?),
         Command::Detokenize(args) => detokenize::run(&args, &ModelFile::open(model)?),

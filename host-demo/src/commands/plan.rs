@@ -1,6 +1,7 @@
 //! `arenite plan`: the memory that a model needs, before anything runs.
 
 use std::io::Write;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use arenite::memory::static_bytes;
@@ -12,6 +13,7 @@ use crate::boards::{BOARDS, Board, CODE, Fit, Need, STACK};
 use crate::cli::{Kv, at_least_one, context_size, threads};
 use crate::model_file::ModelFile;
 use crate::output::{Bytes, Out};
+use crate::plot::Plot;
 use crate::runtime;
 
 /// Tell how much flash, workspace and KV memory a model needs, and which boards have it
@@ -46,6 +48,10 @@ pub struct Args {
     /// Print Rust constants
     #[arg(long)]
     rust: bool,
+
+    /// Draw the memory over the context, too
+    #[arg(long, value_name = "F.svg")]
+    plot: Option<PathBuf>,
 }
 
 /// One line of the table.
@@ -84,6 +90,9 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<()> {
     let plan_of = |context| row(args, &gguf, context).with_context(|| file.name().to_string());
 
     let chosen = plan_of(args.ctx_size.unwrap_or(longest))?;
+    if let Some(path) = &args.plot {
+        plot(path, file, args.ctx_size.unwrap_or(longest), plan_of)?;
+    }
     let mut out = Out::lock();
     if args.rust {
         return print_rust(&mut out, file, &chosen);
@@ -99,6 +108,26 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<()> {
     } else {
         print_text(&mut out, file, args, &rows, &boards)
     }
+}
+
+/// Curves of what a context takes, up to the longest.
+fn plot(path: &Path, file: &ModelFile, longest: usize, plan_of: impl Fn(usize) -> Result<Row>) -> Result<()> {
+    const POINTS: usize = 32;
+    let mut contexts: Vec<usize> = (1..=POINTS).map(|i| (longest / POINTS).saturating_mul(i).max(1)).collect();
+    contexts.push(longest);
+    contexts.dedup();
+    let rows = contexts.into_iter().map(plan_of).collect::<Result<Vec<_>>>()?;
+    let curve = |name: &str, bytes: fn(&Row) -> usize| {
+        (name.to_string(), rows.iter().map(|row| (row.context as f64, bytes(row) as f64 / 1024.0)).collect())
+    };
+    let curves = [
+        curve("together", |row| row.ram_bytes),
+        curve("KV cache", |row| row.kv_bytes),
+        curve("workspace", |row| row.workspace_bytes),
+        curve("tokenizer", |row| row.tokenizer_bytes),
+    ];
+    Plot { title: &format!("RAM of {}", file.name()), x: "positions in the context", y: "KB", curves: &curves }
+        .save(path)
 }
 
 /// Contexts worth a line: powers of two up to the model's own, the last six of them.

@@ -1,7 +1,7 @@
 //! `arenite probe`: the hidden states of a text on their way through the model, as a NumPy file.
 
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use crate::cli::{RunArgs, TextArgs, each_line};
 use crate::model_file::ModelFile;
+use crate::plot::Plot;
 use crate::runtime::{self, Memory};
 use crate::{npy, text, workers};
 
@@ -43,8 +44,12 @@ pub struct Args {
     position: Position,
 
     /// The .npy file to write
-    #[arg(short, long, value_name = "F.npy")]
-    output: PathBuf,
+    #[arg(short, long, value_name = "F.npy", required_unless_present = "plot")]
+    output: Option<PathBuf>,
+
+    /// Draw how long the states are, layer by layer
+    #[arg(long, value_name = "F.svg", conflicts_with = "jsonl")]
+    plot: Option<PathBuf>,
 
     #[command(flatten)]
     run: RunArgs,
@@ -136,7 +141,13 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
 
     if let Some(ids) = single {
         let probe = look(&ids, &mut session)?;
-        npy::save(&args.output, &[layers.len(), probe.rows(), spec.dim], &probe.finish())?;
+        let states = probe.finish();
+        if let Some(path) = &args.output {
+            npy::save(path, &[layers.len(), probe.rows(), spec.dim], &states)?;
+        }
+        if let Some(path) = &args.plot {
+            plot(path, file.name(), &layers, &states, spec.dim)?;
+        }
         return Ok(ExitCode::SUCCESS);
     }
     let mut states = Vec::new();
@@ -147,8 +158,20 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
         row += 1;
         Ok(Answer { row: row - 1, ids })
     })?;
-    npy::save(&args.output, &[row, layers.len(), spec.dim], &states)?;
+    if let Some(path) = &args.output {
+        npy::save(path, &[row, layers.len(), spec.dim], &states)?;
+    }
     Ok(code)
+}
+
+/// The length of the states of each layer, in the mean over positions.
+fn plot(path: &Path, model: &str, layers: &[usize], states: &[f32], dim: usize) -> Result<()> {
+    let rows = states.len() / dim / layers.len().max(1);
+    let length = |state: &[f32]| state.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>().sqrt();
+    let mean = |states: &[f32]| states.chunks_exact(dim).map(length).sum::<f64>() / rows.max(1) as f64;
+    let points = layers.iter().zip(states.chunks_exact((rows * dim).max(1)));
+    let curve = points.map(|(layer, states)| (*layer as f64, mean(states))).collect();
+    Plot { title: model, x: "layer", y: "length of the states", curves: &[("length".to_string(), curve)] }.save(path)
 }
 
 /// Gathers the states that were asked for.

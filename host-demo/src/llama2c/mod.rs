@@ -4,7 +4,7 @@
 //! vocabulary: that is in `tokenizer.bin`. Adjacent rows of q and k belong to one rotation, as in GGUF.
 
 mod checkpoint;
-mod vocabulary;
+pub mod vocabulary;
 
 use std::io::Write;
 

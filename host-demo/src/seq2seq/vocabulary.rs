@@ -10,45 +10,7 @@ use serde_json::Value;
 use super::families::{Family, Model};
 use super::read as read_file;
 use crate::gguf_writer::{Header, Meta};
-
-/// What is read of SentencePiece's `ModelProto`
-/// (<https://github.com/google/sentencepiece/blob/master/src/sentencepiece_model.proto>).
-#[derive(Clone, PartialEq, Message)]
-struct SentencePiece {
-    #[prost(message, repeated, tag = "1")]
-    pieces: Vec<Piece>,
-    #[prost(message, optional, tag = "2")]
-    trainer: Option<Trainer>,
-    #[prost(message, optional, tag = "3")]
-    normalizer: Option<Normalizer>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Piece {
-    #[prost(string, tag = "1")]
-    piece: String,
-    #[prost(float, tag = "2")]
-    score: f32,
-    /// The numbers are those of `tokenizer.ggml.token_type`.
-    #[prost(int32, optional, tag = "3")]
-    kind: Option<i32>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Trainer {
-    #[prost(int32, optional, tag = "3")]
-    model_type: Option<i32>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Normalizer {
-    #[prost(bytes = "vec", tag = "2")]
-    charsmap: Vec<u8>,
-    #[prost(bool, optional, tag = "3")]
-    add_dummy_prefix: Option<bool>,
-    #[prost(bool, optional, tag = "4")]
-    remove_extra_whitespaces: Option<bool>,
-}
+use crate::tokenizer_file::sentencepiece::{Piece, SentencePiece};
 
 /// Numbers of `token_type`.
 const NORMAL: i32 = 1;

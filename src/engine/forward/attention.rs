@@ -7,7 +7,8 @@ use super::relative::Relative;
 use super::rope::Rotary;
 use super::{Forward, add_bias, copy, enter, leave, norm_one, norm_sum, rows, rows_mut, scale};
 use crate::engine::layout::Segment;
-use crate::kernel::{Attention, Bias, Kernels, fork_chunks, store};
+use crate::engine::profile::Section;
+use crate::kernel::{Activation, Attention, Bias, Kernels, fork_chunks, store};
 use crate::memory::{HeadLayout, Pool};
 use crate::model::{Layer, QkNorm, Role, Spec, Temperature, Weights};
 
@@ -80,7 +81,7 @@ impl Forward<'_, '_> {
         let shape = Shape {
             q_dim: layer.q_dim(),
             kv_dim: layer.kv_dim(),
-            stride: layer.qkv_dim(),
+            stride: spec.attention_row(layer),
             head: HeadLayout { kind: self.store.kind, dim: layer.head.dim },
         };
         let (index, dim, rows) = (layer.index, spec.dim, *rows);
@@ -98,12 +99,14 @@ impl Forward<'_, '_> {
         } else {
             enter(compute, spec, weights, (roles.before.0, roles.before.1, index), hidden, branch);
         }
-        project(compute, weights, (&roles, &view, layer), shape, branch, qkv);
+        project(compute, weights, (spec, &roles, &view, layer), shape, branch, qkv);
+        compute.done(Section::Qkv);
         let [first, second] = &self.rotary;
-        turn(compute, (spec, weights, layer), segments, if layer.is_local { second } else { first }, shape, qkv);
+        turn(compute, (spec, weights, layer), if layer.is_local { second } else { first }, (shape, segments), qkv);
         if layer.owns_kv && view.part != Part::Queries {
             keep(compute, (layer.kv_heads, shape), (segments, pool), qkv, cache);
         }
+        compute.done(Section::Heads);
         if view.part == Part::Keys {
             return;
         }
@@ -119,9 +122,14 @@ impl Forward<'_, '_> {
             qkv,
         };
         look.all(compute, segments, out, self.sums);
+        if spec.gated_query() {
+            gate(compute, layer, shape, qkv, out);
+        }
+        compute.done(Section::Attention);
         if let Some(w) = weights.matrix(roles.output.0, index) {
             compute.input(out, rows).times(w, branch, dim);
             add_bias(branch, dim, weights.vector(roles.output.1, index));
+            compute.done(Section::Output);
             leave(compute, spec, weights, (Role::PostAttentionNorm, index), branch, hidden);
             norm_sum(compute, spec, weights, (roles.after.0, roles.after.1, index), hidden);
         }
@@ -135,7 +143,7 @@ impl Forward<'_, '_> {
 fn project(
     compute: &mut Compute<'_, '_>,
     weights: &Weights<'_, '_>,
-    (roles, view, layer): (&Roles, &View, &Layer),
+    (spec, roles, view, layer): (&Spec<'_>, &Roles, &View, &Layer),
     shape: Shape,
     branch: &[f32],
     qkv: &mut [f32],
@@ -143,9 +151,11 @@ fn project(
     let (keys, queries) = (view.part != Part::Queries, view.part != Part::Keys);
     let all = [
         ((Role::AttnQkv, Role::AttnQkvBias), 0, !view.cross),
-        (roles.q, 0, queries),
+        (roles.q, 0, queries && !spec.gated_query()),
         (roles.k, shape.q_dim, keys),
         (roles.v, shape.q_dim + shape.kv_dim, keys),
+        // With their gates, from where they are copied to their place.
+        (roles.q, shape.q_dim + 2 * shape.kv_dim, queries && spec.gated_query()),
     ];
     let products = all.map(|((w, _), at, wanted)| (weights.matrix(w, layer.index).filter(|_| wanted), at));
     let rows = qkv.len().checked_div(shape.stride).unwrap_or(0);
@@ -161,9 +171,8 @@ fn project(
 fn turn(
     compute: &Compute<'_, '_>,
     (spec, weights, layer): (&Spec<'_>, &Weights<'_, '_>, &Layer),
-    segments: &[Segment],
     rotary: &Rotary<'_>,
-    shape: Shape,
+    (shape, segments): (Shape, &[Segment]),
     qkv: &mut [f32],
 ) {
     let (kernels, head_dim) = (compute.kernels, layer.head.dim);
@@ -172,6 +181,10 @@ fn turn(
     fork_chunks(compute.workers, qkv, shape.stride, work(qkv), &mut [(); 0], 0, |row, qkv, _| {
         let Some((q, kv)) = qkv.split_at_mut_checked(shape.q_dim) else { return };
         let (k, v) = kv.split_at_mut_checked(shape.kv_dim).unwrap_or_default();
+        let (v, gated) = v.split_at_mut_checked(shape.kv_dim).unwrap_or_default();
+        for (q, gated) in rows_mut(q, head_dim).zip(rows(gated, 2 * head_dim)) {
+            copy(q, gated);
+        }
         if v_is_k {
             copy(v, k);
         }
@@ -187,8 +200,8 @@ fn turn(
                 norm_heads(kernels, spec, heads, head_dim, weight);
             }
         }
-        if let Some(Temperature { scale: by, length, .. }) = spec.temperature() {
-            let step = position(segments, row).checked_div(length).unwrap_or(0);
+        if let Some(Temperature { scale: by, length }) = spec.temperature() {
+            let step = position_of(segments, row) / length.max(1);
             scale(q, 1.0 + by * libm::logf(1.0 + step as f32));
         }
         if spec.v_norm() {
@@ -199,13 +212,27 @@ fn turn(
     });
 }
 
-/// The position of a row of the pass.
-fn position(segments: &[Segment], mut row: usize) -> usize {
+/// Multiplies the heads' outputs by the sigmoids of the gates that stand with their queries.
+fn gate(compute: &Compute<'_, '_>, layer: &Layer, shape: Shape, qkv: &mut [f32], out: &mut [f32]) {
+    let head_dim = layer.head.dim;
+    for (qkv, out) in rows_mut(qkv, shape.stride).zip(rows_mut(out, shape.q_dim)) {
+        let gated = qkv.get_mut(shape.q_dim + 2 * shape.kv_dim..).unwrap_or_default();
+        for (gated, out) in rows_mut(gated, 2 * head_dim).zip(rows_mut(out, head_dim)) {
+            let Some(gate) = gated.get_mut(head_dim..) else { return };
+            compute.kernels.activate(Activation::Sigmoid, gate, Some(out));
+            copy(out, gate);
+        }
+    }
+}
+
+/// The position of a row.
+fn position_of(segments: &[Segment], mut row: usize) -> usize {
     for segment in segments {
-        if row < segment.tokens as usize {
+        let tokens = segment.tokens as usize;
+        if row < tokens {
             return segment.position as usize + row;
         }
-        row -= segment.tokens as usize;
+        row -= tokens;
     }
     0
 }

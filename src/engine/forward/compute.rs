@@ -1,5 +1,6 @@
 //! Linear layers: activations in the form that the weights ask for, once for each input.
 
+use crate::engine::profile::{Profiler, Section};
 use crate::kernel::{Acts, Form, Kernels, Matrix, Product, fork_chunks, linear, quantize};
 use crate::workers::Workers;
 
@@ -10,6 +11,7 @@ pub(super) const TOKENS: usize = 8;
 pub(crate) struct Compute<'m, 'w> {
     pub kernels: &'static Kernels,
     pub workers: &'m dyn Workers,
+    pub profiler: Option<&'m dyn Profiler>,
     /// Workers that the scratch was planned for.
     pub threads: usize,
     pub quants: &'w mut [i8],
@@ -20,6 +22,13 @@ pub(crate) struct Compute<'m, 'w> {
 }
 
 impl<'m, 'w> Compute<'m, 'w> {
+    /// What was done since the last call was this section of the pass.
+    pub fn done(&self, section: Section) {
+        if let Some(profiler) = self.profiler {
+            profiler.done(section);
+        }
+    }
+
     /// Runs `f(start, piece)` over pieces of `x`, some tokens of `width` elements each, on the workers;
     /// `start` is where the piece begins.
     pub fn by_tokens(&self, x: &mut [f32], width: usize, f: &(dyn Fn(usize, &mut [f32]) + Sync)) {

@@ -5,6 +5,7 @@
 //! in the batch.
 
 use super::{Forward, add_bias, copy, enter, leave, rows, rows_mut};
+use crate::engine::profile::Section;
 use crate::model::{Experts, Layer, Role};
 
 impl Forward<'_, '_> {
@@ -75,6 +76,7 @@ impl Forward<'_, '_> {
             }
         }
         copy(branch, sum);
+        compute.done(Section::FeedForward);
         leave(compute, spec, weights, (Role::PostFfwNorm, index), branch, hidden);
     }
 }

@@ -1,6 +1,7 @@
 //! The feed-forward part of a block.
 
 use super::{Forward, add_bias, enter, leave, norm_sum};
+use crate::engine::profile::Section;
 use crate::model::{Gate, Layer, Role};
 
 impl Forward<'_, '_> {
@@ -37,6 +38,7 @@ impl Forward<'_, '_> {
         if let Some(w) = weights.matrix(Role::FfnDown, index) {
             compute.input(gate, tokens).times(w, branch, dim);
             add_bias(branch, dim, weights.vector(Role::FfnDownBias, index));
+            compute.done(Section::FeedForward);
             leave(compute, spec, weights, (Role::PostFfwNorm, index), branch, hidden);
             norm_sum(compute, spec, weights, (Role::LayerOutputNorm, Role::LayerOutputNormBias, index), hidden);
         }

@@ -14,12 +14,14 @@ mod experts;
 mod feed_forward;
 mod observer;
 mod per_layer;
+mod recurrent;
 mod relative;
 mod rope;
 
 use core::ops::{ControlFlow, Range};
 
-use super::layout::{POOLS, Pieces, SOURCE, Segment, Store};
+use super::layout::{POOLS, Pieces, SOURCE, STATES, Segment, Store};
+use super::profile::Section;
 use crate::built;
 use crate::kernel::{Deviation, Kernels};
 use crate::memory::Pool;
@@ -131,13 +133,14 @@ impl<'m, 'w> Forward<'m, 'w> {
             compute: Compute {
                 kernels: Kernels::detect(),
                 workers: &Serial,
+                profiler: None,
                 threads,
                 quants: pieces.quants,
                 scales: pieces.scales,
                 offsets: pieces.offsets,
                 panels: pieces.panels,
             },
-            pools: [pool(0), pool(1), pool(SOURCE)],
+            pools: [pool(0), pool(1), pool(SOURCE), pool(STATES)],
             store,
             source_layers: if spec.has_cross_attention() { spec.layers } else { 1 },
             batch,
@@ -179,6 +182,7 @@ impl<'m, 'w> Forward<'m, 'w> {
         for rotary in &mut self.rotary {
             rotary.turn_to(first, segment.position as usize, tokens.len());
         }
+        self.compute.done(Section::Embedding);
         first
     }
 
@@ -187,18 +191,31 @@ impl<'m, 'w> Forward<'m, 'w> {
         let layer = self.spec.layer(index);
         if index == 0 {
             self.layer_inputs();
+            self.compute.done(Section::Embedding);
         }
         self.show(Stage::Before, index, observer)?;
-        self.attention(&layer, View { tiles: self.tiles(&layer), pool: layer.pool(), part: Part::All, cross: false });
+        let mixer = self.spec.recurrent().filter(|_| layer.has_state());
+        if mixer.is_some() && layer.has_attention() {
+            self.hold();
+        }
+        if layer.has_attention() {
+            let tiles = self.tiles(&layer);
+            self.attention(&layer, View { tiles, pool: layer.pool(), part: Part::All, cross: false });
+        }
+        if let Some(mixer) = mixer {
+            self.recurrent(&layer, &mixer);
+            self.compute.done(Section::State);
+        }
         self.look_across(&layer);
         self.show(Stage::Attention, index, observer)?;
         if self.spec.experts().is_some() {
             self.experts(&layer, self.rows);
-        } else {
+        } else if layer.ffn > 0 {
             self.feed_forward(&layer, self.rows);
         }
         self.show(Stage::FeedForward, index, observer)?;
         self.layer_end(&layer, self.rows);
+        self.compute.done(Section::Embedding);
         self.show(Stage::After, index, observer)
     }
 
@@ -216,6 +233,12 @@ impl<'m, 'w> Forward<'m, 'w> {
         let Self { pools, kv, store, spec, .. } = self;
         let Some(pool) = pools.get_mut(kind) else { return };
         pool.provide(context, |from, to| {
+            if kind == STATES {
+                if let (Some(from), Some(to)) = (store.state_page(from), store.state_page(to)) {
+                    copy_piece(kv, from.start, to.start, from.len());
+                }
+                return;
+            }
             let mut start = 0;
             for layer in (0..spec.layers).map(|index| spec.layer(index)).filter(|layer| layer.owns_kv) {
                 let end = start + store.layer_bytes(&layer, layer.pool());
@@ -262,6 +285,7 @@ impl<'m, 'w> Forward<'m, 'w> {
         if let Some(cap) = spec.logit_cap() {
             compute.kernels.soft_cap(logits, cap);
         }
+        compute.done(Section::Head);
     }
 
     /// Puts the states of some rows, after the last norm, into the rows of `branch` from `to` on.
@@ -273,6 +297,7 @@ impl<'m, 'w> Forward<'m, 'w> {
         if spec.final_norm {
             norm(compute, spec, weights, (Role::OutputNorm, Role::OutputNormBias, 0), branch);
         }
+        compute.done(Section::Norms);
     }
 
     fn show<O: Observer>(&self, stage: Stage, layer: usize, observer: &mut O) -> ControlFlow<()> {
@@ -301,20 +326,23 @@ impl<'m, 'w> Forward<'m, 'w> {
     }
 }
 
-/// Copies tile `from` to tile `to` in each of `heads` arrays of tiles.
+/// Copies tile `from` to tile `to` for each head.
 fn copy_tiles(tiles: &mut [u8], pages: usize, kv_heads: usize, from: usize, to: usize) {
     let head = tiles.len().checked_div(kv_heads).unwrap_or(0).max(1);
     for tiles in tiles.chunks_exact_mut(head) {
         let bytes = tiles.len().checked_div(pages).unwrap_or(0);
-        let (low, high) = if from < to { (from, to) } else { (to, from) };
-        let Some((before, after)) = tiles.split_at_mut_checked(high * bytes) else { return };
-        let (Some(one), Some(other)) = (before.get_mut(low * bytes..(low + 1) * bytes), after.get_mut(..bytes)) else {
-            return;
-        };
-        let (from, to) = if from < to { (one, other) } else { (other, one) };
-        for (to, from) in to.iter_mut().zip(from) {
-            *to = *from;
-        }
+        copy_piece(tiles, from * bytes, to * bytes, bytes);
+    }
+}
+
+/// Copies `len` bytes at `from` to `to`, which do not overlap.
+fn copy_piece(bytes: &mut [u8], from: usize, to: usize, len: usize) {
+    let Some((before, after)) = bytes.split_at_mut_checked(from.max(to)) else { return };
+    let low = before.get_mut(from.min(to)..).and_then(|low| low.get_mut(..len));
+    let (Some(low), Some(high)) = (low, after.get_mut(..len)) else { return };
+    let (from, to) = if from < to { (low, high) } else { (high, low) };
+    for (to, from) in to.iter_mut().zip(from) {
+        *to = *from;
     }
 }
 
@@ -335,6 +363,7 @@ fn enter(
             norm_rows(compute.kernels, spec, weight, bias, branch);
         }
     });
+    compute.done(Section::Norms);
 }
 
 /// Adds what a part of a block made to the hidden state, normed where a norm stands behind the part.
@@ -356,6 +385,7 @@ fn leave(
         });
     }
     compute.by_tokens(hidden, spec.dim, &|start, hidden| add(hidden, branch.get(start..).unwrap_or(&[])));
+    compute.done(Section::Norms);
 }
 
 /// Norms the hidden state after a part of a block, where a norm stands there.

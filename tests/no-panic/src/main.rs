@@ -69,7 +69,6 @@ entry!("restore", (session: &mut Session<'_, '_>, snapshot: &[u8]) -> Result<(),
 entry!("sample", (params: Params, bias: &[(TokenId, f32)], scratch: &mut [u8], logits: &mut [f32], seed: u64) -> Result<TokenId, Error> {
     let mut sampler = Sampler::new(params, bias, logits.len(), scratch)?;
     let token = sampler.sample(logits, &mut Pcg32::new(seed))?;
-    sampler.accept(token);
     sampler.sample(logits, &mut Pcg32::new(seed))
 });
 

@@ -12,13 +12,16 @@
 //! Nothing is allocated for a job.
 #![allow(unsafe_code)] // one place, in `Shared::join`: the type system cannot say that a job outlives its threads' use of it
 
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+use core::time::Duration;
+use std::format;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Instant;
+use std::vec::Vec;
 
-use arenite::workers::Workers;
+use super::Workers;
 
 /// How long a thread looks for the next job before it offers its core to others: longer than the
 /// pauses between the jobs of one token (1 to 20 microseconds).
@@ -26,7 +29,15 @@ const SPIN: Duration = Duration::from_micros(50);
 /// How long it does that before it sleeps: longer than it takes to sample a token.
 const LINGER: Duration = Duration::from_micros(500);
 
-/// A number of threads, the caller's own included.
+/// A number of threads, the caller's own included. With the feature `std`.
+///
+/// # Examples
+///
+/// ```
+/// use arenite::workers::{Pool, Workers};
+/// let pool = Pool::new(2);
+/// assert_eq!(pool.count(), 2);
+/// ```
 #[derive(Debug)]
 pub struct Pool {
     shared: Arc<Shared>,
@@ -128,7 +139,7 @@ impl Drop for Open<'_> {
         while gate & RUNNING != 0 {
             // Whoever still runs is about to finish, unless it has lost its core.
             if tries < 1000 {
-                std::hint::spin_loop();
+                core::hint::spin_loop();
                 tries += 1;
             } else {
                 thread::yield_now();
@@ -160,7 +171,7 @@ impl Shared {
                 if news(gate) {
                     return Some(gate);
                 }
-                std::hint::spin_loop();
+                core::hint::spin_loop();
             }
             let waited = start.elapsed();
             if waited > LINGER {

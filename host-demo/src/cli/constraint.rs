@@ -1,0 +1,69 @@
+//! What an answer has to look like.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, anyhow};
+use arenite::tokenizer::{Encode, Tokenizer};
+use clap::Args;
+use serde_json::json;
+
+use crate::{grammar, text};
+
+/// What an answer has to look like.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Form of the answer")]
+pub struct ConstraintArgs {
+    /// Only what this grammar allows, in llama.cpp's notation (GBNF)
+    #[arg(long, value_name = "FILE", group = "form")]
+    grammar: Option<String>,
+
+    /// Only JSON that this schema allows: a file, or the schema itself
+    #[arg(short = 'j', long, value_name = "FILE|TEXT", group = "form")]
+    json_schema: Option<String>,
+
+    /// Only a JSON object
+    #[arg(long, group = "form")]
+    json: bool,
+}
+
+impl ConstraintArgs {
+    /// The compiled grammar, if there is one.
+    pub fn table(&self, tokenizer: Option<&Tokenizer<'_, '_>>) -> Result<Option<Vec<u8>>> {
+        if self.grammar.is_none() && self.json_schema.is_none() && !self.json {
+            return Ok(None);
+        }
+        let tokenizer = tokenizer.ok_or_else(|| anyhow!("a grammar is about text, and the model has no vocabulary"))?;
+        if let Some(source) = &self.grammar {
+            let (name, text) = read(source, |text| text.contains("::="))?;
+            let token = |text: &str| token(tokenizer, text);
+            return grammar::from_gbnf(&text, &token).with_context(|| format!("--grammar {name}")).map(Some);
+        }
+        let (name, schema) = match &self.json_schema {
+            Some(source) => {
+                let (name, text) = read(source, |text| text.trim_start().starts_with('{'))?;
+                let schema =
+                    serde_json::from_str(&text).with_context(|| format!("--json-schema {name} is not JSON"))?;
+                (name, schema)
+            }
+            None => (String::new(), json!({ "type": "object" })),
+        };
+        grammar::from_json_schema(&schema).with_context(|| format!("--json-schema {name}")).map(Some)
+    }
+}
+
+/// The text itself, if it looks like it, or of a file; and its name.
+fn read(source: &str, is_text: impl Fn(&str) -> bool) -> Result<(String, String)> {
+    if is_text(source) && !Path::new(source).exists() {
+        return Ok((String::new(), source.into()));
+    }
+    let text = std::fs::read_to_string(source).with_context(|| format!("cannot read {source}"))?;
+    Ok((source.into(), text))
+}
+
+/// The one token that is spelled so.
+pub fn token(tokenizer: &Tokenizer<'_, '_>, text: &str) -> Option<u32> {
+    match text::encode(tokenizer, text.as_bytes(), Encode { add_special: false, parse_special: true }).as_deref() {
+        Ok([token]) => Some(*token),
+        _ => None,
+    }
+}

@@ -1,0 +1,301 @@
+//! `arenite batch`: OpenAI's batch files, many lines in each pass.
+
+use std::collections::VecDeque;
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufReader, Read, Seek, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, anyhow, bail};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::{Value, json};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::sync::oneshot;
+
+use crate::cli::{RunArgs, at_least_one};
+use crate::model_file::ModelFile;
+use crate::output::{self, note};
+use crate::server::{ApiError, Body, Choice, Command, Counters, Endpoint, Event, Frame, Host, Job, Prepared, Service};
+use crate::server::{by_chance, run_engine};
+
+/// Answer the lines of an OpenAI batch file, many at once, in their order
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:
+  arenite batch -m model.gguf -i requests.jsonl -o answers.jsonl --parallel 8
+
+A line is {\"custom_id\": ..., \"method\": \"POST\", \"url\": \"/v1/chat/completions\", \"body\": {...}}. Answers are
+appended as they come; stopped at any time and started again, it goes on. A body without a seed gets one
+that depends on its custom_id alone. The exit code is 0 only if every line has an answer.")]
+pub struct Args {
+    /// The requests; - for standard input
+    #[arg(short, long, value_name = "IN.jsonl")]
+    input: PathBuf,
+
+    /// The answers; - for standard output
+    #[arg(short, long, value_name = "OUT.jsonl")]
+    output: PathBuf,
+
+    /// Answers in the making at once
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = at_least_one)]
+    parallel: usize,
+
+    /// Make ids and times depend on the line alone, so that every run writes the same bytes
+    #[arg(long)]
+    reproducible: bool,
+
+    #[command(flatten)]
+    run: RunArgs,
+}
+
+pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
+    let input: Box<dyn BufRead + Send> = match is_pipe(&args.input) {
+        true => Box::new(BufReader::new(std::io::stdin())),
+        false => {
+            let file = File::open(&args.input).with_context(|| format!("cannot read {}", args.input.display()))?;
+            Box::new(BufReader::new(file))
+        }
+    };
+    let (output, done): (Box<dyn Write + Send>, Vec<Answered>) = match is_pipe(&args.output) {
+        true => (Box::new(std::io::stdout()), Vec::new()),
+        false => {
+            let (file, done) = resume(&args.output).with_context(|| args.output.display().to_string())?;
+            (Box::new(file), done)
+        }
+    };
+    let Host { model, plan, service, args: run } = Host::new(file, &args.run, args.parallel)?;
+    let tokenizer = service.tokenizer;
+    let (commands, asked) = channel();
+    let window = 4 * args.parallel;
+    let batch = Batch { service, commands, window, reproducible: args.reproducible };
+    let lines = std::thread::spawn(move || batch.answer_all(input, output, done));
+    run_engine(model, plan, &run, tokenizer, args.parallel, Arc::new(Counters::default()), &asked)?;
+    let failed = lines.join().map_err(|_| anyhow!("the thread that reads the lines has ended"))??;
+    if failed > 0 {
+        note(format_args!("{failed} lines have no answer: their errors are in the output"));
+    }
+    Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn is_pipe(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+/// A line of the output that was written earlier.
+struct Answered {
+    custom_id: Value,
+    is_good: bool,
+}
+
+/// What an earlier run has written, up to the last whole line, and the file to go on with.
+fn resume(path: &Path) -> Result<(File, Vec<Answered>)> {
+    let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+    let mut text = Vec::new();
+    file.read_to_end(&mut text)?;
+    let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    let mut done = Vec::new();
+    for (at, line) in text[..whole].split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).enumerate() {
+        let line: Value = serde_json::from_slice(line).with_context(|| {
+            format!("line {} is no answer of a batch: give another output file, or remove this one", at + 1)
+        })?;
+        done.push(Answered { custom_id: line["custom_id"].clone(), is_good: is_good(&line) });
+    }
+    file.set_len(whole as u64)?;
+    file.seek(std::io::SeekFrom::End(0))?;
+    Ok((file, done))
+}
+
+fn is_good(line: &Value) -> bool {
+    line.pointer("/response/status_code") == Some(&json!(200))
+}
+
+struct Batch {
+    service: Service,
+    commands: Sender<Command>,
+    /// Lines that are read ahead of the one that is written next.
+    window: usize,
+    reproducible: bool,
+}
+
+/// A line whose answer is being made.
+struct Pending {
+    number: usize,
+    custom_id: Value,
+    what: std::result::Result<What, ApiError>,
+}
+
+enum What {
+    Text(Prepared, Vec<UnboundedReceiver<Event>>),
+    Vectors(Vec<oneshot::Receiver<std::result::Result<Vec<f32>, String>>>, usize),
+    /// Not even a request.
+    Nonsense(String),
+}
+
+impl Batch {
+    /// Answers all lines that have no answer; how many have none in the end.
+    fn answer_all(self, input: impl BufRead, mut output: impl Write, done: Vec<Answered>) -> Result<usize> {
+        let mut failed = 0;
+        let mut pending = VecDeque::new();
+        let bar = match output::watched() {
+            true => {
+                let style = ProgressStyle::with_template("{pos} lines, {per_sec}, {elapsed}");
+                ProgressBar::new_spinner().with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()))
+            }
+            false => ProgressBar::hidden(),
+        };
+        let mut done = done.into_iter();
+        let mut number = 0;
+        for line in input.split(b'\n') {
+            let line = line?;
+            if line.trim_ascii().is_empty() {
+                continue;
+            }
+            number += 1;
+            if let Some(done) = done.next() {
+                let custom_id =
+                    serde_json::from_slice::<Value>(&line).map_or(Value::Null, |line| line["custom_id"].clone());
+                if custom_id != done.custom_id {
+                    bail!(
+                        "the output answers {} in line {number}, and the input asks {custom_id} there: they do not belong together",
+                        done.custom_id
+                    );
+                }
+                failed += usize::from(!done.is_good);
+                bar.inc(1);
+                continue;
+            }
+            pending.push_back(self.begin(number, &line)?);
+            if pending.len() >= self.window
+                && let Some(first) = pending.pop_front()
+            {
+                failed += usize::from(!self.finish(first, &mut output)?);
+                bar.inc(1);
+            }
+        }
+        for first in pending {
+            failed += usize::from(!self.finish(first, &mut output)?);
+            bar.inc(1);
+        }
+        bar.finish_and_clear();
+        Ok(failed)
+    }
+
+    fn begin(&self, number: usize, line: &[u8]) -> Result<Pending> {
+        let request: Value = match serde_json::from_slice(line) {
+            Ok(request) => request,
+            Err(error) => {
+                let what = Ok(What::Nonsense(format!("line {number} is not JSON: {error}")));
+                return Ok(Pending { number, custom_id: Value::Null, what });
+            }
+        };
+        let custom_id = request["custom_id"].clone();
+        let what = self.request(&request, &custom_id)?;
+        Ok(Pending { number, custom_id, what })
+    }
+
+    fn request(&self, request: &Value, custom_id: &Value) -> Result<std::result::Result<What, ApiError>> {
+        let url = request["url"].as_str().unwrap_or_default();
+        let Some(endpoint) = Endpoint::of(url) else {
+            return Ok(Err(ApiError::about("url", format!("there is nothing at `{url}`"))));
+        };
+        if endpoint == Endpoint::Embeddings {
+            let inputs = match self.service.embedding_inputs(&request["body"]) {
+                Ok(inputs) => inputs,
+                Err(error) => return Ok(Err(error)),
+            };
+            let tokens = inputs.iter().map(Vec::len).sum();
+            let mut vectors = Vec::new();
+            for ids in inputs {
+                let (answer, vector) = oneshot::channel();
+                self.send(Command::Embed { ids, answer })?;
+                vectors.push(vector);
+            }
+            return Ok(Ok(What::Vectors(vectors, tokens)));
+        }
+        let body = Body::of(request["body"].clone());
+        let prepared = body.and_then(|body| self.service.prepare(endpoint, &body, seed_of(custom_id)));
+        let mut prepared = match prepared {
+            Ok(prepared) => prepared,
+            Err(error) => return Ok(Err(error)),
+        };
+        let mut answers = Vec::new();
+        for (prompt, settings) in std::mem::take(&mut prepared.jobs) {
+            let (events, answer) = unbounded_channel();
+            self.send(Command::Generate(Box::new(Job { prompt, settings, events })))?;
+            answers.push(answer);
+        }
+        Ok(Ok(What::Text(prepared, answers)))
+    }
+
+    fn send(&self, command: Command) -> Result<()> {
+        self.commands.send(command).map_err(|_| anyhow!("the engine has ended"))
+    }
+
+    /// Writes an answer; whether it is one.
+    fn finish(&self, pending: Pending, output: &mut impl Write) -> Result<bool> {
+        let Pending { number, custom_id, what } = pending;
+        let id = if self.reproducible { number as u64 } else { by_chance() };
+        let created = match self.reproducible {
+            true => 0,
+            false => SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs()),
+        };
+        let frame = Frame { id: format!("cmpl-{id:016x}"), created, says_cached: false };
+        let mut line =
+            json!({ "id": format!("batch_req_{id:016x}"), "custom_id": custom_id, "response": null, "error": null });
+        let body = match what {
+            Ok(What::Nonsense(why)) => {
+                line["error"] = json!({ "code": "invalid_line", "message": why });
+                None
+            }
+            Ok(What::Text(prepared, answers)) => Some(
+                answers
+                    .into_iter()
+                    .map(whole)
+                    .collect::<std::result::Result<Vec<_>, _>>()
+                    .map(|choices| self.service.answer(&prepared, &choices, &frame)),
+            ),
+            Ok(What::Vectors(vectors, tokens)) => {
+                let gone = |_| ApiError::invalid("the engine has ended");
+                let vectors =
+                    vectors.into_iter().map(|vector| vector.blocking_recv().map_err(gone)?.map_err(ApiError::invalid));
+                Some(
+                    vectors
+                        .collect::<std::result::Result<Vec<_>, _>>()
+                        .map(|vectors| self.service.embeddings(&vectors, tokens)),
+                )
+            }
+            Err(error) => Some(Err(error)),
+        };
+        if let Some(body) = body {
+            let (status, body) = match body {
+                Ok(body) => (200, body),
+                Err(error) => (error.status.as_u16(), error.body()),
+            };
+            line["response"] = json!({ "status_code": status, "request_id": format!("req_{id:016x}"), "body": body });
+        }
+        let mut text = serde_json::to_vec(&line)?;
+        text.push(b'\n');
+        output.write_all(&text)?;
+        output.flush()?;
+        Ok(is_good(&line))
+    }
+}
+
+/// All of an answer.
+fn whole(mut events: UnboundedReceiver<Event>) -> std::result::Result<Choice, ApiError> {
+    let mut choice = Choice::default();
+    while let Some(event) = events.blocking_recv() {
+        if choice.take(event)? {
+            return Ok(choice);
+        }
+    }
+    Err(ApiError::invalid("the engine gave no end"))
+}
+
+/// A seed for a line that has none: FNV-1a of its id.
+fn seed_of(custom_id: &Value) -> u64 {
+    let text = custom_id.to_string();
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+}

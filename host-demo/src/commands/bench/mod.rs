@@ -1,0 +1,264 @@
+//! `arenite bench`: how fast a model runs here.
+
+mod profile;
+mod report;
+mod traffic;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use arenite::sampler::argmax;
+use arenite::{Context, Engine, Model, Plan, TokenId, Work};
+
+use crate::cli::{Kv, ModelArgs, SessionArgs, at_least_one, threads};
+use crate::model_file::ModelFile;
+use crate::output::{self, Out, note};
+use crate::runtime::{self, Memory};
+use crate::{interrupt, workers};
+use report::{Format, Measured, Report};
+
+/// Measure prefill and decode speed, time to the first token, load time and memory
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  arenite bench -m model.gguf
+  arenite bench -m model.gguf -p 512 -n 64 -t 1,2 -r 5 --json
+  arenite bench -m model.gguf --profile
+  arenite bench -m model.gguf -t 1,2,4 --plot speed.svg
+
+Prefill is one prompt of -p tokens from an empty context, decode is -n single tokens from an empty
+context; medians of -r rounds after one that is not counted. load_ms: from opening the file to a
+session that is ready. first_token_ms: that, a first prompt of -p tokens, and choosing a token.
+A profile is measured after that, with a clock that costs a little itself: its share is in the rows.")]
+pub struct Args {
+    /// Tokens of the prompt
+    #[arg(short, long, value_name = "TOKENS", default_value_t = 512, value_parser = at_least_one)]
+    prompt: usize,
+
+    /// Tokens to decode
+    #[arg(short, long, value_name = "TOKENS", default_value_t = 128, value_parser = at_least_one)]
+    n_tokens: usize,
+
+    /// Numbers of threads to try [default: one for every core]
+    #[arg(short, long, value_delimiter = ',', value_parser = threads)]
+    threads: Vec<usize>,
+
+    /// Numbers of conversations that are decoded in one pass
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1", value_parser = sequences)]
+    sequences: Vec<usize>,
+
+    /// Rounds
+    #[arg(short, long, default_value_t = 5, value_parser = at_least_one)]
+    rounds: usize,
+
+    /// Print one JSON object; the same as -o json
+    #[arg(long)]
+    json: bool,
+
+    /// What to print: a table, Markdown, comma-separated values, or a JSON object
+    #[arg(short, long, value_enum, default_value_t = Format::Table, conflicts_with = "json")]
+    output: Format,
+
+    /// Tell where the time goes, part by part of a pass
+    #[arg(long)]
+    profile: bool,
+
+    /// Draw the speeds over the number of threads
+    #[arg(long, value_name = "F.svg")]
+    plot: Option<PathBuf>,
+
+    #[command(flatten)]
+    session: SessionArgs,
+}
+
+fn sequences(text: &str) -> Result<usize, String> {
+    const MOST: usize = 1024;
+    at_least_one(text).and_then(|n| if n <= MOST { Ok(n) } else { Err(format!("give at most {MOST}")) })
+}
+
+pub fn run(args: &Args, model: &ModelArgs) -> Result<ExitCode> {
+    interrupt::listen();
+    let threads = if args.threads.is_empty() { vec![workers::cores()] } else { args.threads.clone() };
+    let mut report = Report::new(if args.json { Format::Json } else { args.output });
+    let mut out = Out::lock();
+    for threads in threads {
+        for &sequences in &args.sequences {
+            let Some(measured) = measure(args, model, threads, sequences)? else {
+                note("stopped");
+                return Ok(ExitCode::from(output::INTERRUPTED));
+            };
+            report.add(&mut out, measured)?;
+        }
+    }
+    report.finish(&mut out)?;
+    if let Some(path) = &args.plot {
+        report.plot(path)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Loads the model and runs all rounds; `None` after Ctrl-C.
+fn measure(args: &Args, model: &ModelArgs, threads: usize, sequences: usize) -> Result<Option<Measured>> {
+    let start = Instant::now();
+    let file = ModelFile::open(model)?;
+    let gguf = file.parse()?;
+    let model = Model::new(&gguf).with_context(|| file.name().to_string())?;
+    let kernels = runtime::kernels(&args.session.isa)?;
+    let workers = workers::start(threads);
+    let longest = args.prompt.max(args.n_tokens);
+    let context = args.session.ctx_size.unwrap_or(longest);
+    ensure!(
+        context >= longest,
+        "a context of {context} is too short for -p {} and -n {}: give a larger -c",
+        args.prompt,
+        args.n_tokens
+    );
+    let options = runtime::options(&args.session, context, workers.count()).contexts(sequences);
+    let plan = Plan::try_of(&gguf, options).with_context(|| file.name().to_string())?;
+    let mut memory = Memory::new(&plan)?;
+    let mut engine = memory.engine(&model, plan, kernels, &*workers)?;
+    let mut contexts = (0..sequences).map(|_| engine.open()).collect::<Result<Vec<_>, _>>()?;
+    let load = start.elapsed();
+
+    let tokens = random_ids(longest, model.spec().vocab);
+    let (prompt, decode) = (&tokens[..args.prompt], &tokens[..args.n_tokens]);
+    if let [first, ..] = &mut contexts[..] {
+        engine.run(&mut [Work::prefill(first, prompt)])?;
+        std::hint::black_box(argmax(engine.logits(first)));
+    }
+    let first_token = start.elapsed();
+
+    let (mut prefilled, mut decoded) = (Vec::new(), Vec::new());
+    // Round 0 warms up what the first prompt did not touch.
+    for round in 0..=args.rounds {
+        let Some((one, other)) = one_round(&mut engine, &mut contexts, prompt, decode)? else { return Ok(None) };
+        if round > 0 {
+            prefilled.push(one);
+            decoded.push(other);
+        }
+    }
+    // Before the profile reads memory of its own.
+    let peak_rss_bytes = peak_rss();
+    let profile = match args.profile {
+        true => {
+            let plan = runtime::plan(&gguf, &args.session, context, workers.count())?;
+            let number_34ths = match args.session.kv {
+                Kv::F32 => 4 * 34,
+                Kv::F16 => 2 * 34,
+                Kv::Q8_0 => 36 + 1,
+            };
+            let task = profile::Task {
+                gguf: &gguf,
+                model: &model,
+                plan,
+                kernels,
+                threads,
+                prompt,
+                decode,
+                rounds: args.rounds,
+                number_34ths,
+            };
+            let Some(profile) = task.measure()? else { return Ok(None) };
+            Some(profile)
+        }
+        false => None,
+    };
+    Ok(Some(Measured {
+        model: file.name().to_string(),
+        isa: kernels.name,
+        threads: workers.count(),
+        sequences,
+        prefill_tokens: args.prompt,
+        decode_tokens: args.n_tokens,
+        prefill_tok_s: args.prompt as f64 / median(&mut prefilled),
+        decode_tok_s: (args.n_tokens * sequences) as f64 / median(&mut decoded),
+        first_token_ms: milliseconds(first_token),
+        load_ms: milliseconds(load),
+        workspace_bytes: plan.workspace,
+        kv_bytes: plan.kv,
+        peak_rss_bytes,
+        profile,
+    }))
+}
+
+/// Seconds of one prefill of the first conversation, and of decoding all, each from empty contexts; `None` after
+/// Ctrl-C.
+fn one_round(
+    engine: &mut Engine<'_, '_>,
+    contexts: &mut [Context],
+    prompt: &[TokenId],
+    decode: &[TokenId],
+) -> Result<Option<(f64, f64)>> {
+    let rewind = |engine: &mut Engine<'_, '_>, contexts: &mut [Context]| {
+        contexts.iter_mut().try_for_each(|context| engine.rewind(context, 0))
+    };
+    rewind(engine, contexts)?;
+    let start = Instant::now();
+    if let [first, ..] = &mut contexts[..] {
+        engine.run(&mut [Work::prefill(first, prompt)])?;
+    }
+    let prefilled = start.elapsed();
+
+    rewind(engine, contexts)?;
+    let start = Instant::now();
+    for &token in decode {
+        match &mut contexts[..] {
+            [one] => engine.run(&mut [Work::decode(one, token)])?,
+            all => engine.run(&mut all.iter_mut().map(|context| Work::decode(context, token)).collect::<Vec<_>>())?,
+        }
+        if interrupt::asked() {
+            return Ok(None);
+        }
+    }
+    Ok(Some((prefilled.as_secs_f64(), start.elapsed().as_secs_f64())))
+}
+
+/// The same ids in every run: what they are does not matter to the speed, only that a table of
+/// embeddings is not read from one place.
+fn random_ids(count: usize, vocab: usize) -> Vec<TokenId> {
+    let mut state = 1u64;
+    let mut next = || {
+        // Knuth's MMIX generator; its high bits are good enough here.
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        ((state >> 33) % vocab.max(1) as u64) as TokenId
+    };
+    (0..count).map(|_| next()).collect()
+}
+
+fn median(seconds: &mut [f64]) -> f64 {
+    seconds.sort_by(f64::total_cmp);
+    match seconds.len() {
+        0 => f64::NAN,
+        n if n % 2 == 1 => seconds[n / 2],
+        n => (seconds[n / 2 - 1] + seconds[n / 2]) / 2.0,
+    }
+}
+
+fn milliseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+/// The most memory that this process has had in RAM so far, the mapped model included; known on
+/// Linux.
+fn peak_rss() -> Option<usize> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<usize>().ok()?.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_of_even_and_odd_numbers() {
+        assert_eq!(median(&mut [3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(&mut [4.0, 1.0, 2.0, 3.0]), 2.5);
+    }
+
+    #[test]
+    fn random_ids_are_in_the_vocabulary() {
+        assert!(random_ids(100, 7).iter().all(|&id| id < 7));
+    }
+}

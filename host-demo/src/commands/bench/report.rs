@@ -1,0 +1,170 @@
+//! What was measured, as a table, as Markdown, CSV, JSON or a picture.
+
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::Result;
+use clap::ValueEnum;
+use serde::Serialize;
+
+use super::profile::Profile;
+use crate::output::{Bytes, Out};
+use crate::plot::Plot;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    Table,
+    Md,
+    Csv,
+    Json,
+}
+
+#[derive(Serialize)]
+pub struct Measured {
+    pub model: String,
+    pub isa: &'static str,
+    pub threads: usize,
+    pub sequences: usize,
+    pub prefill_tokens: usize,
+    pub decode_tokens: usize,
+    pub prefill_tok_s: f64,
+    /// Of all sequences together.
+    pub decode_tok_s: f64,
+    pub first_token_ms: f64,
+    pub load_ms: f64,
+    pub workspace_bytes: usize,
+    pub kv_bytes: usize,
+    pub peak_rss_bytes: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub profile: Option<Profile>,
+}
+
+const COLUMNS: [(&str, usize); 10] = [
+    ("threads", 7),
+    ("isa", 8),
+    ("sequences", 9),
+    ("prefill tok/s", 13),
+    ("decode tok/s", 12),
+    ("first token", 11),
+    ("load", 10),
+    ("workspace", 10),
+    ("KV cache", 10),
+    ("peak RSS", 10),
+];
+
+impl Measured {
+    fn cells(&self) -> [String; COLUMNS.len()] {
+        [
+            self.threads.to_string(),
+            self.isa.to_string(),
+            self.sequences.to_string(),
+            format!("{:.1}", self.prefill_tok_s),
+            format!("{:.1}", self.decode_tok_s),
+            format!("{:.1} ms", self.first_token_ms),
+            format!("{:.1} ms", self.load_ms),
+            Bytes(self.workspace_bytes).to_string(),
+            Bytes(self.kv_bytes).to_string(),
+            self.peak_rss_bytes.map_or("unknown".to_string(), |bytes| Bytes(bytes).to_string()),
+        ]
+    }
+
+    fn csv(&self) -> String {
+        let rss = self.peak_rss_bytes.map_or(String::new(), |bytes| bytes.to_string());
+        format!(
+            "\"{}\",{},{},{},{},{},{:.3},{:.3},{:.3},{:.3},{},{},{rss}",
+            self.model.replace('"', "\"\""),
+            self.isa,
+            self.threads,
+            self.sequences,
+            self.prefill_tokens,
+            self.decode_tokens,
+            self.prefill_tok_s,
+            self.decode_tok_s,
+            self.first_token_ms,
+            self.load_ms,
+            self.workspace_bytes,
+            self.kv_bytes,
+        )
+    }
+}
+
+/// The names of [`Measured`]'s fields.
+const CSV: &str = "model,isa,threads,sequences,prefill_tokens,decode_tokens,prefill_tok_s,decode_tok_s,first_token_ms,\
+                   load_ms,workspace_bytes,kv_bytes,peak_rss_bytes";
+
+/// Lines that are printed as soon as they are known, as far as the format lets them.
+pub struct Report {
+    format: Format,
+    results: Vec<Measured>,
+}
+
+impl Report {
+    pub fn new(format: Format) -> Self {
+        Self { format, results: Vec::new() }
+    }
+
+    pub fn add(&mut self, out: &mut Out, measured: Measured) -> Result<()> {
+        let is_first = self.results.is_empty();
+        match self.format {
+            Format::Table => {
+                let line = |cells: [&str; COLUMNS.len()]| {
+                    let padded = cells.iter().zip(COLUMNS).map(|(cell, (_, width))| format!("{cell:>width$}"));
+                    padded.collect::<Vec<_>>().join("  ")
+                };
+                if is_first {
+                    writeln!(out, "{}", line(COLUMNS.map(|(name, _)| name)))?;
+                }
+                writeln!(out, "{}", line(measured.cells().each_ref().map(String::as_str)))?;
+            }
+            Format::Md => {
+                if is_first {
+                    writeln!(out, "| model | {} |", COLUMNS.map(|(name, _)| name).join(" | "))?;
+                    writeln!(out, "|---|{}", "---:|".repeat(COLUMNS.len()))?;
+                }
+                writeln!(out, "| {} | {} |", measured.model.replace('|', "\\|"), measured.cells().join(" | "))?;
+            }
+            Format::Csv => {
+                if is_first {
+                    writeln!(out, "{CSV}")?;
+                }
+                writeln!(out, "{}", measured.csv())?;
+            }
+            Format::Json => {}
+        }
+        if let (Format::Table | Format::Md, Some(profile)) = (self.format, &measured.profile) {
+            profile.print(out)?;
+        }
+        out.flush()?;
+        self.results.push(measured);
+        Ok(())
+    }
+
+    pub fn finish(&self, out: &mut Out) -> Result<()> {
+        #[derive(Serialize)]
+        struct Json<'r> {
+            results: &'r [Measured],
+        }
+        if self.format == Format::Json {
+            out.json_pretty(&Json { results: &self.results })?;
+        }
+        Ok(())
+    }
+
+    /// Speed over threads, of each number of sequences.
+    pub fn plot(&self, path: &Path) -> Result<()> {
+        let mut sequences: Vec<usize> = self.results.iter().map(|result| result.sequences).collect();
+        sequences.sort_unstable();
+        sequences.dedup();
+        let of = |wanted: Option<usize>, speed: fn(&Measured) -> f64| {
+            let alike = self.results.iter().filter(|result| result.sequences == wanted.unwrap_or(result.sequences));
+            alike.map(|result| (result.threads as f64, speed(result))).collect::<Vec<_>>()
+        };
+        let mut curves = vec![("prefill".to_string(), of(sequences.first().copied(), |result| result.prefill_tok_s))];
+        for &n in &sequences {
+            let name = if n == 1 { "decode".to_string() } else { format!("decode, {n} sequences") };
+            curves.push((name, of(Some(n), |result| result.decode_tok_s)));
+        }
+        let model = self.results.first().map_or("", |result| result.model.as_str());
+        Plot { title: model, x: "threads", y: "tokens a second", curves: &curves }.save(path)
+    }
+}

@@ -1,0 +1,128 @@
+//! What the sections of a pass move and compute, counted from the file; and what the machine's memory gives.
+
+use std::time::Instant;
+
+use arenite::gguf::Tensor;
+use arenite::{Gguf, Model, Section};
+
+/// Bytes that are read, and multiplications.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    pub bytes: u64,
+    pub multiplications: u64,
+}
+
+/// What a section does in one run of `tokens` tokens after `before` others, in passes of `batch`, with the logits
+/// of the last one. `None` where it is not counted.
+pub fn of(section: Section, gguf: &Gguf<'_>, model: &Model<'_>, run: &Run) -> Option<Traffic> {
+    match section {
+        Section::Qkv | Section::Output | Section::FeedForward | Section::Head => {
+            Some(matrices(section, gguf, model, run))
+        }
+        Section::Attention => Some(attention(model, run)),
+        _ => None,
+    }
+}
+
+/// A run, or several alike.
+pub struct Run {
+    pub tokens: usize,
+    pub before: usize,
+    pub batch: usize,
+    /// Bytes of a number in the cache, in 34ths for q8_0's sake.
+    pub number_34ths: u64,
+}
+
+fn matrices(section: Section, gguf: &Gguf<'_>, model: &Model<'_>, run: &Run) -> Traffic {
+    let tied = gguf.tensors().all(|tensor| tensor.name != "output.weight");
+    let passes = run.tokens.div_ceil(run.batch.max(1)) as u64;
+    let mut sum = Traffic::default();
+    for tensor in gguf.tensors().filter(|tensor| section_of(tensor.name, tied) == Some(section)) {
+        let [columns, rows, experts, _] = tensor.dims;
+        let (tokens, passes) = if section == Section::Head { (1, 1) } else { (run.tokens as u64, passes) };
+        let (all, used) = match model.spec().experts() {
+            Some(chosen) if is_expert(&tensor) => (experts.max(1), (chosen.used as u64).min(experts.max(1))),
+            _ => (1, 1),
+        };
+        // Tokens of a pass choose different experts.
+        let read = used.saturating_mul(tokens.div_ceil(passes.max(1))).min(all);
+        sum.bytes += (tensor.data.len() as u64 / all).saturating_mul(read).saturating_mul(passes);
+        sum.multiplications += columns.saturating_mul(rows).saturating_mul(used).saturating_mul(tokens);
+    }
+    sum
+}
+
+fn is_expert(tensor: &Tensor<'_>) -> bool {
+    tensor.name.contains("_exps.")
+}
+
+/// Which section multiplies with a tensor of the decoder.
+fn section_of(name: &str, tied: bool) -> Option<Section> {
+    let part = name.split('.').rev().nth(1)?;
+    if !name.ends_with(".weight") || name.starts_with("enc.") {
+        return None;
+    }
+    match part {
+        "attn_q" | "attn_k" | "attn_v" | "attn_qkv" => Some(Section::Qkv),
+        "attn_output" | "attn_o" => Some(Section::Output),
+        "output" => Some(Section::Head),
+        "token_embd" if tied => Some(Section::Head),
+        _ if part.starts_with("ffn_") && !part.contains("norm") => Some(Section::FeedForward),
+        _ => None,
+    }
+}
+
+fn attention(model: &Model<'_>, run: &Run) -> Traffic {
+    let mut sum = Traffic::default();
+    for layer in (0..model.spec().layers).map(|index| model.spec().layer(index)) {
+        let window = layer.head.window.unwrap_or(usize::MAX);
+        let seen: u64 = (run.before + 1..=run.before + run.tokens).map(|n| n.min(window) as u64).sum();
+        sum.multiplications += 2 * seen * layer.q_dim() as u64;
+        // Tokens of a pass look at the same keys, eight at a time.
+        let rows = if run.tokens == 1 { seen } else { seen / 8 };
+        sum.bytes += 2 * rows * layer.kv_dim() as u64 * run.number_34ths / 34;
+    }
+    sum
+}
+
+/// Bytes a second that so many threads read from memory together: the best of three.
+pub fn bandwidth(threads: usize) -> f64 {
+    const BYTES: usize = 256 << 20;
+    let memory = vec![1u64; BYTES / 8];
+    let part = memory.len().div_ceil(threads.max(1));
+    let best = (0..3).map(|_| {
+        let start = Instant::now();
+        std::thread::scope(|scope| {
+            for part in memory.chunks(part) {
+                scope.spawn(move || std::hint::black_box(part.iter().fold(0u64, |sum, x| sum.wrapping_add(*x))));
+            }
+        });
+        BYTES as f64 / start.elapsed().as_secs_f64()
+    });
+    best.fold(0.0, f64::max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tensors_belong_to_sections() {
+        for (name, want) in [
+            ("blk.3.attn_q.weight", Some(Section::Qkv)),
+            ("blk.3.attn_q_norm.weight", None),
+            ("blk.0.attn_q.bias", None),
+            ("blk.0.attn_output.weight", Some(Section::Output)),
+            ("blk.0.attn_norm.weight", None),
+            ("blk.0.ffn_down_exps.weight", Some(Section::FeedForward)),
+            ("blk.0.ffn_norm.weight", None),
+            ("output.weight", Some(Section::Head)),
+            ("output_norm.weight", None),
+            ("token_embd.weight", None),
+            ("enc.blk.0.attn_q.weight", None),
+        ] {
+            assert_eq!(section_of(name, false), want, "{name}");
+        }
+        assert_eq!(section_of("token_embd.weight", true), Some(Section::Head));
+    }
+}

@@ -1,0 +1,19 @@
+//! `arenite convert tokenizer`: another vocabulary in a GGUF file.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use crate::model_file::ModelFile;
+use crate::new_model::write_model;
+use crate::output::note;
+use crate::tokenizer_file::write_with;
+
+/// Writes `output`: the model `input` with the vocabulary of the file `tokenizer`.
+pub fn run(tokenizer: &Path, input: &Path, output: &Path) -> Result<()> {
+    let file = ModelFile::open(Some(input))?;
+    let gguf = file.parse()?;
+    write_model(output, |out| write_with(&gguf, tokenizer, out)).with_context(|| file.name().to_owned())?;
+    note(format_args!("{}: with the vocabulary of {}", output.display(), tokenizer.display()));
+    Ok(())
+}

@@ -1,0 +1,66 @@
+//! `arenite serve`: conversations over HTTP, in OpenAI's form.
+
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::Instant;
+
+use anyhow::{Result, anyhow};
+
+use crate::cli::{RunArgs, at_least_one};
+use crate::model_file::ModelFile;
+use crate::server::{App, Counters, Host, Limits, serve};
+
+/// Serve many conversations at once, over HTTP in OpenAI's form
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:
+  arenite serve -m model.gguf --port 8080 --parallel 8 -c 4096
+
+The first line of standard output is `listening on http://HOST:PORT`. A page to talk to the model is at /,
+the interface under /v1; /health, /metrics, /tokenize and /detokenize are there, too. What is said does not
+depend on who else is being served. SIGTERM ends it when all open answers are done.")]
+pub struct Args {
+    /// The address to listen on; 0.0.0.0 for all, which lets others in
+    #[arg(long, value_name = "H", default_value = "127.0.0.1")]
+    host: String,
+
+    /// The port; 0 for any that is free
+    #[arg(long, value_name = "P", default_value_t = 8080)]
+    port: u16,
+
+    /// Answers in the making at once
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = at_least_one)]
+    parallel: usize,
+
+    /// Requests that may wait besides those; further ones get status 429
+    #[arg(long, value_name = "N", default_value_t = 256)]
+    queue: usize,
+
+    /// Let in only who has this key
+    #[arg(long, value_name = "K", env = "ARENITE_API_KEY", hide_env_values = true)]
+    api_key: Option<String>,
+
+    #[command(flatten)]
+    run: RunArgs,
+}
+
+pub fn run(args: &Args, file: ModelFile) -> Result<()> {
+    let host = Host::new(file, &args.run, args.parallel)?;
+    let (commands, asked) = channel();
+    let counters = Arc::new(Counters::default());
+    let Host { model, plan, service, args: run } = host;
+    let app = Arc::new(App {
+        service,
+        commands,
+        counters: counters.clone(),
+        most_open: args.parallel + args.queue,
+        key: args.api_key.clone(),
+        workspace: plan.workspace,
+        kv: plan.kv,
+        started: Instant::now(),
+    });
+    let limits = Limits { host: args.host.clone(), port: args.port };
+    let tokenizer = app.service.tokenizer;
+    let sockets = std::thread::spawn(move || serve(app, &limits));
+    crate::server::run_engine(model, plan, &run, tokenizer, args.parallel, counters, &asked)?;
+    sockets.join().map_err(|_| anyhow!("the server's thread has ended"))?
+}

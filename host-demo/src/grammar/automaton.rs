@@ -1,0 +1,431 @@
+//! Expressions to automata: states with bytes and calls between them, then deterministic ones.
+
+use std::collections::HashMap;
+
+use anyhow::{Result, bail};
+use regex_syntax::utf8::Utf8Sequences;
+
+use super::expr::{Chars, Expr};
+
+/// Most states of an automaton before and after it is made deterministic.
+const MOST_STATES: usize = 1_000_000;
+const MOST_NODES: usize = 200_000;
+/// Most work for it, in states looked at.
+const MOST_STEPS: usize = 30_000_000;
+
+/// A way on that is not a byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Letter {
+    Call(usize),
+    Token(u32),
+    NotToken(u32),
+}
+
+#[derive(Clone, Debug, Default)]
+struct State {
+    /// Where it leads without anything.
+    free: Vec<u32>,
+    ranges: Vec<(u8, u8, u32)>,
+    letters: Vec<(Letter, u32)>,
+}
+
+/// What an expression becomes first: several ways may begin alike.
+pub struct Nfa<'r> {
+    states: Vec<State>,
+    /// The expressions of rules that are worked in; `None` for those that are called.
+    inlined: &'r dyn Fn(usize) -> Option<&'r Expr>,
+}
+
+impl<'r> Nfa<'r> {
+    /// The automaton of an expression, deterministic.
+    pub fn compile(expr: &'r Expr, inlined: &'r dyn Fn(usize) -> Option<&'r Expr>) -> Result<Dfa> {
+        let mut nfa = Nfa { states: vec![State::default()], inlined };
+        let last = nfa.build(expr, 0)?;
+        // A state that nothing leads on from: where it is in a set, the text may end.
+        let end = nfa.state()?;
+        nfa.free(last, end);
+        nfa.determinize(end)
+    }
+
+    fn state(&mut self) -> Result<u32> {
+        if self.states.len() >= MOST_STATES {
+            bail!("this is too large: use smaller limits, or `*` instead of a limit");
+        }
+        self.states.push(State::default());
+        Ok(self.states.len() as u32 - 1)
+    }
+
+    fn free(&mut self, from: u32, to: u32) {
+        self.states[from as usize].free.push(to);
+    }
+
+    fn range(&mut self, from: u32, (first, last): (u8, u8), to: u32) {
+        self.states[from as usize].ranges.push((first, last, to));
+    }
+
+    fn letter(&mut self, from: u32, letter: Letter) -> Result<u32> {
+        let to = self.state()?;
+        self.states[from as usize].letters.push((letter, to));
+        Ok(to)
+    }
+
+    /// Appends an expression to a state; the state where it ends.
+    fn build(&mut self, expr: &'r Expr, from: u32) -> Result<u32> {
+        Ok(match expr {
+            Expr::Bytes(bytes) => {
+                let mut at = from;
+                for byte in bytes {
+                    let next = self.state()?;
+                    self.range(at, (*byte, *byte), next);
+                    at = next;
+                }
+                at
+            }
+            Expr::Chars(chars) => self.chars(chars, from)?,
+            Expr::Token(token) => self.letter(from, Letter::Token(*token))?,
+            Expr::NotToken(token) => self.letter(from, Letter::NotToken(*token))?,
+            Expr::Seq(parts) => parts.iter().try_fold(from, |at, part| self.build(part, at))?,
+            Expr::Alt(parts) => {
+                let end = self.state()?;
+                for part in parts {
+                    let last = self.build(part, from)?;
+                    self.free(last, end);
+                }
+                end
+            }
+            Expr::Repeat(inner, min, max) => {
+                let mut at = from;
+                for _ in 0..*min {
+                    at = self.build(inner, at)?;
+                }
+                let end = self.state()?;
+                self.free(at, end);
+                match max {
+                    None => {
+                        let last = self.build(inner, end)?;
+                        self.free(last, end);
+                    }
+                    Some(max) => {
+                        for _ in *min..*max {
+                            at = self.build(inner, at)?;
+                            self.free(at, end);
+                        }
+                    }
+                }
+                end
+            }
+            Expr::Rule(rule) => match (self.inlined)(*rule) {
+                Some(expr) => self.build(expr, from)?,
+                None => self.letter(from, Letter::Call(*rule))?,
+            },
+            Expr::Both(a, b) => self.product(a, b, from, |a, b| a && b)?,
+            Expr::Minus(a, b) => self.product(a, b, from, |a, b| a && !b)?,
+            Expr::Multiple(of) => self.multiple(*of, from)?,
+            Expr::Members { members, rest, separator } => self.members(members, rest.as_deref(), separator, from)?,
+        })
+    }
+
+    /// One character, in UTF-8. Ways that end alike share their ends.
+    fn chars(&mut self, chars: &Chars, from: u32) -> Result<u32> {
+        let end = self.state()?;
+        let mut ends: HashMap<(u8, u8, u32), u32> = HashMap::new();
+        for (first, last) in chars.ranges() {
+            // Surrogates are no characters.
+            let halves = [(*first, (*last).min(0xd7ff)), ((*first).max(0xe000), *last)];
+            for (first, last) in halves.into_iter().filter_map(|(a, b)| Some((char::from_u32(a)?, char::from_u32(b)?)))
+            {
+                if first > last {
+                    continue;
+                }
+                for sequence in Utf8Sequences::new(first, last) {
+                    let Some((lead, rest)) = sequence.as_slice().split_first() else { continue };
+                    let mut to = end;
+                    for range in rest.iter().rev() {
+                        let key = (range.start, range.end, to);
+                        to = match ends.get(&key) {
+                            Some(state) => *state,
+                            None => {
+                                let state = self.state()?;
+                                self.range(state, (range.start, range.end), to);
+                                ends.insert(key, state);
+                                state
+                            }
+                        };
+                    }
+                    self.range(from, (lead.start, lead.end), to);
+                }
+            }
+        }
+        Ok(end)
+    }
+
+    /// Two automata side by side, over the same bytes.
+    fn product(&mut self, a: &'r Expr, b: &'r Expr, from: u32, ends: impl Fn(bool, bool) -> bool) -> Result<u32> {
+        let (a, b) = (Self::compile(a, self.inlined)?, Self::compile(b, self.inlined)?);
+        let end = self.state()?;
+        // Node 0 of `b` may also be no node: nothing of it is left.
+        let mut places = HashMap::from([((0, Some(0)), from)]);
+        let mut left = vec![(0u32, Some(0u32))];
+        while let Some((in_a, in_b)) = left.pop() {
+            let here = places[&(in_a, in_b)];
+            let (node, other) = (&a.nodes[in_a as usize], in_b.map(|b_node| &b.nodes[b_node as usize]));
+            if !node.letters.is_empty() || other.is_some_and(|other| !other.letters.is_empty()) {
+                bail!("two conditions on one text cannot be combined if it may nest");
+            }
+            if ends(node.is_final, other.is_some_and(|other| other.is_final)) {
+                self.free(here, end);
+            }
+            for (first, last, to) in &node.ranges {
+                for (first, last, other_to) in cut(other, *first, *last) {
+                    let pair = (*to, other_to);
+                    let place = match places.get(&pair) {
+                        Some(place) => *place,
+                        None => {
+                            let place = self.state()?;
+                            places.insert(pair, place);
+                            left.push(pair);
+                            place
+                        }
+                    };
+                    self.range(here, (first, last), place);
+                }
+            }
+        }
+        Ok(end)
+    }
+
+    /// Digits, perhaps after a sign: their remainder is the state.
+    fn multiple(&mut self, of: u32, from: u32) -> Result<u32> {
+        let end = self.state()?;
+        let unsigned = self.state()?;
+        self.free(from, unsigned);
+        self.range(from, (b'-', b'-'), unsigned);
+        let remainders = (0..of).map(|_| self.state()).collect::<Result<Vec<_>>>()?;
+        for digit in 0..10u8 {
+            let to = |value: u64| remainders[(value % u64::from(of)) as usize];
+            self.range(unsigned, (b'0' + digit, b'0' + digit), to(digit.into()));
+            for (remainder, state) in (0u64..).zip(&remainders) {
+                self.range(*state, (b'0' + digit, b'0' + digit), to(10 * remainder + u64::from(digit)));
+            }
+        }
+        self.free(remainders[0], end);
+        Ok(end)
+    }
+
+    /// Two tracks, with and without a member so far: they differ in the separator before the next.
+    fn members(
+        &mut self,
+        members: &'r [(Expr, bool)],
+        rest: Option<&'r Expr>,
+        separator: &'r Expr,
+        from: u32,
+    ) -> Result<u32> {
+        let (mut none_yet, mut some) = (Some(from), None::<u32>);
+        for (member, is_required) in members {
+            let start = self.enter(none_yet, some, separator)?;
+            let end = self.build(member, start)?;
+            let after = self.state()?;
+            self.free(end, after);
+            if *is_required {
+                none_yet = None;
+            } else if let Some(some) = some {
+                self.free(some, after);
+            }
+            some = Some(after);
+        }
+        if let Some(rest) = rest {
+            let start = self.enter(none_yet, some, separator)?;
+            let end = self.build(rest, start)?;
+            let after = self.state()?;
+            self.free(end, after);
+            let again = self.build(separator, after)?;
+            self.free(again, start);
+            if let Some(some) = some {
+                self.free(some, after);
+            }
+            some = Some(after);
+        }
+        let end = self.state()?;
+        for track in [none_yet, some].into_iter().flatten() {
+            self.free(track, end);
+        }
+        Ok(end)
+    }
+
+    /// Where a member begins: at once, or after a separator.
+    fn enter(&mut self, none_yet: Option<u32>, some: Option<u32>, separator: &'r Expr) -> Result<u32> {
+        let start = self.state()?;
+        if let Some(none_yet) = none_yet {
+            self.free(none_yet, start);
+        }
+        if let Some(some) = some {
+            let separated = self.build(separator, some)?;
+            self.free(separated, start);
+        }
+        Ok(start)
+    }
+
+    /// The states that can be reached for free and from which something leads on, or nothing at all; sorted.
+    fn closure(&self, states: impl IntoIterator<Item = u32>, seen: &mut Vec<bool>, steps: &mut usize) -> Vec<u32> {
+        seen.resize(self.states.len(), false);
+        let mut left: Vec<u32> = states.into_iter().collect();
+        let mut found = Vec::new();
+        while let Some(state) = left.pop() {
+            if !std::mem::replace(&mut seen[state as usize], true) {
+                found.push(state);
+                left.extend(&self.states[state as usize].free);
+            }
+        }
+        *steps += found.len();
+        found.iter().for_each(|state| seen[*state as usize] = false);
+        found.retain(|state| {
+            let state = &self.states[*state as usize];
+            !state.ranges.is_empty() || !state.letters.is_empty() || state.free.is_empty()
+        });
+        found.sort_unstable();
+        found
+    }
+
+    /// Sets of states that are reached by the same text become one node.
+    fn determinize(&self, end: u32) -> Result<Dfa> {
+        let (mut seen, mut steps) = (Vec::new(), 0);
+        let first = self.closure([0], &mut seen, &mut steps);
+        let mut numbers = HashMap::from([(first.clone(), 0u32)]);
+        let (mut sets, mut nodes) = (vec![first], Vec::new());
+        while let Some(set) = sets.get(nodes.len()).cloned() {
+            let mut number = |states: Vec<u32>, sets: &mut Vec<Vec<u32>>| -> Result<u32> {
+                let set = self.closure(states, &mut seen, &mut steps);
+                let next = numbers.len() as u32;
+                if numbers.len() > MOST_NODES || steps > MOST_STEPS {
+                    bail!("this has too many states: use smaller limits, or fewer that overlap");
+                }
+                Ok(*numbers.entry(set).or_insert_with_key(|set| {
+                    sets.push(set.clone());
+                    next
+                }))
+            };
+            let mut node = Node { is_final: set.binary_search(&end).is_ok(), ..Node::default() };
+            let ranges = set.iter().flat_map(|state| &self.states[*state as usize].ranges);
+            for (first, last, states) in split(ranges.copied()) {
+                node.add_range(first, last, number(states, &mut sets)?);
+            }
+            let mut letters: Vec<_> =
+                set.iter().flat_map(|state| self.states[*state as usize].letters.iter().copied()).collect();
+            letters.sort_unstable();
+            for same in letters.chunk_by(|a, b| a.0 == b.0) {
+                let states = same.iter().map(|(_, state)| *state).collect();
+                node.letters.push((same[0].0, number(states, &mut sets)?));
+            }
+            nodes.push(node);
+        }
+        Ok(Dfa { nodes })
+    }
+}
+
+/// Ranges that overlap, cut so that each byte is in one, with everywhere it leads.
+fn split(ranges: impl Iterator<Item = (u8, u8, u32)> + Clone) -> Vec<(u8, u8, Vec<u32>)> {
+    let mut starts: Vec<u16> =
+        ranges.clone().flat_map(|(first, last, _)| [u16::from(first), u16::from(last) + 1]).collect();
+    starts.sort_unstable();
+    starts.dedup();
+    let mut parts: Vec<(u8, u8, Vec<u32>)> =
+        starts.windows(2).map(|pair| (pair[0] as u8, (pair[1] - 1) as u8, Vec::new())).collect();
+    for (first, last, to) in ranges {
+        let from = parts.partition_point(|part| part.0 < first);
+        for part in parts[from..].iter_mut().take_while(|part| part.1 <= last) {
+            part.2.push(to);
+        }
+    }
+    parts.retain(|part| !part.2.is_empty());
+    parts
+}
+
+/// The parts of a range by where they lead in `node`, if anywhere.
+fn cut(node: Option<&Node>, first: u8, last: u8) -> Vec<(u8, u8, Option<u32>)> {
+    let mut parts = Vec::new();
+    let mut next = u16::from(first);
+    for (start, end, to) in node.map_or(&[][..], |node| &node.ranges) {
+        let (start, end) = (u16::from((*start).max(first)), u16::from((*end).min(last)));
+        if start > end {
+            continue;
+        }
+        if start > next {
+            parts.push((next as u8, (start - 1) as u8, None));
+        }
+        parts.push((start as u8, end as u8, Some(*to)));
+        next = end + 1;
+    }
+    if next <= u16::from(last) {
+        parts.push((next as u8, last, None));
+    }
+    parts
+}
+
+/// A node: each byte leads to one other at most.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Node {
+    pub is_final: bool,
+    /// In order.
+    pub ranges: Vec<(u8, u8, u32)>,
+    pub letters: Vec<(Letter, u32)>,
+}
+
+impl Node {
+    fn add_range(&mut self, first: u8, last: u8, to: u32) {
+        match self.ranges.last_mut() {
+            Some((_, end, same)) if *same == to && u16::from(*end) + 1 == u16::from(first) => *end = last,
+            _ => self.ranges.push((first, last, to)),
+        }
+    }
+
+    /// The nodes it leads to.
+    pub fn targets_mut(&mut self) -> impl Iterator<Item = &mut u32> {
+        self.ranges.iter_mut().map(|(_, _, to)| to).chain(self.letters.iter_mut().map(|(_, to)| to))
+    }
+
+    pub fn targets(&self) -> impl Iterator<Item = u32> {
+        self.ranges.iter().map(|(_, _, to)| *to).chain(self.letters.iter().map(|(_, to)| *to))
+    }
+
+    /// Neighbouring ranges to the same node become one.
+    fn join_ranges(&mut self) {
+        for (first, last, to) in std::mem::take(&mut self.ranges) {
+            self.add_range(first, last, to);
+        }
+    }
+}
+
+/// A deterministic automaton; it begins at node 0.
+#[derive(Clone, Debug)]
+pub struct Dfa {
+    pub nodes: Vec<Node>,
+}
+
+/// Nodes that are written alike become one, from the ends on, as long as there are such.
+pub fn merge_alike(nodes: &mut [Node], starts: &mut [u32]) {
+    // The ends have the highest numbers mostly: from there on, one round is enough for most chains.
+    for _ in 0..64 {
+        let mut first_alike: HashMap<Node, u32> = HashMap::new();
+        let mut same: Vec<u32> = (0..nodes.len() as u32).collect();
+        let mut merged = false;
+        for at in (0..nodes.len()).rev() {
+            let mut node = nodes[at].clone();
+            node.targets_mut().for_each(|to| *to = same[*to as usize]);
+            node.join_ranges();
+            let place = *first_alike.entry(node.clone()).or_insert(at as u32);
+            merged |= place != at as u32 && nodes[at] != Node::default();
+            same[at] = place;
+            nodes[at] = node;
+        }
+        starts.iter_mut().for_each(|start| *start = same[*start as usize]);
+        for (at, node) in nodes.iter_mut().enumerate() {
+            if same[at] != at as u32 {
+                *node = Node::default();
+            }
+            node.targets_mut().for_each(|to| *to = same[*to as usize]);
+        }
+        if !merged {
+            break;
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Automata to the words of a table: what leads nowhere is dropped, what is alike becomes one.
+
+use std::collections::HashMap;
+
+use anyhow::{Result, bail};
+
+use super::automaton::{Letter, Node, merge_alike};
+use super::callee;
+
+/// As in `src/grammar/table.rs`.
+const MAGIC: u32 = u32::from_le_bytes(*b"arg\x01");
+const HEADER: usize = 4;
+const HAS_TOKENS: u32 = 1;
+const IS_HEAD: u32 = 1 << 31;
+const IS_FINAL: u32 = 1 << 30;
+const MOST_WORDS: usize = 1 << 23;
+/// How deep rules may call each other: `DEPTH` in `src/grammar/state.rs`.
+const DEPTH: u32 = 64;
+
+const NEVER: u32 = u32::MAX;
+
+/// The table of these nodes, in which each rule begins at its start.
+pub fn table(mut nodes: Vec<Node>, starts: HashMap<usize, u32>, root: usize) -> Result<Vec<u8>> {
+    let needs = needs(&nodes, &starts);
+    if needs[starts[&root] as usize] > DEPTH {
+        bail!("no text can satisfy this: what it asks for contradicts itself, or nests without end");
+    }
+    // Ways to where no end can be reached are none.
+    for node in &mut nodes {
+        node.ranges.retain(|(_, _, to)| needs[*to as usize] <= DEPTH);
+        node.letters.retain(|(letter, to)| {
+            let callee_ends = callee(*letter).is_none_or(|rule| needs[starts[&rule] as usize] <= DEPTH);
+            callee_ends && needs[*to as usize] <= DEPTH
+        });
+    }
+    let (rules, mut places): (Vec<usize>, Vec<u32>) = starts.into_iter().unzip();
+    merge_alike(&mut nodes, &mut places);
+    let starts: HashMap<usize, u32> = rules.into_iter().zip(places).collect();
+    let start_of = |rule: usize| starts[&rule];
+    let order = reached(&nodes, start_of(root), &start_of);
+
+    let mut at = HEADER;
+    let mut places = HashMap::new();
+    let mut is_large = false;
+    for node in &order {
+        places.insert(*node, at as u32);
+        let node = &nodes[*node as usize];
+        is_large |= node.letters.len() >= 1 << 12;
+        at += 1 + words_of_ranges(node) + 2 * node.letters.len();
+    }
+    if is_large || at >= MOST_WORDS {
+        bail!("this is too large: its table would have {} MB", at / 250_000);
+    }
+    let has_tokens = nodes.iter().flat_map(|node| &node.letters).any(|(letter, _)| callee(*letter).is_none());
+    let mut words = vec![MAGIC, at as u32, places[&start_of(root)], u32::from(has_tokens) * HAS_TOKENS];
+    // Merged nodes need what those need that they were merged with.
+    let needs = self::needs(&nodes, &starts);
+    for number in &order {
+        let node = &nodes[*number as usize];
+        let is_final = if node.is_final { IS_FINAL } else { 0 };
+        let ranges = words_of_ranges(node) as u32;
+        words.push(IS_HEAD | is_final | needs[*number as usize] << 21 | ranges << 12 | node.letters.len() as u32);
+        let mut next = 0u16;
+        for (first, last, to) in &node.ranges {
+            if u16::from(*first) > next {
+                words.push(u32::from(*first - 1) << 23);
+            }
+            words.push(u32::from(*last) << 23 | places[to]);
+            next = u16::from(*last) + 1;
+        }
+        for (letter, to) in &node.letters {
+            let what = match letter {
+                Letter::Call(rule) => places[&start_of(*rule)],
+                Letter::Token(token) => 1 << 29 | token,
+                Letter::NotToken(token) => 2 << 29 | token,
+            };
+            words.extend([what, places[to]]);
+        }
+    }
+    Ok(words.into_iter().flat_map(u32::to_le_bytes).collect())
+}
+
+/// Ranges have no beginnings: gaps are ranges too.
+fn words_of_ranges(node: &Node) -> usize {
+    let mut next = 0u16;
+    let mut words = 0;
+    for (first, last, _) in &node.ranges {
+        words += 1 + usize::from(u16::from(*first) > next);
+        next = u16::from(*last) + 1;
+    }
+    words
+}
+
+/// How deep the stack grows at least from each node to the end of its rule; [`NEVER`] where no end can be reached.
+fn needs(nodes: &[Node], starts: &HashMap<usize, u32>) -> Vec<u32> {
+    let mut before: Vec<Vec<u32>> = vec![Vec::new(); nodes.len()];
+    for (number, node) in (0u32..).zip(nodes) {
+        node.targets().for_each(|to| before[to as usize].push(number));
+        for rule in node.letters.iter().filter_map(|(letter, _)| callee(*letter)) {
+            before[starts[&rule] as usize].push(number);
+        }
+    }
+    let mut needs = vec![NEVER; nodes.len()];
+    let mut left: Vec<u32> = (0..nodes.len() as u32).filter(|node| nodes[*node as usize].is_final).collect();
+    while let Some(number) = left.pop() {
+        let node = &nodes[number as usize];
+        let by_bytes = node.ranges.iter().map(|(_, _, to)| needs[*to as usize]);
+        let by_letters = node.letters.iter().map(|(letter, to)| {
+            let next = &nodes[*to as usize];
+            let returns = next.is_final && next.ranges.is_empty() && next.letters.is_empty();
+            match callee(*letter).map(|rule| needs[starts[&rule] as usize]) {
+                None => needs[*to as usize],
+                Some(need) if returns => need,
+                Some(need) => need.saturating_add(1).max(needs[*to as usize]),
+            }
+        });
+        let own = if node.is_final { 0 } else { NEVER };
+        let need = by_bytes.chain(by_letters).fold(own, u32::min);
+        if need < needs[number as usize] {
+            needs[number as usize] = need;
+            left.extend(&before[number as usize]);
+        }
+    }
+    needs
+}
+
+/// The nodes that are reached, from the first one on.
+fn reached(nodes: &[Node], first: u32, start_of: &dyn Fn(usize) -> u32) -> Vec<u32> {
+    let mut seen = vec![false; nodes.len()];
+    let mut order = vec![first];
+    seen[first as usize] = true;
+    let mut at = 0;
+    while let Some(number) = order.get(at) {
+        at += 1;
+        let node = &nodes[*number as usize];
+        let starts = node.letters.iter().filter_map(|(letter, _)| callee(*letter)).map(start_of);
+        for next in node.targets().chain(starts) {
+            if !std::mem::replace(&mut seen[next as usize], true) {
+                order.push(next);
+            }
+        }
+    }
+    order
+}

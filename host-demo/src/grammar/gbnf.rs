@@ -1,0 +1,334 @@
+//! GBNF, llama.cpp's notation for grammars: <https://github.com/ggml-org/llama.cpp/blob/master/grammars/README.md>.
+
+use std::collections::HashMap;
+
+use anyhow::{Result, anyhow, bail};
+
+use super::expr::{Chars, Expr, Rules};
+
+/// Groups in groups: more are a mistake, and would take too much stack.
+const MOST_NESTED: usize = 100;
+/// Repetitions, as in llama.cpp.
+const MOST_REPEATED: u32 = 2000;
+
+/// The rules of a grammar, and the number of `root`.
+pub fn parse(text: &str, token: &dyn Fn(&str) -> Option<u32>) -> Result<(Rules, usize)> {
+    let mut parser = Parser {
+        text,
+        at: 0,
+        depth: 0,
+        rules: Rules::default(),
+        names: HashMap::new(),
+        undefined: HashMap::new(),
+        token,
+    };
+    parser.space(true);
+    while parser.peek().is_some() {
+        parser.rule()?;
+    }
+    if let Some((name, at)) = parser.undefined.iter().min_by_key(|(_, at)| **at) {
+        return Err(parser.wrong_at(*at, format!("the rule `{name}` is not defined")));
+    }
+    match parser.names.get("root") {
+        Some(root) => Ok((parser.rules, *root)),
+        None => bail!("the grammar has no rule `root`, which is where an answer begins"),
+    }
+}
+
+struct Parser<'t> {
+    text: &'t str,
+    at: usize,
+    depth: usize,
+    rules: Rules,
+    names: HashMap<&'t str, usize>,
+    /// Rules that were named and not yet defined, and where first.
+    undefined: HashMap<&'t str, usize>,
+    token: &'t dyn Fn(&str) -> Option<u32>,
+}
+
+impl<'t> Parser<'t> {
+    fn rest(&self) -> &'t str {
+        &self.text[self.at..]
+    }
+
+    fn peek(&self) -> Option<char> {
+        self.rest().chars().next()
+    }
+
+    fn next(&mut self) -> Option<char> {
+        let char = self.peek()?;
+        self.at += char.len_utf8();
+        Some(char)
+    }
+
+    /// Takes this text if it comes next.
+    fn eat(&mut self, wanted: &str) -> bool {
+        let is_there = self.rest().starts_with(wanted);
+        if is_there {
+            self.at += wanted.len();
+        }
+        is_there
+    }
+
+    fn wrong_at(&self, at: usize, what: impl std::fmt::Display) -> anyhow::Error {
+        anyhow!("{}: {what}", self.place(at))
+    }
+
+    fn wrong(&self, what: impl std::fmt::Display) -> anyhow::Error {
+        self.wrong_at(self.at, what)
+    }
+
+    /// Line and column, from 1.
+    fn place(&self, at: usize) -> String {
+        let before = &self.text[..at];
+        let line = before.matches('\n').count() + 1;
+        let column = before.rsplit('\n').next().unwrap_or("").chars().count() + 1;
+        format!("{line}:{column}")
+    }
+
+    /// Space and comments; ends of lines only where a rule goes on after them.
+    fn space(&mut self, newlines: bool) {
+        while let Some(char) = self.peek() {
+            match char {
+                ' ' | '\t' => {}
+                '\r' | '\n' if newlines => {}
+                '#' => {
+                    self.at += self.rest().find(['\r', '\n']).unwrap_or(self.rest().len());
+                    continue;
+                }
+                _ => break,
+            }
+            self.at += 1;
+        }
+    }
+
+    fn name(&mut self) -> Result<&'t str> {
+        let is_other = |c: char| !(c.is_ascii_alphanumeric() || c == '-' || c == '_');
+        let len = self.rest().find(is_other).unwrap_or(self.rest().len());
+        if len == 0 {
+            return Err(self.wrong("here a name must stand: letters, digits and dashes"));
+        }
+        let name = &self.rest()[..len];
+        self.at += len;
+        Ok(name)
+    }
+
+    /// The number of a rule, defined or not.
+    fn number(&mut self, name: &'t str, at: usize) -> usize {
+        if let Some(number) = self.names.get(name) {
+            return *number;
+        }
+        let place = self.place(at);
+        let number = self.rules.add(place, Expr::never());
+        self.names.insert(name, number);
+        self.undefined.insert(name, at);
+        number
+    }
+
+    /// `name ::= alternatives`, to the end of the line.
+    fn rule(&mut self) -> Result<()> {
+        let start = self.at;
+        let name = self.name()?;
+        self.space(false);
+        if !self.eat("::=") {
+            return Err(self.wrong(format!("after the name `{name}`, `::=` must come")));
+        }
+        self.space(true);
+        let number = self.number(name, start);
+        self.undefined.remove(name);
+        // The last definition counts, as in llama.cpp.
+        self.rules.0[number].expr = self.alternatives(false)?;
+        self.rules.0[number].place = self.place(start);
+        match self.peek() {
+            None | Some('\r' | '\n') => self.space(true),
+            Some(other) => return Err(self.wrong(format!("`{other}` makes no sense here: the rule should end"))),
+        }
+        Ok(())
+    }
+
+    fn alternatives(&mut self, nested: bool) -> Result<Expr> {
+        let mut parts = vec![self.sequence(nested)?];
+        while self.eat("|") {
+            self.space(true);
+            parts.push(self.sequence(nested)?);
+        }
+        Ok(if parts.len() == 1 { parts.remove(0) } else { Expr::Alt(parts) })
+    }
+
+    fn sequence(&mut self, nested: bool) -> Result<Expr> {
+        let mut parts = Vec::new();
+        while let Some(char) = self.peek() {
+            let start = self.at;
+            if matches!(char, '*' | '+' | '?' | '{') {
+                let Some(last) = parts.pop() else {
+                    return Err(self.wrong(format!("there is nothing before `{char}` that it could repeat")));
+                };
+                let (min, max) = self.repetition()?;
+                parts.push(Expr::Repeat(Box::new(last), min, max));
+                self.space(nested);
+                continue;
+            }
+            let part = match char {
+                '"' => self.literal()?,
+                '[' => self.class()?,
+                '.' => {
+                    self.at += 1;
+                    Expr::Chars(Chars::any())
+                }
+                '<' | '!' => self.special()?,
+                '(' => {
+                    self.at += 1;
+                    self.depth += 1;
+                    if self.depth > MOST_NESTED {
+                        return Err(self.wrong(format!("more than {MOST_NESTED} groups in each other")));
+                    }
+                    self.space(true);
+                    let inner = self.alternatives(true)?;
+                    if !self.eat(")") {
+                        return Err(self.wrong(format!("the group of {} is not closed with `)`", self.place(start))));
+                    }
+                    self.depth -= 1;
+                    inner
+                }
+                char if char.is_ascii_alphanumeric() || matches!(char, '-' | '_') => {
+                    let name = self.name()?;
+                    Expr::Rule(self.number(name, start))
+                }
+                _ => break,
+            };
+            parts.push(part);
+            self.space(nested);
+        }
+        Ok(if parts.len() == 1 { parts.remove(0) } else { Expr::Seq(parts) })
+    }
+
+    /// `*`, `+`, `?`, `{m}`, `{m,}` or `{m,n}`.
+    fn repetition(&mut self) -> Result<(u32, Option<u32>)> {
+        let start = self.at;
+        match self.next() {
+            Some('*') => return Ok((0, None)),
+            Some('+') => return Ok((1, None)),
+            Some('?') => return Ok((0, Some(1))),
+            _ => {}
+        }
+        self.space(false);
+        let min = if self.peek() == Some(',') { 0 } else { self.count()? };
+        self.space(false);
+        let mut max = Some(min);
+        if self.eat(",") {
+            self.space(false);
+            max = if self.peek() == Some('}') { None } else { Some(self.count()?) };
+            self.space(false);
+        }
+        if !self.eat("}") {
+            return Err(self.wrong("the repetition is not closed with `}`"));
+        }
+        if max.is_some_and(|max| max < min) {
+            return Err(self.wrong_at(start, "the repetition has a higher minimum than maximum"));
+        }
+        Ok((min, max))
+    }
+
+    fn count(&mut self) -> Result<u32> {
+        let len = self.rest().find(|c: char| !c.is_ascii_digit()).unwrap_or(self.rest().len());
+        match self.rest()[..len].parse() {
+            Ok(count) if count <= MOST_REPEATED => {
+                self.at += len;
+                Ok(count)
+            }
+            _ if len > 0 => Err(self.wrong(format!("more than {MOST_REPEATED} repetitions"))),
+            _ => Err(self.wrong("here a number of repetitions must stand")),
+        }
+    }
+
+    fn literal(&mut self) -> Result<Expr> {
+        let start = self.at;
+        self.at += 1;
+        let mut text = String::new();
+        while !self.eat("\"") {
+            match self.char()? {
+                Some(char) => text.push(char),
+                None => return Err(self.wrong_at(start, "this text is not closed with `\"`")),
+            }
+        }
+        Ok(Expr::Bytes(text.into_bytes()))
+    }
+
+    fn class(&mut self) -> Result<Expr> {
+        let start = self.at;
+        self.at += 1;
+        let is_negated = self.eat("^");
+        let mut ranges = Vec::new();
+        while !self.eat("]") {
+            let open = || self.wrong_at(start, "this class of characters is not closed with `]`");
+            let open = open();
+            let Some(first) = self.char()? else { return Err(open) };
+            let mut last = first;
+            if self.rest().starts_with('-') && !self.rest().starts_with("-]") {
+                self.at += 1;
+                last = self.char()?.ok_or(open)?;
+            }
+            if last < first {
+                return Err(self.wrong(format!("the range from `{first}` to `{last}` is empty")));
+            }
+            ranges.push((u32::from(first), u32::from(last)));
+        }
+        if ranges.is_empty() && !is_negated {
+            return Err(self.wrong_at(start, "this class has no characters"));
+        }
+        let chars = Chars::of(ranges);
+        Ok(Expr::Chars(if is_negated { chars.not() } else { chars }))
+    }
+
+    /// A character, which may be escaped; `None` at the end.
+    fn char(&mut self) -> Result<Option<char>> {
+        let start = self.at;
+        let Some(char) = self.next() else { return Ok(None) };
+        if char != '\\' {
+            return Ok(Some(char));
+        }
+        let digits = match self.next() {
+            Some('x') => 2,
+            Some('u') => 4,
+            Some('U') => 8,
+            Some('t') => return Ok(Some('\t')),
+            Some('r') => return Ok(Some('\r')),
+            Some('n') => return Ok(Some('\n')),
+            Some(same @ ('\\' | '"' | '[' | ']' | '-')) => return Ok(Some(same)),
+            _ => {
+                return Err(
+                    self.wrong_at(start, "this escape is unknown: \\\\ \\\" \\[ \\] \\- \\n \\r \\t \\x \\u \\U are")
+                );
+            }
+        };
+        let hex = self.rest().get(..digits).and_then(|hex| u32::from_str_radix(hex, 16).ok());
+        match hex.and_then(char::from_u32) {
+            Some(char) => {
+                self.at += digits;
+                Ok(Some(char))
+            }
+            None => Err(self.wrong_at(start, format!("here {digits} hexadecimal digits of a character must follow"))),
+        }
+    }
+
+    /// `<think>` or `<[1000]>`, with `!` for any other token.
+    fn special(&mut self) -> Result<Expr> {
+        let start = self.at;
+        let is_negated = self.eat("!");
+        if !self.eat("<") {
+            return Err(self.wrong("after `!`, a token must come: `!<text>` or `!<[1000]>`"));
+        }
+        let close = self.rest().find('>').ok_or_else(|| self.wrong_at(start, "this token is not closed with `>`"))?;
+        let inner = &self.rest()[..close];
+        let token = match inner.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+            Some(id) => id.parse().ok().filter(|id| *id < 1 << 23),
+            None => (self.token)(&format!("<{inner}>")),
+        };
+        self.at += close + 1;
+        match token {
+            Some(token) if is_negated => Ok(Expr::NotToken(token)),
+            Some(token) => Ok(Expr::Token(token)),
+            None => Err(self.wrong_at(start, format!("`<{inner}>` is not one token of this vocabulary"))),
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! Grammars from GBNF and JSON schemas, compiled to the tables that [`arenite::grammar`] reads.
+
+mod automaton;
+mod emit;
+mod expr;
+mod gbnf;
+mod number;
+mod pattern;
+mod schema;
+
+use std::collections::{HashMap, HashSet};
+
+use anyhow::{Context, Result, bail};
+
+use automaton::{Letter, Nfa, Node};
+use expr::{Expr, Rules};
+
+/// The table of a grammar in GBNF, llama.cpp's dialect. `token` gives the id of a token by its text, for `<think>`.
+pub fn from_gbnf(text: &str, token: &dyn Fn(&str) -> Option<u32>) -> Result<Vec<u8>> {
+    let (rules, root) = gbnf::parse(text, token)?;
+    compile(rules, root)
+}
+
+/// The table of a grammar for the values that a JSON schema allows.
+pub fn from_json_schema(schema: &serde_json::Value) -> Result<Vec<u8>> {
+    from_json_schema_between("", schema, "")
+}
+
+/// As [`from_json_schema`], with these texts before and after the value.
+pub fn from_json_schema_between(before: &str, schema: &serde_json::Value, after: &str) -> Result<Vec<u8>> {
+    let (mut rules, root) = schema::read(schema)?;
+    let all = Expr::seq([Expr::text(before), Expr::Rule(root), Expr::text(after)]);
+    let root = rules.add("$", all);
+    compile(rules, root)
+}
+
+/// States up to which a repetition is written out rather than called.
+const WRITTEN_OUT: usize = 20_000;
+/// States from which a rule that is named more than once is called.
+const CALLED: usize = 400;
+/// How deep rules are worked into each other.
+const MOST_INLINED: usize = 40;
+
+/// Compiles rules to a table.
+fn compile(mut rules: Rules, root: usize) -> Result<Vec<u8>> {
+    if let Some(rule) = rules.left_recursive() {
+        bail!(
+            "{}: this rule can begin with itself, which never ends: put what comes first before it",
+            rules.0[rule].place
+        );
+    }
+    let called = called(&mut rules, root);
+    let mut all: Vec<Node> = Vec::new();
+    let mut starts: HashMap<usize, u32> = HashMap::new();
+    let inlined = |rule: usize| (!called.contains(&rule)).then(|| &rules.0[rule].expr);
+    let mut order: Vec<usize> = called.iter().copied().filter(|rule| *rule != root).collect();
+    order.sort_unstable();
+    for rule in [root].into_iter().chain(order) {
+        let place = || rules.0[rule].place.clone();
+        let dfa = Nfa::compile(&rules.0[rule].expr, &inlined).with_context(place)?;
+        let start = all.len() as u32;
+        starts.insert(rule, start);
+        all.extend(dfa.nodes.into_iter().map(|mut node| {
+            node.targets_mut().for_each(|to| *to += start);
+            node
+        }));
+    }
+    emit::table(all, starts, root).with_context(|| rules.0[root].place.clone())
+}
+
+/// The rules that have to be called: recursive ones, and large ones with several uses. Large repetitions become
+/// rules of their own.
+fn called(rules: &mut Rules, root: usize) -> HashSet<usize> {
+    let (order, mut called) = post_order(rules, root);
+    let mut uses: HashMap<usize, usize> = HashMap::new();
+    for rule in &order {
+        rules.0[*rule].expr.rules().into_iter().for_each(|named| *uses.entry(named).or_default() += 1);
+    }
+    // Sizes and depths of what is worked in, callees first.
+    let mut sizes: HashMap<usize, (usize, usize)> = HashMap::new();
+    for rule in order {
+        let mut expr = std::mem::replace(&mut rules.0[rule].expr, Expr::empty());
+        let place = rules.0[rule].place.clone();
+        let mut own = Vec::new();
+        let (size, depth) = measure(&mut expr, &sizes, &mut |inner| {
+            own.push(inner);
+            rules.0.len() + own.len() - 1
+        });
+        for inner in own {
+            called.insert(rules.add(place.clone(), inner));
+        }
+        rules.0[rule].expr = expr;
+        if depth > MOST_INLINED || (size > CALLED && uses.get(&rule).is_some_and(|uses| *uses > 1)) {
+            called.insert(rule);
+        }
+        let is_called = called.contains(&rule);
+        sizes.insert(rule, if is_called { (2, 0) } else { (size, depth) });
+    }
+    called
+}
+
+/// The rules that are reached from the root, callees first, and those that lead back to themselves.
+fn post_order(rules: &Rules, root: usize) -> (Vec<usize>, HashSet<usize>) {
+    let (mut order, mut recursive) = (Vec::new(), HashSet::new());
+    // Whether it is on the way (or done).
+    let mut on_way: HashMap<usize, bool> = HashMap::from([(root, true)]);
+    let mut way = vec![(root, rules.0[root].expr.rules(), 0)];
+    while let Some((rule, named, at)) = way.last_mut() {
+        match named.get(*at) {
+            Some(&next) => {
+                *at += 1;
+                match on_way.get(&next) {
+                    None => {
+                        on_way.insert(next, true);
+                        way.push((next, rules.0[next].expr.rules(), 0));
+                    }
+                    Some(true) => {
+                        recursive.insert(next);
+                    }
+                    Some(false) => {}
+                }
+            }
+            None => {
+                on_way.insert(*rule, false);
+                order.push(*rule);
+                way.pop();
+            }
+        }
+    }
+    (order, recursive)
+}
+
+/// About how many states an expression takes, and how deep it nests. What is repeated so often that it would be too
+/// large is given to `hoist`, which makes a rule of it.
+fn measure(
+    expr: &mut Expr,
+    rules: &HashMap<usize, (usize, usize)>,
+    hoist: &mut dyn FnMut(Expr) -> usize,
+) -> (usize, usize) {
+    let mut sum = |parts: &mut dyn Iterator<Item = &mut Expr>| {
+        parts.fold((1usize, 0), |(size, depth), part| {
+            let (more, deeper) = measure(part, rules, hoist);
+            (size.saturating_add(more), depth.max(deeper + 1))
+        })
+    };
+    match expr {
+        Expr::Bytes(bytes) => (bytes.len(), 0),
+        Expr::Chars(chars) if chars.ranges().last().is_some_and(|(_, last)| *last > 0x7f) => (20, 0),
+        Expr::Chars(_) | Expr::Token(_) | Expr::NotToken(_) => (1, 0),
+        Expr::Multiple(of) => (*of as usize + 1, 0),
+        Expr::Rule(rule) => rules.get(rule).map_or((2, 0), |(size, depth)| (*size, depth + 1)),
+        Expr::Seq(parts) | Expr::Alt(parts) => sum(&mut parts.iter_mut()),
+        Expr::Members { members, rest, separator } => {
+            let separators = members.len() + 2;
+            let (each, _) = measure(separator, rules, &mut |_| 0);
+            let (size, depth) = sum(&mut members.iter_mut().map(|(member, _)| member).chain(rest.as_deref_mut()));
+            (size.saturating_add(separators * each), depth)
+        }
+        Expr::Both(a, b) | Expr::Minus(a, b) => {
+            // Nothing in these may be called.
+            let ((a, _), (b, _)) = (size_of(a, rules), size_of(b, rules));
+            (a.saturating_mul(b).min(a + b + 10_000), 1)
+        }
+        Expr::Repeat(inner, min, max) => {
+            let times = max.unwrap_or(*min + 1).max(1) as usize;
+            let (size, depth) = measure(inner, rules, hoist);
+            if size > 12 && size.saturating_mul(times) > WRITTEN_OUT {
+                let rule = hoist(std::mem::replace(&mut **inner, Expr::empty()));
+                **inner = Expr::Rule(rule);
+                return (times.saturating_mul(2), 1);
+            }
+            (size.saturating_mul(times).saturating_add(1), depth + 1)
+        }
+    }
+}
+
+fn size_of(expr: &Expr, rules: &HashMap<usize, (usize, usize)>) -> (usize, usize) {
+    // A copy: it is only measured.
+    measure(&mut expr.clone(), rules, &mut |_| 0)
+}
+
+/// The rule that a letter calls.
+fn callee(letter: Letter) -> Option<usize> {
+    match letter {
+        Letter::Call(rule) => Some(rule),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,210 @@
+//! Numbers within limits, as the digits in which they are written.
+
+use super::expr::{Chars, Expr};
+
+/// Digits before the point, and after it.
+const DIGITS: u32 = 16;
+
+/// A limit: digits before the point without zeros in front, digits after it without zeros at the end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Decimal {
+    whole: Vec<u8>,
+    fraction: Vec<u8>,
+}
+
+impl Decimal {
+    /// Of a number that is not negative.
+    fn of(value: f64) -> Self {
+        // Never with an exponent.
+        let text = format!("{value}");
+        let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));
+        let fraction = fraction.trim_end_matches('0');
+        Self { whole: whole.as_bytes().to_vec(), fraction: fraction.as_bytes().to_vec() }
+    }
+}
+
+/// One end of a range.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Limit {
+    pub value: f64,
+    /// Whether the value itself is outside.
+    pub is_exclusive: bool,
+}
+
+impl Limit {
+    fn negated(self) -> Self {
+        Self { value: -self.value, ..self }
+    }
+}
+
+fn digit(first: u8, last: u8) -> Expr {
+    if first > last { Expr::never() } else { Expr::Chars(Chars::of([(first.into(), last.into())])) }
+}
+
+fn digits(min: u32, max: u32) -> Expr {
+    digit(b'0', b'9').repeat(min, max)
+}
+
+/// Any whole number.
+pub fn integer() -> Expr {
+    Expr::seq([Expr::text("-").optional(), whole()])
+}
+
+fn whole() -> Expr {
+    Expr::alt([Expr::text("0"), Expr::seq([digit(b'1', b'9'), digits(0, DIGITS - 1)])])
+}
+
+/// Any number. Exponents are short: others make numbers that no program can hold.
+pub fn number() -> Expr {
+    let exponent = Expr::seq([
+        Expr::Chars(Chars::of([(b'e'.into(), b'e'.into()), (b'E'.into(), b'E'.into())])),
+        Expr::alt([Expr::text("+"), Expr::text("-")]).optional(),
+        digits(1, 2),
+    ]);
+    Expr::seq([integer(), fraction(DIGITS), exponent.optional()])
+}
+
+/// Perhaps a point and up to so many digits.
+pub fn fraction(most: u32) -> Expr {
+    Expr::seq([Expr::text("."), digits(1, most)]).optional()
+}
+
+/// Any number with up to so many digits after the point.
+pub fn decimal(most: u32) -> Expr {
+    Expr::seq([integer(), fraction(most)])
+}
+
+/// Whole numbers from `min` to `max`, both included.
+pub fn integer_range(min: Option<i128>, max: Option<i128>) -> Expr {
+    let mut parts = Vec::new();
+    if min.is_none_or(|min| min < 0) {
+        let from = max.map_or(1, |max| 1.max(-max)) as u128;
+        parts.push(Expr::seq([Expr::text("-"), whole_range(from, min.map(|min| min.unsigned_abs()))]));
+    }
+    if max.is_none_or(|max| max >= 0) {
+        let from = min.map_or(0, |min| 0.max(min)) as u128;
+        parts.push(whole_range(from, max.map(|max| max as u128)));
+    }
+    Expr::Alt(parts)
+}
+
+/// Whole numbers from one to another, without a sign; without an upper limit as far as digits go.
+fn whole_range(from: u128, to: Option<u128>) -> Expr {
+    let lowest = from.to_string();
+    let to = to.unwrap_or_else(|| 10u128.pow(DIGITS.max(lowest.len() as u32).min(38)) - 1);
+    if from > to {
+        return Expr::never();
+    }
+    let highest = to.to_string();
+    let mut parts = Vec::new();
+    for len in lowest.len()..=highest.len() {
+        let low = if len == lowest.len() { lowest.clone() } else { format!("1{}", "0".repeat(len - 1)) };
+        let high = if len == highest.len() { highest.clone() } else { "9".repeat(len) };
+        parts.push(same_length(low.as_bytes(), high.as_bytes()));
+    }
+    Expr::Alt(parts)
+}
+
+/// Digits from one text to another of the same length.
+fn same_length(low: &[u8], high: &[u8]) -> Expr {
+    let (Some((first_low, low)), Some((first_high, high))) = (low.split_first(), high.split_first()) else {
+        return Expr::empty();
+    };
+    let len = low.len();
+    if low.iter().all(|digit| *digit == b'0') && high.iter().all(|digit| *digit == b'9') {
+        return Expr::seq([digit(*first_low, *first_high), digits(len as u32, len as u32)]);
+    }
+    if first_low == first_high {
+        return Expr::seq([digit(*first_low, *first_low), same_length(low, high)]);
+    }
+    Expr::alt([
+        Expr::seq([digit(*first_low, *first_low), same_length(low, &vec![b'9'; len])]),
+        Expr::seq([digit(first_low + 1, first_high - 1), digits(len as u32, len as u32)]),
+        Expr::seq([digit(*first_high, *first_high), same_length(&vec![b'0'; len], high)]),
+    ])
+}
+
+/// Numbers within limits, without exponents.
+pub fn number_range(min: Option<Limit>, max: Option<Limit>) -> Expr {
+    let mut parts = Vec::new();
+    if min.is_none_or(|min| min.value < 0.0) {
+        let from = max.filter(|max| max.value < 0.0).map(Limit::negated);
+        parts.push(Expr::seq([Expr::text("-"), positive_range(from, min.map(Limit::negated))]));
+    }
+    if max.is_none_or(|max| max.value >= 0.0) {
+        parts.push(positive_range(min.filter(|min| min.value >= 0.0), max));
+    }
+    Expr::Alt(parts)
+}
+
+/// Numbers from one to another, neither below zero.
+fn positive_range(from: Option<Limit>, to: Option<Limit>) -> Expr {
+    // A number of more digits than are written is no limit.
+    let to = to.filter(|to| to.value < 1e16);
+    let anything = || Expr::seq([whole(), fraction(DIGITS)]);
+    let above = from.map_or_else(anything, |from| {
+        let limit = Decimal::of(from.value);
+        let next = to_integer(&limit.whole).map_or(u128::MAX, |whole| whole.saturating_add(1));
+        Expr::alt([
+            Expr::seq([Expr::Bytes(limit.whole.clone()), fraction_from(&limit.fraction, from.is_exclusive)]),
+            Expr::seq([whole_range(next, None), fraction(DIGITS)]),
+        ])
+    });
+    let Some(to) = to else { return above };
+    let limit = Decimal::of(to.value);
+    let mut below = vec![Expr::seq([Expr::Bytes(limit.whole.clone()), fraction_to(&limit.fraction, to.is_exclusive)])];
+    if let Some(last) = to_integer(&limit.whole).and_then(|whole| whole.checked_sub(1)) {
+        below.push(Expr::seq([whole_range(0, Some(last)), fraction(DIGITS)]));
+    }
+    match from {
+        None => Expr::Alt(below),
+        Some(_) => Expr::Both(Box::new(above), Box::new(Expr::Alt(below))),
+    }
+}
+
+fn to_integer(digits: &[u8]) -> Option<u128> {
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+/// Fractions not below this one.
+fn fraction_from(limit: &[u8], is_exclusive: bool) -> Expr {
+    if limit.is_empty() && !is_exclusive {
+        return fraction(DIGITS);
+    }
+    Expr::seq([Expr::text("."), digits_from(limit, is_exclusive)])
+}
+
+fn digits_from(limit: &[u8], is_exclusive: bool) -> Expr {
+    match limit.split_first() {
+        Some((first, rest)) => Expr::alt([
+            Expr::seq([digit(first + 1, b'9'), digits(0, DIGITS)]),
+            Expr::seq([digit(*first, *first), digits_from(rest, is_exclusive)]),
+        ]),
+        None if is_exclusive => Expr::seq([Expr::text("0").repeat(0, DIGITS), digit(b'1', b'9'), digits(0, DIGITS)]),
+        None => digits(0, DIGITS),
+    }
+}
+
+/// Fractions not above this one.
+fn fraction_to(limit: &[u8], is_exclusive: bool) -> Expr {
+    match (limit.is_empty(), is_exclusive) {
+        (true, true) => Expr::never(),
+        (true, false) => Expr::seq([Expr::text("."), Expr::text("0").repeat(1, DIGITS)]).optional(),
+        (false, _) => Expr::seq([Expr::text("."), digits_to(limit, is_exclusive)]).optional(),
+    }
+}
+
+fn digits_to(limit: &[u8], is_exclusive: bool) -> Expr {
+    match limit.split_first() {
+        Some((first, rest)) => {
+            // A beginning of the limit is below it.
+            let shorter = if rest.is_empty() { Expr::never() } else { Expr::empty() };
+            Expr::alt([
+                Expr::seq([if *first > b'0' { digit(b'0', first - 1) } else { Expr::never() }, digits(0, DIGITS)]),
+                Expr::seq([digit(*first, *first), Expr::alt([digits_to(rest, is_exclusive), shorter])]),
+            ])
+        }
+        None if is_exclusive => Expr::never(),
+        None => Expr::text("0").repeat(0, DIGITS),
+    }
+}

@@ -1,0 +1,238 @@
+//! Strings of JSON: characters as they are written there, and regular expressions over them.
+
+use anyhow::{Result, bail};
+use regex_syntax::ast::{
+    AssertionKind, Ast, ClassAsciiKind, ClassPerlKind, ClassSet, ClassSetBinaryOpKind, ClassSetItem, RepetitionKind,
+    RepetitionRange, parse::Parser,
+};
+
+use super::expr::{Chars, Expr};
+
+/// Characters that are written with a letter after a backslash.
+const SHORT: [(char, char); 7] =
+    [('"', '"'), ('\\', '\\'), ('\u{8}', 'b'), ('\u{c}', 'f'), ('\n', 'n'), ('\r', 'r'), ('\t', 't')];
+
+/// The characters that stand for themselves in a string.
+fn plain() -> Chars {
+    let specials = Chars::of([(0, 0x1f), (0x22, 0x22), (0x5c, 0x5c), (0x7f, 0x7f), (0xd800, 0xdfff)]);
+    specials.not()
+}
+
+/// One character of a string, written in any way.
+pub fn any_char() -> Expr {
+    let hex = || chars(&[(b'0', b'9'), (b'a', b'f'), (b'A', b'F')]);
+    let escaped = Chars::of(SHORT.map(|(_, letter)| (letter.into(), letter.into()))).or(&Chars::one('/'));
+    let d = || chars(&[(b'd', b'd'), (b'D', b'D')]);
+    let other = chars(&[(b'0', b'9'), (b'a', b'c'), (b'A', b'C'), (b'e', b'f'), (b'E', b'F')]);
+    let low = chars(&[(b'c', b'f'), (b'C', b'F')]);
+    let high = chars(&[(b'8', b'9'), (b'a', b'b'), (b'A', b'B')]);
+    Expr::alt([
+        Expr::Chars(plain()),
+        Expr::seq([Expr::text("\\"), Expr::Chars(escaped)]),
+        Expr::seq([Expr::text("\\u"), other, hex(), hex(), hex()]),
+        Expr::seq([Expr::text("\\u"), d(), chars(&[(b'0', b'7')]), hex(), hex()]),
+        // The two halves of a character beyond 16 bits.
+        Expr::seq([Expr::text("\\u"), d(), high, hex(), hex(), Expr::text("\\u"), d(), low, hex(), hex()]),
+    ])
+}
+
+fn chars(ranges: &[(u8, u8)]) -> Expr {
+    Expr::Chars(Chars::of(ranges.iter().map(|(first, last)| ((*first).into(), (*last).into()))))
+}
+
+/// One of these characters, written in one way only.
+pub fn one_of(set: &Chars) -> Expr {
+    let mut ways = vec![Expr::Chars(set.and(&plain()))];
+    let short = SHORT.iter().filter(|(char, _)| set.contains(u32::from(*char)));
+    ways.extend(short.map(|(_, letter)| Expr::text(&format!("\\{letter}"))));
+    let controls = (0..0x20).chain([0x7f]).filter(|c| SHORT.iter().all(|(char, _)| u32::from(*char) != *c));
+    ways.extend(controls.filter(|c| set.contains(*c)).map(|c| Expr::text(&format!("\\u{c:04x}"))));
+    Expr::Alt(ways)
+}
+
+/// A string, quotes included.
+pub fn quoted(inner: Expr) -> Expr {
+    Expr::seq([Expr::text("\""), inner, Expr::text("\"")])
+}
+
+/// The strings in which a regular expression (ECMA 262) is found, as they are written within the quotes.
+pub fn matching(pattern: &str) -> Result<Expr> {
+    let ast = match Parser::new().parse(pattern) {
+        Ok(ast) => ast,
+        Err(error) => bail!("`{pattern}` cannot be taken as a regular expression: {}", error.kind()),
+    };
+    found(&ast)
+}
+
+fn anything() -> Expr {
+    one_of(&Chars::any()).repeat(0, None)
+}
+
+/// A text in which this is found: at its ends only where anchors say so.
+fn found(ast: &Ast) -> Result<Expr> {
+    match ast {
+        Ast::Alternation(alternation) => Ok(Expr::Alt(alternation.asts.iter().map(found).collect::<Result<_>>()?)),
+        Ast::Group(group) => found(&group.ast),
+        Ast::Concat(concat) => {
+            let (mut parts, mut start, mut end) = (concat.asts.as_slice(), true, true);
+            while let [first, rest @ ..] = parts
+                && is_anchor(first, &[AssertionKind::StartLine, AssertionKind::StartText])
+            {
+                (parts, start) = (rest, false);
+            }
+            while let [rest @ .., last] = parts
+                && is_anchor(last, &[AssertionKind::EndLine, AssertionKind::EndText])
+            {
+                (parts, end) = (rest, false);
+            }
+            let inner = parts.iter().map(whole).collect::<Result<Vec<_>>>()?;
+            let open = |is_open: bool| if is_open { anything() } else { Expr::empty() };
+            Ok(Expr::seq([open(start), Expr::Seq(inner), open(end)]))
+        }
+        Ast::Assertion(_) if is_anchor(ast, &[AssertionKind::StartLine, AssertionKind::EndLine]) => Ok(anything()),
+        _ => Ok(Expr::seq([anything(), whole(ast)?, anything()])),
+    }
+}
+
+fn is_anchor(ast: &Ast, kinds: &[AssertionKind]) -> bool {
+    matches!(ast, Ast::Assertion(assertion) if kinds.contains(&assertion.kind))
+}
+
+/// Exactly this.
+fn whole(ast: &Ast) -> Result<Expr> {
+    Ok(match ast {
+        Ast::Empty(_) => Expr::empty(),
+        Ast::Literal(literal) => one_of(&Chars::one(literal.c)),
+        Ast::Dot(_) => one_of(&Chars::of([(10, 10), (13, 13), (0x2028, 0x2029)]).not()),
+        Ast::ClassPerl(class) => one_of(&negated_if(class.negated, perl(&class.kind))),
+        Ast::ClassBracketed(class) => one_of(&negated_if(class.negated, set(&class.kind)?)),
+        Ast::Repetition(repetition) => {
+            let (min, max) = match &repetition.op.kind {
+                RepetitionKind::ZeroOrOne => (0, Some(1)),
+                RepetitionKind::ZeroOrMore => (0, None),
+                RepetitionKind::OneOrMore => (1, None),
+                RepetitionKind::Range(RepetitionRange::Exactly(n)) => (*n, Some(*n)),
+                RepetitionKind::Range(RepetitionRange::AtLeast(n)) => (*n, None),
+                RepetitionKind::Range(RepetitionRange::Bounded(min, max)) => (*min, Some(*max)),
+            };
+            whole(&repetition.ast)?.repeat(min, max)
+        }
+        Ast::Group(group) => whole(&group.ast)?,
+        Ast::Alternation(alternation) => Expr::Alt(alternation.asts.iter().map(whole).collect::<Result<_>>()?),
+        Ast::Concat(concat) => Expr::Seq(concat.asts.iter().map(whole).collect::<Result<_>>()?),
+        Ast::Assertion(assertion) if is_line_end(&assertion.kind) => {
+            bail!("`^` and `$` are supported at the ends of the expression or of its alternatives only")
+        }
+        Ast::Assertion(_) => bail!("boundaries of words (`\\b`) are not supported"),
+        Ast::Flags(_) => bail!("flags are not supported"),
+        Ast::ClassUnicode(_) => bail!("classes by Unicode property (`\\p`) are not supported"),
+    })
+}
+
+fn is_line_end(kind: &AssertionKind) -> bool {
+    use AssertionKind::*;
+    matches!(kind, StartLine | EndLine | StartText | EndText)
+}
+
+fn negated_if(is_negated: bool, set: Chars) -> Chars {
+    if is_negated { set.not() } else { set }
+}
+
+/// `\d`, `\s` and `\w` as in ECMA 262.
+fn perl(kind: &ClassPerlKind) -> Chars {
+    match kind {
+        ClassPerlKind::Digit => Chars::of([(0x30, 0x39)]),
+        ClassPerlKind::Word => Chars::of([(0x30, 0x39), (0x41, 0x5a), (0x5f, 0x5f), (0x61, 0x7a)]),
+        ClassPerlKind::Space => Chars::of([
+            (9, 13),
+            (0x20, 0x20),
+            (0xa0, 0xa0),
+            (0x1680, 0x1680),
+            (0x2000, 0x200a),
+            (0x2028, 0x2029),
+            (0x202f, 0x202f),
+            (0x205f, 0x205f),
+            (0x3000, 0x3000),
+            (0xfeff, 0xfeff),
+        ]),
+    }
+}
+
+fn set(class: &ClassSet) -> Result<Chars> {
+    match class {
+        ClassSet::Item(item) => set_item(item),
+        ClassSet::BinaryOp(operation) => {
+            let (a, b) = (set(&operation.lhs)?, set(&operation.rhs)?);
+            Ok(match operation.kind {
+                ClassSetBinaryOpKind::Intersection => a.and(&b),
+                ClassSetBinaryOpKind::Difference => a.and(&b.not()),
+                ClassSetBinaryOpKind::SymmetricDifference => a.or(&b).and(&a.and(&b).not()),
+            })
+        }
+    }
+}
+
+fn set_item(item: &ClassSetItem) -> Result<Chars> {
+    Ok(match item {
+        ClassSetItem::Empty(_) => Chars::default(),
+        ClassSetItem::Literal(literal) => Chars::one(literal.c),
+        ClassSetItem::Range(range) => Chars::of([(range.start.c.into(), range.end.c.into())]),
+        ClassSetItem::Perl(class) => negated_if(class.negated, perl(&class.kind)),
+        ClassSetItem::Bracketed(class) => negated_if(class.negated, set(&class.kind)?),
+        ClassSetItem::Union(union) => {
+            union.items.iter().try_fold(Chars::default(), |sum, item| anyhow::Ok(sum.or(&set_item(item)?)))?
+        }
+        ClassSetItem::Ascii(class) if class.kind == ClassAsciiKind::Digit => perl(&ClassPerlKind::Digit),
+        ClassSetItem::Ascii(_) => bail!("classes such as [[:alpha:]] are not supported"),
+        ClassSetItem::Unicode(_) => bail!("classes by Unicode property (`\\p`) are not supported"),
+    })
+}
+
+/// The regular expression of a `format`, if it is a known one.
+pub fn of_format(format: &str) -> Option<&'static str> {
+    // Days that every such month has, and no leap seconds: all of them are valid, if not all that are.
+    macro_rules! date {
+        () => {
+            "[0-9]{4}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|02-(0[1-9]|1[0-9]|2[0-8]))"
+        };
+    }
+    macro_rules! time {
+        () => {
+            "([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\\.[0-9]{1,9})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])"
+        };
+    }
+    macro_rules! label {
+        () => {
+            "[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?"
+        };
+    }
+    macro_rules! octet {
+        () => {
+            "(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
+        };
+    }
+    Some(match format {
+        "date" => concat!("^", date!(), "$"),
+        "time" => concat!("^", time!(), "$"),
+        "date-time" => concat!("^", date!(), "T", time!(), "$"),
+        "duration" => {
+            "^P([0-9]{1,9}W|[0-9]{1,9}D(T([0-9]{1,9}H([0-9]{1,9}M([0-9]{1,9}S)?)?|[0-9]{1,9}M([0-9]{1,9}S)?|[0-9]{1,9}S))?|T([0-9]{1,9}H([0-9]{1,9}M([0-9]{1,9}S)?)?|[0-9]{1,9}M([0-9]{1,9}S)?|[0-9]{1,9}S))$"
+        }
+        "email" => {
+            concat!("^[A-Za-z0-9_+-]{1,30}(\\.[A-Za-z0-9_+-]{1,30}){0,3}@", label!(), "(\\.", label!(), "){1,3}$")
+        }
+        "hostname" => concat!("^", label!(), "(\\.", label!(), "){0,3}$"),
+        "ipv4" => concat!("^", octet!(), "(\\.", octet!(), "){3}$"),
+        "ipv6" => "^[0-9a-fA-F]{1,4}(:[0-9a-fA-F]{1,4}){7}$",
+        "uri" => {
+            concat!("^[a-z][a-z0-9+.-]{0,15}://", label!(), "(\\.", label!(), "){0,3}(/[A-Za-z0-9._~-]{0,60}){0,10}$")
+        }
+        "uuid" => "^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$",
+        _ => return None,
+    })
+}
+
+/// Exactly this text, within the quotes.
+pub fn literal(text: &str) -> Expr {
+    Expr::seq(text.chars().map(|char| one_of(&Chars::one(char))))
+}

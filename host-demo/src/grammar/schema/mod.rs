@@ -1,0 +1,594 @@
+//! JSON schemas: which values they allow, as rules for the texts of these values.
+//!
+//! Every text that the rules allow is a value that the schema allows. Not every value can be written: properties come
+//! in the order of the schema, and no others where the schema does not speak of them (as in llama.cpp).
+
+mod combine;
+mod object;
+mod overlap;
+
+use std::collections::{HashMap, VecDeque};
+
+use anyhow::{Context, Result, anyhow, bail};
+use serde_json::{Map, Value};
+
+use super::expr::{Chars, Expr, Rules};
+use super::number::{self, Limit};
+use super::pattern;
+
+/// Keywords that a value would have to be checked for, and is not.
+const UNSUPPORTED: [&str; 14] = [
+    "not",
+    "if",
+    "then",
+    "else",
+    "dependentRequired",
+    "dependentSchemas",
+    "dependencies",
+    "contains",
+    "minContains",
+    "maxContains",
+    "$dynamicRef",
+    "$recursiveRef",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+];
+
+/// Keywords that say something about values; all others are notes.
+const ASSERTING: [&str; 31] = [
+    "$ref",
+    "allOf",
+    "anyOf",
+    "oneOf",
+    "type",
+    "enum",
+    "const",
+    "nullable",
+    "properties",
+    "required",
+    "additionalProperties",
+    "patternProperties",
+    "propertyNames",
+    "minProperties",
+    "maxProperties",
+    "items",
+    "prefixItems",
+    "additionalItems",
+    "minItems",
+    "maxItems",
+    "uniqueItems",
+    "minLength",
+    "maxLength",
+    "pattern",
+    "format",
+    "minimum",
+    "maximum",
+    "exclusiveMinimum",
+    "exclusiveMaximum",
+    "multipleOf",
+    "not",
+];
+
+const TYPES: [&str; 7] = ["object", "array", "string", "number", "integer", "boolean", "null"];
+
+/// Schemas by name that one may lead to: more are a circle that grows.
+const MOST_RULES: usize = 4000;
+/// Schemas within schemas.
+const MOST_NESTED: usize = 100;
+
+/// The rules for a schema, and the number of the first.
+pub fn read(schema: &Value) -> Result<(Rules, usize)> {
+    let mut reader = Reader {
+        root: schema,
+        rules: Rules::default(),
+        named: HashMap::new(),
+        left: VecDeque::new(),
+        value: None,
+        depth: 0,
+    };
+    let root = reader.rules.add("$", Expr::never());
+    reader.named.insert(r##"{"$ref":"#"}"##.into(), root);
+    reader.rules.0[root].expr = reader.schema(schema, "$")?;
+    while let Some((rule, schema, path)) = reader.left.pop_front() {
+        reader.rules.0[rule].expr = reader.combined(&schema, &path)?;
+    }
+    Ok((reader.rules, root))
+}
+
+struct Reader<'s> {
+    root: &'s Value,
+    rules: Rules,
+    /// References and combinations that have a rule, by their text.
+    named: HashMap<String, usize>,
+    /// Those that are still to be read.
+    left: VecDeque<(usize, Map<String, Value>, String)>,
+    /// The rule for any value.
+    value: Option<usize>,
+    depth: usize,
+}
+
+/// Space as models write it: none, one, or a new line and what the next is set in by.
+fn space() -> Expr {
+    let blanks = Chars::of([(9, 9), (32, 32)]);
+    Expr::alt([Expr::empty(), Expr::text(" "), Expr::seq([Expr::text("\n"), Expr::Chars(blanks).repeat(0, 20)])])
+}
+
+fn comma() -> Expr {
+    Expr::seq([Expr::text(","), space()])
+}
+
+/// A whole number that a keyword gives.
+fn count(schema: &Map<String, Value>, key: &str, path: &str) -> Result<Option<u32>> {
+    let Some(value) = schema.get(key) else { return Ok(None) };
+    let count = value.as_u64().or_else(|| value.as_f64().filter(|f| f.fract() == 0.0 && *f >= 0.0).map(|f| f as u64));
+    match count.and_then(|count| u32::try_from(count).ok()) {
+        Some(count) => Ok(Some(count)),
+        None => bail!("{path}.{key}: this must be a whole number that is not negative"),
+    }
+}
+
+/// Elements `first`, and more of the same after commas: `min` to `max` in all.
+fn list(element: Expr, min: u32, max: Option<u32>) -> Expr {
+    if max == Some(0) {
+        return Expr::empty();
+    }
+    let more = Expr::seq([comma(), element.clone()]);
+    let all = Expr::seq([element, more.repeat(min.saturating_sub(1), max.map(|max| max - 1))]);
+    if min == 0 { all.optional() } else { all }
+}
+
+impl Reader<'_> {
+    /// Any value of these.
+    fn schema(&mut self, schema: &Value, path: &str) -> Result<Expr> {
+        let schema = match schema {
+            Value::Bool(true) => return Ok(self.any_value()),
+            Value::Bool(false) => return Ok(Expr::never()),
+            Value::Object(schema) => schema,
+            _ => bail!("{path}: a schema is an object, true or false"),
+        };
+        if self.depth > MOST_NESTED {
+            bail!("{path}: more than {MOST_NESTED} schemas within each other");
+        }
+        self.depth += 1;
+        let expr = self.object_schema(schema, path);
+        self.depth -= 1;
+        expr
+    }
+
+    fn object_schema(&mut self, schema: &Map<String, Value>, path: &str) -> Result<Expr> {
+        self.check_keywords(schema, path)?;
+        if schema.contains_key("$ref") || schema.contains_key("allOf") {
+            return self.named(schema, path);
+        }
+        for key in ["anyOf", "oneOf"] {
+            if let Some(alternatives) = schema.get(key) {
+                return self.alternatives(schema, key, alternatives, path);
+            }
+        }
+        if let Some(values) = schema.get("enum").map(|values| (values, "enum")) {
+            let (Value::Array(values), key) = values else { bail!("{path}.enum: this must be a list of values") };
+            return self.values(values, schema, &format!("{path}.{key}"));
+        }
+        if let Some(value) = schema.get("const") {
+            return self.values(std::slice::from_ref(value), schema, &format!("{path}.const"));
+        }
+        let mut types = declared_types(schema, path)?;
+        if types.is_empty() {
+            types = implied_types(schema);
+        }
+        if types.is_empty() {
+            return Ok(self.any_value());
+        }
+        if schema.get("nullable") == Some(&Value::Bool(true)) && !types.contains(&"null") {
+            types.push("null");
+        }
+        // Every integer is a number too.
+        if types.contains(&"number") {
+            types.retain(|name| *name != "integer");
+        }
+        let each = types.into_iter().map(|name| self.typed(name, schema, path));
+        Ok(Expr::Alt(each.collect::<Result<_>>()?))
+    }
+
+    fn check_keywords(&self, schema: &Map<String, Value>, path: &str) -> Result<()> {
+        for key in UNSUPPORTED {
+            match schema.get(key) {
+                None => {}
+                // Nothing is written that was not looked at.
+                Some(Value::Bool(false)) if key.starts_with("unevaluated") => {}
+                Some(_) => bail!("{path}.{key}: this keyword is not supported"),
+            }
+        }
+        if schema.get("uniqueItems") == Some(&Value::Bool(true))
+            && count(schema, "maxItems", path)?.is_none_or(|max| max > 1)
+        {
+            bail!("{path}.uniqueItems: this keyword is not supported");
+        }
+        Ok(())
+    }
+
+    /// The rule of a reference or of a combination, which is read later.
+    fn named(&mut self, schema: &Map<String, Value>, path: &str) -> Result<Expr> {
+        let asserting: Map<String, Value> = schema
+            .iter()
+            .filter(|(key, _)| ASSERTING.contains(&key.as_str()))
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect();
+        let name = serde_json::to_string(&asserting)?;
+        if let Some(rule) = self.named.get(&name) {
+            return Ok(Expr::Rule(*rule));
+        }
+        if self.named.len() >= MOST_RULES {
+            bail!(
+                "{path}: the schema leads to more than {MOST_RULES} others: does it refer to itself in a combination?"
+            );
+        }
+        let rule = self.rules.add(path, Expr::never());
+        self.named.insert(name, rule);
+        self.left.push_back((rule, asserting, path.into()));
+        Ok(Expr::Rule(rule))
+    }
+
+    /// What a reference or a combination means.
+    fn combined(&mut self, schema: &Map<String, Value>, path: &str) -> Result<Expr> {
+        if let (1, Some(Value::String(reference))) = (schema.len(), schema.get("$ref")) {
+            let target = self.target(reference, path)?.clone();
+            let path = format!("${}", reference.trim_start_matches('#').replace('/', "."));
+            return self.schema(&target, &path);
+        }
+        let flat = self.flat(&Value::Object(schema.clone()), path, 0)?;
+        self.schema(&flat, path)
+    }
+
+    /// The schema that a reference names.
+    fn target(&self, reference: &str, path: &str) -> Result<&Value> {
+        let Some(pointer) = reference.strip_prefix('#').filter(|rest| rest.is_empty() || rest.starts_with('/')) else {
+            bail!("{path}.$ref: only references within the schema are supported, such as #/$defs/name");
+        };
+        let pointer = percent_decoded(pointer);
+        self.root.pointer(&pointer).ok_or_else(|| anyhow!("{path}.$ref: there is no {reference} in the schema"))
+    }
+
+    fn alternatives(
+        &mut self,
+        schema: &Map<String, Value>,
+        key: &str,
+        alternatives: &Value,
+        path: &str,
+    ) -> Result<Expr> {
+        let Value::Array(alternatives) = alternatives else { bail!("{path}.{key}: this must be a list of schemas") };
+        let mut rest = schema.clone();
+        rest.remove(key);
+        rest.retain(|key, _| ASSERTING.contains(&key.as_str()));
+        let mut each = Vec::new();
+        for (i, alternative) in alternatives.iter().enumerate() {
+            let path = format!("{path}.{key}[{i}]");
+            each.push(match rest.is_empty() {
+                true => alternative.clone(),
+                false => self.both(&Value::Object(rest.clone()), alternative, &path, 0)?,
+            });
+        }
+        if key == "oneOf" {
+            self.check_exclusive(&each, path)?;
+        }
+        let each = each.iter().enumerate().map(|(i, schema)| self.schema(schema, &format!("{path}.{key}[{i}]")));
+        Ok(Expr::Alt(each.collect::<Result<_>>()?))
+    }
+
+    /// One of these values, as far as the rest of the schema allows it.
+    fn values(&mut self, values: &[Value], schema: &Map<String, Value>, path: &str) -> Result<Expr> {
+        let mut allowed = Vec::new();
+        for value in values {
+            if is_allowed(value, schema, path)? {
+                allowed.push(text_of(value));
+            }
+        }
+        Ok(Expr::Alt(allowed))
+    }
+
+    fn typed(&mut self, name: &str, schema: &Map<String, Value>, path: &str) -> Result<Expr> {
+        match name {
+            "object" => self.object(schema, path),
+            "array" => self.array(schema, path),
+            "string" => string(schema, path).map(pattern::quoted),
+            "number" | "integer" => number(name == "integer", schema, path),
+            "boolean" => Ok(Expr::alt([Expr::text("true"), Expr::text("false")])),
+            _ => Ok(Expr::text("null")),
+        }
+    }
+
+    fn array(&mut self, schema: &Map<String, Value>, path: &str) -> Result<Expr> {
+        let min = count(schema, "minItems", path)?.unwrap_or(0);
+        let max = count(schema, "maxItems", path)?;
+        // Before 2020-12, `items` was also the list, and `additionalItems` what followed it.
+        let (first, first_key, others) = match (schema.get("prefixItems"), schema.get("items")) {
+            (Some(first), others) => (Some(first), "prefixItems", others.map(|others| (others, "items"))),
+            (None, Some(first @ Value::Array(_))) => {
+                (Some(first), "items", schema.get("additionalItems").map(|others| (others, "additionalItems")))
+            }
+            (None, others) => (None, "items", others.map(|others| (others, "items"))),
+        };
+        let first = match first {
+            None => &[][..],
+            Some(Value::Array(first)) => first,
+            Some(_) => bail!("{path}.{first_key}: this must be a list of schemas"),
+        };
+        let known = first.len() as u32;
+        // Elements that the schema does not speak of are written where they must be, or where it speaks of none.
+        let mut rest = match others {
+            Some((others, key)) => self.schema(others, &format!("{path}.{key}"))?,
+            None if known == 0 || min > known => self.any_value(),
+            None => Expr::never(),
+        };
+        if !matches!(rest, Expr::Rule(_)) {
+            rest = Expr::Rule(self.rules.add(format!("{path}.items"), rest));
+        }
+        let inner = if known == 0 {
+            list(rest, min, max)
+        } else {
+            let more = Expr::seq([comma(), rest]);
+            let mut tail = more.repeat(min.saturating_sub(known), max.map(|max| max.saturating_sub(known)));
+            for (i, schema) in (0..known).zip(first).rev() {
+                let element = self.schema(schema, &format!("{path}.{first_key}[{i}]"))?;
+                let element = if i == 0 { element } else { Expr::seq([comma(), element]) };
+                tail = match max.is_some_and(|max| i >= max) {
+                    true => Expr::empty(),
+                    false if i < min => Expr::seq([element, tail]),
+                    false => Expr::seq([element, tail]).optional(),
+                };
+            }
+            tail
+        };
+        let inner = if max.is_some_and(|max| max < min) { Expr::never() } else { inner };
+        Ok(Expr::seq([Expr::text("["), space(), inner, space(), Expr::text("]")]))
+    }
+
+    fn any_value(&mut self) -> Expr {
+        if let Some(rule) = self.value {
+            return Expr::Rule(rule);
+        }
+        let rule = self.rules.add("$ (any value)", Expr::never());
+        self.value = Some(rule);
+        let key = pattern::quoted(pattern::any_char().repeat(0, None));
+        let member = Expr::seq([key.clone(), Expr::text(":"), space(), Expr::Rule(rule)]);
+        let members = Expr::Members { members: Vec::new(), rest: Some(Box::new(member)), separator: Box::new(comma()) };
+        let object = Expr::seq([Expr::text("{"), space(), members, space(), Expr::text("}")]);
+        let list = list(Expr::Rule(rule), 0, None);
+        let array = Expr::seq([Expr::text("["), space(), list, space(), Expr::text("]")]);
+        let words = ["true", "false", "null"].map(Expr::text);
+        self.rules.0[rule].expr = Expr::alt([object, array, key, number::number()].into_iter().chain(words));
+        Expr::Rule(rule)
+    }
+}
+
+fn percent_decoded(text: &str) -> String {
+    let (mut bytes, mut rest) = (Vec::new(), text.as_bytes());
+    while let Some((first, after)) = rest.split_first() {
+        let hex = after.get(..2).and_then(|hex| u8::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok());
+        let (byte, len) = match hex {
+            Some(byte) if *first == b'%' => (byte, 3),
+            _ => (*first, 1),
+        };
+        bytes.push(byte);
+        rest = &rest[len..];
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// The types that a schema names.
+fn declared_types(schema: &Map<String, Value>, path: &str) -> Result<Vec<&'static str>> {
+    let known = |value: &Value| {
+        let name = value.as_str().unwrap_or_default();
+        TYPES
+            .into_iter()
+            .find(|known| *known == name)
+            .ok_or_else(|| anyhow!("{path}.type: {value} is not a type: there are {}", TYPES.join(", ")))
+    };
+    match schema.get("type") {
+        None => Ok(Vec::new()),
+        Some(Value::Array(names)) if names.is_empty() => bail!("{path}.type: this list is empty"),
+        Some(Value::Array(names)) => names.iter().map(known).collect(),
+        Some(name) => Ok(vec![known(name)?]),
+    }
+}
+
+/// Without `type`, the types of which the other keywords speak.
+fn implied_types(schema: &Map<String, Value>) -> Vec<&'static str> {
+    let mut types = Vec::new();
+    for (name, keys) in [
+        (
+            "object",
+            &[
+                "properties",
+                "required",
+                "additionalProperties",
+                "patternProperties",
+                "propertyNames",
+                "minProperties",
+                "maxProperties",
+            ][..],
+        ),
+        ("array", &["items", "prefixItems", "additionalItems", "minItems", "maxItems"]),
+        ("string", &["minLength", "maxLength", "pattern", "format"]),
+        ("number", &["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"]),
+    ] {
+        if keys.iter().any(|key| schema.contains_key(*key)) {
+            types.push(name);
+        }
+    }
+    types
+}
+
+/// A value as it is written, without any choice.
+fn text_of(value: &Value) -> Expr {
+    match value {
+        Value::String(text) => pattern::quoted(pattern::literal(text)),
+        Value::Array(values) => {
+            let elements = values.iter().enumerate().flat_map(|(i, value)| {
+                let before = if i == 0 { Expr::empty() } else { comma() };
+                [before, text_of(value)]
+            });
+            Expr::seq([Expr::text("[")].into_iter().chain(elements).chain([Expr::text("]")]))
+        }
+        Value::Object(members) => {
+            let members = members.iter().enumerate().flat_map(|(i, (key, value))| {
+                let before = if i == 0 { Expr::empty() } else { comma() };
+                [before, pattern::quoted(pattern::literal(key)), Expr::text(":"), space(), text_of(value)]
+            });
+            Expr::seq([Expr::text("{")].into_iter().chain(members).chain([Expr::text("}")]))
+        }
+        other => Expr::text(&other.to_string()),
+    }
+}
+
+/// Whether a value is of a type.
+fn is_of_type(value: &Value, name: &str) -> bool {
+    match (name, value) {
+        ("object", Value::Object(_)) | ("array", Value::Array(_)) | ("string", Value::String(_)) => true,
+        ("boolean", Value::Bool(_)) | ("null", Value::Null) | ("number", Value::Number(_)) => true,
+        ("integer", Value::Number(number)) => number.as_f64().is_some_and(|number| number.fract() == 0.0),
+        _ => false,
+    }
+}
+
+/// Whether a listed value satisfies the rest of its schema.
+fn is_allowed(value: &Value, schema: &Map<String, Value>, path: &str) -> Result<bool> {
+    let types = declared_types(schema, path)?;
+    if !types.is_empty() && !types.iter().any(|name| is_of_type(value, name)) {
+        return Ok(false);
+    }
+    for (key, limit) in schema {
+        let (number, length) = (value.as_f64(), value.as_str().map(|text| text.chars().count() as f64));
+        let compared = |found: Option<f64>, holds: fn(f64, f64) -> bool| {
+            found.zip(limit.as_f64()).is_none_or(|(found, limit)| holds(found, limit))
+        };
+        let holds = match key.as_str() {
+            "const" => value == limit,
+            "enum" => limit.as_array().is_some_and(|values| values.contains(value)),
+            "minimum" => compared(number, |a, b| a >= b),
+            "maximum" => compared(number, |a, b| a <= b),
+            "exclusiveMinimum" => compared(number, |a, b| a > b),
+            "exclusiveMaximum" => compared(number, |a, b| a < b),
+            "minLength" => compared(length, |a, b| a >= b),
+            "maxLength" => compared(length, |a, b| a <= b),
+            "type" | "nullable" => true,
+            other if ASSERTING.contains(&other) => bail!("{path}: `{other}` beside listed values is not supported"),
+            _ => true,
+        };
+        if !holds {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// What stands between the quotes of a string.
+fn string(schema: &Map<String, Value>, path: &str) -> Result<Expr> {
+    let (min, max) = (count(schema, "minLength", path)?.unwrap_or(0), count(schema, "maxLength", path)?);
+    if max.is_some_and(|max| max < min) {
+        return Ok(Expr::never());
+    }
+    let mut conditions = Vec::new();
+    // A combination of schemas may have several patterns.
+    let patterns = match schema.get("pattern") {
+        Some(Value::Array(patterns)) => patterns.iter().collect(),
+        one => one.into_iter().collect::<Vec<_>>(),
+    };
+    for pattern in patterns {
+        let place = || format!("{path}.pattern");
+        let Some(pattern) = pattern.as_str() else { bail!("{}: this must be a string", place()) };
+        conditions.push(pattern::matching(pattern).with_context(place)?);
+    }
+    if let Some(format) = schema.get("format") {
+        let Some(pattern) = format.as_str().and_then(pattern::of_format) else {
+            bail!("{path}.format: {format} is not supported; give a `pattern` instead");
+        };
+        conditions.push(pattern::matching(pattern)?);
+    }
+    if conditions.is_empty() {
+        return Ok(pattern::any_char().repeat(min, max));
+    }
+    if min > 0 || max.is_some() {
+        conditions.push(pattern::one_of(&Chars::any()).repeat(min, max));
+    }
+    let both = conditions.into_iter().reduce(|a, b| Expr::Both(Box::new(a), Box::new(b)));
+    Ok(both.unwrap_or_else(Expr::empty))
+}
+
+fn number(mut is_integer: bool, schema: &Map<String, Value>, path: &str) -> Result<Expr> {
+    let limit = |key: &str, exclusive_key: &str, is_tighter: fn(f64, f64) -> bool| -> Result<Option<Limit>> {
+        let value = |key: &str| match schema.get(key) {
+            None | Some(Value::Bool(_)) => Ok(None),
+            Some(value) => match value.as_f64().filter(|value| value.is_finite()) {
+                Some(value) => Ok(Some(value)),
+                None => Err(anyhow!("{path}.{key}: this must be a number")),
+            },
+        };
+        let inclusive = value(key)?.map(|value| Limit {
+            value,
+            // In draft 4 the exclusive one was a switch.
+            is_exclusive: schema.get(exclusive_key) == Some(&Value::Bool(true)),
+        });
+        let exclusive = value(exclusive_key)?.map(|value| Limit { value, is_exclusive: true });
+        Ok(match (inclusive, exclusive) {
+            (Some(a), Some(b)) => Some(if is_tighter(a.value, b.value) { a } else { b }),
+            (a, b) => a.or(b),
+        })
+    };
+    let min = limit("minimum", "exclusiveMinimum", |a, b| a > b)?;
+    let max = limit("maximum", "exclusiveMaximum", |a, b| a < b)?;
+
+    let mut divisor = None;
+    let mut digits = None;
+    if let Some(multiple) = schema.get("multipleOf") {
+        let value = multiple.as_f64().unwrap_or_default();
+        let places = (0..=10).find(|places| (value * 10f64.powi(*places) - 1.0).abs() < 1e-9);
+        if value >= 1.0 && value.fract() == 0.0 && value <= 10_000.0 {
+            is_integer = true;
+            divisor = Some(value as u32).filter(|value| *value > 1);
+        } else if let Some(places) = places.filter(|_| !is_integer) {
+            digits = Some(places as u32);
+        } else {
+            bail!("{path}.multipleOf: {multiple} is not supported: whole numbers to 10000 are, and 0.1, 0.01, ...");
+        }
+    }
+    let expr = if is_integer {
+        let whole = |limit: Option<Limit>, round: fn(f64) -> f64, step: i128| -> Result<Option<i128>> {
+            let Some(Limit { value, is_exclusive }) = limit else { return Ok(None) };
+            if value.abs() > 1e18 {
+                bail!("{path}: a limit of {value} is not supported for whole numbers");
+            }
+            let rounded = round(value);
+            Ok(Some(rounded as i128 + if is_exclusive && rounded == value { step } else { 0 }))
+        };
+        match (exact(schema, "minimum", min), exact(schema, "maximum", max)) {
+            (None, None) if min.is_none() && max.is_none() => number::integer(),
+            (exact_min, exact_max) => number::integer_range(
+                exact_min.map_or_else(|| whole(min, f64::ceil, 1), |min| Ok(Some(min)))?,
+                exact_max.map_or_else(|| whole(max, f64::floor, -1), |max| Ok(Some(max)))?,
+            ),
+        }
+    } else if min.is_some() || max.is_some() {
+        if min.is_some_and(|min| min.value >= 1e16) || max.is_some_and(|max| max.value <= -1e16) {
+            bail!("{path}: limits beyond 16 digits are not supported");
+        }
+        number::number_range(min, max)
+    } else if let Some(digits) = digits {
+        return Ok(number::decimal(digits.max(1)));
+    } else {
+        number::number()
+    };
+    let both = |a, b| Expr::Both(Box::new(a), Box::new(b));
+    Ok(match (divisor, digits) {
+        (Some(divisor), _) => both(expr, Expr::Multiple(divisor)),
+        (None, Some(digits)) => both(expr, number::decimal(digits.max(1))),
+        (None, None) => expr,
+    })
+}
+
+/// A limit that is written as a whole number, and that no other one is tighter than: an f64 might round it.
+fn exact(schema: &Map<String, Value>, key: &str, limit: Option<Limit>) -> Option<i128> {
+    let limit = limit.filter(|limit| !limit.is_exclusive)?;
+    let written = schema.get(key)?.as_i64()?;
+    (written as f64 == limit.value).then(|| written.into())
+}

@@ -1,0 +1,72 @@
+//! Contexts of finished conversations: who begins alike goes on from there.
+
+use arenite::{Context, TokenId};
+
+/// Tokens that both begin with.
+pub fn shared(a: &[TokenId], b: &[TokenId]) -> usize {
+    a.iter().zip(b).take_while(|(a, b)| a == b).count()
+}
+
+struct Kept {
+    context: Context,
+    ids: Vec<TokenId>,
+    /// When it was used last.
+    used: u64,
+}
+
+#[derive(Default)]
+pub struct Cache {
+    kept: Vec<Kept>,
+}
+
+impl Cache {
+    /// The context that shares the longest beginning with `prompt`, and how long it is.
+    pub fn best(&self, prompt: &[TokenId]) -> Option<(usize, usize)> {
+        let each = self.kept.iter().enumerate().map(|(at, kept)| (at, shared(&kept.ids, prompt)));
+        each.max_by_key(|(_, shared)| *shared)
+    }
+
+    pub fn touch(&mut self, at: usize, now: u64) -> &Context {
+        let kept = &mut self.kept[at];
+        kept.used = now;
+        &kept.context
+    }
+
+    /// Keeps a context, unless another has read as much; gives back the one that is not needed.
+    pub fn keep(&mut self, context: Context, ids: Vec<TokenId>, now: u64) -> Option<Context> {
+        if ids.is_empty() {
+            return Some(context);
+        }
+        for kept in &mut self.kept {
+            let common = shared(&kept.ids, &ids);
+            if common == ids.len() {
+                kept.used = now;
+                return Some(context);
+            }
+            if common == kept.ids.len() {
+                let before = std::mem::replace(kept, Kept { context, ids, used: now });
+                return Some(before.context);
+            }
+        }
+        self.kept.push(Kept { context, ids, used: now });
+        None
+    }
+
+    /// Takes out the one that was not used for longest.
+    pub fn oldest(&mut self) -> Option<Context> {
+        let (at, _) = self.kept.iter().enumerate().min_by_key(|(_, kept)| kept.used)?;
+        Some(self.kept.swap_remove(at).context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shared;
+
+    #[test]
+    fn beginnings() {
+        assert_eq!(shared(&[1, 2, 3], &[1, 2, 4]), 2);
+        assert_eq!(shared(&[1], &[1, 2]), 1);
+        assert_eq!(shared(&[], &[1]), 0);
+    }
+}

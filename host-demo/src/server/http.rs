@@ -1,0 +1,95 @@
+//! Sockets: who may connect, how long they may take, and the end.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+
+use super::routes::{App, router};
+use crate::output::{Out, note};
+
+/// Connections at once; further ones wait.
+const MOST_CONNECTIONS: usize = 512;
+/// How long the head of a request may take to come, also between two.
+const HEAD_TIME: Duration = Duration::from_secs(15);
+
+/// Where to listen.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    pub host: String,
+    pub port: u16,
+}
+
+/// Serves until the process is asked to end, and what is open is done.
+pub fn serve(app: Arc<App>, limits: &Limits) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let address = (limits.host.as_str(), limits.port);
+        let listener = TcpListener::bind(address)
+            .await
+            .with_context(|| format!("cannot listen on {}:{}", limits.host, limits.port))?;
+        let address: SocketAddr = listener.local_addr()?;
+        Out::lock().now(format!("listening on http://{address}\n").as_bytes())?;
+        let accepting = tokio::spawn(accept(listener, app.clone()));
+        asked_to_end().await?;
+        accepting.abort();
+        app.counters.stopping.store(true, Ordering::Relaxed);
+        note("ending: what is open is finished first; a second signal ends it at once");
+        tokio::select! {
+            () = all_done(&app) => {}
+            again = asked_to_end() => again?,
+        }
+        Ok(())
+    })
+}
+
+async fn all_done(app: &App) {
+    while app.counters.open.load(Ordering::Relaxed) > 0 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    // The last answer is on its way to the socket.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+}
+
+async fn accept(listener: TcpListener, app: Arc<App>) {
+    let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    let routes = router(app);
+    loop {
+        let Ok(place) = places.clone().acquire_owned().await else { return };
+        let Ok((socket, _)) = listener.accept().await else {
+            // Too many open files, say: others will be closed.
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            continue;
+        };
+        let _ = socket.set_nodelay(true);
+        let service = TowerToHyperService::new(routes.clone());
+        tokio::spawn(async move {
+            let mut http = hyper::server::conn::http1::Builder::new();
+            http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME);
+            let _ = http.serve_connection(TokioIo::new(socket), service).await;
+            drop(place);
+        });
+    }
+}
+
+#[cfg(unix)]
+async fn asked_to_end() -> Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (mut end, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    tokio::select! {
+        _ = end.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok(())
+}
+
+#[cfg(not(unix))]
+async fn asked_to_end() -> Result<()> {
+    Ok(tokio::signal::ctrl_c().await?)
+}

@@ -1,0 +1,117 @@
+//! Many conversations at once: an engine in a thread, and requests in OpenAI's form that it serves.
+//!
+//! ```text
+//! request    what may be asked          engine      the thread: who is in the next pass
+//! service    requests to jobs, answers  cache       contexts that are worth keeping
+//! tools      calls in answers           logprobs    how likely tokens were
+//! routes     the paths of the server    http        sockets, limits, the end
+//! error      what went wrong
+//! ```
+
+mod cache;
+mod engine;
+mod error;
+mod http;
+mod logprobs;
+mod request;
+mod routes;
+mod service;
+mod tools;
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+
+pub use engine::{Command, Counters, Event, Job, Scheduler};
+pub use error::ApiError;
+pub use http::{Limits, serve};
+pub use request::Body;
+pub use routes::App;
+pub use service::{Choice, Endpoint, Frame, Prepared, Service};
+
+use anyhow::{Context, Result};
+use arenite::model::Stack;
+use arenite::tokenizer::Tokenizer;
+use arenite::{Gguf, Model, Plan};
+
+use crate::chat::Renderer;
+use crate::cli::RunArgs;
+use crate::model_file::ModelFile;
+use crate::output::{Bytes, note};
+use crate::{runtime, workers};
+
+/// A model for many conversations, and all that is needed to run it. It stays until the process ends.
+pub struct Host {
+    pub model: &'static Model<'static>,
+    pub plan: Plan,
+    pub service: Service,
+    pub args: RunArgs,
+}
+
+impl Host {
+    /// Plans for so many answers at once, and prints the memory before it is taken.
+    pub fn new(file: ModelFile, args: &RunArgs, parallel: usize) -> Result<Self> {
+        // What lives as long as the process needs no owner.
+        let file: &'static ModelFile = Box::leak(Box::new(file));
+        let named = || file.name().to_string();
+        let gguf: &'static Gguf<'static> = Box::leak(Box::new(file.parse()?));
+        let model: &'static Model<'static> = Box::leak(Box::new(Model::new(gguf).with_context(named)?));
+        let index: &'static mut Vec<u8> = Box::leak(Box::default());
+        let tokenizer: &'static Tokenizer<'static, 'static> =
+            Box::leak(Box::new(crate::text::tokenizer(gguf, index).with_context(named)?));
+        let context = runtime::context(&args.session, model, 0);
+        let threads = args.threads.unwrap_or_else(workers::cores);
+        // As many contexts again for what is finished and may be gone on with; pages for those at work.
+        let options = runtime::options(&args.session, context, threads)
+            .contexts(2 * parallel + 1)
+            .pages(parallel.saturating_mul(context.div_ceil(16)))
+            .logits(parallel)
+            .batch(args.session.batch_size.max(parallel));
+        let plan = Plan::try_of(gguf, options).with_context(named)?;
+        note(format_args!(
+            "memory  workspace {}, KV cache {} ({parallel} conversations of {context} positions in {}), model {} read in place",
+            Bytes(plan.workspace),
+            Bytes(plan.kv),
+            args.session.kv.name(),
+            Bytes(file.len()),
+        ));
+        let template = gguf.str("tokenizer", "chat_template").ok().flatten().unwrap_or_default();
+        let tags_calls = String::from_utf8_lossy(template).contains("<tool_call>");
+        let name = file.name();
+        let name =
+            std::path::Path::new(name).file_stem().map_or(name.into(), |stem| stem.to_string_lossy().into_owned());
+        let service = Service {
+            tokenizer,
+            renderer: Renderer::new(gguf, tokenizer, "auto", None)?.into(),
+            name,
+            context,
+            vocab: model.spec().vocab,
+            is_encoder: matches!(model.spec().stack(), Stack::Encoder { .. }),
+            tags_calls,
+        };
+        Ok(Self { model, plan, service, args: args.clone() })
+    }
+}
+
+/// Runs the engine in this thread until nobody asks any more.
+pub fn run_engine(
+    model: &Model<'_>,
+    plan: Plan,
+    args: &RunArgs,
+    tokenizer: &Tokenizer<'_, '_>,
+    parallel: usize,
+    counters: Arc<Counters>,
+    commands: &Receiver<Command>,
+) -> Result<()> {
+    let kernels = runtime::kernels(&args.session.isa)?;
+    let workers = workers::start(args.threads.unwrap_or_else(workers::cores));
+    let mut memory = runtime::Memory::new(&plan)?;
+    let engine = memory.engine(model, plan, kernels, &*workers)?;
+    Scheduler::new(engine, tokenizer, parallel, counters).run(commands);
+    Ok(())
+}
+
+/// A number by chance: the keys of the standard library's hash maps come from the system's random numbers.
+pub fn by_chance() -> u64 {
+    RandomState::new().build_hasher().finish()
+}

@@ -1,0 +1,130 @@
+//! Which of llama.cpp's pre-tokenizers the one of a `tokenizer.json` is.
+
+use anyhow::{Result, bail};
+use serde_json::Value;
+
+const GPT2: &str = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
+/// `\p{N}` and `[0-9]`, one by one.
+const DIGITS: &str = r"\p{N}";
+const NUMBERS_BY_THREE: &str = r"\p{N}{1,3}";
+const CJK: &str = "[一-龥\u{3040}-ゟ゠-ヿ]+";
+const PUNCTUATION: &str = "punctuation";
+
+/// The name in `tokenizer.ggml.pre`, and the expressions of a `tokenizer.json` in order.
+const KNOWN: &[(&str, &[&str])] = &[
+    ("gpt-2", &[GPT2]),
+    ("smollm", &[DIGITS, GPT2]),
+    (
+        "llama-bpe",
+        &[
+            r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+        ],
+    ),
+    (
+        "qwen2",
+        &[
+            r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+        ],
+    ),
+    (
+        "qwen35",
+        &[
+            r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+        ],
+    ),
+    (
+        "minicpm5",
+        &[
+            NUMBERS_BY_THREE,
+            r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}+| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+        ],
+    ),
+    (
+        "bailingmoe",
+        &[r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+"],
+    ),
+    (
+        "seed-coder",
+        &[
+            "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1}| ?[^\\s\\p{L}\\p{N}\r\n]+|\\s*[\r\n]+|\\s+(?!\\S)|\\s+",
+        ],
+    ),
+    (
+        "exaone-moe",
+        &[
+            r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]?|\s*[\r\n]|\s+(?!\S)|\s+",
+        ],
+    ),
+    (
+        "gpt-4o",
+        &[
+            r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+        ],
+    ),
+    (
+        "tekken",
+        &[
+            r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+        ],
+    ),
+    (
+        "deepseek-v3",
+        &[
+            NUMBERS_BY_THREE,
+            CJK,
+            "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\r\n]*|\\s*[\r\n]+|\\s+(?!\\S)|\\s+",
+        ],
+    ),
+    ("falcon", &[PUNCTUATION, GPT2, "[0-9][0-9][0-9]"]),
+    ("superbpe", &[r"\p{N}+", r"(?=(\d{3})+(?!\d))"]),
+    ("bloom", &[" ?[^(\\s|[.,!?…。，、।۔،])]+"]),
+];
+
+/// The name of the byte-level pre-tokenizer `pre_tokenizer`; `ignore_merges` as the model says.
+pub fn name(pre_tokenizer: &Value, ignore_merges: bool) -> Result<&'static str> {
+    let mut found = Vec::new();
+    collect(pre_tokenizer, &mut found)?;
+    match KNOWN.iter().find(|(_, expressions)| *expressions == found.as_slice()) {
+        Some(("llama-bpe", _)) if !ignore_merges => Ok("dbrx"),
+        Some((name, _)) => Ok(name),
+        None => bail!("its pre-tokenizer is none of the known ones: {}", found.join("  then  ")),
+    }
+}
+
+/// The expressions of a pre-tokenizer, in order.
+fn collect<'v>(value: &'v Value, found: &mut Vec<&'v str>) -> Result<()> {
+    match value["type"].as_str().unwrap_or("none") {
+        "Sequence" => {
+            value["pretokenizers"].as_array().into_iter().flatten().try_for_each(|part| collect(part, found))?
+        }
+        "ByteLevel" if value["use_regex"] != false => found.push(GPT2),
+        "ByteLevel" => {}
+        "Digits" if value["individual_digits"] == true => found.push(DIGITS),
+        "Punctuation" => found.push(PUNCTUATION),
+        "Split" => match (&value["pattern"]["Regex"], &value["pattern"]["String"]) {
+            // As they are written in the files, or with the letters of the escapes.
+            (Value::String(expression), _) => found.push(known(expression)),
+            (_, other) => bail!("its pre-tokenizer splits at {other}, which is not supported"),
+        },
+        other => bail!("its pre-tokenizer is of type {other}, which is not supported"),
+    }
+    Ok(())
+}
+
+/// The expression of [`KNOWN`] that says the same, if there is one.
+fn known(expression: &str) -> &str {
+    let same = |text: &str| {
+        text.replace('\n', r"\n").replace('\r', r"\r") == expression.replace('\n', r"\n").replace('\r', r"\r")
+    };
+    let gpt2 = [
+        "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
+        "'(?:[sdmt]|ll|ve|re)| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
+    ];
+    if gpt2.contains(&expression) {
+        return GPT2;
+    }
+    if [r"\d", r"\p{Nd}", r"[0-9]"].contains(&expression) {
+        return DIGITS;
+    }
+    KNOWN.iter().flat_map(|(_, expressions)| expressions.iter().copied()).find(|text| same(text)).unwrap_or(expression)
+}

@@ -1,0 +1,231 @@
+//! `tokenizer.json` of Hugging Face's tokenizers, with what `tokenizer_config.json` beside it says.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use arenite::Gguf;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use serde_json::Value;
+
+use super::{BYTE, CONTROL, NORMAL, UNKNOWN, USER_DEFINED, Vocabulary, expressions, ids};
+use crate::gguf_writer::Meta;
+
+pub fn read(gguf: &Gguf<'_>, path: &Path, file: &[u8]) -> Result<Vocabulary> {
+    let json: Value = serde_json::from_slice(file).context("it is not JSON")?;
+    let mut vocabulary = Vocabulary::default();
+    let model = &json["model"];
+    match model["type"].as_str() {
+        Some("BPE") if is_byte_level(&json) => byte_level(gguf, &json, &mut vocabulary)?,
+        Some("BPE") => pieces_by_merges(gguf, &json, &mut vocabulary)?,
+        Some("Unigram") => unigram(&json, &mut vocabulary)?,
+        Some("WordPiece") => word_pieces(&json, &mut vocabulary)?,
+        other => bail!("its model is {}: BPE, Unigram and WordPiece are supported", other.unwrap_or("without a type")),
+    }
+    if let Some(unknown) =
+        model["unk_token"].as_str().or_else(|| model["vocab"][model["unk_id"].as_u64()? as usize][0].as_str())
+        && let Some(token) = vocabulary.tokens.iter_mut().flatten().find(|token| token.text == unknown)
+    {
+        token.kind = UNKNOWN;
+    }
+    for token in list(&json["added_tokens"]) {
+        let text = token["content"].as_str().context("an added token has no text")?;
+        let id = token["id"].as_u64().with_context(|| format!("the added token {text:?} has no id"))?;
+        let unknown = model["unk_token"] == text || model["unk_id"] == id;
+        let kind = match token["special"] == true {
+            _ if unknown => UNKNOWN,
+            true => CONTROL,
+            false => USER_DEFINED,
+        };
+        vocabulary.set(id, text.to_owned(), 0.0, kind)?;
+    }
+    let ids = ids(&vocabulary);
+    ends(&json["post_processor"], &mut vocabulary);
+    config(path, &ids, &mut vocabulary);
+    if let Some(id) = vocabulary.tokens.iter().position(|token| token.as_ref().is_some_and(|t| t.kind == UNKNOWN)) {
+        vocabulary.key("unknown_token_id", id as u32);
+    }
+    Ok(vocabulary)
+}
+
+fn list(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+/// Whether `value`, or a part of it, is of the type `name`.
+fn part<'v>(value: &'v Value, name: &str) -> Option<&'v Value> {
+    if value["type"] == name {
+        return Some(value);
+    }
+    let parts = ["pretokenizers", "normalizers", "decoders", "processors"];
+    parts.iter().flat_map(|parts| list(&value[*parts])).find_map(|value| part(value, name))
+}
+
+fn is_byte_level(json: &Value) -> bool {
+    part(&json["pre_tokenizer"], "ByteLevel").or(part(&json["decoder"], "ByteLevel")).is_some()
+}
+
+fn vocab(json: &Value) -> Result<impl Iterator<Item = Result<(&str, u64)>>> {
+    let tokens = json["model"]["vocab"].as_object().context("it has no vocabulary")?;
+    Ok(tokens.iter().map(|(token, id)| Ok((token.as_str(), id.as_u64().context("an id is not a number")?))))
+}
+
+/// Both halves of each merge.
+fn merges(json: &Value) -> Result<Vec<(&str, &str)>> {
+    fn merge(merge: &Value) -> Result<(&str, &str)> {
+        // A pair, or in older files both in one string.
+        let pair = match merge {
+            Value::String(text) => text.split_once(' '),
+            pair => pair[0].as_str().zip(pair[1].as_str()),
+        };
+        pair.with_context(|| format!("{merge} is not a merge"))
+    }
+    json["model"]["merges"].as_array().context("it has no merges")?.iter().map(merge).collect()
+}
+
+fn joined(merges: &[(&str, &str)]) -> Meta {
+    Meta::strings(merges.iter().map(|(left, right)| format!("{left} {right}")))
+}
+
+fn byte_level(gguf: &Gguf<'_>, json: &Value, vocabulary: &mut Vocabulary) -> Result<()> {
+    for token in vocab(json)? {
+        let (token, id) = token?;
+        vocabulary.set(id, token.to_owned(), 0.0, NORMAL)?;
+    }
+    vocabulary.key("model", "gpt2");
+    let name = expressions::name(&json["pre_tokenizer"], json["model"]["ignore_merges"] == true);
+    match (name, gguf.get("tokenizer.ggml.pre")) {
+        // What the file says of itself is better than no name.
+        (Err(_), Some(arenite::gguf::Value::Str(pre))) => vocabulary.key("pre", pre),
+        (name, _) => vocabulary.key("pre", name?),
+    }
+    vocabulary.key("merges", joined(&merges(json)?));
+    Ok(())
+}
+
+/// BPE over characters with byte tokens: SentencePiece's, as Hugging Face has it. A score for each token is the rank
+/// of the merge that makes it, as SentencePiece itself has it.
+fn pieces_by_merges(gguf: &Gguf<'_>, json: &Value, vocabulary: &mut Vocabulary) -> Result<()> {
+    let merges = merges(json)?;
+    let mut ranks = HashMap::new();
+    for (rank, (left, right)) in merges.iter().enumerate() {
+        ranks.entry(format!("{left}{right}")).or_insert(rank);
+    }
+    for token in vocab(json)? {
+        let (token, id) = token?;
+        let is_byte = token.len() == 6 && token.starts_with("<0x") && token.ends_with('>');
+        let score = -(ranks.get(token).copied().unwrap_or(merges.len()) as f32);
+        vocabulary.set(id, token.to_owned(), score, if is_byte { BYTE } else { NORMAL })?;
+    }
+    if gguf.architecture().is_ok_and(|name| name == "gemma4") {
+        vocabulary.key("model", "gemma4");
+        vocabulary.key("merges", joined(&merges));
+    } else {
+        vocabulary.key("model", "llama");
+        vocabulary.key("pre", "default");
+        vocabulary.key("add_space_prefix", adds_space(json));
+    }
+    Ok(())
+}
+
+/// Whether a text is read as if a space stood before it.
+fn adds_space(json: &Value) -> bool {
+    let metaspace = part(&json["pre_tokenizer"], "Metaspace");
+    part(&json["normalizer"], "Prepend").is_some()
+        || metaspace.is_some_and(|it| it["prepend_scheme"] != "never" && it["add_prefix_space"] != false)
+}
+
+fn unigram(json: &Value, vocabulary: &mut Vocabulary) -> Result<()> {
+    for (id, entry) in (0..).zip(list(&json["model"]["vocab"])) {
+        let (Some(token), Some(score)) = (entry[0].as_str(), entry[1].as_f64()) else {
+            bail!("{entry} is not a token with its score");
+        };
+        vocabulary.set(id, token.to_owned(), score as f32, NORMAL)?;
+    }
+    vocabulary.key("model", "t5");
+    vocabulary.key("pre", "default");
+    vocabulary.key("add_space_prefix", adds_space(json));
+    let merges_spaces = part(&json["normalizer"], "Replace").is_some_and(|it| it["pattern"]["Regex"] == " {2,}");
+    let precompiled = part(&json["normalizer"], "Precompiled").and_then(|it| it["precompiled_charsmap"].as_str());
+    // Hugging Face cuts words at white space before all else, so that only one space stays.
+    let splits = part(&json["pre_tokenizer"], "WhitespaceSplit").is_some();
+    vocabulary.key("remove_extra_whitespaces", merges_spaces || splits);
+    if let Some(map) = precompiled {
+        vocabulary.key("precompiled_charsmap", Meta::array(BASE64.decode(map).context("its charsmap is not base64")?));
+    }
+    vocabulary.key("add_bos_token", false);
+    Ok(())
+}
+
+fn word_pieces(json: &Value, vocabulary: &mut Vocabulary) -> Result<()> {
+    let prefix = json["model"]["continuing_subword_prefix"].as_str().unwrap_or("##");
+    for token in vocab(json)? {
+        let (token, id) = token?;
+        let text = match token.strip_prefix(prefix) {
+            Some(rest) => rest.to_owned(),
+            None => format!("▁{token}"),
+        };
+        vocabulary.set(id, text, 0.0, NORMAL)?;
+    }
+    vocabulary.key("model", "bert");
+    vocabulary.key("pre", "default");
+    if let Some(normalizer) = part(&json["normalizer"], "BertNormalizer") {
+        vocabulary.key("normalizer.lowercase", normalizer["lowercase"] != false);
+    }
+    for (key, text) in [("unknown_token_id", "[UNK]"), ("mask_token_id", "[MASK]"), ("padding_token_id", "[PAD]")] {
+        if let Some(id) = json["model"]["vocab"][text].as_u64() {
+            vocabulary.key(key, u32::try_from(id)?);
+        }
+    }
+    Ok(())
+}
+
+/// The tokens before and after a text.
+fn ends(processor: &Value, vocabulary: &mut Vocabulary) {
+    let template = part(processor, "TemplateProcessing");
+    let (first, last) = match template {
+        Some(template) => {
+            let single: Vec<&Value> = list(&template["single"]).collect();
+            let id = |place: Option<&&Value>| {
+                let name = place?["SpecialToken"]["id"].as_str()?;
+                template["special_tokens"][name]["ids"][0].as_u64()
+            };
+            (id(single.first()), id(single.last().filter(|_| single.len() > 1)))
+        }
+        None => {
+            let classic = part(processor, "BertProcessing").or(part(processor, "RobertaProcessing"));
+            classic.map_or((None, None), |it| (it["cls"][1].as_u64(), it["sep"][1].as_u64()))
+        }
+    };
+    for (id, key, adds) in [(first, "bos_token_id", "add_bos_token"), (last, "eos_token_id", "add_eos_token")] {
+        if let Some(id) = id.and_then(|id| u32::try_from(id).ok()) {
+            vocabulary.key(key, id);
+            vocabulary.key(adds, true);
+            if key == "eos_token_id" {
+                vocabulary.key("seperator_token_id", id); // the format's spelling
+            }
+        } else if template.is_some() {
+            vocabulary.key(adds, false);
+        }
+    }
+}
+
+/// What `tokenizer_config.json` says, if it is there.
+fn config(path: &Path, ids: &HashMap<String, u32>, vocabulary: &mut Vocabulary) {
+    let file = std::fs::read(path.with_file_name("tokenizer_config.json")).ok();
+    let Some(json) = file.and_then(|file| serde_json::from_slice::<Value>(&file).ok()) else { return };
+    for (name, key) in [("bos_token", "bos_token_id"), ("eos_token", "eos_token_id"), ("pad_token", "padding_token_id")]
+    {
+        let text = json[name].as_str().or_else(|| json[name]["content"].as_str());
+        if let Some(id) = text.and_then(|text| ids.get(text)) {
+            vocabulary.key(key, *id);
+        }
+    }
+    for key in ["add_bos_token", "add_eos_token"] {
+        if let Some(adds) = json[key].as_bool() {
+            vocabulary.key(key, adds);
+        }
+    }
+    vocabulary.chat_template = json["chat_template"].as_str().map(str::to_owned);
+}

@@ -1,0 +1,135 @@
+//! Vocabularies out of the files of tokenizers: `tokenizer.json`, `tokenizer.model`, llama2.c's `tokenizer.bin`.
+
+mod expressions;
+mod json;
+pub mod sentencepiece;
+
+use std::collections::HashMap;
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use arenite::Gguf;
+use arenite::gguf::Value;
+use arenite::tokenizer::INDEX_KEY;
+
+use crate::gguf_writer::{Header, Meta};
+use crate::llama2c;
+
+/// Numbers of `tokenizer.ggml.token_type`.
+const NORMAL: i32 = 1;
+const UNKNOWN: i32 = 2;
+const CONTROL: i32 = 3;
+const USER_DEFINED: i32 = 4;
+const UNUSED: i32 = 5;
+const BYTE: i32 = 6;
+
+/// A vocabulary on its way into a file.
+#[derive(Default)]
+struct Vocabulary {
+    /// By id; a place without a token has none.
+    tokens: Vec<Option<Token>>,
+    /// Metadata that belong to it, under `tokenizer.ggml`.
+    keys: Vec<(&'static str, Meta)>,
+    /// A template for chats, if one lies beside it.
+    chat_template: Option<String>,
+}
+
+struct Token {
+    text: String,
+    score: f32,
+    kind: i32,
+}
+
+impl Vocabulary {
+    fn set(&mut self, id: u64, text: String, score: f32, kind: i32) -> Result<()> {
+        let at = usize::try_from(id).ok().filter(|at| *at < 1 << 24);
+        let at = at.with_context(|| format!("the token {text:?} has the id {id}, more than any vocabulary has"))?;
+        if at >= self.tokens.len() {
+            self.tokens.resize_with(at + 1, || None);
+        }
+        if let Some(place) = self.tokens.get_mut(at) {
+            *place = Some(Token { text, score, kind });
+        }
+        Ok(())
+    }
+
+    fn key(&mut self, name: &'static str, value: impl Into<Meta>) {
+        self.keys.push((name, value.into()));
+    }
+
+    fn write(mut self, rows: usize, header: &mut Header) -> Result<()> {
+        let count = self.tokens.len();
+        ensure!(
+            count <= rows,
+            "it has {count} tokens and the model has {rows} rows: give the vocabulary that the model was made with"
+        );
+        self.tokens.resize_with(rows, || None);
+        let unused = |id| Token { text: format!("[PAD{id}]"), score: f32::MIN, kind: UNUSED };
+        let tokens: Vec<Token> =
+            self.tokens.into_iter().enumerate().map(|(id, token)| token.unwrap_or_else(|| unused(id))).collect();
+        header.set("tokenizer.ggml.tokens", Meta::strings(tokens.iter().map(|token| &token.text)));
+        header.set("tokenizer.ggml.scores", Meta::array(tokens.iter().map(|token| token.score)));
+        header.set("tokenizer.ggml.token_type", Meta::array(tokens.iter().map(|token| token.kind)));
+        for (name, value) in self.keys {
+            header.set(&format!("tokenizer.ggml.{name}"), value);
+        }
+        if let Some(template) = self.chat_template {
+            header.set("tokenizer.chat_template", template.as_str());
+        }
+        Ok(())
+    }
+}
+
+/// The model `gguf` with the vocabulary of the file `tokenizer` in place of its own.
+pub fn with_tokenizer(gguf: &Gguf<'_>, tokenizer: &Path) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    write_with(gguf, tokenizer, &mut bytes)?;
+    Ok(bytes)
+}
+
+/// Writes [`with_tokenizer`]'s file.
+pub fn write_with(gguf: &Gguf<'_>, tokenizer: &Path, out: impl Write) -> Result<()> {
+    let mut header = Header::new();
+    // What the new vocabulary does not say stays: which tokens begin and end a text.
+    let stays = |key: &str| match key.strip_prefix("tokenizer.ggml.") {
+        Some(name) => name.ends_with("_token_id") || name.starts_with("add_") && name.ends_with("_token"),
+        None => key != INDEX_KEY,
+    };
+    gguf.keys().filter(|(key, _)| stays(key)).for_each(|(key, value)| header.set(key, value));
+    let name = || format!("the tokenizer {}", tokenizer.display());
+    let file = std::fs::read(tokenizer).with_context(|| format!("cannot read {}", name()))?;
+    vocabulary(gguf, tokenizer, &file, &mut header).with_context(name)?;
+    if let Some(Value::U32(alignment)) = gguf.get("general.alignment") {
+        header.align(alignment)?;
+    }
+    for tensor in gguf.tensors() {
+        let dims: Vec<u64> = tensor.dims.into_iter().take(tensor.dim_count as usize).collect();
+        header.tensor(tensor.name, &dims, tensor.kind)?;
+    }
+    let mut data = header.write(out)?;
+    gguf.tensors().try_for_each(|tensor| data.write_all(tensor.data))?;
+    data.finish().map(|_| ())
+}
+
+fn vocabulary(gguf: &Gguf<'_>, path: &Path, file: &[u8], header: &mut Header) -> Result<()> {
+    let embedding = gguf.tensors().find(|tensor| tensor.name == "token_embd.weight");
+    let rows = embedding.map(|tensor| tensor.dims[1] as usize);
+    let rows = rows.context("the model has no token_embd.weight: give one with its weights")?;
+    match *file {
+        // The length of the longest token, as a number of 32 bits.
+        [_, _, 0, 0, ..] => {
+            llama2c::vocabulary::read(file, rows)?.keys(header);
+            return Ok(());
+        }
+        [b'{' | b' ' | b'\n', ..] => json::read(gguf, path, file)?,
+        _ => sentencepiece::read(file)?,
+    }
+    .write(rows, header)
+}
+
+/// The ids of tokens by their text.
+fn ids(vocabulary: &Vocabulary) -> HashMap<String, u32> {
+    let texts = vocabulary.tokens.iter().map(|token| token.as_ref().map(|token| token.text.clone()));
+    (0..).zip(texts).filter_map(|(id, text)| Some((text?, id))).collect()
+}

@@ -1,0 +1,108 @@
+//! Constrained output: which tokens may follow, by a grammar.
+//!
+//! A grammar is compiled on a host, from GBNF or a JSON schema, to a table ([`Grammar`]) that a device borrows from
+//! flash. Where an answer stands in it is a small value ([`State`]) that forks and rewinds by being copied, and that
+//! works on bytes alone. A [`Constraint`] puts both together with a vocabulary, for a
+//! [`Sampler`](crate::sampler::Sampler).
+//!
+//! There is no heap, and the time for a token is bounded by its bytes. An answer that follows the grammar so far can
+//! always be brought to an end: a path that could not is refused where it begins.
+//!
+//! # Examples
+//!
+//! ```no_run
+//! # fn main() -> Result<(), arenite::Error> {
+//! # let (file, table): (&[u8], &[u8]) = (&[], &[]);
+//! # let mut logits = [0.0; 4];
+//! # let mut rng = arenite::sampler::Pcg32::new(1);
+//! # let mut sampler = arenite::sampler::Sampler::new(Default::default(), &[], 4, &mut [])?;
+//! # let mut index = vec![];
+//! use arenite::grammar::{Constraint, Grammar};
+//! use arenite::tokenizer::Tokenizer;
+//!
+//! let gguf = arenite::Gguf::parse(file)?;
+//! let tokenizer = Tokenizer::new(&gguf, &mut index)?;
+//! let mut constraint = Constraint::new(Grammar::new(table)?);
+//!
+//! let token = sampler.sample_where(&mut logits, &mut rng, |token| constraint.allows(&tokenizer, token))?;
+//! constraint.accept(&tokenizer, token)?;
+//! # Ok(())
+//! # }
+//! ```
+
+mod state;
+mod table;
+
+pub use state::State;
+pub use table::Grammar;
+
+use crate::tokenizer::{Piece, TokenType, Tokenizer};
+use crate::{Error, TokenId};
+
+/// A grammar and a place in it, for the tokens of a vocabulary.
+#[derive(Clone, Debug)]
+pub struct Constraint<'g> {
+    grammar: Grammar<'g>,
+    state: State,
+}
+
+impl<'g> Constraint<'g> {
+    /// Before the first token of an answer.
+    pub fn new(grammar: Grammar<'g>) -> Self {
+        Self { grammar, state: State::new(&grammar) }
+    }
+
+    /// At a place of this grammar that an answer came to earlier.
+    pub fn at(grammar: Grammar<'g>, state: State) -> Self {
+        Self { grammar, state }
+    }
+
+    /// Whether a token may come next: by the text that it stands for, by its number where the grammar names
+    /// tokens, or as the end of an answer that is whole.
+    pub fn allows(&self, tokenizer: &Tokenizer<'_, '_>, token: TokenId) -> bool {
+        self.state.is_complete() && tokenizer.is_end(token)
+            || self.state.allows_token(&self.grammar, token, text(tokenizer, token))
+    }
+
+    /// Goes on by a token.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TokenNotAllowed`] if it may not come next; nothing changes then.
+    pub fn accept(&mut self, tokenizer: &Tokenizer<'_, '_>, token: TokenId) -> Result<(), Error> {
+        let ends = self.state.is_complete() && tokenizer.is_end(token);
+        if self.state.accept_token(&self.grammar, token, text(tokenizer, token)) || ends {
+            return Ok(());
+        }
+        Err(Error::TokenNotAllowed { token })
+    }
+
+    /// The place: to come back to it later.
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// The place, without the grammar.
+    pub fn into_state(self) -> State {
+        self.state
+    }
+
+    /// Whether the answer is whole: it may end here.
+    pub fn is_complete(&self) -> bool {
+        self.state.is_complete()
+    }
+
+    /// Whether the answer is whole and nothing but its end may follow.
+    pub fn is_over(&self) -> bool {
+        self.state.is_complete() && self.state.is_over()
+    }
+}
+
+/// The text that a token stands for in an answer, if it does.
+fn text<'a>(tokenizer: &Tokenizer<'a, '_>, token: TokenId) -> Option<Piece<'a>> {
+    if !matches!(tokenizer.token_type(token), TokenType::Normal | TokenType::Byte | TokenType::UserDefined) {
+        return None;
+    }
+    // A token without text could be repeated for ever.
+    tokenizer.piece(token).ok().filter(|piece| piece.clone().next().is_some())
+}

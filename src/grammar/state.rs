@@ -1,0 +1,294 @@
+//! Where an answer stands in a grammar: a few stacks that share their frames.
+
+use heapless::Vec;
+
+use super::table::{Grammar, Jump, Node};
+use crate::TokenId;
+
+/// How deep rules may call each other: a path that needs more is refused before it is begun.
+const DEPTH: usize = 64;
+/// Frames of all stacks together. Those of a single one always fit.
+const FRAMES: usize = 2 * DEPTH;
+/// Most stacks at a time. A grammar that needs more is so ambiguous that some readings are dropped, which
+/// forbids what only they allow.
+const ITEMS: usize = 32;
+
+/// The frame below all others.
+const BOTTOM: u16 = u16::MAX;
+
+/// Where a rule goes on when the one that it called has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Frame {
+    node: Node,
+    /// The frame below this one, always an earlier one.
+    below: u16,
+    /// How many frames there are from here to the bottom.
+    depth: u16,
+}
+
+/// One stack: a node, and the frames below it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Item {
+    node: Node,
+    frame: u16,
+}
+
+/// A place in a grammar: what has been written, as far as it matters for what may follow.
+///
+/// It is a value of about a kilobyte without pointers: a copy of it is a fork, an older copy a rewind.
+#[derive(Clone, Debug)]
+pub struct State {
+    frames: Vec<Frame, FRAMES>,
+    items: Vec<Item, ITEMS>,
+    complete: bool,
+}
+
+impl State {
+    /// The place before the first byte.
+    pub fn new(grammar: &Grammar<'_>) -> Self {
+        let mut state = Self { frames: Vec::new(), items: Vec::new(), complete: false };
+        state.add(grammar, Item { node: grammar.root(), frame: BOTTOM });
+        state.close(grammar);
+        state
+    }
+
+    /// Whether what was written is whole: an answer may end here.
+    pub fn is_complete(&self) -> bool {
+        self.complete
+    }
+
+    /// Whether nothing may follow.
+    pub fn is_over(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    /// Whether these bytes may follow.
+    pub fn allows(&self, grammar: &Grammar<'_>, bytes: impl Iterator<Item = u8>) -> bool {
+        self.after(grammar, bytes).is_none_or(|state| state.is_alive())
+    }
+
+    /// Goes on by these bytes. `false`, and nothing changes, if they may not follow.
+    pub fn accept(&mut self, grammar: &Grammar<'_>, bytes: impl Iterator<Item = u8> + Clone) -> bool {
+        let mut next = self.clone();
+        bytes.for_each(|byte| next.push_far(grammar, byte));
+        self.replace(next)
+    }
+
+    /// Whether this token may follow, by its bytes (if it stands for text) or by its number.
+    pub(super) fn allows_token(
+        &self,
+        grammar: &Grammar<'_>,
+        token: TokenId,
+        bytes: Option<impl Iterator<Item = u8>>,
+    ) -> bool {
+        (grammar.has_tokens() && self.token_jumps(grammar, token).next().is_some())
+            || bytes.is_some_and(|bytes| self.allows(grammar, bytes))
+    }
+
+    /// Goes on by this token, by its bytes (if it stands for text) or by its number, or by either.
+    pub(super) fn accept_token(
+        &mut self,
+        grammar: &Grammar<'_>,
+        token: TokenId,
+        bytes: Option<impl Iterator<Item = u8>>,
+    ) -> bool {
+        let mut next = self.clone();
+        match bytes {
+            Some(bytes) if grammar.has_tokens() => bytes.for_each(|byte| next.push(grammar, byte)),
+            Some(bytes) => bytes.for_each(|byte| next.push_far(grammar, byte)),
+            None => (next.items, next.complete) = (Vec::new(), false),
+        }
+        if grammar.has_tokens() {
+            for item in self.token_jumps(grammar, token) {
+                next.add(grammar, item);
+            }
+            next.close(grammar);
+        }
+        self.replace(next)
+    }
+
+    /// Where a token leads by its number.
+    fn token_jumps(&self, grammar: &Grammar<'_>, by: TokenId) -> impl Iterator<Item = Item> {
+        let jumps = move |item: &Item| {
+            let (node, frame) = (item.node, item.frame);
+            let jumps = grammar.head(node).map(|head| grammar.jumps(node, head)).into_iter().flatten();
+            jumps.filter_map(move |jump| match jump {
+                Jump::Token { token, next } if token == by => Some(Item { node: next, frame }),
+                Jump::NotToken { token, next } if token != by => Some(Item { node: next, frame }),
+                _ => None,
+            })
+        };
+        self.items.iter().flat_map(jumps)
+    }
+
+    fn is_alive(&self) -> bool {
+        self.complete || !self.items.is_empty()
+    }
+
+    fn replace(&mut self, next: Self) -> bool {
+        let is_alive = next.is_alive();
+        if is_alive {
+            *self = next;
+            self.compact();
+        }
+        is_alive
+    }
+
+    /// The state after these bytes; `None` if they may follow and more is not known.
+    ///
+    /// Most tokens stay among nodes that only bytes lead on from, with one stack, which they leave as it is: that
+    /// needs no copy of the state.
+    #[inline]
+    fn after(&self, grammar: &Grammar<'_>, mut bytes: impl Iterator<Item = u8>) -> Option<Self> {
+        let mut after = match self.items.as_slice() {
+            [item] => {
+                let mut node = item.node;
+                loop {
+                    let Some(byte) = bytes.next() else { return None };
+                    let Some(next) = grammar.step(node, byte) else { return Some(Self::dead()) };
+                    node = next;
+                    if !grammar.head(node).is_some_and(|head| head.is_plain()) {
+                        break;
+                    }
+                }
+                let mut after = Self { frames: self.frames.clone(), items: Vec::new(), complete: false };
+                after.add(grammar, Item { node, frame: item.frame });
+                after.close(grammar);
+                after
+            }
+            [] => return bytes.next().map(|_| Self::dead()),
+            _ => self.clone(),
+        };
+        for byte in bytes {
+            after.push_far(grammar, byte);
+            if !after.is_alive() {
+                break;
+            }
+        }
+        Some(after)
+    }
+
+    fn dead() -> Self {
+        Self { frames: Vec::new(), items: Vec::new(), complete: false }
+    }
+
+    /// Goes on by one byte of any number: makes room where it gets scarce. Frames get other places by that.
+    fn push_far(&mut self, grammar: &Grammar<'_>, byte: u8) {
+        if self.frames.len() > FRAMES - ITEMS {
+            self.compact();
+        }
+        self.push(grammar, byte);
+    }
+
+    /// Goes on by one byte.
+    fn push(&mut self, grammar: &Grammar<'_>, byte: u8) {
+        let before = core::mem::take(&mut self.items);
+        self.complete = false;
+        for item in &before {
+            if let Some(node) = grammar.step(item.node, byte) {
+                self.add(grammar, Item { node, frame: item.frame });
+            }
+        }
+        self.close(grammar);
+    }
+
+    /// Adds a stack, unless it is there, or its rules could not come to their end within [`DEPTH`].
+    fn add(&mut self, grammar: &Grammar<'_>, item: Item) {
+        let fits = grammar.head(item.node).is_some_and(|head| self.depth(item.frame) + head.need() <= DEPTH);
+        if fits && !self.items.contains(&item) {
+            let _ = self.items.push(item);
+        }
+    }
+
+    /// Follows calls and returns until every stack has its next byte on top.
+    fn close(&mut self, grammar: &Grammar<'_>) {
+        let mut at = 0;
+        while let Some(&item) = self.items.get(at) {
+            at += 1;
+            let Some(head) = grammar.head(item.node).filter(|head| !head.is_plain()) else { continue };
+            if head.is_final() {
+                match self.frames.get(usize::from(item.frame)) {
+                    Some(&Frame { node, below, .. }) => self.add(grammar, Item { node, frame: below }),
+                    None => self.complete = true,
+                }
+            }
+            for jump in grammar.jumps(item.node, head) {
+                let Jump::Call { start, next } = jump else { continue };
+                // A call at the end of a rule takes its place.
+                let returns = grammar.head(next).is_some_and(|head| head.only_returns());
+                let frame = if returns { Some(item.frame) } else { self.frame(grammar, next, item.frame) };
+                if let Some(frame) = frame {
+                    self.add(grammar, Item { node: start, frame });
+                }
+            }
+        }
+        let has_way_on = |item: &Item| {
+            grammar.head(item.node).is_some_and(|head| {
+                let by_token = |jump| !matches!(jump, Jump::Call { .. });
+                head.ranges() > 0 || grammar.has_tokens() && grammar.jumps(item.node, head).any(by_token)
+            })
+        };
+        self.items.retain(has_way_on);
+    }
+
+    fn depth(&self, frame: u16) -> usize {
+        self.frames.get(usize::from(frame)).map_or(0, |frame| usize::from(frame.depth))
+    }
+
+    /// A frame above another one, as far as there is room.
+    fn frame(&mut self, grammar: &Grammar<'_>, node: Node, below: u16) -> Option<u16> {
+        let depth = self.depth(below);
+        let need = grammar.head(node)?.need();
+        let frame = Frame { node, below, depth: depth as u16 + 1 };
+        if let Some(place) = self.frames.iter().rposition(|there| *there == frame) {
+            return Some(place as u16);
+        }
+        if depth + need > DEPTH || depth >= DEPTH {
+            return None;
+        }
+        self.frames.push(frame).ok()?;
+        Some(self.frames.len() as u16 - 1)
+    }
+
+    /// Forgets the frames that no stack needs any more.
+    fn compact(&mut self) {
+        let mut is_used = [false; FRAMES];
+        let mut mark = |frame: u16| {
+            if let Some(used) = is_used.get_mut(usize::from(frame)) {
+                *used = true;
+            }
+        };
+        self.items.iter().for_each(|item| mark(item.frame));
+        for at in (0..self.frames.len()).rev() {
+            if let (Some(true), Some(frame)) = (is_used.get(at), self.frames.get(at))
+                && let Some(used) = is_used.get_mut(usize::from(frame.below))
+            {
+                *used = true;
+            }
+        }
+        // Frames lie above those that they name: each place is known when it is asked for.
+        let mut places = [BOTTOM; FRAMES];
+        let place_of = |places: &[u16; FRAMES], frame: u16| places.get(usize::from(frame)).copied().unwrap_or(BOTTOM);
+        let before = core::mem::take(&mut self.frames);
+        for ((frame, used), at) in before.iter().zip(is_used).zip(0..) {
+            if used {
+                let below = place_of(&places, frame.below);
+                if let Some(place) = places.get_mut::<usize>(at) {
+                    *place = self.frames.len() as u16;
+                }
+                let _ = self.frames.push(Frame { below, ..*frame });
+            }
+        }
+        for item in &mut self.items {
+            item.frame = place_of(&places, item.frame);
+        }
+    }
+}
+
+impl PartialEq for State {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.frames, &self.items, self.complete) == (&other.frames, &other.items, other.complete)
+    }
+}
+
+impl Eq for State {}

@@ -1,0 +1,219 @@
+//! The table: a grammar as words in flash, and how it is read.
+//!
+//! A grammar is a set of automata over bytes, one for each rule that has to call or be called; all other rules
+//! are worked into them by the compiler. An automaton is deterministic over bytes, so that most bytes cost one
+//! search in a short list. What it calls, and what stands on a stack meanwhile, is the part that can be ambiguous.
+//!
+//! ```text
+//! header   4 words: magic, words in all, first node, flags
+//! node     a head: IS_HEAD | IS_FINAL | need << 21 | ranges << 12 | jumps
+//!          `ranges` words: last byte << 23 | node. Each goes on from where the one before ended; node 0 is none.
+//!          `jumps` times 2 words: kind << 29 | callee or token, then the node that follows
+//! ```
+//!
+//! A node is named by the place of its head. `need` is how deep the stack grows at least from here to the end of
+//! the rule. The words are little-endian and may have any alignment.
+
+use crate::Error;
+
+/// Bytes of a table that are read as one number.
+pub(super) type Word = [u8; 4];
+
+/// A node's name: the place of its head.
+pub(super) type Node = u32;
+
+/// First word of a table: "arg", and the version of the layout above.
+const MAGIC: u32 = u32::from_le_bytes(*b"arg\x01");
+const HEADER: usize = 4;
+
+/// The grammar has jumps by token.
+const HAS_TOKENS: u32 = 1;
+
+const IS_HEAD: u32 = 1 << 31;
+const IS_FINAL: u32 = 1 << 30;
+const JUMPS: u32 = (1 << 12) - 1;
+const TARGET: u32 = (1 << 23) - 1;
+
+/// A grammar that was compiled to a table: what an answer may look like.
+///
+/// The table is made on a host (`arenite grammar`, or the function of the same name in host-demo) and borrowed
+/// here, from flash as well as from RAM.
+#[derive(Clone, Copy)]
+pub struct Grammar<'g> {
+    words: &'g [Word],
+    root: Node,
+    has_tokens: bool,
+}
+
+/// The first word of a node.
+#[derive(Clone, Copy)]
+pub(super) struct Head(u32);
+
+impl Head {
+    /// Whether a rule may end here.
+    #[inline]
+    pub fn is_final(self) -> bool {
+        self.0 & IS_FINAL != 0
+    }
+
+    /// Whether only bytes lead on from here.
+    #[inline]
+    pub fn is_plain(self) -> bool {
+        self.0 & (IS_FINAL | JUMPS) == 0
+    }
+
+    /// Whether nothing is left but to return.
+    pub fn only_returns(self) -> bool {
+        self.is_final() && self.ranges() == 0 && self.jumps() == 0
+    }
+
+    /// How many frames the way to the end of the rule takes at least.
+    #[inline]
+    pub fn need(self) -> usize {
+        (self.0 >> 21 & 0xff) as usize
+    }
+
+    #[inline]
+    pub fn ranges(self) -> usize {
+        (self.0 >> 12 & 0x1ff) as usize
+    }
+
+    fn jumps(self) -> usize {
+        (self.0 & JUMPS) as usize
+    }
+
+    /// Words of the node, this one included.
+    fn words(self) -> usize {
+        1 + self.ranges() + 2 * self.jumps()
+    }
+}
+
+/// A way on from a node that is not a byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Jump {
+    /// Through another rule, from its first node, and then to `next`.
+    Call { start: Node, next: Node },
+    /// By this token.
+    Token { token: u32, next: Node },
+    /// By any token but this.
+    NotToken { token: u32, next: Node },
+}
+
+impl<'g> Grammar<'g> {
+    /// Borrows a table, after checking it once: the time is in proportion to its size.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::DamagedGrammar`] with the word where it is wrong.
+    pub fn new(table: &'g [u8]) -> Result<Self, Error> {
+        let damaged = |at: usize, why| Err(Error::DamagedGrammar { at, why });
+        let grammar = Self::checked_before(table)?;
+        let words = grammar.words;
+        let word = |at: usize| grammar.word(at);
+        let is_node = |node: u32| node as usize >= HEADER && word(node as usize) & IS_HEAD != 0;
+        if !is_node(grammar.root) {
+            return damaged(2, "names a first node that is none");
+        }
+        let mut at = HEADER;
+        while at < words.len() {
+            let Some(head) = grammar.head(at as Node) else { return damaged(at, "has something else than a node") };
+            let ranges = at + 1..at + 1 + head.ranges();
+            if words.len() - at < head.words() {
+                return damaged(at, "ends inside a node");
+            }
+            let mut last = None;
+            for range in ranges.clone() {
+                let (byte, node) = (word(range) >> 23, word(range) & TARGET);
+                if byte > 0xff || last >= Some(byte) || (node != 0 && !is_node(node)) {
+                    return damaged(range, "has a range of bytes that makes no sense");
+                }
+                last = Some(byte);
+            }
+            for jump in (ranges.end..at + head.words()).step_by(2) {
+                let is_right = match grammar.jump(jump) {
+                    Some(Jump::Call { start, next }) => is_node(start) && is_node(next),
+                    Some(Jump::Token { next, .. } | Jump::NotToken { next, .. }) => is_node(next) && grammar.has_tokens,
+                    None => false,
+                };
+                if !is_right {
+                    return damaged(jump, "has a jump that makes no sense");
+                }
+            }
+            at += head.words();
+        }
+        Ok(grammar)
+    }
+
+    /// As [`new`](Self::new), without looking at more than the header: for a table that `new` has taken before.
+    ///
+    /// A damaged one gives wrong answers, no panic and no endless loop.
+    ///
+    /// # Errors
+    ///
+    /// As for [`new`](Self::new).
+    pub fn checked_before(table: &'g [u8]) -> Result<Self, Error> {
+        let words = table.as_chunks::<4>().0;
+        let word = |at: usize| words.get(at).copied().map_or(0, u32::from_le_bytes);
+        if words.len() < HEADER || word(0) != MAGIC {
+            return Err(Error::DamagedGrammar { at: 0, why: "does not begin as one of this version" });
+        }
+        if word(1) as usize != words.len() {
+            return Err(Error::DamagedGrammar { at: 1, why: "is cut short, or longer than it says" });
+        }
+        Ok(Self { words, root: word(2), has_tokens: word(3) & HAS_TOKENS != 0 })
+    }
+
+    /// The node that an answer begins at.
+    pub(super) fn root(&self) -> Node {
+        self.root
+    }
+
+    /// Whether tokens are told from each other by more than their bytes.
+    pub(super) fn has_tokens(&self) -> bool {
+        self.has_tokens
+    }
+
+    #[inline]
+    fn word(&self, at: usize) -> u32 {
+        self.words.get(at).copied().map_or(0, u32::from_le_bytes)
+    }
+
+    #[inline]
+    pub(super) fn head(&self, node: Node) -> Option<Head> {
+        let word = self.word(node as usize);
+        (word & IS_HEAD != 0).then_some(Head(word))
+    }
+
+    /// The node that a byte leads to.
+    #[inline]
+    pub(super) fn step(&self, node: Node, byte: u8) -> Option<Node> {
+        let start = node as usize + 1;
+        let ranges = self.words.get(start..start + self.head(node)?.ranges())?;
+        let place = ranges.partition_point(|word| u32::from_le_bytes(*word) >> 23 < u32::from(byte));
+        let target = u32::from_le_bytes(*ranges.get(place)?) & TARGET;
+        (target != 0).then_some(target)
+    }
+
+    /// The ways on that are not bytes.
+    pub(super) fn jumps(&self, node: Node, head: Head) -> impl Iterator<Item = Jump> {
+        let start = node as usize + 1 + head.ranges();
+        (start..start + 2 * head.jumps()).step_by(2).filter_map(|at| self.jump(at))
+    }
+
+    fn jump(&self, at: usize) -> Option<Jump> {
+        let (what, next) = (self.word(at), self.word(at + 1));
+        let value = what & ((1 << 29) - 1);
+        match what >> 29 {
+            0 => Some(Jump::Call { start: value, next }),
+            1 => Some(Jump::Token { token: value, next }),
+            2 => Some(Jump::NotToken { token: value, next }),
+            _ => None,
+        }
+    }
+}
+
+impl core::fmt::Debug for Grammar<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Grammar").field("words", &self.words.len()).field("root", &self.root).finish_non_exhaustive()
+    }
+}
