@@ -1,16 +1,18 @@
-//! Beam search: the most probable continuations of a decoder behind an encoder, several followed at once.
+//! Beam search: the most probable continuations of a decoder that attends to an encoder's text, several followed
+//! at once.
 //!
-//! The hypotheses run as one batch, so that every weight is read once a step. Their keys and values lie side
-//! by side in the cache, one place for each at every position, and stay there: a hypothesis knows by a mask
-//! which places are its own. To fork one copies its mask, some bits a position, and nothing of the cache.
+//! Every hypothesis is a fork of the text's context, so all have its keys and values and those of what they begin
+//! with in common, and one pass runs them all.
 
 use bytemuck::{Pod, Zeroable};
+use heapless::Vec;
 
-use crate::kernel::Masks;
-use crate::memory::{Arena, TILE};
-use crate::plan::Plan;
-use crate::session::Session;
+use crate::engine::{Context, Engine, Plan, Work};
+use crate::memory::Arena;
 use crate::{Error, TokenId};
+
+/// The most hypotheses that a search follows.
+pub const MAX_BEAMS: usize = 64;
 
 /// What to search for.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -92,121 +94,47 @@ fn insert<T: Copy>(list: &mut [T], count: &mut usize, item: T, score: impl Fn(&T
 }
 
 impl<'w> Beams<'w> {
+    /// Hypotheses that an engine with this plan can follow: as many as it has contexts, less the text's.
+    pub const fn planned(plan: &Plan) -> usize {
+        let contexts = plan.options.contexts.saturating_sub(1);
+        if contexts < MAX_BEAMS { contexts } else { MAX_BEAMS }
+    }
+
     /// Bytes of memory for a search with as many beams as planned, up to the planned context.
     pub const fn bytes(plan: &Plan) -> usize {
-        let (beams, length) = (plan.options.beams, plan.options.context);
+        let (beams, length) = (Self::planned(plan), plan.options.context);
         let nodes = Arena::padded(length * beams * size_of::<Node>());
         let lists = Arena::padded(beams * size_of::<Found>()) + Arena::padded(2 * beams * size_of::<Candidate>());
-        let masks = 2 * Arena::padded(beams * Self::words(beams, length) * size_of::<u16>());
-        nodes + lists + masks + 3 * Arena::padded(beams * 4) + Arena::padded(length * 4)
+        nodes + lists + 3 * Arena::padded(beams * 4) + Arena::padded(length * 4)
     }
 
-    /// Words of a hypothesis' mask.
-    const fn words(beams: usize, length: usize) -> usize {
-        (beams * length).div_ceil(TILE)
-    }
-
-    /// Searches for continuations in the text that `session` has [encoded](Session::encode). `memory` holds
-    /// [`bytes`](Self::bytes) and starts on an [`ALIGN`](crate::memory::ALIGN) boundary. The session's
-    /// decoder is at position 0 afterwards, and its logits are of no use.
+    /// Searches for continuations in the text that `context` has been [given](Engine::encode). `memory` holds
+    /// [`bytes`](Self::bytes) and starts on an [`ALIGN`](crate::memory::ALIGN) boundary.
     ///
     /// # Errors
     ///
     /// [`Error::TooManyBeams`]; [`Error::BufferTooSmall`] and [`Error::Misaligned`] for `memory`; and what
-    /// [`Session::prefill`] says.
-    pub fn search(session: &mut Session<'_, '_>, search: &Search, memory: &'w mut [u8]) -> Result<Self, Error> {
-        let plan = *session.plan();
-        let (beams, length) = (search.beams.max(1), search.length.clamp(1, plan.options.context));
-        if beams > plan.options.beams {
-            return Err(Error::TooManyBeams { planned: plan.options.beams, given: beams });
+    /// [`Engine::run`] says.
+    pub fn search(
+        engine: &mut Engine<'_, '_>,
+        context: &Context,
+        search: &Search,
+        memory: &'w mut [u8],
+    ) -> Result<Self, Error> {
+        let plan = *engine.plan();
+        let (planned, beams) = (Self::planned(&plan), search.beams.max(1));
+        if beams > planned {
+            return Err(Error::TooManyBeams { planned, given: beams });
         }
-        session.rewind(0)?;
-        session.check(&[search.start])?;
-        let short =
-            Error::BufferTooSmall { what: "memory for beam search", needed: Self::bytes(&plan), given: memory.len() };
-        let mut arena = Arena::new(memory)?;
-        let nodes = arena.take::<Node>(length * beams).ok_or(short)?;
-        let found = arena.take::<Found>(beams).ok_or(short)?;
-        let candidates = arena.take::<Candidate>(2 * beams).ok_or(short)?;
-        let words = Self::words(beams, length);
-        let mut masks = arena.take::<u16>(beams * words).ok_or(short)?;
-        let mut next_masks = arena.take::<u16>(beams * words).ok_or(short)?;
-        let scores = arena.take::<f32>(beams).ok_or(short)?;
-        let parents = arena.take::<u32>(beams).ok_or(short)?;
-        let inputs = arena.take::<TokenId>(beams).ok_or(short)?;
-        let tokens = arena.take::<TokenId>(length).ok_or(short)?;
-
-        // At first all are the same hypothesis: one counts.
-        inputs.fill(search.start);
-        parents.fill(0);
-        scores.fill(f32::NEG_INFINITY);
-        scores.iter_mut().take(1).for_each(|score| *score = 0.0);
-        masks.fill(0);
-        let normed = |score: f32, len: usize| score / libm::powf(len as f32, search.length_penalty);
-        let mut count = 0;
-        for step in 0..length {
-            // Each has what its parent had, and its own place.
-            for (beam, (mask, parent)) in next_masks.chunks_exact_mut(words).zip(&*parents).enumerate() {
-                let parent = *parent as usize * words;
-                mask.copy_from_slice(masks.get(parent..parent + words).ok_or(short)?);
-                let place = step * beams + beam;
-                if let Some(word) = mask.get_mut(place / TILE) {
-                    *word |= 1 << (place % TILE);
-                }
-            }
-            core::mem::swap(&mut masks, &mut next_masks);
-            let seen = if beams > 1 { Masks { words: masks, stride: words } } else { Masks::NONE };
-            session.run_alternatives(inputs, step, seen);
-
-            let mut chosen = 0;
-            for (beam, score) in scores.iter().enumerate().filter(|(_, score)| **score > f32::NEG_INFINITY) {
-                let logits = session.head(beam);
-                let total = log_sum(logits);
-                for (token, logit) in (0..).zip(logits.iter()).filter(|(token, _)| Some(*token) != search.banned) {
-                    let candidate = Candidate { score: score + (logit - total), token, beam: beam as u32 };
-                    if !candidate.score.is_nan() {
-                        insert(candidates, &mut chosen, candidate, |candidate| candidate.score);
-                    }
-                }
-            }
-            // What ends goes among the found, the best of the rest go on.
-            let (mut live, row) = (0, step * beams);
-            scores.fill(f32::NEG_INFINITY);
-            for (rank, candidate) in candidates.iter().take(chosen).enumerate() {
-                if Some(candidate.token) == search.end {
-                    // Beyond as many as there are beams it would not have been looked at without more room.
-                    if rank < beams {
-                        let score = normed(candidate.score, step + 1);
-                        let ended = Found { score, steps: step as u32, beam: candidate.beam };
-                        insert(found, &mut count, ended, |found| found.score);
-                    }
-                } else if live < beams {
-                    let node = Node { token: candidate.token, parent: candidate.beam };
-                    let places =
-                        (nodes.get_mut(row + live), inputs.get_mut(live), parents.get_mut(live), scores.get_mut(live));
-                    if let (Some(place), Some(input), Some(parent), Some(score)) = places {
-                        (*place, *input, *parent, *score) = (node, node.token, node.parent, candidate.score);
-                    }
-                    live += 1;
-                }
-            }
-            let best = scores.first().map_or(f32::NEG_INFINITY, |score| normed(*score, step + 1));
-            let is_last = step + 1 == length;
-            let settled = match beams {
-                1 => count > 0,
-                _ => count == beams && found.last().is_some_and(|worst| worst.score >= best),
-            };
-            if live == 0 || settled {
-                break;
-            }
-            if is_last {
-                for (beam, score) in scores.iter().take(live).enumerate() {
-                    let cut = Found { score: normed(*score, step + 1), steps: step as u32 + 1, beam: beam as u32 };
-                    insert(found, &mut count, cut, |found| found.score);
-                }
-            }
-        }
-        session.rewind(0)?;
+        let mut hypotheses = Hypotheses::default();
+        let mut state = State::new(search, beams, &plan, memory)?;
+        let result = hypotheses
+            .add(engine.fork_at(context, 0))
+            .and_then(|()| (0..state.length).try_for_each(|step| state.step(step, search, engine, &mut hypotheses)));
+        // Whether it went well or not, pages are given back.
+        hypotheses.close(engine);
+        result?;
+        let State { nodes, found, tokens, beams, count, .. } = state;
         Ok(Self { nodes, found, tokens, beams, count })
     }
 
@@ -225,6 +153,177 @@ impl<'w> Beams<'w> {
             beam = node.parent;
         }
         Some(Hypothesis { tokens, score })
+    }
+}
+
+/// The contexts of the hypotheses that are followed.
+#[derive(Default)]
+struct Hypotheses(Vec<Option<Context>, MAX_BEAMS>);
+
+impl Hypotheses {
+    /// Another one, if there is one.
+    fn add(&mut self, context: Result<Context, Error>) -> Result<(), Error> {
+        // There is room: there are not more than beams.
+        let _ = self.0.push(Some(context?));
+        Ok(())
+    }
+
+    /// Goes on with the children of some: each takes its parent's context, or a fork while the parent has others.
+    fn follow(&mut self, parents: &[u32], engine: &mut Engine<'_, '_>) -> Result<(), Error> {
+        for (beam, context) in (0..).zip(&mut self.0) {
+            if !parents.contains(&beam)
+                && let Some(context) = context.take()
+            {
+                engine.close(context);
+            }
+        }
+        let mut children = Self::default();
+        for (i, parent) in parents.iter().enumerate() {
+            let Some(place) = self.0.get_mut(*parent as usize) else { continue };
+            let is_last = parents.get(i + 1..).is_none_or(|later| !later.contains(parent));
+            let child = match place.as_ref() {
+                Some(context) if !is_last => engine.fork(context),
+                _ => place.take().ok_or(Error::ForeignContext),
+            };
+            if let Err(error) = children.add(child) {
+                children.close(engine);
+                return Err(error);
+            }
+        }
+        *self = children;
+        Ok(())
+    }
+
+    fn close(&mut self, engine: &mut Engine<'_, '_>) {
+        self.0.iter_mut().filter_map(Option::take).for_each(|context| engine.close(context));
+        self.0.clear();
+    }
+}
+
+/// A search at work.
+struct State<'w> {
+    nodes: &'w mut [Node],
+    found: &'w mut [Found],
+    /// How many are found.
+    count: usize,
+    candidates: &'w mut [Candidate],
+    /// Of the hypotheses that are followed, those of `live`: score, which they come from, last token.
+    scores: &'w mut [f32],
+    parents: &'w mut [u32],
+    inputs: &'w mut [TokenId],
+    live: usize,
+    tokens: &'w mut [TokenId],
+    beams: usize,
+    /// Most steps.
+    length: usize,
+}
+
+impl<'w> State<'w> {
+    /// One hypothesis of no tokens.
+    fn new(search: &Search, beams: usize, plan: &Plan, memory: &'w mut [u8]) -> Result<Self, Error> {
+        let needed = Beams::bytes(plan);
+        let short = Error::BufferTooSmall { what: "memory for beam search", needed, given: memory.len() };
+        let length = search.length.clamp(1, plan.options.context);
+        let mut arena = Arena::new(memory)?;
+        let mut state = Self {
+            nodes: arena.take(length * beams).ok_or(short)?,
+            found: arena.take(beams).ok_or(short)?,
+            count: 0,
+            candidates: arena.take(2 * beams).ok_or(short)?,
+            scores: arena.take(beams).ok_or(short)?,
+            parents: arena.take(beams).ok_or(short)?,
+            inputs: arena.take(beams).ok_or(short)?,
+            live: 0,
+            tokens: arena.take(length).ok_or(short)?,
+            beams,
+            length,
+        };
+        state.follow(0, Candidate { score: 0.0, token: search.start, beam: 0 });
+        Ok(state)
+    }
+
+    /// Follows a candidate of the last step; its node is in this row.
+    fn follow(&mut self, row: usize, candidate: Candidate) {
+        let Candidate { score, token, beam } = candidate;
+        let Self { nodes, scores, parents, inputs, live, .. } = self;
+        let places = (nodes.get_mut(row + *live), scores.get_mut(*live), parents.get_mut(*live), inputs.get_mut(*live));
+        if let (Some(node), Some(to), Some(parent), Some(input)) = places {
+            (*node, *to, *parent, *input) = (Node { token, parent: beam }, score, beam, token);
+            *live += 1;
+        }
+    }
+
+    /// One token more for all hypotheses; none if the search is at its end.
+    fn step(
+        &mut self,
+        step: usize,
+        search: &Search,
+        engine: &mut Engine<'_, '_>,
+        hypotheses: &mut Hypotheses,
+    ) -> Result<(), Error> {
+        if self.live == 0 {
+            return Ok(());
+        }
+        if step > 0 {
+            hypotheses.follow(self.parents.get(..self.live).unwrap_or(&[]), engine)?;
+        }
+        let mut works: Vec<Work<'_>, MAX_BEAMS> = Vec::new();
+        for (context, token) in hypotheses.0.iter_mut().flatten().zip(&*self.inputs) {
+            let _ = works.push(Work::decode(context, *token));
+        }
+        engine.run(&mut works)?;
+        drop(works);
+
+        let chosen = self.choose(search, engine, hypotheses);
+        let normed = |score: f32| score / libm::powf((step + 1) as f32, search.length_penalty);
+        // What ends goes among the found, the best of the rest go on.
+        self.live = 0;
+        for rank in 0..chosen {
+            let Some(&candidate) = self.candidates.get(rank) else { break };
+            if Some(candidate.token) == search.end {
+                // Beyond as many as there are beams it would not have been looked at without more room.
+                if rank < self.beams {
+                    let ended = Found { score: normed(candidate.score), steps: step as u32, beam: candidate.beam };
+                    insert(self.found, &mut self.count, ended, |found| found.score);
+                }
+            } else if self.live < self.beams {
+                self.follow(step * self.beams, candidate);
+            }
+        }
+        let best = match self.scores.first() {
+            Some(score) if self.live > 0 => normed(*score),
+            _ => f32::NEG_INFINITY,
+        };
+        let settled = match self.beams {
+            1 => self.count > 0,
+            beams => self.count == beams && self.found.last().is_some_and(|worst| worst.score >= best),
+        };
+        if settled {
+            self.live = 0;
+        } else if step + 1 == self.length {
+            for (beam, score) in (0..).zip(self.scores.iter().take(self.live)) {
+                let cut = Found { score: normed(*score), steps: step as u32 + 1, beam };
+                insert(self.found, &mut self.count, cut, |found| found.score);
+            }
+        }
+        Ok(())
+    }
+
+    /// The best continuations of all hypotheses; how many.
+    fn choose(&mut self, search: &Search, engine: &Engine<'_, '_>, hypotheses: &Hypotheses) -> usize {
+        let mut chosen = 0;
+        for ((beam, context), score) in (0..).zip(&hypotheses.0).zip(&*self.scores) {
+            let Some(context) = context else { continue };
+            let logits = engine.logits(context);
+            let total = log_sum(logits);
+            for (token, logit) in (0..).zip(logits).filter(|(token, _)| Some(*token) != search.banned) {
+                let candidate = Candidate { score: score + (logit - total), token, beam };
+                if !candidate.score.is_nan() {
+                    insert(self.candidates, &mut chosen, candidate, |candidate| candidate.score);
+                }
+            }
+        }
+        chosen
     }
 }
 

@@ -1,52 +1,152 @@
-//! What is in this build: abilities, by the features of the models that have them.
+//! What is in this build: the one list of families, and the abilities that follow from it.
 //!
-//! Code asks these constants, and the optimizer leaves out what none of the features needs. A file that asks
-//! for it all the same is an [`Error::Unsupported`](crate::Error::Unsupported) when it is opened. Types of
+//! Code asks the constants, and the optimizer leaves out what none of the families in the build needs. A file that
+//! asks for it all the same is an [`Error::Unsupported`](crate::Error::Unsupported) when it is opened. Types of
 //! weights and of the KV cache say it themselves: `TensorType::is_built`, `KvType::is_built`.
 
-macro_rules! built {
-    ($($(#[$doc:meta])* $name:ident: $($feature:literal)+;)*) => {
-        $($(#[$doc])* pub(crate) const $name: bool = cfg!(any($(feature = $feature),+));)*
+/// Calls `$then!` with the list of families. A row is a file in `model/families/`, its feature, the abilities that
+/// it needs (see below), and its architectures, as `general.architecture` has them, with the function of that file
+/// that reads each.
+macro_rules! families {
+    ($then:ident) => {
+        $then! {
+            llama "llama" [EXPERTS] { "llama" => spec, "ernie4_5" => ernie }
+            qwen "qwen" [HEAD_NORM EXPERTS] { "qwen2" => qwen2, "qwen3" => qwen3, "qwen3moe" => qwen3moe }
+            gpt2 "gpt2" [LEARNED_POSITIONS LAYER_NORM FUSED_QKV NO_GATE GELU_TANH] { "gpt2" => spec }
+            gemma "gemma" [POST_NORM HEAD_NORM GELU_TANH LOCAL_LAYERS CAPS] {
+                "gemma" => gemma, "gemma2" => gemma2, "gemma3" => gemma3
+            }
+            gemma4 "gemma" [POST_NORM HEAD_NORM GELU_TANH LOCAL_LAYERS CAPS GEMMA4] { "gemma4" => spec }
+            phi3 "phi3" [FUSED_QKV FUSED_GATE] { "phi3" => spec }
+            stablelm "stablelm" [LAYER_NORM EACH_HEAD_NORM] { "stablelm" => spec }
+            smollm3 "smollm3" [LOCAL_LAYERS] { "smollm3" => spec }
+            olmo2 "olmo2" [POST_NORM WHOLE_NORM] { "olmo2" => spec }
+            granite "granite" [] { "granite" => spec }
+            exaone4 "exaone4" [POST_NORM HEAD_NORM LOCAL_LAYERS] { "exaone4" => spec }
+            gpt_oss "gpt-oss" [EXPERTS LOCAL_LAYERS GPT_OSS RENAMED] { "gpt-oss" => spec }
+            hunyuan "hunyuan" [HEAD_NORM NORM_AFTER_ROPE] { "hunyuan-dense" => spec }
+            mistral3 "mistral3" [TEMPERATURE] { "mistral3" => spec }
+            lfm2 "lfm2" [HEAD_NORM RENAMED CONVOLUTION] { "lfm2" => spec }
+            qwen35 "qwen35" [HEAD_NORM RENAMED CONVOLUTION RECURRENCE GATED_QUERY] { "qwen35" => spec }
+            mamba2 "mamba2" [RENAMED CONVOLUTION RECURRENCE] {
+                "mamba2" => spec, "granitehybrid" => granite, "falcon-h1" => falcon
+            }
+            bert "bert" [ENCODER LEARNED_POSITIONS TOKEN_TYPES LAYER_NORM RESIDUAL_NORM NO_GATE GELU_ERF] {
+                "bert" => spec
+            }
+            t5 "t5" [ENCODER CROSS_ATTENTION RELATIVE_POSITIONS NO_GATE GELU_TANH RELU] { "t5" => spec }
+            seq2seq "seq2seq" [
+                ENCODER CROSS_ATTENTION SINUSOIDAL_POSITIONS LAYER_NORM UNBIASED_NORM RESIDUAL_NORM NO_GATE GELU_TANH
+                GELU_ERF RELU
+            ] { "seq2seq" => spec }
+        }
+    };
+}
+pub(crate) use families;
+
+macro_rules! abilities {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        #[allow(non_camel_case_types, clippy::upper_case_acronyms)]
+        enum Bit { $($name),* }
+
+        $($(#[$doc])* pub(crate) const $name: bool = ALL.has(Abilities::$name);)*
+
+        impl Abilities {
+            $(pub const $name: Self = Self(1 << Bit::$name as u32);)*
+        }
     };
 }
 
-built! {
+abilities! {
     /// Encoders, by themselves or in front of a decoder.
-    ENCODER: "bert" "t5" "seq2seq";
+    ENCODER,
     /// Decoders that attend to an encoder's states.
-    CROSS_ATTENTION: "t5" "seq2seq";
-    /// A router and many feed-forwards.
-    EXPERTS: "experts";
-    LEARNED_POSITIONS: "gpt2" "bert";
-    SINUSOIDAL_POSITIONS: "seq2seq";
-    RELATIVE_POSITIONS: "t5";
-    /// Kinds of text, and a norm behind the embedding.
-    TOKEN_TYPES: "bert";
-    LAYER_NORM: "gpt2" "stablelm" "bert" "seq2seq";
-    UNBIASED_NORM: "seq2seq";
-    /// Norms on what a part of a block makes.
-    NORM_BEHIND: "gemma" "olmo2";
-    /// Norms on the hidden state after a part of a block.
-    NORM_AFTER: "bert" "seq2seq";
-    HEAD_NORM: "qwen" "gemma";
-    EACH_HEAD_NORM: "stablelm";
-    WHOLE_NORM: "olmo2";
-    FUSED_QKV: "gpt2" "phi3";
-    FUSED_GATE: "phi3";
+    CROSS_ATTENTION,
+    /// A router and many feed-forwards; also a feature of its own.
+    EXPERTS,
+    LEARNED_POSITIONS,
+    SINUSOIDAL_POSITIONS,
+    RELATIVE_POSITIONS,
+    /// Token types, and a norm after the embedding.
+    TOKEN_TYPES,
+    LAYER_NORM,
+    UNBIASED_NORM,
+    /// Norms on the output of attention and feed-forward.
+    POST_NORM,
+    /// Norms on the hidden state after the residual was added.
+    RESIDUAL_NORM,
+    HEAD_NORM,
+    EACH_HEAD_NORM,
+    WHOLE_NORM,
+    FUSED_QKV,
+    FUSED_GATE,
     /// Feed-forwards without a gate.
-    NO_GATE: "gpt2" "bert" "t5" "seq2seq";
-    GELU_TANH: "gpt2" "gemma" "t5" "seq2seq";
-    GELU_ERF: "bert" "seq2seq";
-    RELU: "t5" "seq2seq";
-    /// Heads of two kinds.
-    TWO_KINDS: "gemma" "smollm3";
+    NO_GATE,
+    GELU_TANH,
+    GELU_ERF,
+    RELU,
+    /// Local layers between global ones.
+    LOCAL_LAYERS,
+    /// Norms of q and k after rope.
+    NORM_AFTER_ROPE,
+    /// Queries that grow with the position.
+    TEMPERATURE,
+    /// What only gpt-oss has: sinks in attention, a form of SwiGLU, and biases of experts.
+    GPT_OSS,
+    /// Names of tensors that mean others.
+    RENAMED,
+    /// Causal convolutions over positions.
+    CONVOLUTION,
+    /// States that every token updates.
+    RECURRENCE,
+    /// Heads whose output is multiplied by a gate that their query brings.
+    GATED_QUERY,
     /// Soft caps on scores and logits.
-    CAPS: "gemma";
+    CAPS,
     /// What only Gemma 4 has: inputs and a factor for each layer, shared keys and values, and norms of values.
-    GEMMA4: "gemma";
-
-    /// Tokenizers by merges: byte-level, over characters, and Gemma 4's.
-    BPE: "bpe";
-    UNIGRAM: "unigram";
-    WORDPIECE: "wordpiece";
+    GEMMA4,
 }
+
+/// A set of abilities.
+#[derive(Clone, Copy)]
+pub(crate) struct Abilities(u32);
+
+impl Abilities {
+    /// Those that are in any of `sets`.
+    pub const fn union(mut sets: &[Self]) -> Self {
+        let mut all = Self(0);
+        while let Some((set, rest)) = sets.split_first() {
+            all = Self(all.0 | set.0);
+            sets = rest;
+        }
+        all
+    }
+
+    /// Whether all of `other` are in it.
+    pub const fn has(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Those that are in both.
+    pub const fn and(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+}
+
+macro_rules! all {
+    ($($file:ident $feature:literal [$($ability:ident)*] $architectures:tt)*) => {
+        /// The abilities of the families in this build.
+        pub(crate) const ALL: Abilities = {
+            let all = Abilities::union(&[$(
+                if cfg!(feature = $feature) { Abilities::union(&[$(Abilities::$ability),*]) } else { Abilities(0) }
+            ),*]);
+            if cfg!(feature = "experts") { all } else { Abilities(all.0 & !Abilities::EXPERTS.0) }
+        };
+    };
+}
+families!(all);
+
+/// Tokenizers by merges: byte-level, over characters, and Gemma 4's.
+pub(crate) const BPE: bool = cfg!(feature = "bpe");
+pub(crate) const UNIGRAM: bool = cfg!(feature = "unigram");
+pub(crate) const WORDPIECE: bool = cfg!(feature = "wordpiece");

@@ -1,90 +1,15 @@
 //! The one error type of the crate: plain data, no allocation, every variant says what and where.
 
+mod message;
+mod name;
+mod sentences;
+
 use core::fmt;
 
-use crate::message::Digits;
+pub(crate) use message::Sentence;
+pub use name::Name;
+
 use crate::quant::TensorType;
-
-/// A short copy of a name from the file, so that an error outlives the bytes it speaks of.
-///
-/// Names longer than [`Name::CAPACITY`] are cut and shown with an ellipsis.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Name {
-    bytes: [u8; Self::CAPACITY],
-    len: u8,
-    cut: bool,
-}
-
-impl Name {
-    /// How many bytes of a name are kept.
-    pub const CAPACITY: usize = 53;
-
-    /// Keeps the first bytes of `name`.
-    pub const fn new(name: &[u8]) -> Self {
-        Self::joined(name, b"")
-    }
-
-    /// `prefix` and `suffix` in one name, as in `llama` and `.block_count`.
-    #[inline(never)]
-    pub const fn joined(prefix: &[u8], suffix: &[u8]) -> Self {
-        Self { bytes: [0; Self::CAPACITY], len: 0, cut: false }.with(prefix).with(suffix)
-    }
-
-    /// The name of a metadata key: `prefix.name`, or `name` alone if the prefix is empty.
-    #[inline(never)]
-    pub const fn key(prefix: &str, name: &str) -> Self {
-        if prefix.is_empty() {
-            Self::new(name.as_bytes())
-        } else {
-            Self::joined(prefix.as_bytes(), b".").with(name.as_bytes())
-        }
-    }
-
-    /// The name of a layer's tensor: `blk.N.name`, after a prefix (`enc`) if there is one.
-    pub(crate) const fn layered(prefix: &str, layer: usize, name: &str) -> Self {
-        let number = Digits::of(layer as u64);
-        Self::key(prefix, "blk.").with(number.bytes()).with(b".").with(name.as_bytes())
-    }
-
-    /// The bytes that were kept.
-    pub(crate) const fn bytes(&self) -> &[u8] {
-        self.bytes.split_at(self.len as usize).0
-    }
-
-    /// Appends `more`, as far as there is room.
-    #[inline(never)]
-    const fn with(mut self, mut more: &[u8]) -> Self {
-        while let Some((byte, rest)) = more.split_first() {
-            if self.len as usize >= Self::CAPACITY {
-                self.cut = true;
-                break;
-            }
-            self.bytes[self.len as usize] = *byte;
-            self.len += 1;
-            more = rest;
-        }
-        self
-    }
-}
-
-impl fmt::Display for Name {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let bytes = self.bytes.get(..self.len as usize).unwrap_or(&[]);
-        for chunk in bytes.utf8_chunks() {
-            f.write_str(chunk.valid())?;
-            if !chunk.invalid().is_empty() {
-                f.write_str("\u{fffd}")?;
-            }
-        }
-        if self.cut { f.write_str("…") } else { Ok(()) }
-    }
-}
-
-impl fmt::Debug for Name {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "\"{self}\"")
-    }
-}
 
 /// Everything that can go wrong, as data. `Display` gives one sentence: what, where, what to do.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -317,6 +242,27 @@ pub enum Error {
     },
     /// A decoder was to run before it had a text to attend to.
     NoSource,
+    /// As many contexts are open as were planned for.
+    TooManyContexts {
+        /// How many were planned for.
+        planned: usize,
+    },
+    /// A context is not an open one of this engine.
+    ForeignContext,
+    /// A run needs more pages of the KV cache than are free.
+    OutOfPages {
+        /// Pages that are needed.
+        needed: usize,
+        /// Pages that are free.
+        free: usize,
+    },
+    /// A run was asked for more rows of logits than were planned for.
+    TooManyLogits {
+        /// How many were planned for.
+        planned: usize,
+        /// How many were asked for.
+        needed: usize,
+    },
     /// Beam search was asked for more hypotheses than were planned for.
     TooManyBeams {
         /// How many were planned for.
@@ -384,194 +330,93 @@ pub enum Error {
     },
 }
 
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let n = Digits::of;
-        match *self {
-            Error::NotGguf => write!(f, "this is not a GGUF file: it does not start with the bytes \"GGUF\""),
-            Error::Truncated { what, at } => {
-                write!(f, "the file ends inside {what} at byte {}: it is cut short or damaged; fetch it again", n(at))
+/// What sort of thing went wrong, for a program that acts on it: [`Error::kind`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The bytes are no whole GGUF file: fetch or convert it again.
+    File,
+    /// The file is whole, but what it says makes no model: convert it again.
+    Model,
+    /// The file asks for what this build, or this crate, does not run.
+    Unsupported,
+    /// Memory is too small, not aligned, or was planned for something else: plan again.
+    Memory,
+    /// The context is full: rewind, or plan a larger one.
+    ContextFull,
+    /// A token, a prompt, a text, a position or an argument that cannot be.
+    Input,
+    /// The bytes are no snapshot, a damaged one, or one of another session.
+    Snapshot,
+}
+
+impl Error {
+    /// What sort of error it is.
+    ///
+    /// ```
+    /// use arenite::{ErrorKind, Gguf};
+    /// assert_eq!(Gguf::parse(b"PK").unwrap_err().kind(), ErrorKind::File);
+    /// ```
+    pub const fn kind(&self) -> ErrorKind {
+        use Error::*;
+        match self {
+            NotGguf
+            | Truncated { .. }
+            | BigEndian
+            | Version { .. }
+            | TooMany { .. }
+            | BadName { .. }
+            | DuplicateKey { .. }
+            | DuplicateTensor { .. }
+            | UnknownValueType { .. }
+            | NestedArray { .. }
+            | TensorRank { .. }
+            | TensorDim { .. }
+            | TensorTooLarge { .. }
+            | UnknownTensorType { .. }
+            | TensorBlock { .. }
+            | TensorOffset { .. }
+            | TensorData { .. } => ErrorKind::File,
+            MissingKey { .. }
+            | KeyType { .. }
+            | KeyValue { .. }
+            | MissingTensor { .. }
+            | TensorShape { .. }
+            | VocabularyEntry { .. } => ErrorKind::Model,
+            UnexpectedKey { .. } | UnexpectedTensor { .. } | Unsupported { .. } | TensorType { .. } | NoPart { .. } => {
+                ErrorKind::Unsupported
             }
-            Error::BigEndian => {
-                write!(f, "the file is big-endian: convert it again for little-endian machines")
-            }
-            Error::Version { version } => {
-                write!(f, "the file has GGUF version {version}, and versions 2 and 3 are read: convert the model again")
-            }
-            Error::TooMany { what, count, at } => {
-                write!(
-                    f,
-                    "the file counts {} {what} at byte {}, more than the rest of it can hold: it is cut short or damaged; fetch it again",
-                    n(count),
-                    n(at)
-                )
-            }
-            Error::BadName { what, at, why } => {
-                write!(f, "the name of the {what} at byte {} {why}: the file is damaged; fetch it again", n(at))
-            }
-            Error::DuplicateKey { key } => {
-                write!(
-                    f,
-                    "the metadata key {key} is there twice: only one of them can be meant; convert the model again"
-                )
-            }
-            Error::DuplicateTensor { tensor } => {
-                write!(f, "the tensor {tensor} is there twice: only one of them can be meant; convert the model again")
-            }
-            Error::UnknownValueType { key, id } => {
-                write!(f, "the metadata key {key} has value type {id}, which GGUF does not have: the file is damaged")
-            }
-            Error::NestedArray { key } => {
-                write!(f, "the metadata key {key} holds an array of arrays, which is not supported: remove the key")
-            }
-            Error::TensorRank { tensor, count } => {
-                write!(f, "the tensor {tensor} has {count} dimensions, and 1 to 4 are possible: the file is damaged")
-            }
-            Error::TensorDim { tensor, dim, len } => {
-                write!(
-                    f,
-                    "dimension {dim} of the tensor {tensor} is {}{}, and it must be positive: the file is damaged",
-                    if len < 0 { "-" } else { "" },
-                    n(len.unsigned_abs())
-                )
-            }
-            Error::TensorTooLarge { tensor, dims } => {
-                write!(
-                    f,
-                    "the tensor {tensor} with shape {} is larger than any memory: the file is damaged",
-                    Dims(dims)
-                )
-            }
-            Error::UnknownTensorType { tensor, id } => {
-                write!(
-                    f,
-                    "the tensor {tensor} has type {id}, which is unknown or was withdrawn: quantize the model again"
-                )
-            }
-            Error::TensorBlock { tensor, row, block } => {
-                write!(
-                    f,
-                    "the rows of the tensor {tensor} have {} elements, which are not whole blocks of {block}: quantize the model again",
-                    n(row)
-                )
-            }
-            Error::TensorOffset { tensor, found, expected } => {
-                write!(
-                    f,
-                    "the tensor {tensor} starts at byte {} of the tensor data and must start at {}, right after the one before it: the file is damaged",
-                    n(found),
-                    n(expected)
-                )
-            }
-            Error::TensorData { tensor, offset, size, file } => {
-                write!(
-                    f,
-                    "the tensor {tensor} takes {} bytes from byte {} of the tensor data, more than the file of {} bytes has: it is cut short; fetch it again",
-                    n(size),
-                    n(offset),
-                    n(file)
-                )
-            }
-            Error::MissingKey { key } => {
-                write!(f, "the metadata key {key} is missing: the file cannot be run without it")
-            }
-            Error::KeyType { key, expected } => write!(f, "the metadata key {key} must hold {expected}"),
-            Error::KeyValue { key, why } => write!(f, "the metadata key {key} {why}"),
-            Error::UnexpectedKey { key } => {
-                write!(
-                    f,
-                    "the metadata key {key} is unknown to this architecture: running without it could give wrong results"
-                )
-            }
-            Error::Unsupported { what, name } => write!(f, "the {what} '{name}' is not supported"),
-            Error::MissingTensor { tensor } => write!(f, "the tensor {tensor} is missing: the file is incomplete"),
-            Error::UnexpectedTensor { tensor } => {
-                write!(
-                    f,
-                    "the tensor {tensor} is unknown to this architecture: running without it would give wrong results"
-                )
-            }
-            Error::TensorShape { tensor, found, expected } => {
-                write!(f, "the tensor {tensor} has shape {}, but the metadata asks for {}", Dims(found), Dims(expected))
-            }
-            Error::TensorType { tensor, kind } => {
-                write!(
-                    f,
-                    "the tensor {tensor} has type {kind:?}, which cannot be run here: quantize the model to another type"
-                )
-            }
-            Error::PlanTooLarge => {
-                write!(f, "the plan needs more memory than this machine can address: plan a smaller context or batch")
-            }
-            Error::PlanMismatch => write!(f, "the plan was made for another model: plan again with this one"),
-            Error::WorkspaceTooSmall { needed, given } => {
-                write!(
-                    f,
-                    "the workspace has {given} bytes and the plan needs {needed}: hand over more or plan a smaller context or batch"
-                )
-            }
-            Error::KvTooSmall { needed, given } => {
-                write!(
-                    f,
-                    "the KV memory has {given} bytes and the plan needs {needed}: hand over more or plan a smaller context"
-                )
-            }
-            Error::Misaligned { align } => {
-                write!(f, "the memory must start on a {align}-byte boundary: use `Workspace` or `Line`")
-            }
-            Error::WorkspaceTaken => write!(f, "this workspace was taken before: give each session memory of its own"),
-            Error::BufferTooSmall { what, needed, given } => {
-                write!(f, "the {what} has room for {given} and needs {needed}")
-            }
-            Error::TokenOutOfRange { token, vocab } => {
-                write!(f, "token id {token} is outside the vocabulary: ids run from 0 to {}", vocab.saturating_sub(1))
-            }
-            Error::CannotRewind { position, earliest, latest } => write!(
-                f,
-                "cannot rewind to position {position}: the cache reaches from {earliest} to {latest}; start again from 0"
-            ),
+            PlanTooLarge
+            | PlanMismatch
+            | WorkspaceTooSmall { .. }
+            | KvTooSmall { .. }
+            | Misaligned { .. }
+            | WorkspaceTaken
+            | BufferTooSmall { .. }
+            | TooManyBeams { .. }
+            | TooManyContexts { .. }
+            | TooManyLogits { .. }
+            | OutOfPages { .. }
+            | ForeignIndex => ErrorKind::Memory,
+            ContextFull { .. } => ErrorKind::ContextFull,
+            TokenOutOfRange { .. }
+            | EmptyPrompt
+            | ForeignContext
+            | NoSource
+            | CannotRewind { .. }
+            | TextTooLong { .. }
+            | LogitsLength { .. } => ErrorKind::Input,
             #[cfg(feature = "capi")]
-            Error::Argument { what } => write!(f, "the argument {what} is null or not a known constant"),
-            Error::DamagedSnapshot { why } => write!(f, "the snapshot {why}: save it again"),
-            Error::ForeignSnapshot { what } => {
-                write!(f, "the snapshot was made with another {what}: save one with the same as this session's")
-            }
-            Error::NoPart { part } => write!(f, "the model has no {part}: give another model"),
-            Error::NoSource => write!(f, "the decoder has no text to attend to: give the encoder one first"),
-            Error::TooManyBeams { planned, given } => {
-                write!(f, "{given} beams are more than the {planned} planned for: plan for more")
-            }
-            Error::EmptyPrompt => write!(f, "the prompt is empty: give at least one token"),
-            Error::ContextFull { context, needed } => {
-                write!(
-                    f,
-                    "the context has {context} positions and {needed} are needed: plan a larger context or rewind"
-                )
-            }
-            Error::VocabularyEntry { key, entry, why } => {
-                write!(f, "entry {entry} of the metadata array {key} {why}: the file is damaged or badly converted")
-            }
-            Error::ForeignIndex => {
-                write!(f, "the tokenizer index was not made for this vocabulary: build it anew or pack the file again")
-            }
-            Error::TextTooLong { bytes, limit } => {
-                write!(f, "the text has {bytes} bytes and the tokenizer takes {limit} at a time: cut it")
-            }
-            Error::LogitsLength { vocab, given } => {
-                write!(f, "there are {given} logits, but the sampler was made for a vocabulary of {vocab}")
-            }
+            Argument { .. } => ErrorKind::Input,
+            DamagedSnapshot { .. } | ForeignSnapshot { .. } => ErrorKind::Snapshot,
         }
     }
 }
 
-impl core::error::Error for Error {}
-
-/// A shape, as the file has it: `[64, 2, 1, 1]`.
-struct Dims([u64; 4]);
-
-impl fmt::Display for Dims {
+impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [a, b, c, d] = self.0.map(Digits::of);
-        write!(f, "[{a}, {b}, {c}, {d}]")
+        self.sentence().fmt(f)
     }
 }
+
+impl core::error::Error for Error {}

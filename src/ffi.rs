@@ -20,8 +20,8 @@ use core::fmt::{self, Write};
 use core::mem::{align_of, size_of};
 use core::ptr::null_mut;
 
-use crate::Error;
 use crate::memory::ALIGN;
+use crate::{Error, ErrorKind};
 pub use session::*;
 pub use text::*;
 
@@ -63,23 +63,13 @@ const _: () = assert!(size_of::<Error>() <= size_of::<[u64; 16]>() && align_of::
 
 fn status(error: &Error) -> arenite_status {
     use arenite_status as Status;
-    match error {
-        Error::Argument { .. } => Status::Argument,
-        Error::PlanTooLarge
-        | Error::PlanMismatch
-        | Error::WorkspaceTooSmall { .. }
-        | Error::KvTooSmall { .. }
-        | Error::Misaligned { .. }
-        | Error::WorkspaceTaken
-        | Error::BufferTooSmall { .. } => Status::Memory,
-        Error::TokenOutOfRange { .. }
-        | Error::EmptyPrompt
-        | Error::CannotRewind { .. }
-        | Error::TextTooLong { .. }
-        | Error::LogitsLength { .. } => Status::Input,
-        Error::ContextFull { .. } => Status::ContextFull,
-        Error::DamagedSnapshot { .. } | Error::ForeignSnapshot { .. } => Status::Snapshot,
-        _ => Status::File,
+    match (error, error.kind()) {
+        (Error::Argument { .. }, _) => Status::Argument,
+        (_, ErrorKind::Memory) => Status::Memory,
+        (_, ErrorKind::Input) => Status::Input,
+        (_, ErrorKind::ContextFull) => Status::ContextFull,
+        (_, ErrorKind::Snapshot) => Status::Snapshot,
+        (_, ErrorKind::File | ErrorKind::Model | ErrorKind::Unsupported) => Status::File,
     }
 }
 

@@ -11,21 +11,24 @@ impl Hash {
     }
 
     /// Takes `bytes` in; the last word is filled up with zeros.
-    pub fn bytes(&mut self, bytes: &[u8]) {
-        let (words, rest) = bytes.as_chunks::<8>();
-        for word in words {
+    pub const fn bytes(&mut self, mut bytes: &[u8]) {
+        while let Some((word, rest)) = bytes.split_first_chunk() {
             self.word(u64::from_le_bytes(*word));
+            bytes = rest;
         }
-        if !rest.is_empty() {
-            let mut word = [0; 8];
-            for (to, byte) in word.iter_mut().zip(rest) {
-                *to = *byte;
-            }
-            self.word(u64::from_le_bytes(word));
+        let (mut last, mut shift) = (0, 0);
+        while let Some((byte, rest)) = bytes.split_first() {
+            last |= (*byte as u64) << shift;
+            shift += 8;
+            bytes = rest;
+        }
+        if shift > 0 {
+            self.word(last);
         }
     }
 
-    fn word(&mut self, word: u64) {
+    /// Takes one word in.
+    pub const fn word(&mut self, word: u64) {
         let product = (self.0 ^ word).wrapping_mul(0x0000_0100_0000_01b3);
         self.0 = product ^ product >> 32;
     }

@@ -4,15 +4,19 @@
 //!
 //! - [`Gguf`]: what a file says, checked once. [`Model`]: what it means, every tensor in its place.
 //! - [`Plan`]: exact bytes of memory, in `const`. [`Session`]: prefill, decode, rewind, save, restore; encode.
-//!   [`beam`]: search.
+//!   [`engine`]: several conversations in one pass, forks. [`beam`]: search.
 //! - [`tokenizer`] and [`sampler`]: text to ids and back, logits to a token.
 //! - [`Kernels`]: the same bits on every instruction set. [`workers`]: threads, if the caller has any.
 //! - [`Error`]: one type for everything that can go wrong.
 #![no_std]
 #![deny(unsafe_code)]
 
+#[cfg(feature = "std")]
+extern crate std;
+
 pub mod beam;
 mod built;
+pub mod engine;
 mod error;
 #[cfg(feature = "capi")]
 pub mod ffi;
@@ -25,22 +29,18 @@ pub mod sampler;
 pub mod tokenizer;
 pub mod workers;
 
-mod forward;
 mod hash;
-mod message;
-mod plan;
 mod session;
 mod sort;
 
-pub use error::{Error, Name};
-pub use forward::{Observer, Stage};
+pub use engine::{Context, Engine, Observer, Options, Pass, Plan, Stage, Work};
+pub use error::{Error, ErrorKind, Name};
 pub use gguf::Gguf;
 pub use kernel::Kernels;
-#[cfg(target_has_atomic = "8")]
+#[cfg(any(target_has_atomic = "8", feature = "critical-section"))]
 pub use memory::Workspace;
 pub use memory::{KvType, Line};
 pub use model::Model;
-pub use plan::{Options, Plan};
 pub use session::Session;
 
 /// A token's number in the vocabulary: its position in `tokenizer.ggml.tokens`.

@@ -1,27 +1,21 @@
-//! A running model: prefill, decode, rewind, save and restore.
-
-mod snapshot;
+//! The plain face: one engine, one context.
 
 use core::ops::ControlFlow;
 
-use crate::forward::{Engine, Observer};
-use crate::kernel::{Kernels, Masks};
-use crate::model::{Model, Pooling, Stack};
-use crate::plan::Plan;
-use crate::workers::{Serial, Workers};
+use crate::engine::{Context, Engine, Observer, Plan, Work};
+use crate::kernel::Kernels;
+use crate::model::Model;
+use crate::workers::Workers;
 use crate::{Error, TokenId};
 
-/// A model at work in the caller's memory: a KV cache, a position in it, and the last logits.
+/// A model at work on one conversation: an [`Engine`] with one [`Context`].
 ///
 /// The results do not depend on how a prompt is cut into batches, on the number of workers, or on
 /// the kernels: always the same bits.
+#[derive(Debug)]
 pub struct Session<'m, 'w> {
-    model: &'m Model<'m>,
     engine: Engine<'m, 'w>,
-    position: usize,
-    /// One past the furthest position ever written: what a sliding window has overwritten.
-    reached: usize,
-    plan: Plan,
+    context: Context,
 }
 
 impl<'m, 'w> Session<'m, 'w> {
@@ -31,51 +25,45 @@ impl<'m, 'w> Session<'m, 'w> {
     ///
     /// # Errors
     ///
-    /// [`Error::WorkspaceTooSmall`], [`Error::KvTooSmall`] and [`Error::Misaligned`];
-    /// [`Error::PlanMismatch`] if the plan was made for another model.
+    /// As for [`Engine::new`].
     pub fn new(model: &'m Model<'_>, plan: Plan, workspace: &'w mut [u8], kv: &'w mut [u8]) -> Result<Self, Error> {
-        if Plan::try_of(model.gguf(), plan.options)? != plan {
-            return Err(Error::PlanMismatch);
-        }
-        let engine = Engine::new(model, &plan, workspace, kv, Kernels::detect(), &Serial)?;
-        Ok(Self { model, engine, position: 0, reached: 0, plan })
+        let mut engine = Engine::new(model, plan, workspace, kv)?;
+        let context = engine.open()?;
+        Ok(Self { engine, context })
     }
 
     /// Shares the work among `workers`; the plan says how many take part.
     #[must_use]
     pub fn with_workers(mut self, workers: &'m dyn Workers) -> Self {
-        self.engine.compute.workers = workers;
+        self.engine = self.engine.with_workers(workers);
         self
     }
 
-    /// Runs on these kernels rather than on the fastest.
+    /// Runs on these kernels instead of the fastest.
     #[must_use]
     pub fn with_kernels(mut self, kernels: &'static Kernels) -> Self {
-        self.engine.compute.kernels = kernels;
+        self.engine = self.engine.with_kernels(kernels);
         self
     }
 
-    /// Runs the encoder on a text; a decoder behind it begins anew, at position 0, and attends to this text
+    /// The engine and the context, for what takes both: forks, several conversations in a pass, beam search.
+    pub fn parts(&mut self) -> (&mut Engine<'m, 'w>, &mut Context) {
+        (&mut self.engine, &mut self.context)
+    }
+
+    /// Runs the encoder on a text; a decoder that follows it begins anew, at position 0, and attends to this text
     /// from now on. Afterwards [`states`](Self::states) are those of the text.
     ///
     /// # Errors
     ///
-    /// [`Error::NoPart`] if the model has no encoder; [`Error::EmptyPrompt`], [`Error::TokenOutOfRange`],
-    /// [`Error::ContextFull`]: nothing has been run then.
+    /// As for [`Engine::encode`].
     pub fn encode(&mut self, text: &[TokenId]) -> Result<(), Error> {
-        let source = self.engine.source.as_ref().ok_or(Error::NoPart { part: "encoder" })?;
-        check_tokens(text, source.spec().unwrap_or(self.engine.spec).vocab)?;
-        if text.len() > self.context() {
-            return Err(Error::ContextFull { context: self.context(), needed: text.len() });
-        }
-        self.engine.encode(text);
-        (self.position, self.reached) = (0, 0);
-        Ok(())
+        self.engine.encode(&mut self.context, text)
     }
 
     /// What the encoder made of the last text: `[tokens][dim]`; empty before the first.
     pub fn states(&self) -> &[f32] {
-        self.engine.source.as_ref().map_or(&[], |source| source.states(self.engine.spec.dim))
+        self.engine.states()
     }
 
     /// The states of the text as one vector, as the model means it (the mean, if it does not say): `dim`
@@ -85,25 +73,7 @@ impl<'m, 'w> Session<'m, 'w> {
     ///
     /// [`Error::NoSource`] before the first text; [`Error::BufferTooSmall`].
     pub fn pooled(&self, out: &mut [f32]) -> Result<(), Error> {
-        let (dim, states, given) = (self.engine.spec.dim, self.states(), out.len());
-        let short = Error::BufferTooSmall { what: "buffer for the embedding", needed: dim, given };
-        let out = out.get_mut(..dim).ok_or(short)?;
-        let tokens = states.len() / dim;
-        let pooling = match self.engine.spec.stack() {
-            Stack::Encoder { pooling } => pooling,
-            _ => Pooling::Mean,
-        };
-        let mut states = states.chunks_exact(dim);
-        match pooling {
-            Pooling::First => out.copy_from_slice(states.next().ok_or(Error::NoSource)?),
-            Pooling::Last => out.copy_from_slice(states.next_back().ok_or(Error::NoSource)?),
-            Pooling::Mean => {
-                out.copy_from_slice(states.next().ok_or(Error::NoSource)?);
-                states.for_each(|state| out.iter_mut().zip(state).for_each(|(sum, x)| *sum += x));
-                out.iter_mut().for_each(|sum| *sum /= tokens as f32);
-            }
-        }
-        Ok(())
+        self.engine.pooled(out)
     }
 
     /// Runs `tokens` after what is in the context. Afterwards [`logits`](Self::logits) are those
@@ -111,10 +81,9 @@ impl<'m, 'w> Session<'m, 'w> {
     ///
     /// # Errors
     ///
-    /// [`Error::EmptyPrompt`], [`Error::TokenOutOfRange`], [`Error::ContextFull`]; [`Error::NoPart`] if the
-    /// model is an encoder, [`Error::NoSource`] if its decoder has no text yet: nothing has been run then.
+    /// As for [`Engine::run`]: nothing has been run then.
     pub fn prefill(&mut self, tokens: &[TokenId]) -> Result<(), Error> {
-        self.prefill_observed(tokens, &mut ()).map(|_| ())
+        self.engine.run(&mut [Work::prefill(&mut self.context, tokens)])
     }
 
     /// As [`prefill`](Self::prefill), and `observer` sees the hidden states of every batch. If it
@@ -129,20 +98,15 @@ impl<'m, 'w> Session<'m, 'w> {
         tokens: &[TokenId],
         observer: &mut O,
     ) -> Result<ControlFlow<()>, Error> {
-        self.check(tokens)?;
-        let mut last = 0;
-        for batch in tokens.chunks(self.plan.options.batch.max(1)) {
-            let flow = self.engine.run(batch, self.position, observer);
-            // Even a batch that was stopped has overwritten what a ring held before it.
-            self.reached = self.reached.max(self.position + batch.len());
-            if flow.is_break() {
-                return Ok(ControlFlow::Break(()));
+        let works = &mut [Work::prefill(&mut self.context, tokens)];
+        let mut pass = self.engine.begin(works)?;
+        loop {
+            match pass.step_observed(observer) {
+                ControlFlow::Continue(true) => {}
+                ControlFlow::Continue(false) => return Ok(ControlFlow::Continue(())),
+                ControlFlow::Break(()) => return Ok(ControlFlow::Break(())),
             }
-            self.advance(batch.len());
-            last = batch.len() - 1;
         }
-        self.engine.head(last);
-        Ok(ControlFlow::Continue(()))
     }
 
     /// As [`prefill`](Self::prefill), and `each` is called with the position and the logits (one f32 for
@@ -151,17 +115,8 @@ impl<'m, 'w> Session<'m, 'w> {
     /// # Errors
     ///
     /// As for [`prefill`](Self::prefill).
-    pub fn prefill_all(&mut self, tokens: &[TokenId], mut each: impl FnMut(usize, &[f32])) -> Result<(), Error> {
-        self.check(tokens)?;
-        for batch in tokens.chunks(self.plan.options.batch.max(1)) {
-            let _ = self.engine.run(batch, self.position, &mut ());
-            for t in 0..batch.len() {
-                self.engine.head(t);
-                each(self.position + t, self.engine.logits);
-            }
-            self.advance(batch.len());
-        }
-        Ok(())
+    pub fn prefill_all(&mut self, tokens: &[TokenId], each: impl FnMut(usize, &[f32])) -> Result<(), Error> {
+        self.engine.prefill_all(&mut self.context, tokens, each)
     }
 
     /// Runs one token.
@@ -173,25 +128,25 @@ impl<'m, 'w> Session<'m, 'w> {
         self.prefill(&[token])
     }
 
-    /// The logits of the last token: one f32 for each word of the vocabulary. Unspecified before the
-    /// first [`prefill`](Self::prefill).
+    /// The logits of the last token: one f32 for each word of the vocabulary; empty before the first
+    /// [`prefill`](Self::prefill).
     pub fn logits(&self) -> &[f32] {
-        self.engine.logits
+        self.engine.logits(&self.context)
     }
 
     /// The logits, for a sampler to work on in place.
     pub fn logits_mut(&mut self) -> &mut [f32] {
-        self.engine.logits
+        self.engine.logits_mut(&self.context)
     }
 
     /// Tokens in the context: the position of the next one.
     pub fn position(&self) -> usize {
-        self.position
+        self.context.position()
     }
 
     /// Positions in the context.
     pub fn context(&self) -> usize {
-        self.plan.options.context
+        self.engine.plan().options.context
     }
 
     /// Forgets everything from `position` on; the logits stay as they are.
@@ -201,81 +156,29 @@ impl<'m, 'w> Session<'m, 'w> {
     /// [`Error::CannotRewind`] if the session has not come that far, or if a sliding window has
     /// overwritten what the token at `position` would see.
     pub fn rewind(&mut self, position: usize) -> Result<(), Error> {
-        let earliest = self.earliest(self.reached);
-        if position > self.position || position < earliest && position != 0 {
-            return Err(Error::CannotRewind { position, earliest, latest: self.position });
-        }
-        self.position = position;
-        if position == 0 {
-            self.reached = 0;
-        }
-        Ok(())
+        self.engine.rewind(&mut self.context, position)
     }
 
-    /// Where a session that came as far as `reached` can go back to, besides 0.
-    fn earliest(&self, reached: usize) -> usize {
-        let earliest = (0..).zip(self.engine.spec.kinds).filter_map(|(kind, heads)| {
-            // A ring still holds the positions from `reached - kept` on; the next token sees `window - 1`
-            // before it.
-            match (heads.window, reached.checked_sub(self.plan.kept(kind))) {
-                (None, _) | (_, None | Some(0)) => None,
-                (Some(window), Some(lost)) => Some(lost + window - 1),
-            }
-        });
-        earliest.max().unwrap_or(0)
+    /// Bytes that [`save`](Self::save) writes now. [`Plan::snapshot_bytes`] tells beforehand.
+    pub fn snapshot_bytes(&self) -> usize {
+        self.engine.snapshot_bytes(&self.context)
     }
 
-    /// What was planned.
-    pub(crate) fn plan(&self) -> &Plan {
-        &self.plan
+    /// Writes a snapshot to the front of `out` and returns its length: see [`Engine::save`].
+    ///
+    /// # Errors
+    ///
+    /// As for [`Engine::save`].
+    pub fn save(&self, out: &mut [u8]) -> Result<usize, Error> {
+        self.engine.save(&self.context, out)
     }
 
-    /// Runs hypotheses for one position, which `seen` masks; without masks, a token.
-    pub(crate) fn run_alternatives(&mut self, tokens: &[TokenId], position: usize, seen: Masks<'_>) {
-        let _ = self.engine.run_masked(tokens, position, seen, &mut ());
-    }
-
-    /// The logits of token `t` of the last pass.
-    pub(crate) fn head(&mut self, t: usize) -> &[f32] {
-        self.engine.head(t);
-        self.engine.logits
-    }
-
-    fn advance(&mut self, tokens: usize) {
-        self.position += tokens;
-        self.reached = self.reached.max(self.position);
-    }
-
-    /// Whether `tokens` can be run.
-    pub(crate) fn check(&self, tokens: &[TokenId]) -> Result<(), Error> {
-        if !self.engine.spec.has_head() {
-            return Err(Error::NoPart { part: "decoder" });
-        }
-        if self.engine.spec.has_cross_attention() && self.states().is_empty() {
-            return Err(Error::NoSource);
-        }
-        check_tokens(tokens, self.engine.spec.vocab)?;
-        let needed = self.position.saturating_add(tokens.len());
-        if needed > self.context() {
-            return Err(Error::ContextFull { context: self.context(), needed });
-        }
-        Ok(())
-    }
-}
-
-/// Whether there are tokens, all of the vocabulary.
-fn check_tokens(tokens: &[TokenId], vocab: usize) -> Result<(), Error> {
-    if tokens.is_empty() {
-        return Err(Error::EmptyPrompt);
-    }
-    match tokens.iter().find(|&&token| token as usize >= vocab) {
-        Some(&token) => Err(Error::TokenOutOfRange { token, vocab: vocab as u32 }),
-        None => Ok(()),
-    }
-}
-
-impl core::fmt::Debug for Session<'_, '_> {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Session").field("position", &self.position).field("plan", &self.plan).finish_non_exhaustive()
+    /// Puts the session where the one was that [`save`](Self::save) wrote: see [`Engine::restore`].
+    ///
+    /// # Errors
+    ///
+    /// As for [`Engine::restore`]; the session is then as it was before.
+    pub fn restore(&mut self, snapshot: &[u8]) -> Result<(), Error> {
+        self.engine.restore(&mut self.context, snapshot)
     }
 }

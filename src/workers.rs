@@ -1,11 +1,17 @@
 //! Fork and join: the work of one operation, shared among threads that the caller owns.
 
+#[cfg(feature = "std")]
+mod pool;
+
+#[cfg(feature = "std")]
+pub use pool::Pool;
+
 /// Something that can run one job on several threads at once.
 ///
 /// The job divides itself: every call of it takes pieces of the work until none is left. So an
 /// implementation cannot make results wrong, only slow: calling the job once does all the work,
 /// and a thread that is late finds nothing to do.
-pub trait Workers {
+pub trait Workers: Sync {
     /// How many threads take part, the calling one included; at least 1.
     fn count(&self) -> usize;
 

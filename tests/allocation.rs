@@ -69,7 +69,7 @@ fn loading_and_running_allocate_nothing() {
         for kv in [KvType::F32, KvType::F16, KvType::Q8_0] {
             let (calls_of_load, (gguf, plan)) = calls(|| {
                 let gguf = Gguf::parse(&file).unwrap();
-                let options = Options { context: 48, batch: 8, kv, workers: 1, ..Options::DEFAULT };
+                let options = Options::new().context(48).batch(8).kv(kv).workers(1);
                 (gguf, Plan::try_of(&gguf, options).unwrap())
             });
             assert_eq!(calls_of_load, 0, "reading and planning");
@@ -107,7 +107,7 @@ fn tells_without_allocating(file: &[u8], name: &str) {
         presence_penalty: 0.1,
         ..Params::DEFAULT
     };
-    let plan = Plan::try_of(&gguf, Options { context: 200, batch: 8, ..Options::DEFAULT }).unwrap();
+    let plan = Plan::try_of(&gguf, Options::new().context(200).batch(8)).unwrap();
     let model = Model::new(&gguf).unwrap();
     let vocab = model.spec().vocab;
     let mut workspace = vec![Line::ZERO; plan.workspace.div_ceil(64)];

@@ -6,7 +6,7 @@ mod common;
 use arenite::tokenizer::Tokenizer;
 use arenite::{Error, Gguf, KvType, Model, Options, Plan};
 use common::encoders::{ENCODERS, encoder};
-use common::families::{DECODERS, decoder};
+use common::families::{DECODERS, RECURRENT, decoder};
 use common::gguf::{Builder, Meta};
 use common::run::Run;
 use common::tiny::tiny_llama;
@@ -17,7 +17,7 @@ fn has(feature: &str) -> bool {
     macro_rules! any {
         ($($name:literal)*) => { match feature { $($name => cfg!(feature = $name),)* _ => panic!("{feature}?") } };
     }
-    any!("llama" "qwen" "gpt2" "gemma" "phi3" "stablelm" "smollm3" "olmo2" "granite" "bert" "t5" "seq2seq" "experts"
+    any!("llama" "qwen" "gpt2" "gemma" "phi3" "stablelm" "smollm3" "olmo2" "granite" "exaone4" "gpt-oss" "hunyuan" "mistral3" "lfm2" "qwen35" "mamba2" "bert" "t5" "seq2seq" "experts"
         "half-floats" "q8_0" "q4_0" "q6_k" "kv-f32" "kv-f16" "kv-q8_0" "bpe" "unigram" "wordpiece")
 }
 
@@ -29,11 +29,14 @@ fn models() -> Vec<(&'static str, Builder, Vec<&'static str>)> {
         "qwen3moe" => vec!["qwen", "experts"],
         _ if family.starts_with("gemma") => vec!["gemma"],
         "t5_gated" => vec!["t5"],
+        "falcon-h1" => vec!["mamba2"],
+        "hunyuan-dense" => vec!["hunyuan"],
+        "gpt-oss" => vec!["gpt-oss", "experts"],
         "unbiased" | "post" => vec!["seq2seq"],
         _ => vec![family],
     };
     let mut models: Vec<_> = FAMILIES.iter().map(|family| (*family, tiny(family), needs(family))).collect();
-    models.extend(DECODERS.map(|family| (family, decoder(family), needs(family))));
+    models.extend(DECODERS.iter().chain(&RECURRENT).map(|family| (*family, decoder(family), needs(family))));
     models.extend(ENCODERS.map(|kind| (kind, encoder(kind), needs(kind))));
     models
 }
@@ -73,7 +76,7 @@ fn runs() {
             continue;
         }
         let file = file.build();
-        let mut run = Run::new(&file, |options| *options = Options { context: 64, batch: 4, kv, ..*options });
+        let mut run = Run::new(&file, |options| *options = options.context(64).batch(4).kv(kv));
         let mut session = run.session();
         let ids = [1, 40, 7, 100, 30, 9];
         let _ = session.encode(&ids);
@@ -130,6 +133,6 @@ fn types() {
     let file = tiny("llama").build();
     let gguf = Gguf::parse(&file).unwrap();
     for (kv, feature) in [(KvType::F32, "kv-f32"), (KvType::F16, "kv-f16"), (KvType::Q8_0, "kv-q8_0")] {
-        assert_eq!(Plan::try_of(&gguf, Options { kv, ..Options::DEFAULT }).is_ok(), has(feature), "{feature}");
+        assert_eq!(Plan::try_of(&gguf, Options::new().kv(kv)).is_ok(), has(feature), "{feature}");
     }
 }

@@ -127,7 +127,7 @@ fn batches_of_any_size_and_any_number_of_workers() {
             for kv in KV_TYPES {
                 let run = |batch, workers, kernels| {
                     let mut run = Run::new(&file, |options| {
-                        *options = Options { context: 55, batch, kv, workers, ..Options::DEFAULT };
+                        *options = Options::new().context(55).batch(batch).kv(kv).workers(workers);
                     });
                     run.kernels = kernels;
                     bits(&mut run, workers, batch)
@@ -155,13 +155,13 @@ fn the_plan_counts_the_text() {
         let gguf = Gguf::parse(&file).unwrap();
         let model = Model::new(&gguf).unwrap();
         for beams in [1, 3] {
-            let options = Options { context: 40, batch: 8, kv: KvType::F32, beams, ..Options::DEFAULT };
+            let options = Options::new().context(40).batch(8).kv(KvType::F32).beams(beams).pages(beams * 3);
             let plan = Plan::try_of(&gguf, options).unwrap();
             // Keys and values of the heads, in tiles of 16 positions.
             let layer = |positions: usize| positions.div_ceil(16) * 16 * 2 * DIM as usize * 4;
             let want = match kind {
                 "bert" => layer(40), // one layer at a time
-                _ => LAYERS[1] as usize * (layer(40 * beams) + layer(40)),
+                _ => LAYERS[1] as usize * (beams * layer(40) + layer(40)),
             };
             assert_eq!(plan.kv, want, "{kind}");
             let (mut workspace, mut kv) =
@@ -221,6 +221,18 @@ fn what_cannot_be_run_is_said() {
     assert_eq!(session.prefill(&[1]), Err(Error::NoPart { part: "decoder" }));
     let file = common::tiny::tiny_llama().build();
     assert_eq!(Run::new(&file, |_| ()).session().encode(&[1]), Err(Error::NoPart { part: "encoder" }));
+}
+
+/// Fewer than four ranges of distances: none would be left for what is ahead.
+#[test]
+fn t5_with_too_few_buckets() {
+    for buckets in [1u32, 2, 3] {
+        let mut file = encoder("t5");
+        file.set("t5.attention.relative_buckets_count", buckets);
+        let key = Name::new(b"t5.attention.relative_buckets_count");
+        let error = Model::new(&Gguf::parse(&file.build()).unwrap()).unwrap_err();
+        assert_eq!(error, Error::KeyValue { key, why: "is less than 4" });
+    }
 }
 
 /// Each tensor missing, each one twice under another stack's name, each key missing or wrong: one clear error.
@@ -335,7 +347,7 @@ fn beams_are_what_their_definition_gives() {
         let file = encoder(kind).build();
         for (beams, length, length_penalty) in [(1, 12, 1.0), (2, 20, 0.0), (4, 20, 1.0), (5, 7, 0.6)] {
             let mut run = Run::new(&file, |options| {
-                *options = Options { context: 50, batch: 9, kv: KvType::F32, beams: beams + 1, ..Options::DEFAULT };
+                *options = Options::new().context(50).batch(9).kv(KvType::F32).beams(beams + 1);
             });
             for end in [None, Some(17), Some(42), Some(73)] {
                 let search = Search { beams, length, length_penalty, start: 1, end, banned: Some(3) };
@@ -343,7 +355,8 @@ fn beams_are_what_their_definition_gives() {
                 let mut memory = vec![Line::ZERO; Beams::bytes(&run.plan).div_ceil(64)];
                 let mut session = run.session();
                 session.encode(&text()).unwrap();
-                let mut found = Beams::search(&mut session, &search, Line::bytes_mut(&mut memory)).unwrap();
+                let (engine, context) = session.parts();
+                let mut found = Beams::search(engine, context, &search, Line::bytes_mut(&mut memory)).unwrap();
                 assert_eq!(found.count(), want.len(), "{kind} {search:?}");
                 for (rank, (tokens, score)) in want.iter().enumerate() {
                     let got = found.hypothesis(rank).unwrap();
@@ -351,16 +364,17 @@ fn beams_are_what_their_definition_gives() {
                     assert!((f64::from(got.score) - score).abs() < 1e-4, "{kind} {search:?} {rank}: {got:?} {score}");
                 }
                 assert_eq!(found.hypothesis(want.len()), None);
-                // And greedy again behind it: nothing is left of the search.
+                // And greedy again: nothing is left of the search.
                 session.prefill(&[1]).unwrap();
             }
             let (mut memory, mut session) = (vec![Line::ZERO; 4], run.session());
             session.encode(&[1]).unwrap();
             let search = Search { beams: beams + 2, length, length_penalty, start: 1, end: None, banned: None };
-            let error = Beams::search(&mut session, &search, Line::bytes_mut(&mut memory)).unwrap_err();
+            let (engine, context) = session.parts();
+            let error = Beams::search(engine, context, &search, Line::bytes_mut(&mut memory)).unwrap_err();
             assert_eq!(error, Error::TooManyBeams { planned: beams + 1, given: beams + 2 });
             let error =
-                Beams::search(&mut session, &Search { beams, ..search }, Line::bytes_mut(&mut memory)).unwrap_err();
+                Beams::search(engine, context, &Search { beams, ..search }, Line::bytes_mut(&mut memory)).unwrap_err();
             assert!(matches!(error, Error::BufferTooSmall { .. }));
         }
     }

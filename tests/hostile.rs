@@ -1,5 +1,5 @@
-//! Files that are wrong in ways that have hurt other programs: each must give the one right error,
-//! at once, and never a panic.
+//! Files that are wrong in ways that have hurt other programs: each must give the one right error, and never a
+//! panic.
 //!
 //! The rows are those of the list of publicly known failures of GGUF readers (CVEs and issues of
 //! llama.cpp, ollama and others).
@@ -7,8 +7,6 @@
 mod common;
 #[path = "hostile/model.rs"]
 mod model;
-
-use std::time::{Duration, Instant};
 
 use arenite::{Error, Gguf, Name};
 use common::gguf::{Builder, Meta, put_string};
@@ -36,25 +34,12 @@ fn broken(change: impl FnOnce(&mut Builder)) -> Vec<u8> {
     file.build()
 }
 
-/// The error for `file`, which must come in well under a millisecond. The fastest of several
-/// attempts counts, because the machine may be busy.
+/// The error for `file`. (How many steps it takes is counted where the loops are, in `gguf/names.rs`.)
 #[track_caller]
 fn refused(file: &[u8]) -> Error {
-    // An emulator's time says nothing: it is what runs the tests where Cargo is told of a runner.
-    let emulated = std::env::vars_os()
-        .any(|(key, _)| key.to_str().is_some_and(|key| key.starts_with("CARGO_TARGET_") && key.ends_with("_RUNNER")));
-    let mut fastest = Duration::MAX;
-    for _ in 0..20 {
-        let start = Instant::now();
-        let result = Gguf::parse(file);
-        fastest = fastest.min(start.elapsed());
-        if emulated || fastest < Duration::from_micros(500) {
-            let error = result.expect_err("the file is wrong");
-            assert!(error.to_string().len() > 20, "{error}");
-            return error;
-        }
-    }
-    panic!("the error took {fastest:?}")
+    let error = Gguf::parse(file).expect_err("the file is wrong");
+    assert!(error.to_string().len() > 20, "{error}");
+    error
 }
 
 fn name(name: &str) -> Name {
@@ -532,25 +517,4 @@ fn any_byte_changed_to_any_value() {
     }
     // Letters of names and values may change.
     assert!(read > data_start, "{read}");
-}
-
-// --- time ----------------------------------------------------------------------------------------
-
-#[test]
-fn a_great_many_tiny_tensors_take_time_in_proportion() {
-    let time = |count: u32| {
-        let mut file = Builder::new();
-        file.set("general.alignment", 1u32);
-        for i in 0..count {
-            file.push_tensor(format!("{i}"), &[1], 24, vec![0]);
-        }
-        let bytes = file.build();
-        let start = Instant::now();
-        assert_eq!(Gguf::parse(&bytes).unwrap().tensor_count(), count as u64);
-        start.elapsed()
-    };
-    // Ten times as many take ten times as long, not a hundred times; the factor 3 is for a machine
-    // that does other work too.
-    let (few, many) = (time(10_000), time(100_000));
-    assert!(many < few * 30, "10 000 tensors: {few:?}; 100 000: {many:?}");
 }

@@ -4,7 +4,7 @@ mod common;
 
 use arenite::memory::ALIGN;
 use arenite::{Error, Gguf, KvType, Line, Model, Options, Plan, Session, Workspace};
-use common::families::{self, DECODERS, decoder};
+use common::families::{self, DECODERS, RECURRENT, decoder};
 use common::fixture::Case;
 use common::fixtures;
 use common::gguf::Builder;
@@ -57,7 +57,7 @@ fn models() -> Vec<(String, Builder)> {
     models.push(("heads of 18".into(), with_heads_of(18)));
     models.push(("heads of 6, one layer".into(), one_layer(with_heads_of(6))));
     models.push(("wide".into(), wide()));
-    models.extend(DECODERS.map(|family| (family.into(), decoder(family))));
+    models.extend(DECODERS.iter().chain(&RECURRENT).map(|family| ((*family).into(), decoder(family))));
     models
 }
 
@@ -66,7 +66,7 @@ fn options() -> impl Iterator<Item = Options> {
     let kv = [KvType::F32, KvType::F16, KvType::Q8_0];
     kv.into_iter().flat_map(|kv| {
         [1, 7].into_iter().flat_map(move |batch| {
-            [1, 3].into_iter().map(move |workers| Options { context: 24, batch, kv, workers, ..Options::DEFAULT })
+            [1, 3].into_iter().map(move |workers| Options::new().context(24).batch(batch).kv(kv).workers(workers))
         })
     })
 }
@@ -134,7 +134,7 @@ fn memory_off_its_boundary() {
     let bytes = tiny("llama").build();
     let gguf = Gguf::parse(&bytes).unwrap();
     let model = Model::new(&gguf).unwrap();
-    let plan = Plan::try_of(&gguf, Options { context: 40, ..Options::DEFAULT }).unwrap();
+    let plan = Plan::try_of(&gguf, Options::new().context(40)).unwrap();
     let (mut workspace, mut kv) = (Memory::new(plan.workspace, 0), Memory::new(plan.kv, 0));
     for off in [1, 4, 16, 32, 63] {
         let error = Session::new(&model, plan, &mut workspace.all()[off..], kv.exact()).unwrap_err();
@@ -153,7 +153,7 @@ fn a_file_of_any_alignment() {
         shifted.extend_from_slice(&file);
         let gguf = Gguf::parse(&shifted[offset..]).unwrap();
         let model = Model::new(&gguf).unwrap();
-        let plan = Plan::try_of(&gguf, Options { context: 40, ..Options::DEFAULT }).unwrap();
+        let plan = Plan::try_of(&gguf, Options::new().context(40)).unwrap();
         run(&model, plan, Memory::new(plan.workspace, 0).exact(), Memory::new(plan.kv, 0).exact())
     };
     let want = run_at(0);
@@ -166,7 +166,7 @@ fn a_file_of_any_alignment() {
 fn a_plan_of_another_model() {
     let (one, other) = (tiny("llama").build(), tiny("qwen3").build());
     let (one, other) = (Gguf::parse(&one).unwrap(), Gguf::parse(&other).unwrap());
-    let mut plan = Plan::try_of(&one, Options { context: 33, batch: 5, ..Options::DEFAULT }).unwrap();
+    let mut plan = Plan::try_of(&one, Options::new().context(33).batch(5)).unwrap();
     let mut memory = Memory::new(1 << 20, 0);
     let mut kv = Memory::new(1 << 20, 0);
     assert!(Session::new(&Model::new(&one).unwrap(), plan, memory.exact(), kv.exact()).is_ok());
@@ -191,7 +191,7 @@ fn f16_bytes(kv_heads: usize, head_dim: usize, positions: usize) -> usize {
 fn keys_and_values_of_owning_layers_only_and_local_ones_by_window() {
     const CONTEXT: usize = 8192;
     const BATCH: usize = 64;
-    let options = Options { context: CONTEXT, batch: BATCH, ..Options::DEFAULT };
+    let options = Options::new().context(CONTEXT).batch(BATCH);
     let planned = |file: &[u8]| Plan::try_of(&Gguf::parse(file).unwrap(), options).unwrap().kv;
 
     let positions = |local, window: u64| if local { window as usize + BATCH - 1 } else { CONTEXT };
@@ -224,14 +224,14 @@ fn keys_and_values_of_owning_layers_only_and_local_ones_by_window() {
 // --- the compiler plans --------------------------------------------------------------------------
 
 static STORY: &[u8] = include_bytes!("fixtures/llama_mha/F16.gguf");
-const PLAN: Plan = Plan::of(STORY, Options { context: 64, batch: 8, ..Options::DEFAULT });
+const PLAN: Plan = Plan::of(STORY, Options::new().context(64).batch(8));
 static WORKSPACE: Workspace<{ PLAN.workspace }> = Workspace::new();
 static KV: Workspace<{ PLAN.kv }> = Workspace::new();
 
 #[test]
 fn a_plan_that_the_compiler_made() {
     let gguf = Gguf::parse(STORY).unwrap();
-    assert_eq!(Plan::try_of(&gguf, Options { context: 64, batch: 8, ..Options::DEFAULT }), Ok(PLAN));
+    assert_eq!(Plan::try_of(&gguf, Options::new().context(64).batch(8)), Ok(PLAN));
     let model = Model::new(&gguf).unwrap();
     let mut session = Session::new(&model, PLAN, WORKSPACE.take().unwrap(), KV.take().unwrap()).unwrap();
     session.prefill(&[1, 2, 3]).unwrap();
@@ -245,9 +245,9 @@ fn the_numbers_are_the_same_on_every_target() {
     let file = std::fs::read(fixtures::committed().join("qwen3/model.gguf")).unwrap();
     let gguf = Gguf::parse(&file).unwrap();
     let bytes = |kv, batch, workers| {
-        let plan = Plan::try_of(&gguf, Options { context: 128, batch, kv, workers, ..Options::DEFAULT }).unwrap();
+        let plan = Plan::try_of(&gguf, Options::new().context(128).batch(batch).kv(kv).workers(workers)).unwrap();
         (plan.workspace, plan.kv)
     };
     let found = [bytes(KvType::F32, 1, 1), bytes(KvType::F16, 16, 1), bytes(KvType::Q8_0, 64, 2)];
-    assert_eq!(found, [(5120, 131072), (39424, 65536), (147968, 34816)]);
+    assert_eq!(found, [(5312, 131072), (39616, 65536), (148160, 34816)]);
 }

@@ -30,7 +30,7 @@ impl Way {
     fn run(self, file: &[u8]) -> u64 {
         let Self { kernels, kv, batch, workers } = self;
         let mut run =
-            Run::new(file, |options| *options = Options { context: 128, batch, kv, workers, ..Options::DEFAULT });
+            Run::new(file, |options| *options = Options::new().context(128).batch(batch).kv(kv).workers(workers));
         run.kernels = kernels;
         let threads = Scoped(workers);
         let mut session = run.session();

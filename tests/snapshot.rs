@@ -47,7 +47,7 @@ fn go_on(session: &mut Session<'_, '_>) -> Vec<u32> {
 }
 
 fn run(file: &[u8], kv: KvType, batch: usize) -> Run<'_> {
-    Run::new(file, |options| *options = Options { context: 64, batch, kv, ..Options::DEFAULT })
+    Run::new(file, |options| *options = Options::new().context(64).batch(batch).kv(kv))
 }
 
 #[test]
@@ -87,8 +87,7 @@ fn any_batch_size_and_any_number_of_workers() {
     let snapshot = save(&session);
     let want = go_on(&mut session);
     for (batch, workers) in [(1, 1), (3, 2), (64, 4)] {
-        let mut other =
-            Run::new(&file, |options| *options = Options { context: 64, batch, workers, ..Options::DEFAULT });
+        let mut other = Run::new(&file, |options| *options = Options::new().context(64).batch(batch).workers(workers));
         let workers = common::workers::Scoped(workers);
         let mut session = other.session().with_workers(&workers);
         session.restore(&snapshot).unwrap();
@@ -167,7 +166,7 @@ fn the_size_is_known_beforehand() {
     let file = tiny("llama").build();
     let gguf = Gguf::parse(&file).unwrap();
     for (kv, position) in [(KvType::F32, 256), (KvType::F16, 128), (KvType::Q8_0, 64 + 8)] {
-        let plan = Plan::try_of(&gguf, Options { context: 64, kv, ..Options::DEFAULT }).unwrap();
+        let plan = Plan::try_of(&gguf, Options::new().context(64).kv(kv)).unwrap();
         assert_eq!(plan.snapshot_bytes(0), HEADER + 4 * 288);
         assert_eq!(plan.snapshot_bytes(23) - plan.snapshot_bytes(0), 23 * position);
         assert_eq!(plan.snapshot_bytes(usize::MAX), plan.snapshot_bytes(64));
@@ -193,7 +192,7 @@ fn snapshots_of_other_sessions() {
     session.prefill(&ids[..35]).unwrap();
     let foreign = |what| Error::ForeignSnapshot { what };
     let of = |file: &[u8], context, kv, batch| {
-        let mut run = Run::new(file, |options| *options = Options { context, batch, kv, ..Options::DEFAULT });
+        let mut run = Run::new(file, |options| *options = Options::new().context(context).batch(batch).kv(kv));
         let mut session = run.session();
         session.prefill(&ids).unwrap();
         save(&session)

@@ -22,8 +22,7 @@ fn bits(logits: &[f32]) -> Vec<u32> {
 
 /// The logits of every token of a prompt, run one by one by the scalar kernels.
 fn one_by_one(file: &[u8], kv: KvType, ids: &[u32]) -> Vec<Vec<u32>> {
-    let mut run =
-        Run::new(file, |options| *options = Options { context: 64, batch: 1, kv, workers: 1, ..Options::DEFAULT });
+    let mut run = Run::new(file, |options| *options = Options::new().context(64).batch(1).kv(kv).workers(1));
     run.kernels = Kernels::by_name("scalar").unwrap();
     let mut session = run.session();
     ids.iter()
@@ -54,9 +53,8 @@ fn batches_of_any_size() {
             let want = one_by_one(&file, kv, &ids);
             for batch in [1, 3, 8, 16, 17, 50] {
                 for kernels in Kernels::available() {
-                    let mut run = Run::new(&file, |options| {
-                        *options = Options { context: 64, batch, kv, workers: 1, ..Options::DEFAULT }
-                    });
+                    let mut run =
+                        Run::new(&file, |options| *options = Options::new().context(64).batch(batch).kv(kv).workers(1));
                     run.kernels = kernels;
                     let got: Vec<_> = run.all(&ids).iter().map(|logits| bits(logits)).collect();
                     assert!(got == want, "{name} {kv:?}, batches of {batch}, {}", kernels.name);
@@ -98,7 +96,7 @@ fn any_number_of_workers() {
         let run = |planned, there| {
             let workers = Scoped(there);
             let mut run = Run::new(&file, |options| {
-                *options = Options { context: 640, batch: 64, kv: KvType::F16, workers: planned, ..Options::DEFAULT };
+                *options = Options::new().context(640).batch(64).kv(KvType::F16).workers(planned);
             });
             let mut session = run.session().with_workers(&workers);
             session.prefill(&ids).unwrap();
@@ -122,9 +120,7 @@ fn going_back() {
     for (name, file) in models().into_iter().filter(|(name, _)| name != "window" && !is_windowed(name)) {
         for kv in KV_TYPES {
             let want = one_by_one(&file, kv, &ids);
-            let mut run = Run::new(&file, |options| {
-                *options = Options { context: 64, batch: 7, kv, workers: 1, ..Options::DEFAULT }
-            });
+            let mut run = Run::new(&file, |options| *options = Options::new().context(64).batch(7).kv(kv).workers(1));
             let mut session = run.session();
             for (to, position) in [(50, 0), (20, 50), (20, 1), (50, 19), (50, 50), (3, 0)] {
                 let position = position.min(session.position());
@@ -172,14 +168,11 @@ fn a_ring_equals_a_cache_that_keeps_everything() {
         let file = windowed(window).build();
         for kv in KV_TYPES {
             // A batch of the whole context keeps all of it.
-            let mut run = Run::new(&file, |options| {
-                *options = Options { context: 64, batch: 64, kv, workers: 1, ..Options::DEFAULT }
-            });
+            let mut run = Run::new(&file, |options| *options = Options::new().context(64).batch(64).kv(kv).workers(1));
             let want: Vec<_> = run.all(&ids).iter().map(|logits| bits(logits)).collect();
             for batch in [1, 5, 16, 31] {
-                let mut run = Run::new(&file, |options| {
-                    *options = Options { context: 64, batch, kv, workers: 1, ..Options::DEFAULT }
-                });
+                let mut run =
+                    Run::new(&file, |options| *options = Options::new().context(64).batch(batch).kv(kv).workers(1));
                 let got: Vec<_> = run.all(&ids).iter().map(|logits| bits(logits)).collect();
                 assert!(got == want, "a window of {window}, batches of {batch}, {kv:?}");
             }

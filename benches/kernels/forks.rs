@@ -5,18 +5,13 @@
 //! microseconds, with 3 microseconds between them, as in a forward pass; half of 2.3 ms is the
 //! best that two threads can do.
 
-#[path = "../../host-demo/src/pool.rs"]
-#[allow(dead_code)]
-mod pool;
-
 use std::hint::{black_box, spin_loop};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use arenite::workers::{Serial, Workers};
+use arenite::workers::{Pool, Serial, Workers};
 use divan::Bencher;
-use pool::Pool;
 
 fn main() {
     divan::main();

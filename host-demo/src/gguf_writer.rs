@@ -9,13 +9,18 @@
 //! tensors.finish()?;
 //! ```
 
+use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 use arenite::gguf::{Array, Value, ValueType};
 use arenite::quant::TensorType;
-use tempfile::NamedTempFile;
+use arenite::tokenizer::Tokenizer;
+use arenite::{Gguf, Model};
+
+use crate::model_file::ModelFile;
+use crate::new_file::NewFile;
 
 /// A metadata value as it lies in the file: its type, then itself. `From` makes one of a Rust value
 /// of the same type (`5u32`, `"text"`), and of a [`Value`] or an [`Array`] of another file.
@@ -151,6 +156,9 @@ const ALIGNMENT: &str = "general.alignment";
 pub struct Header {
     keys: Vec<(String, Meta)>,
     tensors: Vec<Entry>,
+    /// Where in its list each key is.
+    key_at: HashMap<String, usize>,
+    tensor_names: HashSet<String>,
     /// The tensors' alignment in bytes.
     alignment: u64,
 }
@@ -166,15 +174,18 @@ struct Entry {
 impl Header {
     /// No keys, no tensors, and the alignment of 32 bytes that a file has that says nothing.
     pub fn new() -> Self {
-        Self { keys: Vec::new(), tensors: Vec::new(), alignment: 32 }
+        Self { keys: vec![], tensors: vec![], key_at: HashMap::new(), tensor_names: HashSet::new(), alignment: 32 }
     }
 
     /// Sets a key, in its old place if it is there.
     pub fn set(&mut self, key: &str, value: impl Into<Meta>) {
         let value = value.into();
-        match self.keys.iter_mut().find(|(name, _)| name == key) {
+        match self.key_at.get(key).and_then(|at| self.keys.get_mut(*at)) {
             Some((_, old)) => *old = value,
-            None => self.keys.push((key.to_owned(), value)),
+            None => {
+                self.key_at.insert(key.to_owned(), self.keys.len());
+                self.keys.push((key.to_owned(), value));
+            }
         }
     }
 
@@ -193,13 +204,14 @@ impl Header {
     pub fn tensor(&mut self, name: &str, dims: &[u64], kind: TensorType) -> Result<u64> {
         ensure!((1..=4).contains(&dims.len()), "the tensor {name} has {} dimensions: 1 to 4 are possible", dims.len());
         ensure!((1..64).contains(&name.len()), "the tensor name {name:?} is too long: 63 bytes are possible");
-        if self.tensors.iter().any(|tensor| tensor.name == name) {
+        if self.tensor_names.contains(name) {
             bail!("there are two tensors {name}");
         }
         let row = dims.first().and_then(|&row| kind.row_bytes(usize::try_from(row).ok()?));
         let row = row.with_context(|| format!("the rows of the tensor {name} are not whole blocks of {kind:?}"))?;
         let bytes = dims.iter().skip(1).try_fold(row as u64, |bytes, &n| bytes.checked_mul(n));
         let bytes = bytes.with_context(|| format!("the tensor {name} is larger than any file"))?;
+        self.tensor_names.insert(name.to_owned());
         self.tensors.push(Entry { name: name.to_owned(), dims: dims.to_vec(), kind, bytes });
         Ok(bytes)
     }
@@ -308,33 +320,28 @@ impl<W: Write> Write for Tensors<W> {
     }
 }
 
-/// Writes a file so that `path` has all of it or is as it was before: `write` fills a temporary file
-/// beside it, which then takes its place. So a file may be read while its successor is written.
-pub fn replace(path: &Path, write: impl FnOnce(&mut io::BufWriter<&mut NamedTempFile>) -> Result<()>) -> Result<()> {
-    let cannot = || format!("cannot write {}", path.display());
-    let directory = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    let mut builder = tempfile::Builder::new();
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        builder.permissions(std::fs::Permissions::from_mode(0o666)); // less what the umask takes
+/// Writes a model to `path`: what `write` puts out, if this program can open it again.
+pub fn write_model(path: &Path, write: impl FnOnce(&mut NewFile) -> Result<()>) -> Result<()> {
+    let mut file = NewFile::create(path)?;
+    write(&mut file)?;
+    file.check(opens).context("the converted model could not be opened again: what it was made from is at fault")?;
+    file.finish()
+}
+
+/// Whether the file at `path` is a model that runs, with a vocabulary, if it has one, that can be used.
+fn opens(path: &Path) -> Result<()> {
+    let file = ModelFile::open(Some(path))?;
+    let gguf = Gguf::parse(&file)?;
+    Model::new(&gguf)?;
+    if gguf.get("tokenizer.ggml.model").is_some() {
+        Tokenizer::new(&gguf, &mut vec![0; Tokenizer::index_bytes(&gguf)?])?;
     }
-    let mut file = builder.prefix(".arenite-").tempfile_in(directory).with_context(cannot)?;
-    let mut out = io::BufWriter::with_capacity(1 << 20, &mut file);
-    write(&mut out).with_context(cannot)?;
-    out.flush().with_context(cannot)?;
-    drop(out);
-    file.persist(path).map_err(|failed| failed.error).with_context(cannot)?;
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use arenite::Gguf;
 
     #[test]
     fn what_is_written_is_read() {
@@ -390,17 +397,5 @@ mod tests {
         let mut tensors = header.write(Vec::new()).unwrap();
         tensors.write_all(&[0; 15]).unwrap();
         assert!(tensors.finish().is_err());
-    }
-
-    #[test]
-    fn a_file_is_replaced_as_a_whole() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("file");
-        replace(&path, |out| Ok(out.write_all(b"one")?)).unwrap();
-        assert!(
-            replace(&path, |out| out.write_all(b"tw").map_err(Into::into).and_then(|()| bail!("no more"))).is_err()
-        );
-        assert_eq!(std::fs::read(&path).unwrap(), b"one");
-        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
     }
 }

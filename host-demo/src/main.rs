@@ -6,13 +6,14 @@
 mod boards;
 mod cli;
 mod commands;
+mod faults;
 mod generation;
 mod gguf_writer;
 mod interrupt;
 mod model_file;
+mod new_file;
 mod npy;
 mod output;
-mod pool;
 mod runtime;
 mod seq2seq;
 mod stop;
@@ -24,6 +25,8 @@ use std::process::ExitCode;
 use clap::Parser;
 
 fn main() -> ExitCode {
+    faults::prepare();
+    interrupt::prepare();
     match commands::run(cli::Cli::parse()) {
         Ok(code) => code,
         Err(error) => output::report(&error),

@@ -9,6 +9,8 @@ use anyhow::{Context, Result, bail};
 use arenite::gguf::Gguf;
 use memmap2::Mmap;
 
+use crate::faults;
+
 /// The models that `arenite` has with it, trained by `models/`.
 static STORIES: &[u8] = include_bytes!("../models/stories.gguf");
 static TRANSLATOR: &[u8] = include_bytes!("../models/translator.gguf");
@@ -89,6 +91,7 @@ fn map(path: &Path) -> Result<Mmap> {
     }
     let file = File::open(path).map_err(hint)?;
     let map = map_read_only(&file).map_err(hint)?;
+    faults::mapped(&map, path);
     // Where the file system can, the page cache then holds the file in large pages: decoding reads every weight
     // for every token, and walking tables of small pages costs a quarter of the speed.
     #[cfg(target_os = "linux")]
@@ -101,7 +104,7 @@ fn map_read_only(file: &File) -> std::io::Result<Mmap> {
     // SAFETY: the mapping is private to this process and read-only. What remains is another
     // process that changes the file while it is mapped: nothing here can exclude that, and every
     // program that maps its models lives with it. The core checks ranges once and then only
-    // reads numbers, so changed bytes give wrong numbers; a file cut short under the mapping
-    // ends the process with SIGBUS.
+    // reads numbers, so changed bytes give wrong numbers; for a file cut short under the mapping there
+    // is `faults`.
     unsafe { Mmap::map(file) }
 }

@@ -4,6 +4,8 @@
 
 use std::io::{self, Write};
 
+use anyhow::Result;
+
 /// Writes the header of a row-major little-endian f32 array of `shape`.
 pub fn header(out: &mut impl Write, shape: &[usize]) -> io::Result<()> {
     let mut dims: String = shape.iter().map(|n| format!("{n}, ")).collect();
@@ -19,6 +21,12 @@ pub fn header(out: &mut impl Write, shape: &[usize]) -> io::Result<()> {
     out.write_all(b"\x93NUMPY\x01\x00")?;
     out.write_all(&length.to_le_bytes())?;
     writeln!(out, "{dict:<width$}", width = total - before - 1)
+}
+
+/// Writes a whole array.
+pub fn array(out: &mut impl Write, shape: &[usize], numbers: &[f32]) -> Result<()> {
+    header(out, shape)?;
+    Ok(values(out, numbers)?)
 }
 
 /// Writes the next numbers of the array.

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, anyhow, bail};
 use arenite::workers::Workers;
-use arenite::{Gguf, Kernels, KvType, Model, Options, Plan, Session};
+use arenite::{Engine, Gguf, Kernels, KvType, Model, Options, Plan, Session};
 use memmap2::MmapMut;
 
 use crate::cli::{Kv, SessionArgs};
@@ -33,13 +33,19 @@ pub fn context(args: &SessionArgs, model: &Model<'_>, needed: usize) -> usize {
 
 /// The plan for a context of that many positions.
 pub fn plan(gguf: &Gguf<'_>, args: &SessionArgs, context: usize, workers: usize) -> Result<Plan> {
-    plan_beams(gguf, args, context, workers, 1)
+    Ok(Plan::try_of(gguf, options(args, context, workers))?)
 }
 
 /// As [`plan`], for so many hypotheses at once.
 pub fn plan_beams(gguf: &Gguf<'_>, args: &SessionArgs, context: usize, workers: usize, beams: usize) -> Result<Plan> {
-    let options = Options { context, batch: args.batch_size, kv: kv_type(args.kv), workers, beams };
-    Ok(Plan::try_of(gguf, options)?)
+    // The text's own context stays empty.
+    let pages = beams.saturating_mul(context.div_ceil(16));
+    Ok(Plan::try_of(gguf, options(args, context, workers).beams(beams).pages(pages))?)
+}
+
+/// What the user asks for, in a context of that many positions.
+pub fn options(args: &SessionArgs, context: usize, workers: usize) -> Options {
+    Options::new().context(context).batch(args.batch_size).kv(kv_type(args.kv)).workers(workers)
 }
 
 pub fn kv_type(kv: Kv) -> KvType {
@@ -72,6 +78,17 @@ impl Memory {
         workers: &'m dyn Workers,
     ) -> Result<Session<'m, 'w>> {
         Ok(Session::new(model, plan, &mut self.workspace, &mut self.kv)?.with_kernels(kernels).with_workers(workers))
+    }
+
+    /// An engine in this memory.
+    pub fn engine<'m, 'w>(
+        &'w mut self,
+        model: &'m Model<'_>,
+        plan: Plan,
+        kernels: &'static Kernels,
+        workers: &'m dyn Workers,
+    ) -> Result<Engine<'m, 'w>> {
+        Ok(Engine::new(model, plan, &mut self.workspace, &mut self.kv)?.with_kernels(kernels).with_workers(workers))
     }
 }
 

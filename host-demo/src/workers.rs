@@ -1,8 +1,6 @@
 //! The one place that decides who does the work.
 
-use arenite::workers::{Serial, Workers};
-
-use crate::pool::Pool;
+use arenite::workers::{Pool, Serial, Workers};
 
 /// How many threads a command uses when it is not told: one for every core.
 pub fn cores() -> usize {

@@ -108,7 +108,7 @@ fn plan(model: &Model<'_>, options: Option<&arenite_options>) -> Result<Plan, Er
             ARENITE_KV_Q8_0 => KvType::Q8_0,
             _ => return Err(Error::Argument { what: "for the type of KV cache" }),
         };
-        planned = Options { context: options.context, batch: options.batch, kv, ..planned };
+        planned = planned.context(options.context).batch(options.batch).kv(kv);
     }
     Plan::try_of(model.gguf(), planned)
 }

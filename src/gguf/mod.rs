@@ -76,7 +76,7 @@ impl<'a> Gguf<'a> {
     ///
     /// The time is in proportion to the metadata and the tensor directory; the tensor data is not
     /// looked at. Repeated names are found among the first 4096 keys and the first 4096 tensors
-    /// (against all that follow).
+    /// (against all that follow), by 64 bits of hash.
     ///
     /// # Errors
     ///
@@ -116,6 +116,18 @@ impl<'a> Gguf<'a> {
     /// The whole file.
     pub const fn data(&self) -> &'a [u8] {
         self.data
+    }
+
+    /// The bytes of the tensor directory.
+    pub(crate) const fn directory(&self) -> &'a [u8] {
+        let (_, directory) = match self.data.split_at_checked(self.tensors_at as usize) {
+            Some(parts) => parts,
+            None => (self.data, self.data),
+        };
+        match directory.split_at_checked((self.data_at as usize).saturating_sub(self.tensors_at as usize)) {
+            Some((directory, _)) => directory,
+            None => directory,
+        }
     }
 
     /// A number that tells this file from others: of its size, its metadata, its tensor directory, and

@@ -17,12 +17,14 @@ use super::float::capped;
 use super::lanes::{Lanes, load, mask};
 use crate::built;
 use crate::memory::{HeadLayout, KvType, TILE};
-use crate::quant::le_f16;
+use crate::quant::{le_f16, le_f32};
 
 /// The query rows of one KV head: `tokens` at consecutive positions, each with `group` heads.
 pub(crate) struct Attention<'a> {
-    /// The head's ring of tiles.
-    pub ring: &'a [u8],
+    /// The head's tiles, one for each page.
+    pub tiles: &'a [u8],
+    /// The page of each tile of the context; shorter than the context, it is a ring.
+    pub pages: &'a [u32],
     /// How a tile is laid out.
     pub layout: HeadLayout,
     /// Queries: head `g` of token `t` starts at `t * q_stride + g * head_dim`.
@@ -45,75 +47,34 @@ pub(crate) struct Attention<'a> {
     pub cap: Option<f32>,
     /// Added to every score.
     pub bias: Bias<'a>,
-    /// What is hidden from tokens besides.
-    pub masks: Masks<'a>,
+    /// A learned score of each of the group's heads, little-endian f32, that takes part in the softmax and has no
+    /// value; empty for none.
+    pub sinks: &'a [u8],
 }
 
-/// Numbers added to scores: for head `g`, token `t` and place `s` in the cache, that at
-/// `g * stride + start - t * step + s / shared`.
+/// Numbers added to scores: for head `g`, token `t` and position `s`, that at `g * stride + start - t + s`.
 #[derive(Clone, Copy)]
 pub(crate) struct Bias<'a> {
     pub table: &'a [f32],
     pub stride: usize,
     pub start: usize,
-    pub step: usize,
-    /// Places for each position, at least 1.
-    pub shared: usize,
 }
 
 impl Bias<'_> {
     /// No bias.
-    pub const NONE: Self = Self { table: &[], stride: 0, start: 0, step: 0, shared: 1 };
+    pub const NONE: Self = Self { table: &[], stride: 0, start: 0 };
 
     #[inline(always)]
     fn is_none(&self) -> bool {
         !built::RELATIVE_POSITIONS || self.table.is_empty()
     }
 
-    /// The numbers of 16 places from `place` on.
+    /// The numbers of 16 positions from `position` on.
     #[inline(always)]
-    unsafe fn load<L: Lanes>(&self, head: usize, token: usize, place: usize) -> L {
-        let row = (head * self.stride + self.start).saturating_sub(token * self.step);
+    unsafe fn load<L: Lanes>(&self, head: usize, token: usize, position: usize) -> L {
+        let row = (head * self.stride + self.start).saturating_sub(token);
         // SAFETY: the caller has the instruction set.
-        unsafe {
-            if self.shared == 1 {
-                return load(self.table, row + place);
-            }
-            let of = |i| self.table.get(row + (place + i) / self.shared.max(1)).copied().unwrap_or(0.0);
-            load(&core::array::from_fn::<f32, 16, _>(of), 0)
-        }
-    }
-}
-
-/// Positions of which tokens see some only, as bits: a word for each tile and token. Empty: they see all.
-#[derive(Clone, Copy)]
-pub(crate) struct Masks<'a> {
-    pub words: &'a [u16],
-    /// Tiles of a token.
-    pub stride: usize,
-}
-
-impl Masks<'_> {
-    /// Nothing is hidden.
-    pub const NONE: Self = Self { words: &[], stride: 0 };
-
-    /// Whether nothing is hidden. Beams alone hide something.
-    #[inline(always)]
-    pub fn is_none(&self) -> bool {
-        !built::CROSS_ATTENTION || self.words.is_empty()
-    }
-
-    /// Those of the tokens from this one on.
-    pub fn from(self, token: usize) -> Self {
-        Self { words: self.words.get(token * self.stride..).unwrap_or(&[]), ..self }
-    }
-
-    #[inline(always)]
-    fn of(&self, token: usize, tile: usize) -> u16 {
-        if self.is_none() {
-            return u16::MAX;
-        }
-        self.words.get(token * self.stride + tile).copied().unwrap_or(0)
+        unsafe { load(self.table, row + position) }
     }
 }
 
@@ -145,9 +106,7 @@ unsafe fn attend_all<L: Lanes, E: Element>(
     // SAFETY: the caller has the instruction set; `row + R <= rows`.
     unsafe {
         while row < rows {
-            // Rows that see different positions are taken one by one.
-            let most = if job.masks.is_none() { L::ROWS } else { 1 };
-            let left = if most < rows - row { most } else { rows - row };
+            let left = if L::ROWS < rows - row { L::ROWS } else { rows - row };
             row += match left {
                 8.. => attend_rows::<L, E, 8, 1>(job, row, out, out_stride, scratch),
                 4.. => attend_rows::<L, E, 4, 1>(job, row, out, out_stride, scratch),
@@ -173,11 +132,11 @@ unsafe fn attend_rows<L: Lanes, E: Element, const R: usize, const S: usize>(
 ) -> usize {
     let layout = job.layout;
     let (dim, width, tile_bytes) = (layout.dim, layout.padded(), layout.tile_bytes());
-    let tiles = job.ring.len() / tile_bytes.max(1);
+    let pages = job.tiles.len() / tile_bytes.max(1);
     let group = job.group.max(1);
     let Some(sums) = scratch.get_mut(..R * width) else { return R };
     sums.fill(0.0);
-    if tiles == 0 {
+    if pages == 0 || job.pages.is_empty() {
         return R;
     }
 
@@ -209,32 +168,42 @@ unsafe fn attend_rows<L: Lanes, E: Element, const R: usize, const S: usize>(
     // Rows are in order of position, so the first sees the earliest and the last the latest.
     let (start, end) = (visible[0].lo, visible[R - 1].hi);
     let (first, last) = (start / BLOCK, (end - 1) / BLOCK);
-    let ring = |tile: usize| job.ring.as_ptr().wrapping_add(tile.checked_rem(tiles).unwrap_or(0) * tile_bytes);
-    // After the last tile of this head comes the first of the next, whose ring is the next.
+    let at = |tile: usize| {
+        let entry = tile.checked_rem(job.pages.len()).and_then(|entry| job.pages.get(entry));
+        // An entry without a page has nothing that a row sees.
+        let page = entry.map_or(0, |page| *page as usize).min(pages - 1);
+        job.tiles.as_ptr().wrapping_add(page * tile_bytes)
+    };
+    // After the last tile of this head comes the first of the next, whose tiles follow.
     let (first_tile, distance) = (start / TILE, if R < 4 { TILES } else { 1 });
     let count = end.div_ceil(TILE) - first_tile;
     let later = |tile: usize| {
         let i = (tile + distance).saturating_sub(first_tile);
         let heads = i.checked_div(count).unwrap_or(0);
-        ring((tile + distance).wrapping_sub(heads * count)).wrapping_add(heads * job.ring.len())
+        at((tile + distance).wrapping_sub(heads * count)).wrapping_add(heads * job.tiles.len())
     };
 
-    // SAFETY: the caller has the instruction set. Each of `tile` points to a whole tile of the ring,
+    // SAFETY: the caller has the instruction set. Each of `tile` points to a whole tile of the head's,
     // in which the layout's offsets stay; each query has `dim` elements; `sums` has R rows; the weights
     // of all tiles that a row sees something of are written before they are read.
     unsafe {
         let mut best = [f32::NEG_INFINITY; R];
         let mut total = [L::zero(); R];
+        if built::GPT_OSS && !job.sinks.is_empty() {
+            for r in 0..R {
+                best[r] = le_f32(job.sinks, (row + r) % group);
+                total[r] = L::splat(1.0).select(1, L::zero());
+            }
+        }
         let cap = if built::CAPS { job.cap } else { None };
         let plain = cap.is_none() && job.bias.is_none();
         for block in first..=last {
             let tile: [Tile; TILES] = core::array::from_fn(|t| {
                 let tile = block * TILES + t;
-                Tile { at: ring(tile), later: later(tile) }
+                Tile { at: at(tile), later: later(tile) }
             });
             let seen = visible.map(|seen| seen.part(block * BLOCK, BLOCK));
             let reach = Range { lo: seen[0].lo, hi: seen[R - 1].hi };
-            let shown = |r: usize, t: usize| job.masks.of((row + r) / group, block * TILES + t);
 
             // Scores, and the largest of each row.
             let mut weights = [const { MaybeUninit::<[f32; BLOCK]>::uninit() }; R];
@@ -259,7 +228,7 @@ unsafe fn attend_rows<L: Lanes, E: Element, const R: usize, const S: usize>(
                 let at = at.map(|at| at.add(t * TILE));
                 for r in 0..R {
                     let lanes = seen[r].lanes(t);
-                    if plain && shown(r, t) == u16::MAX {
+                    if plain {
                         top[r] = L::scale(at[r], job.scale, lanes, top[r]);
                         continue;
                     }
@@ -271,7 +240,7 @@ unsafe fn attend_rows<L: Lanes, E: Element, const R: usize, const S: usize>(
                         let (token, head) = ((row + r) / group, (row + r) % group);
                         score = score.add(job.bias.load(head, token, block * BLOCK + t * TILE));
                     }
-                    let score = score.masked(mask(&lanes) & shown(r, t), f32::NEG_INFINITY);
+                    let score = score.masked(mask(&lanes), f32::NEG_INFINITY);
                     top[r] = top[r].max(score);
                     score.store(at[r]);
                 }
@@ -293,36 +262,13 @@ unsafe fn attend_rows<L: Lanes, E: Element, const R: usize, const S: usize>(
                     best[r] = top;
                 }
                 for t in seen[r].tiles() {
-                    let (at, lanes) = (weights[r].as_mut_ptr().cast::<f32>().add(t * TILE), seen[r].lanes(t));
-                    if shown(r, t) == u16::MAX {
-                        L::softmax(at, best[r], lanes, &mut total[r]);
-                        continue;
-                    }
-                    let p = L::load(at).sub(L::splat(best[r])).exp().masked(mask(&lanes) & shown(r, t), 0.0);
-                    total[r] = total[r].add(p);
-                    p.store(at);
+                    let at = weights[r].as_mut_ptr().cast::<f32>().add(t * TILE);
+                    L::softmax(at, best[r], seen[r].lanes(t), &mut total[r]);
                 }
             }
 
             // The positions that all rows see are taken together, those before and after row by
             // row. What lies in invisible positions may be anything, even NaN: it is not read.
-            if !job.masks.is_none() {
-                for t in seen[0].tiles() {
-                    let mut mask = mask(&seen[0].lanes(t)) & shown(0, t);
-                    while mask != 0 {
-                        let slot = t * TILE + mask.trailing_zeros() as usize;
-                        weigh::<L, E, R, S>(
-                            &tile,
-                            layout,
-                            &weights,
-                            Range { lo: slot, hi: slot + 1 },
-                            sums.as_mut_ptr(),
-                        );
-                        mask &= mask - 1;
-                    }
-                }
-                continue;
-            }
             let common = Range { lo: seen[R - 1].lo, hi: seen[0].hi };
             let common = if common.lo < common.hi { common } else { Range { lo: reach.hi, hi: reach.hi } };
             let sums = sums.as_mut_ptr();

@@ -3,18 +3,21 @@
 use super::{Form, Kernels};
 use crate::memory::{HeadLayout, KvType, TILE};
 
-/// Writes the key and the value of `position` into the ring of one head.
+/// Writes the key and the value of `position` into one head's tiles: into the one of the page that `pages`,
+/// the context's table, names.
 pub(crate) fn store(
     kernels: &Kernels,
     layout: HeadLayout,
-    ring: &mut [u8],
+    tiles: &mut [u8],
+    pages: &[u32],
     position: usize,
     key: &[f32],
     value: &[f32],
 ) {
-    let bytes = layout.tile_bytes();
-    let (tile, slot) = (position / TILE % (ring.len() / bytes.max(1)).max(1), position % TILE);
-    let Some(tile) = ring.get_mut(tile * bytes..(tile + 1) * bytes) else { return };
+    let (bytes, slot) = (layout.tile_bytes(), position % TILE);
+    let entry = (position / TILE).checked_rem(pages.len()).and_then(|entry| pages.get(entry));
+    let start = entry.and_then(|page| (*page as usize).checked_mul(bytes));
+    let Some(tile) = start.and_then(|start| tiles.get_mut(start..)?.get_mut(..bytes)) else { return };
     let Some((keys, values)) = tile.split_at_mut_checked(layout.values()) else { return };
     let Some((keys, key_scales)) = keys.split_at_mut_checked(layout.key_scales()) else { return };
     let middle = layout.value_scales() - layout.values();

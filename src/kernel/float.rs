@@ -69,7 +69,7 @@ pub(super) unsafe fn capped<L: Lanes>(x: L, cap: f32) -> L {
 
 /// `x / (1 + exp(-x))`.
 #[inline(always)]
-unsafe fn silu<L: Lanes>(x: L) -> L {
+pub(super) unsafe fn silu<L: Lanes>(x: L) -> L {
     // SAFETY: the caller has the instruction set.
     unsafe { x.div(L::splat(1.0).add(L::splat(0.0).sub(x).exp())) }
 }
@@ -112,9 +112,22 @@ pub(super) unsafe fn activate<L: Lanes>(f: Activation, x: &mut [f32], up: Option
     unsafe {
         for i in (0..x.len()).step_by(16) {
             let v: L = load(x, i);
+            if built::GPT_OSS
+                && let (Activation::ClampedSwiglu, Some(up)) = (f, up)
+            {
+                let (v, limit) = (v.min(L::splat(7.0)), L::splat(7.0));
+                let up = load::<L>(up, i).min(limit).max(L::splat(-7.0)).add(L::splat(1.0));
+                let gate = v.div(L::splat(1.0).add(v.mul(L::splat(-1.702)).exp()));
+                store(gate.mul(up), x, i);
+                continue;
+            }
             let v = match f {
                 Activation::GeluTanh if built::GELU_TANH => gelu_tanh(v),
                 Activation::GeluErf if built::GELU_ERF => gelu_erf(v),
+                Activation::Sigmoid if built::GATED_QUERY => {
+                    let one = L::splat(1.0);
+                    one.div(one.add(L::splat(0.0).sub(v).exp()))
+                }
                 // Zeros of both signs are alike, and a NaN passes through.
                 Activation::Relu if built::RELU => L::splat(0.0).max(v).add(L::splat(0.0)),
                 _ => silu(v),

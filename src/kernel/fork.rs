@@ -134,6 +134,23 @@ pub(crate) fn fork_chunks<T: Send, S: Send>(
     });
 }
 
+/// Runs `f(index, a's chunk, b's chunk)` for each pair of whole chunks of two slices; `work` as for [`fork`].
+pub(crate) fn fork_pairs<T: Send>(
+    workers: &dyn Workers,
+    (a, a_chunk): (&mut [T], usize),
+    (b, b_chunk): (&mut [T], usize),
+    work: usize,
+    f: impl Fn(usize, &mut [T], &mut [T]) + Sync,
+) {
+    let chunks = |len: usize, chunk: usize| len.checked_div(chunk).unwrap_or(0);
+    let count = chunks(a.len(), a_chunk).min(chunks(b.len(), b_chunk));
+    let (a, b) = (Shared(a.as_mut_ptr()), Shared(b.as_mut_ptr()));
+    fork(workers, count, work, &mut [(); 0], 0, &|i, _| {
+        // SAFETY: `fork` runs each item once, so each chunk has one user, and both slices have as many chunks.
+        unsafe { f(i, a.part(i * a_chunk, a_chunk), b.part(i * b_chunk, b_chunk)) };
+    });
+}
+
 /// Quantizes one or more tokens as [`Kernels::quantize`], shared among the workers.
 pub(crate) fn quantize(
     kernels: &Kernels,

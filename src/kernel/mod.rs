@@ -25,17 +25,19 @@ mod lanes;
 mod linear;
 #[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), allow(dead_code))] // some use a part of it
 mod quantized;
+mod recurrent;
 mod scalar;
 #[cfg(test)]
 mod tests;
 #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
 mod x86;
 
-pub(crate) use attention::{Attention, Bias, Masks};
+pub(crate) use attention::{Attention, Bias};
 pub(crate) use cache::store;
-pub(crate) use fork::{fork_chunks, quantize};
+pub(crate) use fork::{fork_chunks, fork_pairs, quantize};
 pub(crate) use job::{Acts, Form};
 pub(crate) use linear::{Matrix, Product, linear, panel_bytes};
+pub(crate) use recurrent::{Convolution, MAX_TAPS, Recurrence};
 
 use crate::quant::formats_list;
 use job::Job;
@@ -54,6 +56,11 @@ pub enum Activation {
     GeluErf,
     /// The positive part.
     Relu,
+    /// `1 / (1 + exp(-x))`.
+    Sigmoid,
+    /// `x * sigmoid(1.702 x)`, of `x` up to 7; what it is multiplied with is cut to -7..7, plus 1. The
+    /// [gpt-oss](https://arxiv.org/abs/2508.10925) form of SwiGLU.
+    ClampedSwiglu,
 }
 
 /// What a layer norm divides by.
@@ -77,6 +84,8 @@ pub struct Kernels {
     activate: unsafe fn(Activation, &mut [f32], Option<&[f32]>),
     soft_cap: unsafe fn(&mut [f32], f32),
     to_f16: unsafe fn(&[f32], &mut [u8]),
+    convolve: unsafe fn(&Convolution<'_>, &mut [f32], usize, &mut [f32]),
+    recur: unsafe fn(&Recurrence<'_>, &mut [f32], &mut [f32]),
     attend: unsafe fn(&Attention<'_>, &mut [f32], usize, &mut [f32]),
 }
 
@@ -166,6 +175,20 @@ impl Kernels {
     pub(crate) fn to_f16(&self, x: &[f32], out: &mut [u8]) {
         // SAFETY: as in `matmul`; slices are checked where they are read.
         unsafe { (self.to_f16)(x, out) }
+    }
+
+    /// A causal convolution of some tokens' channels; see [`Convolution`] for the shapes.
+    #[inline]
+    pub(crate) fn convolve(&self, job: &Convolution<'_>, x: &mut [f32], stride: usize, state: &mut [f32]) {
+        // SAFETY: as in `matmul`; slices are checked where they are read.
+        unsafe { (self.convolve)(job, x, stride, state) }
+    }
+
+    /// A head's state through some tokens; see [`Recurrence`] for the shapes.
+    #[inline]
+    pub(crate) fn recur(&self, job: &Recurrence<'_>, state: &mut [f32], out: &mut [f32]) {
+        // SAFETY: as in `matmul`; slices are checked where they are read.
+        unsafe { (self.recur)(job, state, out) }
     }
 
     /// Attention of all rows of `job`; see [`Attention`] for the shapes.

@@ -96,6 +96,30 @@ macro_rules! table {
                 }
                 to_f16
             },
+            convolve: {
+                $(#[target_feature(enable = $feature)])?
+                unsafe fn convolve(job: &$crate::kernel::Convolution<'_>, x: &mut [f32], stride: usize, state: &mut [f32]) {
+                    // SAFETY: this function has the features of the vector type.
+                    unsafe {
+                        if $crate::built::CONVOLUTION {
+                            $crate::kernel::recurrent::convolve::<$lanes>(job, x, stride, state);
+                        }
+                    }
+                }
+                convolve
+            },
+            recur: {
+                $(#[target_feature(enable = $feature)])?
+                unsafe fn recur(job: &$crate::kernel::Recurrence<'_>, state: &mut [f32], out: &mut [f32]) {
+                    // SAFETY: this function has the features of the vector type.
+                    unsafe {
+                        if $crate::built::RECURRENCE {
+                            $crate::kernel::recurrent::recur::<$lanes>(job, state, out);
+                        }
+                    }
+                }
+                recur
+            },
             attend: {
                 $(#[target_feature(enable = $feature)])?
                 unsafe fn attend(job: &$crate::kernel::Attention<'_>, out: &mut [f32], stride: usize, scratch: &mut [f32]) {

@@ -8,8 +8,8 @@ use std::{eprintln, format, string::String, vec, vec::Vec};
 use super::job::SUM_SPAN;
 use super::linear::fit;
 use super::{
-    Activation, Acts, Attention, Bias, Deviation, Form, Kernels, MAX_ROWS, Masks, Matrix, SCALAR, linear, panel_bytes,
-    store,
+    Activation, Acts, Attention, Bias, Convolution, Deviation, Form, Kernels, MAX_ROWS, Matrix, Recurrence, SCALAR,
+    linear, panel_bytes, store,
 };
 use crate::memory::{HeadLayout, KvType};
 use crate::quant::{Format, TensorType, decode_row, formats, formats_list};
@@ -333,6 +333,7 @@ fn block_weights_by_decoded_rows() {
     let mut random = Random(23);
     for kind in block_types() {
         let (cols, form) = (512, Form::of(kind).unwrap());
+        let mut compared = 0;
         for _ in 0..20 {
             let bytes = random.weights(kind, Data::Plain, 1, cols, 0);
             let x = Tokens::random(&mut random, form, Data::Plain, cols, 1);
@@ -348,9 +349,13 @@ fn block_weights_by_decoded_rows() {
             let w = Matrix { kind, rows: 1, cols, data: &bytes };
             let got = f64::from(product(&SCALAR, w, &x.acts(), 1)[0]);
             // Two roundings and one of the minimum for each block; minimums may be larger than what is left.
-            let same = got.is_nan() && want.is_nan(); // of random scales
-            assert!(same || (got - want).abs() <= 4e-6 * size, "{kind:?}: {got}, not {want}");
+            // Scales that are not f16 are random: some numbers are beyond f32.
+            if size < 1e38 {
+                assert!((got - want).abs() <= 4e-6 * size, "{kind:?}: {got}, not {want}");
+                compared += 1;
+            }
         }
+        assert!(compared >= 5, "{kind:?}");
     }
 }
 
@@ -448,7 +453,14 @@ fn activation_functions() {
     let mut random = Random(13);
     let all = all_floats(8191);
     let up = random.floats(Data::Plain, all.len());
-    for f in [Activation::Silu, Activation::GeluTanh, Activation::GeluErf, Activation::Relu] {
+    for f in [
+        Activation::Silu,
+        Activation::GeluTanh,
+        Activation::GeluErf,
+        Activation::Relu,
+        Activation::Sigmoid,
+        Activation::ClampedSwiglu,
+    ] {
         for up in [None, Some(&up[..])] {
             let run = |kernels: &Kernels, x: &[f32]| {
                 let mut x = x.to_vec();
@@ -537,7 +549,7 @@ struct AttentionCase {
     tokens: usize,
     position: usize,
     window: usize,
-    /// Every token sees all, with a bias and some positions hidden.
+    /// Every token sees all, with a bias.
     across: bool,
     cap: Option<f32>,
     data: Data,
@@ -549,17 +561,18 @@ impl AttentionCase {
         let Self { kind, dim, group, tokens, position, window, across, cap, .. } = *self;
         let layout = HeadLayout { kind, dim };
         let tiles = window.min(position + tokens).saturating_add(tokens - 1).div_ceil(16);
-        // Whatever lay in the cache before, here NaN, has no influence.
-        let mut ring = vec![0xff; tiles * layout.tile_bytes()];
+        // Whatever lay in the cache before, here NaN, has no influence; nor has which page a tile is in.
+        let mut cache = vec![0xff; (tiles + 2) * layout.tile_bytes()];
+        let pages: Vec<u32> = (1..=tiles as u32).rev().collect();
         for (p, (key, value)) in keys.chunks(dim).zip(values.chunks(dim)).enumerate() {
-            store(kernels, layout, &mut ring, p, key, value);
+            store(kernels, layout, &mut cache, &pages, p, key, value);
         }
         let (q_stride, out_stride) = (group * dim + 5, group * dim + 3);
         let reach = position + tokens;
         let biases: Vec<f32> = (0..group * 3 + reach).map(|i| (i * 37 % 19) as f32 / 7.0).collect();
-        let bits: Vec<u16> = (0..tokens * tiles).map(|i| 0x9249 << (i % 3)).collect();
         let job = Attention {
-            ring: &ring,
+            tiles: &cache,
+            pages: &pages,
             layout,
             q: &queries[1..],
             q_stride,
@@ -570,12 +583,8 @@ impl AttentionCase {
             reach: across.then_some(reach),
             scale: 0.3,
             cap,
-            bias: if across {
-                Bias { table: &biases, stride: 3, start: tokens, step: 1, shared: 1 }
-            } else {
-                Bias::NONE
-            },
-            masks: if across { Masks { words: &bits, stride: tiles } } else { Masks::NONE },
+            bias: if across { Bias { table: &biases, stride: 3, start: tokens } } else { Bias::NONE },
+            sinks: &[],
         };
         let mut out = vec![UNTOUCHED; tokens * out_stride];
         let mut scratch = vec![f32::NAN; MAX_ROWS.min(tokens * group) * layout.padded()];
@@ -583,7 +592,7 @@ impl AttentionCase {
         for out in out.chunks(out_stride) {
             assert!(out[group * dim..].iter().all(|&x| x == UNTOUCHED));
         }
-        (ring, out)
+        (cache, out)
     }
 
     fn check(&self, random: &mut Random) {
@@ -603,26 +612,22 @@ impl AttentionCase {
     }
 }
 
-/// Bias, hidden positions and a reach, against the sums written out.
+/// Bias and a reach, against the sums written out.
 #[test]
 fn attention_across() {
     let (dim, tokens, reach) = (8, 3, 21);
     let layout = HeadLayout { kind: KvType::F32, dim };
-    let mut ring = vec![0xff; 2 * layout.tile_bytes()];
+    let mut tiles = vec![0xff; 2 * layout.tile_bytes()];
     let mut random = Random(19);
     let (keys, values) = (random.floats(Data::Plain, reach * dim), random.floats(Data::Plain, reach * dim));
     for (p, (key, value)) in keys.chunks(dim).zip(values.chunks(dim)).enumerate() {
-        if p % 3 != 1 {
-            store(&SCALAR, layout, &mut ring, p, key, value); // what is hidden stays NaN
-        }
+        store(&SCALAR, layout, &mut tiles, &[1, 0], p, key, value);
     }
     let q = random.floats(Data::Plain, tokens * dim);
     let table: Vec<f32> = (0..reach + tokens).map(|i| i as f32 / 10.0).collect();
-    let hidden = |p: usize| p % 3 != 1;
-    let word = |tile: usize| (0..16).filter(|i| hidden(tile * 16 + i)).fold(0u16, |word, i| word | 1 << i);
-    let words: Vec<u16> = (0..tokens * 2).map(|i| word(i % 2)).collect();
     let job = Attention {
-        ring: &ring,
+        tiles: &tiles,
+        pages: &[1, 0],
         layout,
         q: &q,
         q_stride: dim,
@@ -633,20 +638,19 @@ fn attention_across() {
         reach: Some(reach),
         scale: 0.5,
         cap: None,
-        bias: Bias { table: &table, stride: 0, start: tokens, step: 1, shared: 1 },
-        masks: Masks { words: &words, stride: 2 },
+        bias: Bias { table: &table, stride: 0, start: tokens },
+        sinks: &[],
     };
     let (mut out, mut scratch) = (vec![0.0; tokens * dim], vec![0.0; MAX_ROWS * layout.padded()]);
     SCALAR.attend(&job, &mut out, dim, &mut scratch);
     for t in 0..tokens {
-        let seen = || (0..reach).filter(|p| hidden(*p));
         let weight = |p: usize| {
             let dot: f64 = (0..dim).map(|i| f64::from(q[t * dim + i]) * f64::from(keys[p * dim + i])).sum();
             (dot * 0.5 + f64::from(table[tokens - t + p])).exp()
         };
-        let total: f64 = seen().map(weight).sum();
+        let total: f64 = (0..reach).map(weight).sum();
         for i in 0..dim {
-            let want = seen().map(|p| weight(p) * f64::from(values[p * dim + i])).sum::<f64>() / total;
+            let want = (0..reach).map(|p| weight(p) * f64::from(values[p * dim + i])).sum::<f64>() / total;
             assert!((f64::from(out[t * dim + i]) - want).abs() < 1e-5, "{t} {i}");
         }
     }
@@ -665,6 +669,96 @@ fn attention() {
                     let cap = random.pick(&[None, None, Some(5.0)]);
                     AttentionCase { kind, dim, group, tokens, position, window, across, cap, data }.check(&mut random);
                 }
+            }
+        }
+    }
+}
+
+/// A convolution, all tokens at once and in two passes, in every table; and its definition in f64.
+#[test]
+fn convolutions() {
+    let mut random = Random(31);
+    for (channels, taps, tokens, silu) in [(1, 1, 3, false), (17, 3, 5, false), (64, 4, 9, true), (33, 8, 2, true)] {
+        // The last row ends with its channels.
+        let (stride, n) = (channels + 3, channels * (taps - 1));
+        let bytes = |x: Vec<f32>| x.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
+        let (weight, bias) = (random.floats(Data::Plain, channels * taps), random.floats(Data::Plain, channels));
+        let (before, x) = (random.floats(Data::Plain, n), random.floats(Data::Plain, tokens * stride));
+        let (weights, biases) = (bytes(weight.clone()), bytes(bias.clone()));
+        let job = Convolution { weight: &weights, bias: &biases, channels, taps, silu };
+        let run = |kernels: &Kernels, first: usize| {
+            let (mut x, mut state) = (x.clone(), before.clone());
+            let (head, tail) = x.split_at_mut(first * stride);
+            kernels.convolve(&job, head, stride, &mut state);
+            kernels.convolve(&job, tail, stride, &mut state);
+            [x, state].concat()
+        };
+        let want = run(&SCALAR, tokens);
+        for kernels in tables().into_iter().chain([&SCALAR]) {
+            for first in 0..=tokens {
+                same(&run(kernels, first), &want, || format!("{} {channels} {taps} {first}", kernels.name));
+            }
+        }
+        for c in 0..channels {
+            let input = |t: isize| match usize::try_from(t) {
+                Ok(t) => f64::from(x[t * stride + c]),
+                Err(_) => f64::from(before[(t + taps as isize - 1) as usize * channels + c]),
+            };
+            for t in 0..tokens {
+                let at = |j: usize| input((t + j + 1) as isize - taps as isize);
+                let sum: f64 = (0..taps).map(|j| f64::from(weight[c * taps + j]) * at(j)).sum();
+                let sum = sum + f64::from(bias[c]);
+                let exact = if silu { sum / (1.0 + (-sum).exp()) } else { sum };
+                assert!((f64::from(want[t * stride + c]) - exact).abs() < 1e-5, "{channels} {taps} {t} {c}");
+            }
+        }
+    }
+}
+
+/// A head's state through some tokens, at once and in two passes, in every table; and its definition in f64.
+#[test]
+fn recurrences() {
+    let mut random = Random(37);
+    for (keys, width, tokens, delta) in [(1, 1, 4, true), (16, 16, 7, true), (8, 37, 5, false), (40, 20, 6, true)] {
+        let stride = 2 * keys + width + 1;
+        let (x, gates) = (random.floats(Data::Plain, tokens * stride), random.floats(Data::Plain, 2 * tokens));
+        let before = random.floats(Data::Plain, keys * width);
+        let job = |from: usize| Recurrence {
+            key: &x[from * stride..],
+            query: &x[(from * stride + keys).min(x.len())..],
+            value: &x[(from * stride + 2 * keys).min(x.len())..],
+            stride,
+            keys,
+            width,
+            decay: &gates[2 * from..],
+            factor: &gates[(2 * from + 1).min(gates.len())..],
+            gate_stride: 2,
+            delta,
+        };
+        let run = |kernels: &Kernels, first: usize| {
+            let (mut state, mut out) = (before.clone(), vec![0.0; tokens * width]);
+            let (head, tail) = out.split_at_mut(first * width);
+            kernels.recur(&job(0), &mut state, head);
+            kernels.recur(&job(first), &mut state, tail);
+            [out, state].concat()
+        };
+        let want = run(&SCALAR, tokens);
+        for kernels in tables().into_iter().chain([&SCALAR]) {
+            for first in 0..=tokens {
+                same(&run(kernels, first), &want, || format!("{} {keys} {width} {first}", kernels.name));
+            }
+        }
+        let mut state: Vec<f64> = before.iter().map(|x| f64::from(*x)).collect();
+        for t in 0..tokens {
+            let of = |i: usize| f64::from(x[t * stride + i]);
+            let (decay, factor) = (f64::from(gates[2 * t]), f64::from(gates[2 * t + 1]));
+            state.iter_mut().for_each(|s| *s *= decay);
+            for w in 0..width {
+                let held: f64 = (0..keys).map(|i| of(i) * state[i * width + w]).sum();
+                let new = factor * (of(2 * keys + w) - if delta { held } else { 0.0 });
+                (0..keys).for_each(|i| state[i * width + w] += of(i) * new);
+                let exact: f64 = (0..keys).map(|i| of(keys + i) * state[i * width + w]).sum();
+                assert!((f64::from(want[t * width + w]) - exact).abs() < 1e-3 * (1.0 + exact.abs()), "{keys} {t} {w}");
             }
         }
     }

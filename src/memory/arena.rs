@@ -2,7 +2,7 @@
 #![allow(unsafe_code)] // one static cell, below
 
 use core::cell::UnsafeCell;
-#[cfg(target_has_atomic = "8")]
+#[cfg(any(target_has_atomic = "8", feature = "critical-section"))]
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use bytemuck::{Pod, Zeroable};
@@ -72,7 +72,8 @@ macro_rules! include_model {
     }};
 }
 
-/// `N` aligned bytes for a `static`, handed out once. On targets with compare-and-swap.
+/// `N` aligned bytes for a `static`, handed out once. On targets with compare-and-swap, and on
+/// others with the feature `critical-section`.
 ///
 /// # Examples
 ///
@@ -84,7 +85,7 @@ macro_rules! include_model {
 /// assert!(MEMORY.take().is_err());
 /// # Ok::<(), arenite::Error>(())
 /// ```
-#[cfg(target_has_atomic = "8")]
+#[cfg(any(target_has_atomic = "8", feature = "critical-section"))]
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Workspace<const N: usize> {
@@ -93,10 +94,10 @@ pub struct Workspace<const N: usize> {
 }
 
 // SAFETY: the bytes are only reached through `take`, which hands them to one caller.
-#[cfg(target_has_atomic = "8")]
+#[cfg(any(target_has_atomic = "8", feature = "critical-section"))]
 unsafe impl<const N: usize> Sync for Workspace<N> {}
 
-#[cfg(target_has_atomic = "8")]
+#[cfg(any(target_has_atomic = "8", feature = "critical-section"))]
 impl<const N: usize> Workspace<N> {
     /// Zeroed memory: it lies in `.bss` and costs no flash.
     #[allow(clippy::new_without_default)] // a default would be a large value on the stack
@@ -119,18 +120,28 @@ impl<const N: usize> Workspace<N> {
     }
 }
 
-/// Bytes of RAM that a [`Workspace`] of so many bytes takes: it knows besides whether it was handed out.
+/// Bytes of RAM that a [`Workspace`] of so many bytes takes: it also knows whether it was handed out.
 pub const fn static_bytes(bytes: usize) -> usize {
     Arena::padded(bytes.saturating_add(1))
 }
 
-#[cfg(target_has_atomic = "8")]
+#[cfg(any(target_has_atomic = "8", feature = "critical-section"))]
 const _: () = assert!(size_of::<Workspace<64>>() == static_bytes(64) && size_of::<Workspace<7>>() == static_bytes(7));
 
 /// Sets the flag and tells what it was.
 #[cfg(target_has_atomic = "8")]
 fn swap(taken: &AtomicBool) -> bool {
     taken.swap(true, Ordering::AcqRel)
+}
+
+/// The same where there is no compare-and-swap.
+#[cfg(all(not(target_has_atomic = "8"), feature = "critical-section"))]
+fn swap(taken: &AtomicBool) -> bool {
+    critical_section::with(|_| {
+        let was = taken.load(Ordering::Acquire);
+        taken.store(true, Ordering::Release);
+        was
+    })
 }
 
 /// Cuts one slice of bytes into typed slices, each on an [`ALIGN`] boundary.

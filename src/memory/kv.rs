@@ -1,6 +1,7 @@
 //! The KV cache: how keys and values lie in memory.
 //!
-//! The cache of a layer is one ring of tiles per KV head; a tile holds [`TILE`] positions:
+//! The cache of a layer is, for each KV head, an array of tiles, one for each page of its pool (see
+//! [`Pool`](super::Pool)); a tile holds [`TILE`] positions:
 //!
 //! - **keys** transposed, `[head_dim][16 positions]`, so that a score is one chain of fused
 //!   multiply-adds with the positions as lanes;
@@ -10,7 +11,8 @@
 //! As q8_0, both hold bytes, followed by one f16 scale for every position and 32 dimensions: keys'
 //! scales `[head_dim / 32][16 positions]`, values' `[16 positions][head_dim / 32]`.
 //!
-//! Position `p` lies in tile `p / 16 % tiles`: a ring, as long as the context or the window.
+//! Position `p` lies in the page that entry `p / 16 % entries` of the context's table names: a table is as long
+//! as the context or the window.
 
 /// Positions in a tile.
 pub(crate) const TILE: usize = 16;

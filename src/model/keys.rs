@@ -1,10 +1,12 @@
 //! Reading hyperparameters: typed, ranged, named in every error.
 
-use super::layers::{Heads, Pattern, PerLayer};
+use super::layers::{HeadSpec, Pattern, PerLayer};
 use super::rope::{Rope, RopeStyle, Scaling};
-use super::{Experts, Gate, MAX_LAYERS, Need, Norm, Placement, Positions, QkNorm, Spec, Stack};
+use super::{
+    Experts, Gate, MAX_LAYERS, Need, Norm, Placement, Positions, QkNorm, Recurrent, RecurrentKind, Spec, Stack,
+};
 use crate::gguf::{Array, Value, ValueType, equal};
-use crate::kernel::Activation;
+use crate::kernel::{Activation, MAX_TAPS};
 use crate::{Error, Gguf, Name, tri};
 
 /// A file's metadata under its architecture's prefix, and which of it has been asked for.
@@ -13,6 +15,8 @@ pub(super) struct Keys<'g, 'a> {
     pub architecture: &'a str,
     asked: [&'static str; 64],
     count: usize,
+    /// Whether layers may lack attention or a feed-forward, so that their sizes may be 0.
+    partial_layers: bool,
 }
 
 /// Widths beyond this are not models; with it no product of two sizes overflows 64 bits.
@@ -34,7 +38,7 @@ impl<'g, 'a> Keys<'g, 'a> {
     pub const MAX_WIDTH: usize = MAX_WIDTH;
 
     pub const fn new(gguf: &'g Gguf<'a>) -> Result<Self, Error> {
-        Ok(Self { gguf, architecture: tri!(gguf.architecture()), asked: [""; 64], count: 0 })
+        Ok(Self { gguf, architecture: tri!(gguf.architecture()), asked: [""; 64], count: 0, partial_layers: false })
     }
 
     /// The architecture's prefix, and a note that `name` is known.
@@ -84,6 +88,14 @@ impl<'g, 'a> Keys<'g, 'a> {
         }
     }
 
+    /// As [`size`](Self::size), but 0 where layers may lack what has this size.
+    const fn partial_size(&mut self, name: &'static str, max: usize) -> Result<Option<usize>, Error> {
+        match tri!(self.gguf.u32(self.prefix(name), name)) {
+            Some(0) if self.partial_layers => Ok(Some(0)),
+            _ => self.optional_size(name, max),
+        }
+    }
+
     /// The positive, finite number under `name`; `None` if the key is absent.
     pub const fn positive(&mut self, name: &'static str) -> Result<Option<f32>, Error> {
         match tri!(self.gguf.f32(self.prefix(name), name)) {
@@ -101,7 +113,7 @@ impl<'g, 'a> Keys<'g, 'a> {
         layers: usize,
     ) -> Result<Option<PerLayer<'a>>, Error> {
         let Some(Value::Array(sizes)) = self.gguf.get2(self.prefix(name), name) else {
-            return match tri!(self.optional_size(name, max)) {
+            return match tri!(self.partial_size(name, max)) {
                 Some(size) => Ok(Some(PerLayer::All(size))),
                 None => Ok(None),
             };
@@ -110,7 +122,7 @@ impl<'g, 'a> Keys<'g, 'a> {
         let mut index = 0;
         while index < layers {
             match sizes.get_i32(index) {
-                Some(size) if size > 0 && size as usize <= max => {}
+                Some(size) if size as usize <= max && (size > 0 || size == 0 && self.partial_layers) => {}
                 _ => return Err(self.wrong(name, "has an element that is 0, too large or not an integer")),
             }
             index += 1;
@@ -135,18 +147,12 @@ impl<'g, 'a> Keys<'g, 'a> {
     /// global layers; `None` if there is no such key.
     pub const fn local_layers(&mut self, layers: usize) -> Result<Option<Pattern<'a>>, Error> {
         const NAME: &str = "attention.sliding_window_pattern";
-        match self.gguf.get2(self.prefix(NAME), NAME) {
-            Some(Value::Array(pattern)) => {
-                tri!(self.one_each(NAME, &pattern, layers));
-                if !matches!(pattern.element(), ValueType::Bool) {
-                    return Err(Error::KeyType { key: self.name(NAME), expected: "an array of booleans" });
-                }
-                Ok(Some(Pattern::Where(pattern)))
-            }
-            _ => match tri!(self.optional_size(NAME, MAX_LAYERS)) {
-                Some(period) => Ok(Some(Pattern::AllBut(period))),
-                None => Ok(None),
-            },
+        if let Some(pattern) = tri!(self.layers_where(NAME, layers)) {
+            return Ok(Some(pattern));
+        }
+        match tri!(self.optional_size(NAME, MAX_LAYERS)) {
+            Some(period) => Ok(Some(Pattern::AllBut(period))),
+            None => Ok(None),
         }
     }
 
@@ -178,7 +184,7 @@ impl<'g, 'a> Keys<'g, 'a> {
         }
     }
 
-    /// `spec`, of which the layers are the encoder's, as the decoder behind that encoder.
+    /// `spec`, of which the layers are the encoder's, as the decoder of that encoder.
     pub const fn target(&mut self, spec: Spec<'a>) -> Result<Spec<'a>, Error> {
         let layers = match tri!(self.optional_size("decoder_block_count", MAX_LAYERS)) {
             Some(layers) => layers,
@@ -207,19 +213,74 @@ impl<'g, 'a> Keys<'g, 'a> {
         }
     }
 
+    /// As [`decoder`](Self::decoder), for a family of which some layers have no attention or no feed-forward: sizes
+    /// of 0 say so.
+    pub const fn hybrid(&mut self, style: RopeStyle) -> Result<Spec<'a>, Error> {
+        self.partial_layers = true;
+        self.decoder(style)
+    }
+
+    /// The sizes of Mamba-2 and of delta nets, which have the same keys.
+    pub const fn recurrent(&mut self, kind: RecurrentKind) -> Result<Recurrent, Error> {
+        let taps = tri!(self.size("ssm.conv_kernel", MAX_TAPS));
+        let inner = tri!(self.size("ssm.inner_size", MAX_WIDTH));
+        let heads = tri!(self.size("ssm.time_step_rank", MAX_WIDTH));
+        let groups = tri!(self.size("ssm.group_count", MAX_WIDTH));
+        let keys = tri!(self.size("ssm.state_size", MAX_WIDTH));
+        match inner.checked_div(heads) {
+            Some(width) if width > 0 && inner == width * heads => {
+                if !heads.is_multiple_of(groups) || !inner.is_multiple_of(groups) {
+                    return Err(self.wrong("ssm.group_count", "does not divide ssm.time_step_rank"));
+                }
+                if 2 * groups as u64 * keys as u64 > MAX_WIDTH as u64 {
+                    return Err(self.wrong("ssm.state_size", "is too large"));
+                }
+                Ok(Recurrent { kind, taps, heads, groups, keys, width })
+            }
+            _ => Err(self.wrong("ssm.time_step_rank", "does not divide ssm.inner_size")),
+        }
+    }
+
+    /// Notes that `name` is known and changes nothing.
+    pub const fn known(&mut self, name: &'static str) {
+        self.prefix(name);
+    }
+
+    /// The layers for which the array of booleans under `name` is true; `None` if there is no such key.
+    pub const fn layers_where(&mut self, name: &'static str, layers: usize) -> Result<Option<Pattern<'a>>, Error> {
+        let Some(Value::Array(pattern)) = self.gguf.get2(self.prefix(name), name) else { return Ok(None) };
+        tri!(self.one_each(name, &pattern, layers));
+        if !matches!(pattern.element(), ValueType::Bool) {
+            return Err(Error::KeyType { key: self.name(name), expected: "an array of booleans" });
+        }
+        Ok(Some(Pattern::Where(pattern)))
+    }
+
+    /// The layers whose `attention.head_count_kv` is 0: they have no attention.
+    pub const fn layers_without_attention(&self) -> Pattern<'a> {
+        match self.gguf.get2(self.architecture, "attention.head_count_kv") {
+            Some(Value::Array(heads)) => Pattern::Zero(heads),
+            _ => Pattern::Never,
+        }
+    }
+
     /// Everything that the families have in common, as llama has it: RMS norms before attention and
     /// feed-forward, rotary positions in `style`, separate q, k and v without biases, a gated
     /// feed-forward with SiLU.
     pub const fn decoder(&mut self, style: RopeStyle) -> Result<Spec<'a>, Error> {
         let dim = tri!(self.size("embedding_length", MAX_WIDTH));
         let layers = tri!(self.size("block_count", MAX_LAYERS));
-        let heads = tri!(self.size("attention.head_count", MAX_WIDTH));
+        let heads = match tri!(self.partial_size("attention.head_count", MAX_WIDTH)) {
+            Some(heads) => heads,
+            None => return Err(self.missing("attention.head_count")),
+        };
         let kv_heads = match tri!(self.per_layer("attention.head_count_kv", MAX_WIDTH, layers)) {
             Some(kv_heads) => kv_heads,
             None => PerLayer::All(heads), // the format's default: multi-head attention
         };
         let head = match tri!(self.optional_size("attention.key_length", MAX_WIDTH)) {
             Some(head) => head,
+            None if heads == 0 => 0,
             None => match dim.checked_div(heads) {
                 Some(head) if dim.is_multiple_of(heads) => head,
                 _ => return Err(self.wrong("attention.head_count", "does not divide embedding_length")),
@@ -228,7 +289,7 @@ impl<'g, 'a> Keys<'g, 'a> {
         tri!(self.value_length("attention.value_length", head));
         let window = tri!(self.nonzero("attention.sliding_window", i32::MAX as usize));
         let rope = Some(tri!(self.rope(style, head)));
-        let kind = Heads { dim: head, rope, window };
+        let head = HeadSpec { dim: head, rope, window };
         Ok(Spec {
             stack: Stack::Alone,
             vocab: tri!(self.vocab()),
@@ -236,8 +297,9 @@ impl<'g, 'a> Keys<'g, 'a> {
             layers,
             heads,
             kv_heads,
-            kinds: [kind; 2],
-            second: Pattern::Never,
+            global: head,
+            local: head,
+            local_layers: Pattern::Never,
             ffn: tri!(self.per_layer_required("feed_forward_length", MAX_WIDTH, layers)),
             context: tri!(self.size("context_length", i32::MAX as usize)),
             positions: Positions::Rotary,
@@ -246,11 +308,19 @@ impl<'g, 'a> Keys<'g, 'a> {
             final_norm: true,
             norm: Norm::Rms,
             norm_eps: 0.0,
-            placement: Placement { before: true, behind: false, after: false },
+            placement: Placement { pre_norm: true, post_norm: false, residual_norm: false },
             fused_qkv: false,
             qkv_bias: Need::Absent,
             linear_bias: Need::Absent,
             qk_norm: QkNorm::None,
+            qk_norm_after_rope: false,
+            temperature: None,
+            attention_sinks: false,
+            renamed: &[],
+            recurrent: None,
+            side_by_side: false,
+            recurrent_layers: Pattern::Never,
+            gated_query: false,
             v_norm: false,
             v_from_k: false,
             kv_shared: 0,
@@ -289,7 +359,7 @@ impl<'g, 'a> Keys<'g, 'a> {
         if used > count {
             return Err(self.wrong("expert_used_count", "is more than expert_count"));
         }
-        Ok(Some(Experts { count, used, normed }))
+        Ok(Some(Experts { count, used, normed, biases: false }))
     }
 
     /// The required positive number under `name`.
@@ -346,6 +416,10 @@ impl<'g, 'a> Keys<'g, 'a> {
         let attn_factor = tri!(self.or("rope.scaling.attn_factor", 1.0));
         let beta_fast = tri!(self.or("rope.scaling.yarn_beta_fast", 32.0));
         let beta_slow = tri!(self.or("rope.scaling.yarn_beta_slow", 1.0));
+        let log_multiplier = match tri!(self.positive("rope.scaling.yarn_log_multiplier")) {
+            Some(log_multiplier) => log_multiplier,
+            None => 0.0,
+        };
         match (kind, factor) {
             (Some(b"none"), _) | (None, None) => Ok(Scaling::None),
             // Files from before the key: a factor alone means linear.
@@ -356,7 +430,14 @@ impl<'g, 'a> Keys<'g, 'a> {
                     Some(factor) => factor,
                     None => 1.0,
                 };
-                Ok(Scaling::Yarn { factor, original: original as f32, beta_fast, beta_slow, attn_factor })
+                Ok(Scaling::Yarn {
+                    factor,
+                    original: original as f32,
+                    beta_fast,
+                    beta_slow,
+                    attn_factor,
+                    log_multiplier,
+                })
             }
             (Some(b"longrope"), _) => Ok(Scaling::Long { original, attn_factor }),
             (Some(name), _) => Err(Error::Unsupported { what: "rope scaling", name: Name::new(name) }),

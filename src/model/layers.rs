@@ -5,19 +5,22 @@ use crate::gguf::Array;
 
 /// What one layer is like: [`Spec::layer`](super::Spec::layer).
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Layer {
     /// Its number, from 0.
     pub index: usize,
-    /// Number of its kind of heads.
-    pub kind: usize,
+    /// Whether it is one of the [local layers](super::Spec::local_layers).
+    pub is_local: bool,
     /// Query heads.
     pub heads: usize,
     /// Key and value heads.
     pub kv_heads: usize,
     /// What its heads are like.
-    pub head: Heads,
+    pub head: HeadSpec,
     /// Width of the feed-forward layer, or of each expert.
     pub ffn: usize,
+    /// What mixes its tokens.
+    pub mixer: Mixer,
     /// Whether it computes keys and values; else it reads those of
     /// [`Spec::owner`](super::Spec::owner).
     pub owns_kv: bool,
@@ -25,16 +28,44 @@ pub struct Layer {
 
 /// What the heads of a layer are like.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Heads {
+#[non_exhaustive]
+pub struct HeadSpec {
     /// Elements of a head.
     pub dim: usize,
-    /// Rotary positions; `None`: the heads are not turned.
+    /// Rotary positions; `None`: no rotation (NoPE).
     pub rope: Option<Rope>,
     /// How many positions a token sees, itself included; `None`: all before it.
     pub window: Option<usize>,
 }
 
+/// What mixes the tokens of a layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Mixer {
+    /// Attention, over keys and values.
+    Attention,
+    /// The spec's [`Recurrent`], over a state of fixed size.
+    Recurrent,
+    /// Both side by side: their outputs are added.
+    Both,
+}
+
 impl Layer {
+    /// Whether it has attention.
+    pub const fn has_attention(&self) -> bool {
+        !matches!(self.mixer, Mixer::Recurrent)
+    }
+
+    /// Whether it has a state of fixed size.
+    pub const fn has_state(&self) -> bool {
+        !matches!(self.mixer, Mixer::Attention)
+    }
+
+    /// The number of the pool that its pages are of: local layers have one of their own.
+    pub(crate) const fn pool(&self) -> usize {
+        self.is_local as usize
+    }
+
     /// Query heads that share a key and value head.
     pub const fn group(&self) -> usize {
         // A division by 0 would be a panic, and the compiler does not know that there is none.
@@ -59,10 +90,11 @@ impl Layer {
 
 /// A size of each layer.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub enum PerLayer<'a> {
     /// The same for all.
     All(usize),
-    /// One for each, in an array of the metadata; every element is positive.
+    /// One for each, in an array of the metadata; no element is negative.
     Each(Array<'a>),
 }
 
@@ -79,17 +111,22 @@ impl PerLayer<'_> {
     }
 }
 
-/// Which layers are of the second kind.
+/// Which layers are of some kind.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub enum Pattern<'a> {
     /// None.
     Never,
+    /// All.
+    Always,
     /// Every n-th: `n - 1`, `2 n - 1` and so on, counted from 0.
     Every(usize),
     /// All but every n-th.
     AllBut(usize),
     /// Those for which an array of the metadata is true.
     Where(Array<'a>),
+    /// Those for which an array of the metadata is 0.
+    Zero(Array<'a>),
 }
 
 impl Pattern<'_> {
@@ -97,9 +134,11 @@ impl Pattern<'_> {
     pub const fn has(&self, index: usize) -> bool {
         match self {
             Self::Never => false,
+            Self::Always => true,
             Self::Every(n) => (index + 1).is_multiple_of(*n),
             Self::AllBut(n) => !(index + 1).is_multiple_of(*n),
             Self::Where(array) => matches!(array.get_i32(index), Some(1)),
+            Self::Zero(array) => matches!(array.get_i32(index), Some(0)),
         }
     }
 }

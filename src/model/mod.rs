@@ -1,35 +1,27 @@
 //! What a file's model is: [`Spec`], an architecture as data, and where its weights lie.
 //!
-//! One small file a family (`llama.rs`, `gemma.rs`, ...) reads metadata into a [`Spec`]; the forward
-//! pass runs any of them. A family has no loop over tokens.
+//! One small file a family (`families/llama.rs`, ...) reads metadata into a [`Spec`]; the forward pass runs any of
+//! them. A family has no loop over tokens.
 
-mod bert;
-mod gemma;
-mod gemma4;
-mod gpt2;
-mod granite;
+mod families;
 mod keys;
 mod layers;
-mod llama;
-mod olmo2;
 mod parts;
-mod phi3;
-mod qwen;
+mod recurrent;
 mod roles;
 mod rope;
-mod seq2seq;
-mod smollm3;
 mod spec;
-mod stablelm;
-mod t5;
 mod weights;
 
 use crate::{Error, Gguf};
-pub use layers::{Heads, Layer, Pattern, PerLayer};
+pub use layers::{HeadSpec, Layer, Mixer, Pattern, PerLayer};
+pub use recurrent::{Recurrent, RecurrentKind};
 pub(crate) use roles::Role;
 pub use roles::is_ignored;
 pub use rope::{Rope, RopeStyle, Scaling};
-pub use spec::{Experts, Gate, MAX_LAYERS, Need, Norm, Placement, Pooling, Positions, QkNorm, Spec, Stack};
+pub use spec::{
+    Experts, Gate, MAX_LAYERS, Need, Norm, Placement, Pooling, Positions, QkNorm, Spec, Stack, Temperature,
+};
 pub(crate) use weights::{Entry, Weights};
 
 /// A model in a file: its [`Spec`], and the assurance that every tensor is there, in the shape that

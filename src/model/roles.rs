@@ -2,8 +2,8 @@
 
 use super::layers::Layer;
 use super::rope::Scaling;
-use super::{Gate, Need, Norm, Positions, QkNorm, Spec, Stack};
-use crate::Name;
+use super::{Experts, Gate, Need, Norm, Placement, Positions, QkNorm, Recurrent, RecurrentKind, Spec, Stack};
+use crate::{Name, built};
 
 macro_rules! roles {
     ($($role:ident $name:literal $per_layer:literal,)*) => {
@@ -59,6 +59,21 @@ roles! {
     AttnOutput "attn_output.weight" true,
     AttnOutputBias "attn_output.bias" true,
     AttnRelB "attn_rel_b.weight" true,
+    AttnSinks "attn_sinks.weight" true,
+    AttnGate "attn_gate.weight" true,
+    SsmIn "ssm_in.weight" true,
+    SsmConv "ssm_conv1d.weight" true,
+    SsmConvBias "ssm_conv1d.bias" true,
+    SsmAlpha "ssm_alpha.weight" true,
+    SsmBeta "ssm_beta.weight" true,
+    SsmDtBias "ssm_dt.bias" true,
+    SsmA "ssm_a" true,
+    SsmD "ssm_d" true,
+    SsmNorm "ssm_norm.weight" true,
+    SsmOut "ssm_out.weight" true,
+    ShortConvIn "shortconv.in_proj.weight" true,
+    ShortConv "shortconv.conv.weight" true,
+    ShortConvOut "shortconv.out_proj.weight" true,
     PostAttentionNorm "post_attention_norm.weight" true,
     AttnOutputNorm "attn_output_norm.weight" true,
     AttnOutputNormBias "attn_output_norm.bias" true,
@@ -76,6 +91,7 @@ roles! {
     CrossAttnOutputNormBias "cross_attn_output_norm.bias" true,
     FfnNorm "ffn_norm.weight" true,
     FfnNormBias "ffn_norm.bias" true,
+    FfnNormBare "ffn_norm" true,
     FfnGate "ffn_gate.weight" true,
     FfnGateBias "ffn_gate.bias" true,
     FfnUp "ffn_up.weight" true,
@@ -83,9 +99,13 @@ roles! {
     FfnDown "ffn_down.weight" true,
     FfnDownBias "ffn_down.bias" true,
     FfnGateInp "ffn_gate_inp.weight" true,
+    FfnGateInpBias "ffn_gate_inp.bias" true,
     FfnGateExps "ffn_gate_exps.weight" true,
+    FfnGateExpsBias "ffn_gate_exps.bias" true,
     FfnUpExps "ffn_up_exps.weight" true,
+    FfnUpExpsBias "ffn_up_exps.bias" true,
     FfnDownExps "ffn_down_exps.weight" true,
+    FfnDownExpsBias "ffn_down_exps.bias" true,
     PostFfwNorm "post_ffw_norm.weight" true,
     LayerOutputNorm "layer_output_norm.weight" true,
     LayerOutputNormBias "layer_output_norm.bias" true,
@@ -139,13 +159,21 @@ impl Role {
     /// Whether `spec` has this tensor (in that layer, for the roles of layers).
     pub const fn need(self, spec: &Spec<'_>, layer: &Layer) -> Need {
         use Need::{Optional, Required};
-        let (turned, long) = match spec.rope(0) {
+        let (turned, long) = match spec.rope(false) {
             Some(rope) => (true, matches!(rope.scaling, Scaling::Long { .. })),
             None => (false, false),
         };
-        let (dense, gated) = (spec.experts().is_none(), matches!(spec.gate(), Gate::Separate));
+        let (dense, gated) = (spec.experts().is_none() && layer.ffn > 0, matches!(spec.gate(), Gate::Separate));
         let biased = !matches!(spec.norm(), Norm::Rms);
-        let (before, after, cross) = (spec.placement().before, spec.placement().after, spec.has_cross_attention());
+        let Placement { pre_norm, post_norm, residual_norm } = spec.placement();
+        let cross = spec.has_cross_attention();
+        let mixer = if layer.has_state() { spec.recurrent() } else { None };
+        let short = matches!(mixer, Some(Recurrent { kind: RecurrentKind::ShortConvolution, .. }));
+        let delta = matches!(mixer, Some(Recurrent { kind: RecurrentKind::DeltaNet, .. }));
+        let mamba = matches!(mixer, Some(Recurrent { kind: RecurrentKind::Mamba2, .. }));
+        if !layer.has_attention() && self.is_attention() && !(delta && matches!(self, Self::AttnQkv)) {
+            return Need::Absent;
+        }
         match self {
             Self::TokenEmbd | Self::AttnOutput => Required,
             Self::Output => also(spec.has_head(), Optional), // absent: the token embedding is the head as well
@@ -156,12 +184,12 @@ impl Role {
             Self::TokenEmbdNormBias => only(spec.embedding_norm() && biased),
             // The first layer's are those of all.
             Self::AttnRelB => only(matches!(spec.positions(), Positions::Relative { .. }) && layer.index == 0),
-            Self::AttnOutputNorm | Self::LayerOutputNorm => only(after),
-            Self::AttnOutputNormBias | Self::LayerOutputNormBias => only(after && biased),
-            Self::CrossAttnNorm => only(cross && before),
-            Self::CrossAttnNormBias => only(cross && before && biased),
-            Self::CrossAttnOutputNorm => only(cross && after),
-            Self::CrossAttnOutputNormBias => only(cross && after && biased),
+            Self::AttnOutputNorm | Self::LayerOutputNorm => only(residual_norm),
+            Self::AttnOutputNormBias | Self::LayerOutputNormBias => only(residual_norm && biased),
+            Self::CrossAttnNorm => only(cross && pre_norm),
+            Self::CrossAttnNormBias => only(cross && pre_norm && biased),
+            Self::CrossAttnOutputNorm => only(cross && residual_norm),
+            Self::CrossAttnOutputNormBias => only(cross && residual_norm && biased),
             Self::CrossAttnQ | Self::CrossAttnK | Self::CrossAttnV | Self::CrossAttnOutput => only(cross),
             Self::CrossAttnQBias | Self::CrossAttnKBias | Self::CrossAttnVBias => also(cross, spec.qkv_bias),
             Self::CrossAttnOutputBias => also(cross, spec.linear_bias),
@@ -171,11 +199,26 @@ impl Role {
             Self::PerLayerTokenEmbd | Self::PerLayerModelProj | Self::PerLayerProjNorm => {
                 only(spec.per_layer_input() > 0)
             }
-            Self::AttnNorm | Self::FfnNorm => only(before),
-            Self::AttnNormBias | Self::FfnNormBias => only(before && biased),
+            Self::AttnNorm => only(pre_norm),
+            Self::AttnNormBias => only(pre_norm && biased),
+            Self::FfnNorm => only(pre_norm && layer.ffn > 0),
+            Self::FfnNormBias => only(pre_norm && biased && layer.ffn > 0),
+            Self::FfnNormBare => Need::Absent, // some families' name for the one above
+            Self::AttnGate | Self::SsmAlpha | Self::SsmBeta => only(delta),
+            Self::SsmIn | Self::SsmD => only(mamba),
+            Self::SsmConv | Self::SsmDtBias | Self::SsmA | Self::SsmOut => only(delta || mamba),
+            Self::SsmConvBias => also(mamba, Optional),
+            Self::SsmNorm => {
+                if delta {
+                    Required
+                } else {
+                    also(mamba, Optional)
+                }
+            }
+            Self::ShortConvIn | Self::ShortConv | Self::ShortConvOut => only(short),
             Self::OutputNormBias => only(spec.final_norm && biased),
-            Self::PostAttentionNorm | Self::PostFfwNorm => only(spec.placement().behind),
-            Self::AttnQkv => only(spec.fused_qkv()),
+            Self::PostAttentionNorm | Self::PostFfwNorm => only(post_norm),
+            Self::AttnQkv => only(spec.fused_qkv() || delta),
             Self::AttnQkvBias => also(spec.fused_qkv(), spec.qkv_bias),
             Self::AttnQ => only(!spec.fused_qkv()),
             Self::AttnK => own(layer, only(!spec.fused_qkv())),
@@ -189,7 +232,13 @@ impl Role {
             Self::FfnUpBias | Self::FfnDownBias => also(dense, spec.linear_bias),
             Self::FfnGate => only(dense && gated),
             Self::FfnGateBias => also(dense && gated, spec.linear_bias),
-            Self::FfnGateInp | Self::FfnGateExps | Self::FfnUpExps | Self::FfnDownExps => only(!dense),
+            Self::FfnGateInp | Self::FfnGateExps | Self::FfnUpExps | Self::FfnDownExps => {
+                only(spec.experts().is_some())
+            }
+            Self::FfnGateInpBias | Self::FfnGateExpsBias | Self::FfnUpExpsBias | Self::FfnDownExpsBias => {
+                only(matches!(spec.experts(), Some(Experts { biases: true, .. })))
+            }
+            Self::AttnSinks => only(spec.attention_sinks()),
             Self::InpGate | Self::Proj | Self::PostNorm => only(spec.per_layer_input() > 0),
             Self::LayerOutputScale => spec.layer_scale(),
         }
@@ -200,8 +249,9 @@ impl Role {
         use Shape::{Matrices, Matrix, Vector, Vectors};
         let (dim, ffn, input) = (spec.dim, layer.ffn, spec.per_layer_input());
         let (q, kv) = (layer.q_dim(), layer.kv_dim());
+        let mixer = spec.recurrent().unwrap_or(Recurrent::NONE);
         let experts = spec.experts().map_or(0, |experts| experts.count);
-        let turned = spec.rope(0).map_or(0, |rope| rope.dim / 2);
+        let turned = spec.rope(false).map_or(0, |rope| rope.dim / 2);
         let heads = |count| match spec.qk_norm() {
             QkNorm::None | QkNorm::Head => Vector(layer.head.dim),
             QkNorm::EachHead => Vectors(layer.head.dim, count),
@@ -232,9 +282,26 @@ impl Role {
             Self::CrossAttnOutput => Matrix(q, dim),
             Self::FfnNorm | Self::FfnNormBias | Self::AttnOutputBias | Self::FfnDownBias => Vector(dim),
             Self::PostAttentionNorm | Self::PostFfwNorm | Self::PostNorm => Vector(dim),
+            Self::AttnQkv if !layer.has_attention() => Matrix(dim, mixer.channels()),
             Self::AttnQkv => Matrix(dim, q + 2 * kv),
             Self::AttnQkvBias => Vector(q + 2 * kv),
+            Self::AttnQ if spec.gated_query() => Matrix(dim, 2 * q),
             Self::AttnQ => Matrix(dim, q),
+            Self::AttnGate => Matrix(dim, mixer.inner()),
+            Self::SsmIn => Matrix(dim, mixer.row_len() - mixer.heads),
+            Self::SsmConv => Vectors(mixer.taps, mixer.channels()),
+            Self::SsmConvBias => Vector(mixer.channels()),
+            Self::SsmAlpha | Self::SsmBeta => Matrix(dim, mixer.heads),
+            Self::SsmDtBias => Vector(mixer.heads),
+            Self::SsmA if mixer.kind == RecurrentKind::DeltaNet => Vector(mixer.heads),
+            Self::SsmA | Self::SsmD => Vectors(1, mixer.heads),
+            Self::SsmNorm if mixer.kind == RecurrentKind::DeltaNet => Vector(mixer.width),
+            Self::SsmNorm => Vectors(mixer.inner().checked_div(mixer.groups).unwrap_or(0), mixer.groups),
+            Self::SsmOut => Matrix(mixer.inner(), dim),
+            Self::ShortConvIn => Matrix(dim, 3 * dim),
+            Self::ShortConv => Vectors(mixer.taps, dim),
+            Self::ShortConvOut => Matrix(dim, dim),
+            Self::FfnNormBare => Vector(dim),
             Self::AttnQBias => Vector(q),
             Self::AttnK | Self::AttnV => Matrix(dim, kv),
             Self::AttnKBias | Self::AttnVBias => Vector(kv),
@@ -246,6 +313,10 @@ impl Role {
             Self::FfnGateBias | Self::FfnUpBias => Vector(ffn),
             Self::FfnDown => Matrix(ffn, dim),
             Self::FfnGateInp => Matrix(dim, experts),
+            Self::FfnGateInpBias => Vector(experts),
+            Self::FfnGateExpsBias | Self::FfnUpExpsBias => Vectors(ffn, experts),
+            Self::FfnDownExpsBias => Vectors(dim, experts),
+            Self::AttnSinks => Vector(layer.heads),
             Self::FfnGateExps | Self::FfnUpExps => Matrices(dim, ffn, experts),
             Self::FfnDownExps => Matrices(ffn, dim, experts),
             Self::InpGate => Matrix(dim, input),
@@ -277,6 +348,27 @@ impl Role {
             _ if is_mine => Place::Of(role, layer),
             _ => Place::Nowhere,
         }
+    }
+
+    /// Whether layers without attention lack it.
+    const fn is_attention(self) -> bool {
+        use Role::*;
+        matches!(
+            self,
+            AttnQkv | AttnQkvBias | AttnQ | AttnQBias | AttnK | AttnKBias | AttnV | AttnVBias | AttnQNorm | AttnKNorm
+        ) || matches!(self, AttnOutput | AttnOutputBias | AttnSinks | AttnRelB)
+    }
+
+    /// What a tensor of this role is to a family that uses some names for others.
+    pub(super) fn in_family(self, spec: &Spec<'_>) -> Self {
+        let renamed = if built::RENAMED { spec.renamed } else { &[] };
+        renamed.iter().find(|(name, _)| *name == self).map_or(self, |(_, role)| *role)
+    }
+
+    /// The role whose name a family's files use for this one.
+    pub(super) fn in_files(self, spec: &Spec<'_>) -> Self {
+        let renamed = if built::RENAMED { spec.renamed } else { &[] };
+        renamed.iter().find(|(_, role)| *role == self).map_or(self, |(name, _)| *name)
     }
 
     /// Whether it stands without a prefix in an encoder-decoder.
@@ -328,7 +420,7 @@ impl Role {
     }
 }
 
-/// What attention's output is called behind `enc.` and `dec.`.
+/// What attention's output is called after `enc.` and `dec.`.
 const SHORT_OUTPUT: &str = "attn_o.weight";
 const SHORT_OUTPUT_BIAS: &str = "attn_o.bias";
 

@@ -2,6 +2,7 @@
 
 /// Rotary position embedding ([RoFormer](https://arxiv.org/abs/2104.09864)).
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Rope {
     /// Which elements form a pair.
     pub style: RopeStyle,
@@ -15,6 +16,7 @@ pub struct Rope {
 
 /// Which elements of a head rotate together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum RopeStyle {
     /// `2 i` and `2 i + 1`.
     Adjacent,
@@ -22,9 +24,10 @@ pub enum RopeStyle {
     Halves,
 }
 
-/// Stretching of rotary frequencies. Divisors in `rope_freqs.weight` apply besides, to the first
-/// kind of heads.
+/// Stretching of rotary frequencies. Divisors in `rope_freqs.weight` apply as well, to
+/// global layers.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum Scaling {
     /// As trained.
     None,
@@ -35,7 +38,7 @@ pub enum Scaling {
     },
     /// [YaRN](https://arxiv.org/abs/2309.00071): low frequencies divided by `factor`, high ones
     /// kept, a ramp between; cos and sin multiplied by
-    /// `attn_factor * (0.1 ln(factor) + 1)`.
+    /// `attn_factor * (0.1 ln(factor) + 1) / (0.1 log_multiplier ln(factor) + 1)`.
     Yarn {
         /// Context length by trained context length.
         factor: f32,
@@ -45,8 +48,10 @@ pub enum Scaling {
         beta_fast: f32,
         /// Rotations over `original` below which a frequency is divided.
         beta_slow: f32,
-        /// Factor on cos and sin besides the one that follows from `factor`.
+        /// One more factor on cos and sin.
         attn_factor: f32,
+        /// How much of the factor that follows from `factor` is divided out again; 0 for nothing.
+        log_multiplier: f32,
     },
     /// [LongRoPE](https://arxiv.org/abs/2402.13753): the frequencies are divided by
     /// `rope_factors_short.weight` in contexts of up to `original` positions and by

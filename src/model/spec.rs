@@ -1,11 +1,13 @@
 //! An architecture as data: what a block is made of, with which sizes.
 
+use super::families;
 use super::keys::Keys;
-use super::layers::{Heads, Layer, Pattern, PerLayer};
+use super::layers::{HeadSpec, Layer, Mixer, Pattern, PerLayer};
+use super::recurrent::{Recurrent, RecurrentKind};
+use super::roles::Role;
 use super::rope::{Rope, Scaling};
-use super::{bert, gemma, gemma4, gpt2, granite, llama, olmo2, phi3, qwen, seq2seq, smollm3, stablelm, t5};
 use crate::kernel::Activation;
-use crate::{Error, Gguf, Name, TokenId, tri};
+use crate::{Error, Gguf, TokenId, tri};
 
 /// The most layers a model may have, as in llama.cpp (`LLAMA_MAX_LAYERS`).
 pub const MAX_LAYERS: usize = 512;
@@ -17,10 +19,10 @@ pub const MAX_LAYERS: usize = 512;
 /// Sizes are numbers of elements. What differs from layer to layer stays in the file's arrays;
 /// [`Spec::layer`] has the answers for one layer.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Spec<'a> {
-    /// What the stack is for.
-    pub stack: Stack,
-    /// Words in the vocabulary: the rows of `token_embd.weight`.
+    // Sizes.
+    /// Tokens in the vocabulary: the rows of `token_embd.weight`.
     pub vocab: usize,
     /// Width of the hidden state.
     pub dim: usize,
@@ -30,75 +32,70 @@ pub struct Spec<'a> {
     pub heads: usize,
     /// Key and value heads; each serves `heads / kv_heads` query heads.
     pub kv_heads: PerLayer<'a>,
-    /// What heads are like. Most models have the first kind only; the second is the local layers
-    /// of the Gemmas (the first their global ones) and the layers without rope of SmolLM 3.
-    pub kinds: [Heads; 2],
-    /// Which layers have heads of the second kind.
-    pub second: Pattern<'a>,
+    /// The heads of global layers. Most models have no others.
+    pub global: HeadSpec,
+    /// The heads of local layers: those that see a window in the Gemmas, those without rope in SmolLM 3.
+    pub local: HeadSpec,
     /// Width of the feed-forward layer, or of each expert.
     pub ffn: PerLayer<'a>,
     /// Positions that the model was trained for.
     pub context: usize,
-    /// How positions enter.
-    pub positions: Positions,
-    /// Kinds of text that a token may belong to, each with an embedding of its own, of which the first is
-    /// added to every token's; 0 for none.
-    pub token_types: usize,
-    /// Whether a norm stands behind the embedding.
-    pub embedding_norm: bool,
-    /// Whether a norm stands behind the last block.
+    // Numbers and small differences.
+    /// Whether there is a norm after the last block.
     pub final_norm: bool,
-    /// The norm around attention and feed-forward and before the head.
-    pub norm: Norm,
     /// Added under the root in every norm.
     pub norm_eps: f32,
-    /// Where in a block the norms stand.
-    pub placement: Placement,
-    /// Whether q, k and v are one matrix, `attn_qkv`.
-    pub fused_qkv: bool,
     /// Biases of q, k and v.
     pub qkv_bias: Need,
     /// Biases of the attention output and the feed-forward.
     pub linear_bias: Need,
-    /// Norms of q and k, before rope.
-    pub qk_norm: QkNorm,
-    /// Whether each head of v is normed, without a weight.
-    pub v_norm: bool,
-    /// Whether a layer may lack the matrix of v: its values are then what its k is before norm and rope.
-    pub v_from_k: bool,
-    /// So many of the last layers have no keys and values of their own: they read those of the last
-    /// layer before them that has heads of the same kind.
-    pub kv_shared: usize,
     /// Factor on attention scores; `None`: one by the root of the head's width.
     pub attention_scale: Option<f32>,
-    /// Attention scores become `cap * tanh(score / cap)`.
-    pub attention_cap: Option<f32>,
     /// Factor on token embeddings.
     pub embedding_scale: f32,
-    /// Factor on what attention and feed-forward add.
+    /// Factor on the outputs of attention and feed-forward before they are added.
     pub residual_scale: f32,
     /// Factor on logits.
     pub logit_scale: f32,
+    /// Whether the layers with attention have the recurrent mixer, too.
+    pub side_by_side: bool,
     /// Bias of the head.
     pub output_bias: Need,
-    /// Logits become `cap * tanh(logit / cap)`.
-    pub logit_cap: Option<f32>,
-    /// The feed-forward's activation function.
-    pub activation: Activation,
-    /// What the feed-forward's gate is.
-    pub gate: Gate,
-    /// The feed-forward is several, and a router chooses among them.
-    pub experts: Option<Experts>,
-    /// Elements that every layer is given of each token besides the hidden state; 0 for none.
-    pub per_layer_input: usize,
-    /// Factor on the hidden state after a layer, `layer_output_scale`.
-    pub layer_scale: Need,
+    // Parts that a build may be without: read by the functions of the same names (`parts.rs`).
+    pub(super) stack: Stack,
+    pub(super) local_layers: Pattern<'a>,
+    pub(super) positions: Positions,
+    pub(super) token_types: usize,
+    pub(super) embedding_norm: bool,
+    pub(super) norm: Norm,
+    pub(super) placement: Placement,
+    pub(super) fused_qkv: bool,
+    pub(super) qk_norm: QkNorm,
+    pub(super) qk_norm_after_rope: bool,
+    pub(super) temperature: Option<Temperature>,
+    pub(super) attention_sinks: bool,
+    /// Roles whose names the family's files use for other roles.
+    pub(super) renamed: &'static [(Role, Role)],
+    pub(super) recurrent: Option<Recurrent>,
+    pub(super) recurrent_layers: Pattern<'a>,
+    pub(super) gated_query: bool,
+    pub(super) v_norm: bool,
+    pub(super) v_from_k: bool,
+    pub(super) kv_shared: usize,
+    pub(super) attention_cap: Option<f32>,
+    pub(super) logit_cap: Option<f32>,
+    pub(super) activation: Activation,
+    pub(super) gate: Gate,
+    pub(super) experts: Option<Experts>,
+    pub(super) per_layer_input: usize,
+    pub(super) layer_scale: Need,
 }
 
 /// How positions enter a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Positions {
-    /// By turning queries and keys, in the kinds of [`Heads`] that have a rope.
+    /// By rotating queries and keys, where [`HeadSpec::rope`] says so.
     Rotary,
     /// As a learned embedding for each, which is added to the token's.
     Learned,
@@ -119,6 +116,7 @@ pub enum Positions {
 
 /// What a stack of blocks is for, and what its tensors' names begin with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Stack {
     /// A model by itself, in which every token sees those before it.
     Alone,
@@ -132,7 +130,7 @@ pub enum Stack {
         /// Whether it has token embeddings of its own.
         own_words: bool,
     },
-    /// The decoder of an encoder-decoder: `dec.` Its blocks attend to the encoder's states besides.
+    /// The decoder of an encoder-decoder: `dec.` Its blocks also attend to the encoder's states.
     Target {
         /// Layers of the encoder.
         encoder_layers: usize,
@@ -145,6 +143,7 @@ pub enum Stack {
 
 /// How the states of a text become one vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Pooling {
     /// Their mean.
     Mean,
@@ -156,6 +155,7 @@ pub enum Pooling {
 
 /// Kind of norm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Norm {
     /// `x / sqrt(mean(x^2) + eps) * weight`.
     Rms,
@@ -165,19 +165,22 @@ pub enum Norm {
     Unbiased,
 }
 
-/// Where the norms of a block stand. Attention and feed-forward each have those that are true.
+/// Where the norms of a block are. Attention and feed-forward each have those that are true.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Placement {
-    /// On what goes in.
-    pub before: bool,
-    /// On what comes out, before it is added to the hidden state.
-    pub behind: bool,
-    /// On the hidden state after that.
-    pub after: bool,
+    /// On the input (Llama and most others).
+    pub pre_norm: bool,
+    /// On the output, before it is added to the hidden state (`post_attention_norm`, `post_ffw_norm`: Gemma 2 and
+    /// later, OLMo 2).
+    pub post_norm: bool,
+    /// On the hidden state after the addition (the original transformer, BERT, Marian).
+    pub residual_norm: bool,
 }
 
 /// Norms of q and k.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum QkNorm {
     /// None.
     None,
@@ -189,8 +192,20 @@ pub enum QkNorm {
     Whole,
 }
 
+/// Queries at position `p` are multiplied by `1 + scale * ln(1 + floor(p / length))`: the attention temperature of
+/// Llama 4 and Mistral 3.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Temperature {
+    /// Factor on the logarithm.
+    pub scale: f32,
+    /// Positions that share a factor.
+    pub length: usize,
+}
+
 /// The gate of a feed-forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Gate {
     /// No gate: `down(f(up))`.
     None,
@@ -202,6 +217,7 @@ pub enum Gate {
 
 /// A feed-forward of experts: each token goes to those that a router scores highest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Experts {
     /// How many there are.
     pub count: usize,
@@ -209,10 +225,13 @@ pub struct Experts {
     pub used: usize,
     /// Whether their weights, softmax over all experts, are divided by their sum.
     pub normed: bool,
+    /// Whether the router and every matrix of the experts have biases.
+    pub biases: bool,
 }
 
 /// Whether an architecture has some tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Need {
     /// It must be in the file.
     Required,
@@ -234,30 +253,8 @@ impl<'a> Spec<'a> {
     /// [`Error::UnexpectedKey`] for a key of the model's that its family does not know.
     pub const fn read(gguf: &Gguf<'a>) -> Result<Self, Error> {
         let mut keys = tri!(Keys::new(gguf));
-        let spec = tri!(match keys.architecture.as_bytes() {
-            b"llama" if cfg!(feature = "llama") => llama::spec(&mut keys),
-            b"qwen2" if cfg!(feature = "qwen") => qwen::qwen2(&mut keys),
-            b"qwen3" if cfg!(feature = "qwen") => qwen::qwen3(&mut keys),
-            b"qwen3moe" if cfg!(feature = "qwen") => qwen::qwen3moe(&mut keys),
-            b"gpt2" if cfg!(feature = "gpt2") => gpt2::spec(&mut keys),
-            b"gemma" if cfg!(feature = "gemma") => gemma::gemma(&mut keys),
-            b"gemma2" if cfg!(feature = "gemma") => gemma::gemma2(&mut keys),
-            b"gemma3" if cfg!(feature = "gemma") => gemma::gemma3(&mut keys),
-            b"gemma4" if cfg!(feature = "gemma") => gemma4::spec(&mut keys),
-            b"phi3" if cfg!(feature = "phi3") => phi3::spec(&mut keys),
-            b"stablelm" if cfg!(feature = "stablelm") => stablelm::spec(&mut keys),
-            b"smollm3" if cfg!(feature = "smollm3") => smollm3::spec(&mut keys),
-            b"olmo2" if cfg!(feature = "olmo2") => olmo2::spec(&mut keys),
-            b"granite" if cfg!(feature = "granite") => granite::spec(&mut keys),
-            b"bert" if cfg!(feature = "bert") => bert::spec(&mut keys),
-            b"t5" if cfg!(feature = "t5") => t5::spec(&mut keys),
-            b"seq2seq" if cfg!(feature = "seq2seq") => seq2seq::spec(&mut keys),
-            name => Err(Error::Unsupported { what: "architecture", name: Name::new(name) }),
-        });
+        let spec = tri!(families::read(&mut keys));
         tri!(keys.all_known());
-        if let Some(part) = spec.unbuilt() {
-            return Err(Error::Unsupported { what: "model part", name: Name::new(part.as_bytes()) });
-        }
         tri!(spec.check(&keys));
         Ok(spec)
     }
@@ -290,36 +287,59 @@ impl<'a> Spec<'a> {
 
     /// What layer `index`, counted from 0, is like.
     pub const fn layer(&self, index: usize) -> Layer {
-        let [first, second] = self.kinds;
-        let kind = self.second().has(index) as usize;
+        let is_local = self.local_layers().has(index);
+        let mixer = match self.recurrent() {
+            Some(_) if self.recurrent_layers().has(index) => Mixer::Recurrent,
+            Some(_) if self.side_by_side => Mixer::Both,
+            _ => Mixer::Attention,
+        };
         Layer {
             index,
-            kind,
+            is_local,
             heads: self.heads,
             kv_heads: self.kv_heads.get(index),
-            head: if kind == 0 { first } else { second },
+            head: if is_local { self.local } else { self.global },
             ffn: self.ffn.get(index),
-            owns_kv: index + self.kv_shared() < self.layers,
+            mixer,
+            owns_kv: !matches!(mixer, Mixer::Recurrent) && index + self.kv_shared() < self.layers,
         }
+    }
+
+    /// The first layer, and the first one whose mixer differs from its: what one of them has not, no layer has.
+    pub(crate) const fn examples(&self) -> [Layer; 2] {
+        let first = self.layer(0);
+        let mut index = 1;
+        while index < self.layers {
+            let layer = self.layer(index);
+            if layer.has_attention() != first.has_attention() {
+                return [first, layer];
+            }
+            index += 1;
+        }
+        [first, first]
     }
 
     /// Positions up to which a context is a short one: all that the model was trained for, but for
     /// models that turn heads in another way in longer contexts.
     pub const fn short_context(&self) -> usize {
-        match self.rope(0) {
+        match self.rope(false) {
             Some(Rope { scaling: Scaling::Long { original, .. }, .. }) if original < self.context => original,
             _ => self.context,
         }
     }
 
-    /// The rotary positions of a kind of heads, if any layer has them.
-    pub const fn rope(&self, kind: usize) -> Option<Rope> {
-        let [first, second] = self.kinds;
-        match kind {
-            0 => first.rope,
-            _ if matches!(self.second(), Pattern::Never) => None,
-            _ => second.rope,
+    /// The rotary positions of local or of global layers, if there are such layers and they have them.
+    pub const fn rope(&self, is_local: bool) -> Option<Rope> {
+        match (is_local, self.local_layers()) {
+            (false, _) => self.global.rope,
+            (true, Pattern::Never) => None,
+            (true, _) => self.local.rope,
         }
+    }
+
+    /// Elements of what a token's attention is made of: queries, keys, values, and queries with their gates.
+    pub(crate) const fn attention_row(&self, layer: &Layer) -> usize {
+        layer.qkv_dim() + if self.gated_query() { 2 * layer.q_dim() } else { 0 }
     }
 
     /// Elements of a token inside the feed-forward of some layer.
@@ -340,7 +360,12 @@ impl<'a> Spec<'a> {
         let mut index = 0;
         while index < self.layers {
             let layer = self.layer(index);
-            most = max(most, layer.qkv_dim() + layer.q_dim());
+            // Of two mixers side by side, the second finds the input of the layer here.
+            let held = if matches!(layer.mixer, Mixer::Both) { self.dim } else { 0 };
+            most = max(most, self.attention_row(&layer) + layer.q_dim() + held);
+            if let (true, Some(mixer)) = (layer.has_state(), self.recurrent()) {
+                most = max(most, mixer.row_len() + mixer.inner() + held);
+            }
             most = max(most, self.ffn_inner(&layer));
             index += 1;
         }
@@ -354,6 +379,9 @@ impl<'a> Spec<'a> {
         while index < self.layers {
             let layer = self.layer(index);
             widest = max(widest, max(layer.q_dim(), layer.ffn));
+            if let Some(mixer) = self.recurrent() {
+                widest = max(widest, mixer.inner());
+            }
             index += 1;
         }
         widest
@@ -361,29 +389,54 @@ impl<'a> Spec<'a> {
 
     /// What holds between the numbers of one layer.
     const fn check(&self, keys: &Keys<'_, '_>) -> Result<(), Error> {
+        if let Some(Recurrent { kind: RecurrentKind::ShortConvolution, width, .. }) = self.recurrent()
+            && width != self.dim
+        {
+            return Err(keys.wrong("embedding_length", "is not the width of the convolution"));
+        }
         let mut index = 0;
         while index < self.layers {
             let layer = self.layer(index);
+            if !layer.has_attention() {
+                index += 1;
+                continue;
+            }
+            if layer.heads == 0 {
+                return Err(keys.wrong("attention.head_count", "is 0, which no model can have"));
+            }
+            if layer.kv_heads == 0 {
+                return Err(keys.wrong("attention.head_count_kv", "is 0 in a layer with attention"));
+            }
             if !self.heads.is_multiple_of(layer.kv_heads) {
                 return Err(keys.wrong("attention.head_count_kv", "does not divide attention.head_count"));
             }
             if layer.heads as u64 * layer.head.dim as u64 > Keys::MAX_WIDTH as u64 {
                 return Err(keys.wrong("attention.head_count", "is too large"));
             }
-            if !layer.owns_kv && self.owner(layer.kind).is_none() {
-                return Err(keys.wrong("attention.shared_kv_layers", "leaves a layer without keys to share"));
+            if !layer.owns_kv {
+                match self.owner(layer.is_local) {
+                    None => {
+                        return Err(keys.wrong("attention.shared_kv_layers", "leaves a layer without keys to share"));
+                    }
+                    Some(owner) if self.layer(owner).kv_heads != layer.kv_heads => {
+                        return Err(
+                            keys.wrong("attention.head_count_kv", "differs between layers that share their keys")
+                        );
+                    }
+                    Some(_) => {}
+                }
             }
             index += 1;
         }
         Ok(())
     }
 
-    /// The layer whose keys and values those that share them read, by their kind.
-    pub const fn owner(&self, kind: usize) -> Option<usize> {
+    /// The layer whose keys and values are read by those local (or global) layers that have none of their own.
+    pub const fn owner(&self, is_local: bool) -> Option<usize> {
         let mut index = self.layers.saturating_sub(self.kv_shared());
         while index > 0 {
             index -= 1;
-            if self.layer(index).kind == kind {
+            if self.layer(index).is_local == is_local {
                 return Some(index);
             }
         }

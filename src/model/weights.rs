@@ -32,7 +32,7 @@ fn walk(
     for tensor in gguf.tensors() {
         let name = Name::new(tensor.name.as_bytes());
         let (role, layer) = match Role::of(tensor.name, spec.stack()) {
-            Place::Of(role, layer) => (role, layer),
+            Place::Of(role, layer) => (role.in_family(spec), layer),
             Place::Elsewhere => continue,
             Place::Nowhere if is_ignored(tensor.name) => continue,
             Place::Nowhere => return Err(Error::UnexpectedTensor { tensor: name }),
@@ -81,7 +81,7 @@ pub(super) fn check(gguf: &Gguf<'_>, spec: &Spec<'_>) -> Result<(), Error> {
         let missing = |layer: &usize| seen.get(layer / 64).is_none_or(|bits| bits >> (layer % 64) & 1 == 0);
         let needed = |layer: &usize| role.need(spec, &spec.layer(*layer)) == Need::Required;
         if let Some(layer) = (0..layers).filter(needed).find(missing) {
-            return Err(Error::MissingTensor { tensor: role.spelled(layer, spec.stack()) });
+            return Err(Error::MissingTensor { tensor: role.in_files(spec).spelled(layer, spec.stack()) });
         }
     }
     Ok(())
@@ -104,12 +104,13 @@ impl Slots {
 
     const fn of(spec: &Spec<'_>) -> Self {
         let mut slots = Self { first: [Self::NONE; Role::ALL.len()], whole: 0, layer: 0 };
-        // The first layer has what any has.
-        let layer = spec.layer(0);
+        let [first, other] = spec.examples();
         let mut number = 0;
         while number < Role::ALL.len() {
             let role = Role::ALL[number];
-            if matches!(role.need(spec, &layer), Need::Required | Need::Optional) {
+            let used = matches!(role.need(spec, &first), Need::Required | Need::Optional)
+                || matches!(role.need(spec, &other), Need::Required | Need::Optional);
+            if used {
                 // The roles of layers come last.
                 slots.first[number] = (slots.whole + slots.layer) as u8;
                 if role.per_layer() {

@@ -13,12 +13,34 @@ const EXPERTS: u64 = 5;
 const INPUT: u64 = 8;
 
 /// The families that [`decoder`] makes.
-pub const DECODERS: [&str; 11] =
-    ["gemma", "gemma2", "gemma3", "gemma4", "phi3", "stablelm", "smollm3", "olmo2", "granite", "mixtral", "qwen3moe"];
+pub const DECODERS: [&str; 15] = [
+    "gemma",
+    "gemma2",
+    "gemma3",
+    "gemma4",
+    "phi3",
+    "stablelm",
+    "smollm3",
+    "olmo2",
+    "granite",
+    "mixtral",
+    "qwen3moe",
+    "exaone4",
+    "gpt-oss",
+    "hunyuan-dense",
+    "mistral3",
+];
+
+/// The families with layers that have a state of fixed size, which [`decoder`] makes as well.
+pub const RECURRENT: [&str; 4] = ["lfm2", "qwen35", "mamba2", "falcon-h1"];
+
+/// Of their states: positions of the convolution, heads, groups, elements of a key and of a value.
+const TAPS: u64 = 4;
+const SSM: (u64, u64, u64, u64) = (4, 2, 8, 6);
 
 /// Whether a family has layers that see a window.
 pub fn is_windowed(family: &str) -> bool {
-    matches!(family, "gemma2" | "gemma3" | "gemma4")
+    matches!(family, "gemma2" | "gemma3" | "gemma4" | "exaone4" | "gpt-oss")
 }
 
 /// Kind of heads of Gemma 4's layers: width, number of KV heads, and whether they have their own.
@@ -65,10 +87,14 @@ pub fn decoder(family: &str) -> Builder {
             add("rope_factors_long.weight", &[HEAD / 2]);
         }
         "stablelm" => add("output_norm.bias", &[DIM]),
+        "lfm2" => add("token_embd_norm.weight", &[DIM]),
         _ => {}
     }
     if family.starts_with("gemma") {
         file.remove_tensor("output.weight");
+    }
+    if family == "lfm2" {
+        file.remove_tensor("output_norm.weight");
     }
     file
 }
@@ -121,14 +147,44 @@ fn set_keys(file: &mut Builder, family: &str, architecture: &str) {
                 set(key, value.into());
             }
         }
-        "mixtral" | "qwen3moe" => {
+        "lfm2" => {
+            set("attention.head_count_kv", Meta::array([0u32, 1, 0, 1]));
+            set("shortconv.l_cache", (TAPS as u32).into());
+        }
+        "qwen35" | "mamba2" | "falcon-h1" => {
+            let (heads, groups, keys, width) = SSM;
+            set("ssm.conv_kernel", (TAPS as u32).into());
+            set("ssm.inner_size", ((heads * width) as u32).into());
+            set("ssm.time_step_rank", (heads as u32).into());
+            set("ssm.group_count", (groups as u32).into());
+            set("ssm.state_size", (keys as u32).into());
+            if family == "qwen35" {
+                set("full_attention_interval", 2u32.into());
+            }
+            if family == "mamba2" {
+                set("attention.head_count", 0u32.into());
+                set("attention.head_count_kv", 0u32.into());
+                set("feed_forward_length", 0u32.into());
+            }
+        }
+        "mistral3" => {
+            set("rope.scaling.type", "yarn".into());
+            set("rope.scaling.factor", 4.0f32.into());
+            set("rope.scaling.original_context_length", 16u32.into());
+            set("rope.scaling.yarn_log_multiplier", 1.0f32.into());
+            set("attention.temperature_scale", 0.1f32.into());
+        }
+        "mixtral" | "qwen3moe" | "gpt-oss" => {
             set("expert_count", (EXPERTS as u32).into());
             set("expert_used_count", 2u32.into());
-            if family == "qwen3moe" {
+            if family != "mixtral" {
                 set("expert_feed_forward_length", (FFN as u32).into());
             }
         }
         _ => {}
+    }
+    if family == "mamba2" {
+        file.remove("mamba2.rope.dimension_count");
     }
     if family == "stablelm" {
         file.remove("stablelm.attention.layer_norm_rms_epsilon");
@@ -145,12 +201,19 @@ fn layer_tensors(family: &str, layer: u64) -> Vec<(&'static str, Vec<u64>)> {
         let (_, width, kv_heads, own) = GEMMA4[layer as usize];
         (q, kv, head, ffn, owns) = (HEADS * width, kv_heads * width, width, gemma4_ffn(layer), own);
     }
-    let mut tensors = vec![("attn_output.weight", vec![q, DIM])];
-    if family == "phi3" {
+    let state = state_tensors(family, layer);
+    let attention = state.is_empty() || family == "falcon-h1";
+    let mut tensors = state;
+    if attention {
+        tensors.push(("attn_output.weight", vec![q, DIM]));
+    }
+    if !attention {
+        // The mixer takes its place.
+    } else if family == "phi3" {
         tensors.push(("attn_qkv.weight", vec![DIM, q + 2 * kv]));
         tensors.push(("ffn_up.weight", vec![DIM, 2 * ffn]));
     } else {
-        tensors.push(("attn_q.weight", vec![DIM, q]));
+        tensors.push(("attn_q.weight", vec![DIM, if family == "qwen35" { 2 * q } else { q }]));
         if owns {
             tensors.push(("attn_k.weight", vec![DIM, kv]));
         }
@@ -159,30 +222,41 @@ fn layer_tensors(family: &str, layer: u64) -> Vec<(&'static str, Vec<u64>)> {
             tensors.push(("attn_v.weight", vec![DIM, kv]));
         }
     }
-    if matches!(family, "mixtral" | "qwen3moe") {
+    if matches!(family, "mixtral" | "qwen3moe" | "gpt-oss") {
         tensors.push(("ffn_gate_inp.weight", vec![DIM, EXPERTS]));
         tensors.push(("ffn_gate_exps.weight", vec![DIM, ffn, EXPERTS]));
         tensors.push(("ffn_up_exps.weight", vec![DIM, ffn, EXPERTS]));
         tensors.push(("ffn_down_exps.weight", vec![ffn, DIM, EXPERTS]));
-    } else {
+    } else if family != "mamba2" {
         tensors.push(("ffn_down.weight", vec![ffn, DIM]));
         if family != "phi3" {
             tensors.push(("ffn_gate.weight", vec![DIM, ffn]));
             tensors.push(("ffn_up.weight", vec![DIM, ffn]));
         }
     }
-    if family != "olmo2" {
-        tensors.extend(["attn_norm.weight", "ffn_norm.weight"].map(|name| (name, vec![DIM])));
-    }
-    if is_windowed(family) || family == "olmo2" {
+    let norms: &[_] = match family {
+        "olmo2" | "exaone4" => &[],
+        "gpt-oss" | "qwen35" => &["attn_norm.weight", "post_attention_norm.weight"],
+        "mamba2" => &["attn_norm.weight"],
+        "falcon-h1" => &["attn_norm.weight", "ffn_norm"],
+        _ => &["attn_norm.weight", "ffn_norm.weight"],
+    };
+    tensors.extend(norms.iter().map(|name| (*name, vec![DIM])));
+    if is_windowed(family) && family != "gpt-oss" || family == "olmo2" {
         tensors.extend(["post_attention_norm.weight", "post_ffw_norm.weight"].map(|name| (name, vec![DIM])));
     }
     match family {
-        "gemma3" | "gemma4" | "qwen3moe" => {
+        "gemma3" | "gemma4" | "qwen3moe" | "exaone4" | "hunyuan-dense" | "lfm2" | "qwen35" if attention => {
             tensors.push(("attn_q_norm.weight", vec![head]));
             if owns {
                 tensors.push(("attn_k_norm.weight", vec![head]));
             }
+        }
+        "gpt-oss" => {
+            tensors.extend([("attn_q.bias", vec![q]), ("attn_k.bias", vec![kv]), ("attn_v.bias", vec![kv])]);
+            tensors.extend([("attn_output.bias", vec![DIM]), ("attn_sinks.weight", vec![HEADS])]);
+            tensors.extend([("ffn_gate_inp.bias", vec![EXPERTS]), ("ffn_down_exps.bias", vec![DIM, EXPERTS])]);
+            tensors.extend(["ffn_gate_exps.bias", "ffn_up_exps.bias"].map(|name| (name, vec![ffn, EXPERTS])));
         }
         "olmo2" => tensors.extend([("attn_q_norm.weight", vec![q]), ("attn_k_norm.weight", vec![kv])]),
         "stablelm" => {
@@ -197,4 +271,46 @@ fn layer_tensors(family: &str, layer: u64) -> Vec<(&'static str, Vec<u64>)> {
         tensors.extend([("post_norm.weight", vec![DIM]), ("layer_output_scale.weight", vec![1])]);
     }
     tensors
+}
+
+/// The tensors of a layer's mixer that has a state of fixed size, if it has one.
+fn state_tensors(family: &str, layer: u64) -> Vec<(&'static str, Vec<u64>)> {
+    let (heads, groups, keys, width) = SSM;
+    let inner = heads * width;
+    let channels = inner + 2 * groups * keys;
+    let of_both = |a: Vec<u64>| {
+        vec![
+            ("ssm_conv1d.weight", vec![TAPS, channels]),
+            ("ssm_a", a),
+            ("ssm_dt.bias", vec![heads]),
+            ("ssm_out.weight", vec![inner, DIM]),
+        ]
+    };
+    match family {
+        "lfm2" if layer % 2 == 0 => vec![
+            ("shortconv.in_proj.weight", vec![DIM, 3 * DIM]),
+            ("shortconv.conv.weight", vec![TAPS, DIM]),
+            ("shortconv.out_proj.weight", vec![DIM, DIM]),
+        ],
+        "qwen35" if layer % 2 == 0 => {
+            let more = [
+                ("attn_qkv.weight", vec![DIM, channels]),
+                ("attn_gate.weight", vec![DIM, inner]),
+                ("ssm_alpha.weight", vec![DIM, heads]),
+                ("ssm_beta.weight", vec![DIM, heads]),
+                ("ssm_norm.weight", vec![width]),
+            ];
+            of_both(vec![heads]).into_iter().chain(more).collect()
+        }
+        "mamba2" | "falcon-h1" => {
+            let more = [
+                ("ssm_in.weight", vec![DIM, inner + channels + heads]),
+                ("ssm_conv1d.bias", vec![channels]),
+                ("ssm_d", vec![1, heads]),
+                ("ssm_norm.weight", vec![inner / groups, groups]),
+            ];
+            of_both(vec![1, heads]).into_iter().chain(more).collect()
+        }
+        _ => vec![],
+    }
 }

@@ -29,7 +29,7 @@ pub struct Quant {
 }
 
 /// The cases of decoders.
-pub const DECODERS: [&str; 22] = [
+pub const DECODERS: [&str; 32] = [
     "llama_mha",
     "llama_gqa",
     "llama_rope3",
@@ -52,6 +52,16 @@ pub const DECODERS: [&str; 22] = [
     "smollm3",
     "olmo2",
     "granite",
+    "ernie4_5",
+    "exaone4",
+    "hunyuan_dense",
+    "mistral3",
+    "gpt_oss",
+    "lfm2",
+    "qwen35",
+    "granitehybrid",
+    "falcon_h1",
+    "mamba2",
 ];
 
 /// Where cases are: `ARENITE_FIXTURES`, then what is committed.

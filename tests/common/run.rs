@@ -15,7 +15,7 @@ impl<'a> Run<'a> {
     /// The model in `file`, with a context of 256 and batches of 16 unless `change` says otherwise.
     pub fn new(file: &'a [u8], change: impl FnOnce(&mut Options)) -> Self {
         let gguf = Gguf::parse(file).unwrap();
-        let mut options = Options { context: 256, ..Options::DEFAULT };
+        let mut options = Options::new().context(256);
         change(&mut options);
         let plan = Plan::try_of(&gguf, options).unwrap();
         let lines = |bytes: usize| vec![Line::ZERO; bytes.div_ceil(64)];

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use arenite::sampler::argmax;
-use arenite::{Model, Session, TokenId};
+use arenite::{Context as Conversation, Engine, Model, Plan, TokenId, Work};
 use serde::Serialize;
 
 use crate::cli::{SessionArgs, at_least_one};
@@ -21,9 +21,10 @@ use crate::{interrupt, workers};
 #[command(after_help = "Example:
   arenite bench -m model.gguf
   arenite bench -m model.gguf -p 512 -n 64 -t 1,2 -r 5 --json
+  arenite bench -m model.gguf --sequences 1,8
 
 Prefill is one prompt of -p tokens from an empty context, decode is -n single tokens from an empty
-context; medians of -r rounds after one that is not counted. load_ms: from opening the file to a
+context, of each of --sequences conversations in one pass (tok/s: of all together); medians of -r rounds after one that is not counted. load_ms: from opening the file to a
 session that is ready. first_token_ms: that, a first prompt of -p tokens, and choosing a token.")]
 pub struct Args {
     /// Tokens of the prompt
@@ -37,6 +38,10 @@ pub struct Args {
     /// Numbers of threads to try [default: one for every core]
     #[arg(short, long, value_delimiter = ',', value_parser = at_least_one())]
     threads: Vec<usize>,
+
+    /// Numbers of conversations that decode together to try
+    #[arg(long, value_delimiter = ',', default_value = "1", value_parser = at_least_one())]
+    sequences: Vec<usize>,
 
     /// Rounds
     #[arg(short, long, default_value_t = 5, value_parser = at_least_one())]
@@ -60,6 +65,7 @@ struct Measured {
     model: String,
     isa: &'static str,
     threads: usize,
+    sequences: usize,
     prefill_tokens: usize,
     decode_tokens: usize,
     prefill_tok_s: f64,
@@ -78,9 +84,10 @@ pub fn run(args: &Args, model: Option<&Path>) -> Result<ExitCode> {
     if !args.json {
         writeln!(
             out,
-            "{:>7}  {:>8}  {:>14}  {:>14}  {:>11}  {:>8}  {:>10}  {:>10}  {:>10}",
+            "{:>7}  {:>8}  {:>9}  {:>14}  {:>14}  {:>11}  {:>8}  {:>10}  {:>10}  {:>10}",
             "threads",
             "isa",
+            "sequences",
             "prefill tok/s",
             "decode tok/s",
             "first token",
@@ -91,8 +98,9 @@ pub fn run(args: &Args, model: Option<&Path>) -> Result<ExitCode> {
         )?;
     }
     let mut results = Vec::new();
-    for threads in threads {
-        let Some(measured) = measure(args, model, threads)? else {
+    let ways = threads.iter().flat_map(|threads| args.sequences.iter().map(|sequences| (*threads, *sequences)));
+    for (threads, sequences) in ways {
+        let Some(measured) = measure(args, model, threads, sequences)? else {
             note("stopped");
             return Ok(ExitCode::from(output::INTERRUPTED));
         };
@@ -108,7 +116,7 @@ pub fn run(args: &Args, model: Option<&Path>) -> Result<ExitCode> {
 }
 
 /// Loads the model and runs all rounds; `None` after Ctrl-C.
-fn measure(args: &Args, path: Option<&Path>, threads: usize) -> Result<Option<Measured>> {
+fn measure(args: &Args, path: Option<&Path>, threads: usize, sequences: usize) -> Result<Option<Measured>> {
     let start = Instant::now();
     let file = ModelFile::open(path)?;
     let gguf = file.parse()?;
@@ -122,23 +130,25 @@ fn measure(args: &Args, path: Option<&Path>, threads: usize) -> Result<Option<Me
         args.prompt,
         args.n_tokens
     );
-    let plan =
-        runtime::plan(&gguf, &args.session, context, workers.count()).with_context(|| file.name().to_string())?;
+    let options = runtime::options(&args.session, context, workers.count()).contexts(sequences);
+    let plan = Plan::try_of(&gguf, options).with_context(|| file.name().to_string())?;
     let mut memory = Memory::new(&plan)?;
-    let mut session = memory.session(&model, plan, kernels, &*workers)?;
+    let mut engine = memory.engine(&model, plan, kernels, &*workers)?;
+    let mut contexts = (0..sequences).map(|_| engine.open()).collect::<Result<Vec<_>, _>>()?;
     let load = start.elapsed();
 
     let tokens = random_ids(args.prompt.max(args.n_tokens), model.spec().vocab);
     let prompt = &tokens[..args.prompt];
-    session.prefill(prompt)?;
-    std::hint::black_box(argmax(session.logits()));
+    engine.run(&mut [Work::prefill(&mut contexts[0], prompt)])?;
+    std::hint::black_box(argmax(engine.logits(&contexts[0])));
     let first_token = start.elapsed();
 
     let mut prefill = Vec::new();
     let mut decode = Vec::new();
     // Round 0 warms up what the first prompt did not touch.
     for round in 0..=args.rounds {
-        let Some((prefilled, decoded)) = one_round(&mut session, prompt, &tokens[..args.n_tokens])? else {
+        let Some((prefilled, decoded)) = one_round(&mut engine, &mut contexts, prompt, &tokens[..args.n_tokens])?
+        else {
             return Ok(None);
         };
         if round > 0 {
@@ -150,10 +160,11 @@ fn measure(args: &Args, path: Option<&Path>, threads: usize) -> Result<Option<Me
         model: file.name().to_string(),
         isa: kernels.name,
         threads: workers.count(),
+        sequences,
         prefill_tokens: args.prompt,
         decode_tokens: args.n_tokens,
         prefill_tok_s: args.prompt as f64 / median(&mut prefill),
-        decode_tok_s: args.n_tokens as f64 / median(&mut decode),
+        decode_tok_s: (sequences * args.n_tokens) as f64 / median(&mut decode),
         first_token_ms: milliseconds(first_token),
         load_ms: milliseconds(load),
         workspace_bytes: plan.workspace,
@@ -162,17 +173,23 @@ fn measure(args: &Args, path: Option<&Path>, threads: usize) -> Result<Option<Me
     }))
 }
 
-/// Seconds of one prefill and one decode, each from an empty context; `None` after Ctrl-C.
-fn one_round(session: &mut Session<'_, '_>, prompt: &[TokenId], decode: &[TokenId]) -> Result<Option<(f64, f64)>> {
-    session.rewind(0)?;
+/// Seconds of one prefill and of decoding with all contexts, each from an empty context; `None` after Ctrl-C.
+fn one_round(
+    engine: &mut Engine<'_, '_>,
+    contexts: &mut [Conversation],
+    prompt: &[TokenId],
+    decode: &[TokenId],
+) -> Result<Option<(f64, f64)>> {
+    rewind(engine, contexts)?;
     let start = Instant::now();
-    session.prefill(prompt)?;
+    engine.run(&mut [Work::prefill(&mut contexts[0], prompt)])?;
     let prefilled = start.elapsed();
 
-    session.rewind(0)?;
+    rewind(engine, contexts)?;
     let start = Instant::now();
     for &token in decode {
-        session.decode(token)?;
+        let mut works: Vec<_> = contexts.iter_mut().map(|context| Work::decode(context, token)).collect();
+        engine.run(&mut works)?;
         if interrupt::asked() {
             return Ok(None);
         }
@@ -180,12 +197,18 @@ fn one_round(session: &mut Session<'_, '_>, prompt: &[TokenId], decode: &[TokenI
     Ok(Some((prefilled.as_secs_f64(), start.elapsed().as_secs_f64())))
 }
 
+/// All contexts to their beginning.
+fn rewind(engine: &mut Engine<'_, '_>, contexts: &mut [Conversation]) -> Result<()> {
+    Ok(contexts.iter_mut().try_for_each(|context| engine.rewind(context, 0))?)
+}
+
 fn print(out: &mut Out, measured: &Measured) -> Result<()> {
     writeln!(
         out,
-        "{:>7}  {:>8}  {:>14.1}  {:>14.1}  {:>8.1} ms  {:>5.1} ms  {:>10}  {:>10}  {:>10}",
+        "{:>7}  {:>8}  {:>9}  {:>14.1}  {:>14.1}  {:>8.1} ms  {:>5.1} ms  {:>10}  {:>10}  {:>10}",
         measured.threads,
         measured.isa,
+        measured.sequences,
         measured.prefill_tok_s,
         measured.decode_tok_s,
         measured.first_token_ms,

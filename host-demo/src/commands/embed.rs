@@ -1,7 +1,5 @@
 //! `arenite embed`: a text as one vector.
 
-use std::fs::File;
-use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
@@ -10,6 +8,7 @@ use arenite::tokenizer::Encode;
 
 use crate::cli::{Ids, RunArgs};
 use crate::model_file::ModelFile;
+use crate::new_file::write_file;
 use crate::output::{Out, note};
 use crate::runtime::{self, Memory};
 use crate::{npy, text, workers};
@@ -73,13 +72,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<()> {
     }
     match &args.output {
         Some(path) => {
-            let write = || -> std::io::Result<()> {
-                let mut out = BufWriter::new(File::create(path)?);
-                npy::header(&mut out, &[vector.len()])?;
-                npy::values(&mut out, &vector)?;
-                out.flush()
-            };
-            write().with_context(|| format!("cannot write {}", path.display()))?;
+            write_file(path, |out| npy::array(out, &[vector.len()], &vector))?;
             note(format_args!("{}: float32 [{}]", path.display(), vector.len()));
         }
         None => Out::lock().json(&vector)?,

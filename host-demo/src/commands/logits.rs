@@ -1,14 +1,13 @@
 //! `arenite logits`: what the model thinks of every next token, as a NumPy file.
 
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use arenite::Model;
 
 use crate::cli::{Ids, RunArgs};
 use crate::model_file::ModelFile;
+use crate::new_file::NewFile;
 use crate::output::note;
 use crate::runtime::{self, Memory};
 use crate::{npy, workers};
@@ -82,32 +81,25 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<()> {
 
 /// The file, created with the first row.
 struct Writer<'a> {
-    path: &'a PathBuf,
-    file: Option<BufWriter<File>>,
+    path: &'a Path,
+    file: Option<NewFile>,
     shape: [usize; 2],
 }
 
 impl Writer<'_> {
     fn row(&mut self, logits: &[f32]) -> Result<()> {
-        self.try_row(logits).with_context(|| format!("cannot write {}", self.path.display()))
-    }
-
-    fn try_row(&mut self, logits: &[f32]) -> io::Result<()> {
         let file = match &mut self.file {
             Some(file) => file,
             none => {
-                let mut file = BufWriter::new(File::create(self.path)?);
+                let mut file = NewFile::create(self.path)?;
                 npy::header(&mut file, &self.shape)?;
                 none.insert(file)
             }
         };
-        npy::values(file, logits)
+        npy::values(file, logits).with_context(|| format!("cannot write {}", self.path.display()))
     }
 
-    fn finish(mut self) -> Result<()> {
-        match &mut self.file {
-            Some(file) => file.flush().with_context(|| format!("cannot write {}", self.path.display())),
-            None => Ok(()),
-        }
+    fn finish(self) -> Result<()> {
+        self.file.map_or(Ok(()), NewFile::finish)
     }
 }

@@ -8,8 +8,9 @@ use arenite::gguf::{Gguf, Tensor, Value};
 use arenite::model::is_ignored;
 use arenite::tokenizer::{INDEX_KEY, Tokenizer};
 
-use crate::gguf_writer::{self, Header, Meta};
+use crate::gguf_writer::{Header, Meta};
 use crate::model_file::ModelFile;
+use crate::new_file::write_file;
 use crate::output::{Bytes, note};
 
 /// Add the tokenizer's index to a file, drop what a device does not need, and align for flash
@@ -73,7 +74,7 @@ pub fn run(args: &Args) -> Result<()> {
         header.tensor(tensor.name, &dims, tensor.kind)?;
     }
     let mut written = 0;
-    gguf_writer::replace(&args.output, |out| {
+    write_file(&args.output, |out| {
         let mut data = header.write(out)?;
         tensors.iter().try_for_each(|tensor| data.write_all(tensor.data))?;
         written = data.written();

@@ -1,9 +1,7 @@
 //! `arenite probe`: the hidden states of a text on their way through the model, as a NumPy file.
 
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail, ensure};
 use arenite::tokenizer::Encode;
@@ -12,6 +10,7 @@ use clap::ValueEnum;
 
 use crate::cli::{Ids, RunArgs};
 use crate::model_file::ModelFile;
+use crate::new_file::write_file;
 use crate::output::note;
 use crate::runtime::{self, Memory};
 use crate::{npy, text, workers};
@@ -123,7 +122,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<()> {
     let mut probe = Probe::new(args, layers, ids.len(), spec.dim);
     let _ = session.prefill_observed(&ids, &mut probe)?;
     let shape = [probe.layers.len(), probe.rows(), spec.dim];
-    write(&args.output, &shape, &probe.finish()).with_context(|| format!("cannot write {}", args.output.display()))?;
+    write_file(&args.output, |out| npy::array(out, &shape, &probe.finish()))?;
     note(format_args!("{}: float32 {shape:?}", args.output.display()));
     Ok(())
 }
@@ -177,11 +176,4 @@ impl Observer for Probe {
         }
         ControlFlow::Continue(())
     }
-}
-
-fn write(path: &Path, shape: &[usize], states: &[f32]) -> io::Result<()> {
-    let mut file = BufWriter::new(File::create(path)?);
-    npy::header(&mut file, shape)?;
-    npy::values(&mut file, states)?;
-    file.flush()
 }

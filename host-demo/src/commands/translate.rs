@@ -76,7 +76,7 @@ struct Translation {
 pub fn run(args: &Args, file: &ModelFile) -> Result<()> {
     let gguf = file.parse()?;
     let model = Model::new(&gguf).with_context(|| file.name().to_string())?;
-    let Stack::Target { start, .. } = model.spec().stack else {
+    let Stack::Target { start, .. } = model.spec().stack() else {
         bail!("{}: this is no encoder-decoder model; give one with -m", file.name());
     };
     let mut index = Vec::new();
@@ -114,7 +114,8 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<()> {
     let mut session = memory.session(&model, plan, kernels, &*workers)?;
     session.encode(&ids)?;
     let mut scratch = vec![Line::ZERO; Beams::bytes(&plan).div_ceil(size_of::<Line>())];
-    let mut found = Beams::search(&mut session, &search, Line::bytes_mut(&mut scratch))?;
+    let (engine, context) = session.parts();
+    let mut found = Beams::search(engine, context, &search, Line::bytes_mut(&mut scratch))?;
 
     let mut translations = Vec::new();
     for rank in 0..found.count().min(args.n_best) {

@@ -66,7 +66,7 @@ pub fn convert(directory: &Path, out: &Path, q8_0: bool) -> Result<&'static str>
     for tensor in &model.tensors {
         header.tensor(&tensor.name, &tensor.dims, tensor.kind)?;
     }
-    gguf_writer::replace(out, |out| {
+    gguf_writer::write_model(out, |out| {
         let mut tensors = header.write(out)?;
         for tensor in &model.tensors {
             tensors.write_all(&tensor.bytes)?;

@@ -17,7 +17,7 @@ static MODEL: &[u8] = include_model!(env!("ARENITE_MODEL"));
 
 /// The compiler reads the model's header. A damaged file, or one that takes more than this RAM, does
 /// not build.
-const PLAN: Plan = Plan::of(MODEL, Options { context: 256, batch: 8, ..Options::DEFAULT }).within(512 * 1024);
+const PLAN: Plan = Plan::of(MODEL, Options::new().context(256).batch(8)).within(512 * 1024);
 
 // All the memory there is, besides the stack.
 static WORKSPACE: Workspace<{ PLAN.workspace }> = Workspace::new();

@@ -13,7 +13,7 @@ use cortex_m_rt::entry;
 use cortex_m_semihosting::{debug, hprintln};
 
 static MODEL: &[u8] = arenite::include_model!(env!("ARENITE_MODEL"));
-const PLAN: Plan = Plan::of(MODEL, Options { context: 128, batch: 8, kv: KvType::F32, ..Options::DEFAULT });
+const PLAN: Plan = Plan::of(MODEL, Options::new().context(128).batch(8).kv(KvType::F32));
 static WORKSPACE: Workspace<{ PLAN.workspace }> = Workspace::new();
 static KV: Workspace<{ PLAN.kv }> = Workspace::new();
 static INDEX: Workspace<{ PLAN.tokenizer }> = Workspace::new();

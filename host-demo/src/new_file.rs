@@ -1,0 +1,247 @@
+//! Writing a file so that its path has all of the new one, or what was there before.
+
+use std::fs::{self, File, Metadata};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use anyhow::{Context, Result, bail};
+use tempfile::NamedTempFile;
+
+/// Bytes that are written at once.
+const BUFFER: usize = 1 << 20;
+
+/// A file that is being written. Nothing is seen at its path before [`finish`](Self::finish), and without it
+/// nothing ever is: the bytes go to a temporary file beside it, so that it may be read while its successor is
+/// written. What is no regular file (a device, a pipe) is written to directly; a symbolic link stays one.
+pub struct NewFile {
+    /// As it was given, for messages.
+    path: PathBuf,
+    to: BufWriter<To>,
+}
+
+enum To {
+    /// The temporary file, and the one whose place it takes.
+    Beside(NamedTempFile, Unfinished, PathBuf),
+    Through(File),
+}
+
+impl Write for To {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Beside(file, ..) => file.write(bytes),
+            Self::Through(file) => file.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Beside(file, ..) => file.flush(),
+            Self::Through(file) => file.flush(),
+        }
+    }
+}
+
+impl NewFile {
+    /// Begins a file that will be at `path`.
+    pub fn create(path: &Path) -> Result<Self> {
+        let to = To::open(path).with_context(|| cannot(path))?;
+        Ok(Self { path: path.to_owned(), to: BufWriter::with_capacity(BUFFER, to) })
+    }
+
+    /// Asks `check` about what was written so far, by the path where it is now. A device cannot be asked.
+    pub fn check(&mut self, check: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+        self.flush().with_context(|| cannot(&self.path))?;
+        match self.to.get_ref() {
+            To::Beside(file, ..) => check(file.path()),
+            To::Through(_) => Ok(()),
+        }
+    }
+
+    /// Puts the file in its place, once all of it has reached the disk.
+    pub fn finish(self) -> Result<()> {
+        let Self { path, to } = self;
+        let finish = || -> io::Result<()> {
+            match to.into_inner().map_err(io::IntoInnerError::into_error)? {
+                To::Through(mut file) => file.flush(),
+                To::Beside(file, _unfinished, target) => {
+                    file.as_file().sync_all()?;
+                    file.persist(&target).map_err(|failed| failed.error)?;
+                    // The name is as lasting as the contents where the file system lets a directory be synced.
+                    if let Some(directory) = target.parent() {
+                        let _ = File::open(directory).and_then(|directory| directory.sync_all());
+                    }
+                    Ok(())
+                }
+            }
+        };
+        finish().with_context(|| cannot(&path))
+    }
+}
+
+impl Write for NewFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.to.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.flush()
+    }
+}
+
+/// Writes the whole file at `path`: what `write` puts out, if it succeeds.
+pub fn write_file(path: &Path, write: impl FnOnce(&mut NewFile) -> Result<()>) -> Result<()> {
+    let mut file = NewFile::create(path)?;
+    write(&mut file).with_context(|| cannot(path))?;
+    file.finish()
+}
+
+fn cannot(path: &Path) -> String {
+    format!("cannot write {}", path.display())
+}
+
+impl To {
+    fn open(path: &Path) -> Result<Self> {
+        let found = match fs::metadata(path) {
+            Ok(found) => Some(found),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(error.into()),
+        };
+        if found.as_ref().is_some_and(Metadata::is_dir) {
+            bail!("this is a directory; give the name of a file in it");
+        }
+        // What is under /dev or /proc may be a regular file (`/dev/stdout`) that someone else holds open.
+        let system = ["/dev", "/proc"].iter().any(|start| path.starts_with(start));
+        if system || found.as_ref().is_some_and(|found| !found.is_file()) {
+            return Ok(Self::Through(fs::OpenOptions::new().write(true).open(path)?));
+        }
+        if found.as_ref().is_some_and(|found| found.permissions().readonly()) {
+            bail!("the file is read-only; change its permissions or give another name");
+        }
+        let target = followed(path)?;
+        let directory = match target.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        let mut builder = tempfile::Builder::new();
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            builder.permissions(fs::Permissions::from_mode(0o666)); // less what the umask takes
+        }
+        let file = builder.prefix(".arenite-").tempfile_in(directory)?;
+        let unfinished = Unfinished::new(file.path());
+        if let Some(old) = found {
+            file.as_file().set_permissions(old.permissions())?;
+        }
+        Ok(Self::Beside(file, unfinished, target))
+    }
+}
+
+/// The path without symbolic links at its end, also where the last of them points to nothing yet.
+fn followed(path: &Path) -> io::Result<PathBuf> {
+    let mut path = path.to_owned();
+    for _ in 0..40 {
+        match fs::read_link(&path) {
+            Ok(link) => path = path.parent().unwrap_or(Path::new("")).join(link),
+            Err(_) => return Ok(path),
+        }
+    }
+    Err(io::Error::other("too many symbolic links"))
+}
+
+/// Temporary files that a process which ends early should not leave.
+static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// A place in that list.
+struct Unfinished(PathBuf);
+
+impl Unfinished {
+    fn new(temporary: &Path) -> Self {
+        if let Ok(mut files) = UNFINISHED.lock() {
+            files.push(temporary.to_owned());
+        }
+        Self(temporary.to_owned())
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        if let Ok(mut files) = UNFINISHED.lock() {
+            files.retain(|file| *file != self.0);
+        }
+    }
+}
+
+/// Removes the temporary files of all that is being written: the process is about to end.
+pub fn abandon_all() {
+    if let Ok(files) = UNFINISHED.lock() {
+        for file in files.iter() {
+            let _ = fs::remove_file(file);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(directory: &Path) -> Vec<String> {
+        let mut names: Vec<_> =
+            fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_file_is_replaced_as_a_whole() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        write_file(&path, |out| Ok(out.write_all(b"one")?)).unwrap();
+        assert!(write_file(&path, |out| out.write_all(b"tw").map_err(Into::into).and_then(|()| bail!("no"))).is_err());
+        let mut dropped = NewFile::create(&path).unwrap();
+        dropped.write_all(&[0; 2 * BUFFER]).unwrap();
+        assert_eq!(UNFINISHED.lock().unwrap().iter().filter(|file| file.starts_with(directory.path())).count(), 1);
+        drop(dropped);
+        assert_eq!(fs::read(&path).unwrap(), b"one");
+        assert_eq!(names(directory.path()), ["file"]);
+        assert!(!UNFINISHED.lock().unwrap().iter().any(|file| file.starts_with(directory.path())));
+        assert!(NewFile::create(directory.path()).is_err());
+        assert!(NewFile::create(&directory.path().join("no/file")).is_err());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_stay_links_and_permissions_stay() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        fs::create_dir(at("other")).unwrap();
+        fs::write(at("other/file"), "old").unwrap();
+        fs::set_permissions(at("other/file"), fs::Permissions::from_mode(0o640)).unwrap();
+        symlink("other/file", at("link")).unwrap();
+        symlink("link", at("second")).unwrap();
+        symlink("other/new", at("dangling")).unwrap();
+        symlink("circle", at("circle")).unwrap();
+        for link in ["second", "dangling"] {
+            write_file(&at(link), |out| Ok(out.write_all(b"new")?)).unwrap();
+            assert!(fs::symlink_metadata(at(link)).unwrap().is_symlink());
+            assert_eq!(fs::read(at(link)).unwrap(), b"new");
+        }
+        assert_eq!(fs::metadata(at("other/file")).unwrap().permissions().mode() & 0o777, 0o640);
+        assert_eq!(names(&at("other")), ["file", "new"]);
+        assert!(NewFile::create(&at("circle")).is_err());
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn devices_are_written_to() {
+        use std::os::unix::fs::FileTypeExt;
+
+        write_file(Path::new("/dev/null"), |out| Ok(out.write_all(b"gone")?)).unwrap();
+        assert!(fs::metadata("/dev/null").unwrap().file_type().is_char_device());
+        let full = write_file(Path::new("/dev/full"), |out| Ok(out.write_all(b"lost")?));
+        assert!(format!("{:#}", full.unwrap_err()).starts_with("cannot write /dev/full: No space left"));
+    }
+}

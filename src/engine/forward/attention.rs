@@ -1,0 +1,382 @@
+//! The attention part of a block.
+
+use core::ops::Range;
+
+use super::compute::{Compute, TOKENS};
+use super::relative::Relative;
+use super::rope::Rotary;
+use super::{Forward, add_bias, copy, enter, leave, norm_one, norm_sum, rows, rows_mut, scale};
+use crate::engine::layout::Segment;
+use crate::kernel::{Activation, Attention, Bias, Kernels, fork_chunks, store};
+use crate::memory::{HeadLayout, Pool};
+use crate::model::{Layer, QkNorm, Role, Spec, Temperature, Weights};
+
+/// What an attention is done with, and how much of it.
+#[derive(Clone)]
+pub(super) struct View {
+    /// Bytes of the cache where the layer's tiles are.
+    pub tiles: Range<usize>,
+    /// The pool whose pages they are.
+    pub pool: usize,
+    pub part: Part,
+    /// Across: keys and values are those of the encoder's states.
+    pub cross: bool,
+}
+
+/// How much of an attention is done: the keys and values of some tokens may be needed before the first
+/// of them looks at any.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    All,
+    /// Only to put keys and values into the cache.
+    Keys,
+    /// Only to look at those that are there.
+    Queries,
+}
+
+/// The tensors of an attention, each with its bias.
+struct Roles {
+    before: (Role, Role),
+    q: (Role, Role),
+    k: (Role, Role),
+    v: (Role, Role),
+    output: (Role, Role),
+    after: (Role, Role),
+}
+
+const WITHIN: Roles = Roles {
+    before: (Role::AttnNorm, Role::AttnNormBias),
+    q: (Role::AttnQ, Role::AttnQBias),
+    k: (Role::AttnK, Role::AttnKBias),
+    v: (Role::AttnV, Role::AttnVBias),
+    output: (Role::AttnOutput, Role::AttnOutputBias),
+    after: (Role::AttnOutputNorm, Role::AttnOutputNormBias),
+};
+
+const ACROSS: Roles = Roles {
+    before: (Role::CrossAttnNorm, Role::CrossAttnNormBias),
+    q: (Role::CrossAttnQ, Role::CrossAttnQBias),
+    k: (Role::CrossAttnK, Role::CrossAttnKBias),
+    v: (Role::CrossAttnV, Role::CrossAttnVBias),
+    output: (Role::CrossAttnOutput, Role::CrossAttnOutputBias),
+    after: (Role::CrossAttnOutputNorm, Role::CrossAttnOutputNormBias),
+};
+
+/// Where q, k and v of a row stand.
+#[derive(Clone, Copy)]
+struct Shape {
+    q_dim: usize,
+    kv_dim: usize,
+    /// From one row to the next.
+    stride: usize,
+    head: HeadLayout,
+}
+
+impl Forward<'_, '_> {
+    /// `x += output(attention(norm(x)))`; the rows' keys and values are in the cache afterwards.
+    pub(super) fn attention(&mut self, layer: &Layer, view: View) {
+        let Self { spec, weights, compute, hidden, branch, inner, rows, .. } = self;
+        let roles = if view.cross { ACROSS } else { WITHIN };
+        let shape = Shape {
+            q_dim: layer.q_dim(),
+            kv_dim: layer.kv_dim(),
+            stride: spec.attention_row(layer),
+            head: HeadLayout { kind: self.store.kind, dim: layer.head.dim },
+        };
+        let (index, dim, rows) = (layer.index, spec.dim, *rows);
+        let (Some(hidden), Some(branch)) = (hidden.get_mut(..rows * dim), branch.get_mut(..rows * dim)) else {
+            return;
+        };
+        let Some((qkv, rest)) = inner.split_at_mut_checked(rows * shape.stride) else { return };
+        let Some(out) = rest.get_mut(..rows * shape.q_dim) else { return };
+        let Some(cache) = self.kv.get_mut(view.tiles.clone()) else { return };
+        let Some(pool) = self.pools.get(view.pool) else { return };
+        let segments = self.segments.get(..self.parts).unwrap_or(&[]);
+
+        if view.cross && view.part == Part::Keys {
+            branch.copy_from_slice(hidden); // the encoder's states have had their norm
+        } else {
+            enter(compute, spec, weights, (roles.before.0, roles.before.1, index), hidden, branch);
+        }
+        project(compute, weights, (spec, &roles, &view, layer), shape, branch, qkv);
+        let [first, second] = &self.rotary;
+        turn(compute, (spec, weights, layer), if layer.is_local { second } else { first }, (shape, segments), qkv);
+        if layer.owns_kv && view.part != Part::Queries {
+            keep(compute, (layer.kv_heads, shape), (segments, pool), qkv, cache);
+        }
+        if view.part == Part::Keys {
+            return;
+        }
+        let mut look = Look {
+            spec,
+            layer,
+            shape,
+            text: view.cross || !spec.is_causal(),
+            relative: if view.cross { None } else { Some(&self.relative) }, // across there is no distance
+            pool,
+            cache,
+            sinks: weights.vector(Role::AttnSinks, index),
+            qkv,
+        };
+        look.all(compute, segments, out, self.sums);
+        if spec.gated_query() {
+            gate(compute, layer, shape, qkv, out);
+        }
+        if let Some(w) = weights.matrix(roles.output.0, index) {
+            compute.input(out, rows).times(w, branch, dim);
+            add_bias(branch, dim, weights.vector(roles.output.1, index));
+            leave(compute, spec, weights, (Role::PostAttentionNorm, index), branch, hidden);
+            norm_sum(compute, spec, weights, (roles.after.0, roles.after.1, index), hidden);
+        }
+    }
+}
+
+/// Queries, keys and values of all rows, as far as the view needs them.
+///
+/// Those of a row lie side by side, whether they come from one matrix or from three. A layer that reads another's
+/// keys and values has q alone.
+fn project(
+    compute: &mut Compute<'_, '_>,
+    weights: &Weights<'_, '_>,
+    (spec, roles, view, layer): (&Spec<'_>, &Roles, &View, &Layer),
+    shape: Shape,
+    branch: &[f32],
+    qkv: &mut [f32],
+) {
+    let (keys, queries) = (view.part != Part::Queries, view.part != Part::Keys);
+    let all = [
+        ((Role::AttnQkv, Role::AttnQkvBias), 0, !view.cross),
+        (roles.q, 0, queries && !spec.gated_query()),
+        (roles.k, shape.q_dim, keys),
+        (roles.v, shape.q_dim + shape.kv_dim, keys),
+        // With their gates, from where they are copied to their place.
+        (roles.q, shape.q_dim + 2 * shape.kv_dim, queries && spec.gated_query()),
+    ];
+    let products = all.map(|((w, _), at, wanted)| (weights.matrix(w, layer.index).filter(|_| wanted), at));
+    let rows = qkv.len().checked_div(shape.stride).unwrap_or(0);
+    compute.input(branch, rows).times_each(&products, qkv, shape.stride);
+    for ((_, bias), at, wanted) in all {
+        if let (true, Some(qkv)) = (wanted, qkv.get_mut(at..)) {
+            add_bias(qkv, shape.stride, weights.vector(bias, layer.index));
+        }
+    }
+}
+
+/// Norms and rotates queries and keys, and norms values, as the model does.
+fn turn(
+    compute: &Compute<'_, '_>,
+    (spec, weights, layer): (&Spec<'_>, &Weights<'_, '_>, &Layer),
+    rotary: &Rotary<'_>,
+    (shape, segments): (Shape, &[Segment]),
+    qkv: &mut [f32],
+) {
+    let (kernels, head_dim) = (compute.kernels, layer.head.dim);
+    let (q_norm, k_norm) = (weights.vector(Role::AttnQNorm, layer.index), weights.vector(Role::AttnKNorm, layer.index));
+    let v_is_k = spec.v_from_k() && weights.matrix(Role::AttnV, layer.index).is_none();
+    fork_chunks(compute.workers, qkv, shape.stride, work(qkv), &mut [(); 0], 0, |row, qkv, _| {
+        let Some((q, kv)) = qkv.split_at_mut_checked(shape.q_dim) else { return };
+        let (k, v) = kv.split_at_mut_checked(shape.kv_dim).unwrap_or_default();
+        let (v, gated) = v.split_at_mut_checked(shape.kv_dim).unwrap_or_default();
+        for (q, gated) in rows_mut(q, head_dim).zip(rows(gated, 2 * head_dim)) {
+            copy(q, gated);
+        }
+        if v_is_k {
+            copy(v, k);
+        }
+        for (heads, weight) in [(&mut *q, q_norm), (k, k_norm)] {
+            let after_rope = spec.qk_norm_after_rope();
+            if !after_rope {
+                norm_heads(kernels, spec, heads, head_dim, weight);
+            }
+            for head in rows_mut(heads, head_dim) {
+                rotary.rotate(row, head);
+            }
+            if after_rope {
+                norm_heads(kernels, spec, heads, head_dim, weight);
+            }
+        }
+        if let Some(Temperature { scale: by, length }) = spec.temperature() {
+            let step = position_of(segments, row) / length.max(1);
+            scale(q, 1.0 + by * libm::logf(1.0 + step as f32));
+        }
+        if spec.v_norm() {
+            for head in rows_mut(v, head_dim) {
+                kernels.rms_norm(head, &[], spec.norm_eps);
+            }
+        }
+    });
+}
+
+/// Multiplies the heads' outputs by the sigmoids of the gates that stand with their queries.
+fn gate(compute: &Compute<'_, '_>, layer: &Layer, shape: Shape, qkv: &mut [f32], out: &mut [f32]) {
+    let head_dim = layer.head.dim;
+    for (qkv, out) in rows_mut(qkv, shape.stride).zip(rows_mut(out, shape.q_dim)) {
+        let gated = qkv.get_mut(shape.q_dim + 2 * shape.kv_dim..).unwrap_or_default();
+        for (gated, out) in rows_mut(gated, 2 * head_dim).zip(rows_mut(out, head_dim)) {
+            let Some(gate) = gated.get_mut(head_dim..) else { return };
+            compute.kernels.activate(Activation::Sigmoid, gate, Some(out));
+            copy(out, gate);
+        }
+    }
+}
+
+/// The position of a row.
+fn position_of(segments: &[Segment], mut row: usize) -> usize {
+    for segment in segments {
+        let tokens = segment.tokens as usize;
+        if row < tokens {
+            return segment.position as usize + row;
+        }
+        row -= tokens;
+    }
+    0
+}
+
+/// Norm, rotation and storing take some ten times as long an element as a multiplication does.
+fn work(qkv: &[f32]) -> usize {
+    qkv.len().saturating_mul(10)
+}
+
+/// Puts keys and values of all rows into the cache.
+fn keep(
+    compute: &Compute<'_, '_>,
+    (kv_heads, shape): (usize, Shape),
+    (segments, pool): (&[Segment], &Pool<'_>),
+    qkv: &[f32],
+    cache: &mut [u8],
+) {
+    let Shape { q_dim, kv_dim, stride, head } = shape;
+    let head_bytes = cache.len().checked_div(kv_heads).unwrap_or(0);
+    fork_chunks(compute.workers, cache, head_bytes, work(qkv), &mut [(); 0], 0, |h, tiles, _| {
+        let mut all = rows(qkv, stride);
+        for segment in segments {
+            let pages = pool.table(segment.context as usize);
+            for position in (segment.position as usize..).take(segment.tokens as usize) {
+                let Some(qkv) = all.next() else { return };
+                let (k, v) = (q_dim + h * head.dim, q_dim + kv_dim + h * head.dim);
+                if let (Some(k), Some(v)) = (qkv.get(k..k + head.dim), qkv.get(v..v + head.dim)) {
+                    store(compute.kernels, head, tiles, pages, position, k, v);
+                }
+            }
+        }
+    });
+}
+
+/// All queries over what they see.
+struct Look<'l> {
+    spec: &'l Spec<'l>,
+    layer: &'l Layer,
+    shape: Shape,
+    /// Every row sees the whole of an encoder's text, instead of what stands before it.
+    text: bool,
+    relative: Option<&'l Relative<'l>>,
+    pool: &'l Pool<'l>,
+    /// `[kv_heads][pages]` tiles.
+    cache: &'l [u8],
+    /// As [`Attention::sinks`], of all heads.
+    sinks: &'l [u8],
+    /// The queries of all rows.
+    qkv: &'l [f32],
+}
+
+impl Look<'_> {
+    /// Takes the segments: several tokens of one are shared out by tokens, and of all segments in a row that
+    /// have one token, as decoding has, rows by KV heads.
+    fn all(&mut self, compute: &Compute<'_, '_>, mut segments: &[Segment], mut out: &mut [f32], sums: &mut [f32]) {
+        let (q_dim, kv_heads) = (self.shape.q_dim, self.layer.kv_heads);
+        let scratch = sums.len() / compute.threads.max(1);
+        while let Some(segment) = segments.first() {
+            let alone = segments.iter().take_while(|segment| segment.tokens == 1).count();
+            let (parts, rows) = if alone > 0 { (alone, alone) } else { (1, segment.tokens as usize) };
+            let (Some((now, later)), Some((here, rest))) =
+                (segments.split_at_checked(parts), out.split_at_mut_checked(rows * q_dim))
+            else {
+                return;
+            };
+            let work = now.iter().map(|segment| self.work(segment)).sum();
+            let look = &*self;
+            if alone > 0 {
+                let width = look.layer.group() * look.shape.head.dim;
+                fork_chunks(compute.workers, here, width, work, sums, scratch, |i, out, sums| {
+                    let row = i.checked_div(kv_heads).unwrap_or(0);
+                    let Some(segment) = now.get(row) else { return };
+                    look.head(compute.kernels, segment, (row, 0, 1), i - row * kv_heads, out, sums);
+                });
+            } else {
+                fork_chunks(compute.workers, here, TOKENS * q_dim, work, sums, scratch, |i, out, sums| {
+                    let first = i * TOKENS;
+                    for h in 0..kv_heads {
+                        let Some(out) = out.get_mut(h * look.layer.group() * look.shape.head.dim..) else { return };
+                        look.head(compute.kernels, segment, (first, first, TOKENS.min(rows - first)), h, out, sums);
+                    }
+                });
+            }
+            self.qkv = self.qkv.get(rows * self.shape.stride..).unwrap_or(&[]);
+            (segments, out) = (later, rest);
+        }
+    }
+
+    /// Multiplications.
+    fn work(&self, segment: &Segment) -> usize {
+        let window = self.layer.head.window.unwrap_or(usize::MAX);
+        let all = segment.position.saturating_add(segment.tokens) as usize;
+        let seen = if self.text { segment.source as usize } else { all.min(window) };
+        (segment.tokens as usize).saturating_mul(2 * self.shape.q_dim).saturating_mul(seen)
+    }
+
+    /// The queries that share KV head `h`, of so many tokens of a segment from `first` on, which are in the rows
+    /// from `row` on.
+    fn head(
+        &self,
+        kernels: &Kernels,
+        segment: &Segment,
+        (row, first, tokens): (usize, usize, usize),
+        h: usize,
+        out: &mut [f32],
+        sums: &mut [f32],
+    ) {
+        let Self { spec, layer, shape, .. } = self;
+        let (group, head_bytes) = (layer.group(), self.cache.len().checked_div(layer.kv_heads).unwrap_or(0));
+        let (Some(tiles), Some(q)) = (
+            self.cache.get(h * head_bytes..(h + 1) * head_bytes),
+            self.qkv.get(row * shape.stride + h * group * shape.head.dim..),
+        ) else {
+            return;
+        };
+        let position = segment.position as usize + first;
+        let job = Attention {
+            tiles,
+            pages: self.pool.table(segment.context as usize),
+            layout: shape.head,
+            q,
+            q_stride: shape.stride,
+            group,
+            tokens,
+            position,
+            window: layer.head.window.unwrap_or(usize::MAX),
+            reach: self.text.then_some(segment.source as usize),
+            scale: spec.attention_scale.unwrap_or_else(|| 1.0 / libm::sqrtf(shape.head.dim as f32)),
+            cap: spec.attention_cap(),
+            sinks: self.sinks.get(4 * h * group..).unwrap_or(&[]),
+            bias: self.relative.map_or(Bias::NONE, |relative| relative.bias(h * group, position)),
+        };
+        kernels.attend(&job, out, shape.q_dim, sums);
+    }
+}
+
+/// Norms heads of `head_dim` in place, as the spec says; `weight` is empty where the file has none.
+fn norm_heads(kernels: &Kernels, spec: &Spec<'_>, heads: &mut [f32], head_dim: usize, weight: &[u8]) {
+    if weight.is_empty() {
+        return;
+    }
+    match spec.qk_norm() {
+        QkNorm::None => {}
+        QkNorm::Whole => norm_one(kernels, spec, weight, &[], heads),
+        QkNorm::Head => rows_mut(heads, head_dim).for_each(|x| norm_one(kernels, spec, weight, &[], x)),
+        QkNorm::EachHead => {
+            for (x, weight) in rows_mut(heads, head_dim).zip(weight.chunks_exact((4 * head_dim).max(1))) {
+                norm_one(kernels, spec, weight, &[], x);
+            }
+        }
+    }
+}

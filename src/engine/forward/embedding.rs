@@ -1,0 +1,70 @@
+//! The way in: embeddings of tokens and positions.
+
+use super::{Forward, add, norm, rows_mut, scale};
+use crate::TokenId;
+use crate::model::{Positions, Role};
+use crate::quant::decode_row;
+
+impl Forward<'_, '_> {
+    /// Puts the embeddings of tokens at `position` and after into the rows of `hidden` from `first` on.
+    pub(super) fn embed(&mut self, tokens: &[TokenId], first: usize, position: usize) {
+        let Self { spec, weights, compute, hidden, branch, .. } = self;
+        let dim = spec.dim;
+        let Some(words) = weights.matrix(Role::TokenEmbd, 0) else { return };
+        let Some(other) = branch.get_mut(..dim) else { return };
+        let Some(hidden) = hidden.get_mut(first * dim..) else { return };
+        for ((position, &token), x) in (position..).zip(tokens).zip(rows_mut(hidden, dim)) {
+            decode_row(words.kind, words.row(token as usize), x);
+            scale(x, spec.embedding_scale);
+            match (spec.positions(), weights.matrix(Role::PositionEmbd, 0)) {
+                (Positions::Learned, Some(learned)) => {
+                    decode_row(learned.kind, learned.row(position), other);
+                    add(x, other);
+                }
+                (Positions::Sinusoidal { halves }, _) => {
+                    sines(position, halves, other);
+                    add(x, other);
+                }
+                _ => {}
+            }
+            if spec.token_types() > 0
+                && let Some(types) = weights.matrix(Role::TokenTypes, 0)
+            {
+                decode_row(types.kind, types.row(0), other);
+                add(x, other);
+            }
+            if spec.embedding_norm() {
+                norm(compute, spec, weights, (Role::TokenEmbdNorm, Role::TokenEmbdNormBias, 0), x);
+            }
+        }
+    }
+}
+
+/// The sines and cosines of a position, as the references compute them: in f64
+/// ([Attention is all you need](https://arxiv.org/abs/1706.03762), 3.5).
+fn sines(position: usize, halves: bool, out: &mut [f32]) {
+    let dim = out.len();
+    for (i, x) in out.iter_mut().enumerate() {
+        let half = dim.div_ceil(2); // sines
+        let (pair, is_sine) =
+            if halves { (if i < half { i } else { i - half }, i < half) } else { (i / 2, i % 2 == 0) };
+        let angle = position as f64 / libm::pow(10000.0, (2 * pair) as f64 / dim as f64);
+        *x = if is_sine { libm::sin(angle) } else { libm::cos(angle) } as f32;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_layouts_hold_the_same_numbers() {
+        let (mut turns, mut halves) = ([0.0; 8], [0.0; 8]);
+        sines(7, false, &mut turns);
+        sines(7, true, &mut halves);
+        for i in 0..4 {
+            assert_eq!((turns[2 * i], turns[2 * i + 1]), (halves[i], halves[4 + i]));
+        }
+        assert_eq!((turns[0], turns[1]), (libm::sin(7.0) as f32, libm::cos(7.0) as f32));
+    }
+}

@@ -1,0 +1,44 @@
+//! The feed-forward part of a block.
+
+use super::{Forward, add_bias, enter, leave, norm_sum};
+use crate::model::{Gate, Layer, Role};
+
+impl Forward<'_, '_> {
+    /// `x += down(f(gate(norm(x))) * up(norm(x)))`, or `x += down(f(up(norm(x))))`.
+    pub(super) fn feed_forward(&mut self, layer: &Layer, tokens: usize) {
+        let Self { spec, weights, compute, hidden, branch, inner, .. } = self;
+        let (index, dim, ffn) = (layer.index, spec.dim, layer.ffn);
+        let (Some(hidden), Some(branch)) = (hidden.get_mut(..tokens * dim), branch.get_mut(..tokens * dim)) else {
+            return;
+        };
+
+        enter(compute, spec, weights, (Role::FfnNorm, Role::FfnNormBias, index), hidden, branch);
+
+        let up = weights.matrix(Role::FfnUp, index);
+        let (gate_w, up_w) = match spec.gate() {
+            Gate::None => (None, up),
+            Gate::Separate => (weights.matrix(Role::FfnGate, index), up),
+            Gate::Fused => (up.and_then(|w| w.part(0, ffn)), up.and_then(|w| w.part(ffn, ffn))),
+        };
+        // Without a gate, what goes up takes its place.
+        let up_at = if gate_w.is_some() { tokens * ffn } else { 0 };
+        compute.input(branch, tokens).times_each(&[(gate_w, 0), (up_w, up_at)], inner, ffn);
+        let Some((gate, rest)) = inner.split_at_mut_checked(tokens * ffn) else { return };
+        let mut up = gate_w.and(rest.get_mut(..tokens * ffn));
+        let bias = if up.is_some() { Role::FfnGateBias } else { Role::FfnUpBias };
+        add_bias(gate, ffn, weights.vector(bias, index));
+        if let Some(up) = &mut up {
+            add_bias(up, ffn, weights.vector(Role::FfnUpBias, index));
+        }
+        compute.by_tokens(gate, ffn, &|start, gate| {
+            compute.kernels.activate(spec.activation(), gate, up.as_deref().and_then(|up| up.get(start..)));
+        });
+
+        if let Some(w) = weights.matrix(Role::FfnDown, index) {
+            compute.input(gate, tokens).times(w, branch, dim);
+            add_bias(branch, dim, weights.vector(Role::FfnDownBias, index));
+            leave(compute, spec, weights, (Role::PostFfwNorm, index), branch, hidden);
+            norm_sum(compute, spec, weights, (Role::LayerOutputNorm, Role::LayerOutputNormBias, index), hidden);
+        }
+    }
+}

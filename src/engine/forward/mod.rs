@@ -1,0 +1,467 @@
+//! The forward pass: tokens in, hidden states and logits out.
+//!
+//! A token's way: [`Forward::add`] looks up its embedding, [`Forward::layer`] takes it through a block, that is
+//! [`attention`] and then [`feed_forward`] (or [`experts`]), with norms and a residual around each;
+//! [`Forward::head`] makes logits of it. An [`encoder`] takes its tokens through the same blocks. Every
+//! linear layer goes through [`Compute`]. Which parts a block has is told by the [`Spec`] and by which
+//! weights there are, never by the family's name; what differs from layer to layer is in [`Layer`].
+
+mod attention;
+mod compute;
+mod embedding;
+mod encoder;
+mod experts;
+mod feed_forward;
+mod observer;
+mod per_layer;
+mod recurrent;
+mod relative;
+mod rope;
+
+use core::ops::{ControlFlow, Range};
+
+use super::layout::{POOLS, Pieces, SOURCE, STATES, Segment, Store};
+use crate::built;
+use crate::kernel::{Deviation, Kernels};
+use crate::memory::Pool;
+use crate::model::{Layer, Model, Norm, Role, Spec, Weights};
+use crate::workers::Serial;
+use crate::{Error, TokenId};
+use attention::{Part, View};
+use compute::Compute;
+use encoder::Source;
+pub use observer::{Observer, Stage};
+use relative::Relative;
+use rope::Rotary;
+
+/// A model with its workspace and the pages of all contexts: runs the layers over the rows of a pass.
+///
+/// The rows are those of one or more contexts, each a [`Segment`]. Everything but attention takes all rows at
+/// once; attention looks at the pages of each row's context.
+pub(crate) struct Forward<'m, 'w> {
+    pub spec: &'m Spec<'m>,
+    weights: Weights<'m, 'w>,
+    pub compute: Compute<'m, 'w>,
+    store: Store,
+    /// Layers that have tiles for an encoder's text.
+    source_layers: usize,
+    /// Tokens of a pass.
+    batch: usize,
+    /// Of each kind of heads.
+    rotary: [Rotary<'w>; 2],
+    relative: Relative<'w>,
+    /// The encoder, if the model has one: its states, and what it needs to run.
+    pub source: Option<Source<'m, 'w>>,
+    /// `[batch][dim]`: the residual stream.
+    hidden: &'w mut [f32],
+    /// `[batch][dim]`: what goes into a part of a block, and what comes out of it.
+    branch: &'w mut [f32],
+    /// What is inside a part of a block.
+    inner: &'w mut [f32],
+    /// `[batch][layers][per_layer_input]`.
+    inputs: &'w mut [f32],
+    /// Attention's sums, a piece for each worker.
+    sums: &'w mut [f32],
+    /// `[rows of logits][vocab]`.
+    pub logits: &'w mut [f32],
+    /// The rows of the pass, in order.
+    segments: &'w mut [Segment],
+    /// How many segments there are.
+    parts: usize,
+    /// How many rows they have together.
+    rows: usize,
+    /// Which pages of `kv` are whose.
+    pub pools: [Pool<'w>; POOLS],
+    /// As [`Store`] says.
+    pub kv: &'w mut [u8],
+}
+
+/// Numbers that were planned with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sizes {
+    /// Positions in a context.
+    pub context: usize,
+    /// Rows of a pass.
+    pub batch: usize,
+    /// Workers that take part.
+    pub threads: usize,
+}
+
+impl<'m, 'w> Forward<'m, 'w> {
+    /// Fills what does not change: the table of weights and the rotary frequencies.
+    pub fn new(
+        model: &'m Model<'_>,
+        store: Store,
+        sizes: Sizes,
+        pieces: Pieces<'w>,
+        kv: &'w mut [u8],
+    ) -> Result<Self, Error> {
+        let Sizes { context, batch, threads } = sizes;
+        let spec = model.spec();
+        let weights = Weights::new(model.gguf(), spec, pieces.weights)?;
+        let rotary = [
+            Rotary::new(spec, 0, context, &weights, pieces.frequencies, pieces.rotations),
+            Rotary::new(spec, 1, context, &weights, pieces.local_frequencies, pieces.local_rotations),
+        ];
+        let source = if !built::ENCODER || pieces.states.is_empty() {
+            None
+        } else {
+            let other = match model.encoder() {
+                Some(spec) => {
+                    let weights = Weights::new(model.gguf(), spec, pieces.source_weights)?;
+                    let relative = Relative::new(spec, &weights, context, pieces.source_biases);
+                    Some((spec, weights, relative))
+                }
+                None => None,
+            };
+            Some(Source { other, states: pieces.states, tokens: 0 })
+        };
+        let mut account = pieces.pages;
+        let mut pool = |number: usize| {
+            let sizes = store.pages.get(number).zip(store.tiles.get(number));
+            let (&pages, &width) = sizes.unwrap_or((&0, &0));
+            let (pages, rest) = core::mem::take(&mut account).split_at_mut_checked(pages).unwrap_or_default();
+            let (tables, rest) = rest.split_at_mut_checked(width * store.contexts).unwrap_or_default();
+            account = rest;
+            Pool::new(pages, tables, width)
+        };
+        Ok(Self {
+            spec,
+            relative: Relative::new(spec, &weights, context, pieces.biases),
+            weights,
+            compute: Compute {
+                kernels: Kernels::detect(),
+                workers: &Serial,
+                threads,
+                quants: pieces.quants,
+                scales: pieces.scales,
+                sums: pieces.quant_sums,
+                panels: pieces.panels,
+            },
+            pools: [pool(0), pool(1), pool(SOURCE), pool(STATES)],
+            store,
+            source_layers: if spec.has_cross_attention() { spec.layers } else { 1 },
+            batch,
+            rotary,
+            source,
+            hidden: pieces.hidden,
+            branch: pieces.branch,
+            inner: pieces.inner,
+            inputs: pieces.inputs,
+            sums: pieces.sums,
+            logits: pieces.logits,
+            segments: pieces.segments,
+            parts: 0,
+            rows: 0,
+            kv,
+        })
+    }
+
+    /// Begins a pass of no rows.
+    pub fn clear(&mut self) {
+        (self.parts, self.rows) = (0, 0);
+    }
+
+    /// Rows that the pass can take yet.
+    pub fn room(&self) -> usize {
+        if self.parts < self.segments.len() { self.batch - self.rows.min(self.batch) } else { 0 }
+    }
+
+    /// Adds the rows of a context to the pass, whose pages are there; they are at most [`room`](Self::room).
+    /// Returns the number of the first.
+    pub fn add(&mut self, segment: Segment, tokens: &[TokenId]) -> usize {
+        let first = self.rows;
+        let Some(place) = self.segments.get_mut(self.parts) else { return first };
+        *place = segment;
+        self.parts += 1;
+        self.rows += tokens.len();
+        self.embed(tokens, first, segment.position as usize);
+        self.embed_for_layers(tokens, first);
+        for rotary in &mut self.rotary {
+            rotary.turn_to(first, segment.position as usize, tokens.len());
+        }
+        first
+    }
+
+    /// Runs one layer on all rows: their keys and values are then in its cache.
+    pub fn layer<O: Observer>(&mut self, index: usize, observer: &mut O) -> ControlFlow<()> {
+        let layer = self.spec.layer(index);
+        if index == 0 {
+            self.layer_inputs();
+        }
+        self.show(Stage::Before, index, observer)?;
+        let mixer = self.spec.recurrent().filter(|_| layer.has_state());
+        if mixer.is_some() && layer.has_attention() {
+            self.hold();
+        }
+        if layer.has_attention() {
+            let tiles = self.tiles(&layer);
+            self.attention(&layer, View { tiles, pool: layer.pool(), part: Part::All, cross: false });
+        }
+        if let Some(mixer) = mixer {
+            self.recurrent(&layer, &mixer);
+        }
+        self.look_across(&layer);
+        self.show(Stage::Attention, index, observer)?;
+        if self.spec.experts().is_some() {
+            self.experts(&layer, self.rows);
+        } else if layer.ffn > 0 {
+            self.feed_forward(&layer, self.rows);
+        }
+        self.show(Stage::FeedForward, index, observer)?;
+        self.layer_end(&layer, self.rows);
+        self.show(Stage::After, index, observer)
+    }
+
+    /// Shows what the head makes logits of.
+    pub fn show_last<O: Observer>(&mut self, observer: &mut O) -> ControlFlow<()> {
+        if !observer.wants(Stage::Logits) {
+            return ControlFlow::Continue(());
+        }
+        self.final_norm(0..self.rows, 0);
+        self.show_states(self.branch, Stage::Logits, self.spec.layers, observer)
+    }
+
+    /// Copies of pages for a context that is about to write to them.
+    pub fn provide(&mut self, context: usize, kind: usize) {
+        let Self { pools, kv, store, spec, .. } = self;
+        let Some(pool) = pools.get_mut(kind) else { return };
+        pool.provide(context, |from, to| {
+            if kind == STATES {
+                if let (Some(from), Some(to)) = (store.state_page(from), store.state_page(to)) {
+                    copy_piece(kv, from.start, to.start, from.len());
+                }
+                return;
+            }
+            let mut start = 0;
+            for layer in (0..spec.layers).map(|index| spec.layer(index)).filter(|layer| layer.owns_kv) {
+                let end = start + store.layer_bytes(&layer, layer.pool());
+                if layer.pool() == kind
+                    && let Some(tiles) = kv.get_mut(start..end)
+                {
+                    copy_tiles(tiles, store.pages.get(kind).copied().unwrap_or(0), layer.kv_heads, from, to);
+                }
+                start = end;
+            }
+        });
+    }
+
+    /// Takes back what was claimed for a context.
+    pub fn unclaim(&mut self, context: usize, kind: usize) {
+        if let Some(pool) = self.pools.get_mut(kind) {
+            pool.unclaim(context);
+        }
+    }
+
+    /// The bytes of the tiles that a layer looks at, which may be another layer's.
+    fn tiles(&self, layer: &Layer) -> Range<usize> {
+        let owner = if layer.owns_kv { layer.index } else { self.spec.owner(layer.is_local).unwrap_or(0) };
+        let before = (0..owner).map(|index| self.spec.layer(index)).filter(|layer| layer.owns_kv);
+        let start = before.map(|layer| self.store.layer_bytes(&layer, layer.pool())).sum();
+        start..start + self.store.layer_bytes(&self.spec.layer(owner), layer.pool())
+    }
+
+    /// Puts the logits of the first `count` rows of `branch` into the rows of logits from `to` on. What they are
+    /// of, [`final_norm`](Self::final_norm) has put there.
+    pub fn head(&mut self, count: usize, to: usize) {
+        let Self { spec, weights, compute, branch, logits, .. } = self;
+        let vocab = spec.vocab;
+        let (Some(normed), Some(logits)) =
+            (branch.get(..count * spec.dim), logits.get_mut(to * vocab..(to + count) * vocab))
+        else {
+            return;
+        };
+        let tied = || weights.matrix(Role::TokenEmbd, 0);
+        let Some(w) = weights.matrix(Role::Output, 0).or_else(tied).filter(|_| count > 0) else { return };
+        compute.input(normed, count).times(w, logits, vocab);
+        scale(logits, spec.logit_scale);
+        add_bias(logits, vocab, weights.vector(Role::OutputBias, 0));
+        if let Some(cap) = spec.logit_cap() {
+            compute.kernels.soft_cap(logits, cap);
+        }
+    }
+
+    /// Puts the states of some rows, after the last norm, into the rows of `branch` from `to` on.
+    pub fn final_norm(&mut self, rows: Range<usize>, to: usize) {
+        let Self { spec, weights, compute, hidden, branch, .. } = self;
+        let Some(hidden) = hidden.get(rows.start * spec.dim..rows.end * spec.dim) else { return };
+        let Some(branch) = branch.get_mut(to * spec.dim..(to + rows.len()) * spec.dim) else { return };
+        copy(branch, hidden);
+        if spec.final_norm {
+            norm(compute, spec, weights, (Role::OutputNorm, Role::OutputNormBias, 0), branch);
+        }
+    }
+
+    fn show<O: Observer>(&self, stage: Stage, layer: usize, observer: &mut O) -> ControlFlow<()> {
+        if !observer.wants(stage) {
+            return ControlFlow::Continue(());
+        }
+        self.show_states(self.hidden, stage, layer, observer)
+    }
+
+    /// Shows the observer `states`, those of one context after the other.
+    fn show_states<O: Observer>(
+        &self,
+        states: &[f32],
+        stage: Stage,
+        layer: usize,
+        observer: &mut O,
+    ) -> ControlFlow<()> {
+        let mut row = 0;
+        for segment in self.segments.iter().take(self.parts) {
+            let end = row + segment.tokens as usize;
+            let states = states.get(row * self.spec.dim..end * self.spec.dim).unwrap_or(&[]);
+            observer.observe(stage, layer, segment.position as usize, states)?;
+            row = end;
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Copies tile `from` to tile `to` for each head.
+fn copy_tiles(tiles: &mut [u8], pages: usize, kv_heads: usize, from: usize, to: usize) {
+    let head = tiles.len().checked_div(kv_heads).unwrap_or(0).max(1);
+    for tiles in tiles.chunks_exact_mut(head) {
+        let bytes = tiles.len().checked_div(pages).unwrap_or(0);
+        copy_piece(tiles, from * bytes, to * bytes, bytes);
+    }
+}
+
+/// Copies `len` bytes at `from` to `to`, which do not overlap.
+fn copy_piece(bytes: &mut [u8], from: usize, to: usize, len: usize) {
+    let Some((before, after)) = bytes.split_at_mut_checked(from.max(to)) else { return };
+    let low = before.get_mut(from.min(to)..).and_then(|low| low.get_mut(..len));
+    let (Some(low), Some(high)) = (low, after.get_mut(..len)) else { return };
+    let (from, to) = if from < to { (low, high) } else { (high, low) };
+    for (to, from) in to.iter_mut().zip(from) {
+        *to = *from;
+    }
+}
+
+/// What goes into a part of a block: the hidden state, normed where a norm stands before the part.
+fn enter(
+    compute: &Compute<'_, '_>,
+    spec: &Spec<'_>,
+    weights: &Weights<'_, '_>,
+    role: (Role, Role, usize),
+    hidden: &[f32],
+    branch: &mut [f32],
+) {
+    let (weight, bias, layer) = role;
+    let (weight, bias) = (weights.vector(weight, layer), weights.vector(bias, layer));
+    compute.by_tokens(branch, spec.dim, &|start, branch| {
+        copy(branch, hidden.get(start..).unwrap_or(&[]));
+        if spec.placement().pre_norm {
+            norm_rows(compute.kernels, spec, weight, bias, branch);
+        }
+    });
+}
+
+/// Adds what a part of a block made to the hidden state, normed where a norm stands behind the part.
+fn leave(
+    compute: &Compute<'_, '_>,
+    spec: &Spec<'_>,
+    weights: &Weights<'_, '_>,
+    role: (Role, usize),
+    branch: &mut [f32],
+    hidden: &mut [f32],
+) {
+    let weight = weights.vector(role.0, role.1);
+    if spec.placement().post_norm || spec.residual_scale != 1.0 {
+        compute.by_tokens(branch, spec.dim, &|_, branch| {
+            if spec.placement().post_norm {
+                norm_rows(compute.kernels, spec, weight, &[], branch);
+            }
+            scale(branch, spec.residual_scale);
+        });
+    }
+    compute.by_tokens(hidden, spec.dim, &|start, hidden| add(hidden, branch.get(start..).unwrap_or(&[])));
+}
+
+/// Norms the hidden state after a part of a block, where a norm stands there.
+fn norm_sum(
+    compute: &Compute<'_, '_>,
+    spec: &Spec<'_>,
+    weights: &Weights<'_, '_>,
+    role: (Role, Role, usize),
+    hidden: &mut [f32],
+) {
+    if spec.placement().residual_norm {
+        norm(compute, spec, weights, role, hidden);
+    }
+}
+
+/// Norms each `dim` elements of `x` in place with the weight and bias of these roles.
+fn norm(
+    compute: &Compute<'_, '_>,
+    spec: &Spec<'_>,
+    weights: &Weights<'_, '_>,
+    role: (Role, Role, usize),
+    x: &mut [f32],
+) {
+    let (weight, bias, layer) = role;
+    let (weight, bias) = (weights.vector(weight, layer), weights.vector(bias, layer));
+    compute.by_tokens(x, spec.dim, &|_, x| norm_rows(compute.kernels, spec, weight, bias, x));
+}
+
+/// Norms each `dim` elements of `x` in place.
+fn norm_rows(kernels: &Kernels, spec: &Spec<'_>, weight: &[u8], bias: &[u8], x: &mut [f32]) {
+    for x in rows_mut(x, spec.dim) {
+        norm_one(kernels, spec, weight, bias, x);
+    }
+}
+
+/// Norms all of `x` in place.
+fn norm_one(kernels: &Kernels, spec: &Spec<'_>, weight: &[u8], bias: &[u8], x: &mut [f32]) {
+    match spec.norm() {
+        Norm::Rms => kernels.rms_norm(x, weight, spec.norm_eps),
+        Norm::Layer => kernels.layer_norm(x, weight, bias, Deviation::Within(spec.norm_eps)),
+        Norm::Unbiased => kernels.layer_norm(x, weight, bias, Deviation::Unbiased(spec.norm_eps)),
+    }
+}
+
+/// The rows of `width` elements. (`chunks_exact` panics for 0, and the compiler does not know that no
+/// width is.)
+fn rows(x: &[f32], width: usize) -> core::slice::ChunksExact<'_, f32> {
+    x.chunks_exact(width.max(1))
+}
+
+/// Likewise, to write.
+fn rows_mut(x: &mut [f32], width: usize) -> core::slice::ChunksExactMut<'_, f32> {
+    x.chunks_exact_mut(width.max(1))
+}
+
+/// `x = y`, as far as both go.
+fn copy(x: &mut [f32], y: &[f32]) {
+    for (x, y) in x.iter_mut().zip(y) {
+        *x = *y;
+    }
+}
+
+/// `x += y`.
+fn add(x: &mut [f32], y: &[f32]) {
+    for (x, y) in x.iter_mut().zip(y) {
+        *x += y;
+    }
+}
+
+/// `x *= factor`.
+fn scale(x: &mut [f32], factor: f32) {
+    if factor != 1.0 {
+        for x in x {
+            *x *= factor;
+        }
+    }
+}
+
+/// Adds a bias of little-endian f32, which may be empty, to each `stride` elements of `x`.
+fn add_bias(x: &mut [f32], stride: usize, bias: &[u8]) {
+    if bias.is_empty() {
+        return;
+    }
+    for x in x.chunks_mut(stride.max(1)) {
+        for (x, b) in x.iter_mut().zip(bias.as_chunks().0) {
+            *x += f32::from_le_bytes(*b);
+        }
+    }
+}

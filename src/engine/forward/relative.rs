@@ -1,0 +1,85 @@
+//! Positions as numbers added to scores, by distance: T5's.
+//!
+//! The numbers of all distances are laid out once, for each head in the order of distances, so that those
+//! of a query's keys lie side by side.
+
+use super::rows_mut;
+use crate::built;
+use crate::engine::layout::distances;
+use crate::kernel::Bias;
+use crate::model::{Positions, Role, Spec, Weights};
+use crate::quant::le_f32;
+
+/// Distances from this on share the last range. No file says otherwise.
+const FURTHEST: usize = 128;
+
+/// The numbers of one stack: `[heads][distances]`, in the order of the keys' positions.
+#[derive(Default)]
+pub(crate) struct Relative<'w> {
+    table: &'w [f32],
+    /// Numbers of a head.
+    stride: usize,
+    /// Place of distance 0.
+    middle: usize,
+}
+
+impl<'w> Relative<'w> {
+    /// Lays out the numbers in `table`, which is as long as [`biases`](crate::engine::layout::biases) says.
+    pub fn new(spec: &Spec<'_>, weights: &Weights<'_, '_>, context: usize, table: &'w mut [f32]) -> Self {
+        let Positions::Relative { buckets } = spec.positions() else { return Self::default() };
+        let causal = spec.is_causal();
+        let (stride, middle) = (distances(spec, context), context - 1);
+        let learned = weights.vector(Role::AttnRelB, 0);
+        for (head, numbers) in rows_mut(table, stride).enumerate() {
+            for (i, number) in numbers.iter_mut().enumerate() {
+                // Where the key is, from the query on.
+                let (back, ahead) = (middle.saturating_sub(i), i.saturating_sub(middle));
+                let bucket = bucket(back, if causal { 0 } else { ahead }, buckets, causal);
+                *number = le_f32(learned, bucket * spec.heads + head);
+            }
+        }
+        Self { table, stride, middle }
+    }
+
+    /// The numbers for heads from `head` on and tokens from `position` on.
+    pub fn bias(&self, head: usize, position: usize) -> Bias<'_> {
+        if !built::RELATIVE_POSITIONS {
+            return Bias::NONE;
+        }
+        let table = self.table.get(head * self.stride..).unwrap_or(&[]);
+        Bias { table, stride: self.stride, start: self.middle.saturating_sub(position) }
+    }
+}
+
+/// The range of a distance: as many for each small one, then by the logarithm. A stack that sees ahead has
+/// half of them for what is ahead. As Hugging Face's `_relative_position_bucket`, in f32.
+fn bucket(back: usize, ahead: usize, buckets: usize, causal: bool) -> usize {
+    let (base, count, distance) = match (causal, ahead) {
+        (true, _) => (0, buckets, back),
+        (false, 0) => (0, buckets / 2, back),
+        (false, _) => (buckets / 2, buckets / 2, ahead),
+    };
+    let exact = count / 2;
+    if distance < exact {
+        return base + distance;
+    }
+    let (far, scale) = (distance as f32 / exact as f32, FURTHEST as f64 / exact as f64);
+    let more = libm::logf(far) / libm::log(scale) as f32 * (count - exact) as f32;
+    base + (exact + more as usize).min(count.saturating_sub(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges() {
+        // From transformers: _relative_position_bucket(torch.tensor([...]), bidirectional, 32, 128).
+        let causal = [0, 1, 15, 16, 20, 31, 32, 63, 64, 100, 127, 128, 1000].map(|back| bucket(back, 0, 32, true));
+        assert_eq!(causal, [0, 1, 15, 16, 17, 21, 21, 26, 26, 30, 31, 31, 31]);
+        let back = [0, 1, 7, 8, 11, 12, 16, 32, 64, 127, 128].map(|back| bucket(back, 0, 32, false));
+        assert_eq!(back, [0, 1, 7, 8, 8, 9, 10, 12, 14, 15, 15]);
+        let ahead = [1, 7, 8, 12, 64, 500].map(|ahead| bucket(0, ahead, 32, false));
+        assert_eq!(ahead, [17, 23, 24, 25, 30, 31]);
+    }
+}

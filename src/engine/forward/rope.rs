@@ -1,0 +1,111 @@
+//! Rotary positions: frequencies once, angles for each batch, rotation of heads.
+//!
+//! The numbers are those of the reference implementations in f32: `frequency = 1 / base^(2i / dim)`,
+//! `angle = position * frequency`.
+
+use super::rows_mut;
+use crate::model::{Role, Rope, RopeStyle, Scaling, Spec, Weights};
+use crate::quant::le_f32;
+
+/// Frequencies of one kind of heads, and cosines and sines of the rows of the pass.
+#[derive(Default)]
+pub(crate) struct Rotary<'w> {
+    rope: Option<Rope>,
+    /// `dim / 2` radians a position.
+    frequencies: &'w [f32],
+    /// For each row of a pass, `dim / 2` cosines, then `dim / 2` sines.
+    rotations: &'w mut [f32],
+    /// Factor on cosines and sines.
+    magnitude: f32,
+}
+
+impl<'w> Rotary<'w> {
+    /// That of the kind of heads with this number, in a context of so many positions.
+    pub fn new(
+        spec: &Spec<'_>,
+        kind: usize,
+        context: usize,
+        weights: &Weights<'_, '_>,
+        frequencies: &'w mut [f32],
+        rotations: &'w mut [f32],
+    ) -> Self {
+        let Some(rope) = spec.rope(kind > 0) else { return Self::default() };
+        // The file's divisors are for the first kind.
+        let divisors = match rope.scaling {
+            _ if kind > 0 => &[],
+            Scaling::Long { original, .. } if context > original => weights.vector(Role::RopeFactorsLong, 0),
+            Scaling::Long { .. } => weights.vector(Role::RopeFactorsShort, 0),
+            _ => weights.vector(Role::RopeFreqs, 0),
+        };
+        for (i, frequency) in frequencies.iter_mut().enumerate() {
+            let plain = 1.0 / libm::powf(rope.base, (2 * i) as f32 / rope.dim as f32);
+            let divisor = if divisors.is_empty() { 1.0 } else { le_f32(divisors, i) };
+            *frequency = scaled(&rope, i, plain / divisor);
+        }
+        let magnitude = match rope.scaling {
+            Scaling::None | Scaling::Linear { .. } => 1.0,
+            Scaling::Yarn { factor, attn_factor, log_multiplier, .. } => {
+                let growth = 0.1 * libm::logf(factor);
+                attn_factor * (1.0 + growth) / (1.0 + log_multiplier * growth)
+            }
+            Scaling::Long { attn_factor, .. } => attn_factor,
+        };
+        Self { rope: Some(rope), frequencies, rotations, magnitude }
+    }
+
+    /// Computes the rotations of the `tokens` rows from `first` on, which are at `position` and after.
+    pub fn turn_to(&mut self, first: usize, position: usize, tokens: usize) {
+        let half = self.frequencies.len();
+        if half == 0 {
+            return;
+        }
+        for (t, rotation) in rows_mut(self.rotations, 2 * half).skip(first).take(tokens).enumerate() {
+            let Some((cos, sin)) = rotation.split_at_mut_checked(half) else { return };
+            for ((frequency, cos), sin) in self.frequencies.iter().zip(cos).zip(sin) {
+                let (s, c) = libm::sincosf((position + t) as f32 * frequency);
+                *cos = c * self.magnitude;
+                *sin = s * self.magnitude;
+            }
+        }
+    }
+
+    /// Rotates one head of row `t` in place.
+    pub fn rotate(&self, t: usize, head: &mut [f32]) {
+        let (Some(rope), half) = (self.rope, self.frequencies.len()) else { return };
+        let Some(rotation) = self.rotations.get(2 * half * t..2 * half * (t + 1)) else { return };
+        let Some((cos, sin)) = rotation.split_at_checked(half) else { return };
+        let Some(head) = head.get_mut(..2 * half) else { return };
+        match rope.style {
+            RopeStyle::Adjacent => {
+                for (([a, b], c), s) in head.as_chunks_mut().0.iter_mut().zip(cos).zip(sin) {
+                    (*a, *b) = (*a * c - *b * s, *a * s + *b * c);
+                }
+            }
+            RopeStyle::Halves => {
+                let Some((first, second)) = head.split_at_mut_checked(half) else { return };
+                for (((a, b), c), s) in first.iter_mut().zip(second).zip(cos).zip(sin) {
+                    (*a, *b) = (*a * c - *b * s, *a * s + *b * c);
+                }
+            }
+        }
+    }
+}
+
+/// A frequency after the model's scaling.
+fn scaled(rope: &Rope, i: usize, frequency: f32) -> f32 {
+    match rope.scaling {
+        Scaling::None | Scaling::Long { .. } => frequency,
+        Scaling::Linear { factor } => frequency / factor,
+        Scaling::Yarn { factor, original, beta_fast, beta_slow, .. } => {
+            // The pair that turns `rotations` times over the original context.
+            let pair = |rotations: f32| {
+                let dim = rope.dim as f32;
+                dim * libm::logf(original / (rotations * 2.0 * core::f32::consts::PI)) / (2.0 * libm::logf(rope.base))
+            };
+            let low = libm::floorf(pair(beta_fast)).max(0.0);
+            let high = libm::ceilf(pair(beta_slow)).min(rope.dim as f32 - 1.0);
+            let ramp = ((i as f32 - low) / (high - low).max(0.001)).clamp(0.0, 1.0);
+            frequency / factor * ramp + frequency * (1.0 - ramp)
+        }
+    }
+}

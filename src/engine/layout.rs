@@ -1,0 +1,256 @@
+//! What lies in the workspace and in the KV cache, and where.
+
+use core::ops::Range;
+
+use bytemuck::{Pod, Zeroable};
+
+use crate::memory::{Arena, HeadLayout, KvType, TILE};
+use crate::model::{Entry, Layer, Positions, Spec};
+use crate::{Error, tri};
+
+/// Declares the pieces of the workspace once: how many elements each has, the bytes of all, and the cut.
+macro_rules! pieces {
+    ($($(#[$doc:meta])* $name:ident: $type:ty,)*) => {
+        /// Numbers of elements of everything that lies in the workspace.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) struct Layout {
+            $($(#[$doc])* pub $name: usize,)*
+        }
+
+        impl Layout {
+            /// Nothing at all.
+            pub const EMPTY: Self = Self { $($name: 0,)* };
+
+            /// Bytes of all pieces, each on its boundary.
+            pub const fn bytes(&self) -> Result<usize, Error> {
+                let mut total = 0;
+                $(
+                    let bytes = tri!(product(&[self.$name, size_of::<$type>()]));
+                    total = tri!(sum(total, Arena::padded(bytes)));
+                )*
+                Ok(total)
+            }
+        }
+
+        /// The workspace, cut.
+        pub(crate) struct Pieces<'w> {
+            $($(#[$doc])* pub $name: &'w mut [$type],)*
+        }
+
+        impl<'w> Pieces<'w> {
+            /// Cuts `arena`; `None` if it is too short.
+            pub fn cut(layout: &Layout, mut arena: Arena<'w>) -> Option<Self> {
+                Some(Self { $($name: arena.take(layout.$name)?,)* })
+            }
+        }
+    };
+}
+
+pieces! {
+    /// The table of weights.
+    weights: Entry,
+    /// That of the encoder in front of a decoder.
+    source_weights: Entry,
+    /// Rotary frequencies of each kind of heads.
+    frequencies: f32,
+    local_frequencies: f32,
+    /// A cosine and a sine of each for every row of a pass.
+    rotations: f32,
+    local_rotations: f32,
+    /// `[batch][dim]`: the residual stream.
+    hidden: f32,
+    /// `[batch][dim]`: the input or output of a linear layer.
+    branch: f32,
+    /// What is inside a block: q, k, v and attention's output, or gate and up.
+    inner: f32,
+    /// `[batch][layers][per_layer_input]`.
+    inputs: f32,
+    /// Quantized activations, their scales and sums.
+    quants: i8,
+    scales: f32,
+    quant_sums: i16,
+    /// Attention's sums, for each worker.
+    sums: f32,
+    /// A packed panel of weights, for each worker.
+    panels: u8,
+    /// `[rows of logits][vocab]`.
+    logits: f32,
+    /// What is added to scores by distance.
+    biases: f32,
+    source_biases: f32,
+    /// `[context][dim]`: the states of an encoder's text.
+    states: f32,
+    /// The pages of each pool, the tables of all contexts, and which contexts are open.
+    pages: u32,
+    /// The parts of a pass.
+    segments: Segment,
+}
+
+/// The consecutive rows of a pass that are one context's.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub(crate) struct Segment {
+    /// Number of the context.
+    pub context: u32,
+    /// Position of the first row.
+    pub position: u32,
+    /// How many rows.
+    pub tokens: u32,
+    /// Tokens of the encoder's text that the context has.
+    pub source: u32,
+}
+
+/// The pools of pages: of layers that see all positions, of those that see a window, of the encoder's text, and of
+/// states of fixed size.
+pub(crate) const POOLS: usize = 4;
+pub(crate) const SOURCE: usize = 2;
+/// Of these a context has one page that it runs on, and those that it keeps.
+pub(crate) const STATES: usize = 3;
+
+/// The KV cache: for every layer that has keys and values of its own, `[kv_heads][pages]` tiles of one head; then
+/// for every layer that attends to an encoder's text the same of its states; then pages of the states of all layers
+/// that have one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Store {
+    pub kind: KvType,
+    pub contexts: usize,
+    /// Tiles of a context, in each pool.
+    pub tiles: [usize; POOLS],
+    /// Pages of each pool.
+    pub pages: [usize; POOLS],
+    /// Bytes of a position in all layers that have keys and values of their own, by pool.
+    pub position_bytes: [usize; 2],
+    /// Bytes of a page of states, and where the first one is.
+    pub state_bytes: usize,
+    pub states_at: usize,
+}
+
+impl Store {
+    /// Bytes of a layer's tiles in a pool. The plan has shown that they can be counted.
+    pub fn layer_bytes(&self, layer: &Layer, pool: usize) -> usize {
+        self.head_pages(layer, pool).unwrap_or(0)
+    }
+
+    const fn head_pages(&self, layer: &Layer, pool: usize) -> Result<usize, Error> {
+        let [first, second, source, _] = self.pages;
+        let pages = match pool {
+            0 => first,
+            1 => second,
+            _ => source,
+        };
+        product(&[layer.kv_heads, pages, HeadLayout { kind: self.kind, dim: layer.head.dim }.tile_bytes()])
+    }
+
+    /// Bytes of a layer's state.
+    const fn layer_state_bytes(spec: &Spec<'_>, layer: &Layer) -> usize {
+        match spec.recurrent() {
+            Some(mixer) if layer.has_state() => Arena::padded(mixer.state_len().saturating_mul(4)),
+            _ => 0,
+        }
+    }
+
+    /// Bytes of the states of the layers before this one.
+    pub const fn states_before(spec: &Spec<'_>, layer: usize) -> usize {
+        let (mut total, mut index) = (0usize, 0);
+        while index < layer {
+            total = total.saturating_add(Self::layer_state_bytes(spec, &spec.layer(index)));
+            index += 1;
+        }
+        total
+    }
+
+    /// Where a layer's state is in a page of states.
+    pub fn state_range(&self, spec: &Spec<'_>, layer: usize, page: usize) -> Option<Range<usize>> {
+        let start = self.state_page(page)?.start + Self::states_before(spec, layer);
+        Some(start..start + Self::layer_state_bytes(spec, &spec.layer(layer)))
+    }
+
+    /// Where a page of states is; `None` if there is no such page.
+    pub fn state_page(&self, page: usize) -> Option<Range<usize>> {
+        let [.., pages] = self.pages;
+        let start = self.states_at + page.checked_mul(self.state_bytes)?;
+        (page < pages).then_some(start..start + self.state_bytes)
+    }
+
+    /// Bytes of all.
+    pub const fn bytes(&self, spec: &Spec<'_>) -> Result<usize, Error> {
+        match self.state_bytes {
+            0 => self.tiles_bytes(spec),
+            bytes => sum(self.states_at, tri!(product(&[self.pages[STATES], bytes]))),
+        }
+    }
+
+    /// Bytes of keys and values.
+    pub const fn tiles_bytes(&self, spec: &Spec<'_>) -> Result<usize, Error> {
+        let source = tri!(self.head_pages(&spec.layer(0), SOURCE));
+        if !spec.has_head() {
+            return Ok(source); // an encoder's layers use the same tiles, one after another
+        }
+        let mut total = if spec.has_cross_attention() { tri!(product(&[spec.layers, source])) } else { 0 };
+        let mut index = 0;
+        while index < spec.layers {
+            let layer = spec.layer(index);
+            if layer.owns_kv {
+                total = tri!(sum(total, tri!(self.head_pages(&layer, layer.pool()))));
+            }
+            index += 1;
+        }
+        Ok(total)
+    }
+
+    /// Positions that the tables of a kind of heads reach over.
+    pub fn kept(&self, kind: usize) -> usize {
+        self.tiles.get(kind).map_or(0, |tiles| tiles * TILE)
+    }
+
+    /// Numbers in the workspace that keep account of the pages.
+    pub const fn account(&self) -> Result<usize, Error> {
+        // Which contexts are open, and the positions of the states that they keep.
+        let mut total = tri!(product(&[self.contexts, max(self.tiles[STATES], 1)]));
+        let mut pool = 0;
+        while pool < POOLS {
+            total = tri!(sum(total, tri!(sum(self.pages[pool], tri!(product(&[self.tiles[pool], self.contexts]))))));
+            pool += 1;
+        }
+        Ok(total)
+    }
+}
+
+/// Distances that two of `context` positions can have, at least 1.
+pub(crate) const fn distances(spec: &Spec<'_>, context: usize) -> usize {
+    if spec.is_causal() { context } else { context.saturating_mul(2) - 1 }
+}
+
+/// Numbers that a stack adds to scores by distance.
+pub(crate) const fn biases(spec: &Spec<'_>, context: usize) -> Result<usize, Error> {
+    match spec.positions() {
+        Positions::Relative { .. } => product(&[distances(spec, context), spec.heads]),
+        _ => Ok(0),
+    }
+}
+
+/// The product, or [`Error::PlanTooLarge`] with room to spare for adding a few of them.
+pub(crate) const fn product(factors: &[usize]) -> Result<usize, Error> {
+    let mut product = 1usize;
+    let mut i = 0;
+    while i < factors.len() {
+        product = match product.checked_mul(factors[i]) {
+            Some(product) if product <= isize::MAX as usize / 2 => product,
+            _ => return Err(Error::PlanTooLarge),
+        };
+        i += 1;
+    }
+    Ok(product)
+}
+
+/// The sum, or [`Error::PlanTooLarge`].
+pub(crate) const fn sum(a: usize, b: usize) -> Result<usize, Error> {
+    match a.checked_add(b) {
+        Some(sum) if sum <= isize::MAX as usize / 2 => Ok(sum),
+        _ => Err(Error::PlanTooLarge),
+    }
+}
+
+const fn max(a: usize, b: usize) -> usize {
+    if a > b { a } else { b }
+}

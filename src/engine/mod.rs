@@ -1,0 +1,515 @@
+//! Running a model: [`Engine`] is what runs, [`Context`] is what is remembered.
+//!
+//! An engine has the workspace and a pool of pages for keys and values; a context is a position and a table of
+//! pages. One [run](Engine::run) takes tokens of several contexts, each any number, and reads every weight once
+//! for all of them. Each context gets the bits that it would have alone, whatever else is in the run.
+//!
+//! ```
+//! use arenite::{Engine, Gguf, Line, Model, Options, Plan, Work};
+//!
+//! # let file = include_bytes!("../../tests/fixtures/qwen3/model.gguf");
+//! let gguf = Gguf::parse(file)?;
+//! let model = Model::new(&gguf)?;
+//! let plan = Plan::try_of(&gguf, Options::new().context(128).contexts(3).pages(12))?;
+//! let mut workspace = vec![Line::ZERO; plan.workspace.div_ceil(64)];
+//! let mut kv = vec![Line::ZERO; plan.kv.div_ceil(64)];
+//! let mut engine = Engine::new(&model, plan, Line::bytes_mut(&mut workspace), Line::bytes_mut(&mut kv))?;
+//!
+//! let mut a = engine.open()?;
+//! engine.run(&mut [Work::prefill(&mut a, &[5, 6, 7])])?; // what both have in common
+//! let mut b = engine.fork(&a)?; // shares its pages
+//! engine.run(&mut [Work::prefill(&mut a, &[8, 9]), Work::decode(&mut b, 10)])?;
+//! assert_ne!(engine.logits(&a), engine.logits(&b));
+//!
+//! engine.rewind(&mut b, 3)?; // another way from the same place
+//! engine.run(&mut [Work::prefill(&mut b, &[8, 9])])?;
+//! let logits = engine.logits(&b).to_vec();
+//! engine.close(b);
+//! engine.rewind(&mut a, 4)?;
+//! engine.run(&mut [Work::decode(&mut a, 9)])?;
+//! assert_eq!(engine.logits(&a), logits);
+//! # Ok::<(), arenite::Error>(())
+//! ```
+//!
+//! Below, from the bottom: `layout` says what lies where; `plan` counts it; `forward` is the pass; this module
+//! keeps account of contexts.
+
+mod context;
+mod forward;
+mod layout;
+mod plan;
+mod snapshot;
+mod work;
+
+use crate::kernel::Kernels;
+use crate::memory::{Arena, TILE};
+use crate::model::{Model, Pooling, Stack};
+use crate::workers::Workers;
+use crate::{Error, TokenId};
+pub use context::Context;
+use context::Rows;
+use forward::{Forward, Sizes};
+pub use forward::{Observer, Stage};
+use layout::{POOLS, Pieces, SOURCE, STATES, Segment};
+pub use plan::{Options, Plan};
+pub use work::{Pass, Work};
+
+/// A model in the caller's memory, ready to run any of its contexts.
+///
+/// The results do not depend on how prompts are cut into passes, on what else is in a pass, on the number of
+/// workers, or on the kernels: always the same bits. See the [module](self) for an example.
+pub struct Engine<'m, 'w> {
+    model: &'m Model<'m>,
+    plan: Plan,
+    forward: Forward<'m, 'w>,
+    /// Which contexts are open: 1 for those.
+    open: &'w mut [u32],
+    /// `[contexts][checkpoints]`: the positions of the states that are kept, 0 for none.
+    marks: &'w mut [u32],
+    /// Number of the last run that left logits.
+    run: u64,
+}
+
+impl<'m, 'w> Engine<'m, 'w> {
+    /// Sets up an engine in `workspace` and `kv`, which hold at least the planned bytes and start on
+    /// [`ALIGN`](crate::memory::ALIGN) boundaries. Nothing beyond the planned bytes is touched, and
+    /// the memory need not be zeroed.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::WorkspaceTooSmall`], [`Error::KvTooSmall`] and [`Error::Misaligned`];
+    /// [`Error::PlanMismatch`] if the plan was made for another model.
+    pub fn new(model: &'m Model<'_>, plan: Plan, workspace: &'w mut [u8], kv: &'w mut [u8]) -> Result<Self, Error> {
+        if !plan.is_for(model.gguf(), model.spec()) {
+            return Err(Error::PlanMismatch);
+        }
+        let short = Error::WorkspaceTooSmall { needed: plan.workspace, given: workspace.len() };
+        let arena = Arena::new(workspace.get_mut(..plan.workspace).ok_or(short)?)?;
+        let short_kv = Error::KvTooSmall { needed: plan.kv, given: kv.len() };
+        let kv = Arena::new(kv.get_mut(..plan.kv).ok_or(short_kv)?)?.rest();
+        let mut pieces = Pieces::cut(&plan.layout, arena).ok_or(short)?;
+        let account = core::mem::take(&mut pieces.pages);
+        let (open, account) = account.split_at_mut_checked(plan.options.contexts).ok_or(short)?;
+        let marks = plan.options.contexts * plan.store.tiles.last().map_or(0, |tiles| tiles.saturating_sub(1));
+        let (marks, account) = account.split_at_mut_checked(marks).ok_or(short)?;
+        open.fill(0);
+        marks.fill(0);
+        pieces.pages = account;
+        let Options { context, batch, workers, .. } = plan.options;
+        let forward = Forward::new(model, plan.store, Sizes { context, batch, threads: workers }, pieces, kv)?;
+        Ok(Self { model, plan, forward, open, marks, run: 0 })
+    }
+
+    /// Shares the work among `workers`; the plan says how many take part.
+    #[must_use]
+    pub fn with_workers(mut self, workers: &'m dyn Workers) -> Self {
+        self.forward.compute.workers = workers;
+        self
+    }
+
+    /// Runs on these kernels instead of the fastest.
+    #[must_use]
+    pub fn with_kernels(mut self, kernels: &'static Kernels) -> Self {
+        self.forward.compute.kernels = kernels;
+        self
+    }
+
+    /// The model.
+    pub fn model(&self) -> &'m Model<'m> {
+        self.model
+    }
+
+    /// What was planned.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// A new, empty context.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooManyContexts`] if as many are open as were planned.
+    pub fn open(&mut self) -> Result<Context, Error> {
+        let planned = self.open.len();
+        let free = self.open.iter_mut().enumerate().find(|(_, open)| **open == 0);
+        let (slot, open) = free.ok_or(Error::TooManyContexts { planned })?;
+        *open = 1;
+        let engine = self.id();
+        self.forget_checkpoints(slot);
+        Ok(Context { slot, engine, position: 0, reached: 0, torn: false, source: 0, logits: Rows::default() })
+    }
+
+    /// A context that has read what `context` has read, has its logits, and shares its pages: whoever writes to
+    /// a page first takes a copy. The encoder's text is shared for good.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooManyContexts`]; [`Error::ForeignContext`].
+    pub fn fork(&mut self, context: &Context) -> Result<Context, Error> {
+        let fork = self.fork_at(context, context.position)?;
+        Ok(Context { logits: context.logits, ..fork })
+    }
+
+    /// A context that has read the first `position` tokens of what `context` has read.
+    ///
+    /// # Errors
+    ///
+    /// As for [`fork`](Self::fork), and [`Error::CannotRewind`] as for [`rewind`](Self::rewind).
+    pub fn fork_at(&mut self, context: &Context, position: usize) -> Result<Context, Error> {
+        self.known(context)?;
+        self.can_rewind(context, position)?;
+        let fork = self.open()?;
+        let reached = if position == 0 { 0 } else { context.reached };
+        if let Some(entry) = self.state_at(context, position)
+            && let Some(pool) = self.forward.pools.get_mut(STATES)
+        {
+            pool.name((context.slot, entry), (fork.slot, 0));
+        }
+        for (kind, pool) in self.forward.pools.iter_mut().enumerate().take(STATES) {
+            // A window's tiles lie anywhere in its ring.
+            let tiles = if kind == SOURCE || self.plan.is_ring(self.model.spec(), kind) && position > 0 {
+                usize::MAX
+            } else {
+                position.div_ceil(TILE)
+            };
+            pool.share(context.slot, fork.slot, tiles);
+        }
+        Ok(Context { position, reached, source: context.source, ..fork })
+    }
+
+    /// Gives a context's pages back. (One of another engine is not touched.)
+    pub fn close(&mut self, context: Context) {
+        if self.known(&context).is_err() {
+            return;
+        }
+        for pool in &mut self.forward.pools {
+            pool.release(context.slot, 0);
+        }
+        if let Some(open) = self.open.get_mut(context.slot) {
+            *open = 0;
+        }
+    }
+
+    /// Pages that are free, of those that [`Options::pages`] planned.
+    pub fn free_pages(&self) -> usize {
+        let pools = self.forward.pools.iter().enumerate().take(SOURCE);
+        pools
+            .filter(|(kind, _)| !self.plan.is_ring(self.model.spec(), *kind))
+            .map(|(_, pool)| pool.free())
+            .max()
+            .unwrap_or(0)
+    }
+
+    /// Forgets everything from `position` on; the logits stay as they are.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::CannotRewind`] if the context has not come that far, or if a sliding window has
+    /// overwritten what the token at `position` would see; [`Error::ForeignContext`].
+    pub fn rewind(&mut self, context: &mut Context, position: usize) -> Result<(), Error> {
+        self.known(context)?;
+        self.can_rewind(context, position)?;
+        if let Some(entry) = self.state_at(context, position)
+            && let Some(pool) = self.forward.pools.get_mut(STATES)
+        {
+            pool.name((context.slot, entry), (context.slot, 0));
+        }
+        for mark in self.marks_mut(context.slot).iter_mut().filter(|mark| **mark as usize > position) {
+            *mark = 0;
+        }
+        (context.position, context.torn) = (position, false);
+        for (kind, pool) in self.forward.pools.iter_mut().enumerate().take(SOURCE) {
+            if position == 0 || !self.plan.is_ring(self.model.spec(), kind) {
+                pool.release(context.slot, position.div_ceil(TILE));
+            }
+        }
+        if position == 0 {
+            context.reached = 0;
+        }
+        Ok(())
+    }
+
+    /// The earliest position, 0 apart, that a context can go back to.
+    pub fn earliest(&self, context: &Context) -> usize {
+        self.plan.earliest(self.model.spec(), context.reached)
+    }
+
+    /// The last position, up to `position`, that a context can go back to: 0 if there is no other. A model with
+    /// layers that have a state of fixed size can go back to its [checkpoints](Self::checkpoint) only.
+    pub fn nearest(&self, context: &Context, position: usize) -> usize {
+        let position = position.min(context.position);
+        if position < self.earliest(context) {
+            return 0;
+        }
+        if !self.has_states() || self.state_at(context, position).is_some() {
+            return position;
+        }
+        let marks = self.marks(context.slot).iter().map(|mark| *mark as usize);
+        marks.filter(|mark| *mark <= position).max().unwrap_or(0)
+    }
+
+    /// Keeps the states of a context's layers as they are now, so that it can go back to this position, and forks can
+    /// begin here: of models with layers that have a state of fixed size. As many are kept as
+    /// [`Options::checkpoints`] planned, the latest ones. Other models have nothing to keep.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ForeignContext`].
+    pub fn checkpoint(&mut self, context: &Context) -> Result<(), Error> {
+        self.known(context)?;
+        if context.position == 0 || context.torn || self.marks(context.slot).contains(&(context.position as u32)) {
+            return Ok(());
+        }
+        let oldest = self.marks_mut(context.slot).iter_mut().enumerate().min_by_key(|(_, mark)| **mark);
+        let Some((entry, mark)) = oldest else { return Ok(()) };
+        *mark = context.position as u32;
+        if let Some(pool) = self.forward.pools.get_mut(STATES) {
+            pool.name((context.slot, 0), (context.slot, entry + 1));
+        }
+        Ok(())
+    }
+
+    pub(super) fn has_states(&self) -> bool {
+        self.plan.store.state_bytes > 0
+    }
+
+    /// The positions of the states that a context keeps.
+    fn marks(&self, slot: usize) -> &[u32] {
+        let count = self.marks.len() / self.open.len().max(1);
+        self.marks.get(slot * count..(slot + 1) * count).unwrap_or(&[])
+    }
+
+    fn marks_mut(&mut self, slot: usize) -> &mut [u32] {
+        let count = self.marks.len() / self.open.len().max(1);
+        self.marks.get_mut(slot * count..(slot + 1) * count).unwrap_or_default()
+    }
+
+    fn forget_checkpoints(&mut self, slot: usize) {
+        self.marks_mut(slot).fill(0);
+    }
+
+    /// Which of a context's states is that of a position, if one is.
+    fn state_at(&self, context: &Context, position: usize) -> Option<usize> {
+        if !self.has_states() || position == 0 {
+            return None;
+        }
+        if position == context.position && !context.torn {
+            return Some(0);
+        }
+        self.marks(context.slot).iter().position(|mark| *mark as usize == position).map(|entry| entry + 1)
+    }
+
+    fn can_rewind(&self, context: &Context, position: usize) -> Result<(), Error> {
+        let nearest = self.nearest(context, position);
+        if nearest == position {
+            return Ok(());
+        }
+        let earliest = if self.has_states() { nearest } else { self.earliest(context) };
+        Err(Error::CannotRewind { position, earliest, latest: context.position })
+    }
+
+    /// The logits of the last token that a context read, one f32 for each word of the vocabulary: empty if the
+    /// last [run](Self::run) left none for it.
+    pub fn logits(&self, context: &Context) -> &[f32] {
+        self.row(context).and_then(|row| self.forward.logits.get(row)).unwrap_or(&[])
+    }
+
+    /// The logits, for a sampler to work on in place.
+    pub fn logits_mut(&mut self, context: &Context) -> &mut [f32] {
+        let row = self.row(context);
+        row.and_then(|row| self.forward.logits.get_mut(row)).unwrap_or_default()
+    }
+
+    /// The logits of the token at `position`, after [`Work::all_logits`].
+    pub fn logits_at(&self, context: &Context, position: usize) -> &[f32] {
+        let rows = self.rows(context);
+        let before = rows.end.checked_sub(position + 1).and_then(|after| rows.count.checked_sub(after + 1));
+        before.and_then(|row| self.forward.logits.get(self.place(rows.first + row))).unwrap_or(&[])
+    }
+
+    /// The rows of logits that the last run left for a context.
+    fn rows(&self, context: &Context) -> Rows {
+        let rows = context.logits;
+        if rows.run == self.run && context.engine == self.id() { rows } else { Rows::default() }
+    }
+
+    fn row(&self, context: &Context) -> Option<core::ops::Range<usize>> {
+        let rows = self.rows(context);
+        (rows.count > 0).then(|| self.place(rows.first + rows.count - 1))
+    }
+
+    /// Where a row of logits is.
+    fn place(&self, row: usize) -> core::ops::Range<usize> {
+        let vocab = self.model.spec().vocab;
+        row * vocab..(row + 1) * vocab
+    }
+
+    /// Reads `tokens` as [`run`](Self::run) does, and calls `each` with the position and the logits of every one of
+    /// them.
+    ///
+    /// # Errors
+    ///
+    /// As for [`run`](Self::run).
+    pub fn prefill_all(
+        &mut self,
+        context: &mut Context,
+        tokens: &[TokenId],
+        mut each: impl FnMut(usize, &[f32]),
+    ) -> Result<(), Error> {
+        let at_once = self.plan.options.logits.max(1);
+        self.check(context, tokens)?;
+        self.reserve(core::iter::once((context.slot, context.position, tokens.len())))?;
+        for batch in tokens.chunks(self.plan.options.batch.max(1)) {
+            let first = context.position;
+            self.run(&mut [Work::prefill(context, batch).no_logits()])?;
+            for row in (0..batch.len()).step_by(at_once) {
+                let rows = row..batch.len().min(row + at_once);
+                self.run += 1;
+                self.forward.final_norm(rows.clone(), 0);
+                self.forward.head(rows.len(), 0);
+                for (i, row) in rows.enumerate() {
+                    let logits = self.forward.logits.get(self.place(i)).unwrap_or(&[]);
+                    each(first + row, logits);
+                    context.logits = Rows { run: self.run, first: i, count: 1, end: first + row + 1 };
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs the encoder on a text; the context begins anew, at position 0, and attends to this text from now on.
+    /// Afterwards [`states`](Self::states) are those of the text.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoPart`] if the model has no encoder; [`Error::EmptyPrompt`], [`Error::TokenOutOfRange`],
+    /// [`Error::ContextFull`], [`Error::OutOfPages`], [`Error::ForeignContext`]: nothing has been run then.
+    pub fn encode(&mut self, context: &mut Context, text: &[TokenId]) -> Result<(), Error> {
+        self.known(context)?;
+        let source = self.forward.source.as_ref().ok_or(Error::NoPart { part: "encoder" })?;
+        check_tokens(text, source.spec().unwrap_or(self.forward.spec).vocab)?;
+        let positions = self.plan.options.context;
+        if text.len() > positions {
+            return Err(Error::ContextFull { context: positions, needed: text.len() });
+        }
+        let [_, _, pool, _] = &mut self.forward.pools;
+        let (needed, free) = (text.len().div_ceil(TILE), pool.free() + pool.owned(context.slot));
+        if needed > free {
+            return Err(Error::OutOfPages { needed, free });
+        }
+        pool.release(context.slot, 0);
+        pool.claim(context.slot, 0, needed - 1);
+        pool.provide(context.slot, |_, _| ());
+        self.rewind(context, 0)?;
+        (context.source, context.logits) = (text.len(), Rows::default());
+        self.forward.encode(context.slot, text);
+        Ok(())
+    }
+
+    /// What the encoder made of the last text: `[tokens][dim]`; empty before the first.
+    pub fn states(&self) -> &[f32] {
+        self.forward.source.as_ref().map_or(&[], |source| source.states(self.forward.spec.dim))
+    }
+
+    /// The states of the last text as one vector, as the model means it (the mean, if it does not say): `dim`
+    /// numbers into `out`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoSource`] before the first text; [`Error::BufferTooSmall`].
+    pub fn pooled(&self, out: &mut [f32]) -> Result<(), Error> {
+        let (dim, states, given) = (self.forward.spec.dim, self.states(), out.len());
+        let short = Error::BufferTooSmall { what: "buffer for the embedding", needed: dim, given };
+        let out = out.get_mut(..dim).ok_or(short)?;
+        let tokens = states.len() / dim;
+        let pooling = match self.forward.spec.stack() {
+            Stack::Encoder { pooling } => pooling,
+            _ => Pooling::Mean,
+        };
+        let mut states = states.chunks_exact(dim);
+        match pooling {
+            Pooling::First => out.copy_from_slice(states.next().ok_or(Error::NoSource)?),
+            Pooling::Last => out.copy_from_slice(states.next_back().ok_or(Error::NoSource)?),
+            Pooling::Mean => {
+                out.copy_from_slice(states.next().ok_or(Error::NoSource)?);
+                states.for_each(|state| out.iter_mut().zip(state).for_each(|(sum, x)| *sum += x));
+                out.iter_mut().for_each(|sum| *sum /= tokens as f32);
+            }
+        }
+        Ok(())
+    }
+
+    /// What tells this engine's contexts from others': where its memory is.
+    fn id(&self) -> usize {
+        self.open.as_ptr().addr()
+    }
+
+    /// Whether the context is an open one of this engine.
+    fn known(&self, context: &Context) -> Result<(), Error> {
+        let open = self.open.get(context.slot).is_some_and(|open| *open == 1);
+        if open && context.engine == self.id() { Ok(()) } else { Err(Error::ForeignContext) }
+    }
+
+    /// Whether a context can read `tokens`, if there are pages.
+    fn check(&self, context: &Context, tokens: &[TokenId]) -> Result<(), Error> {
+        self.known(context)?;
+        if !self.forward.spec.has_head() {
+            return Err(Error::NoPart { part: "decoder" });
+        }
+        if self.forward.spec.has_cross_attention() && context.source == 0 {
+            return Err(Error::NoSource);
+        }
+        check_tokens(tokens, self.forward.spec.vocab)?;
+        if context.torn {
+            let (position, earliest) = (context.position, self.nearest(context, context.position));
+            return Err(Error::CannotRewind { position, earliest, latest: position });
+        }
+        let (positions, needed) = (self.plan.options.context, context.position.saturating_add(tokens.len()));
+        if needed > positions {
+            return Err(Error::ContextFull { context: positions, needed });
+        }
+        Ok(())
+    }
+
+    /// Gets pages for so many tokens of contexts, each given as its number and position: all, or none.
+    fn reserve(&mut self, parts: impl Iterator<Item = (usize, usize, usize)> + Clone) -> Result<(), Error> {
+        let mut short = None;
+        let written = || (0..POOLS).filter(|kind| *kind != SOURCE);
+        for (kind, pool) in self.forward.pools.iter_mut().enumerate().filter(|(kind, _)| *kind != SOURCE) {
+            let claimed = parts.clone().map(|(slot, position, tokens)| match kind {
+                STATES => pool.claim(slot, 0, 0),
+                _ => pool.claim(slot, position / TILE, (position + tokens).saturating_sub(1) / TILE),
+            });
+            let needed = claimed.sum();
+            if needed > pool.free() {
+                short = Some(Error::OutOfPages { needed, free: pool.free() });
+            }
+        }
+        for (slot, ..) in parts {
+            for kind in written() {
+                match short {
+                    None => self.forward.provide(slot, kind),
+                    Some(_) => self.forward.unclaim(slot, kind),
+                }
+            }
+        }
+        short.map_or(Ok(()), Err)
+    }
+}
+
+/// Whether there are tokens, all of the vocabulary.
+fn check_tokens(tokens: &[TokenId], vocab: usize) -> Result<(), Error> {
+    if tokens.is_empty() {
+        return Err(Error::EmptyPrompt);
+    }
+    match tokens.iter().find(|&&token| token as usize >= vocab) {
+        Some(&token) => Err(Error::TokenOutOfRange { token, vocab: vocab as u32 }),
+        None => Ok(()),
+    }
+}
+
+impl core::fmt::Debug for Engine<'_, '_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Engine").field("plan", &self.plan).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,335 @@
+//! Saved contexts: a snapshot of what one has read, as bytes.
+
+use core::ops::Range;
+
+use bytemuck::{Pod, Zeroable};
+
+use super::context::Rows;
+use super::layout::{SOURCE, STATES};
+use super::{Context, Engine, Plan};
+use crate::hash::Hash;
+use crate::memory::{HeadLayout, KvType, TILE};
+use crate::{Error, Name};
+
+const MAGIC: [u8; 4] = *b"ARSN";
+const VERSION: u32 = 1;
+
+/// What stands before the logits. Integers are little-endian.
+#[derive(Clone, Copy, PartialEq, Pod, Zeroable)]
+#[repr(C)]
+struct Header {
+    magic: [u8; 4],
+    version: [u8; 4],
+    model: [u8; 8],
+    kv_bytes: [u8; 8],
+    context: [u8; 4],
+    kv_type: [u8; 4],
+    position: [u8; 4],
+    reached: [u8; 4],
+    /// Of the fields above and of everything that follows.
+    checksum: [u8; 8],
+}
+
+impl Header {
+    const BYTES: usize = size_of::<Self>();
+
+    /// The checksum of a snapshot with this header.
+    fn sum(&self, rest: &[u8]) -> [u8; 8] {
+        let mut hash = Hash::new();
+        hash.bytes(bytemuck::bytes_of(&Self { checksum: [0; 8], ..*self }));
+        hash.bytes(rest);
+        hash.finish().to_le_bytes()
+    }
+}
+
+impl Plan {
+    /// Bytes of a snapshot ([`Engine::save`]) with `tokens` in the context.
+    pub const fn snapshot_bytes(&self, tokens: usize) -> usize {
+        let [first, second, ..] = self.store.tiles;
+        let tokens = min(tokens, self.options.context);
+        self.used_bytes([min(tokens, first * TILE), min(tokens, second * TILE)], tokens)
+    }
+
+    /// Bytes of a snapshot at `position`, with so many positions in use of the tables of each kind of heads.
+    const fn used_bytes(&self, used: [usize; 2], position: usize) -> usize {
+        let states = if position > 0 { self.store.state_bytes } else { 0 };
+        Header::BYTES.saturating_add(self.row_bytes()).saturating_add(self.cache_bytes(used)).saturating_add(states)
+    }
+
+    /// Bytes of a row of logits.
+    const fn row_bytes(&self) -> usize {
+        (self.layout.logits / at_least_1(self.options.logits)).saturating_mul(4)
+    }
+
+    /// Bytes of so many positions of each kind.
+    const fn cache_bytes(&self, [first, second]: [usize; 2]) -> usize {
+        let [first_bytes, second_bytes] = self.store.position_bytes;
+        first.saturating_mul(first_bytes).saturating_add(second.saturating_mul(second_bytes))
+    }
+}
+
+const fn at_least_1(n: usize) -> usize {
+    if n > 0 { n } else { 1 }
+}
+
+const fn min(a: usize, b: usize) -> usize {
+    if a < b { a } else { b }
+}
+
+/// # Saved contexts
+///
+/// A device can ship with its system prompt already run: the snapshot lies in flash, and
+/// [`restore`](Self::restore) takes the place of reading it. What follows has the same bits.
+///
+/// A snapshot is the same on every target. All numbers in it are little-endian:
+///
+/// ```text
+/// "ARSN"       4    what it is
+/// version      4    1
+/// model        8    fingerprint of the file: Gguf::fingerprint
+/// KV bytes     8    of a full context
+/// context      4    positions
+/// KV type      4    0: f32, 1: f16, 2: q8_0
+/// position     4    tokens in the context
+/// reached      4    the furthest position ever, which tells what a sliding window has overwritten
+/// checksum     8    of all other bytes
+/// logits            f32 for each word of the vocabulary; zeros if there are none
+/// KV cache          for each layer and KV head: the tiles of 16 positions that are in use, with the
+///                   positions that are in use
+/// states            of layers that have one of fixed size, f32
+/// ```
+impl Engine<'_, '_> {
+    /// Bytes that [`save`](Self::save) writes now. [`Plan::snapshot_bytes`] tells beforehand.
+    pub fn snapshot_bytes(&self, context: &Context) -> usize {
+        self.plan.used_bytes(self.used(context.position, context.reached), context.position)
+    }
+
+    /// Writes a snapshot of a context to the front of `out` and returns its length: what it has read, and its
+    /// logits as they are, so that sampling goes on at once.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::BufferTooSmall`] if `out` has fewer than [`snapshot_bytes`](Self::snapshot_bytes);
+    /// [`Error::Unsupported`] for a model with an encoder; [`Error::ForeignContext`].
+    pub fn save(&self, context: &Context, out: &mut [u8]) -> Result<usize, Error> {
+        self.known(context)?;
+        self.can_be_saved()?;
+        let (needed, given) = (self.snapshot_bytes(context), out.len());
+        let short = Error::BufferTooSmall { what: "buffer for the snapshot", needed, given };
+        let out = out.get_mut(..needed).ok_or(short)?;
+        let (head, rest) = out.split_at_mut_checked(Header::BYTES).ok_or(short)?;
+        let (logits, mut cache) = rest.split_at_mut_checked(self.plan.row_bytes()).ok_or(short)?;
+        let mut row = self.logits(context).iter();
+        for to in logits.as_chunks_mut().0 {
+            *to = row.next().map_or([0; 4], |logit| logit.to_le_bytes());
+        }
+        self.positions_in_use(context.slot, self.used(context.position, context.reached), |run| {
+            if let (Some(from), Some((to, rest))) =
+                (self.forward.kv.get(run.clone()), core::mem::take(&mut cache).split_at_mut_checked(run.len()))
+            {
+                copy(to, from);
+                cache = rest;
+            }
+        });
+        if let Some(states) = self.states_of(context.slot) {
+            copy(cache, self.forward.kv.get(states).unwrap_or(&[]));
+        }
+        let mut header = self.header(context.position, context.reached);
+        header.checksum = header.sum(rest);
+        copy(head, bytemuck::bytes_of(&header));
+        Ok(needed)
+    }
+
+    /// Puts a context where the one was that [`save`](Self::save) wrote, with its logits.
+    ///
+    /// `snapshot` may have any alignment, and be longer than what was saved. Batch size, workers, kernels,
+    /// and numbers of contexts and pages may differ, except that the batch size counts where a sliding window
+    /// is shorter than the context.
+    ///
+    /// # Errors
+    ///
+    /// The context is then as it was before.
+    /// [`Error::DamagedSnapshot`]; [`Error::ForeignSnapshot`] if it was made with another model, context
+    /// length, KV type, or version of this format; [`Error::Unsupported`] for a model with an encoder;
+    /// [`Error::OutOfPages`]; [`Error::ForeignContext`].
+    pub fn restore(&mut self, context: &mut Context, snapshot: &[u8]) -> Result<(), Error> {
+        self.known(context)?;
+        self.can_be_saved()?;
+        let (position, reached, rest) = self.checked(snapshot)?;
+        let used = self.used(position, reached);
+        self.take_pages(context, used)?;
+        if let Some(pool) = self.forward.pools.get_mut(STATES) {
+            // A page of its own: what it held is replaced.
+            pool.release(context.slot, 0);
+            if position > 0 {
+                pool.claim(context.slot, 0, 0);
+                pool.provide(context.slot, |_, _| ());
+            }
+        }
+
+        let (logits, mut cache) = rest.split_at_checked(self.plan.row_bytes()).unwrap_or((rest, &[]));
+        self.run += 1;
+        let row = self.place(0);
+        for (logit, from) in self.forward.logits.get_mut(row).unwrap_or_default().iter_mut().zip(logits.as_chunks().0) {
+            *logit = f32::from_le_bytes(*from);
+        }
+        let mut kv = core::mem::take(&mut self.forward.kv);
+        self.positions_in_use(context.slot, used, |run| {
+            if let (Some(to), Some((from, rest))) = (kv.get_mut(run.clone()), cache.split_at_checked(run.len())) {
+                copy(to, from);
+                cache = rest;
+            }
+        });
+        core::mem::swap(&mut self.forward.kv, &mut kv);
+        self.forget_checkpoints(context.slot);
+        if let Some(states) = self.states_of(context.slot)
+            && let Some(to) = self.forward.kv.get_mut(states)
+        {
+            copy(to, cache);
+        }
+        context.torn = false;
+        (context.position, context.reached) = (position, reached);
+        context.logits = Rows { run: self.run, first: 0, count: usize::from(position > 0), end: position };
+        Ok(())
+    }
+
+    /// Where the states of a context are.
+    fn states_of(&self, slot: usize) -> Option<Range<usize>> {
+        let page = *self.forward.pools.get(STATES)?.table(slot).first()?;
+        self.plan.store.state_page(page as usize)
+    }
+
+    /// What a snapshot says of its position and the furthest, and what follows its header, if all is well.
+    fn checked<'s>(&self, snapshot: &'s [u8]) -> Result<(usize, usize, &'s [u8]), Error> {
+        let cut = Error::DamagedSnapshot { why: "is cut short" };
+        let (head, rest) = snapshot.split_at_checked(Header::BYTES).ok_or(cut)?;
+        let header: Header = bytemuck::pod_read_unaligned(head);
+        let (position, reached) = (u32::from_le_bytes(header.position), u32::from_le_bytes(header.reached));
+        let (position, reached) = (position as usize, reached as usize);
+        let expected = self.header(position, reached);
+        if header.magic != expected.magic {
+            return Err(Error::DamagedSnapshot { why: "does not begin as one" });
+        }
+        for (same, what) in [
+            (header.version == expected.version, "version of the format"),
+            (header.model == expected.model, "model"),
+            (header.context == expected.context, "context length"),
+            (header.kv_type == expected.kv_type, "type of KV cache"),
+            (header.kv_bytes == expected.kv_bytes, "batch size"),
+        ] {
+            if !same {
+                return Err(Error::ForeignSnapshot { what });
+            }
+        }
+        if position > reached
+            || reached > self.plan.options.context
+            || position < self.plan.earliest(self.model.spec(), reached)
+        {
+            return Err(Error::DamagedSnapshot { why: "is at an impossible position" });
+        }
+        let bytes = self.plan.used_bytes(self.used(position, reached), position).saturating_sub(Header::BYTES);
+        let rest = rest.get(..bytes).ok_or(cut)?;
+        if header.checksum != header.sum(rest) {
+            return Err(Error::DamagedSnapshot { why: "has another checksum than it says" });
+        }
+        Ok((position, reached, rest))
+    }
+
+    /// Gives a context pages of its own for so many positions of each kind, instead of those it has.
+    fn take_pages(&mut self, context: &Context, used: [usize; 2]) -> Result<(), Error> {
+        for (pool, used) in self.forward.pools.iter().zip(used) {
+            let (needed, free) = (used.div_ceil(TILE), pool.free() + pool.owned(context.slot));
+            if needed > free {
+                return Err(Error::OutOfPages { needed, free });
+            }
+        }
+        for (pool, used) in self.forward.pools.iter_mut().take(SOURCE).zip(used) {
+            pool.release(context.slot, 0);
+            if let Some(last) = used.checked_sub(1) {
+                pool.claim(context.slot, 0, last / TILE);
+                pool.provide(context.slot, |_, _| ());
+            }
+        }
+        Ok(())
+    }
+
+    fn header(&self, position: usize, reached: usize) -> Header {
+        let kv_type: u32 = match self.plan.options.kv {
+            KvType::F32 => 0,
+            KvType::F16 => 1,
+            KvType::Q8_0 => 2,
+        };
+        let full = self.plan.cache_bytes([0, 1].map(|kind| self.plan.store.kept(kind)));
+        Header {
+            magic: MAGIC,
+            version: VERSION.to_le_bytes(),
+            model: self.model.gguf().fingerprint().to_le_bytes(),
+            kv_bytes: (full as u64).to_le_bytes(),
+            context: (self.plan.options.context as u32).to_le_bytes(),
+            kv_type: kv_type.to_le_bytes(),
+            position: (position as u32).to_le_bytes(),
+            reached: (reached as u32).to_le_bytes(),
+            checksum: [0; 8],
+        }
+    }
+
+    /// How many positions of the tables of each kind of heads are in use, from their start: the context's;
+    /// all, once a ring has gone round.
+    fn used(&self, position: usize, reached: usize) -> [usize; 2] {
+        [0, 1].map(|kind| {
+            let kept = self.plan.store.kept(kind);
+            if reached > kept { kept } else { position }
+        })
+    }
+
+    /// Calls `each` with the bytes of the positions in use of every layer and head, piece by piece.
+    fn positions_in_use(&self, slot: usize, used: [usize; 2], mut each: impl FnMut(Range<usize>)) {
+        let store = &self.plan.store;
+        let mut start = 0;
+        for layer in (0..self.model.spec().layers).map(|index| self.model.spec().layer(index)) {
+            let (Some(pool), true) = (self.forward.pools.get(layer.pool()), layer.owns_kv) else {
+                continue;
+            };
+            let head = HeadLayout { kind: store.kind, dim: layer.head.dim };
+            let used = used.get(layer.pool()).copied().unwrap_or(0);
+            for _ in 0..layer.kv_heads {
+                positions(head, start, pool.table(slot), used, &mut each);
+                start += store.pages.get(layer.pool()).copied().unwrap_or(0) * head.tile_bytes();
+            }
+        }
+    }
+
+    /// A model with an encoder has more state than is saved.
+    fn can_be_saved(&self) -> Result<(), Error> {
+        match self.forward.source {
+            None => Ok(()),
+            Some(_) => Err(Error::Unsupported { what: "snapshot of a model with", name: Name::new(b"an encoder") }),
+        }
+    }
+}
+
+/// Calls `each` with the bytes of the first `used` positions of one head, whose tiles begin at byte `start`.
+fn positions(head: HeadLayout, start: usize, pages: &[u32], used: usize, each: &mut impl FnMut(Range<usize>)) {
+    for (tile, page) in pages.iter().enumerate().take(used.div_ceil(TILE)) {
+        let start = start + *page as usize * head.tile_bytes();
+        let positions = used - tile * TILE;
+        if positions >= TILE {
+            each(start..start + head.tile_bytes());
+            continue;
+        }
+        let mut row = start;
+        for (rows, bytes) in head.rows() {
+            for _ in 0..rows {
+                each(row..row + positions * bytes);
+                row += TILE * bytes;
+            }
+        }
+    }
+}
+
+/// [`slice::copy_from_slice`] for slices of one length, which the compiler need not be able to prove.
+fn copy(to: &mut [u8], from: &[u8]) {
+    if to.len() == from.len() {
+        to.copy_from_slice(from);
+    }
+}

@@ -1,0 +1,236 @@
+//! What a run is to do, and a run in steps.
+
+use core::ops::ControlFlow;
+
+use super::context::{Context, Rows};
+use super::forward::Observer;
+use super::{Engine, Segment};
+use crate::{Error, TokenId};
+
+/// Tokens that a context is to read in a run.
+#[derive(Debug)]
+pub struct Work<'c> {
+    pub(super) context: &'c mut Context,
+    tokens: Tokens<'c>,
+    wanted: Wanted,
+    /// Tokens that earlier passes of the run have taken, and this one.
+    done: usize,
+    taken: usize,
+}
+
+#[derive(Debug)]
+enum Tokens<'c> {
+    One([TokenId; 1]),
+    Many(&'c [TokenId]),
+}
+
+/// Which logits a run is to leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wanted {
+    None,
+    Last,
+    All,
+}
+
+impl<'c> Work<'c> {
+    /// To read `tokens`, any number of them. The logits afterwards are those of the last one.
+    pub fn prefill(context: &'c mut Context, tokens: &'c [TokenId]) -> Self {
+        Self { context, tokens: Tokens::Many(tokens), wanted: Wanted::Last, done: 0, taken: 0 }
+    }
+
+    /// To read one token.
+    pub fn decode(context: &'c mut Context, token: TokenId) -> Self {
+        Self { context, tokens: Tokens::One([token]), wanted: Wanted::Last, done: 0, taken: 0 }
+    }
+
+    /// The logits are to be those of every token: as many rows as there are tokens, of those that
+    /// [`Options::logits`](crate::Options::logits) planned.
+    #[must_use]
+    pub fn all_logits(self) -> Self {
+        Self { wanted: Wanted::All, ..self }
+    }
+
+    /// No logits are needed: as of a piece of a prompt that is not the last.
+    #[must_use]
+    pub fn no_logits(self) -> Self {
+        Self { wanted: Wanted::None, ..self }
+    }
+
+    pub(super) fn tokens(&self) -> &[TokenId] {
+        match &self.tokens {
+            Tokens::One(one) => one,
+            Tokens::Many(many) => many,
+        }
+    }
+
+    /// Rows of logits.
+    pub(super) fn logits(&self) -> usize {
+        match self.wanted {
+            Wanted::None => 0,
+            Wanted::Last => 1,
+            Wanted::All => self.tokens().len(),
+        }
+    }
+
+    fn left(&self) -> usize {
+        self.tokens().len() - self.done.min(self.tokens().len())
+    }
+}
+
+/// A run in steps of one layer each: see [`Engine::begin`].
+///
+/// Dropped before its end, it leaves the contexts as they were after the last pass that was completed.
+pub struct Pass<'p, 'c, 'm, 'w> {
+    engine: &'p mut Engine<'m, 'w>,
+    works: &'p mut [Work<'c>],
+    /// The next layer; `None` between two passes.
+    layer: Option<usize>,
+    /// Rows of logits so far.
+    logits: usize,
+}
+
+impl core::fmt::Debug for Pass<'_, '_, '_, '_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Pass").field("layer", &self.layer).finish_non_exhaustive()
+    }
+}
+
+impl<'p, 'c, 'm, 'w> Pass<'p, 'c, 'm, 'w> {
+    /// The works have been checked, and their pages are there.
+    pub(super) fn new(engine: &'p mut Engine<'m, 'w>, works: &'p mut [Work<'c>]) -> Self {
+        Self { engine, works, layer: None, logits: 0 }
+    }
+
+    /// Does a little: lays out a pass, runs one layer on all its tokens, or makes logits. Whether there is more to
+    /// do.
+    pub fn step(&mut self) -> bool {
+        matches!(self.step_observed(&mut ()), ControlFlow::Continue(true))
+    }
+
+    /// Runs what is left.
+    pub fn finish(mut self) {
+        while self.step() {}
+    }
+
+    /// As [`step`](Self::step), and `observer` sees the hidden states. If it breaks, the contexts are as after
+    /// the last pass that was completed.
+    pub fn step_observed<O: Observer>(&mut self, observer: &mut O) -> ControlFlow<(), bool> {
+        match self.layer {
+            None => {
+                if self.lay_out() == 0 {
+                    return ControlFlow::Continue(false);
+                }
+                self.layer = Some(0);
+            }
+            Some(index) if index < self.engine.forward.spec.layers => {
+                self.engine.forward.layer(index, observer)?;
+                self.layer = Some(index + 1);
+            }
+            Some(_) => {
+                self.engine.forward.show_last(observer)?;
+                self.complete();
+                self.layer = None;
+                return ControlFlow::Continue(self.works.iter().any(|work| work.left() > 0));
+            }
+        }
+        ControlFlow::Continue(true)
+    }
+
+    /// Fills a pass with tokens of the works, in their order. Returns how many.
+    fn lay_out(&mut self) -> usize {
+        let Self { engine, works, .. } = self;
+        let has_states = engine.has_states();
+        let forward = &mut engine.forward;
+        forward.clear();
+        let mut rows = 0;
+        for work in works.iter_mut() {
+            work.taken = work.left().min(forward.room());
+            let Some(tokens) = work.tokens().get(work.done..work.done + work.taken).filter(|tokens| !tokens.is_empty())
+            else {
+                continue;
+            };
+            let Context { slot, position, source, .. } = *work.context;
+            let [context, position, count, source] = [slot, position, work.taken, source].map(|n| n as u32);
+            forward.add(Segment { context, position, tokens: count, source }, tokens);
+            rows += work.taken;
+            // Even a pass that is stopped overwrites what a window held before it.
+            work.context.reached = work.context.reached.max(work.context.position + work.taken);
+            work.context.torn = has_states;
+        }
+        rows
+    }
+
+    /// Moves the contexts on, and makes the logits that are wanted, in one product.
+    fn complete(&mut self) {
+        let Self { engine, works, logits, .. } = self;
+        // The first logits of a run take the place of those of the run before.
+        let run = engine.run + u64::from(*logits == 0);
+        let (mut row, mut count) = (0, 0);
+        for work in works.iter_mut().filter(|work| work.taken > 0) {
+            let end = row + work.taken;
+            let rows = match work.wanted {
+                Wanted::Last if work.left() == work.taken => end - 1..end,
+                Wanted::All => row..end,
+                _ => end..end,
+            };
+            let is_early = work.wanted == Wanted::Last && rows.is_empty();
+            let context = &mut *work.context;
+            context.position += work.taken;
+            context.torn = false;
+            let mut made = if context.logits.run == run { context.logits } else { Rows::default() };
+            if !rows.is_empty() {
+                if made.count == 0 {
+                    made.first = *logits + count;
+                }
+                engine.forward.final_norm(rows.clone(), count);
+                count += rows.len();
+                (made.run, made.count, made.end) = (run, made.count + rows.len(), context.position);
+            }
+            if !is_early {
+                context.logits = made;
+            }
+            work.done += work.taken;
+            work.taken = 0;
+            row = end;
+        }
+        if count > 0 {
+            engine.run = run;
+            engine.forward.head(count, *logits);
+            *logits += count;
+        }
+    }
+}
+
+impl<'m, 'w> Engine<'m, 'w> {
+    /// Runs all works: one after another as far as a batch goes, and those that fit together at once. Every
+    /// context gets the bits that it would have alone. Afterwards [`logits`](Self::logits) has those of each.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::EmptyPrompt`], [`Error::TokenOutOfRange`], [`Error::ContextFull`]; [`Error::OutOfPages`] and
+    /// [`Error::TooManyLogits`]; [`Error::NoPart`] if the model is an encoder, [`Error::NoSource`] if its decoder
+    /// has no text yet; [`Error::ForeignContext`]. Nothing has been run then.
+    pub fn run(&mut self, works: &mut [Work<'_>]) -> Result<(), Error> {
+        self.begin(works)?.finish();
+        Ok(())
+    }
+
+    /// As [`run`](Self::run), step by step, for who has to look after other things in between.
+    ///
+    /// # Errors
+    ///
+    /// As for [`run`](Self::run).
+    pub fn begin<'p, 'c>(&'p mut self, works: &'p mut [Work<'c>]) -> Result<Pass<'p, 'c, 'm, 'w>, Error> {
+        let mut rows = 0;
+        for work in works.iter_mut() {
+            self.check(work.context, work.tokens())?;
+            rows += work.logits();
+            (work.done, work.taken) = (0, 0);
+        }
+        if rows > self.plan.options.logits {
+            return Err(Error::TooManyLogits { planned: self.plan.options.logits, needed: rows });
+        }
+        self.reserve(works.iter().map(|work| (work.context.slot, work.context.position, work.tokens().len())))?;
+        Ok(Pass::new(self, works))
+    }
+}

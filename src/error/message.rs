@@ -1,0 +1,163 @@
+//! A sentence as data, so that it can be formatted at run time and put together by the compiler, for a `panic!` in
+//! a `const`: there is no `format!` there.
+
+use core::fmt;
+
+use super::name::{Digits, Name};
+use crate::quant::TensorType;
+
+/// A piece of a sentence.
+#[derive(Clone, Copy)]
+enum Piece<'e> {
+    Text(&'static str),
+    Number(u64),
+    Name(&'e Name),
+    /// A shape as the file has it: `[64, 2, 1, 1]`.
+    Shape(&'e [u64; 4]),
+    Type(TensorType),
+}
+
+/// The most pieces of any sentence.
+const PIECES: usize = 9;
+
+/// What an error says, piece by piece.
+#[derive(Clone, Copy)]
+pub(crate) struct Sentence<'e> {
+    pieces: [Piece<'e>; PIECES],
+    len: usize,
+}
+
+impl<'e> Sentence<'e> {
+    pub const fn new(text: &'static str) -> Self {
+        Self { pieces: [Piece::Text(text); PIECES], len: 1 }
+    }
+
+    pub const fn text(self, text: &'static str) -> Self {
+        self.with(Piece::Text(text))
+    }
+
+    pub const fn number(self, number: u64) -> Self {
+        self.with(Piece::Number(number))
+    }
+
+    pub const fn size(self, number: usize) -> Self {
+        self.number(number as u64)
+    }
+
+    pub const fn name(self, name: &'e Name) -> Self {
+        self.with(Piece::Name(name))
+    }
+
+    pub const fn shape(self, dims: &'e [u64; 4]) -> Self {
+        self.with(Piece::Shape(dims))
+    }
+
+    pub const fn tensor_type(self, kind: TensorType) -> Self {
+        self.with(Piece::Type(kind))
+    }
+
+    const fn with(mut self, piece: Piece<'e>) -> Self {
+        if self.len < PIECES {
+            self.pieces[self.len] = piece;
+            self.len += 1;
+        }
+        self
+    }
+
+    const fn pieces(&self) -> &[Piece<'e>] {
+        match self.pieces.split_at_checked(self.len) {
+            Some((pieces, _)) => pieces,
+            None => &[],
+        }
+    }
+
+    /// The sentence as the compiler can show it.
+    pub const fn message(&self) -> Message {
+        let mut message = Message { bytes: [0; Message::CAPACITY], len: 0 };
+        let mut pieces = self.pieces();
+        while let Some((piece, rest)) = pieces.split_first() {
+            message = match piece {
+                Piece::Text(text) => message.text(text.as_bytes()),
+                Piece::Number(number) => message.text(Digits::of(*number).bytes()),
+                Piece::Name(name) => message.name(name),
+                Piece::Shape(_) => message.text(b"[...]"),
+                Piece::Type(kind) => message.text(b"number ").text(Digits::of(*kind as u64).bytes()),
+            };
+            pieces = rest;
+        }
+        message
+    }
+}
+
+impl fmt::Display for Sentence<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.pieces().iter().try_for_each(|piece| match piece {
+            Piece::Text(text) => f.write_str(text),
+            Piece::Number(number) => Digits::of(*number).fmt(f),
+            Piece::Name(name) => name.fmt(f),
+            Piece::Shape(dims) => {
+                let [a, b, c, d] = dims.map(Digits::of);
+                write!(f, "[{a}, {b}, {c}, {d}]")
+            }
+            Piece::Type(kind) => write!(f, "{kind:?}"),
+        })
+    }
+}
+
+/// A line of text, cut at its capacity.
+pub(crate) struct Message {
+    bytes: [u8; Self::CAPACITY],
+    len: usize,
+}
+
+impl Message {
+    const CAPACITY: usize = 320;
+
+    const fn text(mut self, mut bytes: &[u8]) -> Self {
+        while let Some((byte, rest)) = bytes.split_first()
+            && self.len < Self::CAPACITY
+        {
+            self.bytes[self.len] = *byte;
+            self.len += 1;
+            bytes = rest;
+        }
+        self
+    }
+
+    /// A name, with question marks for what is not plain ASCII: so it is UTF-8 wherever it is cut, and cannot
+    /// deceive a terminal.
+    const fn name(mut self, name: &Name) -> Self {
+        let mut bytes = name.bytes();
+        while let Some((byte, rest)) = bytes.split_first() {
+            self = self.text(&[if matches!(byte, b' '..=b'~') { *byte } else { b'?' }]);
+            bytes = rest;
+        }
+        self
+    }
+
+    pub const fn as_str(&self) -> &str {
+        match core::str::from_utf8(self.bytes.split_at(self.len).0) {
+            Ok(text) => text,
+            Err(_) => "", // never: it is ASCII
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use std::string::ToString;
+
+    use super::*;
+
+    #[test]
+    fn a_sentence_is_the_same_for_the_compiler() {
+        let name = Name::new(b"a.key");
+        let sentence = Sentence::new("the key ").name(&name).text(" has ").size(17).text(" of ").number(u64::MAX);
+        assert_eq!(sentence.to_string(), "the key a.key has 17 of 18446744073709551615");
+        assert_eq!(sentence.message().as_str(), sentence.to_string());
+        let name = Name::new("\u{1b}[31m\u{202e}é".as_bytes());
+        assert_eq!(Sentence::new("").name(&name).message().as_str(), "?[31m?????");
+    }
+}

@@ -1,0 +1,36 @@
+//! gpt-oss: experts with biases and a form of SwiGLU of their own, every other layer with a window, and a learned
+//! score in every head's softmax that has no value.
+
+use crate::model::keys::Keys;
+use crate::model::layers::{HeadSpec, Pattern, PerLayer};
+use crate::model::roles::Role;
+use crate::model::{Experts, Need, RopeStyle, Spec};
+use crate::kernel::Activation;
+use crate::{Error, tri};
+
+pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+    let spec = tri!(keys.decoder(RopeStyle::Halves));
+    let heads = spec.global;
+    if heads.window.is_none() {
+        return Err(keys.missing("attention.sliding_window"));
+    }
+    let Some(experts) = tri!(keys.experts(true)) else { return Err(keys.missing("expert_count")) };
+    let local_layers = match tri!(keys.local_layers(spec.layers)) {
+        Some(pattern) => pattern,
+        None => Pattern::AllBut(2),
+    };
+    Ok(Spec {
+        norm_eps: tri!(keys.required("attention.layer_norm_rms_epsilon")),
+        global: HeadSpec { window: None, ..heads },
+        local: heads,
+        local_layers,
+        qkv_bias: Need::Required,
+        linear_bias: Need::Required,
+        ffn: PerLayer::All(tri!(keys.size("expert_feed_forward_length", Keys::MAX_WIDTH))),
+        experts: Some(Experts { biases: true, ..experts }),
+        activation: Activation::ClampedSwiglu,
+        attention_sinks: true,
+        renamed: &[(Role::PostAttentionNorm, Role::FfnNorm)],
+        ..spec
+    })
+}

@@ -1,0 +1,53 @@
+//! Mamba-2, by itself, in turns with attention (Granite 4), and beside it in every layer (Falcon-H1).
+
+use crate::model::keys::Keys;
+use crate::model::layers::Pattern;
+use crate::model::roles::Role;
+use crate::model::{HeadSpec, RecurrentKind, RopeStyle, Spec};
+use crate::{Error, tri};
+
+pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+    let spec = tri!(keys.hybrid(RopeStyle::Halves));
+    Ok(Spec {
+        norm_eps: tri!(keys.required("attention.layer_norm_rms_epsilon")),
+        global: HeadSpec { rope: None, ..spec.global },
+        recurrent: Some(tri!(keys.recurrent(RecurrentKind::Mamba2))),
+        recurrent_layers: Pattern::Always,
+        ..spec
+    })
+}
+
+/// Granite 4: the scales of Granite 3; rotary positions only if a switch says so.
+pub(super) const fn granite<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+    let spec = tri!(keys.hybrid(RopeStyle::Adjacent));
+    let rope = match tri!(keys.switch("rope.scaling.finetuned")) {
+        Some(false) => None,
+        _ => spec.global.rope,
+    };
+    tri!(keys.nonzero("expert_shared_feed_forward_length", Keys::MAX_WIDTH));
+    if tri!(keys.experts(true)).is_some() {
+        return Err(keys.wrong("expert_count", "is not 0: experts are not supported in this architecture"));
+    }
+    Ok(Spec {
+        norm_eps: tri!(keys.required("attention.layer_norm_rms_epsilon")),
+        global: HeadSpec { rope, ..spec.global },
+        attention_scale: tri!(keys.positive("attention.scale")),
+        embedding_scale: tri!(keys.or("embedding_scale", 1.0)),
+        residual_scale: tri!(keys.or("residual_scale", 1.0)),
+        logit_scale: 1.0 / tri!(keys.or("logit_scale", 1.0)), // the file has the divisor
+        recurrent: Some(tri!(keys.recurrent(RecurrentKind::Mamba2))),
+        recurrent_layers: keys.layers_without_attention(),
+        ..spec
+    })
+}
+
+/// Falcon-H1: Mamba-2 and attention of the same input in every layer.
+pub(super) const fn falcon<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+    Ok(Spec {
+        norm_eps: tri!(keys.required("attention.layer_norm_rms_epsilon")),
+        recurrent: Some(tri!(keys.recurrent(RecurrentKind::Mamba2))),
+        side_by_side: true,
+        renamed: &[(Role::FfnNormBare, Role::FfnNorm)],
+        ..tri!(keys.hybrid(RopeStyle::Halves))
+    })
+}

@@ -1,0 +1,19 @@
+//! Mistral 3 (Ministral): Llama in contexts stretched by YaRN, with queries that grow with the position.
+
+use crate::model::keys::Keys;
+use crate::model::rope::{Rope, Scaling};
+use crate::model::{RopeStyle, Spec, Temperature};
+use crate::{Error, tri};
+
+pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+    let spec = tri!(keys.decoder(RopeStyle::Adjacent));
+    let length = match spec.global.rope {
+        Some(Rope { scaling: Scaling::Yarn { original, .. }, .. }) => original as usize,
+        _ => spec.context,
+    };
+    let temperature = match tri!(keys.positive("attention.temperature_scale")) {
+        Some(scale) => Some(Temperature { scale, length }),
+        None => None,
+    };
+    Ok(Spec { norm_eps: tri!(keys.required("attention.layer_norm_rms_epsilon")), temperature, ..spec })
+}

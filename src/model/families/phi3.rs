@@ -1,0 +1,28 @@
+//! Phi 3: q, k and v in one matrix, gate and up in another. The long-context models divide the
+//! rotary frequencies by one list of factors in short contexts and by another in long ones.
+
+use crate::model::keys::Keys;
+use crate::model::layers::HeadSpec;
+use crate::model::rope::{Rope, Scaling};
+use crate::model::{Gate, RopeStyle, Spec};
+use crate::{Error, tri};
+
+pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+    let spec = tri!(keys.decoder(RopeStyle::Halves));
+    let heads = spec.global;
+    let original = tri!(keys.size("rope.scaling.original_context_length", i32::MAX as usize));
+    let attn_factor = tri!(keys.or("rope.scaling.attn_factor", 1.0));
+    let rope = match heads.rope {
+        Some(rope) if matches!(rope.scaling, Scaling::None) => {
+            Some(Rope { scaling: Scaling::Long { original, attn_factor }, ..rope })
+        }
+        other => other,
+    };
+    Ok(Spec {
+        norm_eps: tri!(keys.required("attention.layer_norm_rms_epsilon")),
+        global: HeadSpec { rope, ..heads },
+        fused_qkv: true,
+        gate: Gate::Fused,
+        ..spec
+    })
+}

@@ -1,0 +1,33 @@
+//! Qwen 2 and 2.5 (biases on q, k and v) and Qwen 3 (norms on the heads of q and k instead), with
+//! one feed-forward or with experts.
+
+use crate::model::keys::Keys;
+use crate::model::layers::PerLayer;
+use crate::model::{Need, QkNorm, RopeStyle, Spec};
+use crate::{Error, tri};
+
+pub(super) const fn qwen2<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+    Ok(Spec {
+        norm_eps: tri!(keys.required("attention.layer_norm_rms_epsilon")),
+        qkv_bias: Need::Required,
+        ..tri!(keys.decoder(RopeStyle::Halves))
+    })
+}
+
+pub(super) const fn qwen3<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+    Ok(Spec {
+        norm_eps: tri!(keys.required("attention.layer_norm_rms_epsilon")),
+        qk_norm: QkNorm::Head,
+        ..tri!(keys.decoder(RopeStyle::Halves))
+    })
+}
+
+pub(super) const fn qwen3moe<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+    let spec = tri!(qwen3(keys));
+    let experts = tri!(keys.experts(true));
+    if experts.is_none() {
+        return Err(keys.missing("expert_count"));
+    }
+    // `feed_forward_length` is that of layers without experts, of which there are none.
+    Ok(Spec { ffn: PerLayer::All(tri!(keys.size("expert_feed_forward_length", Keys::MAX_WIDTH))), experts, ..spec })
+}

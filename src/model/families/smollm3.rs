@@ -1,0 +1,20 @@
+//! SmolLM 3: Llama, but every fourth layer has no rotary positions.
+
+use crate::model::keys::Keys;
+use crate::model::layers::{HeadSpec, Pattern};
+use crate::model::{RopeStyle, Spec};
+use crate::{Error, tri};
+
+/// Files do not say it; llama.cpp has it as a constant, too.
+const WITHOUT_ROPE: usize = 4;
+
+pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+    let spec = tri!(keys.decoder(RopeStyle::Adjacent));
+    let heads = spec.global;
+    Ok(Spec {
+        norm_eps: tri!(keys.required("attention.layer_norm_rms_epsilon")),
+        local: HeadSpec { rope: None, ..heads },
+        local_layers: Pattern::Every(WITHOUT_ROPE),
+        ..spec
+    })
+}

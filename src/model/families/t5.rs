@@ -1,0 +1,33 @@
+//! T5 and its kin: encoder-decoders without biases, with RMS norms before each part, positions as numbers
+//! added to scores, and scores without a scale. T5 1.1 and Flan have a gated feed-forward and a head of
+//! their own; where the embedding is the head, the decoder's states are scaled by the root of their width.
+
+use super::gemma::root;
+use crate::kernel::Activation;
+use crate::model::keys::Keys;
+use crate::model::{Gate, HeadSpec, Positions, RopeStyle, Spec};
+use crate::{Error, tri};
+
+pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+    let spec = tri!(keys.decoder(RopeStyle::Halves));
+    let heads = spec.global;
+    let norm_eps = tri!(keys.required("attention.layer_norm_rms_epsilon"));
+    tri!(keys.positive("attention.layer_norm_epsilon")); // the same number, for older readers
+    let buckets = tri!(keys.size("attention.relative_buckets_count", 1 << 10));
+    if buckets < 4 {
+        // Half of the encoder's are for what is ahead, and half of those for single distances.
+        return Err(keys.wrong("attention.relative_buckets_count", "is less than 4"));
+    }
+    let gated = keys.has("enc.blk.0.ffn_gate.weight");
+    let tied = !keys.has("output.weight");
+    Ok(Spec {
+        global: HeadSpec { rope: None, ..heads },
+        positions: Positions::Relative { buckets },
+        norm_eps,
+        attention_scale: Some(1.0),
+        logit_scale: if tied { 1.0 / root(spec.dim) } else { 1.0 },
+        activation: if gated { Activation::GeluTanh } else { Activation::Relu },
+        gate: if gated { Gate::Separate } else { Gate::None },
+        ..tri!(keys.target(spec))
+    })
+}

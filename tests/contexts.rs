@@ -1,0 +1,399 @@
+//! Contexts: in any interleaving of opening, forking, reading, going back and closing, every context has the bits
+//! that its conversation has alone, and no page is lost.
+
+mod common;
+
+use std::collections::HashMap;
+
+use arenite::{Context, Engine, Error, Gguf, Kernels, KvType, Line, Model, Options, Plan, TokenId, Work};
+use common::encoders::encoder;
+use common::families::decoder;
+use common::gguf::Builder;
+use common::variants::{quantized, tiny, windowed};
+use common::workers::Scoped;
+
+const CONTEXT: usize = 64;
+
+/// Numbers for schedules.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (self.0 >> 33) as usize % n
+    }
+}
+
+/// Memory for an engine.
+struct Memory {
+    workspace: Vec<Line>,
+    kv: Vec<Line>,
+}
+
+impl Memory {
+    fn new(plan: &Plan) -> Self {
+        // NaN, so that what is read before it is written shows.
+        let lines = |bytes: usize| {
+            let mut lines = vec![Line::ZERO; bytes.div_ceil(64)];
+            Line::bytes_mut(&mut lines).fill(0xff);
+            lines
+        };
+        Self { workspace: lines(plan.workspace), kv: lines(plan.kv) }
+    }
+
+    fn engine<'m, 'w>(&'w mut self, model: &'m Model<'m>, plan: Plan) -> Engine<'m, 'w> {
+        Engine::new(model, plan, Line::bytes_mut(&mut self.workspace), Line::bytes_mut(&mut self.kv)).unwrap()
+    }
+}
+
+fn bits(logits: &[f32]) -> Vec<u32> {
+    logits.iter().map(|x| x.to_bits()).collect()
+}
+
+/// What conversations give alone, each by itself from the start.
+struct Alone<'m, 'w> {
+    engine: Engine<'m, 'w>,
+    known: HashMap<(Vec<TokenId>, Vec<TokenId>), Vec<u32>>,
+}
+
+impl Alone<'_, '_> {
+    fn logits(&mut self, text: &[TokenId], read: &[TokenId]) -> Vec<u32> {
+        let engine = &mut self.engine;
+        self.known
+            .entry((text.to_vec(), read.to_vec()))
+            .or_insert_with(|| {
+                let mut context = engine.open().unwrap();
+                if !text.is_empty() {
+                    engine.encode(&mut context, text).unwrap();
+                }
+                engine.run(&mut [Work::prefill(&mut context, read)]).unwrap();
+                let logits = bits(engine.logits(&context));
+                engine.close(context);
+                logits
+            })
+            .clone()
+    }
+}
+
+/// A context, what it has read, and the encoder's text.
+struct Conversation {
+    context: Context,
+    read: Vec<TokenId>,
+    text: Vec<TokenId>,
+}
+
+/// A way to run schedules.
+#[derive(Clone, Copy, Debug)]
+struct Way {
+    contexts: usize,
+    /// Of 4 that a full context has.
+    pages: usize,
+    batch: usize,
+    kv: KvType,
+    workers: usize,
+    kernels: usize,
+}
+
+struct Schedule<'e, 'm, 'w> {
+    engine: &'e mut Engine<'m, 'w>,
+    open: Vec<Conversation>,
+    random: Random,
+    has_text: bool,
+    vocab: usize,
+}
+
+impl Schedule<'_, '_, '_> {
+    /// Some tokens, often the same ones.
+    fn tokens(&mut self, most: usize) -> Vec<TokenId> {
+        let (count, start) = (1 + self.random.below(most), self.random.below(5));
+        (0..count).map(|i| ((start + i) * 37 % self.vocab) as TokenId).collect()
+    }
+
+    fn open(&mut self) {
+        match self.engine.open() {
+            Ok(context) => self.open.push(Conversation { context, read: vec![], text: vec![] }),
+            Err(error) => assert!(matches!(error, Error::TooManyContexts { .. })),
+        }
+    }
+
+    fn encode(&mut self, at: usize) {
+        let text = self.tokens(30);
+        let Conversation { context, read, text: old } = &mut self.open[at];
+        match self.engine.encode(context, &text) {
+            Ok(()) => (*read, *old) = (vec![], text),
+            Err(error) => assert!(matches!(error, Error::OutOfPages { .. }), "{error}"),
+        }
+    }
+
+    fn fork(&mut self, at: usize) {
+        let Conversation { context, read, text } = &self.open[at];
+        let position = if self.random.below(2) == 0 { read.len() } else { self.random.below(read.len() + 1) };
+        match self.engine.fork_at(context, position) {
+            Ok(fork) => {
+                let (read, text) = (read[..position].to_vec(), text.clone());
+                self.open.push(Conversation { context: fork, read, text });
+            }
+            Err(Error::CannotRewind { .. }) => assert_ne!(self.engine.nearest(context, position), position),
+            Err(error) => assert!(matches!(error, Error::TooManyContexts { .. }), "{error}"),
+        }
+    }
+
+    fn rewind(&mut self, at: usize) {
+        let position = self.random.below(self.open[at].read.len() + 1);
+        let Conversation { context, read, .. } = &mut self.open[at];
+        let nearest = self.engine.nearest(context, position);
+        assert!(nearest <= position && self.engine.nearest(context, nearest) == nearest);
+        let can = position == nearest;
+        assert_eq!(self.engine.rewind(context, position).is_ok(), can);
+        if can {
+            read.truncate(position);
+        }
+    }
+
+    fn close(&mut self, at: usize) {
+        self.engine.close(self.open.swap_remove(at).context);
+    }
+
+    /// Runs tokens of some contexts in one go, and looks at the logits of each.
+    fn run(&mut self, alone: &mut Alone<'_, '_>) {
+        let mut pieces = vec![];
+        for at in 0..self.open.len() {
+            let (left, ready) = (CONTEXT - self.open[at].read.len(), self.has_text == !self.open[at].text.is_empty());
+            if left > 0 && ready && self.random.below(3) > 0 {
+                let most = if self.random.below(3) == 0 { left.min(40) } else { 1 };
+                pieces.push((at, self.tokens(most)));
+            }
+        }
+        let free = self.engine.free_pages();
+        let mut works = vec![];
+        for (at, Conversation { context, .. }) in self.open.iter_mut().enumerate() {
+            if let Some((_, tokens)) = pieces.iter().find(|(piece, _)| *piece == at) {
+                works.push(match tokens[..] {
+                    [token] => Work::decode(context, token),
+                    _ => Work::prefill(context, tokens),
+                });
+            }
+        }
+        match self.engine.run(&mut works) {
+            Err(Error::OutOfPages { needed, free }) => {
+                assert!(needed > free);
+                pieces.clear();
+            }
+            result => result.unwrap(),
+        }
+        if pieces.is_empty() {
+            assert_eq!(self.engine.free_pages(), free);
+        }
+        for (at, tokens) in pieces {
+            let Conversation { context, read, text } = &mut self.open[at];
+            read.extend(tokens);
+            assert_eq!(context.position(), read.len());
+            assert!(bits(self.engine.logits(context)) == alone.logits(text, read), "{text:?} {read:?}");
+        }
+        assert!(self.open.iter().all(|conversation| conversation.context.position() == conversation.read.len()));
+    }
+
+    fn step(&mut self, alone: &mut Alone<'_, '_>) {
+        let at = self.open.len().checked_sub(1).map(|last| self.random.below(last + 1));
+        match (self.random.below(12), at) {
+            (0, _) | (_, None) => self.open(),
+            (1..=2, Some(at)) => self.fork(at),
+            (3, Some(at)) => self.rewind(at),
+            (4, Some(at)) => self.close(at),
+            (5, Some(at)) if !self.has_text => self.engine.checkpoint(&self.open[at].context).unwrap(),
+            (5, Some(at)) if self.has_text => self.encode(at),
+            _ => self.run(alone),
+        }
+    }
+}
+
+/// Runs so many schedules of a model in one way.
+fn schedules(name: &str, file: &Builder, way: Way, count: usize, seed: u64) {
+    let file = file.build();
+    let gguf = Gguf::parse(&file).unwrap();
+    let model = Model::new(&gguf).unwrap();
+    let Way { contexts, pages, batch, kv, workers, kernels } = way;
+    let kernels: Vec<_> = Kernels::available().skip(kernels).chain([Kernels::detect()]).collect();
+    let options = Options::new().context(CONTEXT).batch(batch).kv(kv).workers(workers).contexts(contexts);
+    let plan =
+        Plan::try_of(&gguf, options.pages(pages).sources(contexts.div_ceil(2)).checkpoints(contexts % 3)).unwrap();
+    let threads = Scoped(workers);
+    let mut memory = Memory::new(&plan);
+    let mut engine = memory.engine(&model, plan).with_kernels(kernels[0]).with_workers(&threads);
+
+    let plan = Plan::try_of(&gguf, options.contexts(1).pages(0).batch(CONTEXT)).unwrap();
+    let mut memory = Memory::new(&plan);
+    let mut alone = Alone { engine: memory.engine(&model, plan), known: HashMap::new() };
+
+    let has_text = ["t5", "post"].contains(&name);
+    let free = engine.free_pages();
+    for schedule in 0..count as u64 {
+        let random = Random(seed ^ schedule << 20);
+        let vocab = if has_text { 40 } else { 280 };
+        let mut schedule = Schedule { engine: &mut engine, open: vec![], random, has_text, vocab };
+        for _ in 0..25 {
+            schedule.step(&mut alone);
+        }
+        while !schedule.open.is_empty() {
+            schedule.close(0);
+        }
+        assert_eq!(engine.free_pages(), free, "{name} {way:?}: pages are lost");
+    }
+    // Every context can be filled as far as there are pages: windows have lost none either.
+    let mut all: Vec<_> = (0..contexts).map(|_| engine.open().unwrap()).collect();
+    let tokens = vec![7; CONTEXT.min(if free > 0 { free / contexts * 16 } else { CONTEXT })];
+    if !has_text && !tokens.is_empty() {
+        let mut works: Vec<_> = all.iter_mut().map(|context| Work::prefill(context, &tokens)).collect();
+        engine.run(&mut works).unwrap();
+    }
+    all.into_iter().for_each(|context| engine.close(context));
+    assert_eq!(engine.free_pages(), free);
+}
+
+#[test]
+fn a_thousand_schedules() {
+    let models = [
+        ("llama", tiny("llama")),
+        ("Q8_0", quantized(tiny("qwen3"), "Q8_0")),
+        ("a window of 10", windowed(10)),
+        ("gemma3", decoder("gemma3")),
+        ("gemma4", decoder("gemma4")),
+        ("gpt2", tiny("gpt2")),
+        ("experts", decoder("mixtral")),
+        ("lfm2", decoder("lfm2")),
+        ("qwen35", decoder("qwen35")),
+        ("mamba2", decoder("mamba2")),
+        ("falcon-h1", decoder("falcon-h1")),
+        ("t5", encoder("t5")),
+        ("post", encoder("post")),
+    ];
+    let ways = [
+        Way { contexts: 1, pages: 0, batch: 5, kv: KvType::F16, workers: 1, kernels: 0 },
+        Way { contexts: 2, pages: 5, batch: 3, kv: KvType::F32, workers: 2, kernels: 1 },
+        Way { contexts: 5, pages: 9, batch: 16, kv: KvType::Q8_0, workers: 3, kernels: 2 },
+        Way { contexts: 16, pages: 30, batch: 64, kv: KvType::F16, workers: 1, kernels: 9 },
+        Way { contexts: 16, pages: 0, batch: 20, kv: KvType::F16, workers: 1, kernels: 0 },
+    ];
+    for (seed, (name, file)) in (1..).zip(&models) {
+        for way in ways {
+            schedules(name, file, way, 23, seed);
+        }
+    }
+}
+
+/// An engine with a small model.
+fn with_engine(options: Options, f: impl FnOnce(&mut Engine<'_, '_>)) {
+    let file = tiny("llama").build();
+    let gguf = Gguf::parse(&file).unwrap();
+    let model = Model::new(&gguf).unwrap();
+    let plan = Plan::try_of(&gguf, options).unwrap();
+    let mut memory = Memory::new(&plan);
+    f(&mut memory.engine(&model, plan));
+}
+
+#[test]
+fn a_common_beginning_is_stored_once() {
+    with_engine(Options::new().context(64).contexts(5).pages(10), |engine| {
+        let mut first = engine.open().unwrap();
+        engine.run(&mut [Work::prefill(&mut first, &[3; 40])]).unwrap();
+        assert_eq!(engine.free_pages(), 7);
+        let mut forks: Vec<_> = (0..4).map(|_| engine.fork(&first).unwrap()).collect();
+        assert_eq!(engine.free_pages(), 7);
+        assert!(forks.iter().all(|fork| engine.logits(fork) == engine.logits(&first)));
+        // Each writes to the page that is not full: all but the last to do so take a copy.
+        let mut works: Vec<_> = forks.iter_mut().zip(4..).map(|(fork, token)| Work::decode(fork, token)).collect();
+        works.push(Work::decode(&mut first, 9));
+        engine.run(&mut works).unwrap();
+        assert_eq!(engine.free_pages(), 3);
+        forks.into_iter().for_each(|fork| engine.close(fork));
+        assert_eq!(engine.free_pages(), 7);
+        // Where a page ends, nothing is copied.
+        let mut fork = engine.fork_at(&first, 32).unwrap();
+        engine.run(&mut [Work::decode(&mut fork, 1)]).unwrap();
+        assert_eq!(engine.free_pages(), 6);
+    });
+}
+
+#[test]
+fn what_cannot_be_run_is_said_before_anything_is() {
+    with_engine(Options::new().context(64).contexts(2).pages(3), |engine| {
+        let (mut a, mut b) = (engine.open().unwrap(), engine.open().unwrap());
+        assert_eq!(engine.open().unwrap_err(), Error::TooManyContexts { planned: 2 });
+        assert!(engine.logits(&a).is_empty());
+        engine.run(&mut [Work::prefill(&mut a, &[5; 17])]).unwrap();
+        let logits = bits(engine.logits(&a));
+        let works = &mut [Work::decode(&mut a, 1), Work::prefill(&mut b, &[6; 17])];
+        assert_eq!(engine.run(works).unwrap_err(), Error::OutOfPages { needed: 2, free: 1 });
+        let works = &mut [Work::decode(&mut a, 1), Work::decode(&mut b, 1000)];
+        assert_eq!(engine.run(works).unwrap_err(), Error::TokenOutOfRange { token: 1000, vocab: 288 });
+        let works = &mut [Work::decode(&mut a, 1), Work::prefill(&mut b, &[1, 2]).all_logits()];
+        assert_eq!(engine.run(works).unwrap_err(), Error::TooManyLogits { planned: 2, needed: 3 });
+        let works = &mut [Work::decode(&mut b, 1), Work::prefill(&mut a, &[1; 48])];
+        assert_eq!(engine.run(works).unwrap_err(), Error::ContextFull { context: 64, needed: 65 });
+        assert_eq!((a.position(), b.position(), engine.free_pages()), (17, 0, 1));
+        assert_eq!(bits(engine.logits(&a)), logits);
+        with_engine(Options::new().context(64), |other| {
+            assert_eq!(other.run(&mut [Work::decode(&mut a, 1)]).unwrap_err(), Error::ForeignContext);
+        });
+    });
+}
+
+#[test]
+fn the_logits_of_every_token() {
+    let tokens = [5, 9, 2, 200, 31, 8, 8];
+    let mut want = vec![];
+    with_engine(Options::new().context(64), |engine| {
+        let mut context = engine.open().unwrap();
+        engine.prefill_all(&mut context, &tokens, |_, logits| want.push(bits(logits))).unwrap();
+        assert_eq!(bits(engine.logits(&context)), *want.last().unwrap());
+    });
+    // Two contexts whose tokens are spread over several passes.
+    with_engine(Options::new().context(64).contexts(2).logits(9).batch(3), |engine| {
+        let (mut a, mut b) = (engine.open().unwrap(), engine.open().unwrap());
+        let works =
+            &mut [Work::prefill(&mut b, &tokens[..2]).all_logits(), Work::prefill(&mut a, &tokens).all_logits()];
+        engine.run(works).unwrap();
+        for (position, want) in want.iter().enumerate() {
+            assert_eq!(bits(engine.logits_at(&a, position)), *want, "{position}");
+            let of_b = if position < 2 { &want[..] } else { &[] };
+            assert_eq!(bits(engine.logits_at(&b, position)), of_b, "{position}");
+        }
+        engine.run(&mut [Work::prefill(&mut a, &[1, 2]).no_logits()]).unwrap();
+        assert!(engine.logits(&a).is_empty());
+    });
+}
+
+#[test]
+fn a_run_in_steps() {
+    with_engine(Options::new().context(64).batch(4), |engine| {
+        let mut context = engine.open().unwrap();
+        engine.run(&mut [Work::prefill(&mut context, &[1, 2, 3, 4, 5, 6])]).unwrap();
+        let want = bits(engine.logits(&context));
+        engine.rewind(&mut context, 0).unwrap();
+        let works = &mut [Work::prefill(&mut context, &[1, 2, 3, 4, 5, 6])];
+        let mut pass = engine.begin(works).unwrap();
+        let mut steps = 1;
+        while pass.step() {
+            steps += 1;
+        }
+        assert_eq!(steps, 2 * (1 + 2 + 1)); // two passes of a layout, two layers, and an end
+        assert_eq!(bits(engine.logits(&context)), want);
+        // Given up in the middle, it can be done again.
+        engine.rewind(&mut context, 0).unwrap();
+        let works = &mut [Work::prefill(&mut context, &[9, 9, 9, 9, 9, 9])];
+        let mut pass = engine.begin(works).unwrap();
+        assert!(pass.step() && pass.step());
+        drop(pass);
+        assert_eq!(context.position(), 0);
+        engine.run(&mut [Work::prefill(&mut context, &[1, 2, 3, 4, 5, 6])]).unwrap();
+        assert_eq!(bits(engine.logits(&context)), want);
+    });
+}
+
+#[test]
+fn engines_move_between_threads() {
+    fn is_send<T: Send>() {}
+    is_send::<Engine<'_, '_>>();
+    is_send::<arenite::Session<'_, '_>>();
+    is_send::<Context>();
+}
