@@ -333,6 +333,7 @@ fn block_weights_by_decoded_rows() {
     let mut random = Random(23);
     for kind in block_types() {
         let (cols, form) = (512, Form::of(kind).unwrap());
+        let mut compared = 0;
         for _ in 0..20 {
             let bytes = random.weights(kind, Data::Plain, 1, cols, 0);
             let x = Tokens::random(&mut random, form, Data::Plain, cols, 1);
@@ -348,9 +349,13 @@ fn block_weights_by_decoded_rows() {
             let w = Matrix { kind, rows: 1, cols, data: &bytes };
             let got = f64::from(product(&SCALAR, w, &x.acts(), 1)[0]);
             // Two roundings and one of the minimum for each block; minimums may be larger than what is left.
-            let same = got.is_nan() && want.is_nan(); // of random scales
-            assert!(same || (got - want).abs() <= 4e-6 * size, "{kind:?}: {got}, not {want}");
+            // Scales that are not f16 are random: some numbers are beyond f32.
+            if size < 1e38 {
+                assert!((got - want).abs() <= 4e-6 * size, "{kind:?}: {got}, not {want}");
+                compared += 1;
+            }
         }
+        assert!(compared >= 5, "{kind:?}");
     }
 }
 

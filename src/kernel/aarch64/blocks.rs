@@ -159,13 +159,18 @@ impl<F: Format, D: Dot> Rows<F, D> {
                 let [first, second] = sums.map(i32::from);
                 if F::FLOAT_GROUPS {
                     for (half, sum) in [first, second].into_iter().enumerate() {
-                        let products = join(codes.map(|codes| D::dot16(codes[half], quants[half])));
+                        let x = quants[half];
+                        let (a, b) = (D::dot16(codes[0][half], x), D::dot16(codes[1][half], x));
+                        let products = join([a, b, D::dot16(codes[2][half], x), D::dot16(codes[3][half], x)]);
                         let scale = vmulq_n_f32(d::<F>(blocks, chunk * 32 + half * 16), *dx);
                         acc = vfmaq_f32(acc, scale, vcvtq_f32_s32(vaddq_s32(products, less(sum))));
                     }
                     continue;
                 }
-                let products = join(codes.map(|codes| D::dot(vdupq_n_s32(0), codes, quants)));
+                // Not by a closure, which would not have the instruction.
+                let zero = vdupq_n_s32(0);
+                let (a, b) = (D::dot(zero, codes[0], quants), D::dot(zero, codes[1], quants));
+                let products = join([a, b, D::dot(zero, codes[2], quants), D::dot(zero, codes[3], quants)]);
                 let scale = vmulq_n_f32(d::<F>(blocks, chunk * 32), *dx);
                 acc = vfmaq_f32(acc, scale, vcvtq_f32_s32(vaddq_s32(products, less(first + second))));
                 if F::M.is_some() {
