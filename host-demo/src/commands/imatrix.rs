@@ -33,7 +33,7 @@ pub struct Args {
     #[arg(short, long, value_name = "F.gguf")]
     output: PathBuf,
 
-    /// Stop after so many pieces
+    /// Run only this many pieces
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     chunks: Option<usize>,
 

@@ -138,8 +138,8 @@ fn pack_six_bits(scales: &[u8; 16], mins: &[u8; 16], out: &mut [u8]) {
 pub fn q2_k(row: &[f32], importance: Option<&[f32]>, out: &mut [u8]) {
     for (i, (x, out)) in row.chunks_exact(256).zip(out.chunks_exact_mut(84)).enumerate() {
         let block = Q2_K.block(x, part(importance, i * 256));
-        for j in 0..16 {
-            out[j] = block.scales[j] | block.mins[j] << 4;
+        for ((byte, scale), min) in out.iter_mut().zip(block.scales).zip(block.mins) {
+            *byte = scale | min << 4;
         }
         pack_two_bits(&block.codes, &mut out[16..80]);
         out[80..82].copy_from_slice(&block.d.to_le_bytes());

@@ -357,7 +357,7 @@ impl<const D: usize> Lattice<D> {
     fn signs(&self, x: &[f32], weights: &[f32], magnitudes: &mut [f32], signs: &mut [u8]) {
         let eights = x.chunks_exact(8).zip(weights.chunks_exact(8)).zip(magnitudes.chunks_exact_mut(8));
         for (((x, weights), magnitudes), signs) in eights.zip(signs) {
-            *signs = (0..8).fold(0, |bits, i| bits | u8::from(!(x[i] >= 0.0)) << i);
+            *signs = (0..8).fold(0, |bits, i| bits | u8::from(x[i] < 0.0) << i);
             magnitudes.iter_mut().zip(x).for_each(|(m, x)| *m = if *x >= 0.0 { *x } else { -x });
             if self.even_signs {
                 if signs.count_ones() % 2 == 1 {

@@ -133,8 +133,8 @@ pub fn tq1_0(row: &[f32], out: &mut [u8]) {
         let digits = |at: usize, step: usize, count: usize| {
             (0..count).fold(0, |digits, i| digits * 3 + u16::from(trits[at + i * step]))
         };
-        for i in 0..32 {
-            out[i] = byte(digits(i, 32, 5));
+        for (i, out) in out[..32].iter_mut().enumerate() {
+            *out = byte(digits(i, 32, 5));
         }
         for i in 0..16 {
             out[32 + i] = byte(digits(160 + i, 16, 5));
