@@ -160,9 +160,10 @@ impl Plan {
     pub const fn within(self, ram: usize) -> Self {
         let needed = self.workspace as u64 + self.kv as u64 + self.tokenizer as u64;
         if needed > ram as u64 {
-            let sentence =
-                Sentence::new("the model needs ").number(needed).text(" bytes of RAM, more than the budget of ");
-            panic!("{}", sentence.size(ram).text(": plan a smaller context or batch").message().as_str());
+            let sentence = Sentence::new(
+                "the model needs {} bytes of RAM, more than the budget of {}: plan a smaller context or batch",
+            );
+            panic!("{}", sentence.number(needed).size(ram).message().as_str());
         }
         self
     }

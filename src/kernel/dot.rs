@@ -11,11 +11,12 @@ use crate::quant::{Format, Plain};
 /// A row of weights times one token.
 pub(super) fn dot<F: Format>(row: &[u8], x: Row<'_>) -> f32 {
     let blocks: &[F::Block] = bytemuck::try_cast_slice(row).unwrap_or_default();
-    let q = x.q.chunks_exact(F::ELEMENTS);
-    let sums = x.sums.chunks_exact(F::ELEMENTS / 16);
+    // (Zipping two iterators over chunks divides by their lengths, which may panic where code is small.)
+    let mut sums = x.sums.chunks_exact(F::ELEMENTS / 16);
     let mut d = x.d.iter().copied();
     let mut acc = 0.0;
-    for (block, (q, sums)) in blocks.iter().zip(q.zip(sums)) {
+    for (i, block) in blocks.iter().enumerate() {
+        let (Some(q), Some(sums)) = (x.q.get(i * F::ELEMENTS..(i + 1) * F::ELEMENTS), sums.next()) else { break };
         acc = if F::ELEMENTS == 256 {
             whole::<F>(block, q, sums, d.next().unwrap_or(0.0), acc)
         } else {
@@ -32,7 +33,8 @@ fn whole<F: Format>(block: &F::Block, q: &[i8], sums: &[i16], dx: f32, mut acc: 
     let mut sum = 0;
     for (chunk, q) in q.chunks_exact(32).enumerate() {
         let codes = F::unpack(Plain, block, chunk);
-        for (codes, q) in codes.chunks_exact(F::GROUP).zip(q.chunks_exact(F::GROUP)) {
+        for (i, codes) in codes.chunks_exact(F::GROUP).enumerate() {
+            let q = q.get(i * F::GROUP..(i + 1) * F::GROUP).unwrap_or(&[]);
             sum += i32::from(scales.next().unwrap_or(0)) * products::<F>(codes, q);
         }
     }
@@ -49,11 +51,12 @@ fn whole<F: Format>(block: &F::Block, q: &[i8], sums: &[i16], dx: f32, mut acc: 
 /// Any other block: every 32 numbers have a scale of their own in the activations.
 #[inline(always)]
 fn pieces<F: Format>(block: &F::Block, q: &[i8], sums: &[i16], d: &mut impl Iterator<Item = f32>, mut acc: f32) -> f32 {
-    for (chunk, (q, sums)) in q.chunks_exact(32).zip(sums.chunks_exact(2)).enumerate() {
+    for (chunk, (q, sums)) in q.as_chunks::<32>().0.iter().zip(sums.as_chunks::<2>().0).enumerate() {
         let dx = d.next().unwrap_or(0.0);
         let codes = F::unpack(Plain, block, chunk);
         let group = if F::FLOAT_GROUPS { F::GROUP } else { 32 };
-        for (i, (codes, q)) in codes.chunks_exact(group).zip(q.chunks_exact(group)).enumerate() {
+        for (i, codes) in codes.chunks_exact(group).enumerate() {
+            let q = q.get(i * group..(i + 1) * group).unwrap_or(&[]);
             let sum = products::<F>(codes, q);
             acc = Here::fma(F::d(block, chunk * 32 + i * group, Here::le_f16) * dx, sum as f32, acc);
         }
