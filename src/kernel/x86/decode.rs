@@ -124,6 +124,7 @@ impl<D: Dot, F: Format> Rows<D, F> {
                 _ => [bias(less, less), _mm256_setzero_si256()],
             };
             let mut all = [[_mm256_setzero_si256(); 4]; 2];
+            #[allow(clippy::needless_range_loop)] // into two arrays
             for pair in 0..4 {
                 if chunk == 0 {
                     Self::prefetch(rows, at, pair, next);
@@ -155,7 +156,11 @@ impl<D: Dot, F: Format> Rows<D, F> {
                 Shape::Nibbles(at, table) => {
                     let q = two(at);
                     let halves = [s.and(q, s.splat(15)), s.shift(q, -4, 15)];
-                    table.map_or(halves, |table| halves.map(|x| s.lookup(table, x)))
+                    let [low, high] = halves;
+                    match table {
+                        Some(table) => [s.lookup(table, low), s.lookup(table, high)],
+                        None => [low, high],
+                    }
                 }
                 Shape::Other => {
                     let (a, b) = (F::unpack(s, &*a.cast(), chunk), F::unpack(s, &*b.cast(), chunk));
@@ -176,13 +181,16 @@ impl<D: Dot, F: Format> Rows<D, F> {
                 let sums = group_sums::<F>(x.sums.as_ptr().add(b * 16));
                 let mut all = [_mm256_setzero_si256(); 4];
                 let mut of_minimums = [_mm256_setzero_si256(); 4];
+                #[allow(clippy::needless_range_loop)] // into two arrays
                 for pair in 0..4 {
                     Self::prefetch(rows, at, pair, next);
-                    let blocks = [0, 1].map(|i| &*rows.rows[2 * pair + i].add(at).cast::<F::Block>());
-                    let [a, b] = blocks.map(|block| D::whole::<F>(rows.s, block, q, sums));
-                    all[pair] = join(a, b);
+                    // Without closures, which would not have the instruction set.
+                    let a = &*rows.rows[2 * pair].add(at).cast::<F::Block>();
+                    let b = &*rows.rows[2 * pair + 1].add(at).cast::<F::Block>();
+                    all[pair] = join(D::whole::<F>(rows.s, a, q, sums), D::whole::<F>(rows.s, b, q, sums));
                     if F::M.is_some() {
-                        let [a, b] = blocks.map(|block| _mm256_madd_epi16(words(F::minimums(block)), sums));
+                        let a = _mm256_madd_epi16(words(F::minimums(a)), sums);
+                        let b = _mm256_madd_epi16(words(F::minimums(b)), sums);
                         of_minimums[pair] = join(a, b);
                     }
                 }
