@@ -515,6 +515,13 @@ fn fitting(kind: TensorType, columns: u64) -> TensorType {
     if fits(smaller) { smaller } else { T::F16 }
 }
 
+impl Mix {
+    /// Whether llama-quantize refuses it without an importance matrix.
+    pub fn wants_importance(self) -> bool {
+        matches!(self, Self::IQ1_S | Self::IQ1_M | Self::IQ2_XXS | Self::IQ2_XS | Self::IQ2_S | Self::Q2_K_S)
+    }
+}
+
 /// Whether a tensor of this name and type must have an importance matrix.
 pub fn needs_importance(name: &str, kind: TensorType, mix: Mix) -> bool {
     use TensorType as T;
