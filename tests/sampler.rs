@@ -273,7 +273,7 @@ fn naive(params: &Params, history: &[TokenId], logits: &[f32]) -> Vec<(TokenId, 
 fn agrees_with_the_naive_chain() {
     let mut rng = Pcg32::new(11);
     let mut uniform = move || f64::from(rng.next_u32()) / 2f64.powi(32);
-    for round in 0..600 {
+    for round in 0..600usize {
         let vocab = 2 + (uniform() * 60.0) as usize;
         let logits: Vec<f32> = (0..vocab).map(|_| (uniform() * 12.0 - 6.0) as f32).collect();
         let history: Vec<TokenId> = (0..20).map(|_| (uniform() * vocab as f64) as TokenId).collect();
