@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use arenite::gguf::Gguf;
 use arenite::quant::TensorType;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -86,6 +86,12 @@ impl std::error::Error for Stopped {}
 pub fn run(args: &Args) -> Result<ExitCode> {
     let file = ModelFile::open(Some(args.input.as_path()))?;
     let gguf = file.parse()?;
+    // As llama-quantize: these mixes are of no use without one, even where rows are too short for their types.
+    ensure!(
+        args.imatrix.is_some() || !args.mix.wants_importance(),
+        "{:?} needs an importance matrix: make one with `arenite imatrix` and give it with --imatrix",
+        args.mix
+    );
     let importance = args.imatrix.as_deref().map(Importance::read).transpose()?;
     let wishes =
         Wishes { overrides: args.tensor_type.clone(), output: args.output_type, embedding: args.embedding_type };

@@ -43,11 +43,6 @@ pub fn changes<'a>(
     importance: Option<&'a Importance>,
     requantize: bool,
 ) -> Result<Vec<Change<'a>>> {
-    // As llama-quantize: these mixes are of no use without one, even where rows are too short for their types.
-    ensure!(
-        importance.is_some() || !mix.wants_importance(),
-        "{mix:?} needs an importance matrix: make one with `arenite imatrix` and give it with --imatrix"
-    );
     let mut chooser = Chooser::new(gguf, mix, wishes, importance.is_some())?;
     let mut tensors: Vec<Tensor<'a>> = gguf.tensors().collect();
     tensors.sort_by_key(|tensor| mix::order(tensor.name));
