@@ -115,8 +115,9 @@ pub(super) unsafe fn activate<L: Lanes>(f: Activation, x: &mut [f32], up: Option
             if built::GPT_OSS
                 && let (Activation::ClampedSwiglu, Some(up)) = (f, up)
             {
-                let (v, limit) = (v.min(L::splat(7.0)), L::splat(7.0));
-                let up = load::<L>(up, i).min(limit).max(L::splat(-7.0)).add(L::splat(1.0));
+                let limit = L::splat(7.0);
+                let v = limit.min(v); // constants first: NaN passes through
+                let up = L::splat(-7.0).max(limit.min(load(up, i))).add(L::splat(1.0));
                 let gate = v.div(L::splat(1.0).add(v.mul(L::splat(-1.702)).exp()));
                 store(gate.mul(up), x, i);
                 continue;
