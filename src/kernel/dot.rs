@@ -29,14 +29,12 @@ pub(super) fn dot<F: Format>(row: &[u8], x: Row<'_>) -> f32 {
 /// A block of 256: the sums of its groups meet their scales as whole numbers.
 #[inline(always)]
 fn whole<F: Format>(block: &F::Block, q: &[i8], sums: &[i16], dx: f32, mut acc: f32) -> f32 {
-    let mut scales = F::scales(block).into_iter();
+    let mut scales = F::scales(block).into_iter().map(i32::from);
+    let mut scale = || scales.next().unwrap_or(0);
     let mut sum = 0;
-    for (chunk, q) in q.chunks_exact(32).enumerate() {
-        let codes = F::unpack(Plain, block, chunk);
-        for (i, codes) in codes.chunks_exact(F::GROUP).enumerate() {
-            let q = q.get(i * F::GROUP..(i + 1) * F::GROUP).unwrap_or(&[]);
-            sum += i32::from(scales.next().unwrap_or(0)) * products::<F>(codes, q);
-        }
+    for (chunk, q) in q.as_chunks::<32>().0.iter().enumerate() {
+        let [first, second] = products::<F>(F::unpack(Plain, block, chunk), q);
+        sum += if F::GROUP == 16 { scale() * first + scale() * second } else { scale() * (first + second) };
     }
     acc = Here::fma(F::d(block, 0, Here::le_f16) * dx, sum as f32, acc);
     if F::M.is_some() {
@@ -53,12 +51,13 @@ fn whole<F: Format>(block: &F::Block, q: &[i8], sums: &[i16], dx: f32, mut acc: 
 fn pieces<F: Format>(block: &F::Block, q: &[i8], sums: &[i16], d: &mut impl Iterator<Item = f32>, mut acc: f32) -> f32 {
     for (chunk, (q, sums)) in q.as_chunks::<32>().0.iter().zip(sums.as_chunks::<2>().0).enumerate() {
         let dx = d.next().unwrap_or(0.0);
-        let codes = F::unpack(Plain, block, chunk);
-        let group = if F::FLOAT_GROUPS { F::GROUP } else { 32 };
-        for (i, codes) in codes.chunks_exact(group).enumerate() {
-            let q = q.get(i * group..(i + 1) * group).unwrap_or(&[]);
-            let sum = products::<F>(codes, q);
-            acc = Here::fma(F::d(block, chunk * 32 + i * group, Here::le_f16) * dx, sum as f32, acc);
+        let [first, second] = products::<F>(F::unpack(Plain, block, chunk), q);
+        let mut add = |at, sum| acc = Here::fma(F::d(block, chunk * 32 + at, Here::le_f16) * dx, sum as f32, acc);
+        if F::FLOAT_GROUPS {
+            add(0, first);
+            add(16, second);
+        } else {
+            add(0, first + second);
         }
         if F::M.is_some() {
             let sum: i32 = sums.iter().map(|&sum| i32::from(sum)).sum();
@@ -68,9 +67,14 @@ fn pieces<F: Format>(block: &F::Block, q: &[i8], sums: &[i16], d: &mut impl Iter
     acc
 }
 
+/// The sums of 16 products each. (Of lengths that compilers know: else they leave the vectors of the target unused.)
 #[inline(always)]
-fn products<F: Format>(codes: &[u8], q: &[i8]) -> i32 {
-    codes.iter().zip(q).map(|(&code, &q)| (i32::from(code) - i32::from(F::BIAS)) * i32::from(q)).sum()
+fn products<F: Format>(codes: [u8; 32], q: &[i8; 32]) -> [i32; 2] {
+    let ([a, b], [x, y]): ([[u8; 16]; 2], [[i8; 16]; 2]) = (bytemuck::must_cast(codes), bytemuck::must_cast(*q));
+    let sum = |codes: [u8; 16], q: [i8; 16]| {
+        codes.iter().zip(q).map(|(&code, q)| (i32::from(code) - i32::from(F::BIAS)) * i32::from(q)).sum()
+    };
+    [sum(a, x), sum(b, y)]
 }
 
 /// Rows times tokens, one dot product at a time.

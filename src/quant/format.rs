@@ -43,15 +43,26 @@ pub(crate) trait Format: Copy + 'static {
     fn m(block: &Self::Block, f16: impl Fn([u8; 2]) -> f32) -> f32 {
         Self::M.map_or(0.0, |(place, factor)| f16(*part(block.as_ref(), place)) * factor)
     }
-    /// The groups' scales; of groups of 32, the first half.
+    /// The groups' scales, signed bytes in two little-endian words, which kernels get into vectors without a detour
+    /// through memory; of groups of 32, the first word.
     #[inline(always)]
-    fn scales(_block: &Self::Block) -> [i8; 16] {
-        [1; 16]
+    fn scale_words(_block: &Self::Block) -> [u64; 2] {
+        [EACH; 2]
     }
     /// The groups' minimums, likewise.
     #[inline(always)]
-    fn minimums(_block: &Self::Block) -> [i8; 16] {
-        [1; 16]
+    fn minimum_words(_block: &Self::Block) -> [u64; 2] {
+        [EACH; 2]
+    }
+    /// [`Self::scale_words`] as bytes.
+    #[inline(always)]
+    fn scales(block: &Self::Block) -> [i8; 16] {
+        bytemuck::must_cast(Self::scale_words(block).map(u64::to_le_bytes))
+    }
+    /// [`Self::minimum_words`] as bytes.
+    #[inline(always)]
+    fn minimums(block: &Self::Block) -> [i8; 16] {
+        bytemuck::must_cast(Self::minimum_words(block).map(u64::to_le_bytes))
     }
     /// The codes of numbers `32 * chunk ..`.
     fn unpack<S: Bytes>(s: S, block: &Self::Block, chunk: usize) -> S::V;
@@ -187,4 +198,37 @@ pub(super) fn u16_at(block: &[u8], at: usize) -> u16 {
 #[inline(always)]
 pub(super) fn u32_at(block: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(*part(block, at))
+}
+
+/// The little-endian word at `at`.
+#[inline(always)]
+pub(super) fn u64_at(block: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(*part(block, at))
+}
+
+/// 1 in every byte.
+pub(super) const EACH: u64 = 0x0101_0101_0101_0101;
+
+/// A byte for every four bits.
+#[inline(always)]
+pub(super) fn fours(bits: u32) -> u64 {
+    let x = u64::from(bits);
+    let x = (x | x << 16) & 0x0000_ffff_0000_ffff;
+    let x = (x | x << 8) & 0x00ff_00ff_00ff_00ff;
+    (x | x << 4) & (15 * EACH)
+}
+
+/// A byte for every two bits.
+#[inline(always)]
+pub(super) fn twos(bits: u16) -> u64 {
+    let x = u64::from(bits);
+    let x = (x | x << 24) & 0x0000_00ff_0000_00ff;
+    let x = (x | x << 12) & 0x000f_000f_000f_000f;
+    (x | x << 6) & (3 * EACH)
+}
+
+/// Each byte minus `less`, where both are less than 128.
+#[inline(always)]
+pub(super) fn minus(bytes: u64, less: u8) -> u64 {
+    ((bytes | 128 * EACH) - u64::from(less) * EACH) ^ 128 * EACH
 }

@@ -3,7 +3,7 @@
 //! Source: the tables of the same names in ggml's `ggml-common.h`; a part of the formats' definition. They stand here
 //! as places of the numbers in a short list, two bits for each of eight or four bits for each of four.
 
-use super::format::Bytes;
+use super::format::{Bytes, EACH};
 
 /// The numbers of IQ2's grids.
 const TWO: [u8; 3] = [8, 25, 43];
@@ -41,7 +41,7 @@ const fn words<const N: usize>(places: &[u16; N], numbers: &[u8; 8]) -> [u32; N]
 
 /// Pairs of words in one.
 #[inline(always)]
-pub(super) fn fours([a, b, c, d, e, f, g, h]: [u32; 8]) -> [u64; 4] {
+pub(super) fn pairs([a, b, c, d, e, f, g, h]: [u32; 8]) -> [u64; 4] {
     [(a, b), (c, d), (e, f), (g, h)].map(|(low, high)| u64::from(low) | u64::from(high) << 32)
 }
 
@@ -54,6 +54,12 @@ pub(super) fn signs(bits: u32) -> u32 {
     let sum = sum ^ (sum >> 2 & 0x0303_0303);
     let sum = sum ^ (sum >> 1 & 0x0101_0101);
     sevens | (sum & 0x0101_0101) << 7
+}
+
+/// Eight scales: twice so many bits plus 1.
+#[inline(always)]
+pub(super) fn odd_scales(bits: impl Fn(usize) -> u32) -> u64 {
+    (0..8).fold(EACH, |all, i| all | u64::from(bits(i)) << (8 * i + 1))
 }
 
 /// `bias` plus the numbers, or minus where a sign is set.

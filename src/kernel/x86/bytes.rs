@@ -1,5 +1,6 @@
 //! Thirty-two bytes in a register.
 
+use core::arch::asm;
 use core::arch::x86_64::*;
 
 use crate::quant::Bytes;
@@ -100,4 +101,26 @@ impl Bytes for Ymm {
     fn at_least(self, x: __m256i, least: u8) -> __m256i {
         unsafe { _mm256_cmpeq_epi8(_mm256_max_epu8(x, _mm256_set1_epi8(least as i8)), x) }
     }
+}
+
+/// Has the compiler read from memory what it knows to have written there: broadcasting is free for a load, and a shuffle from
+/// a register.
+#[inline(always)]
+pub(super) fn hide<T>(x: &T) {
+    // SAFETY: does nothing.
+    unsafe { asm!("/* {} */", in(reg) x, options(nostack, preserves_flags)) };
+}
+
+/// `x`, of which the compiler shall know nothing: what it knows of scales that are widened and then shuffled has it shuffle
+/// first and widen each result, five instructions for one.
+///
+/// # Safety
+///
+/// The caller has AVX2.
+#[inline]
+#[target_feature(enable = "avx2")]
+pub(super) unsafe fn opaque(mut x: __m256i) -> __m256i {
+    // SAFETY: does nothing.
+    unsafe { asm!("/* {} */", inout(ymm_reg) x, options(pure, nomem, nostack, preserves_flags)) };
+    x
 }

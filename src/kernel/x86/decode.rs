@@ -10,7 +10,7 @@ use core::arch::x86_64::*;
 use core::marker::PhantomData;
 use core::ops::Range;
 
-use super::bytes::Ymm;
+use super::bytes::{Ymm, hide, opaque};
 use super::products::{Dot, fits_i16};
 use crate::kernel::job::Row;
 use crate::kernel::quantized::Blocks;
@@ -176,9 +176,16 @@ impl<D: Dot, F: Format> Rows<D, F> {
         // SAFETY: the caller has the features and eight rows as long as `x`.
         unsafe {
             let mut acc = _mm256_setzero_ps();
+            let mut scales = Scales([[0; 8]; 8]);
             for (b, dx) in x.d.iter().enumerate() {
                 let (at, q) = (b * Self::BYTES, x.q.as_ptr().add(b * 256));
-                let sums = group_sums::<F>(x.sums.as_ptr().add(b * 16));
+                let sums = Sums::new::<F>(x.sums.as_ptr().add(b * 16));
+                if F::GROUP == 32 {
+                    for (row, scales) in rows.rows.iter().zip(&mut scales.0) {
+                        *scales = twice(F::scale_words(&*row.add(at).cast()));
+                    }
+                    hide(&scales);
+                }
                 let mut all = [_mm256_setzero_si256(); 4];
                 let mut of_minimums = [_mm256_setzero_si256(); 4];
                 #[allow(clippy::needless_range_loop)] // into two arrays
@@ -187,11 +194,12 @@ impl<D: Dot, F: Format> Rows<D, F> {
                     // Without closures, which would not have the instruction set.
                     let a = &*rows.rows[2 * pair].add(at).cast::<F::Block>();
                     let b = &*rows.rows[2 * pair + 1].add(at).cast::<F::Block>();
-                    all[pair] = join(D::whole::<F>(rows.s, a, q, sums), D::whole::<F>(rows.s, b, q, sums));
+                    all[pair] = join(
+                        whole::<D, F>(rows.s, a, q, &sums, scales.0[2 * pair].as_ptr()),
+                        whole::<D, F>(rows.s, b, q, &sums, scales.0[2 * pair + 1].as_ptr()),
+                    );
                     if F::M.is_some() {
-                        let a = _mm256_madd_epi16(words(F::minimums(a)), sums);
-                        let b = _mm256_madd_epi16(words(F::minimums(b)), sums);
-                        of_minimums[pair] = join(a, b);
+                        of_minimums[pair] = minimums::<F>(F::minimum_words(a), F::minimum_words(b), &sums);
                     }
                 }
                 let dx = _mm256_set1_ps(*dx);
@@ -279,42 +287,92 @@ unsafe fn halves(rows: &Eight, at: usize, factor: f32) -> __m256 {
     }
 }
 
-/// Sixteen scales or minimums as words.
-#[inline(always)]
-unsafe fn words(bytes: [i8; 16]) -> __m256i {
-    // SAFETY: the caller has AVX2.
-    unsafe { _mm256_cvtepi8_epi16(_mm_loadu_si128(bytes.as_ptr().cast())) }
-}
+/// The scales of eight rows with groups of 32, each as two words of a dword. They are broadcast from memory, which loads
+/// do by the way; shuffles are what there is too little of.
+#[repr(align(32))]
+struct Scales([[i32; 8]; 8]);
 
-/// The sums of the activations for each group: 16 words, or eight and zeros.
+/// See [`Scales`].
 #[inline(always)]
-unsafe fn group_sums<F: Format>(sums: *const i16) -> __m256i {
-    // SAFETY: the caller has AVX2 and 16 sums.
+unsafe fn twice([scales, _]: [u64; 2]) -> [i32; 8] {
+    // SAFETY: the caller has AVX2.
     unsafe {
-        let sums = _mm256_loadu_si256(sums.cast());
-        if F::GROUP == 16 {
-            return sums;
-        }
-        let eight = _mm256_madd_epi16(sums, _mm256_set1_epi16(1));
-        _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_packs_epi32(eight, _mm256_setzero_si256()))
+        let low = _mm256_cvtepi8_epi32(_mm_cvtsi64_si128(scales as i64));
+        let both = _mm256_blend_epi16::<0b1010_1010>(low, _mm256_slli_epi32::<16>(low));
+        core::mem::transmute::<__m256i, [i32; 8]>(both)
     }
 }
 
-/// Eight i32 whose sum is the dot product of a block of 256 as a whole number.
+/// The sums of the activations of 16 or 32, as the groups are.
+struct Sums {
+    /// As words: of 16, the even ones in a half and the odd ones in the other; of 32, the same in both.
+    words: __m256i,
+    /// Of 32, minus the bias times them.
+    less: __m256i,
+}
+
+impl Sums {
+    #[inline(always)]
+    unsafe fn new<F: Format>(sums: *const i16) -> Self {
+        // SAFETY: the caller has AVX2 and 16 sums.
+        unsafe {
+            let sums = _mm256_loadu_si256(sums.cast());
+            if F::GROUP == 16 {
+                let apart = _mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15);
+                let apart = _mm256_shuffle_epi8(sums, _mm256_broadcastsi128_si256(apart));
+                return Self { words: _mm256_permute4x64_epi64::<0b11_01_10_00>(apart), less: _mm256_setzero_si256() };
+            }
+            let eight = _mm256_madd_epi16(sums, _mm256_set1_epi16(1));
+            let words = _mm256_packs_epi32(eight, eight);
+            Self {
+                words: _mm256_permute4x64_epi64::<0b10_00_10_00>(words),
+                less: _mm256_mullo_epi32(eight, _mm256_set1_epi32(-i32::from(F::BIAS))),
+            }
+        }
+    }
+}
+
+/// Sixteen scales or minimums in the order of [`Sums::words`].
 #[inline(always)]
-pub(super) unsafe fn whole<D: Dot, F: Format>(s: Ymm, block: &F::Block, x: *const i8, sums: __m256i) -> __m256i {
+unsafe fn apart([low, high]: [u64; 2]) -> __m256i {
+    // SAFETY: the caller has AVX2.
+    unsafe {
+        let order = _mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15);
+        opaque(_mm256_cvtepi8_epi16(_mm_shuffle_epi8(_mm_set_epi64x(high as i64, low as i64), order)))
+    }
+}
+
+/// The sums of two rows' minimums times those of the activations, in four lanes each.
+#[inline(always)]
+unsafe fn minimums<F: Format>(a: [u64; 2], b: [u64; 2], sums: &Sums) -> __m256i {
+    // SAFETY: the caller has AVX2.
+    unsafe {
+        if F::GROUP == 16 {
+            return join(_mm256_madd_epi16(apart(a), sums.words), _mm256_madd_epi16(apart(b), sums.words));
+        }
+        let words = _mm256_cvtepi8_epi16(_mm_set_epi64x(b[0] as i64, a[0] as i64));
+        _mm256_madd_epi16(words, sums.words)
+    }
+}
+
+/// Eight i32 whose sum is the dot product of a block of 256 as a whole number; `scales` are those of groups of 32.
+#[inline(always)]
+unsafe fn whole<D: Dot, F: Format>(s: Ymm, block: &F::Block, x: *const i8, sums: &Sums, scales: *const i32) -> __m256i {
     // SAFETY: the caller has the features and 256 activations.
     unsafe {
-        let scales = words(F::scales(block));
         // Where two products of codes do not fit 16 bits, those of signed numbers do.
         let signed = !fits_i16::<F>(2);
-        let mut acc = _mm256_setzero_si256();
-        if F::BIAS > 0 && !signed {
-            let extra = _mm256_madd_epi16(scales, sums);
-            acc = _mm256_sub_epi32(acc, _mm256_mullo_epi32(extra, _mm256_set1_epi32(F::BIAS.into())));
-        }
-        let low = _mm256_permute2x128_si256::<0x00>(scales, scales);
-        let high = _mm256_permute2x128_si256::<0x11>(scales, scales);
+        let words = if F::GROUP == 16 { apart(F::scale_words(block)) } else { _mm256_setzero_si256() };
+        let mut acc = match F::BIAS {
+            0 => _mm256_setzero_si256(),
+            _ if signed => _mm256_setzero_si256(),
+            bias if F::GROUP == 16 => {
+                _mm256_mullo_epi32(_mm256_madd_epi16(words, sums.words), _mm256_set1_epi32(-i32::from(bias)))
+            }
+            _ => _mm256_mullo_epi32(_mm256_srai_epi32::<16>(_mm256_loadu_si256(scales.cast())), sums.less),
+        };
+        // Of groups of 16, where the word of the first scale lies.
+        let place = opaque(_mm256_set1_epi16(0x0100));
         macro_rules! chunks {
             ($($chunk:literal)*) => { $({
                 let codes = F::unpack(s, block, $chunk);
@@ -325,12 +383,10 @@ pub(super) unsafe fn whole<D: Dot, F: Format>(s: Ymm, block: &F::Block, x: *cons
                 } else {
                     _mm256_maddubs_epi16(codes, x)
                 };
-                let word = |i: i16| (2 * i + 1) << 8 | 2 * i;
                 let scale = if F::GROUP == 32 {
-                    _mm256_shuffle_epi8(low, _mm256_set1_epi16(word($chunk)))
+                    _mm256_set1_epi32(scales.add($chunk).read())
                 } else {
-                    let two = _mm256_set_m128i(_mm_set1_epi16(word($chunk % 4 * 2 + 1)), _mm_set1_epi16(word($chunk % 4 * 2)));
-                    _mm256_shuffle_epi8(if $chunk < 4 { low } else { high }, two)
+                    _mm256_shuffle_epi8(words, _mm256_add_epi8(place, _mm256_set1_epi8(2 * $chunk)))
                 };
                 acc = D::words(acc, pairs, scale);
             })* };

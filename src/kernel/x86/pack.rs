@@ -81,8 +81,8 @@ pub(super) unsafe fn pack<F: Format>(w: *const u8, row_bytes: usize, rows: usize
                 }
                 for eight in 0..32 / F::GROUP {
                     let scales = |r: usize| {
-                        let scales = F::scales(row(r));
-                        _mm256_cvtepi8_epi32(_mm_loadl_epi64(scales.as_ptr().add(8 * eight).cast()))
+                        let [low, high] = F::scale_words(row(r));
+                        _mm256_cvtepi8_epi32(_mm_cvtsi64_si128(if eight == 0 { low } else { high } as i64))
                     };
                     transpose(scales, to.add(Whole::SCALES + eight * 8 * LINE));
                 }
@@ -149,8 +149,8 @@ unsafe fn halves(place: impl Fn(usize) -> *const u8, factor: f32, to: *mut u8) {
 unsafe fn pairs<F: Format>(block: &F::Block) -> __m256i {
     // SAFETY: the caller has AVX2.
     unsafe {
-        let bytes = if F::M.is_some() { F::minimums(block) } else { F::scales(block) };
-        let bytes = _mm_loadu_si128(bytes.as_ptr().cast());
+        let [low, high] = if F::M.is_some() { F::minimum_words(block) } else { F::scale_words(block) };
+        let bytes = _mm_set_epi64x(high as i64, low as i64);
         let both = if F::GROUP == 16 { bytes } else { _mm_unpacklo_epi8(bytes, bytes) };
         let words = _mm256_cvtepi8_epi16(both);
         if F::M.is_some() { words } else { _mm256_mullo_epi16(words, _mm256_set1_epi16(-i16::from(F::BIAS))) }

@@ -1,13 +1,8 @@
 //! Products of unsigned and signed bytes: where the instruction sets differ.
 
-use core::any::TypeId;
 use core::arch::x86_64::*;
 
-use super::bytes::Ymm;
-use super::decode::whole;
-use super::q6k;
 use crate::quant::Format;
-use crate::quant::formats::q6_k::Q6K;
 
 /// Products of codes and activations.
 ///
@@ -20,12 +15,6 @@ pub(super) trait Dot: Sized {
     unsafe fn dot<F: Format>(acc: __m256i, codes: __m256i, x: __m256i) -> __m256i;
     /// `acc` plus the products of words, each two summed.
     unsafe fn words(acc: __m256i, a: __m256i, b: __m256i) -> __m256i;
-    /// [`whole`]; a format may have a faster way.
-    #[inline(always)]
-    unsafe fn whole<F: Format>(s: Ymm, block: &F::Block, x: *const i8, sums: __m256i) -> __m256i {
-        // SAFETY: passed on to the caller.
-        unsafe { whole::<Self, F>(s, block, x, sums) }
-    }
 }
 
 /// Whether the sum of `n` products of codes and activations fits an i16.
@@ -85,16 +74,5 @@ impl Dot for Vnni512 {
     unsafe fn words(acc: __m256i, a: __m256i, b: __m256i) -> __m256i {
         // SAFETY: the caller has the features.
         unsafe { _mm256_dpwssd_epi32(acc, a, b) }
-    }
-    #[inline(always)]
-    unsafe fn whole<F: Format>(s: Ymm, block: &F::Block, x: *const i8, sums: __m256i) -> __m256i {
-        // SAFETY: passed on to the caller.
-        unsafe {
-            if TypeId::of::<F>() == TypeId::of::<Q6K>() {
-                q6k::sums512(block.as_ref().as_ptr(), x, sums)
-            } else {
-                whole::<Self, F>(s, block, x, sums)
-            }
-        }
     }
 }

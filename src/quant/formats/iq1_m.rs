@@ -1,4 +1,4 @@
-use crate::quant::format::{Bytes, Format, part, u16_at};
+use crate::quant::format::{Bytes, EACH, Format, part, u16_at};
 use crate::quant::grids::IQ1_S;
 
 /// 256 numbers: for every eight, eight bits of a place in the grid of IQ1_S; then three more, and whether an eighth is
@@ -22,8 +22,14 @@ impl Format for Iq1M {
     }
 
     #[inline(always)]
-    fn scales(block: &[u8; 56]) -> [i8; 16] {
-        core::array::from_fn(|i| 2 * (u16_at(block, 48 + 2 * (i / 4)) >> (3 * (i % 4)) & 7) as i8 + 1)
+    fn scale_words(block: &[u8; 56]) -> [u64; 2] {
+        // Three bits each of four to bytes.
+        let four = |at: usize| {
+            let x = u64::from(u16_at(block, at) & 0xfff);
+            let x = (x | x << 10) & 0x003f_003f;
+            (x | x << 5) & 0x0707_0707
+        };
+        [48, 52].map(|at| (four(at) | four(at + 2) << 32) << 1 | EACH)
     }
 
     #[inline(always)]

@@ -1,5 +1,5 @@
 use crate::quant::format::{Bytes, Format, part, u16_at};
-use crate::quant::grids::IQ1_S;
+use crate::quant::grids::{IQ1_S, odd_scales};
 
 /// 256 numbers: an f16 scale; for every eight, eight bits of a place in a grid of -1, 0 and 1; for every 32, three more
 /// bits of the four places, a scale of three bits, and whether an eighth is added to the numbers or taken off.
@@ -15,8 +15,8 @@ impl Format for Iq1S {
     const D: Option<(usize, f32)> = Some((0, 0.125));
 
     #[inline(always)]
-    fn scales(block: &[u8; 50]) -> [i8; 16] {
-        core::array::from_fn(|i| 2 * (u16_at(block, 34 + 2 * (i % 8)) >> 12 & 7) as i8 + 1)
+    fn scale_words(block: &[u8; 50]) -> [u64; 2] {
+        [odd_scales(|i| u32::from(u16_at(block, 34 + 2 * i) >> 12 & 7)), 0]
     }
 
     #[inline(always)]

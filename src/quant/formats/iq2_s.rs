@@ -1,5 +1,4 @@
-use super::iq2_xs::odd_scales;
-use crate::quant::format::{Bytes, Format, part, u32_at};
+use crate::quant::format::{Bytes, EACH, Format, fours, part, u32_at};
 use crate::quant::grids::{IQ2_S, signed};
 
 /// 256 numbers: an f16 scale; for every eight, eight bits of a place in a grid, then signs; two more bits of each place;
@@ -16,8 +15,8 @@ impl Format for Iq2S {
     const D: Option<(usize, f32)> = Some((0, 0.125));
 
     #[inline(always)]
-    fn scales(block: &[u8; 82]) -> [i8; 16] {
-        odd_scales(part(block, 74))
+    fn scale_words(block: &[u8; 82]) -> [u64; 2] {
+        [74, 78].map(|at| fours(u32_at(block, at)) << 1 | EACH)
     }
 
     #[inline(always)]

@@ -1,4 +1,4 @@
-use crate::quant::format::{Bytes, Format, part, u16_at};
+use crate::quant::format::{Bytes, EACH, Format, fours, u16_at, u32_at};
 use crate::quant::grids::{IQ2_XS, signed, signs};
 
 /// 256 numbers: an f16 scale; for every eight, a place in a grid (nine bits) and signs (seven bits); scales of
@@ -15,8 +15,8 @@ impl Format for Iq2Xs {
     const D: Option<(usize, f32)> = Some((0, 0.125));
 
     #[inline(always)]
-    fn scales(block: &[u8; 74]) -> [i8; 16] {
-        odd_scales(part(block, 66))
+    fn scale_words(block: &[u8; 74]) -> [u64; 2] {
+        [66, 70].map(|at| fours(u32_at(block, at)) << 1 | EACH)
     }
 
     #[inline(always)]
@@ -26,10 +26,4 @@ impl Format for Iq2Xs {
         let grid = places.map(|place| IQ2_XS[usize::from(place % 512)]);
         signed(s, s.words(grid), signs(a | b << 7 | c << 14 | d << 21), Self::BIAS)
     }
-}
-
-/// Twice the four bits plus 1, the low halves of bytes first.
-#[inline(always)]
-pub(super) fn odd_scales(bytes: &[u8; 8]) -> [i8; 16] {
-    core::array::from_fn(|i| 2 * (bytes[i / 2] >> (4 * (i % 2)) & 15) as i8 + 1)
 }

@@ -1,5 +1,5 @@
 use crate::quant::format::{Bytes, Format, part, u32_at};
-use crate::quant::grids::{IQ2_XXS, signed, signs};
+use crate::quant::grids::{IQ2_XXS, odd_scales, signed, signs};
 
 /// 256 numbers: an f16 scale; for every 32, four places in a grid of eight numbers each, then the signs of these (seven
 /// bits for eight) and a scale of four bits.
@@ -14,8 +14,8 @@ impl Format for Iq2Xxs {
     const D: Option<(usize, f32)> = Some((0, 0.125));
 
     #[inline(always)]
-    fn scales(block: &[u8; 66]) -> [i8; 16] {
-        core::array::from_fn(|i| 2 * (u32_at(block, 6 + 8 * (i % 8)) >> 28) as i8 + 1)
+    fn scale_words(block: &[u8; 66]) -> [u64; 2] {
+        [odd_scales(|i| u32_at(block, 6 + 8 * i) >> 28), 0]
     }
 
     #[inline(always)]

@@ -1,5 +1,5 @@
 use super::iq4_nl::TABLE;
-use crate::quant::format::{Bytes, Format, part, u16_at};
+use crate::quant::format::{Bytes, Format, fours, minus, part, twos, u16_at, u32_at};
 
 /// 256 numbers: an f16 scale, scales of six bits for every 32 (two bits of each, then four of each), four bits
 /// each, which stand for the values of IQ4_NL.
@@ -13,12 +13,8 @@ impl Format for Iq4Xs {
     const MAX: u8 = 240;
 
     #[inline(always)]
-    fn scales(block: &[u8; 136]) -> [i8; 16] {
-        let (high, low) = (u16_at(block, 2), u32::from_le_bytes(*part(block, 4)));
-        core::array::from_fn(|i| {
-            let i = i % 8;
-            (low >> (4 * i) & 15) as i8 + (((high >> (2 * i) & 3) as i8) << 4) - 32
-        })
+    fn scale_words(block: &[u8; 136]) -> [u64; 2] {
+        [minus(fours(u32_at(block, 4)) | twos(u16_at(block, 2)) << 4, 32), 0]
     }
 
     #[inline(always)]

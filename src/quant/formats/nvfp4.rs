@@ -1,5 +1,5 @@
 use super::mxfp4::TABLE;
-use crate::quant::format::{Bytes, Format, part};
+use crate::quant::format::{Bytes, EACH, Format, part, u64_at};
 
 /// 64 numbers: a scale (unsigned E4M3) for every 16, four bits each as in MXFP4; of 16 numbers, the low
 /// halves of eight bytes come first.
@@ -29,9 +29,7 @@ impl Format for Nvfp4 {
 
     #[inline(always)]
     fn unpack<S: Bytes>(s: S, block: &[u8; 36], chunk: usize) -> S::V {
-        const LOW: u64 = 0x0f0f_0f0f_0f0f_0f0f;
-        let word = |i: usize| u64::from_le_bytes(*part(block, 4 + 16 * chunk + 8 * i));
-        let (a, b) = (word(0), word(1));
-        s.lookup(TABLE, s.words([a & LOW, a >> 4 & LOW, b & LOW, b >> 4 & LOW]))
+        let (a, b) = (u64_at(block, 4 + 16 * chunk), u64_at(block, 12 + 16 * chunk));
+        s.lookup(TABLE, s.words([a, a >> 4, b, b >> 4].map(|word| word & 15 * EACH)))
     }
 }

@@ -1,4 +1,4 @@
-use crate::quant::format::{Bytes, Format, u16_at};
+use crate::quant::format::{Bytes, Format, twos, u16_at};
 
 /// 64 numbers: an f16 scale, two bits each, four neighbours in a byte; 1 too large.
 #[derive(Clone, Copy)]
@@ -12,12 +12,6 @@ impl Format for Q2_0 {
 
     #[inline(always)]
     fn unpack<S: Bytes>(s: S, block: &[u8; 18], chunk: usize) -> S::V {
-        s.words([0, 1, 2, 3].map(|i| {
-            // Pairs of bits to bytes.
-            let x = u64::from(u16_at(block, 2 + 8 * chunk + 2 * i));
-            let x = (x | x << 24) & 0x0000_00ff_0000_00ff;
-            let x = (x | x << 12) & 0x000f_000f_000f_000f;
-            (x | x << 6) & 0x0303_0303_0303_0303
-        }))
+        s.words([0, 1, 2, 3].map(|i| twos(u16_at(block, 2 + 8 * chunk + 2 * i))))
     }
 }

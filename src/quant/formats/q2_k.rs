@@ -1,4 +1,4 @@
-use crate::quant::format::{Bytes, Format, part};
+use crate::quant::format::{Bytes, EACH, Format, part, u64_at};
 
 /// 256 numbers: a scale and a minimum of four bits for every 16, two bits each, f16 scales of both.
 #[derive(Clone, Copy)]
@@ -13,12 +13,12 @@ impl Format for Q2K {
     const M: Option<(usize, f32)> = Some((82, -1.0));
 
     #[inline(always)]
-    fn scales(block: &[u8; 84]) -> [i8; 16] {
-        part::<16>(block, 0).map(|x| (x & 15) as i8)
+    fn scale_words(block: &[u8; 84]) -> [u64; 2] {
+        [0, 8].map(|at| u64_at(block, at) & 15 * EACH)
     }
     #[inline(always)]
-    fn minimums(block: &[u8; 84]) -> [i8; 16] {
-        part::<16>(block, 0).map(|x| (x >> 4) as i8)
+    fn minimum_words(block: &[u8; 84]) -> [u64; 2] {
+        [0, 8].map(|at| u64_at(block, at) >> 4 & 15 * EACH)
     }
 
     /// 32 bytes hold 128 numbers.

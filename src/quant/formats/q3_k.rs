@@ -1,4 +1,4 @@
-use crate::quant::format::{Bytes, Format, part};
+use crate::quant::format::{Bytes, EACH, Format, minus, part, u32_at, u64_at};
 
 /// 256 numbers: a third bit each, two bits each, scales of six bits for every 16, an f16 scale; 4 too large.
 #[derive(Clone, Copy)]
@@ -14,13 +14,12 @@ impl Format for Q3K {
 
     /// Eight bytes with four bits of two scales, then four with two bits of four.
     #[inline(always)]
-    fn scales(block: &[u8; 110]) -> [i8; 16] {
-        let low = u64::from_le_bytes(*part(block, 96));
-        let high = u32::from_le_bytes(*part(block, 104));
-        let pair = |shift: u32| u64::from(high >> shift & 0x0303_0303) << 4;
-        const LOW: u64 = 0x0f0f_0f0f_0f0f_0f0f;
-        let words = [low & LOW | pair(0) | pair(2) << 32, low >> 4 & LOW | pair(4) | pair(6) << 32];
-        bytemuck::must_cast::<_, [i8; 16]>(words.map(u64::to_le_bytes)).map(|x| x - 32)
+    fn scale_words(block: &[u8; 110]) -> [u64; 2] {
+        let (low, high) = (u64_at(block, 96), u64::from(u32_at(block, 104)));
+        // The first two bits of four scales, then the next two of four others.
+        let (first, second) = (high | high << 30, high >> 4 | high << 26);
+        let high = [first, second].map(|bits| (bits & 3 * EACH) << 4);
+        [minus(low & 15 * EACH | high[0], 32), minus(low >> 4 & 15 * EACH | high[1], 32)]
     }
 
     /// 32 bytes hold the low bits of 128 numbers; other 32 the high bits of all.

@@ -11,11 +11,11 @@ impl Format for Q4K {
     const M: Option<(usize, f32)> = Some((2, -1.0));
 
     #[inline(always)]
-    fn scales(block: &[u8; 144]) -> [i8; 16] {
+    fn scale_words(block: &[u8; 144]) -> [u64; 2] {
         scales(block)
     }
     #[inline(always)]
-    fn minimums(block: &[u8; 144]) -> [i8; 16] {
+    fn minimum_words(block: &[u8; 144]) -> [u64; 2] {
         minimums(block)
     }
 
@@ -29,19 +29,19 @@ impl Format for Q4K {
 /// Eight scales in the twelve bytes from 4: six bits of four, six bits of four minimums, and four bits of
 /// the others, whose high two bits are those left over before.
 #[inline(always)]
-pub(super) fn scales(block: &[u8]) -> [i8; 16] {
+pub(super) fn scales(block: &[u8]) -> [u64; 2] {
     let (first, rest) = (u32_at(block, 4), u32_at(block, 12));
     eight(first & 0x3f3f_3f3f, rest & 0x0f0f_0f0f | first >> 2 & 0x3030_3030)
 }
 
 /// The eight minimums, likewise.
 #[inline(always)]
-pub(super) fn minimums(block: &[u8]) -> [i8; 16] {
+pub(super) fn minimums(block: &[u8]) -> [u64; 2] {
     let (first, rest) = (u32_at(block, 8), u32_at(block, 12));
     eight(first & 0x3f3f_3f3f, rest >> 4 & 0x0f0f_0f0f | first >> 2 & 0x3030_3030)
 }
 
 #[inline(always)]
-fn eight(a: u32, b: u32) -> [i8; 16] {
-    bytemuck::must_cast([a, b, 0, 0].map(u32::to_le_bytes))
+fn eight(a: u32, b: u32) -> [u64; 2] {
+    [u64::from(a) | u64::from(b) << 32, 0]
 }

@@ -12,11 +12,11 @@ impl Format for Q5K {
     const M: Option<(usize, f32)> = Some((2, -1.0));
 
     #[inline(always)]
-    fn scales(block: &[u8; 176]) -> [i8; 16] {
+    fn scale_words(block: &[u8; 176]) -> [u64; 2] {
         scales(block)
     }
     #[inline(always)]
-    fn minimums(block: &[u8; 176]) -> [i8; 16] {
+    fn minimum_words(block: &[u8; 176]) -> [u64; 2] {
         minimums(block)
     }
 

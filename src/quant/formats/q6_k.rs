@@ -1,4 +1,4 @@
-use crate::quant::format::{Bytes, Format, part};
+use crate::quant::format::{Bytes, Format, part, u64_at};
 
 /// 256 numbers: four low bits each, two high bits each, a signed scale for every 16, an f16 scale; 32 too large.
 #[derive(Clone, Copy)]
@@ -13,8 +13,8 @@ impl Format for Q6K {
     const D: Option<(usize, f32)> = Some((208, 1.0));
 
     #[inline(always)]
-    fn scales(block: &[u8; 210]) -> [i8; 16] {
-        part(block, 192).map(|x| x as i8)
+    fn scale_words(block: &[u8; 210]) -> [u64; 2] {
+        [192, 200].map(|at| u64_at(block, at))
     }
 
     /// Each half of 128 has 64 low bytes and 32 high bytes; quarter `k` of the half takes a nibble (`k / 2`) and two

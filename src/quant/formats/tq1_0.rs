@@ -1,4 +1,4 @@
-use crate::quant::format::{Bytes, Format, part};
+use crate::quant::format::{Bytes, Format, part, u32_at, u64_at};
 
 /// 256 numbers, -1, 0 or 1: five in a byte (four in the last four bytes), as the digits of a fraction to the base 3, of
 /// which the byte is 256 times; an f16 scale.
@@ -24,15 +24,29 @@ impl Format for Tq1_0 {
             x
         } else {
             // 16 bytes with five each, then four with four each.
-            const POWERS: [u8; 5] = [1, 3, 9, 27, 81];
-            let (five, four) = (part::<16>(block, 32), part::<4>(block, 48));
-            s.load(&core::array::from_fn(|i| {
-                let i = 32 * (chunk % 8) + i - 160;
-                let (byte, digit) = if i < 80 { (five[i % 16], i / 16) } else { (four[i % 4], (i - 80) / 4) };
-                byte.wrapping_mul(POWERS[digit % 5])
-            }))
+            let five = [u64_at(block, 32), u64_at(block, 40)];
+            let digit = |i: usize| five.map(|word| times(word, POWERS[i]));
+            let four = u64::from(u32_at(block, 48));
+            let two = |i: usize| times(four, POWERS[i]) | times(four, POWERS[i + 1]) << 32;
+            let ([a, b], [c, d]) = match chunk {
+                5 => (digit(0), digit(1)),
+                6 => (digit(2), digit(3)),
+                _ => (digit(4), [two(0), two(2)]),
+            };
+            s.words([a, b, c, d])
         };
         // 3 x / 256: how many of its thirds x has.
         s.sub(s.sub(s.splat(0), s.at_least(fractions, 86)), s.at_least(fractions, 171))
     }
+}
+
+/// Of the digits of a byte.
+const POWERS: [u64; 5] = [1, 3, 9, 27, 81];
+
+/// Each byte times a number below 256, modulo 256.
+#[inline(always)]
+fn times(bytes: u64, factor: u64) -> u64 {
+    const EVEN: u64 = 0x00ff_00ff_00ff_00ff;
+    let (even, odd) = ((bytes & EVEN) * factor, (bytes >> 8 & EVEN) * factor);
+    even & EVEN | (odd & EVEN) << 8
 }
