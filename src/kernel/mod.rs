@@ -90,13 +90,12 @@ pub struct Kernels {
 }
 
 /// Plain Rust, on every target: the reference.
-pub static SCALAR: Kernels = table!("scalar", scalar::Array, scalar_matmul);
+pub static SCALAR: Kernels = table!("scalar", scalar::Scalar, scalar_matmul);
 
 formats_list!(choose scalar_matmul scalar_floats scalar_blocks);
 
-unsafe fn scalar_floats<W: float::Weight>(job: &mut Job<'_>) {
-    // SAFETY: needs no instruction set; a job is right by construction.
-    unsafe { float::matmul::<scalar::Array, W, 1, 1>(job) }
+fn scalar_floats<W: float::Weight>(job: &mut Job<'_>) {
+    float::matmul::<_, W, 1, 1>(scalar::Scalar::<scalar::Portable>::HERE, job);
 }
 use dot::matmul as scalar_blocks;
 
