@@ -3,34 +3,9 @@
 
 use bytemuck::Zeroable;
 
-use super::lanes::{Isa, Lanes, copy, load, padded, store};
+use super::lanes::{Isa, Lanes, copy, exp_parts, load, padded, store};
 use super::{Activation, Deviation, Job};
 use crate::built;
-
-/// `exp(x)`: relative error below 2e-7 from -87.3 to 88.3, and the value at the nearer end beyond.
-///
-/// `2^n * P(r)` with `n = round(x / ln 2)`, `r = x - n ln 2` in two steps, and the polynomial of
-/// Cephes' `expf`.
-#[inline(always)]
-pub(super) fn exp<S: Isa>(s: S, x: S::V) -> S::V {
-    let (r, q, n) = exp_parts(s, x);
-    q.fma(r, s.splat(1.0)).mul(n.exp2i())
-}
-
-/// `r`, `q` and `n` with `exp(x) = (q * r + 1) * 2^n`.
-#[inline(always)]
-fn exp_parts<S: Isa>(s: S, x: S::V) -> (S::V, S::V, S::V) {
-    // Constants first: NaN passes through.
-    let x = s.splat(-87.33).max(s.splat(88.37).min(x));
-    let n = x.mul(s.splat(core::f32::consts::LOG2_E)).round();
-    let r = n.fma(s.splat(-0.693_359_4), x);
-    let r = n.fma(s.splat(2.121_944_4e-4), r);
-    let mut q = s.splat(1.987_569_1e-4);
-    for c in [1.398_199_9e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 0.5, 1.0] {
-        q = q.fma(r, s.splat(c));
-    }
-    (r, q, n)
-}
 
 /// `tanh(x)`: relative error below 4e-7. `e / (e + 2)` with `e = exp(2 x) - 1`, of which the 1 is taken
 /// off the power of two, so that little of a small `x` is lost.
@@ -81,7 +56,7 @@ fn gelu_erf<S: Isa>(s: S, x: S::V) -> S::V {
     for c in [-1.453_152, 1.421_413_7, -0.284_496_74, 0.254_829_6, 0.0] {
         p = p.fma(t, s.splat(c));
     }
-    let rest = p.mul(exp(s, s.splat(0.0).sub(u.mul(u)))); // 1 - erf(u)
+    let rest = p.mul(s.exp(s.splat(0.0).sub(u.mul(u)))); // 1 - erf(u)
     let half = x.abs().mul(s.splat(0.5));
     // x / 2 + |x| / 2 erf(u)
     x.mul(s.splat(0.5)).add(half.sub(half.mul(rest)))

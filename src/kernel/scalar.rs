@@ -45,7 +45,7 @@ pub(super) unsafe trait Unit: Copy {
     /// [`Isa::exp`].
     #[inline(always)]
     fn exp(x: [f32; 16]) -> [f32; 16] {
-        super::float::exp(Scalar::<Self>::HERE, Array::new(x)).0
+        super::lanes::exp(Scalar::<Self>::HERE, Array::new(x)).0
     }
     /// [`Isa::scale`], of one number.
     ///
