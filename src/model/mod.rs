@@ -20,7 +20,7 @@ pub(crate) use roles::Role;
 pub use roles::is_ignored;
 pub use rope::{Rope, RopeStyle, Scaling};
 pub use spec::{
-    Experts, Gate, MAX_LAYERS, Need, Norm, Placement, Pooling, Positions, QkNorm, Spec, Stack, Temperature,
+    Experts, Gate, MAX_LAYERS, Need, Norm, Placement, PooledHead, Pooling, Positions, QkNorm, Spec, Stack, Temperature,
 };
 pub(crate) use weights::{Entry, Weights};
 
