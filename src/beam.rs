@@ -85,7 +85,7 @@ fn insert<T: Copy>(list: &mut [T], count: &mut usize, item: T, score: impl Fn(&T
         return;
     }
     *count = (*count + 1).min(list.len());
-    if let Some(moved) = list.get_mut(at..*count) {
+    if let Some(moved) = list.get_mut(at..*count).filter(|moved| !moved.is_empty()) {
         moved.rotate_right(1);
         if let Some(place) = moved.first_mut() {
             *place = item;
@@ -223,7 +223,7 @@ impl<'w> State<'w> {
     fn new(search: &Search, beams: usize, plan: &Plan, memory: &'w mut [u8]) -> Result<Self, Error> {
         let needed = Beams::bytes(plan);
         let short = Error::BufferTooSmall { what: "memory for beam search", needed, given: memory.len() };
-        let length = search.length.clamp(1, plan.options.context);
+        let length = search.length.min(plan.options.context).max(1);
         let mut arena = Arena::new(memory)?;
         let mut state = Self {
             nodes: arena.take(length * beams).ok_or(short)?,

@@ -1,7 +1,7 @@
 //! What is in this build: the one list of families, and the abilities that follow from it.
 //!
 //! Code asks the constants, and the optimizer leaves out what none of the families in the build needs. A file that
-//! asks for it all the same is an [`Error::Unsupported`](crate::Error::Unsupported) when it is opened. Types of
+//! asks for it is an [`Error::Unsupported`](crate::Error::Unsupported) when it is opened. Types of
 //! weights and of the KV cache say it themselves: `TensorType::is_built`, `KvType::is_built`.
 
 /// Calls `$then!` with the list of families. A row is a file in `model/families/`, its feature, the abilities that

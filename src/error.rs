@@ -159,7 +159,7 @@ pub enum Error {
     },
     /// The file asks for something this build does not run.
     Unsupported {
-        /// What kind of thing: "architecture", "tensor type", "tokenizer model", ...
+        /// What it is: "architecture", "tensor type", "tokenizer model", ...
         what: &'static str,
         /// Its name in the file.
         name: Name,
@@ -270,7 +270,7 @@ pub enum Error {
         /// How many were asked for.
         given: usize,
     },
-    /// A rewind to a position that was not reached, or that a sliding window has left behind.
+    /// A rewind to a position that was not reached, or that is no longer in a sliding window's cache.
     CannotRewind {
         /// Where the session should go back to.
         position: usize,

@@ -4,7 +4,7 @@
 //!
 //! - [`Gguf`]: what a file says, checked once. [`Model`]: what it means, every tensor in its place.
 //! - [`Plan`]: exact bytes of memory, in `const`. [`Session`]: prefill, decode, rewind, save, restore; encode.
-//!   [`engine`]: several conversations in one pass, forks. [`beam`]: search.
+//!   [`engine`]: several conversations in one pass, forks. [`beam`]: search. [`speculation`]: guesses.
 //! - [`tokenizer`] and [`sampler`]: text to ids and back, logits to a token; [`grammar`]: which tokens may come.
 //! - [`chat`]: from messages to a prompt, in the well-known formats.
 //! - [`Kernels`]: the same bits on every instruction set. [`workers`]: threads, if the caller has any.
@@ -29,6 +29,7 @@ pub mod memory;
 pub mod model;
 pub mod quant;
 pub mod sampler;
+pub mod speculation;
 pub mod tokenizer;
 pub mod workers;
 
@@ -36,7 +37,7 @@ mod hash;
 mod session;
 mod sort;
 
-pub use engine::{Context, Engine, Observer, Options, Pass, Plan, Profiler, Section, Stage, Work};
+pub use engine::{Context, Engine, Inputs, Observer, Options, Pass, Plan, Profiler, Section, Stage, Work};
 pub use error::{Error, ErrorKind, Name};
 pub use gguf::Gguf;
 pub use kernel::Kernels;

@@ -2,7 +2,7 @@
 
 use core::ops::ControlFlow;
 
-use crate::engine::{Context, Engine, Observer, Plan, Profiler, Work};
+use crate::engine::{Context, Engine, Inputs, Observer, Plan, Profiler, Work};
 use crate::kernel::Kernels;
 use crate::model::Model;
 use crate::workers::Workers;
@@ -50,6 +50,13 @@ impl<'m, 'w> Session<'m, 'w> {
     #[must_use]
     pub fn with_profiler(mut self, profiler: &'m dyn Profiler) -> Self {
         self.engine = self.engine.with_profiler(profiler);
+        self
+    }
+
+    /// Shows `see` what every linear layer multiplies, from here on.
+    #[must_use]
+    pub fn with_inputs(mut self, see: &'m Inputs<'m>) -> Self {
+        self.engine = self.engine.with_inputs(see);
         self
     }
 

@@ -158,7 +158,7 @@ impl Schedule<'_, '_, '_> {
     fn run(&mut self, alone: &mut Alone<'_, '_>) {
         let mut pieces = vec![];
         for at in 0..self.open.len() {
-            let (left, ready) = (CONTEXT - self.open[at].read.len(), self.has_text == !self.open[at].text.is_empty());
+            let (left, ready) = (CONTEXT - self.open[at].read.len(), self.has_text != self.open[at].text.is_empty());
             if left > 0 && ready && self.random.below(3) > 0 {
                 let most = if self.random.below(3) == 0 { left.min(40) } else { 1 };
                 pieces.push((at, self.tokens(most)));
@@ -383,7 +383,7 @@ fn a_run_in_steps() {
         let works = &mut [Work::prefill(&mut context, &[9, 9, 9, 9, 9, 9])];
         let mut pass = engine.begin(works).unwrap();
         assert!(pass.step() && pass.step());
-        drop(pass);
+        let _ = pass; // given up
         assert_eq!(context.position(), 0);
         engine.run(&mut [Work::prefill(&mut context, &[1, 2, 3, 4, 5, 6])]).unwrap();
         assert_eq!(bits(engine.logits(&context)), want);

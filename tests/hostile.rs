@@ -7,6 +7,8 @@
 mod common;
 #[path = "hostile/model.rs"]
 mod model;
+#[path = "hostile/running.rs"]
+mod running;
 
 use arenite::{Error, Gguf, Name};
 use common::gguf::{Builder, Meta, put_string};

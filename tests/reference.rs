@@ -41,35 +41,38 @@ fn f32_models_equal_transformers() {
 /// neither gives the exact logits of the stored weights. Ours may be a tenth further from them.
 #[test]
 fn quantized_models_are_as_near_as_llama_cpp() {
-    for (name, kind) in [
-        ("llama_mha", "F16"),
-        ("llama_mha", "BF16"),
-        ("q_llama", "Q8_0"),
-        ("q_llama", "Q4_0"),
-        ("q_qwen3", "Q4_0"),
-        ("q_gpt2", "Q8_0"),
-        ("q_gpt2", "Q4_0"),
-        ("q_llama", "Q6_K"),
-        ("q_qwen3", "Q6_K"),
-        ("q_gpt2", "Q6_K"),
-        ("q_gemma3", "Q8_0"),
+    for (name, kinds) in [
+        ("llama_mha", "F16 BF16"),
+        (
+            "q_llama",
+            "Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 Q2_K Q3_K_M Q4_K_M Q5_K_M Q6_K IQ4_NL IQ4_XS TQ1_0 TQ2_0 IQ1_S IQ1_M IQ2_XXS IQ2_XS \
+             IQ2_S IQ3_XXS IQ3_S",
+        ),
+        ("q_qwen3", "Q4_0 Q5_1 Q2_K Q3_K_M Q6_K IQ4_NL TQ1_0"),
+        ("q_gpt2", "Q8_0 Q4_0 Q2_K Q4_K_M Q6_K"),
+        ("q_gemma3", "Q8_0 Q4_1 Q5_0 Q3_K_M Q4_K_M Q5_K_M IQ4_XS TQ2_0"),
+        ("q_qwen3moe", "MXFP4_MOE Q4_K_M"),
     ] {
-        let name_of_file = format!("{kind}.gguf");
-        let Some(case) = Case::find(name, &name_of_file) else { continue };
-        let file = case.file(&name_of_file);
-        let (mut ours, mut theirs, mut exact) = (vec![], vec![], vec![]);
-        for (prompt, quant) in case.prompts().iter().zip(case.quant(kind)) {
-            let mut run = Run::new(&file, |options| {
-                options.kv = KvType::F32;
-                options.context = 128;
-            });
-            let logits = run.all(&prompt.ids);
-            ours.extend_from_slice(logits.last().unwrap());
-            theirs.extend(quant.llama_cpp);
-            exact.extend(quant.exact);
-        }
-        let (us, them) = (relative_error(&ours, &exact), relative_error(&theirs, &exact));
-        println!("{name} {kind}: {us:.5}, llama.cpp {them:.5}");
-        assert!(us <= them * 1.1, "{name} {kind}: {us} from the exact logits, llama.cpp {them}");
+        kinds.split_ascii_whitespace().for_each(|kind| near(name, kind));
     }
+}
+
+fn near(name: &str, kind: &str) {
+    let name_of_file = format!("{kind}.gguf");
+    let Some(case) = Case::find(name, &name_of_file) else { return };
+    let file = case.file(&name_of_file);
+    let (mut ours, mut theirs, mut exact) = (vec![], vec![], vec![]);
+    for (prompt, quant) in case.prompts().iter().zip(case.quant(kind)) {
+        let mut run = Run::new(&file, |options| {
+            options.kv = KvType::F32;
+            options.context = 128;
+        });
+        let logits = run.all(&prompt.ids);
+        ours.extend_from_slice(logits.last().unwrap());
+        theirs.extend(quant.llama_cpp);
+        exact.extend(quant.exact);
+    }
+    let (us, them) = (relative_error(&ours, &exact), relative_error(&theirs, &exact));
+    println!("{name} {kind}: {us:.5}, llama.cpp {them:.5}");
+    assert!(us <= them * 1.1, "{name} {kind}: {us} from the exact logits, llama.cpp {them}");
 }

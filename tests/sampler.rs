@@ -273,13 +273,13 @@ fn naive(params: &Params, history: &[TokenId], logits: &[f32]) -> Vec<(TokenId, 
 fn agrees_with_the_naive_chain() {
     let mut rng = Pcg32::new(11);
     let mut uniform = move || f64::from(rng.next_u32()) / 2f64.powi(32);
-    for round in 0..600 {
+    for round in 0..600usize {
         let vocab = 2 + (uniform() * 60.0) as usize;
         let logits: Vec<f32> = (0..vocab).map(|_| (uniform() * 12.0 - 6.0) as f32).collect();
         let history: Vec<TokenId> = (0..20).map(|_| (uniform() * vocab as f64) as TokenId).collect();
         let params = Params {
             temperature: 0.2 + uniform() as f32 * 2.0,
-            top_k: if round % 3 == 0 { 0 } else { 1 + (uniform() * 40.0) as u32 },
+            top_k: if round.is_multiple_of(3) { 0 } else { 1 + (uniform() * 40.0) as u32 },
             top_p: if round % 5 == 0 { 1.0 } else { 0.3 + uniform() as f32 * 0.7 },
             min_p: if round % 4 == 0 { 0.0 } else { uniform() as f32 * 0.2 },
             repeat_penalty: if round % 2 == 0 { 1.0 } else { 1.3 },
@@ -317,7 +317,7 @@ fn shuffled(round: usize, uniform: &mut impl FnMut() -> f64) -> [Option<Link>; 5
         for i in (1..order.len()).rev() {
             order.swap(i, (uniform() * (i + 1) as f64) as usize);
         }
-        if round % 3 == 0 {
+        if round.is_multiple_of(3) {
             order[(uniform() * 5.0) as usize] = None;
         }
     }

@@ -484,8 +484,8 @@ fn lists_and_texts_without_a_heap() {
     assert_eq!(text, "\u{fffd}");
 }
 
-/// A charsmap that makes each `a` 200 times as long: the planned scratch memory is too little, and the error says
-/// how much is enough.
+/// A charsmap that makes each `a` 200 times as long, more than any text of Unicode grows: what is needed for this
+/// text is said.
 #[test]
 fn a_text_that_grows_when_it_is_normalised() {
     // The double array: the root's base is 1, and at 1 ^ 'a' stands 'a', a leaf, with its value at base 2.
@@ -504,11 +504,8 @@ fn a_text_that_grows_when_it_is_normalised() {
     let tokenizer = Owned::new(&file).tokenizer;
     let text = [b'a'; 50];
     let mut ids = vec![0; 50 * 200 + 2];
-    let mut scratch = vec![0; Tokenizer::scratch_bytes(text.len())];
-    let error = tokenizer.encode(&text, Encode::TEXT, &mut scratch, &mut ids).unwrap_err();
     let needed = tokenizer.scratch_bytes_for(&text);
-    let what = "tokenizer's scratch memory";
-    assert_eq!(error, Error::BufferTooSmall { what, needed, given: scratch.len() });
+    assert!(needed > Tokenizer::scratch_bytes(text.len()));
     let count = tokenizer.encode(&text, Encode::TEXT, &mut vec![0; needed], &mut ids).unwrap();
     assert!(count >= 50 * 200, "{count}");
 }

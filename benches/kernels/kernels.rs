@@ -29,7 +29,10 @@ const TOKENS: usize = 64;
 /// More than any cache holds.
 const MEMORY: usize = 512 << 20;
 
-const TYPES: [TensorType; 5] = [TensorType::Q8_0, TensorType::Q4_0, TensorType::Q6_K, TensorType::F16, TensorType::F32];
+/// Every weight type that this build runs.
+fn types() -> impl Iterator<Item = TensorType> {
+    (0..64).filter_map(TensorType::from_id).filter(|kind| kind.is_built())
+}
 
 /// A weight type under an instruction set.
 struct Case {
@@ -45,7 +48,7 @@ impl fmt::Display for Case {
 
 fn cases() -> Vec<Case> {
     let all = |kind| Kernels::available().map(move |kernels| Case { kind, kernels });
-    TYPES.into_iter().flat_map(all).collect()
+    types().flat_map(all).collect()
 }
 
 /// Bytes of a matrix.
@@ -68,7 +71,7 @@ struct Input {
     x: Vec<f32>,
     q: Vec<i8>,
     d: Vec<f32>,
-    offsets: Vec<i32>,
+    sums: Vec<i16>,
     panel: Vec<Line>,
     out: Vec<f32>,
     tokens: usize,
@@ -81,7 +84,7 @@ impl Input {
             x: (0..n).map(|i| (i * 29 % 83) as f32 / 41.0 - 1.0).collect(),
             q: vec![0; n],
             d: vec![0.0; n / 16],
-            offsets: vec![0; n / 16],
+            sums: vec![0; n / 16],
             panel: vec![Line::ZERO; panel_bytes(kind, SIDE).div_ceil(64)],
             out: vec![0.0; n],
             tokens,
@@ -90,7 +93,7 @@ impl Input {
 
     /// Quantizes, then hands `bench` a function that multiplies with the weights that it is given.
     fn with(&mut self, case: &Case, bench: impl FnOnce(&mut dyn FnMut(&[u8]))) {
-        let memory = Memory { q: &mut self.q, d: &mut self.d, offsets: &mut self.offsets };
+        let memory = Memory { q: &mut self.q, d: &mut self.d, sums: &mut self.sums };
         let x = Activations::new(case.kernels, case.kind, &self.x, self.tokens, memory).expect("a kernel");
         let (panel, out) = (Line::bytes_mut(&mut self.panel), &mut self.out);
         bench(&mut |weights| {
@@ -130,12 +133,12 @@ mod one_token {
 mod read {
     use super::*;
 
-    #[divan::bench(args = TYPES, max_time = 1)]
+    #[divan::bench(args = types(), max_time = 1)]
     fn from_cache(bencher: Bencher<'_, '_>, kind: TensorType) {
         run(bencher, kind, 1);
     }
 
-    #[divan::bench(args = TYPES, max_time = 1)]
+    #[divan::bench(args = types(), max_time = 1)]
     fn from_memory(bencher: Bencher<'_, '_>, kind: TensorType) {
         run(bencher, kind, MEMORY / size(kind));
     }

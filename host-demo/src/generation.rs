@@ -10,6 +10,7 @@ use arenite::{Error, Session, TokenId};
 use indicatif::{ProgressBar, ProgressStyle};
 use rand_core::Rng;
 
+use crate::guess::Guesser;
 use crate::stop::StopFilter;
 use crate::{interrupt, output, text};
 
@@ -29,6 +30,8 @@ pub struct Request<'a> {
     pub ignore_end: bool,
     /// What the answer has to look like; only with `text`.
     pub constraint: Option<Constraint<'a>>,
+    /// What guesses the next tokens.
+    pub guesser: Option<Guesser<'a>>,
     /// Tokens of the prompt to take between two looks at Ctrl-C.
     pub step: usize,
 }
@@ -99,6 +102,8 @@ pub fn run(
     }
 
     let mut stops = StopFilter::new(request.stops);
+    // What guesses go by.
+    let mut known = if request.guesser.is_some() { request.prompt.to_vec() } else { Vec::new() };
     let start = Instant::now();
     outcome.end = loop {
         if request.limit.is_some_and(|limit| outcome.ids.len() >= limit) {
@@ -107,16 +112,20 @@ pub fn run(
         if interrupt::asked() {
             break End::Interrupted;
         }
+        let logits = match &mut request.guesser {
+            Some(guesser) => guesser.logits(session),
+            None => session.logits_mut(),
+        };
         let token = match (&request.constraint, &request.text) {
             (Some(constraint), Some((tokenizer, _))) => {
                 let allowed =
                     |token| constraint.allows(tokenizer, token) && !(request.ignore_end && tokenizer.is_end(token));
-                match sampler.sample_where(session.logits_mut(), rng, allowed) {
+                match sampler.sample_where(logits, rng, allowed) {
                     Err(Error::NoTokenAllowed) if constraint.is_complete() => break End::Grammar,
                     token => token?,
                 }
             }
-            _ => sampler.sample(session.logits_mut(), rng)?,
+            _ => sampler.sample(logits, rng)?,
         };
         let is_end = |(tokenizer, _): &(&Tokenizer<'_, '_>, Decoder)| tokenizer.is_end(token);
         if request.stop_ids.contains(&token) || !request.ignore_end && request.text.as_ref().is_some_and(is_end) {
@@ -141,10 +150,17 @@ pub fn run(
         if request.limit.is_some_and(|limit| outcome.ids.len() >= limit) {
             break End::Length;
         }
-        if session.position() >= session.context() {
+        let position = request.guesser.as_ref().map_or(session.position(), |guesser| guesser.position(session));
+        if position >= session.context() {
             break End::Context;
         }
-        session.decode(token)?;
+        match &mut request.guesser {
+            Some(guesser) => {
+                known.push(token);
+                guesser.decode(session, &known)?;
+            }
+            None => session.decode(token)?,
+        }
         outcome.decodes += 1;
     };
     outcome.decode = start.elapsed();

@@ -5,7 +5,7 @@
 //! header.set("general.architecture", "llama");
 //! header.tensor("token_embd.weight", &[dim, vocab], TensorType::F32)?;
 //! let mut tensors = header.write(&mut out)?;
-//! tensors.write_all(&bytes)?; // of all tensors, in order; padding goes in between by itself
+//! tensors.write_all(&bytes)?; // of all tensors, in order; padding is put between them
 //! tensors.finish()?;
 //! ```
 

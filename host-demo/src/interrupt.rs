@@ -33,7 +33,8 @@ pub fn asked() -> bool {
     ASKED.load(Ordering::Relaxed)
 }
 
-/// Ctrl-C was answered: the next one is a first again.
-pub fn forget() {
+/// Ctrl-C was answered, and ends the process again, as before [`listen`].
+pub fn answered() {
+    LISTENING.store(false, Ordering::Relaxed);
     ASKED.store(false, Ordering::Relaxed);
 }

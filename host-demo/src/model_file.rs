@@ -88,6 +88,20 @@ impl ModelFile {
         &self.name
     }
 
+    /// Gives the memory of `part` of these bytes back to the system: they are read again if they are needed again.
+    #[allow(unsafe_code)]
+    pub fn release(&self, part: &[u8]) {
+        #[cfg(unix)]
+        if let Bytes::Mapped(map) = &self.bytes
+            && let Some(at) = part.as_ptr().addr().checked_sub(map.as_ptr().addr())
+            && at + part.len() <= map.len()
+        {
+            // SAFETY: the mapping is of a file and never written to, so pages that are dropped come back with
+            // the same bytes.
+            let _ = unsafe { map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, at, part.len()) };
+        }
+    }
+
     /// The file's structure. Every error that follows from the file's contents names it.
     pub fn parse(&self) -> Result<Gguf<'_>> {
         Gguf::parse(self).with_context(|| self.name.clone())

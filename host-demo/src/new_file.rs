@@ -29,14 +29,14 @@ enum To {
 impl Write for To {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
-            Self::Beside(file, ..) => file.write(bytes),
+            Self::Beside(file, ..) => file.as_file().write(bytes),
             Self::Through(file) => file.write(bytes),
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
         match self {
-            Self::Beside(file, ..) => file.flush(),
+            Self::Beside(file, ..) => file.as_file().flush(),
             Self::Through(file) => file.flush(),
         }
     }
@@ -49,9 +49,13 @@ impl NewFile {
         Ok(Self { path: path.to_owned(), to: BufWriter::with_capacity(BUFFER, to) })
     }
 
+    /// Writes what `write` puts out, whose errors then say where to.
+    fn fill(&mut self, write: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+        write(self).and_then(|()| Ok(self.flush()?)).with_context(|| cannot(&self.path))
+    }
+
     /// Asks `check` about what was written so far, by the path where it is now. A device cannot be asked.
-    pub fn check(&mut self, check: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
-        self.flush().with_context(|| cannot(&self.path))?;
+    fn check(&self, check: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
         match self.to.get_ref() {
             To::Beside(file, ..) => check(file.path()),
             To::Through(_) => Ok(()),
@@ -91,8 +95,18 @@ impl Write for NewFile {
 
 /// Writes the whole file at `path`: what `write` puts out, if it succeeds.
 pub fn write_file(path: &Path, write: impl FnOnce(&mut NewFile) -> Result<()>) -> Result<()> {
+    write_checked(path, write, |_| Ok(()))
+}
+
+/// As [`write_file`], if `check`, which is given the path of the new file, has nothing against it.
+pub fn write_checked(
+    path: &Path,
+    write: impl FnOnce(&mut NewFile) -> Result<()>,
+    check: impl FnOnce(&Path) -> Result<()>,
+) -> Result<()> {
     let mut file = NewFile::create(path)?;
-    write(&mut file).with_context(|| cannot(path))?;
+    file.fill(write)?;
+    file.check(check)?;
     file.finish()
 }
 

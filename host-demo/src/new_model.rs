@@ -7,14 +7,12 @@ use arenite::tokenizer::Tokenizer;
 use arenite::{Gguf, Model};
 
 use crate::model_file::ModelFile;
-use crate::new_file::NewFile;
+use crate::new_file::{self, NewFile};
 
 /// Writes a model to `path`: what `write` puts out, if this program can open it again.
 pub fn write_model(path: &Path, write: impl FnOnce(&mut NewFile) -> Result<()>) -> Result<()> {
-    let mut file = NewFile::create(path)?;
-    write(&mut file)?;
-    file.check(opens).context("the converted model could not be opened again: what it was made from is at fault")?;
-    file.finish()
+    let refused = "the converted model cannot be opened: what it was made from is at fault";
+    new_file::write_checked(path, write, |path| opens(path).context(refused))
 }
 
 /// Whether the file at `path` is a model that runs, with a vocabulary, if it has one, that can be used.

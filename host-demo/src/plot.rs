@@ -45,7 +45,7 @@ impl Plot<'_> {
         let least = points().map(|(x, _)| *x).fold(f64::INFINITY, f64::min);
         let most = points().map(|(x, _)| *x).fold(f64::NEG_INFINITY, f64::max);
         let (least, most) =
-            if least < most { (least, most) } else { (least.min(0.0).max(-1e300), most.clamp(1.0, 1e300)) };
+            if least < most { (least, most) } else { (least.clamp(-1e300, 0.0), most.clamp(1.0, 1e300)) };
         let top = points().map(|(_, y)| *y).fold(0.0, f64::max) * 1.05;
         let bottom = points().map(|(_, y)| *y).fold(0.0, f64::min) * 1.05;
         area.fill(&WHITE)?;

@@ -4,7 +4,7 @@ use std::fmt;
 
 use anyhow::Result;
 use arenite::tokenizer::{Decoder, Encode, Tokenizer};
-use arenite::{Gguf, TokenId};
+use arenite::{Error, Gguf, TokenId};
 use serde::de::{Deserialize, Deserializer, Visitor};
 
 /// The tokenizer of a file. `memory` keeps its index.
@@ -15,11 +15,16 @@ pub fn tokenizer<'a: 'i, 'i>(gguf: &Gguf<'a>, memory: &'i mut Vec<u8>) -> Result
 
 /// The tokens of `text`.
 pub fn encode(tokenizer: &Tokenizer<'_, '_>, text: &[u8], how: Encode) -> Result<Vec<TokenId>> {
-    let mut scratch = vec![0; Tokenizer::scratch_bytes(text.len())];
-    // At most one token for each byte of a text with three bytes for each that is not UTF-8, a
-    // space before it, and a special token at either end.
-    let mut ids = vec![0; text.len().saturating_mul(3).saturating_add(3)];
-    let count = tokenizer.encode(text, how, &mut scratch, &mut ids)?;
+    let mut scratch = vec![0; tokenizer.scratch_bytes_for(text)];
+    // Almost never are there more tokens than bytes; then the error says how many.
+    let mut ids = vec![0; text.len().saturating_add(3)];
+    let count = match tokenizer.encode(text, how, &mut scratch, &mut ids) {
+        Err(Error::BufferTooSmall { needed, given, .. }) if given == ids.len() => {
+            ids.resize(needed, 0);
+            tokenizer.encode(text, how, &mut scratch, &mut ids)?
+        }
+        count => count?,
+    };
     ids.truncate(count);
     Ok(ids)
 }

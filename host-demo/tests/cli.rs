@@ -9,7 +9,9 @@ use std::process::{Command, Stdio};
 use common::{arenite, arenite_with, error, fixtures, json, npy, path, stdout, stdout_with};
 use serde_json::Value;
 
-const COMMANDS: [&str; 15] = [
+const COMMANDS: [&str; 22] = [
+    "run",
+    "chat",
     "generate",
     "translate",
     "embed",
@@ -18,9 +20,14 @@ const COMMANDS: [&str; 15] = [
     "inspect",
     "plan",
     "pack",
+    "quantize",
+    "imatrix",
+    "perplexity",
     "logits",
     "probe",
     "score",
+    "serve",
+    "batch",
     "bench",
     "convert",
     "completions",

@@ -98,6 +98,34 @@ fn converted_models_equal_their_originals() {
     }
 }
 
+/// `marian_relu` with 2 heads in the encoder and 8 in the decoder: `tests/fixtures/marian_heads.py` has the numbers.
+#[test]
+fn encoder_and_decoder_with_different_heads() {
+    let Some((directory, _)) = case("marian_relu") else { return };
+    let scratch = tempfile::tempdir().unwrap();
+    for name in ["model.safetensors", "source.spm", "target.spm", "vocab.json", "tokenizer_config.json"] {
+        std::fs::copy(directory.join(name), scratch.path().join(name)).unwrap();
+    }
+    let mut config: Value = serde_json::from_slice(&std::fs::read(directory.join("config.json")).unwrap()).unwrap();
+    config["encoder_attention_heads"] = 2.into();
+    config["decoder_attention_heads"] = 8.into();
+    std::fs::write(scratch.path().join("config.json"), config.to_string()).unwrap();
+    let path = |name: &str| scratch.path().join(name).display().to_string();
+    let (model, logits) = (path("model.gguf"), path("logits.npy"));
+    arenite(&["convert", "seq2seq", scratch.path().to_str().unwrap(), &model]);
+    let reference = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/marian_heads.json");
+    let json: Value = serde_json::from_slice(&std::fs::read(reference).unwrap()).unwrap();
+    for prompt in json["prompts"].as_array().unwrap() {
+        let (ids, decoder) = (list(&prompt["ids"]), list(&prompt["decoder_ids"]));
+        let want: Vec<f32> = prompt["logits"].as_array().unwrap().iter().map(|x| x.as_f64().unwrap() as f32).collect();
+        for (kv, tolerance) in [("f32", TOLERANCE), ("f16", 1e-3), ("q8_0", 2e-2)] {
+            arenite(&["logits", "-m", &model, "--encoder-ids", &ids, "--ids", &decoder, "--kv", kv, "-o", &logits]);
+            let error = relative_error(&npy(Path::new(&logits)), &want);
+            assert!(error <= tolerance, "{kv}: {error:e}");
+        }
+    }
+}
+
 #[test]
 fn what_cannot_be_converted_is_said_in_one_line() {
     let scratch = tempfile::tempdir().unwrap();

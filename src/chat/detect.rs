@@ -2,8 +2,14 @@
 
 /// The name of the first rule of which every text is in `template`.
 pub(super) fn name(template: &str) -> Option<&'static str> {
-    let fits = |texts: &[&str]| texts.iter().all(|text| template.contains(text));
+    let fits = |texts: &[&str]| texts.iter().all(|text| contains(template, text));
     RULES.iter().find(|(_, texts)| fits(texts)).map(|(name, _)| *name)
+}
+
+/// As `str::contains`, which has a way to panic.
+fn contains(template: &str, text: &str) -> bool {
+    let (template, text) = (template.as_bytes(), text.as_bytes());
+    (0..template.len()).any(|at| template.get(at..).is_some_and(|rest| rest.starts_with(text)))
 }
 
 /// The rules of llama.cpp's `llm_chat_detect_template`, in its order.

@@ -31,7 +31,6 @@ impl Engine<'_, '_> {
         let mut works = [Work::prefill(context, text)];
         let mut pass = self.begin(&mut works)?;
         while let ControlFlow::Continue(true) = pass.step_observed(&mut pool) {}
-        drop(pass);
         pool.finish();
         self.rewind(context, 0)?;
         self.through_head(buffer)

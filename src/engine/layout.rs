@@ -65,10 +65,10 @@ pieces! {
     inner: f32,
     /// `[batch][layers][per_layer_input]`.
     inputs: f32,
-    /// Quantized activations, their scales and offsets.
+    /// Quantized activations, their scales, and their sums by 16.
     quants: i8,
     scales: f32,
-    offsets: i32,
+    quant_sums: i16,
     /// Attention's sums, for each worker.
     sums: f32,
     /// A packed panel of weights, for each worker.
@@ -120,6 +120,9 @@ pub(crate) struct Store {
     pub pages: [usize; POOLS],
     /// Bytes of a position in all layers that have keys and values of their own, by pool.
     pub position_bytes: [usize; 2],
+    /// Bytes of a layer of the encoder in front of a decoder, if its heads are not like the decoder's: the last of
+    /// the cache. Else the encoder's layers use the tiles of the decoder's first.
+    pub encoder: usize,
     /// Bytes of a page of states, and where the first one is.
     pub state_bytes: usize,
     pub states_at: usize,
@@ -131,7 +134,7 @@ impl Store {
         self.head_pages(layer, pool).unwrap_or(0)
     }
 
-    const fn head_pages(&self, layer: &Layer, pool: usize) -> Result<usize, Error> {
+    pub const fn head_pages(&self, layer: &Layer, pool: usize) -> Result<usize, Error> {
         let [first, second, source, _] = self.pages;
         let pages = match pool {
             0 => first,
@@ -186,7 +189,10 @@ impl Store {
         if !spec.has_head() {
             return Ok(source); // an encoder's layers use the same tiles, one after another
         }
-        let mut total = if spec.has_cross_attention() { tri!(product(&[spec.layers, source])) } else { 0 };
+        let mut total = self.encoder;
+        if spec.has_cross_attention() {
+            total = tri!(sum(total, tri!(product(&[spec.layers, source]))));
+        }
         let mut index = 0;
         while index < spec.layers {
             let layer = spec.layer(index);

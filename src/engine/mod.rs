@@ -51,7 +51,7 @@ use crate::{Error, TokenId};
 pub use context::Context;
 use context::Rows;
 use forward::{Forward, Sizes};
-pub use forward::{Observer, Stage};
+pub use forward::{Inputs, Observer, Stage};
 use layout::{POOLS, Pieces, SOURCE, STATES, Segment};
 pub use plan::{Options, Plan};
 pub use profile::{Profiler, Section};
@@ -121,6 +121,13 @@ impl<'m, 'w> Engine<'m, 'w> {
     #[must_use]
     pub fn with_profiler(mut self, profiler: &'m dyn Profiler) -> Self {
         self.forward.compute.profiler = Some(profiler);
+        self
+    }
+
+    /// Shows `see` what every linear layer multiplies, from here on: what an importance matrix is made of.
+    #[must_use]
+    pub fn with_inputs(mut self, see: &'m Inputs<'m>) -> Self {
+        self.forward.compute.inputs = Some(see);
         self
     }
 

@@ -110,7 +110,7 @@ impl Default for Options {
 ///
 /// ```
 /// use arenite::{Options, Plan};
-/// # macro_rules! include_model { () => { include_bytes!("../host-demo/models/stories.gguf") } }
+/// # macro_rules! include_model { () => { include_bytes!("../../host-demo/models/stories.gguf") } }
 /// static MODEL: &[u8] = include_model!();
 /// const PLAN: Plan = Plan::of(MODEL, Options::new().context(64));
 /// assert!(PLAN.workspace > 0 && PLAN.kv > 0);
@@ -160,9 +160,10 @@ impl Plan {
     pub const fn within(self, ram: usize) -> Self {
         let needed = self.workspace as u64 + self.kv as u64 + self.tokenizer as u64;
         if needed > ram as u64 {
-            let sentence =
-                Sentence::new("the model needs ").number(needed).text(" bytes of RAM, more than the budget of ");
-            panic!("{}", sentence.size(ram).text(": plan a smaller context or batch").message().as_str());
+            let sentence = Sentence::new(
+                "the model needs {} bytes of RAM, more than the budget of {}: plan a smaller context or batch",
+            );
+            panic!("{}", sentence.number(needed).size(ram).message().as_str());
         }
         self
     }
@@ -289,9 +290,14 @@ impl Layout {
     const fn of(gguf: &Gguf<'_>, spec: &Spec<'_>, options: Options, store: &Store) -> Result<Self, Error> {
         let Options { context, batch, workers, .. } = options;
         let encoder = spec.encoder();
-        let widest = spec.widest_input();
+        let (mut widest, mut inner, mut sums) = (spec.widest_input(), spec.inner(), attention_sums(spec, batch));
+        if let Some(encoder) = &encoder {
+            widest = max(widest, encoder.widest_input());
+            inner = max(inner, encoder.inner());
+            sums = max(sums, attention_sums(encoder, batch));
+        }
         let formats = Formats::of(gguf, widest);
-        let quantized = if formats.q8 || formats.q8k { batch } else { 0 };
+        let quantized = if formats.quantized { batch } else { 0 };
         let frequencies = [rotary_pairs(spec, 0), rotary_pairs(spec, 1)];
         let mut layout = Self {
             weights: Weights::len(spec),
@@ -301,12 +307,12 @@ impl Layout {
             local_rotations: tri!(product(&[2 * batch, frequencies[1]])),
             hidden: tri!(product(&[batch, spec.dim])),
             branch: tri!(product(&[batch, spec.dim])),
-            inner: tri!(product(&[batch, spec.inner()])),
+            inner: tri!(product(&[batch, inner])),
             inputs: tri!(product(&[batch, spec.layers, spec.per_layer_input()])),
             quants: tri!(product(&[quantized, widest])),
             scales: tri!(product(&[quantized, widest.div_ceil(32)])),
-            offsets: tri!(product(&[quantized, widest.div_ceil(if formats.q8k { 16 } else { 32 })])),
-            sums: tri!(product(&[attention_sums(spec, batch), workers])),
+            quant_sums: tri!(product(&[quantized, widest.div_ceil(16)])),
+            sums: tri!(product(&[sums, workers])),
             panels: if batch > 1 { tri!(product(&[formats.panel, workers])) } else { 0 },
             logits: if spec.has_head() { tri!(product(&[options.logits, spec.vocab])) } else { 0 },
             biases: tri!(biases(spec, context)),
@@ -336,6 +342,7 @@ impl Store {
             position_bytes: position_bytes(spec, kv),
             state_bytes: Self::states_before(spec, spec.layers),
             states_at: 0,
+            encoder: 0,
         };
         let windows = [spec.global.window, spec.local.window];
         let mut kind = 0;
@@ -355,6 +362,12 @@ impl Store {
         if spec.has_cross_attention() || !spec.has_head() {
             store.tiles[SOURCE] = context.div_ceil(TILE);
             store.pages[SOURCE] = tri!(product(&[store.tiles[SOURCE], options.sources]));
+        }
+        if let Some(encoder) = spec.encoder() {
+            let (own, layer) = (encoder.layer(0), spec.layer(0));
+            if own.kv_heads != layer.kv_heads || own.head.dim != layer.head.dim {
+                store.encoder = tri!(store.head_pages(&own, SOURCE));
+            }
         }
         if store.state_bytes > 0 {
             store.tiles[STATES] = options.checkpoints + 1;
@@ -405,22 +418,17 @@ const fn attention_sums(spec: &Spec<'_>, batch: usize) -> usize {
 
 /// What the weight types in a file ask of the workspace.
 struct Formats {
-    q8: bool,
-    q8k: bool,
+    quantized: bool,
     panel: usize,
 }
 
 impl Formats {
     /// `widest` is the most inputs that a layer has: a wider tensor is not the model's.
     const fn of(gguf: &Gguf<'_>, widest: usize) -> Self {
-        let mut formats = Self { q8: false, q8k: false, panel: 0 };
+        let mut formats = Self { quantized: false, panel: 0 };
         let mut tensors = gguf.tensors();
         while let Some(tensor) = tensors.next_tensor() {
-            match Form::of(tensor.kind) {
-                Some(Form::Q8) => formats.q8 = true,
-                Some(Form::Q8K) => formats.q8k = true,
-                _ => {}
-            }
+            formats.quantized |= matches!(Form::of(tensor.kind), Some(Form::Q8 | Form::Q8K));
             let cols = if tensor.dims[0] < widest as u64 { tensor.dims[0] as usize } else { widest };
             formats.panel = max(formats.panel, panel_bytes(tensor.kind, cols));
         }

@@ -8,11 +8,11 @@ pub enum Section {
     Embedding,
     /// Norms of the hidden state, and adding to it.
     Norms,
-    /// Queries, keys and values.
+    /// Queries, keys and values, or what else a mixer makes of its input.
     Qkv,
     /// What is done to heads before they meet: norms, rotation, keys and values into the cache.
     Heads,
-    /// Queries over keys and values.
+    /// Queries over keys and values, or states of fixed size.
     Attention,
     /// The matrix after attention.
     Output,

@@ -6,7 +6,7 @@ use core::fmt;
 use super::name::{Digits, Name};
 use crate::quant::TensorType;
 
-/// A piece of a sentence.
+/// What stands in a sentence in place of `{}`.
 #[derive(Clone, Copy)]
 enum Piece<'e> {
     Text(&'static str),
@@ -18,18 +18,19 @@ enum Piece<'e> {
 }
 
 /// The most pieces of any sentence.
-const PIECES: usize = 9;
+const PIECES: usize = 4;
 
-/// What an error says, piece by piece.
+/// What an error says: a sentence with a `{}` for each piece.
 #[derive(Clone, Copy)]
 pub(crate) struct Sentence<'e> {
+    template: &'static str,
     pieces: [Piece<'e>; PIECES],
     len: usize,
 }
 
 impl<'e> Sentence<'e> {
-    pub const fn new(text: &'static str) -> Self {
-        Self { pieces: [Piece::Text(text); PIECES], len: 1 }
+    pub const fn new(template: &'static str) -> Self {
+        Self { template, pieces: [Piece::Text(""); PIECES], len: 0 }
     }
 
     pub const fn text(self, text: &'static str) -> Self {
@@ -64,18 +65,14 @@ impl<'e> Sentence<'e> {
         self
     }
 
-    const fn pieces(&self) -> &[Piece<'e>] {
-        match self.pieces.split_at_checked(self.len) {
-            Some((pieces, _)) => pieces,
-            None => &[],
-        }
-    }
-
     /// The sentence as the compiler can show it.
     pub const fn message(&self) -> Message {
         let mut message = Message { bytes: [0; Message::CAPACITY], len: 0 };
-        let mut pieces = self.pieces();
-        while let Some((piece, rest)) = pieces.split_first() {
+        let (mut rest, mut pieces) = (self.template, self.pieces.as_slice());
+        loop {
+            let (text, after) = cut(rest);
+            message = message.text(text.as_bytes());
+            let (Some(after), Some((piece, left))) = (after, pieces.split_first()) else { return message };
             message = match piece {
                 Piece::Text(text) => message.text(text.as_bytes()),
                 Piece::Number(number) => message.text(Digits::of(*number).bytes()),
@@ -83,24 +80,50 @@ impl<'e> Sentence<'e> {
                 Piece::Shape(_) => message.text(b"[...]"),
                 Piece::Type(kind) => message.text(b"number ").text(Digits::of(*kind as u64).bytes()),
             };
-            pieces = rest;
+            (rest, pieces) = (after, left);
         }
-        message
     }
 }
 
 impl fmt::Display for Sentence<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.pieces().iter().try_for_each(|piece| match piece {
-            Piece::Text(text) => f.write_str(text),
-            Piece::Number(number) => Digits::of(*number).fmt(f),
-            Piece::Name(name) => name.fmt(f),
-            Piece::Shape(dims) => {
-                let [a, b, c, d] = dims.map(Digits::of);
-                write!(f, "[{a}, {b}, {c}, {d}]")
+        let (mut rest, mut pieces) = (self.template, self.pieces.iter());
+        loop {
+            let (text, after) = cut(rest);
+            f.write_str(text)?;
+            let (Some(after), Some(piece)) = (after, pieces.next()) else { return Ok(()) };
+            match piece {
+                Piece::Text(text) => f.write_str(text)?,
+                Piece::Number(number) => Digits::of(*number).fmt(f)?,
+                Piece::Name(name) => name.fmt(f)?,
+                Piece::Shape(dims) => {
+                    let [a, b, c, d] = dims.map(Digits::of);
+                    write!(f, "[{a}, {b}, {c}, {d}]")?;
+                }
+                Piece::Type(kind) => write!(f, "{kind:?}")?,
             }
-            Piece::Type(kind) => write!(f, "{kind:?}"),
-        })
+            rest = after;
+        }
+    }
+}
+
+/// What stands before the first `{}`, and what after it, if there is one.
+const fn cut(template: &str) -> (&str, Option<&str>) {
+    let mut at = 0;
+    while let (Some((before, _)), Some((pair, after))) = (template.split_at_checked(at), tail(template, at)) {
+        if matches!(pair.as_bytes(), b"{}") {
+            return (before, Some(after));
+        }
+        at += 1;
+    }
+    (template, None)
+}
+
+/// Two bytes of an ASCII text from `at`, and what follows.
+const fn tail(text: &str, at: usize) -> Option<(&str, &str)> {
+    match text.split_at_checked(at) {
+        Some((_, rest)) => rest.split_at_checked(2),
+        None => None,
     }
 }
 
@@ -136,7 +159,11 @@ impl Message {
     }
 
     pub const fn as_str(&self) -> &str {
-        match core::str::from_utf8(self.bytes.split_at(self.len).0) {
+        let bytes = match self.bytes.split_at_checked(self.len) {
+            Some((bytes, _)) => bytes,
+            None => &self.bytes,
+        };
+        match core::str::from_utf8(bytes) {
             Ok(text) => text,
             Err(_) => "", // never: it is ASCII
         }
@@ -154,10 +181,10 @@ mod tests {
     #[test]
     fn a_sentence_is_the_same_for_the_compiler() {
         let name = Name::new(b"a.key");
-        let sentence = Sentence::new("the key ").name(&name).text(" has ").size(17).text(" of ").number(u64::MAX);
+        let sentence = Sentence::new("the key {} has {} of {}").name(&name).size(17).number(u64::MAX);
         assert_eq!(sentence.to_string(), "the key a.key has 17 of 18446744073709551615");
         assert_eq!(sentence.message().as_str(), sentence.to_string());
         let name = Name::new("\u{1b}[31m\u{202e}é".as_bytes());
-        assert_eq!(Sentence::new("").name(&name).message().as_str(), "?[31m?????");
+        assert_eq!(Sentence::new("{}").name(&name).message().as_str(), "?[31m?????");
     }
 }

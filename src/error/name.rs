@@ -45,7 +45,10 @@ impl Name {
 
     /// The bytes that were kept.
     pub(crate) const fn bytes(&self) -> &[u8] {
-        self.bytes.split_at(self.len as usize).0
+        match self.bytes.split_at_checked(self.len as usize) {
+            Some((bytes, _)) => bytes,
+            None => &self.bytes,
+        }
     }
 
     /// Appends `more`, as far as there is room.

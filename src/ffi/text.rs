@@ -227,7 +227,17 @@ impl From<arenite_params> for Params {
     fn from(params: arenite_params) -> Self {
         let arenite_params { temperature, top_k, top_p, min_p, .. } = params;
         let arenite_params { repeat_penalty, frequency_penalty, presence_penalty, repeat_last_n, .. } = params;
-        Self { temperature, top_k, top_p, min_p, repeat_penalty, frequency_penalty, presence_penalty, repeat_last_n }
+        Self {
+            temperature,
+            top_k,
+            top_p,
+            min_p,
+            repeat_penalty,
+            frequency_penalty,
+            presence_penalty,
+            repeat_last_n,
+            ..Params::DEFAULT
+        }
     }
 }
 

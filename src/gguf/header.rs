@@ -26,7 +26,7 @@ impl Header {
         let version = tri!(reader.u32("the version"));
         match version {
             2 | 3 => {}
-            // Version 3 allows big-endian files; the version itself is then the other way round.
+            // Version 3 allows big-endian files, in which the bytes of the version are swapped, too.
             _ if matches!(version.swap_bytes(), 1..=3) => return Err(Error::BigEndian),
             _ => return Err(Error::Version { version }),
         }

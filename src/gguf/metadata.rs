@@ -162,7 +162,7 @@ const fn read_extent(reader: &mut Reader<'_>, key: &[u8], skips: &Skips) -> Resu
     }
     let at = reader.at();
     let count = tri!(reader.u64("the length of an array"));
-    // Each string takes at least the 8 bytes of its length, so this bounds both kinds of array.
+    // Each string takes at least the 8 bytes of its length, so this bounds arrays of strings and of numbers.
     let smallest = match element.size() {
         Some(size) => size as u64,
         None => 8,

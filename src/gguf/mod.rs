@@ -120,11 +120,11 @@ impl<'a> Gguf<'a> {
 
     /// The bytes of the tensor directory.
     pub(crate) const fn directory(&self) -> &'a [u8] {
-        let (_, directory) = match self.data.split_at_checked(self.tensors_at as usize) {
+        let (_, directory) = match self.data.split_at_checked(self.tensors_at) {
             Some(parts) => parts,
             None => (self.data, self.data),
         };
-        match directory.split_at_checked((self.data_at as usize).saturating_sub(self.tensors_at as usize)) {
+        match directory.split_at_checked(self.data_at.saturating_sub(self.tensors_at)) {
             Some((directory, _)) => directory,
             None => directory,
         }

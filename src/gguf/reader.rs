@@ -2,8 +2,8 @@
 //!
 //! The compiler counts the calls and the rounds of loops that a constant takes, and complains after
 //! two million (`long_running_const_eval`). Splitting a slice is a dozen calls in the library, so
-//! what runs for every key or tensor of every look-up goes by index here, each behind a check that
-//! the optimizer needs to leave the bounds check out.
+//! what runs for every key or tensor of every look-up goes by index here, each after a check by
+//! which the optimizer leaves the bounds check out.
 
 use crate::{Error, tri};
 

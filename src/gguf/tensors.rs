@@ -2,7 +2,7 @@
 //!
 //! An entry is a name (string), the number of dimensions (`u32`), the dimensions (`u64` each,
 //! fastest first), the type (`u32`) and an offset (`u64`) from the start of the tensor data. The
-//! data starts behind the last entry, at the next multiple of the alignment.
+//! data starts after the last entry, at the next multiple of the alignment.
 
 use core::fmt;
 

@@ -144,7 +144,7 @@ impl State {
             [item] => {
                 let mut node = item.node;
                 loop {
-                    let Some(byte) = bytes.next() else { return None };
+                    let byte = bytes.next()?;
                     let Some(next) = grammar.step(node, byte) else { return Some(Self::dead()) };
                     node = next;
                     if !grammar.head(node).is_some_and(|head| head.is_plain()) {

@@ -36,8 +36,7 @@ const TARGET: u32 = (1 << 23) - 1;
 
 /// A grammar that was compiled to a table: what an answer may look like.
 ///
-/// The table is made on a host (`arenite grammar`, or the function of the same name in host-demo) and borrowed
-/// here, from flash as well as from RAM.
+/// The table is made on a host (by `host-demo/src/grammar`) and borrowed here, from flash as well as from RAM.
 #[derive(Clone, Copy)]
 pub struct Grammar<'g> {
     words: &'g [Word],

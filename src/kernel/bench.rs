@@ -1,5 +1,6 @@
 //! One matrix product by itself, for the benchmarks. Not part of the interface.
 
+use super::job::SUM_SPAN;
 use super::linear::{self, linear};
 use super::{Acts, Form, Kernels, Matrix};
 use crate::quant::TensorType;
@@ -17,21 +18,20 @@ pub struct Memory<'a> {
     pub q: &'a mut [i8],
     /// Scales.
     pub d: &'a mut [f32],
-    /// Offsets.
-    pub offsets: &'a mut [i32],
+    /// Sums.
+    pub sums: &'a mut [i16],
 }
 
 impl<'a> Activations<'a> {
     /// `x` is `[tokens][cols]`. `None` if there is no kernel for the weight type or too little memory.
     pub fn new(kernels: &Kernels, kind: TensorType, x: &'a [f32], tokens: usize, memory: Memory<'a>) -> Option<Self> {
         let form = Form::of(kind)?;
-        let (scale_span, offset_span) = form.spans();
         let quantized = if form == Form::F32 { 0 } else { x.len() };
         let q = memory.q.get_mut(..quantized)?;
-        let d = memory.d.get_mut(..quantized / scale_span)?;
-        let offsets = memory.offsets.get_mut(..quantized / offset_span)?;
-        kernels.quantize(form, x, q, d, offsets);
-        Some(Self(Acts { x, q, d, offsets, tokens }))
+        let d = memory.d.get_mut(..quantized / form.span())?;
+        let sums = memory.sums.get_mut(..quantized / SUM_SPAN)?;
+        kernels.quantize(form, x, q, d, sums);
+        Some(Self(Acts { x, q, d, sums, tokens }))
     }
 }
 
@@ -41,7 +41,7 @@ pub const fn panel_bytes(kind: TensorType, cols: usize) -> usize {
 }
 
 /// `out[t][r] = row r of weights * token t of x`, for `out` of `[tokens][rows]`; `panels` has
-/// [`panel_bytes`] for each worker.
+/// [`panel_bytes`] for each worker. Does nothing where shapes do not fit.
 #[allow(clippy::too_many_arguments)]
 pub fn product(
     kernels: &Kernels,

@@ -92,7 +92,7 @@ fn quantize(kernels: &Kernels, block: &[f32]) -> ([i8; 32], [u8; 2]) {
     for (x, v) in x.iter_mut().zip(block) {
         *x = *v;
     }
-    let (mut q, mut d, mut offset) = ([0; 32], [0.0], [0]);
-    kernels.quantize(Form::Q8, &x, &mut q, &mut d, &mut offset);
+    let (mut q, mut d, mut sums) = ([0; 32], [0.0], [0; 2]);
+    kernels.quantize(Form::Q8, &x, &mut q, &mut d, &mut sums);
     (q, half::f16::from_f32_const(d[0]).to_le_bytes())
 }

@@ -115,8 +115,9 @@ pub(super) unsafe fn activate<L: Lanes>(f: Activation, x: &mut [f32], up: Option
             if built::GPT_OSS
                 && let (Activation::ClampedSwiglu, Some(up)) = (f, up)
             {
-                let (v, limit) = (v.min(L::splat(7.0)), L::splat(7.0));
-                let up = load::<L>(up, i).min(limit).max(L::splat(-7.0)).add(L::splat(1.0));
+                let limit = L::splat(7.0);
+                let v = limit.min(v); // constants first: NaN passes through
+                let up = L::splat(-7.0).max(limit.min(load(up, i))).add(L::splat(1.0));
                 let gate = v.div(L::splat(1.0).add(v.mul(L::splat(-1.702)).exp()));
                 store(gate.mul(up), x, i);
                 continue;
@@ -225,42 +226,39 @@ pub(super) unsafe fn to_f16<L: Lanes>(x: &[f32], out: &mut [u8]) {
     }
 }
 
-/// Activations for 32-blocks of weights, as llama.cpp's `quantize_row_q8_0`: the scale is the largest
+/// Activations for weights in blocks of 32, as llama.cpp's `quantize_row_q8_0`: the scale is the largest
 /// magnitude / 127, used as the f16 it would be stored as; values round half to even.
 #[inline(always)]
-pub(super) unsafe fn quantize_q8<L: Lanes>(x: &[f32], q: &mut [i8], d: &mut [f32], offsets: &mut [i32]) {
+pub(super) unsafe fn quantize_q8<L: Lanes>(x: &[f32], q: &mut [i8], d: &mut [f32], sums: &mut [i16]) {
     // SAFETY: the caller has the instruction set; chunks are 32 elements.
     unsafe {
         let blocks = x.as_chunks::<32>().0.iter().zip(q.as_chunks_mut::<32>().0);
-        for (((x, q), d), offset) in blocks.zip(d).zip(offsets) {
-            let (amax, total) = quantize_block::<L, 32>(x, q);
-            *d = L::round_to_f16(amax / 127.0);
-            *offset = -128 * total;
+        for (((x, q), d), sums) in blocks.zip(d).zip(sums.as_chunks_mut::<2>().0) {
+            *d = L::round_to_f16(quantize_block::<L, 32, 2>(x, q, sums) / 127.0);
         }
     }
 }
 
-/// Activations for 256-blocks of weights, as llama.cpp's `quantize_row_q8_K`: one f32 scale for 256, one
-/// offset for every 16.
+/// Activations for weights in blocks of 256, as llama.cpp's `quantize_row_q8_K`: one f32 scale for 256.
 #[inline(always)]
-pub(super) unsafe fn quantize_q8k<L: Lanes>(x: &[f32], q: &mut [i8], d: &mut [f32], offsets: &mut [i32]) {
+pub(super) unsafe fn quantize_q8k<L: Lanes>(x: &[f32], q: &mut [i8], d: &mut [f32], sums: &mut [i16]) {
     // SAFETY: the caller has the instruction set; chunks are 256 elements.
     unsafe {
         let blocks = x.as_chunks::<256>().0.iter().zip(q.as_chunks_mut::<256>().0);
-        for (((x, q), d), offsets) in blocks.zip(d).zip(offsets.as_chunks_mut::<16>().0) {
-            let (amax, _) = quantize_block::<L, 256>(x, q);
-            *d = 1.0 / (127.0 / amax); // 0 of 0
-            for (offset, q) in offsets.iter_mut().zip(q.as_chunks::<16>().0) {
-                *offset = -32 * q.iter().map(|&q| i32::from(q)).sum::<i32>();
-            }
+        for (((x, q), d), sums) in blocks.zip(d).zip(sums.as_chunks_mut::<16>().0) {
+            *d = 1.0 / (127.0 / quantize_block::<L, 256, 16>(x, q, sums)); // 0 of 0
         }
     }
 }
 
-/// Quantizes one block to its largest magnitude, which is returned with the sum of the quants.
+/// Quantizes one block to its largest magnitude, which is returned, with the sums of each 16 quants.
 /// A block that holds an infinity or a NaN becomes zeros under a NaN scale.
 #[inline(always)]
-unsafe fn quantize_block<L: Lanes, const N: usize>(x: &[f32; N], q: &mut [i8; N]) -> (f32, i32) {
+unsafe fn quantize_block<L: Lanes, const N: usize, const SUMS: usize>(
+    x: &[f32; N],
+    q: &mut [i8; N],
+    sums: &mut [i16; SUMS],
+) -> f32 {
     // SAFETY: the caller has the instruction set; N is a multiple of 16.
     unsafe {
         let mut amax = L::splat(0.0);
@@ -271,19 +269,21 @@ unsafe fn quantize_block<L: Lanes, const N: usize>(x: &[f32; N], q: &mut [i8; N]
         // Zeros, and what is so small that the scale becomes zero: all quants are zero.
         let inverse = 127.0 / amax;
         let inverse = L::splat(if inverse == f32::INFINITY { 0.0 } else { inverse });
-        let mut sum = L::splat(0.0); // at most 256 * 127: exact in any order
-        for i in (0..N).step_by(16) {
-            let v = L::load(x.as_ptr().add(i)).mul(inverse).round();
-            sum = sum.add(v);
-            v.store_i8(q.as_mut_ptr().add(i));
+        let mut total = 0.0;
+        for ((x, q), to) in x.as_chunks::<16>().0.iter().zip(q.as_chunks_mut::<16>().0).zip(sums.iter_mut()) {
+            let v = L::load(x.as_ptr()).mul(inverse).round();
+            v.store_i8(q.as_mut_ptr());
+            let sum = v.sum(); // at most 16 * 127: exact in any order
+            *to = sum as i16;
+            total += sum;
         }
         // NaN times anything is NaN, and infinity times an inverse of 0.
-        let sum = sum.sum();
-        if sum.is_nan() {
+        if total.is_nan() {
             *q = [0; N];
-            return (f32::NAN, 0);
+            *sums = [0; SUMS];
+            return f32::NAN;
         }
-        (amax, sum as i32)
+        amax
     }
 }
 

@@ -2,6 +2,7 @@
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 
+use super::job::SUM_SPAN;
 use super::{Form, Kernels};
 use crate::workers::Workers;
 
@@ -158,28 +159,27 @@ pub(crate) fn quantize(
     x: &[f32],
     q: &mut [i8],
     d: &mut [f32],
-    offsets: &mut [i32],
+    sums: &mut [i16],
 ) {
     /// Elements of one piece of work: whole spans of every form.
     const CHUNK: usize = 1 << 13;
-    let (scales, sums) = form.spans();
-    let spans = |elements: usize, span| elements.checked_div(span).unwrap_or(0);
-    if q.len() < x.len() || d.len() < spans(x.len(), scales) || offsets.len() < spans(x.len(), sums) {
+    let scales = |elements: usize| elements.checked_div(form.span()).unwrap_or(0);
+    if q.len() < x.len() || d.len() < scales(x.len()) || sums.len() < x.len() / SUM_SPAN {
         debug_assert!(false, "quantize: shapes do not fit");
         return;
     }
-    let (q, d, offsets) = (Shared(q.as_mut_ptr()), Shared(d.as_mut_ptr()), Shared(offsets.as_mut_ptr()));
+    let (q, d, sums) = (Shared(q.as_mut_ptr()), Shared(d.as_mut_ptr()), Shared(sums.as_mut_ptr()));
     fork(workers, x.len().div_ceil(CHUNK), x.len().saturating_mul(10), &mut [(); 0], 0, &|i, _| {
         let start = i * CHUNK;
         let Some(x) = x.get(start..x.len().min(start + CHUNK)) else { return };
         // SAFETY: `fork` runs each item once, so each piece has one user; the lengths are checked above.
-        let (q, d, offsets) = unsafe {
+        let (q, d, sums) = unsafe {
             (
                 q.part(start, x.len()),
-                d.part(spans(start, scales), spans(x.len(), scales)),
-                offsets.part(spans(start, sums), spans(x.len(), sums)),
+                d.part(scales(start), scales(x.len())),
+                sums.part(start / SUM_SPAN, x.len() / SUM_SPAN),
             )
         };
-        kernels.quantize(form, x, q, d, offsets);
+        kernels.quantize(form, x, q, d, sums);
     });
 }

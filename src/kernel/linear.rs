@@ -2,7 +2,7 @@
 
 use super::fork::{PIECE, PIECES, fork};
 use super::{Acts, Job, Kernels};
-use crate::quant::TensorType;
+use crate::quant::{Format, TensorType, formats, formats_list};
 use crate::workers::Workers;
 
 /// A weight matrix in the file's own layout: `rows` outputs, each a row of `cols` inputs.
@@ -32,12 +32,30 @@ impl<'a> Matrix<'a> {
 /// Rows that a packed panel holds, and the unit that workers take.
 pub(crate) const PANEL_ROWS: usize = 16;
 
-/// Bytes of scratch that a worker needs for matrices of this type, when there are several tokens.
-/// The same on every target: 16 rows as bytes, and an f32 scale for every 32.
-pub(crate) const fn panel_bytes(kind: TensorType, cols: usize) -> usize {
-    match kind {
-        TensorType::Q8_0 | TensorType::Q4_0 => PANEL_ROWS * (cols + cols / 32 * 4),
-        _ => 0,
+macro_rules! panel_bytes {
+    ({} $($name:ident = $number:literal, $module:ident :: $format:ident, $feature:literal;)*) => {
+        /// Bytes of scratch that a worker needs for matrices of this type, when there are several tokens.
+        /// The same on every target.
+        pub(crate) const fn panel_bytes(kind: TensorType, cols: usize) -> usize {
+            match kind {
+                $(TensorType::$name => PANEL_ROWS * cols.div_ceil(32) * panel_chunk::<formats::$module::$format>(),)*
+                _ => 0,
+            }
+        }
+    };
+}
+formats_list!(panel_bytes);
+
+/// Bytes of a panel for 32 weights of a row: themselves, then the most that a target takes for scales and minimums.
+const fn panel_chunk<F: Format>() -> usize {
+    let floats = 4 * if F::M.is_some() { 2 } else { 1 };
+    if F::ELEMENTS == 256 {
+        // Each group's scale as an i32; for every 16 an i16 that makes up for the bias, or the minimum.
+        32 + (256 / F::GROUP * 4 + 32 + floats).div_ceil(8)
+    } else if F::FLOAT_GROUPS {
+        32 + 8
+    } else {
+        32 + floats
     }
 }
 
@@ -82,9 +100,10 @@ pub(crate) fn linear(
             let (first, last) = (w.rows.min(begin * PANEL_ROWS), w.rows.min(end * PANEL_ROWS));
             if let Some(Matrix { kind, rows, cols, data: w }) = w.part(first, last - first).filter(|w| w.rows > 0) {
                 // SAFETY: these rows are nobody else's, and `fit` says that they are inside `out`.
-                unsafe {
-                    let out = out.at(at + first);
-                    kernels.matmul(kind, &mut Job { w, rows, cols, x: *x, out, stride, panel });
+                let job = unsafe { Job::new(kind, (rows, cols), w, *x, (out.at(at + first), stride), panel) };
+                debug_assert!(job.is_some(), "linear: shapes do not fit");
+                if let Some(mut job) = job {
+                    kernels.matmul(&mut job);
                 }
             }
             let units = w.rows.div_ceil(PANEL_ROWS);

@@ -2,8 +2,7 @@
 //!
 //! [`Kernels`] is that table. [`Kernels::detect`] picks the best one for the running machine;
 //! [`Kernels::by_name`] forces one. All tables compute the same bits: see `lanes`, `float` and
-//! `attention` for the float operations, each stated once, and `scalar` for the quantized dot
-//! products, each stated as a reference that the others equal.
+//! `attention` for the float operations, and `dot` for the quantized dot products.
 #![allow(unsafe_code)]
 
 #[macro_use]
@@ -18,8 +17,10 @@ mod attention;
 #[doc(hidden)]
 pub mod bench;
 mod cache;
+mod dot;
 mod float;
 mod fork;
+mod job;
 mod lanes;
 mod linear;
 #[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), allow(dead_code))] // some use a part of it
@@ -34,10 +35,12 @@ mod x86;
 pub(crate) use attention::{Attention, Bias};
 pub(crate) use cache::store;
 pub(crate) use fork::{fork_chunks, fork_pairs, quantize};
+pub(crate) use job::{Acts, Form};
 pub(crate) use linear::{Matrix, Product, linear, panel_bytes};
 pub(crate) use recurrent::{Convolution, MAX_TAPS, Recurrence};
 
-use crate::quant::TensorType;
+use crate::quant::formats_list;
+use job::Job;
 
 /// The most query rows that any table's attention takes at once: what its scratch has room for.
 pub(crate) const MAX_ROWS: usize = 8;
@@ -69,99 +72,13 @@ pub(crate) enum Deviation {
     Unbiased(f32),
 }
 
-/// The form of the activations that a weight type is multiplied with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
-    /// As they are.
-    F32,
-    /// Bytes with a scale and an offset for every 32.
-    Q8,
-    /// Bytes with a scale for every 256 and an offset for every 16.
-    Q8K,
-}
-
-impl Form {
-    /// `None` for weight types that this build does not run.
-    pub const fn of(kind: TensorType) -> Option<Self> {
-        match kind {
-            _ if !kind.is_built() => None,
-            TensorType::F32 | TensorType::F16 | TensorType::BF16 => Some(Self::F32),
-            TensorType::Q8_0 | TensorType::Q4_0 => Some(Self::Q8),
-            TensorType::Q6_K => Some(Self::Q8K),
-            _ => None,
-        }
-    }
-
-    /// Elements for each scale and for each offset.
-    pub const fn spans(self) -> (usize, usize) {
-        match self {
-            Self::F32 => (1, 1),
-            Self::Q8 => (32, 32),
-            Self::Q8K => (256, 16),
-        }
-    }
-}
-
-/// The activations of some tokens, as floats and in one quantized form.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Acts<'a> {
-    /// `[tokens][cols]`.
-    pub x: &'a [f32],
-    /// `[tokens][cols]`, empty where the form is F32; likewise the next two.
-    pub q: &'a [i8],
-    /// Scales, `[tokens][cols / span]`.
-    pub d: &'a [f32],
-    /// What a sum of products begins with where the weights are made unsigned by adding 128 (Q8) or
-    /// 32 (Q8K): minus that many times the sum of `q`, `[tokens][cols / span]`.
-    pub offsets: &'a [i32],
-    pub tokens: usize,
-}
-
-/// One token of [`Acts`].
-#[derive(Clone, Copy)]
-pub(crate) struct Row<'a> {
-    pub q: &'a [i8],
-    pub d: &'a [f32],
-    #[allow(dead_code)] // the scalar kernels have signed weights
-    pub offsets: &'a [i32],
-}
-
-impl<'a> Acts<'a> {
-    /// Token `t`.
-    fn row(&self, t: usize) -> Row<'a> {
-        Row { q: self.part(self.q, t), d: self.part(self.d, t), offsets: self.part(self.offsets, t) }
-    }
-
-    /// Token `t` of one of the slices.
-    fn part<T>(&self, all: &'a [T], t: usize) -> &'a [T] {
-        let n = all.len() / self.tokens.max(1);
-        all.get(t * n..(t + 1) * n).unwrap_or(&[])
-    }
-}
-
-/// One worker's piece of a matrix product: `rows` rows that lie in `w` times all tokens of `x`.
-///
-/// `w` holds exactly `rows` rows of `cols` weights, `x` has `cols` elements a token in the form of
-/// the weight type, `out + t * stride + r` may be written for every row and token, and `panel` has
-/// [`panel_bytes`] if there are several tokens.
-pub(crate) struct Job<'a> {
-    w: &'a [u8],
-    rows: usize,
-    cols: usize,
-    x: Acts<'a>,
-    out: *mut f32,
-    stride: usize,
-    #[allow(dead_code)] // the scalar kernels pack nothing
-    panel: &'a mut [u8],
-}
-
 /// The functions of one instruction set. All tables compute the same bits.
 pub struct Kernels {
     /// Name of the instruction set, as `--isa` takes it.
     pub name: &'static str,
-    matmul: unsafe fn(TensorType, &mut Job<'_>),
+    matmul: unsafe fn(&mut Job<'_>),
     #[allow(clippy::type_complexity)] // five slices, named at `Kernels::quantize`
-    quantize: unsafe fn(Form, &[f32], &mut [i8], &mut [f32], &mut [i32]),
+    quantize: unsafe fn(Form, &[f32], &mut [i8], &mut [f32], &mut [i16]),
     rms_norm: unsafe fn(&mut [f32], &[u8], f32),
     layer_norm: unsafe fn(&mut [f32], &[u8], &[u8], Deviation),
     activate: unsafe fn(Activation, &mut [f32], Option<&[f32]>),
@@ -175,25 +92,13 @@ pub struct Kernels {
 /// Plain Rust, on every target: the reference.
 pub static SCALAR: Kernels = table!("scalar", scalar::Array, scalar_matmul);
 
-#[inline(always)]
-unsafe fn scalar_matmul(kind: TensorType, job: &mut Job<'_>) {
-    // SAFETY: passed on to the caller.
-    unsafe {
-        match kind {
-            TensorType::F32 => float::matmul::<scalar::Array, float::F32, 1, 1>(job),
-            TensorType::F16 if const { TensorType::F16.is_built() } => {
-                float::matmul::<scalar::Array, float::F16, 1, 1>(job)
-            }
-            TensorType::BF16 if const { TensorType::BF16.is_built() } => {
-                float::matmul::<scalar::Array, float::Bf16, 1, 1>(job)
-            }
-            TensorType::Q8_0 if const { TensorType::Q8_0.is_built() } => scalar::matmul(job, scalar::dot_q8_0),
-            TensorType::Q4_0 if const { TensorType::Q4_0.is_built() } => scalar::matmul(job, scalar::dot_q4_0),
-            TensorType::Q6_K if const { TensorType::Q6_K.is_built() } => scalar::matmul(job, scalar::dot_q6_k),
-            _ => {}
-        }
-    }
+formats_list!(choose scalar_matmul scalar_floats scalar_blocks);
+
+unsafe fn scalar_floats<W: float::Weight>(job: &mut Job<'_>) {
+    // SAFETY: needs no instruction set; a job is right by construction.
+    unsafe { float::matmul::<scalar::Array, W, 1, 1>(job) }
 }
+use dot::matmul as scalar_blocks;
 
 impl Kernels {
     /// The tables that this machine can run, the fastest first.
@@ -224,20 +129,17 @@ impl Kernels {
         Self::available().find(|kernels| kernels.name == name)
     }
 
-    /// # Safety
-    ///
-    /// As [`Job`] says.
     #[inline]
-    unsafe fn matmul(&self, kind: TensorType, job: &mut Job<'_>) {
-        // SAFETY: a table is only reachable where its instruction set is there.
-        unsafe { (self.matmul)(kind, job) }
+    fn matmul(&self, job: &mut Job<'_>) {
+        // SAFETY: a table is only reachable where its instruction set is there; a job is right by construction.
+        unsafe { (self.matmul)(job) }
     }
 
-    /// Quantizes one or more tokens: `q` as long as `x`, `d` and `offsets` one for each span of the form.
+    /// Quantizes one or more tokens: `q` as long as `x`, `d` one for each span of the form, `sums` one for each 16.
     #[inline]
-    pub(crate) fn quantize(&self, form: Form, x: &[f32], q: &mut [i8], d: &mut [f32], offsets: &mut [i32]) {
+    pub(crate) fn quantize(&self, form: Form, x: &[f32], q: &mut [i8], d: &mut [f32], sums: &mut [i16]) {
         // SAFETY: as in `matmul`; the kernel stays within the shortest slice.
-        unsafe { (self.quantize)(form, x, q, d, offsets) }
+        unsafe { (self.quantize)(form, x, q, d, sums) }
     }
 
     /// RMS norm in place: `x / sqrt(mean(x^2) + eps) * weight`. An empty weight is 1.

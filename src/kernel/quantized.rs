@@ -1,158 +1,142 @@
-//! The two shapes of a quantized matrix product, stated once over [`Blocks`] and
-//! [`Panel`].
+//! The two shapes of a quantized matrix product.
 //!
 //! - **Decode**, one token: the file's own rows, [`Blocks::ROWS`] at a time, nothing repacked.
 //! - **Prefill**, several tokens: 16 rows are packed into a panel that suits the instruction set, and the
 //!   panel is multiplied with every token.
 //!
 //! An instruction set states the inner loops; here are the edges. Both shapes give the bits of
-//! [`super::scalar`].
+//! [`super::dot`].
 
 use core::mem::MaybeUninit;
 
+use super::job::Row;
 use super::linear::PANEL_ROWS;
-use super::{Acts, Job, Row};
+use super::{Acts, Job};
+use crate::quant::Format;
 
 /// One block format under one instruction set.
 ///
 /// # Safety
 ///
-/// All functions need the instruction set. `w` points to rows of whole blocks, `row_bytes` apart;
-/// `x` has the length of a row.
-pub(super) trait Blocks {
+/// `dot` needs the instruction set. `w` points to rows of whole blocks, `row_bytes` apart; `x` has the length of a row;
+/// `out` has room for `ROWS`.
+pub(super) unsafe trait Blocks {
+    type Format: Format;
     /// Rows that `dot` takes at once.
     const ROWS: usize;
 
     /// The dot products of `ROWS` rows with one token, to `out[..ROWS]`.
     unsafe fn dot(w: *const u8, row_bytes: usize, x: Row<'_>, out: *mut f32);
-
-    /// The dot product of one row, for what is left where there are fewer than `ROWS`.
-    fn dot_one(row: &[u8], x: Row<'_>) -> f32;
 }
 
-/// A block format that is packed into panels for several tokens.
+/// Rows times tokens, some rows with each token after the other.
 ///
 /// # Safety
 ///
-/// As for [`Blocks`].
-pub(super) trait Panel: Blocks {
-    /// Packs `rows` rows, 1 to 16, of `cols` weights into `panel`, which has
-    /// [`panel_bytes`](super::panel_bytes). What stands for the rows that are missing is unimportant.
-    unsafe fn pack(w: *const u8, row_bytes: usize, rows: usize, cols: usize, panel: *mut u8);
-
-    /// Multiplies a panel with `T` tokens of `x` from `first` on: `out[t]` receives 16 rows for token
-    /// `first + t`.
-    unsafe fn multiply<const T: usize>(panel: *const u8, cols: usize, x: &Acts<'_>, first: usize, out: [*mut f32; T]);
-
-    /// Asks for what will be written soon; any address will do.
-    #[inline(always)]
-    fn prefetch(_out: *const f32) {}
-}
-
-/// Rows times tokens, in the shape that suits their number. `T` is the number of tokens that the
-/// instruction set has registers for.
-///
-/// # Safety
-///
-/// The caller has the instruction set of `B`; `job` as [`Job`] says.
-#[inline(always)]
-pub(super) unsafe fn matmul<B: Panel, const T: usize>(job: &mut Job<'_>) {
-    // SAFETY: passed on to the caller.
-    unsafe {
-        if job.x.tokens == 1 {
-            decode::<B>(job);
-        } else {
-            prefill::<B, T>(job);
-        }
-    }
-}
-
-/// Rows times tokens, one token after another.
-///
-/// # Safety
-///
-/// As for [`matmul`].
+/// The caller has the instruction set of `B`.
 #[inline(always)]
 pub(super) unsafe fn decode<B: Blocks>(job: &mut Job<'_>) {
-    for t in 0..job.x.tokens {
-        // SAFETY: passed on to the caller.
-        unsafe { decode_token::<B>(job, t) };
-    }
-}
-
-#[inline(always)]
-unsafe fn decode_token<B: Blocks>(job: &Job<'_>, t: usize) {
     let row_bytes = job.w.len() / job.rows.max(1);
-    let x = job.x.row(t);
-    // SAFETY: rows `r..r + ROWS` are the job's, in `w` and in `out`.
-    unsafe {
-        let out = job.out.add(t * job.stride);
-        if job.rows < B::ROWS {
-            for (r, row) in job.w.chunks_exact(row_bytes.max(1)).enumerate() {
-                *out.add(r) = B::dot_one(row, x);
-            }
-            return;
-        }
-        let mut r = 0;
-        while r < job.rows {
-            // The last rows are taken together with some that are done: the same bits again.
-            r = r.min(job.rows - B::ROWS);
-            B::dot(job.w.as_ptr().add(r * row_bytes), row_bytes, x, out.add(r));
-            r += B::ROWS;
-        }
+    if job.rows < B::ROWS {
+        // SAFETY: needs no instruction set.
+        return unsafe { super::dot::matmul::<B::Format>(job) };
     }
-}
-
-#[inline(always)]
-unsafe fn prefill<B: Panel, const T: usize>(job: &mut Job<'_>) {
-    let row_bytes = job.w.len() / job.rows.max(1);
     let mut r = 0;
     while r < job.rows {
-        let rows = PANEL_ROWS.min(job.rows - r);
-        // SAFETY: the job has these rows, and `panel` has room for 16 of them.
-        unsafe {
-            let panel = job.panel.as_mut_ptr();
-            B::pack(job.w.as_ptr().add(r * row_bytes), row_bytes, rows, job.cols, panel);
-            let mut t = 0;
-            while t < job.x.tokens {
+        // The last rows are taken together with some that are done: the same bits again.
+        r = r.min(job.rows - B::ROWS);
+        for t in 0..job.x.tokens {
+            // SAFETY: rows `r..r + ROWS` are the job's, in `w` and in `out`.
+            unsafe {
                 let out = job.out.add(t * job.stride + r);
-                t += if job.x.tokens - t >= T {
-                    multiply::<B, T>(panel, job, t, rows, out)
-                } else {
-                    multiply::<B, 1>(panel, job, t, rows, out)
-                };
+                B::dot(job.w.as_ptr().add(r * row_bytes), row_bytes, job.x.row(t), out);
             }
         }
-        r += rows;
+        r += B::ROWS;
     }
 }
 
-/// Multiplies the panel with `T` tokens from `t` on and writes the rows that there are.
-#[inline(always)]
-unsafe fn multiply<B: Panel, const T: usize>(
-    panel: *const u8,
-    job: &Job<'_>,
-    t: usize,
-    rows: usize,
-    out: *mut f32,
-) -> usize {
+/// Packs rows, 1 to 16, of a number of weights each, into a panel, which has [`panel_bytes`](super::panel_bytes): rows,
+/// bytes from one to the next, their number, weights, panel. What stands for the rows that are missing is unimportant.
+pub(super) type Pack = unsafe fn(*const u8, usize, usize, usize, *mut u8);
+
+/// A panel times some tokens, as many as the function takes.
+pub(super) struct Tile<'a> {
+    pub panel: *const u8,
+    pub cols: usize,
+    /// What makes codes unsigned: see [`Format::BIAS`].
+    #[allow(dead_code)] // where codes are signed
+    pub bias: u8,
+    pub x: &'a Acts<'a>,
+    /// The first of the tokens.
+    pub first: usize,
+    /// Where 16 rows go for the first token, `stride` apart for the next.
+    pub out: *mut f32,
+    pub stride: usize,
+}
+
+impl Tile<'_> {
+    /// Each token's quants.
+    #[inline(always)]
+    pub unsafe fn q<const T: usize>(&self) -> [*const i8; T] {
+        // SAFETY: the tokens are there.
+        core::array::from_fn(|t| unsafe { self.x.q.as_ptr().add((self.first + t) * self.cols) })
+    }
+    /// Each token's scales, one for `span` quants.
+    #[inline(always)]
+    pub unsafe fn d<const T: usize>(&self, span: usize) -> [*const f32; T] {
+        // SAFETY: the tokens are there.
+        core::array::from_fn(|t| unsafe { self.x.d.as_ptr().add((self.first + t) * (self.cols / span)) })
+    }
+    /// Each token's sums.
+    #[inline(always)]
+    pub unsafe fn sums<const T: usize>(&self) -> [*const i16; T] {
+        // SAFETY: the tokens are there.
+        core::array::from_fn(|t| unsafe { self.x.sums.as_ptr().add((self.first + t) * (self.cols / 16)) })
+    }
+    /// Where each token's rows go.
+    #[inline(always)]
+    pub unsafe fn out<const T: usize>(&self) -> [*mut f32; T] {
+        // SAFETY: the tokens are there.
+        core::array::from_fn(|t| unsafe { self.out.add(t * self.stride) })
+    }
+}
+
+/// How many tokens a function takes, at most [`MAX_TOKENS`], and the function.
+pub(super) type Multiply = (usize, unsafe fn(&Tile<'_>));
+
+/// See [`Multiply`].
+pub(super) const MAX_TOKENS: usize = 8;
+
+/// Rows times tokens by panels. `multiply` has functions for fewer and fewer tokens, the last one for one.
+///
+/// # Safety
+///
+/// The caller has the instruction set of the functions, which belong together and to the job's format.
+pub(super) unsafe fn prefill(job: &mut Job<'_>, bias: u8, pack: Pack, multiply: &[Multiply]) {
+    let row_bytes = job.w.len() / job.rows.max(1);
+    let panel = job.panel.as_mut_ptr();
     // Sixteen rows are written for each token: elsewhere, where there are fewer.
-    let mut spare = MaybeUninit::<[[f32; PANEL_ROWS]; T]>::uninit();
-    let spare: *mut [f32; PANEL_ROWS] = spare.as_mut_ptr().cast();
-    // SAFETY: the panel is packed, tokens `t..t + T` are the job's, and so are the rows of `out`.
-    unsafe {
-        let whole = rows == PANEL_ROWS;
-        let to = core::array::from_fn(|k| if whole { out.add(k * job.stride) } else { spare.add(k).cast() });
-        // What the next tokens' results replace is asked for now: a line of each, far apart.
-        for k in T..2 * T {
-            B::prefetch(out.wrapping_add(k * job.stride));
-        }
-        B::multiply::<T>(panel, job.cols, &job.x, t, to);
-        if !whole {
-            for (k, from) in to.into_iter().enumerate() {
-                core::ptr::copy_nonoverlapping(from, out.add(k * job.stride), rows);
+    let mut spare = MaybeUninit::<[[f32; PANEL_ROWS]; MAX_TOKENS]>::uninit();
+    for r in (0..job.rows).step_by(PANEL_ROWS) {
+        let rows = PANEL_ROWS.min(job.rows - r);
+        // SAFETY: the job has these rows, and `panel` has room for 16 of them.
+        unsafe { pack(job.w.as_ptr().add(r * row_bytes), row_bytes, rows, job.cols, panel) };
+        let mut first = 0;
+        while let Some((tokens, run)) = multiply.iter().find(|(tokens, _)| *tokens <= job.x.tokens - first) {
+            // SAFETY: the panel is packed, the tokens are the job's, and so are the rows of `out`.
+            unsafe {
+                let mine = job.out.add(first * job.stride + r);
+                let (out, stride) =
+                    if rows == PANEL_ROWS { (mine, job.stride) } else { (spare.as_mut_ptr().cast(), PANEL_ROWS) };
+                run(&Tile { panel, cols: job.cols, bias, x: &job.x, first, out, stride });
+                if rows < PANEL_ROWS {
+                    for t in 0..*tokens {
+                        core::ptr::copy_nonoverlapping(out.add(t * stride), mine.add(t * job.stride), rows);
+                    }
+                }
             }
+            first += tokens;
         }
     }
-    T
 }

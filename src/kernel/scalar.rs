@@ -1,15 +1,11 @@
-//! The reference, and the kernel of every target without SIMD.
-//!
-//! The float kernels of [`super::float`] and [`super::attention`] run here on an array of 16 f32.
-//! The quantized dot products are written out: per block an exact integer sum, then one fused
-//! multiply-add, in block order. Every other kernel must equal these bit for bit.
+//! The reference of the float kernels, and those of every target without SIMD: [`super::float`] and
+//! [`super::attention`] on an array of 16 f32. Every other table equals these bit for bit.
 
 use core::marker::PhantomData;
 use core::ops::Range;
 
 use super::lanes::Lanes;
-use super::{Job, Row};
-use crate::quant::{self, Q6K};
+use crate::quant;
 
 /// What a processor without SIMD may have instructions for: by default plain Rust, and a fused
 /// multiply-add of whole numbers.
@@ -302,71 +298,5 @@ impl<U: Unit> Array<U> {
             }
         }
         self.0[0]
-    }
-}
-
-/// A row of Q8_0 weights times one token.
-pub(super) fn dot_q8_0(row: &[u8], x: Row<'_>) -> f32 {
-    blocks::<34, 32>(row, x, |block, q| {
-        let [d0, d1, w @ ..] = block;
-        (Here::le_f16([*d0, *d1]), w.iter().zip(q).map(|(&w, &q)| i32::from(w as i8) * i32::from(q)).sum())
-    })
-}
-
-/// A row of Q4_0 weights times one token: low nibbles are the first 16, each less 8.
-pub(super) fn dot_q4_0(row: &[u8], x: Row<'_>) -> f32 {
-    blocks::<18, 32>(row, x, |block, q| {
-        let [d0, d1, w @ ..] = block;
-        let (low, high) = q.split_at(16);
-        let pairs = w.iter().zip(low.iter().zip(high));
-        let sum =
-            pairs.map(|(&w, (&a, &b))| (i32::from(w & 15) - 8) * i32::from(a) + (i32::from(w >> 4) - 8) * i32::from(b));
-        (Here::le_f16([*d0, *d1]), sum.sum())
-    })
-}
-
-/// A row of Q6_K weights times one token: 16 sub-blocks of 16, each with a whole-number scale.
-pub(super) fn dot_q6_k(row: &[u8], x: Row<'_>) -> f32 {
-    blocks::<210, 256>(row, x, |block, q| {
-        let block = Q6K::new(block);
-        let sum = q
-            .iter()
-            .enumerate()
-            .map(|(i, &q)| i32::from(block.scale(i / 16)) * i32::from(block.quant(i)) * i32::from(q));
-        (block.d, sum.sum())
-    })
-}
-
-/// The form of every quantized dot product: `acc = fma(d_w * d_x, isum, acc)`, block after block.
-#[inline(always)]
-fn blocks<const B: usize, const N: usize>(
-    row: &[u8],
-    x: Row<'_>,
-    block: impl Fn(&[u8; B], &[i8; N]) -> (f32, i32),
-) -> f32 {
-    let mut acc = 0.0;
-    let pairs = row.as_chunks::<B>().0.iter().zip(x.q.as_chunks::<N>().0);
-    for ((w, q), &dx) in pairs.zip(x.d) {
-        let (dw, sum) = block(w, q);
-        acc = Here::fma(dw * dx, sum as f32, acc);
-    }
-    acc
-}
-
-/// Rows times tokens, one dot product at a time.
-///
-/// # Safety
-///
-/// `job` as [`Job`] says.
-#[inline(always)]
-pub(super) unsafe fn matmul(job: &mut Job<'_>, dot: impl Fn(&[u8], Row<'_>) -> f32) {
-    if job.rows == 0 {
-        return;
-    }
-    for (r, row) in job.w.chunks_exact((job.w.len() / job.rows).max(1)).enumerate() {
-        for t in 0..job.x.tokens {
-            // SAFETY: row `r` and token `t` are the job's.
-            unsafe { *job.out.add(t * job.stride + r) = dot(row, job.x.row(t)) };
-        }
     }
 }

@@ -1,32 +1,48 @@
-//! The macro that builds a table of [`Kernels`](super::Kernels).
+//! The macros that build a table of [`Kernels`](super::Kernels).
+
+/// Defines the choice among weight types for one table: `$floats` of weights that are floats, else `$blocks` of the
+/// format. Called by the list.
+macro_rules! choose {
+    (
+        { $name:ident $floats:ident $blocks:ident }
+        $($kind:ident = $number:literal, $module:ident :: $format:ident, $feature:literal;)*
+    ) => {
+        unsafe fn $name(job: &mut $crate::kernel::Job<'_>) {
+            use $crate::kernel::float::{Bf16, F16, F32};
+            use $crate::quant::{TensorType, formats};
+            // SAFETY: the caller has the table's instruction set.
+            unsafe {
+                match job.kind {
+                    TensorType::F32 => $floats::<F32>(job),
+                    TensorType::F16 if const { TensorType::F16.is_built() } => $floats::<F16>(job),
+                    TensorType::BF16 if const { TensorType::BF16.is_built() } => $floats::<Bf16>(job),
+                    $(
+                        #[cfg(feature = $feature)]
+                        TensorType::$kind => $blocks::<formats::$module::$format>(job),
+                    )*
+                    _ => {}
+                }
+            }
+        }
+    };
+}
 
 /// Builds a table: every float kernel instantiated for one vector type, under one set of features.
 macro_rules! table {
     ($name:literal, $lanes:ty, $matmul:path $(, $feature:literal)?) => {
         $crate::kernel::Kernels {
             name: $name,
-            matmul: {
-                $(#[target_feature(enable = $feature)])?
-                unsafe fn matmul(kind: $crate::quant::TensorType, job: &mut $crate::kernel::Job<'_>) {
-                    // The optimizer leaves out what comes after it for other types.
-                    if !kind.is_built() {
-                        return;
-                    }
-                    // SAFETY: passed on to the caller of the table.
-                    unsafe { $matmul(kind, job) }
-                }
-                matmul
-            },
+            matmul: $matmul,
             quantize: {
                 $(#[target_feature(enable = $feature)])?
-                unsafe fn quantize(form: $crate::kernel::Form, x: &[f32], q: &mut [i8], d: &mut [f32], offsets: &mut [i32]) {
+                unsafe fn quantize(form: $crate::kernel::Form, x: &[f32], q: &mut [i8], d: &mut [f32], sums: &mut [i16]) {
                     // SAFETY: this function has the features of the vector type.
                     unsafe {
                         match form {
                             $crate::kernel::Form::F32 => {}
-                            $crate::kernel::Form::Q8K if !cfg!(feature = "q6_k") => {}
-                            $crate::kernel::Form::Q8 => $crate::kernel::float::quantize_q8::<$lanes>(x, q, d, offsets),
-                            $crate::kernel::Form::Q8K => $crate::kernel::float::quantize_q8k::<$lanes>(x, q, d, offsets),
+                            $crate::kernel::Form::Q8K if !$crate::kernel::job::Q8K_BUILT => {}
+                            $crate::kernel::Form::Q8 => $crate::kernel::float::quantize_q8::<$lanes>(x, q, d, sums),
+                            $crate::kernel::Form::Q8K => $crate::kernel::float::quantize_q8k::<$lanes>(x, q, d, sums),
                         }
                     }
                 }

@@ -5,13 +5,14 @@ extern crate std;
 
 use std::{eprintln, format, string::String, vec, vec::Vec};
 
+use super::job::SUM_SPAN;
 use super::linear::fit;
 use super::{
     Activation, Acts, Attention, Bias, Convolution, Deviation, Form, Kernels, MAX_ROWS, Matrix, Recurrence, SCALAR,
     linear, panel_bytes, store,
 };
 use crate::memory::{HeadLayout, KvType};
-use crate::quant::TensorType;
+use crate::quant::{Format, TensorType, decode_row, formats, formats_list};
 use crate::workers::{Serial, Workers};
 
 /// The tables that this machine can run, besides the reference.
@@ -120,14 +121,37 @@ impl Random {
                 _ => {
                     let start = out.len();
                     out.extend((0..bytes).map(|_| self.byte(data)));
-                    let scale = if kind == TensorType::Q6_K { start + bytes - 2 } else { start };
-                    out[scale..scale + 2].copy_from_slice(&self.half(data));
+                    for place in halves(kind) {
+                        out[start + place..start + place + 2].copy_from_slice(&self.half(data));
+                    }
                 }
             }
         }
         out
     }
 }
+
+macro_rules! of_formats {
+    ({} $($name:ident = $number:literal, $module:ident :: $format:ident, $feature:literal;)*) => {
+        /// All block formats of this build.
+        fn block_types() -> Vec<TensorType> {
+            [$(TensorType::$name),*].into_iter().filter(|kind| kind.is_built()).collect()
+        }
+
+        /// Where a block has f16.
+        fn halves(kind: TensorType) -> impl Iterator<Item = usize> {
+            let places = match kind {
+                $(TensorType::$name => {
+                    type F = formats::$module::$format;
+                    [F::D, F::M]
+                })*
+                _ => panic!("{kind:?} has no blocks"),
+            };
+            places.into_iter().flatten().map(|(place, _)| place)
+        }
+    };
+}
+formats_list!(of_formats);
 
 /// Asserts equal bits, all NaN being one.
 fn same(got: &[f32], want: &[f32], what: impl Fn() -> String) {
@@ -142,36 +166,34 @@ struct Tokens {
     x: Vec<f32>,
     q: Vec<i8>,
     d: Vec<f32>,
-    offsets: Vec<i32>,
+    sums: Vec<i16>,
     tokens: usize,
 }
 
 impl Tokens {
     fn quantized(kernels: &Kernels, form: Form, x: Vec<f32>, tokens: usize) -> Self {
         let n = if form == Form::F32 { 0 } else { x.len() };
-        let (scale_span, offset_span) = form.spans();
-        let (mut q, mut d, mut offsets) = (vec![0; n], vec![0.0; n / scale_span], vec![0; n / offset_span]);
-        kernels.quantize(form, &x, &mut q, &mut d, &mut offsets);
-        Self { x, q, d, offsets, tokens }
+        let (mut q, mut d, mut sums) = (vec![0; n], vec![0.0; n / form.span()], vec![0; n / SUM_SPAN]);
+        kernels.quantize(form, &x, &mut q, &mut d, &mut sums);
+        Self { x, q, d, sums, tokens }
     }
 
     fn random(random: &mut Random, form: Form, data: Data, cols: usize, tokens: usize) -> Self {
         let x = random.floats(data, cols * tokens);
         let mut tokens = Self::quantized(&SCALAR, form, x, tokens);
         if data == Data::Extreme {
-            // Every quant at an end, as rounding seldom gives it.
-            let (_, span) = form.spans();
-            tokens.q.fill_with(|| random.pick(&[-127, 127, 127]));
-            for (offset, q) in tokens.offsets.iter_mut().zip(tokens.q.chunks(span)) {
-                let less = if form == Form::Q8 { -128 } else { -32 };
-                *offset = less * q.iter().map(|&q| i32::from(q)).sum::<i32>();
+            // Every quant at an end, as rounding seldom gives it; now and then all at the same.
+            let ends: &[i8] = random.pick(&[&[-127, 127, 127], &[127], &[-127]]);
+            tokens.q.fill_with(|| random.pick(ends));
+            for (sum, q) in tokens.sums.iter_mut().zip(tokens.q.chunks(SUM_SPAN)) {
+                *sum = q.iter().map(|&q| i16::from(q)).sum();
             }
         }
         tokens
     }
 
     fn acts(&self) -> Acts<'_> {
-        Acts { x: &self.x, q: &self.q, d: &self.d, offsets: &self.offsets, tokens: self.tokens }
+        Acts { x: &self.x, q: &self.q, d: &self.d, sums: &self.sums, tokens: self.tokens }
     }
 }
 
@@ -209,12 +231,12 @@ fn check_products(kind: TensorType) {
     let mut random = Random(kind as u64 + 1);
     let (span, _) = kind.block();
     for rows in 1..=40 {
-        for tokens in 1..=20 {
+        for tokens in [1, 1 + random.below(20), 1 + random.below(20)] {
             check_product(&mut random, kind, Data::Plain, rows, 2 * span.max(17), tokens);
         }
     }
     for data in DATA {
-        for _ in 0..100 {
+        for _ in 0..40 {
             let (rows, tokens) = (1 + random.below(70), 1 + random.below(10));
             let cols = span * (1 + random.below(if span < 256 { 20 } else { 3 }));
             check_product(&mut random, kind, data, rows, cols, tokens);
@@ -295,19 +317,46 @@ fn bf16_weights() {
     check_products(TensorType::BF16);
 }
 
+/// Every block format, in threads: there are many.
 #[test]
-fn q8_0_weights() {
-    check_products(TensorType::Q8_0);
+fn block_weights() {
+    std::thread::scope(|scope| {
+        for half in [0, 1] {
+            scope.spawn(move || block_types().into_iter().skip(half).step_by(2).for_each(check_products));
+        }
+    });
 }
 
+/// The dot products against something that no kernel has a part in: sums in f64 over decoded rows.
 #[test]
-fn q4_0_weights() {
-    check_products(TensorType::Q4_0);
-}
-
-#[test]
-fn q6_k_weights() {
-    check_products(TensorType::Q6_K);
+fn block_weights_by_decoded_rows() {
+    let mut random = Random(23);
+    for kind in block_types() {
+        let (cols, form) = (512, Form::of(kind).unwrap());
+        let mut compared = 0;
+        for _ in 0..20 {
+            let bytes = random.weights(kind, Data::Plain, 1, cols, 0);
+            let x = Tokens::random(&mut random, form, Data::Plain, cols, 1);
+            let mut row = vec![0.0; cols];
+            assert!(decode_row(kind, &bytes, &mut row));
+            let terms = || {
+                row.iter()
+                    .zip(&x.q)
+                    .enumerate()
+                    .map(|(i, (&w, &q))| f64::from(w) * f64::from(q) * f64::from(x.d[i / form.span()]))
+            };
+            let (want, size): (f64, f64) = (terms().sum(), terms().map(f64::abs).sum());
+            let w = Matrix { kind, rows: 1, cols, data: &bytes };
+            let got = f64::from(product(&SCALAR, w, &x.acts(), 1)[0]);
+            // Two roundings and one of the minimum for each block; minimums may be larger than what is left.
+            // Scales that are not f16 are random: some numbers are beyond f32.
+            if size < 1e38 {
+                assert!((got - want).abs() <= 4e-6 * size, "{kind:?}: {got}, not {want}");
+                compared += 1;
+            }
+        }
+        assert!(compared >= 5, "{kind:?}");
+    }
 }
 
 /// A half read as a weight is exact, whichever of the 65536 it is.
@@ -333,7 +382,7 @@ fn every_half() {
 fn quantization_of_activations() {
     let mut random = Random(7);
     for form in [Form::Q8, Form::Q8K] {
-        let (span, _) = form.spans();
+        let span = form.span();
         let mut cases: Vec<Vec<f32>> = vec![];
         for data in DATA {
             cases.extend((0..40).map(|i| random.floats(data, span * (1 + i % 5))));
@@ -359,7 +408,7 @@ fn quantization_of_activations() {
                 let name = kernels.name;
                 same(&got.d, &want.d, || format!("{name} {form:?} scales of {x:?}"));
                 assert_eq!(got.q, want.q, "{name} {form:?} quants of {x:?}");
-                assert_eq!(got.offsets, want.offsets, "{name} {form:?} offsets of {x:?}");
+                assert_eq!(got.sums, want.sums, "{name} {form:?} sums of {x:?}");
             }
         }
     }

@@ -3,7 +3,8 @@
 use super::layers::{HeadSpec, Pattern, PerLayer};
 use super::rope::{Rope, RopeStyle, Scaling};
 use super::{
-    Experts, Gate, MAX_LAYERS, Need, Norm, Placement, Pooling, Positions, QkNorm, Recurrent, RecurrentKind, Spec, Stack,
+    EncoderSizes, Experts, Gate, MAX_LAYERS, Need, Norm, Placement, Pooling, Positions, QkNorm, Recurrent,
+    RecurrentKind, Spec, Stack,
 };
 use crate::gguf::{Array, Value, ValueType, equal};
 use crate::kernel::{Activation, MAX_TAPS};
@@ -183,25 +184,52 @@ impl<'g, 'a> Keys<'g, 'a> {
         }
     }
 
-    /// `spec`, of which the layers are the encoder's, as the decoder of that encoder.
+    /// `spec`, which is that of the encoder, as its decoder's: the same but for the keys that say otherwise.
     pub const fn target(&mut self, spec: Spec<'a>) -> Result<Spec<'a>, Error> {
-        let layers = match tri!(self.optional_size("decoder_block_count", MAX_LAYERS)) {
-            Some(layers) => layers,
-            None => spec.layers, // T5's default
-        };
         let start = match tri!(self.gguf.u32(self.prefix(START), START)) {
             Some(start) if (start as usize) < spec.vocab => start,
             Some(_) => return Err(self.wrong(START, "is not the id of a token")),
             None => return Err(self.missing(START)),
         };
-        let (PerLayer::All(_), PerLayer::All(_)) = (spec.ffn, spec.kv_heads) else {
+        let (PerLayer::All(ffn), PerLayer::All(kv_heads)) = (spec.ffn, spec.kv_heads) else {
             return Err(self.wrong("feed_forward_length", "and head_count_kv must be the same for all layers"));
+        };
+        let Spec { layers, heads, global, dim, .. } = spec;
+        if !heads.is_multiple_of(kv_heads) {
+            return Err(self.wrong("attention.head_count_kv", "does not divide attention.head_count"));
+        }
+        let encoder = EncoderSizes { layers, heads, kv_heads, head_dim: global.dim, ffn };
+        let layers = tri!(self.size_or("decoder_block_count", MAX_LAYERS, layers));
+        let ffn = tri!(self.size_or("decoder_feed_forward_length", MAX_WIDTH, ffn));
+        const HEADS: &str = "attention.decoder_head_count";
+        let (heads, kv_heads, head_dim) = match tri!(self.optional_size(HEADS, MAX_WIDTH)) {
+            Some(heads) => match dim.checked_div(heads) {
+                Some(head_dim) if dim.is_multiple_of(heads) => (heads, heads, head_dim),
+                _ => return Err(self.wrong(HEADS, "does not divide embedding_length")),
+            },
+            None => (heads, kv_heads, global.dim),
         };
         let source_words = match self.rows("enc.token_embd.weight") {
             0 => None,
             words => Some(words),
         };
-        Ok(Spec { stack: Stack::Target { encoder_layers: spec.layers, start, source_words }, layers, ..spec })
+        Ok(Spec {
+            stack: Stack::Target { encoder, start, source_words },
+            layers,
+            heads,
+            kv_heads: PerLayer::All(kv_heads),
+            global: HeadSpec { dim: head_dim, ..global },
+            ffn: PerLayer::All(ffn),
+            ..spec
+        })
+    }
+
+    /// As [`optional_size`](Self::optional_size), or `default` where there is none.
+    const fn size_or(&mut self, name: &'static str, max: usize, default: usize) -> Result<usize, Error> {
+        match tri!(self.optional_size(name, max)) {
+            Some(size) => Ok(size),
+            None => Ok(default),
+        }
     }
 
     /// A number of which 0 means that there is none, as well as no key does.

@@ -44,7 +44,7 @@ pub struct HeadSpec {
 pub enum Mixer {
     /// Attention, over keys and values.
     Attention,
-    /// The spec's [`Recurrent`], over a state of fixed size.
+    /// The spec's [`Recurrent`](super::Recurrent), over a state of fixed size.
     Recurrent,
     /// Both side by side: their outputs are added.
     Both,

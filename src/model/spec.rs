@@ -109,7 +109,7 @@ pub enum Positions {
         halves: bool,
     },
     /// As numbers added to attention scores, by the distance of two positions
-    /// ([T5](https://arxiv.org/abs/1910.10683)): learned for every head and each of so many ranges of
+    /// ([T5](https://arxiv.org/abs/1910.10683)): learned for every head and each of `buckets` ranges of
     /// distances.
     Relative {
         /// How many.
@@ -121,9 +121,9 @@ pub enum Positions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Stack {
-    /// A model by itself, in which every token sees those before it.
+    /// A decoder without an encoder: every token sees itself and those before it.
     Alone,
-    /// An encoder by itself: every token sees all, and its states are the result.
+    /// An encoder without a decoder: every token sees all, and the hidden states are the result.
     Encoder,
     /// The encoder of an encoder-decoder: `enc.`
     Source {
@@ -132,13 +132,29 @@ pub enum Stack {
     },
     /// The decoder of an encoder-decoder: `dec.` Its blocks also attend to the encoder's states.
     Target {
-        /// Layers of the encoder.
-        encoder_layers: usize,
+        /// What the encoder's blocks are like, where they differ from the decoder's.
+        encoder: EncoderSizes,
         /// The token that it begins with.
         start: TokenId,
         /// Words of the encoder's vocabulary, if it has embeddings of its own.
         source_words: Option<usize>,
     },
+}
+
+/// Sizes of an encoder that need not be those of its decoder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EncoderSizes {
+    /// Number of blocks.
+    pub layers: usize,
+    /// Query heads.
+    pub heads: usize,
+    /// Key and value heads.
+    pub kv_heads: usize,
+    /// Elements of a head.
+    pub head_dim: usize,
+    /// Width of the feed-forward layer.
+    pub ffn: usize,
 }
 
 /// How the states of a text become one vector.
@@ -194,9 +210,9 @@ pub struct Placement {
 pub enum QkNorm {
     /// None.
     None,
-    /// Every head by itself, with one weight for all heads.
+    /// Each head, with one weight for all heads.
     Head,
-    /// Every head by itself and with a weight of its own, in files that have it.
+    /// Each head with a weight of its own, in files that have it.
     EachHead,
     /// All heads of q together, and all of k.
     Whole,
@@ -266,18 +282,33 @@ impl<'a> Spec<'a> {
         let spec = tri!(families::read(&mut keys));
         tri!(keys.all_known());
         tri!(spec.check(&keys));
+        if let Some(encoder) = spec.encoder() {
+            tri!(encoder.check(&keys));
+        }
         Ok(spec)
     }
 
     /// The encoder of an encoder-decoder: like the decoder, but for what is the decoder's alone.
     pub const fn encoder(&self) -> Option<Self> {
-        let Stack::Target { encoder_layers, source_words, .. } = self.stack() else { return None };
+        let Stack::Target { encoder, source_words, .. } = self.stack() else { return None };
         let (vocab, own_words) = match source_words {
             Some(words) => (words, true),
             None => (self.vocab, false),
         };
         let stack = Stack::Source { own_words };
-        Some(Self { stack, vocab, layers: encoder_layers, logit_scale: 1.0, output_bias: Need::Absent, ..*self })
+        let EncoderSizes { layers, heads, kv_heads, head_dim, ffn } = encoder;
+        Some(Self {
+            stack,
+            vocab,
+            layers,
+            heads,
+            kv_heads: PerLayer::All(kv_heads),
+            global: HeadSpec { dim: head_dim, ..self.global },
+            ffn: PerLayer::All(ffn),
+            logit_scale: 1.0,
+            output_bias: Need::Absent,
+            ..*self
+        })
     }
 
     /// Whether the stack makes logits.

@@ -4,8 +4,17 @@
 //! are in [`crate::kernel`].
 
 mod decode;
+mod encode;
+mod format;
+pub(crate) mod formats;
+mod grids;
+mod list;
 mod types;
 
 pub use decode::decode_row;
-pub(crate) use decode::{Q6K, le_f16, le_f32};
+pub(crate) use decode::{le_f16, le_f32};
+pub use encode::encode_row;
+#[allow(unused_imports)] // `Bytes` is for instruction sets
+pub(crate) use format::{Bytes, Format, Plain, Shape};
+pub(crate) use list::formats as formats_list;
 pub use types::TensorType;

@@ -2,138 +2,95 @@
 //!
 //! Source: `enum ggml_type` and the block structs of ggml (`ggml.h`, `ggml-common.h`).
 
-/// A tensor's element type, by its number in the file.
-///
-/// All current types are named, so that a file can be listed; [`crate::kernel`] says which run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u8)]
-#[allow(non_camel_case_types, missing_docs)] // the names are ggml's
-pub enum TensorType {
-    F32 = 0,
-    F16 = 1,
-    Q4_0 = 2,
-    Q4_1 = 3,
-    Q5_0 = 6,
-    Q5_1 = 7,
-    Q8_0 = 8,
-    Q8_1 = 9,
-    Q2_K = 10,
-    Q3_K = 11,
-    Q4_K = 12,
-    Q5_K = 13,
-    Q6_K = 14,
-    Q8_K = 15,
-    IQ2_XXS = 16,
-    IQ2_XS = 17,
-    IQ3_XXS = 18,
-    IQ1_S = 19,
-    IQ4_NL = 20,
-    IQ3_S = 21,
-    IQ2_S = 22,
-    IQ4_XS = 23,
-    I8 = 24,
-    I16 = 25,
-    I32 = 26,
-    I64 = 27,
-    F64 = 28,
-    IQ1_M = 29,
-    BF16 = 30,
-    TQ1_0 = 34,
-    TQ2_0 = 35,
-    MXFP4 = 39,
+use super::{Format, Shape, formats, formats_list};
+
+macro_rules! types {
+    (
+        // Types that are not blocks of weights: elements and bytes.
+        { $($plain:ident = $id:literal, $elements:literal, $bytes:literal;)* }
+        $($name:ident = $number:literal, $module:ident :: $format:ident, $feature:literal;)*
+    ) => {
+        /// A tensor's element type, by its number in the file.
+        ///
+        /// All current types are named, so that a file can be listed; [`is_built`](Self::is_built) says which run.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        #[repr(u8)]
+        #[allow(non_camel_case_types, missing_docs)] // the names are ggml's
+        pub enum TensorType {
+            $($plain = $id,)*
+            $($name = $number,)*
+        }
+
+        impl TensorType {
+            /// The type with this number in the file; `None` for numbers never used or withdrawn
+            /// (4, 5, 31 to 33, 36 to 38).
+            pub const fn from_id(id: u32) -> Option<Self> {
+                match id {
+                    $($id => Some(Self::$plain),)*
+                    $($number => Some(Self::$name),)*
+                    _ => None,
+                }
+            }
+
+            /// Whether this build has code for it: all types that can be run, less what the crate's features leave out.
+            #[allow(clippy::match_like_matches_macro)] // only where all features are on
+            pub const fn is_built(self) -> bool {
+                match self {
+                    Self::F32 => true,
+                    Self::F16 | Self::BF16 => cfg!(feature = "half-floats"),
+                    $(Self::$name => cfg!(feature = $feature),)*
+                    _ => false,
+                }
+            }
+
+            /// Elements per block and bytes per block.
+            pub const fn block(self) -> (usize, usize) {
+                match self {
+                    $(Self::$plain => ($elements, $bytes),)*
+                    $(Self::$name => (
+                        <formats::$module::$format as Format>::ELEMENTS,
+                        size_of::<<formats::$module::$format as Format>::Block>(),
+                    ),)*
+                }
+            }
+        }
+
+        $(const _: () = assert!(is_sound::<formats::$module::$format>(), "a place outside of the block");)*
+    };
+}
+
+/// Whether the places that [`Format`] names are inside its block: kernels read there without a check.
+const fn is_sound<F: Format>() -> bool {
+    let size = size_of::<F::Block>();
+    let numbers = match F::SHAPE {
+        Shape::Bytes(place) => place + 32 <= size && F::ELEMENTS == 32,
+        Shape::Nibbles(place, _) => place + 16 <= size && F::ELEMENTS == 32,
+        Shape::Other => F::ELEMENTS.is_multiple_of(32),
+    };
+    numbers && has_half(F::D, size) && has_half(F::M, size) && (F::GROUP == 16 || F::GROUP == 32)
+}
+
+/// Whether an f16 at this place, if there is one, is inside a block.
+const fn has_half(place: Option<(usize, f32)>, size: usize) -> bool {
+    match place {
+        Some((place, _)) => place + 2 <= size,
+        None => true,
+    }
+}
+formats_list! { types
+    F32 = 0, 1, 4;
+    F16 = 1, 1, 2;
+    Q8_1 = 9, 32, 36;
+    Q8_K = 15, 256, 292;
+    I8 = 24, 1, 1;
+    I16 = 25, 1, 2;
+    I32 = 26, 1, 4;
+    I64 = 27, 1, 8;
+    F64 = 28, 1, 8;
+    BF16 = 30, 1, 2;
 }
 
 impl TensorType {
-    /// The type with this number in the file; `None` for numbers never used or withdrawn
-    /// (4, 5, 31 to 33, 36 to 38).
-    pub const fn from_id(id: u32) -> Option<Self> {
-        use TensorType::*;
-        Some(match id {
-            0 => F32,
-            1 => F16,
-            2 => Q4_0,
-            3 => Q4_1,
-            6 => Q5_0,
-            7 => Q5_1,
-            8 => Q8_0,
-            9 => Q8_1,
-            10 => Q2_K,
-            11 => Q3_K,
-            12 => Q4_K,
-            13 => Q5_K,
-            14 => Q6_K,
-            15 => Q8_K,
-            16 => IQ2_XXS,
-            17 => IQ2_XS,
-            18 => IQ3_XXS,
-            19 => IQ1_S,
-            20 => IQ4_NL,
-            21 => IQ3_S,
-            22 => IQ2_S,
-            23 => IQ4_XS,
-            24 => I8,
-            25 => I16,
-            26 => I32,
-            27 => I64,
-            28 => F64,
-            29 => IQ1_M,
-            30 => BF16,
-            34 => TQ1_0,
-            35 => TQ2_0,
-            39 => MXFP4,
-            _ => return None,
-        })
-    }
-
-    /// Whether this build has code for it: all types that can be run, less what the crate's features leave out.
-    #[allow(clippy::match_like_matches_macro)] // only where all features are on
-    pub const fn is_built(self) -> bool {
-        use TensorType::*;
-        match self {
-            F32 => true,
-            F16 | BF16 => cfg!(feature = "half-floats"),
-            Q8_0 => cfg!(feature = "q8_0"),
-            Q4_0 => cfg!(feature = "q4_0"),
-            Q6_K => cfg!(feature = "q6_k"),
-            _ => false,
-        }
-    }
-
-    /// Elements per block and bytes per block.
-    pub const fn block(self) -> (usize, usize) {
-        use TensorType::*;
-        match self {
-            F32 | I32 => (1, 4),
-            F16 | BF16 | I16 => (1, 2),
-            I8 => (1, 1),
-            I64 | F64 => (1, 8),
-            Q4_0 => (32, 18),
-            Q4_1 => (32, 20),
-            Q5_0 => (32, 22),
-            Q5_1 => (32, 24),
-            Q8_0 => (32, 34),
-            Q8_1 => (32, 36),
-            IQ4_NL => (32, 18),
-            MXFP4 => (32, 17),
-            Q2_K => (256, 84),
-            Q3_K => (256, 110),
-            Q4_K => (256, 144),
-            Q5_K => (256, 176),
-            Q6_K => (256, 210),
-            Q8_K => (256, 292),
-            IQ2_XXS => (256, 66),
-            IQ2_XS => (256, 74),
-            IQ3_XXS => (256, 98),
-            IQ1_S => (256, 50),
-            IQ3_S => (256, 110),
-            IQ2_S => (256, 82),
-            IQ4_XS => (256, 136),
-            IQ1_M => (256, 56),
-            TQ1_0 => (256, 54),
-            TQ2_0 => (256, 66),
-        }
-    }
-
     /// Bytes of a row of `len` elements; `None` if that is not a whole number of blocks.
     pub const fn row_bytes(self, len: usize) -> Option<usize> {
         let (elements, bytes) = self.block();

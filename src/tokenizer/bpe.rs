@@ -2,7 +2,7 @@
 //! merges first.
 //!
 //! Sources: llama.cpp's `llm_tokenizer_bpe_session`, after GPT-2's `encoder.py`; for characters, Hugging
-//! Face's `BPE` model without byte fallback behind its `Whitespace` pre-tokenizer.
+//! Face's `BPE` model without byte fallback after its `Whitespace` pre-tokenizer.
 
 use super::Output;
 use super::canonical::{SPACE, Spelling};

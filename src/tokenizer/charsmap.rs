@@ -79,7 +79,7 @@ pub(super) struct Normalized<'a, 't> {
     /// The bytes that come next: some of the text, or of a replacement.
     copied: &'t [u8],
     replaced: &'a [u8],
-    /// A byte that waits behind a space.
+    /// A byte that comes after a space.
     waiting: Option<u8>,
     in_word: bool,
     started: bool,

@@ -89,7 +89,7 @@ impl Layout {
         self.offsets() + self.tokens
     }
 
-    /// The high bits of a hash that tell its bucket: so many that a bucket has 2 to 4 tokens.
+    /// How many high bits of a key tell its bucket: enough for a bucket to have 2 to 4 tokens if keys are even.
     pub const fn bucket_bits(&self) -> u32 {
         (self.tokens as u32 | 1).ilog2().saturating_sub(1)
     }

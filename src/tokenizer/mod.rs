@@ -96,7 +96,7 @@ const fn packed<'a>(gguf: &Gguf<'a>) -> Result<Option<&'a [u8]>, Error> {
 /// becomes three.
 const LONGEST_TEXT: usize = (u32::MAX / 4) as usize;
 
-/// What [`Tokenizer::encode`] does besides plain text.
+/// What [`Tokenizer::encode`] does beyond plain text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Encode {
     /// Adds the tokens that the model wants before and after a text, if the file says so: BOS, EOS.

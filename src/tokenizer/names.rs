@@ -104,7 +104,7 @@ const NAMES: [(&[u8], Meaning); COUNT] = [
     (b"<|constrain|>", Shown),
 ];
 
-/// How many spellings there are: at most so many tokens get another type than the file gives.
+/// How many spellings there are: at most this many tokens get another type than the file gives.
 pub(super) const COUNT: usize = 61;
 
 /// Room for the tokens that end an answer: every spelling that may, and the ids of the metadata.

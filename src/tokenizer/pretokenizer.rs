@@ -1,6 +1,7 @@
 //! Cutting a text into words before BPE: which scanners a vocabulary wants, and running them.
 
 use super::scan::*;
+use super::unicode::is_word;
 
 /// A chain of scanners, each a list of alternatives: each cuts the pieces that the one before it made.
 type Chain = &'static [&'static [Part]];
@@ -31,7 +32,7 @@ const LINE_END_SLASH: Class = Class::Set(|code| matches!(code, 0x0d | 0x0a | 0x2
 const ONE_NUMBER: Part = numbers(1);
 
 /// `\p{N}{1,most}`
-const fn numbers(most: u32) -> Part {
+const fn numbers(most: u8) -> Part {
     some_of(NUMBER, 1, most).part()
 }
 
@@ -57,7 +58,7 @@ const QWEN35: &[Part] = &[
 /// `[^\s\p{L}\p{M}\p{N}]`
 const SIGN_NO_MARK: Class = WHITE.or(LETTER_MARK).or(NUMBER).not();
 const UFAKZEKA: &[Part] = &[WORD, ONE_NUMBER, SIGNS, Part::LineEnds, Part::Spaces];
-const MINICPM5: &[Part] = &[CONTRACTION, WORD, numbers(u32::MAX), SIGNS, Part::LineEnds, Part::Spaces];
+const MINICPM5: &[Part] = &[CONTRACTION, WORD, numbers(ALL), SIGNS, Part::LineEnds, Part::Spaces];
 const SEED_CODER: &[Part] =
     &[CONTRACTION, WORD, ONE_NUMBER, some(SIGN).after_any(SPACE).part(), Part::LineEnds, Part::Spaces];
 const JAIS2: &[Part] = &[CONTRACTION, WORD, numbers(3), SIGNS, Part::LineEnds, Part::SpacesByPowers];
@@ -71,7 +72,7 @@ const EXAONE_MOE: &[Part] = &[
 ];
 
 /// With capitals apart from small letters.
-const fn cased(also: u16, contraction: bool, most_digits: u32) -> [Part; 5] {
+const fn cased(also: u16, contraction: bool, most_digits: u8) -> [Part; 5] {
     [Part::Cased { also, contraction }, numbers(most_digits), SIGNS_OR_SLASHES, Part::LineEnds, Part::Spaces]
 }
 
@@ -110,7 +111,7 @@ const THREE_DIGITS: Part = some_of(DIGIT, 3, 3).part();
 /// `[^\n]+|[\n]+`
 const LINES: &[Part] = &[some(Class::Set(is_not_newline)).part(), some(Class::Set(is_newline)).part()];
 /// `\w+|[^\w\s]+`, and the white space between them.
-const WORDS: &[Part] = &[some(Class::Set(is_word_character)).part(), some(Class::Set(is_between_words)).part()];
+const WORDS: &[Part] = &[some(Class::Set(is_word)).part(), some(Class::Set(is_between_words)).part()];
 
 const fn plain(chain: Chain) -> PreTokenizer {
     PreTokenizer { chain, ignore_merges: false, add_bos: false }
@@ -128,7 +129,7 @@ const fn ignoring_merges_with_bos(chain: Chain) -> PreTokenizer {
 /// a space.
 const BY_NAME: &[(&str, PreTokenizer)] = &[
     // No name at all is the default too.
-    ("default ", plain(&[&[some(PUNCTUATION_MATHS).part()], GPT2, &[numbers(u32::MAX)], &[THREE_DIGITS]])),
+    ("default ", plain(&[&[some(PUNCTUATION_MATHS).part()], GPT2, &[numbers(ALL)], &[THREE_DIGITS]])),
     (
         "gpt-2 phi-2 jina-es jina-de gigachat jina-v2-es jina-v2-de a.x-4.0 mellum modern-bert jina-v1-en \
          jina-v2-code roberta-bpe mpt olmo jais trillion granite-docling exaone4 ",
@@ -184,7 +185,7 @@ const BY_NAME: &[(&str, PreTokenizer)] = &[
             &[some(Class::Set(is_deepseek_punctuation)).after_any(WHITE).part()],
             &[Part::SpacesAtEnd],
             &[CJK_HANGUL],
-            &[numbers(u32::MAX)],
+            &[numbers(ALL)],
         ]),
     ),
     (
@@ -199,7 +200,7 @@ const BY_NAME: &[(&str, PreTokenizer)] = &[
     ),
     ("poro-chat bloom gpt3-finnish ", plain(&[&[BLOOM]])),
     ("viking ", plain(&[&[BLOOM], &[ONE_NUMBER]])),
-    ("superbpe ", plain(&[&[numbers(u32::MAX)], &[Part::ThreesApart]])),
+    ("superbpe ", plain(&[&[numbers(ALL)], &[Part::ThreesApart]])),
     (
         "chameleon ",
         PreTokenizer {

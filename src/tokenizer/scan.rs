@@ -102,12 +102,16 @@ pub(super) struct Run {
     before: Option<Class>,
     needs_before: bool,
     of: Class,
-    least: u32,
-    most: u32,
+    least: u8,
+    /// [`ALL`] is without a limit, here and below.
+    most: u8,
     after: Option<Class>,
-    after_most: u32,
+    after_most: u8,
     contraction: bool,
 }
+
+/// As many as there are.
+pub(super) const ALL: u8 = u8::MAX;
 
 /// One alternative of an expression.
 #[derive(Clone, Copy, Debug)]
@@ -149,11 +153,11 @@ pub(super) enum Part {
 
 /// `of+`
 pub(super) const fn some(of: Class) -> Run {
-    some_of(of, 1, u32::MAX)
+    some_of(of, 1, ALL)
 }
 
 /// `of{least,most}`
-pub(super) const fn some_of(of: Class, least: u32, most: u32) -> Run {
+pub(super) const fn some_of(of: Class, least: u8, most: u8) -> Run {
     Run { before: None, needs_before: false, of, least, most, after: None, after_most: 0, contraction: false }
 }
 
@@ -168,17 +172,17 @@ impl Run {
         Self { before: Some(before), needs_before: true, ..self }
     }
 
-    /// `after*` behind.
+    /// `after*` at the end.
     pub const fn then_all(self, after: Class) -> Self {
-        Self { after: Some(after), after_most: u32::MAX, ..self }
+        Self { after: Some(after), after_most: ALL, ..self }
     }
 
-    /// `after?` behind.
+    /// `after?` at the end.
     pub const fn then_one(self, after: Class) -> Self {
         Self { after: Some(after), after_most: 1, ..self }
     }
 
-    /// `(?i:'s|'t|'re|'ve|'m|'ll|'d)?` behind.
+    /// `(?i:'s|'t|'re|'ve|'m|'ll|'d)?` at the end.
     pub const fn then_contraction(self) -> Self {
         Self { contraction: true, ..self }
     }
@@ -252,6 +256,11 @@ impl View<'_> {
         (pos, count)
     }
 
+    /// The same with a limit as in [`Run`].
+    fn some(self, pos: usize, class: Class, most: u8) -> (usize, u32) {
+        self.run(pos, class, if most == ALL { u32::MAX } else { most.into() })
+    }
+
     /// Where `text` at `pos` ends; only ASCII.
     fn literal(self, mut pos: usize, text: &[u8]) -> Option<usize> {
         for byte in text {
@@ -279,8 +288,8 @@ impl View<'_> {
 
     fn match_run(self, pos: usize, run: &Run) -> Option<usize> {
         let of_from = |pos: usize| {
-            let (end, count) = self.run(pos, run.of, run.most);
-            (count >= run.least).then_some(end)
+            let (end, count) = self.some(pos, run.of, run.most);
+            (count >= run.least.into()).then_some(end)
         };
         let after_before = run.before.and_then(|before| self.one(pos, before)).and_then(of_from);
         let end = match after_before {
@@ -289,7 +298,7 @@ impl View<'_> {
             Some(end) => end,
         };
         let end = match run.after {
-            Some(after) => self.run(end, after, run.after_most).0,
+            Some(after) => self.some(end, after, run.after_most).0,
             None => end,
         };
         Some(if run.contraction { self.contraction(end, true).unwrap_or(end) } else { end })
@@ -511,11 +520,6 @@ pub(super) fn is_han(code: u32) -> bool {
 /// `\p{L}` that are not [`is_han`].
 pub(super) fn is_letter_not_han(code: u32) -> bool {
     LETTER.has(Seen { code, len: 0, kind: kind_of(code) }) && !is_han(code)
-}
-
-/// Words of Hugging Face's `Whitespace`.
-pub(super) fn is_word_character(code: u32) -> bool {
-    is_word(code)
 }
 
 /// Neither word nor white space.

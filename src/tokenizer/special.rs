@@ -57,7 +57,7 @@ impl Specials<'_, '_, '_> {
         self.parse_special || special.kind == TokenType::UserDefined
     }
 
-    /// Marks every byte of `text` in the front of `memory`; behind that it needs eight bytes for each position at
+    /// Marks every byte of `text` in the front of `memory`; after that it needs eight bytes for each position at
     /// which a special token begins. `Ok(false)` if there is none in the text; then `memory` is not touched.
     /// `Err` if `memory` is too short.
     pub fn mark(&self, text: &[u8], memory: &mut [u8]) -> Result<bool, ()> {

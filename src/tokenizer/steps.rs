@@ -32,7 +32,7 @@ fn file(model: &str, tokens: &[String], kind: i32) -> Vec<u8> {
         out.extend((len as u64).to_le_bytes());
     }
     let mut out = b"GGUF\x03\0\0\0".to_vec();
-    out.extend([0u64, 4].into_iter().flat_map(u64::to_le_bytes));
+    out.extend([0u64, 6].into_iter().flat_map(u64::to_le_bytes));
     put(&mut out, "tokenizer.ggml.model");
     out.extend(8u32.to_le_bytes());
     put(&mut out, model);
@@ -42,6 +42,11 @@ fn file(model: &str, tokens: &[String], kind: i32) -> Vec<u8> {
     tokens.iter().for_each(|_| out.extend(kind.to_le_bytes()));
     array(&mut out, "tokenizer.ggml.scores", 6, tokens.len());
     tokens.iter().for_each(|_| out.extend((-1f32).to_le_bytes()));
+    for key in ["tokenizer.ggml.add_bos_token", "tokenizer.ggml.add_eos_token"] {
+        put(&mut out, key);
+        out.extend(7u32.to_le_bytes());
+        out.push(0);
+    }
     out.resize(out.len().next_multiple_of(32), 0);
     out
 }

@@ -77,7 +77,7 @@ pub(super) enum Model {
     Spm,
     /// "gpt2": byte-level BPE with merges.
     Bpe(PreTokenizer),
-    /// "bpe": BPE over characters with merges, behind the pre-tokenizer "whitespace". Not llama.cpp's.
+    /// "bpe": BPE over characters with merges, after the pre-tokenizer "whitespace". Not llama.cpp's.
     Characters,
     /// "gemma4": BPE over characters with merges, line by line, and byte tokens for others.
     Lines {

@@ -287,12 +287,12 @@ fn state_tensors(family: &str, layer: u64) -> Vec<(&'static str, Vec<u64>)> {
         ]
     };
     match family {
-        "lfm2" if layer % 2 == 0 => vec![
+        "lfm2" if layer.is_multiple_of(2) => vec![
             ("shortconv.in_proj.weight", vec![DIM, 3 * DIM]),
             ("shortconv.conv.weight", vec![TAPS, DIM]),
             ("shortconv.out_proj.weight", vec![DIM, DIM]),
         ],
-        "qwen35" if layer % 2 == 0 => {
+        "qwen35" if layer.is_multiple_of(2) => {
             let more = [
                 ("attn_qkv.weight", vec![DIM, channels]),
                 ("attn_gate.weight", vec![DIM, inner]),

@@ -12,7 +12,7 @@ pub fn committed() -> PathBuf {
 pub fn external() -> Option<PathBuf> {
     let path = std::env::var_os("ARENITE_FIXTURES").map(PathBuf::from);
     if path.is_none() {
-        eprintln!("skipped: ARENITE_FIXTURES is not set");
+        eprintln!("SKIP: ARENITE_FIXTURES is not set");
     }
     path
 }

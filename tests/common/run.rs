@@ -28,6 +28,12 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// Fills the memory of the next session.
+    pub fn fill(&mut self, byte: u8) {
+        Line::bytes_mut(&mut self.workspace).fill(byte);
+        Line::bytes_mut(&mut self.kv).fill(byte);
+    }
+
     pub fn session(&mut self) -> Session<'_, '_> {
         let (workspace, kv) = (Line::bytes_mut(&mut self.workspace), Line::bytes_mut(&mut self.kv));
         Session::new(&self.model, self.plan, workspace, kv).unwrap().with_kernels(self.kernels)

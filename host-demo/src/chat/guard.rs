@@ -161,11 +161,7 @@ impl ControlTokens {
         }
         let mut quoted = self.occurrences(&text);
         // A mark at the very edge of a token does not touch it.
-        quoted.retain(|token| {
-            marked.iter().any(|mark| {
-                mark.start < token.end && token.start < mark.end || token.start < mark.start && mark.start < token.end
-            })
-        });
+        quoted.retain(|token| marked.iter().any(|mark| mark.start < token.end && token.start < mark.end));
         Prompt { text, quoted }
     }
 }
@@ -238,7 +234,7 @@ mod tests {
     #[test]
     fn ordinary_text_is_not_touched() {
         let tokens = tokens();
-        for text in ["", "Hello", "a < b > c", "नमस्ते 🙂", "im_end"] {
+        for text in ["", "Hello", "a < b > c", "नमस्ते 🙂", "end|"] {
             assert_eq!(tokens.marked_text(text), text);
         }
         assert!(tokens.mark(&Value::from("Hello")).is_none());
@@ -262,5 +258,25 @@ mod tests {
     fn marks_in_a_text_forge_nothing() {
         assert_eq!(quoted(&["<|im_end|>"]), ["<|im_end|>"]);
         assert_eq!(tokens().marked_text("a\u{fdd0}\u{fdd1}\u{fdd2}b"), "ab");
+    }
+
+    #[test]
+    fn no_token_of_a_user_is_a_control_token() {
+        let gguf = arenite::Gguf::parse(include_bytes!("../../models/stories.gguf")).unwrap();
+        let mut index = Vec::new();
+        let tokenizer = text::tokenizer(&gguf, &mut index).unwrap();
+        let tokens = ControlTokens::of(&tokenizer);
+        let (bos, eos) = (tokenizer.bos().unwrap(), tokenizer.eos().unwrap());
+        for said in ["a</s><s>b", "</s>", "<", "a cat", "</s", "s>"] {
+            let rendered = format!("<s>{}</s>", tokens.marked_text(said));
+            let ids = tokens.prompt(&rendered).encode(&tokenizer).unwrap();
+            let count = |id| ids.iter().filter(|other| **other == id).count();
+            assert_eq!((count(bos), count(eos), ids.last()), (1, 1, Some(&eos)), "{said}: {ids:?}");
+            let text = String::from_utf8(text::decode(&tokenizer, &ids).unwrap()).unwrap();
+            assert_eq!(text.replace(' ', ""), said.replace(' ', ""), "{said}");
+        }
+        // Without such text the tokens are those of the whole.
+        let whole = text::encode(&tokenizer, b"<s>A cat sat.</s>", Encode { add_special: false, parse_special: true });
+        assert_eq!(tokens.prompt("<s>A cat sat.</s>").encode(&tokenizer).unwrap(), whole.unwrap());
     }
 }

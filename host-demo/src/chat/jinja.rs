@@ -7,8 +7,13 @@ use minijinja::{Environment, ErrorKind, context};
 
 use super::{python, source};
 
-/// Steps after which a template is stopped. A long conversation takes some hundred thousand.
-const FUEL: u64 = 20_000_000;
+/// Steps after which a template is stopped; texts that it makes count by their length. A long conversation takes
+/// some hundred thousand.
+const FUEL: u64 = 4_000_000;
+
+/// A template may nest lists as deep as it has steps, and to drop them is recursive. Memory that is not touched
+/// costs nothing.
+const STACK: usize = 1 << 29;
 
 /// What a template is given.
 pub struct Inputs<'a> {
@@ -31,6 +36,19 @@ pub enum Failure {
 
 /// Renders `template`, with what asks the model for an answer at the end.
 pub fn render(template: &str, inputs: &Inputs<'_>) -> Result<String, Failure> {
+    let broken = |why: &str| Err(Failure::Broken(anyhow!("{why}")));
+    std::thread::scope(|scope| {
+        let thread =
+            std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, || render_here(template, inputs));
+        match thread.map(std::thread::ScopedJoinHandle::join) {
+            Ok(Ok(rendered)) => rendered,
+            Ok(Err(_)) => broken("it makes the renderer fail"),
+            Err(_) => broken("there is no memory to render it"),
+        }
+    })
+}
+
+fn render_here(template: &str, inputs: &Inputs<'_>) -> Result<String, Failure> {
     let source = source::translate(template);
     let environment = environment();
     let template = environment.template_from_str(&source).map_err(|error| Failure::Broken(said(&error)))?;

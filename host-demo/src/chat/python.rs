@@ -2,12 +2,14 @@
 
 use std::borrow::Cow;
 use std::fmt::Write;
+use std::sync::Arc;
 
-use minijinja::value::{Kwargs, Rest, Value, ValueKind};
+use minijinja::value::{Enumerator, Kwargs, Object, ObjectRepr, Rest, Tuple, Value, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, State, filters};
 
 /// Python's forms of what minijinja has in its own.
 pub fn add_to(environment: &mut Environment<'_>) {
+    minijinja_contrib::add_to_environment(environment);
     environment.set_unknown_method_callback(method);
     environment
         .set_formatter(|out, _, value| out.write_str(&string(value)).map_err(|_| Error::from(ErrorKind::WriteFailure)));
@@ -35,8 +37,15 @@ pub fn add_to(environment: &mut Environment<'_>) {
         },
     );
     environment.add_filter("trim", trim);
+    environment.add_filter("pprint", |value: &Value| repr(value, 0));
+    environment
+        .add_filter("list", |value: Value| each(value).and_then(|value| Ok(value.try_iter()?.collect::<Vec<_>>())));
+    environment.add_filter("int", |value: &Value, default: Option<Value>| {
+        int(value).map(Value::from).or(default).unwrap_or_else(|| Value::from(0))
+    });
+    environment.add_test("callable", |value: &Value| value.kind() == ValueKind::Plain);
     environment.add_test("sequence", |value: &Value| {
-        matches!(value.kind(), ValueKind::Seq | ValueKind::Map | ValueKind::String | ValueKind::Undefined)
+        is_list(value) || matches!(value.kind(), ValueKind::Map | ValueKind::String | ValueKind::Undefined)
     });
     environment
         .add_test("iterable", |value: &Value| !matches!(value.kind(), ValueKind::None) && value.try_iter().is_ok());
@@ -45,12 +54,16 @@ pub fn add_to(environment: &mut Environment<'_>) {
     environment.add_test("float", |value: &Value| value.kind() == ValueKind::Number && !value.is_integer());
 }
 
-/// What a loop is over. Python has nothing to loop over in `None`.
+/// What a loop is over. Python has nothing to loop over in `None`; of characters minijinja does not know which is
+/// the last one.
 pub fn each(value: Value) -> Result<Value, Error> {
     if value.is_none() {
         return Err(invalid("'NoneType' object is not iterable"));
     }
-    Ok(value)
+    Ok(match value.as_str() {
+        Some(text) => text.chars().map(Value::from).collect(),
+        None => value,
+    })
 }
 
 pub fn invalid(message: impl Into<String>) -> Error {
@@ -58,8 +71,30 @@ pub fn invalid(message: impl Into<String>) -> Error {
 }
 
 /// What a filter yields item by item.
+#[derive(Debug)]
+struct Generator(Vec<Value>);
+
+impl Object for Generator {
+    fn repr(self: &Arc<Self>) -> ObjectRepr {
+        ObjectRepr::Iterable
+    }
+
+    fn enumerate(self: &Arc<Self>) -> Enumerator {
+        Enumerator::Iter(Box::new(self.0.clone().into_iter()))
+    }
+}
+
 fn lazy(items: Vec<Value>) -> Value {
-    Value::make_iterable(move || items.clone().into_iter())
+    Value::from_object(Generator(items))
+}
+
+/// Lists, and what minijinja makes of two that are added.
+fn is_list(value: &Value) -> bool {
+    match value.kind() {
+        ValueKind::Seq => true,
+        ValueKind::Iterable => value.downcast_object_ref::<Generator>().is_none(),
+        _ => false,
+    }
 }
 
 /// `a + b + ...` where one of them is [safe](Value::is_safe): the others are escaped, as Python's Markup
@@ -89,7 +124,8 @@ fn escape(text: &str) -> String {
 /// `str(value)`.
 pub fn string(value: &Value) -> String {
     match value.kind() {
-        ValueKind::Number | ValueKind::Seq | ValueKind::Map => repr(value, 0),
+        ValueKind::Number | ValueKind::Map => repr(value, 0),
+        _ if is_list(value) => repr(value, 0),
         _ => value.to_string(),
     }
 }
@@ -100,8 +136,8 @@ fn repr(value: &Value, depth: usize) -> String {
     let items = || value.try_iter().into_iter().flatten();
     match value.kind() {
         ValueKind::Number => float(value).map_or_else(|| value.to_string(), float_text),
-        ValueKind::Seq | ValueKind::Map if depth > DEEPEST => "...".to_string(),
-        ValueKind::Seq => {
+        ValueKind::Seq | ValueKind::Iterable | ValueKind::Map if depth > DEEPEST => "...".to_string(),
+        _ if is_list(value) => {
             let list = items().map(|item| inner(&item)).collect::<Vec<_>>().join(", ");
             match (value.is_tuple(), value.len()) {
                 (true, Some(1)) => format!("({list},)"),
@@ -150,6 +186,27 @@ fn method(state: &mut State<'_, '_>, value: &Value, name: &str, args: &[Value]) 
         }
         ("removeprefix", Some(text), [prefix]) => Ok(text.strip_prefix(&string(prefix)).unwrap_or(text).into()),
         ("removesuffix", Some(text), [suffix]) => Ok(text.strip_suffix(&string(suffix)).unwrap_or(text).into()),
+        ("rsplit", Some(text), [by, most]) => {
+            let most = usize::try_from(most.clone()).map_err(|_| invalid("rsplit takes a number"))?;
+            let mut parts: Vec<_> = text.rsplitn(most.saturating_add(1), &*string(by)).map(Value::from).collect();
+            parts.reverse();
+            Ok(parts.into())
+        }
+        ("partition", Some(text), [by]) => {
+            let by = string(by);
+            let (before, after) = text.split_once(&*by).map_or((text, None), |(before, after)| (before, Some(after)));
+            Ok(three(before, after.map_or("", |_| &by), after.unwrap_or("")))
+        }
+        ("rpartition", Some(text), [by]) => {
+            let by = string(by);
+            let (before, after) = text.rsplit_once(&*by).map_or((None, text), |(before, after)| (Some(before), after));
+            Ok(three(before.unwrap_or(""), before.map_or("", |_| &by), after))
+        }
+        ("zfill", Some(text), [width]) => {
+            let width = usize::try_from(width.clone()).unwrap_or(0).min(1 << 12);
+            Ok(format!("{}{text}", "0".repeat(width.saturating_sub(text.chars().count()))).into())
+        }
+        ("copy", None, []) => Ok(value.clone()),
         ("isspace", Some(text), []) => Ok((!text.is_empty() && text.chars().all(is_space)).into()),
         // A template may not change what it was given, as in transformers.
         (
@@ -159,6 +216,23 @@ fn method(state: &mut State<'_, '_>, value: &Value, name: &str, args: &[Value]) 
         ) => Err(invalid(format!("access to attribute '{name}' of this object is unsafe"))),
         _ => minijinja_contrib::pycompat::unknown_method_callback(state, value, name, args),
     }
+}
+
+/// `int(value)`, if it is one.
+fn int(value: &Value) -> Option<i64> {
+    match value.kind() {
+        ValueKind::Number => i64::try_from(value.clone()).ok().or_else(|| Some(float(value)?.trunc() as i64)),
+        ValueKind::Bool => Some(i64::from(value.is_true())),
+        ValueKind::String => {
+            let text = value.as_str()?.trim();
+            text.parse().ok().or_else(|| Some(text.parse::<f64>().ok()?.trunc() as i64))
+        }
+        _ => None,
+    }
+}
+
+fn three(a: &str, b: &str, c: &str) -> Value {
+    Value::from(Tuple::from([a.into(), b.into(), c.into()]))
 }
 
 /// What Python's `str.strip` takes as white space.
@@ -235,7 +309,7 @@ impl Json {
                 _ => self.out += &string(value),
             },
             ValueKind::String => self.string(value.as_str().unwrap_or_default()),
-            ValueKind::Seq => {
+            _ if is_list(value) => {
                 let items = value.try_iter()?.collect::<Vec<_>>();
                 self.items('[', ']', &items, depth, |json, item| json.value(item, depth + 1))?;
             }

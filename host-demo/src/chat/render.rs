@@ -54,7 +54,7 @@ impl Renderer {
     /// What the prompts are made by, for people.
     pub fn name(&self) -> String {
         match self.jinja {
-            Some(_) if !self.warned.get() => "the model's template".to_string(),
+            Some(_) if !self.warned.get() => "its Jinja template".to_string(),
             _ => format!("the format {}", self.format.name()),
         }
     }
@@ -135,7 +135,7 @@ fn named(name: &str) -> Result<Format> {
 
 /// The template in the file.
 fn own_template(gguf: &Gguf<'_>) -> Option<String> {
-    match gguf.keys().find(|(key, _)| key.to_string() == KEY)?.1 {
+    match gguf.keys().find(|(key, _)| *key == KEY)?.1 {
         Meta::Str(text) => Some(String::from_utf8_lossy(text).into_owned()),
         _ => None,
     }

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use clap::ValueEnum;
 
-use super::reasoning::{Part, Thoughts};
+use super::{Part, Thoughts};
 use crate::output::Out;
 
 /// What becomes of a model's thoughts.

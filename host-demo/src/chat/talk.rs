@@ -9,7 +9,7 @@ use arenite::{Session, TokenId};
 use minijinja::value::Value;
 
 use super::guard::Prompt;
-use super::render::Renderer;
+use super::render::{Renderer, content};
 use crate::cli::AnyRng;
 use crate::generation::{self, End, Request};
 use crate::text;
@@ -90,6 +90,7 @@ impl Talk<'_, '_, '_> {
                 stop_ids: &self.rules.stop_ids,
                 ignore_end: false,
                 constraint: None,
+                guesser: None,
                 step: self.rules.step,
             };
             let outcome = generation::run(&mut self.session, &mut self.sampler, &mut self.rng, request, |text| {
@@ -117,9 +118,10 @@ impl Talk<'_, '_, '_> {
             // A stop text is in the tokens and not in what was said.
             self.known_text = (outcome.end != End::Stop).then(|| prompt.text + &said);
             self.last = Some(stats);
-            if !answered.is_empty() {
-                // The space that a template puts before an answer is not part of it.
-                self.messages.push(message("assistant", said.strip_prefix(' ').unwrap_or(&said)));
+            match outcome.end {
+                // Nothing was said: the question is as if it had not been asked.
+                End::Interrupted if answered.is_empty() && self.unsay() => {}
+                _ => self.messages.push(message("assistant", &said)),
             }
             return Ok(stats);
         }
@@ -128,7 +130,7 @@ impl Talk<'_, '_, '_> {
     /// The prompt of the conversation, shortened to what the context has room for, if that is wanted.
     fn fitting_prompt(&mut self, more: usize) -> Result<(Prompt, Vec<TokenId>)> {
         loop {
-            let prompt = self.renderer.prompt(&self.messages);
+            let prompt = self.prompt();
             let ids = self.ids(&prompt)?;
             let (needed, context) = (ids.len() + more, self.session.context());
             if needed < context {
@@ -141,6 +143,26 @@ impl Talk<'_, '_, '_> {
                 );
             }
         }
+    }
+
+    /// The prompt of the conversation.
+    fn prompt(&mut self) -> Prompt {
+        let prompt = self.renderer.prompt(&self.messages);
+        let Some(known) = &self.known_text else { return prompt };
+        let last = self.messages.iter().rposition(|message| is_from(message, "assistant"));
+        if let (false, Some(last)) = (prompt.text.starts_with(known.as_str()), last)
+            && let Some(said) = content(&self.messages[last]).strip_prefix(' ')
+        {
+            // Where the template itself puts a space before an answer, the one that the model has put is it.
+            let mut messages = self.messages.clone();
+            messages[last] = message("assistant", said);
+            let without = self.renderer.prompt(&messages);
+            if without.text.starts_with(known.as_str()) {
+                self.messages = messages;
+                return without;
+            }
+        }
+        prompt
     }
 
     /// The tokens of a prompt. Where it goes on after the last answer the answer keeps its own tokens: they need
@@ -227,11 +249,13 @@ impl Talk<'_, '_, '_> {
         self.messages.last().is_some_and(|last| is_from(last, "user") || is_from(last, "tool"))
     }
 
-    /// Takes the last question back.
-    pub fn unsay(&mut self) {
-        if self.messages.last().is_some_and(|last| is_from(last, "user")) {
+    /// Takes the last question back; whether there was one.
+    pub fn unsay(&mut self) -> bool {
+        let is_question = self.messages.last().is_some_and(|last| is_from(last, "user"));
+        if is_question {
             self.messages.pop();
         }
+        is_question
     }
 
     /// How many times the model has answered.

@@ -36,28 +36,27 @@ impl ConstraintArgs {
         if let Some(source) = &self.grammar {
             let (name, text) = read(source, |text| text.contains("::="))?;
             let token = |text: &str| token(tokenizer, text);
-            return grammar::from_gbnf(&text, &token).with_context(|| format!("--grammar {name}")).map(Some);
+            return grammar::from_gbnf(&text, &token).with_context(|| format!("--grammar{name}")).map(Some);
         }
         let (name, schema) = match &self.json_schema {
             Some(source) => {
                 let (name, text) = read(source, |text| text.trim_start().starts_with('{'))?;
-                let schema =
-                    serde_json::from_str(&text).with_context(|| format!("--json-schema {name} is not JSON"))?;
+                let schema = serde_json::from_str(&text).with_context(|| format!("--json-schema{name} is not JSON"))?;
                 (name, schema)
             }
             None => (String::new(), json!({ "type": "object" })),
         };
-        grammar::from_json_schema(&schema).with_context(|| format!("--json-schema {name}")).map(Some)
+        grammar::from_json_schema(&schema).with_context(|| format!("--json-schema{name}")).map(Some)
     }
 }
 
-/// The text itself, if it looks like it, or of a file; and its name.
+/// The text itself, if it looks like it, or of a file; and what to call it, with a space before.
 fn read(source: &str, is_text: impl Fn(&str) -> bool) -> Result<(String, String)> {
     if is_text(source) && !Path::new(source).exists() {
         return Ok((String::new(), source.into()));
     }
     let text = std::fs::read_to_string(source).with_context(|| format!("cannot read {source}"))?;
-    Ok((source.into(), text))
+    Ok((format!(" {source}"), text))
 }
 
 /// The one token that is spelled so.

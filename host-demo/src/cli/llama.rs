@@ -234,7 +234,7 @@ fn command_at(args: &[OsString]) -> usize {
         let with_value = |name: &&str| arg.to_str().is_some_and(|arg| arg.starts_with(&format!("{name}=")));
         if GLOBAL.iter().any(is_global) {
             at += 2;
-        } else if GLOBAL.iter().any(with_value) {
+        } else if arg == "--raw" || GLOBAL.iter().any(with_value) {
             at += 1;
         } else {
             break;
@@ -278,7 +278,15 @@ mod tests {
     #[test]
     fn other_commands_have_their_own_flags() {
         assert_eq!(typed("a"), Ok(("a generate".to_string(), 0)));
-        for line in ["a --help", "a -m f inspect", "a bench -r 5 -t 1,2", "a batch -i in -o out", "a -V", "a no-such"] {
+        for line in [
+            "a --help",
+            "a -m f inspect",
+            "a bench -r 5 -t 1,2",
+            "a batch -i in -o out",
+            "a -V",
+            "a --raw inspect",
+            "a no-such",
+        ] {
             assert_eq!(typed(line), Ok((line.to_string(), 0)));
         }
     }

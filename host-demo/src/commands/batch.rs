@@ -1,12 +1,11 @@
 //! `arenite batch`: OpenAI's batch files, many lines in each pass.
 
-use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Sender, SyncSender, channel, sync_channel};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -111,6 +110,7 @@ fn is_good(line: &Value) -> bool {
     line.pointer("/response/status_code") == Some(&json!(200))
 }
 
+/// What all lines are answered with. (The commands' sender must not outlive the last line.)
 struct Batch {
     service: Service,
     commands: Sender<Command>,
@@ -121,7 +121,8 @@ struct Batch {
 
 /// A line whose answer is being made.
 struct Pending {
-    number: usize,
+    /// Of all its bytes.
+    hash: u64,
     custom_id: Value,
     what: std::result::Result<What, ApiError>,
 }
@@ -135,9 +136,9 @@ enum What {
 
 impl Batch {
     /// Answers all lines that have no answer; how many have none in the end.
-    fn answer_all(self, input: impl BufRead, mut output: impl Write, done: Vec<Answered>) -> Result<usize> {
-        let mut failed = 0;
-        let mut pending = VecDeque::new();
+    ///
+    /// Reading goes on in a thread of its own, so that who writes a few lines into a pipe gets their answers.
+    fn answer_all(self, input: impl BufRead + Send, mut output: impl Write, done: Vec<Answered>) -> Result<usize> {
         let bar = match output::watched() {
             true => {
                 let style = ProgressStyle::with_template("{pos} lines, {per_sec}, {elapsed}");
@@ -145,6 +146,23 @@ impl Batch {
             }
             false => ProgressBar::hidden(),
         };
+        bar.inc(done.len() as u64);
+        let mut failed = done.iter().filter(|done| !done.is_good).count();
+        let (begun, pending) = sync_channel(self.window);
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(|| self.read_all(input, done, begun));
+            for first in pending {
+                failed += usize::from(!self.finish(first, &mut output)?);
+                bar.inc(1);
+            }
+            reader.join().map_err(|_| anyhow!("the thread that reads the lines has ended"))?
+        })?;
+        bar.finish_and_clear();
+        Ok(failed)
+    }
+
+    /// Begins all lines that have no answer, as far ahead as there is room.
+    fn read_all(&self, input: impl BufRead, done: Vec<Answered>, begun: SyncSender<Pending>) -> Result<()> {
         let mut done = done.into_iter();
         let mut number = 0;
         for line in input.split(b'\n') {
@@ -162,37 +180,25 @@ impl Batch {
                         done.custom_id
                     );
                 }
-                failed += usize::from(!done.is_good);
-                bar.inc(1);
-                continue;
-            }
-            pending.push_back(self.begin(number, &line)?);
-            if pending.len() >= self.window
-                && let Some(first) = pending.pop_front()
-            {
-                failed += usize::from(!self.finish(first, &mut output)?);
-                bar.inc(1);
+            } else if begun.send(self.begin(number, &line)?).is_err() {
+                break; // nobody writes any more, and says why
             }
         }
-        for first in pending {
-            failed += usize::from(!self.finish(first, &mut output)?);
-            bar.inc(1);
-        }
-        bar.finish_and_clear();
-        Ok(failed)
+        Ok(())
     }
 
     fn begin(&self, number: usize, line: &[u8]) -> Result<Pending> {
+        let hash = hash(line.trim_ascii());
         let request: Value = match serde_json::from_slice(line) {
             Ok(request) => request,
             Err(error) => {
                 let what = Ok(What::Nonsense(format!("line {number} is not JSON: {error}")));
-                return Ok(Pending { number, custom_id: Value::Null, what });
+                return Ok(Pending { hash, custom_id: Value::Null, what });
             }
         };
         let custom_id = request["custom_id"].clone();
         let what = self.request(&request, &custom_id)?;
-        Ok(Pending { number, custom_id, what })
+        Ok(Pending { hash, custom_id, what })
     }
 
     fn request(&self, request: &Value, custom_id: &Value) -> Result<std::result::Result<What, ApiError>> {
@@ -215,7 +221,8 @@ impl Batch {
             return Ok(Ok(What::Vectors(vectors, tokens)));
         }
         let body = Body::of(request["body"].clone());
-        let prepared = body.and_then(|body| self.service.prepare(endpoint, &body, seed_of(custom_id)));
+        let prepared =
+            body.and_then(|body| self.service.prepare(endpoint, &body, hash(custom_id.to_string().as_bytes())));
         let mut prepared = match prepared {
             Ok(prepared) => prepared,
             Err(error) => return Ok(Err(error)),
@@ -235,8 +242,8 @@ impl Batch {
 
     /// Writes an answer; whether it is one.
     fn finish(&self, pending: Pending, output: &mut impl Write) -> Result<bool> {
-        let Pending { number, custom_id, what } = pending;
-        let id = if self.reproducible { number as u64 } else { by_chance() };
+        let Pending { hash, custom_id, what } = pending;
+        let id = if self.reproducible { hash } else { by_chance() };
         let created = match self.reproducible {
             true => 0,
             false => SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs()),
@@ -294,8 +301,7 @@ fn whole(mut events: UnboundedReceiver<Event>) -> std::result::Result<Choice, Ap
     Err(ApiError::invalid("the engine gave no end"))
 }
 
-/// A seed for a line that has none: FNV-1a of its id.
-fn seed_of(custom_id: &Value) -> u64 {
-    let text = custom_id.to_string();
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+/// FNV-1a: a number that depends on these bytes alone.
+fn hash(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
 }

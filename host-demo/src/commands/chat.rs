@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use arenite::sampler::Sampler;
+use arenite::tokenizer::Encode;
 use arenite::{Model, TokenId};
 use minijinja::value::{Value, ValueKind};
 
@@ -17,7 +18,7 @@ use crate::generation::End;
 use crate::model_file::ModelFile;
 use crate::output::{self, Out, note};
 use crate::runtime::{self, Memory};
-use crate::{interrupt, text, workers};
+use crate::{interrupt, new_file, text, workers};
 
 /// Talk with a model
 #[derive(Debug, clap::Args)]
@@ -111,7 +112,6 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
 
-    interrupt::listen();
     let model = Model::new(&gguf).with_context(named)?;
     let kernels = runtime::kernels(&args.run.session.isa)?;
     let workers = workers::start(args.run.threads.unwrap_or_else(workers::cores));
@@ -123,8 +123,13 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let vocab = model.spec().vocab;
     let mut scratch = vec![0; Sampler::scratch_bytes(&params, vocab)];
     let sampler = Sampler::new(params, &args.sampling.logit_bias, vocab, &mut scratch)?;
-    let mut stops = args.stop.clone();
+    let (mut stops, mut stop_ids) = (args.stop.clone(), args.stop_id.clone());
     stops.push(renderer.stop().to_string());
+    let stop =
+        text::encode(&tokenizer, renderer.stop().as_bytes(), Encode { add_special: false, parse_special: true })?;
+    if let [id] = stop[..] {
+        stop_ids.push(id);
+    }
     let mut talk = Talk {
         session,
         sampler,
@@ -134,7 +139,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
         rules: Rules {
             limit: args.n_tokens.and_then(|Limit(limit)| limit),
             stops,
-            stop_ids: args.stop_id.clone(),
+            stop_ids,
             shift: args.shift,
             step: plan.options.batch,
         },
@@ -163,17 +168,19 @@ fn converse(talk: &mut Talk<'_, '_, '_>, mut lines: Lines, reasoning: Reasoning)
     let mut interrupted = false;
     loop {
         if talk.waits() {
-            match answer(talk, reasoning) {
+            interrupt::listen();
+            let end = answer(talk, reasoning);
+            interrupt::answered();
+            match end {
                 Ok(End::Interrupted) if !is_terminal => return Ok(ExitCode::from(output::INTERRUPTED)),
                 Ok(_) => {}
                 // A turn that cannot be answered is no reason to lose the others.
                 Err(error) if is_terminal => {
-                    talk.unsay();
+                    let _ = talk.unsay();
                     let _ = output::report(&error);
                 }
                 Err(error) => return Err(error),
             }
-            interrupt::forget();
         }
         match lines.next()? {
             Input::End => return Ok(ExitCode::SUCCESS),
@@ -295,13 +302,9 @@ fn list(path: &Path) -> Result<Vec<Value>> {
     Ok(items)
 }
 
-/// Writes the conversation to a file that is there whole or not at all.
 fn save(path: &Path, messages: &[Value]) -> Result<()> {
-    let failed = || format!("cannot write {}", path.display());
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut file = tempfile::NamedTempFile::new_in(directory).with_context(failed)?;
-    serde_json::to_writer_pretty(&mut file, messages).with_context(failed)?;
-    file.write_all(b"\n").with_context(failed)?;
-    file.persist(path).with_context(failed)?;
-    Ok(())
+    new_file::write_file(path, |file| {
+        serde_json::to_writer_pretty(&mut *file, messages)?;
+        Ok(file.write_all(b"\n")?)
+    })
 }

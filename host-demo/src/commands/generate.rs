@@ -1,18 +1,20 @@
 //! `arenite generate`: continue a text, or many.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use arenite::grammar::{Constraint, Grammar};
 use arenite::sampler::Sampler;
 use arenite::tokenizer::{Decoder, Encode, Tokenizer};
-use arenite::{Model, Session, TokenId};
+use arenite::{Model, Plan, Session, TokenId};
 use clap::ValueEnum;
 use serde::Serialize;
 
-use crate::cli::{ConstraintArgs, Limit, RunArgs, SamplingArgs, Text, TextArgs, each_line};
+use crate::cli::{ConstraintArgs, Limit, RunArgs, SamplingArgs, Text, TextArgs, at_least_one, each_line};
 use crate::generation::{self, End, Outcome, Request};
+use crate::guess::{Draft, Guesser};
 use crate::model_file::ModelFile;
 use crate::output::{self, Bytes, Out, note};
 use crate::runtime::{self, Memory};
@@ -61,6 +63,19 @@ pub struct Args {
     /// Go on after an end token
     #[arg(long)]
     ignore_eos: bool,
+
+    /// Run up to N tokens ahead that followed the same words earlier: faster where a text repeats itself, and the
+    /// same tokens
+    #[arg(long, value_name = "N", value_parser = at_least_one, conflicts_with = "draft")]
+    lookup: Option<usize>,
+
+    /// Let this smaller model of the same vocabulary guess tokens that are then run at once; the same tokens
+    #[arg(long, value_name = "MODEL")]
+    draft: Option<PathBuf>,
+
+    /// Most tokens that the model of --draft guesses at once
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = at_least_one, requires = "draft")]
+    draft_max: usize,
 
     #[command(flatten)]
     form: ConstraintArgs,
@@ -137,9 +152,32 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
             "warning: -c {context} is more than the {own} positions that the model was made for: what comes after them may be nonsense"
         ));
     }
-    let plan = runtime::plan(&gguf, &args.run.session, context, workers.count()).with_context(named)?;
+    let ahead = args.lookup.or(args.draft.as_ref().map(|_| args.draft_max)).unwrap_or(0);
+    let options = runtime::options(&args.run.session, context, workers.count()).logits(1 + ahead);
+    let options = if ahead > 0 { options.checkpoints(1) } else { options };
+    let plan = Plan::try_of(&gguf, options).with_context(named)?;
     let mut memory = Memory::new(&plan)?;
     let mut session = memory.session(&model, plan, kernels, &*workers)?;
+
+    let draft_file = args.draft.as_deref().map(|path| ModelFile::open(Some(path))).transpose()?;
+    let draft_gguf = draft_file.as_ref().map(ModelFile::parse).transpose()?;
+    let draft_model = draft_gguf.as_ref().map(Model::new).transpose()?;
+    let mut draft_memory = None;
+    let mut draft = match (&draft_gguf, &draft_model) {
+        (Some(gguf), Some(small)) => {
+            if small.spec().vocab != model.spec().vocab {
+                bail!(
+                    "the model of --draft has {} tokens and this one {}: they need the same vocabulary",
+                    small.spec().vocab,
+                    model.spec().vocab
+                );
+            }
+            let plan = runtime::plan(gguf, &args.run.session, context.min(small.spec().context), workers.count())?;
+            let memory = draft_memory.insert(Memory::new(&plan)?);
+            Some(Draft::new(memory.session(small, plan, kernels, &*workers)?))
+        }
+        _ => None,
+    };
 
     let seed = args.sampling.seed();
     let params = args.sampling.params()?;
@@ -147,6 +185,10 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let mut scratch = vec![0; Sampler::scratch_bytes(&params, vocab)];
     let mut sampler = Sampler::new(params, &args.sampling.logit_bias, vocab, &mut scratch)?;
     let mut continued = |prompt: &Prompt, session: &mut Session<'_, '_>, show: &mut dyn FnMut(&str) -> Result<()>| {
+        let guesser = match (&mut draft, args.lookup) {
+            (Some(draft), _) => Some(Guesser::new(Box::new(|text, most| draft.guess(text, most)), ahead)),
+            (None, most) => most.map(Guesser::lookup),
+        };
         let request = Request {
             prompt: &prompt.ids,
             text: tokenizer.zip(prompt.decoder.clone()),
@@ -155,6 +197,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
             stop_ids: &args.stop_id,
             ignore_end: args.ignore_eos,
             constraint: grammar.map(Constraint::new),
+            guesser,
             step: plan.options.batch,
         };
         session.rewind(0)?;

@@ -9,12 +9,15 @@ mod convert_tokenizer;
 mod detokenize;
 mod embed;
 mod generate;
+mod imatrix;
 mod inspect;
 mod logits;
 mod man;
 mod pack;
+mod perplexity;
 mod plan;
 mod probe;
+mod quantize;
 mod run;
 mod score;
 mod serve;
@@ -62,6 +65,9 @@ enum Command {
     Inspect(inspect::Args),
     Plan(plan::Args),
     Pack(pack::Args),
+    Quantize(quantize::Args),
+    Imatrix(imatrix::Args),
+    Perplexity(perplexity::Args),
     Logits(logits::Args),
     Probe(probe::Args),
     Score(score::Args),
@@ -91,6 +97,9 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Serve(args) => serve::run(&args, ModelFile::open(model)?),
         Command::Batch(args) => return batch::run(&args, ModelFile::open(model)?),
         Command::Score(args) => return score::run(&args, &ModelFile::open(model)?),
+        Command::Imatrix(args) => return imatrix::run(&args, &ModelFile::open(model)?),
+        Command::Perplexity(args) => return perplexity::run(&args, &ModelFile::open(model)?),
+        Command::Quantize(args) => return quantize::run(&args),
         Command::Tokenize(args) => tokenize::run(&args, &ModelFile::open(model)?),
         Command::Detokenize(args) => detokenize::run(&args, &ModelFile::open(model)?),
         Command::Inspect(args) => inspect::run(&args, model),

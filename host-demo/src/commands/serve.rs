@@ -31,7 +31,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = at_least_one)]
     parallel: usize,
 
-    /// Requests that may wait besides those; further ones get status 429
+    /// Further requests that may wait; those beyond get status 429
     #[arg(long, value_name = "N", default_value_t = 256)]
     queue: usize,
 

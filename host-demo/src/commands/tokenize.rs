@@ -1,6 +1,7 @@
 //! `arenite tokenize`: text to token ids.
 
 use std::io::{self, BufRead, BufWriter, Read, Write};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use arenite::TokenId;
@@ -19,9 +20,13 @@ use crate::text::{self, JsonBytes};
 Without -p the text is read from standard input, to its end and as it is. A file that holds only a
 vocabulary is enough.")]
 pub struct Args {
-    /// The text [default: standard input]
-    #[arg(short, long, value_name = "TEXT", conflicts_with = "jsonl")]
+    /// The text, or - for standard input [default: standard input]
+    #[arg(short, long, value_name = "TEXT", conflicts_with_all = ["jsonl", "file"])]
     prompt: Option<String>,
+
+    /// Take the text from a file, as it is
+    #[arg(short, long, value_name = "FILE", conflicts_with = "jsonl")]
+    file: Option<PathBuf>,
 
     /// Each line of standard input is a JSON string, each line of output its JSON list of ids
     #[arg(long)]
@@ -58,9 +63,10 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<()> {
         }
         return Ok(());
     }
-    let text = match &args.prompt {
-        Some(text) => text.clone().into_bytes(),
-        None => {
+    let text = match (&args.prompt, &args.file) {
+        (Some(text), _) if text != "-" => text.clone().into_bytes(),
+        (_, Some(path)) => std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?,
+        _ => {
             let mut text = Vec::new();
             io::stdin().lock().read_to_end(&mut text).context("cannot read standard input")?;
             text

@@ -17,7 +17,7 @@ pub enum Expr {
     Seq(Vec<Expr>),
     /// One of these; of none: nothing at all, not even the empty text.
     Alt(Vec<Expr>),
-    /// So many times at least, and at most.
+    /// A number of times: at least the first, at most the second.
     Repeat(Box<Expr>, u32, Option<u32>),
     /// What another rule says.
     Rule(usize),

@@ -64,12 +64,12 @@ pub fn number() -> Expr {
     Expr::seq([integer(), fraction(DIGITS), exponent.optional()])
 }
 
-/// Perhaps a point and up to so many digits.
+/// Perhaps a point and up to `most` digits.
 pub fn fraction(most: u32) -> Expr {
     Expr::seq([Expr::text("."), digits(1, most)]).optional()
 }
 
-/// Any number with up to so many digits after the point.
+/// Any number with up to `most` digits after the point.
 pub fn decimal(most: u32) -> Expr {
     Expr::seq([integer(), fraction(most)])
 }

@@ -1,4 +1,4 @@
-//! The kinds of models: what their configs and tensors are called.
+//! The families of models: what their configs and tensors are called.
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
@@ -7,7 +7,7 @@ use super::tensors::Source;
 use crate::gguf_writer::Header;
 use crate::tensor::Tensor;
 
-/// A kind of model.
+/// A family of models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
     /// Hugging Face's `MarianMTModel`.
@@ -23,8 +23,9 @@ pub struct Model<'s> {
     pub layers: [usize; 2],
     pub dim: usize,
     pub vocab: usize,
-    pub heads: u32,
-    pub ffn: usize,
+    /// Of the encoder and of the decoder.
+    pub heads: [u32; 2],
+    pub ffn: [usize; 2],
     pub context: u32,
     pub norm: &'static str,
     pub placement: &'static str,
@@ -48,8 +49,14 @@ impl Model<'_> {
         set("decoder_block_count", self.layers[1] as u32);
         set("context_length", self.context);
         set("embedding_length", self.dim as u32);
-        set("feed_forward_length", self.ffn as u32);
-        set("attention.head_count", self.heads);
+        set("feed_forward_length", self.ffn[0] as u32);
+        set("attention.head_count", self.heads[0]);
+        if self.ffn[1] != self.ffn[0] {
+            set("decoder_feed_forward_length", self.ffn[1] as u32);
+        }
+        if self.heads[1] != self.heads[0] {
+            set("attention.decoder_head_count", self.heads[1]);
+        }
         set("decoder_start_token_id", self.start);
         header.set("seq2seq.attention.layer_norm_epsilon", self.eps);
         header.set("seq2seq.embedding_scale", self.scale);
@@ -97,11 +104,9 @@ impl Config<'_> {
         })
     }
 
-    /// A number that must be the same in the encoder and in the decoder.
-    fn both(&self, what: &str) -> Result<u32> {
-        let (encoder, decoder) = (self.number(&format!("encoder_{what}"))?, self.number(&format!("decoder_{what}"))?);
-        ensure!(encoder == decoder, "encoder_{what} and decoder_{what} differ: not supported");
-        Ok(encoder)
+    /// A number of the encoder, and the one of the decoder.
+    fn both(&self, what: &str) -> Result<[u32; 2]> {
+        Ok([self.number(&format!("encoder_{what}"))?, self.number(&format!("decoder_{what}"))?])
     }
 }
 
@@ -193,7 +198,7 @@ fn marian<'s>(config: &Config<'_>, source: &mut Source<'s>) -> Result<Model<'s>>
         dim,
         vocab,
         heads: config.both("attention_heads")?,
-        ffn: config.both("ffn_dim")? as usize,
+        ffn: config.both("ffn_dim")?.map(|width| width as usize),
         context: config.number("max_position_embeddings")?,
         norm: "layer",
         placement: "post",
@@ -261,8 +266,8 @@ fn torch<'s>(config: &Config<'_>, source: &mut Source<'s>) -> Result<Model<'s>> 
         layers,
         dim,
         vocab,
-        heads: config.number("nhead")?,
-        ffn: config.number("dim_feedforward")? as usize,
+        heads: [config.number("nhead")?; 2],
+        ffn: [config.number("dim_feedforward")? as usize; 2],
         context: config.optional("max_position_embeddings").unwrap_or(512), // computed: as long as one likes
         norm: "layer",
         placement: if pre { "pre" } else { "post" },
@@ -323,8 +328,8 @@ fn english_hindi<'s>(config: &Config<'_>, source: &mut Source<'s>) -> Result<Mod
         layers,
         dim,
         vocab,
-        heads: config.either(&["num_heads", "n_heads", "nhead", "heads", "h"])?,
-        ffn,
+        heads: [config.either(&["num_heads", "n_heads", "nhead", "heads", "h"])?; 2],
+        ffn: [ffn; 2],
         context: config.either(&["max_len", "max_seq_len", "seq_len", "max_position_embeddings"])?,
         norm: "layer_unbiased",
         placement: "pre",

@@ -1,14 +1,15 @@
 //! Encoder-decoder models from safetensors to GGUF, architecture `seq2seq`.
 //!
-//! The keys, under `seq2seq.`, besides the usual `embedding_length`, `context_length`,
+//! The keys, under `seq2seq.`, in addition to the usual `embedding_length`, `context_length`,
 //! `feed_forward_length` and `attention.head_count`:
 //!
 //! | key | |
 //! |---|---|
 //! | `block_count`, `decoder_block_count` | layers of the encoder and of the decoder |
+//! | `attention.decoder_head_count`, `decoder_feed_forward_length` | where they are not the encoder's |
 //! | `norm.kind` | `layer`: `(x - mean) / sqrt(variance + eps)`; `layer_unbiased`: `(x - mean) / (std + eps)` with the std of n - 1; `rms` |
-//! | `norm.placement` | `pre`: before each part of a block; `post`: on the sum behind it |
-//! | `norm.final` | whether one more norm stands behind each stack |
+//! | `norm.placement` | `pre`: before each part of a block; `post`: on the hidden state after it |
+//! | `norm.final` | whether there is one more norm after each stack |
 //! | `attention.layer_norm_epsilon` | |
 //! | `activation` | `relu`, `silu`, `gelu`, `gelu_tanh` |
 //! | `position.kind` | `interleaved`: sines on even, cosines on odd elements; `halves`: sines, then cosines |

@@ -105,7 +105,7 @@ impl<'s> Source<'s> {
     /// Names a tensor that was not taken.
     pub fn all_taken(&self) -> Result<()> {
         match self.file.names().into_iter().find(|name| !self.taken.contains(*name)) {
-            Some(name) => bail!("the tensor {name} is none of this kind of model's: it would be lost"),
+            Some(name) => bail!("the tensor {name} does not belong to this family of models: it would be lost"),
             None => Ok(()),
         }
     }

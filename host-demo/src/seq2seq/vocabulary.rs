@@ -115,7 +115,7 @@ fn pieces(directory: &Path, family: Family, model: &Model<'_>, header: &mut Head
     Ok(())
 }
 
-/// `tokenizer.json` with a BPE model behind the `Whitespace` pre-tokenizer. Where words continue with a
+/// `tokenizer.json` with a BPE model after the `Whitespace` pre-tokenizer. Where words continue with a
 /// prefix (`##`), the tokens that begin them are written with `▁`, and the others without.
 fn pairs(directory: &Path, model: &Model<'_>, header: &mut Header) -> Result<()> {
     let json: Value =

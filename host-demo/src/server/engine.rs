@@ -255,7 +255,11 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
                 Source::Cached(at) => self.cache.touch(at, self.clock),
                 Source::Running(at) => &self.running[at].context,
             };
-            forked = self.engine.fork_at(context, shared).ok().map(|context| (context, shared));
+            let shared = self.engine.nearest(context, shared);
+            forked = match shared {
+                0 => None,
+                _ => self.engine.fork_at(context, shared).ok().map(|context| (context, shared)),
+            };
         }
         let context = match forked {
             Some(forked) => Ok(forked),

@@ -49,7 +49,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// Plans for so many answers at once, and prints the memory before it is taken.
+    /// Plans for `parallel` answers at once, and prints the memory before it is taken.
     pub fn new(file: ModelFile, args: &RunArgs, parallel: usize) -> Result<Self> {
         // What lives as long as the process needs no owner.
         let file: &'static ModelFile = Box::leak(Box::new(file));

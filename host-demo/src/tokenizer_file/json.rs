@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use arenite::Gguf;
+use arenite::gguf::Value as GgufValue;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::Value;
@@ -95,10 +96,14 @@ fn byte_level(gguf: &Gguf<'_>, json: &Value, vocabulary: &mut Vocabulary) -> Res
     }
     vocabulary.key("model", "gpt2");
     let name = expressions::name(&json["pre_tokenizer"], json["model"]["ignore_merges"] == true);
-    match (name, gguf.get("tokenizer.ggml.pre")) {
-        // What the file says of itself is better than no name.
-        (Err(_), Some(arenite::gguf::Value::Str(pre))) => vocabulary.key("pre", pre),
-        (name, _) => vocabulary.key("pre", name?),
+    let own = |key: &str| match gguf.get(key) {
+        Some(GgufValue::Str(text)) => Some(text),
+        _ => None,
+    };
+    match (name, own("tokenizer.ggml.model"), own("tokenizer.ggml.pre")) {
+        // An expression that is not known: what the model's file says of itself.
+        (Err(_), Some(b"gpt2"), Some(pre)) => vocabulary.key("pre", pre),
+        (name, ..) => vocabulary.key("pre", name?),
     }
     vocabulary.key("merges", joined(&merges(json)?));
     Ok(())

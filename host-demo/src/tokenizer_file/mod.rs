@@ -122,7 +122,7 @@ fn vocabulary(gguf: &Gguf<'_>, path: &Path, file: &[u8], header: &mut Header) ->
             llama2c::vocabulary::read(file, rows)?.keys(header);
             return Ok(());
         }
-        [b'{' | b' ' | b'\n', ..] => json::read(gguf, path, file)?,
+        _ if file.trim_ascii_start().starts_with(b"{") => json::read(gguf, path, file)?,
         _ => sentencepiece::read(file)?,
     }
     .write(rows, header)

@@ -95,7 +95,7 @@ impl Forward<'_, '_> {
         let segments = self.segments.get(..self.parts).unwrap_or(&[]);
 
         if view.cross && view.part == Part::Keys {
-            branch.copy_from_slice(hidden); // the encoder's states have had their norm
+            copy(branch, hidden); // the encoder's states have had their norm
         } else {
             enter(compute, spec, weights, (roles.before.0, roles.before.1, index), hidden, branch);
         }

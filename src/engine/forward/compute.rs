@@ -1,5 +1,6 @@
 //! Linear layers: activations in the form that the weights ask for, once for each input.
 
+use super::observer::Inputs;
 use crate::engine::profile::{Profiler, Section};
 use crate::kernel::{Acts, Form, Kernels, Matrix, Product, fork_chunks, linear, quantize};
 use crate::workers::Workers;
@@ -16,9 +17,11 @@ pub(crate) struct Compute<'m, 'w> {
     pub threads: usize,
     pub quants: &'w mut [i8],
     pub scales: &'w mut [f32],
-    pub offsets: &'w mut [i32],
+    pub sums: &'w mut [i16],
     /// A panel for each worker.
     pub panels: &'w mut [u8],
+    /// Who looks at what is multiplied.
+    pub inputs: Option<&'m Inputs<'m>>,
 }
 
 impl<'m, 'w> Compute<'m, 'w> {
@@ -62,6 +65,9 @@ impl Input<'_, '_, '_> {
     /// `out[at + t * stride + r] = row r of w * token t` for each `(w, at)`, as [`linear`] says: at once
     /// those that want the input in the same form.
     pub fn times_each(&mut self, products: &[Product<'_>], out: &mut [f32], stride: usize) {
+        if let Some(see) = self.compute.inputs {
+            products.iter().filter_map(|(w, _)| *w).for_each(|w| see(w.data, self.x));
+        }
         let form_of = |(w, _): &Product<'_>| w.and_then(|w| Form::of(w.kind));
         let mut rest = products;
         while let Some(form) = rest.iter().find_map(form_of) {
@@ -73,20 +79,20 @@ impl Input<'_, '_, '_> {
     }
 
     fn times_alike(&mut self, form: Form, products: &[Product<'_>], out: &mut [f32], stride: usize) {
-        let Compute { kernels, workers, quants, scales, offsets, panels, .. } = self.compute;
-        let mut acts = Acts { x: self.x, q: &[], d: &[], offsets: &[], tokens: self.tokens };
+        let Compute { kernels, workers, quants, scales, sums, panels, .. } = self.compute;
+        let mut acts = Acts { x: self.x, q: &[], d: &[], sums: &[], tokens: self.tokens };
         if form != Form::F32 {
-            let (len, (scale_span, offset_span)) = (self.x.len(), form.spans());
-            let (Some(q), Some(d), Some(offsets)) =
-                (quants.get_mut(..len), scales.get_mut(..len / scale_span), offsets.get_mut(..len / offset_span))
+            let len = self.x.len();
+            let (Some(q), Some(d), Some(sums)) =
+                (quants.get_mut(..len), scales.get_mut(..len / form.span()), sums.get_mut(..len / 16))
             else {
                 return;
             };
             if form != self.form {
-                quantize(kernels, *workers, form, self.x, q, d, offsets);
+                quantize(kernels, *workers, form, self.x, q, d, sums);
                 self.form = form;
             }
-            (acts.q, acts.d, acts.offsets) = (q, d, offsets);
+            (acts.q, acts.d, acts.sums) = (q, d, sums);
         }
         linear(kernels, *workers, panels, products, &acts, out, stride);
     }

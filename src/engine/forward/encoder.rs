@@ -7,9 +7,9 @@
 
 use core::ops::Range;
 
-use super::Forward;
 use super::attention::{Part, View};
 use super::relative::Relative;
+use super::{Forward, copy};
 use crate::TokenId;
 use crate::engine::layout::{SOURCE, Segment};
 use crate::model::{Layer, Spec, Weights};
@@ -54,7 +54,7 @@ impl Forward<'_, '_> {
         let parts = (0..n).step_by(batch).map(|first| first..n.min(first + batch));
         for index in 0..self.spec.layers {
             let layer = self.spec.layer(index);
-            let tiles = self.source_tiles(&layer, 0);
+            let tiles = self.encoder_tiles(&layer);
             let view = |part| View { tiles: tiles.clone(), pool: SOURCE, part, cross: false };
             for range in parts.clone() {
                 self.load_states(context, &range);
@@ -72,7 +72,7 @@ impl Forward<'_, '_> {
             self.final_norm(0..range.len(), 0);
             let len = range.len() * self.spec.dim;
             let (Some(hidden), Some(normed)) = (self.hidden.get_mut(..len), self.branch.get(..len)) else { return };
-            hidden.copy_from_slice(normed);
+            copy(hidden, normed);
             self.keep_states(range.start, range.len());
         }
         self.change_stack();
@@ -99,12 +99,20 @@ impl Forward<'_, '_> {
     }
 
     /// Where the tiles with the keys and values of the encoder's states for decoder layer `index` lie, which are
-    /// at the end of the cache. The encoder's own layers use those of the first, one after another.
+    /// at the end of the cache.
     fn source_tiles(&self, layer: &Layer, index: usize) -> Range<usize> {
         let bytes = self.store.layer_bytes(layer, SOURCE);
-        let start =
-            self.kv.len().saturating_sub(bytes.saturating_mul(self.source_layers - index.min(self.source_layers)));
+        let from_end = bytes.saturating_mul(self.source_layers - index.min(self.source_layers));
+        let start = self.kv.len().saturating_sub(self.store.encoder).saturating_sub(from_end);
         start..start.saturating_add(bytes)
+    }
+
+    /// The tiles that the encoder's own layers use, one after another: the decoder's first, or those that are for it.
+    fn encoder_tiles(&self, layer: &Layer) -> Range<usize> {
+        match self.store.encoder {
+            0 => self.source_tiles(layer, 0),
+            bytes => self.kv.len().saturating_sub(bytes)..self.kv.len(),
+        }
     }
 
     /// Makes the pass one of this context's rows at these positions of its text.
@@ -137,7 +145,7 @@ impl Forward<'_, '_> {
         let (first, tokens, dim) = (rows.start, rows.len(), self.spec.dim);
         let states = self.source.as_ref().and_then(|source| source.states.get(first * dim..(first + tokens) * dim));
         if let (Some(states), Some(hidden)) = (states, self.hidden.get_mut(..tokens * dim)) {
-            hidden.copy_from_slice(states);
+            copy(hidden, states);
         }
     }
 
@@ -146,7 +154,7 @@ impl Forward<'_, '_> {
         let dim = self.spec.dim;
         let states = self.source.as_mut().and_then(|source| source.states.get_mut(first * dim..(first + tokens) * dim));
         if let (Some(states), Some(hidden)) = (states, self.hidden.get(..tokens * dim)) {
-            states.copy_from_slice(hidden);
+            copy(states, hidden);
         }
     }
 }

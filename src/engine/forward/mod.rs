@@ -32,7 +32,7 @@ use crate::{Error, TokenId};
 use attention::{Part, View};
 use compute::Compute;
 use encoder::Source;
-pub use observer::{Observer, Stage};
+pub use observer::{Inputs, Observer, Stage};
 use relative::Relative;
 use rope::Rotary;
 
@@ -138,8 +138,9 @@ impl<'m, 'w> Forward<'m, 'w> {
                 threads,
                 quants: pieces.quants,
                 scales: pieces.scales,
-                offsets: pieces.offsets,
+                sums: pieces.quant_sums,
                 panels: pieces.panels,
+                inputs: None,
             },
             pools: [pool(0), pool(1), pool(SOURCE), pool(STATES)],
             store,
@@ -443,7 +444,7 @@ fn rows_mut(x: &mut [f32], width: usize) -> core::slice::ChunksExactMut<'_, f32>
 }
 
 /// `x = y`, as far as both go.
-fn copy(x: &mut [f32], y: &[f32]) {
+pub(crate) fn copy(x: &mut [f32], y: &[f32]) {
     for (x, y) in x.iter_mut().zip(y) {
         *x = *y;
     }

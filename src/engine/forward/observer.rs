@@ -34,6 +34,10 @@ pub trait Observer {
     fn observe(&mut self, stage: Stage, layer: usize, position: usize, states: &[f32]) -> ControlFlow<()>;
 }
 
+/// Sees the input of every linear layer: called with the bytes of the matrix, as they lie in the model (of an expert,
+/// its part of the tensor), and with what it multiplies, `[tokens][columns]`.
+pub type Inputs<'a> = dyn Fn(&[u8], &[f32]) + Sync + 'a;
+
 impl Observer for () {
     #[inline(always)]
     fn wants(&self, _: Stage) -> bool {

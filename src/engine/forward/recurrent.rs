@@ -9,6 +9,7 @@
 
 use super::{Forward, copy, enter, leave, rows, rows_mut, scale};
 use crate::engine::layout::STATES;
+use crate::engine::profile::Section;
 use crate::kernel::{Activation, Convolution, Kernels, Recurrence, fork_pairs};
 use crate::model::{Layer, Recurrent, RecurrentKind, Role, Weights};
 use crate::quant::le_f32;
@@ -75,6 +76,7 @@ impl Forward<'_, '_> {
             ],
         };
         compute.input(branch, count).times_each(&products, x, stride);
+        compute.done(Section::Qkv);
 
         let (mut x_left, mut out_left) = (&mut *x, &mut *out);
         for segment in self.segments.iter().take(self.parts) {
@@ -159,6 +161,7 @@ impl Forward<'_, '_> {
                 copy(out, x);
             }
         }
+        compute.done(Section::Attention);
         let role = if mixer.kind == RecurrentKind::ShortConvolution { Role::ShortConvOut } else { Role::SsmOut };
         if let Some(w) = weights.matrix(role, index) {
             compute.input(out, count).times(w, branch, dim);

@@ -37,10 +37,11 @@ impl<'w> Rotary<'w> {
             Scaling::Long { .. } => weights.vector(Role::RopeFactorsShort, 0),
             _ => weights.vector(Role::RopeFreqs, 0),
         };
+        let scaled = Scaled::new(&rope);
         for (i, frequency) in frequencies.iter_mut().enumerate() {
             let plain = 1.0 / libm::powf(rope.base, (2 * i) as f32 / rope.dim as f32);
             let divisor = if divisors.is_empty() { 1.0 } else { le_f32(divisors, i) };
-            *frequency = scaled(&rope, i, plain / divisor);
+            *frequency = scaled.frequency(i, plain / divisor);
         }
         let magnitude = match rope.scaling {
             Scaling::None | Scaling::Linear { .. } => 1.0,
@@ -91,21 +92,45 @@ impl<'w> Rotary<'w> {
     }
 }
 
-/// A frequency after the model's scaling.
-fn scaled(rope: &Rope, i: usize, frequency: f32) -> f32 {
-    match rope.scaling {
-        Scaling::None | Scaling::Long { .. } => frequency,
-        Scaling::Linear { factor } => frequency / factor,
-        Scaling::Yarn { factor, original, beta_fast, beta_slow, .. } => {
-            // The pair that turns `rotations` times over the original context.
-            let pair = |rotations: f32| {
-                let dim = rope.dim as f32;
-                dim * libm::logf(original / (rotations * 2.0 * core::f32::consts::PI)) / (2.0 * libm::logf(rope.base))
-            };
-            let low = libm::floorf(pair(beta_fast)).max(0.0);
-            let high = libm::ceilf(pair(beta_slow)).min(rope.dim as f32 - 1.0);
-            let ramp = ((i as f32 - low) / (high - low).max(0.001)).clamp(0.0, 1.0);
-            frequency / factor * ramp + frequency * (1.0 - ramp)
+/// What a model's scaling does to frequencies, with every number there, needed or not: the compiler may look at
+/// them before it has looked which scaling it is.
+struct Scaled {
+    scaling: Scaling,
+    factor: f32,
+    /// Pairs between which YaRN goes over from kept frequencies to divided ones.
+    low: f32,
+    high: f32,
+}
+
+impl Scaled {
+    fn new(rope: &Rope) -> Self {
+        let (factor, low, high) = match rope.scaling {
+            Scaling::Linear { factor } => (factor, 0.0, 0.0),
+            Scaling::Yarn { factor, original, beta_fast, beta_slow, .. } => {
+                // The pair that turns `rotations` times over the original context.
+                let pair = |rotations: f32| {
+                    let dim = rope.dim as f32;
+                    let turns = libm::logf(original / (rotations * 2.0 * core::f32::consts::PI));
+                    dim * turns / (2.0 * libm::logf(rope.base))
+                };
+                let low = libm::floorf(pair(beta_fast)).max(0.0);
+                (factor, low, libm::ceilf(pair(beta_slow)).min(rope.dim as f32 - 1.0))
+            }
+            _ => (1.0, 0.0, 0.0),
+        };
+        Self { scaling: rope.scaling, factor, low, high }
+    }
+
+    /// The frequency of pair `i`.
+    fn frequency(&self, i: usize, frequency: f32) -> f32 {
+        let Self { scaling, factor, low, high } = self;
+        match scaling {
+            Scaling::None | Scaling::Long { .. } => frequency,
+            Scaling::Linear { .. } => frequency / factor,
+            Scaling::Yarn { .. } => {
+                let ramp = ((i as f32 - low) / (high - low).max(0.001)).clamp(0.0, 1.0);
+                frequency / factor * ramp + frequency * (1.0 - ramp)
+            }
         }
     }
 }

@@ -1,13 +1,14 @@
-//! The 32-weight formats in NEON registers. Decode is stated here over the instruction that
-//! multiplies ([`Dot`]); how a panel lies and is multiplied, each instruction set says itself.
+//! Decode: rows of blocks times one token, over the instruction that multiplies ([`Dot`]).
 
 use core::arch::aarch64::*;
 use core::arch::asm;
 use core::marker::PhantomData;
 
+use super::bytes::{Pair, bias};
 use super::neon::{high_halves, low_halves};
+use crate::kernel::job::Row;
 use crate::kernel::quantized::Blocks;
-use crate::kernel::{Row, scalar};
+use crate::quant::{Bytes, Format, Shape};
 
 /// The instruction that multiplies bytes.
 pub(super) trait Dot {
@@ -26,97 +27,83 @@ pub(super) trait Dot {
     unsafe fn dot16(w: int8x16_t, x: int8x16_t) -> int32x4_t;
 }
 
-/// A format of 32 weights in a block: an f16 scale and quants.
-pub(super) trait Format {
-    /// Bytes of a block.
-    const BYTES: usize;
-    /// Added to every quant as [`load`](Self::load) gives it.
-    const BIAS: i8;
-
-    /// Reads the block at `p` and moves `p` to the next: its scale goes to one lane of `scales`, its
-    /// quants are returned, `BIAS` too large.
-    ///
-    /// # Safety
-    ///
-    /// `p` points to a block.
-    unsafe fn load<const LANE: usize>(p: &mut *const u8, scales: &mut uint16x8_t) -> [int8x16_t; 2];
-
-    /// The dot product of one row.
-    fn dot_one(row: &[u8], x: Row<'_>) -> f32;
-}
-
-/// A block is 34 bytes: the scale, then signed bytes.
-pub(super) struct Q8_0;
-
-impl Format for Q8_0 {
-    const BYTES: usize = 34;
-    const BIAS: i8 = 0;
-
-    #[inline(always)]
-    unsafe fn load<const LANE: usize>(p: &mut *const u8, scales: &mut uint16x8_t) -> [int8x16_t; 2] {
-        let (low, high);
-        // SAFETY: reads the 34 bytes of the block, nothing else.
-        unsafe {
-            asm!(
-                "ld1 {{{scales:v}.h}}[{lane}], [{p}], #2",
-                "ldp {low:q}, {high:q}, [{p}], #32",
-                p = inout(reg) *p,
-                scales = inout(vreg) *scales,
-                low = out(vreg) low,
-                high = out(vreg) high,
-                lane = const LANE,
-                options(pure, readonly, nostack, preserves_flags)
-            );
+/// Reads the block at `p`, of 32 weights in one of the simple shapes, and moves `p` to the next: its scale goes to one
+/// lane of `scales`, its codes are returned, as [`Pair::signed`] has them.
+///
+/// # Safety
+///
+/// `p` points to a block.
+#[inline(always)]
+unsafe fn load<F: Format, const LANE: usize>(p: &mut *const u8, scales: &mut uint16x8_t) -> [int8x16_t; 2] {
+    // SAFETY: reads the block, nothing else: its scale, and 32 or 16 bytes.
+    unsafe {
+        match F::SHAPE {
+            Shape::Nibbles(_, table) => {
+                let bytes: uint8x16_t;
+                asm!(
+                    "ld1 {{{scales:v}.h}}[{lane}], [{p}], #2",
+                    "ldr {bytes:q}, [{p}], #16",
+                    p = inout(reg) *p,
+                    scales = inout(vreg) *scales,
+                    bytes = out(vreg) bytes,
+                    lane = const LANE,
+                    options(pure, readonly, nostack, preserves_flags)
+                );
+                let codes = [vandq_u8(bytes, vdupq_n_u8(15)), vshrq_n_u8::<4>(bytes)];
+                Pair.signed::<F>(table.map_or(codes, |table| Pair.lookup(table, codes)))
+            }
+            _ => {
+                let (low, high);
+                asm!(
+                    "ld1 {{{scales:v}.h}}[{lane}], [{p}], #2",
+                    "ldp {low:q}, {high:q}, [{p}], #32",
+                    p = inout(reg) *p,
+                    scales = inout(vreg) *scales,
+                    low = out(vreg) low,
+                    high = out(vreg) high,
+                    lane = const LANE,
+                    options(pure, readonly, nostack, preserves_flags)
+                );
+                [low, high]
+            }
         }
-        [low, high]
-    }
-
-    fn dot_one(row: &[u8], x: Row<'_>) -> f32 {
-        scalar::dot_q8_0(row, x)
     }
 }
 
-/// A block is 18 bytes: the scale, then nibbles, the low ones of all bytes before the high ones.
-pub(super) struct Q4_0;
-
-impl Format for Q4_0 {
-    const BYTES: usize = 18;
-    const BIAS: i8 = 8;
-
-    #[inline(always)]
-    unsafe fn load<const LANE: usize>(p: &mut *const u8, scales: &mut uint16x8_t) -> [int8x16_t; 2] {
-        let bytes: uint8x16_t;
-        // SAFETY: reads the 18 bytes of the block, nothing else.
-        unsafe {
-            asm!(
-                "ld1 {{{scales:v}.h}}[{lane}], [{p}], #2",
-                "ldr {bytes:q}, [{p}], #16",
-                p = inout(reg) *p,
-                scales = inout(vreg) *scales,
-                bytes = out(vreg) bytes,
-                lane = const LANE,
-                options(pure, readonly, nostack, preserves_flags)
-            );
-            let (low, high) = (vandq_u8(bytes, vdupq_n_u8(15)), vshrq_n_u8::<4>(bytes));
-            [vreinterpretq_s8_u8(low), vreinterpretq_s8_u8(high)]
-        }
-    }
-
-    fn dot_one(row: &[u8], x: Row<'_>) -> f32 {
-        scalar::dot_q4_0(row, x)
-    }
+/// Whether [`load`] knows the format.
+const fn is_simple<F: Format>() -> bool {
+    F::M.is_none() && matches!(F::D, Some((0, _))) && matches!(F::SHAPE, Shape::Bytes(2) | Shape::Nibbles(2, _))
 }
 
 /// Rows of one format under one instruction.
 pub(super) struct Rows<F, D>(PhantomData<(F, D)>);
 
-impl<F: Format, D: Dot> Blocks for Rows<F, D> {
+// SAFETY: `dot` reads whole blocks of eight rows and as much of `x`, and writes eight outputs.
+unsafe impl<F: Format, D: Dot> Blocks for Rows<F, D> {
+    type Format = F;
     const ROWS: usize = 8;
 
+    #[inline(always)]
+    unsafe fn dot(w: *const u8, row_bytes: usize, x: Row<'_>, out: *mut f32) {
+        // SAFETY: passed on to the caller.
+        unsafe {
+            if is_simple::<F>() {
+                return Self::simple(w, row_bytes, x, out);
+            }
+            for four in 0..2 {
+                let rows = core::array::from_fn(|r| w.add((four * 4 + r) * row_bytes));
+                let acc = if F::ELEMENTS == 256 { Self::whole(rows, x) } else { Self::pieces(rows, x) };
+                vst1q_f32(out.add(four * 4), acc);
+            }
+        }
+    }
+}
+
+impl<F: Format, D: Dot> Rows<F, D> {
     /// The sums of integers run on from block to block, modulo 2^32; a block's own is the difference. So
     /// nothing has to be cleared.
     #[inline(always)]
-    unsafe fn dot(w: *const u8, row_bytes: usize, x: Row<'_>, out: *mut f32) {
+    unsafe fn simple(w: *const u8, row_bytes: usize, x: Row<'_>, out: *mut f32) {
         // SAFETY: each step takes one block of each of eight rows and 32 quants of `x`, which has as many
         // blocks as a row; `out` has room for eight. Prefetching may reach beyond the file: it never faults.
         unsafe {
@@ -127,27 +114,26 @@ impl<F: Format, D: Dot> Blocks for Rows<F, D> {
             let mut sums = [vdupq_n_s32(0); 8];
             let mut before = [vdupq_n_s32(0); 2];
             let mut acc = [vdupq_n_f32(0.0); 2];
-            for (dx, offset) in x.d.iter().zip(x.offsets) {
+            for (dx, sum) in x.d.iter().zip(x.sums.as_chunks::<2>().0) {
                 let quants = [vld1q_s8(q), vld1q_s8(q.add(16))];
                 q = q.add(32);
                 prefetch::<0>(ahead);
-                if F::BYTES > 18 {
+                if size_of::<F::Block>() > 18 {
                     prefetch::<128>(ahead);
                 }
-                ahead = ahead.wrapping_add(8 * F::BYTES);
+                ahead = ahead.wrapping_add(8 * size_of::<F::Block>());
                 macro_rules! dot {
                     ($($row:literal)*) => {
-                        $(sums[$row] = D::dot(sums[$row], F::load::<$row>(&mut rows[$row], &mut scales), quants);)*
+                        $(sums[$row] = D::dot(sums[$row], load::<F, $row>(&mut rows[$row], &mut scales), quants);)*
                     };
                 }
                 dot!(0 1 2 3 4 5 6 7);
                 let [a, b, c, d, e, f, g, h] = sums;
                 let now = [join([a, b, c, d]), join([e, f, g, h])];
-                // The offset is -128 times the sum of the quants.
-                let bias = vdupq_n_s32(offset / 128 * i32::from(F::BIAS));
+                let less = vdupq_n_s32(-i32::from(bias::<F>()) * (i32::from(sum[0]) + i32::from(sum[1])));
                 let scales = [low_halves(scales), high_halves(scales)];
                 for half in 0..2 {
-                    let sum = vaddq_s32(vsubq_s32(now[half], before[half]), bias);
+                    let sum = vaddq_s32(vsubq_s32(now[half], before[half]), less);
                     acc[half] = vfmaq_f32(acc[half], vmulq_n_f32(scales[half], *dx), vcvtq_f32_s32(sum));
                 }
                 before = now;
@@ -157,8 +143,172 @@ impl<F: Format, D: Dot> Blocks for Rows<F, D> {
         }
     }
 
-    fn dot_one(row: &[u8], x: Row<'_>) -> f32 {
-        F::dot_one(row, x)
+    /// Four rows of blocks of less than 256.
+    #[inline(always)]
+    unsafe fn pieces(rows: [*const u8; 4], x: Row<'_>) -> float32x4_t {
+        // SAFETY: the rows and the token have as many blocks.
+        unsafe {
+            let mut acc = vdupq_n_f32(0.0);
+            for (i, (dx, sums)) in x.d.iter().zip(x.sums.as_chunks::<2>().0).enumerate() {
+                let (block, chunk) = (i / (F::ELEMENTS / 32), i % (F::ELEMENTS / 32));
+                let blocks = rows.map(|row| &*row.add(block * size_of::<F::Block>()).cast::<F::Block>());
+                let q = x.q.as_ptr().add(i * 32);
+                let quants = [vld1q_s8(q), vld1q_s8(q.add(16))];
+                let codes = blocks.map(|block| Pair.signed::<F>(F::unpack(Pair, block, chunk)));
+                let less = |sum: i32| vdupq_n_s32(-i32::from(bias::<F>()) * sum);
+                let [first, second] = sums.map(i32::from);
+                if F::FLOAT_GROUPS {
+                    for (half, sum) in [first, second].into_iter().enumerate() {
+                        let x = quants[half];
+                        let (a, b) = (D::dot16(codes[0][half], x), D::dot16(codes[1][half], x));
+                        let products = join([a, b, D::dot16(codes[2][half], x), D::dot16(codes[3][half], x)]);
+                        let scale = vmulq_n_f32(d::<F>(blocks, chunk * 32 + half * 16), *dx);
+                        acc = vfmaq_f32(acc, scale, vcvtq_f32_s32(vaddq_s32(products, less(sum))));
+                    }
+                    continue;
+                }
+                // Not by a closure, which would not have the instruction.
+                let zero = vdupq_n_s32(0);
+                let (a, b) = (D::dot(zero, codes[0], quants), D::dot(zero, codes[1], quants));
+                let products = join([a, b, D::dot(zero, codes[2], quants), D::dot(zero, codes[3], quants)]);
+                let scale = vmulq_n_f32(d::<F>(blocks, chunk * 32), *dx);
+                acc = vfmaq_f32(acc, scale, vcvtq_f32_s32(vaddq_s32(products, less(first + second))));
+                if F::M.is_some() {
+                    acc = vfmaq_f32(acc, vmulq_n_f32(m::<F>(blocks), *dx), vdupq_n_f32((first + second) as f32));
+                }
+            }
+            acc
+        }
+    }
+
+    /// Four rows of blocks of 256.
+    #[inline(always)]
+    unsafe fn whole(rows: [*const u8; 4], x: Row<'_>) -> float32x4_t {
+        // SAFETY: the rows and the token have as many blocks.
+        unsafe {
+            let mut acc = vdupq_n_f32(0.0);
+            for (i, dx) in x.d.iter().enumerate() {
+                let blocks = rows.map(|row| &*row.add(i * size_of::<F::Block>()).cast::<F::Block>());
+                let q = x.q.as_ptr().add(i * 256);
+                let sums = group_sums::<F>(x.sums.as_ptr().add(i * 16));
+                let mut totals = [vdupq_n_s32(0); 4];
+                for (total, block) in totals.iter_mut().zip(blocks) {
+                    *total = Self::block(block, q, sums);
+                }
+                acc = vfmaq_f32(acc, vmulq_n_f32(d::<F>(blocks, 0), *dx), vcvtq_f32_s32(join(totals)));
+                if F::M.is_some() {
+                    let totals = blocks.map(|block| times_sums::<F>(F::minimums(block), sums));
+                    acc = vfmaq_f32(acc, vmulq_n_f32(m::<F>(blocks), *dx), vcvtq_f32_s32(join(totals)));
+                }
+            }
+            acc
+        }
+    }
+
+    /// Four i32 whose sum is the dot product of a block of 256 as a whole number.
+    #[inline(always)]
+    unsafe fn block(block: &F::Block, q: *const i8, sums: [int16x8_t; 2]) -> int32x4_t {
+        // SAFETY: the caller has 256 quants.
+        unsafe {
+            let scales = F::scales(block);
+            let mut total = vdupq_n_s32(0);
+            if bias::<F>() > 0 {
+                total = vmulq_n_s32(times_sums::<F>(scales, sums), -i32::from(bias::<F>()));
+            }
+            let scales = words(scales);
+            let scales = [
+                vmovl_s16(vget_low_s16(scales[0])),
+                vmovl_high_s16(scales[0]),
+                vmovl_s16(vget_low_s16(scales[1])),
+                vmovl_high_s16(scales[1]),
+            ];
+            macro_rules! chunks {
+                ($($chunk:literal: $first:literal $second:literal $single:literal),*) => { $({
+                    let codes = Pair.signed::<F>(F::unpack(Pair, block, $chunk));
+                    let quants = [vld1q_s8(q.add($chunk * 32)), vld1q_s8(q.add($chunk * 32 + 16))];
+                    if F::GROUP == 16 {
+                        let scales = scales[$chunk / 2];
+                        total = vmlaq_laneq_s32::<$first>(total, D::dot16(codes[0], quants[0]), scales);
+                        total = vmlaq_laneq_s32::<$second>(total, D::dot16(codes[1], quants[1]), scales);
+                    } else {
+                        let products = D::dot(vdupq_n_s32(0), codes, quants);
+                        total = vmlaq_laneq_s32::<$single>(total, products, scales[$chunk / 4]);
+                    }
+                })* };
+            }
+            chunks!(0: 0 1 0, 1: 2 3 1, 2: 0 1 2, 3: 2 3 3, 4: 0 1 0, 5: 2 3 1, 6: 0 1 2, 7: 2 3 3);
+            total
+        }
+    }
+}
+
+/// `d` of four blocks.
+#[inline(always)]
+unsafe fn d<F: Format>(blocks: [&F::Block; 4], at: usize) -> float32x4_t {
+    // SAFETY: NEON; the blocks have what the format says.
+    unsafe {
+        match F::D {
+            Some((place, factor)) => halves::<F>(blocks, place, factor),
+            None => vld1q_f32(blocks.map(|block| F::d(block, at, |bytes| Pair.f16(bytes))).as_ptr()),
+        }
+    }
+}
+
+/// `m` of four blocks.
+#[inline(always)]
+unsafe fn m<F: Format>(blocks: [&F::Block; 4]) -> float32x4_t {
+    // SAFETY: as above.
+    unsafe { F::M.map_or(vdupq_n_f32(0.0), |(place, factor)| halves::<F>(blocks, place, factor)) }
+}
+
+/// The f16 of four blocks, times `factor`.
+#[inline(always)]
+unsafe fn halves<F: Format>(blocks: [&F::Block; 4], place: usize, factor: f32) -> float32x4_t {
+    // SAFETY: NEON; the blocks have what the format says.
+    unsafe {
+        let [a, b, c, d] = blocks.map(|block| (&raw const *block).cast::<u8>().add(place).cast::<u16>());
+        let halves = vld1_lane_u16::<0>(a, vdup_n_u16(0));
+        let halves = vld1_lane_u16::<1>(b, halves);
+        let halves = vld1_lane_u16::<2>(c, halves);
+        let halves = vld1_lane_u16::<3>(d, halves);
+        let floats = low_halves(vcombine_u16(halves, halves));
+        if factor == 1.0 { floats } else { vmulq_n_f32(floats, factor) }
+    }
+}
+
+/// Sixteen scales or minimums as words.
+#[inline(always)]
+unsafe fn words(bytes: [i8; 16]) -> [int16x8_t; 2] {
+    // SAFETY: NEON.
+    unsafe {
+        let bytes = vld1q_s8(bytes.as_ptr());
+        [vmovl_s8(vget_low_s8(bytes)), vmovl_high_s8(bytes)]
+    }
+}
+
+/// The sums of the quants for each group; of groups of 32, the second eight are zeros.
+#[inline(always)]
+unsafe fn group_sums<F: Format>(sums: *const i16) -> [int16x8_t; 2] {
+    // SAFETY: the caller has 16 sums.
+    unsafe {
+        let sums = [vld1q_s16(sums), vld1q_s16(sums.add(8))];
+        if F::GROUP == 16 { sums } else { [vpaddq_s16(sums[0], sums[1]), vdupq_n_s16(0)] }
+    }
+}
+
+/// Four i32 whose sum is that of the products.
+#[inline(always)]
+unsafe fn times_sums<F: Format>(bytes: [i8; 16], sums: [int16x8_t; 2]) -> int32x4_t {
+    // SAFETY: NEON.
+    unsafe {
+        let words = words(bytes);
+        let total = vmull_s16(vget_low_s16(words[0]), vget_low_s16(sums[0]));
+        let total = vmlal_high_s16(total, words[0], sums[0]);
+        if F::GROUP == 32 {
+            return total;
+        }
+        let total = vmlal_s16(total, vget_low_s16(words[1]), vget_low_s16(sums[1]));
+        vmlal_high_s16(total, words[1], sums[1])
     }
 }
 
@@ -184,47 +334,6 @@ fn prefetch<const AT: usize>(p: *const u8) {
 pub(super) unsafe fn join(x: [int32x4_t; 4]) -> int32x4_t {
     // SAFETY: NEON.
     unsafe { vpaddq_s32(vpaddq_s32(x[0], x[1]), vpaddq_s32(x[2], x[3])) }
-}
-
-/// Bytes of a block of eight rows of a panel: 32 quants of each row, in the order that the instruction
-/// likes, then their scales as f32. A panel is all blocks of its first eight rows, then of the others.
-pub(super) const PANEL_BLOCK: usize = 8 * 36;
-/// Where the scales begin.
-pub(super) const PANEL_SCALES: usize = 8 * 32;
-
-/// Packs up to 16 rows; `put` writes 32 quants of each of four rows to the 128 bytes that are theirs.
-///
-/// # Safety
-///
-/// As for [`Panel::pack`](crate::kernel::quantized::Panel::pack).
-#[inline(always)]
-pub(super) unsafe fn pack<F: Format>(
-    w: *const u8,
-    row_bytes: usize,
-    rows: usize,
-    cols: usize,
-    panel: *mut u8,
-    put: impl Fn(*mut u8, [[int8x16_t; 2]; 4]),
-) {
-    let blocks = cols / 32;
-    for first in (0..rows).step_by(4) {
-        // SAFETY: for rows that are missing the last one is read again; both halves of the panel have the room.
-        unsafe {
-            let mut rows: [*const u8; 4] = core::array::from_fn(|r| w.add((first + r).min(rows - 1) * row_bytes));
-            let mut scales = vdupq_n_u16(0);
-            let half = panel.add(first / 8 * blocks * PANEL_BLOCK);
-            for block in 0..blocks {
-                let to = half.add(block * PANEL_BLOCK);
-                macro_rules! load {
-                    ($row:literal) => {
-                        F::load::<$row>(&mut rows[$row], &mut scales).map(|w| vsubq_s8(w, vdupq_n_s8(F::BIAS)))
-                    };
-                }
-                put(to.add(first % 8 * 32), [load!(0), load!(1), load!(2), load!(3)]);
-                vst1q_f32(to.add(PANEL_SCALES + first % 8 * 4).cast(), low_halves(scales));
-            }
-        }
-    }
 }
 
 /// The float at `p` in both lanes; `p` moves to the next.

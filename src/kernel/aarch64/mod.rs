@@ -1,24 +1,26 @@
 //! 64-bit Arm: NEON, which every such core has; dot products (`sdot`); matrix products (`smmla`).
 
 mod blocks;
+mod bytes;
 mod detect;
 mod dotprod;
 mod i8mm;
 mod neon;
-mod q6k;
+mod panel;
 
-use super::quantized::{self, Blocks, Panel};
+use super::quantized::{self, Multiply};
 use super::{Job, Kernels, float};
-use crate::quant::TensorType;
-use blocks::{Q4_0, Q8_0, Rows};
+use crate::quant::{Format, formats_list};
+use blocks::Rows;
 use dotprod::Sdot;
-use i8mm::Smmla;
 use neon::{Neon, Widening};
-use q6k::Q6K;
+use panel::{Panel, scales};
 
-static NEON: Kernels = table!("neon", Neon, products::<Rows<Q8_0, Widening>, Rows<Q4_0, Widening>, Q6K<Widening>>);
-static DOTPROD: Kernels = table!("dotprod", Neon, products::<Rows<Q8_0, Sdot>, Rows<Q4_0, Sdot>, Q6K<Sdot>>, "dotprod");
-static I8MM: Kernels = table!("i8mm", Neon, products::<Smmla<Q8_0>, Smmla<Q4_0>, Q6K<Sdot>>, "dotprod,i8mm");
+/// What the tables have in common.
+const OF_NEON: Kernels = table!("neon", Neon, neon_matmul);
+static NEON: Kernels = OF_NEON;
+static DOTPROD: Kernels = Kernels { name: "dotprod", matmul: dotprod_matmul, ..OF_NEON };
+static I8MM: Kernels = Kernels { name: "i8mm", matmul: i8mm_matmul, ..OF_NEON };
 
 /// The tables that this machine can run, the fastest first.
 pub(super) fn available() -> impl Iterator<Item = &'static Kernels> {
@@ -27,25 +29,11 @@ pub(super) fn available() -> impl Iterator<Item = &'static Kernels> {
     tables.into_iter().filter_map(|(there, table)| there.then_some(table))
 }
 
-/// Rows times tokens for every type of weights; the quantized ones as the instruction set has them.
-#[inline(always)]
-unsafe fn products<Q8: Panel, Q4: Panel, Q6: Blocks>(kind: TensorType, job: &mut Job<'_>) {
-    // SAFETY: passed on to the caller.
-    unsafe {
-        match kind {
-            TensorType::F32 => floats::<float::F32>(job),
-            TensorType::F16 => floats::<float::F16>(job),
-            TensorType::BF16 => floats::<float::Bf16>(job),
-            TensorType::Q8_0 => quantized::matmul::<Q8, 4>(job),
-            TensorType::Q4_0 => quantized::matmul::<Q4, 4>(job),
-            TensorType::Q6_K => quantized::decode::<Q6>(job),
-            _ => {}
-        }
-    }
-}
+formats_list!(choose neon_matmul floats neon_blocks);
+formats_list!(choose dotprod_matmul floats dotprod_blocks);
+formats_list!(choose i8mm_matmul floats i8mm_blocks);
 
 /// A sum takes four registers, so four of them are at work at once, and their inputs have room beside them.
-#[inline(always)]
 unsafe fn floats<W: float::Weight>(job: &mut Job<'_>) {
     // SAFETY: passed on to the caller.
     unsafe {
@@ -55,4 +43,96 @@ unsafe fn floats<W: float::Weight>(job: &mut Job<'_>) {
             float::matmul::<Neon, W, 2, 2>(job);
         }
     }
+}
+
+/// Block formats: decoded and multiplied by `$unit`.
+macro_rules! blocks {
+    ($name:ident, $module:ident, $unit:ident $(, $feature:literal)?) => {
+        mod $module {
+            use super::*;
+            use crate::kernel::quantized::Tile;
+
+            $(#[target_feature(enable = $feature)])?
+            pub unsafe fn decode<F: Format>(job: &mut Job<'_>) {
+                // SAFETY: passed on to the caller.
+                unsafe { quantized::decode::<Rows<F, $unit>>(job) }
+            }
+            $(#[target_feature(enable = $feature)])?
+            pub unsafe fn pack<F: Format>(w: *const u8, row_bytes: usize, rows: usize, cols: usize, panel: *mut u8) {
+                // SAFETY: passed on to the caller.
+                unsafe { panel::pack::<F>(w, row_bytes, rows, cols, panel, |to, rows| <$unit as Panel>::put(to, rows)) }
+            }
+            $(#[target_feature(enable = $feature)])?
+            unsafe fn pieces<const T: usize, const SCALES: u8>(tile: &Tile<'_>) {
+                // SAFETY: passed on to the caller.
+                unsafe { panel::pieces::<$unit, T, SCALES>(tile) }
+            }
+            $(#[target_feature(enable = $feature)])?
+            unsafe fn whole<const T: usize, const GROUP: usize, const MINIMUMS: bool>(tile: &Tile<'_>) {
+                // SAFETY: passed on to the caller.
+                unsafe { panel::whole::<$unit, T, GROUP, MINIMUMS>(tile) }
+            }
+
+            /// The functions for a format, for four tokens and for one: those that formats of its kind share.
+            pub fn functions<F: Format>() -> &'static [Multiply] {
+                // Each condition by itself, so that the compiler leaves out the functions of the other kinds.
+                if const { F::ELEMENTS == 256 && F::GROUP == 16 && F::M.is_some() } {
+                    &[(4, whole::<4, 16, true>), (1, whole::<1, 16, true>)]
+                } else if const { F::ELEMENTS == 256 && F::GROUP == 16 } {
+                    &[(4, whole::<4, 16, false>), (1, whole::<1, 16, false>)]
+                } else if const { F::ELEMENTS == 256 && F::M.is_some() } {
+                    &[(4, whole::<4, 32, true>), (1, whole::<1, 32, true>)]
+                } else if const { F::ELEMENTS == 256 } {
+                    &[(4, whole::<4, 32, false>), (1, whole::<1, 32, false>)]
+                } else if const { F::M.is_some() } {
+                    &[(4, pieces::<4, { scales::MINIMUM }>), (1, pieces::<1, { scales::MINIMUM }>)]
+                } else if const { F::FLOAT_GROUPS } {
+                    &[(4, pieces::<4, { scales::HALVES }>), (1, pieces::<1, { scales::HALVES }>)]
+                } else {
+                    &[(4, pieces::<4, { scales::ONE }>), (1, pieces::<1, { scales::ONE }>)]
+                }
+            }
+        }
+
+        unsafe fn $name<F: Format>(job: &mut Job<'_>) {
+            // SAFETY: the caller has the instruction, and the functions are of one format.
+            unsafe {
+                if job.x.tokens == 1 {
+                    $module::decode::<F>(job);
+                } else {
+                    quantized::prefill(job, F::BIAS, $module::pack::<F>, $module::functions::<F>());
+                }
+            }
+        }
+    };
+}
+blocks!(neon_blocks, by_widening, Widening);
+blocks!(dotprod_blocks, by_sdot, Sdot, "dotprod");
+
+/// Panels with one scale for 32 weights by `smmla`, all others as without it.
+unsafe fn i8mm_blocks<F: Format>(job: &mut Job<'_>) {
+    // SAFETY: the caller has the instructions, and the functions are of one format.
+    unsafe {
+        if job.x.tokens == 1 || F::ELEMENTS == 256 || F::M.is_some() || F::FLOAT_GROUPS {
+            return dotprod_blocks::<F>(job);
+        }
+        quantized::prefill(job, F::BIAS, by_smmla::pack::<F>, by_smmla::FUNCTIONS);
+    }
+}
+
+mod by_smmla {
+    use super::*;
+    use crate::kernel::quantized::Tile;
+
+    #[target_feature(enable = "dotprod,i8mm")]
+    pub unsafe fn pack<F: Format>(w: *const u8, row_bytes: usize, rows: usize, cols: usize, panel: *mut u8) {
+        // SAFETY: passed on to the caller.
+        unsafe { panel::pack::<F>(w, row_bytes, rows, cols, panel, |to, rows| i8mm::put(to, rows)) }
+    }
+    #[target_feature(enable = "dotprod,i8mm")]
+    unsafe fn multiply<const T: usize>(tile: &Tile<'_>) {
+        // SAFETY: passed on to the caller.
+        unsafe { i8mm::multiply::<T>(tile) }
+    }
+    pub const FUNCTIONS: &[Multiply] = &[(4, multiply::<4>), (1, multiply::<1>)];
 }

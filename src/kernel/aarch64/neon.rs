@@ -2,11 +2,11 @@
 
 use core::arch::aarch64::*;
 use core::arch::asm;
+use core::ops::Range;
 
-use super::blocks::{Dot, Format, PANEL_BLOCK, PANEL_SCALES, Rows, join, next, pack};
-use crate::kernel::Acts;
+use super::blocks::{Dot, join};
+use super::panel::Panel;
 use crate::kernel::lanes::Lanes;
-use crate::kernel::quantized::Panel;
 
 /// Sixteen f32 in four registers.
 #[derive(Clone, Copy)]
@@ -285,50 +285,41 @@ impl Dot for Widening {
 }
 
 /// The rows of a panel lie one after another, as in the file: products run along a row.
-impl<F: Format> Panel for Rows<F, Widening> {
+impl Panel for Widening {
     #[inline(always)]
-    unsafe fn pack(w: *const u8, row_bytes: usize, rows: usize, cols: usize, panel: *mut u8) {
-        // SAFETY: passed on to the caller; four rows have 128 bytes.
+    unsafe fn put(to: *mut u8, rows: [[int8x16_t; 2]; 4]) {
+        // SAFETY: four rows have 128 bytes.
         unsafe {
-            pack::<F>(w, row_bytes, rows, cols, panel, |to, rows| {
-                for (r, [low, high]) in rows.into_iter().enumerate() {
-                    vst1q_s8(to.add(r * 32).cast(), low);
-                    vst1q_s8(to.add(r * 32 + 16).cast(), high);
-                }
-            });
+            for (r, [low, high]) in rows.into_iter().enumerate() {
+                vst1q_s8(to.add(r * 32).cast(), low);
+                vst1q_s8(to.add(r * 32 + 16).cast(), high);
+            }
         }
     }
 
-    /// Four rows at a time.
     #[inline(always)]
-    unsafe fn multiply<const T: usize>(panel: *const u8, cols: usize, x: &Acts<'_>, first: usize, out: [*mut f32; T]) {
-        let blocks = cols / 32;
-        for four in 0..4 {
-            // SAFETY: the panel has `blocks` blocks, and so has each of the tokens.
-            unsafe {
-                let mut w = panel.add(four / 2 * blocks * PANEL_BLOCK);
-                let (q, d) = (x.q.as_ptr().add(first * cols), x.d.as_ptr().add(first * blocks));
-                let mut q: [*const i8; T] = core::array::from_fn(|t| q.add(t * cols));
-                let mut d: [*const f32; T] = core::array::from_fn(|t| d.add(t * blocks));
-                let mut acc = [vdupq_n_f32(0.0); T];
-                for _ in 0..blocks {
-                    let rows: *const i8 = w.add(four % 2 * 128).cast();
-                    let rows: [_; 4] =
-                        core::array::from_fn(|r| [vld1q_s8(rows.add(r * 32)), vld1q_s8(rows.add(r * 32 + 16))]);
-                    let dw = vld1q_f32(w.add(PANEL_SCALES + four % 2 * 16).cast());
-                    for t in 0..T {
-                        let quants = [vld1q_s8(q[t]), vld1q_s8(q[t].add(16))];
-                        let sums = join(rows.map(|w| Widening::dot(vdupq_n_s32(0), w, quants)));
-                        let scale = vmulq_lane_f32::<0>(dw, next(&mut d[t]));
-                        acc[t] = vfmaq_f32(acc[t], scale, vcvtq_f32_s32(sums));
-                        q[t] = q[t].add(32);
+    unsafe fn products<const T: usize>(w: *const u8, q: [*const i8; T], halves: Range<usize>) -> [[int32x4_t; 2]; T] {
+        // SAFETY: the caller has the codes and the quants.
+        unsafe {
+            let w: *const i8 = w.cast();
+            let mut sums = [[vdupq_n_s32(0); 2]; T];
+            for four in 0..2 {
+                let row = |r: usize, half: usize| vld1q_s8(w.add(four * 128 + r * 32 + half * 16));
+                if halves.len() == 2 {
+                    let rows: [_; 4] = core::array::from_fn(|r| [row(r, 0), row(r, 1)]);
+                    for (sums, q) in sums.iter_mut().zip(q) {
+                        let quants = [vld1q_s8(q), vld1q_s8(q.add(16))];
+                        sums[four] = join(rows.map(|w| Widening::dot(vdupq_n_s32(0), w, quants)));
                     }
-                    w = w.add(PANEL_BLOCK);
-                }
-                for (out, acc) in out.into_iter().zip(acc) {
-                    vst1q_f32(out.add(four * 4), acc);
+                } else {
+                    let rows: [_; 4] = core::array::from_fn(|r| row(r, halves.start));
+                    for (sums, q) in sums.iter_mut().zip(q) {
+                        let quants = vld1q_s8(q.add(halves.start * 16));
+                        sums[four] = join(rows.map(|w| Widening::dot16(w, quants)));
+                    }
                 }
             }
+            sums
         }
     }
 }

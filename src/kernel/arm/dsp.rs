@@ -4,29 +4,44 @@ use core::arch::asm;
 use core::mem::MaybeUninit;
 
 use crate::kernel::Job;
-use crate::kernel::scalar::dot_q8_0;
+use crate::kernel::dot::dot;
+use crate::quant::{Format, Shape};
 
 /// Blocks that are taken at once: 256 columns.
 const BLOCKS: usize = 8;
-/// Bytes of a block of weights.
-const BYTES: usize = 34;
 
 /// A token's block for all rows: its bytes spread to pairs of 16 bits, the even ones of four and the odd.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Spread {
+    /// What sums begin with, of nibbles: sixteen times what makes up for the bias.
+    start: i32,
     scale: f32,
     pairs: [[i16; 4]; 8],
 }
 
 impl Spread {
-    fn new(scale: f32, q: &[i8; 32]) -> Self {
+    /// Of the first 16 bytes the sixteenfold for nibbles, of which the others are taken where they stand, in the
+    /// upper halves of bytes.
+    fn new<F: Format>(scale: f32, q: &[i8; 32], [a, b]: [i16; 2]) -> Self {
         let four = |i: usize| {
             let [a, b, c, d] = q.as_chunks().0.get(i).copied().unwrap_or_default();
-            [a, c, b, d].map(i16::from)
+            let factor = if is_nibbles::<F>() && i < 4 { 16 } else { 1 };
+            [a, c, b, d].map(|q| i16::from(q) * factor)
         };
-        Self { scale, pairs: core::array::from_fn(four) }
+        let start = -16 * i32::from(F::BIAS) * (i32::from(a) + i32::from(b));
+        Self { start, scale, pairs: core::array::from_fn(four) }
     }
+}
+
+/// Whether there are kernels for the format: Q8_0, Q4_0.
+pub(super) const fn has<F: Format>() -> bool {
+    is_nibbles::<F>() || matches!(F::SHAPE, Shape::Bytes(2))
+}
+
+/// Whether the format is four bits that stand for themselves, after the scale.
+const fn is_nibbles<F: Format>() -> bool {
+    F::M.is_none() && F::BIAS > 0 && matches!(F::SHAPE, Shape::Nibbles(2, None))
 }
 
 /// Four weights of a row, their bytes spread, times four quants in r11 and r12; `$first` is SMUAD where a
@@ -40,6 +55,43 @@ macro_rules! row {
     };
     (@ $w:literal) => {
         concat!("ldr r6, [", $w, "], #4\n", "sxtb16 r7, r6, ror #8\n", "sxtb16 r6, r6\n")
+    };
+}
+
+/// Four weights of a row, in the lower or upper halves (`$mask`) of four bytes, `$at` bytes on, times four quants.
+macro_rules! nibbles {
+    ($w:literal, $sum:literal, $at:literal, $mask:literal) => {
+        concat!(
+            "ldr r6, [",
+            $w,
+            ", #",
+            $at,
+            "]\n",
+            "and r6, r6, #",
+            $mask,
+            "\n",
+            "uxtb16 r7, r6, ror #8\n",
+            "uxtb16 r6, r6\n",
+            "smlad ",
+            $sum,
+            ", r6, r11, ",
+            $sum,
+            "\n",
+            "smlad ",
+            $sum,
+            ", r7, r12, ",
+            $sum,
+            "\n",
+        )
+    };
+    ($at:literal, $mask:literal) => {
+        concat!(
+            "ldrd r11, r12, [r0], #8\n",
+            nibbles!("r1", "r5", $at, $mask),
+            nibbles!("r2", "r8", $at, $mask),
+            nibbles!("r3", "r9", $at, $mask),
+            nibbles!("r4", "r10", $at, $mask),
+        )
     };
 }
 
@@ -74,24 +126,24 @@ macro_rules! add {
     };
 }
 
-/// Rows of Q8_0 times tokens, four rows at once; sums that go on from one 256 columns to the next wait in
-/// the output.
+/// Rows times tokens, four rows at once; sums that go on from one 256 columns to the next wait in the output.
 ///
 /// # Safety
 ///
-/// `job` as [`Job`] says.
-pub(super) unsafe fn matmul(job: &mut Job<'_>) {
+/// `F` is a format that [`has`] a kernel; `job` as [`Job`] says.
+pub(super) unsafe fn matmul<F: Format>(job: &mut Job<'_>) {
     let row_bytes = job.w.len() / job.rows.max(1);
     let fours = job.rows / 4;
     for t in 0..job.x.tokens {
         // SAFETY: this token's outputs.
         let out = unsafe { job.out.add(t * job.stride) };
         let x = job.x.row(t);
-        let blocks = x.q.as_chunks::<32>().0;
-        for (chunk, (q, d)) in blocks.chunks(BLOCKS).zip(x.d.chunks(BLOCKS)).enumerate() {
+        let blocks = x.q.as_chunks::<32>().0.chunks(BLOCKS);
+        let scales = x.d.chunks(BLOCKS).zip(x.sums.as_chunks::<2>().0.chunks(BLOCKS));
+        for (chunk, (q, (d, sums))) in blocks.zip(scales).enumerate() {
             let mut spread = [const { MaybeUninit::<Spread>::uninit() }; BLOCKS];
-            for ((spread, q), d) in spread.iter_mut().zip(q).zip(d) {
-                spread.write(Spread::new(*d, q));
+            for ((spread, q), (d, sums)) in spread.iter_mut().zip(q).zip(d.iter().zip(sums)) {
+                spread.write(Spread::new::<F>(*d, q, *sums));
             }
             for four in 0..fours {
                 // SAFETY: four rows and four outputs of the job's.
@@ -100,73 +152,111 @@ pub(super) unsafe fn matmul(job: &mut Job<'_>) {
                     if chunk == 0 {
                         out.cast::<[f32; 4]>().write([0.0; 4]);
                     }
-                    let w = job.w.as_ptr().add(four * 4 * row_bytes + chunk * BLOCKS * BYTES);
-                    four_rows(w, row_bytes, spread.get(..q.len().min(d.len())).unwrap_or_default(), out);
+                    let w = job.w.as_ptr().add(four * 4 * row_bytes + chunk * BLOCKS * size_of::<F::Block>());
+                    let x = spread.get(..q.len().min(d.len()).min(sums.len())).unwrap_or_default();
+                    if is_nibbles::<F>() {
+                        four_rows_of_nibbles(w, row_bytes, x, out);
+                    } else {
+                        four_rows(w, row_bytes, x, out);
+                    }
                 }
             }
         }
         for (r, row) in job.w.chunks_exact(row_bytes.max(1)).enumerate().skip(fours * 4) {
             // SAFETY: one of the job's rows.
-            unsafe { *out.add(r) = dot_q8_0(row, x) };
+            unsafe { *out.add(r) = dot::<F>(row, x) };
         }
     }
 }
 
-/// Adds the dot products of some blocks, at least one, of four rows to `out`.
-///
-/// # Safety
-///
-/// `x` is written, `w` has so many blocks, and so have the rows after it, `row_bytes` apart; `out` has four numbers.
-#[inline(always)]
-unsafe fn four_rows(w: *const u8, row_bytes: usize, x: &[MaybeUninit<Spread>], out: *mut f32) {
-    // SAFETY: the pointers stay in the blocks; r6 and r7, which cannot be named as operands, are restored.
-    unsafe {
-        asm!(
-            "push {{r6, r7}}",
-            "vldmia lr, {{s0-s3}}",
-            "push {{lr}}",
-            "mov lr, r5",
-            "2:",
-            "vldmia r0!, {{s5}}",
-            scale!("r1", "s6"),
-            scale!("r2", "s7"),
-            scale!("r3", "s8"),
-            scale!("r4", "s9"),
-            "ldrd r11, r12, [r0], #8",
-            row!(first "r1", "r5"),
-            row!(first "r2", "r8"),
-            row!(first "r3", "r9"),
-            row!(first "r4", "r10"),
-            ".rept 7",
-            "ldrd r11, r12, [r0], #8",
-            row!("r1", "r5"),
-            row!("r2", "r8"),
-            row!("r3", "r9"),
-            row!("r4", "r10"),
-            ".endr",
-            add!("s0", "s6", "r5"),
-            add!("s1", "s7", "r8"),
-            add!("s2", "s8", "r9"),
-            add!("s3", "s9", "r10"),
-            "cmp r0, lr",
-            "bne 2b",
-            "pop {{lr}}",
-            "vstmia lr, {{s0-s3}}",
-            "pop {{r6, r7}}",
-            inout("r0") x.as_ptr() => _,
-            inout("r1") w => _,
-            inout("r2") w.add(row_bytes) => _,
-            inout("r3") w.add(2 * row_bytes) => _,
-            inout("r4") w.add(3 * row_bytes) => _,
-            inout("r5") x.as_ptr_range().end => _,
-            out("r8") _,
-            out("r9") _,
-            out("r10") _,
-            out("r11") _,
-            out("r12") _,
-            inout("lr") out => _,
-            out("s0") _, out("s1") _, out("s2") _, out("s3") _, out("s5") _, out("s6") _, out("s7") _, out("s8") _,
-            out("s9") _, out("s10") _,
-        );
-    }
+/// The loop over the blocks of a token: `$sums` makes the sums of four rows in r5, r8, r9 and r10.
+macro_rules! four_rows {
+    ($name:ident, $($sums:tt)*) => {
+        /// Adds the dot products of some blocks, at least one, of four rows to `out`.
+        ///
+        /// # Safety
+        ///
+        /// `x` is written, `w` has so many blocks, and so have the rows after it, `row_bytes` apart; `out` has four
+        /// numbers.
+        #[inline(always)]
+        unsafe fn $name(w: *const u8, row_bytes: usize, x: &[MaybeUninit<Spread>], out: *mut f32) {
+            // SAFETY: the pointers stay in the blocks; r6 and r7, which cannot be named as operands, are restored.
+            unsafe {
+                asm!(
+                    "push {{r6, r7}}",
+                    "vldmia lr, {{s0-s3}}",
+                    "push {{lr}}",
+                    "mov lr, r5",
+                    "2:",
+                    "vldmia r0!, {{s4-s5}}",
+                    scale!("r1", "s6"),
+                    scale!("r2", "s7"),
+                    scale!("r3", "s8"),
+                    scale!("r4", "s9"),
+                    $($sums)*
+                    add!("s0", "s6", "r5"),
+                    add!("s1", "s7", "r8"),
+                    add!("s2", "s8", "r9"),
+                    add!("s3", "s9", "r10"),
+                    "cmp r0, lr",
+                    "bne 2b",
+                    "pop {{lr}}",
+                    "vstmia lr, {{s0-s3}}",
+                    "pop {{r6, r7}}",
+                    inout("r0") x.as_ptr() => _,
+                    inout("r1") w => _,
+                    inout("r2") w.add(row_bytes) => _,
+                    inout("r3") w.add(2 * row_bytes) => _,
+                    inout("r4") w.add(3 * row_bytes) => _,
+                    inout("r5") x.as_ptr_range().end => _,
+                    out("r8") _,
+                    out("r9") _,
+                    out("r10") _,
+                    out("r11") _,
+                    out("r12") _,
+                    inout("lr") out => _,
+                    out("s0") _, out("s1") _, out("s2") _, out("s3") _, out("s4") _, out("s5") _, out("s6") _, out("s7") _,
+                    out("s8") _, out("s9") _, out("s10") _,
+                );
+            }
+        }
+    };
+}
+four_rows! {
+    four_rows,
+    "ldrd r11, r12, [r0], #8",
+    row!(first "r1", "r5"),
+    row!(first "r2", "r8"),
+    row!(first "r3", "r9"),
+    row!(first "r4", "r10"),
+    ".rept 7",
+    "ldrd r11, r12, [r0], #8",
+    row!("r1", "r5"),
+    row!("r2", "r8"),
+    row!("r3", "r9"),
+    row!("r4", "r10"),
+    ".endr",
+}
+four_rows! {
+    four_rows_of_nibbles,
+    "vmov r5, s4",
+    "mov r8, r5",
+    "mov r9, r5",
+    "mov r10, r5",
+    nibbles!("0", "0x0f0f0f0f"),
+    nibbles!("4", "0x0f0f0f0f"),
+    nibbles!("8", "0x0f0f0f0f"),
+    nibbles!("12", "0x0f0f0f0f"),
+    nibbles!("0", "0xf0f0f0f0"),
+    nibbles!("4", "0xf0f0f0f0"),
+    nibbles!("8", "0xf0f0f0f0"),
+    nibbles!("12", "0xf0f0f0f0"),
+    "add r1, r1, #16",
+    "add r2, r2, #16",
+    "add r3, r3, #16",
+    "add r4, r4, #16",
+    "asr r5, r5, #4",
+    "asr r8, r8, #4",
+    "asr r9, r9, #4",
+    "asr r10, r10, #4",
 }

@@ -9,35 +9,37 @@ mod dsp;
 #[cfg(cortex_m_fpu)]
 mod float;
 
-use super::scalar::{self, Array, Here};
-use super::{Job, Kernels, float as floats};
-use crate::quant::TensorType;
+use super::float::Weight;
+use super::scalar::{Array, Here};
+use super::{Job, Kernels, dot, float as floats_of_any};
+use crate::quant::{Format, formats_list};
 #[cfg(cortex_m_fpu)]
 pub(super) use float::Fpu;
 
 pub(super) static CORTEX_M: Kernels = table!("cortex-m", Array<Here>, products);
 
+formats_list!(choose products floats blocks);
+
 #[inline(always)]
-unsafe fn products(kind: TensorType, job: &mut Job<'_>) {
-    // SAFETY: passed on to the caller.
+unsafe fn floats<W: Weight>(job: &mut Job<'_>) {
+    // SAFETY: needs no instruction set besides the target's; a job is right by construction.
     unsafe {
-        match kind {
-            #[cfg(cortex_m_fpu)]
-            TensorType::F32 if job.w.as_ptr().addr().is_multiple_of(4) => float::matmul(job),
-            TensorType::F32 => floats::matmul::<Array<Here>, floats::F32, 1, 1>(job),
-            TensorType::F16 if const { TensorType::F16.is_built() } => {
-                floats::matmul::<Array<Here>, floats::F16, 1, 1>(job)
-            }
-            TensorType::BF16 if const { TensorType::BF16.is_built() } => {
-                floats::matmul::<Array<Here>, floats::Bf16, 1, 1>(job)
-            }
-            #[cfg(all(cortex_m_dsp, cortex_m_fpu))]
-            TensorType::Q8_0 if const { TensorType::Q8_0.is_built() } => dsp::matmul(job),
-            #[cfg(not(all(cortex_m_dsp, cortex_m_fpu)))]
-            TensorType::Q8_0 if const { TensorType::Q8_0.is_built() } => scalar::matmul(job, scalar::dot_q8_0),
-            TensorType::Q4_0 if const { TensorType::Q4_0.is_built() } => scalar::matmul(job, scalar::dot_q4_0),
-            TensorType::Q6_K if const { TensorType::Q6_K.is_built() } => scalar::matmul(job, scalar::dot_q6_k),
-            _ => {}
+        #[cfg(cortex_m_fpu)]
+        if W::BYTES == 4 && job.w.as_ptr().addr().is_multiple_of(4) {
+            return float::matmul(job);
         }
+        floats_of_any::matmul::<Array<Here>, W, 1, 1>(job);
+    }
+}
+
+#[inline(always)]
+unsafe fn blocks<F: Format>(job: &mut Job<'_>) {
+    // SAFETY: as above.
+    unsafe {
+        #[cfg(all(cortex_m_dsp, cortex_m_fpu))]
+        if const { dsp::has::<F>() } {
+            return dsp::matmul::<F>(job);
+        }
+        dot::matmul::<F>(job);
     }
 }

@@ -15,9 +15,42 @@ fn main() {
     }
     // An option of ARMv8-M, which these processors have.
     let flags = var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default();
-    let has_dsp =
-        ["cortex-m33", "cortex-m35p", "cortex-m55", "cortex-m85", "+dsp"].iter().any(|flag| flags.contains(flag));
-    if v7em || v8m && has_dsp {
+    let (mut cpu_has_dsp, mut dsp) = (false, None);
+    for (name, value) in settings(&flags) {
+        match name {
+            "target-cpu" => cpu_has_dsp = ["cortex-m33", "cortex-m35p", "cortex-m55", "cortex-m85"].contains(&value),
+            "target-feature" => {
+                for feature in value.split(',') {
+                    match feature {
+                        "+dsp" => dsp = Some(true),
+                        "-dsp" => dsp = Some(false),
+                        _ => {}
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    if v7em || v8m && dsp.unwrap_or(cpu_has_dsp) {
         println!("cargo::rustc-cfg=cortex_m_dsp");
     }
+}
+
+/// The `name=value` of every `-C name=value` and `-Cname=value` in `flags`, which cargo puts 0x1f between.
+fn settings(flags: &str) -> impl Iterator<Item = (&str, &str)> {
+    let mut flags = flags.split('\x1f');
+    std::iter::from_fn(move || {
+        loop {
+            let flag = flags.next()?;
+            let setting = match flag.strip_prefix("-C").or_else(|| flag.strip_prefix("--codegen=")) {
+                Some("") => flags.next()?,
+                Some(setting) => setting,
+                None if flag == "--codegen" => flags.next()?,
+                None => continue,
+            };
+            if let Some(pair) = setting.split_once('=') {
+                return Some(pair);
+            }
+        }
+    })
 }

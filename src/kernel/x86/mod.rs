@@ -1,21 +1,23 @@
 //! x86-64: AVX2 with FMA, AVX-VNNI, AVX-512 with VNNI. Below that, the scalar kernels.
 //!
-//! Weights are unsigned here (a Q8_0 byte plus 128, a Q4_0 nibble as it is), because the
-//! instructions multiply unsigned by signed bytes; what that adds is taken back by the activations'
-//! offsets, all in exact integers.
+//! Weights are unsigned here, as codes are, because the instructions multiply unsigned by signed bytes; what the
+//! bias adds is taken back by the sums of the activations, all in exact integers.
 
 mod avx2;
 mod avx512;
+mod bytes;
 mod decode;
+mod pack;
 mod panel;
+mod products;
 mod q6k;
 
-use core::arch::x86_64::__cpuid_count;
+use core::arch::x86_64::{__cpuid_count, CpuidResult};
 
 use super::{Job, Kernels, float, quantized};
-use crate::quant::TensorType;
-use decode::{Q4_0, Q6K, Q8_0, Rows};
-use panel::Shapes;
+use crate::quant::{Format, formats_list};
+use decode::Rows;
+use products::{Madd, Vnni, Vnni512};
 
 cpufeatures::new!(has_avx2, "avx2", "fma");
 cpufeatures::new!(has_avx512, "avx512f", "avx512dq", "avx512bw", "avx512vl");
@@ -23,9 +25,9 @@ cpufeatures::new!(has_avx512, "avx512f", "avx512dq", "avx512bw", "avx512vl");
 /// The tables that this machine can run, the fastest first.
 pub(super) fn available() -> impl Iterator<Item = &'static Kernels> {
     // What `cpufeatures` does not know: conversion from f16, and the VNNI instructions.
-    let f16c = __cpuid_count(1, 0).ecx >> 29 & 1 != 0;
+    let f16c = cpuid(1, 0).ecx >> 29 & 1 != 0;
     let avx2 = has_avx2::get() && f16c;
-    let leaf7 = avx2.then(|| (__cpuid_count(7, 0), __cpuid_count(7, 1)));
+    let leaf7 = avx2.then(|| (cpuid(7, 0), cpuid(7, 1)));
     let avx512 = has_avx512::get() && leaf7.is_some_and(|(leaf, _)| leaf.ecx >> 11 & 1 != 0);
     let vnni = leaf7.is_some_and(|(leaf, sub)| leaf.eax >= 1 && sub.eax >> 4 & 1 != 0);
     [(avx512 && avx2, &AVX512), (vnni, &AVXVNNI), (avx2, &AVX2)]
@@ -33,32 +35,58 @@ pub(super) fn available() -> impl Iterator<Item = &'static Kernels> {
         .filter_map(|(has, table)| has.then_some(table))
 }
 
-static AVX2: Kernels = table!("avx2", avx2::Avx2, avx2_matmul, "avx2,fma,f16c");
-static AVXVNNI: Kernels = table!("avxvnni", avx2::Avx2, avxvnni_matmul, "avx2,fma,f16c,avxvnni");
+/// What the processor says of itself. The function is unsafe for compilers of the minimum version and safe for newer ones.
+#[allow(unused_unsafe)]
+fn cpuid(leaf: u32, sub_leaf: u32) -> CpuidResult {
+    // SAFETY: every processor of this architecture has the instruction.
+    unsafe { __cpuid_count(leaf, sub_leaf) }
+}
+
+/// What [`AVXVNNI`] has in common with it too.
+const OF_AVX2: Kernels = table!("avx2", avx2::Avx2, avx2_matmul, "avx2,fma,f16c");
+static AVX2: Kernels = OF_AVX2;
+static AVXVNNI: Kernels = Kernels { name: "avxvnni", matmul: avxvnni_matmul, ..OF_AVX2 };
 static AVX512: Kernels =
     table!("avx512", avx512::Avx512, avx512_matmul, "avx2,fma,f16c,avx512f,avx512dq,avx512bw,avx512vl,avx512vnni");
 
-/// Defines the choice among weight types for one table: float tiles of `$r` rows by `$t` tokens, and the
-/// quantized formats decoded by `$dot` and multiplied by `$panel`, `$tokens` tokens at once.
-macro_rules! matmul {
-    ($name:ident, $lanes:ty, $r:literal x $t:literal, $dot:ty, $panel:ty, $tokens:literal) => {
-        #[inline(always)]
-        unsafe fn $name(kind: TensorType, job: &mut Job<'_>) {
-            // SAFETY: the caller has the table's features, and `job` is as `Job` says.
+formats_list!(choose avx2_matmul avx2_floats avx2_blocks);
+formats_list!(choose avxvnni_matmul avx2_floats avxvnni_blocks);
+formats_list!(choose avx512_matmul avx512_floats avx512_blocks);
+
+/// Float weights, in tiles of 2 rows by 3 tokens.
+#[target_feature(enable = "avx2,fma,f16c")]
+unsafe fn avx2_floats<W: float::Weight>(job: &mut Job<'_>) {
+    // SAFETY: the caller has the features.
+    unsafe { float::matmul::<avx2::Avx2, W, 2, 3>(job) }
+}
+
+/// In tiles of 4 rows by 5 tokens.
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512dq,avx512bw,avx512vl,avx512vnni")]
+unsafe fn avx512_floats<W: float::Weight>(job: &mut Job<'_>) {
+    // SAFETY: the caller has the features.
+    unsafe { float::matmul::<avx512::Avx512, W, 4, 5>(job) }
+}
+
+/// Block formats: decoded by `$dot`, and by the functions of `$panel`.
+macro_rules! blocks {
+    ($name:ident, $features:literal, $dot:ty, $panel:ident) => {
+        unsafe fn $name<F: Format>(job: &mut Job<'_>) {
+            #[target_feature(enable = $features)]
+            unsafe fn decode<F: Format>(job: &mut Job<'_>) {
+                // SAFETY: the caller has the features.
+                unsafe { quantized::decode::<Rows<$dot, F>>(job) }
+            }
+            // SAFETY: the caller has the features, and the functions are of one format.
             unsafe {
-                match kind {
-                    TensorType::F32 => float::matmul::<$lanes, float::F32, $r, $t>(job),
-                    TensorType::F16 => float::matmul::<$lanes, float::F16, $r, $t>(job),
-                    TensorType::BF16 => float::matmul::<$lanes, float::Bf16, $r, $t>(job),
-                    TensorType::Q8_0 => quantized::matmul::<Shapes<Rows<$dot, Q8_0>, Q8_0, $panel>, $tokens>(job),
-                    TensorType::Q4_0 => quantized::matmul::<Shapes<Rows<$dot, Q4_0>, Q4_0, $panel>, $tokens>(job),
-                    TensorType::Q6_K => quantized::decode::<Rows<$dot, Q6K>>(job),
-                    _ => {}
+                if job.x.tokens == 1 {
+                    decode::<F>(job);
+                } else {
+                    quantized::prefill(job, F::BIAS, pack::pack::<F>, panel::$panel::<F>());
                 }
             }
         }
     };
 }
-matmul!(avx2_matmul, avx2::Avx2, 2 x 3, decode::Madd, panel::Madd, 3);
-matmul!(avxvnni_matmul, avx2::Avx2, 2 x 3, decode::Vnni, panel::Vnni, 4);
-matmul!(avx512_matmul, avx512::Avx512, 4 x 5, decode::Vnni512, panel::Vnni512, 8);
+blocks!(avx2_blocks, "avx2,fma,f16c", Madd, avx2);
+blocks!(avxvnni_blocks, "avx2,fma,f16c,avxvnni", Vnni, avxvnni);
+blocks!(avx512_blocks, "avx2,fma,f16c,avx512f,avx512dq,avx512bw,avx512vl,avx512vnni", Vnni512, avx512);

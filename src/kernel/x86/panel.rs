@@ -1,119 +1,20 @@
-//! Prefill: a packed panel of 16 rows times several tokens.
-//!
-//! For each 32 weights of a row, a panel has 512 bytes and 64 bytes of scales: four bytes of each
-//! of 16 rows side by side, eight times over, unsigned (the weight plus 128); then the 16 rows'
-//! f32 scales. One instruction multiplies four bytes of 16 (or 8) rows with four activations that
-//! are broadcast from memory, so that rows are lanes from the first byte to the last and nothing
-//! is added across.
+//! Prefill: a packed panel of 16 rows times several tokens. Formats whose panels lie alike share these functions.
 
 use core::arch::x86_64::*;
-use core::marker::PhantomData;
 
-use super::decode::{Format, Q4_0, Q8_0};
-use crate::kernel::linear::PANEL_ROWS;
-use crate::kernel::quantized::{Blocks, Panel};
-use crate::kernel::{Acts, Row};
+use super::pack::{CODES, LINE, Whole, piece};
+use super::products::fits_i16;
+use crate::kernel::quantized::{Multiply, Tile};
+use crate::quant::Format;
 
-/// Bytes of a panel for 32 weights of each row: the weights, then the scales.
-const WEIGHTS: usize = PANEL_ROWS * 32;
-const BLOCK: usize = WEIGHTS + PANEL_ROWS * 4;
-
-/// A 32-block format `F`, decoded by `K` and multiplied by `P`.
-pub(super) struct Shapes<K, F, P>(PhantomData<(K, F, P)>);
-
-/// A block's weights as signed or unsigned bytes plus what makes them unsigned by 128.
-pub(super) trait Pack: Format {
-    unsafe fn unsigned(block: *const u8) -> __m256i;
-}
-
-impl Pack for Q8_0 {
-    #[inline(always)]
-    unsafe fn unsigned(block: *const u8) -> __m256i {
-        // SAFETY: the caller has AVX2 and a block.
-        unsafe { _mm256_xor_si256(_mm256_loadu_si256(block.add(2).cast()), _mm256_set1_epi8(-128)) }
-    }
-}
-
-impl Pack for Q4_0 {
-    #[inline(always)]
-    unsafe fn unsigned(block: *const u8) -> __m256i {
-        // SAFETY: the caller has AVX2 and a block.
-        unsafe {
-            let q = _mm_loadu_si128(block.add(2).cast());
-            let both = _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(q), _mm_srli_epi16::<4>(q));
-            _mm256_add_epi8(_mm256_and_si256(both, _mm256_set1_epi8(15)), _mm256_set1_epi8(120))
-        }
-    }
-}
-
-/// The product of a panel with `T` tokens.
-pub(super) trait Multiply {
-    unsafe fn multiply<const T: usize>(panel: *const u8, cols: usize, x: &Acts<'_>, first: usize, out: [*mut f32; T]);
-}
-
-impl<K: Blocks, F: Pack, P: Multiply> Blocks for Shapes<K, F, P> {
-    const ROWS: usize = K::ROWS;
-    #[inline(always)]
-    unsafe fn dot(w: *const u8, row_bytes: usize, x: Row<'_>, out: *mut f32) {
-        // SAFETY: passed on to the caller.
-        unsafe { K::dot(w, row_bytes, x, out) }
-    }
-    fn dot_one(row: &[u8], x: Row<'_>) -> f32 {
-        K::dot_one(row, x)
-    }
-}
-
-impl<K: Blocks, F: Pack, P: Multiply> Panel for Shapes<K, F, P> {
-    #[inline(always)]
-    unsafe fn pack(w: *const u8, row_bytes: usize, rows: usize, cols: usize, panel: *mut u8) {
-        // SAFETY: the caller has AVX2, `rows` rows, and room for `cols / 32` blocks. Rows that are
-        // missing repeat the last one.
-        unsafe {
-            for b in 0..cols / 32 {
-                let to = panel.add(b * BLOCK);
-                let row = |r: usize| w.add(r.min(rows - 1) * row_bytes + b * F::BYTES);
-                // The next panel comes from memory while this one is multiplied.
-                for r in PANEL_ROWS..2 * PANEL_ROWS {
-                    _mm_prefetch::<_MM_HINT_T1>(w.wrapping_add(r * row_bytes + b * F::BYTES).cast());
-                }
-                for r in (0..PANEL_ROWS).step_by(4) {
-                    let [a, b, c, d] = [row(r), row(r + 1), row(r + 2), row(r + 3)];
-                    let [a, b, c, d] = [F::unsigned(a), F::unsigned(b), F::unsigned(c), F::unsigned(d)];
-                    // Transpose four rows of four dwords, in both halves at once.
-                    let (ab, cd) = (_mm256_unpacklo_epi32(a, b), _mm256_unpacklo_epi32(c, d));
-                    let (ab2, cd2) = (_mm256_unpackhi_epi32(a, b), _mm256_unpackhi_epi32(c, d));
-                    let columns = [
-                        _mm256_unpacklo_epi64(ab, cd),
-                        _mm256_unpackhi_epi64(ab, cd),
-                        _mm256_unpacklo_epi64(ab2, cd2),
-                        _mm256_unpackhi_epi64(ab2, cd2),
-                    ];
-                    for (k, column) in columns.into_iter().enumerate() {
-                        let at = to.add(k * 64 + r * 4);
-                        _mm_storeu_si128(at.cast(), _mm256_castsi256_si128(column));
-                        _mm_storeu_si128(at.add(256).cast(), _mm256_extracti128_si256::<1>(column));
-                    }
-                }
-                let scales: *mut f32 = to.add(WEIGHTS).cast();
-                for r in 0..PANEL_ROWS {
-                    let d = row(r).add(F::SCALE_AT).cast::<i16>().read_unaligned();
-                    scales.add(r).write_unaligned(_mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(d.into()))));
-                }
-            }
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn multiply<const T: usize>(panel: *const u8, cols: usize, x: &Acts<'_>, first: usize, out: [*mut f32; T]) {
-        // SAFETY: passed on to the caller.
-        unsafe { P::multiply(panel, cols, x, first, out) }
-    }
-
-    #[inline(always)]
-    fn prefetch(out: *const f32) {
-        // SAFETY: a prefetch reads nothing.
-        unsafe { _mm_prefetch::<_MM_HINT_T1>(out.cast()) };
-    }
+/// What the scales of a panel are like.
+mod scales {
+    /// A `d` for 32 weights.
+    pub const ONE: u8 = 0;
+    /// And an `m`.
+    pub const MINIMUM: u8 = 1;
+    /// A `d` for 16.
+    pub const HALVES: u8 = 2;
 }
 
 /// Four activations in every dword.
@@ -123,151 +24,436 @@ unsafe fn four(x: *const i8) -> i32 {
     unsafe { x.cast::<i32>().read_unaligned() }
 }
 
-/// 16 rows in a 512-bit register.
-pub(super) struct Vnni512;
-impl Multiply for Vnni512 {
+/// Two sums of activations in every dword.
+#[inline(always)]
+unsafe fn two(sums: *const i16) -> i32 {
+    // SAFETY: the caller has two sums.
+    unsafe { sums.cast::<i32>().read_unaligned() }
+}
+
+/// Minus the bias, twice in every dword, or in one half of it.
+fn less(bias: u8, low: bool, high: bool) -> i32 {
+    let less = u32::from((-i16::from(bias)) as u16);
+    ((if low { less } else { 0 }) | (if high { less << 16 } else { 0 })) as i32
+}
+
+/// The functions for the format `$f`, for so many tokens: those that formats of its kind share, with `$e` before their
+/// constants.
+macro_rules! functions {
+    ($f:ident, $e:tt, $($tokens:literal)*) => {
+        // Each condition by itself, so that the compiler leaves out the functions of the other kinds.
+        if const { $f::ELEMENTS == 256 && $f::GROUP == 16 && $f::M.is_some() } {
+            &[$(functions!(@ whole $e $tokens 16 true)),*]
+        } else if const { $f::ELEMENTS == 256 && $f::GROUP == 16 } {
+            &[$(functions!(@ whole $e $tokens 16 false)),*]
+        } else if const { $f::ELEMENTS == 256 && $f::M.is_some() } {
+            &[$(functions!(@ whole $e $tokens 32 true)),*]
+        } else if const { $f::ELEMENTS == 256 } {
+            &[$(functions!(@ whole $e $tokens 32 false)),*]
+        } else if const { $f::M.is_some() } {
+            &[$(functions!(@ pieces $e $tokens { scales::MINIMUM })),*]
+        } else if const { $f::FLOAT_GROUPS } {
+            &[$(functions!(@ pieces $e $tokens { scales::HALVES })),*]
+        } else {
+            &[$(functions!(@ pieces $e $tokens { scales::ONE })),*]
+        }
+    };
+    (@ $function:ident [$($e:ty)?] $tokens:literal $($constant:tt)*) => {
+        ($tokens, $function::<$($e,)? $tokens, $($constant),*>)
+    };
+}
+
+/// Sixteen rows in a 512-bit register.
+mod avx512 {
+    use super::*;
+
+    pub fn of<F: Format>() -> &'static [Multiply] {
+        functions!(F, [], 8 4 2 1)
+    }
+
+    /// Adds the products of `STEPS` times four codes of 16 rows at `w` with the activations.
     #[inline(always)]
-    unsafe fn multiply<const T: usize>(panel: *const u8, cols: usize, x: &Acts<'_>, first: usize, out: [*mut f32; T]) {
-        let blocks = cols / 32;
-        // SAFETY: the caller has AVX-512 with VNNI, a packed panel and tokens `first..first + T`.
+    unsafe fn products<const T: usize, const STEPS: usize>(sums: &mut [__m512i; T], w: *const u8, q: [*const i8; T]) {
+        // SAFETY: the caller has AVX-512 with VNNI, the codes and the activations.
         unsafe {
-            let q = x.q.as_ptr().add(first * cols);
-            let d = x.d.as_ptr().add(first * blocks);
-            let offsets = x.offsets.as_ptr().add(first * blocks);
-            let mut acc = [_mm512_setzero_ps(); T];
-            for b in 0..blocks {
-                let w = panel.add(b * BLOCK);
-                let mut sums = [_mm512_setzero_si512(); T];
-                for (t, sums) in sums.iter_mut().enumerate() {
-                    *sums = _mm512_set1_epi32(*offsets.add(t * blocks + b));
-                }
-                for k in 0..8 {
-                    let w = _mm512_loadu_si512(w.add(k * 64).cast());
-                    for (t, sums) in sums.iter_mut().enumerate() {
-                        let x = _mm512_set1_epi32(four(q.add(t * cols + b * 32 + k * 4)));
-                        *sums = _mm512_dpbusd_epi32(*sums, w, x);
-                    }
-                }
-                let scale = _mm512_loadu_ps(w.add(WEIGHTS).cast());
-                for (t, (acc, sums)) in acc.iter_mut().zip(sums).enumerate() {
-                    let scale = _mm512_mul_ps(scale, _mm512_set1_ps(*d.add(t * blocks + b)));
-                    *acc = _mm512_fmadd_ps(scale, _mm512_cvtepi32_ps(sums), *acc);
+            for k in 0..STEPS {
+                let w = _mm512_loadu_si512(w.add(k * LINE).cast());
+                for (sums, q) in sums.iter_mut().zip(q) {
+                    *sums = _mm512_dpbusd_epi32(*sums, w, _mm512_set1_epi32(four(q.add(k * 4))));
                 }
             }
-            for (out, acc) in out.into_iter().zip(acc) {
+        }
+    }
+
+    /// `acc` plus the sum times both scales.
+    #[inline(always)]
+    unsafe fn add(acc: __m512, w: __m512, x: f32, sum: __m512i) -> __m512 {
+        // SAFETY: the caller has AVX-512.
+        unsafe { _mm512_fmadd_ps(_mm512_mul_ps(w, _mm512_set1_ps(x)), _mm512_cvtepi32_ps(sum), acc) }
+    }
+
+    #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512dq,avx512bw,avx512vl,avx512vnni")]
+    unsafe fn pieces<const T: usize, const SCALES: u8>(tile: &Tile<'_>) {
+        // SAFETY: the tile has a packed panel and `T` tokens.
+        unsafe {
+            prefetch::<T>(tile);
+            let (q, d, sums) = (tile.q::<T>(), tile.d::<T>(32), tile.sums::<T>());
+            let mut acc = [_mm512_setzero_ps(); T];
+            let size = piece(if SCALES == scales::ONE { 1 } else { 2 });
+            let bias = [(true, true), (true, false), (false, true)]
+                .map(|(low, high)| _mm512_set1_epi32(less(tile.bias, low, high)));
+            for b in 0..tile.cols / 32 {
+                let w = tile.panel.add(b * size);
+                let floats = |line: usize| _mm512_loadu_ps(w.add(CODES + line * LINE).cast());
+                let pair = |t: usize| _mm512_set1_epi32(two(sums[t].add(b * 2)));
+                let q = q.map(|q| q.add(b * 32));
+                let d = |t: usize| *d[t].add(b);
+                if SCALES == scales::HALVES {
+                    for half in 0..2 {
+                        let mut sums: [_; T] = core::array::from_fn(|t| _mm512_madd_epi16(pair(t), bias[1 + half]));
+                        products::<T, 4>(&mut sums, w.add(half * 4 * LINE), q.map(|q| q.add(half * 16)));
+                        for (t, (acc, sums)) in acc.iter_mut().zip(sums).enumerate() {
+                            *acc = add(*acc, floats(half), d(t), sums);
+                        }
+                    }
+                    continue;
+                }
+                let mut sums: [_; T] = core::array::from_fn(|t| _mm512_madd_epi16(pair(t), bias[0]));
+                products::<T, 8>(&mut sums, w, q);
+                let scale = floats(0);
+                for (t, (acc, sums)) in acc.iter_mut().zip(sums).enumerate() {
+                    *acc = add(*acc, scale, d(t), sums);
+                    if SCALES == scales::MINIMUM {
+                        *acc = add(*acc, floats(1), d(t), _mm512_madd_epi16(pair(t), _mm512_set1_epi16(1)));
+                    }
+                }
+            }
+            for (out, acc) in tile.out::<T>().into_iter().zip(acc) {
+                _mm512_storeu_ps(out, acc);
+            }
+        }
+    }
+
+    #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512dq,avx512bw,avx512vl,avx512vnni")]
+    unsafe fn whole<const T: usize, const GROUP: usize, const MINIMUMS: bool>(tile: &Tile<'_>) {
+        // SAFETY: the tile has a packed panel and `T` tokens.
+        unsafe {
+            prefetch::<T>(tile);
+            let places = const { Whole::of(GROUP, MINIMUMS) };
+            let (q, d, sums) = (tile.q::<T>(), tile.d::<T>(256), tile.sums::<T>());
+            let mut acc = [_mm512_setzero_ps(); T];
+            for b in 0..tile.cols / 256 {
+                let w = tile.panel.add(b * places.size);
+                let pairs = || {
+                    let mut total = [_mm512_setzero_si512(); T];
+                    for p in 0..8 {
+                        let w = _mm512_loadu_si512(w.add(places.pairs + p * LINE).cast());
+                        for (total, sums) in total.iter_mut().zip(sums) {
+                            let x = _mm512_set1_epi32(two(sums.add(b * 16 + p * 2)));
+                            *total = _mm512_dpwssd_epi32(*total, w, x);
+                        }
+                    }
+                    total
+                };
+                let mut total = if MINIMUMS { [_mm512_setzero_si512(); T] } else { pairs() };
+                for group in 0..256 / GROUP {
+                    let mut sums = [_mm512_setzero_si512(); T];
+                    let q = q.map(|q| q.add(b * 256 + group * GROUP));
+                    if GROUP == 32 {
+                        products::<T, 8>(&mut sums, w.add(group * 8 * LINE), q);
+                    } else {
+                        products::<T, 4>(&mut sums, w.add(group * 4 * LINE), q);
+                    }
+                    let scale = _mm512_loadu_si512(w.add(Whole::SCALES + group * LINE).cast());
+                    for (total, sums) in total.iter_mut().zip(sums) {
+                        *total = _mm512_add_epi32(*total, _mm512_mullo_epi32(sums, scale));
+                    }
+                }
+                let scale = _mm512_loadu_ps(w.add(places.d).cast());
+                for (t, (acc, total)) in acc.iter_mut().zip(total).enumerate() {
+                    *acc = add(*acc, scale, *d[t].add(b), total);
+                }
+                if MINIMUMS {
+                    let scale = _mm512_loadu_ps(w.add(places.m).cast());
+                    for (t, (acc, total)) in acc.iter_mut().zip(pairs()).enumerate() {
+                        *acc = add(*acc, scale, *d[t].add(b), total);
+                    }
+                }
+            }
+            for (out, acc) in tile.out::<T>().into_iter().zip(acc) {
                 _mm512_storeu_ps(out, acc);
             }
         }
     }
 }
 
-/// Eight rows in a 256-bit register; the panel in two halves.
-pub(super) struct Vnni;
-impl Multiply for Vnni {
-    #[inline(always)]
-    unsafe fn multiply<const T: usize>(panel: *const u8, cols: usize, x: &Acts<'_>, first: usize, out: [*mut f32; T]) {
-        // SAFETY: as for the function called, which gets AVX-VNNI's instruction.
-        unsafe {
-            multiply_halves::<T, __m256i>(
-                panel,
-                cols,
-                x,
-                first,
-                out,
-                |sums, w, x| {
-                    let w = _mm256_loadu_si256(w.cast());
-                    _mm256_dpbusd_avx_epi32(sums, w, _mm256_set1_epi32(four(x)))
-                },
-                |sums| sums,
-            );
-        }
-    }
-}
-
-/// Eight rows in two registers of 16-bit products, which are added in pairs at the end of a block.
-pub(super) struct Madd;
-impl Multiply for Madd {
-    #[inline(always)]
-    unsafe fn multiply<const T: usize>(panel: *const u8, cols: usize, x: &Acts<'_>, first: usize, out: [*mut f32; T]) {
-        // SAFETY: as for the function called, which gets AVX2's instructions.
-        unsafe {
-            multiply_halves::<T, [__m256i; 2]>(
-                panel,
-                cols,
-                x,
-                first,
-                out,
-                |[low, high], w, x| {
-                    let w = |at: usize| _mm256_cvtepu8_epi16(_mm_loadu_si128(w.add(at).cast()));
-                    let x = _mm256_broadcastq_epi64(_mm_cvtepi8_epi16(_mm_cvtsi32_si128(four(x))));
-                    [
-                        _mm256_add_epi32(low, _mm256_madd_epi16(w(0), x)),
-                        _mm256_add_epi32(high, _mm256_madd_epi16(w(16), x)),
-                    ]
-                },
-                |[low, high]| _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_hadd_epi32(low, high)),
-            );
-        }
-    }
-}
-
-/// What accumulates products for eight rows.
-trait Sums: Copy {
-    unsafe fn zero() -> Self;
-}
-impl Sums for __m256i {
-    #[inline(always)]
-    unsafe fn zero() -> Self {
-        // SAFETY: the caller has AVX2.
-        unsafe { _mm256_setzero_si256() }
-    }
-}
-impl Sums for [__m256i; 2] {
-    #[inline(always)]
-    unsafe fn zero() -> Self {
-        // SAFETY: the caller has AVX2.
-        unsafe { [_mm256_setzero_si256(); 2] }
-    }
-}
-
-/// `step` adds the products of four bytes of eight rows with four activations; `finish` gives the
-/// eight rows' sums.
+/// What the next tokens' results replace is asked for now: a line of each, far apart.
 #[inline(always)]
-unsafe fn multiply_halves<const T: usize, S: Sums>(
-    panel: *const u8,
-    cols: usize,
-    x: &Acts<'_>,
-    first: usize,
-    out: [*mut f32; T],
-    step: impl Fn(S, *const u8, *const i8) -> S,
-    finish: impl Fn(S) -> __m256i,
-) {
-    let blocks = cols / 32;
-    // SAFETY: the caller has AVX2 and FMA, a packed panel and tokens `first..first + T`.
-    unsafe {
-        let q = x.q.as_ptr().add(first * cols);
-        let d = x.d.as_ptr().add(first * blocks);
-        let offsets = x.offsets.as_ptr().add(first * blocks);
-        for half in 0..2 {
-            let mut acc = [_mm256_setzero_ps(); T];
-            for b in 0..blocks {
-                let w = panel.add(b * BLOCK + half * 32);
-                let mut sums = [S::zero(); T];
-                for k in 0..8 {
-                    for (t, sums) in sums.iter_mut().enumerate() {
-                        *sums = step(*sums, w.add(k * 64), q.add(t * cols + b * 32 + k * 4));
-                    }
-                }
-                let scale = _mm256_loadu_ps(panel.add(b * BLOCK + WEIGHTS + half * 32).cast());
-                for (t, (acc, sums)) in acc.iter_mut().zip(sums).enumerate() {
-                    let sum = _mm256_add_epi32(finish(sums), _mm256_set1_epi32(*offsets.add(t * blocks + b)));
-                    let scale = _mm256_mul_ps(scale, _mm256_set1_ps(*d.add(t * blocks + b)));
-                    *acc = _mm256_fmadd_ps(scale, _mm256_cvtepi32_ps(sum), *acc);
+unsafe fn prefetch<const T: usize>(tile: &Tile<'_>) {
+    for t in T..2 * T {
+        // SAFETY: a prefetch reads nothing.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(tile.out.wrapping_add(t * tile.stride).cast()) };
+    }
+}
+
+/// Products of eight rows in a 256-bit register; the panel in two halves.
+trait Eight {
+    /// `sums` plus the products of `steps` times four codes of eight rows, [`LINE`] bytes apart, with as many
+    /// activations; where there is a scale, they meet it.
+    ///
+    /// # Safety
+    ///
+    /// The caller has the instruction set, the codes and the activations.
+    unsafe fn products<const T: usize, const STEPS: usize>(
+        sums: &mut [__m256i; T],
+        w: *const u8,
+        q: [*const i8; T],
+        scale: Option<__m256i>,
+        bias: __m256i,
+    );
+    /// Whether codes are made signed, so that no bias is left.
+    const SIGNED: bool = false;
+}
+
+/// Codes times activations by AVX-VNNI.
+struct Vnni;
+impl Eight for Vnni {
+    #[inline(always)]
+    unsafe fn products<const T: usize, const STEPS: usize>(
+        to: &mut [__m256i; T],
+        w: *const u8,
+        q: [*const i8; T],
+        scale: Option<__m256i>,
+        _bias: __m256i,
+    ) {
+        // SAFETY: passed on to the caller.
+        unsafe {
+            let mut sums = if scale.is_some() { [_mm256_setzero_si256(); T] } else { *to };
+            for k in 0..STEPS {
+                let w = _mm256_loadu_si256(w.add(k * LINE).cast());
+                for (sums, q) in sums.iter_mut().zip(q) {
+                    *sums = _mm256_dpbusd_avx_epi32(*sums, w, _mm256_set1_epi32(four(q.add(k * 4))));
                 }
             }
-            for (out, acc) in out.into_iter().zip(acc) {
+            for (to, sums) in to.iter_mut().zip(sums) {
+                *to = scale.map_or(sums, |scale| _mm256_add_epi32(*to, _mm256_mullo_epi32(sums, scale)));
+            }
+        }
+    }
+}
+
+/// By AVX2, for codes of which `2 * FIT` products fit 16 bits; where not even two do, `FIT` is 0, and the codes are
+/// made signed.
+struct Madd<const FIT: usize>;
+impl<const FIT: usize> Eight for Madd<FIT> {
+    const SIGNED: bool = FIT == 0;
+    #[inline(always)]
+    unsafe fn products<const T: usize, const STEPS: usize>(
+        to: &mut [__m256i; T],
+        w: *const u8,
+        q: [*const i8; T],
+        scale: Option<__m256i>,
+        bias: __m256i,
+    ) {
+        // SAFETY: passed on to the caller.
+        unsafe {
+            // In both words of a lane.
+            let scale = scale.map_or(_mm256_set1_epi16(1), |scale| {
+                _mm256_or_si256(_mm256_slli_epi32::<16>(scale), _mm256_and_si256(scale, _mm256_set1_epi32(0xffff)))
+            });
+            let fit = if FIT == 0 {
+                1
+            } else if FIT < STEPS {
+                FIT
+            } else {
+                STEPS
+            };
+            for first in (0..STEPS).step_by(fit) {
+                let mut sums = [_mm256_setzero_si256(); T];
+                for k in first..first + fit {
+                    let w = _mm256_loadu_si256(w.add(k * LINE).cast());
+                    let w = if FIT == 0 { _mm256_sub_epi8(w, bias) } else { w };
+                    for (sums, q) in sums.iter_mut().zip(q) {
+                        let x = _mm256_set1_epi32(four(q.add(k * 4)));
+                        let products = if FIT == 0 {
+                            _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w))
+                        } else {
+                            _mm256_maddubs_epi16(w, x)
+                        };
+                        *sums = if k == first { products } else { _mm256_add_epi16(*sums, products) };
+                    }
+                }
+                for (to, sums) in to.iter_mut().zip(sums) {
+                    *to = _mm256_add_epi32(*to, _mm256_madd_epi16(sums, scale));
+                }
+            }
+        }
+    }
+}
+
+/// `acc` plus the sum times both scales.
+#[inline(always)]
+unsafe fn add(acc: __m256, w: __m256, x: f32, sum: __m256i) -> __m256 {
+    // SAFETY: the caller has AVX2 and FMA.
+    unsafe { _mm256_fmadd_ps(_mm256_mul_ps(w, _mm256_set1_ps(x)), _mm256_cvtepi32_ps(sum), acc) }
+}
+
+#[inline(always)]
+unsafe fn pieces<E: Eight, const T: usize, const SCALES: u8>(tile: &Tile<'_>) {
+    // SAFETY: the caller has the instruction set; the tile has a packed panel and `T` tokens.
+    unsafe {
+        prefetch::<T>(tile);
+        let (q, d, sums) = (tile.q::<T>(), tile.d::<T>(32), tile.sums::<T>());
+        let size = piece(if SCALES == scales::ONE { 1 } else { 2 });
+        let bias = if E::SIGNED { 0 } else { tile.bias };
+        let less =
+            [(true, true), (true, false), (false, true)].map(|(low, high)| _mm256_set1_epi32(less(bias, low, high)));
+        let bias = _mm256_set1_epi8(tile.bias as i8);
+        for half in 0..2 {
+            let mut acc = [_mm256_setzero_ps(); T];
+            for b in 0..tile.cols / 32 {
+                let w = tile.panel.add(b * size + half * (LINE / 2));
+                let floats = |line: usize| _mm256_loadu_ps(w.add(CODES + line * LINE).cast());
+                let pair = |t: usize| _mm256_set1_epi32(two(sums[t].add(b * 2)));
+                let q = q.map(|q| q.add(b * 32));
+                let d = |t: usize| *d[t].add(b);
+                if SCALES == scales::HALVES {
+                    for part in 0..2 {
+                        let mut sums: [_; T] = core::array::from_fn(|t| _mm256_madd_epi16(pair(t), less[1 + part]));
+                        let q = q.map(|q| q.add(part * 16));
+                        E::products::<T, 4>(&mut sums, w.add(part * 4 * LINE), q, None, bias);
+                        for (t, (acc, sums)) in acc.iter_mut().zip(sums).enumerate() {
+                            *acc = add(*acc, floats(part), d(t), sums);
+                        }
+                    }
+                    continue;
+                }
+                let mut sums: [_; T] = core::array::from_fn(|t| {
+                    if E::SIGNED { _mm256_setzero_si256() } else { _mm256_madd_epi16(pair(t), less[0]) }
+                });
+                E::products::<T, 8>(&mut sums, w, q, None, bias);
+                for (t, (acc, sums)) in acc.iter_mut().zip(sums).enumerate() {
+                    *acc = add(*acc, floats(0), d(t), sums);
+                    if SCALES == scales::MINIMUM {
+                        *acc = add(*acc, floats(1), d(t), _mm256_madd_epi16(pair(t), _mm256_set1_epi16(1)));
+                    }
+                }
+            }
+            for (out, acc) in tile.out::<T>().into_iter().zip(acc) {
                 _mm256_storeu_ps(out.add(half * 8), acc);
             }
         }
     }
+}
+
+#[inline(always)]
+unsafe fn whole<E: Eight, const T: usize, const GROUP: usize, const MINIMUMS: bool>(tile: &Tile<'_>) {
+    // SAFETY: the caller has the instruction set; the tile has a packed panel and `T` tokens.
+    unsafe {
+        prefetch::<T>(tile);
+        let places = const { Whole::of(GROUP, MINIMUMS) };
+        let (q, d, sums) = (tile.q::<T>(), tile.d::<T>(256), tile.sums::<T>());
+        let bias = _mm256_set1_epi8(tile.bias as i8);
+        for half in 0..2 {
+            let mut acc = [_mm256_setzero_ps(); T];
+            for b in 0..tile.cols / 256 {
+                let w = tile.panel.add(b * places.size + half * (LINE / 2));
+                let pairs = || {
+                    let mut total = [_mm256_setzero_si256(); T];
+                    for p in 0..8 {
+                        let w = _mm256_loadu_si256(w.add(places.pairs + p * LINE).cast());
+                        for (total, sums) in total.iter_mut().zip(sums) {
+                            let x = _mm256_set1_epi32(two(sums.add(b * 16 + p * 2)));
+                            *total = _mm256_add_epi32(*total, _mm256_madd_epi16(w, x));
+                        }
+                    }
+                    total
+                };
+                let mut total = if MINIMUMS || E::SIGNED { [_mm256_setzero_si256(); T] } else { pairs() };
+                for group in 0..256 / GROUP {
+                    let q = q.map(|q| q.add(b * 256 + group * GROUP));
+                    let scale = Some(_mm256_loadu_si256(w.add(Whole::SCALES + group * LINE).cast()));
+                    if GROUP == 32 {
+                        E::products::<T, 8>(&mut total, w.add(group * 8 * LINE), q, scale, bias);
+                    } else {
+                        E::products::<T, 4>(&mut total, w.add(group * 4 * LINE), q, scale, bias);
+                    }
+                }
+                let scale = _mm256_loadu_ps(w.add(places.d).cast());
+                for (t, (acc, total)) in acc.iter_mut().zip(total).enumerate() {
+                    *acc = add(*acc, scale, *d[t].add(b), total);
+                }
+                if MINIMUMS {
+                    let scale = _mm256_loadu_ps(w.add(places.m).cast());
+                    for (t, (acc, total)) in acc.iter_mut().zip(pairs()).enumerate() {
+                        *acc = add(*acc, scale, *d[t].add(b), total);
+                    }
+                }
+            }
+            for (out, acc) in tile.out::<T>().into_iter().zip(acc) {
+                _mm256_storeu_ps(out.add(half * 8), acc);
+            }
+        }
+    }
+}
+
+/// How many times two products of codes and activations fit 16 bits: a power of two.
+const fn fit<F: Format>() -> usize {
+    let mut fit = 8;
+    while fit > 0 && !fits_i16::<F>(2 * fit) {
+        fit /= 2;
+    }
+    fit as usize
+}
+
+/// Functions of two halves under an instruction set.
+macro_rules! eight {
+    ($name:ident, $features:literal) => {
+        mod $name {
+            use super::*;
+
+            pub fn of<F: Format, E: Eight>() -> &'static [Multiply] {
+                functions!(F, [E], 4 2 1)
+            }
+
+            #[target_feature(enable = $features)]
+            unsafe fn pieces<E: Eight, const T: usize, const SCALES: u8>(tile: &Tile<'_>) {
+                // SAFETY: passed on to the caller.
+                unsafe { super::pieces::<E, T, SCALES>(tile) }
+            }
+
+            #[target_feature(enable = $features)]
+            unsafe fn whole<E: Eight, const T: usize, const GROUP: usize, const MINIMUMS: bool>(tile: &Tile<'_>) {
+                // SAFETY: passed on to the caller.
+                unsafe { super::whole::<E, T, GROUP, MINIMUMS>(tile) }
+            }
+        }
+    };
+}
+eight!(avx2, "avx2,fma,f16c");
+eight!(avxvnni, "avx2,fma,f16c,avxvnni");
+
+/// The functions for a format under AVX2.
+pub(super) fn avx2<F: Format>() -> &'static [Multiply] {
+    if const { fit::<F>() == 0 } {
+        avx2::of::<F, Madd<0>>()
+    } else if const { fit::<F>() == 1 } {
+        avx2::of::<F, Madd<1>>()
+    } else if const { fit::<F>() == 2 } {
+        avx2::of::<F, Madd<2>>()
+    } else if const { fit::<F>() == 4 } {
+        avx2::of::<F, Madd<4>>()
+    } else {
+        avx2::of::<F, Madd<8>>()
+    }
+}
+
+/// Under AVX-VNNI.
+pub(super) fn avxvnni<F: Format>() -> &'static [Multiply] {
+    avxvnni::of::<F, Vnni>()
+}
+
+/// Under AVX-512 with VNNI.
+pub(super) fn avx512<F: Format>() -> &'static [Multiply] {
+    avx512::of::<F>()
 }

@@ -1,5 +1,5 @@
-//! BERT: an encoder by itself, with learned positions, layer norms behind attention and feed-forward and
-//! one behind the embedding, and the exact GELU. The states of a text, pooled, are what it is for.
+//! BERT: an encoder without a decoder, with learned positions, layer norms on the hidden state after attention,
+//! after feed-forward and after the embedding, and the exact GELU. Its result is the hidden states of a text, pooled.
 
 use crate::kernel::Activation;
 use crate::model::keys::Keys;

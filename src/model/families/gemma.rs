@@ -1,7 +1,7 @@
 //! Gemma 1 to 3: RMS norms (the converter has added the 1 to their weights), a feed-forward gated
 //! by the tanh form of GELU, embeddings times the root of their width, and the embedding as the head.
 //!
-//! Gemma 2 and 3 have norms behind attention and feed-forward, too, and local layers that see a
+//! Gemma 2 and 3 also have norms on the outputs of attention and feed-forward, and local layers that see a
 //! window: every other one in Gemma 2, five of six in Gemma 3. Gemma 2 caps scores and logits;
 //! Gemma 3 norms the heads of q and k, and turns those of local layers with a base of their own.
 

@@ -1,11 +1,11 @@
 //! gpt-oss: experts with biases and a form of SwiGLU of their own, every other layer with a window, and a learned
 //! score in every head's softmax that has no value.
 
+use crate::kernel::Activation;
 use crate::model::keys::Keys;
 use crate::model::layers::{HeadSpec, Pattern, PerLayer};
 use crate::model::roles::Role;
 use crate::model::{Experts, Need, RopeStyle, Spec};
-use crate::kernel::Activation;
 use crate::{Error, tri};
 
 pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {

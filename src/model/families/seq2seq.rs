@@ -2,9 +2,10 @@
 //! English-Hindi translator. There is no other writer; the keys say what the blocks are made of:
 //!
 //! - `norm.kind`: `layer`, `layer_unbiased` or `rms`; `norm.placement`: `pre` (before each part of a block) or
-//!   `post` (on the sum behind it); `norm.final`: whether one more stands behind each stack;
+//!   `post` (on the hidden state after it); `norm.final`: whether there is one more after each stack;
 //! - `activation`: `relu`, `silu`, `gelu` or `gelu_tanh`;
 //! - `position.kind`: `interleaved` or `halves`, both of sines and cosines;
+//! - `attention.decoder_head_count` and `decoder_feed_forward_length`, where the decoder's are not the encoder's;
 //! - `embedding_scale`, a factor on embeddings; `bias`, whether linear layers have one.
 
 use crate::gguf::equal;
@@ -15,6 +16,7 @@ use crate::{Error, tri};
 
 pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(keys.decoder(RopeStyle::Halves));
+    let spec = tri!(keys.target(spec));
     let heads = spec.global;
     let norm = match tri!(one_of(keys, "norm.kind", &["layer", "layer_unbiased", "rms"])) {
         0 => Norm::Layer,
@@ -43,7 +45,7 @@ pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
         output_bias: Need::Optional,
         activation,
         gate: Gate::None,
-        ..tri!(keys.target(spec))
+        ..spec
     })
 }
 

@@ -10,6 +10,7 @@ use crate::{Error, tri};
 
 pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(keys.decoder(RopeStyle::Halves));
+    let spec = tri!(keys.target(spec));
     let heads = spec.global;
     let norm_eps = tri!(keys.required("attention.layer_norm_rms_epsilon"));
     tri!(keys.positive("attention.layer_norm_epsilon")); // the same number, for older readers
@@ -28,6 +29,6 @@ pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
         logit_scale: if tied { 1.0 / root(spec.dim) } else { 1.0 },
         activation: if gated { Activation::GeluTanh } else { Activation::Relu },
         gate: if gated { Gate::Separate } else { Gate::None },
-        ..tri!(keys.target(spec))
+        ..spec
     })
 }

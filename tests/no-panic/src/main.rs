@@ -1,5 +1,5 @@
-//! Entry points of the core, each the whole of a program: the feature says which. What a program does
-//! not know of its arguments the compiler does not know either, so it must be ready for anything.
+//! Entry points of the core. Each is a feature and a function that the linker keeps; what a program does not know of
+//! its arguments the compiler does not know either, so it must be ready for anything.
 //!
 //! The panic handler calls a function that does not exist. Where the optimizer has not proved that it is
 //! never called, the linker fails.
@@ -9,15 +9,22 @@
 
 use core::fmt::Write;
 
+use arenite::beam::{Beams, Search};
+use arenite::chat::{Format, Message};
+use arenite::gguf::Value;
+use arenite::grammar::{Constraint, Grammar, State};
 use arenite::sampler::{Params, Pcg32, Sampler};
+use arenite::speculation::lookup;
 use arenite::tokenizer::{Encode, Tokenizer};
-use arenite::{Error, Gguf, Model, Options, Plan, Session, TokenId};
+use arenite::{Context, Engine, Error, Gguf, Model, Options, Plan, Session, TokenId, Work};
 
 macro_rules! entry {
     ($feature:literal, ($($name:ident: $type:ty),*) -> $result:ty $body:block) => {
         #[cfg(feature = $feature)]
-        #[unsafe(no_mangle)]
-        fn entry($($name: $type),*) -> $result $body
+        const _: () = {
+            #[unsafe(export_name = concat!("entry_", $feature))]
+            fn entry($($name: $type),*) -> $result $body
+        };
     };
 }
 
@@ -47,6 +54,46 @@ entry!("prefill", (model: &Model<'_>, plan: Plan, workspace: Memory, kv: Memory,
     Ok(session.logits().iter().sum())
 });
 
+entry!("prefill_all", (model: &Model<'_>, plan: Plan, workspace: Memory, kv: Memory, tokens: &[TokenId]) -> Result<f32, Error> {
+    let mut session = Session::new(model, plan, workspace, kv)?;
+    let mut sum = 0.0;
+    session.prefill_all(tokens, |_, logits| sum += logits.iter().sum::<f32>())?;
+    Ok(sum)
+});
+
+entry!("encoder", (model: &Model<'_>, plan: Plan, workspace: Memory, kv: Memory, tokens: &[TokenId], out: &mut [f32]) -> Result<f32, Error> {
+    let mut session = Session::new(model, plan, workspace, kv)?;
+    session.encode(tokens)?;
+    session.pooled(out)?;
+    Ok(session.states().iter().sum())
+});
+
+entry!("contexts", (model: &Model<'_>, plan: Plan, workspace: Memory, kv: Memory, tokens: &[TokenId], at: usize) -> Result<f32, Error> {
+    let mut engine = Engine::new(model, plan, workspace, kv)?;
+    let mut a = engine.open()?;
+    engine.run(&mut [Work::prefill(&mut a, tokens).no_logits()])?;
+    let mut b = engine.fork(&a)?;
+    let mut c = engine.fork_at(&a, at)?;
+    engine.run(&mut [Work::prefill(&mut a, tokens).all_logits(), Work::decode(&mut b, 1), Work::prefill(&mut c, tokens)])?;
+    engine.rewind(&mut b, at)?;
+    engine.close(c);
+    engine.prefill_all(&mut b, tokens, |_, _| ())?;
+    let sum = engine.logits(&b).iter().sum::<f32>() + engine.logits_at(&a, at).iter().sum::<f32>();
+    Ok(sum + (engine.free_pages() + engine.earliest(&a)) as f32)
+});
+
+entry!("pass", (engine: &mut Engine<'_, '_>, works: &mut [Work<'_>]) -> Result<(), Error> {
+    let mut pass = engine.begin(works)?;
+    while pass.step() {}
+    pass.finish();
+    Ok(())
+});
+
+entry!("beams", (engine: &mut Engine<'_, '_>, context: &Context, search: &Search, memory: Memory) -> Result<usize, Error> {
+    let mut beams = Beams::search(engine, context, search, memory)?;
+    Ok(beams.hypothesis(0).map_or(0, |best| best.tokens.len()) + beams.count())
+});
+
 entry!("decode", (model: &Model<'_>, plan: Plan, workspace: Memory, kv: Memory, token: TokenId) -> Result<f32, Error> {
     let mut session = Session::new(model, plan, workspace, kv)?;
     session.decode(token)?;
@@ -65,14 +112,51 @@ entry!("restore", (session: &mut Session<'_, '_>, snapshot: &[u8]) -> Result<(),
     session.restore(snapshot)
 });
 
+entry!("run", (model: &'static Model<'_>, plan: Plan, workspace: Memory, kv: Memory, tokens: &[TokenId], token: TokenId) -> Result<f32, Error> {
+    let mut engine = Engine::new(model, plan, workspace, kv)?;
+    let mut a = engine.open()?;
+    engine.run(&mut [Work::prefill(&mut a, tokens)])?;
+    let mut b = engine.fork(&a)?;
+    engine.run(&mut [Work::prefill(&mut a, tokens).all_logits(), Work::decode(&mut b, token)])?;
+    engine.rewind(&mut b, token as usize)?;
+    let sum = engine.logits_at(&a, token as usize).iter().sum::<f32>() + engine.logits_mut(&b).iter().sum::<f32>();
+    engine.close(b);
+    Ok(sum)
+});
+
 entry!("sample", (params: Params, bias: &[(TokenId, f32)], scratch: &mut [u8], logits: &mut [f32], seed: u64) -> Result<TokenId, Error> {
     let mut sampler = Sampler::new(params, bias, logits.len(), scratch)?;
     let token = sampler.sample(logits, &mut Pcg32::new(seed))?;
     sampler.sample(logits, &mut Pcg32::new(seed))
 });
 
+entry!("grammar", (table: &[u8], bytes: &[u8]) -> Result<bool, Error> {
+    let grammar = Grammar::new(table)?;
+    let mut state = State::new(&grammar);
+    Ok(state.allows(&grammar, bytes.iter().copied()) && state.accept(&grammar, bytes.iter().copied()) && state.is_over())
+});
+
+entry!("constraint", (table: &[u8], tokenizer: &Tokenizer<'_, '_>, token: TokenId) -> Result<bool, Error> {
+    let mut constraint = Constraint::new(Grammar::new(table)?);
+    constraint.accept(tokenizer, token)?;
+    Ok(constraint.allows(tokenizer, token) && constraint.is_over())
+});
+
+entry!("allowed", (params: Params, scratch: &mut [u8], logits: &mut [f32], seed: u64, odd: &[u8]) -> Result<TokenId, Error> {
+    let mut sampler = Sampler::new(params, &[], logits.len(), scratch)?;
+    sampler.sample_where(logits, &mut Pcg32::new(seed), |token| odd.get(token as usize).is_some_and(|byte| *byte != 0))
+});
+
+entry!("lookup", (text: &[TokenId], most: usize) -> usize {
+    lookup(text, most).len()
+});
+
 entry!("index", (gguf: &Gguf<'static>, memory: Memory) -> Result<Tokenizer<'static, 'static>, Error> {
     Tokenizer::new(gguf, memory)
+});
+
+entry!("build", (gguf: &Gguf<'static>, memory: Memory) -> Result<Tokenizer<'static, 'static>, Error> {
+    Tokenizer::build_index(gguf, memory)
 });
 
 entry!("borrow", (gguf: &Gguf<'static>, index: &'static [u8]) -> Result<Tokenizer<'static, 'static>, Error> {
@@ -97,8 +181,29 @@ entry!("decoder", (tokenizer: &Tokenizer<'_, '_>, ids: &[TokenId]) -> Result<usi
     Ok(characters)
 });
 
+entry!("vocabulary", (tokenizer: &Tokenizer<'_, '_>, id: TokenId) -> bool {
+    let known = tokenizer.piece(id).is_ok() && !tokenizer.spelling(id).is_empty() && tokenizer.score(id) > 0.0;
+    known && tokenizer.is_end(id) && tokenizer.eot() != tokenizer.eom()
+});
+
+entry!("inspect", (gguf: &Gguf<'_>, name: &str) -> u64 {
+    let elements = |value: Value<'_>| match value {
+        Value::Array(array) => array.strings().count() + (0..array.len()).filter(|i| array.get_f32(*i).is_some()).count(),
+        _ => 1,
+    };
+    let keys: usize = gguf.keys().map(|(_, value)| elements(value)).sum();
+    let tensors: u64 = gguf.tensors().map(|tensor| tensor.data.len() as u64).sum();
+    gguf.fingerprint() ^ keys as u64 ^ tensors ^ gguf.tensor(name).map_or(0, |tensor| tensor.offset)
+});
+
+entry!("chat", (template: &str, talk: &[Message<'_>], out: &mut dyn Write) -> core::fmt::Result {
+    let mut out = out;
+    Format::detect(template).unwrap_or(Format::PLAIN).write(talk, &mut out)
+});
+
 entry!("message", (error: &Error, out: &mut dyn Write) -> core::fmt::Result {
-    write!(out, "{error}")
+    write!(out, "{error}")?;
+    write!(out, "{}", error.kind() as u8)
 });
 
 entry!("panics", (bytes: &[u8], at: usize) -> u8 {

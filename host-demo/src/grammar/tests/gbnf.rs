@@ -90,11 +90,7 @@ fn recursion_and_ambiguity() {
     let palindromes = "root ::= \"a\" root \"a\" | \"b\" root \"b\" | [ab]?";
     gbnf(palindromes, &["", "a", "abba", "ababa", "aabaa"], &["ab", "abab", "aab"]);
     // A call at the end of a rule takes no room: this goes on for ever.
-    gbnf(
-        "root ::= \"a\" root | \"b\" other\nother ::= \"c\" root | \"\"",
-        &[&"abc".repeat(500)[..1499].replace("ab", "ab"), "b"],
-        &["c"],
-    );
+    gbnf("root ::= \"a\" root | \"b\" other\nother ::= \"c\" root | \"\"", &[&"abc".repeat(500)[..1499], "b"], &["c"]);
     // As deep as there is room for, and always a way back.
     let nested = "root ::= \"[\" root \"]\" | \"x\"";
     let deep = |n: usize| format!("{}x{}", "[".repeat(n), "]".repeat(n));

@@ -95,9 +95,8 @@ fn numbers_within_limits() {
         for exclusive in [false, true] {
             let (low, high) = if exclusive { ("exclusiveMinimum", "exclusiveMaximum") } else { ("minimum", "maximum") };
             let table = from_json_schema(&serde_json::json!({"type": "number", low: min, high: max})).unwrap();
-            for n in -400..400 {
-                let text =
-                    format!("{}{}.{:02}", if n < 0 { "-" } else { "" }, (n as i32).abs() / 100, (n as i32).abs() % 100);
+            for n in -400i32..400 {
+                let text = format!("{}{}.{:02}", if n < 0 { "-" } else { "" }, n.abs() / 100, n.abs() % 100);
                 let value: f64 = text.parse().unwrap();
                 let inside = if exclusive { min < value && value < max } else { min <= value && value <= max };
                 assert_eq!(super::accepts(&table, &text), inside, "{text} between {min} and {max}, {exclusive}");

@@ -1,0 +1,129 @@
+//! `arenite imatrix`: how much each column of a model's matrices matters for a text.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Mutex;
+
+use anyhow::{Context, Result, ensure};
+use arenite::{Gguf, Model};
+
+use crate::cli::{RunArgs, at_least_one};
+use crate::corpus::{Corpus, USUAL_CHUNK};
+use crate::model_file::ModelFile;
+use crate::output::{INTERRUPTED, note};
+use crate::quantize::importance::{self, Sums};
+use crate::runtime::{self, Memory};
+use crate::{interrupt, text, workers};
+
+/// Measure which columns of a model's matrices matter, for `arenite quantize --imatrix`
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:
+  arenite imatrix -m model-f16.gguf -f text.txt -o imatrix.gguf
+
+The text should be like what the model is to be used for; some ten thousand tokens do. It is run in pieces that fill
+the context (-c, or 512). The file has, for every matrix of the layers, the sum of the squares of what each of its
+columns was multiplied with, in llama.cpp's form.")]
+pub struct Args {
+    /// The text to run
+    #[arg(short, long, value_name = "FILE")]
+    file: PathBuf,
+
+    /// The file to write
+    #[arg(short, long, value_name = "F.gguf")]
+    output: PathBuf,
+
+    /// Run only this many pieces
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    chunks: Option<usize>,
+
+    #[command(flatten)]
+    run: RunArgs,
+}
+
+pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
+    let named = || file.name().to_owned();
+    let gguf = file.parse()?;
+    let model = Model::new(&gguf).with_context(named)?;
+    let mut index = Vec::new();
+    let tokenizer = text::tokenizer(&gguf, &mut index).with_context(named)?;
+    let chunk = args.run.session.ctx_size.unwrap_or(USUAL_CHUNK.min(model.spec().context));
+    let corpus = Corpus::read(&args.file, &tokenizer, chunk, args.chunks)?;
+
+    let collector = Collector::new(&gguf);
+    let see = |weights: &[u8], x: &[f32]| collector.see(weights, x);
+    let kernels = runtime::kernels(&args.run.session.isa)?;
+    let workers = workers::start(args.run.threads.unwrap_or_else(workers::cores));
+    let plan = runtime::plan(&gguf, &args.run.session, chunk, workers.count()).with_context(named)?;
+    let mut memory = Memory::new(&plan)?;
+    let mut session = memory.session(&model, plan, kernels, &*workers)?.with_inputs(&see);
+    interrupt::listen();
+    let bar = corpus.bar();
+    for tokens in corpus.chunks() {
+        if interrupt::asked() {
+            bar.finish_and_clear();
+            note(format_args!("stopped: {} was not written", args.output.display()));
+            return Ok(ExitCode::from(INTERRUPTED));
+        }
+        session.rewind(0)?;
+        session.prefill(&tokens)?;
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+
+    let sums = collector.sums.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+    ensure!(!sums.is_empty(), "{} has no matrices in layers", file.name());
+    let finite = |sums: &Sums| sums.squares.iter().all(|x| x.is_finite());
+    if let Some((name, _)) = sums.iter().find(|(_, sums)| !finite(sums)) {
+        anyhow::bail!("what {name} multiplies is not finite: {} does not run this text properly", file.name());
+    }
+    importance::write(&args.output, &sums, &args.file.to_string_lossy(), corpus.count(), chunk)?;
+    let (tensors, pieces) = (sums.len(), corpus.count());
+    note(format_args!("wrote    {}: {tensors} tensors, {pieces} pieces of {chunk} tokens", args.output.display()));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Gathers sums by the addresses of the matrices.
+struct Collector<'a> {
+    /// Where a tensor begins in memory, how long it is, its name, its columns and matrices; in the order of places.
+    places: Vec<(usize, usize, &'a str, usize, usize)>,
+    sums: Mutex<BTreeMap<String, Sums>>,
+}
+
+impl<'a> Collector<'a> {
+    fn new(gguf: &Gguf<'a>) -> Self {
+        let layers = gguf.tensors().filter(|tensor| tensor.name.starts_with("blk."));
+        let mut places: Vec<_> = layers
+            .map(|tensor| {
+                let [columns, _, matrices, _] = tensor.dims.map(|n| n as usize);
+                (tensor.data.as_ptr().addr(), tensor.data.len(), tensor.name, columns, matrices)
+            })
+            .collect();
+        places.sort_unstable();
+        Self { places, sums: Mutex::default() }
+    }
+
+    fn see(&self, weights: &[u8], x: &[f32]) {
+        let at = weights.as_ptr().addr();
+        let after = self.places.partition_point(|place| place.0 <= at);
+        let Some(&(start, len, name, columns, matrices)) = after.checked_sub(1).and_then(|i| self.places.get(i)) else {
+            return;
+        };
+        if at >= start + len {
+            return;
+        }
+        let matrix = (at - start) / (len / matrices).max(1);
+        let Ok(mut all) = self.sums.lock() else { return };
+        if !all.contains_key(name) {
+            all.insert(name.to_owned(), Sums { squares: vec![0.0; columns * matrices], counts: vec![0; matrices] });
+        }
+        let Some(sums) = all.get_mut(name) else { return };
+        let squares = sums.squares.chunks_exact_mut(columns).nth(matrix);
+        if let (Some(squares), Some(count)) = (squares, sums.counts.get_mut(matrix)) {
+            for x in x.chunks_exact(columns) {
+                squares.iter_mut().zip(x).for_each(|(sum, x)| *sum += x * x);
+                *count += 1;
+            }
+        }
+    }
+}

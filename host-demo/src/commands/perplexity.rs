@@ -1,0 +1,266 @@
+//! `arenite perplexity`: how well a model predicts a text, and what a quantization costs.
+
+use std::fs::File;
+use std::io::{BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail, ensure};
+use arenite::tokenizer::Tokenizer;
+use arenite::{Model, Session, TokenId};
+
+use crate::cli::{RunArgs, at_least_one};
+use crate::corpus::{Corpus, USUAL_CHUNK};
+use crate::log_probs::{Head, Record, log_sum};
+use crate::model_file::ModelFile;
+use crate::new_file::NewFile;
+use crate::output::{INTERRUPTED, Out, note};
+use crate::plot::Plot;
+use crate::runtime::{self, Memory};
+use crate::{interrupt, text, workers};
+
+/// Say how well a model predicts a text
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  arenite perplexity -m model.gguf -f text.txt
+  arenite perplexity -m model-f16.gguf -f text.txt --save-logits f16.logits
+  arenite perplexity -m model-q4.gguf --kl f16.logits     what the quantization costs
+
+As llama.cpp's llama-perplexity defines it: the text is run in pieces that fill the context (-c, or 512), and the second
+half of each is scored. Files of --save-logits are those of its --kl-divergence-base, 2 bytes for each word of the
+vocabulary and scored token.")]
+pub struct Args {
+    /// The text; not needed with --kl, whose file has the tokens
+    #[arg(short, long, value_name = "FILE", required_unless_present = "kl")]
+    file: Option<PathBuf>,
+
+    /// Run only this many pieces
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    chunks: Option<usize>,
+
+    /// Save the log-probabilities of the whole vocabulary, for --kl with another model
+    #[arg(long, value_name = "F")]
+    save_logits: Option<PathBuf>,
+
+    /// Compare with log-probabilities that were saved
+    #[arg(long, value_name = "F")]
+    kl: Option<PathBuf>,
+
+    /// Draw the perplexity, and the divergence with --kl, piece by piece
+    #[arg(long, value_name = "F.svg")]
+    plot: Option<PathBuf>,
+
+    #[command(flatten)]
+    run: RunArgs,
+}
+
+pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
+    let named = || file.name().to_owned();
+    let gguf = file.parse()?;
+    let model = Model::new(&gguf).with_context(named)?;
+    let vocab = model.spec().vocab;
+    let mut index = Vec::new();
+    let tokenizer = text::tokenizer(&gguf, &mut index).with_context(named)?;
+    let mut base = args.kl.as_deref().map(|path| Base::open(path, vocab)).transpose()?;
+    let corpus = corpus(args, &tokenizer, base.as_ref(), USUAL_CHUNK.min(model.spec().context))?;
+    let chunk = corpus.chunk;
+
+    let mut saved = match &args.save_logits {
+        Some(path) => {
+            let mut saved = NewFile::create(path)?;
+            Head { chunk, vocab, tokens: corpus.tokens.clone() }.write(&mut saved)?;
+            Some(saved)
+        }
+        None => None,
+    };
+    let kernels = runtime::kernels(&args.run.session.isa)?;
+    let workers = workers::start(args.run.threads.unwrap_or_else(workers::cores));
+    let plan = runtime::plan(&gguf, &args.run.session, chunk, workers.count()).with_context(named)?;
+    let mut memory = Memory::new(&plan)?;
+    let mut session = memory.session(&model, plan, kernels, &*workers)?;
+    interrupt::listen();
+    let bar = corpus.bar();
+    let mut scores = Scores::default();
+    let (mut perplexities, mut divergences) = (Vec::new(), Vec::new());
+    for (i, tokens) in corpus.chunks().enumerate() {
+        if interrupt::asked() {
+            bar.finish_and_clear();
+            note("stopped");
+            return Ok(ExitCode::from(INTERRUPTED));
+        }
+        score(&mut session, &tokens, base.as_mut(), saved.as_mut(), &mut scores)?;
+        perplexities.push(((i + 1) as f64, scores.loss.mean().exp()));
+        divergences.push(((i + 1) as f64, scores.divergence.mean()));
+        bar.set_message(format!("perplexity {:.4}", scores.loss.mean().exp()));
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    if let Some(saved) = saved {
+        saved.finish()?;
+    }
+    if let Some(path) = &args.plot {
+        let (y, points) =
+            if base.is_some() { ("mean divergence (nats)", divergences) } else { ("perplexity", perplexities) };
+        Plot { title: file.name(), x: "pieces", y, curves: &[(y.to_owned(), points)] }.save(path)?;
+    }
+    scores.print(base.is_some())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The tokens to run: of the text, or those that the other model has seen.
+fn corpus(args: &Args, tokenizer: &Tokenizer<'_, '_>, base: Option<&Base>, usual: usize) -> Result<Corpus> {
+    let Some(base) = base else {
+        let path = args.file.as_deref().context("give a text with -f")?;
+        return Corpus::read(path, tokenizer, args.run.session.ctx_size.unwrap_or(usual), args.chunks);
+    };
+    let Head { chunk, tokens, .. } = &base.head;
+    if let Some(context) = args.run.session.ctx_size {
+        ensure!(context == *chunk, "{} was made with -c {chunk}: give that, or leave it out", base.path.display());
+    }
+    let limit = args.chunks.map_or(tokens.len(), |chunks| chunks.saturating_mul(*chunk));
+    let tokens: Vec<TokenId> = tokens.iter().copied().take(limit).collect();
+    if let Some(path) = &args.file {
+        let text = Corpus::read(path, tokenizer, *chunk, args.chunks)?;
+        ensure!(text.tokens.starts_with(&tokens), "{} was made from another text", base.path.display());
+    }
+    Ok(Corpus::new(tokens, tokenizer, *chunk))
+}
+
+/// Runs a piece and scores its second half.
+fn score(
+    session: &mut Session<'_, '_>,
+    tokens: &[TokenId],
+    mut base: Option<&mut Base>,
+    mut saved: Option<&mut NewFile>,
+    scores: &mut Scores,
+) -> Result<()> {
+    let first = tokens.len() / 2;
+    session.rewind(0)?;
+    if first > 0 {
+        session.prefill(&tokens[..first])?;
+    }
+    let mut failed = Ok(());
+    session.prefill_all(&tokens[first..tokens.len() - 1], |position, logits| {
+        let mut one = || -> Result<()> {
+            let token = tokens[position + 1];
+            let (top, log_sum) = log_sum(logits);
+            let logit =
+                logits.get(token as usize).with_context(|| format!("token {token} is not in the vocabulary"))?;
+            let loss = f64::from(top) + log_sum - f64::from(*logit);
+            scores.loss.add(loss);
+            if let Some(base) = base.as_deref_mut() {
+                let record = Record::read(&mut base.from, base.head.vocab)?;
+                let (divergence, same) = record.divergence(logits);
+                scores.compare(loss, -record.log_prob(token), divergence, same);
+            }
+            match saved.as_deref_mut() {
+                Some(saved) => Record::of(logits).write(saved),
+                None => Ok(()),
+            }
+        };
+        if failed.is_ok() {
+            failed = one();
+        }
+    })?;
+    failed
+}
+
+/// Another model's saved log-probabilities.
+struct Base {
+    path: PathBuf,
+    head: Head,
+    from: BufReader<File>,
+}
+
+impl Base {
+    fn open(path: &Path, vocab: usize) -> Result<Self> {
+        let cannot = || format!("cannot read {}", path.display());
+        let mut from = BufReader::with_capacity(1 << 20, File::open(path).with_context(cannot)?);
+        let head = Head::read(&mut from).with_context(|| path.display().to_string())?;
+        if head.vocab != vocab {
+            bail!(
+                "{} has {} log-probabilities a token and the model {vocab}: it is of another vocabulary",
+                path.display(),
+                head.vocab
+            );
+        }
+        Ok(Self { path: path.to_owned(), head, from })
+    }
+}
+
+/// A mean in the making.
+#[derive(Default)]
+struct Mean {
+    count: usize,
+    sum: f64,
+    squares: f64,
+}
+
+impl Mean {
+    fn add(&mut self, x: f64) {
+        self.count += 1;
+        self.sum += x;
+        self.squares += x * x;
+    }
+
+    fn mean(&self) -> f64 {
+        self.sum / self.count as f64
+    }
+
+    /// The standard error of the mean; 0 where there are too few to tell.
+    fn error(&self) -> f64 {
+        let variance = self.squares / self.count as f64 - self.mean() * self.mean();
+        if variance > 0.0 && self.count > 1 { (variance / (self.count - 1) as f64).sqrt() } else { 0.0 }
+    }
+}
+
+/// What was measured.
+#[derive(Default)]
+struct Scores {
+    /// Of each scored token, minus the logarithm of its probability.
+    loss: Mean,
+    /// The same by the saved log-probabilities, and how much more ours is.
+    base: Mean,
+    excess: Mean,
+    divergence: Mean,
+    divergences: Vec<f64>,
+    /// How much more probable the token is here.
+    change: Mean,
+    same: Mean,
+}
+
+impl Scores {
+    fn compare(&mut self, loss: f64, base: f64, divergence: f64, same: bool) {
+        self.base.add(base);
+        self.excess.add(loss - base);
+        self.divergence.add(divergence);
+        self.divergences.push(divergence);
+        self.change.add(((-loss).exp() - (-base).exp()).powi(2));
+        self.same.add(f64::from(u8::from(same)));
+    }
+
+    fn print(mut self, compared: bool) -> Result<()> {
+        let mut out = Out::lock();
+        if compared {
+            self.divergences.sort_by(f64::total_cmp);
+            let last = self.divergences.len().saturating_sub(1);
+            let quantile = |q: f64| self.divergences.get((q * last as f64).round() as usize).copied().unwrap_or(0.0);
+            writeln!(out, "KL divergence {:.6} +- {:.6}", self.divergence.mean(), self.divergence.error())?;
+            writeln!(
+                out,
+                "its median {:.6}, 99 % below {:.6}, largest {:.6}",
+                quantile(0.5),
+                quantile(0.99),
+                quantile(1.0)
+            )?;
+            writeln!(out, "same top token {:.3} +- {:.3} %", 100.0 * self.same.mean(), 100.0 * self.same.error())?;
+            writeln!(out, "change of probability, rms {:.3} %", 100.0 * self.change.mean().sqrt())?;
+            let (base, excess) = (self.base.mean().exp(), self.excess.mean());
+            writeln!(out, "perplexity of the saved {base:.4} +- {:.5}", base * self.base.error())?;
+            writeln!(out, "logarithm of the ratio {excess:.5} +- {:.5}", self.excess.error())?;
+        }
+        let perplexity = self.loss.mean().exp();
+        writeln!(out, "perplexity {perplexity:.4} +- {:.5}", perplexity * self.loss.error())?;
+        Ok(())
+    }
+}

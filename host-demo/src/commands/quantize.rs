@@ -1,0 +1,174 @@
+//! `arenite quantize`: a model written again in other types.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, ensure};
+use arenite::gguf::Gguf;
+use arenite::quant::TensorType;
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::cli::at_least_one;
+use crate::gguf_writer::Header;
+use crate::model_file::ModelFile;
+use crate::new_file;
+use crate::output::{self, Bytes, INTERRUPTED, note};
+use crate::quantize::importance::Importance;
+use crate::quantize::mix::{self, Mix, Override, Wishes};
+use crate::quantize::{Change, changes};
+use crate::{interrupt, workers};
+
+/// Write a model in smaller types
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Types, and about how many bits a weight takes:
+  F32 32, F16 16, BF16 16, Q8_0 8.5, Q6_K 6.6, Q5_1 6.0, Q5_K_M 5.7, Q5_K_S 5.5, Q5_0 5.5, Q4_1 5.0, Q4_K_M 4.8,
+  Q4_K_S 4.6, Q4_0 4.5, IQ4_NL 4.5, MXFP4_MOE 4.3 (experts), IQ4_XS 4.3, Q3_K_L 4.3, Q3_K_M 3.9, IQ3_M 3.7, Q3_K_S 3.5,
+  IQ3_S 3.4, IQ3_XS 3.3, Q2_K 3.2, IQ3_XXS 3.1, Q2_K_S 3.0, IQ2_M 2.7, IQ2_S 2.5, IQ2_XS 2.3, IQ2_XXS 2.1,
+  TQ2_0 2.1 and TQ1_0 1.7 (weights that are -1, 0 or 1), IQ1_M 1.8, IQ1_S 1.6
+Q3_K, Q4_K and Q5_K mean the mixes _M. IQ3_XXS, IQ2_*, IQ1_* and Q2_K_S need an importance matrix; others gain by one.
+Every tensor gets the type that llama.cpp's llama-quantize gives it.
+
+Examples:
+  arenite quantize model-f16.gguf model-q4.gguf Q4_K_M
+  arenite imatrix -m model-f16.gguf -f text.txt -o imatrix.gguf
+  arenite quantize model-f16.gguf model-iq2.gguf IQ2_M --imatrix imatrix.gguf --tensor-type ffn_down=q4_k")]
+pub struct Args {
+    /// The model to read, best in F32, F16 or BF16
+    #[arg(conflicts_with = "model")]
+    input: PathBuf,
+
+    /// The file to write; may be the same
+    output: PathBuf,
+
+    /// What to make of it, such as Q8_0 or Q4_K_M
+    #[arg(value_name = "TYPE")]
+    mix: Mix,
+
+    /// An importance matrix of the model, from `arenite imatrix` or llama.cpp
+    #[arg(long, value_name = "F")]
+    imatrix: Option<PathBuf>,
+
+    /// The type of the tensors whose name matches a regular expression, such as ffn_down=q6_k; may be given several times
+    #[arg(long, value_name = "NAME=TYPE")]
+    tensor_type: Vec<Override>,
+
+    /// The type of the output matrix
+    #[arg(long, value_name = "TYPE", value_parser = mix::kind)]
+    output_type: Option<TensorType>,
+
+    /// The type of the token embedding
+    #[arg(long, value_name = "TYPE", value_parser = mix::kind)]
+    embedding_type: Option<TensorType>,
+
+    /// Quantize also what is quantized already
+    #[arg(long)]
+    allow_requantize: bool,
+
+    /// Threads [default: one for every core]
+    #[arg(short, long, value_parser = at_least_one)]
+    threads: Option<usize>,
+}
+
+/// Ctrl-C, as an error on its way up.
+#[derive(Debug)]
+struct Stopped;
+
+impl fmt::Display for Stopped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("stopped")
+    }
+}
+
+impl std::error::Error for Stopped {}
+
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let file = ModelFile::open(Some(args.input.as_path()))?;
+    let gguf = file.parse()?;
+    // As llama-quantize: these mixes are of no use without one, even where rows are too short for their types.
+    ensure!(
+        args.imatrix.is_some() || !args.mix.wants_importance(),
+        "{:?} needs an importance matrix: make one with `arenite imatrix` and give it with --imatrix",
+        args.mix
+    );
+    let importance = args.imatrix.as_deref().map(Importance::read).transpose()?;
+    let wishes =
+        Wishes { overrides: args.tensor_type.clone(), output: args.output_type, embedding: args.embedding_type };
+    let changes = changes(&gguf, args.mix, &wishes, importance.as_ref(), args.allow_requantize)
+        .with_context(|| file.name().to_owned())?;
+    let header = header(args, &gguf, &changes, importance.as_ref())?;
+    let size = |change: &Change<'_>| {
+        change.tensor.data.len() / change.tensor.kind.block().1 * change.tensor.kind.block().0 / change.to.block().0
+            * change.to.block().1
+    };
+    let total: usize = changes.iter().map(size).sum();
+
+    interrupt::listen();
+    let bar = if output::watched() {
+        let style = ProgressStyle::with_template("{bar:32} {bytes}/{total_bytes} {eta} {msg}");
+        ProgressBar::new(total as u64).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+    } else {
+        ProgressBar::hidden()
+    };
+    let threads = args.threads.unwrap_or_else(workers::cores);
+    let mut written = 0;
+    let done = new_file::write_file(&args.output, |out| {
+        let mut data = header.write(out)?;
+        for change in &changes {
+            bar.set_message(change.tensor.name.to_owned());
+            change.write(threads, &mut data, |bytes| {
+                bar.inc(bytes as u64);
+                if interrupt::asked() { Err(Stopped.into()) } else { Ok(()) }
+            })?;
+            file.release(change.tensor.data);
+        }
+        written = data.written();
+        data.finish().map(|_| ())
+    });
+    bar.finish_and_clear();
+    match done {
+        Err(error) if error.is::<Stopped>() => {
+            note(format_args!("stopped: {} was not written", args.output.display()));
+            return Ok(ExitCode::from(INTERRUPTED));
+        }
+        done => done?,
+    }
+
+    let mut types = BTreeMap::<TensorType, usize>::new();
+    changes.iter().for_each(|change| *types.entry(change.to).or_default() += 1);
+    let types: Vec<String> = types.iter().map(|(kind, count)| format!("{count} {kind:?}")).collect();
+    note(format_args!("tensors  {}", types.join(", ")));
+    let (before, after) = (Bytes(file.len()), Bytes(written as usize));
+    note(format_args!("wrote    {}: {after}, before {before}", args.output.display()));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// All that stands before the tensors' bytes, with the keys in llama.cpp's order.
+fn header(args: &Args, gguf: &Gguf<'_>, changes: &[Change<'_>], importance: Option<&Importance>) -> Result<Header> {
+    const VERSION: &str = "general.quantization_version";
+    const FILE_TYPE: &str = "general.file_type";
+    const SET: [&str; 5] = [VERSION, FILE_TYPE, "split.no", "split.count", "split.tensors.count"];
+    let mut header = Header::new();
+    gguf.keys().filter(|(key, _)| !SET.contains(key)).for_each(|(key, value)| header.set(key, value));
+    header.set(VERSION, 2u32);
+    header.set(FILE_TYPE, args.mix.number());
+    if let (Some(importance), Some(path)) = (importance, &args.imatrix) {
+        header.set("quantize.imatrix.file", path.as_os_str().as_encoded_bytes());
+        if let Some(dataset) = &importance.dataset {
+            header.set("quantize.imatrix.dataset", &dataset[..]);
+        }
+        header.set("quantize.imatrix.entries_count", importance.columns.len() as u32);
+        if importance.chunks > 0 {
+            header.set("quantize.imatrix.chunks_count", importance.chunks);
+        }
+    }
+    if gguf.get("general.alignment").is_some() {
+        header.align(gguf.alignment() as u32)?;
+    }
+    for Change { tensor, to, .. } in changes {
+        let dims: Vec<u64> = tensor.dims.into_iter().take(tensor.dim_count as usize).collect();
+        header.tensor(tensor.name, &dims, *to)?;
+    }
+    Ok(header)
+}

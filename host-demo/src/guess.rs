@@ -1,0 +1,110 @@
+//! Tokens that are run before it is certain that they come: `--lookup` and `--draft`.
+
+use anyhow::Result;
+use arenite::sampler::argmax;
+use arenite::speculation::lookup;
+use arenite::{Session, TokenId, Work};
+
+/// Guesses what follows a text: at most this number of tokens.
+pub type Guess<'g> = Box<dyn FnMut(&[TokenId], usize) -> Result<Vec<TokenId>> + 'g>;
+
+/// Runs tokens together with guesses of what follows them.
+pub struct Guesser<'g> {
+    guess: Guess<'g>,
+    /// Most tokens to guess at once.
+    most: usize,
+    /// What the last pass has run from position `from` on; the first `right` of it are certain.
+    run: Vec<TokenId>,
+    from: usize,
+    right: usize,
+    /// The logits after the last token that is certain.
+    logits: Vec<f32>,
+}
+
+impl<'g> Guesser<'g> {
+    pub fn new(guess: Guess<'g>, most: usize) -> Self {
+        Self { guess, most, run: Vec::new(), from: 0, right: 0, logits: Vec::new() }
+    }
+
+    /// From what followed earlier in the text.
+    pub fn lookup(most: usize) -> Self {
+        Self::new(Box::new(|text, most| Ok(lookup(text, most).to_vec())), most)
+    }
+
+    /// The logits to choose the next token from; of the session itself before the first token.
+    pub fn logits<'l>(&'l mut self, session: &'l mut Session<'_, '_>) -> &'l mut [f32] {
+        if self.run.is_empty() { session.logits_mut() } else { &mut self.logits }
+    }
+
+    /// Tokens of the context, guesses that are not yet certain left out.
+    pub fn position(&self, session: &Session<'_, '_>) -> usize {
+        if self.run.is_empty() { session.position() } else { self.from + self.right }
+    }
+
+    /// Makes the logits after the last token of `text`. A pass is run only if it was not guessed. Whether it was.
+    pub fn decode(&mut self, session: &mut Session<'_, '_>, text: &[TokenId]) -> Result<bool> {
+        let Some(&token) = text.last() else { return Ok(false) };
+        let is_hit = self.run.get(self.right) == Some(&token);
+        if is_hit {
+            self.right += 1;
+        } else {
+            let certain = text.len() - 1;
+            let (engine, context) = session.parts();
+            // Layers with a state can go back to where it was kept only: what comes after is read again.
+            let back = engine.nearest(context, certain);
+            session.rewind(back)?;
+            if back < certain {
+                session.prefill(&text[back..certain])?;
+            }
+            let room = session.context() - text.len();
+            let guessed = (self.guess)(text, self.most.min(room))?;
+            self.from = certain;
+            self.run = vec![token];
+            self.run.extend(guessed);
+            self.right = 1;
+            let (engine, context) = session.parts();
+            engine.checkpoint(context)?;
+            engine.run(&mut [Work::prefill(context, &self.run).all_logits()])?;
+        }
+        let (engine, context) = session.parts();
+        self.logits.clear();
+        self.logits.extend_from_slice(engine.logits_at(context, self.from + self.right - 1));
+        Ok(is_hit)
+    }
+}
+
+/// A smaller model that guesses, and what it has read.
+pub struct Draft<'m, 'w> {
+    session: Session<'m, 'w>,
+    read: Vec<TokenId>,
+}
+
+impl<'m, 'w> Draft<'m, 'w> {
+    pub fn new(session: Session<'m, 'w>) -> Self {
+        Self { session, read: Vec::new() }
+    }
+
+    /// Its own best tokens after a text.
+    pub fn guess(&mut self, text: &[TokenId], most: usize) -> Result<Vec<TokenId>> {
+        let Self { session, read } = self;
+        let most = most.min((session.context() + 1).saturating_sub(text.len()));
+        if most == 0 {
+            return Ok(Vec::new());
+        }
+        let shared = read.iter().zip(text).take_while(|(a, b)| a == b).count().min(text.len() - 1);
+        session.rewind(shared)?;
+        read.truncate(shared);
+        session.prefill(&text[shared..])?;
+        read.extend(&text[shared..]);
+        let mut guessed = Vec::new();
+        while let Some(token) = argmax(session.logits()) {
+            guessed.push(token);
+            if guessed.len() >= most {
+                break;
+            }
+            session.decode(token)?;
+            read.push(token);
+        }
+        Ok(guessed)
+    }
+}

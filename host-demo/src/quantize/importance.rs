@@ -1,0 +1,142 @@
+//! Importance matrices: how much each column of a matrix matters, as the mean square of what it is multiplied with.
+//!
+//! llama.cpp's two forms are read, its GGUF form and the older one (`.dat`); the GGUF form is written.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail, ensure};
+use arenite::gguf::{Gguf, Tensor, Value};
+use arenite::quant::{TensorType, decode_row};
+
+use crate::gguf_writer::{Header, Meta};
+use crate::model_file::ModelFile;
+use crate::new_file;
+
+const CHUNK_COUNT: &str = "imatrix.chunk_count";
+const CHUNK_SIZE: &str = "imatrix.chunk_size";
+const DATASETS: &str = "imatrix.datasets";
+const SUMS: &str = ".in_sum2";
+const COUNTS: &str = ".counts";
+
+/// An importance matrix, as it is used.
+pub struct Importance {
+    /// By the tensor's name: of each column, matrix after matrix where a tensor holds experts.
+    pub columns: BTreeMap<String, Vec<f32>>,
+    /// The first text that it was made from.
+    pub dataset: Option<Vec<u8>>,
+    pub chunks: u32,
+}
+
+impl Importance {
+    pub fn read(path: &Path) -> Result<Self> {
+        let file = ModelFile::open(Some(path)).context("cannot read the importance matrix")?;
+        let read = if file.starts_with(b"GGUF") { Self::from_gguf(&file.parse()?) } else { Self::from_legacy(&file) };
+        let read = read.with_context(|| format!("{} is no importance matrix", path.display()))?;
+        for (name, columns) in &read.columns {
+            ensure!(
+                columns.iter().all(|x| x.is_finite()),
+                "{}: {name} has a number that is not finite",
+                path.display()
+            );
+        }
+        Ok(read)
+    }
+
+    fn from_gguf(gguf: &Gguf<'_>) -> Result<Self> {
+        let Some(Value::Array(datasets)) = gguf.get(DATASETS) else { bail!("it has no {DATASETS}") };
+        let chunks = gguf.u32("imatrix", "chunk_count")?.with_context(|| format!("it has no {CHUNK_COUNT}"))?;
+        let mut columns = BTreeMap::new();
+        for sums in gguf.tensors() {
+            let Some(name) = sums.name.strip_suffix(SUMS) else { continue };
+            let counts = gguf.tensor(&format!("{name}{COUNTS}")).with_context(|| format!("{name} has no counts"))?;
+            let (mut values, counts) = (numbers(&sums)?, numbers(&counts)?);
+            let row = values.len() / counts.len().max(1);
+            ensure!(row * counts.len() == values.len(), "the counts of {name} do not fit its sums");
+            for (values, &count) in values.chunks_mut(row.max(1)).zip(&counts) {
+                // An expert that was never asked: all columns alike.
+                values.iter_mut().for_each(|x| *x = if count > 0.0 { *x / count } else { 1.0 });
+            }
+            columns.insert(name.to_owned(), values);
+        }
+        ensure!(!columns.is_empty(), "it has no sums");
+        Ok(Self { columns, dataset: datasets.strings().next().map(<[u8]>::to_vec), chunks })
+    }
+
+    /// The older form: a count of entries; of each, its name, a number of calls, and sums over these calls.
+    fn from_legacy(mut bytes: &[u8]) -> Result<Self> {
+        const SHORT: &str = "it is too short";
+        let mut next = |n: usize| -> Result<&[u8]> {
+            let (part, rest) = bytes.split_at_checked(n).context(SHORT)?;
+            bytes = rest;
+            Ok(part)
+        };
+        let word = |bytes: &[u8]| bytes.first_chunk().map_or(0, |word| u32::from_le_bytes(*word)) as usize;
+        let entries = word(next(4)?);
+        ensure!((1..1 << 20).contains(&entries), "it begins neither as GGUF nor with a number of entries");
+        let mut columns = BTreeMap::new();
+        for _ in 0..entries {
+            let len = word(next(4)?);
+            let name = String::from_utf8(next(len)?.to_vec()).context("a name in it is not UTF-8")?;
+            let calls = word(next(4)?).max(1) as f32;
+            let len = word(next(4)?);
+            let sums = next(len.checked_mul(4).context(SHORT)?)?.as_chunks().0;
+            columns.insert(name, sums.iter().map(|x| f32::from_le_bytes(*x) / calls).collect());
+        }
+        // What follows may be missing.
+        let chunks = next(4).map_or(0, word) as u32;
+        let len = next(4).map_or(0, word);
+        let dataset = next(len).ok().filter(|name| !name.is_empty()).map(<[u8]>::to_vec);
+        Ok(Self { columns, dataset, chunks })
+    }
+}
+
+/// All elements of a tensor of F32.
+fn numbers(tensor: &Tensor<'_>) -> Result<Vec<f32>> {
+    let mut out = vec![0.0; tensor.data.len() / 4];
+    ensure!(
+        tensor.kind == TensorType::F32 && decode_row(tensor.kind, tensor.data, &mut out),
+        "{} is {:?}, not F32",
+        tensor.name,
+        tensor.kind
+    );
+    Ok(out)
+}
+
+/// Sums in the making, of one tensor.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Sums {
+    /// Of the squares of each column, matrix after matrix.
+    pub squares: Vec<f32>,
+    /// Inputs, of each matrix.
+    pub counts: Vec<u64>,
+}
+
+/// Writes an importance matrix.
+pub fn write(
+    path: &Path,
+    sums: &BTreeMap<String, Sums>,
+    dataset: &str,
+    chunks: usize,
+    chunk_size: usize,
+) -> Result<()> {
+    let mut header = Header::new();
+    header.set("general.type", "imatrix");
+    header.set(DATASETS, Meta::strings([dataset]));
+    header.set(CHUNK_COUNT, chunks as u32);
+    header.set(CHUNK_SIZE, chunk_size as u32);
+    for (name, sums) in sums {
+        let matrices = sums.counts.len() as u64;
+        header.tensor(&format!("{name}{SUMS}"), &[sums.squares.len() as u64 / matrices, matrices], TensorType::F32)?;
+        header.tensor(&format!("{name}{COUNTS}"), &[1, matrices], TensorType::F32)?;
+    }
+    new_file::write_file(path, |out| {
+        let mut data = header.write(out)?;
+        for sums in sums.values() {
+            sums.squares.iter().try_for_each(|x| data.write_all(&x.to_le_bytes()))?;
+            sums.counts.iter().try_for_each(|&count| data.write_all(&(count as f32).to_le_bytes()))?;
+        }
+        data.finish().map(|_| ())
+    })
+}

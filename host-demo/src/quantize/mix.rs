@@ -1,0 +1,542 @@
+//! File types, and the type that each of their tensors gets.
+//!
+//! The choices are llama.cpp's (`llama-quant.cpp`), down to their order: which tensors stay as they are, which get
+//! more bits in a mix, and what stands in where rows are not whole blocks.
+
+use anyhow::{Context, Result, bail};
+use arenite::gguf::{Gguf, Value};
+use arenite::quant::TensorType;
+use regex_lite::Regex;
+
+macro_rules! mixes {
+    ($($mix:ident = $number:literal: $kind:ident),* $(,)?) => {
+        /// What a file is called by most of its tensors.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[allow(non_camel_case_types)] // the names are llama.cpp's
+        pub enum Mix { $($mix),* }
+
+        impl Mix {
+            const ALL: &[Self] = &[$(Self::$mix),*];
+
+            /// The value of `general.file_type`.
+            pub fn number(self) -> u32 {
+                match self { $(Self::$mix => $number),* }
+            }
+
+            /// The type of the tensors that nothing else is said of.
+            pub fn kind(self) -> TensorType {
+                match self { $(Self::$mix => TensorType::$kind),* }
+            }
+        }
+    };
+}
+mixes! {
+    F32 = 0: F32, F16 = 1: F16, BF16 = 32: BF16,
+    Q8_0 = 7: Q8_0, Q4_0 = 2: Q4_0, Q4_1 = 3: Q4_1, Q5_0 = 8: Q5_0, Q5_1 = 9: Q5_1,
+    Q2_K = 10: Q2_K, Q2_K_S = 21: Q2_K, Q3_K_S = 11: Q3_K, Q3_K_M = 12: Q3_K, Q3_K_L = 13: Q3_K,
+    Q4_K_S = 14: Q4_K, Q4_K_M = 15: Q4_K, Q5_K_S = 16: Q5_K, Q5_K_M = 17: Q5_K, Q6_K = 18: Q6_K,
+    IQ4_NL = 25: IQ4_NL, IQ4_XS = 30: IQ4_XS,
+    IQ3_XXS = 23: IQ3_XXS, IQ3_XS = 22: IQ3_S, IQ3_S = 26: IQ3_S, IQ3_M = 27: IQ3_S,
+    IQ2_XXS = 19: IQ2_XXS, IQ2_XS = 20: IQ2_XS, IQ2_S = 28: IQ2_XS, IQ2_M = 29: IQ2_S,
+    IQ1_S = 24: IQ1_S, IQ1_M = 31: IQ1_M,
+    TQ1_0 = 36: TQ1_0, TQ2_0 = 37: TQ2_0, MXFP4_MOE = 38: MXFP4,
+}
+
+impl std::str::FromStr for Mix {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let known = match name.to_ascii_uppercase().as_str() {
+            "Q3_K" => Some(Self::Q3_K_M),
+            "Q4_K" => Some(Self::Q4_K_M),
+            "Q5_K" => Some(Self::Q5_K_M),
+            "MXFP4" => Some(Self::MXFP4_MOE),
+            name => Self::ALL.iter().copied().find(|mix| format!("{mix:?}") == name),
+        };
+        known.ok_or_else(|| format!("no such type; give one of {}", list(Self::ALL)))
+    }
+}
+
+fn list(all: &[impl std::fmt::Debug]) -> String {
+    all.iter().map(|one| format!("{one:?}")).collect::<Vec<_>>().join(", ")
+}
+
+/// The types that a single tensor may be given.
+const KINDS: [TensorType; 24] = {
+    use TensorType::*;
+    [
+        F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS, IQ3_XXS, IQ3_S,
+        IQ2_XXS, IQ2_XS, IQ2_S, IQ1_S, IQ1_M, TQ1_0, TQ2_0,
+    ]
+};
+
+/// The type of a tensor by its name, in letters of either case.
+pub fn kind(name: &str) -> Result<TensorType, String> {
+    let upper = name.to_ascii_uppercase();
+    let mut all = KINDS.into_iter().chain([TensorType::MXFP4]);
+    all.find(|kind| format!("{kind:?}") == upper)
+        .ok_or_else(|| format!("`{name}` is no tensor type; give one of {}, MXFP4", list(&KINDS)))
+}
+
+/// `NAME=TYPE`: tensors whose name contains a match of the regular expression get the type.
+#[derive(Clone, Debug)]
+pub struct Override {
+    name: Regex,
+    kind: TensorType,
+}
+
+impl std::str::FromStr for Override {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, type_name) = text.rsplit_once('=').ok_or("give NAME=TYPE, such as ffn_down=q6_k")?;
+        if name.is_empty() {
+            return Err("the name before `=` is missing".to_owned());
+        }
+        let name = Regex::new(&name.to_ascii_lowercase()).map_err(|error| error.to_string())?;
+        Ok(Self { name, kind: kind(type_name)? })
+    }
+}
+
+/// What the user says of single tensors.
+#[derive(Clone, Debug, Default)]
+pub struct Wishes {
+    pub overrides: Vec<Override>,
+    pub output: Option<TensorType>,
+    pub embedding: Option<TensorType>,
+}
+
+/// A tensor, as far as its type depends on it.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape<'a> {
+    pub name: &'a str,
+    pub dims: [u64; 4],
+    pub kind: TensorType,
+}
+
+/// What a tensor is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    Output,
+    Embedding,
+    /// Values, also together with keys and queries.
+    Values,
+    Keys,
+    Queries,
+    AttentionOutput,
+    Up,
+    Gate,
+    Down,
+    Other,
+}
+
+impl Role {
+    fn of(name: &str) -> Self {
+        const PARTS: [(&str, Role); 9] = [
+            ("attn_qkv.weight", Role::Values),
+            ("attn_kv_b.weight", Role::Values),
+            ("attn_v.weight", Role::Values),
+            ("attn_k.weight", Role::Keys),
+            ("attn_q.weight", Role::Queries),
+            ("attn_output.weight", Role::AttentionOutput),
+            ("ffn_up", Role::Up),
+            ("ffn_gate", Role::Gate),
+            ("ffn_down", Role::Down),
+        ];
+        match name {
+            "output.weight" => Self::Output,
+            "token_embd.weight" | "per_layer_token_embd.weight" => Self::Embedding,
+            _ => PARTS.iter().find(|(part, _)| name.contains(part)).map_or(Self::Other, |(_, role)| *role),
+        }
+    }
+}
+
+/// Parts of names of tensors that keep their type: norms, routers, positions, and other small ones.
+const KEPT: &[&str] = &[
+    "_norm.weight",
+    "ffn_gate_inp.weight",
+    "ffn_gate_tid2eid.weight",
+    "altup",
+    "laurel",
+    "per_layer_model_proj",
+    "ssm_conv1d",
+    "shortconv.conv.weight",
+    "indexer.k_proj.weight",
+    "indexer.q_proj.weight",
+    "time_mix_first.weight",
+    "time_mix_w0.weight",
+    "time_mix_w1.weight",
+    "time_mix_w2.weight",
+    "time_mix_v0.weight",
+    "time_mix_v1.weight",
+    "time_mix_v2.weight",
+    "time_mix_a0.weight",
+    "time_mix_a1.weight",
+    "time_mix_a2.weight",
+    "time_mix_g1.weight",
+    "time_mix_g2.weight",
+    "time_mix_decay_w1.weight",
+    "time_mix_decay_w2.weight",
+    "time_mix_lerp_fused.weight",
+    "attn_rel_b.weight",
+    ".position_embd",
+    "sam.pos_embd",
+    "sam.neck.",
+    "sam.net_",
+    ".rel_pos",
+    ".patch_embd",
+    ".patch_merger",
+    "a.rvq.codebook",
+    "mm.a.code_embd",
+];
+
+/// Whether a tensor may change its type: a matrix of weights.
+fn may_change(tensor: &Shape<'_>) -> bool {
+    tensor.dims.iter().skip(1).any(|&n| n > 1)
+        && tensor.name.ends_with("weight")
+        && !matches!(tensor.name, "position_embd.weight" | "token_types.weight")
+        && !KEPT.iter().any(|part| tensor.name.contains(part))
+}
+
+/// What of a model the choices depend on, and how far they got.
+pub struct Chooser<'a> {
+    mix: Mix,
+    wishes: &'a Wishes,
+    has_importance: bool,
+    architecture: String,
+    layers: usize,
+    experts: u32,
+    /// Query heads that share a key head.
+    sharing: u32,
+    is_70b: bool,
+    tied: bool,
+    values: usize,
+    // How many of each were met.
+    values_seen: usize,
+    down_seen: usize,
+    gate_seen: usize,
+    up_seen: usize,
+}
+
+impl<'a> Chooser<'a> {
+    pub fn new(gguf: &Gguf<'_>, mix: Mix, wishes: &'a Wishes, has_importance: bool) -> Result<Self> {
+        let architecture = gguf.architecture()?;
+        // A number, or that of the first layer.
+        let number = |key: &str| match gguf.get2(architecture, key) {
+            Some(Value::Array(all)) => Ok(all.get_i32(0).and_then(|n| u32::try_from(n).ok())),
+            _ => gguf.u32(architecture, key),
+        };
+        let heads = number("attention.head_count")?.unwrap_or(0);
+        let key_heads = number("attention.head_count_kv")?.unwrap_or(heads);
+        let layers = number("block_count")?.unwrap_or(0) as usize;
+        let values = gguf.tensors().filter(|tensor| Role::of(tensor.name) == Role::Values).count();
+        Ok(Self {
+            mix,
+            wishes,
+            has_importance,
+            layers,
+            experts: number("expert_count")?.unwrap_or(0),
+            sharing: heads.checked_div(key_heads).unwrap_or(0),
+            is_70b: match architecture {
+                "llama" => layers == 80 && heads != key_heads,
+                "qwen2" | "deci" | "olmo" => layers == 80,
+                "jais2" => layers == 68,
+                _ => false,
+            },
+            tied: gguf.tensor("output.weight").is_none(),
+            values,
+            architecture: architecture.to_owned(),
+            values_seen: 0,
+            down_seen: 0,
+            gate_seen: 0,
+            up_seen: 0,
+        })
+    }
+
+    /// The type of the next tensor; they come in the order of [`order`].
+    pub fn choose(&mut self, tensor: &Shape<'_>) -> Result<TensorType> {
+        if !may_change(tensor) {
+            return Ok(tensor.kind);
+        }
+        let role = Role::of(tensor.name);
+        let wished = self.wishes.overrides.iter().find(|wish| wish.name.is_match(tensor.name)).map(|wish| wish.kind);
+        if let Some(kind) = self.wishes.embedding
+            && role == Role::Embedding
+            && (tensor.name == "token_embd.weight" || wished.is_none())
+        {
+            return Ok(kind);
+        }
+        if let Some(kind) = self.wishes.output
+            && role == Role::Output
+        {
+            return Ok(kind);
+        }
+        let kind = self.mix.kind();
+        if matches!(kind, TensorType::F32 | TensorType::F16 | TensorType::BF16) {
+            return Ok(kind);
+        }
+        let kind = match wished {
+            Some(kind) => kind,
+            None => self.mixed(kind, tensor, role)?,
+        };
+        Ok(fitting(kind, tensor.dims[0]))
+    }
+
+    /// As the mix has it.
+    fn mixed(&mut self, kind: TensorType, tensor: &Shape<'_>, role: Role) -> Result<TensorType> {
+        use TensorType as T;
+        if role == Role::Output || self.tied && role == Role::Embedding {
+            return Ok(self.output(kind, tensor));
+        }
+        if self.mix == Mix::MXFP4_MOE {
+            return Ok(if tensor.dims[2] > 1 { T::MXFP4 } else { T::Q8_0 });
+        }
+        if role == Role::Embedding {
+            return Ok(match self.mix {
+                Mix::IQ2_XXS | Mix::IQ2_XS | Mix::IQ1_S | Mix::IQ1_M => T::Q2_K,
+                Mix::IQ2_S | Mix::IQ2_M | Mix::IQ3_XXS => T::IQ3_S,
+                Mix::TQ1_0 | Mix::TQ2_0 => T::Q4_K,
+                _ => kind,
+            });
+        }
+        Ok(match (self.is_below_three_bits(), role) {
+            (true, _) => self.below_three_bits(kind, role),
+            (_, Role::Values) => self.value(kind),
+            (_, Role::Keys | Role::Queries) => self.key_or_query(kind, role),
+            (_, Role::Down) => self.down(kind, tensor.name)?,
+            (_, Role::AttentionOutput) => self.attention_output(kind),
+            (_, Role::Gate | Role::Up) => self.inner(kind, role, tensor.name)?,
+            _ => kind,
+        })
+    }
+
+    fn output(&self, kind: TensorType, tensor: &Shape<'_>) -> TensorType {
+        use TensorType as T;
+        if let Some(kind) = self.wishes.output {
+            return kind;
+        }
+        let whole = tensor.dims[0].is_multiple_of(kind.block().0 as u64);
+        match self.mix {
+            Mix::MXFP4_MOE => T::Q8_0,
+            _ if self.architecture == "falcon" || !whole => T::Q8_0,
+            Mix::IQ3_XXS => T::Q5_K,
+            _ if self.is_below_three_bits() => T::Q5_K,
+            Mix::Q8_0 => T::Q8_0,
+            _ => T::Q6_K,
+        }
+    }
+
+    fn is_below_three_bits(&self) -> bool {
+        matches!(self.mix, Mix::IQ2_XXS | Mix::IQ2_XS | Mix::IQ2_S | Mix::IQ2_M | Mix::IQ1_S | Mix::IQ1_M)
+    }
+
+    fn below_three_bits(&mut self, kind: TensorType, role: Role) -> TensorType {
+        use TensorType as T;
+        let larger = matches!(self.mix, Mix::IQ2_S | Mix::IQ2_M);
+        let more = if larger { T::IQ3_S } else { T::Q2_K };
+        match role {
+            Role::Values if self.sharing >= 4 || self.experts >= 4 => T::Q4_K,
+            Role::Values => more,
+            Role::Keys if self.experts == 8 => T::Q4_K,
+            Role::Down => {
+                self.down_seen += 1;
+                if self.down_seen <= self.layers / 8 { more } else { kind }
+            }
+            Role::AttentionOutput => match self.mix {
+                _ if self.experts == 8 => T::Q5_K,
+                Mix::IQ1_S | Mix::IQ1_M => T::IQ2_XXS,
+                _ if larger => T::IQ3_S,
+                _ => kind,
+            },
+            _ => kind,
+        }
+    }
+
+    fn value(&mut self, kind: TensorType) -> TensorType {
+        use TensorType as T;
+        let i = self.values_seen;
+        self.values_seen += 1;
+        let shared = self.sharing >= 4;
+        let kind = match self.mix {
+            Mix::Q2_K => {
+                if shared {
+                    T::Q4_K
+                } else {
+                    T::Q3_K
+                }
+            }
+            Mix::Q2_K_S | Mix::IQ3_XXS | Mix::IQ3_XS | Mix::IQ3_S if shared => T::Q4_K,
+            Mix::IQ3_XXS if !self.has_importance => T::IQ3_S,
+            Mix::IQ3_M => T::Q4_K,
+            Mix::Q3_K_M => {
+                if i < 2 {
+                    T::Q5_K
+                } else {
+                    T::Q4_K
+                }
+            }
+            Mix::Q3_K_L => T::Q5_K,
+            Mix::IQ4_NL | Mix::IQ4_XS if shared => T::Q5_K,
+            Mix::Q4_K_M | Mix::Q5_K_M if more_bits(i, self.values) => T::Q6_K,
+            Mix::Q4_K_S if i < 4 => T::Q5_K,
+            _ => kind,
+        };
+        match kind {
+            _ if self.experts == 8 => T::Q8_0,
+            T::Q3_K | T::Q4_K if self.is_70b => T::Q5_K,
+            _ => kind,
+        }
+    }
+
+    fn key_or_query(&self, kind: TensorType, role: Role) -> TensorType {
+        match self.mix {
+            _ if role == Role::Keys && self.experts == 8 => TensorType::Q8_0,
+            Mix::IQ3_XS => TensorType::IQ3_XXS,
+            Mix::IQ3_XXS => TensorType::IQ2_S,
+            _ => kind,
+        }
+    }
+
+    fn down(&mut self, kind: TensorType, name: &str) -> Result<TensorType> {
+        use TensorType as T;
+        let n = self.layers;
+        let i = layer(&mut self.down_seen, n, self.experts, name)?;
+        let (first, falcon) = (i < n / 8, self.architecture == "falcon");
+        Ok(match self.mix {
+            Mix::Q2_K => T::Q3_K,
+            Mix::Q2_K_S if first => T::Q4_K,
+            Mix::IQ3_XXS if !self.has_importance => {
+                if first {
+                    T::Q4_K
+                } else {
+                    T::Q3_K
+                }
+            }
+            Mix::Q3_K_M if i < n / 16 => T::Q5_K,
+            Mix::Q3_K_M if !falcon || more_bits(i, n) => T::Q4_K,
+            Mix::IQ3_M if first || self.experts == 8 && more_bits(i, n) => T::Q4_K,
+            Mix::Q3_K_L => {
+                if falcon {
+                    T::Q4_K
+                } else {
+                    T::Q5_K
+                }
+            }
+            Mix::Q4_K_M if falcon && i >= n / 16 => {
+                if more_bits(i, n) {
+                    T::Q5_K
+                } else {
+                    T::Q4_K
+                }
+            }
+            Mix::Q4_K_M if falcon || more_bits(i, n) => T::Q6_K,
+            Mix::IQ4_NL | Mix::IQ4_XS if first && !self.has_importance => T::Q5_K,
+            Mix::Q5_K_M if more_bits(i, n) => T::Q6_K,
+            Mix::Q4_K_S if !falcon && first => T::Q5_K,
+            Mix::Q4_0 if self.has_importance && first => T::Q4_1,
+            Mix::Q5_0 if self.has_importance && first => T::Q5_1,
+            _ => kind,
+        })
+    }
+
+    fn attention_output(&self, kind: TensorType) -> TensorType {
+        use TensorType as T;
+        match self.mix {
+            Mix::Q3_K_L if self.architecture == "falcon" => T::Q4_K,
+            _ if self.architecture == "falcon" => kind,
+            Mix::Q2_K
+            | Mix::IQ3_XS
+            | Mix::IQ3_XXS
+            | Mix::Q3_K_S
+            | Mix::Q3_K_M
+            | Mix::IQ4_NL
+            | Mix::Q4_K_S
+            | Mix::Q4_K_M
+            | Mix::IQ3_S
+            | Mix::IQ3_M
+            | Mix::IQ4_XS
+                if self.experts == 8 =>
+            {
+                T::Q5_K
+            }
+            _ if self.experts == 8 => kind,
+            Mix::Q2_K => T::Q3_K,
+            Mix::IQ3_XXS => T::IQ3_S,
+            Mix::Q3_K_M | Mix::IQ3_M => T::Q4_K,
+            Mix::Q3_K_L => T::Q5_K,
+            _ => kind,
+        }
+    }
+
+    /// The first matrices of a feed-forward.
+    fn inner(&mut self, kind: TensorType, role: Role, name: &str) -> Result<TensorType> {
+        let seen = if role == Role::Gate { &mut self.gate_seen } else { &mut self.up_seen };
+        let i = layer(seen, self.layers, self.experts, name)?;
+        let is_middle = i >= self.layers / 8 && i < 7 * self.layers / 8;
+        Ok(if self.mix == Mix::IQ3_XS && is_middle { TensorType::IQ3_XXS } else { kind })
+    }
+}
+
+/// The layer of a feed-forward's tensor: how many came before it, or its number where experts are scattered.
+fn layer(seen: &mut usize, layers: usize, experts: u32, name: &str) -> Result<usize> {
+    let count = *seen;
+    *seen += 1;
+    if experts <= 1 {
+        return Ok(count);
+    }
+    let number = name.strip_prefix("blk.").and_then(|rest| rest.split('.').next()?.parse().ok());
+    let number: usize = number.with_context(|| format!("the tensor {name} is in no layer"))?;
+    if number >= layers {
+        bail!("the tensor {name} is beyond the {layers} layers of the model");
+    }
+    Ok(number)
+}
+
+/// The first and last eighth of the layers, and every third between.
+fn more_bits(i: usize, layers: usize) -> bool {
+    i < layers / 8 || i >= 7 * layers / 8 || (i - layers / 8) % 3 == 2
+}
+
+/// `kind`, or what stands in for it where `columns` are not whole blocks.
+fn fitting(kind: TensorType, columns: u64) -> TensorType {
+    use TensorType as T;
+    let fits = |kind: TensorType| columns.is_multiple_of(kind.block().0 as u64);
+    if fits(kind) {
+        return kind;
+    }
+    let smaller = match kind {
+        T::IQ1_S | T::IQ1_M | T::IQ2_XXS | T::IQ2_XS | T::IQ2_S | T::IQ3_XXS | T::IQ3_S | T::IQ4_XS => T::IQ4_NL,
+        T::Q2_K | T::Q3_K | T::TQ1_0 | T::TQ2_0 => T::Q4_0,
+        T::Q4_K => T::Q5_0,
+        T::Q5_K => T::Q5_1,
+        T::Q6_K => T::Q8_0,
+        _ => T::F16,
+    };
+    if fits(smaller) { smaller } else { T::F16 }
+}
+
+impl Mix {
+    /// Whether llama-quantize refuses it without an importance matrix.
+    pub fn wants_importance(self) -> bool {
+        matches!(self, Self::IQ1_S | Self::IQ1_M | Self::IQ2_XXS | Self::IQ2_XS | Self::IQ2_S | Self::Q2_K_S)
+    }
+}
+
+/// Whether a tensor of this name and type must have an importance matrix.
+pub fn needs_importance(name: &str, kind: TensorType, mix: Mix) -> bool {
+    use TensorType as T;
+    if matches!(Role::of(name), Role::Embedding | Role::Output) {
+        return super::encode::needs_importance(kind);
+    }
+    match kind {
+        T::IQ3_XXS | T::IQ2_XXS | T::IQ2_XS | T::IQ2_S | T::IQ1_M | T::IQ1_S => true,
+        T::Q2_K => mix == Mix::Q2_K_S,
+        _ => false,
+    }
+}
+
+/// Where a tensor stands among the others: those outside of layers first, then layer by layer, by name.
+pub fn order(name: &str) -> (i64, &str) {
+    let number = name.strip_prefix("blk.").and_then(|rest| rest.split_once('.')?.0.parse().ok());
+    (number.unwrap_or(-1), name)
+}

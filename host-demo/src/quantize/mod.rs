@@ -1,0 +1,152 @@
+//! A model written again in other types: what `arenite quantize` does.
+
+mod encode;
+pub mod importance;
+mod iq1;
+mod iq4;
+mod k_quants;
+mod lattice;
+pub mod mix;
+mod search;
+mod simple;
+#[cfg(test)]
+mod tests;
+
+use std::io::Write;
+use std::ops::Range;
+use std::thread;
+
+use anyhow::{Result, anyhow, bail, ensure};
+use arenite::gguf::{Gguf, Tensor};
+use arenite::quant::{TensorType, decode_row};
+
+use self::importance::Importance;
+use self::mix::{Chooser, Mix, Shape, Wishes};
+
+/// Elements that a thread encodes at a time: some hundredths of a second.
+const PIECE: usize = 1 << 18;
+
+/// A tensor, and what it becomes.
+pub struct Change<'a> {
+    pub tensor: Tensor<'a>,
+    pub to: TensorType,
+    /// Of each column, matrix after matrix.
+    importance: Option<&'a [f32]>,
+}
+
+/// What becomes of every tensor, in the order of the new file. All that can be wrong with the model or the wishes
+/// is found here, before anything is written.
+pub fn changes<'a>(
+    gguf: &Gguf<'a>,
+    mix: Mix,
+    wishes: &Wishes,
+    importance: Option<&'a Importance>,
+    requantize: bool,
+) -> Result<Vec<Change<'a>>> {
+    let mut chooser = Chooser::new(gguf, mix, wishes, importance.is_some())?;
+    let mut tensors: Vec<Tensor<'a>> = gguf.tensors().collect();
+    tensors.sort_by_key(|tensor| mix::order(tensor.name));
+    let change = |tensor: Tensor<'a>| -> Result<Change<'a>> {
+        let (name, kind) = (tensor.name, tensor.kind);
+        let to = chooser.choose(&Shape { name, dims: tensor.dims, kind })?;
+        if to == kind {
+            return Ok(Change { tensor, to, importance: None });
+        }
+        ensure!(
+            tensor.dims[0].is_multiple_of(to.block().0 as u64),
+            "the rows of {name} have {} elements, which are not whole blocks of {to:?}: give it another type",
+            tensor.dims[0]
+        );
+        let plain = matches!(kind, TensorType::F32 | TensorType::F16 | TensorType::BF16);
+        ensure!(
+            plain || requantize,
+            "{name} is {kind:?} already, and each quantization loses something: quantize the F16 file, or give \
+             --allow-requantize"
+        );
+        let importance = match importance.and_then(|all| all.columns.get(name)) {
+            Some(columns) if columns.len() as u64 == tensor.dims[0] * tensor.dims[2] => Some(&columns[..]),
+            Some(columns) if name != "token_embd.weight" => {
+                bail!(
+                    "the importance matrix has {} columns for {name}, which has {}: it is another model's",
+                    columns.len(),
+                    tensor.dims[0] * tensor.dims[2]
+                )
+            }
+            _ => None,
+        };
+        if importance.is_none() && mix::needs_importance(name, to, mix) {
+            bail!(
+                "{name} cannot become {to:?} without an importance matrix of it: make one with `arenite imatrix` \
+                 and give it with --imatrix"
+            );
+        }
+        Ok(Change { tensor, to, importance })
+    };
+    tensors.into_iter().map(change).collect()
+}
+
+impl Change<'_> {
+    fn columns(&self) -> usize {
+        self.tensor.dims[0] as usize
+    }
+
+    fn rows(&self) -> usize {
+        self.tensor.dims.iter().skip(1).product::<u64>() as usize
+    }
+
+    /// Writes the tensor in its new type; `go_on` is asked after every piece, and told how many bytes it had.
+    pub fn write(
+        &self,
+        threads: usize,
+        out: &mut impl Write,
+        mut go_on: impl FnMut(usize) -> Result<()>,
+    ) -> Result<()> {
+        if self.to == self.tensor.kind {
+            for piece in self.tensor.data.chunks(4 << 20) {
+                out.write_all(piece)?;
+                go_on(piece.len())?;
+            }
+            return Ok(());
+        }
+        let rows = (PIECE / self.columns()).max(1) * threads;
+        let mut bytes = Vec::new();
+        for first in (0..self.rows()).step_by(rows) {
+            let rows = first..(first + rows).min(self.rows());
+            self.encode(rows, threads, &mut bytes)?;
+            out.write_all(&bytes)?;
+            go_on(bytes.len())?;
+        }
+        Ok(())
+    }
+
+    /// These rows in the new type, in as many parts as there are threads.
+    fn encode(&self, rows: Range<usize>, threads: usize, out: &mut Vec<u8>) -> Result<()> {
+        let row_bytes = self.columns() / self.to.block().0 * self.to.block().1;
+        out.resize(rows.len() * row_bytes, 0);
+        let part = rows.len().div_ceil(threads);
+        thread::scope(|scope| {
+            let parts = rows.step_by(part).zip(out.chunks_mut(part * row_bytes));
+            let parts: Vec<_> = parts.map(|(first, out)| scope.spawn(move || self.encode_part(first, out))).collect();
+            parts.into_iter().try_for_each(|part| part.join().map_err(|_| anyhow!("a thread stopped"))?)
+        })
+    }
+
+    fn encode_part(&self, first: usize, out: &mut [u8]) -> Result<()> {
+        let (columns, name) = (self.columns(), self.tensor.name);
+        let from = self.tensor.kind.block();
+        let from = columns / from.0 * from.1;
+        let to = columns / self.to.block().0 * self.to.block().1;
+        let mut row = vec![0.0; columns];
+        for (i, out) in (first..).zip(out.chunks_exact_mut(to)) {
+            let bytes = self.tensor.data.get(i * from..(i + 1) * from).unwrap_or_default();
+            ensure!(decode_row(self.tensor.kind, bytes, &mut row), "this build does not read {:?}", self.tensor.kind);
+            ensure!(row.iter().all(|x| x.is_finite()), "{name} has a weight that is not finite, in row {i}");
+            let importance = self.importance.map(|all| {
+                let matrix = i / self.tensor.dims[1] as usize;
+                &all[matrix * columns..][..columns]
+            });
+            ensure!(encode::encode(self.to, &row, importance, out), "this build does not write {:?}", self.to);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,156 @@
+//! Q4_1, Q5_0 and Q5_1, Q4_0 with an importance matrix, MXFP4, and the ternary types.
+
+use half::f16;
+
+use super::search::{Tries, affine, extreme, sum_of_squares, symmetric, weigh};
+
+/// The tries of all affine searches with an importance matrix.
+pub const WEIGHTED: Tries = Tries { first: -0.9, step: 0.05, steps: 36, by_magnitude: false };
+
+fn inverse(d: f32) -> f32 {
+    if d == 0.0 { 0.0 } else { 1.0 / d }
+}
+
+/// Writes 32 codes of `BITS`: low nibbles in 16 bytes, the second half's above the first's; fifth bits before them.
+fn pack<const BITS: u32>(codes: &[u8; 32], out: &mut [u8]) {
+    let out = if BITS == 5 {
+        let high = codes.iter().rev().fold(0u32, |bits, code| bits << 1 | u32::from(code >> 4 & 1));
+        out[..4].copy_from_slice(&high.to_le_bytes());
+        &mut out[4..]
+    } else {
+        out
+    };
+    let (low, high) = codes.split_at(16);
+    for ((byte, low), high) in out.iter_mut().zip(low).zip(high) {
+        *byte = low & 15 | high << 4;
+    }
+}
+
+/// The blocks of a row, with their weights if there is an importance matrix.
+fn blocks<'a>(row: &'a [f32], importance: Option<&'a [f32]>) -> impl Iterator<Item = (&'a [f32], Option<[f32; 32]>)> {
+    let sigma2 = if importance.is_some() { sum_of_squares(row) / row.len() as f32 } else { 0.0 };
+    row.chunks_exact(32).enumerate().map(move |(i, x)| {
+        let weights = importance.map(|importance| {
+            let mut weights = [0.0; 32];
+            weigh(x, &importance[i * 32..], sigma2, &mut weights);
+            weights
+        });
+        (x, weights)
+    })
+}
+
+/// Blocks of a scale and codes around the middle: Q4_0, Q5_0. With no importance matrix, the largest magnitude
+/// gets the lowest code.
+pub fn centred<const BITS: u32>(row: &[f32], importance: Option<&[f32]>, out: &mut [u8]) {
+    let top = 1 << (BITS - 1);
+    let bytes = out.len() / (row.len() / 32);
+    for ((x, weights), out) in blocks(row, importance).zip(out.chunks_exact_mut(bytes)) {
+        let mut codes = [0; 32];
+        let d = match weights {
+            Some(weights) => symmetric(top, x, &weights, &mut codes),
+            None => {
+                let d = extreme(x) / -top as f32;
+                let id = inverse(d);
+                let half = top as f32 + 0.5;
+                codes.iter_mut().zip(x).for_each(|(c, x)| *c = ((x * id + half) as u8).min(2 * top as u8 - 1));
+                d
+            }
+        };
+        out[..2].copy_from_slice(&f16::from_f32(d).to_le_bytes());
+        pack::<BITS>(&codes, &mut out[2..]);
+    }
+}
+
+/// Blocks of a scale, a minimum and codes from 0: Q4_1, Q5_1.
+pub fn with_minimum<const BITS: u32>(row: &[f32], importance: Option<&[f32]>, out: &mut [u8]) {
+    let top = (1 << BITS) - 1;
+    let bytes = out.len() / (row.len() / 32);
+    for ((x, weights), out) in blocks(row, importance).zip(out.chunks_exact_mut(bytes)) {
+        let mut codes = [0; 32];
+        let (d, min) = match weights {
+            Some(weights) => {
+                let (d, below) = affine(top, x, &weights, WEIGHTED, &mut codes);
+                (d, -below)
+            }
+            None => {
+                let (min, max) = x.iter().fold((f32::MAX, f32::MIN), |(min, max), &x| {
+                    (if x < min { x } else { min }, if x > max { x } else { max })
+                });
+                let d = (max - min) / top as f32;
+                let id = inverse(d);
+                codes.iter_mut().zip(x).for_each(|(c, x)| *c = (((x - min) * id + 0.5) as u8).min(top as u8));
+                (d, min)
+            }
+        };
+        out[..2].copy_from_slice(&f16::from_f32(d).to_le_bytes());
+        out[2..4].copy_from_slice(&f16::from_f32(min).to_le_bytes());
+        pack::<BITS>(&codes, &mut out[4..]);
+    }
+}
+
+/// A power of two for 32 weights, and the nearest of 16 small floats for each.
+pub fn mxfp4(row: &[f32], out: &mut [u8]) {
+    /// Twice the values, in the order of the codes.
+    const VALUES: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
+    for (x, out) in row.chunks_exact(32).zip(out.chunks_exact_mut(17)) {
+        let max = extreme(x).abs();
+        let exponent = if max > 0.0 { (max.log2().floor() - 2.0 + 127.0) as u8 } else { 0 };
+        // Half of 2^(exponent - 127), subnormal for the lowest two.
+        let d = f32::from_bits(match exponent {
+            0 | 1 => 0x20_0000 << exponent,
+            _ => u32::from(exponent - 1) << 23,
+        });
+        let mut codes = [0; 32];
+        for (code, x) in codes.iter_mut().zip(x) {
+            let mut least = x.abs();
+            for (i, &value) in (0..).zip(&VALUES) {
+                let error = (f32::from(value) * d - x).abs();
+                if error < least {
+                    (least, *code) = (error, i);
+                }
+            }
+        }
+        out[0] = exponent;
+        pack::<4>(&codes, &mut out[1..]);
+    }
+}
+
+/// 0, 1 or 2 for -1, 0 or 1 times the largest magnitude, and that magnitude.
+fn trits(x: &[f32]) -> ([u8; 256], [u8; 2]) {
+    let d = extreme(x).abs();
+    let id = inverse(d);
+    let mut trits = [0; 256];
+    trits.iter_mut().zip(x).for_each(|(trit, x)| *trit = ((x * id).round() as i32 + 1) as u8);
+    (trits, f16::from_f32(d).to_le_bytes())
+}
+
+/// Ternary numbers, five in a byte.
+pub fn tq1_0(row: &[f32], out: &mut [u8]) {
+    // The number as a fraction of 243, in 256ths, rounded up: so its digits come out by multiplying.
+    let byte = |digits: u16| (digits * 256).div_ceil(243) as u8;
+    for (x, out) in row.chunks_exact(256).zip(out.chunks_exact_mut(54)) {
+        let (trits, d) = trits(x);
+        let digits = |at: usize, step: usize, count: usize| {
+            (0..count).fold(0, |digits, i| digits * 3 + u16::from(trits[at + i * step]))
+        };
+        for (i, out) in out[..32].iter_mut().enumerate() {
+            *out = byte(digits(i, 32, 5));
+        }
+        for i in 0..16 {
+            out[32 + i] = byte(digits(160 + i, 16, 5));
+        }
+        for i in 0..4 {
+            out[48 + i] = byte(digits(240 + i, 4, 4) * 3);
+        }
+        out[52..].copy_from_slice(&d);
+    }
+}
+
+/// Ternary numbers of two bits.
+pub fn tq2_0(row: &[f32], out: &mut [u8]) {
+    for (x, out) in row.chunks_exact(256).zip(out.chunks_exact_mut(66)) {
+        let (trits, d) = trits(x);
+        super::k_quants::pack_two_bits(&trits, &mut out[..64]);
+        out[64..].copy_from_slice(&d);
+    }
+}

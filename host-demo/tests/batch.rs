@@ -1,0 +1,115 @@
+//! `arenite batch`: in order, whole, and the same bytes however it is stopped.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+fn arenite() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_arenite"));
+    command.stdin(Stdio::null()).stderr(Stdio::null());
+    command
+}
+
+fn requests() -> String {
+    let mut lines = Vec::new();
+    for i in 0..12 {
+        let (url, body) = match i % 4 {
+            0 => ("/v1/completions", json!({ "prompt": format!("Once there was a cat number {i}"), "max_tokens": 12 })),
+            1 => (
+                "/v1/chat/completions",
+                json!({ "messages": [{ "role": "user", "content": "Hello" }], "max_tokens": 8, "seed": i }),
+            ),
+            2 => ("/v1/completions", json!({ "prompt": "The dog", "max_tokens": 10, "temperature": 0, "n": 2 })),
+            _ => (
+                "/v1/completions",
+                json!({
+                    "prompt": "An answer:", "max_tokens": 60, "temperature": 1.5,
+                    "response_format": { "type": "json_schema", "json_schema": { "schema": {
+                        "type": "object", "properties": { "n": { "type": "integer", "minimum": 0, "maximum": 99 } },
+                        "required": ["n"],
+                    } } },
+                }),
+            ),
+        };
+        lines.push(json!({ "custom_id": format!("line-{i}"), "method": "POST", "url": url, "body": body }).to_string());
+    }
+    lines.join("\n") + "\n"
+}
+
+fn batch(input: &Path, output: &Path, parallel: usize) -> Command {
+    let mut command = arenite();
+    command.args(["batch", "--reproducible", "-c", "256", "--parallel", &parallel.to_string(), "-i"]).arg(input);
+    command.arg("-o").arg(output);
+    command
+}
+
+#[test]
+fn answers_are_whole_in_order_and_the_same_for_any_number_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let (input, one, many) = (dir.path().join("in"), dir.path().join("one"), dir.path().join("many"));
+    fs::write(&input, requests()).unwrap();
+    assert!(batch(&input, &one, 1).status().unwrap().success());
+    assert!(batch(&input, &many, 5).status().unwrap().success());
+    let text = fs::read_to_string(&one).unwrap();
+    assert_eq!(text, fs::read_to_string(&many).unwrap());
+    for (i, line) in text.lines().enumerate() {
+        let line: Value = serde_json::from_str(line).unwrap();
+        assert_eq!(line["custom_id"], format!("line-{i}"));
+        assert_eq!(line["response"]["status_code"], 200, "{line}");
+        assert_eq!(line["error"], Value::Null);
+        let choices = line["response"]["body"]["choices"].as_array().unwrap();
+        assert_eq!(choices.len(), if i % 4 == 2 { 2 } else { 1 });
+        if i % 4 == 3 {
+            let answer: Value = serde_json::from_str(choices[0]["text"].as_str().unwrap()).unwrap();
+            assert!((0..=99).contains(&answer["n"].as_i64().unwrap()));
+        }
+    }
+    assert_eq!(text.lines().count(), 12);
+
+    // Killed after a while, and once in the middle of a line.
+    for after in [0, 50, 150, 400, 900] {
+        let out = dir.path().join("out");
+        let _ = fs::remove_file(&out);
+        let mut child = batch(&input, &out, 3).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(after));
+        let _ = child.kill();
+        let _ = child.wait();
+        if after == 400 {
+            let half = text.len() / 2;
+            fs::write(&out, &text[..half]).unwrap();
+        }
+        assert!(batch(&input, &out, 3).status().unwrap().success());
+        assert_eq!(fs::read_to_string(&out).unwrap(), text, "killed after {after} ms");
+    }
+}
+
+#[test]
+fn lines_that_cannot_be_answered_say_so() {
+    let lines = [
+        "nonsense",
+        r#"{"custom_id": "a", "method": "POST", "url": "/v1/nothing", "body": {}}"#,
+        r#"{"custom_id": "b", "method": "POST", "url": "/v1/completions", "body": {"prompt": 3}}"#,
+        r#"{"custom_id": "c", "method": "POST", "url": "/v1/completions", "body": {"prompt": "x", "max_tokens": 2}}"#,
+    ];
+    let mut child = arenite()
+        .args(["batch", "-c", "64", "-i", "-", "-o", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(lines.join("\n").as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let answers: Vec<Value> =
+        String::from_utf8(output.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(answers[0]["error"]["code"], "invalid_line");
+    assert_eq!(answers[0]["response"], Value::Null);
+    assert_eq!(answers[1]["response"]["status_code"], 400);
+    assert_eq!(answers[2]["response"]["body"]["error"]["param"], "prompt");
+    assert_eq!(answers[3]["response"]["status_code"], 200);
+    assert_eq!(answers[3]["custom_id"], "c");
+}

@@ -1,0 +1,377 @@
+//! Conversations: templates against transformers' prompts, and a pseudo-terminal that talks.
+
+mod terminal;
+
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use flate2::read::GzDecoder;
+use serde_json::{Value, json};
+use terminal::Terminal;
+
+const STORIES: &[u8] = include_bytes!("../models/stories.gguf");
+
+fn arenite(args: &[&str], input: &str) -> Output {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_arenite"))
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary starts");
+    let _ = child.stdin.take().expect("a pipe").write_all(input.as_bytes());
+    child.wait_with_output().expect("the binary ends")
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// A file in a directory of the test's own.
+fn file(directory: &tempfile::TempDir, name: &str, content: impl AsRef<[u8]>) -> String {
+    let path = directory.path().join(name);
+    std::fs::write(&path, content).expect("a file");
+    path.to_str().expect("a path in UTF-8").to_string()
+}
+
+fn directory() -> tempfile::TempDir {
+    tempfile::tempdir().expect("a directory")
+}
+
+/// The built-in model with a chat template in it.
+fn with_template(template: &str) -> Vec<u8> {
+    const KEY: &str = "tokenizer.chat_template";
+    let long = |n: usize| (n as u64).to_le_bytes();
+    let len = 8 + KEY.len() + 4 + 8 + template.len();
+    // Tensors stay where they are aligned: blanks in a comment fill up.
+    let template = format!("{{#{}#}}{template}", " ".repeat((32 - (len + 4) % 32) % 32));
+    let entry = [&long(KEY.len())[..], KEY.as_bytes(), &8u32.to_le_bytes(), &long(template.len()), template.as_bytes()];
+    let (header, rest) = STORIES.split_at(24);
+    let count = u64::from_le_bytes(header[16..].try_into().expect("eight bytes"));
+    [&header[..16], &long(count as usize + 1), &entry.concat(), rest].concat()
+}
+
+const TURNS: &str =
+    "{% for m in messages %}<|{{ m.role }}|>\n{{ m.content }}{{ eos_token }}\n{% endfor %}{{ '<|assistant|>\\n' }}";
+
+#[test]
+fn public_templates_give_the_prompts_that_transformers_gives() {
+    let Some(root) = std::env::var_os("ARENITE_FIXTURES") else {
+        eprintln!("SKIP: ARENITE_FIXTURES is not set, so public chat templates are not tested");
+        return;
+    };
+    let packed = std::fs::read(PathBuf::from(root).join("templates/cases.json.gz")).expect("the cases");
+    let mut json = String::new();
+    GzDecoder::new(&packed[..]).read_to_string(&mut json).expect("gzip");
+    let cases: Vec<Value> = serde_json::from_str(&json).expect("JSON");
+    let directory = directory();
+    for case in &cases {
+        let template = file(&directory, "t.jinja", case["template"].as_str().expect("a template"));
+        // In the order of the file: `serde_json` would sort the keys.
+        let text = |key: &str| raw(&json, case["name"].as_str().expect("a name"), key);
+        let messages = file(&directory, "m.json", text("messages"));
+        let tools = file(&directory, "tools.json", text("tools"));
+        let mut args = vec!["chat", "--messages", &messages, "--chat-template", &template, "--print-prompt"];
+        if !case["tools"].is_null() {
+            args.extend(["--tools", &tools]);
+        }
+        let output = arenite(&args, "");
+        match case["want"].as_str() {
+            Some(want) => {
+                assert_eq!(String::from_utf8_lossy(&output.stdout), want, "{}: {}", case["name"], stderr(&output))
+            }
+            None => {
+                assert_eq!(output.status.code(), Some(1), "{}", case["name"]);
+                assert_eq!(stderr(&output).lines().count(), 1, "{}", case["name"]);
+            }
+        }
+    }
+    assert_eq!(cases.len(), 60);
+}
+
+/// The text of a field of a case, as it stands in the list of all.
+fn raw<'a>(json: &'a str, name: &str, key: &str) -> &'a str {
+    #[derive(serde::Deserialize)]
+    struct Case<'a> {
+        name: String,
+        #[serde(borrow)]
+        messages: &'a serde_json::value::RawValue,
+        #[serde(borrow)]
+        tools: Option<&'a serde_json::value::RawValue>,
+    }
+    let cases: Vec<Case<'a>> = serde_json::from_str(json).expect("JSON");
+    let case = cases.iter().find(|case| case.name == name).expect("the case");
+    match key {
+        "messages" => case.messages.get(),
+        _ => case.tools.map_or("null", serde_json::value::RawValue::get),
+    }
+}
+
+#[test]
+fn a_template_that_refuses_says_why_on_one_line() {
+    let directory = directory();
+    let messages = file(&directory, "m.json", json!([{"role": "user", "content": "Hello"}]).to_string());
+    let refused = |template: &str| {
+        let template = file(&directory, "t.jinja", template);
+        let output = arenite(&["chat", "--messages", &messages, "--chat-template", &template, "--print-prompt"], "");
+        assert_eq!((output.status.code(), stderr(&output).lines().count()), (Some(1), 1), "{}", stderr(&output));
+        assert!(output.stdout.is_empty());
+        stderr(&output)
+    };
+    assert!(refused("{{ raise_exception('Only\\npoems') }}").contains("Only poems"));
+    assert!(refused("{% for x in none %}{% endfor %}").contains("not iterable"));
+    assert!(refused("{% if %}").contains("does not work"));
+    assert!(
+        refused("{% for a in range(99999) %}{% for b in range(99999) %}x{% endfor %}{% endfor %}").contains("steps")
+    );
+    assert!(refused("{{ messages[0].content.x.y }}").contains("undefined"));
+}
+
+#[test]
+fn well_known_formats_are_named_and_found() {
+    let directory = directory();
+    let messages = file(
+        &directory,
+        "m.json",
+        json!([{"role": "system", "content": "Be brief."}, {"role": "user", "content": [{"type": "text", "text": "Hi"}]}])
+            .to_string(),
+    );
+    let prompt = |template: &str| {
+        let output = arenite(&["chat", "--messages", &messages, "--template", template, "--print-prompt"], "");
+        assert!(output.status.success(), "{}", stderr(&output));
+        String::from_utf8(output.stdout).expect("UTF-8")
+    };
+    assert_eq!(
+        prompt("chatml"),
+        "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
+    );
+    assert_eq!(prompt("gemma"), "<start_of_turn>user\nBe brief.\n\nHi<end_of_turn>\n<start_of_turn>model\n");
+    let unknown = arenite(&["chat", "--template", "morse"], "");
+    assert_eq!(unknown.status.code(), Some(1));
+    assert!(stderr(&unknown).contains("chatml"), "{}", stderr(&unknown));
+}
+
+#[test]
+fn from_a_pipe_a_line_is_a_turn() {
+    let output = arenite(&["chat", "--temp", "0", "-n", "8"], "Once upon a time\n\nThe dog\n");
+    assert!(output.status.success(), "{}", stderr(&output));
+    let text = String::from_utf8(output.stdout.clone()).expect("UTF-8");
+    assert_eq!(text.lines().count(), 2, "{text:?}");
+    assert!(output.stderr.is_empty(), "{}", stderr(&output));
+    let silent = arenite(&["chat", "--temp", "0", "--logit-bias", "2=1000"], "One\nTwo\n");
+    assert!(silent.status.success() && silent.stdout.is_empty(), "an answer may be empty");
+    let none = arenite(&["chat"], "");
+    assert!(none.status.success() && none.stdout.is_empty() && none.stderr.is_empty());
+}
+
+#[test]
+fn a_template_that_fails_is_replaced_with_one_warning() {
+    let directory = directory();
+    let model = file(&directory, "m.gguf", with_template("{{ raise_exception('no') }}<|im_start|>"));
+    let output = arenite(&["chat", "-m", &model, "--temp", "0", "-n", "4"], "One\nTwo\n");
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(stderr(&output).lines().count(), 1, "{}", stderr(&output));
+    assert!(stderr(&output).contains("chatml"), "{}", stderr(&output));
+}
+
+/// The number before `word` in what `/stats` said.
+fn number(stats: &str, word: &str) -> usize {
+    let line =
+        stats.lines().find(|line| line.trim_start().starts_with(word)).unwrap_or_else(|| panic!("{word}: {stats}"));
+    let number = line.split_whitespace().nth(1).and_then(|n| n.parse().ok());
+    number.unwrap_or_else(|| panic!("{word}: {stats}"))
+}
+
+#[test]
+fn five_turns_with_the_built_in_model() {
+    let mut terminal = Terminal::start(&["chat", "--temp", "0", "-n", "12"]);
+    for turn in 1..=5 {
+        terminal.says(&format!("Once upon a time there was a cat number {turn}."));
+        terminal.says("/stats");
+        let stats = terminal.wait_for("turns ") + &terminal.rest_of_line();
+        assert_eq!(number(&stats, "turns"), turn);
+        // BOS stays; the line is all that is prefilled.
+        assert!(number(&stats, "prefilled") < 40, "{stats}");
+    }
+    terminal.says("/quit");
+    assert!(terminal.ends());
+}
+
+#[test]
+fn five_turns_with_a_template_prefill_only_themselves() {
+    let directory = directory();
+    let model = file(&directory, "m.gguf", with_template(TURNS));
+    let mut terminal = Terminal::start(&["chat", "-m", &model, "--system", "A story.", "--temp", "0", "-n", "12"]);
+    let mut before = 0;
+    for turn in 1..=5 {
+        terminal.says(&format!("Line {turn}"));
+        terminal.says("/stats");
+        let stats = terminal.wait_for("turns ") + &terminal.rest_of_line();
+        assert_eq!(number(&stats, "turns"), turn, "{stats}");
+        if turn > 1 {
+            assert_eq!(number(&stats, "kept"), before, "all that was in the context stays: {stats}");
+        }
+        before = number(&stats, "context");
+    }
+    terminal.says("/reset");
+    terminal.says("/stats");
+    let stats = terminal.wait_for("turns ") + &terminal.rest_of_line();
+    assert_eq!((number(&stats, "context"), number(&stats, "turns")), (0, 0));
+    terminal.says("/regen");
+    terminal.wait_for("no answer");
+    terminal.is_asked();
+    terminal.types("\x04");
+    assert!(terminal.ends());
+}
+
+#[test]
+fn ctrl_c_stops_the_answer_and_not_the_program() {
+    // No end token, and room for minutes.
+    let mut terminal = Terminal::start(&["chat", "--temp", "0", "-c", "60000", "--logit-bias", "2=-inf"]);
+    terminal.says("Once upon a time");
+    terminal.wait_for("there");
+    terminal.types("\x03");
+    terminal.wait_for("(stopped)");
+    terminal.says("/stats");
+    let stats = terminal.wait_for("turns ");
+    assert!(stats.contains("interrupted"), "{stats}");
+    // At the prompt the first one only says what to do.
+    terminal.is_asked();
+    terminal.types("\x03");
+    terminal.wait_for("Ctrl-D or /quit");
+    terminal.says("/quit");
+    assert!(terminal.ends());
+}
+
+#[test]
+fn a_pasted_text_is_one_turn_and_conversations_are_kept() {
+    let directory = directory();
+    let saved = directory.path().join("talk.json");
+    let saved = saved.to_str().expect("UTF-8");
+    let messages = |path: &str| -> Vec<Value> {
+        serde_json::from_str(&std::fs::read_to_string(path).expect("the file")).expect("JSON")
+    };
+    let mut terminal = Terminal::start(&["chat", "--template", "chatml", "--temp", "0", "-n", "6"]);
+    terminal.is_asked();
+    terminal.types("\x1b[200~line one\nline two\x1b[201~\r");
+    terminal.says("/stats");
+    terminal.wait_for("turns ");
+    terminal.says("it goes \\\ron");
+    terminal.says(&format!("/save {saved}"));
+    terminal.wait_for("messages in");
+    let first = messages(saved);
+    assert_eq!(first.len(), 4, "{first:?}");
+    assert_eq!(first[0], json!({"role": "user", "content": "line one\nline two"}));
+    assert_eq!(first[2]["content"], "it goes \non");
+    terminal.says("/quit");
+    assert!(terminal.ends());
+
+    let mut terminal = Terminal::start(&["chat", "--template", "chatml", "--temp", "0", "-n", "6"]);
+    terminal.says(&format!("/load {saved}"));
+    terminal.wait_for("4 messages from");
+    terminal.says("/system Be kind.");
+    terminal.says("More");
+    terminal.says(&format!("/save {saved}"));
+    terminal.wait_for("7 messages in");
+    let second = messages(saved);
+    assert_eq!(second[0], json!({"role": "system", "content": "Be kind."}));
+    assert_eq!(second[1..5], first[..]);
+    terminal.says("/load /no/such/file");
+    terminal.wait_for("cannot read");
+    terminal.says("/quit");
+    assert!(terminal.ends());
+}
+
+#[test]
+fn a_full_context_is_said_or_shifted() {
+    let full = &["chat", "--template", "chatml", "--temp", "0", "-c", "90", "-n", "20", "--logit-bias", "2=-inf"];
+    let mut terminal = Terminal::start(full);
+    terminal.says("Once upon a time there was a cat.");
+    terminal.says("And what did the cat do then?");
+    terminal.wait_for("--shift");
+    terminal.says("/quit");
+    assert!(terminal.ends());
+
+    let mut terminal = Terminal::start(&[&full[..], &["--shift"]].concat());
+    for turn in 1..=4 {
+        terminal.says(&format!("And cat number {turn}?"));
+        terminal.says("/stats");
+        let stats = terminal.wait_for("turns ");
+        assert!(stats.contains("ended by length"), "{stats}");
+    }
+    terminal.says("/quit");
+    assert!(terminal.ends());
+}
+
+#[test]
+fn thoughts_are_shown_dimmed_or_hidden() {
+    let directory = directory();
+    let template = file(&directory, "t.jinja", "{{ messages[-1].content }}<think>\n");
+    let args = |how| ["chat", "--chat-template", &template, "--temp", "0", "-n", "6", "--reasoning", how];
+    let said = |how| String::from_utf8(arenite(&args(how), "Once\n").stdout).expect("UTF-8");
+    assert_eq!(said("hide"), "");
+    assert!(said("show").len() > 6 && said("show") == said("dim"), "a pipe has no colours");
+    let mut terminal = Terminal::start(&args("dim"));
+    terminal.says("Once");
+    terminal.wait_for("\x1b[2m");
+    terminal.wait_for("\x1b[0m");
+    terminal.says("/quit");
+    assert!(terminal.ends());
+}
+
+#[test]
+fn run_is_chat_on_a_terminal_and_generate_otherwise() {
+    let directory = directory();
+    let model = file(&directory, "m.gguf", STORIES);
+    let mut terminal = Terminal::start(&["run", &model, "Once upon a time", "-n", "5"]);
+    terminal.wait_for("/help");
+    terminal.says("/stats");
+    terminal.wait_for("turns ");
+    terminal.says("/quit");
+    assert!(terminal.ends());
+    let output = arenite(&["run", &model, "Once upon a time", "--temp", "0", "-n", "5"], "");
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(String::from_utf8_lossy(&output.stdout).starts_with("Once upon a time"));
+}
+
+/// The token of the byte ESC in the built-in model.
+const ESC: &str = "30=1000";
+
+#[test]
+fn what_a_model_says_cannot_steer_the_terminal() {
+    let args = ["generate", "-p", "Once", "-n", "2", "--temp", "0", "--logit-bias", ESC];
+    let mut terminal = Terminal::start(&args);
+    let shown = terminal.remainder();
+    assert!(shown.contains("Once\\x1b\\x1b") && !shown.contains('\x1b'), "{shown:?}");
+    let mut terminal = Terminal::start(&[&args[..], &["--raw"]].concat());
+    assert!(terminal.remainder().contains("Once\x1b\x1b"));
+    assert!(String::from_utf8_lossy(&arenite(&args, "").stdout).contains("Once\x1b\x1b"));
+
+    let mut terminal = Terminal::start(&["chat", "-n", "2", "--temp", "0", "--logit-bias", ESC]);
+    terminal.says("Once");
+    terminal.wait_for("\\x1b\\x1b");
+    terminal.says("/quit");
+    assert!(terminal.ends());
+}
+
+#[test]
+fn names_out_of_a_file_cannot_steer_the_terminal() {
+    let name = b"output_norm.weight";
+    let evil = b"\x1b[2Jut_norm\x7fweight";
+    let at = STORIES.windows(name.len()).position(|window| window == name).expect("the tensor");
+    let mut bytes = STORIES.to_vec();
+    bytes[at..at + name.len()].copy_from_slice(evil);
+    let directory = directory();
+    let model = file(&directory, "m.gguf", bytes);
+    for args in [&["inspect", &model][..], &["generate", "-m", &model], &["inspect", &model, "--json"]] {
+        let mut terminal = Terminal::start(args);
+        let shown = terminal.remainder();
+        assert!(!shown.contains(['\x1b', '\x7f']), "{args:?}: {shown:?}");
+        assert!(shown.contains("ut_norm") || shown.contains("output_norm"), "{args:?}: {shown:?}");
+    }
+    let name = Path::new(&model).with_file_name("\x1b]0;x\x07.gguf");
+    let mut terminal = Terminal::start(&["inspect", name.to_str().expect("UTF-8")]);
+    let shown = terminal.remainder();
+    assert!(shown.contains("no such file") && !shown.contains('\x1b'), "{shown:?}");
+}

@@ -1,0 +1,167 @@
+//! What the system does to a program: full disks, limits, links, devices, files that shrink. Each is one clear line
+//! and an exit code, and what was there before is still there.
+#![cfg(target_os = "linux")]
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::{FileTypeExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+const ARENITE: &str = env!("CARGO_BIN_EXE_arenite");
+
+/// Every way to write a file, onto `file` in `directory`.
+fn writers(directory: &Path, file: &str) -> Vec<String> {
+    let stories = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/stories.gguf");
+    let (stories, file) = (stories.display(), directory.join(file).display().to_string());
+    let translator = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/english_hindi");
+    vec![
+        format!("logits --ids 1,5,9 --all -o {file}"),
+        format!("probe --ids 1,5,9 --position all -o {file}"),
+        format!("pack {stories} {file}"),
+        format!("convert seq2seq {} {file}", translator.display()),
+    ]
+}
+
+/// Runs a command after a line of shell.
+fn shell(before: &str, arguments: &str) -> Output {
+    Command::new("sh").arg("-c").arg(format!("{before}; exec {ARENITE} {arguments}")).output().unwrap()
+}
+
+/// The one line of a command that failed.
+#[track_caller]
+fn failure(output: Output) -> String {
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert_eq!(error.lines().count(), 1, "{error}");
+    error
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let mut names: Vec<_> =
+        fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_limit_on_the_size_of_files_leaves_the_old_one() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("out"), "old").unwrap();
+    for command in writers(directory.path(), "out") {
+        let error = failure(shell("ulimit -f 4", &command));
+        assert!(error.contains("cannot write") && error.contains("File too large"), "{command}: {error}");
+        assert_eq!(fs::read(directory.path().join("out")).unwrap(), b"old", "{command}");
+        assert_eq!(names(directory.path()), ["out"], "{command}");
+    }
+}
+
+#[test]
+fn a_full_device_is_an_error_and_stays_a_device() {
+    for command in writers(Path::new("/dev"), "full") {
+        let error = failure(shell(":", &command));
+        assert!(error.contains("cannot write /dev/full") && error.contains("No space left"), "{command}: {error}");
+    }
+    for command in writers(Path::new("/dev"), "null") {
+        assert!(shell(":", &command).status.success(), "{command}");
+    }
+    assert!(fs::metadata("/dev/null").unwrap().file_type().is_char_device());
+}
+
+#[test]
+fn a_link_stays_a_link() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    fs::create_dir(at("other")).unwrap();
+    symlink("other/file", at("link")).unwrap();
+    for command in writers(directory.path(), "link") {
+        let _ = fs::remove_file(at("other/file"));
+        assert!(shell(":", &command).status.success(), "{command}");
+        assert!(fs::symlink_metadata(at("link")).unwrap().is_symlink(), "{command}");
+        assert!(fs::metadata(at("other/file")).unwrap().len() > 1000, "{command}");
+        assert_eq!(names(&at("other")), ["file"], "{command}");
+    }
+}
+
+#[test]
+fn a_pipe_gets_the_bytes() {
+    let directory = tempfile::tempdir().unwrap();
+    let pipe = directory.path().join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    for command in writers(directory.path(), "pipe") {
+        let reader = std::thread::spawn({
+            let pipe = pipe.clone();
+            move || fs::read(pipe).unwrap()
+        });
+        assert!(shell(":", &command).status.success(), "{command}");
+        assert!(reader.join().unwrap().len() > 1000, "{command}");
+        assert!(fs::metadata(&pipe).unwrap().file_type().is_fifo(), "{command}");
+    }
+}
+
+#[test]
+fn a_directory_is_not_written_over() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::create_dir(directory.path().join("out")).unwrap();
+    for command in writers(directory.path(), "out") {
+        assert!(failure(shell(":", &command)).contains("this is a directory"), "{command}");
+    }
+}
+
+#[test]
+fn a_model_that_shrinks_while_it_runs_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let model = directory.path().join("model.gguf");
+    fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join("models/stories.gguf"), &model).unwrap();
+    let mut score = Command::new(ARENITE)
+        .args(["score", "--jsonl", "-t", "2", "-m"])
+        .arg(&model)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (mut stdin, request) = (score.stdin.take().unwrap(), b"{\"prompt\": [1, 5], \"continuation\": [9, 7, 4]}\n");
+    stdin.write_all(request).unwrap();
+    let mut answer = String::new();
+    BufReader::new(score.stdout.take().unwrap()).read_line(&mut answer).unwrap();
+    assert!(answer.contains("logprob"), "{answer}");
+    fs::File::options().write(true).open(&model).unwrap().set_len(4096).unwrap();
+    stdin.write_all(request).unwrap();
+    drop(stdin);
+    let output = score.wait_with_output().unwrap();
+    let error = failure(output);
+    assert!(error.starts_with("error: ") && error.contains("model.gguf became shorter while it was in use"), "{error}");
+}
+
+/// The English-Hindi model of the fixtures with another config, and what `convert` says of it.
+fn converted(change: impl Fn(&mut serde_json::Value)) -> (Output, PathBuf, tempfile::TempDir) {
+    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/english_hindi");
+    let directory = tempfile::tempdir().unwrap();
+    for name in ["model.safetensors", "tokenizer.json"] {
+        fs::copy(from.join(name), directory.path().join(name)).unwrap();
+    }
+    let mut config: serde_json::Value = serde_json::from_slice(&fs::read(from.join("config.json")).unwrap()).unwrap();
+    change(&mut config);
+    fs::write(directory.path().join("config.json"), config.to_string()).unwrap();
+    let output = directory.path().join("out.gguf");
+    let run = Command::new(ARENITE).args(["convert", "seq2seq"]).args([directory.path(), &output]).output().unwrap();
+    (run, output, directory)
+}
+
+#[test]
+fn a_model_that_would_be_refused_is_not_written() {
+    assert!(converted(|_| ()).0.status.success());
+    for (key, value, why) in [
+        ("num_heads", 0u64, "attention.head_count is 0"),
+        ("num_heads", 1 << 31, "attention.head_count is too large"),
+        ("num_heads", 3, "attention.head_count does not divide"),
+        ("max_len", 0, "context_length is 0"),
+        ("max_len", 1 << 31, "context_length is too large"),
+    ] {
+        let (run, output, _directory) = converted(|config| config[key] = value.into());
+        assert!(failure(run).contains(why), "{key} {value}");
+        assert!(!output.exists());
+        assert!(!names(output.parent().unwrap()).iter().any(|name| name.starts_with(".arenite")));
+    }
+}

@@ -1,0 +1,101 @@
+//! A pseudo-terminal with `arenite` at it.
+
+use std::io::{Read, Write};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
+
+/// Longer than anything takes on a busy machine; only a failure waits for it.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+pub struct Terminal {
+    child: Box<dyn Child + Send + Sync>,
+    keys: Box<dyn Write + Send>,
+    output: Receiver<Vec<u8>>,
+    /// What came and was not yet waited for.
+    seen: String,
+    _pty: Box<dyn MasterPty + Send>,
+}
+
+impl Terminal {
+    pub fn start(args: &[&str]) -> Self {
+        let size = PtySize { rows: 40, cols: 200, pixel_width: 0, pixel_height: 0 };
+        let pty = native_pty_system().openpty(size).expect("a pseudo-terminal");
+        let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_arenite"));
+        command.args(args);
+        command.env("TERM", "xterm");
+        let child = pty.slave.spawn_command(command).expect("the binary starts");
+        let mut reader = pty.master.try_clone_reader().expect("its output");
+        let (sender, output) = channel();
+        std::thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(n @ 1..) = reader.read(&mut bytes) {
+                if sender.send(bytes[..n].to_vec()).is_err() {
+                    break;
+                }
+            }
+        });
+        let keys = pty.master.take_writer().expect("its keys");
+        Self { child, keys, output, seen: String::new(), _pty: pty.master }
+    }
+
+    pub fn types(&mut self, keys: &str) {
+        self.keys.write_all(keys.as_bytes()).expect("it reads");
+        self.keys.flush().expect("it reads");
+    }
+
+    /// Waits until a line can be typed: the editor asks to be told of pasted text.
+    pub fn is_asked(&mut self) {
+        self.wait_for("\x1b[?2004h");
+    }
+
+    /// Types a line when it is asked.
+    pub fn says(&mut self, line: &str) {
+        self.is_asked();
+        self.types(&format!("{line}\r"));
+    }
+
+    /// Everything up to and with `text`.
+    #[track_caller]
+    pub fn wait_for(&mut self, text: &str) -> String {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            if let Some(at) = self.seen.find(text) {
+                let rest = self.seen.split_off(at + text.len());
+                return std::mem::replace(&mut self.seen, rest);
+            }
+            match self.output.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok(bytes) => self.seen += &String::from_utf8_lossy(&bytes).replace("\r\n", "\n"),
+                Err(_) => panic!("{text:?} never came, but {:?}", self.seen),
+            }
+        }
+    }
+
+    /// What still comes on this line.
+    pub fn rest_of_line(&mut self) -> String {
+        self.wait_for("\n")
+    }
+
+    /// Waits for the end, and says whether all went well.
+    pub fn ends(&mut self) -> bool {
+        self.child.wait().expect("it ends").success()
+    }
+
+    /// Everything that comes until the program ends.
+    pub fn remainder(&mut self) -> String {
+        self.ends();
+        let mut all = std::mem::take(&mut self.seen);
+        // The end of the program is the end of what comes, soon after.
+        while let Ok(bytes) = self.output.recv_timeout(Duration::from_millis(300)) {
+            all += &String::from_utf8_lossy(&bytes);
+        }
+        all
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+    }
+}

@@ -1,0 +1,161 @@
+//! Vocabularies out of tokenizers' own files. The ids are those of Hugging Face's tokenizers 0.22 for the same files.
+
+mod common;
+
+use std::path::PathBuf;
+
+use common::{committed, error, json, path, stdout};
+use serde_json::{Map, Value, json};
+
+/// A model with 512 rows; what it computes does not matter here.
+fn model() -> PathBuf {
+    committed("tests/fixtures/llama_mha/F16.gguf")
+}
+
+fn list<S: AsRef<str>>(tokens: &[S]) -> Value {
+    let ids: Map<_, _> = tokens.iter().enumerate().map(|(id, token)| (token.as_ref().to_string(), id.into())).collect();
+    ids.into()
+}
+
+fn added(tokens: &[(u32, &str, bool)]) -> Value {
+    tokens.iter().map(|(id, content, special)| json!({"id": id, "content": content, "special": special})).collect()
+}
+
+fn template(first: Option<(&str, u32)>, last: Option<(&str, u32)>) -> Value {
+    let special =
+        |token: Option<(&str, u32)>| token.map(|(name, _)| json!({"SpecialToken": {"id": name, "type_id": 0}}));
+    let text = Some(json!({"Sequence": {"id": "A", "type_id": 0}}));
+    let single: Vec<Value> = [special(first), text, special(last)].into_iter().flatten().collect();
+    let ids: Map<_, _> =
+        first.into_iter().chain(last).map(|(name, id)| (name.to_string(), json!({"id": name, "ids": [id]}))).collect();
+    json!({"type": "TemplateProcessing", "single": single, "special_tokens": ids})
+}
+
+/// The ids of `text`, with what the tokenizer adds, when `tokenizer` is given as the model's.
+fn ids(tokenizer: &Value, text: &str) -> Value {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("tokenizer.json");
+    std::fs::write(&file, tokenizer.to_string()).expect("a file");
+    let how = ["tokenize", "--add-special", "--json", "-p", text];
+    let given = json(&[&how[..], &["-m", path(&model()), "--tokenizer", path(&file)]].concat());
+    // And the same from a file that was converted.
+    let output = directory.path().join("out.gguf");
+    stdout(&["convert", "tokenizer", path(&file), path(&model()), path(&output)]);
+    assert_eq!(json(&[&how[..], &["-m", path(&output)]].concat()), given);
+    given
+}
+
+const LLAMA3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+
+fn byte_level(expression: &str) -> Value {
+    // The alphabet in the order of its characters.
+    let prints = |b: u32| (0x21..=0x7e).contains(&b) || (0xa1..=0xac).contains(&b) || (0xae..=0xff).contains(&b);
+    let alphabet = (0..256).filter(|b| prints(*b)).chain(256..256 + 68).map(|c| char::from_u32(c).unwrap().to_string());
+    let merges = ["h e", "l l", "he ll", "hell o", "Ġ w", "o r", "Ġw or", "1 2", "12 3"];
+    let mut tokens = vec!["<|bos|>".to_string()];
+    tokens.extend(alphabet);
+    tokens.extend(merges.map(|merge| merge.replace(' ', "")));
+    json!({
+        "added_tokens": added(&[(0, "<|bos|>", true), (266, "<tool>", false)]),
+        "normalizer": null,
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
+            {"type": "Split", "pattern": {"Regex": expression}, "behavior": "Isolated", "invert": false},
+            {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false},
+        ]},
+        "post_processor": template(Some(("<|bos|>", 0)), None),
+        "decoder": {"type": "ByteLevel"},
+        "model": {"type": "BPE", "ignore_merges": true, "vocab": list(&tokens), "merges": merges},
+    })
+}
+
+#[test]
+fn byte_level_bpe() {
+    let found = ids(&byte_level(LLAMA3), "hello world 1234 <tool>é\n");
+    assert_eq!(found, json!([0, 260, 263, 76, 68, 221, 265, 20, 221, 266, 128, 103, 199]));
+    let found = ids(&byte_level(&LLAMA3.replace("{1,3}", "")), "hello 123");
+    assert_eq!(found, json!([0, 260, 221, 17, 18, 19]));
+}
+
+#[test]
+fn pieces_with_merges() {
+    let merges = ["▁ h", "e l", "▁h el", "l o", "▁hel lo"];
+    let mut tokens: Vec<String> = ["<unk>", "<s>", "</s>"].map(String::from).to_vec();
+    tokens.extend((0..256).map(|byte| format!("<0x{byte:02X}>")));
+    tokens.extend("▁helowrd".chars().map(String::from));
+    tokens.extend(merges.map(|merge| merge.replace(' ', "")));
+    let tokenizer = json!({
+        "added_tokens": added(&[(0, "<unk>", true), (1, "<s>", true), (2, "</s>", true)]),
+        "normalizer": {"type": "Sequence", "normalizers": [
+            {"type": "Prepend", "prepend": "▁"}, {"type": "Replace", "pattern": {"String": " "}, "content": "▁"},
+        ]},
+        "pre_tokenizer": null,
+        "post_processor": template(Some(("<s>", 1)), None),
+        "model": {"type": "BPE", "byte_fallback": true, "fuse_unk": true, "unk_token": "<unk>", "vocab": list(&tokens),
+            "merges": merges.map(|merge| merge.split(' ').collect::<Vec<_>>())},
+    });
+    let found = ids(&tokenizer, "hello world é");
+    assert_eq!(found, json!([1, 271, 259, 264, 263, 265, 262, 266, 259, 198, 172]));
+}
+
+#[test]
+fn unigram() {
+    let tokenizer = json!({
+        "added_tokens": added(&[(0, "<pad>", true), (1, "</s>", true), (2, "<unk>", true)]),
+        "normalizer": {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "},
+        "pre_tokenizer": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": true},
+        "post_processor": template(None, Some(("</s>", 1))),
+        "model": {"type": "Unigram", "unk_id": 2, "byte_fallback": false, "vocab": [
+            ["<pad>", 0.0], ["</s>", 0.0], ["<unk>", 0.0], ["▁", -3.0], ["▁he", -2.0], ["l", -4.0], ["lo", -3.0],
+            ["▁hello", -5.5], ["w", -5.0], ["o", -5.0], ["r", -5.0], ["d", -5.0],
+        ]},
+    });
+    assert_eq!(ids(&tokenizer, "hello  world hélo"), json!([7, 3, 8, 9, 10, 5, 11, 3, 2, 6, 1]));
+}
+
+#[test]
+fn word_pieces() {
+    let tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "he", "##llo", "##l", "hello", "w", "##or", "##ld", "!", "e"];
+    let tokenizer = json!({
+        "added_tokens": added(&[(0, "[PAD]", true), (1, "[UNK]", true), (2, "[CLS]", true), (3, "[SEP]", true)]),
+        "normalizer": {"type": "BertNormalizer", "clean_text": true, "handle_chinese_chars": true, "lowercase": true},
+        "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "post_processor": template(Some(("[CLS]", 2)), Some(("[SEP]", 3))),
+        "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##", "vocab": list(&tokens)},
+    });
+    assert_eq!(ids(&tokenizer, "Hello WORLD! HÉllo zzz"), json!([2, 7, 8, 9, 10, 11, 7, 1, 3]));
+}
+
+#[test]
+fn what_is_no_vocabulary_is_told() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("tokenizer.json");
+    let tell = |content: &str| {
+        std::fs::write(&file, content).expect("a file");
+        error(&["tokenize", "-p", "a", "-m", path(&model()), "--tokenizer", path(&file)])
+    };
+    assert!(tell("{").contains("not JSON"));
+    assert!(tell("{}").contains("BPE, Unigram and WordPiece are supported"));
+    assert!(tell("\u{1}nonsense").contains("none of tokenizer.json"));
+    assert!(tell(&byte_level("a|b").to_string()).contains("none of the known ones: a|b"));
+    let mut large = byte_level(LLAMA3);
+    large["added_tokens"] = added(&[(4000, "<far>", true)]);
+    assert!(tell(&large.to_string()).contains("512 rows"));
+    large["added_tokens"] = added(&[(u32::MAX, "<far>", true)]);
+    assert!(tell(&large.to_string()).contains("more than any vocabulary"));
+}
+
+/// SentencePiece's own file, and llama2.c's, of one vocabulary: llama2.c's exporter made the one of the other.
+#[test]
+fn files_of_one_vocabulary() {
+    let Some(case) = common::fixtures("llama2c_legacy") else { return };
+    let model = case.join("expected.gguf");
+    let texts = ["Once upon a time", " é 語\n\n x", "", "a  b<s>"];
+    for text in texts {
+        let how = ["tokenize", "--add-special", "--json", "-p", text, "-m", path(&model)];
+        let expected = json(&how);
+        for file in ["tokenizer.model", "tokenizer.bin"] {
+            let file = case.join(file);
+            assert_eq!(json(&[&how[..], &["--tokenizer", path(&file)]].concat()), expected, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Thirty-two bytes in two registers.
+
+use core::arch::aarch64::*;
+use core::arch::asm;
+
+use crate::quant::{Bytes, Format};
+
+/// NEON, which every target has for which this module is compiled.
+#[derive(Clone, Copy)]
+pub(super) struct Pair;
+
+impl Pair {
+    /// The numbers of which these are codes, where codes do not fit signed bytes; else the codes, which are
+    /// [`bias`] too large.
+    #[inline(always)]
+    pub fn signed<F: Format>(self, codes: [uint8x16_t; 2]) -> [int8x16_t; 2] {
+        let codes = if F::MAX > 127 { self.sub(codes, self.splat(F::BIAS)) } else { codes };
+        // SAFETY: NEON.
+        codes.map(|x| unsafe { vreinterpretq_s8_u8(x) })
+    }
+
+    /// An f16.
+    #[inline(always)]
+    pub fn f16(self, bytes: [u8; 2]) -> f32 {
+        let out: f32;
+        // SAFETY: instructions of NEON without other effects.
+        unsafe {
+            asm!(
+                "fmov {out:s}, {bits:w}",
+                "fcvt {out:s}, {out:h}",
+                out = out(vreg) out,
+                bits = in(reg) u32::from(u16::from_le_bytes(bytes)),
+                options(pure, nomem, nostack, preserves_flags)
+            );
+        }
+        out
+    }
+}
+
+/// What the signed bytes of [`Pair::signed`] are too large by.
+pub(super) const fn bias<F: Format>() -> u8 {
+    if F::MAX > 127 { 0 } else { F::BIAS }
+}
+
+// SAFETY of every block below: NEON; references reach as far as is read.
+#[allow(clippy::undocumented_unsafe_blocks)]
+impl Bytes for Pair {
+    type V = [uint8x16_t; 2];
+    #[inline(always)]
+    fn load(self, bytes: &[u8; 32]) -> Self::V {
+        unsafe { [vld1q_u8(bytes.as_ptr()), vld1q_u8(bytes.as_ptr().add(16))] }
+    }
+    #[inline(always)]
+    fn nibbles(self, bytes: &[u8; 16]) -> Self::V {
+        unsafe {
+            let x = vld1q_u8(bytes.as_ptr());
+            [vandq_u8(x, vdupq_n_u8(15)), vshrq_n_u8::<4>(x)]
+        }
+    }
+    #[inline(always)]
+    fn words(self, [a, b, c, d]: [u64; 4]) -> Self::V {
+        let two = |a, b| unsafe { vreinterpretq_u8_u64(vcombine_u64(vcreate_u64(a), vcreate_u64(b))) };
+        [two(a, b), two(c, d)]
+    }
+    #[inline(always)]
+    fn splat(self, byte: u8) -> Self::V {
+        unsafe { [vdupq_n_u8(byte); 2] }
+    }
+    #[inline(always)]
+    fn or(self, a: Self::V, b: Self::V) -> Self::V {
+        unsafe { [vorrq_u8(a[0], b[0]), vorrq_u8(a[1], b[1])] }
+    }
+    #[inline(always)]
+    fn and(self, a: Self::V, b: Self::V) -> Self::V {
+        unsafe { [vandq_u8(a[0], b[0]), vandq_u8(a[1], b[1])] }
+    }
+    #[inline(always)]
+    fn xor(self, a: Self::V, b: Self::V) -> Self::V {
+        unsafe { [veorq_u8(a[0], b[0]), veorq_u8(a[1], b[1])] }
+    }
+    #[inline(always)]
+    fn add(self, a: Self::V, b: Self::V) -> Self::V {
+        unsafe { [vaddq_u8(a[0], b[0]), vaddq_u8(a[1], b[1])] }
+    }
+    #[inline(always)]
+    fn sub(self, a: Self::V, b: Self::V) -> Self::V {
+        unsafe { [vsubq_u8(a[0], b[0]), vsubq_u8(a[1], b[1])] }
+    }
+    #[inline(always)]
+    fn shift(self, x: Self::V, left: i32, mask: u8) -> Self::V {
+        unsafe {
+            let shifted = match left {
+                -7 => x.map(|x| vshrq_n_u8::<7>(x)),
+                -6 => x.map(|x| vshrq_n_u8::<6>(x)),
+                -5 => x.map(|x| vshrq_n_u8::<5>(x)),
+                -4 => x.map(|x| vshrq_n_u8::<4>(x)),
+                -3 => x.map(|x| vshrq_n_u8::<3>(x)),
+                -2 => x.map(|x| vshrq_n_u8::<2>(x)),
+                -1 => x.map(|x| vshrq_n_u8::<1>(x)),
+                0 => x,
+                1 => x.map(|x| vshlq_n_u8::<1>(x)),
+                2 => x.map(|x| vshlq_n_u8::<2>(x)),
+                3 => x.map(|x| vshlq_n_u8::<3>(x)),
+                _ => x.map(|x| vshlq_n_u8::<4>(x)),
+            };
+            // What is left of a byte needs no mask if the mask has all of it.
+            if left < 0 && mask == 0xff >> -left { shifted } else { self.and(shifted, self.splat(mask)) }
+        }
+    }
+    #[inline(always)]
+    fn lookup(self, table: &[u8; 16], x: Self::V) -> Self::V {
+        unsafe {
+            let table = vld1q_u8(table.as_ptr());
+            x.map(|x| vqtbl1q_u8(table, x))
+        }
+    }
+    #[inline(always)]
+    fn spread(self, bits: u32) -> Self::V {
+        unsafe {
+            let bit = vreinterpretq_u8_u64(vdupq_n_u64(0x8040_2010_0804_0201));
+            let [a, b, c, d] = bits.to_le_bytes();
+            let two = |a, b| vtstq_u8(vcombine_u8(vdup_n_u8(a), vdup_n_u8(b)), bit);
+            [two(a, b), two(c, d)]
+        }
+    }
+    #[inline(always)]
+    fn at_least(self, x: Self::V, least: u8) -> Self::V {
+        unsafe { x.map(|x| vcgeq_u8(x, vdupq_n_u8(least))) }
+    }
+}

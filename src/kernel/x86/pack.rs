@@ -1,0 +1,158 @@
+//! Prefill: rows are packed into panels of 16.
+//!
+//! For each 32 weights of a row a panel has 512 bytes: four codes of each of 16 rows side by side, eight times over.
+//! One instruction multiplies four bytes of 16 (or 8) rows with four activations that are broadcast from memory,
+//! so that rows are lanes from the first byte to the last and nothing is added across. After each 32 weights, or after
+//! each block of 256, come the rows' scales.
+
+use core::arch::x86_64::*;
+
+use super::bytes::Ymm;
+use crate::kernel::linear::PANEL_ROWS;
+use crate::quant::Format;
+
+/// Bytes of 32 codes of every row, and of a number for every row.
+pub(super) const CODES: usize = PANEL_ROWS * 32;
+pub(super) const LINE: usize = PANEL_ROWS * 4;
+
+/// Where things lie in a panel, for 256 weights of formats with blocks of 256: codes; each group's scale as an i32;
+/// eight lines of two i16, for each 32 weights the minimums of their halves, or where there are none minus the bias times
+/// the scales of their halves; `d`; `m`.
+pub(super) struct Whole {
+    pub pairs: usize,
+    pub d: usize,
+    pub m: usize,
+    pub size: usize,
+}
+
+impl Whole {
+    pub const SCALES: usize = 8 * CODES;
+    pub const fn of(group: usize, minimums: bool) -> Self {
+        let pairs = Self::SCALES + 256 / group * LINE;
+        let d = pairs + 8 * LINE;
+        let m = d + LINE;
+        Self { pairs, d, m, size: if minimums { m + LINE } else { m } }
+    }
+}
+
+/// Bytes of a panel for 32 weights of the other formats: codes, `d`, and where there are any `m` or the `d` of the second
+/// half.
+pub(super) const fn piece(floats: usize) -> usize {
+    CODES + floats * LINE
+}
+
+/// See [`Pack`](crate::kernel::quantized::Pack).
+///
+/// # Safety
+///
+/// As there; the caller has AVX2 and F16C.
+#[target_feature(enable = "avx2,fma,f16c")]
+pub(super) unsafe fn pack<F: Format>(w: *const u8, row_bytes: usize, rows: usize, cols: usize, panel: *mut u8) {
+    // SAFETY: the caller has `rows` rows, and room in the panel. Rows that are missing repeat the last one.
+    unsafe {
+        let s = Ymm::new();
+        let bytes = size_of::<F::Block>();
+        for b in 0..cols / F::ELEMENTS {
+            let row = |r: usize| &*w.add(r.min(rows - 1) * row_bytes + b * bytes).cast::<F::Block>();
+            // The next panel comes from memory while this one is multiplied.
+            for r in PANEL_ROWS..2 * PANEL_ROWS {
+                for line in 0..bytes.div_ceil(64) {
+                    _mm_prefetch::<_MM_HINT_T1>(w.wrapping_add(r * row_bytes + b * bytes + line * 64).cast());
+                }
+            }
+            let codes = |chunk: usize, to: *mut u8| transpose(|r| F::unpack(s, row(r), chunk), to);
+            let d = |at: usize, to: *mut u8| match F::D {
+                Some((place, factor)) => halves(|r| row(r).as_ref().as_ptr().add(place), factor, to),
+                None => {
+                    for r in 0..PANEL_ROWS {
+                        to.cast::<f32>().add(r).write_unaligned(F::d(row(r), at, |bytes| s.f16(bytes)));
+                    }
+                }
+            };
+            let m = |to: *mut u8| {
+                let Some((place, factor)) = F::M else { return };
+                halves(|r| row(r).as_ref().as_ptr().add(place), factor, to);
+            };
+            if F::ELEMENTS == 256 {
+                let whole = const { Whole::of(F::GROUP, F::M.is_some()) };
+                let to = panel.add(b * whole.size);
+                for chunk in 0..8 {
+                    codes(chunk, to.add(chunk * CODES));
+                }
+                for eight in 0..32 / F::GROUP {
+                    let scales = |r: usize| {
+                        let scales = F::scales(row(r));
+                        _mm256_cvtepi8_epi32(_mm_loadl_epi64(scales.as_ptr().add(8 * eight).cast()))
+                    };
+                    transpose(scales, to.add(Whole::SCALES + eight * 8 * LINE));
+                }
+                transpose(|r| pairs::<F>(row(r)), to.add(whole.pairs));
+                d(0, to.add(whole.d));
+                m(to.add(whole.m));
+            } else {
+                let two = F::M.is_some() || F::FLOAT_GROUPS;
+                for chunk in 0..F::ELEMENTS / 32 {
+                    let to = panel.add((b * (F::ELEMENTS / 32) + chunk) * piece(1 + usize::from(two)));
+                    codes(chunk, to);
+                    d(chunk * 32, to.add(CODES));
+                    m(to.add(CODES + LINE));
+                    if F::FLOAT_GROUPS {
+                        d(chunk * 32 + 16, to.add(CODES + LINE));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Writes eight dwords of every row, the first of all rows side by side, and so on.
+#[inline(always)]
+unsafe fn transpose(row: impl Fn(usize) -> __m256i, to: *mut u8) {
+    // SAFETY: the caller has AVX2 and room for them.
+    unsafe {
+        for r in (0..PANEL_ROWS).step_by(4) {
+            let [a, b, c, d] = [row(r), row(r + 1), row(r + 2), row(r + 3)];
+            // Four rows of four dwords, in both halves at once.
+            let (ab, cd) = (_mm256_unpacklo_epi32(a, b), _mm256_unpacklo_epi32(c, d));
+            let (ab2, cd2) = (_mm256_unpackhi_epi32(a, b), _mm256_unpackhi_epi32(c, d));
+            let columns = [
+                _mm256_unpacklo_epi64(ab, cd),
+                _mm256_unpackhi_epi64(ab, cd),
+                _mm256_unpacklo_epi64(ab2, cd2),
+                _mm256_unpackhi_epi64(ab2, cd2),
+            ];
+            for (k, column) in columns.into_iter().enumerate() {
+                let at = to.add(k * LINE + r * 4);
+                _mm_storeu_si128(at.cast(), _mm256_castsi256_si128(column));
+                _mm_storeu_si128(at.add(4 * LINE).cast(), _mm256_extracti128_si256::<1>(column));
+            }
+        }
+    }
+}
+
+/// Writes an f16 of every row as f32, times `factor`.
+#[inline(always)]
+unsafe fn halves(place: impl Fn(usize) -> *const u8, factor: f32, to: *mut u8) {
+    // SAFETY: the caller has F16C, the f16 and room for them.
+    unsafe {
+        for r in (0..PANEL_ROWS).step_by(8) {
+            let h = |i: usize| place(r + i).cast::<i16>().read_unaligned();
+            let halves = _mm_setr_epi16(h(0), h(1), h(2), h(3), h(4), h(5), h(6), h(7));
+            let floats = _mm256_mul_ps(_mm256_cvtph_ps(halves), _mm256_set1_ps(factor));
+            _mm256_storeu_ps(to.cast::<f32>().add(r), floats);
+        }
+    }
+}
+
+/// Two i16 for each 32 weights of a block: see [`Whole`].
+#[inline(always)]
+unsafe fn pairs<F: Format>(block: &F::Block) -> __m256i {
+    // SAFETY: the caller has AVX2.
+    unsafe {
+        let bytes = if F::M.is_some() { F::minimums(block) } else { F::scales(block) };
+        let bytes = _mm_loadu_si128(bytes.as_ptr().cast());
+        let both = if F::GROUP == 16 { bytes } else { _mm_unpacklo_epi8(bytes, bytes) };
+        let words = _mm256_cvtepi8_epi16(both);
+        if F::M.is_some() { words } else { _mm256_mullo_epi16(words, _mm256_set1_epi16(-i16::from(F::BIAS))) }
+    }
+}

@@ -1,0 +1,100 @@
+//! Products of unsigned and signed bytes: where the instruction sets differ.
+
+use core::any::TypeId;
+use core::arch::x86_64::*;
+
+use super::bytes::Ymm;
+use super::decode::whole;
+use super::q6k;
+use crate::quant::Format;
+use crate::quant::formats::q6_k::Q6K;
+
+/// Products of codes and activations.
+///
+/// # Safety
+///
+/// Needs the instruction set.
+pub(super) trait Dot: Sized {
+    /// `acc` plus the products, four or more of them summed into each of eight i32. Sums of a 128-bit half stay in that
+    /// half, in whatever lanes. Codes are at most `F::MAX`.
+    unsafe fn dot<F: Format>(acc: __m256i, codes: __m256i, x: __m256i) -> __m256i;
+    /// `acc` plus the products of words, each two summed.
+    unsafe fn words(acc: __m256i, a: __m256i, b: __m256i) -> __m256i;
+    /// [`whole`]; a format may have a faster way.
+    #[inline(always)]
+    unsafe fn whole<F: Format>(s: Ymm, block: &F::Block, x: *const i8, sums: __m256i) -> __m256i {
+        // SAFETY: passed on to the caller.
+        unsafe { whole::<Self, F>(s, block, x, sums) }
+    }
+}
+
+/// Whether the sum of `n` products of codes and activations fits an i16.
+pub(super) const fn fits_i16<F: Format>(n: u32) -> bool {
+    F::MAX as u32 * 127 * n <= 32767
+}
+
+/// AVX2.
+pub(super) struct Madd;
+impl Dot for Madd {
+    #[inline(always)]
+    unsafe fn dot<F: Format>(acc: __m256i, codes: __m256i, x: __m256i) -> __m256i {
+        // SAFETY: the caller has AVX2.
+        unsafe {
+            if fits_i16::<F>(2) {
+                return Self::words(acc, _mm256_maddubs_epi16(codes, x), _mm256_set1_epi16(1));
+            }
+            // Both operands widened to 16 bits, so that nothing saturates.
+            let wide = |twice| _mm256_srai_epi16::<8>(twice);
+            let zero = _mm256_setzero_si256();
+            let low = _mm256_madd_epi16(_mm256_unpacklo_epi8(codes, zero), wide(_mm256_unpacklo_epi8(x, x)));
+            let high = _mm256_madd_epi16(_mm256_unpackhi_epi8(codes, zero), wide(_mm256_unpackhi_epi8(x, x)));
+            _mm256_add_epi32(acc, _mm256_add_epi32(low, high))
+        }
+    }
+    #[inline(always)]
+    unsafe fn words(acc: __m256i, a: __m256i, b: __m256i) -> __m256i {
+        // SAFETY: the caller has AVX2.
+        unsafe { _mm256_add_epi32(acc, _mm256_madd_epi16(a, b)) }
+    }
+}
+
+/// AVX-VNNI.
+pub(super) struct Vnni;
+impl Dot for Vnni {
+    #[inline(always)]
+    unsafe fn dot<F: Format>(acc: __m256i, codes: __m256i, x: __m256i) -> __m256i {
+        // SAFETY: the caller has the features.
+        unsafe { _mm256_dpbusd_avx_epi32(acc, codes, x) }
+    }
+    #[inline(always)]
+    unsafe fn words(acc: __m256i, a: __m256i, b: __m256i) -> __m256i {
+        // SAFETY: the caller has the features.
+        unsafe { _mm256_dpwssd_avx_epi32(acc, a, b) }
+    }
+}
+
+/// AVX-512 with VNNI and VL.
+pub(super) struct Vnni512;
+impl Dot for Vnni512 {
+    #[inline(always)]
+    unsafe fn dot<F: Format>(acc: __m256i, codes: __m256i, x: __m256i) -> __m256i {
+        // SAFETY: the caller has the features.
+        unsafe { _mm256_dpbusd_epi32(acc, codes, x) }
+    }
+    #[inline(always)]
+    unsafe fn words(acc: __m256i, a: __m256i, b: __m256i) -> __m256i {
+        // SAFETY: the caller has the features.
+        unsafe { _mm256_dpwssd_epi32(acc, a, b) }
+    }
+    #[inline(always)]
+    unsafe fn whole<F: Format>(s: Ymm, block: &F::Block, x: *const i8, sums: __m256i) -> __m256i {
+        // SAFETY: passed on to the caller.
+        unsafe {
+            if TypeId::of::<F>() == TypeId::of::<Q6K>() {
+                q6k::sums512(block.as_ref().as_ptr(), x, sums)
+            } else {
+                whole::<Self, F>(s, block, x, sums)
+            }
+        }
+    }
+}

@@ -1,0 +1,29 @@
+use crate::quant::format::{Bytes, Format, part, u16_at};
+use crate::quant::grids::IQ1_S;
+
+/// 256 numbers: an f16 scale; for every eight, eight bits of a place in a grid of -1, 0 and 1; for every 32, three more
+/// bits of the four places, a scale of three bits, and whether an eighth is added to the numbers or taken off.
+#[derive(Clone, Copy)]
+pub(crate) struct Iq1S;
+
+impl Format for Iq1S {
+    type Block = [u8; 50];
+    const ELEMENTS: usize = 256;
+    /// In eighths, 9 too large.
+    const BIAS: u8 = 9;
+    const MAX: u8 = 18;
+    const D: Option<(usize, f32)> = Some((0, 0.125));
+
+    #[inline(always)]
+    fn scales(block: &[u8; 50]) -> [i8; 16] {
+        core::array::from_fn(|i| 2 * (u16_at(block, 34 + 2 * (i % 8)) >> 12 & 7) as i8 + 1)
+    }
+
+    #[inline(always)]
+    fn unpack<S: Bytes>(s: S, block: &[u8; 50], chunk: usize) -> S::V {
+        let (low, high) = (part::<4>(block, 2 + 4 * chunk), u16_at(block, 34 + 2 * chunk));
+        let place = |i: usize| usize::from(low[i]) | usize::from(high >> (3 * i) & 7) << 8;
+        let grid = s.words([0, 1, 2, 3].map(|i| IQ1_S[place(i)]));
+        s.add(grid, s.splat(if high >> 15 == 0 { 2 } else { 0 }))
+    }
+}

@@ -1,0 +1,29 @@
+use super::iq2_xs::odd_scales;
+use crate::quant::format::{Bytes, Format, part, u32_at};
+use crate::quant::grids::{IQ2_S, signed};
+
+/// 256 numbers: an f16 scale; for every eight, eight bits of a place in a grid, then signs; two more bits of each place;
+/// scales of four bits for every 16.
+#[derive(Clone, Copy)]
+pub(crate) struct Iq2S;
+
+impl Format for Iq2S {
+    type Block = [u8; 82];
+    const ELEMENTS: usize = 256;
+    const GROUP: usize = 16;
+    const BIAS: u8 = 43;
+    const MAX: u8 = 86;
+    const D: Option<(usize, f32)> = Some((0, 0.125));
+
+    #[inline(always)]
+    fn scales(block: &[u8; 82]) -> [i8; 16] {
+        odd_scales(part(block, 74))
+    }
+
+    #[inline(always)]
+    fn unpack<S: Bytes>(s: S, block: &[u8; 82], chunk: usize) -> S::V {
+        let (low, [high]) = (part::<4>(block, 2 + 4 * chunk), *part(block, 66 + chunk));
+        let place = |i: usize| usize::from(low[i]) | usize::from(high >> (2 * i) & 3) << 8;
+        signed(s, s.words([0, 1, 2, 3].map(|i| IQ2_S[place(i)])), u32_at(block, 34 + 4 * chunk), Self::BIAS)
+    }
+}

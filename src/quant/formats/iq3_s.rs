@@ -1,0 +1,27 @@
+use crate::quant::format::{Bytes, Format, part, u32_at};
+use crate::quant::grids::{IQ3_S, fours, signed};
+
+/// 256 numbers: an f16 scale; for every four, eight bits of a place in a grid, then a ninth; a sign each; scales of
+/// four bits for every 32.
+#[derive(Clone, Copy)]
+pub(crate) struct Iq3S;
+
+impl Format for Iq3S {
+    type Block = [u8; 110];
+    const ELEMENTS: usize = 256;
+    const BIAS: u8 = 15;
+    const MAX: u8 = 30;
+
+    #[inline(always)]
+    fn scales(block: &[u8; 110]) -> [i8; 16] {
+        let scales = u32_at(block, 106);
+        core::array::from_fn(|i| 2 * (scales >> (4 * (i % 8)) & 15) as i8 + 1)
+    }
+
+    #[inline(always)]
+    fn unpack<S: Bytes>(s: S, block: &[u8; 110], chunk: usize) -> S::V {
+        let (low, [high]) = (part::<8>(block, 2 + 8 * chunk), *part(block, 66 + chunk));
+        let grid = core::array::from_fn(|i| IQ3_S[usize::from(low[i]) | usize::from(high >> i & 1) << 8]);
+        signed(s, s.words(fours(grid)), u32_at(block, 74 + 4 * chunk), Self::BIAS)
+    }
+}

@@ -1,0 +1,26 @@
+use crate::quant::format::{Bytes, Format, part, u32_at};
+use crate::quant::grids::{IQ3_XXS, fours, signed, signs};
+
+/// 256 numbers: an f16 scale; places in a grid of four numbers each; for every 32, signs (seven bits for
+/// eight) and a scale of four bits.
+#[derive(Clone, Copy)]
+pub(crate) struct Iq3Xxs;
+
+impl Format for Iq3Xxs {
+    type Block = [u8; 98];
+    const ELEMENTS: usize = 256;
+    const BIAS: u8 = 62;
+    const MAX: u8 = 124;
+    const D: Option<(usize, f32)> = Some((0, 0.25));
+
+    #[inline(always)]
+    fn scales(block: &[u8; 98]) -> [i8; 16] {
+        core::array::from_fn(|i| 2 * (u32_at(block, 66 + 4 * (i % 8)) >> 28) as i8 + 1)
+    }
+
+    #[inline(always)]
+    fn unpack<S: Bytes>(s: S, block: &[u8; 98], chunk: usize) -> S::V {
+        let grid = part::<8>(block, 2 + 8 * chunk).map(|place| IQ3_XXS[usize::from(place)]);
+        signed(s, s.words(fours(grid)), signs(u32_at(block, 66 + 4 * chunk)), Self::BIAS)
+    }
+}

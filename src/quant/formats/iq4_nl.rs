@@ -1,0 +1,21 @@
+use crate::quant::format::{Bytes, Format, Shape, part};
+
+/// What four bits stand for, plus 127 (`kvalues_iq4nl` in ggml-common.h).
+pub(super) const TABLE: &[u8; 16] = &[0, 23, 44, 62, 78, 92, 105, 117, 128, 140, 152, 165, 180, 196, 216, 240];
+
+/// 32 numbers: an f16 scale, four bits each, which stand for 16 values.
+#[derive(Clone, Copy)]
+pub(crate) struct Iq4Nl;
+
+impl Format for Iq4Nl {
+    type Block = [u8; 18];
+    const ELEMENTS: usize = 32;
+    const BIAS: u8 = 127;
+    const MAX: u8 = 240;
+    const SHAPE: Shape = Shape::Nibbles(2, Some(TABLE));
+
+    #[inline(always)]
+    fn unpack<S: Bytes>(s: S, block: &[u8; 18], _chunk: usize) -> S::V {
+        s.lookup(TABLE, s.nibbles(part(block, 2)))
+    }
+}

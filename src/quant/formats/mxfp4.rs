@@ -1,0 +1,31 @@
+use crate::quant::format::{Bytes, Format, Shape, part};
+
+/// What four bits of FP4 (E2M1) stand for, doubled, plus 12 (OCP Microscaling Formats 1.0, 5.3.3).
+pub(super) const TABLE: &[u8; 16] = &[12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0];
+
+/// 32 numbers: a power of two (E8M0), four bits each, which stand for 16 values.
+#[derive(Clone, Copy)]
+pub(crate) struct Mxfp4;
+
+impl Format for Mxfp4 {
+    type Block = [u8; 17];
+    const ELEMENTS: usize = 32;
+    const BIAS: u8 = 12;
+    const MAX: u8 = 24;
+    const D: Option<(usize, f32)> = None;
+    const SHAPE: Shape = Shape::Nibbles(1, Some(TABLE));
+
+    /// Half of the power, as the values are doubled.
+    #[inline(always)]
+    fn d(block: &[u8; 17], _at: usize, _f16: impl Fn([u8; 2]) -> f32) -> f32 {
+        let [exponent, ..] = *block;
+        let exponent = u32::from(exponent);
+        // Below 2, numbers without a leading one.
+        f32::from_bits(if exponent < 2 { 0x0020_0000 << exponent } else { (exponent - 1) << 23 })
+    }
+
+    #[inline(always)]
+    fn unpack<S: Bytes>(s: S, block: &[u8; 17], _chunk: usize) -> S::V {
+        s.lookup(TABLE, s.nibbles(part(block, 1)))
+    }
+}

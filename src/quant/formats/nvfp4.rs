@@ -1,0 +1,37 @@
+use super::mxfp4::TABLE;
+use crate::quant::format::{Bytes, Format, part};
+
+/// 64 numbers: a scale (unsigned E4M3) for every 16, four bits each as in MXFP4; of 16 numbers, the low
+/// halves of eight bytes come first.
+#[derive(Clone, Copy)]
+pub(crate) struct Nvfp4;
+
+impl Format for Nvfp4 {
+    type Block = [u8; 36];
+    const ELEMENTS: usize = 64;
+    const GROUP: usize = 16;
+    const BIAS: u8 = 12;
+    const MAX: u8 = 24;
+    const D: Option<(usize, f32)> = None;
+    const FLOAT_GROUPS: bool = true;
+
+    /// Half of the scale, as the values are doubled.
+    #[inline(always)]
+    fn d(block: &[u8; 36], at: usize, _f16: impl Fn([u8; 2]) -> f32) -> f32 {
+        let [byte] = *part(block, at / 16 % 4);
+        let (exponent, mantissa) = (u32::from(byte >> 3 & 15), u32::from(byte & 7));
+        match (byte, exponent) {
+            (0x7f, _) => 0.0, // NaN
+            (_, 0) => mantissa as f32 / 1024.0,
+            _ => f32::from_bits((exponent + 127 - 8) << 23 | mantissa << 20),
+        }
+    }
+
+    #[inline(always)]
+    fn unpack<S: Bytes>(s: S, block: &[u8; 36], chunk: usize) -> S::V {
+        const LOW: u64 = 0x0f0f_0f0f_0f0f_0f0f;
+        let word = |i: usize| u64::from_le_bytes(*part(block, 4 + 16 * chunk + 8 * i));
+        let (a, b) = (word(0), word(1));
+        s.lookup(TABLE, s.words([a & LOW, a >> 4 & LOW, b & LOW, b >> 4 & LOW]))
+    }
+}

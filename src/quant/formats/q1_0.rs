@@ -1,0 +1,17 @@
+use crate::quant::format::{Bytes, Format, u32_at};
+
+/// 128 numbers: an f16 scale, a bit each: plus or minus 1.
+#[derive(Clone, Copy)]
+pub(crate) struct Q1_0;
+
+impl Format for Q1_0 {
+    type Block = [u8; 18];
+    const ELEMENTS: usize = 128;
+    const BIAS: u8 = 1;
+    const MAX: u8 = 2;
+
+    #[inline(always)]
+    fn unpack<S: Bytes>(s: S, block: &[u8; 18], chunk: usize) -> S::V {
+        s.and(s.spread(u32_at(block, 2 + 4 * chunk)), s.splat(2))
+    }
+}

@@ -1,0 +1,18 @@
+use crate::quant::format::{Bytes, Format, Shape, part};
+
+/// 32 numbers: an f16 scale, four bits each, 8 too large.
+#[derive(Clone, Copy)]
+pub(crate) struct Q4_0;
+
+impl Format for Q4_0 {
+    type Block = [u8; 18];
+    const ELEMENTS: usize = 32;
+    const BIAS: u8 = 8;
+    const MAX: u8 = 15;
+    const SHAPE: Shape = Shape::Nibbles(2, None);
+
+    #[inline(always)]
+    fn unpack<S: Bytes>(s: S, block: &[u8; 18], _chunk: usize) -> S::V {
+        s.nibbles(part(block, 2))
+    }
+}

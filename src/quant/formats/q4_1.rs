@@ -1,0 +1,18 @@
+use crate::quant::format::{Bytes, Format, Shape, part};
+
+/// 32 numbers: an f16 scale, an f16 minimum, four bits each.
+#[derive(Clone, Copy)]
+pub(crate) struct Q4_1;
+
+impl Format for Q4_1 {
+    type Block = [u8; 20];
+    const ELEMENTS: usize = 32;
+    const MAX: u8 = 15;
+    const M: Option<(usize, f32)> = Some((2, 1.0));
+    const SHAPE: Shape = Shape::Nibbles(4, None);
+
+    #[inline(always)]
+    fn unpack<S: Bytes>(s: S, block: &[u8; 20], _chunk: usize) -> S::V {
+        s.nibbles(part(block, 4))
+    }
+}

@@ -1,0 +1,17 @@
+use crate::quant::format::{Bytes, Format, part, u32_at};
+
+/// 32 numbers: an f16 scale, a fifth bit each, then four bits each; 16 too large.
+#[derive(Clone, Copy)]
+pub(crate) struct Q5_0;
+
+impl Format for Q5_0 {
+    type Block = [u8; 22];
+    const ELEMENTS: usize = 32;
+    const BIAS: u8 = 16;
+    const MAX: u8 = 31;
+
+    #[inline(always)]
+    fn unpack<S: Bytes>(s: S, block: &[u8; 22], _chunk: usize) -> S::V {
+        s.or(s.nibbles(part(block, 6)), s.and(s.spread(u32_at(block, 2)), s.splat(16)))
+    }
+}

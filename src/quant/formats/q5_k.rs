@@ -1,0 +1,28 @@
+use super::q4_k::{minimums, scales};
+use crate::quant::format::{Bytes, Format, part};
+
+/// 256 numbers: Q4_K with a fifth bit each, before the four.
+#[derive(Clone, Copy)]
+pub(crate) struct Q5K;
+
+impl Format for Q5K {
+    type Block = [u8; 176];
+    const ELEMENTS: usize = 256;
+    const MAX: u8 = 31;
+    const M: Option<(usize, f32)> = Some((2, -1.0));
+
+    #[inline(always)]
+    fn scales(block: &[u8; 176]) -> [i8; 16] {
+        scales(block)
+    }
+    #[inline(always)]
+    fn minimums(block: &[u8; 176]) -> [i8; 16] {
+        minimums(block)
+    }
+
+    #[inline(always)]
+    fn unpack<S: Bytes>(s: S, block: &[u8; 176], chunk: usize) -> S::V {
+        let low = s.shift(s.load(part(block, 48 + 32 * (chunk / 2))), -4 * (chunk as i32 % 2), 15);
+        s.or(low, s.shift(s.load(part(block, 16)), 4 - chunk as i32, 16))
+    }
+}

@@ -1,0 +1,18 @@
+use crate::quant::format::{Bytes, Format, Shape, part};
+
+/// 32 numbers: an f16 scale, 32 signed bytes.
+#[derive(Clone, Copy)]
+pub(crate) struct Q8_0;
+
+impl Format for Q8_0 {
+    type Block = [u8; 34];
+    const ELEMENTS: usize = 32;
+    const BIAS: u8 = 128;
+    const MAX: u8 = 255;
+    const SHAPE: Shape = Shape::Bytes(2);
+
+    #[inline(always)]
+    fn unpack<S: Bytes>(s: S, block: &[u8; 34], _chunk: usize) -> S::V {
+        s.xor(s.load(part(block, 2)), s.splat(128))
+    }
+}

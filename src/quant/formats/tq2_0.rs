@@ -1,0 +1,19 @@
+use crate::quant::format::{Bytes, Format, part};
+
+/// 256 numbers, -1, 0 or 1: two bits each, 1 too large; an f16 scale.
+#[derive(Clone, Copy)]
+pub(crate) struct Tq2_0;
+
+impl Format for Tq2_0 {
+    type Block = [u8; 66];
+    const ELEMENTS: usize = 256;
+    const BIAS: u8 = 1;
+    const MAX: u8 = 3;
+    const D: Option<(usize, f32)> = Some((64, 1.0));
+
+    /// 32 bytes hold 128 numbers.
+    #[inline(always)]
+    fn unpack<S: Bytes>(s: S, block: &[u8; 66], chunk: usize) -> S::V {
+        s.shift(s.load(part(block, 32 * (chunk / 4))), -2 * (chunk as i32 % 4), 3)
+    }
+}

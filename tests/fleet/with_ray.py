@@ -1,0 +1,63 @@
+"""Ray Data: python with_ray.py BINARY OUT.jsonl"""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import ray
+
+from lines import BATCH, requests
+
+
+class Answer:
+    """An actor: the model is loaded once, and lines go through a pipe."""
+
+    def __init__(self, binary):
+        self.process = subprocess.Popen(
+            [binary, *BATCH], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+
+    def __call__(self, batch):
+        lines = list(batch["line"])
+        writer = threading.Thread(target=self.write, args=(lines,))
+        writer.start()
+        answers = [self.process.stdout.readline() for _ in lines]
+        writer.join()
+        if "" in answers:
+            raise RuntimeError("arenite has ended")
+        return {"index": batch["index"], "answer": [answer.rstrip("\n") for answer in answers]}
+
+    def write(self, lines):
+        for line in lines:
+            self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+
+
+def kill_one():
+    """Kills the process of one actor."""
+    time.sleep(5)
+    found = subprocess.run(["pgrep", "-f", "ray::.*MapWorker"], capture_output=True, text=True).stdout.split()
+    if found:
+        os.kill(int(found[0]), signal.SIGKILL)
+
+
+def main():
+    binary, out = os.path.abspath(sys.argv[1]), sys.argv[2]
+    ray.init(num_cpus=2, include_dashboard=False)
+    rows = [{"index": i, "line": line} for i, line in enumerate(requests())]
+    killer = threading.Thread(target=kill_one)
+    killer.start()
+    data = ray.data.from_items(rows, override_num_blocks=20).map_batches(
+        Answer, fn_constructor_args=(binary,), batch_size=25, concurrency=2, max_retries=-1
+    )
+    answers = sorted(data.take_all(), key=lambda row: row["index"])
+    killer.join()
+    with open(out, "w") as file:
+        file.writelines(row["answer"] + "\n" for row in answers)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,189 @@
+//! Models of every family, and changes to them.
+
+use arbitrary::Arbitrary;
+
+use crate::encoders::{ENCODERS, encoder};
+use crate::families::{DECODERS, decoder};
+use crate::gguf::{Builder, Meta};
+use crate::list::List;
+use crate::variants::{FAMILIES, quantized, tiny};
+
+/// A file: a model of some family, changed.
+#[derive(Arbitrary, Debug)]
+pub struct File {
+    family: u8,
+    quantized: Option<bool>,
+    changes: List<Change, 5>,
+    /// Bytes of the finished file to overwrite: where (of 65536 parts of the file), and with what.
+    bytes: List<(u16, u8), 3>,
+}
+
+/// One change. Names and places are chosen by number among those that are there.
+#[derive(Arbitrary, Debug)]
+enum Change {
+    Integer { key: u8, value: Number },
+    Float { key: u8, value: Real },
+    Bool { key: u8, value: bool },
+    Text { key: u8, value: String },
+    Element { key: u8, at: u8, value: Number },
+    Array { key: u8, values: List<u8, 8> },
+    RemoveKey { key: u8 },
+    CopyKey { key: u8, name: String },
+    RemoveTensor { tensor: u8 },
+    Dimension { tensor: u8, at: u8, value: Number },
+    Type { tensor: u8, kind: u8 },
+    Weight { tensor: u8, at: u16, value: Real },
+    Rename { tensor: u8, other: u8 },
+}
+
+/// Numbers at which things break, and any other.
+#[derive(Arbitrary, Clone, Copy, Debug)]
+enum Number {
+    Small(u8),
+    Power(u8),
+    BelowPower(u8),
+    Any(u32),
+}
+
+impl Number {
+    fn get(self) -> u32 {
+        match self {
+            Self::Small(number) => number.into(),
+            Self::Power(bits) => 1 << (bits % 32),
+            Self::BelowPower(bits) => (1 << (bits % 32)) - 1,
+            Self::Any(number) => number,
+        }
+    }
+}
+
+#[derive(Arbitrary, Clone, Copy, Debug)]
+enum Real {
+    Bits(u32),
+    Whole(i8),
+    Infinite,
+    Negative,
+    Nan,
+    Tiny,
+    Huge,
+}
+
+impl Real {
+    fn get(self) -> f32 {
+        match self {
+            Self::Bits(bits) => f32::from_bits(bits),
+            Self::Whole(number) => number.into(),
+            Self::Infinite => f32::INFINITY,
+            Self::Negative => f32::NEG_INFINITY,
+            Self::Nan => f32::NAN,
+            Self::Tiny => f32::MIN_POSITIVE / 4.0,
+            Self::Huge => f32::MAX,
+        }
+    }
+}
+
+/// How many families there are.
+pub const KINDS: usize = FAMILIES.len() + DECODERS.len() + ENCODERS.len();
+
+/// The model of this number.
+pub fn model(family: usize) -> Builder {
+    let family = family % KINDS;
+    if let Some(name) = FAMILIES.get(family) {
+        return tiny(name);
+    }
+    match DECODERS.get(family - FAMILIES.len()) {
+        Some(name) => decoder(name),
+        None => encoder(ENCODERS[family - FAMILIES.len() - DECODERS.len()]),
+    }
+}
+
+impl File {
+    pub fn build(&self) -> Vec<u8> {
+        let mut file = model(self.family.into());
+        if let Some(q8_0) = self.quantized {
+            file = quantized(file, if q8_0 { "Q8_0" } else { "Q4_0" });
+        }
+        for change in self.changes.iter() {
+            change.apply(&mut file);
+        }
+        let mut bytes = file.build();
+        for (at, byte) in self.bytes.iter() {
+            let at = (usize::from(*at) * bytes.len()) >> 16;
+            if let Some(place) = bytes.get_mut(at) {
+                *place = *byte;
+            }
+        }
+        bytes
+    }
+}
+
+impl Change {
+    fn apply(&self, file: &mut Builder) {
+        let (keys, tensors) = (file.keys.len().max(1), file.tensors.len().max(1));
+        let mut set = |key: u8, value: Meta| {
+            if let Some(key) = file.keys.get_mut(usize::from(key) % keys) {
+                key.value = value;
+            }
+        };
+        match self {
+            Self::Integer { key, value } => set(*key, value.get().into()),
+            Self::Float { key, value } => set(*key, value.get().into()),
+            Self::Bool { key, value } => set(*key, (*value).into()),
+            Self::Text { key, value } => set(*key, value.as_str().into()),
+            Self::Array { key, values } => set(*key, Meta::array(values.iter().map(|value| u32::from(*value)))),
+            Self::Element { key, at, value } => {
+                if let Some(Meta::Array(_, _, bytes)) =
+                    file.keys.get_mut(usize::from(*key) % keys).map(|key| &mut key.value)
+                    && let Some(place) = bytes.chunks_exact_mut(4).nth((*at).into())
+                {
+                    place.copy_from_slice(&value.get().to_le_bytes());
+                }
+            }
+            Self::RemoveKey { key } => {
+                if usize::from(*key) % keys < file.keys.len() {
+                    file.keys.remove(usize::from(*key) % keys);
+                }
+            }
+            Self::CopyKey { key, name } => {
+                if let Some(mut copy) = file.keys.get(usize::from(*key) % keys).cloned() {
+                    copy.name = name.as_bytes().into();
+                    file.keys.push(copy);
+                }
+            }
+            Self::RemoveTensor { tensor } => {
+                if usize::from(*tensor) % tensors < file.tensors.len() {
+                    file.tensors.remove(usize::from(*tensor) % tensors);
+                }
+            }
+            Self::Rename { tensor, other } => {
+                let name = file.tensors.get(usize::from(*other) % tensors).map(|tensor| tensor.name.clone());
+                if let (Some(tensor), Some(name)) = (file.tensors.get_mut(usize::from(*tensor) % tensors), name) {
+                    tensor.name = name;
+                }
+            }
+            Self::Dimension { tensor, at, value } => {
+                let Some(tensor) = file.tensors.get_mut(usize::from(*tensor) % tensors) else { return };
+                let rank = tensor.dims.len().max(1);
+                if let Some(dim) = tensor.dims.get_mut(usize::from(*at) % rank) {
+                    *dim = value.get().into();
+                }
+                // The bytes follow, so that a shape that is wrong for the model is right for the file.
+                let bytes = tensor.dims.iter().try_fold(4u64, |bytes, dim| bytes.checked_mul(*dim));
+                if let (0, Some(bytes @ 0..=0x10_0000)) = (tensor.kind, bytes) {
+                    tensor.data.resize(bytes as usize, 0x3c);
+                }
+            }
+            Self::Type { tensor, kind } => {
+                if let Some(tensor) = file.tensors.get_mut(usize::from(*tensor) % tensors) {
+                    tensor.kind = u32::from(*kind) % 48;
+                }
+            }
+            Self::Weight { tensor, at, value } => {
+                if let Some(tensor) = file.tensors.get_mut(usize::from(*tensor) % tensors)
+                    && let Some(place) = tensor.data.chunks_exact_mut(4).nth((*at).into())
+                {
+                    place.copy_from_slice(&value.get().to_le_bytes());
+                }
+            }
+        }
+    }
+}

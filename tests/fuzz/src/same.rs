@@ -1,0 +1,120 @@
+//! Sessions in memory that held anything before.
+
+use arbitrary::Arbitrary;
+use arenite::{Engine, Error, Gguf, KvType, Line, Model, Options, Plan, Session};
+
+use crate::list::{List, Token};
+
+/// How a model is run.
+#[derive(Arbitrary, Debug)]
+pub struct Run {
+    context: u8,
+    batch: u8,
+    kv: u8,
+    pub prompt: List<Token, 40>,
+    /// Another prompt, which runs before.
+    pub before: List<Token, 40>,
+    /// Tokens that are decoded one by one.
+    pub decoded: List<Token, 8>,
+}
+
+/// The most memory that a case may take.
+const MOST: usize = 32 << 20;
+
+impl Run {
+    /// The plan, if it is one that a fuzzer should try.
+    pub fn plan(&self, gguf: &Gguf<'_>) -> Option<Plan> {
+        let kv = [KvType::F32, KvType::F16, KvType::Q8_0][usize::from(self.kv) % 3];
+        let (context, batch) = (1 + usize::from(self.context) % 64, 1 + usize::from(self.batch) % 16);
+        let options = Options::new().context(context).batch(batch).kv(kv);
+        let plan = Plan::try_of(gguf, options).ok()?;
+        (plan.workspace <= MOST && plan.kv <= MOST).then_some(plan)
+    }
+}
+
+/// Memory for a session, every byte of which is `fill`.
+pub struct Memory {
+    workspace: Vec<Line>,
+    kv: Vec<Line>,
+}
+
+impl Memory {
+    pub fn new(plan: &Plan, fill: u8) -> Self {
+        let lines = |bytes: usize| {
+            let mut lines = vec![Line::ZERO; bytes.div_ceil(64)];
+            Line::bytes_mut(&mut lines).fill(fill);
+            lines
+        };
+        Self { workspace: lines(plan.workspace), kv: lines(plan.kv) }
+    }
+
+    pub fn session<'s>(&'s mut self, model: &'s Model<'_>, plan: Plan) -> Session<'s, 's> {
+        let (workspace, kv) = (Line::bytes_mut(&mut self.workspace), Line::bytes_mut(&mut self.kv));
+        Session::new(model, plan, workspace, kv).expect("exactly the planned bytes are enough")
+    }
+
+    pub fn engine<'s>(&'s mut self, model: &'s Model<'_>, plan: Plan) -> Engine<'s, 's> {
+        let (workspace, kv) = (Line::bytes_mut(&mut self.workspace), Line::bytes_mut(&mut self.kv));
+        Engine::new(model, plan, workspace, kv).expect("exactly the planned bytes are enough")
+    }
+}
+
+/// All that a session says to a prompt and the tokens after it.
+pub fn answer(session: &mut Session<'_, '_>, vocab: usize, run: &Run) -> Vec<Result<Vec<u32>, Error>> {
+    let ids = |tokens: &[Token]| tokens.iter().map(|token| token.id(vocab)).collect::<Vec<_>>();
+    let (prompt, mut all) = (ids(&run.prompt), vec![]);
+    let encoded = session.encode(&prompt);
+    all.push(encoded.map(|()| bits(session.states())));
+    let prefilled = session.prefill(&prompt);
+    all.push(prefilled.map(|()| bits(session.logits())));
+    for token in ids(&run.decoded) {
+        let decoded = session.decode(token);
+        all.push(decoded.map(|()| bits(session.logits())));
+    }
+    all
+}
+
+pub fn bits(numbers: &[f32]) -> Vec<u32> {
+    numbers.iter().map(|number| number.to_bits()).collect()
+}
+
+/// Panics if the model's answer depends on anything but the model and the prompt.
+pub fn check(model: &Model<'_>, plan: Plan, run: &Run) {
+    let vocab = model.spec().vocab;
+    let mut memory = Memory::new(&plan, 0);
+    let want = answer(&mut memory.session(model, plan), vocab, run);
+    for fill in [0x3c, 0xff] {
+        let mut memory = Memory::new(&plan, fill);
+        assert!(answer(&mut memory.session(model, plan), vocab, run) == want, "memory of {fill:#x} shows");
+    }
+    // After something else has run.
+    let mut session = memory.session(model, plan);
+    let before: Vec<_> = run.before.iter().map(|token| token.id(vocab)).collect();
+    let _ = session.encode(&before);
+    let _ = session.prefill(&before);
+    // A text that an encoder refuses leaves the one before in its place.
+    let replaced = matches!(want.first(), Some(Ok(_) | Err(Error::NoPart { .. })));
+    if replaced && session.rewind(0).is_ok() {
+        let got = answer(&mut session, vocab, run);
+        let differs = got.iter().zip(&want).position(|(got, want)| got != want);
+        if let Some(at) = differs {
+            let say = |answer: &Result<Vec<u32>, Error>| answer.as_ref().map(|_| "numbers").map_err(Error::to_string);
+            panic!("what ran before shows in answer {at}: {:?} instead of {:?}", say(&got[at]), say(&want[at]));
+        }
+    }
+    // After a session was saved and restored. (Those with an encoder are not saved.)
+    let [Err(_), Ok(prompt), decoded @ ..] = &want[..] else { return };
+    let mut session = memory.session(model, plan);
+    let ids: Vec<_> = run.prompt.iter().map(|token| token.id(vocab)).collect();
+    session.prefill(&ids).expect("it worked before");
+    let mut snapshot = vec![0; session.snapshot_bytes()];
+    session.save(&mut snapshot).expect("a decoder can be saved");
+    let mut memory = Memory::new(&plan, 0xff);
+    let mut session = memory.session(model, plan);
+    session.restore(&snapshot).expect("it was saved from the same model");
+    assert!(bits(session.logits()) == *prompt, "other logits after restoring");
+    for (token, want) in run.decoded.iter().zip(decoded) {
+        let got = session.decode(token.id(vocab));
+        assert!(got.map(|()| bits(session.logits())) == *want, "another session after restoring");
+    }
+}

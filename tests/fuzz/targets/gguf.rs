@@ -1,0 +1,54 @@
+//! Any bytes, and nearly right files, as a GGUF: it is refused, or every accessor works.
+#![no_main]
+
+use arbitrary::Arbitrary;
+use arenite::{Gguf, Model, Options, Plan};
+use fuzz::change::File;
+use libfuzzer_sys::fuzz_target;
+
+#[derive(Arbitrary, Debug)]
+enum Case {
+    File(File),
+    Bytes(Vec<u8>),
+    /// After a correct start.
+    Rest(u32, u8, u8, Vec<u8>),
+}
+
+fuzz_target!(|case: Case| {
+    let bytes = match case {
+        Case::File(file) => file.build(),
+        Case::Bytes(bytes) => bytes,
+        Case::Rest(version, tensors, keys, rest) => {
+            let counts = [u64::from(tensors), u64::from(keys)].map(u64::to_le_bytes).concat();
+            [&b"GGUF"[..], &(2 + version % 2).to_le_bytes(), &counts, &rest].concat()
+        }
+    };
+    let gguf = match Gguf::parse(&bytes) {
+        Ok(gguf) => gguf,
+        Err(error) => return one_line(&error.to_string()),
+    };
+    assert_eq!(gguf.keys().count() as u64, gguf.key_count());
+    assert_eq!(gguf.tensors().count() as u64, gguf.tensor_count());
+    for (key, value) in gguf.keys().take(200) {
+        assert_eq!(gguf.get(key).expect("it is there").value_type(), value.value_type());
+        let _ = (gguf.u32("", key), gguf.f32("", key), gguf.bool("", key), gguf.str("", key));
+        if let Ok(Some(array)) = gguf.array("", key) {
+            let numbers = (0..array.len()).filter(|&i| array.get(i).is_some()).count();
+            assert_eq!(numbers + array.strings().count(), array.len());
+        }
+    }
+    for tensor in gguf.tensors().take(200) {
+        let found = gguf.tensor(tensor.name).expect("it is there");
+        assert_eq!((found.offset, found.data.len()), (tensor.offset, tensor.data.len()));
+    }
+    let _ = (gguf.fingerprint(), gguf.architecture());
+    if let Err(error) = Model::new(&gguf) {
+        one_line(&error.to_string());
+    }
+    let _ = Plan::try_of(&gguf, Options::DEFAULT);
+});
+
+/// Nothing out of the file can do anything to the terminal.
+fn one_line(text: &str) {
+    assert!(text.len() > 10 && !text.chars().any(char::is_control), "{text:?}");
+}

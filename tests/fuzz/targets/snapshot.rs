@@ -1,0 +1,52 @@
+//! Damaged snapshots: refused, and the session is as it was; or accepted, and then the session works.
+#![no_main]
+
+use arbitrary::Arbitrary;
+use arenite::{Gguf, Model};
+use fuzz::change::model;
+use fuzz::list::List;
+use fuzz::same::{Memory, Run, answer};
+use libfuzzer_sys::fuzz_target;
+
+#[derive(Arbitrary, Debug)]
+struct Case {
+    family: u8,
+    run: Run,
+    /// Bytes to change: where, of 65536 parts of the snapshot (the first 64 one by one), and to what.
+    changes: List<(u16, u8), 4>,
+    /// Bytes to leave out at the end.
+    cut: u16,
+}
+
+fuzz_target!(|case: Case| {
+    let bytes = model(case.family.into()).build();
+    let gguf = Gguf::parse(&bytes).expect("a correct file");
+    let model = Model::new(&gguf).expect("a correct model");
+    let Some(plan) = case.run.plan(&gguf) else { return };
+    let mut memory = Memory::new(&plan, 0);
+    let mut session = memory.session(&model, plan);
+    if answer(&mut session, model.spec().vocab, &case.run).iter().skip(1).all(Result::is_err) {
+        return;
+    }
+    let mut snapshot = vec![0; session.snapshot_bytes()];
+    if session.save(&mut snapshot).is_err() {
+        return;
+    }
+    for (at, byte) in case.changes.iter() {
+        let at = if *at < 64 { usize::from(*at) } else { (usize::from(*at) * snapshot.len()) >> 16 };
+        if let Some(place) = snapshot.get_mut(at) {
+            *place = *byte;
+        }
+    }
+    snapshot.truncate(snapshot.len().saturating_sub(case.cut.into()));
+
+    let (position, logits) = (session.position(), session.logits().to_vec());
+    if session.restore(&snapshot).is_err() {
+        assert_eq!(session.position(), position);
+        assert!(session.logits().iter().zip(&logits).all(|(a, b)| a.to_bits() == b.to_bits()));
+    }
+    assert!(session.position() <= session.context());
+    let _ = session.decode(1);
+    let _ = session.rewind(session.position() / 2);
+    let _ = session.prefill(&[1, 2, 3]);
+});

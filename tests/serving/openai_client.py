@@ -1,0 +1,109 @@
+"""The official `openai` client against `arenite serve`: pip install openai jsonschema; python openai_client.py BINARY."""
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+
+import jsonschema
+import openai
+
+binary = sys.argv[1]
+server = subprocess.Popen([binary, "serve", "--port", "0", "--parallel", "4"], stdout=subprocess.PIPE, text=True)
+line = server.stdout.readline()
+assert line.startswith("listening on http://127.0.0.1:"), line
+client = openai.OpenAI(base_url=line.split()[-1] + "/v1", api_key="none", max_retries=0)
+
+models = client.models.list().data
+assert len(models) == 1
+MODEL = models[0].id
+
+
+def chat(**more):
+    messages = [{"role": "user", "content": "Tell me about a fish."}]
+    return client.chat.completions.create(**{"model": MODEL, "messages": messages, "max_tokens": 24, **more})
+
+
+answer = chat(temperature=0)
+text = answer.choices[0].message.content
+assert text and answer.usage.completion_tokens <= 24, answer
+assert answer.choices[0].finish_reason in ("stop", "length")
+
+pieces = list(chat(temperature=0, stream=True, stream_options={"include_usage": True}))
+assert "".join(p.choices[0].delta.content or "" for p in pieces if p.choices) == text
+assert pieces[-1].usage.completion_tokens == answer.usage.completion_tokens
+
+seeded = [chat(seed=7).choices[0].message.content for _ in range(2)]
+assert seeded[0] == seeded[1]
+several = chat(seed=7, n=3)
+assert len(several.choices) == 3 and several.choices[0].message.content == seeded[0]
+
+logprobs = chat(temperature=0, logprobs=True, top_logprobs=2).choices[0].logprobs.content
+assert len(logprobs) == answer.usage.completion_tokens and all(t.logprob <= 0 for t in logprobs)
+assert all(len(t.top_logprobs) == 2 and t.top_logprobs[0].logprob >= t.top_logprobs[1].logprob for t in logprobs)
+
+completion = client.completions.create(model=MODEL, prompt="Once upon a time", max_tokens=16, temperature=0)
+assert completion.choices[0].text
+stopped = client.completions.create(
+    model=MODEL, prompt="Once upon a time", max_tokens=16, temperature=0, stop=[completion.choices[0].text[3:8]]
+)
+assert stopped.choices[0].text == completion.choices[0].text[:3] and stopped.choices[0].finish_reason == "stop"
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "maxLength": 12},
+        "age": {"type": "integer", "minimum": 0, "maximum": 120},
+        "tags": {"type": "array", "items": {"enum": ["a", "b"]}, "maxItems": 2},
+    },
+    "required": ["name", "age"],
+    "additionalProperties": False,
+}
+for seed in range(4):
+    form = {"type": "json_schema", "json_schema": {"name": "person", "schema": SCHEMA}}
+    answer = chat(seed=seed, temperature=1.5, max_tokens=120, response_format=form).choices[0]
+    assert answer.finish_reason == "stop", answer
+    jsonschema.validate(json.loads(answer.message.content), SCHEMA)
+
+tool = {"type": "function", "function": {"name": "look_up", "parameters": SCHEMA}}
+called = chat(seed=1, max_tokens=150, tools=[tool], tool_choice="required").choices[0]
+assert called.finish_reason == "tool_calls" and called.message.tool_calls[0].function.name == "look_up", called
+jsonschema.validate(json.loads(called.message.tool_calls[0].function.arguments), SCHEMA)
+
+for wrong, error in [
+    (dict(model="other"), openai.NotFoundError),
+    (dict(n=0), openai.BadRequestError),
+    (dict(temperature=-1), openai.BadRequestError),
+    (dict(messages=[]), openai.BadRequestError),
+    (dict(messages=[{"role": "user", "content": "word " * 20000}]), openai.BadRequestError),
+    (dict(response_format={"type": "json_schema", "json_schema": {"name": "x", "schema": {"not": {}}}}), openai.BadRequestError),
+]:
+    try:
+        chat(**wrong)
+        raise SystemExit(f"{wrong} was taken")
+    except error as refused:
+        assert refused.body["message"], refused
+
+# Many at once, some leaving: each says what it says alone.
+alone = {seed: chat(seed=seed, max_tokens=40).choices[0].message.content for seed in range(8)}
+wrong = []
+
+
+def client_thread(seed):
+    if seed % 3 == 0:
+        for _ in chat(seed=seed, max_tokens=40, stream=True):
+            break
+    said = chat(seed=seed % 8, max_tokens=40).choices[0].message.content
+    if said != alone[seed % 8]:
+        wrong.append((seed, said))
+
+
+threads = [threading.Thread(target=client_thread, args=(seed,)) for seed in range(32)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+assert not wrong, wrong
+
+server.send_signal(signal.SIGTERM)
+assert server.wait(30) == 0
+print("all of the client's calls work")
