@@ -43,7 +43,7 @@ pub struct Hypothesis<'h> {
 
 /// The hypotheses that a search found, the best first.
 pub struct Beams<'w> {
-    /// `[length][beams]`: which token, and behind which one of the step before.
+    /// `[length][beams]`: which token, and after which one of the step before.
     nodes: &'w mut [Node],
     found: &'w mut [Found],
     /// Room for the tokens of one hypothesis.
@@ -59,7 +59,7 @@ struct Node {
     parent: u32,
 }
 
-/// A hypothesis that ended: with so many nodes, the last one at this place in its step.
+/// A hypothesis that ended: its number of nodes, and the place of the last one in its step.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 struct Found {

@@ -460,7 +460,7 @@ impl<'m, 'w> Engine<'m, 'w> {
         Ok(())
     }
 
-    /// Gets pages for so many tokens of contexts, each given as its number and position: all, or none.
+    /// Gets pages for the next tokens of contexts, each given as its number and position: all, or none.
     fn reserve(&mut self, parts: impl Iterator<Item = (usize, usize, usize)> + Clone) -> Result<(), Error> {
         let mut short = None;
         let written = || (0..POOLS).filter(|kind| *kind != SOURCE);

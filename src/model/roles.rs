@@ -133,7 +133,7 @@ pub fn is_ignored(name: &str) -> bool {
 pub(super) enum Shape {
     /// Numbers that are used as they are: F32.
     Vector(usize),
-    /// So many vectors of one length.
+    /// A number of vectors of one length.
     Vectors(usize, usize),
     /// Inputs and outputs.
     Matrix(usize, usize),

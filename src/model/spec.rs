@@ -169,7 +169,7 @@ pub enum Pooling {
     Last,
 }
 
-/// Two linear layers behind the pooled state.
+/// Two linear layers after pooling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PooledHead {

@@ -329,7 +329,7 @@ impl Look<'_> {
         (segment.tokens as usize).saturating_mul(2 * self.shape.q_dim).saturating_mul(seen)
     }
 
-    /// The queries that share KV head `h`, of so many tokens of a segment from `first` on, which are in the rows
+    /// The queries that share KV head `h`, of some tokens of a segment from `first` on, which are in the rows
     /// from `row` on.
     fn head(
         &self,

@@ -368,7 +368,7 @@ fn enter(
     compute.done(Section::Norms);
 }
 
-/// Adds what a part of a block made to the hidden state, normed where a norm stands behind the part.
+/// Adds the output of a part of a block to the hidden state, normed first where the model has a post-norm.
 fn leave(
     compute: &Compute<'_, '_>,
     spec: &Spec<'_>,
@@ -438,7 +438,7 @@ fn rows(x: &[f32], width: usize) -> core::slice::ChunksExact<'_, f32> {
     x.chunks_exact(width.max(1))
 }
 
-/// Likewise, to write.
+/// [`rows`], to write.
 fn rows_mut(x: &mut [f32], width: usize) -> core::slice::ChunksExactMut<'_, f32> {
     x.chunks_exact_mut(width.max(1))
 }
