@@ -276,7 +276,7 @@ impl<'w> State<'w> {
 
         let chosen = self.choose(search, engine, hypotheses);
         let normed = |score: f32| score / libm::powf((step + 1) as f32, search.length_penalty);
-        // What ends goes among the found, the best of the rest go on.
+        // Hypotheses that end are results; the best of the rest are continued.
         self.live = 0;
         for rank in 0..chosen {
             let Some(&candidate) = self.candidates.get(rank) else { break };

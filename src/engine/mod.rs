@@ -246,7 +246,7 @@ impl<'m, 'w> Engine<'m, 'w> {
         Ok(())
     }
 
-    /// The earliest position, 0 apart, that a context can go back to.
+    /// The earliest position that a context can go back to; to 0 it always can.
     pub fn earliest(&self, context: &Context) -> usize {
         self.plan.earliest(self.model.spec(), context.reached)
     }

@@ -14,7 +14,7 @@ use crate::{Error, Name};
 const MAGIC: [u8; 4] = *b"ARSN";
 const VERSION: u32 = 1;
 
-/// What stands before the logits. Integers are little-endian.
+/// The header, before the logits. Integers are little-endian.
 #[derive(Clone, Copy, PartialEq, Pod, Zeroable)]
 #[repr(C)]
 struct Header {
