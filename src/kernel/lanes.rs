@@ -78,6 +78,7 @@ pub(super) unsafe trait Isa: Copy {
     /// # Safety
     ///
     /// All pointers lie on boundaries of 4 bytes: 16 floats at `start` and in each row, `n` at `x`, room for 16 at `to`.
+    #[allow(clippy::too_many_arguments)] // three pieces of memory, and how far they go
     #[inline(always)]
     unsafe fn add_products(
         self,
