@@ -57,7 +57,7 @@ pub extern "C" fn arenite_model_size() -> usize {
     size_of::<arenite_model>()
 }
 
-/// Bytes of a session, besides workspace and KV cache.
+/// Bytes of a session, without workspace and KV cache.
 #[unsafe(no_mangle)]
 pub extern "C" fn arenite_session_size() -> usize {
     size_of::<arenite_session>()
@@ -110,7 +110,7 @@ fn plan(model: &Model<'_>, options: Option<&arenite_options>) -> Result<Plan, Er
         };
         planned = planned.context(options.context).batch(options.batch).kv(kv);
     }
-    Plan::try_of(model.gguf(), planned)
+    Plan::new(model.gguf(), planned)
 }
 
 /// How many bytes the model needs. `options` may be null, for the default ones.

@@ -5,7 +5,7 @@
 
 use super::layers::Pattern;
 use super::recurrent::{Recurrent, RecurrentKind};
-use super::spec::{Experts, Gate, Need, Norm, Placement, Positions, QkNorm, Spec, Stack, Temperature};
+use super::spec::{Experts, Gate, Need, Norm, Placement, PooledHead, Positions, QkNorm, Spec, Stack, Temperature};
 use crate::built::{self, Abilities};
 use crate::kernel::Activation;
 
@@ -40,7 +40,7 @@ macro_rules! parts {
 parts! {
     /// What the stack is for.
     stack: Stack = Stack::Alone,
-        Stack::Encoder { .. } | Stack::Source { .. } => ENCODER,
+        Stack::Encoder | Stack::Source { .. } => ENCODER,
         Stack::Target { .. } => CROSS_ATTENTION;
     /// Which layers are local.
     local_layers: Pattern<'a> = Pattern::Never,
@@ -84,7 +84,7 @@ parts! {
     v_norm: bool = false, true => GEMMA4;
     /// Whether a layer may lack the matrix of v: its values are then what its k is before norm and rope.
     v_from_k: bool = false, true => GEMMA4;
-    /// So many of the last layers have no keys and values of their own: they read those of the last
+    /// The number of last layers that have no keys and values of their own: they read those of the last
     /// layer before them that is global or local like them.
     kv_shared: usize = 0, 1.. => GEMMA4;
     /// Attention scores become `cap * tanh(score / cap)`.
@@ -103,4 +103,6 @@ parts! {
     per_layer_input: usize = 0, 1.. => GEMMA4;
     /// Factor on the hidden state after a layer, `layer_output_scale`.
     layer_scale: Need = Need::Absent, Need::Optional | Need::Required | Need::Unused => GEMMA4;
+    /// Linear layers after pooling.
+    pooled_head: Option<PooledHead> = None, Some(_) => POOLED_HEAD;
 }

@@ -44,6 +44,8 @@ roles! {
     OutputNormBias "output_norm.bias" false,
     Output "output.weight" false,
     OutputBias "output.bias" false,
+    Dense2 "dense_2.weight" false,
+    Dense3 "dense_3.weight" false,
     AttnNorm "attn_norm.weight" true,
     AttnNormBias "attn_norm.bias" true,
     AttnQkv "attn_qkv.weight" true,
@@ -121,7 +123,7 @@ const IGNORED: [&str; 2] = [
     ".attn.rotary_emb.inv_freq", // some old converters wrote the rotary frequencies out
 ];
 
-/// Whether a tensor of this name may be in any file, for nothing.
+/// Whether a tensor of this name may be in any file, and is not used.
 pub fn is_ignored(name: &str) -> bool {
     IGNORED.iter().any(|end| name.ends_with(end))
 }
@@ -131,7 +133,7 @@ pub fn is_ignored(name: &str) -> bool {
 pub(super) enum Shape {
     /// Numbers that are used as they are: F32.
     Vector(usize),
-    /// So many vectors of one length.
+    /// A number of vectors of one length.
     Vectors(usize, usize),
     /// Inputs and outputs.
     Matrix(usize, usize),
@@ -178,6 +180,7 @@ impl Role {
             Self::TokenEmbd | Self::AttnOutput => Required,
             Self::Output => also(spec.has_head(), Optional), // absent: the token embedding is the head as well
             Self::OutputBias => also(spec.has_head(), spec.output_bias),
+            Self::Dense2 | Self::Dense3 => only(spec.pooled_head().is_some()),
             Self::OutputNorm => only(spec.final_norm),
             Self::TokenTypes => only(spec.token_types() > 0),
             Self::TokenEmbdNorm => only(spec.embedding_norm()),
@@ -252,6 +255,7 @@ impl Role {
         let mixer = spec.recurrent().unwrap_or(Recurrent::NONE);
         let experts = spec.experts().map_or(0, |experts| experts.count);
         let turned = spec.rope(false).map_or(0, |rope| rope.dim / 2);
+        let pooled = spec.pooled_head().map_or((0, 0), |head| (head.inner, head.out));
         let heads = |count| match spec.qk_norm() {
             QkNorm::None | QkNorm::Head => Vector(layer.head.dim),
             QkNorm::EachHead => Vectors(layer.head.dim, count),
@@ -259,6 +263,8 @@ impl Role {
         };
         match self {
             Self::TokenEmbd | Self::Output => Matrix(dim, spec.vocab),
+            Self::Dense2 => Matrix(dim, pooled.0),
+            Self::Dense3 => Matrix(pooled.0, pooled.1),
             Self::PositionEmbd => Matrix(dim, spec.context),
             Self::RopeFreqs | Self::RopeFactorsShort | Self::RopeFactorsLong => Vector(turned),
             Self::PerLayerTokenEmbd => Matrix(spec.layers * input, spec.vocab),
@@ -339,7 +345,7 @@ impl Role {
         };
         let is_mine = prefix == own;
         match (stack, role) {
-            // Without a prefix stands what the two may share: the decoder has it, and the encoder its words.
+            // Tensors without a prefix may be shared: the decoder has them, and the encoder its embeddings.
             (Stack::Source { own_words: false }, Self::TokenEmbd) if prefix.is_empty() => Place::Of(role, layer),
             (Stack::Source { .. }, _) if !is_mine => Place::Elsewhere,
             (Stack::Target { .. }, _) if prefix == "enc" => Place::Elsewhere,
@@ -371,7 +377,7 @@ impl Role {
         renamed.iter().find(|(_, role)| *role == self).map_or(self, |(name, _)| *name)
     }
 
-    /// Whether it stands without a prefix in an encoder-decoder.
+    /// Whether its name has no prefix in an encoder-decoder.
     const fn is_shared(self) -> bool {
         matches!(self, Self::TokenEmbd | Self::Output | Self::OutputBias)
     }
@@ -439,7 +445,7 @@ impl Stack {
     /// What the tensors of its blocks begin with, without the dot.
     const fn prefix(self) -> &'static str {
         match self {
-            Self::Alone | Self::Encoder { .. } => "",
+            Self::Alone | Self::Encoder => "",
             Self::Source { .. } => "enc",
             Self::Target { .. } => "dec",
         }

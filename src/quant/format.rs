@@ -38,7 +38,7 @@ pub(crate) trait Format: Copy + 'static {
     fn d(block: &Self::Block, _at: usize, f16: impl Fn([u8; 2]) -> f32) -> f32 {
         Self::D.map_or(0.0, |(place, factor)| f16(*part(block.as_ref(), place)) * factor)
     }
-    /// `m`, likewise.
+    /// `m`, in the same way.
     #[inline(always)]
     fn m(block: &Self::Block, f16: impl Fn([u8; 2]) -> f32) -> f32 {
         Self::M.map_or(0.0, |(place, factor)| f16(*part(block.as_ref(), place)) * factor)
@@ -49,7 +49,7 @@ pub(crate) trait Format: Copy + 'static {
     fn scale_words(_block: &Self::Block) -> [u64; 2] {
         [EACH; 2]
     }
-    /// The groups' minimums, likewise.
+    /// The groups' minimums, in the same order.
     #[inline(always)]
     fn minimum_words(_block: &Self::Block) -> [u64; 2] {
         [EACH; 2]

@@ -1,4 +1,4 @@
-//! Encoders: all tokens of a text through the blocks, each seeing all; and, for a decoder behind it, the
+//! Encoders: all tokens of a text through the blocks, each seeing all; and, for a decoder that follows, the
 //! keys and values of the result, once for a text.
 //!
 //! A layer's keys and values of all tokens must be there before the first of them looks: so a layer takes
@@ -124,6 +124,9 @@ impl Forward<'_, '_> {
         if let Some(segment) = self.segments.first_mut() {
             *segment = Segment { context, position, tokens, source };
             (self.parts, self.rows) = (1, rows.len());
+        }
+        for rotary in &mut self.rotary {
+            rotary.turn_to(0, rows.start, rows.len());
         }
     }
 

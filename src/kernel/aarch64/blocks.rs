@@ -4,14 +4,17 @@ use core::arch::aarch64::*;
 use core::arch::asm;
 use core::marker::PhantomData;
 
-use super::bytes::{Pair, bias};
-use super::neon::{high_halves, low_halves};
+use super::bytes::{Pair, bias, high_halves, low_halves};
 use crate::kernel::job::Row;
 use crate::kernel::quantized::Blocks;
 use crate::quant::{Bytes, Format, Shape};
 
 /// The instruction that multiplies bytes.
-pub(super) trait Dot {
+///
+/// # Safety
+///
+/// The methods need the instruction; the sums are exact.
+pub(super) unsafe trait Dot {
     /// Adds to four sums, which together grow by the dot product of 32 weights and 32 quants.
     ///
     /// # Safety
