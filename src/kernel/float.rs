@@ -131,6 +131,10 @@ pub(super) unsafe fn activate<L: Lanes>(f: Activation, x: &mut [f32], up: Option
                 }
                 // Zeros of both signs are alike, and a NaN passes through.
                 Activation::Relu if built::RELU => L::splat(0.0).max(v).add(L::splat(0.0)),
+                Activation::ReluSquared if built::RELU_SQUARED => {
+                    let v = L::splat(0.0).max(v);
+                    v.mul(v)
+                }
                 _ => silu(v),
             };
             store(if let Some(up) = up { v.mul(load(up, i)) } else { v }, x, i);

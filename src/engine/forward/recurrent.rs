@@ -36,14 +36,23 @@ impl Row {
         Self { channels, decay, factor: decay + mixer.heads, queries, keys, values }
     }
 
-    /// Where the key of a head begins among those of all groups. Heads of a group stand together in Mamba-2; the
-    /// converter deals those of a delta net out in turns.
+    /// The group of a head.
     fn group(mixer: &Recurrent, head: usize) -> usize {
-        let group = match mixer.kind {
-            RecurrentKind::Mamba2 => head.checked_div(mixer.heads.checked_div(mixer.groups).unwrap_or(0)),
-            _ => head.checked_rem(mixer.groups),
+        let group = match mixer.in_turns {
+            true => head.checked_rem(mixer.groups),
+            false => head.checked_div(mixer.heads.checked_div(mixer.groups).unwrap_or(0)),
         };
-        group.unwrap_or(0) * mixer.keys
+        group.unwrap_or(0)
+    }
+
+    /// Where the two numbers of a head are. One matrix makes those of a group side by side, the factors first.
+    fn gates(&self, mixer: &Recurrent, head: usize) -> (usize, usize) {
+        if mixer.kind != RecurrentKind::DeltaNet || mixer.in_turns {
+            return (self.decay + head, self.factor + head);
+        }
+        let share = mixer.heads.checked_div(mixer.groups).unwrap_or(0);
+        let factor = self.decay + head + Self::group(mixer, head) * share;
+        (factor + share, factor)
     }
 }
 
@@ -68,6 +77,9 @@ impl Forward<'_, '_> {
         let products = match mixer.kind {
             RecurrentKind::ShortConvolution => [of(Role::ShortConvIn, 0), (None, 0), (None, 0), (None, 0)],
             RecurrentKind::Mamba2 => [of(Role::SsmIn, 0), (None, 0), (None, 0), (None, 0)],
+            RecurrentKind::DeltaNet if !mixer.in_turns => {
+                [of(Role::AttnGate, 0), of(Role::AttnQkv, row.channels), of(Role::SsmBetaAlpha, row.decay), (None, 0)]
+            }
             RecurrentKind::DeltaNet => [
                 of(Role::AttnGate, 0),
                 of(Role::AttnQkv, row.channels),
@@ -123,7 +135,8 @@ impl Forward<'_, '_> {
                 (out, tokens * mixer.width),
                 work,
                 |head, matrix, out| {
-                    let group = Row::group(mixer, head);
+                    let group = Row::group(mixer, head) * mixer.keys;
+                    let (decay, factor) = row.gates(mixer, head);
                     let from = |at: usize| x.get(at..).unwrap_or(&[]);
                     let job = Recurrence {
                         key: from(row.keys + group),
@@ -132,8 +145,8 @@ impl Forward<'_, '_> {
                         stride,
                         keys: mixer.keys,
                         width: mixer.width,
-                        decay: from(row.decay + head),
-                        factor: from(row.factor + head),
+                        decay: from(decay),
+                        factor: from(factor),
                         gate_stride: stride,
                         delta: mixer.kind == RecurrentKind::DeltaNet,
                     };
@@ -211,12 +224,13 @@ fn convolve_gated(
 fn gates(kernels: &Kernels, weights: &Weights<'_, '_>, (mixer, index): (&Recurrent, usize), row: Row, x: &mut [f32]) {
     let (a, bias) = (weights.vector(Role::SsmA, index), weights.vector(Role::SsmDtBias, index));
     let delta = mixer.kind == RecurrentKind::DeltaNet;
-    if let Some((decays, factors)) = x.get_mut(row.decay..).and_then(|x| x.split_at_mut_checked(mixer.heads)) {
-        for (head, (decay, factor)) in decays.iter_mut().zip(factors).enumerate() {
-            let step = softplus(*decay + le_f32(bias, head));
-            *decay = libm::expf(step * le_f32(a, head));
-            *factor = if delta { 1.0 / (1.0 + libm::expf(-*factor)) } else { step };
-        }
+    for head in 0..mixer.heads {
+        let (decay, factor) = row.gates(mixer, head);
+        let Some(decay) = x.get_mut(decay) else { return };
+        let step = softplus(*decay + le_f32(bias, head));
+        *decay = libm::expf(step * le_f32(a, head));
+        let Some(factor) = x.get_mut(factor) else { return };
+        *factor = if delta { 1.0 / (1.0 + libm::expf(-*factor)) } else { step };
     }
     if !delta {
         return;
