@@ -131,19 +131,6 @@ impl<'g, 'a> Keys<'g, 'a> {
         Ok(Some(PerLayer::Each(sizes)))
     }
 
-    /// As [`per_layer`](Self::per_layer), and the key must be there.
-    const fn per_layer_required(
-        &mut self,
-        name: &'static str,
-        max: usize,
-        layers: usize,
-    ) -> Result<PerLayer<'a>, Error> {
-        match tri!(self.per_layer(name, max, layers)) {
-            Some(sizes) => Ok(sizes),
-            None => Err(self.missing(name)),
-        }
-    }
-
     /// Which layers are local: `attention.sliding_window_pattern` as booleans, or as the period of
     /// global layers; `None` if there is no such key.
     pub const fn local_layers(&mut self, layers: usize) -> Result<Option<Pattern<'a>>, Error> {
@@ -339,7 +326,10 @@ impl<'g, 'a> Keys<'g, 'a> {
             ffn: match tri!(self.per_layer("feed_forward_length", MAX_WIDTH, layers)) {
                 Some(ffn) => ffn,
                 // Where all layers have experts, some writers leave it out.
-                None => tri!(self.per_layer_required("expert_feed_forward_length", MAX_WIDTH, layers)),
+                None => match tri!(self.per_layer("expert_feed_forward_length", MAX_WIDTH, layers)) {
+                    Some(ffn) => ffn,
+                    None => return Err(self.missing("feed_forward_length")),
+                },
             },
             context: tri!(self.size("context_length", i32::MAX as usize)),
             positions: Positions::Rotary,
