@@ -143,6 +143,6 @@ fn types() {
     let file = tiny("llama").build();
     let gguf = Gguf::parse(&file).unwrap();
     for (kv, feature) in [(KvType::F32, "kv-f32"), (KvType::F16, "kv-f16"), (KvType::Q8_0, "kv-q8_0")] {
-        assert_eq!(Plan::try_of(&gguf, Options::new().kv(kv)).is_ok(), has(feature), "{feature}");
+        assert_eq!(Plan::new(&gguf, Options::new().kv(kv)).is_ok(), has(feature), "{feature}");
     }
 }
