@@ -119,12 +119,12 @@ abilities! {
     CAPS,
     /// What only Gemma 4 has: inputs and a factor for each layer, shared keys and values, and norms of values.
     GEMMA4,
-    /// Linear layers behind the pooled state.
+    /// Linear layers after pooling.
     POOLED_HEAD,
     RELU_SQUARED,
     /// Routers whose scores are sigmoids.
     SIGMOID_ROUTER,
-    /// Feed-forwards that every token goes to beside its experts.
+    /// Feed-forwards that every token goes to, as well as to its experts.
     SHARED_EXPERTS,
     /// Layers without experts before those with them.
     DENSE_LAYERS,

@@ -433,7 +433,7 @@ impl<'g, 'a> Keys<'g, 'a> {
         Ok(Some(Experts { count, used, width, normed, biases: false }))
     }
 
-    /// The feed-forward that every token goes to beside its experts.
+    /// The feed-forward that every token goes to, as well as to its experts.
     pub const fn shared_experts(&mut self, gated: bool) -> Result<Option<SharedExperts>, Error> {
         match tri!(self.nonzero("expert_shared_feed_forward_length", MAX_WIDTH)) {
             Some(width) => Ok(Some(SharedExperts { width, gated })),

@@ -16,7 +16,7 @@ pub struct Recurrent {
     pub keys: usize,
     /// Elements of a value.
     pub width: usize,
-    /// Whether heads are dealt out to the groups in turns, instead of standing together.
+    /// Whether heads are dealt out to the groups in turns, instead of being neighbours.
     pub in_turns: bool,
 }
 

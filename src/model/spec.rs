@@ -180,7 +180,7 @@ pub enum Pooling {
     Last,
 }
 
-/// What is between two linear layers behind the pooled state.
+/// What is between two linear layers after pooling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PooledActivation {
@@ -192,7 +192,7 @@ pub enum PooledActivation {
     Gelu,
 }
 
-/// Two linear layers behind the pooled state, `second(norm(f(first)))`: those of an embedding (`dense_2`, `dense_3`),
+/// Two linear layers after pooling, `second(norm(f(first)))`: those of an embedding (`dense_2`, `dense_3`),
 /// or those that rank (`cls`, `cls.output`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -280,7 +280,7 @@ pub enum Router {
     },
 }
 
-/// A feed-forward that every token goes to, beside the experts of its choice.
+/// A feed-forward that every token goes to, as well as to the experts of its choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SharedExperts {
@@ -298,7 +298,7 @@ pub struct Experts {
     pub count: usize,
     /// How many a token goes to.
     pub used: usize,
-    /// Width of each, if the file has it beside that of layers without experts.
+    /// Width of each, if the file has it apart from that of layers without experts.
     pub width: Option<usize>,
     /// Whether the weights of the chosen ones are divided by their sum.
     pub normed: bool,
@@ -314,7 +314,7 @@ pub enum Need {
     Required,
     /// It is used if it is in the file.
     Optional,
-    /// It may be in the file, and nothing needs it.
+    /// It may be in the file, and is not used.
     Unused,
     /// It must not be in the file.
     Absent,

@@ -33,7 +33,7 @@ pub struct Args {
     #[arg(short, long, value_name = "FILE")]
     file: Option<PathBuf>,
 
-    /// Print so many only
+    /// Print this many only
     #[arg(long, value_name = "N")]
     top: Option<usize>,
 

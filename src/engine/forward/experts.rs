@@ -138,7 +138,7 @@ fn choose(scores: &mut [f32], experts: Experts, router: Router, bias: &[u8]) {
             scores.iter_mut().for_each(|score| *score = 1.0 / (1.0 + libm::expf(-*score)));
         }
     }
-    // The chosen ones get a minus sign, then all are turned round.
+    // Mark the chosen ones by a minus sign, then negate all.
     let mut kept = 0.0;
     for _ in 0..experts.used {
         let mut best: Option<(&mut f32, f32)> = None;

@@ -1,4 +1,4 @@
-//! What stands behind the pooled state of a text: linear layers, of which a vector or a score comes.
+//! What comes after pooling: linear layers that make a vector or a score.
 
 use super::{Forward, add_bias, copy, norm_one};
 use crate::kernel::Activation;

@@ -1,5 +1,5 @@
 //! Encoders like BERT with newer parts: Nomic's (rotary positions, a gated feed-forward, hardly a bias), ModernBERT
-//! (norms before instead of behind, local layers) and Jina's second (scores that fall with the distance).
+//! (norms before attention and feed-forward instead of after, local layers) and Jina's second (scores that fall with the distance).
 
 use crate::gguf::equal;
 use crate::kernel::Activation;

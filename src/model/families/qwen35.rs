@@ -36,7 +36,7 @@ pub(super) const fn experts<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Err
     Ok(Spec { experts, shared_experts, ..tri!(spec(keys)) })
 }
 
-/// Qwen 3 Next, in which the heads of a group stand together.
+/// Qwen 3 Next, in which the heads of a group are neighbours.
 pub(super) const fn next<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(experts(keys));
     let recurrent = match spec.recurrent {
