@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, TryRecvError};
 
 use anyhow::Result;
-use arenite::grammar::{Constraint, Grammar, State};
+use arenite::grammar::{Constraint, Grammar, Masks, State};
 use arenite::sampler::{Pcg32, Sampler};
 use arenite::tokenizer::{Decoder, Tokenizer};
 use arenite::{Context, Engine, Error, TokenId, Work};
@@ -17,8 +17,10 @@ use super::request::Settings;
 use crate::stop::StopFilter;
 use crate::text;
 
-/// Tokens of prompts in a pass in which somebody waits for the next token: a long prompt stops nobody.
-const PIECE: usize = 64;
+/// Tokens of prompts in a pass in which others have tokens, too: a long prompt stops nobody.
+const PIECE: usize = 32;
+/// Tokens of a prompt in a pass of its own. It is given up for who comes meanwhile.
+const ALONE: usize = 256;
 
 /// What the thread is asked for.
 pub enum Command {
@@ -93,6 +95,8 @@ struct Running {
     cached: usize,
     rng: Pcg32,
     state: Option<State>,
+    /// The number of its grammar, for masks.
+    grammar: u32,
     decoder: Decoder,
     stops: StopFilter,
     end: Option<Finish>,
@@ -119,14 +123,45 @@ pub struct Scheduler<'a, 'm, 'w> {
     running: Vec<Running>,
     waiting: std::collections::VecDeque<Job>,
     cache: Cache,
+    masks: Masks<'a>,
+    grammars: Grammars,
     scratch: Vec<u8>,
     clock: u64,
+    /// The last pass was given up for a request that came.
+    was_stopped: bool,
+}
+
+/// Numbers of the grammars that were used last: requests often have the same one.
+#[derive(Default)]
+struct Grammars {
+    known: std::collections::VecDeque<(u32, Arc<[u8]>)>,
+    last: u32,
+}
+
+impl Grammars {
+    /// The number of a grammar, which no other one has or had.
+    fn number(&mut self, table: &Arc<[u8]>) -> u32 {
+        const MOST: usize = 64;
+        if let Some(at) = self.known.iter().position(|(_, known)| known == table)
+            && let Some(found) = self.known.remove(at)
+        {
+            self.known.push_back(found);
+        } else {
+            self.last += 1;
+            self.known.push_back((self.last, table.clone()));
+            if self.known.len() > MOST {
+                self.known.pop_front();
+            }
+        }
+        self.known.back().map_or(0, |(number, _)| *number)
+    }
 }
 
 impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
     pub fn new(
         engine: Engine<'m, 'w>,
         tokenizer: &'a Tokenizer<'a, 'a>,
+        masks: Masks<'a>,
         parallel: usize,
         counters: Arc<Counters>,
     ) -> Self {
@@ -140,8 +175,11 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
             running: Vec::with_capacity(parallel),
             waiting: Default::default(),
             cache: Cache::default(),
+            masks,
+            grammars: Grammars::default(),
             scratch,
             clock: 0,
+            was_stopped: false,
         }
     }
 
@@ -158,7 +196,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
                 Err(_) => {}
             }
             self.admit();
-            if let Err(error) = self.pass() {
+            if let Err(error) = self.pass(commands) {
                 let message = error.to_string();
                 for running in self.running.drain(..) {
                     let _ = running.job.events.send(Event::Failed(message.clone()));
@@ -273,6 +311,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         self.counters.requests.fetch_add(1, Ordering::Relaxed);
         self.counters.cached_tokens.fetch_add(cached as u64, Ordering::Relaxed);
         let state = job.settings.table.as_deref().and_then(|table| Some(State::new(&Grammar::new(table).ok()?)));
+        let grammar = job.settings.table.as_ref().map_or(0, |table| self.grammars.number(table));
         let mut decoder = self.tokenizer.decoder();
         for id in &job.prompt {
             let _ = text::push(&mut decoder, *id, self.tokenizer, &mut String::new());
@@ -283,6 +322,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
             cached,
             rng: Pcg32::new(job.settings.seed),
             state,
+            grammar,
             decoder,
             stops: StopFilter::new(&job.settings.stops),
             end: None,
@@ -291,18 +331,22 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
     }
 
     /// One pass: the next token of everyone who has one, and pieces of prompts.
-    fn pass(&mut self) -> Result<(), Error> {
-        self.running.retain_mut(|running| {
-            if running.job.events.is_closed() {
-                running.end = Some(Finish::Stop);
-            }
-            true
-        });
+    fn pass(&mut self, commands: &Receiver<Command>) -> Result<(), Error> {
+        for running in self.running.iter_mut().filter(|running| running.job.events.is_closed()) {
+            running.end = Some(Finish::Stop);
+        }
         let batch = self.engine.plan().options.batch;
         let someone_reads = self.running.iter().any(|running| running.end.is_none() && running.left() == 1);
         let prompts = self.running.iter().filter(|running| running.end.is_none() && running.left() > 1).count();
         let mut room = batch;
-        let mut for_prompts = if someone_reads || prompts > 1 { PIECE.max(batch / 8).min(batch) } else { batch };
+        let is_alone = !someone_reads && prompts == 1;
+        let mut for_prompts = batch.min(if is_alone { ALONE } else { PIECE });
+        // Not twice on end: there has to be an end.
+        let may_stop = is_alone
+            && self.running.len() < self.parallel
+            && !self.engine.has_states()
+            && !std::mem::take(&mut self.was_stopped);
+        let mut came = None;
         // Who is nearest to its first token comes first.
         let mut order: Vec<usize> = (0..self.running.len()).filter(|at| self.running[*at].end.is_none()).collect();
         order.sort_by_key(|at| self.running[*at].left());
@@ -328,18 +372,28 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
             if works.is_empty() {
                 return Ok(());
             }
-            match self.engine.run(&mut works) {
+            match self.engine.begin(&mut works) {
                 Err(Error::OutOfPages { .. }) => {
                     drop(works);
                     if !self.evict() {
                         return Err(Error::OutOfPages { needed: 1, free: 0 });
                     }
                 }
-                done => {
-                    done?;
+                pass => {
+                    let mut pass = pass?;
+                    while came.is_none() && pass.step() {
+                        if may_stop {
+                            came = commands.try_recv().ok();
+                        }
+                    }
                     break;
                 }
             }
+        }
+        if let Some(command) = came {
+            self.was_stopped = true;
+            self.take(command);
+            return Ok(());
         }
         self.counters.passes.fetch_add(1, Ordering::Relaxed);
         for (at, count) in counts.into_iter().enumerate().filter(|(_, count)| *count > 0) {
@@ -356,9 +410,9 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
 
     /// Chooses the next token of a conversation, and says so.
     fn sample(&mut self, at: usize) {
-        let Self { engine, tokenizer, running, scratch, counters, .. } = self;
+        let Self { engine, tokenizer, running, masks, scratch, counters, .. } = self;
         let running = &mut running[at];
-        match running.choose(engine, tokenizer, scratch) {
+        match running.choose(engine, tokenizer, masks, scratch) {
             Ok(()) => {
                 counters.answer_tokens.fetch_add(1, Ordering::Relaxed);
             }
@@ -399,6 +453,7 @@ impl Running {
         &mut self,
         engine: &mut Engine<'_, '_>,
         tokenizer: &Tokenizer<'_, '_>,
+        masks: &mut Masks<'_>,
         scratch: &mut [u8],
     ) -> Result<(), Error> {
         let Settings { params, bias, limit, ignore_end, table, logprobs, .. } = &self.job.settings;
@@ -414,9 +469,11 @@ impl Running {
         };
         let token = match &constraint {
             None => sampler.sample(logits, &mut self.rng),
-            Some(constraint) => sampler.sample_where(logits, &mut self.rng, |token| {
-                constraint.allows(tokenizer, token) && !(*ignore_end && tokenizer.is_end(token))
-            }),
+            Some(constraint) => {
+                let mut mask = masks.at(constraint, tokenizer, self.grammar);
+                let allowed = |token| mask.allows(token) && !(*ignore_end && tokenizer.is_end(token));
+                sampler.sample_where(logits, &mut self.rng, allowed)
+            }
         };
         let token = match token {
             Err(Error::NoTokenAllowed) if constraint.as_ref().is_some_and(Constraint::is_complete) => {
