@@ -15,9 +15,12 @@ with sync_playwright() as playwright:
     browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
     page = browser.new_page(viewport={"width": 900, "height": 700})
     errors = []
-    page.on("pageerror", errors.append)
+    page.on("pageerror", lambda error: errors.append(str(error)))
     page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
     page.goto(server.url)
+    # The built-in model is done before anyone could read: a slow line instead.
+    slow = {"offline": False, "latency": 0, "downloadThroughput": 4096, "uploadThroughput": -1}
+    page.context.new_cdp_session(page).send("Network.emulateNetworkConditions", slow)
 
     # The text grows while it is read.
     page.fill("#text", "Tell me about a fish.")

@@ -1,5 +1,6 @@
 """A server for the checks beside this file, and its clients, with nothing but the standard library."""
 
+import atexit
 import http.client
 import json
 import re
@@ -10,6 +11,7 @@ import subprocess
 class Server:
     def __init__(self, binary, *flags):
         self.process = subprocess.Popen([binary, "serve", "--port", "0", *flags], stdout=subprocess.PIPE, text=True)
+        atexit.register(self.process.kill)  # also when a check fails
         line = self.process.stdout.readline()
         self.url = line.split()[-1]
         self.port = int(re.match(r"listening on http://127.0.0.1:(\d+)$", line).group(1))

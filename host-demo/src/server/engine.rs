@@ -17,10 +17,14 @@ use super::request::Settings;
 use crate::stop::StopFilter;
 use crate::text;
 
-/// Tokens of prompts in a pass in which others have tokens, too: a long prompt stops nobody.
+/// Tokens of one prompt in a pass with others: a long prompt stops nobody.
 const PIECE: usize = 32;
-/// Tokens of a prompt in a pass of its own. It is given up for who comes meanwhile.
+/// Tokens of all prompts in a pass in which somebody waits for the next token.
+const BESIDE: usize = 64;
+/// Tokens of prompts in a pass of their own. It is given up for who comes meanwhile.
 const ALONE: usize = 256;
+/// Passes that are given up on end at most.
+const MOST_STOPS: usize = 16;
 
 /// What the thread is asked for.
 pub enum Command {
@@ -127,8 +131,8 @@ pub struct Scheduler<'a, 'm, 'w> {
     grammars: Grammars,
     scratch: Vec<u8>,
     clock: u64,
-    /// The last pass was given up for a request that came.
-    was_stopped: bool,
+    /// How many passes on end were given up for requests that came.
+    stops: usize,
 }
 
 /// Numbers of the grammars that were used last: requests often have the same one.
@@ -179,7 +183,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
             grammars: Grammars::default(),
             scratch,
             clock: 0,
-            was_stopped: false,
+            stops: 0,
         }
     }
 
@@ -335,31 +339,13 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         for running in self.running.iter_mut().filter(|running| running.job.events.is_closed()) {
             running.end = Some(Finish::Stop);
         }
-        let batch = self.engine.plan().options.batch;
+        let counts = self.shares();
         let someone_reads = self.running.iter().any(|running| running.end.is_none() && running.left() == 1);
-        let prompts = self.running.iter().filter(|running| running.end.is_none() && running.left() > 1).count();
-        let mut room = batch;
-        let is_alone = !someone_reads && prompts == 1;
-        let mut for_prompts = batch.min(if is_alone { ALONE } else { PIECE });
-        // Not twice on end: there has to be an end.
-        let may_stop = is_alone
+        let may_stop = !someone_reads
             && self.running.len() < self.parallel
             && !self.engine.has_states()
-            && !std::mem::take(&mut self.was_stopped);
+            && self.stops < MOST_STOPS;
         let mut came = None;
-        // Who is nearest to its first token comes first.
-        let mut order: Vec<usize> = (0..self.running.len()).filter(|at| self.running[*at].end.is_none()).collect();
-        order.sort_by_key(|at| self.running[*at].left());
-        let mut counts = vec![0; self.running.len()];
-        for at in order {
-            let left = self.running[at].left();
-            let count = if left == 1 { 1.min(room) } else { left.min(for_prompts).min(room) };
-            if left > 1 {
-                for_prompts -= count;
-            }
-            room -= count;
-            counts[at] = count;
-        }
         loop {
             let mut works: Vec<Work<'_>> = Vec::with_capacity(self.running.len());
             for (running, count) in self.running.iter_mut().zip(&counts).filter(|(_, count)| **count > 0) {
@@ -391,10 +377,11 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
             }
         }
         if let Some(command) = came {
-            self.was_stopped = true;
+            self.stops += 1;
             self.take(command);
             return Ok(());
         }
+        self.stops = 0;
         self.counters.passes.fetch_add(1, Ordering::Relaxed);
         for (at, count) in counts.into_iter().enumerate().filter(|(_, count)| *count > 0) {
             let running = &self.running[at];
@@ -406,6 +393,35 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
             }
         }
         Ok(())
+    }
+
+    /// How many tokens each conversation has in the next pass: who is nearest to its first token comes first.
+    fn shares(&self) -> Vec<usize> {
+        let left = |at: usize| self.running[at].left();
+        let mut order: Vec<usize> = (0..self.running.len()).filter(|at| self.running[*at].end.is_none()).collect();
+        order.sort_by_key(|at| left(*at));
+        let readers = order.iter().filter(|at| left(**at) == 1).count();
+        let prompts = order.len() - readers;
+        let batch = self.engine.plan().options.batch;
+        let all = if readers > 0 { BESIDE } else { ALONE };
+        let mut room = batch;
+        let mut for_prompts = all.min(batch.saturating_sub(readers)).max(1);
+        let mut counts = vec![0; self.running.len()];
+        for at in order {
+            let most = match left(at) {
+                1 => 1,
+                left if left <= PIECE || (prompts == 1 && readers == 0) => left.min(for_prompts),
+                // The shorter ones are not kept waiting by more than a few.
+                _ => for_prompts.min(PIECE.saturating_sub(all.saturating_sub(for_prompts)).max(PIECE / 4)),
+            };
+            let count = most.min(room);
+            if left(at) > 1 {
+                for_prompts -= count;
+            }
+            room -= count;
+            counts[at] = count;
+        }
+        counts
     }
 
     /// Chooses the next token of a conversation, and says so.

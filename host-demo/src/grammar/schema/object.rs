@@ -126,7 +126,10 @@ fn with_patterns(name: &str, property: &Value, schema: &Map<String, Value>, path
     Ok(match (all.is_empty(), property) {
         (true, _) => property.clone(),
         (false, Value::Bool(true)) if all.len() == 1 => all.swap_remove(0),
-        _ => json!({ "allOf": [[property.clone()].as_slice(), &all].concat() }),
+        _ => {
+            all.push(property.clone());
+            json!({ "allOf": all })
+        }
     })
 }
 
