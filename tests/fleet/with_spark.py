@@ -29,23 +29,21 @@ def main():
     builder = SparkSession.builder.master("local-cluster[2,1,1024]").config("spark.executor.memory", "512m")
     spark = builder.config("spark.ui.enabled", "false").getOrCreate()
     context = spark.sparkContext
-    killed = []
+    tracker, killed = context.statusTracker(), []
 
     def kill_one():
         while not killed:
-            time.sleep(0.1)
-            running = context.statusTracker().getActiveJobsIds()
-            stages = [context.statusTracker().getJobInfo(job).stageIds for job in running]
-            done = [context.statusTracker().getStageInfo(stage).numCompletedTasks for all in stages for stage in all]
-            if done and sum(done) >= 2:
-                killed.append(next(executors(context.applicationId)))
-                os.kill(killed[0], signal.SIGKILL)
+            time.sleep(0.02)
+            stages = [stage for job in tracker.getActiveJobsIds() for stage in tracker.getJobInfo(job).stageIds]
+            found = [tracker.getStageInfo(stage) for stage in stages]
+            if any(stage and stage.numActiveTasks >= 2 for stage in found):
+                killed.extend(list(executors(context.applicationId))[:1])
+                [os.kill(process, signal.SIGKILL) for process in killed]
 
-    killer = threading.Thread(target=kill_one)
-    killer.start()
+    threading.Thread(target=kill_one, daemon=True).start()
     command = " ".join(map(shlex.quote, [binary, *BATCH]))
-    texts = context.parallelize(requests(), 10).pipe(command, checkCode=True).collect()
-    killer.join()
+    texts = context.parallelize(requests(), 20).pipe(command, checkCode=True).collect()
+    assert killed, "all was done before a worker was killed"
     spark.stop()
     with open(out, "w") as file:
         file.writelines(text + "\n" for text in texts)
