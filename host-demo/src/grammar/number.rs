@@ -75,7 +75,7 @@ pub fn decimal(most: u32) -> Expr {
 }
 
 /// Whole numbers, and these fractions after them.
-pub fn with_fractions(fractions: impl Iterator<Item = String>) -> Expr {
+pub fn with_fractions<'d>(fractions: impl Iterator<Item = &'d String>) -> Expr {
     let zero = Expr::Chars(Chars::one('0')).repeat(0, DIGITS);
     let each = fractions.map(|digits| Expr::seq([Expr::text(&format!(".{digits}")), zero.clone()]));
     Expr::seq([integer(), Expr::Alt(each.collect()).optional()])

@@ -578,16 +578,13 @@ fn number(mut is_integer: bool, schema: &Map<String, Value>, path: &str) -> Resu
     if let Some(multiple) = schema.get("multipleOf") {
         let value = multiple.as_f64().unwrap_or_default();
         let places = (0..=10).find(|places| (value * 10f64.powi(*places) - 1.0).abs() < 1e-9);
-        // 0.25 goes into 1 four times.
-        let parts = (2..=1000u32).find(|parts| f64::from(*parts) * value == 1.0);
         if value >= 1.0 && value.fract() == 0.0 && value <= 10_000.0 {
             is_integer = true;
             divisor = Some(value as u32).filter(|value| *value > 1);
         } else if let Some(places) = places.filter(|_| !is_integer) {
             digits = Some(places as u32);
-        } else if let Some(parts) = parts.filter(|_| !is_integer) {
-            let of_one = |part| format!("{}", f64::from(part) * value).trim_start_matches("0.").to_string();
-            fractions = Some(number::with_fractions((1..parts).map(of_one).chain(["0".into()])));
+        } else if let Some(parts) = parts_of_one(value).filter(|_| !is_integer) {
+            fractions = Some(number::with_fractions(parts.iter()));
         } else {
             bail!(
                 "{path}.multipleOf: {multiple} is not supported: whole numbers to 10000 are, and what goes into 1, such as 0.25 and 0.01"
@@ -629,6 +626,20 @@ fn number(mut is_integer: bool, schema: &Map<String, Value>, path: &str) -> Resu
         (None, None, Some(fractions)) => both(expr, fractions),
         (None, None, None) => expr,
     })
+}
+
+/// The multiples up to 1 of a number that goes into it, as digits after the point: 25, 5, 75 and 0 for 0.25.
+fn parts_of_one(value: f64) -> Option<Vec<String>> {
+    const MOST: u64 = 1000;
+    let text = format!("{value}");
+    let digits = text.strip_prefix("0.").filter(|digits| digits.len() <= 10)?;
+    let (step, one) = (digits.parse::<u64>().ok()?, 10u64.pow(digits.len() as u32));
+    let part = |part| {
+        let padded = format!("{:0len$}", part * step % one, len = digits.len());
+        let digits = padded.trim_end_matches('0');
+        if digits.is_empty() { "0".into() } else { digits.to_string() }
+    };
+    (step > 0 && one.is_multiple_of(step) && one / step <= MOST).then(|| (1..=one / step).map(part).collect())
 }
 
 /// A limit that is written as a whole number, and that no other one is tighter than: an f64 might round it.
