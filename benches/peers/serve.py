@@ -17,6 +17,11 @@ sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "tests/serving
 TOKENS = 64
 
 
+def prompt(count, seed):
+    """Tokens, since words have as many as the vocabulary likes."""
+    return [100 + (7919 * seed + 104729 * i) % 10000 for i in range(count)]
+
+
 def ours(binary, model, threads, clients):
     from server import Server
 
@@ -24,7 +29,7 @@ def ours(binary, model, threads, clients):
     server.text({"prompt": "Warm", "max_tokens": 2, "temperature": 0})
 
     def ask(i):
-        body = {"prompt": f"Client number {i} asks for", "max_tokens": TOKENS, "temperature": 0, "ignore_eos": True}
+        body = {"prompt": prompt(8, i), "max_tokens": TOKENS, "temperature": 0, "ignore_eos": True}
         assert server.answer(body)["usage"]["completion_tokens"] == TOKENS
 
     start = time.perf_counter()
@@ -72,12 +77,12 @@ def first(binary, model, threads):
     from server import Server
 
     server = Server(binary, "-m", model, "-t", str(threads), "--parallel", "4", "-c", "2560")
-    long = "one two three four five six seven eight nine ten " * 200
+    long = prompt(2000, 7)
     short = {"max_tokens": 1, "temperature": 0}
 
     def ask(i):
         start = time.perf_counter()
-        next(server.stream({**short, "prompt": f"{i} is a number, and so"}))
+        next(server.stream({**short, "prompt": prompt(12, i)}))
         return time.perf_counter() - start
 
     ask(0)
@@ -106,16 +111,16 @@ def shared(binary, model, threads):
     from server import Server
 
     server = Server(binary, "-m", model, "-t", str(threads), "--parallel", "2", "-c", "1536")
-    system = "one two three four five six seven eight nine ten " * 100
+    system = prompt(1000, 1)
 
-    def ask(prompt):
+    def ask(tokens):
         before, start = server.metric("prompt_tokens_total"), time.perf_counter()
-        usage = server.answer({"prompt": prompt, "max_tokens": 2, "temperature": 0})["usage"]
+        usage = server.answer({"prompt": tokens, "max_tokens": 2, "temperature": 0})["usage"]
         print(f"  {usage['prompt_tokens']} tokens, {usage['prompt_tokens_details']['cached_tokens']} known, "
               f"{server.metric('prompt_tokens_total') - before} computed, {time.perf_counter() - start:.2f} s")
 
-    for prompt in [system + "What is this?", system + "Who wrote it, and when?", system + "Who wrote it, and when?"]:
-        ask(prompt)
+    for tokens in [system + prompt(7, 2), system + prompt(9, 3), system + prompt(9, 3)]:
+        ask(tokens)
     server.end()
 
 

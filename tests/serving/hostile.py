@@ -29,7 +29,6 @@ for body, path, status in [
     (b'{"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}', "/v1/chat/completions", 400),
     (b'{"messages": [{"role": "user", "content": "x"}], "tools": [3]}', "/v1/chat/completions", 400),
     (b'{"prompt": 3}', "/v1/completions", 400),
-    (b'{"prompt": ""}', "/v1/completions", 400),
     (b'{"prompt": [4294967295]}', "/v1/completions", 400),
     (b'{"prompt": "x", "max_tokens": "many"}', "/v1/completions", 400),
     (b'{"prompt": "x", "max_tokens": -1}', "/v1/completions", 400),
@@ -66,8 +65,8 @@ for raw in [b"GET\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc", b"POST / HT
             line.sendall(raw)
             line.shutdown(socket.SHUT_WR)
             answer = line.recv(1000)
-        except ConnectionError:
-            answer = b""
+        except OSError:
+            answer = b""  # closed
         assert not answer or b" 4" in answer.split(b"\r\n")[0], answer
 assert server.text(GOOD) == said
 
