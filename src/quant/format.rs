@@ -230,5 +230,5 @@ pub(super) fn twos(bits: u16) -> u64 {
 /// Each byte minus `less`, where both are less than 128.
 #[inline(always)]
 pub(super) fn minus(bytes: u64, less: u8) -> u64 {
-    ((bytes | 128 * EACH) - u64::from(less) * EACH) ^ 128 * EACH
+    ((bytes | (128 * EACH)) - u64::from(less) * EACH) ^ (128 * EACH)
 }

@@ -30,6 +30,6 @@ impl Format for Nvfp4 {
     #[inline(always)]
     fn unpack<S: Bytes>(s: S, block: &[u8; 36], chunk: usize) -> S::V {
         let (a, b) = (u64_at(block, 4 + 16 * chunk), u64_at(block, 12 + 16 * chunk));
-        s.lookup(TABLE, s.words([a, a >> 4, b, b >> 4].map(|word| word & 15 * EACH)))
+        s.lookup(TABLE, s.words([a, a >> 4, b, b >> 4].map(|word| word & (15 * EACH))))
     }
 }

@@ -14,11 +14,11 @@ impl Format for Q2K {
 
     #[inline(always)]
     fn scale_words(block: &[u8; 84]) -> [u64; 2] {
-        [0, 8].map(|at| u64_at(block, at) & 15 * EACH)
+        [0, 8].map(|at| u64_at(block, at) & (15 * EACH))
     }
     #[inline(always)]
     fn minimum_words(block: &[u8; 84]) -> [u64; 2] {
-        [0, 8].map(|at| u64_at(block, at) >> 4 & 15 * EACH)
+        [0, 8].map(|at| (u64_at(block, at) >> 4) & (15 * EACH))
     }
 
     /// 32 bytes hold 128 numbers.

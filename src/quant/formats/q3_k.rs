@@ -18,8 +18,8 @@ impl Format for Q3K {
         let (low, high) = (u64_at(block, 96), u64::from(u32_at(block, 104)));
         // The first two bits of four scales, then the next two of four others.
         let (first, second) = (high | high << 30, high >> 4 | high << 26);
-        let high = [first, second].map(|bits| (bits & 3 * EACH) << 4);
-        [minus(low & 15 * EACH | high[0], 32), minus(low >> 4 & 15 * EACH | high[1], 32)]
+        let high = [first, second].map(|bits| (bits & (3 * EACH)) << 4);
+        [minus(low & (15 * EACH) | high[0], 32), minus((low >> 4) & (15 * EACH) | high[1], 32)]
     }
 
     /// 32 bytes hold the low bits of 128 numbers; other 32 the high bits of all.
