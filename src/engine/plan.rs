@@ -428,7 +428,7 @@ impl Formats {
         let mut formats = Self { quantized: false, panel: 0 };
         let mut tensors = gguf.tensors();
         while let Some(tensor) = tensors.next_tensor() {
-            formats.quantized |= matches!(Form::of(tensor.kind), Some(Form::Q8 | Form::Q8K));
+            formats.quantized |= !matches!(Form::of(tensor.kind), None | Some(Form::F32));
             let cols = if tensor.dims[0] < widest as u64 { tensor.dims[0] as usize } else { widest };
             formats.panel = max(formats.panel, panel_bytes(tensor.kind, cols));
         }

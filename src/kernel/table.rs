@@ -40,9 +40,17 @@ macro_rules! table {
                     unsafe {
                         match form {
                             $crate::kernel::Form::F32 => {}
-                            $crate::kernel::Form::Q8K if !$crate::kernel::job::Q8K_BUILT => {}
+                            $crate::kernel::Form::Q8K if const { !$crate::kernel::Form::Q8K.is_built() } => {}
+                            $crate::kernel::Form::Groups32 | $crate::kernel::Form::Groups64
+                                if const { !$crate::kernel::Form::Groups64.is_built() } => {}
                             $crate::kernel::Form::Q8 => $crate::kernel::float::quantize_q8::<$lanes>(x, q, d, sums),
                             $crate::kernel::Form::Q8K => $crate::kernel::float::quantize_q8k::<$lanes>(x, q, d, sums),
+                            $crate::kernel::Form::Groups32 => {
+                                $crate::kernel::float::quantize_groups::<$lanes, 32, 1, 2>(x, q, d, sums);
+                            }
+                            $crate::kernel::Form::Groups64 => {
+                                $crate::kernel::float::quantize_groups::<$lanes, 64, 2, 4>(x, q, d, sums);
+                            }
                         }
                     }
                 }
