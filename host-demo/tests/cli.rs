@@ -120,10 +120,43 @@ fn errors_say_what_where_and_what_to_do() {
     assert!(!directory.path().join("x.npy").exists());
 
     let target = error(&["logits", "--ids", "1", "-o", path(&directory.path().join("none/x.npy"))]);
-    assert!(target.contains("x.npy"), "{target}");
+    assert!(target.contains("x.npy") && target.contains("make it first") && !target.contains("os error"), "{target}");
+
+    // What the system says is put into words, whichever command reads.
+    let none = path(&file).to_string() + ".none";
+    for args in [
+        &["generate", "-f", &none][..],
+        &["tokenize", "-f", &none],
+        &["chat", "--messages", &none],
+        &["perplexity", "-f", &none],
+        &["score", "--jsonl", "-f", &none],
+        &["convert", "llama2c", &none, &none, "x.gguf"],
+        &["generate", "--grammar", &none],
+    ] {
+        let missing = error(args);
+        assert!(missing.contains("no such file") && missing.contains(".none"), "{missing}");
+        assert!(!missing.contains("os error"), "{missing}");
+    }
+    let folder = error(&["generate", "-f", path(directory.path())]);
+    assert!(folder.contains("a directory") && !folder.contains("os error"), "{folder}");
+    assert!(error(&["generate", "-p", "a", "--stop-id", "99999"]).contains("99999"));
+    assert!(error(&["translate", "-p", "a", "--n-best", "3", "--beams", "2"]).contains("--beams"));
+
+    if let Some(case) = fixtures("bert") {
+        let model = case.join("model.gguf");
+        for command in [&["generate", "-p", "a", "-m"][..], &["chat", "-m"], &["score", "--jsonl", "-m"]] {
+            assert!(error(&[command, &[path(&model)]].concat()).contains("arenite embed"), "{command:?}");
+        }
+    }
+    if let Some(case) = fixtures("t5_relu") {
+        let model = case.join("model.gguf");
+        for command in [&["generate", "-p", "a", "-m"][..], &["chat", "-m"]] {
+            assert!(error(&[command, &[path(&model)]].concat()).contains("arenite translate"), "{command:?}");
+        }
+    }
 
     let full = error(&["generate", "-c", "4", "-p", "This is a prompt of more than four tokens."]);
-    assert!(full.contains("context"), "{full}");
+    assert!(full.contains("context") && full.contains("-c"), "{full}");
 }
 
 #[test]
@@ -229,6 +262,20 @@ fn jsonl_takes_what_is_not_quite_text() {
     let output = arenite_with(&["tokenize", "--jsonl"], b"\"fine\"\nnot json\n");
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains("line 2"));
+}
+
+#[test]
+fn a_line_that_is_wrong_is_an_answer_and_the_rest_goes_on() {
+    for (command, good, bad) in
+        [("tokenize", "\"Once\"", "Once"), ("detokenize", "[1, 330]", "[1, x]"), ("detokenize", "[3]", "[999999]")]
+    {
+        let output = arenite_with(&[command, "--jsonl"], format!("{good}\n{bad}\n\n{good}\n").as_bytes());
+        assert_eq!(output.status.code(), Some(1), "{command}");
+        let answers = lines(&String::from_utf8(output.stdout).expect("UTF-8"));
+        assert_eq!((answers.len(), answers[1]["line"].as_u64()), (3, Some(2)), "{command}: {answers:?}");
+        assert!(answers[1]["error"].is_string() && answers[0] == answers[2], "{command}: {answers:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("standard input, line 2: "), "{command}");
+    }
 }
 
 #[test]

@@ -10,6 +10,7 @@ use minijinja::value::{Value, ValueKind};
 
 use super::guard::{ControlTokens, Prompt};
 use super::jinja::{self, Failure, Inputs};
+use super::story;
 use crate::output::note;
 
 /// The key of a model's own template.
@@ -21,6 +22,8 @@ pub struct Renderer {
     /// What takes the place of a template that is not there or fails.
     format: Format,
     control_tokens: ControlTokens,
+    /// Whether the model is the built-in one, which knows stories and no conversations.
+    tells_stories: bool,
     bos: String,
     eos: String,
     /// JSON schemas of functions, or `None`.
@@ -39,10 +42,12 @@ impl Renderer {
             (None, "auto") => (own_template(gguf), None),
             (None, name) => (None, Some(named(name)?)),
         };
+        let tells_stories = jinja.is_none() && format.is_none() && tells_stories(gguf);
         let format = format.or_else(|| Format::detect(jinja.as_deref()?)).unwrap_or(Format::PLAIN);
         Ok(Self {
             jinja,
             format,
+            tells_stories,
             control_tokens: ControlTokens::of(tokenizer),
             bos: spelled(tokenizer.bos()),
             eos: spelled(tokenizer.eos()),
@@ -55,6 +60,7 @@ impl Renderer {
     pub fn name(&self) -> String {
         match self.jinja {
             Some(_) if !self.warned.get() => "its Jinja template".to_string(),
+            _ if self.tells_stories => "stories: say what about, or how one begins".to_string(),
             _ => format!("the format {}", self.format.name()),
         }
     }
@@ -75,8 +81,16 @@ impl Renderer {
         }
     }
 
+    /// What the answer to the last message begins with, if the model does not choose that.
+    pub fn opening(&self, messages: &[Value]) -> Option<String> {
+        if self.tells_stories { story::opening(&content(messages.last()?)) } else { None }
+    }
+
     /// The prompt. Where the template fails the format that it looks like takes its place, with a warning.
     pub fn prompt(&self, messages: &[Value]) -> Prompt {
+        if let Some(opening) = self.opening(messages) {
+            return self.control_tokens.prompt(&opening);
+        }
         let marked: Option<Vec<Value>> = {
             let marks: Vec<_> = messages.iter().map(|message| self.control_tokens.mark(message)).collect();
             let any = marks.iter().any(Option::is_some);
@@ -131,6 +145,10 @@ fn named(name: &str) -> Result<Format> {
         let names: Vec<_> = Format::all().map(Format::name).collect();
         anyhow!("there is no chat format `{name}`; give auto or one of: {}", names.join(", "))
     })
+}
+
+fn tells_stories(gguf: &Gguf<'_>) -> bool {
+    matches!(gguf.keys().find(|(key, _)| *key == "general.name"), Some((_, Meta::Str(b"Arenite Stories"))))
 }
 
 /// The template in the file.

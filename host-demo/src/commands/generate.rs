@@ -29,8 +29,8 @@ use crate::{interrupt, text, workers};
   arenite generate -m model.gguf --jsonl < prompts.jsonl > answers.jsonl
   arenite generate -m stories15M.bin --tokenizer tokenizer.bin --rng llama2c --seed 7
 
-Without a text it tells a story. It ends at an end token, at a --stop text, after -n tokens, when
-the context is full, or with Ctrl-C, which finishes the line, prints the statistics and gives exit
+Without a text it tells a story. It ends at an end token, at a --stop text, after -n tokens, when \
+the context is full, or with Ctrl-C, which finishes the line, prints the statistics and gives exit \
 code 130. The flags of llama-cli are understood, too; one without a meaning here says so.")]
 pub struct Args {
     #[command(flatten)]
@@ -184,6 +184,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let vocab = model.spec().vocab;
     let mut scratch = vec![0; Sampler::scratch_bytes(&params, vocab)];
     let mut sampler = Sampler::new(params, &args.sampling.logit_bias, vocab, &mut scratch)?;
+    text::in_vocabulary(&args.stop_id, vocab)?;
     let mut continued = |prompt: &Prompt, session: &mut Session<'_, '_>, show: &mut dyn FnMut(&str) -> Result<()>| {
         let guesser = match (&mut draft, args.lookup) {
             (Some(draft), _) => Some(Guesser::new(Box::new(|text, most| draft.guess(text, most)), ahead)),

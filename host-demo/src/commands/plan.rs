@@ -22,7 +22,7 @@ use crate::runtime;
   arenite plan -m model.gguf
   arenite plan -m model.gguf -c 256 -b 8 --rust > src/memory.rs
 
-The numbers are exact and hold for every target: what `arenite plan` says here is what a
+The numbers are exact and hold for every target: what `arenite plan` says here is what a \
 microcontroller needs. Boards keep 160 KB of flash for the program and 16 KB of RAM for the stack.")]
 pub struct Args {
     /// Positions in the context [default: several, up to the model's own]
