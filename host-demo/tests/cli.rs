@@ -6,7 +6,7 @@ use std::io::Read;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use common::{arenite, arenite_with, error, fixtures, json, npy, path, stdout, stdout_with};
+use common::{arenite, arenite_with, error, fixtures, json, lines, npy, path, stdout, stdout_with};
 use serde_json::Value;
 
 const COMMANDS: [&str; 22] = [
