@@ -42,18 +42,23 @@ impl Renderer {
             (None, "auto") => (own_template(gguf), None),
             (None, name) => (None, Some(named(name)?)),
         };
-        let tells_stories = jinja.is_none() && format.is_none() && tells_stories(gguf);
         let format = format.or_else(|| Format::detect(jinja.as_deref()?)).unwrap_or(Format::PLAIN);
         Ok(Self {
             jinja,
             format,
-            tells_stories,
+            tells_stories: false,
             control_tokens: ControlTokens::of(tokenizer),
             bos: spelled(tokenizer.bos()),
             eos: spelled(tokenizer.eos()),
             tools: Value::from(()),
             warned: Cell::new(false),
         })
+    }
+
+    /// Lets the built-in model, which has no template, tell the stories that are asked for.
+    pub fn tell_stories(&mut self, gguf: &Gguf<'_>) {
+        let name = gguf.keys().find(|(key, _)| *key == "general.name");
+        self.tells_stories = self.jinja.is_none() && matches!(name, Some((_, Meta::Str(b"Arenite Stories"))));
     }
 
     /// What the prompts are made by, for people.
@@ -145,10 +150,6 @@ fn named(name: &str) -> Result<Format> {
         let names: Vec<_> = Format::all().map(Format::name).collect();
         anyhow!("there is no chat format `{name}`; give auto or one of: {}", names.join(", "))
     })
-}
-
-fn tells_stories(gguf: &Gguf<'_>) -> bool {
-    matches!(gguf.keys().find(|(key, _)| *key == "general.name"), Some((_, Meta::Str(b"Arenite Stories"))))
 }
 
 /// The template in the file.

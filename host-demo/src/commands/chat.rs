@@ -103,6 +103,9 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let tokenizer = text::tokenizer(&gguf, &mut index).with_context(named)?;
     let template = args.chat_template.as_deref().map(read).transpose()?;
     let mut renderer = Renderer::new(&gguf, &tokenizer, &args.template, template)?;
+    if args.template == "auto" {
+        renderer.tell_stories(&gguf);
+    }
     if let Some(tools) = &args.tools {
         renderer.tools = list(tools)?.into();
     }
