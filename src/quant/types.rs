@@ -13,6 +13,7 @@ macro_rules! types {
         /// A tensor's element type, by its number in the file.
         ///
         /// All current types are named, so that a file can be listed; [`is_built`](Self::is_built) says which run.
+        /// `Q8_G32` and `Q8_G64` are llama2.c's int8, which GGUF has no numbers for.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         #[repr(u8)]
         #[allow(non_camel_case_types, missing_docs)] // the names are ggml's
