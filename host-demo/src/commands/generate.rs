@@ -14,6 +14,7 @@ use serde::Serialize;
 
 use crate::cli::{ConstraintArgs, Limit, RunArgs, SamplingArgs, Text, TextArgs, at_least_one, each_line};
 use crate::generation::{self, End, Outcome, Request};
+use crate::grammar::MaskMemory;
 use crate::guess::{Draft, Guesser};
 use crate::model_file::ModelFile;
 use crate::output::{self, Bytes, Out, note};
@@ -185,6 +186,11 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let mut scratch = vec![0; Sampler::scratch_bytes(&params, vocab)];
     let mut sampler = Sampler::new(params, &args.sampling.logit_bias, vocab, &mut scratch)?;
     text::in_vocabulary(&args.stop_id, vocab)?;
+    let mut mask_memory = tokenizer.zip(grammar).map(|(tokenizer, _)| MaskMemory::new(tokenizer));
+    let mut masks = match (&mut mask_memory, tokenizer) {
+        (Some(memory), Some(tokenizer)) => Some(memory.masks(tokenizer)?),
+        _ => None,
+    };
     let mut continued = |prompt: &Prompt, session: &mut Session<'_, '_>, show: &mut dyn FnMut(&str) -> Result<()>| {
         let guesser = match (&mut draft, args.lookup) {
             (Some(draft), _) => Some(Guesser::new(Box::new(|text, most| draft.guess(text, most)), ahead)),
@@ -197,7 +203,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
             stops: &args.stop,
             stop_ids: &args.stop_id,
             ignore_end: args.ignore_eos,
-            constraint: grammar.map(Constraint::new),
+            constraint: grammar.map(Constraint::new).zip(masks.as_mut()),
             guesser,
             step: plan.options.batch,
         };
@@ -297,7 +303,7 @@ impl Prompt {
 struct Printer {
     format: Format,
     out: Out,
-    /// What stands before the continuation.
+    /// The text before the continuation.
     prompt: String,
     display_prompt: bool,
     text: String,

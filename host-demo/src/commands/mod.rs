@@ -9,6 +9,7 @@ mod convert_tokenizer;
 mod detokenize;
 mod embed;
 mod generate;
+mod grammar;
 mod imatrix;
 mod inspect;
 mod logits;
@@ -18,6 +19,7 @@ mod perplexity;
 mod plan;
 mod probe;
 mod quantize;
+mod rerank;
 mod run;
 mod score;
 mod serve;
@@ -60,6 +62,7 @@ enum Command {
     Chat(chat::Args),
     Translate(translate::Args),
     Embed(embed::Args),
+    Rerank(rerank::Args),
     Tokenize(tokenize::Args),
     Detokenize(detokenize::Args),
     Inspect(inspect::Args),
@@ -73,6 +76,7 @@ enum Command {
     Score(score::Args),
     Serve(serve::Args),
     Batch(batch::Args),
+    Grammar(grammar::Args),
     Bench(bench::Args),
     Convert(convert::Args),
     Completions(completions::Args),
@@ -92,10 +96,12 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Bench(args) => return bench::run(&args, model),
         Command::Translate(args) => return translate::run(&args, &ModelFile::open_translator(model)?),
         Command::Embed(args) => return embed::run(&args, &ModelFile::open(model)?),
+        Command::Rerank(args) => return rerank::run(&args, &ModelFile::open(model)?),
         Command::Logits(args) => return logits::run(&args, &ModelFile::open(model)?),
         Command::Probe(args) => return probe::run(&args, &ModelFile::open(model)?),
         Command::Serve(args) => serve::run(&args, ModelFile::open(model)?),
         Command::Batch(args) => return batch::run(&args, ModelFile::open(model)?),
+        Command::Grammar(args) => return grammar::run(&args, &ModelFile::open(model)?),
         Command::Score(args) => return score::run(&args, &ModelFile::open(model)?),
         Command::Imatrix(args) => return imatrix::run(&args, &ModelFile::open(model)?),
         Command::Perplexity(args) => return perplexity::run(&args, &ModelFile::open(model)?),

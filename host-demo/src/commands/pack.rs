@@ -45,7 +45,7 @@ pub struct Args {
     none: NoModelArgs,
 }
 
-/// Keys that stay, besides those of the architecture.
+/// Keys that stay, in addition to those of the architecture.
 const KEPT: [&str; 5] = [
     "general.architecture",
     "general.name", // says how some tokenizers treat spaces

@@ -4,13 +4,13 @@
 use super::gemma;
 use crate::model::keys::Keys;
 use crate::model::layers::HeadSpec;
-use crate::model::{PooledHead, Spec};
+use crate::model::{PooledActivation, PooledHead, Spec};
 use crate::{Error, tri};
 
 pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let gemma3 = tri!(gemma::gemma3(keys));
     let spec = tri!(keys.encoder(gemma3));
-    // The file has the width of all that a token sees, itself apart.
+    // The file has the number of positions that a token sees, without its own.
     let window = match spec.local.window {
         Some(both) => Some(both / 2 + 1),
         None => None,
@@ -20,7 +20,7 @@ pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
     let pooled_head = match (before, inner, after, out) {
         (None, None, None, None) => None,
         (Some(before), Some(inner), Some(after), Some(out)) if before == spec.dim && inner == after => {
-            Some(PooledHead { inner, out })
+            Some(PooledHead { inner, out, activation: PooledActivation::None })
         }
         _ => return Err(keys.wrong("dense_2_feat_in", "and the other sizes of the dense layers do not fit together")),
     };
