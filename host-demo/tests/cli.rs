@@ -40,7 +40,9 @@ fn every_command_explains_itself_with_an_example() {
         let help = stdout(&[command, "--help"]);
         assert!(help.contains(&format!("arenite {command}")), "{help}");
         assert!(help.contains("Example"), "{help}");
-        assert!(help.contains("--model"), "{help}");
+        // These name their files themselves.
+        let names_files = ["pack", "quantize", "convert", "completions", "man"].contains(&command);
+        assert_eq!(help.contains("--model"), !names_files, "{help}");
     }
     let help = stdout(&["--help"]);
     for command in COMMANDS {
