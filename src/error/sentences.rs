@@ -35,7 +35,7 @@ impl Error {
             MissingTensor { tensor } => say("the tensor {} is missing: the file is incomplete").name(tensor),
             UnexpectedTensor { tensor } => say("the tensor {} is unknown to this architecture: running without it would give wrong results").name(tensor),
             TensorShape { tensor, found, expected } => say("the tensor {} has shape {}, but the metadata asks for {}").name(tensor).shape(found).shape(expected),
-            TensorType { tensor, kind } => say("the tensor {} has type {}, which cannot be run here: quantize the model to another type").name(tensor).tensor_type(*kind),
+            TensorType { tensor, kind } => say("the tensor {} has type {}, which cannot be run here: enable its feature or quantize the model to another type").name(tensor).tensor_type(*kind),
             PlanTooLarge => {
                 say("the plan needs more memory than this machine can address: plan a smaller context or batch")
             }
