@@ -35,6 +35,7 @@
 //! keeps account of contexts.
 
 mod context;
+mod embed;
 mod forward;
 mod layout;
 mod plan;
@@ -44,12 +45,12 @@ mod work;
 
 use crate::kernel::Kernels;
 use crate::memory::{Arena, TILE};
-use crate::model::{Model, Pooling, Stack};
+use crate::model::Model;
 use crate::workers::Workers;
 use crate::{Error, TokenId};
 pub use context::Context;
 use context::Rows;
-use forward::{Forward, Sizes, copy};
+use forward::{Forward, Sizes};
 pub use forward::{Inputs, Observer, Stage};
 use layout::{POOLS, Pieces, SOURCE, STATES, Segment};
 pub use plan::{Options, Plan};
@@ -425,34 +426,6 @@ impl<'m, 'w> Engine<'m, 'w> {
     /// What the encoder made of the last text: `[tokens][dim]`; empty before the first.
     pub fn states(&self) -> &[f32] {
         self.forward.source.as_ref().map_or(&[], |source| source.states(self.forward.spec.dim))
-    }
-
-    /// The states of the last text as one vector, as the model means it (the mean, if it does not say): `dim`
-    /// numbers into `out`.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::NoSource`] before the first text; [`Error::BufferTooSmall`].
-    pub fn pooled(&self, out: &mut [f32]) -> Result<(), Error> {
-        let (dim, states, given) = (self.forward.spec.dim, self.states(), out.len());
-        let short = Error::BufferTooSmall { what: "buffer for the embedding", needed: dim, given };
-        let out = out.get_mut(..dim).ok_or(short)?;
-        let tokens = states.len().checked_div(dim).unwrap_or(0);
-        let pooling = match self.forward.spec.stack() {
-            Stack::Encoder { pooling } => pooling,
-            _ => Pooling::Mean,
-        };
-        let mut states = states.chunks_exact(dim.max(1));
-        match pooling {
-            Pooling::First => copy(out, states.next().ok_or(Error::NoSource)?),
-            Pooling::Last => copy(out, states.next_back().ok_or(Error::NoSource)?),
-            Pooling::Mean => {
-                copy(out, states.next().ok_or(Error::NoSource)?);
-                states.for_each(|state| out.iter_mut().zip(state).for_each(|(sum, x)| *sum += x));
-                out.iter_mut().for_each(|sum| *sum /= tokens as f32);
-            }
-        }
-        Ok(())
     }
 
     /// What tells this engine's contexts from others': where its memory is.

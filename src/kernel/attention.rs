@@ -39,7 +39,7 @@ pub(crate) struct Attention<'a> {
     pub position: usize,
     /// A token sees itself and the `window - 1` positions before it.
     pub window: usize,
-    /// Every token sees just the first so many positions, whatever its own.
+    /// A token sees as much after it as before it, up to so many positions in all.
     pub reach: Option<usize>,
     /// Factor on every score.
     pub scale: f32,
@@ -154,13 +154,9 @@ unsafe fn attend_rows<L: Lanes, E: Element, const R: usize, const S: usize>(
             copy.iter_mut().zip(q).for_each(|(to, q)| *to = *q);
             *query = copy;
         }
-        *seen = match job.reach {
-            Some(hi) => Range { lo: 0, hi },
-            None => {
-                let hi = job.position + token + 1;
-                Range { lo: hi.saturating_sub(job.window), hi }
-            }
-        };
+        let at = job.position + token;
+        let hi = job.reach.map_or(at + 1, |all| all.min(at.saturating_add(job.window)));
+        *seen = Range { lo: (at + 1).saturating_sub(job.window), hi };
         if seen.hi == 0 {
             return R; // nothing to see
         }

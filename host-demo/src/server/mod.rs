@@ -86,7 +86,7 @@ impl Host {
             name,
             context,
             vocab: model.spec().vocab,
-            is_encoder: matches!(model.spec().stack(), Stack::Encoder { .. }),
+            is_encoder: matches!(model.spec().stack(), Stack::Encoder),
             tags_calls,
         };
         Ok(Self { model, plan, service, args: args.clone() })
