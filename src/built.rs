@@ -156,9 +156,15 @@ families!(all);
 
 macro_rules! features {
     ($($file:ident $feature:literal [$($ability:ident)*] { $($architecture:literal => $function:ident),+ })*) => {
-        /// The feature with the family of an architecture.
-        const fn family(architecture: &[u8]) -> Option<&'static str> {
-            match architecture {
+        /// The crate's feature with the family of an architecture (`general.architecture` in the file).
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// assert_eq!(arenite::model::family_feature("qwen3"), Some("qwen"));
+        /// ```
+        pub const fn family_feature(architecture: &str) -> Option<&'static str> {
+            match architecture.as_bytes() {
                 $($(name if equal(name, $architecture.as_bytes()) => Some($feature),)+)*
                 _ => None,
             }
@@ -190,17 +196,26 @@ impl Error {
             _ => return None,
         };
         match what {
-            b"architecture" => family(name),
+            b"architecture" => match core::str::from_utf8(name) {
+                Ok(name) => family_feature(name),
+                Err(_) => None,
+            },
             b"model part" if equal(name, b"experts") => Some("experts"),
             b"KV cache" => kv(name),
-            b"tokenizer model" => match name {
-                b"gpt2" | b"gemma4" | b"bpe" => Some("bpe"),
-                b"t5" => Some("unigram"),
-                b"bert" => Some("wordpiece"),
-                _ => None,
-            },
+            b"tokenizer model" => tokenizer_feature(name),
             _ => None,
         }
+    }
+}
+
+/// The crate's feature with a tokenizer (`tokenizer.ggml.model` in the file); `None` for SentencePiece's BPE, which is
+/// always there, and for those that are never run.
+pub const fn tokenizer_feature(model: &[u8]) -> Option<&'static str> {
+    match model {
+        b"gpt2" | b"gemma4" | b"bpe" => Some("bpe"),
+        b"t5" => Some("unigram"),
+        b"bert" => Some("wordpiece"),
+        _ => None,
     }
 }
 

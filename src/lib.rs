@@ -10,7 +10,7 @@
 //! - [`Kernels`]: the same bits on every instruction set. [`workers`]: threads, if the caller has any.
 //! - [`Error`]: one type for everything that can go wrong.
 //!
-//! The [guide] explains how it works, page by page.
+//! The [`guide`] explains how it works, page by page.
 //!
 //! # Features
 //!
@@ -50,6 +50,7 @@ mod error;
 pub mod ffi;
 pub mod gguf;
 pub mod grammar;
+pub mod guide;
 pub mod kernel;
 pub mod memory;
 pub mod model;

@@ -148,11 +148,11 @@ impl Plan {
         match plan {
             Ok(plan) => plan,
             Err(error) => {
-                let message = error.sentence().message();
-                panic!("{}", match error.missing_feature() {
-                    Some(feature) => message.text(b" (arenite's feature `").text(feature.as_bytes()).text(b"` runs it)"),
-                    None => message,
-                }.as_str())
+                let mut message = error.sentence().message();
+                if let Some(feature) = error.missing_feature() {
+                    message = message.text(b" (arenite's feature `").text(feature.as_bytes()).text(b"` runs it)");
+                }
+                panic!("{}", message.as_str())
             }
         }
     }
