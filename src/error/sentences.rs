@@ -52,7 +52,7 @@ impl Error {
             TokenOutOfRange { token, vocab } => say("token id {} is outside the vocabulary: ids run from 0 to {}").number(*token as u64).number(vocab.saturating_sub(1) as u64),
             CannotRewind { position, earliest, latest } => say("cannot rewind to position {}: the cache reaches from {} to {}; start again from 0").size(*position).size(*earliest).size(*latest),
             #[cfg(feature = "capi")]
-            Argument { what } => say("the argument {} is null or not a known constant").text(what),
+            Argument { what } => say("the argument {} is null, given twice or not a known constant").text(what),
             DamagedSnapshot { why } => say("the snapshot {}: save it again").text(why),
             ForeignSnapshot { what } => {
                 say("the snapshot was made with another {}: save one with the same as this session's").text(what)
