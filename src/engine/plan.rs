@@ -110,7 +110,7 @@ impl Default for Options {
 ///
 /// ```
 /// use arenite::{Options, Plan};
-/// # macro_rules! include_model { () => { include_bytes!("../../host-demo/models/stories.gguf") } }
+/// # macro_rules! include_model { () => { include_bytes!("../../tests/fixtures/stories.gguf") } }
 /// static MODEL: &[u8] = include_model!();
 /// const PLAN: Plan = Plan::of(MODEL, Options::new().context(64));
 /// assert!(PLAN.workspace > 0 && PLAN.kv > 0);

@@ -7,7 +7,7 @@ use arenite::sampler::{Params, Pcg32, Sampler};
 use arenite::tokenizer::{Encode, Tokenizer};
 use arenite::{Gguf, Model, Options, Plan, Session, Workspace};
 
-static MODEL: &[u8] = arenite::include_model!("../../host-demo/models/stories.gguf");
+static MODEL: &[u8] = arenite::include_model!("../fixtures/stories.gguf");
 const PLAN: Plan = Plan::of(MODEL, Options::new().context(256).batch(8)).within(450_000);
 static WORKSPACE: Workspace<{ PLAN.workspace }> = Workspace::new();
 static KV: Workspace<{ PLAN.kv }> = Workspace::new();

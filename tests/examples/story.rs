@@ -8,7 +8,7 @@ use arenite::{Gguf, Line, Model, Options, Plan, Session};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
-    let path = arguments.next().unwrap_or("host-demo/models/stories.gguf".into());
+    let path = arguments.next().unwrap_or("tests/fixtures/stories.gguf".into());
     let prompt = arguments.next().unwrap_or("Once upon a time".into());
 
     #[cfg(feature = "std")]
