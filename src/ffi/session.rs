@@ -123,11 +123,7 @@ pub unsafe extern "C" fn arenite_model_text(
 
 /// Writes the number under a key of the file's metadata to `out`; true and false are 1 and 0. Whether there is one.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn arenite_model_number(
-    model: *const arenite_model,
-    key: *const c_char,
-    out: *mut f64,
-) -> bool {
+pub unsafe extern "C" fn arenite_model_number(model: *const arenite_model, key: *const c_char, out: *mut f64) -> bool {
     // SAFETY: see the module.
     let number = match unsafe { value(model, key) } {
         Some(Value::U8(x)) => x.into(),
