@@ -181,7 +181,7 @@ impl Error {
     /// ```
     /// use arenite::{Gguf, Options, Plan};
     /// # let file = include_bytes!("../tests/fixtures/stories.gguf");
-    /// if let Err(error) = Plan::try_of(&Gguf::parse(file)?, Options::new()) {
+    /// if let Err(error) = Plan::new(&Gguf::parse(file)?, Options::new()) {
     ///     match error.missing_feature() {
     ///         Some(feature) => panic!("{error} (with arenite's feature `{feature}` it runs)"),
     ///         None => panic!("{error}"),

@@ -137,7 +137,7 @@ fn types() {
             Err(error) => assert!(!has(feature) && matches!(error, Error::TensorType { .. }), "{kind}: {error}"),
         }
         // The compiler refuses it, and names the feature.
-        match Plan::try_of(&Gguf::parse(&file).unwrap(), Options::new()) {
+        match Plan::new(&Gguf::parse(&file).unwrap(), Options::new()) {
             Ok(_) => assert!(has(feature), "{kind}"),
             Err(error) => assert_eq!((has(feature), error.missing_feature()), (false, Some(feature)), "{error}"),
         }
@@ -149,7 +149,7 @@ fn types() {
     let file = tiny("llama").build();
     let gguf = Gguf::parse(&file).unwrap();
     for (kv, feature) in [(KvType::F32, "kv-f32"), (KvType::F16, "kv-f16"), (KvType::Q8_0, "kv-q8_0")] {
-        let missing = Plan::try_of(&gguf, Options::new().kv(kv)).err().and_then(|error| error.missing_feature());
+        let missing = Plan::new(&gguf, Options::new().kv(kv)).err().and_then(|error| error.missing_feature());
         assert_eq!(missing, (!has(feature)).then_some(feature));
     }
 }

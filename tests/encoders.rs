@@ -162,7 +162,7 @@ fn the_plan_counts_the_text() {
         let model = Model::new(&gguf).unwrap();
         for beams in [1, 3] {
             let options = Options::new().context(40).batch(8).kv(KvType::F32).beams(beams).pages(beams * 3);
-            let plan = Plan::try_of(&gguf, options).unwrap();
+            let plan = Plan::new(&gguf, options).unwrap();
             // Keys and values of the heads, in tiles of 16 positions.
             let layer = |positions: usize| positions.div_ceil(16) * 16 * 2 * DIM as usize * 4;
             let want = match kind {

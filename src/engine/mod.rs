@@ -10,7 +10,7 @@
 //! # let file = include_bytes!("../../tests/fixtures/qwen3/model.gguf");
 //! let gguf = Gguf::parse(file)?;
 //! let model = Model::new(&gguf)?;
-//! let plan = Plan::try_of(&gguf, Options::new().context(128).contexts(3).pages(12))?;
+//! let plan = Plan::new(&gguf, Options::new().context(128).contexts(3).pages(12))?;
 //! let mut workspace = vec![Line::ZERO; plan.workspace.div_ceil(64)];
 //! let mut kv = vec![Line::ZERO; plan.kv.div_ceil(64)];
 //! let mut engine = Engine::new(&model, plan, Line::bytes_mut(&mut workspace), Line::bytes_mut(&mut kv))?;

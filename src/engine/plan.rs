@@ -141,11 +141,7 @@ impl Plan {
     /// Whenever [`Gguf::parse`] or [`try_of`](Self::try_of) would fail. If the crate's features leave out what the
     /// file needs, the message names the feature.
     pub const fn of(file: &[u8], options: Options) -> Self {
-        let plan = match Gguf::parse(file) {
-            Ok(gguf) => Self::try_of(&gguf, options),
-            Err(error) => Err(error),
-        };
-        match plan {
+        match Self::try_of(file, options) {
             Ok(plan) => plan,
             Err(error) => {
                 let mut message = error.sentence().message();
@@ -155,6 +151,15 @@ impl Plan {
                 panic!("{}", message.as_str())
             }
         }
+    }
+
+    /// As [`of`](Self::of), with an error instead of a panic.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Gguf::parse`] and [`new`](Self::new).
+    pub const fn try_of(file: &[u8], options: Options) -> Result<Self, Error> {
+        Self::new(&tri!(Gguf::parse(file)), options)
     }
 
     /// The plan itself, if workspace, KV cache and the tokenizer's index take at most `ram` bytes
@@ -175,13 +180,13 @@ impl Plan {
         self
     }
 
-    /// The plan for a file.
+    /// The plan for a file that is open.
     ///
     /// # Errors
     ///
     /// What [`Spec::read`] says of the metadata; [`Error::PlanTooLarge`]; [`Error::TensorType`] and
     /// [`Error::Unsupported`] for what [a feature](Error::missing_feature) would run.
-    pub const fn try_of(gguf: &Gguf<'_>, options: Options) -> Result<Self, Error> {
+    pub const fn new(gguf: &Gguf<'_>, options: Options) -> Result<Self, Error> {
         let spec = tri!(Spec::read(gguf));
         let options = tri!(options.resolved(&spec));
         let store = tri!(Store::of(&spec, options));

@@ -185,7 +185,7 @@ unsafe fn plan(model: &Model<'_>, options: Option<&arenite_options>) -> Result<P
         let workers = unsafe { options.workers.as_ref() }.map_or(1, |workers| workers.count());
         planned = planned.contexts(options.contexts).pages(options.pages).workers(workers);
     }
-    Plan::try_of(model.gguf(), planned)
+    Plan::new(model.gguf(), planned)
 }
 
 /// How many bytes the model needs. `options` may be null, for the default ones.

@@ -21,7 +21,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let gguf = Gguf::parse(&file)?;
     let model = Model::new(&gguf)?;
     let context = model.spec().context.min(1024);
-    let plan = Plan::try_of(&gguf, Options::new().context(context).batch(64).workers(count))?;
+    let plan = Plan::new(&gguf, Options::new().context(context).batch(64).workers(count))?;
     let [mut workspace, mut kv, mut index] =
         [plan.workspace, plan.kv, plan.tokenizer].map(|bytes| vec![Line::ZERO; bytes.div_ceil(64)]);
     let tokenizer = Tokenizer::new(&gguf, Line::bytes_mut(&mut index))?;

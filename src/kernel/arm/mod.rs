@@ -10,13 +10,13 @@ mod dsp;
 mod float;
 
 use super::float::Weight;
-use super::scalar::{Array, Here};
+use super::scalar::{Here, Scalar};
 use super::{Job, Kernels, dot, float as floats_of_any};
 use crate::quant::{Format, formats_list};
 #[cfg(cortex_m_fpu)]
 pub(super) use float::Fpu;
 
-pub(super) static CORTEX_M: Kernels = table!("cortex-m", Array<Here>, products);
+pub(super) static CORTEX_M: Kernels = table!("cortex-m", Scalar<Here>, products);
 
 formats_list!(choose products floats blocks);
 
@@ -28,7 +28,7 @@ unsafe fn floats<W: Weight>(job: &mut Job<'_>) {
         if W::BYTES == 4 && job.w.as_ptr().addr().is_multiple_of(4) {
             return float::matmul(job);
         }
-        floats_of_any::matmul::<Array<Here>, W, 1, 1>(job);
+        floats_of_any::matmul::<_, W, 1, 1>(Scalar::<Here>::HERE, job);
     }
 }
 
