@@ -15,7 +15,7 @@ use crate::{Error, TokenId};
 
 /// A vocabulary, ready to encode and decode.
 #[derive(Debug)]
-pub struct arenite_tokenizer(Tokenizer<'static, 'static>);
+pub struct arenite_tokenizer(pub(super) Tokenizer<'static, 'static>);
 
 /// Characters out of a stream of tokens.
 #[derive(Debug)]
