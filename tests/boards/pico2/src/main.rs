@@ -84,7 +84,7 @@ fn tell(
 
     let (mut scratch, mut ids) = ([0; 1024], [0; 32]);
     let count = tokenizer.encode(PROMPT.as_bytes(), Encode::PROMPT, &mut scratch, &mut ids)?;
-    // In steps, each a batch: between two of them is time for other things.
+    // In steps, a layer each: between two of them is time for other things.
     let (engine, context) = session.parts();
     let works = &mut [Work::prefill(context, ids.get(..count).unwrap_or(&[]))];
     let mut pass = engine.begin(works)?;
