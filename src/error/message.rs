@@ -6,7 +6,7 @@ use core::fmt;
 use super::name::{Digits, Name};
 use crate::quant::TensorType;
 
-/// What stands in a sentence in place of `{}`.
+/// What takes the place of a `{}` in a sentence.
 #[derive(Clone, Copy)]
 enum Piece<'e> {
     Text(&'static str),
@@ -107,7 +107,7 @@ impl fmt::Display for Sentence<'_> {
     }
 }
 
-/// What stands before the first `{}`, and what after it, if there is one.
+/// The text before the first `{}`, and after it, if there is one.
 const fn cut(template: &str) -> (&str, Option<&str>) {
     let mut at = 0;
     while let (Some((before, _)), Some((pair, after))) = (template.split_at_checked(at), tail(template, at)) {
