@@ -24,6 +24,7 @@ mod output;
 mod plot;
 mod program;
 mod quantize;
+mod ranking;
 mod runtime;
 mod seq2seq;
 mod server;
