@@ -31,7 +31,7 @@ const MEMORY: usize = 512 << 20;
 
 /// Every weight type that this build runs.
 fn types() -> impl Iterator<Item = TensorType> {
-    (0..64).filter_map(TensorType::from_id).filter(|kind| kind.is_built())
+    (0..256).filter_map(TensorType::from_id).filter(|kind| kind.is_built())
 }
 
 /// A weight type under an instruction set.

@@ -1,6 +1,5 @@
 //! Where the bytes of a model come from: a mapped file, one that is converted in memory, or the binary itself.
 
-use std::borrow::Cow;
 use std::fs::File;
 use std::ops::Deref;
 use std::path::Path;
@@ -126,7 +125,7 @@ fn converted(path: &Path, checkpoint: &[u8], tokenizer: Option<&Path>) -> Result
         tokenizer.context("this is a llama2.c checkpoint: give its vocabulary with --tokenizer tokenizer.bin")?;
     let vocabulary = map(tokenizer).with_context(|| format!("cannot read the tokenizer {}", tokenizer.display()))?;
     let name = path.file_stem().unwrap_or_default().to_string_lossy();
-    let converted = llama2c::Converted::new(&name, checkpoint, &vocabulary)?;
+    let converted = llama2c::Converted::new(&name, checkpoint, &vocabulary, llama2c::Int8::Kept)?;
     converted.notes.iter().for_each(note);
     let mut bytes = Vec::with_capacity(checkpoint.len() + vocabulary.len() + (1 << 16));
     converted.write(&mut bytes)?;
@@ -135,16 +134,8 @@ fn converted(path: &Path, checkpoint: &[u8], tokenizer: Option<&Path>) -> Result
 
 /// Maps a file: nothing is read until it is used, and what is read stays in the page cache.
 fn map(path: &Path) -> Result<Mmap> {
-    let hint = |error: std::io::Error| -> anyhow::Error {
-        let advice = match error.kind() {
-            std::io::ErrorKind::NotFound => Cow::from("there is no such file; check the path"),
-            std::io::ErrorKind::PermissionDenied => Cow::from("you may not read this file; check its permissions"),
-            _ => Cow::from(error.to_string()),
-        };
-        anyhow::Error::msg(advice)
-    };
     // Before it is opened: opening a pipe would wait for a writer.
-    let kind = std::fs::metadata(path).map_err(hint)?;
+    let kind = std::fs::metadata(path)?;
     if kind.is_dir() {
         bail!("this is a directory; give the .gguf file in it");
     }
@@ -154,8 +145,8 @@ fn map(path: &Path) -> Result<Mmap> {
     if kind.len() == 0 {
         bail!("the file is empty; fetch it again");
     }
-    let file = File::open(path).map_err(hint)?;
-    let map = map_read_only(&file).map_err(hint)?;
+    let file = File::open(path)?;
+    let map = map_read_only(&file)?;
     faults::mapped(&map, path);
     // Where the file system can, the page cache then holds the file in large pages: decoding reads every weight
     // for every token, and walking tables of small pages costs a quarter of the speed.

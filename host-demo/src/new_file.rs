@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use tempfile::NamedTempFile;
 
 /// Bytes that are written at once.
@@ -143,7 +143,11 @@ impl To {
             use std::os::unix::fs::PermissionsExt;
             builder.permissions(fs::Permissions::from_mode(0o666)); // less what the umask takes
         }
-        let file = builder.prefix(".arenite-").tempfile_in(directory)?;
+        let file = builder.prefix(".arenite-").tempfile_in(directory).map_err(|error| match error.kind() {
+            // The name of the temporary file says nothing to anybody.
+            io::ErrorKind::NotFound => anyhow!("there is no directory {}; make it first", directory.display()),
+            kind => io::Error::from(kind).into(),
+        })?;
         let unfinished = Unfinished::new(file.path());
         if let Some(old) = found {
             file.as_file().set_permissions(old.permissions())?;

@@ -11,6 +11,8 @@ use std::io::{self, IsTerminal, StdoutLock, Write};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::text::json_line;
+
 /// Exit code after Ctrl-C: 128 and the number of SIGINT, as shells have it.
 pub const INTERRUPTED: u8 = 130;
 
@@ -48,8 +50,7 @@ impl Out {
 
     /// Writes `value` as one line of JSON.
     pub fn json(&mut self, value: &impl serde::Serialize) -> io::Result<()> {
-        serde_json::to_writer(&mut *self, value).map_err(io::Error::from)?;
-        writeln!(self)
+        writeln!(self, "{}", json_line(value)?)
     }
 
     /// Writes `value` as JSON for people: one line per field.
@@ -126,8 +127,40 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
         // `arenite ... | head` has seen enough: nothing went wrong.
         return ExitCode::SUCCESS;
     }
-    note(format_args!("error: {}", one_line(&format!("{error:#}"))));
+    note(format_args!("error: {}", words(error)));
     ExitCode::FAILURE
+}
+
+/// An error and its causes, on one line.
+pub fn words(error: &anyhow::Error) -> String {
+    one_line(&error.chain().map(in_words).collect::<Vec<_>>().join(": "))
+}
+
+/// What a cause says, with what to do: where the system only names its error, and where the core, which knows of no
+/// flags, speaks to programs.
+fn in_words(cause: &(dyn std::error::Error + 'static)) -> String {
+    use arenite::Error;
+    use io::ErrorKind as Io;
+    match (cause.downcast_ref::<io::Error>(), cause.downcast_ref::<Error>()) {
+        (Some(error), _) if error.get_ref().is_none() => match error.kind() {
+            Io::NotFound => "there is no such file or directory; check the path".into(),
+            Io::NotADirectory => "a part of the path is a file and no directory; check the path".into(),
+            Io::IsADirectory => "this is a directory; give a file in it".into(),
+            Io::PermissionDenied => "permission denied; check who may do this".into(),
+            Io::StorageFull => "no space is left on the device".into(),
+            _ => error.to_string(),
+        },
+        (_, Some(Error::NotGguf)) => format!("{cause}; give a .gguf file, or make one with `arenite convert`"),
+        (_, Some(Error::NoSource)) => "this is an encoder-decoder: take `arenite translate`".into(),
+        (_, Some(Error::NoPart { part: "decoder" })) => {
+            "the model has no decoder and makes no text: take `arenite embed`, or give another model".into()
+        }
+        (_, Some(Error::NoPart { part: "encoder" })) => "the model has no encoder: give one that has with -m".into(),
+        (_, Some(Error::ContextFull { context, needed })) => {
+            format!("the context has {context} positions and {needed} are needed: give a larger one with -c")
+        }
+        _ => cause.to_string(),
+    }
 }
 
 /// Exit code of a command line that cannot be understood.
@@ -160,7 +193,7 @@ pub fn one_line(text: &str) -> String {
     text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
-/// A number of bytes for people. A KB is 1024 bytes, as in the data sheets of memories.
+/// A number of bytes for people: a KiB is 1024 bytes.
 pub struct Bytes(pub usize);
 
 impl fmt::Display for Bytes {
@@ -169,11 +202,11 @@ impl fmt::Display for Bytes {
         let text = if self.0 < 1 << 10 {
             format!("{} B", self.0)
         } else if self.0 < 1 << 20 {
-            format!("{:.1} KB", bytes / 1024.0)
+            format!("{:.1} KiB", bytes / 1024.0)
         } else if self.0 < 1 << 30 {
-            format!("{:.1} MB", bytes / 1048576.0)
+            format!("{:.1} MiB", bytes / 1048576.0)
         } else {
-            format!("{:.2} GB", bytes / 1073741824.0)
+            format!("{:.2} GiB", bytes / 1073741824.0)
         };
         f.pad(&text)
     }
@@ -186,7 +219,7 @@ mod tests {
     #[test]
     fn bytes_read_well() {
         let shown = [0, 1023, 1024, 532480, 4 << 20, 3 << 30].map(|n| Bytes(n).to_string());
-        assert_eq!(shown, ["0 B", "1023 B", "1.0 KB", "520.0 KB", "4.0 MB", "3.00 GB"]);
+        assert_eq!(shown, ["0 B", "1023 B", "1.0 KiB", "520.0 KiB", "4.0 MiB", "3.00 GiB"]);
         assert_eq!(format!("{:>8}", Bytes(12)), "    12 B");
     }
 

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, anyhow, bail};
 use arenite::workers::Workers;
-use arenite::{Engine, Gguf, Kernels, KvType, Model, Options, Plan, Session};
+use arenite::{Engine, Error, Gguf, Kernels, KvType, Model, Options, Plan, Session};
 use memmap2::MmapMut;
 
 use crate::cli::{Kv, SessionArgs};
@@ -29,6 +29,15 @@ pub fn context(args: &SessionArgs, model: &Model<'_>, needed: usize) -> usize {
     let spec = model.spec();
     let usual = USUAL_CONTEXT.min(spec.short_context());
     args.ctx_size.unwrap_or_else(|| needed.max(usual).min(spec.context))
+}
+
+/// Refuses a model that cannot continue a text: an encoder, or an encoder-decoder.
+pub fn must_continue(model: &Model<'_>) -> Result<(), Error> {
+    match model.spec() {
+        spec if !spec.has_head() => Err(Error::NoPart { part: "decoder" }),
+        spec if spec.has_cross_attention() => Err(Error::NoSource),
+        _ => Ok(()),
+    }
 }
 
 /// The plan for a context of that many positions.

@@ -5,6 +5,7 @@ use std::fmt;
 use anyhow::Result;
 use arenite::tokenizer::{Decoder, Encode, Tokenizer};
 use arenite::{Error, Gguf, TokenId};
+use serde::Serialize;
 use serde::de::{Deserialize, Deserializer, Visitor};
 
 /// The tokenizer of a file. `memory` keeps its index.
@@ -38,6 +39,14 @@ pub fn decode(tokenizer: &Tokenizer<'_, '_>, ids: &[TokenId]) -> Result<Vec<u8>>
     }
     decoder.finish_bytes(|bytes| text.extend_from_slice(bytes));
     Ok(text)
+}
+
+/// Refuses ids that the model has no logits for.
+pub fn in_vocabulary(ids: &[TokenId], vocab: usize) -> Result<(), Error> {
+    match ids.iter().find(|id| **id as usize >= vocab) {
+        Some(&token) => Err(Error::TokenOutOfRange { token, vocab: vocab as u32 }),
+        None => Ok(()),
+    }
 }
 
 /// Gives the text that is complete after token `id`. A model may have rows for more ids than its
@@ -92,9 +101,9 @@ impl<'de> Deserialize<'de> for JsonBytes {
     }
 }
 
-/// `text` as a JSON string on one line, for readers too that end lines wherever Unicode does.
-pub fn json_line(text: &str) -> Result<String> {
-    let mut json = serde_json::to_string(text)?;
+/// `value` as JSON on one line, for readers too that end lines wherever Unicode does.
+pub fn json_line(value: &(impl Serialize + ?Sized)) -> Result<String, serde_json::Error> {
+    let mut json = serde_json::to_string(value)?;
     for (end, escape) in [('\u{85}', "\\u0085"), ('\u{2028}', "\\u2028"), ('\u{2029}', "\\u2029")] {
         if json.contains(end) {
             json = json.replace(end, escape);

@@ -6,7 +6,7 @@ use std::io::Read;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use common::{arenite, arenite_with, error, fixtures, json, npy, path, stdout, stdout_with};
+use common::{arenite, arenite_with, error, fixtures, json, lines, npy, path, stdout, stdout_with};
 use serde_json::Value;
 
 const COMMANDS: [&str; 22] = [
@@ -40,7 +40,9 @@ fn every_command_explains_itself_with_an_example() {
         let help = stdout(&[command, "--help"]);
         assert!(help.contains(&format!("arenite {command}")), "{help}");
         assert!(help.contains("Example"), "{help}");
-        assert!(help.contains("--model"), "{help}");
+        // These name their files themselves.
+        let names_files = ["pack", "quantize", "convert", "completions", "man"].contains(&command);
+        assert_eq!(help.contains("--model"), !names_files, "{help}");
     }
     let help = stdout(&["--help"]);
     for command in COMMANDS {
@@ -120,10 +122,43 @@ fn errors_say_what_where_and_what_to_do() {
     assert!(!directory.path().join("x.npy").exists());
 
     let target = error(&["logits", "--ids", "1", "-o", path(&directory.path().join("none/x.npy"))]);
-    assert!(target.contains("x.npy"), "{target}");
+    assert!(target.contains("x.npy") && target.contains("make it first") && !target.contains("os error"), "{target}");
+
+    // What the system says is put into words, whichever command reads.
+    let none = path(&file).to_string() + ".none";
+    for args in [
+        &["generate", "-f", &none][..],
+        &["tokenize", "-f", &none],
+        &["chat", "--messages", &none],
+        &["perplexity", "-f", &none],
+        &["score", "--jsonl", "-f", &none],
+        &["convert", "llama2c", &none, &none, "x.gguf"],
+        &["generate", "--grammar", &none],
+    ] {
+        let missing = error(args);
+        assert!(missing.contains("no such file") && missing.contains(".none"), "{missing}");
+        assert!(!missing.contains("os error"), "{missing}");
+    }
+    let folder = error(&["generate", "-f", path(directory.path())]);
+    assert!(folder.contains("a directory") && !folder.contains("os error"), "{folder}");
+    assert!(error(&["generate", "-p", "a", "--stop-id", "99999"]).contains("99999"));
+    assert!(error(&["translate", "-p", "a", "--n-best", "3", "--beams", "2"]).contains("--beams"));
+
+    if let Some(case) = fixtures("bert") {
+        let model = case.join("model.gguf");
+        for command in [&["generate", "-p", "a", "-m"][..], &["chat", "-m"], &["score", "--jsonl", "-m"]] {
+            assert!(error(&[command, &[path(&model)]].concat()).contains("arenite embed"), "{command:?}");
+        }
+    }
+    if let Some(case) = fixtures("t5_relu") {
+        let model = case.join("model.gguf");
+        for command in [&["generate", "-p", "a", "-m"][..], &["chat", "-m"]] {
+            assert!(error(&[command, &[path(&model)]].concat()).contains("arenite translate"), "{command:?}");
+        }
+    }
 
     let full = error(&["generate", "-c", "4", "-p", "This is a prompt of more than four tokens."]);
-    assert!(full.contains("context"), "{full}");
+    assert!(full.contains("context") && full.contains("-c"), "{full}");
 }
 
 #[test]
@@ -232,6 +267,20 @@ fn jsonl_takes_what_is_not_quite_text() {
 }
 
 #[test]
+fn a_line_that_is_wrong_is_an_answer_and_the_rest_goes_on() {
+    for (command, good, bad) in
+        [("tokenize", "\"Once\"", "Once"), ("detokenize", "[1, 330]", "[1, x]"), ("detokenize", "[3]", "[999999]")]
+    {
+        let output = arenite_with(&[command, "--jsonl"], format!("{good}\n{bad}\n\n{good}\n").as_bytes());
+        assert_eq!(output.status.code(), Some(1), "{command}");
+        let answers = lines(&String::from_utf8(output.stdout).expect("UTF-8"));
+        assert_eq!((answers.len(), answers[1]["line"].as_u64()), (3, Some(2)), "{command}: {answers:?}");
+        assert!(answers[1]["error"].is_string() && answers[0] == answers[2], "{command}: {answers:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("standard input, line 2: "), "{command}");
+    }
+}
+
+#[test]
 fn inspect_lists_every_tensor() {
     let report = json(&["inspect", "--json"]);
     assert_eq!(report["metadata"]["general.architecture"], "llama");
@@ -256,6 +305,16 @@ fn plans_are_consistent_in_every_form() {
     assert!(rust.contains(&format!("pub const WORKSPACE_BYTES: usize = {};", number("workspace_bytes"))), "{rust}");
     assert!(rust.contains(&format!("pub const KV_BYTES: usize = {};", number("kv_bytes"))), "{rust}");
     assert!(stdout(&["plan", "-c", "128", "-b", "4", "--kv", "q8_0"]).contains(&number("kv_bytes").to_string()));
+
+    // A board of one's own: the flash for the program is that of the features, which are named.
+    let own = |flash: &str| json(&["plan", "-c", "64", "--flash", flash, "--ram", "128K,96K", "--json"]);
+    let plan = own("3M");
+    assert_eq!(plan["features"], serde_json::json!(["kv-f16", "llama", "q8_0"]));
+    assert_eq!(plan["boards"].as_array().map(Vec::len), Some(1));
+    assert_eq!((&plan["boards"][0]["fits"], &plan["boards"][0]["ram_bytes"]), (&true.into(), &(224 << 10).into()));
+    let needed = plan["flash_bytes"].as_u64().unwrap_or(0) + plan["reserved_flash_bytes"].as_u64().unwrap_or(0);
+    assert_eq!(own(&needed.to_string())["boards"][0]["fits"], true);
+    assert_eq!(own(&(needed - 1).to_string())["boards"][0]["fits"], false);
 
     // A smaller number type and a shorter context take less.
     let kv = |args: &[&str]| json(&[&["plan", "--json"][..], args].concat())["kv_bytes"].as_u64();

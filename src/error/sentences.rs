@@ -35,7 +35,7 @@ impl Error {
             MissingTensor { tensor } => say("the tensor {} is missing: the file is incomplete").name(tensor),
             UnexpectedTensor { tensor } => say("the tensor {} is unknown to this architecture: running without it would give wrong results").name(tensor),
             TensorShape { tensor, found, expected } => say("the tensor {} has shape {}, but the metadata asks for {}").name(tensor).shape(found).shape(expected),
-            TensorType { tensor, kind } => say("the tensor {} has type {}, which cannot be run here: quantize the model to another type").name(tensor).tensor_type(*kind),
+            TensorType { tensor, kind } => say("the tensor {} has type {}, which cannot be run here: enable its feature or quantize the model to another type").name(tensor).tensor_type(*kind),
             PlanTooLarge => {
                 say("the plan needs more memory than this machine can address: plan a smaller context or batch")
             }
@@ -52,7 +52,7 @@ impl Error {
             TokenOutOfRange { token, vocab } => say("token id {} is outside the vocabulary: ids run from 0 to {}").number(*token as u64).number(vocab.saturating_sub(1) as u64),
             CannotRewind { position, earliest, latest } => say("cannot rewind to position {}: the cache reaches from {} to {}; start again from 0").size(*position).size(*earliest).size(*latest),
             #[cfg(feature = "capi")]
-            Argument { what } => say("the argument {} is null or not a known constant").text(what),
+            Argument { what } => say("the argument {} is null, given twice or not a known constant").text(what),
             DamagedSnapshot { why } => say("the snapshot {}: save it again").text(why),
             ForeignSnapshot { what } => {
                 say("the snapshot was made with another {}: save one with the same as this session's").text(what)

@@ -189,6 +189,22 @@ pub(super) fn quantize_q8k<S: Isa>(s: S, x: &[f32], q: &mut [i8], d: &mut [f32],
     }
 }
 
+/// Activations for weights in groups of `N`, as `quantize` of llama2.c's `runq.c`, but for halves, which it rounds away
+/// from zero: the scale is the largest magnitude / 127, in f32, for each 32 of the group.
+#[inline(always)]
+pub(super) fn quantize_groups<S: Isa, const N: usize, const SCALES: usize, const SUMS: usize>(
+    s: S,
+    x: &[f32],
+    q: &mut [i8],
+    d: &mut [f32],
+    sums: &mut [i16],
+) {
+    let groups = x.as_chunks::<N>().0.iter().zip(q.as_chunks_mut::<N>().0);
+    for (((x, q), d), sums) in groups.zip(d.as_chunks_mut::<SCALES>().0).zip(sums.as_chunks_mut::<SUMS>().0) {
+        *d = [quantize_block::<_, N, SUMS>(s, x, q, sums) / 127.0; SCALES];
+    }
+}
+
 /// Quantizes one block to its largest magnitude, which is returned, with the sums of each 16 quants.
 /// A block that holds an infinity or a NaN becomes zeros under a NaN scale.
 #[inline(always)]

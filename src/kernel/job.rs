@@ -12,6 +12,10 @@ pub(crate) enum Form {
     Q8,
     /// Bytes with a scale for every 256.
     Q8K,
+    /// Bytes with an f32 scale for every 32.
+    Groups32,
+    /// Bytes with an f32 scale for every 64, which is there twice.
+    Groups64,
 }
 
 /// Activations for each sum in the quantized forms.
@@ -24,7 +28,7 @@ macro_rules! form_of {
             match kind {
                 _ if !kind.is_built() => None,
                 TensorType::F32 | TensorType::F16 | TensorType::BF16 => Some(Self::F32),
-                $(TensorType::$name => Some(Self::of_blocks(<formats::$module::$format as Format>::ELEMENTS)),)*
+                $(TensorType::$name => Some(Self::of_blocks::<formats::$module::$format>()),)*
                 _ => None,
             }
         }
@@ -34,15 +38,29 @@ macro_rules! form_of {
 impl Form {
     formats_list!(form_of);
 
-    const fn of_blocks(elements: usize) -> Self {
-        if elements == 256 { Self::Q8K } else { Self::Q8 }
+    const fn of_blocks<F: Format>() -> Self {
+        match (F::ELEMENTS, F::F32_SCALES) {
+            (256, _) => Self::Q8K,
+            (64, true) => Self::Groups64,
+            (_, true) => Self::Groups32,
+            _ => Self::Q8,
+        }
+    }
+
+    /// Whether this build has a weight type that wants this form.
+    pub const fn is_built(self) -> bool {
+        match self {
+            Self::F32 | Self::Q8 => true,
+            Self::Q8K => Q8K_BUILT,
+            Self::Groups32 | Self::Groups64 => TensorType::Q8_G32.is_built(),
+        }
     }
 
     /// Elements for each scale.
     pub const fn span(self) -> usize {
         match self {
             Self::F32 => 1,
-            Self::Q8 => 32,
+            Self::Q8 | Self::Groups32 | Self::Groups64 => 32,
             Self::Q8K => 256,
         }
     }
@@ -51,7 +69,7 @@ impl Form {
 macro_rules! q8k_built {
     ({} $($name:ident = $number:literal, $module:ident :: $format:ident, $feature:literal;)*) => {
         /// Whether this build has a weight type that wants activations in the form [`Form::Q8K`].
-        pub(super) const Q8K_BUILT: bool =
+        const Q8K_BUILT: bool =
             $(matches!(Form::of(TensorType::$name), Some(Form::Q8K)) ||)* false;
     };
 }

@@ -45,16 +45,19 @@ macro_rules! entry {
 macro_rules! table {
     ($name:literal, $isa:ty, $matmul:path $(, $feature:literal)?) => {{
         use $crate::built;
-        use $crate::kernel::{Activation, Attention, Convolution, Deviation, Form, Recurrence, attention, float, job, recurrent};
+        use $crate::kernel::{Activation, Attention, Convolution, Deviation, Form, Recurrence, attention, float, recurrent};
         $crate::kernel::Kernels {
             name: $name,
             matmul: $matmul,
             quantize: entry!(quantize, $isa, [$($feature)?],
                 |s, form: Form, x: &[f32], q: &mut [i8], d: &mut [f32], sums: &mut [i16]| match form {
                     Form::F32 => {}
-                    Form::Q8K if !job::Q8K_BUILT => {}
+                    Form::Q8K if const { !Form::Q8K.is_built() } => {}
+                    Form::Groups32 | Form::Groups64 if const { !Form::Groups64.is_built() } => {}
                     Form::Q8 => float::quantize_q8(s, x, q, d, sums),
                     Form::Q8K => float::quantize_q8k(s, x, q, d, sums),
+                    Form::Groups32 => float::quantize_groups::<_, 32, 1, 2>(s, x, q, d, sums),
+                    Form::Groups64 => float::quantize_groups::<_, 64, 2, 4>(s, x, q, d, sums),
                 }),
             rms_norm: entry!(rms_norm, $isa, [$($feature)?],
                 |s, x: &mut [f32], weight: &[u8], eps: f32| float::rms_norm(s, x, weight, eps)),

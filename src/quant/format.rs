@@ -14,7 +14,7 @@ pub(crate) trait Format: Copy + 'static {
     /// The bytes of a block: an array of them.
     type Block: Pod + AsRef<[u8]>;
     /// Numbers in a block: a multiple of 32. Blocks of 256 are multiplied with activations that have one scale for
-    /// 256, the others with activations that have one for 32.
+    /// 256, the others with activations that have one for 32; see also [`F32_SCALES`](Self::F32_SCALES).
     const ELEMENTS: usize;
     /// Numbers for each scale and minimum: 16 or 32.
     const GROUP: usize = 32;
@@ -30,6 +30,8 @@ pub(crate) trait Format: Copy + 'static {
     const M: Option<(usize, f32)> = None;
     /// What 32 numbers look like, if it is something that kernels know how to take from two rows at once.
     const SHAPE: Shape = Shape::Other;
+    /// Whether the activations have an f32 scale for each block, instead of an f16 for each 32.
+    const F32_SCALES: bool = false;
     /// Whether groups of 16 have a float `d` of their own, instead of a scale.
     const FLOAT_GROUPS: bool = false;
 

@@ -2,7 +2,7 @@
 //! has, the decoders, the kernels and their tests.
 
 /// Hands the list to the macro `$then`: each type's name, its number in the file, its module, the type there that
-/// implements [`Format`](super::Format), its feature.
+/// implements [`Format`](super::Format), its feature. Numbers from 200 are our own.
 macro_rules! formats {
     ($then:ident $($arguments:tt)*) => {
         $then! {
@@ -32,6 +32,8 @@ macro_rules! formats {
             NVFP4 = 40, nvfp4::Nvfp4, "nvfp4";
             Q1_0 = 41, q1_0::Q1_0, "q1_0";
             Q2_0 = 42, q2_0::Q2_0, "q2_0";
+            Q8_G32 = 200, q8_g32::Q8G32, "q8_groups";
+            Q8_G64 = 201, q8_g64::Q8G64, "q8_groups";
         }
     };
 }

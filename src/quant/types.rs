@@ -13,6 +13,7 @@ macro_rules! types {
         /// A tensor's element type, by its number in the file.
         ///
         /// All current types are named, so that a file can be listed; [`is_built`](Self::is_built) says which run.
+        /// `Q8_G32` and `Q8_G64` are llama2.c's int8, which GGUF has no numbers for.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         #[repr(u8)]
         #[allow(non_camel_case_types, missing_docs)] // the names are ggml's
@@ -28,6 +29,16 @@ macro_rules! types {
                 match id {
                     $($id => Some(Self::$plain),)*
                     $($number => Some(Self::$name),)*
+                    _ => None,
+                }
+            }
+
+            /// The crate's feature that brings code for it; `None` for F32, which is always there, and for types that
+            /// are never run.
+            pub const fn feature(self) -> Option<&'static str> {
+                match self {
+                    Self::F16 | Self::BF16 => Some("half-floats"),
+                    $(Self::$name => Some($feature),)*
                     _ => None,
                 }
             }

@@ -8,6 +8,7 @@ mod reasoning;
 mod render;
 mod screen;
 mod source;
+mod story;
 mod talk;
 
 pub use lines::{Input, Lines};

@@ -10,6 +10,7 @@ use minijinja::value::{Value, ValueKind};
 
 use super::guard::{ControlTokens, Prompt};
 use super::jinja::{self, Failure, Inputs};
+use super::story;
 use crate::output::note;
 
 /// The key of a model's own template.
@@ -21,6 +22,8 @@ pub struct Renderer {
     /// What takes the place of a template that is not there or fails.
     format: Format,
     control_tokens: ControlTokens,
+    /// Whether the model is the built-in one, which knows stories and no conversations.
+    tells_stories: bool,
     bos: String,
     eos: String,
     /// JSON schemas of functions, or `None`.
@@ -43,6 +46,7 @@ impl Renderer {
         Ok(Self {
             jinja,
             format,
+            tells_stories: false,
             control_tokens: ControlTokens::of(tokenizer),
             bos: spelled(tokenizer.bos()),
             eos: spelled(tokenizer.eos()),
@@ -51,10 +55,17 @@ impl Renderer {
         })
     }
 
+    /// Lets the built-in model, which has no template, tell the stories that are asked for.
+    pub fn tell_stories(&mut self, gguf: &Gguf<'_>) {
+        let name = gguf.keys().find(|(key, _)| *key == "general.name");
+        self.tells_stories = self.jinja.is_none() && matches!(name, Some((_, Meta::Str(b"Arenite Stories"))));
+    }
+
     /// What the prompts are made by, for people.
     pub fn name(&self) -> String {
         match self.jinja {
             Some(_) if !self.warned.get() => "its Jinja template".to_string(),
+            _ if self.tells_stories => "stories: say what about, or how one begins".to_string(),
             _ => format!("the format {}", self.format.name()),
         }
     }
@@ -75,8 +86,16 @@ impl Renderer {
         }
     }
 
+    /// What the answer to the last message begins with, if the model does not choose that.
+    pub fn opening(&self, messages: &[Value]) -> Option<String> {
+        if self.tells_stories { story::opening(&content(messages.last()?)) } else { None }
+    }
+
     /// The prompt. Where the template fails the format that it looks like takes its place, with a warning.
     pub fn prompt(&self, messages: &[Value]) -> Prompt {
+        if let Some(opening) = self.opening(messages) {
+            return self.control_tokens.prompt(&opening);
+        }
         let marked: Option<Vec<Value>> = {
             let marks: Vec<_> = messages.iter().map(|message| self.control_tokens.mark(message)).collect();
             let any = marks.iter().any(Option::is_some);

@@ -10,7 +10,6 @@ use crate::output::Out;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Reasoning {
     Show,
-    /// Grey on a terminal.
     Dim,
     Hide,
 }

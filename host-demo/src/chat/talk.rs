@@ -71,12 +71,14 @@ impl Talk<'_, '_, '_> {
     /// prompt, then with the answer as it comes.
     pub fn answer(&mut self, mut show: impl FnMut(Shown<'_>) -> Result<()>) -> Result<Stats> {
         let mut answered: Vec<TokenId> = Vec::new();
-        let mut said = String::new();
+        let opening = self.renderer.opening(&self.messages);
+        let mut said = opening.clone().unwrap_or_default();
         let mut stats: Option<Stats> = None;
         loop {
             let (prompt, mut ids) = self.fitting_prompt(answered.len())?;
             if answered.is_empty() {
                 show(Shown::Prompt(&prompt.text))?;
+                opening.as_deref().map_or(Ok(()), |opening| show(Shown::Answer(opening)))?;
             }
             ids.extend(&answered);
             let kept = self.rewind_to(&ids)?;
@@ -116,7 +118,7 @@ impl Talk<'_, '_, '_> {
                 continue;
             }
             // A stop text is in the tokens and not in what was said.
-            self.known_text = (outcome.end != End::Stop).then(|| prompt.text + &said);
+            self.known_text = (outcome.end != End::Stop && opening.is_none()).then(|| prompt.text + &said);
             self.last = Some(stats);
             match outcome.end {
                 // Nothing was said: the question is as if it had not been asked.

@@ -30,7 +30,7 @@ pub struct TextArgs {
     pub file: Option<PathBuf>,
 
     /// Token ids instead of a text, exactly as given, such as 1,2,3
-    #[arg(long, value_name = "IDS")]
+    #[arg(long, value_name = "IDS", allow_hyphen_values = true)]
     pub ids: Option<Ids>,
 
     /// Understand \n, \t, \\, \", \' and \x41 in -p
@@ -224,6 +224,11 @@ pub fn each<T: Serialize>(
         #[serde(flatten)]
         answer: T,
     }
+    each_json(file, |line| answer(line).map(|(id, answer)| Answer { id, answer }))
+}
+
+/// As [`each`], where an answer is any JSON.
+pub fn each_json<T: Serialize>(file: Option<&Path>, mut answer: impl FnMut(&[u8]) -> Result<T>) -> Result<ExitCode> {
     #[derive(Serialize)]
     struct Wrong {
         line: usize,
@@ -251,10 +256,10 @@ pub fn each<T: Serialize>(
         }
         total += 1;
         match answer(&line) {
-            Ok((id, answer)) => out.json(&Answer { id, answer })?,
+            Ok(answer) => out.json(&answer)?,
             Err(error) => {
                 wrong += 1;
-                let error = output::one_line(&format!("{error:#}"));
+                let error = output::words(&error);
                 note(format_args!("error: {name}, line {number}: {error}"));
                 out.json(&Wrong { line: number, error })?;
             }

@@ -23,6 +23,16 @@ pub struct ModelArgs {
     pub raw: bool,
 }
 
+/// For commands that name their files themselves: `-m` and `--tokenizer` are not in their help.
+#[derive(Clone, Debug, Args)]
+pub struct NoModelArgs {
+    #[arg(short, long, hide = true)]
+    model: Option<PathBuf>,
+
+    #[arg(long, hide = true)]
+    tokenizer: Option<PathBuf>,
+}
+
 /// How much memory a session takes and which kernels run it.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Memory and machine")]

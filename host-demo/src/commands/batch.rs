@@ -25,8 +25,8 @@ use crate::server::{by_chance, run_engine};
 #[command(after_help = "Example:
   arenite batch -m model.gguf -i requests.jsonl -o answers.jsonl --parallel 8
 
-A line is {\"custom_id\": ..., \"method\": \"POST\", \"url\": \"/v1/chat/completions\", \"body\": {...}}. Answers are
-appended as they come; stopped at any time and started again, it goes on. A body without a seed gets one
+A line is {\"custom_id\": ..., \"method\": \"POST\", \"url\": \"/v1/chat/completions\", \"body\": {...}}. Answers are \
+appended as they come; stopped at any time and started again, it goes on. A body without a seed gets one \
 that depends on its custom_id alone. The exit code is 0 only if every line has an answer.")]
 pub struct Args {
     /// The requests; - for standard input

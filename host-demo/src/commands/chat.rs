@@ -27,7 +27,7 @@ use crate::{interrupt, new_file, text, workers};
   echo \"Why is the sea salt?\" | arenite chat -m model.gguf
   arenite chat -m model.gguf --messages talk.json --tools tools.json --print-prompt
 
-On a terminal lines can be edited, a line that ends in \\ goes on, a pasted text may have several lines, Ctrl-C stops
+On a terminal lines can be edited, a line that ends in \\ goes on, a pasted text may have several lines, Ctrl-C stops \
 an answer, and /help shows what else there is. From a pipe a line is a turn.")]
 pub struct Args {
     /// What holds for the whole conversation
@@ -58,7 +58,7 @@ pub struct Args {
     #[arg(short = 'p', long = "prompt", value_name = "TEXT")]
     prompt: Option<String>,
 
-    /// What a model thinks between <think> and </think>
+    /// What a model thinks between <think> and </think>: shown, dim (grey, on a terminal), or hidden
     #[arg(long, value_enum, default_value_t = Reasoning::Dim)]
     reasoning: Reasoning,
 
@@ -103,6 +103,9 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let tokenizer = text::tokenizer(&gguf, &mut index).with_context(named)?;
     let template = args.chat_template.as_deref().map(read).transpose()?;
     let mut renderer = Renderer::new(&gguf, &tokenizer, &args.template, template)?;
+    if args.template == "auto" {
+        renderer.tell_stories(&gguf);
+    }
     if let Some(tools) = &args.tools {
         renderer.tools = list(tools)?.into();
     }
@@ -113,6 +116,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     }
 
     let model = Model::new(&gguf).with_context(named)?;
+    runtime::must_continue(&model).with_context(named)?;
     let kernels = runtime::kernels(&args.run.session.isa)?;
     let workers = workers::start(args.run.threads.unwrap_or_else(workers::cores));
     let context = runtime::context(&args.run.session, &model, 0);
@@ -123,6 +127,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let vocab = model.spec().vocab;
     let mut scratch = vec![0; Sampler::scratch_bytes(&params, vocab)];
     let sampler = Sampler::new(params, &args.sampling.logit_bias, vocab, &mut scratch)?;
+    text::in_vocabulary(&args.stop_id, vocab)?;
     let (mut stops, mut stop_ids) = (args.stop.clone(), args.stop_id.clone());
     stops.push(renderer.stop().to_string());
     let stop =

@@ -4,6 +4,7 @@ use anyhow::Result;
 use clap::Command;
 use clap_complete::Shell;
 
+use crate::cli::NoModelArgs;
 use crate::output::Out;
 
 /// Print what a shell needs to complete command lines
@@ -13,6 +14,9 @@ use crate::output::Out;
 pub struct Args {
     /// The shell
     shell: Shell,
+
+    #[command(flatten)]
+    none: NoModelArgs,
 }
 
 pub fn run(args: &Args, mut cli: Command) -> Result<()> {

@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 use clap::{Subcommand, ValueEnum};
 
 use super::convert_tokenizer;
+use crate::cli::NoModelArgs;
 use crate::new_model::write_model;
 use crate::output::note;
 use crate::{llama2c, seq2seq};
@@ -20,11 +21,18 @@ use crate::{llama2c, seq2seq};
 pub struct Args {
     #[command(subcommand)]
     from: From,
+
+    #[command(flatten)]
+    none: NoModelArgs,
 }
 
 #[derive(Debug, Subcommand)]
 enum From {
     /// A checkpoint of llama2.c: version 0 or 1 in f32, version 2 in int8
+    #[command(after_help = "Example:
+  arenite convert llama2c stories15M.bin tokenizer.bin stories15M.gguf
+
+Int8 becomes Q8_0, whose scales are f16. The checkpoint itself, given with -m and --tokenizer, runs as runq.c runs it.")]
     Llama2c {
         /// The checkpoint, such as stories15M.bin
         model: PathBuf,
@@ -34,6 +42,8 @@ enum From {
         output: PathBuf,
     },
     /// A GGUF file with another vocabulary: of a tokenizer.json, a tokenizer.model or llama2.c's tokenizer.bin
+    #[command(after_help = "Example:
+  arenite convert tokenizer tokenizer.json model.gguf mended.gguf")]
     Tokenizer {
         /// The vocabulary; what tokenizer_config.json beside it says counts too
         tokenizer: PathBuf,
@@ -43,6 +53,9 @@ enum From {
         output: PathBuf,
     },
     /// An encoder-decoder model: Marian, torch's nn.Transformer, or the English-Hindi translator
+    #[command(after_help = "Example:
+  arenite convert seq2seq opus-mt-en-hi en-hi.gguf
+  arenite translate -m en-hi.gguf -p \"Good morning.\"")]
     Seq2seq {
         /// The directory of model.safetensors, config.json and the tokenizer's files
         directory: PathBuf,
@@ -67,7 +80,7 @@ pub fn run(args: &Args) -> Result<()> {
             let read = |path: &PathBuf| std::fs::read(path).with_context(|| format!("cannot read {}", path.display()));
             let (checkpoint, vocabulary) = (read(model)?, read(tokenizer)?);
             let name = model.file_stem().unwrap_or_default().to_string_lossy();
-            let converted = llama2c::Converted::new(&name, &checkpoint, &vocabulary);
+            let converted = llama2c::Converted::new(&name, &checkpoint, &vocabulary, llama2c::Int8::Q8_0);
             let converted = converted.with_context(|| model.display().to_string())?;
             write_model(output, |out| converted.write(out))?;
             converted.notes.iter().for_each(note);

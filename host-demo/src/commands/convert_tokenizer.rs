@@ -7,13 +7,14 @@ use anyhow::{Context, Result};
 use crate::model_file::ModelFile;
 use crate::new_model::write_model;
 use crate::output::note;
-use crate::tokenizer_file::write_with;
+use crate::tokenizer_file;
 
 /// Writes `output`: the model `input` with the vocabulary of the file `tokenizer`.
 pub fn run(tokenizer: &Path, input: &Path, output: &Path) -> Result<()> {
     let file = ModelFile::open(Some(input))?;
     let gguf = file.parse()?;
-    write_model(output, |out| write_with(&gguf, tokenizer, out)).with_context(|| file.name().to_owned())?;
+    let header = tokenizer_file::header_with(&gguf, tokenizer).with_context(|| file.name().to_owned())?;
+    write_model(output, |out| tokenizer_file::write(&gguf, &header, out))?;
     note(format_args!("{}: with the vocabulary of {}", output.display(), tokenizer.display()));
     Ok(())
 }

@@ -1,11 +1,12 @@
 //! `arenite detokenize`: token ids to text.
 
-use std::io::{self, BufRead, BufWriter, IsTerminal, Read, Write};
+use std::io::{self, BufWriter, IsTerminal, Read, Write};
+use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow};
 use arenite::TokenId;
 
-use crate::cli::Ids;
+use crate::cli::{Ids, each_json};
 use crate::model_file::ModelFile;
 use crate::output::Out;
 use crate::text;
@@ -16,11 +17,11 @@ use crate::text;
   arenite detokenize -m model.gguf --ids 9038,2501,263,931
   arenite tokenize -p \"Hello world\" | arenite detokenize
 
-Without --ids the ids are read from standard input. The text comes out byte for byte; with --jsonl,
+Without --ids the ids are read from standard input. The text comes out byte for byte; with --jsonl, \
 where a string must be Unicode, stray bytes become U+FFFD.")]
 pub struct Args {
     /// Token ids, such as 1,2,3 [default: standard input]
-    #[arg(long, value_name = "IDS", conflicts_with = "jsonl")]
+    #[arg(long, value_name = "IDS", allow_hyphen_values = true, conflicts_with = "jsonl")]
     ids: Option<Ids>,
 
     /// Each line of standard input is a JSON list of ids, each line of output its JSON string
@@ -28,22 +29,17 @@ pub struct Args {
     jsonl: bool,
 }
 
-pub fn run(args: &Args, file: &ModelFile) -> Result<()> {
+pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let gguf = file.parse()?;
     let mut index = Vec::new();
     let tokenizer = text::tokenizer(&gguf, &mut index).with_context(|| file.name().to_string())?;
-    let mut out = BufWriter::new(Out::lock());
     if args.jsonl {
-        for (i, line) in io::stdin().lock().split(b'\n').enumerate() {
-            let line = line.context("cannot read standard input")?;
-            let ids: Vec<TokenId> = serde_json::from_slice(&line)
-                .map_err(|error| anyhow!("standard input, line {}, is not a JSON list of ids: {error}", i + 1))?;
-            let text = text::decode(&tokenizer, &ids).with_context(|| format!("standard input, line {}", i + 1))?;
-            writeln!(out, "{}", text::json_line(&String::from_utf8_lossy(&text))?)?;
-            out.flush()?;
-        }
-        return Ok(());
+        return each_json(None, |line| {
+            let ids: Vec<TokenId> = serde_json::from_slice(line).context("this is no JSON list of ids")?;
+            Ok(String::from_utf8_lossy(&text::decode(&tokenizer, &ids)?).into_owned())
+        });
     }
+    let mut out = BufWriter::new(Out::lock());
     let ids = match &args.ids {
         Some(ids) => ids.clone(),
         None => {
@@ -57,5 +53,5 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<()> {
         writeln!(out)?;
     }
     out.flush()?;
-    Ok(())
+    Ok(ExitCode::SUCCESS)
 }

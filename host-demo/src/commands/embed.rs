@@ -21,7 +21,7 @@ use crate::{npy, text, workers};
   arenite embed -m bge-small.gguf -p \"The sea is calm\" -o sea.npy
   arenite embed -m bge-small.gguf --jsonl -f sentences.jsonl -o sentences.npy
 
-The states of all tokens become one vector as the model says, of unit length. Without -o it is printed as
+The states of all tokens become one vector as the model says, of unit length. Without -o it is printed as \
 a JSON list. With --jsonl the file is [texts, dim], and a line of output says which row is whose.")]
 pub struct Args {
     #[command(flatten)]

@@ -30,8 +30,8 @@ use crate::{interrupt, text, workers};
   arenite generate -m model.gguf --jsonl < prompts.jsonl > answers.jsonl
   arenite generate -m stories15M.bin --tokenizer tokenizer.bin --rng llama2c --seed 7
 
-Without a text it tells a story. It ends at an end token, at a --stop text, after -n tokens, when
-the context is full, or with Ctrl-C, which finishes the line, prints the statistics and gives exit
+Without a text it tells a story. It ends at an end token, at a --stop text, after -n tokens, when \
+the context is full, or with Ctrl-C, which finishes the line, prints the statistics and gives exit \
 code 130. The flags of llama-cli are understood, too; one without a meaning here says so.")]
 pub struct Args {
     #[command(flatten)]
@@ -185,6 +185,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let vocab = model.spec().vocab;
     let mut scratch = vec![0; Sampler::scratch_bytes(&params, vocab)];
     let mut sampler = Sampler::new(params, &args.sampling.logit_bias, vocab, &mut scratch)?;
+    text::in_vocabulary(&args.stop_id, vocab)?;
     let mut mask_memory = tokenizer.zip(grammar).map(|(tokenizer, _)| MaskMemory::new(tokenizer));
     let mut masks = match (&mut mask_memory, tokenizer) {
         (Some(memory), Some(tokenizer)) => Some(memory.masks(tokenizer)?),

@@ -21,8 +21,8 @@ use crate::{interrupt, text, workers};
 #[command(after_help = "Example:
   arenite imatrix -m model-f16.gguf -f text.txt -o imatrix.gguf
 
-The text should be like what the model is to be used for; some ten thousand tokens do. It is run in pieces that fill
-the context (-c, or 512). The file has, for every matrix of the layers, the sum of the squares of what each of its
+The text should be like what the model is to be used for; some ten thousand tokens do. It is run in pieces that fill \
+the context (-c, or 512). The file has, for every matrix of the layers, the sum of the squares of what each of its \
 columns was multiplied with, in llama.cpp's form.")]
 pub struct Args {
     /// The text to run

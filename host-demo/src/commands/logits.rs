@@ -23,7 +23,7 @@ use crate::{npy, text, workers};
   arenite logits -m model.gguf --ids 1,403,407 --all -o logits.npy
   python3 -c 'import numpy; print(numpy.load(\"logits.npy\").argmax(1))'
 
-The file holds 32-bit floats, [positions, vocabulary]. Ids are used exactly as given. With --jsonl each
+The file holds 32-bit floats, [positions, vocabulary]. Ids are used exactly as given. With --jsonl each \
 line of output has the most likely tokens after one text.")]
 pub struct Args {
     #[command(flatten)]

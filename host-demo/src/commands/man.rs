@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use clap::Command;
 
+use crate::cli::NoModelArgs;
 use crate::output::note;
 
 /// Write the manual pages, one for each command
@@ -16,6 +17,9 @@ pub struct Args {
     /// The directory, which is made if it is not there
     #[arg(value_name = "DIR")]
     directory: PathBuf,
+
+    #[command(flatten)]
+    none: NoModelArgs,
 }
 
 pub fn run(args: &Args, cli: Command) -> Result<()> {

@@ -45,7 +45,7 @@ use crate::output;
   arenite generate -m model.gguf -p \"The sea\" -n 100   continue a text
   arenite plan -m model.gguf                           the memory it needs, and which boards have it
 
-`arenite COMMAND --help` shows the options of a command; those of `generate` also go without its name.
+`arenite COMMAND --help` shows the options of a command; those of `generate` also go without its name. \
 Exit codes: 0 done, 1 error, 2 wrong usage, 130 stopped with Ctrl-C.")]
 pub struct Cli {
     #[command(flatten)]
@@ -106,8 +106,8 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Imatrix(args) => return imatrix::run(&args, &ModelFile::open(model)?),
         Command::Perplexity(args) => return perplexity::run(&args, &ModelFile::open(model)?),
         Command::Quantize(args) => return quantize::run(&args),
-        Command::Tokenize(args) => tokenize::run(&args, &ModelFile::open(model)?),
-        Command::Detokenize(args) => detokenize::run(&args, &ModelFile::open(model)?),
+        Command::Tokenize(args) => return tokenize::run(&args, &ModelFile::open(model)?),
+        Command::Detokenize(args) => return detokenize::run(&args, &ModelFile::open(model)?),
         Command::Inspect(args) => inspect::run(&args, model),
         Command::Plan(args) => plan::run(&args, &ModelFile::open(model)?),
         Command::Convert(args) => convert::run(&args),
@@ -125,5 +125,20 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_shows_an_example() {
+        fn check(command: &clap::Command, name: &str) {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(help.contains("Example") && help.contains(name), "{name}");
+            // Paragraphs fit themselves to the terminal; examples and tables cannot.
+            let wide = help.lines().find(|line| line.starts_with("  ") && line.len() > 100);
+            assert_eq!(wide, None, "{name}");
+            for command in command.get_subcommands() {
+                check(command, &format!("{name} {}", command.get_name()));
+            }
+        }
+        check(&Cli::command(), "arenite");
     }
 }

@@ -8,6 +8,7 @@ use arenite::gguf::{Gguf, Tensor, Value};
 use arenite::model::is_ignored;
 use arenite::tokenizer::{INDEX_KEY, Tokenizer};
 
+use crate::cli::NoModelArgs;
 use crate::gguf_writer::{Header, Meta};
 use crate::model_file::ModelFile;
 use crate::new_file::write_file;
@@ -32,12 +33,16 @@ pub struct Args {
     output: PathBuf,
 
     /// Put every tensor on a multiple of this many bytes, a power of two
-    #[arg(long, value_name = "BYTES", default_value_t = 64)]
+    #[arg(long, value_name = "BYTES", default_value_t = 64,
+        value_parser = |n: &str| n.parse::<u32>().map_err(|_| "give a power of two from 8 to 1048576"))]
     align: u32,
 
     /// Keep also keys that begin so; may be given several times
     #[arg(long, value_name = "PREFIX")]
     keep: Vec<String>,
+
+    #[command(flatten)]
+    none: NoModelArgs,
 }
 
 /// Keys that stay, in addition to those of the architecture.

@@ -26,8 +26,8 @@ use crate::{interrupt, text, workers};
   arenite perplexity -m model-f16.gguf -f text.txt --save-logits f16.logits
   arenite perplexity -m model-q4.gguf --kl f16.logits     what the quantization costs
 
-As llama.cpp's llama-perplexity defines it: the text is run in pieces that fill the context (-c, or 512), and the second
-half of each is scored. Files of --save-logits are those of its --kl-divergence-base, 2 bytes for each word of the
+As llama.cpp's llama-perplexity defines it: the text is run in pieces that fill the context (-c, or 512), and the second \
+half of each is scored. Files of --save-logits are those of its --kl-divergence-base, 2 bytes for each word of the \
 vocabulary and scored token.")]
 pub struct Args {
     /// The text; not needed with --kl, whose file has the tokens

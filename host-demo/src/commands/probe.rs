@@ -23,16 +23,17 @@ use crate::{npy, text, workers};
   python3 -c 'import numpy; print(numpy.load(\"states.npy\").shape)'
   arenite probe -m model.gguf --jsonl -f texts.jsonl -o states.npy > rows.jsonl
 
-The file holds 32-bit floats, [layers, positions, dim], the layers in the order of --layers and
-counted from 0. With Hugging Face's `output_hidden_states`, `before` is hidden_states[layer] and
-`logits` is hidden_states[-1]. The stage `logits` is after all layers: it has one entry in their place.
+The file holds 32-bit floats, [layers, positions, dim], the layers in the order of --layers and \
+counted from 0. With Hugging Face's `output_hidden_states`, `before` is hidden_states[layer] and \
+`logits` is hidden_states[-1]. The stage `logits` is after all layers: it has one entry in their place. \
 With --jsonl it is [texts, layers, dim], and a line of output has the row and the ids of each text.")]
 pub struct Args {
     #[command(flatten)]
     text: TextArgs,
 
     /// Layers to look at, such as 0,3,5 [default: all]
-    #[arg(long, value_name = "LAYERS", value_delimiter = ',')]
+    #[arg(long, value_name = "LAYERS", value_delimiter = ',',
+        value_parser = |n: &str| n.parse::<usize>().map_err(|_| "give numbers of layers, such as 0,3,5"))]
     layers: Option<Vec<usize>>,
 
     /// Where in a layer to look

@@ -10,7 +10,7 @@ use arenite::gguf::Gguf;
 use arenite::quant::TensorType;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::cli::at_least_one;
+use crate::cli::{NoModelArgs, at_least_one};
 use crate::gguf_writer::Header;
 use crate::model_file::ModelFile;
 use crate::new_file;
@@ -23,17 +23,19 @@ use crate::{interrupt, workers};
 /// Write a model in smaller types
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Types, and about how many bits a weight takes:
-  F32 32, F16 16, BF16 16, Q8_0 8.5, Q6_K 6.6, Q5_1 6.0, Q5_K_M 5.7, Q5_K_S 5.5, Q5_0 5.5, Q4_1 5.0, Q4_K_M 4.8,
-  Q4_K_S 4.6, Q4_0 4.5, IQ4_NL 4.5, MXFP4_MOE 4.3 (experts), IQ4_XS 4.3, Q3_K_L 4.3, Q3_K_M 3.9, IQ3_M 3.7, Q3_K_S 3.5,
-  IQ3_S 3.4, IQ3_XS 3.3, Q2_K 3.2, IQ3_XXS 3.1, Q2_K_S 3.0, IQ2_M 2.7, IQ2_S 2.5, IQ2_XS 2.3, IQ2_XXS 2.1,
-  TQ2_0 2.1 and TQ1_0 1.7 (weights that are -1, 0 or 1), IQ1_M 1.8, IQ1_S 1.6
-Q3_K, Q4_K and Q5_K mean the mixes _M. IQ3_XXS, IQ2_*, IQ1_* and Q2_K_S need an importance matrix; others gain by one.
+  F32 32, F16 16, BF16 16, Q8_0 8.5, Q6_K 6.6, Q5_1 6.0, Q5_K_M 5.7, Q5_K_S 5.5, Q5_0 5.5,
+  Q4_1 5.0, Q4_K_M 4.8, Q4_K_S 4.6, Q4_0 4.5, IQ4_NL 4.5, MXFP4_MOE 4.3 (experts), IQ4_XS 4.3,
+  Q3_K_L 4.3, Q3_K_M 3.9, IQ3_M 3.7, Q3_K_S 3.5, IQ3_S 3.4, IQ3_XS 3.3, Q2_K 3.2, IQ3_XXS 3.1,
+  Q2_K_S 3.0, IQ2_M 2.7, IQ2_S 2.5, IQ2_XS 2.3, IQ2_XXS 2.1, IQ1_M 1.8, IQ1_S 1.6,
+  TQ2_0 2.1 and TQ1_0 1.7 (weights that are -1, 0 or 1)
+Q3_K, Q4_K and Q5_K mean the mixes _M. IQ3_XXS, IQ2_*, IQ1_* and Q2_K_S need an importance matrix; others gain by one. \
 Every tensor gets the type that llama.cpp's llama-quantize gives it.
 
 Examples:
   arenite quantize model-f16.gguf model-q4.gguf Q4_K_M
   arenite imatrix -m model-f16.gguf -f text.txt -o imatrix.gguf
-  arenite quantize model-f16.gguf model-iq2.gguf IQ2_M --imatrix imatrix.gguf --tensor-type ffn_down=q4_k")]
+  arenite quantize model-f16.gguf model-iq2.gguf IQ2_M --imatrix imatrix.gguf
+  arenite quantize model-f16.gguf model-q4.gguf Q4_K_M --tensor-type ffn_down=q6_k")]
 pub struct Args {
     /// The model to read, best in F32, F16 or BF16
     #[arg(conflicts_with = "model")]
@@ -65,6 +67,9 @@ pub struct Args {
     /// Quantize also what is quantized already
     #[arg(long)]
     allow_requantize: bool,
+
+    #[command(flatten)]
+    none: NoModelArgs,
 
     /// Threads [default: one for every core]
     #[arg(short, long, value_parser = at_least_one)]

@@ -15,25 +15,22 @@ use crate::output;
 
 /// Talk with a model on a terminal, or continue a text otherwise
 #[derive(Debug, clap::Args)]
+#[command(override_usage = "arenite run [MODEL] [PROMPT] [OPTIONS OF chat OR generate]")]
 #[command(after_help = "Example:
   arenite run model.gguf                        a conversation
   arenite run model.gguf \"The sea\" | less       a text
   arenite run model.gguf \"Hello\" --temp 0       options of `chat` or of `generate` come last")]
 pub struct Args {
-    /// The model; the same as -m
-    #[arg(value_name = "MODEL", conflicts_with = "model")]
-    file: Option<PathBuf>,
-
-    /// What to say first, or the text to continue
-    prompt: Option<String>,
-
-    /// Options of `chat` or of `generate`
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "OPTIONS")]
-    options: Vec<OsString>,
+    /// The model, if -m does not give it; what to say first, or the text to continue; options of `chat` or of
+    /// `generate`
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "MODEL PROMPT OPTIONS")]
+    words: Vec<OsString>,
 }
 
 #[derive(Parser)]
 struct Chat {
+    #[command(flatten)]
+    model: ModelArgs,
     #[command(flatten)]
     args: chat::Args,
 }
@@ -41,21 +38,35 @@ struct Chat {
 #[derive(Parser)]
 struct Generate {
     #[command(flatten)]
+    model: ModelArgs,
+    #[command(flatten)]
     args: generate::Args,
 }
 
 pub fn run(args: &Args, model: &ModelArgs) -> Result<ExitCode> {
-    let model = ModelArgs { model: args.file.clone().or(model.model.clone()), ..model.clone() };
-    let prompt = args.prompt.iter().flat_map(|prompt| ["-p", prompt]).map(OsString::from);
-    let options = [OsString::from("arenite run")].into_iter().chain(prompt).chain(args.options.iter().cloned());
+    let mut words = args.words.iter().cloned().peekable();
+    let mut word = || words.next_if(|word| !word.as_encoded_bytes().starts_with(b"-"));
+    let file = if model.model.is_none() { word().map(PathBuf::from) } else { None };
+    let prompt = word().into_iter().flat_map(|prompt| [OsString::from("-p"), prompt]);
+    let options: Vec<_> = [OsString::from("arenite run")].into_iter().chain(prompt).chain(words).collect();
+    let open = |given: ModelArgs| {
+        if given.raw {
+            output::raw();
+        }
+        ModelFile::open(&ModelArgs {
+            model: given.model.or(file).or(model.model.clone()),
+            tokenizer: given.tokenizer.or(model.tokenizer.clone()),
+            ..given
+        })
+    };
     if io::stdin().is_terminal() && io::stdout().is_terminal() {
         match Chat::try_parse_from(options) {
-            Ok(chat) => chat::run(&chat.args, &ModelFile::open(&model)?),
+            Ok(Chat { model, args }) => chat::run(&args, &open(model)?),
             Err(told) => Ok(output::usage_error(&told)),
         }
     } else {
         match Generate::try_parse_from(options) {
-            Ok(generate) => generate::run(&generate.args, &ModelFile::open(&model)?),
+            Ok(Generate { model, args }) => generate::run(&args, &open(model)?),
             Err(told) => Ok(output::usage_error(&told)),
         }
     }

@@ -20,13 +20,13 @@ use crate::workers;
 #[command(after_help = "Example:
   echo '{\"prompt\": \"Once upon a\", \"continuation\": \" time\"}' | arenite score --jsonl
 
-Each line of standard input, or of -f FILE, is a JSON object with a prompt and a continuation: texts, or lists of
+Each line of standard input, or of -f FILE, is a JSON object with a prompt and a continuation: texts, or lists of \
 token ids that are used exactly as given; it may have an `id`, which comes back. Each line of output is one, too:
   logprob   the natural logarithm of the continuation's probability after the prompt
   tokens    the ids that were scored
   logprobs  that of each of them
   greedy    whether each is the most probable one in its place
-A text is tokenized together with its prompt; what is scored are the tokens from the first one on
+A text is tokenized together with its prompt; what is scored are the tokens from the first one on \
 that the prompt alone does not have.")]
 pub struct Args {
     /// Read JSON lines and write JSON lines
@@ -71,6 +71,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let named = || file.name().to_string();
     let gguf = file.parse()?;
     let model = Model::new(&gguf).with_context(named)?;
+    runtime::must_continue(&model).with_context(named)?;
     let mut index = Vec::new();
     let tokenizer = text::tokenizer(&gguf, &mut index);
     let kernels = runtime::kernels(&args.run.session.isa)?;

@@ -16,8 +16,8 @@ use crate::server::{App, Counters, Host, Limits, serve};
 #[command(after_help = "Example:
   arenite serve -m model.gguf --port 8080 --parallel 8 -c 4096
 
-The first line of standard output is `listening on http://HOST:PORT`. A page to talk to the model is at /,
-the interface under /v1; /health, /metrics, /tokenize and /detokenize are there, too. What is said does not
+The first line of standard output is `listening on http://HOST:PORT`. A page to talk to the model is at /, \
+the interface under /v1; /health, /metrics, /tokenize and /detokenize are there, too. What is said does not \
 depend on who else is being served. SIGTERM ends it when all open answers are done.")]
 pub struct Args {
     /// The address to listen on; 0.0.0.0 for all, which lets others in

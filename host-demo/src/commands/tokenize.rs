@@ -1,12 +1,14 @@
 //! `arenite tokenize`: text to token ids.
 
-use std::io::{self, BufRead, BufWriter, Read, Write};
+use std::io::{self, BufWriter, Read, Write};
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use arenite::TokenId;
 use arenite::tokenizer::Encode;
 
+use crate::cli::each_json;
 use crate::model_file::ModelFile;
 use crate::output::Out;
 use crate::text::{self, JsonBytes};
@@ -17,7 +19,7 @@ use crate::text::{self, JsonBytes};
   arenite tokenize -m model.gguf -p \"Hello world\"
   echo '\"Hello world\"' | arenite tokenize -m model.gguf --jsonl
 
-Without -p the text is read from standard input, to its end and as it is. A file that holds only a
+Without -p the text is read from standard input, to its end and as it is. A file that holds only a \
 vocabulary is enough.")]
 pub struct Args {
     /// The text, or - for standard input [default: standard input]
@@ -45,24 +47,18 @@ pub struct Args {
     json: bool,
 }
 
-pub fn run(args: &Args, file: &ModelFile) -> Result<()> {
+pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let gguf = file.parse()?;
     let mut index = Vec::new();
     let tokenizer = text::tokenizer(&gguf, &mut index).with_context(|| file.name().to_string())?;
     let how = Encode { add_special: args.add_special, parse_special: args.parse_special };
-    let mut out = BufWriter::new(Out::lock());
     if args.jsonl {
-        for (i, line) in io::stdin().lock().split(b'\n').enumerate() {
-            let line = line.context("cannot read standard input")?;
-            let JsonBytes(text) = serde_json::from_slice(&line)
-                .map_err(|error| anyhow::anyhow!("standard input, line {}, is not a JSON string: {error}", i + 1))?;
-            let ids = text::encode(&tokenizer, &text, how)?;
-            serde_json::to_writer(&mut out, &ids).map_err(io::Error::from)?;
-            writeln!(out)?;
-            out.flush()?;
-        }
-        return Ok(());
+        return each_json(None, |line| {
+            let JsonBytes(text) = serde_json::from_slice(line).context("this is no JSON string")?;
+            text::encode(&tokenizer, &text, how)
+        });
     }
+    let mut out = BufWriter::new(Out::lock());
     let text = match (&args.prompt, &args.file) {
         (Some(text), _) if text != "-" => text.clone().into_bytes(),
         (_, Some(path)) => std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?,
@@ -80,5 +76,5 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<()> {
     }
     writeln!(out)?;
     out.flush()?;
-    Ok(())
+    Ok(ExitCode::SUCCESS)
 }

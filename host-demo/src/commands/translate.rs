@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use arenite::beam::{Beams, Search};
 use arenite::model::Stack;
 use arenite::tokenizer::{Encode, Tokenizer};
@@ -11,7 +11,7 @@ use arenite::{Line, Model, Session, TokenId};
 use clap::ValueEnum;
 use serde::Serialize;
 
-use crate::cli::{RunArgs, TextArgs, at_least_one, beams, each_line};
+use crate::cli::{RunArgs, TextArgs, at_least_one, beams, each_line, finite};
 use crate::model_file::ModelFile;
 use crate::output::Out;
 use crate::runtime::{self, Memory};
@@ -35,7 +35,8 @@ pub struct Args {
     beams: usize,
 
     /// Most tokens of a translation
-    #[arg(short, long, value_name = "N", default_value_t = 128, value_parser = at_least_one)]
+    #[arg(short, long, value_name = "N", default_value_t = 128, allow_negative_numbers = true,
+        value_parser = at_least_one)]
     n_tokens: usize,
 
     /// How many of the best translations to print
@@ -43,7 +44,7 @@ pub struct Args {
     n_best: usize,
 
     /// Divide log-probabilities by the length to this power: 0 for not at all
-    #[arg(long, value_name = "P", default_value_t = 1.0)]
+    #[arg(long, value_name = "P", default_value_t = 1.0, allow_negative_numbers = true, value_parser = finite)]
     length_penalty: f32,
 
     /// Go on after an end token, to the full length
@@ -74,6 +75,7 @@ struct Translation {
 
 pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let named = || file.name().to_string();
+    ensure!(args.n_best <= args.beams, "--n-best {} is more than --beams {}: give more beams", args.n_best, args.beams);
     let gguf = file.parse()?;
     let model = Model::new(&gguf).with_context(named)?;
     let Stack::Target { start, .. } = model.spec().stack() else {

@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 use arenite::quant::TensorType;
 use half::f16;
 
+use super::Int8;
 use crate::gguf_writer::Header;
 use crate::tensor::Tensor;
 
@@ -239,13 +240,18 @@ impl<'s> Checkpoint<'s> {
     }
 
     /// The tensors as GGUF has them; `notes` tells what is not exactly what it was.
-    pub fn tensors(self, notes: &mut Vec<String>) -> Vec<Tensor<'s>> {
+    pub fn tensors(self, int8: Int8, notes: &mut Vec<String>) -> Vec<Tensor<'s>> {
         let (group, mut kept, mut requantized, mut wide) = (self.group, 0, 0, 0);
         let tensors = self.tensors.into_iter().map(|(name, dims, data)| {
             let f32 = |bytes| Tensor { name: name.clone(), dims: dims.clone(), kind: TensorType::F32, bytes };
             match data {
                 Data::F32(bytes) => f32(bytes.into()),
                 Data::Int8 { numbers, scales } => match q8_0(numbers, scales, group, dims.first().copied()) {
+                    _ if int8 == Int8::Kept
+                        && let Some(kind) = kept_type(group, &dims) =>
+                    {
+                        Tensor { name, dims, kind, bytes: interleaved(numbers, scales, group).into() }
+                    }
                     Some(bytes) => {
                         kept += 1;
                         Tensor { name, dims, kind: TensorType::Q8_0, bytes: bytes.into() }
@@ -261,7 +267,8 @@ impl<'s> Checkpoint<'s> {
         let tensors = tensors.collect();
         if kept > 0 {
             notes.push(format!(
-                "{kept} matrices keep their int8 numbers, in blocks of {BLOCK}; their scales are rounded to f16"
+                "{kept} matrices keep their int8 numbers, in blocks of {BLOCK} with scales in f16; for the very text of \
+                 runq.c give the checkpoint itself with -m and --tokenizer"
             ));
         }
         if requantized > 0 {
@@ -279,6 +286,26 @@ impl<'s> Checkpoint<'s> {
 /// The scales of the groups.
 fn scales_of(scales: &[u8]) -> impl Iterator<Item = f32> {
     scales.as_chunks().0.iter().map(|scale| f32::from_le_bytes(*scale))
+}
+
+/// The type that has these groups as they are.
+fn kept_type(group: usize, dims: &[u64]) -> Option<TensorType> {
+    let is_whole = dims.first().is_some_and(|row| row.is_multiple_of(group as u64));
+    match group {
+        32 if is_whole => Some(TensorType::Q8_G32),
+        64 if is_whole => Some(TensorType::Q8_G64),
+        _ => None,
+    }
+}
+
+/// Each group's numbers after its scale.
+fn interleaved(numbers: &[u8], scales: &[u8], group: usize) -> Vec<u8> {
+    let mut out = Vec::with_capacity(numbers.len() + scales.len());
+    for (numbers, scale) in numbers.chunks(group).zip(scales.as_chunks::<4>().0) {
+        out.extend(scale);
+        out.extend(numbers);
+    }
+    out
 }
 
 /// The weights in f32.
@@ -333,7 +360,7 @@ mod tests {
             let checkpoint = Checkpoint::read(&file).unwrap();
             assert_eq!((checkpoint.vocab, checkpoint.tensors.len()), (3, 3 + 8 + usize::from(!tied)));
             let mut notes = Vec::new();
-            let tensors = checkpoint.tensors(&mut notes);
+            let tensors = checkpoint.tensors(Int8::Q8_0, &mut notes);
             assert!(notes.len() == 1 && notes[0].contains("f32"), "{notes:?}");
             let down = tensors.iter().find(|tensor| tensor.name == "blk.0.ffn_down.weight").unwrap();
             assert_eq!(down.dims, [6, 4]);

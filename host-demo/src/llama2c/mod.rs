@@ -15,6 +15,15 @@ use crate::tensor::Tensor;
 use checkpoint::Checkpoint;
 pub use checkpoint::is_checkpoint;
 
+/// What becomes of int8 in groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Int8 {
+    /// Groups of 32 and 64 stay as they are, and with them the arithmetic of `runq.c`.
+    Kept,
+    /// Q8_0, which other programs read.
+    Q8_0,
+}
+
 /// A checkpoint with its vocabulary, as GGUF.
 pub struct Converted<'s> {
     header: Header,
@@ -27,7 +36,7 @@ pub struct Converted<'s> {
 
 impl<'s> Converted<'s> {
     /// The checkpoint `model` with the vocabulary of a `tokenizer.bin`.
-    pub fn new(name: &str, model: &'s [u8], tokenizer: &[u8]) -> Result<Self> {
+    pub fn new(name: &str, model: &'s [u8], tokenizer: &[u8], int8: Int8) -> Result<Self> {
         let checkpoint = Checkpoint::read(model)?;
         let vocabulary = vocabulary::read(tokenizer, checkpoint.vocab).context("the tokenizer is not this model's")?;
         let mut header = Header::new();
@@ -36,7 +45,7 @@ impl<'s> Converted<'s> {
         checkpoint.keys(&mut header);
         vocabulary.keys(&mut header);
         let (kind, mut notes) = (checkpoint.kind(), Vec::new());
-        let tensors = checkpoint.tensors(&mut notes);
+        let tensors = checkpoint.tensors(int8, &mut notes);
         for tensor in &tensors {
             header.tensor(&tensor.name, &tensor.dims, tensor.kind)?;
         }

@@ -23,7 +23,7 @@ const PIECE: usize = 32;
 const BESIDE: usize = 64;
 /// Tokens of prompts in a pass of their own. It is given up for who comes meanwhile.
 const ALONE: usize = 256;
-/// Passes that are given up on end at most.
+/// Passes that are given up before one must come to its end.
 const MOST_STOPS: usize = 16;
 
 /// What the thread is asked for.
@@ -131,7 +131,7 @@ pub struct Scheduler<'a, 'm, 'w> {
     grammars: Grammars,
     scratch: Vec<u8>,
     clock: u64,
-    /// How many passes on end were given up for requests that came.
+    /// How many passes were given up for requests that came, less those that were not.
     stops: usize,
 }
 
@@ -383,7 +383,9 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
             self.take(command);
             return Ok(());
         }
-        self.stops = 0;
+        if !someone_reads {
+            self.stops = self.stops.saturating_sub(1);
+        }
         self.counters.passes.fetch_add(1, Ordering::Relaxed);
         for (at, count) in counts.into_iter().enumerate().filter(|(_, count)| *count > 0) {
             let running = &self.running[at];
@@ -405,7 +407,12 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         let readers = order.iter().filter(|at| left(**at) == 1).count();
         let prompts = order.len() - readers;
         let batch = self.engine.plan().options.batch;
-        let all = if readers > 0 { BESIDE } else { ALONE };
+        let all = match (readers, prompts) {
+            // The shorter, the more often it was given up: it has to come to its end.
+            (0, 1) => (ALONE >> self.stops).max(PIECE),
+            (0, _) => ALONE,
+            _ => BESIDE,
+        };
         let mut room = batch;
         let mut for_prompts = all.min(batch.saturating_sub(readers)).max(1);
         let mut counts = vec![0; self.running.len()];

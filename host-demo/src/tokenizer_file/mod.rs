@@ -84,12 +84,12 @@ impl Vocabulary {
 /// The model `gguf` with the vocabulary of the file `tokenizer` in place of its own.
 pub fn with_tokenizer(gguf: &Gguf<'_>, tokenizer: &Path) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    write_with(gguf, tokenizer, &mut bytes)?;
+    write(gguf, &header_with(gguf, tokenizer)?, &mut bytes)?;
     Ok(bytes)
 }
 
-/// Writes [`with_tokenizer`]'s file.
-pub fn write_with(gguf: &Gguf<'_>, tokenizer: &Path, out: impl Write) -> Result<()> {
+/// What [`with_tokenizer`]'s file begins with.
+pub fn header_with(gguf: &Gguf<'_>, tokenizer: &Path) -> Result<Header> {
     let mut header = Header::new();
     // What the new vocabulary does not say stays: which tokens begin and end a text.
     let stays = |key: &str| match key.strip_prefix("tokenizer.ggml.") {
@@ -107,6 +107,11 @@ pub fn write_with(gguf: &Gguf<'_>, tokenizer: &Path, out: impl Write) -> Result<
         let dims: Vec<u64> = tensor.dims.into_iter().take(tensor.dim_count as usize).collect();
         header.tensor(tensor.name, &dims, tensor.kind)?;
     }
+    Ok(header)
+}
+
+/// Writes the tensors of `gguf` after that header.
+pub fn write(gguf: &Gguf<'_>, header: &Header, out: impl Write) -> Result<()> {
     let mut data = header.write(out)?;
     gguf.tensors().try_for_each(|tensor| data.write_all(tensor.data))?;
     data.finish().map(|_| ())

@@ -12,8 +12,8 @@ use crate::quant::TensorType;
 #[test]
 fn quantization_of_activations() {
     let mut random = Random(7);
-    for form in [Form::Q8, Form::Q8K] {
-        let span = form.span();
+    for form in [Form::Q8, Form::Q8K, Form::Groups32, Form::Groups64] {
+        let span = if form == Form::Groups64 { 64 } else { form.span() };
         let mut cases: Vec<Vec<f32>> = vec![];
         for data in DATA {
             cases.extend((0..40).map(|i| random.floats(data, span * (1 + i % 5))));

@@ -15,8 +15,14 @@ pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
         Some(both) => Some(both / 2 + 1),
         None => None,
     };
-    let (before, inner) = (tri!(keys.nonzero("dense_2_feat_in", Keys::MAX_WIDTH)), tri!(keys.nonzero("dense_2_feat_out", Keys::MAX_WIDTH)));
-    let (after, out) = (tri!(keys.nonzero("dense_3_feat_in", Keys::MAX_WIDTH)), tri!(keys.nonzero("dense_3_feat_out", Keys::MAX_WIDTH)));
+    let (before, inner) = (
+        tri!(keys.nonzero("dense_2_feat_in", Keys::MAX_WIDTH)),
+        tri!(keys.nonzero("dense_2_feat_out", Keys::MAX_WIDTH)),
+    );
+    let (after, out) = (
+        tri!(keys.nonzero("dense_3_feat_in", Keys::MAX_WIDTH)),
+        tri!(keys.nonzero("dense_3_feat_out", Keys::MAX_WIDTH)),
+    );
     let pooled_head = match (before, inner, after, out) {
         (None, None, None, None) => None,
         (Some(before), Some(inner), Some(after), Some(out)) if before == spec.dim && inner == after => {

@@ -27,9 +27,9 @@ use report::{Format, Measured, Report};
   arenite bench -m model.gguf --profile
   arenite bench -m model.gguf -t 1,2,4 --plot speed.svg
 
-Prefill is one prompt of -p tokens from an empty context, decode is -n single tokens from an empty
-context; medians of -r rounds after one that is not counted. load_ms: from opening the file to a
-session that is ready. first_token_ms: that, a first prompt of -p tokens, and choosing a token.
+Prefill is one prompt of -p tokens from an empty context, decode is -n single tokens from an empty \
+context; medians of -r rounds after one that is not counted. load_ms: from opening the file to a \
+session that is ready. first_token_ms: that, a first prompt of -p tokens, and choosing a token. \
 A profile is measured after that, with a clock that costs a little itself: its share is in the rows.")]
 pub struct Args {
     /// Tokens of the prompt

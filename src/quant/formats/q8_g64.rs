@@ -1,0 +1,1 @@
+super::q8_g32::group!(Q8G64, 64);
