@@ -10,6 +10,7 @@ mod decode;
 mod pack;
 mod panel;
 mod products;
+mod q6k;
 
 use core::arch::x86_64::{__cpuid_count, CpuidResult};
 

@@ -2,7 +2,6 @@
 
 use core::arch::x86_64::*;
 
-use super::bytes::hide;
 use super::pack::{CODES, LINE, Whole, piece};
 use super::products::fits_i16;
 use crate::kernel::quantized::{Multiply, Tile};
@@ -214,7 +213,10 @@ unsafe trait Eight {
         w: *const u8,
         q: [*const i8; T],
         scale: Option<__m256i>,
+        bias: __m256i,
     );
+    /// Whether codes are made signed, so that no bias is left.
+    const SIGNED: bool = false;
 }
 
 /// Codes times activations by AVX-VNNI.
@@ -227,6 +229,7 @@ unsafe impl Eight for Vnni {
         w: *const u8,
         q: [*const i8; T],
         scale: Option<__m256i>,
+        _bias: __m256i,
     ) {
         // SAFETY: passed on to the caller.
         unsafe {
@@ -238,76 +241,25 @@ unsafe impl Eight for Vnni {
                 }
             }
             for (to, sums) in to.iter_mut().zip(sums) {
-                *to = match scale {
-                    Some(scale) => _mm256_add_epi32(*to, _mm256_mullo_epi32(sums, scale)),
-                    None => sums,
-                };
+                *to = scale.map_or(sums, |scale| _mm256_add_epi32(*to, _mm256_mullo_epi32(sums, scale)));
             }
         }
     }
 }
 
-/// By AVX2, where not even two products fit 16 bits: codes and activations are widened to words, those at even places and
-/// those at odd ones, the activations once for all rows.
-struct Wide;
-// SAFETY: `STEPS` lines of codes, and four activations for each.
-unsafe impl Eight for Wide {
-    #[inline(always)]
-    unsafe fn products<const T: usize, const STEPS: usize>(
-        to: &mut [__m256i; T],
-        w: *const u8,
-        q: [*const i8; T],
-        scale: Option<__m256i>,
-    ) {
-        // SAFETY: passed on to the caller; of `x`, as many dwords as there are steps are read.
-        unsafe {
-            let mut x = [Words([[0; 8]; 2]); T];
-            for (x, q) in x.iter_mut().zip(q) {
-                let q = if STEPS == 8 {
-                    _mm256_loadu_si256(q.cast())
-                } else {
-                    _mm256_castsi128_si256(_mm_loadu_si128(q.cast()))
-                };
-                let [even, odd] = &mut x.0;
-                _mm256_store_si256(even.as_mut_ptr().cast(), _mm256_srai_epi16::<8>(_mm256_slli_epi16::<8>(q)));
-                _mm256_store_si256(odd.as_mut_ptr().cast(), _mm256_srai_epi16::<8>(q));
-            }
-            hide(&x);
-            let mut sums = if scale.is_some() { [_mm256_setzero_si256(); T] } else { *to };
-            for k in 0..STEPS {
-                let w = _mm256_loadu_si256(w.add(k * LINE).cast());
-                let (even, odd) = (_mm256_and_si256(w, _mm256_set1_epi16(0xff)), _mm256_srli_epi16::<8>(w));
-                for (sums, Words(x)) in sums.iter_mut().zip(&x) {
-                    let x = x.as_ptr().cast::<i32>().add(k);
-                    *sums = _mm256_add_epi32(*sums, _mm256_madd_epi16(even, _mm256_set1_epi32(x.read())));
-                    *sums = _mm256_add_epi32(*sums, _mm256_madd_epi16(odd, _mm256_set1_epi32(x.add(8).read())));
-                }
-            }
-            for (to, sums) in to.iter_mut().zip(sums) {
-                *to = match scale {
-                    Some(scale) => _mm256_add_epi32(*to, _mm256_mullo_epi32(sums, scale)),
-                    None => sums,
-                };
-            }
-        }
-    }
-}
-
-/// Thirty-two activations as words, two in a dword: see [`Wide`].
-#[derive(Clone, Copy)]
-#[repr(align(32))]
-struct Words([[i32; 8]; 2]);
-
-/// By AVX2, for codes of which `2 * FIT` products fit 16 bits.
+/// By AVX2, for codes of which `2 * FIT` products fit 16 bits; where not even two do, `FIT` is 0, and the codes are
+/// made signed.
 struct Madd<const FIT: usize>;
 // SAFETY: `STEPS` lines of codes, and four activations for each.
 unsafe impl<const FIT: usize> Eight for Madd<FIT> {
+    const SIGNED: bool = FIT == 0;
     #[inline(always)]
     unsafe fn products<const T: usize, const STEPS: usize>(
         to: &mut [__m256i; T],
         w: *const u8,
         q: [*const i8; T],
         scale: Option<__m256i>,
+        bias: __m256i,
     ) {
         // SAFETY: passed on to the caller.
         unsafe {
@@ -315,14 +267,25 @@ unsafe impl<const FIT: usize> Eight for Madd<FIT> {
             let scale = scale.map_or(_mm256_set1_epi16(1), |scale| {
                 _mm256_or_si256(_mm256_slli_epi32::<16>(scale), _mm256_and_si256(scale, _mm256_set1_epi32(0xffff)))
             });
-            let fit = if FIT < STEPS { FIT } else { STEPS };
+            let fit = if FIT == 0 {
+                1
+            } else if FIT < STEPS {
+                FIT
+            } else {
+                STEPS
+            };
             for first in (0..STEPS).step_by(fit) {
                 let mut sums = [_mm256_setzero_si256(); T];
                 for k in first..first + fit {
                     let w = _mm256_loadu_si256(w.add(k * LINE).cast());
+                    let w = if FIT == 0 { _mm256_sub_epi8(w, bias) } else { w };
                     for (sums, q) in sums.iter_mut().zip(q) {
                         let x = _mm256_set1_epi32(four(q.add(k * 4)));
-                        let products = _mm256_maddubs_epi16(w, x);
+                        let products = if FIT == 0 {
+                            _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w))
+                        } else {
+                            _mm256_maddubs_epi16(w, x)
+                        };
                         *sums = if k == first { products } else { _mm256_add_epi16(*sums, products) };
                     }
                 }
@@ -348,8 +311,10 @@ unsafe fn pieces<E: Eight, const T: usize, const SCALES: u8>(tile: &Tile<'_>) {
         prefetch::<T>(tile);
         let (q, d, sums) = (tile.q::<T>(), tile.d::<T>(32), tile.sums::<T>());
         let size = piece(if SCALES == scales::ONE { 1 } else { 2 });
-        let less = [(true, true), (true, false), (false, true)]
-            .map(|(low, high)| _mm256_set1_epi32(less(tile.bias, low, high)));
+        let bias = if E::SIGNED { 0 } else { tile.bias };
+        let less =
+            [(true, true), (true, false), (false, true)].map(|(low, high)| _mm256_set1_epi32(less(bias, low, high)));
+        let bias = _mm256_set1_epi8(tile.bias as i8);
         for half in 0..2 {
             let mut acc = [_mm256_setzero_ps(); T];
             for b in 0..tile.cols / 32 {
@@ -362,15 +327,17 @@ unsafe fn pieces<E: Eight, const T: usize, const SCALES: u8>(tile: &Tile<'_>) {
                     for part in 0..2 {
                         let mut sums: [_; T] = core::array::from_fn(|t| _mm256_madd_epi16(pair(t), less[1 + part]));
                         let q = q.map(|q| q.add(part * 16));
-                        E::products::<T, 4>(&mut sums, w.add(part * 4 * LINE), q, None);
+                        E::products::<T, 4>(&mut sums, w.add(part * 4 * LINE), q, None, bias);
                         for (t, (acc, sums)) in acc.iter_mut().zip(sums).enumerate() {
                             *acc = add(*acc, floats(part), d(t), sums);
                         }
                     }
                     continue;
                 }
-                let mut sums: [_; T] = core::array::from_fn(|t| _mm256_madd_epi16(pair(t), less[0]));
-                E::products::<T, 8>(&mut sums, w, q, None);
+                let mut sums: [_; T] = core::array::from_fn(|t| {
+                    if E::SIGNED { _mm256_setzero_si256() } else { _mm256_madd_epi16(pair(t), less[0]) }
+                });
+                E::products::<T, 8>(&mut sums, w, q, None, bias);
                 for (t, (acc, sums)) in acc.iter_mut().zip(sums).enumerate() {
                     *acc = add(*acc, floats(0), d(t), sums);
                     if SCALES == scales::MINIMUM {
@@ -392,6 +359,7 @@ unsafe fn whole<E: Eight, const T: usize, const GROUP: usize, const MINIMUMS: bo
         prefetch::<T>(tile);
         let places = const { Whole::of(GROUP, MINIMUMS) };
         let (q, d, sums) = (tile.q::<T>(), tile.d::<T>(256), tile.sums::<T>());
+        let bias = _mm256_set1_epi8(tile.bias as i8);
         for half in 0..2 {
             let mut acc = [_mm256_setzero_ps(); T];
             for b in 0..tile.cols / 256 {
@@ -407,14 +375,14 @@ unsafe fn whole<E: Eight, const T: usize, const GROUP: usize, const MINIMUMS: bo
                     }
                     total
                 };
-                let mut total = if MINIMUMS { [_mm256_setzero_si256(); T] } else { pairs() };
+                let mut total = if MINIMUMS || E::SIGNED { [_mm256_setzero_si256(); T] } else { pairs() };
                 for group in 0..256 / GROUP {
                     let q = q.map(|q| q.add(b * 256 + group * GROUP));
                     let scale = Some(_mm256_loadu_si256(w.add(Whole::SCALES + group * LINE).cast()));
                     if GROUP == 32 {
-                        E::products::<T, 8>(&mut total, w.add(group * 8 * LINE), q, scale);
+                        E::products::<T, 8>(&mut total, w.add(group * 8 * LINE), q, scale, bias);
                     } else {
-                        E::products::<T, 4>(&mut total, w.add(group * 4 * LINE), q, scale);
+                        E::products::<T, 4>(&mut total, w.add(group * 4 * LINE), q, scale, bias);
                     }
                 }
                 let scale = _mm256_loadu_ps(w.add(places.d).cast());
@@ -474,7 +442,7 @@ eight!(avxvnni, "avx2,fma,f16c,avxvnni");
 /// The functions for a format under AVX2.
 pub(super) fn avx2<F: Format>() -> &'static [Multiply] {
     if const { fit::<F>() == 0 } {
-        avx2::of::<F, Wide>()
+        avx2::of::<F, Madd<0>>()
     } else if const { fit::<F>() == 1 } {
         avx2::of::<F, Madd<1>>()
     } else if const { fit::<F>() == 2 } {

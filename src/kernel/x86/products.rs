@@ -10,6 +10,8 @@ use crate::quant::Format;
 ///
 /// The methods need the instruction set; the sums are exact, and nothing but the arguments is read.
 pub(super) unsafe trait Dot: Sized {
+    /// Whether there are registers of 512 bits.
+    const WIDE: bool = false;
     /// `acc` plus the products, four or more of them summed into each of eight i32. Sums of a 128-bit half stay in that
     /// half, in whatever lanes. Codes are at most `F::MAX`.
     unsafe fn dot<F: Format>(acc: __m256i, codes: __m256i, x: __m256i) -> __m256i;
@@ -68,6 +70,7 @@ unsafe impl Dot for Vnni {
 pub(super) struct Vnni512;
 // SAFETY: registers, and what `sums512` reads of the block, the activations and their sums.
 unsafe impl Dot for Vnni512 {
+    const WIDE: bool = true;
     #[inline(always)]
     unsafe fn dot<F: Format>(acc: __m256i, codes: __m256i, x: __m256i) -> __m256i {
         // SAFETY: the caller has the features.
