@@ -146,6 +146,9 @@ macro_rules! all {
 }
 families!(all);
 
+/// Layers that have a state of fixed size.
+pub(crate) const STATES: bool = CONVOLUTION || RECURRENCE;
+
 /// Tokenizers by merges: byte-level, over characters, and Gemma 4's.
 pub(crate) const BPE: bool = cfg!(feature = "bpe");
 pub(crate) const UNIGRAM: bool = cfg!(feature = "unigram");

@@ -42,6 +42,7 @@ mod profile;
 mod snapshot;
 mod work;
 
+use crate::built;
 use crate::kernel::Kernels;
 use crate::memory::{Arena, TILE};
 use crate::model::{Model, Pooling, Stack};
@@ -81,6 +82,7 @@ impl<'m, 'w> Engine<'m, 'w> {
     ///
     /// [`Error::WorkspaceTooSmall`], [`Error::KvTooSmall`] and [`Error::Misaligned`];
     /// [`Error::PlanMismatch`] if the plan was made for another model.
+    #[inline(never)] // or its temporaries stay on the caller's stack
     pub fn new(model: &'m Model<'_>, plan: Plan, workspace: &'w mut [u8], kv: &'w mut [u8]) -> Result<Self, Error> {
         if !plan.is_for(model.gguf(), model.spec()) {
             return Err(Error::PlanMismatch);
@@ -273,7 +275,11 @@ impl<'m, 'w> Engine<'m, 'w> {
     /// [`Error::ForeignContext`].
     pub fn checkpoint(&mut self, context: &Context) -> Result<(), Error> {
         self.known(context)?;
-        if context.position == 0 || context.torn || self.marks(context.slot).contains(&(context.position as u32)) {
+        if !self.has_states()
+            || context.position == 0
+            || context.torn
+            || self.marks(context.slot).contains(&(context.position as u32))
+        {
             return Ok(());
         }
         let oldest = self.marks_mut(context.slot).iter_mut().enumerate().min_by_key(|(_, mark)| **mark);
@@ -286,16 +292,22 @@ impl<'m, 'w> Engine<'m, 'w> {
     }
 
     pub(super) fn has_states(&self) -> bool {
-        self.plan.store.state_bytes > 0
+        built::STATES && self.plan.store.state_bytes > 0
     }
 
     /// The positions of the states that a context keeps.
     fn marks(&self, slot: usize) -> &[u32] {
+        if !built::STATES {
+            return &[];
+        }
         let count = self.marks.len() / self.open.len().max(1);
         self.marks.get(slot * count..(slot + 1) * count).unwrap_or(&[])
     }
 
     fn marks_mut(&mut self, slot: usize) -> &mut [u32] {
+        if !built::STATES {
+            return &mut [];
+        }
         let count = self.marks.len() / self.open.len().max(1);
         self.marks.get_mut(slot * count..(slot + 1) * count).unwrap_or_default()
     }
@@ -476,7 +488,7 @@ impl<'m, 'w> Engine<'m, 'w> {
             return Err(Error::NoSource);
         }
         check_tokens(tokens, self.forward.spec.vocab)?;
-        if context.torn {
+        if built::STATES && context.torn {
             let (position, earliest) = (context.position, self.nearest(context, context.position));
             return Err(Error::CannotRewind { position, earliest, latest: position });
         }

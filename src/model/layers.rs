@@ -1,6 +1,7 @@
 //! What differs from layer to layer.
 
 use super::rope::Rope;
+use crate::built;
 use crate::gguf::Array;
 
 /// What one layer is like: [`Spec::layer`](super::Spec::layer).
@@ -53,17 +54,17 @@ pub enum Mixer {
 impl Layer {
     /// Whether it has attention.
     pub const fn has_attention(&self) -> bool {
-        !matches!(self.mixer, Mixer::Recurrent)
+        !built::STATES || !matches!(self.mixer, Mixer::Recurrent)
     }
 
     /// Whether it has a state of fixed size.
     pub const fn has_state(&self) -> bool {
-        !matches!(self.mixer, Mixer::Attention)
+        built::STATES && !matches!(self.mixer, Mixer::Attention)
     }
 
     /// The number of the pool that its pages are of: local layers have one of their own.
     pub(crate) const fn pool(&self) -> usize {
-        self.is_local as usize
+        (built::LOCAL_LAYERS && self.is_local) as usize
     }
 
     /// Query heads that share a key and value head.

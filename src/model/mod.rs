@@ -41,6 +41,7 @@ impl<'a> Model<'a> {
     ///
     /// What [`Spec::read`] says of the metadata; for the tensors [`Error::MissingTensor`],
     /// [`Error::UnexpectedTensor`], [`Error::TensorShape`] and [`Error::Unsupported`].
+    #[inline(never)] // or its temporaries stay on the caller's stack
     pub fn new(gguf: &Gguf<'a>) -> Result<Self, Error> {
         let spec = Spec::read(gguf)?;
         let encoder = spec.encoder();

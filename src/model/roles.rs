@@ -244,6 +244,11 @@ impl Role {
         }
     }
 
+    /// Layers that may have one; 1 if it is the whole model's.
+    pub(super) const fn layers(self, spec: &Spec<'_>) -> usize {
+        if self.per_layer() { spec.layers } else { 1 }
+    }
+
     /// Its shape.
     pub(super) fn shape(self, spec: &Spec<'_>, layer: &Layer) -> Shape {
         use Shape::{Matrices, Matrix, Vector, Vectors};

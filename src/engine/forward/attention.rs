@@ -101,8 +101,8 @@ impl Forward<'_, '_> {
         }
         project(compute, weights, (spec, &roles, &view, layer), shape, branch, qkv);
         compute.done(Section::Qkv);
-        let [first, second] = &self.rotary;
-        turn(compute, (spec, weights, layer), if layer.is_local { second } else { first }, (shape, segments), qkv);
+        let Some(rotary) = self.rotary.get(layer.pool()) else { return };
+        turn(compute, (spec, weights, layer), rotary, (shape, segments), qkv);
         if layer.owns_kv && view.part != Part::Queries {
             keep(compute, (layer.kv_heads, shape), (segments, pool), qkv, cache);
         }
@@ -379,7 +379,7 @@ fn norm_heads(kernels: &Kernels, spec: &Spec<'_>, heads: &mut [f32], head_dim: u
         QkNorm::Whole => norm_one(kernels, spec, weight, &[], heads),
         QkNorm::Head => rows_mut(heads, head_dim).for_each(|x| norm_one(kernels, spec, weight, &[], x)),
         QkNorm::EachHead => {
-            for (x, weight) in rows_mut(heads, head_dim).zip(weight.chunks_exact((4 * head_dim).max(1))) {
+            for (x, weight) in rows_mut(heads, head_dim).zip(rows(weight, 4 * head_dim)) {
                 norm_one(kernels, spec, weight, &[], x);
             }
         }

@@ -20,7 +20,7 @@ mod rope;
 
 use core::ops::{ControlFlow, Range};
 
-use super::layout::{POOLS, Pieces, SOURCE, STATES, Segment, Store};
+use super::layout::{POOLS, Pieces, STATES, Segment, Store};
 use super::profile::Section;
 use crate::built;
 use crate::kernel::{Deviation, Kernels};
@@ -118,14 +118,13 @@ impl<'m, 'w> Forward<'m, 'w> {
             Some(Source { other, states: pieces.states, tokens: 0 })
         };
         let mut account = pieces.pages;
-        let mut pool = |number: usize| {
-            let sizes = store.pages.get(number).zip(store.tiles.get(number));
-            let (&pages, &width) = sizes.unwrap_or((&0, &0));
+        let mut pools: [Pool<'_>; POOLS] = Default::default();
+        for (pool, (pages, width)) in pools.iter_mut().zip(store.pages.into_iter().zip(store.tiles)) {
             let (pages, rest) = core::mem::take(&mut account).split_at_mut_checked(pages).unwrap_or_default();
             let (tables, rest) = rest.split_at_mut_checked(width * store.contexts).unwrap_or_default();
             account = rest;
-            Pool::new(pages, tables, width)
-        };
+            *pool = Pool::new(pages, tables, width);
+        }
         Ok(Self {
             spec,
             relative: Relative::new(spec, &weights, context, pieces.biases),
@@ -141,7 +140,7 @@ impl<'m, 'w> Forward<'m, 'w> {
                 panels: pieces.panels,
                 inputs: None,
             },
-            pools: [pool(0), pool(1), pool(SOURCE), pool(STATES)],
+            pools,
             store,
             source_layers: if spec.has_cross_attention() { spec.layers } else { 1 },
             batch,
@@ -234,7 +233,7 @@ impl<'m, 'w> Forward<'m, 'w> {
         let Self { pools, kv, store, spec, .. } = self;
         let Some(pool) = pools.get_mut(kind) else { return };
         pool.provide(context, |from, to| {
-            if kind == STATES {
+            if built::STATES && kind == STATES {
                 if let (Some(from), Some(to)) = (store.state_page(from), store.state_page(to)) {
                     copy_piece(kv, from.start, to.start, from.len());
                 }
@@ -329,8 +328,8 @@ impl<'m, 'w> Forward<'m, 'w> {
 
 /// Copies tile `from` to tile `to` for each head.
 fn copy_tiles(tiles: &mut [u8], pages: usize, kv_heads: usize, from: usize, to: usize) {
-    let head = tiles.len().checked_div(kv_heads).unwrap_or(0).max(1);
-    for tiles in tiles.chunks_exact_mut(head) {
+    let head = tiles.len().checked_div(kv_heads).unwrap_or(0);
+    for tiles in rows_mut(tiles, head) {
         let bytes = tiles.len().checked_div(pages).unwrap_or(0);
         copy_piece(tiles, from * bytes, to * bytes, bytes);
     }
@@ -431,15 +430,23 @@ fn norm_one(kernels: &Kernels, spec: &Spec<'_>, weight: &[u8], bias: &[u8], x: &
     }
 }
 
-/// The rows of `width` elements. (`chunks_exact` panics for 0, and the compiler does not know that no
-/// width is.)
-fn rows(x: &[f32], width: usize) -> core::slice::ChunksExact<'_, f32> {
-    x.chunks_exact(width.max(1))
+/// The rows of `width` elements. (`chunks_exact` panics for 0, also where two are zipped, and the compiler does not
+/// know that no width is.)
+fn rows<T>(mut x: &[T], width: usize) -> impl Iterator<Item = &[T]> {
+    core::iter::from_fn(move || {
+        let (row, rest) = x.split_at_checked(width.max(1))?;
+        x = rest;
+        Some(row)
+    })
 }
 
-/// Likewise, to write.
-fn rows_mut(x: &mut [f32], width: usize) -> core::slice::ChunksExactMut<'_, f32> {
-    x.chunks_exact_mut(width.max(1))
+/// The same rows, to write.
+fn rows_mut<T>(mut x: &mut [T], width: usize) -> impl Iterator<Item = &mut [T]> {
+    core::iter::from_fn(move || {
+        let (row, rest) = core::mem::take(&mut x).split_at_mut_checked(width.max(1))?;
+        x = rest;
+        Some(row)
+    })
 }
 
 /// `x = y`, as far as both go.

@@ -34,9 +34,9 @@ impl Spread {
     }
 }
 
-/// Whether there are kernels for the format: Q8_0, Q4_0.
+/// Whether there are kernels for the format: Q8_0, Q4_0, Q4_K.
 pub(super) const fn has<F: Format>() -> bool {
-    is_nibbles::<F>() || matches!(F::SHAPE, Shape::Bytes(2))
+    is_nibbles::<F>() || matches!(F::SHAPE, Shape::Bytes(2) | Shape::Halves(_))
 }
 
 /// Whether the format is four bits that stand for themselves, after the scale.
@@ -132,6 +132,10 @@ macro_rules! add {
 ///
 /// `F` is a format that [`has`] a kernel; `job` as [`Job`] says.
 pub(super) unsafe fn matmul<F: Format>(job: &mut Job<'_>) {
+    if let Shape::Halves(place) = F::SHAPE {
+        // SAFETY: as the caller says.
+        return unsafe { super::halves::matmul::<F>(job, place) };
+    }
     let row_bytes = job.w.len() / job.rows.max(1);
     let fours = job.rows / 4;
     for t in 0..job.x.tokens {

@@ -23,15 +23,19 @@ impl Format for Iq1M {
 
     #[inline(always)]
     fn scales(block: &[u8; 56]) -> [i8; 16] {
-        core::array::from_fn(|i| 2 * (u16_at(block, 48 + 2 * (i / 4)) >> (3 * (i % 4)) & 7) as i8 + 1)
+        bytemuck::must_cast([48, 50, 52, 54].map(|at| {
+            let four = u16_at(block, at);
+            [0, 3, 6, 9].map(|from| 2 * (four >> from & 7) as i8 + 1)
+        }))
     }
 
     #[inline(always)]
     fn unpack<S: Bytes>(s: S, block: &[u8; 56], chunk: usize) -> S::V {
         let (low, high) = (part::<4>(block, 4 * chunk), u16_at(block, 32 + 2 * chunk));
-        s.words([0, 1, 2, 3].map(|i| {
-            let high = high >> (4 * i);
-            let grid = IQ1_S[usize::from(low[i]) | usize::from(high & 7) << 8];
+        let [a, b, c, d] = *low;
+        s.words([(a, 0), (b, 4), (c, 8), (d, 12)].map(|(low, from)| {
+            let high = high >> from;
+            let grid = IQ1_S[usize::from(low) | usize::from(high & 7) << 8];
             grid + if high & 8 == 0 { 0x0202_0202_0202_0202 } else { 0 }
         }))
     }

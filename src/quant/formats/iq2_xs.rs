@@ -31,5 +31,5 @@ impl Format for Iq2Xs {
 /// Twice the four bits plus 1, the low halves of bytes first.
 #[inline(always)]
 pub(super) fn odd_scales(bytes: &[u8; 8]) -> [i8; 16] {
-    core::array::from_fn(|i| 2 * (bytes[i / 2] >> (4 * (i % 2)) & 15) as i8 + 1)
+    bytemuck::must_cast(bytes.map(|two| [two & 15, two >> 4].map(|bits| 2 * bits as i8 + 1)))
 }
