@@ -82,7 +82,6 @@ impl<'m, 'w> Engine<'m, 'w> {
     ///
     /// [`Error::WorkspaceTooSmall`], [`Error::KvTooSmall`] and [`Error::Misaligned`];
     /// [`Error::PlanMismatch`] if the plan was made for another model.
-    #[inline(never)] // or its temporaries stay on the caller's stack
     pub fn new(model: &'m Model<'_>, plan: Plan, workspace: &'w mut [u8], kv: &'w mut [u8]) -> Result<Self, Error> {
         if !plan.is_for(model.gguf(), model.spec()) {
             return Err(Error::PlanMismatch);

@@ -11,29 +11,40 @@ macro_rules! dispatch {
         $(mod $file;)*
 
         /// Reads the metadata of the architecture that `keys` are of.
-        pub(super) const fn read<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+        #[inline(never)] // or the temporaries of all families lie on the stack of whoever reads one
+        const fn family<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+            $($(
+                if cfg!(feature = $feature) && equal(keys.architecture, $architecture) {
+                    return $file::$function(keys);
+                }
+            )+)*
+            Err(Error::Unsupported { what: "architecture", name: Name::new(keys.architecture.as_bytes()) })
+        }
+
+        /// What an architecture's family is able to do.
+        const fn abilities(architecture: &str) -> Abilities {
             $({
                 const ABILITIES: Abilities = Abilities::union(&[$(Abilities::$ability),*]);
-                $(
-                    if cfg!(feature = $feature) && equal(keys.architecture, $architecture) {
-                        return check(tri!($file::$function(keys)), ABILITIES);
-                    }
-                )+
+                if cfg!(feature = $feature) && ($(equal(architecture, $architecture))||+) {
+                    return ABILITIES;
+                }
             })*
-            Err(Error::Unsupported { what: "architecture", name: Name::new(keys.architecture.as_bytes()) })
+            Abilities::union(&[])
         }
     };
 }
 families!(dispatch);
 
-const fn equal(a: &str, b: &str) -> bool {
-    crate::gguf::equal(a.as_bytes(), b.as_bytes())
-}
-
-/// `spec`, if it needs no ability but those of its family that are in this build.
-const fn check<'a>(spec: Spec<'a>, abilities: Abilities) -> Result<Spec<'a>, Error> {
-    match spec.lacks(abilities.and(built::ALL)) {
+/// Reads the metadata of the architecture that `keys` are of; it asks for no ability but those of its family that are in
+/// this build.
+pub(super) const fn read<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+    let spec = tri!(family(keys));
+    match spec.lacks(abilities(keys.architecture).and(built::ALL)) {
         Some(part) => Err(Error::Unsupported { what: "model part", name: Name::new(part.as_bytes()) }),
         None => Ok(spec),
     }
+}
+
+const fn equal(a: &str, b: &str) -> bool {
+    crate::gguf::equal(a.as_bytes(), b.as_bytes())
 }

@@ -43,7 +43,11 @@ impl<'a> Model<'a> {
     /// [`Error::UnexpectedTensor`], [`Error::TensorShape`] and [`Error::Unsupported`].
     #[inline(never)] // or its temporaries stay on the caller's stack
     pub fn new(gguf: &Gguf<'a>) -> Result<Self, Error> {
-        let spec = Spec::read(gguf)?;
+        Self::checked(gguf, Spec::read(gguf)?)
+    }
+
+    #[inline(never)] // or it is all on the stack while the metadata are read
+    fn checked(gguf: &Gguf<'a>, spec: Spec<'a>) -> Result<Self, Error> {
         let encoder = spec.encoder();
         weights::check(gguf, &spec)?;
         if let Some(encoder) = &encoder {

@@ -75,6 +75,7 @@ fn walk(gguf: &Gguf<'_>, spec: &Spec<'_>, found: &mut dyn FnMut(Found<'_>) -> Re
 
 /// Checks that every tensor of `spec` is in the file, and nothing else. (Two that stand for each other, one of them
 /// twice, the table finds.)
+#[inline(never)] // or its temporaries stay on the caller's stack
 pub(super) fn check(gguf: &Gguf<'_>, spec: &Spec<'_>) -> Result<(), Error> {
     // Of each role as many as there must be: a bit for each layer would be kilobytes of stack.
     let mut counts = [0u16; Role::ALL.len()];

@@ -115,6 +115,7 @@ impl Forward<'_, '_> {
             layer,
             shape,
             text: view.cross || !spec.is_causal(),
+            scale: spec.attention_scale.unwrap_or_else(|| 1.0 / libm::sqrtf(shape.head.dim as f32)),
             relative: if view.cross { None } else { Some(&self.relative) }, // across there is no distance
             pool,
             cache,
@@ -274,6 +275,8 @@ struct Look<'l> {
     shape: Shape,
     /// Every row sees the whole of an encoder's text, instead of what stands before it.
     text: bool,
+    /// Of scores.
+    scale: f32,
     relative: Option<&'l Relative<'l>>,
     pool: &'l Pool<'l>,
     /// `[kv_heads][pages]` tiles.
@@ -360,7 +363,7 @@ impl Look<'_> {
             position,
             window: layer.head.window.unwrap_or(usize::MAX),
             reach: self.text.then_some(segment.source as usize),
-            scale: spec.attention_scale.unwrap_or_else(|| 1.0 / libm::sqrtf(shape.head.dim as f32)),
+            scale: self.scale,
             cap: spec.attention_cap(),
             sinks: self.sinks.get(4 * h * group..).unwrap_or(&[]),
             bias: self.relative.map_or(Bias::NONE, |relative| relative.bias(h * group, position)),

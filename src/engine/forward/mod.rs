@@ -71,6 +71,8 @@ pub(crate) struct Forward<'m, 'w> {
     parts: usize,
     /// How many rows they have together.
     rows: usize,
+    /// Where the tiles of the layers so far end.
+    tiles_end: usize,
     /// Which pages of `kv` are whose.
     pub pools: [Pool<'w>; POOLS],
     /// As [`Store`] says.
@@ -155,6 +157,7 @@ impl<'m, 'w> Forward<'m, 'w> {
             segments: pieces.segments,
             parts: 0,
             rows: 0,
+            tiles_end: 0,
             kv,
         })
     }
@@ -194,12 +197,12 @@ impl<'m, 'w> Forward<'m, 'w> {
             self.compute.done(Section::Embedding);
         }
         self.show(Stage::Before, index, observer)?;
+        let tiles = self.tiles(&layer);
         let mixer = self.spec.recurrent().filter(|_| layer.has_state());
         if mixer.is_some() && layer.has_attention() {
             self.hold();
         }
         if layer.has_attention() {
-            let tiles = self.tiles(&layer);
             self.attention(&layer, View { tiles, pool: layer.pool(), part: Part::All, cross: false });
         }
         if let Some(mixer) = mixer {
@@ -259,9 +262,14 @@ impl<'m, 'w> Forward<'m, 'w> {
         }
     }
 
-    /// The bytes of the tiles that a layer looks at, which may be another layer's.
-    fn tiles(&self, layer: &Layer) -> Range<usize> {
-        let owner = if layer.owns_kv { layer.index } else { self.spec.owner(layer.is_local).unwrap_or(0) };
+    /// The bytes of the tiles that a layer looks at, which may be another layer's. Layers ask in their order.
+    fn tiles(&mut self, layer: &Layer) -> Range<usize> {
+        if layer.owns_kv {
+            let start = if layer.index == 0 { 0 } else { self.tiles_end };
+            self.tiles_end = start + self.store.layer_bytes(layer, layer.pool());
+            return start..self.tiles_end;
+        }
+        let owner = self.spec.owner(layer.is_local).unwrap_or(0);
         let before = (0..owner).map(|index| self.spec.layer(index)).filter(|layer| layer.owns_kv);
         let start = before.map(|layer| self.store.layer_bytes(&layer, layer.pool())).sum();
         start..start + self.store.layer_bytes(&self.spec.layer(owner), layer.pool())

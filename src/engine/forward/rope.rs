@@ -65,8 +65,9 @@ impl<'w> Rotary<'w> {
             let Some((cos, sin)) = rotation.split_at_mut_checked(half) else { return };
             for ((frequency, cos), sin) in self.frequencies.iter().zip(cos).zip(sin) {
                 let angle = (position + t) as f32 * frequency;
-                // No angle is this large; without those that are, a kilobyte of code is not needed.
-                let (s, c) = libm::sincosf(if angle.to_bits() & 0x7fff_ffff < 0x4d00_0000 { angle } else { 0.0 });
+                // No angle is this large; without those that are, two kilobytes of code are not needed.
+                let is_small = angle.to_bits() & 0x7fff_ffff < 0x4d00_0000;
+                let (s, c) = if is_small { libm::sincosf(angle) } else { (0.0, 1.0) };
                 *cos = c * self.magnitude;
                 *sin = s * self.magnitude;
             }

@@ -6,20 +6,23 @@
 
 use core::arch::asm;
 
+use super::dsp::{sixteen_times, spread};
 use crate::kernel::Job;
 use crate::kernel::dot::dot;
 use crate::kernel::scalar::{Here, Unit};
 use crate::quant::Format;
 
 /// The quants of a token's block: of four each, the even ones and the odd.
-type Pairs = [[i16; 4]; 64];
+type Pairs = [[u32; 2]; 64];
 
 fn pairs(q: &[i8; 256]) -> Pairs {
-    let mut pairs = [[0; 4]; 64];
+    let mut pairs = [[0; 2]; 64];
     for (chunk, (pairs, q)) in pairs.as_chunks_mut::<8>().0.iter_mut().zip(q.as_chunks::<32>().0).enumerate() {
-        let even = if chunk % 2 == 0 { 256 } else { 16 };
-        for (pairs, [a, b, c, d]) in pairs.iter_mut().zip(q.as_chunks().0) {
-            *pairs = [i16::from(*a) * even, i16::from(*c) * even, i16::from(*b), i16::from(*d)];
+        for (pairs, four) in pairs.iter_mut().zip(q.as_chunks().0) {
+            let [even, odd] = spread(*four);
+            // 256 times, or 16 times.
+            let even = if chunk % 2 == 0 { (even & 0x00ff_00ff) << 8 } else { sixteen_times(even) };
+            *pairs = [even, odd];
         }
     }
     pairs
