@@ -30,7 +30,7 @@ fn main() -> ExitCode {
     let file = std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
     let gguf = Gguf::parse(&file).expect("a GGUF file");
     let model = Model::new(&gguf).expect("a model of a known kind");
-    let plan = Plan::try_of(&gguf, Options::new().context(128).batch(64)).expect("a plan");
+    let plan = Plan::new(&gguf, Options::new().context(128).batch(64)).expect("a plan");
     let mut workspace = vec![Line::ZERO; plan.workspace.div_ceil(64)];
     let mut kv = vec![Line::ZERO; plan.kv.div_ceil(64)];
     let mut session = Session::new(&model, plan, Line::bytes_mut(&mut workspace), Line::bytes_mut(&mut kv))

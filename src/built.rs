@@ -16,6 +16,9 @@ macro_rules! families {
             gemma "gemma" [POST_NORM HEAD_NORM GELU_TANH LOCAL_LAYERS CAPS] {
                 "gemma" => gemma, "gemma2" => gemma2, "gemma3" => gemma3
             }
+            gemma_embedding "gemma-embedding" [
+                ENCODER POST_NORM HEAD_NORM GELU_TANH LOCAL_LAYERS CAPS POOLED_HEAD
+            ] { "gemma-embedding" => spec }
             gemma4 "gemma" [POST_NORM HEAD_NORM GELU_TANH LOCAL_LAYERS CAPS GEMMA4] { "gemma4" => spec }
             phi3 "phi3" [FUSED_QKV FUSED_GATE] { "phi3" => spec }
             stablelm "stablelm" [LAYER_NORM EACH_HEAD_NORM] { "stablelm" => spec }
@@ -52,7 +55,7 @@ macro_rules! abilities {
         $($(#[$doc])* pub(crate) const $name: bool = ALL.has(Abilities::$name);)*
 
         impl Abilities {
-            $(pub const $name: Self = Self(1 << Bit::$name as u32);)*
+            $(pub const $name: Self = Self(1 << Bit::$name as u64);)*
         }
     };
 }
@@ -105,11 +108,13 @@ abilities! {
     CAPS,
     /// What only Gemma 4 has: inputs and a factor for each layer, shared keys and values, and norms of values.
     GEMMA4,
+    /// Linear layers behind the pooled state.
+    POOLED_HEAD,
 }
 
 /// A set of abilities.
 #[derive(Clone, Copy)]
-pub(crate) struct Abilities(u32);
+pub(crate) struct Abilities(u64);
 
 impl Abilities {
     /// Those that are in any of `sets`.

@@ -81,14 +81,22 @@ impl<'m, 'w> Session<'m, 'w> {
         self.engine.states()
     }
 
-    /// The states of the text as one vector, as the model means it (the mean, if it does not say): `dim`
-    /// numbers into `out`.
+    /// The states of the text as one vector: see [`Engine::pooled`].
     ///
     /// # Errors
     ///
-    /// [`Error::NoSource`] before the first text; [`Error::BufferTooSmall`].
-    pub fn pooled(&self, out: &mut [f32]) -> Result<(), Error> {
-        self.engine.pooled(out)
+    /// As for [`Engine::pooled`].
+    pub fn pooled<'b>(&mut self, buffer: &'b mut [f32]) -> Result<&'b mut [f32], Error> {
+        self.engine.pooled(buffer)
+    }
+
+    /// Makes one vector of a text: see [`Engine::embed`].
+    ///
+    /// # Errors
+    ///
+    /// As for [`Engine::embed`].
+    pub fn embed<'b>(&mut self, text: &[TokenId], buffer: &'b mut [f32]) -> Result<&'b mut [f32], Error> {
+        self.engine.embed(&mut self.context, text, buffer)
     }
 
     /// Runs `tokens` after what is in the context. Afterwards [`logits`](Self::logits) are those

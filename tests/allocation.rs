@@ -70,7 +70,7 @@ fn loading_and_running_allocate_nothing() {
             let (calls_of_load, (gguf, plan)) = calls(|| {
                 let gguf = Gguf::parse(&file).unwrap();
                 let options = Options::new().context(48).batch(8).kv(kv).workers(1);
-                (gguf, Plan::try_of(&gguf, options).unwrap())
+                (gguf, Plan::new(&gguf, options).unwrap())
             });
             assert_eq!(calls_of_load, 0, "reading and planning");
             // The caller's memory.
@@ -107,7 +107,7 @@ fn tells_without_allocating(file: &[u8], name: &str) {
         presence_penalty: 0.1,
         ..Params::DEFAULT
     };
-    let plan = Plan::try_of(&gguf, Options::new().context(200).batch(8)).unwrap();
+    let plan = Plan::new(&gguf, Options::new().context(200).batch(8)).unwrap();
     let model = Model::new(&gguf).unwrap();
     let vocab = model.spec().vocab;
     let mut workspace = vec![Line::ZERO; plan.workspace.div_ceil(64)];

@@ -215,13 +215,12 @@ fn schedules(name: &str, file: &Builder, way: Way, count: usize, seed: u64) {
     let Way { contexts, pages, batch, kv, workers, kernels } = way;
     let kernels: Vec<_> = Kernels::available().skip(kernels).chain([Kernels::detect()]).collect();
     let options = Options::new().context(CONTEXT).batch(batch).kv(kv).workers(workers).contexts(contexts);
-    let plan =
-        Plan::try_of(&gguf, options.pages(pages).sources(contexts.div_ceil(2)).checkpoints(contexts % 3)).unwrap();
+    let plan = Plan::new(&gguf, options.pages(pages).sources(contexts.div_ceil(2)).checkpoints(contexts % 3)).unwrap();
     let threads = Scoped(workers);
     let mut memory = Memory::new(&plan);
     let mut engine = memory.engine(&model, plan).with_kernels(kernels[0]).with_workers(&threads);
 
-    let plan = Plan::try_of(&gguf, options.contexts(1).pages(0).batch(CONTEXT)).unwrap();
+    let plan = Plan::new(&gguf, options.contexts(1).pages(0).batch(CONTEXT)).unwrap();
     let mut memory = Memory::new(&plan);
     let mut alone = Alone { engine: memory.engine(&model, plan), known: HashMap::new() };
 
@@ -274,13 +273,14 @@ fn a_thousand_schedules() {
         Way { contexts: 16, pages: 30, batch: 64, kv: KvType::F16, workers: 1, kernels: 9 },
         Way { contexts: 16, pages: 0, batch: 20, kv: KvType::F16, workers: 1, kernels: 0 },
     ];
-    // Fewer where every instruction is emulated.
+    // Fewer under an emulator.
     let count = std::env::var("ARENITE_SCHEDULES").map_or(23, |count| count.parse().unwrap());
     for (seed, (name, file)) in (1..).zip(&models) {
         for way in ways {
             schedules(name, file, way, count, seed);
         }
     }
+    println!("{} schedules", count * models.len() * ways.len());
 }
 
 /// An engine with a small model.
@@ -288,7 +288,7 @@ fn with_engine(options: Options, f: impl FnOnce(&mut Engine<'_, '_>)) {
     let file = tiny("llama").build();
     let gguf = Gguf::parse(&file).unwrap();
     let model = Model::new(&gguf).unwrap();
-    let plan = Plan::try_of(&gguf, options).unwrap();
+    let plan = Plan::new(&gguf, options).unwrap();
     let mut memory = Memory::new(&plan);
     f(&mut memory.engine(&model, plan));
 }

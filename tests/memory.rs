@@ -93,7 +93,7 @@ fn exactly_the_planned_bytes_whatever_they_hold() {
         let gguf = Gguf::parse(&bytes).unwrap();
         let model = Model::new(&gguf).unwrap();
         for options in options() {
-            let plan = Plan::try_of(&gguf, options).unwrap();
+            let plan = Plan::new(&gguf, options).unwrap();
             let memory = |fill| (Memory::new(plan.workspace, fill), Memory::new(plan.kv, fill));
             let (mut workspace, mut kv) = memory(0);
             let want = run(&model, plan, workspace.exact(), kv.exact());
@@ -115,7 +115,7 @@ fn one_byte_less() {
         let gguf = Gguf::parse(&bytes).unwrap();
         let model = Model::new(&gguf).unwrap();
         for options in options() {
-            let plan = Plan::try_of(&gguf, options).unwrap();
+            let plan = Plan::new(&gguf, options).unwrap();
             let (mut workspace, mut kv) = (Memory::new(plan.workspace, 0), Memory::new(plan.kv, 0));
             for given in [0, 1, plan.workspace / 2, plan.workspace - 1] {
                 let error = Session::new(&model, plan, &mut workspace.exact()[..given], kv.exact()).unwrap_err();
@@ -134,7 +134,7 @@ fn memory_off_its_boundary() {
     let bytes = tiny("llama").build();
     let gguf = Gguf::parse(&bytes).unwrap();
     let model = Model::new(&gguf).unwrap();
-    let plan = Plan::try_of(&gguf, Options::new().context(40)).unwrap();
+    let plan = Plan::new(&gguf, Options::new().context(40)).unwrap();
     let (mut workspace, mut kv) = (Memory::new(plan.workspace, 0), Memory::new(plan.kv, 0));
     for off in [1, 4, 16, 32, 63] {
         let error = Session::new(&model, plan, &mut workspace.all()[off..], kv.exact()).unwrap_err();
@@ -153,7 +153,7 @@ fn a_file_of_any_alignment() {
         shifted.extend_from_slice(&file);
         let gguf = Gguf::parse(&shifted[offset..]).unwrap();
         let model = Model::new(&gguf).unwrap();
-        let plan = Plan::try_of(&gguf, Options::new().context(40)).unwrap();
+        let plan = Plan::new(&gguf, Options::new().context(40)).unwrap();
         run(&model, plan, Memory::new(plan.workspace, 0).exact(), Memory::new(plan.kv, 0).exact())
     };
     let want = run_at(0);
@@ -166,7 +166,7 @@ fn a_file_of_any_alignment() {
 fn a_plan_of_another_model() {
     let (one, other) = (tiny("llama").build(), tiny("qwen3").build());
     let (one, other) = (Gguf::parse(&one).unwrap(), Gguf::parse(&other).unwrap());
-    let mut plan = Plan::try_of(&one, Options::new().context(33).batch(5)).unwrap();
+    let mut plan = Plan::new(&one, Options::new().context(33).batch(5)).unwrap();
     let mut memory = Memory::new(1 << 20, 0);
     let mut kv = Memory::new(1 << 20, 0);
     assert!(Session::new(&Model::new(&one).unwrap(), plan, memory.exact(), kv.exact()).is_ok());
@@ -192,7 +192,7 @@ fn keys_and_values_of_owning_layers_only_and_local_ones_by_window() {
     const CONTEXT: usize = 8192;
     const BATCH: usize = 64;
     let options = Options::new().context(CONTEXT).batch(BATCH);
-    let planned = |file: &[u8]| Plan::try_of(&Gguf::parse(file).unwrap(), options).unwrap().kv;
+    let planned = |file: &[u8]| Plan::new(&Gguf::parse(file).unwrap(), options).unwrap().kv;
 
     let positions = |local, window: u64| if local { window as usize + BATCH - 1 } else { CONTEXT };
     let owning = families::GEMMA4.iter().filter(|(.., owns)| *owns);
@@ -231,7 +231,7 @@ static KV: Workspace<{ PLAN.kv }> = Workspace::new();
 #[test]
 fn a_plan_that_the_compiler_made() {
     let gguf = Gguf::parse(STORY).unwrap();
-    assert_eq!(Plan::try_of(&gguf, Options::new().context(64).batch(8)), Ok(PLAN));
+    assert_eq!(Plan::new(&gguf, Options::new().context(64).batch(8)), Ok(PLAN));
     let model = Model::new(&gguf).unwrap();
     let mut session = Session::new(&model, PLAN, WORKSPACE.take().unwrap(), KV.take().unwrap()).unwrap();
     session.prefill(&[1, 2, 3]).unwrap();
@@ -245,7 +245,7 @@ fn the_numbers_are_the_same_on_every_target() {
     let file = std::fs::read(fixtures::committed().join("qwen3/model.gguf")).unwrap();
     let gguf = Gguf::parse(&file).unwrap();
     let bytes = |kv, batch, workers| {
-        let plan = Plan::try_of(&gguf, Options::new().context(128).batch(batch).kv(kv).workers(workers)).unwrap();
+        let plan = Plan::new(&gguf, Options::new().context(128).batch(batch).kv(kv).workers(workers)).unwrap();
         (plan.workspace, plan.kv)
     };
     let found = [bytes(KvType::F32, 1, 1), bytes(KvType::F16, 16, 1), bytes(KvType::Q8_0, 64, 2)];

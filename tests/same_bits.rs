@@ -85,7 +85,7 @@ fn every_fixture_every_way() {
     for path in files() {
         let file = read(&path);
         let gguf = Gguf::parse(&file).unwrap();
-        if let Err(error) = Model::new(&gguf).and_then(|_| Plan::try_of(&gguf, Options::DEFAULT)) {
+        if let Err(error) = Model::new(&gguf).and_then(|_| Plan::new(&gguf, Options::DEFAULT)) {
             println!("skipped {}: {error}", path.display());
             continue;
         }

@@ -166,7 +166,7 @@ fn the_size_is_known_beforehand() {
     let file = tiny("llama").build();
     let gguf = Gguf::parse(&file).unwrap();
     for (kv, position) in [(KvType::F32, 256), (KvType::F16, 128), (KvType::Q8_0, 64 + 8)] {
-        let plan = Plan::try_of(&gguf, Options::new().context(64).kv(kv)).unwrap();
+        let plan = Plan::new(&gguf, Options::new().context(64).kv(kv)).unwrap();
         assert_eq!(plan.snapshot_bytes(0), HEADER + 4 * 288);
         assert_eq!(plan.snapshot_bytes(23) - plan.snapshot_bytes(0), 23 * position);
         assert_eq!(plan.snapshot_bytes(usize::MAX), plan.snapshot_bytes(64));

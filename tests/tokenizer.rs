@@ -405,7 +405,7 @@ fn an_index_in_the_file() {
     Tokenizer::build_index(&gguf, &mut index).unwrap();
     let words: Vec<u32> = index.chunks(4).map(|word| u32::from_le_bytes(word.try_into().unwrap())).collect();
     let packed = with_key(&file, INDEX_KEY, Meta::array(words.iter().copied()));
-    let plan = |file: &[u8]| Plan::try_of(&Gguf::parse(file).unwrap(), Options::DEFAULT).unwrap();
+    let plan = |file: &[u8]| Plan::new(&Gguf::parse(file).unwrap(), Options::DEFAULT).unwrap();
     assert_eq!(plan(&file).tokenizer, index.len());
     assert_eq!(plan(&packed).tokenizer, 0);
     assert_eq!(plan(&packed).workspace, plan(&file).workspace);

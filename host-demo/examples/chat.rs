@@ -22,7 +22,7 @@ fn main() -> anyhow::Result<()> {
     let gguf = Gguf::parse(&file)?;
     let model = Model::new(&gguf)?;
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let plan = Plan::try_of(&gguf, Options::new().context(1024.min(model.spec().context)).batch(64).workers(threads))?;
+    let plan = Plan::new(&gguf, Options::new().context(1024.min(model.spec().context)).batch(64).workers(threads))?;
     let (mut workspace, mut kv, mut index) = (lines(plan.workspace), lines(plan.kv), lines(plan.tokenizer));
     let tokenizer = Tokenizer::new(&gguf, Line::bytes_mut(&mut index))?;
     let workers = Pool::new(threads);

@@ -71,7 +71,7 @@ fn main() -> anyhow::Result<()> {
     let file = std::fs::read(std::env::args().nth(1).unwrap_or_else(|| STORIES.into()))?;
     let gguf = Gguf::parse(&file)?;
     let model = Model::new(&gguf)?;
-    let plan = Plan::try_of(&gguf, Options::new().context(128).batch(32).contexts(PARALLEL))?;
+    let plan = Plan::new(&gguf, Options::new().context(128).batch(32).contexts(PARALLEL))?;
     let lines = |bytes: usize| vec![Line::ZERO; bytes.div_ceil(size_of::<Line>())];
     let (mut workspace, mut kv, mut index) = (lines(plan.workspace), lines(plan.kv), lines(plan.tokenizer));
     let tokenizer = Tokenizer::new(&gguf, Line::bytes_mut(&mut index))?;

@@ -30,7 +30,7 @@ fn main() -> anyhow::Result<()> {
     let (one, two) = (std::fs::read(one)?, std::fs::read(two)?);
     let (one, two) = (Gguf::parse(&one)?, Gguf::parse(&two)?);
     let options = Options::new().context(64).batch(8);
-    let plans = [Plan::try_of(&one, options)?, Plan::try_of(&two, options)?];
+    let plans = [Plan::new(&one, options)?, Plan::new(&two, options)?];
     let models = [Model::new(&one)?, Model::new(&two)?];
 
     // As much as the hungrier one needs.

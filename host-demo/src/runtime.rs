@@ -33,14 +33,14 @@ pub fn context(args: &SessionArgs, model: &Model<'_>, needed: usize) -> usize {
 
 /// The plan for a context of that many positions.
 pub fn plan(gguf: &Gguf<'_>, args: &SessionArgs, context: usize, workers: usize) -> Result<Plan> {
-    Ok(Plan::try_of(gguf, options(args, context, workers))?)
+    Ok(Plan::new(gguf, options(args, context, workers))?)
 }
 
 /// As [`plan`], for so many hypotheses at once.
 pub fn plan_beams(gguf: &Gguf<'_>, args: &SessionArgs, context: usize, workers: usize, beams: usize) -> Result<Plan> {
     // The text's own context stays empty.
     let pages = beams.saturating_mul(context.div_ceil(16));
-    Ok(Plan::try_of(gguf, options(args, context, workers).beams(beams).pages(pages))?)
+    Ok(Plan::new(gguf, options(args, context, workers).beams(beams).pages(pages))?)
 }
 
 /// What the user asks for, in a context of that many positions.

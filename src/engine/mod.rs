@@ -10,7 +10,7 @@
 //! # let file = include_bytes!("../../tests/fixtures/qwen3/model.gguf");
 //! let gguf = Gguf::parse(file)?;
 //! let model = Model::new(&gguf)?;
-//! let plan = Plan::try_of(&gguf, Options::new().context(128).contexts(3).pages(12))?;
+//! let plan = Plan::new(&gguf, Options::new().context(128).contexts(3).pages(12))?;
 //! let mut workspace = vec![Line::ZERO; plan.workspace.div_ceil(64)];
 //! let mut kv = vec![Line::ZERO; plan.kv.div_ceil(64)];
 //! let mut engine = Engine::new(&model, plan, Line::bytes_mut(&mut workspace), Line::bytes_mut(&mut kv))?;
@@ -35,6 +35,7 @@
 //! keeps account of contexts.
 
 mod context;
+mod embed;
 mod forward;
 mod layout;
 mod plan;
@@ -45,12 +46,12 @@ mod work;
 use crate::built;
 use crate::kernel::Kernels;
 use crate::memory::{Arena, TILE};
-use crate::model::{Model, Pooling, Stack};
+use crate::model::Model;
 use crate::workers::Workers;
 use crate::{Error, TokenId};
 pub use context::Context;
 use context::Rows;
-use forward::{Forward, Sizes, copy};
+use forward::{Forward, Sizes};
 pub use forward::{Inputs, Observer, Stage};
 use layout::{POOLS, Pieces, SOURCE, STATES, Segment};
 pub use plan::{Options, Plan};
@@ -436,34 +437,6 @@ impl<'m, 'w> Engine<'m, 'w> {
     /// What the encoder made of the last text: `[tokens][dim]`; empty before the first.
     pub fn states(&self) -> &[f32] {
         self.forward.source.as_ref().map_or(&[], |source| source.states(self.forward.spec.dim))
-    }
-
-    /// The states of the last text as one vector, as the model means it (the mean, if it does not say): `dim`
-    /// numbers into `out`.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::NoSource`] before the first text; [`Error::BufferTooSmall`].
-    pub fn pooled(&self, out: &mut [f32]) -> Result<(), Error> {
-        let (dim, states, given) = (self.forward.spec.dim, self.states(), out.len());
-        let short = Error::BufferTooSmall { what: "buffer for the embedding", needed: dim, given };
-        let out = out.get_mut(..dim).ok_or(short)?;
-        let tokens = states.len().checked_div(dim).unwrap_or(0);
-        let pooling = match self.forward.spec.stack() {
-            Stack::Encoder { pooling } => pooling,
-            _ => Pooling::Mean,
-        };
-        let mut states = states.chunks_exact(dim.max(1));
-        match pooling {
-            Pooling::First => copy(out, states.next().ok_or(Error::NoSource)?),
-            Pooling::Last => copy(out, states.next_back().ok_or(Error::NoSource)?),
-            Pooling::Mean => {
-                copy(out, states.next().ok_or(Error::NoSource)?);
-                states.for_each(|state| out.iter_mut().zip(state).for_each(|(sum, x)| *sum += x));
-                out.iter_mut().for_each(|sum| *sum /= tokens as f32);
-            }
-        }
-        Ok(())
     }
 
     /// What tells this engine's contexts from others': where its memory is.

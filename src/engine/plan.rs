@@ -110,8 +110,7 @@ impl Default for Options {
 ///
 /// ```
 /// use arenite::{Options, Plan};
-/// # macro_rules! include_model { () => { include_bytes!("../../host-demo/models/stories.gguf") } }
-/// static MODEL: &[u8] = include_model!();
+/// static MODEL: &[u8] = include_bytes!("../../tests/fixtures/llama_mha/F16.gguf");
 /// const PLAN: Plan = Plan::of(MODEL, Options::new().context(64));
 /// assert!(PLAN.workspace > 0 && PLAN.kv > 0);
 /// ```
@@ -138,16 +137,21 @@ impl Plan {
     ///
     /// # Panics
     ///
-    /// Whenever [`Gguf::parse`] or [`try_of`](Self::try_of) would fail.
+    /// Whenever [`try_of`](Self::try_of) would fail.
     pub const fn of(file: &[u8], options: Options) -> Self {
-        let plan = match Gguf::parse(file) {
-            Ok(gguf) => Self::try_of(&gguf, options),
-            Err(error) => Err(error),
-        };
-        match plan {
+        match Self::try_of(file, options) {
             Ok(plan) => plan,
             Err(error) => panic!("{}", error.sentence().message().as_str()),
         }
+    }
+
+    /// As [`of`](Self::of), with an error instead of a panic.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Gguf::parse`] and [`new`](Self::new).
+    pub const fn try_of(file: &[u8], options: Options) -> Result<Self, Error> {
+        Self::new(&tri!(Gguf::parse(file)), options)
     }
 
     /// The plan itself, if workspace, KV cache and the tokenizer's index take at most `ram` bytes
@@ -167,12 +171,12 @@ impl Plan {
         self
     }
 
-    /// The plan for a file.
+    /// The plan for a file that is open.
     ///
     /// # Errors
     ///
     /// What [`Spec::read`] says of the metadata, and [`Error::PlanTooLarge`].
-    pub const fn try_of(gguf: &Gguf<'_>, options: Options) -> Result<Self, Error> {
+    pub const fn new(gguf: &Gguf<'_>, options: Options) -> Result<Self, Error> {
         let spec = tri!(Spec::read(gguf));
         let options = tri!(options.resolved(&spec));
         let store = tri!(Store::of(&spec, options));

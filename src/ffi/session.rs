@@ -110,7 +110,7 @@ fn plan(model: &Model<'_>, options: Option<&arenite_options>) -> Result<Plan, Er
         };
         planned = planned.context(options.context).batch(options.batch).kv(kv);
     }
-    Plan::try_of(model.gguf(), planned)
+    Plan::new(model.gguf(), planned)
 }
 
 /// How many bytes the model needs. `options` may be null, for the default ones.

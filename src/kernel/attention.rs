@@ -1,4 +1,4 @@
-//! Attention of some query rows over one KV head, stated once over [`Lanes`].
+//! Attention of some query rows over one KV head, stated once over [`Isa`].
 //!
 //! Block after block of 64 positions (four tiles of the cache), in order of position:
 //!
@@ -14,7 +14,7 @@
 use core::mem::MaybeUninit;
 
 use super::float::capped;
-use super::lanes::{Lanes, load, mask};
+use super::lanes::{Isa, Lanes, load, mask};
 use crate::built;
 use crate::memory::{HeadLayout, KvType, TILE};
 use crate::quant::{le_f16, le_f32};
@@ -39,7 +39,7 @@ pub(crate) struct Attention<'a> {
     pub position: usize,
     /// A token sees itself and the `window - 1` positions before it.
     pub window: usize,
-    /// Every token sees just the first so many positions, whatever its own.
+    /// A token sees as much after it as before it, up to so many positions in all.
     pub reach: Option<usize>,
     /// Factor on every score.
     pub scale: f32,
@@ -50,6 +50,15 @@ pub(crate) struct Attention<'a> {
     /// A learned score of each of the group's heads, little-endian f32, that takes part in the softmax and has no
     /// value; empty for none.
     pub sinks: &'a [u8],
+}
+
+impl Attention<'_> {
+    /// The token and the head, among the group's, of a row.
+    #[inline(always)]
+    fn token_and_head(&self, row: usize) -> (usize, usize) {
+        let group = self.group.max(1);
+        (row / group, row % group)
+    }
 }
 
 /// Numbers added to scores: for head `g`, token `t` and position `s`, that at `g * stride + start - t + s`.
@@ -71,228 +80,261 @@ impl Bias<'_> {
 
     /// The numbers of 16 positions from `position` on.
     #[inline(always)]
-    unsafe fn load<L: Lanes>(&self, head: usize, token: usize, position: usize) -> L {
+    fn load<S: Isa>(&self, s: S, head: usize, token: usize, position: usize) -> S::V {
         let row = (head * self.stride + self.start).saturating_sub(token);
-        // SAFETY: the caller has the instruction set.
-        unsafe { load(self.table, row + position) }
+        load(s, self.table, row + position)
     }
 }
 
 /// Runs all rows of `job`; head `g` of token `t` goes to `out[t * out_stride + g * head_dim..]`.
-/// `scratch` holds `L::ROWS` padded rows.
+/// `scratch` holds `S::ROWS` padded rows.
 #[inline(always)]
-pub(super) unsafe fn attend<L: Lanes>(job: &Attention<'_>, out: &mut [f32], out_stride: usize, scratch: &mut [f32]) {
-    // SAFETY: the caller has the instruction set.
-    unsafe {
-        match job.layout.kind {
-            kind if !kind.is_built() => {}
-            KvType::F32 => attend_all::<L, F32>(job, out, out_stride, scratch),
-            KvType::F16 => attend_all::<L, F16>(job, out, out_stride, scratch),
-            KvType::Q8_0 => attend_all::<L, Q8>(job, out, out_stride, scratch),
-        }
+pub(super) fn attend<S: Isa>(s: S, job: &Attention<'_>, out: &mut [f32], out_stride: usize, scratch: &mut [f32]) {
+    match job.layout.kind {
+        kind if !kind.is_built() => {}
+        KvType::F32 => attend_all::<S, F32>(s, job, out, out_stride, scratch),
+        KvType::F16 => attend_all::<S, F16>(s, job, out, out_stride, scratch),
+        KvType::Q8_0 => attend_all::<S, Q8>(s, job, out, out_stride, scratch),
     }
 }
 
 /// Takes the rows in the largest groups that the registers allow.
 #[inline(always)]
-unsafe fn attend_all<L: Lanes, E: Element>(
-    job: &Attention<'_>,
-    out: &mut [f32],
-    out_stride: usize,
-    scratch: &mut [f32],
-) {
+fn attend_all<S: Isa, E: Element>(s: S, job: &Attention<'_>, out: &mut [f32], out_stride: usize, scratch: &mut [f32]) {
     let rows = job.tokens * job.group;
     let mut row = 0;
-    // SAFETY: the caller has the instruction set; `row + R <= rows`.
-    unsafe {
-        while row < rows {
-            let left = if L::ROWS < rows - row { L::ROWS } else { rows - row };
-            row += match left {
-                8.. => attend_rows::<L, E, 8, 1>(job, row, out, out_stride, scratch),
-                4.. => attend_rows::<L, E, 4, 1>(job, row, out, out_stride, scratch),
-                3 => attend_rows::<L, E, 3, 1>(job, row, out, out_stride, scratch),
-                2 => attend_rows::<L, E, 2, 2>(job, row, out, out_stride, scratch),
-                _ if L::ROWS > 1 => attend_rows::<L, E, 1, 4>(job, row, out, out_stride, scratch),
-                _ => attend_rows::<L, E, 1, 1>(job, row, out, out_stride, scratch),
-            };
-        }
+    while row < rows {
+        let left = if S::ROWS < rows - row { S::ROWS } else { rows - row };
+        row += match left {
+            8.. => attend_rows::<S, E, 8, 1>(s, job, row, out, out_stride, scratch),
+            4.. => attend_rows::<S, E, 4, 1>(s, job, row, out, out_stride, scratch),
+            3 => attend_rows::<S, E, 3, 1>(s, job, row, out, out_stride, scratch),
+            2 => attend_rows::<S, E, 2, 2>(s, job, row, out, out_stride, scratch),
+            _ if S::ROWS > 1 => attend_rows::<S, E, 1, 4>(s, job, row, out, out_stride, scratch),
+            _ => attend_rows::<S, E, 1, 1>(s, job, row, out, out_stride, scratch),
+        };
     }
 }
 
-/// Runs `R` rows from `row` on. A fused multiply-add takes a few cycles and a sum is a chain of them: where
-/// rows are few, `S` registers of each are summed at a time.
-#[allow(clippy::needless_range_loop)] // several arrays run along with `r`
+/// Runs `R` rows from `row` on, and returns their number. A fused multiply-add takes a few cycles and a sum is a chain
+/// of them: where rows are few, `N` registers of each are summed at a time.
 #[inline(always)]
-unsafe fn attend_rows<L: Lanes, E: Element, const R: usize, const S: usize>(
+fn attend_rows<S: Isa, E: Element, const R: usize, const N: usize>(
+    s: S,
     job: &Attention<'_>,
     row: usize,
     out: &mut [f32],
     out_stride: usize,
     scratch: &mut [f32],
 ) -> usize {
-    let layout = job.layout;
-    let (dim, width, tile_bytes) = (layout.dim, layout.padded(), layout.tile_bytes());
-    let pages = job.tiles.len() / tile_bytes.max(1);
-    let group = job.group.max(1);
+    let (layout, width) = (job.layout, job.layout.padded());
     let Some(sums) = scratch.get_mut(..R * width) else { return R };
     sums.fill(0.0);
-    if pages == 0 || job.pages.is_empty() {
-        return R;
-    }
-
-    let mut together = [[0.0f32; NARROW]; R];
-    let mut queries = [[].as_slice(); R];
-    let mut visible = [Range { lo: 0, hi: 0 }; R];
-    for (r, ((query, seen), copy)) in queries.iter_mut().zip(&mut visible).zip(&mut together).enumerate() {
-        let (token, head) = ((row + r) / group, (row + r) % group);
-        let start = token * job.q_stride + head * dim;
-        let Some(q) = job.q.get(start..start + dim) else { return R };
-        *query = q;
-        // Tokens are a power of two apart, where they contend for the same lines of the nearest cache.
-        if R > 1 && dim < NARROW {
-            let Some(copy) = copy.get_mut(..dim) else { return R };
-            copy.iter_mut().zip(q).for_each(|(to, q)| *to = *q);
-            *query = copy;
-        }
-        *seen = match job.reach {
-            Some(hi) => Range { lo: 0, hi },
-            None => {
-                let hi = job.position + token + 1;
-                Range { lo: hi.saturating_sub(job.window), hi }
-            }
-        };
-        if seen.hi == 0 {
-            return R; // nothing to see
-        }
-    }
+    let mut copies = [[0.0f32; NARROW]; R];
+    let Some((queries, visible)) = rows(job, row, &mut copies) else { return R };
     // Rows are in order of position, so the first sees the earliest and the last the latest.
-    let (start, end) = (visible[0].lo, visible[R - 1].hi);
-    let (first, last) = (start / BLOCK, (end - 1) / BLOCK);
-    let at = |tile: usize| {
-        let entry = tile.checked_rem(job.pages.len()).and_then(|entry| job.pages.get(entry));
-        // An entry without a page has nothing that a row sees.
-        let page = entry.map_or(0, |page| *page as usize).min(pages - 1);
-        job.tiles.as_ptr().wrapping_add(page * tile_bytes)
-    };
-    // After the last tile of this head comes the first of the next, whose tiles follow.
-    let (first_tile, distance) = (start / TILE, if R < 4 { TILES } else { 1 });
-    let count = end.div_ceil(TILE) - first_tile;
-    let later = |tile: usize| {
-        let i = (tile + distance).saturating_sub(first_tile);
-        let heads = i.checked_div(count).unwrap_or(0);
-        at((tile + distance).wrapping_sub(heads * count)).wrapping_add(heads * job.tiles.len())
-    };
+    let all = Range { lo: visible[0].lo, hi: visible[R - 1].hi };
+    let Some(tiles) = Tiles::new(job, all, if R < 4 { TILES } else { 1 }) else { return R };
 
-    // SAFETY: the caller has the instruction set. Each of `tile` points to a whole tile of the head's,
-    // in which the layout's offsets stay; each query has `dim` elements; `sums` has R rows; the weights
-    // of all tiles that a row sees something of are written before they are read.
-    unsafe {
-        let mut best = [f32::NEG_INFINITY; R];
-        let mut total = [L::zero(); R];
-        if built::GPT_OSS && !job.sinks.is_empty() {
-            for r in 0..R {
-                best[r] = le_f32(job.sinks, (row + r) % group);
-                total[r] = L::splat(1.0).select(1, L::zero());
-            }
+    let mut softmax = Softmax::new(s, job, row);
+    for block in all.lo / BLOCK..=(all.hi - 1) / BLOCK {
+        let tiles = tiles.block(block);
+        let seen = visible.map(|seen| seen.part(block * BLOCK, BLOCK));
+        let mut weights = [const { MaybeUninit::<[f32; BLOCK]>::uninit() }; R];
+        let at = weights.each_mut().map(|weights| weights.as_mut_ptr().cast::<f32>());
+        // SAFETY: the tiles are whole ones of the head's, in which the layout's offsets stay; each query has `dim`
+        // elements; `sums` has R rows; the weights of all tiles that a row sees something of are written before they
+        // are read.
+        unsafe {
+            multiply::<S, E, R, N>(s, &tiles, layout, &queries, Range { lo: seen[0].lo, hi: seen[R - 1].hi }, at);
+            let top = finish(s, job, row, block, &seen, at);
+            softmax.weights(s, &top, &seen, at, sums, width);
+            weigh_rows::<S, E, R, N>(s, &tiles, layout, &weights, &seen, sums.as_mut_ptr());
         }
-        let cap = if built::CAPS { job.cap } else { None };
-        let plain = cap.is_none() && job.bias.is_none();
-        for block in first..=last {
-            let tile: [Tile; TILES] = core::array::from_fn(|t| {
-                let tile = block * TILES + t;
-                Tile { at: at(tile), later: later(tile) }
-            });
-            let seen = visible.map(|seen| seen.part(block * BLOCK, BLOCK));
-            let reach = Range { lo: seen[0].lo, hi: seen[R - 1].hi };
-
-            // Scores, and the largest of each row.
-            let mut weights = [const { MaybeUninit::<[f32; BLOCK]>::uninit() }; R];
-            let mut top = [L::splat(f32::NEG_INFINITY); R];
-            let at = weights.each_mut().map(|weights| weights.as_mut_ptr().cast::<f32>());
-            let mut tiles = tile.get(reach.tiles()).unwrap_or(&[]);
-            let mut t = reach.tiles().start;
-            while let Some((&keys, rest)) = tiles.split_first() {
-                let to = at.map(|at| at.add(t * TILE));
-                (tiles, t) = match tiles.split_first_chunk::<S>() {
-                    Some((keys, rest)) if S > 1 => {
-                        E::scores::<L, R, S>(*keys, layout, &queries, TILE, to);
-                        (rest, t + S)
-                    }
-                    _ => {
-                        E::scores::<L, R, 1>([keys], layout, &queries, reach.lanes(t).end, to);
-                        (rest, t + 1)
-                    }
-                };
-            }
-            for t in reach.tiles() {
-                let at = at.map(|at| at.add(t * TILE));
-                for r in 0..R {
-                    let lanes = seen[r].lanes(t);
-                    if plain {
-                        top[r] = L::scale(at[r], job.scale, lanes, top[r]);
-                        continue;
-                    }
-                    let mut score = L::load(at[r]).mul(L::splat(job.scale));
-                    if let Some(cap) = cap {
-                        score = capped(score, cap);
-                    }
-                    if !job.bias.is_none() {
-                        let (token, head) = ((row + r) / group, (row + r) % group);
-                        score = score.add(job.bias.load(head, token, block * BLOCK + t * TILE));
-                    }
-                    let score = score.masked(mask(&lanes), f32::NEG_INFINITY);
-                    top[r] = top[r].max(score);
-                    score.store(at[r]);
-                }
-            }
-
-            // Scores to weights.
-            for r in 0..R {
-                let top = top[r].largest();
-                if top > best[r] {
-                    // In the first block there is nothing yet: zeros stay zeros.
-                    if best[r] > f32::NEG_INFINITY {
-                        let rescale = L::splat(best[r] - top).exp();
-                        total[r] = total[r].mul(rescale);
-                        for i in (0..width).step_by(16) {
-                            let at = sums.as_mut_ptr().add(r * width + i);
-                            L::load(at).mul(rescale).store(at);
-                        }
-                    }
-                    best[r] = top;
-                }
-                for t in seen[r].tiles() {
-                    let at = weights[r].as_mut_ptr().cast::<f32>().add(t * TILE);
-                    L::softmax(at, best[r], seen[r].lanes(t), &mut total[r]);
-                }
-            }
-
-            // The positions that all rows see are taken together, those before and after row by
-            // row. What lies in invisible positions may be anything, even NaN: it is not read.
-            let common = Range { lo: seen[R - 1].lo, hi: seen[0].hi };
-            let common = if common.lo < common.hi { common } else { Range { lo: reach.hi, hi: reach.hi } };
-            let sums = sums.as_mut_ptr();
-            for r in 0..R {
-                let before = Range { lo: seen[r].lo, hi: seen[r].hi.min(common.lo) };
-                weigh::<L, E, 1, S>(&tile, layout, core::array::from_ref(&weights[r]), before, sums.add(r * width));
-            }
-            weigh::<L, E, R, S>(&tile, layout, &weights, common, sums);
-            for r in 0..R {
-                let after = Range { lo: seen[r].lo.max(common.hi), hi: seen[r].hi };
-                weigh::<L, E, 1, S>(&tile, layout, core::array::from_ref(&weights[r]), after, sums.add(r * width));
-            }
-        }
-        for r in 0..R {
-            let inverse = 1.0 / total[r].sum();
-            let (token, head) = ((row + r) / group, (row + r) % group);
-            let start = token * out_stride + head * dim;
-            let (Some(out), Some(sums)) = (out.get_mut(start..start + dim), sums.get(r * width..)) else { return R };
-            for (out, sum) in out.iter_mut().zip(sums) {
-                *out = sum * inverse;
-            }
+    }
+    for (r, total) in softmax.total.into_iter().enumerate() {
+        let inverse = 1.0 / total.sum();
+        let (token, head) = job.token_and_head(row + r);
+        let start = token * out_stride + head * layout.dim;
+        let (Some(out), Some(sums)) = (out.get_mut(start..start + layout.dim), sums.get(r * width..)) else { return R };
+        for (out, sum) in out.iter_mut().zip(sums) {
+            *out = sum * inverse;
         }
     }
     R
+}
+
+/// The queries of `R` rows and the positions that each sees; `None` where there are none. Queries that lie a power of
+/// two apart, where they contend for the same lines of the nearest cache, are copied to `copies`.
+#[inline(always)]
+fn rows<'a, const R: usize>(
+    job: &Attention<'a>,
+    row: usize,
+    copies: &'a mut [[f32; NARROW]; R],
+) -> Option<([&'a [f32]; R], [Range; R])> {
+    let dim = job.layout.dim;
+    let mut queries = [[].as_slice(); R];
+    let mut visible = [Range { lo: 0, hi: 0 }; R];
+    for (r, ((query, seen), copy)) in queries.iter_mut().zip(&mut visible).zip(copies).enumerate() {
+        let (token, head) = job.token_and_head(row + r);
+        let start = token * job.q_stride + head * dim;
+        let q = job.q.get(start..start + dim)?;
+        *query = q;
+        if R > 1 && dim < NARROW {
+            let copy = copy.get_mut(..dim)?;
+            copy.iter_mut().zip(q).for_each(|(to, q)| *to = *q);
+            *query = copy;
+        }
+        let at = job.position + token;
+        let hi = job.reach.map_or(at + 1, |all| all.min(at.saturating_add(job.window)));
+        *seen = Range { lo: (at + 1).saturating_sub(job.window), hi };
+        if seen.hi == 0 {
+            return None; // nothing to see
+        }
+    }
+    Some((queries, visible))
+}
+
+/// The dot products of `R` queries with the keys of the tiles that `reach` has something of.
+///
+/// # Safety
+///
+/// The tiles are whole, each query has the elements of a key, and there is room for a block of scores at each of `to`.
+#[inline(always)]
+unsafe fn multiply<S: Isa, E: Element, const R: usize, const N: usize>(
+    s: S,
+    tiles: &[Tile; TILES],
+    layout: HeadLayout,
+    queries: &[&[f32]; R],
+    reach: Range,
+    to: [*mut f32; R],
+) {
+    let mut t = reach.tiles().start;
+    let mut tiles = tiles.get(reach.tiles()).unwrap_or(&[]);
+    while let Some((&keys, rest)) = tiles.split_first() {
+        // SAFETY: passed on to the caller.
+        unsafe {
+            let to = to.map(|to| to.add(t * TILE));
+            (tiles, t) = match tiles.split_first_chunk::<N>() {
+                Some((keys, rest)) if N > 1 => {
+                    E::scores::<S, R, N>(s, *keys, layout, queries, TILE, to);
+                    (rest, t + N)
+                }
+                _ => {
+                    E::scores::<S, R, 1>(s, [keys], layout, queries, reach.lanes(t).end, to);
+                    (rest, t + 1)
+                }
+            };
+        }
+    }
+}
+
+/// Scales the scores of a block, caps them and adds the bias, where there are any. In some lane of each result is the
+/// row's largest.
+///
+/// # Safety
+///
+/// The scores of all tiles that a row sees something of are there.
+#[allow(clippy::needless_range_loop)] // several arrays run along with `r`
+#[inline(always)]
+unsafe fn finish<S: Isa, const R: usize>(
+    s: S,
+    job: &Attention<'_>,
+    row: usize,
+    block: usize,
+    seen: &[Range; R],
+    scores: [*mut f32; R],
+) -> [S::V; R] {
+    let cap = if built::CAPS { job.cap } else { None };
+    let plain = cap.is_none() && job.bias.is_none();
+    let mut top = [s.splat(f32::NEG_INFINITY); R];
+    for t in (Range { lo: seen[0].lo, hi: seen[R - 1].hi }).tiles() {
+        for r in 0..R {
+            let lanes = seen[r].lanes(t);
+            if R > 1 && lanes.is_empty() {
+                continue; // only other rows see something of this tile
+            }
+            // SAFETY: the row has a tile of scores there.
+            unsafe {
+                let at = scores[r].add(t * TILE);
+                if plain {
+                    top[r] = s.scale(at, job.scale, lanes, top[r]);
+                    continue;
+                }
+                let scores = &mut *at.cast();
+                let mut score = s.load(scores).mul(s.splat(job.scale));
+                if let Some(cap) = cap {
+                    score = capped(s, score, cap);
+                }
+                if !job.bias.is_none() {
+                    let (token, head) = job.token_and_head(row + r);
+                    score = score.add(job.bias.load(s, head, token, block * BLOCK + t * TILE));
+                }
+                let score = score.masked(mask(&lanes), s.splat(f32::NEG_INFINITY));
+                top[r] = top[r].max(score);
+                score.store(scores);
+            }
+        }
+    }
+    top
+}
+
+/// The online softmax of `R` rows: the best score so far, and the sum of the weights.
+struct Softmax<S: Isa, const R: usize> {
+    best: [f32; R],
+    total: [S::V; R],
+}
+
+impl<S: Isa, const R: usize> Softmax<S, R> {
+    #[inline(always)]
+    fn new(s: S, job: &Attention<'_>, row: usize) -> Self {
+        let mut new = Self { best: [f32::NEG_INFINITY; R], total: [s.zero(); R] };
+        if built::GPT_OSS && !job.sinks.is_empty() {
+            for (r, (best, total)) in new.best.iter_mut().zip(&mut new.total).enumerate() {
+                *best = le_f32(job.sinks, job.token_and_head(row + r).1);
+                *total = s.splat(1.0).select(1, s.zero());
+            }
+        }
+        new
+    }
+
+    /// Turns the scores of a block, of which `top` has the largest, into weights, and rescales what `sums` has so far.
+    ///
+    /// # Safety
+    ///
+    /// The scores of all tiles that a row sees something of are there, and R rows of `width` sums.
+    #[allow(clippy::needless_range_loop)] // several arrays run along with `r`
+    #[inline(always)]
+    unsafe fn weights(
+        &mut self,
+        s: S,
+        top: &[S::V; R],
+        seen: &[Range; R],
+        scores: [*mut f32; R],
+        sums: &mut [f32],
+        width: usize,
+    ) {
+        for r in 0..R {
+            let top = top[r].largest();
+            if top > self.best[r] {
+                // In the first block there is nothing yet: zeros stay zeros.
+                if self.best[r] > f32::NEG_INFINITY {
+                    let rescale = s.exp(s.splat(self.best[r] - top));
+                    self.total[r] = self.total[r].mul(rescale);
+                    for i in (0..width).step_by(16) {
+                        // SAFETY: `width` is a multiple of 16, and the row is there.
+                        let sums = unsafe { &mut *sums.as_mut_ptr().add(r * width + i).cast() };
+                        s.load(sums).mul(rescale).store(sums);
+                    }
+                }
+                self.best[r] = top;
+            }
+            for t in seen[r].tiles() {
+                // SAFETY: the tile has scores, and lanes that the row sees.
+                unsafe { s.softmax(scores[r].add(t * TILE), self.best[r], seen[r].lanes(t), &mut self.total[r]) };
+            }
+        }
+    }
 }
 
 /// Tiles in a block, and positions.
@@ -302,12 +344,58 @@ const BLOCK: usize = TILES * TILE;
 /// Queries shorter than this are copied together, a little more than a power of two apart.
 const NARROW: usize = 128 + 16;
 
-/// A tile of the cache, and the one whose lines are called while this one's are used: few rows are done with a
+/// A tile of the cache, and the one whose lines are asked for while this one's are used: few rows are done with a
 /// tile before the next one could arrive.
 #[derive(Clone, Copy)]
 struct Tile {
     at: *const u8,
     later: *const u8,
+}
+
+/// The head's tiles, by the context's table of pages.
+struct Tiles<'a> {
+    job: &'a Attention<'a>,
+    tile_bytes: usize,
+    /// Tiles in the cache.
+    pages: usize,
+    /// The first that a row sees something of, and their number.
+    first: usize,
+    count: usize,
+    /// From a tile to the one that is asked for meanwhile.
+    distance: usize,
+}
+
+impl<'a> Tiles<'a> {
+    /// `None` if there are none.
+    #[inline(always)]
+    fn new(job: &'a Attention<'a>, reach: Range, distance: usize) -> Option<Self> {
+        let tile_bytes = job.layout.tile_bytes();
+        let (pages, first) = (job.tiles.len() / tile_bytes.max(1), reach.lo / TILE);
+        let count = reach.hi.div_ceil(TILE) - first;
+        (pages > 0 && !job.pages.is_empty()).then_some(Self { job, tile_bytes, pages, first, count, distance })
+    }
+
+    /// Where a tile is.
+    #[inline(always)]
+    fn at(&self, tile: usize) -> *const u8 {
+        let entry = tile.checked_rem(self.job.pages.len()).and_then(|entry| self.job.pages.get(entry));
+        // An entry without a page has nothing that a row sees.
+        let page = entry.map_or(0, |page| *page as usize).min(self.pages - 1);
+        self.job.tiles.as_ptr().wrapping_add(page * self.tile_bytes)
+    }
+
+    /// The tiles of a block.
+    #[inline(always)]
+    fn block(&self, block: usize) -> [Tile; TILES] {
+        core::array::from_fn(|t| {
+            let tile = block * TILES + t;
+            // After the last tile of this head comes the first of the next, whose tiles follow.
+            let later = tile + self.distance;
+            let heads = later.saturating_sub(self.first).checked_div(self.count).unwrap_or(0);
+            let next = self.at(later.wrapping_sub(heads * self.count));
+            Tile { at: self.at(tile), later: next.wrapping_add(heads * self.job.tiles.len()) }
+        })
+    }
 }
 
 /// Positions `lo..hi`.
@@ -339,9 +427,44 @@ impl Range {
     }
 }
 
-/// Adds the values at some positions of a block, by weight, to R rows of sums, `S` registers at a time.
+/// Adds the values of a block by weight. The positions that all rows see are taken together, those before and after row
+/// by row. What lies in invisible positions may be anything, even NaN: it is not read.
+///
+/// # Safety
+///
+/// The tiles are whole, the weights of all that a row sees are there, and `sums` has `R` rows.
 #[inline(always)]
-unsafe fn weigh<L: Lanes, E: Element, const R: usize, const S: usize>(
+unsafe fn weigh_rows<S: Isa, E: Element, const R: usize, const N: usize>(
+    s: S,
+    tiles: &[Tile; TILES],
+    layout: HeadLayout,
+    weights: &[MaybeUninit<[f32; BLOCK]>; R],
+    seen: &[Range; R],
+    sums: *mut f32,
+) {
+    let common = Range { lo: seen[R - 1].lo, hi: seen[0].hi };
+    let end = seen[R - 1].hi;
+    let common = if common.lo < common.hi { common } else { Range { lo: end, hi: end } };
+    // SAFETY: passed on to the caller.
+    unsafe {
+        for (r, (seen, weights)) in seen.iter().zip(weights).enumerate() {
+            let before = Range { lo: seen.lo, hi: seen.hi.min(common.lo) };
+            let sums = sums.add(r * layout.padded());
+            weigh::<S, E, 1, N>(s, tiles, layout, core::array::from_ref(weights), before, sums);
+        }
+        weigh::<S, E, R, N>(s, tiles, layout, weights, common, sums);
+        for (r, (seen, weights)) in seen.iter().zip(weights).enumerate() {
+            let after = Range { lo: seen.lo.max(common.hi), hi: seen.hi };
+            let sums = sums.add(r * layout.padded());
+            weigh::<S, E, 1, N>(s, tiles, layout, core::array::from_ref(weights), after, sums);
+        }
+    }
+}
+
+/// Adds the values at some positions of a block, by weight, to R rows of sums, `N` registers at a time.
+#[inline(always)]
+unsafe fn weigh<S: Isa, E: Element, const R: usize, const N: usize>(
+    s: S,
     tiles: &[Tile; TILES],
     layout: HeadLayout,
     weights: &[MaybeUninit<[f32; BLOCK]>; R],
@@ -353,21 +476,22 @@ unsafe fn weigh<L: Lanes, E: Element, const R: usize, const S: usize>(
     }
     let width = layout.padded();
     let mut i = 0;
-    // SAFETY: passed on to the caller; `i + 16 * S <= width`, or `i + 16`, as both are multiples of 16.
+    // SAFETY: passed on to the caller; `i + 16 * N <= width`, or `i + 16`, as both are multiples of 16.
     unsafe {
         while i < width {
-            i += if S > 1 && width - i >= 16 * S {
-                weigh_part::<L, E, R, S>(tiles, layout, weights, range, sums, i)
+            i += if N > 1 && width - i >= 16 * N {
+                weigh_part::<S, E, R, N>(s, tiles, layout, weights, range, sums, i)
             } else {
-                weigh_part::<L, E, R, 1>(tiles, layout, weights, range, sums, i)
+                weigh_part::<S, E, R, 1>(s, tiles, layout, weights, range, sums, i)
             };
         }
     }
 }
 
-/// The same for `16 * S` elements of the values, from `i` on.
+/// The same for `16 * N` elements of the values, from `i` on.
 #[inline(always)]
-unsafe fn weigh_part<L: Lanes, E: Element, const R: usize, const S: usize>(
+unsafe fn weigh_part<S: Isa, E: Element, const R: usize, const N: usize>(
+    s: S,
     tiles: &[Tile; TILES],
     layout: HeadLayout,
     weights: &[MaybeUninit<[f32; BLOCK]>; R],
@@ -379,20 +503,20 @@ unsafe fn weigh_part<L: Lanes, E: Element, const R: usize, const S: usize>(
     // SAFETY: the caller's tiles are whole, `hi <= BLOCK`, all weights in the range are there, and `sums` has R
     // rows of `width`, in which the elements are.
     unsafe {
-        if R == 1 && L::ROWS == 1 && E::IS_F32 {
+        if R == 1 && S::ROWS == 1 && E::IS_F32 {
             let (sums, weights) = (sums.add(i), weights.as_ptr().cast::<f32>());
             for t in range.tiles() {
                 let (Some(tile), lanes) = (tiles.get(t), range.lanes(t)) else { break };
                 let values = E::values(tile.at, layout, lanes.start, i).cast();
                 let weights = weights.add(t * TILE + lanes.start);
-                L::add_products(sums, values, width, weights, lanes.end - lanes.start, layout.dim - i, sums);
+                s.add_products(sums, values, width, weights, lanes.end - lanes.start, layout.dim - i, sums);
             }
-            return 16 * S;
+            return 16 * N;
         }
-        let mut acc = [[L::splat(0.0); R]; S];
-        for (s, acc) in acc.iter_mut().enumerate() {
+        let mut acc = [[s.splat(0.0); R]; N];
+        for (n, acc) in acc.iter_mut().enumerate() {
             for (r, acc) in acc.iter_mut().enumerate() {
-                *acc = L::load(sums.add(r * width + i + 16 * s));
+                *acc = s.load(&*sums.add(r * width + i + 16 * n).cast());
             }
         }
         for t in range.tiles() {
@@ -401,35 +525,40 @@ unsafe fn weigh_part<L: Lanes, E: Element, const R: usize, const S: usize>(
             let mut later = E::values(tile.later, layout, lanes.start, i);
             for slot in lanes {
                 if R < 4 {
-                    L::prefetch(later);
+                    s.prefetch(later);
                     later = later.wrapping_add(E::BYTES * width);
                 }
-                for (s, acc) in acc.iter_mut().enumerate() {
-                    let value = E::value::<L>(at.wrapping_add(16 * s * E::BYTES));
-                    let scale = E::value_scale(tile.at, layout, slot, i + 16 * s);
+                for (n, acc) in acc.iter_mut().enumerate() {
+                    let value = E::value(s, at.wrapping_add(16 * n * E::BYTES));
+                    let scale = E::value_scale(tile.at, layout, slot, i + 16 * n);
                     for (acc, weights) in acc.iter_mut().zip(weights) {
                         let weight = *weights.as_ptr().cast::<f32>().add(t * TILE + slot);
-                        *acc = value.fma(L::splat(weight * scale), *acc);
+                        *acc = value.fma(s.splat(weight * scale), *acc);
                     }
                 }
                 at = at.wrapping_add(E::BYTES * width);
             }
         }
-        for (s, acc) in acc.into_iter().enumerate() {
+        for (n, acc) in acc.into_iter().enumerate() {
             for (r, acc) in acc.into_iter().enumerate() {
-                acc.store(sums.add(r * width + i + 16 * s));
+                acc.store(&mut *sums.add(r * width + i + 16 * n).cast());
             }
         }
     }
-    16 * S
+    16 * N
 }
 
 /// How keys and values of one KV type are read.
-trait Element {
+///
+/// # Safety
+///
+/// `scores` writes those of every tile, and what it reads and where values are lie within a tile of the layout.
+unsafe trait Element {
     /// For each query, its dot products with the 16 keys of each tile, of which the first `lanes` are asked for,
     /// to `to` and after.
-    unsafe fn scores<L: Lanes, const R: usize, const S: usize>(
-        tiles: [Tile; S],
+    unsafe fn scores<S: Isa, const R: usize, const N: usize>(
+        s: S,
+        tiles: [Tile; N],
         layout: HeadLayout,
         queries: &[&[f32]; R],
         lanes: usize,
@@ -440,7 +569,7 @@ trait Element {
     /// Whether an element is a number as it stands.
     const IS_F32: bool = false;
     /// Sixteen elements of a value, unscaled.
-    unsafe fn value<L: Lanes>(at: *const u8) -> L;
+    unsafe fn value<S: Isa>(s: S, at: *const u8) -> S::V;
     /// Where element `i` of the value at `position` is; that of the next position is a padded row further.
     #[inline(always)]
     fn values(tile: *const u8, layout: HeadLayout, position: usize, i: usize) -> *const u8 {
@@ -456,10 +585,12 @@ trait Element {
 macro_rules! float_element {
     ($name:ident, $bytes:literal, $load:ident) => {
         struct $name;
-        impl Element for $name {
+        // SAFETY: see below.
+        unsafe impl Element for $name {
             #[inline(always)]
-            unsafe fn scores<L: Lanes, const R: usize, const S: usize>(
-                tiles: [Tile; S],
+            unsafe fn scores<S: Isa, const R: usize, const N: usize>(
+                s: S,
+                tiles: [Tile; N],
                 layout: HeadLayout,
                 queries: &[&[f32]; R],
                 lanes: usize,
@@ -467,22 +598,22 @@ macro_rules! float_element {
             ) {
                 // SAFETY: keys are `dim` rows of 16 elements; each query has `dim` elements.
                 unsafe {
-                    if L::ROWS == 1 && Self::IS_F32 {
+                    if S::ROWS == 1 && Self::IS_F32 {
                         static ZEROS: [f32; TILE] = [0.0; TILE];
                         for (q, to) in queries.iter().zip(to) {
                             let keys = tiles[0].at.cast();
-                            L::add_products(ZEROS.as_ptr(), keys, TILE, q.as_ptr(), layout.dim, lanes, to);
+                            s.add_products(ZEROS.as_ptr(), keys, TILE, q.as_ptr(), layout.dim, lanes, to);
                         }
                         return;
                     }
-                    let mut acc = [[L::splat(0.0); R]; S];
+                    let mut acc = [[s.splat(0.0); R]; N];
                     for d in 0..layout.dim {
                         for (tile, acc) in tiles.iter().zip(&mut acc) {
                             let at = d * (TILE * $bytes);
-                            let key = L::$load(tile.at.add(at).cast());
-                            L::prefetch(tile.later.wrapping_add(at));
+                            let key = s.$load(&*tile.at.add(at).cast());
+                            s.prefetch(tile.later.wrapping_add(at));
                             for (acc, q) in acc.iter_mut().zip(queries) {
-                                *acc = key.fma(L::splat(*q.get_unchecked(d)), *acc);
+                                *acc = key.fma(s.splat(*q.get_unchecked(d)), *acc);
                             }
                         }
                     }
@@ -492,21 +623,23 @@ macro_rules! float_element {
             const BYTES: usize = $bytes;
             const IS_F32: bool = $bytes == 4;
             #[inline(always)]
-            unsafe fn value<L: Lanes>(at: *const u8) -> L {
+            unsafe fn value<S: Isa>(s: S, at: *const u8) -> S::V {
                 // SAFETY: passed on to the caller.
-                unsafe { L::$load(at.cast()) }
+                unsafe { s.$load(&*at.cast()) }
             }
         }
     };
 }
-float_element!(F32, 4, load);
+float_element!(F32, 4, load_f32);
 float_element!(F16, 2, load_f16);
 
 struct Q8;
-impl Element for Q8 {
+// SAFETY: see below.
+unsafe impl Element for Q8 {
     #[inline(always)]
-    unsafe fn scores<L: Lanes, const R: usize, const S: usize>(
-        tiles: [Tile; S],
+    unsafe fn scores<S: Isa, const R: usize, const N: usize>(
+        s: S,
+        tiles: [Tile; N],
         layout: HeadLayout,
         queries: &[&[f32]; R],
         _lanes: usize,
@@ -514,19 +647,19 @@ impl Element for Q8 {
     ) {
         // SAFETY: keys are `dim` rows of 16 bytes, then a row of 16 f16 for each 32 of them.
         unsafe {
-            let mut acc = [[L::splat(0.0); R]; S];
+            let mut acc = [[s.splat(0.0); R]; N];
             for block in 0..layout.blocks() {
-                let mut sums = [[L::splat(0.0); R]; S];
+                let mut sums = [[s.splat(0.0); R]; N];
                 for d in block * 32..layout.dim.min(block * 32 + 32) {
                     for (tile, sums) in tiles.iter().zip(&mut sums) {
-                        let key = L::load_i8(tile.at.add(d * TILE));
+                        let key = s.load_i8(&*tile.at.add(d * TILE).cast());
                         for (sum, q) in sums.iter_mut().zip(queries) {
-                            *sum = key.fma(L::splat(*q.get_unchecked(d)), *sum);
+                            *sum = key.fma(s.splat(*q.get_unchecked(d)), *sum);
                         }
                     }
                 }
                 for (tile, (acc, sums)) in tiles.iter().zip(acc.iter_mut().zip(sums)) {
-                    let scale = L::load_f16(tile.at.add(layout.key_scales() + block * TILE * 2));
+                    let scale = s.load_f16(&*tile.at.add(layout.key_scales() + block * TILE * 2).cast());
                     for (acc, sum) in acc.iter_mut().zip(sums) {
                         *acc = sum.fma(scale, *acc);
                     }
@@ -537,9 +670,9 @@ impl Element for Q8 {
     }
     const BYTES: usize = 1;
     #[inline(always)]
-    unsafe fn value<L: Lanes>(at: *const u8) -> L {
+    unsafe fn value<S: Isa>(s: S, at: *const u8) -> S::V {
         // SAFETY: passed on to the caller.
-        unsafe { L::load_i8(at) }
+        unsafe { s.load_i8(&*at.cast()) }
     }
     #[inline(always)]
     unsafe fn value_scale(tile: *const u8, layout: HeadLayout, position: usize, i: usize) -> f32 {
@@ -550,13 +683,17 @@ impl Element for Q8 {
     }
 }
 
-/// Stores the scores of `S` tiles, one tile's after the other's, for each row.
+/// Stores the scores of `N` tiles, one tile's after the other's, for each row.
+///
+/// # Safety
+///
+/// There is room for them at each place.
 #[inline(always)]
-unsafe fn store_all<L: Lanes, const R: usize, const S: usize>(scores: [[L; R]; S], to: [*mut f32; R]) {
-    for (s, scores) in scores.into_iter().enumerate() {
+unsafe fn store_all<V: Lanes, const R: usize, const N: usize>(scores: [[V; R]; N], to: [*mut f32; R]) {
+    for (n, scores) in scores.into_iter().enumerate() {
         for (score, to) in scores.into_iter().zip(to) {
-            // SAFETY: the caller has the instruction set, and room for `S` tiles of scores at each place.
-            unsafe { score.store(to.add(s * TILE)) };
+            // SAFETY: the caller has the room.
+            unsafe { score.store(&mut *to.add(n * TILE).cast()) };
         }
     }
 }

@@ -1,7 +1,8 @@
 //! One matrix product by itself, for the benchmarks. Not part of the interface.
 
 use super::job::SUM_SPAN;
-use super::linear::{self, linear};
+use super::linear::linear;
+use super::panel;
 use super::{Acts, Form, Kernels, Matrix};
 use crate::quant::TensorType;
 use crate::workers::Workers;
@@ -37,7 +38,7 @@ impl<'a> Activations<'a> {
 
 /// Bytes of scratch that one worker needs for several tokens.
 pub const fn panel_bytes(kind: TensorType, cols: usize) -> usize {
-    linear::panel_bytes(kind, cols)
+    panel::panel_bytes(kind, cols)
 }
 
 /// `out[t][r] = row r of weights * token t of x`, for `out` of `[tokens][rows]`; `panels` has

@@ -1,6 +1,6 @@
 //! What a kernel works on: activations, and a worker's piece of a matrix product.
 
-use super::linear::panel_bytes;
+use super::panel::panel_bytes;
 use crate::quant::{Format, TensorType, formats, formats_list};
 
 /// The form of the activations that a weight type is multiplied with.

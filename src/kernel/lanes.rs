@@ -1,91 +1,86 @@
 //! Sixteen f32 lanes: the vector that every float kernel is written in.
 //!
-//! One definition of each float operation, stated once over [`Lanes`] (in [`super::float`] and
+//! One definition of each float operation, stated once over [`Isa`] and [`Lanes`] (in [`super::float`] and
 //! [`super::attention`]), is instantiated for the scalar array and for each instruction set. The
 //! lanes are part of the arithmetic: a sum runs in 16 partial sums, joined by one fixed tree.
 
 use core::ops::Range;
 
-/// Sixteen f32. Every method does the same IEEE operation on each lane, rounding to nearest even.
+/// An instruction set, as a value that exists only where the processor has it. Vectors are made by such a value alone,
+/// so their arithmetic is safe.
 ///
 /// # Safety
 ///
-/// All methods need the instruction set of the implementing type. Pointers may be unaligned and
-/// must be valid for 16 elements (of the named type).
-pub(super) trait Lanes: Copy {
+/// Stores write all elements that they are given, and the methods with pointers stay within what they name.
+pub(super) unsafe trait Isa: Copy {
+    /// Its vector.
+    type V: Lanes;
     /// Query rows that attention takes at once: as many as have room in the registers.
     const ROWS: usize;
 
-    unsafe fn splat(x: f32) -> Self;
+    /// # Safety
+    ///
+    /// The processor has the instruction set, and the caller is compiled for it or inlined into a function that is.
+    unsafe fn new() -> Self;
+
+    fn splat(self, x: f32) -> Self::V;
     /// Zeros.
     #[inline(always)]
-    unsafe fn zero() -> Self {
-        // SAFETY: passed on to the caller.
-        unsafe { Self::splat(0.0) }
+    fn zero(self) -> Self::V {
+        self.splat(0.0)
     }
-    unsafe fn load(p: *const f32) -> Self;
-    unsafe fn load_f16(p: *const u8) -> Self;
-    unsafe fn load_bf16(p: *const u8) -> Self;
-    unsafe fn load_i8(p: *const u8) -> Self;
-    unsafe fn store(self, p: *mut f32);
-    /// Rounds to f16, nearest even.
-    unsafe fn store_f16(self, p: *mut u8);
-    /// Integral values from -128 to 127, as bytes.
-    unsafe fn store_i8(self, p: *mut i8);
-
-    unsafe fn add(self, b: Self) -> Self;
-    unsafe fn sub(self, b: Self) -> Self;
-    unsafe fn mul(self, b: Self) -> Self;
-    unsafe fn div(self, b: Self) -> Self;
-    /// `self * b + c`, rounded once.
-    unsafe fn fma(self, b: Self, c: Self) -> Self;
-    /// The larger; of a NaN in `b` a NaN. Nothing may depend on what comes of a NaN in `self`, nor of
-    /// zeros of both signs: instruction sets differ.
-    unsafe fn max(self, b: Self) -> Self;
-    /// The smaller, likewise.
-    unsafe fn min(self, b: Self) -> Self;
-    unsafe fn abs(self) -> Self;
-    /// To the nearest integer, half to even, below 2^22 in magnitude; a zero may have either sign.
-    unsafe fn round(self) -> Self;
-    /// 2 to the power of each lane: integral values from -126 to 127.
-    unsafe fn exp2i(self) -> Self;
-    /// [`float::exp`](super::float::exp), in as many lanes at once as have room in the registers.
     #[inline(always)]
-    unsafe fn exp(self) -> Self {
-        // SAFETY: passed on to the caller.
-        unsafe { super::float::exp(self) }
+    fn load(self, x: &[f32; 16]) -> Self::V {
+        self.load_f32(bytemuck::must_cast_ref(x))
+    }
+    /// Little-endian f32.
+    fn load_f32(self, bytes: &[u8; 64]) -> Self::V;
+    fn load_f16(self, bytes: &[u8; 32]) -> Self::V;
+    fn load_bf16(self, bytes: &[u8; 32]) -> Self::V;
+    fn load_i8(self, bytes: &[u8; 16]) -> Self::V;
+
+    /// [`exp`], in as many lanes at once as have room in the registers.
+    #[inline(always)]
+    fn exp(self, x: Self::V) -> Self::V {
+        exp(self, x)
     }
     /// Attention scores: those of some lanes times `factor` in place, and the largest of them and of `top`
-    /// somewhere in what is returned. The other lanes may hold anything then.
+    /// in some lane of the result. The other lanes of the scores may hold anything then.
+    ///
+    /// # Safety
+    ///
+    /// 16 floats at `at` may be read and written; `lanes` is not empty and ends at 16 or before.
     #[inline(always)]
-    unsafe fn scale(at: *mut f32, factor: f32, lanes: Range<usize>, top: Self) -> Self {
-        // SAFETY: passed on to the caller.
-        unsafe {
-            let scores = Self::load(at).mul(Self::splat(factor)).masked(mask(&lanes), f32::NEG_INFINITY);
-            scores.store(at);
-            top.max(scores)
-        }
+    unsafe fn scale(self, at: *mut f32, factor: f32, lanes: Range<usize>, top: Self::V) -> Self::V {
+        // SAFETY: 16 floats are there.
+        let scores = unsafe { &mut *at.cast() };
+        let scaled = self.load(scores).mul(self.splat(factor));
+        let scaled = scaled.masked(mask(&lanes), self.splat(f32::NEG_INFINITY));
+        scaled.store(scores);
+        top.max(scaled)
     }
     /// Scores to weights: `exp(score - best)` in place for those of some lanes, added to `total`.
+    ///
+    /// # Safety
+    ///
+    /// As for [`scale`](Self::scale); the lanes are initialized.
     #[inline(always)]
-    unsafe fn softmax(at: *mut f32, best: f32, lanes: Range<usize>, total: &mut Self) {
-        // SAFETY: passed on to the caller.
-        unsafe {
-            let weights = Self::load(at).sub(Self::splat(best)).exp().masked(mask(&lanes), 0.0);
-            *total = total.add(weights);
-            weights.store(at);
-        }
-    }
-    /// The lanes that are in `mask`, the others `rest`. Most tiles are seen as a whole.
-    #[inline(always)]
-    unsafe fn masked(self, mask: u16, rest: f32) -> Self {
-        // SAFETY: passed on to the caller.
-        if mask == u16::MAX { self } else { unsafe { self.select(mask, Self::splat(rest)) } }
+    unsafe fn softmax(self, at: *mut f32, best: f32, lanes: Range<usize>, total: &mut Self::V) {
+        // SAFETY: 16 floats are there.
+        let scores = unsafe { &mut *at.cast() };
+        let weights = self.exp(self.load(scores).sub(self.splat(best))).masked(mask(&lanes), self.zero());
+        *total = total.add(weights);
+        weights.store(scores);
     }
     /// What is at `start`, and for each of `n` rows, `stride` elements apart, and as many factors one
-    /// `fma(row, x)` more, to `to`. All lie on boundaries of 4 bytes. The first `lanes` lanes are asked for.
+    /// `fma(row, x)` more, to `to`. The first `lanes` lanes are asked for.
+    ///
+    /// # Safety
+    ///
+    /// All pointers lie on boundaries of 4 bytes: 16 floats at `start` and in each row, `n` at `x`, room for 16 at `to`.
     #[inline(always)]
     unsafe fn add_products(
+        self,
         start: *const f32,
         rows: *const f32,
         stride: usize,
@@ -94,32 +89,87 @@ pub(super) trait Lanes: Copy {
         _lanes: usize,
         to: *mut f32,
     ) {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller has all these.
         unsafe {
-            let mut acc = Self::load(start);
+            let mut acc = self.load(&*start.cast());
             for i in 0..n {
-                acc = Self::load(rows.add(i * stride)).fma(Self::splat(*x.add(i)), acc);
+                acc = self.load(&*rows.add(i * stride).cast()).fma(self.splat(*x.add(i)), acc);
             }
-            acc.store(to);
+            acc.store(&mut *to.cast());
         }
     }
     /// Asks for the line at an address that will be used soon, as far as the second cache: what comes from
     /// memory would keep the first one's few places for requests too long. Any address will do.
     #[inline(always)]
-    fn prefetch(_soon: *const u8) {}
-    /// Lane `i` where bit `i` of `mask` is set, else that of `other`.
-    unsafe fn select(self, mask: u16, other: Self) -> Self;
-
-    /// Sum of the lanes: `i` with `i + 8`, then `i + 4`, `i + 2`, `i + 1`.
-    unsafe fn sum(self) -> f32;
-    /// The largest lane; zero of either sign, and anything where a lane is NaN.
-    unsafe fn largest(self) -> f32;
-
+    fn prefetch(self, _soon: *const u8) {}
     /// `x` rounded to f16, nearest even, and back.
     #[inline(always)]
-    unsafe fn round_to_f16(x: f32) -> f32 {
+    fn round_to_f16(self, x: f32) -> f32 {
         half::f16::from_f32_const(x).to_f32_const()
     }
+}
+
+/// Sixteen f32. Every method does the same IEEE operation on each lane, rounding to nearest even.
+pub(super) trait Lanes: Copy {
+    fn store(self, to: &mut [f32; 16]);
+    /// Rounds to f16, nearest even.
+    fn store_f16(self, to: &mut [u8; 32]);
+    /// Integral values from -128 to 127, as bytes.
+    fn store_i8(self, to: &mut [i8; 16]);
+
+    fn add(self, b: Self) -> Self;
+    fn sub(self, b: Self) -> Self;
+    fn mul(self, b: Self) -> Self;
+    fn div(self, b: Self) -> Self;
+    /// `self * b + c`, rounded once.
+    fn fma(self, b: Self, c: Self) -> Self;
+    /// The larger; of a NaN in `b` a NaN. Nothing may depend on what comes of a NaN in `self`, nor of
+    /// zeros of both signs: instruction sets differ.
+    fn max(self, b: Self) -> Self;
+    /// The smaller; NaN and zeros as in [`max`](Self::max).
+    fn min(self, b: Self) -> Self;
+    fn abs(self) -> Self;
+    /// To the nearest integer, half to even, below 2^22 in magnitude; a zero may have either sign.
+    fn round(self) -> Self;
+    /// 2 to the power of each lane: integral values from -126 to 127.
+    fn exp2i(self) -> Self;
+    /// Lane `i` where bit `i` of `mask` is set, else that of `other`.
+    fn select(self, mask: u16, other: Self) -> Self;
+    /// The same. Most masks have all lanes.
+    #[inline(always)]
+    fn masked(self, mask: u16, other: Self) -> Self {
+        if mask == u16::MAX { self } else { self.select(mask, other) }
+    }
+
+    /// Sum of the lanes: `i` with `i + 8`, then `i + 4`, `i + 2`, `i + 1`.
+    fn sum(self) -> f32;
+    /// The largest lane; zero of either sign, and anything where a lane is NaN.
+    fn largest(self) -> f32;
+}
+
+/// `exp(x)`: relative error below 2e-7 from -87.3 to 88.3, and the value at the nearer end beyond.
+///
+/// `2^n * P(r)` with `n = round(x / ln 2)`, `r = x - n ln 2` in two steps, and the polynomial of
+/// Cephes' `expf`.
+#[inline(always)]
+pub(super) fn exp<S: Isa>(s: S, x: S::V) -> S::V {
+    let (r, q, n) = exp_parts(s, x);
+    q.fma(r, s.splat(1.0)).mul(n.exp2i())
+}
+
+/// `r`, `q` and `n` with `exp(x) = (q * r + 1) * 2^n`.
+#[inline(always)]
+pub(super) fn exp_parts<S: Isa>(s: S, x: S::V) -> (S::V, S::V, S::V) {
+    // Constants first: NaN passes through.
+    let x = s.splat(-87.33).max(s.splat(88.37).min(x));
+    let n = x.mul(s.splat(core::f32::consts::LOG2_E)).round();
+    let r = n.fma(s.splat(-0.693_359_4), x);
+    let r = n.fma(s.splat(2.121_944_4e-4), r);
+    let mut q = s.splat(1.987_569_1e-4);
+    for c in [1.398_199_9e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 0.5, 1.0] {
+        q = q.fma(r, s.splat(c));
+    }
+    (r, q, n)
 }
 
 /// A bit for each lane of a range within 16.
@@ -130,22 +180,23 @@ pub(super) fn mask(lanes: &Range<usize>) -> u16 {
 
 /// The 16 elements of `x` from `i`, zeros beyond its end.
 #[inline(always)]
-pub(super) unsafe fn load<L: Lanes>(x: &[f32], i: usize) -> L {
-    // SAFETY: the caller has the instruction set; both pointers reach 16 elements.
-    unsafe { if i + 16 <= x.len() { L::load(x.as_ptr().add(i)) } else { L::load(padded::<f32, 16>(x, i).as_ptr()) } }
+pub(super) fn load<S: Isa>(s: S, x: &[f32], i: usize) -> S::V {
+    match x.get(i..).and_then(|x| x.first_chunk()) {
+        Some(x) => s.load(x),
+        None => s.load(&padded(x, i)),
+    }
 }
 
 /// Stores into `x` from `i`, only as far as it reaches.
 #[inline(always)]
-pub(super) unsafe fn store<L: Lanes>(v: L, x: &mut [f32], i: usize) {
-    // SAFETY: as for `load`.
-    unsafe {
-        if i + 16 <= x.len() {
-            v.store(x.as_mut_ptr().add(i));
-        } else {
+pub(super) fn store<V: Lanes>(v: V, x: &mut [f32], i: usize) {
+    let Some(x) = x.get_mut(i..) else { return };
+    match x.first_chunk_mut() {
+        Some(to) => v.store(to),
+        None => {
             let mut tail = [0.0; 16];
-            v.store(tail.as_mut_ptr());
-            copy(&tail, x.get_mut(i..).unwrap_or_default());
+            v.store(&mut tail);
+            copy(&tail, x);
         }
     }
 }

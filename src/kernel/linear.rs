@@ -1,8 +1,9 @@
 //! The linear layer: rows of weights times tokens, divided among workers by rows.
 
 use super::fork::{PIECE, PIECES, fork};
+use super::panel::{PANEL_ROWS, panel_bytes};
 use super::{Acts, Job, Kernels};
-use crate::quant::{Format, TensorType, formats, formats_list};
+use crate::quant::TensorType;
 use crate::workers::Workers;
 
 /// A weight matrix in the file's own layout: `rows` outputs, each a row of `cols` inputs.
@@ -26,36 +27,6 @@ impl<'a> Matrix<'a> {
         let bytes = self.data.len() / self.rows.max(1);
         let data = self.data.get(first.checked_mul(bytes)?..)?.get(..rows.checked_mul(bytes)?)?;
         Some(Self { rows, data, ..*self })
-    }
-}
-
-/// Rows that a packed panel holds, and the unit that workers take.
-pub(crate) const PANEL_ROWS: usize = 16;
-
-macro_rules! panel_bytes {
-    ({} $($name:ident = $number:literal, $module:ident :: $format:ident, $feature:literal;)*) => {
-        /// Bytes of scratch that a worker needs for matrices of this type, when there are several tokens.
-        /// The same on every target.
-        pub(crate) const fn panel_bytes(kind: TensorType, cols: usize) -> usize {
-            match kind {
-                $(TensorType::$name => PANEL_ROWS * cols.div_ceil(32) * panel_chunk::<formats::$module::$format>(),)*
-                _ => 0,
-            }
-        }
-    };
-}
-formats_list!(panel_bytes);
-
-/// Bytes of a panel for 32 weights of a row: themselves, then the most that a target takes for scales and minimums.
-const fn panel_chunk<F: Format>() -> usize {
-    let floats = 4 * if F::M.is_some() { 2 } else { 1 };
-    if F::ELEMENTS == 256 {
-        // Each group's scale as an i32; for every 16 an i16 that makes up for the bias, or the minimum.
-        32 + (256 / F::GROUP * 4 + 32 + floats).div_ceil(8)
-    } else if F::FLOAT_GROUPS {
-        32 + 8
-    } else {
-        32 + floats
     }
 }
 

@@ -23,6 +23,7 @@ mod fork;
 mod job;
 mod lanes;
 mod linear;
+mod panel;
 #[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), allow(dead_code))] // some use a part of it
 mod quantized;
 mod recurrent;
@@ -36,7 +37,8 @@ pub(crate) use attention::{Attention, Bias};
 pub(crate) use cache::store;
 pub(crate) use fork::{fork_chunks, fork_pairs, quantize};
 pub(crate) use job::{Acts, Form};
-pub(crate) use linear::{Matrix, Product, linear, panel_bytes};
+pub(crate) use linear::{Matrix, Product, linear};
+pub(crate) use panel::panel_bytes;
 pub(crate) use recurrent::{Convolution, MAX_TAPS, Recurrence};
 
 use crate::quant::formats_list;
@@ -90,13 +92,12 @@ pub struct Kernels {
 }
 
 /// Plain Rust, on every target: the reference.
-pub static SCALAR: Kernels = table!("scalar", scalar::Array, scalar_matmul);
+pub static SCALAR: Kernels = table!("scalar", scalar::Scalar, scalar_matmul);
 
 formats_list!(choose scalar_matmul scalar_floats scalar_blocks);
 
-unsafe fn scalar_floats<W: float::Weight>(job: &mut Job<'_>) {
-    // SAFETY: needs no instruction set; a job is right by construction.
-    unsafe { float::matmul::<scalar::Array, W, 1, 1>(job) }
+fn scalar_floats<W: float::Weight>(job: &mut Job<'_>) {
+    float::matmul::<_, W, 1, 1>(scalar::Scalar::<scalar::Portable>::HERE, job);
 }
 use dot::matmul as scalar_blocks;
 

@@ -10,7 +10,7 @@
 use core::mem::MaybeUninit;
 
 use super::job::Row;
-use super::linear::PANEL_ROWS;
+use super::panel::PANEL_ROWS;
 use super::{Acts, Job};
 use crate::quant::Format;
 

@@ -1,8 +1,8 @@
 //! Layers that remember a state of fixed size: a causal convolution over the last few positions, and a matrix for each
-//! head that every token updates. Stated once over [`Lanes`]; channels and columns are lanes, so nothing is added
+//! head that every token updates. Stated once over [`Isa`](super::lanes::Isa); channels and columns are lanes, so nothing is added
 //! across, and any way of splitting tokens into passes gives the same bits.
 
-use super::lanes::{Lanes, load, store};
+use super::lanes::{Isa, Lanes, load, store};
 use crate::quant::le_f32;
 
 /// The most positions that a convolution sees.
@@ -26,44 +26,41 @@ pub(crate) struct Convolution<'a> {
 /// Convolves the first `channels` elements of each `stride` of `x` in place; the last one may be shorter. `state` is `[taps - 1][channels]`: what
 /// came before, oldest first, and afterwards what the next token will see.
 #[inline(always)]
-pub(super) unsafe fn convolve<L: Lanes>(job: &Convolution<'_>, x: &mut [f32], stride: usize, state: &mut [f32]) {
+pub(super) fn convolve<S: Isa>(s: S, job: &Convolution<'_>, x: &mut [f32], stride: usize, state: &mut [f32]) {
     let Convolution { channels, taps, .. } = *job;
     let past = taps.saturating_sub(1);
     if taps == 0 || taps > MAX_TAPS || stride < channels || state.len() < past * channels {
         return;
     }
-    // SAFETY: the caller has the instruction set; loads and stores are those of checked slices.
-    unsafe {
-        for c in (0..channels).step_by(16) {
-            let mut weights = [[0.0f32; 16]; MAX_TAPS];
-            let mut bias = [0.0f32; 16];
-            for lane in 0..16.min(channels - c) {
-                for (j, weights) in weights.iter_mut().enumerate().take(taps) {
-                    weights[lane] = le_f32(job.weight, (c + lane) * taps + j);
-                }
-                bias[lane] = le_f32(job.bias, c + lane);
+    for c in (0..channels).step_by(16) {
+        let mut weights = [[0.0f32; 16]; MAX_TAPS];
+        let mut bias = [0.0f32; 16];
+        for lane in 0..16.min(channels - c) {
+            for (j, weights) in weights.iter_mut().enumerate().take(taps) {
+                weights[lane] = le_f32(job.weight, (c + lane) * taps + j);
             }
-            let weights = weights.map(|weights| L::load(weights.as_ptr()));
-            let bias = L::load(bias.as_ptr());
-            let mut window = [L::zero(); MAX_TAPS];
-            for (before, row) in window.iter_mut().zip(state.chunks_exact(channels)).take(past) {
-                *before = load(row, c);
+            bias[lane] = le_f32(job.bias, c + lane);
+        }
+        let weights = weights.map(|weights| s.load(&weights));
+        let bias = s.load(&bias);
+        let mut window = [s.zero(); MAX_TAPS];
+        for (before, row) in window.iter_mut().zip(state.chunks_exact(channels)).take(past) {
+            *before = load(s, row, c);
+        }
+        for row in x.chunks_mut(stride) {
+            let Some(row) = row.get_mut(..channels) else { break };
+            if let Some(newest) = window.get_mut(past) {
+                *newest = load(s, row, c);
             }
-            for row in x.chunks_mut(stride) {
-                let Some(row) = row.get_mut(..channels) else { break };
-                if let Some(newest) = window.get_mut(past) {
-                    *newest = load(row, c);
-                }
-                let mut sum = bias;
-                for (x, weight) in window.iter().zip(&weights).take(taps) {
-                    sum = x.fma(*weight, sum);
-                }
-                store(if job.silu { super::float::silu(sum) } else { sum }, row, c);
-                window.copy_within(1.., 0);
+            let mut sum = bias;
+            for (x, weight) in window.iter().zip(&weights).take(taps) {
+                sum = x.fma(*weight, sum);
             }
-            for (before, row) in window.iter().zip(state.chunks_exact_mut(channels)).take(past) {
-                store(*before, row, c);
-            }
+            store(if job.silu { super::float::silu(s, sum) } else { sum }, row, c);
+            window.copy_within(1.., 0);
+        }
+        for (before, row) in window.iter().zip(state.chunks_exact_mut(channels)).take(past) {
+            store(*before, row, c);
         }
     }
 }
@@ -93,7 +90,7 @@ pub(crate) struct Recurrence<'a> {
 ///
 /// Sums over keys are chains of fused multiply-adds in their order.
 #[inline(always)]
-pub(super) unsafe fn recur<L: Lanes>(job: &Recurrence<'_>, state: &mut [f32], out: &mut [f32]) {
+pub(super) fn recur<S: Isa>(s: S, job: &Recurrence<'_>, state: &mut [f32], out: &mut [f32]) {
     let Recurrence { keys, width, .. } = *job;
     if width == 0 || state.len() < keys * width {
         return;
@@ -111,30 +108,27 @@ pub(super) unsafe fn recur<L: Lanes>(job: &Recurrence<'_>, state: &mut [f32], ou
             ) else {
                 return;
             };
-            // SAFETY: the caller has the instruction set; loads and stores are those of checked slices.
-            unsafe {
-                let (decay, factor) = (L::splat(decay), L::splat(factor));
-                let mut new = load::<L>(value, column);
-                if job.delta {
-                    let mut held = L::zero();
-                    for (row, key) in state.chunks_exact_mut(width).zip(key) {
-                        let decayed = load::<L>(row, column).mul(decay);
-                        held = decayed.fma(L::splat(*key), held);
-                        store(decayed, row, column);
-                    }
-                    new = new.sub(held);
+            let (decay, factor) = (s.splat(decay), s.splat(factor));
+            let mut new = load(s, value, column);
+            if job.delta {
+                let mut held = s.zero();
+                for (row, key) in state.chunks_exact_mut(width).zip(key) {
+                    let decayed = load(s, row, column).mul(decay);
+                    held = decayed.fma(s.splat(*key), held);
+                    store(decayed, row, column);
                 }
-                let new = new.mul(factor);
-                let mut sum = L::zero();
-                for ((row, key), query) in state.chunks_exact_mut(width).zip(key).zip(query) {
-                    let row_before = load::<L>(row, column);
-                    let row_before = if job.delta { row_before } else { row_before.mul(decay) };
-                    let row_after = new.fma(L::splat(*key), row_before);
-                    sum = row_after.fma(L::splat(*query), sum);
-                    store(row_after, row, column);
-                }
-                store(sum, out, column);
+                new = new.sub(held);
             }
+            let new = new.mul(factor);
+            let mut sum = s.zero();
+            for ((row, key), query) in state.chunks_exact_mut(width).zip(key).zip(query) {
+                let row_before = load(s, row, column);
+                let row_before = if job.delta { row_before } else { row_before.mul(decay) };
+                let row_after = new.fma(s.splat(*key), row_before);
+                sum = row_after.fma(s.splat(*query), sum);
+                store(row_after, row, column);
+            }
+            store(sum, out, column);
         }
     }
 }

@@ -4,12 +4,16 @@
 use core::marker::PhantomData;
 use core::ops::Range;
 
-use super::lanes::Lanes;
+use super::lanes::{Isa, Lanes};
 use crate::quant;
 
 /// What a processor without SIMD may have instructions for: by default plain Rust, and a fused
 /// multiply-add of whole numbers.
-pub(super) trait Unit: Copy {
+///
+/// # Safety
+///
+/// As for [`Isa`].
+pub(super) unsafe trait Unit: Copy {
     /// `a * b + c`, rounded once.
     #[inline(always)]
     fn fma(a: f32, b: f32, c: f32) -> f32 {
@@ -38,13 +42,12 @@ pub(super) trait Unit: Copy {
     fn to_f16(x: f32) -> [u8; 2] {
         half::f16::from_f32_const(x).to_le_bytes()
     }
-    /// [`Lanes::exp`].
+    /// [`Isa::exp`].
     #[inline(always)]
     fn exp(x: [f32; 16]) -> [f32; 16] {
-        // SAFETY: the array's methods need no instruction set.
-        unsafe { super::float::exp(Array::<Self>::new(x)) }.0
+        super::lanes::exp(Scalar::<Self>::HERE, Array::new(x)).0
     }
-    /// [`Lanes::scale`], of one number. The range is not empty.
+    /// [`Isa::scale`], of one number.
     ///
     /// # Safety
     ///
@@ -61,7 +64,7 @@ pub(super) trait Unit: Copy {
         }
         top
     }
-    /// [`Lanes::softmax`]. The range is not empty.
+    /// [`Isa::softmax`].
     ///
     /// # Safety
     ///
@@ -81,7 +84,7 @@ pub(super) trait Unit: Copy {
             }
         }
     }
-    /// [`Lanes::add_products`].
+    /// [`Isa::add_products`].
     ///
     /// # Safety
     ///
@@ -112,7 +115,8 @@ pub(super) trait Unit: Copy {
 #[derive(Clone, Copy)]
 pub(super) struct Portable;
 
-impl Unit for Portable {}
+// SAFETY: the methods as they stand above.
+unsafe impl Unit for Portable {}
 
 #[cfg(cortex_m_fpu)]
 pub(super) use super::arm::Fpu as Here;
@@ -123,9 +127,18 @@ pub(super) use Portable as Here;
 /// 1.5 * 2^23: there the last bit of a float is worth 1, so that adding it rounds to an integer, in the low bits.
 const INTEGERS: f32 = 12_582_912.0;
 
+/// The processor without SIMD.
+#[derive(Clone, Copy)]
+pub(super) struct Scalar<U: Unit = Portable>(PhantomData<U>);
+
+impl<U: Unit> Scalar<U> {
+    /// Every target has it.
+    pub const HERE: Self = Self(PhantomData);
+}
+
 /// Sixteen f32 in an array.
 #[derive(Clone, Copy)]
-pub(super) struct Array<U: Unit = Portable>([f32; 16], PhantomData<U>);
+pub(super) struct Array<U: Unit>([f32; 16], PhantomData<U>);
 
 impl<U: Unit> Array<U> {
     #[inline(always)]
@@ -147,76 +160,62 @@ impl<U: Unit> Array<U> {
     }
 }
 
-impl<U: Unit> Lanes for Array<U> {
+// SAFETY: needs nothing but the target; every store writes a whole array, and the pointers go to a unit's functions, which
+// promise the same.
+unsafe impl<U: Unit> Isa for Scalar<U> {
+    type V = Array<U>;
     const ROWS: usize = 1;
 
     #[inline(always)]
-    unsafe fn splat(x: f32) -> Self {
-        Self::new([x; 16])
+    unsafe fn new() -> Self {
+        Self::HERE
     }
     #[inline(always)]
-    unsafe fn zero() -> Self {
-        Self::new(U::zero())
+    fn splat(self, x: f32) -> Array<U> {
+        Array::new([x; 16])
     }
     #[inline(always)]
-    unsafe fn load(p: *const f32) -> Self {
-        // SAFETY: the caller's pointer is valid for 16 f32.
-        Self::new(unsafe { p.cast::<[f32; 16]>().read_unaligned() })
+    fn zero(self) -> Array<U> {
+        Array::new(U::zero())
     }
     #[inline(always)]
-    unsafe fn load_f16(p: *const u8) -> Self {
-        // SAFETY: the caller's pointer is valid for 32 bytes.
-        Self::new(unsafe { p.cast::<[[u8; 2]; 16]>().read_unaligned() }.map(U::le_f16))
+    fn load(self, x: &[f32; 16]) -> Array<U> {
+        Array::new(*x)
     }
     #[inline(always)]
-    unsafe fn load_bf16(p: *const u8) -> Self {
-        // SAFETY: the caller's pointer is valid for 32 bytes.
-        let halves = unsafe { p.cast::<[[u8; 2]; 16]>().read_unaligned() };
-        Self::new(halves.map(|b| half::bf16::from_le_bytes(b).to_f32_const()))
+    fn load_f32(self, bytes: &[u8; 64]) -> Array<U> {
+        Array::new(bytemuck::must_cast(*bytes))
     }
     #[inline(always)]
-    unsafe fn load_i8(p: *const u8) -> Self {
-        // SAFETY: the caller's pointer is valid for 16 bytes.
-        Self::new(unsafe { p.cast::<[i8; 16]>().read_unaligned() }.map(f32::from))
+    fn load_f16(self, bytes: &[u8; 32]) -> Array<U> {
+        Array::new(bytemuck::must_cast_ref::<_, [[u8; 2]; 16]>(bytes).map(U::le_f16))
     }
     #[inline(always)]
-    unsafe fn store(self, p: *mut f32) {
-        // SAFETY: the caller's pointer is valid for 16 f32.
-        unsafe { p.cast::<[f32; 16]>().write_unaligned(self.0) }
+    fn load_bf16(self, bytes: &[u8; 32]) -> Array<U> {
+        let halves: &[[u8; 2]; 16] = bytemuck::must_cast_ref(bytes);
+        Array::new(halves.map(|half| half::bf16::from_le_bytes(half).to_f32_const()))
     }
     #[inline(always)]
-    unsafe fn store_f16(self, p: *mut u8) {
-        // SAFETY: the caller's pointer is valid for 32 bytes.
-        unsafe { p.cast::<[[u8; 2]; 16]>().write_unaligned(self.0.map(U::to_f16)) }
+    fn load_i8(self, bytes: &[u8; 16]) -> Array<U> {
+        Array::new(bytes.map(|byte| f32::from(byte as i8)))
     }
     #[inline(always)]
-    unsafe fn store_i8(self, p: *mut i8) {
-        // SAFETY: the caller's pointer is valid for 16 bytes.
-        unsafe { p.cast::<[i8; 16]>().write_unaligned(self.0.map(|x| (x + INTEGERS).to_bits() as i8)) }
-    }
-
-    #[inline(always)]
-    unsafe fn add(self, b: Self) -> Self {
-        self.zip(b, |a, b| a + b)
+    fn exp(self, x: Array<U>) -> Array<U> {
+        Array::new(U::exp(x.0))
     }
     #[inline(always)]
-    unsafe fn sub(self, b: Self) -> Self {
-        self.zip(b, |a, b| a - b)
+    unsafe fn scale(self, at: *mut f32, factor: f32, lanes: Range<usize>, top: Array<U>) -> Array<U> {
+        // SAFETY: passed on to the caller.
+        self.splat(unsafe { U::scale(at, factor, lanes, top.0[0]) })
     }
     #[inline(always)]
-    unsafe fn mul(self, b: Self) -> Self {
-        self.zip(b, |a, b| a * b)
-    }
-    #[inline(always)]
-    unsafe fn div(self, b: Self) -> Self {
-        self.zip(b, |a, b| a / b)
-    }
-    #[inline(always)]
-    unsafe fn fma(self, b: Self, c: Self) -> Self {
-        Self::new(U::fma_lanes(self.0, b.0, c.0))
+    unsafe fn softmax(self, at: *mut f32, best: f32, lanes: Range<usize>, total: &mut Array<U>) {
+        // SAFETY: passed on to the caller.
+        unsafe { U::softmax(at, best, lanes, &mut total.0) };
     }
     #[inline(always)]
     unsafe fn add_products(
+        self,
         start: *const f32,
         rows: *const f32,
         stride: usize,
@@ -229,41 +228,67 @@ impl<U: Unit> Lanes for Array<U> {
         unsafe { U::add_products(start, rows, stride, x, n, lanes, to) }
     }
     #[inline(always)]
-    unsafe fn exp(self) -> Self {
-        Self::new(U::exp(self.0))
+    fn round_to_f16(self, x: f32) -> f32 {
+        U::le_f16(U::to_f16(x))
+    }
+}
+
+impl<U: Unit> Lanes for Array<U> {
+    #[inline(always)]
+    fn store(self, to: &mut [f32; 16]) {
+        *to = self.0;
     }
     #[inline(always)]
-    unsafe fn scale(at: *mut f32, factor: f32, lanes: Range<usize>, top: Self) -> Self {
-        // SAFETY: passed on to the caller.
-        Self::new([unsafe { U::scale(at, factor, lanes, top.0[0]) }; 16])
+    fn store_f16(self, to: &mut [u8; 32]) {
+        *to = bytemuck::must_cast(self.0.map(U::to_f16));
     }
     #[inline(always)]
-    unsafe fn softmax(at: *mut f32, best: f32, lanes: Range<usize>, total: &mut Self) {
-        // SAFETY: passed on to the caller.
-        unsafe { U::softmax(at, best, lanes, &mut total.0) };
+    fn store_i8(self, to: &mut [i8; 16]) {
+        *to = self.0.map(|x| (x + INTEGERS).to_bits() as i8);
+    }
+
+    #[inline(always)]
+    fn add(self, b: Self) -> Self {
+        self.zip(b, |a, b| a + b)
     }
     #[inline(always)]
-    unsafe fn max(self, b: Self) -> Self {
+    fn sub(self, b: Self) -> Self {
+        self.zip(b, |a, b| a - b)
+    }
+    #[inline(always)]
+    fn mul(self, b: Self) -> Self {
+        self.zip(b, |a, b| a * b)
+    }
+    #[inline(always)]
+    fn div(self, b: Self) -> Self {
+        self.zip(b, |a, b| a / b)
+    }
+    #[inline(always)]
+    fn fma(self, b: Self, c: Self) -> Self {
+        Self::new(U::fma_lanes(self.0, b.0, c.0))
+    }
+    #[inline(always)]
+    fn max(self, b: Self) -> Self {
         self.zip(b, |a, b| if a > b { a } else { b })
     }
     #[inline(always)]
-    unsafe fn min(self, b: Self) -> Self {
+    fn min(self, b: Self) -> Self {
         self.zip(b, |a, b| if a < b { a } else { b })
     }
     #[inline(always)]
-    unsafe fn abs(self) -> Self {
+    fn abs(self) -> Self {
         self.map(f32::abs)
     }
     #[inline(always)]
-    unsafe fn round(self) -> Self {
+    fn round(self) -> Self {
         self.map(|x| (x + INTEGERS) - INTEGERS)
     }
     #[inline(always)]
-    unsafe fn exp2i(self) -> Self {
+    fn exp2i(self) -> Self {
         self.map(|n| f32::from_bits(((n as i32 + 127) << 23) as u32))
     }
     #[inline(always)]
-    unsafe fn select(mut self, mask: u16, other: Self) -> Self {
+    fn select(mut self, mask: u16, other: Self) -> Self {
         for (i, (a, b)) in self.0.iter_mut().zip(other.0).enumerate() {
             if mask >> i & 1 == 0 {
                 *a = b;
@@ -273,17 +298,12 @@ impl<U: Unit> Lanes for Array<U> {
     }
 
     #[inline(always)]
-    unsafe fn sum(self) -> f32 {
+    fn sum(self) -> f32 {
         self.tree(|a, b| a + b)
     }
     #[inline(always)]
-    unsafe fn largest(self) -> f32 {
+    fn largest(self) -> f32 {
         self.tree(|a, b| if a > b { a } else { b })
-    }
-
-    #[inline(always)]
-    unsafe fn round_to_f16(x: f32) -> f32 {
-        U::le_f16(U::to_f16(x))
     }
 }
 

@@ -11,6 +11,7 @@ macro_rules! choose {
             use $crate::kernel::float::{Bf16, F16, F32};
             use $crate::quant::{TensorType, formats};
             // SAFETY: the caller has the table's instruction set.
+            #[allow(unused_unsafe)] // some need none
             unsafe {
                 match job.kind {
                     TensorType::F32 => $floats::<F32>(job),
@@ -27,107 +28,59 @@ macro_rules! choose {
     };
 }
 
-/// Builds a table: every float kernel instantiated for one vector type, under one set of features.
+/// A function of a table, compiled for its features: `$body`, which has the instruction set as the value `$s`.
+macro_rules! entry {
+    ($name:ident, $isa:ty, [$($feature:literal)?], |$s:ident, $($arg:ident: $type:ty),*| $body:expr) => {{
+        $(#[target_feature(enable = $feature)])?
+        unsafe fn $name($($arg: $type),*) {
+            // SAFETY: the caller has the instruction set, whose features this function has.
+            let $s = unsafe { <$isa as $crate::kernel::lanes::Isa>::new() };
+            $body
+        }
+        $name
+    }};
+}
+
+/// Builds a table: every float kernel instantiated for one instruction set, under its features.
 macro_rules! table {
-    ($name:literal, $lanes:ty, $matmul:path $(, $feature:literal)?) => {
+    ($name:literal, $isa:ty, $matmul:path $(, $feature:literal)?) => {{
+        use $crate::built;
+        use $crate::kernel::{Activation, Attention, Convolution, Deviation, Form, Recurrence, attention, float, job, recurrent};
         $crate::kernel::Kernels {
             name: $name,
             matmul: $matmul,
-            quantize: {
-                $(#[target_feature(enable = $feature)])?
-                unsafe fn quantize(form: $crate::kernel::Form, x: &[f32], q: &mut [i8], d: &mut [f32], sums: &mut [i16]) {
-                    // SAFETY: this function has the features of the vector type.
-                    unsafe {
-                        match form {
-                            $crate::kernel::Form::F32 => {}
-                            $crate::kernel::Form::Q8K if !$crate::kernel::job::Q8K_BUILT => {}
-                            $crate::kernel::Form::Q8 => $crate::kernel::float::quantize_q8::<$lanes>(x, q, d, sums),
-                            $crate::kernel::Form::Q8K => $crate::kernel::float::quantize_q8k::<$lanes>(x, q, d, sums),
-                        }
-                    }
-                }
-                quantize
-            },
-            rms_norm: {
-                $(#[target_feature(enable = $feature)])?
-                unsafe fn rms_norm(x: &mut [f32], weight: &[u8], eps: f32) {
-                    // SAFETY: this function has the features of the vector type.
-                    unsafe { $crate::kernel::float::rms_norm::<$lanes>(x, weight, eps) }
-                }
-                rms_norm
-            },
-            layer_norm: {
-                $(#[target_feature(enable = $feature)])?
-                unsafe fn layer_norm(x: &mut [f32], weight: &[u8], bias: &[u8], deviation: $crate::kernel::Deviation) {
-                    // SAFETY: this function has the features of the vector type.
-                    unsafe {
-                        if $crate::built::LAYER_NORM {
-                            $crate::kernel::float::layer_norm::<$lanes>(x, weight, bias, deviation);
-                        }
-                    }
-                }
-                layer_norm
-            },
-            activate: {
-                $(#[target_feature(enable = $feature)])?
-                unsafe fn activate(function: $crate::kernel::Activation, x: &mut [f32], up: Option<&[f32]>) {
-                    // SAFETY: this function has the features of the vector type.
-                    unsafe { $crate::kernel::float::activate::<$lanes>(function, x, up) }
-                }
-                activate
-            },
-            soft_cap: {
-                $(#[target_feature(enable = $feature)])?
-                unsafe fn soft_cap(x: &mut [f32], cap: f32) {
-                    // SAFETY: this function has the features of the vector type.
-                    unsafe {
-                        if $crate::built::CAPS {
-                            $crate::kernel::float::soft_cap::<$lanes>(x, cap);
-                        }
-                    }
-                }
-                soft_cap
-            },
-            to_f16: {
-                $(#[target_feature(enable = $feature)])?
-                unsafe fn to_f16(x: &[f32], out: &mut [u8]) {
-                    // SAFETY: this function has the features of the vector type.
-                    unsafe { $crate::kernel::float::to_f16::<$lanes>(x, out) }
-                }
-                to_f16
-            },
-            convolve: {
-                $(#[target_feature(enable = $feature)])?
-                unsafe fn convolve(job: &$crate::kernel::Convolution<'_>, x: &mut [f32], stride: usize, state: &mut [f32]) {
-                    // SAFETY: this function has the features of the vector type.
-                    unsafe {
-                        if $crate::built::CONVOLUTION {
-                            $crate::kernel::recurrent::convolve::<$lanes>(job, x, stride, state);
-                        }
-                    }
-                }
-                convolve
-            },
-            recur: {
-                $(#[target_feature(enable = $feature)])?
-                unsafe fn recur(job: &$crate::kernel::Recurrence<'_>, state: &mut [f32], out: &mut [f32]) {
-                    // SAFETY: this function has the features of the vector type.
-                    unsafe {
-                        if $crate::built::RECURRENCE {
-                            $crate::kernel::recurrent::recur::<$lanes>(job, state, out);
-                        }
-                    }
-                }
-                recur
-            },
-            attend: {
-                $(#[target_feature(enable = $feature)])?
-                unsafe fn attend(job: &$crate::kernel::Attention<'_>, out: &mut [f32], stride: usize, scratch: &mut [f32]) {
-                    // SAFETY: this function has the features of the vector type.
-                    unsafe { $crate::kernel::attention::attend::<$lanes>(job, out, stride, scratch) }
-                }
-                attend
-            },
+            quantize: entry!(quantize, $isa, [$($feature)?],
+                |s, form: Form, x: &[f32], q: &mut [i8], d: &mut [f32], sums: &mut [i16]| match form {
+                    Form::F32 => {}
+                    Form::Q8K if !job::Q8K_BUILT => {}
+                    Form::Q8 => float::quantize_q8(s, x, q, d, sums),
+                    Form::Q8K => float::quantize_q8k(s, x, q, d, sums),
+                }),
+            rms_norm: entry!(rms_norm, $isa, [$($feature)?],
+                |s, x: &mut [f32], weight: &[u8], eps: f32| float::rms_norm(s, x, weight, eps)),
+            layer_norm: entry!(layer_norm, $isa, [$($feature)?],
+                |s, x: &mut [f32], weight: &[u8], bias: &[u8], deviation: Deviation| if built::LAYER_NORM {
+                    float::layer_norm(s, x, weight, bias, deviation);
+                }),
+            activate: entry!(activate, $isa, [$($feature)?],
+                |s, function: Activation, x: &mut [f32], up: Option<&[f32]>| float::activate(s, function, x, up)),
+            soft_cap: entry!(soft_cap, $isa, [$($feature)?],
+                |s, x: &mut [f32], cap: f32| if built::CAPS {
+                    float::soft_cap(s, x, cap);
+                }),
+            to_f16: entry!(to_f16, $isa, [$($feature)?], |s, x: &[f32], out: &mut [u8]| float::to_f16(s, x, out)),
+            convolve: entry!(convolve, $isa, [$($feature)?],
+                |s, job: &Convolution<'_>, x: &mut [f32], stride: usize, state: &mut [f32]| if built::CONVOLUTION {
+                    recurrent::convolve(s, job, x, stride, state);
+                }),
+            recur: entry!(recur, $isa, [$($feature)?],
+                |s, job: &Recurrence<'_>, state: &mut [f32], out: &mut [f32]| if built::RECURRENCE {
+                    recurrent::recur(s, job, state, out);
+                }),
+            attend: entry!(attend, $isa, [$($feature)?],
+                |s, job: &Attention<'_>, out: &mut [f32], stride: usize, scratch: &mut [f32]| {
+                    attention::attend(s, job, out, stride, scratch);
+                }),
         }
-    };
+    }};
 }

@@ -3,8 +3,8 @@
 use super::layers::{HeadSpec, Pattern, PerLayer};
 use super::rope::{Rope, RopeStyle, Scaling};
 use super::{
-    EncoderSizes, Experts, Gate, MAX_LAYERS, Need, Norm, Placement, Positions, QkNorm, Recurrent, RecurrentKind, Spec,
-    Stack,
+    EncoderSizes, Experts, Gate, MAX_LAYERS, Need, Norm, Placement, Pooling, Positions, QkNorm, Recurrent,
+    RecurrentKind, Spec, Stack,
 };
 use crate::gguf::{Array, Value, ValueType, equal};
 use crate::kernel::{Activation, MAX_TAPS};
@@ -28,11 +28,10 @@ const START: &str = "decoder_start_token_id";
 const MAX_EXPERTS: usize = 512;
 
 /// Keys that change nothing in the forward pass.
-const HARMLESS: [&str; 4] = [
+const HARMLESS: [&str; 3] = [
     "vocab_size",             // the embedding says it
     "rope.scaling.finetuned", // how the weights came to be
     "tensor_data_layout",     // a note of early converters
-    "pooling_type",           // what `embed` does with the states
 ];
 
 impl<'g, 'a> Keys<'g, 'a> {
@@ -358,13 +357,38 @@ impl<'g, 'a> Keys<'g, 'a> {
             residual_scale: 1.0,
             logit_scale: 1.0,
             output_bias: Need::Absent,
+            pooling: tri!(self.pooling(Pooling::Last, Pooling::Last)),
             logit_cap: None,
             activation: Activation::Silu,
             gate: Gate::Separate,
             experts: None,
             per_layer_input: 0,
             layer_scale: Need::Absent,
+            pooled_head: None,
         })
+    }
+
+    /// How states become one vector, if the file does not say it and if it is a reranker.
+    pub const fn pooling(&mut self, otherwise: Pooling, ranked: Pooling) -> Result<Pooling, Error> {
+        match tri!(self.nonzero("pooling_type", 4)) {
+            None => Ok(otherwise),
+            Some(1) => Ok(Pooling::Mean),
+            Some(2) => Ok(Pooling::First),
+            Some(3) => Ok(Pooling::Last),
+            Some(_) => Ok(ranked),
+        }
+    }
+
+    /// `spec` as an encoder by itself.
+    pub const fn encoder(&mut self, spec: Spec<'a>) -> Result<Spec<'a>, Error> {
+        if let Some(true) = tri!(self.switch("attention.causal")) {
+            return Err(self.wrong("attention.causal", "is true: not supported for this architecture"));
+        }
+        let PerLayer::All(_) = spec.kv_heads else {
+            // Layers use the same tiles, one after another.
+            return Err(self.wrong("attention.head_count_kv", "must be the same for all layers of an encoder"));
+        };
+        Ok(Spec { stack: Stack::Encoder, pooling: tri!(self.pooling(Pooling::Mean, Pooling::First)), ..spec })
     }
 
     /// Checks that values are as long as keys, where the file says how long they are.

@@ -5,7 +5,7 @@
 
 use super::layers::Pattern;
 use super::recurrent::{Recurrent, RecurrentKind};
-use super::spec::{Experts, Gate, Need, Norm, Placement, Positions, QkNorm, Spec, Stack, Temperature};
+use super::spec::{Experts, Gate, Need, Norm, Placement, PooledHead, Positions, QkNorm, Spec, Stack, Temperature};
 use crate::built::{self, Abilities};
 use crate::kernel::Activation;
 
@@ -40,7 +40,7 @@ macro_rules! parts {
 parts! {
     /// What the stack is for.
     stack: Stack = Stack::Alone,
-        Stack::Encoder { .. } | Stack::Source { .. } => ENCODER,
+        Stack::Encoder | Stack::Source { .. } => ENCODER,
         Stack::Target { .. } => CROSS_ATTENTION;
     /// Which layers are local.
     local_layers: Pattern<'a> = Pattern::Never,
@@ -103,4 +103,6 @@ parts! {
     per_layer_input: usize = 0, 1.. => GEMMA4;
     /// Factor on the hidden state after a layer, `layer_output_scale`.
     layer_scale: Need = Need::Absent, Need::Optional | Need::Required | Need::Unused => GEMMA4;
+    /// Linear layers behind the pooled state.
+    pooled_head: Option<PooledHead> = None, Some(_) => POOLED_HEAD;
 }

@@ -44,6 +44,8 @@ roles! {
     OutputNormBias "output_norm.bias" false,
     Output "output.weight" false,
     OutputBias "output.bias" false,
+    Dense2 "dense_2.weight" false,
+    Dense3 "dense_3.weight" false,
     AttnNorm "attn_norm.weight" true,
     AttnNormBias "attn_norm.bias" true,
     AttnQkv "attn_qkv.weight" true,
@@ -178,6 +180,7 @@ impl Role {
             Self::TokenEmbd | Self::AttnOutput => Required,
             Self::Output => also(spec.has_head(), Optional), // absent: the token embedding is the head as well
             Self::OutputBias => also(spec.has_head(), spec.output_bias),
+            Self::Dense2 | Self::Dense3 => only(spec.pooled_head().is_some()),
             Self::OutputNorm => only(spec.final_norm),
             Self::TokenTypes => only(spec.token_types() > 0),
             Self::TokenEmbdNorm => only(spec.embedding_norm()),
@@ -257,6 +260,7 @@ impl Role {
         let mixer = spec.recurrent().unwrap_or(Recurrent::NONE);
         let experts = spec.experts().map_or(0, |experts| experts.count);
         let turned = spec.rope(false).map_or(0, |rope| rope.dim / 2);
+        let pooled = spec.pooled_head().map_or((0, 0), |head| (head.inner, head.out));
         let heads = |count| match spec.qk_norm() {
             QkNorm::None | QkNorm::Head => Vector(layer.head.dim),
             QkNorm::EachHead => Vectors(layer.head.dim, count),
@@ -264,6 +268,8 @@ impl Role {
         };
         match self {
             Self::TokenEmbd | Self::Output => Matrix(dim, spec.vocab),
+            Self::Dense2 => Matrix(dim, pooled.0),
+            Self::Dense3 => Matrix(pooled.0, pooled.1),
             Self::PositionEmbd => Matrix(dim, spec.context),
             Self::RopeFreqs | Self::RopeFactorsShort | Self::RopeFactorsLong => Vector(turned),
             Self::PerLayerTokenEmbd => Matrix(spec.layers * input, spec.vocab),
@@ -444,7 +450,7 @@ impl Stack {
     /// What the tensors of its blocks begin with, without the dot.
     const fn prefix(self) -> &'static str {
         match self {
-            Self::Alone | Self::Encoder { .. } => "",
+            Self::Alone | Self::Encoder => "",
             Self::Source { .. } => "enc",
             Self::Target { .. } => "dec",
         }

@@ -61,6 +61,8 @@ pub struct Spec<'a> {
     pub side_by_side: bool,
     /// Bias of the head.
     pub output_bias: Need,
+    /// How the states of a text become one vector.
+    pub pooling: Pooling,
     // Parts that a build may be without: read by the functions of the same names (`parts.rs`).
     pub(super) stack: Stack,
     pub(super) local_layers: Pattern<'a>,
@@ -89,6 +91,7 @@ pub struct Spec<'a> {
     pub(super) experts: Option<Experts>,
     pub(super) per_layer_input: usize,
     pub(super) layer_scale: Need,
+    pub(super) pooled_head: Option<PooledHead>,
 }
 
 /// How positions enter a model.
@@ -121,10 +124,7 @@ pub enum Stack {
     /// A decoder without an encoder: every token sees itself and those before it.
     Alone,
     /// An encoder without a decoder: every token sees all, and the hidden states are the result.
-    Encoder {
-        /// What becomes of the states of a text.
-        pooling: Pooling,
-    },
+    Encoder,
     /// The encoder of an encoder-decoder: `enc.`
     Source {
         /// Whether it has token embeddings of its own.
@@ -167,6 +167,16 @@ pub enum Pooling {
     First,
     /// The last one.
     Last,
+}
+
+/// Two linear layers behind the pooled state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PooledHead {
+    /// Elements between the two.
+    pub inner: usize,
+    /// Elements of the result.
+    pub out: usize,
 }
 
 /// Kind of norm.
@@ -375,6 +385,19 @@ impl<'a> Spec<'a> {
         }
     }
 
+    /// Numbers in the vector that is made of a text.
+    pub const fn embedding_len(&self) -> usize {
+        match self.pooled_head() {
+            Some(head) => head.out,
+            None => self.dim,
+        }
+    }
+
+    /// Numbers that [`Engine::embed`](crate::Engine::embed) needs room for.
+    pub const fn embedding_buffer(&self) -> usize {
+        max(self.dim, self.embedding_len())
+    }
+
     /// Elements of what a token's attention is made of: queries, keys, values, and queries with their gates.
     pub(crate) const fn attention_row(&self, layer: &Layer) -> usize {
         layer.qkv_dim() + if self.gated_query() { 2 * layer.q_dim() } else { 0 }
@@ -407,6 +430,9 @@ impl<'a> Spec<'a> {
             most = max(most, self.ffn_inner(&layer));
             index += 1;
         }
+        if let Some(head) = self.pooled_head() {
+            most = max(most, head.inner + head.out);
+        }
         most
     }
 
@@ -421,6 +447,9 @@ impl<'a> Spec<'a> {
                 widest = max(widest, mixer.inner());
             }
             index += 1;
+        }
+        if let Some(head) = self.pooled_head() {
+            widest = max(widest, head.inner);
         }
         widest
     }

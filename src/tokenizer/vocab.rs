@@ -93,6 +93,54 @@ pub(super) enum Model {
     },
 }
 
+impl Model {
+    const fn read(gguf: &Gguf<'_>, name: &[u8]) -> Result<Self, Error> {
+        Ok(match name {
+            b"llama" => Model::Spm,
+            b"gpt2" if built::BPE => {
+                let pre = match tri!(gguf.str(PREFIX, "pre")) {
+                    Some(pre) => pre,
+                    None => b"",
+                };
+                match (pre, PreTokenizer::by_name(pre)) {
+                    (b"gemma4" | b"granite-embed-multi-311m", _) => Model::Lines { newlines: true },
+                    (b"sarvam-moe", _) => Model::Lines { newlines: false },
+                    (_, Some(pre)) => Model::Bpe(pre),
+                    (_, None) => return Err(Error::Unsupported { what: "pre-tokenizer", name: Name::new(pre) }),
+                }
+            }
+            b"gemma4" if built::BPE => Model::Lines { newlines: true },
+            b"t5" if built::UNIGRAM => Model::Unigram,
+            b"bert" if built::WORDPIECE => {
+                Model::WordPiece { lowercase: tri!(switch(gguf, "normalizer.lowercase", true)) }
+            }
+            b"bpe" if built::BPE => match tri!(gguf.str(PREFIX, "pre")) {
+                Some(b"whitespace") => Model::Characters,
+                Some(pre) => return Err(Error::Unsupported { what: "pre-tokenizer", name: Name::new(pre) }),
+                None => return Err(Error::MissingKey { key: Name::key(PREFIX, "pre") }),
+            },
+            _ => return Err(Error::Unsupported { what: "tokenizer model", name: Name::new(name) }),
+        })
+    }
+
+    /// What a file that does not say it means: BOS, EOS, the unknown token; whether a text has the first, the second and a
+    /// space before it.
+    const fn defaults(self, name: &[u8]) -> Defaults {
+        match self {
+            Model::Spm => (Some(1), Some(2), Some(0), true, false, true),
+            Model::Bpe(pre) => (Some(11), Some(11), None, pre.add_bos, false, false),
+            Model::Characters => (None, None, None, false, false, false),
+            Model::Lines { .. } if matches!(name, b"gpt2") => (Some(11), Some(11), None, false, false, false),
+            Model::Lines { .. } => (Some(2), Some(1), Some(3), true, false, false),
+            Model::Unigram => (None, Some(1), Some(2), false, true, false),
+            // What llama.cpp calls the separator ends a text.
+            Model::WordPiece { .. } => (Some(101), Some(102), Some(100), true, true, true),
+        }
+    }
+}
+
+type Defaults = (Option<TokenId>, Option<TokenId>, Option<TokenId>, bool, bool, bool);
+
 /// The vocabulary as the file holds it.
 #[derive(Clone, Copy)]
 pub(super) struct Vocab<'a> {
@@ -119,33 +167,7 @@ impl<'a> Vocab<'a> {
         let Some(name) = tri!(gguf.str(PREFIX, "model")) else {
             return Err(Error::MissingKey { key: Name::key(PREFIX, "model") });
         };
-        let model = match name {
-            b"llama" => Model::Spm,
-            b"gpt2" if built::BPE => {
-                let pre = match tri!(gguf.str(PREFIX, "pre")) {
-                    Some(pre) => pre,
-                    None => b"",
-                };
-                match (pre, PreTokenizer::by_name(pre)) {
-                    (b"gemma4" | b"granite-embed-multi-311m", _) => Model::Lines { newlines: true },
-                    (b"sarvam-moe", _) => Model::Lines { newlines: false },
-                    (_, Some(pre)) => Model::Bpe(pre),
-                    (_, None) => return Err(Error::Unsupported { what: "pre-tokenizer", name: Name::new(pre) }),
-                }
-            }
-            b"gemma4" if built::BPE => Model::Lines { newlines: true },
-            b"t5" if built::UNIGRAM => Model::Unigram,
-            b"bert" if built::WORDPIECE => {
-                Model::WordPiece { lowercase: tri!(switch(gguf, "normalizer.lowercase", true)) }
-            }
-            b"bpe" if built::BPE => match tri!(gguf.str(PREFIX, "pre")) {
-                Some(b"whitespace") => Model::Characters,
-                Some(pre) => return Err(Error::Unsupported { what: "pre-tokenizer", name: Name::new(pre) }),
-                None => return Err(Error::MissingKey { key: Name::key(PREFIX, "pre") }),
-            },
-            _ => return Err(Error::Unsupported { what: "tokenizer model", name: Name::new(name) }),
-        };
-
+        let model = tri!(Model::read(gguf, name));
         let Some(tokens) = tri!(strings(gguf, TOKENS)) else {
             return Err(Error::MissingKey { key: Name::key(PREFIX, TOKENS) });
         };
@@ -169,27 +191,10 @@ impl<'a> Vocab<'a> {
             _ => None,
         };
 
-        let (bos, eos, unknown, add_bos, add_eos, add_space_prefix) = match model {
-            Model::Spm => (Some(1), Some(2), Some(0), true, false, true),
-            Model::Bpe(pre) => (Some(11), Some(11), None, pre.add_bos, false, false),
-            Model::Characters => (None, None, None, false, false, false),
-            Model::Lines { .. } if matches!(name, b"gpt2") => (Some(11), Some(11), None, false, false, false),
-            Model::Lines { .. } => (Some(2), Some(1), Some(3), true, false, false),
-            Model::Unigram => (None, Some(1), Some(2), false, true, false),
-            // What llama.cpp calls the separator ends a text.
-            Model::WordPiece { .. } => {
-                let separator = tri!(id(gguf, "seperator_token_id", Some(102), len)); // the format's spelling
-                (Some(101), separator, Some(100), true, true, true)
-            }
-        };
-        let charsmap = match tri!(gguf.array(PREFIX, CHARSMAP)) {
-            _ if !built::UNIGRAM => Charsmap::NONE,
-            Some(map) if matches!(map.element(), ValueType::U8 | ValueType::I8) => match Charsmap::new(map.bytes()) {
-                Some(charsmap) => charsmap,
-                None => return Err(Error::KeyValue { key: Name::key(PREFIX, CHARSMAP), why: "is cut short" }),
-            },
-            Some(_) => return Err(Error::KeyType { key: Name::key(PREFIX, CHARSMAP), expected: "an array of bytes" }),
-            None => Charsmap::NONE,
+        let (bos, eos, unknown, add_bos, add_eos, add_space_prefix) = model.defaults(name);
+        let eos = match model {
+            Model::WordPiece { .. } => tri!(id(gguf, "seperator_token_id", eos, len)), // the format's spelling
+            _ => eos,
         };
         let vocab = Self {
             model,
@@ -210,7 +215,7 @@ impl<'a> Vocab<'a> {
                 _ => tri!(switch(gguf, "add_space_prefix", add_space_prefix)),
             },
             merge_spaces: tri!(switch(gguf, "remove_extra_whitespaces", false)),
-            charsmap,
+            charsmap: tri!(charsmap(gguf)),
         };
         if vocab.add_bos && vocab.bos.is_none() {
             return Err(Error::MissingKey { key: Name::key(PREFIX, "bos_token_id") });
@@ -354,4 +359,17 @@ const fn switch(gguf: &Gguf<'_>, name: &str, default: bool) -> Result<bool, Erro
         Some(value) => Ok(value),
         None => Ok(default),
     }
+}
+
+/// The table of normalisation, if there is one.
+const fn charsmap<'a>(gguf: &Gguf<'a>) -> Result<Charsmap<'a>, Error> {
+    Ok(match tri!(gguf.array(PREFIX, CHARSMAP)) {
+        _ if !built::UNIGRAM => Charsmap::NONE,
+        Some(map) if matches!(map.element(), ValueType::U8 | ValueType::I8) => match Charsmap::new(map.bytes()) {
+            Some(charsmap) => charsmap,
+            None => return Err(Error::KeyValue { key: Name::key(PREFIX, CHARSMAP), why: "is cut short" }),
+        },
+        Some(_) => return Err(Error::KeyType { key: Name::key(PREFIX, CHARSMAP), expected: "an array of bytes" }),
+        None => Charsmap::NONE,
+    })
 }

@@ -6,16 +6,21 @@ use super::tiny::{CONTEXT, DIM, FFN, HEADS, Random, VOCAB, tiny_llama};
 /// Layers of the encoder, and of the decoder.
 pub const LAYERS: [u64; 2] = [2, 3];
 
-/// What [`encoder`] makes: BERT, T5 with and without a gate, and architecture `seq2seq` with norms before
-/// (those of the English-Hindi translator) and behind.
-pub const ENCODERS: [&str; 5] = ["bert", "t5", "t5_gated", "unbiased", "post"];
+/// What [`encoder`] makes: BERT, EmbeddingGemma, T5 with and without a gate, and architecture `seq2seq` with norms
+/// before (those of the English-Hindi translator) and behind.
+pub const ENCODERS: [&str; 6] = ["bert", "gemma-embedding", "t5", "t5_gated", "unbiased", "post"];
+
+/// Those without a decoder.
+pub fn is_alone(kind: &str) -> bool {
+    matches!(kind, "bert" | "gemma-embedding")
+}
 
 const BUCKETS: u64 = 8;
 
 /// A tiny model of this kind.
 pub fn encoder(kind: &str) -> Builder {
     let architecture = match kind {
-        "bert" => "bert",
+        _ if is_alone(kind) => kind,
         "t5" | "t5_gated" => "t5",
         _ => "seq2seq",
     };
@@ -33,12 +38,19 @@ pub fn encoder(kind: &str) -> Builder {
     ] {
         file.set(&key(name), value);
     }
-    if kind != "bert" {
+    if !is_alone(kind) {
         file.set(&key("decoder_block_count"), LAYERS[1] as u32).set(&key("decoder_start_token_id"), 1u32);
     }
     match architecture {
         "bert" => {
             file.set(&key("attention.causal"), false).set(&key("attention.layer_norm_epsilon"), 1e-5f32);
+        }
+        "gemma-embedding" => {
+            file.set(&key("attention.layer_norm_rms_epsilon"), 1e-6f32);
+            file.set(&key("attention.sliding_window"), 16u32).set(&key("attention.sliding_window_pattern"), 2u32);
+            for (name, width) in [("2_feat_in", DIM), ("2_feat_out", FFN), ("3_feat_in", FFN), ("3_feat_out", DIM)] {
+                file.set(&key(&format!("dense_{name}")), width as u32);
+            }
         }
         "t5" => {
             file.set(&key("attention.layer_norm_rms_epsilon"), 1e-6f32);
@@ -75,7 +87,13 @@ pub fn tensors(kind: &str) -> Vec<(String, Vec<u64>)> {
             all.push((format!("{name}.bias"), vec![*dims.last().unwrap()]));
         }
     };
-    let biased = !kind.starts_with("t5");
+    let gemma = kind == "gemma-embedding";
+    let biased = !kind.starts_with("t5") && !gemma;
+    if gemma {
+        add("dense_2".into(), &[DIM, FFN], false);
+        add("dense_3".into(), &[FFN, DIM], false);
+        add("output_norm".into(), &[DIM], false);
+    }
     if kind == "bert" {
         add("position_embd".into(), &[DIM, CONTEXT], false);
         add("token_types".into(), &[DIM, 2], false);
@@ -87,7 +105,7 @@ pub fn tensors(kind: &str) -> Vec<(String, Vec<u64>)> {
     if matches!(kind, "unbiased" | "post") {
         add("output".into(), &[DIM, VOCAB], true);
     }
-    let stacks: &[_] = if kind == "bert" { &[("", "output")] } else { &[("enc.", "o"), ("dec.", "o")] };
+    let stacks: &[_] = if is_alone(kind) { &[("", "output")] } else { &[("enc.", "o"), ("dec.", "o")] };
     for ((prefix, output), layers) in stacks.iter().zip(LAYERS) {
         for layer in 0..layers {
             let name = |part: &str| format!("{prefix}blk.{layer}.{part}");
@@ -102,7 +120,14 @@ pub fn tensors(kind: &str) -> Vec<(String, Vec<u64>)> {
             if layer == 0 && kind.starts_with("t5") {
                 add(name("attn_rel_b"), &[HEADS, BUCKETS], false);
             }
-            if kind == "t5_gated" {
+            if gemma {
+                for norm in ["attn_q_norm", "attn_k_norm"] {
+                    add(name(norm), &[DIM / HEADS], false);
+                }
+                add(name("post_attention_norm"), &[DIM], false);
+                add(name("post_ffw_norm"), &[DIM], false);
+            }
+            if gemma || kind == "t5_gated" {
                 add(name("ffn_gate"), &[DIM, FFN], false);
             }
             add(name("ffn_up"), &[DIM, FFN], biased);

@@ -17,7 +17,7 @@ impl<'a> Run<'a> {
         let gguf = Gguf::parse(file).unwrap();
         let mut options = Options::new().context(256);
         change(&mut options);
-        let plan = Plan::try_of(&gguf, options).unwrap();
+        let plan = Plan::new(&gguf, options).unwrap();
         let lines = |bytes: usize| vec![Line::ZERO; bytes.div_ceil(64)];
         Self {
             model: Model::new(&gguf).unwrap(),

@@ -18,7 +18,7 @@ fn refused(file: &Builder) -> Error {
     let gguf = Gguf::parse(&bytes).expect("correct as GGUF");
     let error = Model::new(&gguf).expect_err("the model is wrong");
     assert!(error.to_string().len() > 20, "{error}");
-    if let Err(planned) = Plan::try_of(&gguf, Options::new().context(16)) {
+    if let Err(planned) = Plan::new(&gguf, Options::new().context(16)) {
         assert_eq!(planned, error);
     }
     error
@@ -340,7 +340,7 @@ fn row_15_any_two_numbers() {
                     let gguf = Gguf::parse(&bytes).unwrap();
                     assert!(Model::new(&gguf).is_err());
                     for context in option {
-                        let _ = Plan::try_of(&gguf, Options::new().context(context).batch(context));
+                        let _ = Plan::new(&gguf, Options::new().context(context).batch(context));
                     }
                 }
             }
@@ -359,10 +359,10 @@ fn extreme_options() {
                 for batch in values {
                     for workers in values {
                         let options = Options::new().context(context).batch(batch).kv(kv).workers(workers);
-                        match Plan::try_of(&gguf, options) {
+                        match Plan::new(&gguf, options) {
                             Ok(plan) => {
                                 // A plan stands for itself: what it resolved to gives the same plan.
-                                assert_eq!(Plan::try_of(&gguf, plan.options), Ok(plan));
+                                assert_eq!(Plan::new(&gguf, plan.options), Ok(plan));
                                 assert!((1..=plan.options.context).contains(&plan.options.batch));
                                 assert!(plan.options.workers >= 1);
                             }

@@ -59,11 +59,11 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let plan = runtime::plan(&gguf, &args.run.session, context, workers.count()).with_context(named)?;
     let mut memory = Memory::new(&plan)?;
     let mut session = memory.session(&model, plan, kernels, &*workers)?;
-    let dim = model.spec().dim;
+    let dim = model.spec().embedding_len();
     let embed = |ids: &[TokenId], session: &mut Session<'_, '_>| -> Result<Vec<f32>> {
-        session.encode(ids).with_context(named)?;
-        let mut vector = vec![0.0; dim];
-        session.pooled(&mut vector)?;
+        let mut vector = vec![0.0; model.spec().embedding_buffer()];
+        session.embed(ids, &mut vector).with_context(named)?;
+        vector.truncate(dim);
         if !args.no_normalize {
             normalize(&mut vector);
         }

@@ -155,7 +155,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let ahead = args.lookup.or(args.draft.as_ref().map(|_| args.draft_max)).unwrap_or(0);
     let options = runtime::options(&args.run.session, context, workers.count()).logits(1 + ahead);
     let options = if ahead > 0 { options.checkpoints(1) } else { options };
-    let plan = Plan::try_of(&gguf, options).with_context(named)?;
+    let plan = Plan::new(&gguf, options).with_context(named)?;
     let mut memory = Memory::new(&plan)?;
     let mut session = memory.session(&model, plan, kernels, &*workers)?;
 

@@ -141,7 +141,7 @@ fn contexts(longest: usize) -> Vec<usize> {
 fn row(args: &Args, gguf: &Gguf<'_>, context: usize) -> Result<Row> {
     let options =
         Options::new().context(context).batch(args.batch_size).kv(runtime::kv_type(args.kv)).workers(args.threads);
-    let plan = Plan::try_of(gguf, options)?;
+    let plan = Plan::new(gguf, options)?;
     // A file without a vocabulary that this build knows can still be run with ids.
     let tokenizer = Tokenizer::index_bytes(gguf).unwrap_or(0);
     Ok(Row {

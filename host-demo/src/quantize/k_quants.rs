@@ -2,9 +2,9 @@
 
 use half::f16;
 
-use super::search::weigh;
-use super::search::{TINY, Tries, affine, extreme, nearest, positive, sum_of_squares, symmetric, symmetric_by_descent};
-use super::simple::WEIGHTED;
+use super::search::{
+    TINY, Tries, WEIGHTED, affine, extreme, nearest, positive, sum_of_squares, symmetric, symmetric_by_descent, weigh,
+};
 
 /// What of an importance matrix belongs to the block at element `at` of a row.
 fn part(importance: Option<&[f32]>, at: usize) -> Option<&[f32]> {

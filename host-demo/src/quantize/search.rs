@@ -189,6 +189,9 @@ pub struct Tries {
     pub by_magnitude: bool,
 }
 
+/// The tries of all affine searches with an importance matrix.
+pub const WEIGHTED: Tries = Tries { first: -0.9, step: 0.05, steps: 36, by_magnitude: false };
+
 /// Codes from 0 to `top` of `x = scale * code - minimum`, the minimum not negative. Returns both.
 pub fn affine(top: i32, x: &[f32], weights: &[f32], tries: Tries, codes: &mut [u8]) -> (f32, f32) {
     let (mut min, mut max) = (x[0], x[0]);

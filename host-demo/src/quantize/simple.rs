@@ -2,10 +2,7 @@
 
 use half::f16;
 
-use super::search::{Tries, affine, extreme, sum_of_squares, symmetric, weigh};
-
-/// The tries of all affine searches with an importance matrix.
-pub const WEIGHTED: Tries = Tries { first: -0.9, step: 0.05, steps: 36, by_magnitude: false };
+use super::search::{WEIGHTED, affine, extreme, sum_of_squares, symmetric, weigh};
 
 fn inverse(d: f32) -> f32 {
     if d == 0.0 { 0.0 } else { 1.0 / d }

@@ -182,9 +182,11 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
 
     fn embed(&mut self, ids: &[TokenId]) -> Result<Vec<f32>, Error> {
         let mut context = self.open()?;
-        let mut vector = vec![0.0; self.engine.model().spec().dim];
-        let done = self.engine.encode(&mut context, ids).and_then(|()| self.engine.pooled(&mut vector));
+        let spec = *self.engine.model().spec();
+        let mut vector = vec![0.0; spec.embedding_buffer()];
+        let done = self.engine.embed(&mut context, ids, &mut vector).map(|_| ());
         self.engine.close(context);
+        vector.truncate(spec.embedding_len());
         done.map(|()| vector)
     }
 

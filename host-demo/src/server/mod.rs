@@ -67,7 +67,7 @@ impl Host {
             .pages(parallel.saturating_mul(context.div_ceil(16)))
             .logits(parallel)
             .batch(args.session.batch_size.max(parallel));
-        let plan = Plan::try_of(gguf, options).with_context(named)?;
+        let plan = Plan::new(gguf, options).with_context(named)?;
         note(format_args!(
             "memory  workspace {}, KV cache {} ({parallel} conversations of {context} positions in {}), model {} read in place",
             Bytes(plan.workspace),
@@ -86,7 +86,7 @@ impl Host {
             name,
             context,
             vocab: model.spec().vocab,
-            is_encoder: matches!(model.spec().stack(), Stack::Encoder { .. }),
+            is_encoder: matches!(model.spec().stack(), Stack::Encoder),
             tags_calls,
         };
         Ok(Self { model, plan, service, args: args.clone() })

@@ -125,6 +125,9 @@ impl Forward<'_, '_> {
             *segment = Segment { context, position, tokens, source };
             (self.parts, self.rows) = (1, rows.len());
         }
+        for rotary in &mut self.rotary {
+            rotary.turn_to(0, rows.start, rows.len());
+        }
     }
 
     /// The encoder in place of the decoder, or the other way round.

@@ -14,6 +14,7 @@ mod experts;
 mod feed_forward;
 mod observer;
 mod per_layer;
+mod pooled;
 mod recurrent;
 mod relative;
 mod rope;

@@ -7,10 +7,11 @@
 //! The state of a context is a page, in which each layer has what its convolution sees of earlier tokens,
 //! `[taps - 1][channels]`, and the matrices of its heads, `[heads][keys][width]`.
 
+use super::compute::Compute;
 use super::{Forward, copy, enter, leave, rows, rows_mut, scale};
-use crate::engine::layout::STATES;
+use crate::engine::layout::{STATES, Segment};
 use crate::engine::profile::Section;
-use crate::kernel::{Activation, Convolution, Kernels, Recurrence, fork_pairs};
+use crate::kernel::{Activation, Convolution, Kernels, Product, Recurrence, fork_pairs};
 use crate::model::{Layer, Recurrent, RecurrentKind, Role, Weights};
 use crate::quant::le_f32;
 
@@ -52,42 +53,25 @@ impl Forward<'_, '_> {
     /// as well, the input is what [`hold`](Self::hold) has kept.
     pub(super) fn recurrent(&mut self, layer: &Layer, mixer: &Recurrent) {
         let Self { spec, weights, compute, hidden, branch, inner, rows: count, .. } = self;
-        let (index, dim, count, stride) = (layer.index, spec.dim, *count, mixer.row_len());
+        let (index, dim, count) = (layer.index, spec.dim, *count);
+        let mixer = Mixer { weights, mixer, index, row: Row::of(mixer), stride: mixer.row_len() };
         let held = if layer.has_attention() { count * dim } else { 0 };
         let Some((inner, held)) = inner.split_at_mut_checked(inner.len() - held.min(inner.len())) else { return };
         let (Some(hidden), Some(branch)) = (hidden.get_mut(..count * dim), branch.get_mut(..count * dim)) else {
             return;
         };
-        let Some((x, rest)) = inner.split_at_mut_checked(count * stride) else { return };
+        let Some((x, rest)) = inner.split_at_mut_checked(count * mixer.stride) else { return };
         let Some(out) = rest.get_mut(..count * mixer.inner()) else { return };
 
         let input = if layer.has_attention() { &*held } else { &*hidden };
         enter(compute, spec, weights, (Role::AttnNorm, Role::AttnNormBias, index), input, branch);
-        let row = Row::of(mixer);
-        let of = |role, at| (weights.matrix(role, index), at);
-        let products = match mixer.kind {
-            RecurrentKind::ShortConvolution => [of(Role::ShortConvIn, 0), (None, 0), (None, 0), (None, 0)],
-            RecurrentKind::Mamba2 => [of(Role::SsmIn, 0), (None, 0), (None, 0), (None, 0)],
-            RecurrentKind::DeltaNet => [
-                of(Role::AttnGate, 0),
-                of(Role::AttnQkv, row.channels),
-                of(Role::SsmAlpha, row.decay),
-                of(Role::SsmBeta, row.factor),
-            ],
-        };
-        compute.input(branch, count).times_each(&products, x, stride);
+        compute.input(branch, count).times_each(&mixer.projections(), x, mixer.stride);
         compute.done(Section::Qkv);
 
-        let (mut x_left, mut out_left) = (&mut *x, &mut *out);
-        for segment in self.segments.iter().take(self.parts) {
-            let tokens = segment.tokens as usize;
-            let (Some((x, x_after)), Some((out, out_after))) = (
-                core::mem::take(&mut x_left).split_at_mut_checked(tokens * stride),
-                core::mem::take(&mut out_left).split_at_mut_checked(tokens * mixer.inner()),
-            ) else {
-                return;
-            };
-            (x_left, out_left) = (x_after, out_after);
+        let segments = self.segments.get(..self.parts).unwrap_or_default();
+        let mut left = (&mut *x, &mut *out);
+        for segment in segments {
+            let Some((x, out)) = mixer.next(segment, &mut left) else { return };
             let page = self.pools.get(STATES).and_then(|pool| pool.table(segment.context as usize).first());
             let state = page.and_then(|page| self.store.state_range(spec, index, *page as usize));
             let Some(state) = state.and_then(|range| self.kv.get_mut(range)) else { return };
@@ -95,69 +79,17 @@ impl Forward<'_, '_> {
             if segment.position == 0 {
                 state.fill(0.0);
             }
-            let Some((window, matrices)) = state.split_at_mut_checked(mixer.window_len()) else { return };
-            if mixer.kind == RecurrentKind::ShortConvolution {
-                convolve_gated(compute.kernels, weights, (mixer, index), x, window, out);
-                continue;
-            }
-            let convolution = Convolution {
-                weight: weights.vector(Role::SsmConv, index),
-                bias: weights.vector(Role::SsmConvBias, index),
-                channels: mixer.channels(),
-                taps: mixer.taps,
-                silu: true,
-            };
-            if let Some(channels) = x.get_mut(row.channels..) {
-                compute.kernels.convolve(&convolution, channels, stride, window);
-            }
-            for x in rows_mut(x, stride) {
-                gates(compute.kernels, weights, (mixer, index), row, x);
-            }
-            let work = tokens.saturating_mul(4 * mixer.matrices_len());
-            let head_len = mixer.keys * mixer.width;
-            let Some(matrices) = matrices.get_mut(..mixer.matrices_len()) else { return };
-            let x = &*x;
-            fork_pairs(
-                compute.workers,
-                (matrices, head_len),
-                (out, tokens * mixer.width),
-                work,
-                |head, matrix, out| {
-                    let group = Row::group(mixer, head);
-                    let from = |at: usize| x.get(at..).unwrap_or(&[]);
-                    let job = Recurrence {
-                        key: from(row.keys + group),
-                        query: from(row.queries + group),
-                        value: from(row.values + head * mixer.width),
-                        stride,
-                        keys: mixer.keys,
-                        width: mixer.width,
-                        decay: from(row.decay + head),
-                        factor: from(row.factor + head),
-                        gate_stride: stride,
-                        delta: mixer.kind == RecurrentKind::DeltaNet,
-                    };
-                    compute.kernels.recur(&job, matrix, out);
-                },
-            );
+            mixer.advance(compute, state, x, out);
         }
-
         if mixer.kind != RecurrentKind::ShortConvolution {
-            let (mut x_left, mut out_left) = (&mut *x, &*out);
-            for segment in self.segments.iter().take(self.parts) {
-                let tokens = segment.tokens as usize;
-                let (Some((x, x_after)), Some((out, out_after))) = (
-                    core::mem::take(&mut x_left).split_at_mut_checked(tokens * stride),
-                    out_left.split_at_checked(tokens * mixer.inner()),
-                ) else {
-                    return;
-                };
-                (x_left, out_left) = (x_after, out_after);
-                for (t, x) in rows_mut(x, stride).enumerate() {
-                    combine((compute.kernels, spec.norm_eps), weights, (mixer, index), row, x, out, (t, tokens));
+            let mut left = (&mut *x, &mut *out);
+            for segment in segments {
+                let Some((x, out)) = mixer.next(segment, &mut left) else { return };
+                for (t, x) in rows_mut(x, mixer.stride).enumerate() {
+                    mixer.combine((compute.kernels, spec.norm_eps), x, out, (t, segment.tokens as usize));
                 }
             }
-            for (out, x) in rows_mut(out, mixer.inner()).zip(rows(x, stride)) {
+            for (out, x) in rows_mut(out, mixer.inner()).zip(rows(x, mixer.stride)) {
                 copy(out, x);
             }
         }
@@ -179,54 +111,177 @@ impl Forward<'_, '_> {
     }
 }
 
-/// `out = second gate * convolution(first gate * x)`: a row has the first gate, the second, and x.
-fn convolve_gated(
-    kernels: &Kernels,
-    weights: &Weights<'_, '_>,
-    (mixer, index): (&Recurrent, usize),
-    x: &mut [f32],
-    window: &mut [f32],
-    out: &mut [f32],
-) {
-    let dim = mixer.width;
-    for row in rows_mut(x, 3 * dim) {
-        let Some((gates, x)) = row.split_at_mut_checked(2 * dim) else { return };
-        x.iter_mut().zip(gates).for_each(|(x, gate)| *x *= *gate);
-    }
-    let weight = weights.vector(Role::ShortConv, index);
-    let convolution = Convolution { weight, bias: &[], channels: dim, taps: mixer.taps, silu: false };
-    if let Some(channels) = x.get_mut(2 * dim..) {
-        kernels.convolve(&convolution, channels, 3 * dim, window);
-    }
-    for (out, row) in rows_mut(out, dim).zip(rows(x, 3 * dim)) {
-        let (Some(gate), Some(x)) = (row.get(dim..2 * dim), row.get(2 * dim..)) else { return };
-        for ((out, gate), x) in out.iter_mut().zip(gate).zip(x) {
-            *out = gate * x;
-        }
+/// The mixer of a layer.
+struct Mixer<'a> {
+    weights: &'a Weights<'a, 'a>,
+    mixer: &'a Recurrent,
+    index: usize,
+    row: Row,
+    /// Floats of a row.
+    stride: usize,
+}
+
+impl core::ops::Deref for Mixer<'_> {
+    type Target = Recurrent;
+
+    fn deref(&self) -> &Recurrent {
+        self.mixer
     }
 }
 
-/// Of the two numbers of each head, the decay of its state and the factor on what is written; and a delta net's keys
-/// and queries of length 1, queries by the root of their width.
-fn gates(kernels: &Kernels, weights: &Weights<'_, '_>, (mixer, index): (&Recurrent, usize), row: Row, x: &mut [f32]) {
-    let (a, bias) = (weights.vector(Role::SsmA, index), weights.vector(Role::SsmDtBias, index));
-    let delta = mixer.kind == RecurrentKind::DeltaNet;
-    if let Some((decays, factors)) = x.get_mut(row.decay..).and_then(|x| x.split_at_mut_checked(mixer.heads)) {
-        for (head, (decay, factor)) in decays.iter_mut().zip(factors).enumerate() {
-            let step = softplus(*decay + le_f32(bias, head));
-            *decay = libm::expf(step * le_f32(a, head));
-            *factor = if delta { 1.0 / (1.0 + libm::expf(-*factor)) } else { step };
+impl Mixer<'_> {
+    /// The matrices that make a row, and where their outputs begin.
+    fn projections(&self) -> [Product<'_>; 4] {
+        let of = |role, at| (self.weights.matrix(role, self.index), at);
+        match self.kind {
+            RecurrentKind::ShortConvolution => [of(Role::ShortConvIn, 0), (None, 0), (None, 0), (None, 0)],
+            RecurrentKind::Mamba2 => [of(Role::SsmIn, 0), (None, 0), (None, 0), (None, 0)],
+            RecurrentKind::DeltaNet => [
+                of(Role::AttnGate, 0),
+                of(Role::AttnQkv, self.row.channels),
+                of(Role::SsmAlpha, self.row.decay),
+                of(Role::SsmBeta, self.row.factor),
+            ],
         }
     }
-    if !delta {
-        return;
+
+    /// Takes the rows and the outputs of a segment off what is left of all.
+    fn next<'x>(
+        &self,
+        segment: &Segment,
+        (x_left, out_left): &mut (&'x mut [f32], &'x mut [f32]),
+    ) -> Option<(&'x mut [f32], &'x mut [f32])> {
+        let tokens = segment.tokens as usize;
+        let (x, x_after) = core::mem::take(x_left).split_at_mut_checked(tokens * self.stride)?;
+        let (out, out_after) = core::mem::take(out_left).split_at_mut_checked(tokens * self.inner())?;
+        (*x_left, *out_left) = (x_after, out_after);
+        Some((x, out))
     }
-    let n = mixer.keys as f32;
-    for (at, factor) in [(row.queries, 1.0 / n), (row.keys, 1.0 / libm::sqrtf(n))] {
-        for head in x.get_mut(at..).map(|x| rows_mut(x, mixer.keys)).into_iter().flatten().take(mixer.groups) {
-            // By the root of the sum of squares, not of their mean.
-            kernels.rms_norm(head, &[], 1e-6 / n);
-            scale(head, factor);
+
+    /// Takes the state of a context through the rows of a segment; `out` is `[heads][tokens][width]`, or that of the
+    /// layer for a short convolution.
+    fn advance(&self, compute: &Compute<'_, '_>, state: &mut [f32], x: &mut [f32], out: &mut [f32]) {
+        let Some((window, matrices)) = state.split_at_mut_checked(self.window_len()) else { return };
+        if self.kind == RecurrentKind::ShortConvolution {
+            return self.convolve_gated(compute.kernels, x, window, out);
+        }
+        let convolution = Convolution {
+            weight: self.weights.vector(Role::SsmConv, self.index),
+            bias: self.weights.vector(Role::SsmConvBias, self.index),
+            channels: self.channels(),
+            taps: self.taps,
+            silu: true,
+        };
+        if let Some(channels) = x.get_mut(self.row.channels..) {
+            compute.kernels.convolve(&convolution, channels, self.stride, window);
+        }
+        for x in rows_mut(x, self.stride) {
+            self.gates(compute.kernels, x);
+        }
+        let Some(matrices) = matrices.get_mut(..self.matrices_len()) else { return };
+        let (x, tokens) = (&*x, x.len().checked_div(self.stride).unwrap_or(0));
+        fork_pairs(
+            compute.workers,
+            (matrices, self.keys * self.width),
+            (out, tokens * self.width),
+            tokens.saturating_mul(4 * self.matrices_len()),
+            |head, matrix, out| {
+                let group = Row::group(self, head);
+                let from = |at: usize| x.get(at..).unwrap_or(&[]);
+                let job = Recurrence {
+                    key: from(self.row.keys + group),
+                    query: from(self.row.queries + group),
+                    value: from(self.row.values + head * self.width),
+                    stride: self.stride,
+                    keys: self.keys,
+                    width: self.width,
+                    decay: from(self.row.decay + head),
+                    factor: from(self.row.factor + head),
+                    gate_stride: self.stride,
+                    delta: self.kind == RecurrentKind::DeltaNet,
+                };
+                compute.kernels.recur(&job, matrix, out);
+            },
+        );
+    }
+
+    /// `out = second gate * convolution(first gate * x)`: a row has the first gate, the second, and x.
+    fn convolve_gated(&self, kernels: &Kernels, x: &mut [f32], window: &mut [f32], out: &mut [f32]) {
+        let dim = self.width;
+        for row in rows_mut(x, 3 * dim) {
+            let Some((gates, x)) = row.split_at_mut_checked(2 * dim) else { return };
+            x.iter_mut().zip(gates).for_each(|(x, gate)| *x *= *gate);
+        }
+        let weight = self.weights.vector(Role::ShortConv, self.index);
+        let convolution = Convolution { weight, bias: &[], channels: dim, taps: self.taps, silu: false };
+        if let Some(channels) = x.get_mut(2 * dim..) {
+            kernels.convolve(&convolution, channels, 3 * dim, window);
+        }
+        for (out, row) in rows_mut(out, dim).zip(rows(x, 3 * dim)) {
+            let (Some(gate), Some(x)) = (row.get(dim..2 * dim), row.get(2 * dim..)) else { return };
+            for ((out, gate), x) in out.iter_mut().zip(gate).zip(x) {
+                *out = gate * x;
+            }
+        }
+    }
+
+    /// Of the two numbers of each head, the decay of its state and the factor on what is written; and a delta net's keys
+    /// and queries of length 1, queries by the root of their width.
+    fn gates(&self, kernels: &Kernels, x: &mut [f32]) {
+        let (weights, row) = (self.weights, self.row);
+        let (a, bias) = (weights.vector(Role::SsmA, self.index), weights.vector(Role::SsmDtBias, self.index));
+        let delta = self.kind == RecurrentKind::DeltaNet;
+        if let Some((decays, factors)) = x.get_mut(row.decay..).and_then(|x| x.split_at_mut_checked(self.heads)) {
+            for (head, (decay, factor)) in decays.iter_mut().zip(factors).enumerate() {
+                let step = softplus(*decay + le_f32(bias, head));
+                *decay = libm::expf(step * le_f32(a, head));
+                *factor = if delta { 1.0 / (1.0 + libm::expf(-*factor)) } else { step };
+            }
+        }
+        if !delta {
+            return;
+        }
+        let n = self.mixer.keys as f32;
+        for (at, factor) in [(row.queries, 1.0 / n), (row.keys, 1.0 / libm::sqrtf(n))] {
+            for head in x.get_mut(at..).map(|x| rows_mut(x, self.mixer.keys)).into_iter().flatten().take(self.groups) {
+                // By the root of the sum of squares, not of their mean.
+                kernels.rms_norm(head, &[], 1e-6 / n);
+                scale(head, factor);
+            }
+        }
+    }
+
+    /// The output of token `t`, in place of its gate. `out` is `[heads][tokens][width]`.
+    fn combine(&self, (kernels, eps): (&Kernels, f32), x: &mut [f32], out: &[f32], (t, tokens): (usize, usize)) {
+        let (mixer, row) = (self.mixer, self.row);
+        let vector = |role| self.weights.vector(role, self.index);
+        let (norm, skip) = (vector(Role::SsmNorm), vector(Role::SsmD));
+        let Some((gate, rest)) = x.split_at_mut_checked(mixer.inner()) else { return };
+        let values = rest.get_mut(row.values - row.channels..).unwrap_or_default();
+        for (head, gate) in rows_mut(gate, mixer.width).enumerate() {
+            let at = (head * tokens + t) * mixer.width;
+            let (Some(made), Some(value)) =
+                (out.get(at..at + mixer.width), values.get_mut(head * mixer.width..(head + 1) * mixer.width))
+            else {
+                return;
+            };
+            match mixer.kind {
+                RecurrentKind::Mamba2 => {
+                    let skip = le_f32(skip, head);
+                    value.iter_mut().zip(made).for_each(|(value, made)| *value = *value * skip + made);
+                }
+                _ => {
+                    copy(value, made);
+                    kernels.rms_norm(value, norm, eps);
+                }
+            }
+            kernels.activate(Activation::Silu, gate, Some(value));
+        }
+        if mixer.kind == RecurrentKind::Mamba2 && !norm.is_empty() {
+            let width = mixer.inner().checked_div(mixer.groups).unwrap_or(0);
+            for (group, weight) in rows_mut(gate, width).zip(rows(norm, 4 * width)) {
+                kernels.rms_norm(group, weight, eps);
+            }
         }
     }
 }
@@ -234,44 +289,4 @@ fn gates(kernels: &Kernels, weights: &Weights<'_, '_>, (mixer, index): (&Recurre
 /// `ln(1 + e^x)`.
 fn softplus(x: f32) -> f32 {
     if x > 20.0 { x } else { libm::log1pf(libm::expf(x)) }
-}
-
-/// The output of token `t`, in place of its gate. `out` is `[heads][tokens][width]`.
-fn combine(
-    (kernels, eps): (&Kernels, f32),
-    weights: &Weights<'_, '_>,
-    (mixer, index): (&Recurrent, usize),
-    row: Row,
-    x: &mut [f32],
-    out: &[f32],
-    (t, tokens): (usize, usize),
-) {
-    let (norm, skip) = (weights.vector(Role::SsmNorm, index), weights.vector(Role::SsmD, index));
-    let Some((gate, rest)) = x.split_at_mut_checked(mixer.inner()) else { return };
-    let values = rest.get_mut(row.values - row.channels..).unwrap_or_default();
-    for (head, gate) in rows_mut(gate, mixer.width).enumerate() {
-        let at = (head * tokens + t) * mixer.width;
-        let (Some(made), Some(value)) =
-            (out.get(at..at + mixer.width), values.get_mut(head * mixer.width..(head + 1) * mixer.width))
-        else {
-            return;
-        };
-        match mixer.kind {
-            RecurrentKind::Mamba2 => {
-                let skip = le_f32(skip, head);
-                value.iter_mut().zip(made).for_each(|(value, made)| *value = *value * skip + made);
-            }
-            _ => {
-                copy(value, made);
-                kernels.rms_norm(value, norm, eps);
-            }
-        }
-        kernels.activate(Activation::Silu, gate, Some(value));
-    }
-    if mixer.kind == RecurrentKind::Mamba2 && !norm.is_empty() {
-        let width = mixer.inner().checked_div(mixer.groups).unwrap_or(0);
-        for (group, weight) in rows_mut(gate, width).zip(rows(norm, 4 * width)) {
-            kernels.rms_norm(group, weight, eps);
-        }
-    }
 }

@@ -11,7 +11,11 @@ use crate::kernel::quantized::Blocks;
 use crate::quant::{Bytes, Format, Shape};
 
 /// The instruction that multiplies bytes.
-pub(super) trait Dot {
+///
+/// # Safety
+///
+/// The methods need the instruction; the sums are exact.
+pub(super) unsafe trait Dot {
     /// Adds to four sums, which together grow by the dot product of 32 weights and 32 quants.
     ///
     /// # Safety

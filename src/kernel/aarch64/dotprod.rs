@@ -10,7 +10,8 @@ use super::panel::Panel;
 /// The instruction `sdot`.
 pub(super) struct Sdot;
 
-impl Dot for Sdot {
+// SAFETY: each block says what it reads and writes.
+unsafe impl Dot for Sdot {
     #[inline(always)]
     unsafe fn dot(sums: int32x4_t, w: [int8x16_t; 2], x: [int8x16_t; 2]) -> int32x4_t {
         let out;
@@ -67,7 +68,8 @@ unsafe fn sdot_lane<const LANE: usize>(sum: int32x4_t, w: int8x16_t, x: int8x16_
 
 /// The rows of a panel lie in groups of four: four bytes of each, then the next four. So a vector times
 /// four bytes of a token gives the sums of four rows side by side.
-impl Panel for Sdot {
+// SAFETY: each block says what it reads and writes.
+unsafe impl Panel for Sdot {
     #[inline(always)]
     unsafe fn put(to: *mut u8, [a, b, c, d]: [[int8x16_t; 2]; 4]) {
         // SAFETY: the two stores fill the 128 bytes of four rows.

@@ -34,14 +34,11 @@ formats_list!(choose dotprod_matmul floats dotprod_blocks);
 formats_list!(choose i8mm_matmul floats i8mm_blocks);
 
 /// A sum takes four registers, so four of them are at work at once, and their inputs have room beside them.
-unsafe fn floats<W: float::Weight>(job: &mut Job<'_>) {
-    // SAFETY: passed on to the caller.
-    unsafe {
-        if job.x.tokens == 1 {
-            float::matmul::<Neon, W, 4, 1>(job);
-        } else {
-            float::matmul::<Neon, W, 2, 2>(job);
-        }
+fn floats<W: float::Weight>(job: &mut Job<'_>) {
+    if job.x.tokens == 1 {
+        float::matmul::<_, W, 4, 1>(Neon, job);
+    } else {
+        float::matmul::<_, W, 2, 2>(Neon, job);
     }
 }
 

@@ -6,13 +6,17 @@ use core::ops::Range;
 
 use super::blocks::{Dot, join};
 use super::panel::Panel;
-use crate::kernel::lanes::Lanes;
+use crate::kernel::lanes::{Isa, Lanes};
+
+/// NEON, which every target has for which this module is compiled.
+#[derive(Clone, Copy)]
+pub(super) struct Neon;
 
 /// Sixteen f32 in four registers.
 #[derive(Clone, Copy)]
-pub(super) struct Neon([float32x4_t; 4]);
+pub(super) struct Floats([float32x4_t; 4]);
 
-impl Neon {
+impl Floats {
     #[inline(always)]
     fn map(self, f: impl Fn(float32x4_t) -> float32x4_t) -> Self {
         let [a, b, c, d] = self.0;
@@ -66,171 +70,56 @@ unsafe fn to_halves(low: float32x4_t, high: float32x4_t) -> uint16x8_t {
     out
 }
 
-// SAFETY of all methods: NEON is part of every target that this module is built for, and pointers are as the
-// trait says.
-impl Lanes for Neon {
+// SAFETY of every block below: NEON is there, and references reach as far as is read. All methods store what they are
+// given.
+#[allow(clippy::undocumented_unsafe_blocks)]
+unsafe impl Isa for Neon {
+    type V = Floats;
     const ROWS: usize = 4;
 
     #[inline(always)]
-    unsafe fn splat(x: f32) -> Self {
-        // SAFETY: as above.
-        Self([unsafe { vdupq_n_f32(x) }; 4])
+    unsafe fn new() -> Self {
+        Self
     }
     #[inline(always)]
-    unsafe fn load(p: *const f32) -> Self {
-        // SAFETY: as above.
-        Self(unsafe { [vld1q_f32(p), vld1q_f32(p.add(4)), vld1q_f32(p.add(8)), vld1q_f32(p.add(12))] })
+    fn splat(self, x: f32) -> Floats {
+        Floats([unsafe { vdupq_n_f32(x) }; 4])
     }
     #[inline(always)]
-    unsafe fn load_f16(p: *const u8) -> Self {
-        // SAFETY: as above.
+    fn load_f32(self, bytes: &[u8; 64]) -> Floats {
+        let p: *const f32 = bytes.as_ptr().cast();
+        Floats(unsafe { [vld1q_f32(p), vld1q_f32(p.add(4)), vld1q_f32(p.add(8)), vld1q_f32(p.add(12))] })
+    }
+    #[inline(always)]
+    fn load_f16(self, bytes: &[u8; 32]) -> Floats {
+        let (a, b) = words(bytes);
+        unsafe { Floats([low_halves(a), high_halves(a), low_halves(b), high_halves(b)]) }
+    }
+    /// A bf16 is the upper half of an f32.
+    #[inline(always)]
+    fn load_bf16(self, bytes: &[u8; 32]) -> Floats {
+        let (a, b) = words(bytes);
         unsafe {
-            let (a, b) = (vld1q_u8(p), vld1q_u8(p.add(16)));
-            let (a, b) = (vreinterpretq_u16_u8(a), vreinterpretq_u16_u8(b));
-            Self([low_halves(a), high_halves(a), low_halves(b), high_halves(b)])
+            let wide = [
+                vshll_n_u16::<16>(vget_low_u16(a)),
+                vshll_high_n_u16::<16>(a),
+                vshll_n_u16::<16>(vget_low_u16(b)),
+                vshll_high_n_u16::<16>(b),
+            ];
+            Floats(wide.map(|x| vreinterpretq_f32_u32(x)))
         }
     }
     #[inline(always)]
-    unsafe fn load_bf16(p: *const u8) -> Self {
-        // SAFETY: as above. A bf16 is the upper half of an f32.
+    fn load_i8(self, bytes: &[u8; 16]) -> Floats {
         unsafe {
-            let (a, b) = (vld1q_u8(p), vld1q_u8(p.add(16)));
-            let (a, b) = (vreinterpretq_u16_u8(a), vreinterpretq_u16_u8(b));
-            Self(
-                [
-                    vshll_n_u16::<16>(vget_low_u16(a)),
-                    vshll_high_n_u16::<16>(a),
-                    vshll_n_u16::<16>(vget_low_u16(b)),
-                    vshll_high_n_u16::<16>(b),
-                ]
-                .map(|x| vreinterpretq_f32_u32(x)),
-            )
-        }
-    }
-    #[inline(always)]
-    unsafe fn load_i8(p: *const u8) -> Self {
-        // SAFETY: as above.
-        unsafe {
-            let x = vld1q_s8(p.cast());
+            let x = vld1q_s8(bytes.as_ptr().cast());
             let (a, b) = (vmovl_s8(vget_low_s8(x)), vmovl_high_s8(x));
-            Self(
-                [vmovl_s16(vget_low_s16(a)), vmovl_high_s16(a), vmovl_s16(vget_low_s16(b)), vmovl_high_s16(b)]
-                    .map(|x| vcvtq_f32_s32(x)),
-            )
+            let wide = [vmovl_s16(vget_low_s16(a)), vmovl_high_s16(a), vmovl_s16(vget_low_s16(b)), vmovl_high_s16(b)];
+            Floats(wide.map(|x| vcvtq_f32_s32(x)))
         }
     }
     #[inline(always)]
-    unsafe fn store(self, p: *mut f32) {
-        let [a, b, c, d] = self.0;
-        // SAFETY: as above.
-        unsafe {
-            vst1q_f32(p, a);
-            vst1q_f32(p.add(4), b);
-            vst1q_f32(p.add(8), c);
-            vst1q_f32(p.add(12), d);
-        }
-    }
-    #[inline(always)]
-    unsafe fn store_f16(self, p: *mut u8) {
-        let [a, b, c, d] = self.0;
-        // SAFETY: as above.
-        unsafe {
-            vst1q_u8(p, vreinterpretq_u8_u16(to_halves(a, b)));
-            vst1q_u8(p.add(16), vreinterpretq_u8_u16(to_halves(c, d)));
-        }
-    }
-    #[inline(always)]
-    unsafe fn store_i8(self, p: *mut i8) {
-        // SAFETY: as above.
-        unsafe {
-            let [a, b, c, d] = self.0.map(|x| vcvtq_s32_f32(x));
-            let low = vqmovn_high_s32(vqmovn_s32(a), b);
-            let high = vqmovn_high_s32(vqmovn_s32(c), d);
-            vst1q_s8(p, vqmovn_high_s16(vqmovn_s16(low), high));
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn add(self, b: Self) -> Self {
-        // SAFETY: as above.
-        self.zip(b, |a, b| unsafe { vaddq_f32(a, b) })
-    }
-    #[inline(always)]
-    unsafe fn sub(self, b: Self) -> Self {
-        // SAFETY: as above.
-        self.zip(b, |a, b| unsafe { vsubq_f32(a, b) })
-    }
-    #[inline(always)]
-    unsafe fn mul(self, b: Self) -> Self {
-        // SAFETY: as above.
-        self.zip(b, |a, b| unsafe { vmulq_f32(a, b) })
-    }
-    #[inline(always)]
-    unsafe fn div(self, b: Self) -> Self {
-        // SAFETY: as above.
-        self.zip(b, |a, b| unsafe { vdivq_f32(a, b) })
-    }
-    #[inline(always)]
-    unsafe fn fma(self, b: Self, c: Self) -> Self {
-        let ([a0, a1, a2, a3], [b0, b1, b2, b3], [c0, c1, c2, c3]) = (self.0, b.0, c.0);
-        // SAFETY: as above.
-        Self(unsafe { [vfmaq_f32(c0, a0, b0), vfmaq_f32(c1, a1, b1), vfmaq_f32(c2, a2, b2), vfmaq_f32(c3, a3, b3)] })
-    }
-    #[inline(always)]
-    unsafe fn max(self, b: Self) -> Self {
-        // SAFETY: as above.
-        self.zip(b, |a, b| unsafe { vmaxq_f32(a, b) })
-    }
-    #[inline(always)]
-    unsafe fn min(self, b: Self) -> Self {
-        // SAFETY: as above.
-        self.zip(b, |a, b| unsafe { vminq_f32(a, b) })
-    }
-    #[inline(always)]
-    unsafe fn abs(self) -> Self {
-        // SAFETY: as above.
-        self.map(|x| unsafe { vabsq_f32(x) })
-    }
-    #[inline(always)]
-    unsafe fn round(self) -> Self {
-        // SAFETY: as above.
-        self.map(|x| unsafe { vrndnq_f32(x) })
-    }
-    #[inline(always)]
-    unsafe fn exp2i(self) -> Self {
-        // SAFETY: as above.
-        self.map(|x| unsafe { vreinterpretq_f32_s32(vshlq_n_s32::<23>(vaddq_s32(vcvtq_s32_f32(x), vdupq_n_s32(127)))) })
-    }
-    #[inline(always)]
-    unsafe fn select(self, mask: u16, other: Self) -> Self {
-        const BITS: [[u32; 4]; 4] =
-            [[1, 2, 4, 8], [16, 32, 64, 128], [256, 512, 1024, 2048], [4096, 8192, 16384, 32768]];
-        let ([a0, a1, a2, a3], [b0, b1, b2, b3]) = (self.0, other.0);
-        // SAFETY: as above.
-        unsafe {
-            let mask = vdupq_n_u32(mask.into());
-            let [m0, m1, m2, m3] = BITS.map(|bits| vtstq_u32(mask, vld1q_u32(bits.as_ptr())));
-            Self([vbslq_f32(m0, a0, b0), vbslq_f32(m1, a1, b1), vbslq_f32(m2, a2, b2), vbslq_f32(m3, a3, b3)])
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn sum(self) -> f32 {
-        let [a, b, c, d] = self.0;
-        // SAFETY: as above.
-        unsafe {
-            let four = vaddq_f32(vaddq_f32(a, c), vaddq_f32(b, d));
-            vpadds_f32(vadd_f32(vget_low_f32(four), vget_high_f32(four)))
-        }
-    }
-    #[inline(always)]
-    unsafe fn largest(self) -> f32 {
-        let [a, b, c, d] = self.0;
-        // SAFETY: as above.
-        unsafe { vmaxvq_f32(vmaxq_f32(vmaxq_f32(a, c), vmaxq_f32(b, d))) }
-    }
-    #[inline(always)]
-    unsafe fn round_to_f16(x: f32) -> f32 {
+    fn round_to_f16(self, x: f32) -> f32 {
         let out;
         // SAFETY: instructions of NEON without other effects.
         unsafe {
@@ -246,10 +135,118 @@ impl Lanes for Neon {
     }
 }
 
+/// Sixteen words of 16 bits.
+#[inline(always)]
+fn words(bytes: &[u8; 32]) -> (uint16x8_t, uint16x8_t) {
+    let p = bytes.as_ptr();
+    // SAFETY: NEON, and 32 bytes.
+    unsafe { (vreinterpretq_u16_u8(vld1q_u8(p)), vreinterpretq_u16_u8(vld1q_u8(p.add(16)))) }
+}
+
+// SAFETY of every block below: as above.
+#[allow(clippy::undocumented_unsafe_blocks)]
+impl Lanes for Floats {
+    #[inline(always)]
+    fn store(self, to: &mut [f32; 16]) {
+        let ([a, b, c, d], p) = (self.0, to.as_mut_ptr());
+        unsafe {
+            vst1q_f32(p, a);
+            vst1q_f32(p.add(4), b);
+            vst1q_f32(p.add(8), c);
+            vst1q_f32(p.add(12), d);
+        }
+    }
+    #[inline(always)]
+    fn store_f16(self, to: &mut [u8; 32]) {
+        let ([a, b, c, d], p) = (self.0, to.as_mut_ptr());
+        unsafe {
+            vst1q_u8(p, vreinterpretq_u8_u16(to_halves(a, b)));
+            vst1q_u8(p.add(16), vreinterpretq_u8_u16(to_halves(c, d)));
+        }
+    }
+    #[inline(always)]
+    fn store_i8(self, to: &mut [i8; 16]) {
+        unsafe {
+            let [a, b, c, d] = self.0.map(|x| vcvtq_s32_f32(x));
+            let low = vqmovn_high_s32(vqmovn_s32(a), b);
+            let high = vqmovn_high_s32(vqmovn_s32(c), d);
+            vst1q_s8(to.as_mut_ptr(), vqmovn_high_s16(vqmovn_s16(low), high));
+        }
+    }
+
+    #[inline(always)]
+    fn add(self, b: Self) -> Self {
+        self.zip(b, |a, b| unsafe { vaddq_f32(a, b) })
+    }
+    #[inline(always)]
+    fn sub(self, b: Self) -> Self {
+        self.zip(b, |a, b| unsafe { vsubq_f32(a, b) })
+    }
+    #[inline(always)]
+    fn mul(self, b: Self) -> Self {
+        self.zip(b, |a, b| unsafe { vmulq_f32(a, b) })
+    }
+    #[inline(always)]
+    fn div(self, b: Self) -> Self {
+        self.zip(b, |a, b| unsafe { vdivq_f32(a, b) })
+    }
+    #[inline(always)]
+    fn fma(self, b: Self, c: Self) -> Self {
+        let ([a0, a1, a2, a3], [b0, b1, b2, b3], [c0, c1, c2, c3]) = (self.0, b.0, c.0);
+        Self(unsafe { [vfmaq_f32(c0, a0, b0), vfmaq_f32(c1, a1, b1), vfmaq_f32(c2, a2, b2), vfmaq_f32(c3, a3, b3)] })
+    }
+    #[inline(always)]
+    fn max(self, b: Self) -> Self {
+        self.zip(b, |a, b| unsafe { vmaxq_f32(a, b) })
+    }
+    #[inline(always)]
+    fn min(self, b: Self) -> Self {
+        self.zip(b, |a, b| unsafe { vminq_f32(a, b) })
+    }
+    #[inline(always)]
+    fn abs(self) -> Self {
+        self.map(|x| unsafe { vabsq_f32(x) })
+    }
+    #[inline(always)]
+    fn round(self) -> Self {
+        self.map(|x| unsafe { vrndnq_f32(x) })
+    }
+    #[inline(always)]
+    fn exp2i(self) -> Self {
+        self.map(|x| unsafe { vreinterpretq_f32_s32(vshlq_n_s32::<23>(vaddq_s32(vcvtq_s32_f32(x), vdupq_n_s32(127)))) })
+    }
+    #[inline(always)]
+    fn select(self, mask: u16, other: Self) -> Self {
+        const BITS: [[u32; 4]; 4] =
+            [[1, 2, 4, 8], [16, 32, 64, 128], [256, 512, 1024, 2048], [4096, 8192, 16384, 32768]];
+        let ([a0, a1, a2, a3], [b0, b1, b2, b3]) = (self.0, other.0);
+        unsafe {
+            let mask = vdupq_n_u32(mask.into());
+            let [m0, m1, m2, m3] = BITS.map(|bits| vtstq_u32(mask, vld1q_u32(bits.as_ptr())));
+            Self([vbslq_f32(m0, a0, b0), vbslq_f32(m1, a1, b1), vbslq_f32(m2, a2, b2), vbslq_f32(m3, a3, b3)])
+        }
+    }
+
+    #[inline(always)]
+    fn sum(self) -> f32 {
+        let [a, b, c, d] = self.0;
+        unsafe {
+            let four = vaddq_f32(vaddq_f32(a, c), vaddq_f32(b, d));
+            vpadds_f32(vadd_f32(vget_low_f32(four), vget_high_f32(four)))
+        }
+    }
+    #[inline(always)]
+    fn largest(self) -> f32 {
+        let [a, b, c, d] = self.0;
+        unsafe { vmaxvq_f32(vmaxq_f32(vmaxq_f32(a, c), vmaxq_f32(b, d))) }
+    }
+}
+
 /// Dot products by NEON's widening multiplies.
 pub(super) struct Widening;
 
-impl Dot for Widening {
+// SAFETY: each block says what it reads and writes.
+unsafe impl Dot for Widening {
     /// Quants of activations are at least -127, so two products fit an i16. In one piece, because the
     /// compiler would have the products of all rows at work at once and run out of registers.
     #[inline(always)]
@@ -285,7 +282,8 @@ impl Dot for Widening {
 }
 
 /// The rows of a panel lie one after another, as in the file: products run along a row.
-impl Panel for Widening {
+// SAFETY: each block says what it reads and writes.
+unsafe impl Panel for Widening {
     #[inline(always)]
     unsafe fn put(to: *mut u8, rows: [[int8x16_t; 2]; 4]) {
         // SAFETY: four rows have 128 bytes.

@@ -21,8 +21,9 @@ pub(super) const PIECE: usize = CODES + LINE;
 ///
 /// # Safety
 ///
-/// Needs the instruction.
-pub(super) trait Panel {
+/// The methods need the instruction; `put` writes its 128 bytes and no others, and `products` reads 32 codes of eight rows
+/// and of each token.
+pub(super) unsafe trait Panel {
     /// Writes 32 codes of each of four rows to the 128 bytes that are theirs.
     unsafe fn put(to: *mut u8, rows: [[int8x16_t; 2]; 4]);
     /// The sums of the products of eight rows, four of them in a vector, with each token: of the first 16 of 32 codes,

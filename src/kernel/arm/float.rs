@@ -154,7 +154,8 @@ macro_rules! tree {
     };
 }
 
-impl Unit for Fpu {
+// SAFETY: each block says what it reads and writes.
+unsafe impl Unit for Fpu {
     #[inline(always)]
     fn fma(a: f32, b: f32, c: f32) -> f32 {
         let mut d = c.to_bits();
@@ -256,7 +257,7 @@ impl Unit for Fpu {
     #[inline(always)]
     unsafe fn scale(at: *mut f32, factor: f32, lanes: Range<usize>, top: f32) -> f32 {
         let mut top = top.to_bits();
-        // SAFETY: the range is not empty and within 16.
+        // SAFETY: the range is not empty and within 16, so that the loop ends at its end.
         unsafe {
             if lanes.len() == 16 {
                 fpu!(
@@ -455,104 +456,130 @@ pub(super) unsafe fn matmul(job: &mut Job<'_>) {
     if job.rows == 0 || job.cols == 0 {
         return;
     }
-    let rest = job.cols % 16;
     for t in 0..job.x.tokens {
-        let mut tail = MaybeUninit::<Tail>::uninit();
         let x = job.x.x.get(t * job.cols..(t + 1) * job.cols).unwrap_or_default();
-        if rest > 0 {
-            let tail = tail.write(Tail { x: [0.0; 16], w: [0.0; 16] });
-            copy(x.get(job.cols - rest..).unwrap_or_default(), &mut tail.x);
-        }
         // SAFETY: all rows and this token are the job's.
         unsafe {
             let out = job.out.add(t * job.stride);
             if job.cols.is_multiple_of(64) {
-                fpu!(
-                    "2:",
-                    "vldmia {zeros}, {{s0-s15}}",
-                    "mov {at}, {x}",
-                    "3:",
-                    ".rept 4",
-                    sixteen!("{at}", "{w}"),
-                    ".endr",
-                    "cmp {at}, {end}",
-                    "bne 3b",
-                    tree!(),
-                    "vstmia {out}!, {{s0}}",
-                    "subs {rows}, {rows}, #1",
-                    "bne 2b",
-                    ;
-                    zeros = in(reg) ZEROS.as_ptr(),
-                    x = in(reg) x.as_ptr(),
-                    at = out(reg) _,
-                    w = inout(reg) job.w.as_ptr() => _,
-                    out = inout(reg) out => _,
-                    rows = inout(reg) job.rows => _,
-                    end = in(reg) x.as_ptr_range().end,
-                );
-                continue;
+                times_fours(job, x, out);
+            } else {
+                times(job, x, out);
             }
-            fpu!(
-                "2:",
-                "vldmia {zeros}, {{s0-s15}}",
-                "mov {at}, {x}",
-                "cmp {at}, {fours}",
-                "beq 4f",
-                "3:",
-                ".rept 4",
-                sixteen!("{at}", "{w}"),
-                ".endr",
-                "cmp {at}, {fours}",
-                "bne 3b",
-                "4:",
-                // What is left of whole sixteens, then the end of the row from its copy.
-                "cmp {at}, {sixteens}",
-                "beq 6f",
-                "5:",
-                sixteen!("{at}", "{w}"),
-                "cmp {at}, {sixteens}",
-                "bne 5b",
-                "6:",
-                "movs {n}, {rest}",
-                "beq 9f",
-                "add {at}, {tail}, #64",
-                "tst {n}, #8",
-                "itt ne",
-                "vldmiane {w}!, {{s16-s23}}",
-                "vstmiane {at}!, {{s16-s23}}",
-                "tst {n}, #4",
-                "itt ne",
-                "vldmiane {w}!, {{s16-s19}}",
-                "vstmiane {at}!, {{s16-s19}}",
-                "tst {n}, #2",
-                "itt ne",
-                "vldmiane {w}!, {{s16-s17}}",
-                "vstmiane {at}!, {{s16-s17}}",
-                "tst {n}, #1",
-                "itt ne",
-                "vldmiane {w}!, {{s16}}",
-                "vstmiane {at}!, {{s16}}",
-                "mov {at}, {tail}",
-                "add {n}, {tail}, #64",
-                sixteen!("{at}", "{n}"),
-                "9:",
-                tree!(),
-                "vstmia {out}!, {{s0}}",
-                "subs {rows}, {rows}, #1",
-                "bne 2b",
-                ;
-                zeros = in(reg) ZEROS.as_ptr(),
-                tail = in(reg) tail.as_mut_ptr(),
-                x = in(reg) x.as_ptr(),
-                at = out(reg) _,
-                w = inout(reg) job.w.as_ptr() => _,
-                out = inout(reg) out => _,
-                rows = inout(reg) job.rows => _,
-                fours = in(reg) x.as_ptr().add(job.cols / 64 * 64),
-                sixteens = in(reg) x.as_ptr().add(job.cols / 16 * 16),
-                rest = in(reg) rest,
-                n = out(reg) _,
-            );
         }
+    }
+}
+
+/// All rows times one token of `4 * 16` columns, or a multiple.
+///
+/// # Safety
+///
+/// As for [`matmul`]; `out` has room for the rows.
+#[inline(always)]
+unsafe fn times_fours(job: &Job<'_>, x: &[f32], out: *mut f32) {
+    // SAFETY: reads the rows and the token to their ends, and writes a number for each row.
+    unsafe {
+        fpu!(
+            "2:",
+            "vldmia {zeros}, {{s0-s15}}",
+            "mov {at}, {x}",
+            "3:",
+            ".rept 4",
+            sixteen!("{at}", "{w}"),
+            ".endr",
+            "cmp {at}, {end}",
+            "bne 3b",
+            tree!(),
+            "vstmia {out}!, {{s0}}",
+            "subs {rows}, {rows}, #1",
+            "bne 2b",
+            ;
+            zeros = in(reg) ZEROS.as_ptr(),
+            x = in(reg) x.as_ptr(),
+            at = out(reg) _,
+            w = inout(reg) job.w.as_ptr() => _,
+            out = inout(reg) out => _,
+            rows = inout(reg) job.rows => _,
+            end = in(reg) x.as_ptr_range().end,
+        );
+    }
+}
+
+/// All rows times one token of any number of columns; the end of a row is padded in a copy.
+///
+/// # Safety
+///
+/// As for [`times_fours`].
+#[inline(always)]
+unsafe fn times(job: &Job<'_>, x: &[f32], out: *mut f32) {
+    let rest = job.cols % 16;
+    let mut tail = MaybeUninit::<Tail>::uninit();
+    if rest > 0 {
+        let tail = tail.write(Tail { x: [0.0; 16], w: [0.0; 16] });
+        copy(x.get(job.cols - rest..).unwrap_or_default(), &mut tail.x);
+    }
+    // SAFETY: as there; the copy is read where there is a rest, for which it is written.
+    unsafe {
+        fpu!(
+            "2:",
+            "vldmia {zeros}, {{s0-s15}}",
+            "mov {at}, {x}",
+            "cmp {at}, {fours}",
+            "beq 4f",
+            "3:",
+            ".rept 4",
+            sixteen!("{at}", "{w}"),
+            ".endr",
+            "cmp {at}, {fours}",
+            "bne 3b",
+            "4:",
+            // What is left of whole sixteens, then the end of the row from its copy.
+            "cmp {at}, {sixteens}",
+            "beq 6f",
+            "5:",
+            sixteen!("{at}", "{w}"),
+            "cmp {at}, {sixteens}",
+            "bne 5b",
+            "6:",
+            "movs {n}, {rest}",
+            "beq 9f",
+            "add {at}, {tail}, #64",
+            "tst {n}, #8",
+            "itt ne",
+            "vldmiane {w}!, {{s16-s23}}",
+            "vstmiane {at}!, {{s16-s23}}",
+            "tst {n}, #4",
+            "itt ne",
+            "vldmiane {w}!, {{s16-s19}}",
+            "vstmiane {at}!, {{s16-s19}}",
+            "tst {n}, #2",
+            "itt ne",
+            "vldmiane {w}!, {{s16-s17}}",
+            "vstmiane {at}!, {{s16-s17}}",
+            "tst {n}, #1",
+            "itt ne",
+            "vldmiane {w}!, {{s16}}",
+            "vstmiane {at}!, {{s16}}",
+            "mov {at}, {tail}",
+            "add {n}, {tail}, #64",
+            sixteen!("{at}", "{n}"),
+            "9:",
+            tree!(),
+            "vstmia {out}!, {{s0}}",
+            "subs {rows}, {rows}, #1",
+            "bne 2b",
+            ;
+            zeros = in(reg) ZEROS.as_ptr(),
+            tail = in(reg) tail.as_mut_ptr(),
+            x = in(reg) x.as_ptr(),
+            at = out(reg) _,
+            w = inout(reg) job.w.as_ptr() => _,
+            out = inout(reg) out => _,
+            rows = inout(reg) job.rows => _,
+            fours = in(reg) x.as_ptr().add(job.cols / 64 * 64),
+            sixteens = in(reg) x.as_ptr().add(job.cols / 16 * 16),
+            rest = in(reg) rest,
+            n = out(reg) _,
+        );
     }
 }

@@ -12,13 +12,13 @@ mod float;
 mod halves;
 
 use super::float::Weight;
-use super::scalar::{Array, Here, Unit};
+use super::scalar::{Here, Scalar, Unit};
 use super::{Job, Kernels, dot, float as floats_of_any};
 use crate::quant::{Format, formats_list};
 #[cfg(cortex_m_fpu)]
 pub(super) use float::Fpu;
 
-pub(super) static CORTEX_M: Kernels = table!("cortex-m", Array<Here>, products);
+pub(super) static CORTEX_M: Kernels = table!("cortex-m", Scalar<Here>, products);
 
 formats_list!(choose products floats blocks);
 
@@ -35,7 +35,7 @@ unsafe fn floats<W: Weight>(job: &mut Job<'_>) {
             }
             return;
         }
-        floats_of_any::matmul::<Array<Here>, W, 1, 1>(job);
+        floats_of_any::matmul::<_, W, 1, 1>(Scalar::<Here>::HERE, job);
     }
 }
 

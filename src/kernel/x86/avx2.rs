@@ -2,13 +2,17 @@
 
 use core::arch::x86_64::*;
 
-use crate::kernel::lanes::Lanes;
+use crate::kernel::lanes::{Isa, Lanes};
+
+/// Exists only where AVX2, FMA and F16C do.
+#[derive(Clone, Copy)]
+pub(super) struct Avx2(());
 
 /// Lanes 0 to 7 and 8 to 15.
 #[derive(Clone, Copy)]
-pub(super) struct Avx2(__m256, __m256);
+pub(super) struct Floats(__m256, __m256);
 
-impl Avx2 {
+impl Floats {
     #[inline(always)]
     fn map(self, f: impl Fn(__m256) -> __m256) -> Self {
         Self(f(self.0), f(self.1))
@@ -30,114 +34,128 @@ macro_rules! tree {
 }
 pub(super) use tree;
 
-// SAFETY of every block below: the caller has AVX2, FMA and F16C, and its pointers reach 16 elements.
+// SAFETY of every block below: AVX2, FMA and F16C are there, as `self` is, and references reach as far as is read. All
+// methods store what they are given.
 #[allow(clippy::undocumented_unsafe_blocks)]
-impl Lanes for Avx2 {
+unsafe impl Isa for Avx2 {
+    type V = Floats;
     const ROWS: usize = 4;
 
     #[inline(always)]
-    unsafe fn splat(x: f32) -> Self {
+    unsafe fn new() -> Self {
+        Self(())
+    }
+    #[inline(always)]
+    fn splat(self, x: f32) -> Floats {
         let x = unsafe { _mm256_set1_ps(x) };
-        Self(x, x)
+        Floats(x, x)
     }
     #[inline(always)]
-    unsafe fn load(p: *const f32) -> Self {
-        unsafe { Self(_mm256_loadu_ps(p), _mm256_loadu_ps(p.add(8))) }
+    fn load_f32(self, bytes: &[u8; 64]) -> Floats {
+        let p: *const f32 = bytes.as_ptr().cast();
+        unsafe { Floats(_mm256_loadu_ps(p), _mm256_loadu_ps(p.add(8))) }
     }
     #[inline(always)]
-    unsafe fn load_f16(p: *const u8) -> Self {
-        unsafe { Self(_mm256_cvtph_ps(_mm_loadu_si128(p.cast())), _mm256_cvtph_ps(_mm_loadu_si128(p.add(16).cast()))) }
+    fn load_f16(self, bytes: &[u8; 32]) -> Floats {
+        let p: *const __m128i = bytes.as_ptr().cast();
+        unsafe { Floats(_mm256_cvtph_ps(_mm_loadu_si128(p)), _mm256_cvtph_ps(_mm_loadu_si128(p.add(1)))) }
     }
     #[inline(always)]
-    unsafe fn load_bf16(p: *const u8) -> Self {
+    fn load_bf16(self, bytes: &[u8; 32]) -> Floats {
+        let p: *const __m128i = bytes.as_ptr().cast();
         unsafe {
-            let wide = |p: *const u8| {
-                let x = _mm256_cvtepu16_epi32(_mm_loadu_si128(p.cast()));
-                _mm256_castsi256_ps(_mm256_slli_epi32::<16>(x))
-            };
-            Self(wide(p), wide(p.add(16)))
+            let wide = |p| _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(_mm_loadu_si128(p))));
+            Floats(wide(p), wide(p.add(1)))
         }
     }
     #[inline(always)]
-    unsafe fn load_i8(p: *const u8) -> Self {
+    fn load_i8(self, bytes: &[u8; 16]) -> Floats {
+        let p = bytes.as_ptr();
         unsafe {
             let wide = |p: *const u8| _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(p.cast())));
-            Self(wide(p), wide(p.add(8)))
+            Floats(wide(p), wide(p.add(8)))
         }
     }
     #[inline(always)]
-    unsafe fn store(self, p: *mut f32) {
+    fn prefetch(self, soon: *const u8) {
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(soon.cast()) }
+    }
+}
+
+// SAFETY of every block below: as above; a vector is made where the instructions are.
+#[allow(clippy::undocumented_unsafe_blocks)]
+impl Lanes for Floats {
+    #[inline(always)]
+    fn store(self, to: &mut [f32; 16]) {
+        let p = to.as_mut_ptr();
         unsafe {
             _mm256_storeu_ps(p, self.0);
             _mm256_storeu_ps(p.add(8), self.1);
         }
     }
     #[inline(always)]
-    unsafe fn store_f16(self, p: *mut u8) {
+    fn store_f16(self, to: &mut [u8; 32]) {
+        let p: *mut __m128i = to.as_mut_ptr().cast();
         unsafe {
-            _mm_storeu_si128(p.cast(), _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(self.0));
-            _mm_storeu_si128(p.add(16).cast(), _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(self.1));
+            _mm_storeu_si128(p, _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(self.0));
+            _mm_storeu_si128(p.add(1), _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(self.1));
         }
     }
     #[inline(always)]
-    unsafe fn store_i8(self, p: *mut i8) {
+    fn store_i8(self, to: &mut [i8; 16]) {
         unsafe {
             let x = _mm256_packs_epi32(_mm256_cvtps_epi32(self.0), _mm256_cvtps_epi32(self.1));
             let x = _mm256_permute4x64_epi64::<0b11_01_10_00>(x);
             let x = _mm_packs_epi16(_mm256_castsi256_si128(x), _mm256_extracti128_si256::<1>(x));
-            _mm_storeu_si128(p.cast(), x);
+            _mm_storeu_si128(to.as_mut_ptr().cast(), x);
         }
     }
 
     #[inline(always)]
-    unsafe fn add(self, b: Self) -> Self {
+    fn add(self, b: Self) -> Self {
         self.zip(b, |a, b| unsafe { _mm256_add_ps(a, b) })
     }
     #[inline(always)]
-    unsafe fn sub(self, b: Self) -> Self {
+    fn sub(self, b: Self) -> Self {
         self.zip(b, |a, b| unsafe { _mm256_sub_ps(a, b) })
     }
     #[inline(always)]
-    unsafe fn mul(self, b: Self) -> Self {
+    fn mul(self, b: Self) -> Self {
         self.zip(b, |a, b| unsafe { _mm256_mul_ps(a, b) })
     }
     #[inline(always)]
-    unsafe fn div(self, b: Self) -> Self {
+    fn div(self, b: Self) -> Self {
         self.zip(b, |a, b| unsafe { _mm256_div_ps(a, b) })
     }
     #[inline(always)]
-    unsafe fn fma(self, b: Self, c: Self) -> Self {
+    fn fma(self, b: Self, c: Self) -> Self {
         unsafe { Self(_mm256_fmadd_ps(self.0, b.0, c.0), _mm256_fmadd_ps(self.1, b.1, c.1)) }
     }
     #[inline(always)]
-    unsafe fn max(self, b: Self) -> Self {
+    fn max(self, b: Self) -> Self {
         self.zip(b, |a, b| unsafe { _mm256_max_ps(a, b) })
     }
     #[inline(always)]
-    unsafe fn min(self, b: Self) -> Self {
+    fn min(self, b: Self) -> Self {
         self.zip(b, |a, b| unsafe { _mm256_min_ps(a, b) })
     }
     #[inline(always)]
-    unsafe fn abs(self) -> Self {
+    fn abs(self) -> Self {
         self.map(|x| unsafe { _mm256_andnot_ps(_mm256_set1_ps(-0.0), x) })
     }
     #[inline(always)]
-    unsafe fn round(self) -> Self {
+    fn round(self) -> Self {
         self.map(|x| unsafe { _mm256_round_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(x) })
     }
     #[inline(always)]
-    unsafe fn exp2i(self) -> Self {
+    fn exp2i(self) -> Self {
         self.map(|x| unsafe {
             let n = _mm256_add_epi32(_mm256_cvtps_epi32(x), _mm256_set1_epi32(127));
             _mm256_castsi256_ps(_mm256_slli_epi32::<23>(n))
         })
     }
     #[inline(always)]
-    fn prefetch(soon: *const u8) {
-        unsafe { _mm_prefetch::<_MM_HINT_T1>(soon.cast()) }
-    }
-    #[inline(always)]
-    unsafe fn select(self, mask: u16, other: Self) -> Self {
+    fn select(self, mask: u16, other: Self) -> Self {
         unsafe {
             let bits = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
             let pick = |mask: u16, a, b| {
@@ -149,11 +167,11 @@ impl Lanes for Avx2 {
     }
 
     #[inline(always)]
-    unsafe fn sum(self) -> f32 {
+    fn sum(self) -> f32 {
         unsafe { tree!(_mm256_add_ps(self.0, self.1), _mm_add_ps, _mm_add_ss) }
     }
     #[inline(always)]
-    unsafe fn largest(self) -> f32 {
+    fn largest(self) -> f32 {
         unsafe { tree!(_mm256_max_ps(self.0, self.1), _mm_max_ps, _mm_max_ss) }
     }
 }

@@ -3,118 +3,139 @@
 use core::arch::x86_64::*;
 
 use super::avx2::tree;
-use crate::kernel::lanes::Lanes;
+use crate::kernel::lanes::{Isa, Lanes};
+
+/// Exists only where AVX-512 (F, DQ, BW, VL) does.
+#[derive(Clone, Copy)]
+pub(super) struct Avx512(());
 
 /// All lanes.
 #[derive(Clone, Copy)]
-pub(super) struct Avx512(__m512);
+pub(super) struct Floats(__m512);
 
-/// The upper 8 lanes.
-#[inline(always)]
-unsafe fn upper(x: __m512) -> __m256 {
-    // SAFETY: the caller has AVX-512 with DQ.
-    unsafe { _mm512_extractf32x8_ps::<1>(x) }
+impl Floats {
+    /// The lower and the upper 8 lanes.
+    #[inline(always)]
+    fn halves(self) -> (__m256, __m256) {
+        // SAFETY: a vector is made where the instructions are.
+        unsafe { (_mm512_castps512_ps256(self.0), _mm512_extractf32x8_ps::<1>(self.0)) }
+    }
 }
 
-// SAFETY of every block below: the caller has AVX-512 (F, DQ, BW, VL), and its pointers reach 16 elements.
+// SAFETY of every block below: AVX-512 is there, as `self` is, and references reach as far as is read. All methods store
+// what they are given.
 #[allow(clippy::undocumented_unsafe_blocks)]
-impl Lanes for Avx512 {
+unsafe impl Isa for Avx512 {
+    type V = Floats;
     const ROWS: usize = 8;
 
     #[inline(always)]
-    unsafe fn splat(x: f32) -> Self {
-        Self(unsafe { _mm512_set1_ps(x) })
+    unsafe fn new() -> Self {
+        Self(())
     }
     #[inline(always)]
-    unsafe fn load(p: *const f32) -> Self {
-        Self(unsafe { _mm512_loadu_ps(p) })
+    fn splat(self, x: f32) -> Floats {
+        Floats(unsafe { _mm512_set1_ps(x) })
     }
     #[inline(always)]
-    unsafe fn load_f16(p: *const u8) -> Self {
-        Self(unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(p.cast())) })
+    fn load_f32(self, bytes: &[u8; 64]) -> Floats {
+        Floats(unsafe { _mm512_loadu_ps(bytes.as_ptr().cast()) })
     }
     #[inline(always)]
-    unsafe fn load_bf16(p: *const u8) -> Self {
+    fn load_f16(self, bytes: &[u8; 32]) -> Floats {
+        Floats(unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(bytes.as_ptr().cast())) })
+    }
+    #[inline(always)]
+    fn load_bf16(self, bytes: &[u8; 32]) -> Floats {
         unsafe {
-            let x = _mm512_cvtepu16_epi32(_mm256_loadu_si256(p.cast()));
-            Self(_mm512_castsi512_ps(_mm512_slli_epi32::<16>(x)))
+            let x = _mm512_cvtepu16_epi32(_mm256_loadu_si256(bytes.as_ptr().cast()));
+            Floats(_mm512_castsi512_ps(_mm512_slli_epi32::<16>(x)))
         }
     }
     #[inline(always)]
-    unsafe fn load_i8(p: *const u8) -> Self {
-        Self(unsafe { _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(p.cast()))) })
+    fn load_i8(self, bytes: &[u8; 16]) -> Floats {
+        Floats(unsafe { _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(bytes.as_ptr().cast()))) })
     }
     #[inline(always)]
-    unsafe fn store(self, p: *mut f32) {
-        unsafe { _mm512_storeu_ps(p, self.0) }
+    fn prefetch(self, soon: *const u8) {
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(soon.cast()) }
+    }
+}
+
+// SAFETY of every block below: as above; a vector is made where the instructions are.
+#[allow(clippy::undocumented_unsafe_blocks)]
+impl Lanes for Floats {
+    #[inline(always)]
+    fn store(self, to: &mut [f32; 16]) {
+        unsafe { _mm512_storeu_ps(to.as_mut_ptr(), self.0) }
     }
     #[inline(always)]
-    unsafe fn store_f16(self, p: *mut u8) {
-        unsafe { _mm256_storeu_si256(p.cast(), _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(self.0)) }
+    fn store_f16(self, to: &mut [u8; 32]) {
+        unsafe {
+            _mm256_storeu_si256(to.as_mut_ptr().cast(), _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(self.0));
+        }
     }
     #[inline(always)]
-    unsafe fn store_i8(self, p: *mut i8) {
-        unsafe { _mm_storeu_si128(p.cast(), _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(self.0))) }
+    fn store_i8(self, to: &mut [i8; 16]) {
+        unsafe { _mm_storeu_si128(to.as_mut_ptr().cast(), _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(self.0))) }
     }
 
     #[inline(always)]
-    unsafe fn add(self, b: Self) -> Self {
+    fn add(self, b: Self) -> Self {
         Self(unsafe { _mm512_add_ps(self.0, b.0) })
     }
     #[inline(always)]
-    unsafe fn sub(self, b: Self) -> Self {
+    fn sub(self, b: Self) -> Self {
         Self(unsafe { _mm512_sub_ps(self.0, b.0) })
     }
     #[inline(always)]
-    unsafe fn mul(self, b: Self) -> Self {
+    fn mul(self, b: Self) -> Self {
         Self(unsafe { _mm512_mul_ps(self.0, b.0) })
     }
     #[inline(always)]
-    unsafe fn div(self, b: Self) -> Self {
+    fn div(self, b: Self) -> Self {
         Self(unsafe { _mm512_div_ps(self.0, b.0) })
     }
     #[inline(always)]
-    unsafe fn fma(self, b: Self, c: Self) -> Self {
+    fn fma(self, b: Self, c: Self) -> Self {
         Self(unsafe { _mm512_fmadd_ps(self.0, b.0, c.0) })
     }
     #[inline(always)]
-    unsafe fn max(self, b: Self) -> Self {
+    fn max(self, b: Self) -> Self {
         Self(unsafe { _mm512_max_ps(self.0, b.0) })
     }
     #[inline(always)]
-    unsafe fn min(self, b: Self) -> Self {
+    fn min(self, b: Self) -> Self {
         Self(unsafe { _mm512_min_ps(self.0, b.0) })
     }
     #[inline(always)]
-    unsafe fn abs(self) -> Self {
+    fn abs(self) -> Self {
         Self(unsafe { _mm512_abs_ps(self.0) })
     }
     #[inline(always)]
-    unsafe fn round(self) -> Self {
+    fn round(self) -> Self {
         Self(unsafe { _mm512_roundscale_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(self.0) })
     }
     #[inline(always)]
-    unsafe fn exp2i(self) -> Self {
+    fn exp2i(self) -> Self {
         unsafe {
             let n = _mm512_add_epi32(_mm512_cvtps_epi32(self.0), _mm512_set1_epi32(127));
             Self(_mm512_castsi512_ps(_mm512_slli_epi32::<23>(n)))
         }
     }
     #[inline(always)]
-    fn prefetch(soon: *const u8) {
-        unsafe { _mm_prefetch::<_MM_HINT_T1>(soon.cast()) }
-    }
-    #[inline(always)]
-    unsafe fn select(self, mask: u16, other: Self) -> Self {
+    fn select(self, mask: u16, other: Self) -> Self {
         Self(unsafe { _mm512_mask_blend_ps(mask, other.0, self.0) })
     }
 
     #[inline(always)]
-    unsafe fn sum(self) -> f32 {
-        unsafe { tree!(_mm256_add_ps(_mm512_castps512_ps256(self.0), upper(self.0)), _mm_add_ps, _mm_add_ss) }
+    fn sum(self) -> f32 {
+        let (low, high) = self.halves();
+        unsafe { tree!(_mm256_add_ps(low, high), _mm_add_ps, _mm_add_ss) }
     }
     #[inline(always)]
-    unsafe fn largest(self) -> f32 {
-        unsafe { tree!(_mm256_max_ps(_mm512_castps512_ps256(self.0), upper(self.0)), _mm_max_ps, _mm_max_ss) }
+    fn largest(self) -> f32 {
+        let (low, high) = self.halves();
+        unsafe { tree!(_mm256_max_ps(low, high), _mm_max_ps, _mm_max_ss) }
     }
 }

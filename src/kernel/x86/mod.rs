@@ -14,6 +14,7 @@ mod q6k;
 
 use core::arch::x86_64::{__cpuid_count, CpuidResult};
 
+use super::lanes::Isa;
 use super::{Job, Kernels, float, quantized};
 use crate::quant::{Format, formats_list};
 use decode::Rows;
@@ -57,14 +58,14 @@ formats_list!(choose avx512_matmul avx512_floats avx512_blocks);
 #[target_feature(enable = "avx2,fma,f16c")]
 unsafe fn avx2_floats<W: float::Weight>(job: &mut Job<'_>) {
     // SAFETY: the caller has the features.
-    unsafe { float::matmul::<avx2::Avx2, W, 2, 3>(job) }
+    float::matmul::<_, W, 2, 3>(unsafe { avx2::Avx2::new() }, job);
 }
 
 /// In tiles of 4 rows by 5 tokens.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512dq,avx512bw,avx512vl,avx512vnni")]
 unsafe fn avx512_floats<W: float::Weight>(job: &mut Job<'_>) {
     // SAFETY: the caller has the features.
-    unsafe { float::matmul::<avx512::Avx512, W, 4, 5>(job) }
+    float::matmul::<_, W, 4, 5>(unsafe { avx512::Avx512::new() }, job);
 }
 
 /// Block formats: decoded by `$dot`, and by the functions of `$panel`.

@@ -8,7 +8,7 @@
 use core::arch::x86_64::*;
 
 use super::bytes::Ymm;
-use crate::kernel::linear::PANEL_ROWS;
+use crate::kernel::panel::PANEL_ROWS;
 use crate::quant::Format;
 
 /// Bytes of 32 codes of every row, and of a number for every row.

@@ -197,7 +197,11 @@ unsafe fn prefetch<const T: usize>(tile: &Tile<'_>) {
 }
 
 /// Products of eight rows in a 256-bit register; the panel in two halves.
-trait Eight {
+///
+/// # Safety
+///
+/// `products` reads the codes and the activations that it names, no more.
+unsafe trait Eight {
     /// `sums` plus the products of `steps` times four codes of eight rows, [`LINE`] bytes apart, with as many
     /// activations; where there is a scale, they meet it.
     ///
@@ -217,7 +221,8 @@ trait Eight {
 
 /// Codes times activations by AVX-VNNI.
 struct Vnni;
-impl Eight for Vnni {
+// SAFETY: `STEPS` lines of codes, and four activations for each.
+unsafe impl Eight for Vnni {
     #[inline(always)]
     unsafe fn products<const T: usize, const STEPS: usize>(
         to: &mut [__m256i; T],
@@ -245,7 +250,8 @@ impl Eight for Vnni {
 /// By AVX2, for codes of which `2 * FIT` products fit 16 bits; where not even two do, `FIT` is 0, and the codes are
 /// made signed.
 struct Madd<const FIT: usize>;
-impl<const FIT: usize> Eight for Madd<FIT> {
+// SAFETY: `STEPS` lines of codes, and four activations for each.
+unsafe impl<const FIT: usize> Eight for Madd<FIT> {
     const SIGNED: bool = FIT == 0;
     #[inline(always)]
     unsafe fn products<const T: usize, const STEPS: usize>(

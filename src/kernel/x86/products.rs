@@ -13,8 +13,8 @@ use crate::quant::formats::q6_k::Q6K;
 ///
 /// # Safety
 ///
-/// Needs the instruction set.
-pub(super) trait Dot: Sized {
+/// The methods need the instruction set; the sums are exact, and nothing but the arguments is read.
+pub(super) unsafe trait Dot: Sized {
     /// `acc` plus the products, four or more of them summed into each of eight i32. Sums of a 128-bit half stay in that
     /// half, in whatever lanes. Codes are at most `F::MAX`.
     unsafe fn dot<F: Format>(acc: __m256i, codes: __m256i, x: __m256i) -> __m256i;
@@ -35,7 +35,8 @@ pub(super) const fn fits_i16<F: Format>(n: u32) -> bool {
 
 /// AVX2.
 pub(super) struct Madd;
-impl Dot for Madd {
+// SAFETY: registers only.
+unsafe impl Dot for Madd {
     #[inline(always)]
     unsafe fn dot<F: Format>(acc: __m256i, codes: __m256i, x: __m256i) -> __m256i {
         // SAFETY: the caller has AVX2.
@@ -60,7 +61,8 @@ impl Dot for Madd {
 
 /// AVX-VNNI.
 pub(super) struct Vnni;
-impl Dot for Vnni {
+// SAFETY: registers only.
+unsafe impl Dot for Vnni {
     #[inline(always)]
     unsafe fn dot<F: Format>(acc: __m256i, codes: __m256i, x: __m256i) -> __m256i {
         // SAFETY: the caller has the features.
@@ -75,7 +77,8 @@ impl Dot for Vnni {
 
 /// AVX-512 with VNNI and VL.
 pub(super) struct Vnni512;
-impl Dot for Vnni512 {
+// SAFETY: registers, and what `sums512` reads of the block, the activations and their sums.
+unsafe impl Dot for Vnni512 {
     #[inline(always)]
     unsafe fn dot<F: Format>(acc: __m256i, codes: __m256i, x: __m256i) -> __m256i {
         // SAFETY: the caller has the features.

@@ -10,6 +10,7 @@ use arenite::tokenizer::{Encode, Tokenizer};
 use arenite::{Error, Gguf, Model, Options, Plan, Session, Workspace, include_model};
 use cortex_m_rt::entry;
 use cortex_m_semihosting::{debug, heprintln, hprint, hprintln};
+use heapless::String;
 
 /// The model stays where the linker puts it: it is read in place. `build.rs` says which file it is: the story
 /// model, if the environment does not name another.
@@ -42,24 +43,25 @@ fn tell() -> Result<(), Error> {
 
     // Text to tokens.
     let mut scratch = [0; Tokenizer::scratch_bytes(PROMPT.len())];
-    let mut prompt = [0; PROMPT.len() + 1];
-    let count = tokenizer.encode(PROMPT.as_bytes(), Encode::PROMPT, &mut scratch, &mut prompt)?;
+    let prompt = tokenizer.encode_list::<{ PROMPT.len() + 1 }>(PROMPT.as_bytes(), Encode::PROMPT, &mut scratch)?;
 
     // And on from there: the likeliest token, again and again.
-    session.prefill(prompt.get(..count).unwrap_or_default())?;
+    session.prefill(&prompt)?;
     hprint!("{}", PROMPT);
-    let mut decoder = tokenizer.decoder_after_prompt();
+    let (mut decoder, mut text) = (tokenizer.decoder_after_prompt(), String::<64>::new());
     let mut checksum = Checksum::new();
     for made in 1..=TOKENS {
         checksum.add(session.logits());
         let Some(token) = argmax(session.logits()).filter(|&token| !tokenizer.is_end(token)) else { break };
-        decoder.push(token, &tokenizer, |text| hprint!("{}", text))?;
+        decoder.write(token, &tokenizer, &mut text)?;
+        hprint!("{}", text);
+        text.clear();
         if made < TOKENS {
             session.decode(token)?;
         }
     }
-    decoder.finish(|text| hprint!("{}", text));
-    hprintln!();
+    decoder.write_rest(&mut text)?;
+    hprintln!("{}", text);
     heprintln!("logits {:016x}", checksum.0);
     Ok(())
 }

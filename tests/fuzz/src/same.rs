@@ -27,7 +27,7 @@ impl Run {
         let kv = [KvType::F32, KvType::F16, KvType::Q8_0][usize::from(self.kv) % 3];
         let (context, batch) = (1 + usize::from(self.context) % 64, 1 + usize::from(self.batch) % 16);
         let options = Options::new().context(context).batch(batch).kv(kv);
-        let plan = Plan::try_of(gguf, options).ok()?;
+        let plan = Plan::new(gguf, options).ok()?;
         (plan.workspace <= MOST && plan.kv <= MOST).then_some(plan)
     }
 }

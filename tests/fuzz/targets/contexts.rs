@@ -42,7 +42,7 @@ fuzz_target!(|case: Case| {
     let context = 1 + usize::from(case.context) % 64;
     let options = Options::new().context(context).batch(1 + usize::from(case.batch) % 12).kv(kv);
     let shared = options.contexts(1 + usize::from(case.contexts) % 6).pages(1 + usize::from(case.pages) % 16);
-    let (Ok(plan), Ok(alone)) = (Plan::try_of(&gguf, shared), Plan::try_of(&gguf, options)) else { return };
+    let (Ok(plan), Ok(alone)) = (Plan::new(&gguf, shared), Plan::new(&gguf, options)) else { return };
     let mut memory = Memory::new(&plan, 0xff);
     let mut engine = memory.engine(&model, plan);
     let free = engine.free_pages();

@@ -45,7 +45,7 @@ fuzz_target!(|case: Case| {
     if let Err(error) = Model::new(&gguf) {
         one_line(&error.to_string());
     }
-    let _ = Plan::try_of(&gguf, Options::DEFAULT);
+    let _ = Plan::new(&gguf, Options::DEFAULT);
 });
 
 /// Nothing out of the file can do anything to the terminal.

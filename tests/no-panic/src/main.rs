@@ -33,7 +33,7 @@ entry!("parse", (file: &'static [u8]) -> Result<Gguf<'static>, Error> {
 });
 
 entry!("plan", (gguf: &Gguf<'_>, options: Options) -> Result<Plan, Error> {
-    Plan::try_of(gguf, options)
+    Plan::new(gguf, options)
 });
 
 entry!("model", (gguf: &Gguf<'static>) -> Result<Model<'static>, Error> {

@@ -115,7 +115,7 @@ fn measure(args: &Args, model: &ModelArgs, threads: usize, sequences: usize) -> 
         args.n_tokens
     );
     let options = runtime::options(&args.session, context, workers.count()).contexts(sequences);
-    let plan = Plan::try_of(&gguf, options).with_context(|| file.name().to_string())?;
+    let plan = Plan::new(&gguf, options).with_context(|| file.name().to_string())?;
     let mut memory = Memory::new(&plan)?;
     let mut engine = memory.engine(&model, plan, kernels, &*workers)?;
     let mut contexts = (0..sequences).map(|_| engine.open()).collect::<Result<Vec<_>, _>>()?;

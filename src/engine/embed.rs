@@ -1,0 +1,109 @@
+//! A text as one vector.
+
+use core::ops::ControlFlow;
+
+use super::{Context, Engine, Observer, Stage, Work};
+use crate::model::Pooling;
+use crate::{Error, TokenId};
+
+impl Engine<'_, '_> {
+    /// Makes one vector of a text, as the model means it: the states of its tokens pooled, through the linear layers
+    /// that the model may have for it. The context begins anew, and forgets the text afterwards if it is a decoder's.
+    ///
+    /// `buffer` has room for [`Spec::embedding_buffer`](crate::model::Spec::embedding_buffer) numbers; those of the
+    /// vector are returned. A model that ranks has a number for each of its classes, mostly one.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::BufferTooSmall`], and those of [`encode`](Self::encode) or, without an encoder, of [`run`](Self::run).
+    pub fn embed<'b>(
+        &mut self,
+        context: &mut Context,
+        text: &[TokenId],
+        buffer: &'b mut [f32],
+    ) -> Result<&'b mut [f32], Error> {
+        if self.forward.source.is_some() {
+            self.encode(context, text)?;
+            return self.pooled(buffer);
+        }
+        let mut pool = self.pool(text.len(), buffer)?;
+        self.rewind(context, 0)?;
+        let mut works = [Work::prefill(context, text)];
+        let mut pass = self.begin(&mut works)?;
+        while let ControlFlow::Continue(true) = pass.step_observed(&mut pool) {}
+        pool.finish();
+        self.rewind(context, 0)?;
+        self.through_head(buffer)
+    }
+
+    /// The states of the last text as one vector: as [`embed`](Self::embed), of what the encoder made of it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoSource`] before the first text; [`Error::BufferTooSmall`].
+    pub fn pooled<'b>(&mut self, buffer: &'b mut [f32]) -> Result<&'b mut [f32], Error> {
+        let tokens = self.states().len() / self.forward.spec.dim.max(1);
+        let mut pool = self.pool(tokens, buffer)?;
+        if tokens == 0 {
+            return Err(Error::NoSource);
+        }
+        pool.add(0, self.states());
+        pool.finish();
+        self.through_head(buffer)
+    }
+
+    fn pool<'b>(&self, tokens: usize, buffer: &'b mut [f32]) -> Result<Pool<'b>, Error> {
+        let spec = self.forward.spec;
+        let (needed, given) = (spec.embedding_buffer(), buffer.len());
+        let short = Error::BufferTooSmall { what: "buffer for the embedding", needed, given };
+        let out = buffer.get_mut(..needed).and_then(|out| out.get_mut(..spec.dim)).ok_or(short)?;
+        Ok(Pool { pooling: spec.pooling, tokens, out })
+    }
+
+    fn through_head<'b>(&mut self, buffer: &'b mut [f32]) -> Result<&'b mut [f32], Error> {
+        self.forward.pooled_head(buffer);
+        Ok(buffer.get_mut(..self.forward.spec.embedding_len()).unwrap_or_default())
+    }
+}
+
+/// Pools the states of a text as they come.
+struct Pool<'b> {
+    pooling: Pooling,
+    /// Of the whole text.
+    tokens: usize,
+    /// `[dim]`
+    out: &'b mut [f32],
+}
+
+impl Pool<'_> {
+    /// Adds the states of the tokens from `position` on.
+    fn add(&mut self, position: usize, states: &[f32]) {
+        for (position, state) in (position..).zip(states.chunks_exact(self.out.len().max(1))) {
+            match self.pooling {
+                Pooling::Mean if position > 0 => self.out.iter_mut().zip(state).for_each(|(sum, x)| *sum += x),
+                Pooling::First if position > 0 => {}
+                Pooling::Last if position + 1 < self.tokens => {}
+                _ => self.out.iter_mut().zip(state).for_each(|(out, x)| *out = *x),
+            }
+        }
+    }
+
+    fn finish(self) {
+        if self.pooling == Pooling::Mean {
+            self.out.iter_mut().for_each(|sum| *sum /= self.tokens as f32);
+        }
+    }
+}
+
+impl Observer for Pool<'_> {
+    fn wants(&self, stage: Stage) -> bool {
+        stage == Stage::Logits
+    }
+
+    /// Stops before the head makes logits of the last token.
+    fn observe(&mut self, _: Stage, _: usize, position: usize, states: &[f32]) -> ControlFlow<()> {
+        self.add(position, states);
+        let end = position + states.len() / self.out.len().max(1);
+        if end < self.tokens { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    }
+}

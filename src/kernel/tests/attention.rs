@@ -1,0 +1,143 @@
+//! Attention, over every type of the KV cache.
+
+extern crate std;
+
+use std::{format, vec, vec::Vec};
+
+use super::{Data, Random, UNTOUCHED, same, tables};
+use crate::kernel::{Attention, Bias, Kernels, MAX_ROWS, SCALAR, store};
+use crate::memory::{HeadLayout, KvType};
+
+/// A run of tokens on one KV head.
+#[derive(Clone, Copy, Debug)]
+struct AttentionCase {
+    kind: KvType,
+    dim: usize,
+    group: usize,
+    tokens: usize,
+    position: usize,
+    window: usize,
+    /// Every token sees all, with a bias.
+    across: bool,
+    cap: Option<f32>,
+    data: Data,
+}
+
+impl AttentionCase {
+    /// The cache's bytes and the output, both by `kernels`.
+    fn run(&self, kernels: &Kernels, keys: &[f32], values: &[f32], queries: &[f32]) -> (Vec<u8>, Vec<f32>) {
+        let Self { kind, dim, group, tokens, position, window, across, cap, .. } = *self;
+        let layout = HeadLayout { kind, dim };
+        let tiles = window.min(position + tokens).saturating_add(tokens - 1).div_ceil(16);
+        // Whatever lay in the cache before, here NaN, has no influence; nor has which page a tile is in.
+        let mut cache = vec![0xff; (tiles + 2) * layout.tile_bytes()];
+        let pages: Vec<u32> = (1..=tiles as u32).rev().collect();
+        for (p, (key, value)) in keys.chunks(dim).zip(values.chunks(dim)).enumerate() {
+            store(kernels, layout, &mut cache, &pages, p, key, value);
+        }
+        let (q_stride, out_stride) = (group * dim + 5, group * dim + 3);
+        let reach = position + tokens;
+        let biases: Vec<f32> = (0..group * 3 + reach).map(|i| (i * 37 % 19) as f32 / 7.0).collect();
+        let job = Attention {
+            tiles: &cache,
+            pages: &pages,
+            layout,
+            q: &queries[1..],
+            q_stride,
+            group,
+            tokens,
+            position,
+            window,
+            reach: across.then_some(reach),
+            scale: 0.3,
+            cap,
+            bias: if across { Bias { table: &biases, stride: 3, start: tokens } } else { Bias::NONE },
+            sinks: &[],
+        };
+        let mut out = vec![UNTOUCHED; tokens * out_stride];
+        let mut scratch = vec![f32::NAN; MAX_ROWS.min(tokens * group) * layout.padded()];
+        kernels.attend(&job, &mut out, out_stride, &mut scratch);
+        for out in out.chunks(out_stride) {
+            assert!(out[group * dim..].iter().all(|&x| x == UNTOUCHED));
+        }
+        (cache, out)
+    }
+
+    fn check(&self, random: &mut Random) {
+        let positions = self.position + self.tokens;
+        let keys = random.floats(self.data, positions * self.dim);
+        let values = random.floats(self.data, positions * self.dim);
+        let mut queries = random.floats(self.data, self.tokens * (self.group * self.dim + 5) + 1);
+        queries.iter_mut().for_each(|q| *q *= 8.0);
+        let (ring, want) = self.run(&SCALAR, &keys, &values, &queries);
+        assert!(self.data != Data::Plain || want.iter().all(|x| x.is_finite()));
+        for kernels in tables() {
+            let (got_ring, got) = self.run(kernels, &keys, &values, &queries);
+            // Of a NaN, the cache may keep other bits.
+            assert!(self.data == Data::Wild || got_ring == ring, "{} cache of {self:?}", kernels.name);
+            same(&got, &want, || format!("{} attention {self:?}", kernels.name));
+        }
+    }
+}
+
+/// Bias and a reach, against the sums written out.
+#[test]
+fn attention_across() {
+    let (dim, tokens, reach) = (8, 3, 21);
+    let layout = HeadLayout { kind: KvType::F32, dim };
+    let mut tiles = vec![0xff; 2 * layout.tile_bytes()];
+    let mut random = Random(19);
+    let (keys, values) = (random.floats(Data::Plain, reach * dim), random.floats(Data::Plain, reach * dim));
+    for (p, (key, value)) in keys.chunks(dim).zip(values.chunks(dim)).enumerate() {
+        store(&SCALAR, layout, &mut tiles, &[1, 0], p, key, value);
+    }
+    let q = random.floats(Data::Plain, tokens * dim);
+    let table: Vec<f32> = (0..reach + tokens).map(|i| i as f32 / 10.0).collect();
+    let job = Attention {
+        tiles: &tiles,
+        pages: &[1, 0],
+        layout,
+        q: &q,
+        q_stride: dim,
+        group: 1,
+        tokens,
+        position: 0,
+        window: usize::MAX,
+        reach: Some(reach),
+        scale: 0.5,
+        cap: None,
+        bias: Bias { table: &table, stride: 0, start: tokens },
+        sinks: &[],
+    };
+    let (mut out, mut scratch) = (vec![0.0; tokens * dim], vec![0.0; MAX_ROWS * layout.padded()]);
+    SCALAR.attend(&job, &mut out, dim, &mut scratch);
+    for t in 0..tokens {
+        let weight = |p: usize| {
+            let dot: f64 = (0..dim).map(|i| f64::from(q[t * dim + i]) * f64::from(keys[p * dim + i])).sum();
+            (dot * 0.5 + f64::from(table[tokens - t + p])).exp()
+        };
+        let total: f64 = (0..reach).map(weight).sum();
+        for i in 0..dim {
+            let want = (0..reach).map(|p| weight(p) * f64::from(values[p * dim + i])).sum::<f64>() / total;
+            assert!((f64::from(out[t * dim + i]) - want).abs() < 1e-5, "{t} {i}");
+        }
+    }
+}
+
+#[test]
+fn attention() {
+    let mut random = Random(17);
+    for kind in [KvType::F32, KvType::F16, KvType::Q8_0] {
+        for dim in [8, 12, 48, 64, 128] {
+            for group in 1..=8 {
+                for data in [Data::Plain, Data::Plain, Data::Extreme, Data::Wild] {
+                    let (tokens, position) = (random.pick(&[1, 1, 2, 3, 5, 8, 9]), random.below(80));
+                    let window = random.pick(&[usize::MAX, usize::MAX, 1, 5, 16, 37]);
+                    let across = window == usize::MAX && random.below(2) == 0;
+                    let cap = random.pick(&[None, None, Some(5.0)]);
+                    AttentionCase { kind, dim, group, tokens, position, window, across, cap, data }.check(&mut random);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! Matrix products, of every type of weights.
+
+extern crate std;
+
+use std::{format, vec, vec::Vec};
+
+use super::{DATA, Data, Random, UNTOUCHED, block_types, same, tables};
+use crate::kernel::job::SUM_SPAN;
+use crate::kernel::linear::fit;
+use crate::kernel::{Acts, Form, Kernels, Matrix, SCALAR, linear, panel_bytes};
+use crate::quant::{TensorType, decode_row};
+use crate::workers::{Serial, Workers};
+
+/// Activations with room for both forms.
+pub(super) struct Tokens {
+    pub x: Vec<f32>,
+    pub q: Vec<i8>,
+    pub d: Vec<f32>,
+    pub sums: Vec<i16>,
+    tokens: usize,
+}
+
+impl Tokens {
+    pub fn quantized(kernels: &Kernels, form: Form, x: Vec<f32>, tokens: usize) -> Self {
+        let n = if form == Form::F32 { 0 } else { x.len() };
+        let (mut q, mut d, mut sums) = (vec![0; n], vec![0.0; n / form.span()], vec![0; n / SUM_SPAN]);
+        kernels.quantize(form, &x, &mut q, &mut d, &mut sums);
+        Self { x, q, d, sums, tokens }
+    }
+
+    fn random(random: &mut Random, form: Form, data: Data, cols: usize, tokens: usize) -> Self {
+        let x = random.floats(data, cols * tokens);
+        let mut tokens = Self::quantized(&SCALAR, form, x, tokens);
+        if data == Data::Extreme {
+            // Every quant at an end, as rounding seldom gives it; now and then all at the same.
+            let ends: &[i8] = random.pick(&[&[-127, 127, 127], &[127], &[-127]]);
+            tokens.q.fill_with(|| random.pick(ends));
+            for (sum, q) in tokens.sums.iter_mut().zip(tokens.q.chunks(SUM_SPAN)) {
+                *sum = q.iter().map(|&q| i16::from(q)).sum();
+            }
+        }
+        tokens
+    }
+
+    fn acts(&self) -> Acts<'_> {
+        Acts { x: &self.x, q: &self.q, d: &self.d, sums: &self.sums, tokens: self.tokens }
+    }
+}
+
+fn product(kernels: &Kernels, w: Matrix<'_>, x: &Acts<'_>, stride: usize) -> Vec<f32> {
+    let mut out = vec![UNTOUCHED; stride * x.tokens];
+    let mut panel = vec![0xaa; if x.tokens > 1 { panel_bytes(w.kind, w.cols) } else { 0 }];
+    linear(kernels, &Serial, &mut panel, &[(Some(w), 0)], x, &mut out, stride);
+    out
+}
+
+/// One matrix product by all tables.
+fn check_product(random: &mut Random, kind: TensorType, data: Data, rows: usize, cols: usize, tokens: usize) {
+    let form = Form::of(kind).unwrap();
+    let skip = random.below(8);
+    let bytes = random.weights(kind, data, rows, cols, skip);
+    let w = Matrix { kind, rows, cols, data: &bytes[skip..] };
+    let x = Tokens::random(random, form, data, cols, tokens);
+    let stride = rows + random.below(3);
+    let want = product(&SCALAR, w, &x.acts(), stride);
+    for out in want.chunks(stride) {
+        assert!(out[rows..].iter().all(|&x| x == UNTOUCHED));
+    }
+    for kernels in tables() {
+        let got = product(kernels, w, &x.acts(), stride);
+        same(&got, &want, || {
+            format!("{} {kind:?} {data:?}, {rows} rows, {cols} columns, {tokens} tokens", kernels.name)
+        });
+    }
+}
+
+fn check_products(kind: TensorType) {
+    let mut random = Random(kind as u64 + 1);
+    let (span, _) = kind.block();
+    for rows in 1..=40 {
+        for tokens in [1, 1 + random.below(20), 1 + random.below(20)] {
+            check_product(&mut random, kind, Data::Plain, rows, 2 * span.max(17), tokens);
+        }
+    }
+    for data in DATA {
+        for _ in 0..40 {
+            let (rows, tokens) = (1 + random.below(70), 1 + random.below(10));
+            let cols = span * (1 + random.below(if span < 256 { 20 } else { 3 }));
+            check_product(&mut random, kind, data, rows, cols, tokens);
+        }
+        check_product(&mut random, kind, data, 33, 768, 9);
+        // Rows of a length that is prefetched otherwise on x86-64.
+        check_product(&mut random, kind, data, 33, 1024, 1);
+    }
+}
+
+/// Three threads.
+struct Three;
+impl Workers for Three {
+    fn count(&self) -> usize {
+        3
+    }
+
+    fn run(&self, job: &(dyn Fn() + Sync)) {
+        std::thread::scope(|scope| (0..3).for_each(|_| drop(scope.spawn(job))));
+    }
+}
+
+/// Several matrices at once, side by side and one behind the other, are what each is alone.
+#[test]
+fn several_products() {
+    let mut random = Random(7);
+    let (rows, cols) = ([33, 16, 70], 512);
+    let kinds = [TensorType::Q8_0, TensorType::Q4_0, TensorType::Q8_0];
+    let bytes = [0, 1, 2].map(|i| random.weights(kinds[i], Data::Plain, rows[i], cols, 0));
+    let w = [0, 1, 2].map(|i| Matrix { kind: kinds[i], rows: rows[i], cols, data: &bytes[i] });
+    for tokens in [1, 3] {
+        let x = Tokens::random(&mut random, Form::Q8, Data::Plain, cols, tokens);
+        for (at, stride) in [([2, 35, 53], 123), ([0, 90 * tokens, 90 * tokens + 20], 90), ([5, 38, 85 * tokens], 80)] {
+            for kernels in tables() {
+                let mut out = vec![UNTOUCHED; stride * tokens + 300];
+                let mut panels = vec![0xaa; 3 * panel_bytes(TensorType::Q8_0, cols)];
+                let products = [(Some(w[0]), at[0]), (None, 0), (Some(w[1]), at[1]), (Some(w[2]), at[2])];
+                linear(kernels, &Three, &mut panels, &products, &x.acts(), &mut out, stride);
+                for (w, at) in w.into_iter().zip(at) {
+                    let want = product(&SCALAR, w, &x.acts(), w.rows);
+                    for (t, want) in want.chunks(w.rows).enumerate() {
+                        let got = &mut out[at + t * stride..][..w.rows];
+                        same(got, want, || format!("{}, {tokens} tokens, {} rows at {at}", kernels.name, w.rows));
+                        got.fill(UNTOUCHED);
+                    }
+                }
+                assert!(out.iter().all(|&x| x == UNTOUCHED));
+            }
+        }
+    }
+}
+
+/// Outputs that would lie over each other or outside are seen.
+#[test]
+fn places_of_products() {
+    let w = Matrix { kind: TensorType::F32, rows: 4, cols: 1, data: &[0; 16] };
+    let places = |at: &[usize], tokens| fit(at.iter().map(|&at| (w, at)), tokens, 32, 10);
+    assert!(places(&[], 1) && places(&[28], 1) && places(&[0, 4, 8, 12], 1));
+    assert!(!places(&[29], 1) && !places(&[usize::MAX], 1) && !places(&[0, 3], 1) && !places(&[4, 0], 1));
+    assert!(places(&[8], 3) && places(&[2, 8], 3) && places(&[0, 14, 18], 2) && places(&[0, 4, 18], 2));
+    assert!(!places(&[9], 3) && !places(&[0, 7], 3) && !places(&[0, 10], 2) && !places(&[0, 6, 18], 2));
+    assert!(!fit([(w, 0)].into_iter(), 2, 32, 3), "its own next token");
+    assert!(!fit([(Matrix { rows: 17, ..w }, 0)].into_iter(), 1, 32, 32), "less than a byte a row");
+}
+
+#[test]
+fn f32_weights() {
+    check_products(TensorType::F32);
+}
+
+#[test]
+fn f16_weights() {
+    check_products(TensorType::F16);
+}
+
+#[test]
+fn bf16_weights() {
+    check_products(TensorType::BF16);
+}
+
+/// Every block format, in threads: there are many.
+#[test]
+fn block_weights() {
+    std::thread::scope(|scope| {
+        for half in [0, 1] {
+            scope.spawn(move || block_types().into_iter().skip(half).step_by(2).for_each(check_products));
+        }
+    });
+}
+
+/// The dot products against something that no kernel has a part in: sums in f64 over decoded rows.
+#[test]
+fn block_weights_by_decoded_rows() {
+    let mut random = Random(23);
+    for kind in block_types() {
+        let (cols, form) = (512, Form::of(kind).unwrap());
+        let mut compared = 0;
+        for _ in 0..20 {
+            let bytes = random.weights(kind, Data::Plain, 1, cols, 0);
+            let x = Tokens::random(&mut random, form, Data::Plain, cols, 1);
+            let mut row = vec![0.0; cols];
+            assert!(decode_row(kind, &bytes, &mut row));
+            let terms = || {
+                row.iter()
+                    .zip(&x.q)
+                    .enumerate()
+                    .map(|(i, (&w, &q))| f64::from(w) * f64::from(q) * f64::from(x.d[i / form.span()]))
+            };
+            let (want, size): (f64, f64) = (terms().sum(), terms().map(f64::abs).sum());
+            let w = Matrix { kind, rows: 1, cols, data: &bytes };
+            let got = f64::from(product(&SCALAR, w, &x.acts(), 1)[0]);
+            // Two roundings and one of the minimum for each block; minimums may be larger than what is left.
+            // Scales that are not f16 are random: some numbers are beyond f32.
+            if size < 1e38 {
+                assert!((got - want).abs() <= 4e-6 * size, "{kind:?}: {got}, not {want}");
+                compared += 1;
+            }
+        }
+        assert!(compared >= 5, "{kind:?}");
+    }
+}
+
+/// A half read as a weight is exact, whichever of the 65536 it is.
+#[test]
+fn every_half() {
+    for (kind, shift) in [(TensorType::F16, 0), (TensorType::BF16, 0), (TensorType::Q8_0, 1)] {
+        let (span, _) = kind.block();
+        let x = Tokens::quantized(&SCALAR, Form::of(kind).unwrap(), vec![1.0; span], 1);
+        let mut bytes = vec![];
+        for bits in 0..=u16::MAX {
+            bytes.extend(bits.to_le_bytes());
+            bytes.extend([1u8; 64].iter().take(32 * shift));
+        }
+        let w = Matrix { kind, rows: 65536, cols: span, data: &bytes };
+        let want = product(&SCALAR, w, &x.acts(), 65536);
+        for kernels in tables() {
+            same(&product(kernels, w, &x.acts(), 65536), &want, || format!("{} {kind:?}", kernels.name));
+        }
+    }
+}
