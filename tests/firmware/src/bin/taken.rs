@@ -15,10 +15,14 @@ fn main() -> ! {
     let taken = matches!(first, Ok(ref bytes) if bytes.len() == 100) && matches!(second, Err(Error::WorkspaceTaken));
     hprintln!("{}", if taken { "once" } else { "not once" });
     debug::exit(if taken { debug::EXIT_SUCCESS } else { debug::EXIT_FAILURE });
-    loop {}
+    loop {
+        core::hint::spin_loop();
+    }
 }
 
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo) -> ! {
-    loop {}
+    loop {
+        core::hint::spin_loop();
+    }
 }
