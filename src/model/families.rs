@@ -4,18 +4,22 @@
 use super::Spec;
 use super::keys::Keys;
 use crate::built::{self, Abilities, families};
-use crate::{Error, Name, tri};
+use crate::gguf;
+use crate::{Error, Name};
 
 macro_rules! dispatch {
     ($($file:ident $feature:literal [$($ability:ident)*] { $($architecture:literal => $function:ident),+ })*) => {
         $(mod $file;)*
 
         /// Reads the metadata of the architecture that `keys` are of.
-        #[inline(never)] // or the temporaries of all families lie on the stack of whoever reads one
-        const fn family<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+        pub(super) const fn read<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
             $($(
                 if cfg!(feature = $feature) && equal(keys.architecture, $architecture) {
-                    return $file::$function(keys);
+                    #[inline(never)] // or the temporaries of all families lie on one stack
+                    const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+                        $file::$function(keys)
+                    }
+                    return spec(keys);
                 }
             )+)*
             Err(Error::Unsupported { what: "architecture", name: Name::new(keys.architecture.as_bytes()) })
@@ -35,16 +39,14 @@ macro_rules! dispatch {
 }
 families!(dispatch);
 
-/// Reads the metadata of the architecture that `keys` are of; it asks for no ability but those of its family that are in
-/// this build.
-pub(super) const fn read<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
-    let spec = tri!(family(keys));
-    match spec.lacks(abilities(keys.architecture).and(built::ALL)) {
+/// That a spec asks for no ability but those of its family that are in this build.
+pub(super) const fn check(spec: &Spec<'_>, architecture: &str) -> Result<(), Error> {
+    match spec.lacks(abilities(architecture).and(built::ALL)) {
         Some(part) => Err(Error::Unsupported { what: "model part", name: Name::new(part.as_bytes()) }),
-        None => Ok(spec),
+        None => Ok(()),
     }
 }
 
 const fn equal(a: &str, b: &str) -> bool {
-    crate::gguf::equal(a.as_bytes(), b.as_bytes())
+    gguf::equal(a.as_bytes(), b.as_bytes())
 }

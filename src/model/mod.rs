@@ -43,17 +43,20 @@ impl<'a> Model<'a> {
     /// [`Error::UnexpectedTensor`], [`Error::TensorShape`] and [`Error::Unsupported`].
     #[inline(never)] // or its temporaries stay on the caller's stack
     pub fn new(gguf: &Gguf<'a>) -> Result<Self, Error> {
-        Self::checked(gguf, Spec::read(gguf)?)
+        match &Spec::read(gguf) {
+            Ok(spec) => Self::checked(gguf, spec),
+            Err(error) => Err(*error),
+        }
     }
 
     #[inline(never)] // or it is all on the stack while the metadata are read
-    fn checked(gguf: &Gguf<'a>, spec: Spec<'a>) -> Result<Self, Error> {
+    fn checked(gguf: &Gguf<'a>, spec: &Spec<'a>) -> Result<Self, Error> {
         let encoder = spec.encoder();
-        weights::check(gguf, &spec)?;
+        weights::check(gguf, spec)?;
         if let Some(encoder) = &encoder {
             weights::check(gguf, encoder)?;
         }
-        Ok(Self { gguf: *gguf, spec, encoder })
+        Ok(Self { gguf: *gguf, spec: *spec, encoder })
     }
 
     /// The architecture; of an encoder-decoder, that of the decoder.
