@@ -199,7 +199,7 @@ size_t arenite_align(void);
 size_t arenite_model_size(void);
 
 /**
- * Bytes of a session, besides workspace and KV cache.
+ * Bytes of a session, without workspace and KV cache.
  */
 size_t arenite_session_size(void);
 
@@ -312,7 +312,7 @@ size_t arenite_tokenizer_size(void);
 size_t arenite_decoder_size(void);
 
 /**
- * Bytes of a sampler, besides its scratch memory.
+ * Bytes of a sampler, without its scratch memory.
  */
 size_t arenite_sampler_size(void);
 

@@ -43,7 +43,7 @@ pub struct Hypothesis<'h> {
 
 /// The hypotheses that a search found, the best first.
 pub struct Beams<'w> {
-    /// `[length][beams]`: which token, and behind which one of the step before.
+    /// `[length][beams]`: which token, and after which one of the step before.
     nodes: &'w mut [Node],
     found: &'w mut [Found],
     /// Room for the tokens of one hypothesis.
@@ -59,7 +59,7 @@ struct Node {
     parent: u32,
 }
 
-/// A hypothesis that ended: with so many nodes, the last one at this place in its step.
+/// A hypothesis that ended: its number of nodes, and the place of the last one in its step.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 struct Found {
@@ -276,7 +276,7 @@ impl<'w> State<'w> {
 
         let chosen = self.choose(search, engine, hypotheses);
         let normed = |score: f32| score / libm::powf((step + 1) as f32, search.length_penalty);
-        // What ends goes among the found, the best of the rest go on.
+        // Hypotheses that end are results; the best of the rest are continued.
         self.live = 0;
         for rank in 0..chosen {
             let Some(&candidate) = self.candidates.get(rank) else { break };

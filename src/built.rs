@@ -108,7 +108,7 @@ abilities! {
     CAPS,
     /// What only Gemma 4 has: inputs and a factor for each layer, shared keys and values, and norms of values.
     GEMMA4,
-    /// Linear layers behind the pooled state.
+    /// Linear layers after pooling.
     POOLED_HEAD,
 }
 

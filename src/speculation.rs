@@ -1,4 +1,4 @@
-//! Faster by guessing: what may come next is run in one pass with what has come, and kept as far as it was right.
+//! Speculative decoding: guessed tokens are run in one pass with the last one, and kept as far as they were right.
 //!
 //! A guess changes nothing in the result: every token is still chosen from the logits that it would have had alone,
 //! which have the same bits in a longer pass. It costs a few rows of a pass that is bound by reading the weights.

@@ -17,7 +17,7 @@ pub struct Corpus {
     pub tokens: Vec<TokenId>,
     /// Tokens of a piece.
     pub chunk: usize,
-    /// What stands in the place of each piece's first token.
+    /// The token that replaces the first of each piece.
     bos: Option<TokenId>,
 }
 

@@ -144,7 +144,7 @@ fn put_string(out: &mut Vec<u8>, string: &[u8]) {
 
 const ALIGNMENT: &str = "general.alignment";
 
-/// Everything that stands before the tensors' bytes.
+/// The header: everything before the tensors' bytes.
 #[derive(Clone, Debug)]
 pub struct Header {
     keys: Vec<(String, Meta)>,

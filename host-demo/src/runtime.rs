@@ -36,7 +36,7 @@ pub fn plan(gguf: &Gguf<'_>, args: &SessionArgs, context: usize, workers: usize)
     Ok(Plan::new(gguf, options(args, context, workers))?)
 }
 
-/// As [`plan`], for so many hypotheses at once.
+/// As [`plan`], for `beams` hypotheses at once.
 pub fn plan_beams(gguf: &Gguf<'_>, args: &SessionArgs, context: usize, workers: usize, beams: usize) -> Result<Plan> {
     // The text's own context stays empty.
     let pages = beams.saturating_mul(context.div_ceil(16));

@@ -1,4 +1,4 @@
-//! Which format a Jinja template is, by what stands in it.
+//! Which format a Jinja template is, by the texts that occur in it.
 
 /// The name of the first rule of which every text is in `template`.
 pub(super) fn name(template: &str) -> Option<&'static str> {

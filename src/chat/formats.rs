@@ -19,7 +19,7 @@ pub(super) struct Row {
     pub alone: bool,
 }
 
-/// What stands around a message.
+/// The marks before and after a message.
 #[derive(Clone, Copy)]
 pub(super) struct Marks {
     pub before: &'static str,

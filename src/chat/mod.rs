@@ -2,7 +2,7 @@
 //!
 //! A model's file has its format as a Jinja template (`tokenizer.chat_template`), which takes an interpreter.
 //! Nearly all of them say the same few things in different marks, and these are rows of a table here:
-//! [`Format::detect`] finds the row by what stands in the template, with the rules of llama.cpp's
+//! [`Format::detect`] finds the row by texts that occur in the template, with the rules of llama.cpp's
 //! `llm_chat_detect_template`, and renders as its `llm_chat_apply_template` does.
 //!
 //! A prompt comes in pieces, which say whether the template or a message wrote them. Only a template's piece

@@ -1,4 +1,4 @@
-//! What is remembered: a position, and the pages that hold what stands before it.
+//! What is remembered: a position, and the pages that hold the positions before it.
 
 /// A conversation of an [`Engine`](super::Engine): what it has read so far.
 ///

@@ -247,7 +247,7 @@ impl<'m, 'w> Engine<'m, 'w> {
         Ok(())
     }
 
-    /// The earliest position, 0 apart, that a context can go back to.
+    /// The earliest position that a context can go back to; to 0 it always can.
     pub fn earliest(&self, context: &Context) -> usize {
         self.plan.earliest(self.model.spec(), context.reached)
     }
@@ -471,7 +471,7 @@ impl<'m, 'w> Engine<'m, 'w> {
         Ok(())
     }
 
-    /// Gets pages for so many tokens of contexts, each given as its number and position: all, or none.
+    /// Gets pages for the next tokens of contexts, each given as its number and position: all, or none.
     fn reserve(&mut self, parts: impl Iterator<Item = (usize, usize, usize)> + Clone) -> Result<(), Error> {
         let mut short = None;
         let written = || (0..POOLS).filter(|kind| *kind != SOURCE);

@@ -196,7 +196,7 @@ impl Plan {
         [spec.global, spec.local].get(kind).is_some_and(|heads| heads.window.is_some())
     }
 
-    /// Where a context that came as far as `reached` can go back to, 0 apart.
+    /// The earliest position that a context that came as far as `reached` can go back to; to 0 it always can.
     pub(crate) fn earliest(&self, spec: &Spec<'_>, reached: usize) -> usize {
         let earliest = (0..).zip([spec.global, spec.local]).filter_map(|(kind, heads)| {
             // A ring still holds the positions from `reached - kept` on; the next token sees `window - 1`

@@ -14,7 +14,7 @@ use crate::{Error, Name};
 const MAGIC: [u8; 4] = *b"ARSN";
 const VERSION: u32 = 1;
 
-/// What stands before the logits. Integers are little-endian.
+/// The header, before the logits. Integers are little-endian.
 #[derive(Clone, Copy, PartialEq, Pod, Zeroable)]
 #[repr(C)]
 struct Header {
@@ -50,7 +50,7 @@ impl Plan {
         self.used_bytes([min(tokens, first * TILE), min(tokens, second * TILE)], tokens)
     }
 
-    /// Bytes of a snapshot at `position`, with so many positions in use of the tables of each kind of heads.
+    /// Bytes of a snapshot at `position`, given the positions in use in the tables of each kind of heads.
     const fn used_bytes(&self, used: [usize; 2], position: usize) -> usize {
         let states = if position > 0 { self.store.state_bytes } else { 0 };
         Header::BYTES.saturating_add(self.row_bytes()).saturating_add(self.cache_bytes(used)).saturating_add(states)
@@ -61,7 +61,7 @@ impl Plan {
         (self.layout.logits / at_least_1(self.options.logits)).saturating_mul(4)
     }
 
-    /// Bytes of so many positions of each kind.
+    /// Bytes of a number of positions of each kind.
     const fn cache_bytes(&self, [first, second]: [usize; 2]) -> usize {
         let [first_bytes, second_bytes] = self.store.position_bytes;
         first.saturating_mul(first_bytes).saturating_add(second.saturating_mul(second_bytes))
@@ -235,7 +235,7 @@ impl Engine<'_, '_> {
         Ok((position, reached, rest))
     }
 
-    /// Gives a context pages of its own for so many positions of each kind, instead of those it has.
+    /// Gives a context pages of its own for a number of positions of each kind, instead of those it has.
     fn take_pages(&mut self, context: &Context, used: [usize; 2]) -> Result<(), Error> {
         for (pool, used) in self.forward.pools.iter().zip(used) {
             let (needed, free) = (used.div_ceil(TILE), pool.free() + pool.owned(context.slot));

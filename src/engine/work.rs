@@ -215,7 +215,7 @@ impl<'m, 'w> Engine<'m, 'w> {
         Ok(())
     }
 
-    /// As [`run`](Self::run), step by step, for who has to look after other things in between.
+    /// As [`run`](Self::run), step by step: the caller may do other work in between.
     ///
     /// # Errors
     ///

@@ -6,7 +6,7 @@ use core::fmt;
 use super::name::{Digits, Name};
 use crate::quant::TensorType;
 
-/// What stands in a sentence in place of `{}`: a reference into the error, so that little code makes a sentence.
+/// What takes the place of a `{}` in a sentence: a reference into the error, so that a sentence takes little code.
 #[derive(Clone, Copy)]
 pub(super) enum Piece<'e> {
     None,
@@ -97,7 +97,7 @@ const fn sign(number: i64) -> &'static str {
     if number < 0 { "-" } else { "" }
 }
 
-/// What stands before the first `{}`, and what after it, if there is one.
+/// The text before the first `{}`, and after it, if there is one.
 const fn cut(template: &str) -> (&str, Option<&str>) {
     let mut at = 0;
     while let (Some((before, _)), Some((pair, after))) = (template.split_at_checked(at), tail(template, at)) {

@@ -57,7 +57,7 @@ pub extern "C" fn arenite_model_size() -> usize {
     size_of::<arenite_model>()
 }
 
-/// Bytes of a session, besides workspace and KV cache.
+/// Bytes of a session, without workspace and KV cache.
 #[unsafe(no_mangle)]
 pub extern "C" fn arenite_session_size() -> usize {
     size_of::<arenite_session>()

@@ -64,7 +64,7 @@ pub extern "C" fn arenite_decoder_size() -> usize {
     size_of::<arenite_decoder>()
 }
 
-/// Bytes of a sampler, besides its scratch memory.
+/// Bytes of a sampler, without its scratch memory.
 #[unsafe(no_mangle)]
 pub extern "C" fn arenite_sampler_size() -> usize {
     size_of::<arenite_sampler>()

@@ -1,7 +1,7 @@
 //! Constrained output: which tokens may follow, by a grammar.
 //!
 //! A grammar is compiled on a host, from GBNF or a JSON schema, to a table ([`Grammar`]) that a device borrows from
-//! flash. Where an answer stands in it is a small value ([`State`]) that forks and rewinds by being copied, and that
+//! flash. The place of an answer in it is a small value ([`State`]) that forks and rewinds by being copied, and that
 //! works on bytes alone. A [`Constraint`] puts both together with a vocabulary, for a
 //! [`Sampler`](crate::sampler::Sampler).
 //!

@@ -1,4 +1,4 @@
-//! Where an answer stands in a grammar: a few stacks that share their frames.
+//! The place of an answer in a grammar: a few stacks that share their frames.
 
 use heapless::Vec;
 

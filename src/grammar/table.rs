@@ -2,7 +2,7 @@
 //!
 //! A grammar is a set of automata over bytes, one for each rule that has to call or be called; all other rules
 //! are worked into them by the compiler. An automaton is deterministic over bytes, so that most bytes cost one
-//! search in a short list. What it calls, and what stands on a stack meanwhile, is the part that can be ambiguous.
+//! search in a short list. Calls, and what is on a stack meanwhile, are the part that can be ambiguous.
 //!
 //! ```text
 //! header   4 words: magic, words in all, first node, flags

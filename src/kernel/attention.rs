@@ -39,7 +39,7 @@ pub(crate) struct Attention<'a> {
     pub position: usize,
     /// A token sees itself and the `window - 1` positions before it.
     pub window: usize,
-    /// A token sees as much after it as before it, up to so many positions in all.
+    /// A token sees as much after it as before it, up to this position.
     pub reach: Option<usize>,
     /// Factor on every score.
     pub scale: f32,

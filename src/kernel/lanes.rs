@@ -78,6 +78,7 @@ pub(super) unsafe trait Isa: Copy {
     /// # Safety
     ///
     /// All pointers lie on boundaries of 4 bytes: 16 floats at `start` and in each row, `n` at `x`, room for 16 at `to`.
+    #[allow(clippy::too_many_arguments)] // three pieces of memory, and how far they go
     #[inline(always)]
     unsafe fn add_products(
         self,
@@ -123,8 +124,8 @@ pub(super) trait Lanes: Copy {
     fn div(self, b: Self) -> Self;
     /// `self * b + c`, rounded once.
     fn fma(self, b: Self, c: Self) -> Self;
-    /// The larger; of a NaN in `b` a NaN. Nothing may depend on what comes of a NaN in `self`, nor of
-    /// zeros of both signs: instruction sets differ.
+    /// The larger; of a NaN in `b` a NaN. Instruction sets differ in the result for a NaN in `self`, and for
+    /// zeros of both signs: nothing may depend on it.
     fn max(self, b: Self) -> Self;
     /// The smaller; NaN and zeros as in [`max`](Self::max).
     fn min(self, b: Self) -> Self;

@@ -22,7 +22,7 @@ impl<'a> Matrix<'a> {
         self.data.chunks_exact(bytes.max(1)).nth(r).unwrap_or(&[])
     }
 
-    /// Rows `first..first + rows` as a matrix; `None` if there are not so many.
+    /// Rows `first..first + rows` as a matrix; `None` if there are fewer.
     pub fn part(&self, first: usize, rows: usize) -> Option<Self> {
         let bytes = self.data.len() / self.rows.max(1);
         let data = self.data.get(first.checked_mul(bytes)?..)?.get(..rows.checked_mul(bytes)?)?;

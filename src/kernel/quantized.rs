@@ -57,7 +57,7 @@ pub(super) unsafe fn decode<B: Blocks>(job: &mut Job<'_>) {
 }
 
 /// Packs rows, 1 to 16, of a number of weights each, into a panel, which has [`panel_bytes`](super::panel_bytes): rows,
-/// bytes from one to the next, their number, weights, panel. What stands for the rows that are missing is unimportant.
+/// bytes from one to the next, their number, weights, panel. Rows that are missing may hold anything.
 pub(super) type Pack = unsafe fn(*const u8, usize, usize, usize, *mut u8);
 
 /// A panel times some tokens, as many as the function takes.

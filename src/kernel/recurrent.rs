@@ -78,7 +78,7 @@ pub(crate) struct Recurrence<'a> {
     pub width: usize,
     /// For each token, `gate_stride` apart, the decay.
     pub decay: &'a [f32],
-    /// Likewise, the factor on what is written.
+    /// For each token, as far apart, the factor on what is written.
     pub factor: &'a [f32],
     pub gate_stride: usize,
     /// What is written: `factor * value` (Mamba-2), or, by the delta rule, `factor * (value - key S)`, which replaces

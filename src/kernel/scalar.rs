@@ -213,6 +213,7 @@ unsafe impl<U: Unit> Isa for Scalar<U> {
         // SAFETY: passed on to the caller.
         unsafe { U::softmax(at, best, lanes, &mut total.0) };
     }
+    #[allow(clippy::too_many_arguments)] // three pieces of memory, and how far they go
     #[inline(always)]
     unsafe fn add_products(
         self,

@@ -10,8 +10,8 @@ macro_rules! choose {
         unsafe fn $name(job: &mut $crate::kernel::Job<'_>) {
             use $crate::kernel::float::{Bf16, F16, F32};
             use $crate::quant::{TensorType, formats};
-            // SAFETY: the caller has the table's instruction set.
             #[allow(unused_unsafe)] // some need none
+            // SAFETY: the caller has the table's instruction set.
             unsafe {
                 match job.kind {
                     TensorType::F32 => $floats::<F32>(job),

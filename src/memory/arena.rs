@@ -120,7 +120,7 @@ impl<const N: usize> Workspace<N> {
     }
 }
 
-/// Bytes of RAM that a [`Workspace`] of so many bytes takes: it also knows whether it was handed out.
+/// Bytes of RAM that a [`Workspace`] of `bytes` bytes takes: it also knows whether it was handed out.
 pub const fn static_bytes(bytes: usize) -> usize {
     Arena::padded(bytes.saturating_add(1))
 }

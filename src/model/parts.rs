@@ -84,7 +84,7 @@ parts! {
     v_norm: bool = false, true => GEMMA4;
     /// Whether a layer may lack the matrix of v: its values are then what its k is before norm and rope.
     v_from_k: bool = false, true => GEMMA4;
-    /// So many of the last layers have no keys and values of their own: they read those of the last
+    /// The number of last layers that have no keys and values of their own: they read those of the last
     /// layer before them that is global or local like them.
     kv_shared: usize = 0, 1.. => GEMMA4;
     /// Attention scores become `cap * tanh(score / cap)`.
@@ -103,6 +103,6 @@ parts! {
     per_layer_input: usize = 0, 1.. => GEMMA4;
     /// Factor on the hidden state after a layer, `layer_output_scale`.
     layer_scale: Need = Need::Absent, Need::Optional | Need::Required | Need::Unused => GEMMA4;
-    /// Linear layers behind the pooled state.
+    /// Linear layers after pooling.
     pooled_head: Option<PooledHead> = None, Some(_) => POOLED_HEAD;
 }

@@ -123,7 +123,7 @@ const IGNORED: [&str; 2] = [
     ".attn.rotary_emb.inv_freq", // some old converters wrote the rotary frequencies out
 ];
 
-/// Whether a tensor of this name may be in any file, for nothing.
+/// Whether a tensor of this name may be in any file, and is not used.
 pub fn is_ignored(name: &str) -> bool {
     IGNORED.iter().any(|end| name.ends_with(end))
 }
@@ -133,7 +133,7 @@ pub fn is_ignored(name: &str) -> bool {
 pub(super) enum Shape {
     /// Numbers that are used as they are: F32.
     Vector(usize),
-    /// So many vectors of one length.
+    /// A number of vectors of one length.
     Vectors(usize, usize),
     /// Inputs and outputs.
     Matrix(usize, usize),
@@ -350,7 +350,7 @@ impl Role {
         };
         let is_mine = prefix == own;
         match (stack, role) {
-            // Without a prefix stands what the two may share: the decoder has it, and the encoder its words.
+            // Tensors without a prefix may be shared: the decoder has them, and the encoder its embeddings.
             (Stack::Source { own_words: false }, Self::TokenEmbd) if prefix.is_empty() => Place::Of(role, layer),
             (Stack::Source { .. }, _) if !is_mine => Place::Elsewhere,
             (Stack::Target { .. }, _) if prefix == "enc" => Place::Elsewhere,
@@ -382,7 +382,7 @@ impl Role {
         renamed.iter().find(|(_, role)| *role == self).map_or(self, |(name, _)| *name)
     }
 
-    /// Whether it stands without a prefix in an encoder-decoder.
+    /// Whether its name has no prefix in an encoder-decoder.
     const fn is_shared(self) -> bool {
         matches!(self, Self::TokenEmbd | Self::Output | Self::OutputBias)
     }

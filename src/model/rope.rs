@@ -50,7 +50,7 @@ pub enum Scaling {
         beta_slow: f32,
         /// One more factor on cos and sin.
         attn_factor: f32,
-        /// How much of the factor that follows from `factor` is divided out again; 0 for nothing.
+        /// How much of the factor that follows from `factor` is divided out again; 0 for none.
         log_multiplier: f32,
     },
     /// [LongRoPE](https://arxiv.org/abs/2402.13753): the frequencies are divided by

@@ -169,7 +169,7 @@ pub enum Pooling {
     Last,
 }
 
-/// Two linear layers behind the pooled state.
+/// Two linear layers after pooling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PooledHead {
@@ -263,7 +263,7 @@ pub enum Need {
     Required,
     /// It is used if it is in the file.
     Optional,
-    /// It may be in the file, and nothing needs it.
+    /// It may be in the file, and is not used.
     Unused,
     /// It must not be in the file.
     Absent,

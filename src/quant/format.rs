@@ -38,7 +38,7 @@ pub(crate) trait Format: Copy + 'static {
     fn d(block: &Self::Block, _at: usize, f16: impl Fn([u8; 2]) -> f32) -> f32 {
         Self::D.map_or(0.0, |(place, factor)| f16(*part(block.as_ref(), place)) * factor)
     }
-    /// `m`, likewise.
+    /// `m`, in the same way.
     #[inline(always)]
     fn m(block: &Self::Block, f16: impl Fn([u8; 2]) -> f32) -> f32 {
         Self::M.map_or(0.0, |(place, factor)| f16(*part(block.as_ref(), place)) * factor)
@@ -48,7 +48,7 @@ pub(crate) trait Format: Copy + 'static {
     fn scales(_block: &Self::Block) -> [i8; 16] {
         [1; 16]
     }
-    /// The groups' minimums, likewise.
+    /// The groups' minimums, in the same order.
     #[inline(always)]
     fn minimums(_block: &Self::Block) -> [i8; 16] {
         [1; 16]

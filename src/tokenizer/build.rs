@@ -283,7 +283,7 @@ fn set(words: &mut [Word], at: usize, value: u32) {
     }
 }
 
-/// The two pieces of a merge: what stands before and after the first space, which is not the first
+/// The two pieces of a merge: before and after the first space that is not the first
 /// byte.
 pub(super) fn halves(merge: &[u8]) -> Option<(&[u8], &[u8])> {
     let space = merge.iter().skip(1).position(|byte| *byte == b' ')? + 1;

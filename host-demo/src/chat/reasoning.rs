@@ -63,7 +63,7 @@ impl Thoughts {
 mod tests {
     use super::*;
 
-    /// What is said and what is thought of an answer that comes in `pieces`.
+    /// The text and the reasoning of an answer that comes in `pieces`.
     fn parts(prompt: &str, pieces: &[&str]) -> (String, String) {
         let (mut said, mut thought) = (String::new(), String::new());
         let mut show = |part: Part<'_>| -> Result<(), ()> {

@@ -20,7 +20,7 @@ pub struct Rules {
     pub limit: Option<usize>,
     /// Texts that end it.
     pub stops: Vec<String>,
-    /// Tokens that end it, besides the vocabulary's own.
+    /// Tokens that end it, in addition to the vocabulary's own.
     pub stop_ids: Vec<TokenId>,
     /// Whether the oldest exchanges are forgotten when the context is full.
     pub shift: bool,

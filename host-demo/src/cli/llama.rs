@@ -36,7 +36,7 @@ const FETCH: Meaning = Refused("fetch the file yourself and give it with -m");
 const NOT_HERE: Meaning = Refused("this step is not here: leave it out; see --samplers for those that are");
 const ALREADY: Meaning = Nothing("it is so already");
 
-/// The flags by their names, whether a value follows, what they are for `generate` and what for `chat`.
+/// The flags by their names, whether a value follows, and their meaning for `generate` and for `chat`.
 const FLAGS: &[(&[&str], Value, Meaning, Meaning)] = &[
     (&["--predict", "--n-predict"], Yes, Is("--n-tokens"), Is("--n-tokens")),
     (&["-ctk", "--cache-type-k"], Yes, Is("--kv"), Is("--kv")),

@@ -37,7 +37,7 @@ pub struct Args {
     #[arg(short, long, value_name = "OUT.jsonl")]
     output: PathBuf,
 
-    /// Answers in the making at once
+    /// Answers that are generated at once
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = at_least_one)]
     parallel: usize,
 

@@ -296,7 +296,7 @@ impl Prompt {
 struct Printer {
     format: Format,
     out: Out,
-    /// What stands before the continuation.
+    /// The text before the continuation.
     prompt: String,
     display_prompt: bool,
     text: String,

@@ -40,7 +40,7 @@ pub struct Args {
     keep: Vec<String>,
 }
 
-/// Keys that stay, besides those of the architecture.
+/// Keys that stay, in addition to those of the architecture.
 const KEPT: [&str; 5] = [
     "general.architecture",
     "general.name", // says how some tokenizers treat spaces

@@ -188,7 +188,7 @@ impl Base {
     }
 }
 
-/// A mean in the making.
+/// A running mean.
 #[derive(Default)]
 struct Mean {
     count: usize,

@@ -144,7 +144,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// All that stands before the tensors' bytes, with the keys in llama.cpp's order.
+/// The header, all before the tensors' bytes, with the keys in llama.cpp's order.
 fn header(args: &Args, gguf: &Gguf<'_>, changes: &[Change<'_>], importance: Option<&Importance>) -> Result<Header> {
     const VERSION: &str = "general.quantization_version";
     const FILE_TYPE: &str = "general.file_type";

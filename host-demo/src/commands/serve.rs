@@ -27,7 +27,7 @@ pub struct Args {
     #[arg(long, value_name = "P", default_value_t = 8080)]
     port: u16,
 
-    /// Answers in the making at once
+    /// Answers that are generated at once
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = at_least_one)]
     parallel: usize,
 

@@ -195,7 +195,7 @@ mod tests {
     use super::joined;
 
     #[test]
-    fn punctuation_stands_behind_its_word() {
+    fn punctuation_follows_its_word() {
         assert_eq!(joined("हाँ , आस - पास में कोई है ?"), "हाँ, आस-पास में कोई है?");
         assert_eq!(joined("मैं घर पर हूँ ।"), "मैं घर पर हूँ।");
         assert_eq!(joined(""), "");

@@ -1,4 +1,4 @@
-//! Automata to the words of a table: what leads nowhere is dropped, what is alike becomes one.
+//! Automata to the words of a table: states that lead nowhere are dropped, equal ones merged.
 
 use std::collections::HashMap;
 

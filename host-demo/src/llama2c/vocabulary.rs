@@ -62,7 +62,7 @@ impl Vocabulary {
         self.types.push(kind);
     }
 
-    /// BOS ends a text, as in `run.c`: to these models it is what stands between two.
+    /// BOS ends a text, as in `run.c`: to these models it separates two.
     pub fn keys(&self, header: &mut Header) {
         header.set("tokenizer.ggml.model", "llama");
         header.set("tokenizer.ggml.pre", "default");

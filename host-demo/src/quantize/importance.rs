@@ -104,7 +104,7 @@ fn numbers(tensor: &Tensor<'_>) -> Result<Vec<f32>> {
     Ok(out)
 }
 
-/// Sums in the making, of one tensor.
+/// Running sums of one tensor.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sums {
     /// Of the squares of each column, matrix after matrix.

@@ -1,7 +1,7 @@
 //! File types, and the type that each of their tensors gets.
 //!
 //! The choices are llama.cpp's (`llama-quant.cpp`), down to their order: which tensors stay as they are, which get
-//! more bits in a mix, and what stands in where rows are not whole blocks.
+//! more bits in a mix, and the substitute where rows are not whole blocks.
 
 use anyhow::{Context, Result, bail};
 use arenite::gguf::{Gguf, Value};
@@ -497,7 +497,7 @@ fn more_bits(i: usize, layers: usize) -> bool {
     i < layers / 8 || i >= 7 * layers / 8 || (i - layers / 8) % 3 == 2
 }
 
-/// `kind`, or what stands in for it where `columns` are not whole blocks.
+/// `kind`, or its substitute where `columns` are not whole blocks.
 fn fitting(kind: TensorType, columns: u64) -> TensorType {
     use TensorType as T;
     let fits = |kind: TensorType| columns.is_multiple_of(kind.block().0 as u64);
@@ -535,7 +535,7 @@ pub fn needs_importance(name: &str, kind: TensorType, mix: Mix) -> bool {
     }
 }
 
-/// Where a tensor stands among the others: those outside of layers first, then layer by layer, by name.
+/// The order of a tensor among the others: those outside of layers first, then layer by layer, by name.
 pub fn order(name: &str) -> (i64, &str) {
     let number = name.strip_prefix("blk.").and_then(|rest| rest.split_once('.')?.0.parse().ok());
     (number.unwrap_or(-1), name)

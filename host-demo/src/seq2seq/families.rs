@@ -34,7 +34,7 @@ pub struct Model<'s> {
     pub activation: &'static str,
     pub positions: &'static str,
     pub scale: f32,
-    /// What the decoder begins with; what ends a text; what it never writes.
+    /// The token that the decoder begins with, the end token, and the one that it never writes.
     pub start: u32,
     pub end: u32,
     pub pad: Option<u32>,

@@ -213,7 +213,7 @@ fn turn(
     });
 }
 
-/// Multiplies the heads' outputs by the sigmoids of the gates that stand with their queries.
+/// Multiplies the heads' outputs by the sigmoids of the gates that lie beside their queries.
 fn gate(compute: &Compute<'_, '_>, layer: &Layer, shape: Shape, qkv: &mut [f32], out: &mut [f32]) {
     let head_dim = layer.head.dim;
     for (qkv, out) in rows_mut(qkv, shape.stride).zip(rows_mut(out, shape.q_dim)) {
@@ -273,7 +273,7 @@ struct Look<'l> {
     spec: &'l Spec<'l>,
     layer: &'l Layer,
     shape: Shape,
-    /// Every row sees the whole of an encoder's text, instead of what stands before it.
+    /// Every row sees the whole of an encoder's text, instead of the positions before it.
     text: bool,
     /// Of scores.
     scale: f32,
@@ -332,7 +332,7 @@ impl Look<'_> {
         (segment.tokens as usize).saturating_mul(2 * self.shape.q_dim).saturating_mul(seen)
     }
 
-    /// The queries that share KV head `h`, of so many tokens of a segment from `first` on, which are in the rows
+    /// The queries that share KV head `h`, of some tokens of a segment from `first` on, which are in the rows
     /// from `row` on.
     fn head(
         &self,

@@ -1,4 +1,4 @@
-//! Encoders: all tokens of a text through the blocks, each seeing all; and, for a decoder behind it, the
+//! Encoders: all tokens of a text through the blocks, each seeing all; and, for a decoder that follows, the
 //! keys and values of the result, once for a text.
 //!
 //! A layer's keys and values of all tokens must be there before the first of them looks: so a layer takes

@@ -90,7 +90,7 @@ fn choose(scores: &mut [f32], experts: Experts) {
         *score = libm::expf(*score - top);
         total += *score;
     }
-    // The chosen ones get a minus sign, then all are turned round.
+    // Mark the chosen ones by a minus sign, then negate all.
     let mut kept = 0.0;
     for _ in 0..experts.used {
         let mut best: Option<&mut f32> = None;

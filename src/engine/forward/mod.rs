@@ -56,7 +56,7 @@ pub(crate) struct Forward<'m, 'w> {
     pub source: Option<Source<'m, 'w>>,
     /// `[batch][dim]`: the residual stream.
     hidden: &'w mut [f32],
-    /// `[batch][dim]`: what goes into a part of a block, and what comes out of it.
+    /// `[batch][dim]`: the input of a part of a block, then its output.
     branch: &'w mut [f32],
     /// What is inside a part of a block.
     inner: &'w mut [f32],
@@ -168,7 +168,7 @@ impl<'m, 'w> Forward<'m, 'w> {
         (self.parts, self.rows) = (0, 0);
     }
 
-    /// Rows that the pass can take yet.
+    /// Rows that the pass still has room for.
     pub fn room(&self) -> usize {
         if self.parts < self.segments.len() { self.batch - self.rows.min(self.batch) } else { 0 }
     }
@@ -256,7 +256,7 @@ impl<'m, 'w> Forward<'m, 'w> {
         });
     }
 
-    /// Takes back what was claimed for a context.
+    /// Takes back the pages that were claimed for a context.
     pub fn unclaim(&mut self, context: usize, kind: usize) {
         if let Some(pool) = self.pools.get_mut(kind) {
             pool.unclaim(context);
@@ -355,7 +355,7 @@ fn copy_piece(bytes: &mut [u8], from: usize, to: usize, len: usize) {
     }
 }
 
-/// What goes into a part of a block: the hidden state, normed where a norm stands before the part.
+/// The input of a part of a block: the hidden state, normed where the model has a pre-norm.
 fn enter(
     compute: &Compute<'_, '_>,
     spec: &Spec<'_>,
@@ -375,7 +375,7 @@ fn enter(
     compute.done(Section::Norms);
 }
 
-/// Adds what a part of a block made to the hidden state, normed where a norm stands behind the part.
+/// Adds the output of a part of a block to the hidden state, normed first where the model has a post-norm.
 fn leave(
     compute: &Compute<'_, '_>,
     spec: &Spec<'_>,
@@ -397,7 +397,7 @@ fn leave(
     compute.done(Section::Norms);
 }
 
-/// Norms the hidden state after a part of a block, where a norm stands there.
+/// Norms the hidden state after the residual was added, where the model has a norm there.
 fn norm_sum(
     compute: &Compute<'_, '_>,
     spec: &Spec<'_>,

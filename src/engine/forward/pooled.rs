@@ -1,10 +1,10 @@
-//! What stands behind the pooled state of a text: linear layers, of which a vector or a score comes.
+//! What comes after pooling: linear layers that make a vector or a score.
 
 use super::{Forward, copy};
 use crate::model::Role;
 
 impl Forward<'_, '_> {
-    /// `x = second(first(x))`, where the model has these layers; `x` has room for what goes in and for what comes out.
+    /// `x = second(first(x))`, where the model has these layers; `x` has room for their inputs and outputs.
     pub fn pooled_head(&mut self, x: &mut [f32]) {
         let Self { spec, weights, compute, inner, .. } = self;
         let Some(head) = spec.pooled_head() else { return };

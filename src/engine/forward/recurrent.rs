@@ -37,7 +37,7 @@ impl Row {
         Self { channels, decay, factor: decay + mixer.heads, queries, keys, values }
     }
 
-    /// Where the key of a head begins among those of all groups. Heads of a group stand together in Mamba-2; the
+    /// Where the key of a head begins among those of all groups. Heads of a group are neighbours in Mamba-2; the
     /// converter deals those of a delta net out in turns.
     fn group(mixer: &Recurrent, head: usize) -> usize {
         let group = match mixer.kind {

@@ -20,7 +20,7 @@ pub(crate) struct Rotary<'w> {
 }
 
 impl<'w> Rotary<'w> {
-    /// That of the kind of heads with this number, in a context of so many positions.
+    /// That of the kind of heads with this number, in a context of this many positions.
     #[inline(never)]
     pub fn new(
         spec: &Spec<'_>,

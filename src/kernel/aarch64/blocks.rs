@@ -4,8 +4,7 @@ use core::arch::aarch64::*;
 use core::arch::asm;
 use core::marker::PhantomData;
 
-use super::bytes::{Pair, bias};
-use super::neon::{high_halves, low_halves};
+use super::bytes::{Pair, bias, high_halves, low_halves};
 use crate::kernel::job::Row;
 use crate::kernel::quantized::Blocks;
 use crate::quant::{Bytes, Format, Shape};

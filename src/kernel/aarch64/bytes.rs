@@ -42,6 +42,28 @@ pub(super) const fn bias<F: Format>() -> u8 {
     if F::MAX > 127 { 0 } else { F::BIAS }
 }
 
+/// Four f16 to f32 (`vcvt_f32_f16` is younger than the oldest compiler that this crate supports).
+#[inline(always)]
+pub(super) unsafe fn low_halves(x: uint16x8_t) -> float32x4_t {
+    let out;
+    // SAFETY: an instruction of NEON without other effects.
+    unsafe {
+        asm!("fcvtl {0:v}.4s, {1:v}.4h", out(vreg) out, in(vreg) x, options(pure, nomem, nostack, preserves_flags))
+    };
+    out
+}
+
+/// The other four.
+#[inline(always)]
+pub(super) unsafe fn high_halves(x: uint16x8_t) -> float32x4_t {
+    let out;
+    // SAFETY: an instruction of NEON without other effects.
+    unsafe {
+        asm!("fcvtl2 {0:v}.4s, {1:v}.8h", out(vreg) out, in(vreg) x, options(pure, nomem, nostack, preserves_flags))
+    };
+    out
+}
+
 // SAFETY of every block below: NEON; references reach as far as is read.
 #[allow(clippy::undocumented_unsafe_blocks)]
 impl Bytes for Pair {

@@ -81,7 +81,7 @@ pub(super) unsafe fn multiply<const T: usize>(tile: &Tile<'_>) {
                         }
                     }
                 }
-                // Behind the quants are the scales, those of each two rows twice, and then the next block.
+                // After the quants are the scales, those of each two rows twice, and then the next block.
                 let dw = vld4q_dup_f64(w.cast());
                 let dw = [dw.0, dw.1, dw.2, dw.3].map(|pair| vreinterpretq_f32_f64(pair));
                 w = w.add(32);

@@ -5,6 +5,7 @@ use core::arch::asm;
 use core::ops::Range;
 
 use super::blocks::{Dot, join};
+use super::bytes::{high_halves, low_halves};
 use super::panel::Panel;
 use crate::kernel::lanes::{Isa, Lanes};
 
@@ -28,28 +29,6 @@ impl Floats {
         let ([a, b, c, d], [e, g, h, i]) = (self.0, other.0);
         Self([f(a, e), f(b, g), f(c, h), f(d, i)])
     }
-}
-
-/// Four f16 to f32 (`vcvt_f32_f16` is younger than the oldest compiler that this crate supports).
-#[inline(always)]
-pub(super) unsafe fn low_halves(x: uint16x8_t) -> float32x4_t {
-    let out;
-    // SAFETY: an instruction of NEON without other effects.
-    unsafe {
-        asm!("fcvtl {0:v}.4s, {1:v}.4h", out(vreg) out, in(vreg) x, options(pure, nomem, nostack, preserves_flags))
-    };
-    out
-}
-
-/// The other four.
-#[inline(always)]
-pub(super) unsafe fn high_halves(x: uint16x8_t) -> float32x4_t {
-    let out;
-    // SAFETY: an instruction of NEON without other effects.
-    unsafe {
-        asm!("fcvtl2 {0:v}.4s, {1:v}.8h", out(vreg) out, in(vreg) x, options(pure, nomem, nostack, preserves_flags))
-    };
-    out
 }
 
 /// Eight f32 to f16, rounded to nearest even.

@@ -201,7 +201,7 @@ pub(super) unsafe fn pieces<P: Panel, const T: usize, const SCALES: u8>(tile: &T
     }
 }
 
-/// Formats with blocks of 256, likewise.
+/// The same for formats with blocks of 256.
 ///
 /// # Safety
 ///

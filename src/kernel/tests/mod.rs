@@ -13,7 +13,7 @@ use std::{eprintln, string::String, vec, vec::Vec};
 use crate::kernel::Kernels;
 use crate::quant::{Format, TensorType, formats, formats_list};
 
-/// The tables that this machine can run, besides the reference.
+/// The tables that this machine can run, but for the reference.
 fn tables() -> Vec<&'static Kernels> {
     let tables: Vec<_> = Kernels::available().filter(|kernels| kernels.name != "scalar").collect();
     if tables.is_empty() {

@@ -106,7 +106,7 @@ impl Workers for Three {
     }
 }
 
-/// Several matrices at once, side by side and one behind the other, are what each is alone.
+/// Several matrices at once, side by side and one after the other, are what each is alone.
 #[test]
 fn several_products() {
     let mut random = Random(7);

@@ -6,7 +6,7 @@ use crate::model::layers::{HeadSpec, Pattern};
 use crate::model::{Placement, QkNorm, RopeStyle, Spec};
 use crate::{Error, tri};
 
-/// Of so many layers the last is global, where the file does not say it.
+/// The period of global layers, where the file does not say it: the last of each is global.
 const PERIOD: usize = 4;
 
 pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {

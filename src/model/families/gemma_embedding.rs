@@ -10,7 +10,7 @@ use crate::{Error, tri};
 pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let gemma3 = tri!(gemma::gemma3(keys));
     let spec = tri!(keys.encoder(gemma3));
-    // The file has the width of all that a token sees, itself apart.
+    // The file has the number of positions that a token sees, without its own.
     let window = match spec.local.window {
         Some(both) => Some(both / 2 + 1),
         None => None,

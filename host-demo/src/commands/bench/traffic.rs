@@ -85,7 +85,7 @@ fn attention(model: &Model<'_>, run: &Run) -> Traffic {
     sum
 }
 
-/// Bytes a second that so many threads read from memory together: the best of three.
+/// Bytes a second that a number of threads read from memory together: the best of three.
 pub fn bandwidth(threads: usize) -> f64 {
     const BYTES: usize = 256 << 20;
     let memory = vec![1u64; BYTES / 8];

@@ -482,7 +482,7 @@ fn is_allowed(value: &Value, schema: &Map<String, Value>, path: &str) -> Result<
     Ok(true)
 }
 
-/// What stands between the quotes of a string.
+/// The characters between the quotes of a string.
 fn string(schema: &Map<String, Value>, path: &str) -> Result<Expr> {
     let (min, max) = (count(schema, "minLength", path)?.unwrap_or(0), count(schema, "maxLength", path)?);
     if max.is_some_and(|max| max < min) {
