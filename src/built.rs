@@ -11,11 +11,15 @@ macro_rules! families {
     ($then:ident) => {
         $then! {
             llama "llama" [EXPERTS] { "llama" => spec, "ernie4_5" => ernie }
-            qwen "qwen" [HEAD_NORM EXPERTS] { "qwen2" => qwen2, "qwen3" => qwen3, "qwen3moe" => qwen3moe }
+            qwen "qwen" [HEAD_NORM EXPERTS RENAMED POOLED_HEAD] { "qwen2" => qwen2, "qwen3" => qwen3, "qwen3moe" => qwen3moe }
             gpt2 "gpt2" [LEARNED_POSITIONS LAYER_NORM FUSED_QKV NO_GATE GELU_TANH] { "gpt2" => spec }
             gemma "gemma" [POST_NORM HEAD_NORM GELU_TANH LOCAL_LAYERS CAPS] {
                 "gemma" => gemma, "gemma2" => gemma2, "gemma3" => gemma3
             }
+            nomic_bert "nomic-bert" [
+                ENCODER TOKEN_TYPES LAYER_NORM RESIDUAL_NORM FUSED_QKV FUSED_GATE NO_GATE GELU_ERF LOCAL_LAYERS
+                RELATIVE_POSITIONS RENAMED POOLED_HEAD
+            ] { "nomic-bert" => nomic, "modern-bert" => modern, "jina-bert-v2" => jina }
             gemma_embedding "gemma-embedding" [
                 ENCODER POST_NORM HEAD_NORM GELU_TANH LOCAL_LAYERS CAPS POOLED_HEAD
             ] { "gemma-embedding" => spec }
@@ -29,12 +33,19 @@ macro_rules! families {
             gpt_oss "gpt-oss" [EXPERTS LOCAL_LAYERS GPT_OSS RENAMED] { "gpt-oss" => spec }
             hunyuan "hunyuan" [HEAD_NORM NORM_AFTER_ROPE] { "hunyuan-dense" => spec }
             mistral3 "mistral3" [TEMPERATURE] { "mistral3" => spec }
-            lfm2 "lfm2" [HEAD_NORM RENAMED CONVOLUTION] { "lfm2" => spec }
-            qwen35 "qwen35" [HEAD_NORM RENAMED CONVOLUTION RECURRENCE GATED_QUERY] { "qwen35" => spec }
-            mamba2 "mamba2" [RENAMED CONVOLUTION RECURRENCE] {
+            lfm2 "lfm2" [HEAD_NORM RENAMED CONVOLUTION EXPERTS SIGMOID_ROUTER DENSE_LAYERS] {
+                "lfm2" => spec, "lfm2moe" => experts
+            }
+            qwen35 "qwen35" [HEAD_NORM RENAMED CONVOLUTION RECURRENCE GATED_QUERY EXPERTS SHARED_EXPERTS] {
+                "qwen35" => spec, "qwen35moe" => experts, "qwen3next" => next
+            }
+            mamba2 "mamba2" [RENAMED CONVOLUTION RECURRENCE EXPERTS SHARED_EXPERTS] {
                 "mamba2" => spec, "granitehybrid" => granite, "falcon-h1" => falcon
             }
-            bert "bert" [ENCODER LEARNED_POSITIONS TOKEN_TYPES LAYER_NORM RESIDUAL_NORM NO_GATE GELU_ERF] {
+            nemotron_h "nemotron-h" [
+                CONVOLUTION RECURRENCE EXPERTS SIGMOID_ROUTER SHARED_EXPERTS ONE_PART RELU_SQUARED NO_GATE
+            ] { "nemotron_h" => spec, "nemotron_h_moe" => spec }
+            bert "bert" [ENCODER RENAMED POOLED_HEAD LEARNED_POSITIONS TOKEN_TYPES LAYER_NORM RESIDUAL_NORM NO_GATE GELU_ERF] {
                 "bert" => spec
             }
             t5 "t5" [ENCODER CROSS_ATTENTION RELATIVE_POSITIONS NO_GATE GELU_TANH RELU] { "t5" => spec }
@@ -110,6 +121,15 @@ abilities! {
     GEMMA4,
     /// Linear layers after pooling.
     POOLED_HEAD,
+    RELU_SQUARED,
+    /// Routers whose scores are sigmoids.
+    SIGMOID_ROUTER,
+    /// Feed-forwards that every token goes to, as well as to its experts.
+    SHARED_EXPERTS,
+    /// Layers without experts before those with them.
+    DENSE_LAYERS,
+    /// Layers that are a mixer or a feed-forward.
+    ONE_PART,
 }
 
 /// A set of abilities.
@@ -145,7 +165,13 @@ macro_rules! all {
             let all = Abilities::union(&[$(
                 if cfg!(feature = $feature) { Abilities::union(&[$(Abilities::$ability),*]) } else { Abilities(0) }
             ),*]);
-            if cfg!(feature = "experts") { all } else { Abilities(all.0 & !Abilities::EXPERTS.0) }
+            let experts = Abilities::union(&[
+                Abilities::EXPERTS,
+                Abilities::SIGMOID_ROUTER,
+                Abilities::SHARED_EXPERTS,
+                Abilities::DENSE_LAYERS,
+            ]);
+            if cfg!(feature = "experts") { all } else { Abilities(all.0 & !experts.0) }
         };
     };
 }

@@ -17,7 +17,7 @@ fn has(feature: &str) -> bool {
     macro_rules! any {
         ($($name:literal)*) => { match feature { $($name => cfg!(feature = $name),)* _ => panic!("{feature}?") } };
     }
-    any!("llama" "qwen" "gpt2" "gemma" "phi3" "stablelm" "smollm3" "olmo2" "granite" "exaone4" "gpt-oss" "hunyuan" "mistral3" "lfm2" "qwen35" "mamba2" "bert" "gemma-embedding" "t5" "seq2seq" "experts"
+    any!("llama" "qwen" "gpt2" "gemma" "phi3" "stablelm" "smollm3" "olmo2" "granite" "exaone4" "gpt-oss" "hunyuan" "mistral3" "lfm2" "qwen35" "mamba2" "nemotron-h" "bert" "nomic-bert" "gemma-embedding" "t5" "seq2seq" "experts"
         "half-floats" "q8_0" "q4_0" "q6_k" "kv-f32" "kv-f16" "kv-q8_0" "bpe" "unigram" "wordpiece")
 }
 
@@ -31,6 +31,11 @@ fn models() -> Vec<(&'static str, Builder, Vec<&'static str>)> {
         _ if family.starts_with("gemma") => vec!["gemma"],
         "t5_gated" => vec!["t5"],
         "falcon-h1" => vec!["mamba2"],
+        "granitehybrid" => vec!["mamba2", "experts"],
+        "lfm2moe" => vec!["lfm2", "experts"],
+        "qwen35moe" | "qwen3next" => vec!["qwen35", "experts"],
+        "nemotron_h_moe" => vec!["nemotron-h", "experts"],
+        "nomic-bert" | "modern-bert" | "jina-bert-v2" => vec!["nomic-bert"],
         "hunyuan-dense" => vec!["hunyuan"],
         "gpt-oss" => vec!["gpt-oss", "experts"],
         "unbiased" | "post" => vec!["seq2seq"],

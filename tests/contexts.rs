@@ -263,6 +263,10 @@ fn a_thousand_schedules() {
         ("qwen35", decoder("qwen35")),
         ("mamba2", decoder("mamba2")),
         ("falcon-h1", decoder("falcon-h1")),
+        ("lfm2moe", decoder("lfm2moe")),
+        ("qwen3next", decoder("qwen3next")),
+        ("granitehybrid", decoder("granitehybrid")),
+        ("nemotron_h_moe", decoder("nemotron_h_moe")),
         ("t5", encoder("t5")),
         ("post", encoder("post")),
     ];

@@ -23,6 +23,7 @@ mod npy;
 mod output;
 mod plot;
 mod quantize;
+mod ranking;
 mod runtime;
 mod seq2seq;
 mod server;

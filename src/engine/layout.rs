@@ -230,7 +230,7 @@ pub(crate) const fn distances(spec: &Spec<'_>, context: usize) -> usize {
 /// Numbers that a stack adds to scores by distance.
 pub(crate) const fn biases(spec: &Spec<'_>, context: usize) -> Result<usize, Error> {
     match spec.positions() {
-        Positions::Relative { .. } => product(&[distances(spec, context), spec.heads]),
+        Positions::Relative { .. } | Positions::Alibi => product(&[distances(spec, context), spec.heads]),
         _ => Ok(0),
     }
 }

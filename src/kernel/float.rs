@@ -86,6 +86,10 @@ pub(super) fn activate<S: Isa>(s: S, f: Activation, x: &mut [f32], up: Option<&[
             }
             // Zeros of both signs are alike, and a NaN passes through.
             Activation::Relu if built::RELU => s.splat(0.0).max(v).add(s.splat(0.0)),
+            Activation::ReluSquared if built::RELU_SQUARED => {
+                let v = s.splat(0.0).max(v);
+                v.mul(v)
+            }
             _ => silu(s, v),
         };
         store(if let Some(up) = up { v.mul(load(s, up, i)) } else { v }, x, i);

@@ -58,6 +58,8 @@ pub enum Activation {
     GeluErf,
     /// The positive part.
     Relu,
+    /// The square of the positive part.
+    ReluSquared,
     /// `1 / (1 + exp(-x))`.
     Sigmoid,
     /// `x * sigmoid(1.702 x)`, of `x` up to 7; what it is multiplied with is cut to -7..7, plus 1. The

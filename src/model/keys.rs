@@ -1,10 +1,11 @@
 //! Reading hyperparameters: typed, ranged, named in every error.
 
 use super::layers::{HeadSpec, Pattern, PerLayer};
+use super::roles::Role;
 use super::rope::{Rope, RopeStyle, Scaling};
 use super::{
-    EncoderSizes, Experts, Gate, MAX_LAYERS, Need, Norm, Placement, Pooling, Positions, QkNorm, Recurrent,
-    RecurrentKind, Spec, Stack,
+    EncoderSizes, Experts, Gate, MAX_LAYERS, Need, Norm, Placement, PooledActivation, PooledHead, Pooling, Positions,
+    QkNorm, Recurrent, RecurrentKind, Router, SharedExperts, Spec, Stack,
 };
 use crate::gguf::{Array, Value, ValueType, equal};
 use crate::kernel::{Activation, MAX_TAPS};
@@ -130,19 +131,6 @@ impl<'g, 'a> Keys<'g, 'a> {
         Ok(Some(PerLayer::Each(sizes)))
     }
 
-    /// As [`per_layer`](Self::per_layer), and the key must be there.
-    const fn per_layer_required(
-        &mut self,
-        name: &'static str,
-        max: usize,
-        layers: usize,
-    ) -> Result<PerLayer<'a>, Error> {
-        match tri!(self.per_layer(name, max, layers)) {
-            Some(sizes) => Ok(sizes),
-            None => Err(self.missing(name)),
-        }
-    }
-
     /// Which layers are local: `attention.sliding_window_pattern` as booleans, or as the period of
     /// global layers; `None` if there is no such key.
     pub const fn local_layers(&mut self, layers: usize) -> Result<Option<Pattern<'a>>, Error> {
@@ -262,7 +250,15 @@ impl<'g, 'a> Keys<'g, 'a> {
                 if 2 * groups as u64 * keys as u64 > MAX_WIDTH as u64 {
                     return Err(self.wrong("ssm.state_size", "is too large"));
                 }
-                Ok(Recurrent { kind, taps, heads, groups, keys, width })
+                Ok(Recurrent {
+                    kind,
+                    taps,
+                    heads,
+                    groups,
+                    keys,
+                    width,
+                    in_turns: matches!(kind, RecurrentKind::DeltaNet),
+                })
             }
             _ => Err(self.wrong("ssm.time_step_rank", "does not divide ssm.inner_size")),
         }
@@ -327,7 +323,14 @@ impl<'g, 'a> Keys<'g, 'a> {
             global: head,
             local: head,
             local_layers: Pattern::Never,
-            ffn: tri!(self.per_layer_required("feed_forward_length", MAX_WIDTH, layers)),
+            ffn: match tri!(self.per_layer("feed_forward_length", MAX_WIDTH, layers)) {
+                Some(ffn) => ffn,
+                // Where all layers have experts, some writers leave it out.
+                None => match tri!(self.per_layer("expert_feed_forward_length", MAX_WIDTH, layers)) {
+                    Some(ffn) => ffn,
+                    None => return Err(self.missing("feed_forward_length")),
+                },
+            },
             context: tri!(self.size("context_length", i32::MAX as usize)),
             positions: Positions::Rotary,
             token_types: 0,
@@ -362,6 +365,12 @@ impl<'g, 'a> Keys<'g, 'a> {
             activation: Activation::Silu,
             gate: Gate::Separate,
             experts: None,
+            router: Router::Softmax,
+            shared_experts: None,
+            dense_layers: 0,
+            one_part: false,
+            norm_bias: true,
+            unused_layers: 0,
             per_layer_input: 0,
             layer_scale: Need::Absent,
             pooled_head: None,
@@ -391,6 +400,15 @@ impl<'g, 'a> Keys<'g, 'a> {
         Ok(Spec { stack: Stack::Encoder, pooling: tri!(self.pooling(Pooling::Mean, Pooling::First)), ..spec })
     }
 
+    /// The layers that make a score of the pooled state, if the file has them, and how they are named.
+    pub const fn ranking(&mut self, activation: PooledActivation, spec: Spec<'a>) -> Spec<'a> {
+        const BOTH: &[(Role, Role)] = &[(Role::Cls, Role::Dense2), (Role::ClsOutput, Role::Dense3)];
+        self.known("classifier.output_labels");
+        let (inner, out) = (self.rows("cls.weight"), self.rows("cls.output.weight"));
+        let pooled_head = if out > 0 { Some(PooledHead { inner, out, activation }) } else { None };
+        Spec { pooled_head, renamed: if out > 0 { BOTH } else { spec.renamed }, ..spec }
+    }
+
     /// Checks that values are as long as keys, where the file says how long they are.
     pub const fn value_length(&mut self, name: &'static str, key_length: usize) -> Result<(), Error> {
         match tri!(self.optional_size(name, MAX_WIDTH)) {
@@ -411,7 +429,44 @@ impl<'g, 'a> Keys<'g, 'a> {
         if used > count {
             return Err(self.wrong("expert_used_count", "is more than expert_count"));
         }
-        Ok(Some(Experts { count, used, normed, biases: false }))
+        let width = tri!(self.nonzero("expert_feed_forward_length", MAX_WIDTH));
+        Ok(Some(Experts { count, used, width, normed, biases: false }))
+    }
+
+    /// The feed-forward that every token goes to, as well as to its experts.
+    pub const fn shared_experts(&mut self, gated: bool) -> Result<Option<SharedExperts>, Error> {
+        match tri!(self.nonzero("expert_shared_feed_forward_length", MAX_WIDTH)) {
+            Some(width) => Ok(Some(SharedExperts { width, gated })),
+            None => Ok(None),
+        }
+    }
+
+    /// How the router chooses.
+    pub const fn router(&mut self) -> Result<Router, Error> {
+        let scale = tri!(self.or("expert_weights_scale", 1.0));
+        match tri!(self.nonzero("expert_gating_func", 8)) {
+            None | Some(2) => Ok(Router::Sigmoid { scale }),
+            Some(1) if scale == 1.0 => Ok(Router::Softmax),
+            Some(_) => Err(self.wrong("expert_gating_func", "is none of the kinds that are known")),
+        }
+    }
+
+    /// `spec` without its last layers that guess tokens ahead (`nextn_predict_layers`).
+    pub const fn without_next(&mut self, spec: Spec<'a>) -> Result<Spec<'a>, Error> {
+        let unused_layers = match tri!(self.nonzero("nextn_predict_layers", MAX_LAYERS)) {
+            Some(layers) if layers < spec.layers => layers,
+            Some(_) => return Err(self.wrong("nextn_predict_layers", "is not less than block_count")),
+            None => 0,
+        };
+        Ok(Spec { layers: spec.layers - unused_layers, unused_layers, ..spec })
+    }
+
+    /// What is added under the root of a norm, where files have it under the name of either norm.
+    pub const fn norm_eps(&mut self) -> Result<f32, Error> {
+        match tri!(self.positive("attention.layer_norm_epsilon")) {
+            Some(eps) => self.or("attention.layer_norm_rms_epsilon", eps),
+            None => self.required("attention.layer_norm_rms_epsilon"),
+        }
     }
 
     /// The required positive number under `name`.

@@ -20,6 +20,8 @@ pub struct Layer {
     pub head: HeadSpec,
     /// Width of the feed-forward layer, or of each expert.
     pub ffn: usize,
+    /// Whether its feed-forward is experts.
+    pub has_experts: bool,
     /// What mixes its tokens.
     pub mixer: Mixer,
     /// Whether it computes keys and values; else it reads those of
@@ -49,17 +51,28 @@ pub enum Mixer {
     Recurrent,
     /// Both side by side: their outputs are added.
     Both,
+    /// Nothing: the layer is a feed-forward alone.
+    None,
 }
 
 impl Layer {
     /// Whether it has attention.
     pub const fn has_attention(&self) -> bool {
-        !built::STATES || !matches!(self.mixer, Mixer::Recurrent)
+        matches!(self.mixer, Mixer::Attention | Mixer::Both)
     }
 
     /// Whether it has a state of fixed size.
     pub const fn has_state(&self) -> bool {
-        built::STATES && !matches!(self.mixer, Mixer::Attention)
+        built::STATES && matches!(self.mixer, Mixer::Recurrent | Mixer::Both)
+    }
+
+    /// A number that layers with the same tensors have in common, less than 32.
+    pub(crate) const fn parts(&self) -> u32 {
+        self.has_attention() as u32
+            | (self.has_state() as u32) << 1
+            | (self.has_experts as u32) << 2
+            | ((self.ffn > 0) as u32) << 3
+            | (self.owns_kv as u32) << 4
     }
 
     /// The number of the pool that its pages are of: local layers have one of their own.
@@ -124,6 +137,8 @@ pub enum Pattern<'a> {
     Every(usize),
     /// All but every n-th.
     AllBut(usize),
+    /// All but the first of each n.
+    AllButFirst(usize),
     /// Those for which an array of the metadata is true.
     Where(Array<'a>),
     /// Those for which an array of the metadata is 0.
@@ -138,6 +153,7 @@ impl Pattern<'_> {
             Self::Always => true,
             Self::Every(n) => (index + 1).is_multiple_of(*n),
             Self::AllBut(n) => !(index + 1).is_multiple_of(*n),
+            Self::AllButFirst(n) => !index.is_multiple_of(*n),
             Self::Where(array) => matches!(array.get_i32(index), Some(1)),
             Self::Zero(array) => matches!(array.get_i32(index), Some(0)),
         }

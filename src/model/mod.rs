@@ -20,8 +20,8 @@ pub(crate) use roles::Role;
 pub use roles::is_ignored;
 pub use rope::{Rope, RopeStyle, Scaling};
 pub use spec::{
-    EncoderSizes, Experts, Gate, MAX_LAYERS, Need, Norm, Placement, PooledHead, Pooling, Positions, QkNorm, Spec,
-    Stack, Temperature,
+    EncoderSizes, Experts, Gate, MAX_LAYERS, Need, Norm, Placement, PooledActivation, PooledHead, Pooling, Positions,
+    QkNorm, Router, SharedExperts, Spec, Stack, Temperature,
 };
 pub(crate) use weights::{Entry, Weights};
 

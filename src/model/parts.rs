@@ -5,7 +5,10 @@
 
 use super::layers::Pattern;
 use super::recurrent::{Recurrent, RecurrentKind};
-use super::spec::{Experts, Gate, Need, Norm, Placement, PooledHead, Positions, QkNorm, Spec, Stack, Temperature};
+use super::spec::{
+    Experts, Gate, Need, Norm, Placement, PooledHead, Positions, QkNorm, Router, SharedExperts, Spec, Stack,
+    Temperature,
+};
 use crate::built::{self, Abilities};
 use crate::kernel::Activation;
 
@@ -44,12 +47,12 @@ parts! {
         Stack::Target { .. } => CROSS_ATTENTION;
     /// Which layers are local.
     local_layers: Pattern<'a> = Pattern::Never,
-        Pattern::Always | Pattern::Every(_) | Pattern::AllBut(_) | Pattern::Where(_) | Pattern::Zero(_) => LOCAL_LAYERS;
+        Pattern::Always | Pattern::Every(_) | Pattern::AllBut(_) | Pattern::AllButFirst(_) | Pattern::Where(_) | Pattern::Zero(_) => LOCAL_LAYERS;
     /// How positions enter.
     positions: Positions = Positions::Rotary,
         Positions::Learned => LEARNED_POSITIONS,
         Positions::Sinusoidal { .. } => SINUSOIDAL_POSITIONS,
-        Positions::Relative { .. } => RELATIVE_POSITIONS;
+        Positions::Relative { .. } | Positions::Alibi => RELATIVE_POSITIONS;
     /// Token types (segments), each with an embedding, of which the first is added to every token's; 0 for none.
     token_types: usize = 0, 1.. => TOKEN_TYPES;
     /// Whether there is a norm after the embedding.
@@ -77,7 +80,7 @@ parts! {
         Some(Recurrent { kind: RecurrentKind::DeltaNet | RecurrentKind::Mamba2, .. }) => RECURRENCE;
     /// Which layers have that mixer alone, without attention.
     recurrent_layers: Pattern<'a> = Pattern::Never,
-        Pattern::Always | Pattern::Every(_) | Pattern::AllBut(_) | Pattern::Where(_) | Pattern::Zero(_) => CONVOLUTION;
+        Pattern::Always | Pattern::Every(_) | Pattern::AllBut(_) | Pattern::AllButFirst(_) | Pattern::Where(_) | Pattern::Zero(_) => CONVOLUTION;
     /// Whether the matrix of q makes a gate of every head, too: the head's output is multiplied by its sigmoid.
     gated_query: bool = false, true => GATED_QUERY;
     /// Whether each head of v is normed, without a weight.
@@ -94,11 +97,20 @@ parts! {
     /// The feed-forward's activation function.
     activation: Activation = Activation::Silu,
         Activation::GeluTanh => GELU_TANH, Activation::GeluErf => GELU_ERF, Activation::Relu => RELU,
+        Activation::ReluSquared => RELU_SQUARED,
         Activation::ClampedSwiglu => GPT_OSS;
     /// What the feed-forward's gate is.
     gate: Gate = Gate::Separate, Gate::Fused => FUSED_GATE, Gate::None => NO_GATE;
     /// The feed-forward is several, and a router chooses among them.
     experts: Option<Experts> = None, Some(_) => EXPERTS;
+    /// How a router chooses among experts.
+    router: Router = Router::Softmax, Router::Sigmoid { .. } => SIGMOID_ROUTER;
+    /// What every token goes to, as well as to its experts.
+    shared_experts: Option<SharedExperts> = None, Some(_) => SHARED_EXPERTS;
+    /// How many of the first layers have no experts.
+    dense_layers: usize = 0, 1.. => DENSE_LAYERS;
+    /// Whether a layer is either a mixer or a feed-forward, with one norm.
+    one_part: bool = false, true => ONE_PART;
     /// Elements of each layer's own input for a token; 0 for none.
     per_layer_input: usize = 0, 1.. => GEMMA4;
     /// Factor on the hidden state after a layer, `layer_output_scale`.

@@ -16,6 +16,8 @@ pub struct Recurrent {
     pub keys: usize,
     /// Elements of a value.
     pub width: usize,
+    /// Whether heads are dealt out to the groups in turns, instead of being neighbours.
+    pub in_turns: bool,
 }
 
 /// Kinds of such mixers.
@@ -32,8 +34,15 @@ pub enum RecurrentKind {
 
 impl Recurrent {
     /// Of no size.
-    pub(super) const NONE: Self =
-        Self { kind: RecurrentKind::ShortConvolution, taps: 0, heads: 0, groups: 0, keys: 0, width: 0 };
+    pub(super) const NONE: Self = Self {
+        kind: RecurrentKind::ShortConvolution,
+        taps: 0,
+        heads: 0,
+        groups: 0,
+        keys: 0,
+        width: 0,
+        in_turns: false,
+    };
 
     /// Elements of all heads' values.
     pub const fn inner(&self) -> usize {

@@ -1,8 +1,11 @@
 //! Tensors: their names, which of them an architecture has, and in which shapes.
 
-use super::layers::Layer;
+use super::layers::{Layer, Mixer};
 use super::rope::Scaling;
-use super::{Experts, Gate, Need, Norm, Placement, Positions, QkNorm, Recurrent, RecurrentKind, Spec, Stack};
+use super::{
+    Experts, Gate, Need, Norm, Placement, Positions, QkNorm, Recurrent, RecurrentKind, Router, SharedExperts, Spec,
+    Stack,
+};
 use crate::{Name, built};
 
 macro_rules! roles {
@@ -46,6 +49,11 @@ roles! {
     OutputBias "output.bias" false,
     Dense2 "dense_2.weight" false,
     Dense3 "dense_3.weight" false,
+    Cls "cls.weight" false,
+    ClsBias "cls.bias" false,
+    ClsNorm "cls.norm.weight" false,
+    ClsOutput "cls.output.weight" false,
+    ClsOutputBias "cls.output.bias" false,
     AttnNorm "attn_norm.weight" true,
     AttnNormBias "attn_norm.bias" true,
     AttnQkv "attn_qkv.weight" true,
@@ -68,6 +76,7 @@ roles! {
     SsmConvBias "ssm_conv1d.bias" true,
     SsmAlpha "ssm_alpha.weight" true,
     SsmBeta "ssm_beta.weight" true,
+    SsmBetaAlpha "ssm_ba.weight" true,
     SsmDtBias "ssm_dt.bias" true,
     SsmA "ssm_a" true,
     SsmD "ssm_d" true,
@@ -108,6 +117,11 @@ roles! {
     FfnUpExpsBias "ffn_up_exps.bias" true,
     FfnDownExps "ffn_down_exps.weight" true,
     FfnDownExpsBias "ffn_down_exps.bias" true,
+    ExpProbsBias "exp_probs_b.bias" true,
+    FfnGateInpShexp "ffn_gate_inp_shexp.weight" true,
+    FfnGateShexp "ffn_gate_shexp.weight" true,
+    FfnUpShexp "ffn_up_shexp.weight" true,
+    FfnDownShexp "ffn_down_shexp.weight" true,
     PostFfwNorm "post_ffw_norm.weight" true,
     LayerOutputNorm "layer_output_norm.weight" true,
     LayerOutputNormBias "layer_output_norm.bias" true,
@@ -125,7 +139,7 @@ const IGNORED: [&str; 2] = [
 
 /// Whether a tensor of this name may be in any file, and is not used.
 pub fn is_ignored(name: &str) -> bool {
-    IGNORED.iter().any(|end| name.ends_with(end))
+    IGNORED.iter().any(|end| name.ends_with(end)) || name.contains(".nextn.") // for guessing tokens ahead
 }
 
 /// The shape of a tensor, in the order of the file's dimensions: the inputs of a matrix come first.
@@ -165,11 +179,16 @@ impl Role {
             Some(rope) => (true, matches!(rope.scaling, Scaling::Long { .. })),
             None => (false, false),
         };
-        let (dense, gated) = (spec.experts().is_none() && layer.ffn > 0, matches!(spec.gate(), Gate::Separate));
-        let biased = !matches!(spec.norm(), Norm::Rms);
+        let (dense, gated) = (!layer.has_experts && layer.ffn > 0, matches!(spec.gate(), Gate::Separate));
+        let biased = !matches!(spec.norm(), Norm::Rms) && spec.norm_bias;
+        let shared = if layer.has_experts { spec.shared_experts() } else { None };
+        let sigmoid = layer.has_experts && matches!(spec.router(), Router::Sigmoid { .. });
+        let pooled = pooled_sizes(spec);
+        let alone = matches!(layer.mixer, Mixer::None);
+        let in_turns = matches!(mixer_of(spec, layer), Some(Recurrent { in_turns: true, .. }));
         let Placement { pre_norm, post_norm, residual_norm } = spec.placement();
         let cross = spec.has_cross_attention();
-        let mixer = if layer.has_state() { spec.recurrent() } else { None };
+        let mixer = mixer_of(spec, layer);
         let short = matches!(mixer, Some(Recurrent { kind: RecurrentKind::ShortConvolution, .. }));
         let delta = matches!(mixer, Some(Recurrent { kind: RecurrentKind::DeltaNet, .. }));
         let mamba = matches!(mixer, Some(Recurrent { kind: RecurrentKind::Mamba2, .. }));
@@ -180,7 +199,11 @@ impl Role {
             Self::TokenEmbd | Self::AttnOutput => Required,
             Self::Output => also(spec.has_head(), Optional), // absent: the token embedding is the head as well
             Self::OutputBias => also(spec.has_head(), spec.output_bias),
-            Self::Dense2 | Self::Dense3 => only(spec.pooled_head().is_some()),
+            Self::Dense2 => only(pooled.0 > 0),
+            Self::Dense3 => only(pooled.1 > 0),
+            Self::ClsBias | Self::ClsNorm => also(pooled.0 > 0, Optional),
+            Self::ClsOutputBias => also(pooled.1 > 0, Optional),
+            Self::Cls | Self::ClsOutput => Need::Absent, // some families' names for the two above
             Self::OutputNorm => only(spec.final_norm),
             Self::TokenTypes => only(spec.token_types() > 0),
             Self::TokenEmbdNorm => only(spec.embedding_norm()),
@@ -202,12 +225,16 @@ impl Role {
             Self::PerLayerTokenEmbd | Self::PerLayerModelProj | Self::PerLayerProjNorm => {
                 only(spec.per_layer_input() > 0)
             }
+            // After a norm of the embedding, the first layer may do without.
+            Self::AttnNorm if layer.index == 0 && spec.embedding_norm() => also(pre_norm, Optional),
             Self::AttnNorm => only(pre_norm),
             Self::AttnNormBias => only(pre_norm && biased),
-            Self::FfnNorm => only(pre_norm && layer.ffn > 0),
-            Self::FfnNormBias => only(pre_norm && biased && layer.ffn > 0),
+            Self::FfnNorm => only(pre_norm && layer.ffn > 0 && !alone),
+            Self::FfnNormBias => only(pre_norm && biased && layer.ffn > 0 && !alone),
             Self::FfnNormBare => Need::Absent, // some families' name for the one above
-            Self::AttnGate | Self::SsmAlpha | Self::SsmBeta => only(delta),
+            Self::AttnGate => only(delta),
+            Self::SsmAlpha | Self::SsmBeta => only(delta && in_turns),
+            Self::SsmBetaAlpha => only(delta && !in_turns),
             Self::SsmIn | Self::SsmD => only(mamba),
             Self::SsmConv | Self::SsmDtBias | Self::SsmA | Self::SsmOut => only(delta || mamba),
             Self::SsmConvBias => also(mamba, Optional),
@@ -235,9 +262,12 @@ impl Role {
             Self::FfnUpBias | Self::FfnDownBias => also(dense, spec.linear_bias),
             Self::FfnGate => only(dense && gated),
             Self::FfnGateBias => also(dense && gated, spec.linear_bias),
-            Self::FfnGateInp | Self::FfnGateExps | Self::FfnUpExps | Self::FfnDownExps => {
-                only(spec.experts().is_some())
-            }
+            Self::FfnGateInp | Self::FfnUpExps | Self::FfnDownExps => only(layer.has_experts),
+            Self::FfnGateExps => only(layer.has_experts && gated),
+            Self::ExpProbsBias => also(sigmoid, Optional),
+            Self::FfnUpShexp | Self::FfnDownShexp => only(shared.is_some()),
+            Self::FfnGateShexp => only(shared.is_some() && gated),
+            Self::FfnGateInpShexp => only(matches!(shared, Some(SharedExperts { gated: true, .. }))),
             Self::FfnGateInpBias | Self::FfnGateExpsBias | Self::FfnUpExpsBias | Self::FfnDownExpsBias => {
                 only(matches!(spec.experts(), Some(Experts { biases: true, .. })))
             }
@@ -259,8 +289,9 @@ impl Role {
         let (q, kv) = (layer.q_dim(), layer.kv_dim());
         let mixer = spec.recurrent().unwrap_or(Recurrent::NONE);
         let experts = spec.experts().map_or(0, |experts| experts.count);
+        let shared = spec.shared_experts().map_or(0, |shared| shared.width);
         let turned = spec.rope(false).map_or(0, |rope| rope.dim / 2);
-        let pooled = spec.pooled_head().map_or((0, 0), |head| (head.inner, head.out));
+        let pooled = pooled_sizes(spec);
         let heads = |count| match spec.qk_norm() {
             QkNorm::None | QkNorm::Head => Vector(layer.head.dim),
             QkNorm::EachHead => Vectors(layer.head.dim, count),
@@ -269,7 +300,10 @@ impl Role {
         match self {
             Self::TokenEmbd | Self::Output => Matrix(dim, spec.vocab),
             Self::Dense2 => Matrix(dim, pooled.0),
-            Self::Dense3 => Matrix(pooled.0, pooled.1),
+            Self::Dense3 => Matrix(if pooled.0 > 0 { pooled.0 } else { dim }, pooled.1),
+            Self::Cls | Self::ClsOutput => Matrix(dim, dim),
+            Self::ClsBias | Self::ClsNorm => Vector(pooled.0),
+            Self::ClsOutputBias => Vector(pooled.1),
             Self::PositionEmbd => Matrix(dim, spec.context),
             Self::RopeFreqs | Self::RopeFactorsShort | Self::RopeFactorsLong => Vector(turned),
             Self::PerLayerTokenEmbd => Matrix(spec.layers * input, spec.vocab),
@@ -303,6 +337,7 @@ impl Role {
             Self::SsmConv => Vectors(mixer.taps, mixer.channels()),
             Self::SsmConvBias => Vector(mixer.channels()),
             Self::SsmAlpha | Self::SsmBeta => Matrix(dim, mixer.heads),
+            Self::SsmBetaAlpha => Matrix(dim, 2 * mixer.heads),
             Self::SsmDtBias => Vector(mixer.heads),
             Self::SsmA if mixer.kind == RecurrentKind::DeltaNet => Vector(mixer.heads),
             Self::SsmA | Self::SsmD => Vectors(1, mixer.heads),
@@ -328,6 +363,10 @@ impl Role {
             Self::FfnGateExpsBias | Self::FfnUpExpsBias => Vectors(ffn, experts),
             Self::FfnDownExpsBias => Vectors(dim, experts),
             Self::AttnSinks => Vector(layer.heads),
+            Self::ExpProbsBias => Vector(experts),
+            Self::FfnGateInpShexp => Matrix(dim, 1),
+            Self::FfnGateShexp | Self::FfnUpShexp => Matrix(dim, shared),
+            Self::FfnDownShexp => Matrix(shared, dim),
             Self::FfnGateExps | Self::FfnUpExps => Matrices(dim, ffn, experts),
             Self::FfnDownExps => Matrices(ffn, dim, experts),
             Self::InpGate => Matrix(dim, input),
@@ -358,6 +397,14 @@ impl Role {
             (Stack::Target { .. }, _) => Place::Of(role, layer),
             _ if is_mine => Place::Of(role, layer),
             _ => Place::Nowhere,
+        }
+    }
+
+    /// The norm before the feed-forward of a layer, and its bias: of one that is nothing else, the first.
+    pub const fn before_ffn(layer: &Layer) -> (Self, Self) {
+        match layer.mixer {
+            Mixer::None => (Self::AttnNorm, Self::AttnNormBias),
+            _ => (Self::FfnNorm, Self::FfnNormBias),
         }
     }
 
@@ -455,6 +502,19 @@ impl Stack {
             Self::Target { .. } => "dec",
         }
     }
+}
+
+/// Elements between the linear layers after pooling, and after the last.
+const fn pooled_sizes(spec: &Spec<'_>) -> (usize, usize) {
+    match spec.pooled_head() {
+        Some(head) => (head.inner, head.out),
+        None => (0, 0),
+    }
+}
+
+/// What gives a layer a state.
+const fn mixer_of(spec: &Spec<'_>, layer: &Layer) -> Option<Recurrent> {
+    if layer.has_state() { spec.recurrent() } else { None }
 }
 
 /// Required under this condition.

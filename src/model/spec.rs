@@ -59,6 +59,10 @@ pub struct Spec<'a> {
     pub logit_scale: f32,
     /// Whether the layers with attention have the recurrent mixer, too.
     pub side_by_side: bool,
+    /// Whether layer norms have a bias.
+    pub norm_bias: bool,
+    /// Layers in the file after the last one that runs, for guessing tokens ahead; they are not read.
+    pub unused_layers: usize,
     /// Bias of the head.
     pub output_bias: Need,
     /// How the states of a text become one vector.
@@ -89,6 +93,10 @@ pub struct Spec<'a> {
     pub(super) activation: Activation,
     pub(super) gate: Gate,
     pub(super) experts: Option<Experts>,
+    pub(super) router: Router,
+    pub(super) shared_experts: Option<SharedExperts>,
+    pub(super) dense_layers: usize,
+    pub(super) one_part: bool,
     pub(super) per_layer_input: usize,
     pub(super) layer_scale: Need,
     pub(super) pooled_head: Option<PooledHead>,
@@ -115,6 +123,9 @@ pub enum Positions {
         /// How many.
         buckets: usize,
     },
+    /// As numbers taken from attention scores, in proportion to the distance of two positions, of each head another
+    /// ([ALiBi](https://arxiv.org/abs/2108.12409)).
+    Alibi,
 }
 
 /// What a stack of blocks is for, and what its tensors' names begin with.
@@ -169,14 +180,29 @@ pub enum Pooling {
     Last,
 }
 
-/// Two linear layers after pooling.
+/// What is between two linear layers after pooling.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PooledActivation {
+    /// Nothing.
+    None,
+    /// The hyperbolic tangent (BERT).
+    Tanh,
+    /// GELU (ModernBERT).
+    Gelu,
+}
+
+/// Two linear layers after pooling, `second(norm(f(first)))`: those of an embedding (`dense_2`, `dense_3`),
+/// or those that rank (`cls`, `cls.output`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PooledHead {
-    /// Elements between the two.
+    /// Elements between the two; 0 if there is no first.
     pub inner: usize,
     /// Elements of the result.
     pub out: usize,
+    /// Between the two.
+    pub activation: PooledActivation,
 }
 
 /// Kind of norm.
@@ -241,6 +267,29 @@ pub enum Gate {
     Fused,
 }
 
+/// How a router's scores become weights of experts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Router {
+    /// Softmax over all experts.
+    Softmax,
+    /// The sigmoid of each; a learned bias takes part in the choice alone (`exp_probs_b`).
+    Sigmoid {
+        /// Factor on the weights.
+        scale: f32,
+    },
+}
+
+/// A feed-forward that every token goes to, as well as to the experts of its choice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SharedExperts {
+    /// Its width.
+    pub width: usize,
+    /// Whether its output is multiplied by the sigmoid of a learned product with the input.
+    pub gated: bool,
+}
+
 /// A feed-forward of experts: each token goes to those that a router scores highest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -249,7 +298,9 @@ pub struct Experts {
     pub count: usize,
     /// How many a token goes to.
     pub used: usize,
-    /// Whether their weights, softmax over all experts, are divided by their sum.
+    /// Width of each, if the file has it apart from that of layers without experts.
+    pub width: Option<usize>,
+    /// Whether the weights of the chosen ones are divided by their sum.
     pub normed: bool,
     /// Whether the router and every matrix of the experts have biases.
     pub biases: bool,
@@ -351,7 +402,14 @@ impl<'a> Spec<'a> {
     /// What layer `index`, counted from 0, is like.
     pub const fn layer(&self, index: usize) -> Layer {
         let is_local = self.local_layers().has(index);
+        let has_experts = self.experts().is_some() && index >= self.dense_layers();
+        let ffn = match (self.experts(), self.ffn.get(index)) {
+            (_, 0) => 0,
+            (Some(Experts { width: Some(width), .. }), _) if has_experts => width,
+            (_, ffn) => ffn,
+        };
         let mixer = match self.recurrent() {
+            _ if self.one_part() && ffn > 0 => Mixer::None,
             Some(_) if self.recurrent_layers().has(index) => Mixer::Recurrent,
             Some(_) if self.side_by_side => Mixer::Both,
             _ => Mixer::Attention,
@@ -362,24 +420,11 @@ impl<'a> Spec<'a> {
             heads: self.heads,
             kv_heads: self.kv_heads.get(index),
             head: if is_local { self.local } else { self.global },
-            ffn: self.ffn.get(index),
+            ffn,
+            has_experts: has_experts && ffn > 0,
             mixer,
-            owns_kv: !matches!(mixer, Mixer::Recurrent) && index + self.kv_shared() < self.layers,
+            owns_kv: matches!(mixer, Mixer::Attention | Mixer::Both) && index + self.kv_shared() < self.layers,
         }
-    }
-
-    /// The first layer, and the first one whose mixer differs from its: what one of them has not, no layer has.
-    pub(crate) const fn examples(&self) -> [Layer; 2] {
-        let first = self.layer(0);
-        let mut index = 1;
-        while index < self.layers {
-            let layer = self.layer(index);
-            if layer.has_attention() != first.has_attention() {
-                return [first, layer];
-            }
-            index += 1;
-        }
-        [first, first]
     }
 
     /// Positions up to which a context is a short one: all that the model was trained for, but for
@@ -408,6 +453,14 @@ impl<'a> Spec<'a> {
         }
     }
 
+    /// Whether what it makes of a text are scores, of a reranker.
+    pub const fn ranks(&self) -> bool {
+        match self.pooled_head() {
+            Some(head) => head.inner == 0 || !matches!(head.activation, PooledActivation::None),
+            None => false,
+        }
+    }
+
     /// Numbers that [`Engine::embed`](crate::Engine::embed) needs room for.
     pub const fn embedding_buffer(&self) -> usize {
         max(self.dim, self.embedding_len())
@@ -425,8 +478,14 @@ impl<'a> Spec<'a> {
             Gate::Separate | Gate::Fused => 2 * layer.ffn,
         };
         match self.experts() {
-            Some(experts) => experts.count + 2 * self.dim + width,
-            None => width,
+            Some(experts) if layer.has_experts => {
+                let shared = match self.shared_experts() {
+                    Some(shared) => 2 * shared.width,
+                    None => 0,
+                };
+                experts.count + 2 * self.dim + max(width, shared)
+            }
+            _ => width,
         }
     }
 
@@ -465,6 +524,9 @@ impl<'a> Spec<'a> {
         }
         if let Some(head) = self.pooled_head() {
             widest = max(widest, head.inner);
+        }
+        if let Some(shared) = self.shared_experts() {
+            widest = max(widest, shared.width);
         }
         widest
     }

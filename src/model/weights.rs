@@ -48,6 +48,9 @@ fn walk(gguf: &Gguf<'_>, spec: &Spec<'_>, found: &mut dyn FnMut(Found<'_>) -> Re
             Place::Nowhere if is_ignored(tensor.name) => continue,
             Place::Nowhere => return Err(Error::UnexpectedTensor { tensor: name }),
         };
+        if layer >= spec.layers && layer < spec.layers + spec.unused_layers {
+            continue;
+        }
         if layer >= spec.layers {
             return Err(Error::UnexpectedTensor { tensor: name });
         }
@@ -134,13 +137,11 @@ impl Slots {
 
     const fn of(spec: &Spec<'_>) -> Self {
         let mut slots = Self { first: [Self::NONE; Role::ALL.len()], whole: 0, layer: 0 };
-        let [first, other] = spec.examples();
+        let used = Self::used(spec);
         let mut number = 0;
         while number < Role::ALL.len() {
             let role = Role::ALL[number];
-            let used = matches!(role.need(spec, &first), Need::Required | Need::Optional)
-                || matches!(role.need(spec, &other), Need::Required | Need::Optional);
-            if used {
+            if used[number] {
                 // The roles of layers come last.
                 slots.first[number] = (slots.whole + slots.layer) as u8;
                 if role.per_layer() {
@@ -152,6 +153,24 @@ impl Slots {
             number += 1;
         }
         slots
+    }
+
+    /// Which roles any layer has tensors of.
+    const fn used(spec: &Spec<'_>) -> [bool; Role::ALL.len()] {
+        let mut used = [false; Role::ALL.len()];
+        let (mut seen, mut index) = (0u32, 0);
+        while index < spec.layers {
+            let layer = spec.layer(index);
+            let bit = 1 << layer.parts();
+            let mut number = if seen & bit == 0 { 0 } else { Role::ALL.len() };
+            while number < Role::ALL.len() {
+                used[number] |= matches!(Role::ALL[number].need(spec, &layer), Need::Required | Need::Optional);
+                number += 1;
+            }
+            seen |= bit;
+            index += 1;
+        }
+        used
     }
 
     /// The place of a tensor; the layer is 0 for the whole model's roles.

@@ -32,7 +32,8 @@ pub const DECODERS: [&str; 15] = [
 ];
 
 /// The families with layers that have a state of fixed size, which [`decoder`] makes as well.
-pub const RECURRENT: [&str; 4] = ["lfm2", "qwen35", "mamba2", "falcon-h1"];
+pub const RECURRENT: [&str; 9] =
+    ["lfm2", "qwen35", "mamba2", "falcon-h1", "lfm2moe", "qwen35moe", "qwen3next", "granitehybrid", "nemotron_h_moe"];
 
 /// Of their states: positions of the convolution, heads, groups, elements of a key and of a value.
 const TAPS: u64 = 4;
@@ -87,13 +88,13 @@ pub fn decoder(family: &str) -> Builder {
             add("rope_factors_long.weight", &[HEAD / 2]);
         }
         "stablelm" => add("output_norm.bias", &[DIM]),
-        "lfm2" => add("token_embd_norm.weight", &[DIM]),
+        "lfm2" | "lfm2moe" => add("token_embd_norm.weight", &[DIM]),
         _ => {}
     }
     if family.starts_with("gemma") {
         file.remove_tensor("output.weight");
     }
-    if family == "lfm2" {
+    if family.starts_with("lfm2") {
         file.remove_tensor("output_norm.weight");
     }
     file
@@ -147,18 +148,22 @@ fn set_keys(file: &mut Builder, family: &str, architecture: &str) {
                 set(key, value.into());
             }
         }
-        "lfm2" => {
+        "lfm2" | "lfm2moe" => {
             set("attention.head_count_kv", Meta::array([0u32, 1, 0, 1]));
             set("shortconv.l_cache", (TAPS as u32).into());
+            if family == "lfm2moe" {
+                set("leading_dense_block_count", 1u32.into());
+                set("expert_gating_func", 2u32.into());
+            }
         }
-        "qwen35" | "mamba2" | "falcon-h1" => {
+        "qwen35" | "mamba2" | "falcon-h1" | "qwen35moe" | "qwen3next" | "granitehybrid" | "nemotron_h_moe" => {
             let (heads, groups, keys, width) = SSM;
             set("ssm.conv_kernel", (TAPS as u32).into());
             set("ssm.inner_size", ((heads * width) as u32).into());
             set("ssm.time_step_rank", (heads as u32).into());
             set("ssm.group_count", (groups as u32).into());
             set("ssm.state_size", (keys as u32).into());
-            if family == "qwen35" {
+            if family.starts_with("qwen3") {
                 set("full_attention_interval", 2u32.into());
             }
             if family == "mamba2" {
@@ -174,10 +179,26 @@ fn set_keys(file: &mut Builder, family: &str, architecture: &str) {
             set("rope.scaling.yarn_log_multiplier", 1.0f32.into());
             set("attention.temperature_scale", 0.1f32.into());
         }
-        "mixtral" | "qwen3moe" | "gpt-oss" => {
+        _ => {}
+    }
+    match family {
+        "granitehybrid" => set("attention.head_count_kv", Meta::array([0u32, 1, 0, 1])),
+        "nemotron_h_moe" => {
+            set("attention.head_count_kv", Meta::array([0u32, 0, 1, 0]));
+            set("feed_forward_length", Meta::array([0u32, FFN as u32, 0, FFN as u32]));
+            set("expert_weights_norm", true.into());
+            set("expert_weights_scale", 2.5f32.into());
+        }
+        _ => {}
+    }
+    if has_shared(family) {
+        set("expert_shared_feed_forward_length", (2 * FFN as u32).into());
+    }
+    match family {
+        _ if has_experts(family) => {
             set("expert_count", (EXPERTS as u32).into());
             set("expert_used_count", 2u32.into());
-            if family != "mixtral" {
+            if !matches!(family, "mixtral" | "granitehybrid") {
                 set("expert_feed_forward_length", (FFN as u32).into());
             }
         }
@@ -191,6 +212,16 @@ fn set_keys(file: &mut Builder, family: &str, architecture: &str) {
     }
 }
 
+/// Whether layers of a family have experts.
+fn has_experts(family: &str) -> bool {
+    matches!(family, "mixtral" | "gpt-oss") || family.contains("moe") || has_shared(family)
+}
+
+/// Whether every token goes to one more feed-forward.
+fn has_shared(family: &str) -> bool {
+    matches!(family, "qwen35moe" | "qwen3next" | "granitehybrid" | "nemotron_h_moe")
+}
+
 fn gemma4_ffn(layer: u64) -> u64 {
     if layer < 2 { FFN } else { 2 * FFN }
 }
@@ -202,7 +233,8 @@ fn layer_tensors(family: &str, layer: u64) -> Vec<(&'static str, Vec<u64>)> {
         (q, kv, head, ffn, owns) = (HEADS * width, kv_heads * width, width, gemma4_ffn(layer), own);
     }
     let state = state_tensors(family, layer);
-    let attention = state.is_empty() || family == "falcon-h1";
+    let nemotron = family == "nemotron_h_moe";
+    let attention = (state.is_empty() || family == "falcon-h1") && !(nemotron && layer % 2 == 1);
     let mut tensors = state;
     if attention {
         tensors.push(("attn_output.weight", vec![q, DIM]));
@@ -213,7 +245,7 @@ fn layer_tensors(family: &str, layer: u64) -> Vec<(&'static str, Vec<u64>)> {
         tensors.push(("attn_qkv.weight", vec![DIM, q + 2 * kv]));
         tensors.push(("ffn_up.weight", vec![DIM, 2 * ffn]));
     } else {
-        tensors.push(("attn_q.weight", vec![DIM, if family == "qwen35" { 2 * q } else { q }]));
+        tensors.push(("attn_q.weight", vec![DIM, if is_delta(family) { 2 * q } else { q }]));
         if owns {
             tensors.push(("attn_k.weight", vec![DIM, kv]));
         }
@@ -222,9 +254,26 @@ fn layer_tensors(family: &str, layer: u64) -> Vec<(&'static str, Vec<u64>)> {
             tensors.push(("attn_v.weight", vec![DIM, kv]));
         }
     }
-    if matches!(family, "mixtral" | "qwen3moe" | "gpt-oss") {
+    if nemotron && layer % 2 == 0 {
+        // No feed-forward.
+    } else if has_experts(family) && !(family == "lfm2moe" && layer == 0) {
         tensors.push(("ffn_gate_inp.weight", vec![DIM, EXPERTS]));
-        tensors.push(("ffn_gate_exps.weight", vec![DIM, ffn, EXPERTS]));
+        if !nemotron {
+            tensors.push(("ffn_gate_exps.weight", vec![DIM, ffn, EXPERTS]));
+        }
+        if has_shared(family) {
+            tensors.push(("ffn_up_shexp.weight", vec![DIM, 2 * ffn]));
+            tensors.push(("ffn_down_shexp.weight", vec![2 * ffn, DIM]));
+            if !nemotron {
+                tensors.push(("ffn_gate_shexp.weight", vec![DIM, 2 * ffn]));
+            }
+            if is_delta(family) {
+                tensors.push(("ffn_gate_inp_shexp.weight", vec![DIM]));
+            }
+        }
+        if nemotron || family == "lfm2moe" {
+            tensors.push(("exp_probs_b.bias", vec![EXPERTS]));
+        }
         tensors.push(("ffn_up_exps.weight", vec![DIM, ffn, EXPERTS]));
         tensors.push(("ffn_down_exps.weight", vec![ffn, DIM, EXPERTS]));
     } else if family != "mamba2" {
@@ -236,7 +285,8 @@ fn layer_tensors(family: &str, layer: u64) -> Vec<(&'static str, Vec<u64>)> {
     }
     let norms: &[_] = match family {
         "olmo2" | "exaone4" => &[],
-        "gpt-oss" | "qwen35" => &["attn_norm.weight", "post_attention_norm.weight"],
+        "nemotron_h_moe" => &["attn_norm.weight"],
+        "gpt-oss" | "qwen35" | "qwen35moe" | "qwen3next" => &["attn_norm.weight", "post_attention_norm.weight"],
         "mamba2" => &["attn_norm.weight"],
         "falcon-h1" => &["attn_norm.weight", "ffn_norm"],
         _ => &["attn_norm.weight", "ffn_norm.weight"],
@@ -246,7 +296,10 @@ fn layer_tensors(family: &str, layer: u64) -> Vec<(&'static str, Vec<u64>)> {
         tensors.extend(["post_attention_norm.weight", "post_ffw_norm.weight"].map(|name| (name, vec![DIM])));
     }
     match family {
-        "gemma3" | "gemma4" | "qwen3moe" | "exaone4" | "hunyuan-dense" | "lfm2" | "qwen35" if attention => {
+        "gemma3" | "gemma4" | "qwen3moe" | "exaone4" | "hunyuan-dense" | "lfm2" | "lfm2moe" | "qwen35"
+        | "qwen35moe" | "qwen3next"
+            if attention =>
+        {
             tensors.push(("attn_q_norm.weight", vec![head]));
             if owns {
                 tensors.push(("attn_k_norm.weight", vec![head]));
@@ -273,6 +326,11 @@ fn layer_tensors(family: &str, layer: u64) -> Vec<(&'static str, Vec<u64>)> {
     tensors
 }
 
+/// Whether it has delta nets, and queries with gates.
+fn is_delta(family: &str) -> bool {
+    matches!(family, "qwen35" | "qwen35moe" | "qwen3next")
+}
+
 /// The tensors of a layer's mixer that has a state of fixed size, if it has one.
 fn state_tensors(family: &str, layer: u64) -> Vec<(&'static str, Vec<u64>)> {
     let (heads, groups, keys, width) = SSM;
@@ -287,22 +345,27 @@ fn state_tensors(family: &str, layer: u64) -> Vec<(&'static str, Vec<u64>)> {
         ]
     };
     match family {
-        "lfm2" if layer.is_multiple_of(2) => vec![
+        "lfm2" | "lfm2moe" if layer.is_multiple_of(2) => vec![
             ("shortconv.in_proj.weight", vec![DIM, 3 * DIM]),
             ("shortconv.conv.weight", vec![TAPS, DIM]),
             ("shortconv.out_proj.weight", vec![DIM, DIM]),
         ],
-        "qwen35" if layer.is_multiple_of(2) => {
-            let more = [
+        _ if is_delta(family) && layer.is_multiple_of(2) => {
+            let mut more = vec![
                 ("attn_qkv.weight", vec![DIM, channels]),
                 ("attn_gate.weight", vec![DIM, inner]),
-                ("ssm_alpha.weight", vec![DIM, heads]),
-                ("ssm_beta.weight", vec![DIM, heads]),
                 ("ssm_norm.weight", vec![width]),
             ];
+            more.extend(match family {
+                "qwen3next" => vec![("ssm_ba.weight", vec![DIM, 2 * heads])],
+                _ => ["ssm_alpha.weight", "ssm_beta.weight"].map(|name| (name, vec![DIM, heads])).to_vec(),
+            });
             of_both(vec![heads]).into_iter().chain(more).collect()
         }
-        "mamba2" | "falcon-h1" => {
+        "granitehybrid" | "nemotron_h_moe" if layer % 2 == 1 || family == "nemotron_h_moe" && layer == 2 => {
+            vec![]
+        }
+        "mamba2" | "falcon-h1" | "granitehybrid" | "nemotron_h_moe" => {
             let more = [
                 ("ssm_in.weight", vec![DIM, inner + channels + heads]),
                 ("ssm_conv1d.bias", vec![channels]),

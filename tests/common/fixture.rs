@@ -29,7 +29,7 @@ pub struct Quant {
 }
 
 /// The cases of decoders.
-pub const DECODERS: [&str; 32] = [
+pub const DECODERS: [&str; 38] = [
     "llama_mha",
     "llama_gqa",
     "llama_rope3",
@@ -62,6 +62,12 @@ pub const DECODERS: [&str; 32] = [
     "granitehybrid",
     "falcon_h1",
     "mamba2",
+    "lfm2moe",
+    "qwen35moe",
+    "qwen3next",
+    "granitemoehybrid",
+    "nemotron_h",
+    "phi4_mini",
 ];
 
 /// Where cases are: `ARENITE_FIXTURES`, then what is committed.

@@ -51,6 +51,20 @@ pub enum Text {
 }
 
 impl TextArgs {
+    /// The lines of a file, or of standard input, that are not empty.
+    pub fn lines(file: Option<&Path>) -> Result<Vec<String>> {
+        let bytes = match file.filter(|path| *path != Path::new("-")) {
+            Some(path) => std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?,
+            None => {
+                let mut bytes = Vec::new();
+                io::stdin().lock().read_to_end(&mut bytes).context("cannot read standard input")?;
+                bytes
+            }
+        };
+        let text = String::from_utf8_lossy(&bytes);
+        Ok(text.lines().filter(|line| !line.trim().is_empty()).map(String::from).collect())
+    }
+
     /// The text that was given; `None` if none was.
     pub fn read(&self) -> Result<Option<Text>> {
         if let Some(Ids(ids)) = &self.ids {

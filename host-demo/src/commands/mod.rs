@@ -18,6 +18,7 @@ mod perplexity;
 mod plan;
 mod probe;
 mod quantize;
+mod rerank;
 mod run;
 mod score;
 mod serve;
@@ -60,6 +61,7 @@ enum Command {
     Chat(chat::Args),
     Translate(translate::Args),
     Embed(embed::Args),
+    Rerank(rerank::Args),
     Tokenize(tokenize::Args),
     Detokenize(detokenize::Args),
     Inspect(inspect::Args),
@@ -92,6 +94,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Bench(args) => return bench::run(&args, model),
         Command::Translate(args) => return translate::run(&args, &ModelFile::open_translator(model)?),
         Command::Embed(args) => return embed::run(&args, &ModelFile::open(model)?),
+        Command::Rerank(args) => return rerank::run(&args, &ModelFile::open(model)?),
         Command::Logits(args) => return logits::run(&args, &ModelFile::open(model)?),
         Command::Probe(args) => return probe::run(&args, &ModelFile::open(model)?),
         Command::Serve(args) => serve::run(&args, ModelFile::open(model)?),

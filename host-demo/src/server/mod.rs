@@ -38,6 +38,7 @@ use crate::chat::Renderer;
 use crate::cli::RunArgs;
 use crate::model_file::ModelFile;
 use crate::output::{Bytes, note};
+use crate::ranking::Ranking;
 use crate::{runtime, workers};
 
 /// A model for many conversations, and all that is needed to run it. It stays until the process ends.
@@ -86,6 +87,7 @@ impl Host {
             name,
             context,
             vocab: model.spec().vocab,
+            ranking: Ranking::new(gguf, model).ok(),
             is_encoder: matches!(model.spec().stack(), Stack::Encoder),
             tags_calls,
         };

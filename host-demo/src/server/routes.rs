@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use arenite::TokenId;
 use axum::body::Body as HttpBody;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
@@ -52,6 +53,7 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/v1/chat/completions", post(chat))
         .route("/v1/completions", post(completions))
         .route("/v1/embeddings", post(embeddings))
+        .route("/v1/rerank", post(rerank))
         .route("/v1/models", get(models))
         .route("/tokenize", post(tokenize))
         .route("/detokenize", post(detokenize))
@@ -341,14 +343,29 @@ async fn embeddings(State(app): State<Arc<App>>, request: Request<HttpBody>) -> 
     let _open = Open::new(&app)?;
     let inputs = app.service.embedding_inputs(&body)?;
     let tokens = inputs.iter().map(Vec::len).sum();
+    let vectors = vectors_of(&app, inputs).await?;
+    Ok(Json(app.service.embeddings(&vectors, tokens)).into_response())
+}
+
+async fn rerank(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Response> {
+    let body = json_body(request).await?;
+    let _open = Open::new(&app)?;
+    let pairs = app.service.pairs(&body)?;
+    let tokens = pairs.iter().map(Vec::len).sum();
+    let vectors = vectors_of(&app, pairs).await?;
+    Ok(Json(app.service.ranking(&body, &vectors, tokens)).into_response())
+}
+
+/// What the model makes of texts.
+async fn vectors_of(app: &App, texts: Vec<Vec<TokenId>>) -> Result<Vec<Vec<f32>>> {
     let mut vectors = Vec::new();
-    for ids in inputs {
+    for ids in texts {
         let (answer, vector) = tokio::sync::oneshot::channel();
         let gone = || ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "the engine has ended");
         app.commands.send(Command::Embed { ids, answer }).map_err(|_| gone())?;
         vectors.push(vector.await.map_err(|_| gone())?.map_err(ApiError::invalid)?);
     }
-    Ok(Json(app.service.embeddings(&vectors, tokens)).into_response())
+    Ok(vectors)
 }
 
 async fn models(State(app): State<Arc<App>>) -> Json<Value> {

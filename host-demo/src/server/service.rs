@@ -13,6 +13,7 @@ use super::logprobs::{self, Logprob};
 use super::request::{Body, Settings};
 use super::tools;
 use crate::chat::{Part, Renderer, Thoughts};
+use crate::ranking::{self, Ranking};
 use crate::{grammar, text};
 
 /// What requests can ask for.
@@ -45,6 +46,8 @@ pub struct Service {
     pub context: usize,
     pub vocab: usize,
     pub is_encoder: bool,
+    /// How pairs are asked about, if the model ranks.
+    pub ranking: Option<Ranking>,
     /// Whether the model's template writes calls between `<tool_call>` and `</tool_call>`.
     pub tags_calls: bool,
 }
@@ -239,6 +242,48 @@ impl Service {
             }
         }
         Ok(texts.into_iter().map(|(_, ids)| ids).collect())
+    }
+
+    /// The pairs of a request for a ranking, as tokens.
+    pub fn pairs(&self, body: &Value) -> Result<Vec<Vec<TokenId>>, ApiError> {
+        self.check_model(body.get("model").and_then(Value::as_str))?;
+        let ranking = self.ranking.as_ref().ok_or_else(|| ApiError::invalid("this model does not rank"))?;
+        let query = body.get("query").and_then(Value::as_str);
+        let query = query.ok_or_else(|| ApiError::about("query", "there must be a query, a text"))?;
+        let documents = body.get("documents").and_then(Value::as_array);
+        let documents = documents.ok_or_else(|| ApiError::about("documents", "there must be a list of texts"))?;
+        let pair = |document: &Value| {
+            let text = document.as_str().or_else(|| document.get("text")?.as_str());
+            let text = text.ok_or_else(|| ApiError::about("documents", "each must be a text"))?;
+            let ids =
+                ranking.pair(self.tokenizer, query, text).map_err(|error| ApiError::invalid(error.to_string()))?;
+            if ids.is_empty() || ids.len() > self.context {
+                let message = format!("a pair has {} tokens, and 1 to {} are possible", ids.len(), self.context);
+                return Err(ApiError::about("documents", message));
+            }
+            Ok(ids)
+        };
+        documents.iter().map(pair).collect()
+    }
+
+    /// The answer to a request for a ranking: the best first.
+    pub fn ranking(&self, body: &Value, vectors: &[Vec<f32>], tokens: usize) -> Value {
+        let mut scores: Vec<_> = vectors.iter().map(|vector| ranking::score(vector)).enumerate().collect();
+        scores.sort_by(|a, b| b.1.total_cmp(&a.1));
+        let top = body.get("top_n").and_then(Value::as_u64).map_or(usize::MAX, |top| top as usize);
+        let results = scores.iter().take(top).map(|(index, score)| {
+            let mut result = json!({ "index": index, "relevance_score": score });
+            if body.get("return_documents").and_then(Value::as_bool) == Some(true) {
+                result["document"] = body["documents"][*index].clone();
+            }
+            result
+        });
+        json!({
+            "object": "list",
+            "model": self.name,
+            "results": results.collect::<Vec<_>>(),
+            "usage": { "prompt_tokens": tokens, "total_tokens": tokens },
+        })
     }
 
     /// The answer to a request for embeddings.

@@ -4,11 +4,14 @@
 //! together; its rows are not touched if none did. So a token's sum has one order, whatever else is
 //! in the batch.
 
+use super::compute::Compute;
 use super::{Forward, add_bias, copy, enter, leave, rows, rows_mut};
 use crate::engine::profile::Section;
-use crate::model::{Experts, Layer, Role};
+use crate::kernel::Matrix;
+use crate::model::{Experts, Gate, Layer, Role, Router, Spec};
+use crate::quant::le_f32;
 
-impl Forward<'_, '_> {
+impl<'m> Forward<'m, '_> {
     /// `x +=` the sum over the chosen experts of `weight * down(f(gate(norm(x))) * up(norm(x)))`.
     pub(super) fn experts(&mut self, layer: &Layer, tokens: usize) {
         let Self { spec, weights, compute, hidden, branch, inner, .. } = self;
@@ -18,22 +21,26 @@ impl Forward<'_, '_> {
             return;
         };
         let mut rest = &mut **inner;
-        let [chosen, gathered, sum, inner] = [experts.count, dim, dim, 2 * ffn].map(|width| {
+        let shared = spec.shared_experts().map_or(0, |shared| shared.width);
+        let [chosen, gathered, sum, inner] = [experts.count, dim, dim, 2 * ffn.max(shared)].map(|width| {
             let (piece, after) = core::mem::take(&mut rest).split_at_mut_checked(tokens * width).unwrap_or_default();
             rest = after;
             piece
         });
         let of_all = |role| weights.matrix(role, index);
-        let (Some(router), Some(all_gate), Some(all_up), Some(all_down)) =
-            (of_all(Role::FfnGateInp), of_all(Role::FfnGateExps), of_all(Role::FfnUpExps), of_all(Role::FfnDownExps))
+        let (Some(router), Some(all_up), Some(all_down)) =
+            (of_all(Role::FfnGateInp), of_all(Role::FfnUpExps), of_all(Role::FfnDownExps))
         else {
             return;
         };
+        let all_gate = of_all(Role::FfnGateExps).filter(|_| spec.gate() != Gate::None);
 
-        enter(compute, spec, weights, (Role::FfnNorm, Role::FfnNormBias, index), hidden, branch);
+        let (norm, bias) = Role::before_ffn(layer);
+        enter(compute, spec, weights, (norm, bias, index), hidden, branch);
         compute.input(branch, tokens).times(router, chosen, experts.count);
         add_bias(chosen, experts.count, weights.vector(Role::FfnGateInpBias, index));
-        rows_mut(chosen, experts.count).for_each(|scores| choose(scores, experts));
+        let bias = weights.vector(Role::ExpProbsBias, index);
+        rows_mut(chosen, experts.count).for_each(|scores| choose(scores, experts, spec.router(), bias));
 
         sum.fill(0.0);
         for expert in 0..experts.count {
@@ -52,20 +59,15 @@ impl Forward<'_, '_> {
             if n == 0 {
                 continue;
             }
-            let (Some(w_gate), Some(w_up), Some(w_down)) =
-                (all_gate.part(expert * ffn, ffn), all_up.part(expert * ffn, ffn), all_down.part(expert * dim, dim))
+            let part = |w: Matrix<'m>, rows: usize| w.part(expert * rows, rows);
+            let (w_gate, w_up, Some(w_down)) =
+                (all_gate.and_then(|w| part(w, ffn)), part(all_up, ffn), part(all_down, dim))
             else {
                 return;
             };
             let Some(x) = gathered.get_mut(..n * dim) else { return };
-            compute.input(x, n).times_each(&[(Some(w_gate), 0), (Some(w_up), n * ffn)], inner, ffn);
-            let Some((gate, up)) = inner.split_at_mut_checked(n * ffn) else { return };
-            add_bias(gate, ffn, bias(Role::FfnGateExpsBias, ffn));
-            add_bias(up, ffn, bias(Role::FfnUpExpsBias, ffn));
-            compute.by_tokens(gate, ffn, &|start, gate| {
-                compute.kernels.activate(spec.activation(), gate, up.get(start..));
-            });
-            compute.input(gate, n).times(w_down, x, dim);
+            let biases = [bias(Role::FfnGateExpsBias, ffn), bias(Role::FfnUpExpsBias, ffn)];
+            expert_of(compute, spec, (w_gate, w_up, w_down), (n, ffn), biases, x, inner);
             add_bias(x, dim, bias(Role::FfnDownExpsBias, dim));
             let mut made = rows(x, dim);
             for (t, sum) in rows_mut(sum, dim).enumerate() {
@@ -75,35 +77,87 @@ impl Forward<'_, '_> {
                 }
             }
         }
+        if let Some(shared) = spec.shared_experts() {
+            let (gate, up) =
+                (of_all(Role::FfnGateShexp).filter(|_| spec.gate() != Gate::None), of_all(Role::FfnUpShexp));
+            let Some(down) = of_all(Role::FfnDownShexp) else { return };
+            let factors = of_all(Role::FfnGateInpShexp).filter(|_| shared.gated);
+            if let Some(w) = factors {
+                compute.input(branch, tokens).times(w, chosen, 1);
+            }
+            expert_of(compute, spec, (gate, up, down), (tokens, shared.width), [&[]; 2], branch, inner);
+            for ((sum, y), factor) in rows_mut(sum, dim).zip(rows(branch, dim)).zip(&*chosen) {
+                let factor = if factors.is_some() { 1.0 / (1.0 + libm::expf(-factor)) } else { 1.0 };
+                sum.iter_mut().zip(y).for_each(|(sum, y)| *sum += factor * y);
+            }
+        }
         copy(branch, sum);
         compute.done(Section::FeedForward);
         leave(compute, spec, weights, (Role::PostFfwNorm, index), branch, hidden);
     }
 }
 
-/// Makes weights of a router's scores: softmax, then zeros for all but the `used` largest, of equals
-/// those with the lowest numbers.
-fn choose(scores: &mut [f32], experts: Experts) {
-    let top = scores.iter().fold(f32::NEG_INFINITY, |top, &score| if score > top { score } else { top });
+/// `x = down(f(gate(x)) * up(x))` of `n` tokens, or `down(f(up(x)))` without a gate; a width is that inside.
+fn expert_of(
+    compute: &mut Compute<'_, '_>,
+    spec: &Spec<'_>,
+    (w_gate, w_up, w_down): (Option<Matrix<'_>>, Option<Matrix<'_>>, Matrix<'_>),
+    (n, width): (usize, usize),
+    [gate_bias, up_bias]: [&[u8]; 2],
+    x: &mut [f32],
+    inner: &mut [f32],
+) {
+    // Without a gate, what goes up takes its place.
+    let up_at = if w_gate.is_some() { n * width } else { 0 };
+    compute.input(x, n).times_each(&[(w_gate, 0), (w_up, up_at)], inner, width);
+    let Some((gate, rest)) = inner.split_at_mut_checked(n * width) else { return };
+    let mut up = w_gate.and(rest.get_mut(..n * width));
+    add_bias(gate, width, if up.is_some() { gate_bias } else { up_bias });
+    if let Some(up) = &mut up {
+        add_bias(up, width, up_bias);
+    }
+    compute.by_tokens(gate, width, &|start, gate| {
+        compute.kernels.activate(spec.activation(), gate, up.as_deref().and_then(|up| up.get(start..)));
+    });
+    compute.input(gate, n).times(w_down, x, spec.dim);
+}
+
+/// Makes weights of a router's scores, zeros for all but the `used` largest; of equals those with the lowest
+/// numbers are taken. A bias takes part in the choice alone.
+fn choose(scores: &mut [f32], experts: Experts, router: Router, bias: &[u8]) {
     let mut total = 0.0;
-    for score in scores.iter_mut() {
-        *score = libm::expf(*score - top);
-        total += *score;
+    match router {
+        Router::Softmax => {
+            let top = scores.iter().fold(f32::NEG_INFINITY, |top, &score| if score > top { score } else { top });
+            for score in scores.iter_mut() {
+                *score = libm::expf(*score - top);
+                total += *score;
+            }
+        }
+        Router::Sigmoid { .. } => {
+            scores.iter_mut().for_each(|score| *score = 1.0 / (1.0 + libm::expf(-*score)));
+        }
     }
     // Mark the chosen ones by a minus sign, then negate all.
     let mut kept = 0.0;
     for _ in 0..experts.used {
-        let mut best: Option<&mut f32> = None;
-        for score in scores.iter_mut().filter(|score| score.is_sign_positive()) {
-            if best.as_ref().is_none_or(|best| *score > **best) {
-                best = Some(score);
+        let mut best: Option<(&mut f32, f32)> = None;
+        for (i, score) in scores.iter_mut().enumerate().filter(|(_, score)| score.is_sign_positive()) {
+            let value = if bias.is_empty() { *score } else { *score + le_f32(bias, i) };
+            if best.as_ref().is_none_or(|(_, best)| value > *best) {
+                best = Some((score, value));
             }
         }
-        let Some(best) = best else { break };
+        let Some((best, _)) = best else { break };
         kept += *best;
         *best = -*best;
     }
-    let divisor = if experts.normed { kept } else { total };
+    let divisor = match (router, experts.normed) {
+        (Router::Softmax, true) => kept,
+        (Router::Softmax, false) => total,
+        (Router::Sigmoid { scale }, true) => (kept + 1e-20) / scale,
+        (Router::Sigmoid { scale }, false) => 1.0 / scale,
+    };
     for score in scores {
         *score = if score.is_sign_negative() { -*score / divisor } else { 0.0 };
     }

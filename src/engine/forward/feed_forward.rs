@@ -13,7 +13,8 @@ impl Forward<'_, '_> {
             return;
         };
 
-        enter(compute, spec, weights, (Role::FfnNorm, Role::FfnNormBias, index), hidden, branch);
+        let (norm, bias) = Role::before_ffn(layer);
+        enter(compute, spec, weights, (norm, bias, index), hidden, branch);
 
         let up = weights.matrix(Role::FfnUp, index);
         let (gate_w, up_w) = match spec.gate() {

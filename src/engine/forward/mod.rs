@@ -212,7 +212,7 @@ impl<'m, 'w> Forward<'m, 'w> {
         }
         self.look_across(&layer);
         self.show(Stage::Attention, index, observer)?;
-        if self.spec.experts().is_some() {
+        if layer.has_experts {
             self.experts(&layer, self.rows);
         } else if layer.ffn > 0 {
             self.feed_forward(&layer, self.rows);
@@ -368,7 +368,7 @@ fn enter(
     let (weight, bias) = (weights.vector(weight, layer), weights.vector(bias, layer));
     compute.by_tokens(branch, spec.dim, &|start, branch| {
         copy(branch, hidden.get(start..).unwrap_or(&[]));
-        if spec.placement().pre_norm {
+        if spec.placement().pre_norm && !weight.is_empty() {
             norm_rows(compute.kernels, spec, weight, bias, branch);
         }
     });

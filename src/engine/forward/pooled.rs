@@ -1,20 +1,34 @@
 //! What comes after pooling: linear layers that make a vector or a score.
 
-use super::{Forward, copy};
-use crate::model::Role;
+use super::{Forward, add_bias, copy, norm_one};
+use crate::kernel::Activation;
+use crate::model::{PooledActivation, Role};
 
 impl Forward<'_, '_> {
-    /// `x = second(first(x))`, where the model has these layers; `x` has room for their inputs and outputs.
+    /// Puts `x` through these layers, where the model has them; it has room for what goes in and for what comes out.
     pub fn pooled_head(&mut self, x: &mut [f32]) {
         let Self { spec, weights, compute, inner, .. } = self;
         let Some(head) = spec.pooled_head() else { return };
-        let (Some(first), Some(second)) = (weights.matrix(Role::Dense2, 0), weights.matrix(Role::Dense3, 0)) else {
-            return;
-        };
+        let (first, second) = (weights.matrix(Role::Dense2, 0), weights.matrix(Role::Dense3, 0));
         let Some((between, rest)) = inner.split_at_mut_checked(head.inner) else { return };
-        let (Some(input), Some(out)) = (x.get(..spec.dim), rest.get_mut(..head.out)) else { return };
-        compute.input(input, 1).times(first, between, head.inner);
-        compute.input(between, 1).times(second, out, head.out);
+        let (Some(mut input), Some(out)) = (x.get(..spec.dim), rest.get_mut(..head.out)) else { return };
+        if let Some(w) = first {
+            compute.input(input, 1).times(w, between, head.inner);
+            add_bias(between, head.inner, weights.vector(Role::ClsBias, 0));
+            match head.activation {
+                PooledActivation::None => {}
+                PooledActivation::Tanh => between.iter_mut().for_each(|x| *x = libm::tanhf(*x)),
+                PooledActivation::Gelu => compute.kernels.activate(Activation::GeluErf, between, None),
+            }
+            let norm = weights.vector(Role::ClsNorm, 0);
+            if !norm.is_empty() {
+                norm_one(compute.kernels, spec, norm, &[], between);
+            }
+            input = between;
+        }
+        let Some(w) = second else { return };
+        compute.input(input, 1).times(w, out, head.out);
+        add_bias(out, head.out, weights.vector(Role::ClsOutputBias, 0));
         copy(x, out);
     }
 }

@@ -37,14 +37,23 @@ impl Row {
         Self { channels, decay, factor: decay + mixer.heads, queries, keys, values }
     }
 
-    /// Where the key of a head begins among those of all groups. Heads of a group are neighbours in Mamba-2; the
-    /// converter deals those of a delta net out in turns.
+    /// The group of a head.
     fn group(mixer: &Recurrent, head: usize) -> usize {
-        let group = match mixer.kind {
-            RecurrentKind::Mamba2 => head.checked_div(mixer.heads.checked_div(mixer.groups).unwrap_or(0)),
-            _ => head.checked_rem(mixer.groups),
+        let group = match mixer.in_turns {
+            true => head.checked_rem(mixer.groups),
+            false => head.checked_div(mixer.heads.checked_div(mixer.groups).unwrap_or(0)),
         };
-        group.unwrap_or(0) * mixer.keys
+        group.unwrap_or(0)
+    }
+
+    /// Where the two numbers of a head are. One matrix makes those of a group side by side, the factors first.
+    fn gates(&self, mixer: &Recurrent, head: usize) -> (usize, usize) {
+        if mixer.kind != RecurrentKind::DeltaNet || mixer.in_turns {
+            return (self.decay + head, self.factor + head);
+        }
+        let share = mixer.heads.checked_div(mixer.groups).unwrap_or(0);
+        let factor = self.decay + head + Self::group(mixer, head) * share;
+        (factor + share, factor)
     }
 }
 
@@ -136,6 +145,12 @@ impl Mixer<'_> {
         match self.kind {
             RecurrentKind::ShortConvolution => [of(Role::ShortConvIn, 0), (None, 0), (None, 0), (None, 0)],
             RecurrentKind::Mamba2 => [of(Role::SsmIn, 0), (None, 0), (None, 0), (None, 0)],
+            RecurrentKind::DeltaNet if !self.in_turns => [
+                of(Role::AttnGate, 0),
+                of(Role::AttnQkv, self.row.channels),
+                of(Role::SsmBetaAlpha, self.row.decay),
+                (None, 0),
+            ],
             RecurrentKind::DeltaNet => [
                 of(Role::AttnGate, 0),
                 of(Role::AttnQkv, self.row.channels),
@@ -186,7 +201,8 @@ impl Mixer<'_> {
             (out, tokens * self.width),
             tokens.saturating_mul(4 * self.matrices_len()),
             |head, matrix, out| {
-                let group = Row::group(self, head);
+                let group = Row::group(self, head) * self.keys;
+                let (decay, factor) = self.row.gates(self, head);
                 let from = |at: usize| x.get(at..).unwrap_or(&[]);
                 let job = Recurrence {
                     key: from(self.row.keys + group),
@@ -195,8 +211,8 @@ impl Mixer<'_> {
                     stride: self.stride,
                     keys: self.keys,
                     width: self.width,
-                    decay: from(self.row.decay + head),
-                    factor: from(self.row.factor + head),
+                    decay: from(decay),
+                    factor: from(factor),
                     gate_stride: self.stride,
                     delta: self.kind == RecurrentKind::DeltaNet,
                 };
@@ -231,12 +247,13 @@ impl Mixer<'_> {
         let (weights, row) = (self.weights, self.row);
         let (a, bias) = (weights.vector(Role::SsmA, self.index), weights.vector(Role::SsmDtBias, self.index));
         let delta = self.kind == RecurrentKind::DeltaNet;
-        if let Some((decays, factors)) = x.get_mut(row.decay..).and_then(|x| x.split_at_mut_checked(self.heads)) {
-            for (head, (decay, factor)) in decays.iter_mut().zip(factors).enumerate() {
-                let step = softplus(*decay + le_f32(bias, head));
-                *decay = libm::expf(step * le_f32(a, head));
-                *factor = if delta { 1.0 / (1.0 + libm::expf(-*factor)) } else { step };
-            }
+        for head in 0..self.heads {
+            let (decay, factor) = row.gates(self, head);
+            let Some(decay) = x.get_mut(decay) else { return };
+            let step = softplus(*decay + le_f32(bias, head));
+            *decay = libm::expf(step * le_f32(a, head));
+            let Some(factor) = x.get_mut(factor) else { return };
+            *factor = if delta { 1.0 / (1.0 + libm::expf(-*factor)) } else { step };
         }
         if !delta {
             return;

@@ -1,4 +1,4 @@
-//! Positions as numbers added to scores, by distance: T5's.
+//! Positions as numbers added to scores, by distance: T5's, which are learned, and ALiBi's.
 //!
 //! The numbers of all distances are laid out once, for each head in the order of distances, so that those
 //! of a query's keys lie side by side.
@@ -26,7 +26,11 @@ pub(crate) struct Relative<'w> {
 impl<'w> Relative<'w> {
     /// Lays out the numbers in `table`, which is as long as [`biases`](crate::engine::layout::biases) says.
     pub fn new(spec: &Spec<'_>, weights: &Weights<'_, '_>, context: usize, table: &'w mut [f32]) -> Self {
-        let Positions::Relative { buckets } = spec.positions() else { return Self::default() };
+        let buckets = match spec.positions() {
+            Positions::Relative { buckets } => Some(buckets),
+            Positions::Alibi => None,
+            _ => return Self::default(),
+        };
         let causal = spec.is_causal();
         let (stride, middle) = (distances(spec, context), context - 1);
         let learned = weights.vector(Role::AttnRelB, 0);
@@ -34,8 +38,11 @@ impl<'w> Relative<'w> {
             for (i, number) in numbers.iter_mut().enumerate() {
                 // Where the key is, from the query on.
                 let (back, ahead) = (middle.saturating_sub(i), i.saturating_sub(middle));
-                let bucket = bucket(back, if causal { 0 } else { ahead }, buckets, causal);
-                *number = le_f32(learned, bucket * spec.heads + head);
+                let ahead = if causal { 0 } else { ahead };
+                *number = match buckets {
+                    Some(buckets) => le_f32(learned, bucket(back, ahead, buckets, causal) * spec.heads + head),
+                    None => -slope(head, spec.heads) * (back + ahead) as f32,
+                };
             }
         }
         Self { table, stride, middle }
@@ -49,6 +56,14 @@ impl<'w> Relative<'w> {
         let table = self.table.get(head * self.stride..).unwrap_or(&[]);
         Bias { table, stride: self.stride, start: self.middle.saturating_sub(position) }
     }
+}
+
+/// What a head takes from scores for each position of distance: `2^(-8 / n)` to the power of its number, `n` being the
+/// largest power of two in the number of heads; those after them have the steps between.
+fn slope(head: usize, heads: usize) -> f32 {
+    let n = 1usize << heads.max(1).ilog2();
+    let steps = if head < n { (head + 1) as f64 } else { (head - n) as f64 + 0.5 };
+    libm::exp2(-8.0 * steps / n as f64) as f32
 }
 
 /// The range of a distance: as many for each small one, then by the logarithm. A stack that sees ahead has

@@ -89,6 +89,7 @@ fn activation_functions() {
         Activation::GeluTanh,
         Activation::GeluErf,
         Activation::Relu,
+        Activation::ReluSquared,
         Activation::Sigmoid,
         Activation::ClampedSwiglu,
     ] {

@@ -3,12 +3,13 @@
 
 use crate::kernel::Activation;
 use crate::model::keys::Keys;
-use crate::model::{Gate, HeadSpec, Need, Norm, Placement, Positions, RopeStyle, Spec};
+use crate::model::{Gate, HeadSpec, Need, Norm, Placement, PooledActivation, Positions, RopeStyle, Spec};
 use crate::{Error, tri};
 
 pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let decoder = tri!(keys.decoder(RopeStyle::Halves));
-    let spec = tri!(keys.encoder(decoder));
+    let encoder = tri!(keys.encoder(decoder));
+    let spec = keys.ranking(PooledActivation::Tanh, encoder);
     let heads = spec.global;
     Ok(Spec {
         global: HeadSpec { rope: None, ..heads },

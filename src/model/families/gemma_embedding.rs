@@ -4,7 +4,7 @@
 use super::gemma;
 use crate::model::keys::Keys;
 use crate::model::layers::HeadSpec;
-use crate::model::{PooledHead, Spec};
+use crate::model::{PooledActivation, PooledHead, Spec};
 use crate::{Error, tri};
 
 pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
@@ -20,7 +20,7 @@ pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
     let pooled_head = match (before, inner, after, out) {
         (None, None, None, None) => None,
         (Some(before), Some(inner), Some(after), Some(out)) if before == spec.dim && inner == after => {
-            Some(PooledHead { inner, out })
+            Some(PooledHead { inner, out, activation: PooledActivation::None })
         }
         _ => return Err(keys.wrong("dense_2_feat_in", "and the other sizes of the dense layers do not fit together")),
     };

@@ -3,7 +3,7 @@
 use crate::kernel::MAX_TAPS;
 use crate::model::keys::Keys;
 use crate::model::roles::Role;
-use crate::model::{QkNorm, Recurrent, RecurrentKind, RopeStyle, Spec};
+use crate::model::{MAX_LAYERS, QkNorm, Recurrent, RecurrentKind, RopeStyle, Spec};
 use crate::{Error, tri};
 
 pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
@@ -13,9 +13,19 @@ pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
     Ok(Spec {
         norm_eps: tri!(keys.required("attention.layer_norm_rms_epsilon")),
         qk_norm: QkNorm::Head,
-        recurrent: Some(Recurrent { kind, taps, heads: 1, groups: 1, keys: 0, width: spec.dim }),
+        recurrent: Some(Recurrent { kind, taps, heads: 1, groups: 1, keys: 0, width: spec.dim, in_turns: false }),
         recurrent_layers: keys.layers_without_attention(),
         renamed: &[(Role::TokenEmbdNorm, Role::OutputNorm)],
         ..spec
     })
+}
+
+/// LFM2 with experts in all layers but the first.
+pub(super) const fn experts<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+    let dense_layers = match tri!(keys.nonzero("leading_dense_block_count", MAX_LAYERS)) {
+        Some(layers) => layers,
+        None => 0,
+    };
+    let (experts, router) = (tri!(keys.experts(true)), tri!(keys.router()));
+    Ok(Spec { experts, router, dense_layers, ..tri!(spec(keys)) })
 }

@@ -24,10 +24,8 @@ pub(super) const fn granite<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Err
         Some(false) => None,
         _ => spec.global.rope,
     };
-    tri!(keys.nonzero("expert_shared_feed_forward_length", Keys::MAX_WIDTH));
-    if tri!(keys.experts(true)).is_some() {
-        return Err(keys.wrong("expert_count", "is not 0: experts are not supported in this architecture"));
-    }
+    // Without experts the converter has made the shared ones the feed-forward.
+    let (experts, shared_experts) = (tri!(keys.experts(true)), tri!(keys.shared_experts(false)));
     Ok(Spec {
         norm_eps: tri!(keys.required("attention.layer_norm_rms_epsilon")),
         global: HeadSpec { rope, ..spec.global },
@@ -35,6 +33,8 @@ pub(super) const fn granite<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Err
         embedding_scale: tri!(keys.or("embedding_scale", 1.0)),
         residual_scale: tri!(keys.or("residual_scale", 1.0)),
         logit_scale: 1.0 / tri!(keys.or("logit_scale", 1.0)), // the file has the divisor
+        shared_experts: if experts.is_some() { shared_experts } else { None },
+        experts,
         recurrent: Some(tri!(keys.recurrent(RecurrentKind::Mamba2))),
         recurrent_layers: keys.layers_without_attention(),
         ..spec

@@ -3,7 +3,7 @@
 
 use crate::model::keys::Keys;
 use crate::model::layers::PerLayer;
-use crate::model::{Need, QkNorm, RopeStyle, Spec};
+use crate::model::{Need, PooledActivation, QkNorm, RopeStyle, Spec};
 use crate::{Error, tri};
 
 pub(super) const fn qwen2<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
@@ -15,10 +15,11 @@ pub(super) const fn qwen2<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error
 }
 
 pub(super) const fn qwen3<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+    let spec = tri!(keys.decoder(RopeStyle::Halves));
     Ok(Spec {
         norm_eps: tri!(keys.required("attention.layer_norm_rms_epsilon")),
         qk_norm: QkNorm::Head,
-        ..tri!(keys.decoder(RopeStyle::Halves))
+        ..keys.ranking(PooledActivation::None, spec)
     })
 }
 

@@ -3,18 +3,19 @@
 use crate::model::keys::Keys;
 use crate::model::layers::Pattern;
 use crate::model::roles::Role;
-use crate::model::{MAX_LAYERS, QkNorm, RecurrentKind, RopeStyle, Spec};
+use crate::model::{MAX_LAYERS, QkNorm, Recurrent, RecurrentKind, RopeStyle, Spec};
 use crate::{Error, tri};
 
 pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
-    let spec = tri!(keys.decoder(RopeStyle::Halves));
+    let all = tri!(keys.decoder(RopeStyle::Halves));
+    let spec = tri!(keys.without_next(all));
     let interval = match tri!(keys.optional_size("full_attention_interval", MAX_LAYERS)) {
         Some(interval) => interval,
         None => 4, // llama.cpp's default
     };
     // Sections of the rotation are for images; in a text all of them hold the token's position.
     keys.known("rope.dimension_sections");
-    let recurrent_layers = match tri!(keys.layers_where("attention.recurrent_layers", spec.layers)) {
+    let recurrent_layers = match tri!(keys.layers_where("attention.recurrent_layers", all.layers)) {
         Some(pattern) => pattern,
         None => Pattern::AllBut(interval),
     };
@@ -27,4 +28,20 @@ pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
         renamed: &[(Role::PostAttentionNorm, Role::FfnNorm)],
         ..spec
     })
+}
+
+/// Qwen 3.5 with experts.
+pub(super) const fn experts<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+    let (experts, shared_experts) = (tri!(keys.experts(true)), tri!(keys.shared_experts(true)));
+    Ok(Spec { experts, shared_experts, ..tri!(spec(keys)) })
+}
+
+/// Qwen 3 Next, in which the heads of a group are neighbours.
+pub(super) const fn next<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+    let spec = tri!(experts(keys));
+    let recurrent = match spec.recurrent {
+        Some(mixer) => Some(Recurrent { in_turns: false, ..mixer }),
+        None => None,
+    };
+    Ok(Spec { recurrent, ..spec })
 }

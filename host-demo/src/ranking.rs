@@ -1,0 +1,54 @@
+//! How well a document answers a query, by models that rank.
+
+use anyhow::{Result, ensure};
+use arenite::tokenizer::{Encode, Tokenizer};
+use arenite::{Gguf, Model, TokenId};
+
+use crate::text;
+
+/// What a file says of pairs of texts.
+pub struct Ranking {
+    /// A template with `{query}` and `{document}`, of models that answer yes or no.
+    template: Option<String>,
+    /// Whether the second text begins with a separator of its own (`</s></s>`, XLM-RoBERTa).
+    separated: bool,
+}
+
+impl Ranking {
+    /// Of a file whose model ranks.
+    pub fn new(gguf: &Gguf<'_>, model: &Model<'_>) -> Result<Self> {
+        let spec = model.spec();
+        let made = "this model makes vectors and no scores; its pooling type must be that of a reranker";
+        ensure!(spec.ranks(), "{made}");
+        let template = gguf.str("tokenizer", "chat_template.rerank").ok().flatten();
+        Ok(Self {
+            template: template.map(|template| String::from_utf8_lossy(template).into_owned()),
+            separated: matches!(gguf.str("tokenizer.ggml", "model"), Ok(Some(b"t5"))),
+        })
+    }
+
+    /// The tokens of a pair.
+    pub fn pair(&self, tokenizer: &Tokenizer<'_, '_>, query: &str, document: &str) -> Result<Vec<TokenId>> {
+        if let Some(template) = &self.template {
+            let (before, after) = template.split_once("{document}").unwrap_or((template, ""));
+            let prompt = [&before.replace("{query}", query), document, &after.replace("{query}", query)].concat();
+            return text::encode(tokenizer, prompt.as_bytes(), Encode { add_special: false, parse_special: true });
+        }
+        let how = Encode { add_special: true, parse_special: false };
+        let mut ids = text::encode(tokenizer, query.as_bytes(), how)?;
+        let second = text::encode(tokenizer, document.as_bytes(), how)?;
+        // What begins the second text is what ends the first, or nothing.
+        ids.extend(ids.last().copied().filter(|_| self.separated));
+        ids.extend(second.iter().skip(1));
+        Ok(ids)
+    }
+}
+
+/// The score in what a model made of a pair: a number, or the share of the first of two classes, yes and no.
+pub fn score(vector: &[f32]) -> f64 {
+    match *vector {
+        [yes, no] => 1.0 / (1.0 + (f64::from(no) - f64::from(yes)).exp()),
+        [score, ..] => f64::from(score),
+        [] => 0.0,
+    }
+}

@@ -1,0 +1,42 @@
+//! Nemotron-H: a layer is Mamba-2, attention without positions, or a feed-forward (of experts in Nemotron 3), without
+//! a gate and with the square of the positive part as its function.
+
+use crate::kernel::Activation;
+use crate::model::keys::Keys;
+use crate::model::{Experts, Gate, HeadSpec, Need, RecurrentKind, RopeStyle, Spec};
+use crate::{Error, tri};
+
+pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+    let all = tri!(keys.hybrid(RopeStyle::Halves));
+    let spec = tri!(keys.without_next(all));
+    let normed = match tri!(keys.switch("expert_weights_norm")) {
+        Some(normed) => normed,
+        None => false,
+    };
+    let experts = match tri!(keys.experts(normed)) {
+        // Their width is that of the layer, which is 0 where there are none.
+        Some(experts) => Some(Experts { width: None, ..experts }),
+        None => None,
+    };
+    tri!(keys.nonzero("expert_shared_count", 1 << 10));
+    tri!(keys.nonzero("expert_group_used_count", 1 << 10));
+    match tri!(keys.nonzero("expert_group_count", 1 << 10)) {
+        None | Some(1) => {}
+        Some(_) => return Err(keys.wrong("expert_group_count", "is more than 1: not supported")),
+    }
+    Ok(Spec {
+        norm_eps: tri!(keys.norm_eps()),
+        global: HeadSpec { rope: None, ..spec.global },
+        linear_bias: Need::Optional,
+        qkv_bias: Need::Optional,
+        recurrent: Some(tri!(keys.recurrent(RecurrentKind::Mamba2))),
+        recurrent_layers: keys.layers_without_attention(),
+        one_part: true,
+        activation: Activation::ReluSquared,
+        gate: Gate::None,
+        shared_experts: if experts.is_some() { tri!(keys.shared_experts(false)) } else { None },
+        router: if experts.is_some() { tri!(keys.router()) } else { spec.router },
+        experts,
+        ..spec
+    })
+}

@@ -1,0 +1,76 @@
+//! Encoders like BERT with newer parts: Nomic's (rotary positions, a gated feed-forward, hardly a bias), ModernBERT
+//! (norms before attention and feed-forward instead of after, local layers) and Jina's second (scores that fall with the distance).
+
+use crate::gguf::equal;
+use crate::kernel::Activation;
+use crate::model::keys::Keys;
+use crate::model::layers::{HeadSpec, Pattern};
+use crate::model::rope::Rope;
+use crate::model::{Gate, MAX_LAYERS, Need, Norm, Placement, PooledActivation, Positions, RopeStyle, Spec};
+use crate::{Error, tri};
+
+pub(super) const fn nomic<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+    let decoder = tri!(keys.decoder(RopeStyle::Halves));
+    Ok(Spec {
+        token_types: keys.rows("token_types.weight"),
+        embedding_norm: true,
+        final_norm: false,
+        norm: Norm::Layer,
+        norm_eps: tri!(keys.required("attention.layer_norm_epsilon")),
+        placement: Placement { pre_norm: false, post_norm: false, residual_norm: true },
+        qkv_bias: Need::Optional,
+        linear_bias: Need::Optional,
+        fused_qkv: keys.has("blk.0.attn_qkv.weight"),
+        ..tri!(keys.encoder(decoder))
+    })
+}
+
+pub(super) const fn modern<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+    let decoder = tri!(keys.decoder(RopeStyle::Halves));
+    let encoder = tri!(keys.encoder(decoder));
+    let spec = keys.ranking(PooledActivation::Gelu, encoder);
+    keys.known("classifier.pooling_type");
+    let period = match tri!(keys.optional_size("attention.sliding_window_pattern", MAX_LAYERS)) {
+        Some(period) => period,
+        None => 3, // llama.cpp's default
+    };
+    // The file has the width of all that a token sees, itself apart.
+    let window = match spec.global.window {
+        Some(both) => Some(both / 2 + 1),
+        None => None,
+    };
+    let rope = match spec.global.rope {
+        Some(rope) => Some(Rope { base: tri!(keys.or("rope.freq_base_swa", rope.base)), ..rope }),
+        None => None,
+    };
+    let activation = match tri!(keys.text("hidden_activation")) {
+        Some(name) if equal(name, b"silu") => Activation::Silu,
+        _ => Activation::GeluErf,
+    };
+    Ok(Spec {
+        global: HeadSpec { window: None, ..spec.global },
+        local: HeadSpec { window, rope, ..spec.global },
+        local_layers: if window.is_some() { Pattern::AllButFirst(period) } else { Pattern::Never },
+        embedding_norm: true,
+        norm: Norm::Layer,
+        norm_bias: false,
+        norm_eps: tri!(keys.norm_eps()),
+        fused_qkv: true,
+        gate: Gate::Fused,
+        activation,
+        ..spec
+    })
+}
+
+pub(super) const fn jina<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+    let spec = tri!(nomic(keys));
+    let gate = if keys.has("blk.0.ffn_gate.weight") {
+        Gate::Separate
+    } else if keys.rows("blk.0.ffn_up.weight") > spec.ffn.get(0) {
+        Gate::Fused
+    } else {
+        Gate::None
+    };
+    let global = HeadSpec { rope: None, ..spec.global };
+    Ok(Spec { global, positions: Positions::Alibi, activation: Activation::GeluErf, gate, ..spec })
+}
