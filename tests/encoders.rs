@@ -77,7 +77,7 @@ fn t5() {
 
 #[test]
 fn embeddings() {
-    for name in ["bert", "gemma_embedding", "nomic_bert", "modern_bert", "qwen3_embedding"] {
+    for name in ["bert", "gemma_embedding", "modern_bert", "qwen3_embedding"] {
         if let Some(case) = Case::find(name, "model.gguf") {
             embeds(&case);
         }

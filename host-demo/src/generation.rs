@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use arenite::grammar::Constraint;
+use arenite::grammar::{Constraint, Masks};
 use arenite::sampler::Sampler;
 use arenite::tokenizer::{Decoder, Tokenizer};
 use arenite::{Error, Session, TokenId};
@@ -15,7 +15,7 @@ use crate::stop::StopFilter;
 use crate::{interrupt, output, text};
 
 /// What to continue, and how far.
-pub struct Request<'a> {
+pub struct Request<'a, 'w> {
     pub prompt: &'a [TokenId],
     /// The vocabulary, and a decoder that has seen the prompt. Without it there is no text, no stop
     /// text and no end token.
@@ -28,8 +28,8 @@ pub struct Request<'a> {
     pub stop_ids: &'a [TokenId],
     /// Whether it goes on after the vocabulary's end tokens.
     pub ignore_end: bool,
-    /// What the answer has to look like; only with `text`.
-    pub constraint: Option<Constraint<'a>>,
+    /// What the answer has to look like, and masks for this grammar alone; only with `text`.
+    pub constraint: Option<(Constraint<'a>, &'a mut Masks<'w>)>,
     /// What guesses the next tokens.
     pub guesser: Option<Guesser<'a>>,
     /// Tokens of the prompt to take between two looks at Ctrl-C.
@@ -80,7 +80,7 @@ pub fn run(
     session: &mut Session<'_, '_>,
     sampler: &mut Sampler<'_>,
     rng: &mut impl Rng,
-    mut request: Request<'_>,
+    mut request: Request<'_, '_>,
     mut show: impl FnMut(&str) -> Result<()>,
 ) -> Result<Outcome> {
     let start = Instant::now();
@@ -116,10 +116,10 @@ pub fn run(
             Some(guesser) => guesser.logits(session),
             None => session.logits_mut(),
         };
-        let token = match (&request.constraint, &request.text) {
-            (Some(constraint), Some((tokenizer, _))) => {
-                let allowed =
-                    |token| constraint.allows(tokenizer, token) && !(request.ignore_end && tokenizer.is_end(token));
+        let token = match (&mut request.constraint, &request.text) {
+            (Some((constraint, masks)), Some((tokenizer, _))) => {
+                let mut mask = masks.at(constraint, tokenizer, 0);
+                let allowed = |token| mask.allows(token) && !(request.ignore_end && tokenizer.is_end(token));
                 match sampler.sample_where(logits, rng, allowed) {
                     Err(Error::NoTokenAllowed) if constraint.is_complete() => break End::Grammar,
                     token => token?,
@@ -140,7 +140,7 @@ pub fn run(
             if stopped {
                 break End::Stop;
             }
-            if let Some(constraint) = &mut request.constraint {
+            if let Some((constraint, _)) = &mut request.constraint {
                 constraint.accept(tokenizer, token)?;
                 if constraint.is_over() {
                     break End::Grammar;
@@ -164,7 +164,7 @@ pub fn run(
         outcome.decodes += 1;
     };
     outcome.decode = start.elapsed();
-    outcome.is_whole = request.constraint.as_ref().is_none_or(Constraint::is_complete);
+    outcome.is_whole = request.constraint.as_ref().is_none_or(|(constraint, _)| constraint.is_complete());
     if outcome.end != End::Stop
         && let Some((_, decoder)) = &mut request.text
     {
@@ -178,7 +178,7 @@ pub fn run(
 }
 
 /// Takes the prompt in, step by step, which changes nothing in the result. `false` after Ctrl-C.
-fn prefill(session: &mut Session<'_, '_>, request: &Request<'_>) -> Result<bool> {
+fn prefill(session: &mut Session<'_, '_>, request: &Request<'_, '_>) -> Result<bool> {
     let total = request.prompt.len();
     let step = request.step.max(1);
     let bar = if total > step && output::watched() {

@@ -90,30 +90,65 @@ fn a_grammar_is_followed_and_an_answer_that_is_cut_off_says_so() {
 
 #[test]
 fn guesses_change_nothing() {
-    let run = |more: &[&str]| {
-        let output = arenite()
-            .args([
-                "generate",
-                "-p",
-                "The cat and the dog. The cat and the",
-                "-n",
-                "60",
-                "--seed",
-                "5",
-                "--format",
-                "ids",
-            ])
-            .args(more)
-            .output()
-            .unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        output.stdout
-    };
     let model = concat!(env!("CARGO_MANIFEST_DIR"), "/models/stories.gguf");
-    for sampling in [&["--temp", "0"][..], &["--temp", "1", "--repeat-penalty", "1.1"]] {
+    let words = ["cat", "dog", "little girl", "red ball", "tree"];
+    let prompts: String = (0..50)
+        .map(|i| {
+            let (a, b) = (words[i % 5], words[i / 5 % 5]);
+            // Some repeat themselves.
+            let again = format!("The {a} and the {b}. ").repeat(i % 4);
+            format!("\"{again}The {a} and\"\n")
+        })
+        .collect();
+    let run = |more: &[&str]| {
+        let mut child = arenite()
+            .args(["generate", "--jsonl", "-n", "30", "-c", "256", "--seed", "5"])
+            .args(more)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(prompts.as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success());
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let schema = r#"{"type": "array", "items": {"enum": ["a cat", "a dog"]}, "minItems": 3, "maxItems": 6}"#;
+    let hot = ["--temp", "1", "--repeat-penalty", "1.1"];
+    let constrained = ["--temp", "1", "--json-schema", schema];
+    for (sampling, guesses) in [
+        (&["--temp", "0"][..], &[&["--lookup", "1"][..], &["--lookup", "7"], &["--draft", model]][..]),
+        (&hot, &[&["--lookup", "7"], &["--draft", model, "--draft-max", "3"]]),
+        (&constrained, &[&["--lookup", "5"]]),
+    ] {
         let alone = run(sampling);
-        for guess in [&["--lookup", "1"][..], &["--lookup", "7"], &["--draft", model]] {
+        assert_eq!(alone.lines().count(), 50);
+        for guess in guesses {
             assert_eq!(run(&[sampling, guess].concat()), alone, "{sampling:?} {guess:?}");
         }
     }
+}
+
+#[test]
+fn a_compiled_grammar_is_a_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let (source, table) = (dir.path().join("list.gbnf"), dir.path().join("list.table"));
+    std::fs::write(&source, "root ::= [a-z]+ (\", \" [a-z]+)*").unwrap();
+    let mut child = arenite()
+        .args(["grammar", "--try"])
+        .args([&source, &table])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(b"\"a, bc\"\n\"a,\"\n\"a,b\"\n").unwrap();
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(said, "{\"text\":\"whole\"}\n{\"text\":\"beginning\"}\n{\"text\":\"neither\"}\n");
+    let table = std::fs::read(table).unwrap();
+    let grammar = arenite::grammar::Grammar::new(&table).unwrap();
+    let mut state = arenite::grammar::State::new(&grammar);
+    assert!(state.accept(&grammar, b"ab".iter().copied()) && state.is_complete());
 }

@@ -3,7 +3,7 @@
 //! A grammar is compiled on a host, from GBNF or a JSON schema, to a table ([`Grammar`]) that a device borrows from
 //! flash. The place of an answer in it is a small value ([`State`]) that forks and rewinds by being copied, and that
 //! works on bytes alone. A [`Constraint`] puts both together with a vocabulary, for a
-//! [`Sampler`](crate::sampler::Sampler).
+//! [`Sampler`](crate::sampler::Sampler); [`Masks`] make it fast where a vocabulary is large.
 //!
 //! There is no heap, and the time for a token is bounded by its bytes. An answer that follows the grammar so far can
 //! always be brought to an end: a path that could not is refused where it begins.
@@ -30,9 +30,11 @@
 //! # }
 //! ```
 
+mod masks;
 mod state;
 mod table;
 
+pub use masks::{Mask, Masks};
 pub use state::State;
 pub use table::Grammar;
 

@@ -121,6 +121,11 @@ impl State {
         self.items.iter().flat_map(jumps)
     }
 
+    /// The node on top of each stack, and how many frames there is room for above it.
+    pub(super) fn tops(&self) -> impl Iterator<Item = (Node, usize)> {
+        self.items.iter().map(|item| (item.node, DEPTH.saturating_sub(self.depth(item.frame))))
+    }
+
     fn is_alive(&self) -> bool {
         self.complete || !self.items.is_empty()
     }
@@ -143,11 +148,15 @@ impl State {
         let mut after = match self.items.as_slice() {
             [item] => {
                 let mut node = item.node;
+                let room = DEPTH.saturating_sub(self.depth(item.frame));
                 loop {
                     let byte = bytes.next()?;
-                    let Some(next) = grammar.step(node, byte) else { return Some(Self::dead()) };
+                    let next = grammar.step(node, byte).and_then(|next| Some((next, grammar.head(next)?)));
+                    let Some((next, head)) = next.filter(|(_, head)| head.need() <= room) else {
+                        return Some(Self::dead());
+                    };
                     node = next;
-                    if !grammar.head(node).is_some_and(|head| head.is_plain()) {
+                    if !head.is_plain() {
                         break;
                     }
                 }

@@ -37,14 +37,31 @@ pub(super) fn best(logits: &[f32]) -> TokenId {
 
 /// The best of the tokens that are possible and allowed. Only those are asked about that are better than all before.
 pub(super) fn best_where(logits: &[f32], allowed: &mut impl FnMut(TokenId) -> bool) -> Option<TokenId> {
+    const PART: usize = 256;
     let (mut best, mut token) = (f32::NEG_INFINITY, None);
-    for (id, logit) in logits.iter().enumerate() {
-        // NaN is not greater than anything.
-        if *logit > best && allowed(id as TokenId) {
-            (best, token) = (*logit, Some(id as TokenId));
+    for (part, start) in logits.chunks(PART).zip((0..).step_by(PART)) {
+        // Seldom does a part have a better one.
+        if !has_above(part, best) {
+            continue;
+        }
+        for (logit, id) in part.iter().zip(start..) {
+            // NaN is not greater than anything.
+            if *logit > best && allowed(id) {
+                (best, token) = (*logit, Some(id));
+            }
         }
     }
     token
+}
+
+/// Whether one of these is above a limit: in lanes, for vector instructions.
+fn has_above(logits: &[f32], limit: f32) -> bool {
+    let (parts, rest) = logits.as_chunks::<32>();
+    let mut lanes = [false; 32];
+    for part in parts {
+        lanes.iter_mut().zip(part).for_each(|(lane, logit)| *lane |= *logit > limit);
+    }
+    lanes.contains(&true) || rest.iter().any(|logit| *logit > limit)
 }
 
 /// How much less likely a logit is than the highest, before division by the sum of all.

@@ -254,7 +254,7 @@ fn layer_tensors(family: &str, layer: u64) -> Vec<(&'static str, Vec<u64>)> {
             tensors.push(("attn_v.weight", vec![DIM, kv]));
         }
     }
-    if nemotron && layer % 2 == 0 {
+    if nemotron && layer.is_multiple_of(2) {
         // No feed-forward.
     } else if has_experts(family) && !(family == "lfm2moe" && layer == 0) {
         tensors.push(("ffn_gate_inp.weight", vec![DIM, EXPERTS]));

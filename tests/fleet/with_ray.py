@@ -15,10 +15,11 @@ from lines import BATCH, requests
 class Answer:
     """An actor: the model is loaded once, and lines go through a pipe."""
 
-    def __init__(self, binary):
+    def __init__(self, binary, at_work):
         self.process = subprocess.Popen(
             [binary, *BATCH], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )
+        self.at_work = at_work
 
     def __call__(self, batch):
         lines = list(batch["line"])
@@ -28,6 +29,8 @@ class Answer:
         writer.join()
         if "" in answers:
             raise RuntimeError("arenite has ended")
+        with open(self.at_work, "a") as file:
+            file.write(f"{os.getpid()}\n")
         return {"index": batch["index"], "answer": [answer.rstrip("\n") for answer in answers]}
 
     def write(self, lines):
@@ -36,25 +39,35 @@ class Answer:
         self.process.stdin.flush()
 
 
-def kill_one():
-    """Kills the process of one actor."""
-    time.sleep(5)
-    found = subprocess.run(["pgrep", "-f", "ray::.*MapWorker"], capture_output=True, text=True).stdout.split()
-    if found:
-        os.kill(int(found[0]), signal.SIGKILL)
-
-
 def main():
     binary, out = os.path.abspath(sys.argv[1]), sys.argv[2]
     ray.init(num_cpus=2, include_dashboard=False)
     rows = [{"index": i, "line": line} for i, line in enumerate(requests())]
-    killer = threading.Thread(target=kill_one)
+    at_work = os.path.abspath(out) + ".at_work"
+    open(at_work, "w").close()
+    killed = []
+
+    def kill_one():
+        while True:
+            time.sleep(0.05)
+            with open(at_work) as file:
+                done = file.read().split()
+            if len(done) >= 2:
+                killed.append(int(done[0]))
+                return os.kill(killed[0], signal.SIGKILL)
+
+    killer = threading.Thread(target=kill_one, daemon=True)
     killer.start()
     data = ray.data.from_items(rows, override_num_blocks=20).map_batches(
-        Answer, fn_constructor_args=(binary,), batch_size=25, concurrency=2, max_retries=-1
+        Answer,
+        fn_constructor_args=(binary, at_work),
+        batch_size=25,
+        concurrency=2,
+        max_restarts=-1,
+        max_task_retries=-1,
     )
     answers = sorted(data.take_all(), key=lambda row: row["index"])
-    killer.join()
+    assert killed, "all was done before a worker was killed"
     with open(out, "w") as file:
         file.writelines(row["answer"] + "\n" for row in answers)
 

@@ -1,19 +1,19 @@
 """The official `openai` client against `arenite serve`: pip install openai jsonschema; python openai_client.py BINARY."""
 
 import json
-import signal
-import subprocess
+import math
+import os
 import sys
 import threading
 
 import jsonschema
 import openai
 
+from server import Server
+
 binary = sys.argv[1]
-server = subprocess.Popen([binary, "serve", "--port", "0", "--parallel", "4"], stdout=subprocess.PIPE, text=True)
-line = server.stdout.readline()
-assert line.startswith("listening on http://127.0.0.1:"), line
-client = openai.OpenAI(base_url=line.split()[-1] + "/v1", api_key="none", max_retries=0)
+server = Server(binary, "--parallel", "4")
+client = openai.OpenAI(base_url=server.url + "/v1", api_key="none", max_retries=0)
 
 models = client.models.list().data
 assert len(models) == 1
@@ -66,10 +66,25 @@ for seed in range(4):
     assert answer.finish_reason == "stop", answer
     jsonschema.validate(json.loads(answer.message.content), SCHEMA)
 
+wanted = {"type": "json_object"}
+answer = chat(seed=2, max_tokens=200, response_format=wanted).choices[0]
+assert answer.finish_reason == "length" or isinstance(json.loads(answer.message.content), dict), answer
+
 tool = {"type": "function", "function": {"name": "look_up", "parameters": SCHEMA}}
 called = chat(seed=1, max_tokens=150, tools=[tool], tool_choice="required").choices[0]
 assert called.finish_reason == "tool_calls" and called.message.tool_calls[0].function.name == "look_up", called
-jsonschema.validate(json.loads(called.message.tool_calls[0].function.arguments), SCHEMA)
+call = called.message.tool_calls[0]
+jsonschema.validate(json.loads(call.function.arguments), SCHEMA)
+# Streamed, and answered by the function: the conversation goes on.
+pieces = list(chat(seed=1, max_tokens=150, tools=[tool], tool_choice="required", stream=True))
+streamed = [call for piece in pieces for call in piece.choices[0].delta.tool_calls or []]
+assert [one.function.arguments for one in streamed] == [call.function.arguments], streamed
+history = [
+    {"role": "user", "content": "Who is it?"},
+    {"role": "assistant", "tool_calls": [call.model_dump()]},
+    {"role": "tool", "tool_call_id": call.id, "content": "nobody"},
+]
+assert client.chat.completions.create(model=MODEL, messages=history, tools=[tool], max_tokens=8).choices[0].message
 
 for wrong, error in [
     (dict(model="other"), openai.NotFoundError),
@@ -104,6 +119,27 @@ threads = [threading.Thread(target=client_thread, args=(seed,)) for seed in rang
 [thread.join() for thread in threads]
 assert not wrong, wrong
 
-server.send_signal(signal.SIGTERM)
-assert server.wait(30) == 0
+server.end()
+
+# Embeddings need a model that makes them.
+if not os.environ.get("ARENITE_FIXTURES"):
+    print("SKIP: embeddings: no ARENITE_FIXTURES")
+else:
+    server = Server(binary, "-m", os.environ["ARENITE_FIXTURES"] + "/bert/model.gguf")
+    client = openai.OpenAI(base_url=server.url + "/v1", api_key="none", max_retries=0)
+    texts = ["a cat", "the cat", "war"]
+    # The client asks for base64 unless it is told otherwise.
+    for form in [{}, {"encoding_format": "float"}]:
+        found = client.embeddings.create(model=client.models.list().data[0].id, input=texts, **form)
+        vectors = [data.embedding for data in found.data]
+        assert [data.index for data in found.data] == [0, 1, 2] and found.usage.prompt_tokens > 3
+        assert all(abs(math.hypot(*vector) - 1) < 1e-5 for vector in vectors)
+        one = client.embeddings.create(model="default", input=texts[1], **form).data[0].embedding
+        assert one == vectors[1]
+    try:
+        client.chat.completions.create(model="default", messages=[{"role": "user", "content": "x"}])
+        raise SystemExit("an encoder took a chat")
+    except openai.BadRequestError as refused:
+        assert refused.body["message"]
+    server.end()
 print("all of the client's calls work")

@@ -129,7 +129,7 @@ struct Pending {
 
 enum What {
     Text(Prepared, Vec<UnboundedReceiver<Event>>),
-    Vectors(Vec<oneshot::Receiver<std::result::Result<Vec<f32>, String>>>, usize),
+    Vectors(Value, Vec<oneshot::Receiver<std::result::Result<Vec<f32>, String>>>, usize),
     /// Not even a request.
     Nonsense(String),
 }
@@ -218,7 +218,7 @@ impl Batch {
                 self.send(Command::Embed { ids, answer })?;
                 vectors.push(vector);
             }
-            return Ok(Ok(What::Vectors(vectors, tokens)));
+            return Ok(Ok(What::Vectors(request["body"].clone(), vectors, tokens)));
         }
         let body = Body::of(request["body"].clone());
         let prepared =
@@ -263,14 +263,14 @@ impl Batch {
                     .collect::<std::result::Result<Vec<_>, _>>()
                     .map(|choices| self.service.answer(&prepared, &choices, &frame)),
             ),
-            Ok(What::Vectors(vectors, tokens)) => {
+            Ok(What::Vectors(body, vectors, tokens)) => {
                 let gone = |_| ApiError::invalid("the engine has ended");
                 let vectors =
                     vectors.into_iter().map(|vector| vector.blocking_recv().map_err(gone)?.map_err(ApiError::invalid));
                 Some(
                     vectors
                         .collect::<std::result::Result<Vec<_>, _>>()
-                        .map(|vectors| self.service.embeddings(&vectors, tokens)),
+                        .map(|vectors| self.service.embeddings(&body, &vectors, tokens)),
                 )
             }
             Err(error) => Some(Err(error)),

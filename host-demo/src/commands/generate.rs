@@ -14,6 +14,7 @@ use serde::Serialize;
 
 use crate::cli::{ConstraintArgs, Limit, RunArgs, SamplingArgs, Text, TextArgs, at_least_one, each_line};
 use crate::generation::{self, End, Outcome, Request};
+use crate::grammar::MaskMemory;
 use crate::guess::{Draft, Guesser};
 use crate::model_file::ModelFile;
 use crate::output::{self, Bytes, Out, note};
@@ -184,6 +185,11 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let vocab = model.spec().vocab;
     let mut scratch = vec![0; Sampler::scratch_bytes(&params, vocab)];
     let mut sampler = Sampler::new(params, &args.sampling.logit_bias, vocab, &mut scratch)?;
+    let mut mask_memory = tokenizer.zip(grammar).map(|(tokenizer, _)| MaskMemory::new(tokenizer));
+    let mut masks = match (&mut mask_memory, tokenizer) {
+        (Some(memory), Some(tokenizer)) => Some(memory.masks(tokenizer)?),
+        _ => None,
+    };
     let mut continued = |prompt: &Prompt, session: &mut Session<'_, '_>, show: &mut dyn FnMut(&str) -> Result<()>| {
         let guesser = match (&mut draft, args.lookup) {
             (Some(draft), _) => Some(Guesser::new(Box::new(|text, most| draft.guess(text, most)), ahead)),
@@ -196,7 +202,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
             stops: &args.stop,
             stop_ids: &args.stop_id,
             ignore_end: args.ignore_eos,
-            constraint: grammar.map(Constraint::new),
+            constraint: grammar.map(Constraint::new).zip(masks.as_mut()),
             guesser,
             step: plan.options.batch,
         };

@@ -9,6 +9,7 @@ mod convert_tokenizer;
 mod detokenize;
 mod embed;
 mod generate;
+mod grammar;
 mod imatrix;
 mod inspect;
 mod logits;
@@ -75,6 +76,7 @@ enum Command {
     Score(score::Args),
     Serve(serve::Args),
     Batch(batch::Args),
+    Grammar(grammar::Args),
     Bench(bench::Args),
     Convert(convert::Args),
     Completions(completions::Args),
@@ -99,6 +101,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Probe(args) => return probe::run(&args, &ModelFile::open(model)?),
         Command::Serve(args) => serve::run(&args, ModelFile::open(model)?),
         Command::Batch(args) => return batch::run(&args, ModelFile::open(model)?),
+        Command::Grammar(args) => return grammar::run(&args, &ModelFile::open(model)?),
         Command::Score(args) => return score::run(&args, &ModelFile::open(model)?),
         Command::Imatrix(args) => return imatrix::run(&args, &ModelFile::open(model)?),
         Command::Perplexity(args) => return perplexity::run(&args, &ModelFile::open(model)?),

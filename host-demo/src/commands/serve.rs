@@ -5,6 +5,7 @@ use std::sync::mpsc::channel;
 use std::time::Instant;
 
 use anyhow::{Result, anyhow};
+use axum::http::HeaderValue;
 
 use crate::cli::{RunArgs, at_least_one};
 use crate::model_file::ModelFile;
@@ -39,6 +40,10 @@ pub struct Args {
     #[arg(long, value_name = "K", env = "ARENITE_API_KEY", hide_env_values = true)]
     api_key: Option<String>,
 
+    /// Let pages of this origin ask from a browser, such as https://example.org; * for all. May be given several times
+    #[arg(long, value_name = "ORIGIN")]
+    cors_origin: Vec<HeaderValue>,
+
     #[command(flatten)]
     run: RunArgs,
 }
@@ -58,7 +63,7 @@ pub fn run(args: &Args, file: ModelFile) -> Result<()> {
         kv: plan.kv,
         started: Instant::now(),
     });
-    let limits = Limits { host: args.host.clone(), port: args.port };
+    let limits = Limits { host: args.host.clone(), port: args.port, origins: args.cors_origin.clone() };
     let tokenizer = app.service.tokenizer;
     let sockets = std::thread::spawn(move || serve(app, &limits));
     crate::server::run_engine(model, plan, &run, tokenizer, args.parallel, counters, &asked)?;

@@ -11,9 +11,33 @@ mod schema;
 use std::collections::{HashMap, HashSet};
 
 use anyhow::{Context, Result, bail};
+use arenite::grammar::Masks;
+use arenite::memory::Line;
+use arenite::tokenizer::Tokenizer;
 
 use automaton::{Letter, Nfa, Node};
 use expr::{Expr, Rules};
+
+/// Places of which a mask is kept.
+const PLACES: usize = 64;
+
+/// Memory for [`Masks`].
+pub struct MaskMemory(Vec<Line>);
+
+impl MaskMemory {
+    /// As much as is needed for this vocabulary.
+    pub fn new(tokenizer: &Tokenizer<'_, '_>) -> Self {
+        Self(vec![Line::ZERO; Self::bytes(tokenizer).div_ceil(arenite::memory::ALIGN)])
+    }
+
+    pub fn bytes(tokenizer: &Tokenizer<'_, '_>) -> usize {
+        Masks::bytes(tokenizer, PLACES)
+    }
+
+    pub fn masks(&mut self, tokenizer: &Tokenizer<'_, '_>) -> Result<Masks<'_>> {
+        Ok(Masks::new(tokenizer, PLACES, Line::bytes_mut(&mut self.0))?)
+    }
+}
 
 /// The table of a grammar in GBNF, llama.cpp's dialect. `token` gives the id of a token by its text, for `<think>`.
 pub fn from_gbnf(text: &str, token: &dyn Fn(&str) -> Option<u32>) -> Result<Vec<u8>> {

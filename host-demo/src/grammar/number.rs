@@ -74,6 +74,13 @@ pub fn decimal(most: u32) -> Expr {
     Expr::seq([integer(), fraction(most)])
 }
 
+/// Whole numbers, and these fractions after them.
+pub fn with_fractions<'d>(fractions: impl Iterator<Item = &'d String>) -> Expr {
+    let zero = Expr::Chars(Chars::one('0')).repeat(0, DIGITS);
+    let each = fractions.map(|digits| Expr::seq([Expr::text(&format!(".{digits}")), zero.clone()]));
+    Expr::seq([integer(), Expr::Alt(each.collect()).optional()])
+}
+
 /// Whole numbers from `min` to `max`, both included.
 pub fn integer_range(min: Option<i128>, max: Option<i128>) -> Expr {
     let mut parts = Vec::new();

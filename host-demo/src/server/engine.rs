@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, TryRecvError};
 
 use anyhow::Result;
-use arenite::grammar::{Constraint, Grammar, State};
+use arenite::grammar::{Constraint, Grammar, Masks, State};
 use arenite::sampler::{Pcg32, Sampler};
 use arenite::tokenizer::{Decoder, Tokenizer};
 use arenite::{Context, Engine, Error, TokenId, Work};
@@ -17,8 +17,14 @@ use super::request::Settings;
 use crate::stop::StopFilter;
 use crate::text;
 
-/// Tokens of prompts in a pass in which somebody waits for the next token: a long prompt stops nobody.
-const PIECE: usize = 64;
+/// Tokens of one prompt in a pass with others: a long prompt stops nobody.
+const PIECE: usize = 32;
+/// Tokens of all prompts in a pass in which somebody waits for the next token.
+const BESIDE: usize = 64;
+/// Tokens of prompts in a pass of their own. It is given up for who comes meanwhile.
+const ALONE: usize = 256;
+/// Passes that are given up on end at most.
+const MOST_STOPS: usize = 16;
 
 /// What the thread is asked for.
 pub enum Command {
@@ -93,6 +99,8 @@ struct Running {
     cached: usize,
     rng: Pcg32,
     state: Option<State>,
+    /// The number of its grammar, for masks.
+    grammar: u32,
     decoder: Decoder,
     stops: StopFilter,
     end: Option<Finish>,
@@ -119,14 +127,45 @@ pub struct Scheduler<'a, 'm, 'w> {
     running: Vec<Running>,
     waiting: std::collections::VecDeque<Job>,
     cache: Cache,
+    masks: Masks<'a>,
+    grammars: Grammars,
     scratch: Vec<u8>,
     clock: u64,
+    /// How many passes on end were given up for requests that came.
+    stops: usize,
+}
+
+/// Numbers of the grammars that were used last: requests often have the same one.
+#[derive(Default)]
+struct Grammars {
+    known: std::collections::VecDeque<(u32, Arc<[u8]>)>,
+    last: u32,
+}
+
+impl Grammars {
+    /// The number of a grammar, which no other one has or had.
+    fn number(&mut self, table: &Arc<[u8]>) -> u32 {
+        const MOST: usize = 64;
+        if let Some(at) = self.known.iter().position(|(_, known)| known == table)
+            && let Some(found) = self.known.remove(at)
+        {
+            self.known.push_back(found);
+        } else {
+            self.last += 1;
+            self.known.push_back((self.last, table.clone()));
+            if self.known.len() > MOST {
+                self.known.pop_front();
+            }
+        }
+        self.known.back().map_or(0, |(number, _)| *number)
+    }
 }
 
 impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
     pub fn new(
         engine: Engine<'m, 'w>,
         tokenizer: &'a Tokenizer<'a, 'a>,
+        masks: Masks<'a>,
         parallel: usize,
         counters: Arc<Counters>,
     ) -> Self {
@@ -140,8 +179,11 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
             running: Vec::with_capacity(parallel),
             waiting: Default::default(),
             cache: Cache::default(),
+            masks,
+            grammars: Grammars::default(),
             scratch,
             clock: 0,
+            stops: 0,
         }
     }
 
@@ -158,7 +200,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
                 Err(_) => {}
             }
             self.admit();
-            if let Err(error) = self.pass() {
+            if let Err(error) = self.pass(commands) {
                 let message = error.to_string();
                 for running in self.running.drain(..) {
                     let _ = running.job.events.send(Event::Failed(message.clone()));
@@ -275,6 +317,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         self.counters.requests.fetch_add(1, Ordering::Relaxed);
         self.counters.cached_tokens.fetch_add(cached as u64, Ordering::Relaxed);
         let state = job.settings.table.as_deref().and_then(|table| Some(State::new(&Grammar::new(table).ok()?)));
+        let grammar = job.settings.table.as_ref().map_or(0, |table| self.grammars.number(table));
         let mut decoder = self.tokenizer.decoder();
         for id in &job.prompt {
             let _ = text::push(&mut decoder, *id, self.tokenizer, &mut String::new());
@@ -285,6 +328,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
             cached,
             rng: Pcg32::new(job.settings.seed),
             state,
+            grammar,
             decoder,
             stops: StopFilter::new(&job.settings.stops),
             end: None,
@@ -293,31 +337,17 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
     }
 
     /// One pass: the next token of everyone who has one, and pieces of prompts.
-    fn pass(&mut self) -> Result<(), Error> {
-        self.running.retain_mut(|running| {
-            if running.job.events.is_closed() {
-                running.end = Some(Finish::Stop);
-            }
-            true
-        });
-        let batch = self.engine.plan().options.batch;
-        let someone_reads = self.running.iter().any(|running| running.end.is_none() && running.left() == 1);
-        let prompts = self.running.iter().filter(|running| running.end.is_none() && running.left() > 1).count();
-        let mut room = batch;
-        let mut for_prompts = if someone_reads || prompts > 1 { PIECE.max(batch / 8).min(batch) } else { batch };
-        // Who is nearest to its first token comes first.
-        let mut order: Vec<usize> = (0..self.running.len()).filter(|at| self.running[*at].end.is_none()).collect();
-        order.sort_by_key(|at| self.running[*at].left());
-        let mut counts = vec![0; self.running.len()];
-        for at in order {
-            let left = self.running[at].left();
-            let count = if left == 1 { 1.min(room) } else { left.min(for_prompts).min(room) };
-            if left > 1 {
-                for_prompts -= count;
-            }
-            room -= count;
-            counts[at] = count;
+    fn pass(&mut self, commands: &Receiver<Command>) -> Result<(), Error> {
+        for running in self.running.iter_mut().filter(|running| running.job.events.is_closed()) {
+            running.end = Some(Finish::Stop);
         }
+        let counts = self.shares();
+        let someone_reads = self.running.iter().any(|running| running.end.is_none() && running.left() == 1);
+        let may_stop = !someone_reads
+            && self.running.len() < self.parallel
+            && !self.engine.has_states()
+            && self.stops < MOST_STOPS;
+        let mut came = None;
         loop {
             let mut works: Vec<Work<'_>> = Vec::with_capacity(self.running.len());
             for (running, count) in self.running.iter_mut().zip(&counts).filter(|(_, count)| **count > 0) {
@@ -330,19 +360,30 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
             if works.is_empty() {
                 return Ok(());
             }
-            match self.engine.run(&mut works) {
+            match self.engine.begin(&mut works) {
                 Err(Error::OutOfPages { .. }) => {
                     drop(works);
                     if !self.evict() {
                         return Err(Error::OutOfPages { needed: 1, free: 0 });
                     }
                 }
-                done => {
-                    done?;
+                pass => {
+                    let mut pass = pass?;
+                    while came.is_none() && pass.step() {
+                        if may_stop {
+                            came = commands.try_recv().ok();
+                        }
+                    }
                     break;
                 }
             }
         }
+        if let Some(command) = came {
+            self.stops += 1;
+            self.take(command);
+            return Ok(());
+        }
+        self.stops = 0;
         self.counters.passes.fetch_add(1, Ordering::Relaxed);
         for (at, count) in counts.into_iter().enumerate().filter(|(_, count)| *count > 0) {
             let running = &self.running[at];
@@ -356,11 +397,40 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         Ok(())
     }
 
+    /// How many tokens each conversation has in the next pass: who is nearest to its first token comes first.
+    fn shares(&self) -> Vec<usize> {
+        let left = |at: usize| self.running[at].left();
+        let mut order: Vec<usize> = (0..self.running.len()).filter(|at| self.running[*at].end.is_none()).collect();
+        order.sort_by_key(|at| left(*at));
+        let readers = order.iter().filter(|at| left(**at) == 1).count();
+        let prompts = order.len() - readers;
+        let batch = self.engine.plan().options.batch;
+        let all = if readers > 0 { BESIDE } else { ALONE };
+        let mut room = batch;
+        let mut for_prompts = all.min(batch.saturating_sub(readers)).max(1);
+        let mut counts = vec![0; self.running.len()];
+        for at in order {
+            let most = match left(at) {
+                1 => 1,
+                left if left <= PIECE || (prompts == 1 && readers == 0) => left.min(for_prompts),
+                // The shorter ones are not kept waiting by more than a few.
+                _ => for_prompts.min(PIECE.saturating_sub(all.saturating_sub(for_prompts)).max(PIECE / 4)),
+            };
+            let count = most.min(room);
+            if left(at) > 1 {
+                for_prompts -= count;
+            }
+            room -= count;
+            counts[at] = count;
+        }
+        counts
+    }
+
     /// Chooses the next token of a conversation, and says so.
     fn sample(&mut self, at: usize) {
-        let Self { engine, tokenizer, running, scratch, counters, .. } = self;
+        let Self { engine, tokenizer, running, masks, scratch, counters, .. } = self;
         let running = &mut running[at];
-        match running.choose(engine, tokenizer, scratch) {
+        match running.choose(engine, tokenizer, masks, scratch) {
             Ok(()) => {
                 counters.answer_tokens.fetch_add(1, Ordering::Relaxed);
             }
@@ -401,6 +471,7 @@ impl Running {
         &mut self,
         engine: &mut Engine<'_, '_>,
         tokenizer: &Tokenizer<'_, '_>,
+        masks: &mut Masks<'_>,
         scratch: &mut [u8],
     ) -> Result<(), Error> {
         let Settings { params, bias, limit, ignore_end, table, logprobs, .. } = &self.job.settings;
@@ -416,9 +487,11 @@ impl Running {
         };
         let token = match &constraint {
             None => sampler.sample(logits, &mut self.rng),
-            Some(constraint) => sampler.sample_where(logits, &mut self.rng, |token| {
-                constraint.allows(tokenizer, token) && !(*ignore_end && tokenizer.is_end(token))
-            }),
+            Some(constraint) => {
+                let mut mask = masks.at(constraint, tokenizer, self.grammar);
+                let allowed = |token| mask.allows(token) && !(*ignore_end && tokenizer.is_end(token));
+                sampler.sample_where(logits, &mut self.rng, allowed)
+            }
         };
         let token = match token {
             Err(Error::NoTokenAllowed) if constraint.as_ref().is_some_and(Constraint::is_complete) => {

@@ -1,20 +1,24 @@
 //! Sockets: who may connect, how long they may take, and the end.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use axum::http::{HeaderValue, Request};
+use hyper::body::Incoming;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
+use tokio::task::AbortHandle;
 
 use super::routes::{App, router};
 use crate::output::{Out, note};
 
-/// Connections at once; further ones wait.
+/// Connections at once.
 const MOST_CONNECTIONS: usize = 512;
 /// How long the head of a request may take to come, also between two.
 const HEAD_TIME: Duration = Duration::from_secs(15);
@@ -24,6 +28,8 @@ const HEAD_TIME: Duration = Duration::from_secs(15);
 pub struct Limits {
     pub host: String,
     pub port: u16,
+    /// Whose pages may ask, by browsers' rules.
+    pub origins: Vec<HeaderValue>,
 }
 
 /// Serves until the process is asked to end, and what is open is done.
@@ -36,7 +42,7 @@ pub fn serve(app: Arc<App>, limits: &Limits) -> Result<()> {
             .with_context(|| format!("cannot listen on {}:{}", limits.host, limits.port))?;
         let address: SocketAddr = listener.local_addr()?;
         Out::lock().now(format!("listening on http://{address}\n").as_bytes())?;
-        let accepting = tokio::spawn(accept(listener, app.clone()));
+        let accepting = tokio::spawn(accept(listener, app.clone(), limits.origins.clone()));
         asked_to_end().await?;
         accepting.abort();
         app.counters.stopping.store(true, Ordering::Relaxed);
@@ -57,24 +63,82 @@ async fn all_done(app: &App) {
     tokio::time::sleep(Duration::from_millis(100)).await;
 }
 
-async fn accept(listener: TcpListener, app: Arc<App>) {
+/// A connection that is open.
+pub struct Seat {
+    /// Requests of it that are being answered.
+    busy: AtomicUsize,
+    /// When it came, or when its last answer was done.
+    since: Mutex<Instant>,
+    task: OnceLock<AbortHandle>,
+}
+
+/// Keeps a connection for an answer.
+pub struct Held(Arc<Seat>);
+
+impl Held {
+    pub fn new(seat: Arc<Seat>) -> Self {
+        seat.busy.fetch_add(1, Ordering::Relaxed);
+        Self(seat)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        *self.0.since.lock().unwrap_or_else(|broken| broken.into_inner()) = Instant::now();
+        self.0.busy.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Who only holds sockets open keeps nobody out: where there is no place for another connection, the one that has
+/// asked for nothing for longest gives its own.
+#[derive(Default)]
+struct Seats(Vec<Weak<Seat>>);
+
+impl Seats {
+    fn make_room(&mut self) {
+        self.0.retain(|seat| seat.strong_count() > 0);
+        let idle = self.0.iter().filter_map(Weak::upgrade).filter(|seat| seat.busy.load(Ordering::Relaxed) == 0);
+        let since = |seat: &Arc<Seat>| *seat.since.lock().unwrap_or_else(|broken| broken.into_inner());
+        if let Some(task) = idle.min_by_key(since).and_then(|seat| seat.task.get().cloned()) {
+            task.abort();
+        }
+    }
+}
+
+async fn accept(listener: TcpListener, app: Arc<App>, origins: Vec<HeaderValue>) {
     let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
-    let routes = router(app);
+    let routes = router(app, origins);
+    let mut seats = Seats::default();
     loop {
-        let Ok(place) = places.clone().acquire_owned().await else { return };
         let Ok((socket, _)) = listener.accept().await else {
             // Too many open files, say: others will be closed.
+            seats.make_room();
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
+        let place = match places.clone().try_acquire_owned() {
+            Ok(place) => place,
+            Err(_) => {
+                seats.make_room();
+                let Ok(place) = places.clone().acquire_owned().await else { return };
+                place
+            }
+        };
         let _ = socket.set_nodelay(true);
-        let service = TowerToHyperService::new(routes.clone());
-        tokio::spawn(async move {
+        let seat = Arc::new(Seat { busy: 0.into(), since: Instant::now().into(), task: OnceLock::new() });
+        seats.0.push(Arc::downgrade(&seat));
+        let (routes, asking) = (TowerToHyperService::new(routes.clone()), seat.clone());
+        let service = service_fn(move |mut request: Request<Incoming>| {
+            request.extensions_mut().insert(asking.clone());
+            routes.call(request)
+        });
+        let task = tokio::spawn(async move {
             let mut http = hyper::server::conn::http1::Builder::new();
             http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME);
             let _ = http.serve_connection(TokioIo::new(socket), service).await;
             drop(place);
         });
+        let _ = seat.task.set(task.abort_handle());
     }
 }
 

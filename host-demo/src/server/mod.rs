@@ -36,6 +36,7 @@ use arenite::{Gguf, Model, Plan};
 
 use crate::chat::Renderer;
 use crate::cli::RunArgs;
+use crate::grammar::MaskMemory;
 use crate::model_file::ModelFile;
 use crate::output::{Bytes, note};
 use crate::ranking::Ranking;
@@ -70,10 +71,11 @@ impl Host {
             .batch(args.session.batch_size.max(parallel));
         let plan = Plan::new(gguf, options).with_context(named)?;
         note(format_args!(
-            "memory  workspace {}, KV cache {} ({parallel} conversations of {context} positions in {}), model {} read in place",
+            "memory  workspace {}, KV cache {} ({parallel} conversations of {context} positions in {}), masks of grammars {}, model {} read in place",
             Bytes(plan.workspace),
             Bytes(plan.kv),
             args.session.kv.name(),
+            Bytes(MaskMemory::bytes(tokenizer)),
             Bytes(file.len()),
         ));
         let template = gguf.str("tokenizer", "chat_template").ok().flatten().unwrap_or_default();
@@ -109,7 +111,8 @@ pub fn run_engine(
     let workers = workers::start(args.threads.unwrap_or_else(workers::cores));
     let mut memory = runtime::Memory::new(&plan)?;
     let engine = memory.engine(model, plan, kernels, &*workers)?;
-    Scheduler::new(engine, tokenizer, parallel, counters).run(commands);
+    let mut masks = MaskMemory::new(tokenizer);
+    Scheduler::new(engine, tokenizer, masks.masks(tokenizer)?, parallel, counters).run(commands);
     Ok(())
 }
 

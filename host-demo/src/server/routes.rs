@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use arenite::TokenId;
 use axum::body::Body as HttpBody;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::sse::{Event as Sse, KeepAlive};
 use axum::response::{Html, IntoResponse, Response, Sse as SseResponse};
@@ -18,9 +18,11 @@ use axum::{Json, Router};
 use serde_json::{Value, json};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio_stream::wrappers::UnboundedReceiverStream;
+use tower_http::cors::{AllowOrigin, CorsLayer};
 
 use super::engine::{Command, Counters, Event, Job};
 use super::error::ApiError;
+use super::http::{Held, Seat};
 use super::logprobs;
 use super::request::Body;
 use super::service::{Choice, Endpoint, Frame, Prepared, Service, usage, without_tags};
@@ -48,7 +50,8 @@ pub struct App {
 
 type Result<T> = std::result::Result<T, ApiError>;
 
-pub fn router(app: Arc<App>) -> Router {
+/// `origins`: whose pages may ask from a browser, next to the server's own.
+pub fn router(app: Arc<App>, origins: Vec<HeaderValue>) -> Router {
     let guarded = Router::new()
         .route("/v1/chat/completions", post(chat))
         .route("/v1/completions", post(completions))
@@ -59,14 +62,23 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/detokenize", post(detokenize))
         .route("/metrics", get(metrics))
         .route_layer(middleware::from_fn_with_state(app.clone(), with_key));
-    guarded
+    let routes = guarded
         .route("/health", get(health))
         .route("/", get(|| async { Html(include_str!("page.html")) }))
         .fallback(|| async { ApiError::new(StatusCode::NOT_FOUND, "there is nothing at this path") })
         .method_not_allowed_fallback(|| async {
             ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "this path takes another method")
         })
-        .with_state(app)
+        .with_state(app);
+    if origins.is_empty() {
+        return routes;
+    }
+    let origins = match origins.iter().any(|origin| origin == "*") {
+        true => AllowOrigin::any(),
+        false => AllowOrigin::list(origins),
+    };
+    let cors = CorsLayer::new().allow_origin(origins).allow_methods([Method::GET, Method::POST]);
+    routes.layer(cors.allow_headers([header::AUTHORIZATION, header::CONTENT_TYPE]))
 }
 
 /// Lets those in who have the key.
@@ -105,15 +117,18 @@ async fn json_body(request: Request<HttpBody>) -> Result<Value> {
         .map_err(|error| ApiError::invalid(format!("the body is not JSON: {error}")))
 }
 
-/// Counts a request as long as it is open.
-struct Open(Arc<Counters>);
+/// Counts a request as long as it is open, and keeps its connection.
+struct Open {
+    counters: Arc<Counters>,
+    _held: Option<Held>,
+}
 
 impl Open {
-    fn new(app: &App) -> Result<Self> {
+    fn new(app: &App, seat: Option<Arc<Seat>>) -> Result<Self> {
         if app.counters.stopping.load(Ordering::Relaxed) {
             return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "the server is about to end"));
         }
-        let open = Self(app.counters.clone());
+        let open = Self { counters: app.counters.clone(), _held: seat.map(Held::new) };
         let before = app.counters.open.fetch_add(1, Ordering::Relaxed);
         if before >= app.most_open { Err(ApiError::busy(before)) } else { Ok(open) }
     }
@@ -121,7 +136,7 @@ impl Open {
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.0.open.fetch_sub(1, Ordering::Relaxed);
+        self.counters.open.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -138,8 +153,9 @@ fn now() -> u64 {
 }
 
 async fn generate(app: Arc<App>, endpoint: Endpoint, request: Request<HttpBody>) -> Result<Response> {
+    let seat = request.extensions().get().cloned();
     let body = bytes(request).await?;
-    let open = Open::new(&app)?;
+    let open = Open::new(&app, seat)?;
     let body = Body::parse(&body)?;
     let mut prepared = app.service.prepare(endpoint, &body, super::by_chance())?;
     let prefix = if endpoint == Endpoint::Chat { "chatcmpl" } else { "cmpl" };
@@ -339,17 +355,19 @@ impl Streamer {
 }
 
 async fn embeddings(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Response> {
+    let seat = request.extensions().get().cloned();
     let body = json_body(request).await?;
-    let _open = Open::new(&app)?;
+    let _open = Open::new(&app, seat)?;
     let inputs = app.service.embedding_inputs(&body)?;
     let tokens = inputs.iter().map(Vec::len).sum();
     let vectors = vectors_of(&app, inputs).await?;
-    Ok(Json(app.service.embeddings(&vectors, tokens)).into_response())
+    Ok(Json(app.service.embeddings(&body, &vectors, tokens)).into_response())
 }
 
 async fn rerank(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Response> {
+    let seat = request.extensions().get().cloned();
     let body = json_body(request).await?;
-    let _open = Open::new(&app)?;
+    let _open = Open::new(&app, seat)?;
     let pairs = app.service.pairs(&body)?;
     let tokens = pairs.iter().map(Vec::len).sum();
     let vectors = vectors_of(&app, pairs).await?;

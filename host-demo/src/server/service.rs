@@ -4,6 +4,8 @@ use std::sync::Mutex;
 
 use arenite::TokenId;
 use arenite::tokenizer::{Encode, Tokenizer};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD as BASE64;
 use minijinja::value::Value as Jinja;
 use serde_json::{Value, json};
 
@@ -286,16 +288,20 @@ impl Service {
         })
     }
 
-    /// The answer to a request for embeddings.
-    pub fn embeddings(&self, vectors: &[Vec<f32>], tokens: usize) -> Value {
+    /// The answer to a request for embeddings, which are lists of numbers or base64 of their bytes.
+    pub fn embeddings(&self, body: &Value, vectors: &[Vec<f32>], tokens: usize) -> Value {
+        let is_base64 = body.get("encoding_format").and_then(Value::as_str) == Some("base64");
         let unit = |vector: &[f32]| {
             let norm = vector.iter().map(|x| f64::from(*x) * f64::from(*x)).sum::<f64>().sqrt().max(1e-12);
             vector.iter().map(|x| (f64::from(*x) / norm) as f32).collect::<Vec<_>>()
         };
-        let data = vectors
-            .iter()
-            .enumerate()
-            .map(|(index, vector)| json!({ "object": "embedding", "index": index, "embedding": unit(vector) }));
+        let written = |vector: Vec<f32>| match is_base64 {
+            true => json!(BASE64.encode(vector.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<_>>())),
+            false => json!(vector),
+        };
+        let data = vectors.iter().enumerate().map(
+            |(index, vector)| json!({ "object": "embedding", "index": index, "embedding": written(unit(vector)) }),
+        );
         json!({
             "object": "list",
             "data": data.collect::<Vec<_>>(),

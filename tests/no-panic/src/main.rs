@@ -12,7 +12,7 @@ use core::fmt::Write;
 use arenite::beam::{Beams, Search};
 use arenite::chat::{Format, Message};
 use arenite::gguf::Value;
-use arenite::grammar::{Constraint, Grammar, State};
+use arenite::grammar::{Constraint, Grammar, Masks, State};
 use arenite::sampler::{Params, Pcg32, Sampler};
 use arenite::speculation::lookup;
 use arenite::tokenizer::{Encode, Tokenizer};
@@ -140,6 +140,12 @@ entry!("constraint", (table: &[u8], tokenizer: &Tokenizer<'_, '_>, token: TokenI
     let mut constraint = Constraint::new(Grammar::new(table)?);
     constraint.accept(tokenizer, token)?;
     Ok(constraint.allows(tokenizer, token) && constraint.is_over())
+});
+
+entry!("masks", (table: &[u8], tokenizer: &Tokenizer<'_, '_>, memory: Memory, token: TokenId) -> Result<bool, Error> {
+    let constraint = Constraint::new(Grammar::new(table)?);
+    let mut masks = Masks::new(tokenizer, 2, memory)?;
+    Ok(masks.at(&constraint, tokenizer, 0).allows(token))
 });
 
 entry!("allowed", (params: Params, scratch: &mut [u8], logits: &mut [f32], seed: u64, odd: &[u8]) -> Result<TokenId, Error> {

@@ -49,6 +49,16 @@ impl Reader<'_> {
         };
         self.check_keywords(&a, path)?;
         self.check_keywords(&b, path)?;
+        // What a pattern allows in one may be an additional property in the other.
+        let is_open = |schema: &Map<String, Value>| {
+            schema.get("additionalProperties").is_none_or(|others| *others == Value::Bool(true))
+        };
+        for (one, other) in [(&a, &b), (&b, &a)] {
+            let patterns = one.get("patternProperties");
+            if patterns.is_some() && patterns != other.get("patternProperties") && !is_open(other) {
+                bail!("{path}.patternProperties: this cannot be combined with `additionalProperties`");
+            }
+        }
         if a.contains_key("properties") || b.contains_key("properties") {
             // Also where one has none: it may still forbid those of the other.
             a.insert("properties".into(), properties(&a, &b));

@@ -240,13 +240,19 @@ impl Reader<'_> {
         self.schema(&flat, path)
     }
 
-    /// The schema that a reference names.
+    /// The schema that a reference names: by its place, by its `$anchor`, or as the whole.
     fn target(&self, reference: &str, path: &str) -> Result<&Value> {
-        let Some(pointer) = reference.strip_prefix('#').filter(|rest| rest.is_empty() || rest.starts_with('/')) else {
-            bail!("{path}.$ref: only references within the schema are supported, such as #/$defs/name");
-        };
-        let pointer = percent_decoded(pointer);
-        self.root.pointer(&pointer).ok_or_else(|| anyhow!("{path}.$ref: there is no {reference} in the schema"))
+        let own = self.root.get("$id").or_else(|| self.root.get("id")).and_then(Value::as_str);
+        let within = own.and_then(|own| reference.strip_prefix(own.trim_end_matches('#'))).unwrap_or(reference);
+        let none = || anyhow!("{path}.$ref: there is no {reference} in the schema");
+        match percent_decoded(within).strip_prefix('#') {
+            None if within.is_empty() => Ok(self.root),
+            None => bail!("{path}.$ref: only references within the schema are supported, such as #/$defs/name"),
+            Some(pointer) if pointer.is_empty() || pointer.starts_with('/') => {
+                self.root.pointer(pointer).ok_or_else(none)
+            }
+            Some(anchor) => anchored(self.root, anchor).ok_or_else(none),
+        }
     }
 
     fn alternatives(
@@ -279,9 +285,15 @@ impl Reader<'_> {
     fn values(&mut self, values: &[Value], schema: &Map<String, Value>, path: &str) -> Result<Expr> {
         let mut allowed = Vec::new();
         for value in values {
-            if is_allowed(value, schema, path)? {
-                allowed.push(text_of(value));
+            if !is_allowed(value, schema, path)? {
+                continue;
             }
+            let text = text_of(value);
+            let is_checked = value.is_string() && (schema.contains_key("pattern") || schema.contains_key("format"));
+            allowed.push(match is_checked {
+                true => Expr::Both(Box::new(text), Box::new(pattern::quoted(string(schema, path)?))),
+                false => text,
+            });
         }
         Ok(Expr::Alt(allowed))
     }
@@ -359,6 +371,27 @@ impl Reader<'_> {
         self.rules.0[rule].expr = Expr::alt([object, array, key, number::number()].into_iter().chain(words));
         Expr::Rule(rule)
     }
+}
+
+/// The schema with this `$anchor`.
+fn anchored<'s>(root: &'s Value, anchor: &str) -> Option<&'s Value> {
+    let mut left = vec![root];
+    while let Some(schema) = left.pop() {
+        match schema {
+            Value::Object(object) => {
+                if object.get("$anchor").and_then(Value::as_str) == Some(anchor) {
+                    return Some(schema);
+                }
+                // What is listed are values, and no schemas.
+                left.extend(
+                    object.iter().filter(|(key, _)| !["const", "enum"].contains(&key.as_str())).map(|(_, value)| value),
+                );
+            }
+            Value::Array(list) => left.extend(list),
+            _ => {}
+        }
+    }
+    None
 }
 
 fn percent_decoded(text: &str) -> String {
@@ -471,7 +504,8 @@ fn is_allowed(value: &Value, schema: &Map<String, Value>, path: &str) -> Result<
             "exclusiveMaximum" => compared(number, |a, b| a < b),
             "minLength" => compared(length, |a, b| a >= b),
             "maxLength" => compared(length, |a, b| a <= b),
-            "type" | "nullable" => true,
+            // Those of texts are looked at where they are written.
+            "type" | "nullable" | "pattern" | "format" => true,
             other if ASSERTING.contains(&other) => bail!("{path}: `{other}` beside listed values is not supported"),
             _ => true,
         };
@@ -540,6 +574,7 @@ fn number(mut is_integer: bool, schema: &Map<String, Value>, path: &str) -> Resu
 
     let mut divisor = None;
     let mut digits = None;
+    let mut fractions = None;
     if let Some(multiple) = schema.get("multipleOf") {
         let value = multiple.as_f64().unwrap_or_default();
         let places = (0..=10).find(|places| (value * 10f64.powi(*places) - 1.0).abs() < 1e-9);
@@ -548,8 +583,12 @@ fn number(mut is_integer: bool, schema: &Map<String, Value>, path: &str) -> Resu
             divisor = Some(value as u32).filter(|value| *value > 1);
         } else if let Some(places) = places.filter(|_| !is_integer) {
             digits = Some(places as u32);
+        } else if let Some(parts) = parts_of_one(value).filter(|_| !is_integer) {
+            fractions = Some(number::with_fractions(parts.iter()));
         } else {
-            bail!("{path}.multipleOf: {multiple} is not supported: whole numbers to 10000 are, and 0.1, 0.01, ...");
+            bail!(
+                "{path}.multipleOf: {multiple} is not supported: whole numbers to 10000 are, and what goes into 1, such as 0.25 and 0.01"
+            );
         }
     }
     let expr = if is_integer {
@@ -575,15 +614,32 @@ fn number(mut is_integer: bool, schema: &Map<String, Value>, path: &str) -> Resu
         number::number_range(min, max)
     } else if let Some(digits) = digits {
         return Ok(number::decimal(digits.max(1)));
+    } else if let Some(fractions) = fractions {
+        return Ok(fractions);
     } else {
         number::number()
     };
     let both = |a, b| Expr::Both(Box::new(a), Box::new(b));
-    Ok(match (divisor, digits) {
-        (Some(divisor), _) => both(expr, Expr::Multiple(divisor)),
-        (None, Some(digits)) => both(expr, number::decimal(digits.max(1))),
-        (None, None) => expr,
+    Ok(match (divisor, digits, fractions) {
+        (Some(divisor), ..) => both(expr, Expr::Multiple(divisor)),
+        (None, Some(digits), _) => both(expr, number::decimal(digits.max(1))),
+        (None, None, Some(fractions)) => both(expr, fractions),
+        (None, None, None) => expr,
     })
+}
+
+/// The multiples up to 1 of a number that goes into it, as digits after the point: 25, 5, 75 and 0 for 0.25.
+fn parts_of_one(value: f64) -> Option<Vec<String>> {
+    const MOST: u64 = 1000;
+    let text = format!("{value}");
+    let digits = text.strip_prefix("0.").filter(|digits| digits.len() <= 10)?;
+    let (step, one) = (digits.parse::<u64>().ok()?, 10u64.pow(digits.len() as u32));
+    let part = |part| {
+        let padded = format!("{:0len$}", part * step % one, len = digits.len());
+        let digits = padded.trim_end_matches('0');
+        if digits.is_empty() { "0".into() } else { digits.to_string() }
+    };
+    (step > 0 && one.is_multiple_of(step) && one / step <= MOST).then(|| (1..=one / step).map(part).collect())
 }
 
 /// A limit that is written as a whole number, and that no other one is tighter than: an f64 might round it.

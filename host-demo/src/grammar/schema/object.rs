@@ -1,7 +1,7 @@
 //! Objects: properties in the order of the schema, then others where it allows them.
 
-use anyhow::{Result, bail};
-use serde_json::{Map, Value};
+use anyhow::{Context, Result, bail};
+use serde_json::{Map, Value, json};
 
 use super::{Reader, comma, count, list, pattern, space, string};
 use crate::grammar::expr::{Chars, Expr};
@@ -16,14 +16,19 @@ impl Reader<'_> {
         };
         let required = names(schema, "required", path)?;
         let mut members = Vec::new();
-        for (name, schema) in properties {
-            let value = self.schema(schema, &format!("{path}.properties.{name}"))?;
+        for (name, property) in properties {
+            let value =
+                self.schema(&with_patterns(name, property, schema, path)?, &format!("{path}.properties.{name}"))?;
             members.push((member(literal_key(name), value), required.contains(&name.as_str())));
         }
         let rest = self.others(schema, properties, &required, path)?;
         // What is required and not described is as any other.
         for name in required.iter().filter(|name| !properties.contains_key(**name)) {
+            let is_patterned = with_patterns(name, &Value::Bool(true), schema, path)?;
             let value = match schema.get("additionalProperties") {
+                _ if is_patterned != Value::Bool(true) => {
+                    self.schema(&is_patterned, &format!("{path}.patternProperties"))?
+                }
                 Some(others) => self.schema(others, &format!("{path}.additionalProperties"))?,
                 None => self.any_value(),
             };
@@ -53,54 +58,79 @@ impl Reader<'_> {
         path: &str,
     ) -> Result<Option<Expr>> {
         let known: Vec<&str> = properties.keys().map(String::as_str).chain(required.iter().copied()).collect();
-        if let Some(patterns) = schema.get("patternProperties") {
-            let Value::Object(patterns) = patterns else { bail!("{path}.patternProperties: this must be an object") };
-            if !known.is_empty()
-                || schema.get("additionalProperties").is_some_and(|others| *others != Value::Bool(false))
-            {
-                bail!("{path}.patternProperties: this keyword is supported only without other properties");
-            }
-            return self.by_pattern(patterns, path).map(Some);
+        let patterns = patterns(schema, path)?;
+        let names = known.iter().map(|name| pattern::literal(name));
+        let mut members = Vec::new();
+        for (i, (name, key, value)) in patterns.iter().enumerate() {
+            // A name that several patterns match would have to satisfy all of them: none is written.
+            let others = patterns.iter().enumerate().filter(|(j, _)| *j != i).map(|(_, (_, key, _))| key.clone());
+            let key = without(key.clone(), names.clone().chain(others));
+            let value = self.schema(value, &format!("{path}.patternProperties.{name}"))?;
+            members.push(member(pattern::quoted(key), value));
         }
+        let says_nothing = known.is_empty() && patterns.is_empty();
         let value = match schema.get("additionalProperties") {
-            Some(Value::Bool(false)) => return Ok(None),
-            Some(others) => self.schema(others, &format!("{path}.additionalProperties"))?,
-            None if known.is_empty() => self.any_value(),
-            None => return Ok(None),
+            Some(Value::Bool(false)) => None,
+            Some(others) => Some(self.schema(others, &format!("{path}.additionalProperties"))?),
+            None => says_nothing.then(|| self.any_value()),
         };
-        let key = match schema.get("propertyNames") {
-            None if known.is_empty() => pattern::any_char().repeat(0, None),
-            None => without(any_key(), known.iter().map(|name| pattern::literal(name))),
-            Some(Value::Object(names)) if known.is_empty() => {
-                let unknown = names
-                    .keys()
-                    .find(|key| !["minLength", "maxLength", "pattern", "format", "type"].contains(&key.as_str()));
-                if let Some(unknown) = unknown {
-                    bail!("{path}.propertyNames.{unknown}: this keyword is not supported here");
+        if let Some(value) = value {
+            let key = match schema.get("propertyNames") {
+                None if says_nothing => pattern::any_char().repeat(0, None),
+                None => without(any_key(), names.chain(patterns.iter().map(|(_, key, _)| key.clone()))),
+                Some(Value::Object(names)) if says_nothing => {
+                    let unknown = names
+                        .keys()
+                        .find(|key| !["minLength", "maxLength", "pattern", "format", "type"].contains(&key.as_str()));
+                    if let Some(unknown) = unknown {
+                        bail!("{path}.propertyNames.{unknown}: this keyword is not supported here");
+                    }
+                    string(names, &format!("{path}.propertyNames"))?
                 }
-                string(names, &format!("{path}.propertyNames"))?
-            }
-            Some(_) => bail!("{path}.propertyNames: this keyword is supported only without other properties"),
-        };
-        Ok(Some(member(pattern::quoted(key), value)))
+                Some(_) => bail!("{path}.propertyNames: this keyword is supported only without other properties"),
+            };
+            members.push(member(pattern::quoted(key), value));
+        }
+        Ok((!members.is_empty()).then(|| Expr::alt(members)))
     }
+}
 
-    /// Members whose names match one of the patterns, and no other of them.
-    fn by_pattern(&mut self, patterns: &Map<String, Value>, path: &str) -> Result<Expr> {
-        let mut keys = Vec::new();
-        for name in patterns.keys() {
-            keys.push(
-                pattern::matching(name).map_err(|error| error.context(format!("{path}.patternProperties.{name}")))?,
-            );
-        }
-        let mut each = Vec::new();
-        for (i, (name, schema)) in patterns.iter().enumerate() {
-            let value = self.schema(schema, &format!("{path}.patternProperties.{name}"))?;
-            let others = keys.iter().enumerate().filter(|(j, _)| *j != i).map(|(_, key)| key.clone());
-            each.push(member(pattern::quoted(without(keys[i].clone(), others)), value));
-        }
-        Ok(Expr::Alt(each))
+/// The patterns of names, as they are written and as texts of strings, and what their values must be.
+fn patterns<'s>(schema: &'s Map<String, Value>, path: &str) -> Result<Vec<(&'s String, Expr, &'s Value)>> {
+    let patterns = match schema.get("patternProperties") {
+        None => return Ok(Vec::new()),
+        Some(Value::Object(patterns)) => patterns,
+        Some(_) => bail!("{path}.patternProperties: this must be an object"),
+    };
+    if schema.contains_key("propertyNames") {
+        bail!("{path}.propertyNames: this keyword is supported only without other properties");
     }
+    let each = patterns.iter().map(|(name, value)| {
+        let key = pattern::matching(name).with_context(|| format!("{path}.patternProperties.{name}"))?;
+        Ok((name, key, value))
+    });
+    each.collect()
+}
+
+/// What a property must be, and what the patterns that its name matches ask for.
+fn with_patterns(name: &str, property: &Value, schema: &Map<String, Value>, path: &str) -> Result<Value> {
+    let Some(Value::Object(patterns)) = schema.get("patternProperties") else { return Ok(property.clone()) };
+    let mut all = Vec::new();
+    for (pattern, value) in patterns {
+        let regex = regex_lite::Regex::new(pattern)
+            .with_context(|| format!("{path}.patternProperties.{pattern}: this cannot be compared with `{name}`"))?;
+        if regex.is_match(name) {
+            all.push(value.clone());
+        }
+    }
+    Ok(match (all.is_empty(), property) {
+        (true, _) => property.clone(),
+        (false, Value::Bool(true)) if all.len() == 1 => all.swap_remove(0),
+        _ => {
+            all.push(property.clone());
+            json!({ "allOf": all })
+        }
+    })
 }
 
 fn any_key() -> Expr {

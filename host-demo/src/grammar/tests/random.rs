@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 
 use crate::grammar::from_json_schema;
 
-struct Random(u64);
+pub struct Random(pub u64);
 
 impl Random {
-    fn below(&mut self, n: usize) -> usize {
+    pub fn below(&mut self, n: usize) -> usize {
         self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         ((self.0 >> 33) as usize) % n
     }
@@ -18,7 +18,7 @@ impl Random {
     }
 }
 
-fn random_schema(random: &mut Random, depth: usize) -> Value {
+pub fn random_schema(random: &mut Random, depth: usize) -> Value {
     let kinds = if depth == 0 { 7 } else { 13 };
     match random.below(kinds) {
         0 => json!({"type": "string", "minLength": random.below(3), "maxLength": 2 + random.below(5)}),
@@ -50,7 +50,12 @@ fn random_schema(random: &mut Random, depth: usize) -> Value {
                 1 => json!({"type": "integer"}),
                 _ => json!({"type": "null"}),
             };
-            json!({"type": "object", "properties": properties, "required": required, "additionalProperties": more})
+            let mut object =
+                json!({"type": "object", "properties": properties, "required": required, "additionalProperties": more});
+            if random.below(3) == 0 {
+                object["patternProperties"] = json!({"^[ab]": random_schema(random, 0), "e$": {"type": "integer"}});
+            }
+            object
         }
         10 | 11 => {
             let each: Vec<Value> = (0..1 + random.below(3)).map(|_| random_schema(random, depth - 1)).collect();

@@ -104,6 +104,12 @@ fn numbers_within_limits() {
         }
     }
     schema(r#"{"type": "number", "multipleOf": 0.01, "minimum": 0}"#, &["1", "1.25", "0.1"], &["1.255", "-1"]);
+    schema(
+        r#"{"type": "number", "multipleOf": 0.25}"#,
+        &["0", "-3", "1.5", "1.50", "-0.25", "7.750", "2.0"],
+        &["0.2", "1.3", "1.255", "0.", ".25"],
+    );
+    schema(r#"{"multipleOf": 0.125, "minimum": 0.3, "maximum": 1}"#, &["0.375", "1", "0.5"], &["0.25", "0.3", "1.125"]);
     refused(r#"{"type": "number", "multipleOf": 0.3}"#, "$.multipleOf: 0.3 is not supported");
 }
 
@@ -316,4 +322,38 @@ fn references() {
     refused(r##"{"$ref": "#"}"##, "can begin with itself");
     refused(r##"{"properties": {"x": {"$ref": "#"}}, "required": ["x"]}"##, "no text can satisfy this");
     refused(r##"{"allOf": [{"$ref": "#"}]}"##, "refers to itself");
+}
+
+#[test]
+fn names_by_pattern_with_others() {
+    let closed = r#"{"type": "object", "properties": {"a": {"type": "string"}}, "patternProperties":
+        {"^x": {"type": "integer"}, "^y": {"type": "boolean"}}, "additionalProperties": false}"#;
+    schema(
+        closed,
+        &[r#"{}"#, r#"{"a": "b"}"#, r#"{"a": "b", "x1": 1, "y": true}"#, r#"{"x": 1}"#],
+        &[r#"{"x": "b"}"#, r#"{"z": 1}"#, r#"{"a": 1}"#, r#"{"y": 1}"#],
+    );
+    let open = r#"{"type": "object", "patternProperties": {"^x": {"type": "integer"}},
+        "additionalProperties": {"type": "string"}}"#;
+    schema(open, &[r#"{"x": 1, "z": "b"}"#, r#"{"": "b"}"#], &[r#"{"x": "b"}"#, r#"{"z": 1}"#]);
+    // A property whose name a pattern matches must be both.
+    let both = r#"{"properties": {"x1": {"minimum": 3}}, "required": ["x1", "x2"],
+        "patternProperties": {"^x": {"type": "integer", "maximum": 5}}}"#;
+    schema(
+        both,
+        &[r#"{"x1": 4, "x2": 1}"#],
+        &[r#"{"x1": 2, "x2": 1}"#, r#"{"x1": 4, "x2": "b"}"#, r#"{"x1": 6, "x2": 1}"#],
+    );
+}
+
+#[test]
+fn references_by_name_and_listed_texts_with_patterns() {
+    schema(r##"{"$defs": {"x": {"$anchor": "foo", "type": "integer"}}, "$ref": "#foo"}"##, &["1"], &["\"a\"", "1.5"]);
+    schema(
+        r#"{"$id": "http://x/y", "$defs": {"x": {"type": "integer"}}, "$ref": "http://x/y#/$defs/x"}"#,
+        &["1"],
+        &["\"a\""],
+    );
+    refused(r##"{"$ref": "#foo", "enum": [{"$anchor": "foo"}]}"##, "$.$ref: there is no #foo in the schema");
+    schema(r#"{"enum": ["ab", "cd", 1], "pattern": "^a"}"#, &["\"ab\"", "1"], &["\"cd\""]);
 }

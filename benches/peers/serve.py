@@ -1,0 +1,144 @@
+"""Many clients of `arenite serve`, HTTP included, beside one pass of llama.cpp over as many sequences.
+
+serve.py BINARY MODEL THREADS [CLIENTS,...]      tokens a second of all clients together
+serve.py BINARY MODEL THREADS first              time to the first token while a long prompt comes in
+serve.py BINARY MODEL THREADS shared             what a second conversation with the same beginning computes
+"""
+
+import pathlib
+import statistics
+import subprocess
+import sys
+import threading
+import time
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "tests/serving"))
+
+TOKENS = 64
+
+
+def prompt(count, seed):
+    """Tokens, since words have as many as the vocabulary likes."""
+    return [100 + (7919 * seed + 104729 * i) % 10000 for i in range(count)]
+
+
+def ours(binary, model, threads, clients):
+    from server import Server
+
+    server = Server(binary, "-m", model, "-t", str(threads), "--parallel", str(clients), "-c", "256")
+    server.text({"prompt": "Warm", "max_tokens": 2, "temperature": 0})
+
+    def ask(i):
+        body = {"prompt": prompt(8, i), "max_tokens": TOKENS, "temperature": 0, "ignore_eos": True}
+        assert server.answer(body)["usage"]["completion_tokens"] == TOKENS
+
+    start = time.perf_counter()
+    asking = [threading.Thread(target=ask, args=(i,)) for i in range(clients)]
+    [thread.start() for thread in asking]
+    [thread.join() for thread in asking]
+    seconds = time.perf_counter() - start
+    server.end()
+    return clients * TOKENS / seconds
+
+
+def theirs(model, threads, sequences, steps=12):
+    """Decoding alone, without prompts or HTTP: run in a process of its own."""
+    import llama_cpp
+
+    quiet = llama_cpp.llama_log_callback(lambda *_: None)
+    llama_cpp.llama_log_set(quiet, None)
+    llama_cpp.llama_backend_init()
+    loaded = llama_cpp.llama_model_load_from_file(model.encode(), llama_cpp.llama_model_default_params())
+    parameters = llama_cpp.llama_context_default_params()
+    parameters.n_ctx = sequences * 256
+    parameters.n_batch = parameters.n_ubatch = 512
+    parameters.n_seq_max = sequences
+    parameters.n_threads = parameters.n_threads_batch = threads
+    context = llama_cpp.llama_init_from_model(loaded, parameters)
+    batch = llama_cpp.llama_batch_init(512, 0, 1)
+
+    def step(position):
+        batch.n_tokens = sequences
+        for i in range(sequences):
+            batch.token[i], batch.pos[i] = 100 + (7 * i + 13 * position) % 10000, position
+            batch.n_seq_id[i], batch.seq_id[i][0], batch.logits[i] = 1, i, 1
+        assert llama_cpp.llama_decode(context, batch) == 0
+        llama_cpp.llama_synchronize(context)
+
+    for position in range(4):
+        step(position)
+    start = time.perf_counter()
+    for position in range(4, 4 + steps):
+        step(position)
+    return sequences * steps / (time.perf_counter() - start)
+
+
+def first(binary, model, threads):
+    from server import Server
+
+    server = Server(binary, "-m", model, "-t", str(threads), "--parallel", "4", "-c", "2560")
+    long = prompt(2000, 7)
+    short = {"max_tokens": 1, "temperature": 0}
+
+    def ask(i):
+        start = time.perf_counter()
+        next(server.stream({**short, "prompt": prompt(12, i)}))
+        return time.perf_counter() - start
+
+    ask(0)
+    alone = [ask(i) for i in range(1, 8)]
+    meanwhile = []
+    asking = threading.Thread(target=lambda: server.answer({**short, "prompt": long}))
+    before = server.metric("prompt_tokens_total")
+    asking.start()
+    time.sleep(0.3)
+    i = 100
+    while asking.is_alive():
+        seconds = ask(i)
+        if asking.is_alive():
+            meanwhile.append(seconds)
+        i += 1
+        time.sleep(0.37)
+    count = server.metric("prompt_tokens_total") - before
+    server.end()
+    a, b = statistics.median(alone), statistics.median(meanwhile)
+    print(f"threads {threads}: first token alone {a * 1e3:.0f} ms ({min(alone) * 1e3:.0f} to {max(alone) * 1e3:.0f}); "
+          f"while {count} tokens come in {b * 1e3:.0f} ms ({min(meanwhile) * 1e3:.0f} to {max(meanwhile) * 1e3:.0f}, "
+          f"{len(meanwhile)} times): {b / a:.2f} times")
+
+
+def shared(binary, model, threads):
+    from server import Server
+
+    server = Server(binary, "-m", model, "-t", str(threads), "--parallel", "2", "-c", "1536")
+    system = prompt(1000, 1)
+
+    def ask(tokens):
+        before, start = server.metric("prompt_tokens_total"), time.perf_counter()
+        usage = server.answer({"prompt": tokens, "max_tokens": 2, "temperature": 0})["usage"]
+        print(f"  {usage['prompt_tokens']} tokens, {usage['prompt_tokens_details']['cached_tokens']} known, "
+              f"{server.metric('prompt_tokens_total') - before} computed, {time.perf_counter() - start:.2f} s")
+
+    for tokens in [system + prompt(7, 2), system + prompt(9, 3), system + prompt(9, 3)]:
+        ask(tokens)
+    server.end()
+
+
+def main():
+    if sys.argv[1] == "theirs":
+        print(theirs(sys.argv[2], int(sys.argv[3]), int(sys.argv[4])))
+        return
+    binary, model, threads = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    what = sys.argv[4] if len(sys.argv) > 4 else "8,16,32"
+    if what in ("first", "shared"):
+        globals()[what](binary, model, threads)
+        return
+    for clients in map(int, what.split(",")):
+        command = [sys.executable, __file__, "theirs", model, str(threads), str(clients)]
+        other = float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+        own = ours(binary, model, threads, clients)
+        print(f"threads {threads}, {clients} clients: {own:.0f} tokens/s over HTTP, llama_decode {other:.0f}: "
+              f"{own / other:.2f} times", flush=True)
+
+
+main()

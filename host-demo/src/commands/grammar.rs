@@ -1,0 +1,74 @@
+//! `arenite grammar`: a grammar as the table that a device reads.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use arenite::grammar::{Grammar, State};
+use serde::Serialize;
+
+use crate::cli::{Text, each_line, token};
+use crate::model_file::ModelFile;
+use crate::new_file::write_file;
+use crate::output::{Bytes, note};
+use crate::{grammar, text};
+
+/// Compile a grammar or a JSON schema to the table that a device borrows, or try texts with it
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:
+  arenite grammar answer.gbnf answer.table
+  arenite grammar answer.schema.json --try < texts.jsonl
+
+In the core, `Grammar::new(include_bytes!(\"answer.table\"))` takes the table. A model (-m) matters only for a grammar
+that names tokens, such as <think>. With --try, each line of standard input is a JSON string, and each line of output
+says whether it is \"whole\", the \"beginning\" of a text of the grammar, or \"neither\".")]
+pub struct Args {
+    /// GBNF, or a JSON schema
+    input: PathBuf,
+
+    /// The table to write
+    #[arg(required_unless_present = "try_texts")]
+    output: Option<PathBuf>,
+
+    /// Say of each line of standard input whether it is a text of the grammar
+    #[arg(long = "try")]
+    try_texts: bool,
+}
+
+pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
+    let name = || args.input.display().to_string();
+    let source = std::fs::read_to_string(&args.input).with_context(|| format!("cannot read {}", name()))?;
+    let table = if source.trim_start().starts_with('{') {
+        let schema = serde_json::from_str(&source).with_context(|| format!("{} is not JSON", name()))?;
+        grammar::from_json_schema(&schema)
+    } else {
+        let gguf = file.parse()?;
+        let mut index = Vec::new();
+        let tokenizer = text::tokenizer(&gguf, &mut index).with_context(|| file.name().to_string())?;
+        grammar::from_gbnf(&source, &|text| token(&tokenizer, text))
+    };
+    let table = table.with_context(name)?;
+    let grammar = Grammar::new(&table)?;
+    if let Some(output) = &args.output {
+        write_file(output, |file| Ok(file.write_all(&table)?))?;
+        note(format_args!("{}: {}", output.display(), Bytes(table.len())));
+    }
+    if !args.try_texts {
+        return Ok(ExitCode::SUCCESS);
+    }
+    #[derive(Serialize)]
+    struct Tried {
+        text: &'static str,
+    }
+    each_line(None, |text| {
+        let Text::Bytes(text) = text else { bail!("this must be a text") };
+        let mut state = State::new(&grammar);
+        let text = match state.accept(&grammar, text.iter().copied()) {
+            true if state.is_complete() => "whole",
+            true => "beginning",
+            false => "neither",
+        };
+        Ok(Tried { text })
+    })
+}

@@ -1,0 +1,221 @@
+//! `arenite serve`: who asks gets what he would get alone, and nobody keeps the others out. The longer forms of these
+//! checks are in `tests/serving`.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+struct Server {
+    process: Child,
+    address: String,
+}
+
+impl Server {
+    fn start(more: &[&str]) -> Self {
+        let mut process = Command::new(env!("CARGO_BIN_EXE_arenite"))
+            .args(["serve", "--port", "0", "-c", "256"])
+            .args(more)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let address = line.trim().strip_prefix("listening on http://").unwrap().to_string();
+        Self { process, address }
+    }
+
+    fn connect(&self) -> TcpStream {
+        let socket = TcpStream::connect(&self.address).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        socket
+    }
+
+    /// Head and body of the answer; empty where the connection was closed before all was sent.
+    fn ask(&self, method: &str, path: &str, headers: &str, body: &[u8]) -> (String, String) {
+        let mut socket = self.connect();
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}Content-Length: {}\r\n\r\n",
+            body.len()
+        );
+        let _ = socket.write_all(head.as_bytes()).and_then(|()| socket.write_all(body));
+        let mut answer = Vec::new();
+        let _ = socket.read_to_end(&mut answer);
+        let answer = String::from_utf8(answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_default();
+        (head.into(), body.into())
+    }
+
+    fn post(&self, path: &str, body: &[u8]) -> (u16, Value) {
+        let (head, body) = self.ask("POST", path, "", body);
+        let status = head.split(' ').nth(1).map_or(0, |status| status.parse().unwrap());
+        (status, serde_json::from_str(&body).unwrap_or(Value::Null))
+    }
+
+    fn answer(&self, body: &Value) -> Value {
+        let (status, answer) = self.post("/v1/completions", body.to_string().as_bytes());
+        assert_eq!(status, 200, "{answer}");
+        answer
+    }
+
+    fn text(&self, body: &Value) -> String {
+        self.answer(body)["choices"][0]["text"].as_str().unwrap().into()
+    }
+
+    fn metric(&self, name: &str) -> u64 {
+        let (_, text) = self.ask("GET", "/metrics", "", b"");
+        let name = format!("arenite_{name} ");
+        text.lines().find_map(|line| line.strip_prefix(&name)).unwrap().parse().unwrap()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn good() -> Value {
+    json!({ "prompt": "Once upon a time", "max_tokens": 8, "temperature": 0 })
+}
+
+#[test]
+fn answers_are_those_that_come_alone() {
+    let server = Server::start(&["--parallel", "3"]);
+    let schema = json!({ "type": "object", "properties": { "n": { "type": "integer", "minimum": 0, "maximum": 99 } }, "required": ["n"] });
+    let kinds = [
+        good(),
+        json!({ "prompt": "The dog said", "max_tokens": 12, "seed": 3 }),
+        json!({ "prompt": "word ".repeat(60), "max_tokens": 3, "temperature": 0 }),
+        json!({ "prompt": "A number:", "max_tokens": 60, "seed": 5, "temperature": 1.5,
+                "response_format": { "type": "json_schema", "json_schema": { "schema": schema } } }),
+    ];
+    let alone: Vec<String> = kinds.iter().map(|kind| server.text(kind)).collect();
+    std::thread::scope(|scope| {
+        for seed in 0..12 {
+            let (server, kinds, alone) = (&server, &kinds, &alone);
+            scope.spawn(move || {
+                for i in 0..6 {
+                    let kind = (seed + i * i) % kinds.len();
+                    if (seed + i) % 5 == 0 {
+                        // Leaves in the middle.
+                        let mut body = kinds[kind].clone();
+                        body["stream"] = json!(true);
+                        let body = body.to_string();
+                        let mut socket = server.connect();
+                        let head = format!(
+                            "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n",
+                            body.len()
+                        );
+                        socket.write_all((head + &body).as_bytes()).unwrap();
+                        socket.read_exact(&mut [0; 20]).unwrap();
+                    } else {
+                        assert_eq!(server.text(&kinds[kind]), alone[kind]);
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(server.text(&kinds[0]), alone[0]);
+    // Who has left holds nothing.
+    let is_idle = || server.metric("answers_running") == 0 && server.metric("requests_open") == 0;
+    let mut looks = 0;
+    while !is_idle() {
+        looks += 1;
+        assert!(looks < 100);
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn a_common_beginning_is_read_once() {
+    let server = Server::start(&["--parallel", "2"]);
+    let beginning = "a b c d e f g h ".repeat(10);
+    let ask = |end: &str| {
+        let before = server.metric("prompt_tokens_total");
+        let body = json!({ "prompt": format!("{beginning}{end}"), "max_tokens": 2, "temperature": 0 });
+        let usage = server.answer(&body)["usage"].clone();
+        let cached = usage["prompt_tokens_details"]["cached_tokens"].as_u64().unwrap();
+        (usage["prompt_tokens"].as_u64().unwrap(), cached, server.metric("prompt_tokens_total") - before)
+    };
+    let (first, cached, computed) = ask("The cat");
+    assert!(first > 80 && cached == 0 && computed == first);
+    let (second, cached, computed) = ask("A dog and a bird");
+    assert!(cached > 80 && computed == second - cached && computed < 16, "{second} {cached} {computed}");
+    // The same again, as who regenerates an answer asks.
+    assert_eq!(ask("A dog and a bird").2, 1);
+}
+
+#[test]
+fn bad_requests_are_refused_and_the_next_is_served() {
+    let server = Server::start(&["--parallel", "2"]);
+    let said = server.text(&good());
+    let long = format!("{{\"prompt\": \"{}\"}}", "word ".repeat(1000));
+    let huge = vec![b'x'; 10_000_000];
+    for (body, path, status) in [
+        (&b"{"[..], "/v1/completions", 400),
+        (b"", "/v1/chat/completions", 400),
+        (b"\xff", "/v1/completions", 400),
+        (b"{\"messages\": 3}", "/v1/chat/completions", 400),
+        (b"{\"prompt\": 3}", "/v1/completions", 400),
+        (b"{\"prompt\": \"x\", \"max_tokens\": \"many\"}", "/v1/completions", 400),
+        (b"{\"prompt\": \"x\", \"model\": \"gpt\"}", "/v1/completions", 404),
+        (b"{\"prompt\": \"x\", \"response_format\": {\"type\": \"json_schema\", \"json_schema\": {\"schema\": {\"not\": {}}}}}", "/v1/completions", 400),
+        (long.as_bytes(), "/v1/completions", 400),
+        (b"{}", "/v1/other", 404),
+        (b"{}", "/v1/models", 405),
+        (&huge, "/v1/completions", 413),
+    ] {
+        let (found, answer) = server.post(path, body);
+        // A body that is too long may be refused before all of it was sent.
+        assert!(found == status || (status == 413 && found == 0), "{path} {status}: {found} {answer}");
+        assert!(found == 0 || answer["error"]["message"].is_string() && answer["error"]["type"].is_string(), "{answer}");
+        assert_eq!(server.text(&good()), said);
+    }
+    // More than there are places for, all of which want nothing.
+    let halves =
+        [&b""[..], b"POST /v1/comp", b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{"];
+    let held: Vec<TcpStream> = (0..600)
+        .map(|i| {
+            let mut socket = server.connect();
+            let _ = socket.write_all(halves[i % 3]);
+            socket
+        })
+        .collect();
+    assert_eq!(server.text(&good()), said);
+    drop(held);
+    assert_eq!(server.text(&good()), said);
+}
+
+#[test]
+fn keys_and_origins() {
+    let server = Server::start(&["--api-key", "secret", "--cors-origin", "https://a.example"]);
+    let body = good().to_string();
+    assert_eq!(server.post("/v1/completions", body.as_bytes()).0, 401);
+    let headers = "Authorization: Bearer secret\r\nOrigin: https://a.example\r\n";
+    let (head, _) = server.ask("POST", "/v1/completions", headers, body.as_bytes());
+    assert!(
+        head.starts_with("HTTP/1.1 200") && head.contains("access-control-allow-origin: https://a.example"),
+        "{head}"
+    );
+    // Browsers ask beforehand, without the key.
+    let headers = "Origin: https://a.example\r\nAccess-Control-Request-Method: POST\r\n";
+    let (head, _) = server.ask("OPTIONS", "/v1/completions", headers, b"");
+    assert!(head.starts_with("HTTP/1.1 200") && head.contains("access-control-allow-headers"), "{head}");
+    let headers = "Origin: https://b.example\r\nAccess-Control-Request-Method: POST\r\n";
+    let (head, _) = server.ask("OPTIONS", "/v1/completions", headers, b"");
+    assert!(!head.contains("https://b.example"), "{head}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_signal_ends_it_when_all_is_answered() {
+    let mut server = Server::start(&[]);
+    assert!(!server.text(&good()).is_empty());
+    Command::new("kill").arg(server.process.id().to_string()).status().unwrap();
+    assert!(server.process.wait().unwrap().success());
+}

@@ -1,0 +1,341 @@
+//! What may follow, for a whole vocabulary at once.
+//!
+//! Most tokens go along the bytes of a single rule, whatever the stack below it holds: whether they may come depends
+//! on the node on top alone. One walk along the vocabulary, in the order of its texts, finds them all; it is kept for
+//! the next time. Only tokens that leave the rule on their way are asked about one by one.
+
+use bytemuck::{Pod, Zeroable};
+
+use super::table::{Grammar, Node};
+use super::{Constraint, text};
+use crate::memory::Arena;
+use crate::sort::heapsort;
+use crate::tokenizer::Tokenizer;
+use crate::{Error, TokenId};
+
+/// Bytes of a text that a walk looks at: of a token that is longer, the rest is asked about.
+const LONGEST: usize = 255;
+/// Tokens that are asked about one by one before a mask is made.
+const FEW: usize = 512;
+const BITS: usize = u64::BITS as usize;
+
+/// A token and its text, which begins with `common` bytes of the text before it in the order.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+struct Entry {
+    token: TokenId,
+    start: u32,
+    len: u32,
+    common: u32,
+}
+
+impl Entry {
+    fn text<'t>(&self, texts: &'t [u8]) -> &'t [u8] {
+        let start = self.start as usize;
+        texts.get(start..start + self.len as usize).unwrap_or(&[])
+    }
+}
+
+/// Of which node a mask is kept.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+struct Slot {
+    grammar: u32,
+    node: Node,
+    /// When it was used last; 0 for a slot that is empty.
+    used: u32,
+    /// How many frames the ways through the nodes of the walk take at most.
+    need: u32,
+}
+
+impl Slot {
+    fn is(&self, grammar: u32, node: Node) -> bool {
+        self.used > 0 && (self.grammar, self.node) == (grammar, node)
+    }
+}
+
+/// The texts of a vocabulary in order, and masks of the places that were asked for last, in caller memory.
+///
+/// # Examples
+///
+/// ```no_run
+/// # fn main() -> Result<(), arenite::Error> {
+/// # let (file, table): (&[u8], &[u8]) = (&[], &[]);
+/// # let mut logits = [0.0; 4];
+/// # let mut rng = arenite::sampler::Pcg32::new(1);
+/// # let mut sampler = arenite::sampler::Sampler::new(Default::default(), &[], 4, &mut [])?;
+/// # let mut index = vec![];
+/// use arenite::grammar::{Constraint, Grammar, Masks};
+/// use arenite::memory::Line;
+/// use arenite::tokenizer::Tokenizer;
+///
+/// let gguf = arenite::Gguf::parse(file)?;
+/// let tokenizer = Tokenizer::new(&gguf, &mut index)?;
+/// let mut memory = vec![Line::ZERO; Masks::bytes(&tokenizer, 16).div_ceil(64)];
+/// let mut masks = Masks::new(&tokenizer, 16, Line::bytes_mut(&mut memory))?;
+///
+/// let constraint = Constraint::new(Grammar::new(table)?);
+/// let mut mask = masks.at(&constraint, &tokenizer, 0);
+/// let token = sampler.sample_where(&mut logits, &mut rng, |token| mask.allows(token))?;
+/// # Ok(())
+/// # }
+/// ```
+pub struct Masks<'w> {
+    entries: &'w mut [Entry],
+    texts: &'w mut [u8],
+    slots: &'w mut [Slot],
+    /// `[slots + 1][2][words]`: the tokens that may come, and those to ask about; the last for the place asked for.
+    bits: &'w mut [u64],
+    /// The tokens that end an answer.
+    ends: &'w mut [u64],
+    clock: u32,
+}
+
+/// The tokens that may come at one place: [`Masks::at`].
+pub struct Mask<'m, 'w> {
+    masks: &'m mut Masks<'w>,
+    constraint: &'m Constraint<'m>,
+    tokenizer: &'m Tokenizer<'m, 'm>,
+    grammar: u32,
+    /// Tokens that were asked about one by one, up to [`FEW`].
+    asked: usize,
+}
+
+impl Mask<'_, '_> {
+    /// The same as [`Constraint::allows`].
+    #[inline]
+    pub fn allows(&mut self, token: TokenId) -> bool {
+        if self.asked < FEW {
+            self.asked += 1;
+            if self.asked == FEW {
+                self.masks.find(self.constraint, self.grammar);
+            }
+            return self.constraint.allows(self.tokenizer, token);
+        }
+        let (yes, ask) = self.masks.found();
+        has(yes, token) || (has(ask, token) && self.constraint.allows(self.tokenizer, token))
+    }
+}
+
+impl<'w> Masks<'w> {
+    /// Bytes of memory for this vocabulary and masks of so many places.
+    pub fn bytes(tokenizer: &Tokenizer<'_, '_>, places: usize) -> usize {
+        let (count, len) = measure(tokenizer);
+        let words = tokenizer.vocab_len().div_ceil(BITS);
+        Arena::padded(count.saturating_mul(size_of::<Entry>()))
+            .saturating_add(Arena::padded(len))
+            .saturating_add(Arena::padded(places.max(1).saturating_mul(size_of::<Slot>())))
+            .saturating_add(Arena::padded(places.max(1).saturating_add(1).saturating_mul(16).saturating_mul(words)))
+            .saturating_add(Arena::padded(8 * words))
+    }
+
+    /// Puts the vocabulary in order. `memory` holds [`bytes`](Self::bytes) and starts on an
+    /// [`ALIGN`](crate::memory::ALIGN) boundary.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::BufferTooSmall`] and [`Error::Misaligned`] for `memory`.
+    pub fn new(tokenizer: &Tokenizer<'_, '_>, places: usize, memory: &'w mut [u8]) -> Result<Self, Error> {
+        let needed = Self::bytes(tokenizer, places);
+        let short = Error::BufferTooSmall { what: "memory for masks", needed, given: memory.len() };
+        let (count, len) = measure(tokenizer);
+        let words = tokenizer.vocab_len().div_ceil(BITS);
+        let mut arena = Arena::new(memory)?;
+        let masks = Self {
+            entries: arena.take(count).ok_or(short)?,
+            texts: arena.take(len).ok_or(short)?,
+            slots: arena.take(places.max(1)).ok_or(short)?,
+            bits: arena.take((places.max(1) + 1) * 2 * words).ok_or(short)?,
+            ends: arena.take(words).ok_or(short)?,
+            clock: 0,
+        };
+        masks.slots.fill(Slot::zeroed());
+        masks.ends.fill(0);
+        let (mut entries, mut start) = (masks.entries.iter_mut(), 0);
+        for token in (0..).take(tokenizer.vocab_len()) {
+            if tokenizer.is_end(token) {
+                set(masks.ends, token);
+            }
+            let (Some(piece), Some(places)) = (text(tokenizer, token), masks.texts.get_mut(start..)) else { continue };
+            let Some(entry) = entries.next() else { continue };
+            let len = places.iter_mut().zip(piece).map(|(place, byte)| *place = byte).count();
+            *entry = Entry { token, start: start as u32, len: len as u32, common: 0 };
+            start += len;
+        }
+        let texts = &*masks.texts;
+        heapsort(masks.entries, |a, b| (a.text(texts), a.token) < (b.text(texts), b.token));
+        let mut before: &[u8] = &[];
+        for entry in masks.entries.iter_mut() {
+            let text = entry.text(texts);
+            entry.common = text.iter().zip(before).take_while(|(a, b)| a == b).count() as u32;
+            before = text;
+        }
+        Ok(masks)
+    }
+
+    /// The tokens that may come where `constraint` stands.
+    ///
+    /// `grammar` is a number that tells its grammar from all others for which these masks are used.
+    ///
+    /// Where only a few tokens are asked about, as for the most likely one, they are looked at one by one. Else the
+    /// time of a place that is not known yet is in proportion to the texts of the vocabulary.
+    pub fn at<'m>(
+        &'m mut self,
+        constraint: &'m Constraint<'m>,
+        tokenizer: &'m Tokenizer<'m, 'm>,
+        grammar: u32,
+    ) -> Mask<'m, 'w> {
+        let is_known = |(node, _)| self.slots.iter().any(|slot| slot.is(grammar, node));
+        let is_known = !constraint.grammar.has_tokens() && constraint.state.tops().all(is_known);
+        if is_known {
+            self.find(constraint, grammar);
+        }
+        Mask { masks: self, constraint, tokenizer, grammar, asked: if is_known { FEW } else { 0 } }
+    }
+
+    /// The tokens that may come, and those to ask about, at the place that was looked for last.
+    #[inline]
+    fn found(&self) -> (&[u64], &[u64]) {
+        let words = self.ends.len();
+        let bits = self.bits.get(self.slots.len() * 2 * words..).unwrap_or(&[]);
+        bits.split_at_checked(words).unwrap_or((&[], &[]))
+    }
+
+    /// Joins the masks of all nodes that the constraint may go on from.
+    fn find(&mut self, constraint: &Constraint<'_>, grammar: u32) {
+        let words = self.ends.len();
+        let last = self.slots.len() * 2 * words;
+        let mut asks_all = constraint.grammar.has_tokens();
+        if let Some(all) = self.bits.get_mut(last..) {
+            all.fill(0);
+        }
+        for (node, room) in constraint.state.tops() {
+            if asks_all {
+                break;
+            }
+            let slot = self.slot(&constraint.grammar, grammar, node);
+            // Near the end of the stack, it matters what is below.
+            asks_all = self.slots.get(slot).is_none_or(|slot| slot.need as usize > room);
+            if let Some((kept, all)) = self.bits.split_at_mut_checked(last) {
+                all.iter_mut().zip(kept.get(slot * 2 * words..).unwrap_or(&[])).for_each(|(all, kept)| *all |= kept);
+            }
+        }
+        let Some((yes, ask)) = self.bits.get_mut(last..).and_then(|all| all.split_at_mut_checked(words)) else {
+            return;
+        };
+        if asks_all {
+            yes.fill(0);
+            ask.fill(u64::MAX);
+        } else if constraint.is_complete() {
+            ask.iter_mut().zip(&*self.ends).for_each(|(ask, ends)| *ask |= ends);
+        }
+    }
+
+    /// The slot with the mask of a node, which takes the place of the one that was not used for longest.
+    fn slot(&mut self, grammar: &Grammar<'_>, number: u32, node: Node) -> usize {
+        self.clock = self.clock.checked_add(1).unwrap_or_else(|| {
+            self.slots.iter_mut().for_each(|slot| slot.used = slot.used.min(1));
+            2
+        });
+        let known = self.slots.iter().position(|slot| slot.is(number, node));
+        let oldest = self.slots.iter().enumerate().min_by_key(|(_, slot)| slot.used).map_or(0, |(at, _)| at);
+        let at = known.unwrap_or(oldest);
+        let words = self.ends.len();
+        if let Some(slot) = self.slots.get_mut(at) {
+            if known.is_none() {
+                let bits = self.bits.get_mut(at * 2 * words..).unwrap_or(&mut []);
+                if let Some((yes, ask)) = bits.get_mut(..2 * words).and_then(|bits| bits.split_at_mut_checked(words)) {
+                    *slot = Slot {
+                        grammar: number,
+                        node,
+                        used: 0,
+                        need: walk(self.entries, self.texts, grammar, node, yes, ask),
+                    };
+                }
+            }
+            slot.used = self.clock;
+        }
+        at
+    }
+}
+
+/// Tokens that stand for text, and the bytes of all texts.
+fn measure(tokenizer: &Tokenizer<'_, '_>) -> (usize, usize) {
+    let texts = (0..).take(tokenizer.vocab_len()).filter_map(|token| text(tokenizer, token));
+    texts.fold((0, 0), |(count, len), text| (count + 1, len + text.count()))
+}
+
+/// Goes along all texts from a node: which are bytes of its rule to their end, and which leave the rule on their way.
+/// The most frames that a node on the way needs.
+fn walk(entries: &[Entry], texts: &[u8], grammar: &Grammar<'_>, node: Node, yes: &mut [u64], ask: &mut [u64]) -> u32 {
+    yes.fill(0);
+    ask.fill(0);
+    let mut need = 0;
+    // The nodes after each byte of the text, as far as there are any.
+    let mut path = [node; LONGEST + 1];
+    let mut known = 0;
+    // Whether the text goes no further than that.
+    let mut is_dead = false;
+    // After how many bytes there was another way on for the first time.
+    let mut open = usize::MAX;
+    for entry in entries {
+        let common = entry.common as usize;
+        if !(is_dead && known < common) {
+            let text = entry.text(texts);
+            known = known.min(common);
+            is_dead = false;
+            if open > known {
+                open = usize::MAX;
+            }
+            let mut node = path.get(known).copied().unwrap_or(node);
+            let rest = text.get(known..).unwrap_or(&[]).iter().zip(path.get_mut(known + 1..).unwrap_or(&mut []));
+            for (byte, place) in rest {
+                let Some((next, head)) = grammar.step(node, *byte).and_then(|next| Some((next, grammar.head(next)?)))
+                else {
+                    is_dead = true;
+                    break;
+                };
+                (node, *place) = (next, next);
+                known += 1;
+                need = need.max(head.need() as u32);
+                if !head.is_plain() {
+                    open = open.min(known);
+                }
+            }
+            if !is_dead {
+                let stays = known == text.len() && grammar.head(node).is_some_and(|head| head.ranges() > 0);
+                set(if stays { &mut *yes } else { &mut *ask }, entry.token);
+                continue;
+            }
+        }
+        if open <= known {
+            set(ask, entry.token);
+        }
+    }
+    need
+}
+
+fn has(bits: &[u64], token: TokenId) -> bool {
+    bits.get(token as usize / BITS).is_some_and(|word| word >> (token as usize % BITS) & 1 != 0)
+}
+
+fn set(bits: &mut [u64], token: TokenId) {
+    if let Some(word) = bits.get_mut(token as usize / BITS) {
+        *word |= 1 << (token as usize % BITS);
+    }
+}
+
+impl core::fmt::Debug for Masks<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Masks")
+            .field("tokens", &self.entries.len())
+            .field("places", &self.slots.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl core::fmt::Debug for Mask<'_, '_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Mask").finish_non_exhaustive()
+    }
+}
