@@ -265,9 +265,12 @@ impl<'m, 'w> Forward<'m, 'w> {
 
     /// The bytes of the tiles that a layer looks at, which may be another layer's. Layers ask in their order.
     fn tiles(&mut self, layer: &Layer) -> Range<usize> {
+        if layer.index == 0 {
+            self.tiles_end = 0;
+        }
         if layer.owns_kv {
-            let start = if layer.index == 0 { 0 } else { self.tiles_end };
-            self.tiles_end = start + self.store.layer_bytes(layer, layer.pool());
+            let start = self.tiles_end;
+            self.tiles_end += self.store.layer_bytes(layer, layer.pool());
             return start..self.tiles_end;
         }
         let owner = self.spec.owner(layer.is_local).unwrap_or(0);
