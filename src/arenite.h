@@ -2,7 +2,8 @@
  *
  * Nothing is allocated. Whatever lives on (a model, a session, ...) is placed in memory that the caller hands
  * over, of the size that arenite_*_size() tells and on a boundary of arenite_align(), and borrows what it is
- * made from: keep both where they are as long as it is used. There is nothing to free.
+ * made from: keep both where they are as long as it is used. There is nothing to free, but a pool of threads.
+ * Define ARENITE_STD for what needs an operating system, which is in the libraries for one.
  *
  * A pointer with a length is to as many elements, or NULL where the length is 0. No object may be used by two
  * threads at once. Functions that can fail return a status and fill the arenite_error, unless that is NULL.
@@ -65,6 +66,16 @@ typedef enum arenite_status {
 } arenite_status;
 
 /**
+ * The hypotheses that a search found.
+ */
+typedef struct arenite_beams arenite_beams;
+
+/**
+ * What is remembered of a conversation. A session has one of its own, and null stands for it.
+ */
+typedef struct arenite_context arenite_context;
+
+/**
  * Characters out of a stream of tokens.
  */
 typedef struct arenite_decoder arenite_decoder;
@@ -73,6 +84,13 @@ typedef struct arenite_decoder arenite_decoder;
  * A model in a file, checked.
  */
 typedef struct arenite_model arenite_model;
+
+#if defined(ARENITE_STD)
+/**
+ * Threads of the library's own.
+ */
+typedef struct arenite_pool arenite_pool;
+#endif
 
 /**
  * Chooses tokens, and remembers them for the penalties.
@@ -101,6 +119,30 @@ typedef struct arenite_error {
 } arenite_error;
 
 /**
+ * A part of a pass, to be called by each thread that takes part.
+ */
+typedef void (*arenite_job)(const void *argument);
+
+/**
+ * The caller's threads, or the other core of a microcontroller.
+ */
+typedef struct arenite_workers {
+  /**
+   * How many take part, the calling one included.
+   */
+  size_t count;
+  /**
+   * Handed to `run`.
+   */
+  void *user;
+  /**
+   * Calls `job(argument)` on up to `count` threads at once, at least once, and returns when every call has returned.
+   * The job divides itself: a thread that is late finds nothing to do.
+   */
+  void (*run)(void *user, arenite_job job, const void *argument);
+} arenite_workers;
+
+/**
  * What the caller decides about a session's memory.
  */
 typedef struct arenite_options {
@@ -116,6 +158,23 @@ typedef struct arenite_options {
    * One of ARENITE_KV_F32, ARENITE_KV_F16, ARENITE_KV_Q8_0.
    */
   uint32_t kv;
+  /**
+   * Contexts that are open at once, the session's own included; 0 for that one. A beam search takes one more than it
+   * has beams.
+   */
+  size_t contexts;
+  /**
+   * Pages of 16 positions that all contexts have together; 0 for enough to fill each.
+   */
+  size_t pages;
+  /**
+   * The threads that share the work, which stay borrowed; null for the calling one alone.
+   */
+  const struct arenite_workers *workers;
+  /**
+   * The name of an instruction set, with a zero byte at its end; null for the fastest.
+   */
+  const char *isa;
 } arenite_options;
 
 /**
@@ -139,6 +198,20 @@ typedef struct arenite_plan {
    */
   size_t context;
 } arenite_plan;
+
+/**
+ * What is added to the logit of a token: minus infinity forbids it.
+ */
+typedef struct arenite_bias {
+  /**
+   * The token.
+   */
+  uint32_t token;
+  /**
+   * Added to its logit.
+   */
+  float bias;
+} arenite_bias;
 
 /**
  * How to choose a token: llama.cpp's default chain. `arenite_params_default` fills it.
@@ -176,7 +249,51 @@ typedef struct arenite_params {
    * How many tokens are recent; 0 turns the penalties off.
    */
   uint32_t repeat_last_n;
+  /**
+   * Added to the logits of some tokens, each once; stays borrowed by a sampler. Null for nothing.
+   */
+  const struct arenite_bias *bias;
+  /**
+   * How many.
+   */
+  size_t bias_count;
 } arenite_params;
+
+/**
+ * Tokens to run in a context.
+ */
+typedef struct arenite_work {
+  /**
+   * The context, or null for the session's own. None is given twice.
+   */
+  struct arenite_context *context;
+  /**
+   * The tokens, at least one.
+   */
+  const uint32_t *tokens;
+  /**
+   * How many.
+   */
+  size_t count;
+} arenite_work;
+
+/**
+ * What to search for. `arenite_search_default` fills it.
+ */
+typedef struct arenite_search {
+  /**
+   * Hypotheses to follow at once; options for a session with them have one context more than beams.
+   */
+  size_t beams;
+  /**
+   * Most tokens of a hypothesis.
+   */
+  size_t length;
+  /**
+   * Log-probabilities are divided by the length to this power: 0 does not look at lengths, 1 takes the mean.
+   */
+  float length_penalty;
+} arenite_search;
 
 #ifdef __cplusplus
 extern "C" {
@@ -220,7 +337,18 @@ enum arenite_status arenite_model_new(const uint8_t *file,
 size_t arenite_model_vocab(const struct arenite_model *model);
 
 /**
- * The model's own context, 16 tokens at once, an f16 cache.
+ * The text under a key of the file's metadata, which has no zero byte at its end, and its length. Null if there is no
+ * such key or no text.
+ */
+const char *arenite_model_text(const struct arenite_model *model, const char *key, size_t *len);
+
+/**
+ * Writes the number under a key of the file's metadata to `out`; true and false are 1 and 0. Whether there is one.
+ */
+bool arenite_model_number(const struct arenite_model *model, const char *key, double *out);
+
+/**
+ * The model's own context, 16 tokens at once, an f16 cache, one context, one thread.
  */
 struct arenite_options arenite_options_default(void);
 
@@ -414,7 +542,7 @@ enum arenite_status arenite_sampler_new(const struct arenite_params *params,
                                         struct arenite_error *error);
 
 /**
- * Chooses a token by `count` logits, into which penalties are worked, and remembers it.
+ * Chooses a token by `count` logits, into which bias and penalties are worked, and remembers it.
  */
 enum arenite_status arenite_sampler_sample(struct arenite_sampler *sampler,
                                            float *logits,
@@ -426,6 +554,193 @@ enum arenite_status arenite_sampler_sample(struct arenite_sampler *sampler,
  * Remembers a token for the penalties, such as one of the prompt.
  */
 void arenite_sampler_accept(struct arenite_sampler *sampler, uint32_t token);
+
+/**
+ * Writes the name of an instruction set that this machine has to `out`, with a zero byte after it and cut to
+ * `capacity`: number 0 is the fastest. Returns its length; 0 if there are not so many.
+ */
+size_t arenite_isa(size_t number, char *out, size_t capacity);
+
+#if defined(ARENITE_STD)
+/**
+ * Bytes of a pool.
+ */
+size_t arenite_pool_size(void);
+#endif
+
+#if defined(ARENITE_STD)
+/**
+ * Starts `count - 1` threads, and places a pool of them and the calling one in `memory`. This is the only object
+ * that has to be freed, after the sessions that use it.
+ */
+enum arenite_status arenite_pool_new(size_t count,
+                                     void *memory,
+                                     size_t capacity,
+                                     struct arenite_pool **out,
+                                     struct arenite_error *error);
+#endif
+
+#if defined(ARENITE_STD)
+/**
+ * The pool as a session's workers. Null for null.
+ */
+const struct arenite_workers *arenite_pool_workers(const struct arenite_pool *pool);
+#endif
+
+#if defined(ARENITE_STD)
+/**
+ * Ends the threads of a pool.
+ */
+void arenite_pool_free(struct arenite_pool *pool);
+#endif
+
+/**
+ * Bytes of a context.
+ */
+size_t arenite_context_size(void);
+
+/**
+ * Places a new, empty context of a session in `memory`. The options of the session say how many there may be.
+ */
+enum arenite_status arenite_context_new(struct arenite_session *session,
+                                        void *memory,
+                                        size_t capacity,
+                                        struct arenite_context **out,
+                                        struct arenite_error *error);
+
+/**
+ * Places a context that has read what `context` has read; they share memory until they go different ways.
+ */
+enum arenite_status arenite_context_fork(struct arenite_session *session,
+                                         const struct arenite_context *context,
+                                         void *memory,
+                                         size_t capacity,
+                                         struct arenite_context **out,
+                                         struct arenite_error *error);
+
+/**
+ * Gives back what a context holds; it is no object any more. Of null nothing.
+ */
+void arenite_context_close(struct arenite_session *session, struct arenite_context *context);
+
+/**
+ * Tokens in a context, or in the session's own for null.
+ */
+size_t arenite_context_position(const struct arenite_session *session, const struct arenite_context *context);
+
+/**
+ * Forgets everything of a context from `position` on.
+ */
+enum arenite_status arenite_context_rewind(struct arenite_session *session,
+                                           struct arenite_context *context,
+                                           size_t position,
+                                           struct arenite_error *error);
+
+/**
+ * The logits of the last token of a context, which may be changed. Null for a null session.
+ */
+float *arenite_context_logits(struct arenite_session *session, const struct arenite_context *context);
+
+/**
+ * Runs tokens of up to 64 contexts, every weight read once for all of them. If it fails, nothing was run.
+ */
+enum arenite_status arenite_session_run(struct arenite_session *session,
+                                        const struct arenite_work *works,
+                                        size_t count,
+                                        struct arenite_error *error);
+
+/**
+ * Four beams, 128 tokens, the mean.
+ */
+struct arenite_search arenite_search_default(void);
+
+/**
+ * Bytes of a search's result, besides its scratch memory.
+ */
+size_t arenite_beams_size(void);
+
+/**
+ * Runs the encoder on `count` tokens. A decoder that follows it begins anew and attends to this text from now on.
+ */
+enum arenite_status arenite_session_encode(struct arenite_session *session,
+                                           const uint32_t *tokens,
+                                           size_t count,
+                                           struct arenite_error *error);
+
+/**
+ * What the encoder made of the last text: `count` numbers, as many for each token as a hidden state is wide. Null
+ * for null.
+ */
+const float *arenite_session_states(const struct arenite_session *session, size_t *count);
+
+/**
+ * Makes one vector of `count` tokens, as the model means it (the mean of all states, if it does not say), in
+ * `out`, and tells its `len`. `capacity` is at least `arenite_session_vector_size`.
+ */
+enum arenite_status arenite_session_embed(struct arenite_session *session,
+                                          const uint32_t *tokens,
+                                          size_t count,
+                                          float *out,
+                                          size_t capacity,
+                                          size_t *len,
+                                          struct arenite_error *error);
+
+/**
+ * Numbers that `arenite_session_embed` needs room for. 0 for null.
+ */
+size_t arenite_session_vector_size(struct arenite_session *session);
+
+/**
+ * Bytes of scratch memory for a beam search. 0 for null.
+ */
+size_t arenite_beams_scratch_size(struct arenite_session *session);
+
+/**
+ * Searches for continuations in the text of the last `arenite_session_encode`, and places what was found in
+ * `memory`. `search` may be null, for the default one. `scratch` starts on a boundary of `arenite_align` and
+ * stays borrowed.
+ */
+enum arenite_status arenite_beams_new(struct arenite_session *session,
+                                      const struct arenite_tokenizer *tokenizer,
+                                      const struct arenite_search *search,
+                                      uint8_t *scratch,
+                                      size_t scratch_len,
+                                      void *memory,
+                                      size_t capacity,
+                                      struct arenite_beams **out,
+                                      struct arenite_error *error);
+
+/**
+ * How many hypotheses were found. 0 for null.
+ */
+size_t arenite_beams_count(const struct arenite_beams *beams);
+
+/**
+ * The tokens of the hypothesis of this rank, 0 for the best, how many they are, and its score; they are there until the
+ * next call. Null if there are not so many.
+ */
+const uint32_t *arenite_beams_tokens(struct arenite_beams *beams, size_t rank, size_t *count, float *score);
+
+/**
+ * Bytes of scratch memory for the translation of a text of `text_len` bytes. 0 for null.
+ */
+size_t arenite_translate_scratch_size(struct arenite_session *session, size_t text_len);
+
+/**
+ * Translates a text, one sentence for most models: writes the best translation to `out`, without a zero byte, and its
+ * length to `len`. `search` may be null, for the default one. `scratch` starts on a boundary of `arenite_align`.
+ */
+enum arenite_status arenite_translate(struct arenite_session *session,
+                                      const struct arenite_tokenizer *tokenizer,
+                                      const struct arenite_search *search,
+                                      const char *text,
+                                      size_t text_len,
+                                      uint8_t *scratch,
+                                      size_t scratch_len,
+                                      char *out,
+                                      size_t capacity,
+                                      size_t *len,
+                                      struct arenite_error *error);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -4,6 +4,9 @@
 //! asks for it is an [`Error::Unsupported`](crate::Error::Unsupported) when it is opened. Types of
 //! weights and of the KV cache say it themselves: `TensorType::is_built`, `KvType::is_built`.
 
+use crate::gguf::equal;
+use crate::{Error, KvType};
+
 /// Calls `$then!` with the list of families. A row is a file in `model/families/`, its feature, the abilities that
 /// it needs (see below), and its architectures, as `general.architecture` has them, with the function of that file
 /// that reads each.
@@ -179,6 +182,83 @@ families!(all);
 
 /// Layers that have a state of fixed size.
 pub(crate) const STATES: bool = CONVOLUTION || RECURRENCE;
+
+macro_rules! features {
+    ($($file:ident $feature:literal [$($ability:ident)*] { $($architecture:literal => $function:ident),+ })*) => {
+        /// The crate's feature with the family of an architecture (`general.architecture` in the file).
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// assert_eq!(arenite::model::family_feature("qwen3"), Some("qwen"));
+        /// ```
+        pub const fn family_feature(architecture: &str) -> Option<&'static str> {
+            match architecture.as_bytes() {
+                $($(name if equal(name, $architecture.as_bytes()) => Some($feature),)+)*
+                _ => None,
+            }
+        }
+    };
+}
+families!(features);
+
+impl Error {
+    /// The crate's feature that would run what the file asks for, if it is only left out of this build.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use arenite::{Gguf, Options, Plan};
+    /// # let file = include_bytes!("../tests/fixtures/stories.gguf");
+    /// if let Err(error) = Plan::new(&Gguf::parse(file)?, Options::new()) {
+    ///     match error.missing_feature() {
+    ///         Some(feature) => panic!("{error} (with arenite's feature `{feature}` it runs)"),
+    ///         None => panic!("{error}"),
+    ///     }
+    /// }
+    /// # Ok::<(), arenite::Error>(())
+    /// ```
+    pub const fn missing_feature(&self) -> Option<&'static str> {
+        let (what, name) = match self {
+            Self::TensorType { kind, .. } if !kind.is_built() => return kind.feature(),
+            Self::Unsupported { what, name } => (what.as_bytes(), name.bytes()),
+            _ => return None,
+        };
+        match what {
+            b"architecture" => match core::str::from_utf8(name) {
+                Ok(name) => family_feature(name),
+                Err(_) => None,
+            },
+            b"model part" if equal(name, b"experts") => Some("experts"),
+            b"KV cache" => kv(name),
+            b"tokenizer model" => tokenizer_feature(name),
+            _ => None,
+        }
+    }
+}
+
+/// The crate's feature with a tokenizer (`tokenizer.ggml.model` in the file); `None` for SentencePiece's BPE, which is
+/// always there, and for those that are never run.
+pub const fn tokenizer_feature(model: &[u8]) -> Option<&'static str> {
+    match model {
+        b"gpt2" | b"gemma4" | b"bpe" => Some("bpe"),
+        b"t5" => Some("unigram"),
+        b"bert" => Some("wordpiece"),
+        _ => None,
+    }
+}
+
+/// The feature of this name, for a type of the KV cache.
+const fn kv(name: &[u8]) -> Option<&'static str> {
+    let (mut kinds, mut found) = ([KvType::F32, KvType::F16, KvType::Q8_0].as_slice(), None);
+    while let Some((kind, rest)) = kinds.split_first() {
+        if equal(kind.feature().as_bytes(), name) {
+            found = Some(kind.feature());
+        }
+        kinds = rest;
+    }
+    found
+}
 
 /// Tokenizers by merges: byte-level, over characters, and Gemma 4's.
 pub(crate) const BPE: bool = cfg!(feature = "bpe");

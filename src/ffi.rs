@@ -12,8 +12,11 @@
 #![allow(unsafe_code, non_camel_case_types)]
 #![allow(clippy::missing_safety_doc)] // said once, above
 
+mod contexts;
+mod encoder;
 mod session;
 mod text;
+mod workers;
 
 use core::ffi::{c_char, c_void};
 use core::fmt::{self, Write};
@@ -22,8 +25,11 @@ use core::ptr::null_mut;
 
 use crate::memory::ALIGN;
 use crate::{Error, ErrorKind};
+pub use contexts::*;
+pub use encoder::*;
 pub use session::*;
 pub use text::*;
+pub use workers::*;
 
 /// How a call ended.
 #[repr(C)]
@@ -105,10 +111,7 @@ pub unsafe extern "C" fn arenite_error_message(
     } else {
         text.write_str("no error")
     };
-    let end = text.len.min(capacity.saturating_sub(1));
-    if let Some(zero) = text.out.get_mut(end) {
-        *zero = 0;
-    }
+    text.end();
     text.len
 }
 
@@ -116,6 +119,16 @@ pub unsafe extern "C" fn arenite_error_message(
 struct Text<'t> {
     out: &'t mut [u8],
     len: usize,
+}
+
+impl Text<'_> {
+    /// Writes the zero byte, in place of the last that has room if need be.
+    fn end(&mut self) {
+        let end = self.len.min(self.out.len().saturating_sub(1));
+        if let Some(zero) = self.out.get_mut(end) {
+            *zero = 0;
+        }
+    }
 }
 
 impl Write for Text<'_> {
@@ -217,6 +230,10 @@ pub extern "C" fn arenite_align() -> usize {
         align_of::<arenite_decoder>(),
         align_of::<arenite_session>(),
         align_of::<arenite_sampler>(),
+        align_of::<arenite_beams>(),
+        align_of::<arenite_context>(),
+        #[cfg(feature = "std")]
+        align_of::<arenite_pool>(),
     ];
     objects.into_iter().fold(ALIGN, usize::max)
 }

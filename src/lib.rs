@@ -9,7 +9,33 @@
 //! - [`chat`]: from messages to a prompt, in the well-known formats.
 //! - [`Kernels`]: the same bits on every instruction set. [`workers`]: threads, if the caller has any.
 //! - [`Error`]: one type for everything that can go wrong.
+//!
+//! The [`guide`] explains how it works, page by page.
+//!
+//! # Features
+//!
+//! The default is everything that a file may ask for. A firmware starts at `default-features = false` and names what
+//! its model needs: a file that asks for more is an error with the feature's name, from the compiler if the plan is
+//! a `const`.
+//!
+//! | features | bring |
+//! |---|---|
+//! | `llama`, `qwen`, `gpt2`, `gemma`, `phi3`, `stablelm`, `smollm3`, `olmo2`, `granite`, `exaone4`, `gpt-oss`, `hunyuan`, `mistral3`, `lfm2`, `qwen35`, `mamba2`, `nemotron-h` | families of decoders |
+//! | `bert`, `nomic-bert`, `gemma-embedding`, `t5`, `seq2seq` | encoders, and decoders that attend to them |
+//! | `experts` | feed-forwards of experts, in the families that have them |
+//! | `half-floats`, `q8_0`, `q4_0`, `q4_1`, `q5_0`, `q5_1`, `q2_k` to `q6_k`, `iq1_s` to `iq4_xs`, `tq1_0`, `tq2_0`, `mxfp4`, `nvfp4`, `q1_0`, `q2_0` | types of weights (F32 is always there) |
+//! | `kv-f32`, `kv-f16`, `kv-q8_0` | types of the KV cache |
+//! | `bpe`, `unigram`, `wordpiece` | tokenizers (SentencePiece's BPE is always there) |
+//!
+//! These are not in the default:
+//!
+//! | feature | brings |
+//! |---|---|
+//! | `std` | threads: [`workers`]`::Pool` |
+//! | `critical-section` | [`Workspace`] on targets without compare-and-swap (RP2040, riscv32imc) |
+//! | `capi` | the C interface, `src/arenite.h` |
 #![no_std]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(unsafe_code)]
 
 #[cfg(feature = "std")]
@@ -24,6 +50,7 @@ mod error;
 pub mod ffi;
 pub mod gguf;
 pub mod grammar;
+pub mod guide;
 pub mod kernel;
 pub mod memory;
 pub mod model;

@@ -1,8 +1,10 @@
 //! Fork and join: the work of one operation, shared among threads that the caller owns.
 
+mod pair;
 #[cfg(feature = "std")]
 mod pool;
 
+pub use pair::{Caller, Helper, Pair};
 #[cfg(feature = "std")]
 pub use pool::Pool;
 

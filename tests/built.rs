@@ -58,6 +58,7 @@ fn families() {
             Err(error) => {
                 assert!(!missing.is_empty(), "{name}: {error}");
                 assert!(matches!(error, Error::Unsupported { .. }), "{name}: {error}");
+                assert!(missing.iter().any(|feature| error.missing_feature() == Some(feature)), "{name}: {error}");
             }
         }
     }
@@ -120,6 +121,7 @@ fn tokenizers() {
             Err(error) => {
                 assert!(!built, "{model}: {error}");
                 assert_eq!(error.to_string(), format!("the tokenizer model '{model}' is not supported"));
+                assert_eq!(error.missing_feature(), feature);
             }
         }
         if let (false, Err(error)) = (built, Tokenizer::new(&gguf, &mut [])) {
@@ -139,10 +141,20 @@ fn types() {
             Ok(_) => assert!(has(feature), "{kind}"),
             Err(error) => assert!(!has(feature) && matches!(error, Error::TensorType { .. }), "{kind}: {error}"),
         }
+        // The compiler refuses it, and names the feature.
+        match Plan::new(&Gguf::parse(&file).unwrap(), Options::new()) {
+            Ok(_) => assert!(has(feature), "{kind}"),
+            Err(error) => assert_eq!((has(feature), error.missing_feature()), (false, Some(feature)), "{error}"),
+        }
+        let planned = std::panic::catch_unwind(|| Plan::of(&file, Options::new()));
+        let words = planned.err().and_then(|words| words.downcast::<String>().ok());
+        let named = |words: String| words.ends_with(&format!(" (arenite's feature `{feature}` runs it)"));
+        assert_eq!(words.is_some_and(|words| named(*words)), !has(feature), "{kind}");
     }
     let file = tiny("llama").build();
     let gguf = Gguf::parse(&file).unwrap();
     for (kv, feature) in [(KvType::F32, "kv-f32"), (KvType::F16, "kv-f16"), (KvType::Q8_0, "kv-q8_0")] {
-        assert_eq!(Plan::new(&gguf, Options::new().kv(kv)).is_ok(), has(feature), "{feature}");
+        let missing = Plan::new(&gguf, Options::new().kv(kv)).err().and_then(|error| error.missing_feature());
+        assert_eq!(missing, (!has(feature)).then_some(feature));
     }
 }

@@ -3,6 +3,8 @@
 //! Sizes are those of the vendors' data sheets. RAM that is not one piece is listed piece by
 //! piece: the workspace and the KV cache may lie in different ones, but neither is ever split.
 
+use std::borrow::Cow;
+
 /// A board that people have on their desk.
 #[derive(Debug)]
 pub struct Board {
@@ -12,36 +14,118 @@ pub struct Board {
     /// mapped into RAM.
     pub flash: Option<usize>,
     /// The pieces of RAM.
-    pub ram: &'static [usize],
+    pub ram: Cow<'static, [usize]>,
+    pub speed: Option<Speed>,
 }
 
-const KB: usize = 1024;
-const MB: usize = 1024 * KB;
+/// What an estimate of speed is made from.
+#[derive(Clone, Copy, Debug)]
+pub struct Speed {
+    core: Core,
+    /// Of one core, in MHz.
+    clock: u32,
+    /// What the memory gives that weights are read from, in bytes a microsecond: the bus by its clock and width, less a
+    /// third for single lines of a cache.
+    memory: u32,
+}
 
-/// Flash left to the program itself: the whole engine built for size (`opt-level = "s"`, LTO) is
-/// 132 KB on a Cortex-M4F.
-pub const CODE: usize = 160 * KB;
+/// Processors whose instructions for a token were counted (`.ci/firmware`), or whose memory is the limit.
+#[derive(Clone, Copy, Debug)]
+pub enum Core {
+    /// With the DSP extension.
+    CortexM33,
+    CortexM7,
+    CortexM55,
+    /// A processor for Linux.
+    Memory,
+}
+
+/// The weights that a token is multiplied with.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Work {
+    /// In blocks.
+    pub quantized: u64,
+    /// F32, F16 and BF16.
+    pub floats: u64,
+    /// Bytes of both.
+    pub bytes: u64,
+}
+
+impl Speed {
+    /// Tokens a second, about: the time of the instructions, and the time to read the weights.
+    pub fn estimate(self, work: Work) -> f64 {
+        // Instructions for a weight, counted on whole models under qemu: 0.657 M for 0.26 M in F32, 3.364 M for 1.8 M in
+        // Q8_0; and cycles for an instruction.
+        const QUANTIZED: f64 = 2.0;
+        const FLOAT: f64 = 2.5;
+        let cycles = match self.core {
+            Core::CortexM33 => 1.25,
+            Core::CortexM55 => 1.0,
+            Core::CortexM7 => 0.75, // two in a cycle, at times
+            Core::Memory => 0.0,
+        };
+        let instructions = QUANTIZED * work.quantized as f64 + FLOAT * work.floats as f64;
+        let microseconds = instructions * cycles / f64::from(self.clock) + work.bytes as f64 / f64::from(self.memory);
+        1e6 / microseconds
+    }
+}
+
+const KIB: usize = 1024;
+const MIB: usize = 1024 * KIB;
+
 /// RAM left to the stack and the program's own statics.
-pub const STACK: usize = 16 * KB;
+pub const STACK: usize = 16 * KIB;
+
+const fn board(name: &'static str, chip: &'static str, flash: usize, ram: &'static [usize]) -> Board {
+    Board { name, chip, flash: Some(flash), ram: Cow::Borrowed(ram), speed: None }
+}
+
+impl Board {
+    const fn runs(mut self, core: Core, clock: u32, memory: u32) -> Self {
+        self.speed = Some(Speed { core, clock, memory });
+        self
+    }
+
+    /// One where models are files.
+    const fn with_files(mut self) -> Self {
+        self.flash = None;
+        self
+    }
+
+    /// A board of the user's; without `flash` its models are files.
+    pub fn own(flash: Option<usize>, ram: &[usize]) -> Self {
+        Self { name: "yours", chip: "", flash, ram: Cow::Owned(ram.to_vec()), speed: None }
+    }
+}
 
 pub static BOARDS: &[Board] = &[
-    Board { name: "Raspberry Pi Pico 2", chip: "RP2350", flash: Some(4 * MB), ram: &[520 * KB] },
-    Board { name: "nRF5340 DK", chip: "nRF5340", flash: Some(MB), ram: &[512 * KB] },
-    Board { name: "NUCLEO-F746ZG", chip: "STM32F746", flash: Some(MB), ram: &[320 * KB] },
+    board("Raspberry Pi Pico", "RP2040", 2 * MIB, &[264 * KIB]),
+    board("Raspberry Pi Pico 2", "RP2350", 4 * MIB, &[520 * KIB]).runs(Core::CortexM33, 150, 25),
+    board("nRF5340 DK", "nRF5340", MIB, &[512 * KIB]).runs(Core::CortexM33, 128, 80),
+    board("nRF54L15 DK", "nRF54L15", 1524 * KIB, &[256 * KIB]).runs(Core::CortexM33, 128, 80),
+    // SRAM1 to 3 in a row, SRAM4.
+    board("NUCLEO-U575ZI-Q", "STM32U575", 2 * MIB, &[768 * KIB, 16 * KIB]).runs(Core::CortexM33, 160, 300),
+    board("NUCLEO-F746ZG", "STM32F746", MIB, &[320 * KIB]).runs(Core::CortexM7, 216, 400),
     // QSPI flash, mapped; SDRAM with half of its lines connected.
-    Board { name: "STM32F746G-DISCO", chip: "STM32F746", flash: Some(16 * MB), ram: &[320 * KB, 8 * MB] },
+    board("STM32F746G-DISCO", "STM32F746", 16 * MIB, &[320 * KIB, 8 * MIB]).runs(Core::CortexM7, 216, 36),
     // AXI SRAM, SRAM1 to 3 in a row, DTCM, SRAM4.
-    Board {
-        name: "NUCLEO-H743ZI",
-        chip: "STM32H743",
-        flash: Some(2 * MB),
-        ram: &[512 * KB, 288 * KB, 128 * KB, 64 * KB],
-    },
+    board("NUCLEO-H743ZI", "STM32H743", 2 * MIB, &[512 * KIB, 288 * KIB, 128 * KIB, 64 * KIB]).runs(
+        Core::CortexM7,
+        480,
+        500,
+    ),
+    // No flash of its own: octal flash, mapped. RAM in a row; PSRAM.
+    board("STM32N6570-DK", "STM32N657", 128 * MIB, &[4200 * KIB, 32 * MIB]).runs(Core::CortexM55, 800, 260),
     // Tightly coupled RAM1 and RAM2; the PSRAM is an extra part.
-    Board { name: "Teensy 4.1", chip: "i.MX RT1062", flash: Some(7936 * KB), ram: &[512 * KB, 512 * KB] },
+    board("Teensy 4.1", "i.MX RT1062", 7936 * KIB, &[512 * KIB, 512 * KIB]).runs(Core::CortexM7, 600, 44),
+    board("ESP32-C3-DevKitM-1", "ESP32-C3", 4 * MIB, &[384 * KIB]),
+    board("ESP32-C6-DevKitC-1", "ESP32-C6", 8 * MIB, &[512 * KIB]),
     // N16R8: internal RAM and octal PSRAM.
-    Board { name: "ESP32-S3-DevKitC-1", chip: "ESP32-S3", flash: Some(16 * MB), ram: &[512 * KB, 8 * MB] },
-    Board { name: "Raspberry Pi Zero 2 W", chip: "RP3A0", flash: None, ram: &[512 * MB] },
+    board("ESP32-S3-DevKitC-1", "ESP32-S3", 16 * MIB, &[512 * KIB, 8 * MIB]),
+    // Internal RAM and PSRAM in the package.
+    board("ESP32-P4-Function-EV", "ESP32-P4", 16 * MIB, &[768 * KIB, 32 * MIB]),
+    board("Raspberry Pi Zero 2 W", "RP3A0", 0, &[512 * MIB]).with_files(),
+    board("Raspberry Pi 5", "BCM2712", 0, &[8192 * MIB]).with_files().runs(Core::Memory, 2400, 9000),
 ];
 
 /// Bytes that a context of some length takes, each in one piece.
@@ -67,15 +151,15 @@ impl Board {
         self.ram.iter().sum()
     }
 
-    /// The longest context, up to `longest`, for which a model of `flash` bytes runs here.
+    /// The longest context, up to `longest`, for which a model of `file` bytes and a program of `program` bytes run here.
     ///
     /// `need` gives the memory for a context and grows with it; `None` is a context that cannot
     /// be planned at all.
-    pub fn fit(&self, flash: usize, longest: usize, need: impl Fn(usize) -> Option<Need>) -> Fit {
-        if self.flash.is_some_and(|room| room < flash.saturating_add(CODE)) {
+    pub fn fit(&self, file: usize, program: usize, longest: usize, need: impl Fn(usize) -> Option<Need>) -> Fit {
+        if self.flash.is_some_and(|room| room < file.saturating_add(program)) {
             return Fit::FlashTooSmall;
         }
-        let mapped = if self.flash.is_none() { flash } else { 0 };
+        let mapped = if self.flash.is_none() { file } else { 0 };
         let fits = |context| {
             need(context)
                 .is_some_and(|n| place(&[n.workspace, n.kv, n.tokenizer, mapped, STACK], &mut self.ram.to_vec()))
@@ -106,7 +190,7 @@ fn place(blocks: &[usize], pieces: &mut Vec<usize>) -> bool {
 mod tests {
     use super::*;
 
-    const TWO: Board = Board { name: "", chip: "", flash: Some(MB), ram: &[64 * KB, 32 * KB] };
+    const PROGRAM: usize = 160 * KIB;
 
     fn need(workspace: usize, per_position: usize) -> impl Fn(usize) -> Option<Need> {
         move |context| Some(Need { workspace, kv: context * per_position, tokenizer: 0 })
@@ -114,19 +198,29 @@ mod tests {
 
     #[test]
     fn blocks_go_where_they_fit_whole() {
-        // 64 KB for the KV cache leave the 32 KB piece to workspace and stack.
-        assert_eq!(TWO.fit(1000, 1000, need(16 * KB, KB)), Fit::Context(64));
-        assert_eq!(TWO.fit(1000, 50, need(16 * KB, KB)), Fit::Context(50));
+        let two = Board::own(Some(MIB), &[64 * KIB, 32 * KIB]);
+        // 64 KiB for the KV cache leave the 32 KiB piece to workspace and stack.
+        assert_eq!(two.fit(1000, PROGRAM, 1000, need(16 * KIB, KIB)), Fit::Context(64));
+        assert_eq!(two.fit(1000, PROGRAM, 50, need(16 * KIB, KIB)), Fit::Context(50));
         // More than any single piece, though less than both together.
-        assert_eq!(TWO.fit(1000, 50, need(65 * KB, KB)), Fit::RamTooSmall);
-        assert_eq!(TWO.fit(MB - CODE + 1, 50, need(1, 1)), Fit::FlashTooSmall);
-        assert_eq!(TWO.fit(MB - CODE, 50, need(1, 1)), Fit::Context(50));
+        assert_eq!(two.fit(1000, PROGRAM, 50, need(65 * KIB, KIB)), Fit::RamTooSmall);
+        assert_eq!(two.fit(MIB - PROGRAM + 1, PROGRAM, 50, need(1, 1)), Fit::FlashTooSmall);
+        assert_eq!(two.fit(MIB - PROGRAM, PROGRAM, 50, need(1, 1)), Fit::Context(50));
     }
 
     #[test]
     fn a_mapped_model_lies_in_ram() {
-        let board = Board { name: "", chip: "", flash: None, ram: &[64 * KB] };
-        assert_eq!(board.fit(40 * KB, 100, need(KB, KB)), Fit::Context(7));
-        assert_eq!(board.fit(60 * KB, 100, need(KB, KB)), Fit::RamTooSmall);
+        let board = Board::own(None, &[64 * KIB]);
+        assert_eq!(board.fit(40 * KIB, PROGRAM, 100, need(KIB, KIB)), Fit::Context(7));
+        assert_eq!(board.fit(60 * KIB, PROGRAM, 100, need(KIB, KIB)), Fit::RamTooSmall);
+    }
+
+    #[test]
+    fn estimates_count_instructions_and_bytes() {
+        let speed = |core| Speed { core, clock: 100, memory: 50 };
+        let work = Work { quantized: 1_000_000, floats: 0, bytes: 1_000_000 };
+        // 2 M instructions are 25 ms at 1.25 cycles, a megabyte takes 20 ms.
+        assert!((speed(Core::CortexM33).estimate(work) - 1.0 / 0.045).abs() < 1e-9);
+        assert!((speed(Core::Memory).estimate(work) - 50.0).abs() < 1e-9);
     }
 }

@@ -22,6 +22,7 @@ mod new_model;
 mod npy;
 mod output;
 mod plot;
+mod program;
 mod quantize;
 mod ranking;
 mod runtime;

@@ -160,7 +160,7 @@ pub fn one_line(text: &str) -> String {
     text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
-/// A number of bytes for people. A KB is 1024 bytes, as in the data sheets of memories.
+/// A number of bytes for people: a KiB is 1024 bytes.
 pub struct Bytes(pub usize);
 
 impl fmt::Display for Bytes {
@@ -169,11 +169,11 @@ impl fmt::Display for Bytes {
         let text = if self.0 < 1 << 10 {
             format!("{} B", self.0)
         } else if self.0 < 1 << 20 {
-            format!("{:.1} KB", bytes / 1024.0)
+            format!("{:.1} KiB", bytes / 1024.0)
         } else if self.0 < 1 << 30 {
-            format!("{:.1} MB", bytes / 1048576.0)
+            format!("{:.1} MiB", bytes / 1048576.0)
         } else {
-            format!("{:.2} GB", bytes / 1073741824.0)
+            format!("{:.2} GiB", bytes / 1073741824.0)
         };
         f.pad(&text)
     }
@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn bytes_read_well() {
         let shown = [0, 1023, 1024, 532480, 4 << 20, 3 << 30].map(|n| Bytes(n).to_string());
-        assert_eq!(shown, ["0 B", "1023 B", "1.0 KB", "520.0 KB", "4.0 MB", "3.00 GB"]);
+        assert_eq!(shown, ["0 B", "1023 B", "1.0 KiB", "520.0 KiB", "4.0 MiB", "3.00 GiB"]);
         assert_eq!(format!("{:>8}", Bytes(12)), "    12 B");
     }
 

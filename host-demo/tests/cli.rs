@@ -257,6 +257,16 @@ fn plans_are_consistent_in_every_form() {
     assert!(rust.contains(&format!("pub const KV_BYTES: usize = {};", number("kv_bytes"))), "{rust}");
     assert!(stdout(&["plan", "-c", "128", "-b", "4", "--kv", "q8_0"]).contains(&number("kv_bytes").to_string()));
 
+    // A board of one's own: the flash for the program is that of the features, which are named.
+    let own = |flash: &str| json(&["plan", "-c", "64", "--flash", flash, "--ram", "128K,96K", "--json"]);
+    let plan = own("3M");
+    assert_eq!(plan["features"], serde_json::json!(["kv-f16", "llama", "q8_0"]));
+    assert_eq!(plan["boards"].as_array().map(Vec::len), Some(1));
+    assert_eq!((&plan["boards"][0]["fits"], &plan["boards"][0]["ram_bytes"]), (&true.into(), &(224 << 10).into()));
+    let needed = plan["flash_bytes"].as_u64().unwrap_or(0) + plan["reserved_flash_bytes"].as_u64().unwrap_or(0);
+    assert_eq!(own(&needed.to_string())["boards"][0]["fits"], true);
+    assert_eq!(own(&(needed - 1).to_string())["boards"][0]["fits"], false);
+
     // A smaller number type and a shorter context take less.
     let kv = |args: &[&str]| json(&[&["plan", "--json"][..], args].concat())["kv_bytes"].as_u64();
     assert!(kv(&["-c", "128", "--kv", "q8_0"]) < kv(&["-c", "128", "--kv", "f16"]));

@@ -110,7 +110,8 @@ impl Default for Options {
 ///
 /// ```
 /// use arenite::{Options, Plan};
-/// static MODEL: &[u8] = include_bytes!("../../tests/fixtures/llama_mha/F16.gguf");
+/// # macro_rules! include_model { () => { include_bytes!("../../tests/fixtures/stories.gguf") } }
+/// static MODEL: &[u8] = include_model!();
 /// const PLAN: Plan = Plan::of(MODEL, Options::new().context(64));
 /// assert!(PLAN.workspace > 0 && PLAN.kv > 0);
 /// ```
@@ -137,11 +138,18 @@ impl Plan {
     ///
     /// # Panics
     ///
-    /// Whenever [`try_of`](Self::try_of) would fail.
+    /// Whenever [`Gguf::parse`] or [`try_of`](Self::try_of) would fail. If the crate's features leave out what the
+    /// file needs, the message names the feature.
     pub const fn of(file: &[u8], options: Options) -> Self {
         match Self::try_of(file, options) {
             Ok(plan) => plan,
-            Err(error) => panic!("{}", error.sentence().message().as_str()),
+            Err(error) => {
+                let mut message = error.sentence().message();
+                if let Some(feature) = error.missing_feature() {
+                    message = message.text(b" (arenite's feature `").text(feature.as_bytes()).text(b"` runs it)");
+                }
+                panic!("{}", message.as_str())
+            }
         }
     }
 
@@ -175,7 +183,8 @@ impl Plan {
     ///
     /// # Errors
     ///
-    /// What [`Spec::read`] says of the metadata, and [`Error::PlanTooLarge`].
+    /// What [`Spec::read`] says of the metadata; [`Error::PlanTooLarge`]; [`Error::TensorType`] and
+    /// [`Error::Unsupported`] for what [a feature](Error::missing_feature) would run.
     pub const fn new(gguf: &Gguf<'_>, options: Options) -> Result<Self, Error> {
         let spec = tri!(Spec::read(gguf));
         let options = tri!(options.resolved(&spec));
@@ -270,7 +279,7 @@ impl Options {
             return Err(Error::PlanTooLarge);
         }
         if !self.kv.is_built() {
-            return Err(Error::Unsupported { what: "type of the KV cache", name: Name::new(b"in this build") });
+            return Err(Error::Unsupported { what: "KV cache", name: Name::new(self.kv.feature().as_bytes()) });
         }
         let all = tri!(product(&[contexts, context.div_ceil(TILE)]));
         if all > MAX_PAGES {
@@ -299,7 +308,7 @@ impl Layout {
             inner = max(inner, encoder.inner());
             sums = max(sums, attention_sums(encoder, batch));
         }
-        let formats = Formats::of(gguf, widest);
+        let formats = tri!(Formats::of(gguf, widest));
         let quantized = if formats.quantized { batch } else { 0 };
         let frequencies = [rotary_pairs(spec, 0), rotary_pairs(spec, 1)];
         let mut layout = Self {
@@ -427,15 +436,18 @@ struct Formats {
 
 impl Formats {
     /// `widest` is the most inputs that a layer has: a wider tensor is not the model's.
-    const fn of(gguf: &Gguf<'_>, widest: usize) -> Self {
+    const fn of(gguf: &Gguf<'_>, widest: usize) -> Result<Self, Error> {
         let mut formats = Self { quantized: false, panel: 0 };
         let mut tensors = gguf.tensors();
         while let Some(tensor) = tensors.next_tensor() {
+            if tensor.kind.feature().is_some() && !tensor.kind.is_built() {
+                return Err(Error::TensorType { tensor: Name::new(tensor.name.as_bytes()), kind: tensor.kind });
+            }
             formats.quantized |= matches!(Form::of(tensor.kind), Some(Form::Q8 | Form::Q8K));
             let cols = if tensor.dims[0] < widest as u64 { tensor.dims[0] as usize } else { widest };
             formats.panel = max(formats.panel, panel_bytes(tensor.kind, cols));
         }
-        formats
+        Ok(formats)
     }
 }
 

@@ -126,7 +126,7 @@ pub(crate) struct Message {
 impl Message {
     const CAPACITY: usize = 320;
 
-    const fn text(mut self, mut bytes: &[u8]) -> Self {
+    pub const fn text(mut self, mut bytes: &[u8]) -> Self {
         while let Some((byte, rest)) = bytes.split_first()
             && self.len < Self::CAPACITY
         {

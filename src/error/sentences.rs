@@ -71,7 +71,7 @@ sentences! {
     MissingTensor { tensor } => "the tensor {} is missing: the file is incomplete", Name(tensor);
     UnexpectedTensor { tensor } => "the tensor {} is unknown to this architecture: running without it would give wrong results", Name(tensor);
     TensorShape { tensor, found, expected } => "the tensor {} has shape {}, but the metadata asks for {}", Name(tensor), Shape(found), Shape(expected);
-    TensorType { tensor, kind } => "the tensor {} has type {}, which cannot be run here: quantize the model to another type", Name(tensor), Type(kind);
+    TensorType { tensor, kind } => "the tensor {} has type {}, which cannot be run here: enable its feature or quantize the model to another type", Name(tensor), Type(kind);
     PlanTooLarge => "the plan needs more memory than this machine can address: plan a smaller context or batch";
     PlanMismatch => "the plan was made for another model: plan again with this one";
     WorkspaceTooSmall { needed, given } => "the workspace has {} bytes and the plan needs {}: hand over more or plan a smaller context or batch", Size(given), Size(needed);
@@ -82,7 +82,7 @@ sentences! {
     TokenOutOfRange { token, vocab } => "token id {} is outside the vocabulary of {}: ids begin at 0", Small(token), Small(vocab);
     CannotRewind { position, earliest, latest } => "cannot rewind to position {}: the cache reaches from {} to {}; start again from 0", Size(position), Size(earliest), Size(latest);
     #[cfg(feature = "capi")]
-    Argument { what } => "the argument {} is null or not a known constant", Text(what);
+    Argument { what } => "the argument {} is null, given twice or not a known constant", Text(what);
     DamagedSnapshot { why } => "the snapshot {}: save it again", Text(why);
     ForeignSnapshot { what } => "the snapshot was made with another {}: save one with the same as this session's", Text(what);
     NoPart { part } => "the model has no {}: give another model", Text(part);

@@ -3,11 +3,14 @@
 #![allow(clippy::missing_safety_doc)] // said once, in the module above
 #![allow(clippy::too_many_arguments)] // C has no slices
 
-use core::ffi::c_void;
+use core::ffi::{CStr, c_char, c_void};
 use core::mem::size_of;
-use core::ptr::null_mut;
+use core::ptr;
 
-use super::{arenite_error, arenite_status, give, null, place, report, slice, slice_mut};
+use super::workers::kernels;
+use super::{arenite_error, arenite_status, arenite_workers, give, null, place, report, slice, slice_mut};
+use crate::gguf::Value;
+use crate::workers::Workers;
 use crate::{Error, Gguf, KvType, Model, Options, Plan, Session};
 
 /// Elements of the KV cache: 4 bytes, exact.
@@ -27,6 +30,15 @@ pub struct arenite_options {
     pub batch: usize,
     /// One of ARENITE_KV_F32, ARENITE_KV_F16, ARENITE_KV_Q8_0.
     pub kv: u32,
+    /// Contexts that are open at once, the session's own included; 0 for that one. A beam search takes one more than it
+    /// has beams.
+    pub contexts: usize,
+    /// Pages of 16 positions that all contexts have together; 0 for enough to fill each.
+    pub pages: usize,
+    /// The threads that share the work, which stay borrowed; null for the calling one alone.
+    pub workers: *const arenite_workers,
+    /// The name of an instruction set, with a zero byte at its end; null for the fastest.
+    pub isa: *const c_char,
 }
 
 /// Exact bytes of memory for a model under some options: the same on every target.
@@ -49,7 +61,7 @@ pub struct arenite_model(pub(super) Model<'static>);
 
 /// A model at work: a KV cache, a position in it, and the last logits.
 #[derive(Debug)]
-pub struct arenite_session(Session<'static, 'static>);
+pub struct arenite_session(pub(super) Session<'static, 'static>);
 
 /// Bytes of a model.
 #[unsafe(no_mangle)]
@@ -91,15 +103,75 @@ pub unsafe extern "C" fn arenite_model_vocab(model: *const arenite_model) -> usi
     unsafe { model.as_ref() }.map_or(0, |model| model.0.spec().vocab)
 }
 
-/// The model's own context, 16 tokens at once, an f16 cache.
+/// The text under a key of the file's metadata, which has no zero byte at its end, and its length. Null if there is no
+/// such key or no text.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn arenite_model_text(
+    model: *const arenite_model,
+    key: *const c_char,
+    len: *mut usize,
+) -> *const c_char {
+    // SAFETY: see the module.
+    let text = match unsafe { value(model, key) } {
+        Some(Value::Str(text)) => Some(text),
+        _ => None,
+    };
+    // SAFETY: see the module.
+    unsafe { give(len, text.map_or(0, <[u8]>::len)) };
+    text.map_or(ptr::null(), |text| text.as_ptr().cast())
+}
+
+/// Writes the number under a key of the file's metadata to `out`; true and false are 1 and 0. Whether there is one.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn arenite_model_number(model: *const arenite_model, key: *const c_char, out: *mut f64) -> bool {
+    // SAFETY: see the module.
+    let number = match unsafe { value(model, key) } {
+        Some(Value::U8(x)) => x.into(),
+        Some(Value::I8(x)) => x.into(),
+        Some(Value::U16(x)) => x.into(),
+        Some(Value::I16(x)) => x.into(),
+        Some(Value::U32(x)) => x.into(),
+        Some(Value::I32(x)) => x.into(),
+        Some(Value::U64(x)) => x as f64,
+        Some(Value::I64(x)) => x as f64,
+        Some(Value::F32(x)) => x.into(),
+        Some(Value::F64(x)) => x,
+        Some(Value::Bool(x)) => u8::from(x).into(),
+        Some(Value::Str(_) | Value::Array(_)) | None => return false,
+    };
+    // SAFETY: see the module.
+    unsafe { give(out, number) };
+    true
+}
+
+/// # Safety
+///
+/// `model` is to a model, `key` to a text that ends with a zero byte; or they are null.
+unsafe fn value(model: *const arenite_model, key: *const c_char) -> Option<Value<'static>> {
+    // SAFETY: as for this function.
+    let model: &'static arenite_model = unsafe { model.as_ref() }?;
+    if key.is_null() {
+        return None;
+    }
+    // SAFETY: as for this function.
+    let key = unsafe { CStr::from_ptr(key) }.to_str().ok()?;
+    model.0.gguf().get(key)
+}
+
+/// The model's own context, 16 tokens at once, an f16 cache, one context, one thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn arenite_options_default() -> arenite_options {
     let Options { context, batch, .. } = Options::DEFAULT;
-    arenite_options { context, batch, kv: ARENITE_KV_F16 }
+    let (workers, isa) = (ptr::null(), ptr::null());
+    arenite_options { context, batch, kv: ARENITE_KV_F16, contexts: 1, pages: 0, workers, isa }
 }
 
 /// The plan under `options`; null for the default ones.
-fn plan(model: &Model<'_>, options: Option<&arenite_options>) -> Result<Plan, Error> {
+///
+/// # Safety
+///
+/// The workers are there.
+unsafe fn plan(model: &Model<'_>, options: Option<&arenite_options>) -> Result<Plan, Error> {
     let mut planned = Options::DEFAULT;
     if let Some(options) = options {
         let kv = match options.kv {
@@ -109,6 +181,9 @@ fn plan(model: &Model<'_>, options: Option<&arenite_options>) -> Result<Plan, Er
             _ => return Err(Error::Argument { what: "for the type of KV cache" }),
         };
         planned = planned.context(options.context).batch(options.batch).kv(kv);
+        // SAFETY: as for this function.
+        let workers = unsafe { options.workers.as_ref() }.map_or(1, |workers| workers.count());
+        planned = planned.contexts(options.contexts).pages(options.pages).workers(workers);
     }
     Plan::new(model.gguf(), planned)
 }
@@ -124,7 +199,7 @@ pub unsafe extern "C" fn arenite_model_plan(
     // SAFETY: see the module.
     let result = unsafe { model.as_ref() }.ok_or(null("for the model")).and_then(|model| {
         // SAFETY: see the module.
-        let plan = plan(&model.0, unsafe { options.as_ref() })?;
+        let plan = unsafe { plan(&model.0, options.as_ref()) }?;
         let Plan { workspace, kv, tokenizer, .. } = plan;
         // SAFETY: see the module.
         unsafe { give(out, arenite_plan { workspace, kv, tokenizer, context: plan.options.context }) };
@@ -154,7 +229,14 @@ pub unsafe extern "C" fn arenite_session_new(
             let model = &model.as_ref().ok_or(null("for the model"))?.0;
             let workspace = slice_mut(workspace, workspace_len).ok_or(null("for the workspace"))?;
             let kv = slice_mut(kv, kv_len).ok_or(null("for the KV cache"))?;
-            Ok(arenite_session(Session::new(model, plan(model, options.as_ref())?, workspace, kv)?))
+            let mut session = Session::new(model, plan(model, options.as_ref())?, workspace, kv)?;
+            if let Some(options) = options.as_ref() {
+                session = session.with_kernels(kernels(options.isa)?);
+                if let Some(workers) = options.workers.as_ref() {
+                    session = session.with_workers(workers);
+                }
+            }
+            Ok(arenite_session(session))
         })
     };
     report(result, error)
@@ -165,7 +247,7 @@ pub unsafe extern "C" fn arenite_session_new(
 /// # Safety
 ///
 /// `session` is to a session that nobody else uses, or null.
-unsafe fn with_session(
+pub(super) unsafe fn with_session(
     session: *mut arenite_session,
     error: *mut arenite_error,
     f: impl FnOnce(&mut Session<'static, 'static>) -> Result<(), Error>,
@@ -204,7 +286,7 @@ pub unsafe extern "C" fn arenite_session_decode(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_session_logits(session: *mut arenite_session) -> *mut f32 {
     // SAFETY: see the module.
-    unsafe { session.as_mut() }.map_or(null_mut(), |session| session.0.logits_mut().as_mut_ptr())
+    unsafe { session.as_mut() }.map_or(ptr::null_mut(), |session| session.0.logits_mut().as_mut_ptr())
 }
 
 /// Tokens in the context. 0 for null.

@@ -6,6 +6,7 @@
 use core::ffi::{c_char, c_void};
 use core::fmt::Write;
 use core::mem::size_of;
+use core::ptr;
 
 use super::{Text, arenite_error, arenite_model, arenite_status, give, null, place, report, slice, slice_mut};
 use crate::sampler::{Params, Pcg32, Sampler};
@@ -14,7 +15,7 @@ use crate::{Error, TokenId};
 
 /// A vocabulary, ready to encode and decode.
 #[derive(Debug)]
-pub struct arenite_tokenizer(Tokenizer<'static, 'static>);
+pub struct arenite_tokenizer(pub(super) Tokenizer<'static, 'static>);
 
 /// Characters out of a stream of tokens.
 #[derive(Debug)]
@@ -43,6 +44,20 @@ pub struct arenite_params {
     pub presence_penalty: f32,
     /// How many tokens are recent; 0 turns the penalties off.
     pub repeat_last_n: u32,
+    /// Added to the logits of some tokens, each once; stays borrowed by a sampler. Null for nothing.
+    pub bias: *const arenite_bias,
+    /// How many.
+    pub bias_count: usize,
+}
+
+/// What is added to the logit of a token: minus infinity forbids it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct arenite_bias {
+    /// The token.
+    pub token: u32,
+    /// Added to its logit.
+    pub bias: f32,
 }
 
 /// Chooses tokens, and remembers them for the penalties.
@@ -50,6 +65,7 @@ pub struct arenite_params {
 pub struct arenite_sampler {
     sampler: Sampler<'static>,
     random: Pcg32,
+    bias: &'static [arenite_bias],
 }
 
 /// Bytes of a tokenizer.
@@ -219,7 +235,19 @@ impl From<Params> for arenite_params {
     fn from(params: Params) -> Self {
         let Params { temperature, top_k, top_p, min_p, .. } = params;
         let Params { repeat_penalty, frequency_penalty, presence_penalty, repeat_last_n, .. } = params;
-        Self { temperature, top_k, top_p, min_p, repeat_penalty, frequency_penalty, presence_penalty, repeat_last_n }
+        let (bias, bias_count) = (ptr::null(), 0);
+        Self {
+            temperature,
+            top_k,
+            top_p,
+            min_p,
+            repeat_penalty,
+            frequency_penalty,
+            presence_penalty,
+            repeat_last_n,
+            bias,
+            bias_count,
+        }
     }
 }
 
@@ -282,14 +310,22 @@ pub unsafe extern "C" fn arenite_sampler_new(
     let result = unsafe {
         place(memory, capacity, out, || {
             let scratch = slice_mut(scratch, scratch_len).ok_or(null("for the scratch memory"))?;
+            let bias = match params.as_ref() {
+                Some(params) => slice(params.bias, params.bias_count).ok_or(null("for the bias"))?,
+                None => &[],
+            };
+            if let Some(arenite_bias { token, .. }) = bias.iter().find(|bias| bias.token as usize >= vocab) {
+                let vocab = u32::try_from(vocab).unwrap_or(u32::MAX);
+                return Err(Error::TokenOutOfRange { token: *token, vocab });
+            }
             let sampler = Sampler::new(params_of(params), &[], vocab, scratch)?;
-            Ok(arenite_sampler { sampler, random: Pcg32::new(seed) })
+            Ok(arenite_sampler { sampler, random: Pcg32::new(seed), bias })
         })
     };
     report(result, error)
 }
 
-/// Chooses a token by `count` logits, into which penalties are worked, and remembers it.
+/// Chooses a token by `count` logits, into which bias and penalties are worked, and remembers it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_sampler_sample(
     sampler: *mut arenite_sampler,
@@ -302,6 +338,12 @@ pub unsafe extern "C" fn arenite_sampler_sample(
     let result = unsafe { sampler.as_mut() }.ok_or(null("for the sampler")).and_then(|state| {
         // SAFETY: see the module.
         let logits = unsafe { slice_mut(logits, count) }.ok_or(null("for the logits"))?;
+        // The sampler's own bias comes first, too; it is a list of tuples, which C does not have.
+        for arenite_bias { token, bias } in state.bias {
+            if let Some(logit) = logits.get_mut(*token as usize) {
+                *logit += bias;
+            }
+        }
         let chosen = state.sampler.sample(logits, &mut state.random)?;
         // SAFETY: see the module.
         unsafe { give(token, chosen) };

@@ -61,7 +61,7 @@ impl<T: ?Sized> Aligned<T> {
 /// but microcontrollers read floats faster where they lie on boundaries of four bytes.
 ///
 /// ```
-/// static MODEL: &[u8] = arenite::include_model!("../../tests/fixtures/llama_mha/F16.gguf");
+/// static MODEL: &[u8] = arenite::include_model!("../../tests/fixtures/stories.gguf");
 /// # assert!(MODEL.as_ptr().addr() % 64 == 0);
 /// ```
 #[macro_export]

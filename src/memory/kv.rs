@@ -39,6 +39,15 @@ impl KvType {
             Self::Q8_0 => cfg!(feature = "kv-q8_0"),
         }
     }
+
+    /// The crate's feature that brings code for it.
+    pub const fn feature(self) -> &'static str {
+        match self {
+            Self::F32 => "kv-f32",
+            Self::F16 => "kv-f16",
+            Self::Q8_0 => "kv-q8_0",
+        }
+    }
 }
 
 /// Where things lie in a tile of one KV head.

@@ -13,6 +13,7 @@ mod rope;
 mod spec;
 mod weights;
 
+pub use crate::built::family_feature;
 use crate::{Error, Gguf};
 pub use layers::{HeadSpec, Layer, Mixer, Pattern, PerLayer};
 pub use recurrent::{Recurrent, RecurrentKind};

@@ -32,6 +32,16 @@ macro_rules! types {
                 }
             }
 
+            /// The crate's feature that brings code for it; `None` for F32, which is always there, and for types that
+            /// are never run.
+            pub const fn feature(self) -> Option<&'static str> {
+                match self {
+                    Self::F16 | Self::BF16 => Some("half-floats"),
+                    $(Self::$name => Some($feature),)*
+                    _ => None,
+                }
+            }
+
             /// Whether this build has code for it: all types that can be run, less what the crate's features leave out.
             #[allow(clippy::match_like_matches_macro)] // only where all features are on
             pub const fn is_built(self) -> bool {

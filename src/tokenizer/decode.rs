@@ -2,8 +2,6 @@
 
 use core::fmt::Write;
 
-use heapless::Vec;
-
 use super::Tokenizer;
 use super::build::byte_token;
 use super::byte_level;
@@ -83,7 +81,8 @@ impl Iterator for Piece<'_> {
 #[derive(Clone, Debug)]
 pub struct Decoder {
     /// Bytes of a character that is not complete.
-    held: Vec<u8, 4>,
+    held: [u8; 4],
+    held_len: usize,
     /// Whether a space at the start of the next token is the one that encoding put there.
     at_start: bool,
     show_special: bool,
@@ -91,7 +90,7 @@ pub struct Decoder {
 
 impl Decoder {
     pub(super) const fn new(at_start: bool) -> Self {
-        Self { held: Vec::new(), at_start, show_special: false }
+        Self { held: [0; 4], held_len: 0, at_start, show_special: false }
     }
 
     /// Whether control tokens are written out (`<|im_end|>`) or, by default, left out.
@@ -144,7 +143,7 @@ impl Decoder {
                 self.at_start = false;
             }
         }
-        let mut part = Part { bytes: Vec::new(), sink: &mut sink };
+        let mut part = Part { bytes: [0; 64], len: 0, sink: &mut sink };
         for byte in piece {
             self.take(byte, &mut part);
         }
@@ -182,23 +181,28 @@ impl Decoder {
 
     /// Like [`finish`](Self::finish), with the bytes as they are.
     pub fn finish_bytes(&mut self, mut sink: impl FnMut(&[u8])) {
-        if !self.held.is_empty() {
-            sink(&self.held);
+        let held = self.held.get(..self.held_len).unwrap_or(&[]);
+        if !held.is_empty() {
+            sink(held);
         }
-        self.held.clear();
+        self.held_len = 0;
     }
 
     /// Takes one byte; whole characters, and bytes that are none, go to `part`.
     fn take(&mut self, byte: u8, part: &mut Part<'_, impl FnMut(&[u8])>) {
-        if self.held.is_empty() && byte < 0x80 {
+        if self.held_len == 0 && byte < 0x80 {
             part.push(&[byte]);
             return;
         }
-        let _ = self.held.push(byte); // there is room: four bytes are a character, or begin with none
+        if let Some(place) = self.held.get_mut(self.held_len) {
+            *place = byte;
+            self.held_len += 1;
+        }
         // At most four rounds: each takes something out, or stops.
-        for _ in 0..self.held.capacity() {
-            let done = match core::str::from_utf8(&self.held) {
-                Ok(_) => self.held.len(),
+        for _ in 0..self.held.len() {
+            let held = self.held.get(..self.held_len).unwrap_or(&[]);
+            let done = match core::str::from_utf8(held) {
+                Ok(_) => held.len(),
                 Err(error) => match (error.valid_up_to(), error.error_len()) {
                     (0, None) => return,
                     (0, Some(wrong)) => wrong,
@@ -208,32 +212,38 @@ impl Decoder {
             if done == 0 {
                 return;
             }
-            let (whole, rest) = self.held.split_at_checked(done).unwrap_or_default();
-            part.push(whole);
-            self.held = Vec::from_slice(rest).unwrap_or_default();
+            part.push(held.get(..done).unwrap_or(&[]));
+            let rest = u32::from_be_bytes(self.held).checked_shl(8 * done as u32).unwrap_or(0);
+            self.held = rest.to_be_bytes();
+            self.held_len = self.held_len.saturating_sub(done);
         }
     }
 }
 
 /// Text on its way to the sink, gathered so that the sink is not called for every character.
 struct Part<'s, S: FnMut(&[u8])> {
-    bytes: Vec<u8, 64>,
+    bytes: [u8; 64],
+    len: usize,
     sink: &'s mut S,
 }
 
 impl<S: FnMut(&[u8])> Part<'_, S> {
     fn push(&mut self, bytes: &[u8]) {
-        if self.bytes.extend_from_slice(bytes).is_err() {
+        if self.len + bytes.len() > self.bytes.len() {
             self.flush();
-            let _ = self.bytes.extend_from_slice(bytes); // at most four
+        }
+        if let Some(place) = self.bytes.get_mut(self.len..self.len + bytes.len()) {
+            place.copy_from_slice(bytes);
+            self.len += bytes.len();
         }
     }
 
     fn flush(&mut self) {
-        if !self.bytes.is_empty() {
-            (self.sink)(&self.bytes);
+        let bytes = self.bytes.get(..self.len).unwrap_or(&[]);
+        if !bytes.is_empty() {
+            (self.sink)(bytes);
         }
-        self.bytes.clear();
+        self.len = 0;
     }
 }
 

@@ -64,6 +64,7 @@ mod wordpiece;
 pub use decode::{Decoder, Piece};
 pub use vocab::TokenType;
 
+pub use crate::built::tokenizer_feature;
 use crate::gguf::ValueType;
 use crate::{Error, Gguf, Name, TokenId, built, tri};
 use index::{Index, Layout};

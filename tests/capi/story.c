@@ -6,7 +6,7 @@
 extern const uint8_t model_file[], model_file_end[];
 
 /* All memory there is. */
-static _Alignas(64) uint8_t pool[640 * 1024];
+static _Alignas(64) uint8_t pool[1024 * 1024];
 static size_t used;
 
 static void *take(size_t size) {
@@ -65,6 +65,78 @@ static int tell(arenite_session *session, arenite_sampler *sampler, arenite_toke
     }
     put("\n");
     return 0;
+}
+
+/* "Threads" that run one after the other: every call of a job takes what is left. */
+static void run_twice(void *user, arenite_job job, const void *argument) {
+    ++*(size_t *)user;
+    job(argument);
+    job(argument);
+}
+
+/* Two conversations that begin alike, in one session, with workers, a bias and the least instruction set; what the
+ * file says of itself. */
+static int two(arenite_model *model, const uint32_t *ids, size_t count, size_t vocab) {
+    arenite_error error = {0};
+    arenite_session *session;
+    arenite_context *fork;
+    arenite_plan plan;
+    size_t jobs = 0;
+    arenite_workers workers = {2, &jobs, run_twice};
+    arenite_options options = arenite_options_default();
+    options.context = 64;
+    options.contexts = 2;
+    options.workers = &workers;
+    options.isa = "scalar";
+    TRY(arenite_model_plan(model, &options, &plan, &error));
+    TRY(arenite_session_new(model, &options, take(plan.workspace), plan.workspace, take(plan.kv), plan.kv,
+                            take(arenite_session_size()), arenite_session_size(), &session, &error));
+    TRY(arenite_session_prefill(session, ids, count, &error));
+    TRY(arenite_context_fork(session, NULL, take(arenite_context_size()), arenite_context_size(), &fork, &error));
+    arenite_work works[2] = {{NULL, ids, 2}, {fork, ids, 1}};
+    TRY(arenite_session_run(session, works, 2, &error));
+    if (arenite_session_position(session) != count + 2 || arenite_context_position(session, fork) != count + 1) return 1;
+    /* One token more, and both have read the same: so they have the same logits. */
+    works[0] = (arenite_work){fork, ids + 1, 1};
+    TRY(arenite_session_run(session, works, 1, &error));
+    const float *logits = arenite_session_logits(session), *forked = arenite_context_logits(session, fork);
+    for (size_t i = 0; i < vocab; i++)
+        if (logits[i] != forked[i]) return 1;
+    if (!jobs) return 1;
+
+    /* A token that is forbidden is not chosen, and the best one was. */
+    uint32_t best, other;
+    arenite_params params = arenite_params_default();
+    params.temperature = 0;
+    size_t scratch = arenite_sampler_scratch_size(&params, vocab);
+    arenite_sampler *sampler;
+    void *memory = take(arenite_sampler_size()), *words = take(scratch);
+    TRY(arenite_sampler_new(&params, vocab, 0, words, scratch, memory, arenite_sampler_size(), &sampler, &error));
+    TRY(arenite_sampler_sample(sampler, arenite_context_logits(session, fork), vocab, &best, &error));
+    arenite_bias bias = {best, -1e30f};
+    params.bias = &bias;
+    params.bias_count = 1;
+    TRY(arenite_sampler_new(&params, vocab, 0, words, scratch, memory, arenite_sampler_size(), &sampler, &error));
+    TRY(arenite_sampler_sample(sampler, arenite_context_logits(session, fork), vocab, &other, &error));
+    if (best == other) return 1;
+
+    size_t len;
+    double layers;
+    const char *text = arenite_model_text(model, "general.architecture", &len);
+    if (!text || len != 5 || text[0] != 'l' || arenite_model_text(model, "llama.block_count", &len) || len) return 1;
+    if (!arenite_model_number(model, "llama.block_count", &layers) || layers < 1) return 1;
+
+    /* Wrong, and nothing may come of it but a message. */
+    works[1] = works[0];
+    bias.token = (uint32_t)vocab;
+    int wrong = !ok(arenite_session_run(session, works, 2, &error), &error);
+    wrong += !ok(arenite_session_encode(session, ids, count, &error), &error);
+    wrong += !ok(arenite_sampler_new(&params, vocab, 0, words, scratch, memory, arenite_sampler_size(), &sampler, &error), &error);
+    options.isa = "none";
+    memory = take(arenite_session_size());
+    wrong += !ok(arenite_session_new(model, &options, take(plan.workspace), plan.workspace, take(plan.kv), plan.kv, memory,
+                                     arenite_session_size(), &session, &error), &error);
+    return wrong == 4 ? 0 : 1;
 }
 
 int story(void) {
@@ -142,6 +214,11 @@ int story(void) {
     put(" saved, at position ");
     put_number(arenite_session_position(session));
     put("\n");
+
+    if (two(model, ids, count, vocab)) {
+        put("two conversations went wrong\n");
+        return 1;
+    }
 
     /* Everything that follows is wrong, and nothing may come of it but a message. */
     arenite_session *none;

@@ -10,5 +10,5 @@ mod sampling;
 pub use constraint::{ConstraintArgs, token};
 pub use input::{Text, TextArgs, each, each_line};
 pub use machine::{Kv, ModelArgs, RunArgs, SessionArgs};
-pub use number::{Ids, Limit, at_least_one, beams, context_size, threads};
+pub use number::{Ids, Limit, at_least_one, beams, context_size, memory_size, threads};
 pub use sampling::{AnyRng, SamplingArgs};

@@ -79,6 +79,20 @@ pub fn threads(text: &str) -> Result<usize, String> {
     }
 }
 
+/// Bytes of a memory: a number, or one of KiB (`256K`), MiB or GiB.
+pub fn memory_size(text: &str) -> Result<usize, String> {
+    let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let shift = match &text[number.len()..].to_ascii_lowercase()[..] {
+        "" | "b" => Some(0),
+        "k" | "kb" | "kib" => Some(10),
+        "m" | "mb" | "mib" => Some(20),
+        "g" | "gb" | "gib" => Some(30),
+        _ => None,
+    };
+    let bytes = shift.and_then(|shift| number.parse::<usize>().ok()?.checked_mul(1 << shift));
+    bytes.filter(|bytes| *bytes > 0).ok_or_else(|| "give a number of bytes, such as 262144, 256K or 4M".to_string())
+}
+
 pub fn finite(text: &str) -> Result<f32, String> {
     match text.parse::<f32>() {
         Ok(value) if value.is_finite() => Ok(value),
@@ -122,6 +136,12 @@ mod tests {
         for list in ["1,x", "-1", "4294967296", "[1,2"] {
             assert!(list.parse::<Ids>().is_err(), "{list:?}");
         }
+    }
+
+    #[test]
+    fn sizes_of_memory() {
+        assert_eq!(["1", "256K", "4MiB", "1g"].map(memory_size), [Ok(1), Ok(262_144), Ok(4 << 20), Ok(1 << 30)]);
+        assert!(["", "0", "K", "-1K", "1T", "99999999999999G"].iter().all(|text| memory_size(text).is_err()));
     }
 
     #[test]

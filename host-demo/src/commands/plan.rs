@@ -1,5 +1,6 @@
 //! `arenite plan`: the memory that a model needs, before anything runs.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -9,21 +10,23 @@ use arenite::tokenizer::Tokenizer;
 use arenite::{Gguf, Model, Options, Plan};
 use serde::Serialize;
 
-use crate::boards::{BOARDS, Board, CODE, Fit, Need, STACK};
-use crate::cli::{Kv, at_least_one, context_size, threads};
+use crate::boards::{BOARDS, Board, Fit, Need, STACK, Work};
+use crate::cli::{Kv, at_least_one, context_size, memory_size, threads};
 use crate::model_file::ModelFile;
 use crate::output::{Bytes, Out};
 use crate::plot::Plot;
-use crate::runtime;
+use crate::{program, runtime};
 
 /// Tell how much flash, workspace and KV memory a model needs, and which boards have it
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:
   arenite plan -m model.gguf
   arenite plan -m model.gguf -c 256 -b 8 --rust > src/memory.rs
+  arenite plan -m model.gguf --flash 1M --ram 256K,64K
 
-The numbers are exact and hold for every target: what `arenite plan` says here is what a
-microcontroller needs. Boards keep 160 KB of flash for the program and 16 KB of RAM for the stack.")]
+The bytes of RAM are exact and hold for every target: what `arenite plan` says here is what a
+microcontroller needs. The flash of the program is what its features were measured to take on a
+Cortex-M4F, built for size; 16 KiB of RAM are kept for the stack. Tokens a second are an estimate.")]
 pub struct Args {
     /// Positions in the context [default: several, up to the model's own]
     #[arg(short, long, value_name = "CTX", allow_negative_numbers = true, value_parser = context_size)]
@@ -40,6 +43,14 @@ pub struct Args {
     /// Threads, or cores of a microcontroller, that work together
     #[arg(short, long, default_value_t = 1, value_parser = threads)]
     threads: usize,
+
+    /// Bytes of flash of a board of your own, such as 1M; without it its models are files
+    #[arg(long, value_name = "BYTES", requires = "ram", value_parser = memory_size)]
+    flash: Option<usize>,
+
+    /// Its pieces of RAM, such as 256K,64K
+    #[arg(long, value_name = "BYTES,...", value_delimiter = ',', value_parser = memory_size)]
+    ram: Vec<usize>,
 
     /// Print one JSON object
     #[arg(long, conflicts_with = "rust")]
@@ -79,6 +90,8 @@ struct BoardRow {
     fits: bool,
     /// The longest context that fits; 0 if none does.
     longest_context: usize,
+    /// Where instructions were counted for its processor.
+    estimated_tokens_per_second: Option<f64>,
     #[serde(skip)]
     fit: Fit,
 }
@@ -102,12 +115,52 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<()> {
         None => contexts(longest).into_iter().map(plan_of).collect::<Result<Vec<_>>>()?,
     };
     let most = args.ctx_size.unwrap_or(longest);
-    let boards: Vec<_> = BOARDS.iter().map(|board| board_row(args, &gguf, board, file.len(), most)).collect();
+    let features = program::features(&gguf, runtime::kv_type(args.kv));
+    let work = if features.contains("experts") { None } else { work(&model) };
+    let need = Program { file: file.len(), features, work };
+    let own = [Board::own(args.flash, &args.ram)];
+    let boards = if args.ram.is_empty() { BOARDS } else { &own };
+    let boards: Vec<_> = boards.iter().map(|board| board_row(args, &gguf, board, &need, most)).collect();
     if args.json {
-        print_json(&mut out, file, chosen, &rows, &boards)
+        print_json(&mut out, file, chosen, &rows, &boards, &need)
     } else {
-        print_text(&mut out, file, args, &rows, &boards)
+        print_text(&mut out, file, args, &rows, &boards, &need)
     }
+}
+
+/// What a board needs besides RAM.
+struct Program {
+    /// Bytes of the model.
+    file: usize,
+    features: BTreeSet<&'static str>,
+    /// For each token; not of encoders and experts.
+    work: Option<Work>,
+}
+
+impl Program {
+    fn flash(&self) -> usize {
+        program::flash(&self.features)
+    }
+}
+
+/// The weights that each token of a decoder is multiplied with: all matrices, but for a table of embeddings that is not
+/// the head, too.
+fn work(model: &Model<'_>) -> Option<Work> {
+    let gguf = model.gguf();
+    let spec = model.spec();
+    if !spec.has_head() || spec.has_cross_attention() {
+        return None;
+    }
+    let mut work = Work::default();
+    let has_head = gguf.tensor("output.weight").is_some();
+    let multiplies = |name| name != "token_embd.weight" || !has_head;
+    for tensor in gguf.tensors().filter(|tensor| tensor.dims[1] > 1 && multiplies(tensor.name)) {
+        let weights = tensor.dims.iter().product::<u64>();
+        let (elements, bytes) = tensor.kind.block();
+        *(if elements == 1 { &mut work.floats } else { &mut work.quantized }) += weights;
+        work.bytes += weights / elements as u64 * bytes as u64;
+    }
+    Some(work)
 }
 
 /// Curves of what a context takes, up to the longest.
@@ -126,7 +179,7 @@ fn plot(path: &Path, file: &ModelFile, longest: usize, plan_of: impl Fn(usize) -
         curve("workspace", |row| row.workspace_bytes),
         curve("tokenizer", |row| row.tokenizer_bytes),
     ];
-    Plot { title: &format!("RAM of {}", file.name()), x: "positions in the context", y: "KB", curves: &curves }
+    Plot { title: &format!("RAM of {}", file.name()), x: "positions in the context", y: "KiB", curves: &curves }
         .save(path)
 }
 
@@ -157,12 +210,12 @@ fn row(args: &Args, gguf: &Gguf<'_>, context: usize) -> Result<Row> {
     })
 }
 
-fn board_row(args: &Args, gguf: &Gguf<'_>, board: &'static Board, flash: usize, most: usize) -> BoardRow {
+fn board_row(args: &Args, gguf: &Gguf<'_>, board: &Board, program: &Program, most: usize) -> BoardRow {
     let need = |context| {
         let row = row(args, gguf, context).ok()?;
         Some(Need { workspace: row.workspace_bytes, kv: row.kv_bytes, tokenizer: row.tokenizer_bytes })
     };
-    let fit = board.fit(flash, most, need);
+    let fit = board.fit(program.file, program.flash(), most, need);
     let longest_context = if let Fit::Context(context) = fit { context } else { 0 };
     BoardRow {
         board: board.name,
@@ -172,12 +225,22 @@ fn board_row(args: &Args, gguf: &Gguf<'_>, board: &'static Board, flash: usize, 
         // A context that was asked for fits whole or not at all.
         fits: longest_context > 0 && (args.ctx_size.is_none() || longest_context == most),
         longest_context,
+        estimated_tokens_per_second: board.speed.zip(program.work).map(|(speed, work)| speed.estimate(work)),
         fit,
     }
 }
 
-fn print_text(out: &mut Out, file: &ModelFile, args: &Args, rows: &[Row], boards: &[BoardRow]) -> Result<()> {
+fn print_text(
+    out: &mut Out,
+    file: &ModelFile,
+    args: &Args,
+    rows: &[Row],
+    boards: &[BoardRow],
+    program: &Program,
+) -> Result<()> {
     writeln!(out, "{}: {} of flash ({} bytes), read in place", file.name(), Bytes(file.len()), file.len())?;
+    let features: Vec<_> = program.features.iter().copied().collect();
+    writeln!(out, "program: about {} of flash, with the features {}", Bytes(program.flash()), features.join(", "))?;
     writeln!(
         out,
         "RAM in bytes, with batch {}, KV cache in {}, {} worker{}:\n",
@@ -204,18 +267,22 @@ fn print_text(out: &mut Out, file: &ModelFile, args: &Args, rows: &[Row], boards
             Bytes(row.static_bytes),
         )?;
     }
-    writeln!(out, "\n  {:22}  {:11}  {:>9}  {:>9}  fits", "board", "chip", "flash", "RAM")?;
+    writeln!(out, "\n  {:22}  {:11}  {:>9}  {:>9}  {:>9}  fits", "board", "chip", "flash", "RAM", "est. t/s")?;
     for board in boards {
         let verdict = match board.fit {
-            Fit::FlashTooSmall => "no: the model is larger than the flash".to_string(),
+            Fit::FlashTooSmall => "no: model and program are larger than the flash".to_string(),
             Fit::RamTooSmall => "no: too little RAM for any context".to_string(),
             Fit::Context(longest) if board.fits => format!("yes, with a context of {longest}"),
             Fit::Context(longest) => format!("no, only a context of {longest}"),
         };
+        let speed = match board.estimated_tokens_per_second {
+            Some(speed) if board.longest_context > 0 => format!("~{speed:.1}"),
+            _ => "-".to_string(),
+        };
         let flash = board.flash_bytes.map_or("(files)".to_string(), |bytes| Bytes(bytes).to_string());
         writeln!(
             out,
-            "  {:22}  {:11}  {:>9}  {:>9}  {verdict}",
+            "  {:22}  {:11}  {:>9}  {:>9}  {speed:>9}  {verdict}",
             board.board,
             board.chip,
             flash,
@@ -225,7 +292,14 @@ fn print_text(out: &mut Out, file: &ModelFile, args: &Args, rows: &[Row], boards
     Ok(())
 }
 
-fn print_json(out: &mut Out, file: &ModelFile, chosen: Row, rows: &[Row], boards: &[BoardRow]) -> Result<()> {
+fn print_json(
+    out: &mut Out,
+    file: &ModelFile,
+    chosen: Row,
+    rows: &[Row],
+    boards: &[BoardRow],
+    program: &Program,
+) -> Result<()> {
     #[derive(Serialize)]
     struct Report<'a> {
         model: &'a str,
@@ -234,6 +308,7 @@ fn print_json(out: &mut Out, file: &ModelFile, chosen: Row, rows: &[Row], boards
         chosen: Row,
         contexts: &'a [Row],
         boards: &'a [BoardRow],
+        features: &'a BTreeSet<&'static str>,
         reserved_flash_bytes: usize,
         reserved_ram_bytes: usize,
     }
@@ -243,7 +318,8 @@ fn print_json(out: &mut Out, file: &ModelFile, chosen: Row, rows: &[Row], boards
         chosen,
         contexts: rows,
         boards,
-        reserved_flash_bytes: CODE,
+        features: &program.features,
+        reserved_flash_bytes: program.flash(),
         reserved_ram_bytes: STACK,
     })?;
     Ok(())

@@ -1,4 +1,4 @@
-//! `libcapi.a`: arenite's C interface, to be linked to programs in C.
+//! `libcapi.a` and `libcapi.so`: arenite's C interface, to be linked to programs in C. `install` gives them their names.
 #![cfg_attr(target_os = "none", no_std)]
 
 pub use arenite::ffi::*;

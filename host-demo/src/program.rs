@@ -1,0 +1,76 @@
+//! What a program takes of a microcontroller's flash besides the model.
+
+use std::collections::BTreeSet;
+
+use arenite::{Gguf, KvType, model, tokenizer};
+
+/// Bytes of the least that tells a story on a Cortex-M4F, built for size (`opt-level = "s"`, LTO), its printing and its
+/// vector table included: the features `llama`, `q8_0` and `kv-f16`. `.ci/firmware` measures it.
+const LEAST: usize = 111_732;
+
+/// What each feature adds to that, as `.ci/firmware sizes` prints it; 0 for those of the least.
+const ADDED: &[(&str, usize)] = &[
+    ("llama", 0),
+    ("q8_0", 0),
+    ("kv-f16", 0),
+    ("qwen", 1240),
+    ("gpt2", 11384),
+    ("gemma", 14248),
+    ("phi3", 1240),
+    ("stablelm", 2408),
+    ("smollm3", 1272),
+    ("granite", 440),
+    ("olmo2", 552),
+    ("bert", 17144),
+    ("t5", 16848),
+    ("seq2seq", 21832),
+    ("experts", 2304),
+    ("half-floats", 8016),
+    ("q4_0", 504),
+    ("q6_k", 1784),
+    ("kv-f32", 3440),
+    ("kv-q8_0", 4848),
+    ("bpe", 31368),
+    ("unigram", 4168),
+    ("wordpiece", 27176),
+];
+/// What a feature counts that was not measured: more than any type of weights, less than the largest families.
+const UNMEASURED: usize = 8 * 1024;
+
+/// The crate's features that a file needs, with a cache of this type.
+pub fn features(gguf: &Gguf<'_>, kv: KvType) -> BTreeSet<&'static str> {
+    let architecture = gguf.architecture().unwrap_or_default();
+    let mut features: BTreeSet<_> = gguf.tensors().filter_map(|tensor| tensor.kind.feature()).collect();
+    features.extend(model::family_feature(architecture));
+    features.insert(kv.feature());
+    if gguf.u32(architecture, "expert_count").is_ok_and(|count| count.is_some_and(|count| count > 0)) {
+        features.insert("experts");
+    }
+    if let Ok(Some(name)) = gguf.str("tokenizer.ggml", "model") {
+        features.extend(tokenizer::tokenizer_feature(name));
+    }
+    features
+}
+
+/// Bytes of flash that a program with these features takes, about.
+pub fn flash(features: &BTreeSet<&'static str>) -> usize {
+    let added = |feature| ADDED.iter().find(|(name, _)| *name == feature).map_or(UNMEASURED, |(_, bytes)| *bytes);
+    LEAST + features.iter().copied().map(added).sum::<usize>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_names_its_features() {
+        let file = include_bytes!("../models/stories.gguf");
+        let features = features(&Gguf::parse(file).expect("a model"), KvType::F16);
+        assert_eq!(features.iter().copied().collect::<Vec<_>>(), ["kv-f16", "llama", "q8_0"]);
+        assert_eq!(flash(&features), LEAST);
+        let file = include_bytes!("../models/translator.gguf");
+        let features = super::features(&Gguf::parse(file).expect("a model"), KvType::F32);
+        assert!(["seq2seq", "kv-f32"].iter().all(|feature| features.contains(feature)), "{features:?}");
+        assert!(flash(&features) >= LEAST + 21832 + 3440);
+    }
+}

@@ -1,0 +1,104 @@
+// The page: two workers, one with the model that talks, one with the translator.
+"use strict";
+
+const $ = (id) => document.getElementById(id);
+
+class Model {
+  #worker = new Worker("worker.js");
+  #waiting = new Map();
+  #next = 0;
+  heard = () => {};
+
+  constructor() {
+    this.#worker.onmessage = ({ data }) => {
+      if ("text" in data) return this.heard(data.text);
+      const [done, failed] = this.#waiting.get(data.id);
+      this.#waiting.delete(data.id);
+      "problem" in data ? failed(new Error(data.problem)) : done(data.result);
+    };
+    this.#worker.onerror = (event) => show(new Error(event.message));
+  }
+
+  ask(action, argument) {
+    const id = this.#next++;
+    this.#worker.postMessage({ id, action, argument });
+    return new Promise((done, failed) => this.#waiting.set(id, [done, failed]));
+  }
+
+  stop() {
+    this.#worker.postMessage({ action: "stop" });
+  }
+}
+
+const show = (problem) => ($("problem").textContent = problem ? problem.message : "");
+const size = (bytes) => (bytes < 1 << 20 ? `${(bytes / 1024).toFixed(1)} KiB` : `${(bytes / (1 << 20)).toFixed(1)} MiB`);
+const talker = new Model();
+let translator;
+
+async function open(what) {
+  show();
+  $("tell").disabled = true;
+  const plan = await talker.ask("open", { options: { context: 512 }, ...what });
+  const rows = { model: plan.model, workspace: plan.workspace, "KV cache": plan.kv, tokenizer: plan.tokenizer };
+  $("plan").replaceChildren(
+    ...Object.entries(rows).map(([name, bytes]) => {
+      const row = document.createElement("tr");
+      row.append(...[name, size(bytes)].map((text) => Object.assign(document.createElement("td"), { textContent: text })));
+      return row;
+    }),
+  );
+  $("tell").disabled = false;
+  return plan;
+}
+
+async function tell(options) {
+  show();
+  const prompt = $("prompt").value;
+  $("story").textContent = prompt;
+  talker.heard = (text) => $("story").append(text);
+  [$("tell").disabled, $("stop").disabled] = [true, false];
+  try {
+    const seed = Math.floor(Math.random() * 2 ** 32);
+    const speed = await talker.ask("tell", { prompt, temperature: +$("temperature").value, seed, most: 100000, ...options });
+    $("speed").textContent = `prompt ${speed.prompt} tokens, ${speed.prefill.toFixed(0)}/s; answer ${speed.tokens} tokens, ${speed.decode.toFixed(1)}/s`;
+    return speed;
+  } finally {
+    [$("tell").disabled, $("stop").disabled] = [false, true];
+  }
+}
+
+async function translate() {
+  show();
+  if (!translator) {
+    translator = new Model();
+    await translator.ask("open", { url: "translator.gguf", options: { context: 128, beams: 4 } });
+  }
+  const said = await translator.ask("translate", { text: $("sentence").value });
+  $("translation").textContent = said.text;
+  return said;
+}
+
+const safely = (action) => () => action().catch(show);
+$("tell").onclick = safely(tell);
+$("stop").onclick = () => talker.stop();
+$("translate").onclick = safely(translate);
+$("file").onchange = safely(async () => open({ file: await $("file").files[0].arrayBuffer() }));
+
+// With ?test a story, a translation and a file go to the server that asked for them.
+async function test() {
+  const report = { plan: await open({ url: "stories.gguf" }) };
+  report.speed = await tell({ temperature: 0, most: 64 });
+  report.story = $("story").textContent;
+  report.translation = (await translate()).text;
+  const file = await (await fetch("stories.gguf")).arrayBuffer();
+  report.file = await open({ file: file.slice(0) });
+  report.broken = await open({ file: file.slice(0, 1000) }).then(() => "", (problem) => problem.message);
+  return report;
+}
+
+if (location.search === "?test") {
+  const report = test().catch((problem) => ({ problem: problem.message }));
+  report.then((found) => fetch("report", { method: "POST", body: JSON.stringify(found) }));
+} else {
+  open({ url: "stories.gguf" }).catch(show);
+}

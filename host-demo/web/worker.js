@@ -1,0 +1,147 @@
+// A model at work, by the C interface (src/arenite.h), away from the page's own thread. All memory is the module's: a
+// model takes what lies after the program, and the next model takes its place.
+"use strict";
+
+let wasm, start, top_;
+const bytes = () => new Uint8Array(wasm.memory.buffer);
+const words = () => new DataView(wasm.memory.buffer);
+const utf8 = new TextEncoder();
+
+function take(size) {
+  const at = Math.ceil(top_ / 64) * 64;
+  top_ = at + Math.max(size, 1);
+  const missing = top_ - wasm.memory.buffer.byteLength;
+  if (missing > 0) wasm.memory.grow(Math.ceil(missing / 65536));
+  return at;
+}
+
+// An object of the interface: where it was placed.
+function place(kind, make) {
+  const size = wasm[`arenite_${kind}_size`](), memory = take(size), out = take(4);
+  check(make(memory, size, out));
+  return words().getUint32(out, true);
+}
+
+let error;
+function check(status) {
+  if (status === 0) return;
+  const size = 512, text = take(size);
+  const length = wasm.arenite_error_message(error, text, size);
+  throw new Error(new TextDecoder().decode(bytes().slice(text, text + Math.min(length, size - 1))));
+}
+
+function put(text) {
+  const data = utf8.encode(text), at = take(data.length);
+  bytes().set(data, at);
+  return [at, data.length];
+}
+
+async function load() {
+  const response = await fetch("arenite.wasm");
+  wasm = (await WebAssembly.instantiate(await response.arrayBuffer(), {})).instance.exports;
+  start = wasm.__heap_base.value;
+}
+
+// Opens a model: its plan, with sizes in bytes.
+let model, tokenizer, session, vocab, plan, beams;
+function open(file, options) {
+  top_ = start;
+  session = undefined;
+  error = take(136);
+  const data = take(file.byteLength);
+  bytes().set(new Uint8Array(file), data);
+  model = place("model", (memory, size, out) => wasm.arenite_model_new(data, file.byteLength, memory, size, out, error));
+  vocab = wasm.arenite_model_vocab(model);
+  beams = options.beams || 0;
+
+  const chosen = take(28), planned = take(16);
+  wasm.arenite_options_default(chosen);
+  const view = words();
+  view.setUint32(chosen, options.context, true);
+  view.setUint32(chosen + 12, beams ? beams + 1 : 1, true);
+  check(wasm.arenite_model_plan(model, chosen, planned, error));
+  const [workspace, kv, index, context] = [0, 4, 8, 12].map((at) => words().getUint32(planned + at, true));
+  plan = { model: file.byteLength, workspace, kv, tokenizer: index, context };
+
+  const indexAt = take(index);
+  tokenizer = place("tokenizer", (memory, size, out) => wasm.arenite_tokenizer_new(model, indexAt, index, memory, size, out, error));
+  const workspaceAt = take(workspace), kvAt = take(kv);
+  session = place("session", (memory, size, out) =>
+    wasm.arenite_session_new(model, chosen, workspaceAt, workspace, kvAt, kv, memory, size, out, error));
+  return plan;
+}
+
+function tokens(text) {
+  const [at, length] = put(text), room = length + 8, ids = take(4 * room), count = take(4);
+  const size = wasm.arenite_tokenize_scratch_size(length), scratch = take(size);
+  check(wasm.arenite_tokenize(tokenizer, at, length, 1, 0, scratch, size, ids, room, count, error));
+  return [ids, words().getUint32(count, true)];
+}
+
+let stopped;
+async function tell({ prompt, temperature, seed, most }) {
+  const mark = top_;
+  stopped = false;
+  check(wasm.arenite_session_rewind(session, 0, error));
+  const [ids, count] = tokens(prompt);
+  const began = performance.now();
+  check(wasm.arenite_session_prefill(session, ids, count, error));
+  const read = performance.now();
+
+  const params = take(40), token = take(4), text = take(512), length = take(4);
+  wasm.arenite_params_default(params);
+  words().setFloat32(params, temperature, true);
+  const size = wasm.arenite_sampler_scratch_size(params, vocab), scratch = take(size);
+  const sampler = place("sampler", (memory, room, out) =>
+    wasm.arenite_sampler_new(params, vocab, BigInt(seed), scratch, size, memory, room, out, error));
+  const decoder = place("decoder", (memory, room, out) => wasm.arenite_decoder_new(tokenizer, 1, memory, room, out, error));
+  const last = Math.min(plan.context, count + most);
+  let made = 0, breathed = read;
+  while (!stopped && wasm.arenite_session_position(session) < last) {
+    check(wasm.arenite_sampler_sample(sampler, wasm.arenite_session_logits(session), vocab, token, error));
+    const id = words().getUint32(token, true);
+    if (wasm.arenite_is_end(tokenizer, id)) break;
+    check(wasm.arenite_decoder_push(decoder, id, text, 512, length, error));
+    const piece = bytes().slice(text, text + words().getUint32(length, true));
+    postMessage({ text: new TextDecoder().decode(piece) });
+    check(wasm.arenite_session_decode(session, id, error));
+    made++;
+    if (performance.now() - breathed > 50) {
+      await new Promise((next) => setTimeout(next)); // a message to stop comes in here
+      breathed = performance.now();
+    }
+  }
+  top_ = mark;
+  const seconds = (performance.now() - read) / 1000;
+  return { prompt: count, prefill: count / Math.max((read - began) / 1000, 1e-9), tokens: made, decode: made / Math.max(seconds, 1e-9) };
+}
+
+function translate({ text }) {
+  const mark = top_, began = performance.now();
+  const [at, length] = put(text), search = take(12), len = take(4), room = 4096, out = take(room);
+  wasm.arenite_search_default(search);
+  words().setUint32(search, beams, true);
+  const size = wasm.arenite_translate_scratch_size(session, length), scratch = take(size);
+  check(wasm.arenite_translate(session, tokenizer, search, at, length, scratch, size, out, room, len, error));
+  const said = new TextDecoder().decode(bytes().slice(out, out + words().getUint32(len, true)));
+  top_ = mark;
+  return { text: said, milliseconds: performance.now() - began };
+}
+
+const actions = {
+  async open({ url, file, options }) {
+    return open(file || (await (await fetch(url)).arrayBuffer()), options);
+  },
+  tell,
+  translate,
+};
+const loaded = load();
+onmessage = async ({ data: { id, action, argument } }) => {
+  if (action === "stop") return void (stopped = true);
+  try {
+    await loaded;
+    postMessage({ id, result: await actions[action](argument) });
+  } catch (problem) {
+    postMessage({ id, problem: problem.message });
+  }
+};

@@ -1,0 +1,168 @@
+//! Several conversations in one session.
+#![allow(unsafe_code, non_camel_case_types)]
+#![allow(clippy::missing_safety_doc)] // said once, in the module above
+
+use core::ffi::c_void;
+use core::mem::size_of;
+use core::ptr::null_mut;
+
+use heapless::Vec;
+
+use super::session::with_session;
+use super::{arenite_error, arenite_session, arenite_status, null, place, report, slice};
+use crate::{Context, Error, Work};
+
+/// The most works of a run.
+const MOST: usize = 64;
+
+/// What is remembered of a conversation. A session has one of its own, and null stands for it.
+#[derive(Debug)]
+pub struct arenite_context(Context);
+
+/// Tokens to run in a context.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct arenite_work {
+    /// The context, or null for the session's own. None is given twice.
+    pub context: *mut arenite_context,
+    /// The tokens, at least one.
+    pub tokens: *const u32,
+    /// How many.
+    pub count: usize,
+}
+
+/// Bytes of a context.
+#[unsafe(no_mangle)]
+pub extern "C" fn arenite_context_size() -> usize {
+    size_of::<arenite_context>()
+}
+
+/// Places a new, empty context of a session in `memory`. The options of the session say how many there may be.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn arenite_context_new(
+    session: *mut arenite_session,
+    memory: *mut c_void,
+    capacity: usize,
+    out: *mut *mut arenite_context,
+    error: *mut arenite_error,
+) -> arenite_status {
+    // SAFETY: see the module.
+    let result = unsafe {
+        place(memory, capacity, out, || {
+            let session = session.as_mut().ok_or(null("for the session"))?;
+            Ok(arenite_context(session.0.parts().0.open()?))
+        })
+    };
+    report(result, error)
+}
+
+/// Places a context that has read what `context` has read; they share memory until they go different ways.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn arenite_context_fork(
+    session: *mut arenite_session,
+    context: *const arenite_context,
+    memory: *mut c_void,
+    capacity: usize,
+    out: *mut *mut arenite_context,
+    error: *mut arenite_error,
+) -> arenite_status {
+    // SAFETY: see the module.
+    let result = unsafe {
+        place(memory, capacity, out, || {
+            let (engine, own) = session.as_mut().ok_or(null("for the session"))?.0.parts();
+            Ok(arenite_context(engine.fork(context.as_ref().map_or(&*own, |context| &context.0))?))
+        })
+    };
+    report(result, error)
+}
+
+/// Gives back what a context holds; it is no object any more. Of null nothing.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn arenite_context_close(session: *mut arenite_session, context: *mut arenite_context) {
+    // SAFETY: see the module.
+    if let Some(session) = unsafe { session.as_mut() }
+        && !context.is_null()
+    {
+        // SAFETY: an object, which is not used again.
+        session.0.parts().0.close(unsafe { context.read() }.0);
+    }
+}
+
+/// Tokens in a context, or in the session's own for null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn arenite_context_position(
+    session: *const arenite_session,
+    context: *const arenite_context,
+) -> usize {
+    // SAFETY: see the module.
+    match (unsafe { context.as_ref() }, unsafe { session.as_ref() }) {
+        (Some(context), _) => context.0.position(),
+        (None, Some(session)) => session.0.position(),
+        (None, None) => 0,
+    }
+}
+
+/// Forgets everything of a context from `position` on.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn arenite_context_rewind(
+    session: *mut arenite_session,
+    context: *mut arenite_context,
+    position: usize,
+    error: *mut arenite_error,
+) -> arenite_status {
+    // SAFETY: see the module.
+    unsafe {
+        with_session(session, error, |session| {
+            let (engine, own) = session.parts();
+            engine.rewind(context.as_mut().map_or(own, |context| &mut context.0), position)
+        })
+    }
+}
+
+/// The logits of the last token of a context, which may be changed. Null for a null session.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn arenite_context_logits(
+    session: *mut arenite_session,
+    context: *const arenite_context,
+) -> *mut f32 {
+    // SAFETY: see the module.
+    let Some(session) = (unsafe { session.as_mut() }) else { return null_mut() };
+    let (engine, own) = session.0.parts();
+    // SAFETY: see the module.
+    let context = unsafe { context.as_ref() }.map_or(&*own, |context| &context.0);
+    engine.logits_mut(context).as_mut_ptr()
+}
+
+/// Runs tokens of up to 64 contexts, every weight read once for all of them. If it fails, nothing was run.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn arenite_session_run(
+    session: *mut arenite_session,
+    works: *const arenite_work,
+    count: usize,
+    error: *mut arenite_error,
+) -> arenite_status {
+    // SAFETY: see the module.
+    unsafe {
+        with_session(session, error, |session| {
+            let given = slice(works, count).ok_or(null("for the works"))?;
+            let (engine, own) = session.parts();
+            let mut own = Some(own);
+            let mut works: Vec<Work<'_>, MOST> = Vec::new();
+            for (i, work) in given.iter().enumerate() {
+                let tokens = slice(work.tokens, work.count).ok_or(null("for the tokens"))?;
+                let earlier = given.get(..i).unwrap_or(&[]);
+                if earlier.iter().any(|earlier| earlier.context == work.context) {
+                    return Err(null("for the context"));
+                }
+                // No two of them are the same, so neither are two of these.
+                let context = match work.context.as_mut() {
+                    Some(context) => &mut context.0,
+                    None => own.take().ok_or(null("for the context"))?,
+                };
+                let full = Error::BufferTooSmall { what: "list of works", needed: count, given: MOST };
+                works.push(Work::prefill(context, tokens)).map_err(|_| full)?;
+            }
+            engine.run(&mut works)
+        })
+    }
+}

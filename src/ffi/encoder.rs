@@ -1,0 +1,242 @@
+//! Encoders: states, vectors, beam search, translation.
+#![allow(unsafe_code, non_camel_case_types)]
+#![allow(clippy::missing_safety_doc)] // said once, in the module above
+#![allow(clippy::too_many_arguments)] // C has no slices
+
+use core::ffi::{c_char, c_void};
+use core::mem::size_of;
+use core::ptr::null;
+
+use super::session::with_session;
+use super::{arenite_error, arenite_session, arenite_status, arenite_tokenizer, give, place, report, slice, slice_mut};
+use crate::beam::{Beams, Search};
+use crate::memory::Arena;
+use crate::model::Stack;
+use crate::tokenizer::{Encode, Tokenizer};
+use crate::{Error, Session, TokenId};
+
+/// What to search for. `arenite_search_default` fills it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct arenite_search {
+    /// Hypotheses to follow at once; options for a session with them have one context more than beams.
+    pub beams: usize,
+    /// Most tokens of a hypothesis.
+    pub length: usize,
+    /// Log-probabilities are divided by the length to this power: 0 does not look at lengths, 1 takes the mean.
+    pub length_penalty: f32,
+}
+
+/// The hypotheses that a search found.
+#[derive(Debug)]
+pub struct arenite_beams(Beams<'static>);
+
+/// Four beams, 128 tokens, the mean.
+#[unsafe(no_mangle)]
+pub extern "C" fn arenite_search_default() -> arenite_search {
+    arenite_search { beams: 4, length: 128, length_penalty: 1.0 }
+}
+
+/// Bytes of a search's result, besides its scratch memory.
+#[unsafe(no_mangle)]
+pub extern "C" fn arenite_beams_size() -> usize {
+    size_of::<arenite_beams>()
+}
+
+/// Runs the encoder on `count` tokens. A decoder that follows it begins anew and attends to this text from now on.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn arenite_session_encode(
+    session: *mut arenite_session,
+    tokens: *const u32,
+    count: usize,
+    error: *mut arenite_error,
+) -> arenite_status {
+    // SAFETY: see the module.
+    unsafe {
+        with_session(session, error, |session| {
+            session.encode(slice(tokens, count).ok_or(super::null("for the tokens"))?)
+        })
+    }
+}
+
+/// What the encoder made of the last text: `count` numbers, as many for each token as a hidden state is wide. Null
+/// for null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn arenite_session_states(session: *const arenite_session, count: *mut usize) -> *const f32 {
+    // SAFETY: see the module.
+    let states = unsafe { session.as_ref() }.map(|session| session.0.states());
+    // SAFETY: see the module.
+    unsafe { give(count, states.map_or(0, <[f32]>::len)) };
+    states.map_or(null(), <[f32]>::as_ptr)
+}
+
+/// Makes one vector of `count` tokens, as the model means it (the mean of all states, if it does not say), in
+/// `out`, and tells its `len`. `capacity` is at least `arenite_session_vector_size`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn arenite_session_embed(
+    session: *mut arenite_session,
+    tokens: *const u32,
+    count: usize,
+    out: *mut f32,
+    capacity: usize,
+    len: *mut usize,
+    error: *mut arenite_error,
+) -> arenite_status {
+    // SAFETY: see the module.
+    unsafe {
+        with_session(session, error, |session| {
+            let tokens = slice(tokens, count).ok_or(super::null("for the tokens"))?;
+            let out = slice_mut(out, capacity).ok_or(super::null("for the vector"))?;
+            give(len, session.embed(tokens, out)?.len());
+            Ok(())
+        })
+    }
+}
+
+/// Numbers that `arenite_session_embed` needs room for. 0 for null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn arenite_session_vector_size(session: *mut arenite_session) -> usize {
+    // SAFETY: see the module.
+    unsafe { session.as_mut() }.map_or(0, |session| session.0.parts().0.model().spec().embedding_buffer())
+}
+
+/// Bytes of scratch memory for a beam search. 0 for null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn arenite_beams_scratch_size(session: *mut arenite_session) -> usize {
+    // SAFETY: see the module.
+    unsafe { session.as_mut() }.map_or(0, |session| Beams::bytes(session.0.parts().0.plan()))
+}
+
+/// Searches for continuations in the text of the last `arenite_session_encode`, and places what was found in
+/// `memory`. `search` may be null, for the default one. `scratch` starts on a boundary of `arenite_align` and
+/// stays borrowed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn arenite_beams_new(
+    session: *mut arenite_session,
+    tokenizer: *const arenite_tokenizer,
+    search: *const arenite_search,
+    scratch: *mut u8,
+    scratch_len: usize,
+    memory: *mut c_void,
+    capacity: usize,
+    out: *mut *mut arenite_beams,
+    error: *mut arenite_error,
+) -> arenite_status {
+    // SAFETY: see the module.
+    let result = unsafe {
+        place(memory, capacity, out, || {
+            let session = &mut session.as_mut().ok_or(super::null("for the session"))?.0;
+            let tokenizer = &tokenizer.as_ref().ok_or(super::null("for the tokenizer"))?.0;
+            let scratch = slice_mut(scratch, scratch_len).ok_or(super::null("for the scratch memory"))?;
+            Ok(arenite_beams(find(session, tokenizer, search.as_ref(), scratch)?))
+        })
+    };
+    report(result, error)
+}
+
+/// How many hypotheses were found. 0 for null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn arenite_beams_count(beams: *const arenite_beams) -> usize {
+    // SAFETY: see the module.
+    unsafe { beams.as_ref() }.map_or(0, |beams| beams.0.count())
+}
+
+/// The tokens of the hypothesis of this rank, 0 for the best, how many they are, and its score; they are there until the
+/// next call. Null if there are not so many.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn arenite_beams_tokens(
+    beams: *mut arenite_beams,
+    rank: usize,
+    count: *mut usize,
+    score: *mut f32,
+) -> *const u32 {
+    // SAFETY: see the module.
+    let found = unsafe { beams.as_mut() }.and_then(|beams| beams.0.hypothesis(rank));
+    // SAFETY: see the module.
+    unsafe {
+        give(count, found.as_ref().map_or(0, |found| found.tokens.len()));
+        give(score, found.as_ref().map_or(0.0, |found| found.score));
+    }
+    found.map_or(null(), |found| found.tokens.as_ptr())
+}
+
+/// Bytes of scratch memory for the translation of a text of `text_len` bytes. 0 for null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn arenite_translate_scratch_size(session: *mut arenite_session, text_len: usize) -> usize {
+    // SAFETY: see the module.
+    let Some(session) = (unsafe { session.as_mut() }) else { return 0 };
+    let plan = session.0.parts().0.plan();
+    Arena::padded(plan.options.context.saturating_mul(4))
+        .saturating_add(Arena::padded(Tokenizer::scratch_bytes(text_len)))
+        .saturating_add(Beams::bytes(plan))
+}
+
+/// Translates a text, one sentence for most models: writes the best translation to `out`, without a zero byte, and its
+/// length to `len`. `search` may be null, for the default one. `scratch` starts on a boundary of `arenite_align`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn arenite_translate(
+    session: *mut arenite_session,
+    tokenizer: *const arenite_tokenizer,
+    search: *const arenite_search,
+    text: *const c_char,
+    text_len: usize,
+    scratch: *mut u8,
+    scratch_len: usize,
+    out: *mut c_char,
+    capacity: usize,
+    len: *mut usize,
+    error: *mut arenite_error,
+) -> arenite_status {
+    // SAFETY: see the module.
+    unsafe {
+        with_session(session, error, |session| {
+            let tokenizer = &tokenizer.as_ref().ok_or(super::null("for the tokenizer"))?.0;
+            let text: &[u8] = slice(text.cast(), text_len).ok_or(super::null("for the text"))?;
+            let scratch: &mut [u8] = slice_mut(scratch, scratch_len).ok_or(super::null("for the scratch memory"))?;
+            let out: &mut [u8] = slice_mut(out.cast(), capacity).ok_or(super::null("for the translation"))?;
+            give(len, translate(session, tokenizer, search.as_ref(), text, scratch, out)?);
+            Ok(())
+        })
+    }
+}
+
+fn translate(
+    session: &mut Session<'_, '_>,
+    tokenizer: &Tokenizer<'_, '_>,
+    search: Option<&arenite_search>,
+    text: &[u8],
+    scratch: &mut [u8],
+    out: &mut [u8],
+) -> Result<usize, Error> {
+    let (given, bytes) = (scratch.len(), Tokenizer::scratch_bytes(text.len()));
+    let short = Error::BufferTooSmall { what: "scratch memory for the text", needed: bytes, given };
+    let mut arena = Arena::new(scratch)?;
+    let tokens: &mut [TokenId] = arena.take(session.context()).ok_or(short)?;
+    let words: &mut [u8] = arena.take(bytes).ok_or(short)?;
+    let count = tokenizer.encode(text, Encode { add_special: true, parse_special: false }, words, tokens)?;
+    session.encode(tokens.get(..count).unwrap_or(&[]))?;
+    let mut found = find(session, tokenizer, search, arena.rest())?;
+    found.hypothesis(0).map_or(Ok(0), |best| tokenizer.detokenize(best.tokens, false, out))
+}
+
+/// A search with the tokens at which this model starts and ends, and without the one that it pads with.
+fn find<'w>(
+    session: &mut Session<'_, '_>,
+    tokenizer: &Tokenizer<'_, '_>,
+    search: Option<&arenite_search>,
+    scratch: &'w mut [u8],
+) -> Result<Beams<'w>, Error> {
+    let (engine, context) = session.parts();
+    let model = engine.model();
+    let Stack::Target { start, .. } = model.spec().stack() else {
+        return Err(Error::NoPart { part: "decoder that attends to a text" });
+    };
+    // T5's padding is what it begins with.
+    let banned = match model.gguf().architecture()? {
+        "seq2seq" => model.gguf().u32("tokenizer.ggml", "padding_token_id")?,
+        _ => None,
+    };
+    let arenite_search { beams, length, length_penalty } = search.copied().unwrap_or_else(|| arenite_search_default());
+    let search = Search { beams, length, length_penalty, start, end: tokenizer.eos(), banned };
+    Beams::search(engine, context, &search, scratch)
+}

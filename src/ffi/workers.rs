@@ -1,0 +1,147 @@
+//! Threads and instruction sets.
+#![allow(unsafe_code, non_camel_case_types)]
+#![allow(clippy::missing_safety_doc)] // said once, in the module above
+
+use core::ffi::{CStr, c_char, c_void};
+use core::fmt::Write;
+#[cfg(feature = "std")]
+use core::mem::size_of;
+
+use super::{Text, null, slice_mut};
+#[cfg(feature = "std")]
+use super::{arenite_error, arenite_status, place, report};
+use crate::workers::Workers;
+use crate::{Error, Kernels};
+
+/// A part of a pass, to be called by each thread that takes part.
+pub type arenite_job = unsafe extern "C" fn(argument: *const c_void);
+
+/// The caller's threads, or the other core of a microcontroller.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct arenite_workers {
+    /// How many take part, the calling one included.
+    pub count: usize,
+    /// Handed to `run`.
+    pub user: *mut c_void,
+    /// Calls `job(argument)` on up to `count` threads at once, at least once, and returns when every call has returned.
+    /// The job divides itself: a thread that is late finds nothing to do.
+    pub run: Option<unsafe extern "C" fn(user: *mut c_void, job: arenite_job, argument: *const c_void)>,
+}
+
+// SAFETY: only ever used by the session that it was given to, and the caller says of `run` that it may be called there.
+unsafe impl Sync for arenite_workers {}
+
+impl Workers for arenite_workers {
+    fn count(&self) -> usize {
+        self.count.max(1)
+    }
+
+    fn run(&self, job: &(dyn Fn() + Sync)) {
+        unsafe extern "C" fn call(argument: *const c_void) {
+            // SAFETY: `argument` is to `job` below, which is there until `run` returns.
+            unsafe { (*argument.cast::<&(dyn Fn() + Sync)>())() }
+        }
+        match self.run {
+            // SAFETY: the caller's function, as described.
+            Some(run) => unsafe { run(self.user, call, (&raw const job).cast()) },
+            None => job(),
+        }
+    }
+}
+
+/// The table of this name, or the fastest for null.
+///
+/// # Safety
+///
+/// `name` is to a text that ends with a zero byte, or null.
+pub(super) unsafe fn kernels(name: *const c_char) -> Result<&'static Kernels, Error> {
+    if name.is_null() {
+        return Ok(Kernels::detect());
+    }
+    // SAFETY: as for this function.
+    let name = unsafe { CStr::from_ptr(name) }.to_str().ok();
+    name.and_then(Kernels::by_name).ok_or(null("for the instruction set"))
+}
+
+/// Writes the name of an instruction set that this machine has to `out`, with a zero byte after it and cut to
+/// `capacity`: number 0 is the fastest. Returns its length; 0 if there are not so many.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn arenite_isa(number: usize, out: *mut c_char, capacity: usize) -> usize {
+    // SAFETY: see the module.
+    let out = unsafe { slice_mut(out.cast(), capacity) }.unwrap_or_default();
+    let mut text = Text { out, len: 0 };
+    if let Some(kernels) = Kernels::available().nth(number) {
+        let _ = text.write_str(kernels.name);
+    }
+    text.end();
+    text.len
+}
+
+/// Threads of the library's own.
+#[cfg(feature = "std")]
+#[derive(Debug)]
+pub struct arenite_pool {
+    pool: crate::workers::Pool,
+    workers: arenite_workers,
+}
+
+/// Bytes of a pool.
+#[cfg(feature = "std")]
+#[unsafe(no_mangle)]
+pub extern "C" fn arenite_pool_size() -> usize {
+    size_of::<arenite_pool>()
+}
+
+/// Starts `count - 1` threads, and places a pool of them and the calling one in `memory`. This is the only object
+/// that has to be freed, after the sessions that use it.
+#[cfg(feature = "std")]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn arenite_pool_new(
+    count: usize,
+    memory: *mut c_void,
+    capacity: usize,
+    out: *mut *mut arenite_pool,
+    error: *mut arenite_error,
+) -> arenite_status {
+    unsafe extern "C" fn run(user: *mut c_void, job: arenite_job, argument: *const c_void) {
+        struct Argument(*const c_void);
+        // SAFETY: what is there is a `&(dyn Fn() + Sync)`, or the caller's, who asked for several threads.
+        unsafe impl Sync for Argument {}
+        let argument = Argument(argument);
+        // SAFETY: `user` is to the pool of `arenite_pool_workers`.
+        let pool = unsafe { &*user.cast::<arenite_pool>() };
+        pool.pool.run(&|| {
+            let Argument(argument) = &argument;
+            // SAFETY: as this job and argument were handed over.
+            unsafe { job(*argument) }
+        });
+    }
+    // SAFETY: see the module.
+    let result = unsafe {
+        place(memory, capacity, out, || {
+            let pool = crate::workers::Pool::new(count);
+            let workers = arenite_workers { count: pool.count(), user: memory, run: Some(run) };
+            Ok(arenite_pool { pool, workers })
+        })
+    };
+    report(result, error)
+}
+
+/// The pool as a session's workers. Null for null.
+#[cfg(feature = "std")]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn arenite_pool_workers(pool: *const arenite_pool) -> *const arenite_workers {
+    // SAFETY: see the module.
+    unsafe { pool.as_ref() }.map_or(core::ptr::null(), |pool| &raw const pool.workers)
+}
+
+/// Ends the threads of a pool.
+#[cfg(feature = "std")]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn arenite_pool_free(pool: *mut arenite_pool) {
+    if !pool.is_null() {
+        // SAFETY: see the module; no session uses it any more.
+        unsafe { pool.drop_in_place() };
+    }
+}

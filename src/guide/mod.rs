@@ -1,0 +1,30 @@
+//! The guide: how it works, for someone new. Every page has code that runs as a test.
+//!
+//! 1. [From a file to a token](from_a_file_to_a_token): the way through `src/`.
+//! 2. [Memory and the plan](memory_and_the_plan): which bytes are needed, and why they are known beforehand.
+//! 3. [A quantized dot product](a_quantized_dot_product): one operation, from scalar code to AVX-512 and SMLAD.
+//! 4. [Why the bits are the same](why_the_bits_are_the_same): on every machine, with any number of threads.
+//! 5. [Adding a family](adding_a_family) of architectures.
+//! 6. [Adding a block format](adding_a_block_format) for weights.
+//! 7. [A model on a board](a_model_on_a_board): a microcontroller from nothing to text.
+//! 8. [Reading a profile](reading_a_profile): where the time of a token goes.
+
+macro_rules! pages {
+    ($($name:ident)*) => {
+        $(
+            #[doc = include_str!(concat!(stringify!($name), ".md"))]
+            pub mod $name {}
+        )*
+    };
+}
+
+pages! {
+    from_a_file_to_a_token
+    memory_and_the_plan
+    a_quantized_dot_product
+    why_the_bits_are_the_same
+    adding_a_family
+    adding_a_block_format
+    a_model_on_a_board
+    reading_a_profile
+}

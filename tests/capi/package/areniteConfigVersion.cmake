@@ -1,0 +1,12 @@
+# Before 1.0 a minor version may change the interface.
+set(PACKAGE_VERSION "@version@")
+string(REGEX MATCH "^[0-9]+\\.[0-9]+" _arenite_here "${PACKAGE_VERSION}")
+string(REGEX MATCH "^[0-9]+\\.[0-9]+" _arenite_wanted "${PACKAGE_FIND_VERSION}")
+if(_arenite_here STREQUAL _arenite_wanted AND NOT PACKAGE_VERSION VERSION_LESS PACKAGE_FIND_VERSION)
+  set(PACKAGE_VERSION_COMPATIBLE TRUE)
+  if(PACKAGE_VERSION VERSION_EQUAL PACKAGE_FIND_VERSION)
+    set(PACKAGE_VERSION_EXACT TRUE)
+  endif()
+else()
+  set(PACKAGE_VERSION_COMPATIBLE FALSE)
+endif()
