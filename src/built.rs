@@ -180,6 +180,9 @@ macro_rules! all {
 }
 families!(all);
 
+/// Layers that have a state of fixed size.
+pub(crate) const STATES: bool = CONVOLUTION || RECURRENCE;
+
 macro_rules! features {
     ($($file:ident $feature:literal [$($ability:ident)*] { $($architecture:literal => $function:ident),+ })*) => {
         /// The crate's feature with the family of an architecture (`general.architecture` in the file).

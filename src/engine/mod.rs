@@ -43,6 +43,7 @@ mod profile;
 mod snapshot;
 mod work;
 
+use crate::built;
 use crate::kernel::Kernels;
 use crate::memory::{Arena, TILE};
 use crate::model::Model;
@@ -274,7 +275,11 @@ impl<'m, 'w> Engine<'m, 'w> {
     /// [`Error::ForeignContext`].
     pub fn checkpoint(&mut self, context: &Context) -> Result<(), Error> {
         self.known(context)?;
-        if context.position == 0 || context.torn || self.marks(context.slot).contains(&(context.position as u32)) {
+        if !self.has_states()
+            || context.position == 0
+            || context.torn
+            || self.marks(context.slot).contains(&(context.position as u32))
+        {
             return Ok(());
         }
         let oldest = self.marks_mut(context.slot).iter_mut().enumerate().min_by_key(|(_, mark)| **mark);
@@ -289,16 +294,22 @@ impl<'m, 'w> Engine<'m, 'w> {
     /// Whether layers of the model remember a state of fixed size: a pass that was given up, or a rewind, then goes back
     /// to a [`checkpoint`](Self::checkpoint).
     pub fn has_states(&self) -> bool {
-        self.plan.store.state_bytes > 0
+        built::STATES && self.plan.store.state_bytes > 0
     }
 
     /// The positions of the states that a context keeps.
     fn marks(&self, slot: usize) -> &[u32] {
+        if !built::STATES {
+            return &[];
+        }
         let count = self.marks.len() / self.open.len().max(1);
         self.marks.get(slot * count..(slot + 1) * count).unwrap_or(&[])
     }
 
     fn marks_mut(&mut self, slot: usize) -> &mut [u32] {
+        if !built::STATES {
+            return &mut [];
+        }
         let count = self.marks.len() / self.open.len().max(1);
         self.marks.get_mut(slot * count..(slot + 1) * count).unwrap_or_default()
     }
@@ -451,7 +462,7 @@ impl<'m, 'w> Engine<'m, 'w> {
             return Err(Error::NoSource);
         }
         check_tokens(tokens, self.forward.spec.vocab)?;
-        if context.torn {
+        if built::STATES && context.torn {
             let (position, earliest) = (context.position, self.nearest(context, context.position));
             return Err(Error::CannotRewind { position, earliest, latest: position });
         }

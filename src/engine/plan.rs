@@ -172,10 +172,9 @@ impl Plan {
     pub const fn within(self, ram: usize) -> Self {
         let needed = self.workspace as u64 + self.kv as u64 + self.tokenizer as u64;
         if needed > ram as u64 {
-            let sentence = Sentence::new(
-                "the model needs {} bytes of RAM, more than the budget of {}: plan a smaller context or batch",
-            );
-            panic!("{}", sentence.number(needed).size(ram).message().as_str());
+            const TEXT: &str =
+                "the model needs {} bytes of RAM, more than the budget of {}: plan a smaller context or batch";
+            panic!("{}", Sentence::of(TEXT, &needed, &(ram as u64)).message().as_str());
         }
         self
     }

@@ -6,63 +6,33 @@ use core::fmt;
 use super::name::{Digits, Name};
 use crate::quant::TensorType;
 
-/// What takes the place of a `{}` in a sentence.
+/// What takes the place of a `{}` in a sentence: a reference into the error, so that a sentence takes little code.
 #[derive(Clone, Copy)]
-enum Piece<'e> {
-    Text(&'static str),
-    Number(u64),
+pub(super) enum Piece<'e> {
+    None,
+    Text(&'e &'static str),
+    Number(&'e u64),
+    Size(&'e usize),
+    Small(&'e u32),
+    /// A number that may be negative.
+    Signed(&'e i64),
     Name(&'e Name),
     /// A shape as the file has it: `[64, 2, 1, 1]`.
     Shape(&'e [u64; 4]),
-    Type(TensorType),
+    Type(&'e TensorType),
 }
-
-/// The most pieces of any sentence.
-const PIECES: usize = 4;
 
 /// What an error says: a sentence with a `{}` for each piece.
 #[derive(Clone, Copy)]
 pub(crate) struct Sentence<'e> {
-    template: &'static str,
-    pieces: [Piece<'e>; PIECES],
-    len: usize,
+    pub(super) template: &'static str,
+    pub(super) pieces: [Piece<'e>; 4],
 }
 
 impl<'e> Sentence<'e> {
-    pub const fn new(template: &'static str) -> Self {
-        Self { template, pieces: [Piece::Text(""); PIECES], len: 0 }
-    }
-
-    pub const fn text(self, text: &'static str) -> Self {
-        self.with(Piece::Text(text))
-    }
-
-    pub const fn number(self, number: u64) -> Self {
-        self.with(Piece::Number(number))
-    }
-
-    pub const fn size(self, number: usize) -> Self {
-        self.number(number as u64)
-    }
-
-    pub const fn name(self, name: &'e Name) -> Self {
-        self.with(Piece::Name(name))
-    }
-
-    pub const fn shape(self, dims: &'e [u64; 4]) -> Self {
-        self.with(Piece::Shape(dims))
-    }
-
-    pub const fn tensor_type(self, kind: TensorType) -> Self {
-        self.with(Piece::Type(kind))
-    }
-
-    const fn with(mut self, piece: Piece<'e>) -> Self {
-        if self.len < PIECES {
-            self.pieces[self.len] = piece;
-            self.len += 1;
-        }
-        self
+    /// A sentence with two numbers.
+    pub const fn of(template: &'static str, first: &'e u64, second: &'e u64) -> Self {
+        Self { template, pieces: [Piece::Number(first), Piece::Number(second), Piece::None, Piece::None] }
     }
 
     /// The sentence as the compiler can show it.
@@ -74,11 +44,17 @@ impl<'e> Sentence<'e> {
             message = message.text(text.as_bytes());
             let (Some(after), Some((piece, left))) = (after, pieces.split_first()) else { return message };
             message = match piece {
+                Piece::None => return message,
                 Piece::Text(text) => message.text(text.as_bytes()),
-                Piece::Number(number) => message.text(Digits::of(*number).bytes()),
+                Piece::Number(number) => message.text(Digits::of(**number).bytes()),
+                Piece::Size(number) => message.text(Digits::of(**number as u64).bytes()),
+                Piece::Small(number) => message.text(Digits::of(**number as u64).bytes()),
+                Piece::Signed(number) => {
+                    message.text(sign(**number).as_bytes()).text(Digits::of(number.unsigned_abs()).bytes())
+                }
                 Piece::Name(name) => message.name(name),
                 Piece::Shape(_) => message.text(b"[...]"),
-                Piece::Type(kind) => message.text(b"number ").text(Digits::of(*kind as u64).bytes()),
+                Piece::Type(kind) => message.text(b"number ").text(Digits::of(**kind as u64).bytes()),
             };
             (rest, pieces) = (after, left);
         }
@@ -87,24 +63,38 @@ impl<'e> Sentence<'e> {
 
 impl fmt::Display for Sentence<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (mut rest, mut pieces) = (self.template, self.pieces.iter());
+        let (mut rest, mut pieces) = (self.template, self.pieces.iter().copied());
         loop {
             let (text, after) = cut(rest);
             f.write_str(text)?;
             let (Some(after), Some(piece)) = (after, pieces.next()) else { return Ok(()) };
             match piece {
+                Piece::None => {}
                 Piece::Text(text) => f.write_str(text)?,
                 Piece::Number(number) => Digits::of(*number).fmt(f)?,
+                Piece::Size(number) => Digits::of(*number as u64).fmt(f)?,
+                Piece::Small(number) => Digits::of(u64::from(*number)).fmt(f)?,
+                Piece::Signed(number) => {
+                    f.write_str(sign(*number))?;
+                    Digits::of(number.unsigned_abs()).fmt(f)?;
+                }
                 Piece::Name(name) => name.fmt(f)?,
                 Piece::Shape(dims) => {
-                    let [a, b, c, d] = dims.map(Digits::of);
-                    write!(f, "[{a}, {b}, {c}, {d}]")?;
+                    for (i, dim) in dims.iter().enumerate() {
+                        f.write_str(if i == 0 { "[" } else { ", " })?;
+                        Digits::of(*dim).fmt(f)?;
+                    }
+                    f.write_str("]")?;
                 }
                 Piece::Type(kind) => write!(f, "{kind:?}")?,
             }
             rest = after;
         }
     }
+}
+
+const fn sign(number: i64) -> &'static str {
+    if number < 0 { "-" } else { "" }
 }
 
 /// The text before the first `{}`, and after it, if there is one.
@@ -181,10 +171,12 @@ mod tests {
     #[test]
     fn a_sentence_is_the_same_for_the_compiler() {
         let name = Name::new(b"a.key");
-        let sentence = Sentence::new("the key {} has {} of {}").name(&name).size(17).number(u64::MAX);
+        let pieces = [Piece::Name(&name), Piece::Size(&17), Piece::Number(&u64::MAX), Piece::None];
+        let sentence = Sentence { template: "the key {} has {} of {}", pieces };
         assert_eq!(sentence.to_string(), "the key a.key has 17 of 18446744073709551615");
         assert_eq!(sentence.message().as_str(), sentence.to_string());
         let name = Name::new("\u{1b}[31m\u{202e}é".as_bytes());
-        assert_eq!(Sentence::new("{}").name(&name).message().as_str(), "?[31m?????");
+        let sentence = Sentence { template: "{}", pieces: [Piece::Name(&name), Piece::None, Piece::None, Piece::None] };
+        assert_eq!(sentence.message().as_str(), "?[31m?????");
     }
 }

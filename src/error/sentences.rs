@@ -1,85 +1,105 @@
 //! What each error says: what is wrong, where, and what to do.
 
-use super::{Error, Sentence};
+use super::Error;
+use super::message::{Piece, Sentence};
 
-impl Error {
-    /// The sentence, for [`Display`](core::fmt::Display) and for the compiler.
-    pub(crate) const fn sentence(&self) -> Sentence<'_> {
-        use Error::*;
-        let say = Sentence::new;
-        match self {
-            NotGguf => say("this is not a GGUF file: it does not start with the bytes \"GGUF\""),
-            Truncated { what, at } => say("the file ends inside {} at byte {}: it is cut short or damaged; fetch it again").text(what).number(*at),
-            BigEndian => say("the file is big-endian: convert it again for little-endian machines"),
-            Version { version } => say("the file has GGUF version {}, and versions 2 and 3 are read: convert the model again").number(*version as u64),
-            TooMany { what, count, at } => say("the file counts {} {} at byte {}, more than the rest of it can hold: it is cut short or damaged; fetch it again").number(*count).text(what).number(*at),
-            BadName { what, at, why } => say("the name of the {} at byte {} {}: the file is damaged; fetch it again").text(what).number(*at).text(why),
-            DuplicateKey { key } => say("the metadata key {} is there twice: only one of them can be meant; convert the model again").name(key),
-            DuplicateTensor { tensor } => say("the tensor {} is there twice: only one of them can be meant; convert the model again").name(tensor),
-            UnknownValueType { key, id } => say("the metadata key {} has value type {}, which GGUF does not have: the file is damaged").name(key).number(*id as u64),
-            NestedArray { key } => say("the metadata key {} holds an array of arrays, which is not supported: remove the key").name(key),
-            TensorRank { tensor, count } => say("the tensor {} has {} dimensions, and 1 to 4 are possible: the file is damaged").name(tensor).number(*count as u64),
-            TensorDim { tensor, dim, len } => say("dimension {} of the tensor {} is {}{}, and it must be positive: the file is damaged").number(*dim as u64).name(tensor).text(if *len < 0 { "-" } else { "" }).number(len.unsigned_abs()),
-            TensorTooLarge { tensor, dims } => say("the tensor {} with shape {} is larger than any memory: the file is damaged").name(tensor).shape(dims),
-            UnknownTensorType { tensor, id } => say("the tensor {} has type {}, which is unknown or was withdrawn: quantize the model again").name(tensor).number(*id as u64),
-            TensorBlock { tensor, row, block } => say("the rows of the tensor {} have {} elements, which are not whole blocks of {}: quantize the model again").name(tensor).number(*row).number(*block as u64),
-            TensorOffset { tensor, found, expected } => say("the tensor {} starts at byte {} of the tensor data and must start at {}, right after the one before it: the file is damaged").name(tensor).number(*found).number(*expected),
-            TensorData { tensor, offset, size, file } => say("the tensor {} takes {} bytes from byte {} of the tensor data, more than the file of {} bytes has: it is cut short; fetch it again").name(tensor).number(*size).number(*offset).number(*file),
-            MissingKey { key } => {
-                say("the metadata key {} is missing: the file cannot be run without it").name(key)
+/// Sentences, and what stands in them in place of each `{}`. The texts become a table without any code.
+macro_rules! sentences {
+    ($($(#[$cfg:meta])? $name:ident $({ $($field:ident),* })? => $template:literal $(, $piece:ident($value:ident))*;)*) => {
+        impl Error {
+            /// The sentence, for [`Display`](core::fmt::Display) and for the compiler.
+            pub(crate) const fn sentence(&self) -> Sentence<'_> {
+                Sentence { template: self.template(), pieces: self.pieces() }
             }
-            KeyType { key, expected } => say("the metadata key {} must hold {}").name(key).text(expected),
-            KeyValue { key, why } => say("the metadata key {} {}").name(key).text(why),
-            UnexpectedKey { key } => say("the metadata key {} is unknown to this architecture: running without it could give wrong results").name(key),
-            Unsupported { what, name } => say("the {} '{}' is not supported").text(what).name(name),
-            MissingTensor { tensor } => say("the tensor {} is missing: the file is incomplete").name(tensor),
-            UnexpectedTensor { tensor } => say("the tensor {} is unknown to this architecture: running without it would give wrong results").name(tensor),
-            TensorShape { tensor, found, expected } => say("the tensor {} has shape {}, but the metadata asks for {}").name(tensor).shape(found).shape(expected),
-            TensorType { tensor, kind } => say("the tensor {} has type {}, which cannot be run here: enable its feature or quantize the model to another type").name(tensor).tensor_type(*kind),
-            PlanTooLarge => {
-                say("the plan needs more memory than this machine can address: plan a smaller context or batch")
+
+            const fn template(&self) -> &'static str {
+                match self {
+                    $($(#[$cfg])? Self::$name { .. } => $template,)*
+                }
             }
-            PlanMismatch => say("the plan was made for another model: plan again with this one"),
-            WorkspaceTooSmall { needed, given } => say("the workspace has {} bytes and the plan needs {}: hand over more or plan a smaller context or batch").size(*given).size(*needed),
-            KvTooSmall { needed, given } => say("the KV memory has {} bytes and the plan needs {}: hand over more or plan a smaller context").size(*given).size(*needed),
-            Misaligned { align } => {
-                say("the memory must start on a {}-byte boundary: use `Workspace` or `Line`").size(*align)
+
+            const fn pieces(&self) -> [Piece<'_>; 4] {
+                match self {
+                    $($(#[$cfg])? Self::$name $({ $($field),* })? => four!($($piece($value))*),)*
+                }
             }
-            WorkspaceTaken => say("this workspace was taken before: give each session memory of its own"),
-            BufferTooSmall { what, needed, given } => {
-                say("the {} has room for {} and needs {}").text(what).size(*given).size(*needed)
-            }
-            TokenOutOfRange { token, vocab } => say("token id {} is outside the vocabulary: ids run from 0 to {}").number(*token as u64).number(vocab.saturating_sub(1) as u64),
-            CannotRewind { position, earliest, latest } => say("cannot rewind to position {}: the cache reaches from {} to {}; start again from 0").size(*position).size(*earliest).size(*latest),
-            #[cfg(feature = "capi")]
-            Argument { what } => say("the argument {} is null, given twice or not a known constant").text(what),
-            DamagedSnapshot { why } => say("the snapshot {}: save it again").text(why),
-            ForeignSnapshot { what } => {
-                say("the snapshot was made with another {}: save one with the same as this session's").text(what)
-            }
-            NoPart { part } => say("the model has no {}: give another model").text(part),
-            NoSource => say("the decoder has no text to attend to: give the encoder one first"),
-            TooManyContexts { planned } => say("{} contexts are open, as many as were planned for: close one or plan for more").size(*planned),
-            ForeignContext => say("the context is not an open one of this engine: open one here"),
-            OutOfPages { needed, free } => say("{} pages of the KV cache are needed and {} are free: close a context or plan for more").size(*needed).size(*free),
-            TooManyLogits { planned, needed } => say("{} rows of logits are asked for and {} were planned for: plan for more").size(*needed).size(*planned),
-            TooManyBeams { planned, given } => say("{} beams are more than the {} planned for: plan for more").size(*given).size(*planned),
-            EmptyPrompt => say("the prompt is empty: give at least one token"),
-            ContextFull { context, needed } => say("the context has {} positions and {} are needed: plan a larger context or rewind").size(*context).size(*needed),
-            VocabularyEntry { key, entry, why } => say("entry {} of the metadata array {} {}: the file is damaged or badly converted").number(*entry as u64).name(key).text(why),
-            ForeignIndex => {
-                say("the tokenizer index was not made for this vocabulary: build it anew or pack the file again")
-            }
-            TextRefused => say("what the text was to be written to did not take it: give it more room"),
-            TextTooLong { bytes, limit } => say("the text has {} bytes and the tokenizer takes {} at a time: cut it").size(*bytes).size(*limit),
-            LogitsLength { vocab, given } => say("there are {} logits, but the sampler was made for a vocabulary of {}").size(*given).size(*vocab),
-            DamagedGrammar { at, why } => {
-                say("the grammar's table {}, at word {}: compile the grammar again").text(why).size(*at)
-            }
-            TokenNotAllowed { token } => {
-                say("the grammar does not allow token {} here: sample with the constraint").number(*token as u64)
-            }
-            NoTokenAllowed => say("no token may follow here: the vocabulary cannot write what the grammar asks for"),
         }
-    }
+    };
+}
+
+macro_rules! four {
+    () => {
+        [Piece::None; 4]
+    };
+    ($a:ident($x:ident)) => {
+        [Piece::$a($x), Piece::None, Piece::None, Piece::None]
+    };
+    ($a:ident($x:ident) $b:ident($y:ident)) => {
+        [Piece::$a($x), Piece::$b($y), Piece::None, Piece::None]
+    };
+    ($a:ident($x:ident) $b:ident($y:ident) $c:ident($z:ident)) => {
+        [Piece::$a($x), Piece::$b($y), Piece::$c($z), Piece::None]
+    };
+    ($a:ident($x:ident) $b:ident($y:ident) $c:ident($z:ident) $d:ident($w:ident)) => {
+        [Piece::$a($x), Piece::$b($y), Piece::$c($z), Piece::$d($w)]
+    };
+}
+
+sentences! {
+    NotGguf => "this is not a GGUF file: it does not start with the bytes \"GGUF\"";
+    Truncated { what, at } => "the file ends inside {} at byte {}: it is cut short or damaged; fetch it again", Text(what), Number(at);
+    BigEndian => "the file is big-endian: convert it again for little-endian machines";
+    Version { version } => "the file has GGUF version {}, and versions 2 and 3 are read: convert the model again", Small(version);
+    TooMany { what, count, at } => "the file counts {} {} at byte {}, more than the rest of it can hold: it is cut short or damaged; fetch it again", Number(count), Text(what), Number(at);
+    BadName { what, at, why } => "the name of the {} at byte {} {}: the file is damaged; fetch it again", Text(what), Number(at), Text(why);
+    DuplicateKey { key } => "the metadata key {} is there twice: only one of them can be meant; convert the model again", Name(key);
+    DuplicateTensor { tensor } => "the tensor {} is there twice: only one of them can be meant; convert the model again", Name(tensor);
+    UnknownValueType { key, id } => "the metadata key {} has value type {}, which GGUF does not have: the file is damaged", Name(key), Small(id);
+    NestedArray { key } => "the metadata key {} holds an array of arrays, which is not supported: remove the key", Name(key);
+    TensorRank { tensor, count } => "the tensor {} has {} dimensions, and 1 to 4 are possible: the file is damaged", Name(tensor), Small(count);
+    TensorDim { tensor, dim, len } => "dimension {} of the tensor {} is {}, and it must be positive: the file is damaged", Small(dim), Name(tensor), Signed(len);
+    TensorTooLarge { tensor, dims } => "the tensor {} with shape {} is larger than any memory: the file is damaged", Name(tensor), Shape(dims);
+    UnknownTensorType { tensor, id } => "the tensor {} has type {}, which is unknown or was withdrawn: quantize the model again", Name(tensor), Small(id);
+    TensorBlock { tensor, row, block } => "the rows of the tensor {} have {} elements, which are not whole blocks of {}: quantize the model again", Name(tensor), Number(row), Small(block);
+    TensorOffset { tensor, found, expected } => "the tensor {} starts at byte {} of the tensor data and must start at {}, right after the one before it: the file is damaged", Name(tensor), Number(found), Number(expected);
+    TensorData { tensor, offset, size, file } => "the tensor {} takes {} bytes from byte {} of the tensor data, more than the file of {} bytes has: it is cut short; fetch it again", Name(tensor), Number(size), Number(offset), Number(file);
+    MissingKey { key } => "the metadata key {} is missing: the file cannot be run without it", Name(key);
+    KeyType { key, expected } => "the metadata key {} must hold {}", Name(key), Text(expected);
+    KeyValue { key, why } => "the metadata key {} {}", Name(key), Text(why);
+    UnexpectedKey { key } => "the metadata key {} is unknown to this architecture: running without it could give wrong results", Name(key);
+    Unsupported { what, name } => "the {} '{}' is not supported", Text(what), Name(name);
+    MissingTensor { tensor } => "the tensor {} is missing: the file is incomplete", Name(tensor);
+    UnexpectedTensor { tensor } => "the tensor {} is unknown to this architecture: running without it would give wrong results", Name(tensor);
+    TensorShape { tensor, found, expected } => "the tensor {} has shape {}, but the metadata asks for {}", Name(tensor), Shape(found), Shape(expected);
+    TensorType { tensor, kind } => "the tensor {} has type {}, which cannot be run here: enable its feature or quantize the model to another type", Name(tensor), Type(kind);
+    PlanTooLarge => "the plan needs more memory than this machine can address: plan a smaller context or batch";
+    PlanMismatch => "the plan was made for another model: plan again with this one";
+    WorkspaceTooSmall { needed, given } => "the workspace has {} bytes and the plan needs {}: hand over more or plan a smaller context or batch", Size(given), Size(needed);
+    KvTooSmall { needed, given } => "the KV memory has {} bytes and the plan needs {}: hand over more or plan a smaller context", Size(given), Size(needed);
+    Misaligned { align } => "the memory must start on a {}-byte boundary: use `Workspace` or `Line`", Size(align);
+    WorkspaceTaken => "this workspace was taken before: give each session memory of its own";
+    BufferTooSmall { what, needed, given } => "the {} has room for {} and needs {}", Text(what), Size(given), Size(needed);
+    TokenOutOfRange { token, vocab } => "token id {} is outside the vocabulary of {}: ids begin at 0", Small(token), Small(vocab);
+    CannotRewind { position, earliest, latest } => "cannot rewind to position {}: the cache reaches from {} to {}; start again from 0", Size(position), Size(earliest), Size(latest);
+    #[cfg(feature = "capi")]
+    Argument { what } => "the argument {} is null, given twice or not a known constant", Text(what);
+    DamagedSnapshot { why } => "the snapshot {}: save it again", Text(why);
+    ForeignSnapshot { what } => "the snapshot was made with another {}: save one with the same as this session's", Text(what);
+    NoPart { part } => "the model has no {}: give another model", Text(part);
+    NoSource => "the decoder has no text to attend to: give the encoder one first";
+    TooManyContexts { planned } => "{} contexts are open, as many as were planned for: close one or plan for more", Size(planned);
+    ForeignContext => "the context is not an open one of this engine: open one here";
+    OutOfPages { needed, free } => "{} pages of the KV cache are needed and {} are free: close a context or plan for more", Size(needed), Size(free);
+    TooManyLogits { planned, needed } => "{} rows of logits are asked for and {} were planned for: plan for more", Size(needed), Size(planned);
+    TooManyBeams { planned, given } => "{} beams are more than the {} planned for: plan for more", Size(given), Size(planned);
+    EmptyPrompt => "the prompt is empty: give at least one token";
+    ContextFull { context, needed } => "the context has {} positions and {} are needed: plan a larger context or rewind", Size(context), Size(needed);
+    VocabularyEntry { key, entry, why } => "entry {} of the metadata array {} {}: the file is damaged or badly converted", Small(entry), Name(key), Text(why);
+    ForeignIndex => "the tokenizer index was not made for this vocabulary: build it anew or pack the file again";
+    TextRefused => "what the text was to be written to did not take it: give it more room";
+    TextTooLong { bytes, limit } => "the text has {} bytes and the tokenizer takes {} at a time: cut it", Size(bytes), Size(limit);
+    LogitsLength { vocab, given } => "there are {} logits, but the sampler was made for a vocabulary of {}", Size(given), Size(vocab);
+    DamagedGrammar { at, why } => "the grammar's table {}, at word {}: compile the grammar again", Text(why), Size(at);
+    TokenNotAllowed { token } => "the grammar does not allow token {} here: sample with the constraint", Small(token);
+    NoTokenAllowed => "no token may follow here: the vocabulary cannot write what the grammar asks for";
 }

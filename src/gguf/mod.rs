@@ -82,6 +82,7 @@ impl<'a> Gguf<'a> {
     ///
     /// Whatever is wrong with the file, with its place: one of the variants of [`Error`] under
     /// "the file", or [`Error::KeyType`] and [`Error::KeyValue`] for `general.alignment`.
+    #[inline(never)] // or its temporaries stay on the caller's stack
     pub const fn parse(data: &'a [u8]) -> Result<Self, Error> {
         let mut reader = Reader::new(data, 0);
         let header = tri!(Header::read(&mut reader));

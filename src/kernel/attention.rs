@@ -387,14 +387,18 @@ impl<'a> Tiles<'a> {
     /// The tiles of a block.
     #[inline(always)]
     fn block(&self, block: usize) -> [Tile; TILES] {
-        core::array::from_fn(|t| {
-            let tile = block * TILES + t;
-            // After the last tile of this head comes the first of the next, whose tiles follow.
-            let later = tile + self.distance;
-            let heads = later.saturating_sub(self.first).checked_div(self.count).unwrap_or(0);
-            let next = self.at(later.wrapping_sub(heads * self.count));
-            Tile { at: self.at(tile), later: next.wrapping_add(heads * self.job.tiles.len()) }
-        })
+        // (Not `from_fn`: it is a call where `later` is not needed, and computes it.)
+        let first = block * TILES;
+        [self.tile(first), self.tile(first + 1), self.tile(first + 2), self.tile(first + 3)]
+    }
+
+    #[inline(always)]
+    fn tile(&self, tile: usize) -> Tile {
+        // After the last tile of this head comes the first of the next, whose tiles follow.
+        let later = tile + self.distance;
+        let heads = later.saturating_sub(self.first).checked_div(self.count).unwrap_or(0);
+        let next = self.at(later.wrapping_sub(heads * self.count));
+        Tile { at: self.at(tile), later: next.wrapping_add(heads * self.job.tiles.len()) }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Sharing one operation's work among the caller's workers.
 
+#[cfg(target_has_atomic = "ptr")]
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use super::job::SUM_SPAN;
@@ -12,6 +13,7 @@ use crate::workers::Workers;
 /// some 10000 multiplications of a quantized row. Microseconds a token of a 15 M model (layers of
 /// 83000 and 221000 multiplications) by this number: 0: 230, 2^14: 215, 2^16: 216, 2^17: 262,
 /// 2^18: 290; nothing shared: 514.
+#[cfg_attr(not(target_has_atomic = "ptr"), allow(dead_code))]
 pub(super) const SERIAL_BELOW: usize = 1 << 15;
 
 /// Pieces of a matrix for each worker, which others can take over if it is slow or late. Two and four are

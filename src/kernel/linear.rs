@@ -53,34 +53,48 @@ pub(crate) fn linear(
         debug_assert!(false, "linear: shapes do not fit");
         return;
     }
+    let out = Out(out.as_mut_ptr());
+    if workers.count() <= 1 {
+        for (w, at) in products() {
+            // SAFETY: `fit` says that the rows are inside `out`.
+            unsafe { rows(kernels, w, x, (out.at(at), stride), panels) };
+        }
+        return;
+    }
     let units = products().map(|(w, _)| w.rows.div_ceil(PANEL_ROWS)).sum();
     let weights = products().fold(0, |sum: usize, (w, _)| sum.saturating_add(w.rows.saturating_mul(w.cols)));
     let work = weights.saturating_mul(x.tokens);
     let panel = products().map(|(w, _)| panel_bytes(w.kind, w.cols)).max().filter(|_| x.tokens > 1).unwrap_or(0);
-    let pieces = match workers.count() {
-        0 | 1 => 1,
-        n => n.saturating_mul(PIECES).max(weights / PIECE).min(units),
-    };
+    let pieces = workers.count().saturating_mul(PIECES).max(weights / PIECE).min(units);
     // Whole panels, as evenly as can be.
     let begin = |piece: usize| (piece * units).checked_div(pieces).unwrap_or(0);
-    let out = Out(out.as_mut_ptr());
     fork(workers, pieces, work, panels, panel, &|piece, panel| {
         // Counted from the first panel of each matrix.
         let (mut begin, mut end) = (begin(piece), begin(piece + 1));
         for (w, at) in products() {
             let (first, last) = (w.rows.min(begin * PANEL_ROWS), w.rows.min(end * PANEL_ROWS));
-            if let Some(Matrix { kind, rows, cols, data: w }) = w.part(first, last - first).filter(|w| w.rows > 0) {
+            if let Some(w) = w.part(first, last - first).filter(|w| w.rows > 0) {
                 // SAFETY: these rows are nobody else's, and `fit` says that they are inside `out`.
-                let job = unsafe { Job::new(kind, (rows, cols), w, *x, (out.at(at + first), stride), panel) };
-                debug_assert!(job.is_some(), "linear: shapes do not fit");
-                if let Some(mut job) = job {
-                    kernels.matmul(&mut job);
-                }
+                unsafe { rows(kernels, w, x, (out.at(at + first), stride), panel) };
             }
             let units = w.rows.div_ceil(PANEL_ROWS);
             (begin, end) = (begin.saturating_sub(units), end.saturating_sub(units));
         }
     });
+}
+
+/// Rows times tokens.
+///
+/// # Safety
+///
+/// `out + t * stride + r` is valid for writes, and nobody else's, for every row and token.
+unsafe fn rows(kernels: &Kernels, w: Matrix<'_>, x: &Acts<'_>, out: (*mut f32, usize), panel: &mut [u8]) {
+    // SAFETY: as the caller says.
+    let job = unsafe { Job::new(w.kind, (w.rows, w.cols), w.data, *x, out, panel) };
+    debug_assert!(job.is_some(), "linear: shapes do not fit");
+    if let Some(mut job) = job {
+        kernels.matmul(&mut job);
+    }
 }
 
 /// Whether these outputs lie in `len` floats, no two of them in one place: see [`linear`].

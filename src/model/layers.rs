@@ -1,6 +1,7 @@
 //! What differs from layer to layer.
 
 use super::rope::Rope;
+use crate::built;
 use crate::gguf::Array;
 
 /// What one layer is like: [`Spec::layer`](super::Spec::layer).
@@ -62,7 +63,7 @@ impl Layer {
 
     /// Whether it has a state of fixed size.
     pub const fn has_state(&self) -> bool {
-        matches!(self.mixer, Mixer::Recurrent | Mixer::Both)
+        built::STATES && matches!(self.mixer, Mixer::Recurrent | Mixer::Both)
     }
 
     /// A number that layers with the same tensors have in common, less than 32.
@@ -76,7 +77,7 @@ impl Layer {
 
     /// The number of the pool that its pages are of: local layers have one of their own.
     pub(crate) const fn pool(&self) -> usize {
-        self.is_local as usize
+        (built::LOCAL_LAYERS && self.is_local) as usize
     }
 
     /// Query heads that share a key and value head.

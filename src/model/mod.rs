@@ -42,14 +42,22 @@ impl<'a> Model<'a> {
     ///
     /// What [`Spec::read`] says of the metadata; for the tensors [`Error::MissingTensor`],
     /// [`Error::UnexpectedTensor`], [`Error::TensorShape`] and [`Error::Unsupported`].
+    #[inline(never)] // or its temporaries stay on the caller's stack
     pub fn new(gguf: &Gguf<'a>) -> Result<Self, Error> {
-        let spec = Spec::read(gguf)?;
+        match &Spec::read(gguf) {
+            Ok(spec) => Self::checked(gguf, spec),
+            Err(error) => Err(*error),
+        }
+    }
+
+    #[inline(never)] // or it is all on the stack while the metadata are read
+    fn checked(gguf: &Gguf<'a>, spec: &Spec<'a>) -> Result<Self, Error> {
         let encoder = spec.encoder();
-        weights::check(gguf, &spec)?;
+        weights::check(gguf, spec)?;
         if let Some(encoder) = &encoder {
             weights::check(gguf, encoder)?;
         }
-        Ok(Self { gguf: *gguf, spec, encoder })
+        Ok(Self { gguf: *gguf, spec: *spec, encoder })
     }
 
     /// The architecture; of an encoder-decoder, that of the decoder.

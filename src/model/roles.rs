@@ -139,7 +139,9 @@ const IGNORED: [&str; 2] = [
 
 /// Whether a tensor of this name may be in any file, and is not used.
 pub fn is_ignored(name: &str) -> bool {
-    IGNORED.iter().any(|end| name.ends_with(end)) || name.contains(".nextn.") // for guessing tokens ahead
+    // Layers for guessing tokens ahead. (`str::contains` may panic, for all that the compiler sees, and takes kilobytes.)
+    let ahead = b".nextn.";
+    IGNORED.iter().any(|end| name.ends_with(end)) || name.as_bytes().windows(ahead.len()).any(|part| part == ahead)
 }
 
 /// The shape of a tensor, in the order of the file's dimensions: the inputs of a matrix come first.
@@ -275,6 +277,11 @@ impl Role {
             Self::InpGate | Self::Proj | Self::PostNorm => only(spec.per_layer_input() > 0),
             Self::LayerOutputScale => spec.layer_scale(),
         }
+    }
+
+    /// Layers that may have one; 1 if it is the whole model's.
+    pub(super) const fn layers(self, spec: &Spec<'_>) -> usize {
+        if self.per_layer() { spec.layers } else { 1 }
     }
 
     /// Its shape.

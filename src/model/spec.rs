@@ -328,15 +328,37 @@ impl<'a> Spec<'a> {
     /// [`Error::Unsupported`] for an architecture, or a part of it, that is unknown or not in this build; [`Error::MissingKey`],
     /// [`Error::KeyType`] and [`Error::KeyValue`] for metadata that cannot be;
     /// [`Error::UnexpectedKey`] for a key of the model's that its family does not know.
+    #[inline(never)] // or its temporaries stay on the caller's stack
     pub const fn read(gguf: &Gguf<'a>) -> Result<Self, Error> {
         let mut keys = tri!(Keys::new(gguf));
-        let spec = tri!(families::read(&mut keys));
-        tri!(keys.all_known());
-        tri!(spec.check(&keys));
-        if let Some(encoder) = spec.encoder() {
-            tri!(encoder.check(&keys));
+        Self::of(&mut keys)
+    }
+
+    /// As the metadata say. (In the place of the result from the beginning: a copy takes half a kilobyte of stack.)
+    #[inline(never)]
+    const fn of(keys: &mut Keys<'_, 'a>) -> Result<Self, Error> {
+        let mut result = families::read(keys);
+        if let Ok(spec) = &result
+            && let Err(error) = spec.check_all(keys)
+        {
+            result = Err(error);
         }
-        Ok(spec)
+        result
+    }
+
+    const fn check_all(&self, keys: &Keys<'_, 'a>) -> Result<(), Error> {
+        tri!(families::check(self, keys.architecture));
+        tri!(keys.all_known());
+        tri!(self.check(keys));
+        self.check_encoder(keys)
+    }
+
+    #[inline(never)] // or another spec lies on the caller's stack
+    const fn check_encoder(&self, keys: &Keys<'_, 'a>) -> Result<(), Error> {
+        match self.encoder() {
+            Some(encoder) => encoder.check(keys),
+            None => Ok(()),
+        }
     }
 
     /// The encoder of an encoder-decoder: like the decoder, but for what is the decoder's alone.

@@ -23,12 +23,23 @@ pub(crate) struct Entry {
     cols: u32,
 }
 
-/// Calls `found` with every tensor's role, layer and shape, after checking that it belongs there.
-fn walk(
-    gguf: &Gguf<'_>,
-    spec: &Spec<'_>,
-    mut found: impl FnMut(Role, usize, &Tensor<'_>, Shape) -> Result<(), Error>,
-) -> Result<(), Error> {
+/// A tensor and what it is.
+struct Found<'t> {
+    role: Role,
+    layer: usize,
+    need: Need,
+    shape: Shape,
+    tensor: &'t Tensor<'t>,
+}
+
+impl Found<'_> {
+    fn twice(&self) -> Error {
+        Error::DuplicateTensor { tensor: Name::new(self.tensor.name.as_bytes()) }
+    }
+}
+
+/// Calls `found` with every tensor, after checking that it belongs there. (Not generic: its code is there once.)
+fn walk(gguf: &Gguf<'_>, spec: &Spec<'_>, found: &mut dyn FnMut(Found<'_>) -> Result<(), Error>) -> Result<(), Error> {
     for tensor in gguf.tensors() {
         let name = Name::new(tensor.name.as_bytes());
         let (role, layer) = match Role::of(tensor.name, spec.stack()) {
@@ -60,34 +71,53 @@ fn walk(
         if need == Need::Unused {
             continue;
         }
-        found(role, layer, &tensor, shape)?;
+        found(Found { role, layer, need, shape, tensor: &tensor })?;
     }
     Ok(())
 }
 
-/// Checks that every tensor of `spec` is in the file once, and nothing else.
+/// Checks that every tensor of `spec` is in the file, and nothing else. (Two that stand for each other, one of them
+/// twice, the table finds.)
+#[inline(never)] // or its temporaries stay on the caller's stack
 pub(super) fn check(gguf: &Gguf<'_>, spec: &Spec<'_>) -> Result<(), Error> {
-    // A bit for each layer of each role.
-    let mut seen = [[0u64; MAX_LAYERS.div_ceil(64)]; Role::ALL.len()];
-    walk(gguf, spec, |role, layer, tensor, _| {
-        let bits = seen.get_mut(role as usize).and_then(|layers| layers.get_mut(layer / 64));
-        if let Some(bits) = bits {
-            if *bits >> (layer % 64) & 1 != 0 {
-                return Err(Error::DuplicateTensor { tensor: Name::new(tensor.name.as_bytes()) });
-            }
-            *bits |= 1 << (layer % 64);
+    // Of each role as many as there must be: a bit for each layer would be kilobytes of stack.
+    let mut counts = [0u16; Role::ALL.len()];
+    walk(gguf, spec, &mut |found| {
+        if let Some(count) = counts.get_mut(found.role as usize).filter(|_| found.need == Need::Required) {
+            *count = count.saturating_add(1);
         }
         Ok(())
     })?;
-    for (&role, seen) in Role::ALL.iter().zip(&seen) {
-        let layers = if role.per_layer() { spec.layers } else { 1 };
-        let missing = |layer: &usize| seen.get(layer / 64).is_none_or(|bits| bits >> (layer % 64) & 1 == 0);
-        let needed = |layer: &usize| role.need(spec, &spec.layer(*layer)) == Need::Required;
-        if let Some(layer) = (0..layers).filter(needed).find(missing) {
-            return Err(Error::MissingTensor { tensor: role.in_files(spec).spelled(layer, spec.stack()) });
+    for (&role, &count) in Role::ALL.iter().zip(&counts) {
+        if (0..role.layers(spec)).filter(|layer| role.need(spec, &spec.layer(*layer)) == Need::Required).count()
+            != usize::from(count)
+        {
+            return blame(gguf, spec, role);
         }
     }
     Ok(())
+}
+
+/// Which tensor of a role is missing, or there twice.
+#[cold]
+#[inline(never)]
+fn blame(gguf: &Gguf<'_>, spec: &Spec<'_>, role: Role) -> Result<(), Error> {
+    let mut seen = [0u64; MAX_LAYERS.div_ceil(64)];
+    walk(gguf, spec, &mut |found| {
+        if let Some(bits) = seen.get_mut(found.layer / 64).filter(|_| found.role == role) {
+            if *bits >> (found.layer % 64) & 1 != 0 {
+                return Err(found.twice());
+            }
+            *bits |= 1 << (found.layer % 64);
+        }
+        Ok(())
+    })?;
+    let is_missing = |layer: &usize| seen.get(layer / 64).is_none_or(|bits| bits >> (layer % 64) & 1 == 0);
+    let is_needed = |layer: &usize| role.need(spec, &spec.layer(*layer)) == Need::Required;
+    match (0..role.layers(spec)).filter(is_needed).find(is_missing) {
+        Some(layer) => Err(Error::MissingTensor { tensor: role.in_files(spec).spelled(layer, spec.stack()) }),
+        None => Ok(()),
+    }
 }
 
 /// Where in the table a role's tensors are: first those of the whole model, then those of each layer, as far
@@ -169,15 +199,18 @@ impl<'m, 'w> Weights<'m, 'w> {
     pub fn new(gguf: &Gguf<'m>, spec: &Spec<'_>, table: &'w mut [Entry]) -> Result<Self, Error> {
         table.fill(Entry::zeroed());
         let slots = Slots::of(spec);
-        walk(gguf, spec, |role, layer, tensor, shape| {
-            let (cols, rows) = match shape {
+        walk(gguf, spec, &mut |found| {
+            let (cols, rows) = match found.shape {
                 Shape::Vector(len) => (len, 1),
                 Shape::Vectors(len, count) => (len, count),
                 Shape::Matrix(cols, rows) => (cols, rows),
                 Shape::Matrices(cols, rows, count) => (cols, rows * count),
             };
-            if let Some(entry) = slots.place(role, layer).and_then(|place| table.get_mut(place)) {
-                let place = tensor.offset << 8 | tensor.kind as u64;
+            if let Some(entry) = slots.place(found.role, found.layer).and_then(|place| table.get_mut(place)) {
+                if entry.place != 0 {
+                    return Err(found.twice());
+                }
+                let place = found.tensor.offset << 8 | found.tensor.kind as u64;
                 *entry = Entry { place, rows: rows as u32, cols: cols as u32 };
             }
             Ok(())

@@ -70,14 +70,17 @@ pub(crate) trait Format: Copy + 'static {
     fn unpack<S: Bytes>(s: S, block: &Self::Block, chunk: usize) -> S::V;
 }
 
-/// See [`Format::SHAPE`]: of blocks of 32 numbers.
+/// See [`Format::SHAPE`].
 #[derive(Clone, Copy)]
 pub(crate) enum Shape {
-    /// Signed bytes from here, of which the codes are 128 more.
+    /// Of a block of 32: signed bytes from here, of which the codes are 128 more.
     Bytes(usize),
-    /// Four bits each, in 16 bytes from here, whose low halves come first; and the codes that they stand for, if not for
-    /// themselves.
+    /// Of a block of 32: four bits each, in 16 bytes from here, whose low halves come first; and the codes that they stand
+    /// for, if not for themselves.
     Nibbles(usize, Option<&'static [u8; 16]>),
+    /// Of a block of 256: from here 32 bytes for every 64 codes of four bits, whose low halves come first.
+    #[allow(dead_code)] // for instruction sets
+    Halves(usize),
     Other,
 }
 

@@ -76,6 +76,7 @@ const fn is_sound<F: Format>() -> bool {
     let numbers = match F::SHAPE {
         Shape::Bytes(place) => place + 32 <= size && F::ELEMENTS == 32,
         Shape::Nibbles(place, _) => place + 16 <= size && F::ELEMENTS == 32,
+        Shape::Halves(place) => place + 128 <= size && F::ELEMENTS == 256 && F::GROUP == 32,
         Shape::Other => F::ELEMENTS.is_multiple_of(32),
     };
     numbers && has_half(F::D, size) && has_half(F::M, size) && (F::GROUP == 16 || F::GROUP == 32)

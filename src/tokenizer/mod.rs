@@ -171,6 +171,7 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
     /// # Errors
     ///
     /// As for [`new`](Self::new).
+    #[inline(never)] // or its temporaries stay on the caller's stack
     pub fn build_index(gguf: &Gguf<'a>, index: &'i mut [u8]) -> Result<Self, Error> {
         let vocab = Vocab::read(gguf)?;
         let index = build::build(gguf, &vocab, index)?;
@@ -184,6 +185,7 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
     ///
     /// As for [`new`](Self::new) where the metadata are concerned; [`Error::ForeignIndex`] if the
     /// index is for another vocabulary, damaged, or of another version of this crate.
+    #[inline(never)] // or its temporaries stay on the caller's stack
     pub fn with_index(gguf: &Gguf<'a>, index: &'i [u8]) -> Result<Self, Error> {
         let vocab = Vocab::read(gguf)?;
         let index = Index::new(&vocab, index).and_then(|index| verified(gguf, &vocab, index));

@@ -4,7 +4,11 @@ use std::{env, fs, path::Path};
 
 fn main() {
     let target = env::var("TARGET").unwrap();
-    let board = if target.starts_with("thumbv8m") { "mps2-an505" } else { "mps2-an386" };
+    let board = match target.split('.').next() {
+        Some("thumbv8m") => "mps2-an505",
+        _ if target.starts_with("thumbv6m") => "microbit",
+        _ => "mps2-an386",
+    };
     let out = env::var("OUT_DIR").unwrap();
     fs::copy(format!("memory/{board}.x"), Path::new(&out).join("memory.x")).unwrap();
     println!("cargo:rustc-link-search={out}");

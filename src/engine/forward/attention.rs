@@ -101,8 +101,8 @@ impl Forward<'_, '_> {
         }
         project(compute, weights, (spec, &roles, &view, layer), shape, branch, qkv);
         compute.done(Section::Qkv);
-        let [first, second] = &self.rotary;
-        turn(compute, (spec, weights, layer), if layer.is_local { second } else { first }, (shape, segments), qkv);
+        let Some(rotary) = self.rotary.get(layer.pool()) else { return };
+        turn(compute, (spec, weights, layer), rotary, (shape, segments), qkv);
         if layer.owns_kv && view.part != Part::Queries {
             keep(compute, (layer.kv_heads, shape), (segments, pool), qkv, cache);
         }
@@ -115,6 +115,7 @@ impl Forward<'_, '_> {
             layer,
             shape,
             text: view.cross || !spec.is_causal(),
+            scale: spec.attention_scale.unwrap_or_else(|| 1.0 / libm::sqrtf(shape.head.dim as f32)),
             relative: if view.cross { None } else { Some(&self.relative) }, // across there is no distance
             pool,
             cache,
@@ -274,6 +275,8 @@ struct Look<'l> {
     shape: Shape,
     /// Every row sees the whole of an encoder's text, instead of the positions before it.
     text: bool,
+    /// Of scores.
+    scale: f32,
     relative: Option<&'l Relative<'l>>,
     pool: &'l Pool<'l>,
     /// `[kv_heads][pages]` tiles.
@@ -360,7 +363,7 @@ impl Look<'_> {
             position,
             window: layer.head.window.unwrap_or(usize::MAX),
             reach: self.text.then_some(segment.source as usize),
-            scale: spec.attention_scale.unwrap_or_else(|| 1.0 / libm::sqrtf(shape.head.dim as f32)),
+            scale: self.scale,
             cap: spec.attention_cap(),
             sinks: self.sinks.get(4 * h * group..).unwrap_or(&[]),
             bias: self.relative.map_or(Bias::NONE, |relative| relative.bias(h * group, position)),
@@ -379,7 +382,7 @@ fn norm_heads(kernels: &Kernels, spec: &Spec<'_>, heads: &mut [f32], head_dim: u
         QkNorm::Whole => norm_one(kernels, spec, weight, &[], heads),
         QkNorm::Head => rows_mut(heads, head_dim).for_each(|x| norm_one(kernels, spec, weight, &[], x)),
         QkNorm::EachHead => {
-            for (x, weight) in rows_mut(heads, head_dim).zip(weight.chunks_exact((4 * head_dim).max(1))) {
+            for (x, weight) in rows_mut(heads, head_dim).zip(rows(weight, 4 * head_dim)) {
                 norm_one(kernels, spec, weight, &[], x);
             }
         }

@@ -21,7 +21,7 @@ mod rope;
 
 use core::ops::{ControlFlow, Range};
 
-use super::layout::{POOLS, Pieces, SOURCE, STATES, Segment, Store};
+use super::layout::{POOLS, Pieces, STATES, Segment, Store};
 use super::profile::Section;
 use crate::built;
 use crate::kernel::{Deviation, Kernels};
@@ -72,6 +72,8 @@ pub(crate) struct Forward<'m, 'w> {
     parts: usize,
     /// How many rows they have together.
     rows: usize,
+    /// Where the tiles of the layers so far end.
+    tiles_end: usize,
     /// Which pages of `kv` are whose.
     pub pools: [Pool<'w>; POOLS],
     /// As [`Store`] says.
@@ -119,14 +121,13 @@ impl<'m, 'w> Forward<'m, 'w> {
             Some(Source { other, states: pieces.states, tokens: 0 })
         };
         let mut account = pieces.pages;
-        let mut pool = |number: usize| {
-            let sizes = store.pages.get(number).zip(store.tiles.get(number));
-            let (&pages, &width) = sizes.unwrap_or((&0, &0));
+        let mut pools: [Pool<'_>; POOLS] = Default::default();
+        for (pool, (pages, width)) in pools.iter_mut().zip(store.pages.into_iter().zip(store.tiles)) {
             let (pages, rest) = core::mem::take(&mut account).split_at_mut_checked(pages).unwrap_or_default();
             let (tables, rest) = rest.split_at_mut_checked(width * store.contexts).unwrap_or_default();
             account = rest;
-            Pool::new(pages, tables, width)
-        };
+            *pool = Pool::new(pages, tables, width);
+        }
         Ok(Self {
             spec,
             relative: Relative::new(spec, &weights, context, pieces.biases),
@@ -142,7 +143,7 @@ impl<'m, 'w> Forward<'m, 'w> {
                 panels: pieces.panels,
                 inputs: None,
             },
-            pools: [pool(0), pool(1), pool(SOURCE), pool(STATES)],
+            pools,
             store,
             source_layers: if spec.has_cross_attention() { spec.layers } else { 1 },
             batch,
@@ -157,6 +158,7 @@ impl<'m, 'w> Forward<'m, 'w> {
             segments: pieces.segments,
             parts: 0,
             rows: 0,
+            tiles_end: 0,
             kv,
         })
     }
@@ -196,12 +198,12 @@ impl<'m, 'w> Forward<'m, 'w> {
             self.compute.done(Section::Embedding);
         }
         self.show(Stage::Before, index, observer)?;
+        let tiles = self.tiles(&layer);
         let mixer = self.spec.recurrent().filter(|_| layer.has_state());
         if mixer.is_some() && layer.has_attention() {
             self.hold();
         }
         if layer.has_attention() {
-            let tiles = self.tiles(&layer);
             self.attention(&layer, View { tiles, pool: layer.pool(), part: Part::All, cross: false });
         }
         if let Some(mixer) = mixer {
@@ -235,7 +237,7 @@ impl<'m, 'w> Forward<'m, 'w> {
         let Self { pools, kv, store, spec, .. } = self;
         let Some(pool) = pools.get_mut(kind) else { return };
         pool.provide(context, |from, to| {
-            if kind == STATES {
+            if built::STATES && kind == STATES {
                 if let (Some(from), Some(to)) = (store.state_page(from), store.state_page(to)) {
                     copy_piece(kv, from.start, to.start, from.len());
                 }
@@ -261,9 +263,17 @@ impl<'m, 'w> Forward<'m, 'w> {
         }
     }
 
-    /// The bytes of the tiles that a layer looks at, which may be another layer's.
-    fn tiles(&self, layer: &Layer) -> Range<usize> {
-        let owner = if layer.owns_kv { layer.index } else { self.spec.owner(layer.is_local).unwrap_or(0) };
+    /// The bytes of the tiles that a layer looks at, which may be another layer's. Layers ask in their order.
+    fn tiles(&mut self, layer: &Layer) -> Range<usize> {
+        if layer.index == 0 {
+            self.tiles_end = 0;
+        }
+        if layer.owns_kv {
+            let start = self.tiles_end;
+            self.tiles_end += self.store.layer_bytes(layer, layer.pool());
+            return start..self.tiles_end;
+        }
+        let owner = self.spec.owner(layer.is_local).unwrap_or(0);
         let before = (0..owner).map(|index| self.spec.layer(index)).filter(|layer| layer.owns_kv);
         let start = before.map(|layer| self.store.layer_bytes(&layer, layer.pool())).sum();
         start..start + self.store.layer_bytes(&self.spec.layer(owner), layer.pool())
@@ -330,8 +340,8 @@ impl<'m, 'w> Forward<'m, 'w> {
 
 /// Copies tile `from` to tile `to` for each head.
 fn copy_tiles(tiles: &mut [u8], pages: usize, kv_heads: usize, from: usize, to: usize) {
-    let head = tiles.len().checked_div(kv_heads).unwrap_or(0).max(1);
-    for tiles in tiles.chunks_exact_mut(head) {
+    let head = tiles.len().checked_div(kv_heads).unwrap_or(0);
+    for tiles in rows_mut(tiles, head) {
         let bytes = tiles.len().checked_div(pages).unwrap_or(0);
         copy_piece(tiles, from * bytes, to * bytes, bytes);
     }
@@ -432,15 +442,23 @@ fn norm_one(kernels: &Kernels, spec: &Spec<'_>, weight: &[u8], bias: &[u8], x: &
     }
 }
 
-/// The rows of `width` elements. (`chunks_exact` panics for 0, and the compiler does not know that no
-/// width is.)
-fn rows(x: &[f32], width: usize) -> core::slice::ChunksExact<'_, f32> {
-    x.chunks_exact(width.max(1))
+/// The rows of `width` elements. (`chunks_exact` panics for 0, also where two are zipped, and the compiler does not
+/// know that no width is.)
+fn rows<T>(mut x: &[T], width: usize) -> impl Iterator<Item = &[T]> {
+    core::iter::from_fn(move || {
+        let (row, rest) = x.split_at_checked(width.max(1))?;
+        x = rest;
+        Some(row)
+    })
 }
 
-/// [`rows`], to write.
-fn rows_mut(x: &mut [f32], width: usize) -> core::slice::ChunksExactMut<'_, f32> {
-    x.chunks_exact_mut(width.max(1))
+/// The same rows, to write.
+fn rows_mut<T>(mut x: &mut [T], width: usize) -> impl Iterator<Item = &mut [T]> {
+    core::iter::from_fn(move || {
+        let (row, rest) = core::mem::take(&mut x).split_at_mut_checked(width.max(1))?;
+        x = rest;
+        Some(row)
+    })
 }
 
 /// `x = y`, as far as both go.

@@ -296,7 +296,7 @@ impl Mixer<'_> {
         }
         if mixer.kind == RecurrentKind::Mamba2 && !norm.is_empty() {
             let width = mixer.inner().checked_div(mixer.groups).unwrap_or(0);
-            for (group, weight) in rows_mut(gate, width).zip(norm.chunks_exact((4 * width).max(1))) {
+            for (group, weight) in rows_mut(gate, width).zip(rows(norm, 4 * width)) {
                 kernels.rms_norm(group, weight, eps);
             }
         }

@@ -21,6 +21,7 @@ pub(crate) struct Rotary<'w> {
 
 impl<'w> Rotary<'w> {
     /// That of the kind of heads with this number, in a context of this many positions.
+    #[inline(never)]
     pub fn new(
         spec: &Spec<'_>,
         kind: usize,
@@ -63,7 +64,10 @@ impl<'w> Rotary<'w> {
         for (t, rotation) in rows_mut(self.rotations, 2 * half).skip(first).take(tokens).enumerate() {
             let Some((cos, sin)) = rotation.split_at_mut_checked(half) else { return };
             for ((frequency, cos), sin) in self.frequencies.iter().zip(cos).zip(sin) {
-                let (s, c) = libm::sincosf((position + t) as f32 * frequency);
+                let angle = (position + t) as f32 * frequency;
+                // No angle is this large; without those that are, two kilobytes of code are not needed.
+                let is_small = angle.to_bits() & 0x7fff_ffff < 0x4d00_0000;
+                let (s, c) = if is_small { libm::sincosf(angle) } else { (0.0, 1.0) };
                 *cos = c * self.magnitude;
                 *sin = s * self.magnitude;
             }

@@ -17,26 +17,52 @@ struct Spread {
     /// What sums begin with, of nibbles: sixteen times what makes up for the bias.
     start: i32,
     scale: f32,
-    pairs: [[i16; 4]; 8],
+    pairs: [[u32; 2]; 8],
+}
+
+/// The even ones of four bytes and the odd, in pairs of 16 bits.
+#[inline(always)]
+pub(super) fn spread(four: [i8; 4]) -> [u32; 2] {
+    let (even, odd);
+    // SAFETY: only registers.
+    unsafe {
+        asm!(
+            "sxtb16 {even}, {four}",
+            "sxtb16 {odd}, {four}, ror #8",
+            even = out(reg) even,
+            odd = out(reg) odd,
+            four = in(reg) u32::from_le_bytes(four.map(|x| x as u8)),
+            options(pure, nomem, nostack),
+        );
+    }
+    [even, odd]
+}
+
+/// Sixteen times each of a pair.
+#[inline(always)]
+pub(super) fn sixteen_times(pair: u32) -> u32 {
+    (pair & 0x0fff_0fff) << 4
 }
 
 impl Spread {
     /// Of the first 16 bytes the sixteenfold for nibbles, of which the others are taken where they stand, in the
     /// upper halves of bytes.
     fn new<F: Format>(scale: f32, q: &[i8; 32], [a, b]: [i16; 2]) -> Self {
-        let four = |i: usize| {
-            let [a, b, c, d] = q.as_chunks().0.get(i).copied().unwrap_or_default();
-            let factor = if is_nibbles::<F>() && i < 4 { 16 } else { 1 };
-            [a, c, b, d].map(|q| i16::from(q) * factor)
-        };
+        let mut pairs = [[0; 2]; 8];
+        for (i, (pairs, four)) in pairs.iter_mut().zip(q.as_chunks().0).enumerate() {
+            *pairs = spread(*four);
+            if is_nibbles::<F>() && i < 4 {
+                *pairs = pairs.map(sixteen_times);
+            }
+        }
         let start = -16 * i32::from(F::BIAS) * (i32::from(a) + i32::from(b));
-        Self { start, scale, pairs: core::array::from_fn(four) }
+        Self { start, scale, pairs }
     }
 }
 
-/// Whether there are kernels for the format: Q8_0, Q4_0.
+/// Whether there are kernels for the format: Q8_0, Q4_0, Q4_K.
 pub(super) const fn has<F: Format>() -> bool {
-    is_nibbles::<F>() || matches!(F::SHAPE, Shape::Bytes(2))
+    is_nibbles::<F>() || matches!(F::SHAPE, Shape::Bytes(2) | Shape::Halves(_))
 }
 
 /// Whether the format is four bits that stand for themselves, after the scale.
@@ -132,6 +158,10 @@ macro_rules! add {
 ///
 /// `F` is a format that [`has`] a kernel; `job` as [`Job`] says.
 pub(super) unsafe fn matmul<F: Format>(job: &mut Job<'_>) {
+    if let Shape::Halves(place) = F::SHAPE {
+        // SAFETY: as the caller says.
+        return unsafe { super::halves::matmul::<F>(job, place) };
+    }
     let row_bytes = job.w.len() / job.rows.max(1);
     let fours = job.rows / 4;
     for t in 0..job.x.tokens {

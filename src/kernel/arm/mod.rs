@@ -8,9 +8,11 @@
 mod dsp;
 #[cfg(cortex_m_fpu)]
 mod float;
+#[cfg(all(cortex_m_dsp, cortex_m_fpu))]
+mod halves;
 
 use super::float::Weight;
-use super::scalar::{Here, Scalar};
+use super::scalar::{Here, Scalar, Unit};
 use super::{Job, Kernels, dot, float as floats_of_any};
 use crate::quant::{Format, formats_list};
 #[cfg(cortex_m_fpu)]
@@ -25,8 +27,13 @@ unsafe fn floats<W: Weight>(job: &mut Job<'_>) {
     // SAFETY: needs no instruction set besides the target's; a job is right by construction.
     unsafe {
         #[cfg(cortex_m_fpu)]
-        if W::BYTES == 4 && job.w.as_ptr().addr().is_multiple_of(4) {
-            return float::matmul(job);
+        if W::BYTES == 4 {
+            if job.w.as_ptr().addr().is_multiple_of(4) {
+                float::matmul(job)
+            } else {
+                unaligned(job)
+            }
+            return;
         }
         floats_of_any::matmul::<_, W, 1, 1>(Scalar::<Here>::HERE, job);
     }
@@ -41,5 +48,33 @@ unsafe fn blocks<F: Format>(job: &mut Job<'_>) {
             return dsp::matmul::<F>(job);
         }
         dot::matmul::<F>(job);
+    }
+}
+
+/// Floats that are not on boundaries of four bytes, which no writer of files leaves: in little code, not fast.
+///
+/// # Safety
+///
+/// The weights are f32; `job` as [`Job`] says.
+#[cfg(cortex_m_fpu)]
+#[inline(never)]
+unsafe fn unaligned(job: &mut Job<'_>) {
+    for (t, x) in job.x.x.chunks_exact(job.cols.max(1)).enumerate() {
+        for (r, row) in job.w.chunks_exact((4 * job.cols).max(4)).enumerate() {
+            let mut acc = [0.0; 16];
+            let mut terms = row.as_chunks().0.iter().zip(x);
+            // To the end of the last sixteen, as elsewhere.
+            for i in 0..job.cols.next_multiple_of(16) {
+                let (w, x) = terms.next().map_or((0.0, 0.0), |(w, x)| (f32::from_le_bytes(*w), *x));
+                let acc = &mut acc[i % 16];
+                *acc = Fpu::fma(w, x, *acc);
+            }
+            for half in [8, 4, 2, 1] {
+                let (low, high) = acc.split_at_mut_checked(half).unwrap_or_default();
+                low.iter_mut().zip(high.iter()).for_each(|(a, b)| *a += b);
+            }
+            // SAFETY: a row and a token of the job's.
+            unsafe { *job.out.add(t * job.stride + r) = acc[0] };
+        }
     }
 }

@@ -165,7 +165,7 @@ impl<D: Dot, F: Format> Rows<D, F> {
                         None => [low, high],
                     }
                 }
-                Shape::Other => {
+                Shape::Halves(_) | Shape::Other => {
                     let (a, b) = (F::unpack(s, &*a.cast(), chunk), F::unpack(s, &*b.cast(), chunk));
                     [_mm256_permute2x128_si256::<0x20>(a, b), _mm256_permute2x128_si256::<0x31>(a, b)]
                 }

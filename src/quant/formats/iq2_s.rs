@@ -22,7 +22,8 @@ impl Format for Iq2S {
     #[inline(always)]
     fn unpack<S: Bytes>(s: S, block: &[u8; 82], chunk: usize) -> S::V {
         let (low, [high]) = (part::<4>(block, 2 + 4 * chunk), *part(block, 66 + chunk));
-        let place = |i: usize| usize::from(low[i]) | usize::from(high >> (2 * i) & 3) << 8;
-        signed(s, s.words([0, 1, 2, 3].map(|i| IQ2_S[place(i)])), u32_at(block, 34 + 4 * chunk), Self::BIAS)
+        let [a, b, c, d] = *low;
+        let places = [(a, 0), (b, 2), (c, 4), (d, 6)].map(|(low, from)| usize::from(low) | usize::from(high >> from & 3) << 8);
+        signed(s, s.words(places.map(|place| IQ2_S[place % IQ2_S.len()])), u32_at(block, 34 + 4 * chunk), Self::BIAS)
     }
 }

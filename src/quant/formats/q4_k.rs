@@ -1,4 +1,4 @@
-use crate::quant::format::{Bytes, Format, part, u32_at};
+use crate::quant::format::{Bytes, Format, Shape, part, u32_at};
 
 /// 256 numbers: f16 scales of scales and minimums, both of six bits for every 32, four bits each.
 #[derive(Clone, Copy)]
@@ -9,6 +9,7 @@ impl Format for Q4K {
     const ELEMENTS: usize = 256;
     const MAX: u8 = 15;
     const M: Option<(usize, f32)> = Some((2, -1.0));
+    const SHAPE: Shape = Shape::Halves(16);
 
     #[inline(always)]
     fn scale_words(block: &[u8; 144]) -> [u64; 2] {

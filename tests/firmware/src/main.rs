@@ -92,7 +92,9 @@ fn main() -> ! {
         }
     };
     debug::exit(status);
-    loop {}
+    loop {
+        core::hint::spin_loop();
+    }
 }
 
 /// Nothing here panics, and the linker proves it: there is no such function.

@@ -126,7 +126,7 @@ entry!("run", (model: &'static Model<'_>, plan: Plan, workspace: Memory, kv: Mem
 
 entry!("sample", (params: Params, bias: &[(TokenId, f32)], scratch: &mut [u8], logits: &mut [f32], seed: u64) -> Result<TokenId, Error> {
     let mut sampler = Sampler::new(params, bias, logits.len(), scratch)?;
-    let token = sampler.sample(logits, &mut Pcg32::new(seed))?;
+    sampler.sample(logits, &mut Pcg32::new(seed))?;
     sampler.sample(logits, &mut Pcg32::new(seed))
 });
 

@@ -123,7 +123,9 @@ fn main() -> ! {
         }
     };
     debug::exit(status);
-    loop {}
+    loop {
+        core::hint::spin_loop();
+    }
 }
 
 #[panic_handler]
