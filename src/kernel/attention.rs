@@ -394,11 +394,16 @@ impl<'a> Tiles<'a> {
 
     #[inline(always)]
     fn tile(&self, tile: usize) -> Tile {
+        let at = self.at(tile);
+        // Elsewhere nothing is asked for.
+        if !cfg!(target_arch = "x86_64") {
+            return Tile { at, later: at };
+        }
         // After the last tile of this head comes the first of the next, whose tiles follow.
         let later = tile + self.distance;
         let heads = later.saturating_sub(self.first).checked_div(self.count).unwrap_or(0);
         let next = self.at(later.wrapping_sub(heads * self.count));
-        Tile { at: self.at(tile), later: next.wrapping_add(heads * self.job.tiles.len()) }
+        Tile { at, later: next.wrapping_add(heads * self.job.tiles.len()) }
     }
 }
 
