@@ -1,4 +1,4 @@
-use crate::quant::format::{Bytes, EACH, Format, part, u16_at};
+use crate::quant::format::{Bytes, EACH, Format, u16_at, u32_at};
 use crate::quant::grids::IQ1_S;
 
 /// 256 numbers: for every eight, eight bits of a place in the grid of IQ1_S; then three more, and whether an eighth is
@@ -34,10 +34,10 @@ impl Format for Iq1M {
 
     #[inline(always)]
     fn unpack<S: Bytes>(s: S, block: &[u8; 56], chunk: usize) -> S::V {
-        let (low, high) = (part::<4>(block, 4 * chunk), u16_at(block, 32 + 2 * chunk));
+        let (low, high) = (u32_at(block, 4 * chunk), u16_at(block, 32 + 2 * chunk));
         s.words([0, 1, 2, 3].map(|i| {
             let high = high >> (4 * i);
-            let grid = IQ1_S[usize::from(low[i]) | usize::from(high & 7) << 8];
+            let grid = IQ1_S[(low >> (8 * i)) as usize & 0xff | usize::from(high & 7) << 8];
             grid + if high & 8 == 0 { 0x0202_0202_0202_0202 } else { 0 }
         }))
     }

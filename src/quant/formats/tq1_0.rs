@@ -25,13 +25,13 @@ impl Format for Tq1_0 {
         } else {
             // 16 bytes with five each, then four with four each.
             let five = [u64_at(block, 32), u64_at(block, 40)];
-            let digit = |i: usize| five.map(|word| times(word, POWERS[i]));
+            let digit = |power| five.map(|word| times(word, power));
             let four = u64::from(u32_at(block, 48));
-            let two = |i: usize| times(four, POWERS[i]) | times(four, POWERS[i + 1]) << 32;
+            let two = |low, high| times(four, low) | times(four, high) << 32;
             let ([a, b], [c, d]) = match chunk {
-                5 => (digit(0), digit(1)),
-                6 => (digit(2), digit(3)),
-                _ => (digit(4), [two(0), two(2)]),
+                5 => (digit(1), digit(3)),
+                6 => (digit(9), digit(27)),
+                _ => (digit(81), [two(1, 3), two(9, 27)]),
             };
             s.words([a, b, c, d])
         };
@@ -39,9 +39,6 @@ impl Format for Tq1_0 {
         s.sub(s.sub(s.splat(0), s.at_least(fractions, 86)), s.at_least(fractions, 171))
     }
 }
-
-/// Of the digits of a byte.
-const POWERS: [u64; 5] = [1, 3, 9, 27, 81];
 
 /// Each byte times a number below 256, modulo 256.
 #[inline(always)]
