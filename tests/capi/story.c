@@ -96,10 +96,12 @@ static int two(arenite_model *model, const uint32_t *ids, size_t count, size_t v
     arenite_work works[2] = {{NULL, ids, 2}, {fork, ids, 1}};
     TRY(arenite_session_run(session, works, 2, &error));
     if (arenite_session_position(session) != count + 2 || arenite_context_position(session, fork) != count + 1) return 1;
-    /* One token more, and both have read the same: so they have the same logits. */
-    works[0] = (arenite_work){fork, ids + 1, 1};
-    TRY(arenite_session_run(session, works, 1, &error));
+    /* Then both have read the same: so they have the same logits. */
+    works[0] = (arenite_work){NULL, ids + 2, 1};
+    works[1] = (arenite_work){fork, ids + 1, 2};
+    TRY(arenite_session_run(session, works, 2, &error));
     const float *logits = arenite_session_logits(session), *forked = arenite_context_logits(session, fork);
+    if (!logits || !forked) return 1;
     for (size_t i = 0; i < vocab; i++)
         if (logits[i] != forked[i]) return 1;
     if (!jobs) return 1;
@@ -127,7 +129,7 @@ static int two(arenite_model *model, const uint32_t *ids, size_t count, size_t v
     if (!arenite_model_number(model, "llama.block_count", &layers) || layers < 1) return 1;
 
     /* Wrong, and nothing may come of it but a message. */
-    works[1] = works[0];
+    works[0] = works[1];
     bias.token = (uint32_t)vocab;
     int wrong = !ok(arenite_session_run(session, works, 2, &error), &error);
     wrong += !ok(arenite_session_encode(session, ids, count, &error), &error);
