@@ -60,7 +60,7 @@ fn a_limit_on_the_size_of_files_leaves_the_old_one() {
 fn a_full_device_is_an_error_and_stays_a_device() {
     for command in writers(Path::new("/dev"), "full") {
         let error = failure(shell(":", &command));
-        assert!(error.contains("cannot write /dev/full") && error.contains("No space left"), "{command}: {error}");
+        assert!(error.contains("cannot write /dev/full") && error.contains("no space is left"), "{command}: {error}");
     }
     for command in writers(Path::new("/dev"), "null") {
         assert!(shell(":", &command).status.success(), "{command}");
