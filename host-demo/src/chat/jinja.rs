@@ -92,6 +92,7 @@ fn environment() -> Environment<'static> {
     python::add_to(&mut environment);
     environment.add_function(source::EACH, python::each);
     environment.add_function(source::ADD, python::add_markup);
+    environment.add_filter(source::PERCENT, python::percent);
     environment.add_function(RAISED, |message: &Value| -> Result<Value, minijinja::Error> {
         Err(python::invalid(python::string(message)))
     });

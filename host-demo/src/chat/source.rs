@@ -4,12 +4,15 @@
 //! - Strings side by side are one string: `'a' 'b'`.
 //! - A loop over `None` is an error in Python and an empty loop in minijinja: what is looped over goes
 //!   through [`EACH`].
+//! - `'%s' % x` is a [filter](PERCENT).
 //! - `'a'|safe + b` escapes `b` in Python, even where nothing is escaped on output: [`ADD`].
 
 use std::ops::Range;
 
 /// The function that looks at what a loop is over.
 pub const EACH: &str = "py_each";
+/// The filter that fills a text in.
+pub const PERCENT: &str = "py_percent";
 /// The function that adds texts of which some are marked `|safe`.
 pub const ADD: &str = "py_add";
 
@@ -33,6 +36,8 @@ pub fn translate(source: &str) -> String {
             out += tag;
             continue;
         }
+        let filled = filled_in(tag);
+        let tag = filled.as_str();
         let words = words(tag);
         let word = |n: usize| words.get(n).map(|range| &tag[range.clone()]);
         match word(0) {
@@ -159,6 +164,49 @@ fn for_each(tag: &str, words: &[Range<usize>]) -> String {
     )
 }
 
+/// `'%s' % x` with a filter for the operator; of the operands to its left only literals can be texts.
+fn filled_in(tag: &str) -> String {
+    let mut tag = tag.to_string();
+    let mut from = 0;
+    loop {
+        let words = words(&tag);
+        let is_operator = |pair: &[Range<usize>]| {
+            pair[0].start >= from && tag[pair[0].clone()].starts_with(['\'', '"']) && &tag[pair[1].clone()] == "%"
+        };
+        let Some(at) = words.windows(2).position(is_operator) else { return tag };
+        let (operator, operand) = (words[at + 1].clone(), &words[at + 2..]);
+        let Some(end) = operand_len(&tag, operand).checked_sub(1).and_then(|last| operand.get(last)) else {
+            return tag;
+        };
+        let filter = format!("|{PERCENT}({})", &tag[operator.end..end.end]);
+        tag.replace_range(operator.start..end.end, &filter);
+        from = operator.start;
+    }
+}
+
+/// How many words the operand has that `words` begin with: a sign, a name, literal or bracket, and what belongs to it.
+fn operand_len(tag: &str, words: &[Range<usize>]) -> usize {
+    let word = |n: usize| words.get(n).map_or("", |range| &tag[range.clone()]);
+    // Where the bracket ends that opens at `n`.
+    let closed = |n: usize| {
+        let mut depth = 0;
+        let ends = (n..words.len()).find(|&n| {
+            depth += i32::from(matches!(word(n), "(" | "[" | "{")) - i32::from(matches!(word(n), ")" | "]" | "}"));
+            depth == 0
+        });
+        ends.map_or(words.len(), |n| n + 1)
+    };
+    let mut len = usize::from(word(0) == "-");
+    len = closed(len);
+    loop {
+        len = match word(len) {
+            "(" | "[" => closed(len),
+            "." | "|" if len + 1 < words.len() => len + 2,
+            _ => return len,
+        };
+    }
+}
+
 /// `{{ a|safe + b }}` as a call. Only where `+` is all there is between filtered operands.
 fn added(tag: &str, words: &[Range<usize>]) -> String {
     let mut depth = 0;
@@ -233,6 +281,18 @@ mod tests {
     #[test]
     fn generation_prints_its_body() {
         assert_eq!(translate("{%- generation -%}a{% endgeneration %}"), "{%- with -%}a{% endwith %}");
+    }
+
+    #[test]
+    fn texts_are_filled_in() {
+        assert_eq!(translate("{{ '%s' % x }}"), "{{ '%s' |py_percent( x) }}");
+        assert_eq!(translate("{{ '%d%%' % (a, b)|f(1) ~ 'c' }}"), "{{ '%d%%' |py_percent( (a, b)|f(1)) ~ 'c' }}");
+        assert_eq!(translate("{% if '%s' % a.b['c'] == \"%\" %}"), "{% if '%s' |py_percent( a.b['c']) == \"%\" %}");
+        assert_eq!(translate("{{ 'a' % 'b' % c }}"), "{{ 'a' |py_percent( 'b') % c }}");
+        for same in ["{{ 7 % 3 }}", "{{ '%' }}", "{{ '%s' % }}", "{%- if 'a' %}", "{{ 'a' % (b }}"] {
+            assert!(translate(same).len() >= same.len());
+        }
+        assert_eq!(translate("{{ 7 % 3 }}{%- if 'a' %}"), "{{ 7 % 3 }}{%- if 'a' %}");
     }
 
     #[test]

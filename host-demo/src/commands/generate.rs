@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use arenite::grammar::{Constraint, Grammar};
 use arenite::sampler::Sampler;
 use arenite::tokenizer::{Decoder, Encode, Tokenizer};
@@ -117,6 +117,15 @@ struct Stats {
     end: &'static str,
 }
 
+/// A line of --jsonl.
+#[derive(Serialize)]
+struct Answer {
+    text: String,
+    ids: Vec<TokenId>,
+    prompt_tokens: usize,
+    end: &'static str,
+}
+
 pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     interrupt::listen();
     let named = || file.name().to_string();
@@ -147,12 +156,6 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let limit = args.n_tokens.and_then(|Limit(limit)| limit);
     let wanted = single.as_ref().map_or(0, |prompt| prompt.ids.len()).saturating_add(limit.unwrap_or(0));
     let context = runtime::context(&args.run.session, &model, wanted);
-    let own = model.spec().context;
-    if context > own {
-        note(format_args!(
-            "warning: -c {context} is more than the {own} positions that the model was made for: what comes after them may be nonsense"
-        ));
-    }
     let ahead = args.lookup.or(args.draft.as_ref().map(|_| args.draft_max)).unwrap_or(0);
     let options = runtime::options(&args.run.session, context, workers.count()).logits(1 + ahead);
     let options = if ahead > 0 { options.checkpoints(1) } else { options };
@@ -166,13 +169,11 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let mut draft_memory = None;
     let mut draft = match (&draft_gguf, &draft_model) {
         (Some(gguf), Some(small)) => {
-            if small.spec().vocab != model.spec().vocab {
-                bail!(
-                    "the model of --draft has {} tokens and this one {}: they need the same vocabulary",
-                    small.spec().vocab,
-                    model.spec().vocab
-                );
-            }
+            let (theirs, ours) = (small.spec().vocab, model.spec().vocab);
+            ensure!(
+                theirs == ours,
+                "the model of --draft has {theirs} tokens and this one {ours}: they need the same vocabulary"
+            );
             let plan = runtime::plan(gguf, &args.run.session, context.min(small.spec().context), workers.count())?;
             let memory = draft_memory.insert(Memory::new(&plan)?);
             Some(Draft::new(memory.session(small, plan, kernels, &*workers)?))
@@ -213,13 +214,6 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     };
 
     let Some(prompt) = single else {
-        #[derive(Serialize)]
-        struct Answer {
-            text: String,
-            ids: Vec<TokenId>,
-            prompt_tokens: usize,
-            end: &'static str,
-        }
         return each_line(args.text.file.as_deref(), |text| {
             let prompt = Prompt::new(text, tokenizer)?;
             let mut text = String::new();
@@ -227,11 +221,8 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
                 text.push_str(part);
                 Ok(())
             })?;
-            let end = outcome.end.name();
-            if !outcome.is_whole {
-                note(format_args!("warning: an answer was cut off ({end}) and is not what the grammar asks for"));
-            }
-            Ok(Answer { text, ids: outcome.ids, prompt_tokens: prompt.ids.len(), end })
+            warn_of_cut(&outcome, "");
+            Ok(Answer { text, prompt_tokens: prompt.ids.len(), end: outcome.end.name(), ids: outcome.ids })
         });
     };
     let mut printer = Printer::new(args, prompt.shown.clone());
@@ -254,13 +245,15 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     };
     printer.finish(&prompt.ids, &outcome, &stats)?;
     print_stats(&stats);
+    warn_of_cut(&outcome, ": give more with -n or -c");
+    Ok(if outcome.end == End::Interrupted { ExitCode::from(output::INTERRUPTED) } else { ExitCode::SUCCESS })
+}
+
+fn warn_of_cut(outcome: &Outcome, remedy: &str) {
     if !outcome.is_whole {
         let end = outcome.end.name();
-        note(format_args!(
-            "warning: the answer was cut off ({end}) and is not what the grammar asks for: give more with -n or -c"
-        ));
+        note(format_args!("warning: the answer was cut off ({end}) and is not what the grammar asks for{remedy}"));
     }
-    Ok(if outcome.end == End::Interrupted { ExitCode::from(output::INTERRUPTED) } else { ExitCode::SUCCESS })
 }
 
 /// What is continued.
