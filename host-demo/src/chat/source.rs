@@ -164,45 +164,55 @@ fn for_each(tag: &str, words: &[Range<usize>]) -> String {
     )
 }
 
-/// `'%s' % x` with a filter for the operator; of the operands to its left only literals can be texts.
+/// `'%s' % x` with a filter for the operator; of what stands to its left only literals can be texts.
 fn filled_in(tag: &str) -> String {
-    let mut tag = tag.to_string();
-    let mut from = 0;
-    loop {
-        let words = words(&tag);
-        let is_operator = |pair: &[Range<usize>]| {
-            pair[0].start >= from && tag[pair[0].clone()].starts_with(['\'', '"']) && &tag[pair[1].clone()] == "%"
-        };
-        let Some(at) = words.windows(2).position(is_operator) else { return tag };
-        let (operator, operand) = (words[at + 1].clone(), &words[at + 2..]);
-        let Some(end) = operand_len(&tag, operand).checked_sub(1).and_then(|last| operand.get(last)) else {
-            return tag;
-        };
-        let filter = format!("|{PERCENT}({})", &tag[operator.end..end.end]);
-        tag.replace_range(operator.start..end.end, &filter);
-        from = operator.start;
+    let words = words(tag);
+    let closing = closing(tag, &words);
+    let mut edits: Vec<(Range<usize>, String)> = Vec::new();
+    for (at, pair) in words.windows(2).enumerate() {
+        if tag[pair[0].clone()].starts_with(['\'', '"']) && &tag[pair[1].clone()] == "%" {
+            let operand = &words[at + 2..operand_end(tag, &words, &closing, at + 2)];
+            if let Some(last) = operand.last() {
+                edits.push((pair[1].clone(), format!("|{PERCENT}(")));
+                edits.push((last.end..last.end, ")".to_string()));
+            }
+        }
     }
+    edits.sort_by_key(|(range, _)| range.start);
+    let (mut out, mut at) = (String::new(), 0);
+    for (range, text) in edits {
+        out += &tag[at..range.start];
+        out += &text;
+        at = range.end;
+    }
+    out + &tag[at..]
 }
 
-/// How many words the operand has that `words` begin with: a sign, a name, literal or bracket, and what belongs to it.
-fn operand_len(tag: &str, words: &[Range<usize>]) -> usize {
-    let word = |n: usize| words.get(n).map_or("", |range| &tag[range.clone()]);
-    // Where the bracket ends that opens at `n`.
-    let closed = |n: usize| {
-        let mut depth = 0;
-        let ends = (n..words.len()).find(|&n| {
-            depth += i32::from(matches!(word(n), "(" | "[" | "{")) - i32::from(matches!(word(n), ")" | "]" | "}"));
-            depth == 0
-        });
-        ends.map_or(words.len(), |n| n + 1)
-    };
-    let mut len = usize::from(word(0) == "-");
-    len = closed(len);
+/// Of each word that is a bracket which opens, where the one stands that closes it; of others their own place.
+fn closing(tag: &str, words: &[Range<usize>]) -> Vec<usize> {
+    let mut places: Vec<_> = (0..words.len()).collect();
+    let mut open = Vec::new();
+    for (at, word) in words.iter().enumerate() {
+        match &tag[word.clone()] {
+            "(" | "[" | "{" => open.push(at),
+            ")" | "]" | "}" => _ = open.pop().map(|start| places[start] = at),
+            _ => {}
+        }
+    }
+    places
+}
+
+/// The end of the operand that begins with the word at `start`: a sign, a name, a literal or something in brackets,
+/// and what belongs to it.
+fn operand_end(tag: &str, words: &[Range<usize>], closing: &[usize], start: usize) -> usize {
+    let word = |at: usize| words.get(at).map_or("", |range| &tag[range.clone()]);
+    let after = |at: usize| closing.get(at).map_or(words.len(), |end| end + 1);
+    let mut end = after(start + usize::from(word(start) == "-"));
     loop {
-        len = match word(len) {
-            "(" | "[" => closed(len),
-            "." | "|" if len + 1 < words.len() => len + 2,
-            _ => return len,
+        end = match word(end) {
+            "(" | "[" => after(end),
+            "." | "|" if end + 1 < words.len() => end + 2,
+            _ => return end,
         };
     }
 }
@@ -288,7 +298,11 @@ mod tests {
         assert_eq!(translate("{{ '%s' % x }}"), "{{ '%s' |py_percent( x) }}");
         assert_eq!(translate("{{ '%d%%' % (a, b)|f(1) ~ 'c' }}"), "{{ '%d%%' |py_percent( (a, b)|f(1)) ~ 'c' }}");
         assert_eq!(translate("{% if '%s' % a.b['c'] == \"%\" %}"), "{% if '%s' |py_percent( a.b['c']) == \"%\" %}");
-        assert_eq!(translate("{{ 'a' % 'b' % c }}"), "{{ 'a' |py_percent( 'b') % c }}");
+        assert_eq!(translate("{{ 'a' % 'b' % c }}"), "{{ 'a' |py_percent( 'b') |py_percent( c) }}");
+        assert_eq!(translate("{{ 'a' % ('b' % c) }}"), "{{ 'a' |py_percent( ('b' |py_percent( c))) }}");
+        // In time proportional to the template.
+        translate(&format!("{{{{ {} }}}}", "'a' % (".repeat(100_000)));
+        translate(&format!("{{{{ {} }}}}", "'a' % b.c ~ ".repeat(100_000)));
         for same in ["{{ 7 % 3 }}", "{{ '%' }}", "{{ '%s' % }}", "{%- if 'a' %}", "{{ 'a' % (b }}"] {
             assert!(translate(same).len() >= same.len());
         }
