@@ -104,15 +104,17 @@ pub fn percent(state: &mut State<'_, '_>, format: &Value, value: Value) -> Resul
         ValueKind::Number => value,
         _ => Value::from(string(&value)),
     };
-    let args = match value.kind() {
+    let mut args = vec![format.clone()];
+    match value.kind() {
         ValueKind::Map => {
             let pair = |key: Value| Ok((string(&key), argument(value.get_item(&key)?)));
-            vec![Kwargs::from_iter(value.try_iter()?.map(pair).collect::<Result<Vec<_>, Error>>()?).into()]
+            let pairs = value.try_iter()?.map(pair).collect::<Result<Vec<_>, Error>>()?;
+            args.push(Kwargs::from_iter(pairs).into());
         }
-        _ if value.is_tuple() => value.try_iter()?.map(argument).collect(),
-        _ => vec![argument(value)],
-    };
-    state.apply_filter("format", &[&[format.clone()], &*args].concat())
+        _ if value.is_tuple() => args.extend(value.try_iter()?.map(argument)),
+        _ => args.push(argument(value)),
+    }
+    state.apply_filter("format", &args)
 }
 
 /// Arguments that were given by place, by name.
