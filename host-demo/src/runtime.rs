@@ -6,6 +6,7 @@ use arenite::{Engine, Error, Gguf, Kernels, KvType, Model, Options, Plan, Sessio
 use memmap2::MmapMut;
 
 use crate::cli::{Kv, SessionArgs};
+use crate::llama2c;
 use crate::output::{Bytes, note};
 
 /// Positions of the context where neither the user nor the prompt asks for more: models that can
@@ -54,19 +55,25 @@ pub fn must_continue(model: &Model<'_>) -> Result<(), Error> {
 
 /// The plan for a context of that many positions.
 pub fn plan(gguf: &Gguf<'_>, args: &SessionArgs, context: usize, workers: usize) -> Result<Plan> {
-    Ok(Plan::new(gguf, options(args, context, workers))?)
+    Ok(Plan::new(gguf, options(args, gguf, context, workers))?)
 }
 
 /// As [`plan`], for `beams` hypotheses at once.
 pub fn plan_beams(gguf: &Gguf<'_>, args: &SessionArgs, context: usize, workers: usize, beams: usize) -> Result<Plan> {
     // The text's own context stays empty.
     let pages = beams.saturating_mul(context.div_ceil(16));
-    Ok(Plan::new(gguf, options(args, context, workers).beams(beams).pages(pages))?)
+    Ok(Plan::new(gguf, options(args, gguf, context, workers).beams(beams).pages(pages))?)
 }
 
 /// What the user asks for, in a context of that many positions.
-pub fn options(args: &SessionArgs, context: usize, workers: usize) -> Options {
-    Options::new().context(context).batch(args.batch_size).kv(kv_type(args.kv)).workers(workers)
+pub fn options(args: &SessionArgs, gguf: &Gguf<'_>, context: usize, workers: usize) -> Options {
+    Options::new().context(context).batch(args.batch_size).kv(kv_type(kv(args, gguf))).workers(workers)
+}
+
+/// The number type of the cache: what the user says; else f16, and f32 for a model of llama2.c, whose programs have
+/// no other.
+pub fn kv(args: &SessionArgs, gguf: &Gguf<'_>) -> Kv {
+    args.kv.unwrap_or(if gguf.get(llama2c::VERSION).is_some() { Kv::F32 } else { Kv::F16 })
 }
 
 pub fn kv_type(kv: Kv) -> KvType {

@@ -31,7 +31,7 @@ fn stories260k_tells_what_run_c_tells() {
     for prompt in reference(&case)["prompts"].as_array().expect("a list") {
         let text = prompt["text"].as_str().expect("a text");
         let want = prompt["runc_text"].as_str().expect("a text");
-        let got = stdout(&with("generate", &model, &["-p", text, "-n", "200", "--temp", "0", "--kv", "f32"]));
+        let got = stdout(&with("generate", &model, &["-p", text, "-n", "200", "--temp", "0"]));
         assert!(got.starts_with(want), "{text:?}\nexpected {want:?}\ngot      {got:?}");
     }
 }
@@ -59,7 +59,7 @@ fn a_seed_gives_the_text_that_run_c_gives() {
         ),
     ] {
         let more = ["-p", "Once upon a time", "-n", "252", "--temp", "0.9", "--top-p", top_p, "--seed", seed];
-        let got = stdout(&with("generate", &model, &[&more[..], &["--rng", "llama2c", "--kv", "f32"]].concat()));
+        let got = stdout(&with("generate", &model, &[&more[..], &["--rng", "llama2c"]].concat()));
         assert!(got.starts_with(want), "{seed}: {got}");
     }
 }
@@ -77,7 +77,7 @@ fn old_checkpoints_give_the_ids_of_run_c() {
                 prompt[program]["next_ids"].as_array().expect("ids").iter().skip(known - 1).collect();
             let count = want.len().to_string();
             let model = given(&case, model, "tokenizer.bin");
-            let more = ["-p", text, "-n", &count, "--temp", "0", "--kv", "f32", "--format", "ids"];
+            let more = ["-p", text, "-n", &count, "--temp", "0", "--format", "ids"];
             let got = json(&with("generate", &model, &more));
             let got: Vec<&Value> = got.as_array().expect("ids").iter().collect();
             assert_eq!(got, want, "{text:?} {model:?}");

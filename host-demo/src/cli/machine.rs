@@ -45,9 +45,9 @@ pub struct SessionArgs {
     #[arg(short, long, value_name = "BATCH", default_value_t = 512, allow_negative_numbers = true, value_parser = at_least_one)]
     pub batch_size: usize,
 
-    /// Number type of the key-value cache
-    #[arg(long, value_enum, default_value_t = Kv::F16)]
-    pub kv: Kv,
+    /// Number type of the key-value cache [default: f16; f32 for a model of llama2.c]
+    #[arg(long, value_enum)]
+    pub kv: Option<Kv>,
 
     /// Instruction set of the kernels, or `auto` for the best that this machine has
     #[arg(long, value_name = "NAME", default_value = "auto")]

@@ -157,7 +157,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let wanted = single.as_ref().map_or(0, |prompt| prompt.ids.len()).saturating_add(limit.unwrap_or(0));
     let context = runtime::context(&args.run.session, &model, wanted);
     let ahead = args.lookup.or(args.draft.as_ref().map(|_| args.draft_max)).unwrap_or(0);
-    let options = runtime::options(&args.run.session, context, workers.count()).logits(1 + ahead);
+    let options = runtime::options(&args.run.session, &gguf, context, workers.count()).logits(1 + ahead);
     let options = if ahead > 0 { options.checkpoints(1) } else { options };
     let plan = Plan::new(&gguf, options).with_context(named)?;
     let mut memory = Memory::new(&plan)?;
@@ -237,7 +237,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
         model_bytes: file.len(),
         context: plan.options.context,
         batch: plan.options.batch,
-        kv: args.run.session.kv.name(),
+        kv: runtime::kv(&args.run.session, &gguf).name(),
         isa: kernels.name,
         threads: workers.count(),
         seed,

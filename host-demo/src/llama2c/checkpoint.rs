@@ -231,6 +231,7 @@ impl<'s> Checkpoint<'s> {
         for (key, number) in numbers {
             header.set(&format!("llama.{key}"), number as u32);
         }
+        header.set(super::VERSION, self.version);
         header.set("llama.rope.freq_base", 10000.0f32);
         header.set("llama.attention.layer_norm_rms_epsilon", 1e-5f32);
         header.set("general.file_type", if self.group == 0 { 0u32 } else { 7 });

@@ -24,6 +24,9 @@ pub enum Int8 {
     Q8_0,
 }
 
+/// The key that says what version of checkpoint a model comes from.
+pub const VERSION: &str = "llama2c.version";
+
 /// A checkpoint with its vocabulary, as GGUF.
 pub struct Converted<'s> {
     header: Header,

@@ -64,7 +64,7 @@ impl Host {
         let context = runtime::context(&args.session, model, 0);
         let threads = args.threads.unwrap_or_else(workers::cores);
         // As many contexts again for what is finished and may be gone on with; pages for those at work.
-        let options = runtime::options(&args.session, context, threads)
+        let options = runtime::options(&args.session, gguf, context, threads)
             .contexts(2 * parallel + 1)
             .pages(parallel.saturating_mul(context.div_ceil(16)))
             .logits(parallel)
@@ -74,7 +74,7 @@ impl Host {
             "memory  workspace {}, KV cache {} ({parallel} conversations of {context} positions in {}), masks of grammars {}, model {} read in place",
             Bytes(plan.workspace),
             Bytes(plan.kv),
-            args.session.kv.name(),
+            runtime::kv(&args.session, gguf).name(),
             Bytes(MaskMemory::bytes(tokenizer)),
             Bytes(file.len()),
         ));

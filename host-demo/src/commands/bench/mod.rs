@@ -115,7 +115,7 @@ fn measure(args: &Args, model: &ModelArgs, threads: usize, sequences: usize) -> 
         args.n_tokens
     );
     runtime::warn_of_length(context, &model);
-    let options = runtime::options(&args.session, context, workers.count()).contexts(sequences);
+    let options = runtime::options(&args.session, &gguf, context, workers.count()).contexts(sequences);
     let plan = Plan::new(&gguf, options).with_context(|| file.name().to_string())?;
     let mut memory = Memory::new(&plan)?;
     let mut engine = memory.engine(&model, plan, kernels, &*workers)?;
@@ -144,7 +144,7 @@ fn measure(args: &Args, model: &ModelArgs, threads: usize, sequences: usize) -> 
     let profile = match args.profile {
         true => {
             let plan = runtime::plan(&gguf, &args.session, context, workers.count())?;
-            let number_34ths = match args.session.kv {
+            let number_34ths = match runtime::kv(&args.session, &gguf) {
                 Kv::F32 => 4 * 34,
                 Kv::F16 => 2 * 34,
                 Kv::Q8_0 => 36 + 1,
