@@ -112,21 +112,7 @@ pub fn run(
         if interrupt::asked() {
             break End::Interrupted;
         }
-        let logits = match &mut request.guesser {
-            Some(guesser) => guesser.logits(session),
-            None => session.logits_mut(),
-        };
-        let token = match (&mut request.constraint, &request.text) {
-            (Some((constraint, masks)), Some((tokenizer, _))) => {
-                let mut mask = masks.at(constraint, tokenizer, 0);
-                let allowed = |token| mask.allows(token) && !(request.ignore_end && tokenizer.is_end(token));
-                match sampler.sample_where(logits, rng, allowed) {
-                    Err(Error::NoTokenAllowed) if constraint.is_complete() => break End::Grammar,
-                    token => token?,
-                }
-            }
-            _ => sampler.sample(logits, rng)?,
-        };
+        let Some(token) = choose(session, sampler, rng, &mut request)? else { break End::Grammar };
         let is_end = |(tokenizer, _): &(&Tokenizer<'_, '_>, Decoder)| tokenizer.is_end(token);
         if request.stop_ids.contains(&token) || !request.ignore_end && request.text.as_ref().is_some_and(is_end) {
             break End::Token;
@@ -175,6 +161,28 @@ pub fn run(
         show(&stops.finish())?;
     }
     Ok(outcome)
+}
+
+/// The next token; `None` where the grammar asks for no more.
+fn choose(
+    session: &mut Session<'_, '_>,
+    sampler: &mut Sampler<'_>,
+    rng: &mut impl Rng,
+    request: &mut Request<'_, '_>,
+) -> Result<Option<TokenId>> {
+    let logits = match &mut request.guesser {
+        Some(guesser) => guesser.logits(session),
+        None => session.logits_mut(),
+    };
+    let (Some((constraint, masks)), Some((tokenizer, _))) = (&mut request.constraint, &request.text) else {
+        return Ok(Some(sampler.sample(logits, rng)?));
+    };
+    let mut mask = masks.at(constraint, tokenizer, 0);
+    let allowed = |token| mask.allows(token) && !(request.ignore_end && tokenizer.is_end(token));
+    match sampler.sample_where(logits, rng, allowed) {
+        Err(Error::NoTokenAllowed) if constraint.is_complete() => Ok(None),
+        token => Ok(Some(token?)),
+    }
 }
 
 /// Takes the prompt in, step by step, which changes nothing in the result. `false` after Ctrl-C.

@@ -1,4 +1,4 @@
-//! What a program takes of a microcontroller's flash besides the model.
+//! The flash of a microcontroller that a program takes. The model is not counted.
 
 use std::collections::BTreeSet;
 

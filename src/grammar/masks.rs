@@ -118,7 +118,7 @@ impl Mask<'_, '_> {
 }
 
 impl<'w> Masks<'w> {
-    /// Bytes of memory for this vocabulary and masks of so many places.
+    /// Bytes of memory for this vocabulary and the masks of `places` places.
     pub fn bytes(tokenizer: &Tokenizer<'_, '_>, places: usize) -> usize {
         let (count, len) = measure(tokenizer);
         let words = tokenizer.vocab_len().div_ceil(BITS);
