@@ -74,7 +74,7 @@ async function translate() {
     await translator.ask("open", { url: "translator.gguf", options: { context: 128, beams: 4 } });
   }
   const said = await translator.ask("translate", { text: $("sentence").value });
-  $("translation").textContent = said.text;
+  $("translation").textContent = said.text.replace(/ (?=[।.,!?;:-])/g, ""); // words and marks are apart in the vocabulary
   return said;
 }
 
@@ -89,7 +89,8 @@ async function test() {
   const report = { plan: await open({ url: "stories.gguf" }) };
   report.speed = await tell({ temperature: 0, most: 64 });
   report.story = $("story").textContent;
-  report.translation = (await translate()).text;
+  await translate();
+  report.translation = $("translation").textContent;
   await open({ url: "stories.gguf", options: { isa: "scalar" } });
   report.scalar = { ...(await tell({ temperature: 0, most: 64 })), story: $("story").textContent };
   const file = await (await fetch("stories.gguf")).arrayBuffer();

@@ -78,8 +78,9 @@ function open(file, options) {
   return plan;
 }
 
+// A byte is three tokens at most, where a space is a letter that the vocabulary lacks; and some to begin and end with.
 function tokens(text) {
-  const [at, length] = put(text), room = length + 8, ids = take(4 * room), count = take(4);
+  const [at, length] = put(text), room = 3 * length + 16, ids = take(4 * room), count = take(4);
   const size = wasm.arenite_tokenize_scratch_size(length), scratch = take(size);
   check(wasm.arenite_tokenize(tokenizer, at, length, 1, 0, scratch, size, ids, room, count, error));
   return [ids, words().getUint32(count, true)];
