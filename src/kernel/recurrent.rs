@@ -48,7 +48,9 @@ fn convolve_taps<S: Isa, const N: usize>(s: S, job: &Convolution<'_>, x: &mut [f
         let of_channels = job.weight.get(4 * c * taps..).unwrap_or_default().chunks_exact(4 * taps);
         for (lane, of_channel) in of_channels.take(16).enumerate() {
             for (weights, weight) in weights.iter_mut().zip(of_channel.as_chunks().0) {
-                weights[lane] = f32::from_le_bytes(*weight);
+                if let Some(to) = weights.get_mut(lane) {
+                    *to = f32::from_le_bytes(*weight);
+                }
             }
         }
         let biases = job.bias.get(4 * c..).unwrap_or_default().as_chunks().0;
@@ -107,7 +109,7 @@ pub(crate) struct Recurrence<'a> {
 /// Sums over keys are chains of fused multiply-adds in their order.
 #[inline(always)]
 pub(super) fn recur<S: Isa>(s: S, job: &Recurrence<'_>, state: &mut [f32], out: &mut [f32]) {
-    if out.len() < job.width {
+    if job.width == 0 || out.len() < job.width {
         return; // no token: the state stays as it is
     }
     let columns = (0..job.width).step_by(TILE);
