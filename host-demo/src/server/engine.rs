@@ -14,6 +14,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use super::cache::{Cache, shared};
 use super::logprobs::{Logprob, logprob};
 use super::request::Settings;
+use crate::ranking::Texts;
 use crate::stop::StopFilter;
 use crate::text;
 
@@ -30,7 +31,7 @@ const TOGETHER: usize = 256;
 /// What the thread is asked for.
 pub enum Command {
     Generate(Box<Job>),
-    Embed { ids: Vec<TokenId>, answer: tokio::sync::oneshot::Sender<Result<Vec<f32>, String>> },
+    Embed { texts: Texts, answer: tokio::sync::oneshot::Sender<Result<Vec<f32>, String>> },
 }
 
 /// One answer that is wanted.
@@ -214,17 +215,17 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
     fn take(&mut self, command: Command) {
         match command {
             Command::Generate(job) => self.waiting.push_back(*job),
-            Command::Embed { ids, answer } => {
-                let _ = answer.send(self.embed(&ids).map_err(|error| error.to_string()));
+            Command::Embed { texts, answer } => {
+                let _ = answer.send(self.embed(&texts).map_err(|error| error.to_string()));
             }
         }
     }
 
-    fn embed(&mut self, ids: &[TokenId]) -> Result<Vec<f32>, Error> {
+    fn embed(&mut self, texts: &Texts) -> Result<Vec<f32>, Error> {
         let mut context = self.open()?;
         let spec = *self.engine.model().spec();
         let mut vector = vec![0.0; spec.embedding_buffer()];
-        let done = self.engine.embed(&mut context, ids, &mut vector).map(|_| ());
+        let done = self.engine.embed_pair(&mut context, &texts.ids, texts.second, &mut vector).map(|_| ());
         self.engine.close(context);
         vector.truncate(spec.embedding_len());
         done.map(|()| vector)

@@ -28,6 +28,7 @@ use super::request::Body;
 use super::service::{Choice, Endpoint, Frame, Prepared, Service, usage, without_tags};
 use super::tools;
 use crate::chat::{Part, Thoughts};
+use crate::ranking::Texts;
 use crate::text;
 
 /// Bytes of a request.
@@ -359,7 +360,7 @@ async fn embeddings(State(app): State<Arc<App>>, request: Request<HttpBody>) -> 
     let body = json_body(request).await?;
     let _open = Open::new(&app, seat)?;
     let inputs = app.service.embedding_inputs(&body)?;
-    let tokens = inputs.iter().map(Vec::len).sum();
+    let tokens = inputs.iter().map(|texts| texts.ids.len()).sum();
     let vectors = vectors_of(&app, inputs).await?;
     Ok(Json(app.service.embeddings(&body, &vectors, tokens)).into_response())
 }
@@ -369,18 +370,18 @@ async fn rerank(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Resu
     let body = json_body(request).await?;
     let _open = Open::new(&app, seat)?;
     let pairs = app.service.pairs(&body)?;
-    let tokens = pairs.iter().map(Vec::len).sum();
+    let tokens = pairs.iter().map(|texts| texts.ids.len()).sum();
     let vectors = vectors_of(&app, pairs).await?;
     Ok(Json(app.service.ranking(&body, &vectors, tokens)).into_response())
 }
 
 /// What the model makes of texts.
-async fn vectors_of(app: &App, texts: Vec<Vec<TokenId>>) -> Result<Vec<Vec<f32>>> {
+async fn vectors_of(app: &App, inputs: Vec<Texts>) -> Result<Vec<Vec<f32>>> {
     let mut vectors = Vec::new();
-    for ids in texts {
+    for texts in inputs {
         let (answer, vector) = tokio::sync::oneshot::channel();
         let gone = || ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "the engine has ended");
-        app.commands.send(Command::Embed { ids, answer }).map_err(|_| gone())?;
+        app.commands.send(Command::Embed { texts, answer }).map_err(|_| gone())?;
         vectors.push(vector.await.map_err(|_| gone())?.map_err(ApiError::invalid)?);
     }
     Ok(vectors)
