@@ -15,11 +15,21 @@ use hal::multicore::{Multicore, Stack};
 use hal::uart::{DataBits, StopBits, UartConfig, UartPeripheral};
 use hal::{Sio, Timer, Watchdog, pac};
 use rp235x_hal as hal;
+use static_cell::StaticCell;
 
-/// What the boot ROM asks for.
+/// What the boot ROM looks for, in the first 4 KiB.
+#[cfg(target_arch = "arm")]
 #[unsafe(link_section = ".start_block")]
 #[used]
 pub static IMAGE: hal::block::ImageDef = hal::block::ImageDef::secure_exe();
+// The same for RISC-V, where an image begins with its first instruction: it follows that code.
+#[cfg(target_arch = "riscv32")]
+core::arch::global_asm!(
+    ".pushsection .init.rust, \"ax\"",
+    ".balign 4",
+    ".word 0xffffded3, 0x11010142, 0x000001ff, 0, 0xab123579",
+    ".popsection"
+);
 
 /// The model lies in flash and is read there. Replace it by yours, and the features in Cargo.toml by what
 /// `arenite plan` prints: if it does not fit, this does not build.
@@ -33,12 +43,11 @@ const PROMPT: &str = "One day, a little fox";
 
 /// 16 KiB for the second core.
 static STACK: Stack<4096> = Stack::new();
+static PAIR: StaticCell<Pair> = StaticCell::new();
 
 #[hal::entry]
 fn main() -> ! {
-    let (Some(mut pac), Some(pair)) = (pac::Peripherals::take(), cortex_m::singleton!(: Pair = Pair::new())) else {
-        halt()
-    };
+    let Some(mut pac) = pac::Peripherals::take() else { halt() };
     let mut watchdog = Watchdog::new(pac.WATCHDOG);
     let (xosc, pll, usb) = (pac.XOSC, pac.PLL_SYS, pac.PLL_USB);
     let clocks =
@@ -53,7 +62,7 @@ fn main() -> ! {
     let timer = Timer::new_timer0(pac.TIMER0, &mut pac.RESETS, &clocks);
 
     // The second core helps wherever there is something to share.
-    let (workers, helper) = pair.split();
+    let (workers, helper) = PAIR.init(Pair::new()).split();
     let mut cores = Multicore::new(&mut pac.PSM, &mut pac.PPB, &mut sio.fifo);
     let Some(stack) = STACK.take() else { halt() };
     let Ok(()) = cores.cores()[1].spawn(stack, move || helper.serve()) else { halt() };
@@ -122,7 +131,7 @@ impl<F: Fn(&str)> Write for Out<F> {
 
 fn halt() -> ! {
     loop {
-        cortex_m::asm::wfi();
+        hal::arch::wfi();
     }
 }
 
