@@ -19,7 +19,7 @@ use crate::guess::{Draft, Guesser};
 use crate::model_file::ModelFile;
 use crate::output::{self, Bytes, Out, note};
 use crate::runtime::{self, Memory};
-use crate::{interrupt, text, workers};
+use crate::{interrupt, text};
 
 /// Continue a text
 #[derive(Debug, clap::Args)]
@@ -123,7 +123,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let gguf = file.parse()?;
     let model = Model::new(&gguf).with_context(named)?;
     let kernels = runtime::kernels(&args.run.session.isa)?;
-    let workers = workers::start(args.run.threads.unwrap_or_else(workers::cores));
+    let workers = args.run.workers();
 
     let mut index = Vec::new();
     let tokenizer = match text::tokenizer(&gguf, &mut index) {
