@@ -43,7 +43,7 @@ impl Shares {
 
     /// Tokens of a prompt that does not end in the pass.
     fn piece(&self, position: usize) -> usize {
-        (PIECE * self.double / (self.double + position)).next_multiple_of(LEAST)
+        (PIECE * self.double / (self.double + position)).max(1).next_multiple_of(LEAST)
     }
 
     /// How many tokens each conversation reads in the next pass; where nothing is left to read, none.

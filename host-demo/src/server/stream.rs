@@ -92,20 +92,7 @@ impl Streamer {
                 event = events.recv() => event?,
                 () = self.out.closed() => return None,
             };
-            let (mut text, mut logprobs) = (String::new(), Value::Null);
-            match &event {
-                Event::Token { text: piece, logprob } => {
-                    text += piece;
-                    if let Some(logprob) = logprob {
-                        logprobs = match is_chat {
-                            true => json!({ "content": [logprob.chat()] }),
-                            false => logprobs::completion(std::slice::from_ref(logprob)),
-                        };
-                    }
-                }
-                Event::Done { text: rest, .. } => text += rest,
-                Event::Failed(_) => {}
-            }
+            let (before, logprobs) = (choice.text.len(), self.logprobs(&event));
             let is_end = match choice.take(event) {
                 Ok(is_end) => is_end,
                 Err(error) => {
@@ -113,35 +100,50 @@ impl Streamer {
                     return None;
                 }
             };
+            let text = &choice.text[before..];
             // Calls of functions show only at the end.
             if !self.prepared.has_tools {
                 if is_chat {
-                    self.deltas(index, &mut thoughts, &text, logprobs, is_end);
+                    self.deltas(index, &mut thoughts, text, logprobs, is_end);
                 } else if !text.is_empty() || !logprobs.is_null() {
                     self.piece(index, json!(text), logprobs, None);
                 }
             }
             if is_end {
-                let mut finish = choice.end.map_or("stop", Finish::name);
-                if self.prepared.has_tools {
-                    let parts = self.prepared.parts(index, &choice.text);
-                    let mut delta = json!({});
-                    if !parts.reasoning.is_empty() {
-                        delta["reasoning_content"] = json!(parts.reasoning);
-                    }
-                    if !parts.content.is_empty() {
-                        delta["content"] = json!(parts.content);
-                    }
-                    if !parts.calls.is_empty() {
-                        delta["tool_calls"] = tools::to_json(&parts.calls, &self.frame.id, index);
-                        finish = "tool_calls";
-                    }
-                    self.piece(index, delta, Value::Null, None);
-                }
+                let has_calls = self.prepared.has_tools && self.with_calls(index, &choice);
+                let finish = if has_calls { "tool_calls" } else { choice.end.map_or("stop", Finish::name) };
                 self.piece(index, nothing, Value::Null, Some(finish));
                 return Some(choice);
             }
         }
+    }
+
+    /// How likely the token was, if that is wanted.
+    fn logprobs(&self, event: &Event) -> Value {
+        match event {
+            Event::Token { logprob: Some(logprob), .. } if self.prepared.endpoint == Endpoint::Chat => {
+                json!({ "content": [logprob.chat()] })
+            }
+            Event::Token { logprob: Some(logprob), .. } => logprobs::completion(std::slice::from_ref(logprob)),
+            _ => Value::Null,
+        }
+    }
+
+    /// A whole answer in one piece, calls of functions apart. Whether there are any.
+    fn with_calls(&self, index: usize, choice: &Choice) -> bool {
+        let parts = self.prepared.parts(index, &choice.text);
+        let mut delta = json!({});
+        if !parts.reasoning.is_empty() {
+            delta["reasoning_content"] = json!(parts.reasoning);
+        }
+        if !parts.content.is_empty() {
+            delta["content"] = json!(parts.content);
+        }
+        if !parts.calls.is_empty() {
+            delta["tool_calls"] = tools::to_json(&parts.calls, &self.frame.id, index);
+        }
+        self.piece(index, delta, Value::Null, None);
+        !parts.calls.is_empty()
     }
 
     /// What is said and what is thought, as it becomes certain.
