@@ -41,7 +41,7 @@ pub(crate) use fork::{fork_chunks, fork_pairs, quantize};
 pub(crate) use job::{Acts, Form};
 pub(crate) use linear::{Matrix, Product, linear};
 pub(crate) use panel::panel_bytes;
-pub(crate) use recurrent::{Convolution, MAX_TAPS, Recurrence};
+pub(crate) use recurrent::{Convolution, MAX_TAPS, Recurrence, TILE};
 
 use crate::quant::formats_list;
 use job::Job;

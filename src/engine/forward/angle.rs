@@ -45,7 +45,7 @@ mod tests {
     #[test]
     fn as_libm_rounds() {
         // A million angles of all sizes, either sign.
-        for bits in (0..LIMIT.to_bits()).step_by(1237) {
+        for bits in (1..LIMIT.to_bits()).step_by(1237) {
             for angle in [f32::from_bits(bits), -f32::from_bits(bits)] {
                 let (ours, theirs) = (sine_cosine(angle), libm::sincosf(angle));
                 assert_eq!((ours.0.to_bits(), ours.1.to_bits()), (theirs.0.to_bits(), theirs.1.to_bits()), "{angle:e}");

@@ -35,6 +35,7 @@ fn masks_are_what_each_token_is_told() {
     ];
     tables.extend(gbnf.map(|text| from_gbnf(text, &|_| None).unwrap()));
     tables.push(from_json_schema(&json!({"type": "object"})).unwrap());
+    tables.push(from_json_schema(&json!({"type": "string", "minLength": 80, "maxLength": 300})).unwrap());
     let (mut places, mut allowed) = (0, 0);
     for (number, table) in (0..).zip(&tables) {
         let mut constraint = Constraint::new(Grammar::new(table).unwrap());
