@@ -28,7 +28,7 @@ fn main() {
         return divan::main();
     }
     let file = arguments.find(|argument| !argument.starts_with("--")); // cargo adds `--bench`
-    report::run(file.as_deref().unwrap_or("kernels.svg"));
+    report::run(file.as_deref().unwrap_or(concat!(env!("CARGO_TARGET_TMPDIR"), "/kernels.svg")));
 }
 
 /// Rows and columns of the matrices.
