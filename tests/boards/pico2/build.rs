@@ -3,14 +3,15 @@
 use std::{env, fs, path::Path};
 
 fn main() {
-    let out = env::var("OUT_DIR").unwrap();
-    let arm = env::var("CARGO_CFG_TARGET_ARCH").unwrap() == "arm";
-    fs::copy(if arm { "memory.x" } else { "memory-riscv.x" }, Path::new(&out).join("memory.x")).unwrap();
-    println!("cargo::rustc-link-search={out}");
-    if arm {
+    if env::var("CARGO_CFG_TARGET_ARCH").unwrap() == "arm" {
+        // cortex-m-rt's script includes it by this name.
+        let out = env::var("OUT_DIR").unwrap();
+        fs::copy("memory.x", Path::new(&out).join("memory.x")).unwrap();
+        println!("cargo::rustc-link-search={out}");
         println!("cargo::rustc-link-arg-bins=--nmagic");
     } else {
-        println!("cargo::rustc-link-arg-bins=-Tmemory.x"); // cortex-m-rt's script includes it
+        println!("cargo::rustc-link-arg-bins=-T{}/memory-riscv.x", env!("CARGO_MANIFEST_DIR"));
+        println!("cargo::rustc-link-arg-bins=-Tdevice.x"); // the names of interrupts
     }
     println!("cargo::rustc-link-arg-bins=-Tlink.x");
     println!("cargo::rerun-if-changed=memory.x");
