@@ -67,6 +67,7 @@ pub const DECODERS: [&str; 38] = [
     "qwen3next",
     "granitemoehybrid",
     "nemotron_h",
+    "nemotron_h_dense",
     "phi4_mini",
 ];
 

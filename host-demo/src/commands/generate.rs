@@ -117,6 +117,15 @@ struct Stats {
     end: &'static str,
 }
 
+/// A line of --jsonl.
+#[derive(Serialize)]
+struct Answer {
+    text: String,
+    ids: Vec<TokenId>,
+    prompt_tokens: usize,
+    end: &'static str,
+}
+
 pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     interrupt::listen();
     let named = || file.name().to_string();
@@ -147,7 +156,6 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let limit = args.n_tokens.and_then(|Limit(limit)| limit);
     let wanted = single.as_ref().map_or(0, |prompt| prompt.ids.len()).saturating_add(limit.unwrap_or(0));
     let context = runtime::context(&args.run.session, &model, wanted);
-    warn_beyond(context, model.spec().context);
     let ahead = args.lookup.or(args.draft.as_ref().map(|_| args.draft_max)).unwrap_or(0);
     let options = runtime::options(&args.run.session, context, workers.count()).logits(1 + ahead);
     let options = if ahead > 0 { options.checkpoints(1) } else { options };
@@ -202,13 +210,6 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     };
 
     let Some(prompt) = single else {
-        #[derive(Serialize)]
-        struct Answer {
-            text: String,
-            ids: Vec<TokenId>,
-            prompt_tokens: usize,
-            end: &'static str,
-        }
         return each_line(args.text.file.as_deref(), |text| {
             let prompt = Prompt::new(text, tokenizer)?;
             let mut text = String::new();
@@ -228,14 +229,6 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     print_stats(&stats);
     warn_cut(&outcome, "the answer", ": give more with -n or -c");
     Ok(if outcome.end == End::Interrupted { ExitCode::from(output::INTERRUPTED) } else { ExitCode::SUCCESS })
-}
-
-fn warn_beyond(context: usize, own: usize) {
-    if context > own {
-        note(format_args!(
-            "warning: -c {context} is more than the {own} positions that the model was made for: what comes after them may be nonsense"
-        ));
-    }
 }
 
 fn warn_cut(outcome: &Outcome, what: &str, advice: &str) {

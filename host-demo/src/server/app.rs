@@ -5,7 +5,6 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
-use arenite::TokenId;
 use axum::body::Body as HttpBody;
 use axum::extract::Request;
 use axum::http::{StatusCode, header};
@@ -13,10 +12,11 @@ use serde_json::Value;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::oneshot;
 
-use super::engine::{Command, Counters, Event, Job, Text};
+use super::engine::{Command, Counters, Embedding, Event, Job};
 use super::error::ApiError;
 use super::seats::{Held, Seat};
 use super::service::{Choice, Prepared, Service};
+use crate::ranking::Texts;
 
 /// Bytes of a request.
 const MOST_BYTES: usize = 8 << 20;
@@ -51,11 +51,11 @@ impl App {
     }
 
     /// What the model makes of texts.
-    pub async fn vectors(&self, texts: Vec<Vec<TokenId>>) -> Result<Vec<Vec<f32>>> {
+    pub async fn vectors(&self, inputs: Vec<Texts>) -> Result<Vec<Vec<f32>>> {
         let mut vectors = Vec::new();
-        for ids in texts {
+        for texts in inputs {
             let (answer, vector) = oneshot::channel();
-            self.commands.send(Command::Embed(Text { ids, answer })).map_err(|_| gone())?;
+            self.commands.send(Command::Embed(Embedding { texts, answer })).map_err(|_| gone())?;
             vectors.push(vector.await.map_err(|_| gone())?.map_err(ApiError::invalid)?);
         }
         Ok(vectors)

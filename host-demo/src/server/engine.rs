@@ -16,18 +16,19 @@ use super::cache::{Cache, shared};
 use super::logprobs::{Logprob, logprob};
 use super::request::Settings;
 use super::shares::{Shares, Unread};
+use crate::ranking::Texts;
 use crate::stop::StopFilter;
 use crate::text;
 
 /// What the thread is asked for.
 pub enum Command {
     Generate(Box<Job>),
-    Embed(Text),
+    Embed(Embedding),
 }
 
-/// A text that is to become a vector.
-pub struct Text {
-    pub ids: Vec<TokenId>,
+/// A text, or a pair of them, that is to become a vector.
+pub struct Embedding {
+    pub texts: Texts,
     pub answer: tokio::sync::oneshot::Sender<Result<Vec<f32>, String>>,
 }
 
@@ -128,7 +129,7 @@ pub struct Scheduler<'a, 'm, 'w> {
     running: Vec<Running>,
     waiting: VecDeque<Job>,
     /// Texts that are to become vectors.
-    texts: VecDeque<Text>,
+    texts: VecDeque<Embedding>,
     cache: Cache,
     masks: Masks<'a>,
     grammars: Grammars,
@@ -223,18 +224,18 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
     /// Makes a vector of one text between two passes; where pages are missing, when conversations have ended.
     fn embed_next(&mut self) {
         let Some(text) = self.texts.pop_front() else { return };
-        match self.embed(&text.ids) {
+        match self.embed(&text.texts) {
             Err(Error::OutOfPages { .. }) if !self.running.is_empty() => self.texts.push_front(text),
             done => _ = text.answer.send(done.map_err(|error| error.to_string())),
         }
     }
 
-    fn embed(&mut self, ids: &[TokenId]) -> Result<Vec<f32>, Error> {
+    fn embed(&mut self, texts: &Texts) -> Result<Vec<f32>, Error> {
         let mut context = self.open()?;
         let spec = *self.engine.model().spec();
         let mut vector = vec![0.0; spec.embedding_buffer()];
         let done = loop {
-            match self.engine.embed(&mut context, ids, &mut vector).map(|_| ()) {
+            match self.engine.embed_pair(&mut context, &texts.ids, texts.second, &mut vector).map(|_| ()) {
                 Err(Error::OutOfPages { .. }) if self.evict() => {}
                 done => break done,
             }

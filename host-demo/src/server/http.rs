@@ -38,9 +38,10 @@ pub fn serve(app: Arc<App>, limits: &Limits) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let address = (limits.host.as_str(), limits.port);
-        let listener = TcpListener::bind(address)
-            .await
-            .with_context(|| format!("cannot listen on {}:{}", limits.host, limits.port))?;
+        let listener = TcpListener::bind(address).await.with_context(|| {
+            let (host, port) = (&limits.host, limits.port);
+            format!("cannot listen on {host}:{port}; give another --host or --port")
+        })?;
         let address: SocketAddr = listener.local_addr()?;
         Out::lock().now(format!("listening on http://{address}\n").as_bytes())?;
         let accepting = tokio::spawn(accept(listener, app.clone(), limits.origins.clone()));

@@ -30,7 +30,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
 pub use app::App;
-pub use engine::{Command, Counters, Event, Job, Scheduler, Text};
+pub use engine::{Command, Counters, Embedding, Event, Job, Scheduler};
 pub use error::ApiError;
 pub use http::{Limits, serve};
 pub use request::Body;

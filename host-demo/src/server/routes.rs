@@ -102,7 +102,7 @@ async fn embeddings(State(app): State<Arc<App>>, request: Request<HttpBody>) -> 
     let body = json_body(request).await?;
     let _open = Open::new(&app, seat)?;
     let inputs = app.service.embedding_inputs(&body)?;
-    let tokens = inputs.iter().map(Vec::len).sum();
+    let tokens = inputs.iter().map(|texts| texts.ids.len()).sum();
     let vectors = app.vectors(inputs).await?;
     Ok(Json(app.service.embeddings(&body, &vectors, tokens)).into_response())
 }
@@ -112,7 +112,7 @@ async fn rerank(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Resu
     let body = json_body(request).await?;
     let _open = Open::new(&app, seat)?;
     let pairs = app.service.pairs(&body)?;
-    let tokens = pairs.iter().map(Vec::len).sum();
+    let tokens = pairs.iter().map(|texts| texts.ids.len()).sum();
     let vectors = app.vectors(pairs).await?;
     Ok(Json(app.service.ranking(&body, &vectors, tokens)).into_response())
 }

@@ -16,7 +16,7 @@ use super::logprobs::{self, Logprob};
 use super::request::{Body, Settings};
 use super::tools;
 use crate::chat::{Part, Renderer, Thoughts};
-use crate::ranking::{self, Ranking};
+use crate::ranking::{self, Ranking, Texts};
 use crate::{grammar, text};
 
 /// What requests can ask for.
@@ -243,7 +243,7 @@ impl Service {
     }
 
     /// The texts of a request for embeddings, as tokens.
-    pub fn embedding_inputs(&self, body: &Value) -> Result<Vec<Vec<TokenId>>, ApiError> {
+    pub fn embedding_inputs(&self, body: &Value) -> Result<Vec<Texts>, ApiError> {
         self.check_model(body.get("model").and_then(Value::as_str))?;
         if !self.makes_vectors {
             return Err(ApiError::invalid("this model makes text, and no embeddings"));
@@ -255,11 +255,11 @@ impl Service {
                 return Err(ApiError::about("input", message));
             }
         }
-        Ok(texts.into_iter().map(|(_, ids)| ids).collect())
+        Ok(texts.into_iter().map(|(_, ids)| ids.into()).collect())
     }
 
     /// The pairs of a request for a ranking, as tokens.
-    pub fn pairs(&self, body: &Value) -> Result<Vec<Vec<TokenId>>, ApiError> {
+    pub fn pairs(&self, body: &Value) -> Result<Vec<Texts>, ApiError> {
         self.check_model(body.get("model").and_then(Value::as_str))?;
         let ranking = self.ranking.as_ref().ok_or_else(|| ApiError::invalid("this model does not rank"))?;
         let query = body.get("query").and_then(Value::as_str);
@@ -269,13 +269,14 @@ impl Service {
         let pair = |document: &Value| {
             let text = document.as_str().or_else(|| document.get("text")?.as_str());
             let text = text.ok_or_else(|| ApiError::about("documents", "each must be a text"))?;
-            let ids =
+            let pair =
                 ranking.pair(self.tokenizer, query, text).map_err(|error| ApiError::invalid(error.to_string()))?;
-            if ids.is_empty() || ids.len() > self.context {
-                let message = format!("a pair has {} tokens, and 1 to {} are possible", ids.len(), self.context);
+            let len = pair.ids.len();
+            if len == 0 || len > self.context {
+                let message = format!("a pair has {len} tokens, and 1 to {} are possible", self.context);
                 return Err(ApiError::about("documents", message));
             }
-            Ok(ids)
+            Ok(pair)
         };
         documents.iter().map(pair).collect()
     }

@@ -67,6 +67,8 @@ pub(crate) struct Forward<'m, 'w> {
     sums: &'w mut [f32],
     /// `[rows of logits][vocab]`.
     pub logits: &'w mut [f32],
+    /// From which position on tokens are those of a pair's second text.
+    pub second: usize,
     /// The rows of the pass, in order.
     segments: &'w mut [Segment],
     /// How many segments there are.
@@ -160,6 +162,7 @@ impl<'m, 'w> Forward<'m, 'w> {
             parts: 0,
             rows: 0,
             tiles_end: 0,
+            second: usize::MAX,
             kv,
         })
     }
