@@ -36,6 +36,13 @@ pub struct Request<'a, 'w> {
     pub step: usize,
 }
 
+impl Request<'_, '_> {
+    fn is_end(&self, token: TokenId) -> bool {
+        let is_own = || self.text.as_ref().is_some_and(|(tokenizer, _)| tokenizer.is_end(token));
+        self.stop_ids.contains(&token) || !self.ignore_end && is_own()
+    }
+}
+
 /// Why it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
@@ -104,50 +111,24 @@ pub fn run(
     let mut stops = StopFilter::new(request.stops);
     // What guesses go by.
     let mut known = if request.guesser.is_some() { request.prompt.to_vec() } else { Vec::new() };
+    let is_long = |ids: &[TokenId], limit: Option<usize>| limit.is_some_and(|limit| ids.len() >= limit);
     let start = Instant::now();
     outcome.end = loop {
-        if request.limit.is_some_and(|limit| outcome.ids.len() >= limit) {
+        if is_long(&outcome.ids, request.limit) {
             break End::Length;
         }
         if interrupt::asked() {
             break End::Interrupted;
         }
-        let logits = match &mut request.guesser {
-            Some(guesser) => guesser.logits(session),
-            None => session.logits_mut(),
-        };
-        let token = match (&mut request.constraint, &request.text) {
-            (Some((constraint, masks)), Some((tokenizer, _))) => {
-                let mut mask = masks.at(constraint, tokenizer, 0);
-                let allowed = |token| mask.allows(token) && !(request.ignore_end && tokenizer.is_end(token));
-                match sampler.sample_where(logits, rng, allowed) {
-                    Err(Error::NoTokenAllowed) if constraint.is_complete() => break End::Grammar,
-                    token => token?,
-                }
-            }
-            _ => sampler.sample(logits, rng)?,
-        };
-        let is_end = |(tokenizer, _): &(&Tokenizer<'_, '_>, Decoder)| tokenizer.is_end(token);
-        if request.stop_ids.contains(&token) || !request.ignore_end && request.text.as_ref().is_some_and(is_end) {
+        let Some(token) = choose(session, sampler, rng, &mut request)? else { break End::Grammar };
+        if request.is_end(token) {
             break End::Token;
         }
         outcome.ids.push(token);
-        if let Some((tokenizer, decoder)) = &mut request.text {
-            let mut piece = String::new();
-            text::push(decoder, token, tokenizer, &mut piece)?;
-            let (text, stopped) = stops.push(&piece);
-            show(&text)?;
-            if stopped {
-                break End::Stop;
-            }
-            if let Some((constraint, _)) = &mut request.constraint {
-                constraint.accept(tokenizer, token)?;
-                if constraint.is_over() {
-                    break End::Grammar;
-                }
-            }
+        if let Some(end) = take(token, &mut request, &mut stops, &mut show)? {
+            break end;
         }
-        if request.limit.is_some_and(|limit| outcome.ids.len() >= limit) {
+        if is_long(&outcome.ids, request.limit) {
             break End::Length;
         }
         let position = request.guesser.as_ref().map_or(session.position(), |guesser| guesser.position(session));
@@ -175,6 +156,48 @@ pub fn run(
         show(&stops.finish())?;
     }
     Ok(outcome)
+}
+
+/// The next token; `None` where the grammar has come to its end.
+fn choose(
+    session: &mut Session<'_, '_>,
+    sampler: &mut Sampler<'_>,
+    rng: &mut impl Rng,
+    request: &mut Request<'_, '_>,
+) -> Result<Option<TokenId>> {
+    let logits = match &mut request.guesser {
+        Some(guesser) => guesser.logits(session),
+        None => session.logits_mut(),
+    };
+    let (Some((constraint, masks)), Some((tokenizer, _))) = (&mut request.constraint, &request.text) else {
+        return Ok(Some(sampler.sample(logits, rng)?));
+    };
+    let mut mask = masks.at(constraint, tokenizer, 0);
+    let allowed = |token| mask.allows(token) && !(request.ignore_end && tokenizer.is_end(token));
+    match sampler.sample_where(logits, rng, allowed) {
+        Err(Error::NoTokenAllowed) if constraint.is_complete() => Ok(None),
+        token => Ok(Some(token?)),
+    }
+}
+
+/// Shows the text of a token that was chosen, and says if it is the last one.
+fn take(
+    token: TokenId,
+    request: &mut Request<'_, '_>,
+    stops: &mut StopFilter,
+    show: &mut impl FnMut(&str) -> Result<()>,
+) -> Result<Option<End>> {
+    let Some((tokenizer, decoder)) = &mut request.text else { return Ok(None) };
+    let mut piece = String::new();
+    text::push(decoder, token, tokenizer, &mut piece)?;
+    let (text, stopped) = stops.push(&piece);
+    show(&text)?;
+    if stopped {
+        return Ok(Some(End::Stop));
+    }
+    let Some((constraint, _)) = &mut request.constraint else { return Ok(None) };
+    constraint.accept(tokenizer, token)?;
+    Ok(constraint.is_over().then_some(End::Grammar))
 }
 
 /// Takes the prompt in, step by step, which changes nothing in the result. `false` after Ctrl-C.

@@ -31,8 +31,7 @@ impl Ranking {
     /// Of a file whose model ranks.
     pub fn new(gguf: &Gguf<'_>, model: &Model<'_>) -> Result<Self> {
         let spec = model.spec();
-        let made = "this model makes vectors and no scores; its pooling type must be that of a reranker";
-        ensure!(spec.ranks(), "{made}");
+        ensure!(spec.ranks(), "this model makes no scores of pairs of texts; give a reranker with -m");
         let template = gguf.str("tokenizer", "chat_template.rerank").ok().flatten();
         Ok(Self {
             template: template.map(|template| String::from_utf8_lossy(template).into_owned()),

@@ -6,7 +6,7 @@ use arenite::{Engine, Error, Gguf, Kernels, KvType, Model, Options, Plan, Sessio
 use memmap2::MmapMut;
 
 use crate::cli::{Kv, SessionArgs};
-use crate::output::Bytes;
+use crate::output::{Bytes, note};
 
 /// Positions of the context where neither the user nor the prompt asks for more: models that can
 /// take a hundred thousand are common, the memory for it is not.
@@ -24,11 +24,23 @@ pub fn kernels(isa: &str) -> Result<&'static Kernels> {
 }
 
 /// The context to plan for: what the user says; else the usual one, or more if `needed` is more,
-/// but never more than the model's own.
+/// but never more than the model's own. More than that is warned of.
 pub fn context(args: &SessionArgs, model: &Model<'_>, needed: usize) -> usize {
     let spec = model.spec();
     let usual = USUAL_CONTEXT.min(spec.short_context());
-    args.ctx_size.unwrap_or_else(|| needed.max(usual).min(spec.context))
+    let context = args.ctx_size.unwrap_or_else(|| needed.max(usual).min(spec.context));
+    warn_of_length(context, model);
+    context
+}
+
+/// A model can be run further than it was made for.
+pub fn warn_of_length(positions: usize, model: &Model<'_>) {
+    let own = model.spec().context;
+    if positions > own {
+        note(format_args!(
+            "warning: {positions} positions are more than the {own} that the model was made for: what comes after them may be nonsense"
+        ));
+    }
 }
 
 /// Refuses a model that cannot continue a text: an encoder, or an encoder-decoder.

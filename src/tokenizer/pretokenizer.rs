@@ -139,7 +139,8 @@ const BY_NAME: &[(&str, PreTokenizer)] = &[
         "llama-bpe llama3 llama-v3 falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano ",
         ignoring_merges_with_bos(&[LLAMA3]),
     ),
-    ("dbrx smaug-bpe glm4 chatglm-bpe ", plain(&[LLAMA3])),
+    ("dbrx smaug-bpe chatglm-bpe ", plain(&[LLAMA3])),
+    ("glm4 glm5 ", ignoring_merges(&[LLAMA3])),
     (
         "qwen2 deepseek-r1-qwen kormo f2llmv2 megrez stablelm2 hunyuan solar-open grok-2 bailingmoe bailingmoe2 \
          llada-moe ",

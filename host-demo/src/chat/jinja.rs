@@ -92,6 +92,7 @@ fn environment() -> Environment<'static> {
     python::add_to(&mut environment);
     environment.add_function(source::EACH, python::each);
     environment.add_function(source::ADD, python::add_markup);
+    environment.add_filter(source::PERCENT, python::percent);
     environment.add_function(RAISED, |message: &Value| -> Result<Value, minijinja::Error> {
         Err(python::invalid(python::string(message)))
     });
@@ -124,4 +125,44 @@ fn with_reasoning(messages: &Value) -> Value {
         Value::from_pairs(pairs)
     })
     .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rendered(template: &str) -> Result<String, Failure> {
+        let none = Value::from(());
+        render(template, &Inputs { messages: &none, tools: &none, bos: "", eos: "" })
+    }
+
+    /// From transformers 5.23 with Jinja2 3.1.6.
+    #[test]
+    fn templates_say_what_they_say_in_python() {
+        for (template, wanted) in [
+            ("{{ '%s-%d' % ('a', 3) }}{{ '%05.1f%%' % 3.14159 }}{{ '%(a)s' % {'a': [1]} }}", "a-3003.1%[1]"),
+            ("{{ 'x' + '%s' % none|string ~ 'c' }}{{ 7 % 3 }}", "xNonec1"),
+            ("{{ 'a b c'.split(' ', maxsplit=1) }}{{ 'a b c'.rsplit(maxsplit=1) }}", "['a', 'b c']['a b', 'c']"),
+            ("{{ ''|default('x', boolean=true) }}{{ q|d('y') }}{{ 'z'|int(default=5) }}{{ 'z'|float }}", "xy50.0"),
+            ("{{ 'abc'.find('c', 1) }}{{ 'abcb'.rindex('b') }}{{ '-7'.zfill(4) }}{{ [3, 1].index(1) }}", "23-0071"),
+            (
+                "{{ 'ab'|center(5) }}|{{ 'ab'.center(5, '*') }}|{{ 'abc def ghi jkl'|truncate(8) }}",
+                "  ab |**ab*|abc...",
+            ),
+            ("{% block b %}x{% endblock %}{{ 'a b c'|wordwrap(3) }}", "xa b\nc"),
+            // A generator is true though it is empty, and runs once.
+            ("{% set g = [1, 3]|select('even') %}{{ 'y' if g else 'n' }}{{ g is iterable }}", "yTrue"),
+            ("{% set g = [2, 4]|select('even') %}{{ g|join }}{{ g|join }}", "24"),
+            (
+                "{% for x in [2, 4]|select('even') %}{{ x }}{{ loop.last }}{{ loop.length }}{% endfor %}",
+                "2False24True2",
+            ),
+        ] {
+            assert_eq!(rendered(template).unwrap(), wanted, "{template}");
+        }
+        for template in ["{{ [1].append(2) }}", "{{ 'a'.index('b') }}", "{{ 'a'.split('') }}", "{{ 'a'|center(1, 2) }}"]
+        {
+            assert!(matches!(rendered(template), Err(Failure::Refused(_))), "{template}");
+        }
+    }
 }

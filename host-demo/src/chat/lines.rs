@@ -47,7 +47,7 @@ impl Lines {
     pub fn next(&mut self) -> Result<Input> {
         match self {
             Self::Terminal(editor) => match editor.readline("> ") {
-                Ok(line) => Ok(Input::Text(line.replace("\\\n", "\n"))),
+                Ok(line) => Ok(Input::Text(said(&line))),
                 Err(ReadlineError::Interrupted) => Ok(Input::Interrupted),
                 Err(ReadlineError::Eof) => Ok(Input::End),
                 Err(error) => Err(error).context("cannot read from the terminal"),
@@ -62,13 +62,27 @@ impl Lines {
     }
 }
 
-/// A line that ends in a backslash goes on.
+/// What quotes a text of several lines.
+const QUOTES: &str = "\"\"\"";
+
+/// The text of a line that is whole.
+fn said(line: &str) -> String {
+    match line.strip_prefix(QUOTES) {
+        Some(quoted) => quoted.trim_end().trim_end_matches(QUOTES).trim_matches('\n').to_string(),
+        None => line.replace("\\\n", "\n"),
+    }
+}
+
+/// A line that ends in a backslash goes on, and one that begins with [`QUOTES`] until there are others.
 pub struct Continued;
+
+fn goes_on(line: &str) -> bool {
+    line.strip_prefix(QUOTES).map_or(line.ends_with('\\'), |quoted| !quoted.trim_end().ends_with(QUOTES))
+}
 
 impl Validator for Continued {
     fn validate(&self, context: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
-        let goes_on = context.input().ends_with('\\');
-        Ok(if goes_on { ValidationResult::Incomplete } else { ValidationResult::Valid(None) })
+        Ok(if goes_on(context.input()) { ValidationResult::Incomplete } else { ValidationResult::Valid(None) })
     }
 }
 
@@ -83,3 +97,23 @@ impl Hinter for Continued {
 impl Highlighter for Continued {}
 
 impl Helper for Continued {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn several_lines_are_one_turn() {
+        for (line, wanted) in [
+            ("a", Some("a")),
+            ("a\\", None),
+            ("a\\\nb", Some("a\nb")),
+            ("\"\"\"", None),
+            ("\"\"\"a\\\nb", None),
+            ("\"\"\"\na\nb\n\"\"\" ", Some("a\nb")),
+            ("\"\"\"a\"\"\"", Some("a")),
+        ] {
+            assert_eq!((!goes_on(line)).then(|| said(line)).as_deref(), wanted, "{line}");
+        }
+    }
+}

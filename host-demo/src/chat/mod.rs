@@ -3,6 +3,7 @@
 mod guard;
 mod jinja;
 mod lines;
+mod methods;
 mod python;
 mod reasoning;
 mod render;

@@ -2,15 +2,17 @@
 
 use std::borrow::Cow;
 use std::fmt::Write;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use minijinja::value::{Enumerator, Kwargs, Object, ObjectRepr, Rest, Tuple, Value, ValueKind};
+use minijinja::value::{Enumerator, Kwargs, Object, ObjectRepr, Rest, Value, ValueKind, ValueOrKwargs};
 use minijinja::{Environment, Error, ErrorKind, State, filters};
+
+use super::methods::{self, bind, bind_some};
 
 /// Python's forms of what minijinja has in its own.
 pub fn add_to(environment: &mut Environment<'_>) {
     minijinja_contrib::add_to_environment(environment);
-    environment.set_unknown_method_callback(method);
+    environment.set_unknown_method_callback(methods::call);
     environment
         .set_formatter(|out, _, value| out.write_str(&string(value)).map_err(|_| Error::from(ErrorKind::WriteFailure)));
     environment.add_filter("tojson", tojson);
@@ -40,15 +42,43 @@ pub fn add_to(environment: &mut Environment<'_>) {
     environment.add_filter("pprint", |value: &Value| repr(value, 0));
     environment
         .add_filter("list", |value: Value| each(value).and_then(|value| Ok(value.try_iter()?.collect::<Vec<_>>())));
-    environment.add_filter("int", |value: &Value, default: Option<Value>| {
-        int(value).map(Value::from).or(default).unwrap_or_else(|| Value::from(0))
+    for name in ["default", "d"] {
+        environment.add_filter(name, default);
+    }
+    environment.add_filter("int", |value: &Value, args: Rest<ValueOrKwargs>| {
+        let [default] = bind(&args.into_values(), ["default"])?;
+        Ok::<_, Error>(int(value).map(Value::from).or(default).unwrap_or_else(|| Value::from(0)))
+    });
+    environment.add_filter("float", |value: &Value, args: Rest<ValueOrKwargs>| {
+        let [default] = bind(&args.into_values(), ["default"])?;
+        let number = match value.as_str() {
+            Some(text) => text.trim().parse().ok(),
+            None if value.kind() == ValueKind::Bool => Some(f64::from(u8::from(value.is_true()))),
+            None => f64::try_from(value.clone()).ok(),
+        };
+        Ok::<_, Error>(number.map(Value::from).or(default).unwrap_or_else(|| Value::from(0.0)))
+    });
+    environment.add_filter("center", |value: &Value, args: Rest<ValueOrKwargs>| {
+        let [width] = bind_some(&args.into_values(), ["width"])?;
+        let width = width.map_or(Ok(80), usize::try_from)?;
+        Ok::<_, Error>(methods::pad(&string(value), "center", width.min(methods::WIDEST), " "))
+    });
+    environment.add_filter("truncate", |state: &mut State<'_, '_>, value: &Value, args: Rest<ValueOrKwargs>| {
+        minijinja_contrib::filters::truncate(state, value, named(args, ["length", "killwords", "end", "leeway"])?)
+    });
+    environment.add_filter("wordwrap", |value: &Value, args: Rest<ValueOrKwargs>| {
+        let names = ["width", "break_long_words", "wrapstring", "break_on_hyphens"];
+        minijinja_contrib::filters::wordwrap(value, named(args, names)?)
+    });
+    environment.add_filter("dictsort", |value: &Value, args: Rest<ValueOrKwargs>| {
+        filters::dictsort(value, named(args, ["case_sensitive", "by", "reverse"])?)
     });
     environment.add_test("callable", |value: &Value| value.kind() == ValueKind::Plain);
     environment.add_test("sequence", |value: &Value| {
         is_list(value) || matches!(value.kind(), ValueKind::Map | ValueKind::String | ValueKind::Undefined)
     });
     environment
-        .add_test("iterable", |value: &Value| !matches!(value.kind(), ValueKind::None) && value.try_iter().is_ok());
+        .add_test("iterable", |value: &Value| is_generator(value) || (!value.is_none() && value.try_iter().is_ok()));
     environment.add_test("number", |value: &Value| matches!(value.kind(), ValueKind::Number | ValueKind::Bool));
     environment.add_test("integer", |value: &Value| value.is_integer());
     environment.add_test("float", |value: &Value| value.kind() == ValueKind::Number && !value.is_integer());
@@ -62,17 +92,54 @@ pub fn each(value: Value) -> Result<Value, Error> {
     }
     Ok(match value.as_str() {
         Some(text) => text.chars().map(Value::from).collect(),
+        None if is_generator(&value) => value.try_iter()?.collect(),
         None => value,
     })
+}
+
+/// `format % value`.
+pub fn percent(state: &mut State<'_, '_>, format: &Value, value: Value) -> Result<Value, Error> {
+    // Numbers are formatted as such, and all else as its text.
+    let argument = |value: Value| match value.kind() {
+        ValueKind::Number => value,
+        _ => Value::from(string(&value)),
+    };
+    let args = match value.kind() {
+        ValueKind::Map => {
+            let pair = |key: Value| Ok((string(&key), argument(value.get_item(&key)?)));
+            vec![Kwargs::from_iter(value.try_iter()?.map(pair).collect::<Result<Vec<_>, Error>>()?).into()]
+        }
+        _ if value.is_tuple() => value.try_iter()?.map(argument).collect(),
+        _ => vec![argument(value)],
+    };
+    state.apply_filter("format", &[&[format.clone()], &*args].concat())
+}
+
+/// Arguments that were given by place, by name.
+fn named<const N: usize>(args: Rest<ValueOrKwargs>, names: [&str; N]) -> Result<Kwargs, Error> {
+    let bound = bind_some(&args.into_values(), names)?;
+    Ok(names.into_iter().zip(bound).filter_map(|(name, value)| Some((name, value?))).collect())
+}
+
+fn default(value: &Value, args: Rest<ValueOrKwargs>) -> Result<Value, Error> {
+    let [default, falsy] = bind(&args.into_values(), ["default_value", "boolean"])?;
+    let is_missing = value.is_undefined() || falsy.is_some_and(|falsy| falsy.is_true()) && !value.is_true();
+    Ok(if is_missing { default.unwrap_or_else(|| "".into()) } else { value.clone() })
 }
 
 pub fn invalid(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::InvalidOperation, message.into())
 }
 
-/// What a filter yields item by item.
+/// What a filter yields item by item, once.
 #[derive(Debug)]
-struct Generator(Vec<Value>);
+struct Generator(Mutex<Vec<Value>>);
+
+impl Generator {
+    fn items(&self) -> std::sync::MutexGuard<'_, Vec<Value>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 impl Object for Generator {
     fn repr(self: &Arc<Self>) -> ObjectRepr {
@@ -80,19 +147,31 @@ impl Object for Generator {
     }
 
     fn enumerate(self: &Arc<Self>) -> Enumerator {
-        Enumerator::Iter(Box::new(self.0.clone().into_iter()))
+        Enumerator::Iter(Box::new(std::mem::take(&mut *self.items()).into_iter()))
+    }
+
+    fn enumerator_len(self: &Arc<Self>) -> Option<usize> {
+        Some(self.items().len())
+    }
+
+    fn is_true(self: &Arc<Self>) -> bool {
+        true
     }
 }
 
 fn lazy(items: Vec<Value>) -> Value {
-    Value::from_object(Generator(items))
+    Value::from_object(Generator(Mutex::new(items)))
+}
+
+fn is_generator(value: &Value) -> bool {
+    value.downcast_object_ref::<Generator>().is_some()
 }
 
 /// Lists, and what minijinja makes of two that are added.
 fn is_list(value: &Value) -> bool {
     match value.kind() {
         ValueKind::Seq => true,
-        ValueKind::Iterable => value.downcast_object_ref::<Generator>().is_none(),
+        ValueKind::Iterable => !is_generator(value),
         _ => false,
     }
 }
@@ -176,48 +255,6 @@ fn float_text(number: f64) -> String {
     }
 }
 
-/// Methods of strings, lists and dictionaries.
-fn method(state: &mut State<'_, '_>, value: &Value, name: &str, args: &[Value]) -> Result<Value, Error> {
-    let text = value.as_str();
-    match (name, text, args) {
-        ("strip" | "lstrip" | "rstrip", Some(text), [] | [_]) => {
-            let chars = args.first().filter(|chars| !chars.is_none());
-            Ok(Value::from(strip(text, chars.map(string).as_deref(), name != "rstrip", name != "lstrip")))
-        }
-        ("removeprefix", Some(text), [prefix]) => Ok(text.strip_prefix(&string(prefix)).unwrap_or(text).into()),
-        ("removesuffix", Some(text), [suffix]) => Ok(text.strip_suffix(&string(suffix)).unwrap_or(text).into()),
-        ("rsplit", Some(text), [by, most]) => {
-            let most = usize::try_from(most.clone()).map_err(|_| invalid("rsplit takes a number"))?;
-            let mut parts: Vec<_> = text.rsplitn(most.saturating_add(1), &*string(by)).map(Value::from).collect();
-            parts.reverse();
-            Ok(parts.into())
-        }
-        ("partition", Some(text), [by]) => {
-            let by = string(by);
-            let (before, after) = text.split_once(&*by).map_or((text, None), |(before, after)| (before, Some(after)));
-            Ok(three(before, after.map_or("", |_| &by), after.unwrap_or("")))
-        }
-        ("rpartition", Some(text), [by]) => {
-            let by = string(by);
-            let (before, after) = text.rsplit_once(&*by).map_or((None, text), |(before, after)| (Some(before), after));
-            Ok(three(before.unwrap_or(""), before.map_or("", |_| &by), after))
-        }
-        ("zfill", Some(text), [width]) => {
-            let width = usize::try_from(width.clone()).unwrap_or(0).min(1 << 12);
-            Ok(format!("{}{text}", "0".repeat(width.saturating_sub(text.chars().count()))).into())
-        }
-        ("copy", None, []) => Ok(value.clone()),
-        ("isspace", Some(text), []) => Ok((!text.is_empty() && text.chars().all(is_space)).into()),
-        // A template may not change what it was given, as in transformers.
-        (
-            "append" | "extend" | "insert" | "pop" | "remove" | "clear" | "update" | "setdefault" | "popitem",
-            None,
-            _,
-        ) => Err(invalid(format!("access to attribute '{name}' of this object is unsafe"))),
-        _ => minijinja_contrib::pycompat::unknown_method_callback(state, value, name, args),
-    }
-}
-
 /// `int(value)`, if it is one.
 fn int(value: &Value) -> Option<i64> {
     match value.kind() {
@@ -231,53 +268,32 @@ fn int(value: &Value) -> Option<i64> {
     }
 }
 
-fn three(a: &str, b: &str, c: &str) -> Value {
-    Value::from(Tuple::from([a.into(), b.into(), c.into()]))
-}
-
-/// What Python's `str.strip` takes as white space.
-fn is_space(c: char) -> bool {
-    c.is_whitespace() || ('\x1c'..='\x1f').contains(&c)
-}
-
-fn strip(text: &str, chars: Option<&str>, start: bool, end: bool) -> String {
-    let is_cut = |c: char| chars.map_or_else(|| is_space(c), |chars| chars.contains(c));
-    let text = if start { text.trim_start_matches(is_cut) } else { text };
-    if end { text.trim_end_matches(is_cut) } else { text }.to_string()
-}
-
 fn trim(value: &Value, chars: Option<String>) -> String {
-    strip(&string(value), chars.as_deref(), true, true)
+    methods::strip(&string(value), chars.as_deref(), true, true)
 }
 
 /// `json.dumps`, with transformers' defaults: `tojson(ensure_ascii=False, indent=None, separators=None,
 /// sort_keys=False)`.
-fn tojson(value: &Value, positional: Rest<Value>, named: Kwargs) -> Result<String, Error> {
-    let argument = |place: usize, name: &str| -> Result<Option<Value>, Error> {
-        let value = match positional.get(place) {
-            Some(value) => Some(value.clone()),
-            None => named.get::<Option<Value>>(name)?,
-        };
-        Ok(value.filter(|value| !value.is_none() && !value.is_undefined()))
-    };
+fn tojson(value: &Value, args: Rest<ValueOrKwargs>) -> Result<String, Error> {
+    let [ascii, indent, separators, sorted] =
+        bind(&args.into_values(), ["ensure_ascii", "indent", "separators", "sort_keys"])?;
     let is_true = |value: Option<Value>| value.is_some_and(|value| value.is_true());
-    let indent = argument(1, "indent")?.map(|indent| match indent.as_str() {
+    let indent = indent.map(|indent| match indent.as_str() {
         Some(text) => text.to_string(),
         None => " ".repeat(usize::try_from(indent).unwrap_or(0).min(64)),
     });
     let mut json = Json {
         out: String::new(),
-        ascii: is_true(argument(0, "ensure_ascii")?),
+        ascii: is_true(ascii),
         between: if indent.is_some() { "," } else { ", " }.to_string(),
         after_key: ": ".to_string(),
         indent,
-        sorted: is_true(argument(3, "sort_keys")?),
+        sorted: is_true(sorted),
     };
-    if let Some(separators) = argument(2, "separators")? {
+    if let Some(separators) = separators {
         json.between = string(&separators.get_item_by_index(0)?);
         json.after_key = string(&separators.get_item_by_index(1)?);
     }
-    named.assert_all_used()?;
     json.value(value, 0)?;
     Ok(json.out)
 }

@@ -4,12 +4,15 @@
 //! - Strings side by side are one string: `'a' 'b'`.
 //! - A loop over `None` is an error in Python and an empty loop in minijinja: what is looped over goes
 //!   through [`EACH`].
+//! - `'%s' % x` is a [filter](PERCENT).
 //! - `'a'|safe + b` escapes `b` in Python, even where nothing is escaped on output: [`ADD`].
 
 use std::ops::Range;
 
 /// The function that looks at what a loop is over.
 pub const EACH: &str = "py_each";
+/// The filter that fills a text in.
+pub const PERCENT: &str = "py_percent";
 /// The function that adds texts of which some are marked `|safe`.
 pub const ADD: &str = "py_add";
 
@@ -33,6 +36,8 @@ pub fn translate(source: &str) -> String {
             out += tag;
             continue;
         }
+        let filled = filled_in(tag);
+        let tag = filled.as_str();
         let words = words(tag);
         let word = |n: usize| words.get(n).map(|range| &tag[range.clone()]);
         match word(0) {
@@ -159,6 +164,59 @@ fn for_each(tag: &str, words: &[Range<usize>]) -> String {
     )
 }
 
+/// `'%s' % x` with a filter for the operator; of what stands to its left only literals can be texts.
+fn filled_in(tag: &str) -> String {
+    let words = words(tag);
+    let closing = closing(tag, &words);
+    let mut edits: Vec<(Range<usize>, String)> = Vec::new();
+    for (at, pair) in words.windows(2).enumerate() {
+        if tag[pair[0].clone()].starts_with(['\'', '"']) && &tag[pair[1].clone()] == "%" {
+            let operand = &words[at + 2..operand_end(tag, &words, &closing, at + 2)];
+            if let Some(last) = operand.last() {
+                edits.push((pair[1].clone(), format!("|{PERCENT}(")));
+                edits.push((last.end..last.end, ")".to_string()));
+            }
+        }
+    }
+    edits.sort_by_key(|(range, _)| range.start);
+    let (mut out, mut at) = (String::new(), 0);
+    for (range, text) in edits {
+        out += &tag[at..range.start];
+        out += &text;
+        at = range.end;
+    }
+    out + &tag[at..]
+}
+
+/// Of each word that is a bracket which opens, where the one stands that closes it; of others their own place.
+fn closing(tag: &str, words: &[Range<usize>]) -> Vec<usize> {
+    let mut places: Vec<_> = (0..words.len()).collect();
+    let mut open = Vec::new();
+    for (at, word) in words.iter().enumerate() {
+        match &tag[word.clone()] {
+            "(" | "[" | "{" => open.push(at),
+            ")" | "]" | "}" => _ = open.pop().map(|start| places[start] = at),
+            _ => {}
+        }
+    }
+    places
+}
+
+/// The end of the operand that begins with the word at `start`: a sign, a name, a literal or something in brackets,
+/// and what belongs to it.
+fn operand_end(tag: &str, words: &[Range<usize>], closing: &[usize], start: usize) -> usize {
+    let word = |at: usize| words.get(at).map_or("", |range| &tag[range.clone()]);
+    let after = |at: usize| closing.get(at).map_or(words.len(), |end| end + 1);
+    let mut end = after(start + usize::from(word(start) == "-"));
+    loop {
+        end = match word(end) {
+            "(" | "[" => after(end),
+            "." | "|" if end + 1 < words.len() => end + 2,
+            _ => return end,
+        };
+    }
+}
+
 /// `{{ a|safe + b }}` as a call. Only where `+` is all there is between filtered operands.
 fn added(tag: &str, words: &[Range<usize>]) -> String {
     let mut depth = 0;
@@ -233,6 +291,22 @@ mod tests {
     #[test]
     fn generation_prints_its_body() {
         assert_eq!(translate("{%- generation -%}a{% endgeneration %}"), "{%- with -%}a{% endwith %}");
+    }
+
+    #[test]
+    fn texts_are_filled_in() {
+        assert_eq!(translate("{{ '%s' % x }}"), "{{ '%s' |py_percent( x) }}");
+        assert_eq!(translate("{{ '%d%%' % (a, b)|f(1) ~ 'c' }}"), "{{ '%d%%' |py_percent( (a, b)|f(1)) ~ 'c' }}");
+        assert_eq!(translate("{% if '%s' % a.b['c'] == \"%\" %}"), "{% if '%s' |py_percent( a.b['c']) == \"%\" %}");
+        assert_eq!(translate("{{ 'a' % 'b' % c }}"), "{{ 'a' |py_percent( 'b') |py_percent( c) }}");
+        assert_eq!(translate("{{ 'a' % ('b' % c) }}"), "{{ 'a' |py_percent( ('b' |py_percent( c))) }}");
+        // In time proportional to the template.
+        translate(&format!("{{{{ {} }}}}", "'a' % (".repeat(100_000)));
+        translate(&format!("{{{{ {} }}}}", "'a' % b.c ~ ".repeat(100_000)));
+        for same in ["{{ 7 % 3 }}", "{{ '%' }}", "{{ '%s' % }}", "{%- if 'a' %}", "{{ 'a' % (b }}"] {
+            assert!(translate(same).len() >= same.len());
+        }
+        assert_eq!(translate("{{ 7 % 3 }}{%- if 'a' %}"), "{{ 7 % 3 }}{%- if 'a' %}");
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! What llama-cli's users type: flags with one dash and several letters, other names for what is here, and flags that
-//! have no meaning here. These are accepted with a line, or refused with what to do instead.
+//! What llama-cli's users type: flags with one dash and several letters, other names for what is here, and flags and
+//! commands that have no meaning here. These are accepted with a line, or refused with what to do instead.
 
 use std::ffi::{OsStr, OsString};
 
@@ -161,6 +161,15 @@ const FLAGS: &[(&[&str], Value, Meaning, Meaning)] = &[
 
 /// Commands that do what llama-cli does.
 const COMMANDS: [&str; 3] = ["generate", "chat", "run"];
+/// Commands of ollama and programs of llama.cpp, and what to do instead.
+const OTHERS: &[(&[&str], &str)] = &[
+    (&["pull", "push", "login", "cp", "rm", "list", "ls"], "models are files: fetch one yourself and give it with -m"),
+    (&["show"], "take `arenite inspect FILE`"),
+    (&["create"], "take `arenite convert` or `arenite quantize`"),
+    (&["ps", "stop"], "nothing runs in the background; `arenite serve` says at /metrics what it does"),
+    (&["cli", "main", "llama-cli"], "take `arenite chat` or `arenite generate`"),
+    (&["server", "llama-server"], "take `arenite serve`"),
+];
 /// Flags that stand before a command, with a value.
 const GLOBAL: [&str; 3] = ["-m", "--model", "--tokenizer"];
 
@@ -186,6 +195,9 @@ pub fn understand(args: impl IntoIterator<Item = OsString>) -> Result<Typed, Str
         args.insert(at.min(args.len()), "generate".into());
     }
     let command = args.get(at).and_then(|arg| arg.to_str()).unwrap_or_default();
+    if let Some((_, instead)) = OTHERS.iter().find(|(names, _)| names.contains(&command)) {
+        return Err(format!("there is no command {command}: {instead}"));
+    }
     if !COMMANDS.contains(&command) {
         return Ok(Typed { args, notes: Vec::new() });
     }
@@ -299,6 +311,8 @@ mod tests {
             ("a generate --lora x", "merge"),
             ("a generate -hf x/y", "-m"),
             ("a chat -no-cnv", "generate"),
+            ("a pull llama3.2", "-m"),
+            ("a show", "inspect"),
         ] {
             assert!(typed(line).unwrap_err().contains(word), "{line}");
         }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use arenite::sampler::Sampler;
 use arenite::tokenizer::Encode;
 use arenite::{Model, TokenId};
@@ -18,7 +18,7 @@ use crate::generation::End;
 use crate::model_file::ModelFile;
 use crate::output::{self, Out, note};
 use crate::runtime::{self, Memory};
-use crate::{interrupt, new_file, text, workers};
+use crate::{interrupt, new_file, text};
 
 /// Talk with a model
 #[derive(Debug, clap::Args)]
@@ -94,7 +94,8 @@ const HELP: &str = "\
 /load FILE     go on with a conversation
 /system TEXT   what holds for the whole conversation; without TEXT nothing
 /quit          end; so does Ctrl-D
-A line that ends in \\ goes on. Ctrl-C stops an answer.";
+A line that ends in \\ goes on, and so does one that begins with \"\"\", until \"\"\" again.
+Ctrl-C stops an answer.";
 
 pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let named = || file.name().to_string();
@@ -118,7 +119,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let model = Model::new(&gguf).with_context(named)?;
     runtime::must_continue(&model).with_context(named)?;
     let kernels = runtime::kernels(&args.run.session.isa)?;
-    let workers = workers::start(args.run.threads.unwrap_or_else(workers::cores));
+    let workers = args.run.workers();
     let context = runtime::context(&args.run.session, &model, 0);
     let plan = runtime::plan(&gguf, &args.run.session, context, workers.count()).with_context(named)?;
     let mut memory = Memory::new(&plan)?;
@@ -243,9 +244,9 @@ fn command(talk: &mut Talk<'_, '_, '_>, line: &str) -> Result<bool> {
         Ok(Path::new(rest))
     };
     match name {
-        "/help" => writeln!(Out::lock(), "{HELP}")?,
-        "/quit" | "/exit" => return Ok(false),
-        "/reset" => talk.reset()?,
+        "/help" | "/?" => writeln!(Out::lock(), "{HELP}")?,
+        "/quit" | "/exit" | "/bye" => return Ok(false),
+        "/reset" | "/clear" => talk.reset()?,
         "/regen" => {
             if !talk.take_back_answer() {
                 bail!("there is no answer to take back yet");
@@ -294,17 +295,13 @@ fn read(path: &Path) -> Result<String> {
 
 /// A JSON list of objects.
 fn list(path: &Path) -> Result<Vec<Value>> {
-    let json = read(path)?;
-    let list: Value = serde_json::from_str(&json).with_context(|| format!("{} is not JSON", path.display()))?;
-    let items = (list.kind() == ValueKind::Seq).then(|| list.try_iter()).transpose()?.into_iter().flatten();
-    let items: Vec<Value> = items.collect();
-    if list.kind() != ValueKind::Seq || items.iter().any(|item| item.kind() != ValueKind::Map) {
-        bail!(
-            "{} is not a JSON list of objects, such as [{{\"role\": \"user\", \"content\": \"Hello\"}}]",
-            path.display()
-        );
-    }
-    Ok(items)
+    let wanted = || {
+        let path = path.display();
+        format!("{path} is not a JSON list of objects, such as [{{\"role\": \"user\", \"content\": \"Hello\"}}]")
+    };
+    let list: Vec<Value> = serde_json::from_str(&read(path)?).with_context(wanted)?;
+    ensure!(list.iter().all(|item| item.kind() == ValueKind::Map), wanted());
+    Ok(list)
 }
 
 fn save(path: &Path, messages: &[Value]) -> Result<()> {

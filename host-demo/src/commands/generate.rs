@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use arenite::grammar::{Constraint, Grammar};
 use arenite::sampler::Sampler;
 use arenite::tokenizer::{Decoder, Encode, Tokenizer};
@@ -19,7 +19,7 @@ use crate::guess::{Draft, Guesser};
 use crate::model_file::ModelFile;
 use crate::output::{self, Bytes, Out, note};
 use crate::runtime::{self, Memory};
-use crate::{interrupt, text, workers};
+use crate::{interrupt, text};
 
 /// Continue a text
 #[derive(Debug, clap::Args)]
@@ -117,13 +117,22 @@ struct Stats {
     end: &'static str,
 }
 
+/// A line of --jsonl.
+#[derive(Serialize)]
+struct Answer {
+    text: String,
+    ids: Vec<TokenId>,
+    prompt_tokens: usize,
+    end: &'static str,
+}
+
 pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     interrupt::listen();
     let named = || file.name().to_string();
     let gguf = file.parse()?;
     let model = Model::new(&gguf).with_context(named)?;
     let kernels = runtime::kernels(&args.run.session.isa)?;
-    let workers = workers::start(args.run.threads.unwrap_or_else(workers::cores));
+    let workers = args.run.workers();
 
     let mut index = Vec::new();
     let tokenizer = match text::tokenizer(&gguf, &mut index) {
@@ -147,12 +156,6 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let limit = args.n_tokens.and_then(|Limit(limit)| limit);
     let wanted = single.as_ref().map_or(0, |prompt| prompt.ids.len()).saturating_add(limit.unwrap_or(0));
     let context = runtime::context(&args.run.session, &model, wanted);
-    let own = model.spec().context;
-    if context > own {
-        note(format_args!(
-            "warning: -c {context} is more than the {own} positions that the model was made for: what comes after them may be nonsense"
-        ));
-    }
     let ahead = args.lookup.or(args.draft.as_ref().map(|_| args.draft_max)).unwrap_or(0);
     let options = runtime::options(&args.run.session, context, workers.count()).logits(1 + ahead);
     let options = if ahead > 0 { options.checkpoints(1) } else { options };
@@ -166,13 +169,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let mut draft_memory = None;
     let mut draft = match (&draft_gguf, &draft_model) {
         (Some(gguf), Some(small)) => {
-            if small.spec().vocab != model.spec().vocab {
-                bail!(
-                    "the model of --draft has {} tokens and this one {}: they need the same vocabulary",
-                    small.spec().vocab,
-                    model.spec().vocab
-                );
-            }
+            same_vocabulary(small, &model)?;
             let plan = runtime::plan(gguf, &args.run.session, context.min(small.spec().context), workers.count())?;
             let memory = draft_memory.insert(Memory::new(&plan)?);
             Some(Draft::new(memory.session(small, plan, kernels, &*workers)?))
@@ -213,13 +210,6 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     };
 
     let Some(prompt) = single else {
-        #[derive(Serialize)]
-        struct Answer {
-            text: String,
-            ids: Vec<TokenId>,
-            prompt_tokens: usize,
-            end: &'static str,
-        }
         return each_line(args.text.file.as_deref(), |text| {
             let prompt = Prompt::new(text, tokenizer)?;
             let mut text = String::new();
@@ -227,40 +217,62 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
                 text.push_str(part);
                 Ok(())
             })?;
-            let end = outcome.end.name();
-            if !outcome.is_whole {
-                note(format_args!("warning: an answer was cut off ({end}) and is not what the grammar asks for"));
-            }
-            Ok(Answer { text, ids: outcome.ids, prompt_tokens: prompt.ids.len(), end })
+            warn_cut(&outcome, "an answer", "");
+            Ok(Answer { text, end: outcome.end.name(), ids: outcome.ids, prompt_tokens: prompt.ids.len() })
         });
     };
     let mut printer = Printer::new(args, prompt.shown.clone());
     let outcome = continued(&prompt, &mut session, &mut |text| printer.text(text))?;
-    let stats = Stats {
-        prompt_tokens: prompt.ids.len(),
-        prefill_tok_s: rate(prompt.ids.len(), outcome.prefill),
-        tokens: outcome.ids.len(),
-        decode_tok_s: rate(outcome.decodes, outcome.decode),
-        workspace_bytes: plan.workspace,
-        kv_bytes: plan.kv,
-        model_bytes: file.len(),
-        context: plan.options.context,
-        batch: plan.options.batch,
-        kv: args.run.session.kv.name(),
-        isa: kernels.name,
-        threads: workers.count(),
-        seed,
-        end: outcome.end.name(),
-    };
+    let setting = Setting { file, plan: &plan, args, isa: kernels.name, threads: workers.count(), seed };
+    let stats = setting.stats(&prompt, &outcome);
     printer.finish(&prompt.ids, &outcome, &stats)?;
     print_stats(&stats);
+    warn_cut(&outcome, "the answer", ": give more with -n or -c");
+    Ok(if outcome.end == End::Interrupted { ExitCode::from(output::INTERRUPTED) } else { ExitCode::SUCCESS })
+}
+
+fn warn_cut(outcome: &Outcome, what: &str, advice: &str) {
     if !outcome.is_whole {
         let end = outcome.end.name();
-        note(format_args!(
-            "warning: the answer was cut off ({end}) and is not what the grammar asks for: give more with -n or -c"
-        ));
+        note(format_args!("warning: {what} was cut off ({end}) and is not what the grammar asks for{advice}"));
     }
-    Ok(if outcome.end == End::Interrupted { ExitCode::from(output::INTERRUPTED) } else { ExitCode::SUCCESS })
+}
+
+fn same_vocabulary(draft: &Model<'_>, model: &Model<'_>) -> Result<()> {
+    let (small, own) = (draft.spec().vocab, model.spec().vocab);
+    ensure!(small == own, "the model of --draft has {small} tokens and this one {own}: they need the same vocabulary");
+    Ok(())
+}
+
+/// What a run goes by.
+struct Setting<'a> {
+    file: &'a ModelFile,
+    plan: &'a Plan,
+    args: &'a Args,
+    isa: &'static str,
+    threads: usize,
+    seed: u64,
+}
+
+impl Setting<'_> {
+    fn stats(&self, prompt: &Prompt, outcome: &Outcome) -> Stats {
+        Stats {
+            prompt_tokens: prompt.ids.len(),
+            prefill_tok_s: rate(prompt.ids.len(), outcome.prefill),
+            tokens: outcome.ids.len(),
+            decode_tok_s: rate(outcome.decodes, outcome.decode),
+            workspace_bytes: self.plan.workspace,
+            kv_bytes: self.plan.kv,
+            model_bytes: self.file.len(),
+            context: self.plan.options.context,
+            batch: self.plan.options.batch,
+            kv: self.args.run.session.kv.name(),
+            isa: self.isa,
+            threads: self.threads,
+            seed: self.seed,
+            end: outcome.end.name(),
+        }
+    }
 }
 
 /// What is continued.

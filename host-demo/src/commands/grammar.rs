@@ -20,9 +20,9 @@ use crate::{grammar, text};
   arenite grammar answer.gbnf answer.table
   arenite grammar answer.schema.json --try < texts.jsonl
 
-In the core, `Grammar::new(include_bytes!(\"answer.table\"))` takes the table. A model (-m) matters only for a grammar
-that names tokens, such as <think>. With --try, each line of standard input is a JSON string, and each line of output
-says whether it is \"whole\", the \"beginning\" of a text of the grammar, or \"neither\".")]
+In the core, `Grammar::new(include_bytes!(\"answer.table\"))` takes the table. A model (-m) matters only for \
+a grammar that names tokens, such as <think>. With --try, each line of standard input is a JSON string, and each \
+line of output says whether it is \"whole\", the \"beginning\" of a text of the grammar, or \"neither\".")]
 pub struct Args {
     /// GBNF, or a JSON schema
     input: PathBuf,

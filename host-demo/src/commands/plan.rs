@@ -44,7 +44,7 @@ pub struct Args {
     #[arg(short, long, default_value_t = 1, value_parser = threads)]
     threads: usize,
 
-    /// Bytes of flash of a board of your own, such as 1M; without it its models are files
+    /// Bytes of flash of a board of your own, such as 1M; without it models come from files
     #[arg(long, value_name = "BYTES", requires = "ram", value_parser = memory_size)]
     flash: Option<usize>,
 
@@ -128,7 +128,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<()> {
     }
 }
 
-/// What a board needs besides RAM.
+/// Flash that a program takes, and how fast it would run.
 struct Program {
     /// Bytes of the model.
     file: usize,

@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Parser;
 
 use super::{chat, generate};
@@ -47,6 +47,9 @@ pub fn run(args: &Args, model: &ModelArgs) -> Result<ExitCode> {
     let mut words = args.words.iter().cloned().peekable();
     let mut word = || words.next_if(|word| !word.as_encoded_bytes().starts_with(b"-"));
     let file = if model.model.is_none() { word().map(PathBuf::from) } else { None };
+    if let Some(file) = file.as_deref().filter(|file| !file.exists()) {
+        bail!("there is no file {}: `arenite run` takes the path of a GGUF file, and fetches none", file.display());
+    }
     let prompt = word().into_iter().flat_map(|prompt| [OsString::from("-p"), prompt]);
     let options: Vec<_> = [OsString::from("arenite run")].into_iter().chain(prompt).chain(words).collect();
     let open = |given: ModelArgs| {

@@ -6,6 +6,7 @@
 //! linear layer goes through [`Compute`]. Which parts a block has is told by the [`Spec`] and by which
 //! weights there are, never by the family's name; what differs from layer to layer is in [`Layer`].
 
+mod angle;
 mod attention;
 mod compute;
 mod embedding;

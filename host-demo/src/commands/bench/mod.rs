@@ -114,6 +114,7 @@ fn measure(args: &Args, model: &ModelArgs, threads: usize, sequences: usize) -> 
         args.prompt,
         args.n_tokens
     );
+    runtime::warn_of_length(context, &model);
     let options = runtime::options(&args.session, context, workers.count()).contexts(sequences);
     let plan = Plan::new(&gguf, options).with_context(|| file.name().to_string())?;
     let mut memory = Memory::new(&plan)?;
