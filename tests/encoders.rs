@@ -113,7 +113,7 @@ fn rerankers() {
         let file = case.file("model.gguf");
         let mut worst = 0.0f64;
         for prompt in prompts(&case) {
-            let mut run = run(&file);
+            let mut run = Run::new(&file, |options| (options.kv, options.context) = (KvType::F32, 200));
             let mut session = run.session();
             let (ids, mut buffer) = (numbers(&prompt["ids"]), vec![0.0; 64]);
             let second = prompt["second"].as_u64().map_or(ids.len(), |second| second as usize);

@@ -285,8 +285,9 @@ fn alike(grammar: &Grammar<'_>, a: Node, b: Node) -> bool {
     let mut pairs: Vec<(Node, Node), PAIRS> = Vec::new();
     let _ = pairs.push((a, b));
     for _ in 0..=NEAR {
-        for (a, b) in core::mem::take(&mut pairs) {
-            let Some(next) = grammar.side_by_side(a, b) else { return false };
+        let before = core::mem::take(&mut pairs);
+        for (a, b) in &before {
+            let Some(next) = grammar.side_by_side(*a, *b) else { return false };
             for pair in next {
                 // One that is there was added a moment ago, mostly.
                 if pairs.iter().rev().all(|there| *there != pair) && pairs.push(pair).is_err() {

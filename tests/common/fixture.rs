@@ -29,7 +29,7 @@ pub struct Quant {
 }
 
 /// The cases of decoders.
-pub const DECODERS: [&str; 38] = [
+pub const DECODERS: [&str; 39] = [
     "llama_mha",
     "llama_gqa",
     "llama_rope3",

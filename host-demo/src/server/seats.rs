@@ -47,13 +47,21 @@ pub struct Seats(Vec<Weak<Seat>>);
 impl Seats {
     /// A connection has come.
     pub fn add(&mut self) -> Arc<Seat> {
+        // Before it would take more memory.
+        if self.0.len() == self.0.capacity() {
+            self.forget_closed();
+        }
         let seat = Arc::new(Seat { busy: 0.into(), since: Instant::now().into(), task: OnceLock::new() });
         self.0.push(Arc::downgrade(&seat));
         seat
     }
 
-    pub fn make_room(&mut self) {
+    fn forget_closed(&mut self) {
         self.0.retain(|seat| seat.strong_count() > 0);
+    }
+
+    pub fn make_room(&mut self) {
+        self.forget_closed();
         let idle = self.0.iter().filter_map(Weak::upgrade).filter(|seat| seat.busy.load(Ordering::Relaxed) == 0);
         let since = |seat: &Arc<Seat>| *seat.since.lock().unwrap_or_else(|broken| broken.into_inner());
         if let Some(task) = idle.min_by_key(since).and_then(|seat| seat.task.get().cloned()) {
