@@ -557,7 +557,7 @@ void arenite_sampler_accept(struct arenite_sampler *sampler, uint32_t token);
 
 /**
  * Writes the name of an instruction set that this machine has to `out`, with a zero byte after it and cut to
- * `capacity`: number 0 is the fastest. Returns its length; 0 if there are not so many.
+ * `capacity`: number 0 is the fastest. Returns its length; 0 if there are fewer.
  */
 size_t arenite_isa(size_t number, char *out, size_t capacity);
 
@@ -655,7 +655,7 @@ enum arenite_status arenite_session_run(struct arenite_session *session,
 struct arenite_search arenite_search_default(void);
 
 /**
- * Bytes of a search's result, besides its scratch memory.
+ * Bytes of a search's result. Its scratch memory is not counted.
  */
 size_t arenite_beams_size(void);
 
@@ -717,7 +717,7 @@ size_t arenite_beams_count(const struct arenite_beams *beams);
 
 /**
  * The tokens of the hypothesis of this rank, 0 for the best, how many they are, and its score; they are there until the
- * next call. Null if there are not so many.
+ * next call. Null if fewer were found.
  */
 const uint32_t *arenite_beams_tokens(struct arenite_beams *beams, size_t rank, size_t *count, float *score);
 

@@ -99,6 +99,20 @@ impl<'m, 'w> Session<'m, 'w> {
         self.engine.embed(&mut self.context, text, buffer)
     }
 
+    /// Makes one vector of a pair of texts: see [`Engine::embed_pair`].
+    ///
+    /// # Errors
+    ///
+    /// As for [`Engine::embed`].
+    pub fn embed_pair<'b>(
+        &mut self,
+        texts: &[TokenId],
+        second: usize,
+        buffer: &'b mut [f32],
+    ) -> Result<&'b mut [f32], Error> {
+        self.engine.embed_pair(&mut self.context, texts, second, buffer)
+    }
+
     /// Runs `tokens` after what is in the context. Afterwards [`logits`](Self::logits) are those
     /// of the last one.
     ///

@@ -16,7 +16,8 @@ const SHORTEST: usize = 2;
 
 /// What followed when the text had the same end before: at most `most` tokens, none if it never had.
 ///
-/// Of several places the latest counts. The time is in proportion to the length of the text.
+/// Of several places the latest counts that `most` tokens follow, so that a text that goes round in short circles is
+/// guessed as far as one likes; else the first. The time is in proportion to the length of the text.
 ///
 /// # Examples
 ///
@@ -32,7 +33,8 @@ pub fn lookup(text: &[TokenId], most: usize) -> &[TokenId] {
             continue;
         };
         // A place may overlap the end, but has something that follows it within the text.
-        let place = (0..before.len()).rev().find(|at| text.get(*at..*at + len) == Some(end));
+        let mut places = (0..before.len()).rev().filter(|at| text.get(*at..*at + len) == Some(end));
+        let place = places.clone().find(|at| text.len() - at - len >= most).or_else(|| places.next_back());
         if let Some(at) = place {
             let follows = text.get(at + len..).unwrap_or(&[]);
             return follows.get(..most.min(follows.len())).unwrap_or(&[]);
@@ -46,10 +48,12 @@ mod tests {
     use super::lookup;
 
     #[test]
-    fn the_longest_and_latest_end_counts() {
+    fn the_longest_end_counts_and_the_latest_with_enough_after_it() {
         assert_eq!(lookup(&[1, 2, 7, 5, 1, 2, 8, 1, 2], 1), [8]);
         assert_eq!(lookup(&[9, 1, 2, 7, 5, 1, 2, 8, 9, 1, 2], 3), [7, 5, 1]);
         assert_eq!(lookup(&[3, 3, 3, 3], 4), [3]);
+        assert_eq!(lookup(&[8, 3, 4, 3, 4, 3, 4, 3, 4], 3), [3, 4, 3]);
+        assert_eq!(lookup(&[8, 3, 4, 3, 4, 3, 4], 9), [3, 4]);
         assert_eq!(lookup(&[1, 2, 1, 2], 0), []);
         assert_eq!(lookup(&[], 3), []);
         assert_eq!(lookup(&[4, 5, 6, 5], 3), []);

@@ -77,7 +77,7 @@ fn t5() {
 
 #[test]
 fn embeddings() {
-    for name in ["bert", "gemma_embedding", "modern_bert", "qwen3_embedding"] {
+    for name in ["bert", "gemma_embedding", "modern_bert", "qwen3_embedding", "nomic_bert", "jina_bert_v2"] {
         if let Some(case) = Case::find(name, "model.gguf") {
             embeds(&case);
         }
@@ -103,6 +103,30 @@ fn embeds(case: &Case) {
     }
     println!("{}: states {worst:.1e}, pooled {worst_pooled:.1e}", case.name);
     assert!(worst <= TOLERANCE && worst_pooled <= TOLERANCE, "{}: {worst:e} {worst_pooled:e}", case.name);
+}
+
+/// Scores of pairs: of cross-encoders, whose second text has tokens of type 1, and of a decoder the share of yes.
+#[test]
+fn rerankers() {
+    for name in ["bert_reranker", "modern_bert_reranker", "qwen3_reranker"] {
+        let Some(case) = Case::find(name, "model.gguf") else { continue };
+        let file = case.file("model.gguf");
+        let mut worst = 0.0f64;
+        for prompt in prompts(&case) {
+            let mut run = Run::new(&file, |options| (options.kv, options.context) = (KvType::F32, 200));
+            let mut session = run.session();
+            let (ids, mut buffer) = (numbers(&prompt["ids"]), vec![0.0; 64]);
+            let second = prompt["second"].as_u64().map_or(ids.len(), |second| second as usize);
+            let score = match *session.embed_pair(&ids, second, &mut buffer).unwrap() {
+                [yes, no] => 1.0 / (1.0 + f64::from(no - yes).exp()),
+                [score] => f64::from(score),
+                _ => panic!("{name}: neither a score nor two classes"),
+            };
+            worst = worst.max((score - prompt["score"].as_f64().unwrap()).abs());
+        }
+        println!("{name}: {worst:.1e}");
+        assert!(worst <= TOLERANCE, "{name}: {worst:e}");
+    }
 }
 
 // --- tiny models ---------------------------------------------------------------------------------

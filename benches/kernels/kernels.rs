@@ -6,6 +6,10 @@
 //! are multiplications, with those of `limit`.
 //!
 //!     cargo bench -p kernel-benches --bench kernels -- one_token
+//!
+//! With `--report` it prints how much faster each is than scalar code, and draws that.
+
+mod report;
 
 use std::cell::Cell;
 use std::fmt;
@@ -19,7 +23,12 @@ use divan::{Bencher, black_box};
 use kernel_benches::{Multiplier, multipliers, read};
 
 fn main() {
-    divan::main();
+    let mut arguments = std::env::args().skip_while(|argument| argument != "--report");
+    if arguments.next().is_none() {
+        return divan::main();
+    }
+    let file = arguments.find(|argument| !argument.starts_with("--")); // cargo adds `--bench`
+    report::run(file.as_deref().unwrap_or(concat!(env!("CARGO_TARGET_TMPDIR"), "/kernels.svg")));
 }
 
 /// Rows and columns of the matrices.

@@ -22,14 +22,14 @@ def prompt(count, seed):
     return [100 + (7919 * seed + 104729 * i) % 10000 for i in range(count)]
 
 
-def ours(binary, model, threads, clients):
+def ours(binary, model, threads, clients, length):
     from server import Server
 
     server = Server(binary, "-m", model, "-t", str(threads), "--parallel", str(clients), "-c", "256")
     server.text({"prompt": "Warm", "max_tokens": 2, "temperature": 0})
 
     def ask(i):
-        body = {"prompt": prompt(8, i), "max_tokens": TOKENS, "temperature": 0, "ignore_eos": True}
+        body = {"prompt": prompt(length, i), "max_tokens": TOKENS, "temperature": 0, "ignore_eos": True}
         assert server.answer(body)["usage"]["completion_tokens"] == TOKENS
 
     start = time.perf_counter()
@@ -77,34 +77,33 @@ def first(binary, model, threads):
     from server import Server
 
     server = Server(binary, "-m", model, "-t", str(threads), "--parallel", "4", "-c", "2560")
-    long = prompt(2000, 7)
     short = {"max_tokens": 1, "temperature": 0}
 
-    def ask(i):
+    def ask(tokens):
         start = time.perf_counter()
-        next(server.stream({**short, "prompt": prompt(12, i)}))
+        next(server.stream({**short, "prompt": tokens}))
         return time.perf_counter() - start
 
-    ask(0)
-    alone = [ask(i) for i in range(1, 8)]
-    meanwhile = []
-    asking = threading.Thread(target=lambda: server.answer({**short, "prompt": long}))
-    before = server.metric("prompt_tokens_total")
+    ask(prompt(12, 0))
+    alone = [ask(prompt(12, i)) for i in range(1, 8)]
+    long_alone = ask(prompt(2000, 6))
+    meanwhile, long_beside = [], []
+    asking = threading.Thread(target=lambda: long_beside.append(ask(prompt(2000, 7))))
     asking.start()
     time.sleep(0.3)
     i = 100
     while asking.is_alive():
-        seconds = ask(i)
+        seconds = ask(prompt(12, i))
         if asking.is_alive():
             meanwhile.append(seconds)
         i += 1
         time.sleep(0.37)
-    count = server.metric("prompt_tokens_total") - before
     server.end()
     a, b = statistics.median(alone), statistics.median(meanwhile)
     print(f"threads {threads}: first token alone {a * 1e3:.0f} ms ({min(alone) * 1e3:.0f} to {max(alone) * 1e3:.0f}); "
-          f"while {count} tokens come in {b * 1e3:.0f} ms ({min(meanwhile) * 1e3:.0f} to {max(meanwhile) * 1e3:.0f}, "
-          f"{len(meanwhile)} times): {b / a:.2f} times")
+          f"beside 2000 tokens {b * 1e3:.0f} ms ({min(meanwhile) * 1e3:.0f} to {max(meanwhile) * 1e3:.0f}, "
+          f"{len(meanwhile)} times): {b / a:.2f} times; these alone {long_alone:.1f} s, beside the short ones "
+          f"{long_beside[0]:.1f} s")
 
 
 def shared(binary, model, threads):
@@ -136,9 +135,10 @@ def main():
     for clients in map(int, what.split(",")):
         command = [sys.executable, __file__, "theirs", model, str(threads), str(clients)]
         other = float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-        own = ours(binary, model, threads, clients)
-        print(f"threads {threads}, {clients} clients: {own:.0f} tokens/s over HTTP, llama_decode {other:.0f}: "
-              f"{own / other:.2f} times", flush=True)
+        for length in [8, 24]:
+            own = ours(binary, model, threads, clients, length)
+            print(f"threads {threads}, {clients} clients, prompts of {length}: {own:.0f} tokens/s over HTTP, "
+                  f"llama_decode {other:.0f}: {own / other:.2f} times", flush=True)
 
 
 main()

@@ -1,4 +1,4 @@
-//! What a program takes of a microcontroller's flash besides the model.
+//! The flash of a microcontroller that a program takes. The model is not counted.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use arenite::{Gguf, KvType, model, tokenizer};
 
 /// Bytes of the least that tells a story on a Cortex-M4F, built for size (`opt-level = "s"`, LTO), its printing and its
 /// vector table included: the features `llama`, `q8_0` and `kv-f16`. `.ci/firmware` measures it.
-const LEAST: usize = 111_732;
+const LEAST: usize = 100_956;
 
 /// What each feature adds to that, as `.ci/firmware sizes` prints it; 0 for those of the least.
 const ADDED: &[(&str, usize)] = &[

@@ -14,6 +14,19 @@ pub struct Ranking {
     separated: bool,
 }
 
+/// The tokens of a text, or of two.
+pub struct Texts {
+    pub ids: Vec<TokenId>,
+    /// Where the second one begins.
+    pub second: usize,
+}
+
+impl From<Vec<TokenId>> for Texts {
+    fn from(ids: Vec<TokenId>) -> Self {
+        Self { second: ids.len(), ids }
+    }
+}
+
 impl Ranking {
     /// Of a file whose model ranks.
     pub fn new(gguf: &Gguf<'_>, model: &Model<'_>) -> Result<Self> {
@@ -27,19 +40,21 @@ impl Ranking {
     }
 
     /// The tokens of a pair.
-    pub fn pair(&self, tokenizer: &Tokenizer<'_, '_>, query: &str, document: &str) -> Result<Vec<TokenId>> {
+    pub fn pair(&self, tokenizer: &Tokenizer<'_, '_>, query: &str, document: &str) -> Result<Texts> {
         if let Some(template) = &self.template {
             let (before, after) = template.split_once("{document}").unwrap_or((template, ""));
             let prompt = [&before.replace("{query}", query), document, &after.replace("{query}", query)].concat();
-            return text::encode(tokenizer, prompt.as_bytes(), Encode { add_special: false, parse_special: true });
+            let how = Encode { add_special: false, parse_special: true };
+            return Ok(text::encode(tokenizer, prompt.as_bytes(), how)?.into());
         }
         let how = Encode { add_special: true, parse_special: false };
         let mut ids = text::encode(tokenizer, query.as_bytes(), how)?;
         let second = text::encode(tokenizer, document.as_bytes(), how)?;
+        let first = ids.len();
         // What begins the second text is what ends the first, or nothing.
         ids.extend(ids.last().copied().filter(|_| self.separated));
         ids.extend(second.iter().skip(1));
-        Ok(ids)
+        Ok(Texts { ids, second: first })
     }
 }
 

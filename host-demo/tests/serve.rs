@@ -219,3 +219,21 @@ fn a_signal_ends_it_when_all_is_answered() {
     Command::new("kill").arg(server.process.id().to_string()).status().unwrap();
     assert!(server.process.wait().unwrap().success());
 }
+
+/// Pairs of texts through `/v1/rerank`: the scores of transformers, the best first.
+#[test]
+fn rerankers() {
+    let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/bert_reranker");
+    let reference: Value = serde_json::from_slice(&std::fs::read(directory.join("ref.json")).unwrap()).unwrap();
+    let server = Server::start(&["-m", directory.join("model.gguf").to_str().unwrap(), "--kv", "f32"]);
+    for pair in reference["prompts"].as_array().unwrap() {
+        let body = json!({ "query": pair["query"], "documents": ["Another text.", pair["document"]] });
+        let (status, answer) = server.post("/v1/rerank", body.to_string().as_bytes());
+        assert_eq!(status, 200, "{answer}");
+        let results = answer["results"].as_array().unwrap();
+        let score = |result: &Value| result["relevance_score"].as_f64().unwrap();
+        assert!(results.len() == 2 && score(&results[0]) >= score(&results[1]), "{answer}");
+        let result = results.iter().find(|result| result["index"] == 1).unwrap();
+        assert!((score(result) - pair["score"].as_f64().unwrap()).abs() < 2e-5, "{answer}");
+    }
+}

@@ -38,7 +38,7 @@ let translator;
 async function open(what) {
   show();
   $("tell").disabled = true;
-  const plan = await talker.ask("open", { options: { context: 512 }, ...what });
+  const plan = await talker.ask("open", { ...what, options: { context: 512, ...what.options } });
   const rows = { model: plan.model, workspace: plan.workspace, "KV cache": plan.kv, tokenizer: plan.tokenizer };
   $("plan").replaceChildren(
     ...Object.entries(rows).map(([name, bytes]) => {
@@ -60,7 +60,7 @@ async function tell(options) {
   try {
     const seed = Math.floor(Math.random() * 2 ** 32);
     const speed = await talker.ask("tell", { prompt, temperature: +$("temperature").value, seed, most: 100000, ...options });
-    $("speed").textContent = `prompt ${speed.prompt} tokens, ${speed.prefill.toFixed(0)}/s; answer ${speed.tokens} tokens, ${speed.decode.toFixed(1)}/s`;
+    $("speed").textContent = `prompt ${speed.prompt} tokens, ${speed.prefill.toFixed(0)}/s; answer ${speed.tokens} tokens, ${speed.decode.toFixed(1)}/s (${speed.isa} kernels)`;
     return speed;
   } finally {
     [$("tell").disabled, $("stop").disabled] = [false, true];
@@ -74,7 +74,7 @@ async function translate() {
     await translator.ask("open", { url: "translator.gguf", options: { context: 128, beams: 4 } });
   }
   const said = await translator.ask("translate", { text: $("sentence").value });
-  $("translation").textContent = said.text;
+  $("translation").textContent = said.text.replace(/ (?=[।.,!?;:-])/g, ""); // words and marks are apart in the vocabulary
   return said;
 }
 
@@ -89,7 +89,10 @@ async function test() {
   const report = { plan: await open({ url: "stories.gguf" }) };
   report.speed = await tell({ temperature: 0, most: 64 });
   report.story = $("story").textContent;
-  report.translation = (await translate()).text;
+  await translate();
+  report.translation = $("translation").textContent;
+  await open({ url: "stories.gguf", options: { isa: "scalar" } });
+  report.scalar = { ...(await tell({ temperature: 0, most: 64 })), story: $("story").textContent };
   const file = await (await fetch("stories.gguf")).arrayBuffer();
   report.file = await open({ file: file.slice(0) });
   report.broken = await open({ file: file.slice(0, 1000) }).then(() => "", (problem) => problem.message);

@@ -30,6 +30,12 @@ function check(status) {
   throw new Error(new TextDecoder().decode(bytes().slice(text, text + Math.min(length, size - 1))));
 }
 
+// The name of the kernels that are used where none are asked for.
+function fastest() {
+  const text = take(32);
+  return new TextDecoder().decode(bytes().slice(text, text + wasm.arenite_isa(0, text, 32)));
+}
+
 function put(text) {
   const data = utf8.encode(text), at = take(data.length);
   bytes().set(data, at);
@@ -54,14 +60,15 @@ function open(file, options) {
   vocab = wasm.arenite_model_vocab(model);
   beams = options.beams || 0;
 
-  const chosen = take(28), planned = take(16);
+  const chosen = take(28), planned = take(16), isa = options.isa ? put(`${options.isa}\0`)[0] : 0;
   wasm.arenite_options_default(chosen);
   const view = words();
   view.setUint32(chosen, options.context, true);
   view.setUint32(chosen + 12, beams ? beams + 1 : 1, true);
+  view.setUint32(chosen + 24, isa, true);
   check(wasm.arenite_model_plan(model, chosen, planned, error));
   const [workspace, kv, index, context] = [0, 4, 8, 12].map((at) => words().getUint32(planned + at, true));
-  plan = { model: file.byteLength, workspace, kv, tokenizer: index, context };
+  plan = { model: file.byteLength, workspace, kv, tokenizer: index, context, isa: options.isa || fastest() };
 
   const indexAt = take(index);
   tokenizer = place("tokenizer", (memory, size, out) => wasm.arenite_tokenizer_new(model, indexAt, index, memory, size, out, error));
@@ -71,8 +78,9 @@ function open(file, options) {
   return plan;
 }
 
+// A byte is three tokens at most, where a space is a letter that the vocabulary lacks; and some to begin and end with.
 function tokens(text) {
-  const [at, length] = put(text), room = length + 8, ids = take(4 * room), count = take(4);
+  const [at, length] = put(text), room = 3 * length + 16, ids = take(4 * room), count = take(4);
   const size = wasm.arenite_tokenize_scratch_size(length), scratch = take(size);
   check(wasm.arenite_tokenize(tokenizer, at, length, 1, 0, scratch, size, ids, room, count, error));
   return [ids, words().getUint32(count, true)];
@@ -113,7 +121,8 @@ async function tell({ prompt, temperature, seed, most }) {
   }
   top_ = mark;
   const seconds = (performance.now() - read) / 1000;
-  return { prompt: count, prefill: count / Math.max((read - began) / 1000, 1e-9), tokens: made, decode: made / Math.max(seconds, 1e-9) };
+  const rate = (tokens, seconds) => tokens / Math.max(seconds, 1e-9);
+  return { prompt: count, prefill: rate(count, (read - began) / 1000), tokens: made, decode: rate(made, seconds), isa: plan.isa };
 }
 
 function translate({ text }) {

@@ -36,6 +36,25 @@ impl Engine<'_, '_> {
         self.through_head(buffer)
     }
 
+    /// As [`embed`](Self::embed), of a pair of texts: the tokens from `second` on are the second one's, and have the second
+    /// token type of a model that tells them apart.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`embed`](Self::embed).
+    pub fn embed_pair<'b>(
+        &mut self,
+        context: &mut Context,
+        texts: &[TokenId],
+        second: usize,
+        buffer: &'b mut [f32],
+    ) -> Result<&'b mut [f32], Error> {
+        self.forward.second = second;
+        let made = self.embed(context, texts, buffer);
+        self.forward.second = usize::MAX;
+        made
+    }
+
     /// The states of the last text as one vector: as [`embed`](Self::embed), of what the encoder made of it.
     ///
     /// # Errors

@@ -293,7 +293,7 @@ impl<'m, 'w> Engine<'m, 'w> {
 
     /// Whether layers of the model remember a state of fixed size: a pass that was given up, or a rewind, then goes back
     /// to a [`checkpoint`](Self::checkpoint).
-    pub fn has_states(&self) -> bool {
+    pub(crate) fn has_states(&self) -> bool {
         built::STATES && self.plan.store.state_bytes > 0
     }
 

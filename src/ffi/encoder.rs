@@ -37,7 +37,7 @@ pub extern "C" fn arenite_search_default() -> arenite_search {
     arenite_search { beams: 4, length: 128, length_penalty: 1.0 }
 }
 
-/// Bytes of a search's result, besides its scratch memory.
+/// Bytes of a search's result. Its scratch memory is not counted.
 #[unsafe(no_mangle)]
 pub extern "C" fn arenite_beams_size() -> usize {
     size_of::<arenite_beams>()
@@ -142,7 +142,7 @@ pub unsafe extern "C" fn arenite_beams_count(beams: *const arenite_beams) -> usi
 }
 
 /// The tokens of the hypothesis of this rank, 0 for the best, how many they are, and its score; they are there until the
-/// next call. Null if there are not so many.
+/// next call. Null if fewer were found.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_beams_tokens(
     beams: *mut arenite_beams,

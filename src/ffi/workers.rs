@@ -65,7 +65,7 @@ pub(super) unsafe fn kernels(name: *const c_char) -> Result<&'static Kernels, Er
 }
 
 /// Writes the name of an instruction set that this machine has to `out`, with a zero byte after it and cut to
-/// `capacity`: number 0 is the fastest. Returns its length; 0 if there are not so many.
+/// `capacity`: number 0 is the fastest. Returns its length; 0 if there are fewer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_isa(number: usize, out: *mut c_char, capacity: usize) -> usize {
     // SAFETY: see the module.

@@ -3,8 +3,12 @@
 //! Most tokens go along the bytes of a single rule, whatever the stack below it holds: whether they may come depends
 //! on the node on top alone. One walk along the vocabulary, in the order of its texts, finds them all; it is kept for
 //! the next time. Only tokens that leave the rule on their way are asked about one by one.
+//!
+//! In a text of limited length every character has a node of its own. For tokens of [`NEAR`] bytes these are alike up to
+//! near the limit: they share a mask, and longer tokens are asked about.
 
 use bytemuck::{Pod, Zeroable};
+use heapless::Vec;
 
 use super::table::{Grammar, Node};
 use super::{Constraint, text};
@@ -17,6 +21,10 @@ use crate::{Error, TokenId};
 const LONGEST: usize = 255;
 /// Tokens that are asked about one by one before a mask is made.
 const FEW: usize = 512;
+/// Bytes up to which two nodes are compared.
+const NEAR: usize = 16;
+/// Pairs of nodes that bytes lead to from two that are compared: with more, they are taken for different.
+const PAIRS: usize = 256;
 const BITS: usize = u64::BITS as usize;
 
 /// A token and its text, which begins with `common` bytes of the text before it in the order.
@@ -46,6 +54,8 @@ struct Slot {
     used: u32,
     /// How many frames the ways through the nodes of the walk take at most.
     need: u32,
+    /// Whether texts of more than [`NEAR`] bytes are asked about.
+    asks_long: u32,
 }
 
 impl Slot {
@@ -118,7 +128,7 @@ impl Mask<'_, '_> {
 }
 
 impl<'w> Masks<'w> {
-    /// Bytes of memory for this vocabulary and masks of so many places.
+    /// Bytes of memory for this vocabulary and the masks of `places` places.
     pub fn bytes(tokenizer: &Tokenizer<'_, '_>, places: usize) -> usize {
         let (count, len) = measure(tokenizer);
         let words = tokenizer.vocab_len().div_ceil(BITS);
@@ -238,21 +248,26 @@ impl<'w> Masks<'w> {
             2
         });
         let known = self.slots.iter().position(|slot| slot.is(number, node));
+        let twin = || self.slots.iter().position(|slot| slot.is(number, slot.node) && alike(grammar, slot.node, node));
+        let twin = known.or_else(twin);
         let oldest = self.slots.iter().enumerate().min_by_key(|(_, slot)| slot.used).map_or(0, |(at, _)| at);
-        let at = known.unwrap_or(oldest);
+        let at = twin.unwrap_or(oldest);
         let words = self.ends.len();
-        if let Some(slot) = self.slots.get_mut(at) {
-            if known.is_none() {
-                let bits = self.bits.get_mut(at * 2 * words..).unwrap_or(&mut []);
-                if let Some((yes, ask)) = bits.get_mut(..2 * words).and_then(|bits| bits.split_at_mut_checked(words)) {
-                    *slot = Slot {
-                        grammar: number,
-                        node,
-                        used: 0,
-                        need: walk(self.entries, self.texts, grammar, node, yes, ask),
-                    };
-                }
+        let bits = self.bits.get_mut(at * 2 * words..).and_then(|bits| bits.get_mut(..2 * words)).unwrap_or_default();
+        if let (Some(slot), Some((yes, ask))) = (self.slots.get_mut(at), bits.split_at_mut_checked(words)) {
+            if twin.is_none() {
+                let need = walk(self.entries, self.texts, grammar, node, yes, ask);
+                *slot = Slot { grammar: number, node, used: 0, need, asks_long: 0 };
+            } else if slot.node != node && slot.asks_long == 0 {
+                let long = self.entries.iter().filter(|entry| entry.len as usize > NEAR);
+                long.for_each(|entry| {
+                    unset(yes, entry.token);
+                    set(ask, entry.token);
+                });
+                slot.asks_long = 1;
             }
+            // The twin goes along: in a long text each character has another.
+            slot.node = node;
             slot.used = self.clock;
         }
         at
@@ -263,6 +278,25 @@ impl<'w> Masks<'w> {
 fn measure(tokenizer: &Tokenizer<'_, '_>) -> (usize, usize) {
     let texts = (0..).take(tokenizer.vocab_len()).filter_map(|token| text(tokenizer, token));
     texts.fold((0, 0), |(count, len), text| (count + 1, len + text.count()))
+}
+
+/// Whether texts of up to [`NEAR`] bytes lead alike from two nodes.
+fn alike(grammar: &Grammar<'_>, a: Node, b: Node) -> bool {
+    let mut pairs: Vec<(Node, Node), PAIRS> = Vec::new();
+    let _ = pairs.push((a, b));
+    for _ in 0..=NEAR {
+        let before = core::mem::take(&mut pairs);
+        for (a, b) in &before {
+            let Some(next) = grammar.side_by_side(*a, *b) else { return false };
+            for pair in next {
+                // One that is there was added a moment ago, mostly.
+                if pairs.iter().rev().all(|there| *there != pair) && pairs.push(pair).is_err() {
+                    return false;
+                }
+            }
+        }
+    }
+    true
 }
 
 /// Goes along all texts from a node: which are bytes of its rule to their end, and which leave the rule on their way.
@@ -322,6 +356,12 @@ fn has(bits: &[u64], token: TokenId) -> bool {
 fn set(bits: &mut [u64], token: TokenId) {
     if let Some(word) = bits.get_mut(token as usize / BITS) {
         *word |= 1 << (token as usize % BITS);
+    }
+}
+
+fn unset(bits: &mut [u64], token: TokenId) {
+    if let Some(word) = bits.get_mut(token as usize / BITS) {
+        *word &= !(1 << (token as usize % BITS));
     }
 }
 

@@ -193,6 +193,16 @@ impl<'g> Grammar<'g> {
         (target != 0).then_some(target)
     }
 
+    /// The pairs of different nodes that the same bytes lead to from both of these; `None` if some byte leads on from one
+    /// only, or something else than a byte does.
+    pub(super) fn side_by_side(&self, a: Node, b: Node) -> Option<impl Iterator<Item = (Node, Node)>> {
+        let head = self.head(a).filter(|head| head.is_plain() && self.word(b as usize) == head.0)?;
+        let ranges = |node: Node| self.words.get(node as usize + 1..)?.get(..head.ranges());
+        let pairs = ranges(a)?.iter().zip(ranges(b)?).map(|(a, b)| (u32::from_le_bytes(*a), u32::from_le_bytes(*b)));
+        let is_alike = |(a, b): (u32, u32)| a >> 23 == b >> 23 && (a & TARGET == 0) == (b & TARGET == 0);
+        pairs.clone().all(is_alike).then(|| pairs.map(|(a, b)| (a & TARGET, b & TARGET)).filter(|(a, b)| a != b))
+    }
+
     /// The ways on that are not bytes.
     pub(super) fn jumps(&self, node: Node, head: Head) -> impl Iterator<Item = Jump> {
         let start = node as usize + 1 + head.ranges();

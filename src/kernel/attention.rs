@@ -11,13 +11,18 @@
 //! A bias, if there is one, is added to the score. The result is `out * (1 / sum(l))`. Only visible positions are
 //! touched, so what else the cache holds has no influence, nor has the number of rows that are taken together.
 
+mod element;
+mod tiles;
+
 use core::mem::MaybeUninit;
 
 use super::float::capped;
 use super::lanes::{Isa, Lanes, load, mask};
 use crate::built;
 use crate::memory::{HeadLayout, KvType, TILE};
-use crate::quant::{le_f16, le_f32};
+use crate::quant::le_f32;
+use element::{Element, F16, F32, Q8};
+use tiles::{BLOCK, Range, TILES, Tile, Tiles};
 
 /// The query rows of one KV head: `tokens` at consecutive positions, each with `group` heads.
 pub(crate) struct Attention<'a> {
@@ -337,104 +342,8 @@ impl<S: Isa, const R: usize> Softmax<S, R> {
     }
 }
 
-/// Tiles in a block, and positions.
-const TILES: usize = 4;
-const BLOCK: usize = TILES * TILE;
-
 /// Queries shorter than this are copied together, a little more than a power of two apart.
 const NARROW: usize = 128 + 16;
-
-/// A tile of the cache, and the one whose lines are asked for while this one's are used: few rows are done with a
-/// tile before the next one could arrive.
-#[derive(Clone, Copy)]
-struct Tile {
-    at: *const u8,
-    later: *const u8,
-}
-
-/// The head's tiles, by the context's table of pages.
-struct Tiles<'a> {
-    job: &'a Attention<'a>,
-    tile_bytes: usize,
-    /// Tiles in the cache.
-    pages: usize,
-    /// The first that a row sees something of, and their number.
-    first: usize,
-    count: usize,
-    /// From a tile to the one that is asked for meanwhile.
-    distance: usize,
-}
-
-impl<'a> Tiles<'a> {
-    /// `None` if there are none.
-    #[inline(always)]
-    fn new(job: &'a Attention<'a>, reach: Range, distance: usize) -> Option<Self> {
-        let tile_bytes = job.layout.tile_bytes();
-        let (pages, first) = (job.tiles.len() / tile_bytes.max(1), reach.lo / TILE);
-        let count = reach.hi.div_ceil(TILE) - first;
-        (pages > 0 && !job.pages.is_empty()).then_some(Self { job, tile_bytes, pages, first, count, distance })
-    }
-
-    /// Where a tile is.
-    #[inline(always)]
-    fn at(&self, tile: usize) -> *const u8 {
-        let entry = tile.checked_rem(self.job.pages.len()).and_then(|entry| self.job.pages.get(entry));
-        // An entry without a page has nothing that a row sees.
-        let page = entry.map_or(0, |page| *page as usize).min(self.pages - 1);
-        self.job.tiles.as_ptr().wrapping_add(page * self.tile_bytes)
-    }
-
-    /// The tiles of a block.
-    #[inline(always)]
-    fn block(&self, block: usize) -> [Tile; TILES] {
-        // (Not `from_fn`: it is a call where `later` is not needed, and computes it.)
-        let first = block * TILES;
-        [self.tile(first), self.tile(first + 1), self.tile(first + 2), self.tile(first + 3)]
-    }
-
-    #[inline(always)]
-    fn tile(&self, tile: usize) -> Tile {
-        let at = self.at(tile);
-        // Elsewhere nothing is asked for.
-        if !cfg!(target_arch = "x86_64") {
-            return Tile { at, later: at };
-        }
-        // After the last tile of this head comes the first of the next, whose tiles follow.
-        let later = tile + self.distance;
-        let heads = later.saturating_sub(self.first).checked_div(self.count).unwrap_or(0);
-        let next = self.at(later.wrapping_sub(heads * self.count));
-        Tile { at, later: next.wrapping_add(heads * self.job.tiles.len()) }
-    }
-}
-
-/// Positions `lo..hi`.
-#[derive(Clone, Copy)]
-struct Range {
-    lo: usize,
-    hi: usize,
-}
-
-impl Range {
-    /// The part among the `len` positions from `start`, counted from there.
-    #[inline(always)]
-    fn part(self, start: usize, len: usize) -> Self {
-        let cut = |position: usize| position.saturating_sub(start).min(len);
-        Self { lo: cut(self.lo), hi: cut(self.hi) }
-    }
-
-    /// The tiles of the block that it has something of.
-    #[inline(always)]
-    fn tiles(self) -> core::ops::Range<usize> {
-        self.lo / TILE..self.hi.div_ceil(TILE)
-    }
-
-    /// The part in tile `t` of the block, counted from there.
-    #[inline(always)]
-    fn lanes(self, t: usize) -> core::ops::Range<usize> {
-        let part = self.part(t * TILE, TILE);
-        part.lo..part.hi
-    }
-}
 
 /// Adds the values of a block by weight. The positions that all rows see are taken together, those before and after row
 /// by row. What lies in invisible positions may be anything, even NaN: it is not read.
@@ -555,154 +464,4 @@ unsafe fn weigh_part<S: Isa, E: Element, const R: usize, const N: usize>(
         }
     }
     16 * N
-}
-
-/// How keys and values of one KV type are read.
-///
-/// # Safety
-///
-/// `scores` writes those of every tile, and what it reads and where values are lie within a tile of the layout.
-unsafe trait Element {
-    /// For each query, its dot products with the 16 keys of each tile, of which the first `lanes` are asked for,
-    /// to `to` and after.
-    unsafe fn scores<S: Isa, const R: usize, const N: usize>(
-        s: S,
-        tiles: [Tile; N],
-        layout: HeadLayout,
-        queries: &[&[f32]; R],
-        lanes: usize,
-        to: [*mut f32; R],
-    );
-    /// Bytes of an element.
-    const BYTES: usize;
-    /// Whether an element is a number as it stands.
-    const IS_F32: bool = false;
-    /// Sixteen elements of a value, unscaled.
-    unsafe fn value<S: Isa>(s: S, at: *const u8) -> S::V;
-    /// Where element `i` of the value at `position` is; that of the next position is a padded row further.
-    #[inline(always)]
-    fn values(tile: *const u8, layout: HeadLayout, position: usize, i: usize) -> *const u8 {
-        tile.wrapping_add(layout.values() + (position * layout.padded() + i) * Self::BYTES)
-    }
-    /// The factor on that value.
-    #[inline(always)]
-    unsafe fn value_scale(_tile: *const u8, _layout: HeadLayout, _position: usize, _i: usize) -> f32 {
-        1.0
-    }
-}
-
-macro_rules! float_element {
-    ($name:ident, $bytes:literal, $load:ident) => {
-        struct $name;
-        // SAFETY: see below.
-        unsafe impl Element for $name {
-            #[inline(always)]
-            unsafe fn scores<S: Isa, const R: usize, const N: usize>(
-                s: S,
-                tiles: [Tile; N],
-                layout: HeadLayout,
-                queries: &[&[f32]; R],
-                lanes: usize,
-                to: [*mut f32; R],
-            ) {
-                // SAFETY: keys are `dim` rows of 16 elements; each query has `dim` elements.
-                unsafe {
-                    if S::ROWS == 1 && Self::IS_F32 {
-                        static ZEROS: [f32; TILE] = [0.0; TILE];
-                        for (q, to) in queries.iter().zip(to) {
-                            let keys = tiles[0].at.cast();
-                            s.add_products(ZEROS.as_ptr(), keys, TILE, q.as_ptr(), layout.dim, lanes, to);
-                        }
-                        return;
-                    }
-                    let mut acc = [[s.splat(0.0); R]; N];
-                    for d in 0..layout.dim {
-                        for (tile, acc) in tiles.iter().zip(&mut acc) {
-                            let at = d * (TILE * $bytes);
-                            let key = s.$load(&*tile.at.add(at).cast());
-                            s.prefetch(tile.later.wrapping_add(at));
-                            for (acc, q) in acc.iter_mut().zip(queries) {
-                                *acc = key.fma(s.splat(*q.get_unchecked(d)), *acc);
-                            }
-                        }
-                    }
-                    store_all(acc, to);
-                }
-            }
-            const BYTES: usize = $bytes;
-            const IS_F32: bool = $bytes == 4;
-            #[inline(always)]
-            unsafe fn value<S: Isa>(s: S, at: *const u8) -> S::V {
-                // SAFETY: passed on to the caller.
-                unsafe { s.$load(&*at.cast()) }
-            }
-        }
-    };
-}
-float_element!(F32, 4, load_f32);
-float_element!(F16, 2, load_f16);
-
-struct Q8;
-// SAFETY: see below.
-unsafe impl Element for Q8 {
-    #[inline(always)]
-    unsafe fn scores<S: Isa, const R: usize, const N: usize>(
-        s: S,
-        tiles: [Tile; N],
-        layout: HeadLayout,
-        queries: &[&[f32]; R],
-        _lanes: usize,
-        to: [*mut f32; R],
-    ) {
-        // SAFETY: keys are `dim` rows of 16 bytes, then a row of 16 f16 for each 32 of them.
-        unsafe {
-            let mut acc = [[s.splat(0.0); R]; N];
-            for block in 0..layout.blocks() {
-                let mut sums = [[s.splat(0.0); R]; N];
-                for d in block * 32..layout.dim.min(block * 32 + 32) {
-                    for (tile, sums) in tiles.iter().zip(&mut sums) {
-                        let key = s.load_i8(&*tile.at.add(d * TILE).cast());
-                        for (sum, q) in sums.iter_mut().zip(queries) {
-                            *sum = key.fma(s.splat(*q.get_unchecked(d)), *sum);
-                        }
-                    }
-                }
-                for (tile, (acc, sums)) in tiles.iter().zip(acc.iter_mut().zip(sums)) {
-                    let scale = s.load_f16(&*tile.at.add(layout.key_scales() + block * TILE * 2).cast());
-                    for (acc, sum) in acc.iter_mut().zip(sums) {
-                        *acc = sum.fma(scale, *acc);
-                    }
-                }
-            }
-            store_all(acc, to);
-        }
-    }
-    const BYTES: usize = 1;
-    #[inline(always)]
-    unsafe fn value<S: Isa>(s: S, at: *const u8) -> S::V {
-        // SAFETY: passed on to the caller.
-        unsafe { s.load_i8(&*at.cast()) }
-    }
-    #[inline(always)]
-    unsafe fn value_scale(tile: *const u8, layout: HeadLayout, position: usize, i: usize) -> f32 {
-        // SAFETY: 16 rows of `blocks` f16 follow the values.
-        unsafe {
-            le_f16(tile.add(layout.value_scales() + (position * layout.blocks() + i / 32) * 2).cast::<[u8; 2]>().read())
-        }
-    }
-}
-
-/// Stores the scores of `N` tiles, one tile's after the other's, for each row.
-///
-/// # Safety
-///
-/// There is room for them at each place.
-#[inline(always)]
-unsafe fn store_all<V: Lanes, const R: usize, const N: usize>(scores: [[V; R]; N], to: [*mut f32; R]) {
-    for (n, scores) in scores.into_iter().enumerate() {
-        for (score, to) in scores.into_iter().zip(to) {
-            // SAFETY: the caller has the room.
-            unsafe { score.store(&mut *to.add(n * TILE).cast()) };
-        }
-    }
 }

@@ -30,6 +30,8 @@ mod recurrent;
 mod scalar;
 #[cfg(test)]
 mod tests;
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+mod wasm;
 #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
 mod x86;
 
@@ -39,7 +41,7 @@ pub(crate) use fork::{fork_chunks, fork_pairs, quantize};
 pub(crate) use job::{Acts, Form};
 pub(crate) use linear::{Matrix, Product, linear};
 pub(crate) use panel::panel_bytes;
-pub(crate) use recurrent::{Convolution, MAX_TAPS, Recurrence};
+pub(crate) use recurrent::{Convolution, MAX_TAPS, Recurrence, TILE};
 
 use crate::quant::formats_list;
 use job::Job;
@@ -112,9 +114,12 @@ impl Kernels {
         let simd = aarch64::available();
         #[cfg(any(cortex_m_fpu, cortex_m_dsp))]
         let simd = core::iter::once(&arm::CORTEX_M);
+        #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+        let simd = core::iter::once(&wasm::SIMD128);
         #[cfg(not(any(
             all(target_arch = "x86_64", target_feature = "sse2"),
             all(target_arch = "aarch64", target_feature = "neon"),
+            all(target_arch = "wasm32", target_feature = "simd128"),
             cortex_m_fpu,
             cortex_m_dsp
         )))]

@@ -3,7 +3,6 @@
 //! across, and any way of splitting tokens into passes gives the same bits.
 
 use super::lanes::{Isa, Lanes, load, store};
-use crate::quant::le_f32;
 
 /// The most positions that a convolution sees.
 pub(crate) const MAX_TAPS: usize = 8;
@@ -27,23 +26,38 @@ pub(crate) struct Convolution<'a> {
 /// came before, oldest first, and afterwards what the next token will see.
 #[inline(always)]
 pub(super) fn convolve<S: Isa>(s: S, job: &Convolution<'_>, x: &mut [f32], stride: usize, state: &mut [f32]) {
+    match job.taps {
+        3 => convolve_taps::<S, 3>(s, job, x, stride, state),
+        4 => convolve_taps::<S, 4>(s, job, x, stride, state),
+        _ => convolve_taps::<S, MAX_TAPS>(s, job, x, stride, state),
+    }
+}
+
+/// The same for at most `N` taps: what a model has by far most often is known to the compiler, and lies in registers.
+#[inline(always)]
+fn convolve_taps<S: Isa, const N: usize>(s: S, job: &Convolution<'_>, x: &mut [f32], stride: usize, state: &mut [f32]) {
     let Convolution { channels, taps, .. } = *job;
+    let taps = if N < MAX_TAPS { N } else { taps };
     let past = taps.saturating_sub(1);
-    if taps == 0 || taps > MAX_TAPS || stride < channels || state.len() < past * channels {
+    if taps == 0 || taps > N || stride < channels || state.len() < past * channels {
         return;
     }
     for c in (0..channels).step_by(16) {
-        let mut weights = [[0.0f32; 16]; MAX_TAPS];
+        let mut weights = [[0.0f32; 16]; N];
         let mut bias = [0.0f32; 16];
-        for lane in 0..16.min(channels - c) {
-            for (j, weights) in weights.iter_mut().enumerate().take(taps) {
-                weights[lane] = le_f32(job.weight, (c + lane) * taps + j);
+        let of_channels = job.weight.get(4 * c * taps..).unwrap_or_default().chunks_exact(4 * taps);
+        for (lane, of_channel) in of_channels.take(16).enumerate() {
+            for (weights, weight) in weights.iter_mut().zip(of_channel.as_chunks().0) {
+                if let Some(to) = weights.get_mut(lane) {
+                    *to = f32::from_le_bytes(*weight);
+                }
             }
-            bias[lane] = le_f32(job.bias, c + lane);
         }
+        let biases = job.bias.get(4 * c..).unwrap_or_default().as_chunks().0;
+        bias.iter_mut().zip(biases).for_each(|(to, bias)| *to = f32::from_le_bytes(*bias));
         let weights = weights.map(|weights| s.load(&weights));
         let bias = s.load(&bias);
-        let mut window = [s.zero(); MAX_TAPS];
+        let mut window = [s.zero(); N];
         for (before, row) in window.iter_mut().zip(state.chunks_exact(channels)).take(past) {
             *before = load(s, row, c);
         }
@@ -64,6 +78,9 @@ pub(super) fn convolve<S: Isa>(s: S, job: &Convolution<'_>, x: &mut [f32], strid
         }
     }
 }
+
+/// Columns of a head's state that lie together.
+pub(crate) const TILE: usize = 16;
 
 /// How a head's state `S`, a matrix of `keys` rows and `width` columns, goes on with each token:
 /// `S = decay S`, `S += key (outer) new`, `out = query S`.
@@ -86,49 +103,80 @@ pub(crate) struct Recurrence<'a> {
     pub delta: bool,
 }
 
-/// Takes `state`, `[keys][width]`, through all tokens of `out`, `[tokens][width]`.
+/// Takes `state` through all tokens of `out`, `[tokens][width]`. The state lies in tiles of sixteen columns, each
+/// `[keys][16]`: memory is gone through in the order of its addresses.
 ///
 /// Sums over keys are chains of fused multiply-adds in their order.
 #[inline(always)]
 pub(super) fn recur<S: Isa>(s: S, job: &Recurrence<'_>, state: &mut [f32], out: &mut [f32]) {
-    let Recurrence { keys, width, .. } = *job;
-    if width == 0 || state.len() < keys * width {
-        return;
+    if job.width == 0 || out.len() < job.width {
+        return; // no token: the state stays as it is
     }
-    // Sixteen columns go through all tokens while they are in the first cache.
-    for column in (0..width).step_by(16) {
-        for (t, out) in out.chunks_exact_mut(width).enumerate() {
-            let at = t * job.stride;
-            let (Some(key), Some(query), Some(value), Some(&decay), Some(&factor)) = (
-                job.key.get(at..at + keys),
-                job.query.get(at..at + keys),
-                job.value.get(at..at + width),
-                job.decay.get(t * job.gate_stride),
-                job.factor.get(t * job.gate_stride),
-            ) else {
-                return;
-            };
-            let (decay, factor) = (s.splat(decay), s.splat(factor));
-            let mut new = load(s, value, column);
-            if job.delta {
-                let mut held = s.zero();
-                for (row, key) in state.chunks_exact_mut(width).zip(key) {
-                    let decayed = load(s, row, column).mul(decay);
-                    held = decayed.fma(s.splat(*key), held);
-                    store(decayed, row, column);
-                }
-                new = new.sub(held);
-            }
-            let new = new.mul(factor);
-            let mut sum = s.zero();
-            for ((row, key), query) in state.chunks_exact_mut(width).zip(key).zip(query) {
-                let row_before = load(s, row, column);
-                let row_before = if job.delta { row_before } else { row_before.mul(decay) };
-                let row_after = new.fma(s.splat(*key), row_before);
-                sum = row_after.fma(s.splat(*query), sum);
-                store(row_after, row, column);
-            }
-            store(sum, out, column);
+    let columns = (0..job.width).step_by(TILE);
+    for (tile, column) in state.as_chunks_mut().0.chunks_exact_mut(job.keys.max(1)).zip(columns) {
+        if job.delta {
+            recur_tile::<S, true>(s, job, tile, column, out);
+        } else {
+            recur_tile::<S, false>(s, job, tile, column, out);
         }
+    }
+}
+
+/// One tile through all tokens, while it is in the first cache. By the delta rule (`DELTA`), what the state holds under a
+/// token's key is added up while it is written by the token before: the tile is gone through once for each token, and once
+/// before the first.
+#[inline(always)]
+fn recur_tile<S: Isa, const DELTA: bool>(
+    s: S,
+    job: &Recurrence<'_>,
+    tile: &mut [[f32; TILE]],
+    column: usize,
+    out: &mut [f32],
+) {
+    let Recurrence { keys, width, .. } = *job;
+    let key = |t: usize| job.key.get(t * job.stride..t * job.stride + keys);
+    let decay = |t: usize| job.decay.get(t * job.gate_stride).map(|decay| s.splat(*decay));
+    let mut held = s.zero();
+    if DELTA {
+        let (Some(key), Some(decay)) = (key(0), decay(0)) else { return };
+        for (row, key) in tile.iter_mut().zip(key) {
+            // The next tile comes from memory, for all that is known.
+            s.prefetch(row.as_ptr().wrapping_add(keys * TILE).cast());
+            let decayed = s.load(row).mul(decay);
+            held = decayed.fma(s.splat(*key), held);
+            decayed.store(row);
+        }
+    }
+    let tokens = out.len().checked_div(width).unwrap_or(0);
+    for (t, out) in out.chunks_exact_mut(width).enumerate() {
+        let at = t * job.stride;
+        let (Some(now), Some(query), Some(value), Some(decayed), Some(&factor)) = (
+            key(t),
+            job.query.get(at..at + keys),
+            job.value.get(at..at + width),
+            decay(t),
+            job.factor.get(t * job.gate_stride),
+        ) else {
+            return;
+        };
+        // Nothing comes after the last token, and what is written stays as it is.
+        let next = if t + 1 < tokens { key(t + 1).zip(decay(t + 1)) } else { Some((now, s.splat(1.0))) };
+        let Some((next, decay_next)) = next else { return };
+        let new = load(s, value, column);
+        let new = if DELTA { new.sub(held) } else { new }.mul(s.splat(factor));
+        let mut sum = s.zero();
+        held = s.zero();
+        for (((row, key), query), next) in tile.iter_mut().zip(now).zip(query).zip(next) {
+            let before = s.load(row);
+            let before = if DELTA { before } else { before.mul(decayed) };
+            let mut after = new.fma(s.splat(*key), before);
+            sum = after.fma(s.splat(*query), sum);
+            if DELTA {
+                after = after.mul(decay_next);
+                held = after.fma(s.splat(*next), held);
+            }
+            after.store(row);
+        }
+        store(sum, out, column);
     }
 }

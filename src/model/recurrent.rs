@@ -1,5 +1,7 @@
 //! Mixers that remember a state of fixed size, as data.
 
+use crate::kernel::TILE;
+
 /// What a layer without attention, or beside it, mixes tokens with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -59,14 +61,19 @@ impl Recurrent {
         self.taps.saturating_sub(1) * self.channels()
     }
 
-    /// Elements of the matrices of all heads, `[heads][keys][width]`.
+    /// Elements of the matrix of a head, in tiles of sixteen columns: `[tiles][keys][16]`.
+    pub const fn matrix_len(&self) -> usize {
+        (self.width.div_ceil(TILE) * TILE).saturating_mul(self.keys)
+    }
+
+    /// Elements of the matrices of all heads.
     pub const fn matrices_len(&self) -> usize {
-        self.inner() * self.keys
+        self.heads.saturating_mul(self.matrix_len())
     }
 
     /// Elements of a layer's state in a conversation, f32 each.
     pub const fn state_len(&self) -> usize {
-        self.window_len() + self.matrices_len()
+        self.window_len().saturating_add(self.matrices_len())
     }
 
     /// Elements that the projections make of a token: the gate, the channels, and two numbers for each head; of a short

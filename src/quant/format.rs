@@ -77,6 +77,7 @@ pub(crate) enum Shape {
     Bytes(usize),
     /// Of a block of 32: four bits each, in 16 bytes from here, whose low halves come first; and the codes that they stand
     /// for, if not for themselves.
+    #[allow(dead_code)] // for instruction sets
     Nibbles(usize, Option<&'static [u8; 16]>),
     /// Of a block of 256: from here 32 bytes for every 64 codes of four bits, whose low halves come first.
     #[allow(dead_code)] // for instruction sets

@@ -56,7 +56,7 @@ pub(super) fn signs(bits: u32) -> u32 {
     sevens | (sum & 0x0101_0101) << 7
 }
 
-/// Eight scales: twice so many bits plus 1.
+/// Eight scales: each is twice its bits plus 1.
 #[inline(always)]
 pub(super) fn odd_scales(bits: impl Fn(usize) -> u32) -> u64 {
     (0..8).fold(EACH, |all, i| all | u64::from(bits(i)) << (8 * i + 1))

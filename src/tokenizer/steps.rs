@@ -109,6 +109,16 @@ fn pieces_of_every_length() {
 }
 
 #[test]
+fn many_tokens_of_one_spelling() {
+    // All of them have one hash: look-ups would be slow, were tokens not sorted by id, too.
+    let tokens: Vec<String> =
+        ["a", "b", "ab"].into_iter().chain(std::iter::repeat_n("aaaa", 50_000)).map(String::from).collect();
+    for model in ["llama", "t5", "bert"] {
+        check("one spelling", model, &tokens, 1, &"a".repeat(3000));
+    }
+}
+
+#[test]
 fn tokens_that_are_too_long_are_refused() {
     for (model, kind) in [("t5", 1), ("bert", 1), ("llama", 4), ("llama", 3)] {
         let file = file(model, &["a".to_string(), "a".repeat(1 << 20)], kind);

@@ -29,7 +29,7 @@ pub struct Quant {
 }
 
 /// The cases of decoders.
-pub const DECODERS: [&str; 38] = [
+pub const DECODERS: [&str; 39] = [
     "llama_mha",
     "llama_gqa",
     "llama_rope3",
@@ -67,6 +67,7 @@ pub const DECODERS: [&str; 38] = [
     "qwen3next",
     "granitemoehybrid",
     "nemotron_h",
+    "nemotron_h_dense",
     "phi4_mini",
 ];
 

@@ -86,6 +86,43 @@ history = [
 ]
 assert client.chat.completions.create(model=MODEL, messages=history, tools=[tool], max_tokens=8).choices[0].message
 
+# The newer form: the same model, whole and streamed, and functions that are answered.
+def respond(**more):
+    return client.responses.create(**{"model": MODEL, "input": "Tell me about a fish.", "max_output_tokens": 24, **more})
+
+
+whole = respond(temperature=0, instructions="Be brief.")
+listed = [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": [{"type": "input_text", "text": "Tell me about a fish."}]}]
+assert respond(temperature=0, input=listed).output_text == whole.output_text != ""
+assert whole.status in ("completed", "incomplete") and whole.usage.output_tokens <= 24
+events = list(respond(temperature=0, instructions="Be brief.", stream=True))
+assert [event.sequence_number for event in events] == list(range(len(events)))
+said = "".join(event.delta for event in events if event.type == "response.output_text.delta")
+assert said == whole.output_text == events[-1].response.output_text, (said, whole.output_text)
+with client.responses.stream(model=MODEL, input="Tell me about a fish.", max_output_tokens=24, temperature=0) as stream:
+    for event in stream:
+        pass
+    final = stream.get_final_response() if event.type == "response.completed" else event.response
+assert final.output_text
+form = {"format": {"type": "json_schema", "name": "person", "schema": SCHEMA}}
+jsonschema.validate(json.loads(respond(text=form, max_output_tokens=120).output_text), SCHEMA)
+tool = {"type": "function", "name": "look_up", "parameters": SCHEMA}
+for stream in [False, True]:
+    answer = respond(tools=[tool], tool_choice="required", max_output_tokens=150, stream=stream)
+    answer = list(answer)[-1].response if stream else answer
+    call = answer.output[-1]
+    assert call.type == "function_call" and call.name == "look_up", answer
+    jsonschema.validate(json.loads(call.arguments), SCHEMA)
+output = {"type": "function_call_output", "call_id": call.call_id, "output": "nobody"}
+history = [{"role": "user", "content": "Who is it?"}, call.model_dump(), output]
+assert respond(input=history, tools=[tool]).output
+for wrong in [dict(previous_response_id="resp_1"), dict(input=[{"type": "item_reference", "id": "x"}]), dict(tools=[{"type": "web_search"}])]:
+    try:
+        respond(**wrong)
+        raise SystemExit(f"{wrong} was taken")
+    except openai.BadRequestError as refused:
+        assert refused.body["message"], refused
+
 for wrong, error in [
     (dict(model="other"), openai.NotFoundError),
     (dict(n=0), openai.BadRequestError),

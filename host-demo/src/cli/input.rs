@@ -50,6 +50,9 @@ pub enum Text {
     Ids(Vec<TokenId>),
 }
 
+/// A tokenizer, or why the file has none.
+type Tokenizing<'t, 'f, 'i> = Result<&'t Tokenizer<'f, 'i>, &'t anyhow::Error>;
+
 impl TextArgs {
     /// The lines of a file, or of standard input, that are not empty.
     pub fn lines(file: Option<&Path>) -> Result<Vec<String>> {
@@ -93,11 +96,16 @@ impl TextArgs {
     pub fn need(&self) -> Result<Text> {
         self.read()?.context("there is no text: give one with -p, -f FILE or a pipe, or tokens with --ids")
     }
+
+    /// The tokens of the one text that there must be; `None` with `--jsonl`, which brings many.
+    pub fn only(&self, tokenizer: Tokenizing<'_, '_, '_>, how: Encode) -> Result<Option<Vec<TokenId>>> {
+        if self.jsonl { Ok(None) } else { self.need()?.tokens(tokenizer, how).map(Some) }
+    }
 }
 
 impl Text {
     /// Its tokens.
-    pub fn tokens(&self, tokenizer: Result<&Tokenizer<'_, '_>, &anyhow::Error>, how: Encode) -> Result<Vec<TokenId>> {
+    pub fn tokens(&self, tokenizer: Tokenizing<'_, '_, '_>, how: Encode) -> Result<Vec<TokenId>> {
         match self {
             Self::Ids(ids) => Ok(ids.clone()),
             Self::Bytes(text) => {

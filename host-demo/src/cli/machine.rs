@@ -2,9 +2,11 @@
 
 use std::path::PathBuf;
 
+use arenite::workers::Workers;
 use clap::{Args, ValueEnum};
 
 use super::number::{at_least_one, context_size, threads};
+use crate::workers;
 
 /// Which model.
 #[derive(Clone, Debug, Default, Args)]
@@ -64,6 +66,13 @@ pub struct RunArgs {
     /// Threads [default: one for every core]
     #[arg(short, long, allow_negative_numbers = true, value_parser = threads)]
     pub threads: Option<usize>,
+}
+
+impl RunArgs {
+    /// The threads that they ask for.
+    pub fn workers(&self) -> Box<dyn Workers> {
+        workers::start(self.threads.unwrap_or_else(workers::cores))
+    }
 }
 
 /// Number type of the key-value cache.

@@ -17,8 +17,10 @@ use tokio::sync::oneshot;
 use crate::cli::{RunArgs, at_least_one};
 use crate::model_file::ModelFile;
 use crate::output::{self, note};
-use crate::server::{ApiError, Body, Choice, Command, Counters, Endpoint, Event, Frame, Host, Job, Prepared, Service};
-use crate::server::{by_chance, run_engine};
+use crate::server::{
+    ApiError, Body, Choice, Command, Counters, Embedding, Endpoint, Event, Frame, Host, Job, Prepared, Service,
+    by_chance, run_engine,
+};
 
 /// Answer the lines of an OpenAI batch file, many at once, in their order
 #[derive(Debug, clap::Args)]
@@ -211,11 +213,11 @@ impl Batch {
                 Ok(inputs) => inputs,
                 Err(error) => return Ok(Err(error)),
             };
-            let tokens = inputs.iter().map(Vec::len).sum();
+            let tokens = inputs.iter().map(|texts| texts.ids.len()).sum();
             let mut vectors = Vec::new();
-            for ids in inputs {
+            for texts in inputs {
                 let (answer, vector) = oneshot::channel();
-                self.send(Command::Embed { ids, answer })?;
+                self.send(Command::Embed(Embedding { texts, answer }))?;
                 vectors.push(vector);
             }
             return Ok(Ok(What::Vectors(request["body"].clone(), vectors, tokens)));

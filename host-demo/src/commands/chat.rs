@@ -18,7 +18,7 @@ use crate::generation::End;
 use crate::model_file::ModelFile;
 use crate::output::{self, Out, note};
 use crate::runtime::{self, Memory};
-use crate::{interrupt, new_file, text, workers};
+use crate::{interrupt, new_file, text};
 
 /// Talk with a model
 #[derive(Debug, clap::Args)]
@@ -119,7 +119,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let model = Model::new(&gguf).with_context(named)?;
     runtime::must_continue(&model).with_context(named)?;
     let kernels = runtime::kernels(&args.run.session.isa)?;
-    let workers = workers::start(args.run.threads.unwrap_or_else(workers::cores));
+    let workers = args.run.workers();
     let context = runtime::context(&args.run.session, &model, 0);
     let plan = runtime::plan(&gguf, &args.run.session, context, workers.count()).with_context(named)?;
     let mut memory = Memory::new(&plan)?;

@@ -12,7 +12,7 @@ use crate::cli::{RunArgs, TextArgs, each_line};
 use crate::model_file::ModelFile;
 use crate::output::Out;
 use crate::runtime::{self, Memory};
-use crate::{npy, text, workers};
+use crate::{npy, text};
 
 /// Turn a text into one vector, with an encoder model
 #[derive(Debug, clap::Args)]
@@ -46,12 +46,9 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let mut index = Vec::new();
     let tokenizer = text::tokenizer(&gguf, &mut index);
     let how = Encode { add_special: true, parse_special: false };
-    let single = match args.text.jsonl {
-        true => None,
-        false => Some(args.text.need()?.tokens(tokenizer.as_ref(), how).with_context(named)?),
-    };
+    let single = args.text.only(tokenizer.as_ref(), how).with_context(named)?;
     let kernels = runtime::kernels(&args.run.session.isa)?;
-    let workers = workers::start(args.run.threads.unwrap_or_else(workers::cores));
+    let workers = args.run.workers();
     let context = match &single {
         Some(ids) => args.run.session.ctx_size.unwrap_or(ids.len().max(1)),
         None => runtime::context(&args.run.session, &model, 0),

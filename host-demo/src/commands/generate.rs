@@ -19,7 +19,7 @@ use crate::guess::{Draft, Guesser};
 use crate::model_file::ModelFile;
 use crate::output::{self, Bytes, Out, note};
 use crate::runtime::{self, Memory};
-use crate::{interrupt, text, workers};
+use crate::{interrupt, text};
 
 /// Continue a text
 #[derive(Debug, clap::Args)]
@@ -132,7 +132,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let gguf = file.parse()?;
     let model = Model::new(&gguf).with_context(named)?;
     let kernels = runtime::kernels(&args.run.session.isa)?;
-    let workers = workers::start(args.run.threads.unwrap_or_else(workers::cores));
+    let workers = args.run.workers();
 
     let mut index = Vec::new();
     let tokenizer = match text::tokenizer(&gguf, &mut index) {
@@ -169,11 +169,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let mut draft_memory = None;
     let mut draft = match (&draft_gguf, &draft_model) {
         (Some(gguf), Some(small)) => {
-            let (theirs, ours) = (small.spec().vocab, model.spec().vocab);
-            ensure!(
-                theirs == ours,
-                "the model of --draft has {theirs} tokens and this one {ours}: they need the same vocabulary"
-            );
+            same_vocabulary(small, &model)?;
             let plan = runtime::plan(gguf, &args.run.session, context.min(small.spec().context), workers.count())?;
             let memory = draft_memory.insert(Memory::new(&plan)?);
             Some(Draft::new(memory.session(small, plan, kernels, &*workers)?))
@@ -221,38 +217,62 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
                 text.push_str(part);
                 Ok(())
             })?;
-            warn_of_cut(&outcome, "");
-            Ok(Answer { text, prompt_tokens: prompt.ids.len(), end: outcome.end.name(), ids: outcome.ids })
+            warn_cut(&outcome, "an answer", "");
+            Ok(Answer { text, end: outcome.end.name(), ids: outcome.ids, prompt_tokens: prompt.ids.len() })
         });
     };
     let mut printer = Printer::new(args, prompt.shown.clone());
     let outcome = continued(&prompt, &mut session, &mut |text| printer.text(text))?;
-    let stats = Stats {
-        prompt_tokens: prompt.ids.len(),
-        prefill_tok_s: rate(prompt.ids.len(), outcome.prefill),
-        tokens: outcome.ids.len(),
-        decode_tok_s: rate(outcome.decodes, outcome.decode),
-        workspace_bytes: plan.workspace,
-        kv_bytes: plan.kv,
-        model_bytes: file.len(),
-        context: plan.options.context,
-        batch: plan.options.batch,
-        kv: runtime::kv(&args.run.session, &gguf).name(),
-        isa: kernels.name,
-        threads: workers.count(),
-        seed,
-        end: outcome.end.name(),
-    };
+    let kv = runtime::kv(&args.run.session, &gguf).name();
+    let setting = Setting { file, plan: &plan, kv, isa: kernels.name, threads: workers.count(), seed };
+    let stats = setting.stats(&prompt, &outcome);
     printer.finish(&prompt.ids, &outcome, &stats)?;
     print_stats(&stats);
-    warn_of_cut(&outcome, ": give more with -n or -c");
+    warn_cut(&outcome, "the answer", ": give more with -n or -c");
     Ok(if outcome.end == End::Interrupted { ExitCode::from(output::INTERRUPTED) } else { ExitCode::SUCCESS })
 }
 
-fn warn_of_cut(outcome: &Outcome, remedy: &str) {
+fn warn_cut(outcome: &Outcome, what: &str, advice: &str) {
     if !outcome.is_whole {
         let end = outcome.end.name();
-        note(format_args!("warning: the answer was cut off ({end}) and is not what the grammar asks for{remedy}"));
+        note(format_args!("warning: {what} was cut off ({end}) and is not what the grammar asks for{advice}"));
+    }
+}
+
+fn same_vocabulary(draft: &Model<'_>, model: &Model<'_>) -> Result<()> {
+    let (small, own) = (draft.spec().vocab, model.spec().vocab);
+    ensure!(small == own, "the model of --draft has {small} tokens and this one {own}: they need the same vocabulary");
+    Ok(())
+}
+
+/// What a run goes by.
+struct Setting<'a> {
+    file: &'a ModelFile,
+    plan: &'a Plan,
+    kv: &'static str,
+    isa: &'static str,
+    threads: usize,
+    seed: u64,
+}
+
+impl Setting<'_> {
+    fn stats(&self, prompt: &Prompt, outcome: &Outcome) -> Stats {
+        Stats {
+            prompt_tokens: prompt.ids.len(),
+            prefill_tok_s: rate(prompt.ids.len(), outcome.prefill),
+            tokens: outcome.ids.len(),
+            decode_tok_s: rate(outcome.decodes, outcome.decode),
+            workspace_bytes: self.plan.workspace,
+            kv_bytes: self.plan.kv,
+            model_bytes: self.file.len(),
+            context: self.plan.options.context,
+            batch: self.plan.options.batch,
+            kv: self.kv,
+            isa: self.isa,
+            threads: self.threads,
+            seed: self.seed,
+            end: outcome.end.name(),
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use crate::model_file::ModelFile;
 use crate::output::{INTERRUPTED, note};
 use crate::quantize::importance::{self, Sums};
 use crate::runtime::{self, Memory};
-use crate::{interrupt, text, workers};
+use crate::{interrupt, text};
 
 /// Measure which columns of a model's matrices matter, for `arenite quantize --imatrix`
 #[derive(Debug, clap::Args)]
@@ -53,7 +53,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let collector = Collector::new(&gguf);
     let see = |weights: &[u8], x: &[f32]| collector.see(weights, x);
     let kernels = runtime::kernels(&args.run.session.isa)?;
-    let workers = workers::start(args.run.threads.unwrap_or_else(workers::cores));
+    let workers = args.run.workers();
     let plan = runtime::plan(&gguf, &args.run.session, chunk, workers.count()).with_context(named)?;
     let mut memory = Memory::new(&plan)?;
     let mut session = memory.session(&model, plan, kernels, &*workers)?.with_inputs(&see);

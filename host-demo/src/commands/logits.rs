@@ -14,7 +14,7 @@ use crate::model_file::ModelFile;
 use crate::new_file::NewFile;
 use crate::output::{Out, note};
 use crate::runtime::{self, Memory};
-use crate::{npy, text, workers};
+use crate::{npy, text};
 
 /// Write or show the logits after given tokens
 #[derive(Debug, clap::Args)]
@@ -73,16 +73,11 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let model = Model::new(&gguf).with_context(named)?;
     let mut index = Vec::new();
     let tokenizer = text::tokenizer(&gguf, &mut index);
-    let single = match args.text.jsonl {
-        true => None,
-        false => {
-            let ids = args.text.need()?.tokens(tokenizer.as_ref(), Encode::PROMPT).with_context(named)?;
-            ensure!(!ids.is_empty(), "there are no tokens: give at least one, such as --ids 1,2,3");
-            Some(ids)
-        }
-    };
+    let single = args.text.only(tokenizer.as_ref(), Encode::PROMPT).with_context(named)?;
+    let is_empty = single.as_ref().is_some_and(Vec::is_empty);
+    ensure!(!is_empty, "there are no tokens: give at least one, such as --ids 1,2,3");
     let kernels = runtime::kernels(&args.run.session.isa)?;
-    let workers = workers::start(args.run.threads.unwrap_or_else(workers::cores));
+    let workers = args.run.workers();
     let source = args.encoder_ids.as_ref().map_or(&[][..], |ids| &ids.0);
     let context = match &single {
         Some(ids) => args.run.session.ctx_size.unwrap_or(ids.len().max(source.len())),

@@ -17,7 +17,7 @@ use crate::new_file::NewFile;
 use crate::output::{INTERRUPTED, Out, note};
 use crate::plot::Plot;
 use crate::runtime::{self, Memory};
-use crate::{interrupt, text, workers};
+use crate::{interrupt, text};
 
 /// Say how well a model predicts a text
 #[derive(Debug, clap::Args)]
@@ -74,7 +74,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
         None => None,
     };
     let kernels = runtime::kernels(&args.run.session.isa)?;
-    let workers = workers::start(args.run.threads.unwrap_or_else(workers::cores));
+    let workers = args.run.workers();
     let plan = runtime::plan(&gguf, &args.run.session, chunk, workers.count()).with_context(named)?;
     let mut memory = Memory::new(&plan)?;
     let mut session = memory.session(&model, plan, kernels, &*workers)?;

@@ -128,7 +128,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<()> {
     }
 }
 
-/// What a board needs besides RAM.
+/// Flash that a program takes, and how fast it would run.
 struct Program {
     /// Bytes of the model.
     file: usize,

@@ -14,7 +14,7 @@ use crate::cli::{RunArgs, TextArgs, each_line};
 use crate::model_file::ModelFile;
 use crate::plot::Plot;
 use crate::runtime::{self, Memory};
-use crate::{npy, text, workers};
+use crate::{npy, text};
 
 /// Write the hidden states of a text to a NumPy file
 #[derive(Debug, clap::Args)]
@@ -102,10 +102,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let model = Model::new(&gguf).with_context(named)?;
     let mut index = Vec::new();
     let tokenizer = text::tokenizer(&gguf, &mut index);
-    let single = match args.text.jsonl {
-        true => None,
-        false => Some(args.text.need()?.tokens(tokenizer.as_ref(), Encode::PROMPT).with_context(named)?),
-    };
+    let single = args.text.only(tokenizer.as_ref(), Encode::PROMPT).with_context(named)?;
     ensure!(
         single.is_some() || args.position != Position::All,
         "texts differ in length: with --jsonl take --position last or mean"
@@ -124,7 +121,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     }
 
     let kernels = runtime::kernels(&args.run.session.isa)?;
-    let workers = workers::start(args.run.threads.unwrap_or_else(workers::cores));
+    let workers = args.run.workers();
     let context = match &single {
         Some(ids) => args.run.session.ctx_size.unwrap_or(ids.len().max(1)),
         None => runtime::context(&args.run.session, &model, 0),

@@ -12,7 +12,7 @@ use crate::model_file::ModelFile;
 use crate::output::Out;
 use crate::ranking::{self, Ranking};
 use crate::runtime::{self, Memory};
-use crate::{text, workers};
+use crate::text;
 
 /// Put texts in order by how well they answer a query, with a reranker
 #[derive(Debug, clap::Args)]
@@ -60,16 +60,17 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let pairs = pairs.collect::<Result<Vec<_>>>().with_context(named)?;
 
     let kernels = runtime::kernels(&args.run.session.isa)?;
-    let workers = workers::start(args.run.threads.unwrap_or_else(workers::cores));
-    let longest = pairs.iter().map(Vec::len).max().unwrap_or(1).max(1);
+    let workers = args.run.workers();
+    let longest = pairs.iter().map(|pair| pair.ids.len()).max().unwrap_or(1).max(1);
     let context = args.run.session.ctx_size.unwrap_or(longest);
     let plan = runtime::plan(&gguf, &args.run.session, context, workers.count()).with_context(named)?;
     let mut memory = Memory::new(&plan)?;
     let mut session = memory.session(&model, plan, kernels, &*workers)?;
     let mut buffer = vec![0.0; model.spec().embedding_buffer()];
     let mut ranked = Vec::new();
-    for (index, (ids, document)) in pairs.iter().zip(texts).enumerate() {
-        let vector = session.embed(ids, &mut buffer).with_context(|| format!("line {}", index + 1))?;
+    for (index, (pair, document)) in pairs.iter().zip(texts).enumerate() {
+        let vector =
+            session.embed_pair(&pair.ids, pair.second, &mut buffer).with_context(|| format!("line {}", index + 1))?;
         ranked.push(Ranked { index, relevance_score: ranking::score(vector), document });
     }
     ranked.sort_by(|a, b| b.relevance_score.total_cmp(&a.relevance_score));

@@ -13,7 +13,6 @@ use crate::cli::{RunArgs, each};
 use crate::model_file::ModelFile;
 use crate::runtime::{self, Memory};
 use crate::text::{self, JsonBytes};
-use crate::workers;
 
 /// Say how probable given continuations are
 #[derive(Debug, clap::Args)]
@@ -75,7 +74,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let mut index = Vec::new();
     let tokenizer = text::tokenizer(&gguf, &mut index);
     let kernels = runtime::kernels(&args.run.session.isa)?;
-    let workers = workers::start(args.run.threads.unwrap_or_else(workers::cores));
+    let workers = args.run.workers();
     let context = runtime::context(&args.run.session, &model, 0);
     let plan = runtime::plan(&gguf, &args.run.session, context, workers.count()).with_context(named)?;
     let mut memory = Memory::new(&plan)?;

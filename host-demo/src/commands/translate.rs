@@ -15,7 +15,7 @@ use crate::cli::{RunArgs, TextArgs, at_least_one, beams, each_line, finite};
 use crate::model_file::ModelFile;
 use crate::output::Out;
 use crate::runtime::{self, Memory};
-use crate::{text, workers};
+use crate::text;
 
 /// Translate a text with an encoder-decoder model, the built-in one from English to Hindi
 #[derive(Debug, clap::Args)]
@@ -84,10 +84,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let mut index = Vec::new();
     let tokenizer = text::tokenizer(&gguf, &mut index);
     let how = Encode { add_special: true, parse_special: false };
-    let single = match args.text.jsonl {
-        true => None,
-        false => Some(args.text.need()?.tokens(tokenizer.as_ref(), how).with_context(named)?),
-    };
+    let single = args.text.only(tokenizer.as_ref(), how).with_context(named)?;
     // What `convert` calls padding is never written; T5's padding is what it begins with.
     let banned = match gguf.architecture()? {
         "seq2seq" => gguf.u32("tokenizer.ggml", "padding_token_id")?,
@@ -102,7 +99,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
         banned,
     };
     let kernels = runtime::kernels(&args.run.session.isa)?;
-    let workers = workers::start(args.run.threads.unwrap_or_else(workers::cores));
+    let workers = args.run.workers();
     let context = match &single {
         Some(ids) => args.run.session.ctx_size.unwrap_or_else(|| ids.len().max(args.n_tokens)),
         None => runtime::context(&args.run.session, &model, args.n_tokens),

@@ -58,8 +58,11 @@ pub fn from_json_schema_between(before: &str, schema: &serde_json::Value, after:
     compile(rules, root)
 }
 
-/// States up to which a repetition is written out rather than called.
+/// States up to which a repetition is written out in any case. If it is called instead, every token that leaves a single
+/// call of it has to be asked about.
 const WRITTEN_OUT: usize = 20_000;
+/// States up to which larger repetitions are written out, all together.
+const LARGE_WRITTEN_OUT: usize = 400_000;
 /// States from which a rule that is named more than once is called.
 const CALLED: usize = 400;
 /// How deep rules are worked into each other.
@@ -102,11 +105,12 @@ fn called(rules: &mut Rules, root: usize) -> HashSet<usize> {
     }
     // Sizes and depths of what is worked in, callees first.
     let mut sizes: HashMap<usize, (usize, usize)> = HashMap::new();
+    let mut room = LARGE_WRITTEN_OUT;
     for rule in order {
         let mut expr = std::mem::replace(&mut rules.0[rule].expr, Expr::empty());
         let place = rules.0[rule].place.clone();
         let mut own = Vec::new();
-        let (size, depth) = measure(&mut expr, &sizes, &mut |inner| {
+        let (size, depth) = measure(&mut expr, &sizes, &mut room, &mut |inner| {
             own.push(inner);
             rules.0.len() + own.len() - 1
         });
@@ -154,16 +158,17 @@ fn post_order(rules: &Rules, root: usize) -> (Vec<usize>, HashSet<usize>) {
     (order, recursive)
 }
 
-/// About how many states an expression takes, and how deep it nests. What is repeated so often that it would be too
-/// large is given to `hoist`, which makes a rule of it.
+/// About how many states an expression takes, and how deep it nests. What is repeated so often that there is no `room` to
+/// write it out is given to `hoist`, which makes a rule of it.
 fn measure(
     expr: &mut Expr,
     rules: &HashMap<usize, (usize, usize)>,
+    room: &mut usize,
     hoist: &mut dyn FnMut(Expr) -> usize,
 ) -> (usize, usize) {
     let mut sum = |parts: &mut dyn Iterator<Item = &mut Expr>| {
         parts.fold((1usize, 0), |(size, depth), part| {
-            let (more, deeper) = measure(part, rules, hoist);
+            let (more, deeper) = measure(part, rules, room, hoist);
             (size.saturating_add(more), depth.max(deeper + 1))
         })
     };
@@ -176,7 +181,7 @@ fn measure(
         Expr::Seq(parts) | Expr::Alt(parts) => sum(&mut parts.iter_mut()),
         Expr::Members { members, rest, separator } => {
             let separators = members.len() + 2;
-            let (each, _) = measure(separator, rules, &mut |_| 0);
+            let (each, _) = size_of(separator, rules);
             let (size, depth) = sum(&mut members.iter_mut().map(|(member, _)| member).chain(rest.as_deref_mut()));
             (size.saturating_add(separators * each), depth)
         }
@@ -187,20 +192,23 @@ fn measure(
         }
         Expr::Repeat(inner, min, max) => {
             let times = max.unwrap_or(*min + 1).max(1) as usize;
-            let (size, depth) = measure(inner, rules, hoist);
-            if size > 12 && size.saturating_mul(times) > WRITTEN_OUT {
+            let (size, depth) = measure(inner, rules, room, hoist);
+            let written_out = size.saturating_mul(times);
+            if size > 12 && written_out > WRITTEN_OUT && written_out <= *room {
+                *room -= written_out;
+            } else if size > 12 && written_out > WRITTEN_OUT {
                 let rule = hoist(std::mem::replace(&mut **inner, Expr::empty()));
                 **inner = Expr::Rule(rule);
                 return (times.saturating_mul(2), 1);
             }
-            (size.saturating_mul(times).saturating_add(1), depth + 1)
+            (written_out.saturating_add(1), depth + 1)
         }
     }
 }
 
 fn size_of(expr: &Expr, rules: &HashMap<usize, (usize, usize)>) -> (usize, usize) {
     // A copy: it is only measured.
-    measure(&mut expr.clone(), rules, &mut |_| 0)
+    measure(&mut expr.clone(), rules, &mut { usize::MAX }, &mut |_| 0)
 }
 
 /// The rule that a letter calls.

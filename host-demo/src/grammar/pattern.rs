@@ -2,9 +2,10 @@
 
 use anyhow::{Result, bail};
 use regex_syntax::ast::{
-    AssertionKind, Ast, ClassAsciiKind, ClassPerlKind, ClassSet, ClassSetBinaryOpKind, ClassSetItem, RepetitionKind,
-    RepetitionRange, parse::Parser,
+    AssertionKind, Ast, ClassAsciiKind, ClassPerlKind, ClassSet, ClassSetBinaryOpKind, ClassSetItem, ClassUnicode,
+    RepetitionKind, RepetitionRange, parse::Parser,
 };
+use regex_syntax::hir::{Class, HirKind, translate::Translator};
 
 use super::expr::{Chars, Expr};
 
@@ -125,7 +126,7 @@ fn whole(ast: &Ast) -> Result<Expr> {
         }
         Ast::Assertion(_) => bail!("boundaries of words (`\\b`) are not supported"),
         Ast::Flags(_) => bail!("flags are not supported"),
-        Ast::ClassUnicode(_) => bail!("classes by Unicode property (`\\p`) are not supported"),
+        Ast::ClassUnicode(class) => one_of(&unicode(class)?),
     })
 }
 
@@ -158,6 +159,23 @@ fn perl(kind: &ClassPerlKind) -> Chars {
     }
 }
 
+/// `\p{...}`: a general category, a script, or another property of characters.
+fn unicode(class: &ClassUnicode) -> Result<Chars> {
+    let hir = Translator::new().translate("", &Ast::class_unicode(class.clone()));
+    match hir.as_ref().map(regex_syntax::hir::Hir::kind) {
+        Ok(HirKind::Class(Class::Unicode(class))) => {
+            Ok(Chars::of(class.ranges().iter().map(|range| (range.start().into(), range.end().into()))))
+        }
+        // A class of one character.
+        Ok(HirKind::Literal(literal)) => {
+            let text = std::str::from_utf8(&literal.0)?;
+            Ok(text.chars().next().map(Chars::one).unwrap_or_default())
+        }
+        Ok(_) => Ok(Chars::default()),
+        Err(error) => bail!("`\\p`: {}", error.kind()),
+    }
+}
+
 fn set(class: &ClassSet) -> Result<Chars> {
     match class {
         ClassSet::Item(item) => set_item(item),
@@ -184,7 +202,7 @@ fn set_item(item: &ClassSetItem) -> Result<Chars> {
         }
         ClassSetItem::Ascii(class) if class.kind == ClassAsciiKind::Digit => perl(&ClassPerlKind::Digit),
         ClassSetItem::Ascii(_) => bail!("classes such as [[:alpha:]] are not supported"),
-        ClassSetItem::Unicode(_) => bail!("classes by Unicode property (`\\p`) are not supported"),
+        ClassSetItem::Unicode(class) => unicode(class)?,
     })
 }
 

@@ -1,5 +1,6 @@
 //! The engine's thread: what conversations there are, and what goes into each pass.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, TryRecvError};
@@ -14,22 +15,21 @@ use tokio::sync::mpsc::UnboundedSender;
 use super::cache::{Cache, shared};
 use super::logprobs::{Logprob, logprob};
 use super::request::Settings;
+use super::shares::{Shares, Unread};
+use crate::ranking::Texts;
 use crate::stop::StopFilter;
 use crate::text;
-
-/// Tokens of one prompt in a pass with others: a long prompt stops nobody.
-const PIECE: usize = 32;
-/// Tokens of all prompts in a pass in which somebody waits for the next token.
-const BESIDE: usize = 64;
-/// Tokens of prompts in a pass of their own. It is given up for who comes meanwhile.
-const ALONE: usize = 256;
-/// Passes that are given up before one must come to its end.
-const MOST_STOPS: usize = 16;
 
 /// What the thread is asked for.
 pub enum Command {
     Generate(Box<Job>),
-    Embed { ids: Vec<TokenId>, answer: tokio::sync::oneshot::Sender<Result<Vec<f32>, String>> },
+    Embed(Embedding),
+}
+
+/// A text, or a pair of them, that is to become a vector.
+pub struct Embedding {
+    pub texts: Texts,
+    pub answer: tokio::sync::oneshot::Sender<Result<Vec<f32>, String>>,
 }
 
 /// One answer that is wanted.
@@ -107,9 +107,10 @@ struct Running {
 }
 
 impl Running {
-    /// Tokens that are still to be read.
-    fn left(&self) -> usize {
-        self.ids.len() - self.context.position()
+    /// What is still to be read; nothing where the answer has ended.
+    fn unread(&self) -> Unread {
+        let position = self.context.position();
+        Unread { left: if self.end.is_none() { self.ids.len() - position } else { 0 }, position }
     }
 
     fn answer(&self) -> usize {
@@ -124,21 +125,22 @@ pub struct Scheduler<'a, 'm, 'w> {
     /// Answers in the making at once.
     pub parallel: usize,
     pub counters: Arc<Counters>,
+    shares: Shares,
     running: Vec<Running>,
-    waiting: std::collections::VecDeque<Job>,
+    waiting: VecDeque<Job>,
+    /// Texts that are to become vectors.
+    texts: VecDeque<Embedding>,
     cache: Cache,
     masks: Masks<'a>,
     grammars: Grammars,
     scratch: Vec<u8>,
     clock: u64,
-    /// How many passes were given up for requests that came, less those that were not.
-    stops: usize,
 }
 
 /// Numbers of the grammars that were used last: requests often have the same one.
 #[derive(Default)]
 struct Grammars {
-    known: std::collections::VecDeque<(u32, Arc<[u8]>)>,
+    known: VecDeque<(u32, Arc<[u8]>)>,
     last: u32,
 }
 
@@ -172,35 +174,41 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         // For any parameters: the penalties' history, and all of the vocabulary as candidates.
         let scratch = vec![0; 8 * (engine.model().spec().vocab + 1024)];
         Self {
+            shares: Shares::of(engine.model(), engine.plan().options.batch),
             engine,
             tokenizer,
             parallel,
             counters,
             running: Vec::with_capacity(parallel),
-            waiting: Default::default(),
+            waiting: VecDeque::new(),
+            texts: VecDeque::new(),
             cache: Cache::default(),
             masks,
             grammars: Grammars::default(),
             scratch,
             clock: 0,
-            stops: 0,
         }
     }
 
     /// Serves until nobody asks any more.
     pub fn run(&mut self, commands: &Receiver<Command>) {
         loop {
-            let is_idle = self.running.is_empty() && self.waiting.is_empty();
+            let is_idle = self.running.is_empty() && self.waiting.is_empty() && self.texts.is_empty();
             match if is_idle { commands.recv().map_err(|_| TryRecvError::Disconnected) } else { commands.try_recv() } {
-                Ok(command) => {
-                    self.take(command);
+                Ok(Command::Generate(job)) => {
+                    self.waiting.push_back(*job);
+                    continue;
+                }
+                Ok(Command::Embed(text)) => {
+                    self.texts.push_back(text);
                     continue;
                 }
                 Err(TryRecvError::Disconnected) if is_idle => return,
                 Err(_) => {}
             }
+            self.embed_next();
             self.admit();
-            if let Err(error) = self.pass(commands) {
+            if let Err(error) = self.pass() {
                 let message = error.to_string();
                 for running in self.running.drain(..) {
                     let _ = running.job.events.send(Event::Failed(message.clone()));
@@ -213,20 +221,25 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         }
     }
 
-    fn take(&mut self, command: Command) {
-        match command {
-            Command::Generate(job) => self.waiting.push_back(*job),
-            Command::Embed { ids, answer } => {
-                let _ = answer.send(self.embed(&ids).map_err(|error| error.to_string()));
-            }
+    /// Makes a vector of one text between two passes; where pages are missing, when conversations have ended.
+    fn embed_next(&mut self) {
+        let Some(text) = self.texts.pop_front() else { return };
+        match self.embed(&text.texts) {
+            Err(Error::OutOfPages { .. }) if !self.running.is_empty() => self.texts.push_front(text),
+            done => _ = text.answer.send(done.map_err(|error| error.to_string())),
         }
     }
 
-    fn embed(&mut self, ids: &[TokenId]) -> Result<Vec<f32>, Error> {
+    fn embed(&mut self, texts: &Texts) -> Result<Vec<f32>, Error> {
         let mut context = self.open()?;
         let spec = *self.engine.model().spec();
         let mut vector = vec![0.0; spec.embedding_buffer()];
-        let done = self.engine.embed(&mut context, ids, &mut vector).map(|_| ());
+        let done = loop {
+            match self.engine.embed_pair(&mut context, &texts.ids, texts.second, &mut vector).map(|_| ()) {
+                Err(Error::OutOfPages { .. }) if self.evict() => {}
+                done => break done,
+            }
+        };
         self.engine.close(context);
         vector.truncate(spec.embedding_len());
         done.map(|()| vector)
@@ -337,17 +350,11 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
     }
 
     /// One pass: the next token of everyone who has one, and pieces of prompts.
-    fn pass(&mut self, commands: &Receiver<Command>) -> Result<(), Error> {
+    fn pass(&mut self) -> Result<(), Error> {
         for running in self.running.iter_mut().filter(|running| running.job.events.is_closed()) {
             running.end = Some(Finish::Stop);
         }
-        let counts = self.shares();
-        let someone_reads = self.running.iter().any(|running| running.end.is_none() && running.left() == 1);
-        let may_stop = !someone_reads
-            && self.running.len() < self.parallel
-            && !self.engine.has_states()
-            && self.stops < MOST_STOPS;
-        let mut came = None;
+        let counts = self.shares.of_pass(&self.running.iter().map(Running::unread).collect::<Vec<_>>());
         loop {
             let mut works: Vec<Work<'_>> = Vec::with_capacity(self.running.len());
             for (running, count) in self.running.iter_mut().zip(&counts).filter(|(_, count)| **count > 0) {
@@ -360,31 +367,15 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
             if works.is_empty() {
                 return Ok(());
             }
-            match self.engine.begin(&mut works) {
+            match self.engine.run(&mut works) {
                 Err(Error::OutOfPages { .. }) => {
                     drop(works);
                     if !self.evict() {
                         return Err(Error::OutOfPages { needed: 1, free: 0 });
                     }
                 }
-                pass => {
-                    let mut pass = pass?;
-                    while came.is_none() && pass.step() {
-                        if may_stop {
-                            came = commands.try_recv().ok();
-                        }
-                    }
-                    break;
-                }
+                done => break done?,
             }
-        }
-        if let Some(command) = came {
-            self.stops += 1;
-            self.take(command);
-            return Ok(());
-        }
-        if !someone_reads {
-            self.stops = self.stops.saturating_sub(1);
         }
         self.counters.passes.fetch_add(1, Ordering::Relaxed);
         for (at, count) in counts.into_iter().enumerate().filter(|(_, count)| *count > 0) {
@@ -392,45 +383,11 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
             let read = running.context.position().min(running.job.prompt.len());
             let prompt = read.saturating_sub(running.context.position() - count);
             self.counters.prompt_tokens.fetch_add(prompt as u64, Ordering::Relaxed);
-            if running.left() == 0 {
+            if running.unread().left == 0 {
                 self.sample(at);
             }
         }
         Ok(())
-    }
-
-    /// How many tokens each conversation has in the next pass: who is nearest to its first token comes first.
-    fn shares(&self) -> Vec<usize> {
-        let left = |at: usize| self.running[at].left();
-        let mut order: Vec<usize> = (0..self.running.len()).filter(|at| self.running[*at].end.is_none()).collect();
-        order.sort_by_key(|at| left(*at));
-        let readers = order.iter().filter(|at| left(**at) == 1).count();
-        let prompts = order.len() - readers;
-        let batch = self.engine.plan().options.batch;
-        let all = match (readers, prompts) {
-            // The shorter, the more often it was given up: it has to come to its end.
-            (0, 1) => (ALONE >> self.stops).max(PIECE),
-            (0, _) => ALONE,
-            _ => BESIDE,
-        };
-        let mut room = batch;
-        let mut for_prompts = all.min(batch.saturating_sub(readers)).max(1);
-        let mut counts = vec![0; self.running.len()];
-        for at in order {
-            let most = match left(at) {
-                1 => 1,
-                left if left <= PIECE || (prompts == 1 && readers == 0) => left.min(for_prompts),
-                // The shorter ones are not kept waiting by more than a few.
-                _ => for_prompts.min(PIECE.saturating_sub(all.saturating_sub(for_prompts)).max(PIECE / 4)),
-            };
-            let count = most.min(room);
-            if left(at) > 1 {
-                for_prompts -= count;
-            }
-            room -= count;
-            counts[at] = count;
-        }
-        counts
     }
 
     /// Chooses the next token of a conversation, and says so.

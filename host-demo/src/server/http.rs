@@ -1,9 +1,9 @@
 //! Sockets: who may connect, how long they may take, and the end.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, Weak};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use axum::http::{HeaderValue, Request};
@@ -13,9 +13,10 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
-use tokio::task::AbortHandle;
 
-use super::routes::{App, router};
+use super::app::App;
+use super::routes::router;
+use super::seats::Seats;
 use crate::output::{Out, note};
 
 /// Connections at once.
@@ -64,48 +65,6 @@ async fn all_done(app: &App) {
     tokio::time::sleep(Duration::from_millis(100)).await;
 }
 
-/// A connection that is open.
-pub struct Seat {
-    /// Requests of it that are being answered.
-    busy: AtomicUsize,
-    /// When it came, or when its last answer was done.
-    since: Mutex<Instant>,
-    task: OnceLock<AbortHandle>,
-}
-
-/// Keeps a connection for an answer.
-pub struct Held(Arc<Seat>);
-
-impl Held {
-    pub fn new(seat: Arc<Seat>) -> Self {
-        seat.busy.fetch_add(1, Ordering::Relaxed);
-        Self(seat)
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        *self.0.since.lock().unwrap_or_else(|broken| broken.into_inner()) = Instant::now();
-        self.0.busy.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// Who only holds sockets open keeps nobody out: where there is no place for another connection, the one that has
-/// asked for nothing for longest gives its own.
-#[derive(Default)]
-struct Seats(Vec<Weak<Seat>>);
-
-impl Seats {
-    fn make_room(&mut self) {
-        self.0.retain(|seat| seat.strong_count() > 0);
-        let idle = self.0.iter().filter_map(Weak::upgrade).filter(|seat| seat.busy.load(Ordering::Relaxed) == 0);
-        let since = |seat: &Arc<Seat>| *seat.since.lock().unwrap_or_else(|broken| broken.into_inner());
-        if let Some(task) = idle.min_by_key(since).and_then(|seat| seat.task.get().cloned()) {
-            task.abort();
-        }
-    }
-}
-
 async fn accept(listener: TcpListener, app: Arc<App>, origins: Vec<HeaderValue>) {
     let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
     let routes = router(app, origins);
@@ -126,8 +85,7 @@ async fn accept(listener: TcpListener, app: Arc<App>, origins: Vec<HeaderValue>)
             }
         };
         let _ = socket.set_nodelay(true);
-        let seat = Arc::new(Seat { busy: 0.into(), since: Instant::now().into(), task: OnceLock::new() });
-        seats.0.push(Arc::downgrade(&seat));
+        let seat = seats.add();
         let (routes, asking) = (TowerToHyperService::new(routes.clone()), seat.clone());
         let service = service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(asking.clone());
@@ -139,7 +97,7 @@ async fn accept(listener: TcpListener, app: Arc<App>, origins: Vec<HeaderValue>)
             let _ = http.serve_connection(TokioIo::new(socket), service).await;
             drop(place);
         });
-        let _ = seat.task.set(task.abort_handle());
+        seat.is_served_by(task.abort_handle());
     }
 }
 

@@ -1,32 +1,39 @@
 //! Many conversations at once: an engine in a thread, and requests in OpenAI's form that it serves.
 //!
 //! ```text
-//! request    what may be asked          engine      the thread: who is in the next pass
-//! service    requests to jobs, answers  cache       contexts that are worth keeping
-//! tools      calls in answers           logprobs    how likely tokens were
-//! routes     the paths of the server    http        sockets, limits, the end
-//! error      what went wrong
+//! http       sockets, limits, the end    seats       connections that are open
+//! routes     the paths of the server     app         requests that are open
+//! request    what may be asked           service     requests to jobs, events to answers
+//! stream     answers as they come        responses   another form of chats
+//! tools      calls in answers            logprobs    how likely tokens were
+//! engine     the thread, pass by pass    shares      who reads how much in the next pass
+//! cache      contexts worth keeping      error       what went wrong
 //! ```
 
+mod app;
 mod cache;
 mod engine;
 mod error;
 mod http;
 mod logprobs;
 mod request;
+mod responses;
 mod routes;
+mod seats;
 mod service;
+mod shares;
+mod stream;
 mod tools;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
-pub use engine::{Command, Counters, Event, Job, Scheduler};
+pub use app::App;
+pub use engine::{Command, Counters, Embedding, Event, Job, Scheduler};
 pub use error::ApiError;
 pub use http::{Limits, serve};
 pub use request::Body;
-pub use routes::App;
 pub use service::{Choice, Endpoint, Frame, Prepared, Service};
 
 use anyhow::{Context, Result};
@@ -78,11 +85,18 @@ impl Host {
             Bytes(MaskMemory::bytes(tokenizer)),
             Bytes(file.len()),
         ));
+        let makes_text = matches!(model.spec().stack(), Stack::Alone);
         let template = gguf.str("tokenizer", "chat_template").ok().flatten().unwrap_or_default();
         let tags_calls = String::from_utf8_lossy(template).contains("<tool_call>");
         let name = file.name();
         let name =
             std::path::Path::new(name).file_stem().map_or(name.into(), |stem| stem.to_string_lossy().into_owned());
+        // A decoder for embeddings says how its states become a vector.
+        let pooling = gguf.architecture().and_then(|name| gguf.u32(name, "pooling_type"));
+        let makes_vectors = !makes_text || pooling.is_ok_and(|pooling| pooling.is_some_and(|pooling| pooling > 0));
+        if !makes_text {
+            note("this model makes no text: /v1/embeddings and /v1/rerank answer");
+        }
         let service = Service {
             tokenizer,
             renderer: Renderer::new(gguf, tokenizer, "auto", None)?.into(),
@@ -90,7 +104,8 @@ impl Host {
             context,
             vocab: model.spec().vocab,
             ranking: Ranking::new(gguf, model).ok(),
-            is_encoder: matches!(model.spec().stack(), Stack::Encoder),
+            makes_text,
+            makes_vectors,
             tags_calls,
         };
         Ok(Self { model, plan, service, args: args.clone() })

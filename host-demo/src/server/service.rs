@@ -1,6 +1,7 @@
 //! From a request to jobs for the engine, and from what comes of them to an answer. The server and `batch` share it.
 
 use std::sync::Mutex;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use arenite::TokenId;
 use arenite::tokenizer::{Encode, Tokenizer};
@@ -15,7 +16,7 @@ use super::logprobs::{self, Logprob};
 use super::request::{Body, Settings};
 use super::tools;
 use crate::chat::{Part, Renderer, Thoughts};
-use crate::ranking::{self, Ranking};
+use crate::ranking::{self, Ranking, Texts};
 use crate::{grammar, text};
 
 /// What requests can ask for.
@@ -47,7 +48,10 @@ pub struct Service {
     /// Positions that a conversation has.
     pub context: usize,
     pub vocab: usize,
-    pub is_encoder: bool,
+    /// Whether it goes on with texts.
+    pub makes_text: bool,
+    /// Whether it makes vectors of texts.
+    pub makes_vectors: bool,
     /// How pairs are asked about, if the model ranks.
     pub ranking: Option<Ranking>,
     /// Whether the model's template writes calls between `<tool_call>` and `</tool_call>`.
@@ -88,6 +92,14 @@ pub struct Frame {
     pub says_cached: bool,
 }
 
+impl Frame {
+    /// Of an answer that begins now.
+    pub fn new(id: String) -> Self {
+        let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+        Self { id, created, says_cached: true }
+    }
+}
+
 /// An answer in its parts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Parts {
@@ -115,8 +127,8 @@ impl Service {
     /// Reads a request for text.
     pub fn prepare(&self, endpoint: Endpoint, body: &Body, seed_by_chance: u64) -> Result<Prepared, ApiError> {
         self.check_model(body.model.as_deref())?;
-        if self.is_encoder {
-            return Err(ApiError::invalid("this model makes embeddings, and no text"));
+        if !self.makes_text {
+            return Err(ApiError::invalid("this model makes embeddings (/v1/embeddings), and no text"));
         }
         let token = |text: &str| crate::cli::token(self.tokenizer, text);
         let mut settings = body.settings(self.vocab, seed_by_chance, &token)?;
@@ -231,9 +243,9 @@ impl Service {
     }
 
     /// The texts of a request for embeddings, as tokens.
-    pub fn embedding_inputs(&self, body: &Value) -> Result<Vec<Vec<TokenId>>, ApiError> {
+    pub fn embedding_inputs(&self, body: &Value) -> Result<Vec<Texts>, ApiError> {
         self.check_model(body.get("model").and_then(Value::as_str))?;
-        if !self.is_encoder {
+        if !self.makes_vectors {
             return Err(ApiError::invalid("this model makes text, and no embeddings"));
         }
         let texts = inputs(self, body.get("input"), "input", Encode { add_special: true, parse_special: false })?;
@@ -243,11 +255,11 @@ impl Service {
                 return Err(ApiError::about("input", message));
             }
         }
-        Ok(texts.into_iter().map(|(_, ids)| ids).collect())
+        Ok(texts.into_iter().map(|(_, ids)| ids.into()).collect())
     }
 
     /// The pairs of a request for a ranking, as tokens.
-    pub fn pairs(&self, body: &Value) -> Result<Vec<Vec<TokenId>>, ApiError> {
+    pub fn pairs(&self, body: &Value) -> Result<Vec<Texts>, ApiError> {
         self.check_model(body.get("model").and_then(Value::as_str))?;
         let ranking = self.ranking.as_ref().ok_or_else(|| ApiError::invalid("this model does not rank"))?;
         let query = body.get("query").and_then(Value::as_str);
@@ -257,13 +269,14 @@ impl Service {
         let pair = |document: &Value| {
             let text = document.as_str().or_else(|| document.get("text")?.as_str());
             let text = text.ok_or_else(|| ApiError::about("documents", "each must be a text"))?;
-            let ids =
+            let pair =
                 ranking.pair(self.tokenizer, query, text).map_err(|error| ApiError::invalid(error.to_string()))?;
-            if ids.is_empty() || ids.len() > self.context {
-                let message = format!("a pair has {} tokens, and 1 to {} are possible", ids.len(), self.context);
+            let len = pair.ids.len();
+            if len == 0 || len > self.context {
+                let message = format!("a pair has {len} tokens, and 1 to {} are possible", self.context);
                 return Err(ApiError::about("documents", message));
             }
-            Ok(ids)
+            Ok(pair)
         };
         documents.iter().map(pair).collect()
     }

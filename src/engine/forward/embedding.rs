@@ -8,7 +8,7 @@ use crate::quant::decode_row;
 impl Forward<'_, '_> {
     /// Puts the embeddings of tokens at `position` and after into the rows of `hidden` from `first` on.
     pub(super) fn embed(&mut self, tokens: &[TokenId], first: usize, position: usize) {
-        let Self { spec, weights, compute, hidden, branch, .. } = self;
+        let Self { spec, weights, compute, hidden, branch, second, .. } = self;
         let dim = spec.dim;
         let Some(words) = weights.matrix(Role::TokenEmbd, 0) else { return };
         let Some(other) = branch.get_mut(..dim) else { return };
@@ -30,7 +30,7 @@ impl Forward<'_, '_> {
             if spec.token_types() > 0
                 && let Some(types) = weights.matrix(Role::TokenTypes, 0)
             {
-                decode_row(types.kind, types.row(0), other);
+                decode_row(types.kind, types.row(usize::from(position >= *second && types.rows > 1)), other);
                 add(x, other);
             }
             if spec.embedding_norm() {

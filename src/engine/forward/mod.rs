@@ -6,6 +6,7 @@
 //! linear layer goes through [`Compute`]. Which parts a block has is told by the [`Spec`] and by which
 //! weights there are, never by the family's name; what differs from layer to layer is in [`Layer`].
 
+mod angle;
 mod attention;
 mod compute;
 mod embedding;
@@ -66,6 +67,8 @@ pub(crate) struct Forward<'m, 'w> {
     sums: &'w mut [f32],
     /// `[rows of logits][vocab]`.
     pub logits: &'w mut [f32],
+    /// From which position on tokens are those of a pair's second text.
+    pub second: usize,
     /// The rows of the pass, in order.
     segments: &'w mut [Segment],
     /// How many segments there are.
@@ -159,6 +162,7 @@ impl<'m, 'w> Forward<'m, 'w> {
             parts: 0,
             rows: 0,
             tiles_end: 0,
+            second: usize::MAX,
             kv,
         })
     }

@@ -5,7 +5,7 @@
 //! numbers for each head, of which come the decay of its state and the factor on what is written.
 //!
 //! The state of a context is a page, in which each layer has what its convolution sees of earlier tokens,
-//! `[taps - 1][channels]`, and the matrices of its heads, `[heads][keys][width]`.
+//! `[taps - 1][channels]`, and the matrices of its heads, each in tiles of sixteen columns, `[tiles][keys][16]`.
 
 use super::compute::Compute;
 use super::{Forward, copy, enter, leave, rows, rows_mut, scale};
@@ -106,6 +106,7 @@ impl Forward<'_, '_> {
         let role = if mixer.kind == RecurrentKind::ShortConvolution { Role::ShortConvOut } else { Role::SsmOut };
         if let Some(w) = weights.matrix(role, index) {
             compute.input(out, count).times(w, branch, dim);
+            compute.done(Section::Output);
             leave(compute, spec, weights, (Role::PostAttentionNorm, index), branch, hidden);
         }
     }
@@ -197,7 +198,7 @@ impl Mixer<'_> {
         let (x, tokens) = (&*x, x.len().checked_div(self.stride).unwrap_or(0));
         fork_pairs(
             compute.workers,
-            (matrices, self.keys * self.width),
+            (matrices, self.matrix_len()),
             (out, tokens * self.width),
             tokens.saturating_mul(4 * self.matrices_len()),
             |head, matrix, out| {

@@ -3,6 +3,7 @@
 //! The numbers are those of the reference implementations in f32: `frequency = 1 / base^(2i / dim)`,
 //! `angle = position * frequency`.
 
+use super::angle::sine_cosine;
 use super::rows_mut;
 use crate::model::{Role, Rope, RopeStyle, Scaling, Spec, Weights};
 use crate::quant::le_f32;
@@ -65,9 +66,7 @@ impl<'w> Rotary<'w> {
             let Some((cos, sin)) = rotation.split_at_mut_checked(half) else { return };
             for ((frequency, cos), sin) in self.frequencies.iter().zip(cos).zip(sin) {
                 let angle = (position + t) as f32 * frequency;
-                // No angle is this large; without those that are, two kilobytes of code are not needed.
-                let is_small = angle.to_bits() & 0x7fff_ffff < 0x4d00_0000;
-                let (s, c) = if is_small { libm::sincosf(angle) } else { (0.0, 1.0) };
+                let (s, c) = sine_cosine(angle);
                 *cos = c * self.magnitude;
                 *sin = s * self.magnitude;
             }

@@ -206,7 +206,7 @@ macro_rules! four_rows {
         ///
         /// # Safety
         ///
-        /// `x` is written, `w` has so many blocks, and so have the rows after it, `row_bytes` apart; `out` has four
+        /// `x` is written, `w` has as many blocks as `x`, and so have the rows after it, `row_bytes` apart; `out` has four
         /// numbers.
         #[inline(always)]
         unsafe fn $name(w: *const u8, row_bytes: usize, x: &[MaybeUninit<Spread>], out: *mut f32) {

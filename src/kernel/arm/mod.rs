@@ -24,7 +24,7 @@ formats_list!(choose products floats blocks);
 
 #[inline(always)]
 unsafe fn floats<W: Weight>(job: &mut Job<'_>) {
-    // SAFETY: needs no instruction set besides the target's; a job is right by construction.
+    // SAFETY: needs no instruction set but the target's; a job is right by construction.
     unsafe {
         #[cfg(cortex_m_fpu)]
         if W::BYTES == 4 {

@@ -173,7 +173,7 @@ impl<D: Dot, F: Format> Rows<D, F> {
         }
     }
 
-    /// Blocks of 256, likewise.
+    /// The same for blocks of 256.
     #[inline(always)]
     unsafe fn whole(rows: &Eight, x: Row<'_>, next: bool) -> __m256 {
         // SAFETY: the caller has the features and eight rows as long as `x`.
@@ -232,7 +232,7 @@ impl<D: Dot, F: Format> Rows<D, F> {
         }
     }
 
-    /// `m`, likewise.
+    /// The same for `m`.
     #[inline(always)]
     unsafe fn minimums(rows: &Eight, at: usize) -> __m256 {
         // SAFETY: the caller has eight blocks.

@@ -37,7 +37,7 @@ fn less(bias: u8, low: bool, high: bool) -> i32 {
     ((if low { less } else { 0 }) | (if high { less << 16 } else { 0 })) as i32
 }
 
-/// The functions for the format `$f`, for so many tokens: those that formats of its kind share, with `$e` before their
+/// The functions for the format `$f`, by the number of tokens: those that formats of its kind share, with `$e` before their
 /// constants.
 macro_rules! functions {
     ($f:ident, $e:tt, $($tokens:literal)*) => {

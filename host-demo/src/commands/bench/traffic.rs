@@ -63,8 +63,9 @@ fn section_of(name: &str, tied: bool) -> Option<Section> {
         return None;
     }
     match part {
-        "attn_q" | "attn_k" | "attn_v" | "attn_qkv" => Some(Section::Qkv),
-        "attn_output" | "attn_o" => Some(Section::Output),
+        "attn_q" | "attn_k" | "attn_v" | "attn_qkv" | "attn_gate" => Some(Section::Qkv),
+        "ssm_in" | "ssm_alpha" | "ssm_beta" | "ssm_ba" | "in_proj" => Some(Section::Qkv),
+        "attn_output" | "attn_o" | "ssm_out" | "out_proj" => Some(Section::Output),
         "output" => Some(Section::Head),
         "token_embd" if tied => Some(Section::Head),
         _ if part.starts_with("ffn_") && !part.contains("norm") => Some(Section::FeedForward),
@@ -114,6 +115,9 @@ mod tests {
             ("blk.0.attn_q.bias", None),
             ("blk.0.attn_output.weight", Some(Section::Output)),
             ("blk.0.attn_norm.weight", None),
+            ("blk.0.shortconv.in_proj.weight", Some(Section::Qkv)),
+            ("blk.0.shortconv.conv.weight", None),
+            ("blk.0.ssm_out.weight", Some(Section::Output)),
             ("blk.0.ffn_down_exps.weight", Some(Section::FeedForward)),
             ("blk.0.ffn_norm.weight", None),
             ("output.weight", Some(Section::Head)),

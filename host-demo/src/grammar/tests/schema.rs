@@ -136,6 +136,12 @@ fn strings() {
         &["\"AB\"", "\"\\n\\t1\""],
         &["\"A\"", "\"ABCD\"", "\"Ab\""],
     );
+    schema(
+        r#"{"pattern": "^\\p{Lu}[\\p{Script=Greek}\\p{Nd}]*\\P{L}$"}"#,
+        &["\"Aα9!\"", "\"Ж-\"", "\"É٣.\""],
+        &["\"aα!\"", "\"Ab!\"", "\"AαB\""],
+    );
+    refused(r#"{"pattern": "\\p{Klingon}"}"#, "$.pattern: `\\p`: Unicode property not found");
     refused(r#"{"properties": {"when": {"pattern": "(?=x)"}}}"#, "$.properties.when.pattern: `(?=x)` cannot be taken");
     refused(r#"{"pattern": "a\\b"}"#, "$.pattern: boundaries");
     refused(r#"{"minLength": -1}"#, "$.minLength: this must be a whole number");

@@ -6,20 +6,34 @@ use core::fmt::Write;
 
 use arenite::sampler::{Params, Pcg32, Sampler};
 use arenite::tokenizer::{Encode, Tokenizer};
-use arenite::workers::{Pair, Workers};
+#[cfg(target_arch = "arm")]
+use arenite::workers::Pair;
+use arenite::workers::Workers;
 use arenite::{Error, Gguf, Model, Options, Plan, Session, Work, Workspace};
 use hal::Clock;
 use hal::fugit::{ExtU32, RateExtU32};
 use hal::gpio::{FunctionUart, Pins};
+#[cfg(target_arch = "arm")]
 use hal::multicore::{Multicore, Stack};
 use hal::uart::{DataBits, StopBits, UartConfig, UartPeripheral};
 use hal::{Sio, Timer, Watchdog, pac};
 use rp235x_hal as hal;
+#[cfg(target_arch = "arm")]
+use static_cell::StaticCell;
 
-/// What the boot ROM asks for.
+/// What the boot ROM looks for, in the first 4 KiB.
+#[cfg(target_arch = "arm")]
 #[unsafe(link_section = ".start_block")]
 #[used]
 pub static IMAGE: hal::block::ImageDef = hal::block::ImageDef::secure_exe();
+// The same for RISC-V, where an image begins with its first instruction: it follows that code.
+#[cfg(target_arch = "riscv32")]
+core::arch::global_asm!(
+    ".pushsection .init.rust, \"ax\"",
+    ".balign 4",
+    ".word 0xffffded3, 0x11010142, 0x000001ff, 0, 0xab123579",
+    ".popsection"
+);
 
 /// The model lies in flash and is read there. Replace it by yours, and the features in Cargo.toml by what
 /// `arenite plan` prints: if it does not fit, this does not build.
@@ -32,19 +46,20 @@ const VOCABULARY: usize = 2048;
 const PROMPT: &str = "One day, a little fox";
 
 /// 16 KiB for the second core.
+#[cfg(target_arch = "arm")]
 static STACK: Stack<4096> = Stack::new();
+#[cfg(target_arch = "arm")]
+static PAIR: StaticCell<Pair> = StaticCell::new();
 
 #[hal::entry]
 fn main() -> ! {
-    let (Some(mut pac), Some(pair)) = (pac::Peripherals::take(), cortex_m::singleton!(: Pair = Pair::new())) else {
-        halt()
-    };
+    let Some(mut pac) = pac::Peripherals::take() else { halt() };
     let mut watchdog = Watchdog::new(pac.WATCHDOG);
     let (xosc, pll, usb) = (pac.XOSC, pac.PLL_SYS, pac.PLL_USB);
     let clocks =
         hal::clocks::init_clocks_and_plls(12_000_000, xosc, pac.CLOCKS, pll, usb, &mut pac.RESETS, &mut watchdog);
     let Ok(clocks) = clocks else { halt() };
-    let mut sio = Sio::new(pac.SIO);
+    let sio = Sio::new(pac.SIO);
     let pins = Pins::new(pac.IO_BANK0, pac.PADS_BANK0, sio.gpio_bank0, &mut pac.RESETS);
     let pins = (pins.gpio0.into_function::<FunctionUart>(), pins.gpio1.into_function::<FunctionUart>());
     let serial = UartConfig::new(115_200.Hz(), DataBits::Eight, None, StopBits::One);
@@ -52,11 +67,18 @@ fn main() -> ! {
     let Ok(uart) = uart else { halt() };
     let timer = Timer::new_timer0(pac.TIMER0, &mut pac.RESETS, &clocks);
 
-    // The second core helps wherever there is something to share.
-    let (workers, helper) = pair.split();
-    let mut cores = Multicore::new(&mut pac.PSM, &mut pac.PPB, &mut sio.fifo);
-    let Some(stack) = STACK.take() else { halt() };
-    let Ok(()) = cores.cores()[1].spawn(stack, move || helper.serve()) else { halt() };
+    // The second core helps wherever there is something to share. (This HAL starts it on Arm only.)
+    #[cfg(target_arch = "arm")]
+    let workers = {
+        let (workers, helper) = PAIR.init(Pair::new()).split();
+        let mut fifo = sio.fifo;
+        let mut cores = Multicore::new(&mut pac.PSM, &mut pac.PPB, &mut fifo);
+        let Some(stack) = STACK.take() else { halt() };
+        let Ok(()) = cores.cores()[1].spawn(stack, move || helper.serve()) else { halt() };
+        workers
+    };
+    #[cfg(target_arch = "riscv32")]
+    let workers = arenite::workers::Serial;
 
     let print = |text: &str| uart.write_full_blocking(text.as_bytes());
     watchdog.start(2_000_000.micros());
@@ -122,7 +144,7 @@ impl<F: Fn(&str)> Write for Out<F> {
 
 fn halt() -> ! {
     loop {
-        cortex_m::asm::wfi();
+        hal::arch::wfi();
     }
 }
 

@@ -1,0 +1,140 @@
+//! What answers are made of: requests that are open, their bodies, and what the engine says to them.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::Sender;
+use std::time::{Duration, Instant};
+
+use axum::body::Body as HttpBody;
+use axum::extract::Request;
+use axum::http::{StatusCode, header};
+use serde_json::Value;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::sync::oneshot;
+
+use super::engine::{Command, Counters, Embedding, Event, Job};
+use super::error::ApiError;
+use super::seats::{Held, Seat};
+use super::service::{Choice, Prepared, Service};
+use crate::ranking::Texts;
+
+/// Bytes of a request.
+const MOST_BYTES: usize = 8 << 20;
+/// How long a body may take to come.
+const BODY_TIME: Duration = Duration::from_secs(30);
+
+/// All that answers are made of.
+pub struct App {
+    pub service: Service,
+    pub commands: Sender<Command>,
+    pub counters: Arc<Counters>,
+    /// Requests that may be open at once.
+    pub most_open: usize,
+    pub key: Option<String>,
+    pub workspace: usize,
+    pub kv: usize,
+    pub started: Instant,
+}
+
+pub type Result<T> = std::result::Result<T, ApiError>;
+
+impl App {
+    /// Asks the engine for the answers to a request.
+    pub fn submit(&self, prepared: &mut Prepared) -> Result<Vec<UnboundedReceiver<Event>>> {
+        let submit = |(prompt, settings)| -> Result<_> {
+            let (events, answer) = unbounded_channel();
+            let job = Box::new(Job { prompt, settings, events });
+            self.commands.send(Command::Generate(job)).map_err(|_| gone())?;
+            Ok(answer)
+        };
+        std::mem::take(&mut prepared.jobs).into_iter().map(submit).collect()
+    }
+
+    /// What the model makes of texts.
+    pub async fn vectors(&self, inputs: Vec<Texts>) -> Result<Vec<Vec<f32>>> {
+        let mut vectors = Vec::new();
+        for texts in inputs {
+            let (answer, vector) = oneshot::channel();
+            self.commands.send(Command::Embed(Embedding { texts, answer })).map_err(|_| gone())?;
+            vectors.push(vector.await.map_err(|_| gone())?.map_err(ApiError::invalid)?);
+        }
+        Ok(vectors)
+    }
+}
+
+fn gone() -> ApiError {
+    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "the engine has ended")
+}
+
+/// A whole body, if it is not too long and comes in time.
+pub async fn bytes(request: Request<HttpBody>) -> Result<Vec<u8>> {
+    let too_long =
+        || ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, format!("the body has more than {MOST_BYTES} bytes"));
+    let announced = request.headers().get(header::CONTENT_LENGTH).and_then(|len| len.to_str().ok()?.parse().ok());
+    if announced.is_some_and(|len: usize| len > MOST_BYTES) {
+        return Err(too_long());
+    }
+    match tokio::time::timeout(BODY_TIME, axum::body::to_bytes(request.into_body(), MOST_BYTES)).await {
+        Ok(Ok(bytes)) => Ok(bytes.to_vec()),
+        Ok(Err(_)) => Err(too_long()),
+        Err(_) => Err(ApiError::new(StatusCode::REQUEST_TIMEOUT, "the body did not come in time")),
+    }
+}
+
+pub async fn json_body(request: Request<HttpBody>) -> Result<Value> {
+    serde_json::from_slice(&bytes(request).await?)
+        .map_err(|error| ApiError::invalid(format!("the body is not JSON: {error}")))
+}
+
+/// Counts a request as long as it is open, and keeps its connection.
+pub struct Open {
+    counters: Arc<Counters>,
+    _held: Option<Held>,
+}
+
+impl Open {
+    pub fn new(app: &App, seat: Option<Arc<Seat>>) -> Result<Self> {
+        if app.counters.stopping.load(Ordering::Relaxed) {
+            return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "the server is about to end"));
+        }
+        let open = Self { counters: app.counters.clone(), _held: seat.map(Held::new) };
+        let before = app.counters.open.fetch_add(1, Ordering::Relaxed);
+        if before >= app.most_open { Err(ApiError::busy(before)) } else { Ok(open) }
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.counters.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// All of an answer.
+pub async fn whole(mut events: UnboundedReceiver<Event>) -> Result<Choice> {
+    let mut choice = Choice::default();
+    while let Some(event) = events.recv().await {
+        if choice.take(event)? {
+            return Ok(choice);
+        }
+    }
+    Err(ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "the engine gave no end"))
+}
+
+impl Choice {
+    /// Takes what came; whether it was the last.
+    pub fn take(&mut self, event: Event) -> Result<bool> {
+        match event {
+            Event::Token { text, logprob } => {
+                self.text += &text;
+                self.logprobs.extend(logprob);
+                Ok(false)
+            }
+            Event::Done { end, text, prompt, cached, answer } => {
+                self.text += &text;
+                (self.end, self.prompt, self.cached, self.answer) = (Some(end), prompt, cached, answer);
+                Ok(true)
+            }
+            Event::Failed(message) => Err(ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, message)),
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! `arenite rerank`: scores of pairs of texts beside those of Hugging Face transformers, from text to score.
+
+mod common;
+
+use common::{committed, lines, path, stdout_with};
+use serde_json::Value;
+
+#[test]
+fn rerankers_score_as_transformers_does() {
+    for case in ["bert_reranker", "modern_bert_reranker", "qwen3_reranker"] {
+        let directory = committed("tests/fixtures").join(case);
+        let reference: Value = serde_json::from_slice(&std::fs::read(directory.join("ref.json")).unwrap()).unwrap();
+        for pair in reference["prompts"].as_array().unwrap() {
+            let (query, document) = (pair["query"].as_str().unwrap(), pair["document"].as_str().unwrap());
+            let model = directory.join("model.gguf");
+            let args = ["rerank", "-m", path(&model), "-p", query, "--kv", "f32"];
+            // Among others: each has its own score, and the best is first.
+            let ranked = lines(&stdout_with(&args, format!("{document}\nAnother text.\n").as_bytes()));
+            assert_eq!(ranked.len(), 2);
+            let score = |answer: &Value| answer["relevance_score"].as_f64().unwrap();
+            assert!(score(&ranked[0]) >= score(&ranked[1]));
+            let answer = ranked.iter().find(|answer| answer["index"] == 0).unwrap();
+            assert_eq!(answer["document"], document);
+            let want = pair["score"].as_f64().unwrap();
+            assert!((score(answer) - want).abs() < 2e-5, "{case}: {} instead of {want}", score(answer));
+            assert_eq!(lines(&stdout_with(&[&args[..], &["--top", "1"]].concat(), document.as_bytes())).len(), 1);
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Keys and values of the three types of KV cache.
+
+use super::tiles::Tile;
+use crate::kernel::lanes::{Isa, Lanes};
+use crate::memory::{HeadLayout, TILE};
+use crate::quant::le_f16;
+
+/// How keys and values of one KV type are read.
+///
+/// # Safety
+///
+/// `scores` writes those of every tile, and what it reads and where values are lie within a tile of the layout.
+pub unsafe trait Element {
+    /// For each query, its dot products with the 16 keys of each tile, of which the first `lanes` are asked for,
+    /// to `to` and after.
+    unsafe fn scores<S: Isa, const R: usize, const N: usize>(
+        s: S,
+        tiles: [Tile; N],
+        layout: HeadLayout,
+        queries: &[&[f32]; R],
+        lanes: usize,
+        to: [*mut f32; R],
+    );
+    /// Bytes of an element.
+    const BYTES: usize;
+    /// Whether an element is a number as it stands.
+    const IS_F32: bool = false;
+    /// Sixteen elements of a value, unscaled.
+    unsafe fn value<S: Isa>(s: S, at: *const u8) -> S::V;
+    /// Where element `i` of the value at `position` is; that of the next position is a padded row further.
+    #[inline(always)]
+    fn values(tile: *const u8, layout: HeadLayout, position: usize, i: usize) -> *const u8 {
+        tile.wrapping_add(layout.values() + (position * layout.padded() + i) * Self::BYTES)
+    }
+    /// The factor on that value.
+    #[inline(always)]
+    unsafe fn value_scale(_tile: *const u8, _layout: HeadLayout, _position: usize, _i: usize) -> f32 {
+        1.0
+    }
+}
+
+macro_rules! float_element {
+    ($name:ident, $bytes:literal, $load:ident) => {
+        pub struct $name;
+        // SAFETY: see below.
+        unsafe impl Element for $name {
+            #[inline(always)]
+            unsafe fn scores<S: Isa, const R: usize, const N: usize>(
+                s: S,
+                tiles: [Tile; N],
+                layout: HeadLayout,
+                queries: &[&[f32]; R],
+                lanes: usize,
+                to: [*mut f32; R],
+            ) {
+                // SAFETY: keys are `dim` rows of 16 elements; each query has `dim` elements.
+                unsafe {
+                    if S::ROWS == 1 && Self::IS_F32 {
+                        static ZEROS: [f32; TILE] = [0.0; TILE];
+                        for (q, to) in queries.iter().zip(to) {
+                            let keys = tiles[0].at.cast();
+                            s.add_products(ZEROS.as_ptr(), keys, TILE, q.as_ptr(), layout.dim, lanes, to);
+                        }
+                        return;
+                    }
+                    let mut acc = [[s.splat(0.0); R]; N];
+                    for d in 0..layout.dim {
+                        for (tile, acc) in tiles.iter().zip(&mut acc) {
+                            let at = d * (TILE * $bytes);
+                            let key = s.$load(&*tile.at.add(at).cast());
+                            s.prefetch(tile.later.wrapping_add(at));
+                            for (acc, q) in acc.iter_mut().zip(queries) {
+                                *acc = key.fma(s.splat(*q.get_unchecked(d)), *acc);
+                            }
+                        }
+                    }
+                    store_all(acc, to);
+                }
+            }
+            const BYTES: usize = $bytes;
+            const IS_F32: bool = $bytes == 4;
+            #[inline(always)]
+            unsafe fn value<S: Isa>(s: S, at: *const u8) -> S::V {
+                // SAFETY: passed on to the caller.
+                unsafe { s.$load(&*at.cast()) }
+            }
+        }
+    };
+}
+float_element!(F32, 4, load_f32);
+float_element!(F16, 2, load_f16);
+
+pub struct Q8;
+// SAFETY: see below.
+unsafe impl Element for Q8 {
+    #[inline(always)]
+    unsafe fn scores<S: Isa, const R: usize, const N: usize>(
+        s: S,
+        tiles: [Tile; N],
+        layout: HeadLayout,
+        queries: &[&[f32]; R],
+        _lanes: usize,
+        to: [*mut f32; R],
+    ) {
+        // SAFETY: keys are `dim` rows of 16 bytes, then a row of 16 f16 for each 32 of them.
+        unsafe {
+            let mut acc = [[s.splat(0.0); R]; N];
+            for block in 0..layout.blocks() {
+                let mut sums = [[s.splat(0.0); R]; N];
+                for d in block * 32..layout.dim.min(block * 32 + 32) {
+                    for (tile, sums) in tiles.iter().zip(&mut sums) {
+                        let key = s.load_i8(&*tile.at.add(d * TILE).cast());
+                        for (sum, q) in sums.iter_mut().zip(queries) {
+                            *sum = key.fma(s.splat(*q.get_unchecked(d)), *sum);
+                        }
+                    }
+                }
+                for (tile, (acc, sums)) in tiles.iter().zip(acc.iter_mut().zip(sums)) {
+                    let scale = s.load_f16(&*tile.at.add(layout.key_scales() + block * TILE * 2).cast());
+                    for (acc, sum) in acc.iter_mut().zip(sums) {
+                        *acc = sum.fma(scale, *acc);
+                    }
+                }
+            }
+            store_all(acc, to);
+        }
+    }
+    const BYTES: usize = 1;
+    #[inline(always)]
+    unsafe fn value<S: Isa>(s: S, at: *const u8) -> S::V {
+        // SAFETY: passed on to the caller.
+        unsafe { s.load_i8(&*at.cast()) }
+    }
+    #[inline(always)]
+    unsafe fn value_scale(tile: *const u8, layout: HeadLayout, position: usize, i: usize) -> f32 {
+        // SAFETY: 16 rows of `blocks` f16 follow the values.
+        unsafe {
+            le_f16(tile.add(layout.value_scales() + (position * layout.blocks() + i / 32) * 2).cast::<[u8; 2]>().read())
+        }
+    }
+}
+
+/// Stores the scores of `N` tiles, one tile's after the other's, for each row.
+///
+/// # Safety
+///
+/// There is room for them at each place.
+#[inline(always)]
+unsafe fn store_all<V: Lanes, const R: usize, const N: usize>(scores: [[V; R]; N], to: [*mut f32; R]) {
+    for (n, scores) in scores.into_iter().enumerate() {
+        for (score, to) in scores.into_iter().zip(to) {
+            // SAFETY: the caller has the room.
+            unsafe { score.store(&mut *to.add(n * TILE).cast()) };
+        }
+    }
+}
