@@ -27,7 +27,6 @@ pub(super) mod kind {
     pub const OTHER_SYMBOL: u16 = 1 << 13;
     /// Control characters, and what is not assigned.
     pub const REST: u16 = 1 << 14;
-    pub const TILDE: u16 = 1 << 15;
 }
 
 /// A class of code points.
@@ -62,12 +61,11 @@ pub(super) const DIGIT: Class = Kinds(kind::DIGIT);
 /// `\p{P}`
 pub(super) const PUNCTUATION: Class = Kinds(kind::ASCII_PUNCTUATION | kind::OTHER_PUNCTUATION);
 /// ``[!-/:-@\[-`{-~]``
-pub(super) const ASCII_PUNCTUATION: Class =
-    Kinds(kind::ASCII_PUNCTUATION | kind::BACKTICK | kind::ASCII_SYMBOL | kind::TILDE);
-/// `\p{S}` in llama.cpp, which does not count `~` there.
+pub(super) const ASCII_PUNCTUATION: Class = Kinds(kind::ASCII_PUNCTUATION | kind::BACKTICK | kind::ASCII_SYMBOL);
+/// `\p{S}`
 pub(super) const SYMBOL: Class = Kinds(kind::BACKTICK | kind::ASCII_SYMBOL | kind::OTHER_SYMBOL);
 /// `[\p{P}\$\+<=>\^~\|]`
-pub(super) const PUNCTUATION_MATHS: Class = PUNCTUATION.or(Kinds(kind::ASCII_SYMBOL | kind::TILDE));
+pub(super) const PUNCTUATION_MATHS: Class = PUNCTUATION.or(Kinds(kind::ASCII_SYMBOL));
 
 impl Class {
     /// The union of two sets of kinds.
@@ -217,7 +215,6 @@ fn kind_of(code: u32) -> u16 {
         0x30..=0x39 => kind::DIGIT,
         0x0a | 0x0d => kind::LINE_END,
         0x60 => kind::BACKTICK,
-        0x7e => kind::TILDE,
         _ if is_space(code) => kind::OTHER_WHITE,
         _ => match group(code) {
             Group::Letter => kind::OTHER_LETTER,
