@@ -99,8 +99,8 @@ impl<'m, 'w> Engine<'m, 'w> {
         open.fill(0);
         marks.fill(0);
         pieces.pages = account;
-        let Options { context, batch, workers, .. } = plan.options;
-        let forward = Forward::new(model, plan.store, Sizes { context, batch, threads: workers }, pieces, kv)?;
+        let Options { context, workers, .. } = plan.options;
+        let forward = Forward::new(model, plan.store, Sizes { context, threads: workers }, pieces, kv)?;
         Ok(Self { model, plan, forward, open, marks, run: 0 })
     }
 

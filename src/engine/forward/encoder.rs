@@ -41,7 +41,7 @@ impl Forward<'_, '_> {
     /// Runs the encoder on a text, which is at most a context long, and puts the keys and values of its
     /// states where the decoder looks for them: into the pages of the context, which are there.
     pub fn encode(&mut self, context: usize, tokens: &[TokenId]) {
-        let (n, batch) = (tokens.len(), self.batch.max(1));
+        let (n, batch) = (tokens.len(), self.batch().max(1));
         if let Some(source) = &mut self.source {
             source.tokens = n;
         }

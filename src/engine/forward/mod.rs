@@ -48,8 +48,6 @@ pub(crate) struct Forward<'m, 'w> {
     store: Store,
     /// Layers that have tiles for an encoder's text.
     source_layers: usize,
-    /// Tokens of a pass.
-    batch: usize,
     /// Of each kind of heads.
     rotary: [Rotary<'w>; 2],
     relative: Relative<'w>,
@@ -88,8 +86,6 @@ pub(crate) struct Forward<'m, 'w> {
 pub(crate) struct Sizes {
     /// Positions in a context.
     pub context: usize,
-    /// Rows of a pass.
-    pub batch: usize,
     /// Workers that take part.
     pub threads: usize,
 }
@@ -103,7 +99,7 @@ impl<'m, 'w> Forward<'m, 'w> {
         pieces: Pieces<'w>,
         kv: &'w mut [u8],
     ) -> Result<Self, Error> {
-        let Sizes { context, batch, threads } = sizes;
+        let Sizes { context, threads } = sizes;
         let spec = model.spec();
         let weights = Weights::new(model.gguf(), spec, pieces.weights)?;
         let rotary = [
@@ -149,7 +145,6 @@ impl<'m, 'w> Forward<'m, 'w> {
             pools,
             store,
             source_layers: if spec.has_cross_attention() { spec.layers } else { 1 },
-            batch,
             rotary,
             source,
             hidden: pieces.hidden,
@@ -167,6 +162,11 @@ impl<'m, 'w> Forward<'m, 'w> {
         })
     }
 
+    /// Most rows of a pass.
+    fn batch(&self) -> usize {
+        self.hidden.len().checked_div(self.spec.dim).unwrap_or(0)
+    }
+
     /// Begins a pass of no rows.
     pub fn clear(&mut self) {
         (self.parts, self.rows) = (0, 0);
@@ -174,7 +174,7 @@ impl<'m, 'w> Forward<'m, 'w> {
 
     /// Rows that the pass still has room for.
     pub fn room(&self) -> usize {
-        if self.parts < self.segments.len() { self.batch - self.rows.min(self.batch) } else { 0 }
+        if self.parts < self.segments.len() { self.batch().saturating_sub(self.rows) } else { 0 }
     }
 
     /// Adds the rows of a context to the pass, whose pages are there; they are at most [`room`](Self::room).
