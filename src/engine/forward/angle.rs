@@ -15,9 +15,12 @@ pub(super) fn sine_cosine(angle: f32) -> (f32, f32) {
     if angle.is_nan() || angle.abs() >= LIMIT {
         return (0.0, 1.0);
     }
-    let x = f64::from(angle);
-    let quarters = (x * core::f64::consts::FRAC_2_PI + ROUND) - ROUND;
-    let x = x - quarters * QUARTER[0] - quarters * QUARTER[1];
+    let (mut x, mut quarters) = (f64::from(angle), 0.0);
+    // Where f64 is software, most of the time would go into nothing.
+    if angle.abs() > core::f32::consts::FRAC_PI_4 {
+        quarters = (x * core::f64::consts::FRAC_2_PI + ROUND) - ROUND;
+        x = x - quarters * QUARTER[0] - quarters * QUARTER[1];
+    }
     let squared = x * x;
     let (cubed, fourth) = (squared * x, squared * squared);
     let sine = {
