@@ -1,26 +1,46 @@
 //! Sine and cosine of an angle, for rotary positions: without the kilobytes that reduce angles beyond every context.
 
+use core::f64::consts::{FRAC_PI_2, FRAC_PI_4, PI, TAU};
+
 /// Angles from here on have no position in any context.
 const LIMIT: f32 = 134_217_728.0;
+
+/// The first multiples of pi/2, each with the largest angle that it is the nearest to: one subtraction, for f64 is
+/// software on a microcontroller.
+const NEAR: [(f32, f64); 5] = [
+    (FRAC_PI_4 as f32, 0.0),
+    (3.0 * FRAC_PI_4 as f32, FRAC_PI_2),
+    (5.0 * FRAC_PI_4 as f32, PI),
+    (7.0 * FRAC_PI_4 as f32, 3.0 * FRAC_PI_2),
+    (9.0 * FRAC_PI_4 as f32, TAU),
+];
 
 /// The sine and the cosine of an angle in radians; (0, 1) from [`LIMIT`] on.
 ///
 /// In f64, as FreeBSD's `s_sinf.c`, whose polynomials these are: a multiple of pi/2 is taken away in two parts
-/// (Cody and Waite), the rest lies within pi/4. Of all angles only 3.006105 is rounded otherwise than by libm.
+/// (Cody and Waite), the rest lies within pi/4.
 pub(super) fn sine_cosine(angle: f32) -> (f32, f32) {
     /// pi/2: its first 25 bits, so that a multiple of them is exact, and what is left.
     const QUARTER: [f64; 2] = [1.570_796_310_901_641_8, 1.589_325_477_352_819_6e-8];
     /// Added and taken away again, it rounds to an integer.
     const ROUND: f64 = 1.5 / f64::EPSILON;
-    if angle.is_nan() || angle.abs() >= LIMIT {
+    let far = angle.abs();
+    if far.is_nan() || far >= LIMIT {
         return (0.0, 1.0);
     }
-    let (mut x, mut quarters) = (f64::from(angle), 0.0);
-    // Where f64 is software, most of the time would go into nothing.
-    if angle.abs() > core::f32::consts::FRAC_PI_4 {
-        quarters = (x * core::f64::consts::FRAC_2_PI + ROUND) - ROUND;
-        x = x - quarters * QUARTER[0] - quarters * QUARTER[1];
-    }
+    let mut x = f64::from(far);
+    let quarters = match (0..).zip(NEAR).find(|(_, (most, _))| far <= *most) {
+        Some((0, _)) => 0,
+        Some((quarters, (_, turned))) => {
+            x -= turned;
+            quarters
+        }
+        None => {
+            let quarters = (x * core::f64::consts::FRAC_2_PI + ROUND) - ROUND;
+            x = x - quarters * QUARTER[0] - quarters * QUARTER[1];
+            quarters as i32
+        }
+    };
     let squared = x * x;
     let (cubed, fourth) = (squared * x, squared * squared);
     let sine = {
@@ -33,12 +53,13 @@ pub(super) fn sine_cosine(angle: f32) -> (f32, f32) {
         let second = -0.001_388_676_377_460_993 + squared * 0.000_024_390_448_796_277_41;
         (first + fourth * squared * second) as f32
     };
-    match quarters as i32 & 3 {
+    let (sine, cosine) = match quarters & 3 {
         0 => (sine, cosine),
         1 => (cosine, -sine),
         2 => (-sine, -cosine),
         _ => (-cosine, sine),
-    }
+    };
+    (if angle.is_sign_negative() { -sine } else { sine }, cosine)
 }
 
 #[cfg(test)]
