@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use arenite::grammar::{Constraint, Grammar};
 use arenite::sampler::Sampler;
 use arenite::tokenizer::{Decoder, Encode, Tokenizer};
-use arenite::{Model, Plan, Session, TokenId};
+use arenite::{Gguf, Model, Plan, Session, TokenId};
 use clap::ValueEnum;
 use serde::Serialize;
 
@@ -142,24 +142,15 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
         Err(error) => return Err(error).with_context(named),
     };
     let tokenizer = tokenizer.as_ref();
-    let single = match args.text.jsonl {
-        true => None,
-        false => Some(Prompt::new(args.text.read()?.unwrap_or_else(|| Text::Bytes(STORY.into())), tokenizer)?),
-    };
-    if let (Some(prompt), Some(tokenizer), true) = (&single, tokenizer, args.verbose_prompt) {
-        prompt.explain(tokenizer)?;
-    }
-
+    let single = only_prompt(args, tokenizer)?;
     let table = args.form.table(tokenizer)?;
     let grammar = table.as_deref().map(Grammar::new).transpose()?;
 
+    let ahead = args.lookup.or(args.draft.as_ref().map(|_| args.draft_max)).unwrap_or(0);
     let limit = args.n_tokens.and_then(|Limit(limit)| limit);
     let wanted = single.as_ref().map_or(0, |prompt| prompt.ids.len()).saturating_add(limit.unwrap_or(0));
     let context = runtime::context(&args.run.session, &model, wanted);
-    let ahead = args.lookup.or(args.draft.as_ref().map(|_| args.draft_max)).unwrap_or(0);
-    let options = runtime::options(&args.run.session, &gguf, context, workers.count()).logits(1 + ahead);
-    let options = if ahead > 0 { options.checkpoints(1) } else { options };
-    let plan = Plan::new(&gguf, options).with_context(named)?;
+    let plan = plan(args, &gguf, context, workers.count(), ahead).with_context(named)?;
     let mut memory = Memory::new(&plan)?;
     let mut session = memory.session(&model, plan, kernels, &*workers)?;
 
@@ -230,6 +221,25 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     print_stats(&stats);
     warn_cut(&outcome, "the answer", ": give more with -n or -c");
     Ok(if outcome.end == End::Interrupted { ExitCode::from(output::INTERRUPTED) } else { ExitCode::SUCCESS })
+}
+
+/// The prompt; `None` with `--jsonl`, which brings many.
+fn only_prompt(args: &Args, tokenizer: Option<&Tokenizer<'_, '_>>) -> Result<Option<Prompt>> {
+    if args.text.jsonl {
+        return Ok(None);
+    }
+    let prompt = Prompt::new(args.text.read()?.unwrap_or_else(|| Text::Bytes(STORY.into())), tokenizer)?;
+    if let (Some(tokenizer), true) = (tokenizer, args.verbose_prompt) {
+        prompt.explain(tokenizer)?;
+    }
+    Ok(Some(prompt))
+}
+
+/// With room to verify `ahead` guessed tokens at once.
+fn plan(args: &Args, gguf: &Gguf<'_>, context: usize, workers: usize, ahead: usize) -> Result<Plan> {
+    let options = runtime::options(&args.run.session, gguf, context, workers).logits(1 + ahead);
+    let options = if ahead > 0 { options.checkpoints(1) } else { options };
+    Ok(Plan::new(gguf, options)?)
 }
 
 fn warn_cut(outcome: &Outcome, what: &str, advice: &str) {
