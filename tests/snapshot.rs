@@ -216,7 +216,7 @@ fn snapshots_of_other_sessions() {
     }
 
     let mut version = of(&file, 64, KvType::F16, 8);
-    version[4] = 2;
+    version[4] = 1;
     refused(&mut session, &version, foreign("version of the format"));
 }
 

@@ -12,7 +12,7 @@ use crate::memory::{HeadLayout, KvType, TILE};
 use crate::{Error, Name};
 
 const MAGIC: [u8; 4] = *b"ARSN";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// The header, before the logits. Integers are little-endian.
 #[derive(Clone, Copy, PartialEq, Pod, Zeroable)]
@@ -85,7 +85,7 @@ const fn min(a: usize, b: usize) -> usize {
 ///
 /// ```text
 /// "ARSN"       4    what it is
-/// version      4    1
+/// version      4    2: matrices of states in tiles
 /// model        8    fingerprint of the file: Gguf::fingerprint
 /// KV bytes     8    of a full context
 /// context      4    positions

@@ -21,7 +21,7 @@ pub(crate) trait Format: Copy + 'static {
     /// What makes codes unsigned.
     const BIAS: u8 = 0;
     /// The largest code.
-    #[allow(dead_code)] // for instruction sets
+    #[allow(dead_code)] // only kernels with an instruction set read it
     const MAX: u8;
     /// Where the f16 of `d` lies, and what it is to be multiplied with (a power of two); `None` where `d` is something
     /// else, and [`d`](Self::d) says what.
@@ -77,10 +77,10 @@ pub(crate) enum Shape {
     Bytes(usize),
     /// Of a block of 32: four bits each, in 16 bytes from here, whose low halves come first; and the codes that they stand
     /// for, if not for themselves.
-    #[allow(dead_code)] // for instruction sets
+    #[allow(dead_code)] // only kernels with an instruction set read it
     Nibbles(usize, Option<&'static [u8; 16]>),
     /// Of a block of 256: from here 32 bytes for every 64 codes of four bits, whose low halves come first.
-    #[allow(dead_code)] // for instruction sets
+    #[allow(dead_code)] // only kernels with an instruction set read it
     Halves(usize),
     Other,
 }
