@@ -92,6 +92,7 @@ fn environment() -> Environment<'static> {
     python::add_to(&mut environment);
     environment.add_function(source::EACH, python::each);
     environment.add_function(source::ADD, python::add_markup);
+    environment.add_filter(source::FLAT, python::flat);
     environment.add_filter(source::PERCENT, python::percent);
     environment.add_function(RAISED, |message: &Value| -> Result<Value, minijinja::Error> {
         Err(python::invalid(python::string(message)))
@@ -187,7 +188,10 @@ mod tests {
             "{{ 'a'.zfill(10 ** 12) }}",
             "{{ '%999999999999d' % 1 }}",
             "{{ '%.999999999999f' % 1.5 }}",
+            "{{ '%999999999999s' % 'a' }}",
             "{{ '{:>999999999999}'.format(1) }}",
+            "{{ '{:.999999999999f}'.format(1.5) }}",
+            "{{ '{:{}}'.format(1, 10 ** 12) }}",
             "{{ 'a'|indent(10 ** 12, true) }}",
             "{{ 'aaaaaaaaaaaaaaaa'.replace('a', 'aaaaaaaaaaaaaaaa' * 99999) * 99 }}",
             "{{ 10 ** 10 ** 10 }}",
