@@ -27,7 +27,10 @@ fn scheduled(source: &str) -> String {
         // Time passes at once: threads look for a job, then sleep.
         ("waited > LINGER", "waited >= Duration::ZERO"),
         ("for _ in 0..32", "for _ in 0..2"),
-        ("[const { Taken(AtomicUsize::new(0)) }; PARTS]", "core::array::from_fn::<_, PARTS, _>(|_| Taken(AtomicUsize::new(0)))"),
+        (
+            "[const { Taken(AtomicUsize::new(0)) }; PARTS]",
+            "core::array::from_fn::<_, PARTS, _>(|_| Taken(AtomicUsize::new(0)))",
+        ),
     ];
     for (from, to) in changes {
         source = source.replace(from, to);

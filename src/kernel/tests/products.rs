@@ -53,8 +53,7 @@ impl Tokens {
 fn product(kernels: &Kernels, w: Matrix<'_>, x: &Acts<'_>, stride: usize) -> Vec<f32> {
     let mut out = Edge::of(&vec![UNTOUCHED; stride * (x.tokens - 1) + w.rows]);
     let mut panel = Edge::of(&vec![0xaa; if x.tokens > 1 { panel_bytes(w.kind, w.cols) } else { 0 }]);
-    let (data, floats, q, d, sums) =
-        (Edge::of(w.data), Edge::of(x.x), Edge::of(x.q), Edge::of(x.d), Edge::of(x.sums));
+    let (data, floats, q, d, sums) = (Edge::of(w.data), Edge::of(x.x), Edge::of(x.q), Edge::of(x.d), Edge::of(x.sums));
     let x = Acts { x: &floats, q: &q, d: &d, sums: &sums, tokens: x.tokens };
     linear(kernels, &Serial, &mut panel, &[(Some(Matrix { data: &data, ..w }), 0)], &x, &mut out, stride);
     out.to_vec()

@@ -33,7 +33,10 @@ enum Step {
     Decode(Token),
     Rewind(u16),
     /// Saves and restores, with a byte changed.
-    Save { less: u8, change: Option<(u16, u8)> },
+    Save {
+        less: u8,
+        change: Option<(u16, u8)>,
+    },
     Open,
     Fork(u8),
     Close(u8),
@@ -41,12 +44,37 @@ enum Step {
     Run(List<(u8, u8), 5>),
     Encode(List<Token, 30>),
     Embed(List<Token, 30>, u8),
-    Search { beams: u8, length: u8, penalty: Real, less: u8 },
-    Translate { text: List<u8, 30>, capacity: u8, less: u8 },
-    Tokenize { text: List<u8, 40>, parse: bool, capacity: u8, less: u8 },
-    Detokenize { tokens: List<Token, 20>, capacity: u8 },
-    Push { tokens: List<Token, 20>, capacity: u8 },
-    Sample { temperature: Real, top_k: u8, bias: List<(u16, Real), 3>, less: u8 },
+    Search {
+        beams: u8,
+        length: u8,
+        penalty: Real,
+        less: u8,
+    },
+    Translate {
+        text: List<u8, 30>,
+        capacity: u8,
+        less: u8,
+    },
+    Tokenize {
+        text: List<u8, 40>,
+        parse: bool,
+        capacity: u8,
+        less: u8,
+    },
+    Detokenize {
+        tokens: List<Token, 20>,
+        capacity: u8,
+    },
+    Push {
+        tokens: List<Token, 20>,
+        capacity: u8,
+    },
+    Sample {
+        temperature: Real,
+        top_k: u8,
+        bias: List<(u16, Real), 3>,
+        less: u8,
+    },
     Ask(String),
     /// A call without an object.
     Null(u8),
@@ -263,16 +291,17 @@ fn take(
             let size = unsafe { arenite_beams_scratch_size(session) };
             let (mut scratch, given) = (Buffer::new(size), cut(size, *less));
             let new = arenite_beams_new;
-            let (_memory, beams) = object!(
-                arenite_beams_size(), new, session, tokenizer, &raw const search, scratch.start(), given
-            );
+            let (_memory, beams) =
+                object!(arenite_beams_size(), new, session, tokenizer, &raw const search, scratch.start(), given);
             let (mut count, mut score) = (0, 0.0);
             // SAFETY: a search or null; ranks that there are, and one more.
             unsafe {
                 for rank in 0..=arenite_beams_count(beams) {
                     let tokens = arenite_beams_tokens(beams, rank, &raw mut count, &raw mut score);
                     if count > 0 {
-                        assert!(std::slice::from_raw_parts(tokens, count).iter().all(|token| (*token as usize) < vocab));
+                        assert!(
+                            std::slice::from_raw_parts(tokens, count).iter().all(|token| (*token as usize) < vocab)
+                        );
                     }
                 }
             }
@@ -284,9 +313,7 @@ fn take(
             let (mut out, capacity, mut len) = (Buffer::new((*capacity).into()), (*capacity).into(), 0);
             let (at, to) = (text.as_ptr().cast(), out.start().cast());
             let (scratch, from) = (scratch.start(), text.len());
-            call!(
-                arenite_translate, session, tokenizer, null(), at, from, scratch, given, to, capacity, &raw mut len
-            );
+            call!(arenite_translate, session, tokenizer, null(), at, from, scratch, given, to, capacity, &raw mut len);
         }
         Step::Tokenize { text, parse, capacity, less } => {
             let size = arenite_tokenize_scratch_size(text.len());
@@ -294,9 +321,7 @@ fn take(
             let (mut out, capacity, mut count) = (Buffer::new(4 * usize::from(*capacity)), (*capacity).into(), 0);
             let (at, from, to) = (text.as_ptr().cast(), text.len(), out.start().cast());
             let scratch = scratch.start();
-            call!(
-                arenite_tokenize, tokenizer, at, from, true, *parse, scratch, given, to, capacity, &raw mut count
-            );
+            call!(arenite_tokenize, tokenizer, at, from, true, *parse, scratch, given, to, capacity, &raw mut count);
         }
         Step::Detokenize { tokens, capacity } => {
             let tokens = ids(tokens);

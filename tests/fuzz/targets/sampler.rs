@@ -151,7 +151,8 @@ impl Nodes {
         let mut masks = Masks::new(&tokenizer, 2, Line::bytes_mut(&mut memory)).expect("as many bytes as it says");
         let mut constraint = Constraint::new(grammar);
         for byte in self.text.iter() {
-            let yes: Vec<_> = (0..tokenizer.vocab_len() as u32).filter(|token| constraint.allows(&tokenizer, *token)).collect();
+            let yes: Vec<_> =
+                (0..tokenizer.vocab_len() as u32).filter(|token| constraint.allows(&tokenizer, *token)).collect();
             let mut mask = masks.at(&constraint, &tokenizer, 0);
             // As often as a mask is made of it.
             for _ in 0..3 {

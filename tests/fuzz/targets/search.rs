@@ -5,7 +5,7 @@
 use arbitrary::Arbitrary;
 use arenite::beam::{Beams, Search};
 use arenite::{Engine, Error, Gguf, KvType, Line, Model, Options, Plan};
-use fuzz::change::{File, FIRST_ENCODER, Real, model};
+use fuzz::change::{FIRST_ENCODER, File, Real, model};
 use fuzz::list::{List, Token};
 use fuzz::same::{Memory, bits};
 use libfuzzer_sys::fuzz_target;

@@ -55,11 +55,8 @@ struct Job {
 
 impl Job {
     fn run(workers: &dyn Workers) {
-        let job = Self {
-            next: AtomicUsize::new(0),
-            done: [const { AtomicUsize::new(0) }; 3],
-            open: AtomicBool::new(true),
-        };
+        let job =
+            Self { next: AtomicUsize::new(0), done: [const { AtomicUsize::new(0) }; 3], open: AtomicBool::new(true) };
         workers.run(&|| {
             assert!(job.open.load(Ordering::SeqCst), "somebody is late");
             while let Some(done) = job.done.get(job.next.fetch_add(1, Ordering::SeqCst)) {
