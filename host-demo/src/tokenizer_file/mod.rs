@@ -138,3 +138,49 @@ fn ids(vocabulary: &Vocabulary) -> HashMap<String, u32> {
     let texts = vocabulary.tokens.iter().map(|token| token.as_ref().map(|token| token.text.clone()));
     (0..).zip(texts).filter_map(|(id, text)| Some((text?, id))).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use prost::Message;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn changed_vocabularies() {
+        let model = include_bytes!("../../models/translator.gguf");
+        let gguf = Gguf::parse(model).unwrap();
+        let hindi = include_bytes!("../../../tests/fixtures/english_hindi/tokenizer.json");
+        let bytes = json!({
+            "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2, "\u{120}": 3}, "merges": ["a b", ["b", "a"]]},
+            "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false},
+            "decoder": {"type": "ByteLevel"},
+            "added_tokens": [{"id": 4, "content": "<s>", "special": true}],
+        });
+        let pieces = json!({
+            "model": {"type": "Unigram", "unk_id": 0, "vocab": [["<unk>", 0.0], ["\u{2581}a", -1.5], ["b", -2.5]]},
+            "normalizer": {"type": "Precompiled", "precompiled_charsmap": "AAAA"},
+            "post_processor": {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<unk>"}}]},
+        });
+        let words = json!({
+            "model": {"type": "WordPiece", "unk_token": "[UNK]", "vocab": {"[UNK]": 0, "a": 1, "##b": 2}},
+            "normalizer": {"type": "BertNormalizer", "lowercase": true},
+        });
+        let piece = |text: &str, kind| sentencepiece::Piece { piece: text.into(), score: -1.0, kind };
+        let proto = sentencepiece::SentencePiece {
+            pieces: vec![piece("<unk>", Some(2)), piece("\u{2581}a", None), piece("<0x0A>", Some(6))],
+            trainer: Some(sentencepiece::Trainer { model_type: Some(1) }),
+            normalizer: Some(sentencepiece::Normalizer {
+                charsmap: vec![4, 0, 0, 0, 1, 2, 3, 4, 0],
+                ..Default::default()
+            }),
+        };
+        let texts = [bytes, pieces, words].map(|json| json.to_string().into_bytes());
+        let proto = proto.encode_to_vec();
+        let seeds = [&hindi[..], &texts[0], &texts[1], &texts[2], &proto];
+        crate::changed::all(&seeds, |file| {
+            let mut header = Header::new();
+            let _ = vocabulary(&gguf, Path::new("nowhere/tokenizer.json"), file, &mut header);
+        });
+    }
+}
