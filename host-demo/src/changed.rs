@@ -87,7 +87,7 @@ fn change(bytes: &mut Vec<u8>, seeds: &[&[u8]], random: &mut Random) {
         5 | 6 => _ = bytes.splice(at..end, TOKENS[random.below(TOKENS.len())].iter().copied()),
         // A number of a binary file.
         7 => {
-            let number = [0, 1, 0x7fff_ffff, 0x8000_0000, 0xffff_ffff, 1 << random.below(32)][random.below(6)] as u32;
+            let number = [0u32, 1, 0x7fff_ffff, 0x8000_0000, 0xffff_ffff, 1 << random.below(32)][random.below(6)];
             let at = at / 4 * 4;
             bytes.splice(at..(at + 4).min(bytes.len()), number.to_le_bytes());
         }

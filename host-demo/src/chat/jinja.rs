@@ -237,10 +237,9 @@ mod tests {
 
     #[test]
     fn changed_templates() {
-        let messages: Value = serde_json::from_str::<serde_json::Value>(
+        let messages: Value = serde_json::from_str(
             r#"[{"role": "system", "content": "s"}, {"role": "user", "content": "Hello"}, {"role": "assistant", "content": "a"}]"#,
         )
-        .map(Value::from_serialize)
         .unwrap();
         let seeds: [&str; 3] = [
             "{{ bos_token }}{% for m in messages %}{%- if m['role'] == 'user' -%}{{ '[INST] ' + m['content']|trim + ' [/INST]' }}{% elif m.role == 'assistant' %}{{ m.content ~ eos_token }}{% else %}{{ raise_exception('no') }}{% endif %}{% endfor %}",

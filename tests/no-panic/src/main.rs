@@ -19,9 +19,7 @@ use arenite::sampler::{Params, Pcg32, Sampler};
 use arenite::speculation::lookup;
 use arenite::tokenizer::{Encode, Tokenizer};
 use arenite::workers::{Pair, Workers};
-use arenite::{
-    Context, Engine, Error, Gguf, Model, Observer, Options, Plan, Session, Stage, TokenId, Work, Workspace,
-};
+use arenite::{Context, Engine, Error, Gguf, Model, Observer, Options, Plan, Session, Stage, TokenId, Work, Workspace};
 
 macro_rules! entry {
     ($feature:literal, ($($name:ident: $type:ty),*) -> $result:ty $body:block) => {
