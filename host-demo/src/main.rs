@@ -4,8 +4,6 @@
 #![warn(clippy::print_stdout, clippy::print_stderr, clippy::unwrap_used, clippy::expect_used)]
 
 mod boards;
-#[cfg(test)]
-mod changed;
 mod chat;
 mod cli;
 mod commands;

@@ -4,7 +4,7 @@ use arenite::gguf::Tensor;
 use arenite::quant::TensorType;
 use arenite::{Error, Gguf, KvType, Model, Options, Plan};
 
-use super::common::families::{DECODERS, RECURRENT, decoder};
+use super::common::families::{DECODERS, decoder};
 use super::common::gguf::{Builder, Meta};
 use super::common::run::Run;
 use super::common::tiny::{CONTEXT, DIM, FFN, LAYERS, VOCAB};
@@ -353,7 +353,7 @@ fn extreme_options() {
     let all = [0, 1, 2, 15, 16, 17, 63, 64, 65, 4096, 1 << 16, 1 << 20, i32::MAX as usize, 1 << 31, usize::MAX];
     // Emulators take their time; what 32 bits cannot count is large.
     let values: &[usize] = if cfg!(target_pointer_width = "32") { &all[9..] } else { &all };
-    let models = FAMILIES.map(tiny).into_iter().chain(DECODERS.iter().chain(&RECURRENT).map(|family| decoder(family)));
+    let models = FAMILIES.map(tiny).into_iter().chain(DECODERS.map(decoder));
     for bytes in models.map(|file| file.build()) {
         let gguf = Gguf::parse(&bytes).unwrap();
         for kv in [KvType::F32, KvType::F16, KvType::Q8_0] {

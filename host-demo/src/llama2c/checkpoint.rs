@@ -410,23 +410,4 @@ mod tests {
         assert!(!is_checkpoint(b"GGUF\x03\0\0\0aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"));
         assert!(is_checkpoint(&file));
     }
-
-    #[test]
-    fn changed_checkpoints_and_vocabularies() {
-        let tokenizer = [&7u32.to_le_bytes()[..], &[0; 4], &1u32.to_le_bytes(), b"a"].concat();
-        let tokenizer = [&tokenizer[..], &tokenizer[4..], &tokenizer[4..]].concat();
-        let seeds = [version_2(4, true), version_2(4, false), version_2(4, true)[8..].to_vec()];
-        let seeds: Vec<&[u8]> = seeds.iter().map(|seed| &seed[..]).collect();
-        let converted = |model: &[u8], tokenizer: &[u8]| {
-            for int8 in [super::super::Int8::Kept, super::super::Int8::Q8_0] {
-                let mut out = Vec::new();
-                let Ok(converted) = super::super::Converted::new("m", model, tokenizer, int8) else { return };
-                if converted.write(&mut out).is_ok() {
-                    let _ = arenite::Gguf::parse(&out).map(|gguf| arenite::Model::new(&gguf).is_ok());
-                }
-            }
-        };
-        crate::changed::all(&seeds, |bytes| converted(bytes, &tokenizer));
-        crate::changed::all(&[&tokenizer[..]], |bytes| converted(seeds[0], bytes));
-    }
 }

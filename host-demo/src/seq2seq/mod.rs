@@ -85,26 +85,3 @@ fn read(directory: &Path, name: &str) -> Result<Vec<u8>> {
     let path = directory.join(name);
     fs::read(&path).with_context(|| format!("cannot read {}", path.display()))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn changed_models() {
-        let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/english_hindi");
-        let names = ["config.json", "tokenizer.json", "model.safetensors"];
-        let files = names.map(|name| fs::read(from.join(name)).unwrap());
-        let directory = tempfile::tempdir().unwrap();
-        let at = |name: &str| directory.path().join(name);
-        for (name, file) in names.iter().zip(&files) {
-            names.iter().zip(&files).for_each(|(name, file)| fs::write(at(name), file).unwrap());
-            // Of the weights the description, which comes first.
-            let (head, rest) = file.split_at(file.len().min(4000));
-            crate::changed::all(&[head], |bytes| {
-                fs::write(at(name), [bytes, rest].concat()).unwrap();
-                let _ = convert(directory.path(), &at("out.gguf"), bytes.len() % 2 == 0);
-            });
-        }
-    }
-}

@@ -346,32 +346,3 @@ fn with(mut object: Value, more: Value) -> Value {
     }
     object
 }
-
-#[cfg(test)]
-mod tests {
-    use super::super::request::Body;
-    use super::*;
-
-    #[test]
-    fn changed_requests() {
-        let chat = br#"{"model": "m", "messages": [{"role": "user", "content": "Hello"}], "temperature": 0.5, "n": 2, "max_tokens": 9,
-            "stop": ["a", "b"], "logit_bias": {"5": -100}, "logprobs": true, "top_logprobs": 3, "stream": false, "seed": 1,
-            "response_format": {"type": "json_schema", "json_schema": {"schema": {"type": "object", "properties": {"a": {"type": "integer"}}}}},
-            "tools": [{"type": "function", "function": {"name": "f", "parameters": {}}}], "tool_choice": "auto"}"#;
-        let responses =
-            br#"{"model": "m", "input": [{"role": "user", "content": [{"type": "input_text", "text": "Hi"}]},
-            {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}], "instructions": "short",
-            "max_output_tokens": 5, "text": {"format": {"type": "json_schema", "name": "n", "schema": {}}}}"#;
-        let batch = br#"{"custom_id": "1", "method": "POST", "url": "/v1/chat/completions", "body": {"messages": [], "max_tokens": -1}}"#;
-        crate::changed::all(&[chat, responses, batch], |bytes| {
-            if let Ok(body) = Body::parse(bytes) {
-                let _ = (body.choices(), body.settings(100, 7, &|text| text.parse().ok()).is_ok());
-            }
-            let Ok(value) = serde_json::from_slice::<Value>(bytes) else { return };
-            let _ = Body::of(value["body"].clone());
-            if let Ok(chat) = to_chat(&value) {
-                let _ = Body::of(chat);
-            }
-        });
-    }
-}

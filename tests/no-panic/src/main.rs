@@ -8,18 +8,15 @@
 #![allow(dead_code, unused_imports)]
 
 use core::fmt::Write;
-use core::ops::ControlFlow;
 
 use arenite::beam::{Beams, Search};
 use arenite::chat::{Format, Message};
 use arenite::gguf::Value;
 use arenite::grammar::{Constraint, Grammar, Masks, State};
-use arenite::quant::{TensorType, decode_row, encode_row};
 use arenite::sampler::{Params, Pcg32, Sampler};
 use arenite::speculation::lookup;
 use arenite::tokenizer::{Encode, Tokenizer};
-use arenite::workers::{Pair, Workers};
-use arenite::{Context, Engine, Error, Gguf, Model, Observer, Options, Plan, Session, Stage, TokenId, Work, Workspace};
+use arenite::{Context, Engine, Error, Gguf, Model, Options, Plan, Session, TokenId, Work};
 
 macro_rules! entry {
     ($feature:literal, ($($name:ident: $type:ty),*) -> $result:ty $body:block) => {
@@ -85,34 +82,6 @@ entry!("contexts", (model: &Model<'_>, plan: Plan, workspace: Memory, kv: Memory
     Ok(sum + (engine.free_pages() + engine.earliest(&a)) as f32)
 });
 
-entry!("embed", (model: &Model<'_>, plan: Plan, workspace: Memory, kv: Memory, tokens: &[TokenId], out: &mut [f32]) -> Result<f32, Error> {
-    let mut engine = Engine::new(model, plan, workspace, kv)?;
-    let mut context = engine.open()?;
-    let sum: f32 = engine.embed(&mut context, tokens, out)?.iter().sum();
-    Ok(sum + engine.embed_pair(&mut context, tokens, tokens.len(), out)?.iter().sum::<f32>())
-});
-
-/// Sees everything, and stops at what is not a number.
-struct Sum(f32);
-impl Observer for Sum {
-    fn observe(&mut self, _: Stage, layer: usize, position: usize, states: &[f32]) -> ControlFlow<()> {
-        self.0 += states.iter().sum::<f32>() + (layer ^ position) as f32;
-        if self.0.is_nan() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    }
-}
-
-entry!("observed", (model: &Model<'_>, plan: Plan, workspace: Memory, kv: Memory, tokens: &[TokenId]) -> Result<f32, Error> {
-    let mut session = Session::new(model, plan, workspace, kv)?;
-    let mut sum = Sum(0.0);
-    let _ = session.prefill_observed(tokens, &mut sum)?;
-    Ok(sum.0)
-});
-
-entry!("checkpoint", (engine: &mut Engine<'_, '_>, context: &Context, position: usize) -> Result<usize, Error> {
-    engine.checkpoint(context)?;
-    Ok(engine.nearest(context, position) ^ engine.snapshot_bytes(context))
-});
-
 entry!("pass", (engine: &mut Engine<'_, '_>, works: &mut [Work<'_>]) -> Result<(), Error> {
     let mut pass = engine.begin(works)?;
     while pass.step() {}
@@ -173,12 +142,6 @@ entry!("constraint", (table: &[u8], tokenizer: &Tokenizer<'_, '_>, token: TokenI
     Ok(constraint.allows(tokenizer, token) && constraint.is_over())
 });
 
-entry!("place", (table: &[u8], state: &State, tokenizer: &Tokenizer<'_, '_>, token: TokenId) -> Result<State, Error> {
-    let mut constraint = Constraint::at(Grammar::checked_before(table)?, state.clone());
-    constraint.accept(tokenizer, token)?;
-    Ok(constraint.into_state())
-});
-
 entry!("masks", (table: &[u8], tokenizer: &Tokenizer<'_, '_>, memory: Memory, token: TokenId) -> Result<bool, Error> {
     let constraint = Constraint::new(Grammar::new(table)?);
     let mut masks = Masks::new(tokenizer, 2, memory)?;
@@ -208,39 +171,6 @@ entry!("borrow", (gguf: &Gguf<'static>, index: &'static [u8]) -> Result<Tokenize
 
 entry!("encode", (tokenizer: &Tokenizer<'_, '_>, text: &[u8], options: Encode, scratch: &mut [u8], ids: &mut [TokenId]) -> Result<usize, Error> {
     tokenizer.encode(text, options, scratch, ids)
-});
-
-entry!("texts", (tokenizer: &Tokenizer<'_, '_>, text: &[u8], options: Encode, scratch: &mut [u8]) -> Result<usize, Error> {
-    let ids = tokenizer.encode_list::<64>(text, options, scratch)?;
-    let mut decoder = tokenizer.decoder_after_prompt();
-    let mut bytes = 0;
-    for id in &ids {
-        decoder.push_bytes(*id, tokenizer, |text| bytes += text.len())?;
-    }
-    decoder.finish_bytes(|text| bytes += text.len());
-    Ok(tokenizer.decode_text::<64>(&ids, true)?.len() + bytes)
-});
-
-entry!("sizes", (file: &[u8], text: &[u8], tokenizer: &Tokenizer<'_, '_>, options: Options, n: usize) -> Result<usize, Error> {
-    let gguf = Gguf::parse(file)?;
-    let plan = Plan::try_of(file, options)?;
-    let bytes = Tokenizer::index_bytes(&gguf)? ^ Tokenizer::scratch_bytes(n) ^ tokenizer.scratch_bytes_for(text);
-    Ok(bytes ^ plan.snapshot_bytes(n) ^ Beams::bytes(&plan) ^ Masks::bytes(tokenizer, n))
-});
-
-entry!("rows", (kind: TensorType, bytes: &mut [u8], row: &mut [f32]) -> bool {
-    decode_row(kind, bytes, row) && encode_row(kind, row, bytes)
-});
-
-entry!("static_memory", () -> Result<Memory, Error> {
-    static MEMORY: Workspace<64> = Workspace::new();
-    MEMORY.take()
-});
-
-entry!("pair", (pair: &mut Pair, job: &(dyn Fn() + Sync)) -> bool {
-    let (caller, helper) = pair.split();
-    caller.run(job);
-    helper.step()
 });
 
 entry!("detokenize", (tokenizer: &Tokenizer<'_, '_>, ids: &[TokenId], text: &mut [u8]) -> Result<usize, Error> {
