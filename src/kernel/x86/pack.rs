@@ -8,6 +8,7 @@
 use core::arch::x86_64::*;
 
 use super::bytes::Ymm;
+use super::quad::Quad;
 use crate::kernel::panel::PANEL_ROWS;
 use crate::quant::Format;
 
@@ -41,13 +42,47 @@ pub(super) const fn piece(floats: usize) -> usize {
     CODES + floats * LINE
 }
 
+/// Writes eight dwords of every row, the first of all rows side by side, and so on. A macro: a closure that the compiler does
+/// not inline would not have the instruction set.
+macro_rules! transpose {
+    ($to:expr, |$r:ident| $row:expr) => {{
+        let to: *mut u8 = $to;
+        for r in (0..PANEL_ROWS).step_by(4) {
+            macro_rules! row {
+                ($i:literal) => {{
+                    let $r = r + $i;
+                    $row
+                }};
+            }
+            transpose_four([row!(0), row!(1), row!(2), row!(3)], to.add(r * 4));
+        }
+    }};
+}
+
 /// See [`Pack`](crate::kernel::quantized::Pack).
 ///
 /// # Safety
 ///
 /// As there; the caller has AVX2 and F16C.
 #[target_feature(enable = "avx2,fma,f16c")]
-pub(super) unsafe fn pack<F: Format>(w: *const u8, row_bytes: usize, rows: usize, cols: usize, panel: *mut u8) {
+pub(super) unsafe fn avx2<F: Format>(w: *const u8, row_bytes: usize, rows: usize, cols: usize, panel: *mut u8) {
+    // SAFETY: passed on to the caller.
+    unsafe { pack::<F, false>(w, row_bytes, rows, cols, panel) }
+}
+
+/// The same with AVX-512.
+///
+/// # Safety
+///
+/// As above; the caller has AVX-512.
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512dq,avx512bw,avx512vl")]
+pub(super) unsafe fn avx512<F: Format>(w: *const u8, row_bytes: usize, rows: usize, cols: usize, panel: *mut u8) {
+    // SAFETY: passed on to the caller.
+    unsafe { pack::<F, true>(w, row_bytes, rows, cols, panel) }
+}
+
+#[inline(always)]
+unsafe fn pack<F: Format, const WIDE: bool>(w: *const u8, row_bytes: usize, rows: usize, cols: usize, panel: *mut u8) {
     // SAFETY: the caller has `rows` rows, and room in the panel. Rows that are missing repeat the last one.
     unsafe {
         let s = Ymm::new();
@@ -60,7 +95,6 @@ pub(super) unsafe fn pack<F: Format>(w: *const u8, row_bytes: usize, rows: usize
                     _mm_prefetch::<_MM_HINT_T1>(w.wrapping_add(r * row_bytes + b * bytes + line * 64).cast());
                 }
             }
-            let codes = |chunk: usize, to: *mut u8| transpose(|r| F::unpack(s, row(r), chunk), to);
             let d = |at: usize, to: *mut u8| match F::D {
                 Some((place, factor)) => halves(|r| row(r).as_ref().as_ptr().add(place), factor, to),
                 None => {
@@ -77,23 +111,22 @@ pub(super) unsafe fn pack<F: Format>(w: *const u8, row_bytes: usize, rows: usize
                 let whole = const { Whole::of(F::GROUP, F::M.is_some()) };
                 let to = panel.add(b * whole.size);
                 for chunk in 0..8 {
-                    codes(chunk, to.add(chunk * CODES));
+                    codes::<F, WIDE>(s, (w, row_bytes, rows), b * bytes, chunk, to.add(chunk * CODES));
                 }
                 for eight in 0..32 / F::GROUP {
-                    let scales = |r: usize| {
+                    transpose!(to.add(Whole::SCALES + eight * 8 * LINE), |r| {
                         let [low, high] = F::scale_words(row(r));
                         _mm256_cvtepi8_epi32(_mm_cvtsi64_si128(if eight == 0 { low } else { high } as i64))
-                    };
-                    transpose(scales, to.add(Whole::SCALES + eight * 8 * LINE));
+                    });
                 }
-                transpose(|r| pairs::<F>(row(r)), to.add(whole.pairs));
+                transpose!(to.add(whole.pairs), |r| pairs::<F>(row(r)));
                 d(0, to.add(whole.d));
                 m(to.add(whole.m));
             } else {
                 let two = F::M.is_some() || F::FLOAT_GROUPS;
                 for chunk in 0..F::ELEMENTS / 32 {
                     let to = panel.add((b * (F::ELEMENTS / 32) + chunk) * piece(1 + usize::from(two)));
-                    codes(chunk, to);
+                    codes::<F, WIDE>(s, (w, row_bytes, rows), b * bytes, chunk, to);
                     d(chunk * 32, to.add(CODES));
                     m(to.add(CODES + LINE));
                     if F::FLOAT_GROUPS {
@@ -105,27 +138,44 @@ pub(super) unsafe fn pack<F: Format>(w: *const u8, row_bytes: usize, rows: usize
     }
 }
 
-/// Writes eight dwords of every row, the first of all rows side by side, and so on.
+/// Writes the codes of 32 numbers of every row, from blocks `at` bytes into them.
 #[inline(always)]
-unsafe fn transpose(row: impl Fn(usize) -> __m256i, to: *mut u8) {
+unsafe fn codes<F: Format, const WIDE: bool>(
+    s: Ymm,
+    (w, row_bytes, rows): (*const u8, usize, usize),
+    at: usize,
+    chunk: usize,
+    to: *mut u8,
+) {
+    // SAFETY: the caller has the blocks, room for their codes, and AVX-512 if it says so.
+    unsafe {
+        let block = |r: usize| w.add(r.min(rows - 1) * row_bytes + at);
+        if const { WIDE && F::BYTEWISE } {
+            Quad::transpose::<F>(core::array::from_fn(block), chunk, to, LINE);
+        } else {
+            transpose!(to, |r| F::unpack(s, &*block(r).cast(), chunk));
+        }
+    }
+}
+
+/// The same of four rows.
+#[inline(always)]
+unsafe fn transpose_four([a, b, c, d]: [__m256i; 4], to: *mut u8) {
     // SAFETY: the caller has AVX2 and room for them.
     unsafe {
-        for r in (0..PANEL_ROWS).step_by(4) {
-            let [a, b, c, d] = [row(r), row(r + 1), row(r + 2), row(r + 3)];
-            // Four rows of four dwords, in both halves at once.
-            let (ab, cd) = (_mm256_unpacklo_epi32(a, b), _mm256_unpacklo_epi32(c, d));
-            let (ab2, cd2) = (_mm256_unpackhi_epi32(a, b), _mm256_unpackhi_epi32(c, d));
-            let columns = [
-                _mm256_unpacklo_epi64(ab, cd),
-                _mm256_unpackhi_epi64(ab, cd),
-                _mm256_unpacklo_epi64(ab2, cd2),
-                _mm256_unpackhi_epi64(ab2, cd2),
-            ];
-            for (k, column) in columns.into_iter().enumerate() {
-                let at = to.add(k * LINE + r * 4);
-                _mm_storeu_si128(at.cast(), _mm256_castsi256_si128(column));
-                _mm_storeu_si128(at.add(4 * LINE).cast(), _mm256_extracti128_si256::<1>(column));
-            }
+        // Four rows of four dwords, in both halves at once.
+        let (ab, cd) = (_mm256_unpacklo_epi32(a, b), _mm256_unpacklo_epi32(c, d));
+        let (ab2, cd2) = (_mm256_unpackhi_epi32(a, b), _mm256_unpackhi_epi32(c, d));
+        let columns = [
+            _mm256_unpacklo_epi64(ab, cd),
+            _mm256_unpackhi_epi64(ab, cd),
+            _mm256_unpacklo_epi64(ab2, cd2),
+            _mm256_unpackhi_epi64(ab2, cd2),
+        ];
+        for (k, column) in columns.into_iter().enumerate() {
+            let at = to.add(k * LINE);
+            _mm_storeu_si128(at.cast(), _mm256_castsi256_si128(column));
+            _mm_storeu_si128(at.add(4 * LINE).cast(), _mm256_extracti128_si256::<1>(column));
         }
     }
 }
