@@ -92,14 +92,12 @@ pub(crate) enum Shape {
     Other,
 }
 
-/// The blocks of 256 that most files have: see [`Format::SUPER`].
+/// Blocks of 256 with scales of few bits: see [`Format::SUPER`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SuperBlock {
     Q2K,
     Q3K,
     Q4K,
-    Q5K,
-    Q6K,
     Iq4Xs,
 }
 

@@ -6,15 +6,18 @@
 //! streams, which the hardware prefetcher does not follow: while a group is computed, later groups are
 //! prefetched line after line.
 
+use core::any::TypeId;
 use core::arch::x86_64::*;
 use core::marker::PhantomData;
 use core::ops::Range;
 
 use super::bytes::{Ymm, hide, opaque};
 use super::products::{Dot, fits_i16};
+use super::q6k;
 use super::wide;
 use crate::kernel::job::Row;
 use crate::kernel::quantized::Blocks;
+use crate::quant::formats::q6_k::Q6K;
 use crate::quant::{Bytes, Format, Shape};
 
 /// Eight rows of a format, multiplied by `D`.
@@ -401,6 +404,10 @@ unsafe fn whole<D: Dot, F: Format>(s: Ymm, block: &F::Block, x: *const i8, sums:
         // Where two products of codes do not fit 16 bits, those of signed numbers do.
         let signed = !fits_i16::<F>(2);
         let words = if F::GROUP == 16 { apart(F::scale_words(block)) } else { _mm256_setzero_si256() };
+        if D::WIDE && TypeId::of::<F>() == TypeId::of::<Q6K>() {
+            let extra = _mm256_slli_epi32::<5>(_mm256_madd_epi16(words, sums.words));
+            return q6k::sums512(block.as_ref().as_ptr(), x, extra);
+        }
         let mut acc = match F::BIAS {
             0 => _mm256_setzero_si256(),
             _ if signed => _mm256_setzero_si256(),

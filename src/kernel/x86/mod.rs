@@ -10,6 +10,7 @@ mod decode;
 mod pack;
 mod panel;
 mod products;
+mod q6k;
 mod quad;
 mod wide;
 

@@ -1,4 +1,5 @@
-//! Decode of the usual blocks of 256 under AVX-512: 64 codes of a row in a register, and the scales of four rows in another.
+//! Decode of blocks of 256 with scales of few bits under AVX-512: 64 codes of a row in a register, and the scales of four rows
+//! in another.
 //!
 //! What limits these formats is not memory but the number of instructions for a block: scales of six bits cost as much as the
 //! products. So scales and minimums are unpacked for four rows at once, a row in each quarter of a register, and meet
@@ -22,7 +23,7 @@ pub(super) struct Activations {
 /// Which 32 numbers of a block the halves of each of four registers have.
 const fn order<F: Format>() -> [[usize; 2]; 4] {
     match F::SUPER {
-        Some(SuperBlock::Q4K | SuperBlock::Q5K) => [[0, 2], [1, 3], [4, 6], [5, 7]],
+        Some(SuperBlock::Q4K) => [[0, 2], [1, 3], [4, 6], [5, 7]],
         _ => [[0, 1], [2, 3], [4, 5], [6, 7]],
     }
 }
@@ -178,7 +179,7 @@ impl Four {
             let pick = |low: i64, high: i64| _mm512_broadcast_i32x4(_mm_set_epi64x(high, low));
             let zero = _mm512_setzero_si512();
             match F::SUPER {
-                Some(SuperBlock::Q4K | SuperBlock::Q5K) => {
+                Some(SuperBlock::Q4K) => {
                     // Six bits of four scales, of four minimums, and four bits of the other scales and minimums, whose high two
                     // bits are those left over before.
                     let bytes = quarters(rows, first, at);
@@ -191,9 +192,6 @@ impl Four {
                         scales: [_mm512_unpacklo_epi8(both, zero), zero],
                         minimums: [_mm512_unpackhi_epi8(both, zero), zero],
                     }
-                }
-                Some(SuperBlock::Q6K) => {
-                    Self { scales: two_rows(quarters(rows, first, at + 192)), minimums: [zero; 2] }
                 }
                 Some(SuperBlock::Q3K) => {
                     // Eight bytes with four bits of two scales, then four with two bits of four.
@@ -296,21 +294,6 @@ unsafe fn codes<F: Format>(block: *const u8) -> [__m512i; 4] {
         let or = |x, high, mask: i8| _mm512_ternarylogic_epi32::<0xf8>(x, high, _mm512_set1_epi8(mask));
         match F::SUPER {
             Some(SuperBlock::Q4K) => nibbles(16),
-            Some(SuperBlock::Q5K) => {
-                let ([a, b, c, d], high) = (nibbles(48), twice(16));
-                let fifth = [left(high, 4, 2), left(high, 3, 1), right(high, 0, 2), right(high, 1, 3)];
-                [or(a, fifth[0], 16), or(b, fifth[1], 16), or(c, fifth[2], 16), or(d, fifth[3], 16)]
-            }
-            Some(SuperBlock::Q6K) => {
-                let (a, b) = (load(0), load(64));
-                let (high, other) = (twice(128), twice(160));
-                [
-                    or(_mm512_and_si512(a, nibble), left(high, 4, 2), 0x30),
-                    or(_mm512_and_si512(_mm512_srli_epi16::<4>(a), nibble), right(high, 0, 2), 0x30),
-                    or(_mm512_and_si512(b, nibble), left(other, 4, 2), 0x30),
-                    or(_mm512_and_si512(_mm512_srli_epi16::<4>(b), nibble), right(other, 0, 2), 0x30),
-                ]
-            }
             Some(SuperBlock::Q2K) => {
                 let (a, b) = (twice(16), twice(48));
                 [right(a, 0, 2), right(a, 4, 6), right(b, 0, 2), right(b, 4, 6)].map(|x| _mm512_and_si512(x, two))

@@ -1,5 +1,5 @@
 use super::q4_k::{minimums, scales};
-use crate::quant::format::{Bytes, Format, part, SuperBlock};
+use crate::quant::format::{Bytes, Format, part};
 
 /// 256 numbers: Q4_K with a fifth bit each, before the four.
 #[derive(Clone, Copy)]
@@ -10,7 +10,6 @@ impl Format for Q5K {
     const ELEMENTS: usize = 256;
     const MAX: u8 = 31;
     const BYTEWISE: bool = true;
-    const SUPER: Option<SuperBlock> = Some(SuperBlock::Q5K);
     const M: Option<(usize, f32)> = Some((2, -1.0));
 
     #[inline(always)]
