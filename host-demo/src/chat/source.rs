@@ -117,7 +117,9 @@ fn raw_end(text: &str) -> usize {
 /// Names, strings and single other characters of a tag, without the marks at its ends.
 fn words(tag: &str) -> Vec<Range<usize>> {
     let mut words = Vec::new();
-    let end = tag.len().saturating_sub(2);
+    // A tag that is cut short may end with any character.
+    let last = tag.len().saturating_sub(2);
+    let end = (0..=last).rev().find(|&at| tag.is_char_boundary(at)).unwrap_or(0);
     let mut at = 2;
     if matches!(tag.as_bytes().get(2), Some(b'-' | b'+')) {
         at = 3;
@@ -293,6 +295,7 @@ mod tests {
             assert_eq!(translate(text), text);
         }
         assert_eq!(translate("{{ \"open"), "{{ \"open");
+        assert_eq!(translate("{{ a 😀"), "{{ a 😀");
         assert_eq!(translate("a\r\nb"), "a\nb");
     }
 
