@@ -8,6 +8,7 @@
 //! 6. [Adding a block format](adding_a_block_format) for weights.
 //! 7. [A model on a board](a_model_on_a_board): a microcontroller from nothing to text.
 //! 8. [Reading a profile](reading_a_profile): where the time of a token goes.
+//! 9. [What works](what_works): architectures, types of weights, tokenizers.
 
 macro_rules! pages {
     ($($name:ident)*) => {
@@ -27,4 +28,5 @@ pages! {
     adding_a_block_format
     a_model_on_a_board
     reading_a_profile
+    what_works
 }
