@@ -145,7 +145,7 @@ fn attend_rows<S: Isa, E: Element, const R: usize, const N: usize>(
     let mut softmax = Softmax::new(s, job, row);
     for block in all.lo / BLOCK..=(all.hi - 1) / BLOCK {
         let seen = visible.map(|seen| seen.part(block * BLOCK, BLOCK));
-        let tiles = if S::ROWS == 1 { tiles.seen(block, seen[0]) } else { tiles.block(block) };
+        let tiles = tiles.block(block);
         let mut weights = [const { MaybeUninit::<[f32; BLOCK]>::uninit() }; R];
         let at = weights.each_mut().map(|weights| weights.as_mut_ptr().cast::<f32>());
         // SAFETY: the tiles are whole ones of the head's, in which the layout's offsets stay; each query has `dim`

@@ -55,18 +55,6 @@ impl<'a> Tiles<'a> {
         [self.tile(first), self.tile(first + 1), self.tile(first + 2), self.tile(first + 3)]
     }
 
-    /// Those of the block that `seen` has something of; elsewhere the head's first.
-    #[inline(always)]
-    pub fn seen(&self, block: usize, seen: Range) -> [Tile; TILES] {
-        let first = self.job.tiles.as_ptr();
-        let mut tiles = [Tile { at: first, later: first }; TILES];
-        let range = seen.tiles();
-        for (t, tile) in tiles.iter_mut().enumerate().take(range.end).skip(range.start) {
-            *tile = self.tile(block * TILES + t);
-        }
-        tiles
-    }
-
     #[inline(always)]
     fn tile(&self, tile: usize) -> Tile {
         let at = self.at(tile);
