@@ -778,8 +778,6 @@ pub(super) unsafe fn matmul(job: &mut Job<'_>) {
             let out = job.out.add(t * job.stride);
             if job.cols == 64 {
                 times_64(job, x, out);
-            } else if job.cols.is_multiple_of(64) {
-                times_fours(job, x, out);
             } else {
                 times(job, x, out);
             }
@@ -817,47 +815,12 @@ unsafe fn times_64(job: &Job<'_>, x: &[f32], out: *mut f32) {
     }
 }
 
-/// All rows times one token of `4 * 16` columns, or a multiple.
-///
-/// # Safety
-///
-/// As for [`matmul`]; `out` has room for the rows.
-#[inline(always)]
-unsafe fn times_fours(job: &Job<'_>, x: &[f32], out: *mut f32) {
-    // SAFETY: reads the rows and the token to their ends, and writes a number for each row.
-    unsafe {
-        fpu!(
-            "2:",
-            "vldmia {zeros}, {{s0-s15}}",
-            "mov {at}, {x}",
-            "3:",
-            ".rept 4",
-            products!(16, "{at}", "{w}"),
-            ".endr",
-            "cmp {at}, {end}",
-            "bne 3b",
-            tree!(),
-            "vstmia {out}!, {{s0}}",
-            "subs {rows}, {rows}, #1",
-            "bne 2b",
-            ;
-            zeros = in(reg) ZEROS.as_ptr(),
-            x = in(reg) x.as_ptr(),
-            at = out(reg) _,
-            w = inout(reg) job.w.as_ptr() => _,
-            out = inout(reg) out => _,
-            rows = inout(reg) job.rows => _,
-            end = in(reg) x.as_ptr_range().end,
-        );
-    }
-}
-
 /// All rows times one token of any number of columns. Where the end of a row is not of whole fours, it is padded in a copy;
 /// else the lanes that have nothing are left as they are (a sum is never -0, to which +0 would make a difference).
 ///
 /// # Safety
 ///
-/// As for [`times_fours`].
+/// As for [`times_64`].
 #[inline(always)]
 unsafe fn times(job: &Job<'_>, x: &[f32], out: *mut f32) {
     let rest = job.cols % 16;
