@@ -103,9 +103,10 @@ impl<'w> Beams<'w> {
     /// Bytes of memory for a search with as many beams as planned, up to the planned context.
     pub const fn bytes(plan: &Plan) -> usize {
         let (beams, length) = (Self::planned(plan), plan.options.context);
-        let nodes = Arena::padded(length * beams * size_of::<Node>());
+        let nodes = Arena::padded(length.saturating_mul(beams * size_of::<Node>()));
         let lists = Arena::padded(beams * size_of::<Found>()) + Arena::padded(2 * beams * size_of::<Candidate>());
-        nodes + lists + 3 * Arena::padded(beams * 4) + Arena::padded(length * 4)
+        let rest = lists + 3 * Arena::padded(beams * 4);
+        nodes.saturating_add(rest).saturating_add(Arena::padded(length.saturating_mul(4)))
     }
 
     /// Searches for continuations in the text that `context` has been [given](Engine::encode). `memory` holds

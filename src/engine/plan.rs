@@ -315,8 +315,8 @@ impl Layout {
             weights: Weights::len(spec),
             frequencies: frequencies[0],
             local_frequencies: frequencies[1],
-            rotations: tri!(product(&[2 * batch, frequencies[0]])),
-            local_rotations: tri!(product(&[2 * batch, frequencies[1]])),
+            rotations: tri!(product(&[2, batch, frequencies[0]])),
+            local_rotations: tri!(product(&[2, batch, frequencies[1]])),
             hidden: tri!(product(&[batch, spec.dim])),
             branch: tri!(product(&[batch, spec.dim])),
             inner: tri!(product(&[batch, inner])),
@@ -363,7 +363,7 @@ impl Store {
                 (store.tiles[kind], store.pages[kind]) = match windows[kind] {
                     // A window's table holds what the first token of a batch sees, and the whole batch.
                     Some(window) => {
-                        let tiles = min(context, window + batch - 1).div_ceil(TILE);
+                        let tiles = min(context, window.saturating_add(batch - 1)).div_ceil(TILE);
                         (tiles, tri!(product(&[tiles, contexts])))
                     }
                     None => (context.div_ceil(TILE), options.pages),
@@ -421,7 +421,7 @@ const fn attention_sums(spec: &Spec<'_>, batch: usize) -> usize {
     let mut index = 0;
     while index < spec.layers {
         let layer = spec.layer(index);
-        let rows = min(MAX_ROWS, batch * layer.group());
+        let rows = min(MAX_ROWS, batch.saturating_mul(layer.group()));
         most = max(most, rows * layer.head.dim.next_multiple_of(16));
         index += 1;
     }

@@ -155,7 +155,7 @@ impl<'w> Masks<'w> {
             entries: arena.take(count).ok_or(short)?,
             texts: arena.take(len).ok_or(short)?,
             slots: arena.take(places.max(1)).ok_or(short)?,
-            bits: arena.take((places.max(1) + 1) * 2 * words).ok_or(short)?,
+            bits: arena.take(places.max(1).saturating_add(1).saturating_mul(2).saturating_mul(words)).ok_or(short)?,
             ends: arena.take(words).ok_or(short)?,
             clock: 0,
         };

@@ -187,8 +187,31 @@ impl<'w> Arena<'w> {
         self.rest
     }
 
-    /// What a piece of `bytes` occupies.
+    /// What a piece of `bytes` occupies. Where that cannot be counted, which 32 bits are soon too few for, it is more
+    /// than any memory has.
     pub const fn padded(bytes: usize) -> usize {
-        bytes.next_multiple_of(ALIGN)
+        bytes.saturating_add(ALIGN - 1) & !(ALIGN - 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_that_cannot_be_counted_do_not_fit() {
+        for (bytes, padded) in [(0, 0), (1, 64), (63, 64), (64, 64), (65, 128)] {
+            assert_eq!(Arena::padded(bytes), padded);
+        }
+        let mut lines = [Line::ZERO; 4];
+        for bytes in [usize::MAX, usize::MAX - 1, usize::MAX - 62, usize::MAX - 63, isize::MAX as usize] {
+            assert!(Arena::padded(bytes) > isize::MAX as usize && static_bytes(bytes) > isize::MAX as usize);
+            let mut arena = Arena::new(Line::bytes_mut(&mut lines)).unwrap();
+            assert!(arena.take::<u8>(bytes).is_none() && arena.take::<u64>(bytes / 8).is_none());
+            assert!(arena.take::<u64>(bytes).is_none());
+        }
+        let mut arena = Arena::new(Line::bytes_mut(&mut lines)).unwrap();
+        assert_eq!(arena.take::<u16>(33).map(|piece| piece.len()), Some(33));
+        assert_eq!(arena.rest().len(), 128);
     }
 }

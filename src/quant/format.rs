@@ -30,6 +30,13 @@ pub(crate) trait Format: Copy + 'static {
     const M: Option<(usize, f32)> = None;
     /// What 32 numbers look like, if it is something that kernels know how to take from two rows at once.
     const SHAPE: Shape = Shape::Other;
+    /// Whether [`unpack`](Self::unpack) takes bytes of the block by `load` and `nibbles` alone, so that several blocks can
+    /// be unpacked side by side.
+    #[allow(dead_code)] // only kernels with an instruction set read it
+    const BYTEWISE: bool = false;
+    /// For kernels that have a form of their own for it.
+    #[allow(dead_code)] // only kernels with an instruction set read it
+    const SUPER: Option<SuperBlock> = None;
     /// Whether the activations have an f32 scale for each block, instead of an f16 for each 32.
     const F32_SCALES: bool = false;
     /// Whether groups of 16 have a float `d` of their own, instead of a scale.
@@ -83,6 +90,17 @@ pub(crate) enum Shape {
     #[allow(dead_code)] // only kernels with an instruction set read it
     Halves(usize),
     Other,
+}
+
+/// The blocks of 256 that most files have: see [`Format::SUPER`].
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SuperBlock {
+    Q2K,
+    Q3K,
+    Q4K,
+    Q5K,
+    Q6K,
+    Iq4Xs,
 }
 
 /// Thirty-two bytes side by side, as some instruction set has them. A value of the type that implements this exists only

@@ -79,7 +79,12 @@ const fn is_sound<F: Format>() -> bool {
         Shape::Halves(place) => place + 128 <= size && F::ELEMENTS == 256 && F::GROUP == 32,
         Shape::Other => F::ELEMENTS.is_multiple_of(32),
     };
-    numbers && has_half(F::D, size) && has_half(F::M, size) && (F::GROUP == 16 || F::GROUP == 32)
+    // `m` follows `d`.
+    let both = match (F::D, F::M) {
+        (Some((d, factor)), Some((m, _))) => m == d + 2 && factor == 1.0,
+        (_, m) => m.is_none(),
+    };
+    numbers && both && has_half(F::D, size) && has_half(F::M, size) && (F::GROUP == 16 || F::GROUP == 32)
 }
 
 /// Whether an f16 at this place, if there is one, is inside a block.

@@ -92,6 +92,7 @@ fn environment() -> Environment<'static> {
     python::add_to(&mut environment);
     environment.add_function(source::EACH, python::each);
     environment.add_function(source::ADD, python::add_markup);
+    environment.add_filter(source::FLAT, python::flat);
     environment.add_filter(source::PERCENT, python::percent);
     environment.add_function(RAISED, |message: &Value| -> Result<Value, minijinja::Error> {
         Err(python::invalid(python::string(message)))
@@ -163,6 +164,74 @@ mod tests {
         for template in ["{{ [1].append(2) }}", "{{ 'a'.index('b') }}", "{{ 'a'.split('') }}", "{{ 'a'|center(1, 2) }}"]
         {
             assert!(matches!(rendered(template), Err(Failure::Refused(_))), "{template}");
+        }
+    }
+
+    /// Row 21 of the list of hostile files: a template is the file's, too.
+    #[test]
+    fn row_21_templates_without_end_are_stopped() {
+        let nested = |depth: usize, open: &str, inner: &str, close: &str| {
+            [&open.repeat(depth), inner, &close.repeat(depth)].concat()
+        };
+        for template in [
+            "{% for a in range(99999) %}{% for b in range(99999) %}x{% endfor %}{% endfor %}",
+            "{% for a in range(10 ** 15) %}{% endfor %}",
+            "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
+            "{% macro m() %}{{ m() }}{{ m() }}{% endmacro %}{{ m() }}",
+            "{% for a in [1] recursive %}{{ loop([1]) }}{% endfor %}",
+            "{% set ns = namespace(x='ab') %}{% for i in range(99) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}",
+            "{% set ns = namespace(x=[1]) %}{% for i in range(99) %}{% set ns.x = ns.x + ns.x %}{% endfor %}",
+            "{{ 'x' * 10 ** 12 }}",
+            "{{ [0] * 10 ** 12 }}",
+            "{{ 'a'|center(10 ** 12) }}",
+            "{{ 'a'.ljust(10 ** 12) }}",
+            "{{ 'a'.zfill(10 ** 12) }}",
+            "{{ '%999999999999d' % 1 }}",
+            "{{ '%.999999999999f' % 1.5 }}",
+            "{{ '%999999999999s' % 'a' }}",
+            "{{ '{:>999999999999}'.format(1) }}",
+            "{{ '{:.999999999999f}'.format(1.5) }}",
+            "{{ '{:{}}'.format(1, 10 ** 12) }}",
+            "{{ 'a'|indent(10 ** 12, true) }}",
+            "{{ 'aaaaaaaaaaaaaaaa'.replace('a', 'aaaaaaaaaaaaaaaa' * 99999) * 99 }}",
+            "{{ 10 ** 10 ** 10 }}",
+            &nested(100_000, "(", "1", ")"),
+            &nested(100_000, "[", "", "]"),
+            &nested(100_000, "{% if 1 %}", "", "{% endif %}"),
+            &nested(100_000, "{{ ", "", ""),
+            &format!("{{{{ 1{} }}}}", " + 1".repeat(100_000)),
+            &format!("{{{{ {}1 }}}}", "not ".repeat(100_000)),
+            &format!("{{{{ {}1 }}}}", "-".repeat(100_000)),
+            &format!("{{{{ x{} }}}}", ".x".repeat(100_000)),
+            &format!("{{{{ 'x'{} }}}}", "|upper".repeat(100_000)),
+        ] {
+            let shown: String = template.chars().take(60).collect();
+            match rendered(template) {
+                Ok(text) => assert!(text.len() < 1 << 20, "{shown}: {} bytes", text.len()),
+                Err(Failure::Broken(error)) => assert!(error.to_string().len() < 300, "{shown}"),
+                Err(Failure::Refused(why)) => assert!(why.len() < 300, "{shown}"),
+            }
+        }
+    }
+
+    #[test]
+    fn row_21_templates_reach_nothing_but_what_they_are_given() {
+        for template in [
+            "{{ ''.__class__.__mro__[1].__subclasses__() }}",
+            "{{ messages.__init__.__globals__ }}",
+            "{{ cycler.__init__.__globals__.os.popen('id').read() }}",
+            "{{ self.__init__.__globals__['__builtins__']['open']('/etc/passwd').read() }}",
+            "{% include '/etc/passwd' %}",
+            "{% import '/etc/passwd' as x %}",
+            "{% extends '/etc/passwd' %}",
+            "{{ open('/etc/passwd') }}",
+            "{% call undefined() %}{% endcall %}",
+            "{% unknown_statement %}",
+            "{{ 'a'|unknown_filter }}",
+            "{{ 'a' is unknown_test }}",
+            "{{ unknown_function() }}",
+        ] {
+            assert!(rendered(template).is_err(), "{template}");
         }
     }
 }

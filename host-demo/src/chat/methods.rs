@@ -90,6 +90,8 @@ fn of_text(text: &str, name: &str, args: &[Value]) -> Result<Option<Value>, Erro
             let [size] = bind_some(args, ["tabsize"])?;
             expand_tabs(text, size.map_or(Ok(8), |size| width_of(Some(size)))?).into()
         }
+        // Minijinja's, which makes fields of any width.
+        "format" if has_wide_field(text) => return Err(invalid(format!("a field is wider than {WIDEST}"))),
         "title" => title(text).into(),
         "swapcase" => {
             let swap =
@@ -137,6 +139,14 @@ fn count(most: Option<Value>) -> Result<usize, Error> {
 fn width_of(width: Option<Value>) -> Result<usize, Error> {
     let width = i64::try_from(required([width])?)?;
     Ok(usize::try_from(width).unwrap_or(0).min(WIDEST))
+}
+
+/// Whether a field of a format names a number of more than five digits: its width, or how many digits are wanted.
+fn has_wide_field(format: &str) -> bool {
+    format.split('{').skip(1).any(|field| {
+        let field = field.split('}').next().unwrap_or_default();
+        field.split(|c: char| !c.is_ascii_digit()).any(|digits| digits.len() > 5)
+    })
 }
 
 fn is_all(text: &str, is: impl Fn(char) -> bool) -> Value {

@@ -178,6 +178,13 @@ fn is_list(value: &Value) -> bool {
     }
 }
 
+/// A list of the items of one, and anything else as it is. Of generators nothing is taken.
+pub fn flat(state: &State<'_, '_>, value: &Value) -> Result<Value, Error> {
+    let Some(len) = value.len().filter(|_| is_list(value) && !value.is_tuple()) else { return Ok(value.clone()) };
+    state.consume_fuel(len as u64)?;
+    Ok(Value::from(value.try_iter()?.collect::<Vec<_>>()))
+}
+
 /// `a + b + ...` where one of them is [safe](Value::is_safe): the others are escaped, as Python's Markup
 /// does it even where nothing else is.
 pub fn add_markup(parts: Rest<Value>) -> Result<Value, Error> {

@@ -6,6 +6,7 @@
 //!   through [`EACH`].
 //! - `'%s' % x` is a [filter](PERCENT).
 //! - `'a'|safe + b` escapes `b` in Python, even where nothing is escaped on output: [`ADD`].
+//! - What a list is added to is made a list of its own, which counts as work done: [`FLAT`].
 
 use std::ops::Range;
 
@@ -15,6 +16,9 @@ pub const EACH: &str = "py_each";
 pub const PERCENT: &str = "py_percent";
 /// The function that adds texts of which some are marked `|safe`.
 pub const ADD: &str = "py_add";
+/// The filter for the left side of `+`: minijinja makes a sum of lists later, and counts nothing for it, so that a list
+/// that is added to itself again and again would be all of the memory.
+pub const FLAT: &str = "py_flat";
 
 /// `source` for minijinja. What is not understood stays as it is: minijinja then says what is wrong with it.
 pub fn translate(source: &str) -> String {
@@ -164,7 +168,8 @@ fn for_each(tag: &str, words: &[Range<usize>]) -> String {
     )
 }
 
-/// `'%s' % x` with a filter for the operator; of what stands to its left only literals can be texts.
+/// `'%s' % x` with a filter for the operator; of what stands to its left only literals can be texts. And [`FLAT`] before
+/// each `+` that stands between two operands.
 fn filled_in(tag: &str) -> String {
     let words = words(tag);
     let closing = closing(tag, &words);
@@ -177,6 +182,9 @@ fn filled_in(tag: &str) -> String {
                 edits.push((last.end..last.end, ")".to_string()));
             }
         }
+        if &tag[pair[1].clone()] == "+" && may_be_list(&tag[pair[0].clone()]) {
+            edits.push((pair[0].end..pair[0].end, format!("|{FLAT}")));
+        }
     }
     edits.sort_by_key(|(range, _)| range.start);
     let (mut out, mut at) = (String::new(), 0);
@@ -186,6 +194,13 @@ fn filled_in(tag: &str) -> String {
         at = range.end;
     }
     out + &tag[at..]
+}
+
+/// Whether an operand that ends with this word may be a list: not a number, a text, nor a word that no operand ends with.
+fn may_be_list(word: &str) -> bool {
+    let operators = ["and", "or", "not", "in", "is", "if", "elif", "else", "set"];
+    let is_name = word.starts_with(|c: char| c.is_alphabetic() || c == '_') && !operators.contains(&word);
+    is_name || matches!(word, ")" | "]")
 }
 
 /// Of each word that is a bracket which opens, where the one stands that closes it; of others their own place.
@@ -307,6 +322,18 @@ mod tests {
             assert!(translate(same).len() >= same.len());
         }
         assert_eq!(translate("{{ 7 % 3 }}{%- if 'a' %}"), "{{ 7 % 3 }}{%- if 'a' %}");
+        assert_eq!(translate("{{ '%s' % a.b + 'c' }}"), "{{ '%s' |py_percent( a.b)|py_flat + 'c' }}");
+    }
+
+    #[test]
+    fn lists_are_made_before_they_are_added_to() {
+        assert_eq!(
+            translate("{%+ set x = a + [b] + c(d) + e +%}"),
+            "{%+ set x = a|py_flat + [b]|py_flat + c(d)|py_flat + e +%}"
+        );
+        for same in ["{{ 1 + x }}", "{{ 'a' + x }}", "{{ +x }}", "{{ a if +b else +c }}"] {
+            assert_eq!(translate(same), same);
+        }
     }
 
     #[test]

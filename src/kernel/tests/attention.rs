@@ -4,6 +4,7 @@ extern crate std;
 
 use std::{format, vec, vec::Vec};
 
+use super::edge::Edge;
 use super::{Data, Random, UNTOUCHED, same, tables};
 use crate::kernel::{Attention, Bias, Kernels, MAX_ROWS, SCALAR, store};
 use crate::memory::{HeadLayout, KvType};
@@ -30,19 +31,20 @@ impl AttentionCase {
         let layout = HeadLayout { kind, dim };
         let tiles = window.min(position + tokens).saturating_add(tokens - 1).div_ceil(16);
         // Whatever lay in the cache before, here NaN, has no influence; nor has which page a tile is in.
-        let mut cache = vec![0xff; (tiles + 2) * layout.tile_bytes()];
+        let mut cache = Edge::of(&vec![0xff; (tiles + 2) * layout.tile_bytes()]);
         let pages: Vec<u32> = (1..=tiles as u32).rev().collect();
         for (p, (key, value)) in keys.chunks(dim).zip(values.chunks(dim)).enumerate() {
             store(kernels, layout, &mut cache, &pages, p, key, value);
         }
         let (q_stride, out_stride) = (group * dim + 5, group * dim + 3);
+        let queries = Edge::of(&queries[1..1 + (tokens - 1) * q_stride + group * dim]);
         let reach = position + tokens;
         let biases: Vec<f32> = (0..group * 3 + reach).map(|i| (i * 37 % 19) as f32 / 7.0).collect();
         let job = Attention {
             tiles: &cache,
             pages: &pages,
             layout,
-            q: &queries[1..],
+            q: &queries,
             q_stride,
             group,
             tokens,
@@ -54,13 +56,13 @@ impl AttentionCase {
             bias: if across { Bias { table: &biases, stride: 3, start: tokens } } else { Bias::NONE },
             sinks: &[],
         };
-        let mut out = vec![UNTOUCHED; tokens * out_stride];
-        let mut scratch = vec![f32::NAN; MAX_ROWS.min(tokens * group) * layout.padded()];
+        let mut out = Edge::of(&vec![UNTOUCHED; tokens * out_stride]);
+        let mut scratch = Edge::of(&vec![f32::NAN; MAX_ROWS.min(tokens * group) * layout.padded()]);
         kernels.attend(&job, &mut out, out_stride, &mut scratch);
         for out in out.chunks(out_stride) {
             assert!(out[group * dim..].iter().all(|&x| x == UNTOUCHED));
         }
-        (cache, out)
+        (cache.to_vec(), out.to_vec())
     }
 
     fn check(&self, random: &mut Random) {

@@ -4,6 +4,7 @@ extern crate std;
 
 use std::{format, vec, vec::Vec};
 
+use super::edge::Edge;
 use super::products::Tokens;
 use super::{DATA, Data, Random, WILD, same, tables};
 use crate::kernel::{Activation, Deviation, Form, Kernels, SCALAR};
@@ -55,13 +56,12 @@ fn norms() {
             let bias = random.weights(TensorType::F32, data, 1, n, 3);
             for (weight, bias) in [(&weight[1..], &bias[3..]), (&weight[1..], &[][..]), (&[], &[])] {
                 let run = |kernels: &Kernels| {
-                    let (mut rms, mut layer) = (x.clone(), x.clone());
+                    let (mut rms, mut layer, mut unbiased) = (Edge::of(&x), Edge::of(&x), Edge::of(&x));
+                    let (weight, bias) = (&Edge::of(weight)[..], &Edge::of(bias)[..]);
                     kernels.rms_norm(&mut rms[1..], weight, 1e-5);
-                    let mut unbiased = x.clone();
                     kernels.layer_norm(&mut layer[1..], weight, bias, Deviation::Within(1e-5));
                     kernels.layer_norm(&mut unbiased[1..], weight, bias, Deviation::Unbiased(1e-6));
-                    layer.extend(unbiased);
-                    (rms, layer)
+                    (rms.to_vec(), [&layer[..], &unbiased].concat())
                 };
                 let (rms, layer) = run(&SCALAR);
                 for kernels in tables() {
@@ -95,10 +95,10 @@ fn activation_functions() {
     ] {
         for up in [None, Some(&up[..])] {
             let run = |kernels: &Kernels, x: &[f32]| {
-                let mut x = x.to_vec();
-                let up = up.map(|up| &up[..x.len()]);
-                kernels.activate(f, &mut x, up);
-                x
+                let mut out = Edge::of(x);
+                let up = up.map(|up| Edge::of(&up[..x.len()]));
+                kernels.activate(f, &mut out, up.as_deref());
+                out.to_vec()
             };
             for n in (0..=40).chain([all.len()]) {
                 let x = &all[all.len() - n..];
@@ -127,9 +127,9 @@ fn gelu_is_near_its_definition() {
 fn soft_caps() {
     let all = all_floats(8191);
     let run = |kernels: &Kernels, x: &[f32]| {
-        let mut x = x.to_vec();
+        let mut x = Edge::of(x);
         kernels.soft_cap(&mut x, 30.0);
-        x
+        x.to_vec()
     };
     for n in (0..=40).chain([all.len()]) {
         let x = &all[all.len() - n..];
@@ -158,9 +158,9 @@ fn rounding_to_half() {
         }
     }
     let run = |kernels: &Kernels, x: &[f32]| -> Vec<f32> {
-        let mut out = vec![0x55; 2 * x.len() + 3];
-        kernels.to_f16(x, &mut out[1..2 * x.len() + 1]);
-        assert_eq!((out[0], &out[2 * x.len() + 1..]), (0x55, &[0x55, 0x55][..]));
+        let mut out = Edge::of(&vec![0x55; 2 * x.len() + 1]);
+        kernels.to_f16(&Edge::of(x), &mut out[1..]);
+        assert_eq!(out[0], 0x55);
         out[1..].chunks_exact(2).take(x.len()).map(|b| half::f16::from_le_bytes([b[0], b[1]]).to_f32()).collect()
     };
     for n in (0..=40).chain([all.len()]) {

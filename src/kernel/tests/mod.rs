@@ -4,6 +4,7 @@
 extern crate std;
 
 mod attention;
+mod edge;
 mod floats;
 mod products;
 mod recurrent;

@@ -4,6 +4,7 @@ extern crate std;
 
 use std::{format, vec, vec::Vec};
 
+use super::edge::Edge;
 use super::{Data, Random, same, tables};
 use crate::kernel::{Convolution, Kernels, Recurrence, SCALAR};
 
@@ -17,14 +18,14 @@ fn convolutions() {
         let bytes = |x: Vec<f32>| x.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
         let (weight, bias) = (random.floats(Data::Plain, channels * taps), random.floats(Data::Plain, channels));
         let (before, x) = (random.floats(Data::Plain, n), random.floats(Data::Plain, tokens * stride));
-        let (weights, biases) = (bytes(weight.clone()), bytes(bias.clone()));
+        let (weights, biases) = (Edge::of(&bytes(weight.clone())), Edge::of(&bytes(bias.clone())));
         let job = Convolution { weight: &weights, bias: &biases, channels, taps, silu };
         let run = |kernels: &Kernels, first: usize| {
-            let (mut x, mut state) = (x.clone(), before.clone());
+            let (mut x, mut state) = (Edge::of(&x), Edge::of(&before));
             let (head, tail) = x.split_at_mut(first * stride);
             kernels.convolve(&job, head, stride, &mut state);
             kernels.convolve(&job, tail, stride, &mut state);
-            [x, state].concat()
+            [&x[..], &state].concat()
         };
         let want = run(&SCALAR, tokens);
         for kernels in tables().into_iter().chain([&SCALAR]) {
@@ -54,7 +55,8 @@ fn recurrences() {
     let mut random = Random(37);
     for (keys, width, tokens, delta) in [(1, 1, 4, true), (16, 16, 7, true), (8, 37, 5, false), (40, 20, 6, true)] {
         let stride = 2 * keys + width + 1;
-        let (x, gates) = (random.floats(Data::Plain, tokens * stride), random.floats(Data::Plain, 2 * tokens));
+        let x = Edge::of(&random.floats(Data::Plain, tokens * stride));
+        let gates = Edge::of(&random.floats(Data::Plain, 2 * tokens));
         // In tiles of sixteen columns.
         let before = random.floats(Data::Plain, keys * width.next_multiple_of(16));
         let place = |key: usize, column: usize| (column / 16 * keys + key) * 16 + column % 16;
@@ -71,11 +73,11 @@ fn recurrences() {
             delta,
         };
         let run = |kernels: &Kernels, first: usize| {
-            let (mut state, mut out) = (before.clone(), vec![0.0; tokens * width]);
+            let (mut state, mut out) = (Edge::of(&before), Edge::of(&vec![0.0; tokens * width]));
             let (head, tail) = out.split_at_mut(first * width);
             kernels.recur(&job(0), &mut state, head);
             kernels.recur(&job(first), &mut state, tail);
-            [out, state].concat()
+            [&out[..], &state].concat()
         };
         let want = run(&SCALAR, tokens);
         for kernels in tables().into_iter().chain([&SCALAR]) {

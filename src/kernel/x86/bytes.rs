@@ -111,6 +111,14 @@ pub(super) fn hide<T>(x: &T) {
     unsafe { asm!("/* {} */", in(reg) x, options(nostack, preserves_flags)) };
 }
 
+/// Keeps the compiler from moving loads across: it would interleave what comes one after the other until it runs out of
+/// registers.
+#[inline(always)]
+pub(super) fn in_order() {
+    // SAFETY: does nothing.
+    unsafe { asm!("", options(nostack, preserves_flags)) };
+}
+
 /// `x`, of which the compiler shall know nothing: what it knows of scales that are widened and then shuffled has it shuffle
 /// first and widen each result, five instructions for one.
 ///

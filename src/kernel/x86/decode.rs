@@ -6,17 +6,15 @@
 //! streams, which the hardware prefetcher does not follow: while a group is computed, later groups are
 //! prefetched line after line.
 
-use core::any::TypeId;
 use core::arch::x86_64::*;
 use core::marker::PhantomData;
 use core::ops::Range;
 
 use super::bytes::{Ymm, hide, opaque};
 use super::products::{Dot, fits_i16};
-use super::q6k;
+use super::wide;
 use crate::kernel::job::Row;
 use crate::kernel::quantized::Blocks;
-use crate::quant::formats::q6_k::Q6K;
 use crate::quant::{Bytes, Format, Shape};
 
 /// Eight rows of a format, multiplied by `D`.
@@ -48,7 +46,9 @@ unsafe impl<D: Dot, F: Format> Blocks for Rows<D, F> {
         unsafe {
             let rows = Eight { s: Ymm::new(), rows: core::array::from_fn(|r| w.add(r * row_bytes)), row_bytes };
             let next = Self::NEXT.contains(&row_bytes);
-            let acc = if F::ELEMENTS == 256 {
+            let acc = if D::WIDE && F::SUPER.is_some() {
+                Self::wide(&rows, x)
+            } else if F::ELEMENTS == 256 {
                 Self::whole(&rows, x, next)
             } else if next {
                 Self::pieces(&rows, x, true)
@@ -86,7 +86,7 @@ impl<D: Dot, F: Format> Rows<D, F> {
                 };
                 let (block, chunk) = (i / (F::ELEMENTS / 32), i % (F::ELEMENTS / 32));
                 let (at, dx) = (block * Self::BYTES, _mm256_set1_ps(*dx));
-                let scales = _mm256_mul_ps(Self::scales(rows, at, chunk * 32), dx);
+                let [scales, minimums] = Self::scales_and_minimums(rows, at, chunk * 32, dx);
                 acc = _mm256_fmadd_ps(scales, _mm256_cvtepi32_ps(add_across(now[0])), acc);
                 if F::FLOAT_GROUPS {
                     let scales = _mm256_mul_ps(Self::scales(rows, at, chunk * 32 + 16), dx);
@@ -95,7 +95,6 @@ impl<D: Dot, F: Format> Rows<D, F> {
                 if F::M.is_some() {
                     let sum =
                         i32::from(x.sums.as_ptr().add(2 * i).read()) + i32::from(x.sums.as_ptr().add(2 * i + 1).read());
-                    let minimums = _mm256_mul_ps(Self::minimums(rows, at), dx);
                     acc = _mm256_fmadd_ps(minimums, _mm256_set1_ps(sum as f32), acc);
                 }
             }
@@ -205,12 +204,34 @@ impl<D: Dot, F: Format> Rows<D, F> {
                         of_minimums[pair] = minimums::<F>(F::minimum_words(a), F::minimum_words(b), &sums);
                     }
                 }
-                let dx = _mm256_set1_ps(*dx);
-                let scales = _mm256_mul_ps(Self::scales(rows, at, 0), dx);
+                let [scales, minimums] = Self::scales_and_minimums(rows, at, 0, _mm256_set1_ps(*dx));
                 acc = _mm256_fmadd_ps(scales, _mm256_cvtepi32_ps(add_across(all)), acc);
                 if F::M.is_some() {
-                    let minimums = _mm256_mul_ps(Self::minimums(rows, at), dx);
                     acc = _mm256_fmadd_ps(minimums, _mm256_cvtepi32_ps(add_across(of_minimums)), acc);
+                }
+            }
+            acc
+        }
+    }
+
+    /// The same for those that [`wide`] has forms for. They take longer than loads from the second cache: nothing is called
+    /// into the first.
+    #[inline(always)]
+    unsafe fn wide(rows: &Eight, x: Row<'_>) -> __m256 {
+        // SAFETY: the caller has AVX-512 with VNNI and eight rows as long as `x`.
+        unsafe {
+            let mut acc = _mm256_setzero_ps();
+            for (b, dx) in x.d.iter().enumerate() {
+                let at = b * Self::BYTES;
+                for pair in 0..4 {
+                    Self::prefetch(rows, at, pair, false);
+                }
+                let x = wide::Activations::new::<F>(x.q.as_ptr().add(b * 256), x.sums.as_ptr().add(b * 16));
+                let [sums, of_minimums] = x.dots::<F>(&rows.rows, at);
+                let [scales, minimums] = Self::scales_and_minimums(rows, at, 0, _mm256_set1_ps(*dx));
+                acc = _mm256_fmadd_ps(scales, _mm256_cvtepi32_ps(sums), acc);
+                if F::M.is_some() {
+                    acc = _mm256_fmadd_ps(minimums, _mm256_cvtepi32_ps(of_minimums), acc);
                 }
             }
             acc
@@ -232,11 +253,25 @@ impl<D: Dot, F: Format> Rows<D, F> {
         }
     }
 
-    /// The same for `m`.
+    /// `d` and `m` of the eight rows' blocks, `at` bytes into them, for the numbers from `i`, times `dx`: even rows, then
+    /// odd ones.
     #[inline(always)]
-    unsafe fn minimums(rows: &Eight, at: usize) -> __m256 {
-        // SAFETY: the caller has eight blocks.
-        unsafe { F::M.map_or(_mm256_setzero_ps(), |(place, factor)| halves(rows, at + place, factor)) }
+    unsafe fn scales_and_minimums(rows: &Eight, at: usize, i: usize, dx: __m256) -> [__m256; 2] {
+        // SAFETY: the caller has F16C and eight blocks.
+        unsafe {
+            let (Some((place, _)), Some((_, factor))) = (F::D, F::M) else {
+                return [_mm256_mul_ps(Self::scales(rows, at, i), dx), _mm256_setzero_ps()];
+            };
+            // The f16 of `m` follows that of `d`.
+            let both = |r: usize| rows.rows[r].add(at + place).cast::<i32>().read_unaligned();
+            let both = _mm256_setr_epi32(both(0), both(2), both(4), both(6), both(1), both(3), both(5), both(7));
+            let apart =
+                _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15));
+            let apart = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_shuffle_epi8(both, apart));
+            let d = _mm256_cvtph_ps(_mm256_castsi256_si128(apart));
+            let m = _mm256_cvtph_ps(_mm256_extracti128_si256::<1>(apart));
+            [_mm256_mul_ps(d, dx), _mm256_mul_ps(_mm256_mul_ps(m, _mm256_set1_ps(factor)), dx)]
+        }
     }
 
     /// While pair `i` of eight rows' blocks, `at` bytes into them, is computed: prefetches its part of what the
@@ -366,10 +401,6 @@ unsafe fn whole<D: Dot, F: Format>(s: Ymm, block: &F::Block, x: *const i8, sums:
         // Where two products of codes do not fit 16 bits, those of signed numbers do.
         let signed = !fits_i16::<F>(2);
         let words = if F::GROUP == 16 { apart(F::scale_words(block)) } else { _mm256_setzero_si256() };
-        if D::WIDE && TypeId::of::<F>() == TypeId::of::<Q6K>() {
-            let extra = _mm256_slli_epi32::<5>(_mm256_madd_epi16(words, sums.words));
-            return q6k::sums512(block.as_ref().as_ptr(), x, extra);
-        }
         let mut acc = match F::BIAS {
             0 => _mm256_setzero_si256(),
             _ if signed => _mm256_setzero_si256(),
@@ -405,14 +436,14 @@ unsafe fn whole<D: Dot, F: Format>(s: Ymm, block: &F::Block, x: *const i8, sums:
 
 /// Four lanes of each.
 #[inline(always)]
-unsafe fn join(a: __m256i, b: __m256i) -> __m256i {
+pub(super) unsafe fn join(a: __m256i, b: __m256i) -> __m256i {
     // SAFETY: the caller has AVX2.
     unsafe { _mm256_add_epi32(_mm256_permute2x128_si256::<0x20>(a, b), _mm256_permute2x128_si256::<0x31>(a, b)) }
 }
 
 /// The sums of four lanes each: first the lower halves of the four registers, then the upper ones.
 #[inline(always)]
-unsafe fn add_across(pairs: [__m256i; 4]) -> __m256i {
+pub(super) unsafe fn add_across(pairs: [__m256i; 4]) -> __m256i {
     // SAFETY: the caller has AVX2.
     unsafe {
         let [a, b, c, d] = pairs;

@@ -10,7 +10,8 @@ mod decode;
 mod pack;
 mod panel;
 mod products;
-mod q6k;
+mod quad;
+mod wide;
 
 use core::arch::x86_64::{__cpuid_count, CpuidResult};
 
@@ -70,7 +71,7 @@ unsafe fn avx512_floats<W: float::Weight>(job: &mut Job<'_>) {
 
 /// Block formats: decoded by `$dot`, and by the functions of `$panel`.
 macro_rules! blocks {
-    ($name:ident, $features:literal, $dot:ty, $panel:ident) => {
+    ($name:ident, $features:literal, $dot:ty, $pack:ident, $panel:ident) => {
         unsafe fn $name<F: Format>(job: &mut Job<'_>) {
             #[target_feature(enable = $features)]
             unsafe fn decode<F: Format>(job: &mut Job<'_>) {
@@ -82,12 +83,12 @@ macro_rules! blocks {
                 if job.x.tokens == 1 {
                     decode::<F>(job);
                 } else {
-                    quantized::prefill(job, F::BIAS, pack::pack::<F>, panel::$panel::<F>());
+                    quantized::prefill(job, F::BIAS, pack::$pack::<F>, panel::$panel::<F>());
                 }
             }
         }
     };
 }
-blocks!(avx2_blocks, "avx2,fma,f16c", Madd, avx2);
-blocks!(avxvnni_blocks, "avx2,fma,f16c,avxvnni", Vnni, avxvnni);
-blocks!(avx512_blocks, "avx2,fma,f16c,avx512f,avx512dq,avx512bw,avx512vl,avx512vnni", Vnni512, avx512);
+blocks!(avx2_blocks, "avx2,fma,f16c", Madd, avx2, avx2);
+blocks!(avxvnni_blocks, "avx2,fma,f16c,avxvnni", Vnni, avx2, avxvnni);
+blocks!(avx512_blocks, "avx2,fma,f16c,avx512f,avx512dq,avx512bw,avx512vl,avx512vnni", Vnni512, avx512, avx512);

@@ -8,6 +8,7 @@
 use core::arch::x86_64::*;
 
 use super::bytes::Ymm;
+use super::quad::Quad;
 use crate::kernel::panel::PANEL_ROWS;
 use crate::quant::Format;
 
@@ -47,7 +48,24 @@ pub(super) const fn piece(floats: usize) -> usize {
 ///
 /// As there; the caller has AVX2 and F16C.
 #[target_feature(enable = "avx2,fma,f16c")]
-pub(super) unsafe fn pack<F: Format>(w: *const u8, row_bytes: usize, rows: usize, cols: usize, panel: *mut u8) {
+pub(super) unsafe fn avx2<F: Format>(w: *const u8, row_bytes: usize, rows: usize, cols: usize, panel: *mut u8) {
+    // SAFETY: passed on to the caller.
+    unsafe { pack::<F, false>(w, row_bytes, rows, cols, panel) }
+}
+
+/// The same with AVX-512.
+///
+/// # Safety
+///
+/// As above; the caller has AVX-512.
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512dq,avx512bw,avx512vl")]
+pub(super) unsafe fn avx512<F: Format>(w: *const u8, row_bytes: usize, rows: usize, cols: usize, panel: *mut u8) {
+    // SAFETY: passed on to the caller.
+    unsafe { pack::<F, true>(w, row_bytes, rows, cols, panel) }
+}
+
+#[inline(always)]
+unsafe fn pack<F: Format, const WIDE: bool>(w: *const u8, row_bytes: usize, rows: usize, cols: usize, panel: *mut u8) {
     // SAFETY: the caller has `rows` rows, and room in the panel. Rows that are missing repeat the last one.
     unsafe {
         let s = Ymm::new();
@@ -60,7 +78,14 @@ pub(super) unsafe fn pack<F: Format>(w: *const u8, row_bytes: usize, rows: usize
                     _mm_prefetch::<_MM_HINT_T1>(w.wrapping_add(r * row_bytes + b * bytes + line * 64).cast());
                 }
             }
-            let codes = |chunk: usize, to: *mut u8| transpose(|r| F::unpack(s, row(r), chunk), to);
+            let block = |r: usize| w.add(r.min(rows - 1) * row_bytes + b * bytes);
+            let codes = |chunk: usize, to: *mut u8| {
+                if WIDE && F::BYTEWISE {
+                    Quad::transpose::<F>(core::array::from_fn(block), chunk, to, LINE);
+                } else {
+                    transpose(|r| F::unpack(s, row(r), chunk), to);
+                }
+            };
             let d = |at: usize, to: *mut u8| match F::D {
                 Some((place, factor)) => halves(|r| row(r).as_ref().as_ptr().add(place), factor, to),
                 None => {

@@ -1,7 +1,7 @@
 use crate::quant::format::{Bytes, Format, Shape, part};
 
 /// What four bits stand for, plus 127 (`kvalues_iq4nl` in ggml-common.h).
-pub(super) const TABLE: &[u8; 16] = &[0, 23, 44, 62, 78, 92, 105, 117, 128, 140, 152, 165, 180, 196, 216, 240];
+pub(crate) const TABLE: &[u8; 16] = &[0, 23, 44, 62, 78, 92, 105, 117, 128, 140, 152, 165, 180, 196, 216, 240];
 
 /// 32 numbers: an f16 scale, four bits each, which stand for 16 values.
 #[derive(Clone, Copy)]
@@ -12,6 +12,7 @@ impl Format for Iq4Nl {
     const ELEMENTS: usize = 32;
     const BIAS: u8 = 127;
     const MAX: u8 = 240;
+    const BYTEWISE: bool = true;
     const SHAPE: Shape = Shape::Nibbles(2, Some(TABLE));
 
     #[inline(always)]

@@ -1,5 +1,5 @@
 use super::iq4_nl::TABLE;
-use crate::quant::format::{Bytes, Format, fours, minus, part, twos, u16_at, u32_at};
+use crate::quant::format::{Bytes, Format, fours, minus, part, twos, u16_at, u32_at, SuperBlock};
 
 /// 256 numbers: an f16 scale, scales of six bits for every 32 (two bits of each, then four of each), four bits
 /// each, which stand for the values of IQ4_NL.
@@ -11,6 +11,8 @@ impl Format for Iq4Xs {
     const ELEMENTS: usize = 256;
     const BIAS: u8 = 127;
     const MAX: u8 = 240;
+    const BYTEWISE: bool = true;
+    const SUPER: Option<SuperBlock> = Some(SuperBlock::Iq4Xs);
 
     #[inline(always)]
     fn scale_words(block: &[u8; 136]) -> [u64; 2] {

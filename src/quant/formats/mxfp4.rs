@@ -12,6 +12,7 @@ impl Format for Mxfp4 {
     const ELEMENTS: usize = 32;
     const BIAS: u8 = 12;
     const MAX: u8 = 24;
+    const BYTEWISE: bool = true;
     const D: Option<(usize, f32)> = None;
     const SHAPE: Shape = Shape::Nibbles(1, Some(TABLE));
 

@@ -1,4 +1,4 @@
-use crate::quant::format::{Bytes, EACH, Format, part, u64_at};
+use crate::quant::format::{Bytes, EACH, Format, part, u64_at, SuperBlock};
 
 /// 256 numbers: a scale and a minimum of four bits for every 16, two bits each, f16 scales of both.
 #[derive(Clone, Copy)]
@@ -9,6 +9,8 @@ impl Format for Q2K {
     const ELEMENTS: usize = 256;
     const GROUP: usize = 16;
     const MAX: u8 = 3;
+    const BYTEWISE: bool = true;
+    const SUPER: Option<SuperBlock> = Some(SuperBlock::Q2K);
     const D: Option<(usize, f32)> = Some((80, 1.0));
     const M: Option<(usize, f32)> = Some((82, -1.0));
 

@@ -1,4 +1,4 @@
-use crate::quant::format::{Bytes, EACH, Format, minus, part, u32_at, u64_at};
+use crate::quant::format::{Bytes, EACH, Format, minus, part, u32_at, u64_at, SuperBlock};
 
 /// 256 numbers: a third bit each, two bits each, scales of six bits for every 16, an f16 scale; 4 too large.
 #[derive(Clone, Copy)]
@@ -10,6 +10,8 @@ impl Format for Q3K {
     const GROUP: usize = 16;
     const BIAS: u8 = 4;
     const MAX: u8 = 7;
+    const BYTEWISE: bool = true;
+    const SUPER: Option<SuperBlock> = Some(SuperBlock::Q3K);
     const D: Option<(usize, f32)> = Some((108, 1.0));
 
     /// Eight bytes with four bits of two scales, then four with two bits of four.

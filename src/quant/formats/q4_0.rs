@@ -9,6 +9,7 @@ impl Format for Q4_0 {
     const ELEMENTS: usize = 32;
     const BIAS: u8 = 8;
     const MAX: u8 = 15;
+    const BYTEWISE: bool = true;
     const SHAPE: Shape = Shape::Nibbles(2, None);
 
     #[inline(always)]

@@ -8,6 +8,7 @@ impl Format for Q4_1 {
     type Block = [u8; 20];
     const ELEMENTS: usize = 32;
     const MAX: u8 = 15;
+    const BYTEWISE: bool = true;
     const M: Option<(usize, f32)> = Some((2, 1.0));
     const SHAPE: Shape = Shape::Nibbles(4, None);
 

@@ -1,4 +1,4 @@
-use crate::quant::format::{Bytes, Format, Shape, part, u32_at};
+use crate::quant::format::{Bytes, Format, Shape, part, u32_at, SuperBlock};
 
 /// 256 numbers: f16 scales of scales and minimums, both of six bits for every 32, four bits each.
 #[derive(Clone, Copy)]
@@ -8,6 +8,8 @@ impl Format for Q4K {
     type Block = [u8; 144];
     const ELEMENTS: usize = 256;
     const MAX: u8 = 15;
+    const BYTEWISE: bool = true;
+    const SUPER: Option<SuperBlock> = Some(SuperBlock::Q4K);
     const M: Option<(usize, f32)> = Some((2, -1.0));
     const SHAPE: Shape = Shape::Halves(16);
 

@@ -1,5 +1,5 @@
 use super::q4_k::{minimums, scales};
-use crate::quant::format::{Bytes, Format, part};
+use crate::quant::format::{Bytes, Format, part, SuperBlock};
 
 /// 256 numbers: Q4_K with a fifth bit each, before the four.
 #[derive(Clone, Copy)]
@@ -9,6 +9,8 @@ impl Format for Q5K {
     type Block = [u8; 176];
     const ELEMENTS: usize = 256;
     const MAX: u8 = 31;
+    const BYTEWISE: bool = true;
+    const SUPER: Option<SuperBlock> = Some(SuperBlock::Q5K);
     const M: Option<(usize, f32)> = Some((2, -1.0));
 
     #[inline(always)]

@@ -1,4 +1,4 @@
-use crate::quant::format::{Bytes, Format, part, u64_at};
+use crate::quant::format::{Bytes, Format, part, u64_at, SuperBlock};
 
 /// 256 numbers: four low bits each, two high bits each, a signed scale for every 16, an f16 scale; 32 too large.
 #[derive(Clone, Copy)]
@@ -10,6 +10,8 @@ impl Format for Q6K {
     const GROUP: usize = 16;
     const BIAS: u8 = 32;
     const MAX: u8 = 63;
+    const BYTEWISE: bool = true;
+    const SUPER: Option<SuperBlock> = Some(SuperBlock::Q6K);
     const D: Option<(usize, f32)> = Some((208, 1.0));
 
     #[inline(always)]

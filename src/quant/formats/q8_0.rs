@@ -9,6 +9,7 @@ impl Format for Q8_0 {
     const ELEMENTS: usize = 32;
     const BIAS: u8 = 128;
     const MAX: u8 = 255;
+    const BYTEWISE: bool = true;
     const SHAPE: Shape = Shape::Bytes(2);
 
     #[inline(always)]

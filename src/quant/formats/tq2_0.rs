@@ -9,6 +9,7 @@ impl Format for Tq2_0 {
     const ELEMENTS: usize = 256;
     const BIAS: u8 = 1;
     const MAX: u8 = 3;
+    const BYTEWISE: bool = true;
     const D: Option<(usize, f32)> = Some((64, 1.0));
 
     /// 32 bytes hold 128 numbers.

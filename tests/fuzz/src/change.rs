@@ -3,7 +3,7 @@
 use arbitrary::Arbitrary;
 
 use crate::encoders::{ENCODERS, encoder};
-use crate::families::{DECODERS, decoder};
+use crate::families::{DECODERS, RECURRENT, decoder};
 use crate::gguf::{Builder, Meta};
 use crate::list::List;
 use crate::variants::{FAMILIES, quantized, tiny};
@@ -56,8 +56,9 @@ impl Number {
     }
 }
 
+/// Floats at which things break, and any other.
 #[derive(Arbitrary, Clone, Copy, Debug)]
-enum Real {
+pub enum Real {
     Bits(u32),
     Whole(i8),
     Infinite,
@@ -68,7 +69,7 @@ enum Real {
 }
 
 impl Real {
-    fn get(self) -> f32 {
+    pub fn get(self) -> f32 {
         match self {
             Self::Bits(bits) => f32::from_bits(bits),
             Self::Whole(number) => number.into(),
@@ -82,7 +83,7 @@ impl Real {
 }
 
 /// How many families there are.
-pub const KINDS: usize = FAMILIES.len() + DECODERS.len() + ENCODERS.len();
+pub const KINDS: usize = FAMILIES.len() + DECODERS.len() + RECURRENT.len() + ENCODERS.len();
 
 /// The model of this number.
 pub fn model(family: usize) -> Builder {
@@ -90,11 +91,16 @@ pub fn model(family: usize) -> Builder {
     if let Some(name) = FAMILIES.get(family) {
         return tiny(name);
     }
-    match DECODERS.get(family - FAMILIES.len()) {
+    let decoders = DECODERS.iter().chain(&RECURRENT);
+    match decoders.chain(&ENCODERS).nth(family - FAMILIES.len()) {
+        Some(name) if ENCODERS.contains(name) => encoder(name),
         Some(name) => decoder(name),
-        None => encoder(ENCODERS[family - FAMILIES.len() - DECODERS.len()]),
+        None => unreachable!("less than all kinds"),
     }
 }
+
+/// The number of the first family with an encoder; they are the last.
+pub const FIRST_ENCODER: usize = KINDS - ENCODERS.len();
 
 impl File {
     pub fn build(&self) -> Vec<u8> {

@@ -1,7 +1,7 @@
 //! Sessions in memory that held anything before.
 
 use arbitrary::Arbitrary;
-use arenite::{Engine, Error, Gguf, KvType, Line, Model, Options, Plan, Session};
+use arenite::{Engine, Error, Gguf, Kernels, KvType, Line, Model, Options, Plan, Session};
 
 use crate::list::{List, Token};
 
@@ -74,8 +74,9 @@ pub fn answer(session: &mut Session<'_, '_>, vocab: usize, run: &Run) -> Vec<Res
     all
 }
 
+/// The bits of some numbers, with one NaN for all.
 pub fn bits(numbers: &[f32]) -> Vec<u32> {
-    numbers.iter().map(|number| number.to_bits()).collect()
+    numbers.iter().map(|number| if number.is_nan() { f32::NAN.to_bits() } else { number.to_bits() }).collect()
 }
 
 /// Panics if the model's answer depends on anything but the model and the prompt.
@@ -86,6 +87,10 @@ pub fn check(model: &Model<'_>, plan: Plan, run: &Run) {
     for fill in [0x3c, 0xff] {
         let mut memory = Memory::new(&plan, fill);
         assert!(answer(&mut memory.session(model, plan), vocab, run) == want, "memory of {fill:#x} shows");
+    }
+    for kernels in Kernels::available().skip(1) {
+        let mut session = memory.session(model, plan).with_kernels(kernels);
+        assert!(answer(&mut session, vocab, run) == want, "other logits by {}", kernels.name);
     }
     // After something else has run.
     let mut session = memory.session(model, plan);

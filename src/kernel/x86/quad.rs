@@ -1,0 +1,141 @@
+//! Sixteen rows turned into columns, four of them in a register from the start.
+
+use core::arch::x86_64::*;
+
+use crate::quant::{Bytes, Format};
+
+/// Blocks of four rows, 16 bytes of each in a quarter of a register, and the next 16 in those of another; exists only
+/// where AVX-512 does.
+#[derive(Clone, Copy)]
+pub(super) struct Quad([*const u8; 4]);
+
+impl Quad {
+    /// Writes the codes of 32 numbers of 16 blocks: four of each side by side, `line` bytes further the next four.
+    ///
+    /// # Safety
+    ///
+    /// The caller has AVX-512, the blocks and the room; the format is [`Format::BYTEWISE`].
+    #[inline(always)]
+    pub unsafe fn transpose<F: Format>(blocks: [*const u8; 16], chunk: usize, to: *mut u8, line: usize) {
+        // SAFETY: as the caller says.
+        unsafe {
+            // Rows that are four apart, so that dwords which are put together come from rows side by side.
+            macro_rules! rows {
+                ($r:literal) => {
+                    F::unpack(
+                        Self([blocks[$r], blocks[$r + 4], blocks[$r + 8], blocks[$r + 12]]),
+                        &*blocks[$r].cast::<F::Block>(),
+                        chunk,
+                    )
+                };
+            }
+            let [a, b, c, d] = [rows!(0), rows!(1), rows!(2), rows!(3)];
+            for half in 0..2 {
+                let (ab, cd) = (_mm512_unpacklo_epi32(a[half], b[half]), _mm512_unpacklo_epi32(c[half], d[half]));
+                let (ab2, cd2) = (_mm512_unpackhi_epi32(a[half], b[half]), _mm512_unpackhi_epi32(c[half], d[half]));
+                let to = to.add(half * 4 * line);
+                _mm512_storeu_si512(to.cast(), _mm512_unpacklo_epi64(ab, cd));
+                _mm512_storeu_si512(to.add(line).cast(), _mm512_unpackhi_epi64(ab, cd));
+                _mm512_storeu_si512(to.add(2 * line).cast(), _mm512_unpacklo_epi64(ab2, cd2));
+                _mm512_storeu_si512(to.add(3 * line).cast(), _mm512_unpackhi_epi64(ab2, cd2));
+            }
+        }
+    }
+
+    /// Sixteen bytes of each row, from what lies at `place` in the first.
+    #[inline(always)]
+    unsafe fn sixteen(self, place: *const u8) -> __m512i {
+        // SAFETY: the caller has AVX-512 and the bytes.
+        unsafe {
+            let at = place.addr().wrapping_sub(self.0[0].addr());
+            let row = |r: usize| _mm_loadu_si128(self.0[r].wrapping_add(at).cast());
+            let a = _mm512_castsi128_si512(row(0));
+            let ab = _mm512_inserti32x4::<1>(a, row(1));
+            let abc = _mm512_inserti32x4::<2>(ab, row(2));
+            _mm512_inserti32x4::<3>(abc, row(3))
+        }
+    }
+}
+
+/// Both registers.
+macro_rules! both {
+    ($f:expr, $a:ident $(, $b:ident)?) => {{
+        // SAFETY: AVX-512 is there, as the value of `Quad` is.
+        unsafe { [$f($a[0] $(, $b[0])?), $f($a[1] $(, $b[1])?)] }
+    }};
+}
+
+// SAFETY of every block below: AVX-512 is there, as `self` is; what is read lies in the first block, and so in the others.
+#[allow(clippy::undocumented_unsafe_blocks)]
+impl Bytes for Quad {
+    type V = [__m512i; 2];
+    #[inline(always)]
+    fn load(self, bytes: &[u8; 32]) -> Self::V {
+        unsafe { [self.sixteen(bytes.as_ptr()), self.sixteen(bytes.as_ptr().add(16))] }
+    }
+    #[inline(always)]
+    fn nibbles(self, bytes: &[u8; 16]) -> Self::V {
+        unsafe {
+            let (x, low) = (self.sixteen(bytes.as_ptr()), _mm512_set1_epi8(15));
+            [_mm512_and_si512(x, low), _mm512_and_si512(_mm512_srli_epi16::<4>(x), low)]
+        }
+    }
+    /// Words and bits would be of the first row alone: formats that are bytewise have none.
+    #[inline(always)]
+    fn words(self, _: [u64; 4]) -> Self::V {
+        debug_assert!(false, "words of four rows");
+        self.splat(0)
+    }
+    #[inline(always)]
+    fn spread(self, _: u32) -> Self::V {
+        debug_assert!(false, "bits of four rows");
+        self.splat(0)
+    }
+    #[inline(always)]
+    fn splat(self, byte: u8) -> Self::V {
+        [unsafe { _mm512_set1_epi8(byte as i8) }; 2]
+    }
+    #[inline(always)]
+    fn or(self, a: Self::V, b: Self::V) -> Self::V {
+        both!(_mm512_or_si512, a, b)
+    }
+    #[inline(always)]
+    fn and(self, a: Self::V, b: Self::V) -> Self::V {
+        both!(_mm512_and_si512, a, b)
+    }
+    #[inline(always)]
+    fn xor(self, a: Self::V, b: Self::V) -> Self::V {
+        both!(_mm512_xor_si512, a, b)
+    }
+    #[inline(always)]
+    fn add(self, a: Self::V, b: Self::V) -> Self::V {
+        both!(_mm512_add_epi8, a, b)
+    }
+    #[inline(always)]
+    fn sub(self, a: Self::V, b: Self::V) -> Self::V {
+        both!(_mm512_sub_epi8, a, b)
+    }
+    /// What other bytes of a word shift in, the mask takes away: it has no bits there.
+    #[inline(always)]
+    fn shift(self, x: Self::V, left: i32, mask: u8) -> Self::V {
+        let mask = if left < 0 { mask & (0xff >> -left) } else { mask & (0xff << left) };
+        let shift = |x| unsafe {
+            let by = _mm_cvtsi32_si128(left.abs());
+            let x = if left < 0 { _mm512_srl_epi16(x, by) } else { _mm512_sll_epi16(x, by) };
+            _mm512_and_si512(x, _mm512_set1_epi8(mask as i8))
+        };
+        [shift(x[0]), shift(x[1])]
+    }
+    #[inline(always)]
+    fn lookup(self, table: &[u8; 16], x: Self::V) -> Self::V {
+        unsafe {
+            let table = _mm512_broadcast_i32x4(_mm_loadu_si128(table.as_ptr().cast()));
+            [_mm512_shuffle_epi8(table, x[0]), _mm512_shuffle_epi8(table, x[1])]
+        }
+    }
+    #[inline(always)]
+    fn at_least(self, x: Self::V, least: u8) -> Self::V {
+        let at_least = |x| unsafe { _mm512_movm_epi8(_mm512_cmpge_epu8_mask(x, _mm512_set1_epi8(least as i8))) };
+        [at_least(x[0]), at_least(x[1])]
+    }
+}

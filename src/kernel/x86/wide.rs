@@ -1,0 +1,355 @@
+//! Decode of the usual blocks of 256 under AVX-512: 64 codes of a row in a register, and the scales of four rows in another.
+//!
+//! What limits these formats is not memory but the number of instructions for a block: scales of six bits cost as much as the
+//! products. So scales and minimums are unpacked for four rows at once, a row in each quarter of a register, and meet
+//! sums of four products that are packed to 16 bits.
+
+use core::arch::x86_64::*;
+
+use super::bytes::in_order;
+use super::decode;
+use crate::quant::formats::iq4_nl::TABLE;
+use crate::quant::{Format, SuperBlock};
+
+/// What the activations of a block are to eight rows.
+pub(super) struct Activations {
+    /// 64 at a time, as [`order`] says.
+    q: [__m512i; 4],
+    /// Their sums as words: of 32, eight in each quarter; of 16, the even ones in a quarter and the odd ones in the next.
+    sums: __m512i,
+}
+
+/// Which 32 numbers of a block the halves of each of four registers have.
+const fn order<F: Format>() -> [[usize; 2]; 4] {
+    match F::SUPER {
+        Some(SuperBlock::Q4K | SuperBlock::Q5K) => [[0, 2], [1, 3], [4, 6], [5, 7]],
+        _ => [[0, 1], [2, 3], [4, 5], [6, 7]],
+    }
+}
+
+impl Activations {
+    #[inline(always)]
+    pub unsafe fn new<F: Format>(q: *const i8, sums: *const i16) -> Self {
+        // SAFETY: the caller has AVX-512, 256 activations and their 16 sums.
+        unsafe {
+            let two = |[a, b]: [usize; 2]| {
+                let a = _mm512_castsi256_si512(_mm256_loadu_si256(q.add(32 * a).cast()));
+                _mm512_inserti64x4::<1>(a, _mm256_loadu_si256(q.add(32 * b).cast()))
+            };
+            let [a, b, c, d] = const { order::<F>() };
+            let sums = _mm256_loadu_si256(sums.cast());
+            let sums = if F::GROUP == 16 {
+                let apart =
+                    _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15));
+                let apart = _mm256_shuffle_epi8(sums, apart);
+                _mm512_broadcast_i64x4(_mm256_permute4x64_epi64::<0b11_01_10_00>(apart))
+            } else {
+                _mm512_broadcast_i32x4(_mm256_cvtepi32_epi16(_mm256_madd_epi16(sums, _mm256_set1_epi16(1))))
+            };
+            Self { q: [two(a), two(b), two(c), two(d)], sums }
+        }
+    }
+
+    /// The dot products of eight rows' blocks, `at` bytes into them, as whole numbers; and of their minimums. Even rows, then
+    /// odd ones.
+    #[inline(always)]
+    pub unsafe fn dots<F: Format>(&self, rows: &[*const u8; 8], at: usize) -> [__m256i; 2] {
+        // SAFETY: the caller has AVX-512 with VNNI and eight blocks.
+        unsafe {
+            let mut all = [_mm256_setzero_si256(); 8];
+            let (mut extra, mut minimums) = ([_mm512_setzero_si512(); 2], [_mm512_setzero_si512(); 2]);
+            macro_rules! four {
+                ($four:literal: $($row:literal)*) => {
+                    let four = Four::new::<F>(rows, 4 * $four, at);
+                    if F::BIAS > 0 {
+                        extra[$four] = self.of_sums::<F>(four.scales);
+                    }
+                    if F::M.is_some() {
+                        minimums[$four] = self.of_sums::<F>(four.minimums);
+                    }
+                    $(
+                        all[4 * $four + $row] = self.dot::<F>(rows[4 * $four + $row].add(at), four.of_row::<F, $row>());
+                        in_order();
+                    )*
+                };
+            }
+            four!(0: 0 1 2 3);
+            four!(1: 0 1 2 3);
+            let mut sums = decode::add_across([
+                decode::join(all[0], all[1]),
+                decode::join(all[2], all[3]),
+                decode::join(all[4], all[5]),
+                decode::join(all[6], all[7]),
+            ]);
+            if F::BIAS > 0 {
+                let extra = _mm256_mullo_epi32(add_across(extra), _mm256_set1_epi32(F::BIAS.into()));
+                sums = _mm256_sub_epi32(sums, extra);
+            }
+            [sums, if F::M.is_some() { add_across(minimums) } else { _mm256_setzero_si256() }]
+        }
+    }
+
+    /// The sums of activations times four rows' scales or minimums: four lanes in each quarter.
+    #[inline(always)]
+    unsafe fn of_sums<F: Format>(&self, [first, last]: [__m512i; 2]) -> __m512i {
+        // SAFETY: the caller has AVX-512.
+        unsafe {
+            let first = _mm512_madd_epi16(first, self.sums);
+            if F::GROUP == 32 {
+                return first;
+            }
+            let last = _mm512_madd_epi16(last, self.sums);
+            _mm512_add_epi32(_mm512_shuffle_i64x2::<0x88>(first, last), _mm512_shuffle_i64x2::<0xdd>(first, last))
+        }
+    }
+
+    /// Eight i32 whose sum is the dot product of a row's block with its scales, bias and all.
+    #[inline(always)]
+    unsafe fn dot<F: Format>(&self, block: *const u8, scales: __m512i) -> __m256i {
+        // SAFETY: the caller has AVX-512 with VNNI and a block.
+        unsafe {
+            let codes = codes::<F>(block);
+            let [a, b, c, d] = const { order::<F>() };
+            let dot = |i: usize| _mm512_dpbusd_epi32(_mm512_setzero_si512(), codes[i], self.q[i]);
+            let acc = if const { F::MAX as u32 * 127 * 4 <= 32767 } {
+                let first = _mm512_packs_epi32(dot(0), dot(1));
+                let acc = _mm512_madd_epi16(first, _mm512_shuffle_epi8(scales, four_times([a[0], b[0]], [a[1], b[1]])));
+                let last = _mm512_packs_epi32(dot(2), dot(3));
+                _mm512_dpwssd_epi32(acc, last, _mm512_shuffle_epi8(scales, four_times([c[0], d[0]], [c[1], d[1]])))
+            } else {
+                let scaled = |i: usize, order: [usize; 2]| {
+                    let scales = _mm512_srai_epi32::<16>(_mm512_shuffle_epi8(scales, upper(order)));
+                    _mm512_mullo_epi32(dot(i), scales)
+                };
+                let first = _mm512_add_epi32(scaled(0, a), scaled(1, b));
+                _mm512_add_epi32(first, _mm512_add_epi32(scaled(2, c), scaled(3, d)))
+            };
+            _mm256_add_epi32(_mm512_castsi512_si256(acc), _mm512_extracti64x4_epi64::<1>(acc))
+        }
+    }
+}
+
+/// The places of two words in the quarters of the first half, four times each, and of two others in the second.
+#[inline(always)]
+unsafe fn four_times(first: [usize; 2], second: [usize; 2]) -> __m512i {
+    // SAFETY: the caller has AVX-512.
+    unsafe {
+        let word = |i: usize| (0x0100 + 0x0202 * i as i64) * 0x0001_0001_0001_0001;
+        let quarter = |[low, high]: [usize; 2]| _mm_set_epi64x(word(high), word(low));
+        _mm512_mask_broadcast_i32x4(_mm512_broadcast_i32x4(quarter(first)), 0xff00, quarter(second))
+    }
+}
+
+/// The place of a word in the upper halves of the dwords of the first half, and of another in the second.
+#[inline(always)]
+unsafe fn upper([first, second]: [usize; 2]) -> __m512i {
+    // SAFETY: the caller has AVX-512.
+    unsafe {
+        let dword = |i: usize| ((0x0100 + 0x0202 * i as i32) << 16) | 0x8080;
+        _mm512_mask_set1_epi32(_mm512_set1_epi32(dword(first)), 0xff00, dword(second))
+    }
+}
+
+/// The sums of four lanes for each of eight rows: even rows, then odd ones.
+#[inline(always)]
+unsafe fn add_across([first, last]: [__m512i; 2]) -> __m256i {
+    // SAFETY: the caller has AVX-512.
+    unsafe {
+        let both = _mm512_add_epi32(_mm512_unpacklo_epi32(first, last), _mm512_unpackhi_epi32(first, last));
+        let both = _mm512_add_epi32(both, _mm512_shuffle_epi32::<0b01_00_11_10>(both));
+        let order = _mm512_setr_epi32(0, 8, 1, 9, 4, 12, 5, 13, 0, 0, 0, 0, 0, 0, 0, 0);
+        _mm512_castsi512_si256(_mm512_permutexvar_epi32(order, both))
+    }
+}
+
+/// Scales and minimums of four rows as words. Of groups of 32, eight in a row's quarter; of groups of 16, the even ones of a row in
+/// a quarter and the odd ones in the next, for two rows in each register.
+struct Four {
+    scales: [__m512i; 2],
+    minimums: [__m512i; 2],
+}
+
+impl Four {
+    #[inline(always)]
+    unsafe fn new<F: Format>(rows: &[*const u8; 8], first: usize, at: usize) -> Self {
+        // SAFETY: the caller has AVX-512 and the rows' blocks, in which 16 bytes from every place named here lie.
+        unsafe {
+            let all = |byte: i8| _mm512_set1_epi8(byte);
+            let pick = |low: i64, high: i64| _mm512_broadcast_i32x4(_mm_set_epi64x(high, low));
+            let zero = _mm512_setzero_si512();
+            match F::SUPER {
+                Some(SuperBlock::Q4K | SuperBlock::Q5K) => {
+                    // Six bits of four scales, of four minimums, and four bits of the other scales and minimums, whose high two
+                    // bits are those left over before.
+                    let bytes = quarters(rows, first, at);
+                    let rest = _mm512_shuffle_epi32::<0b11_11_11_11>(bytes);
+                    let rest = _mm512_and_si512(_mm512_srlv_epi32(rest, _mm512_set1_epi64(4 << 32)), all(15));
+                    let firsts = _mm512_shuffle_epi32::<0b10_01_10_01>(bytes);
+                    let rest = _mm512_ternarylogic_epi32::<0xf8>(rest, _mm512_srli_epi32::<2>(firsts), all(0x30));
+                    let both = _mm512_unpacklo_epi32(_mm512_and_si512(firsts, all(0x3f)), rest);
+                    Self {
+                        scales: [_mm512_unpacklo_epi8(both, zero), zero],
+                        minimums: [_mm512_unpackhi_epi8(both, zero), zero],
+                    }
+                }
+                Some(SuperBlock::Q6K) => {
+                    Self { scales: two_rows(quarters(rows, first, at + 192)), minimums: [zero; 2] }
+                }
+                Some(SuperBlock::Q3K) => {
+                    // Eight bytes with four bits of two scales, then four with two bits of four.
+                    let bytes = quarters(rows, first, at + 94);
+                    let low = _mm512_shuffle_epi8(bytes, pick(0x0908_0706_0504_0302, 0x0908_0706_0504_0302));
+                    let low = _mm512_srlv_epi64(low, _mm512_broadcast_i32x4(_mm_set_epi64x(4, 0)));
+                    let high = _mm512_shuffle_epi8(bytes, pick(0x0d0c_0b0a_0d0c_0b0a, 0x0d0c_0b0a_0d0c_0b0a));
+                    let high = _mm512_srlv_epi32(high, _mm512_broadcast_i32x4(_mm_setr_epi32(0, 2, 4, 6)));
+                    let high = _mm512_slli_epi16::<4>(_mm512_and_si512(high, all(3)));
+                    let scales = _mm512_ternarylogic_epi32::<0xf8>(high, low, all(15));
+                    Self { scales: two_rows(_mm512_sub_epi8(scales, all(32))), minimums: [zero; 2] }
+                }
+                Some(SuperBlock::Q2K) => {
+                    let bytes = quarters(rows, first, at);
+                    Self {
+                        scales: two_rows(_mm512_and_si512(bytes, all(15))),
+                        minimums: two_rows(_mm512_and_si512(_mm512_srli_epi16::<4>(bytes), all(15))),
+                    }
+                }
+                Some(SuperBlock::Iq4Xs) => {
+                    // Two bits of each of eight scales, then four bits.
+                    let bytes = quarters(rows, first, at);
+                    let low = _mm512_shuffle_epi8(
+                        bytes,
+                        pick(0x8005_8005_8004_8004_u64 as i64, 0x8007_8007_8006_8006_u64 as i64),
+                    );
+                    let low = _mm512_srlv_epi16(low, _mm512_set1_epi32(4 << 16));
+                    let low = _mm512_and_si512(low, _mm512_set1_epi16(15));
+                    let high = _mm512_shuffle_epi8(bytes, _mm512_set1_epi16(0x0302));
+                    let high =
+                        _mm512_srlv_epi16(high, _mm512_broadcast_i32x4(_mm_setr_epi16(0, 2, 4, 6, 8, 10, 12, 14)));
+                    let high = _mm512_slli_epi16::<4>(_mm512_and_si512(high, _mm512_set1_epi16(3)));
+                    let scales = _mm512_sub_epi16(_mm512_or_si512(low, high), _mm512_set1_epi16(32));
+                    Self { scales: [scales, zero], minimums: [zero; 2] }
+                }
+                None => Self { scales: [zero; 2], minimums: [zero; 2] },
+            }
+        }
+    }
+
+    /// The scales of row `ROW` in every quarter; the even and the odd ones of groups of 16 in turn.
+    #[inline(always)]
+    unsafe fn of_row<F: Format, const ROW: usize>(&self) -> __m512i {
+        // SAFETY: the caller has AVX-512.
+        unsafe {
+            let [a, b] = self.scales;
+            match (F::GROUP, ROW) {
+                (32, 0) => _mm512_shuffle_i64x2::<0x00>(a, a),
+                (32, 1) => _mm512_shuffle_i64x2::<0x55>(a, a),
+                (32, 2) => _mm512_shuffle_i64x2::<0xaa>(a, a),
+                (32, _) => _mm512_shuffle_i64x2::<0xff>(a, a),
+                (_, 0) => _mm512_shuffle_i64x2::<0x44>(a, a),
+                (_, 1) => _mm512_shuffle_i64x2::<0xee>(a, a),
+                (_, 2) => _mm512_shuffle_i64x2::<0x44>(b, b),
+                _ => _mm512_shuffle_i64x2::<0xee>(b, b),
+            }
+        }
+    }
+}
+
+/// Sixteen bytes of each of four rows, `at` bytes into them.
+#[inline(always)]
+unsafe fn quarters(rows: &[*const u8; 8], first: usize, at: usize) -> __m512i {
+    // SAFETY: the caller has AVX-512 and the bytes.
+    unsafe {
+        let a = _mm512_castsi128_si512(_mm_loadu_si128(rows[first].add(at).cast()));
+        let ab = _mm512_inserti32x4::<1>(a, _mm_loadu_si128(rows[first + 1].add(at).cast()));
+        let abc = _mm512_inserti32x4::<2>(ab, _mm_loadu_si128(rows[first + 2].add(at).cast()));
+        _mm512_inserti32x4::<3>(abc, _mm_loadu_si128(rows[first + 3].add(at).cast()))
+    }
+}
+
+/// Sixteen signed bytes of four rows as words of two rows each: see [`Four`].
+#[inline(always)]
+unsafe fn two_rows(bytes: __m512i) -> [__m512i; 2] {
+    // SAFETY: the caller has AVX-512.
+    unsafe {
+        let apart = _mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15);
+        let bytes = _mm512_shuffle_epi8(bytes, _mm512_broadcast_i32x4(apart));
+        [
+            _mm512_cvtepi8_epi16(_mm512_castsi512_si256(bytes)),
+            _mm512_cvtepi8_epi16(_mm512_extracti64x4_epi64::<1>(bytes)),
+        ]
+    }
+}
+
+/// The codes of a block, 64 at a time as [`order`] says.
+#[inline(always)]
+unsafe fn codes<F: Format>(block: *const u8) -> [__m512i; 4] {
+    // SAFETY: the caller has AVX-512 and a block, which has what is read here.
+    unsafe {
+        let load = |at: usize| _mm512_loadu_si512(block.add(at).cast());
+        let twice = |at: usize| _mm512_broadcast_i64x4(_mm256_loadu_si256(block.add(at).cast()));
+        let (nibble, two) = (_mm512_set1_epi8(15), _mm512_set1_epi8(3));
+        let nibbles = |at: usize| {
+            let (a, b) = (load(at), load(at + 64));
+            [a, _mm512_srli_epi16::<4>(a), b, _mm512_srli_epi16::<4>(b)].map(|x| _mm512_and_si512(x, nibble))
+        };
+        // The bits of `mask` in `high`, and those of `x`.
+        let or = |x, high, mask: i8| _mm512_ternarylogic_epi32::<0xf8>(x, high, _mm512_set1_epi8(mask));
+        match F::SUPER {
+            Some(SuperBlock::Q4K) => nibbles(16),
+            Some(SuperBlock::Q5K) => {
+                let ([a, b, c, d], high) = (nibbles(48), twice(16));
+                let fifth = [left(high, 4, 2), left(high, 3, 1), right(high, 0, 2), right(high, 1, 3)];
+                [or(a, fifth[0], 16), or(b, fifth[1], 16), or(c, fifth[2], 16), or(d, fifth[3], 16)]
+            }
+            Some(SuperBlock::Q6K) => {
+                let (a, b) = (load(0), load(64));
+                let (high, other) = (twice(128), twice(160));
+                [
+                    or(_mm512_and_si512(a, nibble), left(high, 4, 2), 0x30),
+                    or(_mm512_and_si512(_mm512_srli_epi16::<4>(a), nibble), right(high, 0, 2), 0x30),
+                    or(_mm512_and_si512(b, nibble), left(other, 4, 2), 0x30),
+                    or(_mm512_and_si512(_mm512_srli_epi16::<4>(b), nibble), right(other, 0, 2), 0x30),
+                ]
+            }
+            Some(SuperBlock::Q2K) => {
+                let (a, b) = (twice(16), twice(48));
+                [right(a, 0, 2), right(a, 4, 6), right(b, 0, 2), right(b, 4, 6)].map(|x| _mm512_and_si512(x, two))
+            }
+            Some(SuperBlock::Q3K) => {
+                let (a, b, high) = (twice(32), twice(64), twice(0));
+                let low = [right(a, 0, 2), right(a, 4, 6), right(b, 0, 2), right(b, 4, 6)];
+                let [a, b, c, d] = low.map(|x| _mm512_and_si512(x, two));
+                let third = [left(high, 2, 1), right(high, 0, 1), right(high, 2, 3), right(high, 4, 5)];
+                [or(a, third[0], 4), or(b, third[1], 4), or(c, third[2], 4), or(d, third[3], 4)]
+            }
+            Some(SuperBlock::Iq4Xs) => [8, 40, 72, 104].map(|at| {
+                let bytes = _mm512_castsi256_si512(_mm256_loadu_si256(block.add(at).cast()));
+                let bytes = _mm512_shuffle_i64x2::<0b01_01_00_00>(bytes, bytes);
+                let bytes = _mm512_mask_srli_epi16::<4>(bytes, 0xff00_ff00, bytes);
+                let table = _mm512_broadcast_i32x4(_mm_loadu_si128(TABLE.as_ptr().cast()));
+                _mm512_shuffle_epi8(table, _mm512_and_si512(bytes, nibble))
+            }),
+            None => [_mm512_setzero_si512(); 4],
+        }
+    }
+}
+
+/// Words shifted to the left, by `first` in the first half and by `second` in the other.
+#[inline(always)]
+unsafe fn left(x: __m512i, first: i16, second: i16) -> __m512i {
+    // SAFETY: the caller has AVX-512.
+    unsafe { _mm512_sllv_epi16(x, halves(first, second)) }
+}
+
+/// To the right.
+#[inline(always)]
+unsafe fn right(x: __m512i, first: i16, second: i16) -> __m512i {
+    // SAFETY: the caller has AVX-512.
+    unsafe { _mm512_srlv_epi16(x, halves(first, second)) }
+}
+
+#[inline(always)]
+unsafe fn halves(first: i16, second: i16) -> __m512i {
+    // SAFETY: the caller has AVX-512.
+    unsafe { _mm512_inserti64x4::<1>(_mm512_set1_epi16(first), _mm256_set1_epi16(second)) }
+}

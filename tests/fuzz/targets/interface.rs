@@ -1,0 +1,386 @@
+//! The C interface as a careless caller uses it: null, short and misaligned memory, calls in any order on whatever there
+//! is. Every call returns, writes nothing beyond what it was given, and says what went wrong.
+#![no_main]
+#![allow(unsafe_code)]
+
+use std::ptr::{null, null_mut};
+
+use arbitrary::Arbitrary;
+use arenite::Line;
+use arenite::ffi::*;
+use fuzz::change::{File, Real, model};
+use fuzz::list::{List, Token};
+use libfuzzer_sys::fuzz_target;
+
+#[derive(Arbitrary, Debug)]
+struct Case {
+    family: u8,
+    file: Option<File>,
+    context: u8,
+    batch: u8,
+    kv: u8,
+    contexts: u8,
+    pages: u8,
+    threads: u8,
+    /// Bytes that workspace and cache lack, mostly none.
+    less: [u8; 2],
+    steps: List<Step, 24>,
+}
+
+#[derive(Arbitrary, Debug)]
+enum Step {
+    Prefill(List<Token, 30>),
+    Decode(Token),
+    Rewind(u16),
+    /// Saves and restores, with a byte changed.
+    Save {
+        less: u8,
+        change: Option<(u16, u8)>,
+    },
+    Open,
+    Fork(u8),
+    Close(u8),
+    RewindContext(u8, u8),
+    Run(List<(u8, u8), 5>),
+    Encode(List<Token, 30>),
+    Embed(List<Token, 30>, u8),
+    Search {
+        beams: u8,
+        length: u8,
+        penalty: Real,
+        less: u8,
+    },
+    Translate {
+        text: List<u8, 30>,
+        capacity: u8,
+        less: u8,
+    },
+    Tokenize {
+        text: List<u8, 40>,
+        parse: bool,
+        capacity: u8,
+        less: u8,
+    },
+    Detokenize {
+        tokens: List<Token, 20>,
+        capacity: u8,
+    },
+    Push {
+        tokens: List<Token, 20>,
+        capacity: u8,
+    },
+    Sample {
+        temperature: Real,
+        top_k: u8,
+        bias: List<(u16, Real), 3>,
+        less: u8,
+    },
+    Ask(String),
+    /// A call without an object.
+    Null(u8),
+}
+
+/// Memory with something after it that nobody may change.
+struct Buffer(Vec<Line>, usize);
+
+impl Buffer {
+    fn new(bytes: usize) -> Self {
+        let mut lines = vec![Line::ZERO; bytes.div_ceil(64) + 1];
+        Line::bytes_mut(&mut lines).fill(0xa5);
+        Self(lines, bytes)
+    }
+    fn start(&mut self) -> *mut u8 {
+        Line::bytes_mut(&mut self.0).as_mut_ptr()
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        assert!(Line::bytes_mut(&mut self.0)[self.1..].iter().all(|byte| *byte == 0xa5), "written beyond the end");
+    }
+}
+
+/// What is left of a buffer that is too short by some bytes, now and then.
+fn cut(bytes: usize, less: u8) -> usize {
+    if less < 200 { bytes } else { bytes.saturating_sub(usize::from(less - 199)) }
+}
+
+/// The status, after its message was read, in full and cut.
+fn told(status: arenite_status, error: &arenite_error) -> bool {
+    if status == arenite_status::Ok {
+        return true;
+    }
+    for capacity in [0, 1, 5, 400] {
+        let mut text = Buffer::new(capacity);
+        // SAFETY: as many bytes as it says.
+        let len = unsafe { arenite_error_message(error, text.start().cast(), capacity) };
+        assert!(len > 10 && len < 400, "a message of {len} bytes");
+    }
+    false
+}
+
+/// An object of this interface, in memory of its own.
+macro_rules! object {
+    ($size:expr, $make:path $(, $argument:expr)*) => {{
+        let size = $size;
+        let mut memory = Buffer::new(size);
+        let mut out = null_mut();
+        // SAFETY: all zeros are an error that is not filled.
+        let mut error: arenite_error = unsafe { std::mem::zeroed() };
+        // SAFETY: the arguments are what the function asks for.
+        let status = unsafe { $make($($argument,)* memory.start().cast(), size, &raw mut out, &raw mut error) };
+        let made = told(status, &error);
+        assert_eq!(made, !out.is_null());
+        (memory, out)
+    }};
+}
+
+/// A call that may fail.
+macro_rules! call {
+    ($function:path $(, $argument:expr)*) => {{
+        // SAFETY: as above.
+        let mut error: arenite_error = unsafe { std::mem::zeroed() };
+        // SAFETY: the arguments are what the function asks for.
+        let status = unsafe { $function($($argument,)* &raw mut error) };
+        told(status, &error)
+    }};
+}
+
+fuzz_target!(|case: Case| {
+    let bytes = case.file.as_ref().map_or_else(|| model(case.family.into()).build(), File::build);
+    let (_model, model) = object!(arenite_model_size(), arenite_model_new, bytes.as_ptr(), bytes.len());
+    // SAFETY: a model or null, as in all calls below.
+    let vocab = unsafe { arenite_model_vocab(model) };
+    let workers = arenite_workers { count: (case.threads % 4).into(), user: null_mut(), run: None };
+    let options = arenite_options {
+        context: usize::from(case.context) % 65,
+        batch: usize::from(case.batch) % 17,
+        kv: u32::from(case.kv) % 4,
+        contexts: usize::from(case.contexts) % 6,
+        pages: usize::from(case.pages) % 20,
+        workers: if case.threads > 128 { null() } else { &raw const workers },
+        isa: null(),
+    };
+    let mut plan = arenite_plan { workspace: 0, kv: 0, tokenizer: 0, context: 0 };
+    if !call!(arenite_model_plan, model, &raw const options, &raw mut plan) || plan.workspace.max(plan.kv) > 32 << 20 {
+        return;
+    }
+    let sizes = [cut(plan.workspace, case.less[0]), cut(plan.kv, case.less[1])];
+    let mut memory = sizes.map(Buffer::new);
+    let [workspace, kv] = memory.each_mut().map(|memory| memory.start());
+    let new = arenite_session_new;
+    let (_session, session) =
+        object!(arenite_session_size(), new, model, &raw const options, workspace, sizes[0], kv, sizes[1]);
+    assert_eq!(session.is_null(), sizes[0] < plan.workspace || sizes[1] < plan.kv);
+    let mut index = Buffer::new(plan.tokenizer);
+    let (_tokenizer, tokenizer) =
+        object!(arenite_tokenizer_size(), arenite_tokenizer_new, model, index.start(), plan.tokenizer);
+
+    let mut contexts: Vec<(Buffer, *mut arenite_context)> = vec![];
+    for step in case.steps.iter() {
+        take(step, model, session, tokenizer, vocab, &mut contexts);
+    }
+    for (_, context) in contexts {
+        // SAFETY: each is closed once.
+        unsafe { arenite_context_close(session, context) };
+    }
+});
+
+fn take(
+    step: &Step,
+    model: *const arenite_model,
+    session: *mut arenite_session,
+    tokenizer: *const arenite_tokenizer,
+    vocab: usize,
+    contexts: &mut Vec<(Buffer, *mut arenite_context)>,
+) {
+    let ids = |tokens: &[Token]| tokens.iter().map(|token| token.id(vocab)).collect::<Vec<_>>();
+    let some = |contexts: &[(Buffer, *mut arenite_context)], number: u8| match contexts.len() {
+        0 => null_mut(),
+        // Now and then the session's own.
+        len => contexts.get(usize::from(number) % (len + 1)).map_or(null_mut(), |(_, context)| *context),
+    };
+    match step {
+        Step::Prefill(tokens) => {
+            let tokens = ids(tokens);
+            if call!(arenite_session_prefill, session, tokens.as_ptr(), tokens.len()) {
+                // SAFETY: as many logits as words, after a pass.
+                let logits = unsafe { std::slice::from_raw_parts(arenite_session_logits(session), vocab) };
+                let _ = logits.iter().sum::<f32>();
+            }
+        }
+        Step::Decode(token) => _ = call!(arenite_session_decode, session, token.id(vocab)),
+        Step::Rewind(position) => _ = call!(arenite_session_rewind, session, (*position).into()),
+        Step::Save { less, change } => {
+            // SAFETY: a session or null.
+            let size = unsafe { arenite_session_snapshot_size(session) };
+            let (mut snapshot, given) = (Buffer::new(size), cut(size, *less));
+            let mut written = 0;
+            if call!(arenite_session_save, session, snapshot.start(), given, &raw mut written) {
+                if let Some((at, byte)) = change {
+                    Line::bytes_mut(&mut snapshot.0)[usize::from(*at) % written.max(1)] = *byte;
+                }
+                call!(arenite_session_restore, session, snapshot.start(), written);
+            }
+        }
+        Step::Open => {
+            let (memory, context) = object!(arenite_context_size(), arenite_context_new, session);
+            contexts.extend((!context.is_null()).then_some((memory, context)));
+        }
+        Step::Fork(number) => {
+            let from = some(contexts, *number);
+            let (memory, context) = object!(arenite_context_size(), arenite_context_fork, session, from);
+            contexts.extend((!context.is_null()).then_some((memory, context)));
+        }
+        Step::Close(number) => {
+            if !contexts.is_empty() {
+                let (_memory, context) = contexts.swap_remove(usize::from(*number) % contexts.len());
+                // SAFETY: it is not used again.
+                unsafe { arenite_context_close(session, context) };
+            }
+        }
+        Step::RewindContext(number, position) => {
+            call!(arenite_context_rewind, session, some(contexts, *number), (*position).into());
+        }
+        Step::Run(parts) => {
+            let tokens = [1u32, 40, 7, 30, 9, 77, 3, 259];
+            let work = |(number, count): &(u8, u8)| arenite_work {
+                context: some(contexts, *number),
+                tokens: tokens.as_ptr(),
+                count: usize::from(*count) % 9,
+            };
+            let works: Vec<_> = parts.iter().map(work).collect();
+            if call!(arenite_session_run, session, works.as_ptr(), works.len()) {
+                for work in &works {
+                    // SAFETY: a context of this session, or null for its own.
+                    unsafe {
+                        assert!(arenite_context_position(session, work.context) >= work.count);
+                        assert!(!arenite_context_logits(session, work.context).is_null());
+                    }
+                }
+            }
+        }
+        Step::Encode(tokens) => {
+            let tokens = ids(tokens);
+            call!(arenite_session_encode, session, tokens.as_ptr(), tokens.len());
+            let mut count = 0;
+            // SAFETY: a session or null.
+            let states = unsafe { arenite_session_states(session, &raw mut count) };
+            if count > 0 {
+                // SAFETY: as many as it says.
+                let _ = unsafe { std::slice::from_raw_parts(states, count) }.iter().sum::<f32>();
+            }
+        }
+        Step::Embed(tokens, less) => {
+            let tokens = ids(tokens);
+            // SAFETY: a session or null.
+            let size = unsafe { arenite_session_vector_size(session) };
+            let (mut vector, given, mut len) = (Buffer::new(size * 4), cut(size, *less), 0);
+            let start = vector.start().cast();
+            if call!(arenite_session_embed, session, tokens.as_ptr(), tokens.len(), start, given, &raw mut len) {
+                assert!(len <= given);
+            }
+        }
+        Step::Search { beams, length, penalty, less } => {
+            let search = arenite_search {
+                beams: usize::from(*beams) % 10,
+                length: (*length).into(),
+                length_penalty: penalty.get(),
+            };
+            // SAFETY: a session or null.
+            let size = unsafe { arenite_beams_scratch_size(session) };
+            let (mut scratch, given) = (Buffer::new(size), cut(size, *less));
+            let new = arenite_beams_new;
+            let (_memory, beams) =
+                object!(arenite_beams_size(), new, session, tokenizer, &raw const search, scratch.start(), given);
+            let (mut count, mut score) = (0, 0.0);
+            // SAFETY: a search or null; ranks that there are, and one more.
+            unsafe {
+                for rank in 0..=arenite_beams_count(beams) {
+                    let tokens = arenite_beams_tokens(beams, rank, &raw mut count, &raw mut score);
+                    if count > 0 {
+                        assert!(
+                            std::slice::from_raw_parts(tokens, count).iter().all(|token| (*token as usize) < vocab)
+                        );
+                    }
+                }
+            }
+        }
+        Step::Translate { text, capacity, less } => {
+            // SAFETY: a session or null.
+            let size = unsafe { arenite_translate_scratch_size(session, text.len()) };
+            let (mut scratch, given) = (Buffer::new(size), cut(size, *less));
+            let (mut out, capacity, mut len) = (Buffer::new((*capacity).into()), (*capacity).into(), 0);
+            let (at, to) = (text.as_ptr().cast(), out.start().cast());
+            let (scratch, from) = (scratch.start(), text.len());
+            call!(arenite_translate, session, tokenizer, null(), at, from, scratch, given, to, capacity, &raw mut len);
+        }
+        Step::Tokenize { text, parse, capacity, less } => {
+            let size = arenite_tokenize_scratch_size(text.len());
+            let (mut scratch, given) = (Buffer::new(size), cut(size, *less));
+            let (mut out, capacity, mut count) = (Buffer::new(4 * usize::from(*capacity)), (*capacity).into(), 0);
+            let (at, from, to) = (text.as_ptr().cast(), text.len(), out.start().cast());
+            let scratch = scratch.start();
+            call!(arenite_tokenize, tokenizer, at, from, true, *parse, scratch, given, to, capacity, &raw mut count);
+        }
+        Step::Detokenize { tokens, capacity } => {
+            let tokens = ids(tokens);
+            let (mut out, capacity, mut len) = (Buffer::new((*capacity).into()), (*capacity).into(), 0);
+            let (at, count, to) = (tokens.as_ptr(), tokens.len(), out.start().cast());
+            call!(arenite_detokenize, tokenizer, at, count, true, to, capacity, &raw mut len);
+        }
+        Step::Push { tokens, capacity } => {
+            let (_memory, decoder) =
+                object!(arenite_decoder_size(), arenite_decoder_new, tokenizer, tokens.len() % 2 == 0);
+            for token in ids(tokens) {
+                let (mut out, capacity, mut len) = (Buffer::new((*capacity).into()), (*capacity).into(), 0);
+                call!(arenite_decoder_push, decoder, token, out.start().cast(), capacity, &raw mut len);
+                // SAFETY: a tokenizer or null.
+                let _ = unsafe { arenite_is_end(tokenizer, token) };
+            }
+        }
+        Step::Sample { temperature, top_k, bias, less } => {
+            let bias: Vec<_> =
+                bias.iter().map(|(token, bias)| arenite_bias { token: (*token).into(), bias: bias.get() }).collect();
+            let mut params = arenite_params_default();
+            (params.temperature, params.top_k) = (temperature.get(), (*top_k).into());
+            (params.repeat_penalty, params.bias, params.bias_count) = (1.1, bias.as_ptr(), bias.len());
+            // SAFETY: parameters.
+            let size = unsafe { arenite_sampler_scratch_size(&raw const params, vocab) };
+            let (mut scratch, given) = (Buffer::new(size), cut(size, *less));
+            let new = arenite_sampler_new;
+            let (_memory, sampler) =
+                object!(arenite_sampler_size(), new, &raw const params, vocab, 7, scratch.start(), given);
+            let (mut logits, mut token) = (vec![0.5f32; vocab], 0);
+            for count in [vocab, vocab / 2, vocab] {
+                if call!(arenite_sampler_sample, sampler, logits.as_mut_ptr(), count, &raw mut token) {
+                    assert!((token as usize) < vocab);
+                }
+                // SAFETY: a sampler or null.
+                unsafe { arenite_sampler_accept(sampler, token) };
+            }
+        }
+        Step::Ask(key) => {
+            let Ok(key) = std::ffi::CString::new(key.as_str()) else { return };
+            let (mut len, mut number) = (0, 0.0);
+            for key in [key.as_c_str(), c"tokenizer.ggml.model", c"general.architecture"] {
+                // SAFETY: a model or null, and a text.
+                unsafe {
+                    let text = arenite_model_text(model, key.as_ptr(), &raw mut len);
+                    assert!(text.is_null() || len < 1 << 24);
+                    let _ = arenite_model_number(model, key.as_ptr(), &raw mut number);
+                }
+            }
+        }
+        Step::Null(which) => match which % 8 {
+            0 => _ = call!(arenite_session_prefill, null_mut(), null(), 1),
+            1 => _ = call!(arenite_session_prefill, session, null(), 1),
+            2 => _ = call!(arenite_session_save, session, null_mut(), 100, null_mut()),
+            3 => _ = call!(arenite_session_restore, session, null(), 100),
+            4 => _ = call!(arenite_session_run, session, null(), 2),
+            5 => _ = call!(arenite_sampler_sample, null_mut(), null_mut(), 0, null_mut()),
+            6 => _ = call!(arenite_model_plan, model, null(), null_mut()),
+            _ => _ = call!(arenite_detokenize, tokenizer, null(), 3, false, null_mut(), 0, null_mut()),
+        },
+    }
+}
