@@ -135,10 +135,8 @@ unsafe impl Unit for Portable {}
 
 #[cfg(cortex_m_fpu)]
 pub(super) use super::arm::Fpu as Here;
-#[cfg(all(target_arch = "riscv64", target_feature = "f"))]
-pub(super) use super::riscv::Float as Here;
 /// What this target has. For block formats, whose arithmetic is the sum of integers before it.
-#[cfg(not(any(cortex_m_fpu, all(target_arch = "riscv64", target_feature = "f"))))]
+#[cfg(not(cortex_m_fpu))]
 pub(super) use Portable as Here;
 
 /// 1.5 * 2^23: there the last bit of a float is worth 1, so that adding it rounds to an integer, in the low bits.
