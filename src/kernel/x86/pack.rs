@@ -42,6 +42,23 @@ pub(super) const fn piece(floats: usize) -> usize {
     CODES + floats * LINE
 }
 
+/// Writes eight dwords of every row, the first of all rows side by side, and so on. A macro: a closure that the compiler does
+/// not inline would not have the instruction set.
+macro_rules! transpose {
+    ($to:expr, |$r:ident| $row:expr) => {{
+        let to: *mut u8 = $to;
+        for r in (0..PANEL_ROWS).step_by(4) {
+            macro_rules! row {
+                ($i:literal) => {{
+                    let $r = r + $i;
+                    $row
+                }};
+            }
+            transpose_four([row!(0), row!(1), row!(2), row!(3)], to.add(r * 4));
+        }
+    }};
+}
+
 /// See [`Pack`](crate::kernel::quantized::Pack).
 ///
 /// # Safety
@@ -78,14 +95,6 @@ unsafe fn pack<F: Format, const WIDE: bool>(w: *const u8, row_bytes: usize, rows
                     _mm_prefetch::<_MM_HINT_T1>(w.wrapping_add(r * row_bytes + b * bytes + line * 64).cast());
                 }
             }
-            let block = |r: usize| w.add(r.min(rows - 1) * row_bytes + b * bytes);
-            let codes = |chunk: usize, to: *mut u8| {
-                if WIDE && F::BYTEWISE {
-                    Quad::transpose::<F>(core::array::from_fn(block), chunk, to, LINE);
-                } else {
-                    transpose(|r| F::unpack(s, row(r), chunk), to);
-                }
-            };
             let d = |at: usize, to: *mut u8| match F::D {
                 Some((place, factor)) => halves(|r| row(r).as_ref().as_ptr().add(place), factor, to),
                 None => {
@@ -102,23 +111,22 @@ unsafe fn pack<F: Format, const WIDE: bool>(w: *const u8, row_bytes: usize, rows
                 let whole = const { Whole::of(F::GROUP, F::M.is_some()) };
                 let to = panel.add(b * whole.size);
                 for chunk in 0..8 {
-                    codes(chunk, to.add(chunk * CODES));
+                    codes::<F, WIDE>(s, (w, row_bytes, rows), b * bytes, chunk, to.add(chunk * CODES));
                 }
                 for eight in 0..32 / F::GROUP {
-                    let scales = |r: usize| {
+                    transpose!(to.add(Whole::SCALES + eight * 8 * LINE), |r| {
                         let [low, high] = F::scale_words(row(r));
                         _mm256_cvtepi8_epi32(_mm_cvtsi64_si128(if eight == 0 { low } else { high } as i64))
-                    };
-                    transpose(scales, to.add(Whole::SCALES + eight * 8 * LINE));
+                    });
                 }
-                transpose(|r| pairs::<F>(row(r)), to.add(whole.pairs));
+                transpose!(to.add(whole.pairs), |r| pairs::<F>(row(r)));
                 d(0, to.add(whole.d));
                 m(to.add(whole.m));
             } else {
                 let two = F::M.is_some() || F::FLOAT_GROUPS;
                 for chunk in 0..F::ELEMENTS / 32 {
                     let to = panel.add((b * (F::ELEMENTS / 32) + chunk) * piece(1 + usize::from(two)));
-                    codes(chunk, to);
+                    codes::<F, WIDE>(s, (w, row_bytes, rows), b * bytes, chunk, to);
                     d(chunk * 32, to.add(CODES));
                     m(to.add(CODES + LINE));
                     if F::FLOAT_GROUPS {
@@ -130,27 +138,44 @@ unsafe fn pack<F: Format, const WIDE: bool>(w: *const u8, row_bytes: usize, rows
     }
 }
 
-/// Writes eight dwords of every row, the first of all rows side by side, and so on.
+/// Writes the codes of 32 numbers of every row, from blocks `at` bytes into them.
 #[inline(always)]
-unsafe fn transpose(row: impl Fn(usize) -> __m256i, to: *mut u8) {
+unsafe fn codes<F: Format, const WIDE: bool>(
+    s: Ymm,
+    (w, row_bytes, rows): (*const u8, usize, usize),
+    at: usize,
+    chunk: usize,
+    to: *mut u8,
+) {
+    // SAFETY: the caller has the blocks, room for their codes, and AVX-512 if it says so.
+    unsafe {
+        let block = |r: usize| w.add(r.min(rows - 1) * row_bytes + at);
+        if const { WIDE && F::BYTEWISE } {
+            Quad::transpose::<F>(core::array::from_fn(block), chunk, to, LINE);
+        } else {
+            transpose!(to, |r| F::unpack(s, &*block(r).cast(), chunk));
+        }
+    }
+}
+
+/// The same of four rows.
+#[inline(always)]
+unsafe fn transpose_four([a, b, c, d]: [__m256i; 4], to: *mut u8) {
     // SAFETY: the caller has AVX2 and room for them.
     unsafe {
-        for r in (0..PANEL_ROWS).step_by(4) {
-            let [a, b, c, d] = [row(r), row(r + 1), row(r + 2), row(r + 3)];
-            // Four rows of four dwords, in both halves at once.
-            let (ab, cd) = (_mm256_unpacklo_epi32(a, b), _mm256_unpacklo_epi32(c, d));
-            let (ab2, cd2) = (_mm256_unpackhi_epi32(a, b), _mm256_unpackhi_epi32(c, d));
-            let columns = [
-                _mm256_unpacklo_epi64(ab, cd),
-                _mm256_unpackhi_epi64(ab, cd),
-                _mm256_unpacklo_epi64(ab2, cd2),
-                _mm256_unpackhi_epi64(ab2, cd2),
-            ];
-            for (k, column) in columns.into_iter().enumerate() {
-                let at = to.add(k * LINE + r * 4);
-                _mm_storeu_si128(at.cast(), _mm256_castsi256_si128(column));
-                _mm_storeu_si128(at.add(4 * LINE).cast(), _mm256_extracti128_si256::<1>(column));
-            }
+        // Four rows of four dwords, in both halves at once.
+        let (ab, cd) = (_mm256_unpacklo_epi32(a, b), _mm256_unpacklo_epi32(c, d));
+        let (ab2, cd2) = (_mm256_unpackhi_epi32(a, b), _mm256_unpackhi_epi32(c, d));
+        let columns = [
+            _mm256_unpacklo_epi64(ab, cd),
+            _mm256_unpackhi_epi64(ab, cd),
+            _mm256_unpacklo_epi64(ab2, cd2),
+            _mm256_unpackhi_epi64(ab2, cd2),
+        ];
+        for (k, column) in columns.into_iter().enumerate() {
+            let at = to.add(k * LINE);
+            _mm_storeu_si128(at.cast(), _mm256_castsi256_si128(column));
+            _mm_storeu_si128(at.add(4 * LINE).cast(), _mm256_extracti128_si256::<1>(column));
         }
     }
 }
