@@ -2,6 +2,8 @@
 
 mod message;
 mod name;
+#[cfg(test)]
+mod page;
 mod sentences;
 
 use core::fmt;

@@ -93,7 +93,7 @@ struct Nodes {
     nodes: List<Node, 12>,
     root: u8,
     tokens: bool,
-    text: List<u8, 40>,
+    text: List<u8, 12>,
     damage: Option<(u8, u32)>,
 }
 
@@ -155,7 +155,7 @@ impl Nodes {
                 (0..tokenizer.vocab_len() as u32).filter(|token| constraint.allows(&tokenizer, *token)).collect();
             let mut mask = masks.at(&constraint, &tokenizer, 0);
             // As often as a mask is made of it.
-            for _ in 0..3 {
+            for _ in 0..2 {
                 let by_mask = (0..tokenizer.vocab_len() as u32).filter(|token| mask.allows(*token));
                 assert!(by_mask.eq(yes.iter().copied()), "a mask differs");
             }

@@ -92,7 +92,8 @@ impl Case {
         match Beams::search(engine, &context, &search, memory) {
             Err(error) => all.push(Err(error)),
             Ok(mut beams) => {
-                assert!((1..=search.beams.max(1)).contains(&beams.count()), "{} hypotheses", beams.count());
+                // None, where logits are no numbers.
+                assert!(beams.count() <= search.beams.max(1), "{} hypotheses", beams.count());
                 let mut last = f32::INFINITY;
                 for rank in 0..beams.count() {
                     let hypothesis = beams.hypothesis(rank).expect("as many as it says");
