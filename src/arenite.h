@@ -686,19 +686,6 @@ enum arenite_status arenite_session_embed(struct arenite_session *session,
                                           struct arenite_error *error);
 
 /**
- * As `arenite_session_embed`, of a pair of texts, for a model that scores pairs: the tokens from `second` on are the second
- * text's, and have the second token type of a model that tells them apart.
- */
-enum arenite_status arenite_session_embed_pair(struct arenite_session *session,
-                                               const uint32_t *tokens,
-                                               size_t count,
-                                               size_t second,
-                                               float *out,
-                                               size_t capacity,
-                                               size_t *len,
-                                               struct arenite_error *error);
-
-/**
  * Numbers that `arenite_session_embed` needs room for. 0 for null.
  */
 size_t arenite_session_vector_size(struct arenite_session *session);

@@ -8,11 +8,8 @@
 //! 6. [Adding a block format](adding_a_block_format) for weights.
 //! 7. [A model on a board](a_model_on_a_board): a microcontroller from nothing to text.
 //! 8. [Reading a profile](reading_a_profile): where the time of a token goes.
-<<<<<<< HEAD
-//! 9. [What works](what_works): architectures, types of weights, tokenizers.
-=======
 //! 9. [What can go wrong](what_can_go_wrong): every error in its words, and what a system can do to the command line.
->>>>>>> main
+//! 10. [What works](what_works): architectures, types of weights, tokenizers.
 
 macro_rules! pages {
     ($($name:ident)*) => {
@@ -32,9 +29,6 @@ pages! {
     adding_a_block_format
     a_model_on_a_board
     reading_a_profile
-<<<<<<< HEAD
-    what_works
-=======
     what_can_go_wrong
->>>>>>> main
+    what_works
 }
