@@ -14,6 +14,16 @@ pub use name::Name;
 use crate::quant::TensorType;
 
 /// Everything that can go wrong, as data. `Display` gives one sentence: what, where, what to do.
+///
+/// # Examples
+///
+/// ```
+/// use arenite::{Error, Gguf};
+///
+/// let error = Gguf::parse(b"# a text, and no model").unwrap_err();
+/// assert_eq!(error, Error::NotGguf);
+/// println!("{error}"); // this is not a GGUF file: ...
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Error {

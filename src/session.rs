@@ -12,6 +12,30 @@ use crate::{Error, TokenId};
 ///
 /// The results do not depend on how a prompt is cut into batches, on the number of workers, or on
 /// the kernels: always the same bits.
+///
+/// # Examples
+///
+/// ```
+/// use arenite::sampler::argmax;
+/// use arenite::{Gguf, Line, Model, Options, Plan, Session};
+///
+/// # let file = std::fs::read("tests/fixtures/stories.gguf").unwrap();
+/// let gguf = Gguf::parse(&file)?;
+/// let model = Model::new(&gguf)?;
+/// let plan = Plan::new(&gguf, Options::new().context(64))?;
+/// let mut workspace = vec![Line::ZERO; plan.workspace.div_ceil(64)];
+/// let mut kv = vec![Line::ZERO; plan.kv.div_ceil(64)];
+/// let mut session = Session::new(&model, plan, Line::bytes_mut(&mut workspace), Line::bytes_mut(&mut kv))?;
+///
+/// session.prefill(&[1, 300, 301])?; // a prompt's tokens
+/// for _ in 0..10 {
+///     let token = argmax(session.logits()).unwrap_or_default(); // the likeliest
+///     session.decode(token)?;
+/// }
+/// assert_eq!(session.position(), 13);
+/// session.rewind(3)?; // another way from the end of the prompt
+/// # Ok::<(), arenite::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Session<'m, 'w> {
     engine: Engine<'m, 'w>,

@@ -13,6 +13,33 @@ pub use pool::Pool;
 /// The job divides itself: every call of it takes pieces of the work until none is left. So an
 /// implementation cannot make results wrong, only slow: calling the job once does all the work,
 /// and a thread that is late finds nothing to do.
+///
+/// # Examples
+///
+/// Threads of the standard library, made anew for each job. (`Pool` keeps its own, with the feature `std`;
+/// [`Pair`] is for two cores without an operating system.)
+///
+/// ```
+/// use arenite::workers::Workers;
+///
+/// struct Threads(usize);
+///
+/// impl Workers for Threads {
+///     fn count(&self) -> usize {
+///         self.0
+///     }
+///
+///     fn run(&self, job: &(dyn Fn() + Sync)) {
+///         std::thread::scope(|scope| (0..self.0).for_each(|_| drop(scope.spawn(job))));
+///     }
+/// }
+/// # use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+/// # let calls = AtomicUsize::new(0);
+/// # Threads(3).run(&|| drop(calls.fetch_add(1, Relaxed)));
+/// # assert_eq!(calls.into_inner(), 3);
+/// ```
+///
+/// Then `session.with_workers(&Threads(3))`, of a plan with `Options::workers(3)`.
 pub trait Workers: Sync {
     /// How many threads take part, the calling one included; at least 1.
     fn count(&self) -> usize;

@@ -9,6 +9,7 @@
 //! 7. [A model on a board](a_model_on_a_board): a microcontroller from nothing to text.
 //! 8. [Reading a profile](reading_a_profile): where the time of a token goes.
 //! 9. [What can go wrong](what_can_go_wrong): every error in its words, and what a system can do to the command line.
+//! 10. [What works](what_works): architectures, types of weights, tokenizers.
 
 macro_rules! pages {
     ($($name:ident)*) => {
@@ -29,4 +30,5 @@ pages! {
     a_model_on_a_board
     reading_a_profile
     what_can_go_wrong
+    what_works
 }

@@ -134,8 +134,9 @@ fn attend_rows<S: Isa, E: Element, const R: usize, const N: usize>(
 ) -> usize {
     let (layout, width) = (job.layout, job.layout.padded());
     let Some(sums) = scratch.get_mut(..R * width) else { return R };
-    sums.fill(0.0);
-    let mut copies = [[0.0f32; NARROW]; R];
+    let zero = s.zero();
+    sums.as_chunks_mut().0.iter_mut().for_each(|sums| zero.store(sums));
+    let mut copies = [const { MaybeUninit::uninit() }; R];
     let Some((queries, visible)) = rows(job, row, &mut copies) else { return R };
     // Rows are in order of position, so the first sees the earliest and the last the latest.
     let all = Range { lo: visible[0].lo, hi: visible[R - 1].hi };
@@ -143,8 +144,8 @@ fn attend_rows<S: Isa, E: Element, const R: usize, const N: usize>(
 
     let mut softmax = Softmax::new(s, job, row);
     for block in all.lo / BLOCK..=(all.hi - 1) / BLOCK {
-        let tiles = tiles.block(block);
         let seen = visible.map(|seen| seen.part(block * BLOCK, BLOCK));
+        let tiles = tiles.block(block);
         let mut weights = [const { MaybeUninit::<[f32; BLOCK]>::uninit() }; R];
         let at = weights.each_mut().map(|weights| weights.as_mut_ptr().cast::<f32>());
         // SAFETY: the tiles are whole ones of the head's, in which the layout's offsets stay; each query has `dim`
@@ -175,7 +176,7 @@ fn attend_rows<S: Isa, E: Element, const R: usize, const N: usize>(
 fn rows<'a, const R: usize>(
     job: &Attention<'a>,
     row: usize,
-    copies: &'a mut [[f32; NARROW]; R],
+    copies: &'a mut [MaybeUninit<[f32; NARROW]>; R],
 ) -> Option<([&'a [f32]; R], [Range; R])> {
     let dim = job.layout.dim;
     let mut queries = [[].as_slice(); R];
@@ -186,7 +187,7 @@ fn rows<'a, const R: usize>(
         let q = job.q.get(start..start + dim)?;
         *query = q;
         if R > 1 && dim < NARROW {
-            let copy = copy.get_mut(..dim)?;
+            let copy = copy.write([0.0; NARROW]).get_mut(..dim)?;
             copy.iter_mut().zip(q).for_each(|(to, q)| *to = *q);
             *query = copy;
         }
@@ -234,8 +235,7 @@ unsafe fn multiply<S: Isa, E: Element, const R: usize, const N: usize>(
     }
 }
 
-/// Scales the scores of a block, caps them and adds the bias, where there are any. In some lane of each result is the
-/// row's largest.
+/// Scales the scores of a block, caps them and adds the bias, where there are any. Returns each row's largest.
 ///
 /// # Safety
 ///
@@ -249,9 +249,17 @@ unsafe fn finish<S: Isa, const R: usize>(
     block: usize,
     seen: &[Range; R],
     scores: [*mut f32; R],
-) -> [S::V; R] {
+) -> [f32; R] {
     let cap = if built::CAPS { job.cap } else { None };
     let plain = cap.is_none() && job.bias.is_none();
+    if R == 1 && S::ROWS == 1 && plain {
+        let mut top = f32::NEG_INFINITY;
+        for t in seen[0].tiles() {
+            // SAFETY: the row has a tile of scores there.
+            top = unsafe { s.scale_one(scores[0].add(t * TILE), job.scale, seen[0].lanes(t), top) };
+        }
+        return [top; R];
+    }
     let mut top = [s.splat(f32::NEG_INFINITY); R];
     for t in (Range { lo: seen[0].lo, hi: seen[R - 1].hi }).tiles() {
         for r in 0..R {
@@ -281,7 +289,7 @@ unsafe fn finish<S: Isa, const R: usize>(
             }
         }
     }
-    top
+    top.map(Lanes::largest)
 }
 
 /// The online softmax of `R` rows: the best score so far, and the sum of the weights.
@@ -313,14 +321,14 @@ impl<S: Isa, const R: usize> Softmax<S, R> {
     unsafe fn weights(
         &mut self,
         s: S,
-        top: &[S::V; R],
+        top: &[f32; R],
         seen: &[Range; R],
         scores: [*mut f32; R],
         sums: &mut [f32],
         width: usize,
     ) {
         for r in 0..R {
-            let top = top[r].largest();
+            let top = top[r];
             if top > self.best[r] {
                 // In the first block there is nothing yet: zeros stay zeros.
                 if self.best[r] > f32::NEG_INFINITY {
@@ -360,6 +368,10 @@ unsafe fn weigh_rows<S: Isa, E: Element, const R: usize, const N: usize>(
     seen: &[Range; R],
     sums: *mut f32,
 ) {
+    if R == 1 {
+        // SAFETY: passed on to the caller.
+        return unsafe { weigh::<S, E, R, N>(s, tiles, layout, weights, seen[0], sums) };
+    }
     let common = Range { lo: seen[R - 1].lo, hi: seen[0].hi };
     let end = seen[R - 1].hi;
     let common = if common.lo < common.hi { common } else { Range { lo: end, hi: end } };

@@ -65,6 +65,9 @@ fn gelu_erf<S: Isa>(s: S, x: S::V) -> S::V {
 /// `x = f(x)`, or `x = f(x) * up` where the feed-forward is gated.
 #[inline(always)]
 pub(super) fn activate<S: Isa>(s: S, f: Activation, x: &mut [f32], up: Option<&[f32]>) {
+    if f == Activation::Silu && s.silu(x, up) {
+        return;
+    }
     for i in (0..x.len()).step_by(16) {
         let v = load(s, x, i);
         if built::GPT_OSS
@@ -99,6 +102,9 @@ pub(super) fn activate<S: Isa>(s: S, f: Activation, x: &mut [f32], up: Option<&[
 /// Root-mean-square norm of each `width` elements: `x / sqrt(mean(x^2) + eps) * weight`.
 #[inline(always)]
 pub(super) fn rms_norm<S: Isa>(s: S, x: &mut [f32], weight: &[u8], eps: f32) {
+    if s.rms_norm(x, weight, eps) {
+        return;
+    }
     let mut sum = s.zero();
     for i in (0..x.len()).step_by(16) {
         let v = load(s, x, i);
@@ -214,6 +220,9 @@ fn quantize_block<S: Isa, const N: usize, const SUMS: usize>(
     q: &mut [i8; N],
     sums: &mut [i16; SUMS],
 ) -> f32 {
+    if let Some(amax) = s.quantize(x, q, sums) {
+        return amax;
+    }
     let mut amax = s.splat(0.0);
     for x in x.as_chunks().0 {
         amax = amax.max(s.load(x).abs());

@@ -44,6 +44,21 @@ pub(super) unsafe trait Isa: Copy {
     fn exp(self, x: Self::V) -> Self::V {
         exp(self, x)
     }
+    /// `x / (1 + exp(-x))` in place, times `up` where there is one, if the instruction set has a way of its own.
+    #[inline(always)]
+    fn silu(self, _x: &mut [f32], _up: Option<&[f32]>) -> bool {
+        false
+    }
+    /// The RMS norm of [`Kernels::rms_norm`](super::Kernels::rms_norm), if the instruction set has a way of its own.
+    #[inline(always)]
+    fn rms_norm(self, _x: &mut [f32], _weight: &[u8], _eps: f32) -> bool {
+        false
+    }
+    /// Whole sixteens as bytes, with the sums of each, to their largest magnitude; in the same sense.
+    #[inline(always)]
+    fn quantize(self, _x: &[f32], _q: &mut [i8], _sums: &mut [i16]) -> Option<f32> {
+        None
+    }
     /// Attention scores: those of some lanes times `factor` in place, and the largest of them and of `top`
     /// in some lane of the result. The other lanes of the scores may hold anything then.
     ///
@@ -58,6 +73,16 @@ pub(super) unsafe trait Isa: Copy {
         let scaled = scaled.masked(mask(&lanes), self.splat(f32::NEG_INFINITY));
         scaled.store(scores);
         top.max(scaled)
+    }
+    /// The same, with the largest as a number.
+    ///
+    /// # Safety
+    ///
+    /// As for [`scale`](Self::scale).
+    #[inline(always)]
+    unsafe fn scale_one(self, at: *mut f32, factor: f32, lanes: Range<usize>, top: f32) -> f32 {
+        // SAFETY: passed on to the caller.
+        unsafe { self.scale(at, factor, lanes, self.splat(top)) }.largest()
     }
     /// Scores to weights: `exp(score - best)` in place for those of some lanes, added to `total`.
     ///

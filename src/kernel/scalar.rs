@@ -47,7 +47,22 @@ pub(super) unsafe trait Unit: Copy {
     fn exp(x: [f32; 16]) -> [f32; 16] {
         super::lanes::exp(Scalar::<Self>::HERE, Array::new(x)).0
     }
-    /// [`Isa::scale`], of one number.
+    /// [`Isa::silu`].
+    #[inline(always)]
+    fn silu(_x: &mut [f32], _up: Option<&[f32]>) -> bool {
+        false
+    }
+    /// [`Isa::rms_norm`].
+    #[inline(always)]
+    fn rms_norm(_x: &mut [f32], _weight: &[u8], _eps: f32) -> bool {
+        false
+    }
+    /// [`Isa::quantize`].
+    #[inline(always)]
+    fn quantize(_x: &[f32], _q: &mut [i8], _sums: &mut [i16]) -> Option<f32> {
+        None
+    }
+    /// [`Isa::scale_one`].
     ///
     /// # Safety
     ///
@@ -204,9 +219,21 @@ unsafe impl<U: Unit> Isa for Scalar<U> {
         Array::new(U::exp(x.0))
     }
     #[inline(always)]
-    unsafe fn scale(self, at: *mut f32, factor: f32, lanes: Range<usize>, top: Array<U>) -> Array<U> {
+    fn silu(self, x: &mut [f32], up: Option<&[f32]>) -> bool {
+        U::silu(x, up)
+    }
+    #[inline(always)]
+    fn rms_norm(self, x: &mut [f32], weight: &[u8], eps: f32) -> bool {
+        U::rms_norm(x, weight, eps)
+    }
+    #[inline(always)]
+    fn quantize(self, x: &[f32], q: &mut [i8], sums: &mut [i16]) -> Option<f32> {
+        U::quantize(x, q, sums)
+    }
+    #[inline(always)]
+    unsafe fn scale_one(self, at: *mut f32, factor: f32, lanes: Range<usize>, top: f32) -> f32 {
         // SAFETY: passed on to the caller.
-        self.splat(unsafe { U::scale(at, factor, lanes, top.0[0]) })
+        unsafe { U::scale(at, factor, lanes, top) }
     }
     #[inline(always)]
     unsafe fn softmax(self, at: *mut f32, best: f32, lanes: Range<usize>, total: &mut Array<U>) {

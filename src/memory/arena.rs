@@ -64,11 +64,25 @@ impl<T: ?Sized> Aligned<T> {
 /// static MODEL: &[u8] = arenite::include_model!("../../tests/fixtures/stories.gguf");
 /// # assert!(MODEL.as_ptr().addr() % 64 == 0);
 /// ```
+///
+/// In another section, such as that of a mapped QSPI flash. (`#[link_section]` on a `static` of type `&[u8]` moves the
+/// reference alone.)
+///
+/// ```
+/// static MODEL: &[u8] = arenite::include_model!("../../tests/fixtures/stories.gguf", section = ".qspi");
+/// # assert!(MODEL.starts_with(b"GGUF") && MODEL.as_ptr().addr() % 64 == 0);
+/// ```
 #[macro_export]
 macro_rules! include_model {
     ($path:expr $(,)?) => {{
         const MODEL: &$crate::memory::Aligned<[u8]> = &$crate::memory::Aligned::new(*include_bytes!($path));
         MODEL.get()
+    }};
+    ($path:expr, section = $section:literal $(,)?) => {{
+        #[unsafe(link_section = $section)]
+        static MODEL: $crate::memory::Aligned<[u8; include_bytes!($path).len()]> =
+            $crate::memory::Aligned::new(*include_bytes!($path));
+        MODEL.get() as &[u8]
     }};
 }
 

@@ -28,6 +28,19 @@ pub(crate) use weights::{Entry, Weights};
 
 /// A model in a file: its [`Spec`], and the assurance that every tensor is there, in the shape that
 /// the spec asks for and of a type that this build runs.
+///
+/// # Examples
+///
+/// ```
+/// use arenite::{Gguf, Model};
+///
+/// # let file = std::fs::read("tests/fixtures/stories.gguf").unwrap();
+/// let gguf = Gguf::parse(&file)?;
+/// let model = Model::new(&gguf)?; // what is missing, left over or of another shape is an error here
+/// let spec = model.spec();
+/// println!("{} layers of width {}, {} tokens", spec.layers, spec.dim, spec.vocab);
+/// # Ok::<(), arenite::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Model<'a> {
     gguf: Gguf<'a>,

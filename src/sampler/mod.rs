@@ -59,6 +59,13 @@ pub enum Link {
 }
 
 /// How to choose.
+///
+/// ```
+/// use arenite::sampler::Params;
+///
+/// let careful = Params { temperature: 0.4, top_p: 0.9, repeat_penalty: 1.1, ..Params::DEFAULT };
+/// # assert_eq!(careful.top_k, 40);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Params {
     /// Logits are divided by this. Below 1 likely tokens become likelier; 0 (or less, or NaN) takes
@@ -152,7 +159,7 @@ impl Default for Params {
     }
 }
 
-/// The chain, with its memory of recent tokens.
+/// The chain, with its memory of recent tokens. See the [module](self) for an example.
 pub struct Sampler<'s> {
     params: Params,
     bias: &'s [(TokenId, f32)],

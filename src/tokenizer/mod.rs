@@ -114,7 +114,7 @@ impl Encode {
     pub const PROMPT: Self = Self { add_special: true, parse_special: true };
 }
 
-/// A vocabulary, ready to encode and decode.
+/// A vocabulary, ready to encode and decode. See the [module](self) for an example.
 #[derive(Clone, Copy)]
 pub struct Tokenizer<'a, 'i> {
     vocab: Vocab<'a>,

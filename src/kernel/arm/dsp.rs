@@ -121,34 +121,67 @@ macro_rules! nibbles {
     };
 }
 
-/// The scale of a row's block times that of the token's, in s5, to a register.
-macro_rules! scale {
-    ($w:literal, $to:literal) => {
+/// The scales of two rows' blocks times that of the token's, in s5, to registers.
+macro_rules! scales {
+    ($a:literal $b:literal, $to_a:literal $to_b:literal) => {
         concat!(
             "ldrh r6, [",
-            $w,
+            $a,
+            "], #2\n",
+            "ldrh r7, [",
+            $b,
             "], #2\n",
             "vmov ",
-            $to,
-            ", r6\n",
-            "vcvtb.f32.f16 ",
-            $to,
+            $to_a,
             ", ",
-            $to,
+            $to_b,
+            ", r6, r7\n",
+            "vcvtb.f32.f16 ",
+            $to_a,
+            ", ",
+            $to_a,
+            "\n",
+            "vcvtb.f32.f16 ",
+            $to_b,
+            ", ",
+            $to_b,
             "\n",
             "vmul.f32 ",
-            $to,
+            $to_a,
             ", ",
-            $to,
+            $to_a,
+            ", s5\n",
+            "vmul.f32 ",
+            $to_b,
+            ", ",
+            $to_b,
             ", s5\n",
         )
     };
 }
 
-/// One multiply-add for a block.
+/// One multiply-add for a block, of two rows.
 macro_rules! add {
-    ($acc:literal, $scale:literal, $sum:literal) => {
-        concat!("vmov s10, ", $sum, "\n", "vcvt.f32.s32 s10, s10\n", "vfma.f32 ", $acc, ", ", $scale, ", s10\n")
+    ($acc_a:literal $acc_b:literal, $scale_a:literal $scale_b:literal, $a:literal $b:literal) => {
+        concat!(
+            "vmov s10, s11, ",
+            $a,
+            ", ",
+            $b,
+            "\n",
+            "vcvt.f32.s32 s10, s10\n",
+            "vcvt.f32.s32 s11, s11\n",
+            "vfma.f32 ",
+            $acc_a,
+            ", ",
+            $scale_a,
+            ", s10\n",
+            "vfma.f32 ",
+            $acc_b,
+            ", ",
+            $scale_b,
+            ", s11\n",
+        )
     };
 }
 
@@ -219,15 +252,11 @@ macro_rules! four_rows {
                     "mov lr, r5",
                     "2:",
                     "vldmia r0!, {{s4-s5}}",
-                    scale!("r1", "s6"),
-                    scale!("r2", "s7"),
-                    scale!("r3", "s8"),
-                    scale!("r4", "s9"),
+                    scales!("r1" "r2", "s6" "s7"),
+                    scales!("r3" "r4", "s8" "s9"),
                     $($sums)*
-                    add!("s0", "s6", "r5"),
-                    add!("s1", "s7", "r8"),
-                    add!("s2", "s8", "r9"),
-                    add!("s3", "s9", "r10"),
+                    add!("s0" "s1", "s6" "s7", "r5" "r8"),
+                    add!("s2" "s3", "s8" "s9", "r9" "r10"),
                     "cmp r0, lr",
                     "bne 2b",
                     "pop {{lr}}",
@@ -246,7 +275,7 @@ macro_rules! four_rows {
                     out("r12") _,
                     inout("lr") out => _,
                     out("s0") _, out("s1") _, out("s2") _, out("s3") _, out("s4") _, out("s5") _, out("s6") _, out("s7") _,
-                    out("s8") _, out("s9") _, out("s10") _,
+                    out("s8") _, out("s9") _, out("s10") _, out("s11") _,
                 );
             }
         }

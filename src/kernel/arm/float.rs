@@ -28,9 +28,28 @@ macro_rules! fpu {
     };
 }
 
-/// Sixteen multiply-adds of what lies at two pointers, which move on.
-macro_rules! sixteen {
-    ($a:literal, $b:literal) => {
+/// Sixteen multiply-adds of what lies at two pointers, which move on; the first eight; or four, in the lanes that are named.
+macro_rules! products {
+    (16, $a:literal, $b:literal) => {
+        concat!(
+            products!(8, $a, $b),
+            "vldmia ",
+            $a,
+            "!, {{s16-s23}}\n",
+            "vldmia ",
+            $b,
+            "!, {{s24-s31}}\n",
+            "vfma.f32 s8, s16, s24\n",
+            "vfma.f32 s9, s17, s25\n",
+            "vfma.f32 s10, s18, s26\n",
+            "vfma.f32 s11, s19, s27\n",
+            "vfma.f32 s12, s20, s28\n",
+            "vfma.f32 s13, s21, s29\n",
+            "vfma.f32 s14, s22, s30\n",
+            "vfma.f32 s15, s23, s31\n",
+        )
+    };
+    (8, $a:literal, $b:literal) => {
         concat!(
             "vldmia ",
             $a,
@@ -46,20 +65,63 @@ macro_rules! sixteen {
             "vfma.f32 s5, s21, s29\n",
             "vfma.f32 s6, s22, s30\n",
             "vfma.f32 s7, s23, s31\n",
+        )
+    };
+    (4, $a:literal, $b:literal, $s0:literal, $s1:literal, $s2:literal, $s3:literal) => {
+        concat!(
             "vldmia ",
             $a,
-            "!, {{s16-s23}}\n",
+            "!, {{s16-s19}}\n",
             "vldmia ",
             $b,
-            "!, {{s24-s31}}\n",
-            "vfma.f32 s8, s16, s24\n",
-            "vfma.f32 s9, s17, s25\n",
-            "vfma.f32 s10, s18, s26\n",
-            "vfma.f32 s11, s19, s27\n",
-            "vfma.f32 s12, s20, s28\n",
-            "vfma.f32 s13, s21, s29\n",
-            "vfma.f32 s14, s22, s30\n",
-            "vfma.f32 s15, s23, s31\n",
+            "!, {{s24-s27}}\n",
+            "vfma.f32 ",
+            $s0,
+            ", s16, s24\n",
+            "vfma.f32 ",
+            $s1,
+            ", s17, s25\n",
+            "vfma.f32 ",
+            $s2,
+            ", s18, s26\n",
+            "vfma.f32 ",
+            $s3,
+            ", s19, s27\n",
+        )
+    };
+}
+
+/// Sixteen numbers of a row, or its first eight, times a factor; the pointer moves on to the next row.
+macro_rules! row {
+    (16, $row:literal, $x:literal) => {
+        concat!(
+            row!(@ $row, "!", $x),
+            "vldmia ", $row, ", {{s16-s23}}\n",
+            "vfma.f32 s8, s16, ", $x, "\n",
+            "vfma.f32 s9, s17, ", $x, "\n",
+            "vfma.f32 s10, s18, ", $x, "\n",
+            "vfma.f32 s11, s19, ", $x, "\n",
+            "vfma.f32 s12, s20, ", $x, "\n",
+            "vfma.f32 s13, s21, ", $x, "\n",
+            "vfma.f32 s14, s22, ", $x, "\n",
+            "vfma.f32 s15, s23, ", $x, "\n",
+            "add ", $row, ", ", $row, ", {step}\n",
+        )
+    };
+    (8, $row:literal, $x:literal) => {
+        concat!(row!(@ $row, "", $x), "add ", $row, ", ", $row, ", {step}\n")
+    };
+    (@ $row:literal, $on:literal, $x:literal) => {
+        concat!(
+            "vldmia ", $row, $on, ", {{s16-s23}}\n",
+            "vfma.f32 s0, s16, ", $x, "\n",
+            "vfma.f32 s1, s17, ", $x, "\n",
+            "vfma.f32 s2, s18, ", $x, "\n",
+            "vfma.f32 s3, s19, ", $x, "\n",
+            "vfma.f32 s4, s20, ", $x, "\n",
+            "vfma.f32 s5, s21, ", $x, "\n",
+            "vfma.f32 s6, s22, ", $x, "\n",
+            "vfma.f32 s7, s23, ", $x, "\n",
         )
     };
 }
@@ -85,49 +147,159 @@ macro_rules! larger {
     };
 }
 
-/// `exp(x - s23)` to `x`, with the constants in s16 to s22; s0 to s10 are changed.
-macro_rules! exp {
+/// What [`exp`](crate::kernel::lanes::exp) needs in s16 to s22: its ends, the constants of `n` and `r`, and a number below the
+/// square of an end.
+const EXP: [f32; 7] = [88.37, -87.33, core::f32::consts::LOG2_E, 12_582_912.0, -0.693_359_4, 2.121_944_4e-4, 7600.0];
+/// The polynomial of `exp`.
+const POLYNOMIAL: [f32; 8] =
+    [1.987_569_1e-4, 1.398_199_9e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 0.5, 1.0, 1.0];
+
+/// Cuts a number to the ends; NaN passes through.
+macro_rules! ends {
     ($x:literal) => {
         concat!(
-            "vsub.f32 s0, ",
+            "vcmp.f32 s16, ",
             $x,
-            ", s23\n",
-            // Few are beyond the ends; NaN passes through.
-            "vabs.f32 s1, s0\n",
-            "vcmp.f32 s1, s22\n",
-            "vmrs APSR_nzcv, fpscr\n",
-            "ble 9f\n",
-            "vcmp.f32 s16, s0\n",
+            "\n",
             "vmrs APSR_nzcv, fpscr\n",
             "it mi\n",
-            "vmovmi.f32 s0, s16\n",
-            "vcmp.f32 s17, s0\n",
+            "vmovmi.f32 ",
+            $x,
+            ", s16\n",
+            "vcmp.f32 s17, ",
+            $x,
+            "\n",
             "vmrs APSR_nzcv, fpscr\n",
             "it gt\n",
-            "vmovgt.f32 s0, s17\n",
-            "9:\n",
-            // n, also in the low bits of s2; and r.
-            "vmul.f32 s1, s0, s18\n",
-            "vadd.f32 s2, s1, s19\n",
-            "vsub.f32 s1, s2, s19\n",
-            "vfma.f32 s0, s1, s20\n",
-            "vfma.f32 s0, s1, s21\n",
-            "vmov {n}, s2\n",
-            "vldmia {polynomial}, {{s3-s10}}\n",
-            "vfma.f32 s4, s3, s0\n",
-            "vfma.f32 s5, s4, s0\n",
-            "vfma.f32 s6, s5, s0\n",
-            "vfma.f32 s7, s6, s0\n",
-            "vfma.f32 s8, s7, s0\n",
-            "vfma.f32 s9, s8, s0\n",
-            "vfma.f32 s10, s9, s0\n",
-            "lsl {n}, {n}, #23\n",
-            "add {n}, {n}, #0x3f800000\n",
-            "vmov s1, {n}\n",
-            "vmul.f32 ",
+            "vmovgt.f32 ",
             $x,
-            ", s10, s1\n",
+            ", s17\n",
         )
+    };
+}
+
+/// Of x: n, in the low bits of a register, and r in place of x. Changes s24.
+macro_rules! parts {
+    ($x:literal, $n:literal) => {
+        concat!(
+            "vmul.f32 s24, ",
+            $x,
+            ", s18\n",
+            "vadd.f32 ",
+            $n,
+            ", s24, s19\n",
+            "vsub.f32 s24, ",
+            $n,
+            ", s19\n",
+            "vfma.f32 ",
+            $x,
+            ", s24, s20\n",
+            "vfma.f32 ",
+            $x,
+            ", s24, s21\n",
+        )
+    };
+}
+
+/// Two n to powers of two.
+macro_rules! powers {
+    ($n:literal, $m:literal) => {
+        concat!(
+            "vmov {n}, {m}, ",
+            $n,
+            ", ",
+            $m,
+            "\n",
+            "add {n}, {one}, {n}, lsl #23\n",
+            "add {m}, {one}, {m}, lsl #23\n",
+            "vmov ",
+            $n,
+            ", ",
+            $m,
+            ", {n}, {m}\n",
+        )
+    };
+}
+
+/// The polynomial of r times a power of two.
+macro_rules! polynomial {
+    ($r:literal, $power:literal, $to:literal) => {
+        concat!(
+            "vldmia {polynomial}, {{s8-s15}}\n",
+            "vfma.f32 s9, s8, ",
+            $r,
+            "\n",
+            "vfma.f32 s10, s9, ",
+            $r,
+            "\n",
+            "vfma.f32 s11, s10, ",
+            $r,
+            "\n",
+            "vfma.f32 s12, s11, ",
+            $r,
+            "\n",
+            "vfma.f32 s13, s12, ",
+            $r,
+            "\n",
+            "vfma.f32 s14, s13, ",
+            $r,
+            "\n",
+            "vfma.f32 s15, s14, ",
+            $r,
+            "\n",
+            "vmul.f32 ",
+            $to,
+            ", s15, ",
+            $power,
+            "\n",
+        )
+    };
+}
+
+/// `exp` of s0 to s3, to s28 to s31; s16 to s23 and s25 to s27 stay as they are.
+macro_rules! exps {
+    () => {
+        concat!(
+            // Few are beyond the ends: their squares together tell. (Of a NaN the comparison says nothing.)
+            "vmul.f32 s24, s0, s0\n",
+            "vfma.f32 s24, s1, s1\n",
+            "vfma.f32 s24, s2, s2\n",
+            "vfma.f32 s24, s3, s3\n",
+            "vcmp.f32 s24, s22\n",
+            "vmrs APSR_nzcv, fpscr\n",
+            "ble 9f\n",
+            ends!("s0"),
+            ends!("s1"),
+            ends!("s2"),
+            ends!("s3"),
+            "9:\n",
+            parts!("s0", "s4"),
+            parts!("s1", "s5"),
+            parts!("s2", "s6"),
+            parts!("s3", "s7"),
+            powers!("s4", "s5"),
+            powers!("s6", "s7"),
+            polynomial!("s0", "s4", "s28"),
+            polynomial!("s1", "s5", "s29"),
+            polynomial!("s2", "s6", "s30"),
+            polynomial!("s3", "s7", "s31"),
+        )
+    };
+    // Of s0, to s28.
+    (one) => {
+        concat!(ends!("s0"), parts!("s0", "s4"), powers!("s4", "s5"), polynomial!("s0", "s4", "s28"))
+    };
+}
+
+/// A square to each sum.
+macro_rules! squares {
+    ($($sum:literal $x:literal),*) => { concat!($("vfma.f32 ", $sum, ", ", $x, ", ", $x, "\n",)*) };
+}
+
+/// Numbers times s0 and a weight.
+macro_rules! scaled {
+    ($($x:literal $w:literal),*) => {
+        concat!($("vmul.f32 ", $x, ", ", $x, ", s0\n",)* $("vmul.f32 ", $x, ", ", $x, ", ", $w, "\n",)*)
     };
 }
 
@@ -183,7 +355,7 @@ unsafe impl Unit for Fpu {
         unsafe {
             fpu!(
                 "vldmia {c}, {{s0-s15}}",
-                sixteen!("{a}", "{b}"),
+                products!(16, "{a}", "{b}"),
                 "vstmia {out}, {{s0-s15}}",
                 ;
                 a = inout(reg) a.as_ptr() => _,
@@ -252,6 +424,33 @@ unsafe impl Unit for Fpu {
         // SAFETY: two arrays of 16.
         unsafe { softmax(x.as_mut_ptr(), 0.0, 0..16, total.as_mut_ptr().cast()) };
         x
+    }
+
+    #[inline(always)]
+    fn silu(x: &mut [f32], up: Option<&[f32]>) -> bool {
+        let len = up.map_or(x.len(), |up| up.len().min(x.len()));
+        // SAFETY: as many numbers are there.
+        unsafe { silu(x.as_mut_ptr(), up.map_or(core::ptr::null(), <[f32]>::as_ptr), len) };
+        true
+    }
+
+    #[inline(always)]
+    fn rms_norm(x: &mut [f32], weight: &[u8], eps: f32) -> bool {
+        let fits = x.len().is_multiple_of(16)
+            && !x.is_empty()
+            && weight.len() == 4 * x.len()
+            && weight.as_ptr().addr().is_multiple_of(4);
+        if fits {
+            // SAFETY: whole sixteens of numbers, and as many weights on a boundary.
+            unsafe { rms_norm(x.as_mut_ptr(), weight.as_ptr(), x.len(), eps) };
+        }
+        fits
+    }
+
+    #[cfg(cortex_m_dsp)]
+    #[inline(always)]
+    fn quantize(x: &[f32], q: &mut [i8], sums: &mut [i16]) -> Option<f32> {
+        Some(super::quantize::quantize(x, q, sums))
     }
 
     #[inline(always)]
@@ -327,50 +526,48 @@ unsafe impl Unit for Fpu {
         unsafe {
             fpu!(
                 "vldmia {start}, {{s0-s15}}",
-                "cmp {n}, #0",
-                "beq 4f",
                 "cmp {lanes}, #8",
-                "bls 3f",
+                "bls 5f",
+                // Four rows at a time, then the rest.
+                "b 3f",
                 "2:",
-                "vldmia {x}!, {{s24}}",
-                "vldmia {rows}!, {{s16-s23}}",
-                "vfma.f32 s0, s16, s24",
-                "vfma.f32 s1, s17, s24",
-                "vfma.f32 s2, s18, s24",
-                "vfma.f32 s3, s19, s24",
-                "vfma.f32 s4, s20, s24",
-                "vfma.f32 s5, s21, s24",
-                "vfma.f32 s6, s22, s24",
-                "vfma.f32 s7, s23, s24",
-                "vldmia {rows}, {{s16-s23}}",
-                "add {rows}, {rows}, {step}",
-                "subs {n}, {n}, #1",
-                "vfma.f32 s8, s16, s24",
-                "vfma.f32 s9, s17, s24",
-                "vfma.f32 s10, s18, s24",
-                "vfma.f32 s11, s19, s24",
-                "vfma.f32 s12, s20, s24",
-                "vfma.f32 s13, s21, s24",
-                "vfma.f32 s14, s22, s24",
-                "vfma.f32 s15, s23, s24",
-                "bne 2b",
-                "b 4f",
-                // Half of them will do.
+                "vldmia {x}!, {{s24-s27}}",
+                row!(16, "{rows}", "s24"),
+                row!(16, "{rows}", "s25"),
+                row!(16, "{rows}", "s26"),
+                row!(16, "{rows}", "s27"),
                 "3:",
-                "vldmia {x}!, {{s24}}",
-                "vldmia {rows}!, {{s16-s23}}",
-                "add {rows}, {rows}, {step}",
-                "subs {n}, {n}, #1",
-                "vfma.f32 s0, s16, s24",
-                "vfma.f32 s1, s17, s24",
-                "vfma.f32 s2, s18, s24",
-                "vfma.f32 s3, s19, s24",
-                "vfma.f32 s4, s20, s24",
-                "vfma.f32 s5, s21, s24",
-                "vfma.f32 s6, s22, s24",
-                "vfma.f32 s7, s23, s24",
-                "bne 3b",
+                "subs {n}, {n}, #4",
+                "bge 2b",
+                "adds {n}, {n}, #4",
+                "beq 8f",
                 "4:",
+                "vldmia {x}!, {{s24}}",
+                row!(16, "{rows}", "s24"),
+                "subs {n}, {n}, #1",
+                "bne 4b",
+                "b 8f",
+                // Half of the lanes will do.
+                "5:",
+                "add {step}, {step}, #32",
+                "b 6f",
+                "7:",
+                "vldmia {x}!, {{s24-s27}}",
+                row!(8, "{rows}", "s24"),
+                row!(8, "{rows}", "s25"),
+                row!(8, "{rows}", "s26"),
+                row!(8, "{rows}", "s27"),
+                "6:",
+                "subs {n}, {n}, #4",
+                "bge 7b",
+                "adds {n}, {n}, #4",
+                "beq 8f",
+                "9:",
+                "vldmia {x}!, {{s24}}",
+                row!(8, "{rows}", "s24"),
+                "subs {n}, {n}, #1",
+                "bne 9b",
+                "8:",
                 "vstmia {to}, {{s0-s15}}",
                 ;
                 start = in(reg) start,
@@ -379,59 +576,177 @@ unsafe impl Unit for Fpu {
                 x = inout(reg) x => _,
                 n = inout(reg) n => _,
                 lanes = in(reg) lanes,
-                step = in(reg) stride.wrapping_mul(4).wrapping_sub(32),
+                step = inout(reg) stride.wrapping_mul(4).wrapping_sub(32) => _,
             );
         }
     }
 }
 
-/// [`Unit::softmax`], lane after lane, so that all stays in registers.
+/// [`Unit::rms_norm`].
+///
+/// # Safety
+///
+/// `len` numbers at `x`, whole sixteens and one at least, and as many weights on a boundary of 4 bytes.
+unsafe fn rms_norm(x: *mut f32, weight: *const u8, len: usize, eps: f32) {
+    // SAFETY: reads and writes what the caller has.
+    unsafe {
+        fpu!(
+            "vldmia {zeros}, {{s0-s15}}",
+            "2:",
+            "vldmia {at}!, {{s16-s31}}",
+            squares!("s0" "s16", "s1" "s17", "s2" "s18", "s3" "s19", "s4" "s20", "s5" "s21", "s6" "s22", "s7" "s23"),
+            squares!("s8" "s24", "s9" "s25", "s10" "s26", "s11" "s27", "s12" "s28", "s13" "s29", "s14" "s30", "s15" "s31"),
+            "cmp {at}, {end}",
+            "bne 2b",
+            tree!(),
+            "vmov s1, s2, {len}, {eps}",
+            "vdiv.f32 s0, s0, s1",
+            "vadd.f32 s0, s0, s2",
+            "vsqrt.f32 s0, s0",
+            "vmov.f32 s1, #1.0",
+            "vdiv.f32 s0, s1, s0",
+            "3:",
+            "vldmia {x}, {{s8-s15}}",
+            "vldmia {weight}!, {{s16-s23}}",
+            scaled!("s8" "s16", "s9" "s17", "s10" "s18", "s11" "s19", "s12" "s20", "s13" "s21", "s14" "s22", "s15" "s23"),
+            "vstmia {x}!, {{s8-s15}}",
+            "cmp {x}, {end}",
+            "bne 3b",
+            ;
+            zeros = in(reg) ZEROS.as_ptr(),
+            at = inout(reg) x => _,
+            x = inout(reg) x => _,
+            end = in(reg) x.add(len),
+            weight = inout(reg) weight => _,
+            len = in(reg) (len as f32).to_bits(),
+            eps = in(reg) eps.to_bits(),
+        );
+    }
+}
+
+/// [`Unit::softmax`], four lanes at a time, so that all stays in registers.
 ///
 /// # Safety
 ///
 /// As there.
 #[inline(never)]
 unsafe fn softmax(at: *mut f32, best: f32, lanes: Range<usize>, total: *mut f32) {
-    // The constants of `float::exp` in its order.
-    const ENDS: [f32; 7] =
-        [88.37, -87.33, core::f32::consts::LOG2_E, 12_582_912.0, -0.693_359_4, 2.121_944_4e-4, 87.33];
-    const POLYNOMIAL: [f32; 8] =
-        [1.987_569_1e-4, 1.398_199_9e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 0.5, 1.0, 1.0];
-    // SAFETY: the range is not empty and within 16.
+    // SAFETY: the range is within 16.
     unsafe {
         fpu!(
             "vldmia {ends}, {{s16-s22}}",
             "vmov s23, {best}",
-            "tst {odd}, #1",
-            "beq 3f",
-            "vldr s12, [{at}]",
-            "vldr s14, [{total}]",
-            exp!("s12"),
-            "vadd.f32 s14, s14, s12",
-            "vstmia {at}!, {{s12}}",
-            "vstmia {total}!, {{s14}}",
-            "b 4f",
-            // Two by two.
+            "b 3f",
+            "2:",
+            "vldmia {at}, {{s0-s3}}",
+            "vsub.f32 s0, s0, s23",
+            "vsub.f32 s1, s1, s23",
+            "vsub.f32 s2, s2, s23",
+            "vsub.f32 s3, s3, s23",
+            exps!(),
+            "vldmia {total}, {{s24-s27}}",
+            "vadd.f32 s24, s24, s28",
+            "vadd.f32 s25, s25, s29",
+            "vadd.f32 s26, s26, s30",
+            "vadd.f32 s27, s27, s31",
+            "vstmia {at}!, {{s28-s31}}",
+            "vstmia {total}!, {{s24-s27}}",
             "3:",
-            "vldmia {at}, {{s12-s13}}",
-            "vldmia {total}, {{s14-s15}}",
-            exp!("s12"),
-            exp!("s13"),
-            "vadd.f32 s14, s14, s12",
-            "vadd.f32 s15, s15, s13",
-            "vstmia {at}!, {{s12-s13}}",
-            "vstmia {total}!, {{s14-s15}}",
+            "subs {left}, {left}, #4",
+            "bge 2b",
+            "adds {left}, {left}, #4",
+            "beq 5f",
             "4:",
-            "cmp {at}, {end}",
-            "bne 3b",
+            "vldr s0, [{at}]",
+            "vsub.f32 s0, s0, s23",
+            exps!(one),
+            "vldr s24, [{total}]",
+            "vadd.f32 s24, s24, s28",
+            "vstmia {at}!, {{s28}}",
+            "vstmia {total}!, {{s24}}",
+            "subs {left}, {left}, #1",
+            "bne 4b",
+            "5:",
             ;
-            odd = in(reg) lanes.len(),
+            left = inout(reg) lanes.len() => _,
             at = inout(reg) at.add(lanes.start) => _,
-            end = in(reg) at.add(lanes.end),
             total = inout(reg) total.add(lanes.start) => _,
             best = in(reg) best.to_bits(),
             n = out(reg) _,
-            ends = in(reg) ENDS.as_ptr(),
+            m = out(reg) _,
+            one = in(reg) 1f32.to_bits(),
+            ends = in(reg) EXP.as_ptr(),
+            polynomial = in(reg) POLYNOMIAL.as_ptr(),
+        );
+    }
+}
+
+/// [`Unit::silu`], in the same way.
+///
+/// # Safety
+///
+/// There are `left` numbers at `x`, and at `up` unless it is null.
+#[inline(never)]
+unsafe fn silu(x: *mut f32, up: *const f32, left: usize) {
+    // SAFETY: the caller's numbers.
+    unsafe {
+        fpu!(
+            "vldmia {ends}, {{s16-s22}}",
+            "vmov s23, {one}",
+            "b 3f",
+            "2:",
+            "vldmia {x}, {{s0-s3}}",
+            "vneg.f32 s0, s0",
+            "vneg.f32 s1, s1",
+            "vneg.f32 s2, s2",
+            "vneg.f32 s3, s3",
+            exps!(),
+            "vldmia {x}, {{s0-s3}}",
+            "vadd.f32 s28, s28, s23",
+            "vadd.f32 s29, s29, s23",
+            "vadd.f32 s30, s30, s23",
+            "vadd.f32 s31, s31, s23",
+            "vdiv.f32 s0, s0, s28",
+            "vdiv.f32 s1, s1, s29",
+            "vdiv.f32 s2, s2, s30",
+            "vdiv.f32 s3, s3, s31",
+            "cmp {up}, #0",
+            "beq 6f",
+            "vldmia {up}!, {{s4-s7}}",
+            "vmul.f32 s0, s0, s4",
+            "vmul.f32 s1, s1, s5",
+            "vmul.f32 s2, s2, s6",
+            "vmul.f32 s3, s3, s7",
+            "6:",
+            "vstmia {x}!, {{s0-s3}}",
+            "3:",
+            "subs {left}, {left}, #4",
+            "bge 2b",
+            "adds {left}, {left}, #4",
+            "beq 5f",
+            "4:",
+            "vldr s0, [{x}]",
+            "vneg.f32 s0, s0",
+            exps!(one),
+            "vldr s0, [{x}]",
+            "vadd.f32 s28, s28, s23",
+            "vdiv.f32 s0, s0, s28",
+            "cmp {up}, #0",
+            "itt ne",
+            "vldmiane {up}!, {{s4}}",
+            "vmulne.f32 s0, s0, s4",
+            "vstmia {x}!, {{s0}}",
+            "subs {left}, {left}, #1",
+            "bne 4b",
+            "5:",
+            ;
+            left = inout(reg) left => _,
+            x = inout(reg) x => _,
+            up = inout(reg) up => _,
+            n = out(reg) _,
+            m = out(reg) _,
+            one = in(reg) 1f32.to_bits(),
+            ends = in(reg) EXP.as_ptr(),
             polynomial = in(reg) POLYNOMIAL.as_ptr(),
         );
     }
@@ -461,8 +776,8 @@ pub(super) unsafe fn matmul(job: &mut Job<'_>) {
         // SAFETY: all rows and this token are the job's.
         unsafe {
             let out = job.out.add(t * job.stride);
-            if job.cols.is_multiple_of(64) {
-                times_fours(job, x, out);
+            if job.cols == 64 {
+                times_64(job, x, out);
             } else {
                 times(job, x, out);
             }
@@ -470,55 +785,51 @@ pub(super) unsafe fn matmul(job: &mut Job<'_>) {
     }
 }
 
-/// All rows times one token of `4 * 16` columns, or a multiple.
+/// All rows times one token of 64 columns.
 ///
 /// # Safety
 ///
 /// As for [`matmul`]; `out` has room for the rows.
 #[inline(always)]
-unsafe fn times_fours(job: &Job<'_>, x: &[f32], out: *mut f32) {
+unsafe fn times_64(job: &Job<'_>, x: &[f32], out: *mut f32) {
     // SAFETY: reads the rows and the token to their ends, and writes a number for each row.
     unsafe {
         fpu!(
             "2:",
             "vldmia {zeros}, {{s0-s15}}",
-            "mov {at}, {x}",
-            "3:",
             ".rept 4",
-            sixteen!("{at}", "{w}"),
+            products!(16, "{x}", "{w}"),
             ".endr",
-            "cmp {at}, {end}",
-            "bne 3b",
+            "sub {x}, {x}, #256",
             tree!(),
             "vstmia {out}!, {{s0}}",
             "subs {rows}, {rows}, #1",
             "bne 2b",
             ;
             zeros = in(reg) ZEROS.as_ptr(),
-            x = in(reg) x.as_ptr(),
-            at = out(reg) _,
+            x = inout(reg) x.as_ptr() => _,
             w = inout(reg) job.w.as_ptr() => _,
             out = inout(reg) out => _,
             rows = inout(reg) job.rows => _,
-            end = in(reg) x.as_ptr_range().end,
         );
     }
 }
 
-/// All rows times one token of any number of columns; the end of a row is padded in a copy.
+/// All rows times one token of any number of columns. Where the end of a row is not of whole fours, it is padded in a copy;
+/// else the lanes that have nothing are left as they are (a sum is never -0, to which +0 would make a difference).
 ///
 /// # Safety
 ///
-/// As for [`times_fours`].
+/// As for [`times_64`].
 #[inline(always)]
 unsafe fn times(job: &Job<'_>, x: &[f32], out: *mut f32) {
     let rest = job.cols % 16;
     let mut tail = MaybeUninit::<Tail>::uninit();
-    if rest > 0 {
+    if rest % 4 > 0 {
         let tail = tail.write(Tail { x: [0.0; 16], w: [0.0; 16] });
         copy(x.get(job.cols - rest..).unwrap_or_default(), &mut tail.x);
     }
-    // SAFETY: as there; the copy is read where there is a rest, for which it is written.
+    // SAFETY: as there; the copy is read where there is a rest that is not of fours, for which it is written.
     unsafe {
         fpu!(
             "2:",
@@ -528,21 +839,33 @@ unsafe fn times(job: &Job<'_>, x: &[f32], out: *mut f32) {
             "beq 4f",
             "3:",
             ".rept 4",
-            sixteen!("{at}", "{w}"),
+            products!(16, "{at}", "{w}"),
             ".endr",
             "cmp {at}, {fours}",
             "bne 3b",
             "4:",
-            // What is left of whole sixteens, then the end of the row from its copy.
+            // What is left of whole sixteens, then the end of the row.
             "cmp {at}, {sixteens}",
             "beq 6f",
             "5:",
-            sixteen!("{at}", "{w}"),
+            products!(16, "{at}", "{w}"),
             "cmp {at}, {sixteens}",
             "bne 5b",
             "6:",
             "movs {n}, {rest}",
             "beq 9f",
+            "tst {n}, #3",
+            "bne 7f",
+            "cmp {n}, #8",
+            "blo 8f",
+            products!(8, "{at}", "{w}"),
+            "beq 9f",
+            products!(4, "{at}", "{w}", "s8", "s9", "s10", "s11"),
+            "b 9f",
+            "8:",
+            products!(4, "{at}", "{w}", "s0", "s1", "s2", "s3"),
+            "b 9f",
+            "7:",
             "add {at}, {tail}, #64",
             "tst {n}, #8",
             "itt ne",
@@ -562,7 +885,7 @@ unsafe fn times(job: &Job<'_>, x: &[f32], out: *mut f32) {
             "vstmiane {at}!, {{s16}}",
             "mov {at}, {tail}",
             "add {n}, {tail}, #64",
-            sixteen!("{at}", "{n}"),
+            products!(16, "{at}", "{n}"),
             "9:",
             tree!(),
             "vstmia {out}!, {{s0}}",

@@ -10,6 +10,8 @@ mod dsp;
 mod float;
 #[cfg(all(cortex_m_dsp, cortex_m_fpu))]
 mod halves;
+#[cfg(all(cortex_m_dsp, cortex_m_fpu))]
+mod quantize;
 
 use super::float::Weight;
 use super::scalar::{Here, Scalar, Unit};

@@ -1,0 +1,47 @@
+"""Where a firmware's instructions go: what `benches/instructions.c` counted within its spans, by function.
+
+    python3 benches/functions.py IMAGE COUNTS TOKENS
+
+COUNTS is the plugin's `spans=` file. For each function of the image, and within it for each function in the source that was
+inlined there: its instructions for one of TOKENS, if they are more than one in 200.
+"""
+
+import bisect
+import collections
+import re
+import subprocess
+import sys
+
+image, file, tokens = sys.argv[1], sys.argv[2], int(sys.argv[3])
+counts = {int(address, 16): int(count) for address, count in map(str.split, open(file))}
+total = sum(counts.values())
+
+symbols = []
+for line in subprocess.run(["nm", "-nC", image], capture_output=True, text=True, check=True).stdout.splitlines():
+    match = re.match(r"([0-9a-f]+) [tTwW] ([^$].*)", line)
+    if match:
+        symbols.append((int(match[1], 16) & ~1, match[2]))
+starts = [start for start, _ in symbols]
+
+asked = "\n".join(f"{address:x}" for address in counts)
+told = subprocess.run(["addr2line", "-ifCae", image], input=asked, capture_output=True, text=True, check=True).stdout
+inlined = dict.fromkeys(counts, "?")
+for answer in re.split(r"^0x", told, flags=re.M)[1:]:
+    lines = answer.splitlines()
+    # The innermost function that is not the standard library's.
+    names = [(name, place) for name, place in zip(lines[1::2], lines[2::2]) if "/library/" not in place]
+    name, place = names[0] if names else (lines[1], lines[2])
+    inlined[int(lines[0], 16)] = f"{name} {'/'.join(place.split(' ')[0].split('/')[-2:])}"
+
+functions = collections.defaultdict(collections.Counter)
+for address, count in counts.items():
+    symbol = symbols[max(bisect.bisect(starts, address) - 1, 0)][1]
+    functions[symbol][re.sub(r":\d+$|:\?$", "", inlined[address])] += count
+print(f"{total / tokens:10.0f} instructions a token")
+for symbol, parts in sorted(functions.items(), key=lambda entry: -entry[1].total()):
+    if parts.total() * 200 < total:
+        continue
+    print(f"{parts.total() / tokens:10.0f}  {symbol}")
+    for name, count in parts.most_common():
+        if count * 200 >= total and len(parts) > 1:
+            print(f"{'':12}{count / tokens:8.0f}  {name}")

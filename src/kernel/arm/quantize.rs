@@ -1,0 +1,134 @@
+//! Activations to bytes: the largest magnitude among whole numbers, four bytes packed and summed at once.
+
+use core::arch::asm;
+
+/// The bits of an infinity; those of a NaN are more.
+const INFINITE: u32 = f32::INFINITY.to_bits();
+
+/// As `float::quantize_block`, of whole sixteens.
+pub(super) fn quantize(x: &[f32], q: &mut [i8], sums: &mut [i16]) -> f32 {
+    let sixteens = x.len().min(q.len()).min(16 * sums.len()) / 16;
+    if sixteens == 0 {
+        return 0.0;
+    }
+    // SAFETY: sixteens of each are there.
+    let largest = unsafe { largest(x.as_ptr(), sixteens) };
+    if largest >= INFINITE {
+        q.fill(0);
+        sums.fill(0);
+        return f32::NAN;
+    }
+    let largest = f32::from_bits(largest);
+    // Zeros, and what is so small that the scale becomes zero: all quants are zero.
+    let inverse = 127.0 / largest;
+    let inverse = if inverse == f32::INFINITY { 0.0 } else { inverse };
+    // SAFETY: as above.
+    unsafe { round(x.as_ptr(), inverse, sixteens, q.as_mut_ptr(), sums.as_mut_ptr()) };
+    largest
+}
+
+/// Four magnitudes, twice their bits, against the largest so far.
+macro_rules! compare {
+    ($($x:literal)*) => {
+        concat!($("cmp {most}, {", $x, "}, lsl #1\n", "it lo\n", "lsllo {most}, {", $x, "}, #1\n",)*)
+    };
+}
+
+/// The largest magnitude's bits.
+///
+/// # Safety
+///
+/// Sixteens of floats are there, one at least.
+unsafe fn largest(x: *const f32, sixteens: usize) -> u32 {
+    let mut most = 0u32;
+    // SAFETY: reads what the caller has.
+    unsafe {
+        asm!(
+            "2:",
+            ".rept 8",
+            "ldrd {a}, {b}, [{x}], #8",
+            compare!("a" "b"),
+            ".endr",
+            "cmp {x}, {end}",
+            "bne 2b",
+            x = inout(reg) x => _,
+            end = in(reg) x.add(16 * sixteens),
+            most = inout(reg) most,
+            a = out(reg) _,
+            b = out(reg) _,
+            options(nostack, readonly),
+        );
+    }
+    most >> 1
+}
+
+/// Four of the rounded numbers, whose low bytes they are, packed, stored and added in pairs.
+macro_rules! four {
+    ($s0:literal, $s1:literal, $s2:literal, $s3:literal) => {
+        concat!(
+            "vmov {a}, {b}, ",
+            $s0,
+            ", ",
+            $s1,
+            "\n",
+            "vmov {c}, {d}, ",
+            $s2,
+            ", ",
+            $s3,
+            "\n",
+            "bfi {a}, {b}, #8, #8\n",
+            "bfi {a}, {c}, #16, #8\n",
+            "bfi {a}, {d}, #24, #8\n",
+            "str {a}, [{q}], #4\n",
+            "sxtab16 {sum}, {sum}, {a}\n",
+            "sxtab16 {sum}, {sum}, {a}, ror #8\n",
+        )
+    };
+}
+
+/// A number times the inverse, rounded: beyond 2^23 the last bit is worth 1.
+macro_rules! rounded {
+    ($($s:literal)*) => {
+        concat!($("vmul.f32 ", $s, ", ", $s, ", s16\n", "vadd.f32 ", $s, ", ", $s, ", s17\n",)*)
+    };
+}
+
+/// Numbers times `inverse`, rounded half to even, and the sums of each sixteen.
+///
+/// # Safety
+///
+/// Sixteens of floats and bytes are there, one at least, and a sum for each; the products are at most 127.
+unsafe fn round(x: *const f32, inverse: f32, sixteens: usize, q: *mut i8, sums: *mut i16) {
+    // SAFETY: reads and writes what the caller has. A word of bytes may lie anywhere.
+    unsafe {
+        asm!(
+            "vmov s16, s17, {a}, {b}", // beforehand
+            "2:",
+            "vldmia {x}!, {{s0-s15}}",
+            rounded!("s0" "s1" "s2" "s3" "s4" "s5" "s6" "s7" "s8" "s9" "s10" "s11" "s12" "s13" "s14" "s15"),
+            "mov {sum}, #0",
+            four!("s0", "s1", "s2", "s3"),
+            four!("s4", "s5", "s6", "s7"),
+            four!("s8", "s9", "s10", "s11"),
+            four!("s12", "s13", "s14", "s15"),
+            "add {sum}, {sum}, {sum}, lsl #16", // in the upper half
+            "asr {sum}, {sum}, #16",
+            "strh {sum}, [{sums}], #2",
+            "cmp {x}, {end}",
+            "bne 2b",
+            x = inout(reg) x => _,
+            end = in(reg) x.add(16 * sixteens),
+            q = inout(reg) q => _,
+            sums = inout(reg) sums => _,
+            sum = out(reg) _,
+            a = inout(reg) inverse.to_bits() => _,
+            b = inout(reg) 12_582_912f32.to_bits() => _,
+            c = out(reg) _,
+            d = out(reg) _,
+            out("s0") _, out("s1") _, out("s2") _, out("s3") _, out("s4") _, out("s5") _, out("s6") _, out("s7") _,
+            out("s8") _, out("s9") _, out("s10") _, out("s11") _, out("s12") _, out("s13") _, out("s14") _,
+            out("s15") _, out("s16") _, out("s17") _,
+            options(nostack),
+        );
+    }
+}
