@@ -9,7 +9,7 @@ use arenite::Model;
 const PROMPTS: usize = 64;
 /// Tokens of the first piece of a prompt that does not end with it: with fewer, weights are read too often.
 const PIECE: usize = 32;
-/// Tokens of any such piece.
+/// Tokens of any such piece: kernels take as many at a time.
 const LEAST: usize = 8;
 
 /// What shares depend on for a model.
@@ -58,8 +58,8 @@ impl Shares {
             let count = match left {
                 0 | 1 => left,
                 _ if left <= piece => left.min(for_prompts),
-                // It gets on, and keeps those that end in this pass waiting by little.
-                _ if for_prompts < PROMPTS => for_prompts.min(piece / 4),
+                // It gets on by what others leave of the kernels' eights, which keeps them waiting by little.
+                _ if for_prompts < PROMPTS => for_prompts.min(LEAST - (self.batch - room) % LEAST),
                 _ => piece,
             };
             counts[at] = count.min(room);
@@ -85,8 +85,8 @@ mod tests {
     #[test]
     fn short_ones_first_and_whole() {
         assert_eq!(shares(&[2000]), [32]);
-        assert_eq!(shares(&[2000, 12]), [8, 12]);
-        assert_eq!(shares(&[2000, 12, 1, 0, 30]), [8, 12, 1, 0, 30]);
+        assert_eq!(shares(&[2000, 12]), [4, 12]);
+        assert_eq!(shares(&[2000, 12, 1, 0, 30]), [5, 12, 1, 0, 30]);
         assert_eq!(shares(&[2000, 3000]), [32, 8]);
     }
 
