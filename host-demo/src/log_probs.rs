@@ -10,6 +10,7 @@ use std::io::{Read, Write};
 use anyhow::{Context, Result, ensure};
 use arenite::TokenId;
 
+const SHORT: &str = "the file of log-probabilities is cut off; make one with --save-logits";
 const MAGIC: &[u8; 8] = b"_logits_";
 /// Log-probabilities so far below the largest are all the same.
 const DEPTH: f32 = 16.0;
@@ -47,7 +48,6 @@ impl Head {
     }
 
     pub fn read(from: &mut impl Read) -> Result<Self> {
-        const SHORT: &str = "the file of log-probabilities is cut off";
         let mut head = [[0; 4]; 5];
         from.read_exact(head.as_flattened_mut()).context(SHORT)?;
         ensure!(
@@ -96,7 +96,7 @@ impl Record {
 
     pub fn read(from: &mut impl Read, vocab: usize) -> Result<Self> {
         let mut bytes = vec![0; 8 + 2 * padded(vocab)];
-        from.read_exact(&mut bytes).context("the file of log-probabilities is cut off")?;
+        from.read_exact(&mut bytes).context(SHORT)?;
         let (floats, steps) = bytes.split_at(8);
         let float = |i: usize| floats.as_chunks().0.get(i).map_or(0.0, |bytes| f32::from_le_bytes(*bytes));
         let steps = steps.as_chunks().0.iter().take(vocab).map(|bytes| u16::from_le_bytes(*bytes)).collect();

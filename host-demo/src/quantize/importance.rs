@@ -74,7 +74,10 @@ impl Importance {
         };
         let word = |bytes: &[u8]| bytes.first_chunk().map_or(0, |word| u32::from_le_bytes(*word)) as usize;
         let entries = word(next(4)?);
-        ensure!((1..1 << 20).contains(&entries), "it begins neither as GGUF nor with a number of entries");
+        ensure!(
+            (1..1 << 20).contains(&entries),
+            "it begins neither as GGUF nor with a number of entries; make one with `arenite imatrix`"
+        );
         let mut columns = BTreeMap::new();
         for _ in 0..entries {
             let len = word(next(4)?);
