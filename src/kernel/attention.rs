@@ -289,7 +289,11 @@ unsafe fn finish<S: Isa, const R: usize>(
             }
         }
     }
-    top.map(Lanes::largest)
+    let mut largest = [f32::NEG_INFINITY; R];
+    for (largest, top) in largest.iter_mut().zip(top) {
+        *largest = top.largest();
+    }
+    largest
 }
 
 /// The online softmax of `R` rows: the best score so far, and the sum of the weights.
