@@ -7,9 +7,13 @@
 #[cfg(all(cortex_m_dsp, cortex_m_fpu))]
 mod dsp;
 #[cfg(cortex_m_fpu)]
+mod exp;
+#[cfg(cortex_m_fpu)]
 mod float;
 #[cfg(all(cortex_m_dsp, cortex_m_fpu))]
 mod halves;
+#[cfg(cortex_m_fpu)]
+mod matmul;
 #[cfg(all(cortex_m_dsp, cortex_m_fpu))]
 mod quantize;
 
@@ -31,7 +35,7 @@ unsafe fn floats<W: Weight>(job: &mut Job<'_>) {
         #[cfg(cortex_m_fpu)]
         if W::BYTES == 4 {
             if job.w.as_ptr().addr().is_multiple_of(4) {
-                float::matmul(job)
+                matmul::matmul(job)
             } else {
                 unaligned(job)
             }
