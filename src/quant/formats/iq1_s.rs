@@ -23,7 +23,8 @@ impl Format for Iq1S {
     fn unpack<S: Bytes>(s: S, block: &[u8; 50], chunk: usize) -> S::V {
         let (low, high) = (part::<4>(block, 2 + 4 * chunk), u16_at(block, 34 + 2 * chunk));
         let [a, b, c, d] = *low;
-        let places = [(a, 0), (b, 3), (c, 6), (d, 9)].map(|(low, from)| usize::from(low) | usize::from(high >> from & 7) << 8);
+        let places =
+            [(a, 0), (b, 3), (c, 6), (d, 9)].map(|(low, from)| usize::from(low) | usize::from(high >> from & 7) << 8);
         let grid = s.words(places.map(|place| IQ1_S[place % IQ1_S.len()]));
         s.add(grid, s.splat(if high >> 15 == 0 { 2 } else { 0 }))
     }

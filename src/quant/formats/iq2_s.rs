@@ -23,7 +23,8 @@ impl Format for Iq2S {
     fn unpack<S: Bytes>(s: S, block: &[u8; 82], chunk: usize) -> S::V {
         let (low, [high]) = (part::<4>(block, 2 + 4 * chunk), *part(block, 66 + chunk));
         let [a, b, c, d] = *low;
-        let places = [(a, 0), (b, 2), (c, 4), (d, 6)].map(|(low, from)| usize::from(low) | usize::from(high >> from & 3) << 8);
+        let places =
+            [(a, 0), (b, 2), (c, 4), (d, 6)].map(|(low, from)| usize::from(low) | usize::from(high >> from & 3) << 8);
         signed(s, s.words(places.map(|place| IQ2_S[place % IQ2_S.len()])), u32_at(block, 34 + 4 * chunk), Self::BIAS)
     }
 }

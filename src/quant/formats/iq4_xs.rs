@@ -1,5 +1,5 @@
 use super::iq4_nl::TABLE;
-use crate::quant::format::{Bytes, Format, fours, minus, part, twos, u16_at, u32_at, SuperBlock};
+use crate::quant::format::{Bytes, Format, SuperBlock, fours, minus, part, twos, u16_at, u32_at};
 
 /// 256 numbers: an f16 scale, scales of six bits for every 32 (two bits of each, then four of each), four bits
 /// each, which stand for the values of IQ4_NL.

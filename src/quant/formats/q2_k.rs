@@ -1,4 +1,4 @@
-use crate::quant::format::{Bytes, EACH, Format, part, u64_at, SuperBlock};
+use crate::quant::format::{Bytes, EACH, Format, SuperBlock, part, u64_at};
 
 /// 256 numbers: a scale and a minimum of four bits for every 16, two bits each, f16 scales of both.
 #[derive(Clone, Copy)]

@@ -1,4 +1,4 @@
-use crate::quant::format::{Bytes, EACH, Format, minus, part, u32_at, u64_at, SuperBlock};
+use crate::quant::format::{Bytes, EACH, Format, SuperBlock, minus, part, u32_at, u64_at};
 
 /// 256 numbers: a third bit each, two bits each, scales of six bits for every 16, an f16 scale; 4 too large.
 #[derive(Clone, Copy)]

@@ -1,4 +1,4 @@
-use crate::quant::format::{Bytes, Format, Shape, part, u32_at, SuperBlock};
+use crate::quant::format::{Bytes, Format, Shape, SuperBlock, part, u32_at};
 
 /// 256 numbers: f16 scales of scales and minimums, both of six bits for every 32, four bits each.
 #[derive(Clone, Copy)]
