@@ -11,7 +11,7 @@ use bytemuck::{Pod, Zeroable};
 use heapless::Vec;
 
 use super::table::{Grammar, Node};
-use super::{Constraint, text};
+use super::{Constraint, State, text};
 use crate::memory::Arena;
 use crate::sort::heapsort;
 use crate::tokenizer::Tokenizer;
@@ -20,11 +20,13 @@ use crate::{Error, TokenId};
 /// Bytes of a text that a walk looks at: of a token that is longer, the rest is asked about.
 const LONGEST: usize = 255;
 /// Tokens that are asked about one by one before a mask is made.
-const FEW: usize = 512;
+const FEW: usize = 64;
 /// Bytes up to which two nodes are compared.
 const NEAR: usize = 16;
 /// Pairs of nodes that bytes lead to from two that are compared: with more, they are taken for different.
 const PAIRS: usize = 256;
+/// Bytes of a text up to which the places are kept, while texts are asked about in order.
+const BEGINNINGS: usize = 8;
 const BITS: usize = u64::BITS as usize;
 
 /// A token and its text, which begins with `common` bytes of the text before it in the order.
@@ -236,7 +238,13 @@ impl<'w> Masks<'w> {
         if asks_all {
             yes.fill(0);
             ask.fill(u64::MAX);
-        } else if constraint.is_complete() {
+        }
+        // Where one rule ends at the next character, as after white space, most tokens leave it.
+        let count = |bits: &[u64]| bits.iter().map(|word| word.count_ones()).sum::<u32>();
+        if !constraint.grammar.has_tokens() && count(ask) > count(yes) {
+            ask_in_order(self.entries, self.texts, constraint, yes, ask);
+        }
+        if !asks_all && constraint.is_complete() {
             ask.iter_mut().zip(&*self.ends).for_each(|(ask, ends)| *ask |= ends);
         }
     }
@@ -308,45 +316,87 @@ fn walk(entries: &[Entry], texts: &[u8], grammar: &Grammar<'_>, node: Node, yes:
     // The nodes after each byte of the text, as far as there are any.
     let mut path = [node; LONGEST + 1];
     let mut known = 0;
-    // Whether the text goes no further than that.
-    let mut is_dead = false;
     // After how many bytes there was another way on for the first time.
     let mut open = usize::MAX;
-    for entry in entries {
-        let common = entry.common as usize;
-        if !(is_dead && known < common) {
-            let text = entry.text(texts);
-            known = known.min(common);
-            is_dead = false;
-            if open > known {
-                open = usize::MAX;
-            }
-            let mut node = path.get(known).copied().unwrap_or(node);
-            let rest = text.get(known..).unwrap_or(&[]).iter().zip(path.get_mut(known + 1..).unwrap_or(&mut []));
-            for (byte, place) in rest {
-                let Some((next, head)) = grammar.step(node, *byte).and_then(|next| Some((next, grammar.head(next)?)))
-                else {
-                    is_dead = true;
-                    break;
-                };
-                (node, *place) = (next, next);
-                known += 1;
-                need = need.max(head.need() as u32);
-                if !head.is_plain() {
-                    open = open.min(known);
-                }
-            }
-            if !is_dead {
-                let stays = known == text.len() && grammar.head(node).is_some_and(|head| head.ranges() > 0);
-                set(if stays { &mut *yes } else { &mut *ask }, entry.token);
-                continue;
+    let mut rest = entries;
+    while let Some(entry) = rest.first() {
+        let text = entry.text(texts);
+        known = known.min(entry.common as usize);
+        if open > known {
+            open = usize::MAX;
+        }
+        let mut node = path.get(known).copied().unwrap_or(node);
+        // Whether the text goes no further than what is known of it.
+        let mut is_dead = false;
+        let ahead = text.get(known..).unwrap_or(&[]).iter().zip(path.get_mut(known + 1..).unwrap_or(&mut []));
+        for (byte, place) in ahead {
+            let Some((next, head)) = grammar.step(node, *byte).and_then(|next| Some((next, grammar.head(next)?)))
+            else {
+                is_dead = true;
+                break;
+            };
+            (node, *place) = (next, next);
+            known += 1;
+            need = need.max(head.need() as u32);
+            if !head.is_plain() {
+                open = open.min(known);
             }
         }
-        if open <= known {
-            set(ask, entry.token);
+        let (alike, after) =
+            rest.split_at_checked(if is_dead { alike_up_to(rest, texts, known + 1) } else { 1 }).unwrap_or((rest, &[]));
+        rest = after;
+        let stays = !is_dead && known == text.len() && grammar.head(node).is_some_and(|head| head.ranges() > 0);
+        if stays {
+            set(yes, entry.token);
+        } else if !is_dead || open <= known {
+            alike.iter().for_each(|entry| set(ask, entry.token));
         }
     }
     need
+}
+
+/// Asks about all texts that are to be asked about: what is known of a beginning holds for all that begin so.
+fn ask_in_order(entries: &[Entry], texts: &[u8], constraint: &Constraint<'_>, yes: &mut [u64], ask: &mut [u64]) {
+    // The places after the first bytes of the text that was asked about last.
+    let mut states: Vec<State, BEGINNINGS> = Vec::new();
+    let mut before: &[u8] = &[];
+    let mut rest = entries;
+    while let Some(entry) = rest.first() {
+        let mut count = 1;
+        if has(ask, entry.token) {
+            let text = entry.text(texts);
+            states.truncate(text.iter().zip(before).take_while(|(a, b)| a == b).count());
+            before = text;
+            let known = states.len();
+            let mut state = states.last().unwrap_or(&constraint.state).clone();
+            let refused = text.iter().skip(known).position(|byte| {
+                let Some(next) = state.after_byte(&constraint.grammar, *byte) else { return true };
+                state = next;
+                let _ = states.push(state.clone());
+                false
+            });
+            match refused {
+                Some(place) => count = alike_up_to(rest, texts, known + place + 1),
+                None => set(yes, entry.token),
+            }
+        }
+        let (alike, after) = rest.split_at_checked(count).unwrap_or((rest, &[]));
+        alike.iter().for_each(|entry| unset(ask, entry.token));
+        rest = after;
+    }
+}
+
+/// How many texts, at least one, begin with the first `len` bytes of the first one: they follow each other.
+fn alike_up_to(entries: &[Entry], texts: &[u8], len: usize) -> usize {
+    let Some(start) = entries.first().and_then(|entry| entry.text(texts).get(..len)) else { return 1 };
+    let begins_alike = |entry: &Entry| entry.text(texts).starts_with(start);
+    // Mostly they are few; the first byte of an answer refuses thousands.
+    let mut bound = 1;
+    while entries.get(bound).is_some_and(begins_alike) {
+        bound *= 2;
+    }
+    let (low, high) = (bound / 2, bound.min(entries.len()));
+    low + entries.get(low..high).unwrap_or(&[]).partition_point(begins_alike)
 }
 
 fn has(bits: &[u64], token: TokenId) -> bool {

@@ -165,8 +165,10 @@ impl State {
                 after.close(grammar);
                 after
             }
-            [] => return bytes.next().map(|_| Self::dead()),
-            _ => self.clone(),
+            _ => match self.after_byte(grammar, bytes.next()?) {
+                Some(after) => after,
+                None => return Some(Self::dead()),
+            },
         };
         for byte in bytes {
             after.push_far(grammar, byte);
@@ -175,6 +177,17 @@ impl State {
             }
         }
         Some(after)
+    }
+
+    /// The place after one more byte, if that may follow.
+    pub(super) fn after_byte(&self, grammar: &Grammar<'_>, byte: u8) -> Option<Self> {
+        // Most bytes are refused without a copy.
+        if self.items.iter().all(|item| grammar.step(item.node, byte).is_none()) {
+            return None;
+        }
+        let mut after = self.clone();
+        after.push_far(grammar, byte);
+        after.is_alive().then_some(after)
     }
 
     fn dead() -> Self {
