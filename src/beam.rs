@@ -114,7 +114,8 @@ impl<'w> Beams<'w> {
     ///
     /// # Errors
     ///
-    /// [`Error::TooManyBeams`]; [`Error::BufferTooSmall`] and [`Error::Misaligned`] for `memory`; and what
+    /// [`Error::TooManyBeams`]; [`Error::BufferTooSmall`] and [`Error::Misaligned`] for `memory`;
+    /// [`Error::NoTokenAllowed`] if every hypothesis comes to logits that are no numbers before one ends; and what
     /// [`Engine::run`] says.
     pub fn search(
         engine: &mut Engine<'_, '_>,
@@ -136,10 +137,13 @@ impl<'w> Beams<'w> {
         hypotheses.close(engine);
         result?;
         let State { nodes, found, tokens, beams, count, .. } = state;
+        if count == 0 {
+            return Err(Error::NoTokenAllowed);
+        }
         Ok(Self { nodes, found, tokens, beams, count })
     }
 
-    /// How many there are: at most as many as there were beams.
+    /// How many there are: at least one, and at most as many as there were beams.
     pub fn count(&self) -> usize {
         self.count
     }

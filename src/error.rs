@@ -354,7 +354,7 @@ pub enum Error {
         /// The token.
         token: u32,
     },
-    /// No token may follow: the vocabulary cannot write what the grammar asks for.
+    /// No token may follow: the vocabulary cannot write what the grammar asks for, or no logit is a number.
     NoTokenAllowed,
 }
 

@@ -438,3 +438,24 @@ fn beams_are_what_their_definition_gives() {
         }
     }
 }
+
+/// A search that has nothing to go on with says so, and keeps no pages.
+#[test]
+fn a_search_without_numbers_is_an_error() {
+    let mut file = encoder("t5");
+    let norm = file.tensors.iter_mut().find(|tensor| tensor.name == b"dec.output_norm.weight").unwrap();
+    norm.data[..4].copy_from_slice(&f32::NAN.to_le_bytes());
+    let file = file.build();
+    for beams in [1, 4] {
+        let mut run = Run::new(&file, |options| *options = Options::new().context(50).batch(9).beams(beams));
+        let mut memory = vec![Line::ZERO; Beams::bytes(&run.plan).div_ceil(64)];
+        let mut session = run.session();
+        session.encode(&text()).unwrap();
+        let (engine, context) = session.parts();
+        let free = engine.free_pages();
+        let search = Search { beams, length: 12, length_penalty: 1.0, start: 1, end: Some(2), banned: None };
+        let error = Beams::search(engine, context, &search, Line::bytes_mut(&mut memory)).unwrap_err();
+        assert_eq!(error, Error::NoTokenAllowed);
+        assert_eq!(engine.free_pages(), free);
+    }
+}

@@ -101,5 +101,5 @@ sentences! {
     LogitsLength { vocab, given } => "there are {} logits, but the sampler was made for a vocabulary of {}", Size(given), Size(vocab);
     DamagedGrammar { at, why } => "the grammar's table {}, at word {}: compile the grammar again", Text(why), Size(at);
     TokenNotAllowed { token } => "the grammar does not allow token {} here: sample with the constraint", Small(token);
-    NoTokenAllowed => "no token may follow here: the vocabulary cannot write what the grammar asks for";
+    NoTokenAllowed => "no token may follow here: the grammar allows none, or the logits are no numbers";
 }

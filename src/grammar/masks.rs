@@ -10,7 +10,7 @@
 use bytemuck::{Pod, Zeroable};
 use heapless::Vec;
 
-use super::table::{Grammar, Node};
+use super::table::{Grammar, Head, Node};
 use super::{Constraint, State, text};
 use crate::memory::Arena;
 use crate::sort::heapsort;
@@ -25,6 +25,8 @@ const FEW: usize = 64;
 const NEAR: usize = 16;
 /// Pairs of nodes that bytes lead to from two that are compared: with more, they are taken for different.
 const PAIRS: usize = 256;
+/// Steps of such a comparison; with more, too. Those of a compiler's tables take some thousands.
+const STEPS: usize = 1 << 16;
 /// Bytes of a text up to which the places are kept, while texts are asked about in order.
 const BEGINNINGS: usize = 8;
 const BITS: usize = u64::BITS as usize;
@@ -289,18 +291,25 @@ fn measure(tokenizer: &Tokenizer<'_, '_>) -> (usize, usize) {
 }
 
 /// Whether texts of up to [`NEAR`] bytes lead alike from two nodes.
-fn alike(grammar: &Grammar<'_>, a: Node, b: Node) -> bool {
+pub(super) fn alike(grammar: &Grammar<'_>, a: Node, b: Node) -> bool {
     let mut pairs: Vec<(Node, Node), PAIRS> = Vec::new();
     let _ = pairs.push((a, b));
+    let mut left = STEPS;
     for _ in 0..=NEAR {
         let before = core::mem::take(&mut pairs);
         for (a, b) in &before {
             let Some(next) = grammar.side_by_side(*a, *b) else { return false };
+            left = left.saturating_sub(grammar.head(*a).map_or(0, Head::ranges));
             for pair in next {
                 // One that is there was added a moment ago, mostly.
-                if pairs.iter().rev().all(|there| *there != pair) && pairs.push(pair).is_err() {
+                let place = pairs.iter().rev().position(|there| *there == pair);
+                left = left.saturating_sub(place.unwrap_or(pairs.len()));
+                if place.is_none() && pairs.push(pair).is_err() {
                     return false;
                 }
+            }
+            if left == 0 {
+                return false;
             }
         }
     }

@@ -33,6 +33,8 @@
 mod masks;
 mod state;
 mod table;
+#[cfg(test)]
+mod tests;
 
 pub use masks::{Mask, Masks};
 pub use state::State;

@@ -12,6 +12,8 @@ const FRAMES: usize = 2 * DEPTH;
 /// Most stacks at a time. A grammar that needs more is so ambiguous that some readings are dropped, which
 /// forbids what only they allow.
 const ITEMS: usize = 32;
+/// Most calls that are followed after a byte: those of a compiler's tables fill the stacks with fewer.
+const CALLS: usize = 8 * ITEMS;
 
 /// The frame below all others.
 const BOTTOM: u16 = u16::MAX;
@@ -49,6 +51,7 @@ impl State {
         let mut state = Self { frames: Vec::new(), items: Vec::new(), complete: false };
         state.add(grammar, Item { node: grammar.root(), frame: BOTTOM });
         state.close(grammar);
+        state.compact();
         state
     }
 
@@ -81,8 +84,9 @@ impl State {
         token: TokenId,
         bytes: Option<impl Iterator<Item = u8>>,
     ) -> bool {
-        (grammar.has_tokens() && self.token_jumps(grammar, token).next().is_some())
-            || bytes.is_some_and(|bytes| self.allows(grammar, bytes))
+        let by_number =
+            || self.token_jumps(grammar, token).next().is_some() && self.after_token(grammar, token).is_alive();
+        (grammar.has_tokens() && by_number()) || bytes.is_some_and(|bytes| self.allows(grammar, bytes))
     }
 
     /// Goes on by this token, by its bytes (if it stands for text) or by its number, or by either.
@@ -92,19 +96,26 @@ impl State {
         token: TokenId,
         bytes: Option<impl Iterator<Item = u8>>,
     ) -> bool {
-        let mut next = self.clone();
-        match bytes {
-            Some(bytes) if grammar.has_tokens() => bytes.for_each(|byte| next.push(grammar, byte)),
-            Some(bytes) => bytes.for_each(|byte| next.push_far(grammar, byte)),
-            None => (next.items, next.complete) = (Vec::new(), false),
+        let mut next = Self::dead();
+        if let Some(bytes) = bytes {
+            next = self.clone();
+            bytes.for_each(|byte| next.push_far(grammar, byte));
         }
         if grammar.has_tokens() {
-            for item in self.token_jumps(grammar, token) {
-                next.add(grammar, item);
-            }
-            next.close(grammar);
+            next.compact();
+            next.join(&self.after_token(grammar, token));
         }
         self.replace(next)
+    }
+
+    /// The state after this token, by its number.
+    fn after_token(&self, grammar: &Grammar<'_>, token: TokenId) -> Self {
+        let mut after = Self { frames: self.frames.clone(), ..Self::dead() };
+        for item in self.token_jumps(grammar, token) {
+            after.add(grammar, item);
+        }
+        after.close(grammar);
+        after
     }
 
     /// Where a token leads by its number.
@@ -150,7 +161,11 @@ impl State {
                 let mut node = item.node;
                 let room = DEPTH.saturating_sub(self.depth(item.frame));
                 loop {
-                    let byte = bytes.next()?;
+                    let Some(byte) = bytes.next() else {
+                        // Only a damaged table has nodes that nothing leads on from.
+                        let leads_on = grammar.head(node).is_some_and(|head| head.ranges() > 0 || !head.is_plain());
+                        return (!leads_on).then(Self::dead);
+                    };
                     let next = grammar.step(node, byte).and_then(|next| Some((next, grammar.head(next)?)));
                     let Some((next, head)) = next.filter(|(_, head)| head.need() <= room) else {
                         return Some(Self::dead());
@@ -160,7 +175,7 @@ impl State {
                         break;
                     }
                 }
-                let mut after = Self { frames: self.frames.clone(), items: Vec::new(), complete: false };
+                let mut after = Self { frames: self.frames.clone(), ..Self::dead() };
                 after.add(grammar, Item { node, frame: item.frame });
                 after.close(grammar);
                 after
@@ -224,7 +239,7 @@ impl State {
 
     /// Follows calls and returns until every stack has its next byte on top.
     fn close(&mut self, grammar: &Grammar<'_>) {
-        let mut at = 0;
+        let (mut at, mut calls) = (0, CALLS);
         while let Some(&item) = self.items.get(at) {
             at += 1;
             let Some(head) = grammar.head(item.node).filter(|head| !head.is_plain()) else { continue };
@@ -235,7 +250,11 @@ impl State {
                 }
             }
             for jump in grammar.jumps(item.node, head) {
+                if calls == 0 || self.items.is_full() {
+                    break;
+                }
                 let Jump::Call { start, next } = jump else { continue };
+                calls -= 1;
                 // A call at the end of a rule takes its place.
                 let returns = grammar.head(next).is_some_and(|head| head.only_returns());
                 let frame = if returns { Some(item.frame) } else { self.frame(grammar, next, item.frame) };
@@ -261,12 +280,16 @@ impl State {
     fn frame(&mut self, grammar: &Grammar<'_>, node: Node, below: u16) -> Option<u16> {
         let depth = self.depth(below);
         let need = grammar.head(node)?.need();
-        let frame = Frame { node, below, depth: depth as u16 + 1 };
-        if let Some(place) = self.frames.iter().rposition(|there| *there == frame) {
-            return Some(place as u16);
-        }
         if depth + need > DEPTH || depth >= DEPTH {
             return None;
+        }
+        self.place(Frame { node, below, depth: depth as u16 + 1 })
+    }
+
+    /// The place of a frame, a new one if it has none and there is room.
+    fn place(&mut self, frame: Frame) -> Option<u16> {
+        if let Some(place) = self.frames.iter().rposition(|there| *there == frame) {
+            return Some(place as u16);
         }
         self.frames.push(frame).ok()?;
         Some(self.frames.len() as u16 - 1)
@@ -274,36 +297,44 @@ impl State {
 
     /// Forgets the frames that no stack needs any more.
     fn compact(&mut self) {
+        let before = core::mem::replace(self, Self::dead());
+        self.join(&before);
+    }
+
+    /// Adds the stacks of another state and the frames that they need, as far as there is room.
+    fn join(&mut self, other: &Self) {
         let mut is_used = [false; FRAMES];
         let mut mark = |frame: u16| {
             if let Some(used) = is_used.get_mut(usize::from(frame)) {
                 *used = true;
             }
         };
-        self.items.iter().for_each(|item| mark(item.frame));
-        for at in (0..self.frames.len()).rev() {
-            if let (Some(true), Some(frame)) = (is_used.get(at), self.frames.get(at))
+        other.items.iter().for_each(|item| mark(item.frame));
+        for at in (0..other.frames.len()).rev() {
+            if let (Some(true), Some(frame)) = (is_used.get(at), other.frames.get(at))
                 && let Some(used) = is_used.get_mut(usize::from(frame.below))
             {
                 *used = true;
             }
         }
         // Frames lie above those that they name: each place is known when it is asked for.
-        let mut places = [BOTTOM; FRAMES];
-        let place_of = |places: &[u16; FRAMES], frame: u16| places.get(usize::from(frame)).copied().unwrap_or(BOTTOM);
-        let before = core::mem::take(&mut self.frames);
-        for ((frame, used), at) in before.iter().zip(is_used).zip(0..) {
-            if used {
-                let below = place_of(&places, frame.below);
-                if let Some(place) = places.get_mut::<usize>(at) {
-                    *place = self.frames.len() as u16;
-                }
-                let _ = self.frames.push(Frame { below, ..*frame });
+        let mut places = [None; FRAMES];
+        let place_of = |places: &[Option<u16>; FRAMES], frame: u16| {
+            if frame == BOTTOM { Some(BOTTOM) } else { places.get(usize::from(frame)).copied().flatten() }
+        };
+        for ((frame, used), at) in other.frames.iter().zip(is_used).zip(0..) {
+            let below = place_of(&places, frame.below).filter(|_| used);
+            if let (Some(below), Some(place)) = (below, places.get_mut::<usize>(at)) {
+                *place = self.place(Frame { below, ..*frame });
             }
         }
-        for item in &mut self.items {
-            item.frame = place_of(&places, item.frame);
+        for item in &other.items {
+            let item = place_of(&places, item.frame).map(|frame| Item { frame, ..*item });
+            if let Some(item) = item.filter(|item| !self.items.contains(item)) {
+                let _ = self.items.push(item);
+            }
         }
+        self.complete |= other.complete;
     }
 }
 

@@ -179,6 +179,8 @@ impl<'g> Grammar<'g> {
 
     #[inline]
     pub(super) fn head(&self, node: Node) -> Option<Head> {
+        #[cfg(test)]
+        super::tests::step();
         let word = self.word(node as usize);
         (word & IS_HEAD != 0).then_some(Head(word))
     }

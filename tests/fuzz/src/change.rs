@@ -1,5 +1,7 @@
 //! Models of every family, and changes to them.
 
+use std::sync::OnceLock;
+
 use arbitrary::Arbitrary;
 
 use crate::encoders::{ENCODERS, encoder};
@@ -85,9 +87,19 @@ impl Real {
 /// How many families there are.
 pub const KINDS: usize = FAMILIES.len() + DECODERS.len() + RECURRENT.len() + ENCODERS.len();
 
-/// The model of this number.
-pub fn model(family: usize) -> Builder {
-    let family = family % KINDS;
+/// The model of this number; made once.
+fn builder(family: usize) -> &'static Builder {
+    static MADE: [OnceLock<Builder>; KINDS] = [const { OnceLock::new() }; KINDS];
+    MADE[family % KINDS].get_or_init(|| make(family % KINDS))
+}
+
+/// The file of the model of this number, as it should be.
+pub fn model(family: usize) -> &'static [u8] {
+    static MADE: [OnceLock<Vec<u8>>; KINDS] = [const { OnceLock::new() }; KINDS];
+    MADE[family % KINDS].get_or_init(|| builder(family).build())
+}
+
+fn make(family: usize) -> Builder {
     if let Some(name) = FAMILIES.get(family) {
         return tiny(name);
     }
@@ -104,7 +116,7 @@ pub const FIRST_ENCODER: usize = KINDS - ENCODERS.len();
 
 impl File {
     pub fn build(&self) -> Vec<u8> {
-        let mut file = model(self.family.into());
+        let mut file = builder(self.family.into()).clone();
         if let Some(q8_0) = self.quantized {
             file = quantized(file, if q8_0 { "Q8_0" } else { "Q4_0" });
         }

@@ -35,8 +35,7 @@ enum Step {
 type Entry = (Context, Vec<u32>);
 
 fuzz_target!(|case: Case| {
-    let bytes = model(case.family.into()).build();
-    let gguf = Gguf::parse(&bytes).expect("a correct file");
+    let gguf = Gguf::parse(model(case.family.into())).expect("a correct file");
     let model = Model::new(&gguf).expect("a correct model");
     let kv = [KvType::F32, KvType::F16, KvType::Q8_0][usize::from(case.kv) % 3];
     let context = 1 + usize::from(case.context) % 64;

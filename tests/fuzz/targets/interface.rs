@@ -3,6 +3,7 @@
 #![no_main]
 #![allow(unsafe_code)]
 
+use std::borrow::Cow;
 use std::ptr::{null, null_mut};
 
 use arbitrary::Arbitrary;
@@ -147,7 +148,7 @@ macro_rules! call {
 }
 
 fuzz_target!(|case: Case| {
-    let bytes = case.file.as_ref().map_or_else(|| model(case.family.into()).build(), File::build);
+    let bytes = case.file.as_ref().map_or_else(|| model(case.family.into()).into(), |file| Cow::from(file.build()));
     let (_model, model) = object!(arenite_model_size(), arenite_model_new, bytes.as_ptr(), bytes.len());
     // SAFETY: a model or null, as in all calls below.
     let vocab = unsafe { arenite_model_vocab(model) };

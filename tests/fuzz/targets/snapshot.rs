@@ -19,8 +19,7 @@ struct Case {
 }
 
 fuzz_target!(|case: Case| {
-    let bytes = model(case.family.into()).build();
-    let gguf = Gguf::parse(&bytes).expect("a correct file");
+    let gguf = Gguf::parse(model(case.family.into())).expect("a correct file");
     let model = Model::new(&gguf).expect("a correct model");
     let Some(plan) = case.run.plan(&gguf) else { return };
     let mut memory = Memory::new(&plan, 0);

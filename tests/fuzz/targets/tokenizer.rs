@@ -7,7 +7,6 @@ use arenite::Gguf;
 use arenite::tokenizer::{Encode, Tokenizer};
 use fuzz::gguf::{Builder, Meta};
 use fuzz::list::List;
-use fuzz::tiny::tiny_llama;
 use libfuzzer_sys::fuzz_target;
 
 #[derive(Arbitrary, Debug)]
@@ -47,8 +46,10 @@ impl Case {
         let mut file = Builder::new();
         let (mut tokens, mut scores, mut types) = (vec![], vec![], vec![]);
         if self.bytes {
-            let tiny = tiny_llama();
-            file.keys = tiny.keys.into_iter().filter(|key| key.name.starts_with(b"tokenizer.")).collect();
+            for (key, value) in [("bos_token_id", 1u32), ("eos_token_id", 2), ("unknown_token_id", 0)] {
+                file.set(&format!("tokenizer.ggml.{key}"), value);
+            }
+            file.set("tokenizer.ggml.add_bos_token", true).set("tokenizer.ggml.add_eos_token", false);
             for byte in 0..=255u8 {
                 tokens.push(format!("<0x{byte:02X}>").into_bytes());
                 scores.push(0.0);
