@@ -1,0 +1,156 @@
+"""Counts the stories of the built-in model that lose the thread: a name, a pronoun or a thing is swapped for another.
+
+    python check.py --arenite ../../target/release/arenite [--model stories.gguf] [--stories 100] [--show]
+    python check.py --grammar                   the grammar's own stories: how often the checker is wrong
+
+It knows the grammar. A story has one hero and at most one friend, of different genders and of one world; an elder is of the
+friend's gender; a kind of animal stays with its name. What a plot's head binds (a ball, say) keeps its value. It does not
+see everything, and what it says of the grammar's own stories is its error.
+"""
+
+import argparse
+import itertools
+import random
+import re
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import stories
+from stories import BOYS, GIRLS, HE_ANIMALS, KINDS, PLOTS, SHE_ANIMALS
+
+WORLD = {name: world for world, names in (("child", GIRLS + BOYS), ("animal", SHE_ANIMALS + HE_ANIMALS)) for name in names}
+GENDER = dict.fromkeys(GIRLS + SHE_ANIMALS, "she") | dict.fromkeys(BOYS + HE_ANIMALS, "he")
+ELDER = {"Mom": "she", "Mama": "she", "Grandma": "she", "Dad": "he", "Papa": "he", "Grandpa": "he"}
+PRONOUNS = {"she": {"she", "her", "hers", "herself"}, "he": {"he", "him", "his", "himself"}}
+
+
+def words(text):
+    """Without the Will that begins a question."""
+    return re.findall(r"[A-Za-z']+", re.sub(r"\bWill (?=(you|he|she|it|we|they|I|the|that|there|this|my|our)\b)", "will ", text))
+
+
+# --- names and pronouns --------------------------------------------------------------------
+
+def name_faults(text):
+    names = [word for word in words(text) if word in WORLD]
+    elders = {word for word in words(text) if word in ELDER}
+    for gender in ("she", "he"):
+        same = sorted({name for name in names if GENDER[name] == gender})
+        if len(same) > 1:
+            yield "two of one gender: " + ", ".join(same)
+    if len({WORLD[name] for name in names}) > 1:
+        yield "a child and an animal: " + ", ".join(sorted(set(names)))
+    if len(elders) > 1:
+        yield "two elders: " + ", ".join(sorted(elders))
+    kinds = {}
+    for name, kind in re.findall(r"\b([A-Z][a-z]+) the (%s)\b" % "|".join(KINDS), text):
+        if kinds.setdefault(name, kind) != kind:
+            yield f"{name} is a {kinds[name]} and a {kind}"
+
+
+def pronoun_faults(text):
+    for paragraph in text.split("\n\n"):
+        seen = set()
+        for sentence in re.split(r"(?<=[.!?])\s+", re.sub(r'"[^"]*"', '"."', paragraph)):
+            found = words(sentence)
+            here = {(GENDER | ELDER)[word] for word in found if word in GENDER or word in ELDER}
+            first = next((word for word in found if word in GENDER), None)
+            # "Lily put on his hat": nobody but Lily was named in the paragraph yet.
+            if first and found[0] == first and len(here) == 1 and seen <= here:
+                others = PRONOUNS["he" if GENDER[first] == "she" else "she"]
+                if wrong := [word for word in found if word in others]:
+                    yield f"{first} and '{wrong[0]}': {sentence.strip()}"
+            seen |= here
+            # Others, whom a plot brings, have pronouns, too.
+            if re.search(r"\b(man|woman|king|queen|farmer|teacher|neighbor|boy|girl|[a-z]+er)\b", sentence):
+                seen |= {"she", "he"}
+            for name in set(found) & set(GENDER):
+                if re.search(rf"\b{name}\b[^,;:.\"]*\b(to|for|with|at|around|behind|beside|after|of|from|than|and) {name}\b", sentence):
+                    yield f"{name} and {name}: {sentence.strip()}"
+
+
+# --- things --------------------------------------------------------------------------------
+
+def masked(text):
+    return [("N" if word in WORLD or word in ELDER else word.lower()) for word in words(text)]
+
+
+def grams(text):
+    found = masked(text)
+    return set(zip(found, found[1:], found[2:], found[3:]))
+
+
+class Plot:
+    """What tells a plot's stories from others, and the values that its head binds."""
+
+    def __init__(self, plot, rng):
+        world, (head, body) = plot[0], plot[1:]
+        self.grams, self.values, often = set(), {}, Counter()
+        told = []
+        for _ in range(400):
+            its, cast = stories.cast(rng)
+            if world not in ("", its):
+                continue
+            bound = dict(cast)
+            for names, tree in head:
+                parts = stories.expand(tree, bound, its, rng).strip().split("/")
+                bound.update(zip(names, map(str.strip, parts), strict=True))
+                for name, value in zip(names, parts, strict=True):
+                    if not any(str(who) in value for who in cast.values()):
+                        self.values.setdefault(name, set()).add(value.strip().lower())
+            text = "\n\n".join(stories.polish(stories.expand(p, bound, its, rng)) for p in body)
+            self.grams |= grams(text)
+            told.append(text)
+        # Values that the plot itself has beside each other say nothing.
+        for text in told:
+            often.update(self.pairs(text))
+        self.allowed = set(often)
+
+    def pairs(self, text):
+        text = " " + " ".join(word.lower() for word in words(text)) + " "
+        for name, values in self.values.items():
+            found = [value for value in values if " " + " ".join(words(value)) + " " in text]
+            found = [value for value in found if not any(value != other and value in other for other in found)]
+            yield from ((name, *pair) for pair in itertools.combinations(sorted(found), 2))
+
+
+def thing_faults(text, plots):
+    here = grams(text)
+    plot = max(plots, key=lambda plot: len(here & plot.grams))
+    for name, a, b in plot.pairs(text):
+        if (name, a, b) not in plot.allowed:
+            yield f"a thing is '{a}' and '{b}'"
+
+
+# --- the count -----------------------------------------------------------------------------
+
+def main():
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    options.add_argument("--arenite", type=Path, help="the command line, which tells the stories")
+    options.add_argument("--model", type=Path, default=Path(__file__).parent / "stories.gguf")
+    options.add_argument("--stories", type=int, default=100)
+    options.add_argument("--grammar", action="store_true", help="check the grammar's own stories")
+    options.add_argument("--show", action="store_true", help="say what is wrong")
+    args = options.parse_args()
+    if not args.grammar and not args.arenite:
+        options.error("--arenite or --grammar is needed")
+
+    plots = [Plot(plot, random.Random(1)) for plot in PLOTS]
+    rng, counts = random.Random(2), Counter()
+    for seed in range(args.stories):
+        if args.grammar:
+            text = stories.story(rng)
+        else:
+            command = [args.arenite, "generate", "-m", args.model, "--seed", str(seed)]
+            text = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+        faults = {"name": [*name_faults(text)], "pronoun": [*pronoun_faults(text)], "thing": [*thing_faults(text, plots)]}
+        counts.update(kind for kind, found in faults.items() if found)
+        counts["any"] += any(faults.values())
+        if args.show:
+            print(*(f"{seed}: {fault}" for found in faults.values() for fault in found), sep="\n", end="\n" if any(faults.values()) else "")
+    print(f"{counts['any']} of {args.stories} stories lose the thread: " + ", ".join(f"{counts[kind]} a {kind}" for kind in ("name", "pronoun", "thing")))
+
+
+if __name__ == "__main__":
+    main()
