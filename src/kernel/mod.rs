@@ -20,6 +20,8 @@ mod cache;
 mod dot;
 mod float;
 mod fork;
+#[cfg(all(target_arch = "riscv64", target_os = "linux"))]
+mod fours;
 mod job;
 mod lanes;
 mod linear;
@@ -27,6 +29,8 @@ mod panel;
 #[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), allow(dead_code))] // some use a part of it
 mod quantized;
 mod recurrent;
+#[cfg(all(target_arch = "riscv64", target_os = "linux"))]
+mod riscv;
 mod scalar;
 #[cfg(test)]
 mod tests;
@@ -116,10 +120,13 @@ impl Kernels {
         let simd = core::iter::once(&arm::CORTEX_M);
         #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
         let simd = core::iter::once(&wasm::SIMD128);
+        #[cfg(all(target_arch = "riscv64", target_os = "linux"))]
+        let simd = riscv::available();
         #[cfg(not(any(
             all(target_arch = "x86_64", target_feature = "sse2"),
             all(target_arch = "aarch64", target_feature = "neon"),
             all(target_arch = "wasm32", target_feature = "simd128"),
+            all(target_arch = "riscv64", target_os = "linux"),
             cortex_m_fpu,
             cortex_m_dsp
         )))]
