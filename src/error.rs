@@ -1,5 +1,7 @@
 //! The one error type of the crate: plain data, no allocation, every variant says what and where.
 
+#[cfg(feature = "defmt")]
+mod log;
 mod message;
 mod name;
 #[cfg(test)]

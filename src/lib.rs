@@ -33,6 +33,7 @@
 //! |---|---|
 //! | `std` | threads: [`workers`]`::Pool` |
 //! | `critical-section` | [`Workspace`] on targets without compare-and-swap (RP2040, riscv32imc) |
+//! | `defmt` | [`Error`] and [`ErrorKind`] as values that defmt logs |
 //! | `capi` | the C interface, `src/arenite.h` |
 #![no_std]
 #![cfg_attr(docsrs, feature(doc_cfg))]
