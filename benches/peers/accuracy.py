@@ -3,7 +3,8 @@
 Each directory has a model.gguf in F32 and a ref.json with prompts, as tests/fixtures/families.py makes them. `arenite quantize`
 makes Q8_0 and Q4_K_M of it; both engines compute the logits of all positions from that file. Exact is what `arenite`
 computes from the same weights as F32, by gguf's own decoder: its F32 is within 3e-6 of transformers (tests/decoders.rs),
-and llama.cpp's on that file is told beside it. Relative L2 over all positions of all prompts.
+and llama.cpp's on that file is told beside it. Relative L2 over all positions of all prompts and of random texts: where a
+router chooses another expert, the difference is large, and of few positions one such choice would decide.
 """
 
 import json
@@ -15,6 +16,9 @@ import tempfile
 import gguf
 import llama_cpp
 import numpy
+
+# Random texts, and their tokens.
+TEXTS, LENGTH = 32, 64
 
 QUIET = llama_cpp.llama_log_callback(lambda *_: None)
 llama_cpp.llama_log_set(QUIET, None)
@@ -82,6 +86,8 @@ def main():
     print("| model | type | arenite | llama.cpp | ratio | llama.cpp in F32 |\n|---|---|---|---|---|---|")
     for case in cases:
         prompts = [prompt["ids"] for prompt in json.loads((case / "ref.json").read_text())["prompts"]]
+        words = len(gguf.GGUFReader(case / "model.gguf").fields["tokenizer.ggml.tokens"].data)
+        prompts += numpy.random.default_rng(1).integers(3, words, (TEXTS, LENGTH)).tolist()
         for kind in ("Q8_0", "Q4_K_M"):
             with tempfile.TemporaryDirectory() as directory:
                 small, large = pathlib.Path(directory) / f"{kind}.gguf", pathlib.Path(directory) / "F32.gguf"
