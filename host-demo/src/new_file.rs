@@ -50,8 +50,8 @@ impl NewFile {
     }
 
     /// Writes what `write` puts out, whose errors then say where to.
-    fn fill(&mut self, write: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
-        write(self).and_then(|()| Ok(self.flush()?)).with_context(|| cannot(&self.path))
+    pub fn fill(&mut self, write: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+        write(self).with_context(|| cannot(&self.path))
     }
 
     /// Asks `check` about what was written so far, by the path where it is now. A device cannot be asked.
@@ -105,7 +105,7 @@ pub fn write_checked(
     check: impl FnOnce(&Path) -> Result<()>,
 ) -> Result<()> {
     let mut file = NewFile::create(path)?;
-    file.fill(write)?;
+    file.fill(|file| write(file).and_then(|()| Ok(file.flush()?)))?;
     file.check(check)?;
     file.finish()
 }

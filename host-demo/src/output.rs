@@ -148,6 +148,8 @@ fn in_words(cause: &(dyn std::error::Error + 'static)) -> String {
             Io::IsADirectory => "this is a directory; give a file in it".into(),
             Io::PermissionDenied => "permission denied; check who may do this".into(),
             Io::StorageFull => "no space is left on the device".into(),
+            Io::FileTooLarge => "it would be larger than the limit on the size of files (`ulimit -f`)".into(),
+            Io::InvalidData => "this is not text in UTF-8; check which file it is".into(),
             _ => error.to_string(),
         },
         (_, Some(Error::NotGguf)) => format!("{cause}; give a .gguf file, or make one with `arenite convert`"),
@@ -180,6 +182,11 @@ pub fn usage_error(told: &clap::Error) -> ExitCode {
         // A closed pipe is no error, as everywhere.
         let _ = told.print();
         return if told.use_stderr() { ExitCode::from(USAGE) } else { ExitCode::SUCCESS };
+    }
+    if told.kind() == ErrorKind::InvalidUtf8
+        && let Some(wrong) = std::env::args_os().find(|argument| argument.to_str().is_none())
+    {
+        return usage(&format!("the argument {wrong:?} is not UTF-8; give a text with -f FILE; see --help"));
     }
     let whole = told.render().to_string();
     let said = |part: &&str| !part.starts_with("Usage:") && !part.starts_with("For more information");

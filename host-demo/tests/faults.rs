@@ -2,8 +2,10 @@
 //! and an exit code, and what was there before is still there.
 #![cfg(target_os = "linux")]
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -15,11 +17,13 @@ fn writers(directory: &Path, file: &str) -> Vec<String> {
     let stories = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/stories.gguf");
     let (stories, file) = (stories.display(), directory.join(file).display().to_string());
     let translator = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/english_hindi");
+    let text = concat!(env!("CARGO_MANIFEST_DIR"), "/README.md");
     vec![
         format!("logits --ids 1,5,9 --all -o {file}"),
         format!("probe --ids 1,5,9 --position all -o {file}"),
         format!("pack {stories} {file}"),
         format!("convert seq2seq {} {file}", translator.display()),
+        format!("perplexity -f {text} -c 32 --chunks 4 --save-logits {file}"),
     ]
 }
 
@@ -50,7 +54,7 @@ fn a_limit_on_the_size_of_files_leaves_the_old_one() {
     fs::write(directory.path().join("out"), "old").unwrap();
     for command in writers(directory.path(), "out") {
         let error = failure(shell("ulimit -f 4", &command));
-        assert!(error.contains("cannot write") && error.contains("File too large"), "{command}: {error}");
+        assert!(error.contains("cannot write") && error.contains("limit on the size of files"), "{command}: {error}");
         assert_eq!(fs::read(directory.path().join("out")).unwrap(), b"old", "{command}");
         assert_eq!(names(directory.path()), ["out"], "{command}");
     }
@@ -164,4 +168,21 @@ fn a_model_that_would_be_refused_is_not_written() {
         assert!(!output.exists());
         assert!(!names(output.parent().unwrap()).iter().any(|name| name.starts_with(".arenite")));
     }
+}
+
+#[test]
+fn what_is_not_text_is_named() {
+    let argument = OsStr::from_bytes(b"a\xffb");
+    let output = Command::new(ARENITE).args(["generate", "-p"]).arg(argument).output().unwrap();
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), error.lines().count()), (Some(2), 1), "{error}");
+    assert!(error.contains("\"a\\xFFb\" is not UTF-8"), "{error}");
+
+    let stories = concat!(env!("CARGO_MANIFEST_DIR"), "/models/stories.gguf");
+    for command in ["generate --grammar", "chat --messages"] {
+        let error = failure(shell(":", &format!("{command} {stories}")));
+        assert!(error.contains(stories) && error.contains("not text in UTF-8"), "{error}");
+    }
+    let error = failure(shell(":", &format!("perplexity -f {stories} -c 1")));
+    assert!(error.contains("give -c 2 or more"), "{error}");
 }

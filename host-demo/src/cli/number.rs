@@ -50,7 +50,7 @@ pub fn at_least_one(text: &str) -> Result<usize, String> {
 
 /// How many hypotheses a search follows.
 pub fn beams(text: &str) -> Result<usize, String> {
-    const MOST: usize = 256;
+    const MOST: usize = arenite::beam::MAX_BEAMS;
     at_least_one(text)
         .and_then(|n| if n <= MOST { Ok(n) } else { Err(format!("give at most {MOST}; 4 to 8 are usual")) })
 }

@@ -68,7 +68,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let mut saved = match &args.save_logits {
         Some(path) => {
             let mut saved = NewFile::create(path)?;
-            Head { chunk, vocab, tokens: corpus.tokens.clone() }.write(&mut saved)?;
+            saved.fill(|saved| Head { chunk, vocab, tokens: corpus.tokens.clone() }.write(saved))?;
             Some(saved)
         }
         None => None,
@@ -111,7 +111,9 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
 fn corpus(args: &Args, tokenizer: &Tokenizer<'_, '_>, base: Option<&Base>, usual: usize) -> Result<Corpus> {
     let Some(base) = base else {
         let path = args.file.as_deref().context("give a text with -f")?;
-        return Corpus::read(path, tokenizer, args.run.session.ctx_size.unwrap_or(usual), args.chunks);
+        let chunk = args.run.session.ctx_size.unwrap_or(usual);
+        ensure!(chunk > 1, "the first token of a piece is not scored: give -c 2 or more");
+        return Corpus::read(path, tokenizer, chunk, args.chunks);
     };
     let Head { chunk, tokens, .. } = &base.head;
     if let Some(context) = args.run.session.ctx_size {
@@ -154,7 +156,7 @@ fn score(
                 scores.compare(loss, -record.log_prob(token), divergence, same);
             }
             match saved.as_deref_mut() {
-                Some(saved) => Record::of(logits).write(saved),
+                Some(saved) => saved.fill(|saved| Record::of(logits).write(saved)),
                 None => Ok(()),
             }
         };
