@@ -32,6 +32,26 @@
 #define ARENITE_KV_Q8_0 2
 
 /**
+ * Who wrote a message: what says how to answer.
+ */
+#define ARENITE_ROLE_SYSTEM 0
+
+/**
+ * Who wrote a message: who asks.
+ */
+#define ARENITE_ROLE_USER 1
+
+/**
+ * Who wrote a message: the model.
+ */
+#define ARENITE_ROLE_ASSISTANT 2
+
+/**
+ * Who wrote a message: a function that was called.
+ */
+#define ARENITE_ROLE_TOOL 3
+
+/**
  * How a call ended.
  */
 typedef enum arenite_status {
@@ -69,6 +89,11 @@ typedef enum arenite_status {
  * The hypotheses that a search found.
  */
 typedef struct arenite_beams arenite_beams;
+
+/**
+ * What an answer may be, and how far it is.
+ */
+typedef struct arenite_constraint arenite_constraint;
 
 /**
  * What is remembered of a conversation. A session has one of its own, and null stands for it.
@@ -175,6 +200,11 @@ typedef struct arenite_options {
    * The name of an instruction set, with a zero byte at its end; null for the fastest.
    */
   const char *isa;
+  /**
+   * Earlier states that each context can keep to go back to, of models whose layers have a state of fixed size: see
+   * `arenite_context_checkpoint`.
+   */
+  size_t checkpoints;
 } arenite_options;
 
 /**
@@ -257,6 +287,11 @@ typedef struct arenite_params {
    * How many.
    */
   size_t bias_count;
+  /**
+   * Of the `top_k` best, those whose probability is nearest to what is expected, as many as together have this
+   * probability; 1 is all.
+   */
+  float typical_p;
 } arenite_params;
 
 /**
@@ -294,6 +329,24 @@ typedef struct arenite_search {
    */
   float length_penalty;
 } arenite_search;
+
+/**
+ * One message of a conversation.
+ */
+typedef struct arenite_message {
+  /**
+   * One of ARENITE_ROLE_SYSTEM, ARENITE_ROLE_USER, ARENITE_ROLE_ASSISTANT, ARENITE_ROLE_TOOL.
+   */
+  uint32_t role;
+  /**
+   * What it says, in UTF-8.
+   */
+  const char *content;
+  /**
+   * Bytes of it.
+   */
+  size_t len;
+} arenite_message;
 
 #ifdef __cplusplus
 extern "C" {
@@ -518,6 +571,16 @@ enum arenite_status arenite_decoder_push(struct arenite_decoder *decoder,
                                          struct arenite_error *error);
 
 /**
+ * Writes what is held back to `out`, at the end of a text, and its length to `len`: it will not become a character any
+ * more. If `out` is too small, it is still held back.
+ */
+enum arenite_status arenite_decoder_finish(struct arenite_decoder *decoder,
+                                           char *out,
+                                           size_t capacity,
+                                           size_t *len,
+                                           struct arenite_error *error);
+
+/**
  * llama.cpp's defaults: temperature 0.8, top-k 40, top-p 0.95, min-p 0.05, no penalties.
  */
 struct arenite_params arenite_params_default(void);
@@ -549,6 +612,11 @@ enum arenite_status arenite_sampler_sample(struct arenite_sampler *sampler,
                                            size_t count,
                                            uint32_t *token,
                                            struct arenite_error *error);
+
+/**
+ * Forgets all tokens.
+ */
+void arenite_sampler_reset(struct arenite_sampler *sampler);
 
 /**
  * Remembers a token for the penalties, such as one of the prompt.
@@ -637,6 +705,19 @@ enum arenite_status arenite_context_rewind(struct arenite_session *session,
                                            struct arenite_error *error);
 
 /**
+ * Keeps the states of a context's layers as they are now, so that it can be rewound to this position: as many as the
+ * options planned, the latest ones. Models whose layers have no state of fixed size can go back anyway.
+ */
+enum arenite_status arenite_context_checkpoint(struct arenite_session *session,
+                                               const struct arenite_context *context,
+                                               struct arenite_error *error);
+
+/**
+ * The last position, up to `position`, that a context can be rewound to. 0 for a null session.
+ */
+size_t arenite_context_nearest(struct arenite_session *session, const struct arenite_context *context, size_t position);
+
+/**
  * The logits of the last token of a context, which may be changed. Null for a null session.
  */
 float *arenite_context_logits(struct arenite_session *session, const struct arenite_context *context);
@@ -684,6 +765,19 @@ enum arenite_status arenite_session_embed(struct arenite_session *session,
                                           size_t capacity,
                                           size_t *len,
                                           struct arenite_error *error);
+
+/**
+ * As `arenite_session_embed`, of two texts, of which the second begins at token `second`: what a model that ranks makes of
+ * a question and an answer.
+ */
+enum arenite_status arenite_session_embed_pair(struct arenite_session *session,
+                                               const uint32_t *tokens,
+                                               size_t count,
+                                               size_t second,
+                                               float *out,
+                                               size_t capacity,
+                                               size_t *len,
+                                               struct arenite_error *error);
 
 /**
  * Numbers that `arenite_session_embed` needs room for. 0 for null.
@@ -741,6 +835,54 @@ enum arenite_status arenite_translate(struct arenite_session *session,
                                       size_t capacity,
                                       size_t *len,
                                       struct arenite_error *error);
+
+/**
+ * Bytes of a constraint.
+ */
+size_t arenite_constraint_size(void);
+
+/**
+ * Places a constraint in `memory`, before the first token of an answer. `table` is what `arenite grammar` made of a grammar
+ * or a JSON schema; it is checked here, and stays borrowed.
+ */
+enum arenite_status arenite_constraint_new(const uint8_t *table,
+                                           size_t len,
+                                           void *memory,
+                                           size_t capacity,
+                                           struct arenite_constraint **out,
+                                           struct arenite_error *error);
+
+/**
+ * Whether the answer is whole: it may end here. No for null.
+ */
+bool arenite_constraint_is_complete(const struct arenite_constraint *constraint);
+
+/**
+ * As `arenite_sampler_sample`, among the tokens that may come next; the constraint goes on by the one that is chosen.
+ */
+enum arenite_status arenite_sampler_sample_where(struct arenite_sampler *sampler,
+                                                 float *logits,
+                                                 size_t count,
+                                                 struct arenite_constraint *constraint,
+                                                 const struct arenite_tokenizer *tokenizer,
+                                                 uint32_t *token,
+                                                 struct arenite_error *error);
+
+/**
+ * Gives a conversation of at most 64 messages, and what asks the model for an answer, to `piece`, part by part, each to be
+ * tokenized by itself: one of the format's own (`is_template`) with its control tokens, one of a message without, so that
+ * nobody who writes one can make them.
+ *
+ * `format` is one of llama.cpp's names (such as "chatml"), or the model's own template, which is in its metadata as
+ * `tokenizer.chat_template` and is recognised if it is a well-known one.
+ */
+enum arenite_status arenite_chat(const char *format,
+                                 size_t format_len,
+                                 const struct arenite_message *messages,
+                                 size_t count,
+                                 void (*piece)(void *user, const char *text, size_t len, bool is_template),
+                                 void *user,
+                                 struct arenite_error *error);
 
 #ifdef __cplusplus
 }  // extern "C"

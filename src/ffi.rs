@@ -14,6 +14,7 @@
 
 mod contexts;
 mod encoder;
+mod prompt;
 mod session;
 mod text;
 mod workers;
@@ -27,6 +28,7 @@ use crate::memory::ALIGN;
 use crate::{Error, ErrorKind};
 pub use contexts::*;
 pub use encoder::*;
+pub use prompt::*;
 pub use session::*;
 pub use text::*;
 pub use workers::*;
@@ -232,6 +234,7 @@ pub extern "C" fn arenite_align() -> usize {
         align_of::<arenite_sampler>(),
         align_of::<arenite_beams>(),
         align_of::<arenite_context>(),
+        align_of::<arenite_constraint>(),
         #[cfg(feature = "std")]
         align_of::<arenite_pool>(),
     ];

@@ -60,7 +60,7 @@ function open(file, options) {
   vocab = wasm.arenite_model_vocab(model);
   beams = options.beams || 0;
 
-  const chosen = take(28), planned = take(16), isa = options.isa ? put(`${options.isa}\0`)[0] : 0;
+  const chosen = take(32), planned = take(16), isa = options.isa ? put(`${options.isa}\0`)[0] : 0;
   wasm.arenite_options_default(chosen);
   const view = words();
   view.setUint32(chosen, options.context, true);
@@ -96,7 +96,7 @@ async function tell({ prompt, temperature, seed, most }) {
   check(wasm.arenite_session_prefill(session, ids, count, error));
   const read = performance.now();
 
-  const params = take(40), token = take(4), text = take(512), length = take(4);
+  const params = take(44), token = take(4), text = take(512), length = take(4);
   wasm.arenite_params_default(params);
   words().setFloat32(params, temperature, true);
   const size = wasm.arenite_sampler_scratch_size(params, vocab), scratch = take(size);

@@ -119,6 +119,37 @@ pub unsafe extern "C" fn arenite_context_rewind(
     }
 }
 
+/// Keeps the states of a context's layers as they are now, so that it can be rewound to this position: as many as the
+/// options planned, the latest ones. Models whose layers have no state of fixed size can go back anyway.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn arenite_context_checkpoint(
+    session: *mut arenite_session,
+    context: *const arenite_context,
+    error: *mut arenite_error,
+) -> arenite_status {
+    // SAFETY: see the module.
+    unsafe {
+        with_session(session, error, |session| {
+            let (engine, own) = session.parts();
+            engine.checkpoint(context.as_ref().map_or(&*own, |context| &context.0))
+        })
+    }
+}
+
+/// The last position, up to `position`, that a context can be rewound to. 0 for a null session.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn arenite_context_nearest(
+    session: *mut arenite_session,
+    context: *const arenite_context,
+    position: usize,
+) -> usize {
+    // SAFETY: see the module.
+    let Some(session) = (unsafe { session.as_mut() }) else { return 0 };
+    let (engine, own) = session.0.parts();
+    // SAFETY: see the module.
+    engine.nearest(unsafe { context.as_ref() }.map_or(&*own, |context| &context.0), position)
+}
+
 /// The logits of the last token of a context, which may be changed. Null for a null session.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_context_logits(

@@ -93,6 +93,30 @@ pub unsafe extern "C" fn arenite_session_embed(
     }
 }
 
+/// As `arenite_session_embed`, of two texts, of which the second begins at token `second`: what a model that ranks makes of
+/// a question and an answer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn arenite_session_embed_pair(
+    session: *mut arenite_session,
+    tokens: *const u32,
+    count: usize,
+    second: usize,
+    out: *mut f32,
+    capacity: usize,
+    len: *mut usize,
+    error: *mut arenite_error,
+) -> arenite_status {
+    // SAFETY: see the module.
+    unsafe {
+        with_session(session, error, |session| {
+            let tokens = slice(tokens, count).ok_or(super::null("for the tokens"))?;
+            let out = slice_mut(out, capacity).ok_or(super::null("for the vector"))?;
+            give(len, session.embed_pair(tokens, second, out)?.len());
+            Ok(())
+        })
+    }
+}
+
 /// Numbers that `arenite_session_embed` needs room for. 0 for null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_session_vector_size(session: *mut arenite_session) -> usize {

@@ -39,6 +39,9 @@ pub struct arenite_options {
     pub workers: *const arenite_workers,
     /// The name of an instruction set, with a zero byte at its end; null for the fastest.
     pub isa: *const c_char,
+    /// Earlier states that each context can keep to go back to, of models whose layers have a state of fixed size: see
+    /// `arenite_context_checkpoint`.
+    pub checkpoints: usize,
 }
 
 /// Exact bytes of memory for a model under some options: the same on every target.
@@ -163,7 +166,7 @@ unsafe fn value(model: *const arenite_model, key: *const c_char) -> Option<Value
 pub extern "C" fn arenite_options_default() -> arenite_options {
     let Options { context, batch, .. } = Options::DEFAULT;
     let (workers, isa) = (ptr::null(), ptr::null());
-    arenite_options { context, batch, kv: ARENITE_KV_F16, contexts: 1, pages: 0, workers, isa }
+    arenite_options { context, batch, kv: ARENITE_KV_F16, contexts: 1, pages: 0, workers, isa, checkpoints: 0 }
 }
 
 /// The plan under `options`; null for the default ones.
@@ -184,6 +187,7 @@ unsafe fn plan(model: &Model<'_>, options: Option<&arenite_options>) -> Result<P
         // SAFETY: as for this function.
         let workers = unsafe { options.workers.as_ref() }.map_or(1, |workers| workers.count());
         planned = planned.contexts(options.contexts).pages(options.pages).workers(workers);
+        planned = planned.checkpoints(options.checkpoints);
     }
     Plan::new(model.gguf(), planned)
 }

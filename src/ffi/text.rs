@@ -4,7 +4,6 @@
 #![allow(clippy::too_many_arguments)] // C has no slices
 
 use core::ffi::{c_char, c_void};
-use core::fmt::Write;
 use core::mem::size_of;
 use core::ptr;
 
@@ -48,6 +47,9 @@ pub struct arenite_params {
     pub bias: *const arenite_bias,
     /// How many.
     pub bias_count: usize,
+    /// Of the `top_k` best, those whose probability is nearest to what is expected, as many as together have this
+    /// probability; 1 is all.
+    pub typical_p: f32,
 }
 
 /// What is added to the logit of a token: minus infinity forbids it.
@@ -212,28 +214,59 @@ pub unsafe extern "C" fn arenite_decoder_push(
     error: *mut arenite_error,
 ) -> arenite_status {
     // SAFETY: see the module.
+    unsafe {
+        decode(decoder, out, capacity, len, error, |tokenizer, decoder, text| decoder.write(token, tokenizer, text))
+    }
+}
+
+/// Writes what a step of a decoder gives; the step is taken only if there is room for that.
+///
+/// # Safety
+///
+/// As for the functions of the interface.
+unsafe fn decode(
+    decoder: *mut arenite_decoder,
+    out: *mut c_char,
+    capacity: usize,
+    len: *mut usize,
+    error: *mut arenite_error,
+    step: impl FnOnce(&Tokenizer<'_, '_>, &mut Decoder, &mut Text<'_>) -> Result<(), Error>,
+) -> arenite_status {
+    // SAFETY: as for this function.
     let result = unsafe { decoder.as_mut() }.ok_or(null("for the decoder")).and_then(|state| {
-        // SAFETY: see the module.
+        // SAFETY: as for this function.
         let out = unsafe { slice_mut(out.cast(), capacity) }.ok_or(null("for the text"))?;
         let mut text = Text { out, len: 0 };
         let mut next = state.decoder.clone();
-        next.push(token, state.tokenizer, |part| {
-            let _ = text.write_str(part);
-        })?;
+        step(state.tokenizer, &mut next, &mut text)?;
         if text.len > capacity {
             return Err(Error::BufferTooSmall { what: "buffer for the text", needed: text.len, given: capacity });
         }
         state.decoder = next;
-        // SAFETY: see the module.
+        // SAFETY: as for this function.
         unsafe { give(len, text.len) };
         Ok(())
     });
     report(result, error)
 }
 
+/// Writes what is held back to `out`, at the end of a text, and its length to `len`: it will not become a character any
+/// more. If `out` is too small, it is still held back.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn arenite_decoder_finish(
+    decoder: *mut arenite_decoder,
+    out: *mut c_char,
+    capacity: usize,
+    len: *mut usize,
+    error: *mut arenite_error,
+) -> arenite_status {
+    // SAFETY: see the module.
+    unsafe { decode(decoder, out, capacity, len, error, |_, decoder, text| decoder.write_rest(text)) }
+}
+
 impl From<Params> for arenite_params {
     fn from(params: Params) -> Self {
-        let Params { temperature, top_k, top_p, min_p, .. } = params;
+        let Params { temperature, top_k, top_p, min_p, typical_p, .. } = params;
         let Params { repeat_penalty, frequency_penalty, presence_penalty, repeat_last_n, .. } = params;
         let (bias, bias_count) = (ptr::null(), 0);
         Self {
@@ -247,19 +280,21 @@ impl From<Params> for arenite_params {
             repeat_last_n,
             bias,
             bias_count,
+            typical_p,
         }
     }
 }
 
 impl From<arenite_params> for Params {
     fn from(params: arenite_params) -> Self {
-        let arenite_params { temperature, top_k, top_p, min_p, .. } = params;
+        let arenite_params { temperature, top_k, top_p, min_p, typical_p, .. } = params;
         let arenite_params { repeat_penalty, frequency_penalty, presence_penalty, repeat_last_n, .. } = params;
         Self {
             temperature,
             top_k,
             top_p,
             min_p,
+            typical_p,
             repeat_penalty,
             frequency_penalty,
             presence_penalty,
@@ -335,8 +370,25 @@ pub unsafe extern "C" fn arenite_sampler_sample(
     error: *mut arenite_error,
 ) -> arenite_status {
     // SAFETY: see the module.
+    unsafe { choose(sampler, logits, count, token, error, |sampler, logits, random| sampler.sample(logits, random)) }
+}
+
+/// Chooses a token by `sample` from logits to which the bias was added.
+///
+/// # Safety
+///
+/// As for the functions of the interface.
+pub(super) unsafe fn choose(
+    sampler: *mut arenite_sampler,
+    logits: *mut f32,
+    count: usize,
+    token: *mut u32,
+    error: *mut arenite_error,
+    sample: impl FnOnce(&mut Sampler<'static>, &mut [f32], &mut Pcg32) -> Result<TokenId, Error>,
+) -> arenite_status {
+    // SAFETY: as for this function.
     let result = unsafe { sampler.as_mut() }.ok_or(null("for the sampler")).and_then(|state| {
-        // SAFETY: see the module.
+        // SAFETY: as for this function.
         let logits = unsafe { slice_mut(logits, count) }.ok_or(null("for the logits"))?;
         // The sampler's own bias comes first, too; it is a list of tuples, which C does not have.
         for arenite_bias { token, bias } in state.bias {
@@ -344,12 +396,21 @@ pub unsafe extern "C" fn arenite_sampler_sample(
                 *logit += bias;
             }
         }
-        let chosen = state.sampler.sample(logits, &mut state.random)?;
-        // SAFETY: see the module.
+        let chosen = sample(&mut state.sampler, logits, &mut state.random)?;
+        // SAFETY: as for this function.
         unsafe { give(token, chosen) };
         Ok(())
     });
     report(result, error)
+}
+
+/// Forgets all tokens.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn arenite_sampler_reset(sampler: *mut arenite_sampler) {
+    // SAFETY: see the module.
+    if let Some(state) = unsafe { sampler.as_mut() } {
+        state.sampler.reset();
+    }
 }
 
 /// Remembers a token for the penalties, such as one of the prompt.

@@ -141,6 +141,57 @@ static int two(arenite_model *model, const uint32_t *ids, size_t count, size_t v
     return wrong == 4 ? 0 : 1;
 }
 
+/* What `arenite grammar` makes of: root ::= "Yes" | "No" */
+static const uint32_t yes_or_no[] = {
+    0x01677261, 0x13,       4,          0,          0x80004000, 0x26800000, 0x27000009, 0x2c000000, 0x2c80000c, 0x80002000,
+    0x37000000, 0x3780000f, 0x80002000, 0x32000000, 0x32800010, 0xc0000000, 0x80002000, 0x39000000, 0x3980000f,
+};
+
+/* A piece of a prompt: the format's own stand in brackets. */
+static void piece(void *user, const char *text, size_t len, bool is_template) {
+    ++*(size_t *)user;
+    put(is_template ? "[" : "");
+    for (size_t i = 0; i < len; i++) put((char[]){text[i] == '\n' ? '/' : text[i], 0});
+    put(is_template ? "]" : "");
+}
+
+/* A chat as a prompt, an answer that may only be Yes or No, going back. */
+static int answer(arenite_session *session, const arenite_tokenizer *tokenizer, size_t vocab) {
+    arenite_error error = {0};
+    arenite_message messages[2] = {{ARENITE_ROLE_SYSTEM, "Be brief.", 9}, {ARENITE_ROLE_USER, "Shall we?", 9}};
+    size_t pieces = 0, len, text_len = 0, scratch = arenite_sampler_scratch_size(NULL, vocab);
+    TRY(arenite_chat("chatml", 6, messages, 2, piece, &pieces, &error));
+    put("\n");
+    if (arenite_chat("chatml", 6, messages, 2, NULL, &pieces, NULL) != ARENITE_STATUS_ARGUMENT || pieces < 5) return 1;
+
+    arenite_constraint *constraint;
+    arenite_sampler *sampler;
+    arenite_decoder *decoder;
+    char text[16];
+    TRY(arenite_constraint_new((const uint8_t *)yes_or_no, sizeof yes_or_no, take(arenite_constraint_size()),
+                               arenite_constraint_size(), &constraint, &error));
+    TRY(arenite_sampler_new(NULL, vocab, 3, take(scratch), scratch, take(arenite_sampler_size()), arenite_sampler_size(),
+                            &sampler, &error));
+    TRY(arenite_decoder_new(tokenizer, true, take(arenite_decoder_size()), arenite_decoder_size(), &decoder, &error));
+    size_t start = arenite_session_position(session);
+    TRY(arenite_context_checkpoint(session, NULL, &error));
+    while (!arenite_constraint_is_complete(constraint)) {
+        uint32_t token;
+        TRY(arenite_sampler_sample_where(sampler, arenite_session_logits(session), vocab, constraint, tokenizer, &token, &error));
+        TRY(arenite_decoder_push(decoder, token, text + text_len, sizeof text - 1 - text_len, &len, &error));
+        text_len += len;
+        TRY(arenite_session_decode(session, token, &error));
+    }
+    TRY(arenite_decoder_finish(decoder, text + text_len, sizeof text - 1 - text_len, &len, &error));
+    text[text_len + len] = 0;
+    put(text);
+    put("\n");
+    arenite_sampler_reset(sampler);
+    if (arenite_context_nearest(session, NULL, start) != start) return 1;
+    TRY(arenite_session_rewind(session, start, &error));
+    return text[0] == 'Y' || text[0] == 'N' ? 0 : 1;
+}
+
 int story(void) {
     arenite_error error = {0};
     size_t file_size = (size_t)(model_file_end - model_file);
@@ -217,6 +268,11 @@ int story(void) {
     put_number(arenite_session_position(session));
     put("\n");
 
+    TRY(arenite_session_restore(session, snapshot, written, &error));
+    if (answer(session, tokenizer, vocab)) {
+        put("the answer went wrong\n");
+        return 1;
+    }
     if (two(model, ids, count, vocab)) {
         put("two conversations went wrong\n");
         return 1;

@@ -39,6 +39,6 @@ fn main() {
     let builder = Builder::new().with_config(config).with_src(source("ffi.rs"));
     let builder = builder.with_src(source("ffi/session.rs")).with_src(source("ffi/text.rs"));
     let builder = builder.with_src(source("ffi/workers.rs")).with_src(source("ffi/contexts.rs"));
-    let header = builder.with_src(source("ffi/encoder.rs")).generate();
+    let header = builder.with_src(source("ffi/encoder.rs")).with_src(source("ffi/prompt.rs")).generate();
     header.expect("the sources can be read").write_to_file(root.join("src/arenite.h"));
 }
