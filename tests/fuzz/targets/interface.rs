@@ -22,6 +22,7 @@ struct Case {
     kv: u8,
     contexts: u8,
     pages: u8,
+    checkpoints: u8,
     threads: u8,
     /// Bytes that workspace and cache lack, mostly none.
     less: [u8; 2],
@@ -42,6 +43,8 @@ enum Step {
     Fork(u8),
     Close(u8),
     RewindContext(u8, u8),
+    /// And back to the nearest place.
+    Checkpoint(u8, u8),
     Run(List<(u8, u8), 5>),
     Encode(List<Token, 30>),
     Embed(List<Token, 30>, u8),
@@ -161,6 +164,7 @@ fuzz_target!(|case: Case| {
         pages: usize::from(case.pages) % 20,
         workers: if case.threads > 128 { null() } else { &raw const workers },
         isa: null(),
+        checkpoints: usize::from(case.checkpoints) % 4,
     };
     let mut plan = arenite_plan { workspace: 0, kv: 0, tokenizer: 0, context: 0 };
     if !call!(arenite_model_plan, model, &raw const options, &raw mut plan) || plan.workspace.max(plan.kv) > 32 << 20 {
@@ -242,6 +246,14 @@ fn take(
         }
         Step::RewindContext(number, position) => {
             call!(arenite_context_rewind, session, some(contexts, *number), (*position).into());
+        }
+        Step::Checkpoint(number, position) => {
+            let context = some(contexts, *number);
+            call!(arenite_context_checkpoint, session, context);
+            // SAFETY: both are there or null.
+            let nearest = unsafe { arenite_context_nearest(session, context, (*position).into()) };
+            assert!(nearest <= (*position).into());
+            assert!(session.is_null() || call!(arenite_context_rewind, session, context, nearest));
         }
         Step::Run(parts) => {
             let tokens = [1u32, 40, 7, 30, 9, 77, 3, 259];
