@@ -246,7 +246,7 @@ impl<'w> Masks<'w> {
         if !constraint.grammar.has_tokens() && count(ask) > count(yes) {
             ask_in_order(self.entries, self.texts, constraint, yes, ask);
         }
-        if !asks_all && constraint.is_complete() {
+        if constraint.is_complete() {
             ask.iter_mut().zip(&*self.ends).for_each(|(ask, ends)| *ask |= ends);
         }
     }
