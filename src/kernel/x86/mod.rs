@@ -91,5 +91,5 @@ macro_rules! blocks {
     };
 }
 blocks!(avx2_blocks, "avx2,fma,f16c", Madd, avx2, avx2);
-blocks!(avxvnni_blocks, "avx2,fma,f16c,avxvnni", Vnni, avx2, avxvnni);
+blocks!(avxvnni_blocks, "avx2,fma,f16c,avxvnni", Vnni, avxvnni, avxvnni);
 blocks!(avx512_blocks, "avx2,fma,f16c,avx512f,avx512dq,avx512bw,avx512vl,avx512vnni", Vnni512, avx512, avx512);

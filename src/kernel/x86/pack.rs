@@ -8,9 +8,10 @@
 use core::arch::x86_64::*;
 
 use super::bytes::Ymm;
+use super::products::signed;
 use super::quad::Quad;
 use crate::kernel::panel::PANEL_ROWS;
-use crate::quant::Format;
+use crate::quant::{Bytes, Format};
 
 /// Bytes of 32 codes of every row, and of a number for every row.
 pub(super) const CODES: usize = PANEL_ROWS * 32;
@@ -67,7 +68,18 @@ macro_rules! transpose {
 #[target_feature(enable = "avx2,fma,f16c")]
 pub(super) unsafe fn avx2<F: Format>(w: *const u8, row_bytes: usize, rows: usize, cols: usize, panel: *mut u8) {
     // SAFETY: passed on to the caller.
-    unsafe { pack::<F, false>(w, row_bytes, rows, cols, panel) }
+    unsafe { pack::<F, false, true>(w, row_bytes, rows, cols, panel) }
+}
+
+/// The same for AVX-VNNI, which wants no code signed.
+///
+/// # Safety
+///
+/// As above.
+#[target_feature(enable = "avx2,fma,f16c")]
+pub(super) unsafe fn avxvnni<F: Format>(w: *const u8, row_bytes: usize, rows: usize, cols: usize, panel: *mut u8) {
+    // SAFETY: passed on to the caller.
+    unsafe { pack::<F, false, false>(w, row_bytes, rows, cols, panel) }
 }
 
 /// The same with AVX-512.
@@ -78,11 +90,17 @@ pub(super) unsafe fn avx2<F: Format>(w: *const u8, row_bytes: usize, rows: usize
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512dq,avx512bw,avx512vl")]
 pub(super) unsafe fn avx512<F: Format>(w: *const u8, row_bytes: usize, rows: usize, cols: usize, panel: *mut u8) {
     // SAFETY: passed on to the caller.
-    unsafe { pack::<F, true>(w, row_bytes, rows, cols, panel) }
+    unsafe { pack::<F, true, false>(w, row_bytes, rows, cols, panel) }
 }
 
 #[inline(always)]
-unsafe fn pack<F: Format, const WIDE: bool>(w: *const u8, row_bytes: usize, rows: usize, cols: usize, panel: *mut u8) {
+unsafe fn pack<F: Format, const WIDE: bool, const MADD: bool>(
+    w: *const u8,
+    row_bytes: usize,
+    rows: usize,
+    cols: usize,
+    panel: *mut u8,
+) {
     // SAFETY: the caller has `rows` rows, and room in the panel. Rows that are missing repeat the last one.
     unsafe {
         let s = Ymm::new();
@@ -111,7 +129,7 @@ unsafe fn pack<F: Format, const WIDE: bool>(w: *const u8, row_bytes: usize, rows
                 let whole = const { Whole::of(F::GROUP, F::M.is_some()) };
                 let to = panel.add(b * whole.size);
                 for chunk in 0..8 {
-                    codes::<F, WIDE>(s, (w, row_bytes, rows), b * bytes, chunk, to.add(chunk * CODES));
+                    codes::<F, WIDE, MADD>(s, (w, row_bytes, rows), b * bytes, chunk, to.add(chunk * CODES));
                 }
                 for eight in 0..32 / F::GROUP {
                     transpose!(to.add(Whole::SCALES + eight * 8 * LINE), |r| {
@@ -126,7 +144,7 @@ unsafe fn pack<F: Format, const WIDE: bool>(w: *const u8, row_bytes: usize, rows
                 let two = F::M.is_some() || F::FLOAT_GROUPS;
                 for chunk in 0..F::ELEMENTS / 32 {
                     let to = panel.add((b * (F::ELEMENTS / 32) + chunk) * piece(1 + usize::from(two)));
-                    codes::<F, WIDE>(s, (w, row_bytes, rows), b * bytes, chunk, to);
+                    codes::<F, WIDE, MADD>(s, (w, row_bytes, rows), b * bytes, chunk, to);
                     d(chunk * 32, to.add(CODES));
                     m(to.add(CODES + LINE));
                     if F::FLOAT_GROUPS {
@@ -140,7 +158,7 @@ unsafe fn pack<F: Format, const WIDE: bool>(w: *const u8, row_bytes: usize, rows
 
 /// Writes the codes of 32 numbers of every row, from blocks `at` bytes into them.
 #[inline(always)]
-unsafe fn codes<F: Format, const WIDE: bool>(
+unsafe fn codes<F: Format, const WIDE: bool, const MADD: bool>(
     s: Ymm,
     (w, row_bytes, rows): (*const u8, usize, usize),
     at: usize,
@@ -153,7 +171,10 @@ unsafe fn codes<F: Format, const WIDE: bool>(
         if const { WIDE && F::BYTEWISE } {
             Quad::transpose::<F>(core::array::from_fn(block), chunk, to, LINE);
         } else {
-            transpose!(to, |r| F::unpack(s, &*block(r).cast(), chunk));
+            transpose!(to, |r| {
+                let codes = F::unpack(s, &*block(r).cast(), chunk);
+                if const { MADD && signed::<F>() } { s.sub(codes, s.splat(F::BIAS)) } else { codes }
+            });
         }
     }
 }

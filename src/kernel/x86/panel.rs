@@ -2,6 +2,7 @@
 
 use core::arch::x86_64::*;
 
+use super::bytes::opaque;
 use super::pack::{CODES, LINE, Whole, piece};
 use super::products::fits_i16;
 use crate::kernel::quantized::{Multiply, Tile};
@@ -229,9 +230,8 @@ unsafe trait Eight {
         w: *const u8,
         q: [*const i8; T],
         scale: Option<__m256i>,
-        bias: __m256i,
     );
-    /// Whether codes are made signed, so that no bias is left.
+    /// Whether codes are signed, so that no bias is left.
     const SIGNED: bool = false;
 }
 
@@ -245,7 +245,6 @@ unsafe impl Eight for Vnni {
         w: *const u8,
         q: [*const i8; T],
         scale: Option<__m256i>,
-        _bias: __m256i,
     ) {
         // SAFETY: passed on to the caller.
         unsafe {
@@ -264,7 +263,7 @@ unsafe impl Eight for Vnni {
 }
 
 /// By AVX2, for codes of which `2 * FIT` products fit 16 bits; where not even two do, `FIT` is 0, and the codes are
-/// made signed.
+/// signed.
 struct Madd<const FIT: usize>;
 // SAFETY: `STEPS` lines of codes, and four activations for each.
 unsafe impl<const FIT: usize> Eight for Madd<FIT> {
@@ -275,7 +274,6 @@ unsafe impl<const FIT: usize> Eight for Madd<FIT> {
         w: *const u8,
         q: [*const i8; T],
         scale: Option<__m256i>,
-        bias: __m256i,
     ) {
         // SAFETY: passed on to the caller.
         unsafe {
@@ -294,11 +292,11 @@ unsafe impl<const FIT: usize> Eight for Madd<FIT> {
                 let mut sums = [_mm256_setzero_si256(); T];
                 for k in first..first + fit {
                     let w = _mm256_loadu_si256(w.add(k * LINE).cast());
-                    let w = if FIT == 0 { _mm256_sub_epi8(w, bias) } else { w };
+                    let size = _mm256_abs_epi8(w);
                     for (sums, q) in sums.iter_mut().zip(q) {
                         let x = _mm256_set1_epi32(four(q.add(k * 4)));
                         let products = if FIT == 0 {
-                            _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w))
+                            _mm256_maddubs_epi16(size, _mm256_sign_epi8(x, w))
                         } else {
                             _mm256_maddubs_epi16(w, x)
                         };
@@ -306,7 +304,7 @@ unsafe impl<const FIT: usize> Eight for Madd<FIT> {
                     }
                 }
                 for (to, sums) in to.iter_mut().zip(sums) {
-                    *to = _mm256_add_epi32(*to, _mm256_madd_epi16(sums, scale));
+                    *to = opaque(_mm256_add_epi32(*to, _mm256_madd_epi16(sums, scale)));
                 }
             }
         }
@@ -328,7 +326,6 @@ unsafe fn pieces<E: Eight, const T: usize, const SCALES: u8>(tile: &Tile<'_>) {
         let (q, d, sums) = (tile.q::<T>(), tile.d::<T>(32), tile.sums::<T>());
         let size = piece(if SCALES == scales::ONE { 1 } else { 2 });
         let less = if E::SIGNED { 0 } else { -i32::from(tile.bias) };
-        let bias = _mm256_set1_epi8(tile.bias as i8);
         for half in 0..2 {
             let mut acc = [_mm256_setzero_ps(); T];
             for b in 0..tile.cols / 32 {
@@ -341,7 +338,7 @@ unsafe fn pieces<E: Eight, const T: usize, const SCALES: u8>(tile: &Tile<'_>) {
                     for (half, part) in [Part::First, Part::Second].into_iter().enumerate() {
                         let mut sums: [_; T] = core::array::from_fn(|t| _mm256_set1_epi32(less * of(t, part)));
                         let q = q.map(|q| q.add(half * 16));
-                        E::products::<T, 4>(&mut sums, w.add(half * 4 * LINE), q, None, bias);
+                        E::products::<T, 4>(&mut sums, w.add(half * 4 * LINE), q, None);
                         for (t, (acc, sums)) in acc.iter_mut().zip(sums).enumerate() {
                             *acc = add(*acc, floats(half), d(t), sums);
                         }
@@ -349,7 +346,7 @@ unsafe fn pieces<E: Eight, const T: usize, const SCALES: u8>(tile: &Tile<'_>) {
                     continue;
                 }
                 let mut sums: [_; T] = core::array::from_fn(|t| _mm256_set1_epi32(less * of(t, Part::Both)));
-                E::products::<T, 8>(&mut sums, w, q, None, bias);
+                E::products::<T, 8>(&mut sums, w, q, None);
                 for (t, (acc, sums)) in acc.iter_mut().zip(sums).enumerate() {
                     *acc = add(*acc, floats(0), d(t), sums);
                     if SCALES == scales::MINIMUM {
@@ -371,7 +368,6 @@ unsafe fn whole<E: Eight, const T: usize, const GROUP: usize, const MINIMUMS: bo
         prefetch::<T>(tile);
         let places = const { Whole::of(GROUP, MINIMUMS) };
         let (q, d, sums) = (tile.q::<T>(), tile.d::<T>(256), tile.sums::<T>());
-        let bias = _mm256_set1_epi8(tile.bias as i8);
         for half in 0..2 {
             let mut acc = [_mm256_setzero_ps(); T];
             for b in 0..tile.cols / 256 {
@@ -392,9 +388,9 @@ unsafe fn whole<E: Eight, const T: usize, const GROUP: usize, const MINIMUMS: bo
                     let q = q.map(|q| q.add(b * 256 + group * GROUP));
                     let scale = Some(_mm256_loadu_si256(w.add(Whole::SCALES + group * LINE).cast()));
                     if GROUP == 32 {
-                        E::products::<T, 8>(&mut total, w.add(group * 8 * LINE), q, scale, bias);
+                        E::products::<T, 8>(&mut total, w.add(group * 8 * LINE), q, scale);
                     } else {
-                        E::products::<T, 4>(&mut total, w.add(group * 4 * LINE), q, scale, bias);
+                        E::products::<T, 4>(&mut total, w.add(group * 4 * LINE), q, scale);
                     }
                 }
                 let scale = _mm256_loadu_ps(w.add(places.d).cast());

@@ -24,6 +24,11 @@ pub(super) const fn fits_i16<F: Format>(n: u32) -> bool {
     F::MAX as u32 * 127 * n <= 32767
 }
 
+/// Whether AVX2's panels have signed codes, which are the weights themselves: where not even two products of codes fit.
+pub(super) const fn signed<F: Format>() -> bool {
+    !fits_i16::<F>(2)
+}
+
 /// AVX2.
 pub(super) struct Madd;
 // SAFETY: registers only.
