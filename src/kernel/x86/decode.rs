@@ -12,7 +12,7 @@ use core::marker::PhantomData;
 use core::ops::Range;
 
 use super::bytes::{Ymm, hide, opaque};
-use super::products::{Dot, fits_i16};
+use super::products::{Dot, pairs, signed};
 use super::q6k;
 use super::wide;
 use crate::kernel::job::Row;
@@ -124,7 +124,7 @@ impl<D: Dot, F: Format> Rows<D, F> {
             };
             let less = -i16::from(F::BIAS);
             let start = match F::BIAS {
-                0 => [_mm256_setzero_si256(); 2],
+                bias if bias == 0 || D::signed::<F>() => [_mm256_setzero_si256(); 2],
                 _ if F::FLOAT_GROUPS => [bias(less, 0), bias(0, less)],
                 _ => [bias(less, less), _mm256_setzero_si256()],
             };
@@ -401,16 +401,13 @@ unsafe fn minimums<F: Format>(a: [u64; 2], b: [u64; 2], sums: &Sums) -> __m256i 
 unsafe fn whole<D: Dot, F: Format>(s: Ymm, block: &F::Block, x: *const i8, sums: &Sums, scales: *const i32) -> __m256i {
     // SAFETY: the caller has the features and 256 activations.
     unsafe {
-        // Where two products of codes do not fit 16 bits, those of signed numbers do.
-        let signed = !fits_i16::<F>(2);
         let words = if F::GROUP == 16 { apart(F::scale_words(block)) } else { _mm256_setzero_si256() };
         if D::WIDE && TypeId::of::<F>() == TypeId::of::<Q6K>() {
             let extra = _mm256_slli_epi32::<5>(_mm256_madd_epi16(words, sums.words));
             return q6k::sums512(block.as_ref().as_ptr(), x, extra);
         }
         let mut acc = match F::BIAS {
-            0 => _mm256_setzero_si256(),
-            _ if signed => _mm256_setzero_si256(),
+            bias if bias == 0 || signed::<F>() => _mm256_setzero_si256(),
             bias if F::GROUP == 16 => {
                 _mm256_mullo_epi32(_mm256_madd_epi16(words, sums.words), _mm256_set1_epi32(-i32::from(bias)))
             }
@@ -422,12 +419,7 @@ unsafe fn whole<D: Dot, F: Format>(s: Ymm, block: &F::Block, x: *const i8, sums:
             ($($chunk:literal)*) => { $({
                 let codes = F::unpack(s, block, $chunk);
                 let x = _mm256_loadu_si256(x.add($chunk * 32).cast());
-                let pairs = if signed {
-                    let numbers = s.sub(codes, s.splat(F::BIAS));
-                    _mm256_maddubs_epi16(_mm256_abs_epi8(numbers), _mm256_sign_epi8(x, numbers))
-                } else {
-                    _mm256_maddubs_epi16(codes, x)
-                };
+                let pairs = pairs::<F>(codes, x);
                 let scale = if F::GROUP == 32 {
                     _mm256_set1_epi32(scales.add($chunk).read())
                 } else {

@@ -12,6 +12,10 @@ use crate::quant::Format;
 pub(super) unsafe trait Dot: Sized {
     /// Whether there are registers of 512 bits.
     const WIDE: bool = false;
+    /// Whether [`signed`] is meant: then nothing has to make up for the bias.
+    fn signed<F: Format>() -> bool {
+        false
+    }
     /// `acc` plus the products, four or more of them summed into each of eight i32. Sums of a 128-bit half stay in that
     /// half, in whatever lanes. Codes are at most `F::MAX`.
     unsafe fn dot<F: Format>(acc: __m256i, codes: __m256i, x: __m256i) -> __m256i;
@@ -24,9 +28,23 @@ pub(super) const fn fits_i16<F: Format>(n: u32) -> bool {
     F::MAX as u32 * 127 * n <= 32767
 }
 
-/// Whether AVX2's panels have signed codes, which are the weights themselves: where not even two products of codes fit.
+/// Whether AVX2 multiplies the weights themselves and not their codes: where not even two products of codes fit an i16, two
+/// of signed numbers do.
 pub(super) const fn signed<F: Format>() -> bool {
     !fits_i16::<F>(2)
+}
+
+/// The products of codes, or weights if they are [`signed`], and activations, each two summed into an i16.
+#[inline(always)]
+pub(super) unsafe fn pairs<F: Format>(codes: __m256i, x: __m256i) -> __m256i {
+    // SAFETY: the caller has AVX2.
+    unsafe {
+        if !signed::<F>() {
+            return _mm256_maddubs_epi16(codes, x);
+        }
+        let w = _mm256_sub_epi8(codes, _mm256_set1_epi8(F::BIAS as i8));
+        _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w))
+    }
 }
 
 /// AVX2.
@@ -34,19 +52,13 @@ pub(super) struct Madd;
 // SAFETY: registers only.
 unsafe impl Dot for Madd {
     #[inline(always)]
+    fn signed<F: Format>() -> bool {
+        signed::<F>()
+    }
+    #[inline(always)]
     unsafe fn dot<F: Format>(acc: __m256i, codes: __m256i, x: __m256i) -> __m256i {
         // SAFETY: the caller has AVX2.
-        unsafe {
-            if fits_i16::<F>(2) {
-                return Self::words(acc, _mm256_maddubs_epi16(codes, x), _mm256_set1_epi16(1));
-            }
-            // Both operands widened to 16 bits, so that nothing saturates.
-            let wide = |twice| _mm256_srai_epi16::<8>(twice);
-            let zero = _mm256_setzero_si256();
-            let low = _mm256_madd_epi16(_mm256_unpacklo_epi8(codes, zero), wide(_mm256_unpacklo_epi8(x, x)));
-            let high = _mm256_madd_epi16(_mm256_unpackhi_epi8(codes, zero), wide(_mm256_unpackhi_epi8(x, x)));
-            _mm256_add_epi32(acc, _mm256_add_epi32(low, high))
-        }
+        unsafe { Self::words(acc, pairs::<F>(codes, x), _mm256_set1_epi16(1)) }
     }
     #[inline(always)]
     unsafe fn words(acc: __m256i, a: __m256i, b: __m256i) -> __m256i {
