@@ -73,6 +73,9 @@ pub(super) struct Tile<'a> {
     /// Where 16 rows go for the first token, `stride` apart for the next.
     pub out: *mut f32,
     pub stride: usize,
+    /// Its part of the rows of the next panel, to be called into the cache meanwhile.
+    #[allow(dead_code)] // where packing asks for them
+    pub ahead: &'a [u8],
 }
 
 impl Tile<'_> {
@@ -122,6 +125,8 @@ pub(super) unsafe fn prefill(job: &mut Job<'_>, bias: u8, pack: Pack, multiply: 
         let rows = PANEL_ROWS.min(job.rows - r);
         // SAFETY: the job has these rows, and `panel` has room for 16 of them.
         unsafe { pack(job.w.as_ptr().add(r * row_bytes), row_bytes, rows, job.cols, panel) };
+        let next = job.w.get((r + PANEL_ROWS) * row_bytes..).unwrap_or(&[]);
+        let next = next.get(..PANEL_ROWS * row_bytes).unwrap_or(next);
         let mut first = 0;
         while let Some((tokens, run)) = multiply.iter().find(|(tokens, _)| *tokens <= job.x.tokens - first) {
             // SAFETY: the panel is packed, the tokens are the job's, and so are the rows of `out`.
@@ -129,7 +134,9 @@ pub(super) unsafe fn prefill(job: &mut Job<'_>, bias: u8, pack: Pack, multiply: 
                 let mine = job.out.add(first * job.stride + r);
                 let (out, stride) =
                     if rows == PANEL_ROWS { (mine, job.stride) } else { (spare.as_mut_ptr().cast(), PANEL_ROWS) };
-                run(&Tile { panel, cols: job.cols, bias, x: &job.x, first, out, stride });
+                let ahead = (next.len() * first / job.x.tokens)..(next.len() * (first + tokens) / job.x.tokens);
+                let ahead = next.get(ahead).unwrap_or(&[]);
+                run(&Tile { panel, cols: job.cols, bias, x: &job.x, first, out, stride, ahead });
                 if rows < PANEL_ROWS {
                     for t in 0..*tokens {
                         core::ptr::copy_nonoverlapping(out.add(t * stride), mine.add(t * job.stride), rows);

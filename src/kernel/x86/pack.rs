@@ -107,10 +107,13 @@ unsafe fn pack<F: Format, const WIDE: bool, const MADD: bool>(
         let bytes = size_of::<F::Block>();
         for b in 0..cols / F::ELEMENTS {
             let row = |r: usize| &*w.add(r.min(rows - 1) * row_bytes + b * bytes).cast::<F::Block>();
-            // The next panel comes from memory while this one is multiplied.
-            for r in PANEL_ROWS..2 * PANEL_ROWS {
-                for line in 0..bytes.div_ceil(64) {
-                    _mm_prefetch::<_MM_HINT_T1>(w.wrapping_add(r * row_bytes + b * bytes + line * 64).cast());
+            if WIDE {
+                // The next panel comes from memory while this one is multiplied. (Narrower registers take so long for the products
+                // that these ask for it: see `Ahead`.)
+                for r in PANEL_ROWS..2 * PANEL_ROWS {
+                    for line in 0..bytes.div_ceil(64) {
+                        _mm_prefetch::<_MM_HINT_T1>(w.wrapping_add(r * row_bytes + b * bytes + line * 64).cast());
+                    }
                 }
             }
             let d = |at: usize, to: *mut u8| match F::D {

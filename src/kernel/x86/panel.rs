@@ -213,6 +213,32 @@ unsafe fn prefetch<const T: usize>(tile: &Tile<'_>) {
     }
 }
 
+/// The rows of the next panel, called into the second cache while this one is multiplied: some with each step, as only a few
+/// can be under way at once.
+struct Ahead {
+    line: *const u8,
+    until: *const u8,
+    step: usize,
+}
+
+impl Ahead {
+    #[inline(always)]
+    fn new(tile: &Tile<'_>, steps: usize) -> Self {
+        let line = tile.ahead.as_ptr();
+        Self { line, until: line, step: tile.ahead.len().div_ceil(steps.max(1)) }
+    }
+
+    #[inline(always)]
+    fn step(&mut self) {
+        self.until = self.until.wrapping_add(self.step);
+        while self.line < self.until {
+            // SAFETY: a prefetch reads nothing.
+            unsafe { _mm_prefetch::<_MM_HINT_T1>(self.line.cast()) };
+            self.line = self.line.wrapping_add(64);
+        }
+    }
+}
+
 /// Products of eight rows in a 256-bit register; the panel in two halves.
 ///
 /// # Safety
@@ -325,10 +351,12 @@ unsafe fn pieces<E: Eight, const T: usize, const SCALES: u8>(tile: &Tile<'_>) {
         prefetch::<T>(tile);
         let (q, d, sums) = (tile.q::<T>(), tile.d::<T>(32), tile.sums::<T>());
         let size = piece(if SCALES == scales::ONE { 1 } else { 2 });
+        let mut ahead = Ahead::new(tile, 2 * tile.cols / 32);
         let less = if E::SIGNED { 0 } else { -i32::from(tile.bias) };
         for half in 0..2 {
             let mut acc = [_mm256_setzero_ps(); T];
             for b in 0..tile.cols / 32 {
+                ahead.step();
                 let w = tile.panel.add(b * size + half * (LINE / 2));
                 let floats = |line: usize| _mm256_loadu_ps(w.add(CODES + line * LINE).cast());
                 let of = |t: usize, part| sum(sums[t].add(b * 2), part);
@@ -368,6 +396,7 @@ unsafe fn whole<E: Eight, const T: usize, const GROUP: usize, const MINIMUMS: bo
         prefetch::<T>(tile);
         let places = const { Whole::of(GROUP, MINIMUMS) };
         let (q, d, sums) = (tile.q::<T>(), tile.d::<T>(256), tile.sums::<T>());
+        let mut ahead = Ahead::new(tile, 2 * tile.cols / GROUP);
         for half in 0..2 {
             let mut acc = [_mm256_setzero_ps(); T];
             for b in 0..tile.cols / 256 {
@@ -385,6 +414,7 @@ unsafe fn whole<E: Eight, const T: usize, const GROUP: usize, const MINIMUMS: bo
                 };
                 let mut total = if MINIMUMS || E::SIGNED { [_mm256_setzero_si256(); T] } else { pairs() };
                 for group in 0..256 / GROUP {
+                    ahead.step();
                     let q = q.map(|q| q.add(b * 256 + group * GROUP));
                     let scale = Some(_mm256_loadu_si256(w.add(Whole::SCALES + group * LINE).cast()));
                     if GROUP == 32 {
