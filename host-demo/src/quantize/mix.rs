@@ -39,7 +39,7 @@ mixes! {
     IQ3_XXS = 23: IQ3_XXS, IQ3_XS = 22: IQ3_S, IQ3_S = 26: IQ3_S, IQ3_M = 27: IQ3_S,
     IQ2_XXS = 19: IQ2_XXS, IQ2_XS = 20: IQ2_XS, IQ2_S = 28: IQ2_XS, IQ2_M = 29: IQ2_S,
     IQ1_S = 24: IQ1_S, IQ1_M = 31: IQ1_M,
-    TQ1_0 = 36: TQ1_0, TQ2_0 = 37: TQ2_0, MXFP4_MOE = 38: MXFP4,
+    TQ1_0 = 36: TQ1_0, TQ2_0 = 37: TQ2_0, MXFP4_MOE = 38: MXFP4, Q1_0 = 40: Q1_0, Q2_0 = 41: Q2_0,
 }
 
 impl std::str::FromStr for Mix {
@@ -62,20 +62,19 @@ fn list(all: &[impl std::fmt::Debug]) -> String {
 }
 
 /// The types that a single tensor may be given.
-const KINDS: [TensorType; 24] = {
+const KINDS: [TensorType; 28] = {
     use TensorType::*;
     [
         F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS, IQ3_XXS, IQ3_S,
-        IQ2_XXS, IQ2_XS, IQ2_S, IQ1_S, IQ1_M, TQ1_0, TQ2_0,
+        IQ2_XXS, IQ2_XS, IQ2_S, IQ1_S, IQ1_M, TQ1_0, TQ2_0, MXFP4, NVFP4, Q1_0, Q2_0,
     ]
 };
 
 /// The type of a tensor by its name, in letters of either case.
 pub fn kind(name: &str) -> Result<TensorType, String> {
     let upper = name.to_ascii_uppercase();
-    let mut all = KINDS.into_iter().chain([TensorType::MXFP4]);
-    all.find(|kind| format!("{kind:?}") == upper)
-        .ok_or_else(|| format!("`{name}` is no tensor type; give one of {}, MXFP4", list(&KINDS)))
+    let found = KINDS.into_iter().find(|kind| format!("{kind:?}") == upper);
+    found.ok_or_else(|| format!("`{name}` is no tensor type; give one of {}", list(&KINDS)))
 }
 
 /// `NAME=TYPE`: tensors whose name contains a match of the regular expression get the type.
@@ -279,7 +278,7 @@ impl<'a> Chooser<'a> {
             Some(kind) => kind,
             None => self.mixed(kind, tensor, role)?,
         };
-        Ok(fitting(kind, tensor.dims[0]))
+        fitting(kind, tensor)
     }
 
     /// As the mix has it.
@@ -295,7 +294,7 @@ impl<'a> Chooser<'a> {
             return Ok(match self.mix {
                 Mix::IQ2_XXS | Mix::IQ2_XS | Mix::IQ1_S | Mix::IQ1_M => T::Q2_K,
                 Mix::IQ2_S | Mix::IQ2_M | Mix::IQ3_XXS => T::IQ3_S,
-                Mix::TQ1_0 | Mix::TQ2_0 => T::Q4_K,
+                Mix::TQ1_0 | Mix::TQ2_0 | Mix::Q2_0 => T::Q4_K,
                 _ => kind,
             });
         }
@@ -497,22 +496,27 @@ fn more_bits(i: usize, layers: usize) -> bool {
     i < layers / 8 || i >= 7 * layers / 8 || (i - layers / 8) % 3 == 2
 }
 
-/// `kind`, or its substitute where `columns` are not whole blocks.
-fn fitting(kind: TensorType, columns: u64) -> TensorType {
+/// `kind`, or its substitute where rows are not whole blocks.
+fn fitting(kind: TensorType, tensor: &Shape<'_>) -> Result<TensorType> {
     use TensorType as T;
+    let (name, columns) = (tensor.name, tensor.dims[0]);
     let fits = |kind: TensorType| columns.is_multiple_of(kind.block().0 as u64);
     if fits(kind) {
-        return kind;
+        return Ok(kind);
     }
     let smaller = match kind {
         T::IQ1_S | T::IQ1_M | T::IQ2_XXS | T::IQ2_XS | T::IQ2_S | T::IQ3_XXS | T::IQ3_S | T::IQ4_XS => T::IQ4_NL,
-        T::Q2_K | T::Q3_K | T::TQ1_0 | T::TQ2_0 => T::Q4_0,
+        T::Q2_K | T::Q3_K | T::TQ1_0 | T::TQ2_0 | T::Q2_0 => T::Q4_0,
         T::Q4_K => T::Q5_0,
         T::Q5_K => T::Q5_1,
         T::Q6_K => T::Q8_0,
+        T::Q1_0 | T::NVFP4 => bail!(
+            "rows of {columns} in {name} are not whole blocks of {kind:?}, which has no substitute: give another type, \
+             or one for this tensor by --tensor-type"
+        ),
         _ => T::F16,
     };
-    if fits(smaller) { smaller } else { T::F16 }
+    Ok(if fits(smaller) { smaller } else { T::F16 })
 }
 
 impl Mix {

@@ -1,4 +1,4 @@
-//! Q4_1, Q5_0 and Q5_1, Q4_0 with an importance matrix, MXFP4, and the ternary types.
+//! Q4_1, Q5_0 and Q5_1, Q4_0 with an importance matrix, MXFP4 and NVFP4, and the types of one, two and three values.
 
 use half::f16;
 
@@ -85,10 +85,22 @@ pub fn with_minimum<const BITS: u32>(row: &[f32], importance: Option<&[f32]>, ou
     }
 }
 
-/// A power of two for 32 weights, and the nearest of 16 small floats for each.
-pub fn mxfp4(row: &[f32], out: &mut [u8]) {
-    /// Twice the values, in the order of the codes.
+/// For each weight the nearest of 16 small floats (FP4), which are twice as large in the table, times `d`.
+fn fp4(x: &[f32], d: f32, codes: &mut [u8]) {
     const VALUES: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
+    for (code, x) in codes.iter_mut().zip(x) {
+        let mut least = x.abs();
+        for (i, &value) in (0..).zip(&VALUES) {
+            let error = (f32::from(value) * d - x).abs();
+            if error < least {
+                (least, *code) = (error, i);
+            }
+        }
+    }
+}
+
+/// A power of two for 32 weights, and FP4 for each.
+pub fn mxfp4(row: &[f32], out: &mut [u8]) {
     for (x, out) in row.chunks_exact(32).zip(out.chunks_exact_mut(17)) {
         let max = extreme(x).abs();
         let exponent = if max > 0.0 { (max.log2().floor() - 2.0 + 127.0) as u8 } else { 0 };
@@ -98,25 +110,68 @@ pub fn mxfp4(row: &[f32], out: &mut [u8]) {
             _ => u32::from(exponent - 1) << 23,
         });
         let mut codes = [0; 32];
-        for (code, x) in codes.iter_mut().zip(x) {
-            let mut least = x.abs();
-            for (i, &value) in (0..).zip(&VALUES) {
-                let error = (f32::from(value) * d - x).abs();
-                if error < least {
-                    (least, *code) = (error, i);
-                }
-            }
-        }
+        fp4(x, d, &mut codes);
         out[0] = exponent;
         pack::<4>(&codes, &mut out[1..]);
     }
 }
 
+/// A small float (unsigned E4M3) for each 16 weights, and FP4 for each.
+pub fn nvfp4(row: &[f32], out: &mut [u8]) {
+    for (x, out) in row.chunks_exact(64).zip(out.chunks_exact_mut(36)) {
+        let (scales, out) = out.split_at_mut(4);
+        for ((x, scale), out) in x.chunks_exact(16).zip(scales).zip(out.chunks_exact_mut(8)) {
+            *scale = e4m3(extreme(x).abs() / 6.0);
+            let mut codes = [0; 16];
+            fp4(x, of_e4m3(*scale) / 2.0, &mut codes);
+            for (byte, (low, high)) in out.iter_mut().zip(codes[..8].iter().zip(&codes[8..])) {
+                *byte = low | high << 4;
+            }
+        }
+    }
+}
+
+/// The nearest E4M3; from 256 on the largest, as llama.cpp has it.
+fn e4m3(x: f32) -> u8 {
+    if x < 1.0 / 64.0 {
+        return ((x * 512.0 + 0.5) as u8).min(7);
+    }
+    // Half a step may carry into the exponent, whose bias is 7 and not 127.
+    let code = ((x.to_bits() + (1 << 19)) >> 20) - (120 << 3);
+    if code < 0x78 { code as u8 } else { 0x7e }
+}
+
+fn of_e4m3(code: u8) -> f32 {
+    if code < 8 { f32::from(code) / 512.0 } else { f32::from_bits((u32::from(code) + (120 << 3)) << 20) }
+}
+
+/// The mean magnitude of 128 weights, and a bit for each: whether it is not negative.
+pub fn q1_0(row: &[f32], out: &mut [u8]) {
+    for (x, out) in row.chunks_exact(128).zip(out.chunks_exact_mut(18)) {
+        let d = x.iter().fold(0.0, |sum, x| sum + x.abs()) / 128.0;
+        out[..2].copy_from_slice(&f16::from_f32(d).to_le_bytes());
+        for (byte, x) in out[2..].iter_mut().zip(x.chunks_exact(8)) {
+            *byte = x.iter().rev().fold(0, |bits, x| bits << 1 | u8::from(*x >= 0.0));
+        }
+    }
+}
+
+/// The largest of 64 magnitudes, and two bits for each weight, which stand for -1, 0 and 1.
+pub fn q2_0(row: &[f32], out: &mut [u8]) {
+    for (x, out) in row.chunks_exact(64).zip(out.chunks_exact_mut(18)) {
+        let (trits, d) = trits::<64>(x);
+        out[..2].copy_from_slice(&d);
+        for (byte, four) in out[2..].iter_mut().zip(trits.chunks_exact(4)) {
+            *byte = four.iter().rev().fold(0, |bits, trit| bits << 2 | trit);
+        }
+    }
+}
+
 /// 0, 1 or 2 for -1, 0 or 1 times the largest magnitude, and that magnitude.
-fn trits(x: &[f32]) -> ([u8; 256], [u8; 2]) {
+fn trits<const N: usize>(x: &[f32]) -> ([u8; N], [u8; 2]) {
     let d = extreme(x).abs();
     let id = inverse(d);
-    let mut trits = [0; 256];
+    let mut trits = [0; N];
     trits.iter_mut().zip(x).for_each(|(trit, x)| *trit = ((x * id).round() as i32 + 1) as u8);
     (trits, f16::from_f32(d).to_le_bytes())
 }
@@ -126,7 +181,7 @@ pub fn tq1_0(row: &[f32], out: &mut [u8]) {
     // The number as a fraction of 243, in 256ths, rounded up: so its digits come out by multiplying.
     let byte = |digits: u16| (digits * 256).div_ceil(243) as u8;
     for (x, out) in row.chunks_exact(256).zip(out.chunks_exact_mut(54)) {
-        let (trits, d) = trits(x);
+        let (trits, d) = trits::<256>(x);
         let digits = |at: usize, step: usize, count: usize| {
             (0..count).fold(0, |digits, i| digits * 3 + u16::from(trits[at + i * step]))
         };
@@ -146,7 +201,7 @@ pub fn tq1_0(row: &[f32], out: &mut [u8]) {
 /// Ternary numbers of two bits.
 pub fn tq2_0(row: &[f32], out: &mut [u8]) {
     for (x, out) in row.chunks_exact(256).zip(out.chunks_exact_mut(66)) {
-        let (trits, d) = trits(x);
+        let (trits, d) = trits::<256>(x);
         super::k_quants::pack_two_bits(&trits, &mut out[..64]);
         out[64..].copy_from_slice(&d);
     }

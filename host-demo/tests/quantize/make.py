@@ -10,14 +10,22 @@ import llama_cpp
 import numpy as np
 from gguf import GGMLQuantizationType as Type
 
+if "Q2_0" not in Type.__members__:  # gguf-py may not know it yet
+    q2_0 = int.__new__(Type, 42)
+    q2_0._name_, q2_0._value_ = "Q2_0", 42
+    Type._member_map_["Q2_0"] = Type._value2member_map_[42] = q2_0
+    gguf.GGML_QUANT_SIZES[q2_0] = (64, 18)
+
 FILE_TYPES = {
     "F32": 0, "F16": 1, "BF16": 32, "Q8_0": 7, "Q4_0": 2, "Q4_1": 3, "Q5_0": 8, "Q5_1": 9, "Q2_K": 10, "Q2_K_S": 21,
     "Q3_K_S": 11, "Q3_K_M": 12, "Q3_K_L": 13, "Q4_K_S": 14, "Q4_K_M": 15, "Q5_K_S": 16, "Q5_K_M": 17, "Q6_K": 18,
     "IQ4_NL": 25, "IQ4_XS": 30, "IQ3_XXS": 23, "IQ3_XS": 22, "IQ3_S": 26, "IQ3_M": 27, "IQ2_XXS": 19, "IQ2_XS": 20,
     "IQ2_S": 28, "IQ2_M": 29, "IQ1_S": 24, "IQ1_M": 31, "TQ1_0": 36, "TQ2_0": 37, "MXFP4_MOE": 38,
+    "Q1_0": 40, "Q2_0": 41,
 }
 ENCODED = ["F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL",
-           "IQ4_XS", "IQ3_XXS", "IQ3_S", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ1_S", "IQ1_M", "TQ1_0", "TQ2_0", "MXFP4"]
+           "IQ4_XS", "IQ3_XXS", "IQ3_S", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ1_S", "IQ1_M", "TQ1_0", "TQ2_0", "MXFP4",
+           "NVFP4", "Q1_0", "Q2_0"]
 WEIGHTED_ONLY = {"IQ2_XXS", "IQ2_XS", "IQ1_S"}
 # name: architecture, layers, heads, key heads, experts, columns, whether the output is the embedding
 MODELS = {
