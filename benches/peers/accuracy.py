@@ -2,7 +2,7 @@
 
 Each directory has a model.gguf in F32 and a ref.json with prompts, as tests/fixtures/families.py makes them. `arenite quantize`
 makes Q8_0 and Q4_K_M of it; both engines compute the logits of all positions from that file. Exact is what `arenite`
-computes from the same weights as F32, by gguf's own decoder: its F32 is within 3e-6 of transformers (tests/decoders.rs),
+computes from the same weights as F32, by gguf's own decoder: its F32 is within 3e-6 of transformers (tests/suite/reference.rs),
 and llama.cpp's on that file is told beside it. Relative L2 over all positions of all prompts and of random texts: where a
 router chooses another expert, the difference is large, and of few positions one such choice would decide.
 """

@@ -4,10 +4,10 @@
 use arenite::sampler::{Params, Pcg32, Sampler};
 use arenite::{Error, ErrorKind, Kernels, KvType, Line};
 
-use super::common::families::{DECODERS, decoder};
-use super::common::gguf::Builder;
-use super::common::run::Run;
-use super::common::variants::{FAMILIES, quantized, tiny, windowed};
+use crate::common::families::{DECODERS, decoder};
+use crate::common::gguf::Builder;
+use crate::common::run::Run;
+use crate::common::variants::{FAMILIES, quantized, tiny, windowed};
 
 const PROMPT: [u32; 20] = [1, 40, 7, 100, 30, 9, 77, 3, 259, 260, 261, 262, 5, 6, 8, 11, 12, 13, 14, 15];
 

@@ -1,13 +1,11 @@
 //! Vocabularies that are wrong in ways that have hurt other programs: each must give a typed error
 //! or a defined result, at once, and never a panic.
 
-mod common;
-
+use crate::common::gguf::{Builder, Meta};
+use crate::common::tiny::tiny_llama;
+use crate::common::vectors::Owned;
 use arenite::tokenizer::{Encode, Tokenizer};
 use arenite::{Error, Gguf, Name};
-use common::gguf::{Builder, Meta};
-use common::tiny::tiny_llama;
-use common::vectors::Owned;
 
 /// What comes of a vocabulary with one change.
 fn built(mut file: Builder, change: impl FnOnce(&mut Builder) -> &mut Builder) -> Result<(), Error> {

@@ -2,11 +2,9 @@
 //!
 //! The cases lie in the directory that `ARENITE_FIXTURES` names; a few are in `tests/fixtures`.
 
-mod common;
-
+use crate::common::fixture::{Case, DECODERS, relative_error};
+use crate::common::run::{Run, argmax};
 use arenite::KvType;
-use common::fixture::{Case, DECODERS, relative_error};
-use common::run::{Run, argmax};
 
 /// f32 weights, f32 cache: nothing is rounded but the sums, so 1e-5 is some hundred times the
 /// unit roundoff, for some hundred roundings one after another.

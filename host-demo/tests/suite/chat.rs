@@ -1,16 +1,14 @@
 //! Conversations: templates against transformers' prompts, and a pseudo-terminal that talks.
 
-mod terminal;
-
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use crate::terminal::Terminal;
 use flate2::read::GzDecoder;
 use serde_json::{Value, json};
-use terminal::Terminal;
 
-const STORIES: &[u8] = include_bytes!("../models/stories.gguf");
+const STORIES: &[u8] = include_bytes!("../../models/stories.gguf");
 
 fn arenite(args: &[&str], input: &str) -> Output {
     let mut child = Command::new(env!("CARGO_BIN_EXE_arenite"))

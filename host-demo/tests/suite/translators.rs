@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// As in `tests/encoders.rs`: nothing is rounded but the sums.
+/// As in `tests/suite/encoders.rs`: nothing is rounded but the sums.
 const TOLERANCE: f64 = 2e-5;
 
 /// Runs the command line; its standard output.

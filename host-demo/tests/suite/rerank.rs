@@ -1,8 +1,6 @@
 //! `arenite rerank`: scores of pairs of texts beside those of Hugging Face transformers, from text to score.
 
-mod common;
-
-use common::{committed, lines, path, stdout_with};
+use crate::common::{committed, lines, path, stdout_with};
 use serde_json::Value;
 
 #[test]

@@ -1,8 +1,6 @@
 //! What people type who know llama-cli, and where a text may come from.
 
-mod common;
-
-use common::{arenite, arenite_with, json, path, stdout, stdout_with};
+use crate::common::{arenite, arenite_with, json, path, stdout, stdout_with};
 use serde_json::Value;
 
 const GREEDY: [&str; 6] = ["-n", "12", "--temp", "0", "--ignore-eos", "--no-display-prompt"];
@@ -129,7 +127,7 @@ fn a_thousand_lines_and_a_bad_one() {
     let args = ["generate", "--jsonl", "-n", "2", "--temp", "0"];
     let output = arenite_with(&args, input.as_bytes());
     assert_eq!(output.status.code(), Some(1));
-    let answers = common::lines(&String::from_utf8(output.stdout).expect("UTF-8"));
+    let answers = crate::common::lines(&String::from_utf8(output.stdout).expect("UTF-8"));
     assert_eq!(answers.len(), 1000);
     assert_eq!(answers[500]["line"], 501);
     assert!(answers[500]["error"].is_string());
@@ -148,7 +146,7 @@ fn every_command_takes_many_texts() {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("texts.jsonl");
     std::fs::write(&file, "\"The sun\"\n\n{\"text\": \"A little dog\", \"id\": 2}\n").expect("a file");
-    let many = |args: &[&str]| common::lines(&stdout(&[args, &["--jsonl", "-f", path(&file)]].concat()));
+    let many = |args: &[&str]| crate::common::lines(&stdout(&[args, &["--jsonl", "-f", path(&file)]].concat()));
 
     let translated = many(&["translate", "--n-best", "2"]);
     let alone = json(&["translate", "-p", "A little dog", "--n-best", "2", "--format", "json"]);
@@ -163,30 +161,31 @@ fn every_command_takes_many_texts() {
     let output = directory.path().join("states.npy");
     for position in ["last", "mean"] {
         let rows = many(&["probe", "--position", position, "-o", path(&output)]);
-        let (shape, states) = common::npy(&output);
+        let (shape, states) = crate::common::npy(&output);
         assert_eq!((rows.len(), &rows[1]["row"]), (2, &Value::from(1)));
         let alone = directory.path().join("alone.npy");
         stdout(&["probe", "--ids", &rows[1]["ids"].to_string(), "--position", position, "-o", path(&alone)]);
-        let (one, last) = common::npy(&alone);
+        let (one, last) = crate::common::npy(&alone);
         assert_eq!(one.replace(", 1, ", ", "), shape.replace("(2, ", "("), "{shape}");
         assert_eq!(states[states.len() / 2..], last[..]);
     }
 
     let scored = br#"{"id": 1, "prompt": "Once upon a", "continuation": " time"}
         {"prompt": [1], "continuation": [5]}"#;
-    let scores = common::lines(&stdout_with(&["score", "--jsonl"], scored));
+    let scores = crate::common::lines(&stdout_with(&["score", "--jsonl"], scored));
     assert_eq!((scores.len(), &scores[0]["id"]), (2, &Value::from(1)));
 }
 
 #[test]
 fn embeddings_of_many_texts() {
-    let Some(case) = common::fixtures("bert") else { return };
+    let Some(case) = crate::common::fixtures("bert") else { return };
     let directory = tempfile::tempdir().expect("a directory");
     let (model, output) = (case.join("model.gguf"), directory.path().join("all.npy"));
     let lines = b"\"hello world\"\n[1, 2, 3]\n";
-    let printed = common::lines(&stdout_with(&["embed", "-m", path(&model), "--jsonl"], lines));
-    let rows = common::lines(&stdout_with(&["embed", "-m", path(&model), "--jsonl", "-o", path(&output)], lines));
-    let (shape, numbers) = common::npy(&output);
+    let printed = crate::common::lines(&stdout_with(&["embed", "-m", path(&model), "--jsonl"], lines));
+    let rows =
+        crate::common::lines(&stdout_with(&["embed", "-m", path(&model), "--jsonl", "-o", path(&output)], lines));
+    let (shape, numbers) = crate::common::npy(&output);
     let dim = numbers.len() / 2;
     assert_eq!(shape, format!("(2, {dim})"));
     let alone = json(&["embed", "-m", path(&model), "--ids", "1,2,3"]);

@@ -1,15 +1,13 @@
 //! What an observer sees, and what stopping a pass leaves behind.
 
-mod common;
-
 use std::ops::ControlFlow;
 
+use crate::common::fixture::{Case, relative_error};
+use crate::common::fixtures::{committed, read};
+use crate::common::run::Run;
+use crate::common::tiny::{DIM, LAYERS, VOCAB};
+use crate::common::variants::{tiny, windowed};
 use arenite::{Error, KvType, Observer, Stage};
-use common::fixture::{Case, relative_error};
-use common::fixtures::{committed, read};
-use common::run::Run;
-use common::tiny::{DIM, LAYERS, VOCAB};
-use common::variants::{tiny, windowed};
 
 const WIDTH: usize = DIM as usize;
 

@@ -1,12 +1,10 @@
 //! The command line from outside: the binary is run as a user runs it.
 
-mod common;
-
 use std::io::Read;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use common::{arenite, arenite_with, error, fixtures, json, lines, npy, path, stdout, stdout_with};
+use crate::common::{arenite, arenite_with, error, fixtures, json, lines, npy, path, stdout, stdout_with};
 use serde_json::Value;
 
 const COMMANDS: [&str; 22] = [

@@ -1,20 +1,18 @@
 //! Reading correct files: by hand-made ones, and against llama.cpp's own reading of real ones.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use crate::common::fixtures;
+use crate::common::gguf::{Builder, Meta};
+use crate::common::tiny::{VOCAB, tiny_llama};
 use arenite::gguf::{Tensor, Value, ValueType};
 use arenite::quant::TensorType;
 use arenite::{Error, Gguf, Name};
-use common::fixtures;
-use common::gguf::{Builder, Meta};
-use common::tiny::{VOCAB, tiny_llama};
 
 // --- const ---------------------------------------------------------------------------------------
 
-static LLAMA: &[u8] = include_bytes!("fixtures/llama_mha/F16.gguf");
+static LLAMA: &[u8] = include_bytes!("../fixtures/llama_mha/F16.gguf");
 
 /// What [`Gguf`] is for in firmware: the compiler reads the file.
 const CONST: Gguf<'static> = match Gguf::parse(LLAMA) {

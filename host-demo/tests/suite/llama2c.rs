@@ -1,10 +1,8 @@
 //! llama2.c's files, against what its own programs say.
 
-mod common;
-
 use std::path::{Path, PathBuf};
 
-use common::{arenite, error, fixtures, json, path, stdout};
+use crate::common::{arenite, error, fixtures, json, path, stdout};
 use serde_json::Value;
 
 fn reference(case: &Path) -> Value {

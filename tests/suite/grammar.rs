@@ -1,11 +1,9 @@
 //! Masks over tables made by hand: they say what is said of each token alone. Tables that are damaged.
 
-mod common;
-
+use crate::common::gguf::{Builder, Meta};
 use arenite::grammar::{Constraint, Grammar, Masks};
 use arenite::tokenizer::Tokenizer;
 use arenite::{Error, Gguf, Line, TokenId};
-use common::gguf::{Builder, Meta};
 
 /// The tokens after the 256 bytes. The first one ends an answer, and is a text as any other.
 const TEXTS: [&str; 9] =

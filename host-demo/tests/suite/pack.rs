@@ -1,11 +1,9 @@
 //! `arenite pack` from outside.
 
-mod common;
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{arenite, committed, error, fixtures, json, path, stdout, stdout_with};
+use crate::common::{arenite, committed, error, fixtures, json, path, stdout, stdout_with};
 
 /// Packs `file` and gives what was written, and what was said.
 fn packed(file: &Path, directory: &Path) -> (PathBuf, String) {

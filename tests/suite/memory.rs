@@ -1,15 +1,13 @@
 //! The plan's promise: exactly these bytes, whatever they held before, and no byte beyond them.
 
-mod common;
-
+use crate::common::families::{self, DECODERS, RECURRENT, decoder};
+use crate::common::fixture::Case;
+use crate::common::fixtures;
+use crate::common::gguf::Builder;
+use crate::common::variants::{FAMILIES, one_layer, quantized, tiny, wide, windowed, with_heads_of};
+use crate::common::workers::Scoped;
 use arenite::memory::ALIGN;
 use arenite::{Error, Gguf, KvType, Line, Model, Options, Plan, Session, Workspace};
-use common::families::{self, DECODERS, RECURRENT, decoder};
-use common::fixture::Case;
-use common::fixtures;
-use common::gguf::Builder;
-use common::variants::{FAMILIES, one_layer, quantized, tiny, wide, windowed, with_heads_of};
-use common::workers::Scoped;
 
 /// What lies beyond the plan.
 const POISON: u8 = 0xA5;
@@ -223,7 +221,7 @@ fn keys_and_values_of_owning_layers_only_and_local_ones_by_window() {
 
 // --- the compiler plans --------------------------------------------------------------------------
 
-static STORY: &[u8] = include_bytes!("fixtures/llama_mha/F16.gguf");
+static STORY: &[u8] = include_bytes!("../fixtures/llama_mha/F16.gguf");
 const PLAN: Plan = Plan::of(STORY, Options::new().context(64).batch(8));
 static WORKSPACE: Workspace<{ PLAN.workspace }> = Workspace::new();
 static KV: Workspace<{ PLAN.kv }> = Workspace::new();

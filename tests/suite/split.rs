@@ -1,14 +1,12 @@
 //! The same bits, however a prompt is cut, rewound, shared among workers or seen through a window.
 
-mod common;
-
+use crate::common::families::{DECODERS, decoder, is_windowed};
+use crate::common::gguf::Builder;
+use crate::common::run::Run;
+use crate::common::tiny::Random;
+use crate::common::variants::{FAMILIES, one_layer, quantized, tiny, wide, windowed};
+use crate::common::workers::Scoped;
 use arenite::{Error, Kernels, KvType, Options};
-use common::families::{DECODERS, decoder, is_windowed};
-use common::gguf::Builder;
-use common::run::Run;
-use common::tiny::Random;
-use common::variants::{FAMILIES, one_layer, quantized, tiny, wide, windowed};
-use common::workers::Scoped;
 
 const KV_TYPES: [KvType; 3] = [KvType::F32, KvType::F16, KvType::Q8_0];
 
@@ -194,7 +192,7 @@ fn a_window_is_as_if_there_were_nothing_before_it() {
             let mut alone = Run::new(&file, |options| (options.context, options.kv) = (64, KvType::F32));
             let start = (position + 1usize).saturating_sub(window as usize);
             let want = alone.all(&ids[start..=position]);
-            let error = common::fixture::relative_error(&all[position], want.last().unwrap());
+            let error = crate::common::fixture::relative_error(&all[position], want.last().unwrap());
             assert!(error < 1e-5, "a window of {window} at {position}: {error:e}");
         }
     }

@@ -2,14 +2,12 @@
 //!
 //! The large vocabularies and their vectors are looked for under `ARENITE_FIXTURES`.
 
-mod common;
-
+use crate::common::fixture::{Case, DECODERS};
+use crate::common::gguf::{Builder, Meta, with_key};
+use crate::common::tiny::tiny_llama;
+use crate::common::vectors::{Owned, Vectors, fixture, vocabulary};
 use arenite::tokenizer::{Encode, INDEX_KEY, TokenType, Tokenizer};
 use arenite::{Error, Gguf, Name, Options, Plan, TokenId};
-use common::fixture::{Case, DECODERS};
-use common::gguf::{Builder, Meta, with_key};
-use common::tiny::tiny_llama;
-use common::vectors::{Owned, Vectors, fixture, vocabulary};
 
 /// What SPM makes of a text: there `▁` and a space are the same.
 fn escaped(text: &[u8]) -> Vec<u8> {

@@ -1,13 +1,11 @@
 //! Saved sessions: restored and decoded gives the same bits as prefilled and decoded, and nothing but a
 //! whole snapshot of the same session is taken.
 
-mod common;
-
+use crate::common::families::{DECODERS, decoder};
+use crate::common::gguf::Builder;
+use crate::common::run::Run;
+use crate::common::variants::{FAMILIES, one_layer, quantized, tiny, wide, windowed, with_heads_of};
 use arenite::{Error, Gguf, Kernels, KvType, Name, Options, Plan, Session};
-use common::families::{DECODERS, decoder};
-use common::gguf::Builder;
-use common::run::Run;
-use common::variants::{FAMILIES, one_layer, quantized, tiny, wide, windowed, with_heads_of};
 
 const KV_TYPES: [KvType; 3] = [KvType::F32, KvType::F16, KvType::Q8_0];
 const HEADER: usize = 48;
@@ -88,7 +86,7 @@ fn any_batch_size_and_any_number_of_workers() {
     let want = go_on(&mut session);
     for (batch, workers) in [(1, 1), (3, 2), (64, 4)] {
         let mut other = Run::new(&file, |options| *options = Options::new().context(64).batch(batch).workers(workers));
-        let workers = common::workers::Scoped(workers);
+        let workers = crate::common::workers::Scoped(workers);
         let mut session = other.session().with_workers(&workers);
         session.restore(&snapshot).unwrap();
         assert!(go_on(&mut session) == want, "{batch}");
@@ -313,7 +311,7 @@ fn forged_positions() {
 /// What an encoder leaves behind is not saved.
 #[test]
 fn models_with_an_encoder() {
-    let Some(case) = common::fixture::Case::find("t5_relu", "model.gguf") else { return };
+    let Some(case) = crate::common::fixture::Case::find("t5_relu", "model.gguf") else { return };
     let file = case.file("model.gguf");
     let mut run = Run::new(&file, |options| options.context = 32);
     let mut session = run.session();

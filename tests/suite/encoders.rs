@@ -2,16 +2,14 @@
 //!
 //! The cases lie in the directory that `ARENITE_FIXTURES` names.
 
-mod common;
-
+use crate::common::encoders::{ENCODERS, LAYERS, encoder, is_alone, tensors};
+use crate::common::fixture::{Case, numbers, relative_error};
+use crate::common::run::{Run, argmax};
+use crate::common::tiny::{CONTEXT, DIM, HEADS};
+use crate::common::variants::quantized;
+use crate::common::workers::Scoped;
 use arenite::beam::{Beams, Search};
 use arenite::{Error, Gguf, Kernels, KvType, Line, Model, Name, Options, Plan};
-use common::encoders::{ENCODERS, LAYERS, encoder, is_alone, tensors};
-use common::fixture::{Case, numbers, relative_error};
-use common::run::{Run, argmax};
-use common::tiny::{CONTEXT, DIM, HEADS};
-use common::variants::quantized;
-use common::workers::Scoped;
 use serde_json::Value;
 
 /// f32 weights, f32 cache: nothing is rounded but the sums.
@@ -253,14 +251,14 @@ fn what_cannot_be_run_is_said() {
     assert_eq!(session.context(), CONTEXT as usize); // learned positions end there
     assert_eq!(session.encode(&[1, 2]), Ok(()));
     assert_eq!(session.prefill(&[1]), Err(Error::NoPart { part: "decoder" }));
-    let file = common::tiny::tiny_llama().build();
+    let file = crate::common::tiny::tiny_llama().build();
     assert_eq!(Run::new(&file, |_| ()).session().encode(&[1]), Err(Error::NoPart { part: "encoder" }));
 }
 
 /// A reranker's score: two linear layers on the first state, a hyperbolic tangent between them.
 #[test]
 fn a_score_of_a_pair() {
-    let (dim, mut random) = (DIM as usize, common::tiny::Random(5));
+    let (dim, mut random) = (DIM as usize, crate::common::tiny::Random(5));
     let mut numbers = |len: usize| (0..len).map(|_| random.value() * 0.3).collect::<Vec<f32>>();
     let (w, b, out, bias) = (numbers(dim * dim), numbers(dim), numbers(dim), numbers(1));
     let mut file = encoder("bert");
@@ -296,7 +294,7 @@ fn t5_with_too_few_buckets() {
 /// Each tensor missing, each one twice under another stack's name, each key missing or wrong: one clear error.
 #[test]
 fn files_with_missing_parts() {
-    let refused = |file: &common::gguf::Builder| Model::new(&Gguf::parse(&file.build()).unwrap()).unwrap_err();
+    let refused = |file: &crate::common::gguf::Builder| Model::new(&Gguf::parse(&file.build()).unwrap()).unwrap_err();
     for kind in ENCODERS {
         for (name, _) in tensors(kind) {
             let mut file = encoder(kind);

@@ -4,15 +4,12 @@
 //! The rows are those of the list of publicly known failures of GGUF readers (CVEs and issues of
 //! llama.cpp, ollama and others).
 
-mod common;
-#[path = "hostile/model.rs"]
 mod model;
-#[path = "hostile/running.rs"]
 mod running;
 
+use crate::common::gguf::{Builder, Meta, put_string};
+use crate::common::tiny::tiny_llama;
 use arenite::{Error, Gguf, Name};
-use common::gguf::{Builder, Meta, put_string};
-use common::tiny::tiny_llama;
 
 /// A small correct file with a key of every shape and three tensors.
 fn small() -> Builder {

@@ -1,16 +1,14 @@
 //! Contexts: in any interleaving of opening, forking, reading, going back and closing, every context has the bits
 //! that its conversation has alone, and no page is lost.
 
-mod common;
-
 use std::collections::HashMap;
 
+use crate::common::encoders::encoder;
+use crate::common::families::decoder;
+use crate::common::gguf::Builder;
+use crate::common::variants::{quantized, tiny, windowed};
+use crate::common::workers::Scoped;
 use arenite::{Context, Engine, Error, Gguf, Kernels, KvType, Line, Model, Options, Plan, TokenId, Work};
-use common::encoders::encoder;
-use common::families::decoder;
-use common::gguf::Builder;
-use common::variants::{quantized, tiny, windowed};
-use common::workers::Scoped;
 
 const CONTEXT: usize = 64;
 

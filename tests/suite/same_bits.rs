@@ -1,16 +1,14 @@
 //! The same bits from every table of kernels, on every machine, for every batch and any number of workers.
 
-mod common;
-
 use std::path::{Path, PathBuf};
 
+use crate::common::encoders::encoder;
+use crate::common::families::decoder;
+use crate::common::fixtures::{committed, external, read};
+use crate::common::run::Run;
+use crate::common::variants::{quantized, tiny};
+use crate::common::workers::Scoped;
 use arenite::{Error, Gguf, Kernels, KvType, Model, Options, Plan};
-use common::encoders::encoder;
-use common::families::decoder;
-use common::fixtures::{committed, external, read};
-use common::run::Run;
-use common::variants::{quantized, tiny};
-use common::workers::Scoped;
 
 /// Tokens of the prompt, and tokens decoded after it one by one.
 const PROMPT: usize = 90;

@@ -1,12 +1,10 @@
 //! Decoded rows of every block format against gguf-py's, bit for bit: `fixtures/decoded.py` wrote the checksums.
 
-mod common;
-
 use std::path::Path;
 
+use crate::common::fixtures::{committed, external, read};
 use arenite::Gguf;
 use arenite::quant::{TensorType, decode_row};
-use common::fixtures::{committed, external, read};
 
 /// Blocks of a case.
 const BLOCKS: usize = 40;

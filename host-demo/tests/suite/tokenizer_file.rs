@@ -1,10 +1,8 @@
 //! Vocabularies out of tokenizers' own files. The ids are those of Hugging Face's tokenizers 0.22 for the same files.
 
-mod common;
-
 use std::path::PathBuf;
 
-use common::{committed, error, json, path, stdout};
+use crate::common::{committed, error, json, path, stdout};
 use serde_json::{Map, Value, json};
 
 /// A model with 512 rows; what it computes does not matter here.
@@ -147,7 +145,7 @@ fn what_is_no_vocabulary_is_told() {
 /// SentencePiece's own file, and llama2.c's, of one vocabulary: llama2.c's exporter made the one of the other.
 #[test]
 fn files_of_one_vocabulary() {
-    let Some(case) = common::fixtures("llama2c_legacy") else { return };
+    let Some(case) = crate::common::fixtures("llama2c_legacy") else { return };
     let model = case.join("expected.gguf");
     let texts = ["Once upon a time", " é 語\n\n x", "", "a  b<s>"];
     for text in texts {

@@ -4,12 +4,12 @@ use arenite::gguf::Tensor;
 use arenite::quant::TensorType;
 use arenite::{Error, Gguf, KvType, Model, Options, Plan};
 
-use super::common::families::{DECODERS, decoder};
-use super::common::gguf::{Builder, Meta};
-use super::common::run::Run;
-use super::common::tiny::{CONTEXT, DIM, FFN, LAYERS, VOCAB};
-use super::common::variants::{FAMILIES, tiny};
 use super::name;
+use crate::common::families::{DECODERS, decoder};
+use crate::common::gguf::{Builder, Meta};
+use crate::common::run::Run;
+use crate::common::tiny::{CONTEXT, DIM, FFN, LAYERS, VOCAB};
+use crate::common::variants::{FAMILIES, tiny};
 
 /// The error of `Model::new`. Where it is the metadata's, a plan is refused with the same one.
 #[track_caller]

@@ -1,0 +1,17 @@
+//! The tests of the command line in one program: it is linked once.
+
+mod batch;
+mod chat;
+mod cli;
+mod common;
+mod constrained;
+mod faults;
+mod llama2c;
+mod pack;
+mod quantize;
+mod rerank;
+mod serve;
+mod terminal;
+mod tokenizer_file;
+mod translators;
+mod typed;

@@ -1,0 +1,22 @@
+//! The tests of the core in one program: what they share is compiled once. (Apart from it: `allocation.rs`, which watches
+//! the allocator, and `built.rs`, which also runs with few features.)
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod chat;
+mod contexts;
+mod decoded;
+mod encoders;
+mod gguf;
+mod grammar;
+mod hostile;
+mod hostile_vocabulary;
+mod memory;
+mod observer;
+mod reference;
+mod same_bits;
+mod sampler;
+mod snapshot;
+mod split;
+mod tokenizer;
