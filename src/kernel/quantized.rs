@@ -127,6 +127,7 @@ pub(super) unsafe fn prefill(job: &mut Job<'_>, bias: u8, pack: Pack, multiply: 
         unsafe { pack(job.w.as_ptr().add(r * row_bytes), row_bytes, rows, job.cols, panel) };
         let next = job.w.get((r + PANEL_ROWS) * row_bytes..).unwrap_or(&[]);
         let next = next.get(..PANEL_ROWS * row_bytes).unwrap_or(next);
+        let share = |tokens: usize| next.len().saturating_mul(tokens).checked_div(job.x.tokens).unwrap_or(0);
         let mut first = 0;
         while let Some((tokens, run)) = multiply.iter().find(|(tokens, _)| *tokens <= job.x.tokens - first) {
             // SAFETY: the panel is packed, the tokens are the job's, and so are the rows of `out`.
@@ -134,8 +135,7 @@ pub(super) unsafe fn prefill(job: &mut Job<'_>, bias: u8, pack: Pack, multiply: 
                 let mine = job.out.add(first * job.stride + r);
                 let (out, stride) =
                     if rows == PANEL_ROWS { (mine, job.stride) } else { (spare.as_mut_ptr().cast(), PANEL_ROWS) };
-                let ahead = (next.len() * first / job.x.tokens)..(next.len() * (first + tokens) / job.x.tokens);
-                let ahead = next.get(ahead).unwrap_or(&[]);
+                let ahead = next.get(share(first)..share(first + tokens)).unwrap_or(&[]);
                 run(&Tile { panel, cols: job.cols, bias, x: &job.x, first, out, stride, ahead });
                 if rows < PANEL_ROWS {
                     for t in 0..*tokens {

@@ -93,6 +93,7 @@ pub(super) unsafe fn avx512<F: Format>(w: *const u8, row_bytes: usize, rows: usi
     unsafe { pack::<F, true, false>(w, row_bytes, rows, cols, panel) }
 }
 
+/// With registers of 512 bits if `WIDE`; for products by AVX2 alone if `MADD`, for which some formats' codes are made signed.
 #[inline(always)]
 unsafe fn pack<F: Format, const WIDE: bool, const MADD: bool>(
     w: *const u8,
