@@ -179,9 +179,11 @@ pub fn usage_error(told: &clap::Error) -> ExitCode {
     use clap::error::ErrorKind;
     let is_help = told.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
     if is_help || !told.use_stderr() {
-        // A closed pipe is no error, as everywhere.
-        let _ = told.print();
-        return if told.use_stderr() { ExitCode::from(USAGE) } else { ExitCode::SUCCESS };
+        return match told.print().and_then(|()| io::stdout().flush()) {
+            Err(error) if !told.use_stderr() => report(&anyhow::Error::new(error).context("cannot write the help")),
+            _ if told.use_stderr() => ExitCode::from(USAGE),
+            _ => ExitCode::SUCCESS,
+        };
     }
     if told.kind() == ErrorKind::InvalidUtf8
         && let Some(wrong) = std::env::args_os().find(|argument| argument.to_str().is_none())

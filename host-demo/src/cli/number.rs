@@ -14,9 +14,12 @@ impl FromStr for Ids {
     fn from_str(list: &str) -> Result<Self, String> {
         let list = list.trim();
         let list = list.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(list);
-        list.split(|c: char| c == ',' || c.is_whitespace())
-            .filter(|id| !id.is_empty())
-            .map(|id| id.parse().map_err(|_| format!("`{id}` is not a token id: give numbers such as 1,2,3")))
+        // Between two commas there is an id; after the last there may be none.
+        let list = list.trim_end().strip_suffix(',').unwrap_or(list);
+        let between = list.split(',').filter(|_| !list.trim().is_empty());
+        let id = |id: &str| id.parse().map_err(|_| format!("`{id}` is not a token id: give numbers such as 1,2,3"));
+        between
+            .flat_map(|ids| ids.split_whitespace().chain(ids.trim().is_empty().then_some("")).map(id))
             .collect::<Result<_, _>>()
             .map(Self)
     }
@@ -133,7 +136,7 @@ mod tests {
             assert_eq!(list.parse(), Ok(Ids(vec![1, 2, 3])), "{list:?}");
         }
         assert_eq!("[]".parse(), Ok(Ids(vec![])));
-        for list in ["1,x", "-1", "4294967296", "[1,2"] {
+        for list in ["1,x", "-1", "4294967296", "[1,2", "1,,2", ",1", "1,2,,"] {
             assert!(list.parse::<Ids>().is_err(), "{list:?}");
         }
     }

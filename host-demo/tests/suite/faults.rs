@@ -66,6 +66,10 @@ fn a_full_device_is_an_error_and_stays_a_device() {
         let error = failure(shell(":", &command));
         assert!(error.contains("cannot write /dev/full") && error.contains("no space is left"), "{command}: {error}");
     }
+    for help in ["--help", "generate --help", "--version"] {
+        let error = failure(shell("exec >/dev/full", help));
+        assert!(error.contains("cannot write") && error.contains("no space is left"), "{help}: {error}");
+    }
     for command in writers(Path::new("/dev"), "null") {
         assert!(shell(":", &command).status.success(), "{command}");
     }

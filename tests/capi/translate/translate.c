@@ -4,40 +4,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void *memory(size_t size) { return aligned_alloc(arenite_align(), (size / arenite_align() + 1) * arenite_align()); }
-
-#define NEW(object) memory(arenite_##object##_size()), arenite_##object##_size()
-#define TRY(call) \
-    if ((call) != ARENITE_STATUS_OK) return arenite_error_message(&error, text, sizeof text), fprintf(stderr, "%s\n", text), 1
+#define MEMORY(size) aligned_alloc(arenite_align(), ((size) / arenite_align() + 1) * arenite_align()), size
+#define NEW(object) MEMORY(arenite_##object##_size()), &object, &error
+#define TRY(call) if (call) return arenite_error_message(&error, text, sizeof text), fprintf(stderr, "%s\n", text), 1
 
 int main(int count, char **arguments) {
-    arenite_error error = {0};
-    arenite_model *model;
-    arenite_pool *pool;
-    arenite_plan plan;
-    arenite_tokenizer *tokenizer;
-    arenite_session *session;
+    static _Alignas(64) uint8_t file[16 << 20];
     char text[1000];
-    FILE *file = count == 3 ? fopen(arguments[1], "rb") : NULL;
-    if (!file) return fprintf(stderr, "usage: translate MODEL.gguf TEXT\n"), 2;
-    fseek(file, 0, SEEK_END);
-    size_t size = (size_t)ftell(file), sentence = strlen(arguments[2]);
-    rewind(file);
-    uint8_t *bytes = memory(size);
-    if (fread(bytes, 1, size, file) != size) return fprintf(stderr, "%s cannot be read\n", arguments[1]), 1;
-
-    TRY(arenite_model_new(bytes, size, NEW(model), &model, &error));
-    TRY(arenite_pool_new(2, NEW(pool), &pool, &error));
-    arenite_search search = arenite_search_default();
+    arenite_error error;
+    arenite_model *model; arenite_pool *pool; arenite_plan plan; arenite_tokenizer *tokenizer; arenite_session *session;
+    FILE *stream = count == 3 ? fopen(arguments[1], "rb") : NULL;
+    if (!stream) return fprintf(stderr, "usage: translate MODEL.gguf TEXT\n"), 2;
+    size_t size = fread(file, 1, sizeof file, stream), sentence = strlen(arguments[2]);
+    arenite_search search = arenite_search_default(); /* four beams */
     arenite_options options = arenite_options_default();
-    options.contexts = search.beams + 1;
-    options.workers = arenite_pool_workers(pool);
+    TRY(arenite_model_new(file, size, NEW(model)));
+    TRY(arenite_pool_new(2, NEW(pool)));
+    options.contexts = search.beams + 1, options.workers = arenite_pool_workers(pool);
     TRY(arenite_model_plan(model, &options, &plan, &error));
-    TRY(arenite_tokenizer_new(model, memory(plan.tokenizer), plan.tokenizer, NEW(tokenizer), &tokenizer, &error));
-    TRY(arenite_session_new(model, &options, memory(plan.workspace), plan.workspace, memory(plan.kv), plan.kv, NEW(session), &session, &error));
+    TRY(arenite_tokenizer_new(model, MEMORY(plan.tokenizer), NEW(tokenizer)));
+    TRY(arenite_session_new(model, &options, MEMORY(plan.workspace), MEMORY(plan.kv), NEW(session)));
     size_t scratch = arenite_translate_scratch_size(session, sentence);
-    TRY(arenite_translate(session, tokenizer, &search, arguments[2], sentence, memory(scratch), scratch, text, sizeof text, &size, &error));
-    printf("%.*s\n", (int)size, text);
-    arenite_pool_free(pool);
-    return 0;
+    TRY(arenite_translate(session, tokenizer, &search, arguments[2], sentence, MEMORY(scratch), text, sizeof text, &size, &error));
+    return printf("%.*s\n", (int)size, text), arenite_pool_free(pool), 0;
 }

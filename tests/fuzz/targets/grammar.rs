@@ -24,7 +24,8 @@ struct Case {
     nodes: List<Node, 12>,
     root: u8,
     tokens: bool,
-    text: List<u8, 12>,
+    /// Which of the tokens that are allowed comes next; each asks about all of them.
+    text: List<u8, 4>,
     damage: Option<(u8, u32)>,
 }
 
