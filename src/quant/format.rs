@@ -37,6 +37,10 @@ pub(crate) trait Format: Copy + 'static {
     /// For kernels that have a form of their own for it.
     #[allow(dead_code)] // only kernels with an instruction set read it
     const SUPER: Option<SuperBlock> = None;
+    /// Whether scales and minimums are those of Q4_K: `d` and `m`, then six bits of each in twelve bytes. Kernels read them of
+    /// several rows at once.
+    #[allow(dead_code)] // only kernels with an instruction set read it
+    const SIX_BITS: bool = false;
     /// Whether the activations have an f32 scale for each block, instead of an f16 for each 32.
     const F32_SCALES: bool = false;
     /// Whether groups of 16 have a float `d` of their own, instead of a scale.

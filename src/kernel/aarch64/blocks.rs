@@ -5,6 +5,7 @@ use core::arch::asm;
 use core::marker::PhantomData;
 
 use super::bytes::{Pair, bias, high_halves, low_halves};
+use super::scale::{Scales, column, d, group_sums, m, times_sums};
 use crate::kernel::job::Row;
 use crate::kernel::quantized::Blocks;
 use crate::quant::{Bytes, Format, Shape};
@@ -22,12 +23,12 @@ pub(super) unsafe trait Dot {
     /// Needs the instruction.
     unsafe fn dot(sums: int32x4_t, w: [int8x16_t; 2], x: [int8x16_t; 2]) -> int32x4_t;
 
-    /// Four sums that together are the dot product of 16 weights and 16 quants.
+    /// The same for 16 weights and 16 quants.
     ///
     /// # Safety
     ///
     /// Needs the instruction.
-    unsafe fn dot16(w: int8x16_t, x: int8x16_t) -> int32x4_t;
+    unsafe fn dot16(sums: int32x4_t, w: int8x16_t, x: int8x16_t) -> int32x4_t;
 }
 
 /// Reads the block at `p`, of 32 weights in one of the simple shapes, and moves `p` to the next: its scale goes to one
@@ -160,18 +161,19 @@ impl<F: Format, D: Dot> Rows<F, D> {
                 let codes = blocks.map(|block| Pair.signed::<F>(F::unpack(Pair, block, chunk)));
                 let less = |sum: i32| vdupq_n_s32(-i32::from(bias::<F>()) * sum);
                 let [first, second] = sums.map(i32::from);
+                let zero = vdupq_n_s32(0);
                 if F::FLOAT_GROUPS {
                     for (half, sum) in [first, second].into_iter().enumerate() {
                         let x = quants[half];
-                        let (a, b) = (D::dot16(codes[0][half], x), D::dot16(codes[1][half], x));
-                        let products = join([a, b, D::dot16(codes[2][half], x), D::dot16(codes[3][half], x)]);
+                        let (a, b) = (D::dot16(zero, codes[0][half], x), D::dot16(zero, codes[1][half], x));
+                        let (c, d16) = (D::dot16(zero, codes[2][half], x), D::dot16(zero, codes[3][half], x));
+                        let products = join([a, b, c, d16]);
                         let scale = vmulq_n_f32(d::<F>(blocks, chunk * 32 + half * 16), *dx);
                         acc = vfmaq_f32(acc, scale, vcvtq_f32_s32(vaddq_s32(products, less(sum))));
                     }
                     continue;
                 }
                 // Not by a closure, which would not have the instruction.
-                let zero = vdupq_n_s32(0);
                 let (a, b) = (D::dot(zero, codes[0], quants), D::dot(zero, codes[1], quants));
                 let products = join([a, b, D::dot(zero, codes[2], quants), D::dot(zero, codes[3], quants)]);
                 let scale = vmulq_n_f32(d::<F>(blocks, chunk * 32), *dx);
@@ -184,134 +186,73 @@ impl<F: Format, D: Dot> Rows<F, D> {
         }
     }
 
-    /// Four rows of blocks of 256.
+    /// Four rows of blocks of 256. The sums of integers run on, as in [`Self::simple`]: in one set for the even groups, in
+    /// another for the odd.
     #[inline(always)]
     unsafe fn whole(rows: [*const u8; 4], x: Row<'_>) -> float32x4_t {
         // SAFETY: the rows and the token have as many blocks.
         unsafe {
             let mut acc = vdupq_n_f32(0.0);
+            let mut sums = [[vdupq_n_s32(0); 4]; 2];
+            let mut before = [vdupq_n_s32(0); 2];
             for (i, dx) in x.d.iter().enumerate() {
-                let blocks = rows.map(|row| &*row.add(i * size_of::<F::Block>()).cast::<F::Block>());
+                let mut blocks = rows.map(|row| &*row.add(i * size_of::<F::Block>()).cast::<F::Block>());
                 let q = x.q.as_ptr().add(i * 256);
-                let sums = group_sums::<F>(x.sums.as_ptr().add(i * 16));
-                let mut totals = [vdupq_n_s32(0); 4];
-                for (total, block) in totals.iter_mut().zip(blocks) {
-                    *total = Self::block(block, q, sums);
+                let group_sums = group_sums::<F>(x.sums.as_ptr().add(i * 16));
+                let scales = Scales::of::<F>(blocks);
+                let mut total = vdupq_n_s32(0);
+                macro_rules! group {
+                    ($odd:literal, $group:expr) => {
+                        let now = join_now(sums[$odd]);
+                        total = vmlaq_s32(total, vsubq_s32(now, before[$odd]), column::<{ $group }>(scales.scales));
+                        before[$odd] = now;
+                    };
                 }
-                acc = vfmaq_f32(acc, vmulq_n_f32(d::<F>(blocks, 0), *dx), vcvtq_f32_s32(join(totals)));
+                macro_rules! pairs {
+                    ($($pair:literal)*) => { $(
+                        blocks = here(blocks);
+                        for (r, block) in blocks.into_iter().enumerate() {
+                            let quants = |chunk: usize| [vld1q_s8(q.add(chunk * 32)), vld1q_s8(q.add(chunk * 32 + 16))];
+                            let (x, y) = (quants($pair * 2), quants($pair * 2 + 1));
+                            let first = Pair.signed::<F>(F::unpack(Pair, block, $pair * 2));
+                            let second = Pair.signed::<F>(F::unpack(Pair, block, $pair * 2 + 1));
+                            sums[0][r] = D::dot(sums[0][r], first, x);
+                            sums[1][r] = D::dot(sums[1][r], second, y);
+                        }
+                        group!(0, $pair * 2);
+                        group!(1, $pair * 2 + 1);
+                    )* };
+                }
+                macro_rules! halves {
+                    ($($chunk:literal)*) => { $(
+                        blocks = here(blocks);
+                        let quants = [vld1q_s8(q.add($chunk * 32)), vld1q_s8(q.add($chunk * 32 + 16))];
+                        for (r, block) in blocks.into_iter().enumerate() {
+                            let codes = Pair.signed::<F>(F::unpack(Pair, block, $chunk));
+                            sums[0][r] = D::dot16(sums[0][r], codes[0], quants[0]);
+                            sums[1][r] = D::dot16(sums[1][r], codes[1], quants[1]);
+                        }
+                        group!(0, $chunk * 2);
+                        group!(1, $chunk * 2 + 1);
+                    )* };
+                }
+                if F::GROUP == 16 {
+                    halves!(0 1 2 3 4 5 6 7);
+                } else {
+                    pairs!(0 1 2 3);
+                }
+                if bias::<F>() > 0 {
+                    let less = times_sums::<F>(scales.scales, group_sums);
+                    total = vmlsq_n_s32(total, less, i32::from(bias::<F>()));
+                }
+                acc = vfmaq_f32(acc, vmulq_n_f32(scales.d, *dx), vcvtq_f32_s32(total));
                 if F::M.is_some() {
-                    let totals = blocks.map(|block| times_sums::<F>(F::minimums(block), sums));
-                    acc = vfmaq_f32(acc, vmulq_n_f32(m::<F>(blocks), *dx), vcvtq_f32_s32(join(totals)));
+                    let total = times_sums::<F>(scales.minimums, group_sums);
+                    acc = vfmaq_f32(acc, vmulq_n_f32(scales.m, *dx), vcvtq_f32_s32(total));
                 }
             }
             acc
         }
-    }
-
-    /// Four i32 whose sum is the dot product of a block of 256 as a whole number.
-    #[inline(always)]
-    unsafe fn block(block: &F::Block, q: *const i8, sums: [int16x8_t; 2]) -> int32x4_t {
-        // SAFETY: the caller has 256 quants.
-        unsafe {
-            let scales = F::scales(block);
-            let mut total = vdupq_n_s32(0);
-            if bias::<F>() > 0 {
-                total = vmulq_n_s32(times_sums::<F>(scales, sums), -i32::from(bias::<F>()));
-            }
-            let scales = words(scales);
-            let scales = [
-                vmovl_s16(vget_low_s16(scales[0])),
-                vmovl_high_s16(scales[0]),
-                vmovl_s16(vget_low_s16(scales[1])),
-                vmovl_high_s16(scales[1]),
-            ];
-            macro_rules! chunks {
-                ($($chunk:literal: $first:literal $second:literal $single:literal),*) => { $({
-                    let codes = Pair.signed::<F>(F::unpack(Pair, block, $chunk));
-                    let quants = [vld1q_s8(q.add($chunk * 32)), vld1q_s8(q.add($chunk * 32 + 16))];
-                    if F::GROUP == 16 {
-                        let scales = scales[$chunk / 2];
-                        total = vmlaq_laneq_s32::<$first>(total, D::dot16(codes[0], quants[0]), scales);
-                        total = vmlaq_laneq_s32::<$second>(total, D::dot16(codes[1], quants[1]), scales);
-                    } else {
-                        let products = D::dot(vdupq_n_s32(0), codes, quants);
-                        total = vmlaq_laneq_s32::<$single>(total, products, scales[$chunk / 4]);
-                    }
-                })* };
-            }
-            chunks!(0: 0 1 0, 1: 2 3 1, 2: 0 1 2, 3: 2 3 3, 4: 0 1 0, 5: 2 3 1, 6: 0 1 2, 7: 2 3 3);
-            total
-        }
-    }
-}
-
-/// `d` of four blocks.
-#[inline(always)]
-unsafe fn d<F: Format>(blocks: [&F::Block; 4], at: usize) -> float32x4_t {
-    // SAFETY: NEON; the blocks have what the format says.
-    unsafe {
-        match F::D {
-            Some((place, factor)) => halves::<F>(blocks, place, factor),
-            None => vld1q_f32(blocks.map(|block| F::d(block, at, |bytes| Pair.f16(bytes))).as_ptr()),
-        }
-    }
-}
-
-/// `m` of four blocks.
-#[inline(always)]
-unsafe fn m<F: Format>(blocks: [&F::Block; 4]) -> float32x4_t {
-    // SAFETY: as above.
-    unsafe { F::M.map_or(vdupq_n_f32(0.0), |(place, factor)| halves::<F>(blocks, place, factor)) }
-}
-
-/// The f16 of four blocks, times `factor`.
-#[inline(always)]
-unsafe fn halves<F: Format>(blocks: [&F::Block; 4], place: usize, factor: f32) -> float32x4_t {
-    // SAFETY: NEON; the blocks have what the format says.
-    unsafe {
-        let [a, b, c, d] = blocks.map(|block| (&raw const *block).cast::<u8>().add(place).cast::<u16>());
-        let halves = vld1_lane_u16::<0>(a, vdup_n_u16(0));
-        let halves = vld1_lane_u16::<1>(b, halves);
-        let halves = vld1_lane_u16::<2>(c, halves);
-        let halves = vld1_lane_u16::<3>(d, halves);
-        let floats = low_halves(vcombine_u16(halves, halves));
-        if factor == 1.0 { floats } else { vmulq_n_f32(floats, factor) }
-    }
-}
-
-/// Sixteen scales or minimums as words.
-#[inline(always)]
-unsafe fn words(bytes: [i8; 16]) -> [int16x8_t; 2] {
-    // SAFETY: NEON.
-    unsafe {
-        let bytes = vld1q_s8(bytes.as_ptr());
-        [vmovl_s8(vget_low_s8(bytes)), vmovl_high_s8(bytes)]
-    }
-}
-
-/// The sums of the quants for each group; of groups of 32, the second eight are zeros.
-#[inline(always)]
-unsafe fn group_sums<F: Format>(sums: *const i16) -> [int16x8_t; 2] {
-    // SAFETY: the caller has 16 sums.
-    unsafe {
-        let sums = [vld1q_s16(sums), vld1q_s16(sums.add(8))];
-        if F::GROUP == 16 { sums } else { [vpaddq_s16(sums[0], sums[1]), vdupq_n_s16(0)] }
-    }
-}
-
-/// Four i32 whose sum is that of the products.
-#[inline(always)]
-unsafe fn times_sums<F: Format>(bytes: [i8; 16], sums: [int16x8_t; 2]) -> int32x4_t {
-    // SAFETY: NEON.
-    unsafe {
-        let words = words(bytes);
-        let total = vmull_s16(vget_low_s16(words[0]), vget_low_s16(sums[0]));
-        let total = vmlal_high_s16(total, words[0], sums[0]);
-        if F::GROUP == 32 {
-            return total;
-        }
-        let total = vmlal_s16(total, vget_low_s16(words[1]), vget_low_s16(sums[1]));
-        vmlal_high_s16(total, words[1], sums[1])
     }
 }
 
@@ -330,6 +271,42 @@ fn prefetch<const AT: usize>(p: *const u8) {
             options(readonly, nostack, preserves_flags)
         );
     }
+}
+
+/// The blocks, of which the compiler no longer knows what it has read before: it would keep more of that than there are
+/// registers.
+#[inline(always)]
+fn here<B>(blocks: [&B; 4]) -> [&B; 4] {
+    blocks.map(|block| {
+        let mut block: *const B = block;
+        // SAFETY: no instruction; the reference that comes out is the one that went in.
+        unsafe {
+            asm!("/* {0} */", inout(reg) block, options(nomem, nostack, preserves_flags));
+            &*block
+        }
+    })
+}
+
+/// [`join`], at this place: the compiler would put it off, and copy the sums that run on.
+#[inline(always)]
+unsafe fn join_now([a, b, c, d]: [int32x4_t; 4]) -> int32x4_t {
+    let x;
+    // SAFETY: instructions of NEON without other effects.
+    unsafe {
+        asm!(
+            "addp {x:v}.4s, {a:v}.4s, {b:v}.4s",
+            "addp {y:v}.4s, {c:v}.4s, {d:v}.4s",
+            "addp {x:v}.4s, {x:v}.4s, {y:v}.4s",
+            a = in(vreg) a,
+            b = in(vreg) b,
+            c = in(vreg) c,
+            d = in(vreg) d,
+            x = out(vreg) x,
+            y = out(vreg) _,
+            options(nomem, nostack, preserves_flags)
+        );
+    }
+    x
 }
 
 /// The sum of each of four vectors.

@@ -139,10 +139,11 @@ impl Bytes for Pair {
     #[inline(always)]
     fn spread(self, bits: u32) -> Self::V {
         unsafe {
+            // Each byte eight times, of which each takes a bit.
+            let bytes = vreinterpretq_u8_u32(vdupq_n_u32(bits));
             let bit = vreinterpretq_u8_u64(vdupq_n_u64(0x8040_2010_0804_0201));
-            let [a, b, c, d] = bits.to_le_bytes();
-            let two = |a, b| vtstq_u8(vcombine_u8(vdup_n_u8(a), vdup_n_u8(b)), bit);
-            [two(a, b), two(c, d)]
+            let eight = |byte: u8| vdup_n_u8(byte);
+            [[0, 1], [2, 3]].map(|[a, b]| vtstq_u8(vqtbl1q_u8(bytes, vcombine_u8(eight(a), eight(b))), bit))
         }
     }
     #[inline(always)]

@@ -25,23 +25,23 @@ unsafe impl Dot for Sdot {
                 w1 = in(vreg) w[1],
                 x0 = in(vreg) x[0],
                 x1 = in(vreg) x[1],
-                options(pure, nomem, nostack, preserves_flags)
+                options(nomem, nostack, preserves_flags)
             );
         }
         out
     }
 
     #[inline(always)]
-    unsafe fn dot16(w: int8x16_t, x: int8x16_t) -> int32x4_t {
+    unsafe fn dot16(sums: int32x4_t, w: int8x16_t, x: int8x16_t) -> int32x4_t {
         let out;
         // SAFETY: the caller has the instruction, which has no other effects.
         unsafe {
             asm!(
                 "sdot {sums:v}.4s, {w:v}.16b, {x:v}.16b",
-                sums = inout(vreg) vdupq_n_s32(0) => out,
+                sums = inout(vreg) sums => out,
                 w = in(vreg) w,
                 x = in(vreg) x,
-                options(pure, nomem, nostack, preserves_flags)
+                options(nomem, nostack, preserves_flags)
             );
         }
         out

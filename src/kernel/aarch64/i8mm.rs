@@ -5,7 +5,7 @@ use core::arch::aarch64::*;
 use core::arch::asm;
 
 use super::blocks::next;
-use super::panel::PIECE;
+use super::panel::{CODES, LINE, PIECE, Whole, eight_sums, scales};
 use crate::kernel::quantized::Tile;
 
 /// Adds the products of two tokens and two rows, eight bytes of each: lanes are
@@ -40,72 +40,230 @@ pub(super) unsafe fn put(to: *mut u8, rows: [[int8x16_t; 2]; 4]) {
     }
 }
 
-/// A panel of a format with one scale for 32 weights times `T` tokens.
+/// Tokens in pairs: each vector has a token in its lower half and one in its upper half. What stands at odd tokens of an
+/// array is never used; an odd last token is paired with itself.
+type Pairs<V, const T: usize> = [[V; 4]; T];
+
+/// 32 quants of each pair of tokens, eight in a vector; the pointers move on.
+#[inline(always)]
+unsafe fn quants<const T: usize>(q: &mut [*const i64; T]) -> Pairs<int8x16_t, T> {
+    // SAFETY: the caller has 32 quants of each token.
+    unsafe {
+        let mut quants = [[vdupq_n_s8(0); 4]; T];
+        for t in (0..T).step_by(2) {
+            let mut pair = vld4q_dup_s64(q[t]);
+            if t + 1 < T {
+                pair = vld4q_lane_s64::<1>(q[t + 1], pair);
+            }
+            quants[t] = [pair.0, pair.1, pair.2, pair.3].map(|x| vreinterpretq_s8_s64(x));
+        }
+        *q = q.map(|q| q.add(4));
+        quants
+    }
+}
+
+/// The sums of the products of eight rows, in four pairs, and the pairs of tokens: of some of the four eights of 32 codes.
+/// The pointer, which is at the first of these eights, moves on by all 32 codes.
+macro_rules! products {
+    ($codes:ident, $quants:ident, $($step:literal)*) => {{
+        let mut sums = [[vdupq_n_s32(0); 4]; T];
+        for four in [0, 2] {
+            let next = $codes.add(CODES / 2);
+            $(
+                let w = load(&mut $codes);
+                for t in (0..T).step_by(2) {
+                    smmla(&mut sums[t][four], $quants[t][$step], w[0]);
+                    smmla(&mut sums[t][four + 1], $quants[t][$step], w[1]);
+                }
+            )*
+            if [$($step),*].len() < 4 {
+                $codes = next;
+            }
+        }
+        sums
+    }};
+}
+
+/// A float of each of eight rows: those of each two twice.
+#[inline(always)]
+unsafe fn floats(w: *const u8) -> [float32x4_t; 4] {
+    // SAFETY: the caller has them.
+    let pairs = unsafe { vld4q_dup_f64(w.cast()) };
+    // SAFETY: NEON.
+    [pairs.0, pairs.1, pairs.2, pairs.3].map(|pair| unsafe { vreinterpretq_f32_f64(pair) })
+}
+
+/// The scales of each pair of tokens; the pointers move on.
+#[inline(always)]
+unsafe fn scales<const T: usize>(d: &mut [*const f32; T]) -> [float32x4_t; T] {
+    // SAFETY: the caller has a scale of each token.
+    unsafe {
+        let mut scales = [vdupq_n_f32(0.0); T];
+        for t in (0..T).step_by(2) {
+            let even = next(&mut d[t]);
+            scales[t] = vcombine_f32(even, if t + 1 < T { next(&mut d[t + 1]) } else { even });
+        }
+        scales
+    }
+}
+
+/// `acc` plus the sums times both scales.
+#[inline(always)]
+unsafe fn add<const T: usize>(
+    acc: &mut Pairs<float32x4_t, T>,
+    w: [float32x4_t; 4],
+    x: [float32x4_t; T],
+    sums: Pairs<int32x4_t, T>,
+) {
+    for t in (0..T).step_by(2) {
+        for pair in 0..4 {
+            // SAFETY: NEON.
+            acc[t][pair] = unsafe { vfmaq_f32(acc[t][pair], vmulq_f32(w[pair], x[t]), vcvtq_f32_s32(sums[t][pair])) };
+        }
+    }
+}
+
+/// Eight rows' sums to where they belong.
+#[inline(always)]
+unsafe fn store<const T: usize>(out: [*mut f32; T], acc: Pairs<float32x4_t, T>) {
+    // SAFETY: the caller has room for eight rows of each token.
+    unsafe {
+        for t in (0..T).step_by(2) {
+            let acc = acc[t].map(|pair| vreinterpretq_f64_f32(pair));
+            vst1q_f64(out[t].cast(), vzip1q_f64(acc[0], acc[1]));
+            vst1q_f64(out[t].add(4).cast(), vzip1q_f64(acc[2], acc[3]));
+            if t + 1 < T {
+                vst1q_f64(out[t + 1].cast(), vzip2q_f64(acc[0], acc[1]));
+                vst1q_f64(out[t + 1].add(4).cast(), vzip2q_f64(acc[2], acc[3]));
+            }
+        }
+    }
+}
+
+/// See [`super::panel::pieces`]. Eight rows at a time: with four tokens, 8 sums of integers and 8 of floats stay in registers.
 ///
 /// # Safety
 ///
 /// The caller has the instruction; the tile has a packed panel and the tokens.
-///
-/// Eight rows at a time: with four tokens, 8 sums of integers and 8 of floats stay in registers. An odd last
-/// token is paired with itself.
 #[inline(always)]
-pub(super) unsafe fn multiply<const T: usize>(tile: &Tile<'_>) {
+pub(super) unsafe fn pieces<const T: usize, const SCALES: u8>(tile: &Tile<'_>) {
     let blocks = tile.cols / 32;
+    let size = if SCALES == scales::ONE { PIECE } else { PIECE + LINE };
     for half in 0..2 {
         // SAFETY: the panel has `blocks` blocks, and so has each of the tokens.
         unsafe {
-            let mut w = tile.panel.add(half * blocks * PIECE);
+            let mut w = tile.panel.add(half * blocks * size);
             let mut q = tile.q::<T>().map(|q| q.cast::<i64>());
-            let mut d = tile.d::<T>(32);
-            // For each pair of tokens, four pairs of rows; what stands at odd tokens is never used.
+            let (mut d, mut sums) = (tile.d::<T>(32), tile.sums::<T>());
             let mut acc = [[vdupq_n_f32(0.0); 4]; T];
             for _ in 0..blocks {
-                let mut sums = [[vdupq_n_s32(0); 4]; T];
-                let mut quants = [[vdupq_n_s8(0); 4]; T];
-                for t in (0..T).step_by(2) {
-                    // Eight bytes of one token to each of four registers, and of the other to their upper halves.
-                    let mut pair = vld4q_dup_s64(q[t]);
-                    if t + 1 < T {
-                        pair = vld4q_lane_s64::<1>(q[t + 1], pair);
-                    }
-                    quants[t] = [pair.0, pair.1, pair.2, pair.3].map(|x| vreinterpretq_s8_s64(x));
+                let quants = quants(&mut q);
+                let mut second = w.add(CODES / 4);
+                let first = if SCALES == scales::HALVES { products!(w, quants, 0 1) } else { products!(w, quants, 0 1 2 3) };
+                let dx = scales(&mut d);
+                add(&mut acc, floats(w), dx, first);
+                w = w.add(LINE);
+                if SCALES == scales::HALVES {
+                    add(&mut acc, floats(w), dx, products!(second, quants, 2 3));
+                    w = w.add(LINE);
                 }
-                for four in [0, 2] {
-                    for steps in [[0, 1], [2, 3]] {
-                        let w = [load(&mut w), load(&mut w)];
-                        for (step, w) in steps.into_iter().zip(w) {
-                            for t in (0..T).step_by(2) {
-                                smmla(&mut sums[t][four], quants[t][step], w[0]);
-                                smmla(&mut sums[t][four + 1], quants[t][step], w[1]);
-                            }
+                if SCALES == scales::MINIMUM {
+                    let mut totals = [[vdupq_n_s32(0); 4]; T];
+                    for t in (0..T).step_by(2) {
+                        let sum = |t: usize| vdup_n_s32(i32::from(*sums[t]) + i32::from(*sums[t].add(1)));
+                        totals[t] = [vcombine_s32(sum(t), sum(if t + 1 < T { t + 1 } else { t })); 4];
+                    }
+                    add(&mut acc, floats(w), dx, totals);
+                    sums = sums.map(|sums| sums.add(2));
+                    w = w.add(LINE);
+                }
+            }
+            store(tile.out::<T>().map(|out| out.add(half * 8)), acc);
+        }
+    }
+}
+
+/// See [`super::panel::whole`].
+///
+/// # Safety
+///
+/// As for [`pieces`].
+#[inline(always)]
+pub(super) unsafe fn whole<const T: usize, const GROUP: usize, const MINIMUMS: bool>(tile: &Tile<'_>) {
+    let blocks = tile.cols / 256;
+    let places = const { Whole::of(GROUP, MINIMUMS) };
+    for half in 0..2 {
+        // SAFETY: the panel has `blocks` blocks, and so has each of the tokens.
+        unsafe {
+            let mut w = tile.panel.add(half * blocks * places.size);
+            let mut q = tile.q::<T>().map(|q| q.cast::<i64>());
+            let (mut d, mut sums) = (tile.d::<T>(256), tile.sums::<T>());
+            let mut acc = [[vdupq_n_f32(0.0); 4]; T];
+            for _ in 0..blocks {
+                let mut totals = [[vdupq_n_s32(0); 4]; T];
+                let mut scale: *const i64 = w.add(Whole::SCALES).cast();
+                let mut weigh = |sums: Pairs<int32x4_t, T>| {
+                    let pairs = vld4q_dup_s64(scale);
+                    let pairs = [pairs.0, pairs.1, pairs.2, pairs.3].map(|pair| vreinterpretq_s32_s64(pair));
+                    for t in (0..T).step_by(2) {
+                        for pair in 0..4 {
+                            totals[t][pair] = vmlaq_s32(totals[t][pair], sums[t][pair], pairs[pair]);
                         }
                     }
-                }
-                // After the quants are the scales, those of each two rows twice, and then the next block.
-                let dw = vld4q_dup_f64(w.cast());
-                let dw = [dw.0, dw.1, dw.2, dw.3].map(|pair| vreinterpretq_f32_f64(pair));
-                w = w.add(32);
-                for t in (0..T).step_by(2) {
-                    let even = next(&mut d[t]);
-                    let dx = vcombine_f32(even, if t + 1 < T { next(&mut d[t + 1]) } else { even });
-                    for pair in 0..4 {
-                        let scale = vmulq_f32(dw[pair], dx);
-                        acc[t][pair] = vfmaq_f32(acc[t][pair], scale, vcvtq_f32_s32(sums[t][pair]));
+                    scale = scale.add(4);
+                };
+                let mut codes = w;
+                for _ in 0..8 {
+                    let quants = quants(&mut q);
+                    let mut second = codes.add(CODES / 4);
+                    if GROUP == 32 {
+                        weigh(products!(codes, quants, 0 1 2 3));
+                    } else {
+                        weigh(products!(codes, quants, 0 1));
+                        weigh(products!(second, quants, 2 3));
                     }
                 }
-                q = q.map(|q| q.add(4));
+                let dx = scales(&mut d);
+                add(&mut acc, floats(w.add(places.d)), dx, totals);
+                if MINIMUMS {
+                    let totals = minimums::<T, GROUP>(w.add(places.minimums).cast(), sums);
+                    add(&mut acc, floats(w.add(places.m)), dx, totals);
+                    sums = sums.map(|sums| sums.add(16));
+                }
+                w = w.add(places.size);
             }
-            let out = tile.out::<T>().map(|out| out.add(half * 8));
+            store(tile.out::<T>().map(|out| out.add(half * 8)), acc);
+        }
+    }
+}
+
+/// For eight rows and each pair of tokens, the sums of minimums times the groups' sums.
+#[inline(always)]
+unsafe fn minimums<const T: usize, const GROUP: usize>(minimums: *const u32, sums: [*const i16; T]) -> Pairs<int32x4_t, T> {
+    // SAFETY: the caller has eight minimums for each group, and sixteen sums of each token.
+    unsafe {
+        let mut totals = [[vdupq_n_s32(0); 4]; T];
+        for eight in 0..256 / GROUP / 8 {
             for t in (0..T).step_by(2) {
-                let acc = acc[t].map(|pair| vreinterpretq_f64_f32(pair));
-                vst1q_f64(out[t].cast(), vzip1q_f64(acc[0], acc[1]));
-                vst1q_f64(out[t].add(4).cast(), vzip1q_f64(acc[2], acc[3]));
-                if t + 1 < T {
-                    vst1q_f64(out[t + 1].cast(), vzip2q_f64(acc[0], acc[1]));
-                    vst1q_f64(out[t + 1].add(4).cast(), vzip2q_f64(acc[2], acc[3]));
+                let (even, odd) = (sums[t], if t + 1 < T { sums[t + 1] } else { sums[t] });
+                let (even, odd) = (eight_sums::<GROUP>(even, eight), eight_sums::<GROUP>(odd, eight));
+                // Each sum twice, of both tokens: two groups in a vector.
+                let (low, high) = (vzip1q_s16(even, odd), vzip2q_s16(even, odd));
+                let two = [vzip1q_s16(low, low), vzip2q_s16(low, low), vzip1q_s16(high, high), vzip2q_s16(high, high)];
+                for (i, sums) in two.into_iter().enumerate() {
+                    let of = |group: usize| {
+                        let pairs = vld4q_dup_s32(minimums.add((eight * 8 + group) * 4).cast());
+                        [pairs.0, pairs.1, pairs.2, pairs.3].map(|pair| vreinterpretq_s16_s32(pair))
+                    };
+                    let (first, second) = (of(i * 2), of(i * 2 + 1));
+                    for pair in 0..4 {
+                        let total = vmlal_s16(totals[t][pair], vget_low_s16(first[pair]), vget_low_s16(sums));
+                        totals[t][pair] = vmlal_high_s16(total, second[pair], sums);
+                    }
                 }
             }
         }
+        totals
     }
 }
 

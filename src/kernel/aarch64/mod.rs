@@ -7,6 +7,7 @@ mod dotprod;
 mod i8mm;
 mod neon;
 mod panel;
+mod scale;
 
 use super::quantized::{self, Multiply};
 use super::{Job, Kernels, float};
@@ -42,32 +43,40 @@ fn floats<W: float::Weight>(job: &mut Job<'_>) {
     }
 }
 
-/// Block formats: decoded and multiplied by `$unit`.
+/// Rows of blocks times one token.
+unsafe fn neon_decode<F: Format>(job: &mut Job<'_>) {
+    // SAFETY: passed on to the caller.
+    unsafe { quantized::decode::<Rows<F, Widening>>(job) }
+}
+
+/// The same. A single token has no use for products of matrices.
+#[target_feature(enable = "dotprod")]
+unsafe fn dotprod_decode<F: Format>(job: &mut Job<'_>) {
+    // SAFETY: passed on to the caller.
+    unsafe { quantized::decode::<Rows<F, Sdot>>(job) }
+}
+
+/// Block formats: one token, or panels that are packed by `$put` and multiplied by `$pieces` and `$whole`.
 macro_rules! blocks {
-    ($name:ident, $module:ident, $unit:ident $(, $feature:literal)?) => {
+    ($name:ident, $module:ident, $decode:ident, $put:path, $pieces:path, $whole:path $(, $feature:literal)?) => {
         mod $module {
             use super::*;
             use crate::kernel::quantized::Tile;
 
             $(#[target_feature(enable = $feature)])?
-            pub unsafe fn decode<F: Format>(job: &mut Job<'_>) {
-                // SAFETY: passed on to the caller.
-                unsafe { quantized::decode::<Rows<F, $unit>>(job) }
-            }
-            $(#[target_feature(enable = $feature)])?
             pub unsafe fn pack<F: Format>(w: *const u8, row_bytes: usize, rows: usize, cols: usize, panel: *mut u8) {
                 // SAFETY: passed on to the caller.
-                unsafe { panel::pack::<F>(w, row_bytes, rows, cols, panel, |to, rows| <$unit as Panel>::put(to, rows)) }
+                unsafe { panel::pack::<F>(w, row_bytes, rows, cols, panel, |to, rows| $put(to, rows)) }
             }
             $(#[target_feature(enable = $feature)])?
             unsafe fn pieces<const T: usize, const SCALES: u8>(tile: &Tile<'_>) {
                 // SAFETY: passed on to the caller.
-                unsafe { panel::pieces::<$unit, T, SCALES>(tile) }
+                unsafe { $pieces(tile) }
             }
             $(#[target_feature(enable = $feature)])?
             unsafe fn whole<const T: usize, const GROUP: usize, const MINIMUMS: bool>(tile: &Tile<'_>) {
                 // SAFETY: passed on to the caller.
-                unsafe { panel::whole::<$unit, T, GROUP, MINIMUMS>(tile) }
+                unsafe { $whole(tile) }
             }
 
             /// The functions for a format, for four tokens and for one: those that formats of its kind share.
@@ -95,7 +104,7 @@ macro_rules! blocks {
             // SAFETY: the caller has the instruction, and the functions are of one format.
             unsafe {
                 if job.x.tokens == 1 {
-                    $module::decode::<F>(job);
+                    $decode::<F>(job);
                 } else {
                     quantized::prefill(job, F::BIAS, $module::pack::<F>, $module::functions::<F>());
                 }
@@ -103,33 +112,29 @@ macro_rules! blocks {
         }
     };
 }
-blocks!(neon_blocks, by_widening, Widening);
-blocks!(dotprod_blocks, by_sdot, Sdot, "dotprod");
-
-/// Panels with one scale for 32 weights by `smmla`, all others as without it.
-unsafe fn i8mm_blocks<F: Format>(job: &mut Job<'_>) {
-    // SAFETY: the caller has the instructions, and the functions are of one format.
-    unsafe {
-        if job.x.tokens == 1 || F::ELEMENTS == 256 || F::M.is_some() || F::FLOAT_GROUPS {
-            return dotprod_blocks::<F>(job);
-        }
-        quantized::prefill(job, F::BIAS, by_smmla::pack::<F>, by_smmla::FUNCTIONS);
-    }
-}
-
-mod by_smmla {
-    use super::*;
-    use crate::kernel::quantized::Tile;
-
-    #[target_feature(enable = "dotprod,i8mm")]
-    pub unsafe fn pack<F: Format>(w: *const u8, row_bytes: usize, rows: usize, cols: usize, panel: *mut u8) {
-        // SAFETY: passed on to the caller.
-        unsafe { panel::pack::<F>(w, row_bytes, rows, cols, panel, |to, rows| i8mm::put(to, rows)) }
-    }
-    #[target_feature(enable = "dotprod,i8mm")]
-    unsafe fn multiply<const T: usize>(tile: &Tile<'_>) {
-        // SAFETY: passed on to the caller.
-        unsafe { i8mm::multiply::<T>(tile) }
-    }
-    pub const FUNCTIONS: &[Multiply] = &[(4, multiply::<4>), (1, multiply::<1>)];
-}
+blocks!(
+    neon_blocks,
+    by_widening,
+    neon_decode,
+    Widening::put,
+    panel::pieces::<Widening, T, SCALES>,
+    panel::whole::<Widening, T, GROUP, MINIMUMS>
+);
+blocks!(
+    dotprod_blocks,
+    by_sdot,
+    dotprod_decode,
+    Sdot::put,
+    panel::pieces::<Sdot, T, SCALES>,
+    panel::whole::<Sdot, T, GROUP, MINIMUMS>,
+    "dotprod"
+);
+blocks!(
+    i8mm_blocks,
+    by_smmla,
+    dotprod_decode,
+    i8mm::put,
+    i8mm::pieces::<T, SCALES>,
+    i8mm::whole::<T, GROUP, MINIMUMS>,
+    "dotprod,i8mm"
+);

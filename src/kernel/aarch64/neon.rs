@@ -247,16 +247,16 @@ unsafe impl Dot for Widening {
                 w1 = in(vreg) w[1],
                 x0 = in(vreg) x[0],
                 x1 = in(vreg) x[1],
-                options(pure, nomem, nostack, preserves_flags)
+                options(nomem, nostack, preserves_flags)
             );
         }
         out
     }
 
     #[inline(always)]
-    unsafe fn dot16(w: int8x16_t, x: int8x16_t) -> int32x4_t {
+    unsafe fn dot16(sums: int32x4_t, w: int8x16_t, x: int8x16_t) -> int32x4_t {
         // SAFETY: NEON.
-        unsafe { vpaddlq_s16(vmlal_high_s8(vmull_s8(vget_low_s8(w), vget_low_s8(x)), w, x)) }
+        unsafe { vpadalq_s16(sums, vmlal_high_s8(vmull_s8(vget_low_s8(w), vget_low_s8(x)), w, x)) }
     }
 }
 
@@ -292,7 +292,7 @@ unsafe impl Panel for Widening {
                     let rows: [_; 4] = core::array::from_fn(|r| row(r, halves.start));
                     for (sums, q) in sums.iter_mut().zip(q) {
                         let quants = vld1q_s8(q.add(halves.start * 16));
-                        sums[four] = join(rows.map(|w| Widening::dot16(w, quants)));
+                        sums[four] = join(rows.map(|w| Widening::dot16(vdupq_n_s32(0), w, quants)));
                     }
                 }
             }

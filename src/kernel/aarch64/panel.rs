@@ -12,8 +12,8 @@ use crate::kernel::quantized::Tile;
 use crate::quant::{Bytes, Format};
 
 /// Bytes of 32 codes of eight rows, and of a number for each.
-const CODES: usize = 8 * 32;
-const LINE: usize = 8 * 4;
+pub(super) const CODES: usize = 8 * 32;
+pub(super) const LINE: usize = 8 * 4;
 /// Bytes of 32 weights of eight rows with one scale.
 pub(super) const PIECE: usize = CODES + LINE;
 
@@ -43,16 +43,16 @@ pub(super) mod scales {
 
 /// Where things lie for 256 weights of eight rows: codes; each group's scale as an i32; its minimum as an i16, where there
 /// are any; `d`; `m`.
-struct Whole {
-    minimums: usize,
-    d: usize,
-    m: usize,
-    size: usize,
+pub(super) struct Whole {
+    pub minimums: usize,
+    pub d: usize,
+    pub m: usize,
+    pub size: usize,
 }
 
 impl Whole {
-    const SCALES: usize = 8 * CODES;
-    const fn of(group: usize, with_minimums: bool) -> Self {
+    pub const SCALES: usize = 8 * CODES;
+    pub const fn of(group: usize, with_minimums: bool) -> Self {
         let groups = 256 / group;
         let minimums = Self::SCALES + groups * LINE;
         let d = minimums + if with_minimums { groups * LINE / 2 } else { 0 };
@@ -201,6 +201,15 @@ pub(super) unsafe fn pieces<P: Panel, const T: usize, const SCALES: u8>(tile: &T
     }
 }
 
+/// The sums of the quants of eight groups, of the first eight or the next.
+#[inline(always)]
+pub(super) unsafe fn eight_sums<const GROUP: usize>(sums: *const i16, eight: usize) -> int16x8_t {
+    // SAFETY: the caller has sixteen sums of sixteen quants.
+    unsafe {
+        if GROUP == 16 { vld1q_s16(sums.add(eight * 8)) } else { vpaddq_s16(vld1q_s16(sums), vld1q_s16(sums.add(8))) }
+    }
+}
+
 /// The same for formats with blocks of 256.
 ///
 /// # Safety
@@ -243,17 +252,22 @@ pub(super) unsafe fn whole<P: Panel, const T: usize, const GROUP: usize, const M
                 }
                 if MINIMUMS {
                     let mut totals = [[vdupq_n_s32(0); 2]; T];
-                    for group in 0..256 / GROUP {
-                        let minimums = vld1q_s16(w.add(places.minimums + group * LINE / 2).cast());
-                        for t in 0..T {
-                            let sum = if GROUP == 16 {
-                                *sums[t].add(group)
-                            } else {
-                                *sums[t].add(2 * group) + *sums[t].add(2 * group + 1)
-                            };
-                            totals[t][0] = vmlal_n_s16(totals[t][0], vget_low_s16(minimums), sum);
-                            totals[t][1] = vmlal_high_n_s16(totals[t][1], minimums, sum);
+                    for eight in 0..256 / GROUP / 8 {
+                        let sums = sums.map(|sums| eight_sums::<GROUP>(sums, eight));
+                        let minimums: *const i16 = w.add(places.minimums + eight * 8 * LINE / 2).cast();
+                        macro_rules! groups {
+                            ($($group:literal)*) => { $(
+                                let of_group = vld1q_s16(minimums.add($group * 8));
+                                for t in 0..T {
+                                    let [low, high] = totals[t];
+                                    totals[t] = [
+                                        vmlal_laneq_s16::<$group>(low, vget_low_s16(of_group), sums[t]),
+                                        vmlal_high_laneq_s16::<$group>(high, of_group, sums[t]),
+                                    ];
+                                }
+                            )* };
                         }
+                        groups!(0 1 2 3 4 5 6 7);
                     }
                     let scale = floats(w.add(places.m));
                     for t in 0..T {

@@ -11,6 +11,7 @@ impl Format for Q4K {
     const BYTEWISE: bool = true;
     const SUPER: Option<SuperBlock> = Some(SuperBlock::Q4K);
     const M: Option<(usize, f32)> = Some((2, -1.0));
+    const SIX_BITS: bool = true;
     const SHAPE: Shape = Shape::Halves(16);
 
     #[inline(always)]

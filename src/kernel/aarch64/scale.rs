@@ -1,0 +1,157 @@
+//! The scales and minimums of four rows of blocks, side by side: what is done to one is done to all.
+
+use core::arch::aarch64::*;
+
+use super::bytes::{Pair, low_halves};
+use crate::quant::Format;
+
+/// Of four rows of blocks of 256.
+#[derive(Clone, Copy)]
+pub(super) struct Scales {
+    /// Those of four groups, a byte each, in a lane for each row; then of the next four.
+    pub scales: [int32x4_t; 4],
+    pub minimums: [int32x4_t; 4],
+    pub d: float32x4_t,
+    pub m: float32x4_t,
+}
+
+impl Scales {
+    #[inline(always)]
+    pub unsafe fn of<F: Format>(blocks: [&F::Block; 4]) -> Self {
+        // SAFETY: NEON; the blocks have what the format says.
+        unsafe {
+            if F::SIX_BITS {
+                return Self::of_six_bits::<F>(blocks);
+            }
+            let scales = columns::<F>(blocks.map(F::scale_words));
+            let minimums = if F::M.is_some() { columns::<F>(blocks.map(F::minimum_words)) } else { scales };
+            Self { scales, minimums, d: d::<F>(blocks, 0), m: m::<F>(blocks) }
+        }
+    }
+
+    /// See [`Format::SIX_BITS`]: the first sixteen bytes of a block hold all.
+    #[inline(always)]
+    unsafe fn of_six_bits<F: Format>(blocks: [&F::Block; 4]) -> Self {
+        // SAFETY: NEON; the blocks have more than sixteen bytes.
+        unsafe {
+            let [a, b, c, d] = blocks.map(|block| vld1q_u32((&raw const *block).cast()));
+            let two = |a, b| (vreinterpretq_u64_u32(vtrn1q_u32(a, b)), vreinterpretq_u64_u32(vtrn2q_u32(a, b)));
+            let ((ab02, ab13), (cd02, cd13)) = (two(a, b), two(c, d));
+            let floats = vreinterpretq_u32_u64(vtrn1q_u64(ab02, cd02));
+            let bytes = |x| vreinterpretq_u8_u64(x);
+            let (scales, minimums) = (bytes(vtrn1q_u64(ab13, cd13)), bytes(vtrn2q_u64(ab02, cd02)));
+            let rest = bytes(vtrn2q_u64(ab13, cd13));
+
+            // Six bits of the first four; four bits of the others, whose high two bits are those left over before.
+            let columns = |first, rest| {
+                let second = vsliq_n_u8::<4>(rest, vshrq_n_u8::<6>(first));
+                let both = [vandq_u8(first, vdupq_n_u8(0x3f)), second].map(|x| vreinterpretq_s32_u8(x));
+                [both[0], both[1], both[0], both[1]]
+            };
+            let float = |half| low_halves(vcombine_u16(half, half));
+            Self {
+                scales: columns(scales, vandq_u8(rest, vdupq_n_u8(15))),
+                minimums: columns(minimums, vshrq_n_u8::<4>(rest)),
+                d: float(vmovn_u32(floats)),
+                m: vmulq_n_f32(float(vshrn_n_u32::<16>(floats)), F::M.map_or(1.0, |(_, factor)| factor)),
+            }
+        }
+    }
+}
+
+/// Sixteen bytes of each of four rows, or eight, as in [`Scales`].
+#[inline(always)]
+unsafe fn columns<F: Format>([a, b, c, d]: [[u64; 2]; 4]) -> [int32x4_t; 4] {
+    // SAFETY: NEON.
+    unsafe {
+        let two = |a: u64, b: u64| vreinterpretq_s32_u64(vcombine_u64(vcreate_u64(a), vcreate_u64(b)));
+        let (ab, cd) = (two(a[0], b[0]), two(c[0], d[0]));
+        let (first, second) = (vuzp1q_s32(ab, cd), vuzp2q_s32(ab, cd));
+        if F::GROUP == 32 {
+            return [first, second, first, second];
+        }
+        let (ab, cd) = (two(a[1], b[1]), two(c[1], d[1]));
+        [first, second, vuzp1q_s32(ab, cd), vuzp2q_s32(ab, cd)]
+    }
+}
+
+/// What is in the columns for one group.
+#[inline(always)]
+pub(super) unsafe fn column<const GROUP: usize>(columns: [int32x4_t; 4]) -> int32x4_t {
+    let four = columns[GROUP / 4];
+    // SAFETY: NEON.
+    unsafe {
+        vshrq_n_s32::<24>(match GROUP % 4 {
+            0 => vshlq_n_s32::<24>(four),
+            1 => vshlq_n_s32::<16>(four),
+            2 => vshlq_n_s32::<8>(four),
+            _ => four,
+        })
+    }
+}
+
+/// The sums of the quants of four groups, twice, for each four groups.
+#[inline(always)]
+pub(super) unsafe fn group_sums<F: Format>(sums: *const i16) -> [int16x8_t; 4] {
+    // SAFETY: the caller has 16 sums.
+    unsafe {
+        let sums = [vld1q_s16(sums), vld1q_s16(sums.add(8))];
+        let sums = if F::GROUP == 16 { sums } else { [vpaddq_s16(sums[0], sums[1]); 2] };
+        let [a, b] = sums.map(|sums| {
+            let four = vreinterpretq_s64_s16(sums);
+            [vdupq_laneq_s64::<0>(four), vdupq_laneq_s64::<1>(four)].map(|four| vreinterpretq_s16_s64(four))
+        });
+        [a[0], a[1], b[0], b[1]]
+    }
+}
+
+/// For each row, the sum of the products of its scales or minimums and the groups' sums.
+#[inline(always)]
+pub(super) unsafe fn times_sums<F: Format>(columns: [int32x4_t; 4], sums: [int16x8_t; 4]) -> int32x4_t {
+    // SAFETY: NEON.
+    unsafe {
+        let mut rows = [vdupq_n_s32(0); 4];
+        for (column, sums) in columns.into_iter().zip(sums).take(256 / F::GROUP / 4) {
+            let bytes = vreinterpretq_s8_s32(column);
+            for (two, words) in [vmovl_s8(vget_low_s8(bytes)), vmovl_high_s8(bytes)].into_iter().enumerate() {
+                rows[two * 2] = vmlal_s16(rows[two * 2], vget_low_s16(words), vget_low_s16(sums));
+                rows[two * 2 + 1] = vmlal_high_s16(rows[two * 2 + 1], words, sums);
+            }
+        }
+        super::blocks::join(rows)
+    }
+}
+
+/// `d` of four blocks.
+#[inline(always)]
+pub(super) unsafe fn d<F: Format>(blocks: [&F::Block; 4], at: usize) -> float32x4_t {
+    // SAFETY: NEON; the blocks have what the format says.
+    unsafe {
+        match F::D {
+            Some((place, factor)) => halves::<F>(blocks, place, factor),
+            None => vld1q_f32(blocks.map(|block| F::d(block, at, |bytes| Pair.f16(bytes))).as_ptr()),
+        }
+    }
+}
+
+/// `m` of four blocks.
+#[inline(always)]
+pub(super) unsafe fn m<F: Format>(blocks: [&F::Block; 4]) -> float32x4_t {
+    // SAFETY: as above.
+    unsafe { F::M.map_or(vdupq_n_f32(0.0), |(place, factor)| halves::<F>(blocks, place, factor)) }
+}
+
+/// The f16 of four blocks, times `factor`.
+#[inline(always)]
+unsafe fn halves<F: Format>(blocks: [&F::Block; 4], place: usize, factor: f32) -> float32x4_t {
+    // SAFETY: NEON; the blocks have what the format says.
+    unsafe {
+        let [a, b, c, d] = blocks.map(|block| (&raw const *block).cast::<u8>().add(place).cast::<u16>());
+        let halves = vld1_lane_u16::<0>(a, vdup_n_u16(0));
+        let halves = vld1_lane_u16::<1>(b, halves);
+        let halves = vld1_lane_u16::<2>(c, halves);
+        let halves = vld1_lane_u16::<3>(d, halves);
+        let floats = low_halves(vcombine_u16(halves, halves));
+        if factor == 1.0 { floats } else { vmulq_n_f32(floats, factor) }
+    }
+}
