@@ -41,15 +41,18 @@ pub(super) unsafe fn decode<B: Blocks>(job: &mut Job<'_>) {
         // SAFETY: needs no instruction set.
         return unsafe { super::dot::matmul::<B::Format>(job) };
     }
+    // Mostly the only one.
+    let first = job.x.row(0);
     let mut r = 0;
     while r < job.rows {
         // The last rows are taken together with some that are done: the same bits again.
         r = r.min(job.rows - B::ROWS);
         for t in 0..job.x.tokens {
+            let x = if t == 0 { first } else { job.x.row(t) };
             // SAFETY: rows `r..r + ROWS` are the job's, in `w` and in `out`.
             unsafe {
                 let out = job.out.add(t * job.stride + r);
-                B::dot(job.w.as_ptr().add(r * row_bytes), row_bytes, job.x.row(t), out);
+                B::dot(job.w.as_ptr().add(r * row_bytes), row_bytes, x, out);
             }
         }
         r += B::ROWS;

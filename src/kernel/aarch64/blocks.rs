@@ -5,7 +5,7 @@ use core::arch::asm;
 use core::marker::PhantomData;
 
 use super::bytes::{Pair, bias, high_halves, low_halves};
-use super::scale::{Scales, column, d, group_sums, m, times_sums};
+use super::scale::{Scales, column, floats, group_sums, times_sums};
 use crate::kernel::job::Row;
 use crate::kernel::quantized::Blocks;
 use crate::quant::{Bytes, Format, Shape};
@@ -94,9 +94,10 @@ unsafe impl<F: Format, D: Dot> Blocks for Rows<F, D> {
             if is_simple::<F>() {
                 return Self::simple(w, row_bytes, x, out);
             }
+            let mut run = Run { sums: [[vdupq_n_s32(0); 4]; 2], before: [vdupq_n_s32(0); 2] };
             for four in 0..2 {
                 let rows = core::array::from_fn(|r| w.add((four * 4 + r) * row_bytes));
-                let acc = if F::ELEMENTS == 256 { Self::whole(rows, x) } else { Self::pieces(rows, x) };
+                let acc = if F::ELEMENTS == 256 { Self::whole(rows, x, &mut run) } else { Self::pieces(rows, x) };
                 vst1q_f32(out.add(four * 4), acc);
             }
         }
@@ -168,7 +169,7 @@ impl<F: Format, D: Dot> Rows<F, D> {
                         let (a, b) = (D::dot16(zero, codes[0][half], x), D::dot16(zero, codes[1][half], x));
                         let (c, d16) = (D::dot16(zero, codes[2][half], x), D::dot16(zero, codes[3][half], x));
                         let products = join([a, b, c, d16]);
-                        let scale = vmulq_n_f32(d::<F>(blocks, chunk * 32 + half * 16), *dx);
+                        let scale = vmulq_n_f32(floats::<F>(blocks, chunk * 32 + half * 16)[0], *dx);
                         acc = vfmaq_f32(acc, scale, vcvtq_f32_s32(vaddq_s32(products, less(sum))));
                     }
                     continue;
@@ -176,25 +177,22 @@ impl<F: Format, D: Dot> Rows<F, D> {
                 // Not by a closure, which would not have the instruction.
                 let (a, b) = (D::dot(zero, codes[0], quants), D::dot(zero, codes[1], quants));
                 let products = join([a, b, D::dot(zero, codes[2], quants), D::dot(zero, codes[3], quants)]);
-                let scale = vmulq_n_f32(d::<F>(blocks, chunk * 32), *dx);
-                acc = vfmaq_f32(acc, scale, vcvtq_f32_s32(vaddq_s32(products, less(first + second))));
+                let [d, m] = floats::<F>(blocks, chunk * 32);
+                acc = vfmaq_f32(acc, vmulq_n_f32(d, *dx), vcvtq_f32_s32(vaddq_s32(products, less(first + second))));
                 if F::M.is_some() {
-                    acc = vfmaq_f32(acc, vmulq_n_f32(m::<F>(blocks), *dx), vdupq_n_f32((first + second) as f32));
+                    acc = vfmaq_f32(acc, vmulq_n_f32(m, *dx), vdupq_n_f32((first + second) as f32));
                 }
             }
             acc
         }
     }
 
-    /// Four rows of blocks of 256. The sums of integers run on, as in [`Self::simple`]: in one set for the even groups, in
-    /// another for the odd.
+    /// Four rows of blocks of 256.
     #[inline(always)]
-    unsafe fn whole(rows: [*const u8; 4], x: Row<'_>) -> float32x4_t {
+    unsafe fn whole(rows: [*const u8; 4], x: Row<'_>, run: &mut Run) -> float32x4_t {
         // SAFETY: the rows and the token have as many blocks.
         unsafe {
             let mut acc = vdupq_n_f32(0.0);
-            let mut sums = [[vdupq_n_s32(0); 4]; 2];
-            let mut before = [vdupq_n_s32(0); 2];
             for (i, dx) in x.d.iter().enumerate() {
                 let mut blocks = rows.map(|row| &*row.add(i * size_of::<F::Block>()).cast::<F::Block>());
                 let q = x.q.as_ptr().add(i * 256);
@@ -203,9 +201,9 @@ impl<F: Format, D: Dot> Rows<F, D> {
                 let mut total = vdupq_n_s32(0);
                 macro_rules! group {
                     ($odd:literal, $group:expr) => {
-                        let now = join_now(sums[$odd]);
-                        total = vmlaq_s32(total, vsubq_s32(now, before[$odd]), column::<{ $group }>(scales.scales));
-                        before[$odd] = now;
+                        let now = join_now(run.sums[$odd]);
+                        total = vmlaq_s32(total, vsubq_s32(now, run.before[$odd]), column::<{ $group }>(scales.scales));
+                        run.before[$odd] = now;
                     };
                 }
                 macro_rules! pairs {
@@ -216,8 +214,8 @@ impl<F: Format, D: Dot> Rows<F, D> {
                             let (x, y) = (quants($pair * 2), quants($pair * 2 + 1));
                             let first = Pair.signed::<F>(F::unpack(Pair, block, $pair * 2));
                             let second = Pair.signed::<F>(F::unpack(Pair, block, $pair * 2 + 1));
-                            sums[0][r] = D::dot(sums[0][r], first, x);
-                            sums[1][r] = D::dot(sums[1][r], second, y);
+                            run.sums[0][r] = D::dot(run.sums[0][r], first, x);
+                            run.sums[1][r] = D::dot(run.sums[1][r], second, y);
                         }
                         group!(0, $pair * 2);
                         group!(1, $pair * 2 + 1);
@@ -229,8 +227,8 @@ impl<F: Format, D: Dot> Rows<F, D> {
                         let quants = [vld1q_s8(q.add($chunk * 32)), vld1q_s8(q.add($chunk * 32 + 16))];
                         for (r, block) in blocks.into_iter().enumerate() {
                             let codes = Pair.signed::<F>(F::unpack(Pair, block, $chunk));
-                            sums[0][r] = D::dot16(sums[0][r], codes[0], quants[0]);
-                            sums[1][r] = D::dot16(sums[1][r], codes[1], quants[1]);
+                            run.sums[0][r] = D::dot16(run.sums[0][r], codes[0], quants[0]);
+                            run.sums[1][r] = D::dot16(run.sums[1][r], codes[1], quants[1]);
                         }
                         group!(0, $chunk * 2);
                         group!(1, $chunk * 2 + 1);
@@ -271,6 +269,13 @@ fn prefetch<const AT: usize>(p: *const u8) {
             options(readonly, nostack, preserves_flags)
         );
     }
+}
+
+/// Sums of integers for four rows that run on from block to block, as in [`Rows::simple`]: of the even groups, and of the
+/// odd. And what they were, each row's together, when they were last looked at.
+struct Run {
+    sums: [[int32x4_t; 4]; 2],
+    before: [int32x4_t; 2],
 }
 
 /// The blocks, of which the compiler no longer knows what it has read before: it would keep more of that than there are

@@ -44,6 +44,17 @@ pub(super) const fn bias<F: Format>() -> u8 {
 
 /// Four f16 to f32 (`vcvt_f32_f16` is younger than the oldest compiler that this crate supports).
 #[inline(always)]
+pub(super) unsafe fn four_halves(x: uint16x4_t) -> float32x4_t {
+    let out;
+    // SAFETY: an instruction of NEON without other effects.
+    unsafe {
+        asm!("fcvtl {0:v}.4s, {1:v}.4h", out(vreg) out, in(vreg) x, options(pure, nomem, nostack, preserves_flags))
+    };
+    out
+}
+
+/// The first four of eight.
+#[inline(always)]
 pub(super) unsafe fn low_halves(x: uint16x8_t) -> float32x4_t {
     let out;
     // SAFETY: an instruction of NEON without other effects.

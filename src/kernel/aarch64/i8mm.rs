@@ -159,7 +159,8 @@ pub(super) unsafe fn pieces<const T: usize, const SCALES: u8>(tile: &Tile<'_>) {
             for _ in 0..blocks {
                 let quants = quants(&mut q);
                 let mut second = w.add(CODES / 4);
-                let first = if SCALES == scales::HALVES { products!(w, quants, 0 1) } else { products!(w, quants, 0 1 2 3) };
+                let first =
+                    if SCALES == scales::HALVES { products!(w, quants, 0 1) } else { products!(w, quants, 0 1 2 3) };
                 let dx = scales(&mut d);
                 add(&mut acc, floats(w), dx, first);
                 w = w.add(LINE);
@@ -239,7 +240,10 @@ pub(super) unsafe fn whole<const T: usize, const GROUP: usize, const MINIMUMS: b
 
 /// For eight rows and each pair of tokens, the sums of minimums times the groups' sums.
 #[inline(always)]
-unsafe fn minimums<const T: usize, const GROUP: usize>(minimums: *const u32, sums: [*const i16; T]) -> Pairs<int32x4_t, T> {
+unsafe fn minimums<const T: usize, const GROUP: usize>(
+    minimums: *const u32,
+    sums: [*const i16; T],
+) -> Pairs<int32x4_t, T> {
     // SAFETY: the caller has eight minimums for each group, and sixteen sums of each token.
     unsafe {
         let mut totals = [[vdupq_n_s32(0); 4]; T];

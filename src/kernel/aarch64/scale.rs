@@ -1,8 +1,9 @@
 //! The scales and minimums of four rows of blocks, side by side: what is done to one is done to all.
 
 use core::arch::aarch64::*;
+use core::arch::asm;
 
-use super::bytes::{Pair, low_halves};
+use super::bytes::{Pair, four_halves};
 use crate::quant::Format;
 
 /// Of four rows of blocks of 256.
@@ -25,7 +26,8 @@ impl Scales {
             }
             let scales = columns::<F>(blocks.map(F::scale_words));
             let minimums = if F::M.is_some() { columns::<F>(blocks.map(F::minimum_words)) } else { scales };
-            Self { scales, minimums, d: d::<F>(blocks, 0), m: m::<F>(blocks) }
+            let [d, m] = floats::<F>(blocks, 0);
+            Self { scales, minimums, d, m }
         }
     }
 
@@ -48,12 +50,11 @@ impl Scales {
                 let both = [vandq_u8(first, vdupq_n_u8(0x3f)), second].map(|x| vreinterpretq_s32_u8(x));
                 [both[0], both[1], both[0], both[1]]
             };
-            let float = |half| low_halves(vcombine_u16(half, half));
             Self {
                 scales: columns(scales, vandq_u8(rest, vdupq_n_u8(15))),
                 minimums: columns(minimums, vshrq_n_u8::<4>(rest)),
-                d: float(vmovn_u32(floats)),
-                m: vmulq_n_f32(float(vshrn_n_u32::<16>(floats)), F::M.map_or(1.0, |(_, factor)| factor)),
+                d: four_halves(vmovn_u32(floats)),
+                m: times(four_halves(vshrn_n_u32::<16>(floats)), F::M.map_or(1.0, |(_, factor)| factor)),
             }
         }
     }
@@ -122,36 +123,74 @@ pub(super) unsafe fn times_sums<F: Format>(columns: [int32x4_t; 4], sums: [int16
     }
 }
 
-/// `d` of four blocks.
+/// `d` and `m` of four blocks.
 #[inline(always)]
-pub(super) unsafe fn d<F: Format>(blocks: [&F::Block; 4], at: usize) -> float32x4_t {
+pub(super) unsafe fn floats<F: Format>(blocks: [&F::Block; 4], at: usize) -> [float32x4_t; 2] {
     // SAFETY: NEON; the blocks have what the format says.
     unsafe {
-        match F::D {
-            Some((place, factor)) => halves::<F>(blocks, place, factor),
-            None => vld1q_f32(blocks.map(|block| F::d(block, at, |bytes| Pair.f16(bytes))).as_ptr()),
+        match (F::D, F::M) {
+            (Some((d, by)), Some((m, m_by))) if d + 2 == m => {
+                let both = words(blocks.map(|block| (&raw const *block).cast::<u8>().add(d)));
+                [times(four_halves(vmovn_u32(both)), by), times(four_halves(vshrn_n_u32::<16>(both)), m_by)]
+            }
+            (Some((d, by)), _) => {
+                let half = halves(blocks.map(|block| (&raw const *block).cast::<u8>().add(d)));
+                [times(four_halves(half), by), vdupq_n_f32(0.0)]
+            }
+            (None, _) => {
+                let d = blocks.map(|block| F::d(block, at, |bytes| Pair.f16(bytes)));
+                [vld1q_f32(d.as_ptr()), vdupq_n_f32(0.0)]
+            }
         }
     }
 }
 
-/// `m` of four blocks.
 #[inline(always)]
-pub(super) unsafe fn m<F: Format>(blocks: [&F::Block; 4]) -> float32x4_t {
-    // SAFETY: as above.
-    unsafe { F::M.map_or(vdupq_n_f32(0.0), |(place, factor)| halves::<F>(blocks, place, factor)) }
+unsafe fn times(x: float32x4_t, by: f32) -> float32x4_t {
+    // SAFETY: NEON.
+    if by == 1.0 { x } else { unsafe { vmulq_n_f32(x, by) } }
 }
 
-/// The f16 of four blocks, times `factor`.
+/// What four pointers are at, two bytes each. In assembler, as the compiler takes a way through other registers.
 #[inline(always)]
-unsafe fn halves<F: Format>(blocks: [&F::Block; 4], place: usize, factor: f32) -> float32x4_t {
-    // SAFETY: NEON; the blocks have what the format says.
+unsafe fn halves([a, b, c, d]: [*const u8; 4]) -> uint16x4_t {
+    let out;
+    // SAFETY: reads two bytes at each pointer, which the caller has.
     unsafe {
-        let [a, b, c, d] = blocks.map(|block| (&raw const *block).cast::<u8>().add(place).cast::<u16>());
-        let halves = vld1_lane_u16::<0>(a, vdup_n_u16(0));
-        let halves = vld1_lane_u16::<1>(b, halves);
-        let halves = vld1_lane_u16::<2>(c, halves);
-        let halves = vld1_lane_u16::<3>(d, halves);
-        let floats = low_halves(vcombine_u16(halves, halves));
-        if factor == 1.0 { floats } else { vmulq_n_f32(floats, factor) }
+        asm!(
+            "ldr {out:h}, [{a}]",
+            "ld1 {{{out:v}.h}}[1], [{b}]",
+            "ld1 {{{out:v}.h}}[2], [{c}]",
+            "ld1 {{{out:v}.h}}[3], [{d}]",
+            a = in(reg) a,
+            b = in(reg) b,
+            c = in(reg) c,
+            d = in(reg) d,
+            out = out(vreg) out,
+            options(pure, readonly, nostack, preserves_flags)
+        );
     }
+    out
+}
+
+/// The same of four bytes each.
+#[inline(always)]
+unsafe fn words([a, b, c, d]: [*const u8; 4]) -> uint32x4_t {
+    let out;
+    // SAFETY: reads four bytes at each pointer, which the caller has.
+    unsafe {
+        asm!(
+            "ldr {out:s}, [{a}]",
+            "ld1 {{{out:v}.s}}[1], [{b}]",
+            "ld1 {{{out:v}.s}}[2], [{c}]",
+            "ld1 {{{out:v}.s}}[3], [{d}]",
+            a = in(reg) a,
+            b = in(reg) b,
+            c = in(reg) c,
+            d = in(reg) d,
+            out = out(vreg) out,
+            options(pure, readonly, nostack, preserves_flags)
+        );
+    }
+    out
 }
