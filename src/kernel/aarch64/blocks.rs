@@ -97,7 +97,8 @@ unsafe impl<F: Format, D: Dot> Blocks for Rows<F, D> {
             let mut run = Run { sums: [[vdupq_n_s32(0); 4]; 2], before: [vdupq_n_s32(0); 2] };
             for four in 0..2 {
                 let rows = core::array::from_fn(|r| w.add((four * 4 + r) * row_bytes));
-                let acc = if F::ELEMENTS == 256 { Self::whole(rows, x, &mut run) } else { Self::pieces(rows, x) };
+                let acc =
+                    if F::ELEMENTS == 256 { Self::whole(rows, x, &mut run) } else { Self::pieces(rows, x, &mut run) };
                 vst1q_f32(out.add(four * 4), acc);
             }
         }
@@ -150,7 +151,7 @@ impl<F: Format, D: Dot> Rows<F, D> {
 
     /// Four rows of blocks of less than 256.
     #[inline(always)]
-    unsafe fn pieces(rows: [*const u8; 4], x: Row<'_>) -> float32x4_t {
+    unsafe fn pieces(rows: [*const u8; 4], x: Row<'_>, run: &mut Run) -> float32x4_t {
         // SAFETY: the rows and the token have as many blocks.
         unsafe {
             let mut acc = vdupq_n_f32(0.0);
@@ -162,23 +163,23 @@ impl<F: Format, D: Dot> Rows<F, D> {
                 let codes = blocks.map(|block| Pair.signed::<F>(F::unpack(Pair, block, chunk)));
                 let less = |sum: i32| vdupq_n_s32(-i32::from(bias::<F>()) * sum);
                 let [first, second] = sums.map(i32::from);
-                let zero = vdupq_n_s32(0);
                 if F::FLOAT_GROUPS {
                     for (half, sum) in [first, second].into_iter().enumerate() {
-                        let x = quants[half];
-                        let (a, b) = (D::dot16(zero, codes[0][half], x), D::dot16(zero, codes[1][half], x));
-                        let (c, d16) = (D::dot16(zero, codes[2][half], x), D::dot16(zero, codes[3][half], x));
-                        let products = join([a, b, c, d16]);
-                        let scale = vmulq_n_f32(floats::<F>(blocks, chunk * 32 + half * 16)[0], *dx);
-                        acc = vfmaq_f32(acc, scale, vcvtq_f32_s32(vaddq_s32(products, less(sum))));
+                        for (sums, codes) in run.sums[half].iter_mut().zip(codes) {
+                            *sums = D::dot16(*sums, codes[half], quants[half]);
+                        }
+                        let products = vaddq_s32(run.grown(half), less(sum));
+                        let [d, _] = floats::<F>(blocks, chunk * 32 + half * 16);
+                        acc = vfmaq_f32(acc, vmulq_n_f32(d, *dx), vcvtq_f32_s32(products));
                     }
                     continue;
                 }
-                // Not by a closure, which would not have the instruction.
-                let (a, b) = (D::dot(zero, codes[0], quants), D::dot(zero, codes[1], quants));
-                let products = join([a, b, D::dot(zero, codes[2], quants), D::dot(zero, codes[3], quants)]);
+                for (sums, codes) in run.sums[0].iter_mut().zip(codes) {
+                    *sums = D::dot(*sums, codes, quants);
+                }
+                let products = vaddq_s32(run.grown(0), less(first + second));
                 let [d, m] = floats::<F>(blocks, chunk * 32);
-                acc = vfmaq_f32(acc, vmulq_n_f32(d, *dx), vcvtq_f32_s32(vaddq_s32(products, less(first + second))));
+                acc = vfmaq_f32(acc, vmulq_n_f32(d, *dx), vcvtq_f32_s32(products));
                 if F::M.is_some() {
                     acc = vfmaq_f32(acc, vmulq_n_f32(m, *dx), vdupq_n_f32((first + second) as f32));
                 }
@@ -201,9 +202,7 @@ impl<F: Format, D: Dot> Rows<F, D> {
                 let mut total = vdupq_n_s32(0);
                 macro_rules! group {
                     ($odd:literal, $group:expr) => {
-                        let now = join_now(run.sums[$odd]);
-                        total = vmlaq_s32(total, vsubq_s32(now, run.before[$odd]), column::<{ $group }>(scales.scales));
-                        run.before[$odd] = now;
+                        total = vmlaq_s32(total, run.grown($odd), column::<{ $group }>(scales.scales));
                     };
                 }
                 macro_rules! pairs {
@@ -276,6 +275,20 @@ fn prefetch<const AT: usize>(p: *const u8) {
 struct Run {
     sums: [[int32x4_t; 4]; 2],
     before: [int32x4_t; 2],
+}
+
+impl Run {
+    /// What the sums of each row have grown by.
+    #[inline(always)]
+    unsafe fn grown(&mut self, set: usize) -> int32x4_t {
+        // SAFETY: NEON.
+        unsafe {
+            let now = join_now(self.sums[set]);
+            let grown = vsubq_s32(now, self.before[set]);
+            self.before[set] = now;
+            grown
+        }
+    }
 }
 
 /// The blocks, of which the compiler no longer knows what it has read before: it would keep more of that than there are
