@@ -95,8 +95,13 @@ unsafe impl<F: Format, D: Dot> Blocks for Rows<F, D> {
                 return Self::simple(w, row_bytes, x, out);
             }
             let mut run = Run { sums: [[vdupq_n_s32(0); 4]; 2], before: [vdupq_n_s32(0); 2] };
+            let mut next = w;
             for four in 0..2 {
-                let rows = core::array::from_fn(|r| w.add((four * 4 + r) * row_bytes));
+                let rows = [(); 4].map(|()| {
+                    let row = next;
+                    next = next.wrapping_add(row_bytes);
+                    row
+                });
                 let acc =
                     if F::ELEMENTS == 256 { Self::whole(rows, x, &mut run) } else { Self::pieces(rows, x, &mut run) };
                 vst1q_f32(out.add(four * 4), acc);
@@ -199,7 +204,15 @@ impl<F: Format, D: Dot> Rows<F, D> {
                 let q = x.q.as_ptr().add(i * 256);
                 let group_sums = group_sums::<F>(x.sums.as_ptr().add(i * 16));
                 let scales = Scales::of::<F>(blocks);
+                // Now, so that what they are made of needs no registers below.
                 let mut total = vdupq_n_s32(0);
+                if bias::<F>() > 0 {
+                    total = vmulq_n_s32(times_sums::<F>(scales.scales, group_sums), -i32::from(bias::<F>()));
+                }
+                let mut minimums = vdupq_n_s32(0);
+                if F::M.is_some() {
+                    minimums = pinned(times_sums::<F>(scales.minimums, group_sums));
+                }
                 macro_rules! group {
                     ($odd:literal, $group:expr) => {
                         total = vmlaq_s32(total, run.grown($odd), column::<{ $group }>(scales.scales));
@@ -238,14 +251,9 @@ impl<F: Format, D: Dot> Rows<F, D> {
                 } else {
                     pairs!(0 1 2 3);
                 }
-                if bias::<F>() > 0 {
-                    let less = times_sums::<F>(scales.scales, group_sums);
-                    total = vmlsq_n_s32(total, less, i32::from(bias::<F>()));
-                }
                 acc = vfmaq_f32(acc, vmulq_n_f32(scales.d, *dx), vcvtq_f32_s32(total));
                 if F::M.is_some() {
-                    let total = times_sums::<F>(scales.minimums, group_sums);
-                    acc = vfmaq_f32(acc, vmulq_n_f32(scales.m, *dx), vcvtq_f32_s32(total));
+                    acc = vfmaq_f32(acc, vmulq_n_f32(scales.m, *dx), vcvtq_f32_s32(minimums));
                 }
             }
             acc
@@ -303,6 +311,14 @@ fn here<B>(blocks: [&B; 4]) -> [&B; 4] {
             &*block
         }
     })
+}
+
+/// What is made here and not where it is used.
+#[inline(always)]
+unsafe fn pinned(mut x: int32x4_t) -> int32x4_t {
+    // SAFETY: no instruction.
+    unsafe { asm!("/* {0:v} */", inout(vreg) x, options(nomem, nostack, preserves_flags)) };
+    x
 }
 
 /// [`join`], at this place: the compiler would put it off, and copy the sums that run on.
