@@ -307,7 +307,7 @@ fn here<B>(blocks: [&B; 4]) -> [&B; 4] {
         let mut block: *const B = block;
         // SAFETY: no instruction; the reference that comes out is the one that went in.
         unsafe {
-            asm!("/* {0} */", inout(reg) block, options(nomem, nostack, preserves_flags));
+            asm!("/* {0} */", inout(reg) block, options(readonly, nostack, preserves_flags));
             &*block
         }
     })
