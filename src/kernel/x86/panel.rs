@@ -307,25 +307,32 @@ unsafe impl<const FIT: usize> Eight for Madd<FIT> {
             let scale = scale.map_or(_mm256_set1_epi16(1), |scale| {
                 _mm256_or_si256(_mm256_slli_epi32::<16>(scale), _mm256_and_si256(scale, _mm256_set1_epi32(0xffff)))
             });
-            let fit = if FIT == 0 {
-                1
-            } else if FIT < STEPS {
-                FIT
-            } else {
-                STEPS
-            };
-            for first in (0..STEPS).step_by(fit) {
+            if FIT == 0 {
+                // Written out, as the compiler would keep the loop for four tokens.
+                macro_rules! steps {
+                    ($($k:literal)*) => { $(
+                        if $k < STEPS {
+                            let w = _mm256_loadu_si256(w.add($k * LINE).cast());
+                            let size = _mm256_abs_epi8(w);
+                            in_order();
+                            for (to, q) in to.iter_mut().zip(q) {
+                                let x = _mm256_set1_epi32(four(q.add($k * 4)));
+                                let products = _mm256_maddubs_epi16(size, _mm256_sign_epi8(x, w));
+                                *to = opaque(_mm256_add_epi32(*to, _mm256_madd_epi16(products, scale)));
+                            }
+                        }
+                    )* };
+                }
+                steps!(0 1 2 3 4 5 6 7);
+                return;
+            }
+            let fit = if FIT < STEPS { FIT } else { STEPS };
+            for first in (0..STEPS).step_by(fit.max(1)) {
                 let mut sums = [_mm256_setzero_si256(); T];
                 for k in first..first + fit {
                     let w = _mm256_loadu_si256(w.add(k * LINE).cast());
-                    let size = _mm256_abs_epi8(w);
                     for (sums, q) in sums.iter_mut().zip(q) {
-                        let x = _mm256_set1_epi32(four(q.add(k * 4)));
-                        let products = if FIT == 0 {
-                            _mm256_maddubs_epi16(size, _mm256_sign_epi8(x, w))
-                        } else {
-                            _mm256_maddubs_epi16(w, x)
-                        };
+                        let products = _mm256_maddubs_epi16(w, _mm256_set1_epi32(four(q.add(k * 4))));
                         *sums = if k == first { products } else { _mm256_add_epi16(*sums, products) };
                     }
                 }
@@ -335,6 +342,13 @@ unsafe impl<const FIT: usize> Eight for Madd<FIT> {
             }
         }
     }
+}
+
+/// What is read after this is not read before: the compiler would, and run out of registers.
+#[inline(always)]
+fn in_order() {
+    // SAFETY: no instruction.
+    unsafe { core::arch::asm!("", options(nostack, preserves_flags)) };
 }
 
 /// `acc` plus the sum times both scales.
