@@ -48,14 +48,15 @@ pub(super) const fn piece(floats: usize) -> usize {
 macro_rules! transpose {
     ($to:expr, |$r:ident| $row:expr) => {{
         let to: *mut u8 = $to;
-        for r in (0..PANEL_ROWS).step_by(4) {
+        for r in (0..PANEL_ROWS).step_by(8) {
             macro_rules! row {
                 ($i:literal) => {{
                     let $r = r + $i;
                     $row
                 }};
             }
-            transpose_four([row!(0), row!(1), row!(2), row!(3)], to.add(r * 4));
+            let (first, second) = ([row!(0), row!(1), row!(2), row!(3)], [row!(4), row!(5), row!(6), row!(7)]);
+            transpose_eight(first, second, to.add(r * 4));
         }
     }};
 }
@@ -108,13 +109,16 @@ unsafe fn pack<F: Format, const WIDE: bool, const MADD: bool>(
         let bytes = size_of::<F::Block>();
         for b in 0..cols / F::ELEMENTS {
             let row = |r: usize| &*w.add(r.min(rows - 1) * row_bytes + b * bytes).cast::<F::Block>();
+            // With `WIDE` the next panel comes from memory while this one is multiplied. Narrower registers take so long for the
+            // products that these ask for it (see `Ahead`): what is left is to bring it nearer, as sixteen rows are more than the
+            // processor itself would follow.
             if WIDE {
-                // The next panel comes from memory while this one is multiplied. (Narrower registers take so long for the products
-                // that these ask for it: see `Ahead`.)
                 for r in PANEL_ROWS..2 * PANEL_ROWS {
-                    for line in 0..bytes.div_ceil(64) {
-                        _mm_prefetch::<_MM_HINT_T1>(w.wrapping_add(r * row_bytes + b * bytes + line * 64).cast());
-                    }
+                    ask::<_MM_HINT_T1>(w.wrapping_add(r * row_bytes + b * bytes), bytes);
+                }
+            } else if b % 2 == 0 || bytes > 64 {
+                for r in 0..PANEL_ROWS {
+                    ask::<_MM_HINT_T0>(w.wrapping_add(r * row_bytes + b * bytes + 192), bytes);
                 }
             }
             let d = |at: usize, to: *mut u8| match F::D {
@@ -160,6 +164,15 @@ unsafe fn pack<F: Format, const WIDE: bool, const MADD: bool>(
     }
 }
 
+/// Calls lines of memory into a cache.
+#[inline(always)]
+unsafe fn ask<const CACHE: i32>(from: *const u8, bytes: usize) {
+    for line in 0..bytes.div_ceil(64) {
+        // SAFETY: a prefetch reads nothing.
+        unsafe { _mm_prefetch::<CACHE>(from.wrapping_add(line * 64).cast()) };
+    }
+}
+
 /// Writes the codes of 32 numbers of every row, from blocks `at` bytes into them.
 #[inline(always)]
 unsafe fn codes<F: Format, const WIDE: bool, const MADD: bool>(
@@ -183,25 +196,32 @@ unsafe fn codes<F: Format, const WIDE: bool, const MADD: bool>(
     }
 }
 
-/// Writes eight dwords of four rows side by side: a quarter of `transpose!`'s work.
+/// Writes eight dwords of eight rows side by side: half of `transpose!`'s work.
 #[inline(always)]
-unsafe fn transpose_four([a, b, c, d]: [__m256i; 4], to: *mut u8) {
+unsafe fn transpose_eight(first: [__m256i; 4], second: [__m256i; 4], to: *mut u8) {
     // SAFETY: the caller has AVX2 and room for them.
     unsafe {
-        // Four rows of four dwords, in both halves at once.
+        for (k, (a, b)) in columns(first).into_iter().zip(columns(second)).enumerate() {
+            let at = to.add(k * LINE);
+            _mm256_storeu_si256(at.cast(), _mm256_permute2x128_si256::<0x20>(a, b));
+            _mm256_storeu_si256(at.add(4 * LINE).cast(), _mm256_permute2x128_si256::<0x31>(a, b));
+        }
+    }
+}
+
+/// Four rows of four dwords turned into columns, in both halves at once.
+#[inline(always)]
+unsafe fn columns([a, b, c, d]: [__m256i; 4]) -> [__m256i; 4] {
+    // SAFETY: the caller has AVX2.
+    unsafe {
         let (ab, cd) = (_mm256_unpacklo_epi32(a, b), _mm256_unpacklo_epi32(c, d));
         let (ab2, cd2) = (_mm256_unpackhi_epi32(a, b), _mm256_unpackhi_epi32(c, d));
-        let columns = [
+        [
             _mm256_unpacklo_epi64(ab, cd),
             _mm256_unpackhi_epi64(ab, cd),
             _mm256_unpacklo_epi64(ab2, cd2),
             _mm256_unpackhi_epi64(ab2, cd2),
-        ];
-        for (k, column) in columns.into_iter().enumerate() {
-            let at = to.add(k * LINE);
-            _mm_storeu_si128(at.cast(), _mm256_castsi256_si128(column));
-            _mm_storeu_si128(at.add(4 * LINE).cast(), _mm256_extracti128_si256::<1>(column));
-        }
+        ]
     }
 }
 
