@@ -177,13 +177,17 @@ pub fn usage(wrong: &str) -> ExitCode {
 /// Shows help that was asked for, or says on one line what is wrong with the command line.
 pub fn usage_error(told: &clap::Error) -> ExitCode {
     use clap::error::ErrorKind;
-    let is_help = told.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
-    if is_help || !told.use_stderr() {
-        return match told.print().and_then(|()| io::stdout().flush()) {
-            Err(error) if !told.use_stderr() => report(&anyhow::Error::new(error).context("cannot write the help")),
-            _ if told.use_stderr() => ExitCode::from(USAGE),
-            _ => ExitCode::SUCCESS,
+    // Asked for, it goes to stdout, and must get there; for want of a command, to stderr.
+    if !told.use_stderr() {
+        let written = told.print().and_then(|()| io::stdout().flush());
+        return match written {
+            Err(error) => report(&anyhow::Error::new(error).context("cannot write the help")),
+            Ok(()) => ExitCode::SUCCESS,
         };
+    }
+    if told.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        let _ = told.print();
+        return ExitCode::from(USAGE);
     }
     if told.kind() == ErrorKind::InvalidUtf8
         && let Some(wrong) = std::env::args_os().find(|argument| argument.to_str().is_none())

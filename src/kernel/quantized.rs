@@ -41,7 +41,7 @@ pub(super) unsafe fn decode<B: Blocks>(job: &mut Job<'_>) {
         // SAFETY: needs no instruction set.
         return unsafe { super::dot::matmul::<B::Format>(job) };
     }
-    // Mostly the only one.
+    // In a decode step the only token: its part of the activations is found once.
     let first = job.x.row(0);
     let mut r = 0;
     while r < job.rows {

@@ -187,10 +187,10 @@ impl Role {
         let sigmoid = layer.has_experts && matches!(spec.router(), Router::Sigmoid { .. });
         let pooled = pooled_sizes(spec);
         let alone = matches!(layer.mixer, Mixer::None);
-        let in_turns = matches!(mixer_of(spec, layer), Some(Recurrent { in_turns: true, .. }));
+        let mixer = mixer_of(spec, layer);
+        let in_turns = matches!(mixer, Some(Recurrent { in_turns: true, .. }));
         let Placement { pre_norm, post_norm, residual_norm } = spec.placement();
         let cross = spec.has_cross_attention();
-        let mixer = mixer_of(spec, layer);
         let short = matches!(mixer, Some(Recurrent { kind: RecurrentKind::ShortConvolution, .. }));
         let delta = matches!(mixer, Some(Recurrent { kind: RecurrentKind::DeltaNet, .. }));
         let mamba = matches!(mixer, Some(Recurrent { kind: RecurrentKind::Mamba2, .. }));

@@ -13,15 +13,21 @@ impl FromStr for Ids {
 
     fn from_str(list: &str) -> Result<Self, String> {
         let list = list.trim();
-        let list = list.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(list);
-        // Between two commas there is an id; after the last there may be none.
-        let list = list.trim_end().strip_suffix(',').unwrap_or(list);
-        let between = list.split(',').filter(|_| !list.trim().is_empty());
-        let id = |id: &str| id.parse().map_err(|_| format!("`{id}` is not a token id: give numbers such as 1,2,3"));
-        between
-            .flat_map(|ids| ids.split_whitespace().chain(ids.trim().is_empty().then_some("")).map(id))
-            .collect::<Result<_, _>>()
-            .map(Self)
+        let list = list.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(list).trim();
+        let mut ids = Vec::new();
+        if list.is_empty() {
+            return Ok(Self(ids));
+        }
+        // The last comma may have nothing behind it.
+        for part in list.strip_suffix(',').unwrap_or(list).split(',') {
+            if part.trim().is_empty() {
+                return Err("an id is missing at a comma: give numbers such as 1,2,3".into());
+            }
+            for id in part.split_whitespace() {
+                ids.push(id.parse().map_err(|_| format!("`{id}` is not a token id: give numbers such as 1,2,3"))?);
+            }
+        }
+        Ok(Self(ids))
     }
 }
 

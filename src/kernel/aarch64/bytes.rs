@@ -56,12 +56,8 @@ pub(super) unsafe fn four_halves(x: uint16x4_t) -> float32x4_t {
 /// The first four of eight.
 #[inline(always)]
 pub(super) unsafe fn low_halves(x: uint16x8_t) -> float32x4_t {
-    let out;
-    // SAFETY: an instruction of NEON without other effects.
-    unsafe {
-        asm!("fcvtl {0:v}.4s, {1:v}.4h", out(vreg) out, in(vreg) x, options(pure, nomem, nostack, preserves_flags))
-    };
-    out
+    // SAFETY: NEON.
+    unsafe { four_halves(vget_low_u16(x)) }
 }
 
 /// The other four.

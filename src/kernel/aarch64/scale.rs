@@ -151,46 +151,31 @@ unsafe fn times(x: float32x4_t, by: f32) -> float32x4_t {
     if by == 1.0 { x } else { unsafe { vmulq_n_f32(x, by) } }
 }
 
-/// What four pointers are at, two bytes each. In assembler, as the compiler takes a way through other registers.
-#[inline(always)]
-unsafe fn halves([a, b, c, d]: [*const u8; 4]) -> uint16x4_t {
-    let out;
-    // SAFETY: reads two bytes at each pointer, which the caller has.
-    unsafe {
-        asm!(
-            "ldr {out:h}, [{a}]",
-            "ld1 {{{out:v}.h}}[1], [{b}]",
-            "ld1 {{{out:v}.h}}[2], [{c}]",
-            "ld1 {{{out:v}.h}}[3], [{d}]",
-            a = in(reg) a,
-            b = in(reg) b,
-            c = in(reg) c,
-            d = in(reg) d,
-            out = out(vreg) out,
-            options(pure, readonly, nostack, preserves_flags)
-        );
-    }
-    out
+/// What four pointers are at, as many bytes each as the lanes have. In assembler, as the compiler takes a way through other
+/// registers.
+macro_rules! gather {
+    ($name:ident, $lane:literal, $lanes:ty) => {
+        #[inline(always)]
+        unsafe fn $name([a, b, c, d]: [*const u8; 4]) -> $lanes {
+            let out;
+            // SAFETY: reads a lane's bytes at each pointer, which the caller has.
+            unsafe {
+                asm!(
+                    concat!("ldr {out:", $lane, "}, [{a}]"),
+                    concat!("ld1 {{{out:v}.", $lane, "}}[1], [{b}]"),
+                    concat!("ld1 {{{out:v}.", $lane, "}}[2], [{c}]"),
+                    concat!("ld1 {{{out:v}.", $lane, "}}[3], [{d}]"),
+                    a = in(reg) a,
+                    b = in(reg) b,
+                    c = in(reg) c,
+                    d = in(reg) d,
+                    out = out(vreg) out,
+                    options(pure, readonly, nostack, preserves_flags)
+                );
+            }
+            out
+        }
+    };
 }
-
-/// The same of four bytes each.
-#[inline(always)]
-unsafe fn words([a, b, c, d]: [*const u8; 4]) -> uint32x4_t {
-    let out;
-    // SAFETY: reads four bytes at each pointer, which the caller has.
-    unsafe {
-        asm!(
-            "ldr {out:s}, [{a}]",
-            "ld1 {{{out:v}.s}}[1], [{b}]",
-            "ld1 {{{out:v}.s}}[2], [{c}]",
-            "ld1 {{{out:v}.s}}[3], [{d}]",
-            a = in(reg) a,
-            b = in(reg) b,
-            c = in(reg) c,
-            d = in(reg) d,
-            out = out(vreg) out,
-            options(pure, readonly, nostack, preserves_flags)
-        );
-    }
-    out
-}
+gather!(halves, "h", uint16x4_t);
+gather!(words, "s", uint32x4_t);

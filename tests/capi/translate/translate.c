@@ -6,16 +6,16 @@
 
 #define MEMORY(size) aligned_alloc(arenite_align(), ((size) / arenite_align() + 1) * arenite_align()), size
 #define NEW(object) MEMORY(arenite_##object##_size()), &object, &error
-#define TRY(call) if (call) return arenite_error_message(&error, text, sizeof text), fprintf(stderr, "%s\n", text), 1
+#define TRY(call) if ((call) != ARENITE_STATUS_OK) return arenite_error_message(&error, text, sizeof text), fprintf(stderr, "%s\n", text), 1
 
 int main(int count, char **arguments) {
     static _Alignas(64) uint8_t file[16 << 20];
-    char text[1000];
-    arenite_error error;
+    char text[1000]; arenite_error error;
     arenite_model *model; arenite_pool *pool; arenite_plan plan; arenite_tokenizer *tokenizer; arenite_session *session;
-    FILE *stream = count == 3 ? fopen(arguments[1], "rb") : NULL;
-    if (!stream) return fprintf(stderr, "usage: translate MODEL.gguf TEXT\n"), 2;
-    size_t size = fread(file, 1, sizeof file, stream), sentence = strlen(arguments[2]);
+    if (count != 3) return fprintf(stderr, "usage: translate MODEL.gguf TEXT\n"), 2;
+    FILE *stream = fopen(arguments[1], "rb");
+    size_t size = stream ? fread(file, 1, sizeof file, stream) : 0, sentence = strlen(arguments[2]);
+    if (!size || size == sizeof file) return fprintf(stderr, "%s is no file below 16 MiB\n", arguments[1]), 1;
     arenite_search search = arenite_search_default(); /* four beams */
     arenite_options options = arenite_options_default();
     TRY(arenite_model_new(file, size, NEW(model)));
