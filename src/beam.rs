@@ -3,6 +3,44 @@
 //!
 //! Every hypothesis is a fork of the text's context, so all have its keys and values and those of what they begin
 //! with in common, and one pass runs them all.
+//!
+//! # Examples
+//!
+//! ```
+//! use arenite::beam::{Beams, Search};
+//! use arenite::tokenizer::{Encode, Tokenizer};
+//! use arenite::{Engine, Gguf, Line, Model, Options, Plan};
+//!
+//! # let file = std::fs::read("tests/fixtures/translator.gguf").unwrap();
+//! let gguf = Gguf::parse(&file)?;
+//! let model = Model::new(&gguf)?;
+//! let plan = Plan::new(&gguf, Options::new().context(32).contexts(5))?; // the text, and four beams
+//! let mut workspace = vec![Line::ZERO; plan.workspace.div_ceil(64)];
+//! let mut kv = vec![Line::ZERO; plan.kv.div_ceil(64)];
+//! let mut engine = Engine::new(&model, plan, Line::bytes_mut(&mut workspace), Line::bytes_mut(&mut kv))?;
+//!
+//! let mut index = vec![0; Tokenizer::index_bytes(&gguf)?];
+//! let tokenizer = Tokenizer::new(&gguf, &mut index)?;
+//! let text = b"I love my mother.";
+//! let mut scratch = vec![0; Tokenizer::scratch_bytes(text.len())];
+//! let ids = tokenizer.encode_list::<32>(text, Encode { add_special: true, parse_special: false }, &mut scratch)?;
+//!
+//! let mut context = engine.open()?;
+//! engine.encode(&mut context, &ids)?;
+//! let start = gguf.u32("seq2seq", "decoder_start_token_id")?.unwrap_or_default();
+//! let search = Search { beams: 4, length: 32, length_penalty: 1.0, start, end: tokenizer.eos(), banned: None };
+//! let mut memory = vec![Line::ZERO; Beams::bytes(&plan).div_ceil(64)];
+//! let mut found = Beams::search(&mut engine, &context, &search, Line::bytes_mut(&mut memory))?;
+//! let best = found.hypothesis(0).unwrap();
+//!
+//! let (mut decoder, mut translation) = (tokenizer.decoder(), String::new());
+//! for id in best.tokens {
+//!     decoder.push(*id, &tokenizer, |text| translation.push_str(text))?;
+//! }
+//! decoder.finish(|text| translation.push_str(text));
+//! assert_eq!(translation.trim(), "मैं अपनी माँ से प्यार करता हूँ ।");
+//! # Ok::<(), arenite::Error>(())
+//! ```
 
 use bytemuck::{Pod, Zeroable};
 use heapless::Vec;

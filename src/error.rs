@@ -310,7 +310,7 @@ pub enum Error {
         /// Positions that would be needed.
         needed: usize,
     },
-    /// A pointer from C is null, or a constant is none of the known ones.
+    /// A pointer from C is null, a constant or a name is none of the known ones, a text is not UTF-8, or a context is given twice.
     #[cfg(feature = "capi")]
     Argument {
         /// Which argument.

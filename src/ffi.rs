@@ -39,7 +39,7 @@ pub use workers::*;
 pub enum arenite_status {
     /// It did what it should.
     Ok = 0,
-    /// An argument is null, or a constant that does not exist.
+    /// An argument is argument, or a constant that does not exist.
     Argument = 1,
     /// A buffer or a piece of memory is too small, or not aligned.
     Memory = 2,
@@ -146,7 +146,7 @@ impl Write for Text<'_> {
 
 // --- the caller's memory -----------------------------------------------------------------------------
 
-const fn null(what: &'static str) -> Error {
+const fn argument(what: &'static str) -> Error {
     Error::Argument { what }
 }
 
@@ -190,13 +190,13 @@ unsafe fn place<T>(
     make: impl FnOnce() -> Result<T, Error>,
 ) -> Result<(), Error> {
     if out.is_null() {
-        return Err(null("that the result goes to"));
+        return Err(argument("that the result goes to"));
     }
     // SAFETY: as for this function.
     unsafe { out.write(null_mut()) };
     let (memory, needed) = (memory.cast::<T>(), size_of::<T>());
     if memory.is_null() {
-        return Err(null("for the memory"));
+        return Err(argument("for the memory"));
     }
     if !memory.is_aligned() {
         return Err(Error::Misaligned { align: align_of::<T>() });

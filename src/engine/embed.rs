@@ -13,6 +13,28 @@ impl Engine<'_, '_> {
     /// `buffer` has room for [`Spec::embedding_buffer`](crate::model::Spec::embedding_buffer) numbers; those of the
     /// vector are returned. A model that ranks has a number for each of its classes, mostly one.
     ///
+    /// ```
+    /// use arenite::{Engine, Gguf, Line, Model, Options, Plan};
+    ///
+    /// # let file = std::fs::read("tests/fixtures/qwen3_embedding/model.gguf").unwrap();
+    /// let gguf = Gguf::parse(&file)?;
+    /// let model = Model::new(&gguf)?;
+    /// # let plan = Plan::new(&gguf, Options::new().context(64))?;
+    /// # let mut workspace = vec![Line::ZERO; plan.workspace.div_ceil(64)];
+    /// # let mut kv = vec![Line::ZERO; plan.kv.div_ceil(64)];
+    /// let mut engine = Engine::new(&model, plan, Line::bytes_mut(&mut workspace), Line::bytes_mut(&mut kv))?;
+    /// let mut context = engine.open()?;
+    ///
+    /// let mut buffers = [(); 2].map(|()| vec![0.0; model.spec().embedding_buffer()]);
+    /// let [a, b] = &mut buffers;
+    /// let a = engine.embed(&mut context, &[5, 6, 7], a)?;
+    /// let b = engine.embed(&mut context, &[5, 6, 8], b)?;
+    /// let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f32>();
+    /// let cosine = dot(a, b) / (dot(a, a) * dot(b, b)).sqrt(); // how alike they are
+    /// assert!(cosine < 1.0);
+    /// # Ok::<(), arenite::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`Error::BufferTooSmall`], and those of [`encode`](Self::encode) or, without an encoder, of [`run`](Self::run).

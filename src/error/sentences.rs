@@ -82,7 +82,7 @@ sentences! {
     TokenOutOfRange { token, vocab } => "token id {} is outside the vocabulary of {}: ids begin at 0", Small(token), Small(vocab);
     CannotRewind { position, earliest, latest } => "cannot rewind to position {}: the cache reaches from {} to {}; start again from 0", Size(position), Size(earliest), Size(latest);
     #[cfg(feature = "capi")]
-    Argument { what } => "the argument {} is null, given twice or not a known constant", Text(what);
+    Argument { what } => "the argument {} is null, unknown, not UTF-8 or given twice", Text(what);
     DamagedSnapshot { why } => "the snapshot {}: save it again", Text(why);
     ForeignSnapshot { what } => "the snapshot was made with another {}: save one with the same as this session's", Text(what);
     NoPart { part } => "the model has no {}: give another model", Text(part);

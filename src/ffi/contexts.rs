@@ -9,7 +9,7 @@ use core::ptr::null_mut;
 use heapless::Vec;
 
 use super::session::with_session;
-use super::{arenite_error, arenite_session, arenite_status, null, place, report, slice};
+use super::{arenite_error, arenite_session, arenite_status, argument, place, report, slice};
 use crate::{Context, Error, Work};
 
 /// The most works of a run.
@@ -49,7 +49,7 @@ pub unsafe extern "C" fn arenite_context_new(
     // SAFETY: see the module.
     let result = unsafe {
         place(memory, capacity, out, || {
-            let session = session.as_mut().ok_or(null("for the session"))?;
+            let session = session.as_mut().ok_or(argument("for the session"))?;
             Ok(arenite_context(session.0.parts().0.open()?))
         })
     };
@@ -69,7 +69,7 @@ pub unsafe extern "C" fn arenite_context_fork(
     // SAFETY: see the module.
     let result = unsafe {
         place(memory, capacity, out, || {
-            let (engine, own) = session.as_mut().ok_or(null("for the session"))?.0.parts();
+            let (engine, own) = session.as_mut().ok_or(argument("for the session"))?.0.parts();
             Ok(arenite_context(engine.fork(context.as_ref().map_or(&*own, |context| &context.0))?))
         })
     };
@@ -175,20 +175,20 @@ pub unsafe extern "C" fn arenite_session_run(
     // SAFETY: see the module.
     unsafe {
         with_session(session, error, |session| {
-            let given = slice(works, count).ok_or(null("for the works"))?;
+            let given = slice(works, count).ok_or(argument("for the works"))?;
             let (engine, own) = session.parts();
             let mut own = Some(own);
             let mut works: Vec<Work<'_>, MOST> = Vec::new();
             for (i, work) in given.iter().enumerate() {
-                let tokens = slice(work.tokens, work.count).ok_or(null("for the tokens"))?;
+                let tokens = slice(work.tokens, work.count).ok_or(argument("for the tokens"))?;
                 let earlier = given.get(..i).unwrap_or(&[]);
                 if earlier.iter().any(|earlier| earlier.context == work.context) {
-                    return Err(null("for the context"));
+                    return Err(argument("for the context"));
                 }
                 // No two of them are the same, so neither are two of these.
                 let context = match work.context.as_mut() {
                     Some(context) => &mut context.0,
-                    None => own.take().ok_or(null("for the context"))?,
+                    None => own.take().ok_or(argument("for the context"))?,
                 };
                 let full = Error::BufferTooSmall { what: "list of works", needed: count, given: MOST };
                 works.push(Work::prefill(context, tokens)).map_err(|_| full)?;

@@ -54,7 +54,7 @@ pub unsafe extern "C" fn arenite_session_encode(
     // SAFETY: see the module.
     unsafe {
         with_session(session, error, |session| {
-            session.encode(slice(tokens, count).ok_or(super::null("for the tokens"))?)
+            session.encode(slice(tokens, count).ok_or(super::argument("for the tokens"))?)
         })
     }
 }
@@ -82,15 +82,9 @@ pub unsafe extern "C" fn arenite_session_embed(
     len: *mut usize,
     error: *mut arenite_error,
 ) -> arenite_status {
+    // No token belongs to a second text.
     // SAFETY: see the module.
-    unsafe {
-        with_session(session, error, |session| {
-            let tokens = slice(tokens, count).ok_or(super::null("for the tokens"))?;
-            let out = slice_mut(out, capacity).ok_or(super::null("for the vector"))?;
-            give(len, session.embed(tokens, out)?.len());
-            Ok(())
-        })
-    }
+    unsafe { arenite_session_embed_pair(session, tokens, count, usize::MAX, out, capacity, len, error) }
 }
 
 /// As `arenite_session_embed`, of two texts, of which the second begins at token `second`: what a model that ranks makes of
@@ -109,8 +103,8 @@ pub unsafe extern "C" fn arenite_session_embed_pair(
     // SAFETY: see the module.
     unsafe {
         with_session(session, error, |session| {
-            let tokens = slice(tokens, count).ok_or(super::null("for the tokens"))?;
-            let out = slice_mut(out, capacity).ok_or(super::null("for the vector"))?;
+            let tokens = slice(tokens, count).ok_or(super::argument("for the tokens"))?;
+            let out = slice_mut(out, capacity).ok_or(super::argument("for the vector"))?;
             give(len, session.embed_pair(tokens, second, out)?.len());
             Ok(())
         })
@@ -132,7 +126,7 @@ pub unsafe extern "C" fn arenite_beams_scratch_size(session: *mut arenite_sessio
 }
 
 /// Searches for continuations in the text of the last `arenite_session_encode`, and places what was found in
-/// `memory`. `search` may be null, for the default one. `scratch` starts on a boundary of `arenite_align` and
+/// `memory`. `search` may be argument, for the default one. `scratch` starts on a boundary of `arenite_align` and
 /// stays borrowed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_beams_new(
@@ -149,9 +143,9 @@ pub unsafe extern "C" fn arenite_beams_new(
     // SAFETY: see the module.
     let result = unsafe {
         place(memory, capacity, out, || {
-            let session = &mut session.as_mut().ok_or(super::null("for the session"))?.0;
-            let tokenizer = &tokenizer.as_ref().ok_or(super::null("for the tokenizer"))?.0;
-            let scratch = slice_mut(scratch, scratch_len).ok_or(super::null("for the scratch memory"))?;
+            let session = &mut session.as_mut().ok_or(super::argument("for the session"))?.0;
+            let tokenizer = &tokenizer.as_ref().ok_or(super::argument("for the tokenizer"))?.0;
+            let scratch = slice_mut(scratch, scratch_len).ok_or(super::argument("for the scratch memory"))?;
             Ok(arenite_beams(find(session, tokenizer, search.as_ref(), scratch)?))
         })
     };
@@ -196,7 +190,7 @@ pub unsafe extern "C" fn arenite_translate_scratch_size(session: *mut arenite_se
 }
 
 /// Translates a text, one sentence for most models: writes the best translation to `out`, without a zero byte, and its
-/// length to `len`. `search` may be null, for the default one. `scratch` starts on a boundary of `arenite_align`.
+/// length to `len`. `search` may be argument, for the default one. `scratch` starts on a boundary of `arenite_align`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_translate(
     session: *mut arenite_session,
@@ -214,10 +208,11 @@ pub unsafe extern "C" fn arenite_translate(
     // SAFETY: see the module.
     unsafe {
         with_session(session, error, |session| {
-            let tokenizer = &tokenizer.as_ref().ok_or(super::null("for the tokenizer"))?.0;
-            let text: &[u8] = slice(text.cast(), text_len).ok_or(super::null("for the text"))?;
-            let scratch: &mut [u8] = slice_mut(scratch, scratch_len).ok_or(super::null("for the scratch memory"))?;
-            let out: &mut [u8] = slice_mut(out.cast(), capacity).ok_or(super::null("for the translation"))?;
+            let tokenizer = &tokenizer.as_ref().ok_or(super::argument("for the tokenizer"))?.0;
+            let text: &[u8] = slice(text.cast(), text_len).ok_or(super::argument("for the text"))?;
+            let scratch: &mut [u8] =
+                slice_mut(scratch, scratch_len).ok_or(super::argument("for the scratch memory"))?;
+            let out: &mut [u8] = slice_mut(out.cast(), capacity).ok_or(super::argument("for the translation"))?;
             give(len, translate(session, tokenizer, search.as_ref(), text, scratch, out)?);
             Ok(())
         })

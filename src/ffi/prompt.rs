@@ -9,7 +9,7 @@ use core::mem::size_of;
 use heapless::Vec;
 
 use super::text::choose;
-use super::{arenite_error, arenite_sampler, arenite_status, arenite_tokenizer, null, place, report, slice};
+use super::{arenite_error, arenite_sampler, arenite_status, arenite_tokenizer, argument, place, report, slice};
 use crate::Error;
 use crate::chat::{Format, Message, Piece, Role};
 use crate::grammar::{Constraint, Grammar};
@@ -38,7 +38,7 @@ pub unsafe extern "C" fn arenite_constraint_new(
     // SAFETY: see the module.
     let result = unsafe {
         place(memory, capacity, out, || {
-            let table = slice(table, len).ok_or(null("for the grammar"))?;
+            let table = slice(table, len).ok_or(argument("for the grammar"))?;
             Ok(arenite_constraint(Constraint::new(Grammar::new(table)?)))
         })
     };
@@ -66,8 +66,8 @@ pub unsafe extern "C" fn arenite_sampler_sample_where(
     // SAFETY: see the module.
     unsafe {
         choose(sampler, logits, count, token, error, |sampler, logits, random| {
-            let constraint = &mut constraint.as_mut().ok_or(null("for the constraint"))?.0;
-            let tokenizer = &tokenizer.as_ref().ok_or(null("for the tokenizer"))?.0;
+            let constraint = &mut constraint.as_mut().ok_or(argument("for the constraint"))?.0;
+            let tokenizer = &tokenizer.as_ref().ok_or(argument("for the tokenizer"))?.0;
             let chosen = sampler.sample_where(logits, random, |token| constraint.allows(tokenizer, token))?;
             constraint.accept(tokenizer, chosen)?;
             Ok(chosen)
@@ -131,10 +131,10 @@ unsafe fn chat(
     // SAFETY: as for this function.
     let text = |data: *const c_char, len: usize| unsafe { slice::<u8>(data.cast(), len) };
     let text = |data, len| text(data, len).and_then(|bytes| core::str::from_utf8(bytes).ok());
-    let format = text(format, format_len).and_then(Format::detect).ok_or(null("for the chat format"))?;
-    let piece = piece.ok_or(null("for what takes the pieces"))?;
+    let format = text(format, format_len).and_then(Format::detect).ok_or(argument("for the chat format"))?;
+    let piece = piece.ok_or(argument("for what takes the pieces"))?;
     // SAFETY: as for this function.
-    let given = unsafe { slice(messages, count) }.ok_or(null("for the messages"))?;
+    let given = unsafe { slice(messages, count) }.ok_or(argument("for the messages"))?;
     let mut messages: Vec<Message<'_>, MOST> = Vec::new();
     for message in given {
         let role = match message.role {
@@ -142,9 +142,9 @@ unsafe fn chat(
             ARENITE_ROLE_USER => Role::User,
             ARENITE_ROLE_ASSISTANT => Role::Assistant,
             ARENITE_ROLE_TOOL => Role::Tool,
-            _ => return Err(null("for a message's role")),
+            _ => return Err(argument("for a message's role")),
         };
-        let content = text(message.content, message.len).ok_or(null("for a message's text"))?;
+        let content = text(message.content, message.len).ok_or(argument("for a message's text"))?;
         let full = Error::BufferTooSmall { what: "list of messages", needed: count, given: MOST };
         messages.push(Message { role, content }).map_err(|_| full)?;
     }

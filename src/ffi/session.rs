@@ -8,7 +8,7 @@ use core::mem::size_of;
 use core::ptr;
 
 use super::workers::kernels;
-use super::{arenite_error, arenite_status, arenite_workers, give, null, place, report, slice, slice_mut};
+use super::{arenite_error, arenite_status, arenite_workers, argument, give, place, report, slice, slice_mut};
 use crate::gguf::Value;
 use crate::workers::Workers;
 use crate::{Error, Gguf, KvType, Model, Options, Plan, Session};
@@ -92,7 +92,7 @@ pub unsafe extern "C" fn arenite_model_new(
     // SAFETY: see the module.
     let result = unsafe {
         place(memory, capacity, out, || {
-            let file = slice(file, len).ok_or(null("for the file"))?;
+            let file = slice(file, len).ok_or(argument("for the file"))?;
             Ok(arenite_model(Model::new(&Gguf::parse(file)?)?))
         })
     };
@@ -192,7 +192,7 @@ unsafe fn plan(model: &Model<'_>, options: Option<&arenite_options>) -> Result<P
     Plan::new(model.gguf(), planned)
 }
 
-/// How many bytes the model needs. `options` may be null, for the default ones.
+/// How many bytes the model needs. `options` may be argument, for the default ones.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_model_plan(
     model: *const arenite_model,
@@ -201,7 +201,7 @@ pub unsafe extern "C" fn arenite_model_plan(
     error: *mut arenite_error,
 ) -> arenite_status {
     // SAFETY: see the module.
-    let result = unsafe { model.as_ref() }.ok_or(null("for the model")).and_then(|model| {
+    let result = unsafe { model.as_ref() }.ok_or(argument("for the model")).and_then(|model| {
         // SAFETY: see the module.
         let plan = unsafe { plan(&model.0, options.as_ref()) }?;
         let Plan { workspace, kv, tokenizer, .. } = plan;
@@ -230,9 +230,9 @@ pub unsafe extern "C" fn arenite_session_new(
     // SAFETY: see the module.
     let result = unsafe {
         place(memory, capacity, out, || {
-            let model = &model.as_ref().ok_or(null("for the model"))?.0;
-            let workspace = slice_mut(workspace, workspace_len).ok_or(null("for the workspace"))?;
-            let kv = slice_mut(kv, kv_len).ok_or(null("for the KV cache"))?;
+            let model = &model.as_ref().ok_or(argument("for the model"))?.0;
+            let workspace = slice_mut(workspace, workspace_len).ok_or(argument("for the workspace"))?;
+            let kv = slice_mut(kv, kv_len).ok_or(argument("for the KV cache"))?;
             let mut session = Session::new(model, plan(model, options.as_ref())?, workspace, kv)?;
             if let Some(options) = options.as_ref() {
                 session = session.with_kernels(kernels(options.isa)?);
@@ -257,7 +257,7 @@ pub(super) unsafe fn with_session(
     f: impl FnOnce(&mut Session<'static, 'static>) -> Result<(), Error>,
 ) -> arenite_status {
     // SAFETY: as for this function.
-    let session = unsafe { session.as_mut() }.ok_or(null("for the session"));
+    let session = unsafe { session.as_mut() }.ok_or(argument("for the session"));
     report(session.and_then(|session| f(&mut session.0)), error)
 }
 
@@ -271,7 +271,7 @@ pub unsafe extern "C" fn arenite_session_prefill(
 ) -> arenite_status {
     // SAFETY: see the module.
     unsafe {
-        with_session(session, error, |session| session.prefill(slice(tokens, count).ok_or(null("for the tokens"))?))
+        with_session(session, error, |session| session.prefill(slice(tokens, count).ok_or(argument("for the tokens"))?))
     }
 }
 
@@ -330,7 +330,7 @@ pub unsafe extern "C" fn arenite_session_save(
     // SAFETY: see the module.
     unsafe {
         with_session(session, error, |session| {
-            let out = slice_mut(out, capacity).ok_or(null("for the snapshot"))?;
+            let out = slice_mut(out, capacity).ok_or(argument("for the snapshot"))?;
             give(written, session.save(out)?);
             Ok(())
         })
@@ -347,6 +347,8 @@ pub unsafe extern "C" fn arenite_session_restore(
 ) -> arenite_status {
     // SAFETY: see the module.
     unsafe {
-        with_session(session, error, |session| session.restore(slice(snapshot, len).ok_or(null("for the snapshot"))?))
+        with_session(session, error, |session| {
+            session.restore(slice(snapshot, len).ok_or(argument("for the snapshot"))?)
+        })
     }
 }

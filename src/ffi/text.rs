@@ -7,7 +7,7 @@ use core::ffi::{c_char, c_void};
 use core::mem::size_of;
 use core::ptr;
 
-use super::{Text, arenite_error, arenite_model, arenite_status, give, null, place, report, slice, slice_mut};
+use super::{Text, arenite_error, arenite_model, arenite_status, argument, give, place, report, slice, slice_mut};
 use crate::sampler::{Params, Pcg32, Sampler};
 use crate::tokenizer::{Decoder, Encode, Tokenizer};
 use crate::{Error, TokenId};
@@ -103,8 +103,8 @@ pub unsafe extern "C" fn arenite_tokenizer_new(
     // SAFETY: see the module.
     let result = unsafe {
         place(memory, capacity, out, || {
-            let model = &model.as_ref().ok_or(null("for the model"))?.0;
-            let index = slice_mut(index, index_len).ok_or(null("for the index"))?;
+            let model = &model.as_ref().ok_or(argument("for the model"))?.0;
+            let index = slice_mut(index, index_len).ok_or(argument("for the index"))?;
             Ok(arenite_tokenizer(Tokenizer::new(model.gguf(), index)?))
         })
     };
@@ -134,12 +134,12 @@ pub unsafe extern "C" fn arenite_tokenize(
     error: *mut arenite_error,
 ) -> arenite_status {
     // SAFETY: see the module.
-    let result = unsafe { tokenizer.as_ref() }.ok_or(null("for the tokenizer")).and_then(|tokenizer| {
+    let result = unsafe { tokenizer.as_ref() }.ok_or(argument("for the tokenizer")).and_then(|tokenizer| {
         // SAFETY: see the module.
         unsafe {
-            let text = slice(text.cast(), text_len).ok_or(null("for the text"))?;
-            let scratch = slice_mut(scratch, scratch_len).ok_or(null("for the scratch memory"))?;
-            let tokens: &mut [TokenId] = slice_mut(tokens, capacity).ok_or(null("for the tokens"))?;
+            let text = slice(text.cast(), text_len).ok_or(argument("for the text"))?;
+            let scratch = slice_mut(scratch, scratch_len).ok_or(argument("for the scratch memory"))?;
+            let tokens: &mut [TokenId] = slice_mut(tokens, capacity).ok_or(argument("for the tokens"))?;
             give(count, tokenizer.0.encode(text, Encode { add_special, parse_special }, scratch, tokens)?);
         }
         Ok(())
@@ -161,11 +161,11 @@ pub unsafe extern "C" fn arenite_detokenize(
     error: *mut arenite_error,
 ) -> arenite_status {
     // SAFETY: see the module.
-    let result = unsafe { tokenizer.as_ref() }.ok_or(null("for the tokenizer")).and_then(|tokenizer| {
+    let result = unsafe { tokenizer.as_ref() }.ok_or(argument("for the tokenizer")).and_then(|tokenizer| {
         // SAFETY: see the module.
         unsafe {
-            let tokens = slice(tokens, count).ok_or(null("for the tokens"))?;
-            let out = slice_mut(out.cast(), capacity).ok_or(null("for the text"))?;
+            let tokens = slice(tokens, count).ok_or(argument("for the tokens"))?;
+            let out = slice_mut(out.cast(), capacity).ok_or(argument("for the text"))?;
             give(len, tokenizer.0.detokenize(tokens, show_special, out)?);
         }
         Ok(())
@@ -194,7 +194,7 @@ pub unsafe extern "C" fn arenite_decoder_new(
     // SAFETY: see the module.
     let result = unsafe {
         place(memory, capacity, out, || {
-            let tokenizer = &tokenizer.as_ref().ok_or(null("for the tokenizer"))?.0;
+            let tokenizer = &tokenizer.as_ref().ok_or(argument("for the tokenizer"))?.0;
             let decoder = if after_prompt { tokenizer.decoder_after_prompt() } else { tokenizer.decoder() };
             Ok(arenite_decoder { tokenizer, decoder })
         })
@@ -233,9 +233,9 @@ unsafe fn decode(
     step: impl FnOnce(&Tokenizer<'_, '_>, &mut Decoder, &mut Text<'_>) -> Result<(), Error>,
 ) -> arenite_status {
     // SAFETY: as for this function.
-    let result = unsafe { decoder.as_mut() }.ok_or(null("for the decoder")).and_then(|state| {
+    let result = unsafe { decoder.as_mut() }.ok_or(argument("for the decoder")).and_then(|state| {
         // SAFETY: as for this function.
-        let out = unsafe { slice_mut(out.cast(), capacity) }.ok_or(null("for the text"))?;
+        let out = unsafe { slice_mut(out.cast(), capacity) }.ok_or(argument("for the text"))?;
         let mut text = Text { out, len: 0 };
         let mut next = state.decoder.clone();
         step(state.tokenizer, &mut next, &mut text)?;
@@ -320,14 +320,14 @@ unsafe fn params_of(params: *const arenite_params) -> Params {
     unsafe { params.as_ref() }.map_or(Params::DEFAULT, |params| (*params).into())
 }
 
-/// Bytes of scratch memory that a sampler needs for a vocabulary. `params` may be null, for the default ones.
+/// Bytes of scratch memory that a sampler needs for a vocabulary. `params` may be argument, for the default ones.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_sampler_scratch_size(params: *const arenite_params, vocab: usize) -> usize {
     // SAFETY: see the module.
     Sampler::scratch_bytes(&unsafe { params_of(params) }, vocab)
 }
 
-/// Places a sampler in `memory`. `params` may be null, for the default ones; a seed gives the same tokens
+/// Places a sampler in `memory`. `params` may be argument, for the default ones; a seed gives the same tokens
 /// everywhere. `scratch` stays borrowed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_sampler_new(
@@ -344,9 +344,9 @@ pub unsafe extern "C" fn arenite_sampler_new(
     // SAFETY: see the module.
     let result = unsafe {
         place(memory, capacity, out, || {
-            let scratch = slice_mut(scratch, scratch_len).ok_or(null("for the scratch memory"))?;
+            let scratch = slice_mut(scratch, scratch_len).ok_or(argument("for the scratch memory"))?;
             let bias = match params.as_ref() {
-                Some(params) => slice(params.bias, params.bias_count).ok_or(null("for the bias"))?,
+                Some(params) => slice(params.bias, params.bias_count).ok_or(argument("for the bias"))?,
                 None => &[],
             };
             if let Some(arenite_bias { token, .. }) = bias.iter().find(|bias| bias.token as usize >= vocab) {
@@ -387,9 +387,9 @@ pub(super) unsafe fn choose(
     sample: impl FnOnce(&mut Sampler<'static>, &mut [f32], &mut Pcg32) -> Result<TokenId, Error>,
 ) -> arenite_status {
     // SAFETY: as for this function.
-    let result = unsafe { sampler.as_mut() }.ok_or(null("for the sampler")).and_then(|state| {
+    let result = unsafe { sampler.as_mut() }.ok_or(argument("for the sampler")).and_then(|state| {
         // SAFETY: as for this function.
-        let logits = unsafe { slice_mut(logits, count) }.ok_or(null("for the logits"))?;
+        let logits = unsafe { slice_mut(logits, count) }.ok_or(argument("for the logits"))?;
         // The sampler's own bias comes first, too; it is a list of tuples, which C does not have.
         for arenite_bias { token, bias } in state.bias {
             if let Some(logit) = logits.get_mut(*token as usize) {

@@ -7,7 +7,7 @@ use core::fmt::Write;
 #[cfg(feature = "std")]
 use core::mem::size_of;
 
-use super::{Text, null, slice_mut};
+use super::{Text, argument, slice_mut};
 #[cfg(feature = "std")]
 use super::{arenite_error, arenite_status, place, report};
 use crate::workers::Workers;
@@ -61,7 +61,7 @@ pub(super) unsafe fn kernels(name: *const c_char) -> Result<&'static Kernels, Er
     }
     // SAFETY: as for this function.
     let name = unsafe { CStr::from_ptr(name) }.to_str().ok();
-    name.and_then(Kernels::by_name).ok_or(null("for the instruction set"))
+    name.and_then(Kernels::by_name).ok_or(argument("for the instruction set"))
 }
 
 /// Writes the name of an instruction set that this machine has to `out`, with a zero byte after it and cut to

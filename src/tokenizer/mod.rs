@@ -17,12 +17,12 @@
 //!
 //! # Examples
 //!
-//! ```no_run
+//! ```
 //! # fn main() -> Result<(), arenite::Error> {
-//! # let file: &[u8] = &[];
+//! # let file = std::fs::read("tests/fixtures/stories.gguf").unwrap();
 //! use arenite::tokenizer::{Encode, Tokenizer};
 //!
-//! let gguf = arenite::Gguf::parse(file)?;
+//! let gguf = arenite::Gguf::parse(&file)?;
 //! let mut index = vec![0; Tokenizer::index_bytes(&gguf)?];
 //! let tokenizer = Tokenizer::new(&gguf, &mut index)?;
 //!
@@ -30,11 +30,12 @@
 //! let mut scratch = vec![0; Tokenizer::scratch_bytes(text.len())];
 //! let ids = tokenizer.encode_list::<64>(text, Encode::PROMPT, &mut scratch)?;
 //!
-//! let mut decoder = tokenizer.decoder();
+//! let (mut decoder, mut again) = (tokenizer.decoder(), String::new());
 //! for id in &ids {
-//!     decoder.push(*id, &tokenizer, |text| print!("{text}"))?;
+//!     decoder.push(*id, &tokenizer, |text| again.push_str(text))?;
 //! }
-//! decoder.finish(|text| print!("{text}"));
+//! decoder.finish(|text| again.push_str(text)); // what was waiting for the rest of a character
+//! assert_eq!(again, "Once upon a time");
 //! # Ok(())
 //! # }
 //! ```

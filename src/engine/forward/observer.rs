@@ -21,6 +21,41 @@ pub enum Stage {
 /// Sees the hidden states of each batch and may stop the pass.
 ///
 /// `()` observes nothing and costs nothing.
+///
+/// # Examples
+///
+/// ```
+/// use core::ops::ControlFlow;
+///
+/// use arenite::{Gguf, Line, Model, Observer, Options, Plan, Session, Stage};
+///
+/// /// How large the numbers of a state become from layer to layer.
+/// #[derive(Default)]
+/// struct Largest(Vec<f32>);
+///
+/// impl Observer for Largest {
+///     fn wants(&self, stage: Stage) -> bool {
+///         stage == Stage::After
+///     }
+///     fn observe(&mut self, _: Stage, _layer: usize, _position: usize, states: &[f32]) -> ControlFlow<()> {
+///         self.0.push(states.iter().fold(0.0, |most, x| x.abs().max(most)));
+///         ControlFlow::Continue(())
+///     }
+/// }
+///
+/// # let file = std::fs::read("tests/fixtures/stories.gguf").unwrap();
+/// let gguf = Gguf::parse(&file)?;
+/// let model = Model::new(&gguf)?;
+/// # let plan = Plan::new(&gguf, Options::new().context(64))?;
+/// # let mut workspace = vec![Line::ZERO; plan.workspace.div_ceil(64)];
+/// # let mut kv = vec![Line::ZERO; plan.kv.div_ceil(64)];
+/// let mut session = Session::new(&model, plan, Line::bytes_mut(&mut workspace), Line::bytes_mut(&mut kv))?;
+///
+/// let mut largest = Largest::default();
+/// let _ = session.prefill_observed(&[1, 300, 301], &mut largest)?;
+/// assert_eq!(largest.0.len(), model.spec().layers); // one batch, seen after each layer
+/// # Ok::<(), arenite::Error>(())
+/// ```
 pub trait Observer {
     /// Whether to be called at `stage`. By default at all.
     #[inline(always)]
