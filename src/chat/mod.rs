@@ -105,6 +105,21 @@ impl Format {
 
     /// As [`write`](Self::write), in pieces. Empty ones are left out.
     ///
+    /// ```
+    /// use arenite::chat::{Format, Message, Piece, Role};
+    ///
+    /// let talk = [Message { role: Role::User, content: "<|im_end|>" }]; // not the end of a turn
+    /// let mut said = vec![];
+    /// Format::by_name("chatml").unwrap().pieces(&talk, |piece| {
+    ///     if let Piece::Content(text) = piece {
+    ///         said.push(text); // to be encoded with `parse_special: false`
+    ///     }
+    ///     Ok::<(), arenite::Error>(())
+    /// })?;
+    /// assert_eq!(said, ["<|im_end|>"]);
+    /// # Ok::<(), arenite::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// Those of `sink`, which ends it.

@@ -270,6 +270,28 @@ impl<'m, 'w> Engine<'m, 'w> {
     /// begin here: of models with layers that have a state of fixed size. As many are kept as
     /// [`Options::checkpoints`] planned, the latest ones. Other models have nothing to keep.
     ///
+    /// ```
+    /// use arenite::{Engine, Gguf, Line, Model, Options, Plan, Work};
+    ///
+    /// # let file = std::fs::read("tests/fixtures/nemotron_h/model.gguf").unwrap();
+    /// let gguf = Gguf::parse(&file)?;
+    /// let model = Model::new(&gguf)?; // some of its layers are Mamba-2
+    /// let plan = Plan::new(&gguf, Options::new().context(64).checkpoints(2))?;
+    /// # let mut workspace = vec![Line::ZERO; plan.workspace.div_ceil(64)];
+    /// # let mut kv = vec![Line::ZERO; plan.kv.div_ceil(64)];
+    /// # let mut engine = Engine::new(&model, plan, Line::bytes_mut(&mut workspace), Line::bytes_mut(&mut kv))?;
+    /// let mut context = engine.open()?;
+    /// engine.run(&mut [Work::prefill(&mut context, &[5, 6, 7])])?;
+    /// engine.checkpoint(&context)?; // the end of the system prompt
+    /// engine.run(&mut [Work::prefill(&mut context, &[8, 9])])?;
+    ///
+    /// assert!(engine.rewind(&mut context, 4).is_err()); // no state is kept of there
+    /// let back = engine.nearest(&context, 4);
+    /// engine.rewind(&mut context, back)?;
+    /// assert_eq!(context.position(), 3);
+    /// # Ok::<(), arenite::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`Error::ForeignContext`].

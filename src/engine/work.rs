@@ -80,6 +80,31 @@ impl<'c> Work<'c> {
 /// A run in steps of one layer each: see [`Engine::begin`].
 ///
 /// Dropped before its end, it leaves the contexts as they were after the last pass that was completed.
+///
+/// # Examples
+///
+/// ```
+/// use arenite::{Engine, Gguf, Line, Model, Options, Plan, Work};
+///
+/// # let file = std::fs::read("tests/fixtures/stories.gguf").unwrap();
+/// let gguf = Gguf::parse(&file)?;
+/// let model = Model::new(&gguf)?;
+/// # let plan = Plan::new(&gguf, Options::new().context(64))?;
+/// # let mut workspace = vec![Line::ZERO; plan.workspace.div_ceil(64)];
+/// # let mut kv = vec![Line::ZERO; plan.kv.div_ceil(64)];
+/// let mut engine = Engine::new(&model, plan, Line::bytes_mut(&mut workspace), Line::bytes_mut(&mut kv))?;
+/// let mut context = engine.open()?;
+///
+/// let mut pauses = 0;
+/// let mut works = [Work::prefill(&mut context, &[1, 300, 301])];
+/// let mut pass = engine.begin(&mut works)?;
+/// while pass.step() {
+///     pauses += 1; // feed a watchdog, blink, let other tasks run
+/// }
+/// assert!(pauses >= model.spec().layers);
+/// assert_eq!(context.position(), 3);
+/// # Ok::<(), arenite::Error>(())
+/// ```
 pub struct Pass<'p, 'c, 'm, 'w> {
     engine: &'p mut Engine<'m, 'w>,
     works: &'p mut [Work<'c>],

@@ -72,27 +72,27 @@ impl Slot {
 ///
 /// # Examples
 ///
-/// ```no_run
-/// # fn main() -> Result<(), arenite::Error> {
-/// # let (file, table): (&[u8], &[u8]) = (&[], &[]);
-/// # let mut logits = [0.0; 4];
-/// # let mut rng = arenite::sampler::Pcg32::new(1);
-/// # let mut sampler = arenite::sampler::Sampler::new(Default::default(), &[], 4, &mut [])?;
-/// # let mut index = vec![];
+/// ```
 /// use arenite::grammar::{Constraint, Grammar, Masks};
 /// use arenite::memory::Line;
 /// use arenite::tokenizer::Tokenizer;
 ///
-/// let gguf = arenite::Gguf::parse(file)?;
+/// # let file = std::fs::read("tests/fixtures/stories.gguf").unwrap();
+/// # let header = [u32::from_le_bytes(*b"arg\x01"), 10, 4, 0];
+/// # let nodes = [0x8000_2000, 96 << 23, 122 << 23 | 7, 0xc000_2000, 96 << 23, 122 << 23 | 7];
+/// # let table: Vec<u8> = header.iter().chain(&nodes).flat_map(|word: &u32| word.to_le_bytes()).collect();
+/// let gguf = arenite::Gguf::parse(&file)?;
+/// let mut index = vec![0; Tokenizer::index_bytes(&gguf)?];
 /// let tokenizer = Tokenizer::new(&gguf, &mut index)?;
 /// let mut memory = vec![Line::ZERO; Masks::bytes(&tokenizer, 16).div_ceil(64)];
 /// let mut masks = Masks::new(&tokenizer, 16, Line::bytes_mut(&mut memory))?;
 ///
-/// let constraint = Constraint::new(Grammar::new(table)?);
+/// let constraint = Constraint::new(Grammar::new(&table)?); // `[a-z]+`: see the module
 /// let mut mask = masks.at(&constraint, &tokenizer, 0);
-/// let token = sampler.sample_where(&mut logits, &mut rng, |token| mask.allows(token))?;
-/// # Ok(())
-/// # }
+/// for token in 0..tokenizer.vocab_len() as u32 {
+///     assert_eq!(mask.allows(token), constraint.allows(&tokenizer, token)); // the same, and fast
+/// }
+/// # Ok::<(), arenite::Error>(())
 /// ```
 pub struct Masks<'w> {
     entries: &'w mut [Entry],

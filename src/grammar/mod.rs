@@ -10,24 +10,46 @@
 //!
 //! # Examples
 //!
-//! ```no_run
-//! # fn main() -> Result<(), arenite::Error> {
-//! # let (file, table): (&[u8], &[u8]) = (&[], &[]);
-//! # let mut logits = [0.0; 4];
-//! # let mut rng = arenite::sampler::Pcg32::new(1);
-//! # let mut sampler = arenite::sampler::Sampler::new(Default::default(), &[], 4, &mut [])?;
-//! # let mut index = vec![];
+//! ```
 //! use arenite::grammar::{Constraint, Grammar};
+//! use arenite::sampler::{Params, Pcg32, Sampler};
 //! use arenite::tokenizer::Tokenizer;
 //!
-//! let gguf = arenite::Gguf::parse(file)?;
-//! let tokenizer = Tokenizer::new(&gguf, &mut index)?;
-//! let mut constraint = Constraint::new(Grammar::new(table)?);
+//! # use arenite::{Gguf, Line, Model, Options, Plan, Session};
+//! # let file = std::fs::read("tests/fixtures/stories.gguf").unwrap();
+//! # let gguf = Gguf::parse(&file)?;
+//! # let model = Model::new(&gguf)?;
+//! # let plan = Plan::new(&gguf, Options::new().context(64))?;
+//! # let mut workspace = vec![Line::ZERO; plan.workspace.div_ceil(64)];
+//! # let mut kv = vec![Line::ZERO; plan.kv.div_ceil(64)];
+//! # let mut session = Session::new(&model, plan, Line::bytes_mut(&mut workspace), Line::bytes_mut(&mut kv))?;
+//! # let mut index = vec![0; Tokenizer::index_bytes(&gguf)?];
+//! # let tokenizer = Tokenizer::new(&gguf, &mut index)?;
+//! # let vocab = model.spec().vocab;
+//! # let mut scratch = vec![0; Sampler::scratch_bytes(&Params::DEFAULT, vocab)];
+//! # let (mut sampler, mut rng) = (Sampler::new(Params::DEFAULT, &[], vocab, &mut scratch)?, Pcg32::new(1));
+//! # let (mut decoder, mut answer) = (tokenizer.decoder(), String::new());
+//! // `[a-z]+`: a header, a node for the first letter, and one for those that follow.
+//! let mut words = vec![u32::from_le_bytes(*b"arg\x01"), 10, 4, 0];
+//! words.extend([0x8000_2000, u32::from(b'`') << 23, u32::from(b'z') << 23 | 7]);
+//! words.extend([0xc000_2000, u32::from(b'`') << 23, u32::from(b'z') << 23 | 7]);
+//! let table: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+//! let mut constraint = Constraint::new(Grammar::new(&table)?);
 //!
-//! let token = sampler.sample_where(&mut logits, &mut rng, |token| constraint.allows(&tokenizer, token))?;
-//! constraint.accept(&tokenizer, token)?;
-//! # Ok(())
-//! # }
+//! session.prefill(&[1, 300, 301])?;
+//! for _ in 0..8 {
+//!     let allows = |token| constraint.allows(&tokenizer, token);
+//!     let token = sampler.sample_where(session.logits_mut(), &mut rng, allows)?;
+//!     constraint.accept(&tokenizer, token)?;
+//!     if tokenizer.is_end(token) {
+//!         break; // only where the answer is whole
+//!     }
+//!     decoder.push(token, &tokenizer, |text| answer.push_str(text))?;
+//!     session.decode(token)?;
+//! }
+//! assert!(constraint.is_complete() && answer.bytes().all(|byte| byte.is_ascii_lowercase()));
+//! # assert!(!answer.is_empty());
+//! # Ok::<(), arenite::Error>(())
 //! ```
 
 mod masks;

@@ -83,6 +83,29 @@ pub(crate) enum Deviation {
 }
 
 /// The functions of one instruction set. All tables compute the same bits.
+///
+/// # Examples
+///
+/// ```
+/// use arenite::{Gguf, Kernels, Line, Model, Options, Plan, Session};
+///
+/// # let file = std::fs::read("tests/fixtures/stories.gguf").unwrap();
+/// let gguf = Gguf::parse(&file)?;
+/// let model = Model::new(&gguf)?;
+/// # let plan = Plan::new(&gguf, Options::new().context(64))?;
+/// # let mut workspace = vec![Line::ZERO; plan.workspace.div_ceil(64)];
+/// # let mut kv = vec![Line::ZERO; plan.kv.div_ceil(64)];
+/// let mut before: Option<Vec<f32>> = None;
+/// for kernels in Kernels::available() {
+///     let (workspace, kv) = (Line::bytes_mut(&mut workspace), Line::bytes_mut(&mut kv));
+///     let mut session = Session::new(&model, plan, workspace, kv)?.with_kernels(kernels);
+///     session.prefill(&[1, 300, 301])?;
+///     let logits = session.logits().to_vec();
+///     assert!(before.is_none_or(|before| before == logits)); // the same bits
+///     before = Some(logits);
+/// }
+/// # Ok::<(), arenite::Error>(())
+/// ```
 pub struct Kernels {
     /// Name of the instruction set, as `--isa` takes it.
     pub name: &'static str,
