@@ -78,6 +78,26 @@ impl Iterator for Piece<'_> {
 /// A character that is cut between tokens is held back until it is complete. What can never become
 /// a character comes out as U+FFFD ([`push`](Self::push)) or as it is
 /// ([`push_bytes`](Self::push_bytes)).
+///
+/// # Examples
+///
+/// ```
+/// use arenite::tokenizer::{Encode, Tokenizer};
+///
+/// # let file = std::fs::read("tests/fixtures/stories.gguf").unwrap();
+/// # let gguf = arenite::Gguf::parse(&file)?;
+/// # let mut index = vec![0; Tokenizer::index_bytes(&gguf)?];
+/// let tokenizer = Tokenizer::new(&gguf, &mut index)?;
+/// let ids = tokenizer.encode_list::<8>("€".as_bytes(), Encode::PROMPT, &mut [0; 256])?; // a token for each byte
+///
+/// let (mut decoder, mut text) = (tokenizer.decoder(), String::new());
+/// for id in &ids {
+///     assert_eq!(text, ""); // nothing yet
+///     decoder.push(*id, &tokenizer, |part| text.push_str(part))?;
+/// }
+/// assert_eq!(text, "€");
+/// # Ok::<(), arenite::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Decoder {
     /// Bytes of a character that is not complete.

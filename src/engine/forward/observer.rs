@@ -71,6 +71,33 @@ pub trait Observer {
 
 /// Sees the input of every linear layer: called with the bytes of the matrix, as they lie in the model (of an expert,
 /// its part of the tensor), and with what it multiplies, `[tokens][columns]`.
+///
+/// # Examples
+///
+/// ```
+/// use std::sync::atomic::{AtomicUsize, Ordering};
+///
+/// use arenite::{Gguf, Line, Model, Options, Plan, Session};
+///
+/// # let file = std::fs::read("tests/fixtures/stories.gguf").unwrap();
+/// let gguf = Gguf::parse(&file)?;
+/// let model = Model::new(&gguf)?;
+/// # let plan = Plan::new(&gguf, Options::new().context(64))?;
+/// # let mut workspace = vec![Line::ZERO; plan.workspace.div_ceil(64)];
+/// # let mut kv = vec![Line::ZERO; plan.kv.div_ceil(64)];
+/// let (workspace, kv) = (Line::bytes_mut(&mut workspace), Line::bytes_mut(&mut kv));
+/// let query = gguf.tensor("blk.0.attn_q.weight").unwrap();
+///
+/// let seen = AtomicUsize::new(0);
+/// let see = |matrix: &[u8], x: &[f32]| {
+///     if matrix.as_ptr() == query.data.as_ptr() {
+///         seen.fetch_add(x.len(), Ordering::Relaxed);
+///     }
+/// };
+/// Session::new(&model, plan, workspace, kv)?.with_inputs(&see).prefill(&[1, 300, 301])?;
+/// assert_eq!(seen.into_inner(), 3 * model.spec().dim); // of each token, as wide as the state
+/// # Ok::<(), arenite::Error>(())
+/// ```
 pub type Inputs<'a> = dyn Fn(&[u8], &[f32]) + Sync + 'a;
 
 impl Observer for () {
