@@ -11,7 +11,8 @@
 //! use arenite::tokenizer::{Encode, Tokenizer};
 //! use arenite::{Engine, Gguf, Line, Model, Options, Plan};
 //!
-//! # let file = std::fs::read("tests/fixtures/translator.gguf").unwrap();
+//! # // Too large for the published package.
+//! # let Ok(file) = std::fs::read("host-demo/models/translator.gguf") else { return Ok(println!("SKIP: no translator")) };
 //! let gguf = Gguf::parse(&file)?;
 //! let model = Model::new(&gguf)?;
 //! let plan = Plan::new(&gguf, Options::new().context(32).contexts(5))?; // the text, and four beams
