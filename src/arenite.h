@@ -60,7 +60,7 @@ typedef enum arenite_status {
    */
   ARENITE_STATUS_OK = 0,
   /**
-   * An argument is argument, or a constant that does not exist.
+   * An argument is null, or a constant that does not exist.
    */
   ARENITE_STATUS_ARGUMENT = 1,
   /**
@@ -406,7 +406,7 @@ bool arenite_model_number(const struct arenite_model *model, const char *key, do
 struct arenite_options arenite_options_default(void);
 
 /**
- * How many bytes the model needs. `options` may be argument, for the default ones.
+ * How many bytes the model needs. `options` may be null, for the default ones.
  */
 enum arenite_status arenite_model_plan(const struct arenite_model *model,
                                        const struct arenite_options *options,
@@ -586,12 +586,12 @@ enum arenite_status arenite_decoder_finish(struct arenite_decoder *decoder,
 struct arenite_params arenite_params_default(void);
 
 /**
- * Bytes of scratch memory that a sampler needs for a vocabulary. `params` may be argument, for the default ones.
+ * Bytes of scratch memory that a sampler needs for a vocabulary. `params` may be null, for the default ones.
  */
 size_t arenite_sampler_scratch_size(const struct arenite_params *params, size_t vocab);
 
 /**
- * Places a sampler in `memory`. `params` may be argument, for the default ones; a seed gives the same tokens
+ * Places a sampler in `memory`. `params` may be null, for the default ones; a seed gives the same tokens
  * everywhere. `scratch` stays borrowed.
  */
 enum arenite_status arenite_sampler_new(const struct arenite_params *params,
@@ -791,7 +791,7 @@ size_t arenite_beams_scratch_size(struct arenite_session *session);
 
 /**
  * Searches for continuations in the text of the last `arenite_session_encode`, and places what was found in
- * `memory`. `search` may be argument, for the default one. `scratch` starts on a boundary of `arenite_align` and
+ * `memory`. `search` may be null, for the default one. `scratch` starts on a boundary of `arenite_align` and
  * stays borrowed.
  */
 enum arenite_status arenite_beams_new(struct arenite_session *session,
@@ -822,7 +822,7 @@ size_t arenite_translate_scratch_size(struct arenite_session *session, size_t te
 
 /**
  * Translates a text, one sentence for most models: writes the best translation to `out`, without a zero byte, and its
- * length to `len`. `search` may be argument, for the default one. `scratch` starts on a boundary of `arenite_align`.
+ * length to `len`. `search` may be null, for the default one. `scratch` starts on a boundary of `arenite_align`.
  */
 enum arenite_status arenite_translate(struct arenite_session *session,
                                       const struct arenite_tokenizer *tokenizer,

@@ -39,7 +39,7 @@ pub use workers::*;
 pub enum arenite_status {
     /// It did what it should.
     Ok = 0,
-    /// An argument is argument, or a constant that does not exist.
+    /// An argument is null, or a constant that does not exist.
     Argument = 1,
     /// A buffer or a piece of memory is too small, or not aligned.
     Memory = 2,

@@ -126,7 +126,7 @@ pub unsafe extern "C" fn arenite_beams_scratch_size(session: *mut arenite_sessio
 }
 
 /// Searches for continuations in the text of the last `arenite_session_encode`, and places what was found in
-/// `memory`. `search` may be argument, for the default one. `scratch` starts on a boundary of `arenite_align` and
+/// `memory`. `search` may be null, for the default one. `scratch` starts on a boundary of `arenite_align` and
 /// stays borrowed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_beams_new(
@@ -190,7 +190,7 @@ pub unsafe extern "C" fn arenite_translate_scratch_size(session: *mut arenite_se
 }
 
 /// Translates a text, one sentence for most models: writes the best translation to `out`, without a zero byte, and its
-/// length to `len`. `search` may be argument, for the default one. `scratch` starts on a boundary of `arenite_align`.
+/// length to `len`. `search` may be null, for the default one. `scratch` starts on a boundary of `arenite_align`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_translate(
     session: *mut arenite_session,

@@ -192,7 +192,7 @@ unsafe fn plan(model: &Model<'_>, options: Option<&arenite_options>) -> Result<P
     Plan::new(model.gguf(), planned)
 }
 
-/// How many bytes the model needs. `options` may be argument, for the default ones.
+/// How many bytes the model needs. `options` may be null, for the default ones.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_model_plan(
     model: *const arenite_model,

@@ -320,14 +320,14 @@ unsafe fn params_of(params: *const arenite_params) -> Params {
     unsafe { params.as_ref() }.map_or(Params::DEFAULT, |params| (*params).into())
 }
 
-/// Bytes of scratch memory that a sampler needs for a vocabulary. `params` may be argument, for the default ones.
+/// Bytes of scratch memory that a sampler needs for a vocabulary. `params` may be null, for the default ones.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_sampler_scratch_size(params: *const arenite_params, vocab: usize) -> usize {
     // SAFETY: see the module.
     Sampler::scratch_bytes(&unsafe { params_of(params) }, vocab)
 }
 
-/// Places a sampler in `memory`. `params` may be argument, for the default ones; a seed gives the same tokens
+/// Places a sampler in `memory`. `params` may be null, for the default ones; a seed gives the same tokens
 /// everywhere. `scratch` stays borrowed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_sampler_new(
