@@ -14,10 +14,11 @@
 mod element;
 mod tiles;
 
+use core::marker::PhantomData;
 use core::mem::MaybeUninit;
 
 use super::float::capped;
-use super::lanes::{Isa, Lanes, load, mask};
+use super::lanes::{Isa, Lanes, Work, load, mask};
 use crate::built;
 use crate::memory::{HeadLayout, KvType, TILE};
 use crate::quant::le_f32;
@@ -109,20 +110,18 @@ fn attend_all<S: Isa, E: Element>(s: S, job: &Attention<'_>, out: &mut [f32], ou
     let rows = job.tokens * job.group;
     let mut row = 0;
     while row < rows {
-        let left = if S::ROWS < rows - row { S::ROWS } else { rows - row };
-        row += match left {
-            8.. => attend_rows::<S, E, 8, 1>(s, job, row, out, out_stride, scratch),
-            4.. => attend_rows::<S, E, 4, 1>(s, job, row, out, out_stride, scratch),
-            3 => attend_rows::<S, E, 3, 1>(s, job, row, out, out_stride, scratch),
-            2 => attend_rows::<S, E, 2, 2>(s, job, row, out, out_stride, scratch),
-            _ if S::ROWS > 1 => attend_rows::<S, E, 1, 4>(s, job, row, out, out_stride, scratch),
+        row += match rows - row {
+            8.. if const { S::ROWS >= 8 } => attend_rows::<S, E, 8, 1>(s, job, row, out, out_stride, scratch),
+            4.. if const { S::ROWS >= 4 } => attend_rows::<S, E, 4, 1>(s, job, row, out, out_stride, scratch),
+            3.. if const { S::ROWS >= 3 } => attend_rows::<S, E, 3, 1>(s, job, row, out, out_stride, scratch),
+            2.. if const { S::ROWS >= 2 } => attend_rows::<S, E, 2, 2>(s, job, row, out, out_stride, scratch),
+            _ if const { S::ROWS >= 2 } => attend_rows::<S, E, 1, 4>(s, job, row, out, out_stride, scratch),
             _ => attend_rows::<S, E, 1, 1>(s, job, row, out, out_stride, scratch),
         };
     }
 }
 
-/// Runs `R` rows from `row` on, and returns their number. A fused multiply-add takes a few cycles and a sum is a chain
-/// of them: where rows are few, `N` registers of each are summed at a time.
+/// Runs `R` rows from `row` on, and returns their number.
 #[inline(always)]
 fn attend_rows<S: Isa, E: Element, const R: usize, const N: usize>(
     s: S,
@@ -132,42 +131,63 @@ fn attend_rows<S: Isa, E: Element, const R: usize, const N: usize>(
     out_stride: usize,
     scratch: &mut [f32],
 ) -> usize {
-    let (layout, width) = (job.layout, job.layout.padded());
-    let Some(sums) = scratch.get_mut(..R * width) else { return R };
-    let zero = s.zero();
-    sums.as_chunks_mut().0.iter_mut().for_each(|sums| zero.store(sums));
-    let mut copies = [const { MaybeUninit::uninit() }; R];
-    let Some((queries, visible)) = rows(job, row, &mut copies) else { return R };
-    // Rows are in order of position, so the first sees the earliest and the last the latest.
-    let all = Range { lo: visible[0].lo, hi: visible[R - 1].hi };
-    let Some(tiles) = Tiles::new(job, all, if R < 4 { TILES } else { 1 }) else { return R };
-
-    let mut softmax = Softmax::new(s, job, row);
-    for block in all.lo / BLOCK..=(all.hi - 1) / BLOCK {
-        let seen = visible.map(|seen| seen.part(block * BLOCK, BLOCK));
-        let tiles = tiles.block(block);
-        let mut weights = [const { MaybeUninit::<[f32; BLOCK]>::uninit() }; R];
-        let at = weights.each_mut().map(|weights| weights.as_mut_ptr().cast::<f32>());
-        // SAFETY: the tiles are whole ones of the head's, in which the layout's offsets stay; each query has `dim`
-        // elements; `sums` has R rows; the weights of all tiles that a row sees something of are written before they
-        // are read.
-        unsafe {
-            multiply::<S, E, R, N>(s, &tiles, layout, &queries, Range { lo: seen[0].lo, hi: seen[R - 1].hi }, at);
-            let top = finish(s, job, row, block, &seen, at);
-            softmax.weights(s, &top, &seen, at, sums, width);
-            weigh_rows::<S, E, R, N>(s, &tiles, layout, &weights, &seen, sums.as_mut_ptr());
-        }
-    }
-    for (r, total) in softmax.total.into_iter().enumerate() {
-        let inverse = 1.0 / total.sum();
-        let (token, head) = job.token_and_head(row + r);
-        let start = token * out_stride + head * layout.dim;
-        let (Some(out), Some(sums)) = (out.get_mut(start..start + layout.dim), sums.get(r * width..)) else { return R };
-        for (out, sum) in out.iter_mut().zip(sums) {
-            *out = sum * inverse;
-        }
-    }
+    s.apart(Rows::<E, R, N> { job, row, out, out_stride, scratch, element: PhantomData });
     R
+}
+
+/// `R` rows. A fused multiply-add takes a few cycles and a sum is a chain of them: where rows are few, `N` registers of
+/// each are summed at a time.
+struct Rows<'a, E, const R: usize, const N: usize> {
+    job: &'a Attention<'a>,
+    row: usize,
+    out: &'a mut [f32],
+    out_stride: usize,
+    scratch: &'a mut [f32],
+    element: PhantomData<E>,
+}
+
+impl<S: Isa, E: Element, const R: usize, const N: usize> Work<S> for Rows<'_, E, R, N> {
+    #[inline(always)]
+    fn run(self, s: S) {
+        let Self { job, row, out, out_stride, scratch, .. } = self;
+        let (layout, width) = (job.layout, job.layout.padded());
+        let Some(sums) = scratch.get_mut(..R * width) else { return };
+        let zero = s.zero();
+        sums.as_chunks_mut().0.iter_mut().for_each(|sums| zero.store(sums));
+        let mut copies = [const { MaybeUninit::uninit() }; R];
+        let Some((queries, visible)) = rows(job, row, &mut copies) else { return };
+        // Rows are in order of position, so the first sees the earliest and the last the latest.
+        let all = Range { lo: visible[0].lo, hi: visible[R - 1].hi };
+        let Some(tiles) = Tiles::new(job, all, if R < 4 { TILES } else { 1 }) else { return };
+
+        let mut softmax = Softmax::new(s, job, row);
+        for block in all.lo / BLOCK..=(all.hi - 1) / BLOCK {
+            let seen = visible.map(|seen| seen.part(block * BLOCK, BLOCK));
+            let tiles = tiles.block(block);
+            let mut weights = [const { MaybeUninit::<[f32; BLOCK]>::uninit() }; R];
+            let at = weights.each_mut().map(|weights| weights.as_mut_ptr().cast::<f32>());
+            // SAFETY: the tiles are whole ones of the head's, in which the layout's offsets stay; each query has `dim`
+            // elements; `sums` has R rows; the weights of all tiles that a row sees something of are written before they
+            // are read.
+            unsafe {
+                multiply::<S, E, R, N>(s, &tiles, layout, &queries, Range { lo: seen[0].lo, hi: seen[R - 1].hi }, at);
+                let top = finish(s, job, row, block, &seen, at);
+                softmax.weights(s, &top, &seen, at, sums, width);
+                weigh_rows::<S, E, R, N>(s, &tiles, layout, &weights, &seen, sums.as_mut_ptr());
+            }
+        }
+        for (r, total) in softmax.total.into_iter().enumerate() {
+            let inverse = 1.0 / total.sum();
+            let (token, head) = job.token_and_head(row + r);
+            let start = token * out_stride + head * layout.dim;
+            let (Some(out), Some(sums)) = (out.get_mut(start..start + layout.dim), sums.get(r * width..)) else {
+                return;
+            };
+            for (out, sum) in out.iter_mut().zip(sums) {
+                *out = sum * inverse;
+            }
+        }
+    }
 }
 
 /// The queries of `R` rows and the positions that each sees; `None` where there are none. Queries that lie a power of
@@ -379,18 +399,21 @@ unsafe fn weigh_rows<S: Isa, E: Element, const R: usize, const N: usize>(
     let common = Range { lo: seen[R - 1].lo, hi: seen[0].hi };
     let end = seen[R - 1].hi;
     let common = if common.lo < common.hi { common } else { Range { lo: end, hi: end } };
-    // SAFETY: passed on to the caller.
-    unsafe {
-        for (r, (seen, weights)) in seen.iter().zip(weights).enumerate() {
-            let before = Range { lo: seen.lo, hi: seen.hi.min(common.lo) };
-            let sums = sums.add(r * layout.padded());
-            weigh::<S, E, 1, N>(s, tiles, layout, core::array::from_ref(weights), before, sums);
+    for after in [false, true] {
+        if after {
+            // SAFETY: passed on to the caller.
+            unsafe { weigh::<S, E, R, N>(s, tiles, layout, weights, common, sums) };
         }
-        weigh::<S, E, R, N>(s, tiles, layout, weights, common, sums);
         for (r, (seen, weights)) in seen.iter().zip(weights).enumerate() {
-            let after = Range { lo: seen.lo.max(common.hi), hi: seen.hi };
-            let sums = sums.add(r * layout.padded());
-            weigh::<S, E, 1, N>(s, tiles, layout, core::array::from_ref(weights), after, sums);
+            let own = match after {
+                false => Range { lo: seen.lo, hi: seen.hi.min(common.lo) },
+                true => Range { lo: seen.lo.max(common.hi), hi: seen.hi },
+            };
+            // SAFETY: passed on to the caller; the row has its sums.
+            unsafe {
+                let sums = sums.add(r * layout.padded());
+                weigh::<S, E, 1, N>(s, tiles, layout, core::array::from_ref(weights), own, sums);
+            }
         }
     }
 }

@@ -17,7 +17,7 @@ pub(super) fn dot<F: Format>(row: &[u8], x: Row<'_>) -> f32 {
     let mut acc = 0.0;
     for (i, block) in blocks.iter().enumerate() {
         let (Some(q), Some(sums)) = (x.q.get(i * F::ELEMENTS..(i + 1) * F::ELEMENTS), sums.next()) else { break };
-        acc = if F::ELEMENTS == 256 {
+        acc = if const { F::ELEMENTS == 256 } {
             whole::<F>(block, q, sums, d.next().unwrap_or(0.0), acc)
         } else {
             pieces::<F>(block, q, sums, &mut d, acc)

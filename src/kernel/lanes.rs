@@ -23,6 +23,11 @@ pub(super) unsafe trait Isa: Copy {
     /// The processor has the instruction set, and the caller is compiled for it or inlined into a function that is.
     unsafe fn new() -> Self;
 
+    /// Runs work in a function of its own, compiled for the instruction set.
+    #[inline(always)]
+    fn apart<W: Work<Self>>(self, work: W) {
+        work.run(self);
+    }
     fn splat(self, x: f32) -> Self::V;
     /// Zeros.
     #[inline(always)]
@@ -133,6 +138,12 @@ pub(super) unsafe trait Isa: Copy {
     fn round_to_f16(self, x: f32) -> f32 {
         half::f16::from_f32_const(x).to_f32_const()
     }
+}
+
+/// What an instruction set can run [`apart`](Isa::apart): the time to compile a function grows faster than its size.
+pub(super) trait Work<S> {
+    /// Inlined always.
+    fn run(self, s: S);
 }
 
 /// Sixteen f32. Every method does the same IEEE operation on each lane, rounding to nearest even.

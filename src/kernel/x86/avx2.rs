@@ -2,7 +2,7 @@
 
 use core::arch::x86_64::*;
 
-use crate::kernel::lanes::{Isa, Lanes};
+use crate::kernel::lanes::{Isa, Lanes, Work};
 
 /// Exists only where AVX2, FMA and F16C do.
 #[derive(Clone, Copy)]
@@ -44,6 +44,14 @@ unsafe impl Isa for Avx2 {
     #[inline(always)]
     unsafe fn new() -> Self {
         Self(())
+    }
+    #[inline(always)]
+    fn apart<W: Work<Self>>(self, work: W) {
+        #[target_feature(enable = "avx2,fma,f16c")]
+        fn apart<W: Work<Avx2>>(s: Avx2, work: W) {
+            work.run(s);
+        }
+        unsafe { apart(self, work) }
     }
     #[inline(always)]
     fn splat(self, x: f32) -> Floats {

@@ -3,7 +3,7 @@
 use core::arch::x86_64::*;
 
 use super::avx2::tree;
-use crate::kernel::lanes::{Isa, Lanes};
+use crate::kernel::lanes::{Isa, Lanes, Work};
 
 /// Exists only where AVX-512 (F, DQ, BW, VL) does.
 #[derive(Clone, Copy)]
@@ -32,6 +32,14 @@ unsafe impl Isa for Avx512 {
     #[inline(always)]
     unsafe fn new() -> Self {
         Self(())
+    }
+    #[inline(always)]
+    fn apart<W: Work<Self>>(self, work: W) {
+        #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512dq,avx512bw,avx512vl,avx512vnni")]
+        fn apart<W: Work<Avx512>>(s: Avx512, work: W) {
+            work.run(s);
+        }
+        unsafe { apart(self, work) }
     }
     #[inline(always)]
     fn splat(self, x: f32) -> Floats {

@@ -49,9 +49,9 @@ unsafe impl<D: Dot, F: Format> Blocks for Rows<D, F> {
         unsafe {
             let rows = Eight { s: Ymm::new(), rows: core::array::from_fn(|r| w.add(r * row_bytes)), row_bytes };
             let next = Self::NEXT.contains(&row_bytes);
-            let acc = if D::WIDE && F::SUPER.is_some() {
+            let acc = if const { D::WIDE && F::SUPER.is_some() } {
                 Self::wide(&rows, x)
-            } else if F::ELEMENTS == 256 {
+            } else if const { F::ELEMENTS == 256 } {
                 Self::whole(&rows, x, next)
             } else if next {
                 Self::pieces(&rows, x, true)

@@ -80,7 +80,13 @@ pub(super) unsafe fn avx2<F: Format>(w: *const u8, row_bytes: usize, rows: usize
 #[target_feature(enable = "avx2,fma,f16c")]
 pub(super) unsafe fn avxvnni<F: Format>(w: *const u8, row_bytes: usize, rows: usize, cols: usize, panel: *mut u8) {
     // SAFETY: passed on to the caller.
-    unsafe { pack::<F, false, false>(w, row_bytes, rows, cols, panel) }
+    unsafe {
+        if const { signed::<F>() } {
+            pack::<F, false, false>(w, row_bytes, rows, cols, panel);
+        } else {
+            avx2::<F>(w, row_bytes, rows, cols, panel);
+        }
+    }
 }
 
 /// The same with AVX-512.
@@ -133,7 +139,7 @@ unsafe fn pack<F: Format, const WIDE: bool, const MADD: bool>(
                 let Some((place, factor)) = F::M else { return };
                 halves(|r| row(r).as_ref().as_ptr().add(place), factor, to);
             };
-            if F::ELEMENTS == 256 {
+            if const { F::ELEMENTS == 256 } {
                 let whole = const { Whole::of(F::GROUP, F::M.is_some()) };
                 let to = panel.add(b * whole.size);
                 for chunk in 0..8 {
