@@ -109,12 +109,12 @@ unsafe fn pack<F: Format, const WIDE: bool, const MADD: bool>(
     cols: usize,
     panel: *mut u8,
 ) {
-    // SAFETY: the caller has `rows` rows, and room in the panel. Rows that are missing repeat the last one.
+    // SAFETY: the caller has `rows` rows, and room in the panel.
     unsafe {
         let s = Ymm::new();
         let bytes = size_of::<F::Block>();
         for b in 0..cols / F::ELEMENTS {
-            let row = |r: usize| &*w.add(r.min(rows - 1) * row_bytes + b * bytes).cast::<F::Block>();
+            let blocks = Sixteen { first: w.add(b * bytes), row_bytes, rows };
             // With `WIDE` the next panel comes from memory while this one is multiplied. Narrower registers take so long for the
             // products that these ask for it (see `Ahead`): what is left is to bring it nearer, as sixteen rows are more than the
             // processor itself would follow.
@@ -127,46 +127,57 @@ unsafe fn pack<F: Format, const WIDE: bool, const MADD: bool>(
                     ask::<_MM_HINT_T0>(w.wrapping_add(r * row_bytes + b * bytes + 192), bytes);
                 }
             }
-            let d = |at: usize, to: *mut u8| match F::D {
-                Some((place, factor)) => halves(|r| row(r).as_ref().as_ptr().add(place), factor, to),
-                None => {
-                    for r in 0..PANEL_ROWS {
-                        to.cast::<f32>().add(r).write_unaligned(F::d(row(r), at, |bytes| s.f16(bytes)));
-                    }
-                }
-            };
-            let m = |to: *mut u8| {
-                let Some((place, factor)) = F::M else { return };
-                halves(|r| row(r).as_ref().as_ptr().add(place), factor, to);
-            };
             if const { F::ELEMENTS == 256 } {
                 let whole = const { Whole::of(F::GROUP, F::M.is_some()) };
                 let to = panel.add(b * whole.size);
                 for chunk in 0..8 {
-                    codes::<F, WIDE, MADD>(s, (w, row_bytes, rows), b * bytes, chunk, to.add(chunk * CODES));
+                    codes::<F, WIDE, MADD>(s, blocks, chunk, to.add(chunk * CODES));
                 }
                 for eight in 0..32 / F::GROUP {
                     transpose!(to.add(Whole::SCALES + eight * 8 * LINE), |r| {
-                        let [low, high] = F::scale_words(row(r));
+                        let [low, high] = F::scale_words(blocks.row::<F>(r));
                         _mm256_cvtepi8_epi32(_mm_cvtsi64_si128(if eight == 0 { low } else { high } as i64))
                     });
                 }
-                transpose!(to.add(whole.pairs), |r| pairs::<F>(row(r)));
-                d(0, to.add(whole.d));
-                m(to.add(whole.m));
+                transpose!(to.add(whole.pairs), |r| pairs::<F>(blocks.row::<F>(r)));
+                scales::<F>(s, blocks, 0, to.add(whole.d));
+                minimums::<F>(blocks, to.add(whole.m));
             } else {
                 let two = F::M.is_some() || F::FLOAT_GROUPS;
                 for chunk in 0..F::ELEMENTS / 32 {
                     let to = panel.add((b * (F::ELEMENTS / 32) + chunk) * piece(1 + usize::from(two)));
-                    codes::<F, WIDE, MADD>(s, (w, row_bytes, rows), b * bytes, chunk, to);
-                    d(chunk * 32, to.add(CODES));
-                    m(to.add(CODES + LINE));
+                    codes::<F, WIDE, MADD>(s, blocks, chunk, to);
+                    scales::<F>(s, blocks, chunk * 32, to.add(CODES));
+                    minimums::<F>(blocks, to.add(CODES + LINE));
                     if F::FLOAT_GROUPS {
-                        d(chunk * 32 + 16, to.add(CODES + LINE));
+                        scales::<F>(s, blocks, chunk * 32 + 16, to.add(CODES + LINE));
                     }
                 }
             }
         }
+    }
+}
+
+/// A block of each row of a panel. Rows that are missing repeat the last one.
+#[derive(Clone, Copy)]
+struct Sixteen {
+    first: *const u8,
+    row_bytes: usize,
+    rows: usize,
+}
+
+impl Sixteen {
+    #[inline(always)]
+    fn at(self, r: usize) -> *const u8 {
+        self.first.wrapping_add(r.min(self.rows - 1) * self.row_bytes)
+    }
+    /// # Safety
+    ///
+    /// The rows have blocks of this format here.
+    #[inline(always)]
+    unsafe fn row<'a, F: Format>(self, r: usize) -> &'a F::Block {
+        // SAFETY: by the contract; blocks are bytes.
+        unsafe { &*self.at(r).cast() }
     }
 }
 
@@ -179,26 +190,43 @@ unsafe fn ask<const CACHE: i32>(from: *const u8, bytes: usize) {
     }
 }
 
-/// Writes the codes of 32 numbers of every row, from blocks `at` bytes into them.
+/// Writes the codes of 32 numbers of every row.
 #[inline(always)]
-unsafe fn codes<F: Format, const WIDE: bool, const MADD: bool>(
-    s: Ymm,
-    (w, row_bytes, rows): (*const u8, usize, usize),
-    at: usize,
-    chunk: usize,
-    to: *mut u8,
-) {
+unsafe fn codes<F: Format, const WIDE: bool, const MADD: bool>(s: Ymm, blocks: Sixteen, chunk: usize, to: *mut u8) {
     // SAFETY: the caller has the blocks, room for their codes, and AVX-512 if it says so.
     unsafe {
-        let block = |r: usize| w.add(r.min(rows - 1) * row_bytes + at);
         if const { WIDE && F::BYTEWISE } {
-            Quad::transpose::<F>(core::array::from_fn(block), chunk, to, LINE);
+            Quad::transpose::<F>(core::array::from_fn(|r| blocks.at(r)), chunk, to, LINE);
         } else {
             transpose!(to, |r| {
-                let codes = F::unpack(s, &*block(r).cast(), chunk);
+                let codes = F::unpack(s, blocks.row::<F>(r), chunk);
                 if const { MADD && signed::<F>() } { s.sub(codes, s.splat(F::BIAS)) } else { codes }
             });
         }
+    }
+}
+
+/// Writes `d` of the weights from `at` on, of every row.
+#[inline(always)]
+unsafe fn scales<F: Format>(s: Ymm, blocks: Sixteen, at: usize, to: *mut u8) {
+    // SAFETY: the caller has the blocks and room for their numbers.
+    unsafe {
+        if let Some(field) = F::D {
+            return halves(blocks, field, to);
+        }
+        for r in 0..PANEL_ROWS {
+            let d = F::d(blocks.row::<F>(r), at, |bytes| s.f16(bytes));
+            to.cast::<f32>().add(r).write_unaligned(d);
+        }
+    }
+}
+
+/// Writes `m` of every row, where the format has one.
+#[inline(always)]
+unsafe fn minimums<F: Format>(blocks: Sixteen, to: *mut u8) {
+    if let Some(field) = F::M {
+        // SAFETY: as above.
+        unsafe { halves(blocks, field, to) };
     }
 }
 
@@ -231,14 +259,19 @@ unsafe fn columns([a, b, c, d]: [__m256i; 4]) -> [__m256i; 4] {
     }
 }
 
-/// Writes an f16 of every row as f32, times `factor`.
+/// Writes the f16 at a place in every row's block as f32, times a factor.
 #[inline(always)]
-unsafe fn halves(place: impl Fn(usize) -> *const u8, factor: f32, to: *mut u8) {
+unsafe fn halves(blocks: Sixteen, (place, factor): (usize, f32), to: *mut u8) {
     // SAFETY: the caller has F16C, the f16 and room for them.
     unsafe {
         for r in (0..PANEL_ROWS).step_by(8) {
-            let h = |i: usize| place(r + i).cast::<i16>().read_unaligned();
-            let halves = _mm_setr_epi16(h(0), h(1), h(2), h(3), h(4), h(5), h(6), h(7));
+            // A macro: a closure might not be inlined.
+            macro_rules! h {
+                ($i:literal) => {
+                    blocks.at(r + $i).add(place).cast::<i16>().read_unaligned()
+                };
+            }
+            let halves = _mm_setr_epi16(h!(0), h!(1), h!(2), h!(3), h!(4), h!(5), h!(6), h!(7));
             let floats = _mm256_mul_ps(_mm256_cvtph_ps(halves), _mm256_set1_ps(factor));
             _mm256_storeu_ps(to.cast::<f32>().add(r), floats);
         }
