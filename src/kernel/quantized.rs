@@ -114,6 +114,9 @@ pub(super) type Multiply = (usize, unsafe fn(&Tile<'_>));
 /// See [`Multiply`].
 pub(super) const MAX_TOKENS: usize = 8;
 
+/// So many of a batch's last tokens ask for the next panel, in the time of whose products it comes. To ask costs the others.
+const ASKING: usize = 16;
+
 /// Rows times tokens by panels. `multiply` has functions for fewer and fewer tokens, the last one for one.
 ///
 /// # Safety
@@ -130,7 +133,10 @@ pub(super) unsafe fn prefill(job: &mut Job<'_>, bias: u8, pack: Pack, multiply: 
         unsafe { pack(job.w.as_ptr().add(r * row_bytes), row_bytes, rows, job.cols, panel) };
         let next = job.w.get((r + PANEL_ROWS) * row_bytes..).unwrap_or(&[]);
         let next = next.get(..PANEL_ROWS * row_bytes).unwrap_or(next);
-        let share = |tokens: usize| next.len().saturating_mul(tokens).checked_div(job.x.tokens).unwrap_or(0);
+        let quiet = job.x.tokens.saturating_sub(ASKING);
+        let share = |tokens: usize| {
+            next.len().saturating_mul(tokens.saturating_sub(quiet)).checked_div(job.x.tokens - quiet).unwrap_or(0)
+        };
         let mut first = 0;
         while let Some((tokens, run)) = multiply.iter().find(|(tokens, _)| *tokens <= job.x.tokens - first) {
             // SAFETY: the panel is packed, the tokens are the job's, and so are the rows of `out`.

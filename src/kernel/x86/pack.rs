@@ -115,16 +115,11 @@ unsafe fn pack<F: Format, const WIDE: bool, const MADD: bool>(
         let bytes = size_of::<F::Block>();
         for b in 0..cols / F::ELEMENTS {
             let blocks = Sixteen { first: w.add(b * bytes), row_bytes, rows };
-            // With `WIDE` the next panel comes from memory while this one is multiplied. Narrower registers take so long for the
-            // products that these ask for it (see `Ahead`): what is left is to bring it nearer, as sixteen rows are more than the
-            // processor itself would follow.
-            if WIDE {
-                for r in PANEL_ROWS..2 * PANEL_ROWS {
-                    ask::<_MM_HINT_T1>(w.wrapping_add(r * row_bytes + b * bytes), bytes);
-                }
-            } else if b % 2 == 0 || bytes > 64 {
+            // The products of the last panel asked for these rows (see `Ahead`). Where registers are narrower, it helps to bring
+            // them nearer: sixteen rows are more than the processor itself would follow.
+            if !WIDE && (b % 2 == 0 || bytes > 64) {
                 for r in 0..PANEL_ROWS {
-                    ask::<_MM_HINT_T0>(w.wrapping_add(r * row_bytes + b * bytes + 192), bytes);
+                    ask(w.wrapping_add(r * row_bytes + b * bytes + 192), bytes);
                 }
             }
             if const { F::ELEMENTS == 256 } {
@@ -181,12 +176,12 @@ impl Sixteen {
     }
 }
 
-/// Calls lines of memory into a cache.
+/// Calls lines of memory into the first cache.
 #[inline(always)]
-unsafe fn ask<const CACHE: i32>(from: *const u8, bytes: usize) {
+unsafe fn ask(from: *const u8, bytes: usize) {
     for line in 0..bytes.div_ceil(64) {
         // SAFETY: a prefetch reads nothing.
-        unsafe { _mm_prefetch::<CACHE>(from.wrapping_add(line * 64).cast()) };
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(from.wrapping_add(line * 64).cast()) };
     }
 }
 

@@ -5,7 +5,7 @@ use core::arch::x86_64::*;
 use super::bytes::opaque;
 use super::pack::{CODES, LINE, Whole, piece};
 use super::products::fits_i16;
-use crate::kernel::quantized::{Multiply, Tile};
+use crate::kernel::quantized::{MAX_TOKENS, Multiply, Tile};
 use crate::quant::Format;
 
 /// What the scales of a panel are like.
@@ -112,14 +112,30 @@ mod avx512 {
 
     #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512dq,avx512bw,avx512vl,avx512vnni")]
     unsafe fn pieces<const T: usize, const SCALES: u8>(tile: &Tile<'_>) {
-        // SAFETY: the tile has a packed panel and `T` tokens.
+        // SAFETY: passed on to the caller.
+        unsafe {
+            if T == MAX_TOKENS && tile.ahead.is_empty() {
+                pieces_of::<T, SCALES, false>(tile);
+            } else {
+                pieces_of::<T, SCALES, true>(tile);
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn pieces_of<const T: usize, const SCALES: u8, const AHEAD: bool>(tile: &Tile<'_>) {
+        // SAFETY: the caller has AVX-512 with VNNI; the tile has a packed panel and `T` tokens.
         unsafe {
             prefetch::<T>(tile);
             let (q, d, sums) = (tile.q::<T>(), tile.d::<T>(32), tile.sums::<T>());
+            let mut ahead = Ahead::new(tile, tile.cols / 32);
             let mut acc = [_mm512_setzero_ps(); T];
             let size = piece(if SCALES == scales::ONE { 1 } else { 2 });
             let bias = i32::from(tile.bias);
             for b in 0..tile.cols / 32 {
+                if AHEAD {
+                    ahead.step();
+                }
                 let w = tile.panel.add(b * size);
                 let floats = |line: usize| _mm512_loadu_ps(w.add(CODES + line * LINE).cast());
                 let of = |t: usize, part| sum(sums[t].add(b * 2), part);
@@ -153,11 +169,24 @@ mod avx512 {
 
     #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512dq,avx512bw,avx512vl,avx512vnni")]
     unsafe fn whole<const T: usize, const GROUP: usize, const MINIMUMS: bool>(tile: &Tile<'_>) {
-        // SAFETY: the tile has a packed panel and `T` tokens.
+        // SAFETY: passed on to the caller.
+        unsafe {
+            if T == MAX_TOKENS && tile.ahead.is_empty() {
+                whole_of::<T, GROUP, MINIMUMS, false>(tile);
+            } else {
+                whole_of::<T, GROUP, MINIMUMS, true>(tile);
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn whole_of<const T: usize, const GROUP: usize, const MINIMUMS: bool, const AHEAD: bool>(tile: &Tile<'_>) {
+        // SAFETY: the caller has AVX-512 with VNNI; the tile has a packed panel and `T` tokens.
         unsafe {
             prefetch::<T>(tile);
             let places = const { Whole::of(GROUP, MINIMUMS) };
             let (q, d, sums) = (tile.q::<T>(), tile.d::<T>(256), tile.sums::<T>());
+            let mut ahead = Ahead::new(tile, tile.cols / GROUP);
             let mut acc = [_mm512_setzero_ps(); T];
             for b in 0..tile.cols / 256 {
                 let w = tile.panel.add(b * places.size);
@@ -174,6 +203,9 @@ mod avx512 {
                 };
                 let mut total = if MINIMUMS { [_mm512_setzero_si512(); T] } else { pairs() };
                 for group in 0..256 / GROUP {
+                    if AHEAD {
+                        ahead.step();
+                    }
                     let mut sums = [_mm512_setzero_si512(); T];
                     let q = q.map(|q| q.add(b * 256 + group * GROUP));
                     if GROUP == 32 {
