@@ -118,14 +118,14 @@ macro_rules! polynomial {
 macro_rules! exps {
     () => {
         concat!(
-            // Few are beyond the ends: their squares together tell. (Of a NaN the comparison says nothing.)
+            // Few are beyond the ends: their squares together tell. (Beside a NaN they may be: no order is not "lower or same".)
             "vmul.f32 s24, s0, s0\n",
             "vfma.f32 s24, s1, s1\n",
             "vfma.f32 s24, s2, s2\n",
             "vfma.f32 s24, s3, s3\n",
             "vcmp.f32 s24, s22\n",
             "vmrs APSR_nzcv, fpscr\n",
-            "ble 9f\n",
+            "bls 9f\n",
             ends!("s0"),
             ends!("s1"),
             ends!("s2"),
