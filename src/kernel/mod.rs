@@ -10,7 +10,7 @@ mod table;
 
 #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
 mod aarch64;
-#[cfg(any(cortex_m_fpu, cortex_m_dsp))]
+#[cfg(any(arm_fpu, cortex_m_dsp))]
 mod arm;
 mod attention;
 #[cfg(feature = "bench")]
@@ -20,7 +20,7 @@ mod cache;
 mod dot;
 mod float;
 mod fork;
-#[cfg(all(target_arch = "riscv64", target_os = "linux"))]
+#[cfg(any(all(target_arch = "riscv64", target_os = "linux"), arm_linux))]
 mod fours;
 mod job;
 mod lanes;
@@ -139,8 +139,8 @@ impl Kernels {
         let simd = x86::available();
         #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
         let simd = aarch64::available();
-        #[cfg(any(cortex_m_fpu, cortex_m_dsp))]
-        let simd = core::iter::once(&arm::CORTEX_M);
+        #[cfg(any(arm_fpu, cortex_m_dsp))]
+        let simd = arm::available();
         #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
         let simd = core::iter::once(&wasm::SIMD128);
         #[cfg(all(target_arch = "riscv64", target_os = "linux"))]
@@ -150,7 +150,7 @@ impl Kernels {
             all(target_arch = "aarch64", target_feature = "neon"),
             all(target_arch = "wasm32", target_feature = "simd128"),
             all(target_arch = "riscv64", target_os = "linux"),
-            cortex_m_fpu,
+            arm_fpu,
             cortex_m_dsp
         )))]
         let simd = core::iter::empty();

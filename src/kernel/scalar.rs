@@ -37,6 +37,11 @@ pub(super) unsafe trait Unit: Copy {
     fn le_f16(bytes: [u8; 2]) -> f32 {
         quant::le_f16(bytes)
     }
+    /// Sixteen of them.
+    #[inline(always)]
+    fn le_f16s(bytes: &[u8; 32]) -> [f32; 16] {
+        bytemuck::must_cast_ref::<_, [[u8; 2]; 16]>(bytes).map(Self::le_f16)
+    }
     /// The little-endian f16 nearest to `x`, of two the even one.
     #[inline(always)]
     fn to_f16(x: f32) -> [u8; 2] {
@@ -203,7 +208,7 @@ unsafe impl<U: Unit> Isa for Scalar<U> {
     }
     #[inline(always)]
     fn load_f16(self, bytes: &[u8; 32]) -> Array<U> {
-        Array::new(bytemuck::must_cast_ref::<_, [[u8; 2]; 16]>(bytes).map(U::le_f16))
+        Array::new(U::le_f16s(bytes))
     }
     #[inline(always)]
     fn load_bf16(self, bytes: &[u8; 32]) -> Array<U> {

@@ -7,14 +7,31 @@ use core::ops::Range;
 use super::exp::{silu, softmax};
 use crate::kernel::scalar::Unit;
 
-/// The floating-point unit of a Cortex-M4F and its successors.
+/// The floating-point unit of a Cortex-M4F and its successors, and the one beside NEON.
 #[derive(Clone, Copy)]
 pub(in crate::kernel) struct Fpu;
+
+/// Tells the assembler of what is found at run time.
+#[cfg(arm_linux)]
+macro_rules! unit {
+    () => {
+        ".fpu neon-vfpv4"
+    };
+}
+/// The target has the unit.
+#[cfg(not(arm_linux))]
+macro_rules! unit {
+    () => {
+        ""
+    };
+}
+pub(super) use unit;
 
 /// `asm!` that changes all registers of the unit.
 macro_rules! fpu {
     ($($code:expr,)* ; $($operands:tt)*) => {
         asm!(
+            $crate::kernel::arm::float::unit!(),
             $($code,)*
             $($operands)*
             out("s0") _, out("s1") _, out("s2") _, out("s3") _, out("s4") _, out("s5") _, out("s6") _, out("s7") _,
@@ -186,6 +203,7 @@ pub(super) use tree;
 
 // SAFETY: each block says what it reads and writes.
 unsafe impl Unit for Fpu {
+    #[cfg(cortex_m_fpu)]
     #[inline(always)]
     fn fma(a: f32, b: f32, c: f32) -> f32 {
         let mut d = c.to_bits();
@@ -204,6 +222,23 @@ unsafe impl Unit for Fpu {
             );
         }
         f32::from_bits(d)
+    }
+
+    #[cfg(arm_linux)]
+    #[inline(always)]
+    fn fma(a: f32, b: f32, mut c: f32) -> f32 {
+        // SAFETY: registers only.
+        unsafe {
+            asm!(
+                unit!(),
+                "vfma.f32 {c}, {a}, {b}",
+                a = in(sreg) a,
+                b = in(sreg) b,
+                c = inout(sreg) c,
+                options(pure, nomem, nostack, preserves_flags),
+            );
+        }
+        c
     }
 
     #[inline(always)]
@@ -247,6 +282,7 @@ unsafe impl Unit for Fpu {
         // SAFETY: registers only.
         unsafe {
             asm!(
+                unit!(),
                 "vmov s0, {x}",
                 "vcvtb.f32.f16 s0, s0",
                 "vmov {x}, s0",
@@ -258,12 +294,34 @@ unsafe impl Unit for Fpu {
         f32::from_bits(x)
     }
 
+    #[cfg(arm_linux)]
+    #[inline(always)]
+    fn le_f16s(bytes: &[u8; 32]) -> [f32; 16] {
+        let mut out = MaybeUninit::<[f32; 16]>::uninit();
+        // SAFETY: 32 bytes from there, and the whole result is written. No f16 is a denormal f32.
+        unsafe {
+            fpu!(
+                "vld1.8 {{d8-d11}}, [{bytes}]",
+                "vcvt.f32.f16 q0, d8",
+                "vcvt.f32.f16 q1, d9",
+                "vcvt.f32.f16 q2, d10",
+                "vcvt.f32.f16 q3, d11",
+                "vstmia {out}, {{s0-s15}}",
+                ;
+                bytes = in(reg) bytes.as_ptr(),
+                out = in(reg) out.as_mut_ptr(),
+            );
+            out.assume_init()
+        }
+    }
+
     #[inline(always)]
     fn to_f16(x: f32) -> [u8; 2] {
         let mut x = x.to_bits();
         // SAFETY: registers only.
         unsafe {
             asm!(
+                unit!(),
                 "vmov s0, {x}",
                 "vcvtb.f16.f32 s0, s0",
                 "vmov {x}, s0",

@@ -77,7 +77,7 @@ unsafe fn times_64(job: &Job<'_>, x: &[f32], out: *mut f32) {
 unsafe fn times(job: &Job<'_>, x: &[f32], out: *mut f32) {
     let rest = job.cols % 16;
     let mut tail = MaybeUninit::<Tail>::uninit();
-    if rest % 4 > 0 {
+    if !rest.is_multiple_of(4) {
         let tail = tail.write(Tail { x: [0.0; 16], w: [0.0; 16] });
         copy(x.get(job.cols - rest..).unwrap_or_default(), &mut tail.x);
     }

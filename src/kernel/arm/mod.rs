@@ -1,38 +1,55 @@
-//! Cortex-M with a floating-point unit (fused multiply-add, conversions of f16) or the DSP extension
-//! (two products at once): what the compiler does not make of plain Rust.
+//! 32-bit Arm with a floating-point unit (fused multiply-add, conversions of f16), the DSP extension of a Cortex-M
+//! (two products at once) or NEON: what the compiler does not make of plain Rust.
 //!
-//! `target.rs` tells which of the two a target has. Registers of the unit are named in the assembler
-//! itself, because operands of their class need a target feature that these targets do not have.
+//! `target.rs` tells which of the first two a target has; Linux tells of NEON. Registers of a Cortex-M's unit are named in
+//! the assembler itself, because operands of their class need a target feature that these targets do not have.
 
 #[cfg(all(cortex_m_dsp, cortex_m_fpu))]
 mod dsp;
-#[cfg(cortex_m_fpu)]
+#[cfg(arm_fpu)]
 mod exp;
-#[cfg(cortex_m_fpu)]
+#[cfg(arm_fpu)]
 mod float;
 #[cfg(all(cortex_m_dsp, cortex_m_fpu))]
 mod halves;
-#[cfg(cortex_m_fpu)]
+#[cfg(arm_fpu)]
 mod matmul;
+#[cfg(arm_linux)]
+mod neon;
 #[cfg(all(cortex_m_dsp, cortex_m_fpu))]
 mod quantize;
 
 use super::float::Weight;
-use super::scalar::{Here, Scalar, Unit};
-use super::{Job, Kernels, dot, float as floats_of_any};
+#[cfg(not(arm_linux))]
+use super::scalar::Here;
+use super::scalar::Scalar;
+#[cfg(arm_fpu)]
+use super::scalar::Unit;
+use super::{Job, float as floats_of_any};
 use crate::quant::{Format, formats_list};
-#[cfg(cortex_m_fpu)]
+#[cfg(arm_fpu)]
 pub(super) use float::Fpu;
+#[cfg(arm_linux)]
+use float::Fpu as Here;
+#[cfg(arm_linux)]
+pub(super) use neon::available;
 
-pub(super) static CORTEX_M: Kernels = table!("cortex-m", Scalar<Here>, products);
+#[cfg(not(arm_linux))]
+static CORTEX_M: super::Kernels = table!("cortex-m", Scalar<Here>, products);
+
+/// The table, which was compiled for the machine.
+#[cfg(not(arm_linux))]
+pub(super) fn available() -> impl Iterator<Item = &'static super::Kernels> {
+    core::iter::once(&CORTEX_M)
+}
 
 formats_list!(choose products floats blocks);
 
 #[inline(always)]
 unsafe fn floats<W: Weight>(job: &mut Job<'_>) {
-    // SAFETY: needs no instruction set but the target's; a job is right by construction.
+    // SAFETY: needs no instruction set but the table's; a job is right by construction.
     unsafe {
-        #[cfg(cortex_m_fpu)]
+        #[cfg(arm_fpu)]
         if W::BYTES == 4 {
             if job.w.as_ptr().addr().is_multiple_of(4) {
                 matmul::matmul(job)
@@ -53,7 +70,10 @@ unsafe fn blocks<F: Format>(job: &mut Job<'_>) {
         if const { dsp::has::<F>() } {
             return dsp::matmul::<F>(job);
         }
-        dot::matmul::<F>(job);
+        #[cfg(arm_linux)]
+        super::fours::matmul::<F, Fpu>(job);
+        #[cfg(not(arm_linux))]
+        super::dot::matmul::<F>(job);
     }
 }
 
@@ -62,7 +82,7 @@ unsafe fn blocks<F: Format>(job: &mut Job<'_>) {
 /// # Safety
 ///
 /// The weights are f32; `job` as [`Job`] says.
-#[cfg(cortex_m_fpu)]
+#[cfg(arm_fpu)]
 #[inline(never)]
 unsafe fn unaligned(job: &mut Job<'_>) {
     for (t, x) in job.x.x.chunks_exact(job.cols.max(1)).enumerate() {

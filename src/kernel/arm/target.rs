@@ -1,16 +1,23 @@
-//! The build script: what instructions a Cortex-M target has.
+//! The build script: what instructions a 32-bit Arm target has.
 //!
-//! Stable compilers do not say so in `cfg(target_feature)`, but the target's name does:
-//! `cortex_m_fpu` (VFMA and conversions of f16) and `cortex_m_dsp` (SMLAD).
+//! Stable compilers do not say so in `cfg(target_feature)`, but the target's name does: `cortex_m_fpu` (VFMA and
+//! conversions of f16) and `cortex_m_dsp` (SMLAD). Under `arm_linux` the processor may have the former with NEON, of which
+//! the operating system tells. `arm_fpu` is either.
 
 use std::env::var;
 
 fn main() {
     println!("cargo::rerun-if-changed=src/kernel/arm/target.rs");
-    println!("cargo::rustc-check-cfg=cfg(cortex_m_fpu, cortex_m_dsp)");
+    println!("cargo::rustc-check-cfg=cfg(arm_fpu, arm_linux, cortex_m_fpu, cortex_m_dsp)");
     let target = var("TARGET").unwrap_or_default();
+    let linux = ["-linux-gnueabihf", "-linux-musleabihf"].iter().any(|end| target.ends_with(end));
+    if linux && (target.starts_with("arm") || target.starts_with("thumbv7")) {
+        println!("cargo::rustc-cfg=arm_fpu");
+        println!("cargo::rustc-cfg=arm_linux");
+    }
     let (v7em, v8m) = (target.starts_with("thumbv7em"), target.starts_with("thumbv8m.main"));
     if (v7em || v8m) && target.ends_with("hf") {
+        println!("cargo::rustc-cfg=arm_fpu");
         println!("cargo::rustc-cfg=cortex_m_fpu");
     }
     // An option of ARMv8-M, which these processors have.
