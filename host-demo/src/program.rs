@@ -6,15 +6,15 @@ use arenite::{Gguf, KvType, model, tokenizer};
 
 /// Bytes of the least that tells a story on a Cortex-M4F, built for size (`opt-level = "s"`, LTO), its printing and its
 /// vector table included: the features `llama`, `q8_0` and `kv-f16`. `.ci/firmware` measures it.
-const LEAST: usize = 100_956;
+const LEAST: usize = 102_308;
 
 /// What each feature adds to that, as `.ci/firmware sizes` prints it; 0 for those of the least.
 const ADDED: &[(&str, usize)] = &[
     ("llama", 0),
     ("q8_0", 0),
     ("kv-f16", 0),
-    ("qwen", 1240),
-    ("gpt2", 11384),
+    ("qwen", 2968),
+    ("gpt2", 19192),
     ("gemma", 14248),
     ("phi3", 1240),
     ("stablelm", 2408),
@@ -25,16 +25,38 @@ const ADDED: &[(&str, usize)] = &[
     ("t5", 16848),
     ("seq2seq", 21832),
     ("experts", 2304),
-    ("half-floats", 8016),
-    ("q4_0", 504),
-    ("q6_k", 1784),
+    ("half-floats", 2132),
+    ("q4_0", 2444),
+    ("q4_1", 996),
+    ("q5_0", 1140),
+    ("q5_1", 1364),
+    ("q2_k", 2752),
+    ("q3_k", 2728),
+    ("q4_k", 4696),
+    ("q5_k", 2648),
+    ("q6_k", 2576),
+    ("iq1_s", 18664),
+    ("iq1_m", 18832),
+    ("iq2_xxs", 4552),
+    ("iq2_xs", 6952),
+    ("iq2_s", 10896),
+    ("iq3_xxs", 3688),
+    ("iq3_s", 4560),
+    ("iq4_nl", 1020),
+    ("iq4_xs", 2096),
+    ("tq1_0", 3696),
+    ("tq2_0", 1888),
+    ("mxfp4", 892),
+    ("nvfp4", 1276),
+    ("q1_0", 1076),
+    ("q2_0", 1108),
     ("kv-f32", 3440),
     ("kv-q8_0", 4848),
     ("bpe", 31368),
     ("unigram", 4168),
     ("wordpiece", 27176),
 ];
-/// What a feature counts that was not measured: more than any type of weights, less than the largest families.
+/// What a feature counts that was not measured: less than the largest families.
 const UNMEASURED: usize = 8 * 1024;
 
 /// The crate's features that a file needs, with a cache of this type.
