@@ -4,7 +4,7 @@ use core::arch::x86_64::*;
 
 use super::bytes::opaque;
 use super::pack::{CODES, LINE, Whole, piece};
-use super::products::fits_i16;
+use super::products::{fits_i16, words_by, words512};
 use crate::kernel::quantized::{MAX_TOKENS, Multiply, Tile};
 use crate::quant::Format;
 
@@ -76,8 +76,8 @@ macro_rules! functions {
             &[$(functions!(@ pieces $e $tokens { scales::ONE })),*]
         }
     };
-    (@ $function:ident [$($e:ty)?] $tokens:literal $($constant:tt)*) => {
-        ($tokens, $function::<$($e,)? $tokens, $($constant),*>)
+    (@ $function:ident [$($e:tt)*] $tokens:literal $($constant:tt)*) => {
+        ($tokens, $function::<$($e)* $tokens, $($constant),*>)
     };
 }
 
@@ -85,8 +85,13 @@ macro_rules! functions {
 mod avx512 {
     use super::*;
 
+    /// The functions for a format; the first constant says whether a group's sum of products fits 16 bits.
     pub fn of<F: Format>() -> &'static [Multiply] {
-        functions!(F, [], 8 4 2 1)
+        if const { F::ELEMENTS == 256 && fits_i16::<F>(F::GROUP as u32) } {
+            functions!(F, [true,], 8 4 2 1)
+        } else {
+            functions!(F, [false,], 8 4 2 1)
+        }
     }
 
     /// Adds the products of `STEPS` times four codes of 16 rows at `w` with the activations.
@@ -111,7 +116,7 @@ mod avx512 {
     }
 
     #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512dq,avx512bw,avx512vl,avx512vnni")]
-    unsafe fn pieces<const T: usize, const SCALES: u8>(tile: &Tile<'_>) {
+    unsafe fn pieces<const SHORT: bool, const T: usize, const SCALES: u8>(tile: &Tile<'_>) {
         // SAFETY: passed on to the caller.
         unsafe {
             if T == MAX_TOKENS && tile.ahead.is_empty() {
@@ -168,19 +173,27 @@ mod avx512 {
     }
 
     #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512dq,avx512bw,avx512vl,avx512vnni")]
-    unsafe fn whole<const T: usize, const GROUP: usize, const MINIMUMS: bool>(tile: &Tile<'_>) {
+    unsafe fn whole<const SHORT: bool, const T: usize, const GROUP: usize, const MINIMUMS: bool>(tile: &Tile<'_>) {
         // SAFETY: passed on to the caller.
         unsafe {
             if T == MAX_TOKENS && tile.ahead.is_empty() {
-                whole_of::<T, GROUP, MINIMUMS, false>(tile);
+                whole_of::<SHORT, T, GROUP, MINIMUMS, false>(tile);
             } else {
-                whole_of::<T, GROUP, MINIMUMS, true>(tile);
+                whole_of::<SHORT, T, GROUP, MINIMUMS, true>(tile);
             }
         }
     }
 
     #[inline(always)]
-    unsafe fn whole_of<const T: usize, const GROUP: usize, const MINIMUMS: bool, const AHEAD: bool>(tile: &Tile<'_>) {
+    unsafe fn whole_of<
+        const SHORT: bool,
+        const T: usize,
+        const GROUP: usize,
+        const MINIMUMS: bool,
+        const AHEAD: bool,
+    >(
+        tile: &Tile<'_>,
+    ) {
         // SAFETY: the caller has AVX-512 with VNNI; the tile has a packed panel and `T` tokens.
         unsafe {
             prefetch::<T>(tile);
@@ -195,8 +208,7 @@ mod avx512 {
                     for p in 0..8 {
                         let w = _mm512_loadu_si512(w.add(places.pairs + p * LINE).cast());
                         for (total, sums) in total.iter_mut().zip(sums) {
-                            let x = _mm512_set1_epi32(two(sums.add(b * 16 + p * 2)));
-                            *total = _mm512_dpwssd_epi32(*total, w, x);
+                            *total = words_by(*total, w, sums.add(b * 16 + p * 2));
                         }
                     }
                     total
@@ -214,8 +226,14 @@ mod avx512 {
                         products::<T, 4>(&mut sums, w.add(group * 4 * LINE), q);
                     }
                     let scale = _mm512_loadu_si512(w.add(Whole::SCALES + group * LINE).cast());
+                    // The sum is a word and its sign, which meets zero.
+                    let scale = if SHORT { _mm512_maskz_mov_epi16(0x5555_5555, scale) } else { scale };
                     for (total, sums) in total.iter_mut().zip(sums) {
-                        *total = _mm512_add_epi32(*total, _mm512_mullo_epi32(sums, scale));
+                        *total = if SHORT {
+                            words512(*total, sums, scale)
+                        } else {
+                            _mm512_add_epi32(*total, _mm512_mullo_epi32(sums, scale))
+                        };
                     }
                 }
                 let scale = _mm512_loadu_ps(w.add(places.d).cast());
@@ -503,7 +521,7 @@ macro_rules! eight {
             use super::*;
 
             pub fn of<F: Format, E: Eight>() -> &'static [Multiply] {
-                functions!(F, [E], 4 2 1)
+                functions!(F, [E,], 4 2 1)
             }
 
             #[target_feature(enable = $features)]

@@ -2,6 +2,8 @@
 
 use core::arch::x86_64::*;
 
+use super::products::words512;
+
 /// Eight i32 whose sum is the product, 64 weights at a time. Four products of 6 and 8 bits fit into 16: the sums of two times 64
 /// weights are packed and meet their scales in one instruction. `extra` is what 32 too much in every weight adds.
 #[inline(always)]
@@ -27,7 +29,7 @@ pub(super) unsafe fn sums512(block: *const u8, x: *const i8, extra: __m256i) -> 
             let first = dot512(low, _mm512_sllv_epi16(high, left), x);
             let second = dot512(_mm512_srli_epi16::<4>(low), _mm512_srlv_epi16(high, right), x.add(64));
             let scales = _mm512_permutexvar_epi16(pick, scales);
-            acc = _mm512_dpwssd_epi32(acc, _mm512_packs_epi32(first, second), scales);
+            acc = words512(acc, _mm512_packs_epi32(first, second), scales);
             pick = _mm512_add_epi16(pick, _mm512_set1_epi16(8));
         }
         let acc = _mm256_add_epi32(_mm512_castsi512_si256(acc), _mm512_extracti64x4_epi64::<1>(acc));
