@@ -64,7 +64,7 @@ macro_rules! blocks {
             use crate::kernel::quantized::Tile;
 
             $(#[target_feature(enable = $feature)])?
-            pub unsafe fn pack<F: Format>(w: *const u8, row_bytes: usize, rows: usize, cols: usize, panel: *mut u8) {
+            pub unsafe fn pack<F: Format>(w: *const u8, row_bytes: usize, rows: usize, cols: usize, panel: *mut u8, _: &[u8]) {
                 // SAFETY: passed on to the caller.
                 unsafe { panel::pack::<F>(w, row_bytes, rows, cols, panel, |to, rows| $put(to, rows)) }
             }
@@ -106,7 +106,7 @@ macro_rules! blocks {
                 if job.x.tokens == 1 {
                     $decode::<F>(job);
                 } else {
-                    quantized::prefill(job, F::BIAS, $module::pack::<F>, $module::functions::<F>());
+                    quantized::prefill(job, F::BIAS, (0, $module::pack::<F>), $module::functions::<F>());
                 }
             }
         }

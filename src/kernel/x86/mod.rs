@@ -3,6 +3,7 @@
 //! Weights are unsigned here, as codes are, because the instructions multiply unsigned by signed bytes; what the
 //! bias adds is taken back by the sums of the activations, all in exact integers.
 
+mod ahead;
 mod avx2;
 mod avx512;
 mod bytes;
@@ -72,7 +73,7 @@ unsafe fn avx512_floats<W: float::Weight>(job: &mut Job<'_>) {
 
 /// Block formats: decoded by `$dot`, and by the functions of `$panel`.
 macro_rules! blocks {
-    ($name:ident, $features:literal, $dot:ty, $pack:ident, $panel:ident) => {
+    ($name:ident, $features:literal, $dot:ty, $packing:literal $pack:ident, $panel:ident) => {
         unsafe fn $name<F: Format>(job: &mut Job<'_>) {
             #[target_feature(enable = $features)]
             unsafe fn decode<F: Format>(job: &mut Job<'_>) {
@@ -84,12 +85,12 @@ macro_rules! blocks {
                 if job.x.tokens == 1 {
                     decode::<F>(job);
                 } else {
-                    quantized::prefill(job, F::BIAS, pack::$pack::<F>, panel::$panel::<F>());
+                    quantized::prefill(job, F::BIAS, ($packing, pack::$pack::<F>), panel::$panel::<F>());
                 }
             }
         }
     };
 }
-blocks!(avx2_blocks, "avx2,fma,f16c", Madd, avx2, avx2);
-blocks!(avxvnni_blocks, "avx2,fma,f16c,avxvnni", Vnni, avxvnni, avxvnni);
-blocks!(avx512_blocks, "avx2,fma,f16c,avx512f,avx512dq,avx512bw,avx512vl,avx512vnni", Vnni512, avx512, avx512);
+blocks!(avx2_blocks, "avx2,fma,f16c", Madd, 0 avx2, avx2);
+blocks!(avxvnni_blocks, "avx2,fma,f16c,avxvnni", Vnni, 0 avxvnni, avxvnni);
+blocks!(avx512_blocks, "avx2,fma,f16c,avx512f,avx512dq,avx512bw,avx512vl,avx512vnni", Vnni512, 4 avx512, avx512);

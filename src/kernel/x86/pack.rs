@@ -7,6 +7,7 @@
 
 use core::arch::x86_64::*;
 
+use super::ahead::Ahead;
 use super::bytes::Ymm;
 use super::products::signed;
 use super::quad::Quad;
@@ -67,9 +68,16 @@ macro_rules! transpose {
 ///
 /// As there; the caller has AVX2 and F16C.
 #[target_feature(enable = "avx2,fma,f16c")]
-pub(super) unsafe fn avx2<F: Format>(w: *const u8, row_bytes: usize, rows: usize, cols: usize, panel: *mut u8) {
+pub(super) unsafe fn avx2<F: Format>(
+    w: *const u8,
+    row_bytes: usize,
+    rows: usize,
+    cols: usize,
+    panel: *mut u8,
+    ahead: &[u8],
+) {
     // SAFETY: passed on to the caller.
-    unsafe { pack::<F, false, true>(w, row_bytes, rows, cols, panel) }
+    unsafe { pack::<F, false, true>(w, row_bytes, rows, cols, panel, ahead) }
 }
 
 /// The same for AVX-VNNI, which wants no code signed.
@@ -78,13 +86,20 @@ pub(super) unsafe fn avx2<F: Format>(w: *const u8, row_bytes: usize, rows: usize
 ///
 /// As above.
 #[target_feature(enable = "avx2,fma,f16c")]
-pub(super) unsafe fn avxvnni<F: Format>(w: *const u8, row_bytes: usize, rows: usize, cols: usize, panel: *mut u8) {
+pub(super) unsafe fn avxvnni<F: Format>(
+    w: *const u8,
+    row_bytes: usize,
+    rows: usize,
+    cols: usize,
+    panel: *mut u8,
+    ahead: &[u8],
+) {
     // SAFETY: passed on to the caller.
     unsafe {
         if const { signed::<F>() } {
-            pack::<F, false, false>(w, row_bytes, rows, cols, panel);
+            pack::<F, false, false>(w, row_bytes, rows, cols, panel, ahead);
         } else {
-            avx2::<F>(w, row_bytes, rows, cols, panel);
+            avx2::<F>(w, row_bytes, rows, cols, panel, ahead);
         }
     }
 }
@@ -95,9 +110,16 @@ pub(super) unsafe fn avxvnni<F: Format>(w: *const u8, row_bytes: usize, rows: us
 ///
 /// As above; the caller has AVX-512.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512dq,avx512bw,avx512vl")]
-pub(super) unsafe fn avx512<F: Format>(w: *const u8, row_bytes: usize, rows: usize, cols: usize, panel: *mut u8) {
+pub(super) unsafe fn avx512<F: Format>(
+    w: *const u8,
+    row_bytes: usize,
+    rows: usize,
+    cols: usize,
+    panel: *mut u8,
+    ahead: &[u8],
+) {
     // SAFETY: passed on to the caller.
-    unsafe { pack::<F, true, false>(w, row_bytes, rows, cols, panel) }
+    unsafe { pack::<F, true, false>(w, row_bytes, rows, cols, panel, ahead) }
 }
 
 /// With registers of 512 bits if `WIDE`; for products by AVX2 alone if `MADD`, for which some formats' codes are made signed.
@@ -108,14 +130,17 @@ unsafe fn pack<F: Format, const WIDE: bool, const MADD: bool>(
     rows: usize,
     cols: usize,
     panel: *mut u8,
+    ahead: &[u8],
 ) {
     // SAFETY: the caller has `rows` rows, and room in the panel.
     unsafe {
         let s = Ymm::new();
         let bytes = size_of::<F::Block>();
+        let mut ahead = Ahead::new(ahead, cols / F::ELEMENTS);
         for b in 0..cols / F::ELEMENTS {
             let blocks = Sixteen { first: w.add(b * bytes), row_bytes, rows };
-            // The products of the last panel asked for these rows (see `Ahead`). Where registers are narrower, it helps to bring
+            ahead.step();
+            // The last panel asked for these rows. Where registers are narrower, it helps to bring
             // them nearer: sixteen rows are more than the processor itself would follow.
             if !WIDE && (b % 2 == 0 || bytes > 64) {
                 for r in 0..PANEL_ROWS {

@@ -2,6 +2,7 @@
 
 use core::arch::x86_64::*;
 
+use super::ahead::Ahead;
 use super::bytes::opaque;
 use super::pack::{CODES, LINE, Whole, piece};
 use super::products::{fits_i16, words_by, words512};
@@ -133,7 +134,7 @@ mod avx512 {
         unsafe {
             prefetch::<T>(tile);
             let (q, d, sums) = (tile.q::<T>(), tile.d::<T>(32), tile.sums::<T>());
-            let mut ahead = Ahead::new(tile, tile.cols / 32);
+            let mut ahead = Ahead::new(tile.ahead, tile.cols / 32);
             let mut acc = [_mm512_setzero_ps(); T];
             let size = piece(if SCALES == scales::ONE { 1 } else { 2 });
             let bias = i32::from(tile.bias);
@@ -199,7 +200,7 @@ mod avx512 {
             prefetch::<T>(tile);
             let places = const { Whole::of(GROUP, MINIMUMS) };
             let (q, d, sums) = (tile.q::<T>(), tile.d::<T>(256), tile.sums::<T>());
-            let mut ahead = Ahead::new(tile, tile.cols / GROUP);
+            let mut ahead = Ahead::new(tile.ahead, tile.cols / GROUP);
             let mut acc = [_mm512_setzero_ps(); T];
             for b in 0..tile.cols / 256 {
                 let w = tile.panel.add(b * places.size);
@@ -260,32 +261,6 @@ unsafe fn prefetch<const T: usize>(tile: &Tile<'_>) {
     for t in T..2 * T {
         // SAFETY: a prefetch reads nothing.
         unsafe { _mm_prefetch::<_MM_HINT_T1>(tile.out.wrapping_add(t * tile.stride).cast()) };
-    }
-}
-
-/// The rows of the next panel, called into the second cache while this one is multiplied: some with each step, as only a few
-/// can be under way at once.
-struct Ahead {
-    line: *const u8,
-    until: *const u8,
-    step: usize,
-}
-
-impl Ahead {
-    #[inline(always)]
-    fn new(tile: &Tile<'_>, steps: usize) -> Self {
-        let line = tile.ahead.as_ptr();
-        Self { line, until: line, step: tile.ahead.len().div_ceil(steps.max(1)) }
-    }
-
-    #[inline(always)]
-    fn step(&mut self) {
-        self.until = self.until.wrapping_add(self.step);
-        while self.line < self.until {
-            // SAFETY: a prefetch reads nothing.
-            unsafe { _mm_prefetch::<_MM_HINT_T1>(self.line.cast()) };
-            self.line = self.line.wrapping_add(64);
-        }
     }
 }
 
@@ -415,7 +390,7 @@ unsafe fn pieces<E: Eight, const T: usize, const SCALES: u8>(tile: &Tile<'_>) {
         prefetch::<T>(tile);
         let (q, d, sums) = (tile.q::<T>(), tile.d::<T>(32), tile.sums::<T>());
         let size = piece(if SCALES == scales::ONE { 1 } else { 2 });
-        let mut ahead = Ahead::new(tile, 2 * tile.cols / 32);
+        let mut ahead = Ahead::new(tile.ahead, 2 * tile.cols / 32);
         let less = if E::SIGNED { 0 } else { -i32::from(tile.bias) };
         for half in 0..2 {
             let mut acc = [_mm256_setzero_ps(); T];
@@ -460,7 +435,7 @@ unsafe fn whole<E: Eight, const T: usize, const GROUP: usize, const MINIMUMS: bo
         prefetch::<T>(tile);
         let places = const { Whole::of(GROUP, MINIMUMS) };
         let (q, d, sums) = (tile.q::<T>(), tile.d::<T>(256), tile.sums::<T>());
-        let mut ahead = Ahead::new(tile, 2 * tile.cols / GROUP);
+        let mut ahead = Ahead::new(tile.ahead, 2 * tile.cols / GROUP);
         for half in 0..2 {
             let mut acc = [_mm256_setzero_ps(); T];
             for b in 0..tile.cols / 256 {
