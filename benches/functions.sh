@@ -9,10 +9,11 @@ cd "$(dirname "$0")/.."
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 eval "$(.ci/target thumbv7em-none-eabihf)"
-ARENITE_MODEL=$model "$XCARGO" build -q --release "${XFLAGS[@]}" --manifest-path tests/firmware/Cargo.toml --bin measure
+CARGO_PROFILE_RELEASE_DEBUG=line-tables-only "$XCARGO" build -q --release "${XFLAGS[@]}" --manifest-path tests/firmware/Cargo.toml --bin measure
 image=$CARGO_TARGET_DIR/thumbv7em-none-eabihf/release/measure
 gcc -O2 -shared -fPIC -o "$out/instructions.so" benches/instructions.c
 mark=0x$(nm "$image" | sed -n 's/ T token_mark$//p')
 qemu-system-arm -M mps2-an386 -nographic -semihosting-config enable=on,target=native -kernel "$image" \
+    -device "loader,file=$model,addr=0x$(nm "$image" | sed -n 's/ A _model$//p'),force-raw=on" \
     -plugin "$out/instructions.so,mark=$mark,spans=$out/counts" >"$out/told" 2>&1 || { tail "$out/told" >&2; exit 1; }
 python3 benches/functions.py "$image" "$out/counts" "$(grep -c '^token' "$out/told")"
