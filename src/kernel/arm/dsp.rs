@@ -5,6 +5,7 @@
 use core::arch::asm;
 use core::mem::MaybeUninit;
 
+use super::float::ZEROS;
 use crate::kernel::Job;
 use crate::quant::{Format, Shape};
 
@@ -15,7 +16,8 @@ const BLOCKS: usize = 8;
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Spread {
-    /// What sums begin with: of nibbles, 256 times what makes up for the bias.
+    /// What sums begin with: of nibbles, 256 times what makes up for the bias. Of the first of two blocks in words, the
+    /// second one's scale.
     start: i32,
     scale: f32,
     pairs: [[u32; 4]; 4],
@@ -108,16 +110,20 @@ pub(super) unsafe fn matmul<F: Format>(job: &mut Job<'_>) {
         for (chunk, (q, (d, sums))) in blocks.zip(scales).enumerate() {
             let mut spread = [const { MaybeUninit::<Spread>::uninit() }; BLOCKS];
             let mut n = 0;
-            for (((spread, q), d), sums) in spread.iter_mut().zip(q).zip(d).zip(sums) {
-                spread.write(Spread::new::<F>(*d, q, *sums, in_words && n % 2 == 0));
+            for (((spread, q), scale), sums) in spread.iter_mut().zip(q).zip(d).zip(sums) {
+                let first = in_words && n % 2 == 0;
+                let spread = spread.write(Spread::new::<F>(*scale, q, *sums, first));
                 n += 1;
+                if first {
+                    spread.start = d.get(n).map_or(0, |next| next.to_bits() as i32);
+                }
             }
             // SAFETY: this token's outputs, one for each row; a chunk has a block at least, and `n` that are written; rows
             // have these, `row_bytes` apart. Those in words have an even number of blocks, and so has each chunk.
             unsafe {
                 let out = job.out.add(t * job.stride);
                 if chunk == 0 {
-                    out.write_bytes(0, job.rows);
+                    clear(out, job.rows);
                 }
                 let x = spread.as_ptr().cast::<Spread>();
                 let w = job.w.as_ptr().add(chunk * BLOCKS * size_of::<F::Block>());
@@ -135,6 +141,38 @@ pub(super) unsafe fn matmul<F: Format>(job: &mut Job<'_>) {
                 }
             }
         }
+    }
+}
+
+/// Zeros, one at least. (What the compiler calls takes four instructions for each.)
+///
+/// # Safety
+///
+/// There is room for them.
+unsafe fn clear(at: *mut f32, n: usize) {
+    // SAFETY: within that room.
+    unsafe {
+        asm!(
+            "vldmia {zeros}, {{s0-s7}}",
+            "b 3f",
+            "2:",
+            "vstmia {at}!, {{s0-s7}}",
+            "3:",
+            "subs {n}, {n}, #8",
+            "bge 2b",
+            "adds {n}, {n}, #8",
+            "beq 5f",
+            "4:",
+            "vstmia {at}!, {{s0}}",
+            "subs {n}, {n}, #1",
+            "bne 4b",
+            "5:",
+            zeros = in(reg) ZEROS.as_ptr(),
+            at = inout(reg) at => _,
+            n = inout(reg) n => _,
+            out("s0") _, out("s1") _, out("s2") _, out("s3") _, out("s4") _, out("s5") _, out("s6") _, out("s7") _,
+            options(nostack),
+        );
     }
 }
 
@@ -161,7 +199,8 @@ macro_rules! kernel {
             // SAFETY: the pointers stay in what the caller has. r6 and r7, which cannot be named as operands, are restored.
             unsafe {
                 asm!(
-                    "push {{r4-r8}}",
+                    "push {{r6, r7}}",
+                    "push {{r4, r5, r8}}",
                     "mov r7, r3",
                     $start,
                     "2:",
@@ -171,13 +210,13 @@ macro_rules! kernel {
                     "cmp r0, lr",
                     "bne 3b",
                     "vstmia r7!, {{s0-s1}}",
-                    "ldrd r0, r3, [sp]",
+                    "ldmia sp, {{r0, r3, r4}}",
                     "add r1, r1, r3",
                     "add r2, r2, r3",
-                    "ldr r3, [sp, #16]",
-                    "cmp r7, r3",
+                    "cmp r7, r4",
                     "bne 2b",
-                    "pop {{r4-r8}}",
+                    "pop {{r4, r5, r8}}",
+                    "pop {{r6, r7}}",
                     inout("r0") x => _,
                     inout("r1") a => _,
                     inout("r2") b => _,
@@ -238,9 +277,15 @@ macro_rules! eights {
             eight!($($first)? "r4"),
         )
     };
-    (words $on:literal $($first:ident)?) => {
+    (words $on:literal) => {
+        concat!(quants!(), eights!(@ $on))
+    };
+    (words first) => {
+        // Past the start and the scale.
+        concat!("ldmia r0!, {{r3, r4, r5, r8, r9, r10}}\n", eights!(@ "8" first))
+    };
+    (@ $on:literal $($first:ident)?) => {
         concat!(
-            quants!(),
             "ldrd r6, r11, [r1], #", $on, "\n",
             eight!($($first)? "r3"),
             "ldrd r6, r11, [r2], #", $on, "\n",
@@ -271,9 +316,9 @@ macro_rules! scales {
 }
 
 /// One multiply-add for a block of both rows: their scales in the bottom or top halves of `$a` and `$b`, the token's in
-/// s5, the sums in r3 and r4, of which `$fraction` bits are to be dropped.
+/// `$x`, the sums in r3 and r4, of which `$fraction` bits are to be dropped.
 macro_rules! add {
-    ($half:literal, $a:literal, $b:literal, $fraction:literal) => {
+    ($half:literal, $a:literal, $b:literal, $x:literal, $fraction:literal) => {
         concat!(
             "vmov s10, s11, r3, r4\n",
             "vcvt",
@@ -300,12 +345,16 @@ macro_rules! add {
             $a,
             ", ",
             $a,
-            ", s5\n",
+            ", ",
+            $x,
+            "\n",
             "vmul.f32 ",
             $b,
             ", ",
             $b,
-            ", s5\n",
+            ", ",
+            $x,
+            "\n",
             "vfma.f32 s0, ",
             $a,
             ", s10\n",
@@ -361,13 +410,12 @@ kernel! {
     eights!(words "8"),
     ".endr",
     eights!(words "12"),
-    add!("b", "s6", "s8", ""),
-    "vldmia r0!, {{s4-s5}}",
-    eights!(words "8" first),
+    add!("b", "s6", "s8", "s5", ""),
+    eights!(words first),
     ".rept 3",
     eights!(words "8"),
     ".endr",
-    add!("t", "s7", "s9", ""),
+    add!("t", "s7", "s9", "s4", ""),
 }
 kernel! {
     two_rows, "",
@@ -377,7 +425,7 @@ kernel! {
     ".rept 3",
     eights!(),
     ".endr",
-    add!("b", "s6", "s8", ""),
+    add!("b", "s6", "s8", "s5", ""),
 }
 kernel! {
     two_rows_of_nibbles, "mov r12, #0x0f000f00",
@@ -390,5 +438,5 @@ kernel! {
     nibbles!("r1", "r3"),
     nibbles!("r2", "r4"),
     ".endr",
-    add!("b", "s6", "s8", ", #8"),
+    add!("b", "s6", "s8", "s5", ", #8"),
 }
