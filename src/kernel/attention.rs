@@ -273,12 +273,8 @@ unsafe fn finish<S: Isa, const R: usize>(
     let cap = if built::CAPS { job.cap } else { None };
     let plain = cap.is_none() && job.bias.is_none();
     if R == 1 && S::ROWS == 1 && plain {
-        let mut top = f32::NEG_INFINITY;
-        for t in seen[0].tiles() {
-            // SAFETY: the row has a tile of scores there.
-            top = unsafe { s.scale_one(scores[0].add(t * TILE), job.scale, seen[0].lanes(t), top) };
-        }
-        return [top; R];
+        // SAFETY: the row has a block of scores there, and sees some of them.
+        return [unsafe { s.scale_one(scores[0], job.scale, seen[0].lo..seen[0].hi) }; R];
     }
     let mut top = [s.splat(f32::NEG_INFINITY); R];
     for t in (Range { lo: seen[0].lo, hi: seen[R - 1].hi }).tiles() {
@@ -365,6 +361,11 @@ impl<S: Isa, const R: usize> Softmax<S, R> {
                     }
                 }
                 self.best[r] = top;
+            }
+            if R == 1 && S::ROWS == 1 {
+                // SAFETY: the block has scores, of which the row sees these.
+                unsafe { s.softmax_one(scores[r], self.best[r], seen[r].lo..seen[r].hi, &mut self.total[r]) };
+                return;
             }
             for t in seen[r].tiles() {
                 // SAFETY: the tile has scores, and lanes that the row sees.
@@ -461,13 +462,9 @@ unsafe fn weigh_part<S: Isa, E: Element, const R: usize, const N: usize>(
     // rows of `width`, in which the elements are.
     unsafe {
         if R == 1 && S::ROWS == 1 && E::IS_F32 {
-            let (sums, weights) = (sums.add(i), weights.as_ptr().cast::<f32>());
-            for t in range.tiles() {
-                let (Some(tile), lanes) = (tiles.get(t), range.lanes(t)) else { break };
-                let values = E::values(tile.at, layout, lanes.start, i).cast();
-                let weights = weights.add(t * TILE + lanes.start);
-                s.add_products(sums, values, width, weights, lanes.end - lanes.start, layout.dim - i, sums);
-            }
+            let values = tiles.map(|tile| E::values(tile.at, layout, 0, i).cast());
+            let weights = weights.as_ptr().cast();
+            s.add_rows(&values, width, weights, range.lo..range.hi, layout.dim - i, sums.add(i));
             return 16 * N;
         }
         let mut acc = [[s.splat(0.0); R]; N];

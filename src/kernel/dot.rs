@@ -6,7 +6,7 @@
 use super::Job;
 use super::job::Row;
 use super::scalar::{Here, Unit};
-use crate::quant::{Format, Plain};
+use crate::quant::{Format, codes};
 
 /// A row of weights times one token.
 pub(super) fn dot<F: Format>(row: &[u8], x: Row<'_>) -> f32 {
@@ -33,7 +33,7 @@ fn whole<F: Format>(block: &F::Block, q: &[i8], sums: &[i16], dx: f32, mut acc: 
     let mut scale = || scales.next().unwrap_or(0);
     let mut sum = 0;
     for (chunk, q) in q.as_chunks::<32>().0.iter().enumerate() {
-        let [first, second] = products::<F>(F::unpack(Plain, block, chunk), q);
+        let [first, second] = products::<F>(codes::<F>(block, chunk), q);
         sum += if F::GROUP == 16 { scale() * first + scale() * second } else { scale() * (first + second) };
     }
     acc = Here::fma(F::d(block, 0, Here::le_f16) * dx, sum as f32, acc);
@@ -51,7 +51,7 @@ fn whole<F: Format>(block: &F::Block, q: &[i8], sums: &[i16], dx: f32, mut acc: 
 fn pieces<F: Format>(block: &F::Block, q: &[i8], sums: &[i16], d: &mut impl Iterator<Item = f32>, mut acc: f32) -> f32 {
     for (chunk, (q, sums)) in q.as_chunks::<32>().0.iter().zip(sums.as_chunks::<2>().0).enumerate() {
         let dx = d.next().unwrap_or(0.0);
-        let [first, second] = products::<F>(F::unpack(Plain, block, chunk), q);
+        let [first, second] = products::<F>(codes::<F>(block, chunk), q);
         let mut add = |at, sum| acc = Here::fma(F::d(block, chunk * 32 + at, Here::le_f16) * dx, sum as f32, acc);
         if F::FLOAT_GROUPS {
             add(0, first);

@@ -79,15 +79,19 @@ pub(super) unsafe trait Isa: Copy {
         scaled.store(scores);
         top.max(scaled)
     }
-    /// The same, with the largest as a number.
+    /// The same of some scores of a block, where [`ROWS`](Self::ROWS) is 1: returns the largest.
     ///
     /// # Safety
     ///
-    /// As for [`scale`](Self::scale).
+    /// These scores, one at least, may be read and written, and what else is in their sixteens.
     #[inline(always)]
-    unsafe fn scale_one(self, at: *mut f32, factor: f32, lanes: Range<usize>, top: f32) -> f32 {
-        // SAFETY: passed on to the caller.
-        unsafe { self.scale(at, factor, lanes, self.splat(top)) }.largest()
+    unsafe fn scale_one(self, at: *mut f32, factor: f32, scores: Range<usize>) -> f32 {
+        let mut top = self.splat(f32::NEG_INFINITY);
+        for (start, lanes) in sixteens(scores) {
+            // SAFETY: passed on to the caller.
+            top = unsafe { self.scale(at.add(start), factor, lanes, top) };
+        }
+        top.largest()
     }
     /// Scores to weights: `exp(score - best)` in place for those of some lanes, added to `total`.
     ///
@@ -101,6 +105,18 @@ pub(super) unsafe trait Isa: Copy {
         let weights = self.exp(self.load(scores).sub(self.splat(best))).masked(mask(&lanes), self.zero());
         *total = total.add(weights);
         weights.store(scores);
+    }
+    /// The same for some scores of a block, where [`ROWS`](Self::ROWS) is 1.
+    ///
+    /// # Safety
+    ///
+    /// As for [`scale_one`](Self::scale_one); the scores are initialized.
+    #[inline(always)]
+    unsafe fn softmax_one(self, at: *mut f32, best: f32, scores: Range<usize>, total: &mut Self::V) {
+        for (start, lanes) in sixteens(scores) {
+            // SAFETY: passed on to the caller.
+            unsafe { self.softmax(at.add(start), best, lanes, total) };
+        }
     }
     /// What is at `start`, and for each of `n` rows, `stride` elements apart, and as many factors one
     /// `fma(row, x)` more, to `to`. The first `lanes` lanes are asked for.
@@ -127,6 +143,29 @@ pub(super) unsafe trait Isa: Copy {
                 acc = self.load(&*rows.add(i * stride).cast()).fma(self.splat(*x.add(i)), acc);
             }
             acc.store(&mut *to.cast());
+        }
+    }
+    /// The same with rows of a block, sixteen from each of four places, and a factor for each, added to what is at `to`.
+    ///
+    /// # Safety
+    ///
+    /// As for [`add_products`](Self::add_products), for the rows and factors that `rows` names, one at least.
+    #[inline(always)]
+    unsafe fn add_rows(
+        self,
+        at: &[*const f32; 4],
+        stride: usize,
+        x: *const f32,
+        rows: Range<usize>,
+        lanes: usize,
+        to: *mut f32,
+    ) {
+        for ((start, rows), at) in sixteens(rows.clone()).zip(at.iter().skip(rows.start / 16)) {
+            // SAFETY: passed on to the caller.
+            unsafe {
+                let (first, x) = (at.add(rows.start * stride), x.add(start + rows.start));
+                self.add_products(to, first, stride, x, rows.len(), lanes, to);
+            }
         }
     }
     /// Asks for the line at an address that will be used soon, as far as the second cache: what comes from
@@ -207,6 +246,13 @@ pub(super) fn exp_parts<S: Isa>(s: S, x: S::V) -> (S::V, S::V, S::V) {
         q = q.fma(r, s.splat(c));
     }
     (r, q, n)
+}
+
+/// Where the sixteens begin of which a range has some, and what it has of each.
+#[inline(always)]
+pub(super) fn sixteens(range: Range<usize>) -> impl Iterator<Item = (usize, Range<usize>)> {
+    let Range { start, end } = range;
+    (start / 16 * 16..end).step_by(16).map(move |at| (at, start.saturating_sub(at)..(end - at).min(16)))
 }
 
 /// A bit for each lane of a range within 16.

@@ -4,7 +4,7 @@
 use core::marker::PhantomData;
 use core::ops::Range;
 
-use super::lanes::{Isa, Lanes};
+use super::lanes::{Isa, Lanes, sixteens};
 use crate::quant;
 
 /// What a processor without SIMD may have instructions for: by default plain Rust, and a fused
@@ -73,9 +73,10 @@ pub(super) unsafe trait Unit: Copy {
     ///
     /// As there.
     #[inline(always)]
-    unsafe fn scale(at: *mut f32, factor: f32, lanes: Range<usize>, mut top: f32) -> f32 {
-        for i in lanes {
-            // SAFETY: the caller has 16 numbers.
+    unsafe fn scale(at: *mut f32, factor: f32, scores: Range<usize>) -> f32 {
+        let mut top = f32::NEG_INFINITY;
+        for i in scores {
+            // SAFETY: the caller has these scores.
             unsafe {
                 let score = at.add(i).read() * factor;
                 top = if top > score { top } else { score };
@@ -84,23 +85,28 @@ pub(super) unsafe trait Unit: Copy {
         }
         top
     }
-    /// [`Isa::softmax`].
+    /// [`Isa::softmax_one`].
     ///
     /// # Safety
     ///
     /// As there.
     #[inline(always)]
-    unsafe fn softmax(at: *mut f32, best: f32, lanes: Range<usize>, total: &mut [f32; 16]) {
-        // SAFETY: the caller has 16 numbers, of which those of the range are initialized.
-        unsafe {
-            let mut x = [0.0; 16];
-            for (i, x) in x.iter_mut().enumerate().take(lanes.end).skip(lanes.start) {
-                *x = at.add(i).read() - best;
-            }
-            let weights = Self::exp(x);
-            for (i, (weight, total)) in weights.iter().zip(total).enumerate().take(lanes.end).skip(lanes.start) {
-                *total += weight;
-                at.add(i).write(*weight);
+    unsafe fn softmax(at: *mut f32, best: f32, scores: Range<usize>, total: &mut [f32; 16]) {
+        for (start, lanes) in sixteens(scores) {
+            // SAFETY: the caller has these scores.
+            unsafe {
+                let at = at.add(start);
+                let mut x = [0.0; 16];
+                for (i, x) in x.iter_mut().enumerate().take(lanes.end).skip(lanes.start) {
+                    *x = at.add(i).read() - best;
+                }
+                let weights = Self::exp(x);
+                for (i, (weight, total)) in
+                    weights.iter().zip(&mut *total).enumerate().take(lanes.end).skip(lanes.start)
+                {
+                    *total += weight;
+                    at.add(i).write(*weight);
+                }
             }
         }
     }
@@ -127,6 +133,28 @@ pub(super) unsafe trait Unit: Copy {
                 acc = Self::fma_lanes(row, [x.add(i).read(); 16], acc);
             }
             to.cast::<[f32; 16]>().write(acc);
+        }
+    }
+    /// [`Isa::add_rows`].
+    ///
+    /// # Safety
+    ///
+    /// As there.
+    #[inline(always)]
+    unsafe fn add_rows(
+        at: &[*const f32; 4],
+        stride: usize,
+        x: *const f32,
+        rows: Range<usize>,
+        lanes: usize,
+        to: *mut f32,
+    ) {
+        for ((start, rows), at) in sixteens(rows.clone()).zip(at.iter().skip(rows.start / 16)) {
+            // SAFETY: passed on to the caller.
+            unsafe {
+                let (first, x) = (at.add(rows.start * stride), x.add(start + rows.start));
+                Self::add_products(to, first, stride, x, rows.len(), lanes, to);
+            }
         }
     }
 }
@@ -236,14 +264,14 @@ unsafe impl<U: Unit> Isa for Scalar<U> {
         U::quantize(x, q, sums)
     }
     #[inline(always)]
-    unsafe fn scale_one(self, at: *mut f32, factor: f32, lanes: Range<usize>, top: f32) -> f32 {
+    unsafe fn scale_one(self, at: *mut f32, factor: f32, scores: Range<usize>) -> f32 {
         // SAFETY: passed on to the caller.
-        unsafe { U::scale(at, factor, lanes, top) }
+        unsafe { U::scale(at, factor, scores) }
     }
     #[inline(always)]
-    unsafe fn softmax(self, at: *mut f32, best: f32, lanes: Range<usize>, total: &mut Array<U>) {
+    unsafe fn softmax_one(self, at: *mut f32, best: f32, scores: Range<usize>, total: &mut Array<U>) {
         // SAFETY: passed on to the caller.
-        unsafe { U::softmax(at, best, lanes, &mut total.0) };
+        unsafe { U::softmax(at, best, scores, &mut total.0) };
     }
     #[allow(clippy::too_many_arguments)] // three pieces of memory, and how far they go
     #[inline(always)]
@@ -259,6 +287,19 @@ unsafe impl<U: Unit> Isa for Scalar<U> {
     ) {
         // SAFETY: passed on to the caller.
         unsafe { U::add_products(start, rows, stride, x, n, lanes, to) }
+    }
+    #[inline(always)]
+    unsafe fn add_rows(
+        self,
+        at: &[*const f32; 4],
+        stride: usize,
+        x: *const f32,
+        rows: Range<usize>,
+        lanes: usize,
+        to: *mut f32,
+    ) {
+        // SAFETY: passed on to the caller.
+        unsafe { U::add_rows(at, stride, x, rows, lanes, to) }
     }
     #[inline(always)]
     fn round_to_f16(self, x: f32) -> f32 {

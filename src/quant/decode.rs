@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 
-use super::format::Plain;
+use super::format::codes;
 use super::formats_list;
 use super::{Format, TensorType, formats};
 
@@ -68,7 +68,7 @@ fn blocks<F: Format>(bytes: &[u8], out: &mut [f32]) {
         let mut scales = F::scales(block).into_iter();
         let mut minimums = F::minimums(block).into_iter();
         for (chunk, out) in out.chunks_exact_mut(32).enumerate() {
-            let codes = F::unpack(Plain, block, chunk);
+            let codes = codes::<F>(block, chunk);
             for (group, (codes, out)) in codes.chunks(F::GROUP).zip(out.chunks_mut(F::GROUP)).enumerate() {
                 let d = F::d(block, chunk * 32 + group * F::GROUP, le_f16);
                 let d = d * f32::from(scales.next().unwrap_or(1));

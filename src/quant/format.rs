@@ -45,6 +45,8 @@ pub(crate) trait Format: Copy + 'static {
     const F32_SCALES: bool = false;
     /// Whether groups of 16 have a float `d` of their own, instead of a scale.
     const FLOAT_GROUPS: bool = false;
+    /// Whether [`unpack`](Self::unpack) is much code, which plain Rust should have once: see [`codes`].
+    const LONG: bool = false;
 
     /// `d` of the numbers from `at`, in f16 conversions of the caller's.
     #[inline(always)]
@@ -134,6 +136,16 @@ pub(crate) trait Bytes: Copy {
 /// Arrays.
 #[derive(Clone, Copy)]
 pub(crate) struct Plain;
+
+/// [`Format::unpack`] by plain Rust.
+#[inline(always)]
+pub(crate) fn codes<F: Format>(block: &F::Block, chunk: usize) -> [u8; 32] {
+    #[inline(never)]
+    fn once<F: Format>(block: &F::Block, chunk: usize) -> [u8; 32] {
+        F::unpack(Plain, block, chunk)
+    }
+    if const { F::LONG } { once::<F>(block, chunk) } else { F::unpack(Plain, block, chunk) }
+}
 
 impl Bytes for Plain {
     type V = [u8; 32];

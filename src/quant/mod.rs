@@ -15,6 +15,6 @@ pub use decode::decode_row;
 pub(crate) use decode::{le_f16, le_f32};
 pub use encode::encode_row;
 #[allow(unused_imports)] // `Bytes` is for instruction sets
-pub(crate) use format::{Bytes, Format, Plain, Shape, SuperBlock};
+pub(crate) use format::{Bytes, Format, Plain, Shape, SuperBlock, codes};
 pub(crate) use list::formats as formats_list;
 pub use types::TensorType;

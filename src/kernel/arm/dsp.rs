@@ -1,10 +1,12 @@
 //! Integer dot products by SMLAD: two products of 16 bits and their sum in one instruction.
+//!
+//! Two rows at a time. Eight of the token's quants lie in four registers, where the words of both rows meet them.
 
 use core::arch::asm;
 use core::mem::MaybeUninit;
 
+use super::float::ZEROS;
 use crate::kernel::Job;
-use crate::kernel::dot::dot;
 use crate::quant::{Format, Shape};
 
 /// Blocks that are taken at once: 256 columns.
@@ -14,15 +16,16 @@ const BLOCKS: usize = 8;
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Spread {
-    /// What sums begin with, of nibbles: sixteen times what makes up for the bias.
+    /// What sums begin with: of nibbles, 256 times what makes up for the bias. Of the first of two blocks in words, the
+    /// second one's scale.
     start: i32,
     scale: f32,
-    pairs: [[u32; 2]; 8],
+    pairs: [[u32; 4]; 4],
 }
 
 /// The even ones of four bytes and the odd, in pairs of 16 bits.
 #[inline(always)]
-pub(super) fn spread(four: [i8; 4]) -> [u32; 2] {
+pub(super) fn spread(four: u32) -> [u32; 2] {
     let (even, odd);
     // SAFETY: only registers.
     unsafe {
@@ -31,31 +34,43 @@ pub(super) fn spread(four: [i8; 4]) -> [u32; 2] {
             "sxtb16 {odd}, {four}, ror #8",
             even = out(reg) even,
             odd = out(reg) odd,
-            four = in(reg) u32::from_le_bytes(four.map(|x| x as u8)),
+            four = in(reg) four,
             options(pure, nomem, nostack),
         );
     }
     [even, odd]
 }
 
-/// Sixteen times each of a pair.
+/// The quants for a word of nibbles: four for the low halves of its bytes, four for the high ones. Nibbles are multiplied
+/// where they stand, but the odd ones of the high halves where those of the low halves do; the quants are multiplied by
+/// what is missing, so that all products are 256 times what they should be.
 #[inline(always)]
-pub(super) fn sixteen_times(pair: u32) -> u32 {
-    (pair & 0x0fff_0fff) << 4
+pub(super) fn of_nibbles(low: u32, high: u32) -> [u32; 4] {
+    let ([even, odd], [high_even, high_odd]) = (spread(low), spread(high));
+    [(even & 0x00ff_00ff) << 8, odd, (high_even & 0x0fff_0fff) << 4, high_odd]
 }
 
 impl Spread {
-    /// Of the first 16 bytes the sixteenfold for nibbles, of which the others are taken where they stand, in the
-    /// upper halves of bytes.
-    fn new<F: Format>(scale: f32, q: &[i8; 32], [a, b]: [i16; 2]) -> Self {
-        let mut pairs = [[0; 2]; 8];
-        for (i, (pairs, four)) in pairs.iter_mut().zip(q.as_chunks().0).enumerate() {
-            *pairs = spread(*four);
-            if is_nibbles::<F>() && i < 4 {
-                *pairs = pairs.map(sixteen_times);
+    /// In the order of the kernel, for which the last two may have to come first.
+    #[inline(always)]
+    fn new<F: Format>(scale: f32, q: &[i8; 32], [a, b]: [i16; 2], last_first: bool) -> Self {
+        let words: &[[u8; 4]; 8] = bytemuck::must_cast_ref(q);
+        let mut pairs = [[0; 4]; 4];
+        let mut start = 0;
+        if is_nibbles::<F>() {
+            let (low, high) = words.split_at(4);
+            for ((pairs, low), high) in pairs.iter_mut().zip(low).zip(high) {
+                *pairs = of_nibbles(u32::from_le_bytes(*low), u32::from_le_bytes(*high));
+            }
+            start = -256 * i32::from(F::BIAS) * (i32::from(a) + i32::from(b));
+        } else {
+            let mut last = u32::from_le_bytes(words[7]);
+            for (pairs, word) in pairs.as_flattened_mut().as_chunks_mut::<2>().0.iter_mut().zip(words) {
+                let word = u32::from_le_bytes(*word);
+                *pairs = spread(if last_first { word << 16 | last >> 16 } else { word });
+                last = word;
             }
         }
-        let start = -16 * i32::from(F::BIAS) * (i32::from(a) + i32::from(b));
         Self { start, scale, pairs }
     }
 }
@@ -70,122 +85,7 @@ const fn is_nibbles<F: Format>() -> bool {
     F::M.is_none() && F::BIAS > 0 && matches!(F::SHAPE, Shape::Nibbles(2, None))
 }
 
-/// Four weights of a row, their bytes spread, times four quants in r11 and r12; `$first` is SMUAD where a
-/// sum begins.
-macro_rules! row {
-    ($w:literal, $sum:literal) => {
-        concat!(row!(@ $w), "smlad ", $sum, ", r6, r11, ", $sum, "\n", "smlad ", $sum, ", r7, r12, ", $sum, "\n")
-    };
-    (first $w:literal, $sum:literal) => {
-        concat!(row!(@ $w), "smuad ", $sum, ", r6, r11\n", "smlad ", $sum, ", r7, r12, ", $sum, "\n")
-    };
-    (@ $w:literal) => {
-        concat!("ldr r6, [", $w, "], #4\n", "sxtb16 r7, r6, ror #8\n", "sxtb16 r6, r6\n")
-    };
-}
-
-/// Four weights of a row, in the lower or upper halves (`$mask`) of four bytes, `$at` bytes on, times four quants.
-macro_rules! nibbles {
-    ($w:literal, $sum:literal, $at:literal, $mask:literal) => {
-        concat!(
-            "ldr r6, [",
-            $w,
-            ", #",
-            $at,
-            "]\n",
-            "and r6, r6, #",
-            $mask,
-            "\n",
-            "uxtb16 r7, r6, ror #8\n",
-            "uxtb16 r6, r6\n",
-            "smlad ",
-            $sum,
-            ", r6, r11, ",
-            $sum,
-            "\n",
-            "smlad ",
-            $sum,
-            ", r7, r12, ",
-            $sum,
-            "\n",
-        )
-    };
-    ($at:literal, $mask:literal) => {
-        concat!(
-            "ldrd r11, r12, [r0], #8\n",
-            nibbles!("r1", "r5", $at, $mask),
-            nibbles!("r2", "r8", $at, $mask),
-            nibbles!("r3", "r9", $at, $mask),
-            nibbles!("r4", "r10", $at, $mask),
-        )
-    };
-}
-
-/// The scales of two rows' blocks times that of the token's, in s5, to registers.
-macro_rules! scales {
-    ($a:literal $b:literal, $to_a:literal $to_b:literal) => {
-        concat!(
-            "ldrh r6, [",
-            $a,
-            "], #2\n",
-            "ldrh r7, [",
-            $b,
-            "], #2\n",
-            "vmov ",
-            $to_a,
-            ", ",
-            $to_b,
-            ", r6, r7\n",
-            "vcvtb.f32.f16 ",
-            $to_a,
-            ", ",
-            $to_a,
-            "\n",
-            "vcvtb.f32.f16 ",
-            $to_b,
-            ", ",
-            $to_b,
-            "\n",
-            "vmul.f32 ",
-            $to_a,
-            ", ",
-            $to_a,
-            ", s5\n",
-            "vmul.f32 ",
-            $to_b,
-            ", ",
-            $to_b,
-            ", s5\n",
-        )
-    };
-}
-
-/// One multiply-add for a block, of two rows.
-macro_rules! add {
-    ($acc_a:literal $acc_b:literal, $scale_a:literal $scale_b:literal, $a:literal $b:literal) => {
-        concat!(
-            "vmov s10, s11, ",
-            $a,
-            ", ",
-            $b,
-            "\n",
-            "vcvt.f32.s32 s10, s10\n",
-            "vcvt.f32.s32 s11, s11\n",
-            "vfma.f32 ",
-            $acc_a,
-            ", ",
-            $scale_a,
-            ", s10\n",
-            "vfma.f32 ",
-            $acc_b,
-            ", ",
-            $scale_b,
-            ", s11\n",
-        )
-    };
-}
-
-/// Rows times tokens, four rows at once; sums that go on from one 256 columns to the next wait in the output.
+/// Rows times tokens; sums that go on from one 256 columns to the next wait in the output.
 ///
 /// # Safety
 ///
@@ -196,126 +96,347 @@ pub(super) unsafe fn matmul<F: Format>(job: &mut Job<'_>) {
         return unsafe { super::halves::matmul::<F>(job, place) };
     }
     let row_bytes = job.w.len() / job.rows.max(1);
-    let fours = job.rows / 4;
+    // (Two blocks of 34 bytes are 17 words.)
+    let in_words = !is_nibbles::<F>() && (job.w.as_ptr().addr() | row_bytes).is_multiple_of(4);
+    let kernel = match in_words {
+        _ if is_nibbles::<F>() => two_rows_of_nibbles,
+        true => two_rows_in_words,
+        false => two_rows,
+    };
     for t in 0..job.x.tokens {
-        // SAFETY: this token's outputs.
-        let out = unsafe { job.out.add(t * job.stride) };
         let x = job.x.row(t);
         let blocks = x.q.as_chunks::<32>().0.chunks(BLOCKS);
         let scales = x.d.chunks(BLOCKS).zip(x.sums.as_chunks::<2>().0.chunks(BLOCKS));
         for (chunk, (q, (d, sums))) in blocks.zip(scales).enumerate() {
             let mut spread = [const { MaybeUninit::<Spread>::uninit() }; BLOCKS];
-            for ((spread, q), (d, sums)) in spread.iter_mut().zip(q).zip(d.iter().zip(sums)) {
-                spread.write(Spread::new::<F>(*d, q, *sums));
-            }
-            for four in 0..fours {
-                // SAFETY: four rows and four outputs of the job's.
-                unsafe {
-                    let out = out.add(four * 4);
-                    if chunk == 0 {
-                        out.cast::<[f32; 4]>().write([0.0; 4]);
-                    }
-                    let w = job.w.as_ptr().add(four * 4 * row_bytes + chunk * BLOCKS * size_of::<F::Block>());
-                    let x = spread.get(..q.len().min(d.len()).min(sums.len())).unwrap_or_default();
-                    if is_nibbles::<F>() {
-                        four_rows_of_nibbles(w, row_bytes, x, out);
-                    } else {
-                        four_rows(w, row_bytes, x, out);
-                    }
+            let mut n = 0;
+            for (((spread, q), scale), sums) in spread.iter_mut().zip(q).zip(d).zip(sums) {
+                let first = in_words && n % 2 == 0;
+                let spread = spread.write(Spread::new::<F>(*scale, q, *sums, first));
+                n += 1;
+                if first {
+                    spread.start = d.get(n).map_or(0, |next| next.to_bits() as i32);
                 }
             }
-        }
-        for (r, row) in job.w.chunks_exact(row_bytes.max(1)).enumerate().skip(fours * 4) {
-            // SAFETY: one of the job's rows.
-            unsafe { *out.add(r) = dot::<F>(row, x) };
+            // SAFETY: this token's outputs, one for each row; a chunk has a block at least, and `n` that are written; rows
+            // have these, `row_bytes` apart. Those in words have an even number of blocks, and so has each chunk.
+            unsafe {
+                let out = job.out.add(t * job.stride);
+                if chunk == 0 {
+                    clear(out, job.rows);
+                }
+                let x = spread.as_ptr().cast::<Spread>();
+                let w = job.w.as_ptr().add(chunk * BLOCKS * size_of::<F::Block>());
+                let pairs = job.rows & !1;
+                if pairs > 0 {
+                    let step = 2 * row_bytes - n * size_of::<F::Block>();
+                    kernel(x, w, w.add(row_bytes), x.add(n), step, out, out.add(pairs));
+                }
+                if pairs < job.rows {
+                    // The last row, as both of two.
+                    let (w, out) = (w.add(pairs * row_bytes), out.add(pairs));
+                    let mut both = [*out; 2];
+                    kernel(x, w, w, x.add(n), 0, both.as_mut_ptr(), both.as_mut_ptr().add(2));
+                    *out = both[0];
+                }
+            }
         }
     }
 }
 
-/// The loop over the blocks of a token: `$sums` makes the sums of four rows in r5, r8, r9 and r10.
-macro_rules! four_rows {
-    ($name:ident, $($sums:tt)*) => {
-        /// Adds the dot products of some blocks, at least one, of four rows to `out`.
-        ///
+/// Zeros, one at least. (What the compiler calls takes four instructions for each.)
+///
+/// # Safety
+///
+/// There is room for them.
+unsafe fn clear(at: *mut f32, n: usize) {
+    // SAFETY: within that room.
+    unsafe {
+        asm!(
+            "vldmia {zeros}, {{s0-s7}}",
+            "b 3f",
+            "2:",
+            "vstmia {at}!, {{s0-s7}}",
+            "3:",
+            "subs {n}, {n}, #8",
+            "bge 2b",
+            "adds {n}, {n}, #8",
+            "beq 5f",
+            "4:",
+            "vstmia {at}!, {{s0}}",
+            "subs {n}, {n}, #1",
+            "bne 4b",
+            "5:",
+            zeros = in(reg) ZEROS.as_ptr(),
+            at = inout(reg) at => _,
+            n = inout(reg) n => _,
+            out("s0") _, out("s1") _, out("s2") _, out("s3") _, out("s4") _, out("s5") _, out("s6") _, out("s7") _,
+            options(nostack),
+        );
+    }
+}
+
+/// A kernel: adds the dot products of some blocks, at least one, of rows to outputs. `$start` runs first; `$block` takes a
+/// block (or several) from r0, of the token, and r1 and r2, of two rows; their sums are s0 and s1. It may use s4 to s11, and
+/// r12 is what `$start` has left there.
+macro_rules! kernel {
+    ($name:ident, $start:literal, $($block:expr,)*) => {
         /// # Safety
         ///
-        /// `x` is written, `w` has as many blocks as `x`, and so have the rows after it, `row_bytes` apart; `out` has four
-        /// numbers.
-        #[inline(always)]
-        unsafe fn $name(w: *const u8, row_bytes: usize, x: &[MaybeUninit<Spread>], out: *mut f32) {
-            // SAFETY: the pointers stay in the blocks; r6 and r7, which cannot be named as operands, are restored.
+        /// The token's blocks from `x` to `end`, at least one, are written. `a` and `b` point to as many blocks
+        /// of weights of the first two rows. From where they end it is `step` to the next two, and so on, for as many as there
+        /// are numbers between `out` and `out_end`, an even number.
+        #[inline(never)]
+        unsafe fn $name(
+            x: *const Spread,
+            a: *const u8,
+            b: *const u8,
+            end: *const Spread,
+            step: usize,
+            out: *mut f32,
+            out_end: *const f32,
+        ) {
+            // SAFETY: the pointers stay in what the caller has. r6 and r7, which cannot be named as operands, are restored.
             unsafe {
                 asm!(
                     "push {{r6, r7}}",
-                    "vldmia lr, {{s0-s3}}",
-                    "push {{lr}}",
-                    "mov lr, r5",
+                    "push {{r4, r5, r8}}",
+                    "mov r7, r3",
+                    $start,
                     "2:",
-                    "vldmia r0!, {{s4-s5}}",
-                    scales!("r1" "r2", "s6" "s7"),
-                    scales!("r3" "r4", "s8" "s9"),
-                    $($sums)*
-                    add!("s0" "s1", "s6" "s7", "r5" "r8"),
-                    add!("s2" "s3", "s8" "s9", "r9" "r10"),
+                    "vldmia r7, {{s0-s1}}",
+                    "3:",
+                    $($block,)*
                     "cmp r0, lr",
+                    "bne 3b",
+                    "vstmia r7!, {{s0-s1}}",
+                    "ldmia sp, {{r0, r3, r4}}",
+                    "add r1, r1, r3",
+                    "add r2, r2, r3",
+                    "cmp r7, r4",
                     "bne 2b",
-                    "pop {{lr}}",
-                    "vstmia lr, {{s0-s3}}",
+                    "pop {{r4, r5, r8}}",
                     "pop {{r6, r7}}",
-                    inout("r0") x.as_ptr() => _,
-                    inout("r1") w => _,
-                    inout("r2") w.add(row_bytes) => _,
-                    inout("r3") w.add(2 * row_bytes) => _,
-                    inout("r4") w.add(3 * row_bytes) => _,
-                    inout("r5") x.as_ptr_range().end => _,
-                    out("r8") _,
+                    inout("r0") x => _,
+                    inout("r1") a => _,
+                    inout("r2") b => _,
+                    inout("r3") out => _,
+                    in("r4") x,
+                    in("r5") step,
+                    in("r8") out_end,
+                    in("lr") end,
                     out("r9") _,
                     out("r10") _,
                     out("r11") _,
                     out("r12") _,
-                    inout("lr") out => _,
-                    out("s0") _, out("s1") _, out("s2") _, out("s3") _, out("s4") _, out("s5") _, out("s6") _, out("s7") _,
-                    out("s8") _, out("s9") _, out("s10") _, out("s11") _,
+                    out("s0") _, out("s1") _, out("s4") _, out("s5") _, out("s6") _, out("s7") _, out("s8") _,
+                    out("s9") _, out("s10") _, out("s11") _,
                 );
             }
         }
     };
 }
-four_rows! {
-    four_rows,
-    "ldrd r11, r12, [r0], #8",
-    row!(first "r1", "r5"),
-    row!(first "r2", "r8"),
-    row!(first "r3", "r9"),
-    row!(first "r4", "r10"),
-    ".rept 7",
-    "ldrd r11, r12, [r0], #8",
-    row!("r1", "r5"),
-    row!("r2", "r8"),
-    row!("r3", "r9"),
-    row!("r4", "r10"),
-    ".endr",
+
+/// Eight quants.
+macro_rules! quants {
+    () => {
+        "ldmia r0!, {{r5, r8, r9, r10}}\n"
+    };
 }
-four_rows! {
-    four_rows_of_nibbles,
-    "vmov r5, s4",
-    "mov r8, r5",
-    "mov r9, r5",
-    "mov r10, r5",
-    nibbles!("0", "0x0f0f0f0f"),
-    nibbles!("4", "0x0f0f0f0f"),
-    nibbles!("8", "0x0f0f0f0f"),
-    nibbles!("12", "0x0f0f0f0f"),
-    nibbles!("0", "0xf0f0f0f0"),
-    nibbles!("4", "0xf0f0f0f0"),
-    nibbles!("8", "0xf0f0f0f0"),
-    nibbles!("12", "0xf0f0f0f0"),
-    "add r1, r1, #16",
-    "add r2, r2, #16",
-    "add r3, r3, #16",
-    "add r4, r4, #16",
-    "asr r5, r5, #4",
-    "asr r8, r8, #4",
-    "asr r9, r9, #4",
-    "asr r10, r10, #4",
+
+/// Eight weights of a row in r6 and r11, times the quants; `$first` is SMUAD where a sum begins.
+macro_rules! eight {
+    ($sum:literal) => {
+        concat!("sxtb16 r12, r6\n", "smlad ", $sum, ", r12, r5, ", $sum, "\n", eight!(@ $sum))
+    };
+    (first $sum:literal) => {
+        concat!("sxtb16 r12, r6\n", "smuad ", $sum, ", r12, r5\n", eight!(@ $sum))
+    };
+    (@ $sum:literal) => {
+        concat!(
+            "sxtb16 r6, r6, ror #8\n",
+            "smlad ", $sum, ", r6, r8, ", $sum, "\n",
+            "sxtb16 r12, r11\n",
+            "smlad ", $sum, ", r12, r9, ", $sum, "\n",
+            "sxtb16 r11, r11, ror #8\n",
+            "smlad ", $sum, ", r11, r10, ", $sum, "\n",
+        )
+    };
+}
+
+/// Eight weights of both rows; those on boundaries of four bytes.
+macro_rules! eights {
+    ($($first:ident)?) => {
+        concat!(
+            quants!(),
+            "ldr r6, [r1], #4\n",
+            "ldr r11, [r1], #4\n",
+            eight!($($first)? "r3"),
+            "ldr r6, [r2], #4\n",
+            "ldr r11, [r2], #4\n",
+            eight!($($first)? "r4"),
+        )
+    };
+    (words $on:literal) => {
+        concat!(quants!(), eights!(@ $on))
+    };
+    (words first) => {
+        // Past the start and the scale.
+        concat!("ldmia r0!, {{r3, r4, r5, r8, r9, r10}}\n", eights!(@ "8" first))
+    };
+    (@ $on:literal $($first:ident)?) => {
+        concat!(
+            "ldrd r6, r11, [r1], #", $on, "\n",
+            eight!($($first)? "r3"),
+            "ldrd r6, r11, [r2], #", $on, "\n",
+            eight!($($first)? "r4"),
+        )
+    };
+}
+
+/// The first four words of two blocks: the scale and two weights, four weights, and eight words on the last two weights and
+/// the second block's scale. The scales go to `$scale`.
+macro_rules! first {
+    ($w:literal, $sum:literal, $scale:literal) => {
+        concat!(
+            "ldr r12, [", $w, ", #32]\n",
+            "ldrd r6, r11, [", $w, "], #8\n",
+            "vmov ", $scale, ", r6, r12\n",
+            "pkhbt r6, r12, r6\n",
+            eight!(first $sum),
+        )
+    };
+}
+
+/// The scales of both rows' blocks, to s6 and s8, before the weights.
+macro_rules! scales {
+    () => {
+        concat!("ldrh r6, [r1], #2\n", "vmov s6, r6\n", "ldrh r6, [r2], #2\n", "vmov s8, r6\n")
+    };
+}
+
+/// One multiply-add for a block of both rows: their scales in the bottom or top halves of `$a` and `$b`, the token's in
+/// `$x`, the sums in r3 and r4, of which `$fraction` bits are to be dropped.
+macro_rules! add {
+    ($half:literal, $a:literal, $b:literal, $x:literal, $fraction:literal) => {
+        concat!(
+            "vmov s10, s11, r3, r4\n",
+            "vcvt",
+            $half,
+            ".f32.f16 ",
+            $a,
+            ", ",
+            $a,
+            "\n",
+            "vcvt",
+            $half,
+            ".f32.f16 ",
+            $b,
+            ", ",
+            $b,
+            "\n",
+            "vcvt.f32.s32 s10, s10",
+            $fraction,
+            "\n",
+            "vcvt.f32.s32 s11, s11",
+            $fraction,
+            "\n",
+            "vmul.f32 ",
+            $a,
+            ", ",
+            $a,
+            ", ",
+            $x,
+            "\n",
+            "vmul.f32 ",
+            $b,
+            ", ",
+            $b,
+            ", ",
+            $x,
+            "\n",
+            "vfma.f32 s0, ",
+            $a,
+            ", s10\n",
+            "vfma.f32 s1, ",
+            $b,
+            ", s11\n",
+        )
+    };
+}
+
+/// Four weights of a row in the low halves of the bytes of a word, and four in the high ones, times the quants.
+macro_rules! nibbles {
+    ($w:literal, $sum:literal) => {
+        concat!(
+            "ldr r6, [",
+            $w,
+            "], #4\n",
+            "and r11, r6, #0x000f000f\n",
+            "smlad ",
+            $sum,
+            ", r11, r5, ",
+            $sum,
+            "\n",
+            "and r11, r6, #0x0f000f00\n",
+            "smlad ",
+            $sum,
+            ", r11, r8, ",
+            $sum,
+            "\n",
+            "and r11, r6, #0x00f000f0\n",
+            "smlad ",
+            $sum,
+            ", r11, r9, ",
+            $sum,
+            "\n",
+            "and r11, r12, r6, lsr #4\n", // else the last would be negative
+            "smlad ",
+            $sum,
+            ", r11, r10, ",
+            $sum,
+            "\n",
+        )
+    };
+}
+
+kernel! {
+    two_rows_in_words, "",
+    "vldmia r0!, {{s4-s5}}",
+    quants!(),
+    first!("r1", "r3", "s6, s7"),
+    first!("r2", "r4", "s8, s9"),
+    ".rept 2",
+    eights!(words "8"),
+    ".endr",
+    eights!(words "12"),
+    add!("b", "s6", "s8", "s5", ""),
+    eights!(words first),
+    ".rept 3",
+    eights!(words "8"),
+    ".endr",
+    add!("t", "s7", "s9", "s4", ""),
+}
+kernel! {
+    two_rows, "",
+    "vldmia r0!, {{s4-s5}}",
+    scales!(),
+    eights!(first),
+    ".rept 3",
+    eights!(),
+    ".endr",
+    add!("b", "s6", "s8", "s5", ""),
+}
+kernel! {
+    two_rows_of_nibbles, "mov r12, #0x0f000f00",
+    "vldmia r0!, {{s4-s5}}",
+    scales!(),
+    "vmov r3, s4",
+    "mov r4, r3",
+    ".rept 4",
+    quants!(),
+    nibbles!("r1", "r3"),
+    nibbles!("r2", "r4"),
+    ".endr",
+    add!("b", "s6", "s8", "s5", ", #8"),
 }

@@ -149,18 +149,26 @@ macro_rules! exps {
     };
 }
 
-/// [`Unit::softmax`](crate::kernel::scalar::Unit::softmax), four lanes at a time, so that all stays in registers.
+/// [`Unit::softmax`](crate::kernel::scalar::Unit::softmax), four numbers at a time, so that all stays in registers.
 ///
 /// # Safety
 ///
 /// As there.
 #[inline(never)]
-pub(super) unsafe fn softmax(at: *mut f32, best: f32, lanes: Range<usize>, total: *mut f32) {
-    // SAFETY: the range is within 16.
+pub(super) unsafe fn softmax(at: *mut f32, best: f32, scores: Range<usize>, total: *mut f32) {
+    let lane = scores.start % 16;
+    // SAFETY: the caller's scores, of which those of a sixteen have their lane of the totals.
     unsafe {
         fpu!(
             "vldmia {ends}, {{s16-s22}}",
             "vmov s23, {best}",
+            "6:",
+            "mov {left}, {room}",
+            "cmp {all}, {left}",
+            "it lo",
+            "movlo {left}, {all}",
+            "sub {all}, {all}, {left}",
+            "mov {room}, #16",
             "b 3f",
             "2:",
             "vldmia {at}, {{s0-s3}}",
@@ -192,10 +200,15 @@ pub(super) unsafe fn softmax(at: *mut f32, best: f32, lanes: Range<usize>, total
             "subs {left}, {left}, #1",
             "bne 4b",
             "5:",
+            "sub {total}, {total}, #64",
+            "cmp {all}, #0",
+            "bne 6b",
             ;
-            left = inout(reg) lanes.len() => _,
-            at = inout(reg) at.add(lanes.start) => _,
-            total = inout(reg) total.add(lanes.start) => _,
+            left = out(reg) _,
+            room = inout(reg) 16 - lane => _,
+            all = inout(reg) scores.len() => _,
+            at = inout(reg) at.add(scores.start) => _,
+            total = inout(reg) total.add(lane) => _,
             best = in(reg) best.to_bits(),
             n = out(reg) _,
             m = out(reg) _,

@@ -4,6 +4,7 @@ use core::arch::asm;
 use core::mem::MaybeUninit;
 use core::ops::Range;
 
+use super::attention::{add_rows, scale};
 use super::exp::{silu, softmax};
 use crate::kernel::scalar::Unit;
 
@@ -108,62 +109,6 @@ macro_rules! products {
     };
 }
 pub(super) use products;
-
-/// Sixteen numbers of a row, or its first eight, times a factor; the pointer moves on to the next row.
-macro_rules! row {
-    (16, $row:literal, $x:literal) => {
-        concat!(
-            row!(@ $row, "!", $x),
-            "vldmia ", $row, ", {{s16-s23}}\n",
-            "vfma.f32 s8, s16, ", $x, "\n",
-            "vfma.f32 s9, s17, ", $x, "\n",
-            "vfma.f32 s10, s18, ", $x, "\n",
-            "vfma.f32 s11, s19, ", $x, "\n",
-            "vfma.f32 s12, s20, ", $x, "\n",
-            "vfma.f32 s13, s21, ", $x, "\n",
-            "vfma.f32 s14, s22, ", $x, "\n",
-            "vfma.f32 s15, s23, ", $x, "\n",
-            "add ", $row, ", ", $row, ", {step}\n",
-        )
-    };
-    (8, $row:literal, $x:literal) => {
-        concat!(row!(@ $row, "", $x), "add ", $row, ", ", $row, ", {step}\n")
-    };
-    (@ $row:literal, $on:literal, $x:literal) => {
-        concat!(
-            "vldmia ", $row, $on, ", {{s16-s23}}\n",
-            "vfma.f32 s0, s16, ", $x, "\n",
-            "vfma.f32 s1, s17, ", $x, "\n",
-            "vfma.f32 s2, s18, ", $x, "\n",
-            "vfma.f32 s3, s19, ", $x, "\n",
-            "vfma.f32 s4, s20, ", $x, "\n",
-            "vfma.f32 s5, s21, ", $x, "\n",
-            "vfma.f32 s6, s22, ", $x, "\n",
-            "vfma.f32 s7, s23, ", $x, "\n",
-        )
-    };
-}
-
-/// Multiplies a score with s17; the larger of it and of s16 to s16, of a NaN the NaN.
-macro_rules! larger {
-    ($score:literal) => {
-        concat!(
-            "vmul.f32 ",
-            $score,
-            ", ",
-            $score,
-            ", s17\n",
-            "vcmp.f32 s16, ",
-            $score,
-            "\n",
-            "vmrs APSR_nzcv, fpscr\n",
-            "it le\n",
-            "vmovle.f32 s16, ",
-            $score,
-            "\n",
-        )
-    };
-}
 
 /// A square to each sum.
 macro_rules! squares {
@@ -370,62 +315,15 @@ unsafe impl Unit for Fpu {
     }
 
     #[inline(always)]
-    unsafe fn scale(at: *mut f32, factor: f32, lanes: Range<usize>, top: f32) -> f32 {
-        let mut top = top.to_bits();
-        // SAFETY: the range is not empty and within 16, so that the loop ends at its end.
-        unsafe {
-            if lanes.len() == 16 {
-                fpu!(
-                    "vmov s16, s17, {top}, {factor}",
-                    "vldmia {at}, {{s0-s15}}",
-                    larger!("s0"),
-                    larger!("s1"),
-                    larger!("s2"),
-                    larger!("s3"),
-                    larger!("s4"),
-                    larger!("s5"),
-                    larger!("s6"),
-                    larger!("s7"),
-                    larger!("s8"),
-                    larger!("s9"),
-                    larger!("s10"),
-                    larger!("s11"),
-                    larger!("s12"),
-                    larger!("s13"),
-                    larger!("s14"),
-                    larger!("s15"),
-                    "vstmia {at}, {{s0-s15}}",
-                    "vmov {top}, s16",
-                    ;
-                    top = inout(reg) top,
-                    factor = in(reg) factor.to_bits(),
-                    at = in(reg) at,
-                );
-            } else {
-                fpu!(
-                    "vmov s16, s17, {top}, {factor}",
-                    "2:",
-                    "vldr s0, [{at}]",
-                    larger!("s0"),
-                    "vstmia {at}!, {{s0}}",
-                    "cmp {at}, {end}",
-                    "bne 2b",
-                    "vmov {top}, s16",
-                    ;
-                    top = inout(reg) top,
-                    factor = in(reg) factor.to_bits(),
-                    at = inout(reg) at.add(lanes.start) => _,
-                    end = in(reg) at.add(lanes.end),
-                );
-            }
-        }
-        f32::from_bits(top)
+    unsafe fn scale(at: *mut f32, factor: f32, scores: Range<usize>) -> f32 {
+        // SAFETY: passed on to the caller.
+        unsafe { scale(at.add(scores.start), factor, scores.len()) }
     }
 
     #[inline(always)]
-    unsafe fn softmax(at: *mut f32, best: f32, lanes: Range<usize>, total: &mut [f32; 16]) {
+    unsafe fn softmax(at: *mut f32, best: f32, scores: Range<usize>, total: &mut [f32; 16]) {
         // SAFETY: passed on to the caller.
-        unsafe { softmax(at, best, lanes, total.as_mut_ptr()) };
+        unsafe { softmax(at, best, scores, total.as_mut_ptr()) };
     }
 
     #[inline(always)]
@@ -438,62 +336,24 @@ unsafe impl Unit for Fpu {
         lanes: usize,
         to: *mut f32,
     ) {
-        // SAFETY: the caller has 16 numbers at the start, n rows and n factors, and room for 16.
+        // SAFETY: passed on to the caller.
+        unsafe { add_rows(start, &raw const rows, 0, (n, n, n), stride, x, lanes, to) };
+    }
+
+    #[inline(always)]
+    unsafe fn add_rows(
+        at: &[*const f32; 4],
+        stride: usize,
+        x: *const f32,
+        rows: Range<usize>,
+        lanes: usize,
+        to: *mut f32,
+    ) {
+        let (first, lane) = (rows.start / 16, rows.start % 16);
+        // SAFETY: passed on to the caller.
         unsafe {
-            fpu!(
-                "vldmia {start}, {{s0-s15}}",
-                "cmp {lanes}, #8",
-                "bls 5f",
-                // Four rows at a time, then the rest.
-                "b 3f",
-                "2:",
-                "vldmia {x}!, {{s24-s27}}",
-                row!(16, "{rows}", "s24"),
-                row!(16, "{rows}", "s25"),
-                row!(16, "{rows}", "s26"),
-                row!(16, "{rows}", "s27"),
-                "3:",
-                "subs {n}, {n}, #4",
-                "bge 2b",
-                "adds {n}, {n}, #4",
-                "beq 8f",
-                "4:",
-                "vldmia {x}!, {{s24}}",
-                row!(16, "{rows}", "s24"),
-                "subs {n}, {n}, #1",
-                "bne 4b",
-                "b 8f",
-                // Half of the lanes will do.
-                "5:",
-                "add {step}, {step}, #32",
-                "b 6f",
-                "7:",
-                "vldmia {x}!, {{s24-s27}}",
-                row!(8, "{rows}", "s24"),
-                row!(8, "{rows}", "s25"),
-                row!(8, "{rows}", "s26"),
-                row!(8, "{rows}", "s27"),
-                "6:",
-                "subs {n}, {n}, #4",
-                "bge 7b",
-                "adds {n}, {n}, #4",
-                "beq 8f",
-                "9:",
-                "vldmia {x}!, {{s24}}",
-                row!(8, "{rows}", "s24"),
-                "subs {n}, {n}, #1",
-                "bne 9b",
-                "8:",
-                "vstmia {to}, {{s0-s15}}",
-                ;
-                start = in(reg) start,
-                to = in(reg) to,
-                rows = inout(reg) rows => _,
-                x = inout(reg) x => _,
-                n = inout(reg) n => _,
-                lanes = in(reg) lanes,
-                step = inout(reg) stride.wrapping_mul(4).wrapping_sub(32) => _,
-            );
+            let (at, x) = (at.as_ptr().add(first), x.add(rows.start));
+            add_rows(to, at, lane * stride, (rows.len(), 16 - lane, 16), stride, x, lanes, to);
         }
     }
 }

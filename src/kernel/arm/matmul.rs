@@ -37,6 +37,52 @@ pub(super) unsafe fn matmul(job: &mut Job<'_>) {
     }
 }
 
+/// Sixteen multiply-adds of a row, of a token's numbers at two pointers, which stay.
+macro_rules! sixteen {
+    ($a:literal, $b:literal) => {
+        concat!(
+            half!($a, "s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7"),
+            half!($b, "s8", "s9", "s10", "s11", "s12", "s13", "s14", "s15")
+        )
+    };
+}
+
+/// Eight of them.
+macro_rules! half {
+    ($x:literal, $a:literal, $b:literal, $c:literal, $d:literal, $e:literal, $f:literal, $g:literal, $h:literal) => {
+        concat!(
+            "vldmia {w}!, {{s16-s23}}\n",
+            "vldmia {",
+            $x,
+            "}, {{s24-s31}}\n",
+            "vfma.f32 ",
+            $a,
+            ", s16, s24\n",
+            "vfma.f32 ",
+            $b,
+            ", s17, s25\n",
+            "vfma.f32 ",
+            $c,
+            ", s18, s26\n",
+            "vfma.f32 ",
+            $d,
+            ", s19, s27\n",
+            "vfma.f32 ",
+            $e,
+            ", s20, s28\n",
+            "vfma.f32 ",
+            $f,
+            ", s21, s29\n",
+            "vfma.f32 ",
+            $g,
+            ", s22, s30\n",
+            "vfma.f32 ",
+            $h,
+            ", s23, s31\n",
+        )
+    };
+}
+
 /// All rows times one token of 64 columns.
 ///
 /// # Safety
@@ -44,22 +90,30 @@ pub(super) unsafe fn matmul(job: &mut Job<'_>) {
 /// As for [`matmul`]; `out` has room for the rows.
 #[inline(always)]
 unsafe fn times_64(job: &Job<'_>, x: &[f32], out: *mut f32) {
+    let x = x.as_ptr();
     // SAFETY: reads the rows and the token to their ends, and writes a number for each row.
     unsafe {
         fpu!(
             "2:",
             "vldmia {zeros}, {{s0-s15}}",
-            ".rept 4",
-            products!(16, "{x}", "{w}"),
-            ".endr",
-            "sub {x}, {x}, #256",
+            sixteen!("a", "b"),
+            sixteen!("c", "d"),
+            sixteen!("e", "f"),
+            sixteen!("g", "h"),
             tree!(),
             "vstmia {out}!, {{s0}}",
             "subs {rows}, {rows}, #1",
             "bne 2b",
             ;
             zeros = in(reg) ZEROS.as_ptr(),
-            x = inout(reg) x.as_ptr() => _,
+            a = in(reg) x,
+            b = in(reg) x.add(8),
+            c = in(reg) x.add(16),
+            d = in(reg) x.add(24),
+            e = in(reg) x.add(32),
+            f = in(reg) x.add(40),
+            g = in(reg) x.add(48),
+            h = in(reg) x.add(56),
             w = inout(reg) job.w.as_ptr() => _,
             out = inout(reg) out => _,
             rows = inout(reg) job.rows => _,
@@ -84,23 +138,35 @@ unsafe fn times(job: &Job<'_>, x: &[f32], out: *mut f32) {
     // SAFETY: as there; the copy is read where there is a rest that is not of fours, for which it is written.
     unsafe {
         fpu!(
+            // Where a row goes on after the sixteens.
+            "adr {go}, 9f",
+            "tst {rest}, #4",
+            "it ne",
+            "adrne {go}, 8f",
+            "tst {rest}, #8",
+            "it ne",
+            "adrne {go}, 6f",
+            "tst {rest}, #3",
+            "it ne",
+            "adrne {go}, 7f",
             "2:",
             "vldmia {zeros}, {{s0-s15}}",
             "mov {at}, {x}",
             "cmp {at}, {sixteens}",
-            "beq 6f",
+            "it eq",
+            "moveq pc, {go}",
+            "tst {rest}, #16",
+            "bne 4f",
             "5:",
+            products!(16, "{at}", "{w}"),
+            "4:",
             products!(16, "{at}", "{w}"),
             "cmp {at}, {sixteens}",
             "bne 5b",
+            "mov pc, {go}",
             "6:",
-            "movs {n}, {rest}",
-            "beq 9f",
-            "tst {n}, #3",
-            "bne 7f",
-            "cmp {n}, #8",
-            "blo 8f",
             products!(8, "{at}", "{w}"),
+            "tst {rest}, #4",
             "beq 9f",
             products!(4, "{at}", "{w}", "s8", "s9", "s10", "s11"),
             "b 9f",
@@ -109,6 +175,7 @@ unsafe fn times(job: &Job<'_>, x: &[f32], out: *mut f32) {
             "b 9f",
             "7:",
             "add {at}, {tail}, #64",
+            "mov {n}, {rest}",
             "tst {n}, #8",
             "itt ne",
             "vldmiane {w}!, {{s16-s23}}",
@@ -142,8 +209,10 @@ unsafe fn times(job: &Job<'_>, x: &[f32], out: *mut f32) {
             out = inout(reg) out => _,
             rows = inout(reg) job.rows => _,
             sixteens = in(reg) x.as_ptr().add(job.cols / 16 * 16),
-            rest = in(reg) rest,
+            // Whether the sixteens are odd, too.
+            rest = in(reg) job.cols % 32,
             n = out(reg) _,
+            go = out(reg) _,
         );
     }
 }

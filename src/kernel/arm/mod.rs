@@ -4,6 +4,8 @@
 //! `target.rs` tells which of the first two a target has; Linux tells of NEON. Registers of a Cortex-M's unit are named in
 //! the assembler itself, because operands of their class need a target feature that these targets do not have.
 
+#[cfg(arm_fpu)]
+mod attention;
 #[cfg(all(cortex_m_dsp, cortex_m_fpu))]
 mod dsp;
 #[cfg(arm_fpu)]

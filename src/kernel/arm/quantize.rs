@@ -5,7 +5,8 @@ use core::arch::asm;
 /// The bits of an infinity; those of a NaN are more.
 const INFINITE: u32 = f32::INFINITY.to_bits();
 
-/// As `float::quantize_block`, of whole sixteens.
+/// As `float::quantize_block`, of whole sixteens. (Once in an image, for blocks of 32 and of 256.)
+#[inline(never)]
 pub(super) fn quantize(x: &[f32], q: &mut [i8], sums: &mut [i16]) -> f32 {
     let sixteens = x.len().min(q.len()).min(16 * sums.len()) / 16;
     if sixteens == 0 {
