@@ -6,7 +6,7 @@ use arenite::{Gguf, KvType, model, tokenizer};
 
 /// Bytes of the least that tells a story on a Cortex-M4F, built for size (`opt-level = "s"`, LTO), its printing and its
 /// vector table included: the features `llama`, `q8_0` and `kv-f16`. `.ci/firmware` measures it.
-const LEAST: usize = 102_308;
+const LEAST: usize = 102_140;
 
 /// What each feature adds to that, as `.ci/firmware sizes` prints it; 0 for those of the least.
 const ADDED: &[(&str, usize)] = &[
@@ -25,33 +25,33 @@ const ADDED: &[(&str, usize)] = &[
     ("t5", 16848),
     ("seq2seq", 21832),
     ("experts", 2304),
-    ("half-floats", 2132),
-    ("q4_0", 2444),
-    ("q4_1", 996),
-    ("q5_0", 1140),
-    ("q5_1", 1364),
-    ("q2_k", 2752),
-    ("q3_k", 2728),
-    ("q4_k", 4696),
-    ("q5_k", 2648),
-    ("q6_k", 2576),
-    ("iq1_s", 18664),
-    ("iq1_m", 18832),
-    ("iq2_xxs", 4552),
-    ("iq2_xs", 6952),
-    ("iq2_s", 10896),
-    ("iq3_xxs", 3688),
-    ("iq3_s", 4560),
-    ("iq4_nl", 1020),
-    ("iq4_xs", 2096),
-    ("tq1_0", 3696),
-    ("tq2_0", 1888),
-    ("mxfp4", 892),
-    ("nvfp4", 1276),
-    ("q1_0", 1076),
+    ("half-floats", 2076),
+    ("q4_0", 1372),
+    ("q4_1", 1012),
+    ("q5_0", 1108),
+    ("q5_1", 1332),
+    ("q2_k", 2240),
+    ("q3_k", 2232),
+    ("q4_k", 2368),
+    ("q5_k", 2136),
+    ("q6_k", 2088),
+    ("iq1_s", 18176),
+    ("iq1_m", 18336),
+    ("iq2_xxs", 4072),
+    ("iq2_xs", 6464),
+    ("iq2_s", 10400),
+    ("iq3_xxs", 3184),
+    ("iq3_s", 4064),
+    ("iq4_nl", 996),
+    ("iq4_xs", 1600),
+    ("tq1_0", 2040),
+    ("tq2_0", 1400),
+    ("mxfp4", 924),
+    ("nvfp4", 1284),
+    ("q1_0", 1092),
     ("q2_0", 1108),
-    ("kv-f32", 3440),
-    ("kv-q8_0", 4848),
+    ("kv-f32", 3608),
+    ("kv-q8_0", 3872),
     ("bpe", 31368),
     ("unigram", 4168),
     ("wordpiece", 27176),
@@ -93,6 +93,6 @@ mod tests {
         let file = include_bytes!("../models/translator.gguf");
         let features = super::features(&Gguf::parse(file).expect("a model"), KvType::F32);
         assert!(["seq2seq", "kv-f32"].iter().all(|feature| features.contains(feature)), "{features:?}");
-        assert!(flash(&features) >= LEAST + 21832 + 3440);
+        assert!(flash(&features) >= LEAST + 21832 + 3608);
     }
 }
