@@ -109,7 +109,7 @@ macro_rules! words {
         ///
         /// # Safety
         ///
-        /// The caller has the features.
+        /// The caller has the features, and two words where `b` is a place.
         #[inline]
         #[target_feature(enable = $features)]
         pub(super) unsafe fn $name(mut acc: $v, a: $v, b: $b) -> $v {
