@@ -60,12 +60,12 @@ pub(super) unsafe fn decode<B: Blocks>(job: &mut Job<'_>) {
 }
 
 /// Packs rows, 1 to 16, of a number of weights each, into a panel, which has [`panel_bytes`](super::panel_bytes): rows,
-/// bytes from one to the next, their number, weights, panel. Rows that are missing may hold anything. Last, its part of the rows of
-/// the next panel, to be called into the cache meanwhile: as much as [`Packing`] says.
+/// bytes from one to the next, their number, weights, panel. Rows that are missing may hold anything. Last, what it prefetches of
+/// the rows of the next panel.
 pub(super) type Pack = unsafe fn(*const u8, usize, usize, usize, *mut u8, &[u8]);
 
-/// As long as the products of how many tokens packing takes, or 0 if it calls nothing; and the function. Two and four tokens
-/// are 1.7 and 1.3 times as fast if it does (Zen 4, Q8_0 from memory).
+/// The time that packing takes, in tokens multiplied, or 0 if it prefetches nothing; and the function. With prefetches two and
+/// four tokens are 1.7 and 1.3 times as fast (Zen 4, Q8_0 from memory).
 pub(super) type Packing = (usize, Pack);
 
 /// A panel times some tokens, as many as the function takes.
@@ -136,8 +136,8 @@ pub(super) unsafe fn prefill(job: &mut Job<'_>, bias: u8, (packing, pack): Packi
         let rows = PANEL_ROWS.min(job.rows - r);
         let next = job.w.get((r + PANEL_ROWS) * row_bytes..).unwrap_or(&[]);
         let next = next.get(..PANEL_ROWS * row_bytes).unwrap_or(next);
-        // Evenly over the time that packing and the last tokens take. Many tokens leave enough, and packing takes 4 % longer if
-        // it asks.
+        // Prefetches are spread over packing and the last tokens. With more tokens than that, these are enough, and packing
+        // would take 4 % longer.
         let packing = if job.x.tokens <= packing { packing } else { 0 };
         let quiet = job.x.tokens.saturating_sub(ASKING);
         let share =

@@ -1,4 +1,4 @@
-//! Memory that is read soon.
+//! Prefetches of a panel's rows.
 
 use core::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
 

@@ -217,8 +217,8 @@ impl<D: Dot, F: Format> Rows<D, F> {
         }
     }
 
-    /// The same for those that [`wide`] has forms for. Nothing is called into the first cache: whole models lose a quarter of their
-    /// speed by that here.
+    /// The same for those that [`wide`] has forms for. Nothing is prefetched into the first cache: whole models gain
+    /// nothing by it here.
     #[inline(always)]
     unsafe fn wide(rows: &Eight, x: Row<'_>) -> __m256 {
         // SAFETY: the caller has AVX-512 with VNNI and eight rows as long as `x`.

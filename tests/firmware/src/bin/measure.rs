@@ -78,7 +78,7 @@ fn measure(plan: &mut Option<Plan>) -> Result<(), Error> {
     Ok(())
 }
 
-/// The model, and what lies behind it: a file is read from its beginning.
+/// The memory from where the loader put the model on. It is longer than the file, which does not matter: the header says where everything is.
 fn loaded() -> &'static [u8] {
     unsafe extern "C" {
         static _model: u8;
