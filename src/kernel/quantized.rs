@@ -29,13 +29,14 @@ pub(super) unsafe trait Blocks {
     unsafe fn dot(w: *const u8, row_bytes: usize, x: Row<'_>, out: *mut f32);
 }
 
-/// Rows times tokens, some rows with each token after the other.
+/// Rows times the job's `tokens`, some rows with each token after the other. Where the caller says 1, nothing is left
+/// between the groups of rows of what several tokens need.
 ///
 /// # Safety
 ///
-/// The caller has the instruction set of `B`.
+/// The caller has the instruction set of `B`, and the job has as many tokens.
 #[inline(always)]
-pub(super) unsafe fn decode<B: Blocks>(job: &mut Job<'_>) {
+pub(super) unsafe fn decode<B: Blocks>(job: &mut Job<'_>, tokens: usize) {
     let row_bytes = job.w.len() / job.rows.max(1);
     if job.rows < B::ROWS {
         // SAFETY: needs no instruction set.
@@ -47,7 +48,7 @@ pub(super) unsafe fn decode<B: Blocks>(job: &mut Job<'_>) {
     while r < job.rows {
         // The last rows are taken together with some that are done: the same bits again.
         r = r.min(job.rows - B::ROWS);
-        for t in 0..job.x.tokens {
+        for t in 0..tokens {
             let x = if t == 0 { first } else { job.x.row(t) };
             // SAFETY: rows `r..r + ROWS` are the job's, in `w` and in `out`.
             unsafe {

@@ -46,14 +46,14 @@ fn floats<W: float::Weight>(job: &mut Job<'_>) {
 /// Rows of blocks times one token.
 unsafe fn neon_decode<F: Format>(job: &mut Job<'_>) {
     // SAFETY: passed on to the caller.
-    unsafe { quantized::decode::<Rows<F, Widening>>(job) }
+    unsafe { quantized::decode::<Rows<F, Widening>>(job, 1) }
 }
 
 /// The same. A single token has no use for products of matrices.
 #[target_feature(enable = "dotprod")]
 unsafe fn dotprod_decode<F: Format>(job: &mut Job<'_>) {
     // SAFETY: passed on to the caller.
-    unsafe { quantized::decode::<Rows<F, Sdot>>(job) }
+    unsafe { quantized::decode::<Rows<F, Sdot>>(job, 1) }
 }
 
 /// Block formats: one token, or panels that are packed by `$put` and multiplied by `$pieces` and `$whole`.

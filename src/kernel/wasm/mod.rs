@@ -21,5 +21,5 @@ fn floats<W: float::Weight>(job: &mut Job<'_>) {
 /// The file's own rows, for any number of tokens.
 unsafe fn rows<F: Format>(job: &mut Job<'_>) {
     // SAFETY: passed on to the caller.
-    unsafe { quantized::decode::<blocks::Rows<F>>(job) }
+    unsafe { quantized::decode::<blocks::Rows<F>>(job, job.x.tokens) }
 }

@@ -33,9 +33,10 @@ impl<D: Dot, F: Format> Rows<D, F> {
     /// model in Q4_0, 16 % in Q6_K (Zen 5). The cache would lose the lines of longer rows before their use;
     /// of shorter ones, what follows comes soon enough.
     const NEXT: Range<usize> = if matches!(F::SHAPE, Shape::Bytes(_)) { 1024..2049 } else { 512..2049 };
-    /// How many bytes ahead of its use a line of any other row is called into the first cache; 0 to leave it
-    /// to the loads, where computing takes longer than they do.
-    const NEAR: usize = if matches!(F::SHAPE, Shape::Bytes(_)) { 384 } else { 0 };
+    /// How many bytes ahead of its use a line of any other row is called into the first cache, of rows shorter than a
+    /// kilobyte and of longer ones; 0 to leave it to the loads, where computing takes longer than they do. Either
+    /// distance costs the other rows 2 to 5 % of a model's speed (Zen 4).
+    const NEAR: [usize; 2] = if matches!(F::SHAPE, Shape::Bytes(_)) { [576, 384] } else { [0; 2] };
 }
 
 // SAFETY: `dot` reads whole blocks of eight rows and as much of `x`, and writes eight outputs.
@@ -280,16 +281,20 @@ impl<D: Dot, F: Format> Rows<D, F> {
     /// block is to groups of eight rows further on, each of which lies in one piece. All at once would wait for each
     /// other: 7 % of the speed of Q6_K.
     ///
-    /// Into the second cache, a group so far on that it comes in time: some 10 KB (less costs a model with rows of
-    /// 324 bytes a tenth). Into the first, the next group, for rows that [`Self::NEXT`] names, else what comes
-    /// [`Self::NEAR`] bytes later in the pair itself.
+    /// Into the second cache, a group so far on that it comes in time: 10 to 15 KB or more (less costs models with
+    /// rows of 324 and 612 bytes a tenth and a twentieth). Into the first, the next group, for rows that
+    /// [`Self::NEXT`] names, else what comes [`Self::NEAR`] bytes later in the pair itself.
     #[inline(always)]
     unsafe fn prefetch(rows: &Eight, at: usize, i: usize, next: bool) {
         // SAFETY: prefetching never faults, wherever it reaches.
         unsafe {
             let Eight { rows, row_bytes, .. } = rows;
             let group = 8 * row_bytes;
-            let far = if *row_bytes < 512 { 4 * group } else { 2 * group };
+            let far = match row_bytes {
+                0..512 => 4 * group,
+                512..1024 => 3 * group,
+                _ => 2 * group,
+            };
             let lines = (8 * Self::BYTES).div_ceil(64);
             for k in 0..lines.div_ceil(4) {
                 let line = i * lines.div_ceil(4) + k;
@@ -301,9 +306,9 @@ impl<D: Dot, F: Format> Rows<D, F> {
                     }
                 }
             }
-            if Self::NEAR > 0 && !next {
+            if Self::NEAR[0] > 0 && !next {
                 // At the end of a row, the beginning of the one that is eight further.
-                let near = at + Self::NEAR;
+                let near = at + Self::NEAR[usize::from(*row_bytes >= 1024)];
                 let near = if near < *row_bytes { near } else { near + 7 * row_bytes };
                 // Once for every 64 bytes.
                 if near % 64 < Self::BYTES {

@@ -78,7 +78,7 @@ macro_rules! blocks {
             #[target_feature(enable = $features)]
             unsafe fn decode<F: Format>(job: &mut Job<'_>) {
                 // SAFETY: the caller has the features.
-                unsafe { quantized::decode::<Rows<$dot, F>>(job) }
+                unsafe { quantized::decode::<Rows<$dot, F>>(job, 1) }
             }
             // SAFETY: the caller has the features, and the functions are of one format.
             unsafe {
