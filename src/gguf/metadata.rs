@@ -269,3 +269,26 @@ impl core::fmt::Debug for Keys<'_> {
         f.debug_struct("Keys").field("left", &self.left).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_arrays_are_skipped() {
+        let lens = [5, 9, 0, 3, 7, 1, 8];
+        let mut orders = 0;
+        for first in 0..lens.len() {
+            for step in 1..lens.len() {
+                let mut skips = Skips::NONE;
+                (0..lens.len()).map(|i| lens[(first + i * step) % lens.len()]).for_each(|len| skips.note(100 + len, len));
+                for len in lens {
+                    assert_eq!(skips.find(100 + len), (len >= 5).then_some(len), "{first} {step}: {len}");
+                }
+                assert_eq!(skips.find(99), None);
+                orders += 1;
+            }
+        }
+        assert_eq!((orders, Skips::NONE.find(0)), (42, None));
+    }
+}

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::common::fixtures;
-use crate::common::gguf::{Builder, Meta};
+use crate::common::gguf::{Builder, Meta, with_key};
 use crate::common::tiny::{VOCAB, tiny_llama};
 use arenite::gguf::{Tensor, Value, ValueType};
 use arenite::quant::TensorType;
@@ -232,6 +232,51 @@ fn tensors_and_where_they_lie() {
         assert_eq!((tensors[2].kind, tensors[2].dims, tensors[2].dim_count), (TensorType::I8, [1, 2, 3, 4], 4));
         assert!(gguf.tensor("four").is_none() && gguf.tensor("").is_none() && gguf.tensor("on").is_none());
     }
+}
+
+#[test]
+fn what_a_file_says_of_itself() {
+    let mut file = Builder::new();
+    file.version = 2;
+    file.set("general.alignment", 64u32).set("a", true).push_tensor("one", &[3], 0, vec![1; 12]);
+    let bytes = file.build();
+    let gguf = Gguf::parse(&bytes).unwrap();
+    assert_eq!((gguf.version(), gguf.alignment(), gguf.key_count(), gguf.tensor_count()), (2, 64, 2, 1));
+    assert!(std::ptr::eq(gguf.data(), &bytes[..]));
+    let len = bytes.len();
+    assert_eq!(format!("{gguf:?}"), format!("Gguf {{ version: 2, alignment: 64, keys: 2, tensors: 1, bytes: {len} }}"));
+    assert_eq!(format!("{:?}", gguf.keys()), "Keys { left: 2, .. }");
+    assert_eq!(format!("{:?}", gguf.tensors()), "Tensors { left: 1, .. }");
+    let tensor = format!("{:?}", gguf.tensor("one").unwrap());
+    let rest = format!("dims: [3, 1, 1, 1], dim_count: 1, kind: F32, offset: {}, bytes: 12 }}", len - 12);
+    assert_eq!(tensor, format!("Tensor {{ name: \"one\", {rest}"));
+    let list = with_key(&bytes, "list", Meta::array([1u8, 2]));
+    let list = Gguf::parse(&list).unwrap().array("", "list").unwrap().unwrap();
+    assert_eq!((format!("{list:?}"), list.is_empty()), ("[U8; 2]".into(), false));
+}
+
+/// What lies before the tensors, how long the file is, and 64 bytes from the middle of each tensor on.
+#[test]
+fn fingerprints() {
+    let mut file = Builder::new();
+    file.set("a", 1u8).push_tensor("long", &[200], 24, vec![1; 200]).push_tensor("short", &[10], 24, vec![2; 10]);
+    let (bytes, marks) = file.build_marked();
+    let print = |bytes: &[u8]| Gguf::parse(bytes).ok().map(|gguf| gguf.fingerprint());
+    let own = print(&bytes).unwrap();
+    let data: Vec<usize> = marks.iter().filter(|(_, what)| *what == "tensor data").map(|(at, _)| *at).collect();
+    let counts = |at: usize| {
+        let in_tensor = |start: usize, len: usize| (start + len / 2..(start + len).min(start + len / 2 + 64)).contains(&at);
+        at < data[0] || in_tensor(data[0], 200) || in_tensor(data[1], 10)
+    };
+    for at in 0..bytes.len() {
+        let mut other = bytes.clone();
+        other[at] ^= 1;
+        if let Some(found) = print(&other) {
+            assert_eq!(found != own, counts(at), "byte {at}");
+        }
+    }
+    assert_ne!(print(&[&bytes[..], &[0]].concat()), Some(own));
+    assert_eq!(print(&bytes.clone()), Some(own));
 }
 
 #[test]

@@ -1,17 +1,13 @@
 //! Expressions to automata: states with bytes and calls between them, then deterministic ones.
 
 use std::collections::HashMap;
+use std::rc::Rc;
 
 use anyhow::{Result, bail};
 use regex_syntax::utf8::Utf8Sequences;
 
+use super::budget::Budget;
 use super::expr::{Chars, Expr};
-
-/// Most states of an automaton before and after it is made deterministic.
-const MOST_STATES: usize = 1_000_000;
-const MOST_NODES: usize = 200_000;
-/// Most work for it, in states looked at.
-const MOST_STEPS: usize = 30_000_000;
 
 /// A way on that is not a byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -34,33 +30,36 @@ pub struct Nfa<'r> {
     states: Vec<State>,
     /// The expressions of rules that are worked in; `None` for those that are called.
     inlined: &'r dyn Fn(usize) -> Option<&'r Expr>,
+    budget: &'r Budget,
 }
 
 impl<'r> Nfa<'r> {
     /// The automaton of an expression, deterministic.
-    pub fn compile(expr: &'r Expr, inlined: &'r dyn Fn(usize) -> Option<&'r Expr>) -> Result<Dfa> {
-        let mut nfa = Nfa { states: vec![State::default()], inlined };
+    pub fn compile(expr: &'r Expr, inlined: &'r dyn Fn(usize) -> Option<&'r Expr>, budget: &'r Budget) -> Result<Dfa> {
+        let mut nfa = Nfa { states: vec![State::default()], inlined, budget };
         let last = nfa.build(expr, 0)?;
         // A state that nothing leads on from: where it is in a set, the text may end.
         let end = nfa.state()?;
-        nfa.free(last, end);
+        nfa.free(last, end)?;
         nfa.determinize(end)
     }
 
     fn state(&mut self) -> Result<u32> {
-        if self.states.len() >= MOST_STATES {
-            bail!("this is too large: use smaller limits, or `*` instead of a limit");
-        }
+        self.budget.states(1)?;
         self.states.push(State::default());
         Ok(self.states.len() as u32 - 1)
     }
 
-    fn free(&mut self, from: u32, to: u32) {
+    fn free(&mut self, from: u32, to: u32) -> Result<()> {
+        self.budget.states(1)?;
         self.states[from as usize].free.push(to);
+        Ok(())
     }
 
-    fn range(&mut self, from: u32, (first, last): (u8, u8), to: u32) {
+    fn range(&mut self, from: u32, (first, last): (u8, u8), to: u32) -> Result<()> {
+        self.budget.states(1)?;
         self.states[from as usize].ranges.push((first, last, to));
+        Ok(())
     }
 
     fn letter(&mut self, from: u32, letter: Letter) -> Result<u32> {
@@ -71,12 +70,14 @@ impl<'r> Nfa<'r> {
 
     /// Appends an expression to a state; the state where it ends.
     fn build(&mut self, expr: &'r Expr, from: u32) -> Result<u32> {
+        // Also what makes no state.
+        self.budget.steps(1)?;
         Ok(match expr {
             Expr::Bytes(bytes) => {
                 let mut at = from;
                 for byte in bytes {
                     let next = self.state()?;
-                    self.range(at, (*byte, *byte), next);
+                    self.range(at, (*byte, *byte), next)?;
                     at = next;
                 }
                 at
@@ -89,7 +90,7 @@ impl<'r> Nfa<'r> {
                 let end = self.state()?;
                 for part in parts {
                     let last = self.build(part, from)?;
-                    self.free(last, end);
+                    self.free(last, end)?;
                 }
                 end
             }
@@ -99,16 +100,16 @@ impl<'r> Nfa<'r> {
                     at = self.build(inner, at)?;
                 }
                 let end = self.state()?;
-                self.free(at, end);
+                self.free(at, end)?;
                 match max {
                     None => {
                         let last = self.build(inner, end)?;
-                        self.free(last, end);
+                        self.free(last, end)?;
                     }
                     Some(max) => {
                         for _ in *min..*max {
                             at = self.build(inner, at)?;
-                            self.free(at, end);
+                            self.free(at, end)?;
                         }
                     }
                 }
@@ -122,6 +123,7 @@ impl<'r> Nfa<'r> {
             Expr::Minus(a, b) => self.product(a, b, from, |a, b| a && !b)?,
             Expr::Multiple(of) => self.multiple(*of, from)?,
             Expr::Members { members, rest, separator } => self.members(members, rest.as_deref(), separator, from)?,
+            Expr::At(_, inner) => self.build(inner, from)?,
         })
     }
 
@@ -146,13 +148,13 @@ impl<'r> Nfa<'r> {
                             Some(state) => *state,
                             None => {
                                 let state = self.state()?;
-                                self.range(state, (range.start, range.end), to);
+                                self.range(state, (range.start, range.end), to)?;
                                 ends.insert(key, state);
                                 state
                             }
                         };
                     }
-                    self.range(from, (lead.start, lead.end), to);
+                    self.range(from, (lead.start, lead.end), to)?;
                 }
             }
         }
@@ -161,7 +163,7 @@ impl<'r> Nfa<'r> {
 
     /// Two automata side by side, over the same bytes.
     fn product(&mut self, a: &'r Expr, b: &'r Expr, from: u32, ends: impl Fn(bool, bool) -> bool) -> Result<u32> {
-        let (a, b) = (Self::compile(a, self.inlined)?, Self::compile(b, self.inlined)?);
+        let (a, b) = (Self::compile(a, self.inlined, self.budget)?, Self::compile(b, self.inlined, self.budget)?);
         let end = self.state()?;
         // Node 0 of `b` may also be no node: nothing of it is left.
         let mut places = HashMap::from([((0, Some(0)), from)]);
@@ -173,7 +175,7 @@ impl<'r> Nfa<'r> {
                 bail!("two conditions on one text cannot be combined if it may nest");
             }
             if ends(node.is_final, other.is_some_and(|other| other.is_final)) {
-                self.free(here, end);
+                self.free(here, end)?;
             }
             for (first, last, to) in &node.ranges {
                 for (first, last, other_to) in cut(other, *first, *last) {
@@ -187,7 +189,7 @@ impl<'r> Nfa<'r> {
                             place
                         }
                     };
-                    self.range(here, (first, last), place);
+                    self.range(here, (first, last), place)?;
                 }
             }
         }
@@ -198,17 +200,17 @@ impl<'r> Nfa<'r> {
     fn multiple(&mut self, of: u32, from: u32) -> Result<u32> {
         let end = self.state()?;
         let unsigned = self.state()?;
-        self.free(from, unsigned);
-        self.range(from, (b'-', b'-'), unsigned);
+        self.free(from, unsigned)?;
+        self.range(from, (b'-', b'-'), unsigned)?;
         let remainders = (0..of).map(|_| self.state()).collect::<Result<Vec<_>>>()?;
         for digit in 0..10u8 {
             let to = |value: u64| remainders[(value % u64::from(of)) as usize];
-            self.range(unsigned, (b'0' + digit, b'0' + digit), to(digit.into()));
+            self.range(unsigned, (b'0' + digit, b'0' + digit), to(digit.into()))?;
             for (remainder, state) in (0u64..).zip(&remainders) {
-                self.range(*state, (b'0' + digit, b'0' + digit), to(10 * remainder + u64::from(digit)));
+                self.range(*state, (b'0' + digit, b'0' + digit), to(10 * remainder + u64::from(digit)))?;
             }
         }
-        self.free(remainders[0], end);
+        self.free(remainders[0], end)?;
         Ok(end)
     }
 
@@ -225,11 +227,11 @@ impl<'r> Nfa<'r> {
             let start = self.enter(none_yet, some, separator)?;
             let end = self.build(member, start)?;
             let after = self.state()?;
-            self.free(end, after);
+            self.free(end, after)?;
             if *is_required {
                 none_yet = None;
             } else if let Some(some) = some {
-                self.free(some, after);
+                self.free(some, after)?;
             }
             some = Some(after);
         }
@@ -237,17 +239,17 @@ impl<'r> Nfa<'r> {
             let start = self.enter(none_yet, some, separator)?;
             let end = self.build(rest, start)?;
             let after = self.state()?;
-            self.free(end, after);
+            self.free(end, after)?;
             let again = self.build(separator, after)?;
-            self.free(again, start);
+            self.free(again, start)?;
             if let Some(some) = some {
-                self.free(some, after);
+                self.free(some, after)?;
             }
             some = Some(after);
         }
         let end = self.state()?;
         for track in [none_yet, some].into_iter().flatten() {
-            self.free(track, end);
+            self.free(track, end)?;
         }
         Ok(end)
     }
@@ -256,49 +258,49 @@ impl<'r> Nfa<'r> {
     fn enter(&mut self, none_yet: Option<u32>, some: Option<u32>, separator: &'r Expr) -> Result<u32> {
         let start = self.state()?;
         if let Some(none_yet) = none_yet {
-            self.free(none_yet, start);
+            self.free(none_yet, start)?;
         }
         if let Some(some) = some {
             let separated = self.build(separator, some)?;
-            self.free(separated, start);
+            self.free(separated, start)?;
         }
         Ok(start)
     }
 
     /// The states that can be reached for free and from which something leads on, or nothing at all; sorted.
-    fn closure(&self, states: impl IntoIterator<Item = u32>, seen: &mut Vec<bool>, steps: &mut usize) -> Vec<u32> {
+    fn closure(&self, states: impl IntoIterator<Item = u32>, seen: &mut Vec<bool>) -> Result<Vec<u32>> {
         seen.resize(self.states.len(), false);
         let mut left: Vec<u32> = states.into_iter().collect();
-        let mut found = Vec::new();
+        let (mut found, mut steps) = (Vec::new(), 0);
         while let Some(state) = left.pop() {
             if !std::mem::replace(&mut seen[state as usize], true) {
                 found.push(state);
-                left.extend(&self.states[state as usize].free);
+                let free = &self.states[state as usize].free;
+                steps += 1 + free.len();
+                left.extend(free);
             }
         }
-        *steps += found.len();
+        self.budget.steps(steps)?;
         found.iter().for_each(|state| seen[*state as usize] = false);
         found.retain(|state| {
             let state = &self.states[*state as usize];
             !state.ranges.is_empty() || !state.letters.is_empty() || state.free.is_empty()
         });
         found.sort_unstable();
-        found
+        Ok(found)
     }
 
     /// Sets of states that are reached by the same text become one node.
     fn determinize(&self, end: u32) -> Result<Dfa> {
-        let (mut seen, mut steps) = (Vec::new(), 0);
-        let first = self.closure([0], &mut seen, &mut steps);
+        let mut seen = Vec::new();
+        let first: Rc<[u32]> = self.closure([0], &mut seen)?.into();
         let mut numbers = HashMap::from([(first.clone(), 0u32)]);
         let (mut sets, mut nodes) = (vec![first], Vec::new());
         while let Some(set) = sets.get(nodes.len()).cloned() {
-            let mut number = |states: Vec<u32>, sets: &mut Vec<Vec<u32>>| -> Result<u32> {
-                let set = self.closure(states, &mut seen, &mut steps);
+            let mut number = |states: Vec<u32>, sets: &mut Vec<Rc<[u32]>>| -> Result<u32> {
+                self.budget.states(1)?;
+                let set: Rc<[u32]> = self.closure(states, &mut seen)?.into();
                 let next = numbers.len() as u32;
-                if numbers.len() > MOST_NODES || steps > MOST_STEPS {
-                    bail!("this has too many states: use smaller limits, or fewer that overlap");
-                }
                 Ok(*numbers.entry(set).or_insert_with_key(|set| {
                     sets.push(set.clone());
                     next
@@ -306,7 +308,7 @@ impl<'r> Nfa<'r> {
             };
             let mut node = Node { is_final: set.binary_search(&end).is_ok(), ..Node::default() };
             let ranges = set.iter().flat_map(|state| &self.states[*state as usize].ranges);
-            for (first, last, states) in split(ranges.copied()) {
+            for (first, last, states) in split(ranges.copied(), self.budget)? {
                 node.add_range(first, last, number(states, &mut sets)?);
             }
             let mut letters: Vec<_> =
@@ -323,7 +325,7 @@ impl<'r> Nfa<'r> {
 }
 
 /// Ranges that overlap, cut so that each byte is in one, with everywhere it leads.
-fn split(ranges: impl Iterator<Item = (u8, u8, u32)> + Clone) -> Vec<(u8, u8, Vec<u32>)> {
+fn split(ranges: impl Iterator<Item = (u8, u8, u32)> + Clone, budget: &Budget) -> Result<Vec<(u8, u8, Vec<u32>)>> {
     let mut starts: Vec<u16> =
         ranges.clone().flat_map(|(first, last, _)| [u16::from(first), u16::from(last) + 1]).collect();
     starts.sort_unstable();
@@ -333,11 +335,12 @@ fn split(ranges: impl Iterator<Item = (u8, u8, u32)> + Clone) -> Vec<(u8, u8, Ve
     for (first, last, to) in ranges {
         let from = parts.partition_point(|part| part.0 < first);
         for part in parts[from..].iter_mut().take_while(|part| part.1 <= last) {
+            budget.steps(1)?;
             part.2.push(to);
         }
     }
     parts.retain(|part| !part.2.is_empty());
-    parts
+    Ok(parts)
 }
 
 /// The parts of a range by where they lead in `node`, if anywhere.

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use anyhow::{Result, bail};
 
 use super::automaton::{Letter, Node, merge_alike};
+use super::budget::Budget;
 use super::callee;
 
 /// As in `src/grammar/table.rs`.
@@ -20,8 +21,8 @@ const DEPTH: u32 = 64;
 const NEVER: u32 = u32::MAX;
 
 /// The table of these nodes, in which each rule begins at its start.
-pub fn table(mut nodes: Vec<Node>, starts: HashMap<usize, u32>, root: usize) -> Result<Vec<u8>> {
-    let needs = needs(&nodes, &starts);
+pub fn table(mut nodes: Vec<Node>, starts: HashMap<usize, u32>, root: usize, budget: &Budget) -> Result<Vec<u8>> {
+    let needs = needs(&nodes, &starts, budget)?;
     if needs[starts[&root] as usize] > DEPTH {
         bail!("no text can satisfy this: what it asks for contradicts itself, or nests without end");
     }
@@ -54,7 +55,7 @@ pub fn table(mut nodes: Vec<Node>, starts: HashMap<usize, u32>, root: usize) -> 
     let has_tokens = nodes.iter().flat_map(|node| &node.letters).any(|(letter, _)| callee(*letter).is_none());
     let mut words = vec![MAGIC, at as u32, places[&start_of(root)], u32::from(has_tokens) * HAS_TOKENS];
     // Merged nodes need what those need that they were merged with.
-    let needs = self::needs(&nodes, &starts);
+    let needs = self::needs(&nodes, &starts, budget)?;
     for number in &order {
         let node = &nodes[*number as usize];
         let is_final = if node.is_final { IS_FINAL } else { 0 };
@@ -92,7 +93,7 @@ fn words_of_ranges(node: &Node) -> usize {
 }
 
 /// How deep the stack grows at least from each node to the end of its rule; [`NEVER`] where no end can be reached.
-fn needs(nodes: &[Node], starts: &HashMap<usize, u32>) -> Vec<u32> {
+fn needs(nodes: &[Node], starts: &HashMap<usize, u32>, budget: &Budget) -> Result<Vec<u32>> {
     let mut before: Vec<Vec<u32>> = vec![Vec::new(); nodes.len()];
     for (number, node) in (0u32..).zip(nodes) {
         node.targets().for_each(|to| before[to as usize].push(number));
@@ -104,6 +105,7 @@ fn needs(nodes: &[Node], starts: &HashMap<usize, u32>) -> Vec<u32> {
     let mut left: Vec<u32> = (0..nodes.len() as u32).filter(|node| nodes[*node as usize].is_final).collect();
     while let Some(number) = left.pop() {
         let node = &nodes[number as usize];
+        budget.steps(1 + node.ranges.len() + node.letters.len())?;
         let by_bytes = node.ranges.iter().map(|(_, _, to)| needs[*to as usize]);
         let by_letters = node.letters.iter().map(|(letter, to)| {
             let next = &nodes[*to as usize];
@@ -121,7 +123,7 @@ fn needs(nodes: &[Node], starts: &HashMap<usize, u32>) -> Vec<u32> {
             left.extend(&before[number as usize]);
         }
     }
-    needs
+    Ok(needs)
 }
 
 /// The nodes that are reached, from the first one on.

@@ -2,6 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use anyhow::Result;
+
+use super::budget::Budget;
+
 /// What a piece of text may be.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Expr {
@@ -30,6 +34,8 @@ pub enum Expr {
     /// Members in this order, those that are not required as one likes, a separator between any two, and the last
     /// kind of member any number of times.
     Members { members: Vec<(Expr, bool)>, rest: Option<Box<Expr>>, separator: Box<Expr> },
+    /// This, and where it stands, for errors.
+    At(String, Box<Expr>),
 }
 
 impl Expr {
@@ -67,7 +73,7 @@ impl Expr {
     pub fn children(&self) -> Vec<&Expr> {
         match self {
             Self::Seq(parts) | Self::Alt(parts) => parts.iter().collect(),
-            Self::Repeat(inner, ..) => vec![inner],
+            Self::Repeat(inner, ..) | Self::At(_, inner) => vec![inner],
             Self::Both(a, b) | Self::Minus(a, b) => vec![a, b],
             Self::Members { members, rest, separator } => {
                 let members = members.iter().map(|(member, _)| member);
@@ -75,6 +81,16 @@ impl Expr {
             }
             _ => Vec::new(),
         }
+    }
+
+    /// How many expressions it is made of.
+    pub fn parts(&self) -> usize {
+        let (mut parts, mut left) = (0, vec![self]);
+        while let Some(expr) = left.pop() {
+            parts += 1;
+            left.extend(expr.children());
+        }
+        parts
     }
 
     /// The rules that it names, in the order of the text, each as often as it is named.
@@ -171,9 +187,11 @@ impl Rules {
     }
 
     /// The rules that can be the empty text.
-    fn nullable(&self) -> Vec<bool> {
+    fn nullable(&self, budget: &Budget) -> Result<Vec<bool>> {
         let mut nullable = vec![false; self.0.len()];
+        let parts = self.0.iter().map(|rule| rule.expr.parts()).sum();
         loop {
+            budget.steps(parts)?;
             let mut changed = false;
             for (rule, Rule { expr, .. }) in self.0.iter().enumerate() {
                 if !nullable[rule] && is_nullable(expr, &nullable) {
@@ -181,21 +199,21 @@ impl Rules {
                 }
             }
             if !changed {
-                return nullable;
+                return Ok(nullable);
             }
         }
     }
 
     /// A rule that can begin with itself.
-    pub fn left_recursive(&self) -> Option<usize> {
-        let nullable = self.nullable();
+    pub fn left_recursive(&self, budget: &Budget) -> Result<Option<usize>> {
+        let nullable = self.nullable(budget)?;
         let mut first = BTreeMap::new();
         for (rule, Rule { expr, .. }) in self.0.iter().enumerate() {
             let mut begins = Vec::new();
             beginnings(expr, &nullable, &mut begins);
             first.insert(rule, begins);
         }
-        circle(self.0.len(), |rule| &first[&rule])
+        Ok(circle(self.0.len(), |rule| &first[&rule]))
     }
 }
 
@@ -243,6 +261,7 @@ fn is_nullable(expr: &Expr, rules: &[bool]) -> bool {
         Expr::Rule(rule) => rules[*rule],
         Expr::Both(a, b) => is_nullable(a, rules) && is_nullable(b, rules),
         Expr::Minus(a, _) => is_nullable(a, rules),
+        Expr::At(_, inner) => is_nullable(inner, rules),
         Expr::Members { members, .. } => members.iter().all(|(_, required)| !required),
     }
 }

@@ -5,17 +5,26 @@ use std::collections::HashMap;
 use anyhow::{Result, anyhow, bail};
 
 use super::expr::{Chars, Expr, Rules};
+use super::short;
 
 /// Groups in groups: more are a mistake, and would take too much stack.
 const MOST_NESTED: usize = 100;
 /// Repetitions, as in llama.cpp.
 const MOST_REPEATED: u32 = 2000;
+/// Repetitions of repetitions without a group between them.
+const MOST_REPETITIONS: usize = 4;
+/// Bytes of a grammar.
+const MOST_BYTES: usize = 1 << 20;
 
 /// The rules of a grammar, and the number of `root`.
 pub fn parse(text: &str, token: &dyn Fn(&str) -> Option<u32>) -> Result<(Rules, usize)> {
+    if text.len() > MOST_BYTES {
+        bail!("the grammar has more than {MOST_BYTES} bytes");
+    }
     let mut parser = Parser {
         text,
         at: 0,
+        named: (0, 1, 1),
         depth: 0,
         rules: Rules::default(),
         names: HashMap::new(),
@@ -27,7 +36,7 @@ pub fn parse(text: &str, token: &dyn Fn(&str) -> Option<u32>) -> Result<(Rules, 
         parser.rule()?;
     }
     if let Some((name, at)) = parser.undefined.iter().min_by_key(|(_, at)| **at) {
-        return Err(parser.wrong_at(*at, format!("the rule `{name}` is not defined")));
+        return Err(parser.wrong_at(*at, format!("the rule `{}` is not defined", short(name))));
     }
     match parser.names.get("root") {
         Some(root) => Ok((parser.rules, *root)),
@@ -38,6 +47,8 @@ pub fn parse(text: &str, token: &dyn Fn(&str) -> Option<u32>) -> Result<(Rules, 
 struct Parser<'t> {
     text: &'t str,
     at: usize,
+    /// The last place that a rule was named at, its line and its column.
+    named: (usize, usize, usize),
     depth: usize,
     rules: Rules,
     names: HashMap<&'t str, usize>,
@@ -86,6 +97,18 @@ impl<'t> Parser<'t> {
         format!("{line}:{column}")
     }
 
+    /// As [`Self::place`], of the next name: what was counted up to the last one is not counted again.
+    fn next_place(&mut self, at: usize) -> String {
+        let (from, line, column) = self.named;
+        let between = &self.text[from..at];
+        let (line, column) = match between.rsplit_once('\n') {
+            Some((before, last)) => (line + before.matches('\n').count() + 1, last.chars().count() + 1),
+            None => (line, column + between.chars().count()),
+        };
+        self.named = (at, line, column);
+        format!("{line}:{column}")
+    }
+
     /// Space and comments; ends of lines only where a rule goes on after them.
     fn space(&mut self, newlines: bool) {
         while let Some(char) = self.peek() {
@@ -118,7 +141,7 @@ impl<'t> Parser<'t> {
         if let Some(number) = self.names.get(name) {
             return *number;
         }
-        let place = self.place(at);
+        let place = self.next_place(at);
         let number = self.rules.add(place, Expr::never());
         self.names.insert(name, number);
         self.undefined.insert(name, at);
@@ -128,17 +151,18 @@ impl<'t> Parser<'t> {
     /// `name ::= alternatives`, to the end of the line.
     fn rule(&mut self) -> Result<()> {
         let start = self.at;
+        let place = self.next_place(start);
         let name = self.name()?;
         self.space(false);
         if !self.eat("::=") {
-            return Err(self.wrong(format!("after the name `{name}`, `::=` must come")));
+            return Err(self.wrong(format!("after the name `{}`, `::=` must come", short(name))));
         }
         self.space(true);
         let number = self.number(name, start);
         self.undefined.remove(name);
         // The last definition counts, as in llama.cpp.
         self.rules.0[number].expr = self.alternatives(false)?;
-        self.rules.0[number].place = self.place(start);
+        self.rules.0[number].place = place;
         match self.peek() {
             None | Some('\r' | '\n') => self.space(true),
             Some(other) => return Err(self.wrong(format!("`{other}` makes no sense here: the rule should end"))),
@@ -157,9 +181,14 @@ impl<'t> Parser<'t> {
 
     fn sequence(&mut self, nested: bool) -> Result<Expr> {
         let mut parts = Vec::new();
+        let mut repetitions = 0;
         while let Some(char) = self.peek() {
             let start = self.at;
             if matches!(char, '*' | '+' | '?' | '{') {
+                repetitions += 1;
+                if repetitions > MOST_REPETITIONS {
+                    return Err(self.wrong(format!("more than {MOST_REPETITIONS} repetitions of each other")));
+                }
                 let Some(last) = parts.pop() else {
                     return Err(self.wrong(format!("there is nothing before `{char}` that it could repeat")));
                 };
@@ -168,6 +197,7 @@ impl<'t> Parser<'t> {
                 self.space(nested);
                 continue;
             }
+            repetitions = 0;
             let part = match char {
                 '"' => self.literal()?,
                 '[' => self.class()?,
@@ -260,13 +290,12 @@ impl<'t> Parser<'t> {
         let is_negated = self.eat("^");
         let mut ranges = Vec::new();
         while !self.eat("]") {
-            let open = || self.wrong_at(start, "this class of characters is not closed with `]`");
-            let open = open();
-            let Some(first) = self.char()? else { return Err(open) };
+            let open = |parser: &Self| parser.wrong_at(start, "this class of characters is not closed with `]`");
+            let Some(first) = self.char()? else { return Err(open(self)) };
             let mut last = first;
             if self.rest().starts_with('-') && !self.rest().starts_with("-]") {
                 self.at += 1;
-                last = self.char()?.ok_or(open)?;
+                last = self.char()?.ok_or_else(|| open(self))?;
             }
             if last < first {
                 return Err(self.wrong(format!("the range from `{first}` to `{last}` is empty")));
@@ -328,7 +357,7 @@ impl<'t> Parser<'t> {
         match token {
             Some(token) if is_negated => Ok(Expr::NotToken(token)),
             Some(token) => Ok(Expr::Token(token)),
-            None => Err(self.wrong_at(start, format!("`<{inner}>` is not one token of this vocabulary"))),
+            None => Err(self.wrong_at(start, format!("`<{}>` is not one token of this vocabulary", short(inner)))),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Grammars from GBNF and JSON schemas, compiled to the tables that [`arenite::grammar`] reads.
 
 mod automaton;
+mod budget;
 mod emit;
 mod expr;
 mod gbnf;
@@ -16,7 +17,8 @@ use arenite::memory::Line;
 use arenite::tokenizer::Tokenizer;
 
 use automaton::{Letter, Nfa, Node};
-use expr::{Expr, Rules};
+use budget::Budget;
+use expr::{Expr, Rule, Rules};
 
 /// Places of which a mask is kept.
 const PLACES: usize = 64;
@@ -42,7 +44,7 @@ impl MaskMemory {
 /// The table of a grammar in GBNF, llama.cpp's dialect. `token` gives the id of a token by its text, for `<think>`.
 pub fn from_gbnf(text: &str, token: &dyn Fn(&str) -> Option<u32>) -> Result<Vec<u8>> {
     let (rules, root) = gbnf::parse(text, token)?;
-    compile(rules, root)
+    compile(rules, root, &Budget::new())
 }
 
 /// The table of a grammar for the values that a JSON schema allows.
@@ -52,10 +54,11 @@ pub fn from_json_schema(schema: &serde_json::Value) -> Result<Vec<u8>> {
 
 /// As [`from_json_schema`], with these texts before and after the value.
 pub fn from_json_schema_between(before: &str, schema: &serde_json::Value, after: &str) -> Result<Vec<u8>> {
-    let (mut rules, root) = schema::read(schema)?;
+    let budget = Budget::new();
+    let (mut rules, root) = schema::read(schema, &budget)?;
     let all = Expr::seq([Expr::text(before), Expr::Rule(root), Expr::text(after)]);
     let root = rules.add("$", all);
-    compile(rules, root)
+    compile(rules, root, &budget)
 }
 
 /// States up to which a repetition is written out in any case. If it is called instead, every token that leaves a single
@@ -69,22 +72,23 @@ const CALLED: usize = 400;
 const MOST_INLINED: usize = 40;
 
 /// Compiles rules to a table.
-fn compile(mut rules: Rules, root: usize) -> Result<Vec<u8>> {
-    if let Some(rule) = rules.left_recursive() {
+fn compile(mut rules: Rules, root: usize, budget: &Budget) -> Result<Vec<u8>> {
+    let place_of_root = rules.0[root].place.clone();
+    if let Some(rule) = rules.left_recursive(budget).with_context(|| place_of_root.clone())? {
         bail!(
             "{}: this rule can begin with itself, which never ends: put what comes first before it",
             rules.0[rule].place
         );
     }
-    let called = called(&mut rules, root);
+    let (called, sizes) = called(&mut rules, root);
     let mut all: Vec<Node> = Vec::new();
     let mut starts: HashMap<usize, u32> = HashMap::new();
     let inlined = |rule: usize| (!called.contains(&rule)).then(|| &rules.0[rule].expr);
     let mut order: Vec<usize> = called.iter().copied().filter(|rule| *rule != root).collect();
     order.sort_unstable();
     for rule in [root].into_iter().chain(order) {
-        let place = || rules.0[rule].place.clone();
-        let dfa = Nfa::compile(&rules.0[rule].expr, &inlined).with_context(place)?;
+        let place = || heaviest(&rules, rule, &called, &sizes).to_string();
+        let dfa = Nfa::compile(&rules.0[rule].expr, &inlined, budget).with_context(place)?;
         let start = all.len() as u32;
         starts.insert(rule, start);
         all.extend(dfa.nodes.into_iter().map(|mut node| {
@@ -92,19 +96,46 @@ fn compile(mut rules: Rules, root: usize) -> Result<Vec<u8>> {
             node
         }));
     }
-    emit::table(all, starts, root).with_context(|| rules.0[root].place.clone())
+    emit::table(all, starts, root, budget).context(place_of_root)
 }
+
+/// The place to name where an expression is too much: of the part that is most of it, or too large by itself.
+fn heaviest<'r>(rules: &'r Rules, rule: usize, called: &HashSet<usize>, sizes: &Sizes) -> &'r str {
+    let (mut expr, mut place) = (&rules.0[rule].expr, rules.0[rule].place.as_str());
+    loop {
+        let (mut parts, mut left) = (Vec::new(), vec![expr]);
+        while let Some(part) = left.pop() {
+            match part {
+                Expr::At(place, inner) => parts.push((size_of(inner, sizes).0, place, &**inner)),
+                Expr::Rule(rule) if !called.contains(rule) => {
+                    let Rule { expr, place } = &rules.0[*rule];
+                    parts.push((size_of(part, sizes).0, place, expr));
+                }
+                _ => left.extend(part.children()),
+            }
+        }
+        match parts.into_iter().max_by_key(|(size, ..)| *size) {
+            Some((size, at, inner)) if size > LARGE_WRITTEN_OUT || size > size_of(expr, sizes).0 / 2 => {
+                (expr, place) = (inner, at.as_str());
+            }
+            _ => return place,
+        }
+    }
+}
+
+/// Sizes of rules and how deep they nest, where they are worked in.
+type Sizes = HashMap<usize, (usize, usize)>;
 
 /// The rules that have to be called: recursive ones, and large ones with several uses. Large repetitions become
 /// rules of their own.
-fn called(rules: &mut Rules, root: usize) -> HashSet<usize> {
+fn called(rules: &mut Rules, root: usize) -> (HashSet<usize>, Sizes) {
     let (order, mut called) = post_order(rules, root);
     let mut uses: HashMap<usize, usize> = HashMap::new();
     for rule in &order {
         rules.0[*rule].expr.rules().into_iter().for_each(|named| *uses.entry(named).or_default() += 1);
     }
-    // Sizes and depths of what is worked in, callees first.
-    let mut sizes: HashMap<usize, (usize, usize)> = HashMap::new();
+    // Callees first.
+    let mut sizes = Sizes::new();
     let mut room = LARGE_WRITTEN_OUT;
     for rule in order {
         let mut expr = std::mem::replace(&mut rules.0[rule].expr, Expr::empty());
@@ -124,7 +155,7 @@ fn called(rules: &mut Rules, root: usize) -> HashSet<usize> {
         let is_called = called.contains(&rule);
         sizes.insert(rule, if is_called { (2, 0) } else { (size, depth) });
     }
-    called
+    (called, sizes)
 }
 
 /// The rules that are reached from the root, callees first, and those that lead back to themselves.
@@ -160,12 +191,7 @@ fn post_order(rules: &Rules, root: usize) -> (Vec<usize>, HashSet<usize>) {
 
 /// About how many states an expression takes, and how deep it nests. What is repeated so often that there is no `room` to
 /// write it out is given to `hoist`, which makes a rule of it.
-fn measure(
-    expr: &mut Expr,
-    rules: &HashMap<usize, (usize, usize)>,
-    room: &mut usize,
-    hoist: &mut dyn FnMut(Expr) -> usize,
-) -> (usize, usize) {
+fn measure(expr: &mut Expr, rules: &Sizes, room: &mut usize, hoist: &mut dyn FnMut(Expr) -> usize) -> (usize, usize) {
     let mut sum = |parts: &mut dyn Iterator<Item = &mut Expr>| {
         parts.fold((1usize, 0), |(size, depth), part| {
             let (more, deeper) = measure(part, rules, room, hoist);
@@ -179,6 +205,10 @@ fn measure(
         Expr::Multiple(of) => (*of as usize + 1, 0),
         Expr::Rule(rule) => rules.get(rule).map_or((2, 0), |(size, depth)| (*size, depth + 1)),
         Expr::Seq(parts) | Expr::Alt(parts) => sum(&mut parts.iter_mut()),
+        // What is taken out of it keeps its place.
+        Expr::At(place, inner) => {
+            measure(inner, rules, room, &mut |inner| hoist(Expr::At(place.clone(), Box::new(inner))))
+        }
         Expr::Members { members, rest, separator } => {
             let separators = members.len() + 2;
             let (each, _) = size_of(separator, rules);
@@ -206,9 +236,18 @@ fn measure(
     }
 }
 
-fn size_of(expr: &Expr, rules: &HashMap<usize, (usize, usize)>) -> (usize, usize) {
+fn size_of(expr: &Expr, rules: &Sizes) -> (usize, usize) {
     // A copy: it is only measured.
     measure(&mut expr.clone(), rules, &mut { usize::MAX }, &mut |_| 0)
+}
+
+/// The beginning of a long name, for errors.
+fn short(text: &str) -> String {
+    const MOST: usize = 60;
+    match text.char_indices().nth(MOST) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text.into(),
+    }
 }
 
 /// The rule that a letter calls.

@@ -3,15 +3,23 @@
 use anyhow::{Result, bail};
 use regex_syntax::ast::{
     AssertionKind, Ast, ClassAsciiKind, ClassPerlKind, ClassSet, ClassSetBinaryOpKind, ClassSetItem, ClassUnicode,
-    RepetitionKind, RepetitionRange, parse::Parser,
+    RepetitionKind, RepetitionRange, parse::ParserBuilder,
 };
 use regex_syntax::hir::{Class, HirKind, translate::Translator};
 
+use super::budget::Budget;
 use super::expr::{Chars, Expr};
+use super::short;
+
+/// Groups and repetitions in each other.
+const MOST_NESTED: u32 = 100;
 
 /// Characters that are written with a letter after a backslash.
 const SHORT: [(char, char); 7] =
     [('"', '"'), ('\\', '\\'), ('\u{8}', 'b'), ('\u{c}', 'f'), ('\n', 'n'), ('\r', 'r'), ('\t', 't')];
+
+/// Steps for a character or a range: each way in which it may be written is looked at.
+pub const WAYS: usize = 40;
 
 /// The characters that stand for themselves in a string.
 fn plain() -> Chars {
@@ -57,12 +65,12 @@ pub fn quoted(inner: Expr) -> Expr {
 }
 
 /// The strings in which a regular expression (ECMA 262) is found, as they are written within the quotes.
-pub fn matching(pattern: &str) -> Result<Expr> {
-    let ast = match Parser::new().parse(pattern) {
+pub fn matching(pattern: &str, budget: &Budget) -> Result<Expr> {
+    let ast = match ParserBuilder::new().nest_limit(MOST_NESTED).build().parse(pattern) {
         Ok(ast) => ast,
-        Err(error) => bail!("`{pattern}` cannot be taken as a regular expression: {}", error.kind()),
+        Err(error) => bail!("`{}` cannot be taken as a regular expression: {}", short(pattern), error.kind()),
     };
-    found(&ast)
+    found(&ast, budget)
 }
 
 fn anything() -> Expr {
@@ -70,10 +78,13 @@ fn anything() -> Expr {
 }
 
 /// A text in which this is found: at its ends only where anchors say so.
-fn found(ast: &Ast) -> Result<Expr> {
+fn found(ast: &Ast, budget: &Budget) -> Result<Expr> {
+    budget.steps(WAYS)?;
     match ast {
-        Ast::Alternation(alternation) => Ok(Expr::Alt(alternation.asts.iter().map(found).collect::<Result<_>>()?)),
-        Ast::Group(group) => found(&group.ast),
+        Ast::Alternation(alternation) => {
+            Ok(Expr::Alt(alternation.asts.iter().map(|ast| found(ast, budget)).collect::<Result<_>>()?))
+        }
+        Ast::Group(group) => found(&group.ast, budget),
         Ast::Concat(concat) => {
             let (mut parts, mut start, mut end) = (concat.asts.as_slice(), true, true);
             while let [first, rest @ ..] = parts
@@ -86,12 +97,12 @@ fn found(ast: &Ast) -> Result<Expr> {
             {
                 (parts, end) = (rest, false);
             }
-            let inner = parts.iter().map(whole).collect::<Result<Vec<_>>>()?;
+            let inner = parts.iter().map(|ast| whole(ast, budget)).collect::<Result<Vec<_>>>()?;
             let open = |is_open: bool| if is_open { anything() } else { Expr::empty() };
             Ok(Expr::seq([open(start), Expr::Seq(inner), open(end)]))
         }
         Ast::Assertion(_) if is_anchor(ast, &[AssertionKind::StartLine, AssertionKind::EndLine]) => Ok(anything()),
-        _ => Ok(Expr::seq([anything(), whole(ast)?, anything()])),
+        _ => Ok(Expr::seq([anything(), whole(ast, budget)?, anything()])),
     }
 }
 
@@ -100,13 +111,18 @@ fn is_anchor(ast: &Ast, kinds: &[AssertionKind]) -> bool {
 }
 
 /// Exactly this.
-fn whole(ast: &Ast) -> Result<Expr> {
+fn whole(ast: &Ast, budget: &Budget) -> Result<Expr> {
+    budget.steps(1)?;
+    let one_of = |set: Chars| {
+        budget.steps(WAYS * (1 + set.ranges().len()))?;
+        anyhow::Ok(one_of(&set))
+    };
     Ok(match ast {
         Ast::Empty(_) => Expr::empty(),
-        Ast::Literal(literal) => one_of(&Chars::one(literal.c)),
-        Ast::Dot(_) => one_of(&Chars::of([(10, 10), (13, 13), (0x2028, 0x2029)]).not()),
-        Ast::ClassPerl(class) => one_of(&negated_if(class.negated, perl(&class.kind))),
-        Ast::ClassBracketed(class) => one_of(&negated_if(class.negated, set(&class.kind)?)),
+        Ast::Literal(literal) => one_of(Chars::one(literal.c))?,
+        Ast::Dot(_) => one_of(Chars::of([(10, 10), (13, 13), (0x2028, 0x2029)]).not())?,
+        Ast::ClassPerl(class) => one_of(negated_if(class.negated, perl(&class.kind)))?,
+        Ast::ClassBracketed(class) => one_of(negated_if(class.negated, set(&class.kind, budget)?))?,
         Ast::Repetition(repetition) => {
             let (min, max) = match &repetition.op.kind {
                 RepetitionKind::ZeroOrOne => (0, Some(1)),
@@ -116,17 +132,19 @@ fn whole(ast: &Ast) -> Result<Expr> {
                 RepetitionKind::Range(RepetitionRange::AtLeast(n)) => (*n, None),
                 RepetitionKind::Range(RepetitionRange::Bounded(min, max)) => (*min, Some(*max)),
             };
-            whole(&repetition.ast)?.repeat(min, max)
+            whole(&repetition.ast, budget)?.repeat(min, max)
         }
-        Ast::Group(group) => whole(&group.ast)?,
-        Ast::Alternation(alternation) => Expr::Alt(alternation.asts.iter().map(whole).collect::<Result<_>>()?),
-        Ast::Concat(concat) => Expr::Seq(concat.asts.iter().map(whole).collect::<Result<_>>()?),
+        Ast::Group(group) => whole(&group.ast, budget)?,
+        Ast::Alternation(alternation) => {
+            Expr::Alt(alternation.asts.iter().map(|ast| whole(ast, budget)).collect::<Result<_>>()?)
+        }
+        Ast::Concat(concat) => Expr::Seq(concat.asts.iter().map(|ast| whole(ast, budget)).collect::<Result<_>>()?),
         Ast::Assertion(assertion) if is_line_end(&assertion.kind) => {
             bail!("`^` and `$` are supported at the ends of the expression or of its alternatives only")
         }
         Ast::Assertion(_) => bail!("boundaries of words (`\\b`) are not supported"),
         Ast::Flags(_) => bail!("flags are not supported"),
-        Ast::ClassUnicode(class) => one_of(&unicode(class)?),
+        Ast::ClassUnicode(class) => one_of(unicode(class)?)?,
     })
 }
 
@@ -176,11 +194,11 @@ fn unicode(class: &ClassUnicode) -> Result<Chars> {
     }
 }
 
-fn set(class: &ClassSet) -> Result<Chars> {
+fn set(class: &ClassSet, budget: &Budget) -> Result<Chars> {
     match class {
-        ClassSet::Item(item) => set_item(item),
+        ClassSet::Item(item) => set_item(item, budget),
         ClassSet::BinaryOp(operation) => {
-            let (a, b) = (set(&operation.lhs)?, set(&operation.rhs)?);
+            let (a, b) = (set(&operation.lhs, budget)?, set(&operation.rhs, budget)?);
             Ok(match operation.kind {
                 ClassSetBinaryOpKind::Intersection => a.and(&b),
                 ClassSetBinaryOpKind::Difference => a.and(&b.not()),
@@ -190,20 +208,23 @@ fn set(class: &ClassSet) -> Result<Chars> {
     }
 }
 
-fn set_item(item: &ClassSetItem) -> Result<Chars> {
-    Ok(match item {
+fn set_item(item: &ClassSetItem, budget: &Budget) -> Result<Chars> {
+    let set = match item {
         ClassSetItem::Empty(_) => Chars::default(),
         ClassSetItem::Literal(literal) => Chars::one(literal.c),
         ClassSetItem::Range(range) => Chars::of([(range.start.c.into(), range.end.c.into())]),
         ClassSetItem::Perl(class) => negated_if(class.negated, perl(&class.kind)),
-        ClassSetItem::Bracketed(class) => negated_if(class.negated, set(&class.kind)?),
+        ClassSetItem::Bracketed(class) => negated_if(class.negated, set(&class.kind, budget)?),
         ClassSetItem::Union(union) => {
-            union.items.iter().try_fold(Chars::default(), |sum, item| anyhow::Ok(sum.or(&set_item(item)?)))?
+            let sets = union.items.iter().map(|item| set_item(item, budget)).collect::<Result<Vec<_>>>()?;
+            Chars::of(sets.iter().flat_map(Chars::ranges).copied())
         }
         ClassSetItem::Ascii(class) if class.kind == ClassAsciiKind::Digit => perl(&ClassPerlKind::Digit),
         ClassSetItem::Ascii(_) => bail!("classes such as [[:alpha:]] are not supported"),
         ClassSetItem::Unicode(class) => unicode(class)?,
-    })
+    };
+    budget.steps(8 * (1 + set.ranges().len()))?;
+    Ok(set)
 }
 
 /// The regular expression of a `format`, if it is a known one.

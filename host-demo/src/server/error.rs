@@ -5,6 +5,9 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
+/// Characters of a message.
+const MOST_SAID: usize = 1000;
+
 /// An error and its status.
 #[derive(Clone, Debug)]
 pub struct ApiError {
@@ -15,8 +18,13 @@ pub struct ApiError {
 }
 
 impl ApiError {
+    /// What the message repeats of the request may be long: it is cut.
     pub fn new(status: StatusCode, message: impl Into<String>) -> Self {
-        Self { status, message: message.into(), param: None }
+        let mut message = message.into();
+        if let Some((end, _)) = message.char_indices().nth(MOST_SAID) {
+            message.replace_range(end.., "...");
+        }
+        Self { status, message, param: None }
     }
 
     /// The request makes no sense.

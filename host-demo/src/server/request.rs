@@ -83,8 +83,14 @@ pub enum Stop {
 }
 
 /// Most answers to one request, and most alternatives of a token.
-const MOST_CHOICES: usize = 128;
+pub const MOST_CHOICES: usize = 128;
 const MOST_LOGPROBS: usize = 20;
+/// Texts that end an answer, and their bytes: all of them are looked for with every token.
+const MOST_STOPS: usize = 16;
+const MOST_STOP_BYTES: usize = 512;
+/// Tokens with a bias, and how large it may be.
+const MOST_BIASES: usize = 1024;
+const MOST_BIAS: f32 = 100.0;
 
 /// What the engine needs to know of a request, its prompt apart.
 #[derive(Clone, Debug)]
@@ -145,19 +151,6 @@ impl Body {
             presence_penalty: ranged("presence_penalty", self.presence_penalty, 0.0, -2.0..=2.0)?,
             ..default
         };
-        let mut bias = Vec::new();
-        for (id, bias_of) in self.logit_bias.iter().flatten() {
-            let id = id.parse().ok().filter(|id| (*id as usize) < vocab);
-            let id = id.ok_or_else(|| ApiError::about("logit_bias", "logit_bias names a token that does not exist"))?;
-            bias.push((id, if *bias_of <= -100.0 { f32::NEG_INFINITY } else { *bias_of }));
-        }
-        // The order of a map is by chance, and sums depend on it.
-        bias.sort_by_key(|(id, _)| *id);
-        let stops = match &self.stop {
-            None => Vec::new(),
-            Some(Stop::One(stop)) => vec![stop.clone()],
-            Some(Stop::Many(stops)) => stops.clone(),
-        };
         let logprobs = match &self.logprobs {
             None | Some(Value::Null | Value::Bool(false)) => None,
             Some(Value::Bool(true)) => Some(self.top_logprobs.unwrap_or(0)),
@@ -172,14 +165,57 @@ impl Body {
         }
         Ok(Settings {
             params,
-            bias,
+            bias: self.biases(vocab)?,
             seed: self.seed.map_or(by_chance, |seed| seed as u64),
             limit,
-            stops,
+            stops: self.stops()?.to_vec(),
             ignore_end: self.ignore_eos.unwrap_or(false),
             table: self.form(token)?.map(Arc::from),
             logprobs,
         })
+    }
+
+    fn biases(&self, vocab: usize) -> Result<Vec<(TokenId, f32)>, ApiError> {
+        let wrong = |message: String| Err(ApiError::about("logit_bias", message));
+        let given = self.logit_bias.iter().flatten();
+        if given.clone().count() > MOST_BIASES {
+            return wrong(format!("logit_bias names more than {MOST_BIASES} tokens"));
+        }
+        let mut biases = Vec::new();
+        for (name, bias) in given {
+            let Some(id) = name.parse().ok().filter(|id| (*id as usize) < vocab) else {
+                return wrong("logit_bias names a token that does not exist".into());
+            };
+            if !(-MOST_BIAS..=MOST_BIAS).contains(bias) {
+                return wrong(format!(
+                    "logit_bias of token {id} is {bias}, and -{MOST_BIAS} to {MOST_BIAS} are possible"
+                ));
+            }
+            biases.push((id, if *bias == -MOST_BIAS { f32::NEG_INFINITY } else { *bias }));
+        }
+        // The order of a map is by chance, and sums depend on it.
+        biases.sort_by_key(|(id, _)| *id);
+        Ok(biases)
+    }
+
+    fn stops(&self) -> Result<&[String], ApiError> {
+        let stops = match &self.stop {
+            None => &[],
+            Some(Stop::One(stop)) => std::slice::from_ref(stop),
+            Some(Stop::Many(stops)) => stops.as_slice(),
+        };
+        if stops.len() > MOST_STOPS {
+            let message = format!("stop has {} texts, and at most {MOST_STOPS} are possible", stops.len());
+            return Err(ApiError::about("stop", message));
+        }
+        match stops.iter().find(|stop| stop.len() > MOST_STOP_BYTES) {
+            Some(long) => {
+                let message =
+                    format!("a text in stop has {} bytes, and at most {MOST_STOP_BYTES} are possible", long.len());
+                Err(ApiError::about("stop", message))
+            }
+            None => Ok(stops),
+        }
     }
 
     /// The grammar of the answer.

@@ -13,11 +13,14 @@ use serde_json::{Value, json};
 use super::engine::Finish;
 use super::error::ApiError;
 use super::logprobs::{self, Logprob};
-use super::request::{Body, Settings};
+use super::request::{Body, MOST_CHOICES, Settings};
 use super::tools;
 use crate::chat::{Part, Renderer, Thoughts};
 use crate::ranking::{self, Ranking, Texts};
 use crate::{grammar, text};
+
+/// Texts that one request may have vectors of, as OpenAI has it, or scores.
+const MOST_TEXTS: usize = 2048;
 
 /// What requests can ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,6 +133,7 @@ impl Service {
         if !self.makes_text {
             return Err(ApiError::invalid("this model makes embeddings (/v1/embeddings), and no text"));
         }
+        let choices = body.choices()?;
         let token = |text: &str| crate::cli::token(self.tokenizer, text);
         let mut settings = body.settings(self.vocab, seed_by_chance, &token)?;
         let mut has_tools = false;
@@ -139,7 +143,7 @@ impl Service {
                 has_tools = !tools.is_empty();
                 vec![self.chat_prompt(body, tools, &mut settings)?]
             }
-            _ => self.prompts(body)?,
+            _ => self.prompts(body, choices)?,
         };
         let mut jobs = Vec::new();
         let mut texts = Vec::new();
@@ -155,7 +159,7 @@ impl Service {
                 );
                 return Err(ApiError::about(if endpoint == Endpoint::Chat { "messages" } else { "prompt" }, message));
             }
-            for i in 0..body.choices()? {
+            for i in 0..choices {
                 let seed = settings.seed.wrapping_add(i as u64);
                 jobs.push((ids.clone(), Settings { seed, ..settings.clone() }));
                 texts.push(text.clone());
@@ -237,9 +241,9 @@ impl Service {
         Ok((prompt.text, ids))
     }
 
-    /// The prompts of a completion: texts or tokens, one or several.
-    fn prompts(&self, body: &Body) -> Result<Vec<(String, Vec<TokenId>)>, ApiError> {
-        inputs(self, body.prompt.as_ref(), "prompt", Encode::PROMPT)
+    /// The prompts of a completion: texts or tokens, one or several, with so many answers to each.
+    fn prompts(&self, body: &Body, choices: usize) -> Result<Vec<(String, Vec<TokenId>)>, ApiError> {
+        inputs(self, body.prompt.as_ref(), "prompt", MOST_CHOICES / choices, Encode::PROMPT)
     }
 
     /// The texts of a request for embeddings, as tokens.
@@ -248,7 +252,8 @@ impl Service {
         if !self.makes_vectors {
             return Err(ApiError::invalid("this model makes text, and no embeddings"));
         }
-        let texts = inputs(self, body.get("input"), "input", Encode { add_special: true, parse_special: false })?;
+        let texts =
+            inputs(self, body.get("input"), "input", MOST_TEXTS, Encode { add_special: true, parse_special: false })?;
         for (_, ids) in &texts {
             if ids.is_empty() || ids.len() > self.context {
                 let message = format!("a text has {} tokens, and 1 to {} are possible", ids.len(), self.context);
@@ -266,6 +271,7 @@ impl Service {
         let query = query.ok_or_else(|| ApiError::about("query", "there must be a query, a text"))?;
         let documents = body.get("documents").and_then(Value::as_array);
         let documents = documents.ok_or_else(|| ApiError::about("documents", "there must be a list of texts"))?;
+        few("documents", documents, MOST_TEXTS)?;
         let pair = |document: &Value| {
             let text = document.as_str().or_else(|| document.get("text")?.as_str());
             let text = text.ok_or_else(|| ApiError::about("documents", "each must be a text"))?;
@@ -454,11 +460,23 @@ fn jinja(value: Value) -> Result<Jinja, ApiError> {
     serde_json::from_value(value).map_err(|error| ApiError::invalid(error.to_string()))
 }
 
+/// Refuses a list that is too long.
+fn few(name: &'static str, list: &[Value], most: usize) -> Result<(), ApiError> {
+    match list.len() {
+        len if len > most => Err(ApiError::about(
+            name,
+            format!("{name} has {len} texts, and at most {most} are possible in one request"),
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// Texts or tokens, one or several.
 fn inputs(
     service: &Service,
     value: Option<&Value>,
     name: &'static str,
+    most: usize,
     how: Encode,
 ) -> Result<Vec<(String, Vec<TokenId>)>, ApiError> {
     let wrong = || ApiError::about(name, format!("{name} must be a text, tokens, or a list of these"));
@@ -476,7 +494,10 @@ fn inputs(
         }
     };
     match value {
-        Some(Value::Array(list)) if !list.is_empty() && !list[0].is_number() => list.iter().map(one).collect(),
+        Some(Value::Array(list)) if !list.is_empty() && !list[0].is_number() => {
+            few(name, list, most)?;
+            list.iter().map(one).collect()
+        }
         Some(value) => Ok(vec![one(value)?]),
         None => Err(wrong()),
     }

@@ -191,6 +191,65 @@ fn bad_requests_are_refused_and_the_next_is_served() {
     assert_eq!(server.text(&good()), said);
 }
 
+/// What one request may bring in numbers, and what its grammar may cost.
+#[test]
+fn what_one_request_brings_is_limited() {
+    let server = Server::start(&["--parallel", "2"]);
+    let said = server.text(&good());
+    let biases: serde_json::Map<_, _> = (0..1025).map(|i| (format!("{i:05}"), json!(1))).collect();
+    let schema = json!({ "properties": { "when": { "pattern": "^((a{1,200}){1,200}){1,200}$" } } });
+    let function = json!({ "type": "function", "function": { "name": "f", "parameters": schema } });
+    for (key, value, says) in [
+        ("prompt", json!(vec!["a"; 129]), "prompt has 129 texts, and at most 128 are possible in one request"),
+        ("n", json!(129), "n is 129, and 1 to 128 are possible"),
+        ("n", json!(usize::MAX), "1 to 128 are possible"),
+        ("stop", json!(vec!["x"; 17]), "stop has 17 texts, and at most 16 are possible"),
+        ("stop", json!("x".repeat(513)), "a text in stop has 513 bytes, and at most 512 are possible"),
+        ("logit_bias", json!(biases), "logit_bias names more than 1024 tokens"),
+        ("logit_bias", json!({ "1": 1e39 }), "logit_bias of token 1 is inf, and -100 to 100 are possible"),
+        (
+            "response_format",
+            json!({ "type": "json_schema", "json_schema": { "schema": schema } }),
+            "response_format: $.properties.when: this is too",
+        ),
+        ("grammar", json!("root ::= ((\"a\"{2000} \"b\"?){2000}){2000}"), "grammar: 1:1: this is too"),
+        ("grammar", json!(format!("root ::= \"a\"{}", "?".repeat(1_000_000))), "repetitions of each other"),
+        ("tools", json!([function]), "tools: $"),
+    ] {
+        let mut body = good();
+        let mut path = "/v1/completions";
+        if key == "tools" {
+            path = "/v1/chat/completions";
+            body = json!({ "messages": [{ "role": "user", "content": "x" }], "tool_choice": "required" });
+        }
+        body[key] = value;
+        let (status, answer) = server.post(path, body.to_string().as_bytes());
+        let error = &answer["error"];
+        let message = error["message"].as_str().unwrap_or_default();
+        assert!(status == 400 && message.contains(says) && message.len() < 1000, "{key}: {answer}");
+        assert_eq!((&error["param"], &error["type"]), (&json!(key), &json!("invalid_request_error")));
+        assert_eq!(server.text(&good()), said);
+    }
+    let many = json!({ "prompt": vec!["a"; 65], "n": 2, "max_tokens": 1 });
+    let (status, answer) = server.post("/v1/completions", many.to_string().as_bytes());
+    assert!(status == 400 && answer["error"]["param"] == "prompt", "{answer}");
+    let unknown = json!({ "prompt": "a", "model": "m".repeat(100_000) });
+    let (status, answer) = server.post("/v1/completions", unknown.to_string().as_bytes());
+    assert!(status == 404 && answer["error"]["message"].as_str().unwrap().len() < 1100);
+    drop(server);
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures/bert_reranker/model.gguf");
+    let server = Server::start(&["-m", file, "--kv", "f32"]);
+    for (path, key, body) in [
+        ("/v1/rerank", "documents", json!({ "query": "a", "documents": vec!["b"; 2049] })),
+        ("/v1/embeddings", "input", json!({ "input": vec!["b"; 2049] })),
+    ] {
+        let (status, answer) = server.post(path, body.to_string().as_bytes());
+        let error = &answer["error"];
+        assert!(status == 400 && error["param"] == key, "{answer}");
+        assert!(error["message"].as_str().unwrap().contains("has 2049 texts, and at most 2048"), "{answer}");
+    }
+}
+
 #[test]
 fn keys_and_origins() {
     let server = Server::start(&["--api-key", "secret", "--cors-origin", "https://a.example"]);

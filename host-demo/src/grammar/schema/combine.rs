@@ -1,6 +1,6 @@
 //! Two schemas that must both hold, as one.
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value, json};
 
 use super::{ASSERTING, Reader, declared_types};
@@ -16,6 +16,7 @@ impl Reader<'_> {
         if depth > MOST_NESTED {
             bail!("{path}: this refers to itself, or to too many others");
         }
+        self.budget.copy(schema).with_context(|| path.to_string())?;
         let Value::Object(schema) = schema else { return Ok(schema.clone()) };
         let mut rest = schema.clone();
         let (reference, all) = (rest.remove("$ref"), rest.remove("allOf"));
@@ -69,7 +70,7 @@ impl Reader<'_> {
             }
             let both = match a.get(&key) {
                 Some(ours) if *ours != theirs && ASSERTING.contains(&key.as_str()) => {
-                    match joined(&key, ours, &theirs, path)? {
+                    match self.joined(&key, ours, &theirs, path)? {
                         Some(both) => both,
                         None => return Ok(Value::Bool(false)),
                     }
@@ -81,72 +82,78 @@ impl Reader<'_> {
         }
         Ok(Value::Object(a))
     }
-}
 
-/// Both values of a keyword; `None` if nothing can satisfy both.
-fn joined(key: &str, a: &Value, b: &Value, path: &str) -> Result<Option<Value>> {
-    let number = |value: &Value| value.as_f64().unwrap_or_default();
-    let all = || json!({ "allOf": [a, b] });
-    let list = |value: &Value| match value {
-        Value::Array(values) => values.clone(),
-        one => vec![one.clone()],
-    };
-    Ok(Some(match key {
-        "type" => {
-            let types = |value: &Value| declared_types(&Map::from_iter([("type".into(), value.clone())]), path);
-            let (ours, theirs) = (types(a)?, types(b)?);
-            let has =
-                |types: &[&str], name: &str| types.contains(&name) || (name == "integer" && types.contains(&"number"));
-            let common: Vec<&str> =
-                super::TYPES.into_iter().filter(|name| has(&ours, name) && has(&theirs, name)).collect();
-            if common.is_empty() {
-                return Ok(None);
+    /// Both values of a keyword; `None` if nothing can satisfy both.
+    fn joined(&self, key: &str, a: &Value, b: &Value, path: &str) -> Result<Option<Value>> {
+        let number = |value: &Value| value.as_f64().unwrap_or_default();
+        let all = || json!({ "allOf": [a, b] });
+        let list = |value: &Value| match value {
+            Value::Array(values) => values.clone(),
+            one => vec![one.clone()],
+        };
+        // Both are copied once, and lists compared element by element or copied for each element of the other.
+        let len = |value: &Value| value.as_array().map_or(1, Vec::len);
+        let (times, other_times) = if key == "anyOf" { (1 + len(b), 1 + len(a)) } else { (1, 1) };
+        let counted = self.budget.copies(a, times).and_then(|()| self.budget.copies(b, other_times));
+        counted.and_then(|()| self.budget.steps(len(a) * len(b))).with_context(|| format!("{path}.{key}"))?;
+        Ok(Some(match key {
+            "type" => {
+                let types = |value: &Value| declared_types(&Map::from_iter([("type".into(), value.clone())]), path);
+                let (ours, theirs) = (types(a)?, types(b)?);
+                let has = |types: &[&str], name: &str| {
+                    types.contains(&name) || (name == "integer" && types.contains(&"number"))
+                };
+                let common: Vec<&str> =
+                    super::TYPES.into_iter().filter(|name| has(&ours, name) && has(&theirs, name)).collect();
+                if common.is_empty() {
+                    return Ok(None);
+                }
+                json!(common)
             }
-            json!(common)
-        }
-        "enum" => {
-            let theirs = list(b);
-            json!(list(a).into_iter().filter(|value| theirs.contains(value)).collect::<Vec<_>>())
-        }
-        "const" => return Ok(None),
-        "required" => {
-            let mut names = list(a);
-            names.extend(list(b).into_iter().filter(|name| !list(a).contains(name)));
-            json!(names)
-        }
-        "pattern" => json!([list(a), list(b)].concat()),
-        "minimum" | "exclusiveMinimum" | "minLength" | "minItems" | "minProperties" => {
-            if number(a) >= number(b) {
-                a.clone()
-            } else {
-                b.clone()
+            "enum" => {
+                let theirs = list(b);
+                json!(list(a).into_iter().filter(|value| theirs.contains(value)).collect::<Vec<_>>())
             }
-        }
-        "maximum" | "exclusiveMaximum" | "maxLength" | "maxItems" | "maxProperties" => {
-            if number(a) <= number(b) {
-                a.clone()
-            } else {
-                b.clone()
+            "const" => return Ok(None),
+            "required" => {
+                let (mut names, ours) = (list(a), list(a));
+                names.extend(list(b).into_iter().filter(|name| !ours.contains(name)));
+                json!(names)
             }
-        }
-        "items" if !a.is_array() && !b.is_array() => all(),
-        "additionalProperties" if *a == json!(false) || *b == json!(false) => json!(false),
-        "additionalProperties" => all(),
-        "prefixItems" if list(a).len() == list(b).len() => {
-            json!(list(a).into_iter().zip(list(b)).map(|(a, b)| json!({ "allOf": [a, b] })).collect::<Vec<_>>())
-        }
-        "anyOf" => {
-            let (ours, theirs) = (list(a), list(b));
-            if ours.len() * theirs.len() > MOST_ALTERNATIVES {
-                bail!("{path}.anyOf: more than {MOST_ALTERNATIVES} combinations of alternatives");
+            "pattern" => json!([list(a), list(b)].concat()),
+            "minimum" | "exclusiveMinimum" | "minLength" | "minItems" | "minProperties" => {
+                if number(a) >= number(b) {
+                    a.clone()
+                } else {
+                    b.clone()
+                }
             }
-            let pairs = ours.iter().flat_map(|a| theirs.iter().map(move |b| json!({ "allOf": [a, b] })));
-            json!(pairs.collect::<Vec<_>>())
-        }
-        "multipleOf" if number(b) != 0.0 && (number(a) / number(b)).fract() == 0.0 => a.clone(),
-        "multipleOf" if number(a) != 0.0 && (number(b) / number(a)).fract() == 0.0 => b.clone(),
-        _ => bail!("{path}.{key}: this cannot be combined with another `{key}`"),
-    }))
+            "maximum" | "exclusiveMaximum" | "maxLength" | "maxItems" | "maxProperties" => {
+                if number(a) <= number(b) {
+                    a.clone()
+                } else {
+                    b.clone()
+                }
+            }
+            "items" if !a.is_array() && !b.is_array() => all(),
+            "additionalProperties" if *a == json!(false) || *b == json!(false) => json!(false),
+            "additionalProperties" => all(),
+            "prefixItems" if list(a).len() == list(b).len() => {
+                json!(list(a).into_iter().zip(list(b)).map(|(a, b)| json!({ "allOf": [a, b] })).collect::<Vec<_>>())
+            }
+            "anyOf" => {
+                let (ours, theirs) = (list(a), list(b));
+                if ours.len() * theirs.len() > MOST_ALTERNATIVES {
+                    bail!("{path}.anyOf: more than {MOST_ALTERNATIVES} combinations of alternatives");
+                }
+                let pairs = ours.iter().flat_map(|a| theirs.iter().map(move |b| json!({ "allOf": [a, b] })));
+                json!(pairs.collect::<Vec<_>>())
+            }
+            "multipleOf" if number(b) != 0.0 && (number(a) / number(b)).fract() == 0.0 => a.clone(),
+            "multipleOf" if number(a) != 0.0 && (number(b) / number(a)).fract() == 0.0 => b.clone(),
+            _ => bail!("{path}.{key}: this cannot be combined with another `{key}`"),
+        }))
+    }
 }
 
 /// The properties of both; what only one describes, the other may forbid or describe as additional.

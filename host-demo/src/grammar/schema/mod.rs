@@ -12,9 +12,11 @@ use std::collections::{HashMap, VecDeque};
 use anyhow::{Context, Result, anyhow, bail};
 use serde_json::{Map, Value};
 
+use super::budget::Budget;
 use super::expr::{Chars, Expr, Rules};
 use super::number::{self, Limit};
 use super::pattern;
+use super::short;
 
 /// Keywords that a value would have to be checked for, and is not.
 const UNSUPPORTED: [&str; 14] = [
@@ -75,11 +77,17 @@ const TYPES: [&str; 7] = ["object", "array", "string", "number", "integer", "boo
 const MOST_RULES: usize = 4000;
 /// Schemas within schemas.
 const MOST_NESTED: usize = 100;
+/// Elements of a list, each within the rest of those before it, that count as one schema within another.
+const ELEMENTS: usize = 4;
+/// Patterns that one text must match.
+const MOST_PATTERNS: usize = 16;
 
 /// The rules for a schema, and the number of the first.
-pub fn read(schema: &Value) -> Result<(Rules, usize)> {
+pub fn read(schema: &Value, budget: &Budget) -> Result<(Rules, usize)> {
+    budget.copy(schema).context("$")?;
     let mut reader = Reader {
         root: schema,
+        budget,
         rules: Rules::default(),
         named: HashMap::new(),
         left: VecDeque::new(),
@@ -97,6 +105,7 @@ pub fn read(schema: &Value) -> Result<(Rules, usize)> {
 
 struct Reader<'s> {
     root: &'s Value,
+    budget: &'s Budget,
     rules: Rules,
     /// References and combinations that have a rule, by their text.
     named: HashMap<String, usize>,
@@ -147,12 +156,18 @@ impl Reader<'_> {
             _ => bail!("{path}: a schema is an object, true or false"),
         };
         if self.depth > MOST_NESTED {
-            bail!("{path}: more than {MOST_NESTED} schemas within each other");
+            bail!(
+                "{path}: more than {MOST_NESTED} schemas within each other (of elements one by one, {ELEMENTS} are as one)"
+            );
         }
+        self.budget.steps(path.len()).with_context(|| path.to_string())?;
         self.depth += 1;
         let expr = self.object_schema(schema, path);
         self.depth -= 1;
-        expr
+        Ok(match expr? {
+            rule @ Expr::Rule(_) => rule,
+            expr => Expr::At(path.into(), Box::new(expr)),
+        })
     }
 
     fn object_schema(&mut self, schema: &Map<String, Value>, path: &str) -> Result<Expr> {
@@ -209,6 +224,7 @@ impl Reader<'_> {
 
     /// The rule of a reference or of a combination, which is read later.
     fn named(&mut self, schema: &Map<String, Value>, path: &str) -> Result<Expr> {
+        self.copy_of(schema, path)?;
         let asserting: Map<String, Value> = schema
             .iter()
             .filter(|(key, _)| ASSERTING.contains(&key.as_str()))
@@ -229,11 +245,20 @@ impl Reader<'_> {
         Ok(Expr::Rule(rule))
     }
 
+    /// Counts a copy of a schema.
+    fn copy_of(&self, schema: &Map<String, Value>, path: &str) -> Result<()> {
+        let each = schema.iter().try_for_each(|(key, value)| {
+            self.budget.steps(key.len())?;
+            self.budget.copy(value)
+        });
+        each.with_context(|| path.to_string())
+    }
+
     /// What a reference or a combination means.
     fn combined(&mut self, schema: &Map<String, Value>, path: &str) -> Result<Expr> {
         if let (1, Some(Value::String(reference))) = (schema.len(), schema.get("$ref")) {
             let target = self.target(reference, path)?.clone();
-            let path = format!("${}", reference.trim_start_matches('#').replace('/', "."));
+            let path = format!("${}", short(reference.trim_start_matches('#')).replace('/', "."));
             return self.schema(&target, &path);
         }
         let flat = self.flat(&Value::Object(schema.clone()), path, 0)?;
@@ -244,15 +269,22 @@ impl Reader<'_> {
     fn target(&self, reference: &str, path: &str) -> Result<&Value> {
         let own = self.root.get("$id").or_else(|| self.root.get("id")).and_then(Value::as_str);
         let within = own.and_then(|own| reference.strip_prefix(own.trim_end_matches('#'))).unwrap_or(reference);
-        let none = || anyhow!("{path}.$ref: there is no {reference} in the schema");
-        match percent_decoded(within).strip_prefix('#') {
-            None if within.is_empty() => Ok(self.root),
+        let none = || anyhow!("{path}.$ref: there is no {} in the schema", short(reference));
+        let target = match percent_decoded(within).strip_prefix('#') {
+            None if within.is_empty() => self.root,
             None => bail!("{path}.$ref: only references within the schema are supported, such as #/$defs/name"),
             Some(pointer) if pointer.is_empty() || pointer.starts_with('/') => {
-                self.root.pointer(pointer).ok_or_else(none)
+                self.root.pointer(pointer).ok_or_else(none)?
             }
-            Some(anchor) => anchored(self.root, anchor).ok_or_else(none),
-        }
+            Some(anchor) => {
+                // Everything is looked through.
+                self.budget.copy(self.root).with_context(|| path.to_string())?;
+                anchored(self.root, anchor).ok_or_else(none)?
+            }
+        };
+        // Whoever asks takes a copy.
+        self.budget.copy(target).with_context(|| path.to_string())?;
+        Ok(target)
     }
 
     fn alternatives(
@@ -269,6 +301,7 @@ impl Reader<'_> {
         let mut each = Vec::new();
         for (i, alternative) in alternatives.iter().enumerate() {
             let path = format!("{path}.{key}[{i}]");
+            self.budget.copy(alternative).with_context(|| path.clone())?;
             each.push(match rest.is_empty() {
                 true => alternative.clone(),
                 false => self.both(&Value::Object(rest.clone()), alternative, &path, 0)?,
@@ -285,13 +318,14 @@ impl Reader<'_> {
     fn values(&mut self, values: &[Value], schema: &Map<String, Value>, path: &str) -> Result<Expr> {
         let mut allowed = Vec::new();
         for value in values {
-            if !is_allowed(value, schema, path)? {
+            self.budget.copies(value, pattern::WAYS).with_context(|| path.to_string())?;
+            if !is_allowed(value, values, schema, path)? {
                 continue;
             }
             let text = text_of(value);
             let is_checked = value.is_string() && (schema.contains_key("pattern") || schema.contains_key("format"));
             allowed.push(match is_checked {
-                true => Expr::Both(Box::new(text), Box::new(pattern::quoted(string(schema, path)?))),
+                true => Expr::Both(Box::new(text), Box::new(pattern::quoted(string(schema, path, self.budget)?))),
                 false => text,
             });
         }
@@ -302,7 +336,7 @@ impl Reader<'_> {
         match name {
             "object" => self.object(schema, path),
             "array" => self.array(schema, path),
-            "string" => string(schema, path).map(pattern::quoted),
+            "string" => string(schema, path, self.budget).map(pattern::quoted),
             "number" | "integer" => number(name == "integer", schema, path),
             "boolean" => Ok(Expr::alt([Expr::text("true"), Expr::text("false")])),
             _ => Ok(Expr::text("null")),
@@ -341,7 +375,11 @@ impl Reader<'_> {
             let more = Expr::seq([comma(), rest]);
             let mut tail = more.repeat(min.saturating_sub(known), max.map(|max| max.saturating_sub(known)));
             for (i, schema) in (0..known).zip(first).rev() {
-                let element = self.schema(schema, &format!("{path}.{first_key}[{i}]"))?;
+                let before = i as usize / ELEMENTS;
+                self.depth += before;
+                let element = self.schema(schema, &format!("{path}.{first_key}[{i}]"));
+                self.depth -= before;
+                let element = element?;
                 let element = if i == 0 { element } else { Expr::seq([comma(), element]) };
                 tail = match max.is_some_and(|max| i >= max) {
                     true => Expr::empty(),
@@ -412,10 +450,9 @@ fn percent_decoded(text: &str) -> String {
 fn declared_types(schema: &Map<String, Value>, path: &str) -> Result<Vec<&'static str>> {
     let known = |value: &Value| {
         let name = value.as_str().unwrap_or_default();
-        TYPES
-            .into_iter()
-            .find(|known| *known == name)
-            .ok_or_else(|| anyhow!("{path}.type: {value} is not a type: there are {}", TYPES.join(", ")))
+        TYPES.into_iter().find(|known| *known == name).ok_or_else(|| {
+            anyhow!("{path}.type: {} is not a type: there are {}", short(&value.to_string()), TYPES.join(", "))
+        })
     };
     match schema.get("type") {
         None => Ok(Vec::new()),
@@ -484,8 +521,8 @@ fn is_of_type(value: &Value, name: &str) -> bool {
     }
 }
 
-/// Whether a listed value satisfies the rest of its schema.
-fn is_allowed(value: &Value, schema: &Map<String, Value>, path: &str) -> Result<bool> {
+/// Whether a value, one of those that are listed, satisfies the rest of its schema.
+fn is_allowed(value: &Value, all: &[Value], schema: &Map<String, Value>, path: &str) -> Result<bool> {
     let types = declared_types(schema, path)?;
     if !types.is_empty() && !types.iter().any(|name| is_of_type(value, name)) {
         return Ok(false);
@@ -497,7 +534,7 @@ fn is_allowed(value: &Value, schema: &Map<String, Value>, path: &str) -> Result<
         };
         let holds = match key.as_str() {
             "const" => value == limit,
-            "enum" => limit.as_array().is_some_and(|values| values.contains(value)),
+            "enum" => limit.as_array().is_some_and(|values| std::ptr::eq(&values[..], all) || values.contains(value)),
             "minimum" => compared(number, |a, b| a >= b),
             "maximum" => compared(number, |a, b| a <= b),
             "exclusiveMinimum" => compared(number, |a, b| a > b),
@@ -517,7 +554,7 @@ fn is_allowed(value: &Value, schema: &Map<String, Value>, path: &str) -> Result<
 }
 
 /// The characters between the quotes of a string.
-fn string(schema: &Map<String, Value>, path: &str) -> Result<Expr> {
+fn string(schema: &Map<String, Value>, path: &str, budget: &Budget) -> Result<Expr> {
     let (min, max) = (count(schema, "minLength", path)?.unwrap_or(0), count(schema, "maxLength", path)?);
     if max.is_some_and(|max| max < min) {
         return Ok(Expr::never());
@@ -528,16 +565,19 @@ fn string(schema: &Map<String, Value>, path: &str) -> Result<Expr> {
         Some(Value::Array(patterns)) => patterns.iter().collect(),
         one => one.into_iter().collect::<Vec<_>>(),
     };
+    let place = || format!("{path}.pattern");
+    if patterns.len() > MOST_PATTERNS {
+        bail!("{}: more than {MOST_PATTERNS} patterns for one text", place());
+    }
     for pattern in patterns {
-        let place = || format!("{path}.pattern");
         let Some(pattern) = pattern.as_str() else { bail!("{}: this must be a string", place()) };
-        conditions.push(pattern::matching(pattern).with_context(place)?);
+        conditions.push(pattern::matching(pattern, budget).with_context(place)?);
     }
     if let Some(format) = schema.get("format") {
         let Some(pattern) = format.as_str().and_then(pattern::of_format) else {
-            bail!("{path}.format: {format} is not supported; give a `pattern` instead");
+            bail!("{path}.format: {} is not supported; give a `pattern` instead", short(&format.to_string()));
         };
-        conditions.push(pattern::matching(pattern)?);
+        conditions.push(pattern::matching(pattern, budget).with_context(|| format!("{path}.format"))?);
     }
     if conditions.is_empty() {
         return Ok(pattern::any_char().repeat(min, max));

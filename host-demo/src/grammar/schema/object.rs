@@ -1,10 +1,17 @@
 //! Objects: properties in the order of the schema, then others where it allows them.
 
+use std::collections::HashSet;
+
 use anyhow::{Context, Result, bail};
+use regex_lite::{Regex, RegexBuilder};
 use serde_json::{Map, Value, json};
 
-use super::{Reader, comma, count, list, pattern, space, string};
+use super::{Reader, comma, count, list, pattern, short, space, string};
 use crate::grammar::expr::{Chars, Expr};
+
+/// Bytes of a pattern of names, compiled, and steps that it takes at most for a byte of a name.
+const MOST_COMPILED: usize = 1 << 16;
+const LOOKS: usize = 200;
 
 impl Reader<'_> {
     pub(super) fn object(&mut self, schema: &Map<String, Value>, path: &str) -> Result<Expr> {
@@ -15,19 +22,24 @@ impl Reader<'_> {
             Some(_) => bail!("{path}.properties: this must be an object"),
         };
         let required = names(schema, "required", path)?;
+        let is_required: HashSet<&str> = required.iter().copied().collect();
+        let has_names = !properties.is_empty() || !required.is_empty();
+        let patterned = if has_names { self.patterned(schema, path)? } else { Vec::new() };
         let mut members = Vec::new();
         for (name, property) in properties {
-            let value =
-                self.schema(&with_patterns(name, property, schema, path)?, &format!("{path}.properties.{name}"))?;
-            members.push((member(literal_key(name), value), required.contains(&name.as_str())));
+            let path = format!("{path}.properties.{}", short(name));
+            let property = self.with_patterns(name, property, &patterned).with_context(|| path.clone())?;
+            let value = self.schema(&property, &path)?;
+            members.push((member(literal_key(name), value), is_required.contains(name.as_str())));
         }
         let rest = self.others(schema, properties, &required, path)?;
         // What is required and not described is as any other.
         for name in required.iter().filter(|name| !properties.contains_key(**name)) {
-            let is_patterned = with_patterns(name, &Value::Bool(true), schema, path)?;
+            let by_pattern = self.with_patterns(name, &Value::Bool(true), &patterned);
+            let by_pattern = by_pattern.with_context(|| format!("{path}.required"))?;
             let value = match schema.get("additionalProperties") {
-                _ if is_patterned != Value::Bool(true) => {
-                    self.schema(&is_patterned, &format!("{path}.patternProperties"))?
+                _ if by_pattern != Value::Bool(true) => {
+                    self.schema(&by_pattern, &format!("{path}.patternProperties"))?
                 }
                 Some(others) => self.schema(others, &format!("{path}.additionalProperties"))?,
                 None => self.any_value(),
@@ -58,14 +70,18 @@ impl Reader<'_> {
         path: &str,
     ) -> Result<Option<Expr>> {
         let known: Vec<&str> = properties.keys().map(String::as_str).chain(required.iter().copied()).collect();
-        let patterns = patterns(schema, path)?;
+        let patterns = self.patterns(schema, path)?;
+        // Each name and each pattern is worked into all patterns.
+        let parts = known.iter().map(|name| pattern::WAYS * name.len()).sum::<usize>()
+            + patterns.iter().map(|(_, key, _)| key.parts()).sum::<usize>();
+        self.budget.steps(parts * (1 + patterns.len())).with_context(|| format!("{path}.patternProperties"))?;
         let names = known.iter().map(|name| pattern::literal(name));
         let mut members = Vec::new();
         for (i, (name, key, value)) in patterns.iter().enumerate() {
             // A name that several patterns match would have to satisfy all of them: none is written.
             let others = patterns.iter().enumerate().filter(|(j, _)| *j != i).map(|(_, (_, key, _))| key.clone());
             let key = without(key.clone(), names.clone().chain(others));
-            let value = self.schema(value, &format!("{path}.patternProperties.{name}"))?;
+            let value = self.schema(value, &format!("{path}.patternProperties.{}", short(name)))?;
             members.push(member(pattern::quoted(key), value));
         }
         let says_nothing = known.is_empty() && patterns.is_empty();
@@ -85,7 +101,7 @@ impl Reader<'_> {
                     if let Some(unknown) = unknown {
                         bail!("{path}.propertyNames.{unknown}: this keyword is not supported here");
                     }
-                    string(names, &format!("{path}.propertyNames"))?
+                    string(names, &format!("{path}.propertyNames"), self.budget)?
                 }
                 Some(_) => bail!("{path}.propertyNames: this keyword is supported only without other properties"),
             };
@@ -93,44 +109,55 @@ impl Reader<'_> {
         }
         Ok((!members.is_empty()).then(|| Expr::alt(members)))
     }
-}
 
-/// The patterns of names, as they are written and as texts of strings, and what their values must be.
-fn patterns<'s>(schema: &'s Map<String, Value>, path: &str) -> Result<Vec<(&'s String, Expr, &'s Value)>> {
-    let patterns = match schema.get("patternProperties") {
-        None => return Ok(Vec::new()),
-        Some(Value::Object(patterns)) => patterns,
-        Some(_) => bail!("{path}.patternProperties: this must be an object"),
-    };
-    if schema.contains_key("propertyNames") {
-        bail!("{path}.propertyNames: this keyword is supported only without other properties");
+    /// The patterns of names, to compare names with, and what their values must be.
+    fn patterned<'s>(&self, schema: &'s Map<String, Value>, path: &str) -> Result<Vec<(Regex, &'s Value)>> {
+        let Some(Value::Object(patterns)) = schema.get("patternProperties") else { return Ok(Vec::new()) };
+        let each = patterns.iter().map(|(pattern, value)| {
+            let place = || format!("{path}.patternProperties.{}", short(pattern));
+            self.budget.steps(MOST_COMPILED).with_context(place)?;
+            let regex = RegexBuilder::new(pattern).size_limit(MOST_COMPILED).build();
+            Ok((regex.with_context(|| format!("{}: this cannot be compared with names", place()))?, value))
+        });
+        each.collect()
     }
-    let each = patterns.iter().map(|(name, value)| {
-        let key = pattern::matching(name).with_context(|| format!("{path}.patternProperties.{name}"))?;
-        Ok((name, key, value))
-    });
-    each.collect()
-}
 
-/// What a property must be, and what the patterns that its name matches ask for.
-fn with_patterns(name: &str, property: &Value, schema: &Map<String, Value>, path: &str) -> Result<Value> {
-    let Some(Value::Object(patterns)) = schema.get("patternProperties") else { return Ok(property.clone()) };
-    let mut all = Vec::new();
-    for (pattern, value) in patterns {
-        let regex = regex_lite::Regex::new(pattern)
-            .with_context(|| format!("{path}.patternProperties.{pattern}: this cannot be compared with `{name}`"))?;
-        if regex.is_match(name) {
-            all.push(value.clone());
+    /// What a property must be, and what the patterns that its name matches ask for.
+    fn with_patterns(&self, name: &str, property: &Value, patterned: &[(Regex, &Value)]) -> Result<Value> {
+        self.budget.steps((1 + name.len()) * (pattern::WAYS + LOOKS * patterned.len()))?;
+        self.budget.copy(property)?;
+        let mut all = Vec::new();
+        for (_, value) in patterned.iter().filter(|(regex, _)| regex.is_match(name)) {
+            self.budget.copy(value)?;
+            all.push((*value).clone());
         }
+        Ok(match (all.is_empty(), property) {
+            (true, _) => property.clone(),
+            (false, Value::Bool(true)) if all.len() == 1 => all.swap_remove(0),
+            _ => {
+                all.push(property.clone());
+                json!({ "allOf": all })
+            }
+        })
     }
-    Ok(match (all.is_empty(), property) {
-        (true, _) => property.clone(),
-        (false, Value::Bool(true)) if all.len() == 1 => all.swap_remove(0),
-        _ => {
-            all.push(property.clone());
-            json!({ "allOf": all })
+
+    /// The patterns of names, as they are written and as texts of strings, and what their values must be.
+    fn patterns<'s>(&self, schema: &'s Map<String, Value>, path: &str) -> Result<Vec<(&'s String, Expr, &'s Value)>> {
+        let patterns = match schema.get("patternProperties") {
+            None => return Ok(Vec::new()),
+            Some(Value::Object(patterns)) => patterns,
+            Some(_) => bail!("{path}.patternProperties: this must be an object"),
+        };
+        if schema.contains_key("propertyNames") {
+            bail!("{path}.propertyNames: this keyword is supported only without other properties");
         }
-    })
+        let each = patterns.iter().map(|(name, value)| {
+            let place = || format!("{path}.patternProperties.{}", short(name));
+            let key = pattern::matching(name, self.budget).with_context(place)?;
+            Ok((name, key, value))
+        });
+        each.collect()
+    }
 }
 
 fn any_key() -> Expr {

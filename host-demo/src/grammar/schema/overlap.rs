@@ -1,6 +1,6 @@
 //! `oneOf`: whether a value that is written for one alternative could satisfy another.
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value};
 
 use super::object::names;
@@ -15,6 +15,8 @@ impl Reader<'_> {
         for (i, a) in alternatives.iter().enumerate() {
             for (j, b) in alternatives.iter().enumerate() {
                 if i != j && !self.excludes(a, b, 0) {
+                    // Nothing is plain to who may not look.
+                    self.budget.steps(1).with_context(|| format!("{path}.oneOf"))?;
                     bail!(
                         "{path}.oneOf[{i}]: a value could satisfy oneOf[{j}] as well: say what tells them apart (a property with a `const`), or use `anyOf`"
                     );
@@ -47,9 +49,13 @@ impl Reader<'_> {
                 return true;
             }
         }
+        let is_invalid = |value: &Value, schema: &Map<String, Value>| {
+            let compared = listed(schema).map_or(1, |values| values.len());
+            self.budget.steps(compared).is_ok() && is_plainly_invalid(value, schema)
+        };
         match (listed(a), listed(b)) {
-            (Some(ours), _) => return ours.iter().all(|value| is_plainly_invalid(value, b)),
-            (None, Some(theirs)) => return theirs.iter().all(|value| is_plainly_invalid(value, a)),
+            (Some(ours), _) => return ours.iter().all(|value| is_invalid(value, b)),
+            (None, Some(theirs)) => return theirs.iter().all(|value| is_invalid(value, a)),
             (None, None) => {}
         }
         let types = |schema: &Map<String, Value>, is_written: bool| {
@@ -99,15 +105,17 @@ impl Reader<'_> {
             (_, None) => is_closed(b) && !b.contains_key("patternProperties"),
             _ => false,
         };
-        required(b).iter().any(never_written) || ours.iter().any(not_allowed)
+        let theirs = required(b);
+        let is_counted = self.budget.steps(ours.len() * (1 + theirs.len())).is_ok();
+        is_counted && (theirs.iter().any(never_written) || ours.iter().any(not_allowed))
     }
 }
 
 /// The values that a schema lists.
-fn listed(schema: &Map<String, Value>) -> Option<Vec<Value>> {
+fn listed(schema: &Map<String, Value>) -> Option<&[Value]> {
     match (schema.get("const"), schema.get("enum")) {
-        (Some(value), _) => Some(vec![value.clone()]),
-        (None, Some(Value::Array(values))) => Some(values.clone()),
+        (Some(value), _) => Some(std::slice::from_ref(value)),
+        (None, Some(Value::Array(values))) => Some(values),
         _ => None,
     }
 }

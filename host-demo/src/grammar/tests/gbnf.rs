@@ -5,7 +5,7 @@ use arenite::grammar::{Grammar, State};
 use super::check;
 use crate::grammar::from_gbnf;
 
-fn no_tokens(_: &str) -> Option<u32> {
+pub fn no_tokens(_: &str) -> Option<u32> {
     None
 }
 

@@ -1,6 +1,7 @@
 //! What grammars accept and refuse, from the text to the table as the core reads it.
 
 mod gbnf;
+mod hostile;
 mod masks;
 mod random;
 mod schema;
