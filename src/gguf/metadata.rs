@@ -281,7 +281,9 @@ mod tests {
         for first in 0..lens.len() {
             for step in 1..lens.len() {
                 let mut skips = Skips::NONE;
-                (0..lens.len()).map(|i| lens[(first + i * step) % lens.len()]).for_each(|len| skips.note(100 + len, len));
+                (0..lens.len())
+                    .map(|i| lens[(first + i * step) % lens.len()])
+                    .for_each(|len| skips.note(100 + len, len));
                 for len in lens {
                     assert_eq!(skips.find(100 + len), (len >= 5).then_some(len), "{first} {step}: {len}");
                 }

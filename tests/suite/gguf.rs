@@ -265,7 +265,8 @@ fn fingerprints() {
     let own = print(&bytes).unwrap();
     let data: Vec<usize> = marks.iter().filter(|(_, what)| *what == "tensor data").map(|(at, _)| *at).collect();
     let counts = |at: usize| {
-        let in_tensor = |start: usize, len: usize| (start + len / 2..(start + len).min(start + len / 2 + 64)).contains(&at);
+        let in_tensor =
+            |start: usize, len: usize| (start + len / 2..(start + len).min(start + len / 2 + 64)).contains(&at);
         at < data[0] || in_tensor(data[0], 200) || in_tensor(data[1], 10)
     };
     for at in 0..bytes.len() {

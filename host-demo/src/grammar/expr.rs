@@ -83,11 +83,11 @@ impl Expr {
         }
     }
 
-    /// How many expressions it is made of.
+    /// How many expressions and ranges of characters it is made of.
     pub fn parts(&self) -> usize {
         let (mut parts, mut left) = (0, vec![self]);
         while let Some(expr) = left.pop() {
-            parts += 1;
+            parts += if let Self::Chars(chars) = expr { 1 + chars.0.len() } else { 1 };
             left.extend(expr.children());
         }
         parts

@@ -103,19 +103,20 @@ fn compile(mut rules: Rules, root: usize, budget: &Budget) -> Result<Vec<u8>> {
 fn heaviest<'r>(rules: &'r Rules, rule: usize, called: &HashSet<usize>, sizes: &Sizes) -> &'r str {
     let (mut expr, mut place) = (&rules.0[rule].expr, rules.0[rule].place.as_str());
     loop {
+        let weight = |expr: &Expr| size_of(expr, sizes).0.saturating_add(expr.parts());
         let (mut parts, mut left) = (Vec::new(), vec![expr]);
         while let Some(part) = left.pop() {
             match part {
-                Expr::At(place, inner) => parts.push((size_of(inner, sizes).0, place, &**inner)),
+                Expr::At(place, inner) => parts.push((weight(inner), place, &**inner)),
                 Expr::Rule(rule) if !called.contains(rule) => {
                     let Rule { expr, place } = &rules.0[*rule];
-                    parts.push((size_of(part, sizes).0, place, expr));
+                    parts.push((weight(part), place, expr));
                 }
                 _ => left.extend(part.children()),
             }
         }
-        match parts.into_iter().max_by_key(|(size, ..)| *size) {
-            Some((size, at, inner)) if size > LARGE_WRITTEN_OUT || size > size_of(expr, sizes).0 / 2 => {
+        match parts.into_iter().max_by_key(|(weight, ..)| *weight) {
+            Some((own, at, inner)) if own > LARGE_WRITTEN_OUT || own > weight(expr) / 2 => {
                 (expr, place) = (inner, at.as_str());
             }
             _ => return place,
@@ -223,7 +224,8 @@ fn measure(expr: &mut Expr, rules: &Sizes, room: &mut usize, hoist: &mut dyn FnM
         Expr::Repeat(inner, min, max) => {
             let times = max.unwrap_or(*min + 1).max(1) as usize;
             let (size, depth) = measure(inner, rules, room, hoist);
-            let written_out = size.saturating_mul(times);
+            // Also where nothing is repeated, it takes its time.
+            let written_out = size.max(1).saturating_mul(times);
             if size > 12 && written_out > WRITTEN_OUT && written_out <= *room {
                 *room -= written_out;
             } else if size > 12 && written_out > WRITTEN_OUT {

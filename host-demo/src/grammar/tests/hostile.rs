@@ -31,10 +31,9 @@ fn repetitions_of_repetitions() {
     property(list, "$.properties.one: this is too large");
     // Of nothing: no state comes of it, and it still takes time.
     property(json!({ "pattern": "^(){4000000000}$" }), "$.properties.one: this is too much work");
-    property(json!({ "pattern": "^(((){60000}){60000}){60000}$" }), "$.properties.one: this is too");
-    gbnf("root ::= \"x\"\nroot ::= (((\"a\"{0,2000} \"b\"?){0,2000} \"c\"?){0,2000}){2000}", "2:1: this is too");
-    gbnf("root ::= ((\"\"{2000}){2000}){2000}", "1:1: this is too");
-    gbnf("root ::= \"a\"{1,100000}", "1:14: more than 2000 repetitions");
+    let any = "{0,99})".repeat(5);
+    gbnf(&format!("root ::= \"x\"\nroot ::= (((((([^x]*){any}"), "2:1: this is too much work");
+    gbnf("root ::= \"a\"{1,100000}", "1:16: more than 2000 repetitions");
 }
 
 /// Each is small enough; all of them are not.
@@ -43,12 +42,14 @@ fn many_that_are_large() {
     let mut defs = serde_json::Map::new();
     let mut properties = serde_json::Map::new();
     for i in 0..400 {
-        defs.insert(format!("d{i}"), json!({ "pattern": format!("^([a-f]{{1,90}}-){{1,{}}}$", 1000 + i) }));
+        let pattern = format!("^{i}{}(a|b)*a(a|b){{15}}$", "x".repeat(400));
+        defs.insert(format!("d{i}"), json!({ "pattern": pattern }));
         for twice in ["a", "b"] {
             properties.insert(format!("{twice}{i}"), json!({ "$ref": format!("#/$defs/d{i}") }));
         }
     }
-    schema(&json!({ "properties": properties, "$defs": defs }), "this is too");
+    let required: Vec<&String> = properties.keys().collect();
+    schema(&json!({ "properties": properties, "required": required, "$defs": defs }), "$.$defs.d");
     let rules = (0..200).map(|i| format!("r{i} ::= (([a-z]{{90}} \"{i}\"?){{0,1900}} \"-\"){{2}}\n"));
     let root: Vec<String> = (0..200).map(|i| format!("r{i} r{i}")).collect();
     gbnf(&format!("root ::= {}\n{}", root.join(" | "), rules.collect::<String>()), "this is too");
@@ -59,18 +60,21 @@ fn wide_alternations() {
     let words: Vec<String> = (0..150_000).map(|i| format!("{:x}", i * 2_654_435_761u64)).collect();
     property(json!({ "pattern": format!("^[a-z ]*({})[a-z ]*$", words.join("|")) }), "$.properties.one");
     let parts: Vec<String> = (0..3000).map(|i| format!(".*{i}")).collect();
-    property(json!({ "pattern": format!("^({})$", parts.join("|")) }), "$.properties.one: this is too");
+    property(json!({ "pattern": format!("^({})$", parts.join("|")) }), "$.properties.one");
     let classes: String = (0..300_000u32).filter_map(|i| char::from_u32(0x1000 + 2 * i)).collect();
-    property(json!({ "pattern": format!("^[{classes}]{{20}}$") }), "$.properties.one: this is too");
-    property(json!({ "pattern": "\\p{L}".repeat(200_000) }), "$.properties.one.pattern: this is too");
+    property(json!({ "pattern": format!("^[{classes}]{{20}}$") }), "$.properties.one");
+    property(json!({ "pattern": "\\p{L}".repeat(200_000) }), "$.properties.one.pattern: this is too much work");
 }
 
 #[test]
 fn deep_nesting() {
     gbnf(&format!("root ::= \"a\"{}", "?".repeat(1_000_000)), "repetitions of each other");
-    gbnf(&format!("root ::= {}", "(".repeat(1_000_000)), "1:110: more than 100 groups in each other");
+    gbnf(&format!("root ::= {}", "(".repeat(1_000_000)), "1:111: more than 100 groups in each other");
     let elements = vec![json!({ "type": "null" }); 100_000];
-    property(json!({ "type": "array", "prefixItems": elements }), "$.properties.one.prefixItems: more than");
+    property(
+        json!({ "type": "array", "prefixItems": elements }),
+        "$.properties.one.prefixItems[99999]: more than 100 schemas within each other",
+    );
     let patterns: Vec<Value> = (0..20_000).map(|i| json!({ "pattern": format!("{i}") })).collect();
     property(json!({ "allOf": patterns }), "$.properties.one");
     property(json!({ "pattern": vec!["a"; 100_000] }), "$.properties.one.pattern: more than");
@@ -80,23 +84,21 @@ fn deep_nesting() {
         nested = json!({ "items": { "items": nested } });
     }
     schema(&nested, "more than 100 schemas within each other");
-    // The value itself is let go of, level by level.
-    property(json!({ "minimum": 5e-324, "maximum": 1e-300 }), "$.properties.one");
+    // Digits in each other.
+    let digits = json!({ "type": "number", "minimum": 5e-324, "maximum": 1e-300 });
+    assert!(from_json_schema(&digits).is_ok());
 }
 
 #[test]
 fn references_and_combinations_that_multiply() {
-    let twice =
-        |i: usize| json!([{ "$ref": format!("#/$defs/d{}", i + 1) }, { "$ref": format!("#/$defs/d{}", i + 1) }]);
-    for key in ["allOf", "anyOf", "oneOf"] {
-        let mut defs: serde_json::Map<_, _> = (0..30).map(|i| (format!("d{i}"), json!({ key: twice(i) }))).collect();
-        defs.insert("d30".into(), json!({ "type": "object", "properties": { "a": { "type": "integer" } } }));
-        let all = json!({ "allOf": [{ "$ref": "#/$defs/d0" }, { "$ref": "#/$defs/d0" }], "$defs": defs });
-        schema(&all, "$");
-    }
+    let four = |i: usize| vec![json!({ "$ref": format!("#/$defs/d{}", i + 1) }); 4];
+    let mut defs: serde_json::Map<_, _> = (0..14).map(|i| (format!("d{i}"), json!({ "allOf": four(i) }))).collect();
+    defs.insert("d14".into(), json!({ "type": "object", "properties": { "a": { "type": "integer" } } }));
+    schema(&json!({ "$ref": "#/$defs/d0", "$defs": defs }), "this is too much work");
     let alternatives = |level: usize, inner: &Value| -> Vec<Value> {
-        let named = |i| json!({ "properties": { format!("p{level}"): { "const": i }, "x": inner }, "required": ["x"] });
-        (0..40).map(named).collect()
+        let name = format!("p{level}");
+        let told = |i| json!({ "properties": { &name: { "const": i }, "x": inner }, "required": [name, "x"] });
+        (0..40).map(told).collect()
     };
     let exclusive = (0..3).fold(json!({}), |inner, level| json!({ "oneOf": alternatives(level, &inner) }));
     schema(&exclusive, "this is too much work");
@@ -109,7 +111,12 @@ fn many_names() {
     let names: Vec<String> = (0..3000).map(|i| format!("name{i}")).collect();
     let all: serde_json::Map<_, _> = names.iter().map(|name| (name.clone(), json!({}))).collect();
     schema(&json!({ "properties": all, "patternProperties": all }), "this is too much work");
-    schema(&json!({ "allOf": [{ "required": names }, { "required": names }, { "required": names }] }), "this is too");
+    let names: Vec<String> = (0..5000).map(|i| format!("name{i}")).collect();
+    let backwards: Vec<&String> = names.iter().rev().collect();
+    schema(
+        &json!({ "allOf": [{ "required": names }, { "required": backwards }] }),
+        "$.allOf[1].required: this is too much work",
+    );
     // A name that every place repeats.
     let long = "n".repeat(1_000_000);
     let refs: Vec<Value> = (0..150).map(|i| json!({ "allOf": [{ "type": "string", "minLength": i }] })).collect();
@@ -125,12 +132,12 @@ fn many_names() {
 fn long_texts() {
     gbnf(&format!("root ::= \"{}\"", "a".repeat(2_000_000)), "the grammar has more than 1048576 bytes");
     // Each rule begins with the next: what begins with what goes round by round.
-    let chain: String = (0..40_000).map(|i| format!("r{i} ::= r{} | \"\"\n", i + 1)).collect();
-    gbnf(&format!("root ::= r0\n{chain}r40000 ::= \"a\""), "this is too");
+    let chain: String = (0..40_000).map(|i| format!("r{i} ::= r{}\n", i + 1)).collect();
+    gbnf(&format!("root ::= r0\n{chain}r40000 ::= \"a\"?"), "1:1: this is too much work");
     // The place of each is counted from the one before.
-    let undefined: String = (0..150_000).map(|i| format!("u{i} ")).collect();
+    let undefined: String = (0..100_000).map(|i| format!("u{i} ")).collect();
     gbnf(&format!("root ::= {undefined}"), "1:10: the rule `u0` is not defined");
     let class: String = "ab".repeat(250_000);
-    let late = format!("root ::= {} [{class}", "\"x\"\n | ".repeat(60_000));
-    gbnf(&late, "60001:4: this class of characters is not closed");
+    let late = format!("root ::= {} [{class}", "\"x\" |\n ".repeat(60_000));
+    gbnf(&late, "60001:3: this class of characters is not closed");
 }
