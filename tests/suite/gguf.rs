@@ -195,6 +195,16 @@ fn typed_look_ups() {
     assert!(matches!(gguf.array("a", "nothing"), Ok(None)));
 }
 
+/// What follows the keys reads like more of them: a name, and a number of dimensions that is also a type.
+#[test]
+fn no_key_is_found_behind_the_last() {
+    let mut file = Builder::new();
+    file.set("a", 1u8).push_tensor("ghost", &[1], 24, vec![1]);
+    let file = file.build();
+    let gguf = Gguf::parse(&file).unwrap();
+    assert!(gguf.get("ghost").is_none() && gguf.get("a").is_some() && gguf.tensor("ghost").is_some());
+}
+
 #[test]
 fn the_architecture() {
     let mut file = Builder::new();
