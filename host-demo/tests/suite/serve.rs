@@ -206,7 +206,6 @@ fn what_one_request_brings_is_limited() {
         ("stop", json!(vec!["x"; 17]), "stop has 17 texts, and at most 16 are possible"),
         ("stop", json!("x".repeat(513)), "a text in stop has 513 bytes, and at most 512 are possible"),
         ("logit_bias", json!(biases), "logit_bias names more than 1024 tokens"),
-        ("logit_bias", json!({ "1": 101 }), "logit_bias of token 1 is 101, and -100 to 100 are possible"),
         (
             "response_format",
             json!({ "type": "json_schema", "json_schema": { "schema": schema } }),
