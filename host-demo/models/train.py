@@ -78,22 +78,21 @@ def thread(tokenizer, texts):
         for node in tree:
             yield from [node] if isinstance(node, str) else () if node[0] == "field" else (s for _, o in node[1] for s in strings(o))
 
-    words = lambda text: re.findall(r"[A-Za-z]+", text)
-    often = Counter(word for text in texts for word in set(words(text)))
-    bound = {word for plot in stories.PLOTS for _, tree in plot[1] for s in strings(tree) for word in words(s)}
+    often = Counter(token for tokens in tokenizer.encode(texts) for token in set(tokens))
+    bound = {word for plot in stories.PLOTS for _, tree in plot[1] for s in strings(tree) for word in re.findall(r"[A-Za-z]+", s)}
     # A word has other pieces behind a quote or a line feed than behind a space.
     pieces = lambda word: [*tokenizer.encode(word), *tokenizer.encode("\n" + word)[2:]]
     classes = [
         [t for names in (stories.GIRLS, stories.BOYS, stories.SHE_ANIMALS, stories.HE_ANIMALS) for name in names for t in pieces(name)],
         [t for elders in stories.ELDERS.values() for elder in elders for t in pieces(elder) + pieces(elder.lower())],
         [t for forms in stories.FORMS.values() for word in forms for t in pieces(word) + pieces(word.capitalize())],
-        [t for word in [*stories.KINDS, *bound] if often[word] < len(texts) / 10
-         for t in tokenizer.encode(word) if len(tokenizer.id_to_piece(t)) > 3],
     ]
-    taken = set()
-    for its in classes:
-        yield torch.tensor(sorted(set(its) - taken))
-        taken.update(its)
+    taken = {t for its in classes for t in its}
+    others = {t for word in [*stories.KINDS, *bound] for t in tokenizer.encode(word)} - taken
+    # Things: the words of few stories are a class of their own, as most of their places are of the thread.
+    for least in (10, 2):
+        classes.append([t for t in others if often[t] < len(texts) / least])
+    return [torch.tensor(sorted(set(its))) for its in classes]
 
 
 # --- the model -----------------------------------------------------------------------------
@@ -162,8 +161,8 @@ class Llama(nn.Module):
 # --- training ------------------------------------------------------------------------------
 
 def losses_of(model, batch, classes):
-    """The mean loss of a token, and that of the thread: where a word of one of the classes was in the story before,
-    how well it is told from the others of its class. It is this that keeps a name the same through a story."""
+    """The mean loss of a token, and those of the thread: where a word of a class was in the story before, how well it is
+    told from the others of its class. It is this that keeps a name the same through a story. Each class counts as much."""
     x, head = model(batch[:, :-1].clamp(min=0)).flatten(0, 1), model.token_embd.weight
     targets = batch[:, 1:]
     again = (targets[:, :, None] == targets[:, None, :]).tril(-1).any(-1).flatten()
@@ -173,8 +172,8 @@ def losses_of(model, batch, classes):
         place = torch.full((VOCAB + 1,), -1)  # the last for the padding's -1
         place[tokens] = torch.arange(len(tokens))
         at = ((place[targets] >= 0) & again).nonzero().flatten()
-        held.append(F.cross_entropy(x[at] @ head[tokens].T, place[targets[at]], reduction="sum"))
-    return F.cross_entropy(x @ head.T, targets, ignore_index=-1), sum(held) / (targets >= 0).sum()
+        held.append(F.cross_entropy(x[at] @ head[tokens].T, place[targets[at]], reduction="sum") / max(len(at), 1))
+    return F.cross_entropy(x @ head.T, targets, ignore_index=-1), torch.stack(held)
 
 
 class Muon(torch.optim.Optimizer):
@@ -213,10 +212,10 @@ def orthogonal(x):
 def train(model, tokenizer, args, save):
     if args.old:
         read_gguf(args.old, model, tokenizer)
-    classes = list(thread(tokenizer, [story(random.Random(i)) for i in range(1000)]))
+    classes = thread(tokenizer, [story(random.Random(i)) for i in range(1000)])
     inner = [p for name, p in model.named_parameters() if p.dim() == 2 and name.startswith("blk.")]
     others = [p for p in model.parameters() if all(p is not q for q in inner)]
-    optimizers = [Muon(inner, lr=args.rate), torch.optim.AdamW(others, lr=args.rate / 8, betas=(0.9, 0.98), weight_decay=0.01)]
+    optimizers = [Muon(inner, lr=args.rate), torch.optim.AdamW(others, lr=args.rate / 10, betas=(0.9, 0.98), weight_decay=0.01)]
     warmup = min(100, args.steps // 10)
     schedules = [torch.optim.lr_scheduler.LambdaLR(o, lambda step: min((step + 1) / warmup, 1 - step / args.steps)) for o in optimizers]
     done, parts = 0, [model, *optimizers, *schedules]
@@ -228,15 +227,15 @@ def train(model, tokenizer, args, save):
     for step, batch in enumerate(itertools.islice(batches(tokenizer, args.batch, args.seed, done), args.steps - done), done + 1):
         loss, held = losses_of(model, batch, classes)
         model.zero_grad()
-        (loss + args.thread * held).backward()
+        (loss + args.thread * held.sum()).backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         for part in optimizers + schedules:
             part.step()
-        losses.append((loss.item(), held.item()))
+        losses.append((loss.item(), *held.tolist()))
         if step % 100 == 0 or step == args.steps:
-            mean, thread_mean = (sum(column) / len(column) for column in zip(*losses[-100:]))
-            print(f"step {step}/{args.steps}  loss {mean:.4f}  thread {thread_mean:.4f}  {time.process_time() - start:.0f} s of processor time", flush=True)
-        if step % 500 == 0 or step == args.steps:
+            mean, *held = (sum(column) / len(column) for column in zip(*losses[-100:]))
+            print(f"step {step}/{args.steps}  loss {mean:.4f}  names {held[0]:.4f}, elders {held[1]:.4f}, pronouns {held[2]:.4f}, "
+                  f"things {held[3]:.4f} {held[4]:.4f}  {time.process_time() - start:.0f} s of processor time", flush=True)
             save()
             if args.state:
                 torch.save([step, *(part.state_dict() for part in parts)], args.state)
@@ -307,12 +306,12 @@ def options(doc, out):
     its = argparse.ArgumentParser(description=doc.splitlines()[0])
     its.add_argument("--steps", type=int, default=4000, help="the rate falls to nothing until then")
     its.add_argument("--batch", type=int, default=16, help="stories a step; each is seen once")
-    its.add_argument("--rate", type=float, default=0.02)
-    its.add_argument("--thread", type=float, default=4.0, help="what the loss of the thread weighs")
+    its.add_argument("--rate", type=float, default=0.006)
+    its.add_argument("--thread", type=float, default=0.2, help="what each loss of the thread weighs")
     its.add_argument("--threads", type=int, default=1)
     its.add_argument("--seed", type=int, default=1)
     its.add_argument("--from", type=Path, dest="old", help="goes on from this file's weights")
-    its.add_argument("--state", type=Path, help="kept every 500 steps; if it exists, goes on from there")
+    its.add_argument("--state", type=Path, help="kept every 100 steps; if it exists, goes on from there")
     its.add_argument("--out", type=Path, default=Path(__file__).parent / out)
     return its
 
