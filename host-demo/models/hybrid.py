@@ -1,28 +1,23 @@
 """Trains a hybrid for microcontrollers: a short convolution in one layer of three, attention in the others.
 
-    python hybrid.py [--stories N] [--threads N] [--out hybrid.gguf]
+    python hybrid.py [--steps N] [--threads N] [--state FILE] [--out hybrid.gguf]
 
 Its stories, tokenizer and training are those of train.py; its layers are LFM2's. Every seed is fixed.
 """
 
-import argparse
 import math
-import random
-from pathlib import Path
 
 import gguf
-import sentencepiece
 import torch
 import torch.nn.functional as F
 from torch import nn
 
 import train
-from stories import story
 
 VOCAB, CONTEXT, DIM, LAYERS, HEADS, KV_HEADS, HIDDEN, TAPS = 512, 4096, 64, 6, 4, 2, 96, 3
 HEAD = DIM // HEADS
 EPS, ROPE_BASE = train.EPS, train.ROPE_BASE
-train.VOCAB = VOCAB
+train.VOCAB, train.CONTEXT = VOCAB, CONTEXT
 
 
 def is_convolution(layer):
@@ -96,7 +91,7 @@ class Hybrid(nn.Module):
         x = self.token_embd(tokens)
         for block in self.blk:
             x = block(x)
-        return F.linear(self.token_embd_norm(x), self.token_embd.weight)
+        return self.token_embd_norm(x)
 
 
 def write(path, model, tokenizer):
@@ -141,23 +136,11 @@ def write(path, model, tokenizer):
 
 
 def main():
-    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    options.add_argument("--stories", type=int, default=16000, help="each is seen once")
-    options.add_argument("--batch", type=int, default=8, help="stories a step")
-    options.add_argument("--rate", type=float, default=4e-3)
-    options.add_argument("--threads", type=int, default=1)
-    options.add_argument("--seed", type=int, default=1)
-    options.add_argument("--out", type=Path, default=Path(__file__).parent / "hybrid.gguf")
-    args = options.parse_args()
-    torch.set_num_threads(args.threads)
-    torch.manual_seed(args.seed)
-    rng = random.Random(args.seed)
-    texts = [story(rng) for _ in range(args.stories)]
-    tokenizer = sentencepiece.SentencePieceProcessor(model_proto=train.train_tokenizer(texts[:4000]))
-    documents = [[train.BOS, *tokens, train.EOS] for tokens in tokenizer.encode(texts)]
+    args = train.options(__doc__, out="hybrid.gguf").parse_args()
+    tokenizer = train.start(args, 4000)
     model = Hybrid()
     print(f"{sum(p.numel() for p in model.parameters())} parameters", flush=True)
-    train.train(model, documents, args, rng, save=lambda: write(args.out, model, tokenizer))
+    train.train(model, tokenizer, args, save=lambda: write(args.out, model, tokenizer))
 
 
 if __name__ == "__main__":

@@ -1,16 +1,19 @@
 """Trains the built-in model: a tokenizer and a small Llama, from stories made by stories.py.
 
-    python train.py [--stories N] [--threads N] [--out stories.gguf]
+    python train.py [--steps N] [--threads N] [--from old.gguf] [--state FILE] [--out stories.gguf]
 
 Needs torch, numpy, sentencepiece and gguf. Every seed is fixed.
 """
 
 import argparse
 import io
+import itertools
 import math
 import os
 import random
+import re
 import time
+from collections import Counter
 from pathlib import Path
 
 # Threads that spin while they wait are a great loss on a computer that has other work, too.
@@ -22,6 +25,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+import stories
 from stories import story
 
 VOCAB = 2048
@@ -54,32 +58,56 @@ def train_tokenizer(texts):
     return model.getvalue()
 
 
-def batches(documents, size, rng):
-    """Batches of whole stories of nearly the same length, in random order, padded with -1."""
-    found = []
-    for start in range(0, len(documents), 64 * size):
-        pool = sorted(documents[start:start + 64 * size], key=len)
-        found += [pool[i:i + size] for i in range(0, len(pool), size)]
-    rng.shuffle(found)
-    for batch in found:
-        longest = max(map(len, batch))
-        yield torch.tensor([d + [-1] * (longest - len(d)) for d in batch])
+def batches(tokenizer, size, seed, first=0):
+    """Batches of whole new stories of nearly the same length, in random order, padded with -1, without an end."""
+    each = 64
+    for pool in itertools.count(first // each):
+        rng = random.Random(f"{seed} {pool}")
+        documents = sorted(([BOS, *tokens, EOS] for tokens in tokenizer.encode([story(rng) for _ in range(each * size)])), key=len)
+        assert len(documents[-1]) <= CONTEXT
+        found = [documents[i:i + size] for i in range(0, each * size, size)]
+        rng.shuffle(found)
+        for batch in found[max(first - pool * each, 0):]:
+            longest = max(map(len, batch))
+            yield torch.tensor([d + [-1] * (longest - len(d)) for d in batch])
+
+
+def thread(tokenizer, texts):
+    """The tokens of the words that a story must keep, by class: what could stand in another's place there."""
+    def strings(tree):
+        for node in tree:
+            yield from [node] if isinstance(node, str) else () if node[0] == "field" else (s for _, o in node[1] for s in strings(o))
+
+    often = Counter(token for tokens in tokenizer.encode(texts) for token in set(tokens))
+    bound = {word for plot in stories.PLOTS for _, tree in plot[1] for s in strings(tree) for word in re.findall(r"[A-Za-z]+", s)}
+    # A word has other pieces behind a quote or a line feed than behind a space.
+    pieces = lambda word: [*tokenizer.encode(word), *tokenizer.encode("\n" + word)[2:]]
+    classes = [
+        [t for names in (stories.GIRLS, stories.BOYS, stories.SHE_ANIMALS, stories.HE_ANIMALS) for name in names for t in pieces(name)],
+        [t for elders in stories.ELDERS.values() for elder in elders for t in pieces(elder) + pieces(elder.lower())],
+        [t for forms in stories.FORMS.values() for word in forms for t in pieces(word) + pieces(word.capitalize())],
+    ]
+    taken = {t for its in classes for t in its}
+    others = {t for word in [*stories.KINDS, *bound] for t in tokenizer.encode(word)} - taken
+    # Things: the words of few stories are a class of their own, as most of their places are of the thread.
+    for least in (10, 2):
+        classes.append([t for t in others if often[t] < len(texts) / least])
+    return [torch.tensor(sorted(set(its))) for its in classes]
 
 
 # --- the model -----------------------------------------------------------------------------
 
 def rope_table(length):
-    """cos and sin of every position's angles, one for each pair of numbers of a head."""
+    """Of each position, the turns of a head's pairs of numbers, as complex numbers of size 1."""
     rates = ROPE_BASE ** (-torch.arange(0, HEAD_DIM, 2) / HEAD_DIM)
     angles = torch.arange(length)[:, None] * rates
-    return angles.cos(), angles.sin()
+    return torch.polar(torch.ones_like(angles), angles)
 
 
 def rope(x, table):
     """Turns adjacent pairs: the layout of llama2.c, and of GGUF files for "llama"."""
-    cos, sin = (t[: x.shape[-2]] for t in table)
-    a, b = x[..., 0::2], x[..., 1::2]
-    return torch.stack((a * cos - b * sin, a * sin + b * cos), -1).flatten(-2)
+    pairs = torch.view_as_complex(x.unflatten(-1, (-1, 2)))
+    return torch.view_as_real(pairs * table[: x.shape[-2]]).flatten(-2)
 
 
 class Block(nn.Module):
@@ -123,41 +151,94 @@ class Llama(nn.Module):
                 nn.init.normal_(p, std=0.02 / math.sqrt(2 * LAYERS) if into else 0.02)
 
     def forward(self, tokens):
+        """What the head is for: the logits are its product with the embedding."""
         x = self.token_embd(tokens)
         for block in self.blk:
             x = block(x, self.table)
-        return F.linear(self.output_norm(x), self.token_embd.weight)
+        return self.output_norm(x)
 
 
-def loss_of(model, batch):
-    logits = model(batch[:, :-1].clamp(min=0))
-    return F.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten(), ignore_index=-1)
+# --- training ------------------------------------------------------------------------------
+
+def losses_of(model, batch, classes):
+    """The mean loss of a token, and those of the thread: where a word of a class was in the story before, how well it is
+    told from the others of its class. It is this that keeps a name the same through a story. Each class counts as much."""
+    x, head = model(batch[:, :-1].clamp(min=0)).flatten(0, 1), model.token_embd.weight
+    targets = batch[:, 1:]
+    again = (targets[:, :, None] == targets[:, None, :]).tril(-1).any(-1).flatten()
+    targets = targets.flatten()
+    held = []
+    for tokens in classes:
+        place = torch.full((VOCAB + 1,), -1)  # the last for the padding's -1
+        place[tokens] = torch.arange(len(tokens))
+        at = ((place[targets] >= 0) & again).nonzero().flatten()
+        held.append(F.cross_entropy(x[at] @ head[tokens].T, place[targets[at]], reduction="sum") / max(len(at), 1))
+    return F.cross_entropy(x @ head.T, targets, ignore_index=-1), torch.stack(held)
 
 
-def train(model, documents, args, rng, save):
-    matrices = [p for p in model.parameters() if p.dim() == 2]
-    norms = [p for p in model.parameters() if p.dim() == 1]
-    optimizer = torch.optim.AdamW(
-        [{"params": matrices, "weight_decay": 0.1}, {"params": norms, "weight_decay": 0.0}],
-        lr=args.rate, betas=(0.9, 0.98))
-    steps = math.ceil(len(documents) / args.batch)
-    warmup = min(100, steps // 10)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(
-        (step + 1) / warmup, 0.02 + 0.98 * (1 + math.cos(math.pi * step / steps)) / 2))
-    start, losses = time.time(), []
-    for step, batch in enumerate(batches(documents, args.batch, rng), 1):
-        loss = loss_of(model, batch)
-        optimizer.zero_grad()
-        loss.backward()
+class Muon(torch.optim.Optimizer):
+    """Momentum made orthogonal, for matrices between layers. Those of one shape go together."""
+
+    def __init__(self, parameters, lr, momentum=0.95, weight_decay=0.05):
+        super().__init__(parameters, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            shapes = {}
+            for p in group["params"]:
+                shapes.setdefault(p.shape, []).append(p)
+            for shape, its in shapes.items():
+                held = [self.state[p].setdefault("momentum", torch.zeros_like(p)) for p in its]
+                for p, m in zip(its, held):
+                    m.lerp_(p.grad, 1 - group["momentum"])
+                ahead = torch.stack([p.grad.lerp(m, group["momentum"]) for p, m in zip(its, held)])
+                rate = group["lr"] * max(1, shape[0] / shape[1]) ** 0.5
+                for p, change in zip(its, orthogonal(ahead)):
+                    p.mul_(1 - group["lr"] * group["weight_decay"]).sub_(change, alpha=rate)
+
+
+def orthogonal(x):
+    """Nearly the nearest orthogonal matrices, by five steps of an iteration after Newton and Schulz."""
+    tall = x.shape[-2] > x.shape[-1]
+    x = x.mT if tall else x
+    x = x / (x.norm(dim=(-2, -1), keepdim=True) + 1e-7)
+    for _ in range(5):
+        square = x @ x.mT
+        x = 3.4445 * x + (-4.7750 * square + 2.0315 * square @ square) @ x
+    return x.mT if tall else x
+
+
+def train(model, tokenizer, args, save):
+    if args.old:
+        read_gguf(args.old, model, tokenizer)
+    classes = thread(tokenizer, [story(random.Random(i)) for i in range(1000)])
+    inner = [p for name, p in model.named_parameters() if p.dim() == 2 and name.startswith("blk.")]
+    others = [p for p in model.parameters() if all(p is not q for q in inner)]
+    optimizers = [Muon(inner, lr=args.rate), torch.optim.AdamW(others, lr=args.rate / 10, betas=(0.9, 0.98), weight_decay=0.01)]
+    warmup = min(100, args.steps // 10)
+    schedules = [torch.optim.lr_scheduler.LambdaLR(o, lambda step: min((step + 1) / warmup, 1 - step / args.steps)) for o in optimizers]
+    done, parts = 0, [model, *optimizers, *schedules]
+    if args.state and args.state.exists():
+        done, *states = torch.load(args.state)
+        for part, state in zip(parts, states):
+            part.load_state_dict(state)
+    start, losses = time.process_time(), []
+    for step, batch in enumerate(itertools.islice(batches(tokenizer, args.batch, args.seed, done), args.steps - done), done + 1):
+        loss, held = losses_of(model, batch, classes)
+        model.zero_grad()
+        (loss + args.thread * held.sum()).backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        schedule.step()
-        losses.append(loss.item())
-        if step % 100 == 0 or step == steps:
-            mean = sum(losses[-100:]) / len(losses[-100:])
-            print(f"step {step}/{steps}  loss {mean:.3f}  {time.time() - start:.0f} s", flush=True)
-        if step % 500 == 0 or step == steps:
+        for part in optimizers + schedules:
+            part.step()
+        losses.append((loss.item(), *held.tolist()))
+        if step % 100 == 0 or step == args.steps:
+            mean, *held = (sum(column) / len(column) for column in zip(*losses[-100:]))
+            print(f"step {step}/{args.steps}  loss {mean:.4f}  names {held[0]:.4f}, elders {held[1]:.4f}, pronouns {held[2]:.4f}, "
+                  f"things {held[3]:.4f} {held[4]:.4f}  {time.process_time() - start:.0f} s of processor time", flush=True)
             save()
+            if args.state:
+                torch.save([step, *(part.state_dict() for part in parts)], args.state)
 
 
 # --- the file ------------------------------------------------------------------------------
@@ -208,34 +289,48 @@ def write_gguf(path, model, tokenizer):
     w.close()
 
 
-def main():
-    here = Path(__file__).parent
-    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    options.add_argument("--stories", type=int, default=32000, help="each is seen once")
-    options.add_argument("--batch", type=int, default=8, help="stories a step")
-    options.add_argument("--rate", type=float, default=3e-3)
-    options.add_argument("--threads", type=int, default=2)
-    options.add_argument("--seed", type=int, default=1)
-    options.add_argument("--out", type=Path, default=here / "stories.gguf")
-    args = options.parse_args()
+def read_gguf(path, model, tokenizer):
+    """Training goes on from this file's weights, whose tokenizer must be the one at hand."""
+    file = gguf.GGUFReader(path)
+    tokens = file.get_field("tokenizer.ggml.tokens").contents()
+    assert tokens == [tokenizer.id_to_piece(i) for i in range(VOCAB)], f"{path} has another tokenizer"
+    with torch.no_grad():
+        for tensor in file.tensors:
+            values = gguf.quants.dequantize(tensor.data, tensor.tensor_type)
+            parameter = model.get_parameter(tensor.name)
+            parameter.copy_(torch.from_numpy(values.copy()).view(parameter.shape))
+
+
+def options(doc, out):
+    """Those of this script, and of hybrid.py."""
+    its = argparse.ArgumentParser(description=doc.splitlines()[0])
+    its.add_argument("--steps", type=int, default=4000, help="the rate falls to nothing until then")
+    its.add_argument("--batch", type=int, default=16, help="stories a step; each is seen once")
+    its.add_argument("--rate", type=float, default=0.006)
+    its.add_argument("--thread", type=float, default=0.2, help="what each loss of the thread weighs")
+    its.add_argument("--threads", type=int, default=1)
+    its.add_argument("--seed", type=int, default=1)
+    its.add_argument("--from", type=Path, dest="old", help="goes on from this file's weights")
+    its.add_argument("--state", type=Path, help="kept every 100 steps; if it exists, goes on from there")
+    its.add_argument("--out", type=Path, default=Path(__file__).parent / out)
+    return its
+
+
+def start(args, stories):
+    """Sets what is random, and trains a tokenizer on so many stories."""
     torch.set_num_threads(args.threads)
     torch.manual_seed(args.seed)
-    rng = random.Random(args.seed)
+    rng = random.Random(1)
+    return sentencepiece.SentencePieceProcessor(model_proto=train_tokenizer([story(rng) for _ in range(stories)]))
 
-    start = time.time()
-    texts = [story(rng) for _ in range(args.stories)]
-    print(f"{len(texts)} stories, {sum(map(len, texts)) / 1e6:.1f} million characters", flush=True)
-    tokenizer = sentencepiece.SentencePieceProcessor(model_proto=train_tokenizer(texts[:10000]))
-    documents = [[BOS, *tokens, EOS] for tokens in tokenizer.encode(texts)]
-    lengths = [len(d) for d in documents]
-    assert max(lengths) <= CONTEXT
-    print(f"{sum(lengths) / 1e6:.1f} million tokens, the longest story {max(lengths)} tokens, "
-          f"{time.time() - start:.0f} s", flush=True)
 
+def main():
+    args = options(__doc__, out="stories.gguf").parse_args()
+    tokenizer = start(args, 10000)
     model = Llama()
     print(f"{sum(p.numel() for p in model.parameters())} parameters", flush=True)
-    train(model, documents, args, rng, save=lambda: write_gguf(args.out, model, tokenizer))
-    print(f"{args.out}: {args.out.stat().st_size} bytes, {time.time() - start:.0f} s in all")
+    train(model, tokenizer, args, save=lambda: write_gguf(args.out, model, tokenizer))
+    print(f"{args.out}: {args.out.stat().st_size} bytes")
 
 
 if __name__ == "__main__":
