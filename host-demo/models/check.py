@@ -1,6 +1,6 @@
 """Counts the stories of the built-in model that lose the thread: a name, a pronoun or a thing is swapped for another.
 
-    python check.py --arenite ../../target/release/arenite [--model stories.gguf] [--stories 100] [--show]
+    python check.py --arenite ../../target/release/arenite [--model stories.gguf] [--stories 100] [--first 0] [--show]
     python check.py --grammar                   the grammar's own stories: how often the checker is wrong
 
 It knows the grammar. A story has one hero and at most one friend, of different genders and of one world; an elder is of the
@@ -130,6 +130,7 @@ def main():
     options.add_argument("--arenite", type=Path, help="the command line, which tells the stories")
     options.add_argument("--model", type=Path, default=Path(__file__).parent / "stories.gguf")
     options.add_argument("--stories", type=int, default=100)
+    options.add_argument("--first", type=int, default=0, help="the first seed")
     options.add_argument("--grammar", action="store_true", help="check the grammar's own stories")
     options.add_argument("--show", action="store_true", help="say what is wrong")
     args = options.parse_args()
@@ -138,7 +139,7 @@ def main():
 
     plots = [Plot(plot, random.Random(1)) for plot in PLOTS]
     rng, counts = random.Random(2), Counter()
-    for seed in range(args.stories):
+    for seed in range(args.first, args.first + args.stories):
         if args.grammar:
             text = stories.story(rng)
         else:
