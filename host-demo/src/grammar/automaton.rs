@@ -70,7 +70,7 @@ impl<'r> Nfa<'r> {
 
     /// Appends an expression to a state; the state where it ends.
     fn build(&mut self, expr: &'r Expr, from: u32) -> Result<u32> {
-        // Also what makes no state.
+        // An expression without a state takes time, too.
         self.budget.steps(1)?;
         Ok(match expr {
             Expr::Bytes(bytes) => {

@@ -224,7 +224,7 @@ fn measure(expr: &mut Expr, rules: &Sizes, room: &mut usize, hoist: &mut dyn FnM
         Expr::Repeat(inner, min, max) => {
             let times = max.unwrap_or(*min + 1).max(1) as usize;
             let (size, depth) = measure(inner, rules, room, hoist);
-            // Also where nothing is repeated, it takes its time.
+            // To repeat an expression without a state takes time, too.
             let written_out = size.max(1).saturating_mul(times);
             if size > 12 && written_out > WRITTEN_OUT && written_out <= *room {
                 *room -= written_out;

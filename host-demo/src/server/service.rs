@@ -241,7 +241,7 @@ impl Service {
         Ok((prompt.text, ids))
     }
 
-    /// The prompts of a completion: texts or tokens, one or several, with so many answers to each.
+    /// The prompts of a completion: texts or tokens, one or several. Prompts times `choices` are limited.
     fn prompts(&self, body: &Body, choices: usize) -> Result<Vec<(String, Vec<TokenId>)>, ApiError> {
         inputs(self, body.prompt.as_ref(), "prompt", MOST_CHOICES / choices, Encode::PROMPT)
     }

@@ -34,8 +34,8 @@ impl<D: Dot, F: Format> Rows<D, F> {
     /// of shorter ones, what follows comes soon enough.
     const NEXT: Range<usize> = if matches!(F::SHAPE, Shape::Bytes(_)) { 1024..2049 } else { 512..2049 };
     /// How many bytes ahead of its use a line of any other row is called into the first cache, of rows shorter than a
-    /// kilobyte and of longer ones; 0 to leave it to the loads, where computing takes longer than they do. Either
-    /// distance costs the other rows 2 to 5 % of a model's speed (Zen 4).
+    /// kilobyte and of longer ones; 0 to leave it to the loads, where computing takes longer than they do. The first
+    /// distance costs long rows of Q8_0 2 to 5 % of a model's speed (Zen 4).
     const NEAR: [usize; 2] = if matches!(F::SHAPE, Shape::Bytes(_)) { [576, 384] } else { [0; 2] };
 }
 
