@@ -60,14 +60,33 @@ pub(super) unsafe fn decode<B: Blocks>(job: &mut Job<'_>, tokens: usize) {
     }
 }
 
-/// Packs rows, 1 to 16, of a number of weights each, into a panel, which has [`panel_bytes`](super::panel_bytes): rows,
-/// bytes from one to the next, their number, weights, panel. Rows that are missing may hold anything. Last, what it prefetches of
-/// the rows of the next panel.
-pub(super) type Pack = unsafe fn(*const u8, usize, usize, usize, *mut u8, &[u8]);
+/// Rows, 1 to 16, and the panel that they are packed into.
+pub(super) struct Pack<'a> {
+    pub w: *const u8,
+    /// From one row to the next.
+    pub row_bytes: usize,
+    /// Those that are missing may become anything.
+    pub rows: usize,
+    /// Weights of a row.
+    pub cols: usize,
+    /// It has [`panel_bytes`](super::panel_bytes).
+    pub panel: *mut u8,
+    /// What is called into the cache meanwhile: a part of the rows of the next panel.
+    #[allow(dead_code)] // where nothing is
+    pub ahead: &'a [u8],
+}
 
-/// The time that packing takes, in tokens multiplied, or 0 if it prefetches nothing; and the function. With prefetches two and
-/// four tokens are 1.7 and 1.3 times as fast (Zen 4, Q8_0 from memory).
-pub(super) type Packing = (usize, Pack);
+/// How an instruction set packs panels of a format, and multiplies them.
+pub(super) struct Panels {
+    pub pack: unsafe fn(&Pack<'_>),
+    /// The time that packing takes, in tokens multiplied, or 0 if it prefetches nothing. With prefetches two and
+    /// four tokens are 1.7 and 1.3 times as fast (Zen 4, Q8_0 from memory).
+    pub cost: usize,
+    /// Instead, for the first tokens.
+    pub both: Option<PackAndMultiply>,
+    /// Functions for fewer and fewer tokens, the last one for one.
+    pub multiply: &'static [Multiply],
+}
 
 /// A panel times some tokens, as many as the function takes.
 pub(super) struct Tile<'a> {
@@ -117,20 +136,24 @@ impl Tile<'_> {
 /// How many tokens a function takes, at most [`MAX_TOKENS`], and the function.
 pub(super) type Multiply = (usize, unsafe fn(&Tile<'_>));
 
+/// The same in one: packs while it multiplies, so that neither waits for the other.
+pub(super) type PackAndMultiply = (usize, unsafe fn(&Pack<'_>, &Tile<'_>));
+
 /// See [`Multiply`].
 pub(super) const MAX_TOKENS: usize = 8;
 
 /// So many of a batch's last tokens ask for the next panel, in the time of whose products it comes. To ask costs the others.
 const ASKING: usize = 16;
 
-/// Rows times tokens by panels. `multiply` has functions for fewer and fewer tokens, the last one for one.
+/// Rows times tokens by panels.
 ///
 /// # Safety
 ///
 /// The caller has the instruction set of the functions, which belong together and to the job's format.
-pub(super) unsafe fn prefill(job: &mut Job<'_>, bias: u8, (packing, pack): Packing, multiply: &[Multiply]) {
+pub(super) unsafe fn prefill(job: &mut Job<'_>, bias: u8, panels: &Panels) {
     let row_bytes = job.w.len() / job.rows.max(1);
     let panel = job.panel.as_mut_ptr();
+    let both = panels.both.filter(|(tokens, _)| *tokens <= job.x.tokens);
     // Sixteen rows are written for each token: elsewhere, where there are fewer.
     let mut spare = MaybeUninit::<[[f32; PANEL_ROWS]; MAX_TOKENS]>::uninit();
     for r in (0..job.rows).step_by(PANEL_ROWS) {
@@ -139,27 +162,38 @@ pub(super) unsafe fn prefill(job: &mut Job<'_>, bias: u8, (packing, pack): Packi
         let next = next.get(..PANEL_ROWS * row_bytes).unwrap_or(next);
         // Prefetches are spread over packing and the last tokens. With more tokens than that, these are enough, and packing
         // would take 4 % longer.
-        let packing = if job.x.tokens <= packing { packing } else { 0 };
+        let cost = if job.x.tokens <= panels.cost { panels.cost } else { 0 };
         let quiet = job.x.tokens.saturating_sub(ASKING);
-        let share =
-            |time: usize| next.len().saturating_mul(time).checked_div(packing + job.x.tokens - quiet).unwrap_or(0);
-        let until = |tokens: usize| share(packing + tokens.saturating_sub(quiet));
-        // SAFETY: the job has these rows, and `panel` has room for 16 of them.
-        unsafe {
-            let ahead = next.get(..share(packing)).unwrap_or(&[]);
-            pack(job.w.as_ptr().add(r * row_bytes), row_bytes, rows, job.cols, panel, ahead);
+        let share = |time: usize| next.len().saturating_mul(time).checked_div(cost + job.x.tokens - quiet).unwrap_or(0);
+        let until = |tokens: usize| share(cost + tokens.saturating_sub(quiet));
+        let ahead = next.get(..share(cost)).unwrap_or(&[]);
+        // SAFETY: the job has these rows.
+        let w = unsafe { job.w.as_ptr().add(r * row_bytes) };
+        let pack = Pack { w, row_bytes, rows, cols: job.cols, panel, ahead };
+        if both.is_none() {
+            // SAFETY: `panel` has room for 16 rows.
+            unsafe { (panels.pack)(&pack) };
         }
         let mut first = 0;
-        while let Some((tokens, run)) = multiply.iter().find(|(tokens, _)| *tokens <= job.x.tokens - first) {
-            // SAFETY: the panel is packed, the tokens are the job's, and so are the rows of `out`.
+        while first < job.x.tokens {
+            let both = both.filter(|_| first == 0);
+            let Some(&(fit, multiply)) = panels.multiply.iter().find(|(n, _)| *n <= job.x.tokens - first) else {
+                break;
+            };
+            let tokens = both.map_or(fit, |(tokens, _)| tokens);
+            // SAFETY: the panel is packed, or will be; the tokens are the job's, and so are the rows of `out`.
             unsafe {
                 let mine = job.out.add(first * job.stride + r);
                 let (out, stride) =
                     if rows == PANEL_ROWS { (mine, job.stride) } else { (spare.as_mut_ptr().cast(), PANEL_ROWS) };
                 let ahead = next.get(until(first)..until(first + tokens)).unwrap_or(&[]);
-                run(&Tile { panel, cols: job.cols, bias, x: &job.x, first, out, stride, ahead });
+                let tile = Tile { panel, cols: job.cols, bias, x: &job.x, first, out, stride, ahead };
+                match both {
+                    Some((_, both)) => both(&pack, &tile),
+                    None => multiply(&tile),
+                }
                 if rows < PANEL_ROWS {
-                    for t in 0..*tokens {
+                    for t in 0..tokens {
                         core::ptr::copy_nonoverlapping(out.add(t * stride), mine.add(t * job.stride), rows);
                     }
                 }

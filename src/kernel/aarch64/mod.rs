@@ -61,12 +61,12 @@ macro_rules! blocks {
     ($name:ident, $module:ident, $decode:ident, $put:path, $pieces:path, $whole:path $(, $feature:literal)?) => {
         mod $module {
             use super::*;
-            use crate::kernel::quantized::Tile;
+            use crate::kernel::quantized::{Pack, Panels, Tile};
 
             $(#[target_feature(enable = $feature)])?
-            pub unsafe fn pack<F: Format>(w: *const u8, row_bytes: usize, rows: usize, cols: usize, panel: *mut u8, _: &[u8]) {
+            unsafe fn pack<F: Format>(pack: &Pack<'_>) {
                 // SAFETY: passed on to the caller.
-                unsafe { panel::pack::<F>(w, row_bytes, rows, cols, panel, |to, rows| $put(to, rows)) }
+                unsafe { panel::pack::<F>(pack, |to, rows| $put(to, rows)) }
             }
             $(#[target_feature(enable = $feature)])?
             unsafe fn pieces<const T: usize, const SCALES: u8>(tile: &Tile<'_>) {
@@ -79,8 +79,11 @@ macro_rules! blocks {
                 unsafe { $whole(tile) }
             }
 
+            pub fn of<F: Format>() -> Panels {
+                Panels { pack: pack::<F>, cost: 0, both: None, multiply: functions::<F>() }
+            }
             /// The functions for a format, for four tokens and for one: those that formats of its kind share.
-            pub fn functions<F: Format>() -> &'static [Multiply] {
+            fn functions<F: Format>() -> &'static [Multiply] {
                 // Each condition by itself, so that the compiler leaves out the functions of the other kinds.
                 if const { F::ELEMENTS == 256 && F::GROUP == 16 && F::M.is_some() } {
                     &[(4, whole::<4, 16, true>), (1, whole::<1, 16, true>)]
@@ -106,7 +109,7 @@ macro_rules! blocks {
                 if job.x.tokens == 1 {
                     $decode::<F>(job);
                 } else {
-                    quantized::prefill(job, F::BIAS, (0, $module::pack::<F>), $module::functions::<F>());
+                    quantized::prefill(job, F::BIAS, &$module::of::<F>());
                 }
             }
         }

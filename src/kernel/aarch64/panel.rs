@@ -8,7 +8,7 @@ use core::arch::aarch64::*;
 use core::ops::Range;
 
 use super::bytes::Pair;
-use crate::kernel::quantized::Tile;
+use crate::kernel::quantized::{Pack, Tile};
 use crate::quant::{Bytes, Format};
 
 /// Bytes of 32 codes of eight rows, and of a number for each.
@@ -64,11 +64,7 @@ impl Whole {
 /// See [`Pack`](crate::kernel::quantized::Pack); `put` is [`Panel::put`].
 #[inline(always)]
 pub(super) unsafe fn pack<F: Format>(
-    w: *const u8,
-    row_bytes: usize,
-    rows: usize,
-    cols: usize,
-    panel: *mut u8,
+    &Pack { w, row_bytes, rows, cols, panel, .. }: &Pack<'_>,
     put: impl Fn(*mut u8, [[int8x16_t; 2]; 4]),
 ) {
     let two = F::M.is_some() || F::FLOAT_GROUPS;

@@ -18,6 +18,7 @@ mod wide;
 use core::arch::x86_64::{__cpuid_count, CpuidResult};
 
 use super::lanes::Isa;
+use super::quantized::Panels;
 use super::{Job, Kernels, float, quantized};
 use crate::quant::{Format, formats_list};
 use decode::Rows;
@@ -73,7 +74,7 @@ unsafe fn avx512_floats<W: float::Weight>(job: &mut Job<'_>) {
 
 /// Block formats: decoded by `$dot`, and by the functions of `$panel`.
 macro_rules! blocks {
-    ($name:ident, $features:literal, $dot:ty, $packing:literal $pack:ident, $panel:ident) => {
+    ($name:ident, $features:literal, $dot:ty, $cost:literal $pack:ident, $panel:ident, $both:expr) => {
         unsafe fn $name<F: Format>(job: &mut Job<'_>) {
             #[target_feature(enable = $features)]
             unsafe fn decode<F: Format>(job: &mut Job<'_>) {
@@ -85,12 +86,15 @@ macro_rules! blocks {
                 if job.x.tokens == 1 {
                     decode::<F>(job);
                 } else {
-                    quantized::prefill(job, F::BIAS, ($packing, pack::$pack::<F>), panel::$panel::<F>());
+                    let panels = const {
+                        Panels { pack: pack::$pack::<F>, cost: $cost, both: $both, multiply: panel::$panel::<F>() }
+                    };
+                    quantized::prefill(job, F::BIAS, &panels);
                 }
             }
         }
     };
 }
-blocks!(avx2_blocks, "avx2,fma,f16c", Madd, 0 avx2, avx2);
-blocks!(avxvnni_blocks, "avx2,fma,f16c,avxvnni", Vnni, 0 avxvnni, avxvnni);
-blocks!(avx512_blocks, "avx2,fma,f16c,avx512f,avx512dq,avx512bw,avx512vl,avx512vnni", Vnni512, 4 avx512, avx512);
+blocks!(avx2_blocks, "avx2,fma,f16c", Madd, 0 avx2, avx2, None);
+blocks!(avxvnni_blocks, "avx2,fma,f16c,avxvnni", Vnni, 0 avxvnni, avxvnni, None);
+blocks!(avx512_blocks, "avx2,fma,f16c,avx512f,avx512dq,avx512bw,avx512vl,avx512vnni", Vnni512, 4 avx512, avx512, panel::avx512_both::<F>());

@@ -12,6 +12,7 @@ use super::bytes::Ymm;
 use super::products::signed;
 use super::quad::Quad;
 use crate::kernel::panel::PANEL_ROWS;
+use crate::kernel::quantized::Pack;
 use crate::quant::{Bytes, Format};
 
 /// Bytes of 32 codes of every row, and of a number for every row.
@@ -62,22 +63,15 @@ macro_rules! transpose {
     }};
 }
 
-/// See [`Pack`](crate::kernel::quantized::Pack).
+/// Packs rows.
 ///
 /// # Safety
 ///
-/// As there; the caller has AVX2 and F16C.
+/// As [`Pack`] says; the caller has AVX2 and F16C.
 #[target_feature(enable = "avx2,fma,f16c")]
-pub(super) unsafe fn avx2<F: Format>(
-    w: *const u8,
-    row_bytes: usize,
-    rows: usize,
-    cols: usize,
-    panel: *mut u8,
-    ahead: &[u8],
-) {
+pub(super) unsafe fn avx2<F: Format>(pack: &Pack<'_>) {
     // SAFETY: passed on to the caller.
-    unsafe { pack::<F, false, true>(w, row_bytes, rows, cols, panel, ahead) }
+    unsafe { all::<F, false, true>(pack) }
 }
 
 /// The same for AVX-VNNI, which wants no code signed.
@@ -86,20 +80,13 @@ pub(super) unsafe fn avx2<F: Format>(
 ///
 /// As above.
 #[target_feature(enable = "avx2,fma,f16c")]
-pub(super) unsafe fn avxvnni<F: Format>(
-    w: *const u8,
-    row_bytes: usize,
-    rows: usize,
-    cols: usize,
-    panel: *mut u8,
-    ahead: &[u8],
-) {
+pub(super) unsafe fn avxvnni<F: Format>(pack: &Pack<'_>) {
     // SAFETY: passed on to the caller.
     unsafe {
         if const { signed::<F>() } {
-            pack::<F, false, false>(w, row_bytes, rows, cols, panel, ahead);
+            all::<F, false, false>(pack);
         } else {
-            avx2::<F>(w, row_bytes, rows, cols, panel, ahead);
+            avx2::<F>(pack);
         }
     }
 }
@@ -110,68 +97,74 @@ pub(super) unsafe fn avxvnni<F: Format>(
 ///
 /// As above; the caller has AVX-512.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512dq,avx512bw,avx512vl")]
-pub(super) unsafe fn avx512<F: Format>(
-    w: *const u8,
-    row_bytes: usize,
-    rows: usize,
-    cols: usize,
-    panel: *mut u8,
-    ahead: &[u8],
-) {
+pub(super) unsafe fn avx512<F: Format>(pack: &Pack<'_>) {
     // SAFETY: passed on to the caller.
-    unsafe { pack::<F, true, false>(w, row_bytes, rows, cols, panel, ahead) }
+    unsafe { all::<F, true, false>(pack) }
 }
 
 /// With registers of 512 bits if `WIDE`; for products by AVX2 alone if `MADD`, for which some formats' codes are made signed.
 #[inline(always)]
-unsafe fn pack<F: Format, const WIDE: bool, const MADD: bool>(
-    w: *const u8,
-    row_bytes: usize,
-    rows: usize,
-    cols: usize,
-    panel: *mut u8,
-    ahead: &[u8],
-) {
-    // SAFETY: the caller has `rows` rows, and room in the panel.
+unsafe fn all<F: Format, const WIDE: bool, const MADD: bool>(pack: &Pack<'_>) {
+    // SAFETY: the caller has the rows, and room in the panel.
     unsafe {
-        let s = Ymm::new();
         let bytes = size_of::<F::Block>();
-        let mut ahead = Ahead::new(ahead, cols / F::ELEMENTS);
-        for b in 0..cols / F::ELEMENTS {
-            let blocks = Sixteen { first: w.add(b * bytes), row_bytes, rows };
+        let mut ahead = Ahead::new(pack.ahead, pack.cols / F::ELEMENTS);
+        for b in 0..pack.cols / F::ELEMENTS {
             ahead.step();
             // The last panel asked for these rows. Where registers are narrower, it helps to bring
             // them nearer: sixteen rows are more than the processor itself would follow.
             if !WIDE && (b % 2 == 0 || bytes > 64) {
                 for r in 0..PANEL_ROWS {
-                    ask(w.wrapping_add(r * row_bytes + b * bytes + 192), bytes);
+                    ask(pack.w.wrapping_add(r * pack.row_bytes + b * bytes + 192), bytes);
                 }
             }
-            if const { F::ELEMENTS == 256 } {
-                let whole = const { Whole::of(F::GROUP, F::M.is_some()) };
-                let to = panel.add(b * whole.size);
-                for chunk in 0..8 {
-                    codes::<F, WIDE, MADD>(s, blocks, chunk, to.add(chunk * CODES));
+            block::<F, WIDE, MADD, false>(pack, b);
+        }
+    }
+}
+
+/// Packs a block of each row. If `RAW`, scales and minimums that are f16 in the file are so in the panel, too: of blocks of
+/// less than 256.
+///
+/// # Safety
+///
+/// As [`Pack`] says; the caller has AVX2 and F16C, and AVX-512 if `WIDE`.
+#[inline(always)]
+pub(super) unsafe fn block<F: Format, const WIDE: bool, const MADD: bool, const RAW: bool>(pack: &Pack<'_>, b: usize) {
+    // SAFETY: passed on to the caller.
+    unsafe {
+        let s = Ymm::new();
+        let first = pack.w.add(b * size_of::<F::Block>());
+        let blocks = Sixteen { first, row_bytes: pack.row_bytes, rows: pack.rows };
+        if const { F::ELEMENTS == 256 } {
+            let whole = const { Whole::of(F::GROUP, F::M.is_some()) };
+            let to = pack.panel.add(b * whole.size);
+            for chunk in 0..8 {
+                codes::<F, WIDE, MADD>(s, blocks, chunk, to.add(chunk * CODES));
+            }
+            for eight in 0..32 / F::GROUP {
+                transpose!(to.add(Whole::SCALES + eight * 8 * LINE), |r| {
+                    let [low, high] = F::scale_words(blocks.row::<F>(r));
+                    _mm256_cvtepi8_epi32(_mm_cvtsi64_si128(if eight == 0 { low } else { high } as i64))
+                });
+            }
+            transpose!(to.add(whole.pairs), |r| pairs::<F>(blocks.row::<F>(r)));
+            scales::<F>(s, blocks, 0, to.add(whole.d));
+            minimums::<F>(blocks, to.add(whole.m));
+        } else {
+            let two = F::M.is_some() || F::FLOAT_GROUPS;
+            for chunk in 0..F::ELEMENTS / 32 {
+                let to = pack.panel.add((b * (F::ELEMENTS / 32) + chunk) * piece(1 + usize::from(two)));
+                codes::<F, WIDE, MADD>(s, blocks, chunk, to);
+                if const { RAW && F::D.is_some() } {
+                    raw(blocks, F::D, to.add(CODES));
+                    raw(blocks, F::M, to.add(CODES + LINE));
+                    continue;
                 }
-                for eight in 0..32 / F::GROUP {
-                    transpose!(to.add(Whole::SCALES + eight * 8 * LINE), |r| {
-                        let [low, high] = F::scale_words(blocks.row::<F>(r));
-                        _mm256_cvtepi8_epi32(_mm_cvtsi64_si128(if eight == 0 { low } else { high } as i64))
-                    });
-                }
-                transpose!(to.add(whole.pairs), |r| pairs::<F>(blocks.row::<F>(r)));
-                scales::<F>(s, blocks, 0, to.add(whole.d));
-                minimums::<F>(blocks, to.add(whole.m));
-            } else {
-                let two = F::M.is_some() || F::FLOAT_GROUPS;
-                for chunk in 0..F::ELEMENTS / 32 {
-                    let to = panel.add((b * (F::ELEMENTS / 32) + chunk) * piece(1 + usize::from(two)));
-                    codes::<F, WIDE, MADD>(s, blocks, chunk, to);
-                    scales::<F>(s, blocks, chunk * 32, to.add(CODES));
-                    minimums::<F>(blocks, to.add(CODES + LINE));
-                    if F::FLOAT_GROUPS {
-                        scales::<F>(s, blocks, chunk * 32 + 16, to.add(CODES + LINE));
-                    }
+                scales::<F>(s, blocks, chunk * 32, to.add(CODES));
+                minimums::<F>(blocks, to.add(CODES + LINE));
+                if F::FLOAT_GROUPS {
+                    scales::<F>(s, blocks, chunk * 32 + 16, to.add(CODES + LINE));
                 }
             }
         }
@@ -308,5 +301,16 @@ unsafe fn pairs<F: Format>(block: &F::Block) -> __m256i {
         let both = if F::GROUP == 16 { bytes } else { _mm_unpacklo_epi8(bytes, bytes) };
         let words = _mm256_cvtepi8_epi16(both);
         if F::M.is_some() { words } else { _mm256_mullo_epi16(words, _mm256_set1_epi16(-i16::from(F::BIAS))) }
+    }
+}
+
+/// Writes the f16 at a place in every row's block, as it is.
+#[inline(always)]
+unsafe fn raw(blocks: Sixteen, place: Option<(usize, f32)>, to: *mut u8) {
+    if let Some((place, _)) = place {
+        for r in 0..PANEL_ROWS {
+            // SAFETY: the caller has the f16 and room for them.
+            unsafe { to.cast::<u16>().add(r).write_unaligned(blocks.at(r).add(place).cast::<u16>().read_unaligned()) };
+        }
     }
 }

@@ -5,8 +5,8 @@ use core::arch::x86_64::*;
 use super::ahead::Ahead;
 use super::bytes::opaque;
 use super::pack::{CODES, LINE, Whole, piece};
-use super::products::{fits_i16, words_by, words512};
-use crate::kernel::quantized::{MAX_TOKENS, Multiply, Tile};
+use super::products::fits_i16;
+use crate::kernel::quantized::{Multiply, PackAndMultiply, Tile};
 use crate::quant::Format;
 
 /// What the scales of a panel are like.
@@ -82,178 +82,7 @@ macro_rules! functions {
     };
 }
 
-/// Sixteen rows in a 512-bit register.
-mod avx512 {
-    use super::*;
-
-    /// The functions for a format; the first constant says whether a group's sum of products fits 16 bits.
-    pub fn of<F: Format>() -> &'static [Multiply] {
-        if const { F::ELEMENTS == 256 && fits_i16::<F>(F::GROUP as u32) } {
-            functions!(F, [true,], 8 4 2 1)
-        } else {
-            functions!(F, [false,], 8 4 2 1)
-        }
-    }
-
-    /// Adds the products of `STEPS` times four codes of 16 rows at `w` with the activations.
-    #[inline(always)]
-    unsafe fn products<const T: usize, const STEPS: usize>(sums: &mut [__m512i; T], w: *const u8, q: [*const i8; T]) {
-        // SAFETY: the caller has AVX-512 with VNNI, the codes and the activations.
-        unsafe {
-            for k in 0..STEPS {
-                let w = _mm512_loadu_si512(w.add(k * LINE).cast());
-                for (sums, q) in sums.iter_mut().zip(q) {
-                    *sums = _mm512_dpbusd_epi32(*sums, w, _mm512_set1_epi32(four(q.add(k * 4))));
-                }
-            }
-        }
-    }
-
-    /// `acc` plus the sum times both scales.
-    #[inline(always)]
-    unsafe fn add(acc: __m512, w: __m512, x: f32, sum: __m512i) -> __m512 {
-        // SAFETY: the caller has AVX-512.
-        unsafe { _mm512_fmadd_ps(_mm512_mul_ps(w, _mm512_set1_ps(x)), _mm512_cvtepi32_ps(sum), acc) }
-    }
-
-    #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512dq,avx512bw,avx512vl,avx512vnni")]
-    unsafe fn pieces<const SHORT: bool, const T: usize, const SCALES: u8>(tile: &Tile<'_>) {
-        // SAFETY: passed on to the caller.
-        unsafe {
-            if T == MAX_TOKENS && tile.ahead.is_empty() {
-                pieces_of::<T, SCALES, false>(tile);
-            } else {
-                pieces_of::<T, SCALES, true>(tile);
-            }
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn pieces_of<const T: usize, const SCALES: u8, const AHEAD: bool>(tile: &Tile<'_>) {
-        // SAFETY: the caller has AVX-512 with VNNI; the tile has a packed panel and `T` tokens.
-        unsafe {
-            prefetch::<T>(tile);
-            let (q, d, sums) = (tile.q::<T>(), tile.d::<T>(32), tile.sums::<T>());
-            let mut ahead = Ahead::new(tile.ahead, tile.cols / 32);
-            let mut acc = [_mm512_setzero_ps(); T];
-            let size = piece(if SCALES == scales::ONE { 1 } else { 2 });
-            let bias = i32::from(tile.bias);
-            for b in 0..tile.cols / 32 {
-                if AHEAD {
-                    ahead.step();
-                }
-                let w = tile.panel.add(b * size);
-                let floats = |line: usize| _mm512_loadu_ps(w.add(CODES + line * LINE).cast());
-                let of = |t: usize, part| sum(sums[t].add(b * 2), part);
-                let q = q.map(|q| q.add(b * 32));
-                let d = |t: usize| *d[t].add(b);
-                if SCALES == scales::HALVES {
-                    for (half, part) in [Part::First, Part::Second].into_iter().enumerate() {
-                        let mut sums: [_; T] = core::array::from_fn(|t| _mm512_set1_epi32(-bias * of(t, part)));
-                        products::<T, 4>(&mut sums, w.add(half * 4 * LINE), q.map(|q| q.add(half * 16)));
-                        for (t, (acc, sums)) in acc.iter_mut().zip(sums).enumerate() {
-                            *acc = add(*acc, floats(half), d(t), sums);
-                        }
-                    }
-                    continue;
-                }
-                let mut sums: [_; T] = core::array::from_fn(|t| _mm512_set1_epi32(-bias * of(t, Part::Both)));
-                products::<T, 8>(&mut sums, w, q);
-                let scale = floats(0);
-                for (t, (acc, sums)) in acc.iter_mut().zip(sums).enumerate() {
-                    *acc = add(*acc, scale, d(t), sums);
-                    if SCALES == scales::MINIMUM {
-                        *acc = add(*acc, floats(1), d(t), _mm512_set1_epi32(of(t, Part::Both)));
-                    }
-                }
-            }
-            for (out, acc) in tile.out::<T>().into_iter().zip(acc) {
-                _mm512_storeu_ps(out, acc);
-            }
-        }
-    }
-
-    #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512dq,avx512bw,avx512vl,avx512vnni")]
-    unsafe fn whole<const SHORT: bool, const T: usize, const GROUP: usize, const MINIMUMS: bool>(tile: &Tile<'_>) {
-        // SAFETY: passed on to the caller.
-        unsafe {
-            if T == MAX_TOKENS && tile.ahead.is_empty() {
-                whole_of::<SHORT, T, GROUP, MINIMUMS, false>(tile);
-            } else {
-                whole_of::<SHORT, T, GROUP, MINIMUMS, true>(tile);
-            }
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn whole_of<
-        const SHORT: bool,
-        const T: usize,
-        const GROUP: usize,
-        const MINIMUMS: bool,
-        const AHEAD: bool,
-    >(
-        tile: &Tile<'_>,
-    ) {
-        // SAFETY: the caller has AVX-512 with VNNI; the tile has a packed panel and `T` tokens.
-        unsafe {
-            prefetch::<T>(tile);
-            let places = const { Whole::of(GROUP, MINIMUMS) };
-            let (q, d, sums) = (tile.q::<T>(), tile.d::<T>(256), tile.sums::<T>());
-            let mut ahead = Ahead::new(tile.ahead, tile.cols / GROUP);
-            let mut acc = [_mm512_setzero_ps(); T];
-            for b in 0..tile.cols / 256 {
-                let w = tile.panel.add(b * places.size);
-                let pairs = || {
-                    let mut total = [_mm512_setzero_si512(); T];
-                    for p in 0..8 {
-                        let w = _mm512_loadu_si512(w.add(places.pairs + p * LINE).cast());
-                        for (total, sums) in total.iter_mut().zip(sums) {
-                            *total = words_by(*total, w, sums.add(b * 16 + p * 2));
-                        }
-                    }
-                    total
-                };
-                let mut total = if MINIMUMS { [_mm512_setzero_si512(); T] } else { pairs() };
-                for group in 0..256 / GROUP {
-                    if AHEAD {
-                        ahead.step();
-                    }
-                    let mut sums = [_mm512_setzero_si512(); T];
-                    let q = q.map(|q| q.add(b * 256 + group * GROUP));
-                    if GROUP == 32 {
-                        products::<T, 8>(&mut sums, w.add(group * 8 * LINE), q);
-                    } else {
-                        products::<T, 4>(&mut sums, w.add(group * 4 * LINE), q);
-                    }
-                    let scale = _mm512_loadu_si512(w.add(Whole::SCALES + group * LINE).cast());
-                    // The sum is a word and its sign, which meets zero.
-                    let scale = if SHORT { _mm512_maskz_mov_epi16(0x5555_5555, scale) } else { scale };
-                    for (total, sums) in total.iter_mut().zip(sums) {
-                        *total = if SHORT {
-                            words512(*total, sums, scale)
-                        } else {
-                            _mm512_add_epi32(*total, _mm512_mullo_epi32(sums, scale))
-                        };
-                    }
-                }
-                let scale = _mm512_loadu_ps(w.add(places.d).cast());
-                for (t, (acc, total)) in acc.iter_mut().zip(total).enumerate() {
-                    *acc = add(*acc, scale, *d[t].add(b), total);
-                }
-                if MINIMUMS {
-                    let scale = _mm512_loadu_ps(w.add(places.m).cast());
-                    for (t, (acc, total)) in acc.iter_mut().zip(pairs()).enumerate() {
-                        *acc = add(*acc, scale, *d[t].add(b), total);
-                    }
-                }
-            }
-            for (out, acc) in tile.out::<T>().into_iter().zip(acc) {
-                _mm512_storeu_ps(out, acc);
-            }
-        }
-    }
-}
+mod avx512;
 
 /// What the next tokens' results replace is asked for now: a line of each, far apart.
 #[inline(always)]
@@ -495,7 +324,7 @@ macro_rules! eight {
         mod $name {
             use super::*;
 
-            pub fn of<F: Format, E: Eight>() -> &'static [Multiply] {
+            pub const fn of<F: Format, E: Eight>() -> &'static [Multiply] {
                 functions!(F, [E,], 4 2 1)
             }
 
@@ -517,7 +346,7 @@ eight!(avx2, "avx2,fma,f16c");
 eight!(avxvnni, "avx2,fma,f16c,avxvnni");
 
 /// The functions for a format under AVX2.
-pub(super) fn avx2<F: Format>() -> &'static [Multiply] {
+pub(super) const fn avx2<F: Format>() -> &'static [Multiply] {
     if const { fit::<F>() == 0 } {
         avx2::of::<F, Madd<0>>()
     } else if const { fit::<F>() == 1 } {
@@ -532,11 +361,16 @@ pub(super) fn avx2<F: Format>() -> &'static [Multiply] {
 }
 
 /// Under AVX-VNNI.
-pub(super) fn avxvnni<F: Format>() -> &'static [Multiply] {
+pub(super) const fn avxvnni<F: Format>() -> &'static [Multiply] {
     avxvnni::of::<F, Vnni>()
 }
 
 /// Under AVX-512 with VNNI.
-pub(super) fn avx512<F: Format>() -> &'static [Multiply] {
+pub(super) const fn avx512<F: Format>() -> &'static [Multiply] {
     avx512::of::<F>()
+}
+
+/// The function that packs, too.
+pub(super) const fn avx512_both<F: Format>() -> Option<PackAndMultiply> {
+    avx512::both::<F>()
 }

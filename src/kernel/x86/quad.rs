@@ -71,7 +71,13 @@ impl Bytes for Quad {
     type V = [__m512i; 2];
     #[inline(always)]
     fn load(self, bytes: &[u8; 32]) -> Self::V {
-        unsafe { [self.sixteen(bytes.as_ptr()), self.sixteen(bytes.as_ptr().add(16))] }
+        unsafe {
+            let at = bytes.as_ptr().addr().wrapping_sub(self.0[0].addr());
+            let row = |r: usize| _mm256_loadu_si256(self.0[r].wrapping_add(at).cast());
+            let two = |r: usize| _mm512_inserti64x4::<1>(_mm512_castsi256_si512(row(r)), row(r + 1));
+            let (a, b) = (two(0), two(2));
+            [_mm512_shuffle_i64x2::<0b10_00_10_00>(a, b), _mm512_shuffle_i64x2::<0b11_01_11_01>(a, b)]
+        }
     }
     #[inline(always)]
     fn nibbles(self, bytes: &[u8; 16]) -> Self::V {
