@@ -105,10 +105,10 @@ with client.responses.stream(model=MODEL, input="Tell me about a fish.", max_out
     final = stream.get_final_response() if event.type == "response.completed" else event.response
 assert final.output_text
 form = {"format": {"type": "json_schema", "name": "person", "schema": SCHEMA}}
-jsonschema.validate(json.loads(respond(text=form, max_output_tokens=120).output_text), SCHEMA)
+jsonschema.validate(json.loads(respond(text=form, max_output_tokens=120, extra_body={"seed": 1}).output_text), SCHEMA)
 tool = {"type": "function", "name": "look_up", "parameters": SCHEMA}
 for stream in [False, True]:
-    answer = respond(tools=[tool], tool_choice="required", max_output_tokens=150, stream=stream)
+    answer = respond(tools=[tool], tool_choice="required", max_output_tokens=150, stream=stream, extra_body={"seed": 1})
     answer = list(answer)[-1].response if stream else answer
     call = answer.output[-1]
     assert call.type == "function_call" and call.name == "look_up", answer
