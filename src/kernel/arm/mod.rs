@@ -5,6 +5,8 @@
 //! the assembler itself, because operands of their class need a target feature that these targets do not have.
 
 #[cfg(arm_fpu)]
+mod attend;
+#[cfg(arm_fpu)]
 mod attention;
 #[cfg(all(cortex_m_dsp, cortex_m_fpu))]
 mod dsp;
@@ -37,7 +39,11 @@ use float::Fpu as Here;
 pub(super) use neon::available;
 
 #[cfg(not(arm_linux))]
-static CORTEX_M: super::Kernels = table!("cortex-m", Scalar<Here>, products);
+static CORTEX_M: super::Kernels = super::Kernels {
+    #[cfg(arm_fpu)]
+    attend: attend::attend,
+    ..table!("cortex-m", Scalar<Here>, products)
+};
 
 /// The table, which was compiled for the machine.
 #[cfg(not(arm_linux))]
