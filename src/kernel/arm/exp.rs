@@ -55,7 +55,8 @@ macro_rules! inside {
     };
 }
 
-/// `9:` cuts s0 to s3 to the ends. Of any NaN it makes one that has nothing in its low bits, to which [`parts`] adds nothing.
+/// `9:` cuts s0 to s3 to the ends, in turn. Of any NaN it makes one that has nothing in its low bits, to which
+/// [`parts`] adds nothing.
 macro_rules! ends {
     () => {
         concat!(
@@ -63,35 +64,26 @@ macro_rules! ends {
             "vldr s29, [{constants}, #56]\n",
             "vldr s30, [{constants}, #60]\n",
             "vldr s31, [{constants}, #64]\n",
-            ends!("s0"),
-            ends!("s1"),
-            ends!("s2"),
-            ends!("s3"),
-            "mov pc, {n}\n",
-        )
-    };
-    ($x:literal) => {
-        concat!(
-            "vcmp.f32 ",
-            $x,
-            ", s30\n",
+            "mov {m}, #4\n",
+            "12:\n",
+            "vmov.f32 s4, s0\n",
+            "vmov.f32 s0, s1\n",
+            "vmov.f32 s1, s2\n",
+            "vmov.f32 s2, s3\n",
+            "vmov.f32 s3, s4\n",
+            "vcmp.f32 s3, s30\n",
             "vmrs APSR_nzcv, fpscr\n",
             "it gt\n",
-            "vmovgt.f32 ",
-            $x,
-            ", s30\n",
+            "vmovgt.f32 s3, s30\n",
             "it vs\n",
-            "vmovvs.f32 ",
-            $x,
-            ", s29\n",
-            "vcmp.f32 ",
-            $x,
-            ", s31\n",
+            "vmovvs.f32 s3, s29\n",
+            "vcmp.f32 s3, s31\n",
             "vmrs APSR_nzcv, fpscr\n",
             "it mi\n",
-            "vmovmi.f32 ",
-            $x,
-            ", s31\n",
+            "vmovmi.f32 s3, s31\n",
+            "subs {m}, {m}, #1\n",
+            "bne 12b\n",
+            "mov pc, {n}\n",
         )
     };
 }
