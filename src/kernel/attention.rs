@@ -59,6 +59,21 @@ pub(crate) struct Attention<'a> {
 }
 
 impl Attention<'_> {
+    /// The positions that a token sees: from the first to before the last.
+    #[inline(always)]
+    pub fn visible(&self, token: usize) -> (usize, usize) {
+        let at = self.position + token;
+        let hi = self.reach.map_or(at + 1, |all| all.min(at.saturating_add(self.window)));
+        ((at + 1).saturating_sub(self.window), hi)
+    }
+
+    /// Whether scores have no cap and no bias, and there are no sinks.
+    #[allow(dead_code)] // for tables that take it apart
+    #[inline(always)]
+    pub fn is_plain(&self) -> bool {
+        is_plain(self) && (!built::GPT_OSS || self.sinks.is_empty())
+    }
+
     /// The token and the head, among the group's, of a row.
     #[inline(always)]
     fn token_and_head(&self, row: usize) -> (usize, usize) {
@@ -170,8 +185,7 @@ impl<S: Isa, E: Element, const R: usize, const N: usize> Work<S> for Rows<'_, E,
             // elements; `sums` has R rows; the weights of all tiles that a row sees something of are written before they
             // are read.
             unsafe {
-                multiply::<S, E, R, N>(s, &tiles, layout, &queries, Range { lo: seen[0].lo, hi: seen[R - 1].hi }, at);
-                let top = finish(s, job, row, block, &seen, at);
+                let top = scores::<S, E, R, N>(s, job, row, (block, &tiles), &queries, &seen, at);
                 softmax.weights(s, &top, &seen, at, sums, width);
                 weigh_rows::<S, E, R, N>(s, &tiles, layout, &weights, &seen, sums.as_mut_ptr());
             }
@@ -211,14 +225,50 @@ fn rows<'a, const R: usize>(
             copy.iter_mut().zip(q).for_each(|(to, q)| *to = *q);
             *query = copy;
         }
-        let at = job.position + token;
-        let hi = job.reach.map_or(at + 1, |all| all.min(at.saturating_add(job.window)));
-        *seen = Range { lo: (at + 1).saturating_sub(job.window), hi };
+        let (lo, hi) = job.visible(token);
+        *seen = Range { lo, hi };
         if seen.hi == 0 {
             return None; // nothing to see
         }
     }
     Some((queries, visible))
+}
+
+/// The scores of a block; each row's largest.
+///
+/// # Safety
+///
+/// As for [`multiply`].
+#[inline(always)]
+unsafe fn scores<S: Isa, E: Element, const R: usize, const N: usize>(
+    s: S,
+    job: &Attention<'_>,
+    row: usize,
+    (block, tiles): (usize, &[Tile; TILES]),
+    queries: &[&[f32]; R],
+    seen: &[Range; R],
+    to: [*mut f32; R],
+) -> [f32; R] {
+    // SAFETY: passed on to the caller; the layout is that of the tiles.
+    unsafe {
+        if R == 1 && S::ROWS == 1 && E::IS_F32 {
+            let (keys, plain) = (tiles.map(|tile| tile.at.cast()), is_plain(job));
+            let factor = if plain { job.scale } else { 1.0 };
+            let top = s.scores_one(&keys, queries[0], factor, seen[0].lo..seen[0].hi, to[0]);
+            if plain {
+                return [top; R];
+            }
+        } else {
+            multiply::<S, E, R, N>(s, tiles, job.layout, queries, Range { lo: seen[0].lo, hi: seen[R - 1].hi }, to);
+        }
+        finish(s, job, row, block, seen, to)
+    }
+}
+
+/// Whether scores have no cap and no bias.
+#[inline(always)]
+fn is_plain(job: &Attention<'_>) -> bool {
+    (!built::CAPS || job.cap.is_none()) && job.bias.is_none()
 }
 
 /// The dot products of `R` queries with the keys of the tiles that `reach` has something of.
@@ -243,11 +293,11 @@ unsafe fn multiply<S: Isa, E: Element, const R: usize, const N: usize>(
             let to = to.map(|to| to.add(t * TILE));
             (tiles, t) = match tiles.split_first_chunk::<N>() {
                 Some((keys, rest)) if N > 1 => {
-                    E::scores::<S, R, N>(s, *keys, layout, queries, TILE, to);
+                    E::scores::<S, R, N>(s, *keys, layout, queries, to);
                     (rest, t + N)
                 }
                 _ => {
-                    E::scores::<S, R, 1>(s, [keys], layout, queries, reach.lanes(t).end, to);
+                    E::scores::<S, R, 1>(s, [keys], layout, queries, to);
                     (rest, t + 1)
                 }
             };
@@ -271,7 +321,7 @@ unsafe fn finish<S: Isa, const R: usize>(
     scores: [*mut f32; R],
 ) -> [f32; R] {
     let cap = if built::CAPS { job.cap } else { None };
-    let plain = cap.is_none() && job.bias.is_none();
+    let plain = is_plain(job);
     if R == 1 && S::ROWS == 1 && plain {
         // SAFETY: the row has a block of scores there, and sees some of them.
         return [unsafe { s.scale_one(scores[0], job.scale, seen[0].lo..seen[0].hi) }; R];

@@ -25,13 +25,11 @@ pub(crate) fn store(
     match layout.kind {
         kind if !kind.is_built() => {}
         KvType::F32 => {
+            // A value and the zeros behind it.
             let row = row(values, slot, 4 * layout.padded());
-            let Some((row, pad)) = row.split_at_mut_checked(4 * layout.dim) else { return };
-            for (to, v) in row.as_chunks_mut::<4>().0.iter_mut().zip(value) {
-                *to = v.to_le_bytes();
-            }
-            if !pad.is_empty() {
-                pad.fill(0);
+            let mut value = value.iter();
+            for to in row.as_chunks_mut::<4>().0 {
+                *to = value.next().map_or([0; 4], |v| v.to_le_bytes());
             }
             for (to, k) in column(keys, slot).zip(key) {
                 *to = k.to_le_bytes();

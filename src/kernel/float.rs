@@ -65,7 +65,17 @@ fn gelu_erf<S: Isa>(s: S, x: S::V) -> S::V {
 /// `x = f(x)`, or `x = f(x) * up` where the feed-forward is gated.
 #[inline(always)]
 pub(super) fn activate<S: Isa>(s: S, f: Activation, x: &mut [f32], up: Option<&[f32]>) {
-    if f == Activation::Silu && s.silu(x, up) {
+    // What is not built does as SiLU, below as well: so where an instruction set has its own, nothing else may be left.
+    let is_silu = match f {
+        Activation::Silu => true,
+        Activation::GeluTanh => !built::GELU_TANH,
+        Activation::GeluErf => !built::GELU_ERF,
+        Activation::Sigmoid => !built::GATED_QUERY,
+        Activation::Relu => !built::RELU,
+        Activation::ReluSquared => !built::RELU_SQUARED,
+        Activation::ClampedSwiglu => !built::GPT_OSS,
+    };
+    if is_silu && s.silu(x, up) {
         return;
     }
     for i in (0..x.len()).step_by(16) {

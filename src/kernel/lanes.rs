@@ -93,6 +93,29 @@ pub(super) unsafe trait Isa: Copy {
         }
         top.largest()
     }
+    /// The scores of some positions of a block, of which `at` has the tiles: the dot products of `q` with the keys, in f32,
+    /// times `factor`, to `to`. Returns the largest.
+    ///
+    /// # Safety
+    ///
+    /// As for [`scale_one`](Self::scale_one), and each of these tiles has a row of 16 for each number of `q`.
+    #[inline(always)]
+    unsafe fn scores_one(
+        self,
+        at: &[*const f32; 4],
+        q: &[f32],
+        factor: f32,
+        scores: Range<usize>,
+        to: *mut f32,
+    ) -> f32 {
+        static ZEROS: [f32; 16] = [0.0; 16];
+        for ((start, lanes), tile) in sixteens(scores.clone()).zip(at.iter().skip(scores.start / 16)) {
+            // SAFETY: passed on to the caller.
+            unsafe { self.add_products(ZEROS.as_ptr(), *tile, 16, q.as_ptr(), q.len(), lanes.end, to.add(start)) };
+        }
+        // SAFETY: passed on to the caller.
+        unsafe { self.scale_one(to, factor, scores) }
+    }
     /// Scores to weights: `exp(score - best)` in place for those of some lanes, added to `total`.
     ///
     /// # Safety

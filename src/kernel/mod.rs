@@ -53,6 +53,24 @@ use job::Job;
 /// The most query rows that any table's attention takes at once: what its scratch has room for.
 pub(crate) const MAX_ROWS: usize = 8;
 
+/// `x = y`, as far as both go.
+#[inline]
+pub(crate) fn copy(x: &mut [f32], y: &[f32]) {
+    <scalar::Here as scalar::Unit>::copy(x, y);
+}
+
+/// `x += y`, as far as both go.
+#[inline]
+pub(crate) fn add(x: &mut [f32], y: &[f32]) {
+    <scalar::Here as scalar::Unit>::add(x, y);
+}
+
+/// Each pair times a complex number, by its real and its imaginary part; as far as all go.
+#[inline]
+pub(crate) fn rotate_pairs(x: &mut [f32], cos: &[f32], sin: &[f32]) {
+    <scalar::Here as scalar::Unit>::rotate_pairs(x, cos, sin);
+}
+
 /// The activation function of a feed-forward layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Activation {

@@ -32,6 +32,11 @@ pub(super) unsafe trait Unit: Copy {
     fn zero() -> [f32; 16] {
         [0.0; 16]
     }
+    /// [`Lanes::sum`].
+    #[inline(always)]
+    fn sum(x: [f32; 16]) -> f32 {
+        tree(x, |a, b| a + b)
+    }
     /// The f16 in two little-endian bytes.
     #[inline(always)]
     fn le_f16(bytes: [u8; 2]) -> f32 {
@@ -46,6 +51,27 @@ pub(super) unsafe trait Unit: Copy {
     #[inline(always)]
     fn to_f16(x: f32) -> [u8; 2] {
         half::f16::from_f32_const(x).to_le_bytes()
+    }
+    /// `x = y`, as far as both go.
+    #[inline(always)]
+    fn copy(x: &mut [f32], y: &[f32]) {
+        for (x, y) in x.iter_mut().zip(y) {
+            *x = *y;
+        }
+    }
+    /// `x += y`, as far as both go.
+    #[inline(always)]
+    fn add(x: &mut [f32], y: &[f32]) {
+        for (x, y) in x.iter_mut().zip(y) {
+            *x += y;
+        }
+    }
+    /// Each pair times a complex number, by its real and its imaginary part; as far as all go.
+    #[inline(always)]
+    fn rotate_pairs(x: &mut [f32], cos: &[f32], sin: &[f32]) {
+        for (([a, b], c), s) in x.as_chunks_mut().0.iter_mut().zip(cos).zip(sin) {
+            (*a, *b) = (*a * c - *b * s, *a * s + *b * c);
+        }
     }
     /// [`Isa::exp`].
     #[inline(always)]
@@ -84,6 +110,21 @@ pub(super) unsafe trait Unit: Copy {
             }
         }
         top
+    }
+    /// [`Isa::scores_one`].
+    ///
+    /// # Safety
+    ///
+    /// As there.
+    #[inline(always)]
+    unsafe fn scores(at: &[*const f32; 4], q: &[f32], factor: f32, scores: Range<usize>, to: *mut f32) -> f32 {
+        let start = [0.0; 16];
+        for ((place, lanes), tile) in sixteens(scores.clone()).zip(at.iter().skip(scores.start / 16)) {
+            // SAFETY: passed on to the caller.
+            unsafe { Self::add_products(start.as_ptr(), *tile, 16, q.as_ptr(), q.len(), lanes.end, to.add(place)) };
+        }
+        // SAFETY: passed on to the caller.
+        unsafe { Self::scale(to, factor, scores) }
     }
     /// [`Isa::softmax_one`].
     ///
@@ -269,6 +310,18 @@ unsafe impl<U: Unit> Isa for Scalar<U> {
         unsafe { U::scale(at, factor, scores) }
     }
     #[inline(always)]
+    unsafe fn scores_one(
+        self,
+        at: &[*const f32; 4],
+        q: &[f32],
+        factor: f32,
+        scores: Range<usize>,
+        to: *mut f32,
+    ) -> f32 {
+        // SAFETY: passed on to the caller.
+        unsafe { U::scores(at, q, factor, scores, to) }
+    }
+    #[inline(always)]
     unsafe fn softmax_one(self, at: *mut f32, best: f32, scores: Range<usize>, total: &mut Array<U>) {
         // SAFETY: passed on to the caller.
         unsafe { U::softmax(at, best, scores, &mut total.0) };
@@ -373,24 +426,22 @@ impl<U: Unit> Lanes for Array<U> {
 
     #[inline(always)]
     fn sum(self) -> f32 {
-        self.tree(|a, b| a + b)
+        U::sum(self.0)
     }
     #[inline(always)]
     fn largest(self) -> f32 {
-        self.tree(|a, b| if a > b { a } else { b })
+        tree(self.0, |a, b| if a > b { a } else { b })
     }
 }
 
-impl<U: Unit> Array<U> {
-    /// Joins lane `i` with `i + 8`, then `i + 4`, `i + 2`, `i + 1`.
-    #[inline(always)]
-    fn tree(mut self, f: impl Fn(f32, f32) -> f32) -> f32 {
-        for half in [8, 4, 2, 1] {
-            let Some((low, high)) = self.0.split_at_mut_checked(half) else { break };
-            for (a, &b) in low.iter_mut().zip(high.iter()) {
-                *a = f(*a, b);
-            }
+/// Joins lane `i` with `i + 8`, then `i + 4`, `i + 2`, `i + 1`.
+#[inline(always)]
+fn tree(mut x: [f32; 16], f: impl Fn(f32, f32) -> f32) -> f32 {
+    for half in [8, 4, 2, 1] {
+        let Some((low, high)) = x.split_at_mut_checked(half) else { break };
+        for (a, &b) in low.iter_mut().zip(high.iter()) {
+            *a = f(*a, b);
         }
-        self.0[0]
     }
+    x[0]
 }

@@ -20,16 +20,30 @@ const NEAR: [(f32, f64); 5] = [
 /// In f64, as FreeBSD's `s_sinf.c`, whose polynomials these are: a multiple of pi/2 is taken away in two parts
 /// (Cody and Waite), the rest lies within pi/4.
 pub(super) fn sine_cosine(angle: f32) -> (f32, f32) {
-    /// pi/2: its first 25 bits, so that a multiple of them is exact, and what is left.
-    const QUARTER: [f64; 2] = [1.570_796_310_901_641_8, 1.589_325_477_352_819_6e-8];
-    /// Added and taken away again, it rounds to an integer.
-    const ROUND: f64 = 1.5 / f64::EPSILON;
     let far = angle.abs();
     if far.is_nan() || far >= LIMIT {
         return (0.0, 1.0);
     }
+    let near = NEAR.iter().position(|(most, _)| far <= *most);
+    let (sine, cosine, quarters) = whole::sine_cosine(far, near).unwrap_or_else(|| in_floats(far, near));
+    let (sine, cosine) = match quarters & 3 {
+        0 => (sine, cosine),
+        1 => (cosine, -sine),
+        2 => (-sine, -cosine),
+        _ => (-cosine, sine),
+    };
+    (if angle.is_sign_negative() { -sine } else { sine }, cosine)
+}
+
+/// The sine and the cosine of what is left of an angle without the nearest multiple of pi/2, which is the last.
+#[inline(never)]
+fn in_floats(far: f32, near: Option<usize>) -> (f32, f32, i32) {
+    /// pi/2: its first 25 bits, so that a multiple of them is exact, and what is left.
+    const QUARTER: [f64; 2] = [1.570_796_310_901_641_8, 1.589_325_477_352_819_6e-8];
+    /// Added and taken away again, it rounds to an integer.
+    const ROUND: f64 = 1.5 / f64::EPSILON;
     let mut x = f64::from(far);
-    let quarters = match (0..).zip(NEAR).find(|(_, (most, _))| far <= *most) {
+    let quarters = match near.and_then(|near| Some((near as i32, NEAR.get(near)?))) {
         Some((0, _)) => 0,
         Some((quarters, (_, turned))) => {
             x -= turned;
@@ -53,13 +67,83 @@ pub(super) fn sine_cosine(angle: f32) -> (f32, f32) {
         let second = -0.001_388_676_377_460_993 + squared * 0.000_024_390_448_796_277_41;
         (first + fourth * squared * second) as f32
     };
-    let (sine, cosine) = match quarters & 3 {
-        0 => (sine, cosine),
-        1 => (cosine, -sine),
-        2 => (-sine, -cosine),
-        _ => (-cosine, sine),
-    };
-    (if angle.is_sign_negative() { -sine } else { sine }, cosine)
+    (sine, cosine, quarters)
+}
+
+/// The same in whole numbers, of 2^-62 each, where the result is certain to be the same.
+mod whole {
+    use core::f64::consts::{FRAC_2_PI, FRAC_PI_2};
+
+    /// More than these sums and those of floats can be apart: the angle without its quarters is known to 2^-45.
+    const ERROR: u64 = 1 << 18;
+
+    const fn number(x: f64) -> u64 {
+        (x * (1u64 << 62) as f64) as u64
+    }
+
+    const SINE: [u64; 4] = [
+        number(0.000_002_718_311_493_989_822),
+        number(0.000_198_393_348_360_966_32),
+        number(0.008_333_329_385_889_463),
+        number(0.166_666_666_416_265_24),
+    ];
+    const COSINE: [u64; 4] = [
+        number(0.000_024_390_448_796_277_41),
+        number(0.001_388_676_377_460_993),
+        number(0.041_666_623_323_739_06),
+        number(0.499_999_997_251_031),
+    ];
+
+    /// The sine, the cosine and the multiple of pi/2; `None` for angles that are very small or large, and where both roundings
+    /// are possible.
+    pub fn sine_cosine(far: f32, near: Option<usize>) -> Option<(f32, f32, i32)> {
+        let (exponent, mantissa) = (far.to_bits() >> 23, (far.to_bits() & 0x7f_ffff) | 0x80_0000);
+        if !(113..136).contains(&exponent) {
+            return None;
+        }
+        // Of 2^-53 each: below 2^62.
+        let x = u64::from(mantissa) << (exponent - 97);
+        let quarters = match near {
+            Some(near) => near as u64,
+            None => {
+                // Of 2^-16 each.
+                let turns = ((x >> 37) * (FRAC_2_PI * (1u64 << 32) as f64) as u64) >> 32;
+                if (turns & 0xffff).abs_diff(0x8000) < 64 {
+                    return None;
+                }
+                (turns + 0x8000) >> 16
+            }
+        };
+        let x = (x as i64).wrapping_sub((quarters * (FRAC_PI_2 * (1u64 << 53) as f64) as u64) as i64) << 9;
+        let squared = product(x.unsigned_abs(), x.unsigned_abs());
+        let sine = rounded(product(x.unsigned_abs(), polynomial(squared, &SINE)))?;
+        let cosine = rounded(polynomial(squared, &COSINE))?;
+        Some((if x < 0 { -sine } else { sine }, cosine, quarters as i32))
+    }
+
+    /// `1 - x (d - x (c - x (b - x a)))`.
+    fn polynomial(x: u64, [a, b, c, d]: &[u64; 4]) -> u64 {
+        [*b, *c, *d, 1 << 62].into_iter().fold(*a, |sum, next| next.wrapping_sub(product(x, sum)))
+    }
+
+    /// But for some of the last bits.
+    #[inline(never)]
+    fn product(x: u64, y: u64) -> u64 {
+        let halves = |x: u64| (x & 0xffff_ffff, x >> 32);
+        let ((low, high), (other_low, other_high)) = (halves(x), halves(y));
+        ((high * other_high) << 2) + ((high * other_low) >> 30) + ((low * other_high) >> 30)
+    }
+
+    /// The nearest f32, if numbers near this one have the same.
+    fn rounded(x: u64) -> Option<f32> {
+        let drop = 40u32.checked_sub(x.leading_zeros())?;
+        let (half, rest) = ((1 << drop) >> 1, x & ((1 << drop) - 1));
+        if rest.abs_diff(half) < ERROR {
+            return None;
+        }
+        let mantissa = (x >> drop) as u32 + u32::from(rest > half);
+        Some(f32::from_bits(((drop + 87) << 23) + mantissa))
+    }
 }
 
 #[cfg(test)]
@@ -75,6 +159,19 @@ mod tests {
                 assert_eq!((ours.0.to_bits(), ours.1.to_bits()), (theirs.0.to_bits(), theirs.1.to_bits()), "{angle:e}");
             }
         }
+    }
+
+    #[test]
+    fn positions_need_no_floats() {
+        // A thousandth of a turn and more, to position 500 of the fastest pair.
+        let angles = (1..100_000).map(|i| i as f32 * 0.005);
+        let rest = angles.filter(|&far| {
+            let near = NEAR.iter().position(|(most, _)| far <= *most);
+            let whole = whole::sine_cosine(far, near);
+            assert!(whole.is_none_or(|whole| whole == in_floats(far, near)), "{far}");
+            whole.is_none()
+        });
+        assert!(rest.count() < 300);
     }
 
     #[test]

@@ -194,9 +194,7 @@ fn turn(
             if !after_rope {
                 norm_heads(kernels, spec, heads, head_dim, weight);
             }
-            for head in rows_mut(heads, head_dim) {
-                rotary.rotate(row, head);
-            }
+            rotary.rotate(row, heads, head_dim);
             if after_rope {
                 norm_heads(kernels, spec, heads, head_dim, weight);
             }

@@ -68,10 +68,12 @@ impl Input<'_, '_, '_> {
         if let Some(see) = self.compute.inputs {
             products.iter().filter_map(|(w, _)| *w).for_each(|w| see(w.data, self.x));
         }
-        let form_of = |(w, _): &Product<'_>| w.and_then(|w| Form::of(w.kind));
         let mut rest = products;
-        while let Some(form) = rest.iter().find_map(form_of) {
-            let alike = rest.iter().take_while(|product| form_of(product).is_none_or(|other| other == form)).count();
+        loop {
+            let mut forms = rest.iter().map(|(w, _)| w.and_then(|w| Form::of(w.kind)));
+            let Some(form) = forms.by_ref().flatten().next() else { return };
+            let first = rest.len() - forms.len();
+            let alike = first + forms.take_while(|other| other.is_none_or(|other| other == form)).count();
             let Some((products, after)) = rest.split_at_checked(alike) else { return };
             self.times_alike(form, products, out, stride);
             rest = after;

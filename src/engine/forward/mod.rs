@@ -25,7 +25,7 @@ use core::ops::{ControlFlow, Range};
 use super::layout::{POOLS, Pieces, STATES, Segment, Store};
 use super::profile::Section;
 use crate::built;
-use crate::kernel::{Deviation, Kernels};
+use crate::kernel::{Deviation, Kernels, add, copy};
 use crate::memory::Pool;
 use crate::model::{Layer, Model, Norm, Role, Spec, Weights};
 use crate::workers::Serial;
@@ -463,20 +463,6 @@ fn rows_mut<T>(mut x: &mut [T], width: usize) -> impl Iterator<Item = &mut [T]> 
         x = rest;
         Some(row)
     })
-}
-
-/// `x = y`, as far as both go.
-pub(crate) fn copy(x: &mut [f32], y: &[f32]) {
-    for (x, y) in x.iter_mut().zip(y) {
-        *x = *y;
-    }
-}
-
-/// `x += y`.
-fn add(x: &mut [f32], y: &[f32]) {
-    for (x, y) in x.iter_mut().zip(y) {
-        *x += y;
-    }
 }
 
 /// `x *= factor`.

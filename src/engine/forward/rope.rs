@@ -5,6 +5,7 @@
 
 use super::angle::sine_cosine;
 use super::rows_mut;
+use crate::kernel::rotate_pairs;
 use crate::model::{Role, Rope, RopeStyle, Scaling, Spec, Weights};
 use crate::quant::le_f32;
 
@@ -73,22 +74,20 @@ impl<'w> Rotary<'w> {
         }
     }
 
-    /// Rotates one head of row `t` in place.
-    pub fn rotate(&self, t: usize, head: &mut [f32]) {
-        let (Some(rope), half) = (self.rope, self.frequencies.len()) else { return };
+    /// Rotates heads of `dim` elements of row `t` in place.
+    pub fn rotate(&self, t: usize, heads: &mut [f32], dim: usize) {
+        let (Some(rope), half) = (&self.rope, self.frequencies.len()) else { return };
         let Some(rotation) = self.rotations.get(2 * half * t..2 * half * (t + 1)) else { return };
         let Some((cos, sin)) = rotation.split_at_checked(half) else { return };
-        let Some(head) = head.get_mut(..2 * half) else { return };
-        match rope.style {
-            RopeStyle::Adjacent => {
-                for (([a, b], c), s) in head.as_chunks_mut().0.iter_mut().zip(cos).zip(sin) {
-                    (*a, *b) = (*a * c - *b * s, *a * s + *b * c);
-                }
-            }
-            RopeStyle::Halves => {
-                let Some((first, second)) = head.split_at_mut_checked(half) else { return };
-                for (((a, b), c), s) in first.iter_mut().zip(second).zip(cos).zip(sin) {
-                    (*a, *b) = (*a * c - *b * s, *a * s + *b * c);
+        for head in rows_mut(heads, dim) {
+            let Some(head) = head.get_mut(..2 * half) else { return };
+            match rope.style {
+                RopeStyle::Adjacent => rotate_pairs(head, cos, sin),
+                RopeStyle::Halves => {
+                    let Some((first, second)) = head.split_at_mut_checked(half) else { return };
+                    for (((a, b), c), s) in first.iter_mut().zip(second).zip(cos).zip(sin) {
+                        (*a, *b) = (*a * c - *b * s, *a * s + *b * c);
+                    }
                 }
             }
         }

@@ -2,99 +2,169 @@
 
 use core::arch::asm;
 
-use super::float::fpu;
+use super::float::{ZEROS, fpu, tree, unit};
+
+/// Eight numbers of a row times a factor, to the lower lanes or the upper; the pointer may move on.
+macro_rules! eight {
+    (low! $row:literal, $x:literal) => {
+        concat!("vldmia ", $row, "!, {{s16-s23}}\n", eight!(@ $x, "s0" "s1" "s2" "s3" "s4" "s5" "s6" "s7"))
+    };
+    (low $row:literal, $x:literal) => {
+        concat!("vldmia ", $row, ", {{s16-s23}}\n", eight!(@ $x, "s0" "s1" "s2" "s3" "s4" "s5" "s6" "s7"))
+    };
+    (high $row:literal, $x:literal) => {
+        concat!("vldmia ", $row, ", {{s16-s23}}\n", eight!(@ $x, "s8" "s9" "s10" "s11" "s12" "s13" "s14" "s15"))
+    };
+    (@ $x:literal, $a:literal $b:literal $c:literal $d:literal $e:literal $f:literal $g:literal $h:literal) => {
+        concat!(
+            "vfma.f32 ", $a, ", s16, ", $x, "\n",
+            "vfma.f32 ", $b, ", s17, ", $x, "\n",
+            "vfma.f32 ", $c, ", s18, ", $x, "\n",
+            "vfma.f32 ", $d, ", s19, ", $x, "\n",
+            "vfma.f32 ", $e, ", s20, ", $x, "\n",
+            "vfma.f32 ", $f, ", s21, ", $x, "\n",
+            "vfma.f32 ", $g, ", s22, ", $x, "\n",
+            "vfma.f32 ", $h, ", s23, ", $x, "\n",
+        )
+    };
+}
 
 /// Sixteen numbers of a row, or its first eight, times a factor; the pointer moves on to the next row.
 macro_rules! row {
     (16, $row:literal, $x:literal) => {
-        concat!(
-            row!(@ $row, "!", $x),
-            "vldmia ", $row, ", {{s16-s23}}\n",
-            "vfma.f32 s8, s16, ", $x, "\n",
-            "vfma.f32 s9, s17, ", $x, "\n",
-            "vfma.f32 s10, s18, ", $x, "\n",
-            "vfma.f32 s11, s19, ", $x, "\n",
-            "vfma.f32 s12, s20, ", $x, "\n",
-            "vfma.f32 s13, s21, ", $x, "\n",
-            "vfma.f32 s14, s22, ", $x, "\n",
-            "vfma.f32 s15, s23, ", $x, "\n",
-            "add ", $row, ", ", $row, ", {step}\n",
-        )
+        concat!(eight!(low! $row, $x), eight!(high $row, $x), "add ", $row, ", ", $row, ", {step}\n")
     };
     (8, $row:literal, $x:literal) => {
-        concat!(row!(@ $row, "", $x), "add ", $row, ", ", $row, ", {half_step}\n")
-    };
-    (@ $row:literal, $on:literal, $x:literal) => {
-        concat!(
-            "vldmia ", $row, $on, ", {{s16-s23}}\n",
-            "vfma.f32 s0, s16, ", $x, "\n",
-            "vfma.f32 s1, s17, ", $x, "\n",
-            "vfma.f32 s2, s18, ", $x, "\n",
-            "vfma.f32 s3, s19, ", $x, "\n",
-            "vfma.f32 s4, s20, ", $x, "\n",
-            "vfma.f32 s5, s21, ", $x, "\n",
-            "vfma.f32 s6, s22, ", $x, "\n",
-            "vfma.f32 s7, s23, ", $x, "\n",
-        )
+        concat!(eight!(low $row, $x), "add ", $row, ", ", $row, ", {half_step}\n")
     };
 }
 
-/// Four numbers times s17, in place and to r0 to r3.
-macro_rules! times_factor {
-    () => {
-        concat!(
-            "vldmia {at}, {{s0-s3}}\n",
-            "vmul.f32 s0, s0, s17\n",
-            "vmul.f32 s1, s1, s17\n",
-            "vmul.f32 s2, s2, s17\n",
-            "vmul.f32 s3, s3, s17\n",
-            "vstmia {at}, {{s0-s3}}\n",
-            "ldmia {at}!, {{r0-r3}}\n",
-        )
+/// A row of 16 keys, or the first eight, times a number of the query, and on to the next.
+macro_rules! keys {
+    (16, $x:literal) => {
+        concat!(eight!(low "{k}!", $x), eight!(high "{k}!", $x))
+    };
+    (8, $x:literal) => {
+        concat!(eight!(low "{k}", $x), "add {k}, {k}, #64\n")
     };
 }
 
-/// The largest so far of r0 to r3, in the sense of a condition.
+/// Sums times s28.
+macro_rules! times {
+    ($($x:literal)*) => { concat!($("vmul.f32 ", $x, ", ", $x, ", s28\n",)*) };
+}
+
+/// What [`Unit::scores`](crate::kernel::scalar::Unit::scores) makes of `n` positions, from a tile's first on.
+///
+/// # Safety
+///
+/// As there.
+#[inline(always)]
+pub(super) unsafe fn scores(at: *const *const f32, q: &[f32], factor: f32, n: usize, to: *mut f32) {
+    // SAFETY: the caller has these tiles, a row of 16 in each for each number of `q`, and room for the tiles' scores.
+    unsafe {
+        fpu!(
+            "vmov s28, {d}",
+            "20:",
+            "ldr {k}, [{at}], #4",
+            "mov {x}, {q}",
+            "mov {d}, {dim}",
+            "vldmia {zeros}, {{s0-s15}}",
+            "cmp {n}, #8",
+            "bls 6f",
+            // Four rows at a time, then the rest.
+            "b 3f",
+            "2:",
+            "vldmia {x}!, {{s24-s27}}",
+            keys!(16, "s24"),
+            keys!(16, "s25"),
+            keys!(16, "s26"),
+            keys!(16, "s27"),
+            "3:",
+            "subs {d}, {d}, #4",
+            "bge 2b",
+            "adds {d}, {d}, #4",
+            "beq 8f",
+            "4:",
+            "vldmia {x}!, {{s24}}",
+            keys!(16, "s24"),
+            "subs {d}, {d}, #1",
+            "bne 4b",
+            "8:",
+            times!("s0" "s1" "s2" "s3" "s4" "s5" "s6" "s7" "s8" "s9" "s10" "s11" "s12" "s13" "s14" "s15"),
+            "vstmia {to}!, {{s0-s15}}",
+            "subs {n}, {n}, #16",
+            "bhi 20b",
+            "b 9f",
+            // Half of the lanes will do.
+            "7:",
+            "vldmia {x}!, {{s24-s27}}",
+            keys!(8, "s24"),
+            keys!(8, "s25"),
+            keys!(8, "s26"),
+            keys!(8, "s27"),
+            "6:",
+            "subs {d}, {d}, #4",
+            "bge 7b",
+            "adds {d}, {d}, #4",
+            "beq 8f",
+            "4:",
+            "vldmia {x}!, {{s24}}",
+            keys!(8, "s24"),
+            "subs {d}, {d}, #1",
+            "bne 4b",
+            "8:",
+            times!("s0" "s1" "s2" "s3" "s4" "s5" "s6" "s7"),
+            "vstmia {to}, {{s0-s7}}",
+            "9:",
+            ;
+            at = inout(reg) at => _,
+            q = in(reg) q.as_ptr(),
+            dim = in(reg) q.len(),
+            n = inout(reg) n => _,
+            to = inout(reg) to => _,
+            zeros = in(reg) ZEROS.as_ptr(),
+            d = inout(reg) factor.to_bits() => _,
+            k = out(reg) _,
+            x = out(reg) _,
+        );
+    }
+}
+
+/// The largest so far of r0 to r3, in the sense of a condition, which seldom is true: what is done then lies elsewhere.
 macro_rules! larger {
-    ($than:literal) => {
-        concat!(
-            larger!(@ $than, "r0"),
-            larger!(@ $than, "r1"),
-            larger!(@ $than, "r2"),
-            larger!(@ $than, "r3"),
-        )
+    ($than:literal $($x:literal $then:literal $on:literal),*) => {
+        concat!($("cmp ", $x, ", {top}\n", "b", $than, " ", $then, "f\n", $on, ":\n",)*)
     };
-    (@ $than:literal, $x:literal) => {
-        concat!("cmp ", $x, ", {top}\n", "it ", $than, "\n", "mov", $than, " {top}, ", $x, "\n")
+    (then $($x:literal $then:literal $on:literal),*) => {
+        concat!($($then, ":\n", "mov {top}, ", $x, "\n", "b ", $on, "b\n",)*)
     };
 }
 
-/// [`Unit::add_products`], `all` rows of which some lie at the first place, `skip` elements on, and as many as
-/// `each` says at the next ones.
+/// [`Unit::add_rows`](crate::kernel::scalar::Unit::add_rows): `all` rows, `values` elements on from each place: at
+/// the first of them `first`, `skip` elements further on, at the others sixteen.
 ///
 /// # Safety
 ///
 /// As there; the places are there.
 #[inline(always)]
-#[allow(clippy::too_many_arguments)] // three pieces of memory, and how far they go
 pub(super) unsafe fn add_rows(
-    start: *const f32,
     at: *const *const f32,
-    skip: usize,
-    (all, first, each): (usize, usize, usize),
+    (values, skip): (usize, usize),
+    (all, first): (usize, usize),
     stride: usize,
     x: *const f32,
     lanes: usize,
     to: *mut f32,
 ) {
-    // SAFETY: the caller has 16 numbers at the start, these rows and as many factors, and room for 16.
+    // SAFETY: the caller has these rows, as many factors, and 16 sums.
     unsafe {
         fpu!(
-            "vldmia {start}, {{s0-s15}}",
+            "vldmia {to}, {{s0-s15}}",
             "20:",
             "ldr {rows}, [{at}], #4",
             "add {rows}, {rows}, {skip}",
-            "mov {skip}, #0",
+            "mov {skip}, {values}",
             "cmp {all}, {n}",
             "it lo",
             "movlo {n}, {all}",
@@ -138,17 +208,16 @@ pub(super) unsafe fn add_rows(
             "subs {n}, {n}, #1",
             "bne 9b",
             "8:",
-            "mov {n}, {each}",
+            "mov {n}, #16",
             "cmp {all}, #0",
             "bne 20b",
             "vstmia {to}, {{s0-s15}}",
             ;
-            start = in(reg) start,
             to = in(reg) to,
             at = inout(reg) at => _,
-            skip = inout(reg) 4 * skip => _,
+            values = in(reg) 4 * values,
+            skip = inout(reg) 4 * (values + skip) => _,
             all = inout(reg) all => _,
-            each = in(reg) each,
             rows = out(reg) _,
             n = inout(reg) first => _,
             x = inout(reg) x => _,
@@ -159,7 +228,88 @@ pub(super) unsafe fn add_rows(
     }
 }
 
-/// Some numbers times a factor; the largest.
+/// Zeros, whole sixteens of them.
+///
+/// # Safety
+///
+/// There is room for them.
+#[inline(always)]
+pub(super) unsafe fn clear(at: *mut f32, n: usize) {
+    // SAFETY: within that room.
+    unsafe {
+        fpu!(
+            "vldmia {zeros}, {{s0-s15}}",
+            "2:",
+            "subs {n}, {n}, #16",
+            "vstmia {at}!, {{s0-s15}}",
+            "bhi 2b",
+            ;
+            zeros = in(reg) ZEROS.as_ptr(),
+            at = inout(reg) at => _,
+            n = inout(reg) n => _,
+        );
+    }
+}
+
+/// The sum of sixteen lanes, as [`Lanes::sum`](crate::kernel::lanes::Lanes::sum).
+///
+/// # Safety
+///
+/// They are there.
+#[inline(always)]
+pub(super) unsafe fn sum(x: *const f32) -> f32 {
+    let sum;
+    // SAFETY: reads the caller's numbers.
+    unsafe {
+        fpu!(
+            "vldmia {x}, {{s0-s15}}",
+            tree!(),
+            "vmov {x}, s0",
+            ;
+            x = inout(reg) x => sum,
+        );
+    }
+    f32::from_bits(sum)
+}
+
+/// Some numbers times a factor, to another place or the same.
+///
+/// # Safety
+///
+/// There are `n` numbers, and room for them.
+#[inline(never)]
+pub(super) unsafe fn multiply(from: *const f32, to: *mut f32, factor: f32, n: usize) {
+    // SAFETY: the caller's numbers.
+    unsafe {
+        fpu!(
+            "vmov s28, {factor}",
+            "b 3f",
+            "2:",
+            "vldmia {from}!, {{s0-s3}}",
+            times!("s0" "s1" "s2" "s3"),
+            "vstmia {to}!, {{s0-s3}}",
+            "3:",
+            "subs {n}, {n}, #4",
+            "bge 2b",
+            "adds {n}, {n}, #4",
+            "beq 5f",
+            "4:",
+            "vldmia {from}!, {{s0}}",
+            times!("s0"),
+            "vstmia {to}!, {{s0}}",
+            "subs {n}, {n}, #1",
+            "bne 4b",
+            "5:",
+            ;
+            factor = in(reg) factor.to_bits(),
+            from = inout(reg) from => _,
+            to = inout(reg) to => _,
+            n = inout(reg) n => _,
+        );
+    }
+}
+
+/// The largest of some numbers.
 ///
 /// As bits, a number is larger than a negative one if it is lower without a sign, and than any other if it is greater with
 /// one.
@@ -167,18 +317,18 @@ pub(super) unsafe fn add_rows(
 /// # Safety
 ///
 /// There are `n` numbers.
-#[inline(always)]
-pub(super) unsafe fn scale(at: *mut f32, factor: f32, n: usize) -> f32 {
+#[inline(never)]
+pub(super) unsafe fn largest(at: *const f32, n: usize) -> f32 {
     let mut top = f32::NEG_INFINITY.to_bits();
-    // SAFETY: reads and writes the caller's numbers.
+    // SAFETY: reads the caller's numbers.
     unsafe {
-        fpu!(
-            "vmov s17, {factor}",
+        asm!(
+            unit!(),
             "b 4f",
             "2:",
-            times_factor!(),
+            "ldmia {at}!, {{r0-r3}}",
             // The first that is not negative need not be the largest of the four.
-            larger!("lo"),
+            larger!("lo" "r0" "30" "40", "r1" "31" "41", "r2" "32" "42", "r3" "33" "43"),
             "cmp {top}, #0",
             "bge 6f",
             "4:",
@@ -186,9 +336,9 @@ pub(super) unsafe fn scale(at: *mut f32, factor: f32, n: usize) -> f32 {
             "bge 2b",
             "b 7f",
             "5:",
-            times_factor!(),
+            "ldmia {at}!, {{r0-r3}}",
             "6:",
-            larger!("gt"),
+            larger!("gt" "r0" "34" "44", "r1" "35" "45", "r2" "36" "46", "r3" "37" "47"),
             "subs {n}, {n}, #4",
             "bge 5b",
             "7:",
@@ -196,26 +346,28 @@ pub(super) unsafe fn scale(at: *mut f32, factor: f32, n: usize) -> f32 {
             "beq 9f",
             "vmov s16, {top}",
             "8:",
-            "vldr s0, [{at}]",
-            "vmul.f32 s0, s0, s17",
+            "vldmia {at}!, {{s0}}",
             "vcmp.f32 s16, s0",
             "vmrs APSR_nzcv, fpscr",
             "it le",
             "vmovle.f32 s16, s0",
-            "vstmia {at}!, {{s0}}",
             "subs {n}, {n}, #1",
             "bne 8b",
             "vmov {top}, s16",
+            "b 9f",
+            larger!(then "r0" "30" "40", "r1" "31" "41", "r2" "32" "42", "r3" "33" "43"),
+            larger!(then "r0" "34" "44", "r1" "35" "45", "r2" "36" "46", "r3" "37" "47"),
             "9:",
-            ;
             top = inout(reg) top,
-            factor = in(reg) factor.to_bits(),
             at = inout(reg) at => _,
             n = inout(reg) n => _,
             out("r0") _,
             out("r1") _,
             out("r2") _,
             out("r3") _,
+            out("s0") _,
+            out("s16") _,
+            options(nostack, readonly),
         );
     }
     f32::from_bits(top)

@@ -50,28 +50,68 @@ pub(super) fn of_nibbles(low: u32, high: u32) -> [u32; 4] {
     [(even & 0x00ff_00ff) << 8, odd, (high_even & 0x0fff_0fff) << 4, high_odd]
 }
 
+/// A word and the seven at `rest`, spread to sixteen.
+///
+/// # Safety
+///
+/// There are seven, on any boundary, and room for sixteen.
+#[inline(always)]
+unsafe fn spread_all(first: u32, rest: *const i8, to: *mut u32) {
+    // SAFETY: within what the caller has.
+    unsafe {
+        asm!(
+            "b 3f",
+            "2:",
+            "ldr r0, [{rest}], #4",
+            "3:",
+            "ldr r1, [{rest}], #4",
+            "sxtb16 r2, r0",
+            "sxtb16 r3, r0, ror #8",
+            "sxtb16 r4, r1",
+            "sxtb16 r5, r1, ror #8",
+            "stmia {to}!, {{r2-r5}}",
+            "cmp {to}, {end}",
+            "bne 2b",
+            rest = inout(reg) rest => _,
+            to = inout(reg) to => _,
+            end = in(reg) to.add(16),
+            inout("r0") first => _,
+            out("r1") _,
+            out("r2") _,
+            out("r3") _,
+            out("r4") _,
+            out("r5") _,
+            options(nostack),
+        );
+    }
+}
+
 impl Spread {
-    /// In the order of the kernel, for which the last two may have to come first.
+    /// In the order of the kernel: where it wants the `next` block's scale, the last two quants come first. (Written where it
+    /// stays: a copy would take as long.)
     #[inline(always)]
-    fn new<F: Format>(scale: f32, q: &[i8; 32], [a, b]: [i16; 2], last_first: bool) -> Self {
+    fn write<F: Format>(to: &mut MaybeUninit<Self>, q: &[i8; 32], [a, b]: [i16; 2], scale: f32, next: Option<f32>) {
         let words: &[[u8; 4]; 8] = bytemuck::must_cast_ref(q);
-        let mut pairs = [[0; 4]; 4];
-        let mut start = 0;
-        if is_nibbles::<F>() {
-            let (low, high) = words.split_at(4);
-            for ((pairs, low), high) in pairs.iter_mut().zip(low).zip(high) {
-                *pairs = of_nibbles(u32::from_le_bytes(*low), u32::from_le_bytes(*high));
-            }
-            start = -256 * i32::from(F::BIAS) * (i32::from(a) + i32::from(b));
-        } else {
-            let mut last = u32::from_le_bytes(words[7]);
-            for (pairs, word) in pairs.as_flattened_mut().as_chunks_mut::<2>().0.iter_mut().zip(words) {
-                let word = u32::from_le_bytes(*word);
-                *pairs = spread(if last_first { word << 16 | last >> 16 } else { word });
-                last = word;
+        // SAFETY: the fields are the caller's to write, 64 bytes of pairs among them; after the first word there are seven from
+        // the fourth byte on, or from the second.
+        unsafe {
+            let to = to.as_mut_ptr();
+            let pairs = &raw mut (*to).pairs;
+            (*to).scale = scale;
+            (*to).start = next.map_or(0, |next| next.to_bits() as i32);
+            if is_nibbles::<F>() {
+                let (low, high) = words.split_at(4);
+                for (i, (low, high)) in low.iter().zip(high).enumerate() {
+                    let quants = of_nibbles(u32::from_le_bytes(*low), u32::from_le_bytes(*high));
+                    pairs.cast::<[u32; 4]>().add(i).write(quants);
+                }
+                (*to).start = -256 * i32::from(F::BIAS) * (i32::from(a) + i32::from(b));
+            } else {
+                let (first, last) = (u32::from_le_bytes(words[0]), u32::from_le_bytes(words[7]));
+                let (first, rest) = if next.is_some() { (first << 16 | last >> 16, 2) } else { (first, 4) };
+                spread_all(first, q.as_ptr().add(rest), pairs.cast());
             }
         }
-        Self { start, scale, pairs }
     }
 }
 
@@ -111,12 +151,9 @@ pub(super) unsafe fn matmul<F: Format>(job: &mut Job<'_>) {
             let mut spread = [const { MaybeUninit::<Spread>::uninit() }; BLOCKS];
             let mut n = 0;
             for (((spread, q), scale), sums) in spread.iter_mut().zip(q).zip(d).zip(sums) {
-                let first = in_words && n % 2 == 0;
-                let spread = spread.write(Spread::new::<F>(*scale, q, *sums, first));
                 n += 1;
-                if first {
-                    spread.start = d.get(n).map_or(0, |next| next.to_bits() as i32);
-                }
+                let next = if in_words && n % 2 == 1 { d.get(n).copied() } else { None };
+                Spread::write::<F>(spread, q, *sums, *scale, next);
             }
             // SAFETY: this token's outputs, one for each row; a chunk has a block at least, and `n` that are written; rows
             // have these, `row_bytes` apart. Those in words have an even number of blocks, and so has each chunk.

@@ -5,147 +5,146 @@ use core::ops::Range;
 
 use super::float::fpu;
 
-/// What [`exp`](crate::kernel::lanes::exp) needs in s16 to s22: its ends, the constants of `n` and `r`, and a number below the
-/// square of an end.
-const EXP: [f32; 7] = [88.37, -87.33, core::f32::consts::LOG2_E, 12_582_912.0, -0.693_359_4, 2.121_944_4e-4, 7600.0];
-/// The polynomial of `exp`.
-const POLYNOMIAL: [f32; 8] =
-    [1.987_569_1e-4, 1.398_199_9e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 0.5, 1.0, 1.0];
+/// What [`exp`](crate::kernel::lanes::exp) needs, of x or of -x.
+#[repr(C)]
+struct Constants {
+    /// The polynomial's first, those of `n` and `r`, and a number below the square of an end: s22 to s27.
+    kept: [f32; 6],
+    /// What each step of two polynomials adds.
+    polynomials: [[f32; 2]; 7],
+    /// NaN, and the ends.
+    ends: [f32; 3],
+}
 
-/// Cuts a number to the ends; NaN passes through.
+impl Constants {
+    const fn of(sign: f32) -> Self {
+        let [n, high, low] = [core::f32::consts::LOG2_E, -0.693_359_4, 2.121_944_4e-4];
+        Self {
+            kept: [1.987_569_1e-4, sign * n, 12_582_912.0, sign * high, sign * low, 7600.0],
+            polynomials: [
+                [1.398_199_9e-3; 2],
+                [8.333_452e-3; 2],
+                [4.166_579_6e-2; 2],
+                [1.666_666_5e-1; 2],
+                [0.5; 2],
+                [1.0; 2],
+                [1.0; 2],
+            ],
+            ends: if sign > 0.0 { [f32::NAN, 88.37, -87.33] } else { [f32::NAN, 87.33, -88.37] },
+        }
+    }
+}
+
+static OF_X: Constants = Constants::of(1.0);
+static OF_MINUS_X: Constants = Constants::of(-1.0);
+
+/// Goes to `9:` if a number is beyond the ends, which few are: the squares together tell. (Beside a NaN one may be: no order is
+/// not "lower or same".) `$on` is where it goes on.
+macro_rules! inside {
+    ($on:literal $first:literal $($x:literal)*) => {
+        concat!(
+            "vmul.f32 s29, ", $first, ", ", $first, "\n",
+            $("vfma.f32 s29, ", $x, ", ", $x, "\n",)*
+            "vcmp.f32 s29, s27\n",
+            "vmrs APSR_nzcv, fpscr\n",
+            "bls ", $on, "f\n",
+            "adr {n}, ", $on, "f\n",
+            "b 9f\n",
+            $on, ":\n",
+        )
+    };
+}
+
+/// `9:` cuts s0 to s3 to the ends, in turn. Of any NaN it makes one that has nothing in its low bits, to which
+/// [`parts`] adds nothing.
 macro_rules! ends {
-    ($x:literal) => {
-        concat!(
-            "vcmp.f32 s16, ",
-            $x,
-            "\n",
-            "vmrs APSR_nzcv, fpscr\n",
-            "it mi\n",
-            "vmovmi.f32 ",
-            $x,
-            ", s16\n",
-            "vcmp.f32 s17, ",
-            $x,
-            "\n",
-            "vmrs APSR_nzcv, fpscr\n",
-            "it gt\n",
-            "vmovgt.f32 ",
-            $x,
-            ", s17\n",
-        )
-    };
-}
-
-/// Of x: n, in the low bits of a register, and r in place of x. Changes s24.
-macro_rules! parts {
-    ($x:literal, $n:literal) => {
-        concat!(
-            "vmul.f32 s24, ",
-            $x,
-            ", s18\n",
-            "vadd.f32 ",
-            $n,
-            ", s24, s19\n",
-            "vsub.f32 s24, ",
-            $n,
-            ", s19\n",
-            "vfma.f32 ",
-            $x,
-            ", s24, s20\n",
-            "vfma.f32 ",
-            $x,
-            ", s24, s21\n",
-        )
-    };
-}
-
-/// Two n to powers of two.
-macro_rules! powers {
-    ($n:literal, $m:literal) => {
-        concat!(
-            "vmov {n}, {m}, ",
-            $n,
-            ", ",
-            $m,
-            "\n",
-            "add {n}, {one}, {n}, lsl #23\n",
-            "add {m}, {one}, {m}, lsl #23\n",
-            "vmov ",
-            $n,
-            ", ",
-            $m,
-            ", {n}, {m}\n",
-        )
-    };
-}
-
-/// The polynomial of r times a power of two.
-macro_rules! polynomial {
-    ($r:literal, $power:literal, $to:literal) => {
-        concat!(
-            "vldmia {polynomial}, {{s8-s15}}\n",
-            "vfma.f32 s9, s8, ",
-            $r,
-            "\n",
-            "vfma.f32 s10, s9, ",
-            $r,
-            "\n",
-            "vfma.f32 s11, s10, ",
-            $r,
-            "\n",
-            "vfma.f32 s12, s11, ",
-            $r,
-            "\n",
-            "vfma.f32 s13, s12, ",
-            $r,
-            "\n",
-            "vfma.f32 s14, s13, ",
-            $r,
-            "\n",
-            "vfma.f32 s15, s14, ",
-            $r,
-            "\n",
-            "vmul.f32 ",
-            $to,
-            ", s15, ",
-            $power,
-            "\n",
-        )
-    };
-}
-
-/// `exp` of s0 to s3, to s28 to s31; s16 to s23 and s25 to s27 stay as they are.
-macro_rules! exps {
     () => {
         concat!(
-            // Few are beyond the ends: their squares together tell. (Beside a NaN they may be: no order is not "lower or same".)
-            "vmul.f32 s24, s0, s0\n",
-            "vfma.f32 s24, s1, s1\n",
-            "vfma.f32 s24, s2, s2\n",
-            "vfma.f32 s24, s3, s3\n",
-            "vcmp.f32 s24, s22\n",
-            "vmrs APSR_nzcv, fpscr\n",
-            "bls 9f\n",
-            ends!("s0"),
-            ends!("s1"),
-            ends!("s2"),
-            ends!("s3"),
             "9:\n",
-            parts!("s0", "s4"),
-            parts!("s1", "s5"),
-            parts!("s2", "s6"),
-            parts!("s3", "s7"),
-            powers!("s4", "s5"),
-            powers!("s6", "s7"),
-            polynomial!("s0", "s4", "s28"),
-            polynomial!("s1", "s5", "s29"),
-            polynomial!("s2", "s6", "s30"),
-            polynomial!("s3", "s7", "s31"),
+            "vldr s29, [{constants}, #56]\n",
+            "vldr s30, [{constants}, #60]\n",
+            "vldr s31, [{constants}, #64]\n",
+            "mov {m}, #4\n",
+            "12:\n",
+            "vmov.f32 s4, s0\n",
+            "vmov.f32 s0, s1\n",
+            "vmov.f32 s1, s2\n",
+            "vmov.f32 s2, s3\n",
+            "vmov.f32 s3, s4\n",
+            "vcmp.f32 s3, s30\n",
+            "vmrs APSR_nzcv, fpscr\n",
+            "it gt\n",
+            "vmovgt.f32 s3, s30\n",
+            "it vs\n",
+            "vmovvs.f32 s3, s29\n",
+            "vcmp.f32 s3, s31\n",
+            "vmrs APSR_nzcv, fpscr\n",
+            "it mi\n",
+            "vmovmi.f32 s3, s31\n",
+            "subs {m}, {m}, #1\n",
+            "bne 12b\n",
+            "mov pc, {n}\n",
         )
     };
-    // Of s0, to s28.
-    (one) => {
-        concat!(ends!("s0"), parts!("s0", "s4"), powers!("s4", "s5"), polynomial!("s0", "s4", "s28"))
+}
+
+/// Of x: n, in the low bits of a register, and r in place of x. Changes s29.
+macro_rules! parts {
+    ($($x:literal $n:literal),*) => {
+        concat!($(
+            "vmul.f32 s29, ", $x, ", s23\n",
+            "vadd.f32 ", $n, ", s29, s24\n",
+            "vsub.f32 s29, ", $n, ", s24\n",
+            "vfma.f32 ", $x, ", s29, s25\n",
+            "vfma.f32 ", $x, ", s29, s26\n",
+        )*)
+    };
+}
+
+/// The polynomial of r, or with VFMS of -r, in every second register.
+macro_rules! polynomial {
+    ($fma:literal, $r:literal, $($q:literal $next:literal),*) => {
+        concat!($($fma, ".f32 ", $next, ", ", $q, ", ", $r, "\n",)*)
+    };
+}
+
+/// `exp` of two numbers in two registers: the polynomials times powers of two, which is an addition to their exponents, as
+/// these results are no denormal numbers.
+macro_rules! two {
+    ($fma:literal, $x:literal, $y:literal, $n:literal, $m:literal, $a:literal, $b:literal) => {
+        concat!(
+            "vldmia {constants}, {{s8-s21}}\n",
+            polynomial!($fma, $x, "s22" "s8", "s8" "s10", "s10" "s12", "s12" "s14", "s14" "s16", "s16" "s18", "s18" "s20"),
+            polynomial!($fma, $y, "s22" "s9", "s9" "s11", "s11" "s13", "s13" "s15", "s15" "s17", "s17" "s19", "s19" "s21"),
+            "vmov ", $a, ", ", $b, ", s20, s21\n",
+            "vmov {n}, {m}, ", $n, ", ", $m, "\n",
+            "add ", $a, ", ", $a, ", {n}, lsl #23\n",
+            "add ", $b, ", ", $b, ", {m}, lsl #23\n",
+        )
+    };
+}
+
+/// `exp` of s0 to s3, or of their negatives, to r0 to r3; s22 to s28 stay as they are.
+macro_rules! exps {
+    ($fma:literal) => {
+        concat!(
+            inside!("1" "s0" "s1" "s2" "s3"),
+            parts!("s0" "s4", "s1" "s5", "s2" "s6", "s3" "s7"),
+            two!($fma, "s0", "s1", "s4", "s5", "r0", "r1"),
+            two!($fma, "s2", "s3", "s6", "s7", "r2", "r3"),
+        )
+    };
+    // Of s0, to r0.
+    (one $fma:literal) => {
+        concat!(
+            inside!("7" "s0"),
+            parts!("s0" "s4"),
+            "vldmia {constants}, {{s8-s21}}\n",
+            polynomial!($fma, "s0", "s22" "s8", "s8" "s10", "s10" "s12", "s12" "s14", "s14" "s16", "s16" "s18", "s18" "s20"),
+            "vmov r0, s20\n",
+            "vmov {n}, s4\n",
+            "add r0, r0, {n}, lsl #23\n",
+        )
     };
 }
 
@@ -160,8 +159,8 @@ pub(super) unsafe fn softmax(at: *mut f32, best: f32, scores: Range<usize>, tota
     // SAFETY: the caller's scores, of which those of a sixteen have their lane of the totals.
     unsafe {
         fpu!(
-            "vldmia {ends}, {{s16-s22}}",
-            "vmov s23, {best}",
+            "vldmia {constants}!, {{s22-s27}}",
+            "vmov s28, {n}",
             "6:",
             "mov {left}, {room}",
             "cmp {all}, {left}",
@@ -172,18 +171,19 @@ pub(super) unsafe fn softmax(at: *mut f32, best: f32, scores: Range<usize>, tota
             "b 3f",
             "2:",
             "vldmia {at}, {{s0-s3}}",
-            "vsub.f32 s0, s0, s23",
-            "vsub.f32 s1, s1, s23",
-            "vsub.f32 s2, s2, s23",
-            "vsub.f32 s3, s3, s23",
-            exps!(),
-            "vldmia {total}, {{s24-s27}}",
-            "vadd.f32 s24, s24, s28",
-            "vadd.f32 s25, s25, s29",
-            "vadd.f32 s26, s26, s30",
-            "vadd.f32 s27, s27, s31",
-            "vstmia {at}!, {{s28-s31}}",
-            "vstmia {total}!, {{s24-s27}}",
+            "vsub.f32 s0, s0, s28",
+            "vsub.f32 s1, s1, s28",
+            "vsub.f32 s2, s2, s28",
+            "vsub.f32 s3, s3, s28",
+            exps!("vfma"),
+            "stmia {at}, {{r0-r3}}",
+            "vldmia {at}!, {{s8-s11}}",
+            "vldmia {total}, {{s12-s15}}",
+            "vadd.f32 s12, s12, s8",
+            "vadd.f32 s13, s13, s9",
+            "vadd.f32 s14, s14, s10",
+            "vadd.f32 s15, s15, s11",
+            "vstmia {total}!, {{s12-s15}}",
             "3:",
             "subs {left}, {left}, #4",
             "bge 2b",
@@ -191,30 +191,35 @@ pub(super) unsafe fn softmax(at: *mut f32, best: f32, scores: Range<usize>, tota
             "beq 5f",
             "4:",
             "vldr s0, [{at}]",
-            "vsub.f32 s0, s0, s23",
-            exps!(one),
-            "vldr s24, [{total}]",
-            "vadd.f32 s24, s24, s28",
-            "vstmia {at}!, {{s28}}",
-            "vstmia {total}!, {{s24}}",
+            "vsub.f32 s0, s0, s28",
+            exps!(one "vfma"),
+            "str r0, [{at}], #4",
+            "vmov s8, r0",
+            "vldr s12, [{total}]",
+            "vadd.f32 s12, s12, s8",
+            "vstmia {total}!, {{s12}}",
             "subs {left}, {left}, #1",
             "bne 4b",
             "5:",
             "sub {total}, {total}, #64",
             "cmp {all}, #0",
             "bne 6b",
+            "b 8f",
+            ends!(),
+            "8:",
             ;
             left = out(reg) _,
             room = inout(reg) 16 - lane => _,
             all = inout(reg) scores.len() => _,
             at = inout(reg) at.add(scores.start) => _,
             total = inout(reg) total.add(lane) => _,
-            best = in(reg) best.to_bits(),
-            n = out(reg) _,
+            n = inout(reg) best.to_bits() => _,
             m = out(reg) _,
-            one = in(reg) 1f32.to_bits(),
-            ends = in(reg) EXP.as_ptr(),
-            polynomial = in(reg) POLYNOMIAL.as_ptr(),
+            constants = inout(reg) &raw const OF_X => _,
+            out("r0") _,
+            out("r1") _,
+            out("r2") _,
+            out("r3") _,
         );
     }
 }
@@ -229,25 +234,23 @@ pub(super) unsafe fn silu(x: *mut f32, up: *const f32, left: usize) {
     // SAFETY: the caller's numbers.
     unsafe {
         fpu!(
-            "vldmia {ends}, {{s16-s22}}",
-            "vmov s23, {one}",
+            "vldmia {constants}!, {{s22-s27}}",
+            "vmov.f32 s28, #1.0",
             "b 3f",
             "2:",
             "vldmia {x}, {{s0-s3}}",
-            "vneg.f32 s0, s0",
-            "vneg.f32 s1, s1",
-            "vneg.f32 s2, s2",
-            "vneg.f32 s3, s3",
-            exps!(),
+            exps!("vfms"),
+            "vmov s8, s9, r0, r1",
+            "vmov s10, s11, r2, r3",
             "vldmia {x}, {{s0-s3}}",
-            "vadd.f32 s28, s28, s23",
-            "vadd.f32 s29, s29, s23",
-            "vadd.f32 s30, s30, s23",
-            "vadd.f32 s31, s31, s23",
-            "vdiv.f32 s0, s0, s28",
-            "vdiv.f32 s1, s1, s29",
-            "vdiv.f32 s2, s2, s30",
-            "vdiv.f32 s3, s3, s31",
+            "vadd.f32 s8, s8, s28",
+            "vadd.f32 s9, s9, s28",
+            "vadd.f32 s10, s10, s28",
+            "vadd.f32 s11, s11, s28",
+            "vdiv.f32 s0, s0, s8",
+            "vdiv.f32 s1, s1, s9",
+            "vdiv.f32 s2, s2, s10",
+            "vdiv.f32 s3, s3, s11",
             "cmp {up}, #0",
             "beq 6f",
             "vldmia {up}!, {{s4-s7}}",
@@ -261,14 +264,14 @@ pub(super) unsafe fn silu(x: *mut f32, up: *const f32, left: usize) {
             "subs {left}, {left}, #4",
             "bge 2b",
             "adds {left}, {left}, #4",
-            "beq 5f",
+            "beq 8f",
             "4:",
             "vldr s0, [{x}]",
-            "vneg.f32 s0, s0",
-            exps!(one),
+            exps!(one "vfms"),
+            "vmov s8, r0",
             "vldr s0, [{x}]",
-            "vadd.f32 s28, s28, s23",
-            "vdiv.f32 s0, s0, s28",
+            "vadd.f32 s8, s8, s28",
+            "vdiv.f32 s0, s0, s8",
             "cmp {up}, #0",
             "itt ne",
             "vldmiane {up}!, {{s4}}",
@@ -276,16 +279,20 @@ pub(super) unsafe fn silu(x: *mut f32, up: *const f32, left: usize) {
             "vstmia {x}!, {{s0}}",
             "subs {left}, {left}, #1",
             "bne 4b",
-            "5:",
+            "b 8f",
+            ends!(),
+            "8:",
             ;
             left = inout(reg) left => _,
             x = inout(reg) x => _,
             up = inout(reg) up => _,
             n = out(reg) _,
             m = out(reg) _,
-            one = in(reg) 1f32.to_bits(),
-            ends = in(reg) EXP.as_ptr(),
-            polynomial = in(reg) POLYNOMIAL.as_ptr(),
+            constants = inout(reg) &raw const OF_MINUS_X => _,
+            out("r0") _,
+            out("r1") _,
+            out("r2") _,
+            out("r3") _,
         );
     }
 }

@@ -4,7 +4,7 @@ use core::arch::asm;
 use core::mem::MaybeUninit;
 use core::ops::Range;
 
-use super::attention::{add_rows, scale};
+use super::attention::{add_rows, largest, multiply, scores, sum};
 use super::exp::{silu, softmax};
 use crate::kernel::scalar::Unit;
 
@@ -46,7 +46,7 @@ macro_rules! fpu {
 }
 pub(super) use fpu;
 
-/// Sixteen multiply-adds of what lies at two pointers, which move on; the first eight; or four, in the lanes that are named.
+/// Sixteen multiply-adds of what lies at two pointers, which move on; or the first eight.
 macro_rules! products {
     (16, $a:literal, $b:literal) => {
         concat!(
@@ -85,30 +85,7 @@ macro_rules! products {
             "vfma.f32 s7, s23, s31\n",
         )
     };
-    (4, $a:literal, $b:literal, $s0:literal, $s1:literal, $s2:literal, $s3:literal) => {
-        concat!(
-            "vldmia ",
-            $a,
-            "!, {{s16-s19}}\n",
-            "vldmia ",
-            $b,
-            "!, {{s24-s27}}\n",
-            "vfma.f32 ",
-            $s0,
-            ", s16, s24\n",
-            "vfma.f32 ",
-            $s1,
-            ", s17, s25\n",
-            "vfma.f32 ",
-            $s2,
-            ", s18, s26\n",
-            "vfma.f32 ",
-            $s3,
-            ", s19, s27\n",
-        )
-    };
 }
-pub(super) use products;
 
 /// A square to each sum.
 macro_rules! squares {
@@ -222,6 +199,12 @@ unsafe impl Unit for Fpu {
     }
 
     #[inline(always)]
+    fn sum(x: [f32; 16]) -> f32 {
+        // SAFETY: 16 numbers from there.
+        unsafe { sum(x.as_ptr()) }
+    }
+
+    #[inline(always)]
     fn le_f16(bytes: [u8; 2]) -> f32 {
         let mut x = u32::from(u16::from_le_bytes(bytes));
         // SAFETY: registers only.
@@ -279,6 +262,25 @@ unsafe impl Unit for Fpu {
     }
 
     #[inline(always)]
+    fn copy(x: &mut [f32], y: &[f32]) {
+        // SAFETY: as many numbers are there.
+        unsafe { copy(x.as_mut_ptr(), y.as_ptr(), x.len().min(y.len())) };
+    }
+
+    #[inline(always)]
+    fn add(x: &mut [f32], y: &[f32]) {
+        // SAFETY: as many numbers are there.
+        unsafe { add(x.as_mut_ptr(), y.as_ptr(), x.len().min(y.len())) };
+    }
+
+    #[inline(always)]
+    fn rotate_pairs(x: &mut [f32], cos: &[f32], sin: &[f32]) {
+        let pairs = (x.len() / 2).min(cos.len()).min(sin.len());
+        // SAFETY: as many are there.
+        unsafe { rotate_pairs(x.as_mut_ptr(), cos.as_ptr(), sin.as_ptr(), pairs) };
+    }
+
+    #[inline(always)]
     fn exp(mut x: [f32; 16]) -> [f32; 16] {
         // What comes of the totals is not asked for.
         let mut total = MaybeUninit::<[f32; 16]>::uninit();
@@ -317,27 +319,27 @@ unsafe impl Unit for Fpu {
     #[inline(always)]
     unsafe fn scale(at: *mut f32, factor: f32, scores: Range<usize>) -> f32 {
         // SAFETY: passed on to the caller.
-        unsafe { scale(at.add(scores.start), factor, scores.len()) }
+        unsafe {
+            let at = at.add(scores.start);
+            multiply(at, at, factor, scores.len());
+            largest(at, scores.len())
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn scores(at: &[*const f32; 4], q: &[f32], factor: f32, seen: Range<usize>, to: *mut f32) -> f32 {
+        let first = seen.start / 16;
+        // SAFETY: passed on to the caller.
+        unsafe {
+            scores(at.as_ptr().add(first), q, factor, seen.end - 16 * first, to.add(16 * first));
+            largest(to.add(seen.start), seen.len())
+        }
     }
 
     #[inline(always)]
     unsafe fn softmax(at: *mut f32, best: f32, scores: Range<usize>, total: &mut [f32; 16]) {
         // SAFETY: passed on to the caller.
         unsafe { softmax(at, best, scores, total.as_mut_ptr()) };
-    }
-
-    #[inline(always)]
-    unsafe fn add_products(
-        start: *const f32,
-        rows: *const f32,
-        stride: usize,
-        x: *const f32,
-        n: usize,
-        lanes: usize,
-        to: *mut f32,
-    ) {
-        // SAFETY: passed on to the caller.
-        unsafe { add_rows(start, &raw const rows, 0, (n, n, n), stride, x, lanes, to) };
     }
 
     #[inline(always)]
@@ -353,8 +355,130 @@ unsafe impl Unit for Fpu {
         // SAFETY: passed on to the caller.
         unsafe {
             let (at, x) = (at.as_ptr().add(first), x.add(rows.start));
-            add_rows(to, at, lane * stride, (rows.len(), 16 - lane, 16), stride, x, lanes, to);
+            add_rows(at, (0, lane * stride), (rows.len(), 16 - lane), stride, x, lanes, to);
         }
+    }
+}
+
+/// [`Unit::copy`] of some numbers.
+///
+/// # Safety
+///
+/// There are `n` numbers.
+#[inline(never)]
+unsafe fn copy(x: *mut f32, y: *const f32, n: usize) {
+    // SAFETY: reads and writes what the caller has.
+    unsafe {
+        fpu!(
+            "b 3f",
+            "2:",
+            "vldmia {y}!, {{s0-s15}}",
+            "vstmia {x}!, {{s0-s15}}",
+            "3:",
+            "subs {n}, {n}, #16",
+            "bge 2b",
+            "adds {n}, {n}, #16",
+            "beq 5f",
+            "4:",
+            "vldmia {y}!, {{s0}}",
+            "vstmia {x}!, {{s0}}",
+            "subs {n}, {n}, #1",
+            "bne 4b",
+            "5:",
+            ;
+            x = inout(reg) x => _,
+            y = inout(reg) y => _,
+            n = inout(reg) n => _,
+        );
+    }
+}
+
+/// A number to each of some.
+macro_rules! sums {
+    ($($x:literal $y:literal),*) => { concat!($("vadd.f32 ", $x, ", ", $x, ", ", $y, "\n",)*) };
+}
+
+/// [`Unit::add`] of some numbers.
+///
+/// # Safety
+///
+/// There are `n` numbers.
+#[inline(never)]
+unsafe fn add(x: *mut f32, y: *const f32, n: usize) {
+    // SAFETY: reads and writes what the caller has.
+    unsafe {
+        fpu!(
+            "b 3f",
+            "2:",
+            "vldmia {x}, {{s0-s7}}",
+            "vldmia {y}!, {{s8-s15}}",
+            sums!("s0" "s8", "s1" "s9", "s2" "s10", "s3" "s11", "s4" "s12", "s5" "s13", "s6" "s14", "s7" "s15"),
+            "vstmia {x}!, {{s0-s7}}",
+            "3:",
+            "subs {n}, {n}, #8",
+            "bge 2b",
+            "adds {n}, {n}, #8",
+            "beq 5f",
+            "4:",
+            "vldr s0, [{x}]",
+            "vldmia {y}!, {{s8}}",
+            "vadd.f32 s0, s0, s8",
+            "vstmia {x}!, {{s0}}",
+            "subs {n}, {n}, #1",
+            "bne 4b",
+            "5:",
+            ;
+            x = inout(reg) x => _,
+            y = inout(reg) y => _,
+            n = inout(reg) n => _,
+        );
+    }
+}
+
+/// [`Unit::rotate_pairs`] of some pairs. (VMLA and VMLS round the product, too.)
+///
+/// # Safety
+///
+/// There are `n` pairs.
+#[inline(never)]
+unsafe fn rotate_pairs(x: *mut f32, cos: *const f32, sin: *const f32, n: usize) {
+    // SAFETY: reads and writes what the caller has.
+    unsafe {
+        fpu!(
+            "b 3f",
+            "2:",
+            "vldmia {x}, {{s0-s3}}",
+            "vldmia {cos}!, {{s4-s5}}",
+            "vldmia {sin}!, {{s6-s7}}",
+            "vmul.f32 s8, s0, s4",
+            "vmul.f32 s9, s0, s6",
+            "vmul.f32 s10, s2, s5",
+            "vmul.f32 s11, s2, s7",
+            "vmls.f32 s8, s1, s6",
+            "vmla.f32 s9, s1, s4",
+            "vmls.f32 s10, s3, s7",
+            "vmla.f32 s11, s3, s5",
+            "vstmia {x}!, {{s8-s11}}",
+            "3:",
+            "subs {n}, {n}, #2",
+            "bge 2b",
+            "adds {n}, {n}, #2",
+            "beq 4f",
+            "vldmia {x}, {{s0-s1}}",
+            "vldr s4, [{cos}]",
+            "vldr s6, [{sin}]",
+            "vmul.f32 s8, s0, s4",
+            "vmul.f32 s9, s0, s6",
+            "vmls.f32 s8, s1, s6",
+            "vmla.f32 s9, s1, s4",
+            "vstmia {x}, {{s8-s9}}",
+            "4:",
+            ;
+            x = inout(reg) x => _,
+            cos = inout(reg) cos => _,
+            sin = inout(reg) sin => _,
+            n = inout(reg) n => _,
+        );
     }
 }
 

@@ -3,82 +3,103 @@
 use core::arch::asm;
 use core::mem::MaybeUninit;
 
-use super::float::{ZEROS, fpu, products, tree};
+use super::float::{ZEROS, fpu, tree};
 use crate::kernel::Job;
 use crate::kernel::lanes::copy;
 
-/// The end of a token's numbers and of a row's, padded.
+/// What is prepared of a token for all rows.
 #[repr(C)]
-struct Tail {
-    x: [f32; 16],
-    w: [f32; 16],
+struct Token {
+    /// The first sixteen numbers, eight behind the zeros that eight sums begin with: one load for both.
+    start: MaybeUninit<[[f32; 8]; 4]>,
+    /// The numbers after the last sixteen, padded; eight before the eight of a row.
+    end: MaybeUninit<[[f32; 8]; 4]>,
+}
+
+impl Token {
+    const EMPTY: Self = Self { start: MaybeUninit::uninit(), end: MaybeUninit::uninit() };
+
+    /// Writes the start. (In registers: the compiler would copy it twice.)
+    #[inline(always)]
+    fn begin(&mut self, first: &[f32; 16]) {
+        // SAFETY: sixteen numbers from there, and room for twice as many.
+        unsafe {
+            fpu!(
+                "vldmia {zeros}, {{s0-s7}}",
+                "vldmia {x}!, {{s8-s15}}",
+                "vstmia {start}!, {{s0-s15}}",
+                "vldmia {x}, {{s8-s15}}",
+                "vstmia {start}, {{s0-s15}}",
+                ;
+                zeros = in(reg) ZEROS.as_ptr(),
+                x = inout(reg) first.as_ptr() => _,
+                start = inout(reg) self.start.as_mut_ptr() => _,
+            );
+        }
+    }
 }
 
 /// Rows of f32 times tokens: 16 sums of a row in registers, joined by the tree.
 ///
 /// # Safety
 ///
-/// `job` as [`Job`] says; its weights on a boundary of 4 bytes.
+/// `job` as [`Job`] says; its weights on a boundary of 4 bytes, and 16 columns at least.
 pub(super) unsafe fn matmul(job: &mut Job<'_>) {
-    if job.rows == 0 || job.cols == 0 {
-        return;
-    }
     for t in 0..job.x.tokens {
         let x = job.x.x.get(t * job.cols..(t + 1) * job.cols).unwrap_or_default();
-        // SAFETY: all rows and this token are the job's.
+        let Some(first) = x.first_chunk() else { return };
+        let mut token = Token::EMPTY;
+        token.begin(first);
+        // SAFETY: all rows, one at least, and this token are the job's.
         unsafe {
             let out = job.out.add(t * job.stride);
             if job.cols == 64 {
-                times_64(job, x, out);
+                times_64(job, &token, x, out);
             } else {
-                times(job, x, out);
+                times(job, &mut token, x, out);
             }
         }
     }
 }
 
-/// Sixteen multiply-adds of a row, of a token's numbers at two pointers, which stay.
-macro_rules! sixteen {
-    ($a:literal, $b:literal) => {
+/// A multiply-add to each sum.
+macro_rules! fmas {
+    ($($sum:literal $w:literal $x:literal),*) => { concat!($("vfma.f32 ", $sum, ", ", $w, ", ", $x, "\n",)*) };
+}
+
+/// The sums of the first sixteen columns.
+macro_rules! start {
+    () => {
         concat!(
-            half!($a, "s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7"),
-            half!($b, "s8", "s9", "s10", "s11", "s12", "s13", "s14", "s15")
+            "vldmia {start}, {{s0-s15}}\n",
+            "vldmia {w}!, {{s16-s31}}\n",
+            fmas!("s0" "s16" "s8", "s1" "s17" "s9", "s2" "s18" "s10", "s3" "s19" "s11"),
+            fmas!("s4" "s20" "s12", "s5" "s21" "s13", "s6" "s22" "s14", "s7" "s23" "s15"),
+            "vldmia {next}, {{s8-s23}}\n",
+            fmas!("s8" "s24" "s16", "s9" "s25" "s17", "s10" "s26" "s18", "s11" "s27" "s19"),
+            fmas!("s12" "s28" "s20", "s13" "s29" "s21", "s14" "s30" "s22", "s15" "s31" "s23"),
         )
     };
 }
 
-/// Eight of them.
-macro_rules! half {
-    ($x:literal, $a:literal, $b:literal, $c:literal, $d:literal, $e:literal, $f:literal, $g:literal, $h:literal) => {
+/// Eight columns more, in the lower lanes or the upper: a token's numbers at a pointer, and maybe how it moves on.
+macro_rules! eight {
+    (low $x:literal) => {
+        concat!("vldmia {w}!, {{s16-s23}}\n", "vldmia ", $x, ", {{s24-s31}}\n", eight!(@ low))
+    };
+    (high $x:literal) => {
+        concat!("vldmia {w}!, {{s16-s23}}\n", "vldmia ", $x, ", {{s24-s31}}\n", eight!(@ high))
+    };
+    (@ low) => {
         concat!(
-            "vldmia {w}!, {{s16-s23}}\n",
-            "vldmia {",
-            $x,
-            "}, {{s24-s31}}\n",
-            "vfma.f32 ",
-            $a,
-            ", s16, s24\n",
-            "vfma.f32 ",
-            $b,
-            ", s17, s25\n",
-            "vfma.f32 ",
-            $c,
-            ", s18, s26\n",
-            "vfma.f32 ",
-            $d,
-            ", s19, s27\n",
-            "vfma.f32 ",
-            $e,
-            ", s20, s28\n",
-            "vfma.f32 ",
-            $f,
-            ", s21, s29\n",
-            "vfma.f32 ",
-            $g,
-            ", s22, s30\n",
-            "vfma.f32 ",
-            $h,
-            ", s23, s31\n",
+            fmas!("s0" "s16" "s24", "s1" "s17" "s25", "s2" "s18" "s26", "s3" "s19" "s27"),
+            fmas!("s4" "s20" "s28", "s5" "s21" "s29", "s6" "s22" "s30", "s7" "s23" "s31"),
+        )
+    };
+    (@ high) => {
+        concat!(
+            fmas!("s8" "s16" "s24", "s9" "s17" "s25", "s10" "s18" "s26", "s11" "s19" "s27"),
+            fmas!("s12" "s20" "s28", "s13" "s21" "s29", "s14" "s22" "s30", "s15" "s23" "s31"),
         )
     };
 }
@@ -89,25 +110,26 @@ macro_rules! half {
 ///
 /// As for [`matmul`]; `out` has room for the rows.
 #[inline(always)]
-unsafe fn times_64(job: &Job<'_>, x: &[f32], out: *mut f32) {
-    let x = x.as_ptr();
+unsafe fn times_64(job: &Job<'_>, token: &Token, x: &[f32], out: *mut f32) {
+    let (start, x) = ((&raw const *token).cast::<f32>(), x.as_ptr());
     // SAFETY: reads the rows and the token to their ends, and writes a number for each row.
     unsafe {
         fpu!(
             "2:",
-            "vldmia {zeros}, {{s0-s15}}",
-            sixteen!("a", "b"),
-            sixteen!("c", "d"),
-            sixteen!("e", "f"),
-            sixteen!("g", "h"),
+            start!(),
+            eight!(low "{c}"),
+            eight!(high "{d}"),
+            eight!(low "{e}"),
+            eight!(high "{f}"),
+            eight!(low "{g}"),
+            eight!(high "{h}"),
             tree!(),
             "vstmia {out}!, {{s0}}",
             "subs {rows}, {rows}, #1",
             "bne 2b",
             ;
-            zeros = in(reg) ZEROS.as_ptr(),
-            a = in(reg) x,
-            b = in(reg) x.add(8),
+            start = in(reg) start,
+            next = in(reg) start.add(16),
             c = in(reg) x.add(16),
             d = in(reg) x.add(24),
             e = in(reg) x.add(32),
@@ -121,20 +143,32 @@ unsafe fn times_64(job: &Job<'_>, x: &[f32], out: *mut f32) {
     }
 }
 
-/// All rows times one token of any number of columns. Where the end of a row is not of whole fours, it is padded in a copy;
-/// else the lanes that have nothing are left as they are (a sum is never -0, to which +0 would make a difference).
+/// Four columns, in the lanes that are named.
+macro_rules! four {
+    ($a:literal, $b:literal, $c:literal, $d:literal) => {
+        concat!(
+            "vldmia {w}!, {{s16-s19}}\n",
+            "vldmia {at}!, {{s24-s27}}\n",
+            fmas!($a "s16" "s24", $b "s17" "s25", $c "s18" "s26", $d "s19" "s27"),
+        )
+    };
+}
+
+/// All rows times one token of any number of columns. Where the end of a row is not of whole fours, it is padded in a copy.
 ///
 /// # Safety
 ///
 /// As for [`times_64`].
 #[inline(always)]
-unsafe fn times(job: &Job<'_>, x: &[f32], out: *mut f32) {
-    let rest = job.cols % 16;
-    let mut tail = MaybeUninit::<Tail>::uninit();
-    if !rest.is_multiple_of(4) {
-        let tail = tail.write(Tail { x: [0.0; 16], w: [0.0; 16] });
-        copy(x.get(job.cols - rest..).unwrap_or_default(), &mut tail.x);
+unsafe fn times(job: &Job<'_>, token: &mut Token, x: &[f32], out: *mut f32) {
+    let (sixteens, rest) = x.as_chunks::<16>();
+    if !rest.len().is_multiple_of(4) {
+        let [a, _, b, _] = token.end.write([[0.0; 8]; 4]);
+        let (low, high) = rest.split_at_checked(8).unwrap_or((rest, &[]));
+        copy(low, a);
+        copy(high, b);
     }
+    let (start, x) = ((&raw mut *token).cast::<f32>(), x.as_ptr());
     // SAFETY: as there; the copy is read where there is a rest that is not of fours, for which it is written.
     unsafe {
         fpu!(
@@ -149,70 +183,82 @@ unsafe fn times(job: &Job<'_>, x: &[f32], out: *mut f32) {
             "tst {rest}, #3",
             "it ne",
             "adrne {go}, 7f",
-            "2:",
-            "vldmia {zeros}, {{s0-s15}}",
-            "mov {at}, {x}",
-            "cmp {at}, {sixteens}",
-            "it eq",
-            "moveq pc, {go}",
+            // And after the first: sixteens are taken in twos.
+            "adr {after}, 5f",
             "tst {rest}, #16",
-            "bne 4f",
+            "it eq",
+            "adreq {after}, 4f",
+            "cmp {x}, {end}",
+            "it eq",
+            "moveq {after}, {go}",
+            "2:",
+            start!(),
+            "mov {at}, {x}",
+            "mov pc, {after}",
             "5:",
-            products!(16, "{at}", "{w}"),
+            eight!(low "{at}!"),
+            eight!(high "{at}!"),
             "4:",
-            products!(16, "{at}", "{w}"),
-            "cmp {at}, {sixteens}",
+            eight!(low "{at}!"),
+            eight!(high "{at}!"),
+            "cmp {at}, {end}",
             "bne 5b",
             "mov pc, {go}",
-            "6:",
-            products!(8, "{at}", "{w}"),
-            "tst {rest}, #4",
-            "beq 9f",
-            products!(4, "{at}", "{w}", "s8", "s9", "s10", "s11"),
-            "b 9f",
-            "8:",
-            products!(4, "{at}", "{w}", "s0", "s1", "s2", "s3"),
-            "b 9f",
             "7:",
-            "add {at}, {tail}, #64",
-            "mov {n}, {rest}",
-            "tst {n}, #8",
-            "itt ne",
+            "add {at}, {start}, #160",
+            "tst {rest}, #8",
+            "ittt ne",
             "vldmiane {w}!, {{s16-s23}}",
             "vstmiane {at}!, {{s16-s23}}",
-            "tst {n}, #4",
+            "addne {at}, {at}, #32",
+            "tst {rest}, #4",
             "itt ne",
             "vldmiane {w}!, {{s16-s19}}",
             "vstmiane {at}!, {{s16-s19}}",
-            "tst {n}, #2",
+            "tst {rest}, #2",
             "itt ne",
             "vldmiane {w}!, {{s16-s17}}",
             "vstmiane {at}!, {{s16-s17}}",
-            "tst {n}, #1",
+            "tst {rest}, #1",
             "itt ne",
             "vldmiane {w}!, {{s16}}",
             "vstmiane {at}!, {{s16}}",
-            "mov {at}, {tail}",
-            "add {n}, {tail}, #64",
-            products!(16, "{at}", "{n}"),
+            "add {at}, {start}, #128",
+            "vldmia {at}!, {{s16-s31}}",
+            eight!(@ low),
+            "vldmia {at}!, {{s16-s31}}",
+            eight!(@ high),
+            "b 9f",
+            "8:",
+            four!("s0", "s1", "s2", "s3"),
+            "b 3f",
+            "6:",
+            eight!(low "{at}!"),
+            "tst {rest}, #4",
+            "beq 3f",
+            four!("s8", "s9", "s10", "s11"),
+            // The other lanes' zeros make a difference where all sums are -0, and so does one of them.
+            "3:",
+            "vldr s16, [{start}]",
+            "vadd.f32 s15, s15, s16",
             "9:",
             tree!(),
             "vstmia {out}!, {{s0}}",
             "subs {rows}, {rows}, #1",
             "bne 2b",
             ;
-            zeros = in(reg) ZEROS.as_ptr(),
-            tail = in(reg) tail.as_mut_ptr(),
-            x = in(reg) x.as_ptr(),
+            start = in(reg) start,
+            next = in(reg) start.add(16),
+            x = in(reg) x.add(16),
             at = out(reg) _,
             w = inout(reg) job.w.as_ptr() => _,
             out = inout(reg) out => _,
             rows = inout(reg) job.rows => _,
-            sixteens = in(reg) x.as_ptr().add(job.cols / 16 * 16),
+            end = in(reg) x.add(16 * sixteens.len()),
             // Whether the sixteens are odd, too.
             rest = in(reg) job.cols % 32,
-            n = out(reg) _,
             go = out(reg) _,
+            after = out(reg) _,
         );
     }
 }

@@ -5,6 +5,8 @@
 //! the assembler itself, because operands of their class need a target feature that these targets do not have.
 
 #[cfg(arm_fpu)]
+mod attend;
+#[cfg(arm_fpu)]
 mod attention;
 #[cfg(all(cortex_m_dsp, cortex_m_fpu))]
 mod dsp;
@@ -37,7 +39,11 @@ use float::Fpu as Here;
 pub(super) use neon::available;
 
 #[cfg(not(arm_linux))]
-static CORTEX_M: super::Kernels = table!("cortex-m", Scalar<Here>, products);
+static CORTEX_M: super::Kernels = super::Kernels {
+    #[cfg(arm_fpu)]
+    attend: attend::attend,
+    ..table!("cortex-m", Scalar<Here>, products)
+};
 
 /// The table, which was compiled for the machine.
 #[cfg(not(arm_linux))]
@@ -53,12 +59,11 @@ unsafe fn floats<W: Weight>(job: &mut Job<'_>) {
     unsafe {
         #[cfg(arm_fpu)]
         if W::BYTES == 4 {
-            if job.w.as_ptr().addr().is_multiple_of(4) {
+            return if job.w.as_ptr().addr().is_multiple_of(4) && job.cols >= 16 {
                 matmul::matmul(job)
             } else {
-                unaligned(job)
-            }
-            return;
+                plain(job)
+            };
         }
         floats_of_any::matmul::<_, W, 1, 1>(Scalar::<Here>::HERE, job);
     }
@@ -79,14 +84,15 @@ unsafe fn blocks<F: Format>(job: &mut Job<'_>) {
     }
 }
 
-/// Floats that are not on boundaries of four bytes, which no writer of files leaves: in little code, not fast.
+/// Floats that are not on boundaries of four bytes, which no writer of files leaves, or in rows of less than sixteen: in
+/// little code, not fast.
 ///
 /// # Safety
 ///
 /// The weights are f32; `job` as [`Job`] says.
 #[cfg(arm_fpu)]
 #[inline(never)]
-unsafe fn unaligned(job: &mut Job<'_>) {
+unsafe fn plain(job: &mut Job<'_>) {
     for (t, x) in job.x.x.chunks_exact(job.cols.max(1)).enumerate() {
         for (r, row) in job.w.chunks_exact((4 * job.cols).max(4)).enumerate() {
             let mut acc = [0.0; 16];

@@ -7,13 +7,14 @@
 use core::arch::asm;
 use core::mem::MaybeUninit;
 
+use super::attend::attend;
 use super::float::{Fpu, unit};
 use super::{Here, Scalar, products};
 use crate::kernel::Kernels;
 use crate::kernel::fours::Vectors;
 use crate::quant::Bytes;
 
-static NEON: Kernels = table!("neon", Scalar<Here>, products);
+static NEON: Kernels = Kernels { attend, ..table!("neon", Scalar<Here>, products) };
 
 /// The table, if the machine can run it.
 pub(in crate::kernel) fn available() -> impl Iterator<Item = &'static Kernels> {

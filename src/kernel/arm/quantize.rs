@@ -28,10 +28,13 @@ pub(super) fn quantize(x: &[f32], q: &mut [i8], sums: &mut [i16]) -> f32 {
     largest
 }
 
-/// Four magnitudes, twice their bits, against the largest so far.
+/// Magnitudes, twice their bits, against the largest so far. Few are larger: what is done then lies elsewhere.
 macro_rules! compare {
-    ($($x:literal)*) => {
-        concat!($("cmp {most}, {", $x, "}, lsl #1\n", "it lo\n", "lsllo {most}, {", $x, "}, #1\n",)*)
+    ($($x:literal $then:literal $on:literal),*) => {
+        concat!($("cmp {most}, ", $x, ", lsl #1\n", "blo ", $then, "f\n", $on, ":\n",)*)
+    };
+    (then $($x:literal $then:literal $on:literal),*) => {
+        concat!($($then, ":\n", "lsl {most}, ", $x, ", #1\n", "b ", $on, "b\n",)*)
     };
 }
 
@@ -46,17 +49,23 @@ unsafe fn largest(x: *const f32, sixteens: usize) -> u32 {
     unsafe {
         asm!(
             "2:",
-            ".rept 8",
-            "ldrd {a}, {b}, [{x}], #8",
-            compare!("a" "b"),
-            ".endr",
+            "ldmia {x}!, {{r0-r3}}",
+            compare!("r0" "30" "40", "r1" "31" "41", "r2" "32" "42", "r3" "33" "43"),
+            "ldmia {x}!, {{r0-r3}}",
+            compare!("r0" "34" "44", "r1" "35" "45", "r2" "36" "46", "r3" "37" "47"),
             "cmp {x}, {end}",
             "bne 2b",
+            "b 3f",
+            compare!(then "r0" "30" "40", "r1" "31" "41", "r2" "32" "42", "r3" "33" "43"),
+            compare!(then "r0" "34" "44", "r1" "35" "45", "r2" "36" "46", "r3" "37" "47"),
+            "3:",
             x = inout(reg) x => _,
             end = in(reg) x.add(16 * sixteens),
             most = inout(reg) most,
-            a = out(reg) _,
-            b = out(reg) _,
+            out("r0") _,
+            out("r1") _,
+            out("r2") _,
+            out("r3") _,
             options(nostack, readonly),
         );
     }

@@ -11,14 +11,12 @@ use crate::quant::le_f16;
 ///
 /// `scores` writes those of every tile, and what it reads and where values are lie within a tile of the layout.
 pub unsafe trait Element {
-    /// For each query, its dot products with the 16 keys of each tile, of which the first `lanes` are asked for,
-    /// to `to` and after.
+    /// For each query, its dot products with the 16 keys of each tile, to `to` and after.
     unsafe fn scores<S: Isa, const R: usize, const N: usize>(
         s: S,
         tiles: [Tile; N],
         layout: HeadLayout,
         queries: &[&[f32]; R],
-        lanes: usize,
         to: [*mut f32; R],
     );
     /// Bytes of an element.
@@ -50,19 +48,10 @@ macro_rules! float_element {
                 tiles: [Tile; N],
                 layout: HeadLayout,
                 queries: &[&[f32]; R],
-                lanes: usize,
                 to: [*mut f32; R],
             ) {
                 // SAFETY: keys are `dim` rows of 16 elements; each query has `dim` elements.
                 unsafe {
-                    if S::ROWS == 1 && Self::IS_F32 {
-                        static ZEROS: [f32; TILE] = [0.0; TILE];
-                        for (q, to) in queries.iter().zip(to) {
-                            let keys = tiles[0].at.cast();
-                            s.add_products(ZEROS.as_ptr(), keys, TILE, q.as_ptr(), layout.dim, lanes, to);
-                        }
-                        return;
-                    }
                     let mut acc = [[s.splat(0.0); R]; N];
                     for d in 0..layout.dim {
                         for (tile, acc) in tiles.iter().zip(&mut acc) {
@@ -99,7 +88,6 @@ unsafe impl Element for Q8 {
         tiles: [Tile; N],
         layout: HeadLayout,
         queries: &[&[f32]; R],
-        _lanes: usize,
         to: [*mut f32; R],
     ) {
         // SAFETY: keys are `dim` rows of 16 bytes, then a row of 16 f16 for each 32 of them.

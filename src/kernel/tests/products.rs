@@ -183,6 +183,28 @@ fn places_of_products() {
     assert!(!fit([(Matrix { rows: 17, ..w }, 0)].into_iter(), 1, 32, 32), "less than a byte a row");
 }
 
+/// Negative products that are too small for a number: a sum of them is -0, but +0 where zeros fill up the last sixteen.
+#[test]
+fn sums_of_what_rounds_to_nothing() {
+    for kind in [TensorType::F32, TensorType::F16, TensorType::BF16] {
+        for cols in 1..=80 {
+            let (bytes, at) =
+                if kind == TensorType::F32 { (4, 0) } else { (2, 2 * usize::from(kind == TensorType::BF16)) };
+            let small = if kind == TensorType::F16 { [0x01, 0x80, 0, 0] } else { (-6e-8f32).to_le_bytes() };
+            let data = small[at..at + bytes].repeat(3 * cols);
+            let w = Matrix { kind, rows: 3, cols, data: &data };
+            let x = Tokens::quantized(&SCALAR, Form::F32, vec![1e-40; cols], 1);
+            let want = product(&SCALAR, w, &x.acts(), 3);
+            assert_eq!(want[0].to_bits(), if cols % 16 == 0 { 1 << 31 } else { 0 });
+            for kernels in tables() {
+                same(&product(kernels, w, &x.acts(), 3), &want, || {
+                    format!("{} {kind:?}, {cols} columns", kernels.name)
+                });
+            }
+        }
+    }
+}
+
 #[test]
 fn f32_weights() {
     check_products(TensorType::F32);
