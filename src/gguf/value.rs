@@ -410,6 +410,9 @@ mod tests {
                 assert_eq!((strings.size_hint().0, strings.count()), (count, whole.min(count)));
             }
         }
+        assert_eq!(split_strings(&[0; 8], 1), Ok(&[0; 8][..]));
+        let [none, one] = [0, 1].map(|len| Array::new(ValueType::Str, len, &[0; 8]).is_empty());
+        assert!(none && !one);
         for (at, byte) in [(4, 1), (7, 1), (3, 1), (1, 1)] {
             let mut long = *bytes;
             long[at] = byte;
