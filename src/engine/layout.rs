@@ -260,3 +260,43 @@ pub(crate) const fn sum(a: usize, b: usize) -> Result<usize, Error> {
 const fn max(a: usize, b: usize) -> usize {
     if a > b { a } else { b }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Half of what an address can count, so that a few of them can be added.
+    const MOST: usize = isize::MAX as usize / 2;
+
+    #[test]
+    fn sums_and_products_end_at_half_of_all_addresses() {
+        let large = Err(Error::PlanTooLarge);
+        assert_eq!([product(&[]), product(&[7]), product(&[3, 4, 5]), product(&[9, 0])], [1, 7, 60, 0].map(Ok));
+        assert_eq!([product(&[MOST]), product(&[MOST, 0, 2])], [MOST, 0].map(Ok));
+        assert_eq!([product(&[MOST + 1]), product(&[MOST / 2 + 1, 2]), product(&[usize::MAX, 2])], [large; 3]);
+        assert_eq!([sum(2, 3), sum(MOST, 0), sum(1, MOST - 1)], [5, MOST, MOST].map(Ok));
+        assert_eq!([sum(MOST, 1), sum(MOST + 1, 0), sum(usize::MAX, 1)], [large; 3]);
+    }
+
+    #[test]
+    fn states_lie_behind_each_other() {
+        let store = Store {
+            kind: KvType::F16,
+            contexts: 2,
+            tiles: [3, 0, 0, 2],
+            pages: [6, 0, 0, 4],
+            position_bytes: [64, 0],
+            encoder: 0,
+            state_bytes: 192,
+            states_at: 640,
+        };
+        let pages = [640..832, 832..1024, 1024..1216, 1216..1408];
+        for (page, range) in pages.into_iter().enumerate() {
+            assert_eq!(store.state_page(page), Some(range));
+        }
+        assert_eq!([4, 5, usize::MAX].map(|page| store.state_page(page)), [None, None, None]);
+        assert_eq!([0, 1, 3, 4].map(|pool| store.kept(pool)), [48, 0, 32, 0]);
+        // Which contexts are open, with the positions of two states each; the pages; and three tables of each context.
+        assert_eq!(store.account(), Ok(2 * 2 + 10 + 2 * 5));
+    }
+}

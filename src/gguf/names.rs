@@ -133,6 +133,7 @@ mod tests {
 
     use std::collections::HashMap;
     use std::format;
+    use std::string::String;
     use std::vec::Vec;
 
     use super::*;
@@ -194,6 +195,26 @@ mod tests {
         let (found, steps, bytes) = long(400);
         assert_eq!(found, None);
         assert!(steps <= 4 * bytes / 4 + bound(0, 400), "{steps} steps for {bytes} bytes");
+    }
+
+    /// Words and hashes of a few names, by hand: what the bounds are about.
+    #[test]
+    fn what_a_step_is() {
+        let count = |names: &[&str]| steps(names.iter().map(|name| name.as_bytes().to_vec()));
+        assert_eq!(count(&[]).1, 0);
+        // Two words and what is left of it; the hash is put in the first place.
+        assert_eq!(count(&["four by 4"]).1, 3 + 1);
+        // The second one is looked for among one, and moves one or none.
+        let two = count(&["four by 4", "four by 5"]).1;
+        let first_moves = hash(b"four by 5") < hash(b"four by 4");
+        assert_eq!(two, 4 + 3 + 1 + 1 + u64::from(first_moves));
+        let (found, twice, _) = count(&["four by 4", "four by 4"]);
+        assert_eq!((found.as_deref(), twice), (Some(&b"four by 4"[..]), 4 + 3 + 1));
+        // The second pass walks the last name alone.
+        let names: Vec<_> = (0..=HELD).map(|i| format!("{i:04}")).collect();
+        let names: Vec<_> = names.iter().map(String::as_str).collect();
+        let more = count(&names).1 - count(&names[..HELD]).1;
+        assert!((2 + 7 + 3..=2 + 8 + 3).contains(&more), "{more}");
     }
 
     #[test]

@@ -172,4 +172,36 @@ mod tests {
         assert_eq!((reader.at(), reader.left()), (5, 7));
         assert_eq!(Reader::new(&bytes, 13).u32("a number"), Err(Error::Truncated { what: "a number", at: 12 }));
     }
+
+    /// Each way to read, from every place in files of every length.
+    #[test]
+    fn all_that_is_there_and_nothing_behind_it() {
+        let bytes: [u8; 12] = core::array::from_fn(|i| i as u8 + 0xe9);
+        for (len, at) in (0..=12).flat_map(|len| (0..=13).map(move |at| (len, at))) {
+            let (data, start) = (&bytes[..len], at.min(len));
+            let reader = Reader::new(data, at);
+            let rest = &data[start..];
+            assert_eq!((reader.at(), reader.left(), reader.rest()), (start, rest.len() as u64, rest));
+            let cut = Error::Truncated { what: "it", at: start as u64 };
+
+            let mut read = reader;
+            assert_eq!(read.u32("it"), rest.first_chunk().map(|four| u32::from_le_bytes(*four)).ok_or(cut));
+            assert_eq!(read.at(), start + if rest.len() < 4 { 0 } else { 4 });
+            let mut read = reader;
+            assert_eq!(read.u64("it"), rest.first_chunk().map(|eight| u64::from_le_bytes(*eight)).ok_or(cut));
+            assert_eq!(read.at(), start + if rest.len() < 8 { 0 } else { 8 });
+            for count in 0..=13 {
+                let (mut read, mut skipped, mut eaten) = (reader, reader, reader);
+                let expected = rest.get(..count);
+                assert_eq!(read.bytes(count as u64, "it"), expected.ok_or(cut));
+                assert_eq!(skipped.skip(count as u64, "it").is_ok(), expected.is_some());
+                let after = start + if expected.is_some() { count } else { 0 };
+                assert_eq!((read.at(), skipped.at()), (after, after));
+                let next = bytes.get(start..start + count).unwrap_or(&[0; 14]);
+                assert_eq!((reader.starts_with(next), eaten.eat(next)), (expected.is_some(), expected.is_some()));
+                assert_eq!(eaten.at(), after);
+            }
+        }
+        assert!(Reader::new(&bytes, 3).skip(u64::MAX, "it").is_err());
+    }
 }

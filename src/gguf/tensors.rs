@@ -286,3 +286,86 @@ impl fmt::Debug for Tensors<'_> {
         f.debug_struct("Tensors").field("left", &self.left).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use std::vec::Vec;
+
+    use super::*;
+
+    /// Entries of one dimension of two floats each, and where each ends; the data would follow.
+    fn directory(names: &[&str]) -> (Vec<u8>, Vec<usize>) {
+        let (mut bytes, mut ends) = (Vec::new(), Vec::new());
+        for (name, i) in names.iter().zip(0u64..) {
+            bytes.extend((name.len() as u64).to_le_bytes());
+            bytes.extend(name.as_bytes());
+            bytes.extend([1u32, 2, 0, 0].into_iter().flat_map(u32::to_le_bytes));
+            bytes.extend((i * 8).to_le_bytes());
+            ends.push(bytes.len());
+        }
+        (bytes, ends)
+    }
+
+    /// [`check`] lets none of these through; whoever walks without it still stays inside.
+    #[test]
+    fn a_directory_that_is_cut() {
+        let names = ["a", "long", "bc"];
+        let (mut bytes, ends) = directory(&names);
+        let data_at = bytes.len();
+        bytes.resize(data_at + 24, 7);
+        for cut in 0..=bytes.len() {
+            let tensors = Tensors::new(&bytes[..cut], 0, data_at, 9);
+            for (i, name) in names.iter().enumerate() {
+                let found = tensors.find(name.as_bytes());
+                assert_eq!(found.is_some(), cut >= data_at + 8 * (i + 1), "{name} of {cut} bytes");
+                assert!(found.is_none_or(|found| found.name == *name && found.data == [7; 8]));
+            }
+            assert!(tensors.find(b"b").is_none() && tensors.find(b"none").is_none());
+            let mut walk = tensors;
+            let whole = ends.iter().filter(|end| **end <= cut).count();
+            assert_eq!(core::iter::from_fn(|| walk.next_name()).count(), whole, "{cut} bytes");
+            assert_eq!(tensors.count(), cut.saturating_sub(data_at) / 8);
+        }
+        for left in 0..=3 {
+            let tensors = Tensors::new(&bytes, 0, data_at, left);
+            assert_eq!(tensors.find(b"bc").is_some(), left == 3);
+        }
+    }
+
+    #[test]
+    fn entries_that_are_wrong() {
+        let (bytes, ends) = directory(&["a", "bc"]);
+        let data_at = bytes.len();
+        let with = |at: usize, value: &[u8]| {
+            let mut bytes = bytes.clone();
+            bytes[at..at + value.len()].copy_from_slice(value);
+            bytes.resize(data_at + 16, 0);
+            bytes
+        };
+        let found = |bytes: &[u8]| Tensors::new(bytes, 0, data_at, 2).find(b"bc").is_some();
+        assert!(found(&with(0, &[])));
+        // The first name: longer than the file by one, by all, by more than counts; and just as long.
+        for len in [data_at as u32 + 9, data_at as u32 + 8, u32::MAX] {
+            assert!(!found(&with(0, &len.to_le_bytes())), "{len}");
+        }
+        // Dimensions of the first: as many as there may be lead elsewhere, more lead nowhere.
+        for dims in [0u32, 2, 4, 5, 1 << 16, u32::MAX] {
+            assert!(!found(&with(9, &dims.to_le_bytes())), "{dims}");
+        }
+        // The second is the wanted one, and wrong: its name, the type, the offset.
+        let start = ends[0];
+        assert!(!found(&with(start + 8, b"\xff")));
+        assert!(!found(&with(start + 22, &99u32.to_le_bytes())));
+        assert!(!found(&with(start + 26, &9u64.to_le_bytes())));
+    }
+
+    #[test]
+    fn sizes_are_padded_to_the_alignment() {
+        for (size, alignment, expected) in [(0, 32, 0), (1, 32, 32), (32, 32, 32), (33, 32, 64), (5, 1, 5), (5, 8, 8)] {
+            assert_eq!(padded(size, alignment), expected);
+        }
+        assert_eq!(padded(u64::MAX, 32), u64::MAX - 31);
+    }
+}

@@ -395,4 +395,53 @@ mod tests {
         assert_eq!(Array::new(ValueType::U8, 9, b"\x01\0\0\0\0\0\0\0a").string_at(0), b"");
         assert!(Array::new(ValueType::U8, 9, b"\x01\0\0\0\0\0\0\0a").strings().next().is_none());
     }
+
+    #[test]
+    fn arrays_of_strings_that_are_cut() {
+        // "ab", "" and "c": they end at 10, 18 and 27.
+        let bytes = b"\x02\0\0\0\0\0\0\0ab\0\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0c";
+        let ends = [0, 10, 18, 27];
+        for cut in 0..=bytes.len() {
+            for count in 0..=4 {
+                let whole = ends.iter().filter(|end| **end <= cut).count() - 1;
+                let expected = if whole >= count { Ok(&bytes[..ends[count]]) } else { Err(ends[whole]) };
+                assert_eq!(split_strings(&bytes[..cut], count as u64), expected, "{count} of {cut} bytes");
+                let strings = Array::new(ValueType::Str, count, &bytes[..cut]).strings();
+                assert_eq!((strings.size_hint().0, strings.count()), (count, whole.min(count)));
+            }
+        }
+        assert_eq!(split_strings(&[0; 8], 1), Ok(&[0; 8][..]));
+        let [none, one] = [0, 1].map(|len| Array::new(ValueType::Str, len, &[0; 8]).is_empty());
+        assert!(none && !one);
+        for (at, byte) in [(4, 1), (7, 1), (3, 1), (1, 1)] {
+            let mut long = *bytes;
+            long[at] = byte;
+            assert_eq!(split_strings(&long, 3), Err(0), "byte {at} of a length");
+        }
+    }
+
+    #[test]
+    fn types_and_their_sizes() {
+        let sizes = [1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8];
+        for id in 0..sizes.len() as u32 + 3 {
+            let Some(kind) = ValueType::from_id(id) else {
+                assert!(id as usize >= sizes.len());
+                continue;
+            };
+            let size = sizes[id as usize];
+            assert_eq!((kind as u32, kind.size()), (id, (size > 0).then_some(size)));
+            for given in 0..=8 {
+                let value = Value::scalar(kind, &[1; 8][..given]);
+                assert_eq!(value.map(|value| value.value_type()), (size > 0 && given >= size).then_some(kind));
+                if let Some(value) = value {
+                    let is_integer = !matches!(kind, ValueType::F32 | ValueType::F64 | ValueType::Bool);
+                    let ones = 0x0101_0101_0101_0101u64 & (u64::MAX >> (64 - 8 * size));
+                    assert_eq!((value.is_integer(), value.integer()), (is_integer, is_integer.then_some(ones as i64)));
+                }
+            }
+        }
+        for (value, expected) in [(i64::MAX as u64, Some(i64::MAX)), (1 << 63, None), (u64::MAX, None)] {
+            assert_eq!(Value::U64(value).integer(), expected);
+        }
+    }
 }

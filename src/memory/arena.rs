@@ -214,4 +214,11 @@ mod tests {
         assert_eq!(arena.take::<u16>(33).map(|piece| piece.len()), Some(33));
         assert_eq!(arena.rest().len(), 128);
     }
+
+    #[test]
+    fn memory_is_handed_out_once() {
+        static MEMORY: Workspace<100> = Workspace::new();
+        assert_eq!(MEMORY.take().map(|bytes| bytes.len()), Ok(100));
+        assert_eq!([MEMORY.take().err(), MEMORY.take().err()], [Some(Error::WorkspaceTaken); 2]);
+    }
 }

@@ -112,3 +112,35 @@ impl HeadLayout {
         self.values() + elements + scales
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_a_tile_follow_each_other() {
+        for (kind, element, scale) in [(KvType::F32, 4, 0), (KvType::F16, 2, 0), (KvType::Q8_0, 1, 2)] {
+            for dim in (2..=130).step_by(2) {
+                let head = HeadLayout { kind, dim };
+                let (padded, blocks) = (dim.div_ceil(16) * 16, dim.div_ceil(32));
+                assert_eq!((head.padded(), head.blocks()), (padded, blocks));
+                let parts = [16 * dim * element, 16 * blocks * scale, 16 * padded * element, 16 * blocks * scale];
+                let mut ends = parts;
+                for i in 1..4 {
+                    ends[i] += ends[i - 1];
+                }
+                assert_eq!([head.key_scales(), head.values(), head.value_scales(), head.tile_bytes()], ends);
+                assert_eq!(head.rows().map(|(rows, bytes)| 16 * rows * bytes), parts, "{kind:?}, {dim}");
+                assert_eq!(head.tile_bytes() % 32, 0);
+            }
+        }
+    }
+
+    #[test]
+    fn each_type_has_a_feature() {
+        let kinds = [KvType::F32, KvType::F16, KvType::Q8_0];
+        assert_eq!(kinds.map(KvType::feature), ["kv-f32", "kv-f16", "kv-q8_0"]);
+        let built = [cfg!(feature = "kv-f32"), cfg!(feature = "kv-f16"), cfg!(feature = "kv-q8_0")];
+        assert_eq!(kinds.map(KvType::is_built), built);
+    }
+}

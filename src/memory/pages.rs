@@ -14,8 +14,6 @@ const NONE: u32 = u32::MAX;
 const NEW: u32 = u32::MAX - 1;
 /// With the number of a page: another page is needed, with a copy of this one.
 const COPY: u32 = 1 << 31;
-/// With the number of the next free page, in place of references: the page is free.
-const FREE: u32 = 1 << 31;
 
 /// The most pages of a pool.
 pub(crate) const MAX_PAGES: usize = 1 << 30;
@@ -23,7 +21,7 @@ pub(crate) const MAX_PAGES: usize = 1 << 30;
 /// The pages of one kind of layers, and the tables of all contexts.
 #[derive(Default)]
 pub(crate) struct Pool<'w> {
-    /// References to each page, or the next free one.
+    /// References to each page; of a free one the number of the next.
     pages: &'w mut [u32],
     /// `[contexts][width]`.
     tables: &'w mut [u32],
@@ -39,7 +37,7 @@ impl<'w> Pool<'w> {
     /// All pages are free, and contexts have none.
     pub fn new(pages: &'w mut [u32], tables: &'w mut [u32], width: usize) -> Self {
         for (next, page) in (1..).zip(pages.iter_mut()) {
-            *page = FREE | next;
+            *page = next;
         }
         tables.fill(NONE);
         Self { free: pages.len(), pages, tables, width, first: 0 }
@@ -111,7 +109,7 @@ impl<'w> Pool<'w> {
             let Some(page) = pages.get_mut(first as usize) else { break };
             let from = (*entry != NEW).then_some(*entry & !COPY);
             let taken = first;
-            (first, *page, *entry) = (*page & !FREE, 1, taken);
+            (first, *page, *entry) = (*page, 1, taken);
             free -= 1;
             if let Some(from) = from {
                 copy(from as usize, taken as usize);
@@ -131,7 +129,7 @@ impl<'w> Pool<'w> {
             if *references > 1 {
                 *references -= 1;
             } else {
-                *references = FREE | next;
+                *references = next;
                 next = page;
                 free += 1;
             }
@@ -154,7 +152,7 @@ impl<'w> Pool<'w> {
             if *references > 1 {
                 *references -= 1;
             } else {
-                *references = FREE | self.first;
+                *references = self.first;
                 (self.first, self.free) = (before, self.free + 1);
             }
         }
@@ -224,6 +222,39 @@ mod tests {
         assert_eq!((pool.table(1), pool.free()), (&[0, NONE][..], 2));
         pool.release(1, 0);
         assert_eq!(pool.free(), 3);
+    }
+
+    #[test]
+    fn claims_are_taken_back() {
+        let (mut pages, mut tables) = ([0; 4], [0; 6]);
+        let mut pool = Pool::new(&mut pages, &mut tables, 3);
+        pool.claim(0, 0, 0);
+        pool.provide(0, |_, _| ());
+        assert_eq!([pool.owned(0), pool.owned(1)], [1, 0]);
+        pool.share(0, 1, 1);
+        assert_eq!([pool.owned(0), pool.owned(1)], [0, 0]);
+        // A copy and a new one; the third entry has nothing to take back.
+        assert_eq!(pool.claim(0, 0, 1), 2);
+        pool.unclaim(0);
+        assert_eq!((pool.table(0), pool.table(1), pool.owned(1)), (&[0, NONE, NONE][..], &[0, NONE, NONE][..], 0));
+        assert_eq!(pool.claim(0, 0, 1), 2);
+        pool.provide(0, |from, to| assert_eq!((from, to), (0, 1)));
+        assert_eq!((pool.table(0), pool.owned(0), pool.owned(1)), (&[1, 2, NONE][..], 2, 1));
+    }
+
+    #[test]
+    fn an_entry_leaves_a_page_that_others_have() {
+        let (mut pages, mut tables) = ([0; 3], [0; 4]);
+        let mut pool = Pool::new(&mut pages, &mut tables, 2);
+        pool.claim(0, 0, 1);
+        pool.provide(0, |_, _| ());
+        pool.share(0, 1, 1);
+        pool.name((0, 1), (0, 0));
+        assert_eq!((pool.table(0), pool.free()), (&[1, 1][..], 1));
+        // What it left is the other's alone, and is free once that one gives it back.
+        assert_eq!(pool.owned(1), 1);
+        pool.release(1, 0);
+        assert_eq!(pool.free(), 2);
     }
 
     #[test]

@@ -227,12 +227,13 @@ fn tensors_and_where_they_lie() {
         file.set("general.alignment", alignment as u32)
             .push_tensor("one", &[3], 0, vec![1; 12])
             .push_tensor("two", &[32, 3], 2, vec![2; 54])
-            .push_tensor("three", &[1, 2, 3, 4], 24, vec![3; 24]);
+            .push_tensor("three", &[1, 2, 3, 4], 24, vec![3; 24])
+            .push_tensor("last", &[3], 0, vec![4; 12]);
         let file = file.build();
         let gguf = Gguf::parse(&file).unwrap();
         let tensors: Vec<Tensor> = gguf.tensors().collect();
-        assert_eq!(tensors.len(), 3);
-        for (i, (tensor, len)) in tensors.iter().zip([12, 54, 24]).enumerate() {
+        assert_eq!(tensors.len(), 4);
+        for (i, (tensor, len)) in tensors.iter().zip([12, 54, 24, 12]).enumerate() {
             assert_eq!(tensor.data, vec![i as u8 + 1; len]);
             assert_eq!(tensor.offset as usize % alignment, 0);
             assert_eq!(tensor.data.as_ptr(), file[tensor.offset as usize..].as_ptr());

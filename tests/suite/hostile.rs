@@ -439,6 +439,18 @@ fn row_12_a_sum_beyond_the_file() {
 }
 
 #[test]
+fn row_12_a_sum_as_long_as_the_file() {
+    // None of the data is there: the first tensor is named, not the one that makes the sum too large.
+    let mut file = Builder::new();
+    file.push_tensor("first", &[32], 24, vec![]).push_tensor("second", &[1], 24, vec![]);
+    let len = file.build().len() as u64;
+    file.tensors[1].dims = vec![len - 32];
+    file.tensors[1].offset = Some(32);
+    let error = Error::TensorData { tensor: name("first"), offset: 0, size: 32, file: len };
+    assert_eq!(refused(&file.build()), error);
+}
+
+#[test]
 fn row_13_data_beyond_the_file() {
     // One row more than the file has.
     let bytes = broken(|file| file.tensors[2].dims = vec![2, 1, 2, 4]);

@@ -17,6 +17,7 @@ mod observer;
 mod reference;
 mod same_bits;
 mod sampler;
+mod sizes;
 mod snapshot;
 mod split;
 mod tokenizer;

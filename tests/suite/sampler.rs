@@ -2,7 +2,7 @@
 
 use arenite::sampler::{Link, Params, Pcg32, Sampler, Xorshift, argmax};
 use arenite::{Error, TokenId};
-use rand_core::{Infallible, Rng, TryRng};
+use rand_core::{Infallible, Rng, SeedableRng, TryRng};
 
 /// Everything off: a draw from the softmax.
 const PLAIN: Params = Params { temperature: 1.0, top_k: 0, top_p: 1.0, min_p: 0.0, ..Params::DEFAULT };
@@ -374,4 +374,18 @@ fn a_seed_gives_its_tokens() {
     let first = run(7);
     assert_eq!(first, run(7));
     assert_ne!(first, run(8));
+}
+
+#[test]
+fn seeds_and_bytes() {
+    let next = |mut rng: Pcg32| [rng.next_u32(), rng.next_u32()];
+    let mut seed = [0; 16];
+    (seed[0], seed[8]) = (7, 9);
+    assert_eq!(next(Pcg32::from_seed(seed)), next(Pcg32::with_stream(7, 9)));
+    assert_eq!(next(Pcg32::seed_from_u64(7)), next(Pcg32::new(7)));
+    assert_ne!(next(Pcg32::with_stream(7, 9)), next(Pcg32::new(7)));
+    let (mut bytes, mut rng, mut same) = ([0; 6], Xorshift::new(5), Xorshift::new(5));
+    rng.fill_bytes(&mut bytes);
+    let words = [same.next_u32(), same.next_u32()].map(u32::to_le_bytes).concat();
+    assert_eq!(bytes, words[..6]);
 }

@@ -1,0 +1,165 @@
+//! What a plan comes to: the numbers themselves, where the options end, and which plan is whose.
+
+use crate::common::encoders::{ENCODERS, encoder};
+use crate::common::families::{DECODERS, RECURRENT, decoder};
+use crate::common::gguf::Builder;
+use crate::common::variants::{FAMILIES, quantized, tiny, windowed};
+use arenite::memory::{ALIGN, Line};
+use arenite::{Error, Gguf, KvType, Model, Options, Plan, Session};
+
+fn plan(file: &Builder, options: Options) -> Result<Plan, Error> {
+    let bytes = file.build();
+    Plan::new(&Gguf::parse(&bytes).unwrap(), options)
+}
+
+/// One of each kind.
+fn models() -> Vec<(String, Builder)> {
+    let mut models: Vec<_> = FAMILIES.iter().map(|family| (String::from(*family), tiny(family))).collect();
+    models.push(("llama Q8_0".into(), quantized(tiny("llama"), "Q8_0")));
+    models.push(("llama Q4_0".into(), quantized(tiny("llama"), "Q4_0")));
+    models.push(("a window of 5".into(), windowed(5)));
+    models.extend(DECODERS.iter().chain(&RECURRENT).map(|family| ((*family).into(), decoder(family))));
+    models.extend(ENCODERS.iter().map(|kind| ((*kind).into(), encoder(kind))));
+    models
+}
+
+/// Bytes of workspace, and of the cache by type of its elements. Written down, so that another size of anything in them
+/// shows, on any target: that a run wants no more is shown where models run, that it wants no less is shown nowhere else.
+const SIZES: &[(&str, usize, [usize; 3])] = &[
+    ("llama", 13952, [36864, 18432, 10368]),
+    ("qwen2", 13824, [36864, 18432, 10368]),
+    ("qwen3", 13824, [36864, 18432, 10368]),
+    ("gpt2", 12480, [36864, 18432, 10368]),
+    ("llama Q8_0", 17984, [36864, 18432, 10368]),
+    ("llama Q4_0", 17984, [36864, 18432, 10368]),
+    ("a window of 5", 13888, [12288, 6144, 3456]),
+    ("gemma", 14016, [73728, 36864, 20736]),
+    ("gemma2", 14720, [61440, 30720, 17280]),
+    ("gemma3", 14848, [55296, 27648, 15552]),
+    ("gemma4", 21632, [61440, 30720, 16704]),
+    ("phi3", 13888, [73728, 36864, 20736]),
+    ("stablelm", 14208, [73728, 36864, 20736]),
+    ("smollm3", 14080, [73728, 36864, 20736]),
+    ("olmo2", 14144, [73728, 36864, 20736]),
+    ("granite", 14016, [73728, 36864, 20736]),
+    ("mixtral", 16320, [73728, 36864, 20736]),
+    ("qwen3moe", 16192, [73728, 36864, 20736]),
+    ("exaone4", 14208, [55296, 27648, 15552]),
+    ("gpt-oss", 17216, [61440, 30720, 17280]),
+    ("hunyuan-dense", 14144, [73728, 36864, 20736]),
+    ("mistral3", 14016, [73728, 36864, 20736]),
+    ("lfm2", 14400, [43776, 25344, 17280]),
+    ("qwen35", 15680, [86400, 67968, 59904]),
+    ("mamba2", 11520, [99072, 99072, 99072]),
+    ("falcon-h1", 15040, [172800, 135936, 119808]),
+    ("lfm2moe", 16704, [43776, 25344, 17280]),
+    ("qwen35moe", 20672, [86400, 67968, 59904]),
+    ("qwen3next", 20608, [86400, 67968, 59904]),
+    ("granitehybrid", 20416, [86400, 67968, 59904]),
+    ("nemotron_h_moe", 20032, [43200, 33984, 29952]),
+    ("bert", 13952, [32768, 16384, 9216]),
+    ("gemma-embedding", 14912, [32768, 16384, 9216]),
+    ("t5", 21504, [208896, 104448, 58752]),
+    ("t5_gated", 21568, [208896, 104448, 58752]),
+    ("unbiased", 21056, [208896, 104448, 58752]),
+    ("post", 21056, [208896, 104448, 58752]),
+];
+
+#[test]
+fn the_numbers_of_every_kind_of_model() {
+    let options =
+        Options::new().context(50).batch(7).workers(3).contexts(3).pages(9).logits(5).sources(2).checkpoints(2);
+    let found: Vec<(String, usize, [usize; 3])> = models()
+        .into_iter()
+        .map(|(name, file)| {
+            let plans = [KvType::F32, KvType::F16, KvType::Q8_0].map(|kv| plan(&file, options.kv(kv)).unwrap());
+            assert!(plans.iter().all(|plan| plan.workspace == plans[0].workspace));
+            (name, plans[0].workspace, plans.map(|plan| plan.kv))
+        })
+        .collect();
+    let same = found.iter().map(|(name, workspace, kv)| (name.as_str(), *workspace, *kv)).eq(SIZES.iter().copied());
+    assert!(same, "{}", found.iter().map(|row| format!("    {row:?},\n")).collect::<String>());
+}
+
+#[test]
+fn what_options_become() {
+    let llama = tiny("llama");
+    let resolved = |options: Options| plan(&llama, options.context(24)).unwrap().options;
+    let batch = |batch, contexts| resolved(Options::new().batch(batch).contexts(contexts)).batch;
+    // At least a token for each context, at most all that they hold.
+    let cases = [(0, 1, 1), (1, 1, 1), (23, 1, 23), (24, 1, 24), (25, 1, 24), (1, 3, 3), (72, 3, 72), (73, 3, 72)];
+    for (asked, contexts, given) in cases {
+        assert_eq!(batch(asked, contexts), given, "{asked} for {contexts} contexts");
+    }
+    let pages = |pages| resolved(Options::new().pages(pages).contexts(3)).pages;
+    assert_eq!([0, 1, 5, 6, 7].map(pages), [6, 1, 5, 6, 6]);
+    let sources = |sources| resolved(Options::new().sources(sources).contexts(3)).sources;
+    assert_eq!([0, 1, 3, 4].map(sources), [1, 1, 3, 3]);
+    let logits = |logits| resolved(Options::new().logits(logits).contexts(3)).logits;
+    assert_eq!([0, 1, 7].map(logits), [3, 1, 7]);
+    let few = resolved(Options::new().workers(0).contexts(0));
+    assert_eq!((few.workers, few.contexts), (1, 1));
+    assert_eq!([0, 1, 2, 5].map(|beams| Options::new().beams(beams).contexts), [2, 2, 3, 6]);
+    // As many positions as the model was trained for; more where they are not learned.
+    let context = |family, context| plan(&tiny(family), Options::new().context(context)).unwrap().options.context;
+    assert_eq!([0, 63, 65].map(|asked| context("llama", asked)), [64, 63, 65]);
+    assert_eq!([0, 63, 65].map(|asked| context("gpt2", asked)), [64, 63, 64]);
+}
+
+#[test]
+fn the_most_that_can_be_asked_for() {
+    let llama = tiny("llama");
+    let long = i32::MAX as usize;
+    for (most, more) in [
+        (Options::new().workers(1 << 16), Options::new().workers((1 << 16) + 1)),
+        (Options::new().contexts(1 << 12), Options::new().contexts((1 << 12) + 1)),
+        (Options::new().checkpoints(1 << 12), Options::new().checkpoints((1 << 12) + 1)),
+        (Options::new().pages(1 << 30), Options::new().pages((1 << 30) + 1)),
+        (Options::new().context(long), Options::new().context(long + 1)),
+        // 2^30 pages in all.
+        (Options::new().context(long).contexts(8), Options::new().context(long).contexts(9)),
+    ] {
+        // That many bytes may be too many for 32 bits.
+        if cfg!(target_pointer_width = "64") {
+            assert!(plan(&llama, most).is_ok(), "{most:?}");
+        }
+        assert_eq!(plan(&llama, more), Err(Error::PlanTooLarge), "{more:?}");
+    }
+}
+
+#[test]
+fn a_budget_is_kept_to_the_byte() {
+    let plan = plan(&tiny("llama"), Options::new().context(33)).unwrap();
+    let all = plan.workspace + plan.kv + plan.tokenizer;
+    assert!(plan.workspace > 0 && plan.kv > 0 && plan.tokenizer > 0);
+    assert_eq!(plan.within(all), plan);
+    let panic = std::panic::catch_unwind(|| plan.within(all - 1)).unwrap_err();
+    let text = panic.downcast_ref::<String>().unwrap();
+    assert!(text.contains(&format!("{all} bytes of RAM, more than the budget of {}", all - 1)), "{text}");
+}
+
+/// Two models whose plans have the same numbers, and whose tensors have the same names and shapes.
+#[test]
+fn a_plan_is_its_models() {
+    let session = |model: &Builder, plan: Plan| {
+        let bytes = model.build();
+        let gguf = Gguf::parse(&bytes).unwrap();
+        let model = Model::new(&gguf).unwrap();
+        let memory = |bytes: usize| vec![Line::ZERO; bytes.div_ceil(ALIGN)];
+        let (mut workspace, mut kv) = (memory(plan.workspace), memory(plan.kv));
+        Session::new(&model, plan, Line::bytes_mut(&mut workspace), Line::bytes_mut(&mut kv)).map(|_| ())
+    };
+    // Every third layer sees all positions, or every second one: with a context no longer than the window, it costs the same.
+    let models = [3u32, 2].map(|pattern| {
+        let mut file = decoder("gemma3");
+        file.set("gemma3.attention.sliding_window_pattern", pattern);
+        file
+    });
+    let plans = models.each_ref().map(|model| plan(model, Options::new().context(16)).unwrap());
+    let sizes = |plan: Plan| (plan.workspace, plan.kv, plan.tokenizer, plan.options);
+    assert_eq!(sizes(plans[0]), sizes(plans[1]));
+    for (i, model) in models.iter().enumerate() {
+        assert_eq!(session(model, plans[i]), Ok(()));
+        assert_eq!(session(model, plans[1 - i]), Err(Error::PlanMismatch));
+    }
+}
