@@ -25,7 +25,7 @@ pub(crate) fn store(
     match layout.kind {
         kind if !kind.is_built() => {}
         KvType::F32 => {
-            // A value and the zeros behind it.
+            // The value, then zeros up to the padded length.
             let row = row(values, slot, 4 * layout.padded());
             let mut value = value.iter();
             for to in row.as_chunks_mut::<4>().0 {

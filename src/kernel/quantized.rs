@@ -82,7 +82,7 @@ pub(super) struct Panels {
     /// The time that packing takes, in tokens multiplied, or 0 if it prefetches nothing. With prefetches two and
     /// four tokens are 1.7 and 1.3 times as fast (Zen 4, Q8_0 from memory).
     pub cost: usize,
-    /// Instead, for the first tokens.
+    /// Packs and multiplies in one, for the first tokens of a batch; where there is none, `pack` goes before.
     pub both: Option<PackAndMultiply>,
     /// Functions for fewer and fewer tokens, the last one for one.
     pub multiply: &'static [Multiply],

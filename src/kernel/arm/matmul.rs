@@ -10,9 +10,9 @@ use crate::kernel::lanes::copy;
 /// What is prepared of a token for all rows.
 #[repr(C)]
 struct Token {
-    /// The first sixteen numbers, eight behind the zeros that eight sums begin with: one load for both.
+    /// Twice eight zeros, with which sums begin, and eight of the first sixteen numbers: one load brings both.
     start: MaybeUninit<[[f32; 8]; 4]>,
-    /// The numbers after the last sixteen, padded; eight before the eight of a row.
+    /// The numbers after the last whole sixteen, padded to sixteen, eight at a time; with each eight, room for those of a row.
     end: MaybeUninit<[[f32; 8]; 4]>,
 }
 
@@ -154,6 +154,37 @@ macro_rules! four {
     };
 }
 
+/// The end of a row that is not of whole fours: copied beside the token's, and multiplied as sixteen.
+macro_rules! padded {
+    () => {
+        concat!(
+            "add {at}, {start}, #160\n",
+            "tst {rest}, #8\n",
+            "ittt ne\n",
+            "vldmiane {w}!, {{s16-s23}}\n",
+            "vstmiane {at}!, {{s16-s23}}\n",
+            "addne {at}, {at}, #32\n",
+            "tst {rest}, #4\n",
+            "itt ne\n",
+            "vldmiane {w}!, {{s16-s19}}\n",
+            "vstmiane {at}!, {{s16-s19}}\n",
+            "tst {rest}, #2\n",
+            "itt ne\n",
+            "vldmiane {w}!, {{s16-s17}}\n",
+            "vstmiane {at}!, {{s16-s17}}\n",
+            "tst {rest}, #1\n",
+            "itt ne\n",
+            "vldmiane {w}!, {{s16}}\n",
+            "vstmiane {at}!, {{s16}}\n",
+            "add {at}, {start}, #128\n",
+            "vldmia {at}!, {{s16-s31}}\n",
+            eight!(@ low),
+            "vldmia {at}!, {{s16-s31}}\n",
+            eight!(@ high),
+        )
+    };
+}
+
 /// All rows times one token of any number of columns. Where the end of a row is not of whole fours, it is padded in a copy.
 ///
 /// # Safety
@@ -205,29 +236,7 @@ unsafe fn times(job: &Job<'_>, token: &mut Token, x: &[f32], out: *mut f32) {
             "bne 5b",
             "mov pc, {go}",
             "7:",
-            "add {at}, {start}, #160",
-            "tst {rest}, #8",
-            "ittt ne",
-            "vldmiane {w}!, {{s16-s23}}",
-            "vstmiane {at}!, {{s16-s23}}",
-            "addne {at}, {at}, #32",
-            "tst {rest}, #4",
-            "itt ne",
-            "vldmiane {w}!, {{s16-s19}}",
-            "vstmiane {at}!, {{s16-s19}}",
-            "tst {rest}, #2",
-            "itt ne",
-            "vldmiane {w}!, {{s16-s17}}",
-            "vstmiane {at}!, {{s16-s17}}",
-            "tst {rest}, #1",
-            "itt ne",
-            "vldmiane {w}!, {{s16}}",
-            "vstmiane {at}!, {{s16}}",
-            "add {at}, {start}, #128",
-            "vldmia {at}!, {{s16-s31}}",
-            eight!(@ low),
-            "vldmia {at}!, {{s16-s31}}",
-            eight!(@ high),
+            padded!(),
             "b 9f",
             "8:",
             four!("s0", "s1", "s2", "s3"),
