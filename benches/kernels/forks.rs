@@ -14,7 +14,10 @@ use arenite::workers::{Pool, Serial, Workers};
 use divan::Bencher;
 
 fn main() {
-    divan::main();
+    // The report is one of kernels, and `cargo bench` calls every benchmark with its arguments.
+    if !std::env::args().any(|argument| argument == "--report") {
+        divan::main();
+    }
 }
 
 /// Rayon's join, from a thread of its pool: from outside it takes ten times as long.

@@ -1,6 +1,6 @@
 //! Every kernel's speed-up over scalar code: a table, and a picture of it.
 //!
-//!     cargo bench -p kernel-benches --bench kernels -- --report [FILE.svg]
+//!     cargo bench -p kernel-benches -- --report [FILE.svg]
 
 use std::fmt::Write;
 use std::time::{Duration, Instant};

@@ -18,6 +18,8 @@ SHAPES = {
     "lfm2-350m": ("lfm2", 65536, 1024, 16, 16, 8, 64, 4608, 1e6),
     "qwen3.5-0.8b": ("qwen35", 248320, 1024, 24, 8, 2, 256, 3584, 1e7),
     "granite-4-350m": ("granitehybrid", 100352, 768, 32, 12, 4, 64, 2048, 1e4),
+    "gpt2-124m": ("gpt2", 50257, 768, 12, 12, 12, 64, 3072, 0),
+    "gemma-4-e2b": ("gemma4", 262144, 1536, 35, 8, 1, 256, 6144, 1e6),
 }
 # Layers with attention, where not all have it.
 ATTENTION = {"lfm2": {2, 5, 8, 10, 12, 14}, "qwen35": set(range(3, 24, 4)), "granitehybrid": {10, 13, 17, 27}}
@@ -34,18 +36,55 @@ def vocabulary(size):
     return tokens + [f"▁{i}" for i in range(more)], types + [gguf.TokenType.NORMAL] * more
 
 
-def write(shape, path):
-    """Writes the model as F16, with norms in F32 and the embedding as the head."""
+class Writer(gguf.GGUFWriter):
+    """The numbers that all shapes have, and tensors of random numbers."""
+
+    def __init__(self, shape, path):
+        arch, vocab, width, layers, heads, kv_heads, head, inner, base = SHAPES[shape]
+        super().__init__(path, arch)
+        self.random = numpy.random.default_rng(1)
+        self.add_name(f"{shape}, random weights")
+        self.add_context_length(CONTEXT)
+        self.add_embedding_length(width)
+        self.add_block_count(layers)
+        self.add_head_count(heads)
+        self.add_vocab_size(vocab)
+        self.add_file_type(gguf.LlamaFileType.MOSTLY_F16)
+        tokens, types = vocabulary(vocab)
+        self.add_tokenizer_model("llama")
+        self.add_token_list(tokens)
+        self.add_token_scores([0.0] * vocab)
+        self.add_token_types(types)
+        self.add_bos_token_id(1)
+        self.add_eos_token_id(2)
+
+    def matrix(self, name, rows, columns, bias=False):
+        weights = numpy.empty((rows, columns), numpy.float16)
+        for part in numpy.array_split(weights, max(rows * columns >> 26, 1)):
+            part[:] = self.random.standard_normal(part.shape, numpy.float32) / numpy.sqrt(columns)
+        self.add_tensor(name + ".weight", weights)
+        if bias:
+            self.vector(name + ".bias", rows)
+
+    def vector(self, name, *shape):
+        self.add_tensor(name, self.random.standard_normal(shape, numpy.float32) / 2)
+
+    def ones(self, name, *shape):
+        self.add_tensor(name, numpy.ones(shape, numpy.float32))
+
+    def end(self):
+        self.write_header_to_file()
+        self.write_kv_data_to_file()
+        self.write_tensors_to_file()
+        self.close()
+
+
+def write(shape, out):
+    """The model as F16, with norms in F32 and the embedding as the head."""
     arch, vocab, width, layers, heads, kv_heads, head, inner, base = SHAPES[shape]
-    out = gguf.GGUFWriter(path, arch)
-    out.add_name(f"{shape}, random weights")
-    out.add_context_length(CONTEXT)
-    out.add_embedding_length(width)
-    out.add_block_count(layers)
-    out.add_feed_forward_length(inner)
-    out.add_head_count(heads)
     attention = ATTENTION.get(arch, set(range(layers)))
     several = len(attention) < layers and arch != "qwen35"
+    out.add_feed_forward_length(inner)
     out.add_head_count_kv([kv_heads * (i in attention) for i in range(layers)] if several else kv_heads)
     if arch == "lfm2":
         out.add_shortconv_l_cache(3)
@@ -65,72 +104,113 @@ def write(shape, path):
     out.add_layer_norm_rms_eps(1e-5)
     out.add_rope_dimension_count(head // 4 if arch == "qwen35" else head)
     out.add_rope_freq_base(base)
-    out.add_vocab_size(vocab)
-    out.add_file_type(gguf.LlamaFileType.MOSTLY_F16)
-    tokens, types = vocabulary(vocab)
-    out.add_tokenizer_model("llama")
-    out.add_token_list(tokens)
-    out.add_token_scores([0.0] * vocab)
-    out.add_token_types(types)
-    out.add_bos_token_id(1)
-    out.add_eos_token_id(2)
-
-    random = numpy.random.default_rng(1)
-
-    def matrix(name, rows, columns):
-        weights = random.standard_normal((rows, columns), numpy.float32) / numpy.sqrt(columns)
-        out.add_tensor(name, weights.astype(numpy.float16))
-
-    def ones(name, *shape):
-        out.add_tensor(name, numpy.ones(shape, numpy.float32))
 
     def mixer(block):
         """What a layer without attention has instead."""
         if arch == "lfm2":
-            matrix(block + "shortconv.in_proj.weight", 3 * width, width)
-            out.add_tensor(block + "shortconv.conv.weight", random.standard_normal((width, 3), numpy.float32))
-            matrix(block + "shortconv.out_proj.weight", width, width)
+            out.matrix(block + "shortconv.in_proj", 3 * width, width)
+            out.vector(block + "shortconv.conv.weight", width, 3)
+            out.matrix(block + "shortconv.out_proj", width, width)
             return
-        out.add_tensor(block + "ssm_conv1d.weight", random.standard_normal((channels, taps), numpy.float32) / 2)
-        out.add_tensor(block + "ssm_dt.bias", random.standard_normal(state_heads, numpy.float32))
-        matrix(block + "ssm_out.weight", width, state_inner)
+        out.vector(block + "ssm_conv1d.weight", channels, taps)
+        out.vector(block + "ssm_dt.bias", state_heads)
+        out.matrix(block + "ssm_out", width, state_inner)
+        decay = -out.random.random((state_heads, 1), numpy.float32)
         if arch == "qwen35":
-            out.add_tensor(block + "ssm_a", -random.random(state_heads, numpy.float32))
-            matrix(block + "attn_qkv.weight", channels, width)
-            matrix(block + "attn_gate.weight", state_inner, width)
-            matrix(block + "ssm_alpha.weight", state_heads, width)
-            matrix(block + "ssm_beta.weight", state_heads, width)
-            ones(block + "ssm_norm.weight", state_inner // state_heads)
+            out.add_tensor(block + "ssm_a", decay[:, 0])
+            out.matrix(block + "attn_qkv", channels, width)
+            out.matrix(block + "attn_gate", state_inner, width)
+            out.matrix(block + "ssm_alpha", state_heads, width)
+            out.matrix(block + "ssm_beta", state_heads, width)
+            out.ones(block + "ssm_norm.weight", state_inner // state_heads)
         else:
-            out.add_tensor(block + "ssm_a", -random.random((state_heads, 1), numpy.float32))
-            matrix(block + "ssm_in.weight", state_inner + channels + state_heads, width)
+            out.add_tensor(block + "ssm_a", decay)
+            out.matrix(block + "ssm_in", state_inner + channels + state_heads, width)
             out.add_tensor(block + "ssm_conv1d.bias", numpy.zeros(channels, numpy.float32))
-            ones(block + "ssm_d", state_heads, 1)
-            ones(block + "ssm_norm.weight", groups, state_inner // groups)
+            out.ones(block + "ssm_d", state_heads, 1)
+            out.ones(block + "ssm_norm.weight", groups, state_inner // groups)
 
-    matrix("token_embd.weight", vocab, width)
-    ones("token_embd_norm.weight" if arch == "lfm2" else "output_norm.weight", width)
+    out.matrix("token_embd", vocab, width)
+    out.ones("token_embd_norm.weight" if arch == "lfm2" else "output_norm.weight", width)
     for layer in range(layers):
         block = f"blk.{layer}."
-        ones(block + "attn_norm.weight", width)
+        out.ones(block + "attn_norm.weight", width)
         if layer in attention:
-            matrix(block + "attn_q.weight", heads * head * (2 if arch == "qwen35" else 1), width)
-            matrix(block + "attn_k.weight", kv_heads * head, width)
-            matrix(block + "attn_v.weight", kv_heads * head, width)
-            matrix(block + "attn_output.weight", width, heads * head)
+            out.matrix(block + "attn_q", heads * head * (2 if arch == "qwen35" else 1), width)
+            out.matrix(block + "attn_k", kv_heads * head, width)
+            out.matrix(block + "attn_v", kv_heads * head, width)
+            out.matrix(block + "attn_output", width, heads * head)
         else:
             mixer(block)
         if layer in attention and arch in ("qwen3", "lfm2", "qwen35"):
-            ones(block + "attn_q_norm.weight", head)
-            ones(block + "attn_k_norm.weight", head)
-        ones(block + ("post_attention_norm.weight" if arch == "qwen35" else "ffn_norm.weight"), width)
-        matrix(block + "ffn_gate.weight", inner, width)
-        matrix(block + "ffn_up.weight", inner, width)
-        matrix(block + "ffn_down.weight", width, inner)
-    out.write_header_to_file()
-    out.write_kv_data_to_file()
-    out.write_tensors_to_file()
-    out.close()
+            out.ones(block + "attn_q_norm.weight", head)
+            out.ones(block + "attn_k_norm.weight", head)
+        out.ones(block + ("post_attention_norm.weight" if arch == "qwen35" else "ffn_norm.weight"), width)
+        out.matrix(block + "ffn_gate", inner, width)
+        out.matrix(block + "ffn_up", inner, width)
+        out.matrix(block + "ffn_down", width, inner)
+
+
+def write_gpt2(shape, out):
+    _, vocab, width, layers, _, _, _, inner, _ = SHAPES[shape]
+    out.add_feed_forward_length(inner)
+    out.add_layer_norm_eps(1e-5)
+    out.matrix("token_embd", vocab, width)
+    out.vector("position_embd.weight", CONTEXT, width)
+    for block in [f"blk.{layer}." for layer in range(layers)]:
+        for norm in "attn_norm", "ffn_norm":
+            out.ones(block + norm + ".weight", width)
+            out.vector(block + norm + ".bias", width)
+        for name, rows, columns in ("attn_qkv", 3 * width, width), ("attn_output", width, width), ("ffn_up", inner, width), ("ffn_down", width, inner):
+            out.matrix(block + name, rows, columns, bias=True)
+    out.ones("output_norm.weight", width)
+    out.vector("output_norm.bias", width)
+
+
+def write_gemma4(shape, out):
+    """Every fifth layer sees all, and has heads of twice the size. Of the later layers, which share the earlier ones' keys
+    and values, feed-forwards are twice as wide."""
+    _, vocab, width, layers, heads, kv_heads, head, inner, base = SHAPES[shape]
+    each, shared, window = 256, 20, 512
+    wide = lambda layer: inner * (2 if layer >= layers - shared else 1)
+    size = lambda layer: head * (2 if layer % 5 == 4 else 1)
+    out.add_feed_forward_length([wide(layer) for layer in range(layers)])
+    out.add_head_count_kv(kv_heads)
+    out.add_layer_norm_rms_eps(1e-6)
+    out.add_rope_freq_base(base)
+    out.add_float32("gemma4.rope.freq_base_swa", 1e4)
+    out.add_final_logit_softcapping(30.0)
+    out.add_sliding_window(window)
+    out.add_shared_kv_layers(shared)
+    out.add_embedding_length_per_layer_input(each)
+    out.add_sliding_window_pattern([layer % 5 != 4 for layer in range(layers)])
+    for name, of in ("attention.key_length", 2 * head), ("attention.value_length", 2 * head), ("rope.dimension_count", 2 * head):
+        out.add_uint32(f"gemma4.{name}", of)
+        out.add_uint32(f"gemma4.{name}_swa", of // 2)
+    out.matrix("token_embd", vocab, width)
+    out.matrix("per_layer_token_embd", vocab, each * layers)
+    out.matrix("per_layer_model_proj", each * layers, width)
+    out.ones("per_layer_proj_norm.weight", each)
+    # The global layers turn a quarter of a head.
+    out.add_tensor("rope_freqs.weight", numpy.where(numpy.arange(head) < head // 4, 1, 1e30).astype(numpy.float32))
+    out.ones("output_norm.weight", width)
+    for layer in range(layers):
+        block = f"blk.{layer}."
+        for norm in "attn_norm", "post_attention_norm", "ffn_norm", "post_ffw_norm", "post_norm":
+            out.ones(block + norm + ".weight", width)
+        out.ones(block + "layer_output_scale.weight", 1)
+        out.matrix(block + "attn_q", heads * size(layer), width)
+        out.ones(block + "attn_q_norm.weight", size(layer))
+        if layer < layers - shared:
+            out.matrix(block + "attn_k", kv_heads * size(layer), width)
+            out.matrix(block + "attn_v", kv_heads * size(layer), width)
+            out.ones(block + "attn_k_norm.weight", size(layer))
+        out.matrix(block + "attn_output", width, heads * size(layer))
+        out.matrix(block + "ffn_gate", wide(layer), width)
+        out.matrix(block + "ffn_up", wide(layer), width)
+        out.matrix(block + "ffn_down", width, wide(layer))
+        out.matrix(block + "inp_gate", each, width)
+        out.matrix(block + "proj", width, each)
 
 
 def quantize(source, kind, path):
@@ -153,7 +233,9 @@ def main():
     f16 = path.parent / f"{shape}-F16.gguf"
     if not f16.exists():
         unfinished = f16.with_suffix(".part")
-        write(shape, unfinished)
+        out = Writer(shape, unfinished)
+        {"gpt2": write_gpt2, "gemma4": write_gemma4}.get(out.arch, write)(shape, out)
+        out.end()
         unfinished.rename(f16)
     unfinished = path.with_suffix(".part")
     quantize(f16, kind, unfinished)

@@ -10,9 +10,11 @@ see everything, and what it says of the grammar's own stories is its error.
 
 import argparse
 import itertools
+import json
 import random
 import re
 import subprocess
+import tempfile
 from collections import Counter
 from pathlib import Path
 
@@ -115,15 +117,46 @@ class Plot:
             yield from ((name, *pair) for pair in itertools.combinations(sorted(found), 2))
 
 
-def thing_faults(text, plots):
+def plot_of(text, plots):
     here = grams(text)
-    plot = max(plots, key=lambda plot: len(here & plot.grams))
+    return max(range(len(plots)), key=lambda i: len(here & plots[i].grams))
+
+
+def thing_faults(text, plots):
+    plot = plots[plot_of(text, plots)]
     for name, a, b in plot.pairs(text):
         if (name, a, b) not in plot.allowed:
             yield f"a thing is '{a}' and '{b}'"
 
 
-# --- the count -----------------------------------------------------------------------------
+# --- stories told, and counted -------------------------------------------------------------
+
+def told(arenite, model, seeds, **sampling):
+    """What the model tells with these seeds: many at once. Stories without an end are None."""
+    with tempfile.TemporaryDirectory() as folder:
+        lines, answers = Path(folder, "lines"), Path(folder, "answers")
+        body = {"prompt": "", "max_tokens": 500, **sampling}
+        lines.write_text("\n".join(json.dumps({"custom_id": str(seed), "method": "POST", "url": "/v1/completions", "body": {**body, "seed": seed}})
+                                   for seed in seeds))
+        subprocess.run([arenite, "batch", "-m", model, "-i", lines, "-o", answers, "--parallel", "32", "-t", "1"], check=True, stderr=subprocess.DEVNULL)
+        choices = [json.loads(line)["response"]["body"]["choices"][0] for line in answers.open()]
+    return [choice["text"].strip() if choice["finish_reason"] == "stop" else None for choice in choices]
+
+
+def faults(text, plots):
+    found = {"name": [*name_faults(text)], "pronoun": [*pronoun_faults(text)], "thing": [*thing_faults(text, plots)]}
+    return {kind: its for kind, its in found.items() if its}
+
+
+def failures(texts, plots):
+    """Of each plot, the share of its stories that lose the thread. (Those without an end are no plot's.)"""
+    told, wrong = Counter(), Counter()
+    for text in filter(None, texts):
+        plot = plot_of(text, plots)
+        told[plot] += 1
+        wrong[plot] += bool(faults(text, plots))
+    return [wrong[plot] / max(told[plot], 1) for plot in range(len(plots))]
+
 
 def main():
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -138,18 +171,14 @@ def main():
         options.error("--arenite or --grammar is needed")
 
     plots = [Plot(plot, random.Random(1)) for plot in PLOTS]
-    rng, counts = random.Random(2), Counter()
-    for seed in range(args.first, args.first + args.stories):
-        if args.grammar:
-            text = stories.story(rng)
-        else:
-            command = [args.arenite, "generate", "-m", args.model, "--seed", str(seed)]
-            text = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-        faults = {"name": [*name_faults(text)], "pronoun": [*pronoun_faults(text)], "thing": [*thing_faults(text, plots)]}
-        counts.update(kind for kind, found in faults.items() if found)
-        counts["any"] += any(faults.values())
+    rng, counts, seeds = random.Random(2), Counter(), range(args.first, args.first + args.stories)
+    texts = [stories.story(rng) for _ in seeds] if args.grammar else told(args.arenite, args.model, seeds)
+    for seed, text in zip(seeds, texts):
+        found = faults(text, plots) if text else {"end": ["no end"]}
+        counts.update(found.keys())
+        counts["any"] += bool(found)
         if args.show:
-            print(*(f"{seed}: {fault}" for found in faults.values() for fault in found), sep="\n", end="\n" if any(faults.values()) else "")
+            print(*(f"{seed}: {fault}" for its in found.values() for fault in its), sep="\n", end="\n" if found else "")
     print(f"{counts['any']} of {args.stories} stories lose the thread: " + ", ".join(f"{counts[kind]} a {kind}" for kind in ("name", "pronoun", "thing")))
 
 

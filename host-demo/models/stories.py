@@ -107,10 +107,11 @@ def polish(text):
     return text.replace('" "', '"\n\n"')  # another speaker, another paragraph
 
 
-def story(rng):
-    """One story: paragraphs with an empty line between."""
+def story(rng, weights=None):
+    """One story: paragraphs with an empty line between. Plots are alike in number, or as their weights say."""
     world, words = cast(rng)
-    head, body = rng.choice([plot[1:] for plot in PLOTS if plot[0] in ("", world)])
+    fit = [i for i, plot in enumerate(PLOTS) if plot[0] in ("", world)]
+    head, body = PLOTS[rng.choices(fit, [weights[i] for i in fit])[0] if weights else rng.choice(fit)][1:]
     for names, tree in head:
         values = expand(tree, words, world, rng).strip().split("/")
         words.update(zip(names, (value.strip() for value in values), strict=True))
