@@ -394,6 +394,101 @@ fn a_run_in_steps() {
     });
 }
 
+/// States of fixed size are kept where a checkpoint says so, the latest ones: a context goes back there, and a fork
+/// begins there, with the bits of a context that has read no more.
+#[test]
+fn checkpoints_are_where_a_context_goes_back_to() {
+    let tokens: Vec<TokenId> = (0..12).map(|i| i * 37 % 280).collect();
+    for name in ["mamba2", "lfm2"] {
+        let file = decoder(name).build();
+        let gguf = Gguf::parse(&file).unwrap();
+        let model = Model::new(&gguf).unwrap();
+        let plan = Plan::new(&gguf, Options::new().context(64).contexts(3).checkpoints(2)).unwrap();
+        let (mut memory, mut other) = (Memory::new(&plan), Memory::new(&plan));
+        let (mut engine, mut other) = (memory.engine(&model, plan), other.engine(&model, plan));
+        let mut fresh = |count| {
+            let mut context = other.open().unwrap();
+            other.run(&mut [Work::prefill(&mut context, &tokens[..count])]).unwrap();
+            let logits = bits(other.logits(&context));
+            assert_eq!(engine.checkpoint(&context), Err(Error::ForeignContext));
+            other.close(context);
+            logits
+        };
+        let (seven, ten) = (fresh(7), fresh(10));
+
+        let mut context = engine.open().unwrap();
+        engine.checkpoint(&context).unwrap(); // nothing has been read: nothing is kept
+        for end in [3, 6] {
+            engine.run(&mut [Work::prefill(&mut context, &tokens[end - 3..end])]).unwrap();
+            engine.checkpoint(&context).unwrap();
+            engine.checkpoint(&context).unwrap(); // it is there already
+        }
+        engine.run(&mut [Work::decode(&mut context, tokens[6])]).unwrap();
+        assert_eq!([0, 2, 3, 5, 6, 7, 99].map(|at| engine.nearest(&context, at)), [0, 0, 3, 3, 6, 7, 7]);
+        let error = Error::CannotRewind { position: 5, earliest: 3, latest: 7 };
+        assert_eq!(engine.rewind(&mut context, 5), Err(error));
+        assert_eq!(engine.fork_at(&context, 5).unwrap_err(), error);
+
+        // A third in the place of the oldest.
+        engine.run(&mut [Work::prefill(&mut context, &tokens[7..9])]).unwrap();
+        engine.checkpoint(&context).unwrap();
+        engine.run(&mut [Work::decode(&mut context, tokens[9])]).unwrap();
+        assert_eq!([5, 8, 9].map(|at| engine.nearest(&context, at)), [0, 6, 9]);
+        assert!(bits(engine.logits(&context)) == ten, "{name}");
+        let mut fork = engine.fork_at(&context, 6).unwrap();
+        engine.run(&mut [Work::decode(&mut fork, tokens[6])]).unwrap();
+        assert!(bits(engine.logits(&fork)) == seven, "{name}");
+        assert_eq!(engine.nearest(&fork, 6), 0); // its own checkpoints are none
+        engine.rewind(&mut context, 9).unwrap();
+        engine.run(&mut [Work::decode(&mut context, tokens[9])]).unwrap();
+        assert!(bits(engine.logits(&context)) == ten, "{name}");
+
+        // What lies after the place that it goes back to is forgotten.
+        engine.rewind(&mut context, 6).unwrap();
+        engine.run(&mut [Work::prefill(&mut context, &tokens[6..10])]).unwrap();
+        assert!(bits(engine.logits(&context)) == ten, "{name}");
+        assert_eq!([9, 10].map(|at| engine.nearest(&context, at)), [6, 10]);
+        engine.rewind(&mut context, 0).unwrap();
+        assert_eq!(engine.nearest(&context, 6), 0);
+    }
+    // Where every position is remembered, there is nothing to keep.
+    with_engine(Options::new().context(64).checkpoints(2), |engine| {
+        let mut context = engine.open().unwrap();
+        engine.run(&mut [Work::prefill(&mut context, &tokens[..6])]).unwrap();
+        engine.checkpoint(&context).unwrap();
+        assert_eq!(engine.nearest(&context, 4), 4);
+    });
+}
+
+/// A pass that is stopped has changed states of fixed size: the context goes on from a checkpoint, or from the start.
+#[test]
+fn a_stopped_pass_goes_back_to_a_checkpoint() {
+    let file = decoder("mamba2").build();
+    let gguf = Gguf::parse(&file).unwrap();
+    let model = Model::new(&gguf).unwrap();
+    let plan = Plan::new(&gguf, Options::new().context(64).checkpoints(1)).unwrap();
+    let mut memory = Memory::new(&plan);
+    let mut engine = memory.engine(&model, plan);
+    let mut context = engine.open().unwrap();
+    engine.run(&mut [Work::prefill(&mut context, &[5, 6, 7, 8, 9])]).unwrap();
+    let want = bits(engine.logits(&context));
+    engine.rewind(&mut context, 0).unwrap();
+    engine.run(&mut [Work::prefill(&mut context, &[5, 6])]).unwrap();
+    engine.checkpoint(&context).unwrap();
+    engine.run(&mut [Work::decode(&mut context, 7)]).unwrap();
+    let works = &mut [Work::prefill(&mut context, &[8, 9])];
+    let mut pass = engine.begin(works).unwrap();
+    assert!(pass.step() && pass.step()); // what is to be read, and the first layer
+    assert_eq!(context.position(), 3);
+    let error = Error::CannotRewind { position: 3, earliest: 2, latest: 3 };
+    assert_eq!(engine.run(&mut [Work::decode(&mut context, 8)]).unwrap_err(), error);
+    engine.checkpoint(&context).unwrap(); // of states that are nobody's: nothing is kept
+    assert_eq!(engine.nearest(&context, 3), 2);
+    engine.rewind(&mut context, 2).unwrap();
+    engine.run(&mut [Work::prefill(&mut context, &[7, 8, 9])]).unwrap();
+    assert!(bits(engine.logits(&context)) == want);
+}
+
 #[test]
 fn engines_move_between_threads() {
     fn is_send<T: Send>() {}
