@@ -394,6 +394,29 @@ fn a_run_in_steps() {
     });
 }
 
+/// A snapshot that needs more pages than there are changes nothing; its own pages count as free.
+#[test]
+fn a_snapshot_without_pages_for_it() {
+    with_engine(Options::new().context(64).contexts(2).pages(4), |engine| {
+        let (mut long, mut other) = (engine.open().unwrap(), engine.open().unwrap());
+        engine.run(&mut [Work::prefill(&mut long, &[5; 40])]).unwrap();
+        let want = bits(engine.logits(&long));
+        let mut snapshot = vec![0; engine.snapshot_bytes(&long)];
+        engine.save(&long, &mut snapshot).unwrap();
+        engine.run(&mut [Work::prefill(&mut other, &[6; 9])]).unwrap();
+        let before = bits(engine.logits(&other));
+        assert_eq!(engine.restore(&mut other, &snapshot), Err(Error::OutOfPages { needed: 3, free: 1 }));
+        assert_eq!((other.position(), engine.free_pages()), (9, 0));
+        assert!(bits(engine.logits(&other)) == before);
+        engine.restore(&mut long, &snapshot).unwrap();
+        assert!(bits(engine.logits(&long)) == want);
+        engine.close(long);
+        engine.restore(&mut other, &snapshot).unwrap();
+        assert_eq!((other.position(), engine.free_pages()), (40, 1));
+        assert!(bits(engine.logits(&other)) == want);
+    });
+}
+
 /// States of fixed size are kept where a checkpoint says so, the latest ones: a context goes back there, and a fork
 /// begins there, with the bits of a context that has read no more.
 #[test]
