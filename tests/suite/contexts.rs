@@ -471,6 +471,11 @@ fn checkpoints_are_where_a_context_goes_back_to() {
         engine.run(&mut [Work::prefill(&mut context, &tokens[6..10])]).unwrap();
         assert!(bits(engine.logits(&context)) == ten, "{name}");
         assert_eq!([9, 10].map(|at| engine.nearest(&context, at)), [6, 10]);
+        // So it is when a snapshot takes the place of all.
+        let mut snapshot = vec![0; engine.snapshot_bytes(&context)];
+        engine.save(&context, &mut snapshot).unwrap();
+        engine.restore(&mut context, &snapshot).unwrap();
+        assert_eq!([9, 10].map(|at| engine.nearest(&context, at)), [0, 10]);
         engine.rewind(&mut context, 0).unwrap();
         assert_eq!(engine.nearest(&context, 6), 0);
     }
