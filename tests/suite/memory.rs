@@ -265,6 +265,24 @@ fn a_plan_that_the_compiler_made() {
     assert!(session.logits().iter().all(|logit| logit.is_finite()));
 }
 
+/// Where the compiler plans, an error is a panic that says the same.
+#[test]
+fn a_plan_that_the_compiler_refuses() {
+    let panic = |plan: &(dyn Fn() -> Plan + std::panic::RefUnwindSafe)| {
+        let panic = std::panic::catch_unwind(plan).unwrap_err();
+        panic.downcast_ref::<String>().unwrap().clone()
+    };
+    let error = Plan::try_of(b"no model", Options::new()).unwrap_err();
+    assert_eq!(panic(&|| Plan::of(b"no model", Options::new())), error.to_string());
+    let bytes = PLAN.workspace + PLAN.kv + PLAN.tokenizer;
+    assert_eq!(PLAN.within(bytes), PLAN);
+    let budget = bytes - 1;
+    let message = format!(
+        "the model needs {bytes} bytes of RAM, more than the budget of {budget}: plan a smaller context or batch"
+    );
+    assert_eq!(panic(&|| PLAN.within(budget)), message);
+}
+
 #[test]
 fn the_numbers_are_the_same_on_every_target() {
     // Written down, so that a target with other sizes of anything shows. A change of what lies in
