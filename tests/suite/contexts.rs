@@ -342,6 +342,32 @@ fn what_cannot_be_run_is_said_before_anything_is() {
     });
 }
 
+/// Of an encoder's texts as many are kept as were planned.
+#[test]
+fn a_text_without_pages_for_it() {
+    let file = encoder("t5").build();
+    let gguf = Gguf::parse(&file).unwrap();
+    let model = Model::new(&gguf).unwrap();
+    let plan = Plan::new(&gguf, Options::new().context(64).contexts(2).sources(1)).unwrap();
+    let (mut memory, mut other) = (Memory::new(&plan), Memory::new(&plan));
+    let (mut engine, mut other) = (memory.engine(&model, plan), other.engine(&model, plan));
+    let (mut a, mut b) = (engine.open().unwrap(), engine.open().unwrap());
+    engine.encode(&mut a, &[5; 30]).unwrap();
+    assert_eq!(engine.encode(&mut b, &[6; 40]), Err(Error::OutOfPages { needed: 3, free: 2 }));
+    assert_eq!(engine.encode(&mut b, &[6; 65]), Err(Error::ContextFull { context: 64, needed: 65 }));
+    assert_eq!((a.source_tokens(), b.source_tokens()), (30, 0));
+    assert_eq!(engine.run(&mut [Work::decode(&mut b, 1)]), Err(Error::NoSource));
+    // Another engine's context gives nothing back.
+    let mut foreign = other.open().unwrap();
+    other.encode(&mut foreign, &[7; 64]).unwrap();
+    engine.close(foreign);
+    let mut second = other.open().unwrap();
+    assert_eq!(other.encode(&mut second, &[7]), Err(Error::OutOfPages { needed: 1, free: 0 }));
+    engine.close(a);
+    engine.encode(&mut b, &[6; 40]).unwrap();
+    assert_eq!(b.source_tokens(), 40);
+}
+
 #[test]
 fn the_logits_of_every_token() {
     let tokens = [5, 9, 2, 200, 31, 8, 8];

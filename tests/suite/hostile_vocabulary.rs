@@ -103,6 +103,7 @@ fn row_17_keys_that_are_missing_or_unknown() {
             built(tiny_bpe(), |file| file.set("tokenizer.ggml.model", model).set("tokenizer.ggml.pre", "no such"));
         assert_eq!(unknown, Err(Error::Unsupported { what: "pre-tokenizer", name: Name::new(b"no such") }), "{model}");
     }
+    assert_eq!(built(tiny_bpe(), |file| file.remove("tokenizer.ggml.pre")), Ok(())); // an old file
     let missing = built(tiny_bpe(), |file| file.set("tokenizer.ggml.model", "bpe").remove("tokenizer.ggml.pre"));
     assert_eq!(missing, Err(Error::MissingKey { key: key("pre") }));
 }

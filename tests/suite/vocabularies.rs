@@ -4,7 +4,7 @@
 use crate::common::gguf::{Builder, Meta};
 use crate::common::tiny::tiny_llama;
 use crate::common::vectors::{Owned, Vectors, fixture};
-use arenite::tokenizer::Encode;
+use arenite::tokenizer::{Encode, TokenType};
 use arenite::{Error, TokenId};
 use serde_json::Value;
 
@@ -136,6 +136,41 @@ fn special_tokens_take_white_space_with_them() {
     }
     let other = with_special("<mask>", "Modern-BERT", "default");
     check(&other, &[("a <mask>", &[A, SPACE, SPECIAL])]);
+}
+
+/// llama.cpp's keys of fill-in-the-middle come before spellings; padding, repositories and separators end an answer.
+#[test]
+fn parts_of_fill_in_the_middle() {
+    use TokenType::{Control, Normal};
+    let file = |spelled: &str, key: &str| {
+        let mut file = tiny_llama();
+        let Some(Meta::Array(_, _, tokens)) =
+            file.keys.iter_mut().find(|key| key.name == b"tokenizer.ggml.tokens").map(|key| &mut key.value)
+        else {
+            panic!()
+        };
+        // The last token, which is `.`.
+        tokens.truncate(tokens.len() - 9);
+        tokens.extend([&(spelled.len() as u64).to_le_bytes()[..], spelled.as_bytes()].concat());
+        if !key.is_empty() {
+            file.set(key, 260u32);
+        }
+        file.build()
+    };
+    let pad = "tokenizer.ggml.fim_pad_token_id";
+    for (spelled, key, kind, ends) in [
+        ("<fim_pad>", "", Control, false), // the file does not mark it as one
+        ("<fim_pad>", pad, Normal, true),
+        ("<PRE>", "", Control, false),
+        ("<PRE>", "tokenizer.ggml.prefix_token_id", Normal, false),
+        ("<PRE>", "tokenizer.ggml.fim_pre_token_id", Normal, false),
+        ("<PRE>", pad, Control, true),
+    ] {
+        let file = file(spelled, key);
+        let tokenizer = Owned::new(&file).tokenizer;
+        assert_eq!(tokenizer.token_type(287), kind, "{spelled} {key}");
+        assert_eq!((tokenizer.is_end(287), tokenizer.is_end(260)), (false, ends), "{spelled} {key}");
+    }
 }
 
 /// Unigram settles what every way passes through, so that a text may be longer than its memory; with any memory the
