@@ -355,6 +355,7 @@ mod tests {
         assert_eq!(array.get_f32(1), Some(7.0));
         assert_eq!(array.get_i32(2), None);
         assert_eq!(array.get_i32(usize::MAX), None);
+        assert_eq!([array.get_f32(2), array.get_f32(3), array.get_f32(usize::MAX)], [None; 3]);
 
         let bools = Array::new(ValueType::Bool, 3, &[0, 1, 2]);
         assert_eq!([bools.get_i32(0), bools.get_i32(1), bools.get_i32(2)], [Some(0), Some(1), Some(1)]);
@@ -364,6 +365,9 @@ mod tests {
         assert_eq!(Array::new(ValueType::U32, 1, &large).get_i32(0), None);
         assert_eq!(Array::new(ValueType::U32, 1, &large).get_f32(0), Some(4294967296.0));
         assert_eq!(Array::new(ValueType::I32, 1, &large).get_i32(0), Some(-1));
+        let largest = u64::MAX.to_le_bytes();
+        assert_eq!(Array::new(ValueType::U64, 1, &largest).get_f32(0), Some(18446744073709551616.0));
+        assert_eq!(Array::new(ValueType::U64, 1, &largest).get_i32(0), None);
 
         for (value, expected) in [(3.0f32, Some(3)), (-2.0, Some(-2)), (0.5, None), (3e9, None), (f32::NAN, None)] {
             let bytes = value.to_le_bytes();
@@ -391,7 +395,7 @@ mod tests {
         for offset in [1, 9, bytes.len(), bytes.len() + 1, usize::MAX] {
             let _ = array.string_at(offset);
         }
-        assert_eq!(array.get_i32(0), None);
+        assert_eq!((array.get_i32(0), array.get_f32(0)), (None, None));
         assert_eq!(Array::new(ValueType::U8, 9, b"\x01\0\0\0\0\0\0\0a").string_at(0), b"");
         assert!(Array::new(ValueType::U8, 9, b"\x01\0\0\0\0\0\0\0a").strings().next().is_none());
     }

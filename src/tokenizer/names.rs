@@ -302,6 +302,11 @@ mod tests {
         let harmony = found(&["<|end|>", "<|return|>", "<|call|>"]).consequences([None; 3], |_| None);
         assert!(!harmony.ends.contains(&Some(0)));
         assert!(harmony.types.contains(&Some((0, TokenType::UserDefined))));
+        // In Gemma 4's vocabulary `</s>` is text; printed are the parts of gpt-oss's messages.
+        let gemma = found(&["</s>", "<|tool_response>", "<|channel|>"]).consequences([None; 3], |_| None);
+        assert!(!gemma.ends.contains(&Some(0)) && gemma.ends.contains(&Some(1)) && !gemma.ends.contains(&Some(2)));
+        assert!(gemma.types.contains(&Some((0, TokenType::Normal))));
+        assert!(gemma.types.contains(&Some((2, TokenType::UserDefined))));
         let phi = found(&["<|end|>", "</s>"]).consequences([None; 3], |_| None);
         assert!(phi.ends.contains(&Some(0)) && phi.ends.contains(&Some(1)));
     }

@@ -228,6 +228,26 @@ mod tests {
     }
 
     #[test]
+    fn bytes_that_are_no_character() {
+        assert_eq!(first_char("😀".as_bytes()), Some(Char { code: 0x1f600, len: 4 }));
+        let wrong: [&[u8]; 9] = [
+            b"\x80",
+            b"\xc3a",
+            b"\xe8\xaaa",
+            b"\xe8a\x9e",
+            b"\xf0a\x98\x80",
+            b"\xf0\x9fa\x80",
+            b"\xf0\x9f\x98a",
+            b"\xf4\x90\x80\x80", // beyond 10ffff
+            b"\xf8\x88\x80\x80\x80",
+        ];
+        for bytes in wrong {
+            assert_eq!(first_char(bytes), Some(Char { code: 0xfffd, len: 1 }), "{bytes:x?}");
+        }
+        assert_eq!(first_char(b""), None);
+    }
+
+    #[test]
     fn valid_text_stays_as_it_is() {
         let text = "aé語😀\u{0}\u{7f}\u{7ff}\u{800}\u{ffff}\u{10000}\u{10ffff}";
         assert!(Normalized::new(text.as_bytes()).eq(text.bytes()));

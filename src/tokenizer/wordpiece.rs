@@ -95,3 +95,29 @@ impl Letters<'_> {
         Some(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The blocks of BERT's `_is_chinese_char`, the sixth as in `tokenizers`.
+    #[test]
+    fn ideographs_are_words() {
+        let blocks = [
+            (0x3400, 0x4dbf),
+            (0x4e00, 0x9fff),
+            (0xf900, 0xfaff),
+            (0x20000, 0x2a6df),
+            (0x2a700, 0x2b73f),
+            (0x2b740, 0x2b81f),
+            (0x2b920, 0x2ceaf),
+            (0x2f800, 0x2fa1f),
+        ];
+        let mut count = 0;
+        for (first, last) in blocks {
+            assert!(is_chinese(first) && is_chinese((first + last) / 2) && is_chinese(last), "{first:x}");
+            count += last - first + 1;
+        }
+        assert_eq!((0..0x110000).filter(|code| is_chinese(*code)).count(), count as usize);
+    }
+}

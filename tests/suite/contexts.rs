@@ -342,6 +342,32 @@ fn what_cannot_be_run_is_said_before_anything_is() {
     });
 }
 
+/// Of an encoder's texts as many are kept as were planned.
+#[test]
+fn a_text_without_pages_for_it() {
+    let file = encoder("t5").build();
+    let gguf = Gguf::parse(&file).unwrap();
+    let model = Model::new(&gguf).unwrap();
+    let plan = Plan::new(&gguf, Options::new().context(64).contexts(2).sources(1)).unwrap();
+    let (mut memory, mut other) = (Memory::new(&plan), Memory::new(&plan));
+    let (mut engine, mut other) = (memory.engine(&model, plan), other.engine(&model, plan));
+    let (mut a, mut b) = (engine.open().unwrap(), engine.open().unwrap());
+    engine.encode(&mut a, &[5; 30]).unwrap();
+    assert_eq!(engine.encode(&mut b, &[6; 40]), Err(Error::OutOfPages { needed: 3, free: 2 }));
+    assert_eq!(engine.encode(&mut b, &[6; 65]), Err(Error::ContextFull { context: 64, needed: 65 }));
+    assert_eq!((a.source_tokens(), b.source_tokens()), (30, 0));
+    assert_eq!(engine.run(&mut [Work::decode(&mut b, 1)]), Err(Error::NoSource));
+    // Another engine's context gives nothing back.
+    let mut foreign = other.open().unwrap();
+    other.encode(&mut foreign, &[7; 64]).unwrap();
+    engine.close(foreign);
+    let mut second = other.open().unwrap();
+    assert_eq!(other.encode(&mut second, &[7]), Err(Error::OutOfPages { needed: 1, free: 0 }));
+    engine.close(a);
+    engine.encode(&mut b, &[6; 40]).unwrap();
+    assert_eq!(b.source_tokens(), 40);
+}
+
 #[test]
 fn the_logits_of_every_token() {
     let tokens = [5, 9, 2, 200, 31, 8, 8];
@@ -392,6 +418,129 @@ fn a_run_in_steps() {
         engine.run(&mut [Work::prefill(&mut context, &[1, 2, 3, 4, 5, 6])]).unwrap();
         assert_eq!(bits(engine.logits(&context)), want);
     });
+}
+
+/// A snapshot that needs more pages than there are changes nothing; its own pages count as free.
+#[test]
+fn a_snapshot_without_pages_for_it() {
+    with_engine(Options::new().context(64).contexts(2).pages(4), |engine| {
+        let (mut long, mut other) = (engine.open().unwrap(), engine.open().unwrap());
+        engine.run(&mut [Work::prefill(&mut long, &[5; 40])]).unwrap();
+        let want = bits(engine.logits(&long));
+        let mut snapshot = vec![0; engine.snapshot_bytes(&long)];
+        engine.save(&long, &mut snapshot).unwrap();
+        engine.run(&mut [Work::prefill(&mut other, &[6; 9])]).unwrap();
+        let before = bits(engine.logits(&other));
+        assert_eq!(engine.restore(&mut other, &snapshot), Err(Error::OutOfPages { needed: 3, free: 1 }));
+        assert_eq!((other.position(), engine.free_pages()), (9, 0));
+        assert!(bits(engine.logits(&other)) == before);
+        engine.restore(&mut long, &snapshot).unwrap();
+        assert!(bits(engine.logits(&long)) == want);
+        engine.close(long);
+        engine.restore(&mut other, &snapshot).unwrap();
+        assert_eq!((other.position(), engine.free_pages()), (40, 1));
+        assert!(bits(engine.logits(&other)) == want);
+    });
+}
+
+/// States of fixed size are kept where a checkpoint says so, the latest ones: a context goes back there, and a fork
+/// begins there, with the bits of a context that has read no more.
+#[test]
+fn checkpoints_are_where_a_context_goes_back_to() {
+    let tokens: Vec<TokenId> = (0..12).map(|i| i * 37 % 280).collect();
+    for name in ["mamba2", "lfm2"] {
+        let file = decoder(name).build();
+        let gguf = Gguf::parse(&file).unwrap();
+        let model = Model::new(&gguf).unwrap();
+        let plan = Plan::new(&gguf, Options::new().context(64).contexts(3).checkpoints(2)).unwrap();
+        let (mut memory, mut other) = (Memory::new(&plan), Memory::new(&plan));
+        let (mut engine, mut other) = (memory.engine(&model, plan), other.engine(&model, plan));
+        let mut fresh = |count| {
+            let mut context = other.open().unwrap();
+            other.run(&mut [Work::prefill(&mut context, &tokens[..count])]).unwrap();
+            let logits = bits(other.logits(&context));
+            assert_eq!(engine.checkpoint(&context), Err(Error::ForeignContext));
+            other.close(context);
+            logits
+        };
+        let (seven, ten) = (fresh(7), fresh(10));
+
+        let mut context = engine.open().unwrap();
+        engine.checkpoint(&context).unwrap(); // nothing has been read: nothing is kept
+        for end in [3, 6] {
+            engine.run(&mut [Work::prefill(&mut context, &tokens[end - 3..end])]).unwrap();
+            engine.checkpoint(&context).unwrap();
+            engine.checkpoint(&context).unwrap(); // it is there already
+        }
+        engine.run(&mut [Work::decode(&mut context, tokens[6])]).unwrap();
+        assert_eq!([0, 2, 3, 5, 6, 7, 99].map(|at| engine.nearest(&context, at)), [0, 0, 3, 3, 6, 7, 7]);
+        let error = Error::CannotRewind { position: 5, earliest: 3, latest: 7 };
+        assert_eq!(engine.rewind(&mut context, 5), Err(error));
+        assert_eq!(engine.fork_at(&context, 5).unwrap_err(), error);
+
+        // A third in the place of the oldest.
+        engine.run(&mut [Work::prefill(&mut context, &tokens[7..9])]).unwrap();
+        engine.checkpoint(&context).unwrap();
+        engine.run(&mut [Work::decode(&mut context, tokens[9])]).unwrap();
+        assert_eq!([5, 8, 9].map(|at| engine.nearest(&context, at)), [0, 6, 9]);
+        assert!(bits(engine.logits(&context)) == ten, "{name}");
+        let mut fork = engine.fork_at(&context, 6).unwrap();
+        engine.run(&mut [Work::decode(&mut fork, tokens[6])]).unwrap();
+        assert!(bits(engine.logits(&fork)) == seven, "{name}");
+        assert_eq!(engine.nearest(&fork, 6), 0); // its own checkpoints are none
+        engine.rewind(&mut context, 9).unwrap();
+        engine.run(&mut [Work::decode(&mut context, tokens[9])]).unwrap();
+        assert!(bits(engine.logits(&context)) == ten, "{name}");
+
+        // What lies after the place that it goes back to is forgotten.
+        engine.rewind(&mut context, 6).unwrap();
+        engine.run(&mut [Work::prefill(&mut context, &tokens[6..10])]).unwrap();
+        assert!(bits(engine.logits(&context)) == ten, "{name}");
+        assert_eq!([9, 10].map(|at| engine.nearest(&context, at)), [6, 10]);
+        // So it is when a snapshot takes the place of all.
+        let mut snapshot = vec![0; engine.snapshot_bytes(&context)];
+        engine.save(&context, &mut snapshot).unwrap();
+        engine.restore(&mut context, &snapshot).unwrap();
+        assert_eq!([9, 10].map(|at| engine.nearest(&context, at)), [0, 10]);
+        engine.rewind(&mut context, 0).unwrap();
+        assert_eq!(engine.nearest(&context, 6), 0);
+    }
+    // Where every position is remembered, there is nothing to keep.
+    with_engine(Options::new().context(64).checkpoints(2), |engine| {
+        let mut context = engine.open().unwrap();
+        engine.run(&mut [Work::prefill(&mut context, &tokens[..6])]).unwrap();
+        engine.checkpoint(&context).unwrap();
+        assert_eq!(engine.nearest(&context, 4), 4);
+    });
+}
+
+/// A pass that is stopped has changed states of fixed size: the context goes on from a checkpoint, or from the start.
+#[test]
+fn a_stopped_pass_goes_back_to_a_checkpoint() {
+    let file = decoder("mamba2").build();
+    let gguf = Gguf::parse(&file).unwrap();
+    let model = Model::new(&gguf).unwrap();
+    let plan = Plan::new(&gguf, Options::new().context(64).checkpoints(1)).unwrap();
+    let mut memory = Memory::new(&plan);
+    let mut engine = memory.engine(&model, plan);
+    let mut context = engine.open().unwrap();
+    engine.run(&mut [Work::prefill(&mut context, &[5, 6, 7, 8, 9])]).unwrap();
+    let want = bits(engine.logits(&context));
+    engine.rewind(&mut context, 0).unwrap();
+    engine.run(&mut [Work::prefill(&mut context, &[5, 6])]).unwrap();
+    engine.checkpoint(&context).unwrap();
+    engine.run(&mut [Work::decode(&mut context, 7)]).unwrap();
+    let works = &mut [Work::prefill(&mut context, &[8, 9])];
+    let mut pass = engine.begin(works).unwrap();
+    assert!(pass.step() && pass.step()); // what is to be read, and the first layer
+    assert_eq!(context.position(), 3);
+    let error = Error::CannotRewind { position: 3, earliest: 2, latest: 3 };
+    assert_eq!(engine.run(&mut [Work::decode(&mut context, 8)]).unwrap_err(), error);
+    engine.checkpoint(&context).unwrap(); // of states that are nobody's: nothing is kept
+    assert_eq!(engine.nearest(&context, 3), 2);
+    engine.rewind(&mut context, 2).unwrap();
+    engine.run(&mut [Work::prefill(&mut context, &[7, 8, 9])]).unwrap();
+    assert!(bits(engine.logits(&context)) == want);
 }
 
 #[test]

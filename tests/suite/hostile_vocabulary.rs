@@ -97,8 +97,52 @@ fn row_17_keys_that_are_missing_or_unknown() {
     assert_eq!(missing, Err(Error::MissingKey { key: key("merges") }));
     let unknown = built(tiny_llama(), |file| file.set("tokenizer.ggml.model", "no such"));
     assert_eq!(unknown, Err(Error::Unsupported { what: "tokenizer model", name: Name::new(b"no such") }));
-    let unknown = built(tiny_bpe(), |file| file.set("tokenizer.ggml.pre", "no such"));
-    assert_eq!(unknown, Err(Error::Unsupported { what: "pre-tokenizer", name: Name::new(b"no such") }));
+    // BPE by bytes and by characters.
+    for model in ["gpt2", "bpe"] {
+        let unknown =
+            built(tiny_bpe(), |file| file.set("tokenizer.ggml.model", model).set("tokenizer.ggml.pre", "no such"));
+        assert_eq!(unknown, Err(Error::Unsupported { what: "pre-tokenizer", name: Name::new(b"no such") }), "{model}");
+    }
+    assert_eq!(built(tiny_bpe(), |file| file.remove("tokenizer.ggml.pre")), Ok(())); // an old file
+    let missing = built(tiny_bpe(), |file| file.set("tokenizer.ggml.model", "bpe").remove("tokenizer.ggml.pre"));
+    assert_eq!(missing, Err(Error::MissingKey { key: key("pre") }));
+}
+
+#[test]
+fn row_17_tables_of_normalisation() {
+    let charsmap = |value: Meta| {
+        built(tiny_llama(), |file| {
+            file.set("tokenizer.ggml.model", "t5").set("tokenizer.ggml.precompiled_charsmap", value)
+        })
+    };
+    let key = key("precompiled_charsmap");
+    assert_eq!(charsmap(Meta::array([0u8; 0])), Ok(()));
+    assert_eq!(charsmap(Meta::array([4u8, 0, 0, 0, 0, 0, 0, 0])), Ok(()));
+    for short in [&[4u8][..], &[4, 0, 0, 0, 0, 0, 0], &[255; 100]] {
+        let cut = Err(Error::KeyValue { key, why: "is cut short" });
+        assert_eq!(charsmap(Meta::array(short.iter().copied())), cut, "{short:?}");
+    }
+    let other = Err(Error::KeyType { key, expected: "an array of bytes" });
+    assert_eq!(charsmap(Meta::array([4u32])), other);
+}
+
+#[test]
+fn row_18_tokens_that_are_too_long() {
+    let wrong = |entry| {
+        let why = "has more than 512 bytes: too long for a special token, unigram or WordPiece";
+        Err(Error::VocabularyEntry { key: key("tokens"), entry, why })
+    };
+    for (model, kind, refused) in [("t5", 1i32, true), ("bert", 1, true), ("llama", 4, true), ("llama", 1, false)] {
+        for len in [512, 513] {
+            let result = built(tiny_llama(), |file| {
+                file.set("tokenizer.ggml.model", model)
+                    .set("tokenizer.ggml.tokens", Meta::strings(["<unk>", "<s>", "</s>", &"a".repeat(len)]))
+                    .set("tokenizer.ggml.token_type", Meta::array([2i32, 3, 3, kind]))
+            });
+            let expected = if refused && len > 512 { wrong(3) } else { Ok(()) };
+            assert_eq!(result, expected, "{model} {kind} {len}");
+        }
+    }
 }
 
 // --- row 18: entries that make no sense --------------------------------------------------------------

@@ -21,3 +21,4 @@ mod sizes;
 mod snapshot;
 mod split;
 mod tokenizer;
+mod vocabularies;

@@ -6,7 +6,7 @@ use crate::common::fixtures;
 use crate::common::gguf::Builder;
 use crate::common::variants::{FAMILIES, one_layer, quantized, tiny, wide, windowed, with_heads_of};
 use crate::common::workers::Scoped;
-use arenite::memory::ALIGN;
+use arenite::memory::{ALIGN, Aligned};
 use arenite::{Error, Gguf, KvType, Line, Model, Options, Plan, Session, Workspace};
 
 /// What lies beyond the plan.
@@ -127,6 +127,35 @@ fn one_byte_less() {
     }
 }
 
+/// Memory for statics, wherever it lies: on its boundary, zeroed, and handed out once.
+#[test]
+fn memory_that_is_handed_out_once() {
+    for _ in 0..3 {
+        let memory: &'static Workspace<200> = Box::leak(Box::new(Workspace::new()));
+        let bytes = memory.take().unwrap();
+        assert!(bytes.as_ptr().addr().is_multiple_of(64) && *bytes == [0; 200]);
+        assert_eq!(memory.take().unwrap_err(), Error::WorkspaceTaken);
+        bytes.fill(1);
+    }
+    for size in 1..4 {
+        let aligned: Vec<_> = (0..size).map(|i| Aligned::new([i; 5])).collect();
+        for (i, one) in (0..).zip(&aligned) {
+            assert!(one.get().as_ptr().addr().is_multiple_of(64) && *one.get() == [i; 5]);
+        }
+    }
+}
+
+/// What no tokenizer here reads can be run all the same, with ids.
+#[test]
+fn a_model_without_a_tokenizer() {
+    let plan = |file: &Builder| Plan::new(&Gguf::parse(&file.build()).unwrap(), Options::default()).unwrap();
+    let (known, mut file) = (plan(&tiny("llama")), tiny("llama"));
+    file.set("tokenizer.ggml.model", "no such");
+    let unknown = plan(&file);
+    assert!(known.tokenizer > 0 && unknown.tokenizer == 0);
+    assert_eq!((unknown.workspace, unknown.kv), (known.workspace, known.kv));
+}
+
 #[test]
 fn memory_off_its_boundary() {
     let bytes = tiny("llama").build();
@@ -234,6 +263,24 @@ fn a_plan_that_the_compiler_made() {
     let mut session = Session::new(&model, PLAN, WORKSPACE.take().unwrap(), KV.take().unwrap()).unwrap();
     session.prefill(&[1, 2, 3]).unwrap();
     assert!(session.logits().iter().all(|logit| logit.is_finite()));
+}
+
+/// Where the compiler plans, an error is a panic that says the same.
+#[test]
+fn a_plan_that_the_compiler_refuses() {
+    let panic = |plan: &(dyn Fn() -> Plan + std::panic::RefUnwindSafe)| {
+        let panic = std::panic::catch_unwind(plan).unwrap_err();
+        panic.downcast_ref::<String>().unwrap().clone()
+    };
+    let error = Plan::try_of(b"no model", Options::new()).unwrap_err();
+    assert_eq!(panic(&|| Plan::of(b"no model", Options::new())), error.to_string());
+    let bytes = PLAN.workspace + PLAN.kv + PLAN.tokenizer;
+    assert_eq!(PLAN.within(bytes), PLAN);
+    let budget = bytes - 1;
+    let message = format!(
+        "the model needs {bytes} bytes of RAM, more than the budget of {budget}: plan a smaller context or batch"
+    );
+    assert_eq!(panic(&|| PLAN.within(budget)), message);
 }
 
 #[test]

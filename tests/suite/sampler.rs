@@ -324,6 +324,68 @@ fn shuffled(round: usize, uniform: &mut impl FnMut() -> f64) -> [Option<Link>; 5
     order
 }
 
+/// Samples once among the tokens that are not `forbidden`; also how many were asked about.
+fn sample_where(
+    params: Params,
+    forbidden: &[TokenId],
+    logits: &[f32],
+    rng: &mut impl Rng,
+) -> (Result<TokenId, Error>, usize) {
+    let mut scratch = vec![0; Sampler::scratch_bytes(&params, logits.len())];
+    let mut sampler = Sampler::new(params, &[], logits.len(), &mut scratch).unwrap();
+    let mut asked = 0;
+    let allowed = |token: TokenId| {
+        asked += 1;
+        !forbidden.contains(&token)
+    };
+    (sampler.sample_where(&mut logits.to_vec(), rng, allowed), asked)
+}
+
+#[test]
+fn only_what_is_allowed_counts() {
+    // Weights 8, 4, 2, 1, 1. Without the first: 4, 2, 1, 1 of 8; without the second as well: 2, 1, 1 of 4.
+    let logits: Vec<f32> = [8.0f32, 4.0, 2.0, 1.0, 1.0].map(f32::ln).to_vec();
+    let counts = |params, forbidden: &[TokenId]| {
+        let mut counts = [0; 5];
+        for i in 0..8 {
+            let token = sample_where(params, forbidden, &logits, &mut Fixed((f64::from(i) + 0.5) / 8.0)).0.unwrap();
+            counts[token as usize] += 1;
+        }
+        counts
+    };
+    assert_eq!(counts(PLAIN, &[0]), [0, 4, 2, 1, 1]);
+    assert_eq!(counts(PLAIN, &[0, 1]), [0, 0, 4, 2, 2]);
+    // The two best of those: 4 and 2 of 6, of which 8 even numbers hit the first 5 times.
+    assert_eq!(counts(Params { top_k: 2, ..PLAIN }, &[0]), [0, 5, 3, 0, 0]);
+    // Fewer than the k best are allowed: what is there is drawn from.
+    assert_eq!(counts(Params { top_k: 3, ..PLAIN }, &[0, 1, 2]), [0, 0, 0, 4, 4]);
+    // The first has half of what is left, the second a quarter; a quarter of the best is 1.
+    assert_eq!(counts(Params { top_p: 0.49, ..PLAIN }, &[0]), [0, 8, 0, 0, 0]);
+    assert_eq!(counts(Params { top_p: 0.51, ..PLAIN }, &[0]), [0, 5, 3, 0, 0]);
+    assert_eq!(counts(Params { min_p: 0.4, ..PLAIN }, &[0]), [0, 5, 3, 0, 0]);
+    assert_eq!(counts(Params { temperature: 0.0, ..PLAIN }, &[0, 1]), [0, 0, 8, 0, 0]);
+    for params in [PLAIN, Params::GREEDY, Params::default(), Params { top_p: 0.5, ..PLAIN }] {
+        let all = [0, 1, 2, 3, 4];
+        assert_eq!(sample_where(params, &all, &logits, &mut Fixed(0.5)).0, Err(Error::NoTokenAllowed));
+        // What is allowed is not possible.
+        let impossible = [1.0, f32::NEG_INFINITY, f32::NAN, 1.0, 1.0];
+        assert_eq!(sample_where(params, &[0, 3, 4], &impossible, &mut Fixed(0.5)).0, Err(Error::NoTokenAllowed));
+    }
+}
+
+#[test]
+fn few_are_asked_about_and_the_choice_is_remembered() {
+    let logits: Vec<f32> = (0..100_000u32).map(|i| (i.wrapping_mul(2_654_435_769) >> 8) as f32).collect();
+    let (token, asked) = sample_where(Params { top_k: 40, ..PLAIN }, &[], &logits, &mut Fixed(0.0));
+    assert_eq!(token, Ok(argmax(&logits).unwrap()));
+    assert!(asked < 1000, "{asked}");
+    let params = Params { presence_penalty: 1.0, ..Params::GREEDY };
+    let mut scratch = vec![0; Sampler::scratch_bytes(&params, 3)];
+    let mut sampler = Sampler::new(params, &[], 3, &mut scratch).unwrap();
+    let mut next = || sampler.sample_where(&mut [9.0, 1.0, 0.5], &mut Untouched, |token| token > 0);
+    assert_eq!([next(), next(), next()], [Ok(1), Ok(2), Ok(1)]);
+}
+
 #[test]
 fn typical_by_hand() {
     // Probabilities 1/2, 1/4, 1/8, 1/16, 1/16: surprise 1, 2, 3, 4, 4 bits, 1.875 expected.

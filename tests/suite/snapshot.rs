@@ -1,7 +1,7 @@
 //! Saved sessions: restored and decoded gives the same bits as prefilled and decoded, and nothing but a
 //! whole snapshot of the same session is taken.
 
-use crate::common::families::{DECODERS, decoder};
+use crate::common::families::{DECODERS, RECURRENT, decoder};
 use crate::common::gguf::Builder;
 use crate::common::run::Run;
 use crate::common::variants::{FAMILIES, one_layer, quantized, tiny, wide, windowed, with_heads_of};
@@ -71,6 +71,31 @@ fn the_same_bits_as_prefilled() {
                 assert!(save(&session) == snapshot, "{name} {kv:?} {len}");
                 assert!(go_on(&mut session) == want, "{name} {kv:?} {len}");
             }
+        }
+    }
+}
+
+/// Layers whose state has a fixed size: it goes along, as f32 whatever the type of the KV cache.
+#[test]
+fn states_of_fixed_size_go_along() {
+    let ids = prompt(64);
+    for family in RECURRENT {
+        let file = decoder(family).build();
+        let (mut one, mut other) = (run(&file, KvType::F16, 7), run(&file, KvType::F16, 7));
+        for len in [1, 17, 48, 64] {
+            let mut session = one.session();
+            session.prefill(&ids[..len]).unwrap();
+            let snapshot = save(&session);
+            assert_eq!(snapshot.len(), one.plan.snapshot_bytes(len), "{family} {len}");
+            let mut session = one.session();
+            session.prefill(&ids[..len]).unwrap();
+            let want = go_on(&mut session);
+            let mut session = other.session();
+            session.prefill(&[9; 61]).unwrap();
+            session.restore(&snapshot).unwrap();
+            assert_eq!(session.position(), len);
+            assert!(save(&session) == snapshot, "{family} {len}");
+            assert!(go_on(&mut session) == want, "{family} {len}");
         }
     }
 }

@@ -284,7 +284,8 @@ fn what_a_vocabulary_says_of_itself() {
     let file = tiny_llama().build();
     let tokenizer = Owned::new(&file).tokenizer;
     assert_eq!(tokenizer.vocab_len(), 288);
-    assert_eq!((tokenizer.bos(), tokenizer.eos(), tokenizer.eot()), (Some(1), Some(2), None));
+    assert_eq!((tokenizer.bos(), tokenizer.eos()), (Some(1), Some(2)));
+    assert_eq!((tokenizer.eot(), tokenizer.eom()), (None, None));
     assert_eq!((tokenizer.add_bos(), tokenizer.add_eos()), (true, false));
     assert!(tokenizer.is_end(2) && !tokenizer.is_end(1) && !tokenizer.is_end(9999));
     let kinds = [0, 1, 3, 259, 288].map(|id| tokenizer.token_type(id));

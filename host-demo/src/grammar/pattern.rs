@@ -2,8 +2,8 @@
 
 use anyhow::{Result, bail};
 use regex_syntax::ast::{
-    AssertionKind, Ast, ClassAsciiKind, ClassPerlKind, ClassSet, ClassSetBinaryOpKind, ClassSetItem, ClassUnicode,
-    RepetitionKind, RepetitionRange, parse::ParserBuilder,
+    AssertionKind, Ast, ClassPerlKind, ClassSet, ClassSetItem, ClassUnicode, RepetitionKind, RepetitionRange,
+    parse::ParserBuilder,
 };
 use regex_syntax::hir::{Class, HirKind, translate::Translator};
 
@@ -194,17 +194,13 @@ fn unicode(class: &ClassUnicode) -> Result<Chars> {
     }
 }
 
+/// What Rust would read as sets of sets.
+const NOT_SETS: &str = "`[`, `&&`, `--` and `~~` within a class are not supported: to ECMA 262 they are characters";
+
 fn set(class: &ClassSet, budget: &Budget) -> Result<Chars> {
     match class {
         ClassSet::Item(item) => set_item(item, budget),
-        ClassSet::BinaryOp(operation) => {
-            let (a, b) = (set(&operation.lhs, budget)?, set(&operation.rhs, budget)?);
-            Ok(match operation.kind {
-                ClassSetBinaryOpKind::Intersection => a.and(&b),
-                ClassSetBinaryOpKind::Difference => a.and(&b.not()),
-                ClassSetBinaryOpKind::SymmetricDifference => a.or(&b).and(&a.and(&b).not()),
-            })
-        }
+        ClassSet::BinaryOp(_) => bail!(NOT_SETS),
     }
 }
 
@@ -214,13 +210,11 @@ fn set_item(item: &ClassSetItem, budget: &Budget) -> Result<Chars> {
         ClassSetItem::Literal(literal) => Chars::one(literal.c),
         ClassSetItem::Range(range) => Chars::of([(range.start.c.into(), range.end.c.into())]),
         ClassSetItem::Perl(class) => negated_if(class.negated, perl(&class.kind)),
-        ClassSetItem::Bracketed(class) => negated_if(class.negated, set(&class.kind, budget)?),
+        ClassSetItem::Bracketed(_) | ClassSetItem::Ascii(_) => bail!(NOT_SETS),
         ClassSetItem::Union(union) => {
             let sets = union.items.iter().map(|item| set_item(item, budget)).collect::<Result<Vec<_>>>()?;
             Chars::of(sets.iter().flat_map(Chars::ranges).copied())
         }
-        ClassSetItem::Ascii(class) if class.kind == ClassAsciiKind::Digit => perl(&ClassPerlKind::Digit),
-        ClassSetItem::Ascii(_) => bail!("classes such as [[:alpha:]] are not supported"),
         ClassSetItem::Unicode(class) => unicode(class)?,
     };
     budget.steps(8 * (1 + set.ranges().len()))?;

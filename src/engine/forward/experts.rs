@@ -162,3 +162,34 @@ fn choose(scores: &mut [f32], experts: Experts, router: Router, bias: &[u8]) {
         *score = if score.is_sign_negative() { -*score / divisor } else { 0.0 };
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// By the definition, in f64: of softmax or sigmoid, those that count for the choice, and what they are divided by.
+    #[test]
+    fn weights_of_the_chosen() {
+        let logits = [0.5f32, -1.0, 2.0, 0.5, -3.0]; // of the equal ones the first is chosen
+        let e = logits.map(|x| f64::from(x).exp());
+        let softmax = e.map(|x| x / e.iter().sum::<f64>());
+        let sigmoid = e.map(|x| x / (1.0 + x));
+        let check = |router, normed, bias: &[f32], shares: [f64; 5], chosen: [usize; 2], scale: f64| {
+            let mut scores = logits;
+            let bias: heapless::Vec<u8, 20> = bias.iter().flat_map(|x| x.to_le_bytes()).collect();
+            choose(&mut scores, Experts { count: 5, used: 2, width: None, normed, biases: false }, router, &bias);
+            let sum: f64 = chosen.iter().map(|i| shares[*i]).sum();
+            for (i, score) in scores.into_iter().enumerate() {
+                let part = if normed { shares[i] / sum } else { shares[i] };
+                let want = if chosen.contains(&i) { part * scale } else { 0.0 };
+                assert!((f64::from(score) - want).abs() <= 1e-6 * want, "{router:?} {normed} {i}: {score}, not {want}");
+            }
+        };
+        for normed in [true, false] {
+            check(Router::Softmax, normed, &[], softmax, [2, 0], 1.0);
+            check(Router::Sigmoid { scale: 2.5 }, normed, &[], sigmoid, [2, 0], 2.5);
+            // A bias takes part in the choice alone.
+            check(Router::Sigmoid { scale: 1.0 }, normed, &[0.0, 0.0, 0.0, 0.0, 9.0], sigmoid, [4, 2], 1.0);
+        }
+    }
+}

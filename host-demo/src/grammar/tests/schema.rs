@@ -149,6 +149,20 @@ fn strings() {
 }
 
 #[test]
+fn classes_of_characters() {
+    // `\w` and `\d` are those of ECMA 262.
+    schema(r#"{"pattern": "^\\w+$"}"#, &["\"aZ_09\""], &["\"a-\"", "\"\u{e9}\""]);
+    schema(r#"{"pattern": "^[\\W\\d]$"}"#, &["\"-\"", "\"\u{e9}\"", "\"7\""], &["\"a\"", "\"_\""]);
+    schema(r#"{"pattern": "^[0-9]{2,}$"}"#, &["\"12\"", "\"123\""], &["\"1\"", "\"1a\""]);
+    // ECMA 262 knows no sets of sets, which Rust would read here.
+    for class in ["[a-f&&[^bd]]", "[a-f--b]", "[a-f~~c]", "[a[bc]]", "[[:digit:]]"] {
+        refused(&format!(r#"{{"pattern": "{class}"}}"#), "$.pattern: `[`, `&&`, `--` and `~~` within a class");
+    }
+    refused(r#"{"pattern": "(?i)a"}"#, "$.pattern: flags are not supported");
+    refused(r#"{"pattern": "a^b"}"#, "$.pattern: `^` and `$` are supported at the ends");
+}
+
+#[test]
 fn formats() {
     for (format, good, bad) in [
         ("date", vec!["2012-04-23", "2024-12-31"], vec!["2012-13-01", "2012-02-30", "12-04-23"]),
