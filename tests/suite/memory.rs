@@ -4,6 +4,7 @@ use crate::common::families::{self, DECODERS, RECURRENT, decoder};
 use crate::common::fixture::Case;
 use crate::common::fixtures;
 use crate::common::gguf::Builder;
+use crate::common::run::Run;
 use crate::common::variants::{FAMILIES, one_layer, quantized, tiny, wide, windowed, with_heads_of};
 use crate::common::workers::Scoped;
 use arenite::memory::ALIGN;
@@ -125,6 +126,15 @@ fn one_byte_less() {
             }
         }
     }
+}
+
+/// Mamba 2 has nothing but states that remembers.
+#[test]
+fn a_state_tells_what_came_before() {
+    let file = decoder("mamba2").build();
+    let last = |ids: &[u32]| Run::new(&file, |options| options.context = 16).all(ids).pop().unwrap();
+    assert_eq!(last(&[5, 7, 9]), last(&[5, 7, 9]));
+    assert_ne!(last(&[5, 7, 9]), last(&[6, 7, 9]));
 }
 
 #[test]
