@@ -223,14 +223,14 @@ impl Store {
 }
 
 /// Distances that two of `context` positions can have, at least 1.
-pub(crate) const fn distances(spec: &Spec<'_>, context: usize) -> usize {
-    if spec.is_causal() { context } else { context.saturating_mul(2) - 1 }
+pub(crate) const fn distances(is_causal: bool, context: usize) -> usize {
+    if is_causal { context } else { context.saturating_mul(2) - 1 }
 }
 
 /// Numbers that a stack adds to scores by distance.
 pub(crate) const fn biases(spec: &Spec<'_>, context: usize) -> Result<usize, Error> {
     match spec.positions() {
-        Positions::Relative { .. } | Positions::Alibi => product(&[distances(spec, context), spec.heads]),
+        Positions::Relative { .. } | Positions::Alibi => product(&[distances(spec.is_causal(), context), spec.heads]),
         _ => Ok(0),
     }
 }
@@ -257,7 +257,7 @@ pub(crate) const fn sum(a: usize, b: usize) -> Result<usize, Error> {
     }
 }
 
-const fn max(a: usize, b: usize) -> usize {
+pub(super) const fn max(a: usize, b: usize) -> usize {
     if a > b { a } else { b }
 }
 
@@ -276,6 +276,12 @@ mod tests {
         assert_eq!([product(&[MOST + 1]), product(&[MOST / 2 + 1, 2]), product(&[usize::MAX, 2])], [large; 3]);
         assert_eq!([sum(2, 3), sum(MOST, 0), sum(1, MOST - 1)], [5, MOST, MOST].map(Ok));
         assert_eq!([sum(MOST, 1), sum(MOST + 1, 0), sum(usize::MAX, 1)], [large; 3]);
+    }
+
+    #[test]
+    fn distances_of_positions_before_and_behind() {
+        assert_eq!([1, 2, 9].map(|context| distances(true, context)), [1, 2, 9]);
+        assert_eq!([1, 2, 9].map(|context| distances(false, context)), [1, 3, 17]);
     }
 
     #[test]

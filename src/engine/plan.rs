@@ -1,6 +1,6 @@
 //! The plan: how many bytes a model needs, known before it runs, by the compiler if need be.
 
-use super::layout::{Layout, POOLS, SOURCE, STATES, Store, biases, product};
+use super::layout::{Layout, POOLS, SOURCE, STATES, Store, biases, max, product};
 use crate::error::Sentence;
 use crate::hash::Hash;
 use crate::kernel::{Form, MAX_ROWS, panel_bytes};
@@ -66,7 +66,7 @@ impl Options {
     /// With contexts for a beam search: one for each hypothesis, and the one that holds the encoder's text.
     #[must_use]
     pub const fn beams(self, beams: usize) -> Self {
-        self.contexts(if beams > 1 { beams.saturating_add(1) } else { 2 })
+        self.contexts(max(beams, 1).saturating_add(1))
     }
 }
 
@@ -250,9 +250,8 @@ impl Plan {
         }
         let mut index = 0;
         while index < spec.layers {
-            let layer = spec.layer(index);
-            hash.word((layer.kv_heads as u64) << 32 | (layer.head.dim as u64) << 2 | layer.pool() as u64);
-            hash.word((layer.ffn as u64) << 1 | layer.owns_kv as u64);
+            // The rest of a layer is in its tensors' shapes, and in the bytes of the cache.
+            hash.word(spec.layer(index).pool() as u64);
             index += 1;
         }
         hash.bytes(gguf.directory());
@@ -263,11 +262,10 @@ impl Plan {
 impl Options {
     /// As they are for a model: every number says what will be.
     const fn resolved(self, spec: &Spec<'_>) -> Result<Self, Error> {
-        let learned = matches!(spec.positions(), Positions::Learned);
-        let context = if self.context == 0 || learned && self.context > spec.context {
-            spec.context // learned positions end there
-        } else {
-            self.context
+        let context = match (self.context, spec.positions()) {
+            (0, _) => spec.context,
+            (asked, Positions::Learned) => min(asked, spec.context), // there they end
+            (asked, _) => asked,
         };
         let (contexts, workers) = (max(self.contexts, 1), max(self.workers, 1));
         if context as u64 > i32::MAX as u64
@@ -310,7 +308,7 @@ impl Layout {
         }
         let formats = tri!(Formats::of(gguf, widest));
         let quantized = if formats.quantized { batch } else { 0 };
-        let frequencies = [rotary_pairs(spec, 0), rotary_pairs(spec, 1)];
+        let frequencies = [rotary_pairs(spec, false), rotary_pairs(spec, true)];
         let mut layout = Self {
             weights: Weights::len(spec),
             frequencies: frequencies[0],
@@ -391,8 +389,8 @@ impl Store {
 }
 
 /// Pairs that rotary positions turn in a head.
-const fn rotary_pairs(spec: &Spec<'_>, kind: usize) -> usize {
-    match spec.rope(kind > 0) {
+const fn rotary_pairs(spec: &Spec<'_>, is_local: bool) -> usize {
+    match spec.rope(is_local) {
         Some(rope) => rope.dim / 2,
         None => 0,
     }
@@ -435,7 +433,7 @@ struct Formats {
 }
 
 impl Formats {
-    /// `widest` is the most inputs that a layer has: a wider tensor is not the model's.
+    /// `widest` is the most inputs that a layer has: a wider tensor is multiplied by none.
     const fn of(gguf: &Gguf<'_>, widest: usize) -> Result<Self, Error> {
         let mut formats = Self { quantized: false, panel: 0 };
         let mut tensors = gguf.tensors();
@@ -444,15 +442,12 @@ impl Formats {
                 return Err(Error::TensorType { tensor: Name::new(tensor.name.as_bytes()), kind: tensor.kind });
             }
             formats.quantized |= !matches!(Form::of(tensor.kind), None | Some(Form::F32));
-            let cols = if tensor.dims[0] < widest as u64 { tensor.dims[0] as usize } else { widest };
-            formats.panel = max(formats.panel, panel_bytes(tensor.kind, cols));
+            if tensor.dims[0] <= widest as u64 {
+                formats.panel = max(formats.panel, panel_bytes(tensor.kind, tensor.dims[0] as usize));
+            }
         }
         Ok(formats)
     }
-}
-
-const fn max(a: usize, b: usize) -> usize {
-    if a > b { a } else { b }
 }
 
 const fn min(a: usize, b: usize) -> usize {

@@ -318,6 +318,18 @@ fn a_common_beginning_is_stored_once() {
     });
 }
 
+/// Not those of windows, of which there are always enough.
+#[test]
+fn free_pages_are_those_that_were_asked_for() {
+    for (file, free) in [(tiny("llama"), 2), (decoder("gemma3"), 2), (windowed(5), 0)] {
+        let bytes = file.build();
+        let gguf = Gguf::parse(&bytes).unwrap();
+        let plan = Plan::new(&gguf, Options::new().context(CONTEXT).pages(2)).unwrap();
+        let model = Model::new(&gguf).unwrap();
+        assert_eq!(Memory::new(&plan).engine(&model, plan).free_pages(), free);
+    }
+}
+
 #[test]
 fn what_cannot_be_run_is_said_before_anything_is() {
     with_engine(Options::new().context(64).contexts(2).pages(3), |engine| {

@@ -4,6 +4,7 @@ use crate::common::families::{self, DECODERS, RECURRENT, decoder};
 use crate::common::fixture::Case;
 use crate::common::fixtures;
 use crate::common::gguf::Builder;
+use crate::common::run::Run;
 use crate::common::variants::{FAMILIES, one_layer, quantized, tiny, wide, windowed, with_heads_of};
 use crate::common::workers::Scoped;
 use arenite::memory::{ALIGN, Aligned};
@@ -154,6 +155,15 @@ fn a_model_without_a_tokenizer() {
     let unknown = plan(&file);
     assert!(known.tokenizer > 0 && unknown.tokenizer == 0);
     assert_eq!((unknown.workspace, unknown.kv), (known.workspace, known.kv));
+}
+
+/// Mamba 2 has nothing but states that remembers.
+#[test]
+fn a_state_tells_what_came_before() {
+    let file = decoder("mamba2").build();
+    let last = |ids: &[u32]| Run::new(&file, |options| options.context = 16).all(ids).pop().unwrap();
+    assert_eq!(last(&[5, 7, 9]), last(&[5, 7, 9]));
+    assert_ne!(last(&[5, 7, 9]), last(&[6, 7, 9]));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use crate::common::encoders::{ENCODERS, encoder};
 use crate::common::families::{DECODERS, RECURRENT, decoder};
-use crate::common::gguf::Builder;
+use crate::common::gguf::{Builder, Meta};
 use crate::common::variants::{FAMILIES, quantized, tiny, windowed};
 use arenite::memory::{ALIGN, Line};
 use arenite::{Error, Gguf, KvType, Model, Options, Plan, Session};
@@ -79,6 +79,74 @@ fn the_numbers_of_every_kind_of_model() {
         .collect();
     let same = found.iter().map(|(name, workspace, kv)| (name.as_str(), *workspace, *kv)).eq(SIZES.iter().copied());
     assert!(same, "{}", found.iter().map(|row| format!("    {row:?},\n")).collect::<String>());
+}
+
+/// Bytes of one more worker's scratch: sums of attention (16 floats for each row of each of two heads, at most 8), and
+/// one panel.
+#[test]
+fn panels_are_for_several_tokens_and_as_wide_as_what_is_multiplied() {
+    let scratch = |file: &Builder, batch: usize| {
+        let options = Options::new().batch(batch);
+        let workspace = |workers: usize| plan(file, options.workers(workers)).unwrap().workspace;
+        assert_eq!(workspace(4) - workspace(3), workspace(3) - workspace(2));
+        workspace(4) - workspace(3)
+    };
+    let (plain, whole) = (tiny("llama"), quantized(tiny("llama"), "Q8_0"));
+    assert_eq!([1, 2, 16].map(|batch| scratch(&plain, batch)), [2 * 64, 4 * 64, 8 * 64]);
+    // 16 rows of two blocks, of 32 bytes and a scale each; a token alone goes without.
+    let panel = 16 * 2 * (32 + 4);
+    assert_eq!([1, 2, 16].map(|batch| scratch(&whole, batch)), [2 * 64, 4 * 64 + panel, 8 * 64 + panel]);
+    // Rows of one block, if the widest matrix has no blocks.
+    let name = b"blk.0.attn_q.weight";
+    let tensor = |file: &Builder| file.tensors.iter().find(|tensor| tensor.name == name).unwrap().clone();
+    let mut narrow = plain.clone();
+    *narrow.tensors.iter_mut().find(|tensor| tensor.name == name).unwrap() = tensor(&whole);
+    assert_eq!(scratch(&narrow, 2), 4 * 64 + panel / 2);
+    // Wider than anything that the model multiplies: it is another's.
+    let mut others = tensor(&whole);
+    (others.name, others.dims) = (b"wide".to_vec(), vec![128, 8]);
+    narrow.tensors.push(others);
+    assert_eq!(scratch(&narrow, 2), 4 * 64 + panel / 2);
+}
+
+/// Bytes of 16 positions of one head of 16 and of 8 elements, as f16: keys, and values in rows of 16.
+const TILES: [usize; 2] = [16 * 2 * (16 + 16), 16 * 2 * (8 + 16)];
+
+#[test]
+fn a_window_and_a_batch_end_where_a_page_does() {
+    let kv = |batch| plan(&windowed(16), Options::new().context(64).batch(batch)).unwrap().kv;
+    // Two layers of one head. The first of 17 tokens sees 15 before it, that of 18 the same.
+    assert_eq!([1, 2, 17, 18].map(kv), [1, 2, 2, 3].map(|pages| 2 * pages * TILES[0]));
+}
+
+#[test]
+fn an_encoder_with_other_heads_has_pages_of_its_own() {
+    // Heads and KV heads of the encoder, heads of the decoder.
+    let kv = |heads: [u32; 3]| {
+        let mut file = encoder("post");
+        for (key, heads) in ["head_count", "head_count_kv", "decoder_head_count"].iter().zip(heads) {
+            file.set(&format!("seq2seq.attention.{key}"), heads);
+        }
+        plan(&file, Options::new().context(16)).unwrap().kv
+    };
+    // Of the decoder three layers, each with its own keys and values and those of the text.
+    let decoder = 3 * 2 * 2 * TILES[0];
+    assert_eq!(kv([2, 2, 2]), decoder);
+    assert_eq!(kv([2, 1, 2]), decoder + TILES[0]); // fewer heads
+    assert_eq!(kv([4, 2, 2]), decoder + 2 * TILES[1]); // smaller ones
+    assert_eq!(kv([4, 4, 2]), decoder + 4 * TILES[1]); // both
+}
+
+#[test]
+fn a_number_for_each_layer_or_one_for_all() {
+    for heads in [1u32, 2] {
+        let [one, each] = [heads.into(), Meta::array([heads; 2])].map(|value| {
+            let mut file = tiny("llama");
+            file.set("llama.attention.head_count_kv", value);
+            plan(&file, Options::new().batch(1)).unwrap()
+        });
+        assert_eq!((one.workspace, one.kv), (each.workspace, each.kv));
+    }
 }
 
 #[test]

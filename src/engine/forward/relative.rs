@@ -32,7 +32,7 @@ impl<'w> Relative<'w> {
             _ => return Self::default(),
         };
         let causal = spec.is_causal();
-        let (stride, middle) = (distances(spec, context), context - 1);
+        let (stride, middle) = (distances(causal, context), context - 1);
         let learned = weights.vector(Role::AttnRelB, 0);
         for (head, numbers) in rows_mut(table, stride).enumerate() {
             for (i, number) in numbers.iter_mut().enumerate() {
