@@ -24,7 +24,7 @@ function(arenite_cargo target)
   endif()
 
   add_custom_target(arenite_cargo
-    COMMAND ${CMAKE_COMMAND} -E env ${environment} ${ARENITE_CARGO} build --release --target ${target}
+    COMMAND ${CMAKE_COMMAND} -E env ${environment} ${ARENITE_CARGO} rustc --lib --crate-type staticlib --release --target ${target}
       --manifest-path ${capi}/Cargo.toml --target-dir ${directory}
     BYPRODUCTS ${library}
     COMMENT "arenite for ${target}"
