@@ -84,7 +84,7 @@ impl ValueType {
 /// let Some(Value::U32(layers)) = gguf.get("llama.block_count") else { panic!("not a llama") };
 /// let Some(Value::Array(words)) = gguf.get("tokenizer.ggml.tokens") else { panic!("no vocabulary") };
 /// println!("{layers} layers, {} words", words.len());
-/// assert!(matches!(words.get(1), Some(Value::Str(b"<s>"))));
+/// assert_eq!(words.strings().next_string(), Some(&b"<unk>"[..]));
 /// # Ok::<(), arenite::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
