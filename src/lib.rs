@@ -16,14 +16,14 @@
 //!
 //! The default is everything that a file may ask for. A firmware starts at `default-features = false` and names what
 //! its model needs: a file that asks for more is an error with the feature's name, from the compiler if the plan is
-//! a `const`.
+//! a `const`. [What works](guide::what_works) says which family has which feature, `arenite plan` what a file needs.
 //!
 //! | features | bring |
 //! |---|---|
 //! | `llama`, `qwen`, `gpt2`, `gemma`, `phi3`, `stablelm`, `smollm3`, `olmo2`, `granite`, `exaone4`, `gpt-oss`, `hunyuan`, `mistral3`, `lfm2`, `qwen35`, `mamba2`, `nemotron-h` | families of decoders |
 //! | `bert`, `nomic-bert`, `gemma-embedding`, `t5`, `seq2seq` | encoders, and decoders that attend to them |
 //! | `experts` | feed-forwards of experts, in the families that have them |
-//! | `half-floats`, `q8_0`, `q4_0`, `q4_1`, `q5_0`, `q5_1`, `q2_k` to `q6_k`, `iq1_s` to `iq4_xs`, `tq1_0`, `tq2_0`, `mxfp4`, `nvfp4`, `q1_0`, `q2_0`, `q8_groups` | types of weights (F32 is always there) |
+//! | `half-floats`, `q8_0`, `q4_0`, `q4_1`, `q5_0`, `q5_1`, `q2_k`, `q3_k`, `q4_k`, `q5_k`, `q6_k`, `iq1_s`, `iq1_m`, `iq2_xxs`, `iq2_xs`, `iq2_s`, `iq3_xxs`, `iq3_s`, `iq4_nl`, `iq4_xs`, `tq1_0`, `tq2_0`, `mxfp4`, `nvfp4`, `q1_0`, `q2_0`, `q8_groups` | types of weights (F32 is always there) |
 //! | `kv-f32`, `kv-f16`, `kv-q8_0` | types of the KV cache |
 //! | `bpe`, `unigram`, `wordpiece` | tokenizers (SentencePiece's BPE is always there) |
 //!

@@ -49,7 +49,19 @@ pub trait Workers: Sync {
     fn run(&self, job: &(dyn Fn() + Sync));
 }
 
-/// The calling thread alone.
+/// The calling thread alone: what a session uses that is not given others.
+///
+/// # Examples
+///
+/// ```
+/// use arenite::workers::{Serial, Workers};
+///
+/// /// `None` where there is one core.
+/// fn workers<'a>(others: Option<&'a dyn Workers>) -> &'a dyn Workers {
+///     others.unwrap_or(&Serial)
+/// }
+/// assert_eq!(workers(None).count(), 1);
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Serial;
 

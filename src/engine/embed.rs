@@ -61,6 +61,25 @@ impl Engine<'_, '_> {
     /// As [`embed`](Self::embed), of a pair of texts: the tokens from `second` on are the second one's, and have the second
     /// token type of a model that tells them apart.
     ///
+    /// ```
+    /// use arenite::{Engine, Gguf, Line, Model, Options, Plan};
+    ///
+    /// # let file = std::fs::read("tests/fixtures/bert_reranker/model.gguf").unwrap();
+    /// let gguf = Gguf::parse(&file)?; // a reranker
+    /// let model = Model::new(&gguf)?;
+    /// # let plan = Plan::new(&gguf, Options::new().context(32))?;
+    /// # let mut workspace = vec![Line::ZERO; plan.workspace.div_ceil(64)];
+    /// # let mut kv = vec![Line::ZERO; plan.kv.div_ceil(64)];
+    /// let mut engine = Engine::new(&model, plan, Line::bytes_mut(&mut workspace), Line::bytes_mut(&mut kv))?;
+    /// let mut context = engine.open()?;
+    ///
+    /// let (question, answer) = ([2, 9, 10, 3], [11, 12, 3]); // as the tokenizer joins them
+    /// let mut buffer = vec![0.0; model.spec().embedding_buffer()];
+    /// let score = engine.embed_pair(&mut context, &[&question[..], &answer].concat(), question.len(), &mut buffer)?;
+    /// assert_eq!(score.len(), 1);
+    /// # Ok::<(), arenite::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// Those of [`embed`](Self::embed).
@@ -78,6 +97,25 @@ impl Engine<'_, '_> {
     }
 
     /// The states of the last text as one vector: as [`embed`](Self::embed), of what the encoder made of it.
+    ///
+    /// ```
+    /// use arenite::{Engine, Gguf, Line, Model, Options, Plan};
+    ///
+    /// # let file = std::fs::read("tests/fixtures/jina_bert_v2/model.gguf").unwrap();
+    /// let gguf = Gguf::parse(&file)?;
+    /// let model = Model::new(&gguf)?;
+    /// # let plan = Plan::new(&gguf, Options::new().context(32))?;
+    /// # let mut workspace = vec![Line::ZERO; plan.workspace.div_ceil(64)];
+    /// # let mut kv = vec![Line::ZERO; plan.kv.div_ceil(64)];
+    /// let mut engine = Engine::new(&model, plan, Line::bytes_mut(&mut workspace), Line::bytes_mut(&mut kv))?;
+    /// let mut context = engine.open()?;
+    ///
+    /// engine.encode(&mut context, &[5, 6, 7])?;
+    /// assert_eq!(engine.states().len(), 3 * model.spec().dim); // a vector for each token
+    /// let mut buffer = vec![0.0; model.spec().embedding_buffer()];
+    /// assert_eq!(engine.pooled(&mut buffer)?.len(), model.spec().embedding_len()); // and one for all
+    /// # Ok::<(), arenite::Error>(())
+    /// ```
     ///
     /// # Errors
     ///

@@ -17,6 +17,24 @@ const NAME: &str = "a tensor's name";
 const LONGEST_NAME: usize = 63;
 
 /// A tensor of the file: its description and its bytes.
+///
+/// # Examples
+///
+/// ```
+/// use arenite::{Gguf, quant::decode_row};
+///
+/// # let file = std::fs::read("tests/fixtures/stories.gguf").unwrap();
+/// let gguf = Gguf::parse(&file)?;
+/// let tensor = gguf.tensor("token_embd.weight").unwrap();
+/// let [columns, rows, ..] = tensor.dims.map(|dim| dim as usize);
+///
+/// // The third row, as numbers.
+/// let row = tensor.data.chunks_exact(tensor.data.len() / rows).nth(2).unwrap();
+/// let mut numbers = vec![0.0; columns];
+/// assert!(decode_row(tensor.kind, row, &mut numbers));
+/// # assert!(numbers.iter().any(|&x| x != 0.0));
+/// # Ok::<(), arenite::Error>(())
+/// ```
 #[derive(Clone, Copy)]
 pub struct Tensor<'a> {
     /// Its name, as in `blk.0.attn_q.weight`.

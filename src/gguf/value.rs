@@ -73,6 +73,20 @@ impl ValueType {
 }
 
 /// A metadata value. Strings are bytes, because vocabularies hold pieces that are not UTF-8.
+///
+/// # Examples
+///
+/// ```
+/// use arenite::{Gguf, gguf::Value};
+///
+/// # let file = std::fs::read("tests/fixtures/stories.gguf").unwrap();
+/// let gguf = Gguf::parse(&file)?;
+/// let Some(Value::U32(layers)) = gguf.get("llama.block_count") else { panic!("not a llama") };
+/// let Some(Value::Array(words)) = gguf.get("tokenizer.ggml.tokens") else { panic!("no vocabulary") };
+/// println!("{layers} layers, {} words", words.len());
+/// assert_eq!(words.strings().next_string(), Some(&b"<unk>"[..]));
+/// # Ok::<(), arenite::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs)] // see `ValueType`
 pub enum Value<'a> {

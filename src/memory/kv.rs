@@ -18,6 +18,20 @@
 pub(crate) const TILE: usize = 16;
 
 /// Element type of the KV cache.
+///
+/// # Examples
+///
+/// ```
+/// use arenite::{Gguf, KvType, Options, Plan};
+///
+/// # let file = std::fs::read("tests/fixtures/stories.gguf").unwrap();
+/// let gguf = Gguf::parse(&file)?;
+/// let exact = Plan::new(&gguf, Options::new().context(64).kv(KvType::F32))?;
+/// let half = Plan::new(&gguf, Options::new().context(64).kv(KvType::F16))?;
+/// assert_eq!(exact.kv, 2 * half.kv);
+/// assert_eq!(KvType::Q8_0.feature(), "kv-q8_0"); // what a build with few features needs for it
+/// # Ok::<(), arenite::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KvType {
     /// 4 bytes, exact.

@@ -18,6 +18,25 @@ pub const MAX_LAYERS: usize = 512;
 ///
 /// Sizes are numbers of elements. What differs from layer to layer stays in the file's arrays;
 /// [`Spec::layer`] has the answers for one layer.
+///
+/// # Examples
+///
+/// What a model is made of, without its tensors:
+///
+/// ```
+/// use arenite::Gguf;
+/// use arenite::model::{Norm, Placement, Positions, Spec, Stack};
+///
+/// # let file = std::fs::read("tests/fixtures/stories.gguf").unwrap();
+/// let gguf = Gguf::parse(&file)?;
+/// let spec = Spec::read(&gguf)?;
+/// assert_eq!(spec.stack(), Stack::Alone); // a decoder; an encoder-decoder is `Stack::Target`
+/// assert_eq!((spec.positions(), spec.norm()), (Positions::Rotary, Norm::Rms));
+/// assert!(matches!(spec.placement(), Placement { pre_norm: true, post_norm: false, .. }));
+/// assert!(spec.experts().is_none());
+/// println!("{} query heads in each of {} layers", spec.heads, spec.layers);
+/// # Ok::<(), arenite::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Spec<'a> {

@@ -1,0 +1,38 @@
+# arenite_cargo(TARGET [FLAG...]): makes the CMake target `arenite`, the C interface as cargo builds it for Rust's TARGET
+# with these RUSTFLAGS, and its header. Cargo decides at every build what is to be done.
+#
+# ARENITE_CARGO names the cargo, where it is not the first one found. Its compiler must have the library of TARGET
+# (`rustup target add TARGET`).
+function(arenite_cargo target)
+  # Where it is the host's, whatever the toolchain file says of programs.
+  find_program(ARENITE_CARGO cargo HINTS "$ENV{CARGO_HOME}/bin" "$ENV{HOME}/.cargo/bin" NO_CMAKE_FIND_ROOT_PATH)
+  if(NOT ARENITE_CARGO)
+    message(FATAL_ERROR "arenite: there is no cargo: install Rust, or say -DARENITE_CARGO=/path/to/cargo")
+  endif()
+  set(capi "${CMAKE_CURRENT_FUNCTION_LIST_DIR}")
+  set(directory "${CMAKE_CURRENT_BINARY_DIR}/cargo")
+  if(DEFINED ENV{CARGO_TARGET_DIR})
+    set(directory "$ENV{CARGO_TARGET_DIR}")
+  endif()
+  set(library "${directory}/${target}/release/libcapi.a")
+  string(TOUPPER "${target}" variable)
+  string(REGEX REPLACE "[-.]" "_" variable "${variable}")
+  set(environment)
+  if(ARGN)
+    list(JOIN ARGN " " flags)
+    set(environment "CARGO_TARGET_${variable}_RUSTFLAGS=${flags}")
+  endif()
+
+  add_custom_target(arenite_cargo
+    COMMAND ${CMAKE_COMMAND} -E env ${environment} ${ARENITE_CARGO} rustc --lib --crate-type staticlib --release --target ${target}
+      --manifest-path ${capi}/Cargo.toml --target-dir ${directory}
+    BYPRODUCTS ${library}
+    COMMENT "arenite for ${target}"
+    USES_TERMINAL
+    VERBATIM)
+  add_library(arenite STATIC IMPORTED GLOBAL)
+  set_target_properties(arenite PROPERTIES
+    IMPORTED_LOCATION "${library}"
+    INTERFACE_INCLUDE_DIRECTORIES "${capi}/../../src")
+  add_dependencies(arenite arenite_cargo)
+endfunction()
