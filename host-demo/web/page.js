@@ -65,7 +65,7 @@ async function tell(options) {
   try {
     const seed = Math.floor(Math.random() * 2 ** 32);
     const speed = await talker.ask("tell", { prompt, temperature: +$("temperature").value, seed, most: 100000, ...options });
-    $("speed").textContent = `prompt ${speed.prompt} tokens, ${speed.prefill.toFixed(0)}/s; answer ${speed.tokens} tokens, ${speed.decode.toFixed(1)}/s (${speed.isa} kernels, threads: ${speed.threads})`;
+    $("speed").textContent = `prompt ${speed.prompt} tokens, ${speed.prefill.toFixed(0)}/s; answer ${speed.tokens} tokens, ${speed.decode.toFixed(1)}/s (${speed.isa} kernels)`;
     return speed;
   } finally {
     [$("tell").disabled, $("stop").disabled] = [false, true];
