@@ -19,5 +19,5 @@ if __name__ == "__main__":
         sys.exit(__doc__.strip())
     directory, port = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 8000
     with http.server.ThreadingHTTPServer(("127.0.0.1", port), functools.partial(Isolated, directory=directory)) as server:
-        print(f"http://127.0.0.1:{server.server_port}/")
+        print(f"http://127.0.0.1:{server.server_port}/", flush=True)
         server.serve_forever()
