@@ -1,15 +1,30 @@
-// Whether the kernels for vectors give the bits of the scalar ones: all logits of a prompt and forty tokens more.
+// Whether the kernels for vectors give the bits of the scalar ones, and so do several threads: all logits of a prompt and
+// forty tokens more.
 //
-//     node equal.js arenite.wasm MODEL.gguf...
+//     node equal.js PAGE MODEL.gguf...
 "use strict";
 
 const fs = require("node:fs");
 const path = require("node:path");
+const { Worker: Thread, isMainThread, parentPort, workerData } = require("node:worker_threads");
 
-const [code, ...models] = process.argv.slice(2);
-// The worker as it is, in place of a browser's.
+const [page, ...models] = isMainThread ? process.argv.slice(2) : [workerData];
+// The worker as it is, in place of a browser's; and its helpers, which are threads of this file.
 globalThis.onmessage = null;
-globalThis.fetch = async () => ({ arrayBuffer: async () => fs.readFileSync(code) });
+globalThis.fetch = async (name) => ({ arrayBuffer: async () => fs.readFileSync(path.join(page, name)) });
+globalThis.Worker = class {
+  #thread = new Thread(__filename, { workerData: page });
+  constructor() {
+    this.#thread.on("message", (data) => this.onmessage({ data }));
+    this.#thread.on("error", (problem) => this.onerror(problem));
+  }
+  postMessage = (message) => this.#thread.postMessage(message);
+  terminate = () => this.#thread.terminate();
+};
+if (!isMainThread) {
+  globalThis.postMessage = (message) => parentPort.postMessage(message);
+  parentPort.on("message", (data) => onmessage({ data }));
+}
 require("node:vm").runInThisContext(fs.readFileSync(path.join(__dirname, "worker.js"), "utf8"));
 
 function run(file, isa) {
@@ -27,11 +42,33 @@ function run(file, isa) {
   return Buffer.concat(all);
 }
 
-loaded.then(() => {
-  for (const model of models) {
+async function main() {
+  await load(1);
+  const expected = models.map((model) => {
     const file = fs.readFileSync(model);
     const [vectors, scalar] = [run(file), run(file, "scalar")];
     if (plan.isa !== "scalar" || !vectors.equals(scalar)) throw new Error(`other bits: ${model}`);
-  }
+    return scalar;
+  });
   console.log(`the bits of the scalar kernels: ${models.length} models`);
-});
+  for (const threads of [2, 3, 4]) {
+    await load(threads);
+    models.forEach((model, i) => {
+      const told = run(fs.readFileSync(model));
+      if (plan.threads !== threads || !told.equals(expected[i])) throw new Error(`other bits by ${threads} threads: ${model}`);
+    });
+    // On a busy machine a helper is late for one thing or another, but not for all.
+    for (let again = 0; wasm.web_joined() === 0; again++) {
+      if (again === 1000) throw new Error(`${threads} threads: no helper took part`);
+      run(fs.readFileSync(models[0]));
+    }
+    console.log(`the same by ${threads} threads; helpers took part ${wasm.web_joined()} times`);
+  }
+  // As where there is no room of addresses.
+  WebAssembly.Memory = null;
+  await load(2);
+  if (!run(fs.readFileSync(models[0])).equals(expected[0]) || plan.threads !== 1) throw new Error("no shared memory, no story");
+  process.exit();
+}
+
+if (isMainThread) main();

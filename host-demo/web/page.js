@@ -33,17 +33,22 @@ class Model {
 const show = (problem) => ($("problem").textContent = problem ? problem.message : "");
 const size = (bytes) => (bytes < 1 << 20 ? `${(bytes / 1024).toFixed(1)} KiB` : `${(bytes / (1 << 20)).toFixed(1)} MiB`);
 const talker = new Model();
+// Threads that share memory are for pages that a server isolates; ?threads=N is for who wants to compare.
+const possible = (threads) => (crossOriginIsolated ? threads : 1);
+const threads = possible(+new URLSearchParams(location.search).get("threads") || Math.min(navigator.hardwareConcurrency, 8));
 let translator;
 
 async function open(what) {
   show();
   $("tell").disabled = true;
-  const plan = await talker.ask("open", { ...what, options: { context: 512, ...what.options } });
-  const rows = { model: plan.model, workspace: plan.workspace, "KV cache": plan.kv, tokenizer: plan.tokenizer };
+  const plan = await talker.ask("open", { ...what, options: { context: 512, threads, ...what.options } });
+  const sizes = { model: plan.model, workspace: plan.workspace, "KV cache": plan.kv, tokenizer: plan.tokenizer };
+  const rows = Object.entries(sizes).map(([name, bytes]) => [name, size(bytes)]);
+  rows.push(["threads", crossOriginIsolated ? plan.threads : "1 (the page is not isolated)"]);
   $("plan").replaceChildren(
-    ...Object.entries(rows).map(([name, bytes]) => {
+    ...rows.map((texts) => {
       const row = document.createElement("tr");
-      row.append(...[name, size(bytes)].map((text) => Object.assign(document.createElement("td"), { textContent: text })));
+      row.append(...texts.map((text) => Object.assign(document.createElement("td"), { textContent: text })));
       return row;
     }),
   );
@@ -71,7 +76,7 @@ async function translate() {
   show();
   if (!translator) {
     translator = new Model();
-    await translator.ask("open", { url: "translator.gguf", options: { context: 128, beams: 4 } });
+    await translator.ask("open", { url: "translator.gguf", options: { context: 128, threads, beams: 4 } });
   }
   const said = await translator.ask("translate", { text: $("sentence").value });
   $("translation").textContent = said.text.replace(/ (?=[।.,!?;:-])/g, ""); // words and marks are apart in the vocabulary
@@ -87,12 +92,19 @@ $("file").onchange = safely(async () => open({ file: await $("file").files[0].ar
 // With ?test a story, a translation and a file go to the server that asked for them.
 async function test() {
   const report = { plan: await open({ url: "stories.gguf" }) };
-  report.speed = await tell({ temperature: 0, most: 64 });
+  report.first = await tell({ temperature: 0, most: 64 });
   report.story = $("story").textContent;
   await translate();
   report.translation = $("translation").textContent;
-  await open({ url: "stories.gguf", options: { isa: "scalar" } });
-  report.scalar = { ...(await tell({ temperature: 0, most: 64 })), story: $("story").textContent };
+  const others = [{ isa: "scalar" }, ...[1, 3, 4].map((asked) => ({ threads: possible(asked) }))];
+  report.others = [];
+  for (const options of others) {
+    await open({ url: "stories.gguf", options });
+    let told;
+    do told = await tell({ temperature: 0, most: 64 });
+    while (told.threads > 1 && !told.joined); // on a busy machine a helper may be late for all of a story
+    report.others.push({ ...told, story: $("story").textContent });
+  }
   const file = await (await fetch("stories.gguf")).arrayBuffer();
   report.file = await open({ file: file.slice(0) });
   report.broken = await open({ file: file.slice(0, 1000) }).then(() => "", (problem) => problem.message);

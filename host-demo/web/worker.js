@@ -1,24 +1,24 @@
 // A model at work, by the C interface (src/arenite.h), away from the page's own thread. All memory is the module's: a
-// model takes what lies after the program, and the next model takes its place.
+// model takes what lies after the program, and the next model takes its place. Other workers of this kind may help.
 "use strict";
 
-let wasm, start, top_;
-const bytes = () => new Uint8Array(wasm.memory.buffer);
-const words = () => new DataView(wasm.memory.buffer);
+let wasm, memory, start, top_, helpers;
+const bytes = () => new Uint8Array(memory.buffer);
+const words = () => new DataView(memory.buffer);
 const utf8 = new TextEncoder();
 
 function take(size) {
   const at = Math.ceil(top_ / 64) * 64;
   top_ = at + Math.max(size, 1);
-  const missing = top_ - wasm.memory.buffer.byteLength;
-  if (missing > 0) wasm.memory.grow(Math.ceil(missing / 65536));
+  const missing = top_ - memory.buffer.byteLength;
+  if (missing > 0) memory.grow(Math.ceil(missing / 65536));
   return at;
 }
 
 // An object of the interface: where it was placed.
 function place(kind, make) {
-  const size = wasm[`arenite_${kind}_size`](), memory = take(size), out = take(4);
-  check(make(memory, size, out));
+  const size = wasm[`arenite_${kind}_size`](), at = take(size), out = take(4);
+  check(make(at, size, out));
   return words().getUint32(out, true);
 }
 
@@ -42,10 +42,47 @@ function put(text) {
   return [at, data.length];
 }
 
-async function load() {
-  const response = await fetch("arenite.wasm");
-  wasm = (await WebAssembly.instantiate(await response.arrayBuffer(), {})).instance.exports;
-  start = wasm.__heap_base.value;
+// What the module exports, on a memory of its own or on one that is shared (src/threads.rs).
+async function instantiate(module, shared) {
+  const gate = shared && new Int32Array(shared.buffer);
+  const threads = { wait: (at, value) => void Atomics.wait(gate, at / 4, value), wake: (at) => void Atomics.notify(gate, at / 4) };
+  return (await WebAssembly.instantiate(module, { env: { memory: shared }, threads })).exports;
+}
+
+function sharedMemory() {
+  try {
+    return new WebAssembly.Memory({ initial: 64, maximum: 65536, shared: true });
+  } catch {} // no such room of addresses
+}
+
+// The module, unless it is there with as many threads. Several need a page that is isolated.
+const STACK = 1 << 20; // bytes for a helper: as the linker gives to the first
+async function load(threads) {
+  if (helpers?.length === threads - 1) return;
+  helpers?.forEach((helper) => helper.terminate());
+  helpers = [];
+  const shared = threads > 1 ? sharedMemory() : undefined;
+  const response = await fetch(shared ? "arenite-threads.wasm" : "arenite.wasm");
+  const module = await WebAssembly.compile(await response.arrayBuffer());
+  wasm = await instantiate(module, shared);
+  memory = shared || wasm.memory;
+  top_ = wasm.__heap_base.value;
+  while (shared && helpers.length < threads - 1) {
+    const stack = take(STACK) + STACK, helper = new Worker("worker.js");
+    await new Promise((done, failed) => {
+      helper.onmessage = ({ data }) => ("problem" in data ? failed(new Error(data.problem)) : done());
+      helper.onerror = (event) => failed(new Error(event.message));
+      helper.postMessage({ action: "help", argument: { module, shared, stack } });
+    });
+    helpers.push(helper);
+  }
+  start = top_;
+}
+
+async function help({ module, shared, stack }) {
+  const helper = await instantiate(module, shared);
+  helper.__stack_pointer.value = stack;
+  setTimeout(helper.web_help); // once this worker has said that it is there
 }
 
 // Opens a model: its plan, with sizes in bytes.
@@ -56,25 +93,28 @@ function open(file, options) {
   error = take(136);
   const data = take(file.byteLength);
   bytes().set(new Uint8Array(file), data);
-  model = place("model", (memory, size, out) => wasm.arenite_model_new(data, file.byteLength, memory, size, out, error));
+  model = place("model", (at, size, out) => wasm.arenite_model_new(data, file.byteLength, at, size, out, error));
   vocab = wasm.arenite_model_vocab(model);
   beams = options.beams || 0;
 
+  const threads = helpers.length + 1, workers = threads > 1 ? take(12) : 0;
+  if (workers) wasm.web_workers(threads, workers);
   const chosen = take(32), planned = take(16), isa = options.isa ? put(`${options.isa}\0`)[0] : 0;
   wasm.arenite_options_default(chosen);
   const view = words();
   view.setUint32(chosen, options.context, true);
   view.setUint32(chosen + 12, beams ? beams + 1 : 1, true);
+  view.setUint32(chosen + 20, workers, true);
   view.setUint32(chosen + 24, isa, true);
   check(wasm.arenite_model_plan(model, chosen, planned, error));
   const [workspace, kv, index, context] = [0, 4, 8, 12].map((at) => words().getUint32(planned + at, true));
-  plan = { model: file.byteLength, workspace, kv, tokenizer: index, context, isa: options.isa || fastest() };
+  plan = { model: file.byteLength, workspace, kv, tokenizer: index, context, isa: options.isa || fastest(), threads };
 
   const indexAt = take(index);
-  tokenizer = place("tokenizer", (memory, size, out) => wasm.arenite_tokenizer_new(model, indexAt, index, memory, size, out, error));
+  tokenizer = place("tokenizer", (at, size, out) => wasm.arenite_tokenizer_new(model, indexAt, index, at, size, out, error));
   const workspaceAt = take(workspace), kvAt = take(kv);
-  session = place("session", (memory, size, out) =>
-    wasm.arenite_session_new(model, chosen, workspaceAt, workspace, kvAt, kv, memory, size, out, error));
+  session = place("session", (at, size, out) =>
+    wasm.arenite_session_new(model, chosen, workspaceAt, workspace, kvAt, kv, at, size, out, error));
   return plan;
 }
 
@@ -100,9 +140,9 @@ async function tell({ prompt, temperature, seed, most }) {
   wasm.arenite_params_default(params);
   words().setFloat32(params, temperature, true);
   const size = wasm.arenite_sampler_scratch_size(params, vocab), scratch = take(size);
-  const sampler = place("sampler", (memory, room, out) =>
-    wasm.arenite_sampler_new(params, vocab, BigInt(seed), scratch, size, memory, room, out, error));
-  const decoder = place("decoder", (memory, room, out) => wasm.arenite_decoder_new(tokenizer, 1, memory, room, out, error));
+  const sampler = place("sampler", (at, room, out) =>
+    wasm.arenite_sampler_new(params, vocab, BigInt(seed), scratch, size, at, room, out, error));
+  const decoder = place("decoder", (at, room, out) => wasm.arenite_decoder_new(tokenizer, 1, at, room, out, error));
   const last = Math.min(plan.context, count + most);
   let made = 0, breathed = read;
   while (!stopped && wasm.arenite_session_position(session) < last) {
@@ -121,8 +161,9 @@ async function tell({ prompt, temperature, seed, most }) {
   }
   top_ = mark;
   const seconds = (performance.now() - read) / 1000;
+  const joined = plan.threads > 1 ? wasm.web_joined() : 0;
   const rate = (tokens, seconds) => tokens / Math.max(seconds, 1e-9);
-  return { prompt: count, prefill: rate(count, (read - began) / 1000), tokens: made, decode: rate(made, seconds), isa: plan.isa };
+  return { prompt: count, prefill: rate(count, (read - began) / 1000), tokens: made, decode: rate(made, seconds), ...plan, joined };
 }
 
 function translate({ text }) {
@@ -139,16 +180,17 @@ function translate({ text }) {
 
 const actions = {
   async open({ url, file, options }) {
-    return open(file || (await (await fetch(url)).arrayBuffer()), options);
+    const data = file || (await (await fetch(url)).arrayBuffer());
+    await load(options.threads);
+    return open(data, options);
   },
+  help,
   tell,
   translate,
 };
-const loaded = load();
 onmessage = async ({ data: { id, action, argument } }) => {
   if (action === "stop") return void (stopped = true);
   try {
-    await loaded;
     postMessage({ id, result: await actions[action](argument) });
   } catch (problem) {
     postMessage({ id, problem: problem.message });
