@@ -105,7 +105,10 @@ impl Edit {
         let found = |document: &Value, at: u16| document.pointer(place(at)).cloned().unwrap_or_default();
         match self {
             Self::Set { at, atom } => set(document, place(*at), atom.value()),
-            Self::Copy { at, from } => set(document, place(*at), found(document, *from)),
+            Self::Copy { at, from } => {
+                let copy = found(document, *from);
+                set(document, place(*at), copy);
+            }
             Self::Remove { at } => _ = taken(document, place(*at)),
             Self::Rename { at, key } => {
                 if let Some((Value::Object(object), value)) = taken(document, place(*at)) {

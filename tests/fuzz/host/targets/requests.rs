@@ -85,29 +85,11 @@ struct Case {
     answer: Words<20>,
 }
 
+#[rustfmt::skip]
 const ANSWER: &[&str] = &[
-    "a",
-    " ",
-    "\n",
-    "<think>",
-    "</think>",
-    "<tool_call>",
-    "</tool_call>",
-    "{",
-    "}",
-    "[",
-    "]",
-    "\"name\": ",
-    "\"arguments\": ",
-    "\"f\"",
-    ", ",
-    "{\"name\": \"f\", \"arguments\": {\"a\": 1}}",
-    "\"",
-    "\\",
-    "null",
-    "é",
-    "```json\n",
-    "```",
+    "a", " ", "\n", "<think>", "</think>", "<tool_call>", "</tool_call>", "{", "}", "[", "]", "\"name\": ",
+    "\"arguments\": ", "\"f\"", ", ", "{\"name\": \"f\", \"arguments\": {\"a\": 1}}", "\"", "\\", "null", "é",
+    "```json\n", "```",
 ];
 
 impl Case {

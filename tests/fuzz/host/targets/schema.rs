@@ -28,78 +28,17 @@ enum Case {
     Schema { schema: Schema, edits: Edits, walk: List<u8, 60> },
 }
 
+#[rustfmt::skip]
 const GBNF: &[&str] = &[
-    "root",
-    "a",
-    "b",
-    "ws",
-    " ::= ",
-    "\n",
-    " | ",
-    " ",
-    "\"a\"",
-    "\"\\x41\"",
-    "\"\"",
-    "[a-z]",
-    "[^\\n]",
-    "[é-\\U0010FFFF]",
-    ".",
-    "*",
-    "+",
-    "?",
-    "{2}",
-    "{0,3}",
-    "{2,}",
-    "{,9}",
-    "{1000}",
-    "(",
-    ")",
-    "<s>",
-    "!<[5]>",
-    "<[2]>",
-    "# no\n",
-    "[",
-    "]",
-    "\\",
-    "{",
-    "}",
-    "root ::= ",
-    "a ::= ",
-    "b ::= ",
-    "\"b\" ",
-    "\\u00e9",
+    "root", "a", "b", "ws", " ::= ", "\n", " | ", " ", "\"a\"", "\"\\x41\"", "\"\"", "[a-z]", "[^\\n]",
+    "[é-\\U0010FFFF]", ".", "*", "+", "?", "{2}", "{0,3}", "{2,}", "{,9}", "{1000}", "(", ")", "<s>", "!<[5]>",
+    "<[2]>", "# no\n", "[", "]", "\\", "{", "}", "root ::= ", "a ::= ", "b ::= ", "\"b\" ", "\\u00e9",
 ];
 
+#[rustfmt::skip]
 const PATTERN: &[&str] = &[
-    "^",
-    "$",
-    "a",
-    "b",
-    "[a-z]",
-    "[^\"]",
-    ".",
-    "*",
-    "+",
-    "?",
-    "{2}",
-    "{1,3}",
-    "{5,}",
-    "(",
-    ")",
-    "(?:",
-    "|",
-    "\\d",
-    "\\w",
-    "\\s",
-    "\\p{L}",
-    "\\u00e9",
-    "é",
-    "\\",
-    "\"",
-    "(?i)",
-    "(?=",
-    "\\b",
-    "[[:alpha:]]",
+    "^", "$", "a", "b", "[a-z]", "[^\"]", ".", "*", "+", "?", "{2}", "{1,3}", "{5,}", "(", ")", "(?:", "|", "\\d",
+    "\\w", "\\s", "\\p{L}", "\\u00e9", "é", "\\", "\"", "(?i)", "(?=", "\\b", "[[:alpha:]]",
 ];
 
 const NAMES: &[&str] = &["a", "b", "", "\"", "é", "x-y"];
@@ -127,12 +66,12 @@ fn schema(u: &mut Unstructured<'_>, depth: usize) -> Result<Value> {
         let one = |u: &mut Unstructured<'_>| schema(u, depth + 1);
         let several =
             |u: &mut Unstructured<'_>| (0..u.int_in_range(0..=3)?).map(|_| one(u)).collect::<Result<Vec<_>>>();
-        let small = |u: &mut Unstructured<'_>| Ok(json!(u.int_in_range(0..=12u8)?));
-        let name = |u: &mut Unstructured<'_>| Ok((*u.choose(NAMES)?).to_string());
+        let small = |u: &mut Unstructured<'_>| -> Result<Value> { Ok(u.int_in_range(0..=12u8)?.into()) };
+        let name = |u: &mut Unstructured<'_>| -> Result<String> { Ok((*u.choose(NAMES)?).to_string()) };
         let members = |u: &mut Unstructured<'_>| -> Result<Value> {
             (0..u.int_in_range(0..=3)?).map(|_| Ok((name(u)?, one(u)?))).collect::<Result<Map<_, _>>>().map(Value::from)
         };
-        let atom = |u: &mut Unstructured<'_>| Ok(Atom::arbitrary(u)?.value());
+        let atom = |u: &mut Unstructured<'_>| -> Result<Value> { Ok(Atom::arbitrary(u)?.value()) };
         let (key, value) = match u.int_in_range(0..=24)? {
             0..=2 => ("type", json!(u.choose(&["object", "array", "string", "integer", "number", "boolean", "null"])?)),
             3 => ("type", json!([u.choose(&["object", "string"])?, u.choose(&["integer", "null"])?])),
@@ -141,22 +80,22 @@ fn schema(u: &mut Unstructured<'_>, depth: usize) -> Result<Value> {
             6 => ("properties", members(u)?),
             7 => ("required", json!([name(u)?, name(u)?])),
             8 => ("additionalProperties", one(u)?),
-            9 => ("patternProperties", json!({ Words::<8>::arbitrary(u)?.text(PATTERN): one(u)? })),
+            9 => ("patternProperties", json!({ (Words::<8>::arbitrary(u)?.text(PATTERN)): one(u)? })),
             10 => ("propertyNames", one(u)?),
-            11 => (u.choose(&["minProperties", "maxProperties"])?, small(u)?),
+            11 => (*u.choose(&["minProperties", "maxProperties"])?, small(u)?),
             12 => ("items", one(u)?),
             13 => ("prefixItems", several(u)?.into()),
-            14 => (u.choose(&["minItems", "maxItems", "minLength", "maxLength"])?, small(u)?),
+            14 => (*u.choose(&["minItems", "maxItems", "minLength", "maxLength"])?, small(u)?),
             15 => ("pattern", Words::<16>::arbitrary(u)?.text(PATTERN).into()),
             16 => ("format", json!(u.choose(&["date", "time", "date-time", "uuid", "email", "ipv4", "uri"])?)),
-            17 => (u.choose(&["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"])?, atom(u)?),
-            18 => (u.choose(&["minimum", "maximum", "multipleOf"])?, json!(u.int_in_range(-99..=99)?)),
+            17 => (*u.choose(&["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"])?, atom(u)?),
+            18 => (*u.choose(&["minimum", "maximum", "multipleOf"])?, json!(u.int_in_range(-99..=99)?)),
             19 => ("$ref", json!(u.choose(&["#", "#/$defs/a", "#/$defs/b", "#/properties/a", "a"])?)),
             20 => ("anyOf", several(u)?.into()),
             21 => ("oneOf", several(u)?.into()),
             22 => ("allOf", several(u)?.into()),
             23 => ("not", one(u)?),
-            _ => (u.choose(&["nullable", "uniqueItems", "title", "description", "default", "contains"])?, atom(u)?),
+            _ => (*u.choose(&["nullable", "uniqueItems", "title", "description", "default", "contains"])?, atom(u)?),
         };
         map.insert(key.into(), value);
     }

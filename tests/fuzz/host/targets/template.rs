@@ -47,136 +47,27 @@ enum What {
     Quoted { format: u8 },
 }
 
+#[rustfmt::skip]
 const SAID: &[&str] = &[
-    "a",
-    " ",
-    "\n",
-    "<|im_start|>",
-    "<|im_end|>",
-    "</s>",
-    "<s>",
-    "[INST]",
-    "[/INST]",
-    "<|",
-    "|>",
-    "im_end",
-    "im",
-    "<",
-    ">",
-    "[IN",
-    "ST]",
-    "<|eot_id|>",
-    "</",
-    "s>",
-    "<think>",
-    "</think>",
-    "\u{fdd0}",
-    "\u{fdd1}",
-    "\u{fdd2}",
-    "{{",
-    "{%",
-    "<0x3C>",
+    "a", " ", "\n", "<|im_start|>", "<|im_end|>", "</s>", "<s>", "[INST]", "[/INST]", "<|", "|>", "im_end", "im", "<",
+    ">", "[IN", "ST]", "<|eot_id|>", "</", "s>", "<think>", "</think>", "\u{fdd0}", "\u{fdd1}", "\u{fdd2}", "{{",
+    "{%", "<0x3C>",
 ];
 
+#[rustfmt::skip]
 const JINJA: &[&str] = &[
-    "{% for m in messages %}",
-    "{% endfor %}",
-    "{{ m.role }}",
-    "{{ m['content'] }}",
-    "{% if ",
-    "%}",
-    "{% endif %}",
-    "{% else %}",
-    "{{ ",
-    " }}",
-    "{% set x = ",
-    "{% set ns = namespace(a=[], b='') %}",
-    "{% set ns.a = ns.a + [m] %}",
-    "{% set ns.b = ns.b ~ ns.b %}",
-    "loop.index0",
-    "x",
-    "ns.a",
-    "messages",
-    "[0]",
-    "[1:]",
-    "[::-1]",
-    "|trim",
-    "|length",
-    "|tojson",
-    "|join(', ')",
-    "|safe",
-    "|indent(4)",
-    "|default('')",
-    "|int",
-    "|list",
-    "|map(attribute='content')",
-    "|selectattr('role', 'equalto', 'user')",
-    "|replace('a', 'bb')",
-    "|string",
-    "|sort",
-    "|reverse",
-    "|unique",
-    " + ",
-    " - ",
-    " * ",
-    " ** ",
-    " % ",
-    " ~ ",
-    " == ",
-    " in ",
-    " is defined",
-    " is string",
-    " not ",
-    " and ",
-    " or ",
-    "(",
-    ")",
-    "'a'",
-    "'%s'",
-    "\"",
-    "'",
-    "1",
-    "99",
-    "1e9",
-    "10 ** 9",
-    "none",
-    "true",
-    "range(",
-    "{% macro f(a) %}",
-    "{% endmacro %}",
-    "f(",
-    ".split('a')",
-    ".strip()",
-    ".items()",
-    ".startswith('a')",
-    ".format(1, x)",
-    ".zfill(9)",
-    "raise_exception('no')",
-    "strftime_now('%Y')",
-    "bos_token",
-    "add_generation_prompt",
-    "tools",
-    "{#",
-    "#}",
-    "{% raw %}",
-    "{% endraw %}",
-    "{%- ",
-    " -%}",
-    "{% generation %}",
-    "{% endgeneration %}",
-    "{% call f(1) %}",
-    "{% endcall %}",
-    "{% filter upper %}",
-    "{% endfilter %}",
-    "{% break %}",
-    "{'a': ",
-    "}",
-    "[",
-    "]",
-    ", ",
-    ".",
-    "|",
-    "é",
+    "{% for m in messages %}", "{% endfor %}", "{{ m.role }}", "{{ m['content'] }}", "{% if ", "%}", "{% endif %}",
+    "{% else %}", "{{ ", " }}", "{% set x = ", "{% set ns = namespace(a=[], b='') %}", "{% set ns.a = ns.a + [m] %}",
+    "{% set ns.b = ns.b ~ ns.b %}", "loop.index0", "x", "ns.a", "messages", "[0]", "[1:]", "[::-1]", "|trim",
+    "|length", "|tojson", "|join(', ')", "|safe", "|indent(4)", "|default('')", "|int", "|list",
+    "|map(attribute='content')", "|selectattr('role', 'equalto', 'user')", "|replace('a', 'bb')", "|string", "|sort",
+    "|reverse", "|unique", " + ", " - ", " * ", " ** ", " % ", " ~ ", " == ", " in ", " is defined", " is string",
+    " not ", " and ", " or ", "(", ")", "'a'", "'%s'", "\"", "'", "1", "99", "1e9", "10 ** 9", "none", "true",
+    "range(", "{% macro f(a) %}", "{% endmacro %}", "f(", ".split('a')", ".strip()", ".items()", ".startswith('a')",
+    ".format(1, x)", ".zfill(9)", "raise_exception('no')", "strftime_now('%Y')", "bos_token", "add_generation_prompt",
+    "tools", "{#", "#}", "{% raw %}", "{% endraw %}", "{%- ", " -%}", "{% generation %}", "{% endgeneration %}",
+    "{% call f(1) %}", "{% endcall %}", "{% filter upper %}", "{% endfilter %}", "{% break %}", "{'a': ", "}", "[",
+    "]", ", ", ".", "|", "é",
 ];
 
 impl Case {
@@ -186,14 +77,14 @@ impl Case {
     }
 }
 
-/// As the renderer takes them.
-fn list(messages: &serde_json::Value) -> Vec<minijinja::Value> {
-    messages.as_array().into_iter().flatten().map(minijinja::Value::from_serialize).collect()
+/// As the renderer takes them; none, if it is no list.
+fn list(messages: serde_json::Value) -> Vec<minijinja::Value> {
+    serde_json::from_value(messages).unwrap_or_default()
 }
 
 fuzz_target!(|case: Case| match &case.what {
     What::Template { template, edits } => {
-        let messages = list(&edits.document(case.messages(|words| words.text(SAID))));
+        let messages = list(edits.document(case.messages(|words| words.text(SAID))));
         let renderer = Renderer::new(&GGUF, &TOKENIZER, "auto", Some(template.text(JINJA))).expect("any template");
         let said = |_| renderer.exact(&messages).map_err(|error| format!("{error:#}"));
         let first = said(0);
@@ -212,9 +103,14 @@ fuzz_target!(|case: Case| match &case.what {
         };
         let renderer = renderer.expect("a format that there is");
         let controls = |text: &dyn Fn(&Words<12>) -> String| {
-            let ids = renderer.prompt(&list(&case.messages(text))).encode(&TOKENIZER).expect("a text of bytes");
+            let ids = renderer.prompt(&list(case.messages(text))).encode(&TOKENIZER).expect("a text of bytes");
             ids.into_iter().filter(|id| TOKENIZER.token_type(*id) == TokenType::Control).collect::<Vec<_>>()
         };
-        assert_eq!(controls(&|words| words.text(SAID)), controls(&|_| "a".to_string()), "a user wrote a control token");
+        // As much as was said, without a meaning; what is nothing may be left out.
+        let harmless = |words: &Words<12>| {
+            let said = words.text(SAID).replace(['\u{fdd0}', '\u{fdd1}', '\u{fdd2}'], "");
+            if said.trim().is_empty() { said } else { "a".to_string() }
+        };
+        assert_eq!(controls(&|words| words.text(SAID)), controls(&harmless), "a user wrote a control token");
     }
 });
