@@ -3,6 +3,8 @@
 
 pub mod files;
 
+use std::collections::VecDeque;
+
 use arbitrary::Arbitrary;
 use fuzz::change::Real;
 use fuzz::list::List;
@@ -44,8 +46,8 @@ pub struct Edits {
 enum Edit {
     Set { at: u16, atom: Atom },
     Copy { at: u16, from: u16 },
-    Remove { at: u16 },
-    Rename { at: u16, key: String },
+    Remove { at: u16, child: u8 },
+    Rename { at: u16, child: u8, key: String },
     Wrap { at: u16, depth: u8, in_objects: bool },
 }
 
@@ -100,65 +102,62 @@ impl Edits {
 
 impl Edit {
     fn apply(&self, document: &mut Value) {
-        let places = places(document);
-        let place = |at: u16| places[usize::from(at) % places.len()].as_str();
-        let found = |document: &Value, at: u16| document.pointer(place(at)).cloned().unwrap_or_default();
         match self {
-            Self::Set { at, atom } => set(document, place(*at), atom.value()),
+            Self::Set { at, atom } => *place(document, *at) = atom.value(),
             Self::Copy { at, from } => {
-                let copy = found(document, *from);
-                set(document, place(*at), copy);
+                let copy = place(document, *from).clone();
+                *place(document, *at) = copy;
             }
-            Self::Remove { at } => _ = taken(document, place(*at)),
-            Self::Rename { at, key } => {
-                if let Some((Value::Object(object), value)) = taken(document, place(*at)) {
+            Self::Remove { at, child } => _ = taken(place(document, *at), *child),
+            Self::Rename { at, child, key } => {
+                let parent = place(document, *at);
+                if let (Some(value), Value::Object(object)) = (taken(parent, *child), parent) {
                     object.insert(key.clone(), value);
                 }
             }
             Self::Wrap { at, depth, in_objects } => {
+                let place = place(document, *at);
                 let wrap = |inner: Value, _| match in_objects {
                     true => Value::Object(Map::from_iter([("a".to_string(), inner)])),
                     false => Value::Array(vec![inner]),
                 };
-                let wrapped = (0..*depth).fold(found(document, *at), wrap);
-                set(document, place(*at), wrapped);
+                *place = (0..*depth).fold(place.take(), wrap);
             }
         }
     }
 }
 
-fn set(document: &mut Value, place: &str, value: Value) {
-    if let Some(old) = document.pointer_mut(place) {
-        *old = value;
+/// Takes out one of the values that `parent` consists of.
+fn taken(parent: &mut Value, child: u8) -> Option<Value> {
+    match parent {
+        Value::Object(object) => {
+            let key = object.keys().nth(usize::from(child) % object.len().max(1))?.clone();
+            object.remove(&key)
+        }
+        Value::Array(list) if !list.is_empty() => Some(list.remove(usize::from(child) % list.len())),
+        _ => None,
     }
 }
 
-/// Takes a value out; what it was part of, too.
-fn taken<'d>(document: &'d mut Value, place: &str) -> Option<(&'d mut Value, Value)> {
-    let (parent, name) = place.rsplit_once('/')?;
-    let parent = document.pointer_mut(parent)?;
-    let value = match parent {
-        Value::Object(object) => object.remove(&name.replace("~1", "/").replace("~0", "~"))?,
-        Value::Array(list) => list.remove(name.parse().ok()?),
-        _ => return None,
-    };
-    Some((parent, value))
-}
-
-/// JSON pointers to all values, the whole first.
-fn places(document: &Value) -> Vec<String> {
-    let mut places = vec![String::new()];
-    let mut at = 0;
-    while let Some(place) = places.get(at).cloned() {
-        match document.pointer(&place) {
-            Some(Value::Object(object)) => {
-                let keys = object.keys().map(|key| key.replace('~', "~0").replace('/', "~1"));
-                places.extend(keys.map(|key| format!("{place}/{key}")));
-            }
-            Some(Value::Array(list)) => places.extend((0..list.len()).map(|n| format!("{place}/{n}"))),
+/// A value by its number; the outer ones come first and are chosen more often.
+fn place(document: &mut Value, at: u16) -> &mut Value {
+    let (mut left, mut count) = (vec![&*document], 0);
+    while let Some(value) = left.pop() {
+        count += 1;
+        match value {
+            Value::Object(object) => left.extend(object.values()),
+            Value::Array(list) => left.extend(list),
             _ => {}
         }
-        at += 1;
     }
-    places
+    let number = if at % 2 == 0 { at / 2 % 32 } else { at / 2 };
+    let mut left = VecDeque::from([document]);
+    for _ in 0..usize::from(number) % count {
+        match left.pop_front() {
+            Some(Value::Object(object)) => left.extend(object.values_mut()),
+            Some(Value::Array(list)) => left.extend(list),
+            _ => {}
+        }
+    }
+    left.pop_front().expect("there are so many")
 }
