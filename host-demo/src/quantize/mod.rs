@@ -20,7 +20,7 @@ use std::thread;
 use anyhow::{Result, anyhow, bail, ensure};
 use arenite::gguf::{Gguf, Tensor};
 use arenite::quant::{TensorType, decode_row};
-use half::f16;
+use half::{bf16, f16};
 
 use self::importance::Importance;
 use self::mix::{Chooser, Mix, Shape, Wishes};
@@ -183,14 +183,18 @@ impl Change<'_> {
                 let matrix = i / self.tensor.dims[1] as usize;
                 &all[matrix * columns..][..columns]
             });
-            // Scales are f16 and bf16 mostly, and what is searched for them has squares.
-            let is_large = row.iter().any(|x| x.abs() >= f16::MAX.to_f32());
-            ensure!(encode::encode(self.to, &row, importance, out), "this build does not write {:?}", self.to);
+            // Scales are f16 mostly, and what looks for them adds squares.
+            let most = match self.to {
+                TensorType::F32 => f32::MAX,
+                TensorType::BF16 => bf16::MAX.to_f32(),
+                _ => f16::MAX.to_f32(),
+            };
             ensure!(
-                !is_large || decode_row(self.to, out, &mut row) && row.iter().all(|x| x.is_finite()),
-                "{name} has a weight that is too large for {:?}, in row {i}: keep it with --tensor-type {name}=F32",
+                row.iter().all(|x| x.abs() <= most),
+                "{name} has a weight beyond {most:e} in row {i}, too large for {:?}: keep it with --tensor-type {name}=F32",
                 self.to
             );
+            ensure!(encode::encode(self.to, &row, importance, out), "this build does not write {:?}", self.to);
         }
         Ok(())
     }

@@ -217,8 +217,8 @@ fn weights_that_are_too_large_for_a_type_are_said() {
     let gguf = Gguf::parse(&file).unwrap();
     for mix in [Mix::F16, Mix::Q8_0, Mix::Q4_1, Mix::Q3_K_M, Mix::Q4_K_M, Mix::Q6_K, Mix::IQ4_NL, Mix::IQ4_XS] {
         let changes = changes(&gguf, mix, &Wishes::default(), None, false).unwrap();
-        let error = changes[0].write(1, &mut Vec::new(), |_| Ok(())).expect_err("no such number").to_string();
-        assert!(error.contains("too large for") && error.contains("in row 1:"), "{mix:?}: {error}");
+        let error = changes[0].write(1, &mut Vec::new(), |_| Ok(())).err().map(|error| error.to_string());
+        assert!(error.as_ref().is_some_and(|error| error.contains("row 1, too large for")), "{mix:?}: {error:?}");
     }
     let changes = changes(&gguf, Mix::BF16, &Wishes::default(), None, false).unwrap();
     changes[0].write(1, &mut Vec::new(), |_| Ok(())).unwrap();
