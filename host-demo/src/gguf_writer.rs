@@ -1,12 +1,29 @@
 //! Writing GGUF files: metadata and the tensor directory first, then the tensors' bytes as they come.
 //!
-//! ```text
+//! ```
+//! use std::io::Write;
+//!
+//! use arenite::Gguf;
+//! use arenite::quant::TensorType;
+//! use host_demo::gguf_writer::{Header, Meta};
+//!
 //! let mut header = Header::new();
 //! header.set("general.architecture", "llama");
-//! header.tensor("token_embd.weight", &[dim, vocab], TensorType::F32)?;
-//! let mut tensors = header.write(&mut out)?;
-//! tensors.write_all(&bytes)?; // of all tensors, in order; padding is put between them
-//! tensors.finish()?;
+//! header.set("tokenizer.ggml.tokens", Meta::strings(["<unk>", "a", "b"]));
+//! header.tensor("token_embd.weight", &[4, 3], TensorType::F32)?;
+//! header.tensor("output_norm.weight", &[4], TensorType::F32)?;
+//!
+//! let mut tensors = header.write(Vec::new())?; // or a file
+//! // The bytes of all tensors in order, in pieces of any size; padding is put between them.
+//! for weight in 0..16u8 {
+//!     tensors.write_all(&f32::from(weight).to_le_bytes())?;
+//! }
+//! let file = tensors.finish()?;
+//!
+//! let gguf = Gguf::parse(&file)?;
+//! assert_eq!(gguf.architecture()?, "llama");
+//! assert_eq!(gguf.tensors().map(|tensor| tensor.data.len()).collect::<Vec<_>>(), [48, 16]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
 use std::collections::{HashMap, HashSet};
@@ -59,7 +76,9 @@ impl Meta {
 
 /// A Rust type that GGUF has too.
 pub trait Scalar {
+    /// What GGUF calls it.
     const KIND: ValueType;
+    /// Adds its bytes.
     fn put(&self, out: &mut Vec<u8>);
 }
 
@@ -164,6 +183,12 @@ struct Entry {
     bytes: u64,
 }
 
+impl Default for Header {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Header {
     /// No keys, no tensors, and the alignment of 32 bytes that a file has that says nothing.
     pub fn new() -> Self {
@@ -182,7 +207,11 @@ impl Header {
         }
     }
 
-    /// Puts every tensor on a multiple of `alignment` bytes: a power of two, at least 8.
+    /// Puts every tensor on a multiple of `alignment` bytes.
+    ///
+    /// # Errors
+    ///
+    /// If that is not a power of two from 8 to 1048576.
     pub fn align(&mut self, alignment: u32) -> Result<()> {
         ensure!(
             alignment.is_power_of_two() && (8..=1 << 20).contains(&alignment),
@@ -194,6 +223,11 @@ impl Header {
     }
 
     /// Adds a tensor; `dims` with the contiguous one first. Returns its size in bytes.
+    ///
+    /// # Errors
+    ///
+    /// If readers would refuse it: the name is there already or longer than 63 bytes, there are not 1 to 4 dimensions, or
+    /// the rows are not whole blocks of `kind`.
     pub fn tensor(&mut self, name: &str, dims: &[u64], kind: TensorType) -> Result<u64> {
         ensure!((1..=4).contains(&dims.len()), "the tensor {name} has {} dimensions: 1 to 4 are possible", dims.len());
         ensure!((1..64).contains(&name.len()), "the tensor name {name:?} is too long: 63 bytes are possible");
@@ -210,6 +244,10 @@ impl Header {
     }
 
     /// Writes all this to `out`; what comes back takes the tensors' bytes.
+    ///
+    /// # Errors
+    ///
+    /// Those of `out`; and if the tensors together are larger than any file.
     pub fn write<W: Write>(&self, out: W) -> Result<Tensors<W>> {
         let mut bytes = b"GGUF\x03\0\0\0".to_vec();
         bytes.extend((self.tensors.len() as u64).to_le_bytes());
@@ -259,7 +297,11 @@ pub struct Tensors<W> {
 }
 
 impl<W: Write> Tensors<W> {
-    /// The file, if all bytes of all tensors were written.
+    /// The file.
+    ///
+    /// # Errors
+    ///
+    /// If bytes of tensors were not written, and those of the file.
     pub fn finish(mut self) -> Result<W> {
         let missing = self.left + self.sizes.iter().sum::<u64>();
         ensure!(missing == 0, "{missing} bytes of tensors were not written");

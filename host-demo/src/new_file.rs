@@ -124,8 +124,9 @@ impl To {
         if found.as_ref().is_some_and(Metadata::is_dir) {
             bail!("this is a directory; give the name of a file in it");
         }
-        // What is under /dev or /proc may be a regular file (`/dev/stdout`) that someone else holds open.
-        let system = ["/dev", "/proc"].iter().any(|start| path.starts_with(start));
+        // What is under /dev or /proc may be a regular file (`/dev/stdout`) that someone else holds open; but in /dev/shm
+        // are files as elsewhere.
+        let system = ["/dev", "/proc"].iter().any(|start| path.starts_with(start)) && !path.starts_with("/dev/shm");
         if system || found.as_ref().is_some_and(|found| !found.is_file()) {
             return Ok(Self::Through(fs::OpenOptions::new().write(true).open(path)?));
         }
@@ -209,6 +210,17 @@ mod tests {
             fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
         names.sort();
         names
+    }
+
+    #[test]
+    fn in_shared_memory_are_files_as_elsewhere() {
+        let Ok(directory) = tempfile::tempdir_in("/dev/shm") else { return };
+        let path = directory.path().join("file");
+        for text in [b"one", b"two"] {
+            write_file(&path, |out| Ok(out.write_all(text)?)).unwrap();
+            assert!(write_file(&path, |_| bail!("no")).is_err());
+            assert_eq!(fs::read(&path).unwrap(), text);
+        }
     }
 
     #[test]

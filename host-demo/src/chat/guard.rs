@@ -188,7 +188,9 @@ impl Prompt {
     /// The tokens, with BOS before them if the file says so and the template has not put it there.
     pub fn encode(&self, tokenizer: &Tokenizer<'_, '_>) -> Result<Vec<TokenId>> {
         let bos = tokenizer.bos().filter(|_| tokenizer.add_bos());
-        let missing = bos.filter(|bos| !self.text.as_bytes().starts_with(tokenizer.spelling(*bos)));
+        // The template's own: a user's text may begin so, too.
+        let is_own = self.quoted.first().is_none_or(|quoted| quoted.start > 0);
+        let missing = bos.filter(|bos| !(is_own && self.text.as_bytes().starts_with(tokenizer.spelling(*bos))));
         let mut ids = Vec::from_iter(missing);
         ids.extend(self.encode_after(0, tokenizer)?);
         Ok(ids)
@@ -275,6 +277,10 @@ mod tests {
             let text = String::from_utf8(text::decode(&tokenizer, &ids).unwrap()).unwrap();
             assert_eq!(text.replace(' ', ""), said.replace(' ', ""), "{said}");
         }
+        // What stands where the template has no BOS is none either.
+        let ids = tokens.prompt(&tokens.marked_text("<s>a")).encode(&tokenizer).unwrap();
+        assert_eq!(ids.iter().position(|id| *id == bos), Some(0), "{ids:?}");
+        assert_eq!(String::from_utf8(text::decode(&tokenizer, &ids).unwrap()).unwrap().replace(' ', ""), "<s>a");
         // Without such text the tokens are those of the whole.
         let whole = text::encode(&tokenizer, b"<s>A cat sat.</s>", Encode { add_special: false, parse_special: true });
         assert_eq!(tokens.prompt("<s>A cat sat.</s>").encode(&tokenizer).unwrap(), whole.unwrap());

@@ -6,18 +6,16 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
-use arenite::gguf::Gguf;
 use arenite::quant::TensorType;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::cli::{NoModelArgs, at_least_one};
-use crate::gguf_writer::Header;
 use crate::model_file::ModelFile;
 use crate::new_file;
 use crate::output::{self, Bytes, INTERRUPTED, note};
 use crate::quantize::importance::Importance;
 use crate::quantize::mix::{self, Mix, Override, Wishes};
-use crate::quantize::{Change, changes};
+use crate::quantize::{Change, changes, header};
 use crate::{interrupt, workers};
 
 /// Write a model in smaller types
@@ -102,7 +100,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         Wishes { overrides: args.tensor_type.clone(), output: args.output_type, embedding: args.embedding_type };
     let changes = changes(&gguf, args.mix, &wishes, importance.as_ref(), args.allow_requantize)
         .with_context(|| file.name().to_owned())?;
-    let header = header(args, &gguf, &changes, importance.as_ref())?;
+    let importance = importance.as_ref().zip(args.imatrix.as_deref());
+    let header = header(&gguf, args.mix, &changes, importance)?;
     let size = |change: &Change<'_>| {
         change.tensor.data.len() / change.tensor.kind.block().1 * change.tensor.kind.block().0 / change.to.block().0
             * change.to.block().1
@@ -147,33 +146,4 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let (before, after) = (Bytes(file.len()), Bytes(written as usize));
     note(format_args!("wrote    {}: {after}, before {before}", args.output.display()));
     Ok(ExitCode::SUCCESS)
-}
-
-/// The header, all before the tensors' bytes, with the keys in llama.cpp's order.
-fn header(args: &Args, gguf: &Gguf<'_>, changes: &[Change<'_>], importance: Option<&Importance>) -> Result<Header> {
-    const VERSION: &str = "general.quantization_version";
-    const FILE_TYPE: &str = "general.file_type";
-    const SET: [&str; 5] = [VERSION, FILE_TYPE, "split.no", "split.count", "split.tensors.count"];
-    let mut header = Header::new();
-    gguf.keys().filter(|(key, _)| !SET.contains(key)).for_each(|(key, value)| header.set(key, value));
-    header.set(VERSION, 2u32);
-    header.set(FILE_TYPE, args.mix.number());
-    if let (Some(importance), Some(path)) = (importance, &args.imatrix) {
-        header.set("quantize.imatrix.file", path.as_os_str().as_encoded_bytes());
-        if let Some(dataset) = &importance.dataset {
-            header.set("quantize.imatrix.dataset", &dataset[..]);
-        }
-        header.set("quantize.imatrix.entries_count", importance.columns.len() as u32);
-        if importance.chunks > 0 {
-            header.set("quantize.imatrix.chunks_count", importance.chunks);
-        }
-    }
-    if gguf.get("general.alignment").is_some() {
-        header.align(gguf.alignment() as u32)?;
-    }
-    for Change { tensor, to, .. } in changes {
-        let dims: Vec<u64> = tensor.dims.into_iter().take(tensor.dim_count as usize).collect();
-        header.tensor(tensor.name, &dims, *to)?;
-    }
-    Ok(header)
 }

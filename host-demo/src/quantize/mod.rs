@@ -14,14 +14,17 @@ mod tests;
 
 use std::io::Write;
 use std::ops::Range;
+use std::path::Path;
 use std::thread;
 
 use anyhow::{Result, anyhow, bail, ensure};
 use arenite::gguf::{Gguf, Tensor};
 use arenite::quant::{TensorType, decode_row};
+use half::{bf16, f16};
 
 use self::importance::Importance;
 use self::mix::{Chooser, Mix, Shape, Wishes};
+use crate::gguf_writer::Header;
 
 /// Elements that a thread encodes at a time: some hundredths of a second.
 const PIECE: usize = 1 << 18;
@@ -85,6 +88,41 @@ pub fn changes<'a>(
     tensors.into_iter().map(change).collect()
 }
 
+/// The header, all before the tensors' bytes, with the keys in llama.cpp's order; the importance matrix that was used, and
+/// where it came from.
+pub fn header(
+    gguf: &Gguf<'_>,
+    mix: Mix,
+    changes: &[Change<'_>],
+    importance: Option<(&Importance, &Path)>,
+) -> Result<Header> {
+    const VERSION: &str = "general.quantization_version";
+    const FILE_TYPE: &str = "general.file_type";
+    const SET: [&str; 5] = [VERSION, FILE_TYPE, "split.no", "split.count", "split.tensors.count"];
+    let mut header = Header::new();
+    gguf.keys().filter(|(key, _)| !SET.contains(key)).for_each(|(key, value)| header.set(key, value));
+    header.set(VERSION, 2u32);
+    header.set(FILE_TYPE, mix.number());
+    if let Some((importance, path)) = importance {
+        header.set("quantize.imatrix.file", path.as_os_str().as_encoded_bytes());
+        if let Some(dataset) = &importance.dataset {
+            header.set("quantize.imatrix.dataset", &dataset[..]);
+        }
+        header.set("quantize.imatrix.entries_count", importance.columns.len() as u32);
+        if importance.chunks > 0 {
+            header.set("quantize.imatrix.chunks_count", importance.chunks);
+        }
+    }
+    if gguf.get("general.alignment").is_some() {
+        header.align(gguf.alignment() as u32)?;
+    }
+    for Change { tensor, to, .. } in changes {
+        let dims: Vec<u64> = tensor.dims.into_iter().take(tensor.dim_count as usize).collect();
+        header.tensor(tensor.name, &dims, *to)?;
+    }
+    Ok(header)
+}
+
 impl Change<'_> {
     fn columns(&self) -> usize {
         self.tensor.dims[0] as usize
@@ -145,6 +183,17 @@ impl Change<'_> {
                 let matrix = i / self.tensor.dims[1] as usize;
                 &all[matrix * columns..][..columns]
             });
+            // Scales are f16 mostly, and what looks for them adds squares.
+            let most = match self.to {
+                TensorType::F32 => f32::MAX,
+                TensorType::BF16 => bf16::MAX.to_f32(),
+                _ => f16::MAX.to_f32(),
+            };
+            ensure!(
+                row.iter().all(|x| x.abs() <= most),
+                "{name} has a weight beyond {most:e} in row {i}, too large for {:?}: keep it with --tensor-type {name}=F32",
+                self.to
+            );
             ensure!(encode::encode(self.to, &row, importance, out), "this build does not write {:?}", self.to);
         }
         Ok(())

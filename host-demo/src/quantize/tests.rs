@@ -205,3 +205,21 @@ fn what_cannot_be_done_is_said() {
     let other = Importance { columns: other, dataset: None, chunks: 1 };
     assert!(error(Mix::Q4_K_M, Some(&other)).contains("it is another model's"));
 }
+
+#[test]
+fn weights_that_are_too_large_for_a_type_are_said() {
+    let mut header = Header::new();
+    header.set("general.architecture", "llama");
+    header.tensor("blk.0.ffn_up.weight", &[256, 2], TensorType::F32).unwrap();
+    let mut file = header.write(Vec::new()).unwrap();
+    (0..512).for_each(|i| file.write_all(&if i == 300 { 3e38f32 } else { 0.5 }.to_le_bytes()).unwrap());
+    let file = file.finish().unwrap();
+    let gguf = Gguf::parse(&file).unwrap();
+    for mix in [Mix::F16, Mix::Q8_0, Mix::Q4_1, Mix::Q3_K_M, Mix::Q4_K_M, Mix::Q6_K, Mix::IQ4_NL, Mix::IQ4_XS] {
+        let changes = changes(&gguf, mix, &Wishes::default(), None, false).unwrap();
+        let error = changes[0].write(1, &mut Vec::new(), |_| Ok(())).err().map(|error| error.to_string());
+        assert!(error.as_ref().is_some_and(|error| error.contains("row 1, too large for")), "{mix:?}: {error:?}");
+    }
+    let changes = changes(&gguf, Mix::BF16, &Wishes::default(), None, false).unwrap();
+    changes[0].write(1, &mut Vec::new(), |_| Ok(())).unwrap();
+}

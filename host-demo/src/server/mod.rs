@@ -34,6 +34,7 @@ pub use engine::{Command, Counters, Embedding, Event, Job, Scheduler};
 pub use error::ApiError;
 pub use http::{Limits, serve};
 pub use request::Body;
+pub use responses::to_chat;
 pub use service::{Choice, Endpoint, Frame, Prepared, Service};
 
 use anyhow::{Context, Result};

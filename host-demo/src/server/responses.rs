@@ -42,7 +42,7 @@ pub async fn responses(State(app): State<Arc<App>>, request: Request<HttpBody>) 
 }
 
 /// The request as one for a chat.
-fn to_chat(asked: &Value) -> Result<Value> {
+pub fn to_chat(asked: &Value) -> Result<Value> {
     for key in ["previous_response_id", "conversation"] {
         if !asked[key].is_null() {
             return Err(ApiError::invalid(format!("{key}: nothing is kept here: send the conversation as input")));

@@ -1,0 +1,74 @@
+//! The std companion of arenite. [`gguf_writer`] is for other programs; the rest is the command line `arenite`, which
+//! `host-demo/README.md` describes.
+#![deny(unsafe_code)]
+// Printing macros panic when the other end of a pipe is gone; `output` does not.
+#![warn(clippy::print_stdout, clippy::print_stderr, clippy::unwrap_used, clippy::expect_used)]
+// What is only visible for `untrusted`.
+#![allow(missing_docs, clippy::missing_errors_doc)]
+
+mod boards;
+mod chat;
+mod cli;
+mod commands;
+mod corpus;
+mod faults;
+mod generation;
+#[warn(missing_docs, clippy::missing_errors_doc)]
+pub mod gguf_writer;
+mod grammar;
+mod guess;
+mod interrupt;
+mod llama2c;
+mod log_probs;
+mod model_file;
+mod new_file;
+mod new_model;
+mod npy;
+mod output;
+mod plot;
+mod program;
+mod quantize;
+mod ranking;
+mod runtime;
+mod seq2seq;
+mod server;
+mod stop;
+mod tensor;
+mod text;
+mod tokenizer_file;
+mod workers;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use commands::Cli;
+
+/// The command line: does what the process's arguments say.
+pub fn main() -> ExitCode {
+    faults::prepare();
+    interrupt::prepare();
+    let typed = match cli::llama::understand(std::env::args_os()) {
+        Ok(typed) => typed,
+        Err(wrong) => return output::usage(&wrong),
+    };
+    typed.notes.iter().for_each(output::note);
+    match Cli::try_parse_from(typed.args) {
+        Ok(cli) => commands::run(cli).unwrap_or_else(|error| output::report(&error)),
+        Err(told) => output::usage_error(&told),
+    }
+}
+
+/// What reads the bytes of strangers, for the fuzz targets. Not part of the interface.
+#[doc(hidden)]
+pub mod untrusted {
+    pub use crate::chat::Renderer;
+    pub use crate::grammar::{from_gbnf, from_json_schema};
+    pub use crate::llama2c::{Converted, Int8};
+    pub use crate::quantize::mix::{Mix, Wishes};
+    pub use crate::quantize::{Change, changes, header};
+    pub use crate::seq2seq::convert;
+    pub use crate::server::{Body, Choice, Endpoint, Frame, Service, to_chat};
+    pub use crate::text::tokenizer;
+    pub use crate::tokenizer_file::{sentencepiece, with_tokenizer};
+}

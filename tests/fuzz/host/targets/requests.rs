@@ -1,0 +1,150 @@
+//! Any HTTP body and any line of a batch: refused, or jobs that the engine can do: tokens of the vocabulary that fit into
+//! the context, parameters that the sampler takes, a table that the core takes. And any text of a model makes an answer.
+#![no_main]
+
+use std::sync::LazyLock;
+
+use arbitrary::Arbitrary;
+use arenite::Gguf;
+use arenite::grammar::Grammar;
+use arenite::sampler::Sampler;
+use arenite::tokenizer::Tokenizer;
+use fuzz::change::model;
+use fuzz_host::{Edits, Words};
+use host_demo::untrusted::{Body, Choice, Endpoint, Frame, Renderer, Service, to_chat};
+use libfuzzer_sys::fuzz_target;
+use serde_json::{Value, json};
+
+const CONTEXT: usize = 256;
+
+static SERVICE: LazyLock<Service> = LazyLock::new(|| {
+    let gguf = Gguf::parse(model(0)).expect("a correct file");
+    let index = vec![0; Tokenizer::index_bytes(&gguf).expect("a correct vocabulary")].leak();
+    let tokenizer: &Tokenizer<'_, '_> =
+        Box::leak(Box::new(Tokenizer::new(&gguf, index).expect("a correct vocabulary")));
+    Service {
+        tokenizer,
+        renderer: Renderer::new(&gguf, tokenizer, "auto", None).expect("no template").into(),
+        name: "tiny".into(),
+        context: CONTEXT,
+        vocab: tokenizer.vocab_len(),
+        makes_text: true,
+        makes_vectors: true,
+        ranking: None,
+        tags_calls: true,
+    }
+});
+
+/// Requests as they should be, with all that may be in them.
+static REQUESTS: LazyLock<[Value; 4]> = LazyLock::new(|| {
+    let function = json!({ "name": "f", "description": "d", "parameters": {
+        "type": "object", "properties": { "a": { "type": "integer" } }, "required": ["a"] } });
+    let call = json!({ "id": "1", "type": "function", "function": { "name": "f", "arguments": "{\"a\": 1}" } });
+    let sampling = json!({
+        "model": "tiny", "stream": true, "stream_options": { "include_usage": true }, "max_tokens": 5, "n": 2, "stop": ["a", "b"],
+        "seed": 1, "temperature": 0.5, "top_p": 0.9, "top_k": 40, "min_p": 0.1, "repeat_penalty": 1.1, "frequency_penalty": 0.1,
+        "presence_penalty": 0.1, "logit_bias": { "5": 1.5, "6": -100 }, "logprobs": true, "top_logprobs": 2, "ignore_eos": false,
+    });
+    let with = |mut more: Value| {
+        for (key, value) in sampling.as_object().into_iter().flatten() {
+            more[key] = value.clone();
+        }
+        more
+    };
+    [
+        with(json!({
+            "messages": [
+                { "role": "system", "content": "a" }, { "role": "user", "content": [{ "type": "text", "text": "b" }] },
+                { "role": "assistant", "content": null, "tool_calls": [call] },
+                { "role": "tool", "tool_call_id": "1", "content": "c" },
+            ],
+            "tools": [{ "type": "function", "function": function }], "tool_choice": "required",
+            "response_format": { "type": "json_schema", "json_schema": { "name": "x", "schema": { "type": "boolean" } } },
+        })),
+        with(json!({ "prompt": ["a b", "c"], "echo": true, "grammar": "root ::= \"a\" | <s>", "logprobs": 2 })),
+        json!({ "model": "tiny", "input": ["a", "b"], "encoding_format": "base64" }),
+        json!({
+            "model": "tiny", "instructions": "a", "max_output_tokens": 5, "temperature": 0.5,
+            "input": [
+                { "role": "developer", "content": "a" }, { "type": "message", "role": "user", "content": "b" },
+                { "type": "function_call", "call_id": "1", "name": "f", "arguments": "{}" },
+                { "type": "function_call_output", "call_id": "1", "output": "c" }, { "type": "reasoning" },
+            ],
+            "tools": [{ "type": "function", "name": "f", "parameters": { "type": "object" } }], "tool_choice": { "name": "f" },
+            "text": { "format": { "type": "json_schema", "schema": { "type": "null" } } },
+        }),
+    ]
+});
+
+#[derive(Arbitrary, Debug)]
+struct Case {
+    request: u8,
+    edits: Edits,
+    /// As a line of a batch.
+    line: Option<Edits>,
+    answer: Words<20>,
+}
+
+#[rustfmt::skip]
+const ANSWER: &[&str] = &[
+    "a", " ", "\n", "<think>", "</think>", "<tool_call>", "</tool_call>", "{", "}", "[", "]", "\"name\": ",
+    "\"arguments\": ", "\"f\"", ", ", "{\"name\": \"f\", \"arguments\": {\"a\": 1}}", "\"", "\\", "null", "é",
+    "```json\n", "```",
+];
+
+impl Case {
+    fn run(&self) {
+        let number = usize::from(self.request) % REQUESTS.len();
+        let bytes = self.edits.bytes(REQUESTS[number].clone());
+        let mut endpoint = [Endpoint::Chat, Endpoint::Completions, Endpoint::Embeddings, Endpoint::Chat][number];
+        let mut body = serde_json::from_slice::<Value>(&bytes).map_err(|_| ());
+        if let (Some(edits), Ok(inner)) = (&self.line, &body) {
+            let url = ["chat/completions", "completions", "embeddings", "responses"][number];
+            let line = json!({ "custom_id": "a", "method": "POST", "url": format!("/v1/{url}"), "body": inner });
+            let Ok(line) = serde_json::from_slice::<Value>(&edits.bytes(line)) else { return };
+            let Some(named) = Endpoint::of(line["url"].as_str().unwrap_or_default()) else { return };
+            (endpoint, body) = (named, Ok(line["body"].clone()));
+        }
+        match (endpoint, body) {
+            (Endpoint::Embeddings, Ok(body)) => {
+                for texts in SERVICE.embedding_inputs(&body).unwrap_or_default() {
+                    check(&texts.ids);
+                }
+            }
+            (Endpoint::Embeddings, Err(())) => {}
+            (_, Ok(body)) if number == 3 && self.line.is_none() => {
+                self.generate(endpoint, to_chat(&body).and_then(Body::of));
+            }
+            (_, Ok(body)) if self.line.is_some() => self.generate(endpoint, Body::of(body)),
+            _ => self.generate(endpoint, Body::parse(&bytes)),
+        }
+    }
+
+    fn generate<E>(&self, endpoint: Endpoint, body: Result<Body, E>) {
+        let Ok(prepared) = body.map_err(|_| ()).and_then(|body| SERVICE.prepare(endpoint, &body, 1).map_err(|_| ()))
+        else {
+            return;
+        };
+        assert!((1..=128).contains(&prepared.jobs.len()) && prepared.prompts.len() == prepared.jobs.len());
+        for (prompt, settings) in &prepared.jobs {
+            check(prompt);
+            assert!(prompt.len() < CONTEXT);
+            let mut scratch = vec![0; Sampler::scratch_bytes(&settings.params, SERVICE.vocab)];
+            Sampler::new(settings.params, &settings.bias, SERVICE.vocab, &mut scratch)
+                .expect("parameters that the sampler takes");
+            if let Some(table) = &settings.table {
+                Grammar::new(table).expect("the core takes what the compiler makes");
+            }
+        }
+        let text = self.answer.text(ANSWER);
+        let choices = vec![Choice { text, ..Choice::default() }; prepared.jobs.len()];
+        let answer = SERVICE.answer(&prepared, &choices, &Frame::new("1".into()));
+        assert_eq!(answer["choices"].as_array().map(Vec::len), Some(choices.len()));
+    }
+}
+
+fn check(ids: &[u32]) {
+    assert!(!ids.is_empty() && ids.len() <= CONTEXT && ids.iter().all(|id| (*id as usize) < SERVICE.vocab));
+}
+
+fuzz_target!(|case: Case| case.run());
