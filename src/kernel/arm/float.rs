@@ -28,6 +28,15 @@ macro_rules! unit {
 }
 pub(super) use unit;
 
+/// For what takes addresses of its own code: the assembler counts them from a boundary of a word, and has to know where that
+/// is, for functions begin at half words.
+macro_rules! on_words {
+    () => {
+        ".p2align 2"
+    };
+}
+pub(super) use on_words;
+
 /// `asm!` that changes all registers of the unit.
 macro_rules! fpu {
     ($($code:expr,)* ; $($operands:tt)*) => {
