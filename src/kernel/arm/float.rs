@@ -6,6 +6,7 @@ use core::ops::Range;
 
 use super::attention::{add_rows, largest, multiply, scores, sum};
 use super::exp::{silu, softmax};
+use super::plain;
 use crate::kernel::scalar::Unit;
 
 /// The floating-point unit of a Cortex-M4F and its successors, and the one beside NEON.
@@ -336,8 +337,10 @@ unsafe impl Unit for Fpu {
         if fits {
             // SAFETY: whole sixteens of numbers, and as many weights on a boundary.
             unsafe { rms_norm(x.as_mut_ptr(), weight.as_ptr(), x.len(), eps) };
+        } else {
+            plain::rms_norm(x, weight, eps);
         }
-        fits
+        true
     }
 
     #[cfg(cortex_m_dsp)]
