@@ -54,6 +54,6 @@ pub fn product(
     panels: &mut [u8],
     out: &mut [f32],
 ) {
-    let w = Matrix { kind, rows, cols, data: weights };
+    let Some(w) = Matrix::at(kind, (rows, cols), weights, 0) else { return };
     linear(kernels, workers, panels, &[(Some(w), 0)], &x.0, out, rows);
 }

@@ -14,17 +14,13 @@ pub(crate) fn store(
     key: &[f32],
     value: &[f32],
 ) {
-    let (bytes, slot) = (layout.tile_bytes(), position % TILE);
-    let entry = (position / TILE).checked_rem(pages.len()).and_then(|entry| pages.get(entry));
-    let start = entry.and_then(|page| (*page as usize).checked_mul(bytes));
-    let Some(tile) = start.and_then(|start| tiles.get_mut(start..)?.get_mut(..bytes)) else { return };
-    let Some((keys, values)) = tile.split_at_mut_checked(layout.values()) else { return };
-    let Some((keys, key_scales)) = keys.split_at_mut_checked(layout.key_scales()) else { return };
-    let middle = layout.value_scales() - layout.values();
-    let Some((values, value_scales)) = values.split_at_mut_checked(middle) else { return };
+    let slot = position % TILE;
+    // With the type as a constant, little of a layout is left to be computed.
+    let of = |kind| HeadLayout { kind, ..layout };
     match layout.kind {
         kind if !kind.is_built() => {}
         KvType::F32 => {
+            let Some([keys, _, values, _]) = parts(of(KvType::F32), tiles, pages, position) else { return };
             // The value, then zeros up to the padded length.
             let row = row(values, slot, 4 * layout.padded());
             let mut value = value.iter();
@@ -36,6 +32,7 @@ pub(crate) fn store(
             }
         }
         KvType::F16 => {
+            let Some([keys, _, values, _]) = parts(of(KvType::F16), tiles, pages, position) else { return };
             let row = row(values, slot, 2 * layout.padded());
             let Some((row, pad)) = row.split_at_mut_checked(2 * layout.dim) else { return };
             kernels.to_f16(value, row);
@@ -53,6 +50,9 @@ pub(crate) fn store(
             }
         }
         KvType::Q8_0 => {
+            let Some([keys, key_scales, values, value_scales]) = parts(of(KvType::Q8_0), tiles, pages, position) else {
+                return;
+            };
             let scales = row(value_scales, slot, 2 * layout.blocks());
             let mut row = row(values, slot, layout.padded()).iter_mut();
             for (block, scale) in value.chunks(32).zip(scales.as_chunks_mut::<2>().0) {
@@ -72,6 +72,17 @@ pub(crate) fn store(
             }
         }
     }
+}
+
+/// The parts of the tile of `position`, in their order.
+#[inline(always)]
+fn parts<'a>(layout: HeadLayout, tiles: &'a mut [u8], pages: &[u32], position: usize) -> Option<[&'a mut [u8]; 4]> {
+    let page = *pages.get((position / TILE).checked_rem(pages.len())?)? as usize;
+    let tile = tiles.get_mut(page.checked_mul(layout.tile_bytes())?..)?.get_mut(..layout.tile_bytes())?;
+    let (keys, values) = tile.split_at_mut_checked(layout.values())?;
+    let (keys, key_scales) = keys.split_at_mut_checked(layout.key_scales())?;
+    let (values, value_scales) = values.split_at_mut_checked(layout.value_scales() - layout.values())?;
+    Some([keys, key_scales, values, value_scales])
 }
 
 /// The row of `slot`, rows being `bytes` long.

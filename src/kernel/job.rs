@@ -1,5 +1,6 @@
 //! What a kernel works on: activations, and a worker's piece of a matrix product.
 
+use super::linear::Matrix;
 use super::panel::panel_bytes;
 use crate::quant::{Format, TensorType, formats, formats_list};
 
@@ -23,8 +24,7 @@ pub(crate) const SUM_SPAN: usize = 16;
 
 macro_rules! form_of {
     ({} $($name:ident = $number:literal, $module:ident :: $format:ident, $feature:literal;)*) => {
-        /// `None` for weight types that this build does not run.
-        pub const fn of(kind: TensorType) -> Option<Self> {
+        const fn chosen(kind: TensorType) -> Option<Self> {
             match kind {
                 _ if !kind.is_built() => None,
                 TensorType::F32 | TensorType::F16 | TensorType::BF16 => Some(Self::F32),
@@ -37,6 +37,26 @@ macro_rules! form_of {
 
 impl Form {
     formats_list!(form_of);
+
+    /// Of each weight type, by its number.
+    const ALL: [Option<Self>; 64] = {
+        let mut all = [None; 64];
+        let mut id = 0;
+        while id < all.len() {
+            if let Some(kind) = TensorType::from_id(id as u32) {
+                all[id] = Self::chosen(kind);
+            }
+            id += 1;
+        }
+        all
+    };
+
+    /// `None` for weight types that this build does not run.
+    #[inline(always)] // a load
+    pub const fn of(kind: TensorType) -> Option<Self> {
+        let id = kind as usize;
+        if id < Self::ALL.len() { Self::ALL[id] } else { None }
+    }
 
     const fn of_blocks<F: Format>() -> Self {
         match (F::ELEMENTS, F::F32_SCALES) {
@@ -122,15 +142,15 @@ impl<'a> Acts<'a> {
 
 /// One worker's piece of a matrix product: rows of weights times all tokens of `x`.
 ///
-/// The fields are right by construction: `w` holds exactly `rows` rows of `cols` weights of a type that is built, one
-/// at least; `x` has `cols` elements a token, in the form of the type; `out + t * stride + r` may be written for every
-/// row and token; and `panel` has [`panel_bytes`] if there are several tokens.
+/// The fields are right by construction: those of a [`Matrix`] of one row at least; `x` has `cols` elements a token, in
+/// the form of the type; `out + t * stride + r` may be written for every row and token; and `panel` has [`panel_bytes`] if
+/// there are several tokens.
 pub(super) struct Job<'a> {
     pub kind: TensorType,
     pub w: &'a [u8],
     pub rows: usize,
     pub cols: usize,
-    pub x: Acts<'a>,
+    pub x: &'a Acts<'a>,
     pub out: *mut f32,
     pub stride: usize,
     #[allow(dead_code)] // the scalar kernels pack nothing
@@ -143,20 +163,16 @@ impl<'a> Job<'a> {
     /// # Safety
     ///
     /// `out + t * stride + r` is valid for writes, and nobody else's, for every row and token.
+    #[inline(always)]
     pub unsafe fn new(
-        kind: TensorType,
-        (rows, cols): (usize, usize),
-        w: &'a [u8],
-        x: Acts<'a>,
+        w: &Matrix<'a>,
+        x: &'a Acts<'a>,
         (out, stride): (*mut f32, usize),
         panel: &'a mut [u8],
     ) -> Option<Self> {
-        let form = Form::of(kind)?;
+        let Matrix { kind, form, rows, cols, data } = *w;
         let packed = if x.tokens > 1 { panel_bytes(kind, cols) } else { 0 };
-        let fits = rows > 0
-            && kind.row_bytes(cols).and_then(|row| row.checked_mul(rows)) == Some(w.len())
-            && x.has(form, cols)
-            && panel.len() >= packed;
-        fits.then_some(Self { kind, w, rows, cols, x, out, stride, panel })
+        let fits = rows > 0 && x.has(form, cols) && panel.len() >= packed;
+        fits.then_some(Self { kind, w: data, rows, cols, x, out, stride, panel })
     }
 }

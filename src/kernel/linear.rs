@@ -2,20 +2,51 @@
 
 use super::fork::{PIECE, PIECES, fork};
 use super::panel::{PANEL_ROWS, panel_bytes};
-use super::{Acts, Job, Kernels};
+use super::{Acts, Form, Job, Kernels};
 use crate::quant::TensorType;
 use crate::workers::Workers;
 
 /// A weight matrix in the file's own layout: `rows` outputs, each a row of `cols` inputs.
+///
+/// It is right by construction: `data` holds exactly these rows, of a type that is built.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Matrix<'a> {
-    pub kind: TensorType,
-    pub rows: usize,
-    pub cols: usize,
-    pub data: &'a [u8],
+    pub(super) kind: TensorType,
+    pub(super) form: Form,
+    pub(super) rows: usize,
+    pub(super) cols: usize,
+    pub(super) data: &'a [u8],
 }
 
 impl<'a> Matrix<'a> {
+    /// That begins at a place in a file; `None` if it goes on beyond the end, or is of a type that is not built.
+    #[inline]
+    pub fn at(kind: TensorType, (rows, cols): (usize, usize), file: &'a [u8], start: usize) -> Option<Self> {
+        let bytes = kind.row_bytes(cols)?.checked_mul(rows)?;
+        let data = file.get(start..start.checked_add(bytes)?)?;
+        Some(Self { kind, form: Form::of(kind)?, rows, cols, data })
+    }
+
+    /// The type of the weights.
+    pub fn kind(&self) -> TensorType {
+        self.kind
+    }
+
+    /// The form in which it wants its input.
+    pub fn form(&self) -> Form {
+        self.form
+    }
+
+    /// How many rows there are.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// All rows.
+    pub fn data(&self) -> &'a [u8] {
+        self.data
+    }
+
     /// The bytes of row `r`; empty if there is no such row.
     pub fn row(&self, r: usize) -> &'a [u8] {
         let bytes = self.data.len() / self.rows.max(1);
@@ -48,15 +79,21 @@ pub(crate) fn linear(
     out: &mut [f32],
     stride: usize,
 ) {
-    let products = || products.iter().filter_map(|&(w, at)| Some((w?, at)));
-    if !fit(products(), x.tokens, out.len(), stride) {
+    let products = || products.iter().filter_map(|(w, at)| Some((w.as_ref()?, *at)));
+    let alone = workers.count() <= 1;
+    // One after another they may not lie outside, whatever else they do.
+    if (!alone || cfg!(debug_assertions)) && !fit(products(), x.tokens, out.len(), stride) {
         debug_assert!(false, "linear: shapes do not fit");
         return;
     }
-    let out = Out(out.as_mut_ptr());
-    if workers.count() <= 1 {
+    let last_token = x.tokens.saturating_sub(1).saturating_mul(stride);
+    let (len, out) = (out.len(), Out(out.as_mut_ptr()));
+    if alone {
         for (w, at) in products() {
-            // SAFETY: `fit` says that the rows are inside `out`.
+            if at.saturating_add(w.rows).saturating_add(last_token) > len {
+                return;
+            }
+            // SAFETY: the rows are inside `out`, and nobody else is at work.
             unsafe { rows(kernels, w, x, (out.at(at), stride), panels) };
         }
         return;
@@ -75,7 +112,7 @@ pub(crate) fn linear(
             let (first, last) = (w.rows.min(begin * PANEL_ROWS), w.rows.min(end * PANEL_ROWS));
             if let Some(w) = w.part(first, last - first).filter(|w| w.rows > 0) {
                 // SAFETY: these rows are nobody else's, and `fit` says that they are inside `out`.
-                unsafe { rows(kernels, w, x, (out.at(at + first), stride), panel) };
+                unsafe { rows(kernels, &w, x, (out.at(at + first), stride), panel) };
             }
             let units = w.rows.div_ceil(PANEL_ROWS);
             (begin, end) = (begin.saturating_sub(units), end.saturating_sub(units));
@@ -88,9 +125,9 @@ pub(crate) fn linear(
 /// # Safety
 ///
 /// `out + t * stride + r` is valid for writes, and nobody else's, for every row and token.
-unsafe fn rows(kernels: &Kernels, w: Matrix<'_>, x: &Acts<'_>, out: (*mut f32, usize), panel: &mut [u8]) {
+unsafe fn rows(kernels: &Kernels, w: &Matrix<'_>, x: &Acts<'_>, out: (*mut f32, usize), panel: &mut [u8]) {
     // SAFETY: as the caller says.
-    let job = unsafe { Job::new(w.kind, (w.rows, w.cols), w.data, *x, out, panel) };
+    let job = unsafe { Job::new(w, x, out, panel) };
     debug_assert!(job.is_some(), "linear: shapes do not fit");
     if let Some(mut job) = job {
         kernels.matmul(&mut job);
@@ -99,7 +136,7 @@ unsafe fn rows(kernels: &Kernels, w: Matrix<'_>, x: &Acts<'_>, out: (*mut f32, u
 
 /// Whether these outputs lie in `len` floats, no two of them in one place: see [`linear`].
 pub(super) fn fit<'a>(
-    products: impl Iterator<Item = (Matrix<'a>, usize)>,
+    products: impl Iterator<Item = (&'a Matrix<'a>, usize)>,
     tokens: usize,
     len: usize,
     stride: usize,

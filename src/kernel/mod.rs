@@ -65,10 +65,16 @@ pub(crate) fn add(x: &mut [f32], y: &[f32]) {
     <scalar::Here as scalar::Unit>::add(x, y);
 }
 
-/// Each pair times a complex number, by its real and its imaginary part; as far as all go.
+/// The square root.
 #[inline]
-pub(crate) fn rotate_pairs(x: &mut [f32], cos: &[f32], sin: &[f32]) {
-    <scalar::Here as scalar::Unit>::rotate_pairs(x, cos, sin);
+pub(crate) fn sqrt(x: f32) -> f32 {
+    <scalar::Here as scalar::Unit>::sqrt(x)
+}
+
+/// In each `dim` numbers each pair times a complex number, by its real and its imaginary part; as far as all go.
+#[inline]
+pub(crate) fn rotate_pairs(x: &mut [f32], dim: usize, cos: &[f32], sin: &[f32]) {
+    <scalar::Here as scalar::Unit>::rotate_pairs(x, dim, cos, sin);
 }
 
 /// The activation function of a feed-forward layer.

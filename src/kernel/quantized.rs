@@ -187,7 +187,7 @@ pub(super) unsafe fn prefill(job: &mut Job<'_>, bias: u8, panels: &Panels) {
                 let (out, stride) =
                     if rows == PANEL_ROWS { (mine, job.stride) } else { (spare.as_mut_ptr().cast(), PANEL_ROWS) };
                 let ahead = next.get(until(first)..until(first + tokens)).unwrap_or(&[]);
-                let tile = Tile { panel, cols: job.cols, bias, x: &job.x, first, out, stride, ahead };
+                let tile = Tile { panel, cols: job.cols, bias, x: job.x, first, out, stride, ahead };
                 match both {
                     Some((_, both)) => both(&pack, &tile),
                     None => multiply(&tile),

@@ -66,12 +66,19 @@ pub(super) unsafe trait Unit: Copy {
             *x += y;
         }
     }
-    /// Each pair times a complex number, by its real and its imaginary part; as far as all go.
+    /// In each `dim` numbers each pair times a complex number, by its real and its imaginary part; as far as all go.
     #[inline(always)]
-    fn rotate_pairs(x: &mut [f32], cos: &[f32], sin: &[f32]) {
-        for (([a, b], c), s) in x.as_chunks_mut().0.iter_mut().zip(cos).zip(sin) {
-            (*a, *b) = (*a * c - *b * s, *a * s + *b * c);
+    fn rotate_pairs(x: &mut [f32], dim: usize, cos: &[f32], sin: &[f32]) {
+        for head in x.chunks_exact_mut(dim.max(1)) {
+            for (([a, b], c), s) in head.as_chunks_mut().0.iter_mut().zip(cos).zip(sin) {
+                (*a, *b) = (*a * c - *b * s, *a * s + *b * c);
+            }
         }
+    }
+    /// The square root.
+    #[inline(always)]
+    fn sqrt(x: f32) -> f32 {
+        libm::sqrtf(x)
     }
     /// [`Isa::exp`].
     #[inline(always)]

@@ -224,12 +224,11 @@ impl<'m, 'w> Weights<'m, 'w> {
         let (rows, cols) = (entry.rows as usize, entry.cols as usize);
         let kind = TensorType::from_id(entry.place as u8 as u32)?;
         let start = usize::try_from(entry.place >> 8).ok()?;
-        let bytes = kind.row_bytes(cols)?.checked_mul(rows)?;
-        Some(Matrix { kind, rows, cols, data: self.file.get(start..start.checked_add(bytes)?)? })
+        Matrix::at(kind, (rows, cols), self.file, start)
     }
 
     /// The little-endian f32 of a vector; empty if the file does not have it.
     pub fn vector(&self, role: Role, layer: usize) -> &'m [u8] {
-        self.matrix(role, layer).map_or(&[], |vector| vector.data)
+        self.matrix(role, layer).map_or(&[], |vector| vector.data())
     }
 }

@@ -8,7 +8,7 @@ use super::rope::Rotary;
 use super::{Forward, add_bias, copy, enter, leave, norm_one, norm_sum, rows, rows_mut, scale};
 use crate::engine::layout::Segment;
 use crate::engine::profile::Section;
-use crate::kernel::{Activation, Attention, Bias, Kernels, fork_chunks, store};
+use crate::kernel::{Activation, Attention, Bias, Kernels, fork_chunks, sqrt, store};
 use crate::memory::{HeadLayout, Pool};
 use crate::model::{Layer, QkNorm, Role, Spec, Temperature, Weights};
 
@@ -115,7 +115,7 @@ impl Forward<'_, '_> {
             layer,
             shape,
             text: view.cross || !spec.is_causal(),
-            scale: spec.attention_scale.unwrap_or_else(|| 1.0 / libm::sqrtf(shape.head.dim as f32)),
+            scale: spec.attention_scale.unwrap_or_else(|| 1.0 / sqrt(shape.head.dim as f32)),
             relative: if view.cross { None } else { Some(&self.relative) }, // across there is no distance
             pool,
             cache,
@@ -149,19 +149,23 @@ fn project(
     branch: &[f32],
     qkv: &mut [f32],
 ) {
-    let (keys, queries) = (view.part != Part::Queries, view.part != Part::Keys);
-    let all = [
-        ((Role::AttnQkv, Role::AttnQkvBias), 0, !view.cross),
-        (roles.q, 0, queries && !spec.gated_query()),
-        (roles.k, shape.q_dim, keys),
-        (roles.v, shape.q_dim + shape.kv_dim, keys),
-        // With their gates, from where they are copied to their place.
-        (roles.q, shape.q_dim + 2 * shape.kv_dim, queries && spec.gated_query()),
+    let (keys, queries, gated) = (view.part != Part::Queries, view.part != Part::Keys, spec.gated_query());
+    let (k, v) = (shape.q_dim, shape.q_dim + shape.kv_dim);
+    // Queries with their gates stand behind the values, from where they are copied to their place.
+    let q = if gated { v + shape.kv_dim } else { 0 };
+    let matrix = |role, wanted| if wanted { weights.matrix(role, layer.index) } else { None };
+    let products = [
+        (matrix(Role::AttnQkv, !view.cross), 0),
+        (matrix(roles.q.0, queries && !gated), q),
+        (matrix(roles.k.0, keys), k),
+        (matrix(roles.v.0, keys), v),
+        (matrix(roles.q.0, queries && gated), q),
     ];
-    let products = all.map(|((w, _), at, wanted)| (weights.matrix(w, layer.index).filter(|_| wanted), at));
     let rows = qkv.len().checked_div(shape.stride).unwrap_or(0);
     compute.input(branch, rows).times_each(&products, qkv, shape.stride);
-    for ((_, bias), at, wanted) in all {
+    let biases =
+        [(Role::AttnQkvBias, 0, !view.cross), (roles.q.1, q, queries), (roles.k.1, k, keys), (roles.v.1, v, keys)];
+    for (bias, at, wanted) in biases {
         if let (true, Some(qkv)) = (wanted, qkv.get_mut(at..)) {
             add_bias(qkv, shape.stride, weights.vector(bias, layer.index));
         }
@@ -251,14 +255,16 @@ fn keep(
 ) {
     let Shape { q_dim, kv_dim, stride, head } = shape;
     let head_bytes = cache.len().checked_div(kv_heads).unwrap_or(0);
-    fork_chunks(compute.workers, cache, head_bytes, work(qkv), &mut [(); 0], 0, |h, tiles, _| {
+    let each = compute.piece(kv_heads);
+    fork_chunks(compute.workers, cache, each * head_bytes, work(qkv), &mut [(); 0], 0, |i, tiles, _| {
         let mut all = rows(qkv, stride);
         for segment in segments {
             let pages = pool.table(segment.context as usize);
             for position in (segment.position as usize..).take(segment.tokens as usize) {
-                let Some(qkv) = all.next() else { return };
-                let (k, v) = (q_dim + h * head.dim, q_dim + kv_dim + h * head.dim);
-                if let (Some(k), Some(v)) = (qkv.get(k..k + head.dim), qkv.get(v..v + head.dim)) {
+                let kv = all.next().and_then(|row| row.get(q_dim..)?.split_at_checked(kv_dim));
+                let Some((k, v)) = kv else { return };
+                let heads = rows(k, head.dim).zip(rows(v, head.dim)).skip(i * each);
+                for (tiles, (k, v)) in rows_mut(tiles, head_bytes).zip(heads) {
                     store(compute.kernels, head, tiles, pages, position, k, v);
                 }
             }
@@ -302,19 +308,19 @@ impl Look<'_> {
             let work = now.iter().map(|segment| self.work(segment)).sum();
             let look = &*self;
             if alone > 0 {
-                let width = look.layer.group() * look.shape.head.dim;
+                let each = compute.piece(kv_heads);
+                let width = each * look.layer.group() * look.shape.head.dim;
                 fork_chunks(compute.workers, here, width, work, sums, scratch, |i, out, sums| {
-                    let row = i.checked_div(kv_heads).unwrap_or(0);
+                    let row = (i * each).checked_div(kv_heads).unwrap_or(0);
                     let Some(segment) = now.get(row) else { return };
-                    look.head(compute.kernels, segment, (row, 0, 1), i - row * kv_heads, out, sums);
+                    let first = i * each - row * kv_heads;
+                    look.heads(compute.kernels, segment, (row, 0, 1), first..first + each, out, sums);
                 });
             } else {
                 fork_chunks(compute.workers, here, TOKENS * q_dim, work, sums, scratch, |i, out, sums| {
                     let first = i * TOKENS;
-                    for h in 0..kv_heads {
-                        let Some(out) = out.get_mut(h * look.layer.group() * look.shape.head.dim..) else { return };
-                        look.head(compute.kernels, segment, (first, first, TOKENS.min(rows - first)), h, out, sums);
-                    }
+                    let tokens = TOKENS.min(rows - first);
+                    look.heads(compute.kernels, segment, (first, first, tokens), 0..kv_heads, out, sums);
                 });
             }
             self.qkv = self.qkv.get(rows * self.shape.stride..).unwrap_or(&[]);
@@ -330,31 +336,25 @@ impl Look<'_> {
         (segment.tokens as usize).saturating_mul(2 * self.shape.q_dim).saturating_mul(seen)
     }
 
-    /// The queries that share KV head `h`, of some tokens of a segment from `first` on, which are in the rows
-    /// from `row` on.
-    fn head(
+    /// The queries of some KV heads, of some tokens of a segment from `first` on, which are in the rows from `row` on.
+    /// What the first of them makes begins `out`.
+    fn heads(
         &self,
         kernels: &Kernels,
         segment: &Segment,
         (row, first, tokens): (usize, usize, usize),
-        h: usize,
-        out: &mut [f32],
+        heads: Range<usize>,
+        mut out: &mut [f32],
         sums: &mut [f32],
     ) {
         let Self { spec, layer, shape, .. } = self;
         let (group, head_bytes) = (layer.group(), self.cache.len().checked_div(layer.kv_heads).unwrap_or(0));
-        let (Some(tiles), Some(q)) = (
-            self.cache.get(h * head_bytes..(h + 1) * head_bytes),
-            self.qkv.get(row * shape.stride + h * group * shape.head.dim..),
-        ) else {
-            return;
-        };
-        let position = segment.position as usize + first;
-        let job = Attention {
-            tiles,
+        let (width, position) = (group * shape.head.dim, segment.position as usize + first);
+        let mut job = Attention {
+            tiles: &[],
             pages: self.pool.table(segment.context as usize),
             layout: shape.head,
-            q,
+            q: &[],
             q_stride: shape.stride,
             group,
             tokens,
@@ -363,10 +363,23 @@ impl Look<'_> {
             reach: self.text.then_some(segment.source as usize),
             scale: self.scale,
             cap: spec.attention_cap(),
-            sinks: self.sinks.get(4 * h * group..).unwrap_or(&[]),
-            bias: self.relative.map_or(Bias::NONE, |relative| relative.bias(h * group, position)),
+            sinks: &[],
+            bias: Bias::NONE,
         };
-        kernels.attend(&job, out, shape.q_dim, sums);
+        for h in heads {
+            let (Some(tiles), Some(q)) =
+                (self.cache.get(h * head_bytes..(h + 1) * head_bytes), self.qkv.get(row * shape.stride + h * width..))
+            else {
+                return;
+            };
+            (job.tiles, job.q) = (tiles, q);
+            job.sinks = self.sinks.get(4 * h * group..).unwrap_or(&[]);
+            if let Some(relative) = self.relative {
+                job.bias = relative.bias(h * group, position);
+            }
+            kernels.attend(&job, out, shape.q_dim, sums);
+            out = core::mem::take(&mut out).get_mut(width..).unwrap_or_default();
+        }
     }
 }
 

@@ -35,10 +35,18 @@ impl<'m, 'w> Compute<'m, 'w> {
     /// Runs `f(start, piece)` over pieces of `x`, some tokens of `width` elements each, on the workers;
     /// `start` is where the piece begins.
     pub fn by_tokens(&self, x: &mut [f32], width: usize, f: &(dyn Fn(usize, &mut [f32]) + Sync)) {
+        if self.workers.count() <= 1 {
+            return f(0, x); // as one piece
+        }
         let chunk = TOKENS * width;
         // An element takes some ten times as long as a multiplication.
         let work = x.len().saturating_mul(10);
         fork_chunks(self.workers, x, chunk, work, &mut [(); 0], 0, |i, piece, _| f(i * chunk, piece));
+    }
+
+    /// How many of some heads are one piece of work: one, unless there is nobody to share them with.
+    pub fn piece(&self, heads: usize) -> usize {
+        if self.workers.count() > 1 { 1 } else { heads }
     }
 
     /// `x` as the input of one or more linear layers: `[tokens][cols]`.
@@ -66,14 +74,12 @@ impl Input<'_, '_, '_> {
     /// those that want the input in the same form.
     pub fn times_each(&mut self, products: &[Product<'_>], out: &mut [f32], stride: usize) {
         if let Some(see) = self.compute.inputs {
-            products.iter().filter_map(|(w, _)| *w).for_each(|w| see(w.data, self.x));
+            products.iter().filter_map(|(w, _)| *w).for_each(|w| see(w.data(), self.x));
         }
+        let form_of = |(w, _): &Product<'_>| w.as_ref().map(Matrix::form);
         let mut rest = products;
-        loop {
-            let mut forms = rest.iter().map(|(w, _)| w.and_then(|w| Form::of(w.kind)));
-            let Some(form) = forms.by_ref().flatten().next() else { return };
-            let first = rest.len() - forms.len();
-            let alike = first + forms.take_while(|other| other.is_none_or(|other| other == form)).count();
+        while let Some(form) = rest.iter().find_map(form_of) {
+            let alike = rest.iter().take_while(|product| form_of(product).is_none_or(|other| other == form)).count();
             let Some((products, after)) = rest.split_at_checked(alike) else { return };
             self.times_alike(form, products, out, stride);
             rest = after;

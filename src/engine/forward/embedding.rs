@@ -14,11 +14,11 @@ impl Forward<'_, '_> {
         let Some(other) = branch.get_mut(..dim) else { return };
         let Some(hidden) = hidden.get_mut(first * dim..) else { return };
         for ((position, &token), x) in (position..).zip(tokens).zip(rows_mut(hidden, dim)) {
-            decode_row(words.kind, words.row(token as usize), x);
+            decode_row(words.kind(), words.row(token as usize), x);
             scale(x, spec.embedding_scale);
             match (spec.positions(), weights.matrix(Role::PositionEmbd, 0)) {
                 (Positions::Learned, Some(learned)) => {
-                    decode_row(learned.kind, learned.row(position), other);
+                    decode_row(learned.kind(), learned.row(position), other);
                     add(x, other);
                 }
                 (Positions::Sinusoidal { halves }, _) => {
@@ -30,7 +30,7 @@ impl Forward<'_, '_> {
             if spec.token_types() > 0
                 && let Some(types) = weights.matrix(Role::TokenTypes, 0)
             {
-                decode_row(types.kind, types.row(usize::from(position >= *second && types.rows > 1)), other);
+                decode_row(types.kind(), types.row(usize::from(position >= *second && types.rows() > 1)), other);
                 add(x, other);
             }
             if spec.embedding_norm() {

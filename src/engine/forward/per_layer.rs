@@ -17,7 +17,7 @@ impl Forward<'_, '_> {
         let Some(words) = weights.matrix(Role::PerLayerTokenEmbd, 0) else { return };
         let Some(inputs) = inputs.get_mut(first * all..) else { return };
         for (&token, inputs) in tokens.iter().zip(rows_mut(inputs, all)) {
-            decode_row(words.kind, words.row(token as usize), inputs);
+            decode_row(words.kind(), words.row(token as usize), inputs);
             scale(inputs, libm::sqrtf(width as f32));
         }
     }

@@ -79,11 +79,10 @@ impl<'w> Rotary<'w> {
         let (Some(rope), half) = (&self.rope, self.frequencies.len()) else { return };
         let Some(rotation) = self.rotations.get(2 * half * t..2 * half * (t + 1)) else { return };
         let Some((cos, sin)) = rotation.split_at_checked(half) else { return };
-        for head in rows_mut(heads, dim) {
-            let Some(head) = head.get_mut(..2 * half) else { return };
-            match rope.style {
-                RopeStyle::Adjacent => rotate_pairs(head, cos, sin),
-                RopeStyle::Halves => {
+        match rope.style {
+            RopeStyle::Adjacent => rotate_pairs(heads, dim, cos, sin),
+            RopeStyle::Halves => {
+                for head in rows_mut(heads, dim) {
                     let Some((first, second)) = head.split_at_mut_checked(half) else { return };
                     for (((a, b), c), s) in first.iter_mut().zip(second).zip(cos).zip(sin) {
                         (*a, *b) = (*a * c - *b * s, *a * s + *b * c);

@@ -23,12 +23,16 @@ pub(super) unsafe fn attend(job: &Attention<'_>, out: &mut [f32], out_stride: us
     let (Some(sums), Some(tiles)) = (scratch.get_mut(..width), Tiles::new(job)) else { return };
     for token in 0..job.tokens {
         let seen = job.visible(token);
-        for head in 0..job.group {
-            let (from, to) = (token * job.q_stride + head * dim, token * out_stride + head * dim);
-            let (Some(q), Some(out)) = (job.q.get(from..from + dim), out.get_mut(to..to + dim)) else { return };
-            if seen.0 < seen.1 {
-                row(&tiles, q, job.scale, seen, sums, out);
-            }
+        let heads = (job.q.get(token * job.q_stride..), out.get_mut(token * out_stride..));
+        let (Some(mut q), Some(mut out)) = heads else { return };
+        if seen.0 >= seen.1 {
+            continue;
+        }
+        for _ in 0..job.group {
+            let heads = (q.split_at_checked(dim), out.split_at_mut_checked(dim));
+            let (Some((head, others)), Some((to, rest))) = heads else { return };
+            row(&tiles, head, job.scale, seen, sums, to);
+            (q, out) = (others, rest);
         }
     }
 }

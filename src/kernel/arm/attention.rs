@@ -44,8 +44,19 @@ macro_rules! keys {
     (16, $x:literal) => {
         concat!(eight!(low "{k}!", $x), eight!(high "{k}!", $x))
     };
+    // All sixteen come at once, so that the pointer moves on.
     (8, $x:literal) => {
-        concat!(eight!(low "{k}", $x), "add {k}, {k}, #64\n")
+        concat!(
+            "vldmia {k}!, {{s8-s23}}\n",
+            "vfma.f32 s0, s8, ", $x, "\n",
+            "vfma.f32 s1, s9, ", $x, "\n",
+            "vfma.f32 s2, s10, ", $x, "\n",
+            "vfma.f32 s3, s11, ", $x, "\n",
+            "vfma.f32 s4, s12, ", $x, "\n",
+            "vfma.f32 s5, s13, ", $x, "\n",
+            "vfma.f32 s6, s14, ", $x, "\n",
+            "vfma.f32 s7, s15, ", $x, "\n",
+        )
     };
 }
 

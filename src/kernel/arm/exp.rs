@@ -3,7 +3,7 @@
 use core::arch::asm;
 use core::ops::Range;
 
-use super::float::fpu;
+use super::float::{fpu, on_words};
 
 /// What [`exp`](crate::kernel::lanes::exp) needs, of x or of -x.
 #[repr(C)]
@@ -159,6 +159,7 @@ pub(super) unsafe fn softmax(at: *mut f32, best: f32, scores: Range<usize>, tota
     // SAFETY: the caller's scores, of which those of a sixteen have their lane of the totals.
     unsafe {
         fpu!(
+            on_words!(),
             "vldmia {constants}!, {{s22-s27}}",
             "vmov s28, {n}",
             "6:",
@@ -234,6 +235,7 @@ pub(super) unsafe fn silu(x: *mut f32, up: *const f32, left: usize) {
     // SAFETY: the caller's numbers.
     unsafe {
         fpu!(
+            on_words!(),
             "vldmia {constants}!, {{s22-s27}}",
             "vmov.f32 s28, #1.0",
             "b 3f",

@@ -6,6 +6,7 @@ use core::ops::Range;
 
 use super::attention::{add_rows, largest, multiply, scores, sum};
 use super::exp::{silu, softmax};
+use super::plain;
 use crate::kernel::scalar::Unit;
 
 /// The floating-point unit of a Cortex-M4F and its successors, and the one beside NEON.
@@ -27,6 +28,15 @@ macro_rules! unit {
     };
 }
 pub(super) use unit;
+
+/// For what takes addresses of its own code: the assembler counts them from a boundary of a word, and has to know where that
+/// is, for functions begin at half words.
+macro_rules! on_words {
+    () => {
+        ".p2align 2"
+    };
+}
+pub(super) use on_words;
 
 /// `asm!` that changes all registers of the unit.
 macro_rules! fpu {
@@ -274,10 +284,31 @@ unsafe impl Unit for Fpu {
     }
 
     #[inline(always)]
-    fn rotate_pairs(x: &mut [f32], cos: &[f32], sin: &[f32]) {
-        let pairs = (x.len() / 2).min(cos.len()).min(sin.len());
-        // SAFETY: as many are there.
-        unsafe { rotate_pairs(x.as_mut_ptr(), cos.as_ptr(), sin.as_ptr(), pairs) };
+    fn rotate_pairs(x: &mut [f32], dim: usize, cos: &[f32], sin: &[f32]) {
+        let heads = x.len().checked_div(dim).unwrap_or(0);
+        let pairs = (dim / 2).min(cos.len()).min(sin.len());
+        if heads > 0 {
+            // SAFETY: as many are there.
+            unsafe { rotate_pairs(x.as_mut_ptr(), (heads, dim), cos.as_ptr(), sin.as_ptr(), pairs) };
+        }
+    }
+
+    #[inline(always)]
+    fn sqrt(x: f32) -> f32 {
+        let mut x = x.to_bits();
+        // SAFETY: registers only.
+        unsafe {
+            asm!(
+                unit!(),
+                "vmov s0, {x}",
+                "vsqrt.f32 s0, s0",
+                "vmov {x}, s0",
+                x = inout(reg) x,
+                out("s0") _,
+                options(pure, nomem, nostack, preserves_flags),
+            );
+        }
+        f32::from_bits(x)
     }
 
     #[inline(always)]
@@ -306,8 +337,10 @@ unsafe impl Unit for Fpu {
         if fits {
             // SAFETY: whole sixteens of numbers, and as many weights on a boundary.
             unsafe { rms_norm(x.as_mut_ptr(), weight.as_ptr(), x.len(), eps) };
+        } else {
+            plain::rms_norm(x, weight, eps);
         }
-        fits
+        true
     }
 
     #[cfg(cortex_m_dsp)]
@@ -435,49 +468,69 @@ unsafe fn add(x: *mut f32, y: *const f32, n: usize) {
     }
 }
 
-/// [`Unit::rotate_pairs`] of some pairs. (VMLA and VMLS round the product, too.)
+/// Pairs times cosines and sines, to other registers. (VMLA and VMLS round the product, too.)
+macro_rules! turned {
+    ($($a:literal $b:literal, $cos:literal $sin:literal, $x:literal $y:literal);*) => {
+        concat!($(
+            "vmul.f32 ", $x, ", ", $a, ", ", $cos, "\n",
+            "vmul.f32 ", $y, ", ", $a, ", ", $sin, "\n",
+            "vmls.f32 ", $x, ", ", $b, ", ", $sin, "\n",
+            "vmla.f32 ", $y, ", ", $b, ", ", $cos, "\n",
+        )*)
+    };
+}
+
+/// [`Unit::rotate_pairs`] of some pairs of each head.
 ///
 /// # Safety
 ///
-/// There are `n` pairs.
+/// There are `heads` times `dim` numbers, one head at least, and `pairs` in each.
 #[inline(never)]
-unsafe fn rotate_pairs(x: *mut f32, cos: *const f32, sin: *const f32, n: usize) {
+unsafe fn rotate_pairs(x: *mut f32, (heads, dim): (usize, usize), cos: *const f32, sin: *const f32, pairs: usize) {
     // SAFETY: reads and writes what the caller has.
     unsafe {
         fpu!(
+            "20:",
+            "mov {c}, {cos}",
+            "mov {s}, {sin}",
+            "mov {n}, {pairs}",
             "b 3f",
             "2:",
-            "vldmia {x}, {{s0-s3}}",
-            "vldmia {cos}!, {{s4-s5}}",
-            "vldmia {sin}!, {{s6-s7}}",
-            "vmul.f32 s8, s0, s4",
-            "vmul.f32 s9, s0, s6",
-            "vmul.f32 s10, s2, s5",
-            "vmul.f32 s11, s2, s7",
-            "vmls.f32 s8, s1, s6",
-            "vmla.f32 s9, s1, s4",
-            "vmls.f32 s10, s3, s7",
-            "vmla.f32 s11, s3, s5",
-            "vstmia {x}!, {{s8-s11}}",
+            "vldmia {x}, {{s0-s7}}",
+            "vldmia {c}!, {{s8-s11}}",
+            "vldmia {s}!, {{s12-s15}}",
+            turned!(
+                "s0" "s1", "s8" "s12", "s16" "s17"; "s2" "s3", "s9" "s13", "s18" "s19";
+                "s4" "s5", "s10" "s14", "s20" "s21"; "s6" "s7", "s11" "s15", "s22" "s23"
+            ),
+            "vstmia {x}!, {{s16-s23}}",
             "3:",
-            "subs {n}, {n}, #2",
+            "subs {n}, {n}, #4",
             "bge 2b",
-            "adds {n}, {n}, #2",
-            "beq 4f",
-            "vldmia {x}, {{s0-s1}}",
-            "vldr s4, [{cos}]",
-            "vldr s6, [{sin}]",
-            "vmul.f32 s8, s0, s4",
-            "vmul.f32 s9, s0, s6",
-            "vmls.f32 s8, s1, s6",
-            "vmla.f32 s9, s1, s4",
-            "vstmia {x}, {{s8-s9}}",
+            "adds {n}, {n}, #4",
+            "beq 5f",
             "4:",
+            "vldmia {x}, {{s0-s1}}",
+            "vldmia {c}!, {{s8}}",
+            "vldmia {s}!, {{s12}}",
+            turned!("s0" "s1", "s8" "s12", "s16" "s17"),
+            "vstmia {x}!, {{s16-s17}}",
+            "subs {n}, {n}, #1",
+            "bne 4b",
+            "5:",
+            "add {x}, {x}, {rest}",
+            "subs {heads}, {heads}, #1",
+            "bne 20b",
             ;
             x = inout(reg) x => _,
-            cos = inout(reg) cos => _,
-            sin = inout(reg) sin => _,
-            n = inout(reg) n => _,
+            heads = inout(reg) heads => _,
+            rest = in(reg) 4 * (dim - 2 * pairs),
+            cos = in(reg) cos,
+            sin = in(reg) sin,
+            pairs = in(reg) pairs,
+            c = out(reg) _,
+            s = out(reg) _,
+            n = out(reg) _,
         );
     }
 }

@@ -3,25 +3,19 @@
 use core::arch::asm;
 use core::mem::MaybeUninit;
 
-use super::float::{ZEROS, fpu, tree};
+use super::float::{ZEROS, fpu, on_words, tree};
 use crate::kernel::Job;
-use crate::kernel::lanes::copy;
 
-/// What is prepared of a token for all rows.
-#[repr(C)]
-struct Token {
-    /// Twice eight zeros, with which sums begin, and eight of the first sixteen numbers: one load brings both.
-    start: MaybeUninit<[[f32; 8]; 4]>,
-    /// The numbers after the last whole sixteen, padded to sixteen, eight at a time; with each eight, room for those of a row.
-    end: MaybeUninit<[[f32; 8]; 4]>,
-}
+/// The start of all rows: twice eight zeros, with which sums begin, and eight of a token's first sixteen numbers: one load
+/// brings both.
+struct Start(MaybeUninit<[[f32; 8]; 4]>);
 
-impl Token {
-    const EMPTY: Self = Self { start: MaybeUninit::uninit(), end: MaybeUninit::uninit() };
+impl Start {
+    const EMPTY: Self = Self(MaybeUninit::uninit());
 
-    /// Writes the start. (In registers: the compiler would copy it twice.)
+    /// Writes it. (In registers: the compiler would copy it twice.)
     #[inline(always)]
-    fn begin(&mut self, first: &[f32; 16]) {
+    fn write(&mut self, first: &[f32; 16]) -> *const f32 {
         // SAFETY: sixteen numbers from there, and room for twice as many.
         unsafe {
             fpu!(
@@ -33,9 +27,10 @@ impl Token {
                 ;
                 zeros = in(reg) ZEROS.as_ptr(),
                 x = inout(reg) first.as_ptr() => _,
-                start = inout(reg) self.start.as_mut_ptr() => _,
+                start = inout(reg) self.0.as_mut_ptr() => _,
             );
         }
+        self.0.as_ptr().cast()
     }
 }
 
@@ -43,20 +38,20 @@ impl Token {
 ///
 /// # Safety
 ///
-/// `job` as [`Job`] says; its weights on a boundary of 4 bytes, and 16 columns at least.
+/// `job` as [`Job`] says; its weights on a boundary of 4 bytes, and columns in whole fours, 16 at least.
 pub(super) unsafe fn matmul(job: &mut Job<'_>) {
     for t in 0..job.x.tokens {
         let x = job.x.x.get(t * job.cols..(t + 1) * job.cols).unwrap_or_default();
         let Some(first) = x.first_chunk() else { return };
-        let mut token = Token::EMPTY;
-        token.begin(first);
+        let mut start = Start::EMPTY;
+        let start = start.write(first);
         // SAFETY: all rows, one at least, and this token are the job's.
         unsafe {
             let out = job.out.add(t * job.stride);
             if job.cols == 64 {
-                times_64(job, &token, x, out);
+                times_64(job, start, x, out);
             } else {
-                times(job, &mut token, x, out);
+                times(job, start, x, out);
             }
         }
     }
@@ -104,18 +99,10 @@ macro_rules! eight {
     };
 }
 
-/// All rows times one token of 64 columns.
-///
-/// # Safety
-///
-/// As for [`matmul`]; `out` has room for the rows.
-#[inline(always)]
-unsafe fn times_64(job: &Job<'_>, token: &Token, x: &[f32], out: *mut f32) {
-    let (start, x) = ((&raw const *token).cast::<f32>(), x.as_ptr());
-    // SAFETY: reads the rows and the token to their ends, and writes a number for each row.
-    unsafe {
-        fpu!(
-            "2:",
+/// A row of 64 columns.
+macro_rules! row {
+    () => {
+        concat!(
             start!(),
             eight!(low "{c}"),
             eight!(high "{d}"),
@@ -124,7 +111,30 @@ unsafe fn times_64(job: &Job<'_>, token: &Token, x: &[f32], out: *mut f32) {
             eight!(low "{g}"),
             eight!(high "{h}"),
             tree!(),
-            "vstmia {out}!, {{s0}}",
+            "vstmia {out}!, {{s0}}\n",
+        )
+    };
+}
+
+/// All rows times one token of 64 columns.
+///
+/// # Safety
+///
+/// As for [`matmul`]; `start` is the token's, and `out` has room for the rows.
+#[inline(always)]
+unsafe fn times_64(job: &Job<'_>, start: *const f32, x: &[f32], out: *mut f32) {
+    let x = x.as_ptr();
+    // SAFETY: reads the rows and the token to their ends, and writes a number for each row.
+    unsafe {
+        fpu!(
+            // Two at a time; of an odd number the first is the second of two.
+            "add {rows}, {rows}, #1",
+            "lsrs {rows}, {rows}, #1",
+            "bcc 3f",
+            "2:",
+            row!(),
+            "3:",
+            row!(),
             "subs {rows}, {rows}, #1",
             "bne 2b",
             ;
@@ -154,71 +164,32 @@ macro_rules! four {
     };
 }
 
-/// The end of a row that is not of whole fours: copied beside the token's, and multiplied as sixteen.
-macro_rules! padded {
-    () => {
-        concat!(
-            "add {at}, {start}, #160\n",
-            "tst {rest}, #8\n",
-            "ittt ne\n",
-            "vldmiane {w}!, {{s16-s23}}\n",
-            "vstmiane {at}!, {{s16-s23}}\n",
-            "addne {at}, {at}, #32\n",
-            "tst {rest}, #4\n",
-            "itt ne\n",
-            "vldmiane {w}!, {{s16-s19}}\n",
-            "vstmiane {at}!, {{s16-s19}}\n",
-            "tst {rest}, #2\n",
-            "itt ne\n",
-            "vldmiane {w}!, {{s16-s17}}\n",
-            "vstmiane {at}!, {{s16-s17}}\n",
-            "tst {rest}, #1\n",
-            "itt ne\n",
-            "vldmiane {w}!, {{s16}}\n",
-            "vstmiane {at}!, {{s16}}\n",
-            "add {at}, {start}, #128\n",
-            "vldmia {at}!, {{s16-s31}}\n",
-            eight!(@ low),
-            "vldmia {at}!, {{s16-s31}}\n",
-            eight!(@ high),
-        )
-    };
-}
-
-/// All rows times one token of any number of columns. Where the end of a row is not of whole fours, it is padded in a copy.
+/// All rows times one token of any number of columns that is whole fours.
 ///
 /// # Safety
 ///
 /// As for [`times_64`].
 #[inline(always)]
-unsafe fn times(job: &Job<'_>, token: &mut Token, x: &[f32], out: *mut f32) {
+unsafe fn times(job: &Job<'_>, start: *const f32, x: &[f32], out: *mut f32) {
     let (sixteens, rest) = x.as_chunks::<16>();
-    if !rest.len().is_multiple_of(4) {
-        let [a, _, b, _] = token.end.write([[0.0; 8]; 4]);
-        let (low, high) = rest.split_at_checked(8).unwrap_or((rest, &[]));
-        copy(low, a);
-        copy(high, b);
-    }
-    let (start, x) = ((&raw mut *token).cast::<f32>(), x.as_ptr());
-    // SAFETY: as there; the copy is read where there is a rest that is not of fours, for which it is written.
+    let x = x.as_ptr();
+    // SAFETY: as there.
     unsafe {
         fpu!(
-            // Where a row goes on after the sixteens.
-            "adr {go}, 9f",
-            "tst {rest}, #4",
-            "it ne",
-            "adrne {go}, 8f",
-            "tst {rest}, #8",
-            "it ne",
-            "adrne {go}, 6f",
-            "tst {rest}, #3",
-            "it ne",
-            "adrne {go}, 7f",
-            // And after the first: sixteens are taken in twos.
-            "adr {after}, 5f",
-            "tst {rest}, #16",
+            on_words!(),
+            // Where a row goes on after the first sixteen: others, of 80 bytes each, are taken in fours.
+            "adr {go}, 5f",
+            "add {after}, {after}, {go}",
+            // And after the last.
+            "adr {go}, 8f",
+            "cmp {rest}, #8",
             "it eq",
-            "adreq {after}, 4f",
+            "adreq {go}, 6f",
+            "it hi",
+            "adrhi {go}, 7f",
+            "cmp {rest}, #0",
+            "it eq",
+            "adreq {go}, 9f",
             "cmp {x}, {end}",
             "it eq",
             "moveq {after}, {go}",
@@ -227,24 +198,21 @@ unsafe fn times(job: &Job<'_>, token: &mut Token, x: &[f32], out: *mut f32) {
             "mov {at}, {x}",
             "mov pc, {after}",
             "5:",
+            ".rept 4",
             eight!(low "{at}!"),
             eight!(high "{at}!"),
-            "4:",
-            eight!(low "{at}!"),
-            eight!(high "{at}!"),
+            ".endr",
             "cmp {at}, {end}",
             "bne 5b",
             "mov pc, {go}",
-            "7:",
-            padded!(),
-            "b 9f",
+            "6:",
+            eight!(low "{at}!"),
+            "b 3f",
             "8:",
             four!("s0", "s1", "s2", "s3"),
             "b 3f",
-            "6:",
+            "7:",
             eight!(low "{at}!"),
-            "tst {rest}, #4",
-            "beq 3f",
             four!("s8", "s9", "s10", "s11"),
             // The other lanes' zeros make a difference where all sums are -0, and so does one of them.
             "3:",
@@ -264,10 +232,9 @@ unsafe fn times(job: &Job<'_>, token: &mut Token, x: &[f32], out: *mut f32) {
             out = inout(reg) out => _,
             rows = inout(reg) job.rows => _,
             end = in(reg) x.add(16 * sixteens.len()),
-            // Whether the sixteens are odd, too.
-            rest = in(reg) job.cols % 32,
+            rest = in(reg) rest.len(),
             go = out(reg) _,
-            after = out(reg) _,
+            after = inout(reg) sixteens.len().wrapping_sub(1).wrapping_neg() % 4 * 80 => _,
         );
     }
 }

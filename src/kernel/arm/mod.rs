@@ -20,6 +20,8 @@ mod halves;
 mod matmul;
 #[cfg(arm_linux)]
 mod neon;
+#[cfg(arm_fpu)]
+mod plain;
 #[cfg(all(cortex_m_dsp, cortex_m_fpu))]
 mod quantize;
 
@@ -27,8 +29,6 @@ use super::float::Weight;
 #[cfg(not(arm_linux))]
 use super::scalar::Here;
 use super::scalar::Scalar;
-#[cfg(arm_fpu)]
-use super::scalar::Unit;
 use super::{Job, float as floats_of_any};
 use crate::quant::{Format, formats_list};
 #[cfg(arm_fpu)]
@@ -59,10 +59,10 @@ unsafe fn floats<W: Weight>(job: &mut Job<'_>) {
     unsafe {
         #[cfg(arm_fpu)]
         if W::BYTES == 4 {
-            return if job.w.as_ptr().addr().is_multiple_of(4) && job.cols >= 16 {
+            return if job.w.as_ptr().addr().is_multiple_of(4) && job.cols.is_multiple_of(4) && job.cols >= 16 {
                 matmul::matmul(job)
             } else {
-                plain(job)
+                plain::matmul(job)
             };
         }
         floats_of_any::matmul::<_, W, 1, 1>(Scalar::<Here>::HERE, job);
@@ -81,34 +81,5 @@ unsafe fn blocks<F: Format>(job: &mut Job<'_>) {
         super::fours::matmul::<F, Fpu>(job);
         #[cfg(not(arm_linux))]
         super::dot::matmul::<F>(job);
-    }
-}
-
-/// Floats that are not on boundaries of four bytes, which no writer of files leaves, or in rows of less than sixteen: in
-/// little code, not fast.
-///
-/// # Safety
-///
-/// The weights are f32; `job` as [`Job`] says.
-#[cfg(arm_fpu)]
-#[inline(never)]
-unsafe fn plain(job: &mut Job<'_>) {
-    for (t, x) in job.x.x.chunks_exact(job.cols.max(1)).enumerate() {
-        for (r, row) in job.w.chunks_exact((4 * job.cols).max(4)).enumerate() {
-            let mut acc = [0.0; 16];
-            let mut terms = row.as_chunks().0.iter().zip(x);
-            // To the end of the last sixteen, as elsewhere.
-            for i in 0..job.cols.next_multiple_of(16) {
-                let (w, x) = terms.next().map_or((0.0, 0.0), |(w, x)| (f32::from_le_bytes(*w), *x));
-                let acc = &mut acc[i % 16];
-                *acc = Fpu::fma(w, x, *acc);
-            }
-            for half in [8, 4, 2, 1] {
-                let (low, high) = acc.split_at_mut_checked(half).unwrap_or_default();
-                low.iter_mut().zip(high.iter()).for_each(|(a, b)| *a += b);
-            }
-            // SAFETY: a row and a token of the job's.
-            unsafe { *job.out.add(t * job.stride + r) = acc[0] };
-        }
     }
 }

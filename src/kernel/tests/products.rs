@@ -64,7 +64,7 @@ fn check_product(random: &mut Random, kind: TensorType, data: Data, rows: usize,
     let form = Form::of(kind).unwrap();
     let skip = random.below(8);
     let bytes = random.weights(kind, data, rows, cols, skip);
-    let w = Matrix { kind, rows, cols, data: &bytes[skip..] };
+    let w = Matrix::at(kind, (rows, cols), &bytes, skip).unwrap();
     let x = Tokens::random(random, form, data, cols, tokens);
     let stride = rows + random.below(3);
     let want = product(&SCALAR, w, &x.acts(), stride);
@@ -147,7 +147,7 @@ fn several_products() {
     let (rows, cols) = ([33, 16, 70], 512);
     let kinds = [TensorType::Q8_0, TensorType::Q4_0, TensorType::Q8_0];
     let bytes = [0, 1, 2].map(|i| random.weights(kinds[i], Data::Plain, rows[i], cols, 0));
-    let w = [0, 1, 2].map(|i| Matrix { kind: kinds[i], rows: rows[i], cols, data: &bytes[i] });
+    let w = [0, 1, 2].map(|i| Matrix::at(kinds[i], (rows[i], cols), &bytes[i], 0).unwrap());
     for tokens in [1, 3] {
         let x = Tokens::random(&mut random, Form::Q8, Data::Plain, cols, tokens);
         for (at, stride) in [([2, 35, 53], 123), ([0, 90 * tokens, 90 * tokens + 20], 90), ([5, 38, 85 * tokens], 80)] {
@@ -173,14 +173,14 @@ fn several_products() {
 /// Outputs that would lie over each other or outside are seen.
 #[test]
 fn places_of_products() {
-    let w = Matrix { kind: TensorType::F32, rows: 4, cols: 1, data: &[0; 16] };
-    let places = |at: &[usize], tokens| fit(at.iter().map(|&at| (w, at)), tokens, 32, 10);
+    let w = Matrix::at(TensorType::F32, (4, 1), &[0; 16], 0).unwrap();
+    let places = |at: &[usize], tokens| fit(at.iter().map(|&at| (&w, at)), tokens, 32, 10);
     assert!(places(&[], 1) && places(&[28], 1) && places(&[0, 4, 8, 12], 1));
     assert!(!places(&[29], 1) && !places(&[usize::MAX], 1) && !places(&[0, 3], 1) && !places(&[4, 0], 1));
     assert!(places(&[8], 3) && places(&[2, 8], 3) && places(&[0, 14, 18], 2) && places(&[0, 4, 18], 2));
     assert!(!places(&[9], 3) && !places(&[0, 7], 3) && !places(&[0, 10], 2) && !places(&[0, 6, 18], 2));
-    assert!(!fit([(w, 0)].into_iter(), 2, 32, 3), "its own next token");
-    assert!(!fit([(Matrix { rows: 17, ..w }, 0)].into_iter(), 1, 32, 32), "less than a byte a row");
+    assert!(!fit([(&w, 0)].into_iter(), 2, 32, 3), "its own next token");
+    assert!(!fit([(&Matrix { rows: 17, ..w }, 0)].into_iter(), 1, 32, 32), "less than a byte a row");
 }
 
 /// Negative products that are too small for a number: a sum of them is -0, but +0 where zeros fill up the last sixteen.
@@ -192,7 +192,7 @@ fn sums_of_what_rounds_to_nothing() {
                 if kind == TensorType::F32 { (4, 0) } else { (2, 2 * usize::from(kind == TensorType::BF16)) };
             let small = if kind == TensorType::F16 { [0x01, 0x80, 0, 0] } else { (-6e-8f32).to_le_bytes() };
             let data = small[at..at + bytes].repeat(3 * cols);
-            let w = Matrix { kind, rows: 3, cols, data: &data };
+            let w = Matrix::at(kind, (3, cols), &data, 0).unwrap();
             let x = Tokens::quantized(&SCALAR, Form::F32, vec![1e-40; cols], 1);
             let want = product(&SCALAR, w, &x.acts(), 3);
             assert_eq!(want[0].to_bits(), if cols % 16 == 0 { 1 << 31 } else { 0 });
@@ -249,7 +249,7 @@ fn block_weights_by_decoded_rows() {
                     .map(|(i, (&w, &q))| f64::from(w) * f64::from(q) * f64::from(x.d[i / form.span()]))
             };
             let (want, size): (f64, f64) = (terms().sum(), terms().map(f64::abs).sum());
-            let w = Matrix { kind, rows: 1, cols, data: &bytes };
+            let w = Matrix::at(kind, (1, cols), &bytes, 0).unwrap();
             let got = f64::from(product(&SCALAR, w, &x.acts(), 1)[0]);
             // Two roundings and one of the minimum for each block; minimums may be larger than what is left.
             // Scales that are not f16 are random: some numbers are beyond f32.
@@ -273,7 +273,7 @@ fn every_half() {
             bytes.extend(bits.to_le_bytes());
             bytes.extend([1u8; 64].iter().take(32 * shift));
         }
-        let w = Matrix { kind, rows: 65536, cols: span, data: &bytes };
+        let w = Matrix::at(kind, (65536, span), &bytes, 0).unwrap();
         let want = product(&SCALAR, w, &x.acts(), 65536);
         for kernels in tables() {
             same(&product(kernels, w, &x.acts(), 65536), &want, || format!("{} {kind:?}", kernels.name));

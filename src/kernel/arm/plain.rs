@@ -1,0 +1,47 @@
+//! What models do not have, in little code, not fast: floats that are not on boundaries of four bytes, which no writer of
+//! files leaves, rows of less than sixteen or not of whole fours; and what few have: norms without weights or of other widths
+//! than whole sixteens.
+
+use super::float::Fpu;
+use crate::kernel::Job;
+use crate::kernel::scalar::Unit;
+
+/// Rows of f32 times tokens.
+///
+/// # Safety
+///
+/// The weights are f32; `job` as [`Job`] says.
+#[inline(never)]
+pub(super) unsafe fn matmul(job: &mut Job<'_>) {
+    for (t, x) in job.x.x.chunks_exact(job.cols.max(1)).enumerate() {
+        for (r, row) in job.w.chunks_exact((4 * job.cols).max(4)).enumerate() {
+            let weights = row.as_chunks().0.iter().map(|w| f32::from_le_bytes(*w));
+            let sum = dot(weights.zip(x.iter().copied()), job.cols);
+            // SAFETY: a row and a token of the job's.
+            unsafe { *job.out.add(t * job.stride + r) = sum };
+        }
+    }
+}
+
+/// [`Unit::rms_norm`] of any numbers.
+#[inline(never)]
+pub(super) fn rms_norm(x: &mut [f32], weight: &[u8], eps: f32) {
+    let sum = dot(x.iter().map(|x| (*x, *x)), x.len());
+    let scale = 1.0 / Fpu::sqrt(sum / x.len() as f32 + eps);
+    let mut weights = weight.as_chunks().0.iter().map(|w| f32::from_le_bytes(*w));
+    for x in x {
+        let weight = if weight.is_empty() { 1.0 } else { weights.next().unwrap_or(0.0) };
+        *x = *x * scale * weight;
+    }
+}
+
+/// The sum of `n` products, to the end of the last sixteen, in sixteen lanes and by the tree, as elsewhere.
+fn dot(mut terms: impl Iterator<Item = (f32, f32)>, n: usize) -> f32 {
+    let mut acc = [0.0; 16];
+    for i in 0..n.next_multiple_of(16) {
+        let (a, b) = terms.next().unwrap_or((0.0, 0.0));
+        let acc = &mut acc[i % 16];
+        *acc = Fpu::fma(a, b, *acc);
+    }
+    Fpu::sum(acc)
+}
