@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicUsize as Plain, Ordering::Relaxed}; // not seen by
 
 use shuttle::rand::{Rng, thread_rng};
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
+use shuttle::sync::Barrier;
 use shuttle::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use shuttle::{Config, Runner, thread};
 use workers::{Pair, Pool, Workers};
@@ -76,13 +77,9 @@ fn all_come() {
     let pool = Pool::new(2);
     for _ in 0..5 {
         pause();
-        let here = AtomicUsize::new(0);
-        pool.run(&|| {
-            here.fetch_add(1, Ordering::Relaxed);
-            while here.load(Ordering::Relaxed) < 2 {
-                thread::yield_now();
-            }
-        });
+        // (A caller that looks would not do: shuttle may wake threads that nobody has woken, while others have something to do.)
+        let here = Barrier::new(2);
+        pool.run(&|| _ = here.wait());
     }
 }
 
