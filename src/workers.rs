@@ -4,6 +4,13 @@ mod pair;
 #[cfg(feature = "std")]
 mod pool;
 
+/// What threads are made of. `tests/schedules` has the pool and the pair with others, which try the orders of what they do.
+mod parts {
+    pub use core::{hint, sync::atomic};
+    #[cfg(feature = "std")]
+    pub use std::{thread, time::Instant};
+}
+
 pub use pair::{Caller, Helper, Pair};
 #[cfg(feature = "std")]
 pub use pool::Pool;

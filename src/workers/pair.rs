@@ -2,9 +2,10 @@
 #![allow(unsafe_code)] // one place, in `Helper::step`: the type system cannot say that a job outlives its use there
 
 use core::ptr::{self, null_mut};
-use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use super::Workers;
+use super::parts::atomic::{AtomicBool, AtomicPtr, Ordering};
+use super::parts::hint;
 
 /// What a job is: calls of it take pieces of the work until none is left.
 type Job<'j> = &'j (dyn Fn() + Sync);
@@ -73,7 +74,7 @@ impl Workers for Caller<'_> {
             fn drop(&mut self) {
                 self.0.open.store(null_mut(), Ordering::SeqCst);
                 while self.0.inside.load(Ordering::SeqCst) {
-                    core::hint::spin_loop();
+                    hint::spin_loop();
                 }
             }
         }
@@ -107,7 +108,7 @@ impl Helper<'_> {
     pub fn serve(&self) -> ! {
         loop {
             if !self.step() {
-                core::hint::spin_loop();
+                hint::spin_loop();
             }
         }
     }

@@ -12,16 +12,16 @@
 //! Nothing is allocated for a job.
 #![allow(unsafe_code)] // one place, in `Shared::join`: the type system cannot say that a job outlives its threads' use of it
 
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use core::time::Duration;
 use std::format;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
-use std::time::Instant;
 use std::vec::Vec;
 
 use super::Workers;
+use super::parts::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+use super::parts::thread::{self, JoinHandle};
+use super::parts::{Instant, hint};
 
 /// How long a thread looks for the next job before it offers its core to others: longer than the
 /// pauses between the jobs of one token (1 to 20 microseconds).
@@ -139,7 +139,7 @@ impl Drop for Open<'_> {
         while gate & RUNNING != 0 {
             // Whoever still runs is about to finish, unless it has lost its core.
             if tries < 1000 {
-                core::hint::spin_loop();
+                hint::spin_loop();
                 tries += 1;
             } else {
                 thread::yield_now();
@@ -171,7 +171,7 @@ impl Shared {
                 if news(gate) {
                     return Some(gate);
                 }
-                core::hint::spin_loop();
+                hint::spin_loop();
             }
             let waited = start.elapsed();
             if waited > LINGER {

@@ -1,0 +1,127 @@
+//! The pool and the pair under shuttle, which decides at each access to an atomic who goes on: in so many orders, the same
+//! ones each time. A thread that waits for ever, a piece of work that is done twice or never, and a job that is looked at
+//! after `run` has returned end the program.
+//!
+//! Every access is taken to be of one order (SeqCst). What weaker ones permit the thread sanitizer looks for.
+//! The server's scheduler and the pages of the cache have one thread.
+
+mod workers;
+
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::atomic::{AtomicUsize as Plain, Ordering::Relaxed}; // not seen by shuttle
+
+use shuttle::rand::{Rng, thread_rng};
+use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
+use shuttle::sync::Barrier;
+use shuttle::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use shuttle::{Config, Runner, thread};
+use workers::{Pair, Pool, Workers};
+
+/// A job of `N` pieces, taken as all in the core are. Done once each, and nobody is at it afterwards.
+fn pieces<const N: usize>(workers: &dyn Workers) {
+    let next = AtomicUsize::new(0);
+    let (done, inside) = ([const { Plain::new(0) }; N], Plain::new(0));
+    workers.run(&|| {
+        inside.fetch_add(1, Relaxed);
+        while let Some(piece) = done.get(next.fetch_add(1, Ordering::Relaxed)) {
+            piece.fetch_add(1, Relaxed);
+        }
+        inside.fetch_sub(1, Relaxed);
+    });
+    assert_eq!(inside.load(Relaxed), 0, "somebody is still at a job that is over");
+    assert!(done.iter().all(|piece| piece.load(Relaxed) == 1), "every piece is done once");
+}
+
+/// Others go on for a while: until they sleep, are about to, or have only looked.
+fn pause() {
+    (0..thread_rng().gen_range(0..200)).for_each(|_| thread::yield_now());
+}
+
+/// Two cores.
+fn pair() {
+    let mut pair = Pair::new();
+    let (caller, helper) = pair.split();
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                helper.step();
+                thread::yield_now(); // or it might find the same job for ever
+            }
+        });
+        pieces::<1>(&caller);
+        pieces::<3>(&caller);
+        pieces::<2>(&caller);
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
+/// Threads that sleep and are woken, until there are none any more.
+fn pool<const THREADS: usize>() {
+    let pool = Pool::new(THREADS);
+    pieces::<1>(&pool);
+    pause();
+    pieces::<4>(&pool);
+    pieces::<2>(&pool);
+    pause();
+}
+
+/// A pool that has nothing to do.
+fn idle() {
+    let _pool = Pool::new(3);
+    pause();
+}
+
+/// Returns only once the other thread has come, who may be asleep.
+fn all_come() {
+    let pool = Pool::new(2);
+    for _ in 0..5 {
+        pause();
+        // (A caller that looks would not do: shuttle may wake threads that nobody has woken, while others have something to do.)
+        let here = Barrier::new(2);
+        pool.run(&|| _ = here.wait());
+    }
+}
+
+/// Two callers, and jobs within jobs.
+fn callers() {
+    let pool = Pool::new(2);
+    thread::scope(|scope| {
+        scope.spawn(|| pieces::<2>(&pool));
+        pieces::<2>(&pool);
+        pool.run(&|| pieces::<1>(&pool));
+    });
+}
+
+/// A job that panics, wherever it runs.
+fn panics() {
+    let pool = Pool::new(2);
+    let caught = panic::catch_unwind(AssertUnwindSafe(|| pool.run(&|| panic::resume_unwind(Box::new("a job")))));
+    assert!(caught.is_err());
+    pieces::<2>(&pool);
+}
+
+fn main() {
+    let runs = std::env::args().nth(1).map_or(Ok(5_000), |runs| runs.parse()).expect("a number of orders");
+    let mut config = Config::new();
+    config.stack_size = 1 << 17;
+    config.silence_warnings = true;
+    let models: [(&str, fn()); 7] = [
+        ("pair", pair),
+        ("pool of two", pool::<2>),
+        ("pool of three", pool::<3>),
+        ("idle pool", idle),
+        ("all come", all_come),
+        ("two callers", callers),
+        ("panics", panics),
+    ];
+    for (name, model) in models {
+        let mut orders = 0;
+        let schedulers: [Box<dyn Scheduler + Send>; 2] =
+            [Box::new(RandomScheduler::new_from_seed(1, runs)), Box::new(PctScheduler::new_from_seed(1, 4, runs))];
+        for scheduler in schedulers {
+            orders += Runner::new(scheduler, config.clone()).run(model);
+        }
+        println!("{name}: nothing found in {orders} orders");
+    }
+}

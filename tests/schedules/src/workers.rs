@@ -1,0 +1,38 @@
+//! The core's own pool and pair, made of shuttle's threads and atomics.
+
+use std::time::Duration;
+
+pub mod parts {
+    pub use super::Instant;
+    pub use shuttle::{hint, sync::atomic, thread};
+}
+
+#[allow(dead_code)] // `serve`
+#[path = "../../../src/workers/pair.rs"]
+mod pair;
+#[path = "../../../src/workers/pool.rs"]
+mod pool;
+
+pub use pair::Pair;
+pub use pool::Pool;
+
+/// As in the core.
+#[allow(dead_code)] // `count`
+pub trait Workers: Sync {
+    fn count(&self) -> usize;
+    fn run(&self, job: &(dyn Fn() + Sync));
+}
+
+/// A clock that goes as the schedule wants: a thread that waits still looks, offers its core, or, mostly, goes to sleep.
+pub struct Instant;
+
+impl Instant {
+    pub fn now() -> Self {
+        Self
+    }
+
+    pub fn elapsed(&self) -> Duration {
+        use shuttle::rand::{Rng, thread_rng};
+        Duration::from_micros(*[0, 100, 1000].get(thread_rng().gen_range(0..10)).unwrap_or(&1000))
+    }
+}
