@@ -38,7 +38,7 @@ macro_rules! form_of {
 impl Form {
     formats_list!(form_of);
 
-    /// Of each weight type, by its number.
+    /// Of each weight type with a low number.
     const ALL: [Option<Self>; 64] = {
         let mut all = [None; 64];
         let mut id = 0;
@@ -55,7 +55,13 @@ impl Form {
     #[inline(always)] // a load
     pub const fn of(kind: TensorType) -> Option<Self> {
         let id = kind as usize;
-        if id < Self::ALL.len() { Self::ALL[id] } else { None }
+        if id < Self::ALL.len() {
+            Self::ALL[id]
+        } else if TensorType::Q8_G32.is_built() || TensorType::Q8_G64.is_built() {
+            Self::chosen(kind) // those two, which GGUF has no numbers for
+        } else {
+            None
+        }
     }
 
     const fn of_blocks<F: Format>() -> Self {
