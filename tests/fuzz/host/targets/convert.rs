@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use arbitrary::Arbitrary;
-use arenite::tokenizer::Tokenizer;
 use arenite::{Gguf, Model};
 use fuzz::change::model;
 use fuzz_host::Edits;
