@@ -118,7 +118,7 @@ unsafe impl<F: Format> Source for Packing<'_, F> {
     #[inline(always)]
     unsafe fn piece(&self, b: usize) {
         let pieces = F::ELEMENTS / 32;
-        if b % pieces == 0 {
+        if b.is_multiple_of(pieces) {
             // SAFETY: passed on to the caller.
             unsafe { pack::block::<F, true, false, true>(self.0, b / pieces) };
         }
