@@ -74,9 +74,9 @@ unsafe impl Panel for Sdot {
     unsafe fn put(to: *mut u8, [a, b, c, d]: [[int8x16_t; 2]; 4]) {
         // SAFETY: the two stores fill the 128 bytes of four rows.
         unsafe {
-            for (half, to) in [to, to.add(64)].into_iter().enumerate() {
-                let words = [a, b, c, d].map(|row| vreinterpretq_s32_s8(row[half]));
-                vst4q_s32(to.cast(), int32x4x4_t(words[0], words[1], words[2], words[3]));
+            for (((a, b), (c, d)), to) in a.into_iter().zip(b).zip(c.into_iter().zip(d)).zip([to, to.add(64)]) {
+                let [a, b, c, d] = [a, b, c, d].map(|half| vreinterpretq_s32_s8(half));
+                vst4q_s32(to.cast(), int32x4x4_t(a, b, c, d));
             }
         }
     }

@@ -30,11 +30,11 @@ unsafe fn smmla(sum: &mut int32x4_t, x: int8x16_t, w: int8x16_t) {
 /// The rows of a panel lie in groups of four: eight bytes of each, then the next eight. So a vector
 /// has two rows.
 #[inline(always)]
-pub(super) unsafe fn put(to: *mut u8, rows: [[int8x16_t; 2]; 4]) {
+pub(super) unsafe fn put(to: *mut u8, [a, b, c, d]: [[int8x16_t; 2]; 4]) {
     // SAFETY: the two stores fill the 128 bytes of four rows.
     unsafe {
-        for (half, to) in [to, to.add(64)].into_iter().enumerate() {
-            let [a, b, c, d] = rows.map(|row| vreinterpretq_s64_s8(row[half]));
+        for (((a, b), (c, d)), to) in a.into_iter().zip(b).zip(c.into_iter().zip(d)).zip([to, to.add(64)]) {
+            let [a, b, c, d] = [a, b, c, d].map(|half| vreinterpretq_s64_s8(half));
             vst4q_s64(to.cast(), int64x2x4_t(a, b, c, d));
         }
     }
@@ -44,13 +44,19 @@ pub(super) unsafe fn put(to: *mut u8, rows: [[int8x16_t; 2]; 4]) {
 /// array is never used; an odd last token is paired with itself.
 type Pairs<V, const T: usize> = [[V; 4]; T];
 
+/// The first of each pair. In this form the compiler also sees that they are less than `T` where it unrolls nothing.
+#[inline(always)]
+fn evens<const T: usize>() -> impl Iterator<Item = usize> {
+    (0..T.div_ceil(2)).map(|pair| 2 * pair)
+}
+
 /// 32 quants of each pair of tokens, eight in a vector; the pointers move on.
 #[inline(always)]
 unsafe fn quants<const T: usize>(q: &mut [*const i64; T]) -> Pairs<int8x16_t, T> {
     // SAFETY: the caller has 32 quants of each token.
     unsafe {
         let mut quants = [[vdupq_n_s8(0); 4]; T];
-        for t in (0..T).step_by(2) {
+        for t in evens::<T>() {
             let mut pair = vld4q_dup_s64(q[t]);
             if t + 1 < T {
                 pair = vld4q_lane_s64::<1>(q[t + 1], pair);
@@ -67,11 +73,11 @@ unsafe fn quants<const T: usize>(q: &mut [*const i64; T]) -> Pairs<int8x16_t, T>
 macro_rules! products {
     ($codes:ident, $quants:ident, $($step:literal)*) => {{
         let mut sums = [[vdupq_n_s32(0); 4]; T];
-        for four in [0, 2] {
+        for four in evens::<4>() {
             let next = $codes.add(CODES / 2);
             $(
                 let w = load(&mut $codes);
-                for t in (0..T).step_by(2) {
+                for t in evens::<T>() {
                     smmla(&mut sums[t][four], $quants[t][$step], w[0]);
                     smmla(&mut sums[t][four + 1], $quants[t][$step], w[1]);
                 }
@@ -99,7 +105,7 @@ unsafe fn scales<const T: usize>(d: &mut [*const f32; T]) -> [float32x4_t; T] {
     // SAFETY: the caller has a scale of each token.
     unsafe {
         let mut scales = [vdupq_n_f32(0.0); T];
-        for t in (0..T).step_by(2) {
+        for t in evens::<T>() {
             let even = next(&mut d[t]);
             scales[t] = vcombine_f32(even, if t + 1 < T { next(&mut d[t + 1]) } else { even });
         }
@@ -115,7 +121,7 @@ unsafe fn add<const T: usize>(
     x: [float32x4_t; T],
     sums: Pairs<int32x4_t, T>,
 ) {
-    for t in (0..T).step_by(2) {
+    for t in evens::<T>() {
         for pair in 0..4 {
             // SAFETY: NEON.
             acc[t][pair] = unsafe { vfmaq_f32(acc[t][pair], vmulq_f32(w[pair], x[t]), vcvtq_f32_s32(sums[t][pair])) };
@@ -128,7 +134,7 @@ unsafe fn add<const T: usize>(
 unsafe fn store<const T: usize>(out: [*mut f32; T], acc: Pairs<float32x4_t, T>) {
     // SAFETY: the caller has room for eight rows of each token.
     unsafe {
-        for t in (0..T).step_by(2) {
+        for t in evens::<T>() {
             let acc = acc[t].map(|pair| vreinterpretq_f64_f32(pair));
             vst1q_f64(out[t].cast(), vzip1q_f64(acc[0], acc[1]));
             vst1q_f64(out[t].add(4).cast(), vzip1q_f64(acc[2], acc[3]));
@@ -170,7 +176,7 @@ pub(super) unsafe fn pieces<const T: usize, const SCALES: u8>(tile: &Tile<'_>) {
                 }
                 if SCALES == scales::MINIMUM {
                     let mut totals = [[vdupq_n_s32(0); 4]; T];
-                    for t in (0..T).step_by(2) {
+                    for t in evens::<T>() {
                         let sum = |t: usize| vdup_n_s32(i32::from(*sums[t]) + i32::from(*sums[t].add(1)));
                         totals[t] = [vcombine_s32(sum(t), sum(if t + 1 < T { t + 1 } else { t })); 4];
                     }
@@ -206,7 +212,7 @@ pub(super) unsafe fn whole<const T: usize, const GROUP: usize, const MINIMUMS: b
                 let mut weigh = |sums: Pairs<int32x4_t, T>| {
                     let pairs = vld4q_dup_s64(scale);
                     let pairs = [pairs.0, pairs.1, pairs.2, pairs.3].map(|pair| vreinterpretq_s32_s64(pair));
-                    for t in (0..T).step_by(2) {
+                    for t in evens::<T>() {
                         for pair in 0..4 {
                             totals[t][pair] = vmlaq_s32(totals[t][pair], sums[t][pair], pairs[pair]);
                         }
@@ -248,7 +254,7 @@ unsafe fn minimums<const T: usize, const GROUP: usize>(
     unsafe {
         let mut totals = [[vdupq_n_s32(0); 4]; T];
         for eight in 0..256 / GROUP / 8 {
-            for t in (0..T).step_by(2) {
+            for t in evens::<T>() {
                 let (even, odd) = (sums[t], if t + 1 < T { sums[t + 1] } else { sums[t] });
                 let (even, odd) = (eight_sums::<GROUP>(even, eight), eight_sums::<GROUP>(odd, eight));
                 // Each sum twice, of both tokens: two groups in a vector.
