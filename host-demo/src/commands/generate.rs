@@ -179,7 +179,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
         (Some(memory), Some(tokenizer)) => Some(memory.masks(tokenizer)?),
         _ => None,
     };
-    let mut continued = |prompt: &Prompt, session: &mut Session<'_, '_>, show: &mut dyn FnMut(&str) -> Result<()>| {
+    let mut continued = |prompt: &Prompt, session: &mut Session<'_, '_>, show: Show<'_>| {
         let guesser = match (&mut draft, args.lookup) {
             (Some(draft), _) => Some(Guesser::new(Box::new(|text, most| draft.guess(text, most)), ahead)),
             (None, most) => most.map(Guesser::lookup),
@@ -203,20 +203,38 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let Some(prompt) = single else {
         return each_line(args.text.file.as_deref(), |text| {
             let prompt = Prompt::new(text, tokenizer)?;
-            let mut text = String::new();
-            let outcome = continued(&prompt, &mut session, &mut |part| {
-                text.push_str(part);
-                Ok(())
-            })?;
-            warn_cut(&outcome, "an answer", "");
-            Ok(Answer { text, end: outcome.end.name(), ids: outcome.ids, prompt_tokens: prompt.ids.len() })
+            answer(&prompt, |show| continued(&prompt, &mut session, show))
         });
     };
-    let mut printer = Printer::new(args, prompt.shown.clone());
-    let outcome = continued(&prompt, &mut session, &mut |text| printer.text(text))?;
     let kv = runtime::kv(&args.run.session, &gguf).name();
     let setting = Setting { file, plan: &plan, kv, isa: kernels.name, threads: workers.count(), seed };
-    let stats = setting.stats(&prompt, &outcome);
+    print(args, &prompt, &setting, |show| continued(&prompt, &mut session, show))
+}
+
+/// Takes the text as it comes.
+type Show<'s> = &'s mut dyn FnMut(&str) -> Result<()>;
+
+/// The answer to a line.
+fn answer(prompt: &Prompt, continued: impl FnOnce(Show<'_>) -> Result<Outcome>) -> Result<Answer> {
+    let mut text = String::new();
+    let outcome = continued(&mut |part| {
+        text.push_str(part);
+        Ok(())
+    })?;
+    warn_cut(&outcome, "an answer", "");
+    Ok(Answer { text, end: outcome.end.name(), ids: outcome.ids, prompt_tokens: prompt.ids.len() })
+}
+
+/// Prints what comes, and then how it was made.
+fn print(
+    args: &Args,
+    prompt: &Prompt,
+    setting: &Setting<'_>,
+    continued: impl FnOnce(Show<'_>) -> Result<Outcome>,
+) -> Result<ExitCode> {
+    let mut printer = Printer::new(args, prompt.shown.clone());
+    let outcome = continued(&mut |text| printer.text(text))?;
+    let stats = setting.stats(prompt, &outcome);
     printer.finish(&prompt.ids, &outcome, &stats)?;
     print_stats(&stats);
     warn_cut(&outcome, "the answer", ": give more with -n or -c");
