@@ -174,26 +174,26 @@ impl Change<'_> {
         let from = self.tensor.kind.block();
         let from = columns / from.0 * from.1;
         let to = columns / self.to.block().0 * self.to.block().1;
+        // Scales are f16 mostly, and the search for them adds squares.
+        let most = match self.to {
+            TensorType::F32 => f32::MAX,
+            TensorType::BF16 => bf16::MAX.to_f32(),
+            _ => f16::MAX.to_f32(),
+        };
         let mut row = vec![0.0; columns];
         for (i, out) in (first..).zip(out.chunks_exact_mut(to)) {
             let bytes = self.tensor.data.get(i * from..(i + 1) * from).unwrap_or_default();
             ensure!(decode_row(self.tensor.kind, bytes, &mut row), "this build does not read {:?}", self.tensor.kind);
             ensure!(row.iter().all(|x| x.is_finite()), "{name} has a weight that is not finite, in row {i}");
-            let importance = self.importance.map(|all| {
-                let matrix = i / self.tensor.dims[1] as usize;
-                &all[matrix * columns..][..columns]
-            });
-            // Scales are f16 mostly, and what looks for them adds squares.
-            let most = match self.to {
-                TensorType::F32 => f32::MAX,
-                TensorType::BF16 => bf16::MAX.to_f32(),
-                _ => f16::MAX.to_f32(),
-            };
             ensure!(
                 row.iter().all(|x| x.abs() <= most),
                 "{name} has a weight beyond {most:e} in row {i}, too large for {:?}: keep it with --tensor-type {name}=F32",
                 self.to
             );
+            let importance = self.importance.map(|all| {
+                let matrix = i / self.tensor.dims[1] as usize;
+                &all[matrix * columns..][..columns]
+            });
             ensure!(encode::encode(self.to, &row, importance, out), "this build does not write {:?}", self.to);
         }
         Ok(())
