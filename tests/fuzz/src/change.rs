@@ -1,8 +1,10 @@
 //! Models of every family, and changes to them.
 
-use std::sync::OnceLock;
+use std::sync::{LazyLock, OnceLock};
 
 use arbitrary::Arbitrary;
+use arenite::Gguf;
+use arenite::tokenizer::Tokenizer;
 
 use crate::encoders::{ENCODERS, encoder};
 use crate::families::{DECODERS, RECURRENT, decoder};
@@ -98,6 +100,13 @@ pub fn model(family: usize) -> &'static [u8] {
     static MADE: [OnceLock<Vec<u8>>; KINDS] = [const { OnceLock::new() }; KINDS];
     MADE[family % KINDS].get_or_init(|| builder(family).build())
 }
+
+/// The tokenizer of the first: a token for every byte, after three that control.
+pub static TOKENIZER: LazyLock<Tokenizer<'static, 'static>> = LazyLock::new(|| {
+    let gguf = Gguf::parse(model(0)).expect("a correct file");
+    let index = vec![0; Tokenizer::index_bytes(&gguf).expect("a correct vocabulary")].leak();
+    Tokenizer::new(&gguf, index).expect("a correct vocabulary")
+});
 
 fn make(family: usize) -> Builder {
     if let Some(name) = FAMILIES.get(family) {

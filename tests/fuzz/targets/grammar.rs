@@ -2,21 +2,12 @@
 //! is not changes nothing.
 #![no_main]
 
-use std::sync::LazyLock;
-
 use arbitrary::Arbitrary;
 use arenite::grammar::{Constraint, Grammar, Masks};
-use arenite::tokenizer::Tokenizer;
-use arenite::{Error, Gguf, Line};
-use fuzz::change::model;
+use arenite::{Error, Line};
+use fuzz::change::TOKENIZER;
 use fuzz::list::List;
 use libfuzzer_sys::fuzz_target;
-
-static TOKENIZER: LazyLock<Tokenizer<'static, 'static>> = LazyLock::new(|| {
-    let gguf = Gguf::parse(model(0)).expect("a correct file");
-    let index = vec![0; Tokenizer::index_bytes(&gguf).expect("a correct vocabulary")].leak();
-    Tokenizer::new(&gguf, index).expect("a correct vocabulary")
-});
 
 /// A table of nodes, mostly right: see `src/grammar/table.rs`.
 #[derive(Arbitrary, Debug)]

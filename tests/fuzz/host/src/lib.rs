@@ -150,7 +150,7 @@ fn place(document: &mut Value, at: u16) -> &mut Value {
             _ => {}
         }
     }
-    let number = if at % 2 == 0 { at / 2 % 32 } else { at / 2 };
+    let number = if at.is_multiple_of(2) { at / 2 % 32 } else { at / 2 };
     let mut left = VecDeque::from([document]);
     for _ in 0..usize::from(number) % count {
         match left.pop_front() {

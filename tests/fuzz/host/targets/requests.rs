@@ -8,8 +8,7 @@ use arbitrary::Arbitrary;
 use arenite::Gguf;
 use arenite::grammar::Grammar;
 use arenite::sampler::Sampler;
-use arenite::tokenizer::Tokenizer;
-use fuzz::change::model;
+use fuzz::change::{TOKENIZER, model};
 use fuzz_host::{Edits, Words};
 use host_demo::untrusted::{Body, Choice, Endpoint, Frame, Renderer, Service, to_chat};
 use libfuzzer_sys::fuzz_target;
@@ -19,15 +18,12 @@ const CONTEXT: usize = 256;
 
 static SERVICE: LazyLock<Service> = LazyLock::new(|| {
     let gguf = Gguf::parse(model(0)).expect("a correct file");
-    let index = vec![0; Tokenizer::index_bytes(&gguf).expect("a correct vocabulary")].leak();
-    let tokenizer: &Tokenizer<'_, '_> =
-        Box::leak(Box::new(Tokenizer::new(&gguf, index).expect("a correct vocabulary")));
     Service {
-        tokenizer,
-        renderer: Renderer::new(&gguf, tokenizer, "auto", None).expect("no template").into(),
+        tokenizer: &TOKENIZER,
+        renderer: Renderer::new(&gguf, &TOKENIZER, "auto", None).expect("no template").into(),
         name: "tiny".into(),
         context: CONTEXT,
-        vocab: tokenizer.vocab_len(),
+        vocab: TOKENIZER.vocab_len(),
         makes_text: true,
         makes_vectors: true,
         ranking: None,

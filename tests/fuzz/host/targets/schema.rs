@@ -2,25 +2,14 @@
 //! lets through is JSON.
 #![no_main]
 
-use std::sync::LazyLock;
-
 use arbitrary::{Arbitrary, Result, Unstructured};
-use arenite::Gguf;
 use arenite::grammar::{Constraint, Grammar};
-use arenite::tokenizer::Tokenizer;
-use fuzz::change::model;
+use fuzz::change::TOKENIZER;
 use fuzz::list::List;
 use fuzz_host::{Atom, Edits, Words};
 use host_demo::untrusted::{from_gbnf, from_json_schema};
 use libfuzzer_sys::fuzz_target;
 use serde_json::{Map, Value, json};
-
-/// With a token for every byte.
-static TOKENIZER: LazyLock<Tokenizer<'static, 'static>> = LazyLock::new(|| {
-    let gguf = Gguf::parse(model(0)).expect("a correct file");
-    let index = vec![0; Tokenizer::index_bytes(&gguf).expect("a correct vocabulary")].leak();
-    Tokenizer::new(&gguf, index).expect("a correct vocabulary")
-});
 
 #[derive(Arbitrary, Debug)]
 enum Case {
