@@ -48,6 +48,16 @@ fn run(file: &[u8], kv: KvType, batch: usize) -> Run<'_> {
     Run::new(file, |options| *options = Options::new().context(64).batch(batch).kv(kv))
 }
 
+/// A snapshot of `len` tokens goes into a session that has been elsewhere, whose cache is full of other things.
+fn arrives(run: &mut Run<'_>, snapshot: &[u8], len: usize, want: &[u32], name: &str) {
+    let mut session = run.session();
+    session.prefill(&[9; 61]).unwrap();
+    session.restore(snapshot).unwrap();
+    assert_eq!(session.position(), len);
+    assert!(save(&session) == snapshot, "{name} {len}");
+    assert!(go_on(&mut session) == want, "{name} {len}");
+}
+
 #[test]
 fn the_same_bits_as_prefilled() {
     let ids = prompt(64);
@@ -63,13 +73,7 @@ fn the_same_bits_as_prefilled() {
                 let snapshot = save(&session);
                 let want = go_on(&mut session);
 
-                // Into a session that has been elsewhere: its cache is full of other things.
-                let mut session = other.session();
-                session.prefill(&[9; 61]).unwrap();
-                session.restore(&snapshot).unwrap();
-                assert_eq!(session.position(), len);
-                assert!(save(&session) == snapshot, "{name} {kv:?} {len}");
-                assert!(go_on(&mut session) == want, "{name} {kv:?} {len}");
+                arrives(&mut other, &snapshot, len, &want, &format!("{name} {kv:?}"));
             }
         }
     }
@@ -90,12 +94,7 @@ fn states_of_fixed_size_go_along() {
             let mut session = one.session();
             session.prefill(&ids[..len]).unwrap();
             let want = go_on(&mut session);
-            let mut session = other.session();
-            session.prefill(&[9; 61]).unwrap();
-            session.restore(&snapshot).unwrap();
-            assert_eq!(session.position(), len);
-            assert!(save(&session) == snapshot, "{family} {len}");
-            assert!(go_on(&mut session) == want, "{family} {len}");
+            arrives(&mut other, &snapshot, len, &want, family);
         }
     }
 }
