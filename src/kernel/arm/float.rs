@@ -38,6 +38,26 @@ macro_rules! on_words {
 }
 pub(super) use on_words;
 
+/// The bits of what an instruction makes of a number in `s0`.
+macro_rules! of_one {
+    ($instruction:literal, $x:expr) => {{
+        let mut x = $x.to_bits();
+        // SAFETY: registers only.
+        unsafe {
+            asm!(
+                unit!(),
+                "vmov s0, {x}",
+                $instruction,
+                "vmov {x}, s0",
+                x = inout(reg) x,
+                out("s0") _,
+                options(pure, nomem, nostack, preserves_flags),
+            );
+        }
+        x
+    }};
+}
+
 /// `asm!` that changes all registers of the unit.
 macro_rules! fpu {
     ($($code:expr,)* ; $($operands:tt)*) => {
@@ -255,20 +275,7 @@ unsafe impl Unit for Fpu {
 
     #[inline(always)]
     fn to_f16(x: f32) -> [u8; 2] {
-        let mut x = x.to_bits();
-        // SAFETY: registers only.
-        unsafe {
-            asm!(
-                unit!(),
-                "vmov s0, {x}",
-                "vcvtb.f16.f32 s0, s0",
-                "vmov {x}, s0",
-                x = inout(reg) x,
-                out("s0") _,
-                options(pure, nomem, nostack, preserves_flags),
-            );
-        }
-        (x as u16).to_le_bytes()
+        (of_one!("vcvtb.f16.f32 s0, s0", x) as u16).to_le_bytes()
     }
 
     #[inline(always)]
@@ -295,20 +302,7 @@ unsafe impl Unit for Fpu {
 
     #[inline(always)]
     fn sqrt(x: f32) -> f32 {
-        let mut x = x.to_bits();
-        // SAFETY: registers only.
-        unsafe {
-            asm!(
-                unit!(),
-                "vmov s0, {x}",
-                "vsqrt.f32 s0, s0",
-                "vmov {x}, s0",
-                x = inout(reg) x,
-                out("s0") _,
-                options(pure, nomem, nostack, preserves_flags),
-            );
-        }
-        f32::from_bits(x)
+        f32::from_bits(of_one!("vsqrt.f32 s0, s0", x))
     }
 
     #[inline(always)]
