@@ -44,17 +44,17 @@ BOS, EOS = 1, 2
 
 # --- text and tokens -----------------------------------------------------------------------
 
-def train_tokenizer(texts, often=500):
+def train_tokenizer(texts):
     """A SentencePiece BPE model with Llama's conventions, as its serialized bytes.
 
-    It sees paragraphs, so that the line feed never becomes part of a piece: it is a byte token. And it sees the names so
-    often in quotes, which, like the line feed, are no space: so a name is one piece, too, where a paragraph begins. In several pieces
-    it was seldom remembered.
+    It sees paragraphs, so that the line feed never becomes part of a piece: it is a byte token. And it sees each name often
+    behind a quote, which, like the line feed, is no space: so a name is one piece where a paragraph begins, too. In several
+    pieces it was seldom remembered.
     """
     names = ['"' + name for name in stories.GIRLS + stories.BOYS + stories.SHE_ANIMALS + stories.HE_ANIMALS]
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=itertools.chain((p for text in texts for p in text.split("\n\n")), names * often),
+        sentence_iterator=itertools.chain((p for text in texts for p in text.split("\n\n")), names * 500),
         model_writer=model, model_type="bpe", vocab_size=VOCAB, character_coverage=1.0,
         byte_fallback=True, split_digits=True, add_dummy_prefix=True,
         normalization_rule_name="identity", remove_extra_whitespaces=False,
@@ -350,12 +350,12 @@ def options(doc, out):
     return its
 
 
-def start(args, stories, often=500):
-    """Sets what is random, and trains a tokenizer on so many stories, and names."""
+def start(args, stories):
+    """Sets what is random, and trains a tokenizer on so many stories."""
     torch.set_num_threads(args.threads)
     torch.manual_seed(args.seed)
     rng = random.Random(1)
-    return sentencepiece.SentencePieceProcessor(model_proto=train_tokenizer([story(rng) for _ in range(stories)], often))
+    return sentencepiece.SentencePieceProcessor(model_proto=train_tokenizer([story(rng) for _ in range(stories)]))
 
 
 def main():

@@ -151,7 +151,7 @@ fn project(
 ) {
     let (keys, queries, gated) = (view.part != Part::Queries, view.part != Part::Keys, spec.gated_query());
     let (k, v) = (shape.q_dim, shape.q_dim + shape.kv_dim);
-    // Queries with their gates stand behind the values, from where they are copied to their place.
+    // Queries that come with gates are made behind the values; later the queries alone are copied to the front.
     let q = if gated { v + shape.kv_dim } else { 0 };
     let matrix = |role, wanted| if wanted { weights.matrix(role, layer.index) } else { None };
     let products = [

@@ -1,5 +1,5 @@
-//! The pool and the pair under shuttle, which decides at each access to an atomic who goes on: in so many orders, the same
-//! ones each time. A thread that waits for ever, a piece of work that is done twice or never, and a job that is looked at
+//! The pool and the pair under shuttle, which chooses the next thread at each access to an atomic. The choices are random, from
+//! a fixed seed. A thread that waits for ever, a piece of work that is done twice or never, and a job that is looked at
 //! after `run` has returned end the program.
 //!
 //! Every access is taken to be of one order (SeqCst). What weaker ones permit the thread sanitizer looks for.
