@@ -1,14 +1,16 @@
 #!/bin/bash
 # Builds both engines, writes the models and compares: see README.md. Arguments go to compare.py, but for
 #
-#     --models A,B    which of the shapes in models.py (default: all)
+#     --models A,B    which: a shape of models.py with a type, such as qwen3-0.6b-Q4_K_M
 set -euo pipefail
 cd "$(dirname "$0")"
-shapes=stories15m,smollm2-135m,qwen3-0.6b
+models=stories15m-Q8_0,gpt2-124m-Q8_0
+for type in Q8_0 Q4_0 Q4_K_M Q5_K_M Q6_K; do models+=,qwen3-0.6b-$type; done
+models+=,gemma-4-e2b-Q4_K_M
 arguments=()
 while [ $# -gt 0 ]; do
     case $1 in
-        --models) shapes=${2:?--models needs names}; shift ;;
+        --models) models=${2:?--models needs names}; shift ;;
         *) arguments+=("$1") ;;
     esac
     shift
@@ -24,11 +26,9 @@ fi
 cargo build --release --manifest-path ../../Cargo.toml -p host-demo -p kernel-benches --bins
 
 files=()
-for shape in ${shapes//,/ }; do
-    for type in Q8_0 Q4_0; do
-        file=models/$shape-$type.gguf
-        [ -f "$file" ] || $python models.py "$shape" $type "$file"
-        files+=("$file")
-    done
+for model in ${models//,/ }; do
+    file=models/$model.gguf
+    [ -f "$file" ] || $python models.py "${model%-*}" "${model##*-}" "$file"
+    files+=("$file")
 done
 exec $python compare.py "${arguments[@]}" "${files[@]}"

@@ -12,9 +12,16 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+import stories
 import train
 
-VOCAB, CONTEXT, DIM, LAYERS, HEADS, KV_HEADS, HIDDEN, TAPS = 512, 4096, 64, 6, 4, 2, 96, 3
+# Ten of the plots, and six names of each list: what so few weights can learn well. The giant vegetable, the soup, the fallen
+# star, the berries, the picnic, the little cloud, the old toy; and for animals the race, the bridge, and the new friend.
+stories.PLOTS[:] = [stories.PLOTS[i] for i in (17, 18, 19, 25, 27, 37, 39, 14, 36, 3)]
+for words in (stories.GIRLS, stories.BOYS, stories.SHE_ANIMALS, stories.HE_ANIMALS, stories.KINDS):
+    del words[6:]
+
+VOCAB, CONTEXT, DIM, LAYERS, HEADS, KV_HEADS, HIDDEN, TAPS = 768, 4096, 64, 6, 4, 2, 96, 3
 HEAD = DIM // HEADS
 EPS, ROPE_BASE = train.EPS, train.ROPE_BASE
 train.VOCAB, train.CONTEXT = VOCAB, CONTEXT
@@ -137,7 +144,7 @@ def write(path, model, tokenizer):
 
 def main():
     args = train.options(__doc__, out="hybrid.gguf").parse_args()
-    tokenizer = train.start(args, 4000)
+    tokenizer = train.start(args, 4000, often=2000)
     model = Hybrid()
     print(f"{sum(p.numel() for p in model.parameters())} parameters", flush=True)
     train.train(model, tokenizer, args, save=lambda: write(args.out, model, tokenizer))

@@ -239,7 +239,7 @@ helper/hn/how = a tall man with a ladder/the man/He climbed up, step by step,|a 
 place = C:school|C:the playground|C:the park|A:the meadow|A:the forest|A:the pond
 game = hide and seek|tag|catch|jump rope|pirates|follow the leader
 
-There was a new {f.kind} [C:at {place}|A:near {place}]. {f.His} name was {f}. [{f} was very shy.|{f} did not know anyone.|{f} had come from far away.] {f.He} [sat alone under a tree|stood by [the fence|a big rock] and looked at {f.his} feet|watched the others from far away], [while all the others played {game}|and {f.he} did not say a word].
+[There was|Once upon a time, there was] a new {f.kind} [C:at {place}|A:near {place}]. {f.His} name was {f}. [{f} was very shy.|{f} did not know anyone.|{f} had come from far away.] {f.He} [sat alone under a tree|stood by [the fence|a big rock] and looked at {f.his} feet|watched the others from far away], [while all the others played {game}|and {f.he} did not say a word].
 
 {h} saw {f} [sitting there|all alone]. {h.He} was [a kind|a cheerful|a friendly] {h.kind}, and {h.he} [remembered how it felt to be new|did not like to see anyone sad|thought that {f} looked lonely]. So {h} walked [over|up to {f}] and said, "[Hello!|Hi!] My name is {h}. [Do you want to play with us?|Would you like to play {game}?|Can I sit with you?]" {f} [looked up|blushed|was surprised]. "[I don't know how to play|I am not very good at games|What if the others don't like me?]," [{f.he} whispered|said {f} in a small voice].
 
@@ -405,7 +405,7 @@ And [there|at last], behind the last trees, {h.he} saw [a light in a window|the 
 v = turnip|carrot|pumpkin|cabbage|beet|potato
 small = a tiny mouse|a little ant|a ladybug|a small snail|a baby bird
 
-In the spring, {e} planted a {v}. The sun shone and the rain fell, and the {v} grew and grew. [It became as big as a cart.|It became bigger than the door.|By autumn, it was the biggest {v} anyone had ever seen.] "[It is time to pull it out|Now we can make soup]," said {e}. {e} pulled and pulled, but the {v} did not move.
+[In the spring|Once upon a time], {e} planted a {v}. The sun shone and the rain fell, and the {v} grew and grew. [It became as big as a cart.|It became bigger than the door.|By autumn, it was the biggest {v} anyone had ever seen.] "[It is time to pull it out|Now we can make soup]," said {e}. {e} pulled and pulled, but the {v} did not move.
 
 "[Let me help|I will help you]!" said {h}. So {h} pulled {e}, and {e} pulled the {v}. [They pulled and pulled|Heave, ho! They pulled with all their strength], but the {v} [did not move|would not come out]. {h} called {f}. {f} pulled {h}, {h} pulled {e}, and {e} pulled the {v}. [Still, it did not move.|It moved a tiny bit, and then it stopped.] [They called the dog, and the dog called the cat.|They called the goat, and the goat called the goose.|The baker came to help, and so did the farmer.] [They all pulled until their faces were red.|They all pulled in one long line.] But the {v} stayed in the ground.
 
@@ -651,7 +651,7 @@ When it was over, [the little cloud was as thin as a feather, but it was happy|t
 
 == the cookie thief
 food = cookies|buns|apple tarts|muffins|nut cakes
-thief/is = mouse/a mother mouse with five hungry little ones|raccoon/a thin little raccoon who had hurt its foot|squirrel/an old squirrel who could no longer climb|cat/a stray cat with three tiny kittens
+thief/is = mouse/a mouse with five hungry little ones|raccoon/a raccoon who had hurt its foot|squirrel/a squirrel who could no longer climb|cat/a cat with three tiny kittens
 trap = put flour on the floor|tied a bell to the plate|hid behind the curtain with a lamp
 
 Every morning, {e} put a plate of {food} on the window sill to cool. And every morning, one was missing. "[Did you take it|Who took it]?" {e} asked. "[No, it was not me|I did not]," said {h}. [{e} was not so sure.|{e} raised one eyebrow.] "[I will catch the thief|I will prove it]," said {h}.

@@ -44,17 +44,17 @@ BOS, EOS = 1, 2
 
 # --- text and tokens -----------------------------------------------------------------------
 
-def train_tokenizer(texts):
+def train_tokenizer(texts, often):
     """A SentencePiece BPE model with Llama's conventions, as its serialized bytes.
 
-    It sees paragraphs, so that the line feed never becomes part of a piece: it is a byte token. And it sees each name often
-    behind a quote, which, like the line feed, is no space: so a name is one piece where a paragraph begins, too. In several
+    It sees paragraphs, so that the line feed never becomes part of a piece: it is a byte token. And it sees each name so
+    often behind a quote, which, like the line feed, is no space: so a name is one piece where a paragraph begins, too. In several
     pieces it was seldom remembered.
     """
     names = ['"' + name for name in stories.GIRLS + stories.BOYS + stories.SHE_ANIMALS + stories.HE_ANIMALS]
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=itertools.chain((p for text in texts for p in text.split("\n\n")), names * 500),
+        sentence_iterator=itertools.chain((p for text in texts for p in text.split("\n\n")), names * often),
         model_writer=model, model_type="bpe", vocab_size=VOCAB, character_coverage=1.0,
         byte_fallback=True, split_digits=True, add_dummy_prefix=True,
         normalization_rule_name="identity", remove_extra_whitespaces=False,
@@ -226,7 +226,7 @@ class Faults:
         texts = check.told(self.args.arenite, self.args.out, range(self.seed, self.seed + count))
         self.seed += count
         shares = check.failures(texts, self.plots)
-        self.weights[:] = [1 + 8 * share for share in shares] if step < self.args.steps - 300 else []
+        self.weights[:] = [1 + 20 * share for share in shares] if step < self.args.steps - 300 else []
         wrong = sum(not text or bool(check.faults(text, self.plots)) for text in texts)
         worst = sorted(((share, plot) for plot, share in enumerate(shares)), reverse=True)[:6]
         print(f"{wrong} of {count} stories lose the thread; of plots " + ", ".join(f"{plot}: {share:.2f}" for share, plot in worst), flush=True)
@@ -329,7 +329,7 @@ def read_gguf(path, model, tokenizer):
         for tensor in file.tensors:
             values = torch.from_numpy(gguf.quants.dequantize(tensor.data, tensor.tensor_type).copy())
             if tensor.name == "token_embd.weight":
-                values = torch.stack([values.view(-1, DIM)[its].mean(0) for its in rows])
+                values = torch.stack([values[its].mean(0) for its in rows])
             parameter = model.get_parameter(tensor.name)
             parameter.copy_(values.view(parameter.shape))
 
@@ -350,17 +350,17 @@ def options(doc, out):
     return its
 
 
-def start(args, stories):
-    """Sets what is random, and trains a tokenizer on so many stories."""
+def start(args, stories, often):
+    """Sets what is random, and trains a tokenizer on so many stories, and on each name so often."""
     torch.set_num_threads(args.threads)
     torch.manual_seed(args.seed)
     rng = random.Random(1)
-    return sentencepiece.SentencePieceProcessor(model_proto=train_tokenizer([story(rng) for _ in range(stories)]))
+    return sentencepiece.SentencePieceProcessor(model_proto=train_tokenizer([story(rng) for _ in range(stories)], often))
 
 
 def main():
     args = options(__doc__, out="stories.gguf").parse_args()
-    tokenizer = start(args, 10000)
+    tokenizer = start(args, 10000, often=500)
     model = Llama()
     print(f"{sum(p.numel() for p in model.parameters())} parameters", flush=True)
     train(model, tokenizer, args, save=lambda: write_gguf(args.out, model, tokenizer))

@@ -26,7 +26,7 @@ pub fn read(gguf: &Gguf<'_>, path: &Path, file: &[u8]) -> Result<Vocabulary> {
     }
     if let Some(unknown) =
         model["unk_token"].as_str().or_else(|| model["vocab"][model["unk_id"].as_u64()? as usize][0].as_str())
-        && let Some(token) = vocabulary.tokens.iter_mut().flatten().find(|token| token.text == unknown)
+        && let Some(token) = vocabulary.tokens.values_mut().find(|token| token.text == unknown)
     {
         token.kind = UNKNOWN;
     }
@@ -44,8 +44,8 @@ pub fn read(gguf: &Gguf<'_>, path: &Path, file: &[u8]) -> Result<Vocabulary> {
     let ids = ids(&vocabulary);
     ends(&json["post_processor"], &mut vocabulary);
     config(path, &ids, &mut vocabulary);
-    if let Some(id) = vocabulary.tokens.iter().position(|token| token.as_ref().is_some_and(|t| t.kind == UNKNOWN)) {
-        vocabulary.key("unknown_token_id", id as u32);
+    if let Some(id) = vocabulary.tokens.iter().find(|(_, token)| token.kind == UNKNOWN).map(|(id, _)| *id) {
+        vocabulary.key("unknown_token_id", id);
     }
     Ok(vocabulary)
 }

@@ -4,7 +4,7 @@ mod expressions;
 mod json;
 pub mod sentencepiece;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
 use std::path::Path;
 
@@ -27,8 +27,8 @@ const BYTE: i32 = 6;
 /// A vocabulary on its way into a file.
 #[derive(Default)]
 struct Vocabulary {
-    /// By id; a place without a token has none.
-    tokens: Vec<Option<Token>>,
+    /// By id, of which a file may leave some out.
+    tokens: BTreeMap<u32, Token>,
     /// Metadata that belong to it, under `tokenizer.ggml`.
     keys: Vec<(&'static str, Meta)>,
     /// A template for chats, if one lies beside it.
@@ -43,14 +43,9 @@ struct Token {
 
 impl Vocabulary {
     fn set(&mut self, id: u64, text: String, score: f32, kind: i32) -> Result<()> {
-        let at = usize::try_from(id).ok().filter(|at| *at < 1 << 24);
+        let at = u32::try_from(id).ok().filter(|at| *at < 1 << 24);
         let at = at.with_context(|| format!("the token {text:?} has the id {id}, more than any vocabulary has"))?;
-        if at >= self.tokens.len() {
-            self.tokens.resize_with(at + 1, || None);
-        }
-        if let Some(place) = self.tokens.get_mut(at) {
-            *place = Some(Token { text, score, kind });
-        }
+        self.tokens.insert(at, Token { text, score, kind });
         Ok(())
     }
 
@@ -59,15 +54,14 @@ impl Vocabulary {
     }
 
     fn write(mut self, rows: usize, header: &mut Header) -> Result<()> {
-        let count = self.tokens.len();
+        let count = self.tokens.last_key_value().map_or(0, |(last, _)| *last as usize + 1);
         ensure!(
             count <= rows,
             "it has {count} tokens and the model has {rows} rows: give the vocabulary that the model was made with"
         );
-        self.tokens.resize_with(rows, || None);
         let unused = |id| Token { text: format!("[PAD{id}]"), score: f32::MIN, kind: UNUSED };
         let tokens: Vec<Token> =
-            self.tokens.into_iter().enumerate().map(|(id, token)| token.unwrap_or_else(|| unused(id))).collect();
+            (0..rows as u32).map(|id| self.tokens.remove(&id).unwrap_or_else(|| unused(id))).collect();
         header.set("tokenizer.ggml.tokens", Meta::strings(tokens.iter().map(|token| &token.text)));
         header.set("tokenizer.ggml.scores", Meta::array(tokens.iter().map(|token| token.score)));
         header.set("tokenizer.ggml.token_type", Meta::array(tokens.iter().map(|token| token.kind)));
@@ -135,6 +129,5 @@ fn vocabulary(gguf: &Gguf<'_>, path: &Path, file: &[u8], header: &mut Header) ->
 
 /// The ids of tokens by their text.
 fn ids(vocabulary: &Vocabulary) -> HashMap<String, u32> {
-    let texts = vocabulary.tokens.iter().map(|token| token.as_ref().map(|token| token.text.clone()));
-    (0..).zip(texts).filter_map(|(id, text)| Some((text?, id))).collect()
+    vocabulary.tokens.iter().map(|(id, token)| (token.text.clone(), *id)).collect()
 }

@@ -25,7 +25,7 @@ static WORKSPACE: Workspace<{ PLAN.workspace }> = Workspace::new();
 static KV: Workspace<{ PLAN.kv }> = Workspace::new();
 static INDEX: Workspace<{ PLAN.tokenizer }> = Workspace::new();
 
-const PROMPT: &str = "One day, a little fox";
+const PROMPT: &str = "One day";
 const TOKENS: usize = 64;
 
 fn tell() -> Result<(), Error> {

@@ -23,7 +23,7 @@ const PLAN: Plan = Plan::of(MODEL, Options::new().context(256).batch(1)).within(
 static WORKSPACE: Workspace<{ PLAN.workspace }> = Workspace::new();
 static KV: Workspace<{ PLAN.kv }> = Workspace::new();
 static INDEX: Workspace<{ PLAN.tokenizer }> = Workspace::new();
-const PROMPT: &str = "One day, a little fox";
+const PROMPT: &str = "One day";
 const TOKENS: usize = 64;
 
 /// From one change of the LED to the next.
