@@ -371,9 +371,9 @@ fn random_part(random: &mut Random, kind: usize) -> Value {
 
 #[test]
 fn whatever_parts_allow_together_is_valid() {
-    let mut random = Random(std::env::var("SEED").map_or(11, |n| n.parse().unwrap()));
+    let mut random = Random(11);
     let (mut compiled, mut texts) = (0, 0);
-    for n in 0..std::env::var("CASES").map_or(600, |n| n.parse().unwrap()) {
+    for n in 0..600 {
         let parts: Vec<Value> = (0..2 + random.below(2)).map(|_| random_part(&mut random, n % 4)).collect();
         let key = ["allOf", "allOf", "anyOf", "oneOf"][random.below(4)];
         let mut schema = json!({ key: parts });
