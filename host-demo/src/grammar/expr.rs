@@ -260,8 +260,7 @@ fn is_nullable(expr: &Expr, rules: &[bool]) -> bool {
         Expr::Repeat(inner, min, _) => *min == 0 || is_nullable(inner, rules),
         Expr::Rule(rule) => rules[*rule],
         Expr::Both(a, b) => is_nullable(a, rules) && is_nullable(b, rules),
-        Expr::Minus(a, _) => is_nullable(a, rules),
-        Expr::At(_, inner) => is_nullable(inner, rules),
+        Expr::At(_, inner) | Expr::Minus(inner, _) => is_nullable(inner, rules),
         Expr::Members { members, .. } => members.iter().all(|(_, required)| !required),
     }
 }
@@ -285,6 +284,17 @@ fn beginnings(expr: &Expr, nullable: &[bool], out: &mut Vec<usize>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn members_can_be_empty_where_none_is_required() {
+        let members = |members: &[bool]| Expr::Members {
+            members: members.iter().map(|is_required| (Expr::text("a"), *is_required)).collect(),
+            rest: Some(Box::new(Expr::text("b"))),
+            separator: Box::new(Expr::text(",")),
+        };
+        assert!(is_nullable(&members(&[]), &[]) && is_nullable(&members(&[false, false]), &[]));
+        assert!(!is_nullable(&members(&[false, true]), &[]));
+    }
 
     #[test]
     fn sets_of_characters() {

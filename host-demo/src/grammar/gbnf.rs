@@ -129,7 +129,7 @@ impl<'t> Parser<'t> {
         let is_other = |c: char| !(c.is_ascii_alphanumeric() || c == '-' || c == '_');
         let len = self.rest().find(is_other).unwrap_or(self.rest().len());
         if len == 0 {
-            return Err(self.wrong("here a name must stand: letters, digits and dashes"));
+            return Err(self.wrong("here a rule must begin: a name of letters, digits, `-` and `_`, and then `::=`"));
         }
         let name = &self.rest()[..len];
         self.at += len;
@@ -267,7 +267,7 @@ impl<'t> Parser<'t> {
                 Ok(count)
             }
             _ if len > 0 => Err(self.wrong(format!("more than {MOST_REPEATED} repetitions"))),
-            _ => Err(self.wrong("here a number of repetitions must stand")),
+            _ => Err(self.wrong("here a number of repetitions must stand, as in `{2}`, `{2,}`, `{,3}` and `{2,3}`")),
         }
     }
 

@@ -118,11 +118,11 @@ fn same_length(low: &[u8], high: &[u8]) -> Expr {
         return Expr::empty();
     };
     let len = low.len();
-    if low.iter().all(|digit| *digit == b'0') && high.iter().all(|digit| *digit == b'9') {
-        return Expr::seq([digit(*first_low, *first_high), digits(len as u32, len as u32)]);
-    }
     if first_low == first_high {
         return Expr::seq([digit(*first_low, *first_low), same_length(low, high)]);
+    }
+    if low.iter().all(|digit| *digit == b'0') && high.iter().all(|digit| *digit == b'9') {
+        return Expr::seq([digit(*first_low, *first_high), digits(len as u32, len as u32)]);
     }
     Expr::alt([
         Expr::seq([digit(*first_low, *first_low), same_length(low, &vec![b'9'; len])]),

@@ -2,7 +2,8 @@
 
 use anyhow::{Result, bail};
 use regex_syntax::ast::{
-    AssertionKind, Ast, ClassPerlKind, ClassSet, ClassSetItem, ClassUnicode, RepetitionKind, RepetitionRange,
+    AssertionKind::{self, EndLine, EndText, StartLine, StartText},
+    Ast, ClassPerlKind, ClassSet, ClassSetItem, ClassUnicode, Group, GroupKind, RepetitionKind, RepetitionRange,
     parse::ParserBuilder,
 };
 use regex_syntax::hir::{Class, HirKind, translate::Translator};
@@ -84,16 +85,16 @@ fn found(ast: &Ast, budget: &Budget) -> Result<Expr> {
         Ast::Alternation(alternation) => {
             Ok(Expr::Alt(alternation.asts.iter().map(|ast| found(ast, budget)).collect::<Result<_>>()?))
         }
-        Ast::Group(group) => found(&group.ast, budget),
+        Ast::Group(group) => found(inner(group)?, budget),
         Ast::Concat(concat) => {
             let (mut parts, mut start, mut end) = (concat.asts.as_slice(), true, true);
             while let [first, rest @ ..] = parts
-                && is_anchor(first, &[AssertionKind::StartLine, AssertionKind::StartText])
+                && is_anchor(first, &[StartLine, StartText])
             {
                 (parts, start) = (rest, false);
             }
             while let [rest @ .., last] = parts
-                && is_anchor(last, &[AssertionKind::EndLine, AssertionKind::EndText])
+                && is_anchor(last, &[EndLine, EndText])
             {
                 (parts, end) = (rest, false);
             }
@@ -101,10 +102,12 @@ fn found(ast: &Ast, budget: &Budget) -> Result<Expr> {
             let open = |is_open: bool| if is_open { anything() } else { Expr::empty() };
             Ok(Expr::seq([open(start), Expr::Seq(inner), open(end)]))
         }
-        Ast::Assertion(_) if is_anchor(ast, &[AssertionKind::StartLine, AssertionKind::EndLine]) => Ok(anything()),
+        Ast::Assertion(_) if is_anchor(ast, &ANCHORS) => Ok(anything()),
         _ => Ok(Expr::seq([anything(), whole(ast, budget)?, anything()])),
     }
 }
+
+const ANCHORS: [AssertionKind; 4] = [StartLine, EndLine, StartText, EndText];
 
 fn is_anchor(ast: &Ast, kinds: &[AssertionKind]) -> bool {
     matches!(ast, Ast::Assertion(assertion) if kinds.contains(&assertion.kind))
@@ -134,24 +137,29 @@ fn whole(ast: &Ast, budget: &Budget) -> Result<Expr> {
             };
             whole(&repetition.ast, budget)?.repeat(min, max)
         }
-        Ast::Group(group) => whole(&group.ast, budget)?,
+        Ast::Group(group) => whole(inner(group)?, budget)?,
         Ast::Alternation(alternation) => {
             Expr::Alt(alternation.asts.iter().map(|ast| whole(ast, budget)).collect::<Result<_>>()?)
         }
         Ast::Concat(concat) => Expr::Seq(concat.asts.iter().map(|ast| whole(ast, budget)).collect::<Result<_>>()?),
-        Ast::Assertion(assertion) if is_line_end(&assertion.kind) => {
+        Ast::Assertion(_) if is_anchor(ast, &ANCHORS) => {
             bail!("`^` and `$` are supported at the ends of the expression or of its alternatives only")
         }
         Ast::Assertion(_) => bail!("boundaries of words (`\\b`) are not supported"),
-        Ast::Flags(_) => bail!("flags are not supported"),
+        Ast::Flags(_) => bail!(NO_FLAGS),
         Ast::ClassUnicode(class) => one_of(unicode(class)?)?,
     })
 }
 
-fn is_line_end(kind: &AssertionKind) -> bool {
-    use AssertionKind::*;
-    matches!(kind, StartLine | EndLine | StartText | EndText)
+/// What a group is around.
+fn inner(group: &Group) -> Result<&Ast> {
+    match &group.kind {
+        GroupKind::NonCapturing(flags) if !flags.items.is_empty() => bail!(NO_FLAGS),
+        _ => Ok(&group.ast),
+    }
 }
+
+const NO_FLAGS: &str = "flags are not supported: write `[aA]` for `(?i)a`";
 
 fn negated_if(is_negated: bool, set: Chars) -> Chars {
     if is_negated { set.not() } else { set }
@@ -206,11 +214,11 @@ fn set(class: &ClassSet, budget: &Budget) -> Result<Chars> {
 
 fn set_item(item: &ClassSetItem, budget: &Budget) -> Result<Chars> {
     let set = match item {
-        ClassSetItem::Empty(_) => Chars::default(),
         ClassSetItem::Literal(literal) => Chars::one(literal.c),
         ClassSetItem::Range(range) => Chars::of([(range.start.c.into(), range.end.c.into())]),
         ClassSetItem::Perl(class) => negated_if(class.negated, perl(&class.kind)),
-        ClassSetItem::Bracketed(_) | ClassSetItem::Ascii(_) => bail!(NOT_SETS),
+        // (What is empty is so beside `&&`.)
+        ClassSetItem::Bracketed(_) | ClassSetItem::Ascii(_) | ClassSetItem::Empty(_) => bail!(NOT_SETS),
         ClassSetItem::Union(union) => {
             let sets = union.items.iter().map(|item| set_item(item, budget)).collect::<Result<Vec<_>>>()?;
             Chars::of(sets.iter().flat_map(Chars::ranges).copied())

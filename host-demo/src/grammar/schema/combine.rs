@@ -3,6 +3,8 @@
 use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value, json};
 
+use super::dialect::without_switches;
+use super::object::LOOKS;
 use super::{ASSERTING, Reader, declared_types};
 
 /// References and combinations within each other.
@@ -18,7 +20,7 @@ impl Reader<'_> {
         }
         self.budget.copy(schema).with_context(|| path.to_string())?;
         let Value::Object(schema) = schema else { return Ok(schema.clone()) };
-        let mut rest = schema.clone();
+        let mut rest = without_switches(schema.clone(), path)?;
         let (reference, all) = (rest.remove("$ref"), rest.remove("allOf"));
         let mut parts = Vec::new();
         if let Some(reference) = reference {
@@ -32,6 +34,9 @@ impl Reader<'_> {
             }
             Some(_) => bail!("{path}.allOf: this must be a list of schemas"),
         }
+        if !parts.is_empty() {
+            self.check_keywords(&rest, path)?;
+        }
         let mut sum = Value::Object(rest);
         for (part, path) in parts {
             sum = self.both(&sum, &part, &path, depth + 1)?;
@@ -42,14 +47,15 @@ impl Reader<'_> {
     /// What both schemas allow.
     pub(super) fn both(&self, a: &Value, b: &Value, path: &str, depth: usize) -> Result<Value> {
         let (a, b) = (self.flat(a, path, depth + 1)?, self.flat(b, path, depth + 1)?);
-        let (mut a, b) = match (a, b) {
+        let (mut a, mut b) = match (a, b) {
             (Value::Bool(false), _) | (_, Value::Bool(false)) => return Ok(Value::Bool(false)),
             (Value::Bool(true), other) | (other, Value::Bool(true)) => return Ok(other),
             (Value::Object(a), Value::Object(b)) => (a, b),
             _ => bail!("{path}: a schema is an object, true or false"),
         };
-        self.check_keywords(&a, path)?;
         self.check_keywords(&b, path)?;
+        // A part sees only what it says itself.
+        close(&mut b, path)?;
         // What a pattern allows in one may be an additional property in the other.
         let is_open = |schema: &Map<String, Value>| {
             schema.get("additionalProperties").is_none_or(|others| *others == Value::Bool(true))
@@ -57,15 +63,20 @@ impl Reader<'_> {
         for (one, other) in [(&a, &b), (&b, &a)] {
             let patterns = one.get("patternProperties");
             if patterns.is_some() && patterns != other.get("patternProperties") && !is_open(other) {
-                bail!("{path}.patternProperties: this cannot be combined with `additionalProperties`");
+                bail!(
+                    "{path}: `patternProperties` cannot be combined with the `additionalProperties` of another schema: put both into one"
+                );
             }
         }
         if a.contains_key("properties") || b.contains_key("properties") {
             // Also where one has none: it may still forbid those of the other.
-            a.insert("properties".into(), properties(&a, &b));
+            a.insert("properties".into(), self.properties(&a, &b, path)?);
+        }
+        if a.contains_key("prefixItems") || b.contains_key("prefixItems") {
+            a.insert("prefixItems".into(), self.elements(&a, &b, path)?);
         }
         for (key, theirs) in b {
-            if key == "properties" {
+            if key == "properties" || key == "prefixItems" {
                 continue;
             }
             let both = match a.get(&key) {
@@ -138,13 +149,12 @@ impl Reader<'_> {
             "items" if !a.is_array() && !b.is_array() => all(),
             "additionalProperties" if *a == json!(false) || *b == json!(false) => json!(false),
             "additionalProperties" => all(),
-            "prefixItems" if list(a).len() == list(b).len() => {
-                json!(list(a).into_iter().zip(list(b)).map(|(a, b)| json!({ "allOf": [a, b] })).collect::<Vec<_>>())
-            }
             "anyOf" => {
                 let (ours, theirs) = (list(a), list(b));
                 if ours.len() * theirs.len() > MOST_ALTERNATIVES {
-                    bail!("{path}.anyOf: more than {MOST_ALTERNATIVES} combinations of alternatives");
+                    bail!(
+                        "{path}.anyOf: with those of another `anyOf` there are more than {MOST_ALTERNATIVES} combinations: use fewer alternatives"
+                    );
                 }
                 let pairs = ours.iter().flat_map(|a| theirs.iter().map(move |b| json!({ "allOf": [a, b] })));
                 json!(pairs.collect::<Vec<_>>())
@@ -154,27 +164,89 @@ impl Reader<'_> {
             _ => bail!("{path}.{key}: this cannot be combined with another `{key}`"),
         }))
     }
+
+    /// The properties of both; what only one describes, the other may forbid or describe as additional.
+    fn properties(&self, a: &Map<String, Value>, b: &Map<String, Value>, path: &str) -> Result<Value> {
+        let of = |schema: &Map<String, Value>| match schema.get("properties") {
+            Some(Value::Object(properties)) => properties.clone(),
+            _ => Map::new(),
+        };
+        let (ours, theirs) = (of(a), of(b));
+        let (our_others, their_others) = (self.additional(a, &theirs, path)?, self.additional(b, &ours, path)?);
+        let mut all = Map::new();
+        for (name, schema) in &ours {
+            all.insert(name.clone(), with(schema, theirs.get(name).or_else(|| their_others(name))));
+        }
+        for (name, schema) in theirs.iter().filter(|(name, _)| !ours.contains_key(*name)) {
+            all.insert(name.clone(), with(schema, our_others(name)));
+        }
+        Ok(Value::Object(all))
+    }
+
+    /// What a schema says of these names as additional ones: nothing where one of its patterns matches.
+    fn additional<'s>(
+        &self,
+        schema: &'s Map<String, Value>,
+        names: &Map<String, Value>,
+        path: &str,
+    ) -> Result<impl Fn(&str) -> Option<&'s Value>> {
+        let others = self.of_others(schema, "additionalProperties", names.len(), path)?;
+        let patterns = if others.is_some() { self.patterned(schema, path)? } else { Vec::new() };
+        let bytes = names.keys().map(|name| 1 + name.len()).sum::<usize>();
+        self.budget.steps(LOOKS * patterns.len() * bytes).with_context(|| format!("{path}.patternProperties"))?;
+        Ok(move |name: &str| others.filter(|_| !patterns.iter().any(|(regex, _)| regex.is_match(name))))
+    }
+
+    /// The first elements of both; what only one describes one by one, the other may describe as all.
+    fn elements(&self, a: &Map<String, Value>, b: &Map<String, Value>, path: &str) -> Result<Value> {
+        let of = |schema: &Map<String, Value>| match schema.get("prefixItems") {
+            Some(Value::Array(elements)) => elements.clone(),
+            _ => Vec::new(),
+        };
+        let (ours, theirs) = (of(a), of(b));
+        let others = |schema, elements: &[Value]| self.of_others(schema, "items", elements.len(), path);
+        let (our_others, their_others) = (others(a, &theirs)?, others(b, &ours)?);
+        let mut all: Vec<Value> =
+            ours.iter().enumerate().map(|(i, schema)| with(schema, theirs.get(i).or(their_others))).collect();
+        all.extend(theirs.iter().skip(ours.len()).map(|schema| with(schema, our_others)));
+        Ok(Value::Array(all))
+    }
+
+    /// What a schema says of those that it does not list; it is copied for each that the other lists.
+    fn of_others<'s>(
+        &self,
+        schema: &'s Map<String, Value>,
+        key: &str,
+        times: usize,
+        path: &str,
+    ) -> Result<Option<&'s Value>> {
+        let others = schema.get(key);
+        others.map_or(Ok(()), |others| self.budget.copies(others, times)).with_context(|| format!("{path}.{key}"))?;
+        Ok(others)
+    }
 }
 
-/// The properties of both; what only one describes, the other may forbid or describe as additional.
-fn properties(a: &Map<String, Value>, b: &Map<String, Value>) -> Value {
-    let none = Map::new();
-    let of = |schema: &Map<String, Value>| match schema.get("properties") {
-        Some(Value::Object(properties)) => properties.clone(),
-        _ => none.clone(),
-    };
-    let (ours, theirs) = (of(a), of(b));
-    let mut all = Map::new();
-    for (name, schema) in &ours {
-        let other = theirs.get(name).or_else(|| b.get("additionalProperties"));
-        all.insert(name.clone(), with(schema, other));
+/// Keywords for what no other keyword speaks of, and those which they are once nothing is left to combine.
+pub(super) const UNEVALUATED: [(&str, &str); 2] =
+    [("unevaluatedProperties", "additionalProperties"), ("unevaluatedItems", "items")];
+
+/// Forbids what a schema leaves unevaluated: all that it does not list itself.
+pub(super) fn close(part: &mut Map<String, Value>, path: &str) -> Result<()> {
+    for (key, others) in UNEVALUATED {
+        if part.remove(key) != Some(Value::Bool(false)) || part.contains_key(others) {
+            continue;
+        }
+        if part.contains_key("anyOf") || part.contains_key("oneOf") {
+            bail!(
+                "{path}.{key}: beside alternatives, this is not supported within a combination: move it out of there"
+            );
+        }
+        part.insert(others.into(), Value::Bool(false));
     }
-    for (name, schema) in theirs.iter().filter(|(name, _)| !ours.contains_key(*name)) {
-        all.insert(name.clone(), with(schema, a.get("additionalProperties")));
-    }
-    Value::Object(all)
+    Ok(())
 }
 
+/// Both of these, if there are both.
 fn with(schema: &Value, other: Option<&Value>) -> Value {
     match other {
         None | Some(Value::Bool(true)) => schema.clone(),

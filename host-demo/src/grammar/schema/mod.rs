@@ -4,6 +4,7 @@
 //! in the order of the schema, and no others where the schema does not speak of them (as in llama.cpp).
 
 mod combine;
+mod dialect;
 mod object;
 mod overlap;
 mod scalar;
@@ -37,7 +38,7 @@ const UNSUPPORTED: [&str; 14] = [
 ];
 
 /// Keywords that say something about values; all others are notes.
-const ASSERTING: [&str; 31] = [
+const ASSERTING: [&str; 33] = [
     "$ref",
     "allOf",
     "anyOf",
@@ -69,6 +70,8 @@ const ASSERTING: [&str; 31] = [
     "exclusiveMaximum",
     "multipleOf",
     "not",
+    "unevaluatedItems",
+    "unevaluatedProperties",
 ];
 
 const TYPES: [&str; 7] = ["object", "array", "string", "number", "integer", "boolean", "null"];
@@ -169,6 +172,10 @@ impl Reader<'_> {
     }
 
     fn object_schema(&mut self, schema: &Map<String, Value>, path: &str) -> Result<Expr> {
+        if dialect::has_switch(schema) {
+            self.copy_of(schema, path)?;
+            return self.object_schema(&dialect::without_switches(schema.clone(), path)?, path);
+        }
         self.check_keywords(schema, path)?;
         if schema.contains_key("$ref") || schema.contains_key("allOf") {
             return self.named(schema, path);
@@ -185,15 +192,18 @@ impl Reader<'_> {
         if let Some(value) = schema.get("const") {
             return self.values(std::slice::from_ref(value), schema, &format!("{path}.const"));
         }
+        if combine::UNEVALUATED.iter().any(|(key, _)| schema.contains_key(*key)) {
+            self.copy_of(schema, path)?;
+            let mut closed = schema.clone();
+            combine::close(&mut closed, path)?;
+            return self.object_schema(&closed, path);
+        }
         let mut types = declared_types(schema, path)?;
         if types.is_empty() {
             types = implied_types(schema);
         }
         if types.is_empty() {
             return Ok(self.any_value());
-        }
-        if schema.get("nullable") == Some(&Value::Bool(true)) && !types.contains(&"null") {
-            types.push("null");
         }
         // Every integer is a number too.
         if types.contains(&"number") {
@@ -207,8 +217,7 @@ impl Reader<'_> {
         for key in UNSUPPORTED {
             match schema.get(key) {
                 None => {}
-                // Nothing is written that was not looked at.
-                Some(Value::Bool(false)) if key.starts_with("unevaluated") => {}
+                Some(Value::Bool(_)) if key.starts_with("unevaluated") => {}
                 Some(_) => bail!("{path}.{key}: this keyword is not supported"),
             }
         }
@@ -234,7 +243,7 @@ impl Reader<'_> {
         }
         if self.named.len() >= MOST_RULES {
             bail!(
-                "{path}: the schema leads to more than {MOST_RULES} others: does it refer to itself in a combination?"
+                "{path}: more than {MOST_RULES} different references and combinations: use fewer, or look for one that refers to itself and grows"
             );
         }
         let rule = self.rules.add(path, Expr::never());
@@ -484,6 +493,9 @@ fn implied_types(schema: &Map<String, Value>) -> Vec<&'static str> {
             types.push(name);
         }
     }
+    if !types.is_empty() && schema.get("nullable") == Some(&Value::Bool(true)) {
+        types.push("null");
+    }
     types
 }
 
@@ -541,6 +553,8 @@ fn is_allowed(value: &Value, all: &[Value], schema: &Map<String, Value>, path: &
             "maxLength" => compared(length, |a, b| a <= b),
             // Those of texts are looked at where they are written.
             "type" | "nullable" | "pattern" | "format" => true,
+            "unevaluatedProperties" => !value.is_object(),
+            "unevaluatedItems" => !value.is_array(),
             other if ASSERTING.contains(&other) => bail!("{path}: `{other}` beside listed values is not supported"),
             _ => true,
         };

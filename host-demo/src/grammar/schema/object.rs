@@ -6,12 +6,14 @@ use anyhow::{Context, Result, bail};
 use regex_lite::{Regex, RegexBuilder};
 use serde_json::{Map, Value, json};
 
-use super::{Reader, comma, count, list, pattern, short, space, string};
+use super::{ASSERTING, Reader, UNSUPPORTED, comma, count, list, pattern, short, space, string};
 use crate::grammar::expr::{Chars, Expr};
 
 /// Bytes of a pattern of names, compiled, and steps that it takes at most for a byte of a name.
 const MOST_COMPILED: usize = 1 << 16;
-const LOOKS: usize = 200;
+pub(super) const LOOKS: usize = 200;
+/// Keywords of `propertyNames`.
+const OF_NAMES: [&str; 4] = ["minLength", "maxLength", "pattern", "format"];
 
 impl Reader<'_> {
     pub(super) fn object(&mut self, schema: &Map<String, Value>, path: &str) -> Result<Expr> {
@@ -50,12 +52,19 @@ impl Reader<'_> {
         let least = members.iter().filter(|(_, required)| *required).count() as u32;
         let most = rest.is_none().then_some(members.len() as u32);
         let is_limited = min > least || max.is_some_and(|max| most.is_none_or(|most| most > max));
+        let is_never = max.is_some_and(|max| max < min.max(least)) || most.is_some_and(|most| most < min);
         let inner = match (is_limited, rest) {
+            _ if is_never => Expr::never(),
+            (true, Some(_)) if members.is_empty() && min > 1 => {
+                bail!("{path}.minProperties: more than 1 is not supported: the same name could come again")
+            }
             (true, Some(rest)) if members.is_empty() => {
                 let rest = Expr::Rule(self.rules.add(format!("{path}.additionalProperties"), rest));
                 list(rest, min, max)
             }
-            (true, _) => bail!("{path}: `minProperties` and `maxProperties` beside `properties` are not supported"),
+            (true, _) => bail!(
+                "{path}: `minProperties` and `maxProperties` beside `properties` and `required` are not supported: say in `required` what must be there"
+            ),
             (false, rest) => Expr::Members { members, rest: rest.map(Box::new), separator: Box::new(comma()) },
         };
         Ok(Expr::seq([Expr::text("{"), space(), inner, space(), Expr::text("}")]))
@@ -85,33 +94,43 @@ impl Reader<'_> {
             members.push(member(pattern::quoted(key), value));
         }
         let says_nothing = known.is_empty() && patterns.is_empty();
+        let any_name = self.property_names(schema, says_nothing, path)?;
         let value = match schema.get("additionalProperties") {
             Some(Value::Bool(false)) => None,
             Some(others) => Some(self.schema(others, &format!("{path}.additionalProperties"))?),
             None => says_nothing.then(|| self.any_value()),
         };
         if let Some(value) = value {
-            let key = match schema.get("propertyNames") {
-                None if says_nothing => pattern::any_char().repeat(0, None),
-                None => without(any_key(), names.chain(patterns.iter().map(|(_, key, _)| key.clone()))),
-                Some(Value::Object(names)) if says_nothing => {
-                    let unknown = names
-                        .keys()
-                        .find(|key| !["minLength", "maxLength", "pattern", "format", "type"].contains(&key.as_str()));
-                    if let Some(unknown) = unknown {
-                        bail!("{path}.propertyNames.{unknown}: this keyword is not supported here");
-                    }
-                    string(names, &format!("{path}.propertyNames"), self.budget)?
-                }
-                Some(_) => bail!("{path}.propertyNames: this keyword is supported only without other properties"),
-            };
+            let key = any_name.unwrap_or_else(|| match says_nothing {
+                true => pattern::any_char().repeat(0, None),
+                false => without(any_key(), names.chain(patterns.iter().map(|(_, key, _)| key.clone()))),
+            });
             members.push(member(pattern::quoted(key), value));
         }
         Ok((!members.is_empty()).then(|| Expr::alt(members)))
     }
 
+    /// What all names must be like, if a schema says so.
+    fn property_names(&self, schema: &Map<String, Value>, is_alone: bool, path: &str) -> Result<Option<Expr>> {
+        let path = format!("{path}.propertyNames");
+        let names = match schema.get("propertyNames") {
+            None | Some(Value::Bool(true)) => return Ok(None),
+            Some(Value::Object(names)) => names,
+            Some(_) => bail!("{path}: this must be an object, with {}", OF_NAMES.join(", ")),
+        };
+        if !is_alone {
+            bail!("{path}: this is supported only without `properties`, `required` and `patternProperties`");
+        }
+        let is_known = |key: &str, value: &Value| OF_NAMES.contains(&key) || (key == "type" && value == "string");
+        let is_note = |key: &str| !ASSERTING.contains(&key) && !UNSUPPORTED.contains(&key);
+        if let Some((other, _)) = names.iter().find(|(key, value)| !is_known(key, value) && !is_note(key)) {
+            bail!("{path}.{other}: this keyword is not supported here: there are {}", OF_NAMES.join(", "));
+        }
+        string(names, &path, self.budget).map(Some)
+    }
+
     /// The patterns of names, to compare names with, and what their values must be.
-    fn patterned<'s>(&self, schema: &'s Map<String, Value>, path: &str) -> Result<Vec<(Regex, &'s Value)>> {
+    pub(super) fn patterned<'s>(&self, schema: &'s Map<String, Value>, path: &str) -> Result<Vec<(Regex, &'s Value)>> {
         let Some(Value::Object(patterns)) = schema.get("patternProperties") else { return Ok(Vec::new()) };
         let each = patterns.iter().map(|(pattern, value)| {
             let place = || format!("{path}.patternProperties.{}", short(pattern));
@@ -148,9 +167,6 @@ impl Reader<'_> {
             Some(Value::Object(patterns)) => patterns,
             Some(_) => bail!("{path}.patternProperties: this must be an object"),
         };
-        if schema.contains_key("propertyNames") {
-            bail!("{path}.propertyNames: this keyword is supported only without other properties");
-        }
         let each = patterns.iter().map(|(name, value)| {
             let place = || format!("{path}.patternProperties.{}", short(name));
             let key = pattern::matching(name, self.budget).with_context(place)?;

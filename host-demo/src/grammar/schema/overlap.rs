@@ -60,7 +60,7 @@ impl Reader<'_> {
         }
         let types = |schema: &Map<String, Value>, is_written: bool| {
             let mut types = declared_types(schema, "$").unwrap_or_default();
-            if types.is_empty() && is_written {
+            if types.is_empty() && is_written && !has_alternatives(schema) {
                 types = implied_types(schema);
             }
             if types.is_empty() { TYPES.to_vec() } else { types }
@@ -94,6 +94,7 @@ impl Reader<'_> {
         let ours = required(a);
         let writes_others = a.contains_key("additionalProperties") && !is_closed(a)
             || a.contains_key("patternProperties")
+            || has_alternatives(a)
             || !describes(a);
         let never_written = |name: &String| {
             !writes_others
@@ -109,6 +110,11 @@ impl Reader<'_> {
         let is_counted = self.budget.steps(ours.len() * (1 + theirs.len())).is_ok();
         is_counted && (theirs.iter().any(never_written) || ours.iter().any(not_allowed))
     }
+}
+
+/// Whether more is written than a schema itself says.
+fn has_alternatives(schema: &Map<String, Value>) -> bool {
+    schema.contains_key("anyOf") || schema.contains_key("oneOf")
 }
 
 /// The values that a schema lists.

@@ -51,17 +51,13 @@ pub(super) fn string(schema: &Map<String, Value>, path: &str, budget: &Budget) -
 pub(super) fn number(mut is_integer: bool, schema: &Map<String, Value>, path: &str) -> Result<Expr> {
     let limit = |key: &str, exclusive_key: &str, is_tighter: fn(f64, f64) -> bool| -> Result<Option<Limit>> {
         let value = |key: &str| match schema.get(key) {
-            None | Some(Value::Bool(_)) => Ok(None),
+            None => Ok(None),
             Some(value) => match value.as_f64().filter(|value| value.is_finite()) {
                 Some(value) => Ok(Some(value)),
                 None => Err(anyhow!("{path}.{key}: this must be a number")),
             },
         };
-        let inclusive = value(key)?.map(|value| Limit {
-            value,
-            // In draft 4 the exclusive one was a switch.
-            is_exclusive: schema.get(exclusive_key) == Some(&Value::Bool(true)),
-        });
+        let inclusive = value(key)?.map(|value| Limit { value, is_exclusive: false });
         let exclusive = value(exclusive_key)?.map(|value| Limit { value, is_exclusive: true });
         Ok(match (inclusive, exclusive) {
             (Some(a), Some(b)) => Some(if is_tighter(a.value, b.value) { a } else { b }),
@@ -94,7 +90,9 @@ pub(super) fn number(mut is_integer: bool, schema: &Map<String, Value>, path: &s
         let whole = |limit: Option<Limit>, round: fn(f64) -> f64, step: i128| -> Result<Option<i128>> {
             let Some(Limit { value, is_exclusive }) = limit else { return Ok(None) };
             if value.abs() > 1e18 {
-                bail!("{path}: a limit of {value} is not supported for whole numbers");
+                bail!(
+                    "{path}: a limit of {value} is not supported for whole numbers: leave it out, and they have up to 16 digits"
+                );
             }
             let rounded = round(value);
             Ok(Some(rounded as i128 + if is_exclusive && rounded == value { step } else { 0 }))
@@ -108,7 +106,9 @@ pub(super) fn number(mut is_integer: bool, schema: &Map<String, Value>, path: &s
         }
     } else if min.is_some() || max.is_some() {
         if min.is_some_and(|min| min.value >= 1e16) || max.is_some_and(|max| max.value <= -1e16) {
-            bail!("{path}: limits beyond 16 digits are not supported");
+            bail!(
+                "{path}: a minimum from 1e16 on or a maximum to -1e16 is not supported: numbers are written with up to 16 digits"
+            );
         }
         number::number_range(min, max)
     } else if let Some(digits) = digits {

@@ -57,6 +57,7 @@ fn characters() {
     );
     gbnf("root ::= [\u{3041}-\u{309f}]+", &["\u{3072}\u{3089}"], &["\u{30a2}", "a"]);
     gbnf("root ::= [a-]+", &["a-a"], &["b"]);
+    gbnf("root ::= \"a\\r\\n\" [\\r\\n]*", &["a\r\n", "a\r\n\r\r"], &["a\n", "a\r"]);
     // Bytes that are no UTF-8 are no character.
     let table = from_gbnf("root ::= .*", &no_tokens).unwrap();
     let grammar = Grammar::new(&table).unwrap();

@@ -117,6 +117,16 @@ fn many_names() {
         &json!({ "allOf": [{ "required": names }, { "required": backwards }] }),
         "$.allOf[1].required: this is too much work",
     );
+    // Each takes a copy of what the other says of all others.
+    let large = json!({ "enum": vec!["x".repeat(1000); 100] });
+    schema(
+        &json!({ "allOf": [{ "properties": all }, { "additionalProperties": large }] }),
+        "$.allOf[1].additionalProperties: this is too much work",
+    );
+    schema(
+        &json!({ "allOf": [{ "prefixItems": vec![json!({}); 3000] }, { "items": large }] }),
+        "$.allOf[1].items: this is too much work",
+    );
     // A name that every place repeats.
     let long = "n".repeat(1_000_000);
     let refs: Vec<Value> = (0..150).map(|i| json!({ "allOf": [{ "type": "string", "minLength": i }] })).collect();

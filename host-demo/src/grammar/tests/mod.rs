@@ -1,9 +1,11 @@
 //! What grammars accept and refuse, from the text to the table as the core reads it.
 
+mod combined;
 mod gbnf;
 mod hostile;
 mod masks;
 mod random;
+mod refusals;
 mod schema;
 
 use arenite::grammar::{Grammar, State};

@@ -66,7 +66,7 @@ pub fn random_schema(random: &mut Random, depth: usize) -> Value {
 }
 
 /// A text that the grammar allows: random bytes, ends where it can.
-fn random_text(grammar: &Grammar<'_>, random: &mut Random) -> Option<String> {
+pub fn random_text(grammar: &Grammar<'_>, random: &mut Random) -> Option<String> {
     let mut state = State::new(grammar);
     let mut text = Vec::new();
     for _ in 0..5000 {
