@@ -36,7 +36,7 @@ impl<'a> Run<'a> {
     }
 
     pub fn session(&mut self) -> Session<'_, '_> {
-        let [workspace, kv] = [&mut self.workspace, &mut self.kv].map(|lines| unwritten(Line::bytes_mut(lines)));
+        let (workspace, kv) = (unwritten(Line::bytes_mut(&mut self.workspace)), Line::bytes_mut(&mut self.kv));
         Session::new(&self.model, self.plan, workspace, kv).unwrap().with_kernels(self.kernels)
     }
 

@@ -41,8 +41,8 @@ impl Memory {
     }
 
     fn engine<'m, 'w>(&'w mut self, model: &'m Model<'m>, plan: Plan) -> Engine<'m, 'w> {
-        let [workspace, kv] = [&mut self.workspace, &mut self.kv].map(|lines| unwritten(Line::bytes_mut(lines)));
-        Engine::new(model, plan, workspace, kv).unwrap()
+        Engine::new(model, plan, unwritten(Line::bytes_mut(&mut self.workspace)), Line::bytes_mut(&mut self.kv))
+            .unwrap()
     }
 }
 

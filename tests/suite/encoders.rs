@@ -208,7 +208,7 @@ fn the_plan_counts_the_text() {
             let mut run = |fill| {
                 workspace.fill(fill);
                 kv.fill(fill);
-                let (workspace, kv) = (unwritten(&mut workspace[..plan.workspace]), unwritten(&mut kv[..plan.kv]));
+                let (workspace, kv) = (unwritten(&mut workspace[..plan.workspace]), &mut kv[..plan.kv]);
                 let mut session = arenite::Session::new(&model, plan, workspace, kv).unwrap();
                 session.encode(&text()[..40]).unwrap();
                 let mut out: Vec<u32> = session.states().iter().map(|x| x.to_bits()).collect();

@@ -5,7 +5,6 @@ use crate::common::fixture::Case;
 use crate::common::fixtures;
 use crate::common::gguf::Builder;
 use crate::common::run::Run;
-use crate::common::unwritten::unwritten;
 use crate::common::variants::{FAMILIES, one_layer, quantized, tiny, wide, windowed, with_heads_of};
 use crate::common::workers::Scoped;
 use arenite::memory::{ALIGN, Aligned};
@@ -28,7 +27,6 @@ impl Memory {
         let all = Line::bytes_mut(&mut lines);
         all.fill(POISON);
         all[..bytes].fill(fill);
-        unwritten(&mut all[..bytes]);
         Self { lines, bytes }
     }
 
