@@ -36,7 +36,7 @@ mod scalar;
 mod tests;
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
 mod wasm;
-#[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
+#[cfg(all(target_arch = "x86_64", target_feature = "sse2", not(memory_sanitizer)))]
 mod x86;
 
 pub(crate) use attention::{Attention, Bias};
@@ -159,7 +159,7 @@ use dot::matmul as scalar_blocks;
 impl Kernels {
     /// The tables that this machine can run, the fastest first.
     pub fn available() -> impl Iterator<Item = &'static Kernels> {
-        #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
+        #[cfg(all(target_arch = "x86_64", target_feature = "sse2", not(memory_sanitizer)))]
         let simd = x86::available();
         #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
         let simd = aarch64::available();
@@ -170,7 +170,7 @@ impl Kernels {
         #[cfg(all(target_arch = "riscv64", target_os = "linux"))]
         let simd = riscv::available();
         #[cfg(not(any(
-            all(target_arch = "x86_64", target_feature = "sse2"),
+            all(target_arch = "x86_64", target_feature = "sse2", not(memory_sanitizer)),
             all(target_arch = "aarch64", target_feature = "neon"),
             all(target_arch = "wasm32", target_feature = "simd128"),
             all(target_arch = "riscv64", target_os = "linux"),

@@ -8,6 +8,7 @@ pub mod fixtures;
 pub mod gguf;
 pub mod run;
 pub mod tiny;
+pub mod unwritten;
 pub mod variants;
 pub mod vectors;
 pub mod workers;

@@ -1,5 +1,6 @@
 //! A session with memory of its own, for tests.
 
+use super::unwritten::unwritten;
 use arenite::{Gguf, Kernels, Line, Model, Options, Plan, Session};
 
 /// A model ready to run.
@@ -35,7 +36,7 @@ impl<'a> Run<'a> {
     }
 
     pub fn session(&mut self) -> Session<'_, '_> {
-        let (workspace, kv) = (Line::bytes_mut(&mut self.workspace), Line::bytes_mut(&mut self.kv));
+        let (workspace, kv) = (unwritten(Line::bytes_mut(&mut self.workspace)), Line::bytes_mut(&mut self.kv));
         Session::new(&self.model, self.plan, workspace, kv).unwrap().with_kernels(self.kernels)
     }
 

@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use super::fixtures::{committed, external, read};
 use super::gguf::{Meta, with_key};
+use super::unwritten::unwritten;
 
 /// A file among the external fixtures, or, if it is there, in the repository.
 pub fn fixture(path: &str) -> Option<Vec<u8>> {
@@ -80,7 +81,7 @@ impl<'a> Owned<'a> {
     pub fn new(file: &'a [u8]) -> Self {
         let gguf = Gguf::parse(file).unwrap();
         let index = vec![0; Tokenizer::index_bytes(&gguf).unwrap()].leak();
-        Self { tokenizer: Tokenizer::new(&gguf, index).unwrap() }
+        Self { tokenizer: Tokenizer::new(&gguf, unwritten(index)).unwrap() }
     }
 
     /// The same, with the index in the file, of which it is part.
@@ -98,7 +99,7 @@ impl<'a> Owned<'a> {
     pub fn encode(&self, text: &[u8], options: Encode) -> Vec<TokenId> {
         let mut scratch = vec![0xaa; Tokenizer::scratch_bytes(text.len())];
         let mut ids = vec![0; 3 * text.len() + 16];
-        let count = self.tokenizer.encode(text, options, &mut scratch, &mut ids).unwrap();
+        let count = self.tokenizer.encode(text, options, unwritten(&mut scratch), &mut ids).unwrap();
         ids.truncate(count);
         ids
     }

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use crate::common::encoders::encoder;
 use crate::common::families::decoder;
 use crate::common::gguf::Builder;
+use crate::common::unwritten::unwritten;
 use crate::common::variants::{quantized, tiny, windowed};
 use crate::common::workers::Scoped;
 use arenite::{Context, Engine, Error, Gguf, Kernels, KvType, Line, Model, Options, Plan, TokenId, Work};
@@ -40,7 +41,8 @@ impl Memory {
     }
 
     fn engine<'m, 'w>(&'w mut self, model: &'m Model<'m>, plan: Plan) -> Engine<'m, 'w> {
-        Engine::new(model, plan, Line::bytes_mut(&mut self.workspace), Line::bytes_mut(&mut self.kv)).unwrap()
+        Engine::new(model, plan, unwritten(Line::bytes_mut(&mut self.workspace)), Line::bytes_mut(&mut self.kv))
+            .unwrap()
     }
 }
 

@@ -6,6 +6,7 @@ use crate::common::encoders::{ENCODERS, LAYERS, encoder, is_alone, tensors};
 use crate::common::fixture::{Case, numbers, relative_error};
 use crate::common::run::{Run, argmax};
 use crate::common::tiny::{CONTEXT, DIM, HEADS};
+use crate::common::unwritten::unwritten;
 use crate::common::variants::quantized;
 use crate::common::workers::Scoped;
 use arenite::beam::{Beams, Search};
@@ -207,7 +208,7 @@ fn the_plan_counts_the_text() {
             let mut run = |fill| {
                 workspace.fill(fill);
                 kv.fill(fill);
-                let (workspace, kv) = (&mut workspace[..plan.workspace], &mut kv[..plan.kv]);
+                let (workspace, kv) = (unwritten(&mut workspace[..plan.workspace]), &mut kv[..plan.kv]);
                 let mut session = arenite::Session::new(&model, plan, workspace, kv).unwrap();
                 session.encode(&text()[..40]).unwrap();
                 let mut out: Vec<u32> = session.states().iter().map(|x| x.to_bits()).collect();
@@ -413,7 +414,8 @@ fn beams_are_what_their_definition_gives() {
                 let mut session = run.session();
                 session.encode(&text()).unwrap();
                 let (engine, context) = session.parts();
-                let mut found = Beams::search(engine, context, &search, Line::bytes_mut(&mut memory)).unwrap();
+                let mut found =
+                    Beams::search(engine, context, &search, unwritten(Line::bytes_mut(&mut memory))).unwrap();
                 assert_eq!(found.count(), want.len(), "{kind} {search:?}");
                 for (rank, (tokens, score)) in want.iter().enumerate() {
                     let got = found.hypothesis(rank).unwrap();

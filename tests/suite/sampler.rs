@@ -1,5 +1,6 @@
 //! The sampling chain: numbers worked out by hand, properties, and a naive chain to compare with.
 
+use crate::common::unwritten::unwritten;
 use arenite::sampler::{Link, Params, Pcg32, Sampler, Xorshift, argmax};
 use arenite::{Error, TokenId};
 use rand_core::{Infallible, Rng, SeedableRng, TryRng};
@@ -18,7 +19,7 @@ fn sample(
     let bytes = Sampler::scratch_bytes(&params, logits.len());
     // One byte further, so that nothing is aligned.
     let mut scratch = vec![0xaa; bytes + 2];
-    let mut sampler = Sampler::new(params, bias, logits.len(), &mut scratch[1..=bytes]).unwrap();
+    let mut sampler = Sampler::new(params, bias, logits.len(), unwritten(&mut scratch[1..=bytes])).unwrap();
     for token in history {
         sampler.accept(*token);
     }

@@ -102,7 +102,7 @@ impl Forward<'_, '_> {
         project(compute, weights, (spec, &roles, &view, layer), shape, branch, qkv);
         compute.done(Section::Qkv);
         let Some(rotary) = self.rotary.get(layer.pool()) else { return };
-        turn(compute, (spec, weights, layer), rotary, (shape, segments), qkv);
+        turn(compute, (spec, weights, layer), rotary, (shape, segments, view.part), qkv);
         if layer.owns_kv && view.part != Part::Queries {
             keep(compute, (layer.kv_heads, shape), (segments, pool), qkv, cache);
         }
@@ -172,12 +172,12 @@ fn project(
     }
 }
 
-/// Norms and rotates queries and keys, and norms values, as the model does.
+/// Norms and rotates queries and keys, and norms values, as the model does: those that the view has made.
 fn turn(
     compute: &Compute<'_, '_>,
     (spec, weights, layer): (&Spec<'_>, &Weights<'_, '_>, &Layer),
     rotary: &Rotary<'_>,
-    (shape, segments): (Shape, &[Segment]),
+    (shape, segments, part): (Shape, &[Segment], Part),
     qkv: &mut [f32],
 ) {
     let (kernels, head_dim) = (compute.kernels, layer.head.dim);
@@ -193,6 +193,8 @@ fn turn(
         if v_is_k {
             copy(v, k);
         }
+        let q = if part == Part::Keys { &mut [] } else { q };
+        let (k, v) = if part == Part::Queries { Default::default() } else { (k, v) };
         for (heads, weight) in [(&mut *q, q_norm), (k, k_norm)] {
             let after_rope = spec.qk_norm_after_rope();
             if !after_rope {

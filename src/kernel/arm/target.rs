@@ -8,7 +8,7 @@ use std::env::var;
 
 fn main() {
     println!("cargo::rerun-if-changed=src/kernel/arm/target.rs");
-    println!("cargo::rustc-check-cfg=cfg(arm_fpu, arm_linux, cortex_m_fpu, cortex_m_dsp)");
+    println!("cargo::rustc-check-cfg=cfg(arm_fpu, arm_linux, cortex_m_fpu, cortex_m_dsp, memory_sanitizer)");
     let target = var("TARGET").unwrap_or_default();
     let linux = ["-linux-gnueabihf", "-linux-musleabihf"].iter().any(|end| target.ends_with(end));
     if linux && (target.starts_with("arm") || target.starts_with("thumbv7")) {
