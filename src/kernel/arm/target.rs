@@ -2,7 +2,7 @@
 //!
 //! Stable compilers do not say so in `cfg(target_feature)`, but the target's name does: `cortex_m_fpu` (VFMA and
 //! conversions of f16) and `cortex_m_dsp` (SMLAD). Under `arm_linux` the processor may have the former with NEON, of which
-//! the operating system tells. `arm_fpu` is either.
+//! the operating system tells. `arm_fpu` is either. (`memory_sanitizer`, with scalar kernels alone, is what `.ci/sanitizers` sets.)
 
 use std::env::var;
 
