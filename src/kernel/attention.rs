@@ -65,13 +65,17 @@ impl Attention<'_> {
     #[inline(always)]
     fn head(&self, head: usize) -> Option<Self> {
         let (bytes, first) = (self.tiles.len().checked_div(self.heads)?, head * self.group);
-        let table = self.bias.table.get(first * self.bias.stride..).unwrap_or(&[]);
+        let bias = if built::RELATIVE_POSITIONS {
+            Bias { table: self.bias.table.get(first * self.bias.stride..).unwrap_or(&[]), ..self.bias }
+        } else {
+            Bias::NONE
+        };
         Some(Self {
             heads: 1,
             tiles: self.tiles.get(head * bytes..(head + 1) * bytes)?,
             q: self.q.get(first * self.layout.dim..)?,
-            bias: Bias { table, ..self.bias },
-            sinks: self.sinks.get(4 * first..).unwrap_or(&[]),
+            bias,
+            sinks: if built::GPT_OSS { self.sinks.get(4 * first..).unwrap_or(&[]) } else { &[] },
             ..*self
         })
     }

@@ -75,7 +75,7 @@ struct Known {
 impl Known {
     const fn of(kind: TensorType) -> Self {
         let (elements, bytes) = kind.block();
-        let Some(form) = Form::of(kind) else { panic!("not a type of weights") };
+        let Some(form) = Form::of(kind) else { panic!("no type of weights") };
         Self { kind, form, elements: elements as u16, bytes: bytes as u16 }
     }
 }
@@ -185,7 +185,6 @@ pub(crate) fn linear_alone(
 /// # Safety
 ///
 /// `out + t * stride + r` is valid for writes, and nobody else's, for every row and token.
-#[inline(always)]
 unsafe fn rows(kernels: &Kernels, w: &Matrix<'_>, x: &Acts<'_>, out: (*mut f32, usize), panel: &mut [u8]) {
     // SAFETY: as the caller says.
     let job = unsafe { Job::new(w, x, out, panel) };

@@ -9,7 +9,7 @@ use bytemuck::{Pod, Zeroable};
 use super::roles::{Place, Role, Shape, is_ignored};
 use super::{MAX_LAYERS, Need, Spec};
 use crate::gguf::Tensor;
-use crate::kernel::{Form, Kind, Matrix};
+use crate::kernel::{Kind, Matrix};
 use crate::quant::TensorType;
 use crate::{Error, Gguf, Name};
 
@@ -73,7 +73,7 @@ fn walk(gguf: &Gguf<'_>, spec: &Spec<'_>, found: &mut dyn FnMut(Found<'_>) -> Re
         if tensor.dims != expected {
             return Err(Error::TensorShape { tensor: name, found: tensor.dims, expected });
         }
-        let runs = if shape.is_vector() { tensor.kind == TensorType::F32 } else { Form::of(tensor.kind).is_some() };
+        let runs = if shape.is_vector() { tensor.kind == TensorType::F32 } else { Kind::number(tensor.kind).is_some() };
         if !runs {
             return Err(Error::TensorType { tensor: name, kind: tensor.kind });
         }

@@ -6,6 +6,7 @@ use super::compute::{Compute, TOKENS};
 use super::relative::Relative;
 use super::rope::Rotary;
 use super::{Forward, add_bias, copy, enter, leave, norm_one, norm_sum, rows, rows_mut, scale};
+use crate::built;
 use crate::engine::layout::Segment;
 use crate::engine::profile::Section;
 use crate::kernel::{Activation, Attention, Bias, Kernels, fork_chunks, sqrt, store};
@@ -383,7 +384,7 @@ impl Look<'_> {
             scale: self.scale,
             cap: spec.attention_cap(),
             bias: self.relative.map_or(Bias::NONE, |relative| relative.bias(first_query, position)),
-            sinks: self.sinks.get(4 * first_query..).unwrap_or(&[]),
+            sinks: if built::GPT_OSS { self.sinks.get(4 * first_query..).unwrap_or(&[]) } else { &[] },
         };
         kernels.attend(&job, out, shape.q_dim, sums);
     }

@@ -4,7 +4,7 @@ use core::arch::asm;
 use core::ops::Range;
 
 use super::attention::add_sixteens;
-use super::float::{fpu, on_words};
+use super::float::{ZEROS, fpu, on_words};
 
 /// What [`exp`](crate::kernel::lanes::exp) needs, of x or of -x.
 #[repr(C)]
@@ -15,7 +15,6 @@ struct Constants {
     polynomials: [[f32; 2]; 7],
     /// NaN, and the ends.
     ends: [f32; 3],
-    zeros: [f32; 16],
 }
 
 impl Constants {
@@ -33,7 +32,6 @@ impl Constants {
                 [1.0; 2],
             ],
             ends: if sign > 0.0 { [f32::NAN, 88.37, -87.33] } else { [f32::NAN, 87.33, -88.37] },
-            zeros: [0.0; 16],
         }
     }
 }
@@ -211,8 +209,7 @@ pub(super) unsafe fn weigh(x: *mut f32, lane: usize, end: usize, best: f32) {
             "b 8f",
             ends!(),
             "8:",
-            "adds {constants}, {constants}, #68",
-            "vldmia {constants}, {{s0-s15}}",
+            "vldmia {zeros}, {{s0-s15}}",
             "vstmia {end}, {{s0-s15}}",
             "b 5f",
             "4:",
@@ -226,6 +223,7 @@ pub(super) unsafe fn weigh(x: *mut f32, lane: usize, end: usize, best: f32) {
             start = in(reg) x,
             first = inout(reg) x.add(lane) => _,
             end = in(reg) x.add(end),
+            zeros = in(reg) ZEROS.as_ptr(),
             n = inout(reg) best.to_bits() => _,
             m = out(reg) _,
             constants = inout(reg) &raw const OF_X => _,
@@ -249,9 +247,8 @@ pub(super) unsafe fn softmax(at: *mut f32, best: f32, scores: Range<usize>, tota
     // SAFETY: the caller's scores, and what else is in their sixteens.
     unsafe {
         exp(at.add(first), best, (scores.end - first).div_ceil(4));
-        for i in (start..scores.start).chain(scores.end..end) {
-            at.add(i).write(0.0);
-        }
+        at.add(start).write_bytes(0, scores.start - start);
+        at.add(scores.end).write_bytes(0, end - scores.end);
         add_sixteens(at.add(start), at.add(end), total, total);
     }
 }

@@ -333,22 +333,19 @@ unsafe impl Unit for Fpu {
         static ONES: [f32; 4] = [1.0; 4];
         let (up, step) = up.map_or((ONES.as_slice(), 0), |up| (up, 16));
         let len = if step > 0 { up.len().min(x.len()) } else { x.len() };
-        let (fours, rest) = (len / 4, len % 4);
+        let fours = len / 4;
         if fours > 0 {
             // SAFETY: as many numbers are there.
             unsafe { silu(x.as_mut_ptr(), up.as_ptr(), step, fours) };
         }
-        if rest > 0 {
-            // What is left, as one four.
-            let (mut last, mut with) = ([0.0; 4], ONES);
-            let Some(x) = x.get_mut(4 * fours..len) else { return true };
-            copy_some(&mut last, x);
-            if let Some(up) = up.get(4 * fours..).filter(|_| step > 0) {
-                copy_some(&mut with, up);
+        // What is left, four times each.
+        for i in 4 * fours..len {
+            if let (Some(x), Some(up)) = (x.get_mut(i), up.get(if step > 0 { i } else { 0 })) {
+                let (mut four, up) = ([*x; 4], [*up; 4]);
+                // SAFETY: one four.
+                unsafe { silu(four.as_mut_ptr(), up.as_ptr(), 16, 1) };
+                [*x, ..] = four;
             }
-            // SAFETY: one four.
-            unsafe { silu(last.as_mut_ptr(), with.as_ptr(), step, 1) };
-            copy_some(x, &last);
         }
         true
     }
@@ -420,11 +417,6 @@ unsafe impl Unit for Fpu {
             add_rows(base, at, lane * stride, (rows.len(), 16 - lane), (stride, lanes), x, to, to);
         }
     }
-}
-
-/// `x = y`, as far as both go.
-fn copy_some(x: &mut [f32], y: &[f32]) {
-    x.iter_mut().zip(y).for_each(|(x, y)| *x = *y);
 }
 
 /// [`Unit::copy`] of some numbers.
