@@ -99,6 +99,7 @@ formats_list!(known);
 
 impl Kind {
     /// `None` for types that are not built.
+    #[inline(never)]
     pub fn number(kind: TensorType) -> Option<Self> {
         KNOWN.iter().position(|known| known.kind == kind).map(|number| Self(number as u8))
     }
@@ -107,8 +108,10 @@ impl Kind {
     #[inline]
     pub fn matrix(self, (rows, cols): (usize, usize), file: &[u8], start: usize) -> Option<Matrix<'_>> {
         let Known { kind, form, elements, bytes } = KNOWN.get(usize::from(self.0))?;
-        let blocks =
-            cols.checked_div(usize::from(*elements)).filter(|_| cols.is_multiple_of(usize::from(*elements)))?;
+        let blocks = cols.checked_div(usize::from(*elements))?;
+        if blocks * usize::from(*elements) != cols {
+            return None;
+        }
         let bytes = blocks.checked_mul(usize::from(*bytes))?.checked_mul(rows)?;
         let data = file.get(start..start.checked_add(bytes)?)?;
         Some(Matrix { kind: *kind, form: *form, rows, cols, data })

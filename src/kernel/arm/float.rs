@@ -331,20 +331,19 @@ unsafe impl Unit for Fpu {
     #[inline(always)]
     fn silu(x: &mut [f32], up: Option<&[f32]>) -> bool {
         static ONES: [f32; 4] = [1.0; 4];
-        let (up, step) = up.map_or((ONES.as_slice(), 0), |up| (up, 16));
-        let len = if step > 0 { up.len().min(x.len()) } else { x.len() };
-        let fours = len / 4;
-        if fours > 0 {
-            // SAFETY: as many numbers are there.
-            unsafe { silu(x.as_mut_ptr(), up.as_ptr(), step, fours) };
-        }
-        // What is left, four times each.
-        for i in 4 * fours..len {
-            if let (Some(x), Some(up)) = (x.get_mut(i), up.get(if step > 0 { i } else { 0 })) {
-                let (mut four, up) = ([*x; 4], [*up; 4]);
-                // SAFETY: one four.
-                unsafe { silu(four.as_mut_ptr(), up.as_ptr(), 16, 1) };
-                [*x, ..] = four;
+        let len = up.map_or(x.len(), |up| up.len().min(x.len()));
+        let (up, step) = up.map_or((ONES.as_ptr(), 0), |up| (up.as_ptr(), 1));
+        let x = x.as_mut_ptr();
+        // SAFETY: as many numbers are there.
+        unsafe {
+            if len >= 4 {
+                silu(x, up, 16 * step, len / 4);
+            }
+            // What is left, four times each.
+            for i in len & !3..len {
+                let (mut four, up) = ([*x.add(i); 4], [*up.add(i * step); 4]);
+                silu(four.as_mut_ptr(), up.as_ptr(), 16, 1);
+                *x.add(i) = four[0];
             }
         }
         true
