@@ -1,4 +1,4 @@
-//! Attention of some query rows over one KV head, stated once over [`Isa`].
+//! Attention of some query rows over KV heads, one after another, stated once over [`Isa`].
 //!
 //! Block after block of 64 positions (four tiles of the cache), in order of position:
 //!
@@ -25,15 +25,17 @@ use crate::quant::le_f32;
 use element::{Element, F16, F32, Q8};
 use tiles::{BLOCK, Range, TILES, Tile, Tiles};
 
-/// The query rows of one KV head: `tokens` at consecutive positions, each with `group` heads.
+/// The query rows of some KV heads: `tokens` at consecutive positions, each with `group` heads for each of them.
 pub(crate) struct Attention<'a> {
-    /// The head's tiles, one for each page.
+    /// How many KV heads.
+    pub heads: usize,
+    /// Each head's tiles, one for each page.
     pub tiles: &'a [u8],
     /// The page of each tile of the context; shorter than the context, it is a ring.
     pub pages: &'a [u32],
     /// How a tile is laid out.
     pub layout: HeadLayout,
-    /// Queries: head `g` of token `t` starts at `t * q_stride + g * head_dim`.
+    /// Queries: query head `g` of token `t` starts at `t * q_stride + g * head_dim`.
     pub q: &'a [f32],
     /// Distance between two tokens in `q`.
     pub q_stride: usize,
@@ -53,12 +55,31 @@ pub(crate) struct Attention<'a> {
     pub cap: Option<f32>,
     /// Added to every score.
     pub bias: Bias<'a>,
-    /// A learned score of each of the group's heads, little-endian f32, that takes part in the softmax and has no
+    /// A learned score of each query head, little-endian f32, that takes part in the softmax and has no
     /// value; empty for none.
     pub sinks: &'a [u8],
 }
 
 impl Attention<'_> {
+    /// One KV head alone.
+    #[inline(always)]
+    fn head(&self, head: usize) -> Option<Self> {
+        let (bytes, first) = (self.tiles.len().checked_div(self.heads)?, head * self.group);
+        let bias = if built::RELATIVE_POSITIONS {
+            Bias { table: self.bias.table.get(first * self.bias.stride..).unwrap_or(&[]), ..self.bias }
+        } else {
+            Bias::NONE
+        };
+        Some(Self {
+            heads: 1,
+            tiles: self.tiles.get(head * bytes..(head + 1) * bytes)?,
+            q: self.q.get(first * self.layout.dim..)?,
+            bias,
+            sinks: if built::GPT_OSS { self.sinks.get(4 * first..).unwrap_or(&[]) } else { &[] },
+            ..*self
+        })
+    }
+
     /// The positions that a token sees: from the first to before the last.
     #[inline(always)]
     pub fn visible(&self, token: usize) -> (usize, usize) {
@@ -107,15 +128,19 @@ impl Bias<'_> {
     }
 }
 
-/// Runs all rows of `job`; head `g` of token `t` goes to `out[t * out_stride + g * head_dim..]`.
+/// Runs all rows of `job`; query head `g` of token `t` goes to `out[t * out_stride + g * head_dim..]`.
 /// `scratch` holds `S::ROWS` padded rows.
 #[inline(always)]
 pub(super) fn attend<S: Isa>(s: S, job: &Attention<'_>, out: &mut [f32], out_stride: usize, scratch: &mut [f32]) {
-    match job.layout.kind {
-        kind if !kind.is_built() => {}
-        KvType::F32 => attend_all::<S, F32>(s, job, out, out_stride, scratch),
-        KvType::F16 => attend_all::<S, F16>(s, job, out, out_stride, scratch),
-        KvType::Q8_0 => attend_all::<S, Q8>(s, job, out, out_stride, scratch),
+    for head in 0..job.heads {
+        let out = out.get_mut(head * job.group * job.layout.dim..);
+        let (Some(job), Some(out)) = (&job.head(head), out) else { return };
+        match job.layout.kind {
+            kind if !kind.is_built() => {}
+            KvType::F32 => attend_all::<S, F32>(s, job, out, out_stride, scratch),
+            KvType::F16 => attend_all::<S, F16>(s, job, out, out_stride, scratch),
+            KvType::Q8_0 => attend_all::<S, Q8>(s, job, out, out_stride, scratch),
+        }
     }
 }
 

@@ -1,38 +1,57 @@
 //! Writing keys and values into the KV cache, in the layout of [`crate::memory::HeadLayout`].
 
+use super::scalar::{self, Unit as _};
 use super::{Form, Kernels};
 use crate::memory::{HeadLayout, KvType, TILE};
 
-/// Writes the key and the value of `position` into one head's tiles: into the one of the page that `pages`,
-/// the context's table, names.
+/// Writes the keys and the values of `position` into the tiles of some heads, of so many bytes each: into those of the page
+/// that `pages`, the context's table, names.
 pub(crate) fn store(
     kernels: &Kernels,
     layout: HeadLayout,
-    tiles: &mut [u8],
+    (tiles, head_bytes): (&mut [u8], usize),
     pages: &[u32],
     position: usize,
-    key: &[f32],
-    value: &[f32],
+    keys: &[f32],
+    values: &[f32],
 ) {
-    let slot = position % TILE;
+    let (bytes, dim) = (layout.tile_bytes(), layout.dim.max(1));
+    let page = (position / TILE).checked_rem(pages.len()).and_then(|entry| pages.get(entry));
+    let Some(start) = page.and_then(|page| bytes.checked_mul(*page as usize)) else { return };
+    let heads = tiles.chunks_exact_mut(head_bytes.max(1)).zip(keys.chunks_exact(dim).zip(values.chunks_exact(dim)));
+    for (tiles, (key, value)) in heads {
+        let Some(tile) = tiles.get_mut(start..).and_then(|tiles| tiles.get_mut(..bytes)) else { return };
+        store_one(kernels, layout, tile, position % TILE, key, value);
+    }
+}
+
+/// Writes a key and a value into a tile.
+#[inline(always)]
+fn store_one(kernels: &Kernels, layout: HeadLayout, tile: &mut [u8], slot: usize, key: &[f32], value: &[f32]) {
     // With the type as a constant, little of a layout is left to be computed.
     let of = |kind| HeadLayout { kind, ..layout };
     match layout.kind {
         kind if !kind.is_built() => {}
         KvType::F32 => {
-            let Some([keys, _, values, _]) = parts(of(KvType::F32), tiles, pages, position) else { return };
-            // The value, then zeros up to the padded length.
-            let row = row(values, slot, 4 * layout.padded());
-            let mut value = value.iter();
-            for to in row.as_chunks_mut::<4>().0 {
-                *to = value.next().map_or([0; 4], |v| v.to_le_bytes());
-            }
-            for (to, k) in column(keys, slot).zip(key) {
-                *to = k.to_le_bytes();
+            let Ok(tile) = bytemuck::try_cast_slice_mut::<_, f32>(tile) else { return };
+            let (keys, values) = tile.split_at_mut_checked(TILE * layout.dim).unwrap_or_default();
+            let width = layout.padded();
+            let (Some(column), Some(row)) = (keys.get_mut(slot..), values.get_mut(slot * width..(slot + 1) * width))
+            else {
+                return;
+            };
+            if !scalar::Here::keep(key, column, value, row) {
+                for (to, k) in column.iter_mut().step_by(TILE).zip(key) {
+                    *to = *k;
+                }
+                let mut value = value.iter();
+                for to in row {
+                    *to = value.next().copied().unwrap_or(0.0);
+                }
             }
         }
         KvType::F16 => {
-            let Some([keys, _, values, _]) = parts(of(KvType::F16), tiles, pages, position) else { return };
+            let Some([keys, _, values, _]) = parts(of(KvType::F16), tile) else { return };
             let row = row(values, slot, 2 * layout.padded());
             let Some((row, pad)) = row.split_at_mut_checked(2 * layout.dim) else { return };
             kernels.to_f16(value, row);
@@ -50,9 +69,7 @@ pub(crate) fn store(
             }
         }
         KvType::Q8_0 => {
-            let Some([keys, key_scales, values, value_scales]) = parts(of(KvType::Q8_0), tiles, pages, position) else {
-                return;
-            };
+            let Some([keys, key_scales, values, value_scales]) = parts(of(KvType::Q8_0), tile) else { return };
             let scales = row(value_scales, slot, 2 * layout.blocks());
             let mut row = row(values, slot, layout.padded()).iter_mut();
             for (block, scale) in value.chunks(32).zip(scales.as_chunks_mut::<2>().0) {
@@ -74,11 +91,9 @@ pub(crate) fn store(
     }
 }
 
-/// The parts of the tile of `position`, in their order.
+/// The parts of a tile, in their order.
 #[inline(always)]
-fn parts<'a>(layout: HeadLayout, tiles: &'a mut [u8], pages: &[u32], position: usize) -> Option<[&'a mut [u8]; 4]> {
-    let page = *pages.get((position / TILE).checked_rem(pages.len())?)? as usize;
-    let tile = tiles.get_mut(page.checked_mul(layout.tile_bytes())?..)?.get_mut(..layout.tile_bytes())?;
+fn parts(layout: HeadLayout, tile: &mut [u8]) -> Option<[&mut [u8]; 4]> {
     let (keys, values) = tile.split_at_mut_checked(layout.values())?;
     let (keys, key_scales) = keys.split_at_mut_checked(layout.key_scales())?;
     let (values, value_scales) = values.split_at_mut_checked(layout.value_scales() - layout.values())?;

@@ -138,11 +138,11 @@ impl<'a> Acts<'a> {
     /// Whether every token has `cols` elements in this form.
     fn has(&self, form: Form, cols: usize) -> bool {
         let elements = self.tokens.saturating_mul(cols);
-        let quantized = if form == Form::F32 { 0 } else { elements };
         self.x.len() == elements
-            && self.q.len() >= quantized
-            && self.d.len() >= quantized / form.span()
-            && self.sums.len() >= quantized / SUM_SPAN
+            && (form == Form::F32
+                || self.q.len() >= elements
+                    && self.d.len() >= elements / form.span()
+                    && self.sums.len() >= elements / SUM_SPAN)
     }
 }
 

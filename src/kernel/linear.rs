@@ -3,7 +3,7 @@
 use super::fork::{PIECE, PIECES, fork};
 use super::panel::{PANEL_ROWS, panel_bytes};
 use super::{Acts, Form, Job, Kernels};
-use crate::quant::TensorType;
+use crate::quant::{TensorType, formats_list};
 use crate::workers::Workers;
 
 /// A weight matrix in the file's own layout: `rows` outputs, each a row of `cols` inputs.
@@ -20,11 +20,9 @@ pub(crate) struct Matrix<'a> {
 
 impl<'a> Matrix<'a> {
     /// That begins at a place in a file; `None` if it goes on beyond the end, or is of a type that is not built.
-    #[inline]
-    pub fn at(kind: TensorType, (rows, cols): (usize, usize), file: &'a [u8], start: usize) -> Option<Self> {
-        let bytes = kind.row_bytes(cols)?.checked_mul(rows)?;
-        let data = file.get(start..start.checked_add(bytes)?)?;
-        Some(Self { kind, form: Form::of(kind)?, rows, cols, data })
+    #[allow(dead_code)] // a model asks for the type's number before
+    pub fn at(kind: TensorType, shape: (usize, usize), file: &'a [u8], start: usize) -> Option<Self> {
+        Kind::number(kind)?.matrix(shape, file, start)
     }
 
     /// The type of the weights.
@@ -61,6 +59,65 @@ impl<'a> Matrix<'a> {
     }
 }
 
+/// A type of weights, by its number among those that are built.
+#[derive(Clone, Copy)]
+pub(crate) struct Kind(pub u8);
+
+/// What a matrix has to know of its type.
+struct Known {
+    kind: TensorType,
+    form: Form,
+    /// Of a block.
+    elements: u16,
+    bytes: u16,
+}
+
+impl Known {
+    const fn of(kind: TensorType) -> Self {
+        let (elements, bytes) = kind.block();
+        let Some(form) = Form::of(kind) else { panic!("no type of weights") };
+        Self { kind, form, elements: elements as u16, bytes: bytes as u16 }
+    }
+}
+
+macro_rules! known {
+    ({} $($name:ident = $number:literal, $module:ident :: $format:ident, $feature:literal;)*) => {
+        static KNOWN: &[Known] = &[
+            const { Known::of(TensorType::F32) },
+            #[cfg(feature = "half-floats")]
+            const { Known::of(TensorType::F16) },
+            #[cfg(feature = "half-floats")]
+            const { Known::of(TensorType::BF16) },
+            $(
+                #[cfg(feature = $feature)]
+                const { Known::of(TensorType::$name) },
+            )*
+        ];
+    };
+}
+formats_list!(known);
+
+impl Kind {
+    /// `None` for types that are not built.
+    #[inline(never)]
+    pub fn number(kind: TensorType) -> Option<Self> {
+        KNOWN.iter().position(|known| known.kind == kind).map(|number| Self(number as u8))
+    }
+
+    /// A matrix of this type: see [`Matrix::at`].
+    #[inline]
+    pub fn matrix(self, (rows, cols): (usize, usize), file: &[u8], start: usize) -> Option<Matrix<'_>> {
+        let Known { kind, form, elements, bytes } = KNOWN.get(usize::from(self.0))?;
+        let blocks = cols.checked_div(usize::from(*elements))?;
+        if blocks * usize::from(*elements) != cols {
+            return None;
+        }
+        let bytes = blocks.checked_mul(usize::from(*bytes))?.checked_mul(rows)?;
+        let data = file.get(start..start.checked_add(bytes)?)?;
+        Some(Matrix { kind: *kind, form: *form, rows, cols, data })
+    }
+}
+
 /// A matrix, if it is there, and where its outputs begin.
 pub(crate) type Product<'a> = (Option<Matrix<'a>>, usize);
 
@@ -80,24 +137,11 @@ pub(crate) fn linear(
     stride: usize,
 ) {
     let products = || products.iter().filter_map(|(w, at)| Some((w.as_ref()?, *at)));
-    let alone = workers.count() <= 1;
-    // One after another they may not lie outside, whatever else they do.
-    if (!alone || cfg!(debug_assertions)) && !fit(products(), x.tokens, out.len(), stride) {
+    if !fit(products(), x.tokens, out.len(), stride) {
         debug_assert!(false, "linear: shapes do not fit");
         return;
     }
-    let last_token = x.tokens.saturating_sub(1).saturating_mul(stride);
-    let (len, out) = (out.len(), Out(out.as_mut_ptr()));
-    if alone {
-        for (w, at) in products() {
-            if at.saturating_add(w.rows).saturating_add(last_token) > len {
-                return;
-            }
-            // SAFETY: the rows are inside `out`, and nobody else is at work.
-            unsafe { rows(kernels, w, x, (out.at(at), stride), panels) };
-        }
-        return;
-    }
+    let out = Out(out.as_mut_ptr());
     let units = products().map(|(w, _)| w.rows.div_ceil(PANEL_ROWS)).sum();
     let weights = products().fold(0, |sum: usize, (w, _)| sum.saturating_add(w.rows.saturating_mul(w.cols)));
     let work = weights.saturating_mul(x.tokens);
@@ -118,6 +162,25 @@ pub(crate) fn linear(
             (begin, end) = (begin.saturating_sub(units), end.saturating_sub(units));
         }
     });
+}
+
+/// `out[at + t * stride + r] = row r of w * token t of x`, by this thread alone; the last token's are `last` numbers after the
+/// first one's.
+#[inline(always)]
+pub(crate) fn linear_alone(
+    kernels: &Kernels,
+    panel: &mut [u8],
+    (w, at): (&Matrix<'_>, usize),
+    x: &Acts<'_>,
+    out: &mut [f32],
+    (stride, last): (usize, usize),
+) {
+    if at.saturating_add(last).saturating_add(w.rows) > out.len() {
+        debug_assert!(false, "linear: shapes do not fit");
+        return;
+    }
+    // SAFETY: the rows are inside `out`, which is this thread's.
+    unsafe { rows(kernels, w, x, (out.as_mut_ptr().add(at), stride), panel) };
 }
 
 /// Rows times tokens.

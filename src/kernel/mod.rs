@@ -43,7 +43,7 @@ pub(crate) use attention::{Attention, Bias};
 pub(crate) use cache::store;
 pub(crate) use fork::{fork_chunks, fork_pairs, quantize};
 pub(crate) use job::{Acts, Form};
-pub(crate) use linear::{Matrix, Product, linear};
+pub(crate) use linear::{Kind, Matrix, Product, linear, linear_alone};
 pub(crate) use panel::panel_bytes;
 pub(crate) use recurrent::{Convolution, MAX_TAPS, Recurrence, TILE};
 

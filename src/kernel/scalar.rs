@@ -66,6 +66,12 @@ pub(super) unsafe trait Unit: Copy {
             *x += y;
         }
     }
+    /// A key's numbers to a column of a tile, in rows of sixteen, and a value's to a row with zeros after it: whether it has done
+    /// so.
+    #[inline(always)]
+    fn keep(_key: &[f32], _column: &mut [f32], _value: &[f32], _row: &mut [f32]) -> bool {
+        false
+    }
     /// In each `dim` numbers each pair times a complex number, by its real and its imaginary part; as far as all go.
     #[inline(always)]
     fn rotate_pairs(x: &mut [f32], dim: usize, cos: &[f32], sin: &[f32]) {
@@ -125,6 +131,16 @@ pub(super) unsafe trait Unit: Copy {
     /// As there.
     #[inline(always)]
     unsafe fn scores(at: &[*const f32; 4], q: &[f32], factor: f32, scores: Range<usize>, to: *mut f32) -> f32 {
+        // SAFETY: passed on to the caller.
+        unsafe { Self::scores_by_rows(at, q, factor, scores, to) }
+    }
+    /// The same, a row of keys at a time.
+    ///
+    /// # Safety
+    ///
+    /// As there.
+    #[inline(always)]
+    unsafe fn scores_by_rows(at: &[*const f32; 4], q: &[f32], factor: f32, scores: Range<usize>, to: *mut f32) -> f32 {
         let start = [0.0; 16];
         for ((place, lanes), tile) in sixteens(scores.clone()).zip(at.iter().skip(scores.start / 16)) {
             // SAFETY: passed on to the caller.

@@ -9,7 +9,7 @@ use bytemuck::{Pod, Zeroable};
 use super::roles::{Place, Role, Shape, is_ignored};
 use super::{MAX_LAYERS, Need, Spec};
 use crate::gguf::Tensor;
-use crate::kernel::{Form, Matrix};
+use crate::kernel::{Kind, Matrix};
 use crate::quant::TensorType;
 use crate::{Error, Gguf, Name};
 
@@ -17,10 +17,19 @@ use crate::{Error, Gguf, Name};
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub(crate) struct Entry {
-    /// The number of its type in the lowest byte, above it the bytes from the start of the file.
+    /// Its [`Kind`] in the lowest byte, above it the bytes from the start of the file.
     place: u64,
     rows: u32,
     cols: u32,
+}
+
+impl Entry {
+    /// The tensor in its file. (Apart: most of what is asked for is not there.)
+    #[inline(never)]
+    fn matrix<'m>(&self, file: &'m [u8]) -> Option<Matrix<'m>> {
+        let start = usize::try_from(self.place >> 8).ok()?;
+        Kind(self.place as u8).matrix((self.rows as usize, self.cols as usize), file, start)
+    }
 }
 
 /// A tensor and what it is.
@@ -64,7 +73,7 @@ fn walk(gguf: &Gguf<'_>, spec: &Spec<'_>, found: &mut dyn FnMut(Found<'_>) -> Re
         if tensor.dims != expected {
             return Err(Error::TensorShape { tensor: name, found: tensor.dims, expected });
         }
-        let runs = if shape.is_vector() { tensor.kind == TensorType::F32 } else { Form::of(tensor.kind).is_some() };
+        let runs = if shape.is_vector() { tensor.kind == TensorType::F32 } else { Kind::number(tensor.kind).is_some() };
         if !runs {
             return Err(Error::TensorType { tensor: name, kind: tensor.kind });
         }
@@ -210,7 +219,8 @@ impl<'m, 'w> Weights<'m, 'w> {
                 if entry.place != 0 {
                     return Err(found.twice());
                 }
-                let place = found.tensor.offset << 8 | found.tensor.kind as u64;
+                let Some(Kind(kind)) = Kind::number(found.tensor.kind) else { return Ok(()) };
+                let place = found.tensor.offset << 8 | u64::from(kind);
                 *entry = Entry { place, rows: rows as u32, cols: cols as u32 };
             }
             Ok(())
@@ -221,10 +231,7 @@ impl<'m, 'w> Weights<'m, 'w> {
     /// The matrix of `role` in `layer`, if the file has it. Of the whole model's roles, pass 0.
     pub fn matrix(&self, role: Role, layer: usize) -> Option<Matrix<'m>> {
         let entry = self.table.get(self.slots.place(role, layer)?).filter(|entry| entry.place != 0)?;
-        let (rows, cols) = (entry.rows as usize, entry.cols as usize);
-        let kind = TensorType::from_id(entry.place as u8 as u32)?;
-        let start = usize::try_from(entry.place >> 8).ok()?;
-        Matrix::at(kind, (rows, cols), self.file, start)
+        entry.matrix(self.file)
     }
 
     /// The little-endian f32 of a vector; empty if the file does not have it.

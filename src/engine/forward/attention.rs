@@ -6,11 +6,12 @@ use super::compute::{Compute, TOKENS};
 use super::relative::Relative;
 use super::rope::Rotary;
 use super::{Forward, add_bias, copy, enter, leave, norm_one, norm_sum, rows, rows_mut, scale};
+use crate::built;
 use crate::engine::layout::Segment;
 use crate::engine::profile::Section;
 use crate::kernel::{Activation, Attention, Bias, Kernels, fork_chunks, sqrt, store};
 use crate::memory::{HeadLayout, Pool};
-use crate::model::{Layer, QkNorm, Role, Spec, Temperature, Weights};
+use crate::model::{Layer, Need, QkNorm, Role, Spec, Temperature, Weights};
 
 /// What an attention is done with, and how much of it.
 #[derive(Clone)]
@@ -129,7 +130,9 @@ impl Forward<'_, '_> {
         compute.done(Section::Attention);
         if let Some(w) = weights.matrix(roles.output.0, index) {
             compute.input(out, rows).times(w, branch, dim);
-            add_bias(branch, dim, weights.vector(roles.output.1, index));
+            if spec.linear_bias != Need::Absent {
+                add_bias(branch, dim, weights.vector(roles.output.1, index));
+            }
             compute.done(Section::Output);
             leave(compute, spec, weights, (Role::PostAttentionNorm, index), branch, hidden);
             norm_sum(compute, spec, weights, (roles.after.0, roles.after.1, index), hidden);
@@ -153,19 +156,22 @@ fn project(
     let (k, v) = (shape.q_dim, shape.q_dim + shape.kv_dim);
     // Queries that come with gates are made behind the values; later the queries alone are copied to the front.
     let q = if gated { v + shape.kv_dim } else { 0 };
-    let matrix = |role, wanted| if wanted { weights.matrix(role, layer.index) } else { None };
-    let products = [
-        (matrix(Role::AttnQkv, !view.cross), 0),
-        (matrix(roles.q.0, queries && !gated), q),
-        (matrix(roles.k.0, keys), k),
-        (matrix(roles.v.0, keys), v),
-        (matrix(roles.q.0, queries && gated), q),
+    let wanted = [
+        (Role::AttnQkv, 0, !view.cross),
+        (roles.q.0, q, queries && !gated),
+        (roles.k.0, k, keys),
+        (roles.v.0, v, keys),
+        (roles.q.0, q, queries && gated),
     ];
+    let mut products = [(None, 0); 5];
+    for (product, (role, at, _)) in products.iter_mut().zip(wanted.into_iter().filter(|(.., wanted)| *wanted)) {
+        *product = (weights.matrix(role, layer.index), at);
+    }
     let rows = qkv.len().checked_div(shape.stride).unwrap_or(0);
     compute.input(branch, rows).times_each(&products, qkv, shape.stride);
     let biases =
         [(Role::AttnQkvBias, 0, !view.cross), (roles.q.1, q, queries), (roles.k.1, k, keys), (roles.v.1, v, keys)];
-    for (bias, at, wanted) in biases {
+    for (bias, at, wanted) in biases.into_iter().filter(|_| spec.qkv_bias != Need::Absent) {
         if let (true, Some(qkv)) = (wanted, qkv.get_mut(at..)) {
             add_bias(qkv, shape.stride, weights.vector(bias, layer.index));
         }
@@ -265,10 +271,9 @@ fn keep(
             for position in (segment.position as usize..).take(segment.tokens as usize) {
                 let kv = all.next().and_then(|row| row.get(q_dim..)?.split_at_checked(kv_dim));
                 let Some((k, v)) = kv else { return };
-                let heads = rows(k, head.dim).zip(rows(v, head.dim)).skip(i * each);
-                for (tiles, (k, v)) in rows_mut(tiles, head_bytes).zip(heads) {
-                    store(compute.kernels, head, tiles, pages, position, k, v);
-                }
+                let first = i * each * head.dim;
+                let (Some(k), Some(v)) = (k.get(first..), v.get(first..)) else { return };
+                store(compute.kernels, head, (tiles, head_bytes), pages, position, k, v);
             }
         }
     });
@@ -298,6 +303,15 @@ impl Look<'_> {
     /// have one token, as decoding has, rows by KV heads.
     fn all(&mut self, compute: &Compute<'_, '_>, mut segments: &[Segment], mut out: &mut [f32], sums: &mut [f32]) {
         let (q_dim, kv_heads) = (self.shape.q_dim, self.layer.kv_heads);
+        if compute.workers.count() <= 1 {
+            let mut row = 0;
+            for segment in segments {
+                let (Some(out), tokens) = (out.get_mut(row * q_dim..), segment.tokens as usize) else { return };
+                self.heads(compute.kernels, segment, (row, 0, tokens), 0..kv_heads, out, sums);
+                row += tokens;
+            }
+            return;
+        }
         let scratch = sums.len() / compute.threads.max(1);
         while let Some(segment) = segments.first() {
             let alone = segments.iter().take_while(|segment| segment.tokens == 1).count();
@@ -310,13 +324,12 @@ impl Look<'_> {
             let work = now.iter().map(|segment| self.work(segment)).sum();
             let look = &*self;
             if alone > 0 {
-                let each = compute.piece(kv_heads);
-                let width = each * look.layer.group() * look.shape.head.dim;
+                let width = look.layer.group() * look.shape.head.dim;
                 fork_chunks(compute.workers, here, width, work, sums, scratch, |i, out, sums| {
-                    let row = (i * each).checked_div(kv_heads).unwrap_or(0);
+                    let row = i.checked_div(kv_heads).unwrap_or(0);
                     let Some(segment) = now.get(row) else { return };
-                    let first = i * each - row * kv_heads;
-                    look.heads(compute.kernels, segment, (row, 0, 1), first..first + each, out, sums);
+                    let head = i - row * kv_heads;
+                    look.heads(compute.kernels, segment, (row, 0, 1), head..head + 1, out, sums);
                 });
             } else {
                 fork_chunks(compute.workers, here, TOKENS * q_dim, work, sums, scratch, |i, out, sums| {
@@ -346,17 +359,24 @@ impl Look<'_> {
         segment: &Segment,
         (row, first, tokens): (usize, usize, usize),
         heads: Range<usize>,
-        mut out: &mut [f32],
+        out: &mut [f32],
         sums: &mut [f32],
     ) {
         let Self { spec, layer, shape, .. } = self;
         let (group, head_bytes) = (layer.group(), self.cache.len().checked_div(layer.kv_heads).unwrap_or(0));
-        let (width, position) = (group * shape.head.dim, segment.position as usize + first);
-        let mut job = Attention {
-            tiles: &[],
+        let (first_query, position) = (heads.start * group, segment.position as usize + first);
+        let (Some(tiles), Some(q)) = (
+            self.cache.get(heads.start * head_bytes..heads.end * head_bytes),
+            self.qkv.get(row * shape.stride + first_query * shape.head.dim..),
+        ) else {
+            return;
+        };
+        let job = Attention {
+            heads: heads.len(),
+            tiles,
             pages: self.pool.table(segment.context as usize),
             layout: shape.head,
-            q: &[],
+            q,
             q_stride: shape.stride,
             group,
             tokens,
@@ -365,23 +385,10 @@ impl Look<'_> {
             reach: self.text.then_some(segment.source as usize),
             scale: self.scale,
             cap: spec.attention_cap(),
-            sinks: &[],
-            bias: Bias::NONE,
+            bias: self.relative.map_or(Bias::NONE, |relative| relative.bias(first_query, position)),
+            sinks: if built::GPT_OSS { self.sinks.get(4 * first_query..).unwrap_or(&[]) } else { &[] },
         };
-        for h in heads {
-            let (Some(tiles), Some(q)) =
-                (self.cache.get(h * head_bytes..(h + 1) * head_bytes), self.qkv.get(row * shape.stride + h * width..))
-            else {
-                return;
-            };
-            (job.tiles, job.q) = (tiles, q);
-            job.sinks = self.sinks.get(4 * h * group..).unwrap_or(&[]);
-            if let Some(relative) = self.relative {
-                job.bias = relative.bias(h * group, position);
-            }
-            kernels.attend(&job, out, shape.q_dim, sums);
-            out = core::mem::take(&mut out).get_mut(width..).unwrap_or_default();
-        }
+        kernels.attend(&job, out, shape.q_dim, sums);
     }
 }
 

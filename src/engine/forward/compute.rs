@@ -2,7 +2,7 @@
 
 use super::observer::Inputs;
 use crate::engine::profile::{Profiler, Section};
-use crate::kernel::{Acts, Form, Kernels, Matrix, Product, fork_chunks, linear, quantize};
+use crate::kernel::{Acts, Form, Kernels, Matrix, Product, fork_chunks, linear, linear_alone, quantize};
 use crate::workers::Workers;
 
 /// Tokens that are one piece of work where tokens are shared out.
@@ -76,32 +76,42 @@ impl Input<'_, '_, '_> {
         if let Some(see) = self.compute.inputs {
             products.iter().filter_map(|(w, _)| *w).for_each(|w| see(w.data(), self.x));
         }
+        let last = self.tokens.saturating_sub(1).saturating_mul(stride);
+        let Compute { kernels, workers, quants, scales, sums, panels, .. } = self.compute;
+        let alone = workers.count() <= 1;
         let form_of = |(w, _): &Product<'_>| w.as_ref().map(Matrix::form);
         let mut rest = products;
-        while let Some(form) = rest.iter().find_map(form_of) {
-            let alike = rest.iter().take_while(|product| form_of(product).is_none_or(|other| other == form)).count();
-            let Some((products, after)) = rest.split_at_checked(alike) else { return };
-            self.times_alike(form, products, out, stride);
-            rest = after;
-        }
-    }
-
-    fn times_alike(&mut self, form: Form, products: &[Product<'_>], out: &mut [f32], stride: usize) {
-        let Compute { kernels, workers, quants, scales, sums, panels, .. } = self.compute;
-        let mut acts = Acts { x: self.x, q: &[], d: &[], sums: &[], tokens: self.tokens };
-        if form != Form::F32 {
-            let len = self.x.len();
-            let (Some(q), Some(d), Some(sums)) =
-                (quants.get_mut(..len), scales.get_mut(..len / form.span()), sums.get_mut(..len / 16))
-            else {
-                return;
+        while let Some(((first, at), others)) = rest.split_first() {
+            let Some(w) = first else {
+                rest = others;
+                continue;
             };
-            if form != self.form {
-                quantize(kernels, *workers, form, self.x, q, d, sums);
-                self.form = form;
+            let (form, mut acts) = (w.form(), Acts { x: self.x, q: &[], d: &[], sums: &[], tokens: self.tokens });
+            if form != Form::F32 {
+                let len = self.x.len();
+                let (Some(q), Some(d), Some(sums)) =
+                    (quants.get_mut(..len), scales.get_mut(..len / form.span()), sums.get_mut(..len / 16))
+                else {
+                    return;
+                };
+                if form != self.form {
+                    quantize(kernels, *workers, form, self.x, q, d, sums);
+                    self.form = form;
+                }
+                (acts.q, acts.d, acts.sums) = (q, d, sums);
             }
-            (acts.q, acts.d, acts.sums) = (q, d, sums);
+            if alone {
+                linear_alone(kernels, panels, (w, *at), &acts, out, (stride, last));
+                rest = others;
+            } else {
+                // Those that want the same form, as if they were one.
+                let is_like = |product: &&Product<'_>| form_of(product).is_none_or(|other| other == form);
+                let Some((alike, after)) = rest.split_at_checked(rest.iter().take_while(is_like).count()) else {
+                    return;
+                };
+                linear(kernels, *workers, panels, alike, &acts, out, stride);
+                rest = after;
+            }
         }
-        linear(kernels, *workers, panels, products, &acts, out, stride);
     }
 }

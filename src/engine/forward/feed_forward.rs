@@ -2,7 +2,7 @@
 
 use super::{Forward, add_bias, enter, leave, norm_sum};
 use crate::engine::profile::Section;
-use crate::model::{Gate, Layer, Role};
+use crate::model::{Gate, Layer, Need, Role};
 
 impl Forward<'_, '_> {
     /// `x += down(f(gate(norm(x))) * up(norm(x)))`, or `x += down(f(up(norm(x))))`.
@@ -28,9 +28,12 @@ impl Forward<'_, '_> {
         let Some((gate, rest)) = inner.split_at_mut_checked(tokens * ffn) else { return };
         let mut up = gate_w.and(rest.get_mut(..tokens * ffn));
         let bias = if up.is_some() { Role::FfnGateBias } else { Role::FfnUpBias };
-        add_bias(gate, ffn, weights.vector(bias, index));
-        if let Some(up) = &mut up {
-            add_bias(up, ffn, weights.vector(Role::FfnUpBias, index));
+        let is_biased = spec.linear_bias != Need::Absent;
+        if is_biased {
+            add_bias(gate, ffn, weights.vector(bias, index));
+            if let Some(up) = &mut up {
+                add_bias(up, ffn, weights.vector(Role::FfnUpBias, index));
+            }
         }
         compute.by_tokens(gate, ffn, &|start, gate| {
             compute.kernels.activate(spec.activation(), gate, up.as_deref().and_then(|up| up.get(start..)));
@@ -38,7 +41,9 @@ impl Forward<'_, '_> {
 
         if let Some(w) = weights.matrix(Role::FfnDown, index) {
             compute.input(gate, tokens).times(w, branch, dim);
-            add_bias(branch, dim, weights.vector(Role::FfnDownBias, index));
+            if is_biased {
+                add_bias(branch, dim, weights.vector(Role::FfnDownBias, index));
+            }
             compute.done(Section::FeedForward);
             leave(compute, spec, weights, (Role::PostFfwNorm, index), branch, hidden);
             norm_sum(compute, spec, weights, (Role::LayerOutputNorm, Role::LayerOutputNormBias, index), hidden);

@@ -2,15 +2,12 @@
 
 use core::arch::asm;
 
-use super::float::{ZEROS, fpu, tree, unit};
+use super::float::{ZEROS, fpu, sums, tree, unit};
 
 /// Eight numbers of a row times a factor, to the lower lanes or the upper; the pointer may move on.
 macro_rules! eight {
     (low! $row:literal, $x:literal) => {
         concat!("vldmia ", $row, "!, {{s16-s23}}\n", eight!(@ $x, "s0" "s1" "s2" "s3" "s4" "s5" "s6" "s7"))
-    };
-    (low $row:literal, $x:literal) => {
-        concat!("vldmia ", $row, ", {{s16-s23}}\n", eight!(@ $x, "s0" "s1" "s2" "s3" "s4" "s5" "s6" "s7"))
     };
     (high $row:literal, $x:literal) => {
         concat!("vldmia ", $row, ", {{s16-s23}}\n", eight!(@ $x, "s8" "s9" "s10" "s11" "s12" "s13" "s14" "s15"))
@@ -29,34 +26,32 @@ macro_rules! eight {
     };
 }
 
-/// Sixteen numbers of a row, or its first eight, times a factor; the pointer moves on to the next row.
+/// Sixteen numbers of a row times a factor; the pointer moves on to the next row.
 macro_rules! row {
-    (16, $row:literal, $x:literal) => {
+    ($row:literal, $x:literal) => {
         concat!(eight!(low! $row, $x), eight!(high $row, $x), "add ", $row, ", ", $row, ", {step}\n")
-    };
-    (8, $row:literal, $x:literal) => {
-        concat!(eight!(low $row, $x), "add ", $row, ", ", $row, ", {half_step}\n")
     };
 }
 
-/// A row of 16 keys, or the first eight, times a number of the query, and on to the next.
+/// A row of 16 keys times a number of the query, and on to the next.
 macro_rules! keys {
-    (16, $x:literal) => {
-        concat!(eight!(low "{k}!", $x), eight!(high "{k}!", $x))
+    ($x:literal) => {
+        concat!(eight!(low! "{k}", $x), eight!(high "{k}!", $x))
     };
-    // All sixteen come at once, so that the pointer moves on.
-    (8, $x:literal) => {
+}
+
+/// The first eight of a row of 16, and on to the next: all sixteen come at once, so that the pointer moves on.
+macro_rules! half {
+    ($row:literal, $x:literal) => {
         concat!(
-            "vldmia {k}!, {{s8-s23}}\n",
-            "vfma.f32 s0, s8, ", $x, "\n",
-            "vfma.f32 s1, s9, ", $x, "\n",
-            "vfma.f32 s2, s10, ", $x, "\n",
-            "vfma.f32 s3, s11, ", $x, "\n",
-            "vfma.f32 s4, s12, ", $x, "\n",
-            "vfma.f32 s5, s13, ", $x, "\n",
-            "vfma.f32 s6, s14, ", $x, "\n",
-            "vfma.f32 s7, s15, ", $x, "\n",
+            "vldmia ",
+            $row,
+            "!, {{s8-s23}}\n",
+            half!(@ $x, "s0" "s8", "s1" "s9", "s2" "s10", "s3" "s11", "s4" "s12", "s5" "s13", "s6" "s14", "s7" "s15"),
         )
+    };
+    (@ $x:literal, $($sum:literal $number:literal),*) => {
+        concat!($("vfma.f32 ", $sum, ", ", $number, ", ", $x, "\n",)*)
     };
 }
 
@@ -65,43 +60,108 @@ macro_rules! times {
     ($($x:literal)*) => { concat!($("vmul.f32 ", $x, ", ", $x, ", s28\n",)*) };
 }
 
-/// What [`Unit::scores`](crate::kernel::scalar::Unit::scores) makes of `n` positions, from a tile's first on.
+/// The largest so far of r0 to r3, in the sense of a condition, which seldom is true: what is done then lies elsewhere. The
+/// first that is not negative need not be the largest of the four.
+macro_rules! larger {
+    ($than:literal $($x:literal $then:literal $on:literal),*) => {
+        concat!($("cmp ", $x, ", {top}\n", "b", $than, " ", $then, "f\n", $on, ":\n",)*)
+    };
+    (or $($x:literal $then:literal $on:literal),*) => {
+        concat!($($then, ":\n", "movs {top}, ", $x, "\n", "bmi ", $on, "b\n", "b 53b\n",)*)
+    };
+    (then $($x:literal $then:literal $on:literal),*) => {
+        concat!($($then, ":\n", "mov {top}, ", $x, "\n", "b ", $on, "b\n",)*)
+    };
+}
+
+/// The largest of `n` numbers.
+///
+/// As bits, a number is larger than a negative one if it is lower without a sign, and than any other if it is greater with
+/// one.
+macro_rules! largest {
+    () => {
+        concat!(
+            "ldr {top}, [{at}]\n",
+            "subs {n}, {n}, #4\n",
+            "blo 57f\n",
+            "50:\n",
+            "cmp {top}, #0\n",
+            "bge 52f\n",
+            "51:\n",
+            "ldmia {at}!, {{r0-r3}}\n",
+            larger!("lo" "r0" "30" "40", "r1" "31" "41", "r2" "32" "42", "r3" "33" "43"),
+            "subs {n}, {n}, #4\n",
+            "bge 51b\n",
+            "b 54f\n",
+            "52:\n",
+            "ldmia {at}!, {{r0-r3}}\n",
+            "53:\n",
+            larger!("gt" "r0" "34" "44", "r1" "35" "45", "r2" "36" "46", "r3" "37" "47"),
+            "subs {n}, {n}, #4\n",
+            "bge 52b\n",
+            // What is left, with numbers before it.
+            "54:\n",
+            "adds {n}, {n}, #4\n",
+            "beq 59f\n",
+            "add {at}, {at}, {n}, lsl #2\n",
+            "sub {at}, {at}, #16\n",
+            "mov {n}, #0\n",
+            "b 50b\n",
+            // Less than four.
+            "57:\n",
+            "adds {n}, {n}, #4\n",
+            "58:\n",
+            "vldmia {at}!, {{s0}}\n",
+            "vmov s1, {top}\n",
+            "vcmp.f32 s1, s0\n",
+            "vmrs APSR_nzcv, fpscr\n",
+            "it le\n",
+            "vmovle {top}, s0\n",
+            "subs {n}, {n}, #1\n",
+            "bne 58b\n",
+            "b 59f\n",
+            larger!(or "r0" "30" "40", "r1" "31" "41", "r2" "32" "42", "r3" "33" "43"),
+            larger!(then "r0" "34" "44", "r1" "35" "45", "r2" "36" "46", "r3" "37" "47"),
+            "59:\n",
+        )
+    };
+}
+
+/// What [`Unit::scores`](crate::kernel::scalar::Unit::scores) makes of `n` positions, from a tile's first on; it returns the
+/// largest from the one `lane` on. The tiles are so many bytes from `base`; queries have whole fours of numbers.
 ///
 /// # Safety
 ///
 /// As there.
 #[inline(always)]
-pub(super) unsafe fn scores(at: *const *const f32, q: &[f32], factor: f32, n: usize, to: *mut f32) {
+pub(super) unsafe fn scores(
+    base: *const f32,
+    at: *const *const f32,
+    (q, dim): (*const f32, usize),
+    factor: f32,
+    (lane, n): (usize, usize),
+    to: *mut f32,
+) -> f32 {
+    let top: u32;
     // SAFETY: the caller has these tiles, a row of 16 in each for each number of `q`, and room for the tiles' scores.
     unsafe {
         fpu!(
-            "vmov s28, {d}",
+            "vmov s28, {top}",
             "20:",
-            "ldr {k}, [{at}], #4",
-            "mov {x}, {q}",
-            "mov {d}, {dim}",
+            "ldr {k}, [r1], #4",
+            "add {k}, {k}, r0",
+            "mov {x}, r2",
             "vldmia {zeros}, {{s0-s15}}",
             "cmp {n}, #8",
-            "bls 6f",
-            // Four rows at a time, then the rest.
-            "b 3f",
+            "bls 7f",
             "2:",
             "vldmia {x}!, {{s24-s27}}",
-            keys!(16, "s24"),
-            keys!(16, "s25"),
-            keys!(16, "s26"),
-            keys!(16, "s27"),
-            "3:",
-            "subs {d}, {d}, #4",
-            "bge 2b",
-            "adds {d}, {d}, #4",
-            "beq 8f",
-            "4:",
-            "vldmia {x}!, {{s24}}",
-            keys!(16, "s24"),
-            "subs {d}, {d}, #1",
-            "bne 4b",
-            "8:",
+            keys!("s24"),
+            keys!("s25"),
+            keys!("s26"),
+            keys!("s27"),
+            "cmp {x}, r3",
+            "bne 2b",
             times!("s0" "s1" "s2" "s3" "s4" "s5" "s6" "s7" "s8" "s9" "s10" "s11" "s12" "s13" "s14" "s15"),
             "vstmia {to}!, {{s0-s15}}",
             "subs {n}, {n}, #16",
@@ -110,72 +170,62 @@ pub(super) unsafe fn scores(at: *const *const f32, q: &[f32], factor: f32, n: us
             // Half of the lanes will do.
             "7:",
             "vldmia {x}!, {{s24-s27}}",
-            keys!(8, "s24"),
-            keys!(8, "s25"),
-            keys!(8, "s26"),
-            keys!(8, "s27"),
-            "6:",
-            "subs {d}, {d}, #4",
-            "bge 7b",
-            "adds {d}, {d}, #4",
-            "beq 8f",
-            "4:",
-            "vldmia {x}!, {{s24}}",
-            keys!(8, "s24"),
-            "subs {d}, {d}, #1",
-            "bne 4b",
-            "8:",
+            half!("{k}", "s24"),
+            half!("{k}", "s25"),
+            half!("{k}", "s26"),
+            half!("{k}", "s27"),
+            "cmp {x}, r3",
+            "bne 7b",
             times!("s0" "s1" "s2" "s3" "s4" "s5" "s6" "s7"),
             "vstmia {to}, {{s0-s7}}",
             "9:",
+            "mov {n}, {seen}",
+            largest!(),
             ;
-            at = inout(reg) at => _,
-            q = in(reg) q.as_ptr(),
-            dim = in(reg) q.len(),
+            inout("r0") base => _,
+            inout("r1") at => _,
+            inout("r2") q => _,
+            inout("r3") q.add(dim) => _,
             n = inout(reg) n => _,
             to = inout(reg) to => _,
             zeros = in(reg) ZEROS.as_ptr(),
-            d = inout(reg) factor.to_bits() => _,
             k = out(reg) _,
             x = out(reg) _,
+            at = inout(reg) to.add(lane) => _,
+            seen = in(reg) n - lane,
+            top = inout(reg) factor.to_bits() => top,
         );
     }
+    f32::from_bits(top)
 }
 
-/// The largest so far of r0 to r3, in the sense of a condition, which seldom is true: what is done then lies elsewhere.
-macro_rules! larger {
-    ($than:literal $($x:literal $then:literal $on:literal),*) => {
-        concat!($("cmp ", $x, ", {top}\n", "b", $than, " ", $then, "f\n", $on, ":\n",)*)
-    };
-    (then $($x:literal $then:literal $on:literal),*) => {
-        concat!($($then, ":\n", "mov {top}, ", $x, "\n", "b ", $on, "b\n",)*)
-    };
-}
-
-/// [`Unit::add_rows`](crate::kernel::scalar::Unit::add_rows): `all` rows, `values` elements on from each place: at
-/// the first of them `first`, `skip` elements further on, at the others sixteen.
+/// [`Unit::add_rows`](crate::kernel::scalar::Unit::add_rows) of `all` rows, which are so many bytes from `base`, and
+/// `skip` numbers further on at the first place, where there are `first`; at the others there are sixteen. What the sums are
+/// so far is at `from`.
 ///
 /// # Safety
 ///
 /// As there; the places are there.
+#[allow(clippy::too_many_arguments)] // four pieces of memory, and how far they go
 #[inline(always)]
 pub(super) unsafe fn add_rows(
+    base: *const f32,
     at: *const *const f32,
-    (values, skip): (usize, usize),
+    skip: usize,
     (all, first): (usize, usize),
-    stride: usize,
+    (stride, lanes): (usize, usize),
     x: *const f32,
-    lanes: usize,
+    from: *const f32,
     to: *mut f32,
 ) {
     // SAFETY: the caller has these rows, as many factors, and 16 sums.
     unsafe {
         fpu!(
-            "vldmia {to}, {{s0-s15}}",
+            "vldmia {rows}, {{s0-s15}}",
             "20:",
             "ldr {rows}, [{at}], #4",
             "add {rows}, {rows}, {skip}",
-            "mov {skip}, {values}",
+            "mov {skip}, {base}",
             "cmp {all}, {n}",
             "it lo",
             "movlo {n}, {all}",
@@ -186,10 +236,10 @@ pub(super) unsafe fn add_rows(
             "b 3f",
             "2:",
             "vldmia {x}!, {{s24-s27}}",
-            row!(16, "{rows}", "s24"),
-            row!(16, "{rows}", "s25"),
-            row!(16, "{rows}", "s26"),
-            row!(16, "{rows}", "s27"),
+            row!("{rows}", "s24"),
+            row!("{rows}", "s25"),
+            row!("{rows}", "s26"),
+            row!("{rows}", "s27"),
             "3:",
             "subs {n}, {n}, #4",
             "bge 2b",
@@ -197,17 +247,17 @@ pub(super) unsafe fn add_rows(
             "beq 8f",
             "4:",
             "vldmia {x}!, {{s24}}",
-            row!(16, "{rows}", "s24"),
+            row!("{rows}", "s24"),
             "subs {n}, {n}, #1",
             "bne 4b",
             "b 8f",
             // Half of the lanes will do.
             "7:",
             "vldmia {x}!, {{s24-s27}}",
-            row!(8, "{rows}", "s24"),
-            row!(8, "{rows}", "s25"),
-            row!(8, "{rows}", "s26"),
-            row!(8, "{rows}", "s27"),
+            half!("{rows}", "s24"),
+            half!("{rows}", "s25"),
+            half!("{rows}", "s26"),
+            half!("{rows}", "s27"),
             "6:",
             "subs {n}, {n}, #4",
             "bge 7b",
@@ -215,7 +265,7 @@ pub(super) unsafe fn add_rows(
             "beq 8f",
             "9:",
             "vldmia {x}!, {{s24}}",
-            row!(8, "{rows}", "s24"),
+            half!("{rows}", "s24"),
             "subs {n}, {n}, #1",
             "bne 9b",
             "8:",
@@ -226,38 +276,53 @@ pub(super) unsafe fn add_rows(
             ;
             to = in(reg) to,
             at = inout(reg) at => _,
-            values = in(reg) 4 * values,
-            skip = inout(reg) 4 * (values + skip) => _,
+            base = in(reg) base,
+            skip = inout(reg) base.wrapping_add(skip) => _,
             all = inout(reg) all => _,
-            rows = out(reg) _,
+            rows = inout(reg) from => _,
             n = inout(reg) first => _,
             x = inout(reg) x => _,
-            lanes = in(reg) lanes,
+            // Rows of sixteen follow each other.
+            lanes = in(reg) if stride == 16 { lanes } else { 16 },
             step = in(reg) stride.wrapping_mul(4).wrapping_sub(32),
-            half_step = in(reg) stride.wrapping_mul(4),
         );
     }
 }
 
-/// Zeros, whole sixteens of them.
+/// Sixteen numbers to as many sums.
+macro_rules! sixteen_sums {
+    () => {
+        concat!(
+            sums!("s0" "s16", "s1" "s17", "s2" "s18", "s3" "s19", "s4" "s20", "s5" "s21", "s6" "s22", "s7" "s23"),
+            sums!("s8" "s24", "s9" "s25", "s10" "s26", "s11" "s27", "s12" "s28", "s13" "s29", "s14" "s30", "s15" "s31"),
+        )
+    };
+}
+
+/// Adds sixteens of numbers, as far as they begin before `end`, to the sixteen at `from`.
 ///
 /// # Safety
 ///
-/// There is room for them.
+/// They are there, and room for their sums.
 #[inline(always)]
-pub(super) unsafe fn clear(at: *mut f32, n: usize) {
-    // SAFETY: within that room.
+pub(super) unsafe fn add_sixteens(x: *const f32, end: *const f32, from: *const f32, to: *mut f32) {
+    // SAFETY: the caller's numbers.
     unsafe {
         fpu!(
-            "vldmia {zeros}, {{s0-s15}}",
+            "vldmia {from}, {{s0-s15}}",
+            "b 3f",
             "2:",
-            "subs {n}, {n}, #16",
-            "vstmia {at}!, {{s0-s15}}",
-            "bhi 2b",
+            "vldmia {x}!, {{s16-s31}}",
+            sixteen_sums!(),
+            "3:",
+            "cmp {x}, {end}",
+            "blo 2b",
+            "vstmia {to}, {{s0-s15}}",
             ;
-            zeros = in(reg) ZEROS.as_ptr(),
-            at = inout(reg) at => _,
-            n = inout(reg) n => _,
+            from = in(reg) from,
+            to = in(reg) to,
+            x = inout(reg) x => _,
+            end = in(reg) end,
         );
     }
 }
@@ -281,6 +346,35 @@ pub(super) unsafe fn sum(x: *const f32) -> f32 {
         );
     }
     f32::from_bits(sum)
+}
+
+/// Some fours of numbers, one at least, to another place, each divided by the sum of sixteen.
+///
+/// # Safety
+///
+/// They are there, and room for `n` numbers.
+#[inline(always)]
+pub(super) unsafe fn normalize(total: *const f32, from: *const f32, to: *mut f32, n: usize) {
+    // SAFETY: the caller's numbers.
+    unsafe {
+        fpu!(
+            "vldmia {total}, {{s0-s15}}",
+            tree!(),
+            "vmov.f32 s28, #1.0",
+            "vdiv.f32 s28, s28, s0",
+            "2:",
+            "vldmia {from}!, {{s0-s3}}",
+            times!("s0" "s1" "s2" "s3"),
+            "vstmia {to}!, {{s0-s3}}",
+            "subs {n}, {n}, #4",
+            "bne 2b",
+            ;
+            total = in(reg) total,
+            from = inout(reg) from => _,
+            to = inout(reg) to => _,
+            n = inout(reg) n => _,
+        );
+    }
 }
 
 /// Some numbers times a factor, to another place or the same.
@@ -322,54 +416,18 @@ pub(super) unsafe fn multiply(from: *const f32, to: *mut f32, factor: f32, n: us
 
 /// The largest of some numbers.
 ///
-/// As bits, a number is larger than a negative one if it is lower without a sign, and than any other if it is greater with
-/// one.
-///
 /// # Safety
 ///
-/// There are `n` numbers.
+/// There are `n` numbers, one at least.
 #[inline(never)]
 pub(super) unsafe fn largest(at: *const f32, n: usize) -> f32 {
-    let mut top = f32::NEG_INFINITY.to_bits();
+    let top;
     // SAFETY: reads the caller's numbers.
     unsafe {
         asm!(
             unit!(),
-            "b 4f",
-            "2:",
-            "ldmia {at}!, {{r0-r3}}",
-            // The first that is not negative need not be the largest of the four.
-            larger!("lo" "r0" "30" "40", "r1" "31" "41", "r2" "32" "42", "r3" "33" "43"),
-            "cmp {top}, #0",
-            "bge 6f",
-            "4:",
-            "subs {n}, {n}, #4",
-            "bge 2b",
-            "b 7f",
-            "5:",
-            "ldmia {at}!, {{r0-r3}}",
-            "6:",
-            larger!("gt" "r0" "34" "44", "r1" "35" "45", "r2" "36" "46", "r3" "37" "47"),
-            "subs {n}, {n}, #4",
-            "bge 5b",
-            "7:",
-            "adds {n}, {n}, #4",
-            "beq 9f",
-            "vmov s16, {top}",
-            "8:",
-            "vldmia {at}!, {{s0}}",
-            "vcmp.f32 s16, s0",
-            "vmrs APSR_nzcv, fpscr",
-            "it le",
-            "vmovle.f32 s16, s0",
-            "subs {n}, {n}, #1",
-            "bne 8b",
-            "vmov {top}, s16",
-            "b 9f",
-            larger!(then "r0" "30" "40", "r1" "31" "41", "r2" "32" "42", "r3" "33" "43"),
-            larger!(then "r0" "34" "44", "r1" "35" "45", "r2" "36" "46", "r3" "37" "47"),
-            "9:",
-            top = inout(reg) top,
+            largest!(),
+            top = out(reg) top,
             at = inout(reg) at => _,
             n = inout(reg) n => _,
             out("r0") _,
@@ -377,7 +435,7 @@ pub(super) unsafe fn largest(at: *const f32, n: usize) -> f32 {
             out("r2") _,
             out("r3") _,
             out("s0") _,
-            out("s16") _,
+            out("s1") _,
             options(nostack, readonly),
         );
     }

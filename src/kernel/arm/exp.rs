@@ -3,7 +3,8 @@
 use core::arch::asm;
 use core::ops::Range;
 
-use super::float::{fpu, on_words};
+use super::attention::add_sixteens;
+use super::float::{ZEROS, fpu, on_words};
 
 /// What [`exp`](crate::kernel::lanes::exp) needs, of x or of -x.
 #[repr(C)]
@@ -134,86 +135,46 @@ macro_rules! exps {
             two!($fma, "s2", "s3", "s6", "s7", "r2", "r3"),
         )
     };
-    // Of s0, to r0.
-    (one $fma:literal) => {
+}
+
+/// Four numbers less s28.
+macro_rules! differences {
+    () => {
         concat!(
-            inside!("7" "s0"),
-            parts!("s0" "s4"),
-            "vldmia {constants}, {{s8-s21}}\n",
-            polynomial!($fma, "s0", "s22" "s8", "s8" "s10", "s10" "s12", "s12" "s14", "s14" "s16", "s16" "s18", "s18" "s20"),
-            "vmov r0, s20\n",
-            "vmov {n}, s4\n",
-            "add r0, r0, {n}, lsl #23\n",
+            "vldmia {x}, {{s0-s3}}\n",
+            "vsub.f32 s0, s0, s28\n",
+            "vsub.f32 s1, s1, s28\n",
+            "vsub.f32 s2, s2, s28\n",
+            "vsub.f32 s3, s3, s28\n",
         )
     };
 }
 
-/// [`Unit::softmax`](crate::kernel::scalar::Unit::softmax), four numbers at a time, so that all stays in registers.
+/// `exp(x - best)` of some fours of numbers, one at least, in their place: four at a time, so that all stays in registers.
 ///
 /// # Safety
 ///
-/// As there.
+/// They are there.
 #[inline(never)]
-pub(super) unsafe fn softmax(at: *mut f32, best: f32, scores: Range<usize>, total: *mut f32) {
-    let lane = scores.start % 16;
-    // SAFETY: the caller's scores, of which those of a sixteen have their lane of the totals.
+pub(super) unsafe fn exp(x: *mut f32, best: f32, fours: usize) {
+    // SAFETY: the caller's numbers.
     unsafe {
         fpu!(
             on_words!(),
             "vldmia {constants}!, {{s22-s27}}",
             "vmov s28, {n}",
-            "6:",
-            "mov {left}, {room}",
-            "cmp {all}, {left}",
-            "it lo",
-            "movlo {left}, {all}",
-            "sub {all}, {all}, {left}",
-            "mov {room}, #16",
-            "b 3f",
             "2:",
-            "vldmia {at}, {{s0-s3}}",
-            "vsub.f32 s0, s0, s28",
-            "vsub.f32 s1, s1, s28",
-            "vsub.f32 s2, s2, s28",
-            "vsub.f32 s3, s3, s28",
+            differences!(),
             exps!("vfma"),
-            "stmia {at}, {{r0-r3}}",
-            "vldmia {at}!, {{s8-s11}}",
-            "vldmia {total}, {{s12-s15}}",
-            "vadd.f32 s12, s12, s8",
-            "vadd.f32 s13, s13, s9",
-            "vadd.f32 s14, s14, s10",
-            "vadd.f32 s15, s15, s11",
-            "vstmia {total}!, {{s12-s15}}",
-            "3:",
-            "subs {left}, {left}, #4",
-            "bge 2b",
-            "adds {left}, {left}, #4",
-            "beq 5f",
-            "4:",
-            "vldr s0, [{at}]",
-            "vsub.f32 s0, s0, s28",
-            exps!(one "vfma"),
-            "str r0, [{at}], #4",
-            "vmov s8, r0",
-            "vldr s12, [{total}]",
-            "vadd.f32 s12, s12, s8",
-            "vstmia {total}!, {{s12}}",
-            "subs {left}, {left}, #1",
-            "bne 4b",
-            "5:",
-            "sub {total}, {total}, #64",
-            "cmp {all}, #0",
-            "bne 6b",
+            "stmia {x}!, {{r0-r3}}",
+            "subs {fours}, {fours}, #1",
+            "bne 2b",
             "b 8f",
             ends!(),
             "8:",
             ;
-            left = out(reg) _,
-            room = inout(reg) 16 - lane => _,
-            all = inout(reg) scores.len() => _,
-            at = inout(reg) at.add(scores.start) => _,
-            total = inout(reg) total.add(lane) => _,
+            fours = inout(reg) fours => _,
+            x = inout(reg) x => _,
             n = inout(reg) best.to_bits() => _,
             m = out(reg) _,
             constants = inout(reg) &raw const OF_X => _,
@@ -225,26 +186,95 @@ pub(super) unsafe fn softmax(at: *mut f32, best: f32, scores: Range<usize>, tota
     }
 }
 
-/// [`Unit::silu`](crate::kernel::scalar::Unit::silu), in the same way.
+/// `exp(score - best)` of some scores, from one of the first sixteen's `lane`s to before `end`, in their place, and of what
+/// else is in their sixteens zeros, which change no total.
 ///
 /// # Safety
 ///
-/// There are `left` numbers at `x`, and at `up` unless it is null.
+/// They are there, one at least, and room for sixteen numbers after the last.
+#[inline(always)]
+pub(super) unsafe fn weigh(x: *mut f32, lane: usize, end: usize, best: f32) {
+    // SAFETY: the caller's numbers.
+    unsafe {
+        fpu!(
+            on_words!(),
+            "vldmia {constants}!, {{s22-s27}}",
+            "vmov s28, {n}",
+            "2:",
+            differences!(),
+            exps!("vfma"),
+            "stmia {x}!, {{r0-r3}}",
+            "cmp {x}, {end}",
+            "blo 2b",
+            "b 8f",
+            ends!(),
+            "8:",
+            "vldmia {zeros}, {{s0-s15}}",
+            "vstmia {end}, {{s0-s15}}",
+            "b 5f",
+            "4:",
+            "sub {first}, {first}, #4",
+            "vstr s0, [{first}]",
+            "5:",
+            "cmp {first}, {start}",
+            "bne 4b",
+            ;
+            x = inout(reg) x.add(lane & !3) => _,
+            start = in(reg) x,
+            first = inout(reg) x.add(lane) => _,
+            end = in(reg) x.add(end),
+            zeros = in(reg) ZEROS.as_ptr(),
+            n = inout(reg) best.to_bits() => _,
+            m = out(reg) _,
+            constants = inout(reg) &raw const OF_X => _,
+            out("r0") _,
+            out("r1") _,
+            out("r2") _,
+            out("r3") _,
+        );
+    }
+}
+
+/// [`Unit::softmax`](crate::kernel::scalar::Unit::softmax): whole fours, and of what else is in the scores' sixteens zeros,
+/// which change no total.
+///
+/// # Safety
+///
+/// As there.
+pub(super) unsafe fn softmax(at: *mut f32, best: f32, scores: Range<usize>, total: *mut f32) {
+    let first = scores.start & !3;
+    let (start, end) = (scores.start & !15, scores.end.next_multiple_of(16));
+    // SAFETY: the caller's scores, and what else is in their sixteens.
+    unsafe {
+        exp(at.add(first), best, (scores.end - first).div_ceil(4));
+        at.add(start).write_bytes(0, scores.start - start);
+        at.add(scores.end).write_bytes(0, end - scores.end);
+        add_sixteens(at.add(start), at.add(end), total, total);
+    }
+}
+
+/// [`Unit::silu`](crate::kernel::scalar::Unit::silu), in the same way: of some fours, one at least, times other numbers,
+/// which lie `step` bytes apart.
+///
+/// # Safety
+///
+/// They are there.
 #[inline(never)]
-pub(super) unsafe fn silu(x: *mut f32, up: *const f32, left: usize) {
+pub(super) unsafe fn silu(x: *mut f32, up: *const f32, step: usize, fours: usize) {
     // SAFETY: the caller's numbers.
     unsafe {
         fpu!(
             on_words!(),
             "vldmia {constants}!, {{s22-s27}}",
             "vmov.f32 s28, #1.0",
-            "b 3f",
             "2:",
             "vldmia {x}, {{s0-s3}}",
             exps!("vfms"),
             "vmov s8, s9, r0, r1",
             "vmov s10, s11, r2, r3",
             "vldmia {x}, {{s0-s3}}",
+            "vldmia {up}, {{s4-s7}}",
+            "add {up}, {up}, {step}",
             "vadd.f32 s8, s8, s28",
             "vadd.f32 s9, s9, s28",
             "vadd.f32 s10, s10, s28",
@@ -253,41 +283,21 @@ pub(super) unsafe fn silu(x: *mut f32, up: *const f32, left: usize) {
             "vdiv.f32 s1, s1, s9",
             "vdiv.f32 s2, s2, s10",
             "vdiv.f32 s3, s3, s11",
-            "cmp {up}, #0",
-            "beq 6f",
-            "vldmia {up}!, {{s4-s7}}",
             "vmul.f32 s0, s0, s4",
             "vmul.f32 s1, s1, s5",
             "vmul.f32 s2, s2, s6",
             "vmul.f32 s3, s3, s7",
-            "6:",
             "vstmia {x}!, {{s0-s3}}",
-            "3:",
-            "subs {left}, {left}, #4",
-            "bge 2b",
-            "adds {left}, {left}, #4",
-            "beq 8f",
-            "4:",
-            "vldr s0, [{x}]",
-            exps!(one "vfms"),
-            "vmov s8, r0",
-            "vldr s0, [{x}]",
-            "vadd.f32 s8, s8, s28",
-            "vdiv.f32 s0, s0, s8",
-            "cmp {up}, #0",
-            "itt ne",
-            "vldmiane {up}!, {{s4}}",
-            "vmulne.f32 s0, s0, s4",
-            "vstmia {x}!, {{s0}}",
-            "subs {left}, {left}, #1",
-            "bne 4b",
+            "subs {fours}, {fours}, #1",
+            "bne 2b",
             "b 8f",
             ends!(),
             "8:",
             ;
-            left = inout(reg) left => _,
+            fours = inout(reg) fours => _,
             x = inout(reg) x => _,
             up = inout(reg) up => _,
+            step = in(reg) step,
             n = out(reg) _,
             m = out(reg) _,
             constants = inout(reg) &raw const OF_MINUS_X => _,

@@ -5,7 +5,7 @@ use core::mem::MaybeUninit;
 use core::ops::Range;
 
 use super::attention::{add_rows, largest, multiply, scores, sum};
-use super::exp::{silu, softmax};
+use super::exp::{exp, silu, softmax};
 use super::plain;
 use crate::kernel::scalar::Unit;
 
@@ -291,6 +291,22 @@ unsafe impl Unit for Fpu {
     }
 
     #[inline(always)]
+    fn keep(key: &[f32], column: &mut [f32], value: &[f32], row: &mut [f32]) -> bool {
+        let n = key.len();
+        let fits = n > 0
+            && n.is_multiple_of(4)
+            && value.len() == n
+            && column.len() > 16 * (n - 1)
+            && row.len() >= n
+            && row.len().is_multiple_of(4);
+        if fits {
+            // SAFETY: as many are there.
+            unsafe { keep(key.as_ptr(), column.as_mut_ptr(), value.as_ptr(), row.as_mut_ptr(), n, row.len()) };
+        }
+        fits
+    }
+
+    #[inline(always)]
     fn rotate_pairs(x: &mut [f32], dim: usize, cos: &[f32], sin: &[f32]) {
         let heads = x.len().checked_div(dim).unwrap_or(0);
         let pairs = (dim / 2).min(cos.len()).min(sin.len());
@@ -307,18 +323,29 @@ unsafe impl Unit for Fpu {
 
     #[inline(always)]
     fn exp(mut x: [f32; 16]) -> [f32; 16] {
-        // What comes of the totals is not asked for.
-        let mut total = MaybeUninit::<[f32; 16]>::uninit();
-        // SAFETY: two arrays of 16.
-        unsafe { softmax(x.as_mut_ptr(), 0.0, 0..16, total.as_mut_ptr().cast()) };
+        // SAFETY: four fours.
+        unsafe { exp(x.as_mut_ptr(), 0.0, 4) };
         x
     }
 
     #[inline(always)]
     fn silu(x: &mut [f32], up: Option<&[f32]>) -> bool {
+        static ONES: [f32; 4] = [1.0; 4];
         let len = up.map_or(x.len(), |up| up.len().min(x.len()));
+        let (up, step) = up.map_or((ONES.as_ptr(), 0), |up| (up.as_ptr(), 1));
+        let x = x.as_mut_ptr();
         // SAFETY: as many numbers are there.
-        unsafe { silu(x.as_mut_ptr(), up.map_or(core::ptr::null(), <[f32]>::as_ptr), len) };
+        unsafe {
+            if len >= 4 {
+                silu(x, up, 16 * step, len / 4);
+            }
+            // What is left, four times each.
+            for i in len & !3..len {
+                let (mut four, up) = ([*x.add(i); 4], [*up.add(i * step); 4]);
+                silu(four.as_mut_ptr(), up.as_ptr(), 16, 1);
+                *x.add(i) = four[0];
+            }
+        }
         true
     }
 
@@ -358,8 +385,11 @@ unsafe impl Unit for Fpu {
         let first = seen.start / 16;
         // SAFETY: passed on to the caller.
         unsafe {
-            scores(at.as_ptr().add(first), q, factor, seen.end - 16 * first, to.add(16 * first));
-            largest(to.add(seen.start), seen.len())
+            if !q.len().is_multiple_of(4) {
+                return Self::scores_by_rows(at, q, factor, seen, to);
+            }
+            let (base, seen) = (core::ptr::null(), (seen.start % 16, seen.end - 16 * first));
+            scores(base, at.as_ptr().add(first), (q.as_ptr(), q.len()), factor, seen, to.add(16 * first))
         }
     }
 
@@ -382,7 +412,8 @@ unsafe impl Unit for Fpu {
         // SAFETY: passed on to the caller.
         unsafe {
             let (at, x) = (at.as_ptr().add(first), x.add(rows.start));
-            add_rows(at, (0, lane * stride), (rows.len(), 16 - lane), stride, x, lanes, to);
+            let base = core::ptr::null();
+            add_rows(base, at, lane * stride, (rows.len(), 16 - lane), (stride, lanes), x, to, to);
         }
     }
 }
@@ -420,10 +451,51 @@ unsafe fn copy(x: *mut f32, y: *const f32, n: usize) {
     }
 }
 
+/// [`Unit::keep`] of some fours of numbers.
+///
+/// # Safety
+///
+/// There are `n` numbers, four at least, of each, and a column as long; a row has whole fours, `width` numbers in all.
+#[inline(never)]
+unsafe fn keep(key: *const f32, column: *mut f32, value: *const f32, row: *mut f32, n: usize, width: usize) {
+    // SAFETY: reads and writes what the caller has.
+    unsafe {
+        fpu!(
+            "2:",
+            "vldmia {key}!, {{s0-s3}}",
+            "vldmia {value}!, {{s4-s7}}",
+            "vstr s0, [{column}]",
+            "vstr s1, [{column}, #64]",
+            "vstr s2, [{column}, #128]",
+            "vstr s3, [{column}, #192]",
+            "add {column}, {column}, #256",
+            "vstmia {row}!, {{s4-s7}}",
+            "cmp {row}, {last}",
+            "bne 2b",
+            "vldmia {zeros}, {{s0-s3}}",
+            "b 4f",
+            "3:",
+            "vstmia {row}!, {{s0-s3}}",
+            "4:",
+            "cmp {row}, {end}",
+            "bne 3b",
+            ;
+            key = inout(reg) key => _,
+            column = inout(reg) column => _,
+            value = inout(reg) value => _,
+            row = inout(reg) row => _,
+            last = in(reg) row.add(n),
+            end = in(reg) row.add(width),
+            zeros = in(reg) ZEROS.as_ptr(),
+        );
+    }
+}
+
 /// A number to each of some.
 macro_rules! sums {
     ($($x:literal $y:literal),*) => { concat!($("vadd.f32 ", $x, ", ", $x, ", ", $y, "\n",)*) };
 }
+pub(super) use sums;
 
 /// [`Unit::add`] of some numbers.
 ///

@@ -14,8 +14,12 @@ impl Start {
     const EMPTY: Self = Self(MaybeUninit::uninit());
 
     /// Writes it. (In registers: the compiler would copy it twice.)
+    ///
+    /// # Safety
+    ///
+    /// A token has sixteen numbers from `first` on.
     #[inline(always)]
-    fn write(&mut self, first: &[f32; 16]) -> *const f32 {
+    unsafe fn write(&mut self, first: *const f32) -> *const f32 {
         // SAFETY: sixteen numbers from there, and room for twice as many.
         unsafe {
             fpu!(
@@ -26,7 +30,7 @@ impl Start {
                 "vstmia {start}, {{s0-s15}}",
                 ;
                 zeros = in(reg) ZEROS.as_ptr(),
-                x = inout(reg) first.as_ptr() => _,
+                x = inout(reg) first => _,
                 start = inout(reg) self.0.as_mut_ptr() => _,
             );
         }
@@ -40,14 +44,12 @@ impl Start {
 ///
 /// `job` as [`Job`] says; its weights on a boundary of 4 bytes, and columns in whole fours, 16 at least.
 pub(super) unsafe fn matmul(job: &mut Job<'_>) {
+    let mut start = Start::EMPTY;
     for t in 0..job.x.tokens {
-        let x = job.x.x.get(t * job.cols..(t + 1) * job.cols).unwrap_or_default();
-        let Some(first) = x.first_chunk() else { return };
-        let mut start = Start::EMPTY;
-        let start = start.write(first);
         // SAFETY: all rows, one at least, and this token are the job's.
         unsafe {
-            let out = job.out.add(t * job.stride);
+            let (x, out) = (job.x.x.as_ptr().add(t * job.cols), job.out.add(t * job.stride));
+            let start = start.write(x);
             if job.cols == 64 {
                 times_64(job, start, x, out);
             } else {
@@ -122,8 +124,7 @@ macro_rules! row {
 ///
 /// As for [`matmul`]; `start` is the token's, and `out` has room for the rows.
 #[inline(always)]
-unsafe fn times_64(job: &Job<'_>, start: *const f32, x: &[f32], out: *mut f32) {
-    let x = x.as_ptr();
+unsafe fn times_64(job: &Job<'_>, start: *const f32, x: *const f32, out: *mut f32) {
     // SAFETY: reads the rows and the token to their ends, and writes a number for each row.
     unsafe {
         fpu!(
@@ -170,9 +171,8 @@ macro_rules! four {
 ///
 /// As for [`times_64`].
 #[inline(always)]
-unsafe fn times(job: &Job<'_>, start: *const f32, x: &[f32], out: *mut f32) {
-    let (sixteens, rest) = x.as_chunks::<16>();
-    let x = x.as_ptr();
+unsafe fn times(job: &Job<'_>, start: *const f32, x: *const f32, out: *mut f32) {
+    let (sixteens, rest) = (job.cols / 16, job.cols % 16);
     // SAFETY: as there.
     unsafe {
         fpu!(
@@ -231,10 +231,10 @@ unsafe fn times(job: &Job<'_>, start: *const f32, x: &[f32], out: *mut f32) {
             w = inout(reg) job.w.as_ptr() => _,
             out = inout(reg) out => _,
             rows = inout(reg) job.rows => _,
-            end = in(reg) x.add(16 * sixteens.len()),
-            rest = in(reg) rest.len(),
+            end = in(reg) x.add(16 * sixteens),
+            rest = in(reg) rest,
             go = out(reg) _,
-            after = inout(reg) sixteens.len().wrapping_sub(1).wrapping_neg() % 4 * 80 => _,
+            after = inout(reg) sixteens.wrapping_sub(1).wrapping_neg() % 4 * 80 => _,
         );
     }
 }

@@ -53,6 +53,7 @@ pub(super) fn available() -> impl Iterator<Item = &'static super::Kernels> {
 
 formats_list!(choose products floats blocks);
 
+// (Each type's loops are a function of their own: else all would have the frame of the largest.)
 #[inline(always)]
 unsafe fn floats<W: Weight>(job: &mut Job<'_>) {
     // SAFETY: needs no instruction set but the table's; a job is right by construction.
@@ -65,11 +66,16 @@ unsafe fn floats<W: Weight>(job: &mut Job<'_>) {
                 plain::matmul(job)
             };
         }
-        floats_of_any::matmul::<_, W, 1, 1>(Scalar::<Here>::HERE, job);
+        other_floats::<W>(job);
     }
 }
 
-#[inline(always)]
+#[inline(never)]
+fn other_floats<W: Weight>(job: &mut Job<'_>) {
+    floats_of_any::matmul::<_, W, 1, 1>(Scalar::<Here>::HERE, job);
+}
+
+#[inline(never)]
 unsafe fn blocks<F: Format>(job: &mut Job<'_>) {
     // SAFETY: as above.
     unsafe {

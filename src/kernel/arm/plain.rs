@@ -15,8 +15,8 @@ use crate::kernel::scalar::Unit;
 pub(super) unsafe fn matmul(job: &mut Job<'_>) {
     for (t, x) in job.x.x.chunks_exact(job.cols.max(1)).enumerate() {
         for (r, row) in job.w.chunks_exact((4 * job.cols).max(4)).enumerate() {
-            let weights = row.as_chunks().0.iter().map(|w| f32::from_le_bytes(*w));
-            let sum = dot(weights.zip(x.iter().copied()), job.cols);
+            let mut pairs = row.as_chunks().0.iter().zip(x);
+            let sum = dot(&mut || pairs.next().map(|(w, x)| (f32::from_le_bytes(*w), *x)), job.cols);
             // SAFETY: a row and a token of the job's.
             unsafe { *job.out.add(t * job.stride + r) = sum };
         }
@@ -26,7 +26,8 @@ pub(super) unsafe fn matmul(job: &mut Job<'_>) {
 /// [`Unit::rms_norm`] of any numbers.
 #[inline(never)]
 pub(super) fn rms_norm(x: &mut [f32], weight: &[u8], eps: f32) {
-    let sum = dot(x.iter().map(|x| (*x, *x)), x.len());
+    let mut squares = x.iter();
+    let sum = dot(&mut || squares.next().map(|x| (*x, *x)), x.len());
     let scale = 1.0 / Fpu::sqrt(sum / x.len() as f32 + eps);
     let mut weights = weight.as_chunks().0.iter().map(|w| f32::from_le_bytes(*w));
     for x in x {
@@ -35,11 +36,13 @@ pub(super) fn rms_norm(x: &mut [f32], weight: &[u8], eps: f32) {
     }
 }
 
-/// The sum of `n` products, to the end of the last sixteen, in sixteen lanes and by the tree, as elsewhere.
-fn dot(mut terms: impl Iterator<Item = (f32, f32)>, n: usize) -> f32 {
+/// The sum of `n` products, to the end of the last sixteen, in sixteen lanes and by the tree, as elsewhere. (Its code is there
+/// once.)
+#[inline(never)]
+fn dot(next: &mut dyn FnMut() -> Option<(f32, f32)>, n: usize) -> f32 {
     let mut acc = [0.0; 16];
     for i in 0..n.next_multiple_of(16) {
-        let (a, b) = terms.next().unwrap_or((0.0, 0.0));
+        let (a, b) = next().unwrap_or((0.0, 0.0));
         let acc = &mut acc[i % 16];
         *acc = Fpu::fma(a, b, *acc);
     }

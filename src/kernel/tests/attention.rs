@@ -14,6 +14,7 @@ use crate::memory::{HeadLayout, KvType};
 struct AttentionCase {
     kind: KvType,
     dim: usize,
+    heads: usize,
     group: usize,
     tokens: usize,
     position: usize,
@@ -27,20 +28,26 @@ struct AttentionCase {
 impl AttentionCase {
     /// The cache's bytes and the output, both by `kernels`.
     fn run(&self, kernels: &Kernels, keys: &[f32], values: &[f32], queries: &[f32]) -> (Vec<u8>, Vec<f32>) {
-        let Self { kind, dim, group, tokens, position, window, across, cap, .. } = *self;
+        let Self { kind, dim, heads, group, tokens, position, window, across, cap, .. } = *self;
         let layout = HeadLayout { kind, dim };
         let tiles = window.min(position + tokens).saturating_add(tokens - 1).div_ceil(16);
         // Whatever lay in the cache before, here NaN, has no influence; nor has which page a tile is in.
-        let mut cache = Edge::of(&vec![0xff; (tiles + 2) * layout.tile_bytes()]);
+        let head_bytes = (tiles + 2) * layout.tile_bytes();
+        let mut cache = Edge::of(&vec![0xff; heads * head_bytes]);
         let pages: Vec<u32> = (1..=tiles as u32).rev().collect();
         for (p, (key, value)) in keys.chunks(dim).zip(values.chunks(dim)).enumerate() {
-            store(kernels, layout, &mut cache, &pages, p, key, value);
+            // What is one head's key is the next one's value.
+            let pairs = [key, value, key, value];
+            let (key, value) = (pairs[..heads].concat(), pairs[1..][..heads].concat());
+            store(kernels, layout, (&mut cache, head_bytes), &pages, p, &key, &value);
         }
-        let (q_stride, out_stride) = (group * dim + 5, group * dim + 3);
-        let queries = Edge::of(&queries[1..1 + (tokens - 1) * q_stride + group * dim]);
+        let all = heads * group;
+        let (q_stride, out_stride) = (all * dim + 5, all * dim + 3);
+        let queries = Edge::of(&queries[1..1 + (tokens - 1) * q_stride + all * dim]);
         let reach = position + tokens;
-        let biases: Vec<f32> = (0..group * 3 + reach).map(|i| (i * 37 % 19) as f32 / 7.0).collect();
+        let biases: Vec<f32> = (0..all * 3 + reach).map(|i| (i * 37 % 19) as f32 / 7.0).collect();
         let job = Attention {
+            heads,
             tiles: &cache,
             pages: &pages,
             layout,
@@ -60,7 +67,7 @@ impl AttentionCase {
         let mut scratch = Edge::of(&vec![f32::NAN; MAX_ROWS.min(tokens * group) * layout.padded()]);
         kernels.attend(&job, &mut out, out_stride, &mut scratch);
         for out in out.chunks(out_stride) {
-            assert!(out[group * dim..].iter().all(|&x| x == UNTOUCHED));
+            assert!(out[all * dim..].iter().all(|&x| x == UNTOUCHED));
         }
         (cache.to_vec(), out.to_vec())
     }
@@ -69,7 +76,7 @@ impl AttentionCase {
         let positions = self.position + self.tokens;
         let keys = random.floats(self.data, positions * self.dim);
         let values = random.floats(self.data, positions * self.dim);
-        let mut queries = random.floats(self.data, self.tokens * (self.group * self.dim + 5) + 1);
+        let mut queries = random.floats(self.data, self.tokens * (self.heads * self.group * self.dim + 5) + 1);
         queries.iter_mut().for_each(|q| *q *= 8.0);
         let (ring, want) = self.run(&SCALAR, &keys, &values, &queries);
         assert!(self.data != Data::Plain || want.iter().all(|x| x.is_finite()));
@@ -91,11 +98,13 @@ fn attention_across() {
     let mut random = Random(19);
     let (keys, values) = (random.floats(Data::Plain, reach * dim), random.floats(Data::Plain, reach * dim));
     for (p, (key, value)) in keys.chunks(dim).zip(values.chunks(dim)).enumerate() {
-        store(&SCALAR, layout, &mut tiles, &[1, 0], p, key, value);
+        let head_bytes = tiles.len();
+        store(&SCALAR, layout, (&mut tiles, head_bytes), &[1, 0], p, key, value);
     }
     let q = random.floats(Data::Plain, tokens * dim);
     let table: Vec<f32> = (0..reach + tokens).map(|i| i as f32 / 10.0).collect();
     let job = Attention {
+        heads: 1,
         tiles: &tiles,
         pages: &[1, 0],
         layout,
@@ -130,14 +139,16 @@ fn attention_across() {
 fn attention() {
     let mut random = Random(17);
     for kind in [KvType::F32, KvType::F16, KvType::Q8_0] {
-        for dim in [8, 12, 48, 64, 128] {
+        for dim in [8, 12, 14, 24, 48, 64, 128] {
             for group in 1..=8 {
                 for data in [Data::Plain, Data::Plain, Data::Extreme, Data::Wild] {
                     let (tokens, position) = (random.pick(&[1, 1, 2, 3, 5, 8, 9]), random.below(80));
                     let window = random.pick(&[usize::MAX, usize::MAX, 1, 5, 16, 37]);
                     let across = window == usize::MAX && random.below(2) == 0;
                     let cap = random.pick(&[None, None, Some(5.0)]);
-                    AttentionCase { kind, dim, group, tokens, position, window, across, cap, data }.check(&mut random);
+                    let heads = random.pick(&[1, 1, 2, 3]);
+                    let case = AttentionCase { kind, dim, heads, group, tokens, position, window, across, cap, data };
+                    case.check(&mut random);
                 }
             }
         }
