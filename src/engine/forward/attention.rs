@@ -303,15 +303,6 @@ impl Look<'_> {
     /// have one token, as decoding has, rows by KV heads.
     fn all(&mut self, compute: &Compute<'_, '_>, mut segments: &[Segment], mut out: &mut [f32], sums: &mut [f32]) {
         let (q_dim, kv_heads) = (self.shape.q_dim, self.layer.kv_heads);
-        if compute.workers.count() <= 1 {
-            let mut row = 0;
-            for segment in segments {
-                let (Some(out), tokens) = (out.get_mut(row * q_dim..), segment.tokens as usize) else { return };
-                self.heads(compute.kernels, segment, (row, 0, tokens), 0..kv_heads, out, sums);
-                row += tokens;
-            }
-            return;
-        }
         let scratch = sums.len() / compute.threads.max(1);
         while let Some(segment) = segments.first() {
             let alone = segments.iter().take_while(|segment| segment.tokens == 1).count();
@@ -324,12 +315,13 @@ impl Look<'_> {
             let work = now.iter().map(|segment| self.work(segment)).sum();
             let look = &*self;
             if alone > 0 {
-                let width = look.layer.group() * look.shape.head.dim;
+                let each = compute.piece(kv_heads);
+                let width = each * look.layer.group() * look.shape.head.dim;
                 fork_chunks(compute.workers, here, width, work, sums, scratch, |i, out, sums| {
-                    let row = i.checked_div(kv_heads).unwrap_or(0);
+                    let row = (i * each).checked_div(kv_heads).unwrap_or(0);
                     let Some(segment) = now.get(row) else { return };
-                    let head = i - row * kv_heads;
-                    look.heads(compute.kernels, segment, (row, 0, 1), head..head + 1, out, sums);
+                    let first = i * each - row * kv_heads;
+                    look.heads(compute.kernels, segment, (row, 0, 1), first..first + each, out, sums);
                 });
             } else {
                 fork_chunks(compute.workers, here, TOKENS * q_dim, work, sums, scratch, |i, out, sums| {
