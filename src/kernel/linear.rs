@@ -20,7 +20,7 @@ pub(crate) struct Matrix<'a> {
 
 impl<'a> Matrix<'a> {
     /// That begins at a place in a file; `None` if it goes on beyond the end, or is of a type that is not built.
-    #[allow(dead_code)] // a model asks for the type's number before
+    #[cfg(any(test, feature = "bench"))] // a model has looked up the type's number
     pub fn at(kind: TensorType, shape: (usize, usize), file: &'a [u8], start: usize) -> Option<Self> {
         Kind::number(kind)?.matrix(shape, file, start)
     }
@@ -104,7 +104,7 @@ impl Kind {
         KNOWN.iter().position(|known| known.kind == kind).map(|number| Self(number as u8))
     }
 
-    /// A matrix of this type: see [`Matrix::at`].
+    /// A matrix of this type that begins at a place in a file; `None` if it goes on beyond the end.
     #[inline]
     pub fn matrix(self, (rows, cols): (usize, usize), file: &[u8], start: usize) -> Option<Matrix<'_>> {
         let Known { kind, form, elements, bytes } = KNOWN.get(usize::from(self.0))?;

@@ -38,6 +38,7 @@ struct Found<'t> {
     layer: usize,
     need: Need,
     shape: Shape,
+    kind: Kind,
     tensor: &'t Tensor<'t>,
 }
 
@@ -73,14 +74,14 @@ fn walk(gguf: &Gguf<'_>, spec: &Spec<'_>, found: &mut dyn FnMut(Found<'_>) -> Re
         if tensor.dims != expected {
             return Err(Error::TensorShape { tensor: name, found: tensor.dims, expected });
         }
-        let runs = if shape.is_vector() { tensor.kind == TensorType::F32 } else { Kind::number(tensor.kind).is_some() };
-        if !runs {
+        let runs = !shape.is_vector() || tensor.kind == TensorType::F32;
+        let Some(kind) = Kind::number(tensor.kind).filter(|_| runs) else {
             return Err(Error::TensorType { tensor: name, kind: tensor.kind });
-        }
+        };
         if need == Need::Unused {
             continue;
         }
-        found(Found { role, layer, need, shape, tensor: &tensor })?;
+        found(Found { role, layer, need, shape, kind, tensor: &tensor })?;
     }
     Ok(())
 }
@@ -219,8 +220,7 @@ impl<'m, 'w> Weights<'m, 'w> {
                 if entry.place != 0 {
                     return Err(found.twice());
                 }
-                let Some(Kind(kind)) = Kind::number(found.tensor.kind) else { return Ok(()) };
-                let place = found.tensor.offset << 8 | u64::from(kind);
+                let place = found.tensor.offset << 8 | u64::from(found.kind.0);
                 *entry = Entry { place, rows: rows as u32, cols: cols as u32 };
             }
             Ok(())
