@@ -154,7 +154,7 @@ fn project(
 ) {
     let (keys, queries, gated) = (view.part != Part::Queries, view.part != Part::Keys, spec.gated_query());
     let (k, v) = (shape.q_dim, shape.q_dim + shape.kv_dim);
-    // Queries that come with gates are made behind the values; later the queries alone are copied to the front.
+    // Queries with gates are projected to behind the values; `turn` copies the queries without their gates to the front.
     let q = if gated { v + shape.kv_dim } else { 0 };
     let wanted = [
         (Role::AttnQkv, 0, !view.cross),
@@ -169,9 +169,12 @@ fn project(
     }
     let rows = qkv.len().checked_div(shape.stride).unwrap_or(0);
     compute.input(branch, rows).times_each(&products, qkv, shape.stride);
+    if spec.qkv_bias == Need::Absent {
+        return;
+    }
     let biases =
         [(Role::AttnQkvBias, 0, !view.cross), (roles.q.1, q, queries), (roles.k.1, k, keys), (roles.v.1, v, keys)];
-    for (bias, at, wanted) in biases.into_iter().filter(|_| spec.qkv_bias != Need::Absent) {
+    for (bias, at, wanted) in biases {
         if let (true, Some(qkv)) = (wanted, qkv.get_mut(at..)) {
             add_bias(qkv, shape.stride, weights.vector(bias, layer.index));
         }
@@ -199,6 +202,7 @@ fn turn(
         if v_is_k {
             copy(v, k);
         }
+        // What the view leaves out was not projected.
         let q = if part == Part::Keys { &mut [] } else { q };
         let (k, v) = if part == Part::Queries { Default::default() } else { (k, v) };
         for (heads, weight) in [(&mut *q, q_norm), (k, k_norm)] {
