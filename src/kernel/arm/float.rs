@@ -385,7 +385,7 @@ unsafe impl Unit for Fpu {
         let first = seen.start / 16;
         // SAFETY: passed on to the caller.
         unsafe {
-            if !q.len().is_multiple_of(4) {
+            if q.is_empty() || !q.len().is_multiple_of(4) {
                 return Self::scores_by_rows(at, q, factor, seen, to);
             }
             let (base, seen) = (core::ptr::null(), (seen.start % 16, seen.end - 16 * first));
