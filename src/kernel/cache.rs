@@ -4,8 +4,8 @@ use super::scalar::{self, Unit as _};
 use super::{Form, Kernels};
 use crate::memory::{HeadLayout, KvType, TILE};
 
-/// Writes the keys and the values of `position` into the tiles of some heads, of so many bytes each: into those of the page
-/// that `pages`, the context's table, names.
+/// Writes the keys and values of `position` for some heads, each with tiles of `head_bytes` in all, into the page that
+/// `pages`, the context's table, names.
 pub(crate) fn store(
     kernels: &Kernels,
     layout: HeadLayout,

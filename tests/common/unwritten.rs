@@ -1,7 +1,7 @@
 //! Memory that nobody has written yet.
 
 /// Tells the memory sanitizer that `bytes` have not been written, whatever they hold: `.ci/sanitizers memory`. Not for a KV
-/// cache: its tiles are read whole, and then what lies behind the last position is masked.
+/// cache: attention reads whole tiles, and masks the positions that nobody has written.
 pub fn unwritten(bytes: &mut [u8]) -> &mut [u8] {
     #[cfg(memory_sanitizer)]
     {

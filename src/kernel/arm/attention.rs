@@ -128,7 +128,8 @@ macro_rules! largest {
 }
 
 /// What [`Unit::scores`](crate::kernel::scalar::Unit::scores) makes of `n` positions, from a tile's first on; it returns the
-/// largest from the one `lane` on. The tiles are so many bytes from `base`; queries have whole fours of numbers.
+/// largest from the one `lane` on. `at` holds the distance in bytes of each tile from `base`; the length of the query is a
+/// multiple of four, and not 0.
 ///
 /// # Safety
 ///
@@ -199,9 +200,9 @@ pub(super) unsafe fn scores(
     f32::from_bits(top)
 }
 
-/// [`Unit::add_rows`](crate::kernel::scalar::Unit::add_rows) of `all` rows, which are so many bytes from `base`, and
-/// `skip` numbers further on at the first place, where there are `first`; at the others there are sixteen. What the sums are
-/// so far is at `from`.
+/// [`Unit::add_rows`](crate::kernel::scalar::Unit::add_rows) of `all` rows. `at` holds the distance in bytes of each tile's
+/// rows from `base`: the first tile gives `first` rows, from `skip` numbers further on, each other tile sixteen. The sums so
+/// far are at `from`.
 ///
 /// # Safety
 ///

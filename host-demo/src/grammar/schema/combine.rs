@@ -54,7 +54,7 @@ impl Reader<'_> {
             _ => bail!("{path}: a schema is an object, true or false"),
         };
         self.check_keywords(&b, path)?;
-        // A part sees only what it says itself.
+        // In a part of `allOf`, `unevaluatedProperties` speaks of all but the properties that this part lists itself.
         close(&mut b, path)?;
         // What a pattern allows in one may be an additional property in the other.
         let is_open = |schema: &Map<String, Value>| {
