@@ -4,34 +4,34 @@
 ///
 /// O(n log n) comparisons in the worst case, about `n log2 n` of them: the way down picks the
 /// larger child without looking at the item that sinks, and the way back up is short.
-pub(crate) fn heapsort<T: Copy>(items: &mut [T], mut less: impl FnMut(&T, &T) -> bool) {
+pub(crate) fn heapsort<T>(items: &mut [T], mut less: impl FnMut(&T, &T) -> bool) {
     let len = items.len();
     for root in (0..len / 2).rev() {
         sink(items, root, len, &mut less);
     }
     for end in (1..len).rev() {
-        if let (Some(&first), Some(&last)) = (items.first(), items.get(end)) {
-            set(items, end, first);
-            set(items, 0, last);
-        }
+        swap(items, 0, end);
         sink(items, 0, end, &mut less);
     }
 }
 
-fn set<T: Copy>(items: &mut [T], at: usize, item: T) {
-    if let Some(place) = items.get_mut(at) {
-        *place = item;
+/// Swaps two items, the first of which is before the second. (What may be the same item would be moved by a function of some
+/// 700 bytes.)
+fn swap<T>(items: &mut [T], a: usize, b: usize) {
+    if let Some((before, from)) = items.split_at_mut_checked(b)
+        && let (Some(a), Some(b)) = (before.get_mut(a), from.first_mut())
+    {
+        core::mem::swap(a, b);
     }
 }
 
 /// Moves the item at `root` down to its place in the heap `items[..len]`, whose first item is the
 /// largest.
-pub(crate) fn sink<T: Copy>(items: &mut [T], root: usize, len: usize, less: &mut impl FnMut(&T, &T) -> bool) {
-    let Some(&sinking) = items.get(root) else { return };
+pub(crate) fn sink<T>(items: &mut [T], root: usize, len: usize, less: &mut impl FnMut(&T, &T) -> bool) {
     // Down along the larger children, pulling each one up, to a leaf.
-    let mut hole = root;
+    let mut at = root;
     loop {
-        let child = 2 * hole + 1;
+        let child = 2 * at + 1;
         if child >= len {
             break;
         }
@@ -39,21 +39,18 @@ pub(crate) fn sink<T: Copy>(items: &mut [T], root: usize, len: usize, less: &mut
             (Some(left), Some(right)) if child + 1 < len && less(left, right) => child + 1,
             _ => child,
         };
-        let Some(&larger) = items.get(child) else { break };
-        set(items, hole, larger);
-        hole = child;
+        swap(items, at, child);
+        at = child;
     }
-    // And back up to where the sinking item belongs.
-    while hole > root {
-        let parent = (hole - 1) / 2;
-        let Some(&above) = items.get(parent) else { break };
-        if !less(&above, &sinking) {
-            break;
+    // And back up to where it belongs.
+    while at > root {
+        let parent = (at - 1) / 2;
+        match (items.get(parent), items.get(at)) {
+            (Some(above), Some(item)) if less(above, item) => swap(items, parent, at),
+            _ => break,
         }
-        set(items, hole, above);
-        hole = parent;
+        at = parent;
     }
-    set(items, hole, sinking);
 }
 
 #[cfg(test)]
