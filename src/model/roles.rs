@@ -18,9 +18,17 @@ macro_rules! roles {
             /// All of them, in the order of their numbers.
             pub const ALL: &[Self] = &[$(Self::$role),*];
 
-            /// The tensor's name, without `blk.N.`.
-            pub const fn name(self) -> &'static str {
-                match self { $(Self::$role => $name),* }
+            /// All of them, each with its tensor's name, without `blk.N.`.
+            fn names() -> impl Iterator<Item = (Self, &'static str)> {
+                // One text: a table would take eight bytes of flash for each of them.
+                const NAMES: &str = concat!($($name),*);
+                const LENGTHS: &[u8] = &[$($name.len() as u8),*];
+                let mut rest = NAMES;
+                Self::ALL.iter().zip(LENGTHS).map_while(move |(role, length)| {
+                    let (name, after) = rest.split_at_checked(usize::from(*length))?;
+                    rest = after;
+                    Some((*role, name))
+                })
             }
 
             /// Whether every layer has one.
@@ -446,7 +454,7 @@ impl Role {
         let name = match self {
             Self::AttnOutput if !prefix.is_empty() => SHORT_OUTPUT,
             Self::AttnOutputBias if !prefix.is_empty() => SHORT_OUTPUT_BIAS,
-            _ => self.name(),
+            _ => Self::names().nth(self as usize).map_or("", |(_, name)| name),
         };
         match (prefix.is_empty(), self.per_layer()) {
             (_, true) => Name::layered(prefix, layer, name),
@@ -469,14 +477,14 @@ impl Role {
             None => (name, None),
         };
         let role = match name {
-            SHORT_OUTPUT if prefixed => &Self::AttnOutput,
-            SHORT_OUTPUT_BIAS if prefixed => &Self::AttnOutputBias,
-            _ => Self::ALL.iter().find(|role| {
-                let short = prefixed && matches!(role, Self::AttnOutput | Self::AttnOutputBias);
-                role.name() == name && !short
-            })?,
+            SHORT_OUTPUT if prefixed => Self::AttnOutput,
+            SHORT_OUTPUT_BIAS if prefixed => Self::AttnOutputBias,
+            _ => {
+                let has_short = |role| prefixed && matches!(role, Self::AttnOutput | Self::AttnOutputBias);
+                Self::names().find(|(role, other)| *other == name && !has_short(*role))?.0
+            }
         };
-        (role.per_layer() == layer.is_some()).then_some((*role, layer.unwrap_or(0)))
+        (role.per_layer() == layer.is_some()).then_some((role, layer.unwrap_or(0)))
     }
 }
 
