@@ -115,6 +115,9 @@ fn share(workers: &dyn Workers, items: usize, slots: usize, f: &(dyn Fn(usize, u
     job();
 }
 
+/// What is done with a chunk: its index, itself, and a worker's scratch.
+type OfChunk<'f, T, S> = &'f (dyn Fn(usize, &mut [T], &mut [S]) + Sync);
+
 /// Runs `f(index, chunk, scratch)` for each chunk of `data`, the last one possibly shorter; `work` as
 /// for [`fork`].
 pub(crate) fn fork_chunks<T: Send, S: Send>(
@@ -124,9 +127,16 @@ pub(crate) fn fork_chunks<T: Send, S: Send>(
     work: usize,
     scratch: &mut [S],
     per_worker: usize,
-    f: impl Fn(usize, &mut [T], &mut [S]) + Sync,
+    f: OfChunk<'_, T, S>,
 ) {
     let len = data.len();
+    if (1..=chunk).contains(&len) {
+        // There is nothing to share.
+        if let Some(scratch) = scratch.get_mut(..per_worker) {
+            f(0, data, scratch);
+        }
+        return;
+    }
     let chunk = chunk.max(1);
     let data = Shared(data.as_mut_ptr());
     fork(workers, len.div_ceil(chunk), work, scratch, per_worker, &|i, scratch| {

@@ -129,7 +129,7 @@ impl Forward<'_, '_> {
         }
         compute.done(Section::Attention);
         if let Some(w) = weights.matrix(roles.output.0, index) {
-            compute.input(out, rows).times(w, branch, dim);
+            compute.times((out, rows), w, branch, dim);
             if spec.linear_bias != Need::Absent {
                 add_bias(branch, dim, weights.vector(roles.output.1, index));
             }
@@ -153,29 +153,24 @@ fn project(
     qkv: &mut [f32],
 ) {
     let (keys, queries, gated) = (view.part != Part::Queries, view.part != Part::Keys, spec.gated_query());
-    let (k, v) = (shape.q_dim, shape.q_dim + shape.kv_dim);
+    let (k_at, v_at) = (shape.q_dim, shape.q_dim + shape.kv_dim);
+    let fused = ((Role::AttnQkv, Role::AttnQkvBias), 0, !view.cross);
+    let (k, v) = ((roles.k, k_at, keys), (roles.v, v_at, keys));
     // Queries with gates are projected to behind the values; `turn` copies the queries without their gates to the front.
-    let q = if gated { v + shape.kv_dim } else { 0 };
-    let wanted = [
-        (Role::AttnQkv, 0, !view.cross),
-        (roles.q.0, q, queries && !gated),
-        (roles.k.0, k, keys),
-        (roles.v.0, v, keys),
-        (roles.q.0, q, queries && gated),
-    ];
-    let mut products = [(None, 0); 5];
-    for (product, (role, at, _)) in products.iter_mut().zip(wanted.into_iter().filter(|(.., wanted)| *wanted)) {
-        *product = (weights.matrix(role, layer.index), at);
-    }
+    let wanted = if gated {
+        [fused, k, v, (roles.q, v_at + shape.kv_dim, queries)]
+    } else {
+        [fused, (roles.q, 0, queries), k, v]
+    };
+    let products =
+        wanted.map(|((role, _), at, is_wanted)| (if is_wanted { weights.matrix(role, layer.index) } else { None }, at));
     let rows = qkv.len().checked_div(shape.stride).unwrap_or(0);
-    compute.input(branch, rows).times_each(&products, qkv, shape.stride);
+    compute.times_each((branch, rows), &products, qkv, shape.stride);
     if spec.qkv_bias == Need::Absent {
         return;
     }
-    let biases =
-        [(Role::AttnQkvBias, 0, !view.cross), (roles.q.1, q, queries), (roles.k.1, k, keys), (roles.v.1, v, keys)];
-    for (bias, at, wanted) in biases {
-        if let (true, Some(qkv)) = (wanted, qkv.get_mut(at..)) {
+    for ((_, bias), at, is_wanted) in wanted {
+        if let (true, Some(qkv)) = (is_wanted, qkv.get_mut(at..)) {
             add_bias(qkv, shape.stride, weights.vector(bias, layer.index));
         }
     }
@@ -192,7 +187,7 @@ fn turn(
     let (kernels, head_dim) = (compute.kernels, layer.head.dim);
     let (q_norm, k_norm) = (weights.vector(Role::AttnQNorm, layer.index), weights.vector(Role::AttnKNorm, layer.index));
     let v_is_k = spec.v_from_k() && weights.matrix(Role::AttnV, layer.index).is_none();
-    fork_chunks(compute.workers, qkv, shape.stride, work(qkv), &mut [(); 0], 0, |row, qkv, _| {
+    fork_chunks(compute.workers, qkv, shape.stride, work(qkv), &mut [(); 0], 0, &|row, qkv, _| {
         let Some((q, kv)) = qkv.split_at_mut_checked(shape.q_dim) else { return };
         let (k, v) = kv.split_at_mut_checked(shape.kv_dim).unwrap_or_default();
         let (v, gated) = v.split_at_mut_checked(shape.kv_dim).unwrap_or_default();
@@ -268,7 +263,7 @@ fn keep(
     let Shape { q_dim, kv_dim, stride, head } = shape;
     let head_bytes = cache.len().checked_div(kv_heads).unwrap_or(0);
     let each = compute.piece(kv_heads);
-    fork_chunks(compute.workers, cache, each * head_bytes, work(qkv), &mut [(); 0], 0, |i, tiles, _| {
+    fork_chunks(compute.workers, cache, each * head_bytes, work(qkv), &mut [(); 0], 0, &|i, tiles, _| {
         let mut all = rows(qkv, stride);
         for segment in segments {
             let pages = pool.table(segment.context as usize);
@@ -321,14 +316,14 @@ impl Look<'_> {
             if alone > 0 {
                 let each = compute.piece(kv_heads);
                 let width = each * look.layer.group() * look.shape.head.dim;
-                fork_chunks(compute.workers, here, width, work, sums, scratch, |i, out, sums| {
+                fork_chunks(compute.workers, here, width, work, sums, scratch, &|i, out, sums| {
                     let row = (i * each).checked_div(kv_heads).unwrap_or(0);
                     let Some(segment) = now.get(row) else { return };
                     let first = i * each - row * kv_heads;
                     look.heads(compute.kernels, segment, (row, 0, 1), first..first + each, out, sums);
                 });
             } else {
-                fork_chunks(compute.workers, here, TOKENS * q_dim, work, sums, scratch, |i, out, sums| {
+                fork_chunks(compute.workers, here, TOKENS * q_dim, work, sums, scratch, &|i, out, sums| {
                     let first = i * TOKENS;
                     let tokens = TOKENS.min(rows - first);
                     look.heads(compute.kernels, segment, (first, first, tokens), 0..kv_heads, out, sums);

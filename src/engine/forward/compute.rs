@@ -41,7 +41,7 @@ impl<'m, 'w> Compute<'m, 'w> {
         let chunk = TOKENS * width;
         // An element takes some ten times as long as a multiplication.
         let work = x.len().saturating_mul(10);
-        fork_chunks(self.workers, x, chunk, work, &mut [(); 0], 0, |i, piece, _| f(i * chunk, piece));
+        fork_chunks(self.workers, x, chunk, work, &mut [(); 0], 0, &|i, piece, _| f(i * chunk, piece));
     }
 
     /// How many of some heads are one piece of work: one, unless there is nobody to share them with.
@@ -49,69 +49,64 @@ impl<'m, 'w> Compute<'m, 'w> {
         if self.workers.count() > 1 { 1 } else { heads }
     }
 
-    /// `x` as the input of one or more linear layers: `[tokens][cols]`.
-    pub fn input<'c>(&'c mut self, x: &'c [f32], tokens: usize) -> Input<'c, 'm, 'w> {
-        Input { compute: self, x, tokens, form: Form::F32 }
-    }
-}
-
-/// The input of linear layers, quantized when the first of them needs it.
-pub(crate) struct Input<'c, 'm, 'w> {
-    compute: &'c mut Compute<'m, 'w>,
-    x: &'c [f32],
-    tokens: usize,
-    /// The form that the quantized activations have now.
-    form: Form,
-}
-
-impl Input<'_, '_, '_> {
-    /// `out[t * stride + r] = row r of w * token t`.
-    pub fn times(&mut self, w: Matrix<'_>, out: &mut [f32], stride: usize) {
-        self.times_each(&[(Some(w), 0)], out, stride);
+    /// `out[t * stride + r] = row r of w * token t` of `x`, which is `[tokens][cols]`.
+    pub fn times(&mut self, x: (&[f32], usize), w: Matrix<'_>, out: &mut [f32], stride: usize) {
+        self.times_each(x, &[(Some(w), 0)], out, stride);
     }
 
     /// `out[at + t * stride + r] = row r of w * token t` for each `(w, at)`, as [`linear`] says: at once
     /// those that want the input in the same form.
-    pub fn times_each(&mut self, products: &[Product<'_>], out: &mut [f32], stride: usize) {
-        if let Some(see) = self.compute.inputs {
-            products.iter().filter_map(|(w, _)| *w).for_each(|w| see(w.data(), self.x));
+    pub fn times_each(
+        &mut self,
+        (x, tokens): (&[f32], usize),
+        products: &[Product<'_>],
+        out: &mut [f32],
+        stride: usize,
+    ) {
+        let Self { kernels, workers, quants, scales, sums, panels, inputs, .. } = self;
+        if let Some(see) = inputs {
+            products.iter().filter_map(|(w, _)| *w).for_each(|w| see(w.data(), x));
         }
-        let last = self.tokens.saturating_sub(1).saturating_mul(stride);
-        let Compute { kernels, workers, quants, scales, sums, panels, .. } = self.compute;
-        let alone = workers.count() <= 1;
-        let form_of = |(w, _): &Product<'_>| w.as_ref().map(Matrix::form);
+        let (alone, last) = (workers.count() <= 1, tokens.saturating_sub(1).saturating_mul(stride));
+        let (mut form, mut acts) = (Form::F32, Acts { x, q: &[], d: &[], sums: &[], tokens });
         let mut rest = products;
         while let Some(((first, at), others)) = rest.split_first() {
             let Some(w) = first else {
                 rest = others;
                 continue;
             };
-            let (form, mut acts) = (w.form(), Acts { x: self.x, q: &[], d: &[], sums: &[], tokens: self.tokens });
-            if form != Form::F32 {
-                let len = self.x.len();
-                let (Some(q), Some(d), Some(sums)) =
-                    (quants.get_mut(..len), scales.get_mut(..len / form.span()), sums.get_mut(..len / 16))
-                else {
+            // As floats they are there in any form.
+            if w.form() != Form::F32 && w.form() != form {
+                form = w.form();
+                let Some(quantized) = quantized((kernels, *workers), form, (x, tokens), (quants, scales, sums)) else {
                     return;
                 };
-                if form != self.form {
-                    quantize(kernels, *workers, form, self.x, q, d, sums);
-                    self.form = form;
-                }
-                (acts.q, acts.d, acts.sums) = (q, d, sums);
+                acts = quantized;
             }
             if alone {
                 linear_alone(kernels, panels, (w, *at), &acts, out, (stride, last));
                 rest = others;
-            } else {
-                // Those that want the same form, as if they were one.
-                let is_like = |product: &&Product<'_>| form_of(product).is_none_or(|other| other == form);
-                let Some((alike, after)) = rest.split_at_checked(rest.iter().take_while(is_like).count()) else {
-                    return;
-                };
-                linear(kernels, *workers, panels, alike, &acts, out, stride);
-                rest = after;
+                continue;
             }
+            // Those that want the same form, as if they were one.
+            let is_like = |(other, _): &&Product<'_>| other.as_ref().is_none_or(|other| other.form() == w.form());
+            let Some((alike, after)) = rest.split_at_checked(rest.iter().take_while(is_like).count()) else { return };
+            linear(kernels, *workers, panels, alike, &acts, out, stride);
+            rest = after;
         }
     }
+}
+
+/// `x` of `[tokens][cols]` in a form of bytes.
+#[inline(never)]
+fn quantized<'a>(
+    (kernels, workers): (&Kernels, &dyn Workers),
+    form: Form,
+    (x, tokens): (&'a [f32], usize),
+    (q, d, sums): (&'a mut [i8], &'a mut [f32], &'a mut [i16]),
+) -> Option<Acts<'a>> {
+    let (q, sums) = (q.get_mut(..x.len())?, sums.get_mut(..x.len() / 16)?);
+    let d = d.get_mut(..x.len().checked_div(form.span())?)?;
+    quantize(kernels, workers, form, x, q, d, sums);
+    Some(Acts { x, q, d, sums, tokens })
 }

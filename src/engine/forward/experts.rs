@@ -37,7 +37,7 @@ impl<'m> Forward<'m, '_> {
 
         let (norm, bias) = Role::before_ffn(layer);
         enter(compute, spec, weights, (norm, bias, index), hidden, branch);
-        compute.input(branch, tokens).times(router, chosen, experts.count);
+        compute.times((branch, tokens), router, chosen, experts.count);
         add_bias(chosen, experts.count, weights.vector(Role::FfnGateInpBias, index));
         let bias = weights.vector(Role::ExpProbsBias, index);
         rows_mut(chosen, experts.count).for_each(|scores| choose(scores, experts, spec.router(), bias));
@@ -83,7 +83,7 @@ impl<'m> Forward<'m, '_> {
             let Some(down) = of_all(Role::FfnDownShexp) else { return };
             let factors = of_all(Role::FfnGateInpShexp).filter(|_| shared.gated);
             if let Some(w) = factors {
-                compute.input(branch, tokens).times(w, chosen, 1);
+                compute.times((branch, tokens), w, chosen, 1);
             }
             expert_of(compute, spec, (gate, up, down), (tokens, shared.width), [&[]; 2], branch, inner);
             for ((sum, y), factor) in rows_mut(sum, dim).zip(rows(branch, dim)).zip(&*chosen) {
@@ -109,7 +109,7 @@ fn expert_of(
 ) {
     // Without a gate, what goes up takes its place.
     let up_at = if w_gate.is_some() { n * width } else { 0 };
-    compute.input(x, n).times_each(&[(w_gate, 0), (w_up, up_at)], inner, width);
+    compute.times_each((x, n), &[(w_gate, 0), (w_up, up_at)], inner, width);
     let Some((gate, rest)) = inner.split_at_mut_checked(n * width) else { return };
     let mut up = w_gate.and(rest.get_mut(..n * width));
     add_bias(gate, width, if up.is_some() { gate_bias } else { up_bias });
@@ -119,7 +119,7 @@ fn expert_of(
     compute.by_tokens(gate, width, &|start, gate| {
         compute.kernels.activate(spec.activation(), gate, up.as_deref().and_then(|up| up.get(start..)));
     });
-    compute.input(gate, n).times(w_down, x, spec.dim);
+    compute.times((gate, n), w_down, x, spec.dim);
 }
 
 /// Makes weights of a router's scores, zeros for all but the `used` largest; of equals those with the lowest

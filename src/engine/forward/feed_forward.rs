@@ -24,7 +24,7 @@ impl Forward<'_, '_> {
         };
         // Without a gate, what goes up takes its place.
         let up_at = if gate_w.is_some() { tokens * ffn } else { 0 };
-        compute.input(branch, tokens).times_each(&[(gate_w, 0), (up_w, up_at)], inner, ffn);
+        compute.times_each((branch, tokens), &[(gate_w, 0), (up_w, up_at)], inner, ffn);
         let Some((gate, rest)) = inner.split_at_mut_checked(tokens * ffn) else { return };
         let mut up = gate_w.and(rest.get_mut(..tokens * ffn));
         let bias = if up.is_some() { Role::FfnGateBias } else { Role::FfnUpBias };
@@ -40,7 +40,7 @@ impl Forward<'_, '_> {
         });
 
         if let Some(w) = weights.matrix(Role::FfnDown, index) {
-            compute.input(gate, tokens).times(w, branch, dim);
+            compute.times((gate, tokens), w, branch, dim);
             if is_biased {
                 add_bias(branch, dim, weights.vector(Role::FfnDownBias, index));
             }

@@ -295,7 +295,7 @@ impl<'m, 'w> Forward<'m, 'w> {
         };
         let tied = || weights.matrix(Role::TokenEmbd, 0);
         let Some(w) = weights.matrix(Role::Output, 0).or_else(tied).filter(|_| count > 0) else { return };
-        compute.input(normed, count).times(w, logits, vocab);
+        compute.times((normed, count), w, logits, vocab);
         scale(logits, spec.logit_scale);
         add_bias(logits, vocab, weights.vector(Role::OutputBias, 0));
         if let Some(cap) = spec.logit_cap() {

@@ -37,7 +37,7 @@ impl Forward<'_, '_> {
         else {
             return;
         };
-        compute.input(hidden, rows).times(projection, projected, all);
+        compute.times((hidden, rows), projection, projected, all);
         scale(projected, 1.0 / libm::sqrtf(dim as f32));
         let weight = weights.vector(Role::PerLayerProjNorm, 0);
         for projected in rows_mut(projected, width) {
@@ -59,12 +59,12 @@ impl Forward<'_, '_> {
             let (Some(gate), Some(branch)) = (inner.get_mut(..tokens * width), branch.get_mut(..tokens * dim)) else {
                 return;
             };
-            compute.input(hidden, tokens).times(w_gate, gate, width);
+            compute.times((hidden, tokens), w_gate, gate, width);
             for (gate, inputs) in rows_mut(gate, width).zip(rows(inputs, spec.layers * width)) {
                 let input = inputs.get(index * width..(index + 1) * width);
                 compute.kernels.activate(spec.activation(), gate, input);
             }
-            compute.input(gate, tokens).times(w_proj, branch, dim);
+            compute.times((gate, tokens), w_proj, branch, dim);
             let weight = weights.vector(Role::PostNorm, index);
             compute.by_tokens(branch, dim, &|_, branch| norm_rows(compute.kernels, spec, weight, &[], branch));
             compute.by_tokens(hidden, dim, &|start, hidden| add(hidden, branch.get(start..).unwrap_or(&[])));

@@ -13,7 +13,7 @@ impl Forward<'_, '_> {
         let Some((between, rest)) = inner.split_at_mut_checked(head.inner) else { return };
         let (Some(mut input), Some(out)) = (x.get(..spec.dim), rest.get_mut(..head.out)) else { return };
         if let Some(w) = first {
-            compute.input(input, 1).times(w, between, head.inner);
+            compute.times((input, 1), w, between, head.inner);
             add_bias(between, head.inner, weights.vector(Role::ClsBias, 0));
             match head.activation {
                 PooledActivation::None => {}
@@ -27,7 +27,7 @@ impl Forward<'_, '_> {
             input = between;
         }
         let Some(w) = second else { return };
-        compute.input(input, 1).times(w, out, head.out);
+        compute.times((input, 1), w, out, head.out);
         add_bias(out, head.out, weights.vector(Role::ClsOutputBias, 0));
         copy(x, out);
     }

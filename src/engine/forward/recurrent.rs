@@ -74,7 +74,7 @@ impl Forward<'_, '_> {
 
         let input = if layer.has_attention() { &*held } else { &*hidden };
         enter(compute, spec, weights, (Role::AttnNorm, Role::AttnNormBias, index), input, branch);
-        compute.input(branch, count).times_each(&mixer.projections(), x, mixer.stride);
+        compute.times_each((branch, count), &mixer.projections(), x, mixer.stride);
         compute.done(Section::Qkv);
 
         let segments = self.segments.get(..self.parts).unwrap_or_default();
@@ -105,7 +105,7 @@ impl Forward<'_, '_> {
         compute.done(Section::Attention);
         let role = if mixer.kind == RecurrentKind::ShortConvolution { Role::ShortConvOut } else { Role::SsmOut };
         if let Some(w) = weights.matrix(role, index) {
-            compute.input(out, count).times(w, branch, dim);
+            compute.times((out, count), w, branch, dim);
             compute.done(Section::Output);
             leave(compute, spec, weights, (Role::PostAttentionNorm, index), branch, hidden);
         }
