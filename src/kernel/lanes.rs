@@ -261,7 +261,9 @@ pub(super) fn exp<S: Isa>(s: S, x: S::V) -> S::V {
 pub(super) fn exp_parts<S: Isa>(s: S, x: S::V) -> (S::V, S::V, S::V) {
     // Constants first: NaN passes through.
     let x = s.splat(-87.33).max(s.splat(88.37).min(x));
-    let n = x.mul(s.splat(core::f32::consts::LOG2_E)).round();
+    // So large a number, 1.5 * 2^23, has no room for fractions.
+    let whole = s.splat(12_582_912.0);
+    let n = x.fma(s.splat(core::f32::consts::LOG2_E), whole).sub(whole);
     let r = n.fma(s.splat(-0.693_359_4), x);
     let r = n.fma(s.splat(2.121_944_4e-4), r);
     let mut q = s.splat(1.987_569_1e-4);

@@ -11,6 +11,8 @@ use super::float::{ZEROS, fpu, on_words};
 struct Constants {
     /// The polynomial's first, those of `n` and `r`, and a number below the square of an end: s22 to s27.
     kept: [f32; 6],
+    /// What `n` begins as, of four numbers.
+    whole: [f32; 4],
     /// What each step of two polynomials adds.
     polynomials: [[f32; 2]; 7],
     /// NaN, and the ends.
@@ -19,9 +21,10 @@ struct Constants {
 
 impl Constants {
     const fn of(sign: f32) -> Self {
-        let [n, high, low] = [core::f32::consts::LOG2_E, -0.693_359_4, 2.121_944_4e-4];
+        let [n, whole, high, low] = [core::f32::consts::LOG2_E, 12_582_912.0, -0.693_359_4, 2.121_944_4e-4];
         Self {
-            kept: [1.987_569_1e-4, sign * n, 12_582_912.0, sign * high, sign * low, 7600.0],
+            kept: [1.987_569_1e-4, sign * n, whole, sign * high, sign * low, 7600.0],
+            whole: [whole; 4],
             polynomials: [
                 [1.398_199_9e-3; 2],
                 [8.333_452e-3; 2],
@@ -62,9 +65,9 @@ macro_rules! ends {
     () => {
         concat!(
             "9:\n",
-            "vldr s29, [{constants}, #56]\n",
-            "vldr s30, [{constants}, #60]\n",
-            "vldr s31, [{constants}, #64]\n",
+            "vldr s29, [{constants}, #72]\n",
+            "vldr s30, [{constants}, #76]\n",
+            "vldr s31, [{constants}, #80]\n",
             "mov {m}, #4\n",
             "12:\n",
             "vmov.f32 s4, s0\n",
@@ -89,12 +92,12 @@ macro_rules! ends {
     };
 }
 
-/// Of x: n, in the low bits of a register, and r in place of x. Changes s29.
+/// Of x: r in its place, and n in the low bits of a register, which holds so large a number before that it has no room for
+/// fractions. Changes s29.
 macro_rules! parts {
     ($($x:literal $n:literal),*) => {
         concat!($(
-            "vmul.f32 s29, ", $x, ", s23\n",
-            "vadd.f32 ", $n, ", s29, s24\n",
+            "vfma.f32 ", $n, ", ", $x, ", s23\n",
             "vsub.f32 s29, ", $n, ", s24\n",
             "vfma.f32 ", $x, ", s29, s25\n",
             "vfma.f32 ", $x, ", s29, s26\n",
@@ -112,15 +115,15 @@ macro_rules! polynomial {
 /// `exp` of two numbers in two registers: the polynomials times powers of two, which is an addition to their exponents, as
 /// these results are no denormal numbers.
 macro_rules! two {
-    ($fma:literal, $x:literal, $y:literal, $n:literal, $m:literal, $a:literal, $b:literal) => {
+    ($fma:literal, $x:literal, $y:literal, $n:literal, $m:literal, $a:literal, $b:literal $(, $again:literal)?) => {
         concat!(
-            "vldmia {constants}, {{s8-s21}}\n",
+            "vmov ", $a, ", ", $b, ", ", $n, ", ", $m, "\n",
+            $($again,)?
             polynomial!($fma, $x, "s22" "s8", "s8" "s10", "s10" "s12", "s12" "s14", "s14" "s16", "s16" "s18", "s18" "s20"),
             polynomial!($fma, $y, "s22" "s9", "s9" "s11", "s11" "s13", "s13" "s15", "s15" "s17", "s17" "s19", "s19" "s21"),
-            "vmov ", $a, ", ", $b, ", s20, s21\n",
-            "vmov {n}, {m}, ", $n, ", ", $m, "\n",
-            "add ", $a, ", ", $a, ", {n}, lsl #23\n",
-            "add ", $b, ", ", $b, ", {m}, lsl #23\n",
+            "vmov {n}, {m}, s20, s21\n",
+            "add ", $a, ", {n}, ", $a, ", lsl #23\n",
+            "add ", $b, ", {m}, ", $b, ", lsl #23\n",
         )
     };
 }
@@ -130,9 +133,10 @@ macro_rules! exps {
     ($fma:literal) => {
         concat!(
             inside!("1" "s0" "s1" "s2" "s3"),
+            "vldmia {constants}, {{s4-s21}}\n",
             parts!("s0" "s4", "s1" "s5", "s2" "s6", "s3" "s7"),
             two!($fma, "s0", "s1", "s4", "s5", "r0", "r1"),
-            two!($fma, "s2", "s3", "s6", "s7", "r2", "r3"),
+            two!($fma, "s2", "s3", "s6", "s7", "r2", "r3", "vldmia {constants}, {{s4-s21}}\n"),
         )
     };
 }
@@ -253,14 +257,13 @@ pub(super) unsafe fn softmax(at: *mut f32, best: f32, scores: Range<usize>, tota
     }
 }
 
-/// [`Unit::silu`](crate::kernel::scalar::Unit::silu), in the same way: of some fours, one at least, times other numbers,
-/// which lie `step` bytes apart.
+/// [`Unit::silu`](crate::kernel::scalar::Unit::silu), in the same way: of some fours, one at least, times other numbers.
 ///
 /// # Safety
 ///
 /// They are there.
 #[inline(never)]
-pub(super) unsafe fn silu(x: *mut f32, up: *const f32, step: usize, fours: usize) {
+pub(super) unsafe fn silu(x: *mut f32, up: *const f32, fours: usize) {
     // SAFETY: the caller's numbers.
     unsafe {
         fpu!(
@@ -273,8 +276,7 @@ pub(super) unsafe fn silu(x: *mut f32, up: *const f32, step: usize, fours: usize
             "vmov s8, s9, r0, r1",
             "vmov s10, s11, r2, r3",
             "vldmia {x}, {{s0-s3}}",
-            "vldmia {up}, {{s4-s7}}",
-            "add {up}, {up}, {step}",
+            "vldmia {up}!, {{s4-s7}}",
             "vadd.f32 s8, s8, s28",
             "vadd.f32 s9, s9, s28",
             "vadd.f32 s10, s10, s28",
@@ -297,7 +299,6 @@ pub(super) unsafe fn silu(x: *mut f32, up: *const f32, step: usize, fours: usize
             fours = inout(reg) fours => _,
             x = inout(reg) x => _,
             up = inout(reg) up => _,
-            step = in(reg) step,
             n = out(reg) _,
             m = out(reg) _,
             constants = inout(reg) &raw const OF_MINUS_X => _,
