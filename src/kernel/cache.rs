@@ -15,77 +15,104 @@ pub(crate) fn store(
     keys: &[f32],
     values: &[f32],
 ) {
-    let (bytes, dim) = (layout.tile_bytes(), layout.dim.max(1));
+    let (bytes, dim, slot) = (layout.tile_bytes(), layout.dim.max(1), position % TILE);
     let page = (position / TILE).checked_rem(pages.len()).and_then(|entry| pages.get(entry));
     let Some(start) = page.and_then(|page| bytes.checked_mul(*page as usize)) else { return };
+    if KvType::F32.is_built()
+        && layout.kind == KvType::F32
+        && at_once(layout, tiles, (start, head_bytes, slot), keys, values)
+    {
+        return;
+    }
     let heads = tiles.chunks_exact_mut(head_bytes.max(1)).zip(keys.chunks_exact(dim).zip(values.chunks_exact(dim)));
-    for (tiles, (key, value)) in heads {
-        let Some(tile) = tiles.get_mut(start..).and_then(|tiles| tiles.get_mut(..bytes)) else { return };
-        store_one(kernels, layout, tile, position % TILE, key, value);
+    let heads = heads.map_while(|(tiles, (key, value))| Some((tiles.get_mut(start..)?.get_mut(..bytes)?, key, value)));
+    match layout.kind {
+        kind if !kind.is_built() => {}
+        KvType::F32 => store_floats(layout, slot, heads),
+        KvType::F16 => store_halves(kernels, layout, slot, heads),
+        KvType::Q8_0 => store_bytes(kernels, layout, slot, heads),
     }
 }
 
-/// Writes a key and a value into a tile.
-#[inline(always)]
-fn store_one(kernels: &Kernels, layout: HeadLayout, tile: &mut [u8], slot: usize, key: &[f32], value: &[f32]) {
+/// All heads at once, where the processor has a way of its own.
+fn at_once(
+    layout: HeadLayout,
+    tiles: &mut [u8],
+    (start, head_bytes, slot): (usize, usize, usize),
+    keys: &[f32],
+    values: &[f32],
+) -> bool {
+    let Some(Ok(tiles)) = tiles.get_mut(start..).map(bytemuck::try_cast_slice_mut) else { return false };
+    scalar::Here::keep((keys, values), tiles, head_bytes / 4, layout.dim, slot)
+}
+
+/// A head's tile, and its key and value.
+type Head<'a> = (&'a mut [u8], &'a [f32], &'a [f32]);
+
+// (Each type's loop is a function of its own: else each would begin with what the others have to know.)
+#[inline(never)]
+fn store_floats<'a>(layout: HeadLayout, slot: usize, heads: impl Iterator<Item = Head<'a>>) {
+    let width = layout.padded();
+    for (tile, key, value) in heads {
+        let Ok(tile) = bytemuck::try_cast_slice_mut::<_, f32>(tile) else { return };
+        let (keys, values) = tile.split_at_mut_checked(TILE * layout.dim).unwrap_or_default();
+        let (Some(column), Some(row)) = (keys.get_mut(slot..), values.get_mut(slot * width..(slot + 1) * width)) else {
+            return;
+        };
+        for (to, k) in column.iter_mut().step_by(TILE).zip(key) {
+            *to = *k;
+        }
+        let mut value = value.iter();
+        for to in row {
+            *to = value.next().copied().unwrap_or(0.0);
+        }
+    }
+}
+
+#[inline(never)]
+fn store_halves<'a>(kernels: &Kernels, layout: HeadLayout, slot: usize, heads: impl Iterator<Item = Head<'a>>) {
     // With the type as a constant, little of a layout is left to be computed.
-    let of = |kind| HeadLayout { kind, ..layout };
-    match layout.kind {
-        kind if !kind.is_built() => {}
-        KvType::F32 => {
-            let Ok(tile) = bytemuck::try_cast_slice_mut::<_, f32>(tile) else { return };
-            let (keys, values) = tile.split_at_mut_checked(TILE * layout.dim).unwrap_or_default();
-            let width = layout.padded();
-            let (Some(column), Some(row)) = (keys.get_mut(slot..), values.get_mut(slot * width..(slot + 1) * width))
-            else {
-                return;
-            };
-            if !scalar::Here::keep(key, column, value, row) {
-                for (to, k) in column.iter_mut().step_by(TILE).zip(key) {
-                    *to = *k;
-                }
-                let mut value = value.iter();
-                for to in row {
-                    *to = value.next().copied().unwrap_or(0.0);
-                }
+    let layout = HeadLayout { kind: KvType::F16, ..layout };
+    for (tile, key, value) in heads {
+        let Some([keys, _, values, _]) = parts(layout, tile) else { return };
+        let row = row(values, slot, 2 * layout.padded());
+        let Some((row, pad)) = row.split_at_mut_checked(2 * layout.dim) else { return };
+        kernels.to_f16(value, row);
+        if !pad.is_empty() {
+            pad.fill(0);
+        }
+        let mut keys = column(keys, slot);
+        for key in key.chunks(64) {
+            let mut half = [0; 128];
+            let Some(half) = half.get_mut(..2 * key.len()) else { return };
+            kernels.to_f16(key, half);
+            for (h, to) in half.as_chunks::<2>().0.iter().zip(&mut keys) {
+                *to = *h;
             }
         }
-        KvType::F16 => {
-            let Some([keys, _, values, _]) = parts(of(KvType::F16), tile) else { return };
-            let row = row(values, slot, 2 * layout.padded());
-            let Some((row, pad)) = row.split_at_mut_checked(2 * layout.dim) else { return };
-            kernels.to_f16(value, row);
-            if !pad.is_empty() {
-                pad.fill(0);
-            }
-            let mut keys = column(keys, slot);
-            for key in key.chunks(64) {
-                let mut half = [0; 128];
-                let Some(half) = half.get_mut(..2 * key.len()) else { return };
-                kernels.to_f16(key, half);
-                for (h, to) in half.as_chunks::<2>().0.iter().zip(&mut keys) {
-                    *to = *h;
-                }
+    }
+}
+
+#[inline(never)]
+fn store_bytes<'a>(kernels: &Kernels, layout: HeadLayout, slot: usize, heads: impl Iterator<Item = Head<'a>>) {
+    let layout = HeadLayout { kind: KvType::Q8_0, ..layout };
+    for (tile, key, value) in heads {
+        let Some([keys, key_scales, values, value_scales]) = parts(layout, tile) else { return };
+        let scales = row(value_scales, slot, 2 * layout.blocks());
+        let mut row = row(values, slot, layout.padded()).iter_mut();
+        for (block, scale) in value.chunks(32).zip(scales.as_chunks_mut::<2>().0) {
+            let (q, d) = quantize(kernels, block);
+            *scale = d;
+            for (q, to) in q.iter().zip(&mut row) {
+                *to = *q as u8;
             }
         }
-        KvType::Q8_0 => {
-            let Some([keys, key_scales, values, value_scales]) = parts(of(KvType::Q8_0), tile) else { return };
-            let scales = row(value_scales, slot, 2 * layout.blocks());
-            let mut row = row(values, slot, layout.padded()).iter_mut();
-            for (block, scale) in value.chunks(32).zip(scales.as_chunks_mut::<2>().0) {
-                let (q, d) = quantize(kernels, block);
-                *scale = d;
-                for (q, to) in q.iter().zip(&mut row) {
-                    *to = *q as u8;
-                }
-            }
-            let mut keys = column(keys, slot);
-            for (block, scale) in key.chunks(32).zip(column(key_scales, slot)) {
-                let (q, d) = quantize(kernels, block);
-                *scale = d;
-                for (q, to) in q.iter().zip(&mut keys) {
-                    *to = [*q as u8];
-                }
+        let mut keys = column(keys, slot);
+        for (block, scale) in key.chunks(32).zip(column(key_scales, slot)) {
+            let (q, d) = quantize(kernels, block);
+            *scale = d;
+            for (q, to) in q.iter().zip(&mut keys) {
+                *to = [*q as u8];
             }
         }
     }

@@ -66,10 +66,11 @@ pub(super) unsafe trait Unit: Copy {
             *x += y;
         }
     }
-    /// A key's numbers to a column of a tile, in rows of sixteen, and a value's to a row with zeros after it: whether it has done
-    /// so.
+    /// Keys and values of some heads of `dim` numbers into `slot` of their tiles, which are so far apart: whether it has done so.
+    /// A tile is that of [`HeadLayout`](crate::memory::HeadLayout) in f32: keys are columns of rows of sixteen, values rows with
+    /// zeros after them.
     #[inline(always)]
-    fn keep(_key: &[f32], _column: &mut [f32], _value: &[f32], _row: &mut [f32]) -> bool {
+    fn keep(_all: (&[f32], &[f32]), _tiles: &mut [f32], _apart: usize, _dim: usize, _slot: usize) -> bool {
         false
     }
     /// In each `dim` numbers each pair times a complex number, by its real and its imaginary part; as far as all go.

@@ -7,6 +7,7 @@ use core::ops::Range;
 use super::attention::{add_rows, largest, multiply, scores, sum};
 use super::exp::{exp, silu, softmax};
 use super::plain;
+use super::vectors::{add, copy, keep, rms_norm, rotate_pairs};
 use crate::kernel::scalar::Unit;
 
 /// The floating-point unit of a Cortex-M4F and its successors, and the one beside NEON.
@@ -117,37 +118,26 @@ macro_rules! products {
     };
 }
 
-/// A square to each sum.
-macro_rules! squares {
-    ($($sum:literal $x:literal),*) => { concat!($("vfma.f32 ", $sum, ", ", $x, ", ", $x, "\n",)*) };
+/// A number to each of some.
+macro_rules! sums {
+    ($($x:literal $y:literal),*) => { concat!($("vadd.f32 ", $x, ", ", $x, ", ", $y, "\n",)*) };
 }
+pub(super) use sums;
 
-/// Numbers times s0 and a weight.
-macro_rules! scaled {
-    ($($x:literal $w:literal),*) => {
-        concat!($("vmul.f32 ", $x, ", ", $x, ", s0\n",)* $("vmul.f32 ", $x, ", ", $x, ", ", $w, "\n",)*)
-    };
-}
-
-/// Joins sixteen sums in s0.
+/// Joins sixteen sums, of the lower lanes and the upper, in the first; unless named, those in s0 to s15.
 macro_rules! tree {
     () => {
+        tree!("s0" "s1" "s2" "s3" "s4" "s5" "s6" "s7", "s8" "s9" "s10" "s11" "s12" "s13" "s14" "s15")
+    };
+    (
+        $a:literal $b:literal $c:literal $d:literal $e:literal $f:literal $g:literal $h:literal,
+        $i:literal $j:literal $k:literal $l:literal $m:literal $n:literal $o:literal $p:literal
+    ) => {
         concat!(
-            "vadd.f32 s0, s0, s8\n",
-            "vadd.f32 s1, s1, s9\n",
-            "vadd.f32 s2, s2, s10\n",
-            "vadd.f32 s3, s3, s11\n",
-            "vadd.f32 s4, s4, s12\n",
-            "vadd.f32 s5, s5, s13\n",
-            "vadd.f32 s6, s6, s14\n",
-            "vadd.f32 s7, s7, s15\n",
-            "vadd.f32 s0, s0, s4\n",
-            "vadd.f32 s1, s1, s5\n",
-            "vadd.f32 s2, s2, s6\n",
-            "vadd.f32 s3, s3, s7\n",
-            "vadd.f32 s0, s0, s2\n",
-            "vadd.f32 s1, s1, s3\n",
-            "vadd.f32 s0, s0, s1\n",
+            sums!($a $i, $b $j, $c $k, $d $l, $e $m, $f $n, $g $o, $h $p),
+            sums!($a $e, $b $f, $c $g, $d $h),
+            sums!($a $c, $b $d),
+            sums!($a $b),
         )
     };
 }
@@ -291,17 +281,18 @@ unsafe impl Unit for Fpu {
     }
 
     #[inline(always)]
-    fn keep(key: &[f32], column: &mut [f32], value: &[f32], row: &mut [f32]) -> bool {
-        let n = key.len();
-        let fits = n > 0
-            && n.is_multiple_of(4)
-            && value.len() == n
-            && column.len() > 16 * (n - 1)
-            && row.len() >= n
-            && row.len().is_multiple_of(4);
+    fn keep((keys, values): (&[f32], &[f32]), tiles: &mut [f32], apart: usize, dim: usize, slot: usize) -> bool {
+        let width = dim.next_multiple_of(16);
+        let (tile, count) = (16 * (dim + width), |numbers: &[f32]| numbers.len().checked_div(dim).unwrap_or(0));
+        let heads = count(keys).min(count(values)).min(tiles.len().div_ceil(apart.max(1)));
+        let fits = heads > 0
+            && dim.is_multiple_of(4)
+            && slot < 16
+            && tile <= apart.min(tiles.len())
+            && (heads - 1) * apart <= tiles.len() - tile;
         if fits {
-            // SAFETY: as many are there.
-            unsafe { keep(key.as_ptr(), column.as_mut_ptr(), value.as_ptr(), row.as_mut_ptr(), n, row.len()) };
+            // SAFETY: as many numbers are there, and as many tiles.
+            unsafe { keep((keys.as_ptr(), values.as_ptr()), tiles.as_mut_ptr(), (heads, apart), (dim, width), slot) };
         }
         fits
     }
@@ -330,19 +321,18 @@ unsafe impl Unit for Fpu {
 
     #[inline(always)]
     fn silu(x: &mut [f32], up: Option<&[f32]>) -> bool {
-        static ONES: [f32; 4] = [1.0; 4];
         let len = up.map_or(x.len(), |up| up.len().min(x.len()));
-        let (up, step) = up.map_or((ONES.as_ptr(), 0), |up| (up.as_ptr(), 1));
+        // What is no whole four, and what has nothing to be multiplied with, is taken one by one.
+        let whole = if up.is_some() { len & !3 } else { 0 };
         let x = x.as_mut_ptr();
         // SAFETY: as many numbers are there.
         unsafe {
-            if len >= 4 {
-                silu(x, up, 16 * step, len / 4);
+            if let (Some(up), 4..) = (up, whole) {
+                silu(x, up.as_ptr(), whole / 4);
             }
-            // What is left, four times each.
-            for i in len & !3..len {
-                let (mut four, up) = ([*x.add(i); 4], [*up.add(i * step); 4]);
-                silu(four.as_mut_ptr(), up.as_ptr(), 16, 1);
+            for i in whole..len {
+                let (mut four, up) = ([*x.add(i); 4], [up.map_or(1.0, |up| *up.as_ptr().add(i)); 4]);
+                silu(four.as_mut_ptr(), up.as_ptr(), 1);
                 *x.add(i) = four[0];
             }
         }
@@ -415,231 +405,6 @@ unsafe impl Unit for Fpu {
             let base = core::ptr::null();
             add_rows(base, at, lane * stride, (rows.len(), 16 - lane), (stride, lanes), x, to, to);
         }
-    }
-}
-
-/// [`Unit::copy`] of some numbers.
-///
-/// # Safety
-///
-/// There are `n` numbers.
-#[inline(never)]
-unsafe fn copy(x: *mut f32, y: *const f32, n: usize) {
-    // SAFETY: reads and writes what the caller has.
-    unsafe {
-        fpu!(
-            "b 3f",
-            "2:",
-            "vldmia {y}!, {{s0-s15}}",
-            "vstmia {x}!, {{s0-s15}}",
-            "3:",
-            "subs {n}, {n}, #16",
-            "bge 2b",
-            "adds {n}, {n}, #16",
-            "beq 5f",
-            "4:",
-            "vldmia {y}!, {{s0}}",
-            "vstmia {x}!, {{s0}}",
-            "subs {n}, {n}, #1",
-            "bne 4b",
-            "5:",
-            ;
-            x = inout(reg) x => _,
-            y = inout(reg) y => _,
-            n = inout(reg) n => _,
-        );
-    }
-}
-
-/// [`Unit::keep`] of some fours of numbers.
-///
-/// # Safety
-///
-/// There are `n` numbers, four at least, of each, and a column as long; a row has whole fours, `width` numbers in all.
-#[inline(never)]
-unsafe fn keep(key: *const f32, column: *mut f32, value: *const f32, row: *mut f32, n: usize, width: usize) {
-    // SAFETY: reads and writes what the caller has.
-    unsafe {
-        fpu!(
-            "2:",
-            "vldmia {key}!, {{s0-s3}}",
-            "vldmia {value}!, {{s4-s7}}",
-            "vstr s0, [{column}]",
-            "vstr s1, [{column}, #64]",
-            "vstr s2, [{column}, #128]",
-            "vstr s3, [{column}, #192]",
-            "add {column}, {column}, #256",
-            "vstmia {row}!, {{s4-s7}}",
-            "cmp {row}, {last}",
-            "bne 2b",
-            "vldmia {zeros}, {{s0-s3}}",
-            "b 4f",
-            "3:",
-            "vstmia {row}!, {{s0-s3}}",
-            "4:",
-            "cmp {row}, {end}",
-            "bne 3b",
-            ;
-            key = inout(reg) key => _,
-            column = inout(reg) column => _,
-            value = inout(reg) value => _,
-            row = inout(reg) row => _,
-            last = in(reg) row.add(n),
-            end = in(reg) row.add(width),
-            zeros = in(reg) ZEROS.as_ptr(),
-        );
-    }
-}
-
-/// A number to each of some.
-macro_rules! sums {
-    ($($x:literal $y:literal),*) => { concat!($("vadd.f32 ", $x, ", ", $x, ", ", $y, "\n",)*) };
-}
-pub(super) use sums;
-
-/// [`Unit::add`] of some numbers.
-///
-/// # Safety
-///
-/// There are `n` numbers.
-#[inline(never)]
-unsafe fn add(x: *mut f32, y: *const f32, n: usize) {
-    // SAFETY: reads and writes what the caller has.
-    unsafe {
-        fpu!(
-            "b 3f",
-            "2:",
-            "vldmia {x}, {{s0-s7}}",
-            "vldmia {y}!, {{s8-s15}}",
-            sums!("s0" "s8", "s1" "s9", "s2" "s10", "s3" "s11", "s4" "s12", "s5" "s13", "s6" "s14", "s7" "s15"),
-            "vstmia {x}!, {{s0-s7}}",
-            "3:",
-            "subs {n}, {n}, #8",
-            "bge 2b",
-            "adds {n}, {n}, #8",
-            "beq 5f",
-            "4:",
-            "vldr s0, [{x}]",
-            "vldmia {y}!, {{s8}}",
-            "vadd.f32 s0, s0, s8",
-            "vstmia {x}!, {{s0}}",
-            "subs {n}, {n}, #1",
-            "bne 4b",
-            "5:",
-            ;
-            x = inout(reg) x => _,
-            y = inout(reg) y => _,
-            n = inout(reg) n => _,
-        );
-    }
-}
-
-/// Pairs times cosines and sines, to other registers. (VMLA and VMLS round the product, too.)
-macro_rules! turned {
-    ($($a:literal $b:literal, $cos:literal $sin:literal, $x:literal $y:literal);*) => {
-        concat!($(
-            "vmul.f32 ", $x, ", ", $a, ", ", $cos, "\n",
-            "vmul.f32 ", $y, ", ", $a, ", ", $sin, "\n",
-            "vmls.f32 ", $x, ", ", $b, ", ", $sin, "\n",
-            "vmla.f32 ", $y, ", ", $b, ", ", $cos, "\n",
-        )*)
-    };
-}
-
-/// [`Unit::rotate_pairs`] of some pairs of each head.
-///
-/// # Safety
-///
-/// There are `heads` times `dim` numbers, one head at least, and `pairs` in each.
-#[inline(never)]
-unsafe fn rotate_pairs(x: *mut f32, (heads, dim): (usize, usize), cos: *const f32, sin: *const f32, pairs: usize) {
-    // SAFETY: reads and writes what the caller has.
-    unsafe {
-        fpu!(
-            "20:",
-            "mov {c}, {cos}",
-            "mov {s}, {sin}",
-            "mov {n}, {pairs}",
-            "b 3f",
-            "2:",
-            "vldmia {x}, {{s0-s7}}",
-            "vldmia {c}!, {{s8-s11}}",
-            "vldmia {s}!, {{s12-s15}}",
-            turned!(
-                "s0" "s1", "s8" "s12", "s16" "s17"; "s2" "s3", "s9" "s13", "s18" "s19";
-                "s4" "s5", "s10" "s14", "s20" "s21"; "s6" "s7", "s11" "s15", "s22" "s23"
-            ),
-            "vstmia {x}!, {{s16-s23}}",
-            "3:",
-            "subs {n}, {n}, #4",
-            "bge 2b",
-            "adds {n}, {n}, #4",
-            "beq 5f",
-            "4:",
-            "vldmia {x}, {{s0-s1}}",
-            "vldmia {c}!, {{s8}}",
-            "vldmia {s}!, {{s12}}",
-            turned!("s0" "s1", "s8" "s12", "s16" "s17"),
-            "vstmia {x}!, {{s16-s17}}",
-            "subs {n}, {n}, #1",
-            "bne 4b",
-            "5:",
-            "add {x}, {x}, {rest}",
-            "subs {heads}, {heads}, #1",
-            "bne 20b",
-            ;
-            x = inout(reg) x => _,
-            heads = inout(reg) heads => _,
-            rest = in(reg) 4 * (dim - 2 * pairs),
-            cos = in(reg) cos,
-            sin = in(reg) sin,
-            pairs = in(reg) pairs,
-            c = out(reg) _,
-            s = out(reg) _,
-            n = out(reg) _,
-        );
-    }
-}
-
-/// [`Unit::rms_norm`].
-///
-/// # Safety
-///
-/// `len` numbers at `x`, whole sixteens and one at least, and as many weights on a boundary of 4 bytes.
-unsafe fn rms_norm(x: *mut f32, weight: *const u8, len: usize, eps: f32) {
-    // SAFETY: reads and writes what the caller has.
-    unsafe {
-        fpu!(
-            "vldmia {zeros}, {{s0-s15}}",
-            "2:",
-            "vldmia {at}!, {{s16-s31}}",
-            squares!("s0" "s16", "s1" "s17", "s2" "s18", "s3" "s19", "s4" "s20", "s5" "s21", "s6" "s22", "s7" "s23"),
-            squares!("s8" "s24", "s9" "s25", "s10" "s26", "s11" "s27", "s12" "s28", "s13" "s29", "s14" "s30", "s15" "s31"),
-            "cmp {at}, {end}",
-            "bne 2b",
-            tree!(),
-            "vmov s1, s2, {len}, {eps}",
-            "vdiv.f32 s0, s0, s1",
-            "vadd.f32 s0, s0, s2",
-            "vsqrt.f32 s0, s0",
-            "vmov.f32 s1, #1.0",
-            "vdiv.f32 s0, s1, s0",
-            "3:",
-            "vldmia {x}, {{s8-s15}}",
-            "vldmia {weight}!, {{s16-s23}}",
-            scaled!("s8" "s16", "s9" "s17", "s10" "s18", "s11" "s19", "s12" "s20", "s13" "s21", "s14" "s22", "s15" "s23"),
-            "vstmia {x}!, {{s8-s15}}",
-            "cmp {x}, {end}",
-            "bne 3b",
-            ;
-            zeros = in(reg) ZEROS.as_ptr(),
-            at = inout(reg) x => _,
-            x = inout(reg) x => _,
-            end = in(reg) x.add(len),
-            weight = inout(reg) weight => _,
-            len = in(reg) (len as f32).to_bits(),
-            eps = in(reg) eps.to_bits(),
-        );
     }
 }
 

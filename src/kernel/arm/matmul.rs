@@ -3,12 +3,12 @@
 use core::arch::asm;
 use core::mem::MaybeUninit;
 
-use super::float::{ZEROS, fpu, on_words, tree};
+use super::float::{ZEROS, fpu, on_words, sums, tree};
 use crate::kernel::Job;
 
-/// The start of all rows: twice eight zeros, with which sums begin, and eight of a token's first sixteen numbers: one load
-/// brings both.
-struct Start(MaybeUninit<[[f32; 8]; 4]>);
+/// The start of all rows: the first eights of a token, and zeros with which sums begin, so that one load brings several: the
+/// first, the third, zeros, the second, zeros.
+struct Start(MaybeUninit<[[f32; 8]; 5]>);
 
 impl Start {
     const EMPTY: Self = Self(MaybeUninit::uninit());
@@ -17,20 +17,21 @@ impl Start {
     ///
     /// # Safety
     ///
-    /// A token has sixteen numbers from `first` on.
+    /// A token has 24 numbers from `first` on.
     #[inline(always)]
     unsafe fn write(&mut self, first: *const f32) -> *const f32 {
-        // SAFETY: sixteen numbers from there, and room for twice as many.
+        // SAFETY: 24 numbers from there, and room for 40.
         unsafe {
             fpu!(
-                "vldmia {zeros}, {{s0-s7}}",
-                "vldmia {x}!, {{s8-s15}}",
-                "vstmia {start}!, {{s0-s15}}",
-                "vldmia {x}, {{s8-s15}}",
-                "vstmia {start}, {{s0-s15}}",
+                "vldmia {x}, {{s0-s23}}",
+                "vldmia {zeros}, {{s24-s31}}",
+                "vstmia {start}!, {{s0-s7}}",
+                "vstmia {start}!, {{s16-s31}}",
+                "vstmia {start}!, {{s8-s15}}",
+                "vstmia {start}, {{s24-s31}}",
                 ;
                 zeros = in(reg) ZEROS.as_ptr(),
-                x = inout(reg) first => _,
+                x = in(reg) first,
                 start = inout(reg) self.0.as_mut_ptr() => _,
             );
         }
@@ -42,7 +43,7 @@ impl Start {
 ///
 /// # Safety
 ///
-/// `job` as [`Job`] says; its weights on a boundary of 4 bytes, and columns in whole fours, 16 at least.
+/// `job` as [`Job`] says; its weights on a boundary of 4 bytes, and columns in whole fours, 32 at least.
 pub(super) unsafe fn matmul(job: &mut Job<'_>) {
     let mut start = Start::EMPTY;
     for t in 0..job.x.tokens {
@@ -64,39 +65,48 @@ macro_rules! fmas {
     ($($sum:literal $w:literal $x:literal),*) => { concat!($("vfma.f32 ", $sum, ", ", $w, ", ", $x, "\n",)*) };
 }
 
-/// The sums of the first sixteen columns.
-macro_rules! start {
-    () => {
-        concat!(
-            "vldmia {start}, {{s0-s15}}\n",
-            "vldmia {w}!, {{s16-s31}}\n",
-            fmas!("s0" "s16" "s8", "s1" "s17" "s9", "s2" "s18" "s10", "s3" "s19" "s11"),
-            fmas!("s4" "s20" "s12", "s5" "s21" "s13", "s6" "s22" "s14", "s7" "s23" "s15"),
-            "vldmia {next}, {{s8-s23}}\n",
-            fmas!("s8" "s24" "s16", "s9" "s25" "s17", "s10" "s26" "s18", "s11" "s27" "s19"),
-            fmas!("s12" "s28" "s20", "s13" "s29" "s21", "s14" "s30" "s22", "s15" "s31" "s23"),
-        )
-    };
-}
-
-/// Eight columns more, in the lower lanes or the upper: a token's numbers at a pointer, and maybe how it moves on.
+/// Eight columns, in the lower lanes or the upper: a token's numbers at a pointer, and maybe how it moves on.
 macro_rules! eight {
-    (low $x:literal) => {
-        concat!("vldmia {w}!, {{s16-s23}}\n", "vldmia ", $x, ", {{s24-s31}}\n", eight!(@ low))
-    };
-    (high $x:literal) => {
-        concat!("vldmia {w}!, {{s16-s23}}\n", "vldmia ", $x, ", {{s24-s31}}\n", eight!(@ high))
-    };
     (@ low) => {
         concat!(
-            fmas!("s0" "s16" "s24", "s1" "s17" "s25", "s2" "s18" "s26", "s3" "s19" "s27"),
-            fmas!("s4" "s20" "s28", "s5" "s21" "s29", "s6" "s22" "s30", "s7" "s23" "s31"),
+            fmas!("s24" "s0" "s8", "s25" "s1" "s9", "s26" "s2" "s10", "s27" "s3" "s11"),
+            fmas!("s28" "s4" "s12", "s29" "s5" "s13", "s30" "s6" "s14", "s31" "s7" "s15"),
         )
     };
     (@ high) => {
         concat!(
-            fmas!("s8" "s16" "s24", "s9" "s17" "s25", "s10" "s18" "s26", "s11" "s19" "s27"),
-            fmas!("s12" "s20" "s28", "s13" "s21" "s29", "s14" "s22" "s30", "s15" "s23" "s31"),
+            fmas!("s16" "s0" "s8", "s17" "s1" "s9", "s18" "s2" "s10", "s19" "s3" "s11"),
+            fmas!("s20" "s4" "s12", "s21" "s5" "s13", "s22" "s6" "s14", "s23" "s7" "s15"),
+        )
+    };
+    ($lanes:ident $x:literal) => {
+        concat!("vldmia {w}!, {{s0-s7}}\n", "vldmia ", $x, ", {{s8-s15}}\n", eight!(@ $lanes))
+    };
+}
+
+/// The first 24 columns: sums of the lower lanes in s24 to s31, of the upper in s16 to s23.
+macro_rules! start {
+    () => {
+        concat!(
+            "vldmia {start}, {{s8-s31}}\n",
+            "vldmia {w}!, {{s0-s7}}\n",
+            eight!(@ low),
+            // The second and third.
+            "vldmia {w}!, {{s0-s15}}\n",
+            fmas!("s24" "s8" "s16", "s25" "s9" "s17", "s26" "s10" "s18", "s27" "s11" "s19"),
+            fmas!("s28" "s12" "s20", "s29" "s13" "s21", "s30" "s14" "s22", "s31" "s15" "s23"),
+            "vldmia {next}, {{s8-s23}}\n",
+            eight!(@ high),
+        )
+    };
+}
+
+/// Joins the sums, and writes the product.
+macro_rules! end {
+    () => {
+        concat!(
+            tree!("s24" "s25" "s26" "s27" "s28" "s29" "s30" "s31", "s16" "s17" "s18" "s19" "s20" "s21" "s22" "s23"),
+            "vstmia {out}!, {{s24}}\n",
         )
     };
 }
@@ -106,14 +116,12 @@ macro_rules! row {
     () => {
         concat!(
             start!(),
-            eight!(low "{c}"),
-            eight!(high "{d}"),
-            eight!(low "{e}"),
-            eight!(high "{f}"),
-            eight!(low "{g}"),
-            eight!(high "{h}"),
-            tree!(),
-            "vstmia {out}!, {{s0}}\n",
+            eight!(high "{c}"),
+            eight!(low "{d}"),
+            eight!(high "{e}"),
+            eight!(low "{f}"),
+            eight!(high "{g}"),
+            end!(),
         )
     };
 }
@@ -128,28 +136,37 @@ unsafe fn times_64(job: &Job<'_>, start: *const f32, x: *const f32, out: *mut f3
     // SAFETY: reads the rows and the token to their ends, and writes a number for each row.
     unsafe {
         fpu!(
-            // Two at a time; of an odd number the first is the second of two.
-            "add {rows}, {rows}, #1",
-            "lsrs {rows}, {rows}, #1",
-            "bcc 3f",
+            // Four at a time; what is left over comes first, as the last of four.
+            "ands {over}, {rows}, #3",
+            "add {rows}, {rows}, #3",
+            "lsr {rows}, {rows}, #2",
+            "beq 2f",
+            "cmp {over}, #2",
+            "beq 4f",
+            "bhi 3f",
+            "b 5f",
             "2:",
             row!(),
             "3:",
+            row!(),
+            "4:",
+            row!(),
+            "5:",
             row!(),
             "subs {rows}, {rows}, #1",
             "bne 2b",
             ;
             start = in(reg) start,
-            next = in(reg) start.add(16),
-            c = in(reg) x.add(16),
-            d = in(reg) x.add(24),
-            e = in(reg) x.add(32),
-            f = in(reg) x.add(40),
-            g = in(reg) x.add(48),
-            h = in(reg) x.add(56),
+            next = in(reg) start.add(24),
+            c = in(reg) x.add(24),
+            d = in(reg) x.add(32),
+            e = in(reg) x.add(40),
+            f = in(reg) x.add(48),
+            g = in(reg) x.add(56),
             w = inout(reg) job.w.as_ptr() => _,
             out = inout(reg) out => _,
             rows = inout(reg) job.rows => _,
+            over = out(reg) _,
         );
     }
 }
@@ -158,9 +175,9 @@ unsafe fn times_64(job: &Job<'_>, start: *const f32, x: *const f32, out: *mut f3
 macro_rules! four {
     ($a:literal, $b:literal, $c:literal, $d:literal) => {
         concat!(
-            "vldmia {w}!, {{s16-s19}}\n",
-            "vldmia {at}!, {{s24-s27}}\n",
-            fmas!($a "s16" "s24", $b "s17" "s25", $c "s18" "s26", $d "s19" "s27"),
+            "vldmia {w}!, {{s0-s3}}\n",
+            "vldmia {at}!, {{s8-s11}}\n",
+            fmas!($a "s0" "s8", $b "s1" "s9", $c "s2" "s10", $d "s3" "s11"),
         )
     };
 }
@@ -177,7 +194,8 @@ unsafe fn times(job: &Job<'_>, start: *const f32, x: *const f32, out: *mut f32) 
     unsafe {
         fpu!(
             on_words!(),
-            // Where a row goes on after the first sixteen: others, of 80 bytes each, are taken in fours.
+            // Where a row goes on after the first 24, with the second half of a sixteen: others, of 80 bytes each, are
+            // taken in fives.
             "adr {go}, 5f",
             "add {after}, {after}, {go}",
             // And after the last.
@@ -190,15 +208,12 @@ unsafe fn times(job: &Job<'_>, start: *const f32, x: *const f32, out: *mut f32) 
             "cmp {rest}, #0",
             "it eq",
             "adreq {go}, 9f",
-            "cmp {x}, {end}",
-            "it eq",
-            "moveq {after}, {go}",
             "2:",
             start!(),
             "mov {at}, {x}",
             "mov pc, {after}",
             "5:",
-            ".rept 4",
+            ".rept 5",
             eight!(low "{at}!"),
             eight!(high "{at}!"),
             ".endr",
@@ -209,24 +224,23 @@ unsafe fn times(job: &Job<'_>, start: *const f32, x: *const f32, out: *mut f32) 
             eight!(low "{at}!"),
             "b 3f",
             "8:",
-            four!("s0", "s1", "s2", "s3"),
+            four!("s24", "s25", "s26", "s27"),
             "b 3f",
             "7:",
             eight!(low "{at}!"),
-            four!("s8", "s9", "s10", "s11"),
+            four!("s16", "s17", "s18", "s19"),
             // The other lanes' zeros make a difference where all sums are -0, and so does one of them.
             "3:",
-            "vldr s16, [{start}]",
-            "vadd.f32 s15, s15, s16",
+            "vldr s0, [{start}, #64]",
+            "vadd.f32 s23, s23, s0",
             "9:",
-            tree!(),
-            "vstmia {out}!, {{s0}}",
+            end!(),
             "subs {rows}, {rows}, #1",
             "bne 2b",
             ;
             start = in(reg) start,
-            next = in(reg) start.add(16),
-            x = in(reg) x.add(16),
+            next = in(reg) start.add(24),
+            x = in(reg) x.add(24),
             at = out(reg) _,
             w = inout(reg) job.w.as_ptr() => _,
             out = inout(reg) out => _,
@@ -234,7 +248,8 @@ unsafe fn times(job: &Job<'_>, start: *const f32, x: *const f32, out: *mut f32) 
             end = in(reg) x.add(16 * sixteens),
             rest = in(reg) rest,
             go = out(reg) _,
-            after = inout(reg) sixteens.wrapping_sub(1).wrapping_neg() % 4 * 80 => _,
+            // (Four times as many is as many less than none, by fives.)
+            after = inout(reg) sixteens.wrapping_sub(1).wrapping_mul(4) % 5 * 80 + 40 => _,
         );
     }
 }

@@ -24,6 +24,8 @@ mod neon;
 mod plain;
 #[cfg(all(cortex_m_dsp, cortex_m_fpu))]
 mod quantize;
+#[cfg(arm_fpu)]
+mod vectors;
 
 use super::float::Weight;
 #[cfg(not(arm_linux))]
@@ -60,7 +62,7 @@ unsafe fn floats<W: Weight>(job: &mut Job<'_>) {
     unsafe {
         #[cfg(arm_fpu)]
         if W::BYTES == 4 {
-            return if job.w.as_ptr().addr().is_multiple_of(4) && job.cols.is_multiple_of(4) && job.cols >= 16 {
+            return if job.w.as_ptr().addr().is_multiple_of(4) && job.cols.is_multiple_of(4) && job.cols >= 32 {
                 matmul::matmul(job)
             } else {
                 plain::matmul(job)

@@ -1,5 +1,5 @@
 //! What models do not have, in little code, not fast: floats that are not on boundaries of four bytes, which no writer of
-//! files leaves, rows of less than sixteen or not of whole fours; and what few have: norms without weights or of other widths
+//! files leaves, rows of less than 32 or not of whole fours; and what few have: norms without weights or of other widths
 //! than whole sixteens.
 
 use super::float::Fpu;
