@@ -117,6 +117,11 @@ pub(crate) trait Bytes: Copy {
     fn nibbles(self, bytes: &[u8; 16]) -> Self::V;
     /// Of four little-endian words.
     fn words(self, words: [u64; 4]) -> Self::V;
+    /// Eight words of a grid.
+    #[inline(always)]
+    fn grid(self, [a, b, c, d, e, f, g, h]: [u32; 8]) -> Self::V {
+        self.words([(a, b), (c, d), (e, f), (g, h)].map(|(low, high)| u64::from(low) | u64::from(high) << 32))
+    }
     fn splat(self, byte: u8) -> Self::V;
     fn or(self, a: Self::V, b: Self::V) -> Self::V;
     fn and(self, a: Self::V, b: Self::V) -> Self::V;

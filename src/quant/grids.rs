@@ -39,12 +39,6 @@ const fn words<const N: usize>(places: &[u16; N], numbers: &[u8; 8]) -> [u32; N]
     all
 }
 
-/// Pairs of words in one.
-#[inline(always)]
-pub(super) fn pairs([a, b, c, d, e, f, g, h]: [u32; 8]) -> [u64; 4] {
-    [(a, b), (c, d), (e, f), (g, h)].map(|(low, high)| u64::from(low) | u64::from(high) << 32)
-}
-
 /// The signs of 32 numbers, a bit each, of four times seven bits: an even number of eight is negative.
 #[inline(always)]
 pub(super) fn signs(bits: u32) -> u32 {

@@ -1,5 +1,5 @@
 use crate::quant::format::{Bytes, EACH, Format, fours, part, u32_at};
-use crate::quant::grids::{IQ3_S, pairs, signed};
+use crate::quant::grids::{IQ3_S, signed};
 
 /// 256 numbers: an f16 scale; for every four, eight bits of a place in a grid, then a ninth; a sign each; scales of
 /// four bits for every 32.
@@ -21,6 +21,6 @@ impl Format for Iq3S {
     fn unpack<S: Bytes>(s: S, block: &[u8; 110], chunk: usize) -> S::V {
         let (low, [high]) = (part::<8>(block, 2 + 8 * chunk), *part(block, 66 + chunk));
         let grid = core::array::from_fn(|i| IQ3_S[usize::from(low[i]) | usize::from(high >> i & 1) << 8]);
-        signed(s, s.words(pairs(grid)), u32_at(block, 74 + 4 * chunk), Self::BIAS)
+        signed(s, s.grid(grid), u32_at(block, 74 + 4 * chunk), Self::BIAS)
     }
 }

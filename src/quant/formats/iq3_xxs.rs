@@ -1,5 +1,5 @@
 use crate::quant::format::{Bytes, Format, part, u32_at};
-use crate::quant::grids::{IQ3_XXS, odd_scales, pairs, signed, signs};
+use crate::quant::grids::{IQ3_XXS, odd_scales, signed, signs};
 
 /// 256 numbers: an f16 scale; places in a grid of four numbers each; for every 32, signs (seven bits for
 /// eight) and a scale of four bits.
@@ -21,6 +21,6 @@ impl Format for Iq3Xxs {
     #[inline(always)]
     fn unpack<S: Bytes>(s: S, block: &[u8; 98], chunk: usize) -> S::V {
         let grid = part::<8>(block, 2 + 8 * chunk).map(|place| IQ3_XXS[usize::from(place)]);
-        signed(s, s.words(pairs(grid)), signs(u32_at(block, 66 + 4 * chunk)), Self::BIAS)
+        signed(s, s.grid(grid), signs(u32_at(block, 66 + 4 * chunk)), Self::BIAS)
     }
 }
