@@ -26,7 +26,8 @@ mod job;
 mod lanes;
 mod linear;
 mod panel;
-#[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), allow(dead_code))] // some use a part of it
+// Some use a part of it.
+#[cfg_attr(any(not(any(target_arch = "x86_64", target_arch = "aarch64")), memory_sanitizer), allow(dead_code))]
 mod quantized;
 mod recurrent;
 #[cfg(all(target_arch = "riscv64", target_os = "linux"))]

@@ -10,6 +10,7 @@ use crate::encoders::{ENCODERS, encoder};
 use crate::families::{DECODERS, RECURRENT, decoder};
 use crate::gguf::{Builder, Meta};
 use crate::list::List;
+use crate::unwritten::unwritten;
 use crate::variants::{FAMILIES, quantized, tiny};
 
 /// A file: a model of some family, changed.
@@ -105,7 +106,7 @@ pub fn model(family: usize) -> &'static [u8] {
 pub static TOKENIZER: LazyLock<Tokenizer<'static, 'static>> = LazyLock::new(|| {
     let gguf = Gguf::parse(model(0)).expect("a correct file");
     let index = vec![0; Tokenizer::index_bytes(&gguf).expect("a correct vocabulary")].leak();
-    Tokenizer::new(&gguf, index).expect("a correct vocabulary")
+    Tokenizer::new(&gguf, unwritten(index)).expect("a correct vocabulary")
 });
 
 fn make(family: usize) -> Builder {

@@ -13,6 +13,8 @@ pub mod families;
 pub mod gguf;
 #[path = "../../common/tiny.rs"]
 pub mod tiny;
+#[path = "../../common/unwritten.rs"]
+pub mod unwritten;
 #[path = "../../common/variants.rs"]
 pub mod variants;
 

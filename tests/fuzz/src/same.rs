@@ -4,6 +4,7 @@ use arbitrary::Arbitrary;
 use arenite::{Engine, Error, Gguf, Kernels, KvType, Line, Model, Options, Plan, Session};
 
 use crate::list::{List, Token};
+use crate::unwritten::unwritten;
 
 /// How a model is run.
 #[derive(Arbitrary, Debug)]
@@ -32,7 +33,7 @@ impl Run {
     }
 }
 
-/// Memory for a session, every byte of which is `fill`.
+/// Memory for a session, every byte of which is `fill` and means nothing.
 pub struct Memory {
     workspace: Vec<Line>,
     kv: Vec<Line>,
@@ -49,12 +50,12 @@ impl Memory {
     }
 
     pub fn session<'s>(&'s mut self, model: &'s Model<'_>, plan: Plan) -> Session<'s, 's> {
-        let (workspace, kv) = (Line::bytes_mut(&mut self.workspace), Line::bytes_mut(&mut self.kv));
+        let (workspace, kv) = (unwritten(Line::bytes_mut(&mut self.workspace)), Line::bytes_mut(&mut self.kv));
         Session::new(model, plan, workspace, kv).expect("exactly the planned bytes are enough")
     }
 
     pub fn engine<'s>(&'s mut self, model: &'s Model<'_>, plan: Plan) -> Engine<'s, 's> {
-        let (workspace, kv) = (Line::bytes_mut(&mut self.workspace), Line::bytes_mut(&mut self.kv));
+        let (workspace, kv) = (unwritten(Line::bytes_mut(&mut self.workspace)), Line::bytes_mut(&mut self.kv));
         Engine::new(model, plan, workspace, kv).expect("exactly the planned bytes are enough")
     }
 }
@@ -113,7 +114,7 @@ pub fn check(model: &Model<'_>, plan: Plan, run: &Run) {
     let ids: Vec<_> = run.prompt.iter().map(|token| token.id(vocab)).collect();
     session.prefill(&ids).expect("it worked before");
     let mut snapshot = vec![0; session.snapshot_bytes()];
-    session.save(&mut snapshot).expect("a decoder can be saved");
+    session.save(unwritten(&mut snapshot)).expect("a decoder can be saved");
     let mut memory = Memory::new(&plan, 0xff);
     let mut session = memory.session(model, plan);
     session.restore(&snapshot).expect("it was saved from the same model");

@@ -7,6 +7,7 @@ use arenite::grammar::{Constraint, Grammar, Masks};
 use arenite::{Error, Line};
 use fuzz::change::TOKENIZER;
 use fuzz::list::List;
+use fuzz::unwritten::unwritten;
 use libfuzzer_sys::fuzz_target;
 
 /// A table of nodes, mostly right: see `src/grammar/table.rs`.
@@ -67,8 +68,9 @@ impl Case {
         let Ok(grammar) = Grammar::new(&table).or_else(|_| Grammar::checked_before(&table)) else { return };
         let tokenizer = &*TOKENIZER;
         let mut memory = vec![Line::ZERO; Masks::bytes(tokenizer, 2).div_ceil(64)];
-        Line::bytes_mut(&mut memory).fill(0x3c);
-        let mut masks = Masks::new(tokenizer, 2, Line::bytes_mut(&mut memory)).expect("as many bytes as it says");
+        let memory = Line::bytes_mut(&mut memory);
+        memory.fill(0x3c);
+        let mut masks = Masks::new(tokenizer, 2, unwritten(memory)).expect("as many bytes as it says");
         let mut constraint = Constraint::new(grammar);
         let all = 0..tokenizer.vocab_len() as u32;
         for byte in self.text.iter() {

@@ -11,6 +11,7 @@ use arenite::Line;
 use arenite::ffi::*;
 use fuzz::change::{File, Real, model};
 use fuzz::list::{List, Token};
+use fuzz::unwritten::{unwritten, written};
 use libfuzzer_sys::fuzz_target;
 
 #[derive(Arbitrary, Debug)]
@@ -89,12 +90,22 @@ struct Buffer(Vec<Line>, usize);
 
 impl Buffer {
     fn new(bytes: usize) -> Self {
+        let mut buffer = Self::cache(bytes);
+        unwritten(&mut Line::bytes_mut(&mut buffer.0)[..bytes]);
+        buffer
+    }
+    /// Memory that a kernel may read before it is written.
+    fn cache(bytes: usize) -> Self {
         let mut lines = vec![Line::ZERO; bytes.div_ceil(64) + 1];
         Line::bytes_mut(&mut lines).fill(0xa5);
         Self(lines, bytes)
     }
     fn start(&mut self) -> *mut u8 {
         Line::bytes_mut(&mut self.0).as_mut_ptr()
+    }
+    /// So many bytes of it are an answer.
+    fn answered(&mut self, len: usize) {
+        written(&Line::bytes_mut(&mut self.0)[..self.1][..len]);
     }
 }
 
@@ -171,7 +182,7 @@ fuzz_target!(|case: Case| {
         return;
     }
     let sizes = [cut(plan.workspace, case.less[0]), cut(plan.kv, case.less[1])];
-    let mut memory = sizes.map(Buffer::new);
+    let mut memory = [Buffer::new(sizes[0]), Buffer::cache(sizes[1])];
     let [workspace, kv] = memory.each_mut().map(|memory| memory.start());
     let new = arenite_session_new;
     let (_session, session) =
@@ -211,7 +222,7 @@ fn take(
             if call!(arenite_session_prefill, session, tokens.as_ptr(), tokens.len()) {
                 // SAFETY: as many logits as words, after a pass.
                 let logits = unsafe { std::slice::from_raw_parts(arenite_session_logits(session), vocab) };
-                let _ = logits.iter().sum::<f32>();
+                written(logits);
             }
         }
         Step::Decode(token) => _ = call!(arenite_session_decode, session, token.id(vocab)),
@@ -281,7 +292,7 @@ fn take(
             let states = unsafe { arenite_session_states(session, &raw mut count) };
             if count > 0 {
                 // SAFETY: as many as it says.
-                let _ = unsafe { std::slice::from_raw_parts(states, count) }.iter().sum::<f32>();
+                written(unsafe { std::slice::from_raw_parts(states, count) });
             }
         }
         Step::Embed(tokens, less) => {
@@ -292,6 +303,7 @@ fn take(
             let start = vector.start().cast();
             if call!(arenite_session_embed, session, tokens.as_ptr(), tokens.len(), start, given, &raw mut len) {
                 assert!(len <= given);
+                vector.answered(4 * len);
             }
         }
         Step::Search { beams, length, penalty, less } => {
@@ -325,29 +337,37 @@ fn take(
             let (mut scratch, given) = (Buffer::new(size), cut(size, *less));
             let (mut out, capacity, mut len) = (Buffer::new((*capacity).into()), (*capacity).into(), 0);
             let (at, to) = (text.as_ptr().cast(), out.start().cast());
-            let (scratch, from) = (scratch.start(), text.len());
-            call!(arenite_translate, session, tokenizer, null(), at, from, scratch, given, to, capacity, &raw mut len);
+            let (scratch, from, size) = (scratch.start(), text.len(), &raw mut len);
+            if call!(arenite_translate, session, tokenizer, null(), at, from, scratch, given, to, capacity, size) {
+                out.answered(len);
+            }
         }
         Step::Tokenize { text, parse, capacity, less } => {
             let size = arenite_tokenize_scratch_size(text.len());
             let (mut scratch, given) = (Buffer::new(size), cut(size, *less));
             let (mut out, capacity, mut count) = (Buffer::new(4 * usize::from(*capacity)), (*capacity).into(), 0);
             let (at, from, to) = (text.as_ptr().cast(), text.len(), out.start().cast());
-            let scratch = scratch.start();
-            call!(arenite_tokenize, tokenizer, at, from, true, *parse, scratch, given, to, capacity, &raw mut count);
+            let (scratch, size) = (scratch.start(), &raw mut count);
+            if call!(arenite_tokenize, tokenizer, at, from, true, *parse, scratch, given, to, capacity, size) {
+                out.answered(4 * count);
+            }
         }
         Step::Detokenize { tokens, capacity } => {
             let tokens = ids(tokens);
             let (mut out, capacity, mut len) = (Buffer::new((*capacity).into()), (*capacity).into(), 0);
             let (at, count, to) = (tokens.as_ptr(), tokens.len(), out.start().cast());
-            call!(arenite_detokenize, tokenizer, at, count, true, to, capacity, &raw mut len);
+            if call!(arenite_detokenize, tokenizer, at, count, true, to, capacity, &raw mut len) {
+                out.answered(len);
+            }
         }
         Step::Push { tokens, capacity } => {
             let (_memory, decoder) =
                 object!(arenite_decoder_size(), arenite_decoder_new, tokenizer, tokens.len() % 2 == 0);
             for token in ids(tokens) {
                 let (mut out, capacity, mut len) = (Buffer::new((*capacity).into()), (*capacity).into(), 0);
-                call!(arenite_decoder_push, decoder, token, out.start().cast(), capacity, &raw mut len);
+                if call!(arenite_decoder_push, decoder, token, out.start().cast(), capacity, &raw mut len) {
+                    out.answered(len);
+                }
                 // SAFETY: a tokenizer or null.
                 let _ = unsafe { arenite_is_end(tokenizer, token) };
             }

@@ -8,6 +8,7 @@ use arenite::sampler::{Link, Params, Pcg32, Sampler};
 use arenite::speculation::lookup;
 use fuzz::change::Real;
 use fuzz::list::List;
+use fuzz::unwritten::unwritten;
 use libfuzzer_sys::fuzz_target;
 
 #[derive(Arbitrary, Debug)]
@@ -61,7 +62,7 @@ impl Sample {
         let allows = |token: u32| self.allowed >> (token % 64) & 1 == 1;
         let draw = |fill: u8| -> Result<_, Error> {
             let mut scratch = vec![fill; Sampler::scratch_bytes(&params, logits.len())];
-            let mut sampler = Sampler::new(params, &bias, logits.len(), &mut scratch)?;
+            let mut sampler = Sampler::new(params, &bias, logits.len(), unwritten(&mut scratch))?;
             self.history.iter().for_each(|token| sampler.accept((*token).into()));
             let mut rng = Pcg32::new(self.seed);
             let mut all = vec![];

@@ -10,6 +10,7 @@ use arenite::{Engine, Error, Gguf, KvType, Line, Model, Options, Plan};
 use fuzz::change::{FIRST_ENCODER, File, Real, model};
 use fuzz::list::{List, Token};
 use fuzz::same::{Memory, bits};
+use fuzz::unwritten::unwritten;
 use libfuzzer_sys::fuzz_target;
 
 #[derive(Arbitrary, Debug)]
@@ -74,6 +75,7 @@ impl Case {
         let Ok(mut context) = engine.open() else { return all };
         let width = engine.model().spec().embedding_buffer();
         let mut buffer = vec![f32::from_bits(u32::from_le_bytes([fill; 4])); width];
+        unwritten(&mut buffer);
         all.push(engine.embed(&mut context, &text, &mut buffer).map(|vector| bits(vector)));
         all.push(engine.embed_pair(&mut context, &text, self.second.into(), &mut buffer).map(|vector| bits(vector)));
         all.push(engine.encode(&mut context, &text).map(|()| bits(engine.states())));
@@ -91,7 +93,7 @@ impl Case {
         let memory = Line::bytes_mut(&mut memory);
         memory.fill(fill);
         let before = engine.free_pages();
-        match Beams::search(engine, &context, &search, memory) {
+        match Beams::search(engine, &context, &search, unwritten(memory)) {
             Err(error) => all.push(Err(error)),
             Ok(mut beams) => {
                 assert!((1..=search.beams.max(1)).contains(&beams.count()), "{} hypotheses", beams.count());

@@ -6,6 +6,7 @@ use arenite::{Gguf, Model};
 use fuzz::change::model;
 use fuzz::list::List;
 use fuzz::same::{Memory, Run, answer};
+use fuzz::unwritten::unwritten;
 use libfuzzer_sys::fuzz_target;
 
 #[derive(Arbitrary, Debug)]
@@ -28,7 +29,7 @@ fuzz_target!(|case: Case| {
         return;
     }
     let mut snapshot = vec![0; session.snapshot_bytes()];
-    if session.save(&mut snapshot).is_err() {
+    if session.save(unwritten(&mut snapshot)).is_err() {
         return;
     }
     for (at, byte) in case.changes.iter() {

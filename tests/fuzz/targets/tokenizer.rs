@@ -7,6 +7,7 @@ use arenite::Gguf;
 use arenite::tokenizer::{Encode, Tokenizer};
 use fuzz::gguf::{Builder, Meta};
 use fuzz::list::List;
+use fuzz::unwritten::{unwritten, written};
 use libfuzzer_sys::fuzz_target;
 
 #[derive(Arbitrary, Debug)]
@@ -88,19 +89,21 @@ fuzz_target!(|case: Case| {
     let options = Encode { parse_special: case.parse_special, ..Encode::PROMPT };
     let encode = |fill: u8| {
         let mut index = vec![fill; bytes];
-        let tokenizer = Tokenizer::new(&gguf, &mut index).ok()?;
+        let tokenizer = Tokenizer::new(&gguf, unwritten(&mut index)).ok()?;
         let mut scratch = vec![fill; Tokenizer::scratch_bytes(text.len())];
         let mut ids = vec![0; 4 * text.len() + 64];
-        let count = tokenizer.encode(text, options, &mut scratch, &mut ids);
+        let count = tokenizer.encode(text, options, unwritten(&mut scratch), unwritten(&mut ids));
         if let Ok(count) = count {
             ids.truncate(count);
             assert!(ids.iter().all(|id| (*id as usize) < tokenizer.vocab_len()));
             let mut out = vec![0; 1 << 16];
-            let _ = tokenizer.detokenize(&ids, true, &mut out);
+            if let Ok(len) = tokenizer.detokenize(&ids, true, unwritten(&mut out)) {
+                written(&out[..len]);
+            }
         }
         let any: Vec<_> = case.ids.iter().map(|id| u32::from(*id)).collect();
         let mut out = vec![0; 1000];
-        let _ = tokenizer.detokenize(&any, false, &mut out);
+        let _ = tokenizer.detokenize(&any, false, unwritten(&mut out));
         let mut decoder = tokenizer.decoder();
         for id in any {
             let _ = decoder.push(id, &tokenizer, |text| assert!(text.len() < 1 << 20));
@@ -113,7 +116,7 @@ fuzz_target!(|case: Case| {
 
     // A damaged index is refused, or harmless.
     let mut index = vec![0; bytes];
-    if Tokenizer::build_index(&gguf, &mut index).is_err() {
+    if Tokenizer::build_index(&gguf, unwritten(&mut index)).is_err() {
         return;
     }
     if let Some((at, byte)) = case.damage
@@ -125,6 +128,6 @@ fuzz_target!(|case: Case| {
     if let Ok(tokenizer) = Tokenizer::with_index(&gguf, &index) {
         let mut scratch = vec![0; Tokenizer::scratch_bytes(text.len())];
         let mut ids = vec![0; 4 * text.len() + 64];
-        let _ = tokenizer.encode(text, options, &mut scratch, &mut ids);
+        let _ = tokenizer.encode(text, options, unwritten(&mut scratch), unwritten(&mut ids));
     }
 });

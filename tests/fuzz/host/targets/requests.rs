@@ -9,6 +9,7 @@ use arenite::Gguf;
 use arenite::grammar::Grammar;
 use arenite::sampler::Sampler;
 use fuzz::change::{TOKENIZER, model};
+use fuzz::unwritten::unwritten;
 use fuzz_host::{Edits, Words};
 use host_demo::untrusted::{Body, Choice, Endpoint, Frame, Renderer, Service, to_chat};
 use libfuzzer_sys::fuzz_target;
@@ -126,7 +127,7 @@ impl Case {
             check(prompt);
             assert!(prompt.len() < CONTEXT);
             let mut scratch = vec![0; Sampler::scratch_bytes(&settings.params, SERVICE.vocab)];
-            Sampler::new(settings.params, &settings.bias, SERVICE.vocab, &mut scratch)
+            Sampler::new(settings.params, &settings.bias, SERVICE.vocab, unwritten(&mut scratch))
                 .expect("parameters that the sampler takes");
             if let Some(table) = &settings.table {
                 Grammar::new(table).expect("the core takes what the compiler makes");

@@ -10,6 +10,7 @@ use arenite::chat::Format;
 use arenite::tokenizer::{TokenType, Tokenizer};
 use fuzz::gguf::Meta;
 use fuzz::list::List;
+use fuzz::unwritten::unwritten;
 use fuzz::variants::tiny;
 use fuzz_host::{Edits, Words};
 use host_demo::untrusted::Renderer;
@@ -32,7 +33,7 @@ static FILE: LazyLock<Vec<u8>> = LazyLock::new(|| {
 static GGUF: LazyLock<Gguf<'static>> = LazyLock::new(|| Gguf::parse(&FILE).expect("a correct file"));
 static TOKENIZER: LazyLock<Tokenizer<'static, 'static>> = LazyLock::new(|| {
     let index = vec![0; Tokenizer::index_bytes(&GGUF).expect("a correct vocabulary")].leak();
-    Tokenizer::new(&GGUF, index).expect("a correct vocabulary")
+    Tokenizer::new(&GGUF, unwritten(index)).expect("a correct vocabulary")
 });
 
 #[derive(Arbitrary, Debug)]
