@@ -15,8 +15,7 @@ pub(crate) fn heapsort<T>(items: &mut [T], mut less: impl FnMut(&T, &T) -> bool)
     }
 }
 
-/// Swaps two items, the first of which is before the second. (What may be the same item would be moved by a function of some
-/// 700 bytes.)
+/// Swaps items `a` and `b`, where `a < b`. (To copy between places that may overlap would call memmove: 700 bytes of flash.)
 fn swap<T>(items: &mut [T], a: usize, b: usize) {
     if let Some((before, from)) = items.split_at_mut_checked(b)
         && let (Some(a), Some(b)) = (before.get_mut(a), from.first_mut())

@@ -156,7 +156,7 @@ fn project(
     let (k_at, v_at) = (shape.q_dim, shape.q_dim + shape.kv_dim);
     let fused = ((Role::AttnQkv, Role::AttnQkvBias), 0, !view.cross);
     let (k, v) = ((roles.k, k_at, keys), (roles.v, v_at, keys));
-    // Queries with gates are projected to behind the values; `turn` copies the queries without their gates to the front.
+    // Gated queries are projected behind the values; `turn` copies them to the front, without their gates.
     let wanted = if gated {
         [fused, k, v, (roles.q, v_at + shape.kv_dim, queries)]
     } else {

@@ -75,7 +75,7 @@ impl<'m, 'w> Compute<'m, 'w> {
                 rest = others;
                 continue;
             };
-            // As floats they are there in any form.
+            // F32 weights take `x` itself, whatever else `acts` holds.
             if w.form() != Form::F32 && w.form() != form {
                 form = w.form();
                 let Some(quantized) = quantized((kernels, *workers), form, (x, tokens), (quants, scales, sums)) else {

@@ -248,7 +248,7 @@ unsafe fn times(job: &Job<'_>, start: *const f32, x: *const f32, out: *mut f32) 
             end = in(reg) x.add(16 * sixteens),
             rest = in(reg) rest,
             go = out(reg) _,
-            // (Four times as many is as many less than none, by fives.)
+            // -n modulo 5 is 4 n modulo 5.
             after = inout(reg) sixteens.wrapping_sub(1).wrapping_mul(4) % 5 * 80 + 40 => _,
         );
     }

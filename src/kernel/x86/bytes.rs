@@ -46,8 +46,8 @@ impl Bytes for Ymm {
     fn words(self, [a, b, c, d]: [u64; 4]) -> __m256i {
         unsafe { _mm256_setr_epi64x(a as i64, b as i64, c as i64, d as i64) }
     }
-    /// One of them by itself: else the compiler gathers all from their table under AVX-512, which takes twice as long as to load
-    /// them.
+    /// The first word passes through a register of its own: otherwise the compiler gathers all eight under AVX-512, which takes
+    /// twice as long as eight loads.
     #[inline(always)]
     fn grid(self, [mut a, b, c, d, e, f, g, h]: [u32; 8]) -> __m256i {
         unsafe {
