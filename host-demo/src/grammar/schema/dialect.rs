@@ -1,5 +1,5 @@
-//! Draft 4 and OpenAPI 3.0 have switches for what later drafts say by a number and a type: as these, they can be compared
-//! and combined.
+//! One way to write what schemas write in several, so that they can be compared and combined. Draft 4 and OpenAPI 3.0 have
+//! switches for what later drafts say by a number and a type.
 
 use anyhow::Result;
 use serde_json::{Map, Value, json};
@@ -7,6 +7,23 @@ use serde_json::{Map, Value, json};
 use super::declared_types;
 
 const LIMITS: [(&str, &str); 2] = [("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")];
+
+/// The same schema with its whole numbers as integers: 1.0 is 1 (JSON Schema, 4.2.3), which `Value` tells apart.
+pub(super) fn with_integers(mut schema: Value) -> Value {
+    match &mut schema {
+        Value::Number(number) if number.is_f64() => {
+            // Beyond these not every integer is an `f64`.
+            let whole = number.as_f64().filter(|f| f.fract() == 0.0 && f.abs() <= (1u64 << 53) as f64);
+            whole.map_or(schema, |whole| json!(whole as i64))
+        }
+        Value::Array(values) => values.iter_mut().map(|value| with_integers(value.take())).collect(),
+        Value::Object(members) => {
+            members.values_mut().for_each(|value| *value = with_integers(value.take()));
+            schema
+        }
+        _ => schema,
+    }
+}
 
 /// Whether a schema has such a switch.
 pub(super) fn has_switch(schema: &Map<String, Value>) -> bool {

@@ -86,6 +86,7 @@ const ELEMENTS: usize = 4;
 /// The rules for a schema, and the number of the first.
 pub fn read(schema: &Value, budget: &Budget) -> Result<(Rules, usize)> {
     budget.copy(schema).context("$")?;
+    let schema = &dialect::with_integers(schema.clone());
     let mut reader = Reader {
         root: schema,
         budget,

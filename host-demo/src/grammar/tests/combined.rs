@@ -48,6 +48,15 @@ fn both(a: Value, b: Value, valid: &[Value], invalid: &[Value]) {
 }
 
 #[test]
+fn whole_numbers_however_they_are_written() {
+    let listed = json!({"enum": [1, 2.0, 2.5, [3.0]]});
+    both(listed.clone(), json!({"const": 1.0}), &[json!(1)], &[json!(2)]);
+    both(listed.clone(), json!({"enum": [2, 2.5]}), &[json!(2), json!(2.5)], &[json!(1)]);
+    both(listed, json!({"const": [3]}), &[json!([3])], &[json!(3)]);
+    both(json!({"maxLength": 2.0}), json!({"type": "string"}), &[json!("ab")], &[json!("abc")]);
+}
+
+#[test]
 fn limits() {
     for (key, low, high, least, most) in [
         ("minimum", json!(3), json!(5), json!(5), json!(4)),
