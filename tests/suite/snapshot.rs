@@ -169,9 +169,9 @@ fn the_size_is_known_beforehand() {
         for kv in KV_TYPES {
             let mut run = run(&file, kv, 7);
             let plan = run.plan;
+            let mut session = run.session();
             for len in 1..=64 {
-                let mut session = run.session();
-                session.prefill(&ids[..len]).unwrap();
+                session.prefill(&ids[len - 1..len]).unwrap();
                 let needed = session.snapshot_bytes();
                 assert_eq!(needed, plan.snapshot_bytes(len), "{name} {kv:?} {len}");
                 let mut out = vec![0xA5; needed + 100];
