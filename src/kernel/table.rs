@@ -18,7 +18,9 @@ macro_rules! choose {
                     TensorType::F16 if const { TensorType::F16.is_built() } => $floats::<F16>(job),
                     TensorType::BF16 if const { TensorType::BF16.is_built() } => $floats::<Bf16>(job),
                     $(
-                        TensorType::$kind if const { TensorType::$kind.is_built() } => $blocks::<formats::$module::$format>(job),
+                        TensorType::$kind if const { TensorType::$kind.is_built() } => {
+                            $blocks::<formats::$module::$format>(job)
+                        }
                     )*
                     _ => {}
                 }

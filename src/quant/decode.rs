@@ -42,7 +42,9 @@ macro_rules! decode_row {
                     floats(bytes, out, |b| bf16::from_le_bytes(b).to_f32_const());
                 }
                 $(
-                    TensorType::$name if const { TensorType::$name.is_built() } => blocks::<formats::$module::$format>(bytes, out),
+                    TensorType::$name if const { TensorType::$name.is_built() } => {
+                        blocks::<formats::$module::$format>(bytes, out);
+                    }
                 )*
                 _ => return false,
             }

@@ -8,7 +8,8 @@ use super::declared_types;
 
 const LIMITS: [(&str, &str); 2] = [("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")];
 
-/// The same schema with its whole numbers as integers: 1.0 is 1 (JSON Schema, 4.2.3), which `Value` tells apart.
+/// The same schema with its whole numbers as integers: 1.0 is 1 ("Instance Equality" in
+/// <https://json-schema.org/draft/2020-12/json-schema-core>), which `Value` tells apart.
 pub(super) fn with_integers(mut schema: Value) -> Value {
     match &mut schema {
         Value::Number(number) if number.is_f64() => {

@@ -131,8 +131,7 @@ fn comma() -> Expr {
 /// A whole number that a keyword gives.
 fn count(schema: &Map<String, Value>, key: &str, path: &str) -> Result<Option<u32>> {
     let Some(value) = schema.get(key) else { return Ok(None) };
-    let count = value.as_u64().or_else(|| value.as_f64().filter(|f| f.fract() == 0.0 && *f >= 0.0).map(|f| f as u64));
-    match count.and_then(|count| u32::try_from(count).ok()) {
+    match value.as_u64().and_then(|count| u32::try_from(count).ok()) {
         Some(count) => Ok(Some(count)),
         None => bail!("{path}.{key}: this must be a whole number that is not negative"),
     }
