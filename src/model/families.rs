@@ -1,5 +1,4 @@
-//! From an architecture's name to the file that reads it: one small file a family, listed in
-//! [`built`](crate::built).
+//! Selects the family for an architecture's name. Each family has one small file; [`built`](crate::built) lists them.
 
 use super::Spec;
 use super::keys::Keys;
@@ -11,11 +10,11 @@ macro_rules! dispatch {
     ($($file:ident $feature:literal [$($ability:ident)*] { $($architecture:literal => $function:ident),+ })*) => {
         $(mod $file;)*
 
-        /// Reads the metadata of the architecture that `keys` are of.
+        /// Reads the spec of the architecture that `keys` belongs to.
         pub(super) const fn read<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
             $($(
                 if cfg!(feature = $feature) && equal(keys.architecture, $architecture) {
-                    #[inline(never)] // or the temporaries of all families lie on one stack
+                    #[inline(never)] // otherwise the temporaries of all families share one stack frame
                     const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
                         $file::$function(keys)
                     }
@@ -25,7 +24,7 @@ macro_rules! dispatch {
             Err(Error::Unsupported { what: "architecture", name: Name::new(keys.architecture.as_bytes()) })
         }
 
-        /// What an architecture's family is able to do.
+        /// Abilities that an architecture's family uses.
         const fn abilities(architecture: &str) -> Abilities {
             $({
                 const ABILITIES: Abilities = Abilities::union(&[$(Abilities::$ability),*]);
@@ -39,7 +38,7 @@ macro_rules! dispatch {
 }
 families!(dispatch);
 
-/// That a spec asks for no ability but those of its family that are in this build.
+/// Checks that the spec only needs abilities that its family has and this build includes.
 pub(super) const fn check(spec: &Spec<'_>, architecture: &str) -> Result<(), Error> {
     match spec.lacks(abilities(architecture).and(built::ALL)) {
         Some(part) => Err(Error::Unsupported { what: "model part", name: Name::new(part.as_bytes()) }),

@@ -1,4 +1,4 @@
-//! Reading hyperparameters: typed, ranged, named in every error.
+//! Reads hyperparameters from a file's metadata, with type and range checks; errors name the key.
 
 use super::layers::{HeadSpec, Pattern, PerLayer};
 use super::roles::Role;
@@ -11,27 +11,27 @@ use crate::gguf::{Array, Value, ValueType, equal};
 use crate::kernel::{Activation, MAX_TAPS};
 use crate::{Error, Gguf, Name, tri};
 
-/// A file's metadata under its architecture's prefix, and which of it has been asked for.
+/// A file's metadata under its architecture's prefix, with a list of the keys requested so far.
 pub(super) struct Keys<'g, 'a> {
     gguf: &'g Gguf<'a>,
     pub architecture: &'a str,
     asked: [&'static str; 64],
     count: usize,
-    /// Whether layers may lack attention or a feed-forward, so that their sizes may be 0.
+    /// Whether layers may lack attention or a feed-forward; a size of 0 is then allowed.
     partial_layers: bool,
 }
 
-/// Widths beyond this are not models; with it no product of two sizes overflows 64 bits.
+/// Largest width accepted. With it, no product of two sizes overflows 64 bits.
 const MAX_WIDTH: usize = 1 << 22;
-/// The key of what a decoder begins with.
+/// Key of the token that starts the decoder.
 const START: &str = "decoder_start_token_id";
 /// The most experts, as in llama.cpp (`LLAMA_MAX_EXPERTS`).
 const MAX_EXPERTS: usize = 512;
 
-/// Keys that change nothing in the forward pass.
+/// Keys that do not affect the forward pass.
 const HARMLESS: [&str; 3] = [
-    "vocab_size",             // the embedding says it
-    "rope.scaling.finetuned", // how the weights came to be
+    "vocab_size",             // the shape of the embedding gives it
+    "rope.scaling.finetuned", // describes how the model was trained
     "tensor_data_layout",     // a note of early converters
 ];
 
@@ -42,7 +42,7 @@ impl<'g, 'a> Keys<'g, 'a> {
         Ok(Self { gguf, architecture: tri!(gguf.architecture()), asked: [""; 64], count: 0, partial_layers: false })
     }
 
-    /// The architecture's prefix, and a note that `name` is known.
+    /// Returns the architecture's prefix and records that `name` is a known key.
     const fn prefix(&mut self, name: &'static str) -> &'a str {
         if self.count < self.asked.len() {
             self.asked[self.count] = name;
@@ -51,7 +51,7 @@ impl<'g, 'a> Keys<'g, 'a> {
         self.architecture
     }
 
-    /// Whether every key of the architecture was asked for, or changes nothing.
+    /// Checks that every key of the architecture was requested or is [harmless](Self::HARMLESS).
     ///
     /// # Errors
     ///
@@ -71,7 +71,7 @@ impl<'g, 'a> Keys<'g, 'a> {
         Ok(())
     }
 
-    /// The size under `name`, from 1 to `max`.
+    /// Reads the size under `name`, from 1 to `max`.
     pub const fn size(&mut self, name: &'static str, max: usize) -> Result<usize, Error> {
         match tri!(self.optional_size(name, max)) {
             Some(value) => Ok(value),
@@ -79,7 +79,7 @@ impl<'g, 'a> Keys<'g, 'a> {
         }
     }
 
-    /// As [`size`](Self::size), but the key may be absent.
+    /// Like [`size`](Self::size), but the key may be absent.
     pub const fn optional_size(&mut self, name: &'static str, max: usize) -> Result<Option<usize>, Error> {
         match tri!(self.gguf.u32(self.prefix(name), name)) {
             Some(0) => Err(self.wrong(name, "is 0, which no model can have")),
@@ -89,7 +89,7 @@ impl<'g, 'a> Keys<'g, 'a> {
         }
     }
 
-    /// As [`size`](Self::size), but 0 where layers may lack what has this size.
+    /// Like [`optional_size`](Self::optional_size), but accepts 0 if layers may lack the part with this size.
     const fn partial_size(&mut self, name: &'static str, max: usize) -> Result<Option<usize>, Error> {
         match tri!(self.gguf.u32(self.prefix(name), name)) {
             Some(0) if self.partial_layers => Ok(Some(0)),
@@ -97,7 +97,7 @@ impl<'g, 'a> Keys<'g, 'a> {
         }
     }
 
-    /// The positive, finite number under `name`; `None` if the key is absent.
+    /// Reads the positive, finite number under `name`; `None` if the key is absent.
     pub const fn positive(&mut self, name: &'static str) -> Result<Option<f32>, Error> {
         match tri!(self.gguf.f32(self.prefix(name), name)) {
             Some(value) if value > 0.0 && value.is_finite() => Ok(Some(value)),
@@ -106,7 +106,7 @@ impl<'g, 'a> Keys<'g, 'a> {
         }
     }
 
-    /// The size of each layer under `name`, from 1 to `max`: one number for all, or an array.
+    /// Reads the size of each layer under `name`, from 1 to `max`: one number for all layers, or an array.
     pub const fn per_layer(
         &mut self,
         name: &'static str,
@@ -131,8 +131,8 @@ impl<'g, 'a> Keys<'g, 'a> {
         Ok(Some(PerLayer::Each(sizes)))
     }
 
-    /// Which layers are local: `attention.sliding_window_pattern` as booleans, or as the period of
-    /// global layers; `None` if there is no such key.
+    /// Reads the pattern of local layers from `attention.sliding_window_pattern`: an array of booleans, or the period
+    /// of global layers. `None` if the key is absent.
     pub const fn local_layers(&mut self, layers: usize) -> Result<Option<Pattern<'a>>, Error> {
         const NAME: &str = "attention.sliding_window_pattern";
         if let Some(pattern) = tri!(self.layers_where(NAME, layers)) {
@@ -144,27 +144,27 @@ impl<'g, 'a> Keys<'g, 'a> {
         }
     }
 
-    /// Whether `array` has an element for each layer.
+    /// Checks that `array` has one element per layer.
     const fn one_each(&self, name: &str, array: &Array<'_>, layers: usize) -> Result<(), Error> {
         if array.len() == layers { Ok(()) } else { Err(self.wrong(name, "has not one element for each layer")) }
     }
 
-    /// The boolean under `name`.
+    /// Reads the boolean under `name`.
     pub const fn switch(&mut self, name: &'static str) -> Result<Option<bool>, Error> {
         self.gguf.bool(self.prefix(name), name)
     }
 
-    /// The string under `name`.
+    /// Reads the string under `name`.
     pub const fn text(&mut self, name: &'static str) -> Result<Option<&'a [u8]>, Error> {
         self.gguf.str(self.prefix(name), name)
     }
 
-    /// Whether the file has a tensor of this name.
+    /// Whether the file has a tensor with this name.
     pub const fn has(&self, tensor: &str) -> bool {
         self.gguf.tensor(tensor).is_some()
     }
 
-    /// Rows of a matrix, 0 if it is not there.
+    /// Rows of a matrix; 0 if the file does not have it.
     pub const fn rows(&self, tensor: &str) -> usize {
         match self.gguf.tensor(tensor) {
             Some(tensor) if tensor.dims[1] <= i32::MAX as u64 => tensor.dims[1] as usize,
@@ -172,7 +172,7 @@ impl<'g, 'a> Keys<'g, 'a> {
         }
     }
 
-    /// `spec`, which is that of the encoder, as its decoder's: the same but for the keys that say otherwise.
+    /// Derives the decoder's spec from the encoder's `spec`, applying the keys for the decoder.
     pub const fn target(&mut self, spec: Spec<'a>) -> Result<Spec<'a>, Error> {
         let start = match tri!(self.gguf.u32(self.prefix(START), START)) {
             Some(start) if (start as usize) < spec.vocab => start,
@@ -212,7 +212,7 @@ impl<'g, 'a> Keys<'g, 'a> {
         })
     }
 
-    /// As [`optional_size`](Self::optional_size), or `default` where there is none.
+    /// Like [`optional_size`](Self::optional_size), with a default.
     const fn size_or(&mut self, name: &'static str, max: usize, default: usize) -> Result<usize, Error> {
         match tri!(self.optional_size(name, max)) {
             Some(size) => Ok(size),
@@ -220,7 +220,7 @@ impl<'g, 'a> Keys<'g, 'a> {
         }
     }
 
-    /// A number of which 0 means that there is none, as well as no key does.
+    /// Reads an optional size: 0 and a missing key both mean none.
     pub const fn nonzero(&mut self, name: &'static str, max: usize) -> Result<Option<usize>, Error> {
         match tri!(self.gguf.u32(self.prefix(name), name)) {
             Some(0) => Ok(None),
@@ -228,14 +228,14 @@ impl<'g, 'a> Keys<'g, 'a> {
         }
     }
 
-    /// As [`decoder`](Self::decoder), for a family of which some layers have no attention or no feed-forward: sizes
-    /// of 0 say so.
+    /// Like [`decoder`](Self::decoder), for a family whose layers may lack attention or a feed-forward, shown by a size
+    /// of 0.
     pub const fn hybrid(&mut self, style: RopeStyle) -> Result<Spec<'a>, Error> {
         self.partial_layers = true;
         self.decoder(style)
     }
 
-    /// The sizes of Mamba-2 and of delta nets, which have the same keys.
+    /// Reads the sizes of Mamba-2 or of gated delta nets, which share their keys.
     pub const fn recurrent(&mut self, kind: RecurrentKind) -> Result<Recurrent, Error> {
         let taps = tri!(self.size("ssm.conv_kernel", MAX_TAPS));
         let inner = tri!(self.size("ssm.inner_size", MAX_WIDTH));
@@ -264,12 +264,12 @@ impl<'g, 'a> Keys<'g, 'a> {
         }
     }
 
-    /// Notes that `name` is known and changes nothing.
+    /// Records that `name` is known; it does not affect the forward pass.
     pub const fn known(&mut self, name: &'static str) {
         self.prefix(name);
     }
 
-    /// The layers for which the array of booleans under `name` is true; `None` if there is no such key.
+    /// Reads the layers for which the array of booleans under `name` is true; `None` if the key is absent.
     pub const fn layers_where(&mut self, name: &'static str, layers: usize) -> Result<Option<Pattern<'a>>, Error> {
         let Some(Value::Array(pattern)) = self.gguf.get2(self.prefix(name), name) else { return Ok(None) };
         tri!(self.one_each(name, &pattern, layers));
@@ -279,7 +279,7 @@ impl<'g, 'a> Keys<'g, 'a> {
         Ok(Some(Pattern::Where(pattern)))
     }
 
-    /// The layers whose `attention.head_count_kv` is 0: they have no attention.
+    /// Layers without attention: those whose `attention.head_count_kv` is 0.
     pub const fn layers_without_attention(&self) -> Pattern<'a> {
         match self.gguf.get2(self.architecture, "attention.head_count_kv") {
             Some(Value::Array(heads)) => Pattern::Zero(heads),
@@ -287,9 +287,8 @@ impl<'g, 'a> Keys<'g, 'a> {
         }
     }
 
-    /// Everything that the families have in common, as llama has it: RMS norms before attention and
-    /// feed-forward, rotary positions in `style`, separate q, k and v without biases, a gated
-    /// feed-forward with SiLU.
+    /// Reads the keys common to all families and returns a spec like Llama's: RMS norms before attention and
+    /// feed-forward, rotary positions in `style`, separate q, k and v without biases, a feed-forward gated by SiLU.
     pub const fn decoder(&mut self, style: RopeStyle) -> Result<Spec<'a>, Error> {
         let dim = tri!(self.size("embedding_length", MAX_WIDTH));
         let layers = tri!(self.size("block_count", MAX_LAYERS));
@@ -325,7 +324,7 @@ impl<'g, 'a> Keys<'g, 'a> {
             local_layers: Pattern::Never,
             ffn: match tri!(self.per_layer("feed_forward_length", MAX_WIDTH, layers)) {
                 Some(ffn) => ffn,
-                // Where all layers have experts, some writers leave it out.
+                // Some writers omit this key if every layer has experts.
                 None => match tri!(self.per_layer("expert_feed_forward_length", MAX_WIDTH, layers)) {
                     Some(ffn) => ffn,
                     None => return Err(self.missing("feed_forward_length")),
@@ -377,7 +376,7 @@ impl<'g, 'a> Keys<'g, 'a> {
         })
     }
 
-    /// How states become one vector, if the file does not say it and if it is a reranker.
+    /// Reads the pooling type. If the file does not have it: `ranked` for a reranker, else `otherwise`.
     pub const fn pooling(&mut self, otherwise: Pooling, ranked: Pooling) -> Result<Pooling, Error> {
         match tri!(self.nonzero("pooling_type", 4)) {
             None => Ok(otherwise),
@@ -388,19 +387,20 @@ impl<'g, 'a> Keys<'g, 'a> {
         }
     }
 
-    /// `spec` as an encoder by itself.
+    /// Turns `spec` into an encoder without a decoder.
     pub const fn encoder(&mut self, spec: Spec<'a>) -> Result<Spec<'a>, Error> {
         if let Some(true) = tri!(self.switch("attention.causal")) {
             return Err(self.wrong("attention.causal", "is true: not supported for this architecture"));
         }
         let PerLayer::All(_) = spec.kv_heads else {
-            // Layers use the same tiles, one after another.
+            // All layers use the same tiles, one after the other.
             return Err(self.wrong("attention.head_count_kv", "must be the same for all layers of an encoder"));
         };
         Ok(Spec { stack: Stack::Encoder, pooling: tri!(self.pooling(Pooling::Mean, Pooling::First)), ..spec })
     }
 
-    /// The layers that make a score of the pooled state, if the file has them, and how they are named.
+    /// Adds the layers that compute a score from the pooled state, if the file has them, and the names of their
+    /// tensors.
     pub const fn ranking(&mut self, activation: PooledActivation, spec: Spec<'a>) -> Spec<'a> {
         const BOTH: &[(Role, Role)] = &[(Role::Cls, Role::Dense2), (Role::ClsOutput, Role::Dense3)];
         self.known("classifier.output_labels");
@@ -409,7 +409,7 @@ impl<'g, 'a> Keys<'g, 'a> {
         Spec { pooled_head, renamed: if out > 0 { BOTH } else { spec.renamed }, ..spec }
     }
 
-    /// Checks that values are as long as keys, where the file says how long they are.
+    /// Checks that values have the length of keys, if the file gives a length.
     pub const fn value_length(&mut self, name: &'static str, key_length: usize) -> Result<(), Error> {
         match tri!(self.optional_size(name, MAX_WIDTH)) {
             Some(length) if length != key_length => {
@@ -419,7 +419,7 @@ impl<'g, 'a> Keys<'g, 'a> {
         }
     }
 
-    /// The experts of the feed-forward, if it has them.
+    /// Reads the sizes of the feed-forward's experts; `None` if it has none.
     pub const fn experts(&mut self, normed: bool) -> Result<Option<Experts>, Error> {
         let Some(count) = tri!(self.nonzero("expert_count", MAX_EXPERTS)) else {
             tri!(self.nonzero("expert_used_count", MAX_EXPERTS));
@@ -433,7 +433,7 @@ impl<'g, 'a> Keys<'g, 'a> {
         Ok(Some(Experts { count, used, width, normed, biases: false }))
     }
 
-    /// The feed-forward that every token goes to, as well as to its experts.
+    /// Reads the sizes of the shared expert, which processes every token.
     pub const fn shared_experts(&mut self, gated: bool) -> Result<Option<SharedExperts>, Error> {
         match tri!(self.nonzero("expert_shared_feed_forward_length", MAX_WIDTH)) {
             Some(width) => Ok(Some(SharedExperts { width, gated })),
@@ -441,7 +441,7 @@ impl<'g, 'a> Keys<'g, 'a> {
         }
     }
 
-    /// How the router chooses.
+    /// Reads how the router computes weights.
     pub const fn router(&mut self) -> Result<Router, Error> {
         let scale = tri!(self.or("expert_weights_scale", 1.0));
         match tri!(self.nonzero("expert_gating_func", 8)) {
@@ -451,7 +451,7 @@ impl<'g, 'a> Keys<'g, 'a> {
         }
     }
 
-    /// `spec` without its last layers that guess tokens ahead (`nextn_predict_layers`).
+    /// Excludes the last layers, which are for multi-token prediction (`nextn_predict_layers`).
     pub const fn without_next(&mut self, spec: Spec<'a>) -> Result<Spec<'a>, Error> {
         let unused_layers = match tri!(self.nonzero("nextn_predict_layers", MAX_LAYERS)) {
             Some(layers) if layers < spec.layers => layers,
@@ -461,7 +461,7 @@ impl<'g, 'a> Keys<'g, 'a> {
         Ok(Spec { layers: spec.layers - unused_layers, unused_layers, ..spec })
     }
 
-    /// What is added under the root of a norm, where files have it under the name of either norm.
+    /// Reads the epsilon of the norms, which files store under either norm's name.
     pub const fn norm_eps(&mut self) -> Result<f32, Error> {
         match tri!(self.positive("attention.layer_norm_epsilon")) {
             Some(eps) => self.or("attention.layer_norm_rms_epsilon", eps),
@@ -469,7 +469,7 @@ impl<'g, 'a> Keys<'g, 'a> {
         }
     }
 
-    /// The required positive number under `name`.
+    /// Reads the required positive number under `name`.
     pub const fn required(&mut self, name: &'static str) -> Result<f32, Error> {
         match tri!(self.positive(name)) {
             Some(eps) => Ok(eps),
@@ -477,7 +477,7 @@ impl<'g, 'a> Keys<'g, 'a> {
         }
     }
 
-    /// The rows of the token embedding: what the vocabulary is, whatever the metadata says.
+    /// Vocabulary size: the rows of the token embedding, whatever the metadata says.
     const fn vocab(&self) -> Result<usize, Error> {
         const EMBEDDING: &str = "token_embd.weight";
         match self.gguf.tensor(EMBEDDING) {
@@ -497,7 +497,7 @@ impl<'g, 'a> Keys<'g, 'a> {
         Ok(Rope { style, dim, base, scaling: tri!(self.scaling()) })
     }
 
-    /// Elements of a head that rotary positions turn.
+    /// Reads the number of rotated elements per head.
     pub const fn rope_dim(&mut self, name: &'static str, head_dim: usize) -> Result<usize, Error> {
         let dim = match tri!(self.optional_size(name, MAX_WIDTH)) {
             Some(dim) => dim,
@@ -529,7 +529,7 @@ impl<'g, 'a> Keys<'g, 'a> {
         };
         match (kind, factor) {
             (Some(b"none"), _) | (None, None) => Ok(Scaling::None),
-            // Files from before the key: a factor alone means linear.
+            // Files older than the type key: a factor alone means linear.
             (Some(b"linear") | None, Some(factor)) => Ok(Scaling::Linear { factor }),
             (Some(b"linear"), None) => Ok(Scaling::Linear { factor: 1.0 }),
             (Some(b"yarn"), factor) => {
@@ -551,7 +551,7 @@ impl<'g, 'a> Keys<'g, 'a> {
         }
     }
 
-    /// The positive number under `name`, or `default` where there is none.
+    /// Reads the positive number under `name`, or returns `default`.
     pub const fn or(&mut self, name: &'static str, default: f32) -> Result<f32, Error> {
         match tri!(self.positive(name)) {
             Some(value) => Ok(value),
@@ -572,7 +572,7 @@ impl<'g, 'a> Keys<'g, 'a> {
     }
 }
 
-/// What follows `prefix` and a dot.
+/// Strips `prefix` and a dot from the front of `key`.
 const fn after<'k>(key: &'k [u8], prefix: &[u8]) -> Option<&'k [u8]> {
     match key.split_at_checked(prefix.len()) {
         Some((start, [b'.', name @ ..])) if equal(start, prefix) => Some(name),

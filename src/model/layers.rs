@@ -1,10 +1,10 @@
-//! What differs from layer to layer.
+//! Parameters that differ from layer to layer.
 
 use super::rope::Rope;
 use crate::built;
 use crate::gguf::Array;
 
-/// What one layer is like: [`Spec::layer`](super::Spec::layer).
+/// Parameters of one layer; returned by [`Spec::layer`](super::Spec::layer).
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Layer {
@@ -16,20 +16,19 @@ pub struct Layer {
     pub heads: usize,
     /// Key and value heads.
     pub kv_heads: usize,
-    /// What its heads are like.
+    /// Parameters of its heads.
     pub head: HeadSpec,
     /// Width of the feed-forward layer, or of each expert.
     pub ffn: usize,
-    /// Whether its feed-forward is experts.
+    /// Whether its feed-forward has experts.
     pub has_experts: bool,
-    /// What mixes its tokens.
+    /// How it mixes tokens.
     pub mixer: Mixer,
-    /// Whether it computes keys and values; else it reads those of
-    /// [`Spec::owner`](super::Spec::owner).
+    /// Whether it computes keys and values; otherwise it reads those of [`Spec::owner`](super::Spec::owner).
     pub owns_kv: bool,
 }
 
-/// What the heads of a layer are like.
+/// Parameters of a layer's heads.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct HeadSpec {
@@ -37,36 +36,36 @@ pub struct HeadSpec {
     pub dim: usize,
     /// Rotary positions; `None`: no rotation (NoPE).
     pub rope: Option<Rope>,
-    /// How many positions a token sees, itself included; `None`: all before it.
+    /// Number of positions that a token attends to, including its own; `None`: all up to its own.
     pub window: Option<usize>,
 }
 
-/// What mixes the tokens of a layer.
+/// How a layer mixes tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Mixer {
     /// Attention, over keys and values.
     Attention,
-    /// The spec's [`Recurrent`](super::Recurrent), over a state of fixed size.
+    /// The spec's [`Recurrent`](super::Recurrent) mixer, with a state of fixed size.
     Recurrent,
     /// Both side by side: their outputs are added.
     Both,
-    /// Nothing: the layer is a feed-forward alone.
+    /// No mixing: the layer only has a feed-forward.
     None,
 }
 
 impl Layer {
-    /// Whether it has attention.
+    /// Whether the layer has attention.
     pub const fn has_attention(&self) -> bool {
         matches!(self.mixer, Mixer::Attention | Mixer::Both)
     }
 
-    /// Whether it has a state of fixed size.
+    /// Whether the layer has a recurrent state.
     pub const fn has_state(&self) -> bool {
         built::STATES && matches!(self.mixer, Mixer::Recurrent | Mixer::Both)
     }
 
-    /// A number that layers with the same tensors have in common, less than 32.
+    /// A number below 32 that is equal for layers with the same set of tensors.
     pub(crate) const fn parts(&self) -> u32 {
         self.has_attention() as u32
             | (self.has_state() as u32) << 1
@@ -75,14 +74,14 @@ impl Layer {
             | (self.owns_kv as u32) << 4
     }
 
-    /// The number of the pool that its pages are of: local layers have one of their own.
+    /// Number of the page pool that holds its KV cache: 1 for local layers, else 0.
     pub(crate) const fn pool(&self) -> usize {
         (built::LOCAL_LAYERS && self.is_local) as usize
     }
 
     /// Query heads that share a key and value head.
     pub const fn group(&self) -> usize {
-        // A division by 0 would be a panic, and the compiler does not know that there is none.
+        // Without this the compiler emits a panic for division by 0.
         self.heads / if self.kv_heads > 0 { self.kv_heads } else { 1 }
     }
 
@@ -96,24 +95,24 @@ impl Layer {
         self.kv_heads * self.head.dim
     }
 
-    /// Elements of what a token's queries, keys and values are, as far as the layer computes them.
+    /// Elements of a token's queries, keys and values that the layer computes.
     pub const fn qkv_dim(&self) -> usize {
         if self.owns_kv { self.q_dim() + 2 * self.kv_dim() } else { self.q_dim() }
     }
 }
 
-/// A size of each layer.
+/// A size that may differ between layers.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum PerLayer<'a> {
-    /// The same for all.
+    /// The same for all layers.
     All(usize),
-    /// One for each, in an array of the metadata; no element is negative.
+    /// One element per layer, in a metadata array; no element is negative.
     Each(Array<'a>),
 }
 
 impl PerLayer<'_> {
-    /// That of layer `index`.
+    /// The size in layer `index`.
     pub const fn get(&self, index: usize) -> usize {
         match self {
             Self::All(size) => *size,
@@ -125,28 +124,28 @@ impl PerLayer<'_> {
     }
 }
 
-/// Which layers are of some kind.
+/// A set of layers.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Pattern<'a> {
-    /// None.
+    /// No layer.
     Never,
-    /// All.
+    /// All layers.
     Always,
-    /// Every n-th: `n - 1`, `2 n - 1` and so on, counted from 0.
+    /// Every n-th layer: `n - 1`, `2 n - 1` and so on, counted from 0.
     Every(usize),
-    /// All but every n-th.
+    /// All layers but every n-th.
     AllBut(usize),
-    /// All but the first of each n.
+    /// All layers but the first of every n.
     AllButFirst(usize),
-    /// Those for which an array of the metadata is true.
+    /// Layers whose element of a metadata array is true.
     Where(Array<'a>),
-    /// Those for which an array of the metadata is 0.
+    /// Layers whose element of a metadata array is 0.
     Zero(Array<'a>),
 }
 
 impl Pattern<'_> {
-    /// Whether layer `index` is.
+    /// Whether layer `index` is in the set.
     pub const fn has(&self, index: usize) -> bool {
         match self {
             Self::Never => false,

@@ -1,7 +1,7 @@
-//! What a file's model is: [`Spec`], an architecture as data, and where its weights lie.
+//! Models: [`Spec`] describes an architecture as data, and a table locates its weights in the file.
 //!
-//! One small file a family (`families/llama.rs`, ...) reads metadata into a [`Spec`]; the forward pass runs any of
-//! them. A family has no loop over tokens.
+//! Each family has one small file (`families/llama.rs`, ...) that reads metadata into a [`Spec`]. The forward pass runs
+//! any spec; families contain no code that runs per token.
 
 mod families;
 mod keys;
@@ -26,8 +26,8 @@ pub use spec::{
 };
 pub(crate) use weights::{Entry, Weights};
 
-/// A model in a file: its [`Spec`], and the assurance that every tensor is there, in the shape that
-/// the spec asks for and of a type that this build runs.
+/// A model in a file: its [`Spec`], and proof that every tensor is present with the shape that the spec requires and a
+/// type that this build runs.
 ///
 /// # Examples
 ///
@@ -49,12 +49,12 @@ pub struct Model<'a> {
 }
 
 impl<'a> Model<'a> {
-    /// Reads the metadata and checks every tensor, once. Does not touch the weights.
+    /// Reads the metadata and checks every tensor. Does not read the weights.
     ///
     /// # Errors
     ///
-    /// What [`Spec::read`] says of the metadata; for the tensors [`Error::MissingTensor`],
-    /// [`Error::UnexpectedTensor`], [`Error::TensorShape`] and [`Error::Unsupported`].
+    /// The errors of [`Spec::read`] for the metadata; [`Error::MissingTensor`], [`Error::UnexpectedTensor`],
+    /// [`Error::TensorShape`] and [`Error::Unsupported`] for the tensors.
     #[inline(never)] // or its temporaries stay on the caller's stack
     pub fn new(gguf: &Gguf<'a>) -> Result<Self, Error> {
         match &Spec::read(gguf) {
@@ -73,12 +73,12 @@ impl<'a> Model<'a> {
         Ok(Self { gguf: *gguf, spec: *spec, encoder })
     }
 
-    /// The architecture; of an encoder-decoder, that of the decoder.
+    /// The architecture; for an encoder-decoder, the decoder's.
     pub fn spec(&self) -> &Spec<'a> {
         &self.spec
     }
 
-    /// The encoder of an encoder-decoder.
+    /// The encoder's spec, for an encoder-decoder.
     pub(crate) fn encoder(&self) -> Option<&Spec<'a>> {
         self.encoder.as_ref()
     }

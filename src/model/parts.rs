@@ -1,7 +1,7 @@
-//! Parts of a [`Spec`] that a build may be without.
+//! Parts of a [`Spec`] that a build may leave out.
 //!
-//! The forward pass, the plan and the tensors ask these functions; the fields are private. In a build without a
-//! part the answer is a constant, and the optimizer leaves out what would run it.
+//! The fields are private; the forward pass, the plan and the tensor checks read them with these functions. In a build
+//! without a part its function returns a constant, so the optimizer removes the code that would run it.
 
 use super::layers::Pattern;
 use super::recurrent::{Recurrent, RecurrentKind};
@@ -12,7 +12,7 @@ use super::spec::{
 use crate::built::{self, Abilities};
 use crate::kernel::Activation;
 
-/// For each field: its type, what it is in the plainest model, and what else it may be, with that ability.
+/// For each field: its type, its plain value, and the patterns of other values with the ability that each needs.
 macro_rules! parts {
     ($($(#[$doc:meta])* $field:ident: $type:ty = $plain:expr, $($part:pat => $ability:ident),+;)*) => {
         impl<'a> Spec<'a> {
@@ -26,7 +26,7 @@ macro_rules! parts {
                 }
             )*
 
-            /// The name of a field that needs an ability which is not among these.
+            /// Name of a field whose value needs an ability not in `abilities`.
             pub(super) const fn lacks(&self, abilities: Abilities) -> Option<&'static str> {
                 $(
                     match self.$field {
@@ -41,25 +41,25 @@ macro_rules! parts {
 }
 
 parts! {
-    /// What the stack is for.
+    /// Kind of stack.
     stack: Stack = Stack::Alone,
         Stack::Encoder | Stack::Source { .. } => ENCODER,
         Stack::Target { .. } => CROSS_ATTENTION;
-    /// Which layers are local.
+    /// Local layers.
     local_layers: Pattern<'a> = Pattern::Never,
         Pattern::Always | Pattern::Every(_) | Pattern::AllBut(_) | Pattern::AllButFirst(_) | Pattern::Where(_) | Pattern::Zero(_) => LOCAL_LAYERS;
-    /// How positions enter.
+    /// How positions enter the model.
     positions: Positions = Positions::Rotary,
         Positions::Learned => LEARNED_POSITIONS,
         Positions::Sinusoidal { .. } => SINUSOIDAL_POSITIONS,
         Positions::Relative { .. } | Positions::Alibi => RELATIVE_POSITIONS;
-    /// Token types (segments), each with an embedding, of which the first is added to every token's; 0 for none.
+    /// Number of token types (segments), 0 for none. Each has an embedding; the first type's is added to every token.
     token_types: usize = 0, 1.. => TOKEN_TYPES;
-    /// Whether there is a norm after the embedding.
+    /// Whether the embedding is normed.
     embedding_norm: bool = false, true => TOKEN_TYPES;
-    /// The norm around attention and feed-forward and before the head.
+    /// The norm used in blocks and before the head.
     norm: Norm = Norm::Rms, Norm::Layer => LAYER_NORM, Norm::Unbiased => UNBIASED_NORM;
-    /// Where in a block the norms are.
+    /// Positions of the norms in a block.
     placement: Placement = Placement { pre_norm: true, post_norm: false, residual_norm: false },
         Placement { post_norm: true, residual_norm: false, .. } => POST_NORM,
         Placement { post_norm: false, residual_norm: true, .. } => RESIDUAL_NORM;
@@ -70,25 +70,25 @@ parts! {
         QkNorm::Head => HEAD_NORM, QkNorm::EachHead => EACH_HEAD_NORM, QkNorm::Whole => WHOLE_NORM;
     /// Whether the norms of q and k come after rope.
     qk_norm_after_rope: bool = false, true => NORM_AFTER_ROPE;
-    /// A factor on queries that grows with the position.
+    /// Factor on queries that grows with the position.
     temperature: Option<Temperature> = None, Some(_) => TEMPERATURE;
-    /// Whether every head has a learned score in the softmax that has no value, `attn_sinks`.
+    /// Whether every head has an attention sink: a learned score in the softmax without a value (`attn_sinks`).
     attention_sinks: bool = false, true => GPT_OSS;
-    /// The mixer of layers that have a state of fixed size.
+    /// The mixer of recurrent layers.
     recurrent: Option<Recurrent> = None,
         Some(Recurrent { kind: RecurrentKind::ShortConvolution, .. }) => CONVOLUTION,
         Some(Recurrent { kind: RecurrentKind::DeltaNet | RecurrentKind::Mamba2, .. }) => RECURRENCE;
-    /// Which layers have that mixer alone, without attention.
+    /// Layers that have the recurrent mixer and no attention.
     recurrent_layers: Pattern<'a> = Pattern::Never,
         Pattern::Always | Pattern::Every(_) | Pattern::AllBut(_) | Pattern::AllButFirst(_) | Pattern::Where(_) | Pattern::Zero(_) => CONVOLUTION;
-    /// Whether the matrix of q makes a gate of every head, too: the head's output is multiplied by its sigmoid.
+    /// Whether the matrix of q also computes a gate per head; the head's output is multiplied by the gate's sigmoid.
     gated_query: bool = false, true => GATED_QUERY;
-    /// Whether each head of v is normed, without a weight.
+    /// Whether each head of v is normed (without a weight).
     v_norm: bool = false, true => GEMMA4;
-    /// Whether a layer may lack the matrix of v: its values are then what its k is before norm and rope.
+    /// Whether a layer may lack the matrix of v: its values are then its keys before norm and rope.
     v_from_k: bool = false, true => GEMMA4;
-    /// The number of last layers that have no keys and values of their own: they read those of the last
-    /// layer before them that is global or local like them.
+    /// Number of last layers without keys and values of their own. Each reads those of the last earlier layer that
+    /// computes them and is global or local like itself.
     kv_shared: usize = 0, 1.. => GEMMA4;
     /// Attention scores become `cap * tanh(score / cap)`.
     attention_cap: Option<f32> = None, Some(_) => CAPS;
@@ -99,21 +99,21 @@ parts! {
         Activation::GeluTanh => GELU_TANH, Activation::GeluErf => GELU_ERF, Activation::Relu => RELU,
         Activation::ReluSquared => RELU_SQUARED,
         Activation::ClampedSwiglu => GPT_OSS;
-    /// What the feed-forward's gate is.
+    /// Kind of the feed-forward's gate.
     gate: Gate = Gate::Separate, Gate::Fused => FUSED_GATE, Gate::None => NO_GATE;
-    /// The feed-forward is several, and a router chooses among them.
+    /// Sizes of the experts that a router chooses from.
     experts: Option<Experts> = None, Some(_) => EXPERTS;
-    /// How a router chooses among experts.
+    /// How the router computes weights of experts.
     router: Router = Router::Softmax, Router::Sigmoid { .. } => SIGMOID_ROUTER;
-    /// What every token goes to, as well as to its experts.
+    /// The shared expert, which processes every token.
     shared_experts: Option<SharedExperts> = None, Some(_) => SHARED_EXPERTS;
-    /// How many of the first layers have no experts.
+    /// Number of first layers without experts.
     dense_layers: usize = 0, 1.. => DENSE_LAYERS;
-    /// Whether a layer is either a mixer or a feed-forward, with one norm.
+    /// Whether each layer is either a mixer or a feed-forward, with one norm.
     one_part: bool = false, true => ONE_PART;
-    /// Elements of each layer's own input for a token; 0 for none.
+    /// Elements of the input that each layer receives per token besides the hidden state; 0 for none.
     per_layer_input: usize = 0, 1.. => GEMMA4;
-    /// Factor on the hidden state after a layer, `layer_output_scale`.
+    /// Factor on the hidden state after a layer (`layer_output_scale`).
     layer_scale: Need = Need::Absent, Need::Optional | Need::Required | Need::Unused => GEMMA4;
     /// Linear layers after pooling.
     pooled_head: Option<PooledHead> = None, Some(_) => POOLED_HEAD;

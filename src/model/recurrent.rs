@@ -1,41 +1,41 @@
-//! Mixers that remember a state of fixed size, as data.
+//! Parameters of mixers with a recurrent state of fixed size.
 
 use crate::kernel::TILE;
 
-/// What a layer without attention, or beside it, mixes tokens with.
+/// Parameters of a recurrent mixer, used in place of attention or beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Recurrent {
-    /// Which one.
+    /// Kind of mixer.
     pub kind: RecurrentKind,
-    /// Positions that its convolution sees.
+    /// Positions covered by its convolution.
     pub taps: usize,
-    /// Heads, each with a matrix of `keys` rows and `width` columns.
+    /// Number of heads; the state of each is a matrix of `keys` rows and `width` columns.
     pub heads: usize,
-    /// Groups of heads that share keys and queries.
+    /// Number of groups; the heads of a group share keys and queries.
     pub groups: usize,
-    /// Elements of a key and of a query.
+    /// Elements of a key, and of a query.
     pub keys: usize,
     /// Elements of a value.
     pub width: usize,
-    /// Whether heads are dealt out to the groups in turns, instead of being neighbours.
+    /// Whether head `i` belongs to group `i % groups` rather than to a run of neighbours.
     pub in_turns: bool,
 }
 
-/// Kinds of such mixers.
+/// Kind of recurrent mixer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RecurrentKind {
-    /// A gated convolution over the last few positions (LFM2); `width` is that of the hidden state.
+    /// Gated convolution over the last few positions (LFM2); `width` is that of the hidden state.
     ShortConvolution,
-    /// A gated delta net ([Qwen 3.5](https://arxiv.org/abs/2412.06464)).
+    /// Gated delta net ([Qwen 3.5](https://arxiv.org/abs/2412.06464)).
     DeltaNet,
     /// [Mamba-2](https://arxiv.org/abs/2405.21060).
     Mamba2,
 }
 
 impl Recurrent {
-    /// Of no size.
+    /// All sizes 0.
     pub(super) const NONE: Self = Self {
         kind: RecurrentKind::ShortConvolution,
         taps: 0,
@@ -56,12 +56,12 @@ impl Recurrent {
         self.inner() + 2 * self.groups * self.keys
     }
 
-    /// Elements of what the convolution remembers, `[taps - 1][channels]`.
+    /// Elements of the convolution's saved inputs, `[taps - 1][channels]`.
     pub const fn window_len(&self) -> usize {
         self.taps.saturating_sub(1) * self.channels()
     }
 
-    /// Elements of the matrix of a head, in tiles of sixteen columns: `[tiles][keys][16]`.
+    /// Elements of one head's matrix, stored in tiles of 16 columns: `[tiles][keys][16]`.
     pub const fn matrix_len(&self) -> usize {
         (self.width.div_ceil(TILE) * TILE).saturating_mul(self.keys)
     }
@@ -71,12 +71,12 @@ impl Recurrent {
         self.heads.saturating_mul(self.matrix_len())
     }
 
-    /// Elements of a layer's state in a conversation, f32 each.
+    /// Elements (f32) of one layer's state per conversation.
     pub const fn state_len(&self) -> usize {
         self.window_len().saturating_add(self.matrices_len())
     }
 
-    /// Elements that the projections make of a token: the gate, the channels, and two numbers for each head; of a short
+    /// Elements that the projections produce per token: the gate, the channels, and two numbers per head; for a short
     /// convolution, its two gates and the channels.
     pub(crate) const fn row_len(&self) -> usize {
         match self.kind {

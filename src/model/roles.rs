@@ -1,4 +1,4 @@
-//! Tensors: their names, which of them an architecture has, and in which shapes.
+//! Tensor roles: their names, which an architecture has, and their shapes.
 
 use super::layers::{Layer, Mixer};
 use super::rope::Scaling;
@@ -10,17 +10,17 @@ use crate::{Name, built};
 
 macro_rules! roles {
     ($($role:ident $name:literal $per_layer:literal,)*) => {
-        /// What a tensor is for.
+        /// The purpose of a tensor.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(crate) enum Role { $($role),* }
 
         impl Role {
-            /// All of them, in the order of their numbers.
+            /// All roles, ordered by number.
             pub const ALL: &[Self] = &[$(Self::$role),*];
 
-            /// All of them, each with its tensor's name, without `blk.N.`.
+            /// All roles with the names of their tensors, without `blk.N.`.
             fn names() -> impl Iterator<Item = (Self, &'static str)> {
-                // One text: a table would take eight bytes of flash for each of them.
+                // One string: a table of `&str` would take eight bytes of flash per role.
                 const NAMES: &str = concat!($($name),*);
                 const LENGTHS: &[u8] = &[$($name.len() as u8),*];
                 let mut rest = NAMES;
@@ -31,7 +31,7 @@ macro_rules! roles {
                 })
             }
 
-            /// Whether every layer has one.
+            /// Whether every layer has a tensor of this role (otherwise the model has one).
             pub const fn per_layer(self) -> bool {
                 match self { $(Self::$role => $per_layer),* }
             }
@@ -139,34 +139,34 @@ roles! {
     LayerOutputScale "layer_output_scale.weight" true,
 }
 
-/// Tensors that files carry and no forward pass needs, by the end of their names.
+/// Name endings of tensors that occur in files and that no forward pass reads.
 const IGNORED: [&str; 2] = [
-    ".cross_attn_rel_b.weight",  // T5 has none in truth; early converters wrote one
-    ".attn.rotary_emb.inv_freq", // some old converters wrote the rotary frequencies out
+    ".cross_attn_rel_b.weight",  // T5 has no such tensor; early converters wrote one
+    ".attn.rotary_emb.inv_freq", // rotary frequencies, written by some old converters
 ];
 
-/// Whether a tensor of this name may be in any file, and is not used.
+/// Whether a tensor with this name may occur in any file and is not read.
 pub fn is_ignored(name: &str) -> bool {
-    // Layers for guessing tokens ahead. (`str::contains` may panic, for all that the compiler sees, and takes kilobytes.)
+    // Layers for multi-token prediction. (`str::contains` takes kilobytes, and the compiler keeps its panic.)
     let ahead = b".nextn.";
     IGNORED.iter().any(|end| name.ends_with(end)) || name.as_bytes().windows(ahead.len()).any(|part| part == ahead)
 }
 
-/// The shape of a tensor, in the order of the file's dimensions: the inputs of a matrix come first.
+/// A tensor's shape, with dimensions in the file's order: a matrix's inputs come first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
-    /// Numbers that are used as they are: F32.
+    /// A vector of this length, F32.
     Vector(usize),
-    /// A number of vectors of one length.
+    /// Vectors: length and count.
     Vectors(usize, usize),
-    /// Inputs and outputs.
+    /// A matrix: inputs and outputs.
     Matrix(usize, usize),
-    /// Inputs and outputs, and how many such matrices there are.
+    /// Matrices: inputs, outputs and count.
     Matrices(usize, usize, usize),
 }
 
 impl Shape {
-    /// As a file has them.
+    /// The dimensions as stored in a file.
     pub const fn dims(self) -> [u64; 4] {
         match self {
             Self::Vector(len) => [len as u64, 1, 1, 1],
@@ -175,14 +175,14 @@ impl Shape {
         }
     }
 
-    /// Whether it holds vectors.
+    /// Whether its elements form vectors.
     pub const fn is_vector(self) -> bool {
         matches!(self, Self::Vector(_) | Self::Vectors(..))
     }
 }
 
 impl Role {
-    /// Whether `spec` has this tensor (in that layer, for the roles of layers).
+    /// Whether `spec` has a tensor of this role (in this layer, for roles of layers).
     pub const fn need(self, spec: &Spec<'_>, layer: &Layer) -> Need {
         use Need::{Optional, Required};
         let (turned, long) = match spec.rope(false) {
@@ -213,12 +213,12 @@ impl Role {
             Self::Dense3 => only(pooled.1 > 0),
             Self::ClsBias | Self::ClsNorm => also(pooled.0 > 0, Optional),
             Self::ClsOutputBias => also(pooled.1 > 0, Optional),
-            Self::Cls | Self::ClsOutput => Need::Absent, // some families' names for the two above
+            Self::Cls | Self::ClsOutput => Need::Absent, // some families use these names for the two above
             Self::OutputNorm => only(spec.final_norm),
             Self::TokenTypes => only(spec.token_types() > 0),
             Self::TokenEmbdNorm => only(spec.embedding_norm()),
             Self::TokenEmbdNormBias => only(spec.embedding_norm() && biased),
-            // The first layer's are those of all.
+            // Only the first layer has it; all layers share it.
             Self::AttnRelB => only(matches!(spec.positions(), Positions::Relative { .. }) && layer.index == 0),
             Self::AttnOutputNorm | Self::LayerOutputNorm => only(residual_norm),
             Self::AttnOutputNormBias | Self::LayerOutputNormBias => only(residual_norm && biased),
@@ -235,13 +235,13 @@ impl Role {
             Self::PerLayerTokenEmbd | Self::PerLayerModelProj | Self::PerLayerProjNorm => {
                 only(spec.per_layer_input() > 0)
             }
-            // After a norm of the embedding, the first layer may do without.
+            // If the embedding is normed, the first layer may lack this norm.
             Self::AttnNorm if layer.index == 0 && spec.embedding_norm() => also(pre_norm, Optional),
             Self::AttnNorm => only(pre_norm),
             Self::AttnNormBias => only(pre_norm && biased),
             Self::FfnNorm => only(pre_norm && layer.ffn > 0 && !alone),
             Self::FfnNormBias => only(pre_norm && biased && layer.ffn > 0 && !alone),
-            Self::FfnNormBare => Need::Absent, // some families' name for the one above
+            Self::FfnNormBare => Need::Absent, // some families use this name for the one above
             Self::AttnGate => only(delta),
             Self::SsmAlpha | Self::SsmBeta => only(delta && in_turns),
             Self::SsmBetaAlpha => only(delta && !in_turns),
@@ -287,12 +287,12 @@ impl Role {
         }
     }
 
-    /// Layers that may have one; 1 if it is the whole model's.
+    /// Number of layers that may have one; 1 for a role of the whole model.
     pub(super) const fn layers(self, spec: &Spec<'_>) -> usize {
         if self.per_layer() { spec.layers } else { 1 }
     }
 
-    /// Its shape.
+    /// Shape of its tensor.
     pub(super) fn shape(self, spec: &Spec<'_>, layer: &Layer) -> Shape {
         use Shape::{Matrices, Matrix, Vector, Vectors};
         let (dim, ffn, input) = (spec.dim, layer.ffn, spec.per_layer_input());
@@ -385,7 +385,7 @@ impl Role {
         }
     }
 
-    /// What the tensor with this name is to a stack.
+    /// Finds the role of the tensor called `name` in a stack.
     pub(super) fn of(name: &str, stack: Stack) -> Place {
         let (prefix, rest) = match name.split_once('.') {
             Some((prefix @ ("enc" | "dec"), rest)) => (prefix, rest),
@@ -393,13 +393,14 @@ impl Role {
         };
         let own = stack.prefix();
         let Some((role, layer)) = Self::named(rest, !own.is_empty()) else {
-            // Of two stacks, each looks at its own prefix, and the decoder at what has none.
+            // In an encoder-decoder each stack owns the names with its prefix; the decoder also owns those without a
+            // prefix.
             let mine = prefix == own || own.is_empty() || prefix.is_empty() && matches!(stack, Stack::Target { .. });
             return if mine { Place::Nowhere } else { Place::Elsewhere };
         };
         let is_mine = prefix == own;
         match (stack, role) {
-            // Tensors without a prefix may be shared: the decoder has them, and the encoder its embeddings.
+            // Tensors without a prefix belong to the decoder; the encoder may share its embeddings.
             (Stack::Source { own_words: false }, Self::TokenEmbd) if prefix.is_empty() => Place::Of(role, layer),
             (Stack::Source { .. }, _) if !is_mine => Place::Elsewhere,
             (Stack::Target { .. }, _) if prefix == "enc" => Place::Elsewhere,
@@ -410,7 +411,8 @@ impl Role {
         }
     }
 
-    /// The norm before the feed-forward of a layer, and its bias: of one that is nothing else, the first.
+    /// The norm before a layer's feed-forward, and its bias. If the layer has only a feed-forward, this is its first
+    /// norm.
     pub const fn before_ffn(layer: &Layer) -> (Self, Self) {
         match layer.mixer {
             Mixer::None => (Self::AttnNorm, Self::AttnNormBias),
@@ -418,7 +420,7 @@ impl Role {
         }
     }
 
-    /// Whether layers without attention lack it.
+    /// Whether layers without attention lack this tensor.
     const fn is_attention(self) -> bool {
         use Role::*;
         matches!(
@@ -427,13 +429,13 @@ impl Role {
         ) || matches!(self, AttnOutput | AttnOutputBias | AttnSinks | AttnRelB)
     }
 
-    /// What a tensor of this role is to a family that uses some names for others.
+    /// The role that this tensor has in `spec`'s family, which may use a name for another role.
     pub(super) fn in_family(self, spec: &Spec<'_>) -> Self {
         let renamed = if built::RENAMED { spec.renamed } else { &[] };
         renamed.iter().find(|(name, _)| *name == self).map_or(self, |(_, role)| *role)
     }
 
-    /// The role whose name a family's files use for this one.
+    /// The role under whose name the family's files store this one.
     pub(super) fn in_files(self, spec: &Spec<'_>) -> Self {
         let renamed = if built::RENAMED { spec.renamed } else { &[] };
         renamed.iter().find(|(_, role)| *role == self).map_or(self, |(name, _)| *name)
@@ -444,7 +446,7 @@ impl Role {
         matches!(self, Self::TokenEmbd | Self::Output | Self::OutputBias)
     }
 
-    /// The name of its tensor in a layer (any, for the whole model's), as files have it.
+    /// Name of its tensor as stored in files. `layer` is ignored for roles of the whole model.
     pub fn spelled(self, layer: usize, stack: Stack) -> Name {
         let prefix = match stack {
             Stack::Target { .. } if self.is_shared() => "",
@@ -463,12 +465,12 @@ impl Role {
         }
     }
 
-    /// The role and the layer (0 for the whole model's) of the tensor with this name, prefix apart.
+    /// Role and layer (0 for the whole model) of the tensor called `name`, without the stack's prefix.
     fn named(name: &str, prefixed: bool) -> Option<(Self, usize)> {
         let (name, layer) = match name.strip_prefix("blk.") {
             Some(rest) => {
                 let (number, name) = rest.split_once('.')?;
-                // Only the spelling that writers use, so that no two names mean one tensor.
+                // Accepts only the spelling that writers use, so that no two names mean the same tensor.
                 if number.len() > 1 && number.starts_with('0') || number.starts_with('+') {
                     return None;
                 }
@@ -488,11 +490,11 @@ impl Role {
     }
 }
 
-/// What attention's output is called after `enc.` and `dec.`.
+/// Names of the attention output after `enc.` and `dec.`.
 const SHORT_OUTPUT: &str = "attn_o.weight";
 const SHORT_OUTPUT_BIAS: &str = "attn_o.bias";
 
-/// What a tensor is to a stack.
+/// Relation of a tensor to a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     /// It has this role in this layer.
@@ -504,7 +506,7 @@ pub(super) enum Place {
 }
 
 impl Stack {
-    /// What the tensors of its blocks begin with, without the dot.
+    /// Prefix of the names of its blocks' tensors, without the dot.
     const fn prefix(self) -> &'static str {
         match self {
             Self::Alone | Self::Encoder => "",
@@ -514,7 +516,7 @@ impl Stack {
     }
 }
 
-/// Elements between the linear layers after pooling, and after the last.
+/// Output sizes of the first and of the last linear layer after pooling.
 const fn pooled_sizes(spec: &Spec<'_>) -> (usize, usize) {
     match spec.pooled_head() {
         Some(head) => (head.inner, head.out),
@@ -522,29 +524,28 @@ const fn pooled_sizes(spec: &Spec<'_>) -> (usize, usize) {
     }
 }
 
-/// What gives a layer a state.
+/// The recurrent mixer of a layer, if it has one.
 const fn mixer_of(spec: &Spec<'_>, layer: &Layer) -> Option<Recurrent> {
     if layer.has_state() { spec.recurrent() } else { None }
 }
 
-/// Required under this condition.
+/// Required if `condition` holds, else absent.
 const fn only(condition: bool) -> Need {
     also(condition, Need::Required)
 }
 
-/// Needed so under this condition.
+/// `need` if `condition` holds, else absent.
 const fn also(condition: bool, need: Need) -> Need {
     if condition { need } else { Need::Absent }
 }
 
-/// Needed so by layers with keys and values of their own. The others need none, but some files carry them all
-/// the same.
+/// `need` for layers that compute keys and values. Other layers do not use the tensor, but some files contain it.
 const fn own(layer: &Layer, need: Need) -> Need {
     if layer.owns_kv || matches!(need, Need::Absent) { need } else { Need::Unused }
 }
 
 impl QkNorm {
-    /// Whether files have its weights.
+    /// Whether files have the weights of this norm.
     const fn need(self) -> Need {
         match self {
             Self::None => Need::Absent,

@@ -1,4 +1,4 @@
-//! Rotary positions as data.
+//! Parameters of rotary positions.
 
 /// Rotary position embedding ([RoFormer](https://arxiv.org/abs/2104.09864)).
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -6,11 +6,11 @@
 pub struct Rope {
     /// Which elements form a pair.
     pub style: RopeStyle,
-    /// Elements of a head that are rotated, the first ones; even.
+    /// Number of rotated elements per head, counted from the first; even.
     pub dim: usize,
-    /// Base of the frequencies: pair `i` turns by `base^(-2 i / dim)` a position.
+    /// Base of the frequencies: pair `i` rotates by `base^(-2 i / dim)` per position.
     pub base: f32,
-    /// How the frequencies are stretched to a longer context.
+    /// How the frequencies are scaled for a longer context.
     pub scaling: Scaling,
 }
 
@@ -24,40 +24,38 @@ pub enum RopeStyle {
     Halves,
 }
 
-/// Stretching of rotary frequencies. Divisors in `rope_freqs.weight` apply as well, to
-/// global layers.
+/// Scaling of rotary frequencies. In global layers the divisors in `rope_freqs.weight` apply as well.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Scaling {
-    /// As trained.
+    /// No scaling.
     None,
-    /// All frequencies divided by `factor`.
+    /// Context length divided by the trained context length.
     Linear {
         /// Context length by trained context length.
         factor: f32,
     },
-    /// [YaRN](https://arxiv.org/abs/2309.00071): low frequencies divided by `factor`, high ones
-    /// kept, a ramp between; cos and sin multiplied by
-    /// `attn_factor * (0.1 ln(factor) + 1) / (0.1 log_multiplier ln(factor) + 1)`.
+    /// [YaRN](https://arxiv.org/abs/2309.00071): low frequencies are divided by `factor`, high ones are kept, with a
+    /// linear ramp between them; cos and sin are multiplied by `attn_factor * (0.1 ln(factor) + 1) / (0.1
+    /// log_multiplier ln(factor) + 1)`.
     Yarn {
-        /// Context length by trained context length.
+        /// Context length divided by the trained context length.
         factor: f32,
-        /// Context that the model was trained for before stretching.
+        /// Trained context length before scaling.
         original: f32,
         /// Rotations over `original` above which a frequency is kept.
         beta_fast: f32,
         /// Rotations over `original` below which a frequency is divided.
         beta_slow: f32,
-        /// One more factor on cos and sin.
+        /// Additional factor on cos and sin.
         attn_factor: f32,
-        /// How much of the factor that follows from `factor` is divided out again; 0 for none.
+        /// How much of the factor implied by `factor` is divided out again; 0 for none.
         log_multiplier: f32,
     },
-    /// [LongRoPE](https://arxiv.org/abs/2402.13753): the frequencies are divided by
-    /// `rope_factors_short.weight` in contexts of up to `original` positions and by
-    /// `rope_factors_long.weight` in longer ones, where the file has them.
+    /// [LongRoPE](https://arxiv.org/abs/2402.13753): frequencies are divided by `rope_factors_short.weight` in contexts
+    /// of up to `original` positions and by `rope_factors_long.weight` in longer ones, if the file has them.
     Long {
-        /// Context that the model was trained for before stretching.
+        /// Trained context length before scaling.
         original: usize,
         /// Factor on cos and sin.
         attn_factor: f32,

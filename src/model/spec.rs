@@ -1,4 +1,4 @@
-//! An architecture as data: what a block is made of, with which sizes.
+//! Architectures as data: the parts and sizes of a model.
 
 use super::families;
 use super::keys::Keys;
@@ -14,14 +14,14 @@ pub const MAX_LAYERS: usize = 512;
 
 /// A stack of blocks: token embedding, `layers` blocks of attention and feed-forward, final norm, head.
 ///
-/// An encoder-decoder is two of them: the decoder, and its [`encoder`](Spec::encoder).
+/// An encoder-decoder has two stacks: this one is the decoder, and [`encoder`](Spec::encoder) returns the other.
 ///
-/// Sizes are numbers of elements. What differs from layer to layer stays in the file's arrays;
-/// [`Spec::layer`] has the answers for one layer.
+/// Sizes count elements. Sizes that differ between layers stay in the file's arrays; [`Spec::layer`] reads them for one
+/// layer.
 ///
 /// # Examples
 ///
-/// What a model is made of, without its tensors:
+/// Read a file's architecture without checking its tensors:
 ///
 /// ```
 /// use arenite::Gguf;
@@ -47,46 +47,46 @@ pub struct Spec<'a> {
     pub dim: usize,
     /// Number of blocks.
     pub layers: usize,
-    /// Query heads.
+    /// Number of query heads.
     pub heads: usize,
-    /// Key and value heads; each serves `heads / kv_heads` query heads.
+    /// Number of key and value heads; each serves `heads / kv_heads` query heads.
     pub kv_heads: PerLayer<'a>,
-    /// The heads of global layers. Most models have no others.
+    /// Heads of global layers. Most models have only these.
     pub global: HeadSpec,
-    /// The heads of local layers: those that see a window in the Gemmas, those without rope in SmolLM 3.
+    /// Heads of local layers: those with a sliding window in Gemma, those without rope in SmolLM 3.
     pub local: HeadSpec,
     /// Width of the feed-forward layer, or of each expert.
     pub ffn: PerLayer<'a>,
-    /// Positions that the model was trained for.
+    /// Context length that the model was trained with.
     pub context: usize,
-    // Numbers and small differences.
-    /// Whether there is a norm after the last block.
+    // Scalars and small differences.
+    /// Whether the last block is followed by a norm.
     pub final_norm: bool,
-    /// Added under the root in every norm.
+    /// Epsilon of every norm, added under the root.
     pub norm_eps: f32,
-    /// Biases of q, k and v.
+    /// Whether q, k and v have biases.
     pub qkv_bias: Need,
-    /// Biases of the attention output and the feed-forward.
+    /// Whether the attention output and the feed-forward have biases.
     pub linear_bias: Need,
-    /// Factor on attention scores; `None`: one by the root of the head's width.
+    /// Factor on attention scores; `None`: `1 / sqrt(head.dim)`.
     pub attention_scale: Option<f32>,
     /// Factor on token embeddings.
     pub embedding_scale: f32,
-    /// Factor on the outputs of attention and feed-forward before they are added.
+    /// Factor on the outputs of attention and feed-forward before they are added to the hidden state.
     pub residual_scale: f32,
     /// Factor on logits.
     pub logit_scale: f32,
-    /// Whether the layers with attention have the recurrent mixer, too.
+    /// Whether layers with attention also have the recurrent mixer.
     pub side_by_side: bool,
     /// Whether layer norms have a bias.
     pub norm_bias: bool,
-    /// Layers in the file after the last one that runs, for guessing tokens ahead; they are not read.
+    /// Last layers of the file, for multi-token prediction; they are not read.
     pub unused_layers: usize,
-    /// Bias of the head.
+    /// Whether the head has a bias.
     pub output_bias: Need,
     /// How the states of a text become one vector.
     pub pooling: Pooling,
-    // Parts that a build may be without: read by the functions of the same names (`parts.rs`).
+    // Parts that a build may leave out. Functions with the same names read them (`parts.rs`).
     pub(super) stack: Stack,
     pub(super) local_layers: Pattern<'a>,
     pub(super) positions: Positions,
@@ -99,7 +99,7 @@ pub struct Spec<'a> {
     pub(super) qk_norm_after_rope: bool,
     pub(super) temperature: Option<Temperature>,
     pub(super) attention_sinks: bool,
-    /// Roles whose names the family's files use for other roles.
+    /// Pairs of roles: files of this family store the second under the name of the first.
     pub(super) renamed: &'static [(Role, Role)],
     pub(super) recurrent: Option<Recurrent>,
     pub(super) recurrent_layers: Pattern<'a>,
@@ -125,53 +125,52 @@ pub struct Spec<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Positions {
-    /// By rotating queries and keys, where [`HeadSpec::rope`] says so.
+    /// Rotation of queries and keys, in layers where [`HeadSpec::rope`] is set.
     Rotary,
-    /// As a learned embedding for each, which is added to the token's.
+    /// A learned embedding per position, added to the token's.
     Learned,
-    /// As sines and cosines of the position times `10000^(-2 i / dim)`, which are added to the token's
-    /// embedding: in turns, or (`halves`) the sines first.
+    /// Sines and cosines of the position times `10000^(-2 i / dim)`, added to the token's embedding. Interleaved, or
+    /// with `halves` the sines first.
     Sinusoidal {
         /// The layout.
         halves: bool,
     },
-    /// As numbers added to attention scores, by the distance of two positions
-    /// ([T5](https://arxiv.org/abs/1910.10683)): learned for every head and each of `buckets` ranges of
-    /// distances.
+    /// A bias on attention scores by the distance of the two positions ([T5](https://arxiv.org/abs/1910.10683)):
+    /// learned for each head and each of `buckets` ranges of distances.
     Relative {
-        /// How many.
+        /// Number of ranges.
         buckets: usize,
     },
-    /// As numbers taken from attention scores, in proportion to the distance of two positions, of each head another
+    /// A penalty on attention scores, proportional to the distance of the two positions with a slope per head
     /// ([ALiBi](https://arxiv.org/abs/2108.12409)).
     Alibi,
 }
 
-/// What a stack of blocks is for, and what its tensors' names begin with.
+/// Kind of a stack of blocks; it determines the prefix of its tensors' names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Stack {
-    /// A decoder without an encoder: every token sees itself and those before it.
+    /// A decoder without an encoder: every token attends to itself and to earlier tokens.
     Alone,
-    /// An encoder without a decoder: every token sees all, and the hidden states are the result.
+    /// An encoder without a decoder: every token attends to all tokens, and the hidden states are the result.
     Encoder,
-    /// The encoder of an encoder-decoder: `enc.`
+    /// The encoder of an encoder-decoder; prefix `enc.`
     Source {
-        /// Whether it has token embeddings of its own.
+        /// Whether it has its own token embeddings.
         own_words: bool,
     },
-    /// The decoder of an encoder-decoder: `dec.` Its blocks also attend to the encoder's states.
+    /// The decoder of an encoder-decoder; prefix `dec.` Its blocks also attend to the encoder's states.
     Target {
-        /// What the encoder's blocks are like, where they differ from the decoder's.
+        /// Sizes of the encoder.
         encoder: EncoderSizes,
-        /// The token that it begins with.
+        /// First token of its input.
         start: TokenId,
-        /// Words of the encoder's vocabulary, if it has embeddings of its own.
+        /// Size of the encoder's vocabulary, if the encoder has its own embeddings.
         source_words: Option<usize>,
     },
 }
 
-/// Sizes of an encoder that need not be those of its decoder.
+/// Sizes of an encoder, which may differ from its decoder's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EncoderSizes {
@@ -187,40 +186,40 @@ pub struct EncoderSizes {
     pub ffn: usize,
 }
 
-/// How the states of a text become one vector.
+/// How the hidden states of a text are pooled into one vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Pooling {
-    /// Their mean.
+    /// Mean of all states.
     Mean,
-    /// The first one.
+    /// State of the first token.
     First,
-    /// The last one.
+    /// State of the last token.
     Last,
 }
 
-/// What is between two linear layers after pooling.
+/// Activation between the two linear layers after pooling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PooledActivation {
-    /// Nothing.
+    /// None.
     None,
-    /// The hyperbolic tangent (BERT).
+    /// Hyperbolic tangent (BERT).
     Tanh,
     /// GELU (ModernBERT).
     Gelu,
 }
 
-/// Two linear layers after pooling, `second(norm(f(first)))`: those of an embedding (`dense_2`, `dense_3`),
-/// or those that rank (`cls`, `cls.output`).
+/// Two linear layers after pooling, `second(norm(f(first)))`: for embeddings `dense_2` and `dense_3`, for reranking
+/// `cls` and `cls.output`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PooledHead {
-    /// Elements between the two; 0 if there is no first.
+    /// Width between the two layers; 0 if there is only the second.
     pub inner: usize,
-    /// Elements of the result.
+    /// Width of the result.
     pub out: usize,
-    /// Between the two.
+    /// Activation between the two layers.
     pub activation: PooledActivation,
 }
 
@@ -232,11 +231,11 @@ pub enum Norm {
     Rms,
     /// `(x - mean) / sqrt(variance + eps) * weight + bias`.
     Layer,
-    /// `(x - mean) / (deviation + eps) * weight + bias`, the deviation being that of n - 1.
+    /// `(x - mean) / (deviation + eps) * weight + bias`, with the deviation computed over n - 1.
     Unbiased,
 }
 
-/// Where the norms of a block are. Attention and feed-forward each have those that are true.
+/// Positions of the norms in a block; several may apply, to attention and feed-forward alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Placement {
@@ -249,28 +248,28 @@ pub struct Placement {
     pub residual_norm: bool,
 }
 
-/// Norms of q and k.
+/// How q and k are normed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum QkNorm {
-    /// None.
+    /// Not normed.
     None,
-    /// Each head, with one weight for all heads.
+    /// Each head, with one weight shared by all heads.
     Head,
-    /// Each head with a weight of its own, in files that have it.
+    /// Each head with its own weight, if the file has it.
     EachHead,
-    /// All heads of q together, and all of k.
+    /// All heads of q together, and all heads of k together.
     Whole,
 }
 
-/// Queries at position `p` are multiplied by `1 + scale * ln(1 + floor(p / length))`: the attention temperature of
-/// Llama 4 and Mistral 3.
+/// Attention temperature of Llama 4 and Mistral 3: queries at position `p` are multiplied by `1 + scale * ln(1 +
+/// floor(p / length))`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Temperature {
     /// Factor on the logarithm.
     pub scale: f32,
-    /// Positions that share a factor.
+    /// Number of consecutive positions with the same factor.
     pub length: usize,
 }
 
@@ -282,50 +281,50 @@ pub enum Gate {
     None,
     /// `down(f(gate) * up)`.
     Separate,
-    /// The same, with `gate` and `up` as the two halves of the rows of one matrix, `ffn_up`.
+    /// Like `Separate`, with `gate` and `up` as the two halves of the rows of one matrix, `ffn_up`.
     Fused,
 }
 
-/// How a router's scores become weights of experts.
+/// How router scores become weights of experts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Router {
     /// Softmax over all experts.
     Softmax,
-    /// The sigmoid of each; a learned bias takes part in the choice alone (`exp_probs_b`).
+    /// Sigmoid of each score. A learned bias (`exp_probs_b`) affects the choice but not the weights.
     Sigmoid {
         /// Factor on the weights.
         scale: f32,
     },
 }
 
-/// A feed-forward that every token goes to, as well as to the experts of its choice.
+/// An expert that processes every token, besides the experts that the router chooses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SharedExperts {
-    /// Its width.
+    /// Width of its feed-forward.
     pub width: usize,
-    /// Whether its output is multiplied by the sigmoid of a learned product with the input.
+    /// Whether its output is multiplied by the sigmoid of a learned dot product with the input.
     pub gated: bool,
 }
 
-/// A feed-forward of experts: each token goes to those that a router scores highest.
+/// Experts of a feed-forward: each token is processed by those with the highest router scores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Experts {
-    /// How many there are.
+    /// Number of experts.
     pub count: usize,
-    /// How many a token goes to.
+    /// Number of experts per token.
     pub used: usize,
-    /// Width of each, if the file has it apart from that of layers without experts.
+    /// Width of each expert, if the file stores it separately from that of layers without experts.
     pub width: Option<usize>,
-    /// Whether the weights of the chosen ones are divided by their sum.
+    /// Whether the weights of the chosen experts are divided by their sum.
     pub normed: bool,
-    /// Whether the router and every matrix of the experts have biases.
+    /// Whether the router and all matrices of the experts have biases.
     pub biases: bool,
 }
 
-/// Whether an architecture has some tensor.
+/// Whether an architecture has a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Need {
@@ -333,7 +332,7 @@ pub enum Need {
     Required,
     /// It is used if it is in the file.
     Optional,
-    /// It may be in the file, and is not used.
+    /// It may be in the file but is not used.
     Unused,
     /// It must not be in the file.
     Absent,
@@ -344,16 +343,16 @@ impl<'a> Spec<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::Unsupported`] for an architecture, or a part of it, that is unknown or not in this build; [`Error::MissingKey`],
-    /// [`Error::KeyType`] and [`Error::KeyValue`] for metadata that cannot be;
-    /// [`Error::UnexpectedKey`] for a key of the model's that its family does not know.
+    /// [`Error::Unsupported`] for an architecture, or a part of it, that is unknown or not in this build;
+    /// [`Error::MissingKey`], [`Error::KeyType`] and [`Error::KeyValue`] for invalid metadata; [`Error::UnexpectedKey`]
+    /// for a key under the architecture's prefix that its family does not use.
     #[inline(never)] // or its temporaries stay on the caller's stack
     pub const fn read(gguf: &Gguf<'a>) -> Result<Self, Error> {
         let mut keys = tri!(Keys::new(gguf));
         Self::of(&mut keys)
     }
 
-    /// As the metadata say. (In the place of the result from the beginning: a copy takes half a kilobyte of stack.)
+    /// Reads and checks the spec in place of the result: a copy would take half a kilobyte of stack.
     #[inline(never)]
     const fn of(keys: &mut Keys<'_, 'a>) -> Result<Self, Error> {
         let mut result = families::read(keys);
@@ -380,7 +379,7 @@ impl<'a> Spec<'a> {
         }
     }
 
-    /// The encoder of an encoder-decoder: like the decoder, but for what is the decoder's alone.
+    /// The encoder of an encoder-decoder: the decoder's spec with the encoder's sizes, without the decoder's own parts.
     pub const fn encoder(&self) -> Option<Self> {
         let Stack::Target { encoder, source_words, .. } = self.stack() else { return None };
         let (vocab, own_words) = match source_words {
@@ -403,22 +402,22 @@ impl<'a> Spec<'a> {
         })
     }
 
-    /// Whether the stack makes logits.
+    /// Whether the stack computes logits.
     pub const fn has_head(&self) -> bool {
         matches!(self.stack(), Stack::Alone | Stack::Target { .. })
     }
 
-    /// Whether a token sees no token after it.
+    /// Whether tokens attend only to themselves and to earlier tokens.
     pub const fn is_causal(&self) -> bool {
         self.has_head()
     }
 
-    /// Whether blocks attend to an encoder's states.
+    /// Whether blocks also attend to an encoder's states.
     pub const fn has_cross_attention(&self) -> bool {
         matches!(self.stack(), Stack::Target { .. })
     }
 
-    /// What layer `index`, counted from 0, is like.
+    /// Parameters of layer `index`, counted from 0.
     pub const fn layer(&self, index: usize) -> Layer {
         let is_local = self.local_layers().has(index);
         let has_experts = self.experts().is_some() && index >= self.dense_layers();
@@ -446,8 +445,8 @@ impl<'a> Spec<'a> {
         }
     }
 
-    /// Positions up to which a context is a short one: all that the model was trained for, but for
-    /// models that turn heads in another way in longer contexts.
+    /// Longest context that counts as short. Models with LongRoPE use other rotary frequencies in longer contexts; for
+    /// all others this is the trained context.
     pub const fn short_context(&self) -> usize {
         match self.rope(false) {
             Some(Rope { scaling: Scaling::Long { original, .. }, .. }) if original < self.context => original,
@@ -455,7 +454,7 @@ impl<'a> Spec<'a> {
         }
     }
 
-    /// The rotary positions of local or of global layers, if there are such layers and they have them.
+    /// Rotary positions of local or of global layers; `None` if the model has no such layers or they have no rope.
     pub const fn rope(&self, is_local: bool) -> Option<Rope> {
         match (is_local, self.local_layers()) {
             (false, _) => self.global.rope,
@@ -464,7 +463,7 @@ impl<'a> Spec<'a> {
         }
     }
 
-    /// Numbers in the vector that is made of a text.
+    /// Length of the vector that [`Engine::embed`](crate::Engine::embed) computes for a text.
     pub const fn embedding_len(&self) -> usize {
         match self.pooled_head() {
             Some(head) => head.out,
@@ -472,7 +471,7 @@ impl<'a> Spec<'a> {
         }
     }
 
-    /// Whether what it makes of a text are scores, of a reranker.
+    /// Whether the model is a reranker: its result for a text is scores.
     pub const fn ranks(&self) -> bool {
         match self.pooled_head() {
             Some(head) => head.inner == 0 || !matches!(head.activation, PooledActivation::None),
@@ -480,17 +479,17 @@ impl<'a> Spec<'a> {
         }
     }
 
-    /// Numbers that [`Engine::embed`](crate::Engine::embed) needs room for.
+    /// Elements of the buffer that [`Engine::embed`](crate::Engine::embed) needs.
     pub const fn embedding_buffer(&self) -> usize {
         max(self.dim, self.embedding_len())
     }
 
-    /// Elements of what a token's attention is made of: queries, keys, values, and queries with their gates.
+    /// Elements of a token's queries, keys and values, and of queries with their gates.
     pub(crate) const fn attention_row(&self, layer: &Layer) -> usize {
         layer.qkv_dim() + if self.gated_query() { 2 * layer.q_dim() } else { 0 }
     }
 
-    /// Elements of a token inside the feed-forward of some layer.
+    /// Elements of a token's intermediate values in a layer's feed-forward.
     const fn ffn_inner(&self, layer: &Layer) -> usize {
         let width = match self.gate() {
             Gate::None => layer.ffn,
@@ -508,13 +507,13 @@ impl<'a> Spec<'a> {
         }
     }
 
-    /// The most elements of a token that are inside a part of any block.
+    /// Largest number of elements of a token's intermediate values in any block.
     pub(crate) const fn inner(&self) -> usize {
         let mut most = self.layers * self.per_layer_input();
         let mut index = 0;
         while index < self.layers {
             let layer = self.layer(index);
-            // Of two mixers side by side, the second finds the input of the layer here.
+            // With two mixers side by side, the layer's input is kept here for the second.
             let held = if matches!(layer.mixer, Mixer::Both) { self.dim } else { 0 };
             most = max(most, self.attention_row(&layer) + layer.q_dim() + held);
             if let (true, Some(mixer)) = (layer.has_state(), self.recurrent()) {
@@ -529,7 +528,7 @@ impl<'a> Spec<'a> {
         most
     }
 
-    /// The most inputs that any linear layer has.
+    /// Largest number of inputs of any linear layer.
     pub(crate) const fn widest_input(&self) -> usize {
         let mut widest = max(self.dim, self.per_layer_input());
         let mut index = 0;
@@ -550,7 +549,7 @@ impl<'a> Spec<'a> {
         widest
     }
 
-    /// What holds between the numbers of one layer.
+    /// Checks that the sizes of each layer agree.
     const fn check(&self, keys: &Keys<'_, '_>) -> Result<(), Error> {
         if let Some(Recurrent { kind: RecurrentKind::ShortConvolution, width, .. }) = self.recurrent()
             && width != self.dim
@@ -594,7 +593,7 @@ impl<'a> Spec<'a> {
         Ok(())
     }
 
-    /// The layer whose keys and values are read by those local (or global) layers that have none of their own.
+    /// The layer whose keys and values are read by those local (or global) layers that compute none.
     pub const fn owner(&self, is_local: bool) -> Option<usize> {
         let mut index = self.layers.saturating_sub(self.kv_shared());
         while index > 0 {

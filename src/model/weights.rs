@@ -1,8 +1,8 @@
-//! Which tensors a [`Spec`] has, in which shapes, and where they lie in the file.
+//! Locates the tensors of a [`Spec`] in the file and checks their shapes.
 //!
-//! A tensor is a [`Role`] in a layer, or of the whole model. The directory is walked once: every
-//! tensor must have a role, every role its tensors. The result is a table of fixed-size entries in
-//! the arena, so that the forward pass finds a weight without searching or computing.
+//! A tensor is identified by a [`Role`] and, for roles of layers, by a layer. One walk over the directory checks that
+//! every tensor has a role and that every required tensor is present. The result is a table of fixed-size entries in
+//! the arena, so the forward pass finds a weight by index.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -13,18 +13,18 @@ use crate::kernel::{Kind, Matrix};
 use crate::quant::TensorType;
 use crate::{Error, Gguf, Name};
 
-/// One tensor, as an element of the table in the arena: zeros for one that is not there.
+/// One tensor, as an element of the table in the arena; all zeros if the file does not have it.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub(crate) struct Entry {
-    /// Its [`Kind`] in the lowest byte, above it the bytes from the start of the file.
+    /// [`Kind`] in the lowest byte; above it the offset in bytes from the start of the file.
     place: u64,
     rows: u32,
     cols: u32,
 }
 
 impl Entry {
-    /// The tensor in its file. (Apart: most of what is asked for is not there.)
+    /// The tensor in its file. (Not inlined: most look-ups find no entry.)
     #[inline(never)]
     fn matrix<'m>(&self, file: &'m [u8]) -> Option<Matrix<'m>> {
         let start = usize::try_from(self.place >> 8).ok()?;
@@ -32,7 +32,7 @@ impl Entry {
     }
 }
 
-/// A tensor and what it is.
+/// A tensor with its role.
 struct Found<'t> {
     role: Role,
     layer: usize,
@@ -48,7 +48,7 @@ impl Found<'_> {
     }
 }
 
-/// Calls `found` with every tensor, after checking that it belongs there. (Not generic: its code is there once.)
+/// Checks every tensor and calls `found` with it. (Not generic, so that its code exists once.)
 fn walk(gguf: &Gguf<'_>, spec: &Spec<'_>, found: &mut dyn FnMut(Found<'_>) -> Result<(), Error>) -> Result<(), Error> {
     for tensor in gguf.tensors() {
         let name = Name::new(tensor.name.as_bytes());
@@ -86,11 +86,11 @@ fn walk(gguf: &Gguf<'_>, spec: &Spec<'_>, found: &mut dyn FnMut(Found<'_>) -> Re
     Ok(())
 }
 
-/// Checks that every tensor of `spec` is in the file, and nothing else. (Two that stand for each other, one of them
-/// twice, the table finds.)
+/// Checks that the file has every tensor of `spec` and no other. (A duplicate under an alternative name is found when
+/// the table is filled.)
 #[inline(never)] // or its temporaries stay on the caller's stack
 pub(super) fn check(gguf: &Gguf<'_>, spec: &Spec<'_>) -> Result<(), Error> {
-    // Of each role as many as there must be: a bit for each layer would be kilobytes of stack.
+    // Tensors counted per role: a bit for each layer would take kilobytes of stack.
     let mut counts = [0u16; Role::ALL.len()];
     walk(gguf, spec, &mut |found| {
         if let Some(count) = counts.get_mut(found.role as usize).filter(|_| found.need == Need::Required) {
@@ -108,7 +108,7 @@ pub(super) fn check(gguf: &Gguf<'_>, spec: &Spec<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Which tensor of a role is missing, or there twice.
+/// Finds which tensor of a role is missing or occurs twice.
 #[cold]
 #[inline(never)]
 fn blame(gguf: &Gguf<'_>, spec: &Spec<'_>, role: Role) -> Result<(), Error> {
@@ -130,15 +130,15 @@ fn blame(gguf: &Gguf<'_>, spec: &Spec<'_>, role: Role) -> Result<(), Error> {
     }
 }
 
-/// Where in the table a role's tensors are: first those of the whole model, then those of each layer, as far
-/// as the model has them.
+/// Indices of roles in the table: first the tensors of the whole model, then those of each layer. Roles that the model
+/// does not have take no entry.
 #[derive(Clone, Copy)]
 struct Slots {
-    /// Of each role, or [`NONE`](Self::NONE); in the first layer, for the roles of layers.
+    /// Index of each role's tensor (in the first layer, for roles of layers), or [`NONE`](Self::NONE).
     first: [u8; Role::ALL.len()],
-    /// Entries before the first layer's.
+    /// Entries before the first layer.
     whole: usize,
-    /// Entries of a layer.
+    /// Entries per layer.
     layer: usize,
 }
 
@@ -152,7 +152,7 @@ impl Slots {
         while number < Role::ALL.len() {
             let role = Role::ALL[number];
             if used[number] {
-                // The roles of layers come last.
+                // Roles of layers come last.
                 slots.first[number] = (slots.whole + slots.layer) as u8;
                 if role.per_layer() {
                     slots.layer += 1;
@@ -165,7 +165,7 @@ impl Slots {
         slots
     }
 
-    /// Which roles any layer has tensors of.
+    /// Roles that occur in at least one layer.
     const fn used(spec: &Spec<'_>) -> [bool; Role::ALL.len()] {
         let mut used = [false; Role::ALL.len()];
         let (mut seen, mut index) = (0u32, 0);
@@ -183,14 +183,14 @@ impl Slots {
         used
     }
 
-    /// The place of a tensor; the layer is 0 for the whole model's roles.
+    /// Index of a tensor; `layer` is 0 for roles of the whole model.
     fn place(&self, role: Role, layer: usize) -> Option<usize> {
         let first = *self.first.get(role as usize).filter(|first| **first != Self::NONE)?;
         Some(usize::from(first) + layer * self.layer)
     }
 }
 
-/// All tensors of a model.
+/// Table of all tensors of a model.
 #[derive(Clone, Copy)]
 pub(crate) struct Weights<'m, 'w> {
     file: &'m [u8],
@@ -199,7 +199,7 @@ pub(crate) struct Weights<'m, 'w> {
 }
 
 impl<'m, 'w> Weights<'m, 'w> {
-    /// Entries of the table.
+    /// Number of entries in the table.
     pub const fn len(spec: &Spec<'_>) -> usize {
         let slots = Slots::of(spec);
         slots.whole + slots.layer * spec.layers
@@ -228,13 +228,13 @@ impl<'m, 'w> Weights<'m, 'w> {
         Ok(Self { file: gguf.data(), slots, table })
     }
 
-    /// The matrix of `role` in `layer`, if the file has it. Of the whole model's roles, pass 0.
+    /// The matrix of `role` in `layer`, if the file has it. Pass 0 as the layer for roles of the whole model.
     pub fn matrix(&self, role: Role, layer: usize) -> Option<Matrix<'m>> {
         let entry = self.table.get(self.slots.place(role, layer)?).filter(|entry| entry.place != 0)?;
         entry.matrix(self.file)
     }
 
-    /// The little-endian f32 of a vector; empty if the file does not have it.
+    /// A vector as little-endian f32; empty if the file does not have it.
     pub fn vector(&self, role: Role, layer: usize) -> &'m [u8] {
         self.matrix(role, layer).map_or(&[], |vector| vector.data())
     }

@@ -1,12 +1,12 @@
-//! EXAONE 4: norms on what attention and feed-forward put out, and on the heads of q and k. The 32B model has
-//! local layers with a window; its global ones, every fourth, have no rotary positions.
+//! EXAONE 4: norms on the outputs of attention and feed-forward, and on the heads of q and k. The 32B model has local
+//! layers with a sliding window; its global layers, every fourth, have no rotary positions.
 
 use crate::model::keys::Keys;
 use crate::model::layers::{HeadSpec, Pattern};
 use crate::model::{Placement, QkNorm, RopeStyle, Spec};
 use crate::{Error, tri};
 
-/// The period of global layers, where the file does not say it: the last of each is global.
+/// Default period of global layers: the last layer of each period is global.
 const PERIOD: usize = 4;
 
 pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {

@@ -1,9 +1,9 @@
-//! Gemma 1 to 3: RMS norms (the converter has added the 1 to their weights), a feed-forward gated
-//! by the tanh form of GELU, embeddings times the root of their width, and the embedding as the head.
+//! Gemma 1 to 3: RMS norms (the converter has added the 1 to their weights), a feed-forward gated by the tanh form of
+//! GELU, embeddings scaled by the square root of their width, and the embedding as the head.
 //!
-//! Gemma 2 and 3 also have norms on the outputs of attention and feed-forward, and local layers that see a
-//! window: every other one in Gemma 2, five of six in Gemma 3. Gemma 2 caps scores and logits;
-//! Gemma 3 norms the heads of q and k, and turns those of local layers with a base of their own.
+//! Gemma 2 and 3 also have norms on the outputs of attention and feed-forward, and local layers with a sliding window:
+//! every other layer in Gemma 2, five of six in Gemma 3. Gemma 2 caps scores and logits. Gemma 3 norms the heads of q
+//! and k and rotates those of local layers with a different base.
 
 use crate::kernel::Activation;
 use crate::model::keys::Keys;
@@ -35,7 +35,7 @@ pub(super) const fn gemma3<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Erro
     let spec = tri!(with_post_norms(keys, 6, 62));
     let local = spec.local;
     let rope = match local.rope {
-        // The stretching to long contexts is that of the global layers alone.
+        // Context scaling applies only to global layers.
         Some(rope) => Some(Rope { base: tri!(keys.or("rope.freq_base_swa", 10000.0)), scaling: Scaling::None, ..rope }),
         None => None,
     };
@@ -47,9 +47,9 @@ pub(super) const fn gemma3<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Erro
     })
 }
 
-/// What Gemma 2 and 3 share. Of `period` layers the last is global. The models of `largest` layers,
-/// the 27B ones, scale scores by the share of a head in the width, not by the width of a head: the
-/// files do not say so, and llama.cpp goes by the number of layers, too.
+/// Spec shared by Gemma 2 and 3. The last layer of every `period` is global. Models with `largest` layers (27B) scale
+/// scores by `1 / sqrt(dim / heads)` instead of `1 / sqrt(head_dim)`. Files do not say so; llama.cpp also goes by the
+/// number of layers.
 const fn with_post_norms<'a>(keys: &mut Keys<'_, 'a>, period: usize, largest: usize) -> Result<Spec<'a>, Error> {
     let spec = tri!(gemma(keys));
     let heads = spec.global;
@@ -62,7 +62,7 @@ const fn with_post_norms<'a>(keys: &mut Keys<'_, 'a>, period: usize, largest: us
     };
     let share = match spec.dim.checked_div(spec.heads) {
         Some(width) => 1.0 / root(width),
-        None => 1.0, // no heads: refused before
+        None => 1.0, // no heads: refused earlier
     };
     Ok(Spec {
         global: HeadSpec { window: None, ..heads },
@@ -74,11 +74,11 @@ const fn with_post_norms<'a>(keys: &mut Keys<'_, 'a>, period: usize, largest: us
     })
 }
 
-/// The square root of a width. (That of `libm` is no `const fn`.)
+/// Square root of a width (`libm`'s is not a `const fn`).
 pub(super) const fn root(width: usize) -> f32 {
     let n = width as f64;
     let (mut root, mut step) = (n, 0);
-    // Newton's method from above: at most 11 halvings down to the root of 2^22, then digits double.
+    // Newton's method from above: at most 11 halvings to reach the root of 2^22, then quadratic convergence.
     while step < 24 && root > 0.0 {
         root = (root + n / root) / 2.0;
         step += 1;

@@ -1,9 +1,9 @@
 //! Gemma 4, dense text models.
 //!
-//! As Gemma 3, and: local and global heads of different widths and numbers, norms of v's heads
-//! without a weight, scores without a scale, logits with a cap; the last layers share the keys and
-//! values of earlier ones; global layers may have no v of their own; every layer may be given an
-//! input of its own for each token, and ends with a factor.
+//! Like Gemma 3, with these differences: local and global heads differ in width and number, the heads of v are normed
+//! without a weight, scores are not scaled, and logits are capped. The last layers share the keys and values of earlier
+//! ones; global layers may have no v. Each layer may receive an additional input per token, and ends with a scale
+//! factor.
 
 use super::gemma;
 use crate::model::keys::Keys;

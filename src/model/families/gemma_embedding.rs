@@ -1,5 +1,5 @@
-//! EmbeddingGemma: Gemma 3 that sees both ways, local layers so far before as after; the mean of the states, then, in
-//! files that have them, two linear layers.
+//! EmbeddingGemma: Gemma 3 as an encoder, with local layers that attend equally far in both directions. The mean of the
+//! states goes through two linear layers if the file has them.
 
 use super::gemma;
 use crate::model::keys::Keys;
@@ -10,7 +10,7 @@ use crate::{Error, tri};
 pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let gemma3 = tri!(gemma::gemma3(keys));
     let spec = tri!(keys.encoder(gemma3));
-    // The file has the number of positions that a token sees, without its own.
+    // The file stores the window's total width in both directions, without the token itself.
     let window = match spec.local.window {
         Some(both) => Some(both / 2 + 1),
         None => None,

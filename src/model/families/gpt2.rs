@@ -1,5 +1,5 @@
-//! GPT-2: layer norms, biases everywhere, learned positions, q, k and v in one matrix, and a plain
-//! feed-forward with the tanh form of GELU.
+//! GPT-2: layer norms, biases everywhere, learned positions, q, k and v in one matrix, and a feed-forward without a
+//! gate that uses the tanh form of GELU.
 
 use crate::kernel::Activation;
 use crate::model::keys::Keys;

@@ -1,5 +1,5 @@
-//! gpt-oss: experts with biases and a form of SwiGLU of their own, every other layer with a window, and a learned
-//! score in every head's softmax that has no value.
+//! gpt-oss: experts with biases and a clamped variant of SwiGLU, a sliding window in every other layer, and attention
+//! sinks (a learned score without a value in every head's softmax).
 
 use crate::kernel::Activation;
 use crate::model::keys::Keys;

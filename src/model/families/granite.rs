@@ -1,4 +1,4 @@
-//! Granite 3: Llama with four scales of its own.
+//! Granite 3: Llama with four scale factors.
 
 use crate::model::keys::Keys;
 use crate::model::{RopeStyle, Spec};

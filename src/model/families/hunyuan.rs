@@ -1,5 +1,5 @@
-//! Hunyuan, dense: Llama with norms on the heads of q and k, after rope. The converter has folded the stretching of
-//! long contexts into the base of the rotation.
+//! Hunyuan, dense: Llama with norms on the heads of q and k, after rope. The converter has folded the context scaling
+//! into the rotary base.
 
 use crate::model::keys::Keys;
 use crate::model::{QkNorm, RopeStyle, Spec};

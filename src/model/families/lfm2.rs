@@ -1,4 +1,4 @@
-//! LFM2: short gated convolutions, and attention with normed heads of q and k in some layers.
+//! LFM2: short gated convolutions, and in some layers attention with normed heads of q and k.
 
 use crate::kernel::MAX_TAPS;
 use crate::model::keys::Keys;
@@ -20,7 +20,7 @@ pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
     })
 }
 
-/// LFM2 with experts in all layers but the first.
+/// LFM2 with experts in all but the first layers.
 pub(super) const fn experts<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let dense_layers = match tri!(keys.nonzero("leading_dense_block_count", MAX_LAYERS)) {
         Some(layers) => layers,

@@ -1,4 +1,4 @@
-//! Mamba-2, by itself, in turns with attention (Granite 4), and beside it in every layer (Falcon-H1).
+//! Mamba-2: alone, alternating with attention layers (Granite 4), or beside attention in every layer (Falcon-H1).
 
 use crate::model::keys::Keys;
 use crate::model::layers::Pattern;
@@ -17,14 +17,14 @@ pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
     })
 }
 
-/// Granite 4: the scales of Granite 3; rotary positions only if a switch says so.
+/// Granite 4: the scale factors of Granite 3; rotary positions only if a key enables them.
 pub(super) const fn granite<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(keys.hybrid(RopeStyle::Adjacent));
     let rope = match tri!(keys.switch("rope.scaling.finetuned")) {
         Some(false) => None,
         _ => spec.global.rope,
     };
-    // Without experts the converter has made the shared ones the feed-forward.
+    // In models without experts the converter stores the shared expert as the feed-forward.
     let (experts, shared_experts) = (tri!(keys.experts(true)), tri!(keys.shared_experts(false)));
     Ok(Spec {
         norm_eps: tri!(keys.required("attention.layer_norm_rms_epsilon")),
@@ -41,7 +41,7 @@ pub(super) const fn granite<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Err
     })
 }
 
-/// Falcon-H1: Mamba-2 and attention of the same input in every layer.
+/// Falcon-H1: in every layer, Mamba-2 and attention process the same input.
 pub(super) const fn falcon<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     Ok(Spec {
         norm_eps: tri!(keys.required("attention.layer_norm_rms_epsilon")),

@@ -1,4 +1,4 @@
-//! Mistral 3 (Ministral): Llama in contexts stretched by YaRN, with queries that grow with the position.
+//! Mistral 3 (Ministral): Llama with YaRN context scaling and an attention temperature.
 
 use crate::model::keys::Keys;
 use crate::model::rope::{Rope, Scaling};

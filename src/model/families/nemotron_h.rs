@@ -1,5 +1,5 @@
-//! Nemotron-H: a layer is Mamba-2, attention without positions, or a feed-forward (of experts in Nemotron 3), without
-//! a gate and with the square of the positive part as its function.
+//! Nemotron-H: each layer is Mamba-2, attention without positions, or a feed-forward (with experts in Nemotron 3). The
+//! feed-forward has no gate and uses squared ReLU.
 
 use crate::kernel::Activation;
 use crate::model::keys::Keys;
@@ -14,7 +14,7 @@ pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
         None => false,
     };
     let experts = match tri!(keys.experts(normed)) {
-        // Their width is that of the layer, which is 0 where there are none.
+        // Experts use the layer's width, which is 0 in layers without experts.
         Some(experts) => Some(Experts { width: None, ..experts }),
         None => None,
     };

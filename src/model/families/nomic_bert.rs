@@ -1,5 +1,5 @@
-//! Encoders like BERT with newer parts: Nomic's (rotary positions, a gated feed-forward, hardly a bias), ModernBERT
-//! (norms before attention and feed-forward instead of after, local layers) and Jina's second (scores that fall with the distance).
+//! Newer encoders related to BERT: Nomic's (rotary positions, gated feed-forward, few biases), ModernBERT (norms before
+//! attention and feed-forward, local layers) and Jina v2 (ALiBi positions).
 
 use crate::gguf::equal;
 use crate::kernel::Activation;
@@ -34,7 +34,7 @@ pub(super) const fn modern<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Erro
         Some(period) => period,
         None => 3, // llama.cpp's default
     };
-    // The file has the width of all that a token sees, itself apart.
+    // The file stores the window's total width in both directions, without the token itself.
     let window = match spec.global.window {
         Some(both) => Some(both / 2 + 1),
         None => None,

@@ -1,4 +1,5 @@
-//! OLMo 2: norms on the outputs of attention and feed-forward, none on their inputs, and norms over all of q and all of k.
+//! OLMo 2: norms on the outputs of attention and feed-forward instead of their inputs, and norms over all of q and all
+//! of k.
 
 use crate::model::keys::Keys;
 use crate::model::{Placement, QkNorm, RopeStyle, Spec};

@@ -1,5 +1,5 @@
-//! Qwen 2 and 2.5 (biases on q, k and v) and Qwen 3 (norms on the heads of q and k instead), with
-//! one feed-forward or with experts.
+//! Qwen 2 and 2.5 (biases on q, k and v) and Qwen 3 (norms on the heads of q and k instead), with a dense feed-forward
+//! or with experts.
 
 use crate::model::keys::Keys;
 use crate::model::layers::PerLayer;
@@ -29,6 +29,6 @@ pub(super) const fn qwen3moe<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Er
     if experts.is_none() {
         return Err(keys.missing("expert_count"));
     }
-    // `feed_forward_length` is that of layers without experts, of which there are none.
+    // `feed_forward_length` is the width of dense layers, and these models have none.
     Ok(Spec { ffn: PerLayer::All(tri!(keys.size("expert_feed_forward_length", Keys::MAX_WIDTH))), experts, ..spec })
 }

@@ -1,4 +1,4 @@
-//! Qwen 3.5: gated delta nets, and in every fourth layer attention whose queries bring a gate.
+//! Qwen 3.5: gated delta nets, and in every fourth layer attention with gated heads.
 
 use crate::model::keys::Keys;
 use crate::model::layers::Pattern;
@@ -13,7 +13,7 @@ pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
         Some(interval) => interval,
         None => 4, // llama.cpp's default
     };
-    // Sections of the rotation are for images; in a text all of them hold the token's position.
+    // The rotation's sections distinguish image axes; in text they all use the token's position.
     keys.known("rope.dimension_sections");
     let recurrent_layers = match tri!(keys.layers_where("attention.recurrent_layers", all.layers)) {
         Some(pattern) => pattern,
@@ -36,7 +36,7 @@ pub(super) const fn experts<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Err
     Ok(Spec { experts, shared_experts, ..tri!(spec(keys)) })
 }
 
-/// Qwen 3 Next, in which the heads of a group are neighbours.
+/// Qwen 3 Next, whose heads of a group are adjacent.
 pub(super) const fn next<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(experts(keys));
     let recurrent = match spec.recurrent {

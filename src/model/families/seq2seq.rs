@@ -1,12 +1,12 @@
-//! Encoder-decoders that `arenite convert seq2seq` makes GGUF files of: Marian, torch's `nn.Transformer`, the
-//! English-Hindi translator. There is no other writer; the keys say what the blocks are made of:
-//!
-//! - `norm.kind`: `layer`, `layer_unbiased` or `rms`; `norm.placement`: `pre` (before each part of a block) or
-//!   `post` (on the hidden state after it); `norm.final`: whether there is one more after each stack;
+//! Encoder-decoders in GGUF files written by `arenite convert seq2seq`: Marian, torch's `nn.Transformer`, and the
+//! English-Hindi translator. No other program writes these files. The keys describe the blocks:
+//! - `norm.kind`: `layer`, `layer_unbiased` or `rms`; `norm.placement`: `pre` (before attention and feed-forward) or
+//!   `post` (on the hidden state after each); `norm.final`: whether each stack ends with a norm;
 //! - `activation`: `relu`, `silu`, `gelu` or `gelu_tanh`;
 //! - `position.kind`: `interleaved` or `halves`, both of sines and cosines;
-//! - `attention.decoder_head_count` and `decoder_feed_forward_length`, where the decoder's are not the encoder's;
-//! - `embedding_scale`, a factor on embeddings; `bias`, whether linear layers have one.
+//! - `attention.decoder_head_count` and `decoder_feed_forward_length`: the decoder's sizes, if they differ from the
+//!   encoder's;
+//! - `embedding_scale`: a factor on embeddings; `bias`: whether linear layers have biases.
 
 use crate::gguf::equal;
 use crate::kernel::Activation;
@@ -49,7 +49,7 @@ pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
     })
 }
 
-/// Which of `names` the key holds.
+/// Index in `names` of the string that the key holds.
 const fn one_of(keys: &mut Keys<'_, '_>, name: &'static str, names: &[&str]) -> Result<usize, Error> {
     let Some(found) = tri!(keys.text(name)) else { return Err(keys.missing(name)) };
     let mut i = 0;

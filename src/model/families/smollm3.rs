@@ -1,11 +1,11 @@
-//! SmolLM 3: Llama, but every fourth layer has no rotary positions.
+//! SmolLM 3: Llama without rotary positions in every fourth layer.
 
 use crate::model::keys::Keys;
 use crate::model::layers::{HeadSpec, Pattern};
 use crate::model::{RopeStyle, Spec};
 use crate::{Error, tri};
 
-/// Files do not say it; llama.cpp has it as a constant, too.
+/// Period of layers without rope. Files do not store it; llama.cpp also has it as a constant.
 const WITHOUT_ROPE: usize = 4;
 
 pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {

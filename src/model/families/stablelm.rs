@@ -1,5 +1,5 @@
-//! StableLM: layer norms, rotary positions for a part of each head, optional biases of q, k and v,
-//! and in some models a norm for every head of q and k.
+//! StableLM: layer norms, rotary positions on part of each head, optional biases of q, k and v, and in some models a
+//! norm for every head of q and k.
 
 use crate::model::keys::Keys;
 use crate::model::{Need, Norm, QkNorm, RopeStyle, Spec};

@@ -1,6 +1,6 @@
-//! T5 and its kin: encoder-decoders without biases, with RMS norms before each part, positions as numbers
-//! added to scores, and scores without a scale. T5 1.1 and Flan have a gated feed-forward and a head of
-//! their own; where the embedding is the head, the decoder's states are scaled by the root of their width.
+//! T5 and related encoder-decoders: no biases, RMS norms before attention and feed-forward, positions as a bias on
+//! scores, and unscaled scores. T5 1.1 and Flan have a gated feed-forward and a separate head; if the embedding is the
+//! head, the decoder's states are scaled by `1 / sqrt(dim)`.
 
 use super::gemma::root;
 use crate::kernel::Activation;
@@ -16,7 +16,7 @@ pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
     tri!(keys.positive("attention.layer_norm_epsilon")); // the same number, for older readers
     let buckets = tri!(keys.size("attention.relative_buckets_count", 1 << 10));
     if buckets < 4 {
-        // Half of the encoder's are for what is ahead, and half of those for single distances.
+        // The encoder uses half of the buckets for later positions, and half of each half for single distances.
         return Err(keys.wrong("attention.relative_buckets_count", "is less than 4"));
     }
     let gated = keys.has("enc.blk.0.ffn_gate.weight");
