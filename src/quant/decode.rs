@@ -1,4 +1,4 @@
-//! Rows of weights back to f32, exactly.
+//! Decoding rows of weights to f32, exactly.
 
 use half::{bf16, f16};
 
@@ -6,13 +6,13 @@ use super::format::codes;
 use super::formats_list;
 use super::{Format, TensorType, formats};
 
-/// The f16 in two little-endian bytes, as f32.
+/// Decodes a little-endian f16 to f32.
 #[inline]
 pub(crate) fn le_f16(bytes: [u8; 2]) -> f32 {
     f16::from_le_bytes(bytes).to_f32_const()
 }
 
-/// The f32 at element `i` of little-endian bytes; 0 beyond their end.
+/// Element `i` of little-endian f32 bytes; 0 past their end.
 #[inline]
 pub(crate) fn le_f32(bytes: &[u8], i: usize) -> f32 {
     bytes.get(i * 4..).and_then(|tail| tail.first_chunk()).map_or(0.0, |b| f32::from_le_bytes(*b))
@@ -61,7 +61,7 @@ fn floats<const N: usize>(bytes: &[u8], out: &mut [f32], float: impl Fn([u8; N])
     }
 }
 
-/// What [`Format`] says, element by element.
+/// Decodes blocks by the formula of [`Format`], weight by weight.
 fn blocks<F: Format>(bytes: &[u8], out: &mut [f32]) {
     let blocks: &[F::Block] = bytemuck::try_cast_slice(bytes).unwrap_or_default();
     for (block, out) in blocks.iter().zip(out.chunks_exact_mut(F::ELEMENTS)) {

@@ -1,13 +1,13 @@
-//! Rows of f32 into the types that a device could want to write: the float types, Q8_0 and Q4_0.
+//! Encoding rows of f32 into the types that a device may need to write: the float types, Q8_0 and Q4_0.
 //!
-//! Each block gets the bytes that ggml's `quantize_row_*_ref` gives it (`ggml-quants.c`). The types whose
-//! encoders search for their scales are the command line's.
+//! Each block has the same bytes as from ggml's `quantize_row_*_ref` (`ggml-quants.c`). Encoders that search for the
+//! best scales are in the command-line program.
 
 use half::{bf16, f16};
 
 use super::TensorType;
 
-/// Encodes the row `x` into `out`, one rounding for each weight; `false` if there is no encoder for `kind` here
+/// Encodes the row `x` into `out`, rounding each weight once. Returns `false` if this build has no encoder for `kind`,
 /// or if `out` is not exactly a row of `x.len()` elements.
 ///
 /// # Examples
@@ -35,19 +35,19 @@ pub fn encode_row(kind: TensorType, x: &[f32], out: &mut [u8]) -> bool {
     true
 }
 
-/// Runs `block` on every `N` elements and their block of `B` bytes.
+/// Calls `block` with every `N` elements and the block of `B` bytes to write.
 fn each<const N: usize, const B: usize>(x: &[f32], out: &mut [u8], block: impl Fn(&[f32; N], &mut [u8; B])) {
     for (x, out) in x.as_chunks::<N>().0.iter().zip(out.as_chunks_mut::<B>().0) {
         block(x, out);
     }
 }
 
-/// `1 / d`, and 0 for a block of zeros.
+/// `1 / d`, or 0 for a block of zeros.
 fn inverse(d: f32) -> f32 {
     if d == 0.0 { 0.0 } else { 1.0 / d }
 }
 
-/// The largest magnitude becomes 127; halves are rounded away from zero.
+/// Scales the largest magnitude to 127; halves round away from zero.
 fn q8_0(x: &[f32; 32], out: &mut [u8; 34]) {
     let [d0, d1, codes @ ..] = out;
     let d = x.iter().fold(0.0, |top: f32, x| top.max(x.abs())) / 127.0;
@@ -58,7 +58,7 @@ fn q8_0(x: &[f32; 32], out: &mut [u8; 34]) {
     }
 }
 
-/// The weight of largest magnitude, the first of several, becomes -8 (code 0), so the scale has the other sign.
+/// Scales the weight of largest magnitude (the first of equals) to -8, code 0, so the scale has the opposite sign.
 fn q4_0(x: &[f32; 32], out: &mut [u8; 18]) {
     let [d0, d1, codes @ ..] = out;
     let d = x.iter().fold(0.0, |top: f32, &x| if x.abs() > top.abs() { x } else { top }) / -8.0;

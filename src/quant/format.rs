@@ -1,104 +1,111 @@
-//! What a block format is.
+//! The trait that describes a block format, and the byte operations that formats are unpacked with.
 
 use bytemuck::Pod;
 
-/// A block format: how numbers lie in blocks of bytes. This is all that the rest of the crate knows of one; a
-/// format knows nothing of instruction sets.
+/// A block format: the layout of quantized weights. The rest of the crate uses a format only through this trait; a
+/// format does not depend on any instruction set.
 ///
-/// Kernels read at the places named here without a check: the list proves at compile time that they are in the block.
+/// - A **block** is the unit of storage: `ELEMENTS` consecutive weights of a row.
+/// - A **group** is `GROUP` (16 or 32) consecutive weights of a block that share a scale and a minimum.
+/// - A **chunk** is 32 consecutive weights of a block, the unit that [`unpack`](Self::unpack) returns.
+/// - A **code** is the unsigned byte that stands for one weight.
 ///
-/// A number is `d * scale * (code - BIAS)`, and where there are minimums `+ m * minimum`: `code` is an unsigned byte
-/// ([`unpack`](Self::unpack)), `scale` and `minimum` are whole numbers of its group, `d` and `m` are floats. All
-/// products but the last are exact in f32.
+/// A weight is `d * scale * (code - BIAS)`, plus `m * minimum` in formats with minimums. `scale` and `minimum` are
+/// integers of the group, `d` and `m` are floats. Every product but the last is exact in f32.
+///
+/// Kernels read at the offsets below without bounds checks. [`TensorType`](super::TensorType) checks at compile time
+/// that they are inside the block.
 pub(crate) trait Format: Copy + 'static {
-    /// The bytes of a block: an array of them.
+    /// The bytes of a block, an array.
     type Block: Pod + AsRef<[u8]>;
-    /// Numbers in a block: a multiple of 32. Blocks of 256 are multiplied with activations that have one scale for
-    /// 256, the others with activations that have one for 32; see also [`F32_SCALES`](Self::F32_SCALES).
+    /// Weights in a block, a multiple of 32. Blocks of 256 are multiplied with activations that have one scale per 256
+    /// elements, all others with activations that have one per 32; see also [`F32_SCALES`](Self::F32_SCALES).
     const ELEMENTS: usize;
-    /// Numbers for each scale and minimum: 16 or 32.
+    /// Weights per group, 16 or 32.
     const GROUP: usize = 32;
-    /// What makes codes unsigned.
+    /// The code of a weight of 0.
     const BIAS: u8 = 0;
     /// The largest code.
     #[allow(dead_code)] // only kernels with an instruction set read it
     const MAX: u8;
-    /// Where the f16 of `d` lies, and what it is to be multiplied with (a power of two); `None` where `d` is something
-    /// else, and [`d`](Self::d) says what.
+    /// Byte offset of the f16 `d`, and a power of two to multiply it with; `None` if `d` is stored in another way,
+    /// which [`d`](Self::d) then implements.
     const D: Option<(usize, f32)> = Some((0, 1.0));
-    /// Where the f16 of `m` lies, and what it is to be multiplied with; `None` where there are no minimums.
+    /// Byte offset of the f16 `m`, and the factor to multiply it with; `None` for formats without minimums.
     const M: Option<(usize, f32)> = None;
-    /// What 32 numbers look like, if it is something that kernels know how to take from two rows at once.
+    /// The layout of a chunk, if it is one that kernels can load from two rows at once.
     const SHAPE: Shape = Shape::Other;
-    /// Whether [`unpack`](Self::unpack) takes bytes of the block by `load` and `nibbles` alone, so that several blocks can
-    /// be unpacked side by side.
+    /// True if [`unpack`](Self::unpack) reads the block only by `load` and `nibbles`, so that several blocks can be
+    /// unpacked side by side.
     #[allow(dead_code)] // only kernels with an instruction set read it
     const BYTEWISE: bool = false;
-    /// For kernels that have a form of their own for it.
+    /// Selects a specialized kernel for this format, where the instruction set has one.
     #[allow(dead_code)] // only kernels with an instruction set read it
     const SUPER: Option<SuperBlock> = None;
-    /// Whether scales and minimums are those of Q4_K: `d` and `m`, then six bits of each in twelve bytes. Kernels read them of
-    /// several rows at once.
+    /// True if the scales and minimums are stored as in Q4_K: `d` and `m`, then six bits each in twelve bytes. Kernels
+    /// decode them for several rows at once.
     #[allow(dead_code)] // only kernels with an instruction set read it
     const SIX_BITS: bool = false;
-    /// Whether the activations have an f32 scale for each block, instead of an f16 for each 32.
+    /// True if the activations have an f32 scale per block, instead of an f16 per 32 elements.
     const F32_SCALES: bool = false;
-    /// Whether groups of 16 have a float `d` of their own, instead of a scale.
+    /// True if every group of 16 has its own float `d` instead of an integer scale.
     const FLOAT_GROUPS: bool = false;
-    /// Whether [`unpack`](Self::unpack) is much code, which plain Rust should have once: see [`codes`].
+    /// True if [`unpack`](Self::unpack) is long, so that plain Rust compiles it once instead of inlining it: see
+    /// [`codes`].
     const LONG: bool = false;
 
-    /// `d` of the numbers from `at`, in f16 conversions of the caller's.
+    /// `d` for the weights from element `at` on. `f16` converts two little-endian bytes.
     #[inline(always)]
     fn d(block: &Self::Block, _at: usize, f16: impl Fn([u8; 2]) -> f32) -> f32 {
-        Self::D.map_or(0.0, |(place, factor)| f16(*part(block.as_ref(), place)) * factor)
+        Self::D.map_or(0.0, |(offset, factor)| f16(*part(block.as_ref(), offset)) * factor)
     }
-    /// `m`, in the same way.
+    /// `m` of the block.
     #[inline(always)]
     fn m(block: &Self::Block, f16: impl Fn([u8; 2]) -> f32) -> f32 {
-        Self::M.map_or(0.0, |(place, factor)| f16(*part(block.as_ref(), place)) * factor)
+        Self::M.map_or(0.0, |(offset, factor)| f16(*part(block.as_ref(), offset)) * factor)
     }
-    /// The groups' scales, signed bytes in two little-endian words, which kernels get into vectors without a detour
-    /// through memory; of groups of 32, the first word.
+    /// The scales of all groups, as signed bytes in two little-endian words. Words go into vector registers without a
+    /// detour through memory. Formats with groups of 32 use only the first word.
     #[inline(always)]
     fn scale_words(_block: &Self::Block) -> [u64; 2] {
-        [EACH; 2]
+        [ONES; 2]
     }
-    /// The groups' minimums, in the same order.
+    /// The minimums of all groups, in the same layout.
     #[inline(always)]
     fn minimum_words(_block: &Self::Block) -> [u64; 2] {
-        [EACH; 2]
+        [ONES; 2]
     }
-    /// [`Self::scale_words`] as bytes.
+    /// [`scale_words`](Self::scale_words) as bytes.
     #[inline(always)]
     fn scales(block: &Self::Block) -> [i8; 16] {
         bytemuck::must_cast(Self::scale_words(block).map(u64::to_le_bytes))
     }
-    /// [`Self::minimum_words`] as bytes.
+    /// [`minimum_words`](Self::minimum_words) as bytes.
     #[inline(always)]
     fn minimums(block: &Self::Block) -> [i8; 16] {
         bytemuck::must_cast(Self::minimum_words(block).map(u64::to_le_bytes))
     }
-    /// The codes of numbers `32 * chunk ..`.
+    /// The codes of chunk `chunk`.
     fn unpack<S: Bytes>(s: S, block: &Self::Block, chunk: usize) -> S::V;
 }
 
-/// See [`Format::SHAPE`].
+/// Location and layout of a chunk in a block: see [`Format::SHAPE`].
 #[derive(Clone, Copy)]
 pub(crate) enum Shape {
-    /// Of a block of 32: signed bytes from here, of which the codes are 128 more.
+    /// In blocks of 32: signed bytes from this offset. The codes are these bytes plus 128.
     Bytes(usize),
-    /// Of a block of 32: four bits each, in 16 bytes from here, whose low halves come first; and the codes that they stand
-    /// for, if not for themselves.
+    /// In blocks of 32: four bits per weight, in 16 bytes from this offset. The low halves of the bytes are the first
+    /// 16 weights. The table, if there is one, maps the four bits to codes.
     #[allow(dead_code)] // only kernels with an instruction set read it
     Nibbles(usize, Option<&'static [u8; 16]>),
-    /// Of a block of 256: from here 32 bytes for every 64 codes of four bits, whose low halves come first.
+    /// In blocks of 256: 32 bytes from this offset on for every 64 weights of four bits. The low halves of these bytes
+    /// are the first 32 weights.
     #[allow(dead_code)] // only kernels with an instruction set read it
     Halves(usize),
     Other,
 }
 
-/// Blocks of 256 with scales of few bits: see [`Format::SUPER`].
+/// Formats with blocks of 256 that have a specialized kernel: see [`Format::SUPER`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SuperBlock {
     Q2K,
@@ -107,17 +114,17 @@ pub(crate) enum SuperBlock {
     Iq4Xs,
 }
 
-/// Thirty-two bytes side by side, as some instruction set has them. A value of the type that implements this exists only
-/// where the instruction set does.
+/// A vector of 32 bytes and the operations that formats are unpacked with. A value of the implementing type is a proof
+/// that the processor has the instruction set.
 pub(crate) trait Bytes: Copy {
-    /// The bytes.
+    /// The vector.
     type V: Copy;
     fn load(self, bytes: &[u8; 32]) -> Self::V;
-    /// The low halves of 16 bytes, then their high halves.
+    /// The low halves of the 16 bytes, then their high halves.
     fn nibbles(self, bytes: &[u8; 16]) -> Self::V;
-    /// Of four little-endian words.
+    /// Four little-endian words.
     fn words(self, words: [u64; 4]) -> Self::V;
-    /// Eight words of a grid.
+    /// Eight words of a grid, in order.
     #[inline(always)]
     fn grid(self, [a, b, c, d, e, f, g, h]: [u32; 8]) -> Self::V {
         self.words([(a, b), (c, d), (e, f), (g, h)].map(|(low, high)| u64::from(low) | u64::from(high) << 32))
@@ -128,21 +135,21 @@ pub(crate) trait Bytes: Copy {
     fn xor(self, a: Self::V, b: Self::V) -> Self::V;
     fn add(self, a: Self::V, b: Self::V) -> Self::V;
     fn sub(self, a: Self::V, b: Self::V) -> Self::V;
-    /// `(x << left) & mask`, or `(x >> -left) & mask`, of each byte.
+    /// Each byte becomes `(x << left) & mask`, or `(x >> -left) & mask` for a negative `left`.
     fn shift(self, x: Self::V, left: i32, mask: u8) -> Self::V;
-    /// The bytes of the table at `x`, each less than 16.
+    /// Each byte becomes `table[x]`; every `x` is less than 16.
     fn lookup(self, table: &[u8; 16], x: Self::V) -> Self::V;
-    /// 255 where the bit is set, else 0.
+    /// Byte `i` is 255 where bit `i` is set, else 0.
     fn spread(self, bits: u32) -> Self::V;
-    /// 255 where `x >= least`, else 0.
+    /// Each byte becomes 255 where `x >= least`, else 0.
     fn at_least(self, x: Self::V, least: u8) -> Self::V;
 }
 
-/// Arrays.
+/// [`Bytes`] as arrays, in plain Rust.
 #[derive(Clone, Copy)]
 pub(crate) struct Plain;
 
-/// [`Format::unpack`] by plain Rust.
+/// [`Format::unpack`] in plain Rust.
 #[inline(always)]
 pub(crate) fn codes<F: Format>(block: &F::Block, chunk: usize) -> [u8; 32] {
     #[inline(never)]
@@ -225,53 +232,53 @@ fn zip(mut a: [u8; 32], b: [u8; 32], f: impl Fn(u8, u8) -> u8) -> [u8; 32] {
     a
 }
 
-/// `N` bytes of a block from `at`, which has them.
+/// `N` bytes of a block from `at`. Returns zeros instead of panicking if they are not inside the block.
 #[inline(always)]
 pub(crate) fn part<const N: usize>(block: &[u8], at: usize) -> &[u8; N] {
     block.get(at..).and_then(|rest| rest.first_chunk()).unwrap_or(const { &[0; N] })
 }
 
-/// The little-endian word at `at`.
+/// The little-endian u16 at `at`.
 #[inline(always)]
 pub(super) fn u16_at(block: &[u8], at: usize) -> u16 {
     u16::from_le_bytes(*part(block, at))
 }
 
-/// The little-endian word at `at`.
+/// The little-endian u32 at `at`.
 #[inline(always)]
 pub(super) fn u32_at(block: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(*part(block, at))
 }
 
-/// The little-endian word at `at`.
+/// The little-endian u64 at `at`.
 #[inline(always)]
 pub(super) fn u64_at(block: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(*part(block, at))
 }
 
-/// 1 in every byte.
-pub(super) const EACH: u64 = 0x0101_0101_0101_0101;
+/// The byte 1, eight times.
+pub(super) const ONES: u64 = 0x0101_0101_0101_0101;
 
-/// A byte for every four bits.
+/// Spreads eight nibbles into eight bytes.
 #[inline(always)]
-pub(super) fn fours(bits: u32) -> u64 {
+pub(super) fn spread_nibbles(bits: u32) -> u64 {
     let x = u64::from(bits);
     let x = (x | x << 16) & 0x0000_ffff_0000_ffff;
     let x = (x | x << 8) & 0x00ff_00ff_00ff_00ff;
-    (x | x << 4) & (15 * EACH)
+    (x | x << 4) & (15 * ONES)
 }
 
-/// A byte for every two bits.
+/// Spreads eight pairs of bits into eight bytes.
 #[inline(always)]
-pub(super) fn twos(bits: u16) -> u64 {
+pub(super) fn spread_pairs(bits: u16) -> u64 {
     let x = u64::from(bits);
     let x = (x | x << 24) & 0x0000_00ff_0000_00ff;
     let x = (x | x << 12) & 0x000f_000f_000f_000f;
-    (x | x << 6) & (3 * EACH)
+    (x | x << 6) & (3 * ONES)
 }
 
-/// Each byte minus `less`, where both are less than 128.
+/// Subtracts `less` from each byte. Bytes and `less` are below 128; the results are signed.
 #[inline(always)]
 pub(super) fn minus(bytes: u64, less: u8) -> u64 {
-    ((bytes | (128 * EACH)) - u64::from(less) * EACH) ^ (128 * EACH)
+    ((bytes | (128 * ONES)) - u64::from(less) * ONES) ^ (128 * ONES)
 }

@@ -1,45 +1,46 @@
-//! The grids of the IQ formats: the combinations of eight or four numbers that they have.
+//! The grids of the IQ formats: tables of the combinations of eight or four weights that a format can encode.
 //!
-//! Source: the tables of the same names in ggml's `ggml-common.h`; a part of the formats' definition. They stand here
-//! as places of the numbers in a short list, two bits for each of eight or four bits for each of four.
+//! Source: the tables of the same names in ggml's `ggml-common.h`, which define the formats. To save space the source
+//! holds, for each weight, an index into a short list of values: two bits for each of eight weights, or four bits for
+//! each of four.
 
-use super::format::{Bytes, EACH};
+use super::format::{Bytes, ONES};
 
-/// The numbers of IQ2's grids.
-const TWO: [u8; 3] = [8, 25, 43];
-/// The numbers of IQ1's grid, in eighths and 8 too large.
-const ONE: [u8; 3] = [0, 8, 16];
+/// The values of the grids of IQ2.
+const IQ2_VALUES: [u8; 3] = [8, 25, 43];
+/// The values of the grid of IQ1 (-1, 0, 1) in eighths, plus 8.
+const IQ1_VALUES: [u8; 3] = [0, 8, 16];
 
-pub(super) static IQ2_XXS: [u64; 256] = eights(&IQ2_XXS_PLACES, &TWO);
-pub(super) static IQ2_XS: [u64; 512] = eights(&IQ2_XS_PLACES, &TWO);
-pub(super) static IQ2_S: [u64; 1024] = eights(&IQ2_S_PLACES, &TWO);
-pub(super) static IQ1_S: [u64; 2048] = eights(&IQ1_S_PLACES, &ONE);
-pub(super) static IQ3_XXS: [u32; 256] = words(&IQ3_XXS_PLACES, &[4, 12, 20, 28, 36, 44, 52, 62]);
-pub(super) static IQ3_S: [u32; 512] = words(&IQ3_S_PLACES, &[1, 3, 5, 7, 9, 11, 13, 15]);
+pub(super) static IQ2_XXS: [u64; 256] = eights(&IQ2_XXS_INDICES, &IQ2_VALUES);
+pub(super) static IQ2_XS: [u64; 512] = eights(&IQ2_XS_INDICES, &IQ2_VALUES);
+pub(super) static IQ2_S: [u64; 1024] = eights(&IQ2_S_INDICES, &IQ2_VALUES);
+pub(super) static IQ1_S: [u64; 2048] = eights(&IQ1_S_INDICES, &IQ1_VALUES);
+pub(super) static IQ3_XXS: [u32; 256] = words(&IQ3_XXS_INDICES, &[4, 12, 20, 28, 36, 44, 52, 62]);
+pub(super) static IQ3_S: [u32; 512] = words(&IQ3_S_INDICES, &[1, 3, 5, 7, 9, 11, 13, 15]);
 
-/// Eight bytes for each word of places.
-const fn eights<const N: usize>(places: &[u16; N], numbers: &[u8; 3]) -> [u64; N] {
+/// Expands each entry of eight indices to eight bytes.
+const fn eights<const N: usize>(indices: &[u16; N], values: &[u8; 3]) -> [u64; N] {
     let mut all = [0; N];
     let mut i = 0;
     while i < N * 8 {
-        all[i / 8] |= (numbers[(places[i / 8] >> (2 * (i % 8)) & 3) as usize] as u64) << (8 * (i % 8));
+        all[i / 8] |= (values[(indices[i / 8] >> (2 * (i % 8)) & 3) as usize] as u64) << (8 * (i % 8));
         i += 1;
     }
     all
 }
 
-/// Four bytes for each word of places.
-const fn words<const N: usize>(places: &[u16; N], numbers: &[u8; 8]) -> [u32; N] {
+/// Expands each entry of four indices to four bytes.
+const fn words<const N: usize>(indices: &[u16; N], values: &[u8; 8]) -> [u32; N] {
     let mut all = [0; N];
     let mut i = 0;
     while i < N * 4 {
-        all[i / 4] |= (numbers[(places[i / 4] >> (4 * (i % 4)) & 7) as usize] as u32) << (8 * (i % 4));
+        all[i / 4] |= (values[(indices[i / 4] >> (4 * (i % 4)) & 7) as usize] as u32) << (8 * (i % 4));
         i += 1;
     }
     all
 }
 
-/// The signs of 32 numbers, a bit each, of four times seven bits: an even number of eight is negative.
+/// Expands four times seven sign bits to 32: the eighth sign of each makes the number of negative weights even.
 #[inline(always)]
 pub(super) fn signs(bits: u32) -> u32 {
     let seven = |i: u32| (bits >> (7 * i) & 0x7f) << (8 * i);
@@ -50,21 +51,21 @@ pub(super) fn signs(bits: u32) -> u32 {
     sevens | (sum & 0x0101_0101) << 7
 }
 
-/// Eight scales: each is twice its bits plus 1.
+/// Packs eight scales into bytes; each is twice its bits plus 1.
 #[inline(always)]
 pub(super) fn odd_scales(bits: impl Fn(usize) -> u32) -> u64 {
-    (0..8).fold(EACH, |all, i| all | u64::from(bits(i)) << (8 * i + 1))
+    (0..8).fold(ONES, |all, i| all | u64::from(bits(i)) << (8 * i + 1))
 }
 
-/// `bias` plus the numbers, or minus where a sign is set.
+/// `bias + value`, or `bias - value` where the sign bit is set.
 #[inline(always)]
-pub(super) fn signed<S: Bytes>(s: S, numbers: S::V, signs: u32, bias: u8) -> S::V {
+pub(super) fn signed<S: Bytes>(s: S, values: S::V, signs: u32, bias: u8) -> S::V {
     let negative = s.spread(signs);
-    s.add(s.sub(s.xor(numbers, negative), negative), s.splat(bias))
+    s.add(s.sub(s.xor(values, negative), negative), s.splat(bias))
 }
 
 #[rustfmt::skip]
-const IQ2_XXS_PLACES: [u16; 256] = [
+const IQ2_XXS_INDICES: [u16; 256] = [
     0x0000, 0x0002, 0x0005, 0x0008, 0x000a, 0x0011, 0x0014, 0x0020, 0x0022, 0x0028, 0x002a, 0x0041, 0x0044, 0x0050,
     0x0058, 0x0061, 0x0064, 0x0080, 0x0082, 0x008a, 0x00a2, 0x0101, 0x0104, 0x0110, 0x0115, 0x0140, 0x0184, 0x0198,
     0x0200, 0x0202, 0x0222, 0x0282, 0x0401, 0x0404, 0x0410, 0x0421, 0x0424, 0x0440, 0x0442, 0x0448, 0x0460, 0x0481,
@@ -86,7 +87,7 @@ const IQ2_XXS_PLACES: [u16; 256] = [
     0xa200, 0xa418, 0xa850, 0xa904,
 ];
 #[rustfmt::skip]
-const IQ2_XS_PLACES: [u16; 512] = [
+const IQ2_XS_INDICES: [u16; 512] = [
     0x0000, 0x0002, 0x0005, 0x0008, 0x000a, 0x0011, 0x0014, 0x0016, 0x0019, 0x0020, 0x0022, 0x0025, 0x0028, 0x0041,
     0x0044, 0x0046, 0x0049, 0x0050, 0x0052, 0x0055, 0x0058, 0x0061, 0x0064, 0x0080, 0x0082, 0x0085, 0x0088, 0x0091,
     0x0094, 0x0099, 0x00a0, 0x0101, 0x0104, 0x0106, 0x0109, 0x0110, 0x0112, 0x0115, 0x0118, 0x011a, 0x0121, 0x0124,
@@ -126,7 +127,7 @@ const IQ2_XS_PLACES: [u16; 512] = [
     0xa8a8, 0xa904, 0xa984, 0xa986, 0xaa28, 0xaa2a, 0xaa91, 0xaaaa,
 ];
 #[rustfmt::skip]
-const IQ2_S_PLACES: [u16; 1024] = [
+const IQ2_S_INDICES: [u16; 1024] = [
     0x0000, 0x0002, 0x0005, 0x0008, 0x000a, 0x0011, 0x0014, 0x0016, 0x0019, 0x0020, 0x0022, 0x0025, 0x0028, 0x0041,
     0x0044, 0x0046, 0x0049, 0x0050, 0x0052, 0x0055, 0x0058, 0x0061, 0x0064, 0x0066, 0x0069, 0x0080, 0x0082, 0x0085,
     0x0088, 0x0091, 0x0094, 0x00a0, 0x00a5, 0x00aa, 0x0101, 0x0104, 0x0106, 0x0109, 0x0110, 0x0112, 0x0115, 0x0118,
@@ -203,7 +204,7 @@ const IQ2_S_PLACES: [u16; 1024] = [
     0xaa88, 0xaaaa,
 ];
 #[rustfmt::skip]
-const IQ3_XXS_PLACES: [u16; 256] = [
+const IQ3_XXS_INDICES: [u16; 256] = [
     0x0000, 0x0002, 0x0004, 0x0011, 0x0013, 0x0017, 0x0020, 0x0022, 0x0031, 0x0042, 0x0073, 0x0075, 0x0101, 0x0103,
     0x0110, 0x0112, 0x0121, 0x0125, 0x0130, 0x0132, 0x0141, 0x0154, 0x0170, 0x0200, 0x0202, 0x0204, 0x0211, 0x0220,
     0x0222, 0x0231, 0x0233, 0x0237, 0x0251, 0x0257, 0x0275, 0x0301, 0x0307, 0x0310, 0x0312, 0x0325, 0x0370, 0x0413,
@@ -225,7 +226,7 @@ const IQ3_XXS_PLACES: [u16; 256] = [
     0x7500, 0x7502, 0x7524, 0x7630,
 ];
 #[rustfmt::skip]
-const IQ3_S_PLACES: [u16; 512] = [
+const IQ3_S_INDICES: [u16; 512] = [
     0x0000, 0x0001, 0x0002, 0x0005, 0x0007, 0x0010, 0x0011, 0x0012, 0x0014, 0x0016, 0x0020, 0x0021, 0x0025, 0x0033,
     0x0040, 0x0042, 0x0045, 0x0047, 0x0051, 0x0053, 0x0060, 0x0062, 0x0071, 0x0074, 0x0077, 0x0100, 0x0101, 0x0102,
     0x0104, 0x0110, 0x0111, 0x0115, 0x0120, 0x0123, 0x0127, 0x0131, 0x0135, 0x0144, 0x0161, 0x0165, 0x0172, 0x0200,
@@ -265,7 +266,7 @@ const IQ3_S_PLACES: [u16; 512] = [
     0x7413, 0x7420, 0x7450, 0x7522, 0x7542, 0x7602, 0x7631, 0x7700,
 ];
 #[rustfmt::skip]
-const IQ1_S_PLACES: [u16; 2048] = [
+const IQ1_S_INDICES: [u16; 2048] = [
     0x0000, 0x0002, 0x0005, 0x0008, 0x000a, 0x0011, 0x0015, 0x0020, 0x0022, 0x0028, 0x002a, 0x0045, 0x0051, 0x0054,
     0x0056, 0x0065, 0x0080, 0x0082, 0x0088, 0x008a, 0x0095, 0x00a0, 0x00a2, 0x00a8, 0x00aa, 0x0104, 0x0105, 0x0111,
     0x0114, 0x0116, 0x0119, 0x011a, 0x0125, 0x0141, 0x0146, 0x0149, 0x0152, 0x0155, 0x015a, 0x0161, 0x0164, 0x0166,

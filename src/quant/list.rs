@@ -1,8 +1,9 @@
-//! The one list of block formats. From it come [`TensorType`](super::TensorType), its numbers and sizes, what a build
-//! has, the decoders, the kernels and their tests.
+//! The one list of block formats. [`TensorType`](super::TensorType), the type numbers and sizes, the decoders, the
+//! kernels and their tests are all generated from it.
 
-/// Hands the list to the macro `$then`: each type's name, its number in the file, its module, the type there that
-/// implements [`Format`](super::Format), its feature. Numbers from 200 are our own.
+/// Passes the list to the macro `$then`. Each row has the type's name, its number in the file, its module, the type in
+/// that module that implements [`Format`](super::Format), and the crate feature that enables it. Numbers from 200 are
+/// Arenite's own.
 macro_rules! formats {
     ($then:ident $($arguments:tt)*) => {
         $then! {

@@ -1,7 +1,6 @@
-//! Block formats: how numbers lie in a tensor's bytes, and how one row of them is read back.
+//! Block formats: the layout of quantized weights in a tensor's bytes, and conversion of rows to and from f32.
 //!
-//! Owns the geometry and the exact values; knows nothing of models and does no dot products, which
-//! are in [`crate::kernel`].
+//! This module defines layout and exact values. Dot products are in [`crate::kernel`].
 
 mod decode;
 mod encode;
@@ -14,7 +13,7 @@ mod types;
 pub use decode::decode_row;
 pub(crate) use decode::{le_f16, le_f32};
 pub use encode::encode_row;
-#[allow(unused_imports)] // `Bytes` is for instruction sets
+#[allow(unused_imports)] // `Bytes` is used only by instruction sets
 pub(crate) use format::{Bytes, Format, Plain, Shape, SuperBlock, codes};
 pub(crate) use list::formats as formats_list;
 pub use types::TensorType;

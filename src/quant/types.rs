@@ -6,14 +6,15 @@ use super::{Format, Shape, formats, formats_list};
 
 macro_rules! types {
     (
-        // Types that are not blocks of weights: elements and bytes.
+        // Types without a block format here: single elements, and ggml's formats for activations.
         { $($plain:ident = $id:literal, $elements:literal, $bytes:literal;)* }
         $($name:ident = $number:literal, $module:ident :: $format:ident, $feature:literal;)*
     ) => {
         /// A tensor's element type, by its number in the file.
         ///
-        /// All current types are named, so that a file can be listed; [`is_built`](Self::is_built) says which run.
-        /// `Q8_G32` and `Q8_G64` are llama2.c's int8, which GGUF has no numbers for.
+        /// Every type number of current GGUF has a name, so that any file can be listed; [`is_built`](Self::is_built)
+        /// tells which types this build can run. `Q8_G32` and `Q8_G64` are the int8 groups of llama2.c, which GGUF has
+        /// no numbers for.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         #[repr(u8)]
         #[allow(non_camel_case_types, missing_docs)] // the names are ggml's
@@ -23,8 +24,8 @@ macro_rules! types {
         }
 
         impl TensorType {
-            /// The type with this number in the file; `None` for numbers never used or withdrawn
-            /// (4, 5, 31 to 33, 36 to 38).
+            /// The type with this number in a file; `None` for numbers that were never used or were withdrawn (4, 5, 31
+            /// to 33, 36 to 38).
             pub const fn from_id(id: u32) -> Option<Self> {
                 match id {
                     $($id => Some(Self::$plain),)*
@@ -33,8 +34,8 @@ macro_rules! types {
                 }
             }
 
-            /// The crate's feature that brings code for it; `None` for F32, which is always there, and for types that
-            /// are never run.
+            /// The crate feature that enables this type; `None` for F32, which is always enabled, and for types that no
+            /// build can run.
             pub const fn feature(self) -> Option<&'static str> {
                 match self {
                     Self::F16 | Self::BF16 => Some("half-floats"),
@@ -43,8 +44,9 @@ macro_rules! types {
                 }
             }
 
-            /// Whether this build has code for it: all types that can be run, less what the crate's features leave out.
-            #[allow(clippy::match_like_matches_macro)] // only where all features are on
+            /// True if this build can run the type: it is F32, or it has a [`feature`](Self::feature) and that feature
+            /// is on.
+            #[allow(clippy::match_like_matches_macro)] // holds only with every feature on
             pub const fn is_built(self) -> bool {
                 match self {
                     Self::F32 => true,
@@ -54,7 +56,7 @@ macro_rules! types {
                 }
             }
 
-            /// Elements per block and bytes per block.
+            /// Elements per block, and bytes per block.
             pub const fn block(self) -> (usize, usize) {
                 match self {
                     $(Self::$plain => ($elements, $bytes),)*
@@ -66,31 +68,31 @@ macro_rules! types {
             }
         }
 
-        $(const _: () = assert!(is_sound::<formats::$module::$format>(), "a place outside of the block");)*
+        $(const _: () = assert!(is_sound::<formats::$module::$format>(), "a field outside of the block");)*
     };
 }
 
-/// Whether the places that [`Format`] names are inside its block: kernels read there without a check.
+/// Checks that every offset in a [`Format`] is inside its block, because kernels read there without bounds checks.
 const fn is_sound<F: Format>() -> bool {
     let size = size_of::<F::Block>();
-    let numbers = match F::SHAPE {
-        Shape::Bytes(place) => place + 32 <= size && F::ELEMENTS == 32,
-        Shape::Nibbles(place, _) => place + 16 <= size && F::ELEMENTS == 32,
-        Shape::Halves(place) => place + 128 <= size && F::ELEMENTS == 256 && F::GROUP == 32,
+    let shape = match F::SHAPE {
+        Shape::Bytes(offset) => offset + 32 <= size && F::ELEMENTS == 32,
+        Shape::Nibbles(offset, _) => offset + 16 <= size && F::ELEMENTS == 32,
+        Shape::Halves(offset) => offset + 128 <= size && F::ELEMENTS == 256 && F::GROUP == 32,
         Shape::Other => F::ELEMENTS.is_multiple_of(32),
     };
-    // `m` follows `d`.
+    // Kernels read `d` and `m` together, so `m` has to follow `d`.
     let both = match (F::D, F::M) {
         (Some((d, factor)), Some((m, _))) => m == d + 2 && factor == 1.0,
         (_, m) => m.is_none(),
     };
-    numbers && both && has_half(F::D, size) && has_half(F::M, size) && (F::GROUP == 16 || F::GROUP == 32)
+    shape && both && has_half(F::D, size) && has_half(F::M, size) && (F::GROUP == 16 || F::GROUP == 32)
 }
 
-/// Whether an f16 at this place, if there is one, is inside a block.
-const fn has_half(place: Option<(usize, f32)>, size: usize) -> bool {
-    match place {
-        Some((place, _)) => place + 2 <= size,
+/// True if there is no f16, or it ends inside a block of `size` bytes.
+const fn has_half(offset: Option<(usize, f32)>, size: usize) -> bool {
+    match offset {
+        Some((offset, _)) => offset + 2 <= size,
         None => true,
     }
 }
@@ -108,7 +110,7 @@ formats_list! { types
 }
 
 impl TensorType {
-    /// Bytes of a row of `len` elements; `None` if that is not a whole number of blocks.
+    /// Bytes of a row of `len` elements; `None` unless `len` is a whole number of blocks.
     pub const fn row_bytes(self, len: usize) -> Option<usize> {
         let (elements, bytes) = self.block();
         if len.is_multiple_of(elements) { (len / elements).checked_mul(bytes) } else { None }

@@ -1,8 +1,9 @@
-use crate::quant::format::{Bytes, EACH, Format, u16_at, u32_at};
+use crate::quant::format::{Bytes, Format, ONES, u16_at, u32_at};
 use crate::quant::grids::IQ1_S;
 
-/// 256 numbers: for every eight, eight bits of a place in the grid of IQ1_S; then three more, and whether an eighth is
-/// added or taken off; scales of three bits for every 16, four in two bytes, with four bits of an f16 scale.
+/// 256 weights of -1, 0 or 1, plus or minus an eighth. Per eight weights: the low eight bits of an index into the grid
+/// of IQ1_S. Then per eight weights, a nibble: three high bits of the index, and the sign of the eighth. Then four u16,
+/// each with three-bit scales for four groups of 16 and four bits of the f16 scale.
 #[derive(Clone, Copy)]
 pub(crate) struct Iq1M;
 
@@ -10,7 +11,7 @@ impl Format for Iq1M {
     type Block = [u8; 56];
     const ELEMENTS: usize = 256;
     const GROUP: usize = 16;
-    /// In eighths, 9 too large.
+    /// Codes are in eighths.
     const BIAS: u8 = 9;
     const MAX: u8 = 18;
     const D: Option<(usize, f32)> = None;
@@ -23,13 +24,13 @@ impl Format for Iq1M {
 
     #[inline(always)]
     fn scale_words(block: &[u8; 56]) -> [u64; 2] {
-        // Three bits each of four to bytes.
+        // Spreads four fields of three bits into four bytes.
         let four = |at: usize| {
             let x = u64::from(u16_at(block, at) & 0xfff);
             let x = (x | x << 10) & 0x003f_003f;
             (x | x << 5) & 0x0707_0707
         };
-        [48, 52].map(|at| (four(at) | four(at + 2) << 32) << 1 | EACH)
+        [48, 52].map(|at| (four(at) | four(at + 2) << 32) << 1 | ONES)
     }
 
     #[inline(always)]

@@ -1,15 +1,16 @@
 use crate::quant::format::{Bytes, Format, part, u16_at};
 use crate::quant::grids::{IQ1_S, odd_scales};
 
-/// 256 numbers: an f16 scale; for every eight, eight bits of a place in a grid of -1, 0 and 1; for every 32, three more
-/// bits of the four places, a scale of three bits, and whether an eighth is added to the numbers or taken off.
+/// 256 weights of -1, 0 or 1, plus or minus an eighth: an f16 scale; per eight weights, the low eight bits of an index
+/// into the grid; per 32 weights, a u16 with three high bits of each of the four indices, a three-bit scale, and the
+/// sign of the eighth.
 #[derive(Clone, Copy)]
 pub(crate) struct Iq1S;
 
 impl Format for Iq1S {
     type Block = [u8; 50];
     const ELEMENTS: usize = 256;
-    /// In eighths, 9 too large.
+    /// Codes are in eighths.
     const BIAS: u8 = 9;
     const MAX: u8 = 18;
     const D: Option<(usize, f32)> = Some((0, 0.125));
@@ -23,9 +24,9 @@ impl Format for Iq1S {
     fn unpack<S: Bytes>(s: S, block: &[u8; 50], chunk: usize) -> S::V {
         let (low, high) = (part::<4>(block, 2 + 4 * chunk), u16_at(block, 34 + 2 * chunk));
         let [a, b, c, d] = *low;
-        let places =
+        let indices =
             [(a, 0), (b, 3), (c, 6), (d, 9)].map(|(low, from)| usize::from(low) | usize::from(high >> from & 7) << 8);
-        let grid = s.words(places.map(|place| IQ1_S[place % IQ1_S.len()]));
+        let grid = s.words(indices.map(|index| IQ1_S[index % IQ1_S.len()]));
         s.add(grid, s.splat(if high >> 15 == 0 { 2 } else { 0 }))
     }
 }

@@ -1,8 +1,8 @@
-use crate::quant::format::{Bytes, EACH, Format, fours, u16_at, u32_at};
+use crate::quant::format::{Bytes, Format, ONES, spread_nibbles, u16_at, u32_at};
 use crate::quant::grids::{IQ2_XS, signed, signs};
 
-/// 256 numbers: an f16 scale; for every eight, a place in a grid (nine bits) and signs (seven bits); scales of
-/// four bits for every 16.
+/// 256 weights: an f16 scale; per eight weights, a u16 of a nine-bit index into the grid and seven bits of signs; a
+/// four-bit scale per 16 weights.
 #[derive(Clone, Copy)]
 pub(crate) struct Iq2Xs;
 
@@ -16,14 +16,14 @@ impl Format for Iq2Xs {
 
     #[inline(always)]
     fn scale_words(block: &[u8; 74]) -> [u64; 2] {
-        [66, 70].map(|at| fours(u32_at(block, at)) << 1 | EACH)
+        [66, 70].map(|at| spread_nibbles(u32_at(block, at)) << 1 | ONES)
     }
 
     #[inline(always)]
     fn unpack<S: Bytes>(s: S, block: &[u8; 74], chunk: usize) -> S::V {
-        let places = [0, 1, 2, 3].map(|i| u16_at(block, 2 + 8 * chunk + 2 * i));
-        let [a, b, c, d] = places.map(|place| u32::from(place >> 9));
-        let grid = places.map(|place| IQ2_XS[usize::from(place % 512)]);
+        let indices = [0, 1, 2, 3].map(|i| u16_at(block, 2 + 8 * chunk + 2 * i));
+        let [a, b, c, d] = indices.map(|index| u32::from(index >> 9));
+        let grid = indices.map(|index| IQ2_XS[usize::from(index % 512)]);
         signed(s, s.words(grid), signs(a | b << 7 | c << 14 | d << 21), Self::BIAS)
     }
 }

@@ -1,8 +1,8 @@
-use crate::quant::format::{Bytes, EACH, Format, fours, part, u32_at};
+use crate::quant::format::{Bytes, Format, ONES, part, spread_nibbles, u32_at};
 use crate::quant::grids::{IQ3_S, signed};
 
-/// 256 numbers: an f16 scale; for every four, eight bits of a place in a grid, then a ninth; a sign each; scales of
-/// four bits for every 32.
+/// 256 weights: an f16 scale; per four weights, the low eight bits of an index into the grid; a ninth bit per index; a
+/// sign bit per weight; a four-bit scale per 32 weights.
 #[derive(Clone, Copy)]
 pub(crate) struct Iq3S;
 
@@ -14,7 +14,7 @@ impl Format for Iq3S {
 
     #[inline(always)]
     fn scale_words(block: &[u8; 110]) -> [u64; 2] {
-        [fours(u32_at(block, 106)) << 1 | EACH, 0]
+        [spread_nibbles(u32_at(block, 106)) << 1 | ONES, 0]
     }
 
     #[inline(always)]

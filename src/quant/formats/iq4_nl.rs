@@ -1,9 +1,9 @@
 use crate::quant::format::{Bytes, Format, Shape, part};
 
-/// What four bits stand for, plus 127 (`kvalues_iq4nl` in ggml-common.h).
+/// The values of the 16 codes, plus 127 (`kvalues_iq4nl` in ggml-common.h).
 pub(crate) const TABLE: &[u8; 16] = &[0, 23, 44, 62, 78, 92, 105, 117, 128, 140, 152, 165, 180, 196, 216, 240];
 
-/// 32 numbers: an f16 scale, four bits each, which stand for 16 values.
+/// 32 weights: an f16 scale, then four bits each, which index [`TABLE`].
 #[derive(Clone, Copy)]
 pub(crate) struct Iq4Nl;
 

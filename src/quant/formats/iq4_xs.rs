@@ -1,8 +1,8 @@
 use super::iq4_nl::TABLE;
-use crate::quant::format::{Bytes, Format, SuperBlock, fours, minus, part, twos, u16_at, u32_at};
+use crate::quant::format::{Bytes, Format, SuperBlock, minus, part, spread_nibbles, spread_pairs, u16_at, u32_at};
 
-/// 256 numbers: an f16 scale, scales of six bits for every 32 (two bits of each, then four of each), four bits
-/// each, which stand for the values of IQ4_NL.
+/// 256 weights: an f16 scale; a six-bit scale per 32 weights (the high two bits of all, then the low four of all); then
+/// four bits each, which index the table of IQ4_NL.
 #[derive(Clone, Copy)]
 pub(crate) struct Iq4Xs;
 
@@ -16,7 +16,7 @@ impl Format for Iq4Xs {
 
     #[inline(always)]
     fn scale_words(block: &[u8; 136]) -> [u64; 2] {
-        [minus(fours(u32_at(block, 4)) | twos(u16_at(block, 2)) << 4, 32), 0]
+        [minus(spread_nibbles(u32_at(block, 4)) | spread_pairs(u16_at(block, 2)) << 4, 32), 0]
     }
 
     #[inline(always)]

@@ -1,5 +1,5 @@
-//! One file each: the block structs of ggml's `ggml-common.h` and what its `dequantize_row_*` make of them. A module
-//! is declared by the list; those that share something with others are named here.
+//! One file per format, after the block structs of ggml's `ggml-common.h` and its functions `dequantize_row_*`. The
+//! list declares the modules.
 
 macro_rules! declare {
     ({} $($name:ident = $number:literal, $module:ident :: $format:ident, $feature:literal;)*) => {

@@ -1,9 +1,9 @@
 use crate::quant::format::{Bytes, Format, Shape, part};
 
-/// What four bits of FP4 (E2M1) stand for, doubled, plus 12 (OCP Microscaling Formats 1.0, 5.3.3).
+/// The values of FP4 (E2M1), doubled, plus 12 (OCP Microscaling Formats 1.0, 5.3.3).
 pub(super) const TABLE: &[u8; 16] = &[12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0];
 
-/// 32 numbers: a power of two (E8M0), four bits each, which stand for 16 values.
+/// 32 weights: a power of two (E8M0), then four bits each, which index [`TABLE`].
 #[derive(Clone, Copy)]
 pub(crate) struct Mxfp4;
 
@@ -16,12 +16,12 @@ impl Format for Mxfp4 {
     const D: Option<(usize, f32)> = None;
     const SHAPE: Shape = Shape::Nibbles(1, Some(TABLE));
 
-    /// Half of the power, as the values are doubled.
+    /// Half of the power of two, because the table's values are doubled.
     #[inline(always)]
     fn d(block: &[u8; 17], _at: usize, _f16: impl Fn([u8; 2]) -> f32) -> f32 {
         let [exponent, ..] = *block;
         let exponent = u32::from(exponent);
-        // Below 2, numbers without a leading one.
+        // Exponents below 2 give subnormal floats.
         f32::from_bits(if exponent < 2 { 0x0020_0000 << exponent } else { (exponent - 1) << 23 })
     }
 

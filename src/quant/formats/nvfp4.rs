@@ -1,8 +1,8 @@
 use super::mxfp4::TABLE;
-use crate::quant::format::{Bytes, EACH, Format, part, u64_at};
+use crate::quant::format::{Bytes, Format, ONES, part, u64_at};
 
-/// 64 numbers: a scale (unsigned E4M3) for every 16, four bits each as in MXFP4; of 16 numbers, the low
-/// halves of eight bytes come first.
+/// 64 weights: an unsigned E4M3 scale per 16 weights, then four bits each, which index the table of MXFP4. Every 16
+/// weights are eight bytes; the low halves of the bytes are the first eight weights.
 #[derive(Clone, Copy)]
 pub(crate) struct Nvfp4;
 
@@ -15,7 +15,7 @@ impl Format for Nvfp4 {
     const D: Option<(usize, f32)> = None;
     const FLOAT_GROUPS: bool = true;
 
-    /// Half of the scale, as the values are doubled.
+    /// Half of the scale, because the table's values are doubled.
     #[inline(always)]
     fn d(block: &[u8; 36], at: usize, _f16: impl Fn([u8; 2]) -> f32) -> f32 {
         let [byte] = *part(block, at / 16 % 4);
@@ -30,6 +30,6 @@ impl Format for Nvfp4 {
     #[inline(always)]
     fn unpack<S: Bytes>(s: S, block: &[u8; 36], chunk: usize) -> S::V {
         let (a, b) = (u64_at(block, 4 + 16 * chunk), u64_at(block, 12 + 16 * chunk));
-        s.lookup(TABLE, s.words([a, a >> 4, b, b >> 4].map(|word| word & (15 * EACH))))
+        s.lookup(TABLE, s.words([a, a >> 4, b, b >> 4].map(|word| word & (15 * ONES))))
     }
 }

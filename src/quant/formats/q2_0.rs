@@ -1,6 +1,6 @@
-use crate::quant::format::{Bytes, Format, twos, u16_at};
+use crate::quant::format::{Bytes, Format, spread_pairs, u16_at};
 
-/// 64 numbers: an f16 scale, two bits each, four neighbours in a byte; 1 too large.
+/// 64 weights: an f16 scale, then two bits each, four consecutive weights in a byte.
 #[derive(Clone, Copy)]
 pub(crate) struct Q2_0;
 
@@ -12,6 +12,6 @@ impl Format for Q2_0 {
 
     #[inline(always)]
     fn unpack<S: Bytes>(s: S, block: &[u8; 18], chunk: usize) -> S::V {
-        s.words([0, 1, 2, 3].map(|i| twos(u16_at(block, 2 + 8 * chunk + 2 * i))))
+        s.words([0, 1, 2, 3].map(|i| spread_pairs(u16_at(block, 2 + 8 * chunk + 2 * i))))
     }
 }

@@ -1,6 +1,7 @@
-use crate::quant::format::{Bytes, EACH, Format, SuperBlock, part, u64_at};
+use crate::quant::format::{Bytes, Format, ONES, SuperBlock, part, u64_at};
 
-/// 256 numbers: a scale and a minimum of four bits for every 16, two bits each, f16 scales of both.
+/// 256 weights: a four-bit scale and a four-bit minimum per 16 weights, two bits per weight, f16 factors of the scales
+/// and of the minimums.
 #[derive(Clone, Copy)]
 pub(crate) struct Q2K;
 
@@ -16,14 +17,14 @@ impl Format for Q2K {
 
     #[inline(always)]
     fn scale_words(block: &[u8; 84]) -> [u64; 2] {
-        [0, 8].map(|at| u64_at(block, at) & (15 * EACH))
+        [0, 8].map(|at| u64_at(block, at) & (15 * ONES))
     }
     #[inline(always)]
     fn minimum_words(block: &[u8; 84]) -> [u64; 2] {
-        [0, 8].map(|at| (u64_at(block, at) >> 4) & (15 * EACH))
+        [0, 8].map(|at| (u64_at(block, at) >> 4) & (15 * ONES))
     }
 
-    /// 32 bytes hold 128 numbers.
+    /// 32 bytes hold 128 weights, two bits of each byte per chunk.
     #[inline(always)]
     fn unpack<S: Bytes>(s: S, block: &[u8; 84], chunk: usize) -> S::V {
         s.shift(s.load(part(block, 16 + 32 * (chunk / 4))), -2 * (chunk as i32 % 4), 3)

@@ -1,6 +1,6 @@
-use crate::quant::format::{Bytes, EACH, Format, SuperBlock, minus, part, u32_at, u64_at};
+use crate::quant::format::{Bytes, Format, ONES, SuperBlock, minus, part, u32_at, u64_at};
 
-/// 256 numbers: a third bit each, two bits each, scales of six bits for every 16, an f16 scale; 4 too large.
+/// 256 weights: the high bit of each, the low two bits of each, a six-bit scale per 16 weights, an f16 scale.
 #[derive(Clone, Copy)]
 pub(crate) struct Q3K;
 
@@ -14,17 +14,18 @@ impl Format for Q3K {
     const SUPER: Option<SuperBlock> = Some(SuperBlock::Q3K);
     const D: Option<(usize, f32)> = Some((108, 1.0));
 
-    /// Eight bytes with four bits of two scales, then four with two bits of four.
+    /// Eight bytes hold the low four bits of scales `i` and `i + 8`; then four bytes hold the high two bits of scales
+    /// `i`, `i + 4`, `i + 8` and `i + 12`.
     #[inline(always)]
     fn scale_words(block: &[u8; 110]) -> [u64; 2] {
         let (low, high) = (u64_at(block, 96), u64::from(u32_at(block, 104)));
-        // The first two bits of four scales, then the next two of four others.
+        // Moves the high bits of scales 0 to 7 and of scales 8 to 15 into bytes.
         let (first, second) = (high | high << 30, high >> 4 | high << 26);
-        let high = [first, second].map(|bits| (bits & (3 * EACH)) << 4);
-        [minus(low & (15 * EACH) | high[0], 32), minus((low >> 4) & (15 * EACH) | high[1], 32)]
+        let high = [first, second].map(|bits| (bits & (3 * ONES)) << 4);
+        [minus(low & (15 * ONES) | high[0], 32), minus((low >> 4) & (15 * ONES) | high[1], 32)]
     }
 
-    /// 32 bytes hold the low bits of 128 numbers; other 32 the high bits of all.
+    /// 32 bytes hold the low bits of 128 weights; another 32 bytes hold the high bits of all weights.
     #[inline(always)]
     fn unpack<S: Bytes>(s: S, block: &[u8; 110], chunk: usize) -> S::V {
         let low = s.shift(s.load(part(block, 32 + 32 * (chunk / 4))), -2 * (chunk as i32 % 4), 3);

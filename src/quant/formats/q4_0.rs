@@ -1,6 +1,6 @@
 use crate::quant::format::{Bytes, Format, Shape, part};
 
-/// 32 numbers: an f16 scale, four bits each, 8 too large.
+/// 32 weights: an f16 scale, then four bits each.
 #[derive(Clone, Copy)]
 pub(crate) struct Q4_0;
 

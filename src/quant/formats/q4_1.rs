@@ -1,6 +1,6 @@
 use crate::quant::format::{Bytes, Format, Shape, part};
 
-/// 32 numbers: an f16 scale, an f16 minimum, four bits each.
+/// 32 weights: an f16 scale, an f16 minimum, then four bits each.
 #[derive(Clone, Copy)]
 pub(crate) struct Q4_1;
 

@@ -1,6 +1,7 @@
 use crate::quant::format::{Bytes, Format, Shape, SuperBlock, part, u32_at};
 
-/// 256 numbers: f16 scales of scales and minimums, both of six bits for every 32, four bits each.
+/// 256 weights: f16 factors of the scales and of the minimums; a six-bit scale and a six-bit minimum per 32 weights;
+/// then four bits each.
 #[derive(Clone, Copy)]
 pub(crate) struct Q4K;
 
@@ -23,22 +24,23 @@ impl Format for Q4K {
         minimums(block)
     }
 
-    /// 32 bytes hold 64 numbers.
+    /// 32 bytes hold two chunks, one in each half of a byte.
     #[inline(always)]
     fn unpack<S: Bytes>(s: S, block: &[u8; 144], chunk: usize) -> S::V {
         s.shift(s.load(part(block, 16 + 32 * (chunk / 2))), -4 * (chunk as i32 % 2), 15)
     }
 }
 
-/// Eight scales in the twelve bytes from 4: six bits of four, six bits of four minimums, and four bits of
-/// the others, whose high two bits are those left over before.
+/// The eight scales, from the twelve bytes at 4. Bytes 4 to 7 hold scales 0 to 3 in their low six bits, bytes 8 to 11
+/// the minimums 0 to 3. Bytes 12 to 15 hold the low four bits of scales 4 to 7 (low half) and of minimums 4 to 7 (high
+/// half); their high two bits are the high bits of bytes 4 to 11.
 #[inline(always)]
 pub(super) fn scales(block: &[u8]) -> [u64; 2] {
     let (first, rest) = (u32_at(block, 4), u32_at(block, 12));
     eight(first & 0x3f3f_3f3f, rest & 0x0f0f_0f0f | first >> 2 & 0x3030_3030)
 }
 
-/// The eight minimums, of the same bytes.
+/// The eight minimums, from the same bytes.
 #[inline(always)]
 pub(super) fn minimums(block: &[u8]) -> [u64; 2] {
     let (first, rest) = (u32_at(block, 8), u32_at(block, 12));

@@ -1,6 +1,6 @@
 use crate::quant::format::{Bytes, Format, part, u32_at};
 
-/// 32 numbers: an f16 scale, an f16 minimum, a fifth bit each, then four bits each.
+/// 32 weights: an f16 scale, an f16 minimum, the fifth bit of each, then the low four bits of each.
 #[derive(Clone, Copy)]
 pub(crate) struct Q5_1;
 

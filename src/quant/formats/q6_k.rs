@@ -1,6 +1,6 @@
 use crate::quant::format::{Bytes, Format, part, u64_at};
 
-/// 256 numbers: four low bits each, two high bits each, a signed scale for every 16, an f16 scale; 32 too large.
+/// 256 weights: the low four bits of each, the high two bits of each, a signed scale per 16 weights, an f16 scale.
 #[derive(Clone, Copy)]
 pub(crate) struct Q6K;
 
@@ -18,8 +18,8 @@ impl Format for Q6K {
         [192, 200].map(|at| u64_at(block, at))
     }
 
-    /// Each half of 128 has 64 low bytes and 32 high bytes; quarter `k` of the half takes a nibble (`k / 2`) and two
-    /// bits (`2 * k`).
+    /// Each half of 128 weights has 64 bytes of low bits and 32 bytes of high bits. Chunk `k` of a half takes nibble `k
+    /// / 2` of the one and bits `2 * k ..` of the other.
     #[inline(always)]
     fn unpack<S: Bytes>(s: S, block: &[u8; 210], chunk: usize) -> S::V {
         let (half, k) = (chunk / 4, chunk % 4);

@@ -1,6 +1,6 @@
 use crate::quant::format::{Bytes, Format, Shape, part};
 
-/// 32 numbers: an f16 scale, 32 signed bytes.
+/// 32 weights: an f16 scale, then a signed byte each.
 #[derive(Clone, Copy)]
 pub(crate) struct Q8_0;
 

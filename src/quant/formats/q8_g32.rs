@@ -1,7 +1,7 @@
-/// A group of int8 as llama2.c's `runq.c` has it: an f32 scale, then the numbers.
+/// Defines a group format of llama2.c's `runq.c`: an f32 scale, then a signed byte per weight.
 macro_rules! group {
     ($name:ident, $elements:literal) => {
-        #[doc = concat!(stringify!($elements), " numbers: an f32 scale, signed bytes.")]
+        #[doc = concat!(stringify!($elements), " weights: an f32 scale, then a signed byte each.")]
         #[derive(Clone, Copy)]
         pub(crate) struct $name;
 

@@ -1,7 +1,7 @@
 use crate::quant::format::{Bytes, Format, part, u32_at, u64_at};
 
-/// 256 numbers, -1, 0 or 1: five in a byte (four in the last four bytes), as the digits of a fraction to the base 3, of
-/// which the byte is 256 times; an f16 scale.
+/// 256 weights of -1, 0 or 1, five per byte (four in each of the last four bytes), then an f16 scale. A byte is 256
+/// times a fraction in base 3 whose digits are the weights plus 1.
 #[derive(Clone, Copy)]
 pub(crate) struct Tq1_0;
 
@@ -13,18 +13,18 @@ impl Format for Tq1_0 {
     const MAX: u8 = 2;
     const D: Option<(usize, f32)> = Some((52, 1.0));
 
-    /// A digit is what becomes of the fraction's first when it is times 3, modulo 1, once for each digit before.
+    /// Multiplying the byte by 3 modulo 256 drops the fraction's first digit; digit `k` is read after `k` such steps.
     #[inline(always)]
     fn unpack<S: Bytes>(s: S, block: &[u8; 54], chunk: usize) -> S::V {
         let fractions = if chunk < 5 {
-            // 32 bytes with five numbers each.
+            // 32 bytes with five weights each: chunk `k` is digit `k`.
             let mut x = s.load(part(block, 0));
             for _ in 0..chunk {
                 x = s.add(x, s.add(x, x));
             }
             x
         } else {
-            // 16 bytes with five each, then four with four each.
+            // 16 bytes with five weights each, then four bytes with four each.
             let five = [u64_at(block, 32), u64_at(block, 40)];
             let digit = |power| five.map(|word| times(word, power));
             let four = u64::from(u32_at(block, 48));
@@ -36,12 +36,12 @@ impl Format for Tq1_0 {
             };
             s.words([a, b, c, d])
         };
-        // 3 x / 256: how many of its thirds x has.
+        // The first digit is `3 x / 256`: 1 from 86 on, 2 from 171 on.
         s.sub(s.sub(s.splat(0), s.at_least(fractions, 86)), s.at_least(fractions, 171))
     }
 }
 
-/// Each byte times a number below 256, modulo 256.
+/// Multiplies each byte by `factor`, which is below 256, modulo 256.
 #[inline(always)]
 fn times(bytes: u64, factor: u64) -> u64 {
     const EVEN: u64 = 0x00ff_00ff_00ff_00ff;
