@@ -33,8 +33,8 @@ use anyhow::{Context, Result, bail, ensure};
 use arenite::gguf::{Array, Value, ValueType};
 use arenite::quant::TensorType;
 
-/// A metadata value as it lies in the file: its type, then itself. `From` makes one of a Rust value
-/// of the same type (`5u32`, `"text"`), and of a [`Value`] or an [`Array`] of another file.
+/// An encoded metadata value: the type's number, then the value's bytes. `From` converts a Rust value of the same
+/// type (`5u32`, `"text"`) and a [`Value`] or an [`Array`] read from another file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Meta(Vec<u8>);
 
@@ -43,7 +43,7 @@ impl Meta {
         Self((kind as u32).to_le_bytes().to_vec())
     }
 
-    /// An array of numbers or booleans.
+    /// Encodes an array of numbers or booleans.
     pub fn array<T: Scalar>(values: impl IntoIterator<Item = T>) -> Self {
         let mut bytes = Vec::new();
         let mut len = 0;
@@ -54,7 +54,7 @@ impl Meta {
         Self::elements(T::KIND, len, &bytes)
     }
 
-    /// An array of strings, which may hold any bytes.
+    /// Encodes an array of strings, which may hold any bytes.
     pub fn strings<S: AsRef<[u8]>>(strings: impl IntoIterator<Item = S>) -> Self {
         let mut bytes = Vec::new();
         let mut len = 0;
@@ -74,11 +74,11 @@ impl Meta {
     }
 }
 
-/// A Rust type that GGUF has too.
+/// A Rust type that GGUF can store.
 pub trait Scalar {
-    /// What GGUF calls it.
+    /// The GGUF type.
     const KIND: ValueType;
-    /// Adds its bytes.
+    /// Appends the value's bytes to `out`.
     fn put(&self, out: &mut Vec<u8>);
 }
 
@@ -163,15 +163,15 @@ fn put_string(out: &mut Vec<u8>, string: &[u8]) {
 
 const ALIGNMENT: &str = "general.alignment";
 
-/// The header: everything before the tensors' bytes.
+/// The header of a GGUF file: metadata and tensor directory.
 #[derive(Clone, Debug)]
 pub struct Header {
     keys: Vec<(String, Meta)>,
     tensors: Vec<Entry>,
-    /// Where in its list each key is.
+    /// Index of each key in `keys`.
     key_at: HashMap<String, usize>,
     tensor_names: HashSet<String>,
-    /// The tensors' alignment in bytes.
+    /// Alignment of each tensor in bytes.
     alignment: u64,
 }
 
@@ -190,12 +190,12 @@ impl Default for Header {
 }
 
 impl Header {
-    /// No keys, no tensors, and the alignment of 32 bytes that a file has that says nothing.
+    /// A header without keys and tensors, with GGUF's default alignment of 32 bytes.
     pub fn new() -> Self {
         Self { keys: vec![], tensors: vec![], key_at: HashMap::new(), tensor_names: HashSet::new(), alignment: 32 }
     }
 
-    /// Sets a key, in its old place if it is there.
+    /// Sets a key. A key that exists keeps its position.
     pub fn set(&mut self, key: &str, value: impl Into<Meta>) {
         let value = value.into();
         match self.key_at.get(key).and_then(|at| self.keys.get_mut(*at)) {
@@ -207,11 +207,11 @@ impl Header {
         }
     }
 
-    /// Puts every tensor on a multiple of `alignment` bytes.
+    /// Aligns every tensor to a multiple of `alignment` bytes.
     ///
     /// # Errors
     ///
-    /// If that is not a power of two from 8 to 1048576.
+    /// If `alignment` is not a power of two from 8 to 1048576.
     pub fn align(&mut self, alignment: u32) -> Result<()> {
         ensure!(
             alignment.is_power_of_two() && (8..=1 << 20).contains(&alignment),
@@ -222,17 +222,17 @@ impl Header {
         Ok(())
     }
 
-    /// Adds a tensor; `dims` with the contiguous one first. Returns its size in bytes.
+    /// Adds a tensor with dimensions `dims`, the contiguous one first. Returns its size in bytes.
     ///
     /// # Errors
     ///
-    /// If readers would refuse it: the name is there already or longer than 63 bytes, there are not 1 to 4 dimensions, or
-    /// the rows are not whole blocks of `kind`.
+    /// If readers would refuse the tensor: the name exists already or is longer than 63 bytes, there are not 1 to 4
+    /// dimensions, or the rows are not whole blocks of `kind`.
     pub fn tensor(&mut self, name: &str, dims: &[u64], kind: TensorType) -> Result<u64> {
-        ensure!((1..=4).contains(&dims.len()), "the tensor {name} has {} dimensions: 1 to 4 are possible", dims.len());
-        ensure!((1..64).contains(&name.len()), "the tensor name {name:?} is too long: 63 bytes are possible");
+        ensure!((1..=4).contains(&dims.len()), "the tensor {name} has {} dimensions; GGUF allows 1 to 4", dims.len());
+        ensure!((1..64).contains(&name.len()), "the tensor name {name:?} must have 1 to 63 bytes");
         if self.tensor_names.contains(name) {
-            bail!("there are two tensors {name}");
+            bail!("the tensor {name} was already added");
         }
         let row = dims.first().and_then(|&row| kind.row_bytes(usize::try_from(row).ok()?));
         let row = row.with_context(|| format!("the rows of the tensor {name} are not whole blocks of {kind:?}"))?;
@@ -243,11 +243,11 @@ impl Header {
         Ok(bytes)
     }
 
-    /// Writes all this to `out`; what comes back takes the tensors' bytes.
+    /// Writes the header to `out`. The returned writer takes the tensors' bytes.
     ///
     /// # Errors
     ///
-    /// Those of `out`; and if the tensors together are larger than any file.
+    /// Errors of `out`, and an error if all tensors together are larger than any file.
     pub fn write<W: Write>(&self, out: W) -> Result<Tensors<W>> {
         let mut bytes = b"GGUF\x03\0\0\0".to_vec();
         bytes.extend((self.tensors.len() as u64).to_le_bytes());
@@ -282,26 +282,25 @@ impl Header {
     }
 }
 
-/// A file whose header is written: takes the bytes of all tensors, one after the other, in pieces
-/// of any size.
+/// Writes the bytes of all tensors, in order and in chunks of any size, and the padding between them.
 #[derive(Debug)]
 pub struct Tensors<W> {
     out: W,
     alignment: u64,
-    /// Bytes of the tensors that have not begun, the last one first.
+    /// Sizes of the tensors after the current one, in reverse order.
     sizes: Vec<u64>,
-    /// Bytes that the present tensor lacks.
+    /// Bytes still missing from the current tensor.
     left: u64,
-    /// Bytes written to the file.
+    /// Position in the file.
     at: u64,
 }
 
 impl<W: Write> Tensors<W> {
-    /// The file.
+    /// Returns the finished file.
     ///
     /// # Errors
     ///
-    /// If bytes of tensors were not written, and those of the file.
+    /// If bytes of tensors are missing, and errors of the writer.
     pub fn finish(mut self) -> Result<W> {
         let missing = self.left + self.sizes.iter().sum::<u64>();
         ensure!(missing == 0, "{missing} bytes of tensors were not written");
@@ -309,7 +308,7 @@ impl<W: Write> Tensors<W> {
         Ok(self.out)
     }
 
-    /// Bytes of the file so far.
+    /// Number of bytes written to the file so far.
     pub fn written(&self) -> u64 {
         self.at
     }
@@ -325,7 +324,7 @@ impl<W: Write> Tensors<W> {
         self.put(&vec![0; padding as usize])
     }
 
-    /// Goes to the next tensor that has bytes, when the present one is complete.
+    /// Moves on to the next tensor that has bytes once the current one is complete.
     fn next(&mut self) -> io::Result<()> {
         while self.left == 0 {
             self.pad()?;
@@ -342,7 +341,7 @@ impl<W: Write> Write for Tensors<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let count = usize::try_from(self.left).map_or(bytes.len(), |left| left.min(bytes.len()));
         if count == 0 && !bytes.is_empty() {
-            return Err(io::Error::other("there are more bytes than the tensors have"));
+            return Err(io::Error::other("more bytes were written than the tensors have"));
         }
         self.put(bytes.get(..count).unwrap_or_default())?;
         self.left -= count as u64;
@@ -401,7 +400,7 @@ mod tests {
         assert!(matches!(gguf.get("u8"), Some(Value::U8(7))));
         assert!(matches!(gguf.get("bytes"), Some(Value::Str(b"\xff\0"))));
 
-        // Every value survives a copy, so every type was written as it is read.
+        // Copying a file reads every value back, so this tests each type both ways.
         let mut copy = Header::new();
         gguf.keys().for_each(|(key, value)| copy.set(key, value));
         assert_eq!(copy.keys, header.keys);

@@ -65,7 +65,7 @@ pub mod untrusted {
     pub use crate::chat::Renderer;
     pub use crate::grammar::{from_gbnf, from_json_schema};
     pub use crate::llama2c::{Converted, Int8};
-    pub use crate::quantize::mix::{Mix, Wishes};
+    pub use crate::quantize::mix::{Mix, TypeOptions};
     pub use crate::quantize::{Change, changes, header};
     pub use crate::seq2seq::convert;
     pub use crate::server::{Body, Choice, Endpoint, Frame, Service, to_chat};

@@ -1,4 +1,4 @@
-//! Where the bytes of a model come from: a mapped file, one that is converted in memory, or the binary itself.
+//! Opens models: a mapped file, a file converted in memory, or a model built into the binary.
 
 use std::fs::File;
 use std::ops::Deref;
@@ -13,11 +13,11 @@ use crate::output::note;
 use crate::tokenizer_file::with_tokenizer;
 use crate::{faults, llama2c};
 
-/// The models that `arenite` has with it, trained by `models/`.
+/// The built-in models, trained by the scripts in `models/`.
 static STORIES: &[u8] = include_bytes!("../models/stories.gguf");
 static TRANSLATOR: &[u8] = include_bytes!("../models/translator.gguf");
 
-/// The bytes of a model, and what to call it.
+/// A model's bytes and its name in messages.
 pub struct ModelFile {
     name: String,
     bytes: Bytes,
@@ -29,7 +29,7 @@ enum Bytes {
     Made(Vec<u8>),
 }
 
-/// Which model to open.
+/// The model to open, and a tokenizer file that replaces or supplies its vocabulary.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Source<'a> {
     pub model: Option<&'a Path>,
@@ -49,12 +49,12 @@ impl<'a> From<&'a ModelArgs> for Source<'a> {
 }
 
 impl ModelFile {
-    /// The file of `source`; without one, the built-in model that tells stories.
+    /// Opens the file of `source`, or the built-in story model if it names none.
     pub fn open<'a>(source: impl Into<Source<'a>>) -> Result<Self> {
         Self::open_or(source.into(), STORIES)
     }
 
-    /// The file of `source`; without one, the built-in translator from English to Hindi.
+    /// Opens the file of `source`, or the built-in English to Hindi translator if it names none.
     pub fn open_translator<'a>(source: impl Into<Source<'a>>) -> Result<Self> {
         Self::open_or(source.into(), TRANSLATOR)
     }
@@ -82,12 +82,12 @@ impl ModelFile {
         Ok(Self { name, bytes })
     }
 
-    /// The path as it was given, or `built-in`.
+    /// The path as the user gave it, or `built-in`.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Gives the memory of `part` of these bytes back to the system: they are read again if they are needed again.
+    /// Drops the pages of `part` from memory. The next access reads them from the file again.
     #[allow(unsafe_code)]
     pub fn release(&self, part: &[u8]) {
         #[cfg(unix)]
@@ -95,13 +95,12 @@ impl ModelFile {
             && let Some(at) = part.as_ptr().addr().checked_sub(map.as_ptr().addr())
             && at + part.len() <= map.len()
         {
-            // SAFETY: the mapping is of a file and never written to, so pages that are dropped come back with
-            // the same bytes.
+            // SAFETY: the mapping is read-only and backed by a file, so dropped pages come back with the same bytes.
             let _ = unsafe { map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, at, part.len()) };
         }
     }
 
-    /// The file's structure. Every error that follows from the file's contents names it.
+    /// Parses the file as GGUF. Errors name the file.
     pub fn parse(&self) -> Result<Gguf<'_>> {
         Gguf::parse(self).with_context(|| self.name.clone())
     }
@@ -119,7 +118,7 @@ impl Deref for ModelFile {
     }
 }
 
-/// A llama2.c checkpoint as GGUF.
+/// Converts a llama2.c checkpoint to GGUF in memory.
 fn converted(path: &Path, checkpoint: &[u8], tokenizer: Option<&Path>) -> Result<Vec<u8>> {
     let tokenizer =
         tokenizer.context("this is a llama2.c checkpoint: give its vocabulary with --tokenizer tokenizer.bin")?;
@@ -132,9 +131,9 @@ fn converted(path: &Path, checkpoint: &[u8], tokenizer: Option<&Path>) -> Result
     Ok(bytes)
 }
 
-/// Maps a file: nothing is read until it is used, and what is read stays in the page cache.
+/// Maps a file. Pages are read on first use and stay in the page cache.
 fn map(path: &Path) -> Result<Mmap> {
-    // Before it is opened: opening a pipe would wait for a writer.
+    // Checked before opening, because opening a pipe would wait for a writer.
     let kind = std::fs::metadata(path)?;
     if kind.is_dir() {
         bail!("this is a directory; give the .gguf file in it");
@@ -148,19 +147,17 @@ fn map(path: &Path) -> Result<Mmap> {
     let file = File::open(path)?;
     let map = map_read_only(&file)?;
     faults::mapped(&map, path);
-    // Where the file system can, the page cache then holds the file in large pages: decoding reads every weight
-    // for every token, and walking tables of small pages costs a quarter of the speed.
+    // Asks for large pages in the page cache, which not every file system supports. Decoding reads every weight for
+    // every token, and walking the tables of small pages costs a quarter of the speed.
     #[cfg(target_os = "linux")]
-    let _ = map.advise(memmap2::Advice::HugePage); // a hint: without it all works the same
+    let _ = map.advise(memmap2::Advice::HugePage); // only a hint: failure is harmless
     Ok(map)
 }
 
 #[allow(unsafe_code)]
 fn map_read_only(file: &File) -> std::io::Result<Mmap> {
-    // SAFETY: the mapping is private to this process and read-only. What remains is another
-    // process that changes the file while it is mapped: nothing here can exclude that, and every
-    // program that maps its models lives with it. The core checks ranges once and then only
-    // reads numbers, so changed bytes give wrong numbers; for a file cut short under the mapping there
-    // is `faults`.
+    // SAFETY: the mapping is private to this process and read-only. Another process could still change the file while
+    // it is mapped; no program that maps its models can exclude that. The core checks ranges once and then reads only
+    // numbers, so changed bytes give wrong numbers. `faults` handles a file that is truncated while mapped.
     unsafe { Mmap::map(file) }
 }

@@ -1,4 +1,4 @@
-//! `arenite embed`: a text as one vector, or many.
+//! `arenite embed`: computes embedding vectors of texts.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -14,20 +14,20 @@ use crate::output::Out;
 use crate::runtime::{self, Memory};
 use crate::{npy, text};
 
-/// Turn a text into one vector, with an encoder model
+/// Compute the embedding vector of a text
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   arenite embed -m bge-small.gguf -p \"The sea is calm\"
   arenite embed -m bge-small.gguf -p \"The sea is calm\" -o sea.npy
   arenite embed -m bge-small.gguf --jsonl -f sentences.jsonl -o sentences.npy
 
-The states of all tokens become one vector as the model says, of unit length. Without -o it is printed as \
-a JSON list. With --jsonl the file is [texts, dim], and a line of output says which row is whose.")]
+The model's pooling turns the states of all tokens into one vector, which is scaled to length 1. Without -o the vector \
+is printed as a JSON list. With --jsonl the file has one row per text, and the output has one line per row.")]
 pub struct Args {
     #[command(flatten)]
     text: TextArgs,
 
-    /// Leave the vector as long as it is
+    /// Do not scale the vector to length 1
     #[arg(long)]
     no_normalize: bool,
 
@@ -94,7 +94,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     Ok(code)
 }
 
-/// The answer to one of many texts.
+/// Output line for one of several texts.
 #[derive(Serialize)]
 struct Answer {
     tokens: usize,
@@ -104,7 +104,7 @@ struct Answer {
     embedding: Option<Vec<f32>>,
 }
 
-/// Makes it as long as 1, if it has a direction.
+/// Scales the vector to length 1; leaves a zero vector unchanged.
 fn normalize(vector: &mut [f32]) {
     let length = vector.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>().sqrt();
     if length > 0.0 {

@@ -1,4 +1,4 @@
-//! `arenite inspect`: what a GGUF file says.
+//! `arenite inspect`: prints the contents of a GGUF file.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -16,16 +16,16 @@ use crate::new_file::NewFile;
 use crate::npy;
 use crate::output::{Bytes, Out, note};
 
-/// Show a file's metadata, tensors, types and sizes
+/// Show metadata, tensors, types and sizes of a GGUF file
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:
+#[command(after_help = "Examples:
   arenite inspect model.gguf
   arenite inspect --json model.gguf
   arenite inspect model.gguf --tensor blk.0.attn_q.weight -o q.npy
 
-Shapes are rows x columns; in JSON as in the file, the columns first.")]
+The text output shows shapes as rows x columns; JSON has the file's order, columns first.")]
 pub struct Args {
-    /// The file; the same as -m
+    /// GGUF file; the same as -m
     #[arg(conflicts_with = "model")]
     file: Option<PathBuf>,
 
@@ -33,7 +33,7 @@ pub struct Args {
     #[arg(long, conflicts_with = "tensor")]
     json: bool,
 
-    /// Write this tensor's numbers as 32-bit floats to -o
+    /// Write this tensor's values to -o as 32-bit floats
     #[arg(long, value_name = "NAME", requires = "output")]
     tensor: Option<String>,
 
@@ -42,13 +42,13 @@ pub struct Args {
     output: Option<PathBuf>,
 }
 
-/// Longer arrays are shown by their length and first elements.
+/// Arrays longer than this are printed as their length and their first [`FIRST`] elements.
 const WHOLE_ARRAY: usize = 16;
 const FIRST: usize = 6;
-/// Longer strings are cut in the text form.
+/// Strings longer than this are cut in the text output.
 const LONGEST_STRING: usize = 96;
 
-/// Tensors of one type together.
+/// Totals of the tensors of one type.
 #[derive(Default, Serialize)]
 struct Total {
     tensors: usize,
@@ -121,7 +121,7 @@ fn print_text(out: &mut Out, file: &ModelFile, gguf: &Gguf<'_>, totals: &BTreeMa
 }
 
 fn print_json(out: &mut Out, file: &ModelFile, gguf: &Gguf<'_>, totals: &BTreeMap<String, Total>) -> Result<()> {
-    /// Fields in the order in which they are printed.
+    /// The JSON output. Fields are printed in this order.
     #[derive(Serialize)]
     struct Report<'a> {
         file: &'a str,
@@ -137,7 +137,7 @@ fn print_json(out: &mut Out, file: &ModelFile, gguf: &Gguf<'_>, totals: &BTreeMa
         name: &'a str,
         #[serde(rename = "type")]
         kind: String,
-        /// As in the file: the contiguous dimension first.
+        /// Dimensions in the file's order: the contiguous one first.
         shape: Vec<u64>,
         offset: u64,
         bytes: usize,
@@ -163,7 +163,7 @@ fn print_json(out: &mut Out, file: &ModelFile, gguf: &Gguf<'_>, totals: &BTreeMa
     Ok(())
 }
 
-/// Writes a tensor's numbers to a file, its rows one after the other.
+/// Writes a tensor's values to an `.npy` file, row by row.
 fn save(gguf: &Gguf<'_>, name: &str, path: &Path) -> Result<()> {
     let tensor = gguf.tensors().find(|tensor| tensor.name == name);
     let tensor = tensor.with_context(|| format!("there is no tensor {name:?}; `arenite inspect` lists them"))?;
@@ -189,7 +189,7 @@ fn save(gguf: &Gguf<'_>, name: &str, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The dimensions that the file gives, the contiguous one first.
+/// The tensor's dimensions in the file's order, the contiguous one first.
 fn shape(tensor: &Tensor<'_>) -> Vec<u64> {
     tensor.dims.iter().copied().take(tensor.dim_count as usize).collect()
 }
@@ -215,7 +215,7 @@ fn text(value: &Value<'_>) -> String {
     }
 }
 
-/// A float that JSON has no notation for becomes a string.
+/// Converts a value to JSON. A float that JSON cannot represent becomes a string.
 fn to_json(value: &Value<'_>) -> Json {
     let float = |v: f64, shown: String| if v.is_finite() { json!(v) } else { json!(shown) };
     match value {
@@ -227,7 +227,7 @@ fn to_json(value: &Value<'_>) -> Json {
         Value::I32(v) => json!(v),
         Value::U64(v) => json!(v),
         Value::I64(v) => json!(v),
-        // By way of its shortest decimal: 1e-5 must not become 0.000009999999747378752.
+        // Converts through the shortest decimal, so that 1e-5 is not printed as 0.000009999999747378752.
         Value::F32(v) => float(v.to_string().parse().unwrap_or(f64::from(*v)), v.to_string()),
         Value::F64(v) => float(*v, v.to_string()),
         Value::Bool(v) => json!(v),
@@ -246,7 +246,7 @@ fn elements<'a>(array: &Array<'a>) -> impl Iterator<Item = Value<'a>> + use<'a> 
     array.strings().map(Value::Str).chain(numbers)
 }
 
-/// `1234567` as `1,234,567`.
+/// Formats `1234567` as `1,234,567`.
 fn thousands(number: u64) -> String {
     let digits = number.to_string();
     let groups: Vec<&str> =

@@ -1,4 +1,4 @@
-//! `arenite pack`: a file made ready for a device.
+//! `arenite pack`: prepares a GGUF file for a device.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -14,30 +14,29 @@ use crate::model_file::ModelFile;
 use crate::new_file::write_file;
 use crate::output::{Bytes, note};
 
-/// Add the tokenizer's index to a file, drop what a device does not need, and align for flash
+/// Prepare a model for a device: store the tokenizer's index, drop unused keys, align tensors for flash
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Keys that stay: general.architecture, name, license, file_type and quantization_version, \
-everything of the architecture itself (such as llama.*), and tokenizer.ggml.*. All others are dropped, such as \
-chat templates and what tells how the model was trained; so are tensors that no model reads, and scores of a \
-tokenizer that does not look at them if they are all zero.
+#[command(after_help = "Keeps the keys general.architecture, name, license, file_type and quantization_version, \
+the architecture's keys (such as llama.*), and tokenizer.ggml.*. Drops all other keys, such as chat templates and \
+training metadata, tensors that no model reads, and scores that are all zero where the tokenizer does not use them.
 
-Example:
+Examples:
   arenite pack model.gguf device.gguf
   arenite pack model.gguf device.gguf --keep tokenizer.chat_template")]
 pub struct Args {
-    /// The file to pack
+    /// File to pack
     #[arg(conflicts_with = "model")]
     input: PathBuf,
 
-    /// The file to write; may be the same
+    /// File to write; may be the same file
     output: PathBuf,
 
-    /// Put every tensor on a multiple of this many bytes, a power of two
+    /// Alignment of each tensor in bytes, a power of two
     #[arg(long, value_name = "BYTES", default_value_t = 64,
         value_parser = |n: &str| n.parse::<u32>().map_err(|_| "give a power of two from 8 to 1048576"))]
     align: u32,
 
-    /// Keep also keys that begin so; may be given several times
+    /// Also keep keys that start with PREFIX; may be repeated
     #[arg(long, value_name = "PREFIX")]
     keep: Vec<String>,
 
@@ -45,10 +44,10 @@ pub struct Args {
     none: NoModelArgs,
 }
 
-/// Keys that stay, in addition to those of the architecture.
+/// Keys that are kept in addition to the architecture's own.
 const KEPT: [&str; 5] = [
     "general.architecture",
-    "general.name", // says how some tokenizers treat spaces
+    "general.name", // some tokenizers take their handling of spaces from it
     "general.license",
     "general.file_type",
     "general.quantization_version",
@@ -66,7 +65,7 @@ pub fn run(args: &Args) -> Result<()> {
         gguf.keys().partition(|(key, value)| is_kept(key, *value, architecture, &gguf, &args.keep));
     kept.iter().for_each(|&(key, value)| header.set(key, value));
     header.align(args.align)?;
-    // The index is that of the file to be written.
+    // The index is built from the vocabulary of the new file.
     let vocabulary = header.write(Vec::new())?.finish()?;
     let index = index(&Gguf::parse(&vocabulary)?).with_context(name)?;
     if let Some(index) = &index {
@@ -98,7 +97,7 @@ pub fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Whether a device may need this key.
+/// Returns whether a device may need this key.
 fn is_kept(key: &str, value: Value<'_>, architecture: &str, gguf: &Gguf<'_>, also: &[String]) -> bool {
     let is_scores_of_zeros = key == "tokenizer.ggml.scores"
         && matches!(gguf.get("tokenizer.ggml.model"), Some(Value::Str(b"gpt2")))
@@ -109,7 +108,7 @@ fn is_kept(key: &str, value: Value<'_>, architecture: &str, gguf: &Gguf<'_>, als
         || key.starts_with(KEPT_PREFIX) && !is_scores_of_zeros
 }
 
-/// The words of the tokenizer's index, if the file has a tokenizer.
+/// Builds the tokenizer's index as 32-bit words; `None` if the file has no tokenizer.
 fn index(vocabulary: &Gguf<'_>) -> Result<Option<Vec<u32>>> {
     if vocabulary.get("tokenizer.ggml.model").is_none() {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! `arenite quantize`: a model written again in other types.
+//! `arenite quantize`: converts a model to smaller tensor types.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,20 +14,20 @@ use crate::model_file::ModelFile;
 use crate::new_file;
 use crate::output::{self, Bytes, INTERRUPTED, note};
 use crate::quantize::importance::Importance;
-use crate::quantize::mix::{self, Mix, Override, Wishes};
+use crate::quantize::mix::{self, Mix, Override, TypeOptions};
 use crate::quantize::{Change, changes, header};
 use crate::{interrupt, workers};
 
-/// Write a model in smaller types
+/// Quantize a model
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Types, and about how many bits a weight takes:
+#[command(after_help = "Types, with approximate bits per weight:
   F32 32, F16 16, BF16 16, Q8_0 8.5, Q6_K 6.6, Q5_1 6.0, Q5_K_M 5.7, Q5_K_S 5.5, Q5_0 5.5,
   Q4_1 5.0, Q4_K_M 4.8, Q4_K_S 4.6, Q4_0 4.5, IQ4_NL 4.5, MXFP4_MOE 4.3 (experts), IQ4_XS 4.3,
   Q3_K_L 4.3, Q3_K_M 3.9, IQ3_M 3.7, Q3_K_S 3.5, IQ3_S 3.4, IQ3_XS 3.3, Q2_K 3.2, IQ3_XXS 3.1,
   Q2_K_S 3.0, IQ2_M 2.7, IQ2_S 2.5, IQ2_XS 2.3, IQ2_XXS 2.1, IQ1_M 1.8, IQ1_S 1.6,
   TQ2_0 2.1 and TQ1_0 1.7 (weights that are -1, 0 or 1)
-Q3_K, Q4_K and Q5_K mean the mixes _M. IQ3_XXS, IQ2_*, IQ1_* and Q2_K_S need an importance matrix; others gain by one. \
-Every tensor gets the type that llama.cpp's llama-quantize gives it.
+Q3_K, Q4_K and Q5_K are short for Q3_K_M, Q4_K_M and Q5_K_M. IQ3_XXS, IQ2_*, IQ1_* and Q2_K_S need an importance \
+matrix; the others get better with one. Every tensor gets the same type as in llama.cpp's llama-quantize.
 
 Examples:
   arenite quantize model-f16.gguf model-q4.gguf Q4_K_M
@@ -35,46 +35,46 @@ Examples:
   arenite quantize model-f16.gguf model-iq2.gguf IQ2_M --imatrix imatrix.gguf
   arenite quantize model-f16.gguf model-q4.gguf Q4_K_M --tensor-type ffn_down=q6_k")]
 pub struct Args {
-    /// The model to read, best in F32, F16 or BF16
+    /// Model to read; F32, F16 or BF16 gives the best result
     #[arg(conflicts_with = "model")]
     input: PathBuf,
 
-    /// The file to write; may be the same
+    /// File to write; may be the same file
     output: PathBuf,
 
-    /// What to make of it, such as Q8_0 or Q4_K_M
+    /// Target type, such as Q8_0 or Q4_K_M
     #[arg(value_name = "TYPE")]
     mix: Mix,
 
-    /// An importance matrix of the model, from `arenite imatrix` or llama.cpp
+    /// Importance matrix of this model, made by `arenite imatrix` or llama.cpp
     #[arg(long, value_name = "F")]
     imatrix: Option<PathBuf>,
 
-    /// The type of the tensors whose name matches a regular expression, such as ffn_down=q6_k; may be given several times
+    /// Type for tensors whose name matches a regular expression, such as ffn_down=q6_k; may be repeated
     #[arg(long, value_name = "NAME=TYPE")]
     tensor_type: Vec<Override>,
 
-    /// The type of the output matrix
+    /// Type of the output matrix
     #[arg(long, value_name = "TYPE", value_parser = mix::kind)]
     output_type: Option<TensorType>,
 
-    /// The type of the token embedding
+    /// Type of the token embedding
     #[arg(long, value_name = "TYPE", value_parser = mix::kind)]
     embedding_type: Option<TensorType>,
 
-    /// Quantize also what is quantized already
+    /// Allow requantizing tensors that are already quantized
     #[arg(long)]
     allow_requantize: bool,
 
     #[command(flatten)]
     none: NoModelArgs,
 
-    /// Threads [default: one for every core]
+    /// Number of threads [default: number of cores]
     #[arg(short, long, value_parser = at_least_one)]
     threads: Option<usize>,
 }
 
-/// Ctrl-C, as an error on its way up.
+/// Error that reports Ctrl-C.
 #[derive(Debug)]
 struct Stopped;
 
@@ -89,16 +89,16 @@ impl std::error::Error for Stopped {}
 pub fn run(args: &Args) -> Result<ExitCode> {
     let file = ModelFile::open(Some(args.input.as_path()))?;
     let gguf = file.parse()?;
-    // As llama-quantize: these mixes are of no use without one, even where rows are too short for their types.
+    // Like llama-quantize: these mixes are useless without a matrix, even if short rows would force other types.
     ensure!(
         args.imatrix.is_some() || !args.mix.wants_importance(),
         "{:?} needs an importance matrix: make one with `arenite imatrix` and give it with --imatrix",
         args.mix
     );
     let importance = args.imatrix.as_deref().map(Importance::read).transpose()?;
-    let wishes =
-        Wishes { overrides: args.tensor_type.clone(), output: args.output_type, embedding: args.embedding_type };
-    let changes = changes(&gguf, args.mix, &wishes, importance.as_ref(), args.allow_requantize)
+    let options =
+        TypeOptions { overrides: args.tensor_type.clone(), output: args.output_type, embedding: args.embedding_type };
+    let changes = changes(&gguf, args.mix, &options, importance.as_ref(), args.allow_requantize)
         .with_context(|| file.name().to_owned())?;
     let importance = importance.as_ref().zip(args.imatrix.as_deref());
     let header = header(&gguf, args.mix, &changes, importance)?;

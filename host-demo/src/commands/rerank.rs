@@ -1,4 +1,4 @@
-//! `arenite rerank`: which texts answer a query best.
+//! `arenite rerank`: orders texts by their relevance to a query.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -14,26 +14,26 @@ use crate::ranking::{self, Ranking};
 use crate::runtime::{self, Memory};
 use crate::text;
 
-/// Put texts in order by how well they answer a query, with a reranker
+/// Order texts by their relevance to a query, with a reranker model
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   arenite rerank -m bge-reranker.gguf -p \"What is a panda?\" -f texts.txt
   cat texts.txt | arenite rerank -m qwen3-reranker.gguf -p \"What is a panda?\" --top 3
 
-Each line of the file, or of standard input, is a text. Each line of output is a JSON object, the best first:
-  index            which line it was, from 0
-  relevance_score  the model's score of the pair
+Each line of the file, or of standard input, is a text. The output has a JSON object per line, the best text first:
+  index            line number of the text, from 0
+  relevance_score  the model's score for query and text
   document         the text")]
 pub struct Args {
-    /// The query
+    /// Query
     #[arg(short, long, value_name = "QUERY")]
     prompt: String,
 
-    /// Take the texts from a file
+    /// File with one text per line [default: standard input]
     #[arg(short, long, value_name = "FILE")]
     file: Option<PathBuf>,
 
-    /// Print this many only
+    /// Print only the N best texts
     #[arg(long, value_name = "N")]
     top: Option<usize>,
 

@@ -1,11 +1,11 @@
-//! A row of weights into a block format: every type that can be written, in one list.
+//! Encodes rows of weights. This table lists every type that can be written.
 
 use arenite::quant::{TensorType, encode_row};
 
 use super::{iq1, iq4, k_quants, lattice, simple};
 
-/// Encodes `row` into `out`, which is exactly a row of `kind`; `importance` says how much each column matters.
-/// `false` if there is no encoder for `kind`, or none without an importance matrix.
+/// Encodes `row` as one row of `kind` into `out`, which must have exactly its size. `importance` weighs the error of
+/// each column. Returns `false` if `kind` has no encoder, or none that works without an importance matrix.
 pub fn encode(kind: TensorType, row: &[f32], importance: Option<&[f32]>, out: &mut [u8]) -> bool {
     use TensorType::*;
     if kind.row_bytes(row.len()) != Some(out.len()) || importance.is_some_and(|columns| columns.len() != row.len()) {
@@ -44,7 +44,7 @@ pub fn encode(kind: TensorType, row: &[f32], importance: Option<&[f32]>, out: &m
     true
 }
 
-/// Whether its search is meaningless without an importance matrix, in any tensor.
+/// Returns whether this type cannot be encoded without an importance matrix.
 pub fn needs_importance(kind: TensorType) -> bool {
     matches!(kind, TensorType::IQ2_XXS | TensorType::IQ2_XS | TensorType::IQ1_S)
 }

@@ -1,6 +1,6 @@
-//! Importance matrices: how much each column of a matrix matters, as the mean square of what it is multiplied with.
+//! Importance matrices: the mean square of the input of each column of a matrix.
 //!
-//! llama.cpp's two forms are read, its GGUF form and the older one (`.dat`); the GGUF form is written.
+//! Reads both of llama.cpp's formats, GGUF and the older `.dat`, and writes GGUF.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -20,11 +20,11 @@ const DATASETS: &str = "imatrix.datasets";
 const SUMS: &str = ".in_sum2";
 const COUNTS: &str = ".counts";
 
-/// An importance matrix, as it is used.
+/// An importance matrix.
 pub struct Importance {
-    /// By the tensor's name: of each column, matrix after matrix where a tensor holds experts.
+    /// Importance of each column by tensor name. A tensor of experts has one set of columns per expert.
     pub columns: BTreeMap<String, Vec<f32>>,
-    /// The first text that it was made from.
+    /// Name of the first text that it was computed from.
     pub dataset: Option<Vec<u8>>,
     pub chunks: u32,
 }
@@ -33,13 +33,9 @@ impl Importance {
     pub fn read(path: &Path) -> Result<Self> {
         let file = ModelFile::open(Some(path)).context("cannot read the importance matrix")?;
         let read = if file.starts_with(b"GGUF") { Self::from_gguf(&file.parse()?) } else { Self::from_legacy(&file) };
-        let read = read.with_context(|| format!("{} is no importance matrix", path.display()))?;
+        let read = read.with_context(|| format!("{} is not an importance matrix", path.display()))?;
         for (name, columns) in &read.columns {
-            ensure!(
-                columns.iter().all(|x| x.is_finite()),
-                "{}: {name} has a number that is not finite",
-                path.display()
-            );
+            ensure!(columns.iter().all(|x| x.is_finite()), "{}: {name} has a value that is not finite", path.display());
         }
         Ok(read)
     }
@@ -55,7 +51,7 @@ impl Importance {
             let row = values.len() / counts.len().max(1);
             ensure!(row * counts.len() == values.len(), "the counts of {name} do not fit its sums");
             for (values, &count) in values.chunks_mut(row.max(1)).zip(&counts) {
-                // An expert that was never asked: all columns alike.
+                // An expert that was never chosen gives all columns the same importance.
                 values.iter_mut().for_each(|x| *x = if count > 0.0 { *x / count } else { 1.0 });
             }
             columns.insert(name.to_owned(), values);
@@ -64,7 +60,8 @@ impl Importance {
         Ok(Self { columns, dataset: datasets.strings().next().map(<[u8]>::to_vec), chunks })
     }
 
-    /// The older form: a count of entries; of each, its name, a number of calls, and sums over these calls.
+    /// Reads the older `.dat` format: a number of entries; for each entry the name, the number of calls, and the sums
+    /// over these calls.
     fn from_legacy(mut bytes: &[u8]) -> Result<Self> {
         const SHORT: &str = "it is too short";
         let mut next = |n: usize| -> Result<&[u8]> {
@@ -74,20 +71,17 @@ impl Importance {
         };
         let word = |bytes: &[u8]| bytes.first_chunk().map_or(0, |word| u32::from_le_bytes(*word)) as usize;
         let entries = word(next(4)?);
-        ensure!(
-            (1..1 << 20).contains(&entries),
-            "it begins neither as GGUF nor with a number of entries; make one with `arenite imatrix`"
-        );
+        ensure!((1..1 << 20).contains(&entries), "it is neither GGUF nor a .dat file; make one with `arenite imatrix`");
         let mut columns = BTreeMap::new();
         for _ in 0..entries {
             let len = word(next(4)?);
-            let name = String::from_utf8(next(len)?.to_vec()).context("a name in it is not UTF-8")?;
+            let name = String::from_utf8(next(len)?.to_vec()).context("it has a name that is not UTF-8")?;
             let calls = word(next(4)?).max(1) as f32;
             let len = word(next(4)?);
             let sums = next(len.checked_mul(4).context(SHORT)?)?.as_chunks().0;
             columns.insert(name, sums.iter().map(|x| f32::from_le_bytes(*x) / calls).collect());
         }
-        // What follows may be missing.
+        // The fields after the entries are optional.
         let chunks = next(4).map_or(0, word) as u32;
         let len = next(4).map_or(0, word);
         let dataset = next(len).ok().filter(|name| !name.is_empty()).map(<[u8]>::to_vec);
@@ -95,7 +89,7 @@ impl Importance {
     }
 }
 
-/// All elements of a tensor of F32.
+/// All elements of an F32 tensor.
 fn numbers(tensor: &Tensor<'_>) -> Result<Vec<f32>> {
     let mut out = vec![0.0; tensor.data.len() / 4];
     ensure!(
@@ -107,16 +101,16 @@ fn numbers(tensor: &Tensor<'_>) -> Result<Vec<f32>> {
     Ok(out)
 }
 
-/// Running sums of one tensor.
+/// Running sums for one tensor.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sums {
-    /// Of the squares of each column, matrix after matrix.
+    /// Sum of squares of each column, matrix after matrix.
     pub squares: Vec<f32>,
-    /// Inputs, of each matrix.
+    /// Number of inputs of each matrix.
     pub counts: Vec<u64>,
 }
 
-/// Writes an importance matrix.
+/// Writes an importance matrix as GGUF.
 pub fn write(
     path: &Path,
     sums: &BTreeMap<String, Sums>,

@@ -1,8 +1,8 @@
-//! IQ1_S and IQ1_M: three values for each weight, eight of them a point of a codebook, all shifted up or down by an
-//! eighth.
+//! IQ1_S and IQ1_M: three levels per weight. Groups of eight weights are points of a codebook, shifted up or down by
+//! an eighth.
 //!
-//! As ggml does it (`quantize_row_iq1_*_impl`): with the weights sorted, two borders split them into three values, so
-//! all splits can be tried; then eights that are no point move to one near them.
+//! The search is ggml's (`quantize_row_iq1_*_impl`). Two borders in the sorted weights split them into three levels,
+//! so all splits can be tried. Then each group of eight that is not a point moves to a nearby one.
 
 use std::sync::LazyLock;
 
@@ -12,13 +12,13 @@ use half::f16;
 use super::lattice::{Block, Codebook};
 use super::search::{Fit, nearest, sum_of_squares, weigh};
 
-/// The values of the three levels, shifted up and down.
+/// The values of the three levels: shifted up, and shifted down.
 const VALUES: [[f32; 3]; 2] = [[-0.875, 0.125, 1.125], [-1.125, -0.125, 0.875]];
 
 static CODEBOOK: LazyLock<Codebook<8>> =
     LazyLock::new(|| Codebook::read(TensorType::IQ1_S, 2048, 3, 3, |block, out| pack_iq1_s(block, &[0; 8], out)));
 
-/// A group as it is stored: how its eights are shifted, as indices into [`VALUES`], and its scale.
+/// Parameters of a stored group: the shift of each eight weights as an index into [`VALUES`], and the scale.
 #[derive(Clone, Copy)]
 struct Group<const EIGHTS: usize> {
     shifts: [usize; EIGHTS],
@@ -44,14 +44,14 @@ impl<const EIGHTS: usize> Best<EIGHTS> {
     }
 }
 
-/// The indices of `x` in ascending order of its elements.
+/// The indices that sort `x` in ascending order.
 fn ascending(x: &[f32]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..x.len()).collect();
     order.sort_by(|&a, &b| x[a].total_cmp(&x[b]));
     order
 }
 
-/// The best split of 32 weights that are shifted together.
+/// Finds the best split of 32 weights with one shift.
 fn split_iq1_s(x: &[f32], weights: &[f32], order: &[usize]) -> Best<4> {
     let (mut xs, mut ws) = ([0.0; 33], [0.0; 33]);
     for (j, &i) in order.iter().enumerate() {
@@ -73,7 +73,7 @@ fn split_iq1_s(x: &[f32], weights: &[f32], order: &[usize]) -> Best<4> {
     best
 }
 
-/// The best split of 16 weights whose halves are shifted each in its own way.
+/// Finds the best split of 16 weights with a shift for each half.
 fn split_iq1_m(x: &[f32], weights: &[f32], order: &[usize]) -> Best<2> {
     let (mut xs, mut ws) = ([[0.0; 17]; 2], [[0.0; 17]; 2]);
     for (j, &i) in order.iter().enumerate() {
@@ -88,7 +88,7 @@ fn split_iq1_m(x: &[f32], weights: &[f32], order: &[usize]) -> Best<2> {
         for second in first..=16 {
             let fit = |half: usize, shift: usize| {
                 let (v, xs, ws) = (VALUES[shift], &xs[half], &ws[half]);
-                // Neighbouring levels differ by 1, so each border takes off what lies below it.
+                // Neighbouring levels differ by 1, so each border subtracts the sum of the weights below it.
                 let xq = xs[16] * v[2] - (xs[first] + xs[second]);
                 let q2 = ws[16] * v[2] * v[2]
                     + ws[first] * (v[0] * v[0] - v[1] * v[1])
@@ -104,7 +104,7 @@ fn split_iq1_m(x: &[f32], weights: &[f32], order: &[usize]) -> Best<2> {
     best
 }
 
-/// Levels, then points, of a group.
+/// Chooses the levels of a group, then the nearest points.
 fn group<const EIGHTS: usize>(
     x: &[f32],
     weights: &[f32],
@@ -151,7 +151,7 @@ fn group<const EIGHTS: usize>(
     Group { shifts, scale }
 }
 
-/// Adds a group as it is stored to a fit, its values times `factor`.
+/// Adds a stored group, with its values times `factor`, to a fit.
 fn add(fit: &mut Fit, x: &[f32], weights: &[f32], indices: &[u16], shifts: &[usize], factor: f32) {
     for (k, (&index, &shift)) in indices.iter().zip(shifts).enumerate() {
         for (i, &level) in CODEBOOK.points[usize::from(index)].iter().enumerate() {
@@ -160,7 +160,7 @@ fn add(fit: &mut Fit, x: &[f32], weights: &[f32], indices: &[u16], shifts: &[usi
     }
 }
 
-/// The weights of the errors in group `i` of a block.
+/// Error weights of group `i` of a block.
 fn weights<const N: usize>(x: &[f32], importance: Option<&[f32]>, i: usize, sigma2: f32) -> [f32; N] {
     let mut weights = [0.0; N];
     match importance {
@@ -170,7 +170,7 @@ fn weights<const N: usize>(x: &[f32], importance: Option<&[f32]>, i: usize, sigm
     weights
 }
 
-/// The codes of the scales, and the scale of them.
+/// Quantizes the group scales to `codes`. Returns the scale of the codes.
 fn code_scales(scales: impl Iterator<Item = f32> + Clone, codes: &mut [u8; 16]) -> f32 {
     let d = scales.clone().fold(0.0, |max: f32, scale| max.max(scale)) / 15.0;
     let inverse = 1.0 / d;
@@ -190,7 +190,7 @@ pub fn iq1_s(row: &[f32], importance: Option<&[f32]>, out: &mut [u8]) {
             group(&x[32 * i..][..32], &weights, 1e-12, split_iq1_s, &mut block.indices[4 * i..][..4])
         });
         let d = code_scales(groups.iter().map(|group| group.scale), &mut block.scales);
-        block.d = f16::from_f32(d * 1.125); // found by trying, as ggml says
+        block.d = f16::from_f32(d * 1.125); // empirical factor from ggml
         pack_iq1_s(&block, &groups.map(|group| group.shifts[0]), out);
     }
 }
@@ -226,7 +226,7 @@ pub fn iq1_m(row: &[f32], importance: Option<&[f32]>, out: &mut [u8]) {
             }
             d = if fit.q2 > 0.0 { fit.scale() } else { d };
         }
-        block.d = f16::from_f32(d * 1.1125); // found by trying, as ggml says
+        block.d = f16::from_f32(d * 1.1125); // empirical factor from ggml
         pack_iq1_m(&block, &groups.map(|group| group.shifts), out);
     }
 }
@@ -241,7 +241,7 @@ fn pack_iq1_m(block: &Block, shifts: &[[usize; 2]; 16], out: &mut [u8]) {
     }
     for (i, four) in block.scales.chunks_exact(4).enumerate() {
         let scales = (0..4).fold(0, |bits, k| bits | u16::from(four[k]) << (3 * k));
-        let d = block.d.to_bits() >> (4 * i) & 15; // a nibble of it above the scales of each four
+        let d = block.d.to_bits() >> (4 * i) & 15; // each nibble of `d` is stored above four scales
         out[48 + 2 * i..][..2].copy_from_slice(&(scales | d << 12).to_le_bytes());
     }
 }

@@ -1,4 +1,4 @@
-//! IQ4_NL and IQ4_XS: 16 values that are denser near zero.
+//! IQ4_NL and IQ4_XS: 4-bit codes for 16 values that are denser near zero.
 
 use half::f16;
 
@@ -6,7 +6,7 @@ use super::search::{Fit, TINY, extreme, nearest, sum_of_squares, weigh};
 
 const VALUES: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
 
-/// The code of the value nearest to `x`; the higher one of two.
+/// The code of the value nearest to `x`; of two equally near, the higher one.
 fn code(x: f32) -> u8 {
     let above = VALUES.partition_point(|&value| f32::from(value) <= x);
     match above {
@@ -19,7 +19,7 @@ fn code(x: f32) -> u8 {
     }
 }
 
-/// The scale of 32 weights.
+/// Finds the scale of 32 weights.
 fn scale(x: &[f32], weights: &[f32]) -> f32 {
     let max = extreme(x);
     if max.abs() < TINY {
@@ -46,7 +46,7 @@ fn scale(x: &[f32], weights: &[f32]) -> f32 {
     scale
 }
 
-/// The scales of all groups of 32 in a block.
+/// Finds the scales of all groups of 32 in a block.
 fn scales<const N: usize>(x: &[f32], importance: Option<&[f32]>) -> [f32; N] {
     let sigma2 = sum_of_squares(x) * (2.0 / x.len() as f32);
     std::array::from_fn(|i| {
@@ -60,7 +60,7 @@ fn scales<const N: usize>(x: &[f32], importance: Option<&[f32]>) -> [f32; N] {
     })
 }
 
-/// The codes of 32 weights for a scale.
+/// Writes the codes of 32 weights for a given scale.
 fn pack(x: &[f32], scale: f32, out: &mut [u8]) {
     let inverse = if scale == 0.0 { 0.0 } else { 1.0 / scale };
     let (low, high) = x.split_at(16);

@@ -1,4 +1,4 @@
-//! Q2_K to Q6_K: 256 weights in groups of 16 or 32; the groups' scales are quantized in their turn.
+//! Q2_K to Q6_K: blocks of 256 weights in groups of 16 or 32. The groups' scales are quantized, too.
 
 use half::f16;
 
@@ -6,7 +6,7 @@ use super::search::{
     TINY, Tries, WEIGHTED, affine, extreme, nearest, positive, sum_of_squares, symmetric, symmetric_by_descent, weigh,
 };
 
-/// What of an importance matrix belongs to the block at element `at` of a row.
+/// The importance of the block that starts at element `at` of a row.
 fn part(importance: Option<&[f32]>, at: usize) -> Option<&[f32]> {
     importance.map(|importance| &importance[at..at + 256])
 }
@@ -17,7 +17,7 @@ fn put_f16(x: f32, out: &mut [u8]) -> f32 {
     x.to_f32()
 }
 
-/// Codes of two bits: each half of 128 takes 32 bytes, its quarters one above the other.
+/// Packs codes of two bits. Each half of 128 codes takes 32 bytes; its quarter `q` goes to bits `2q` and `2q + 1`.
 pub fn pack_two_bits(codes: &[u8; 256], out: &mut [u8]) {
     for (codes, out) in codes.chunks_exact(128).zip(out.chunks_exact_mut(32)) {
         for (i, byte) in out.iter_mut().enumerate() {
@@ -26,7 +26,7 @@ pub fn pack_two_bits(codes: &[u8; 256], out: &mut [u8]) {
     }
 }
 
-/// The low nibbles: each quarter of 64 takes 32 bytes, its second half above the first.
+/// Packs the low nibbles. Each quarter of 64 codes takes 32 bytes, its second half in the high nibbles.
 fn pack_nibbles(codes: &[u8; 256], out: &mut [u8]) {
     for (codes, out) in codes.chunks_exact(64).zip(out.chunks_exact_mut(32)) {
         for (i, byte) in out.iter_mut().enumerate() {
@@ -35,20 +35,20 @@ fn pack_nibbles(codes: &[u8; 256], out: &mut [u8]) {
     }
 }
 
-/// Bit `bit` of every code: byte `i` has those of `i`, `i + 32`, ..., the first one lowest.
+/// Packs bit `bit` of every code. Byte `i` holds the bits of codes `i`, `i + 32`, ..., starting at the lowest bit.
 fn pack_bit(codes: &[u8; 256], bit: u32, out: &mut [u8]) {
     for (i, byte) in out.iter_mut().enumerate() {
         *byte = (0..8).fold(0, |byte, k| byte | (codes[i + 32 * k] >> bit & 1) << k);
     }
 }
 
-/// A format with a scale and a minimum for each group.
+/// A format with a scale and a minimum per group.
 struct Affine {
     group: usize,
     top: i32,
-    /// The largest code of a group's scale or minimum.
+    /// Largest code of a group's scale or minimum.
     scale_top: i32,
-    /// The search without an importance matrix.
+    /// The scales tried without an importance matrix.
     plain: Tries,
 }
 
@@ -112,7 +112,7 @@ impl Affine {
         };
         block.d = f16::from_f32(coded(&scales[..groups], &mut block.scales[..groups]));
         block.dmin = f16::from_f32(coded(&mins[..groups], &mut block.mins[..groups]));
-        // The codes for the scales and minimums as they are stored.
+        // Recomputes the codes for the stored scales and minimums.
         for i in 0..groups {
             let d = block.d.to_f32() * f32::from(block.scales[i]);
             let min = block.dmin.to_f32() * f32::from(block.mins[i]);
@@ -126,7 +126,7 @@ impl Affine {
     }
 }
 
-/// Eight scales and eight minimums of six bits in 12 bytes.
+/// Packs eight scales and eight minimums of six bits into 12 bytes.
 fn pack_six_bits(scales: &[u8; 16], mins: &[u8; 16], out: &mut [u8]) {
     for j in 0..4 {
         out[j] = scales[j] & 63 | scales[j + 4] >> 4 << 6;
@@ -168,7 +168,7 @@ pub fn q5_k(row: &[f32], importance: Option<&[f32]>, out: &mut [u8]) {
     }
 }
 
-/// The codes again, for the scales as they are stored.
+/// Recomputes the codes for the stored scales.
 fn recode(x: &[f32], d: f32, scales: impl Iterator<Item = i32>, top: i32, codes: &mut [u8; 256]) {
     for ((x, codes), scale) in x.chunks_exact(16).zip(codes.chunks_exact_mut(16)).zip(scales) {
         let d = d * scale as f32;

@@ -1,7 +1,8 @@
-//! IQ2_XXS, IQ2_XS, IQ2_S, IQ3_XXS and IQ3_S: signs apart, and the magnitudes of 8 or 4 weights are one point of a
-//! codebook.
+//! IQ2_XXS, IQ2_XS, IQ2_S, IQ3_XXS and IQ3_S: signs are stored apart, and the magnitudes of 8 or 4 weights are one
+//! point of a codebook.
 //!
-//! The search is ggml's (`quantize_row_iq*_impl`), stated once for all five; what differs is data.
+//! The search is ggml's (`quantize_row_iq*_impl`), written once for all five formats; a table holds their
+//! differences.
 
 use std::sync::OnceLock;
 
@@ -10,14 +11,14 @@ use half::f16;
 
 use super::search::{Fit, TINY, nearest, positive, sum_of_squares, weigh};
 
-/// What a block of 256 weights stores, whatever its layout.
+/// The contents of a block of 256 weights, before packing.
 pub struct Block {
     pub d: f16,
-    /// Points, 8 or 4 weights each.
+    /// Index of the codebook point for each 8 or 4 weights.
     pub indices: [u16; 64],
-    /// Of 8 weights each, the first one lowest.
+    /// Sign bits of each 8 weights, the first weight in the lowest bit.
     pub signs: [u8; 32],
-    /// Of each group.
+    /// Code of each group's scale.
     pub scales: [u8; 16],
 }
 
@@ -25,22 +26,22 @@ impl Block {
     pub const ZERO: Self = Self { d: f16::ZERO, indices: [0; 64], signs: [0; 32], scales: [0; 16] };
 }
 
-/// The points of `D` weights that a format can store, as levels: a magnitude is `2 * level + 1` times the scale.
+/// The codebook of a format: points of `D` weights, as levels. A magnitude is `2 * level + 1` times the scale.
 pub struct Codebook<const D: usize> {
     pub points: Vec<[u8; D]>,
-    /// For levels as a key: the index of their point, if they are one.
+    /// The point with exactly these levels, if there is one, by [`key`](Self::key).
     on_grid: Vec<Option<u16>>,
-    /// For levels that are no point: the range in `neighbours` of the points near them.
+    /// For levels that are not a point: the range in `neighbours` of nearby points, by [`key`](Self::key).
     near: Vec<(u32, u32)>,
     neighbours: Vec<u16>,
 }
 
 impl<const D: usize> Codebook<D> {
-    /// Bits of a level in a key.
+    /// Bits per level in a key.
     const BITS: usize = if D == 8 { 2 } else { 3 };
 
-    /// Reads the points out of the decoder of the format, so that they stand in one place. Neighbours are the
-    /// points at the `distances` smallest distances.
+    /// Reads the points from the format's decoder, so that the table exists only once. The neighbours of levels are
+    /// the points at the `distances` smallest distances.
     pub fn read(kind: TensorType, count: u16, levels: u8, distances: usize, pack: fn(&Block, &mut [u8])) -> Self {
         let mut bytes = vec![0; kind.block().1];
         let mut values = Vec::new();
@@ -52,7 +53,7 @@ impl<const D: usize> Codebook<D> {
             assert!(decode_row(kind, &bytes, &mut row), "the core decodes {kind:?}");
             values.extend(row.as_chunks::<D>().0.iter().copied());
         }
-        // The levels are the ranks of the values.
+        // A level is the rank of its value.
         let mut ranks: Vec<f32> = values.iter().flatten().copied().collect();
         ranks.sort_by(f32::total_cmp);
         ranks.dedup();
@@ -103,7 +104,7 @@ impl<const D: usize> Codebook<D> {
         self.on_grid[Self::key(levels)]
     }
 
-    /// The neighbour of these levels with the least `error`, and the first one of several.
+    /// The neighbour of these levels with the smallest `error`, the first if there are several.
     pub fn nearest(&self, levels: &[u8; D], error: impl Fn(&[u8; D]) -> f32) -> u16 {
         let (start, end) = self.near[Self::key(levels)];
         let (mut least, mut best) = (f32::MAX, 0);
@@ -117,40 +118,41 @@ impl<const D: usize> Codebook<D> {
     }
 }
 
-/// Which points are looked up again for the scale that was found.
+/// The points that are searched again for the final scale.
 #[derive(Clone, Copy, PartialEq)]
 enum Again {
-    /// All.
+    /// All points.
     Always,
-    /// All, if one was not exactly on the grid.
+    /// All points, if at least one was not exactly on the grid.
     AllIfOff,
-    /// Those that were not exactly on the grid.
+    /// Only points that were not exactly on the grid.
     Off,
 }
 
-/// A format of this kind.
+/// Parameters of a format of this family.
 pub struct Lattice<const D: usize> {
     kind: TensorType,
-    /// Weights with one scale.
+    /// Number of weights that share a scale.
     group: usize,
     levels: u8,
     points: u16,
-    /// Distances of neighbours that are tried.
+    /// Number of distances at which neighbours are tried.
     distances: usize,
-    /// Scales are tried `tries` steps down and up.
+    /// Scales are tried up to `tries` steps below and above the first one.
     tries: i8,
     step: f32,
-    /// The first scale is that of a rounding without codebook, not that of the largest magnitude.
+    /// Start with the best scale of plain rounding instead of that of the largest magnitude.
     rounded_first: bool,
     again: Again,
-    /// Seven signs of eight are stored; their number is even.
+    /// Seven of eight signs are stored; the number of negative signs must be even.
     even_signs: bool,
-    /// Below this, a group counts as zeros.
+    /// A group whose magnitudes are all below this counts as zeros.
     tiny: f32,
-    /// Of the mean square, what is added to that of each weight: with an importance matrix, and without.
+    /// Fractions of the mean square added to each weight's error weight: with an importance matrix (`sigma`), and
+    /// without (`flat`).
     sigma: f32,
     flat: f32,
-    /// What the last scale is multiplied with; found by trying, as ggml says.
+    /// Empirical factor from ggml for the final scale.
     fudge: f32,
     pack: fn(&Block, &mut [u8]),
     codebook: OnceLock<Codebook<D>>,
@@ -291,14 +293,14 @@ fn put_d(block: &Block, out: &mut [u8]) {
     out[..2].copy_from_slice(&block.d.to_le_bytes());
 }
 
-/// Four bits each.
+/// Packs scales of four bits.
 fn put_scales(block: &Block, out: &mut [u8]) {
     for (byte, pair) in out.iter_mut().zip(block.scales.chunks_exact(2)) {
         *byte = pair[0] | pair[1] << 4;
     }
 }
 
-/// Four times seven signs and the scale of group `i` of 32.
+/// Packs four groups of seven signs and the scale of the 32 weights of group `i`.
 fn signs_and_scale(block: &Block, i: usize) -> [u8; 4] {
     let signs = block.signs[4 * i..][..4].iter().rev().fold(0, |bits, &signs| bits << 7 | u32::from(signs));
     (signs | u32::from(block.scales[i]) << 28).to_le_bytes()
@@ -352,8 +354,8 @@ impl<const D: usize> Lattice<D> {
         block
     }
 
-    /// Takes the signs off. Where their number must be even, the weight that matters least gets the wrong one, and
-    /// a negative magnitude.
+    /// Splits weights into magnitudes and sign bits. Where the number of negative signs must be even, the least
+    /// important weight gets the wrong sign and a negative magnitude.
     fn signs(&self, x: &[f32], weights: &[f32], magnitudes: &mut [f32], signs: &mut [u8]) {
         let eights = x.chunks_exact(8).zip(weights.chunks_exact(8)).zip(magnitudes.chunks_exact_mut(8));
         for (((x, weights), magnitudes), signs) in eights.zip(signs) {
@@ -371,7 +373,7 @@ impl<const D: usize> Lattice<D> {
         }
     }
 
-    /// The points for the magnitudes of a group; returns their scale, and nothing for zeros.
+    /// Finds the points for the magnitudes of a group. Returns their scale, or `None` if all are zeros.
     fn group_of(&self, x: &[f32], weights: &[f32], indices: &mut [u16]) -> Option<f32> {
         let codebook = self
             .codebook
@@ -393,7 +395,7 @@ impl<const D: usize> Lattice<D> {
         let mut roots = [0.0; 32];
         roots.iter_mut().zip(weights).for_each(|(root, weight)| *root = weight.sqrt());
         let (x_points, root_points) = (x.as_chunks::<D>().0, roots.as_chunks::<D>().0);
-        // The point for weights at a scale, and whether it is exactly that of their levels.
+        // Finds the point for weight group `k` at a scale; also returns whether it has exactly the rounded levels.
         let find = |k: usize, inverse: f32, scale: f32| {
             let (x, roots) = (&x_points[k], &root_points[k]);
             let top = i32::from(self.levels) - 1;

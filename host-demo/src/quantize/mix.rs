@@ -1,7 +1,7 @@
-//! File types, and the type that each of their tensors gets.
+//! File types such as Q4_K_M, and the type that each tensor gets in such a file.
 //!
-//! The choices are llama.cpp's (`llama-quant.cpp`), down to their order: which tensors stay as they are, which get
-//! more bits in a mix, and the substitute where rows are not whole blocks.
+//! The rules are llama.cpp's (`llama-quant.cpp`), in its order: tensors that keep their type, tensors that get more
+//! bits in a mix, and substitutes for rows that are not whole blocks.
 
 use anyhow::{Context, Result, bail};
 use arenite::gguf::{Gguf, Value};
@@ -10,9 +10,9 @@ use regex_lite::Regex;
 
 macro_rules! mixes {
     ($($mix:ident = $number:literal: $kind:ident),* $(,)?) => {
-        /// What a file is called by most of its tensors.
+        /// A file type, named after the type of most of its tensors.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        #[allow(non_camel_case_types)] // the names are llama.cpp's
+        #[allow(non_camel_case_types)] // llama.cpp's names
         pub enum Mix { $($mix),* }
 
         impl Mix {
@@ -23,7 +23,7 @@ macro_rules! mixes {
                 match self { $(Self::$mix => $number),* }
             }
 
-            /// The type of the tensors that nothing else is said of.
+            /// The default type of the file's tensors.
             pub fn kind(self) -> TensorType {
                 match self { $(Self::$mix => TensorType::$kind),* }
             }
@@ -53,7 +53,7 @@ impl std::str::FromStr for Mix {
             "MXFP4" => Some(Self::MXFP4_MOE),
             name => Self::ALL.iter().copied().find(|mix| format!("{mix:?}") == name),
         };
-        known.ok_or_else(|| format!("no such type; give one of {}", list(Self::ALL)))
+        known.ok_or_else(|| format!("unknown type; give one of {}", list(Self::ALL)))
     }
 }
 
@@ -61,7 +61,7 @@ fn list(all: &[impl std::fmt::Debug]) -> String {
     all.iter().map(|one| format!("{one:?}")).collect::<Vec<_>>().join(", ")
 }
 
-/// The types that a single tensor may be given.
+/// Types that a single tensor can have.
 const KINDS: [TensorType; 28] = {
     use TensorType::*;
     [
@@ -70,14 +70,14 @@ const KINDS: [TensorType; 28] = {
     ]
 };
 
-/// The type of a tensor by its name, in letters of either case.
+/// Parses the name of a tensor type, in upper or lower case.
 pub fn kind(name: &str) -> Result<TensorType, String> {
     let upper = name.to_ascii_uppercase();
     let found = KINDS.into_iter().find(|kind| format!("{kind:?}") == upper);
-    found.ok_or_else(|| format!("`{name}` is no tensor type; give one of {}", list(&KINDS)))
+    found.ok_or_else(|| format!("`{name}` is not a tensor type; give one of {}", list(&KINDS)))
 }
 
-/// `NAME=TYPE`: tensors whose name contains a match of the regular expression get the type.
+/// `NAME=TYPE`: overrides the type of tensors whose name matches the regular expression NAME.
 #[derive(Clone, Debug)]
 pub struct Override {
     name: Regex,
@@ -97,15 +97,15 @@ impl std::str::FromStr for Override {
     }
 }
 
-/// What the user says of single tensors.
+/// The user's choices for single tensors.
 #[derive(Clone, Debug, Default)]
-pub struct Wishes {
+pub struct TypeOptions {
     pub overrides: Vec<Override>,
     pub output: Option<TensorType>,
     pub embedding: Option<TensorType>,
 }
 
-/// A tensor, as far as its type depends on it.
+/// Properties of a tensor that decide its type.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape<'a> {
     pub name: &'a str,
@@ -113,12 +113,12 @@ pub struct Shape<'a> {
     pub kind: TensorType,
 }
 
-/// What a tensor is for.
+/// The purpose of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     Output,
     Embedding,
-    /// Values, also together with keys and queries.
+    /// Values, alone or in one matrix with keys and queries.
     Values,
     Keys,
     Queries,
@@ -150,7 +150,7 @@ impl Role {
     }
 }
 
-/// Parts of names of tensors that keep their type: norms, routers, positions, and other small ones.
+/// Substrings of the names of tensors that keep their type: norms, routers, positions and other small tensors.
 const KEPT: &[&str] = &[
     "_norm.weight",
     "ffn_gate_inp.weight",
@@ -189,7 +189,7 @@ const KEPT: &[&str] = &[
     "mm.a.code_embd",
 ];
 
-/// Whether a tensor may change its type: a matrix of weights.
+/// Returns whether a tensor may change its type: it is a matrix of weights.
 fn may_change(tensor: &Shape<'_>) -> bool {
     tensor.dims.iter().skip(1).any(|&n| n > 1)
         && tensor.name.ends_with("weight")
@@ -197,20 +197,21 @@ fn may_change(tensor: &Shape<'_>) -> bool {
         && !KEPT.iter().any(|part| tensor.name.contains(part))
 }
 
-/// What of a model the choices depend on, and how far they got.
+/// Chooses types for the tensors of a model in order. Holds the model's properties and counts of the tensors seen so
+/// far.
 pub struct Chooser<'a> {
     mix: Mix,
-    wishes: &'a Wishes,
+    options: &'a TypeOptions,
     has_importance: bool,
     architecture: String,
     layers: usize,
     experts: u32,
-    /// Query heads that share a key head.
+    /// Number of query heads that share a key head.
     sharing: u32,
     is_70b: bool,
     tied: bool,
     values: usize,
-    // How many of each were met.
+    // Tensors of each role seen so far.
     values_seen: usize,
     down_seen: usize,
     gate_seen: usize,
@@ -218,9 +219,9 @@ pub struct Chooser<'a> {
 }
 
 impl<'a> Chooser<'a> {
-    pub fn new(gguf: &Gguf<'_>, mix: Mix, wishes: &'a Wishes, has_importance: bool) -> Result<Self> {
+    pub fn new(gguf: &Gguf<'_>, mix: Mix, options: &'a TypeOptions, has_importance: bool) -> Result<Self> {
         let architecture = gguf.architecture()?;
-        // A number, or that of the first layer.
+        // The value of a key. For a list by layer, its first element.
         let number = |key: &str| match gguf.get2(architecture, key) {
             Some(Value::Array(all)) => Ok(all.get_i32(0).and_then(|n| u32::try_from(n).ok())),
             _ => gguf.u32(architecture, key),
@@ -231,7 +232,7 @@ impl<'a> Chooser<'a> {
         let values = gguf.tensors().filter(|tensor| Role::of(tensor.name) == Role::Values).count();
         Ok(Self {
             mix,
-            wishes,
+            options,
             has_importance,
             layers,
             experts: number("expert_count")?.unwrap_or(0),
@@ -252,20 +253,21 @@ impl<'a> Chooser<'a> {
         })
     }
 
-    /// The type of the next tensor; they come in the order of [`order`].
+    /// Chooses the type of the next tensor. Tensors must come in the order of [`order`].
     pub fn choose(&mut self, tensor: &Shape<'_>) -> Result<TensorType> {
         if !may_change(tensor) {
             return Ok(tensor.kind);
         }
         let role = Role::of(tensor.name);
-        let wished = self.wishes.overrides.iter().find(|wish| wish.name.is_match(tensor.name)).map(|wish| wish.kind);
-        if let Some(kind) = self.wishes.embedding
+        let override_kind =
+            self.options.overrides.iter().find(|rule| rule.name.is_match(tensor.name)).map(|rule| rule.kind);
+        if let Some(kind) = self.options.embedding
             && role == Role::Embedding
-            && (tensor.name == "token_embd.weight" || wished.is_none())
+            && (tensor.name == "token_embd.weight" || override_kind.is_none())
         {
             return Ok(kind);
         }
-        if let Some(kind) = self.wishes.output
+        if let Some(kind) = self.options.output
             && role == Role::Output
         {
             return Ok(kind);
@@ -274,14 +276,14 @@ impl<'a> Chooser<'a> {
         if matches!(kind, TensorType::F32 | TensorType::F16 | TensorType::BF16) {
             return Ok(kind);
         }
-        let kind = match wished {
+        let kind = match override_kind {
             Some(kind) => kind,
             None => self.mixed(kind, tensor, role)?,
         };
         fitting(kind, tensor)
     }
 
-    /// As the mix has it.
+    /// The type of a tensor according to the mix.
     fn mixed(&mut self, kind: TensorType, tensor: &Shape<'_>, role: Role) -> Result<TensorType> {
         use TensorType as T;
         if role == Role::Output || self.tied && role == Role::Embedding {
@@ -311,7 +313,7 @@ impl<'a> Chooser<'a> {
 
     fn output(&self, kind: TensorType, tensor: &Shape<'_>) -> TensorType {
         use TensorType as T;
-        if let Some(kind) = self.wishes.output {
+        if let Some(kind) = self.options.output {
             return kind;
         }
         let whole = tensor.dims[0].is_multiple_of(kind.block().0 as u64);
@@ -467,7 +469,7 @@ impl<'a> Chooser<'a> {
         }
     }
 
-    /// The first matrices of a feed-forward.
+    /// The type of a gate or up matrix of a feed-forward layer.
     fn inner(&mut self, kind: TensorType, role: Role, name: &str) -> Result<TensorType> {
         let seen = if role == Role::Gate { &mut self.gate_seen } else { &mut self.up_seen };
         let i = layer(seen, self.layers, self.experts, name)?;
@@ -476,7 +478,7 @@ impl<'a> Chooser<'a> {
     }
 }
 
-/// The layer of a feed-forward's tensor: how many came before it, or its number where experts are scattered.
+/// Index of the layer that a feed-forward tensor belongs to: a running count, or with experts the number in its name.
 fn layer(seen: &mut usize, layers: usize, experts: u32, name: &str) -> Result<usize> {
     let count = *seen;
     *seen += 1;
@@ -484,19 +486,19 @@ fn layer(seen: &mut usize, layers: usize, experts: u32, name: &str) -> Result<us
         return Ok(count);
     }
     let number = name.strip_prefix("blk.").and_then(|rest| rest.split('.').next()?.parse().ok());
-    let number: usize = number.with_context(|| format!("the tensor {name} is in no layer"))?;
+    let number: usize = number.with_context(|| format!("the name of the tensor {name} has no layer number"))?;
     if number >= layers {
-        bail!("the tensor {name} is beyond the {layers} layers of the model");
+        bail!("the tensor {name} is outside of the model's {layers} layers");
     }
     Ok(number)
 }
 
-/// The first and last eighth of the layers, and every third between.
+/// Returns whether a layer gets more bits: the first and last eighth of the layers, and every third between.
 fn more_bits(i: usize, layers: usize) -> bool {
     i < layers / 8 || i >= 7 * layers / 8 || (i - layers / 8) % 3 == 2
 }
 
-/// `kind`, or its substitute where rows are not whole blocks.
+/// Returns `kind`, or its substitute if the rows are not whole blocks.
 fn fitting(kind: TensorType, tensor: &Shape<'_>) -> Result<TensorType> {
     use TensorType as T;
     let (name, columns) = (tensor.name, tensor.dims[0]);
@@ -520,13 +522,13 @@ fn fitting(kind: TensorType, tensor: &Shape<'_>) -> Result<TensorType> {
 }
 
 impl Mix {
-    /// Whether llama-quantize refuses it without an importance matrix.
+    /// Returns whether llama-quantize requires an importance matrix for this mix.
     pub fn wants_importance(self) -> bool {
         matches!(self, Self::IQ1_S | Self::IQ1_M | Self::IQ2_XXS | Self::IQ2_XS | Self::IQ2_S | Self::Q2_K_S)
     }
 }
 
-/// Whether a tensor of this name and type must have an importance matrix.
+/// Returns whether a tensor of this name and type requires an importance matrix.
 pub fn needs_importance(name: &str, kind: TensorType, mix: Mix) -> bool {
     use TensorType as T;
     if matches!(Role::of(name), Role::Embedding | Role::Output) {
@@ -539,7 +541,7 @@ pub fn needs_importance(name: &str, kind: TensorType, mix: Mix) -> bool {
     }
 }
 
-/// The order of a tensor among the others: those outside of layers first, then layer by layer, by name.
+/// Sort key of tensors: those outside of layers first, then by layer and name.
 pub fn order(name: &str) -> (i64, &str) {
     let number = name.strip_prefix("blk.").and_then(|rest| rest.split_once('.')?.0.parse().ok());
     (number.unwrap_or(-1), name)

@@ -1,4 +1,4 @@
-//! A model written again in other types: what `arenite quantize` does.
+//! Converts a model to other tensor types, for `arenite quantize`.
 
 mod encode;
 pub mod importance;
@@ -23,30 +23,30 @@ use arenite::quant::{TensorType, decode_row};
 use half::{bf16, f16};
 
 use self::importance::Importance;
-use self::mix::{Chooser, Mix, Shape, Wishes};
+use self::mix::{Chooser, Mix, Shape, TypeOptions};
 use crate::gguf_writer::Header;
 
-/// Elements that a thread encodes at a time: some hundredths of a second.
+/// Elements that a thread encodes at a time; this takes some hundredths of a second.
 const PIECE: usize = 1 << 18;
 
-/// A tensor, and what it becomes.
+/// A tensor and the type that it is converted to.
 pub struct Change<'a> {
     pub tensor: Tensor<'a>,
     pub to: TensorType,
-    /// Of each column, matrix after matrix.
+    /// Importance of each column, matrix after matrix.
     importance: Option<&'a [f32]>,
 }
 
-/// What becomes of every tensor, in the order of the new file. All that can be wrong with the model or the wishes
-/// is found here, before anything is written.
+/// Chooses the new type of every tensor, in the order of the new file. All errors in the model and the options are
+/// found here, before anything is written.
 pub fn changes<'a>(
     gguf: &Gguf<'a>,
     mix: Mix,
-    wishes: &Wishes,
+    options: &TypeOptions,
     importance: Option<&'a Importance>,
     requantize: bool,
 ) -> Result<Vec<Change<'a>>> {
-    let mut chooser = Chooser::new(gguf, mix, wishes, importance.is_some())?;
+    let mut chooser = Chooser::new(gguf, mix, options, importance.is_some())?;
     let mut tensors: Vec<Tensor<'a>> = gguf.tensors().collect();
     tensors.sort_by_key(|tensor| mix::order(tensor.name));
     let change = |tensor: Tensor<'a>| -> Result<Change<'a>> {
@@ -63,14 +63,14 @@ pub fn changes<'a>(
         let plain = matches!(kind, TensorType::F32 | TensorType::F16 | TensorType::BF16);
         ensure!(
             plain || requantize,
-            "{name} is {kind:?} already, and each quantization loses something: quantize the F16 file, or give \
+            "{name} is already {kind:?}, and quantizing it again loses more accuracy: start from the F16 file, or give \
              --allow-requantize"
         );
         let importance = match importance.and_then(|all| all.columns.get(name)) {
             Some(columns) if columns.len() as u64 == tensor.dims[0] * tensor.dims[2] => Some(&columns[..]),
             Some(columns) if name != "token_embd.weight" => {
                 bail!(
-                    "the importance matrix has {} columns for {name}, which has {}: it is another model's",
+                    "the importance matrix has {} columns for {name}, which has {}: it belongs to another model",
                     columns.len(),
                     tensor.dims[0] * tensor.dims[2]
                 )
@@ -79,7 +79,7 @@ pub fn changes<'a>(
         };
         if importance.is_none() && mix::needs_importance(name, to, mix) {
             bail!(
-                "{name} cannot become {to:?} without an importance matrix of it: make one with `arenite imatrix` \
+                "{name} cannot become {to:?} without an importance matrix: make one with `arenite imatrix` \
                  and give it with --imatrix"
             );
         }
@@ -88,8 +88,8 @@ pub fn changes<'a>(
     tensors.into_iter().map(change).collect()
 }
 
-/// The header, all before the tensors' bytes, with the keys in llama.cpp's order; the importance matrix that was used, and
-/// where it came from.
+/// Builds the header of the new file, with the keys in llama.cpp's order. It records the importance matrix and the
+/// path it came from.
 pub fn header(
     gguf: &Gguf<'_>,
     mix: Mix,
@@ -132,7 +132,8 @@ impl Change<'_> {
         self.tensor.dims.iter().skip(1).product::<u64>() as usize
     }
 
-    /// Writes the tensor in its new type; `go_on` is asked after every piece, and told how many bytes it had.
+    /// Writes the tensor in its new type. Calls `go_on` with the size of every chunk written; its error stops the
+    /// conversion.
     pub fn write(
         &self,
         threads: usize,
@@ -157,7 +158,7 @@ impl Change<'_> {
         Ok(())
     }
 
-    /// These rows in the new type, in as many parts as there are threads.
+    /// Encodes these rows in the new type, split among the threads.
     fn encode(&self, rows: Range<usize>, threads: usize, out: &mut Vec<u8>) -> Result<()> {
         let row_bytes = self.columns() / self.to.block().0 * self.to.block().1;
         out.resize(rows.len() * row_bytes, 0);
@@ -165,7 +166,7 @@ impl Change<'_> {
         thread::scope(|scope| {
             let parts = rows.step_by(part).zip(out.chunks_mut(part * row_bytes));
             let parts: Vec<_> = parts.map(|(first, out)| scope.spawn(move || self.encode_part(first, out))).collect();
-            parts.into_iter().try_for_each(|part| part.join().map_err(|_| anyhow!("a thread stopped"))?)
+            parts.into_iter().try_for_each(|part| part.join().map_err(|_| anyhow!("a thread panicked"))?)
         })
     }
 
@@ -174,7 +175,7 @@ impl Change<'_> {
         let from = self.tensor.kind.block();
         let from = columns / from.0 * from.1;
         let to = columns / self.to.block().0 * self.to.block().1;
-        // Scales are f16 mostly, and the search for them adds squares.
+        // Most formats store f16 scales, and searching for a scale sums squares: larger weights would overflow.
         let most = match self.to {
             TensorType::F32 => f32::MAX,
             TensorType::BF16 => bf16::MAX.to_f32(),

@@ -1,18 +1,18 @@
-//! The searches that the block formats share: given weights `x` and how much an error in each matters, find the
-//! scale (and the minimum) whose rounded codes come closest.
+//! Scale searches shared by the block formats. Given weights `x` and the cost of an error in each, they find the
+//! scale (and the minimum) whose rounded codes have the smallest error.
 //!
-//! These are ggml's searches (`make_q*_quants` in `ggml-quants.c`) with their order of operations, so that the codes
-//! are the same: each sum runs from the first element to the last in f32.
+//! These are ggml's searches (`make_q*_quants` in `ggml-quants.c`) with the same order of operations, so that the
+//! codes are the same: each sum runs from the first element to the last in f32.
 
-/// Below this a group counts as zeros.
+/// A group whose magnitudes are all below this counts as zeros.
 pub const TINY: f32 = 1e-15;
 
-/// The nearest integer, halves to even, by adding 1.5 * 2^23: baseline x86-64 has no instruction for it.
+/// Rounds to the nearest integer, halves to even, by adding 1.5 * 2^23. Baseline x86-64 has no instruction for it.
 pub fn nearest(x: f32) -> i32 {
     ((x + 12_582_912.0).to_bits() & 0x7f_ffff) as i32 - 0x40_0000
 }
 
-/// The element of largest magnitude, the first of several; 0 for none.
+/// Returns the element of largest magnitude, the first if there are several, or 0 for an empty slice.
 pub fn extreme(x: &[f32]) -> f32 {
     x.iter().fold(0.0, |top: f32, &x| if x.abs() > top.abs() { x } else { top })
 }
@@ -21,14 +21,14 @@ pub fn sum_of_squares(x: &[f32]) -> f32 {
     x.iter().fold(0.0, |sum, x| sum + x * x)
 }
 
-/// How much an error in each weight matters: its importance, more for larger weights.
+/// Computes the cost of an error in each weight: its importance, times a factor that grows with its magnitude.
 pub fn weigh(x: &[f32], importance: &[f32], sigma2: f32, weights: &mut [f32]) {
     for ((weight, x), importance) in weights.iter_mut().zip(x).zip(importance) {
         *weight = importance * (sigma2 + x * x).sqrt();
     }
 }
 
-/// The least-squares fit of `x = scale * code`: weighted sums of `x * code` and `code * code`.
+/// Least-squares fit of `x = scale * code`: weighted sums of `x * code` and `code * code`.
 #[derive(Clone, Copy, Default)]
 pub struct Fit {
     pub xq: f32,
@@ -41,7 +41,7 @@ impl Fit {
         self.q2 += weight * q * q;
     }
 
-    /// As [`add`](Self::add), multiplied in the other order, as some of ggml's searches do.
+    /// Like [`add`](Self::add), multiplying in the other order, as some of ggml's searches do.
     pub fn add_code_first(&mut self, weight: f32, x: f32, q: f32) {
         self.xq += weight * q * x;
         self.q2 += weight * q * q;
@@ -51,13 +51,13 @@ impl Fit {
         self.xq / self.q2
     }
 
-    /// Whether its error is less than that of a fit with `best = scale * xq`.
+    /// Returns whether the error is smaller than that of a fit with `best = scale * xq`.
     pub fn beats(self, best: f32) -> bool {
         self.q2 > 0.0 && self.xq * self.xq > best * self.q2
     }
 }
 
-/// Codes from `-top` to `top - 1`, stored plus `top`, with a scale of either sign. Returns the scale.
+/// Finds codes from `-top` to `top - 1`, stored plus `top`, with a scale of either sign. Returns the scale.
 pub fn symmetric(top: i32, x: &[f32], weights: &[f32], codes: &mut [u8]) -> f32 {
     let max = extreme(x);
     if max.abs() < TINY {
@@ -86,7 +86,8 @@ pub fn symmetric(top: i32, x: &[f32], weights: &[f32], codes: &mut [u8]) -> f32 
     scale
 }
 
-/// As [`symmetric`], weighted by the squares of `x`: from one start, codes change one at a time while that helps.
+/// Like [`symmetric`], weighted by the squares of `x`. Starts from one scale and changes single codes while the error
+/// shrinks.
 pub fn symmetric_by_descent(top: i32, x: &[f32], codes: &mut [u8]) -> f32 {
     let max = extreme(x);
     if max.abs() < TINY {
@@ -125,7 +126,7 @@ pub fn symmetric_by_descent(top: i32, x: &[f32], codes: &mut [u8]) -> f32 {
     if fit.q2 > 0.0 { fit.scale() } else { 0.0 }
 }
 
-/// Codes from 0 to `top` of numbers that are not negative. Returns the scale.
+/// Finds codes from 0 to `top` for non-negative numbers. Returns the scale.
 pub fn positive(top: i32, x: &[f32], weights: &[f32], codes: &mut [u8]) -> f32 {
     let max = x.iter().fold(0.0, |max: f32, &x| if max > x { max } else { x });
     if max < TINY {
@@ -140,7 +141,7 @@ pub fn positive(top: i32, x: &[f32], weights: &[f32], codes: &mut [u8]) -> f32 {
         })
     };
     let mut inverse = top as f32 / max;
-    // A code is an unsigned byte to ggml, here and below: an element below zero makes this first error large.
+    // ggml stores codes as unsigned bytes, here and below: a negative element makes this first error large.
     let mut least = error(inverse, &|l| f32::from(l as u8));
     for step in (-4..=4).filter(|&step| step != 0) {
         let other = (0.1 * step as f32 + top as f32) / max;
@@ -179,20 +180,21 @@ pub fn positive(top: i32, x: &[f32], weights: &[f32], codes: &mut [u8]) -> f32 {
     if fit.q2 > 0.0 { fit.scale() } else { 0.0 }
 }
 
-/// What [`affine`] tries: `steps + 1` inverse scales `(first + step * i + top) / range`.
+/// The scales that [`affine`] tries: `steps + 1` inverse scales `(first + step * i + top) / range`.
 #[derive(Clone, Copy)]
 pub struct Tries {
     pub first: f32,
     pub step: f32,
     pub steps: i32,
-    /// Compare by the sum of magnitudes rather than of squares.
+    /// Compare sums of magnitudes instead of squares.
     pub by_magnitude: bool,
 }
 
-/// The tries of all affine searches with an importance matrix.
+/// The scales that all affine searches with an importance matrix try.
 pub const WEIGHTED: Tries = Tries { first: -0.9, step: 0.05, steps: 36, by_magnitude: false };
 
-/// Codes from 0 to `top` of `x = scale * code - minimum`, the minimum not negative. Returns both.
+/// Finds codes from 0 to `top` for `x = scale * code - minimum` with a non-negative minimum. Returns scale and
+/// minimum.
 pub fn affine(top: i32, x: &[f32], weights: &[f32], tries: Tries, codes: &mut [u8]) -> (f32, f32) {
     let (mut min, mut max) = (x[0], x[0]);
     let (mut sum_w, mut sum_x) = (weights[0], weights[0] * x[0]);
@@ -214,7 +216,8 @@ pub fn affine(top: i32, x: &[f32], weights: &[f32], tries: Tries, codes: &mut [u
             sum + w * if tries.by_magnitude { difference.abs() } else { difference * difference }
         })
     };
-    // Codes follow from an inverse scale and the minimum so far; a better minimum is the next tries' start.
+    // Each try computes codes from an inverse scale and the current minimum. A better minimum is used by the next
+    // tries.
     let mut chosen = (top as f32 / (max - min), min);
     let mut scale = 1.0 / chosen.0;
     let mut least = error(chosen, scale, min);

@@ -1,4 +1,5 @@
-//! Q4_1, Q5_0 and Q5_1, Q4_0 with an importance matrix, MXFP4 and NVFP4, and the types of one, two and three values.
+//! Encoders of Q4_1, Q5_0, Q5_1, MXFP4, NVFP4 and the 1-bit, 2-bit and ternary types, and of Q4_0 with an importance
+//! matrix.
 
 use half::f16;
 
@@ -8,7 +9,8 @@ fn inverse(d: f32) -> f32 {
     if d == 0.0 { 0.0 } else { 1.0 / d }
 }
 
-/// Writes 32 codes of `BITS`: low nibbles in 16 bytes, the second half's above the first's; fifth bits before them.
+/// Writes 32 codes of `BITS` bits: low nibbles in 16 bytes (the second half of the codes in the high nibbles),
+/// preceded by the fifth bits if there are any.
 fn pack<const BITS: u32>(codes: &[u8; 32], out: &mut [u8]) {
     let out = if BITS == 5 {
         let high = codes.iter().rev().fold(0u32, |bits, code| bits << 1 | u32::from(code >> 4 & 1));
@@ -23,7 +25,7 @@ fn pack<const BITS: u32>(codes: &[u8; 32], out: &mut [u8]) {
     }
 }
 
-/// The blocks of a row, with their weights if there is an importance matrix.
+/// Iterates over the blocks of a row, each with its error weights if there is an importance matrix.
 fn blocks<'a>(row: &'a [f32], importance: Option<&'a [f32]>) -> impl Iterator<Item = (&'a [f32], Option<[f32; 32]>)> {
     let sigma2 = if importance.is_some() { sum_of_squares(row) / row.len() as f32 } else { 0.0 };
     row.chunks_exact(32).enumerate().map(move |(i, x)| {
@@ -36,8 +38,8 @@ fn blocks<'a>(row: &'a [f32], importance: Option<&'a [f32]>) -> impl Iterator<It
     })
 }
 
-/// Blocks of a scale and codes around the middle: Q4_0, Q5_0. With no importance matrix, the largest magnitude
-/// gets the lowest code.
+/// Encodes blocks of a scale and codes around the middle: Q4_0, Q5_0. Without an importance matrix, the largest
+/// magnitude gets the lowest code.
 pub fn centred<const BITS: u32>(row: &[f32], importance: Option<&[f32]>, out: &mut [u8]) {
     let top = 1 << (BITS - 1);
     let bytes = out.len() / (row.len() / 32);
@@ -58,7 +60,7 @@ pub fn centred<const BITS: u32>(row: &[f32], importance: Option<&[f32]>, out: &m
     }
 }
 
-/// Blocks of a scale, a minimum and codes from 0: Q4_1, Q5_1.
+/// Encodes blocks of a scale, a minimum and codes from 0: Q4_1, Q5_1.
 pub fn with_minimum<const BITS: u32>(row: &[f32], importance: Option<&[f32]>, out: &mut [u8]) {
     let top = (1 << BITS) - 1;
     let bytes = out.len() / (row.len() / 32);
@@ -85,7 +87,7 @@ pub fn with_minimum<const BITS: u32>(row: &[f32], importance: Option<&[f32]>, ou
     }
 }
 
-/// For each weight the nearest of 16 small floats (FP4), which are twice as large in the table, times `d`.
+/// Finds for each weight the nearest of the 16 FP4 values times `d`. The table holds twice the FP4 values.
 fn fp4(x: &[f32], d: f32, codes: &mut [u8]) {
     const VALUES: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
     for (code, x) in codes.iter_mut().zip(x) {
@@ -99,12 +101,12 @@ fn fp4(x: &[f32], d: f32, codes: &mut [u8]) {
     }
 }
 
-/// A power of two for 32 weights, and FP4 for each.
+/// Encodes MXFP4: a power-of-two scale for 32 weights, and an FP4 code for each.
 pub fn mxfp4(row: &[f32], out: &mut [u8]) {
     for (x, out) in row.chunks_exact(32).zip(out.chunks_exact_mut(17)) {
         let max = extreme(x).abs();
         let exponent = if max > 0.0 { (max.log2().floor() - 2.0 + 127.0) as u8 } else { 0 };
-        // Half of 2^(exponent - 127), subnormal for the lowest two.
+        // Half of 2^(exponent - 127); subnormal for exponents 0 and 1.
         let d = f32::from_bits(match exponent {
             0 | 1 => 0x20_0000 << exponent,
             _ => u32::from(exponent - 1) << 23,
@@ -116,7 +118,7 @@ pub fn mxfp4(row: &[f32], out: &mut [u8]) {
     }
 }
 
-/// A small float (unsigned E4M3) for each 16 weights, and FP4 for each.
+/// Encodes NVFP4: an unsigned E4M3 scale for each 16 weights, and an FP4 code for each.
 pub fn nvfp4(row: &[f32], out: &mut [u8]) {
     for (x, out) in row.chunks_exact(64).zip(out.chunks_exact_mut(36)) {
         let (scales, out) = out.split_at_mut(4);
@@ -131,12 +133,12 @@ pub fn nvfp4(row: &[f32], out: &mut [u8]) {
     }
 }
 
-/// The nearest E4M3; from 256 on the largest, as llama.cpp has it.
+/// Rounds to the nearest E4M3. From 256 on it returns the largest one, as llama.cpp does.
 fn e4m3(x: f32) -> u8 {
     if x < 1.0 / 64.0 {
         return ((x * 512.0 + 0.5) as u8).min(7);
     }
-    // Half a step may carry into the exponent, whose bias is 7 and not 127.
+    // Adding half a step may carry into the exponent, whose bias is 7 instead of 127.
     let code = ((x.to_bits() + (1 << 19)) >> 20) - (120 << 3);
     if code < 0x78 { code as u8 } else { 0x7e }
 }
@@ -145,7 +147,7 @@ fn of_e4m3(code: u8) -> f32 {
     if code < 8 { f32::from(code) / 512.0 } else { f32::from_bits((u32::from(code) + (120 << 3)) << 20) }
 }
 
-/// The mean magnitude of 128 weights, and a bit for each: whether it is not negative.
+/// Encodes Q1_0: the mean magnitude of 128 weights, and a sign bit for each (1 if not negative).
 pub fn q1_0(row: &[f32], out: &mut [u8]) {
     for (x, out) in row.chunks_exact(128).zip(out.chunks_exact_mut(18)) {
         let d = x.iter().fold(0.0, |sum, x| sum + x.abs()) / 128.0;
@@ -156,7 +158,7 @@ pub fn q1_0(row: &[f32], out: &mut [u8]) {
     }
 }
 
-/// The largest of 64 magnitudes, and two bits for each weight, which stand for -1, 0 and 1.
+/// Encodes Q2_0: the largest magnitude of 64 weights, and two bits for each that mean -1, 0 or 1.
 pub fn q2_0(row: &[f32], out: &mut [u8]) {
     for (x, out) in row.chunks_exact(64).zip(out.chunks_exact_mut(18)) {
         let (trits, d) = trits::<64>(x);
@@ -167,7 +169,7 @@ pub fn q2_0(row: &[f32], out: &mut [u8]) {
     }
 }
 
-/// 0, 1 or 2 for -1, 0 or 1 times the largest magnitude, and that magnitude.
+/// Returns 0, 1 or 2 for each weight, meaning -1, 0 or 1 times the largest magnitude, and that magnitude.
 fn trits<const N: usize>(x: &[f32]) -> ([u8; N], [u8; 2]) {
     let d = extreme(x).abs();
     let id = inverse(d);
@@ -176,9 +178,9 @@ fn trits<const N: usize>(x: &[f32]) -> ([u8; N], [u8; 2]) {
     (trits, f16::from_f32(d).to_le_bytes())
 }
 
-/// Ternary numbers, five in a byte.
+/// Encodes TQ1_0: five ternary digits in a byte.
 pub fn tq1_0(row: &[f32], out: &mut [u8]) {
-    // The number as a fraction of 243, in 256ths, rounded up: so its digits come out by multiplying.
+    // Stores the number as a fraction of 243 in 256ths, rounded up, so that multiplying by 3 yields the digits.
     let byte = |digits: u16| (digits * 256).div_ceil(243) as u8;
     for (x, out) in row.chunks_exact(256).zip(out.chunks_exact_mut(54)) {
         let (trits, d) = trits::<256>(x);
@@ -198,7 +200,7 @@ pub fn tq1_0(row: &[f32], out: &mut [u8]) {
     }
 }
 
-/// Ternary numbers of two bits.
+/// Encodes TQ2_0: ternary digits of two bits.
 pub fn tq2_0(row: &[f32], out: &mut [u8]) {
     for (x, out) in row.chunks_exact(256).zip(out.chunks_exact_mut(66)) {
         let (trits, d) = trits::<256>(x);

@@ -1,4 +1,4 @@
-//! What llama.cpp makes of the same rows and models: `tests/quantize/make.py` made the tables.
+//! Compares rows and models with llama.cpp's results in tables made by `tests/quantize/make.py`.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -7,14 +7,14 @@ use arenite::Gguf;
 use arenite::quant::TensorType;
 
 use super::importance::Importance;
-use super::mix::{self, Mix, Wishes};
+use super::mix::{self, Mix, TypeOptions};
 use super::{changes, encode};
 use crate::gguf_writer::Header;
 
 const VECTORS: &str = include_str!("../../tests/quantize/vectors.txt");
 const TYPES: &str = include_str!("../../tests/quantize/types.txt");
 
-/// A row and its importance, by formula, as `make.py` has them.
+/// A row and its importance, from the formula that `make.py` uses.
 fn row() -> (Vec<f32>, Vec<f32>) {
     let mut state = 1u32;
     let mut byte = || {
@@ -53,7 +53,7 @@ fn encoders_that_need_importance_say_so() {
     }
 }
 
-/// Architecture, layers, heads, key heads, experts, columns, whether the output is the embedding.
+/// Architecture, layers, heads, key heads, experts, columns, and whether output and embedding are tied.
 type Model = (&'static str, u32, u32, u32, u32, u64, bool);
 
 fn model(name: &str) -> Model {
@@ -71,7 +71,7 @@ fn model(name: &str) -> Model {
     }
 }
 
-/// Names and dimensions, columns first.
+/// Names and dimensions (columns first) of the model's tensors.
 fn tensors((architecture, layers, _, _, experts, columns, tied): Model) -> Vec<(String, Vec<u64>)> {
     let matrix = vec![columns, 2];
     let joined = matches!(architecture, "gpt2" | "falcon");
@@ -122,9 +122,9 @@ fn write(model: Model) -> Vec<u8> {
     data.finish().unwrap()
 }
 
-/// The types of all tensors, as the table has them.
+/// The types of all tensors in the table's notation.
 fn types(gguf: &Gguf<'_>, mix: Mix, importance: Option<&Importance>) -> String {
-    let Ok(changes) = changes(gguf, mix, &Wishes::default(), importance, false) else {
+    let Ok(changes) = changes(gguf, mix, &TypeOptions::default(), importance, false) else {
         return "refused".to_owned();
     };
     let mut roles: Vec<(&str, Vec<TensorType>)> = Vec::new();
@@ -171,12 +171,12 @@ fn every_mix_has_the_types_of_llama_cpp() {
 }
 
 #[test]
-fn wishes_come_before_the_mix() {
+fn options_override_the_mix() {
     let file = write(model("llama"));
     let gguf = Gguf::parse(&file).unwrap();
-    let overrides = ["ffn_down=q8_0", r"blk\.3\.attn_v=F16", "ffn_.*=q5_1"].map(|wish| wish.parse().unwrap()).to_vec();
-    let wishes = Wishes { overrides, output: Some(TensorType::Q4_0), embedding: Some(TensorType::BF16) };
-    let changes = changes(&gguf, Mix::Q4_K_M, &wishes, None, false).unwrap();
+    let overrides = ["ffn_down=q8_0", r"blk\.3\.attn_v=F16", "ffn_.*=q5_1"].map(|rule| rule.parse().unwrap()).to_vec();
+    let options = TypeOptions { overrides, output: Some(TensorType::Q4_0), embedding: Some(TensorType::BF16) };
+    let changes = changes(&gguf, Mix::Q4_K_M, &options, None, false).unwrap();
     let kind = |name: &str| changes.iter().find(|change| change.tensor.name == name).unwrap().to;
     assert_eq!(kind("output.weight"), TensorType::Q4_0);
     assert_eq!(kind("token_embd.weight"), TensorType::BF16);
@@ -195,7 +195,7 @@ fn what_cannot_be_done_is_said() {
     let file = write(model("llama"));
     let gguf = Gguf::parse(&file).unwrap();
     let error = |mix: Mix, importance: Option<&Importance>| {
-        changes(&gguf, mix, &Wishes::default(), importance, false)
+        changes(&gguf, mix, &TypeOptions::default(), importance, false)
             .err()
             .map(|error| error.to_string())
             .unwrap_or_default()
@@ -203,7 +203,7 @@ fn what_cannot_be_done_is_said() {
     assert!(error(Mix::IQ2_XS, None).contains("without an importance matrix"));
     let other = [("blk.0.attn_q.weight".to_owned(), vec![1.0; 128])].into_iter().collect();
     let other = Importance { columns: other, dataset: None, chunks: 1 };
-    assert!(error(Mix::Q4_K_M, Some(&other)).contains("it is another model's"));
+    assert!(error(Mix::Q4_K_M, Some(&other)).contains("it belongs to another model"));
 }
 
 #[test]
@@ -216,10 +216,10 @@ fn weights_that_are_too_large_for_a_type_are_said() {
     let file = file.finish().unwrap();
     let gguf = Gguf::parse(&file).unwrap();
     for mix in [Mix::F16, Mix::Q8_0, Mix::Q4_1, Mix::Q3_K_M, Mix::Q4_K_M, Mix::Q6_K, Mix::IQ4_NL, Mix::IQ4_XS] {
-        let changes = changes(&gguf, mix, &Wishes::default(), None, false).unwrap();
+        let changes = changes(&gguf, mix, &TypeOptions::default(), None, false).unwrap();
         let error = changes[0].write(1, &mut Vec::new(), |_| Ok(())).err().map(|error| error.to_string());
         assert!(error.as_ref().is_some_and(|error| error.contains("row 1, too large for")), "{mix:?}: {error:?}");
     }
-    let changes = changes(&gguf, Mix::BF16, &Wishes::default(), None, false).unwrap();
+    let changes = changes(&gguf, Mix::BF16, &TypeOptions::default(), None, false).unwrap();
     changes[0].write(1, &mut Vec::new(), |_| Ok(())).unwrap();
 }

@@ -128,7 +128,7 @@ fn what_is_wrong_is_said_in_one_line_and_nothing_is_written() {
     assert!(
         error(&["quantize", model, "/no/such/directory/out", "Q4_0", "--allow-requantize"]).contains("cannot write")
     );
-    assert!(error(&["quantize", model, path(&out), "Q4_0", "--imatrix", model]).contains("no importance matrix"));
+    assert!(error(&["quantize", model, path(&out), "Q4_0", "--imatrix", model]).contains("not an importance matrix"));
     assert!(error(&["quantize", "/no/such.gguf", path(&out), "Q4_0"]).contains("no such file"));
     assert_eq!(arenite(&["quantize", model, path(&out), "Q9_9"]).status.code(), Some(2));
     assert!(error(&["perplexity", "-f", path(&directory.path().join("none"))]).contains("cannot read"));

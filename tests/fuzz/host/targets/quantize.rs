@@ -9,7 +9,7 @@ use fuzz::change::{File, Real};
 use fuzz::gguf::Builder;
 use fuzz::list::List;
 use fuzz::unwritten::unwritten;
-use host_demo::untrusted::{Mix, Wishes, changes, header};
+use host_demo::untrusted::{Mix, TypeOptions, changes, header};
 use libfuzzer_sys::fuzz_target;
 
 #[derive(Arbitrary, Debug)]
@@ -65,7 +65,7 @@ fuzz_target!(|case: Case| {
     let bytes = case.file();
     let Ok(old) = Gguf::parse(&bytes) else { return };
     let mix: Mix = MIXES[usize::from(case.mix) % MIXES.len()].parse().expect("a type that there is");
-    let Ok(changes) = changes(&old, mix, &Wishes::default(), None, case.requantize) else { return };
+    let Ok(changes) = changes(&old, mix, &TypeOptions::default(), None, case.requantize) else { return };
     let Ok(header) = header(&old, mix, &changes, None) else { return };
     let write = |threads: usize| {
         let mut out = header.write(vec![]).ok()?;
