@@ -129,7 +129,7 @@ abilities! {
     SIGMOID_ROUTER,
     /// Feed-forwards that every token goes to, as well as to its experts.
     SHARED_EXPERTS,
-    /// Layers without experts before those with them.
+    /// Layers without experts between those with them.
     DENSE_LAYERS,
     /// Layers that are a mixer or a feed-forward.
     ONE_PART,

@@ -366,7 +366,7 @@ impl<'g, 'a> Keys<'g, 'a> {
             experts: None,
             router: Router::Softmax,
             shared_experts: None,
-            dense_layers: 0,
+            expert_layers: Pattern::Always,
             one_part: false,
             norm_bias: true,
             unused_layers: 0,
@@ -431,6 +431,14 @@ impl<'g, 'a> Keys<'g, 'a> {
         }
         let width = tri!(self.nonzero("expert_feed_forward_length", MAX_WIDTH));
         Ok(Some(Experts { count, used, width, normed, biases: false }))
+    }
+
+    /// Reads which layers have experts: all but the first `leading_dense_block_count`.
+    pub const fn behind_dense_layers(&mut self) -> Result<Pattern<'a>, Error> {
+        match tri!(self.nonzero("leading_dense_block_count", MAX_LAYERS)) {
+            Some(first) => Ok(Pattern::Steps { first, step: 1 }),
+            None => Ok(Pattern::Always),
+        }
     }
 
     /// Reads the sizes of the shared expert, which processes every token.

@@ -138,6 +138,13 @@ pub enum Pattern<'a> {
     AllBut(usize),
     /// All layers but the first of every n.
     AllButFirst(usize),
+    /// Layer `first` and every `step`-th layer after it.
+    Steps {
+        /// The first of them, counted from 0.
+        first: usize,
+        /// Distance between two of them, at least 1.
+        step: usize,
+    },
     /// Layers whose element of a metadata array is true.
     Where(Array<'a>),
     /// Layers whose element of a metadata array is 0.
@@ -153,6 +160,7 @@ impl Pattern<'_> {
             Self::Every(n) => (index + 1).is_multiple_of(*n),
             Self::AllBut(n) => !(index + 1).is_multiple_of(*n),
             Self::AllButFirst(n) => !index.is_multiple_of(*n),
+            Self::Steps { first, step } => index >= *first && (index - *first).is_multiple_of(*step),
             Self::Where(array) => matches!(array.get_i32(index), Some(1)),
             Self::Zero(array) => matches!(array.get_i32(index), Some(0)),
         }

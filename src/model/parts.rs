@@ -47,7 +47,7 @@ parts! {
         Stack::Target { .. } => CROSS_ATTENTION;
     /// Local layers.
     local_layers: Pattern<'a> = Pattern::Never,
-        Pattern::Always | Pattern::Every(_) | Pattern::AllBut(_) | Pattern::AllButFirst(_) | Pattern::Where(_) | Pattern::Zero(_) => LOCAL_LAYERS;
+        Pattern::Always | Pattern::Every(_) | Pattern::AllBut(_) | Pattern::AllButFirst(_) | Pattern::Steps { .. } | Pattern::Where(_) | Pattern::Zero(_) => LOCAL_LAYERS;
     /// How positions enter the model.
     positions: Positions = Positions::Rotary,
         Positions::Learned => LEARNED_POSITIONS,
@@ -80,7 +80,7 @@ parts! {
         Some(Recurrent { kind: RecurrentKind::DeltaNet | RecurrentKind::Mamba2, .. }) => RECURRENCE;
     /// Layers that have the recurrent mixer and no attention.
     recurrent_layers: Pattern<'a> = Pattern::Never,
-        Pattern::Always | Pattern::Every(_) | Pattern::AllBut(_) | Pattern::AllButFirst(_) | Pattern::Where(_) | Pattern::Zero(_) => CONVOLUTION;
+        Pattern::Always | Pattern::Every(_) | Pattern::AllBut(_) | Pattern::AllButFirst(_) | Pattern::Steps { .. } | Pattern::Where(_) | Pattern::Zero(_) => CONVOLUTION;
     /// Whether the matrix of q also computes a gate per head; the head's output is multiplied by the gate's sigmoid.
     gated_query: bool = false, true => GATED_QUERY;
     /// Whether each head of v is normed (without a weight).
@@ -107,8 +107,9 @@ parts! {
     router: Router = Router::Softmax, Router::Sigmoid { .. } => SIGMOID_ROUTER;
     /// The shared expert, which processes every token.
     shared_experts: Option<SharedExperts> = None, Some(_) => SHARED_EXPERTS;
-    /// Number of first layers without experts.
-    dense_layers: usize = 0, 1.. => DENSE_LAYERS;
+    /// Layers with experts, if the model has any.
+    expert_layers: Pattern<'a> = Pattern::Always,
+        Pattern::Never | Pattern::Every(_) | Pattern::AllBut(_) | Pattern::AllButFirst(_) | Pattern::Steps { .. } | Pattern::Where(_) | Pattern::Zero(_) => DENSE_LAYERS;
     /// Whether each layer is either a mixer or a feed-forward, with one norm.
     one_part: bool = false, true => ONE_PART;
     /// Elements of the input that each layer receives per token besides the hidden state; 0 for none.

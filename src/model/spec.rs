@@ -114,7 +114,7 @@ pub struct Spec<'a> {
     pub(super) experts: Option<Experts>,
     pub(super) router: Router,
     pub(super) shared_experts: Option<SharedExperts>,
-    pub(super) dense_layers: usize,
+    pub(super) expert_layers: Pattern<'a>,
     pub(super) one_part: bool,
     pub(super) per_layer_input: usize,
     pub(super) layer_scale: Need,
@@ -420,7 +420,7 @@ impl<'a> Spec<'a> {
     /// Parameters of layer `index`, counted from 0.
     pub const fn layer(&self, index: usize) -> Layer {
         let is_local = self.local_layers().has(index);
-        let has_experts = self.experts().is_some() && index >= self.dense_layers();
+        let has_experts = self.experts().is_some() && self.expert_layers().has(index);
         let ffn = match (self.experts(), self.ffn.get(index)) {
             (_, 0) => 0,
             (Some(Experts { width: Some(width), .. }), _) if has_experts => width,

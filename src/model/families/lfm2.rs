@@ -3,7 +3,7 @@
 use crate::kernel::MAX_TAPS;
 use crate::model::keys::Keys;
 use crate::model::roles::Role;
-use crate::model::{MAX_LAYERS, QkNorm, Recurrent, RecurrentKind, RopeStyle, Spec};
+use crate::model::{QkNorm, Recurrent, RecurrentKind, RopeStyle, Spec};
 use crate::{Error, tri};
 
 pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
@@ -22,10 +22,7 @@ pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
 
 /// LFM2 with experts in all but the first layers.
 pub(super) const fn experts<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
-    let dense_layers = match tri!(keys.nonzero("leading_dense_block_count", MAX_LAYERS)) {
-        Some(layers) => layers,
-        None => 0,
-    };
+    let expert_layers = tri!(keys.behind_dense_layers());
     let (experts, router) = (tri!(keys.experts(true)), tri!(keys.router()));
-    Ok(Spec { experts, router, dense_layers, ..tri!(spec(keys)) })
+    Ok(Spec { experts, router, expert_layers, ..tri!(spec(keys)) })
 }
