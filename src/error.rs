@@ -1,4 +1,4 @@
-//! The one error type of the crate: plain data, no allocation, every variant says what and where.
+//! The crate's only error type: plain data, no allocation; every variant says what is wrong and where.
 
 #[cfg(feature = "defmt")]
 mod log;
@@ -15,7 +15,7 @@ pub use name::Name;
 
 use crate::quant::TensorType;
 
-/// Everything that can go wrong, as data. `Display` gives one sentence: what, where, what to do.
+/// All errors of the crate. `Display` writes one sentence: what is wrong, where, and what to do.
 ///
 /// # Examples
 ///
@@ -41,21 +41,21 @@ pub enum Error {
     },
     /// The file was written for big-endian machines.
     BigEndian,
-    /// The file has a version of the format that is not read (2 and 3 are).
+    /// The file has an unsupported GGUF version (2 and 3 are supported).
     Version {
         /// The version in the file.
         version: u32,
     },
-    /// The file counts more of something than the bytes that follow can hold.
+    /// The file claims more items than the remaining bytes can hold.
     TooMany {
-        /// What is counted.
+        /// The counted item.
         what: &'static str,
         /// The count in the file.
         count: u64,
         /// Byte offset of the count.
         at: u64,
     },
-    /// A metadata key or a tensor has a name that is not allowed.
+    /// A metadata key or a tensor has an invalid name.
     BadName {
         /// "metadata key" or "tensor".
         what: &'static str,
@@ -74,14 +74,14 @@ pub enum Error {
         /// The tensor.
         tensor: Name,
     },
-    /// A metadata value, or an array's elements, are of a type that does not exist.
+    /// A metadata value or an array's elements have an unknown type.
     UnknownValueType {
         /// The key.
         key: Name,
-        /// The number of the type in the file.
+        /// The type's number in the file.
         id: u32,
     },
-    /// A metadata array of arrays.
+    /// A metadata array holds arrays.
     NestedArray {
         /// The key.
         key: Name,
@@ -90,33 +90,33 @@ pub enum Error {
     TensorRank {
         /// The tensor.
         tensor: Name,
-        /// Its number of dimensions.
+        /// Number of dimensions.
         count: u32,
     },
     /// A tensor dimension is zero or negative.
     TensorDim {
         /// The tensor.
         tensor: Name,
-        /// Which dimension, from 0 for the fastest.
+        /// Index of the dimension, 0 for the fastest.
         dim: u32,
         /// Its length in elements.
         len: i64,
     },
-    /// A tensor's number of elements or bytes is beyond 63 bits.
+    /// A tensor's number of elements or bytes exceeds 63 bits.
     TensorTooLarge {
         /// The tensor.
         tensor: Name,
         /// Its dimensions, fastest first.
         dims: [u64; 4],
     },
-    /// A tensor's elements are of a type that does not exist (any more).
+    /// A tensor has a type that is unknown or was withdrawn from GGUF.
     UnknownTensorType {
         /// The tensor.
         tensor: Name,
-        /// The number of the type in the file.
+        /// The type's number in the file.
         id: u32,
     },
-    /// A tensor's rows are not a whole number of blocks of its type.
+    /// The length of a tensor's rows is not a multiple of its type's block length.
     TensorBlock {
         /// The tensor.
         tensor: Name,
@@ -125,38 +125,38 @@ pub enum Error {
         /// Elements in a block.
         block: u32,
     },
-    /// A tensor does not start where the one before it ends, rounded up to the alignment: it
-    /// overlaps, leaves a gap, or is not aligned.
+    /// A tensor does not start at the end of the previous one, rounded up to the alignment: it overlaps, leaves a gap,
+    /// or is not aligned.
     TensorOffset {
         /// The tensor.
         tensor: Name,
-        /// Its offset in bytes from the start of the tensor data.
+        /// Offset in the file, in bytes from the start of the tensor data.
         found: u64,
-        /// The offset at which it must start.
+        /// Required offset.
         expected: u64,
     },
     /// A tensor's bytes run past the end of the file.
     TensorData {
         /// The tensor.
         tensor: Name,
-        /// Where it starts, in bytes from the start of the tensor data.
+        /// Its first byte, counted from the start of the tensor data.
         offset: u64,
-        /// Its bytes.
+        /// Size of the tensor in bytes.
         size: u64,
-        /// Bytes in the file.
+        /// Size of the file in bytes.
         file: u64,
     },
     // --- the model ----------------------------------------------------------------------------
-    /// A metadata key that the model needs is not there.
+    /// A required metadata key is missing.
     MissingKey {
         /// The key.
         key: Name,
     },
-    /// A metadata key holds another type than it must.
+    /// A metadata value has the wrong type.
     KeyType {
         /// The key.
         key: Name,
-        /// What it should hold.
+        /// The expected type.
         expected: &'static str,
     },
     /// A metadata value is outside its range.
@@ -166,81 +166,81 @@ pub enum Error {
         /// What is wrong with it.
         why: &'static str,
     },
-    /// A metadata key of the model's that its architecture does not know.
+    /// A key under the architecture's prefix that the architecture does not use.
     UnexpectedKey {
         /// The key.
         key: Name,
     },
-    /// The file asks for something this build does not run.
+    /// The file requires something that this build does not support.
     Unsupported {
-        /// What it is: "architecture", "tensor type", "tokenizer model", ...
+        /// What is unsupported: "architecture", "tensor type", "tokenizer model", ...
         what: &'static str,
         /// Its name in the file.
         name: Name,
     },
-    /// A tensor that the architecture needs is not there.
+    /// A required tensor is missing.
     MissingTensor {
         /// The tensor.
         tensor: Name,
     },
-    /// A tensor that the architecture does not know.
+    /// The file has a tensor that the architecture does not use.
     UnexpectedTensor {
         /// The tensor.
         tensor: Name,
     },
-    /// A tensor's shape disagrees with the metadata. Dimensions as in the file, fastest first.
+    /// A tensor's shape differs from the one implied by the metadata. Dimensions are in file order, fastest first.
     TensorShape {
         /// The tensor.
         tensor: Name,
         /// Shape in the file.
         found: [u64; 4],
-        /// Shape that follows from the metadata.
+        /// Shape implied by the metadata.
         expected: [u64; 4],
     },
-    /// A tensor's type cannot be run in its place: no kernel for it, or a vector that is not F32.
+    /// This build cannot run a tensor of this type in this role: it has no kernel for it, or a vector is not F32.
     TensorType {
         /// The tensor.
         tensor: Name,
-        /// Its type in the file.
+        /// Type in the file.
         kind: TensorType,
     },
     // --- memory -------------------------------------------------------------------------------
-    /// The plan's numbers do not fit the address space.
+    /// The plan's sizes exceed the address space.
     PlanTooLarge,
     /// The plan was made for another model.
     PlanMismatch,
     /// The workspace is smaller than the plan.
     WorkspaceTooSmall {
-        /// Bytes that the plan asks for.
+        /// Size required by the plan, in bytes.
         needed: usize,
-        /// Bytes that were handed over.
+        /// Size provided, in bytes.
         given: usize,
     },
     /// The KV slice is smaller than the plan.
     KvTooSmall {
-        /// Bytes that the plan asks for.
+        /// Size required by the plan, in bytes.
         needed: usize,
-        /// Bytes that were handed over.
+        /// Size provided, in bytes.
         given: usize,
     },
-    /// Memory does not start on the boundary that the plan counts with.
+    /// Memory does not have the alignment that the plan assumes.
     Misaligned {
-        /// The boundary in bytes.
+        /// Required alignment in bytes.
         align: usize,
     },
-    /// A static workspace was handed out before.
+    /// A static workspace is already in use.
     WorkspaceTaken,
-    /// A buffer of the caller's is too small.
+    /// A buffer provided by the caller is too small.
     BufferTooSmall {
-        /// Which one.
+        /// Name of the buffer.
         what: &'static str,
-        /// Elements (or bytes, for byte buffers) needed.
+        /// Elements needed (bytes for byte buffers).
         needed: usize,
-        /// Elements given.
+        /// Elements provided.
         given: usize,
     },
     // --- running ------------------------------------------------------------------------------
-    /// A token id outside the vocabulary.
+    /// A token id is outside the vocabulary.
     TokenOutOfRange {
         /// The id.
         token: u32,
@@ -249,139 +249,140 @@ pub enum Error {
     },
     /// `prefill` was given no tokens.
     EmptyPrompt,
-    /// The model has no such part: an encoder makes no logits, and most models have no encoder.
+    /// The model lacks this part: an encoder computes no logits, and most models have no encoder.
     NoPart {
         /// "encoder" or "decoder".
         part: &'static str,
     },
-    /// A decoder was to run before it had a text to attend to.
+    /// The decoder was run before its encoder had a text.
     NoSource,
-    /// As many contexts are open as were planned for.
+    /// All planned contexts are open.
     TooManyContexts {
-        /// How many were planned for.
+        /// Number of planned contexts.
         planned: usize,
     },
-    /// A context is not an open one of this engine.
+    /// A context is closed or belongs to another engine.
     ForeignContext,
     /// A run needs more pages of the KV cache than are free.
     OutOfPages {
-        /// Pages that are needed.
+        /// Pages needed.
         needed: usize,
-        /// Pages that are free.
+        /// Pages free.
         free: usize,
     },
-    /// A run was asked for more rows of logits than were planned for.
+    /// A run requested more rows of logits than planned.
     TooManyLogits {
-        /// How many were planned for.
+        /// Rows planned.
         planned: usize,
-        /// How many were asked for.
+        /// Rows requested.
         needed: usize,
     },
-    /// Beam search was asked for more hypotheses than were planned for.
+    /// Beam search was requested with more beams than planned.
     TooManyBeams {
-        /// How many were planned for.
+        /// Beams planned.
         planned: usize,
-        /// How many were asked for.
+        /// Beams requested.
         given: usize,
     },
-    /// A rewind to a position that was not reached, or that is no longer in a sliding window's cache.
+    /// A rewind to a position that was not reached, or that a sliding window's cache no longer holds.
     CannotRewind {
-        /// Where the session should go back to.
+        /// Requested position.
         position: usize,
-        /// The earliest position that it can go back to.
+        /// Earliest possible position.
         earliest: usize,
-        /// Where the session stands.
+        /// Current position.
         latest: usize,
     },
-    /// Bytes that are not a snapshot of a session, or not a whole one.
+    /// The bytes are not a complete snapshot of a session.
     DamagedSnapshot {
-        /// What is wrong with it.
+        /// What is wrong with the snapshot.
         why: &'static str,
     },
-    /// A snapshot of a session that differs from this one.
+    /// The snapshot was made with a different model or plan.
     ForeignSnapshot {
-        /// In what it differs.
+        /// The difference.
         what: &'static str,
     },
-    /// The context has no room for the tokens.
+    /// The context is too short for the tokens.
     ContextFull {
         /// Positions in the context.
         context: usize,
-        /// Positions that would be needed.
+        /// Positions needed.
         needed: usize,
     },
-    /// A pointer from C is null, a constant or a name is none of the known ones, a text is not UTF-8, or a context is given twice.
+    /// An argument from C is invalid: a null pointer, an unknown constant or name, a text that is not UTF-8, or a
+    /// context given twice.
     #[cfg(feature = "capi")]
     Argument {
-        /// Which argument.
+        /// Name of the argument.
         what: &'static str,
     },
     // --- tokenizer and sampler ----------------------------------------------------------------
-    /// An entry of one of the vocabulary's arrays makes no sense.
+    /// An entry of one of the vocabulary's arrays is invalid.
     VocabularyEntry {
         /// The array.
         key: Name,
-        /// Number of the entry, from 0.
+        /// Index of the entry, from 0.
         entry: u32,
-        /// What is wrong with it.
+        /// What is wrong with the entry.
         why: &'static str,
     },
-    /// A tokenizer index was built for another vocabulary, or is not one at all.
+    /// A tokenizer index was built for another vocabulary, or is invalid.
     ForeignIndex,
-    /// What a text was to be written to did not take it: a `heapless::String` is full, say.
+    /// The destination of a text returned an error: for example, a `heapless::String` is full.
     TextRefused,
-    /// A text is longer than token positions can count.
+    /// A text is longer than the tokenizer supports.
     TextTooLong {
-        /// Its length in bytes.
+        /// Length of the text in bytes.
         bytes: usize,
-        /// The longest possible.
+        /// Maximum length in bytes.
         limit: usize,
     },
-    /// The number of logits is not the vocabulary size that the sampler was made for.
+    /// The number of logits differs from the sampler's vocabulary size.
     LogitsLength {
-        /// The vocabulary size.
+        /// Vocabulary size.
         vocab: usize,
-        /// How many logits there are.
+        /// Number of logits.
         given: usize,
     },
-    /// Bytes that are not the table of a grammar, or not a whole one.
+    /// The bytes are not a complete grammar table.
     DamagedGrammar {
-        /// The word where it shows.
+        /// Index of the word where the problem was found.
         at: usize,
-        /// What is wrong with it.
+        /// What is wrong with the table.
         why: &'static str,
     },
-    /// A token that the grammar does not allow here.
+    /// The grammar does not allow this token here.
     TokenNotAllowed {
         /// The token.
         token: u32,
     },
-    /// No token may follow: the vocabulary cannot write what the grammar asks for, or no logit is a number.
+    /// No token can follow: the vocabulary cannot spell what the grammar requires, or all logits are NaN.
     NoTokenAllowed,
 }
 
-/// What sort of thing went wrong, for a program that acts on it: [`Error::kind`].
+/// Category of an error, for programs that react to it; returned by [`Error::kind`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The bytes are no whole GGUF file: fetch or convert it again.
+    /// The bytes are not a complete GGUF file: fetch or convert it again.
     File,
-    /// The file is whole, but what it says makes no model: convert it again.
+    /// The file is complete but does not describe a valid model: convert it again.
     Model,
-    /// The file asks for what this build, or this crate, does not run.
+    /// The file requires something that this build or this crate does not support.
     Unsupported,
-    /// Memory is too small, not aligned, or was planned for something else: plan again.
+    /// Memory is too small, not aligned, or planned for another model: plan again.
     Memory,
     /// The context is full: rewind, or plan a larger one.
     ContextFull,
-    /// A token, a prompt, a text, a position or an argument that cannot be.
+    /// A token, prompt, text, position or argument is invalid.
     Input,
-    /// The bytes are no snapshot, a damaged one, or one of another session.
+    /// The snapshot is damaged or belongs to another session.
     Snapshot,
 }
 
 impl Error {
-    /// What sort of error it is.
+    /// Category of the error.
     ///
     /// ```
     /// use arenite::{ErrorKind, Gguf};

@@ -1,10 +1,10 @@
-//! Errors by [defmt](https://defmt.ferrous-systems.com).
+//! Support for logging errors with [defmt](https://defmt.ferrous-systems.com).
 
 use defmt::{Debug2Format, Display2Format, Format, Formatter, write};
 
 use super::{Error, ErrorKind};
 
-/// The sentence, written on the device.
+/// The sentence, formatted on the device.
 impl Format for Error {
     fn format(&self, f: Formatter<'_>) {
         write!(f, "{}", Display2Format(self));

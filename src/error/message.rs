@@ -1,12 +1,12 @@
-//! A sentence as data, so that it can be formatted at run time and put together by the compiler, for a `panic!` in
-//! a `const`: there is no `format!` there.
+//! Sentences as data: they can be formatted at run time, and also in a `const` for a `panic!` at compile time, where
+//! `format!` is not available.
 
 use core::fmt;
 
 use super::name::{Digits, Name};
 use crate::quant::TensorType;
 
-/// What takes the place of a `{}` in a sentence: a reference into the error, so that a sentence takes little code.
+/// Value of a `{}` in a sentence: a reference into the error, to keep the code small.
 #[derive(Clone, Copy)]
 pub(super) enum Piece<'e> {
     None,
@@ -22,7 +22,7 @@ pub(super) enum Piece<'e> {
     Type(&'e TensorType),
 }
 
-/// What an error says: a sentence with a `{}` for each piece.
+/// An error's sentence: a template with a `{}` for each piece.
 #[derive(Clone, Copy)]
 pub(crate) struct Sentence<'e> {
     pub(super) template: &'static str,
@@ -30,12 +30,12 @@ pub(crate) struct Sentence<'e> {
 }
 
 impl<'e> Sentence<'e> {
-    /// A sentence with two numbers.
+    /// Builds a sentence with two numbers.
     pub const fn of(template: &'static str, first: &'e u64, second: &'e u64) -> Self {
         Self { template, pieces: [Piece::Number(first), Piece::Number(second), Piece::None, Piece::None] }
     }
 
-    /// The sentence as the compiler can show it.
+    /// Formats the sentence at compile time.
     pub const fn message(&self) -> Message {
         let mut message = Message { bytes: [0; Message::CAPACITY], len: 0 };
         let (mut rest, mut pieces) = (self.template, self.pieces.as_slice());
@@ -97,7 +97,7 @@ const fn sign(number: i64) -> &'static str {
     if number < 0 { "-" } else { "" }
 }
 
-/// The text before the first `{}`, and after it, if there is one.
+/// Splits a template at its first `{}`: the text before, and the text after if there is a `{}`.
 const fn cut(template: &str) -> (&str, Option<&str>) {
     let mut at = 0;
     while let (Some((before, _)), Some((pair, after))) = (template.split_at_checked(at), tail(template, at)) {
@@ -109,7 +109,7 @@ const fn cut(template: &str) -> (&str, Option<&str>) {
     (template, None)
 }
 
-/// Two bytes of an ASCII text from `at`, and what follows.
+/// Splits an ASCII text into two bytes from `at` and the text after them.
 const fn tail(text: &str, at: usize) -> Option<(&str, &str)> {
     match text.split_at_checked(at) {
         Some((_, rest)) => rest.split_at_checked(2),
@@ -117,7 +117,7 @@ const fn tail(text: &str, at: usize) -> Option<(&str, &str)> {
     }
 }
 
-/// A line of text, cut at its capacity.
+/// A line of text, truncated at its capacity.
 pub(crate) struct Message {
     bytes: [u8; Self::CAPACITY],
     len: usize,
@@ -137,8 +137,8 @@ impl Message {
         self
     }
 
-    /// A name, with question marks for what is not plain ASCII: so it is UTF-8 wherever it is cut, and cannot
-    /// deceive a terminal.
+    /// Appends a name, with question marks for bytes outside printable ASCII: the result is UTF-8 wherever it is
+    /// cut, and cannot affect a terminal.
     const fn name(mut self, name: &Name) -> Self {
         let mut bytes = name.bytes();
         while let Some((byte, rest)) = bytes.split_first() {
@@ -155,7 +155,7 @@ impl Message {
         };
         match core::str::from_utf8(bytes) {
             Ok(text) => text,
-            Err(_) => "", // never: it is ASCII
+            Err(_) => "", // unreachable: the bytes are ASCII
         }
     }
 }

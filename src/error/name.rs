@@ -1,8 +1,8 @@
-//! Names out of a file, and numbers, as errors show them.
+//! Names from a file and numbers, as shown in errors.
 
 use core::fmt::{self, Write};
 
-/// A short copy of a name from the file, so that an error outlives the bytes it speaks of.
+/// A short copy of a name from the file, so that an error can outlive the file's bytes.
 ///
 /// Names longer than [`Name::CAPACITY`] are cut and shown with an ellipsis.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -13,21 +13,21 @@ pub struct Name {
 }
 
 impl Name {
-    /// How many bytes of a name are kept.
+    /// Maximum number of bytes stored.
     pub const CAPACITY: usize = 53;
 
-    /// Keeps the first bytes of `name`.
+    /// Copies `name`, cut at the capacity.
     pub const fn new(name: &[u8]) -> Self {
         Self::joined(name, b"")
     }
 
-    /// `prefix` and `suffix` in one name, as in `llama` and `.block_count`.
+    /// Concatenates `prefix` and `suffix`, for example `llama` and `.block_count`.
     #[inline(never)]
     pub const fn joined(prefix: &[u8], suffix: &[u8]) -> Self {
         Self { bytes: [0; Self::CAPACITY], len: 0, cut: false }.with(prefix).with(suffix)
     }
 
-    /// The name of a metadata key: `prefix.name`, or `name` alone if the prefix is empty.
+    /// Name of a metadata key: `prefix.name`, or `name` if the prefix is empty.
     #[inline(never)]
     pub const fn key(prefix: &str, name: &str) -> Self {
         if prefix.is_empty() {
@@ -37,13 +37,13 @@ impl Name {
         }
     }
 
-    /// The name of a layer's tensor: `blk.N.name`, after a prefix (`enc`) if there is one.
+    /// Name of a layer's tensor: `blk.N.name`, preceded by `prefix` and a dot if there is a prefix.
     pub(crate) const fn layered(prefix: &str, layer: usize, name: &str) -> Self {
         let number = Digits::of(layer as u64);
         Self::key(prefix, "blk.").with(number.bytes()).with(b".").with(name.as_bytes())
     }
 
-    /// The bytes that were kept.
+    /// The stored bytes.
     pub(crate) const fn bytes(&self) -> &[u8] {
         match self.bytes.split_at_checked(self.len as usize) {
             Some((bytes, _)) => bytes,
@@ -51,7 +51,7 @@ impl Name {
         }
     }
 
-    /// Appends `more`, as far as there is room.
+    /// Appends `more`, cut at the capacity.
     #[inline(never)]
     const fn with(mut self, mut more: &[u8]) -> Self {
         while let Some((byte, rest)) = more.split_first() {
@@ -68,7 +68,7 @@ impl Name {
 }
 
 impl fmt::Display for Name {
-    /// What could change how a terminal or a log shows the rest of the line is written as `\u{1b}`.
+    /// Characters that could change how a terminal or log shows the rest of the line are escaped as `\u{1b}`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for chunk in self.bytes().utf8_chunks() {
             for c in chunk.valid().chars() {
@@ -88,8 +88,8 @@ impl fmt::Debug for Name {
     }
 }
 
-/// Control characters, ends of lines, and what is invisible or turns the direction of the text around it
-/// ([Trojan Source](https://trojansource.codes/)).
+/// Control characters, line ends, invisible characters and characters that change text direction ([Trojan
+/// Source](https://trojansource.codes/)).
 const fn is_deceptive(c: char) -> bool {
     matches!(c,
         '\0'..='\x1f' | '\x7f'..='\u{9f}' | '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}'
@@ -97,7 +97,7 @@ const fn is_deceptive(c: char) -> bool {
         | '\u{e0000}'..='\u{e007f}')
 }
 
-/// `c` as `\u{1b}`.
+/// Writes `c` as `\u{1b}`.
 fn write_escaped(f: &mut fmt::Formatter<'_>, c: char) -> fmt::Result {
     f.write_str("\\u{")?;
     let digits = (1..6).rev().skip_while(|digit| c as u32 >> (4 * digit) == 0).chain([0]);
@@ -107,8 +107,8 @@ fn write_escaped(f: &mut fmt::Formatter<'_>, c: char) -> fmt::Result {
     f.write_char('}')
 }
 
-/// The decimal digits of a number. (That a number can be formatted without a panic, the compiler sees at its
-/// highest level only.)
+/// Decimal digits of a number. (With `core::fmt` the compiler only proves the absence of panics at its highest
+/// optimization level.)
 pub(crate) struct Digits {
     bytes: [u8; 20],
     start: usize,
@@ -163,7 +163,7 @@ mod tests {
         );
         assert_eq!(shown("blk.0.ночь.重み é"), "blk.0.ночь.重み é");
         assert_eq!(Name::new(b"a\xffb\xe2\x80").to_string(), "a\u{fffd}b\u{fffd}");
-        // In every character, also in those that are cut at the end.
+        // Tests every character, including some cut at the end.
         for c in '\0'..=char::MAX {
             let text = shown(c.encode_utf8(&mut [0; 4]));
             assert!(!text.chars().any(|c| c.is_control()), "{text:?}");

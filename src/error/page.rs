@@ -1,4 +1,4 @@
-//! The page of errors shows each with the words that it has.
+//! Tests that the guide's table of errors shows each with its current sentence.
 
 extern crate std;
 
@@ -11,7 +11,7 @@ use crate::quant::TensorType;
 
 const PAGE: &str = include_str!("../guide/what_can_go_wrong.md");
 
-/// An example of each.
+/// Returns an example of each variant.
 fn examples() -> Vec<Error> {
     let key = Name::new(b"llama.block_count");
     let tensor = Name::new(b"blk.0.attn_q.weight");
@@ -83,7 +83,7 @@ fn name(error: &Error) -> String {
 #[test]
 fn the_page_shows_each_error_in_its_words() {
     for error in examples() {
-        // Brackets would be links.
+        // In Markdown brackets would be links.
         let row = format!("| `{}` | {error} |", name(&error)).replace('[', "\\[");
         assert!(PAGE.contains(&row), "the page lacks this row:\n{row}");
     }

@@ -1,13 +1,13 @@
-//! What each error says: what is wrong, where, and what to do.
+//! The sentence of each error: what is wrong, where, and what to do.
 
 use super::Error;
 use super::message::{Piece, Sentence};
 
-/// Sentences, and what stands in them in place of each `{}`. The texts become a table without any code.
+/// Defines the sentence of each variant and the fields that replace its `{}`. The texts become a table without code.
 macro_rules! sentences {
     ($($(#[$cfg:meta])? $name:ident $({ $($field:ident),* })? => $template:literal $(, $piece:ident($value:ident))*;)*) => {
         impl Error {
-            /// The sentence, for [`Display`](core::fmt::Display) and for the compiler.
+            /// The error's sentence, used by [`Display`](core::fmt::Display) and by compile-time panics.
             pub(crate) const fn sentence(&self) -> Sentence<'_> {
                 Sentence { template: self.template(), pieces: self.pieces() }
             }
@@ -49,20 +49,20 @@ sentences! {
     NotGguf => "this is not a GGUF file: it does not start with the bytes \"GGUF\"";
     Truncated { what, at } => "the file ends inside {} at byte {}: it is cut short or damaged; fetch it again", Text(what), Number(at);
     BigEndian => "the file is big-endian: convert it again for little-endian machines";
-    Version { version } => "the file has GGUF version {}, and versions 2 and 3 are read: convert the model again", Small(version);
+    Version { version } => "the file has GGUF version {}, but only versions 2 and 3 are supported: convert the model again", Small(version);
     TooMany { what, count, at } => "the file counts {} {} at byte {}, more than the rest of it can hold: it is cut short or damaged; fetch it again", Number(count), Text(what), Number(at);
     BadName { what, at, why } => "the name of the {} at byte {} {}: the file is damaged; fetch it again", Text(what), Number(at), Text(why);
-    DuplicateKey { key } => "the metadata key {} is there twice: only one of them can be meant; convert the model again", Name(key);
-    DuplicateTensor { tensor } => "the tensor {} is there twice: only one of them can be meant; convert the model again", Name(tensor);
+    DuplicateKey { key } => "the metadata key {} occurs twice: convert the model again", Name(key);
+    DuplicateTensor { tensor } => "the tensor {} occurs twice: convert the model again", Name(tensor);
     UnknownValueType { key, id } => "the metadata key {} has value type {}, which GGUF does not have: the file is damaged", Name(key), Small(id);
     NestedArray { key } => "the metadata key {} holds an array of arrays, which is not supported: remove the key", Name(key);
-    TensorRank { tensor, count } => "the tensor {} has {} dimensions, and 1 to 4 are possible: the file is damaged", Name(tensor), Small(count);
-    TensorDim { tensor, dim, len } => "dimension {} of the tensor {} is {}, and it must be positive: the file is damaged", Small(dim), Name(tensor), Signed(len);
+    TensorRank { tensor, count } => "the tensor {} has {} dimensions, but GGUF allows 1 to 4: the file is damaged", Name(tensor), Small(count);
+    TensorDim { tensor, dim, len } => "dimension {} of the tensor {} is {}, but must be positive: the file is damaged", Small(dim), Name(tensor), Signed(len);
     TensorTooLarge { tensor, dims } => "the tensor {} with shape {} is larger than any memory: the file is damaged", Name(tensor), Shape(dims);
     UnknownTensorType { tensor, id } => "the tensor {} has type {}, which is unknown or was withdrawn: quantize the model again", Name(tensor), Small(id);
-    TensorBlock { tensor, row, block } => "the rows of the tensor {} have {} elements, which are not whole blocks of {}: quantize the model again", Name(tensor), Number(row), Small(block);
-    TensorOffset { tensor, found, expected } => "the tensor {} starts at byte {} of the tensor data and must start at {}, right after the one before it: the file is damaged", Name(tensor), Number(found), Number(expected);
-    TensorData { tensor, offset, size, file } => "the tensor {} takes {} bytes from byte {} of the tensor data, more than the file of {} bytes has: it is cut short; fetch it again", Name(tensor), Number(size), Number(offset), Number(file);
+    TensorBlock { tensor, row, block } => "the rows of the tensor {} have {} elements, not a multiple of the block length {}: quantize the model again", Name(tensor), Number(row), Small(block);
+    TensorOffset { tensor, found, expected } => "the tensor {} starts at byte {} of the tensor data but must start at {}, right after the previous tensor: the file is damaged", Name(tensor), Number(found), Number(expected);
+    TensorData { tensor, offset, size, file } => "the tensor {} takes {} bytes from byte {} of the tensor data, beyond the end of the file of {} bytes: it is cut short; fetch it again", Name(tensor), Number(size), Number(offset), Number(file);
     MissingKey { key } => "the metadata key {} is missing: the file cannot be run without it", Name(key);
     KeyType { key, expected } => "the metadata key {} must hold {}", Name(key), Text(expected);
     KeyValue { key, why } => "the metadata key {} {}", Name(key), Text(why);
@@ -70,36 +70,36 @@ sentences! {
     Unsupported { what, name } => "the {} '{}' is not supported", Text(what), Name(name);
     MissingTensor { tensor } => "the tensor {} is missing: the file is incomplete", Name(tensor);
     UnexpectedTensor { tensor } => "the tensor {} is unknown to this architecture: running without it would give wrong results", Name(tensor);
-    TensorShape { tensor, found, expected } => "the tensor {} has shape {}, but the metadata asks for {}", Name(tensor), Shape(found), Shape(expected);
-    TensorType { tensor, kind } => "the tensor {} has type {}, which cannot be run here: enable its feature or quantize the model to another type", Name(tensor), Type(kind);
+    TensorShape { tensor, found, expected } => "the tensor {} has shape {}, but the metadata requires {}", Name(tensor), Shape(found), Shape(expected);
+    TensorType { tensor, kind } => "the tensor {} has type {}, which this build cannot run: enable its feature or quantize the model to another type", Name(tensor), Type(kind);
     PlanTooLarge => "the plan needs more memory than this machine can address: plan a smaller context or batch";
     PlanMismatch => "the plan was made for another model: plan again with this one";
-    WorkspaceTooSmall { needed, given } => "the workspace has {} bytes and the plan needs {}: hand over more or plan a smaller context or batch", Size(given), Size(needed);
-    KvTooSmall { needed, given } => "the KV memory has {} bytes and the plan needs {}: hand over more or plan a smaller context", Size(given), Size(needed);
+    WorkspaceTooSmall { needed, given } => "the workspace has {} bytes, but the plan needs {}: provide more memory or plan a smaller context or batch", Size(given), Size(needed);
+    KvTooSmall { needed, given } => "the KV memory has {} bytes, but the plan needs {}: provide more memory or plan a smaller context", Size(given), Size(needed);
     Misaligned { align } => "the memory must start on a {}-byte boundary: use `Workspace` or `Line`", Size(align);
-    WorkspaceTaken => "this workspace was taken before: give each session memory of its own";
+    WorkspaceTaken => "this static workspace is already in use: give each session its own memory";
     BufferTooSmall { what, needed, given } => "the {} has room for {} and needs {}", Text(what), Size(given), Size(needed);
     TokenOutOfRange { token, vocab } => "token id {} is outside the vocabulary of {}: ids begin at 0", Small(token), Small(vocab);
     CannotRewind { position, earliest, latest } => "cannot rewind to position {}: the cache reaches from {} to {}; start again from 0", Size(position), Size(earliest), Size(latest);
     #[cfg(feature = "capi")]
     Argument { what } => "the argument {} is null, unknown, not UTF-8 or given twice", Text(what);
     DamagedSnapshot { why } => "the snapshot {}: save it again", Text(why);
-    ForeignSnapshot { what } => "the snapshot was made with another {}: save one with the same as this session's", Text(what);
-    NoPart { part } => "the model has no {}: give another model", Text(part);
-    NoSource => "the decoder has no text to attend to: give the encoder one first";
-    TooManyContexts { planned } => "{} contexts are open, as many as were planned for: close one or plan for more", Size(planned);
-    ForeignContext => "the context is not an open one of this engine: open one here";
-    OutOfPages { needed, free } => "{} pages of the KV cache are needed and {} are free: close a context or plan for more", Size(needed), Size(free);
-    TooManyLogits { planned, needed } => "{} rows of logits are asked for and {} were planned for: plan for more", Size(needed), Size(planned);
-    TooManyBeams { planned, given } => "{} beams are more than the {} planned for: plan for more", Size(given), Size(planned);
+    ForeignSnapshot { what } => "the snapshot was made with a different {}: load it in a matching session or save a new one", Text(what);
+    NoPart { part } => "the model has no {}: use a model that has one", Text(part);
+    NoSource => "the decoder has no text to attend to: run the encoder first";
+    TooManyContexts { planned } => "{} contexts are open, the maximum that was planned: close one or plan for more", Size(planned);
+    ForeignContext => "the context is closed or belongs to another engine: open a context in this one";
+    OutOfPages { needed, free } => "{} pages of the KV cache are needed, but only {} are free: close a context or plan for more", Size(needed), Size(free);
+    TooManyLogits { planned, needed } => "{} rows of logits were requested, but {} were planned: plan for more", Size(needed), Size(planned);
+    TooManyBeams { planned, given } => "{} beams were requested, but {} were planned: plan for more", Size(given), Size(planned);
     EmptyPrompt => "the prompt is empty: give at least one token";
-    ContextFull { context, needed } => "the context has {} positions and {} are needed: plan a larger context or rewind", Size(context), Size(needed);
+    ContextFull { context, needed } => "the context has {} positions, but {} are needed: plan a larger context or rewind", Size(context), Size(needed);
     VocabularyEntry { key, entry, why } => "entry {} of the metadata array {} {}: the file is damaged or badly converted", Small(entry), Name(key), Text(why);
-    ForeignIndex => "the tokenizer index was not made for this vocabulary: build it anew or pack the file again";
-    TextRefused => "what the text was to be written to did not take it: give it more room";
-    TextTooLong { bytes, limit } => "the text has {} bytes and the tokenizer takes {} at a time: cut it", Size(bytes), Size(limit);
+    ForeignIndex => "the tokenizer index was not built for this vocabulary: build it again or pack the file again";
+    TextRefused => "the text does not fit into its destination: use a larger one";
+    TextTooLong { bytes, limit } => "the text has {} bytes, but the tokenizer takes at most {} at a time: split it", Size(bytes), Size(limit);
     LogitsLength { vocab, given } => "there are {} logits, but the sampler was made for a vocabulary of {}", Size(given), Size(vocab);
     DamagedGrammar { at, why } => "the grammar's table {}, at word {}: compile the grammar again", Text(why), Size(at);
     TokenNotAllowed { token } => "the grammar does not allow token {} here: sample with the constraint", Small(token);
-    NoTokenAllowed => "no token may follow here: the grammar allows none, or the logits are no numbers";
+    NoTokenAllowed => "no token may follow here: the grammar allows none, or all logits are NaN";
 }

@@ -1,4 +1,4 @@
-//! The first 24 bytes: magic, version, number of tensors, number of keys.
+//! Reads the first 24 bytes: magic, version, number of tensors, number of keys.
 
 use super::reader::Reader;
 use crate::{Error, tri};
@@ -26,14 +26,14 @@ impl Header {
         let version = tri!(reader.u32("the version"));
         match version {
             2 | 3 => {}
-            // Version 3 allows big-endian files, in which the bytes of the version are swapped, too.
+            // Version 3 allows big-endian files; their version field appears byte-swapped.
             _ if matches!(version.swap_bytes(), 1..=3) => return Err(Error::BigEndian),
             _ => return Err(Error::Version { version }),
         }
         let tensor_count = tri!(reader.u64("the number of tensors"));
         let key_count = tri!(reader.u64("the number of metadata keys"));
 
-        // A count that the rest of the file cannot hold is refused before anything is walked.
+        // Refuses counts that the rest of the file cannot hold, before any walk.
         let room = reader.left();
         if key_count > room / SMALLEST_KEY {
             return Err(Error::TooMany { what: "metadata keys", count: key_count, at: 16 });

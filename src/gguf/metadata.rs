@@ -1,32 +1,32 @@
-//! The metadata: key-value pairs, one after the other.
+//! The metadata: consecutive key-value pairs.
 //!
-//! A pair is a key (string), a value type (`u32`) and a value. Nothing in the file says where pair
-//! number `i` begins, so every look-up walks from the first. That is quick except for an array of
-//! strings, whose end is only known after its last string: [`Skips`] remembers the long ones.
+//! A pair is a key (string), a value type (`u32`) and a value. The file has no table of positions, so every look-up
+//! walks from the first pair. A walk is fast except over an array of strings, whose end is only known after its last
+//! string: [`Skips`] stores the lengths of the longest.
 
 use super::reader::{Reader, equal};
 use super::value::{Array, Value, ValueType, split_strings};
 use crate::{Error, Name, tri};
 
-/// What a key is called in errors.
+/// Names a key in errors.
 const KEY: &str = "a metadata key";
-/// What a value is called in errors.
+/// Names a value in errors.
 const VALUE: &str = "a metadata value";
 
-/// Longest key in bytes, as the specification has it.
+/// Longest key in bytes, by the specification.
 const LONGEST_KEY: usize = 65535;
 
-/// Where the longest arrays of strings end (in practice a vocabulary and its merges).
+/// Lengths of the longest arrays of strings (in practice a vocabulary and its merges).
 #[derive(Clone, Copy)]
 pub(super) struct Skips {
-    /// First byte and length of an array's strings; an unused place has length 0.
+    /// First byte of an array's strings and their length; an unused entry has length 0.
     longest: [(usize, usize); 4],
 }
 
 impl Skips {
     pub(super) const NONE: Self = Self { longest: [(0, 0); 4] };
 
-    /// Remembers an array in place of the shortest one known, if it is longer.
+    /// Stores an array in place of the shortest entry, if the array is longer.
     const fn note(&mut self, start: usize, len: usize) {
         let [a, b, c, d] = &mut self.longest;
         let ab = if a.1 <= b.1 { a } else { b };
@@ -54,7 +54,7 @@ impl Skips {
     }
 }
 
-/// Reads every pair once and checks it; gives the alignment of the tensor data and the skips.
+/// Reads and checks every pair; returns the alignment of the tensor data and the skips.
 pub(super) const fn check(reader: &mut Reader<'_>, count: u64) -> Result<(Option<u32>, Skips), Error> {
     let mut skips = Skips::NONE;
     let mut alignment = None;
@@ -81,7 +81,7 @@ pub(super) const fn check(reader: &mut Reader<'_>, count: u64) -> Result<(Option
 }
 
 const ALIGNMENT_KEY: &[u8] = b"general.alignment";
-/// Larger than any page or flash sector; larger values only serve to overflow sums.
+/// Largest alignment accepted: larger than any page or flash sector. Larger values could overflow sums.
 const LARGEST_ALIGNMENT: u32 = 1 << 20;
 
 const fn alignment_of(value: Value<'_>) -> Result<u32, Error> {
@@ -105,7 +105,7 @@ const fn key_fault(key: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// Reads the type and the value that follow `key`.
+/// Reads the type and value that follow `key`.
 const fn read_value<'a>(reader: &mut Reader<'a>, key: &[u8], skips: &Skips) -> Result<Value<'a>, Error> {
     let kind = tri!(read_type(reader, key));
     match kind {
@@ -119,14 +119,14 @@ const fn read_value<'a>(reader: &mut Reader<'a>, key: &[u8], skips: &Skips) -> R
             let bytes = tri!(reader.bytes(size, VALUE));
             match Value::scalar(kind, bytes) {
                 Some(value) => Ok(value),
-                // `bytes` has the size of `kind`, so there is always a value in it.
+                // Unreachable: `bytes` has the size of `kind`.
                 None => Err(Error::Truncated { what: VALUE, at: reader.at() as u64 }),
             }
         }
     }
 }
 
-/// Moves past the type and the value that follow `key`, without making a [`Value`] of it.
+/// Skips the type and value that follow `key`.
 const fn skip_value(reader: &mut Reader<'_>, key: &[u8], skips: &Skips) -> Result<(), Error> {
     let kind = tri!(read_type(reader, key));
     let size = match kind {
@@ -146,7 +146,7 @@ const fn read_array<'a>(reader: &mut Reader<'a>, key: &[u8], skips: &Skips) -> R
     Ok(Array::new(element, count as usize, bytes)) // count <= bytes.len()
 }
 
-/// What an array's elements are and how far they reach.
+/// Element type and extent of an array.
 struct Extent {
     element: ValueType,
     count: u64,
@@ -154,7 +154,7 @@ struct Extent {
     size: u64,
 }
 
-/// Reads what precedes the elements of an array.
+/// Reads the element type and count at the start of an array.
 const fn read_extent(reader: &mut Reader<'_>, key: &[u8], skips: &Skips) -> Result<Extent, Error> {
     let element = tri!(read_type(reader, key));
     if matches!(element, ValueType::Array) {
@@ -162,7 +162,7 @@ const fn read_extent(reader: &mut Reader<'_>, key: &[u8], skips: &Skips) -> Resu
     }
     let at = reader.at();
     let count = tri!(reader.u64("the length of an array"));
-    // Each string takes at least the 8 bytes of its length, so this bounds arrays of strings and of numbers.
+    // Each string takes at least the 8 bytes of its length, so this bounds both kinds of arrays.
     let smallest = match element.size() {
         Some(size) => size as u64,
         None => 8,
@@ -172,7 +172,7 @@ const fn read_extent(reader: &mut Reader<'_>, key: &[u8], skips: &Skips) -> Resu
     }
     let start = reader.at();
     let size = match element.size() {
-        Some(_) => count * smallest, // at most the bytes that are left
+        Some(_) => count * smallest, // at most the bytes left
         None => match skips.find(start) {
             Some(len) => len as u64,
             None => match split_strings(reader.rest(), count) {
@@ -194,7 +194,7 @@ const fn read_type(reader: &mut Reader<'_>, key: &[u8]) -> Result<ValueType, Err
     }
 }
 
-/// The metadata in the order of the file.
+/// Iterator over the metadata, in file order.
 #[derive(Clone, Copy)]
 pub struct Keys<'a> {
     reader: Reader<'a>,
@@ -207,9 +207,9 @@ impl<'a> Keys<'a> {
         Self { reader, skips, left }
     }
 
-    // The pairs were all read once without an error, so there is none in what follows.
+    // All pairs were read without an error in `Gguf::parse`, so errors cannot occur below.
 
-    /// The next key and value; [`Iterator::next`] that also works in `const fn`.
+    /// Returns the next key and value; like [`Iterator::next`], but also works in `const fn`.
     pub const fn next_key(&mut self) -> Option<(&'a str, Value<'a>)> {
         let Some(left) = self.left.checked_sub(1) else { return None };
         self.left = left;
@@ -221,7 +221,7 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// The next key, without its value.
+    /// Returns the next key and skips its value.
     pub(super) const fn next_name(&mut self) -> Option<&'a [u8]> {
         let Some(left) = self.left.checked_sub(1) else { return None };
         self.left = left;
@@ -232,7 +232,7 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// The value of `prefix.suffix` (`suffix` if there is no prefix), if it is among those to come.
+    /// Finds the value of `prefix.suffix` (`suffix` if the prefix is empty) among the remaining pairs.
     pub(super) const fn find(mut self, prefix: &[u8], suffix: &[u8]) -> Option<Value<'a>> {
         let dot: &[u8] = if prefix.is_empty() { b"" } else { b"." };
         let wanted = prefix.len() + dot.len() + suffix.len();

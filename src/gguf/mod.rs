@@ -1,19 +1,17 @@
-//! The file: header, metadata, tensor directory, over borrowed bytes of any alignment.
+//! GGUF files: header, metadata and tensor directory, read from borrowed bytes of any alignment.
 //!
-//! [`Gguf::parse`] reads the whole structure once and checks every range in it. Afterwards nothing
-//! can fail: the accessors return what is there, and a number that the file claims is never
-//! trusted again. Nothing is copied and nothing is allocated; a look-up walks the bytes. All of it
-//! works in `const fn`, so a firmware's memory can be planned by the compiler.
+//! [`Gguf::parse`] reads the whole structure once and checks every range in it. The accessors then cannot fail and
+//! never use an unchecked number from the file. Nothing is copied or allocated; a look-up walks the bytes. All
+//! functions work in `const fn`, so the compiler can plan a firmware's memory.
 //!
-//! What the file *means* (which keys a model must have, which shapes) is not decided here.
+//! This module does not interpret the contents: `model` decides which keys and shapes a model must have.
 //!
-//! Versions 2 and 3 in little-endian order are read. Source: the
-//! [GGUF specification](https://github.com/ggml-org/ggml/blob/master/docs/gguf.md), and
-//! llama.cpp's `gguf.cpp` where it is stricter: tensor names have at most 63 bytes, and tensors lie
-//! in the order of the directory without gaps other than padding. Here is stricter than both:
-//! arrays of arrays, zero dimensions, empty tensor names, and alignments above 1 MiB are errors.
-//! Any power of two up to that is accepted as alignment, as llama.cpp does (the specification
-//! asks for a multiple of 8).
+//! Versions 2 and 3 in little-endian order are supported. Sources: the [GGUF
+//! specification](https://github.com/ggml-org/ggml/blob/master/docs/gguf.md), and llama.cpp's `gguf.cpp` where it is
+//! stricter: tensor names have at most 63 bytes, and tensors follow the order of the directory with no gaps other than
+//! padding. This parser is stricter than both: arrays of arrays, zero dimensions, empty tensor names and alignments
+//! above 1 MiB are errors. Like llama.cpp it accepts any power of two up to that as alignment (the specification
+//! requires a multiple of 8).
 //!
 //! ```text
 //! "GGUF" | version u32 | tensors u64 | keys u64
@@ -43,10 +41,10 @@ use metadata::Skips;
 use names::Names;
 use reader::Reader;
 
-/// Alignment of the tensor data in bytes where the file does not say (`GGUF_DEFAULT_ALIGNMENT`).
+/// Default alignment of the tensor data in bytes (`GGUF_DEFAULT_ALIGNMENT`).
 const DEFAULT_ALIGNMENT: u32 = 32;
 
-/// A GGUF file in memory, checked.
+/// A checked GGUF file in memory.
 ///
 /// ```
 /// # fn main() -> Result<(), arenite::Error> {
@@ -72,16 +70,16 @@ pub struct Gguf<'a> {
 }
 
 impl<'a> Gguf<'a> {
-    /// Reads and checks a whole file. `data` may have any alignment and stays borrowed.
+    /// Parses and checks a whole file. `data` may have any alignment and stays borrowed.
     ///
-    /// The time is in proportion to the metadata and the tensor directory; the tensor data is not
-    /// looked at. Repeated names are found among the first 4096 keys and the first 4096 tensors
-    /// (against all that follow), by 64 bits of hash.
+    /// Time is proportional to the size of metadata and tensor directory; the tensor data is not read. Duplicate names
+    /// are detected by a 64-bit hash: each of the first 4096 keys and of the first 4096 tensors is compared with all
+    /// later ones.
     ///
     /// # Errors
     ///
-    /// Whatever is wrong with the file, with its place: one of the variants of [`Error`] under
-    /// "the file", or [`Error::KeyType`] and [`Error::KeyValue`] for `general.alignment`.
+    /// One of the [`Error`] variants under "the file", with its position; or [`Error::KeyType`] or [`Error::KeyValue`]
+    /// for `general.alignment`.
     #[inline(never)] // or its temporaries stay on the caller's stack
     pub const fn parse(data: &'a [u8]) -> Result<Self, Error> {
         let mut reader = Reader::new(data, 0);
@@ -119,7 +117,7 @@ impl<'a> Gguf<'a> {
         self.data
     }
 
-    /// The bytes of the tensor directory.
+    /// Bytes of the tensor directory.
     pub(crate) const fn directory(&self) -> &'a [u8] {
         let (_, directory) = match self.data.split_at_checked(self.tensors_at) {
             Some(parts) => parts,
@@ -131,9 +129,9 @@ impl<'a> Gguf<'a> {
         }
     }
 
-    /// A number that tells this file from others: of its size, its metadata, its tensor directory, and
-    /// 64 bytes from the middle of each tensor. So a large mapped file is not read for it; files that
-    /// differ only in other bytes have the same one.
+    /// Hash of the file's size, metadata and tensor directory and of 64 bytes from the middle of each tensor. It
+    /// identifies a file without reading all of a large mapping; files that differ only in other bytes have the same
+    /// fingerprint.
     pub fn fingerprint(&self) -> u64 {
         let mut hash = Hash::new();
         hash.bytes(&(self.data.len() as u64).to_le_bytes());
@@ -145,49 +143,47 @@ impl<'a> Gguf<'a> {
         hash.finish()
     }
 
-    /// How many metadata keys there are.
+    /// Number of metadata keys.
     pub const fn key_count(&self) -> u64 {
         self.header.key_count
     }
 
-    /// How many tensors there are; none in a file that only holds a vocabulary.
+    /// Number of tensors; 0 in a file that only holds a vocabulary.
     pub const fn tensor_count(&self) -> u64 {
         self.header.tensor_count
     }
 
-    /// The metadata in the order of the file.
+    /// Iterates over the metadata, in file order.
     pub const fn keys(&self) -> Keys<'a> {
         Keys::new(Reader::new(self.data, Header::LEN), self.skips, self.header.key_count)
     }
 
-    /// The tensors in the order of the file.
+    /// Iterates over the tensors, in file order.
     pub const fn tensors(&self) -> Tensors<'a> {
         Tensors::new(self.data, self.tensors_at, self.data_at, self.header.tensor_count)
     }
 
-    /// The tensor called `name`. Walks the directory; to visit all, use
-    /// [`tensors`](Self::tensors).
+    /// Finds the tensor called `name` by walking the directory. To visit all tensors, use [`tensors`](Self::tensors).
     pub const fn tensor(&self, name: &str) -> Option<Tensor<'a>> {
         self.tensors().find(name.as_bytes())
     }
 
-    /// The value of `key`.
+    /// Finds the value of `key`.
     pub const fn get(&self, key: &str) -> Option<Value<'a>> {
         self.get2("", key)
     }
 
-    /// The value of `prefix.suffix` (of `suffix` alone if the prefix is empty), without putting
-    /// the two together.
+    /// Finds the value of `prefix.suffix` (of `suffix` if the prefix is empty) without concatenating them.
     pub const fn get2(&self, prefix: &str, suffix: &str) -> Option<Value<'a>> {
         self.keys().find(prefix.as_bytes(), suffix.as_bytes())
     }
 
-    /// `general.architecture`: the name that prefixes the model's own keys.
+    /// Reads `general.architecture`, the prefix of the model's own keys.
     ///
     /// # Errors
     ///
-    /// [`Error::MissingKey`] if it is not there, [`Error::KeyType`] if it is not a string,
-    /// [`Error::KeyValue`] if the string is not UTF-8.
+    /// [`Error::MissingKey`] if the key is absent, [`Error::KeyType`] if the value is not a string, [`Error::KeyValue`]
+    /// if the string is not UTF-8.
     pub const fn architecture(&self) -> Result<&'a str, Error> {
         const PREFIX: &str = "general";
         const NAME: &str = "architecture";
@@ -200,12 +196,11 @@ impl<'a> Gguf<'a> {
         }
     }
 
-    /// The integer under `prefix.name`, whichever of the integer types it was written with.
+    /// Reads the integer under `prefix.name`, stored as any integer type.
     ///
     /// # Errors
     ///
-    /// [`Error::KeyType`] for a value that is not an integer, [`Error::KeyValue`] for one that is
-    /// negative or has more than 32 bits.
+    /// [`Error::KeyType`] if the value is not an integer, [`Error::KeyValue`] if it is negative or exceeds 32 bits.
     pub const fn u32(&self, prefix: &str, name: &str) -> Result<Option<u32>, Error> {
         let Some(value) = self.get2(prefix, name) else { return Ok(None) };
         if !value.is_integer() {
@@ -217,11 +212,11 @@ impl<'a> Gguf<'a> {
         }
     }
 
-    /// The float under `prefix.name`; one of 64 bits is rounded.
+    /// Reads the float under `prefix.name`; a 64-bit float is rounded.
     ///
     /// # Errors
     ///
-    /// [`Error::KeyType`] for a value that is not a float.
+    /// [`Error::KeyType`] if the value is not a float.
     pub const fn f32(&self, prefix: &str, name: &str) -> Result<Option<f32>, Error> {
         match self.get2(prefix, name) {
             None => Ok(None),
@@ -231,11 +226,11 @@ impl<'a> Gguf<'a> {
         }
     }
 
-    /// The boolean under `prefix.name`.
+    /// Reads the boolean under `prefix.name`.
     ///
     /// # Errors
     ///
-    /// [`Error::KeyType`] for a value that is not a boolean.
+    /// [`Error::KeyType`] if the value is not a boolean.
     pub const fn bool(&self, prefix: &str, name: &str) -> Result<Option<bool>, Error> {
         match self.get2(prefix, name) {
             None => Ok(None),
@@ -244,11 +239,11 @@ impl<'a> Gguf<'a> {
         }
     }
 
-    /// The string under `prefix.name`, as bytes.
+    /// Reads the string under `prefix.name`, as bytes.
     ///
     /// # Errors
     ///
-    /// [`Error::KeyType`] for a value that is not a string.
+    /// [`Error::KeyType`] if the value is not a string.
     pub const fn str(&self, prefix: &str, name: &str) -> Result<Option<&'a [u8]>, Error> {
         match self.get2(prefix, name) {
             None => Ok(None),
@@ -257,11 +252,11 @@ impl<'a> Gguf<'a> {
         }
     }
 
-    /// The array under `prefix.name`, of any element type.
+    /// Reads the array under `prefix.name`, of any element type.
     ///
     /// # Errors
     ///
-    /// [`Error::KeyType`] for a value that is not an array.
+    /// [`Error::KeyType`] if the value is not an array.
     pub const fn array(&self, prefix: &str, name: &str) -> Result<Option<Array<'a>>, Error> {
         match self.get2(prefix, name) {
             None => Ok(None),
@@ -272,7 +267,7 @@ impl<'a> Gguf<'a> {
 }
 
 impl fmt::Debug for Gguf<'_> {
-    /// The numbers, not the bytes.
+    /// Prints the counts instead of the bytes.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Gguf")
             .field("version", &self.version())

@@ -1,16 +1,16 @@
-//! Names that occur twice, found in linear time and without memory in proportion to the file.
+//! Finds duplicate names in linear time and constant memory.
 
 use super::metadata::Keys;
 use super::reader::u32_at;
 use super::tensors::Tensors;
 use crate::hash::Hash;
 
-/// Hashes that are held on the stack at once: 8 bytes each.
+/// Hashes held on the stack at once, 8 bytes each.
 const HELD: usize = 128;
-/// Passes over the names, so that a file of a million tensors costs no more than this many walks.
+/// Limit on passes over the names. It bounds the time for a file of a million tensors.
 const PASSES: usize = 32;
 
-/// The names of a directory, in order.
+/// The names of a directory, in file order.
 #[derive(Clone, Copy)]
 pub(super) enum Names<'a> {
     Keys(Keys<'a>),
@@ -26,20 +26,20 @@ impl<'a> Names<'a> {
     }
 }
 
-/// A name that occurs twice.
+/// Finds a name that occurs twice.
 ///
-/// Each pass holds the hashes of the next 128 names, sorted, and looks up all names after them: one pass for up
-/// to 128 names, three for a model of 300 tensors. After 32 passes it stops, so a repeated name is found if its
-/// first occurrence is among the first 4096. After those, a repeated key is never read, and a repeated tensor is
-/// one that the model has no use for, which is an error there.
+/// Each pass holds the sorted hashes of the next 128 names and looks up all later names: one pass for up to 128 names,
+/// three for a model of 300 tensors. It stops after 32 passes, so a duplicate is found if its first occurrence is among
+/// the first 4096 names. Beyond those, a duplicate key is never read, and a duplicate tensor is one that no model uses,
+/// which `model` reports as an error.
 ///
-/// Names of one length with the same 64 bits of hash count as the same, without a look at their bytes: by chance
-/// this does not happen, and a file that was made to do it is refused instead of taking its time.
+/// Names of one length with the same 64-bit hash count as equal without comparing bytes. This does not happen by
+/// chance, and a file crafted to cause it is refused quickly.
 pub(super) const fn repeated(names: Names<'_>) -> Option<&[u8]> {
     search(names).0
 }
 
-/// The name, and how many steps were taken: words of names hashed, and hashes looked at.
+/// Returns the name and the number of steps: words of names hashed plus hashes compared.
 const fn search(mut names: Names<'_>) -> (Option<&[u8]>, u64) {
     let mut steps = 0;
     let mut pass = 0;
@@ -73,13 +73,13 @@ struct Held {
 }
 
 impl Held {
-    /// Whether `hash` is there, else the place where it belongs; and how many hashes were looked at.
+    /// Returns whether `hash` is present, the index where it belongs, and the number of hashes compared.
     const fn find(&self, hash: u64) -> (bool, usize, u64) {
         let (mut low, mut high, mut steps) = (0, self.count, 0);
         while low < high {
             let middle = low + (high - low) / 2;
             if middle >= HELD {
-                break; // never: it is below `count`
+                break; // unreachable: the index is below `count`
             }
             let there = self.hashes[middle];
             steps += 1;
@@ -95,7 +95,7 @@ impl Held {
         (false, low, steps)
     }
 
-    /// Puts `hash` at `place`, if there is room. Gives how many hashes moved.
+    /// Inserts `hash` at index `place`, if there is room. Returns how many hashes moved.
     const fn insert(&mut self, place: usize, hash: u64) -> u64 {
         let (mut carried, mut at) = (hash, place);
         while at < HELD && at <= self.count {
@@ -109,7 +109,7 @@ impl Held {
     }
 }
 
-/// Of the length and the bytes, four at a time.
+/// Hashes the length and the bytes, four at a time.
 const fn hash(name: &[u8]) -> u64 {
     let mut hash = Hash::new();
     let (mut at, len) = (0, name.len());
@@ -140,7 +140,7 @@ mod tests {
     use crate::gguf::metadata::Skips;
     use crate::gguf::reader::Reader;
 
-    /// Keys of one byte each, with these names.
+    /// Builds metadata with these keys and one-byte values.
     fn keys(names: impl Iterator<Item = Vec<u8>>) -> (Vec<u8>, u64) {
         let (mut bytes, mut count) = (Vec::new(), 0);
         for name in names {
@@ -173,7 +173,7 @@ mod tests {
         assert_eq!(held.count, HELD);
     }
 
-    /// Whatever the names are: 32 passes, in each a fourth of a step a byte, 8 for each name, and the insertions.
+    /// Upper bound on steps: 32 passes, each with a quarter step per byte, 9 per name, and the insertions.
     fn bound(bytes: u64, count: u64) -> u64 {
         PASSES as u64 * (bytes / 4 + 9 * count + (HELD * HELD) as u64)
     }
@@ -189,7 +189,7 @@ mod tests {
         let (few, many) = (many(20_000).1, many(200_000).1);
         assert!(many < few * 11, "{few} steps, {many} for ten times as many names");
 
-        // Long names that differ at the end only: what once was compared pair by pair.
+        // Long names that differ only at the end: the worst case for pairwise comparison.
         let long =
             |count: usize| steps((0..count).map(move |i| [&[b'n'; 20_000][..], format!("{i}").as_bytes()].concat()));
         let (found, steps, bytes) = long(400);
@@ -197,20 +197,20 @@ mod tests {
         assert!(steps <= 4 * bytes / 4 + bound(0, 400), "{steps} steps for {bytes} bytes");
     }
 
-    /// Words and hashes of a few names, by hand: what the bounds are about.
+    /// Counts the steps for a few names by hand, to define the unit of the bounds.
     #[test]
     fn what_a_step_is() {
         let count = |names: &[&str]| steps(names.iter().map(|name| name.as_bytes().to_vec()));
         assert_eq!(count(&[]).1, 0);
-        // Two words and what is left of it; the hash is put in the first place.
+        // Two words and a remainder are hashed; the hash is inserted first.
         assert_eq!(count(&["four by 4"]).1, 3 + 1);
-        // The second one is looked for among one, and moves one or none.
+        // The second is compared with one hash and moves one or none.
         let two = count(&["four by 4", "four by 5"]).1;
         let first_moves = hash(b"four by 5") < hash(b"four by 4");
         assert_eq!(two, 4 + 3 + 1 + 1 + u64::from(first_moves));
         let (found, twice, _) = count(&["four by 4", "four by 4"]);
         assert_eq!((found.as_deref(), twice), (Some(&b"four by 4"[..]), 4 + 3 + 1));
-        // The second pass walks the last name alone.
+        // The second pass only visits the last name.
         let names: Vec<_> = (0..=HELD).map(|i| format!("{i:04}")).collect();
         let names: Vec<_> = names.iter().map(String::as_str).collect();
         let more = count(&names).1 - count(&names[..HELD]).1;
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn names_that_collide_by_intent_are_refused_at_once() {
-        // Two words each after which the states agree in their high half: a third word makes up for the rest.
+        // After these two words the states of both names agree in their upper half; a third word compensates.
         let mix = |h: u64, w: u32| {
             let product = (h ^ u64::from(w)).wrapping_mul(0x0000_0100_0000_01b3);
             product ^ product >> 32

@@ -1,14 +1,13 @@
-//! Reading little-endian fields in `const fn` and without panics.
+//! Reads little-endian fields in `const fn` and without panics.
 //!
-//! The compiler counts the calls and the rounds of loops that a constant takes, and complains after
-//! two million (`long_running_const_eval`). Splitting a slice is a dozen calls in the library, so
-//! what runs for every key or tensor of every look-up goes by index here, each after a check by
-//! which the optimizer leaves the bounds check out.
+//! The compiler counts calls and loop iterations while it evaluates a constant, and complains after two million
+//! (`long_running_const_eval`). Splitting a slice costs a dozen calls in the library, so code that runs for every key
+//! or tensor of every look-up uses indices instead. A check precedes each, which lets the optimizer drop the bounds
+//! check.
 
 use crate::{Error, tri};
 
-/// The little-endian `u32` at `$data[$at]`, without a call. The caller has checked that
-/// `$at <= $data.len() - 4`.
+/// Reads the little-endian `u32` at `$data[$at]` without a call. The caller has checked that `$at <= $data.len() - 4`.
 macro_rules! u32_at {
     ($data:expr, $at:expr) => {
         $data[$at] as u32 | ($data[$at + 1] as u32) << 8 | ($data[$at + 2] as u32) << 16 | ($data[$at + 3] as u32) << 24
@@ -16,16 +15,16 @@ macro_rules! u32_at {
 }
 pub(super) use u32_at;
 
-/// A cursor over the file. A read either yields exactly what was asked for or says what is cut.
+/// A cursor over the file. A read returns exactly the requested bytes, or an error that names the truncated field.
 #[derive(Clone, Copy)]
 pub(super) struct Reader<'a> {
     data: &'a [u8],
-    /// Never beyond the end of `data`.
+    /// At most `data.len()`.
     at: usize,
 }
 
 impl<'a> Reader<'a> {
-    /// Starts at byte `at` of `data`; past the end there is nothing left to read.
+    /// Starts at byte `at` of `data`; past the end the reader is empty.
     pub(super) const fn new(data: &'a [u8], at: usize) -> Self {
         Self { data, at: if at <= data.len() { at } else { data.len() } }
     }
@@ -35,12 +34,12 @@ impl<'a> Reader<'a> {
         self.at
     }
 
-    /// Bytes that are left.
+    /// Number of bytes left.
     pub(super) const fn left(&self) -> u64 {
         self.data.len() as u64 - self.at as u64
     }
 
-    /// All bytes that are left.
+    /// The bytes left.
     pub(super) const fn rest(&self) -> &'a [u8] {
         match self.data.split_at_checked(self.at) {
             Some((_, rest)) => rest,
@@ -48,7 +47,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Moves past `count` bytes. `count` comes from the file, so it may be any number.
+    /// Skips `count` bytes. `count` comes from the file and may be any number.
     pub(super) const fn skip(&mut self, count: u64, what: &'static str) -> Result<(), Error> {
         if count > self.left() {
             return Err(self.truncated(what));
@@ -57,13 +56,13 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// The next `count` bytes.
+    /// Returns the next `count` bytes.
     pub(super) const fn bytes(&mut self, count: u64, what: &'static str) -> Result<&'a [u8], Error> {
         let rest = self.rest();
         tri!(self.skip(count, what));
         match rest.split_at_checked(count as usize) {
             Some((bytes, _)) => Ok(bytes),
-            None => Err(self.truncated(what)), // `skip` has checked it
+            None => Err(self.truncated(what)), // unreachable: `skip` has checked it
         }
     }
 
@@ -85,7 +84,7 @@ impl<'a> Reader<'a> {
         Ok(low as u64 | (high as u64) << 32)
     }
 
-    /// The length of a string whose bytes come next and are all there.
+    /// Reads the length of a string and checks that its bytes are in the file.
     pub(super) const fn string_len(&mut self, what: &'static str) -> Result<usize, Error> {
         let start = *self;
         let len = tri!(self.u64(what));
@@ -96,13 +95,13 @@ impl<'a> Reader<'a> {
         Ok(len as usize)
     }
 
-    /// A string: its length in bytes as a `u64`, then the bytes, in no promised encoding.
+    /// Reads a string: its length in bytes as a `u64`, then the bytes. The encoding is not checked.
     pub(super) const fn string(&mut self, what: &'static str) -> Result<&'a [u8], Error> {
         let len = tri!(self.string_len(what));
         self.bytes(len as u64, what)
     }
 
-    /// Whether the next bytes are these.
+    /// Whether the next bytes equal `expected`.
     pub(super) const fn starts_with(&self, expected: &[u8]) -> bool {
         let (data, len, expected_len) = (self.data, self.data.len(), expected.len());
         let (mut at, mut i) = (self.at, 0);
@@ -116,7 +115,7 @@ impl<'a> Reader<'a> {
         true
     }
 
-    /// Moves past the next bytes if they are these.
+    /// Skips the next bytes if they equal `expected`.
     pub(super) const fn eat(&mut self, expected: &[u8]) -> bool {
         self.starts_with(expected) && self.skip(expected.len() as u64, "").is_ok()
     }
@@ -126,7 +125,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Splits a length-prefixed string off the front of an array of them.
+/// Splits a length-prefixed string off the front of an array of strings.
 pub(super) const fn split_string(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut reader = Reader::new(bytes, 0);
     match reader.string("") {
@@ -135,7 +134,7 @@ pub(super) const fn split_string(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     }
 }
 
-/// `==` for bytes: the operator is not available in `const fn`.
+/// `==` for bytes, as a `const fn`.
 pub(crate) const fn equal(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && Reader::new(a, 0).starts_with(b)
 }
@@ -173,7 +172,7 @@ mod tests {
         assert_eq!(Reader::new(&bytes, 13).u32("a number"), Err(Error::Truncated { what: "a number", at: 12 }));
     }
 
-    /// Each way to read, from every place in files of every length.
+    /// Tests every read at every offset of files of every length.
     #[test]
     fn all_that_is_there_and_nothing_behind_it() {
         let bytes: [u8; 12] = core::array::from_fn(|i| i as u8 + 0xe9);

@@ -1,4 +1,4 @@
-//! The tensor directory: what each tensor is called, its shape and type, and where its bytes lie.
+//! The tensor directory: name, shape, type and position of each tensor.
 //!
 //! An entry is a name (string), the number of dimensions (`u32`), the dimensions (`u64` each,
 //! fastest first), the type (`u32`) and an offset (`u64`) from the start of the tensor data. The
@@ -10,10 +10,10 @@ use super::reader::{Reader, u32_at};
 use crate::quant::TensorType;
 use crate::{Error, Name, tri};
 
-/// What a name is called in errors.
+/// Names a tensor's name in errors.
 const NAME: &str = "a tensor's name";
 
-/// Longest name in bytes; ggml keeps names in 64 bytes with a zero at the end.
+/// Longest name in bytes; ggml stores names in 64 bytes with a terminating zero.
 const LONGEST_NAME: usize = 63;
 
 /// A tensor of the file: its description and its bytes.
@@ -28,7 +28,7 @@ const LONGEST_NAME: usize = 63;
 /// let tensor = gguf.tensor("token_embd.weight").unwrap();
 /// let [columns, rows, ..] = tensor.dims.map(|dim| dim as usize);
 ///
-/// // The third row, as numbers.
+/// The third row as f32.
 /// let row = tensor.data.chunks_exact(tensor.data.len() / rows).nth(2).unwrap();
 /// let mut numbers = vec![0.0; columns];
 /// assert!(decode_row(tensor.kind, row, &mut numbers));
@@ -37,23 +37,22 @@ const LONGEST_NAME: usize = 63;
 /// ```
 #[derive(Clone, Copy)]
 pub struct Tensor<'a> {
-    /// Its name, as in `blk.0.attn_q.weight`.
+    /// Name, for example `blk.0.attn_q.weight`.
     pub name: &'a str,
-    /// Elements along each dimension, the fastest (contiguous) one first; those that the tensor
-    /// does not have are 1.
+    /// Elements along each dimension, fastest (contiguous) first; 1 for dimensions that the tensor does not have.
     pub dims: [u64; 4],
-    /// How many dimensions the file gives, 1 to 4.
+    /// Number of dimensions in the file, 1 to 4.
     pub dim_count: u32,
-    /// The type of its elements.
+    /// Type of its elements.
     pub kind: TensorType,
-    /// Where its bytes start, in bytes from the start of the file.
+    /// Byte offset of its data from the start of the file.
     pub offset: u64,
-    /// Exactly its bytes, row after row, of any alignment in memory.
+    /// Its bytes, row after row, of any alignment in memory.
     pub data: &'a [u8],
 }
 
 impl fmt::Debug for Tensor<'_> {
-    /// The description without the bytes.
+    /// Prints the description without the bytes.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tensor")
             .field("name", &self.name)
@@ -66,25 +65,25 @@ impl fmt::Debug for Tensor<'_> {
     }
 }
 
-/// A checked entry of the directory.
+/// A checked directory entry.
 struct Entry {
     dims: [u64; 4],
     dim_count: u32,
     kind: TensorType,
-    /// From the start of the tensor data.
+    /// Bytes from the start of the tensor data.
     offset: u64,
     /// Bytes of data.
     size: u64,
 }
 
-/// Reads every entry once, checks it, and gives the start of the tensor data.
+/// Reads and checks every entry; returns the start of the tensor data.
 ///
-/// Each tensor must start where the one before it ends, rounded up to the alignment, as llama.cpp
-/// demands (`gguf_init_from_reader`): so no two overlap, and that is known after one walk.
+/// Each tensor must start where the previous one ends, rounded up to the alignment, as in llama.cpp
+/// (`gguf_init_from_reader`). One walk therefore proves that no two overlap.
 pub(super) const fn check(data: &[u8], at: usize, count: u64, alignment: u32) -> Result<usize, Error> {
     let file = data.len() as u64;
     let mut reader = Reader::new(data, at);
-    let mut size = 0; // of the tensor data so far, padding between tensors included
+    let mut size = 0; // bytes of tensor data so far, including padding between tensors
     let mut i = 0;
     while i < count {
         let at = reader.at() as u64;
@@ -108,8 +107,8 @@ pub(super) const fn check(data: &[u8], at: usize, count: u64, alignment: u32) ->
     if count == 0 {
         return Ok(directory_end as usize);
     }
-    // Only now is it known where the data starts; if it does not fit, the second walk says which
-    // tensor is the first to be cut.
+    // Only now the start of the data is known. If the data does not fit, a second walk finds the first truncated
+    // tensor.
     let start = padded(directory_end, alignment);
     if start > file || size > file - start {
         let mut reader = Reader::new(data, at);
@@ -130,8 +129,8 @@ const fn cut(name: &[u8], entry: &Entry, file: u64) -> Error {
     Error::TensorData { tensor: Name::new(name), offset: entry.offset, size: entry.size, file }
 }
 
-/// `size` rounded up to a multiple of `alignment`, a power of two. The sum does not saturate: a
-/// size that was checked against a slice is far from the end of `u64`.
+/// Rounds `size` up to a multiple of `alignment`, a power of two. The sum does not saturate: `size` was checked against
+/// a slice and is far below `u64::MAX`.
 const fn padded(size: u64, alignment: u32) -> u64 {
     let mask = (alignment as u64).wrapping_sub(1);
     size.saturating_add(mask) & !mask
@@ -149,7 +148,7 @@ const fn name_fault(name: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// Reads and checks what follows the name.
+/// Reads and checks the part of an entry after its name.
 const fn read_entry(reader: &mut Reader<'_>, name: &[u8]) -> Result<Entry, Error> {
     let dim_count = tri!(reader.u32("a tensor's number of dimensions"));
     if dim_count == 0 || dim_count > 4 {
@@ -191,13 +190,13 @@ const fn read_entry(reader: &mut Reader<'_>, name: &[u8]) -> Result<Entry, Error
     Ok(Entry { dims, dim_count, kind, offset, size })
 }
 
-/// Moves past what follows the name, without a look.
+/// Skips the part of an entry after its name.
 const fn skip_entry(reader: &mut Reader<'_>) -> Result<(), Error> {
     let dim_count = tri!(reader.u32("a tensor's number of dimensions"));
     reader.skip(dim_count as u64 * 8 + 4 + 8, "a tensor's dimensions")
 }
 
-/// The tensors in the order of the file.
+/// Iterator over the tensors, in file order.
 #[derive(Clone, Copy)]
 pub struct Tensors<'a> {
     reader: Reader<'a>,
@@ -207,12 +206,12 @@ pub struct Tensors<'a> {
 }
 
 impl<'a> Tensors<'a> {
-    /// `data` is the file, whose directory starts at `at` and whose tensor data at `data_at`.
+    /// `data` is the whole file; its directory starts at `at` and its tensor data at `data_at`.
     pub(super) const fn new(data: &'a [u8], at: usize, data_at: usize, left: u64) -> Self {
         Self { reader: Reader::new(data, at), data, data_at, left }
     }
 
-    /// The next tensor; [`Iterator::next`] that also works in `const fn`.
+    /// Returns the next tensor; like [`Iterator::next`], but also works in `const fn`.
     pub const fn next_tensor(&mut self) -> Option<Tensor<'a>> {
         let Some(left) = self.left.checked_sub(1) else { return None };
         self.left = left;
@@ -220,7 +219,7 @@ impl<'a> Tensors<'a> {
         self.describe(name)
     }
 
-    /// The next name, without the rest.
+    /// Returns the next name and skips the rest of its entry.
     pub(super) const fn next_name(&mut self) -> Option<&'a [u8]> {
         let Some(left) = self.left.checked_sub(1) else { return None };
         self.left = left;
@@ -231,16 +230,16 @@ impl<'a> Tensors<'a> {
         }
     }
 
-    /// The tensor called `wanted`, if it is among those to come.
+    /// Finds the tensor called `wanted` among the remaining ones.
     ///
-    /// A model looks up each of its tensors, so this walk is as long as their number squared: it
-    /// makes no calls either.
+    /// A model looks up each of its tensors, so the total work is quadratic in their number; for that reason this walk
+    /// also avoids calls.
     pub(super) const fn find(mut self, wanted: &[u8]) -> Option<Tensor<'a>> {
         let (data, len, wanted_len) = (self.data, self.data.len(), wanted.len());
         let mut at = self.reader.at();
         while self.left > 0 {
             self.left -= 1;
-            // Length of the name; an upper half would not have passed the check.
+            // Length of the name; `check` has refused lengths with a nonzero upper half.
             if len < 8 || at > len - 8 {
                 return None;
             }
@@ -275,8 +274,8 @@ impl<'a> Tensors<'a> {
         None
     }
 
-    /// Reads the rest of the entry. The entries were all read once without an error and their
-    /// bytes are in the file, so there is none here.
+    /// Reads the rest of an entry. All entries were checked before and their bytes are in the file, so this cannot
+    /// fail.
     const fn describe(&mut self, name: &'a [u8]) -> Option<Tensor<'a>> {
         let Ok(Entry { dims, dim_count, kind, offset, size }) = read_entry(&mut self.reader, name) else {
             return None;
@@ -313,7 +312,7 @@ mod tests {
 
     use super::*;
 
-    /// Entries of one dimension of two floats each, and where each ends; the data would follow.
+    /// Builds entries of one dimension of two floats, and returns where each ends; the data would follow.
     fn directory(names: &[&str]) -> (Vec<u8>, Vec<usize>) {
         let (mut bytes, mut ends) = (Vec::new(), Vec::new());
         for (name, i) in names.iter().zip(0u64..) {
@@ -326,7 +325,7 @@ mod tests {
         (bytes, ends)
     }
 
-    /// [`check`] lets none of these through; whoever walks without it still stays inside.
+    /// [`check`] refuses all of these; a walk without it must still stay in bounds.
     #[test]
     fn a_directory_that_is_cut() {
         let names = ["a", "long", "bc"];
@@ -364,15 +363,15 @@ mod tests {
         };
         let found = |bytes: &[u8]| Tensors::new(bytes, 0, data_at, 2).find(b"bc").is_some();
         assert!(found(&with(0, &[])));
-        // The first name: longer than the file by one, by all, by more than counts; and just as long.
+        // The first name's length: too long by one, equal to the rest, and far beyond the file.
         for len in [data_at as u32 + 9, data_at as u32 + 8, u32::MAX] {
             assert!(!found(&with(0, &len.to_le_bytes())), "{len}");
         }
-        // Dimensions of the first: as many as there may be lead elsewhere, more lead nowhere.
+        // Dimension counts of the first entry: valid but wrong ones and invalid ones.
         for dims in [0u32, 2, 4, 5, 1 << 16, u32::MAX] {
             assert!(!found(&with(9, &dims.to_le_bytes())), "{dims}");
         }
-        // The second is the wanted one, and wrong: its name, the type, the offset.
+        // The second entry is the wanted one, with a wrong name, type and offset.
         let start = ends[0];
         assert!(!found(&with(start + 8, b"\xff")));
         assert!(!found(&with(start + 22, &99u32.to_le_bytes())));

@@ -1,10 +1,10 @@
-//! Metadata values: one number, one string, or an array of either.
+//! Metadata values: a number, a string, or an array of either.
 
 use core::fmt;
 
 use super::reader::{split_string, u32_at};
 
-/// The type of a metadata value, by its number in the file (`gguf_metadata_value_type` in the
+/// Type of a metadata value, numbered as in the file (`gguf_metadata_value_type` in the
 /// [specification](https://github.com/ggml-org/ggml/blob/master/docs/gguf.md)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -23,7 +23,7 @@ pub enum ValueType {
     I32 = 5,
     /// A 32-bit float.
     F32 = 6,
-    /// One byte; like llama.cpp, anything but 0 is read as true.
+    /// One byte; like in llama.cpp, any value but 0 is true.
     Bool = 7,
     /// A length in bytes (`u64`), then the bytes.
     Str = 8,
@@ -38,7 +38,7 @@ pub enum ValueType {
 }
 
 impl ValueType {
-    /// The type with this number in the file.
+    /// Returns the type with this number.
     pub const fn from_id(id: u32) -> Option<Self> {
         use ValueType::*;
         Some(match id {
@@ -125,8 +125,8 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Reads a value of fixed size from the front of `bytes`; `None` if there are too few, or for
-    /// a string or an array.
+    /// Reads a value of fixed size from the front of `bytes`; `None` if `bytes` is too short or `kind` is a string or
+    /// array.
     pub(super) const fn scalar(kind: ValueType, bytes: &[u8]) -> Option<Value<'a>> {
         macro_rules! read {
             ($variant:ident, $type:ty) => {
@@ -155,7 +155,7 @@ impl<'a> Value<'a> {
         })
     }
 
-    /// An integer of any width and sign, if 64 bits with a sign hold it.
+    /// The value of an integer of any width and sign, if it fits in an `i64`.
     pub(super) const fn integer(&self) -> Option<i64> {
         Some(match *self {
             Value::U8(v) => v as i64,
@@ -196,18 +196,17 @@ impl<'a> Array<'a> {
         self.element
     }
 
-    /// How many elements there are.
+    /// Number of elements.
     pub const fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// Whether the array has no elements.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The elements as they lie in the file: little-endian and of any alignment; strings with
-    /// their lengths before them.
+    /// The elements as stored in the file: little-endian, of any alignment; strings include their lengths.
     pub const fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
@@ -222,10 +221,10 @@ impl<'a> Array<'a> {
         }
     }
 
-    /// Element `i` as a float, whatever number type the writer chose.
+    /// Element `i` of an array of any number type, as a float.
     ///
-    /// Integers and 64-bit floats are rounded to the nearest `f32`; booleans are 0 and 1. `None`
-    /// past the end and for strings.
+    /// Integers and 64-bit floats are rounded to the nearest `f32`; booleans give 0 and 1. `None` past the end and for
+    /// strings.
     pub const fn get_f32(&self, i: usize) -> Option<f32> {
         Some(match self.get(i) {
             Some(Value::F32(v)) => v,
@@ -240,10 +239,10 @@ impl<'a> Array<'a> {
         })
     }
 
-    /// Element `i` as an integer, whatever number type the writer chose.
+    /// Element `i` of an array of any number type, as an integer.
     ///
-    /// Booleans are 0 and 1. `None` past the end, for strings, and for numbers that an `i32` does
-    /// not hold exactly (3 000 000 000, 0.5).
+    /// Booleans give 0 and 1. `None` past the end, for strings, and for numbers that an `i32` cannot hold exactly (3
+    /// 000 000 000, 0.5).
     pub const fn get_i32(&self, i: usize) -> Option<i32> {
         match self.get(i) {
             Some(Value::Bool(v)) => Some(v as i32),
@@ -257,16 +256,16 @@ impl<'a> Array<'a> {
         }
     }
 
-    /// The strings in order; none if the elements are not strings.
+    /// Iterates over the strings; empty if the elements are not strings.
     pub const fn strings(&self) -> Strings<'a> {
         let left = if matches!(self.element, ValueType::Str) { self.len } else { 0 };
         Strings { rest: self.bytes, left, total: self.bytes.len() }
     }
 
-    /// The string that starts at `byte_offset` within [`bytes`](Self::bytes): random access for
-    /// whoever kept the offsets that [`Strings::offset`] gave.
+    /// The string that starts at `byte_offset` within [`bytes`](Self::bytes). This gives random access with the offsets
+    /// returned by [`Strings::offset`].
     ///
-    /// Any other offset gives an empty string or some other bytes of the array, never a panic.
+    /// Any other offset returns an empty string or unrelated bytes of the array; it never panics.
     pub const fn string_at(&self, byte_offset: usize) -> &'a [u8] {
         let rest = match self.bytes.split_at_checked(byte_offset) {
             Some((_, rest)) if matches!(self.element, ValueType::Str) => rest,
@@ -279,20 +278,20 @@ impl<'a> Array<'a> {
     }
 }
 
-/// The integer that `value` is, if it is one and an `i32` holds it.
+/// Converts a whole number that fits in an `i32`.
 const fn whole(value: f64) -> Option<i32> {
     let whole = value as i32; // saturates; NaN gives 0
     if whole as f64 == value { Some(whole) } else { None }
 }
 
 impl fmt::Debug for Array<'_> {
-    /// Type and length only: a vocabulary would fill the screen.
+    /// Prints type and length only: a vocabulary would fill the screen.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "[{:?}; {}]", self.element, self.len)
     }
 }
 
-/// The strings of an [`Array`], one after the other.
+/// Iterator over the strings of an [`Array`].
 #[derive(Clone, Copy, Debug)]
 pub struct Strings<'a> {
     rest: &'a [u8],
@@ -301,7 +300,7 @@ pub struct Strings<'a> {
 }
 
 impl<'a> Strings<'a> {
-    /// The next string; [`Iterator::next`] that also works in `const fn`.
+    /// Returns the next string; like [`Iterator::next`], but also works in `const fn`.
     pub const fn next_string(&mut self) -> Option<&'a [u8]> {
         let Some(left) = self.left.checked_sub(1) else { return None };
         let Some((string, rest)) = split_string(self.rest) else { return None };
@@ -310,7 +309,7 @@ impl<'a> Strings<'a> {
         Some(string)
     }
 
-    /// Byte offset, within [`Array::bytes`], of the string that comes next.
+    /// Byte offset, within [`Array::bytes`], of the next string.
     pub const fn offset(&self) -> usize {
         self.total.saturating_sub(self.rest.len())
     }
@@ -330,11 +329,10 @@ impl<'a> Iterator for Strings<'a> {
 
 impl ExactSizeIterator for Strings<'_> {}
 
-/// The bytes of `count` strings at the front of `bytes`; `Err` is the offset of the string that
-/// runs over the end.
+/// The bytes of `count` strings at the front of `bytes`; `Err` has the offset of the first truncated string.
 ///
-/// This loop is the only one that runs once per word of a vocabulary, so it calls nothing: the
-/// compiler's own evaluation of constants counts calls, and complains after two million.
+/// This loop runs once per vocabulary entry. It makes no calls because the compiler counts calls while it evaluates a
+/// constant, and complains after two million.
 pub(super) const fn split_strings(bytes: &[u8], count: u64) -> Result<&[u8], usize> {
     let len = bytes.len();
     let (mut at, mut i) = (0, 0);
@@ -344,8 +342,8 @@ pub(super) const fn split_strings(bytes: &[u8], count: u64) -> Result<&[u8], usi
         }
         let low = u32_at!(bytes, at);
         let high = u32_at!(bytes, at + 4);
-        // Also where `usize` has 32 bits, `low` fits, and what fits in the slice has no `high`
-        // (but on 64 bits a string of 4 GiB is refused: no word and no merge is that long).
+        // `low` fits even in a 32-bit `usize`, and a string inside the slice has no `high` there. (On 64 bits a string
+        // of 4 GiB is refused; no token or merge is that long.)
         if high != 0 || low as usize > len - 8 - at {
             return Err(at);
         }
@@ -416,7 +414,7 @@ mod tests {
 
     #[test]
     fn arrays_of_strings_that_are_cut() {
-        // "ab", "" and "c": they end at 10, 18 and 27.
+        // Strings "ab", "" and "c" end at 10, 18 and 27.
         let bytes = b"\x02\0\0\0\0\0\0\0ab\0\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0c";
         let ends = [0, 10, 18, 27];
         for cut in 0..=bytes.len() {
