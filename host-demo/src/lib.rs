@@ -1,9 +1,9 @@
-//! The std companion of arenite. [`gguf_writer`] is for other programs; the rest is the command line `arenite`, which
-//! `host-demo/README.md` describes.
+//! The std companion of arenite. [`gguf_writer`] is for other programs; the rest implements the command line
+//! `arenite`, described in `host-demo/README.md`.
 #![deny(unsafe_code)]
-// Printing macros panic when the other end of a pipe is gone; `output` does not.
+// Printing macros panic if a pipe was closed; use `output` instead.
 #![warn(clippy::print_stdout, clippy::print_stderr, clippy::unwrap_used, clippy::expect_used)]
-// What is only visible for `untrusted`.
+// Items that are public only for `untrusted`.
 #![allow(missing_docs, clippy::missing_errors_doc)]
 
 mod boards;
@@ -44,7 +44,7 @@ use clap::Parser;
 
 use commands::Cli;
 
-/// The command line: does what the process's arguments say.
+/// Runs the command line of this process.
 pub fn main() -> ExitCode {
     faults::prepare();
     interrupt::prepare();
@@ -59,7 +59,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// What reads the bytes of strangers, for the fuzz targets. Not part of the interface.
+/// Parsers of untrusted input, for the fuzz targets. Not part of the public interface.
 #[doc(hidden)]
 pub mod untrusted {
     pub use crate::chat::Renderer;

@@ -1,4 +1,4 @@
-//! `arenite`: run, inspect and plan transformer models from GGUF files.
+//! `arenite`: runs, inspects and plans transformer models from GGUF files.
 
 fn main() -> std::process::ExitCode {
     host_demo::main()

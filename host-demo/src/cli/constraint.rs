@@ -1,4 +1,4 @@
-//! What an answer has to look like.
+//! Options that constrain the output: a grammar, a JSON schema, or any JSON object.
 
 use std::path::Path;
 
@@ -9,30 +9,30 @@ use serde_json::json;
 
 use crate::{grammar, text};
 
-/// What an answer has to look like.
+/// Options that constrain the output.
 #[derive(Clone, Debug, Default, Args)]
-#[command(next_help_heading = "Form of the answer")]
+#[command(next_help_heading = "Constrained output")]
 pub struct ConstraintArgs {
-    /// Only what this grammar allows, in llama.cpp's notation (GBNF)
+    /// Constrain the output by a grammar in llama.cpp's notation (GBNF)
     #[arg(long, value_name = "FILE", group = "form")]
     grammar: Option<String>,
 
-    /// Only JSON that this schema allows: a file, or the schema itself
+    /// Constrain the output to JSON that a schema allows; a file or the schema itself
     #[arg(short = 'j', long, value_name = "FILE|TEXT", group = "form")]
     json_schema: Option<String>,
 
-    /// Only a JSON object
+    /// Constrain the output to a JSON object
     #[arg(long, group = "form")]
     json: bool,
 }
 
 impl ConstraintArgs {
-    /// The compiled grammar, if there is one.
+    /// Compiles the grammar, if one was given.
     pub fn table(&self, tokenizer: Option<&Tokenizer<'_, '_>>) -> Result<Option<Vec<u8>>> {
         if self.grammar.is_none() && self.json_schema.is_none() && !self.json {
             return Ok(None);
         }
-        let tokenizer = tokenizer.ok_or_else(|| anyhow!("a grammar is about text, and the model has no vocabulary"))?;
+        let tokenizer = tokenizer.ok_or_else(|| anyhow!("a grammar needs a vocabulary, and the model has none"))?;
         if let Some(source) = &self.grammar {
             let (name, text) = read(source, |text| text.contains("::="))?;
             let token = |text: &str| token(tokenizer, text);
@@ -50,7 +50,8 @@ impl ConstraintArgs {
     }
 }
 
-/// The text itself, if it looks like it, or of a file; and what to call it, with a space before.
+/// Returns `source` itself if it is the text, otherwise the contents of the file it names. Also returns the file's
+/// name with a leading space, for messages.
 fn read(source: &str, is_text: impl Fn(&str) -> bool) -> Result<(String, String)> {
     if is_text(source) && !Path::new(source).exists() {
         return Ok((String::new(), source.into()));
@@ -59,7 +60,7 @@ fn read(source: &str, is_text: impl Fn(&str) -> bool) -> Result<(String, String)
     Ok((format!(" {source}"), text))
 }
 
-/// The one token that is spelled so.
+/// The token spelled `text`, if exactly one token is.
 pub fn token(tokenizer: &Tokenizer<'_, '_>, text: &str) -> Option<u32> {
     match text::encode(tokenizer, text.as_bytes(), Encode { add_special: false, parse_special: true }).as_deref() {
         Ok([token]) => Some(*token),

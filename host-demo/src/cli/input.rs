@@ -1,4 +1,4 @@
-//! Where a text comes from: the command line, a file or standard input; one, or one a line.
+//! Text input: the command line, a file or standard input; one text, or one per line.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
@@ -17,44 +17,44 @@ use crate::interrupt;
 use crate::output::{self, Out, note};
 use crate::text::{self, JsonBytes};
 
-/// What to work on.
+/// Options that name the input text.
 #[derive(Clone, Debug, Args)]
 pub struct TextArgs {
-    /// The text, or - for standard input; special tokens are added as the model's metadata says [default: what is
-    /// piped in]
+    /// Text, or - for standard input; the model's metadata decides which special tokens are added [default: standard
+    /// input if piped]
     #[arg(short, long, value_name = "TEXT", conflicts_with_all = ["file", "ids"])]
     pub prompt: Option<String>,
 
-    /// Take the text from a file
+    /// Read the text from a file
     #[arg(short, long, value_name = "FILE", conflicts_with = "ids")]
     pub file: Option<PathBuf>,
 
-    /// Token ids instead of a text, exactly as given, such as 1,2,3
+    /// Token ids instead of a text, used exactly as given, such as 1,2,3
     #[arg(long, value_name = "IDS", allow_hyphen_values = true)]
     pub ids: Option<Ids>,
 
-    /// Understand \n, \t, \\, \", \' and \x41 in -p
+    /// Process the escapes \n, \t, \\, \", \' and \x41 in -p
     #[arg(short, long)]
     pub escape: bool,
 
-    /// Many texts: each line of standard input, or of -f FILE, is a JSON string, a list of ids, or an object with
-    /// `prompt` and maybe `id`; each line of output is the answer to one, in order
+    /// Read many texts: each line of standard input, or of -f FILE, is a JSON string, a list of ids, or an object
+    /// with `prompt` and optionally `id`. Each gets one line of output, in order
     #[arg(long, conflicts_with_all = ["prompt", "ids"])]
     pub jsonl: bool,
 }
 
-/// A text, or the tokens that somebody else made of it.
+/// A text, or token ids.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Text {
     Bytes(Vec<u8>),
     Ids(Vec<TokenId>),
 }
 
-/// A tokenizer, or why the file has none.
+/// A tokenizer, or the reason why the file has none.
 type Tokenizing<'t, 'f, 'i> = Result<&'t Tokenizer<'f, 'i>, &'t anyhow::Error>;
 
 impl TextArgs {
-    /// The lines of a file, or of standard input, that are not empty.
+    /// Reads the lines of a file, or of standard input, without empty ones.
     pub fn lines(file: Option<&Path>) -> Result<Vec<String>> {
         let bytes = match file.filter(|path| *path != Path::new("-")) {
             Some(path) => std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?,
@@ -68,7 +68,7 @@ impl TextArgs {
         Ok(text.lines().filter(|line| !line.trim().is_empty()).map(String::from).collect())
     }
 
-    /// The text that was given; `None` if none was.
+    /// Reads the text; `None` if none was given.
     pub fn read(&self) -> Result<Option<Text>> {
         if let Some(Ids(ids)) = &self.ids {
             return Ok(Some(Text::Ids(ids.clone())));
@@ -92,19 +92,19 @@ impl TextArgs {
         Ok(Some(Text::Bytes(bytes)))
     }
 
-    /// As [`read`](Self::read), where there must be one.
+    /// Like [`read`](Self::read), but fails if no text was given.
     pub fn need(&self) -> Result<Text> {
-        self.read()?.context("there is no text: give one with -p, -f FILE or a pipe, or tokens with --ids")
+        self.read()?.context("no text was given: give one with -p, -f FILE or a pipe, or tokens with --ids")
     }
 
-    /// The tokens of the one text that there must be; `None` with `--jsonl`, which brings many.
+    /// The tokens of the only text, or `None` with `--jsonl`, which reads many texts.
     pub fn only(&self, tokenizer: Tokenizing<'_, '_, '_>, how: Encode) -> Result<Option<Vec<TokenId>>> {
         if self.jsonl { Ok(None) } else { self.need()?.tokens(tokenizer, how).map(Some) }
     }
 }
 
 impl Text {
-    /// Its tokens.
+    /// The tokens of the text.
     pub fn tokens(&self, tokenizer: Tokenizing<'_, '_, '_>, how: Encode) -> Result<Vec<TokenId>> {
         match self {
             Self::Ids(ids) => Ok(ids.clone()),
@@ -116,8 +116,8 @@ impl Text {
     }
 }
 
-/// Whether something other than a person feeds standard input. What is neither a pipe nor a file, such as a closed
-/// input or a device, is not waited for.
+/// Returns whether standard input is a pipe or a file. Anything else, such as a closed input or a device, is not
+/// read.
 fn is_piped() -> bool {
     if io::stdin().is_terminal() {
         return false;
@@ -138,7 +138,7 @@ fn stdin() -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Without the line's end that every editor and `echo` writes.
+/// Removes the newline at the end, which editors and `echo` add.
 fn without_newline(mut bytes: Vec<u8>) -> Vec<u8> {
     if bytes.ends_with(b"\n") {
         bytes.pop();
@@ -149,7 +149,7 @@ fn without_newline(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-/// The escapes that llama-cli knows; any other stays as it is.
+/// Processes llama-cli's escapes. Unknown escapes stay unchanged.
 fn unescaped(text: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -198,9 +198,9 @@ enum TextOrIds {
     Text(JsonBytes),
 }
 
-/// A text of `--jsonl`, with what its line calls it.
+/// Parses a line of `--jsonl` into its `id` and its text.
 fn text_of(line: &[u8]) -> Result<(Option<Value>, Text)> {
-    let expected = "this is no JSON string, no list of token ids and no object with `prompt` and maybe `id`";
+    let expected = "give a JSON string, a list of token ids, or an object with `prompt` and optionally `id`";
     Ok(match serde_json::from_slice(line) {
         Ok(Line::Text(JsonBytes(text))) => (None, Text::Bytes(text)),
         Ok(Line::Ids(ids)) => (None, Text::Ids(ids)),
@@ -211,8 +211,8 @@ fn text_of(line: &[u8]) -> Result<(Option<Value>, Text)> {
     })
 }
 
-/// Answers every line of standard input, or of `file`, with one line of JSON, in order, each as soon as it is there.
-/// The answer to a line that is wrong says so, and the rest goes on; the exit code then is 1.
+/// Answers every line of standard input, or of `file`, with one line of JSON. Answers come in order, each as soon as
+/// it is complete. A bad line gets an error as its answer, the others go on, and the exit code is 1.
 pub fn each_line<T: Serialize>(file: Option<&Path>, mut answer: impl FnMut(Text) -> Result<T>) -> Result<ExitCode> {
     each(file, |line| {
         let (id, text) = text_of(line)?;
@@ -220,7 +220,7 @@ pub fn each_line<T: Serialize>(file: Option<&Path>, mut answer: impl FnMut(Text)
     })
 }
 
-/// As [`each_line`], for lines of any form: `answer` gives the `id` that the line has, too.
+/// Like [`each_line`], for lines in any format. `answer` also returns the line's `id`.
 pub fn each<T: Serialize>(
     file: Option<&Path>,
     mut answer: impl FnMut(&[u8]) -> Result<(Option<Value>, T)>,
@@ -235,7 +235,7 @@ pub fn each<T: Serialize>(
     each_json(file, |line| answer(line).map(|(id, answer)| Answer { id, answer }))
 }
 
-/// As [`each`], where an answer is any JSON.
+/// Like [`each`], for answers that are any JSON value.
 pub fn each_json<T: Serialize>(file: Option<&Path>, mut answer: impl FnMut(&[u8]) -> Result<T>) -> Result<ExitCode> {
     #[derive(Serialize)]
     struct Wrong {

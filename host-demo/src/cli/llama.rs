@@ -1,113 +1,114 @@
-//! What llama-cli's users type: flags with one dash and several letters, other names for what is here, and flags and
-//! commands that have no meaning here. These are accepted with a line, or refused with what to do instead.
+//! Compatibility with llama-cli and ollama: flags with one dash and several letters, and other names for flags and
+//! commands. Flags without an effect are accepted with a message; flags that cannot be honoured are refused with
+//! advice.
 
 use std::ffi::{OsStr, OsString};
 
-use Meaning::{Is, Nothing, Refused};
+use Meaning::{Alias, Ignored, Refused};
 use Value::{Maybe, No, Yes};
 
-/// Whether a value follows a flag.
+/// Whether a flag takes a value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Value {
     No,
     Yes,
-    /// One of on, off and auto may.
+    /// Optional: on, off or auto.
     Maybe,
 }
 
-/// What a flag of llama-cli is here.
+/// The meaning of a llama-cli flag here.
 #[derive(Clone, Copy)]
 enum Meaning {
-    /// The same as this flag.
-    Is(&'static str),
-    /// Nothing, for this reason.
-    Nothing(&'static str),
-    /// Not here: what to do.
+    /// Same as this flag.
+    Alias(&'static str),
+    /// No effect, for this reason.
+    Ignored(&'static str),
+    /// Not supported, with advice.
     Refused(&'static str),
 }
 
-/// What `generate` says of a flag for conversations.
-const CHAT: Meaning = Refused("for a conversation take `arenite chat`");
-const NO_GPU: Meaning = Nothing("the model runs on the processor");
-const MAPPED: Meaning = Nothing("a model is always mapped and read in place");
-const IN_FILE: Meaning = Refused("these numbers are the file's: change them there, with a converter");
+/// `generate` refuses flags for conversations.
+const CHAT: Meaning = Refused("use `arenite chat` for a conversation");
+const NO_GPU: Meaning = Ignored("the model runs on the CPU");
+const MAPPED: Meaning = Ignored("a model is always mapped and read in place");
+const IN_FILE: Meaning = Refused("these values come from the model file: change them with a converter");
 const MERGE: Meaning = Refused("merge the adapter into the model before it is converted to GGUF");
-const FETCH: Meaning = Refused("fetch the file yourself and give it with -m");
-const NOT_HERE: Meaning = Refused("this step is not here: leave it out; see --samplers for those that are");
-const ALREADY: Meaning = Nothing("it is so already");
+const FETCH: Meaning = Refused("download the file yourself and give it with -m");
+const NOT_HERE: Meaning = Refused("this sampling step is not supported: leave it out, or see --samplers");
+const ALREADY: Meaning = Ignored("this is the default");
 
-/// The flags by their names, whether a value follows, and their meaning for `generate` and for `chat`.
+/// The flags by name, whether a value follows, and the meaning for `generate` and for `chat`.
 const FLAGS: &[(&[&str], Value, Meaning, Meaning)] = &[
-    (&["--predict", "--n-predict"], Yes, Is("--n-tokens"), Is("--n-tokens")),
-    (&["-ctk", "--cache-type-k"], Yes, Is("--kv"), Is("--kv")),
+    (&["--predict", "--n-predict"], Yes, Alias("--n-tokens"), Alias("--n-tokens")),
+    (&["-ctk", "--cache-type-k"], Yes, Alias("--kv"), Alias("--kv")),
     (
         &["-ctv", "--cache-type-v"],
         Yes,
-        Nothing("--kv holds for keys and values"),
-        Nothing("--kv holds for keys and values"),
+        Ignored("--kv sets both keys and values"),
+        Ignored("--kv sets both keys and values"),
     ),
-    (&["-sys", "--system-prompt"], Yes, CHAT, Is("--system")),
-    (&["-r", "--reverse-prompt"], Yes, Is("--stop"), Is("--stop")),
+    (&["-sys", "--system-prompt"], Yes, CHAT, Alias("--system")),
+    (&["-r", "--reverse-prompt"], Yes, Alias("--stop"), Alias("--stop")),
     (&["-cnv", "--conversation", "-i", "--interactive", "-if", "--interactive-first"], No, CHAT, ALREADY),
     (&["-no-cnv", "--no-conversation", "-st", "--single-turn"], No, ALREADY, Refused("take `arenite generate`")),
-    (
-        &["-mli", "--multiline-input"],
-        No,
-        CHAT,
-        Nothing("a pasted text may have several lines, and a line that ends in \\ goes on"),
-    ),
+    (&["-mli", "--multiline-input"], No, CHAT, Ignored("multi-line paste works, and a line that ends in \\ continues")),
     (
         &["--in-prefix", "--in-suffix"],
         Yes,
         CHAT,
-        Refused("the chat template says what stands around a turn; see --template"),
+        Refused("the chat template sets the text around a turn; see --template"),
     ),
-    (&["--in-prefix-bos"], No, CHAT, Refused("the chat template says what stands around a turn; see --template")),
+    (&["--in-prefix-bos"], No, CHAT, Refused("the chat template sets the text around a turn; see --template")),
     (&["--jinja"], No, CHAT, ALREADY),
-    (&["-co", "--color"], Maybe, Nothing("output has no colours"), Nothing("colours come and go with the terminal")),
+    (&["-co", "--color"], Maybe, Ignored("output has no colours"), Ignored("colours are used on a terminal only")),
     (&["-ngl", "--gpu-layers", "--n-gpu-layers"], Yes, NO_GPU, NO_GPU),
     (&["-dev", "--device", "-sm", "--split-mode", "-ts", "--tensor-split", "-mg", "--main-gpu"], Yes, NO_GPU, NO_GPU),
     (&["-nkvo", "--no-kv-offload"], No, NO_GPU, NO_GPU),
     (
         &["-fa", "--flash-attn"],
         Maybe,
-        Nothing("attention is always computed in one pass over the cache"),
-        Nothing("attention is always computed in one pass over the cache"),
+        Ignored("attention is always computed in one pass over the cache"),
+        Ignored("attention is always computed in one pass over the cache"),
     ),
-    (&["-ub", "--ubatch-size"], Yes, Nothing("-b is what one pass takes"), Nothing("-b is what one pass takes")),
+    (&["-ub", "--ubatch-size"], Yes, Ignored("-b sets the size of a pass"), Ignored("-b sets the size of a pass")),
     (
         &["-tb", "--threads-batch"],
         Yes,
-        Nothing("-t holds for the prompt, too"),
-        Nothing("-t holds for the prompt, too"),
+        Ignored("-t also applies to the prompt"),
+        Ignored("-t also applies to the prompt"),
     ),
     (&["--mlock", "--no-mmap", "--mmap", "--direct-io"], No, MAPPED, MAPPED),
     (
         &["--numa", "--prio", "--poll", "-C", "--cpu-mask", "-Cr", "--cpu-range", "--cpu-strict"],
         Yes,
-        Nothing("the system places the threads"),
-        Nothing("the system places the threads"),
+        Ignored("the operating system schedules the threads"),
+        Ignored("the operating system schedules the threads"),
     ),
-    (&["--no-warmup", "--warmup"], No, Nothing("there is no warm-up"), Nothing("there is no warm-up")),
+    (&["--no-warmup", "--warmup"], No, Ignored("there is no warm-up"), Ignored("there is no warm-up")),
     (&["--no-context-shift"], No, ALREADY, ALREADY),
-    (&["--context-shift"], No, Refused("it ends where the context does: give a larger -c"), Is("--shift")),
-    (&["--keep"], Yes, Nothing("the context is never shifted"), Nothing("the system prompt is always kept")),
+    (&["--context-shift"], No, Refused("generation ends when the context is full: give a larger -c"), Alias("--shift")),
+    (&["--keep"], Yes, Ignored("the context is never shifted"), Ignored("the system prompt is always kept")),
     (&["--check-tensors"], No, ALREADY, ALREADY),
     (
         &["--no-escape", "--perf", "--no-perf", "--simple-io", "--log-disable", "-v", "--verbose"],
         No,
-        Nothing("it is so, or there is nothing of the kind"),
-        Nothing("it is so, or there is nothing of the kind"),
+        Ignored("this is the default or has no counterpart"),
+        Ignored("this is the default or has no counterpart"),
     ),
-    (&["-lv", "--verbosity", "--log-verbosity"], Yes, Nothing("there is no log"), Nothing("there is no log")),
-    (&["--grammar-file"], Yes, Is("--grammar"), Is("--grammar")),
+    (&["-lv", "--verbosity", "--log-verbosity"], Yes, Ignored("there is no log"), Ignored("there is no log")),
+    (&["--grammar-file"], Yes, Alias("--grammar"), Alias("--grammar")),
     (
         &["--mirostat"],
         Yes,
-        Refused("there is no mirostat: --typical or --min-p keeps surprise in bounds"),
-        Refused("there is no mirostat: --typical or --min-p keeps surprise in bounds"),
+        Refused("mirostat is not supported: use --typical or --min-p"),
+        Refused("mirostat is not supported: use --typical or --min-p"),
     ),
-    (&["--mirostat-lr", "--mirostat-ent"], Yes, Nothing("there is no mirostat"), Nothing("there is no mirostat")),
+    (
+        &["--mirostat-lr", "--mirostat-ent"],
+        Yes,
+        Ignored("mirostat is not supported"),
+        Ignored("mirostat is not supported"),
+    ),
     (
         &[
             "--top-nsigma",
@@ -129,8 +130,8 @@ const FLAGS: &[(&[&str], Value, Meaning, Meaning)] = &[
     (
         &["--sampler-seq", "--sampling-seq"],
         Yes,
-        Refused("name the steps with --samplers"),
-        Refused("name the steps with --samplers"),
+        Refused("list the steps with --samplers"),
+        Refused("list the steps with --samplers"),
     ),
     (
         &[
@@ -154,38 +155,41 @@ const FLAGS: &[(&[&str], Value, Meaning, Meaning)] = &[
     (
         &["--prompt-cache"],
         Yes,
-        Refused("`arenite chat` keeps a conversation with /save and /load"),
-        Refused("keep a conversation with /save and /load"),
+        Refused("`arenite chat` saves and loads conversations with /save and /load"),
+        Refused("save and load conversations with /save and /load"),
     ),
 ];
 
-/// Commands that do what llama-cli does.
+/// Commands that accept llama-cli's flags.
 const COMMANDS: [&str; 3] = ["generate", "chat", "run"];
-/// Commands of ollama and programs of llama.cpp, and what to do instead.
+/// Commands of ollama and programs of llama.cpp, and the replacement for each.
 const OTHERS: &[(&[&str], &str)] = &[
-    (&["pull", "push", "login", "cp", "rm", "list", "ls"], "models are files: fetch one yourself and give it with -m"),
-    (&["show"], "take `arenite inspect FILE`"),
-    (&["create"], "take `arenite convert` or `arenite quantize`"),
-    (&["ps", "stop"], "nothing runs in the background; `arenite serve` says at /metrics what it does"),
-    (&["cli", "main", "llama-cli"], "take `arenite chat` or `arenite generate`"),
-    (&["server", "llama-server"], "take `arenite serve`"),
+    (
+        &["pull", "push", "login", "cp", "rm", "list", "ls"],
+        "models are files: download one yourself and give it with -m",
+    ),
+    (&["show"], "use `arenite inspect FILE`"),
+    (&["create"], "use `arenite convert` or `arenite quantize`"),
+    (&["ps", "stop"], "nothing runs in the background; `arenite serve` reports its activity at /metrics"),
+    (&["cli", "main", "llama-cli"], "use `arenite chat` or `arenite generate`"),
+    (&["server", "llama-server"], "use `arenite serve`"),
 ];
-/// Flags that stand before a command, with a value.
+/// Flags with a value that may stand before a command.
 const GLOBAL: [&str; 3] = ["-m", "--model", "--tokenizer"];
 
-/// What was typed, as the commands here have it.
+/// The command line, rewritten to the flags of this program.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Typed {
     pub args: Vec<OsString>,
-    /// A line for each flag without a meaning.
+    /// A message for each flag without an effect.
     pub notes: Vec<String>,
 }
 
-/// Reads all arguments, the program's name first. Without a command it is `generate`.
+/// Rewrites all arguments, starting with the program's name. Without a command, inserts `generate`.
 ///
 /// # Errors
 ///
-/// A line on what to type instead.
+/// Advice on what to type instead.
 pub fn understand(args: impl IntoIterator<Item = OsString>) -> Result<Typed, String> {
     let mut args: Vec<OsString> = args.into_iter().collect();
     let at = command_at(&args);
@@ -196,7 +200,7 @@ pub fn understand(args: impl IntoIterator<Item = OsString>) -> Result<Typed, Str
     }
     let command = args.get(at).and_then(|arg| arg.to_str()).unwrap_or_default();
     if let Some((_, instead)) = OTHERS.iter().find(|(names, _)| names.contains(&command)) {
-        return Err(format!("there is no command {command}: {instead}"));
+        return Err(format!("unknown command {command}: {instead}"));
     }
     if !COMMANDS.contains(&command) {
         return Ok(Typed { args, notes: Vec::new() });
@@ -225,20 +229,20 @@ pub fn understand(args: impl IntoIterator<Item = OsString>) -> Result<Typed, Str
             };
         let value = if follows { rest.next() } else { inline };
         match meaning {
-            Is(flag) => {
+            Alias(flag) => {
                 typed.args.push(flag.into());
                 typed.args.extend(value);
             }
-            // Mirostat 0 is none.
+            // Mirostat 0 means off.
             Refused(_) if name == "--mirostat" && value.as_deref() == Some(OsStr::new("0")) => {}
             Refused(what) => return Err(format!("{name}: {what}")),
-            Nothing(why) => typed.notes.push(format!("{name} has no effect: {why}")),
+            Ignored(why) => typed.notes.push(format!("{name} has no effect: {why}")),
         }
     }
     Ok(typed)
 }
 
-/// Where the command stands, or would.
+/// Index of the command, or where it would be inserted.
 fn command_at(args: &[OsString]) -> usize {
     let mut at = 1;
     while let Some(arg) = args.get(at) {
@@ -274,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn what_llama_cli_takes_is_taken() {
+    fn llama_cli_flags_are_translated() {
         let same =
             |line: &str, want: &str, notes: usize| assert_eq!(typed(line), Ok((want.to_string(), notes)), "{line}");
         same("a generate -ngl 99 -fa -p x --mlock", "a generate -p x", 3);

@@ -1,4 +1,4 @@
-//! The model, the memory it takes and the machine that runs it.
+//! Options for the model, its memory and the machine.
 
 use std::path::PathBuf;
 
@@ -8,24 +8,24 @@ use clap::{Args, ValueEnum};
 use super::number::{at_least_one, context_size, threads};
 use crate::workers;
 
-/// Which model.
+/// Options that name the model.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Model")]
 pub struct ModelArgs {
-    /// The model: a GGUF file, or a llama2.c checkpoint with --tokenizer [default: the model built into this binary]
+    /// Model file: GGUF, or a llama2.c checkpoint with --tokenizer [default: the built-in model]
     #[arg(short, long, global = true, value_name = "FILE")]
     pub model: Option<PathBuf>,
 
-    /// The vocabulary, for a model that has none or a wrong one; for a llama2.c checkpoint its tokenizer.bin
+    /// Vocabulary file, to add or replace the model's vocabulary; for a llama2.c checkpoint its tokenizer.bin
     #[arg(long, global = true, value_name = "FILE")]
     pub tokenizer: Option<PathBuf>,
 
-    /// Show a terminal what a model or a file says as it is, control characters and all
+    /// Print text of models and files to a terminal without escaping control characters
     #[arg(long, global = true)]
     pub raw: bool,
 }
 
-/// For commands that name their files themselves: `-m` and `--tokenizer` are not in their help.
+/// Hides `-m` and `--tokenizer` in the help of commands that name their files themselves.
 #[derive(Clone, Debug, Args)]
 pub struct NoModelArgs {
     #[arg(short, long, hide = true)]
@@ -35,47 +35,47 @@ pub struct NoModelArgs {
     tokenizer: Option<PathBuf>,
 }
 
-/// How much memory a session takes and which kernels run it.
+/// Options for a session's memory and kernels.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Memory and machine")]
 pub struct SessionArgs {
-    /// Positions in the context [default: the model's own, at most 4096]
+    /// Size of the context in tokens [default: the model's own, at most 4096]
     #[arg(short, long, value_name = "CTX", allow_negative_numbers = true, value_parser = context_size)]
     pub ctx_size: Option<usize>,
 
-    /// Most tokens that one pass takes; a longer prompt is cut, with the same result
+    /// Maximum number of tokens per pass; longer prompts are split, with the same result
     #[arg(short, long, value_name = "BATCH", default_value_t = 512, allow_negative_numbers = true, value_parser = at_least_one)]
     pub batch_size: usize,
 
-    /// Number type of the key-value cache [default: f16; f32 for a model of llama2.c]
+    /// Data type of the key-value cache [default: f16; f32 for a llama2.c model]
     #[arg(long, value_enum)]
     pub kv: Option<Kv>,
 
-    /// Instruction set of the kernels, or `auto` for the best that this machine has
+    /// Instruction set of the kernels; `auto` selects the best available
     #[arg(long, value_name = "NAME", default_value = "auto")]
     pub isa: String,
 }
 
-/// Arguments of every command that runs a model.
+/// Options of every command that runs a model.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Memory and machine")]
 pub struct RunArgs {
     #[command(flatten)]
     pub session: SessionArgs,
 
-    /// Threads [default: one for every core]
+    /// Number of threads [default: number of cores]
     #[arg(short, long, allow_negative_numbers = true, value_parser = threads)]
     pub threads: Option<usize>,
 }
 
 impl RunArgs {
-    /// The threads that they ask for.
+    /// The worker threads that these options ask for.
     pub fn workers(&self) -> Box<dyn Workers> {
         workers::start(self.threads.unwrap_or_else(workers::cores))
     }
 }
 
-/// Number type of the key-value cache.
+/// Data type of the key-value cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "snake_case")]
 pub enum Kv {

@@ -1,4 +1,4 @@
-//! What commands have in common on the command line. Each command's own arguments stand in its file.
+//! Options that commands share. A command's own options are in its file.
 
 mod constraint;
 mod input;

@@ -1,10 +1,10 @@
-//! Numbers as people type them.
+//! Parsers of numeric options.
 
 use std::str::FromStr;
 
 use arenite::TokenId;
 
-/// Token ids as people paste them: `1,2,3`, `1 2 3` or `[1, 2, 3]`.
+/// A list of token ids: `1,2,3`, `1 2 3` or `[1, 2, 3]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ids(pub Vec<TokenId>);
 
@@ -18,10 +18,10 @@ impl FromStr for Ids {
         if list.is_empty() {
             return Ok(Self(ids));
         }
-        // The last comma may have nothing behind it.
+        // Allow a trailing comma.
         for part in list.strip_suffix(',').unwrap_or(list).split(',') {
             if part.trim().is_empty() {
-                return Err("an id is missing at a comma: give numbers such as 1,2,3".into());
+                return Err("a token id is missing next to a comma: give numbers such as 1,2,3".into());
             }
             for id in part.split_whitespace() {
                 ids.push(id.parse().map_err(|_| format!("`{id}` is not a token id: give numbers such as 1,2,3"))?);
@@ -31,7 +31,7 @@ impl FromStr for Ids {
     }
 }
 
-/// How many tokens to make at most; -1 or -2 for as many as come.
+/// Maximum number of tokens to generate; -1 and -2 mean no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit(pub Option<usize>);
 
@@ -41,14 +41,15 @@ impl FromStr for Limit {
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
             "-1" | "-2" => Ok(Self(None)),
-            _ => {
-                text.parse().map(|n| Self(Some(n))).map_err(|_| "give a number of tokens, or -1 for no end".to_string())
-            }
+            _ => text
+                .parse()
+                .map(|n| Self(Some(n)))
+                .map_err(|_| "give a number of tokens, or -1 for no limit".to_string()),
         }
     }
 }
 
-/// A number that must not be zero.
+/// Parses a number that is at least 1.
 pub fn at_least_one(text: &str) -> Result<usize, String> {
     match text.parse::<u128>() {
         Ok(0) => Err("give at least 1".to_string()),
@@ -57,14 +58,14 @@ pub fn at_least_one(text: &str) -> Result<usize, String> {
     }
 }
 
-/// How many hypotheses a search follows.
+/// Parses the number of beams.
 pub fn beams(text: &str) -> Result<usize, String> {
     const MOST: usize = arenite::beam::MAX_BEAMS;
     at_least_one(text)
         .and_then(|n| if n <= MOST { Ok(n) } else { Err(format!("give at most {MOST}; 4 to 8 are usual")) })
 }
 
-/// Positions of a context: what 32 bits can count.
+/// Parses the size of a context, which must fit in 32 bits.
 pub fn context_size(text: &str) -> Result<usize, String> {
     const MOST: u64 = i32::MAX as u64;
     match text.parse::<u128>() {
@@ -75,7 +76,7 @@ pub fn context_size(text: &str) -> Result<usize, String> {
     }
 }
 
-/// A number of threads: more than any machine has would only take memory.
+/// Parses a number of threads, with a limit: absurd numbers would only waste memory.
 pub fn threads(text: &str) -> Result<usize, String> {
     const MOST: usize = 1024;
     match text.parse() {
@@ -88,7 +89,7 @@ pub fn threads(text: &str) -> Result<usize, String> {
     }
 }
 
-/// Bytes of a memory: a number, or one of KiB (`256K`), MiB or GiB.
+/// Parses a memory size in bytes, KiB (`256K`), MiB or GiB.
 pub fn memory_size(text: &str) -> Result<usize, String> {
     let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let shift = match &text[number.len()..].to_ascii_lowercase()[..] {
@@ -123,7 +124,7 @@ pub fn probability(text: &str) -> Result<f32, String> {
     })
 }
 
-/// A whole number, where any negative one means `otherwise`.
+/// Parses a whole number. Negative numbers mean `otherwise`.
 pub fn count_or(text: &str, otherwise: u32) -> Result<u32, String> {
     match text.parse::<i64>() {
         Ok(n) if n < 0 => Ok(otherwise),

@@ -1,4 +1,4 @@
-//! How the next token is chosen: llama-cli's names, and its defaults.
+//! Sampling options, with llama-cli's names and defaults.
 
 use std::convert::Infallible;
 use std::hash::{BuildHasher, Hasher};
@@ -12,62 +12,63 @@ use rand_core::{Rng, TryRng};
 
 use super::number::{count_or, finite, not_negative, positive, probability};
 
-/// How the next token is chosen.
+/// Sampling options.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Sampling")]
 pub struct SamplingArgs {
-    /// Temperature: 0 always takes the most likely token [default: 0.8]
+    /// Temperature; 0 always takes the most likely token [default: 0.8]
     #[arg(long, visible_alias = "temperature", value_name = "T", allow_negative_numbers = true, value_parser = not_negative)]
     pub temp: Option<f32>,
 
-    /// Only the K most likely tokens; 0 for all [default: 40]
+    /// Keep only the K most likely tokens; 0 disables [default: 40]
     #[arg(long, value_name = "K", allow_negative_numbers = true, value_parser = |k: &str| count_or(k, 0))]
     pub top_k: Option<u32>,
 
-    /// Only the most likely tokens that together have this probability; 1 for all [default: 0.95]
+    /// Keep the most likely tokens whose probabilities sum to this; 1 disables [default: 0.95]
     #[arg(long, value_name = "P", allow_negative_numbers = true, value_parser = probability)]
     pub top_p: Option<f32>,
 
-    /// Only tokens at least this probable, relative to the most likely one; 0 for all [default: 0.05]
+    /// Drop tokens less likely than this, relative to the most likely token; 0 disables [default: 0.05]
     #[arg(long, value_name = "P", allow_negative_numbers = true, value_parser = probability)]
     pub min_p: Option<f32>,
 
-    /// Only tokens about as surprising as is to be expected, which together have this probability; 1 for all
+    /// Locally typical sampling: keep the tokens of typical information content whose probabilities sum to this; 1
+    /// disables
     #[arg(long, visible_alias = "typical-p", value_name = "P", allow_negative_numbers = true, value_parser = probability)]
     pub typical: Option<f32>,
 
-    /// How many tokens are recent for the penalties; 0 turns them off
+    /// Number of recent tokens that the penalties apply to; 0 disables
     #[arg(long, value_name = "N", default_value = "64", allow_negative_numbers = true,
         value_parser = |n: &str| count_or(n, 1 << 16))]
     pub repeat_last_n: u32,
 
-    /// Divide the logits of recent tokens by this; 1 for no change
+    /// Divide the logits of recent tokens by this; 1 disables
     #[arg(long, value_name = "R", default_value_t = 1.0, allow_negative_numbers = true, value_parser = positive)]
     pub repeat_penalty: f32,
 
-    /// Subtract this for every time a recent token came
+    /// Subtract this from a token's logit for each recent occurrence
     #[arg(long, value_name = "F", default_value_t = 0.0, allow_negative_numbers = true, value_parser = finite)]
     pub frequency_penalty: f32,
 
-    /// Subtract this if a recent token came at all
+    /// Subtract this from a token's logit if it occurred recently
     #[arg(long, value_name = "P", default_value_t = 0.0, allow_negative_numbers = true, value_parser = finite)]
     pub presence_penalty: f32,
 
-    /// Add B to the logit of token ID, such as 13=-2.5 or 13=-inf; may be given several times
+    /// Add B to the logit of token ID, such as 13=-2.5 or 13=-inf; may be repeated
     #[arg(short, long, value_name = "ID=B", value_parser = bias)]
     pub logit_bias: Vec<(TokenId, f32)>,
 
-    /// The steps of choosing and their order, such as top_k;top_p;temperature; what is not named is left out
-    /// [default: penalties;top_k;typ_p;top_p;min_p;temperature]
+    /// Sampling steps in order, such as top_k;top_p;temperature; steps not listed are skipped [default:
+    /// penalties;top_k;typ_p;top_p;min_p;temperature]
     #[arg(long, value_name = "LIST")]
     pub samplers: Option<Samplers>,
 
-    /// Seed of the random numbers [default: by chance, printed at the end]
+    /// Random seed [default: random, printed at the end]
     #[arg(short, long, value_name = "S", allow_negative_numbers = true, value_parser = seed)]
     pub seed: Option<Seed>,
 
-    /// Random numbers: pcg, or llama2c for the very text that llama2.c's run.c gives for a seed (with its defaults,
-    /// --temp 1 --top-p 0.9, and no other step)
+    /// Random number generator: pcg, or llama2c to reproduce the text that llama2.c's run.c prints for a seed (with
+    /// its defaults --temp 1 --top-p 0.9 and no other steps)
     #[arg(long, value_enum, default_value_t = RngKind::Pcg, hide_possible_values = true, value_name = "pcg|llama2c")]
     pub rng: RngKind,
 }
@@ -78,11 +79,11 @@ pub enum RngKind {
     Llama2c,
 }
 
-/// A seed; none if it is left to chance.
+/// A seed; `None` means a random one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seed(Option<u64>);
 
-/// Whether there are penalties, and the steps after them.
+/// Whether penalties apply, and the steps after them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Samplers {
     penalties: bool,
@@ -90,7 +91,7 @@ pub struct Samplers {
 }
 
 impl SamplingArgs {
-    /// As the sampler takes them.
+    /// The sampler's parameters.
     pub fn params(&self) -> Result<Params> {
         let default = Params::DEFAULT;
         let is_run_c = self.rng == RngKind::Llama2c;
@@ -98,10 +99,10 @@ impl SamplingArgs {
             let others = self.top_k.is_some() || self.min_p.is_some() || self.typical.is_some();
             ensure!(
                 !others && self.samplers.is_none(),
-                "--rng llama2c chooses as run.c does, by --temp and --top-p alone: leave out --top-k, --min-p, \
+                "--rng llama2c samples like run.c, with --temp and --top-p only: leave out --top-k, --min-p, \
                  --typical and --samplers"
             );
-            ensure!(self.seed != Some(Seed(Some(0))), "--seed 0 is the time of day to run.c: give another seed");
+            ensure!(self.seed != Some(Seed(Some(0))), "run.c takes --seed 0 as the current time: give another seed");
         }
         let usual = Samplers { penalties: true, order: default.order };
         let run_c = Samplers { penalties: true, order: [Some(Link::Temperature), Some(Link::TopP), None, None, None] };
@@ -109,7 +110,7 @@ impl SamplingArgs {
         Ok(Params {
             temperature: self.temp.unwrap_or(if is_run_c { 1.0 } else { default.temperature }),
             top_k: self.top_k.unwrap_or(default.top_k),
-            // To run.c 0 is all, too.
+            // In run.c a top-p of 0 also disables the step.
             top_p: match self.top_p {
                 Some(0.0) if is_run_c => 1.0,
                 Some(p) => p,
@@ -126,12 +127,12 @@ impl SamplingArgs {
         })
     }
 
-    /// The seed, by chance if none was given.
+    /// The seed that was given, or a random one.
     pub fn seed(&self) -> u64 {
         self.seed.and_then(|Seed(seed)| seed).unwrap_or_else(any_seed)
     }
 
-    /// The generator of a seed.
+    /// Creates the generator for a seed.
     pub fn generator(&self, seed: u64) -> AnyRng {
         match self.rng {
             RngKind::Pcg => AnyRng::Pcg(Pcg32::new(seed)),
@@ -140,7 +141,7 @@ impl SamplingArgs {
     }
 }
 
-/// The generator that was asked for.
+/// The selected random number generator.
 #[derive(Clone, Debug)]
 pub enum AnyRng {
     Pcg(Pcg32),
@@ -186,19 +187,19 @@ impl FromStr for Samplers {
                     samplers.penalties = true;
                     continue;
                 }
-                "penalties" => return Err("penalties come first here".to_string()),
+                "penalties" => return Err("penalties must be the first step".to_string()),
                 "top_k" | "top-k" => Link::TopK,
                 "typ_p" | "typical" | "typical_p" | "typical-p" => Link::Typical,
                 "top_p" | "top-p" => Link::TopP,
                 "min_p" | "min-p" => Link::MinP,
                 "temperature" | "temp" => Link::Temperature,
                 "dry" | "xtc" | "top_n_sigma" | "infill" | "adaptive_p" => {
-                    return Err(format!("there is no {name} here: leave it out, as it is off by default"));
+                    return Err(format!("{name} is not supported: leave it out; it is off by default"));
                 }
-                _ => return Err(format!("`{name}` is none of penalties, top_k, typ_p, top_p, min_p, temperature")),
+                _ => return Err(format!("`{name}` is not one of penalties, top_k, typ_p, top_p, min_p, temperature")),
             };
             if given.contains(&link) {
-                return Err(format!("{name} is there twice"));
+                return Err(format!("{name} is listed twice"));
             }
             given.push(link);
             if let Some(place) = places.next() {
@@ -209,8 +210,8 @@ impl FromStr for Samplers {
     }
 }
 
-/// A seed that nobody chose, short enough to be typed again. The keys of the standard library's
-/// hash maps come from the system's random numbers.
+/// A random seed, short enough to type. The keys of the standard library's hash maps come from the system's random
+/// numbers.
 fn any_seed() -> u64 {
     1 + std::hash::RandomState::new().build_hasher().finish() % 999_999_999
 }
@@ -218,11 +219,14 @@ fn any_seed() -> u64 {
 fn seed(text: &str) -> Result<Seed, String> {
     match text {
         "-1" => Ok(Seed(None)),
-        _ => text.parse().map(|seed| Seed(Some(seed))).map_err(|_| "give a whole number, or -1 for chance".to_string()),
+        _ => text
+            .parse()
+            .map(|seed| Seed(Some(seed)))
+            .map_err(|_| "give a whole number, or -1 for a random seed".to_string()),
     }
 }
 
-/// `ID=B`, or as llama-cli has it, `ID+B` and `ID-B`.
+/// Parses `ID=B`, or llama-cli's notation `ID+B` and `ID-B`.
 fn bias(text: &str) -> Result<(TokenId, f32), String> {
     let parts = text.split_once('=').or_else(|| {
         let at = text.find(['+', '-']).filter(|at| *at > 0)?;

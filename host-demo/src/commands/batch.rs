@@ -1,4 +1,4 @@
-//! `arenite batch`: OpenAI's batch files, many lines in each pass.
+//! `arenite batch`: answers OpenAI batch files, many lines per pass.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Seek, Write};
@@ -22,28 +22,28 @@ use crate::server::{
     by_chance, run_engine,
 };
 
-/// Answer the lines of an OpenAI batch file, many at once, in their order
+/// Answer the requests of an OpenAI batch file, many at once
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:
   arenite batch -m model.gguf -i requests.jsonl -o answers.jsonl --parallel 8
 
-A line is {\"custom_id\": ..., \"method\": \"POST\", \"url\": \"/v1/chat/completions\", \"body\": {...}}. Answers are \
-appended as they come; stopped at any time and started again, it goes on. A body without a seed gets one \
-that depends on its custom_id alone. The exit code is 0 only if every line has an answer.")]
+Each line is {\"custom_id\": ..., \"method\": \"POST\", \"url\": \"/v1/chat/completions\", \"body\": {...}}. Answers are \
+appended as they are completed; a run that was stopped continues where it left off. A body without a seed gets one \
+derived from its custom_id. The exit code is 0 only if every line has an answer.")]
 pub struct Args {
-    /// The requests; - for standard input
+    /// Requests; - for standard input
     #[arg(short, long, value_name = "IN.jsonl")]
     input: PathBuf,
 
-    /// The answers; - for standard output
+    /// Answers; - for standard output
     #[arg(short, long, value_name = "OUT.jsonl")]
     output: PathBuf,
 
-    /// Answers that are generated at once
+    /// Number of answers that are generated at once
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = at_least_one)]
     parallel: usize,
 
-    /// Make ids and times depend on the line alone, so that every run writes the same bytes
+    /// Derive ids and times from the line alone, so that every run writes the same bytes
     #[arg(long)]
     reproducible: bool,
 
@@ -73,7 +73,7 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     let batch = Batch { service, commands, window, reproducible: args.reproducible };
     let lines = std::thread::spawn(move || batch.answer_all(input, output, done));
     run_engine(model, plan, &run, tokenizer, args.parallel, Arc::new(Counters::default()), &asked)?;
-    let failed = lines.join().map_err(|_| anyhow!("the thread that reads the lines has ended"))??;
+    let failed = lines.join().map_err(|_| anyhow!("the reader thread panicked"))??;
     if failed > 0 {
         note(format_args!("{failed} lines have no answer: their errors are in the output"));
     }
@@ -84,13 +84,13 @@ fn is_pipe(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-/// A line of the output that was written earlier.
+/// A line of the output from an earlier run.
 struct Answered {
     custom_id: Value,
     is_good: bool,
 }
 
-/// What an earlier run has written, up to the last whole line, and the file to go on with.
+/// Reads the complete lines that an earlier run wrote, and opens the file to append to.
 fn resume(path: &Path) -> Result<(File, Vec<Answered>)> {
     let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
     let mut text = Vec::new();
@@ -99,7 +99,7 @@ fn resume(path: &Path) -> Result<(File, Vec<Answered>)> {
     let mut done = Vec::new();
     for (at, line) in text[..whole].split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).enumerate() {
         let line: Value = serde_json::from_slice(line).with_context(|| {
-            format!("line {} is no answer of a batch: give another output file, or remove this one", at + 1)
+            format!("line {} is not a batch answer: give another output file, or remove this one", at + 1)
         })?;
         done.push(Answered { custom_id: line["custom_id"].clone(), is_good: is_good(&line) });
     }
@@ -112,18 +112,18 @@ fn is_good(line: &Value) -> bool {
     line.pointer("/response/status_code") == Some(&json!(200))
 }
 
-/// What all lines are answered with. (The commands' sender must not outlive the last line.)
+/// Shared state of all lines. (The command sender must not outlive the last line.)
 struct Batch {
     service: Service,
     commands: Sender<Command>,
-    /// Lines that are read ahead of the one that is written next.
+    /// Maximum number of lines read ahead of the line to be written next.
     window: usize,
     reproducible: bool,
 }
 
-/// A line whose answer is being made.
+/// A line whose answer is being generated.
 struct Pending {
-    /// Of all its bytes.
+    /// Hash of the line's bytes.
     hash: u64,
     custom_id: Value,
     what: std::result::Result<What, ApiError>,
@@ -132,14 +132,14 @@ struct Pending {
 enum What {
     Text(Prepared, Vec<UnboundedReceiver<Event>>),
     Vectors(Value, Vec<oneshot::Receiver<std::result::Result<Vec<f32>, String>>>, usize),
-    /// Not even a request.
+    /// A line that is not a request.
     Nonsense(String),
 }
 
 impl Batch {
-    /// Answers all lines that have no answer; how many have none in the end.
+    /// Answers all lines that have no answer yet. Returns how many lines have an error instead of an answer.
     ///
-    /// Reading goes on in a thread of its own, so that who writes a few lines into a pipe gets their answers.
+    /// A separate thread reads the input, so that lines written slowly into a pipe are answered at once.
     fn answer_all(self, input: impl BufRead + Send, mut output: impl Write, done: Vec<Answered>) -> Result<usize> {
         let bar = match output::watched() {
             true => {
@@ -157,13 +157,13 @@ impl Batch {
                 failed += usize::from(!self.finish(first, &mut output)?);
                 bar.inc(1);
             }
-            reader.join().map_err(|_| anyhow!("the thread that reads the lines has ended"))?
+            reader.join().map_err(|_| anyhow!("the reader thread panicked"))?
         })?;
         bar.finish_and_clear();
         Ok(failed)
     }
 
-    /// Begins all lines that have no answer, as far ahead as there is room.
+    /// Starts all lines that have no answer yet, as far ahead as the window allows.
     fn read_all(&self, input: impl BufRead, done: Vec<Answered>, begun: SyncSender<Pending>) -> Result<()> {
         let mut done = done.into_iter();
         let mut number = 0;
@@ -183,7 +183,7 @@ impl Batch {
                     );
                 }
             } else if begun.send(self.begin(number, &line)?).is_err() {
-                break; // nobody writes any more, and says why
+                break; // the writer has stopped and reports why
             }
         }
         Ok(())
@@ -206,7 +206,7 @@ impl Batch {
     fn request(&self, request: &Value, custom_id: &Value) -> Result<std::result::Result<What, ApiError>> {
         let url = request["url"].as_str().unwrap_or_default();
         let Some(endpoint) = Endpoint::of(url) else {
-            return Ok(Err(ApiError::about("url", format!("there is nothing at `{url}`"))));
+            return Ok(Err(ApiError::about("url", format!("unknown url `{url}`"))));
         };
         if endpoint == Endpoint::Embeddings {
             let inputs = match self.service.embedding_inputs(&request["body"]) {
@@ -239,10 +239,10 @@ impl Batch {
     }
 
     fn send(&self, command: Command) -> Result<()> {
-        self.commands.send(command).map_err(|_| anyhow!("the engine has ended"))
+        self.commands.send(command).map_err(|_| anyhow!("the engine has stopped"))
     }
 
-    /// Writes an answer; whether it is one.
+    /// Writes an answer. Returns `false` if it is an error.
     fn finish(&self, pending: Pending, output: &mut impl Write) -> Result<bool> {
         let Pending { hash, custom_id, what } = pending;
         let id = if self.reproducible { hash } else { by_chance() };
@@ -266,7 +266,7 @@ impl Batch {
                     .map(|choices| self.service.answer(&prepared, &choices, &frame)),
             ),
             Ok(What::Vectors(body, vectors, tokens)) => {
-                let gone = |_| ApiError::invalid("the engine has ended");
+                let gone = |_| ApiError::invalid("the engine has stopped");
                 let vectors =
                     vectors.into_iter().map(|vector| vector.blocking_recv().map_err(gone)?.map_err(ApiError::invalid));
                 Some(
@@ -292,7 +292,7 @@ impl Batch {
     }
 }
 
-/// All of an answer.
+/// Collects the events of a complete answer.
 fn whole(mut events: UnboundedReceiver<Event>) -> std::result::Result<Choice, ApiError> {
     let mut choice = Choice::default();
     while let Some(event) = events.blocking_recv() {
@@ -300,10 +300,10 @@ fn whole(mut events: UnboundedReceiver<Event>) -> std::result::Result<Choice, Ap
             return Ok(choice);
         }
     }
-    Err(ApiError::invalid("the engine gave no end"))
+    Err(ApiError::invalid("the engine stopped before the end of the answer"))
 }
 
-/// FNV-1a: a number that depends on these bytes alone.
+/// FNV-1a hash.
 fn hash(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
 }

@@ -20,29 +20,29 @@ use crate::output::{self, Out, note};
 use crate::runtime::{self, Memory};
 use crate::{interrupt, new_file, text};
 
-/// Talk with a model
+/// Chat with a model
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:
+#[command(after_help = "Examples:
   arenite chat -m model.gguf --system \"You answer briefly.\"
   echo \"Why is the sea salt?\" | arenite chat -m model.gguf
   arenite chat -m model.gguf --messages talk.json --tools tools.json --print-prompt
 
-On a terminal lines can be edited, a line that ends in \\ goes on, a pasted text may have several lines, Ctrl-C stops \
-an answer, and /help shows what else there is. From a pipe a line is a turn.")]
+On a terminal, lines can be edited, \\ at the end of a line continues it, pasted text may have several lines, Ctrl-C \
+stops an answer, and /help lists the commands. From a pipe, each line is a turn.")]
 pub struct Args {
-    /// What holds for the whole conversation
+    /// System message
     #[arg(long, value_name = "TEXT")]
     system: Option<String>,
 
-    /// The chat format: auto for the model's own template, or a well-known one, such as chatml, llama3 or plain
+    /// Chat format: auto for the model's own template, or a well-known one, such as chatml, llama3 or plain
     #[arg(long, value_name = "NAME|auto", default_value = "auto")]
     template: String,
 
-    /// A Jinja template instead of the model's own
+    /// Jinja template to use instead of the model's own
     #[arg(long, value_name = "F.jinja", conflicts_with = "template")]
     chat_template: Option<PathBuf>,
 
-    /// A conversation to begin with: a JSON list of {"role": ..., "content": ...}
+    /// Initial messages: a JSON list of {"role": ..., "content": ...}
     #[arg(long, value_name = "F.json")]
     messages: Option<PathBuf>,
 
@@ -50,31 +50,31 @@ pub struct Args {
     #[arg(long, value_name = "F.json")]
     tools: Option<PathBuf>,
 
-    /// Print the prompt that the conversation makes, byte for byte, and nothing else
+    /// Print the conversation's prompt, byte for byte, and exit
     #[arg(long, requires = "messages")]
     print_prompt: bool,
 
-    /// What to say first
+    /// First message of the user
     #[arg(short = 'p', long = "prompt", value_name = "TEXT")]
     prompt: Option<String>,
 
-    /// What a model thinks between <think> and </think>: shown, dim (grey, on a terminal), or hidden
+    /// Display of the text between <think> and </think>: shown, dim (grey on a terminal) or hidden
     #[arg(long, value_enum, default_value_t = Reasoning::Dim)]
     reasoning: Reasoning,
 
-    /// Forget the oldest turns when the context is full
+    /// Drop the oldest turns when the context is full
     #[arg(long)]
     shift: bool,
 
-    /// Most tokens of an answer [default: until an end token comes or the context is full]
+    /// Maximum number of tokens per answer [default: until an end token or a full context]
     #[arg(short, long, value_name = "N", allow_negative_numbers = true)]
     n_tokens: Option<Limit>,
 
-    /// End an answer when this text appears, which is not shown; may be given several times
+    /// Stop string of answers (not printed); may be repeated
     #[arg(long, value_name = "TEXT")]
     stop: Vec<String>,
 
-    /// End an answer at this token; may be given several times
+    /// Additional end token of answers; may be repeated
     #[arg(long, value_name = "ID")]
     stop_id: Vec<TokenId>,
 
@@ -86,16 +86,15 @@ pub struct Args {
 }
 
 const HELP: &str = "\
-/help          this
-/reset         begin anew; the system's text stays
-/regen         another answer to the last question
-/stats         what the last answer took, and how full the context is
-/save FILE     write the conversation as JSON, as --messages reads it
-/load FILE     go on with a conversation
-/system TEXT   what holds for the whole conversation; without TEXT nothing
-/quit          end; so does Ctrl-D
-A line that ends in \\ goes on, and so does one that begins with \"\"\", until \"\"\" again.
-Ctrl-C stops an answer.";
+/help          show this help
+/reset         start over, keeping the system message
+/regen         regenerate the last answer
+/stats         show the speed of the last answer and the use of the context
+/save FILE     save the conversation as JSON (the format of --messages)
+/load FILE     load a conversation and continue it
+/system TEXT   set the system message; without TEXT, remove it
+/quit          quit; the same as Ctrl-D
+End a line with \\ to continue it, or enclose several lines in \"\"\". Ctrl-C stops an answer.";
 
 pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let named = || file.name().to_string();
@@ -168,7 +167,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     converse(&mut talk, lines, args.reasoning)
 }
 
-/// Takes turns until there are no more.
+/// Takes turns until the input ends.
 fn converse(talk: &mut Talk<'_, '_, '_>, mut lines: Lines, reasoning: Reasoning) -> Result<ExitCode> {
     let is_terminal = lines.is_terminal();
     let mut interrupted = false;
@@ -180,7 +179,7 @@ fn converse(talk: &mut Talk<'_, '_, '_>, mut lines: Lines, reasoning: Reasoning)
             match end {
                 Ok(End::Interrupted) if !is_terminal => return Ok(ExitCode::from(output::INTERRUPTED)),
                 Ok(_) => {}
-                // A turn that cannot be answered is no reason to lose the others.
+                // On a terminal, a turn that fails does not end the conversation.
                 Err(error) if is_terminal => {
                     let _ = talk.unsay();
                     let _ = output::report(&error);
@@ -208,7 +207,7 @@ fn converse(talk: &mut Talk<'_, '_, '_>, mut lines: Lines, reasoning: Reasoning)
     }
 }
 
-/// Answers, and shows the answer as it comes.
+/// Generates an answer and shows it as it is generated.
 fn answer(talk: &mut Talk<'_, '_, '_>, reasoning: Reasoning) -> Result<End> {
     let mut screen = None;
     let stats = talk.answer(|shown| match (shown, &mut screen) {
@@ -219,13 +218,13 @@ fn answer(talk: &mut Talk<'_, '_, '_>, reasoning: Reasoning) -> Result<End> {
         (Shown::Answer(text), Some(screen)) => screen.push(text),
         (Shown::Answer(_), None) => Ok(()),
     });
-    // The line ends even where the answer does not.
+    // Finish the line even if the answer failed.
     screen.map_or(Ok(()), Screen::finish)?;
     let end = stats?.end;
     match end {
         End::Interrupted => note("(stopped)"),
         End::Context => note(format_args!(
-            "the context of {} positions is full: /reset begins anew, --shift forgets the oldest turns, -c gives more",
+            "the context of {} positions is full: use /reset to start over, --shift to drop the oldest turns, or a larger -c",
             talk.session.context()
         )),
         _ => {}
@@ -233,13 +232,13 @@ fn answer(talk: &mut Talk<'_, '_, '_>, reasoning: Reasoning) -> Result<End> {
     Ok(end)
 }
 
-/// Does what a line with a slash says. `false` if that is to end.
+/// Runs a slash command. Returns `false` if the conversation should end.
 fn command(talk: &mut Talk<'_, '_, '_>, line: &str) -> Result<bool> {
     let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     let rest = rest.trim();
     let path = || -> Result<&Path> {
         if rest.is_empty() {
-            bail!("{name} takes a file: {name} talk.json");
+            bail!("{name} needs a file: {name} talk.json");
         }
         Ok(Path::new(rest))
     };
@@ -249,7 +248,7 @@ fn command(talk: &mut Talk<'_, '_, '_>, line: &str) -> Result<bool> {
         "/reset" | "/clear" => talk.reset()?,
         "/regen" => {
             if !talk.take_back_answer() {
-                bail!("there is no answer to take back yet");
+                bail!("there is no answer to regenerate yet");
             }
         }
         "/system" => talk.set_system(rest),
@@ -263,7 +262,7 @@ fn command(talk: &mut Talk<'_, '_, '_>, line: &str) -> Result<bool> {
             note(format_args!("{} messages from {rest}", messages.len()));
             talk.load(messages)?;
         }
-        _ => bail!("there is no {name}; /help shows what there is"),
+        _ => bail!("unknown command {name}; see /help"),
     }
     Ok(true)
 }
@@ -280,7 +279,7 @@ fn print_stats(talk: &Talk<'_, '_, '_>) -> Result<()> {
     Ok(())
 }
 
-/// Tokens in a second, if there were any.
+/// Tokens per second, if there were any tokens.
 fn rate(tokens: usize, time: Duration) -> String {
     if tokens == 0 || time.is_zero() {
         String::new()
@@ -293,7 +292,7 @@ fn read(path: &Path) -> Result<String> {
     fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// A JSON list of objects.
+/// Reads a JSON list of objects.
 fn list(path: &Path) -> Result<Vec<Value>> {
     let wanted = || {
         let path = path.display();

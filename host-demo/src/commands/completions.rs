@@ -1,4 +1,4 @@
-//! `arenite completions`: what a shell needs to complete a command line.
+//! `arenite completions`: prints shell completions.
 
 use anyhow::Result;
 use clap::Command;
@@ -7,12 +7,12 @@ use clap_complete::Shell;
 use crate::cli::NoModelArgs;
 use crate::output::Out;
 
-/// Print what a shell needs to complete command lines
+/// Print a completion script for a shell
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:
   arenite completions bash > ~/.local/share/bash-completion/completions/arenite")]
 pub struct Args {
-    /// The shell
+    /// Shell
     shell: Shell,
 
     #[command(flatten)]

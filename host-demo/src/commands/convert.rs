@@ -1,4 +1,4 @@
-//! `arenite convert`: models in other formats to GGUF.
+//! `arenite convert`: converts other model formats to GGUF.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use crate::new_model::write_model;
 use crate::output::note;
 use crate::{llama2c, seq2seq};
 
-/// Turn a model in another format into a GGUF file
+/// Convert a model in another format to GGUF
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:
   arenite convert llama2c stories15M.bin tokenizer.bin stories15M.gguf
@@ -28,46 +28,46 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum From {
-    /// A checkpoint of llama2.c: version 0 or 1 in f32, version 2 in int8
+    /// Convert a llama2.c checkpoint: version 0 or 1 (f32) or 2 (int8)
     #[command(after_help = "Example:
   arenite convert llama2c stories15M.bin tokenizer.bin stories15M.gguf
 
-Int8 becomes Q8_0, whose scales are f16. The checkpoint itself, given with -m and --tokenizer, runs as runq.c runs it.")]
+Int8 weights become Q8_0, whose scales are f16. With -m and --tokenizer the checkpoint runs directly, like in runq.c.")]
     Llama2c {
-        /// The checkpoint, such as stories15M.bin
+        /// Checkpoint, such as stories15M.bin
         model: PathBuf,
-        /// Its vocabulary, tokenizer.bin
+        /// Vocabulary of the checkpoint, tokenizer.bin
         tokenizer: PathBuf,
-        /// The GGUF file to write
+        /// GGUF file to write
         output: PathBuf,
     },
-    /// A GGUF file with another vocabulary: of a tokenizer.json, a tokenizer.model or llama2.c's tokenizer.bin
+    /// Replace the vocabulary of a GGUF file with a tokenizer.json, a tokenizer.model or llama2.c's tokenizer.bin
     #[command(after_help = "Example:
   arenite convert tokenizer tokenizer.json model.gguf mended.gguf")]
     Tokenizer {
-        /// The vocabulary; what tokenizer_config.json beside it says counts too
+        /// Vocabulary; a tokenizer_config.json in the same directory is read, too
         tokenizer: PathBuf,
-        /// The GGUF file with the model
+        /// GGUF file with the model
         input: PathBuf,
-        /// The GGUF file to write; may be the same
+        /// GGUF file to write; may be the same file
         output: PathBuf,
     },
-    /// An encoder-decoder model: Marian, torch's nn.Transformer, or the English-Hindi translator
+    /// Convert an encoder-decoder model: Marian, torch's nn.Transformer, or the English-Hindi translator
     #[command(after_help = "Example:
   arenite convert seq2seq opus-mt-en-hi en-hi.gguf
   arenite translate -m en-hi.gguf -p \"Good morning.\"")]
     Seq2seq {
-        /// The directory of model.safetensors, config.json and the tokenizer's files
+        /// Directory with model.safetensors, config.json and the tokenizer's files
         directory: PathBuf,
-        /// The GGUF file to write
+        /// GGUF file to write
         output: PathBuf,
-        /// Number type of the matrices [default: as they are]
+        /// Type of the matrices [default: unchanged]
         #[arg(long = "type", value_enum, value_name = "TYPE")]
         kind: Option<Type>,
     },
 }
 
-/// What matrices can be turned into.
+/// Types that matrices can be converted to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Type {
     #[value(name = "q8_0")]

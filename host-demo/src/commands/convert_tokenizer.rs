@@ -1,4 +1,4 @@
-//! `arenite convert tokenizer`: another vocabulary in a GGUF file.
+//! `arenite convert tokenizer`: replaces the vocabulary of a GGUF file.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::new_model::write_model;
 use crate::output::note;
 use crate::tokenizer_file;
 
-/// Writes `output`: the model `input` with the vocabulary of the file `tokenizer`.
+/// Writes to `output` the model `input` with the vocabulary in the file `tokenizer`.
 pub fn run(tokenizer: &Path, input: &Path, output: &Path) -> Result<()> {
     let file = ModelFile::open(Some(input))?;
     let gguf = file.parse()?;

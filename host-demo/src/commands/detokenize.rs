@@ -1,4 +1,4 @@
-//! `arenite detokenize`: token ids to text.
+//! `arenite detokenize`: converts token ids to text.
 
 use std::io::{self, BufWriter, IsTerminal, Read, Write};
 use std::process::ExitCode;
@@ -11,20 +11,20 @@ use crate::model_file::ModelFile;
 use crate::output::Out;
 use crate::text;
 
-/// Turn token ids back into text
+/// Convert token ids to text
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:
   arenite detokenize -m model.gguf --ids 9038,2501,263,931
   arenite tokenize -p \"Hello world\" | arenite detokenize
 
-Without --ids the ids are read from standard input. The text comes out byte for byte; with --jsonl, \
-where a string must be Unicode, stray bytes become U+FFFD.")]
+Without --ids the ids are read from standard input. The text is printed byte for byte. With --jsonl, \
+bytes that are not UTF-8 become U+FFFD.")]
 pub struct Args {
     /// Token ids, such as 1,2,3 [default: standard input]
     #[arg(long, value_name = "IDS", allow_hyphen_values = true, conflicts_with = "jsonl")]
     ids: Option<Ids>,
 
-    /// Each line of standard input is a JSON list of ids, each line of output its JSON string
+    /// Read a JSON list of ids per line and write a JSON string per line
     #[arg(long)]
     jsonl: bool,
 }
@@ -35,7 +35,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let tokenizer = text::tokenizer(&gguf, &mut index).with_context(|| file.name().to_string())?;
     if args.jsonl {
         return each_json(None, |line| {
-            let ids: Vec<TokenId> = serde_json::from_slice(line).context("this is no JSON list of ids")?;
+            let ids: Vec<TokenId> = serde_json::from_slice(line).context("this is not a JSON list of ids")?;
             Ok(String::from_utf8_lossy(&text::decode(&tokenizer, &ids)?).into_owned())
         });
     }

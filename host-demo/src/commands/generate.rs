@@ -1,4 +1,4 @@
-//! `arenite generate`: continue a text, or many.
+//! `arenite generate`: continues a text, or many texts.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -21,7 +21,7 @@ use crate::output::{self, Bytes, Out, note};
 use crate::runtime::{self, Memory};
 use crate::{interrupt, text};
 
-/// Continue a text
+/// Generate text
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   arenite generate -m model.gguf -p \"The sea was\" -n 100 --temp 0.7 --seed 7
@@ -30,18 +30,18 @@ use crate::{interrupt, text};
   arenite generate -m model.gguf --jsonl < prompts.jsonl > answers.jsonl
   arenite generate -m stories15M.bin --tokenizer tokenizer.bin --rng llama2c --seed 7
 
-Without a text it tells a story. It ends at an end token, at a --stop text, after -n tokens, when \
-the context is full, or with Ctrl-C, which finishes the line, prints the statistics and gives exit \
-code 130. The flags of llama-cli are understood, too; one without a meaning here says so.")]
+Without a prompt it tells a story. Generation ends at an end token, at a stop string, after -n tokens, when \
+the context is full, or with Ctrl-C, which finishes the line, prints the statistics and exits with \
+code 130. Most flags of llama-cli are accepted; a flag without an effect prints a message.")]
 pub struct Args {
     #[command(flatten)]
     text: TextArgs,
 
-    /// Most tokens to make; -1: until an end token comes or the context is full [default: -1]
+    /// Maximum number of tokens to generate; -1 means until an end token or a full context [default: -1]
     #[arg(short, long, value_name = "N", allow_negative_numbers = true)]
     n_tokens: Option<Limit>,
 
-    /// Print only what is new
+    /// Print only the generated text
     #[arg(long)]
     no_display_prompt: bool,
 
@@ -49,32 +49,32 @@ pub struct Args {
     #[arg(long)]
     verbose_prompt: bool,
 
-    /// What to print: text as it comes, a JSON list of the new ids, or a JSON object
+    /// Output format: the text as it is generated, a JSON list of the new ids, or a JSON object
     #[arg(long, value_enum, default_value_t = Format::Text, conflicts_with = "jsonl")]
     format: Format,
 
-    /// End when this text appears, which is not shown; may be given several times
+    /// Stop string (not printed); may be repeated
     #[arg(long, value_name = "TEXT")]
     stop: Vec<String>,
 
-    /// End at this token, too; may be given several times
+    /// Additional end token; may be repeated
     #[arg(long, value_name = "ID")]
     stop_id: Vec<TokenId>,
 
-    /// Go on after an end token
+    /// Continue after an end token
     #[arg(long)]
     ignore_eos: bool,
 
-    /// Run up to N tokens ahead that followed the same words earlier: faster where a text repeats itself, and the
-    /// same tokens
+    /// Prompt lookup decoding: propose up to N tokens that followed the same words earlier. Faster for repetitive
+    /// text; the output is the same
     #[arg(long, value_name = "N", value_parser = at_least_one, conflicts_with = "draft")]
     lookup: Option<usize>,
 
-    /// Let this smaller model of the same vocabulary guess tokens that are then run at once; the same tokens
+    /// Draft model with the same vocabulary for speculative decoding; the output is the same
     #[arg(long, value_name = "MODEL")]
     draft: Option<PathBuf>,
 
-    /// Most tokens that the model of --draft guesses at once
+    /// Maximum number of tokens that the draft model proposes at once
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = at_least_one, requires = "draft")]
     draft_max: usize,
 
@@ -95,10 +95,10 @@ enum Format {
     Json,
 }
 
-/// What is continued when nothing is given.
+/// The prompt if none is given.
 const STORY: &str = "Once upon a time";
 
-/// What is known of a run when it is over.
+/// Statistics of a finished run.
 #[derive(Serialize)]
 struct Stats {
     prompt_tokens: usize,
@@ -117,7 +117,7 @@ struct Stats {
     end: &'static str,
 }
 
-/// A line of --jsonl.
+/// Output line of --jsonl.
 #[derive(Serialize)]
 struct Answer {
     text: String,
@@ -137,7 +137,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let mut index = Vec::new();
     let tokenizer = match text::tokenizer(&gguf, &mut index) {
         Ok(tokenizer) => Some(tokenizer),
-        // Ids in, ids out: that works without a vocabulary.
+        // Token ids as input and output need no vocabulary.
         Err(_) if args.text.ids.is_some() && args.format == Format::Ids => None,
         Err(error) => return Err(error).with_context(named),
     };
@@ -211,10 +211,10 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     print(args, &prompt, &setting, |show| continued(&prompt, &mut session, show))
 }
 
-/// Takes the text as it comes.
+/// Callback that receives the text as it is generated.
 type Show<'s> = &'s mut dyn FnMut(&str) -> Result<()>;
 
-/// The answer to a line.
+/// Generates the answer to one line.
 fn answer(prompt: &Prompt, continued: impl FnOnce(Show<'_>) -> Result<Outcome>) -> Result<Answer> {
     let mut text = String::new();
     let outcome = continued(&mut |part| {
@@ -225,7 +225,7 @@ fn answer(prompt: &Prompt, continued: impl FnOnce(Show<'_>) -> Result<Outcome>) 
     Ok(Answer { text, end: outcome.end.name(), ids: outcome.ids, prompt_tokens: prompt.ids.len() })
 }
 
-/// Prints what comes, and then how it was made.
+/// Prints the text as it is generated, then the statistics.
 fn print(
     args: &Args,
     prompt: &Prompt,
@@ -237,11 +237,11 @@ fn print(
     let stats = setting.stats(prompt, &outcome);
     printer.finish(&prompt.ids, &outcome, &stats)?;
     print_stats(&stats);
-    warn_cut(&outcome, "the answer", ": give more with -n or -c");
+    warn_cut(&outcome, "the answer", ": raise -n or -c");
     Ok(if outcome.end == End::Interrupted { ExitCode::from(output::INTERRUPTED) } else { ExitCode::SUCCESS })
 }
 
-/// The prompt; `None` with `--jsonl`, which brings many.
+/// The prompt, or `None` with `--jsonl`, which reads many.
 fn only_prompt(args: &Args, tokenizer: Option<&Tokenizer<'_, '_>>) -> Result<Option<Prompt>> {
     if args.text.jsonl {
         return Ok(None);
@@ -253,7 +253,7 @@ fn only_prompt(args: &Args, tokenizer: Option<&Tokenizer<'_, '_>>) -> Result<Opt
     Ok(Some(prompt))
 }
 
-/// With room to verify `ahead` guessed tokens at once.
+/// Plans the memory, with room to verify `ahead` proposed tokens in one pass.
 fn plan(args: &Args, gguf: &Gguf<'_>, context: usize, workers: usize, ahead: usize) -> Result<Plan> {
     let options = runtime::options(&args.run.session, gguf, context, workers).logits(1 + ahead);
     let options = if ahead > 0 { options.checkpoints(1) } else { options };
@@ -263,17 +263,17 @@ fn plan(args: &Args, gguf: &Gguf<'_>, context: usize, workers: usize, ahead: usi
 fn warn_cut(outcome: &Outcome, what: &str, advice: &str) {
     if !outcome.is_whole {
         let end = outcome.end.name();
-        note(format_args!("warning: {what} was cut off ({end}) and is not what the grammar asks for{advice}"));
+        note(format_args!("warning: {what} was cut off ({end}) and does not match the grammar{advice}"));
     }
 }
 
 fn same_vocabulary(draft: &Model<'_>, model: &Model<'_>) -> Result<()> {
     let (small, own) = (draft.spec().vocab, model.spec().vocab);
-    ensure!(small == own, "the model of --draft has {small} tokens and this one {own}: they need the same vocabulary");
+    ensure!(small == own, "the draft model has {small} tokens and the model {own}: they need the same vocabulary");
     Ok(())
 }
 
-/// What a run goes by.
+/// Configuration of a run, for its statistics.
 struct Setting<'a> {
     file: &'a ModelFile,
     plan: &'a Plan,
@@ -304,12 +304,12 @@ impl Setting<'_> {
     }
 }
 
-/// What is continued.
+/// A prompt.
 struct Prompt {
     ids: Vec<TokenId>,
-    /// As it is displayed.
+    /// The text to display.
     shown: String,
-    /// Goes on after it: whether a space is dropped from what follows depends on what was before.
+    /// Decoder state after the prompt: it decides whether a leading space of the output is dropped.
     decoder: Option<Decoder>,
 }
 
@@ -317,7 +317,7 @@ impl Prompt {
     fn new(text: Text, tokenizer: Option<&Tokenizer<'_, '_>>) -> Result<Self> {
         let no_vocabulary = anyhow::anyhow!("the model has no vocabulary");
         let ids = text.tokens(tokenizer.ok_or(&no_vocabulary), Encode::PROMPT)?;
-        ensure!(!ids.is_empty(), "there is nothing to continue: give a text with -p, or tokens with --ids");
+        ensure!(!ids.is_empty(), "the prompt is empty: give a text with -p, or tokens with --ids");
         let Some(tokenizer) = tokenizer else { return Ok(Self { ids, shown: String::new(), decoder: None }) };
         let mut decoder = tokenizer.decoder();
         let mut shown = String::new();
@@ -330,7 +330,7 @@ impl Prompt {
         Ok(Self { ids, shown, decoder: Some(decoder) })
     }
 
-    /// A line for each token on standard error.
+    /// Prints a line for each token to standard error.
     fn explain(&self, tokenizer: &Tokenizer<'_, '_>) -> Result<()> {
         for id in &self.ids {
             let piece = text::piece(tokenizer, *id)?;
@@ -340,11 +340,11 @@ impl Prompt {
     }
 }
 
-/// Writes the output in its format.
+/// Writes the output in the selected format.
 struct Printer {
     format: Format,
     out: Out,
-    /// The text before the continuation.
+    /// The prompt, printed before the continuation.
     prompt: String,
     display_prompt: bool,
     text: String,
@@ -372,7 +372,7 @@ impl Printer {
         Ok(())
     }
 
-    /// Prints the prompt, once.
+    /// Prints the prompt once.
     fn start(&mut self) -> Result<()> {
         if !self.started && self.display_prompt {
             self.out.now(self.prompt.as_bytes())?;
@@ -410,7 +410,7 @@ impl Printer {
 
 fn print_stats(stats: &Stats) {
     let count = |n: usize| format!("{n} token{}", if n == 1 { "" } else { "s" });
-    // The first token comes with the prompt: one alone has no speed.
+    // The first token comes from the prompt's pass, so a single token has no speed.
     let speed = |rate: f64| if rate > 0.0 { format!(", {rate:.1} tok/s") } else { String::new() };
     note(format_args!("prompt  {}{}", count(stats.prompt_tokens), speed(stats.prefill_tok_s)));
     note(format_args!("decode  {}{}, ended by {}", count(stats.tokens), speed(stats.decode_tok_s), stats.end));
@@ -425,7 +425,7 @@ fn print_stats(stats: &Stats) {
     note(format_args!("run     --seed {} --isa {} --threads {}", stats.seed, stats.isa, stats.threads));
 }
 
-/// Tokens in a second; 0 where there were none.
+/// Tokens per second; 0 if there were none.
 fn rate(tokens: usize, time: Duration) -> f64 {
     if tokens == 0 { 0.0 } else { tokens as f64 / time.as_secs_f64().max(1e-9) }
 }

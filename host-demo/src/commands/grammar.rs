@@ -1,4 +1,4 @@
-//! `arenite grammar`: a grammar as the table that a device reads.
+//! `arenite grammar`: compiles a grammar to a table for devices.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -14,24 +14,24 @@ use crate::new_file::write_file;
 use crate::output::{Bytes, note};
 use crate::{grammar, text};
 
-/// Compile a grammar or a JSON schema to the table that a device borrows, or try texts with it
+/// Compile a grammar or JSON schema to a table for devices, or test texts against it
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:
   arenite grammar answer.gbnf answer.table
   arenite grammar answer.schema.json --try < texts.jsonl
 
-In the core, `Grammar::new(include_bytes!(\"answer.table\"))` takes the table. A model (-m) matters only for \
+A device loads the table with `Grammar::new(include_bytes!(\"answer.table\"))`. A model (-m) is needed only for \
 a grammar that names tokens, such as <think>. With --try, each line of standard input is a JSON string, and each \
-line of output says whether it is \"whole\", the \"beginning\" of a text of the grammar, or \"neither\".")]
+line of output says whether the grammar accepts it (\"whole\"), it can be continued (\"beginning\"), or \"neither\".")]
 pub struct Args {
-    /// GBNF, or a JSON schema
+    /// Grammar in GBNF, or a JSON schema
     input: PathBuf,
 
-    /// The table to write
+    /// Table to write
     #[arg(required_unless_present = "try_texts")]
     output: Option<PathBuf>,
 
-    /// Say of each line of standard input whether it is a text of the grammar
+    /// Test each line of standard input against the grammar
     #[arg(long = "try")]
     try_texts: bool,
 }
@@ -62,7 +62,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
         text: &'static str,
     }
     each_line(None, |text| {
-        let Text::Bytes(text) = text else { bail!("this must be a text") };
+        let Text::Bytes(text) = text else { bail!("give a text, not token ids") };
         let mut state = State::new(&grammar);
         let text = match state.accept(&grammar, text.iter().copied()) {
             true if state.is_complete() => "whole",

@@ -1,4 +1,4 @@
-//! `arenite imatrix`: how much each column of a model's matrices matters for a text.
+//! `arenite imatrix`: measures the importance of the columns of a model's matrices.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -16,24 +16,24 @@ use crate::quantize::importance::{self, Sums};
 use crate::runtime::{self, Memory};
 use crate::{interrupt, text};
 
-/// Measure which columns of a model's matrices matter, for `arenite quantize --imatrix`
+/// Compute an importance matrix for `arenite quantize --imatrix`
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:
   arenite imatrix -m model-f16.gguf -f text.txt -o imatrix.gguf
 
-The text should be like what the model is to be used for; some ten thousand tokens do. It is run in pieces that fill \
-the context (-c, or 512). The file has, for every matrix of the layers, the sum of the squares of what each of its \
-columns was multiplied with, in llama.cpp's form.")]
+The text should be typical for the model's use; some ten thousand tokens are enough. It is run in chunks of the context \
+size (-c, or 512). The file has llama.cpp's format: for each column of every matrix in a layer, the sum of the squared \
+inputs.")]
 pub struct Args {
-    /// The text to run
+    /// Text to run
     #[arg(short, long, value_name = "FILE")]
     file: PathBuf,
 
-    /// The file to write
+    /// File to write
     #[arg(short, long, value_name = "F.gguf")]
     output: PathBuf,
 
-    /// Run only this many pieces
+    /// Run only the first N chunks
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     chunks: Option<usize>,
 
@@ -72,10 +72,10 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     bar.finish_and_clear();
 
     let sums = collector.sums.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
-    ensure!(!sums.is_empty(), "{} has no matrices in layers", file.name());
+    ensure!(!sums.is_empty(), "{} has no layers with matrices", file.name());
     let finite = |sums: &Sums| sums.squares.iter().all(|x| x.is_finite());
     if let Some((name, _)) = sums.iter().find(|(_, sums)| !finite(sums)) {
-        anyhow::bail!("what {name} multiplies is not finite: {} does not run this text properly", file.name());
+        anyhow::bail!("the input of {name} is not finite: {} cannot run this text", file.name());
     }
     importance::write(&args.output, &sums, &args.file.to_string_lossy(), corpus.count(), chunk)?;
     let (tensors, pieces) = (sums.len(), corpus.count());
@@ -83,9 +83,9 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Gathers sums by the addresses of the matrices.
+/// Collects sums, keyed by the addresses of the matrices.
 struct Collector<'a> {
-    /// Where a tensor begins in memory, how long it is, its name, its columns and matrices; in the order of places.
+    /// Address, size, name, columns and number of matrices of each tensor, sorted by address.
     places: Vec<(usize, usize, &'a str, usize, usize)>,
     sums: Mutex<BTreeMap<String, Sums>>,
 }

@@ -166,9 +166,9 @@ fn print_json(out: &mut Out, file: &ModelFile, gguf: &Gguf<'_>, totals: &BTreeMa
 /// Writes a tensor's values to an `.npy` file, row by row.
 fn save(gguf: &Gguf<'_>, name: &str, path: &Path) -> Result<()> {
     let tensor = gguf.tensors().find(|tensor| tensor.name == name);
-    let tensor = tensor.with_context(|| format!("there is no tensor {name:?}; `arenite inspect` lists them"))?;
+    let tensor = tensor.with_context(|| format!("there is no tensor {name:?}; `arenite inspect` lists the tensors"))?;
     let dims: Vec<usize> = shape(&tensor).into_iter().map(usize::try_from).collect::<Result<_, _>>()?;
-    let (row, rest) = dims.split_first().context("the tensor has no shape")?;
+    let (row, rest) = dims.split_first().context("the tensor has no dimensions")?;
     let rows: usize = rest.iter().product();
     let bytes = tensor.data.len().checked_div(rows).unwrap_or(0);
     let mut file = NewFile::create(path)?;

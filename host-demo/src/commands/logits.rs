@@ -1,4 +1,4 @@
-//! `arenite logits`: what the model thinks of every next token, as a NumPy file or for people.
+//! `arenite logits`: prints the most likely next tokens, or saves logits as a NumPy file.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -16,24 +16,24 @@ use crate::output::{Out, note};
 use crate::runtime::{self, Memory};
 use crate::{npy, text};
 
-/// Write or show the logits after given tokens
+/// Show or save the logits after a text
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   arenite logits -m model.gguf -p \"The sea was\" --top 10
   arenite logits -m model.gguf --ids 1,403,407 --all -o logits.npy
   python3 -c 'import numpy; print(numpy.load(\"logits.npy\").argmax(1))'
 
-The file holds 32-bit floats, [positions, vocabulary]. Ids are used exactly as given. With --jsonl each \
+The file holds 32-bit floats of shape [positions, vocabulary]. Ids are used exactly as given. With --jsonl each \
 line of output has the most likely tokens after one text.")]
 pub struct Args {
     #[command(flatten)]
     text: TextArgs,
 
-    /// Token ids of the text that an encoder-decoder attends to; --ids are then the decoder's
+    /// Token ids for the encoder of an encoder-decoder; --ids are then the decoder's
     #[arg(long, value_name = "IDS")]
     encoder_ids: Option<Ids>,
 
-    /// Every position, not only the last
+    /// Save the logits of every position instead of the last one
     #[arg(long, conflicts_with_all = ["top", "jsonl"])]
     all: bool,
 
@@ -49,10 +49,10 @@ pub struct Args {
     run: RunArgs,
 }
 
-/// How many are in a line of many, unless --top says.
+/// Default number of tokens per line with --jsonl.
 const USUAL_TOP: usize = 10;
 
-/// A token that may come next.
+/// A candidate for the next token.
 #[derive(Serialize)]
 struct Next {
     id: TokenId,
@@ -75,7 +75,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let tokenizer = text::tokenizer(&gguf, &mut index);
     let single = args.text.only(tokenizer.as_ref(), Encode::PROMPT).with_context(named)?;
     let is_empty = single.as_ref().is_some_and(Vec::is_empty);
-    ensure!(!is_empty, "there are no tokens: give at least one, such as --ids 1,2,3");
+    ensure!(!is_empty, "no tokens were given: give at least one, such as --ids 1,2,3");
     let kernels = runtime::kernels(&args.run.session.isa)?;
     let workers = args.run.workers();
     let source = args.encoder_ids.as_ref().map_or(&[][..], |ids| &ids.0);
@@ -95,7 +95,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let Some(ids) = single else {
         return each_line(args.text.file.as_deref(), |text| {
             let ids = text.tokens(tokenizer, Encode::PROMPT)?;
-            ensure!(!ids.is_empty(), "the text has no tokens");
+            ensure!(!ids.is_empty(), "the text is empty");
             session.rewind(0)?;
             session.prefill(&ids)?;
             Ok(Answer { tokens: ids.len(), top: best(session.logits(), top, tokenizer.ok())? })
@@ -117,7 +117,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The logits of every position, written as they come.
+/// Writes the logits of every position as they are computed.
 fn save_all(session: &mut Session<'_, '_>, ids: &[TokenId], vocab: usize, path: &Path) -> Result<()> {
     let shape = [ids.len(), vocab];
     let mut file = NewFile::create(path)?;
@@ -133,7 +133,7 @@ fn save_all(session: &mut Session<'_, '_>, ids: &[TokenId], vocab: usize, path: 
     Ok(())
 }
 
-/// The tokens with the highest logits, of equal ones the lower id first.
+/// The tokens with the highest logits; ties in the order of their ids.
 fn best(logits: &[f32], count: usize, tokenizer: Option<&Tokenizer<'_, '_>>) -> Result<Vec<Next>> {
     let mut order: Vec<usize> = (0..logits.len()).collect();
     let count = count.min(order.len());

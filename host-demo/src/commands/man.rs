@@ -1,4 +1,4 @@
-//! `arenite man`: the manual pages.
+//! `arenite man`: writes the manual pages.
 
 use std::path::PathBuf;
 
@@ -8,13 +8,13 @@ use clap::Command;
 use crate::cli::NoModelArgs;
 use crate::output::note;
 
-/// Write the manual pages, one for each command
+/// Write manual pages, one per command
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:
   arenite man ~/.local/share/man/man1
   man arenite-generate")]
 pub struct Args {
-    /// The directory, which is made if it is not there
+    /// Directory; created if it does not exist
     #[arg(value_name = "DIR")]
     directory: PathBuf,
 

@@ -1,4 +1,4 @@
-//! The commands, one file each.
+//! The commands, one per file.
 
 mod batch;
 mod bench;
@@ -35,18 +35,18 @@ use crate::cli::ModelArgs;
 use crate::model_file::ModelFile;
 use crate::output;
 
-/// Runs transformer language models from GGUF files.
+/// Run transformer language models from GGUF files
 ///
-/// Without a command it tells a story with the model that is built into the binary.
+/// Without a command, tells a story with the model that is built into the binary.
 #[derive(Debug, Parser)]
 #[command(name = "arenite", version, propagate_version = true, max_term_width = 100, args_override_self = true)]
 #[command(after_help = "Examples:
-  arenite                                              a story from the built-in model
+  arenite                                              tell a story with the built-in model
   arenite generate -m model.gguf -p \"The sea\" -n 100   continue a text
-  arenite plan -m model.gguf                           the memory it needs, and which boards have it
+  arenite plan -m model.gguf                           show its memory needs and the boards it fits
 
-`arenite COMMAND --help` shows the options of a command; those of `generate` also go without its name. \
-Exit codes: 0 done, 1 error, 2 wrong usage, 130 stopped with Ctrl-C.")]
+`arenite COMMAND --help` shows the options of a command; `generate` is the default command. \
+Exit codes: 0 success, 1 error, 2 wrong usage, 130 stopped with Ctrl-C.")]
 pub struct Cli {
     #[command(flatten)]
     model: ModelArgs,
@@ -132,7 +132,7 @@ mod tests {
         fn check(command: &clap::Command, name: &str) {
             let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
             assert!(help.contains("Example") && help.contains(name), "{name}");
-            // Paragraphs fit themselves to the terminal; examples and tables cannot.
+            // clap wraps paragraphs, but not examples and tables.
             let wide = help.lines().find(|line| line.starts_with("  ") && line.len() > 100);
             assert_eq!(wide, None, "{name}");
             for command in command.get_subcommands() {

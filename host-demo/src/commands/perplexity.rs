@@ -1,4 +1,4 @@
-//! `arenite perplexity`: how well a model predicts a text, and what a quantization costs.
+//! `arenite perplexity`: measures how well a model predicts a text, and the loss by quantization.
 
 use std::fs::File;
 use std::io::{BufReader, Write};
@@ -19,22 +19,22 @@ use crate::plot::Plot;
 use crate::runtime::{self, Memory};
 use crate::{interrupt, text};
 
-/// Say how well a model predicts a text
+/// Compute the perplexity of a text
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   arenite perplexity -m model.gguf -f text.txt
   arenite perplexity -m model-f16.gguf -f text.txt --save-logits f16.logits
-  arenite perplexity -m model-q4.gguf --kl f16.logits     what the quantization costs
+  arenite perplexity -m model-q4.gguf --kl f16.logits     measure the loss by quantization
 
-As llama.cpp's llama-perplexity defines it: the text is run in pieces that fill the context (-c, or 512), and the second \
-half of each is scored. Files of --save-logits are those of its --kl-divergence-base, 2 bytes for each word of the \
-vocabulary and scored token.")]
+The definition is that of llama-perplexity: the text is run in chunks of the context size (-c, or 512), and the second \
+half of each chunk is scored. --save-logits writes the format of its --kl-divergence-base: for each scored token, \
+2 bytes per token of the vocabulary.")]
 pub struct Args {
-    /// The text; not needed with --kl, whose file has the tokens
+    /// Text; not needed with --kl, whose file contains the tokens
     #[arg(short, long, value_name = "FILE", required_unless_present = "kl")]
     file: Option<PathBuf>,
 
-    /// Run only this many pieces
+    /// Run only the first N chunks
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     chunks: Option<usize>,
 
@@ -42,11 +42,11 @@ pub struct Args {
     #[arg(long, value_name = "F")]
     save_logits: Option<PathBuf>,
 
-    /// Compare with log-probabilities that were saved
+    /// Compare with saved log-probabilities (KL divergence)
     #[arg(long, value_name = "F")]
     kl: Option<PathBuf>,
 
-    /// Draw the perplexity, and the divergence with --kl, piece by piece
+    /// Plot the perplexity, and with --kl the divergence, of each chunk
     #[arg(long, value_name = "F.svg")]
     plot: Option<PathBuf>,
 
@@ -107,17 +107,17 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The tokens to run: of the text, or those that the other model has seen.
+/// The tokens to run: those of the text, or those saved with the other model's log-probabilities.
 fn corpus(args: &Args, tokenizer: &Tokenizer<'_, '_>, base: Option<&Base>, usual: usize) -> Result<Corpus> {
     let Some(base) = base else {
-        let path = args.file.as_deref().context("give a text with -f")?;
+        let path = args.file.as_deref().context("give a text file with -f")?;
         let chunk = args.run.session.ctx_size.unwrap_or(usual);
-        ensure!(chunk > 1, "the first token of a piece is not scored: give -c 2 or more");
+        ensure!(chunk > 1, "the first token of a chunk is not scored: give -c 2 or more");
         return Corpus::read(path, tokenizer, chunk, args.chunks);
     };
     let Head { chunk, tokens, .. } = &base.head;
     if let Some(context) = args.run.session.ctx_size {
-        ensure!(context == *chunk, "{} was made with -c {chunk}: give that, or leave it out", base.path.display());
+        ensure!(context == *chunk, "{} was made with -c {chunk}: give the same, or leave -c out", base.path.display());
     }
     let limit = args.chunks.map_or(tokens.len(), |chunks| chunks.saturating_mul(*chunk));
     let tokens: Vec<TokenId> = tokens.iter().copied().take(limit).collect();
@@ -128,7 +128,7 @@ fn corpus(args: &Args, tokenizer: &Tokenizer<'_, '_>, base: Option<&Base>, usual
     Ok(Corpus::new(tokens, tokenizer, *chunk))
 }
 
-/// Runs a piece and scores its second half.
+/// Runs a chunk and scores its second half.
 fn score(
     session: &mut Session<'_, '_>,
     tokens: &[TokenId],
@@ -167,7 +167,7 @@ fn score(
     failed
 }
 
-/// Another model's saved log-probabilities.
+/// Saved log-probabilities of another model.
 struct Base {
     path: PathBuf,
     head: Head,
@@ -181,7 +181,7 @@ impl Base {
         let head = Head::read(&mut from).with_context(|| path.display().to_string())?;
         if head.vocab != vocab {
             bail!(
-                "{} has {} log-probabilities a token and the model {vocab}: it is of another vocabulary",
+                "{} has {} log-probabilities per token, but the model's vocabulary has {vocab} tokens",
                 path.display(),
                 head.vocab
             );
@@ -209,24 +209,24 @@ impl Mean {
         self.sum / self.count as f64
     }
 
-    /// The standard error of the mean; 0 where there are too few to tell.
+    /// Standard error of the mean; 0 if there are too few values.
     fn error(&self) -> f64 {
         let variance = self.squares / self.count as f64 - self.mean() * self.mean();
         if variance > 0.0 && self.count > 1 { (variance / (self.count - 1) as f64).sqrt() } else { 0.0 }
     }
 }
 
-/// What was measured.
+/// Sums of the measurements.
 #[derive(Default)]
 struct Scores {
-    /// Of each scored token, minus the logarithm of its probability.
+    /// Negative log-probability of each scored token.
     loss: Mean,
-    /// The same by the saved log-probabilities, and how much more ours is.
+    /// The same by the saved log-probabilities, and the difference from ours.
     base: Mean,
     excess: Mean,
     divergence: Mean,
     divergences: Vec<f64>,
-    /// How much more probable the token is here.
+    /// Squared change of the token's probability.
     change: Mean,
     same: Mean,
 }
@@ -256,10 +256,10 @@ impl Scores {
                 quantile(1.0)
             )?;
             writeln!(out, "same top token {:.3} +- {:.3} %", 100.0 * self.same.mean(), 100.0 * self.same.error())?;
-            writeln!(out, "change of probability, rms {:.3} %", 100.0 * self.change.mean().sqrt())?;
+            writeln!(out, "change of probability, RMS {:.3} %", 100.0 * self.change.mean().sqrt())?;
             let (base, excess) = (self.base.mean().exp(), self.excess.mean());
-            writeln!(out, "perplexity of the saved {base:.4} +- {:.5}", base * self.base.error())?;
-            writeln!(out, "logarithm of the ratio {excess:.5} +- {:.5}", self.excess.error())?;
+            writeln!(out, "saved perplexity {base:.4} +- {:.5}", base * self.base.error())?;
+            writeln!(out, "log of the ratio {excess:.5} +- {:.5}", self.excess.error())?;
         }
         let perplexity = self.loss.mean().exp();
         writeln!(out, "perplexity {perplexity:.4} +- {:.5}", perplexity * self.loss.error())?;

@@ -1,4 +1,4 @@
-//! `arenite plan`: the memory that a model needs, before anything runs.
+//! `arenite plan`: the memory that a model needs.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -17,38 +17,38 @@ use crate::output::{Bytes, Out};
 use crate::plot::Plot;
 use crate::{program, runtime};
 
-/// Tell how much flash, workspace and KV memory a model needs, and which boards have it
+/// Show how much flash and RAM a model needs, and which boards it fits
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:
+#[command(after_help = "Examples:
   arenite plan -m model.gguf
   arenite plan -m model.gguf -c 256 -b 8 --rust > src/memory.rs
   arenite plan -m model.gguf --flash 1M --ram 256K,64K
 
-The bytes of RAM are exact and hold for every target: what `arenite plan` says here is what a \
-microcontroller needs. The flash of the program is what its features were measured to take on a \
-Cortex-M4F, built for size; 16 KiB of RAM are kept for the stack. Tokens a second are an estimate.")]
+RAM sizes are exact and the same for every target, microcontrollers included. Flash sizes of the \
+program are measurements on a Cortex-M4F, built for size. 16 KiB of RAM are reserved for the stack. \
+Tokens per second are an estimate.")]
 pub struct Args {
-    /// Positions in the context [default: several, up to the model's own]
+    /// Size of the context in tokens [default: several, up to the model's own]
     #[arg(short, long, value_name = "CTX", allow_negative_numbers = true, value_parser = context_size)]
     ctx_size: Option<usize>,
 
-    /// Most tokens that one pass takes: more is faster for prompts and takes more workspace
+    /// Maximum number of tokens per pass; a larger number speeds up prompts and needs a larger workspace
     #[arg(short, long, value_name = "BATCH", default_value_t = 8, value_parser = at_least_one)]
     batch_size: usize,
 
-    /// Number type of the key-value cache
+    /// Data type of the key-value cache
     #[arg(long, value_enum, default_value_t = Kv::F16)]
     kv: Kv,
 
-    /// Threads, or cores of a microcontroller, that work together
+    /// Number of threads, or cores of a microcontroller
     #[arg(short, long, default_value_t = 1, value_parser = threads)]
     threads: usize,
 
-    /// Bytes of flash of a board of your own, such as 1M; without it models come from files
+    /// Flash size of a board of your own, such as 1M; without it, models are read from files
     #[arg(long, value_name = "BYTES", requires = "ram", value_parser = memory_size)]
     flash: Option<usize>,
 
-    /// Its pieces of RAM, such as 256K,64K
+    /// RAM sizes of that board, such as 256K,64K
     #[arg(long, value_name = "BYTES,...", value_delimiter = ',', value_parser = memory_size)]
     ram: Vec<usize>,
 
@@ -60,12 +60,12 @@ pub struct Args {
     #[arg(long)]
     rust: bool,
 
-    /// Draw the memory over the context, too
+    /// Plot memory over context size
     #[arg(long, value_name = "F.svg")]
     plot: Option<PathBuf>,
 }
 
-/// One line of the table.
+/// A row of the table.
 #[derive(Clone, Copy, Serialize)]
 struct Row {
     context: usize,
@@ -76,11 +76,11 @@ struct Row {
     kv_bytes: usize,
     tokenizer_bytes: usize,
     ram_bytes: usize,
-    /// What the linker says of three statics with it.
+    /// RAM that the linker reports for these three statics.
     static_bytes: usize,
 }
 
-/// What a board makes of the model.
+/// Result for a board.
 #[derive(Serialize)]
 struct BoardRow {
     board: &'static str,
@@ -88,9 +88,9 @@ struct BoardRow {
     flash_bytes: Option<usize>,
     ram_bytes: usize,
     fits: bool,
-    /// The longest context that fits; 0 if none does.
+    /// Longest context that fits; 0 if none does.
     longest_context: usize,
-    /// Where instructions were counted for its processor.
+    /// `None` for processors on which no instructions were counted.
     estimated_tokens_per_second: Option<f64>,
     #[serde(skip)]
     fit: Fit,
@@ -128,12 +128,12 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<()> {
     }
 }
 
-/// Flash that a program takes, and how fast it would run.
+/// Flash size of a program, and its estimated speed.
 struct Program {
-    /// Bytes of the model.
+    /// Size of the model in bytes.
     file: usize,
     features: BTreeSet<&'static str>,
-    /// For each token; not of encoders and experts.
+    /// Work per token; `None` for encoders and experts.
     work: Option<Work>,
 }
 
@@ -143,8 +143,8 @@ impl Program {
     }
 }
 
-/// The weights that each token of a decoder is multiplied with: all matrices, but for a table of embeddings that is not
-/// the head, too.
+/// Counts the weights that each token of a decoder is multiplied by: all matrices, except an embedding table that is
+/// not also the output matrix.
 fn work(model: &Model<'_>) -> Option<Work> {
     let gguf = model.gguf();
     let spec = model.spec();
@@ -163,7 +163,7 @@ fn work(model: &Model<'_>) -> Option<Work> {
     Some(work)
 }
 
-/// Curves of what a context takes, up to the longest.
+/// Plots memory over context size, up to the longest context.
 fn plot(path: &Path, file: &ModelFile, longest: usize, plan_of: impl Fn(usize) -> Result<Row>) -> Result<()> {
     const POINTS: usize = 32;
     let mut contexts: Vec<usize> = (1..=POINTS).map(|i| (longest / POINTS).saturating_mul(i).max(1)).collect();
@@ -183,7 +183,7 @@ fn plot(path: &Path, file: &ModelFile, longest: usize, plan_of: impl Fn(usize) -
         .save(path)
 }
 
-/// Contexts worth a line: powers of two up to the model's own, the last six of them.
+/// Context sizes of the table: powers of two up to the model's own size, at most six.
 fn contexts(longest: usize) -> Vec<usize> {
     let mut contexts: Vec<usize> =
         std::iter::successors(Some(64usize), |n| n.checked_mul(2)).take_while(|&n| n < longest).collect();
@@ -195,7 +195,7 @@ fn row(args: &Args, gguf: &Gguf<'_>, context: usize) -> Result<Row> {
     let options =
         Options::new().context(context).batch(args.batch_size).kv(runtime::kv_type(args.kv)).workers(args.threads);
     let plan = Plan::new(gguf, options)?;
-    // A file without a vocabulary that this build knows can still be run with ids.
+    // A file without a known vocabulary can still run with token ids.
     let tokenizer = Tokenizer::index_bytes(gguf).unwrap_or(0);
     Ok(Row {
         context: plan.options.context,
@@ -222,7 +222,7 @@ fn board_row(args: &Args, gguf: &Gguf<'_>, board: &Board, program: &Program, mos
         chip: board.chip,
         flash_bytes: board.flash,
         ram_bytes: board.ram_bytes(),
-        // A context that was asked for fits whole or not at all.
+        // A requested context either fits or does not.
         fits: longest_context > 0 && (args.ctx_size.is_none() || longest_context == most),
         longest_context,
         estimated_tokens_per_second: board.speed.zip(program.work).map(|(speed, work)| speed.estimate(work)),
@@ -240,7 +240,7 @@ fn print_text(
 ) -> Result<()> {
     writeln!(out, "{}: {} of flash ({} bytes), read in place", file.name(), Bytes(file.len()), file.len())?;
     let features: Vec<_> = program.features.iter().copied().collect();
-    writeln!(out, "program: about {} of flash, with the features {}", Bytes(program.flash()), features.join(", "))?;
+    writeln!(out, "program: about {} of flash with the features {}", Bytes(program.flash()), features.join(", "))?;
     writeln!(
         out,
         "RAM in bytes, with batch {}, KV cache in {}, {} worker{}:\n",

@@ -1,4 +1,4 @@
-//! `arenite probe`: the hidden states of a text on their way through the model, as a NumPy file.
+//! `arenite probe`: saves hidden states as a NumPy file.
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -16,31 +16,31 @@ use crate::plot::Plot;
 use crate::runtime::{self, Memory};
 use crate::{npy, text};
 
-/// Write the hidden states of a text to a NumPy file
+/// Save the hidden states of a text as a NumPy file
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   arenite probe -m model.gguf -p \"The sea was\" --layers 0,3,5 --position mean -o states.npy
   python3 -c 'import numpy; print(numpy.load(\"states.npy\").shape)'
   arenite probe -m model.gguf --jsonl -f texts.jsonl -o states.npy > rows.jsonl
 
-The file holds 32-bit floats, [layers, positions, dim], the layers in the order of --layers and \
-counted from 0. With Hugging Face's `output_hidden_states`, `before` is hidden_states[layer] and \
-`logits` is hidden_states[-1]. The stage `logits` is after all layers: it has one entry in their place. \
-With --jsonl it is [texts, layers, dim], and a line of output has the row and the ids of each text.")]
+The file holds 32-bit floats of shape [layers, positions, dim], in the order of --layers; layers are \
+counted from 0. In terms of Hugging Face's `output_hidden_states`, `before` is hidden_states[layer] and \
+`logits` is hidden_states[-1]. The stage `logits` comes after all layers and counts as one layer. \
+With --jsonl the shape is [texts, layers, dim], and each line of output has the row and the ids of a text.")]
 pub struct Args {
     #[command(flatten)]
     text: TextArgs,
 
-    /// Layers to look at, such as 0,3,5 [default: all]
+    /// Layers to record, such as 0,3,5 [default: all]
     #[arg(long, value_name = "LAYERS", value_delimiter = ',',
-        value_parser = |n: &str| n.parse::<usize>().map_err(|_| "give numbers of layers, such as 0,3,5"))]
+        value_parser = |n: &str| n.parse::<usize>().map_err(|_| "give layer numbers, such as 0,3,5"))]
     layers: Option<Vec<usize>>,
 
-    /// Where in a layer to look
+    /// Stage of a layer to record
     #[arg(long, value_enum, default_value_t = At::After)]
     stage: At,
 
-    /// Whose states: the last token's, every token's, or the mean over all tokens
+    /// Position to record: the last token, all tokens, or the mean over all tokens
     #[arg(long, value_enum, default_value_t = Position::Last)]
     position: Position,
 
@@ -48,7 +48,7 @@ pub struct Args {
     #[arg(short, long, value_name = "F.npy", required_unless_present = "plot")]
     output: Option<PathBuf>,
 
-    /// Draw how long the states are, layer by layer
+    /// Plot the norm of the states of each layer
     #[arg(long, value_name = "F.svg", conflicts_with = "jsonl")]
     plot: Option<PathBuf>,
 
@@ -58,15 +58,15 @@ pub struct Args {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum At {
-    /// Before a layer: the embedding, or what the layer before made
+    /// Input of a layer
     Before,
     /// After a layer's attention and its residual
     Attention,
     /// After a layer's feed-forward and its residual
     FeedForward,
-    /// After a layer
+    /// Output of a layer
     After,
-    /// After the last norm, before the head
+    /// After the final norm, before the head
     Logits,
 }
 
@@ -89,7 +89,7 @@ enum Position {
     Mean,
 }
 
-/// The answer to one of many texts.
+/// Output line for one of several texts.
 #[derive(Serialize)]
 struct Answer {
     row: usize,
@@ -105,7 +105,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let single = args.text.only(tokenizer.as_ref(), Encode::PROMPT).with_context(named)?;
     ensure!(
         single.is_some() || args.position != Position::All,
-        "texts differ in length: with --jsonl take --position last or mean"
+        "texts differ in length: use --position last or mean with --jsonl"
     );
     let spec = model.spec();
     let layers = match (&args.layers, args.stage) {
@@ -130,7 +130,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let mut memory = Memory::new(&plan)?;
     let mut session = memory.session(&model, plan, kernels, &*workers)?;
     let look = |ids: &[TokenId], session: &mut Session<'_, '_>| -> Result<Probe> {
-        ensure!(!ids.is_empty(), "there is nothing to look at: the text has no tokens");
+        ensure!(!ids.is_empty(), "the text is empty");
         let mut probe = Probe::new(args, layers.clone(), ids.len(), spec.dim);
         session.rewind(0)?;
         let _ = session.prefill_observed(ids, &mut probe)?;
@@ -162,24 +162,24 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     Ok(code)
 }
 
-/// The length of the states of each layer, in the mean over positions.
+/// Plots the norm of the states of each layer, averaged over positions.
 fn plot(path: &Path, model: &str, layers: &[usize], states: &[f32], dim: usize) -> Result<()> {
     let rows = states.len() / dim / layers.len().max(1);
     let length = |state: &[f32]| state.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>().sqrt();
     let mean = |states: &[f32]| states.chunks_exact(dim).map(length).sum::<f64>() / rows.max(1) as f64;
     let points = layers.iter().zip(states.chunks_exact((rows * dim).max(1)));
     let curve = points.map(|(layer, states)| (*layer as f64, mean(states))).collect();
-    Plot { title: model, x: "layer", y: "length of the states", curves: &[("length".to_string(), curve)] }.save(path)
+    Plot { title: model, x: "layer", y: "norm of the states", curves: &[("norm".to_string(), curve)] }.save(path)
 }
 
-/// Gathers the states that were asked for.
+/// Collects the requested states.
 struct Probe {
     stage: Stage,
     layers: Vec<usize>,
     position: Position,
     tokens: usize,
     dim: usize,
-    /// `[layers][positions][dim]`; of a mean, the sum so far.
+    /// States as `[layers][positions][dim]`. For a mean, the sum so far.
     states: Vec<f64>,
 }
 
@@ -191,7 +191,7 @@ impl Probe {
         probe
     }
 
-    /// Positions in the result.
+    /// Number of positions in the result.
     fn rows(&self) -> usize {
         if self.position == Position::All { self.tokens } else { 1 }
     }

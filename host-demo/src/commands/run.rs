@@ -13,16 +13,15 @@ use crate::cli::ModelArgs;
 use crate::model_file::ModelFile;
 use crate::output;
 
-/// Talk with a model on a terminal, or continue a text otherwise
+/// Chat on a terminal, or generate text otherwise
 #[derive(Debug, clap::Args)]
 #[command(override_usage = "arenite run [MODEL] [PROMPT] [OPTIONS OF chat OR generate]")]
 #[command(after_help = "Example:
-  arenite run model.gguf                        a conversation
-  arenite run model.gguf \"The sea\" | less       a text
-  arenite run model.gguf \"Hello\" --temp 0       options of `chat` or of `generate` come last")]
+  arenite run model.gguf                        chat
+  arenite run model.gguf \"The sea\" | less       generate text
+  arenite run model.gguf \"Hello\" --temp 0       options of `chat` or `generate` come last")]
 pub struct Args {
-    /// The model, if -m does not give it; what to say first, or the text to continue; options of `chat` or of
-    /// `generate`
+    /// Model (unless -m gives it), prompt, and options of `chat` or `generate`
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "MODEL PROMPT OPTIONS")]
     words: Vec<OsString>,
 }
@@ -48,7 +47,10 @@ pub fn run(args: &Args, model: &ModelArgs) -> Result<ExitCode> {
     let mut word = || words.next_if(|word| !word.as_encoded_bytes().starts_with(b"-"));
     let file = if model.model.is_none() { word().map(PathBuf::from) } else { None };
     if let Some(file) = file.as_deref().filter(|file| !file.exists()) {
-        bail!("there is no file {}: `arenite run` takes the path of a GGUF file, and fetches none", file.display());
+        bail!(
+            "there is no file {}: `arenite run` takes the path of a GGUF file; it does not download models",
+            file.display()
+        );
     }
     let prompt = word().into_iter().flat_map(|prompt| [OsString::from("-p"), prompt]);
     let options: Vec<_> = [OsString::from("arenite run")].into_iter().chain(prompt).chain(words).collect();

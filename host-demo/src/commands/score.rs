@@ -1,4 +1,4 @@
-//! `arenite score`: how probable given continuations are.
+//! `arenite score`: computes the probability of given continuations.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -14,25 +14,25 @@ use crate::model_file::ModelFile;
 use crate::runtime::{self, Memory};
 use crate::text::{self, JsonBytes};
 
-/// Say how probable given continuations are
+/// Compute the log-probability of given continuations
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:
   echo '{\"prompt\": \"Once upon a\", \"continuation\": \" time\"}' | arenite score --jsonl
 
-Each line of standard input, or of -f FILE, is a JSON object with a prompt and a continuation: texts, or lists of \
-token ids that are used exactly as given; it may have an `id`, which comes back. Each line of output is one, too:
-  logprob   the natural logarithm of the continuation's probability after the prompt
-  tokens    the ids that were scored
-  logprobs  that of each of them
-  greedy    whether each is the most probable one in its place
-A text is tokenized together with its prompt; what is scored are the tokens from the first one on \
-that the prompt alone does not have.")]
+Each line of standard input, or of -f FILE, is a JSON object with `prompt` and `continuation`: texts, or lists of \
+token ids that are used exactly as given. An optional `id` is returned. Each line of output is a JSON object:
+  logprob   natural logarithm of the continuation's probability after the prompt
+  tokens    ids that were scored
+  logprobs  log-probability of each of them
+  greedy    whether each of them is the most probable token
+Prompt and continuation are tokenized together. Scoring starts at the first token that differs from the \
+tokens of the prompt alone.")]
 pub struct Args {
     /// Read JSON lines and write JSON lines
     #[arg(long, required = true)]
     jsonl: bool,
 
-    /// Read them from a file instead of standard input
+    /// Read the lines from a file instead of standard input
     #[arg(short, long, value_name = "FILE")]
     file: Option<PathBuf>,
 
@@ -86,7 +86,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     })
 }
 
-/// All tokens, and how many of them are given rather than scored.
+/// Returns all tokens, and the number of prompt tokens, which are not scored.
 fn tokens(request: &Request, tokenizer: Result<&Tokenizer<'_, '_>, &anyhow::Error>) -> Result<(Vec<TokenId>, usize)> {
     let (ids, given) = match (&request.prompt, &request.continuation) {
         (Part::Ids(prompt), Part::Ids(continuation)) => ([&prompt[..], continuation].concat(), prompt.len()),
@@ -99,16 +99,16 @@ fn tokens(request: &Request, tokenizer: Result<&Tokenizer<'_, '_>, &anyhow::Erro
         }
         _ => bail!("prompt and continuation must both be texts or both be lists of ids"),
     };
-    ensure!(given < ids.len(), "there is nothing to score: the continuation has no tokens");
-    ensure!(given > 0, "nothing comes before the continuation: the prompt has no tokens");
+    ensure!(given < ids.len(), "the continuation is empty");
+    ensure!(given > 0, "the prompt is empty");
     Ok((ids, given))
 }
 
-/// The probabilities of the tokens of `ids` after the first `given`.
+/// Scores the tokens of `ids` after the first `given`.
 fn score(session: &mut Session<'_, '_>, ids: &[TokenId], given: usize) -> Result<Score> {
     session.rewind(0)?;
     let tokens = ids[given..].to_vec();
-    // The logits for a token are those of the one before it; those of the last are not needed.
+    // The logits for a token come from the token before it. The last token's logits are not needed.
     let (before, after) = ids[..ids.len() - 1].split_at(given - 1);
     if !before.is_empty() {
         session.prefill(before)?;

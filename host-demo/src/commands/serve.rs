@@ -1,4 +1,4 @@
-//! `arenite serve`: conversations over HTTP, in OpenAI's form.
+//! `arenite serve`: an OpenAI-compatible HTTP server.
 
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -11,36 +11,36 @@ use crate::cli::{RunArgs, at_least_one};
 use crate::model_file::ModelFile;
 use crate::server::{App, Counters, Host, Limits, serve};
 
-/// Serve many conversations at once, over HTTP in OpenAI's form
+/// Start an OpenAI-compatible HTTP server
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:
   arenite serve -m model.gguf --port 8080 --parallel 8 -c 4096
 
-The first line of standard output is `listening on http://HOST:PORT`. A page to talk to the model is at /, \
-the interface under /v1; /health, /metrics, /tokenize and /detokenize are there, too. What is said does not \
-depend on who else is being served. SIGTERM ends it when all open answers are done.")]
+The first line of standard output is `listening on http://HOST:PORT`. A chat page is at /, the API under /v1; \
+/health, /metrics, /tokenize and /detokenize exist, too. Answers do not depend on other requests running at the \
+same time. On SIGTERM the server finishes all running answers and exits.")]
 pub struct Args {
-    /// The address to listen on; 0.0.0.0 for all, which lets others in
+    /// Address to listen on; 0.0.0.0 accepts connections from other machines
     #[arg(long, value_name = "H", default_value = "127.0.0.1")]
     host: String,
 
-    /// The port; 0 for any that is free
+    /// Port; 0 selects a free one
     #[arg(long, value_name = "P", default_value_t = 8080)]
     port: u16,
 
-    /// Answers that are generated at once
+    /// Number of answers that are generated at once
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = at_least_one)]
     parallel: usize,
 
-    /// Further requests that may wait; those beyond get status 429
+    /// Number of further requests that may wait; requests beyond that get status 429
     #[arg(long, value_name = "N", default_value_t = 256)]
     queue: usize,
 
-    /// Let in only who has this key
+    /// API key that clients must send
     #[arg(long, value_name = "K", env = "ARENITE_API_KEY", hide_env_values = true)]
     api_key: Option<String>,
 
-    /// Let pages of this origin ask from a browser, such as https://example.org; * for all. May be given several times
+    /// Allow requests from web pages of this origin, such as https://example.org; * for all. May be repeated
     #[arg(long, value_name = "ORIGIN")]
     cors_origin: Vec<HeaderValue>,
 
@@ -67,5 +67,5 @@ pub fn run(args: &Args, file: ModelFile) -> Result<()> {
     let tokenizer = app.service.tokenizer;
     let sockets = std::thread::spawn(move || serve(app, &limits));
     crate::server::run_engine(model, plan, &run, tokenizer, args.parallel, counters, &asked)?;
-    sockets.join().map_err(|_| anyhow!("the server's thread has ended"))?
+    sockets.join().map_err(|_| anyhow!("the server thread panicked"))?
 }

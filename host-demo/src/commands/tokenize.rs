@@ -1,4 +1,4 @@
-//! `arenite tokenize`: text to token ids.
+//! `arenite tokenize`: converts text to token ids.
 
 use std::io::{self, BufWriter, Read, Write};
 use std::path::PathBuf;
@@ -13,32 +13,31 @@ use crate::model_file::ModelFile;
 use crate::output::Out;
 use crate::text::{self, JsonBytes};
 
-/// Turn text into token ids
+/// Convert text to token ids
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:
   arenite tokenize -m model.gguf -p \"Hello world\"
   echo '\"Hello world\"' | arenite tokenize -m model.gguf --jsonl
 
-Without -p the text is read from standard input, to its end and as it is. A file that holds only a \
-vocabulary is enough.")]
+Without -p all of standard input is read, unchanged. The model file may contain only a vocabulary.")]
 pub struct Args {
-    /// The text, or - for standard input [default: standard input]
+    /// Text, or - for standard input [default: standard input]
     #[arg(short, long, value_name = "TEXT", conflicts_with_all = ["jsonl", "file"])]
     prompt: Option<String>,
 
-    /// Take the text from a file, as it is
+    /// Read the text from a file
     #[arg(short, long, value_name = "FILE", conflicts_with = "jsonl")]
     file: Option<PathBuf>,
 
-    /// Each line of standard input is a JSON string, each line of output its JSON list of ids
+    /// Read a JSON string per line and write a JSON list of ids per line
     #[arg(long)]
     jsonl: bool,
 
-    /// Add the special tokens that the model wants at the start or the end
+    /// Add the special tokens that the model expects at the start or the end
     #[arg(long)]
     add_special: bool,
 
-    /// Take the names of special tokens in the text, such as `<s>`, as these tokens
+    /// Convert names of special tokens in the text, such as `<s>`, to these tokens
     #[arg(long)]
     parse_special: bool,
 
@@ -54,7 +53,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let how = Encode { add_special: args.add_special, parse_special: args.parse_special };
     if args.jsonl {
         return each_json(None, |line| {
-            let JsonBytes(text) = serde_json::from_slice(line).context("this is no JSON string")?;
+            let JsonBytes(text) = serde_json::from_slice(line).context("this is not a JSON string")?;
             text::encode(&tokenizer, &text, how)
         });
     }

@@ -1,4 +1,4 @@
-//! `arenite translate`: a text through an encoder-decoder, or many.
+//! `arenite translate`: runs texts through an encoder-decoder model.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -17,41 +17,41 @@ use crate::output::Out;
 use crate::runtime::{self, Memory};
 use crate::text;
 
-/// Translate a text with an encoder-decoder model, the built-in one from English to Hindi
+/// Translate text with an encoder-decoder model (default: the built-in English to Hindi model)
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   arenite translate -p \"I love my mother.\"
   arenite translate -m en-hi.gguf -p \"I love my mother.\" --beams 8 --n-best 4 --format json
   arenite translate --jsonl -f sentences.jsonl > translations.jsonl
 
-The text is one sentence, as most such models were trained on sentences.")]
+Give one sentence at a time: most translation models were trained on single sentences.")]
 pub struct Args {
     #[command(flatten)]
     text: TextArgs,
 
-    /// Hypotheses to follow at once; 1 takes the most probable token at every step
+    /// Number of beams; 1 means greedy search
     #[arg(long, value_name = "N", default_value_t = 4,
         value_parser = beams)]
     beams: usize,
 
-    /// Most tokens of a translation
+    /// Maximum number of tokens of a translation
     #[arg(short, long, value_name = "N", default_value_t = 128, allow_negative_numbers = true,
         value_parser = at_least_one)]
     n_tokens: usize,
 
-    /// How many of the best translations to print
+    /// Number of translations to print, the best first
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one)]
     n_best: usize,
 
-    /// Divide log-probabilities by the length to this power: 0 for not at all
+    /// Exponent of the length by which log-probabilities are divided; 0 disables
     #[arg(long, value_name = "P", default_value_t = 1.0, allow_negative_numbers = true, value_parser = finite)]
     length_penalty: f32,
 
-    /// Go on after an end token, to the full length
+    /// Continue after an end token, up to the maximum length
     #[arg(long)]
     ignore_eos: bool,
 
-    /// `text`, `ids` (a JSON list) or `json` (texts, ids and scores)
+    /// Output format: `text`, `ids` (a JSON list) or `json` (texts, ids and scores)
     #[arg(long, value_enum, default_value_t = Format::Text, conflicts_with = "jsonl")]
     format: Format,
 
@@ -75,17 +75,17 @@ struct Translation {
 
 pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let named = || file.name().to_string();
-    ensure!(args.n_best <= args.beams, "--n-best {} is more than --beams {}: give more beams", args.n_best, args.beams);
+    ensure!(args.n_best <= args.beams, "--n-best {} is more than --beams {}: raise --beams", args.n_best, args.beams);
     let gguf = file.parse()?;
     let model = Model::new(&gguf).with_context(named)?;
     let Stack::Target { start, .. } = model.spec().stack() else {
-        bail!("{}: this is no encoder-decoder model; give one with -m", file.name());
+        bail!("{}: this is not an encoder-decoder model; give one with -m", file.name());
     };
     let mut index = Vec::new();
     let tokenizer = text::tokenizer(&gguf, &mut index);
     let how = Encode { add_special: true, parse_special: false };
     let single = args.text.only(tokenizer.as_ref(), how).with_context(named)?;
-    // What `convert` calls padding is never written; T5's padding is what it begins with.
+    // Converted models name a padding token that must not be generated. T5's padding token is its start token.
     let banned = match gguf.architecture()? {
         "seq2seq" => gguf.u32("tokenizer.ggml", "padding_token_id")?,
         _ => None,
@@ -130,7 +130,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
         return each_line(args.text.file.as_deref(), |text| {
             let ids = text.tokens(tokenizer.as_ref(), how)?;
             let mut translations = translate(&ids, &mut session)?.into_iter();
-            let best = translations.next().context("no translation was found: give more -n")?;
+            let best = translations.next().context("no translation was found: raise -n")?;
             Ok(Best { best, others: translations.collect() })
         });
     };
@@ -145,20 +145,20 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The answer to one of many texts.
+/// Output line for one of several texts.
 #[derive(Serialize)]
 struct Best {
     #[serde(flatten)]
     best: Translation,
-    /// With --n-best, the rest of them.
+    /// With --n-best, the other translations.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     others: Vec<Translation>,
 }
 
-/// Makes text of tokens.
+/// Converts tokens to text.
 struct Speaker<'t> {
     tokenizer: Option<&'t Tokenizer<'t, 't>>,
-    /// Whether its tokens do not tell which words stood apart.
+    /// Whether the tokens lose the information which words were separated by spaces.
     forgets_spaces: bool,
 }
 
@@ -172,8 +172,8 @@ impl Speaker<'_> {
     }
 }
 
-/// A tokenizer that cuts at every space writes one between all words and punctuation: here it goes from
-/// before what closes a sentence, and from around hyphens.
+/// A tokenizer that splits at every space puts one between all words and punctuation. Removes spaces before closing
+/// punctuation and around hyphens.
 fn joined(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;

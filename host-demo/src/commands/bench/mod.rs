@@ -1,4 +1,4 @@
-//! `arenite bench`: how fast a model runs here.
+//! `arenite bench`: measures the speed of a model on this machine.
 
 mod profile;
 mod report;
@@ -19,7 +19,7 @@ use crate::runtime::{self, Memory};
 use crate::{interrupt, workers};
 use report::{Format, Measured, Report};
 
-/// Measure prefill and decode speed, time to the first token, load time and memory
+/// Measure prefill and decode speed, time to first token, load time and memory
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   arenite bench -m model.gguf
@@ -27,28 +27,28 @@ use report::{Format, Measured, Report};
   arenite bench -m model.gguf --profile
   arenite bench -m model.gguf -t 1,2,4 --plot speed.svg
 
-Prefill is one prompt of -p tokens from an empty context, decode is -n single tokens from an empty \
-context; medians of -r rounds after one that is not counted. load_ms: from opening the file to a \
-session that is ready. first_token_ms: that, a first prompt of -p tokens, and choosing a token. \
-A profile is measured after that, with a clock that costs a little itself: its share is in the rows.")]
+Prefill is a prompt of -p tokens from an empty context; decode is -n single tokens from an empty \
+context. Speeds are medians of -r rounds after a warm-up round. load_ms is the time from opening the file to a \
+ready session; first_token_ms adds the first prompt of -p tokens and sampling a token. \
+The profile is measured separately; its clock adds a little time, which is included in the rows.")]
 pub struct Args {
-    /// Tokens of the prompt
+    /// Number of prompt tokens
     #[arg(short, long, value_name = "TOKENS", default_value_t = 512, value_parser = at_least_one)]
     prompt: usize,
 
-    /// Tokens to decode
+    /// Number of tokens to decode
     #[arg(short, long, value_name = "TOKENS", default_value_t = 128, value_parser = at_least_one)]
     n_tokens: usize,
 
-    /// Numbers of threads to try [default: one for every core]
+    /// Numbers of threads to try [default: number of cores]
     #[arg(short, long, value_delimiter = ',', value_parser = threads)]
     threads: Vec<usize>,
 
-    /// Numbers of conversations that are decoded in one pass
+    /// Numbers of conversations to decode in one pass
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1", value_parser = sequences)]
     sequences: Vec<usize>,
 
-    /// Rounds
+    /// Number of rounds
     #[arg(short, long, default_value_t = 5, value_parser = at_least_one)]
     rounds: usize,
 
@@ -56,15 +56,15 @@ pub struct Args {
     #[arg(long)]
     json: bool,
 
-    /// What to print: a table, Markdown, comma-separated values, or a JSON object
+    /// Output format: a table, Markdown, comma-separated values, or a JSON object
     #[arg(short, long, value_enum, default_value_t = Format::Table, conflicts_with = "json")]
     output: Format,
 
-    /// Tell where the time goes, part by part of a pass
+    /// Show the time of each section of a pass
     #[arg(long)]
     profile: bool,
 
-    /// Draw the speeds over the number of threads
+    /// Plot the speed over the number of threads
     #[arg(long, value_name = "F.svg")]
     plot: Option<PathBuf>,
 
@@ -131,7 +131,7 @@ fn measure(args: &Args, model: &ModelArgs, threads: usize, sequences: usize) -> 
     let first_token = start.elapsed();
 
     let (mut prefilled, mut decoded) = (Vec::new(), Vec::new());
-    // Round 0 warms up what the first prompt did not touch.
+    // Round 0 warms up everything that the first prompt did not use.
     for round in 0..=args.rounds {
         let Some((one, other)) = one_round(&mut engine, &mut contexts, prompt, decode)? else { return Ok(None) };
         if round > 0 {
@@ -139,7 +139,7 @@ fn measure(args: &Args, model: &ModelArgs, threads: usize, sequences: usize) -> 
             decoded.push(other);
         }
     }
-    // Before the profile reads memory of its own.
+    // Measured before the profile, which uses memory of its own.
     let peak_rss_bytes = peak_rss();
     let profile = match args.profile {
         true => {
@@ -183,8 +183,8 @@ fn measure(args: &Args, model: &ModelArgs, threads: usize, sequences: usize) -> 
     }))
 }
 
-/// Seconds of one prefill of the first conversation, and of decoding all, each from empty contexts; `None` after
-/// Ctrl-C.
+/// Returns the seconds of one prefill of the first conversation and of decoding all conversations, each from an empty
+/// context; `None` after Ctrl-C.
 fn one_round(
     engine: &mut Engine<'_, '_>,
     contexts: &mut [Context],
@@ -215,8 +215,8 @@ fn one_round(
     Ok(Some((prefilled.as_secs_f64(), start.elapsed().as_secs_f64())))
 }
 
-/// The same ids in every run: what they are does not matter to the speed, only that a table of
-/// embeddings is not read from one place.
+/// Token ids that are the same in every run. Speed does not depend on their values, but embeddings should be read
+/// from different places.
 fn random_ids(count: usize, vocab: usize) -> Vec<TokenId> {
     let mut state = 1u64;
     let mut next = || {
@@ -240,8 +240,7 @@ fn milliseconds(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-/// The most memory that this process has had in RAM so far, the mapped model included; known on
-/// Linux.
+/// Peak resident memory of this process, including the mapped model. Known on Linux only.
 fn peak_rss() -> Option<usize> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

@@ -1,4 +1,4 @@
-//! Where the time of a pass goes: each section on the clock, and what it moves and computes in that time.
+//! Profiles a pass: the time of each section, and the bytes and multiplications in it.
 
 use std::io::Write;
 use std::sync::Mutex;
@@ -15,7 +15,7 @@ use crate::output::Out;
 use crate::runtime::Memory;
 use crate::{interrupt, workers};
 
-/// Adds up the time of each section.
+/// Sums the time of each section.
 struct Timer {
     last: Mutex<Instant>,
     nanoseconds: [AtomicU64; Section::ALL.len()],
@@ -26,7 +26,7 @@ impl Timer {
         Self { last: Mutex::new(Instant::now()), nanoseconds: Default::default() }
     }
 
-    /// What comes next belongs to the first section.
+    /// Starts the clock of the first section.
     fn start(&self) {
         *self.last.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Instant::now();
     }
@@ -57,13 +57,13 @@ impl Profiler for Timer {
 /// The profile of a model on this machine.
 #[derive(Serialize)]
 pub struct Profile {
-    /// Of reading memory, with as many threads.
+    /// Bandwidth of reading memory with the same number of threads.
     bandwidth_gb_s: f64,
     prefill: Pass,
     decode: Pass,
 }
 
-/// One run of tokens: the prompt, or one token.
+/// Profile of the prompt, or of one decoded token.
 #[derive(Serialize)]
 struct Pass {
     tokens: usize,
@@ -97,7 +97,7 @@ fn name(section: Section) -> &'static str {
     }
 }
 
-/// What is measured, and how often.
+/// What to measure, and how often.
 pub struct Task<'t> {
     pub gguf: &'t Gguf<'t>,
     pub model: &'t Model<'t>,
@@ -107,7 +107,7 @@ pub struct Task<'t> {
     pub prompt: &'t [TokenId],
     pub decode: &'t [TokenId],
     pub rounds: usize,
-    /// Bytes of a number in the cache, in 34ths.
+    /// Bytes per value of the KV cache, in 34ths of a byte.
     pub number_34ths: u64,
 }
 
@@ -139,13 +139,13 @@ impl Task<'_> {
 
         timer.clear();
         let Some((whole, sampling)) = self.decode(&mut session, &timer)? else { return Ok(None) };
-        // Tokens in the middle of the text stand for all.
+        // Tokens in the middle of the text represent all.
         let run = Run { tokens: 1, before: self.decode.len() / 2, batch, number_34ths: self.number_34ths };
         let decode = self.pass(&timer, whole, Some(sampling), self.rounds * self.decode.len(), run);
         Ok(Some(Profile { bandwidth_gb_s: traffic::bandwidth(self.threads) * 1e-9, prefill, decode }))
     }
 
-    /// The time of all passes and samplings, and of the samplings alone.
+    /// Returns the time of all passes and samplings, and of the samplings alone.
     fn decode(&self, session: &mut Session<'_, '_>, timer: &Timer) -> Result<Option<(Duration, Duration)>> {
         let vocab = self.model.spec().vocab;
         let mut scratch = vec![0; Sampler::scratch_bytes(&Params::DEFAULT, vocab)];
@@ -189,7 +189,7 @@ impl Task<'_> {
                 let seconds = timer.seconds(section) / times as f64;
                 part(name(section), seconds, traffic::of(section, self.gguf, self.model, &run))
             })
-            .filter(|part| part.ms > 0.0) // of what the model has
+            .filter(|part| part.ms > 0.0) // sections that the model has
             .collect();
         parts.extend(sampling.map(|sampling| part("sampling", sampling.as_secs_f64() / times as f64, None)));
         Pass { tokens: run.tokens, ms: whole * 1e3, parts }
@@ -197,7 +197,7 @@ impl Task<'_> {
 }
 
 impl Profile {
-    /// For people.
+    /// Prints the profile as a table.
     pub fn print(&self, out: &mut Out) -> Result<()> {
         for (title, pass) in [("prefill", &self.prefill), ("decode", &self.decode)] {
             let tokens = if pass.tokens == 1 { "a token".to_string() } else { format!("{} tokens", pass.tokens) };
@@ -218,7 +218,7 @@ impl Profile {
             let sum: f64 = pass.parts.iter().map(|part| part.ms).sum();
             writeln!(out, "  {:14}  {sum:>10.4}  {:>5.1} %  of {:.4} ms", "together", 100.0 * sum / pass.ms, pass.ms)?;
         }
-        writeln!(out, "\nmemory of this machine reads {:.1} GB/s", self.bandwidth_gb_s)?;
+        writeln!(out, "\nmemory bandwidth {:.1} GB/s (reads)", self.bandwidth_gb_s)?;
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! What was measured, as a table, as Markdown, CSV, JSON or a picture.
+//! Reports the measurements as a table, Markdown, CSV, JSON or a plot.
 
 use std::io::Write;
 use std::path::Path;
@@ -28,7 +28,7 @@ pub struct Measured {
     pub prefill_tokens: usize,
     pub decode_tokens: usize,
     pub prefill_tok_s: f64,
-    /// Of all sequences together.
+    /// Speed of all sequences together.
     pub decode_tok_s: f64,
     pub first_token_ms: f64,
     pub load_ms: f64,
@@ -92,7 +92,7 @@ impl Measured {
 const CSV: &str = "model,isa,threads,sequences,prefill_tokens,decode_tokens,prefill_tok_s,decode_tok_s,first_token_ms,\
                    load_ms,workspace_bytes,kv_bytes,peak_rss_bytes";
 
-/// Lines that are printed as soon as they are known, as far as the format lets them.
+/// Prints each line as soon as it is measured, if the format allows it.
 pub struct Report {
     format: Format,
     results: Vec<Measured>,
@@ -150,7 +150,7 @@ impl Report {
         Ok(())
     }
 
-    /// Speed over threads, of each number of sequences.
+    /// Plots speed over threads, one curve per number of sequences.
     pub fn plot(&self, path: &Path) -> Result<()> {
         let mut sequences: Vec<usize> = self.results.iter().map(|result| result.sequences).collect();
         sequences.sort_unstable();
@@ -165,6 +165,6 @@ impl Report {
             curves.push((name, of(Some(n), |result| result.decode_tok_s)));
         }
         let model = self.results.first().map_or("", |result| result.model.as_str());
-        Plot { title: model, x: "threads", y: "tokens a second", curves: &curves }.save(path)
+        Plot { title: model, x: "threads", y: "tokens per second", curves: &curves }.save(path)
     }
 }

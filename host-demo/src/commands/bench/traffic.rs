@@ -1,19 +1,19 @@
-//! What the sections of a pass move and compute, counted from the file; and what the machine's memory gives.
+//! Counts the bytes and multiplications of the sections of a pass from the file, and measures memory bandwidth.
 
 use std::time::Instant;
 
 use arenite::gguf::Tensor;
 use arenite::{Gguf, Model, Section};
 
-/// Bytes that are read, and multiplications.
+/// Bytes read and multiplications done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     pub bytes: u64,
     pub multiplications: u64,
 }
 
-/// What a section does in one run of `tokens` tokens after `before` others, in passes of `batch`, with the logits
-/// of the last one. `None` where it is not counted.
+/// Returns the traffic of a section in a run of `tokens` tokens after `before` others, in passes of `batch`, with the
+/// logits of the last token. `None` for sections that are not counted.
 pub fn of(section: Section, gguf: &Gguf<'_>, model: &Model<'_>, run: &Run) -> Option<Traffic> {
     match section {
         Section::Qkv | Section::Output | Section::FeedForward | Section::Head => {
@@ -24,12 +24,12 @@ pub fn of(section: Section, gguf: &Gguf<'_>, model: &Model<'_>, run: &Run) -> Op
     }
 }
 
-/// A run, or several alike.
+/// A run, or several equal runs.
 pub struct Run {
     pub tokens: usize,
     pub before: usize,
     pub batch: usize,
-    /// Bytes of a number in the cache, in 34ths for q8_0's sake.
+    /// Bytes per value of the KV cache, in 34ths of a byte (a q8_0 value takes about 36 of them).
     pub number_34ths: u64,
 }
 
@@ -56,7 +56,7 @@ fn is_expert(tensor: &Tensor<'_>) -> bool {
     tensor.name.contains("_exps.")
 }
 
-/// Which section multiplies with a tensor of the decoder.
+/// The section that multiplies by a tensor of the decoder.
 fn section_of(name: &str, tied: bool) -> Option<Section> {
     let part = name.split('.').rev().nth(1)?;
     if !name.ends_with(".weight") || name.starts_with("enc.") {
@@ -79,14 +79,14 @@ fn attention(model: &Model<'_>, run: &Run) -> Traffic {
         let window = layer.head.window.unwrap_or(usize::MAX);
         let seen: u64 = (run.before + 1..=run.before + run.tokens).map(|n| n.min(window) as u64).sum();
         sum.multiplications += 2 * seen * layer.q_dim() as u64;
-        // Tokens of a pass look at the same keys, eight at a time.
+        // Tokens of a pass attend to the same keys, which are read once for eight tokens.
         let rows = if run.tokens == 1 { seen } else { seen / 8 };
         sum.bytes += 2 * rows * layer.kv_dim() as u64 * run.number_34ths / 34;
     }
     sum
 }
 
-/// Bytes a second that a number of threads read from memory together: the best of three.
+/// Measures the bytes per second that a number of threads read from memory together; the best of three tries.
 pub fn bandwidth(threads: usize) -> f64 {
     const BYTES: usize = 256 << 20;
     let memory = vec![1u64; BYTES / 8];
