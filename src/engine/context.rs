@@ -1,37 +1,37 @@
-//! What is remembered: a position, and the pages that hold the positions before it.
+//! The state of a conversation: its position, and the pages with the keys and values of earlier positions.
 
-/// A conversation of an [`Engine`](super::Engine): what it has read so far.
+/// A conversation of an [`Engine`](super::Engine): the tokens it has read so far.
 ///
-/// It is a number and a position; keys and values lie in pages of the engine's KV memory. [`Engine::fork`] makes
-/// another that shares them, [`Engine::close`] gives them back. A context that is dropped keeps its pages until the
-/// engine is dropped, too.
+/// It only holds a slot number and a position; keys and values are in pages of the engine's KV memory. [`Engine::fork`]
+/// makes a copy that shares them, [`Engine::close`] frees them. A context that is dropped without being closed keeps
+/// its pages until the engine is dropped.
 ///
 /// [`Engine::fork`]: super::Engine::fork
 /// [`Engine::close`]: super::Engine::close
 #[derive(Debug)]
 #[must_use = "a context has pages until it is closed"]
 pub struct Context {
-    /// Its number in the engine.
+    /// Its slot number in the engine.
     pub(super) slot: usize,
-    /// Which engine, by where its memory is.
+    /// Identifies the engine, by the address of its memory.
     pub(super) engine: usize,
-    /// The position of the next token.
+    /// Position of the next token.
     pub(super) position: usize,
-    /// One past the furthest position ever written: what a sliding window has overwritten.
+    /// One past the furthest position ever written; determines what a sliding window has overwritten.
     pub(super) reached: usize,
-    /// Whether a pass was stopped that had begun to change states of fixed size.
+    /// Whether a pass was aborted after it had begun to change recurrent states.
     pub(super) torn: bool,
-    /// Tokens of the encoder's text.
+    /// Number of tokens of the encoder's text.
     pub(super) source: usize,
     pub(super) logits: Rows,
 }
 
-/// Rows of logits that a run has left for a context.
+/// Rows of logits that a run computed for a context.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Rows {
     /// Number of the run; 0 for none.
     pub run: u64,
-    /// The first row.
+    /// First row.
     pub first: usize,
     pub count: usize,
     /// One past the position of the last row.
@@ -39,12 +39,12 @@ pub(super) struct Rows {
 }
 
 impl Context {
-    /// Tokens that it has read: the position of the next one.
+    /// Number of tokens read; also the position of the next token.
     pub fn position(&self) -> usize {
         self.position
     }
 
-    /// Tokens of the encoder's text that it attends to.
+    /// Number of tokens of the encoder's text.
     pub fn source_tokens(&self) -> usize {
         self.source
     }

@@ -1,4 +1,4 @@
-//! A text as one vector.
+//! Embeddings: a text as one vector.
 
 use core::ops::ControlFlow;
 
@@ -7,11 +7,11 @@ use crate::model::Pooling;
 use crate::{Error, TokenId};
 
 impl Engine<'_, '_> {
-    /// Makes one vector of a text, as the model means it: the states of its tokens pooled, through the linear layers
-    /// that the model may have for it. The context begins anew, and forgets the text afterwards if it is a decoder's.
+    /// Computes the embedding of a text: pools the states of its tokens and applies the model's linear layers after
+    /// pooling, if it has any. The context restarts, and for a decoder it is empty afterwards.
     ///
-    /// `buffer` has room for [`Spec::embedding_buffer`](crate::model::Spec::embedding_buffer) numbers; those of the
-    /// vector are returned. A model that ranks has a number for each of its classes, mostly one.
+    /// `buffer` holds at least [`Spec::embedding_buffer`](crate::model::Spec::embedding_buffer) values; the vector is
+    /// returned as a part of it. A reranker returns one score per class (usually one).
     ///
     /// ```
     /// use arenite::{Engine, Gguf, Line, Model, Options, Plan};
@@ -30,7 +30,7 @@ impl Engine<'_, '_> {
     /// let a = engine.embed(&mut context, &[5, 6, 7], a)?;
     /// let b = engine.embed(&mut context, &[5, 6, 8], b)?;
     /// let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f32>();
-    /// let cosine = dot(a, b) / (dot(a, a) * dot(b, b)).sqrt(); // how alike they are
+    /// similarity of the two texts
     /// assert!(cosine < 1.0);
     /// # Ok::<(), arenite::Error>(())
     /// ```
@@ -58,8 +58,8 @@ impl Engine<'_, '_> {
         self.through_head(buffer)
     }
 
-    /// As [`embed`](Self::embed), of a pair of texts: the tokens from `second` on are the second one's, and have the second
-    /// token type of a model that tells them apart.
+    /// Like [`embed`](Self::embed), for a pair of texts: the second text starts at token `second`, and its tokens have
+    /// the second token type if the model has token types.
     ///
     /// ```
     /// use arenite::{Engine, Gguf, Line, Model, Options, Plan};
@@ -73,7 +73,7 @@ impl Engine<'_, '_> {
     /// let mut engine = Engine::new(&model, plan, Line::bytes_mut(&mut workspace), Line::bytes_mut(&mut kv))?;
     /// let mut context = engine.open()?;
     ///
-    /// let (question, answer) = ([2, 9, 10, 3], [11, 12, 3]); // as the tokenizer joins them
+    /// as the tokenizer joins them
     /// let mut buffer = vec![0.0; model.spec().embedding_buffer()];
     /// let score = engine.embed_pair(&mut context, &[&question[..], &answer].concat(), question.len(), &mut buffer)?;
     /// assert_eq!(score.len(), 1);
@@ -96,7 +96,7 @@ impl Engine<'_, '_> {
         made
     }
 
-    /// The states of the last text as one vector: as [`embed`](Self::embed), of what the encoder made of it.
+    /// The embedding of the last text: like [`embed`](Self::embed), from states that the encoder has already computed.
     ///
     /// ```
     /// use arenite::{Engine, Gguf, Line, Model, Options, Plan};
@@ -145,10 +145,10 @@ impl Engine<'_, '_> {
     }
 }
 
-/// Pools the states of a text as they come.
+/// Pools the states of a text while they are computed.
 struct Pool<'b> {
     pooling: Pooling,
-    /// Of the whole text.
+    /// Number of tokens of the whole text.
     tokens: usize,
     /// `[dim]`
     out: &'b mut [f32],
@@ -179,7 +179,7 @@ impl Observer for Pool<'_> {
         stage == Stage::Logits
     }
 
-    /// Stops before the head makes logits of the last token.
+    /// Stops the pass before the head computes logits.
     fn observe(&mut self, _: Stage, _: usize, position: usize, states: &[f32]) -> ControlFlow<()> {
         self.add(position, states);
         let end = position + states.len() / self.out.len().max(1);

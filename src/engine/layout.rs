@@ -1,4 +1,4 @@
-//! What lies in the workspace and in the KV cache, and where.
+//! Layout of the workspace and of the KV cache.
 
 use core::ops::Range;
 
@@ -8,20 +8,20 @@ use crate::memory::{Arena, HeadLayout, KvType, TILE};
 use crate::model::{Entry, Layer, Positions, Spec};
 use crate::{Error, tri};
 
-/// Declares the pieces of the workspace once: how many elements each has, the bytes of all, and the cut.
+/// Declares the parts of the workspace once and generates their element counts, the total size, and the split.
 macro_rules! pieces {
     ($($(#[$doc:meta])* $name:ident: $type:ty,)*) => {
-        /// Numbers of elements of everything that lies in the workspace.
+        /// Number of elements of each part of the workspace.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(crate) struct Layout {
             $($(#[$doc])* pub $name: usize,)*
         }
 
         impl Layout {
-            /// Nothing at all.
+            /// No elements.
             pub const EMPTY: Self = Self { $($name: 0,)* };
 
-            /// Bytes of all pieces, each on its boundary.
+            /// Size in bytes of all parts, each aligned.
             pub const fn bytes(&self) -> Result<usize, Error> {
                 let mut total = 0;
                 $(
@@ -32,13 +32,13 @@ macro_rules! pieces {
             }
         }
 
-        /// The workspace, cut.
+        /// The parts of the workspace as slices.
         pub(crate) struct Pieces<'w> {
             $($(#[$doc])* pub $name: &'w mut [$type],)*
         }
 
         impl<'w> Pieces<'w> {
-            /// Cuts `arena`; `None` if it is too short.
+            /// Splits `arena` into parts; `None` if it is too short.
             pub fn cut(layout: &Layout, mut arena: Arena<'w>) -> Option<Self> {
                 Some(Self { $($name: arena.take(layout.$name)?,)* })
             }
@@ -47,89 +47,87 @@ macro_rules! pieces {
 }
 
 pieces! {
-    /// The table of weights.
+    /// Table of weights.
     weights: Entry,
-    /// That of the encoder in front of a decoder.
+    /// Table of weights of an encoder that precedes a decoder.
     source_weights: Entry,
-    /// Rotary frequencies of each kind of heads.
+    /// Rotary frequencies of global heads, then of local heads.
     frequencies: f32,
     local_frequencies: f32,
-    /// A cosine and a sine of each for every row of a pass.
+    /// Cosine and sine of each frequency for every row of a pass.
     rotations: f32,
     local_rotations: f32,
     /// `[batch][dim]`: the residual stream.
     hidden: f32,
     /// `[batch][dim]`: the input or output of a linear layer.
     branch: f32,
-    /// What is inside a block: q, k, v and attention's output, or gate and up.
+    /// Intermediate values of a block: q, k, v and attention output, or gate and up.
     inner: f32,
-    /// `[batch][layers][per_layer_input]`.
+    /// `[batch][layers][per_layer_input]`: the additional inputs of layers.
     inputs: f32,
-    /// Quantized activations, their scales, and their sums by 16.
+    /// Quantized activations, their scales, and their sums per 16 elements.
     quants: i8,
     scales: f32,
     quant_sums: i16,
-    /// Attention's sums, for each worker.
+    /// Scratch of attention, per worker.
     sums: f32,
-    /// A packed panel of weights, for each worker.
+    /// A packed panel of weights per worker.
     panels: u8,
     /// `[rows of logits][vocab]`.
     logits: f32,
-    /// What is added to scores by distance.
+    /// Biases on scores by distance.
     biases: f32,
     source_biases: f32,
-    /// `[context][dim]`: the states of an encoder's text.
+    /// `[context][dim]`: the states of the encoder's text.
     states: f32,
-    /// The pages of each pool, the tables of all contexts, and which contexts are open.
+    /// Free lists of the page pools, page tables of all contexts, and flags of open contexts.
     pages: u32,
-    /// The parts of a pass.
+    /// Segments of a pass.
     segments: Segment,
 }
 
-/// The consecutive rows of a pass that are one context's.
+/// Consecutive rows of a pass that belong to one context.
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[repr(C)]
 pub(crate) struct Segment {
-    /// Number of the context.
+    /// Slot number of the context.
     pub context: u32,
     /// Position of the first row.
     pub position: u32,
-    /// How many rows.
+    /// Number of rows.
     pub tokens: u32,
-    /// Tokens of the encoder's text that the context has.
+    /// Number of tokens of the context's encoder text.
     pub source: u32,
 }
 
-/// The pools of pages: of layers that see all positions, of those that see a window, of the encoder's text, and of
-/// states of fixed size.
+/// The page pools: global attention layers, layers with a sliding window, the encoder's text, and recurrent states.
 pub(crate) const POOLS: usize = 4;
 pub(crate) const SOURCE: usize = 2;
-/// Of these a context has one page that it runs on, and those that it keeps.
+/// Pool of recurrent states: per context one page in use, and its checkpoints.
 pub(crate) const STATES: usize = 3;
 
-/// The KV cache: for every layer that has keys and values of its own, `[kv_heads][pages]` tiles of one head; then
-/// for every layer that attends to an encoder's text the same of its states; then pages of the states of all layers
-/// that have one.
+/// The KV cache. It stores, in this order: for every layer that computes keys and values, `[kv_heads][pages]` tiles of
+/// one head; the same for every layer with cross-attention; pages with the recurrent states of all layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Store {
     pub kind: KvType,
     pub contexts: usize,
-    /// Tiles of a context, in each pool.
+    /// Tiles per context in each pool.
     pub tiles: [usize; POOLS],
-    /// Pages of each pool.
+    /// Pages in each pool.
     pub pages: [usize; POOLS],
-    /// Bytes of a position in all layers that have keys and values of their own, by pool.
+    /// Bytes per position in all layers that compute keys and values, by pool.
     pub position_bytes: [usize; 2],
-    /// Bytes of a layer of the encoder in front of a decoder, if its heads are not like the decoder's: the last of
-    /// the cache. Else the encoder's layers use the tiles of the decoder's first.
+    /// Bytes of a layer of the encoder, stored at the end, if its heads differ from the decoder's. Otherwise 0, and the
+    /// encoder uses the tiles of the decoder's first cross-attention layer.
     pub encoder: usize,
-    /// Bytes of a page of states, and where the first one is.
+    /// Bytes of a page of recurrent states, and the offset of the first page.
     pub state_bytes: usize,
     pub states_at: usize,
 }
 
 impl Store {
-    /// Bytes of a layer's tiles in a pool. The plan has shown that they can be counted.
+    /// Bytes of a layer's tiles in a pool. Cannot overflow: the plan has checked it.
     pub fn layer_bytes(&self, layer: &Layer, pool: usize) -> usize {
         self.head_pages(layer, pool).unwrap_or(0)
     }
@@ -144,7 +142,7 @@ impl Store {
         product(&[layer.kv_heads, pages, HeadLayout { kind: self.kind, dim: layer.head.dim }.tile_bytes()])
     }
 
-    /// Bytes of a layer's state.
+    /// Bytes of a layer's recurrent state.
     const fn layer_state_bytes(spec: &Spec<'_>, layer: &Layer) -> usize {
         match spec.recurrent() {
             Some(mixer) if layer.has_state() => Arena::padded(mixer.state_len().saturating_mul(4)),
@@ -152,7 +150,7 @@ impl Store {
         }
     }
 
-    /// Bytes of the states of the layers before this one.
+    /// Bytes of the recurrent states of all layers before `layer`.
     pub const fn states_before(spec: &Spec<'_>, layer: usize) -> usize {
         let (mut total, mut index) = (0usize, 0);
         while index < layer {
@@ -162,20 +160,20 @@ impl Store {
         total
     }
 
-    /// Where a layer's state is in a page of states.
+    /// Range of a layer's state within the cache, in page `page`.
     pub fn state_range(&self, spec: &Spec<'_>, layer: usize, page: usize) -> Option<Range<usize>> {
         let start = self.state_page(page)?.start + Self::states_before(spec, layer);
         Some(start..start + Self::layer_state_bytes(spec, &spec.layer(layer)))
     }
 
-    /// Where a page of states is; `None` if there is no such page.
+    /// Range of a page of recurrent states; `None` if there is no such page.
     pub fn state_page(&self, page: usize) -> Option<Range<usize>> {
         let [.., pages] = self.pages;
         let start = self.states_at + page.checked_mul(self.state_bytes)?;
         (page < pages).then_some(start..start + self.state_bytes)
     }
 
-    /// Bytes of all.
+    /// Total bytes of the cache.
     pub const fn bytes(&self, spec: &Spec<'_>) -> Result<usize, Error> {
         match self.state_bytes {
             0 => self.tiles_bytes(spec),
@@ -187,7 +185,7 @@ impl Store {
     pub const fn tiles_bytes(&self, spec: &Spec<'_>) -> Result<usize, Error> {
         let source = tri!(self.head_pages(&spec.layer(0), SOURCE));
         if !spec.has_head() {
-            return Ok(source); // an encoder's layers use the same tiles, one after another
+            return Ok(source); // all layers of an encoder use the same tiles
         }
         let mut total = self.encoder;
         if spec.has_cross_attention() {
@@ -204,14 +202,14 @@ impl Store {
         Ok(total)
     }
 
-    /// Positions that the tables of a kind of heads reach over.
+    /// Number of positions that the page tables of a pool cover.
     pub fn kept(&self, kind: usize) -> usize {
         self.tiles.get(kind).map_or(0, |tiles| tiles * TILE)
     }
 
-    /// Numbers in the workspace that keep account of the pages.
+    /// Number of `u32` values in the workspace that manage pages.
     pub const fn account(&self) -> Result<usize, Error> {
-        // Which contexts are open, and the positions of the states that they keep.
+        // Flags of open contexts, and positions of their saved states.
         let mut total = tri!(product(&[self.contexts, max(self.tiles[STATES], 1)]));
         let mut pool = 0;
         while pool < POOLS {
@@ -222,12 +220,12 @@ impl Store {
     }
 }
 
-/// Distances that two of `context` positions can have, at least 1.
+/// Number of distances between `context` positions, at least 1.
 pub(crate) const fn distances(is_causal: bool, context: usize) -> usize {
     if is_causal { context } else { context.saturating_mul(2) - 1 }
 }
 
-/// Numbers that a stack adds to scores by distance.
+/// Number of biases on scores of a stack.
 pub(crate) const fn biases(spec: &Spec<'_>, context: usize) -> Result<usize, Error> {
     match spec.positions() {
         Positions::Relative { .. } | Positions::Alibi => product(&[distances(spec.is_causal(), context), spec.heads]),
@@ -235,7 +233,7 @@ pub(crate) const fn biases(spec: &Spec<'_>, context: usize) -> Result<usize, Err
     }
 }
 
-/// The product, or [`Error::PlanTooLarge`] with room to spare for adding a few of them.
+/// The product, or [`Error::PlanTooLarge`]; small enough that a few products can be added.
 pub(crate) const fn product(factors: &[usize]) -> Result<usize, Error> {
     let mut product = 1usize;
     let mut i = 0;
@@ -265,7 +263,7 @@ pub(super) const fn max(a: usize, b: usize) -> usize {
 mod tests {
     use super::*;
 
-    /// Half of what an address can count, so that a few of them can be added.
+    /// Half of the address space, so that a few products can be added.
     const MOST: usize = isize::MAX as usize / 2;
 
     #[test]
@@ -302,7 +300,7 @@ mod tests {
         }
         assert_eq!([4, 5, usize::MAX].map(|page| store.state_page(page)), [None, None, None]);
         assert_eq!([0, 1, 3, 4].map(|pool| store.kept(pool)), [48, 0, 32, 0]);
-        // Which contexts are open, with the positions of two states each; the pages; and three tables of each context.
+        // Flags of open contexts with two saved positions each, the pages, and three tables per context.
         assert_eq!(store.account(), Ok(2 * 2 + 10 + 2 * 5));
     }
 }

@@ -1,8 +1,8 @@
-//! Running a model: [`Engine`] is what runs, [`Context`] is what is remembered.
+//! Runs models: an [`Engine`] runs passes, and a [`Context`] is one conversation's state.
 //!
-//! An engine has the workspace and a pool of pages for keys and values; a context is a position and a table of
-//! pages. One [run](Engine::run) takes tokens of several contexts, each any number, and reads every weight once
-//! for all of them. Each context gets the bits that it would have alone, whatever else is in the run.
+//! An engine owns the workspace and a pool of pages for keys and values; a context is a position and a table of pages.
+//! One [run](Engine::run) processes any number of tokens of each of several contexts and reads every weight once for
+//! all of them. Results do not depend on what else is in the run: each context gets the same bits as when run alone.
 //!
 //! ```
 //! use arenite::{Engine, Gguf, Line, Model, Options, Plan, Work};
@@ -31,8 +31,8 @@
 //! # Ok::<(), arenite::Error>(())
 //! ```
 //!
-//! Below, from the bottom: `layout` says what lies where; `plan` counts it; `forward` is the pass; this module
-//! keeps account of contexts.
+//! The layers of this module, from the bottom: `layout` places everything in memory, `plan` counts the bytes, `forward`
+//! runs a pass, and this file manages contexts.
 
 mod context;
 mod embed;
@@ -58,26 +58,26 @@ pub use plan::{Options, Plan};
 pub use profile::{Profiler, Section};
 pub use work::{Pass, Work};
 
-/// A model in the caller's memory, ready to run any of its contexts.
+/// A model with its memory, ready to run several contexts.
 ///
-/// The results do not depend on how prompts are cut into passes, on what else is in a pass, on the number of
-/// workers, or on the kernels: always the same bits. See the [module](self) for an example.
+/// Results are always the same bits, independent of batching, of other contexts in a pass, of the number of workers,
+/// and of the kernels. See the [module](self) for an example.
 pub struct Engine<'m, 'w> {
     model: &'m Model<'m>,
     plan: Plan,
     forward: Forward<'m, 'w>,
-    /// Which contexts are open: 1 for those.
+    /// 1 for each open context.
     open: &'w mut [u32],
-    /// `[contexts][checkpoints]`: the positions of the states that are kept, 0 for none.
+    /// `[contexts][checkpoints]`: positions of the saved states; 0 for none.
     marks: &'w mut [u32],
-    /// Number of the last run that left logits.
+    /// Number of the last run that computed logits.
     run: u64,
 }
 
 impl<'m, 'w> Engine<'m, 'w> {
-    /// Sets up an engine in `workspace` and `kv`, which hold at least the planned bytes and start on
-    /// [`ALIGN`](crate::memory::ALIGN) boundaries. Nothing beyond the planned bytes is touched, and
-    /// the memory need not be zeroed.
+    /// Creates an engine in `workspace` and `kv`. Both must have at least the planned size and start on an
+    /// [`ALIGN`](crate::memory::ALIGN) boundary. Bytes beyond the planned size are not accessed, and the memory need
+    /// not be zeroed.
     ///
     /// # Errors
     ///
@@ -104,28 +104,28 @@ impl<'m, 'w> Engine<'m, 'w> {
         Ok(Self { model, plan, forward, open, marks, run: 0 })
     }
 
-    /// Shares the work among `workers`; the plan says how many take part.
+    /// Shares the work among `workers`. [`Options::workers`] limits how many take part.
     #[must_use]
     pub fn with_workers(mut self, workers: &'m dyn Workers) -> Self {
         self.forward.compute.workers = workers;
         self
     }
 
-    /// Runs on these kernels instead of the fastest.
+    /// Replaces the automatically detected kernels.
     #[must_use]
     pub fn with_kernels(mut self, kernels: &'static Kernels) -> Self {
         self.forward.compute.kernels = kernels;
         self
     }
 
-    /// Tells `profiler` whenever a section of a pass is done. Without one nothing is measured, and nothing is slower.
+    /// Calls `profiler` after each section of a pass. Without a profiler nothing is measured.
     #[must_use]
     pub fn with_profiler(mut self, profiler: &'m dyn Profiler) -> Self {
         self.forward.compute.profiler = Some(profiler);
         self
     }
 
-    /// Shows `see` what every linear layer multiplies, from here on: what an importance matrix is made of.
+    /// Calls `see` with the input of every linear layer from now on, for example to compute an importance matrix.
     #[must_use]
     pub fn with_inputs(mut self, see: &'m Inputs<'m>) -> Self {
         self.forward.compute.inputs = Some(see);
@@ -137,16 +137,16 @@ impl<'m, 'w> Engine<'m, 'w> {
         self.model
     }
 
-    /// What was planned.
+    /// The plan.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// A new, empty context.
+    /// Opens a new, empty context.
     ///
     /// # Errors
     ///
-    /// [`Error::TooManyContexts`] if as many are open as were planned.
+    /// [`Error::TooManyContexts`] if all planned contexts are open.
     pub fn open(&mut self) -> Result<Context, Error> {
         let planned = self.open.len();
         let free = self.open.iter_mut().enumerate().find(|(_, open)| **open == 0);
@@ -157,8 +157,8 @@ impl<'m, 'w> Engine<'m, 'w> {
         Ok(Context { slot, engine, position: 0, reached: 0, torn: false, source: 0, logits: Rows::default() })
     }
 
-    /// A context that has read what `context` has read, has its logits, and shares its pages: whoever writes to
-    /// a page first takes a copy. The encoder's text is shared for good.
+    /// Opens a copy of `context`: it has the same tokens and logits and shares the pages. A page is copied when one of
+    /// its owners first writes to it. The encoder's text stays shared.
     ///
     /// # Errors
     ///
@@ -168,7 +168,7 @@ impl<'m, 'w> Engine<'m, 'w> {
         Ok(Context { logits: context.logits, ..fork })
     }
 
-    /// A context that has read the first `position` tokens of what `context` has read.
+    /// Opens a context with the first `position` tokens of `context`, sharing their pages.
     ///
     /// # Errors
     ///
@@ -184,7 +184,7 @@ impl<'m, 'w> Engine<'m, 'w> {
             pool.name((context.slot, entry), (fork.slot, 0));
         }
         for (kind, pool) in self.forward.pools.iter_mut().enumerate().take(STATES) {
-            // A window's tiles lie anywhere in its ring.
+            // The tiles of a sliding window may be anywhere in its ring.
             let tiles = if kind == SOURCE || self.plan.is_ring(self.model.spec(), kind) && position > 0 {
                 usize::MAX
             } else {
@@ -195,7 +195,7 @@ impl<'m, 'w> Engine<'m, 'w> {
         Ok(Context { position, reached, source: context.source, ..fork })
     }
 
-    /// Gives a context's pages back. (One of another engine is not touched.)
+    /// Closes a context and frees its pages. (Contexts of other engines are ignored.)
     pub fn close(&mut self, context: Context) {
         if self.known(&context).is_err() {
             return;
@@ -208,7 +208,7 @@ impl<'m, 'w> Engine<'m, 'w> {
         }
     }
 
-    /// Pages that are free, of those that [`Options::pages`] planned.
+    /// Number of free pages, out of those planned by [`Options::pages`].
     pub fn free_pages(&self) -> usize {
         let pools = self.forward.pools.iter().enumerate().take(SOURCE);
         pools
@@ -218,12 +218,12 @@ impl<'m, 'w> Engine<'m, 'w> {
             .unwrap_or(0)
     }
 
-    /// Forgets everything from `position` on; the logits stay as they are.
+    /// Removes all tokens from `position` on. The logits do not change.
     ///
     /// # Errors
     ///
-    /// [`Error::CannotRewind`] if the context has not come that far, or if a sliding window has
-    /// overwritten what the token at `position` would see; [`Error::ForeignContext`].
+    /// [`Error::CannotRewind`] if the context is not at `position` yet, or if a sliding window has overwritten keys
+    /// that the token at `position` would attend to; [`Error::ForeignContext`].
     pub fn rewind(&mut self, context: &mut Context, position: usize) -> Result<(), Error> {
         self.known(context)?;
         self.can_rewind(context, position)?;
@@ -247,13 +247,13 @@ impl<'m, 'w> Engine<'m, 'w> {
         Ok(())
     }
 
-    /// The earliest position that a context can go back to; to 0 it always can.
+    /// The earliest position, other than 0, that a context can rewind to.
     pub fn earliest(&self, context: &Context) -> usize {
         self.plan.earliest(self.model.spec(), context.reached)
     }
 
-    /// The last position, up to `position`, that a context can go back to: 0 if there is no other. A model with
-    /// layers that have a state of fixed size can go back to its [checkpoints](Self::checkpoint) only.
+    /// The last position at or before `position` that a context can rewind to, or 0. Models with recurrent layers can
+    /// only rewind to a [checkpoint](Self::checkpoint).
     pub fn nearest(&self, context: &Context, position: usize) -> usize {
         let position = position.min(context.position);
         if position < self.earliest(context) {
@@ -266,16 +266,15 @@ impl<'m, 'w> Engine<'m, 'w> {
         marks.filter(|mark| *mark <= position).max().unwrap_or(0)
     }
 
-    /// Keeps the states of a context's layers as they are now, so that it can go back to this position, and forks can
-    /// begin here: of models with layers that have a state of fixed size. As many are kept as
-    /// [`Options::checkpoints`] planned, the latest ones. Other models have nothing to keep.
+    /// Saves the recurrent states of a context, so that it can rewind to this position and be forked here. The last
+    /// [`Options::checkpoints`] states are kept. Models without recurrent layers have nothing to save.
     ///
     /// ```
     /// use arenite::{Engine, Gguf, Line, Model, Options, Plan, Work};
     ///
     /// # let file = std::fs::read("tests/fixtures/nemotron_h/model.gguf").unwrap();
     /// let gguf = Gguf::parse(&file)?;
-    /// let model = Model::new(&gguf)?; // some of its layers are Mamba-2
+    /// some of its layers are Mamba-2
     /// let plan = Plan::new(&gguf, Options::new().context(64).checkpoints(2))?;
     /// # let mut workspace = vec![Line::ZERO; plan.workspace.div_ceil(64)];
     /// # let mut kv = vec![Line::ZERO; plan.kv.div_ceil(64)];
@@ -285,7 +284,7 @@ impl<'m, 'w> Engine<'m, 'w> {
     /// engine.checkpoint(&context)?; // the end of the system prompt
     /// engine.run(&mut [Work::prefill(&mut context, &[8, 9])])?;
     ///
-    /// assert!(engine.rewind(&mut context, 4).is_err()); // no state is kept of there
+    /// no state was saved at position 4
     /// let back = engine.nearest(&context, 4);
     /// engine.rewind(&mut context, back)?;
     /// assert_eq!(context.position(), 3);
@@ -313,13 +312,13 @@ impl<'m, 'w> Engine<'m, 'w> {
         Ok(())
     }
 
-    /// Whether layers of the model remember a state of fixed size: a pass that was given up, or a rewind, then goes back
-    /// to a [`checkpoint`](Self::checkpoint).
+    /// Whether the model has recurrent layers. After an aborted pass or a rewind they return to a
+    /// [`checkpoint`](Self::checkpoint).
     pub(crate) fn has_states(&self) -> bool {
         built::STATES && self.plan.store.state_bytes > 0
     }
 
-    /// The positions of the states that a context keeps.
+    /// Positions of the states saved for a context.
     fn marks(&self, slot: usize) -> &[u32] {
         if !built::STATES {
             return &[];
@@ -340,7 +339,7 @@ impl<'m, 'w> Engine<'m, 'w> {
         self.marks_mut(slot).fill(0);
     }
 
-    /// Which of a context's states is that of a position, if one is.
+    /// Index of the state that a context saved at `position`.
     fn state_at(&self, context: &Context, position: usize) -> Option<usize> {
         if !self.has_states() || position == 0 {
             return None;
@@ -360,26 +359,26 @@ impl<'m, 'w> Engine<'m, 'w> {
         Err(Error::CannotRewind { position, earliest, latest: context.position })
     }
 
-    /// The logits of the last token that a context read, one f32 for each word of the vocabulary: empty if the
-    /// last [run](Self::run) left none for it.
+    /// Logits of the last token that a context read, `[vocab]`; empty if the last [run](Self::run) did not compute
+    /// them.
     pub fn logits(&self, context: &Context) -> &[f32] {
         self.row(context).and_then(|row| self.forward.logits.get(row)).unwrap_or(&[])
     }
 
-    /// The logits, for a sampler to work on in place.
+    /// Mutable logits: a sampler works in place.
     pub fn logits_mut(&mut self, context: &Context) -> &mut [f32] {
         let row = self.row(context);
         row.and_then(|row| self.forward.logits.get_mut(row)).unwrap_or_default()
     }
 
-    /// The logits of the token at `position`, after [`Work::all_logits`].
+    /// Logits of the token at `position`, after a run with [`Work::all_logits`].
     pub fn logits_at(&self, context: &Context, position: usize) -> &[f32] {
         let rows = self.rows(context);
         let before = rows.end.checked_sub(position + 1).and_then(|after| rows.count.checked_sub(after + 1));
         before.and_then(|row| self.forward.logits.get(self.place(rows.first + row))).unwrap_or(&[])
     }
 
-    /// The rows of logits that the last run left for a context.
+    /// Rows of logits that the last run computed for a context.
     fn rows(&self, context: &Context) -> Rows {
         let rows = context.logits;
         if rows.run == self.run && context.engine == self.id() { rows } else { Rows::default() }
@@ -390,14 +389,13 @@ impl<'m, 'w> Engine<'m, 'w> {
         (rows.count > 0).then(|| self.place(rows.first + rows.count - 1))
     }
 
-    /// Where a row of logits is.
+    /// Range of a row of logits.
     fn place(&self, row: usize) -> core::ops::Range<usize> {
         let vocab = self.model.spec().vocab;
         row * vocab..(row + 1) * vocab
     }
 
-    /// Reads `tokens` as [`run`](Self::run) does, and calls `each` with the position and the logits of every one of
-    /// them.
+    /// Reads `tokens` like [`run`](Self::run) and calls `each` with the position and logits of every token.
     ///
     /// # Errors
     ///
@@ -429,13 +427,13 @@ impl<'m, 'w> Engine<'m, 'w> {
         Ok(())
     }
 
-    /// Runs the encoder on a text; the context begins anew, at position 0, and attends to this text from now on.
-    /// Afterwards [`states`](Self::states) are those of the text.
+    /// Runs the encoder on a text. The context restarts at position 0 and attends to this text from now on; afterwards
+    /// [`states`](Self::states) returns the text's states.
     ///
     /// # Errors
     ///
     /// [`Error::NoPart`] if the model has no encoder; [`Error::EmptyPrompt`], [`Error::TokenOutOfRange`],
-    /// [`Error::ContextFull`], [`Error::OutOfPages`], [`Error::ForeignContext`]: nothing has been run then.
+    /// [`Error::ContextFull`], [`Error::OutOfPages`], [`Error::ForeignContext`]. On error nothing was run.
     pub fn encode(&mut self, context: &mut Context, text: &[TokenId]) -> Result<(), Error> {
         self.known(context)?;
         let source = self.forward.source.as_ref().ok_or(Error::NoPart { part: "encoder" })?;
@@ -458,23 +456,23 @@ impl<'m, 'w> Engine<'m, 'w> {
         Ok(())
     }
 
-    /// What the encoder made of the last text: `[tokens][dim]`; empty before the first.
+    /// The encoder's output for the last text: `[tokens][dim]`; empty before the first.
     pub fn states(&self) -> &[f32] {
         self.forward.source.as_ref().map_or(&[], |source| source.states(self.forward.spec.dim))
     }
 
-    /// What tells this engine's contexts from others': where its memory is.
+    /// Identifies this engine's contexts: the address of its memory.
     fn id(&self) -> usize {
         self.open.as_ptr().addr()
     }
 
-    /// Whether the context is an open one of this engine.
+    /// Checks that the context is open and belongs to this engine.
     fn known(&self, context: &Context) -> Result<(), Error> {
         let open = self.open.get(context.slot).is_some_and(|open| *open == 1);
         if open && context.engine == self.id() { Ok(()) } else { Err(Error::ForeignContext) }
     }
 
-    /// Whether a context can read `tokens`, if there are pages.
+    /// Checks that a context can read `tokens`, except for the number of free pages.
     fn check(&self, context: &Context, tokens: &[TokenId]) -> Result<(), Error> {
         self.known(context)?;
         if !self.forward.spec.has_head() {
@@ -495,7 +493,7 @@ impl<'m, 'w> Engine<'m, 'w> {
         Ok(())
     }
 
-    /// Gets pages for the next tokens of contexts, each given as its number and position: all, or none.
+    /// Reserves pages for the next tokens of several contexts, given as slot, position and count: all or none.
     fn reserve(&mut self, parts: impl Iterator<Item = (usize, usize, usize)> + Clone) -> Result<(), Error> {
         let mut short = None;
         let written = || (0..POOLS).filter(|kind| *kind != SOURCE);
@@ -521,7 +519,7 @@ impl<'m, 'w> Engine<'m, 'w> {
     }
 }
 
-/// Whether there are tokens, all of the vocabulary.
+/// Checks that `tokens` is not empty and that all are in the vocabulary.
 fn check_tokens(tokens: &[TokenId], vocab: usize) -> Result<(), Error> {
     if tokens.is_empty() {
         return Err(Error::EmptyPrompt);

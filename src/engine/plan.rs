@@ -1,4 +1,4 @@
-//! The plan: how many bytes a model needs, known before it runs, by the compiler if need be.
+//! The plan: how many bytes of memory a model needs, computed before it runs, at run time or at compile time.
 
 use super::layout::{Layout, POOLS, SOURCE, STATES, Store, biases, max, product};
 use crate::error::Sentence;
@@ -9,7 +9,7 @@ use crate::model::{Positions, Spec, Weights};
 use crate::tokenizer::Tokenizer;
 use crate::{Error, Gguf, Name, tri};
 
-/// What the caller decides about an engine's memory.
+/// Options for the memory of an engine.
 ///
 /// # Examples
 ///
@@ -21,31 +21,30 @@ use crate::{Error, Gguf, Name, tri};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Options {
-    /// Positions in a context, and of an encoder's text; 0 for as many as the model was trained for.
+    /// Length of a context, and of an encoder's text, in positions; 0 for the model's trained context.
     pub context: usize,
-    /// Tokens that a pass takes at once, of all contexts together; at least one for each context. More is
-    /// faster and needs more workspace.
+    /// Tokens per pass, over all contexts; at least one per context. A larger batch is faster and needs more workspace.
     pub batch: usize,
     /// Element type of the KV cache.
     pub kv: KvType,
-    /// The most workers that will take part, at least 1: each has scratch of its own.
+    /// Maximum number of workers, at least 1; each needs scratch memory.
     pub workers: usize,
-    /// Contexts that are open at once, at least 1.
+    /// Maximum number of open contexts, at least 1.
     pub contexts: usize,
-    /// Pages of 16 positions that all contexts have together, in layers that see all positions; 0 for enough to
-    /// fill every context. (Layers with a sliding window always have enough.)
+    /// Number of pages (16 positions each) shared by all contexts, in global attention layers; 0 for enough to fill
+    /// every context. (Layers with a sliding window always have enough.)
     pub pages: usize,
-    /// Rows of logits that a run can leave: one for each context, if it is 0.
+    /// Rows of logits that a run can compute; 0 for one per context.
     pub logits: usize,
-    /// Texts of an encoder that are remembered at once, at least 1. Forks share one.
+    /// Encoder texts that can be kept at once, at least 1. Forks share one.
     pub sources: usize,
-    /// Earlier states that each context can keep to go back to, of models with layers that have a state of fixed
-    /// size: see [`Engine::checkpoint`](super::Engine::checkpoint).
+    /// Checkpoints per context, for models with recurrent layers: see
+    /// [`Engine::checkpoint`](super::Engine::checkpoint).
     pub checkpoints: usize,
 }
 
 impl Options {
-    /// One context, as long as the model's own, 16 tokens at once, an f16 cache, one worker.
+    /// One context of the trained length, 16 tokens per pass, an f16 cache, one worker.
     pub const DEFAULT: Self = Self {
         context: 0,
         batch: 16,
@@ -58,19 +57,19 @@ impl Options {
         checkpoints: 0,
     };
 
-    /// [`DEFAULT`](Self::DEFAULT).
+    /// Same as [`DEFAULT`](Self::DEFAULT).
     pub const fn new() -> Self {
         Self::DEFAULT
     }
 
-    /// With contexts for a beam search: one for each hypothesis, and the one that holds the encoder's text.
+    /// Plans contexts for beam search: one per beam, and one that holds the encoder's text.
     #[must_use]
     pub const fn beams(self, beams: usize) -> Self {
         self.contexts(max(beams, 1).saturating_add(1))
     }
 }
 
-/// Builders of the fields.
+/// Generates a builder method for each field.
 macro_rules! builders {
     ($($name:ident: $type:ty,)*) => {
         impl Options {
@@ -104,7 +103,7 @@ impl Default for Options {
     }
 }
 
-/// Exact bytes of memory for a model under some [`Options`]: the same on every target.
+/// The exact memory that a model needs under given [`Options`]; it is the same on every target.
 ///
 /// # Examples
 ///
@@ -118,28 +117,27 @@ impl Default for Options {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Plan {
-    /// Bytes of workspace.
+    /// Workspace in bytes.
     pub workspace: usize,
-    /// Bytes of KV cache.
+    /// KV cache in bytes.
     pub kv: usize,
-    /// Bytes of the tokenizer's index; 0 if the file has no vocabulary that this build reads.
+    /// Tokenizer index in bytes; 0 if the file has no vocabulary that this build supports.
     pub tokenizer: usize,
-    /// What was planned for; the context is resolved.
+    /// The options, with defaults resolved.
     pub options: Options,
     pub(crate) layout: Layout,
     pub(crate) store: Store,
-    /// Of the model and of all the above.
+    /// Hash over the model and all fields above.
     seal: u64,
 }
 
 impl Plan {
-    /// The plan for the model in `file`, for a `const`: what is wrong with the file stops the compiler,
-    /// which then says what it is.
+    /// Plans for the model in `file`, in a `const`: an error in the file stops compilation with its message.
     ///
     /// # Panics
     ///
-    /// Whenever [`Gguf::parse`] or [`try_of`](Self::try_of) would fail. If the crate's features leave out what the
-    /// file needs, the message names the feature.
+    /// If [`Gguf::parse`] or [`try_of`](Self::try_of) would fail. If the file needs a disabled feature of the crate,
+    /// the message names it.
     pub const fn of(file: &[u8], options: Options) -> Self {
         match Self::try_of(file, options) {
             Ok(plan) => plan,
@@ -153,7 +151,7 @@ impl Plan {
         }
     }
 
-    /// As [`of`](Self::of), with an error instead of a panic.
+    /// Like [`of`](Self::of), but returns an error instead of panicking.
     ///
     /// # Errors
     ///
@@ -162,8 +160,8 @@ impl Plan {
         Self::new(&tri!(Gguf::parse(file)), options)
     }
 
-    /// The plan itself, if workspace, KV cache and the tokenizer's index take at most `ram` bytes
-    /// together; for a `const`, which does not build otherwise.
+    /// Returns the plan if workspace, KV cache and tokenizer index together take at most `ram` bytes. For a `const`:
+    /// otherwise compilation fails.
     ///
     /// # Panics
     ///
@@ -179,12 +177,12 @@ impl Plan {
         self
     }
 
-    /// The plan for a file that is open.
+    /// Plans for a parsed file.
     ///
     /// # Errors
     ///
-    /// What [`Spec::read`] says of the metadata; [`Error::PlanTooLarge`]; [`Error::TensorType`] and
-    /// [`Error::Unsupported`] for what [a feature](Error::missing_feature) would run.
+    /// The errors of [`Spec::read`] for the metadata; [`Error::PlanTooLarge`]; [`Error::TensorType`] and
+    /// [`Error::Unsupported`] for a tensor type that this build cannot run (see [`Error::missing_feature`]).
     pub const fn new(gguf: &Gguf<'_>, options: Options) -> Result<Self, Error> {
         let spec = tri!(Spec::read(gguf));
         let options = tri!(options.resolved(&spec));
@@ -192,7 +190,7 @@ impl Plan {
         let layout = tri!(Layout::of(gguf, &spec, options, &store));
         let tokenizer = match Tokenizer::index_bytes(gguf) {
             Ok(bytes) => bytes,
-            Err(_) => 0, // token ids can be run all the same
+            Err(_) => 0, // token ids still work
         };
         let (workspace, kv) = (tri!(layout.bytes()), tri!(store.bytes(&spec)));
         let mut plan = Self { workspace, kv, tokenizer, options, layout, store, seal: 0 };
@@ -200,15 +198,15 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Whether layers of a kind see a window only, and its table is a ring.
+    /// Whether the page table of a pool is a ring, because its layers have a sliding window.
     pub(crate) fn is_ring(&self, spec: &Spec<'_>, kind: usize) -> bool {
         [spec.global, spec.local].get(kind).is_some_and(|heads| heads.window.is_some())
     }
 
-    /// The earliest position that a context that came as far as `reached` can go back to; to 0 it always can.
+    /// The earliest position, other than 0, that a context can rewind to after it has reached `reached`.
     pub(crate) fn earliest(&self, spec: &Spec<'_>, reached: usize) -> usize {
         let earliest = (0..).zip([spec.global, spec.local]).filter_map(|(kind, heads)| {
-            // A ring still holds the positions from `reached - kept` on; the next token sees `window - 1`
+            // A ring holds the positions from `reached - kept` on; the next token attends to the `window - 1` positions
             // before it.
             match (heads.window, self.store.kept(kind), reached.checked_sub(self.store.kept(kind))) {
                 (None, ..) | (_, 0, _) | (.., None | Some(0)) => None,
@@ -218,12 +216,12 @@ impl Plan {
         earliest.max().unwrap_or(0)
     }
 
-    /// Whether this is the plan that was made for the model.
+    /// Whether the plan was made for this model.
     pub(crate) fn is_for(&self, gguf: &Gguf<'_>, spec: &Spec<'_>) -> bool {
         self.sealed(gguf, spec) == self.seal
     }
 
-    /// A number that tells a plan from those of other models and with other options.
+    /// Hash that distinguishes plans for other models or options.
     const fn sealed(&self, gguf: &Gguf<'_>, spec: &Spec<'_>) -> u64 {
         let Options { context, batch, kv, workers, contexts, pages, logits, sources, checkpoints } = self.options;
         let numbers = [
@@ -250,7 +248,7 @@ impl Plan {
         }
         let mut index = 0;
         while index < spec.layers {
-            // The rest of a layer is in its tensors' shapes, and in the bytes of the cache.
+            // The other parameters of a layer determine tensor shapes or cache bytes, which are hashed as well.
             hash.word(spec.layer(index).pool() as u64);
             index += 1;
         }
@@ -260,11 +258,11 @@ impl Plan {
 }
 
 impl Options {
-    /// As they are for a model: every number says what will be.
+    /// The options with every default replaced by the model's value.
     const fn resolved(self, spec: &Spec<'_>) -> Result<Self, Error> {
         let context = match (self.context, spec.positions()) {
             (0, _) => spec.context,
-            (asked, Positions::Learned) => min(asked, spec.context), // there they end
+            (asked, Positions::Learned) => min(asked, spec.context), // learned positions end there
             (asked, _) => asked,
         };
         let (contexts, workers) = (max(self.contexts, 1), max(self.workers, 1));
@@ -359,7 +357,7 @@ impl Store {
         while kind < 2 && spec.has_head() {
             if store.position_bytes[kind] > 0 {
                 (store.tiles[kind], store.pages[kind]) = match windows[kind] {
-                    // A window's table holds what the first token of a batch sees, and the whole batch.
+                    // A sliding window's table holds the window of the first token of a batch and the whole batch.
                     Some(window) => {
                         let tiles = min(context, window.saturating_add(batch - 1)).div_ceil(TILE);
                         (tiles, tri!(product(&[tiles, contexts])))
@@ -388,7 +386,7 @@ impl Store {
     }
 }
 
-/// Pairs that rotary positions turn in a head.
+/// Rotated pairs per head.
 const fn rotary_pairs(spec: &Spec<'_>, is_local: bool) -> usize {
     match spec.rope(is_local) {
         Some(rope) => rope.dim / 2,
@@ -396,7 +394,7 @@ const fn rotary_pairs(spec: &Spec<'_>, is_local: bool) -> usize {
     }
 }
 
-/// Bytes of a position in all layers of each kind that have keys and values of their own.
+/// Bytes per position in all layers that compute keys and values, by pool.
 const fn position_bytes(spec: &Spec<'_>, kv: KvType) -> [usize; 2] {
     let (mut bytes, mut index) = ([0usize; 2], 0);
     while index < spec.layers {
@@ -413,7 +411,7 @@ const fn position_bytes(spec: &Spec<'_>, kv: KvType) -> [usize; 2] {
     bytes
 }
 
-/// What one worker's sums need in the layer that needs most.
+/// Largest number of scratch elements that one worker needs for attention in any layer.
 const fn attention_sums(spec: &Spec<'_>, batch: usize) -> usize {
     let mut most = 0;
     let mut index = 0;
@@ -426,14 +424,14 @@ const fn attention_sums(spec: &Spec<'_>, batch: usize) -> usize {
     most
 }
 
-/// What the weight types in a file ask of the workspace.
+/// Workspace requirements of the file's weight types.
 struct Formats {
     quantized: bool,
     panel: usize,
 }
 
 impl Formats {
-    /// `widest` is the most inputs that a layer has: a wider tensor is multiplied by none.
+    /// `widest` is the largest input width of a linear layer: wider tensors are not multiplied.
     const fn of(gguf: &Gguf<'_>, widest: usize) -> Result<Self, Error> {
         let mut formats = Self { quantized: false, panel: 0 };
         let mut tensors = gguf.tensors();

@@ -1,31 +1,31 @@
-//! Where the time of a pass goes.
+//! Profiling: where the time of a pass is spent.
 
 /// A section of a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Section {
-    /// Embeddings of tokens and positions, and inputs that layers have of their own.
+    /// Embeddings of tokens and positions, and additional inputs of layers.
     Embedding,
-    /// Norms of the hidden state, and adding to it.
+    /// Norms of the hidden state, and residual additions.
     Norms,
-    /// Queries, keys and values, or what else a mixer makes of its input.
+    /// Projections: queries, keys and values, or the inputs of a recurrent mixer.
     Qkv,
-    /// What is done to heads before they meet: norms, rotation, keys and values into the cache.
+    /// Operations on heads before attention: norms, rotation, storing keys and values.
     Heads,
-    /// Queries over keys and values, or states of fixed size.
+    /// Attention over the cache, or the update of recurrent states.
     Attention,
-    /// The matrix after attention.
+    /// The linear layer after attention.
     Output,
-    /// The whole of a layer with a state of fixed size, but for its norm.
+    /// A whole recurrent layer except its norm.
     State,
-    /// The feed-forward part, or the experts.
+    /// The feed-forward or the experts.
     FeedForward,
-    /// The logits.
+    /// The head: logits.
     Head,
 }
 
 impl Section {
-    /// All of them, in the order of a pass.
+    /// All sections, in the order of a pass.
     pub const ALL: [Self; 9] = [
         Self::Embedding,
         Self::Norms,
@@ -39,7 +39,8 @@ impl Section {
     ];
 }
 
-/// Is told what a pass has just done, and may look at a clock: see [`Engine::with_profiler`](crate::Engine::with_profiler).
+/// Receives the sections of a pass as they finish, for example to measure times: see
+/// [`Engine::with_profiler`](crate::Engine::with_profiler).
 ///
 /// # Examples
 ///
@@ -69,7 +70,7 @@ impl Section {
 /// # let (workspace, kv) = (Line::bytes_mut(&mut workspace), Line::bytes_mut(&mut kv));
 /// let clock = Clock(Mutex::new((Instant::now(), HashMap::new())));
 /// let mut session = Session::new(&model, plan, workspace, kv)?.with_profiler(&clock);
-/// clock.0.lock().unwrap().0 = Instant::now(); // the pass begins
+/// the pass starts
 /// session.prefill(&[1, 300, 301])?;
 /// for (section, spent) in &clock.0.lock().unwrap().1 {
 ///     println!("{section:?}: {spent:?}");
@@ -78,6 +79,6 @@ impl Section {
 /// # Ok::<(), arenite::Error>(())
 /// ```
 pub trait Profiler: Sync {
-    /// What was done since the last call, or since the pass began, was this.
+    /// Called when `section` has finished; it ran since the previous call or since the start of the pass.
     fn done(&self, section: Section);
 }

@@ -1,4 +1,4 @@
-//! Saved contexts: a snapshot of what one has read, as bytes.
+//! Snapshots: contexts saved as bytes.
 
 use core::ops::Range;
 
@@ -14,7 +14,7 @@ use crate::{Error, Name};
 const MAGIC: [u8; 4] = *b"ARSN";
 const VERSION: u32 = 2;
 
-/// The header, before the logits. Integers are little-endian.
+/// Header of a snapshot; logits follow. Integers are little-endian.
 #[derive(Clone, Copy, PartialEq, Pod, Zeroable)]
 #[repr(C)]
 struct Header {
@@ -26,14 +26,14 @@ struct Header {
     kv_type: [u8; 4],
     position: [u8; 4],
     reached: [u8; 4],
-    /// Of the fields above and of everything that follows.
+    /// Over the fields above and all following bytes.
     checksum: [u8; 8],
 }
 
 impl Header {
     const BYTES: usize = size_of::<Self>();
 
-    /// The checksum of a snapshot with this header.
+    /// Checksum of a snapshot with this header.
     fn sum(&self, rest: &[u8]) -> [u8; 8] {
         let mut hash = Hash::new();
         hash.bytes(bytemuck::bytes_of(&Self { checksum: [0; 8], ..*self }));
@@ -43,14 +43,14 @@ impl Header {
 }
 
 impl Plan {
-    /// Bytes of a snapshot ([`Engine::save`]) with `tokens` in the context.
+    /// Size in bytes of a snapshot ([`Engine::save`]) with `tokens` tokens.
     pub const fn snapshot_bytes(&self, tokens: usize) -> usize {
         let [first, second, ..] = self.store.tiles;
         let tokens = min(tokens, self.options.context);
         self.used_bytes([min(tokens, first * TILE), min(tokens, second * TILE)], tokens)
     }
 
-    /// Bytes of a snapshot at `position`, given the positions in use in the tables of each kind of heads.
+    /// Size of a snapshot at `position`, given the positions in use in the tables of each pool.
     const fn used_bytes(&self, used: [usize; 2], position: usize) -> usize {
         let states = if position > 0 { self.store.state_bytes } else { 0 };
         Header::BYTES.saturating_add(self.row_bytes()).saturating_add(self.cache_bytes(used)).saturating_add(states)
@@ -61,7 +61,7 @@ impl Plan {
         (self.layout.logits / at_least_1(self.options.logits)).saturating_mul(4)
     }
 
-    /// Bytes of a number of positions of each kind.
+    /// Bytes of the given numbers of positions in each pool.
     const fn cache_bytes(&self, [first, second]: [usize; 2]) -> usize {
         let [first_bytes, second_bytes] = self.store.position_bytes;
         first.saturating_mul(first_bytes).saturating_add(second.saturating_mul(second_bytes))
@@ -78,38 +78,37 @@ const fn min(a: usize, b: usize) -> usize {
 
 /// # Saved contexts
 ///
-/// A device can ship with its system prompt already run: the snapshot lies in flash, and
-/// [`restore`](Self::restore) takes the place of reading it. What follows has the same bits.
+/// A device can ship with its system prompt already processed: the snapshot is in flash, and [`restore`](Self::restore)
+/// replaces running the prompt. Results have the same bits.
 ///
-/// A snapshot is the same on every target. All numbers in it are little-endian:
+/// Snapshots are portable between targets. All numbers are little-endian:
 ///
 /// ```text
-/// "ARSN"       4    what it is
-/// version      4    2: matrices of states in tiles
+/// "ARSN"       4    magic
+/// version      4    2
 /// model        8    fingerprint of the file: Gguf::fingerprint
-/// KV bytes     8    of a full context
+/// KV bytes     8    size of a full context
 /// context      4    positions
 /// KV type      4    0: f32, 1: f16, 2: q8_0
 /// position     4    tokens in the context
-/// reached      4    the furthest position ever, which tells what a sliding window has overwritten
-/// checksum     8    of all other bytes
-/// logits            f32 for each word of the vocabulary; zeros if there are none
-/// KV cache          for each layer and KV head: the tiles of 16 positions that are in use, with the
-///                   positions that are in use
-/// states            of layers that have one of fixed size, f32
+/// reached      4    one past the furthest position ever written (for sliding windows)
+/// checksum     8    over all other bytes
+/// logits            f32 per token of the vocabulary; zeros if there are none
+/// KV cache          for each layer and KV head: the positions in use, in tiles of 16
+/// states            recurrent states of layers that have one, f32
 /// ```
 impl Engine<'_, '_> {
-    /// Bytes that [`save`](Self::save) writes now. [`Plan::snapshot_bytes`] tells beforehand.
+    /// Bytes that [`save`](Self::save) would write now. [`Plan::snapshot_bytes`] computes it in advance.
     pub fn snapshot_bytes(&self, context: &Context) -> usize {
         self.plan.used_bytes(self.used(context.position, context.reached), context.position)
     }
 
-    /// Writes a snapshot of a context to the front of `out` and returns its length: what it has read, and its
-    /// logits as they are, so that sampling goes on at once.
+    /// Writes a snapshot of a context to the front of `out` and returns its length. It includes the logits, so a
+    /// restored context can be sampled at once.
     ///
     /// # Errors
     ///
-    /// [`Error::BufferTooSmall`] if `out` has fewer than [`snapshot_bytes`](Self::snapshot_bytes);
+    /// [`Error::BufferTooSmall`] if `out` is shorter than [`snapshot_bytes`](Self::snapshot_bytes);
     /// [`Error::Unsupported`] for a model with an encoder; [`Error::ForeignContext`].
     pub fn save(&self, context: &Context, out: &mut [u8]) -> Result<usize, Error> {
         self.known(context)?;
@@ -140,17 +139,16 @@ impl Engine<'_, '_> {
         Ok(needed)
     }
 
-    /// Puts a context where the one was that [`save`](Self::save) wrote, with its logits.
+    /// Restores a context and its logits from a snapshot written by [`save`](Self::save).
     ///
-    /// `snapshot` may have any alignment, and be longer than what was saved. Batch size, workers, kernels,
-    /// and numbers of contexts and pages may differ, except that the batch size counts where a sliding window
-    /// is shorter than the context.
+    /// `snapshot` may have any alignment and may be longer than the saved bytes. Workers, kernels, and numbers of
+    /// contexts and pages may differ from the saving engine's; the batch size may differ unless a sliding window is
+    /// shorter than the context.
     ///
     /// # Errors
     ///
-    /// The context is then as it was before.
-    /// [`Error::DamagedSnapshot`]; [`Error::ForeignSnapshot`] if it was made with another model, context
-    /// length, KV type, or version of this format; [`Error::Unsupported`] for a model with an encoder;
+    /// On error the context is unchanged. [`Error::DamagedSnapshot`]; [`Error::ForeignSnapshot`] if it was saved with
+    /// another model, context length, KV type or format version; [`Error::Unsupported`] for a model with an encoder;
     /// [`Error::OutOfPages`]; [`Error::ForeignContext`].
     pub fn restore(&mut self, context: &mut Context, snapshot: &[u8]) -> Result<(), Error> {
         self.known(context)?;
@@ -159,7 +157,7 @@ impl Engine<'_, '_> {
         let used = self.used(position, reached);
         self.take_pages(context, used)?;
         if let Some(pool) = self.forward.pools.get_mut(STATES) {
-            // A page of its own: what it held is replaced.
+            // Takes a new page; the old contents are not needed.
             pool.release(context.slot, 0);
             if position > 0 {
                 pool.claim(context.slot, 0, 0);
@@ -193,13 +191,13 @@ impl Engine<'_, '_> {
         Ok(())
     }
 
-    /// Where the states of a context are.
+    /// Range of a context's recurrent states in the cache.
     fn states_of(&self, slot: usize) -> Option<Range<usize>> {
         let page = *self.forward.pools.get(STATES)?.table(slot).first()?;
         self.plan.store.state_page(page as usize)
     }
 
-    /// What a snapshot says of its position and the furthest, and what follows its header, if all is well.
+    /// Checks a snapshot and returns its position, furthest position, and the bytes after the header.
     fn checked<'s>(&self, snapshot: &'s [u8]) -> Result<(usize, usize, &'s [u8]), Error> {
         let cut = Error::DamagedSnapshot { why: "is cut short" };
         let (head, rest) = snapshot.split_at_checked(Header::BYTES).ok_or(cut)?;
@@ -235,7 +233,7 @@ impl Engine<'_, '_> {
         Ok((position, reached, rest))
     }
 
-    /// Gives a context pages of its own for a number of positions of each kind, instead of those it has.
+    /// Replaces a context's pages by unshared ones for the given numbers of positions in each pool.
     fn take_pages(&mut self, context: &Context, used: [usize; 2]) -> Result<(), Error> {
         for (pool, used) in self.forward.pools.iter().zip(used) {
             let (needed, free) = (used.div_ceil(TILE), pool.free() + pool.owned(context.slot));
@@ -273,8 +271,8 @@ impl Engine<'_, '_> {
         }
     }
 
-    /// How many positions of the tables of each kind of heads are in use, from their start: the context's;
-    /// all, once a ring has gone round.
+    /// Number of positions in use at the start of each pool's tables: those of the context, or all once a ring has
+    /// wrapped.
     fn used(&self, position: usize, reached: usize) -> [usize; 2] {
         [0, 1].map(|kind| {
             let kept = self.plan.store.kept(kind);
@@ -282,7 +280,7 @@ impl Engine<'_, '_> {
         })
     }
 
-    /// Calls `each` with the bytes of the positions in use of every layer and head, piece by piece.
+    /// Calls `each` with the byte ranges of the positions in use of every layer and head.
     fn positions_in_use(&self, slot: usize, used: [usize; 2], mut each: impl FnMut(Range<usize>)) {
         let store = &self.plan.store;
         let mut start = 0;
@@ -299,7 +297,7 @@ impl Engine<'_, '_> {
         }
     }
 
-    /// A model with an encoder has more state than is saved.
+    /// Refuses models with an encoder, whose states are not saved.
     fn can_be_saved(&self) -> Result<(), Error> {
         match self.forward.source {
             None => Ok(()),
@@ -308,7 +306,7 @@ impl Engine<'_, '_> {
     }
 }
 
-/// Calls `each` with the bytes of the first `used` positions of one head, whose tiles begin at byte `start`.
+/// Calls `each` with the byte ranges of the first `used` positions of one head, whose tiles start at byte `start`.
 fn positions(head: HeadLayout, start: usize, pages: &[u32], used: usize, each: &mut impl FnMut(Range<usize>)) {
     for (tile, page) in pages.iter().enumerate().take(used.div_ceil(TILE)) {
         let start = start + *page as usize * head.tile_bytes();
@@ -327,7 +325,7 @@ fn positions(head: HeadLayout, start: usize, pages: &[u32], used: usize, each: &
     }
 }
 
-/// [`slice::copy_from_slice`] for slices of one length, which the compiler need not be able to prove.
+/// [`slice::copy_from_slice`] without a panic; slices of different lengths are not copied.
 fn copy(to: &mut [u8], from: &[u8]) {
     if to.len() == from.len() {
         to.copy_from_slice(from);

@@ -1,4 +1,4 @@
-//! What a run is to do, and a run in steps.
+//! Work items of a run, and runs in steps.
 
 use core::ops::ControlFlow;
 
@@ -7,13 +7,13 @@ use super::forward::Observer;
 use super::{Engine, Segment};
 use crate::{Error, TokenId};
 
-/// Tokens that a context is to read in a run.
+/// Tokens for a context to read in a run.
 #[derive(Debug)]
 pub struct Work<'c> {
     pub(super) context: &'c mut Context,
     tokens: Tokens<'c>,
     wanted: Wanted,
-    /// Tokens that earlier passes of the run have taken, and this one.
+    /// Tokens processed by earlier passes of the run, and by this one.
     done: usize,
     taken: usize,
 }
@@ -24,7 +24,7 @@ enum Tokens<'c> {
     Many(&'c [TokenId]),
 }
 
-/// Which logits a run is to leave.
+/// Rows of logits that a run computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wanted {
     None,
@@ -33,24 +33,24 @@ enum Wanted {
 }
 
 impl<'c> Work<'c> {
-    /// To read `tokens`, any number of them. The logits afterwards are those of the last one.
+    /// Reads any number of tokens. Computes the logits of the last one.
     pub fn prefill(context: &'c mut Context, tokens: &'c [TokenId]) -> Self {
         Self { context, tokens: Tokens::Many(tokens), wanted: Wanted::Last, done: 0, taken: 0 }
     }
 
-    /// To read one token.
+    /// Reads one token and computes its logits.
     pub fn decode(context: &'c mut Context, token: TokenId) -> Self {
         Self { context, tokens: Tokens::One([token]), wanted: Wanted::Last, done: 0, taken: 0 }
     }
 
-    /// The logits are to be those of every token: as many rows as there are tokens, of those that
-    /// [`Options::logits`](crate::Options::logits) planned.
+    /// Computes the logits of every token. They take a row each, out of those planned by
+    /// [`Options::logits`](crate::Options::logits).
     #[must_use]
     pub fn all_logits(self) -> Self {
         Self { wanted: Wanted::All, ..self }
     }
 
-    /// No logits are needed: as of a piece of a prompt that is not the last.
+    /// Computes no logits: for all but the last chunk of a prompt.
     #[must_use]
     pub fn no_logits(self) -> Self {
         Self { wanted: Wanted::None, ..self }
@@ -63,7 +63,7 @@ impl<'c> Work<'c> {
         }
     }
 
-    /// Rows of logits.
+    /// Number of rows of logits.
     pub(super) fn logits(&self) -> usize {
         match self.wanted {
             Wanted::None => 0,
@@ -77,9 +77,9 @@ impl<'c> Work<'c> {
     }
 }
 
-/// A run in steps of one layer each: see [`Engine::begin`].
+/// A run in steps of one layer: see [`Engine::begin`].
 ///
-/// Dropped before its end, it leaves the contexts as they were after the last pass that was completed.
+/// If dropped before the end, the contexts return to their state after the last complete pass.
 ///
 /// # Examples
 ///
@@ -108,9 +108,9 @@ impl<'c> Work<'c> {
 pub struct Pass<'p, 'c, 'm, 'w> {
     engine: &'p mut Engine<'m, 'w>,
     works: &'p mut [Work<'c>],
-    /// The next layer; `None` between two passes.
+    /// Next layer; `None` between two passes.
     layer: Option<usize>,
-    /// Rows of logits so far.
+    /// Rows of logits computed so far.
     logits: usize,
 }
 
@@ -121,24 +121,24 @@ impl core::fmt::Debug for Pass<'_, '_, '_, '_> {
 }
 
 impl<'p, 'c, 'm, 'w> Pass<'p, 'c, 'm, 'w> {
-    /// The works have been checked, and their pages are there.
+    /// The caller has checked the works and reserved their pages.
     pub(super) fn new(engine: &'p mut Engine<'m, 'w>, works: &'p mut [Work<'c>]) -> Self {
         Self { engine, works, layer: None, logits: 0 }
     }
 
-    /// Does a little: lays out a pass, runs one layer on all its tokens, or makes logits. Whether there is more to
-    /// do.
+    /// Runs one step: sets up a pass, runs one layer on all its tokens, or computes logits. Returns whether more steps
+    /// remain.
     pub fn step(&mut self) -> bool {
         matches!(self.step_observed(&mut ()), ControlFlow::Continue(true))
     }
 
-    /// Runs what is left.
+    /// Runs the remaining steps.
     pub fn finish(mut self) {
         while self.step() {}
     }
 
-    /// As [`step`](Self::step), and `observer` sees the hidden states. If it breaks, the contexts are as after
-    /// the last pass that was completed.
+    /// Like [`step`](Self::step); `observer` sees the hidden states. If it breaks, the contexts return to their state
+    /// after the last complete pass.
     pub fn step_observed<O: Observer>(&mut self, observer: &mut O) -> ControlFlow<(), bool> {
         match self.layer {
             None => {
@@ -161,7 +161,7 @@ impl<'p, 'c, 'm, 'w> Pass<'p, 'c, 'm, 'w> {
         ControlFlow::Continue(true)
     }
 
-    /// Fills a pass with tokens of the works, in their order. Returns how many.
+    /// Fills a pass with tokens of the works, in order. Returns the number of tokens.
     fn lay_out(&mut self) -> usize {
         let Self { engine, works, .. } = self;
         let has_states = engine.has_states();
@@ -178,17 +178,17 @@ impl<'p, 'c, 'm, 'w> Pass<'p, 'c, 'm, 'w> {
             let [context, position, count, source] = [slot, position, work.taken, source].map(|n| n as u32);
             forward.add(Segment { context, position, tokens: count, source }, tokens);
             rows += work.taken;
-            // Even a pass that is stopped overwrites what a window held before it.
+            // Even an aborted pass overwrites earlier contents of a sliding window.
             work.context.reached = work.context.reached.max(work.context.position + work.taken);
             work.context.torn = has_states;
         }
         rows
     }
 
-    /// Moves the contexts on, and makes the logits that are wanted, in one product.
+    /// Advances the contexts and computes the requested logits, in one matrix product.
     fn complete(&mut self) {
         let Self { engine, works, logits, .. } = self;
-        // The first logits of a run take the place of those of the run before.
+        // The first logits of a run replace those of the previous run.
         let run = engine.run + u64::from(*logits == 0);
         let (mut row, mut count) = (0, 0);
         for work in works.iter_mut().filter(|work| work.taken > 0) {
@@ -227,20 +227,20 @@ impl<'p, 'c, 'm, 'w> Pass<'p, 'c, 'm, 'w> {
 }
 
 impl<'m, 'w> Engine<'m, 'w> {
-    /// Runs all works: one after another as far as a batch goes, and those that fit together at once. Every
-    /// context gets the bits that it would have alone. Afterwards [`logits`](Self::logits) has those of each.
+    /// Runs all works in order, in passes of up to a batch; works that fit together share a pass. Every context gets
+    /// the same bits as when run alone. Afterwards [`logits`](Self::logits) returns each context's logits.
     ///
     /// # Errors
     ///
     /// [`Error::EmptyPrompt`], [`Error::TokenOutOfRange`], [`Error::ContextFull`]; [`Error::OutOfPages`] and
-    /// [`Error::TooManyLogits`]; [`Error::NoPart`] if the model is an encoder, [`Error::NoSource`] if its decoder
-    /// has no text yet; [`Error::ForeignContext`]. Nothing has been run then.
+    /// [`Error::TooManyLogits`]; [`Error::NoPart`] if the model is an encoder, [`Error::NoSource`] if its decoder has
+    /// no text yet; [`Error::ForeignContext`]. On error nothing was run.
     pub fn run(&mut self, works: &mut [Work<'_>]) -> Result<(), Error> {
         self.begin(works)?.finish();
         Ok(())
     }
 
-    /// As [`run`](Self::run), step by step: the caller may do other work in between.
+    /// Like [`run`](Self::run), step by step: the caller may do other work between steps.
     ///
     /// # Errors
     ///

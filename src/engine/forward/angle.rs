@@ -1,12 +1,12 @@
-//! Sine and cosine of an angle, for rotary positions: without the kilobytes that reduce angles beyond every context.
+//! Sine and cosine of angles for rotary positions, without the kilobytes that reduce very large angles.
 
 use core::f64::consts::{FRAC_PI_2, FRAC_PI_4, PI, TAU};
 
-/// Angles from here on have no position in any context.
+/// Upper limit of angles; no position in any context reaches it.
 const LIMIT: f32 = 134_217_728.0;
 
-/// The first multiples of pi/2, each with the largest angle that it is the nearest to: one subtraction, for f64 is
-/// software on a microcontroller.
+/// Multiples of pi/2 with the largest angle nearest to each. They need one subtraction; f64 arithmetic is software on a
+/// microcontroller.
 const NEAR: [(f32, f64); 5] = [
     (FRAC_PI_4 as f32, 0.0),
     (3.0 * FRAC_PI_4 as f32, FRAC_PI_2),
@@ -15,10 +15,10 @@ const NEAR: [(f32, f64); 5] = [
     (9.0 * FRAC_PI_4 as f32, TAU),
 ];
 
-/// The sine and the cosine of an angle in radians; (0, 1) from [`LIMIT`] on.
+/// Sine and cosine of an angle in radians; (0, 1) from [`LIMIT`] on.
 ///
-/// In f64, as FreeBSD's `s_sinf.c`, whose polynomials these are: a multiple of pi/2 is taken away in two parts
-/// (Cody and Waite), the rest lies within pi/4.
+/// Computed in f64 with the polynomials of FreeBSD's `s_sinf.c`: a multiple of pi/2 is subtracted in two parts (Cody
+/// and Waite), which leaves an angle within pi/4.
 pub(super) fn sine_cosine(angle: f32) -> (f32, f32) {
     let far = angle.abs();
     if far.is_nan() || far >= LIMIT {
@@ -35,12 +35,12 @@ pub(super) fn sine_cosine(angle: f32) -> (f32, f32) {
     (if angle.is_sign_negative() { -sine } else { sine }, cosine)
 }
 
-/// The sine and the cosine of what is left of an angle without the nearest multiple of pi/2, which is the last.
+/// Sine and cosine of the angle reduced by the nearest multiple of pi/2, and that multiple.
 #[inline(never)]
 fn in_floats(far: f32, near: Option<usize>) -> (f32, f32, i32) {
-    /// pi/2: its first 25 bits, so that a multiple of them is exact, and what is left.
+    /// pi/2 in two parts: its first 25 bits, so that multiples are exact, and the remainder.
     const QUARTER: [f64; 2] = [1.570_796_310_901_641_8, 1.589_325_477_352_819_6e-8];
-    /// Added and taken away again, it rounds to an integer.
+    /// Adding and subtracting this rounds to an integer.
     const ROUND: f64 = 1.5 / f64::EPSILON;
     let mut x = f64::from(far);
     let quarters = match near.and_then(|near| Some((near as i32, NEAR.get(near)?))) {
@@ -70,11 +70,11 @@ fn in_floats(far: f32, near: Option<usize>) -> (f32, f32, i32) {
     (sine, cosine, quarters)
 }
 
-/// The same in whole numbers, of 2^-62 each, where the result is certain to be the same.
+/// The same in 64-bit integers with 62 fraction bits; used if the result is certain to equal the f64 version's.
 mod whole {
     use core::f64::consts::{FRAC_2_PI, FRAC_PI_2};
 
-    /// More than these sums and those of floats can be apart: the angle without its quarters is known to 2^-45.
+    /// Bound on the difference to the f64 version: the reduced angle is accurate to 2^-45.
     const ERROR: u64 = 1 << 18;
 
     const fn number(x: f64) -> u64 {
@@ -94,19 +94,19 @@ mod whole {
         number(0.499_999_997_251_031),
     ];
 
-    /// The sine, the cosine and the multiple of pi/2; `None` for angles that are very small or large, and where both roundings
-    /// are possible.
+    /// Sine, cosine and the multiple of pi/2; `None` for very small or large angles, and if the rounding is not
+    /// certain.
     pub fn sine_cosine(far: f32, near: Option<usize>) -> Option<(f32, f32, i32)> {
         let (exponent, mantissa) = (far.to_bits() >> 23, (far.to_bits() & 0x7f_ffff) | 0x80_0000);
         if !(113..136).contains(&exponent) {
             return None;
         }
-        // Of 2^-53 each: below 2^62.
+        // In units of 2^-53; below 2^62.
         let x = u64::from(mantissa) << (exponent - 97);
         let quarters = match near {
             Some(near) => near as u64,
             None => {
-                // Of 2^-16 each.
+                // In units of 2^-16.
                 let turns = ((x >> 37) * (FRAC_2_PI * (1u64 << 32) as f64) as u64) >> 32;
                 if (turns & 0xffff).abs_diff(0x8000) < 64 {
                     return None;
@@ -126,7 +126,7 @@ mod whole {
         [*b, *c, *d, 1 << 62].into_iter().fold(*a, |sum, next| next.wrapping_sub(product(x, sum)))
     }
 
-    /// But for some of the last bits.
+    /// Fixed-point product; the last few bits are inexact.
     #[inline(never)]
     fn product(x: u64, y: u64) -> u64 {
         let halves = |x: u64| (x & 0xffff_ffff, x >> 32);
@@ -134,7 +134,7 @@ mod whole {
         ((high * other_high) << 2) + ((high * other_low) >> 30) + ((low * other_high) >> 30)
     }
 
-    /// The nearest f32, if numbers near this one have the same.
+    /// The nearest f32; `None` if values within [`ERROR`] round differently.
     fn rounded(x: u64) -> Option<f32> {
         let drop = 40u32.checked_sub(x.leading_zeros())?;
         let (half, rest) = ((1 << drop) >> 1, x & ((1 << drop) - 1));
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn as_libm_rounds() {
-        // A million angles of all sizes, either sign.
+        // A million angles of all magnitudes and both signs.
         for bits in (1..LIMIT.to_bits()).step_by(1237) {
             for angle in [f32::from_bits(bits), -f32::from_bits(bits)] {
                 let (ours, theirs) = (sine_cosine(angle), libm::sincosf(angle));
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn positions_need_no_floats() {
-        // A thousandth of a turn and more, to position 500 of the fastest pair.
+        // Steps of 0.005, up to position 500 of the fastest pair.
         let angles = (1..100_000).map(|i| i as f32 * 0.005);
         let rest = angles.filter(|&far| {
             let near = NEAR.iter().position(|(most, _)| far <= *most);
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn as_the_mathematics() {
-        // The standard library's f64, rounded: at most the last bit differs.
+        // Compared with the standard library's f64, rounded: at most the last bit differs.
         for angle in (0..200_000).map(|i| i as f32 * i as f32 * 0.003) {
             let exact = f64::from(angle).sin_cos();
             let ours = sine_cosine(angle);

@@ -13,30 +13,29 @@ use crate::kernel::{Activation, Attention, Bias, Kernels, fork_chunks, sqrt, sto
 use crate::memory::{HeadLayout, Pool};
 use crate::model::{Layer, Need, QkNorm, Role, Spec, Temperature, Weights};
 
-/// What an attention is done with, and how much of it.
+/// Cache tiles and options of one attention pass.
 #[derive(Clone)]
 pub(super) struct View {
-    /// Bytes of the cache where the layer's tiles are.
+    /// Byte range of the layer's tiles in the cache.
     pub tiles: Range<usize>,
-    /// The pool whose pages they are.
+    /// Pool that the tiles' pages belong to.
     pub pool: usize,
     pub part: Part,
-    /// Across: keys and values are those of the encoder's states.
+    /// Whether this is cross-attention, with keys and values of the encoder's states.
     pub cross: bool,
 }
 
-/// How much of an attention is done: the keys and values of some tokens may be needed before the first
-/// of them looks at any.
+/// Steps of attention to run. An encoder stores the keys and values of all tokens before the first token attends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     All,
-    /// Only to put keys and values into the cache.
+    /// Only store keys and values in the cache.
     Keys,
-    /// Only to look at those that are there.
+    /// Only attend, to keys and values in the cache.
     Queries,
 }
 
-/// The tensors of an attention, each with its bias.
+/// Weight and bias roles of an attention.
 struct Roles {
     before: (Role, Role),
     q: (Role, Role),
@@ -64,18 +63,18 @@ const ACROSS: Roles = Roles {
     after: (Role::CrossAttnOutputNorm, Role::CrossAttnOutputNormBias),
 };
 
-/// Where q, k and v of a row stand.
+/// Offsets of q, k and v in a row.
 #[derive(Clone, Copy)]
 struct Shape {
     q_dim: usize,
     kv_dim: usize,
-    /// From one row to the next.
+    /// Elements from one row to the next.
     stride: usize,
     head: HeadLayout,
 }
 
 impl Forward<'_, '_> {
-    /// `x += output(attention(norm(x)))`; the rows' keys and values are in the cache afterwards.
+    /// `x += output(attention(norm(x)))`; also stores the rows' keys and values in the cache.
     pub(super) fn attention(&mut self, layer: &Layer, view: View) {
         let Self { spec, weights, compute, hidden, branch, inner, rows, .. } = self;
         let roles = if view.cross { ACROSS } else { WITHIN };
@@ -96,7 +95,7 @@ impl Forward<'_, '_> {
         let segments = self.segments.get(..self.parts).unwrap_or(&[]);
 
         if view.cross && view.part == Part::Keys {
-            copy(branch, hidden); // the encoder's states have had their norm
+            copy(branch, hidden); // the encoder's states are already normed
         } else {
             enter(compute, spec, weights, (roles.before.0, roles.before.1, index), hidden, branch);
         }
@@ -117,7 +116,7 @@ impl Forward<'_, '_> {
             shape,
             text: view.cross || !spec.is_causal(),
             scale: spec.attention_scale.unwrap_or_else(|| 1.0 / sqrt(shape.head.dim as f32)),
-            relative: if view.cross { None } else { Some(&self.relative) }, // across there is no distance
+            relative: if view.cross { None } else { Some(&self.relative) }, // cross-attention has no distances
             pool,
             cache,
             sinks: weights.vector(Role::AttnSinks, index),
@@ -140,10 +139,10 @@ impl Forward<'_, '_> {
     }
 }
 
-/// Queries, keys and values of all rows, as far as the view needs them.
+/// Projects queries, keys and values of all rows, as required by the view.
 ///
-/// Those of a row lie side by side, whether they come from one matrix or from three. A layer that reads another's
-/// keys and values has q alone.
+/// The q, k and v of a row are adjacent, whether they come from one matrix or from three. A layer that shares another
+/// layer's keys and values only projects q.
 fn project(
     compute: &mut Compute<'_, '_>,
     weights: &Weights<'_, '_>,
@@ -156,7 +155,7 @@ fn project(
     let (k_at, v_at) = (shape.q_dim, shape.q_dim + shape.kv_dim);
     let fused = ((Role::AttnQkv, Role::AttnQkvBias), 0, !view.cross);
     let (k, v) = ((roles.k, k_at, keys), (roles.v, v_at, keys));
-    // Gated queries are projected behind the values; `turn` copies them to the front, without their gates.
+    // Gated queries are projected after the values; `turn` copies them to the front without their gates.
     let wanted = if gated {
         [fused, k, v, (roles.q, v_at + shape.kv_dim, queries)]
     } else {
@@ -176,7 +175,7 @@ fn project(
     }
 }
 
-/// Norms and rotates queries and keys, and norms values, as the model does: those that the view has made.
+/// Norms and rotates queries and keys, and norms values, if the model does so and the view has projected them.
 fn turn(
     compute: &Compute<'_, '_>,
     (spec, weights, layer): (&Spec<'_>, &Weights<'_, '_>, &Layer),
@@ -197,7 +196,7 @@ fn turn(
         if v_is_k {
             copy(v, k);
         }
-        // What the view leaves out was not projected.
+        // Only the projected parts.
         let q = if part == Part::Keys { &mut [] } else { q };
         let (k, v) = if part == Part::Queries { Default::default() } else { (k, v) };
         for (heads, weight) in [(&mut *q, q_norm), (k, k_norm)] {
@@ -222,7 +221,7 @@ fn turn(
     });
 }
 
-/// Multiplies the heads' outputs by the sigmoids of the gates that lie beside their queries.
+/// Multiplies each head's output by the sigmoid of its gate, which is stored beside the query.
 fn gate(compute: &Compute<'_, '_>, layer: &Layer, shape: Shape, qkv: &mut [f32], out: &mut [f32]) {
     let head_dim = layer.head.dim;
     for (qkv, out) in rows_mut(qkv, shape.stride).zip(rows_mut(out, shape.q_dim)) {
@@ -235,7 +234,7 @@ fn gate(compute: &Compute<'_, '_>, layer: &Layer, shape: Shape, qkv: &mut [f32],
     }
 }
 
-/// The position of a row.
+/// Position of a row.
 fn position_of(segments: &[Segment], mut row: usize) -> usize {
     for segment in segments {
         let tokens = segment.tokens as usize;
@@ -247,12 +246,12 @@ fn position_of(segments: &[Segment], mut row: usize) -> usize {
     0
 }
 
-/// Norm, rotation and storing take some ten times as long an element as a multiplication does.
+/// Estimated work: norm, rotation and storing take about ten times as long per element as a multiplication.
 fn work(qkv: &[f32]) -> usize {
     qkv.len().saturating_mul(10)
 }
 
-/// Puts keys and values of all rows into the cache.
+/// Stores keys and values of all rows in the cache.
 fn keep(
     compute: &Compute<'_, '_>,
     (kv_heads, shape): (usize, Shape),
@@ -278,28 +277,28 @@ fn keep(
     });
 }
 
-/// All queries over what they see.
+/// Parameters of attending with all queries.
 struct Look<'l> {
     spec: &'l Spec<'l>,
     layer: &'l Layer,
     shape: Shape,
-    /// Every row sees the whole of an encoder's text, instead of the positions before it.
+    /// Whether every row attends to the whole encoder text instead of earlier positions.
     text: bool,
-    /// Of scores.
+    /// Factor on scores.
     scale: f32,
     relative: Option<&'l Relative<'l>>,
     pool: &'l Pool<'l>,
     /// `[kv_heads][pages]` tiles.
     cache: &'l [u8],
-    /// As [`Attention::sinks`], of all heads.
+    /// Like [`Attention::sinks`], for all heads.
     sinks: &'l [u8],
-    /// The queries of all rows.
+    /// Queries of all rows.
     qkv: &'l [f32],
 }
 
 impl Look<'_> {
-    /// Takes the segments: several tokens of one are shared out by tokens, and of all segments in a row that
-    /// have one token, as decoding has, rows by KV heads.
+    /// Processes all segments. The tokens of a long segment are shared among workers; consecutive segments of one
+    /// token, as in decoding, are shared by rows and KV heads.
     fn all(&mut self, compute: &Compute<'_, '_>, mut segments: &[Segment], mut out: &mut [f32], sums: &mut [f32]) {
         let (q_dim, kv_heads) = (self.shape.q_dim, self.layer.kv_heads);
         let scratch = sums.len() / compute.threads.max(1);
@@ -334,7 +333,7 @@ impl Look<'_> {
         }
     }
 
-    /// Multiplications.
+    /// Estimated work, in multiplications.
     fn work(&self, segment: &Segment) -> usize {
         let window = self.layer.head.window.unwrap_or(usize::MAX);
         let all = segment.position.saturating_add(segment.tokens) as usize;
@@ -342,8 +341,8 @@ impl Look<'_> {
         (segment.tokens as usize).saturating_mul(2 * self.shape.q_dim).saturating_mul(seen)
     }
 
-    /// The queries of some KV heads, of some tokens of a segment from `first` on, which are in the rows from `row` on.
-    /// What the first of them makes begins `out`.
+    /// Computes some KV heads for some tokens of a segment. `first` is the first token and `row` its row; its output is
+    /// stored at the start of `out`.
     fn heads(
         &self,
         kernels: &Kernels,
@@ -383,7 +382,7 @@ impl Look<'_> {
     }
 }
 
-/// Norms heads of `head_dim` in place, as the spec says; `weight` is empty where the file has none.
+/// Norms heads of `head_dim` in place as the spec says; `weight` is empty if the file has none.
 fn norm_heads(kernels: &Kernels, spec: &Spec<'_>, heads: &mut [f32], head_dim: usize, weight: &[u8]) {
     if weight.is_empty() {
         return;

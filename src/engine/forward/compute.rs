@@ -1,61 +1,61 @@
-//! Linear layers: activations in the form that the weights ask for, once for each input.
+//! Linear layers: quantizes activations to the format that the weights need, once per input.
 
 use super::observer::Inputs;
 use crate::engine::profile::{Profiler, Section};
 use crate::kernel::{Acts, Form, Kernels, Matrix, Product, fork_chunks, linear, linear_alone, quantize};
 use crate::workers::Workers;
 
-/// Tokens that are one piece of work where tokens are shared out.
+/// Tokens per chunk when workers share tokens.
 pub(super) const TOKENS: usize = 8;
 
-/// Kernels, workers and the scratch that matrix products need.
+/// Kernels, workers and scratch for matrix products.
 pub(crate) struct Compute<'m, 'w> {
     pub kernels: &'static Kernels,
     pub workers: &'m dyn Workers,
     pub profiler: Option<&'m dyn Profiler>,
-    /// Workers that the scratch was planned for.
+    /// Number of workers that scratch was planned for.
     pub threads: usize,
     pub quants: &'w mut [i8],
     pub scales: &'w mut [f32],
     pub sums: &'w mut [i16],
-    /// A panel for each worker.
+    /// A packed panel per worker.
     pub panels: &'w mut [u8],
-    /// Who looks at what is multiplied.
+    /// Callback that receives the inputs of linear layers.
     pub inputs: Option<&'m Inputs<'m>>,
 }
 
 impl<'m, 'w> Compute<'m, 'w> {
-    /// What was done since the last call was this section of the pass.
+    /// Reports to the profiler that `section` has finished.
     pub fn done(&self, section: Section) {
         if let Some(profiler) = self.profiler {
             profiler.done(section);
         }
     }
 
-    /// Runs `f(start, piece)` over pieces of `x`, some tokens of `width` elements each, on the workers;
-    /// `start` is where the piece begins.
+    /// Runs `f(start, chunk)` on the workers, over chunks of `x` of several tokens with `width` elements each; `start`
+    /// is the index of the chunk's first element.
     pub fn by_tokens(&self, x: &mut [f32], width: usize, f: &(dyn Fn(usize, &mut [f32]) + Sync)) {
         if self.workers.count() <= 1 {
-            return f(0, x); // as one piece
+            return f(0, x); // as one chunk
         }
         let chunk = TOKENS * width;
-        // An element takes some ten times as long as a multiplication.
+        // An element takes about ten times as long as a multiplication.
         let work = x.len().saturating_mul(10);
         fork_chunks(self.workers, x, chunk, work, &mut [(); 0], 0, &|i, piece, _| f(i * chunk, piece));
     }
 
-    /// How many of some heads are one piece of work: one, unless there is nobody to share them with.
+    /// Heads per chunk of work: one, or all if there is only one worker.
     pub fn piece(&self, heads: usize) -> usize {
         if self.workers.count() > 1 { 1 } else { heads }
     }
 
-    /// `out[t * stride + r] = row r of w * token t` of `x`, which is `[tokens][cols]`.
+    /// `out[t * stride + r] = dot(row r of w, token t)`, for `x` of `[tokens][cols]`.
     pub fn times(&mut self, x: (&[f32], usize), w: Matrix<'_>, out: &mut [f32], stride: usize) {
         self.times_each(x, &[(Some(w), 0)], out, stride);
     }
 
-    /// `out[at + t * stride + r] = row r of w * token t` for each `(w, at)`, as [`linear`] says: at once
-    /// those that want the input in the same form.
+    /// `out[at + t * stride + r] = dot(row r of w, token t)` for each `(w, at)`, see [`linear`]. Consecutive matrices
+    /// that need the same activation format are multiplied together.
     pub fn times_each(
         &mut self,
         (x, tokens): (&[f32], usize),
@@ -75,7 +75,7 @@ impl<'m, 'w> Compute<'m, 'w> {
                 rest = others;
                 continue;
             };
-            // F32 weights take `x` itself, whatever else `acts` holds.
+            // F32 weights use `x` itself, whatever format `acts` has.
             if w.form() != Form::F32 && w.form() != form {
                 form = w.form();
                 let Some(quantized) = quantized((kernels, *workers), form, (x, tokens), (quants, scales, sums)) else {
@@ -88,7 +88,7 @@ impl<'m, 'w> Compute<'m, 'w> {
                 rest = others;
                 continue;
             }
-            // Those that want the same form, as if they were one.
+            // Matrices that need the same format are multiplied as if they were one.
             let is_like = |(other, _): &&Product<'_>| other.as_ref().is_none_or(|other| other.form() == w.form());
             let Some((alike, after)) = rest.split_at_checked(rest.iter().take_while(is_like).count()) else { return };
             linear(kernels, *workers, panels, alike, &acts, out, stride);
@@ -97,7 +97,7 @@ impl<'m, 'w> Compute<'m, 'w> {
     }
 }
 
-/// `x` of `[tokens][cols]` in a form of bytes.
+/// Quantizes `x`, `[tokens][cols]`, to `form`.
 #[inline(never)]
 fn quantized<'a>(
     (kernels, workers): (&Kernels, &dyn Workers),

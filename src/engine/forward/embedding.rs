@@ -1,4 +1,4 @@
-//! The way in: embeddings of tokens and positions.
+//! Embeddings of tokens and positions.
 
 use super::{Forward, add, norm, rows_mut, scale};
 use crate::TokenId;
@@ -6,7 +6,7 @@ use crate::model::{Positions, Role};
 use crate::quant::decode_row;
 
 impl Forward<'_, '_> {
-    /// Puts the embeddings of tokens at `position` and after into the rows of `hidden` from `first` on.
+    /// Stores the embeddings of `tokens`, which start at `position`, in rows `first..` of `hidden`.
     pub(super) fn embed(&mut self, tokens: &[TokenId], first: usize, position: usize) {
         let Self { spec, weights, compute, hidden, branch, second, .. } = self;
         let dim = spec.dim;
@@ -40,12 +40,12 @@ impl Forward<'_, '_> {
     }
 }
 
-/// The sines and cosines of a position, as the references compute them: in f64
-/// ([Attention is all you need](https://arxiv.org/abs/1706.03762), 3.5).
+/// Sines and cosines of a position, computed in f64 like the reference implementations ([Attention is all you
+/// need](https://arxiv.org/abs/1706.03762), 3.5).
 fn sines(position: usize, halves: bool, out: &mut [f32]) {
     let dim = out.len();
     for (i, x) in out.iter_mut().enumerate() {
-        let half = dim.div_ceil(2); // sines
+        let half = dim.div_ceil(2); // number of sines
         let (pair, is_sine) =
             if halves { (if i < half { i } else { i - half }, i < half) } else { (i / 2, i % 2 == 0) };
         let angle = position as f64 / libm::pow(10000.0, (2 * pair) as f64 / dim as f64);

@@ -1,9 +1,9 @@
-//! Encoders: all tokens of a text through the blocks, each seeing all; and, for a decoder that follows, the
-//! keys and values of the result, once for a text.
+//! Encoders: run all tokens of a text through the blocks, each attending to all. For a decoder that follows, they also
+//! compute the cross-attention keys and values of the result, once per text.
 //!
-//! A layer's keys and values of all tokens must be there before the first of them looks: so a layer takes
-//! the batches twice, first for keys and values, then for the rest. What an encoder's layers keep only lasts
-//! until the next: they share the tiles that the first layer of a decoder looks across at later.
+//! A layer must store the keys and values of all tokens before the first token attends. Each layer therefore processes
+//! the batches twice: first for keys and values, then for the rest. An encoder layer's cache is only needed until the
+//! next layer, so all encoder layers share the tiles that the decoder's first cross-attention layer uses later.
 
 use core::ops::Range;
 
@@ -14,19 +14,19 @@ use crate::TokenId;
 use crate::engine::layout::{SOURCE, Segment};
 use crate::model::{Layer, Spec, Weights};
 
-/// What a model with an encoder has for it.
+/// State of a model with an encoder.
 pub(crate) struct Source<'m, 'w> {
-    /// The encoder's, where the rest has the decoder's; they change places while it runs. An encoder by
-    /// itself is no decoder's.
+    /// Spec, weights and biases of the encoder, swapped with the decoder's while it runs. `None` for an encoder without
+    /// a decoder.
     pub other: Option<(&'m Spec<'m>, Weights<'m, 'w>, Relative<'w>)>,
     /// `[context][dim]`: the states of the text.
     pub states: &'w mut [f32],
-    /// Tokens of the text; 0 before the first.
+    /// Number of tokens of the text; 0 before the first text.
     pub tokens: usize,
 }
 
 impl<'m> Source<'m, '_> {
-    /// The spec of the encoder, where it has one of its own.
+    /// Spec of the encoder of an encoder-decoder.
     pub fn spec(&self) -> Option<&'m Spec<'m>> {
         self.other.as_ref().map(|(spec, ..)| *spec)
     }
@@ -38,8 +38,8 @@ impl<'m> Source<'m, '_> {
 }
 
 impl Forward<'_, '_> {
-    /// Runs the encoder on a text, which is at most a context long, and puts the keys and values of its
-    /// states where the decoder looks for them: into the pages of the context, which are there.
+    /// Runs the encoder on a text of at most one context length, and stores the cross-attention keys and values of its
+    /// states in the context's pages, which the caller has reserved.
     pub fn encode(&mut self, context: usize, tokens: &[TokenId]) {
         let (n, batch) = (tokens.len(), self.batch().max(1));
         if let Some(source) = &mut self.source {
@@ -90,7 +90,7 @@ impl Forward<'_, '_> {
         }
     }
 
-    /// Cross-attention of a block, where the model has it: `x += output(attention(norm(x), source))`.
+    /// Cross-attention of a block, if the model has it: `x += output(attention(norm(x), source))`.
     pub(super) fn look_across(&mut self, layer: &Layer) {
         if self.spec.has_cross_attention() {
             let tiles = self.source_tiles(layer, layer.index);
@@ -98,8 +98,7 @@ impl Forward<'_, '_> {
         }
     }
 
-    /// Where the tiles with the keys and values of the encoder's states for decoder layer `index` lie, which are
-    /// at the end of the cache.
+    /// Range of the tiles with the encoder's keys and values for decoder layer `index`, at the end of the cache.
     fn source_tiles(&self, layer: &Layer, index: usize) -> Range<usize> {
         let bytes = self.store.layer_bytes(layer, SOURCE);
         let from_end = bytes.saturating_mul(self.source_layers - index.min(self.source_layers));
@@ -107,7 +106,7 @@ impl Forward<'_, '_> {
         start..start.saturating_add(bytes)
     }
 
-    /// The tiles that the encoder's own layers use, one after another: the decoder's first, or those that are for it.
+    /// Range of the tiles that all encoder layers share: the decoder's first ones, or separate ones.
     fn encoder_tiles(&self, layer: &Layer) -> Range<usize> {
         match self.store.encoder {
             0 => self.source_tiles(layer, 0),
@@ -115,7 +114,7 @@ impl Forward<'_, '_> {
         }
     }
 
-    /// Makes the pass one of this context's rows at these positions of its text.
+    /// Sets up the pass with these rows of the context's text as its only segment.
     fn only(&mut self, context: usize, rows: Range<usize>) {
         let source = self.source.as_ref().map_or(0, |source| source.tokens);
         let numbers = [context, rows.start, rows.len(), source].map(|number| number as u32);
@@ -130,7 +129,7 @@ impl Forward<'_, '_> {
         }
     }
 
-    /// The encoder in place of the decoder, or the other way round.
+    /// Swaps encoder and decoder.
     fn change_stack(&mut self) {
         if let Some(Source { other: Some((spec, weights, relative)), .. }) = &mut self.source {
             core::mem::swap(&mut self.spec, spec);
@@ -139,7 +138,7 @@ impl Forward<'_, '_> {
         }
     }
 
-    /// Makes the pass one of these positions of a context's text, and copies their states into `hidden`.
+    /// Sets up the pass with these rows of a context's text and copies their states into `hidden`.
     fn load_states(&mut self, context: usize, rows: &Range<usize>) {
         self.only(context, rows.clone());
         let (first, tokens, dim) = (rows.start, rows.len(), self.spec.dim);
@@ -149,7 +148,7 @@ impl Forward<'_, '_> {
         }
     }
 
-    /// Copies `hidden` to some of the text's states.
+    /// Copies `hidden` into the text's states.
     fn keep_states(&mut self, first: usize, tokens: usize) {
         let dim = self.spec.dim;
         let states = self.source.as_mut().and_then(|source| source.states.get_mut(first * dim..(first + tokens) * dim));

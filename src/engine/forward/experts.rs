@@ -1,8 +1,7 @@
-//! The feed-forward part of a block as experts: a router gives each token to a few of many.
+//! Feed-forward with experts: a router sends each token to a few of many experts.
 //!
-//! Expert by expert, in the order of their numbers, the tokens that chose it are gathered and run
-//! together; its rows are not touched if none did. So a token's sum has one order, whatever else is
-//! in the batch.
+//! For each expert in ascending order, the tokens that chose it are gathered and run together; the weights of unused
+//! experts are not read. A token's sum therefore has one order, whatever else is in the batch.
 
 use super::compute::Compute;
 use super::{Forward, add_bias, copy, enter, leave, rows, rows_mut};
@@ -12,7 +11,7 @@ use crate::model::{Experts, Gate, Layer, Role, Router, Spec};
 use crate::quant::le_f32;
 
 impl<'m> Forward<'m, '_> {
-    /// `x +=` the sum over the chosen experts of `weight * down(f(gate(norm(x))) * up(norm(x)))`.
+    /// `x +=` the sum of `weight * down(f(gate(norm(x))) * up(norm(x)))` over the chosen experts.
     pub(super) fn experts(&mut self, layer: &Layer, tokens: usize) {
         let Self { spec, weights, compute, hidden, branch, inner, .. } = self;
         let (index, dim, ffn) = (layer.index, spec.dim, layer.ffn);
@@ -97,7 +96,7 @@ impl<'m> Forward<'m, '_> {
     }
 }
 
-/// `x = down(f(gate(x)) * up(x))` of `n` tokens, or `down(f(up(x)))` without a gate; a width is that inside.
+/// `x = down(f(gate(x)) * up(x))` for `n` tokens, or `down(f(up(x)))` without a gate; `width` is the inner width.
 fn expert_of(
     compute: &mut Compute<'_, '_>,
     spec: &Spec<'_>,
@@ -107,7 +106,7 @@ fn expert_of(
     x: &mut [f32],
     inner: &mut [f32],
 ) {
-    // Without a gate, what goes up takes its place.
+    // Without a gate, up's output takes its place.
     let up_at = if w_gate.is_some() { n * width } else { 0 };
     compute.times_each((x, n), &[(w_gate, 0), (w_up, up_at)], inner, width);
     let Some((gate, rest)) = inner.split_at_mut_checked(n * width) else { return };
@@ -122,8 +121,8 @@ fn expert_of(
     compute.times((gate, n), w_down, x, spec.dim);
 }
 
-/// Makes weights of a router's scores, zeros for all but the `used` largest; of equals those with the lowest
-/// numbers are taken. A bias takes part in the choice alone.
+/// Turns router scores into weights: zero for all but the `used` largest; ties go to the lowest index. A bias only
+/// affects the choice.
 fn choose(scores: &mut [f32], experts: Experts, router: Router, bias: &[u8]) {
     let mut total = 0.0;
     match router {
@@ -138,7 +137,7 @@ fn choose(scores: &mut [f32], experts: Experts, router: Router, bias: &[u8]) {
             scores.iter_mut().for_each(|score| *score = 1.0 / (1.0 + libm::expf(-*score)));
         }
     }
-    // Mark the chosen ones by a minus sign, then negate all.
+    // Mark chosen experts with a minus sign, then negate all.
     let mut kept = 0.0;
     for _ in 0..experts.used {
         let mut best: Option<(&mut f32, f32)> = None;
@@ -167,10 +166,10 @@ fn choose(scores: &mut [f32], experts: Experts, router: Router, bias: &[u8]) {
 mod tests {
     use super::*;
 
-    /// By the definition, in f64: of softmax or sigmoid, those that count for the choice, and what they are divided by.
+    /// Compares with the definition in f64. Arguments: softmax or sigmoid values, the chosen experts, and the divisor.
     #[test]
     fn weights_of_the_chosen() {
-        let logits = [0.5f32, -1.0, 2.0, 0.5, -3.0]; // of the equal ones the first is chosen
+        let logits = [0.5f32, -1.0, 2.0, 0.5, -3.0]; // of equal logits the first is chosen
         let e = logits.map(|x| f64::from(x).exp());
         let softmax = e.map(|x| x / e.iter().sum::<f64>());
         let sigmoid = e.map(|x| x / (1.0 + x));
@@ -188,7 +187,7 @@ mod tests {
         for normed in [true, false] {
             check(Router::Softmax, normed, &[], softmax, [2, 0], 1.0);
             check(Router::Sigmoid { scale: 2.5 }, normed, &[], sigmoid, [2, 0], 2.5);
-            // A bias takes part in the choice alone.
+            // A bias only affects the choice.
             check(Router::Sigmoid { scale: 1.0 }, normed, &[0.0, 0.0, 0.0, 0.0, 9.0], sigmoid, [4, 2], 1.0);
         }
     }

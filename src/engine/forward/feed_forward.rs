@@ -1,4 +1,4 @@
-//! The feed-forward part of a block.
+//! The feed-forward of a block.
 
 use super::{Forward, add_bias, enter, leave, norm_sum};
 use crate::engine::profile::Section;
@@ -22,7 +22,7 @@ impl Forward<'_, '_> {
             Gate::Separate => (weights.matrix(Role::FfnGate, index), up),
             Gate::Fused => (up.and_then(|w| w.part(0, ffn)), up.and_then(|w| w.part(ffn, ffn))),
         };
-        // Without a gate, what goes up takes its place.
+        // Without a gate, up's output takes its place.
         let up_at = if gate_w.is_some() { tokens * ffn } else { 0 };
         compute.times_each((branch, tokens), &[(gate_w, 0), (up_w, up_at)], inner, ffn);
         let Some((gate, rest)) = inner.split_at_mut_checked(tokens * ffn) else { return };

@@ -1,10 +1,9 @@
-//! The forward pass: tokens in, hidden states and logits out.
+//! The forward pass: computes hidden states and logits from tokens.
 //!
-//! A token's way: [`Forward::add`] looks up its embedding, [`Forward::layer`] takes it through a block, that is
-//! [`attention`] and then [`feed_forward`] (or [`experts`]), with norms and a residual around each;
-//! [`Forward::head`] makes logits of it. An [`encoder`] takes its tokens through the same blocks. Every
-//! linear layer goes through [`Compute`]. Which parts a block has is told by the [`Spec`] and by which
-//! weights there are, never by the family's name; what differs from layer to layer is in [`Layer`].
+//! [`Forward::add`] looks up the embeddings of tokens. [`Forward::layer`] runs a block: [`attention`], then
+//! [`feed_forward`] (or [`experts`]), each with norms and a residual. [`Forward::head`] computes logits. An [`encoder`]
+//! runs its tokens through the same blocks. All linear layers use [`Compute`]. The [`Spec`] and the weights in the file
+//! determine the parts of a block, never the family's name; [`Layer`] has the parameters that differ between layers.
 
 mod angle;
 mod attention;
@@ -37,61 +36,61 @@ pub use observer::{Inputs, Observer, Stage};
 use relative::Relative;
 use rope::Rotary;
 
-/// A model with its workspace and the pages of all contexts: runs the layers over the rows of a pass.
+/// A model with its workspace and the pages of all contexts; runs layers on the rows of a pass.
 ///
-/// The rows are those of one or more contexts, each a [`Segment`]. Everything but attention takes all rows at
-/// once; attention looks at the pages of each row's context.
+/// Rows belong to one or more contexts; consecutive rows of one context are a [`Segment`]. All operations except
+/// attention process all rows at once; attention reads the pages of each row's context.
 pub(crate) struct Forward<'m, 'w> {
     pub spec: &'m Spec<'m>,
     weights: Weights<'m, 'w>,
     pub compute: Compute<'m, 'w>,
     store: Store,
-    /// Layers that have tiles for an encoder's text.
+    /// Number of layers with cross-attention.
     source_layers: usize,
-    /// Of each kind of heads.
+    /// Rotations of global and of local heads.
     rotary: [Rotary<'w>; 2],
     relative: Relative<'w>,
-    /// The encoder, if the model has one: its states, and what it needs to run.
+    /// The encoder, if the model has one.
     pub source: Option<Source<'m, 'w>>,
     /// `[batch][dim]`: the residual stream.
     hidden: &'w mut [f32],
-    /// `[batch][dim]`: the input of a part of a block, then its output.
+    /// `[batch][dim]`: input, then output, of attention or feed-forward.
     branch: &'w mut [f32],
-    /// What is inside a part of a block.
+    /// Intermediate values of attention or feed-forward.
     inner: &'w mut [f32],
-    /// `[batch][layers][per_layer_input]`.
+    /// `[batch][layers][per_layer_input]`: additional inputs of layers.
     inputs: &'w mut [f32],
-    /// Attention's sums, a piece for each worker.
+    /// Scratch of attention, in equal shares per worker.
     sums: &'w mut [f32],
     /// `[rows of logits][vocab]`.
     pub logits: &'w mut [f32],
-    /// From which position on tokens are those of a pair's second text.
+    /// First position of a pair's second text.
     pub second: usize,
-    /// The rows of the pass, in order.
+    /// Segments of the pass, in order.
     segments: &'w mut [Segment],
-    /// How many segments there are.
+    /// Number of segments.
     parts: usize,
-    /// How many rows they have together.
+    /// Number of rows of all segments.
     rows: usize,
-    /// Where the tiles of the layers so far end.
+    /// End of the tiles of the layers processed so far.
     tiles_end: usize,
-    /// Which pages of `kv` are whose.
+    /// Page pools.
     pub pools: [Pool<'w>; POOLS],
-    /// As [`Store`] says.
+    /// KV cache, laid out by [`Store`].
     pub kv: &'w mut [u8],
 }
 
-/// Numbers that were planned with.
+/// Limits that the plan was made for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sizes {
     /// Positions in a context.
     pub context: usize,
-    /// Workers that take part.
+    /// Number of workers.
     pub threads: usize,
 }
 
 impl<'m, 'w> Forward<'m, 'w> {
-    /// Fills what does not change: the table of weights and the rotary frequencies.
+    /// Creates the pass and fills its constants: the table of weights and the rotary frequencies.
     pub fn new(
         model: &'m Model<'_>,
         store: Store,
@@ -162,23 +161,23 @@ impl<'m, 'w> Forward<'m, 'w> {
         })
     }
 
-    /// Most rows of a pass.
+    /// Maximum number of rows in a pass.
     fn batch(&self) -> usize {
         self.hidden.len().checked_div(self.spec.dim).unwrap_or(0)
     }
 
-    /// Begins a pass of no rows.
+    /// Starts an empty pass.
     pub fn clear(&mut self) {
         (self.parts, self.rows) = (0, 0);
     }
 
-    /// Rows that the pass still has room for.
+    /// Number of rows that can still be added to the pass.
     pub fn room(&self) -> usize {
         if self.parts < self.segments.len() { self.batch().saturating_sub(self.rows) } else { 0 }
     }
 
-    /// Adds the rows of a context to the pass, whose pages are there; they are at most [`room`](Self::room).
-    /// Returns the number of the first.
+    /// Adds at most [`room`](Self::room) rows of a context, whose pages are reserved. Returns the index of the first
+    /// row.
     pub fn add(&mut self, segment: Segment, tokens: &[TokenId]) -> usize {
         let first = self.rows;
         let Some(place) = self.segments.get_mut(self.parts) else { return first };
@@ -194,7 +193,7 @@ impl<'m, 'w> Forward<'m, 'w> {
         first
     }
 
-    /// Runs one layer on all rows: their keys and values are then in its cache.
+    /// Runs one layer on all rows and stores their keys and values in its cache.
     pub fn layer<O: Observer>(&mut self, index: usize, observer: &mut O) -> ControlFlow<()> {
         let layer = self.spec.layer(index);
         if index == 0 {
@@ -227,7 +226,7 @@ impl<'m, 'w> Forward<'m, 'w> {
         self.show(Stage::After, index, observer)
     }
 
-    /// Shows what the head makes logits of.
+    /// Shows the observer the input of the head.
     pub fn show_last<O: Observer>(&mut self, observer: &mut O) -> ControlFlow<()> {
         if !observer.wants(Stage::Logits) {
             return ControlFlow::Continue(());
@@ -236,7 +235,7 @@ impl<'m, 'w> Forward<'m, 'w> {
         self.show_states(self.branch, Stage::Logits, self.spec.layers, observer)
     }
 
-    /// Copies of pages for a context that is about to write to them.
+    /// Copies shared pages that a context is about to write to.
     pub fn provide(&mut self, context: usize, kind: usize) {
         let Self { pools, kv, store, spec, .. } = self;
         let Some(pool) = pools.get_mut(kind) else { return };
@@ -260,14 +259,15 @@ impl<'m, 'w> Forward<'m, 'w> {
         });
     }
 
-    /// Takes back the pages that were claimed for a context.
+    /// Releases the pages that were claimed for a context.
     pub fn unclaim(&mut self, context: usize, kind: usize) {
         if let Some(pool) = self.pools.get_mut(kind) {
             pool.unclaim(context);
         }
     }
 
-    /// The bytes of the tiles that a layer looks at, which may be another layer's. Layers ask in their order.
+    /// Byte range of the tiles that a layer attends to, which may belong to another layer. Must be called in layer
+    /// order.
     fn tiles(&mut self, layer: &Layer) -> Range<usize> {
         if layer.index == 0 {
             self.tiles_end = 0;
@@ -283,8 +283,8 @@ impl<'m, 'w> Forward<'m, 'w> {
         start..start + self.store.layer_bytes(&self.spec.layer(owner), layer.pool())
     }
 
-    /// Puts the logits of the first `count` rows of `branch` into the rows of logits from `to` on. What they are
-    /// of, [`final_norm`](Self::final_norm) has put there.
+    /// Computes the logits of the first `count` rows of `branch`, as stored by [`final_norm`](Self::final_norm), into
+    /// rows `to..` of the logits.
     pub fn head(&mut self, count: usize, to: usize) {
         let Self { spec, weights, compute, branch, logits, .. } = self;
         let vocab = spec.vocab;
@@ -304,7 +304,7 @@ impl<'m, 'w> Forward<'m, 'w> {
         compute.done(Section::Head);
     }
 
-    /// Puts the states of some rows, after the last norm, into the rows of `branch` from `to` on.
+    /// Applies the final norm to some rows and stores the results in rows `to..` of `branch`.
     pub fn final_norm(&mut self, rows: Range<usize>, to: usize) {
         let Self { spec, weights, compute, hidden, branch, .. } = self;
         let Some(hidden) = hidden.get(rows.start * spec.dim..rows.end * spec.dim) else { return };
@@ -323,7 +323,7 @@ impl<'m, 'w> Forward<'m, 'w> {
         self.show_states(self.hidden, stage, layer, observer)
     }
 
-    /// Shows the observer `states`, those of one context after the other.
+    /// Shows the observer `states`, one context after the other.
     fn show_states<O: Observer>(
         &self,
         states: &[f32],
@@ -342,7 +342,7 @@ impl<'m, 'w> Forward<'m, 'w> {
     }
 }
 
-/// Copies tile `from` to tile `to` for each head.
+/// Copies tile `from` to tile `to`, for each head.
 fn copy_tiles(tiles: &mut [u8], pages: usize, kv_heads: usize, from: usize, to: usize) {
     let head = tiles.len().checked_div(kv_heads).unwrap_or(0);
     for tiles in rows_mut(tiles, head) {
@@ -351,7 +351,7 @@ fn copy_tiles(tiles: &mut [u8], pages: usize, kv_heads: usize, from: usize, to: 
     }
 }
 
-/// Copies `len` bytes at `from` to `to`, which do not overlap.
+/// Copies `len` bytes from `from` to `to`; the ranges must not overlap.
 fn copy_piece(bytes: &mut [u8], from: usize, to: usize, len: usize) {
     let Some((before, after)) = bytes.split_at_mut_checked(from.max(to)) else { return };
     let low = before.get_mut(from.min(to)..).and_then(|low| low.get_mut(..len));
@@ -362,7 +362,7 @@ fn copy_piece(bytes: &mut [u8], from: usize, to: usize, len: usize) {
     }
 }
 
-/// The input of a part of a block: the hidden state, normed where the model has a pre-norm.
+/// Input of attention or feed-forward: the hidden state, normed if the model has a pre-norm.
 fn enter(
     compute: &Compute<'_, '_>,
     spec: &Spec<'_>,
@@ -382,7 +382,7 @@ fn enter(
     compute.done(Section::Norms);
 }
 
-/// Adds the output of a part of a block to the hidden state, normed first where the model has a post-norm.
+/// Adds the output of attention or feed-forward to the hidden state, normed first if the model has a post-norm.
 fn leave(
     compute: &Compute<'_, '_>,
     spec: &Spec<'_>,
@@ -404,7 +404,7 @@ fn leave(
     compute.done(Section::Norms);
 }
 
-/// Norms the hidden state after the residual was added, where the model has a norm there.
+/// Norms the hidden state after the residual addition, if the model has a norm there.
 fn norm_sum(
     compute: &Compute<'_, '_>,
     spec: &Spec<'_>,
@@ -417,7 +417,7 @@ fn norm_sum(
     }
 }
 
-/// Norms each `dim` elements of `x` in place with the weight and bias of these roles.
+/// Norms every `dim` elements of `x` in place, with the weight and bias of these roles.
 fn norm(
     compute: &Compute<'_, '_>,
     spec: &Spec<'_>,
@@ -430,14 +430,14 @@ fn norm(
     compute.by_tokens(x, spec.dim, &|_, x| norm_rows(compute.kernels, spec, weight, bias, x));
 }
 
-/// Norms each `dim` elements of `x` in place.
+/// Norms every `dim` elements of `x` in place.
 fn norm_rows(kernels: &Kernels, spec: &Spec<'_>, weight: &[u8], bias: &[u8], x: &mut [f32]) {
     for x in rows_mut(x, spec.dim) {
         norm_one(kernels, spec, weight, bias, x);
     }
 }
 
-/// Norms all of `x` in place.
+/// Norms `x` as one vector in place.
 fn norm_one(kernels: &Kernels, spec: &Spec<'_>, weight: &[u8], bias: &[u8], x: &mut [f32]) {
     match spec.norm() {
         Norm::Rms => kernels.rms_norm(x, weight, spec.norm_eps),
@@ -446,8 +446,7 @@ fn norm_one(kernels: &Kernels, spec: &Spec<'_>, weight: &[u8], bias: &[u8], x: &
     }
 }
 
-/// The rows of `width` elements. (`chunks_exact` panics for 0, also where two are zipped, and the compiler does not
-/// know that no width is.)
+/// Rows of `width` elements. (`chunks_exact` panics for a width of 0, which the compiler cannot rule out.)
 fn rows<T>(mut x: &[T], width: usize) -> impl Iterator<Item = &[T]> {
     core::iter::from_fn(move || {
         let (row, rest) = x.split_at_checked(width.max(1))?;
@@ -456,7 +455,7 @@ fn rows<T>(mut x: &[T], width: usize) -> impl Iterator<Item = &[T]> {
     })
 }
 
-/// The same rows, to write.
+/// Mutable rows of `width` elements.
 fn rows_mut<T>(mut x: &mut [T], width: usize) -> impl Iterator<Item = &mut [T]> {
     core::iter::from_fn(move || {
         let (row, rest) = core::mem::take(&mut x).split_at_mut_checked(width.max(1))?;
@@ -474,7 +473,7 @@ fn scale(x: &mut [f32], factor: f32) {
     }
 }
 
-/// Adds a bias of little-endian f32, which may be empty, to each `stride` elements of `x`.
+/// Adds a bias of little-endian f32 to every `stride` elements of `x`; the bias may be empty.
 fn add_bias(x: &mut [f32], stride: usize, bias: &[u8]) {
     if bias.is_empty() {
         return;

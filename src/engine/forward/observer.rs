@@ -1,24 +1,23 @@
-//! Looking at hidden states on their way.
+//! Access to hidden states during a pass.
 
 use core::ops::ControlFlow;
 
-/// Where in the pass a hidden state is seen.
+/// Point in the pass at which hidden states are observed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// Before a layer: the embedding before the first, what the layer before it made before others.
+    /// Before a layer: the embedding before the first layer, else the previous layer's result.
     Before,
-    /// After a layer's attention and its residual.
+    /// After a layer's attention and residual addition.
     Attention,
-    /// After a layer's feed-forward and its residual.
+    /// After a layer's feed-forward and residual addition.
     FeedForward,
-    /// After a layer: what the next one gets. Most models do nothing between the feed-forward and this.
+    /// After a layer: the input of the next one. In most models the same as `FeedForward`.
     After,
-    /// After the last norm, before the head makes logits of it; the number of layers stands for the
-    /// layer.
+    /// After the final norm, before the head computes logits. The layer number is then the number of layers.
     Logits,
 }
 
-/// Sees the hidden states of each batch and may stop the pass.
+/// Observes the hidden states of each batch and can stop the pass.
 ///
 /// `()` observes nothing and costs nothing.
 ///
@@ -29,7 +28,7 @@ pub enum Stage {
 ///
 /// use arenite::{Gguf, Line, Model, Observer, Options, Plan, Session, Stage};
 ///
-/// /// How large the numbers of a state become from layer to layer.
+/// Largest absolute value of the hidden state, by layer.
 /// #[derive(Default)]
 /// struct Largest(Vec<f32>);
 ///
@@ -53,24 +52,24 @@ pub enum Stage {
 ///
 /// let mut largest = Largest::default();
 /// let _ = session.prefill_observed(&[1, 300, 301], &mut largest)?;
-/// assert_eq!(largest.0.len(), model.spec().layers); // one batch, seen after each layer
+/// one batch, observed after each layer
 /// # Ok::<(), arenite::Error>(())
 /// ```
 pub trait Observer {
-    /// Whether to be called at `stage`. By default at all.
+    /// Whether to observe at `stage`. True by default.
     #[inline(always)]
     fn wants(&self, stage: Stage) -> bool {
         let _ = stage;
         true
     }
 
-    /// `states` is `[tokens][dim]`, the first token at `position`. To break stops the pass: the
-    /// session stays where it was before this batch.
+    /// Receives `states`, `[tokens][dim]`; the first token is at `position`. `Break` stops the pass: the session stays
+    /// where it was before this batch.
     fn observe(&mut self, stage: Stage, layer: usize, position: usize, states: &[f32]) -> ControlFlow<()>;
 }
 
-/// Sees the input of every linear layer: called with the bytes of the matrix, as they lie in the model (of an expert,
-/// its part of the tensor), and with what it multiplies, `[tokens][columns]`.
+/// Callback for the input of every linear layer. Its arguments are the matrix's bytes in the model (for an expert, its
+/// part of the tensor) and the input, `[tokens][columns]`.
 ///
 /// # Examples
 ///
@@ -95,7 +94,7 @@ pub trait Observer {
 ///     }
 /// };
 /// Session::new(&model, plan, workspace, kv)?.with_inputs(&see).prefill(&[1, 300, 301])?;
-/// assert_eq!(seen.into_inner(), 3 * model.spec().dim); // of each token, as wide as the state
+/// per token, as wide as the hidden state
 /// # Ok::<(), arenite::Error>(())
 /// ```
 pub type Inputs<'a> = dyn Fn(&[u8], &[f32]) + Sync + 'a;

@@ -1,4 +1,4 @@
-//! What Gemma 4 does as well: an input of its own for every layer, and a factor at a layer's end.
+//! Gemma 4's additional input per layer, and the scale factor at a layer's end.
 
 use super::{Forward, add, norm_one, norm_rows, rows, rows_mut, scale};
 use crate::TokenId;
@@ -6,7 +6,7 @@ use crate::model::{Layer, Need, Role};
 use crate::quant::{decode_row, le_f32};
 
 impl Forward<'_, '_> {
-    /// Puts the layers' own embeddings of tokens into the rows of `inputs` from `first` on, for all layers.
+    /// Stores the tokens' additional embeddings for all layers in rows `first..` of `inputs`.
     pub(super) fn embed_for_layers(&mut self, tokens: &[TokenId], first: usize) {
         let Self { spec, weights, inputs, .. } = self;
         let width = spec.per_layer_input();
@@ -22,7 +22,7 @@ impl Forward<'_, '_> {
         }
     }
 
-    /// The layers' own inputs of all rows, for all layers at once:
+    /// Computes the additional inputs of all layers for all rows:
     /// `(embedding * sqrt(width) + norm(projection(x) / sqrt(dim))) / sqrt(2)`.
     pub(super) fn layer_inputs(&mut self) {
         let Self { spec, weights, compute, hidden, inner, inputs, rows, .. } = self;
@@ -47,7 +47,7 @@ impl Forward<'_, '_> {
         scale(inputs, core::f32::consts::FRAC_1_SQRT_2);
     }
 
-    /// `x += norm(projection(f(gate(x)) * input))`, then `x *= scale`, as far as the model has them.
+    /// `x += norm(projection(f(gate(x)) * input))`, then `x *= scale`; each only if the model has it.
     pub(super) fn layer_end(&mut self, layer: &Layer, tokens: usize) {
         let Self { spec, weights, compute, hidden, branch, inner, inputs, .. } = self;
         let (index, dim, width) = (layer.index, spec.dim, spec.per_layer_input());

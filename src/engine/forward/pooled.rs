@@ -1,11 +1,12 @@
-//! What comes after pooling: linear layers that make a vector or a score.
+//! Linear layers after pooling, which compute an embedding or a score.
 
 use super::{Forward, add_bias, copy, norm_one};
 use crate::kernel::Activation;
 use crate::model::{PooledActivation, Role};
 
 impl Forward<'_, '_> {
-    /// Puts `x` through these layers, where the model has them; it has room for what goes in and for what comes out.
+    /// Applies the model's layers after pooling to `x` in place, if it has them. `x` is as long as the longer of input
+    /// and output.
     pub fn pooled_head(&mut self, x: &mut [f32]) {
         let Self { spec, weights, compute, inner, .. } = self;
         let Some(head) = spec.pooled_head() else { return };

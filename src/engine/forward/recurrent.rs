@@ -1,11 +1,11 @@
-//! Mixers that remember a state of fixed size: short convolutions (LFM2), gated delta nets (Qwen 3.5) and Mamba-2.
+//! Recurrent mixers: short convolutions (LFM2), gated delta nets (Qwen 3.5) and Mamba-2.
 //!
-//! A row of a token is what the projections make of it, side by side: of a short convolution, its two gates and the
-//! channels; else the gate `z`, the channels (delta net: queries, keys, values; Mamba-2: values, keys, queries) and two
-//! numbers for each head, of which come the decay of its state and the factor on what is written.
+//! A token's row holds the outputs of its projections. For a short convolution: two gates and the channels. Otherwise:
+//! the gate `z`, the channels (delta net: queries, keys, values; Mamba-2: values, keys, queries) and two numbers per
+//! head, which determine the decay of its state and the factor on new values.
 //!
-//! The state of a context is a page, in which each layer has what its convolution sees of earlier tokens,
-//! `[taps - 1][channels]`, and the matrices of its heads, each in tiles of sixteen columns, `[tiles][keys][16]`.
+//! A context's states are in one page. For each layer it holds the previous inputs of the convolution, `[taps -
+//! 1][channels]`, and the matrices of the heads, each in tiles of 16 columns, `[tiles][keys][16]`.
 
 use super::compute::Compute;
 use super::{Forward, copy, enter, leave, rows, rows_mut, scale};
@@ -15,7 +15,7 @@ use crate::kernel::{Activation, Convolution, Kernels, Product, Recurrence, fork_
 use crate::model::{Layer, Recurrent, RecurrentKind, Role, Weights};
 use crate::quant::le_f32;
 
-/// Where the parts of a row begin, if it is not that of a short convolution.
+/// Offsets in a row, except for short convolutions.
 #[derive(Clone, Copy)]
 struct Row {
     channels: usize,
@@ -37,7 +37,7 @@ impl Row {
         Self { channels, decay, factor: decay + mixer.heads, queries, keys, values }
     }
 
-    /// The group of a head.
+    /// Group of a head.
     fn group(mixer: &Recurrent, head: usize) -> usize {
         let group = match mixer.in_turns {
             true => head.checked_rem(mixer.groups),
@@ -46,7 +46,7 @@ impl Row {
         group.unwrap_or(0)
     }
 
-    /// Where the two numbers of a head are. One matrix makes those of a group side by side, the factors first.
+    /// Offsets of a head's two numbers. One matrix computes those of a group side by side, factors first.
     fn gates(&self, mixer: &Recurrent, head: usize) -> (usize, usize) {
         if mixer.kind != RecurrentKind::DeltaNet || mixer.in_turns {
             return (self.decay + head, self.factor + head);
@@ -58,8 +58,8 @@ impl Row {
 }
 
 impl Forward<'_, '_> {
-    /// `x += output(mix(projections(norm(x))))`; the states are then those after the rows. Of a layer that has attention
-    /// as well, the input is what [`hold`](Self::hold) has kept.
+    /// `x += output(mix(projections(norm(x))))`; also advances the states. In a layer that also has attention, the
+    /// input is the one saved by [`hold`](Self::hold).
     pub(super) fn recurrent(&mut self, layer: &Layer, mixer: &Recurrent) {
         let Self { spec, weights, compute, hidden, branch, inner, rows: count, .. } = self;
         let (index, dim, count) = (layer.index, spec.dim, *count);
@@ -111,7 +111,7 @@ impl Forward<'_, '_> {
         }
     }
 
-    /// Keeps the input of a layer for a second mixer, at the end of what is inside a block.
+    /// Saves a layer's input for its second mixer, at the end of the intermediate values.
     pub(super) fn hold(&mut self) {
         let len = self.rows * self.spec.dim;
         let start = self.inner.len() - len.min(self.inner.len());
@@ -121,13 +121,13 @@ impl Forward<'_, '_> {
     }
 }
 
-/// The mixer of a layer.
+/// The recurrent mixer of a layer.
 struct Mixer<'a> {
     weights: &'a Weights<'a, 'a>,
     mixer: &'a Recurrent,
     index: usize,
     row: Row,
-    /// Floats of a row.
+    /// Elements of a row.
     stride: usize,
 }
 
@@ -140,7 +140,7 @@ impl core::ops::Deref for Mixer<'_> {
 }
 
 impl Mixer<'_> {
-    /// The matrices that make a row, and where their outputs begin.
+    /// Matrices of the projections, with the offsets of their outputs in a row.
     fn projections(&self) -> [Product<'_>; 4] {
         let of = |role, at| (self.weights.matrix(role, self.index), at);
         match self.kind {
@@ -161,7 +161,7 @@ impl Mixer<'_> {
         }
     }
 
-    /// Takes the rows and the outputs of a segment off what is left of all.
+    /// Splits a segment's rows and outputs off the front of the remaining ones.
     fn next<'x>(
         &self,
         segment: &Segment,
@@ -174,8 +174,8 @@ impl Mixer<'_> {
         Some((x, out))
     }
 
-    /// Takes the state of a context through the rows of a segment; `out` is `[heads][tokens][width]`, or that of the
-    /// layer for a short convolution.
+    /// Advances a context's state over the rows of a segment. `out` is `[heads][tokens][width]`; for a short
+    /// convolution it is the layer's output.
     fn advance(&self, compute: &Compute<'_, '_>, state: &mut [f32], x: &mut [f32], out: &mut [f32]) {
         let Some((window, matrices)) = state.split_at_mut_checked(self.window_len()) else { return };
         if self.kind == RecurrentKind::ShortConvolution {
@@ -222,7 +222,7 @@ impl Mixer<'_> {
         );
     }
 
-    /// `out = second gate * convolution(first gate * x)`: a row has the first gate, the second, and x.
+    /// `out = second gate * convolution(first gate * x)`. A row holds the first gate, the second gate, and `x`.
     fn convolve_gated(&self, kernels: &Kernels, x: &mut [f32], window: &mut [f32], out: &mut [f32]) {
         let dim = self.width;
         for row in rows_mut(x, 3 * dim) {
@@ -242,8 +242,8 @@ impl Mixer<'_> {
         }
     }
 
-    /// Of the two numbers of each head, the decay of its state and the factor on what is written; and a delta net's keys
-    /// and queries of length 1, queries by the root of their width.
+    /// Computes the decay and factor of each head from its two numbers. For delta nets, also scales keys and queries to
+    /// length 1, and queries by `1 / sqrt(width)`.
     fn gates(&self, kernels: &Kernels, x: &mut [f32]) {
         let (weights, row) = (self.weights, self.row);
         let (a, bias) = (weights.vector(Role::SsmA, self.index), weights.vector(Role::SsmDtBias, self.index));
@@ -262,14 +262,14 @@ impl Mixer<'_> {
         let n = self.mixer.keys as f32;
         for (at, factor) in [(row.queries, 1.0 / n), (row.keys, 1.0 / libm::sqrtf(n))] {
             for head in x.get_mut(at..).map(|x| rows_mut(x, self.mixer.keys)).into_iter().flatten().take(self.groups) {
-                // By the root of the sum of squares, not of their mean.
+                // Divides by the root of the sum of squares instead of their mean.
                 kernels.rms_norm(head, &[], 1e-6 / n);
                 scale(head, factor);
             }
         }
     }
 
-    /// The output of token `t`, in place of its gate. `out` is `[heads][tokens][width]`.
+    /// Stores the output of token `t` in place of its gate. `out` is `[heads][tokens][width]`.
     fn combine(&self, (kernels, eps): (&Kernels, f32), x: &mut [f32], out: &[f32], (t, tokens): (usize, usize)) {
         let (mixer, row) = (self.mixer, self.row);
         let vector = |role| self.weights.vector(role, self.index);

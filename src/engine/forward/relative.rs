@@ -1,7 +1,7 @@
-//! Positions as numbers added to scores, by distance: T5's, which are learned, and ALiBi's.
+//! Positions as biases on scores, by distance: learned (T5) or linear (ALiBi).
 //!
-//! The numbers of all distances are laid out once, for each head in the order of distances, so that those
-//! of a query's keys lie side by side.
+//! The biases of all distances are computed once, per head in order of distance, so that those for a query's keys are
+//! consecutive.
 
 use super::rows_mut;
 use crate::built;
@@ -10,21 +10,21 @@ use crate::kernel::Bias;
 use crate::model::{Positions, Role, Spec, Weights};
 use crate::quant::le_f32;
 
-/// Distances from this on share the last range. No file says otherwise.
+/// Distances from here on share the last bucket. All files use this value.
 const FURTHEST: usize = 128;
 
-/// The numbers of one stack: `[heads][distances]`, in the order of the keys' positions.
+/// Biases of one stack: `[heads][distances]`, in the order of the keys' positions.
 #[derive(Default)]
 pub(crate) struct Relative<'w> {
     table: &'w [f32],
-    /// Numbers of a head.
+    /// Biases per head.
     stride: usize,
-    /// Place of distance 0.
+    /// Index of distance 0.
     middle: usize,
 }
 
 impl<'w> Relative<'w> {
-    /// Lays out the numbers in `table`, which is as long as [`biases`](crate::engine::layout::biases) says.
+    /// Fills `table`, which has [`biases`](crate::engine::layout::biases) elements.
     pub fn new(spec: &Spec<'_>, weights: &Weights<'_, '_>, context: usize, table: &'w mut [f32]) -> Self {
         let buckets = match spec.positions() {
             Positions::Relative { buckets } => Some(buckets),
@@ -36,7 +36,7 @@ impl<'w> Relative<'w> {
         let learned = weights.vector(Role::AttnRelB, 0);
         for (head, numbers) in rows_mut(table, stride).enumerate() {
             for (i, number) in numbers.iter_mut().enumerate() {
-                // Where the key is, from the query on.
+                // Distance of the key before or after the query.
                 let (back, ahead) = (middle.saturating_sub(i), i.saturating_sub(middle));
                 let ahead = if causal { 0 } else { ahead };
                 *number = match buckets {
@@ -48,7 +48,7 @@ impl<'w> Relative<'w> {
         Self { table, stride, middle }
     }
 
-    /// The numbers for heads from `head` on and tokens from `position` on.
+    /// Biases for heads from `head` on and tokens from `position` on.
     pub fn bias(&self, head: usize, position: usize) -> Bias<'_> {
         if !built::RELATIVE_POSITIONS {
             return Bias::NONE;
@@ -58,16 +58,16 @@ impl<'w> Relative<'w> {
     }
 }
 
-/// What a head takes from scores for each position of distance: `2^(-8 / n)` to the power of its number, `n` being the
-/// largest power of two in the number of heads; those after them have the steps between.
+/// ALiBi's slope per position of distance: `2^(-8 (head + 1) / n)`, where `n` is the largest power of two in the number
+/// of heads; further heads have the slopes between.
 fn slope(head: usize, heads: usize) -> f32 {
     let n = 1usize << heads.max(1).ilog2();
     let steps = if head < n { (head + 1) as f64 } else { (head - n) as f64 + 0.5 };
     libm::exp2(-8.0 * steps / n as f64) as f32
 }
 
-/// The range of a distance: as many for each small one, then by the logarithm. A stack that sees ahead has
-/// half of them for what is ahead. As Hugging Face's `_relative_position_bucket`, in f32.
+/// Bucket of a distance: one per small distance, then logarithmic. A stack that attends to later positions uses half of
+/// the buckets for them. Same as Hugging Face's `_relative_position_bucket`, in f32.
 fn bucket(back: usize, ahead: usize, buckets: usize, causal: bool) -> usize {
     let (base, count, distance) = match (causal, ahead) {
         (true, _) => (0, buckets, back),

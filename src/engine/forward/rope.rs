@@ -1,7 +1,7 @@
-//! Rotary positions: frequencies once, angles for each batch, rotation of heads.
+//! Rotary positions: computes frequencies once, angles per batch, and rotates heads.
 //!
-//! The numbers are those of the reference implementations in f32: `frequency = 1 / base^(2i / dim)`,
-//! `angle = position * frequency`.
+//! Values are those of the reference implementations in f32: `frequency = 1 / base^(2i / dim)`, `angle = position *
+//! frequency`.
 
 use super::angle::sine_cosine;
 use super::rows_mut;
@@ -9,11 +9,11 @@ use crate::kernel::rotate_pairs;
 use crate::model::{Role, Rope, RopeStyle, Scaling, Spec, Weights};
 use crate::quant::le_f32;
 
-/// Frequencies of one kind of heads, and cosines and sines of the rows of the pass.
+/// Frequencies for one kind of heads (global or local), and cosines and sines for the rows of the pass.
 #[derive(Default)]
 pub(crate) struct Rotary<'w> {
     rope: Option<Rope>,
-    /// `dim / 2` radians a position.
+    /// `dim / 2` frequencies, in radians per position.
     frequencies: &'w [f32],
     /// For each row of a pass, `dim / 2` cosines, then `dim / 2` sines.
     rotations: &'w mut [f32],
@@ -22,7 +22,7 @@ pub(crate) struct Rotary<'w> {
 }
 
 impl<'w> Rotary<'w> {
-    /// That of the kind of heads with this number, in a context of this many positions.
+    /// Creates the rotations for a kind of heads (0: global, 1: local) in a context of this many positions.
     #[inline(never)]
     pub fn new(
         spec: &Spec<'_>,
@@ -33,7 +33,7 @@ impl<'w> Rotary<'w> {
         rotations: &'w mut [f32],
     ) -> Self {
         let Some(rope) = spec.rope(kind > 0) else { return Self::default() };
-        // The file's divisors are for the first kind.
+        // The file's divisors are for global heads.
         let divisors = match rope.scaling {
             _ if kind > 0 => &[],
             Scaling::Long { original, .. } if context > original => weights.vector(Role::RopeFactorsLong, 0),
@@ -57,7 +57,7 @@ impl<'w> Rotary<'w> {
         Self { rope: Some(rope), frequencies, rotations, magnitude }
     }
 
-    /// Computes the rotations of the `tokens` rows from `first` on, which are at `position` and after.
+    /// Computes the rotations of rows `first..first + tokens`, the first of which is at `position`.
     pub fn turn_to(&mut self, first: usize, position: usize, tokens: usize) {
         let half = self.frequencies.len();
         if half == 0 {
@@ -93,12 +93,12 @@ impl<'w> Rotary<'w> {
     }
 }
 
-/// What a model's scaling does to frequencies, with every number there, needed or not: the compiler may look at
-/// them before it has looked which scaling it is.
+/// Context scaling of frequencies. All fields are always valid: the compiler may evaluate them before it branches on
+/// the kind of scaling.
 struct Scaled {
     scaling: Scaling,
     factor: f32,
-    /// Pairs between which YaRN goes over from kept frequencies to divided ones.
+    /// Pairs between which YaRN blends from kept to divided frequencies.
     low: f32,
     high: f32,
 }
@@ -108,7 +108,7 @@ impl Scaled {
         let (factor, low, high) = match rope.scaling {
             Scaling::Linear { factor } => (factor, 0.0, 0.0),
             Scaling::Yarn { factor, original, beta_fast, beta_slow, .. } => {
-                // The pair that turns `rotations` times over the original context.
+                // The pair that makes `rotations` turns over the original context.
                 let pair = |rotations: f32| {
                     let dim = rope.dim as f32;
                     let turns = libm::logf(original / (rotations * 2.0 * core::f32::consts::PI));
@@ -122,7 +122,7 @@ impl Scaled {
         Self { scaling: rope.scaling, factor, low, high }
     }
 
-    /// The frequency of pair `i`.
+    /// Scaled frequency of pair `i`.
     fn frequency(&self, i: usize, frequency: f32) -> f32 {
         let Self { scaling, factor, low, high } = self;
         match scaling {
