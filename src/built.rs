@@ -1,15 +1,15 @@
-//! What is in this build: the one list of families, and the abilities that follow from it.
+//! The contents of this build: the one list of model families, and the abilities that the built families need.
 //!
-//! Code asks the constants, and the optimizer leaves out what none of the families in the build needs. A file that
-//! asks for it is an [`Error::Unsupported`](crate::Error::Unsupported) when it is opened. Types of
-//! weights and of the KV cache say it themselves: `TensorType::is_built`, `KvType::is_built`.
+//! Code tests the ability constants, so the optimizer removes everything that no built family needs. Opening a file
+//! that needs a missing ability fails with [`Error::Unsupported`](crate::Error::Unsupported). Weight types and KV cache
+//! types have their own test: `TensorType::is_built`, `KvType::is_built`.
 
 use crate::gguf::equal;
 use crate::{Error, KvType};
 
-/// Calls `$then!` with the list of families. A row is a file in `model/families/`, its feature, the abilities that
-/// it needs (see below), and its architectures, as `general.architecture` has them, with the function of that file
-/// that reads each.
+/// Calls `$then!` with the list of families. Each row has a file in `model/families/`, its crate feature, the abilities
+/// that it needs (see below), and its architectures (`general.architecture` in the file), each with the function that
+/// reads it.
 macro_rules! families {
     ($then:ident) => {
         $then! {
@@ -75,63 +75,63 @@ macro_rules! abilities {
 }
 
 abilities! {
-    /// Encoders, by themselves or in front of a decoder.
+    /// Encoders, alone or together with a decoder.
     ENCODER,
-    /// Decoders that attend to an encoder's states.
+    /// Decoders with cross-attention to an encoder's states.
     CROSS_ATTENTION,
-    /// A router and many feed-forwards; also a feature of its own.
+    /// Mixture of experts: a router and several feed-forward layers. Also a crate feature.
     EXPERTS,
     LEARNED_POSITIONS,
     SINUSOIDAL_POSITIONS,
     RELATIVE_POSITIONS,
-    /// Token types, and a norm after the embedding.
+    /// Token type embeddings, and a norm after the embedding.
     TOKEN_TYPES,
     LAYER_NORM,
     UNBIASED_NORM,
-    /// Norms on the output of attention and feed-forward.
+    /// Norms on the outputs of attention and feed-forward.
     POST_NORM,
-    /// Norms on the hidden state after the residual was added.
+    /// Norms on the hidden state after the residual is added.
     RESIDUAL_NORM,
     HEAD_NORM,
     EACH_HEAD_NORM,
     WHOLE_NORM,
     FUSED_QKV,
     FUSED_GATE,
-    /// Feed-forwards without a gate.
+    /// Feed-forward layers without a gate.
     NO_GATE,
     GELU_TANH,
     GELU_ERF,
     RELU,
-    /// Local layers between global ones.
+    /// Local layers among global ones.
     LOCAL_LAYERS,
-    /// Norms of q and k after rope.
+    /// Norms of queries and keys after RoPE.
     NORM_AFTER_ROPE,
-    /// Queries that grow with the position.
+    /// Queries that are scaled by position.
     TEMPERATURE,
-    /// What only gpt-oss has: sinks in attention, a form of SwiGLU, and biases of experts.
+    /// Features of gpt-oss: attention sinks, its SwiGLU variant, and biases of experts.
     GPT_OSS,
-    /// Names of tensors that mean others.
+    /// Tensors whose names in the file differ from the usual ones.
     RENAMED,
     /// Causal convolutions over positions.
     CONVOLUTION,
-    /// States that every token updates.
+    /// Recurrent states that every token updates.
     RECURRENCE,
-    /// Heads whose output is multiplied by a gate that their query brings.
+    /// Attention outputs multiplied by a gate that is computed with the query.
     GATED_QUERY,
     /// Soft caps on scores and logits.
     CAPS,
-    /// What only Gemma 4 has: inputs and a factor for each layer, shared keys and values, and norms of values.
+    /// Features of Gemma 4: an embedding and a factor per layer, shared keys and values, and norms of values.
     GEMMA4,
     /// Linear layers after pooling.
     POOLED_HEAD,
     RELU_SQUARED,
-    /// Routers whose scores are sigmoids.
+    /// Routers with sigmoid scores.
     SIGMOID_ROUTER,
-    /// Feed-forwards that every token goes to, as well as to its experts.
+    /// Feed-forward layers for every token, in addition to the experts.
     SHARED_EXPERTS,
-    /// Layers without experts between those with them.
+    /// Layers without experts among the layers with them.
     DENSE_LAYERS,
-    /// Layers that are a mixer or a feed-forward.
+    /// Layers with either a mixer or a feed-forward.
     ONE_PART,
 }
 
@@ -140,7 +140,7 @@ abilities! {
 pub(crate) struct Abilities(u64);
 
 impl Abilities {
-    /// Those that are in any of `sets`.
+    /// The union of `sets`.
     pub const fn union(mut sets: &[Self]) -> Self {
         let mut all = Self(0);
         while let Some((set, rest)) = sets.split_first() {
@@ -150,12 +150,12 @@ impl Abilities {
         all
     }
 
-    /// Whether all of `other` are in it.
+    /// True if `self` contains all of `other`.
     pub const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Those that are in both.
+    /// The intersection.
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
@@ -180,12 +180,12 @@ macro_rules! all {
 }
 families!(all);
 
-/// Layers that have a state of fixed size.
+/// True if some layers have a state of fixed size.
 pub(crate) const STATES: bool = CONVOLUTION || RECURRENCE;
 
 macro_rules! features {
     ($($file:ident $feature:literal [$($ability:ident)*] { $($architecture:literal => $function:ident),+ })*) => {
-        /// The crate's feature with the family of an architecture (`general.architecture` in the file).
+        /// The crate feature that enables an architecture (`general.architecture` in the file).
         ///
         /// # Examples
         ///
@@ -203,7 +203,7 @@ macro_rules! features {
 families!(features);
 
 impl Error {
-    /// The crate's feature that would run what the file asks for, if it is only left out of this build.
+    /// The crate feature that would make the file run, if it is only left out of this build.
     ///
     /// # Examples
     ///
@@ -237,8 +237,8 @@ impl Error {
     }
 }
 
-/// The crate's feature with a tokenizer (`tokenizer.ggml.model` in the file); `None` for SentencePiece's BPE, which is
-/// always there, and for those that are never run.
+/// The crate feature of a tokenizer (`tokenizer.ggml.model` in the file); `None` for SentencePiece BPE, which is always
+/// built, and for unsupported tokenizers.
 pub const fn tokenizer_feature(model: &[u8]) -> Option<&'static str> {
     match model {
         b"gpt2" | b"gemma4" | b"bpe" => Some("bpe"),
@@ -248,7 +248,7 @@ pub const fn tokenizer_feature(model: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// The feature of this name, for a type of the KV cache.
+/// The crate feature of this name, if a KV cache type has it.
 const fn kv(name: &[u8]) -> Option<&'static str> {
     let (mut kinds, mut found) = ([KvType::F32, KvType::F16, KvType::Q8_0].as_slice(), None);
     while let Some((kind, rest)) = kinds.split_first() {
@@ -260,7 +260,7 @@ const fn kv(name: &[u8]) -> Option<&'static str> {
     found
 }
 
-/// Tokenizers by merges: byte-level, over characters, and Gemma 4's.
+/// BPE tokenizers: byte-level, over characters, and Gemma 4's.
 pub(crate) const BPE: bool = cfg!(feature = "bpe");
 pub(crate) const UNIGRAM: bool = cfg!(feature = "unigram");
 pub(crate) const WORDPIECE: bool = cfg!(feature = "wordpiece");

@@ -1,15 +1,16 @@
-//! Attention of some query rows over KV heads, one after another, stated once over [`Isa`].
+//! Attention of query rows over KV heads, one head after another, defined once over [`Isa`].
 //!
-//! Block after block of 64 positions (four tiles of the cache), in order of position:
+//! A block of positions is 64 positions: four tiles of the KV cache. Blocks are processed in order of position:
 //!
-//! - score of a position = `scale` * one chain of fused multiply-adds over `head_dim` (for q8_0
-//!   keys: a chain for each 32 dimensions, then one fma with the tile's scale), capped if so asked;
-//! - online softmax: `m' = max(m, scores)`, `p = exp(score - m')`, `l = l * exp(m - m') + p`, tile by
-//!   tile in 16 lanes, one for each position of a tile;
-//! - `out = out * exp(m - m')`, then `out = fma(p * value scale, value, out)`, position by position.
+//! - The score of a position is `scale` times one chain of fused multiply-adds over `head_dim`. For q8_0 keys there is
+//!   a chain per 32 dimensions, then one fma with the tile's scale. The score is capped if `cap` is set, then the bias
+//!   is added.
+//! - The softmax is computed online, per tile in 16 lanes, one lane per position: `m' = max(m, scores)`,
+//!   `p = exp(score - m')`, `l = l * exp(m - m') + p`.
+//! - `out = out * exp(m - m')`, then `out = fma(p * value scale, value, out)` for each position in order.
 //!
-//! A bias, if there is one, is added to the score. The result is `out * (1 / sum(l))`. Only visible positions are
-//! touched, so what else the cache holds has no influence, nor has the number of rows that are taken together.
+//! The result is `out * (1 / sum(l))`. Only visible positions are read, so the result depends neither on the rest of
+//! the cache nor on the number of rows that are processed together.
 
 mod element;
 mod tiles;
@@ -25,43 +26,43 @@ use crate::quant::le_f32;
 use element::{Element, F16, F32, Q8};
 use tiles::{BLOCK, Range, TILES, Tile, Tiles};
 
-/// The query rows of some KV heads: `tokens` at consecutive positions, each with `group` heads for each of them.
+/// The query rows of some KV heads: for each of `tokens` consecutive positions, `group` query heads per KV head.
 pub(crate) struct Attention<'a> {
-    /// How many KV heads.
+    /// Number of KV heads.
     pub heads: usize,
-    /// Each head's tiles, one for each page.
+    /// The tiles of all heads: for each head, one tile per page.
     pub tiles: &'a [u8],
-    /// The page of each tile of the context; shorter than the context, it is a ring.
+    /// The page of each tile of the context. If it is shorter than the context, it is used as a ring.
     pub pages: &'a [u32],
-    /// How a tile is laid out.
+    /// Layout of a tile.
     pub layout: HeadLayout,
-    /// Queries: query head `g` of token `t` starts at `t * q_stride + g * head_dim`.
+    /// Queries. Query head `g` of token `t` starts at `t * q_stride + g * head_dim`.
     pub q: &'a [f32],
     /// Distance between two tokens in `q`.
     pub q_stride: usize,
-    /// Query heads that share this KV head.
+    /// Query heads per KV head.
     pub group: usize,
     /// Number of tokens.
     pub tokens: usize,
     /// Position of the first token.
     pub position: usize,
-    /// A token sees itself and the `window - 1` positions before it.
+    /// A token attends to itself and to the `window - 1` positions before it.
     pub window: usize,
-    /// A token sees as much after it as before it, up to this position.
+    /// With `Some(end)`, a token also attends to as many positions after it, up to `end` (exclusive).
     pub reach: Option<usize>,
     /// Factor on every score.
     pub scale: f32,
-    /// Scores become `cap * tanh(score / cap)`.
+    /// Soft cap: scores become `cap * tanh(score / cap)`.
     pub cap: Option<f32>,
     /// Added to every score.
     pub bias: Bias<'a>,
-    /// A learned score of each query head, little-endian f32, that takes part in the softmax and has no
-    /// value; empty for none.
+    /// A learned score per query head, little-endian f32, that counts in the sum of the softmax but has no value; empty
+    /// for none.
     pub sinks: &'a [u8],
 }
 
 impl Attention<'_> {
-    /// One KV head alone.
+    /// The same job for one KV head.
     #[inline(always)]
     fn head(&self, head: usize) -> Option<Self> {
         let (bytes, first) = (self.tiles.len().checked_div(self.heads)?, head * self.group);
@@ -80,7 +81,7 @@ impl Attention<'_> {
         })
     }
 
-    /// The positions that a token sees: from the first to before the last.
+    /// Half-open range of the positions a token attends to.
     #[inline(always)]
     pub fn visible(&self, token: usize) -> (usize, usize) {
         let at = self.position + token;
@@ -88,14 +89,14 @@ impl Attention<'_> {
         ((at + 1).saturating_sub(self.window), hi)
     }
 
-    /// Whether scores have no cap and no bias, and there are no sinks.
-    #[allow(dead_code)] // for tables that take it apart
+    /// True if scores have no cap and no bias, and there are no sinks.
+    #[allow(dead_code)] // for tables with their own attention
     #[inline(always)]
     pub fn is_plain(&self) -> bool {
         is_plain(self) && (!built::GPT_OSS || self.sinks.is_empty())
     }
 
-    /// The token and the head, among the group's, of a row.
+    /// The token of a row, and its query head within the group.
     #[inline(always)]
     fn token_and_head(&self, row: usize) -> (usize, usize) {
         let group = self.group.max(1);
@@ -103,7 +104,7 @@ impl Attention<'_> {
     }
 }
 
-/// Numbers added to scores: for head `g`, token `t` and position `s`, that at `g * stride + start - t + s`.
+/// Values added to scores. The bias of head `g`, token `t` and position `s` is at `g * stride + start - t + s`.
 #[derive(Clone, Copy)]
 pub(crate) struct Bias<'a> {
     pub table: &'a [f32],
@@ -120,7 +121,7 @@ impl Bias<'_> {
         !built::RELATIVE_POSITIONS || self.table.is_empty()
     }
 
-    /// The numbers of 16 positions from `position` on.
+    /// The biases of 16 positions from `position` on.
     #[inline(always)]
     fn load<S: Isa>(&self, s: S, head: usize, token: usize, position: usize) -> S::V {
         let row = (head * self.stride + self.start).saturating_sub(token);
@@ -128,8 +129,8 @@ impl Bias<'_> {
     }
 }
 
-/// Runs all rows of `job`; query head `g` of token `t` goes to `out[t * out_stride + g * head_dim..]`.
-/// `scratch` holds `S::ROWS` padded rows.
+/// Computes all rows of `job`. The output of query head `g` of token `t` starts at
+/// `out[t * out_stride + g * head_dim]`. `scratch` holds `S::ROWS` padded rows.
 #[inline(always)]
 pub(super) fn attend<S: Isa>(s: S, job: &Attention<'_>, out: &mut [f32], out_stride: usize, scratch: &mut [f32]) {
     for head in 0..job.heads {
@@ -144,7 +145,7 @@ pub(super) fn attend<S: Isa>(s: S, job: &Attention<'_>, out: &mut [f32], out_str
     }
 }
 
-/// Takes the rows in the largest groups that the registers allow.
+/// Divides the rows into the largest groups that the registers allow.
 #[inline(always)]
 fn attend_all<S: Isa, E: Element>(s: S, job: &Attention<'_>, out: &mut [f32], out_stride: usize, scratch: &mut [f32]) {
     let rows = job.tokens * job.group;
@@ -161,7 +162,7 @@ fn attend_all<S: Isa, E: Element>(s: S, job: &Attention<'_>, out: &mut [f32], ou
     }
 }
 
-/// Runs `R` rows from `row` on, and returns their number.
+/// Computes the `R` rows from `row` on, and returns `R`.
 #[inline(always)]
 fn attend_rows<S: Isa, E: Element, const R: usize, const N: usize>(
     s: S,
@@ -175,8 +176,8 @@ fn attend_rows<S: Isa, E: Element, const R: usize, const N: usize>(
     R
 }
 
-/// `R` rows. A fused multiply-add takes a few cycles and a sum is a chain of them: where rows are few, `N` registers of
-/// each are summed at a time.
+/// The arguments for `R` rows. A fused multiply-add takes several cycles and a sum is a chain of them, so with few rows
+/// `N` registers per row are summed at a time.
 struct Rows<'a, E, const R: usize, const N: usize> {
     job: &'a Attention<'a>,
     row: usize,
@@ -196,19 +197,19 @@ impl<S: Isa, E: Element, const R: usize, const N: usize> Work<S> for Rows<'_, E,
         sums.as_chunks_mut().0.iter_mut().for_each(|sums| zero.store(sums));
         let mut copies = [const { MaybeUninit::uninit() }; R];
         let Some((queries, visible)) = rows(job, row, &mut copies) else { return };
-        // Rows are in order of position, so the first sees the earliest and the last the latest.
+        // Rows are in order of position, so the first row has the earliest start and the last row the latest end.
         let all = Range { lo: visible[0].lo, hi: visible[R - 1].hi };
         let Some(tiles) = Tiles::new(job, all, if R < 4 { TILES } else { 1 }) else { return };
 
         let mut softmax = Softmax::new(s, job, row);
         for block in all.lo / BLOCK..=(all.hi - 1) / BLOCK {
-            let seen = visible.map(|seen| seen.part(block * BLOCK, BLOCK));
+            let seen = visible.map(|seen| seen.clip(block * BLOCK, BLOCK));
             let tiles = tiles.block(block);
             let mut weights = [const { MaybeUninit::<[f32; BLOCK]>::uninit() }; R];
             let at = weights.each_mut().map(|weights| weights.as_mut_ptr().cast::<f32>());
-            // SAFETY: the tiles are whole ones of the head's, in which the layout's offsets stay; each query has `dim`
-            // elements; `sums` has R rows; the weights of all tiles that a row sees something of are written before they
-            // are read.
+            // SAFETY: the tiles are whole tiles of the head, and the layout's offsets stay inside a tile; each query
+            // has `dim` elements; `sums` has R rows. `scores` writes the scores of every tile that a row attends to,
+            // before `weights` and `weigh_rows` read them.
             unsafe {
                 let top = scores::<S, E, R, N>(s, job, row, (block, &tiles), &queries, &seen, at);
                 softmax.weights(s, &top, &seen, at, sums, width);
@@ -229,8 +230,8 @@ impl<S: Isa, E: Element, const R: usize, const N: usize> Work<S> for Rows<'_, E,
     }
 }
 
-/// The queries of `R` rows and the positions that each sees; `None` where there are none. Queries that lie a power of
-/// two apart, where they contend for the same lines of the nearest cache, are copied to `copies`.
+/// The queries of `R` rows and the positions that each attends to; `None` if a row attends to none. Short queries are
+/// copied to `copies`: at distances of a power of two they would compete for the same lines of the first-level cache.
 #[inline(always)]
 fn rows<'a, const R: usize>(
     job: &Attention<'a>,
@@ -253,13 +254,13 @@ fn rows<'a, const R: usize>(
         let (lo, hi) = job.visible(token);
         *seen = Range { lo, hi };
         if seen.hi == 0 {
-            return None; // nothing to see
+            return None; // no visible position
         }
     }
     Some((queries, visible))
 }
 
-/// The scores of a block; each row's largest.
+/// Computes the scores of a block of positions. Returns the largest score of each row.
 ///
 /// # Safety
 ///
@@ -274,7 +275,7 @@ unsafe fn scores<S: Isa, E: Element, const R: usize, const N: usize>(
     seen: &[Range; R],
     to: [*mut f32; R],
 ) -> [f32; R] {
-    // SAFETY: passed on to the caller; the layout is that of the tiles.
+    // SAFETY: the caller promises the same as these functions require; the layout is that of the tiles.
     unsafe {
         if R == 1 && S::ROWS == 1 && E::IS_F32 {
             let (keys, plain) = (tiles.map(|tile| tile.at.cast()), is_plain(job));
@@ -290,17 +291,18 @@ unsafe fn scores<S: Isa, E: Element, const R: usize, const N: usize>(
     }
 }
 
-/// Whether scores have no cap and no bias.
+/// True if scores have no cap and no bias.
 #[inline(always)]
 fn is_plain(job: &Attention<'_>) -> bool {
     (!built::CAPS || job.cap.is_none()) && job.bias.is_none()
 }
 
-/// The dot products of `R` queries with the keys of the tiles that `reach` has something of.
+/// The dot products of `R` queries with the keys of all tiles that `reach` touches.
 ///
 /// # Safety
 ///
-/// The tiles are whole, each query has the elements of a key, and there is room for a block of scores at each of `to`.
+/// The tiles are whole, each query has the elements of a key, and there is room for a block of scores at each pointer
+/// of `to`.
 #[inline(always)]
 unsafe fn multiply<S: Isa, E: Element, const R: usize, const N: usize>(
     s: S,
@@ -313,7 +315,7 @@ unsafe fn multiply<S: Isa, E: Element, const R: usize, const N: usize>(
     let mut t = reach.tiles().start;
     let mut tiles = tiles.get(reach.tiles()).unwrap_or(&[]);
     while let Some((&keys, rest)) = tiles.split_first() {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller promises these tiles, queries and room.
         unsafe {
             let to = to.map(|to| to.add(t * TILE));
             (tiles, t) = match tiles.split_first_chunk::<N>() {
@@ -330,12 +332,13 @@ unsafe fn multiply<S: Isa, E: Element, const R: usize, const N: usize>(
     }
 }
 
-/// Scales the scores of a block, caps them and adds the bias, where there are any. Returns each row's largest.
+/// Scales the scores of a block of positions, caps them and adds the bias, if there are any. Returns the largest score
+/// of each row.
 ///
 /// # Safety
 ///
-/// The scores of all tiles that a row sees something of are there.
-#[allow(clippy::needless_range_loop)] // several arrays run along with `r`
+/// The scores of all tiles that a row attends to are written.
+#[allow(clippy::needless_range_loop)] // several arrays are indexed by `r`
 #[inline(always)]
 unsafe fn finish<S: Isa, const R: usize>(
     s: S,
@@ -348,7 +351,7 @@ unsafe fn finish<S: Isa, const R: usize>(
     let cap = if built::CAPS { job.cap } else { None };
     let plain = is_plain(job);
     if R == 1 && S::ROWS == 1 && plain {
-        // SAFETY: the row has a block of scores there, and sees some of them.
+        // SAFETY: the row has a block of scores there, and attends to at least one position of it.
         return [unsafe { s.scale_one(scores[0], job.scale, seen[0].lo..seen[0].hi) }; R];
     }
     let mut top = [s.splat(f32::NEG_INFINITY); R];
@@ -356,7 +359,7 @@ unsafe fn finish<S: Isa, const R: usize>(
         for r in 0..R {
             let lanes = seen[r].lanes(t);
             if R > 1 && lanes.is_empty() {
-                continue; // only other rows see something of this tile
+                continue; // only other rows attend to this tile
             }
             // SAFETY: the row has a tile of scores there.
             unsafe {
@@ -387,7 +390,7 @@ unsafe fn finish<S: Isa, const R: usize>(
     largest
 }
 
-/// The online softmax of `R` rows: the best score so far, and the sum of the weights.
+/// The online softmax of `R` rows: the largest score so far, and the sum of the weights.
 struct Softmax<S: Isa, const R: usize> {
     best: [f32; R],
     total: [S::V; R],
@@ -406,12 +409,12 @@ impl<S: Isa, const R: usize> Softmax<S, R> {
         new
     }
 
-    /// Turns the scores of a block, of which `top` has the largest, into weights, and rescales what `sums` has so far.
+    /// Turns the scores of a block of positions, whose largest are `top`, into weights, and rescales `sums`.
     ///
     /// # Safety
     ///
-    /// The scores of all tiles that a row sees something of are there, and R rows of `width` sums.
-    #[allow(clippy::needless_range_loop)] // several arrays run along with `r`
+    /// The scores of all tiles that a row attends to are written, and `sums` has R rows of `width`.
+    #[allow(clippy::needless_range_loop)] // several arrays are indexed by `r`
     #[inline(always)]
     unsafe fn weights(
         &mut self,
@@ -425,12 +428,12 @@ impl<S: Isa, const R: usize> Softmax<S, R> {
         for r in 0..R {
             let top = top[r];
             if top > self.best[r] {
-                // In the first block there is nothing yet: zeros stay zeros.
+                // In the first block the sums are still zero.
                 if self.best[r] > f32::NEG_INFINITY {
                     let rescale = s.exp(s.splat(self.best[r] - top));
                     self.total[r] = self.total[r].mul(rescale);
                     for i in (0..width).step_by(16) {
-                        // SAFETY: `width` is a multiple of 16, and the row is there.
+                        // SAFETY: `width` is a multiple of 16, and row `r` is inside `sums`.
                         let sums = unsafe { &mut *sums.as_mut_ptr().add(r * width + i).cast() };
                         s.load(sums).mul(rescale).store(sums);
                     }
@@ -438,27 +441,28 @@ impl<S: Isa, const R: usize> Softmax<S, R> {
                 self.best[r] = top;
             }
             if R == 1 && S::ROWS == 1 {
-                // SAFETY: the block has scores, of which the row sees these.
+                // SAFETY: the scores of these positions are written.
                 unsafe { s.softmax_one(scores[r], self.best[r], seen[r].lo..seen[r].hi, &mut self.total[r]) };
                 return;
             }
             for t in seen[r].tiles() {
-                // SAFETY: the tile has scores, and lanes that the row sees.
+                // SAFETY: the scores of this tile are written, and the lanes are not empty.
                 unsafe { s.softmax(scores[r].add(t * TILE), self.best[r], seen[r].lanes(t), &mut self.total[r]) };
             }
         }
     }
 }
 
-/// Queries shorter than this are copied together, a little more than a power of two apart.
+/// Queries with fewer elements are copied, to a distance a little above a power of two.
 const NARROW: usize = 128 + 16;
 
-/// Adds the values of a block by weight. The positions that all rows see are taken together, those before and after row
-/// by row. What lies in invisible positions may be anything, even NaN: it is not read.
+/// Adds the values of a block of positions, by weight. Positions common to all rows are processed for all rows
+/// together, those before and after them row by row. Invisible positions are not read, because they may hold anything,
+/// even NaN.
 ///
 /// # Safety
 ///
-/// The tiles are whole, the weights of all that a row sees are there, and `sums` has `R` rows.
+/// The tiles are whole, the weights of all visible positions are written, and `sums` has `R` rows.
 #[inline(always)]
 unsafe fn weigh_rows<S: Isa, E: Element, const R: usize, const N: usize>(
     s: S,
@@ -469,7 +473,7 @@ unsafe fn weigh_rows<S: Isa, E: Element, const R: usize, const N: usize>(
     sums: *mut f32,
 ) {
     if R == 1 {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller promises the same.
         return unsafe { weigh::<S, E, R, N>(s, tiles, layout, weights, seen[0], sums) };
     }
     let common = Range { lo: seen[R - 1].lo, hi: seen[0].hi };
@@ -477,7 +481,7 @@ unsafe fn weigh_rows<S: Isa, E: Element, const R: usize, const N: usize>(
     let common = if common.lo < common.hi { common } else { Range { lo: end, hi: end } };
     for after in [false, true] {
         if after {
-            // SAFETY: passed on to the caller.
+            // SAFETY: `common` is visible to all rows, and the caller promises the rest.
             unsafe { weigh::<S, E, R, N>(s, tiles, layout, weights, common, sums) };
         }
         for (r, (seen, weights)) in seen.iter().zip(weights).enumerate() {
@@ -485,7 +489,7 @@ unsafe fn weigh_rows<S: Isa, E: Element, const R: usize, const N: usize>(
                 false => Range { lo: seen.lo, hi: seen.hi.min(common.lo) },
                 true => Range { lo: seen.lo.max(common.hi), hi: seen.hi },
             };
-            // SAFETY: passed on to the caller; the row has its sums.
+            // SAFETY: `own` is visible to this row, and `r` is one of the rows of `sums`.
             unsafe {
                 let sums = sums.add(r * layout.padded());
                 weigh::<S, E, 1, N>(s, tiles, layout, core::array::from_ref(weights), own, sums);
@@ -494,7 +498,7 @@ unsafe fn weigh_rows<S: Isa, E: Element, const R: usize, const N: usize>(
     }
 }
 
-/// Adds the values at some positions of a block, by weight, to R rows of sums, `N` registers at a time.
+/// Adds the values at the positions `range` of a block, by weight, to R rows of sums, `N` registers at a time.
 #[inline(always)]
 unsafe fn weigh<S: Isa, E: Element, const R: usize, const N: usize>(
     s: S,
@@ -509,21 +513,22 @@ unsafe fn weigh<S: Isa, E: Element, const R: usize, const N: usize>(
     }
     let width = layout.padded();
     let mut i = 0;
-    // SAFETY: passed on to the caller; `i + 16 * N <= width`, or `i + 16`, as both are multiples of 16.
+    // SAFETY: the caller promises the same; `width` and `i` are multiples of 16, so `i + 16 * N <= width` in the first
+    // branch and `i + 16 <= width` in the second.
     unsafe {
         while i < width {
             i += if N > 1 && width - i >= 16 * N {
-                weigh_part::<S, E, R, N>(s, tiles, layout, weights, range, sums, i)
+                weigh_elements::<S, E, R, N>(s, tiles, layout, weights, range, sums, i)
             } else {
-                weigh_part::<S, E, R, 1>(s, tiles, layout, weights, range, sums, i)
+                weigh_elements::<S, E, R, 1>(s, tiles, layout, weights, range, sums, i)
             };
         }
     }
 }
 
-/// The same for `16 * N` elements of the values, from `i` on.
+/// [`weigh`] for `16 * N` elements of the values, from `i` on.
 #[inline(always)]
-unsafe fn weigh_part<S: Isa, E: Element, const R: usize, const N: usize>(
+unsafe fn weigh_elements<S: Isa, E: Element, const R: usize, const N: usize>(
     s: S,
     tiles: &[Tile; TILES],
     layout: HeadLayout,
@@ -533,8 +538,8 @@ unsafe fn weigh_part<S: Isa, E: Element, const R: usize, const N: usize>(
     i: usize,
 ) -> usize {
     let width = layout.padded();
-    // SAFETY: the caller's tiles are whole, `hi <= BLOCK`, all weights in the range are there, and `sums` has R
-    // rows of `width`, in which the elements are.
+    // SAFETY: the caller's tiles are whole, `hi <= BLOCK`, all weights in the range are written, and `sums` has R rows
+    // of `width`, which contain elements `i..i + 16 * N`.
     unsafe {
         if R == 1 && S::ROWS == 1 && E::IS_F32 {
             let values = tiles.map(|tile| E::values(tile.at, layout, 0, i).cast());

@@ -1,4 +1,4 @@
-//! One matrix product by itself, for the benchmarks. Not part of the interface.
+//! A single matrix product, for the benchmarks. Not part of the public interface.
 
 use super::job::SUM_SPAN;
 use super::linear::linear;
@@ -7,12 +7,12 @@ use super::{Acts, Form, Kernels, Matrix};
 use crate::quant::TensorType;
 use crate::workers::Workers;
 
-/// Activations in the form that some weight type is multiplied with.
+/// Activations in the form that a weight type is multiplied with.
 #[derive(Debug)]
 pub struct Activations<'a>(Acts<'a>);
 
-/// Memory for [`Activations`]: as many bytes as there are activations, and no fewer of the others than
-/// one for each 16.
+/// Memory for [`Activations`]: `q` as long as the activations, `d` and `sums` with at least one element per 16
+/// activations.
 #[derive(Debug)]
 pub struct Memory<'a> {
     /// Quants.
@@ -24,7 +24,7 @@ pub struct Memory<'a> {
 }
 
 impl<'a> Activations<'a> {
-    /// `x` is `[tokens][cols]`. `None` if there is no kernel for the weight type or too little memory.
+    /// `x` is `[tokens][cols]`. `None` if this build has no kernel for the weight type, or `memory` is too small.
     pub fn new(kernels: &Kernels, kind: TensorType, x: &'a [f32], tokens: usize, memory: Memory<'a>) -> Option<Self> {
         let form = Form::of(kind)?;
         let quantized = if form == Form::F32 { 0 } else { x.len() };
@@ -36,13 +36,13 @@ impl<'a> Activations<'a> {
     }
 }
 
-/// Bytes of scratch that one worker needs for several tokens.
+/// Bytes of scratch per worker for several tokens.
 pub const fn panel_bytes(kind: TensorType, cols: usize) -> usize {
     panel::panel_bytes(kind, cols)
 }
 
-/// `out[t][r] = row r of weights * token t of x`, for `out` of `[tokens][rows]`; `panels` has
-/// [`panel_bytes`] for each worker. Does nothing where shapes do not fit.
+/// `out[t][r] = row r of weights * token t of x`, where `out` is `[tokens][rows]` and `panels` has [`panel_bytes`] per
+/// worker. Does nothing if the shapes do not match.
 #[allow(clippy::too_many_arguments)]
 pub fn product(
     kernels: &Kernels,

@@ -1,11 +1,11 @@
-//! Writing keys and values into the KV cache, in the layout of [`crate::memory::HeadLayout`].
+//! Stores keys and values in the KV cache, in the layout of [`crate::memory::HeadLayout`].
 
 use super::scalar::{self, Unit as _};
 use super::{Form, Kernels};
 use crate::memory::{HeadLayout, KvType, TILE};
 
-/// Writes the keys and values of `position` for some heads, each with tiles of `head_bytes` in all, into the page that
-/// `pages`, the context's table, names.
+/// Stores the keys and values of `position` for some heads. Each head has `head_bytes` bytes of tiles. `pages` is the
+/// context's table of pages and selects the tile.
 pub(crate) fn store(
     kernels: &Kernels,
     layout: HeadLayout,
@@ -34,7 +34,7 @@ pub(crate) fn store(
     }
 }
 
-/// All heads at once, where the processor has a way of its own.
+/// Stores all heads in one call, if the target has a fast path for it. Returns false if it has none.
 fn at_once(
     layout: HeadLayout,
     tiles: &mut [u8],
@@ -46,10 +46,10 @@ fn at_once(
     scalar::Here::keep((keys, values), tiles, head_bytes / 4, layout.dim, slot)
 }
 
-/// A head's tile, and its key and value.
+/// The tile of a head, its key and its value.
 type Head<'a> = (&'a mut [u8], &'a [f32], &'a [f32]);
 
-// (Each type's loop is a function of its own: else each would begin with what the others have to know.)
+// (One function per type, not inlined: combined, each would begin with the set-up of all three.)
 #[inline(never)]
 fn store_floats<'a>(layout: HeadLayout, slot: usize, heads: impl Iterator<Item = Head<'a>>) {
     let width = layout.padded();
@@ -71,7 +71,7 @@ fn store_floats<'a>(layout: HeadLayout, slot: usize, heads: impl Iterator<Item =
 
 #[inline(never)]
 fn store_halves<'a>(kernels: &Kernels, layout: HeadLayout, slot: usize, heads: impl Iterator<Item = Head<'a>>) {
-    // With the type as a constant, little of a layout is left to be computed.
+    // With the type as a constant, most of the layout is computed at compile time.
     let layout = HeadLayout { kind: KvType::F16, ..layout };
     for (tile, key, value) in heads {
         let Some([keys, _, values, _]) = parts(layout, tile) else { return };
@@ -118,7 +118,7 @@ fn store_bytes<'a>(kernels: &Kernels, layout: HeadLayout, slot: usize, heads: im
     }
 }
 
-/// The parts of a tile, in their order.
+/// The keys, key scales, values and value scales of a tile.
 #[inline(always)]
 fn parts(layout: HeadLayout, tile: &mut [u8]) -> Option<[&mut [u8]; 4]> {
     let (keys, values) = tile.split_at_mut_checked(layout.values())?;
@@ -127,17 +127,17 @@ fn parts(layout: HeadLayout, tile: &mut [u8]) -> Option<[&mut [u8]; 4]> {
     Some([keys, key_scales, values, value_scales])
 }
 
-/// The row of `slot`, rows being `bytes` long.
+/// The row of `slot` in rows of `bytes` bytes.
 fn row(rows: &mut [u8], slot: usize, bytes: usize) -> &mut [u8] {
     rows.get_mut(slot * bytes..(slot + 1) * bytes).unwrap_or_default()
 }
 
-/// The element of `slot` in each row of a tile's, which are `B` bytes each.
+/// The element of `slot` in each row of a tile's keys. A row has an element of `B` bytes per position.
 fn column<const B: usize>(rows: &mut [u8], slot: usize) -> impl Iterator<Item = &mut [u8; B]> {
     rows.as_chunks_mut().0.as_chunks_mut::<TILE>().0.iter_mut().map(move |row| &mut row[slot % TILE])
 }
 
-/// Up to 32 elements as q8_0: bytes and an f16 scale.
+/// Quantizes up to 32 elements as Q8_0: bytes and an f16 scale.
 fn quantize(kernels: &Kernels, block: &[f32]) -> ([i8; 32], [u8; 2]) {
     let mut x = [0.0; 32];
     for (x, v) in x.iter_mut().zip(block) {

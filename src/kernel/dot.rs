@@ -1,34 +1,34 @@
-//! The quantized dot product: the reference, and the kernel of every target without SIMD.
+//! The quantized dot product: the reference for all tables, and the kernel of targets without SIMD.
 //!
-//! Per block an exact sum of whole numbers, then one fused multiply-add, in block order; where there are minimums, a
-//! second one for these. Every other kernel equals this bit for bit.
+//! Each block contributes an exact sum of integers, scaled and added by one fused multiply-add, in block order. Formats
+//! with minimums have a second fused multiply-add per block. Every other kernel computes the same bits.
 
 use super::Job;
 use super::job::Row;
 use super::scalar::{Here, Unit};
 use crate::quant::{Format, codes};
 
-/// A row of weights times one token.
+/// The dot product of a row of weights with one token.
 pub(super) fn dot<F: Format>(row: &[u8], x: Row<'_>) -> f32 {
     let blocks: &[F::Block] = bytemuck::try_cast_slice(row).unwrap_or_default();
-    // (Zipping two iterators over chunks divides by their lengths, which may panic where code is small.)
+    // (Zipping two iterators of chunks would divide by their lengths, and builds for size keep a panic for that.)
     let mut sums = x.sums.chunks_exact(F::ELEMENTS / 16);
     let mut d = x.d.iter().copied();
     let mut acc = 0.0;
     for (i, block) in blocks.iter().enumerate() {
         let (Some(q), Some(sums)) = (x.q.get(i * F::ELEMENTS..(i + 1) * F::ELEMENTS), sums.next()) else { break };
         acc = if const { F::ELEMENTS == 256 } {
-            whole::<F>(block, q, sums, d.next().unwrap_or(0.0), acc)
+            add_block::<F>(block, q, sums, d.next().unwrap_or(0.0), acc)
         } else {
-            pieces::<F>(block, q, sums, &mut d, acc)
+            add_chunks::<F>(block, q, sums, &mut d, acc)
         };
     }
     acc
 }
 
-/// A block of 256: the sums of its groups meet their scales as whole numbers.
+/// A block of 256: integer sums are multiplied by their integer scales before the conversion to float.
 #[inline(always)]
-fn whole<F: Format>(block: &F::Block, q: &[i8], sums: &[i16], dx: f32, mut acc: f32) -> f32 {
+fn add_block<F: Format>(block: &F::Block, q: &[i8], sums: &[i16], dx: f32, mut acc: f32) -> f32 {
     let mut scales = F::scales(block).into_iter().map(i32::from);
     let mut scale = || scales.next().unwrap_or(0);
     let mut sum = 0;
@@ -46,9 +46,15 @@ fn whole<F: Format>(block: &F::Block, q: &[i8], sums: &[i16], dx: f32, mut acc: 
     acc
 }
 
-/// Any other block: every 32 numbers have a scale of their own in the activations.
+/// Any other block: the activations have a scale per 32 elements, so each chunk is converted to float.
 #[inline(always)]
-fn pieces<F: Format>(block: &F::Block, q: &[i8], sums: &[i16], d: &mut impl Iterator<Item = f32>, mut acc: f32) -> f32 {
+fn add_chunks<F: Format>(
+    block: &F::Block,
+    q: &[i8],
+    sums: &[i16],
+    d: &mut impl Iterator<Item = f32>,
+    mut acc: f32,
+) -> f32 {
     for (chunk, (q, sums)) in q.as_chunks::<32>().0.iter().zip(sums.as_chunks::<2>().0).enumerate() {
         let dx = d.next().unwrap_or(0.0);
         let [first, second] = products::<F>(codes::<F>(block, chunk), q);
@@ -67,7 +73,7 @@ fn pieces<F: Format>(block: &F::Block, q: &[i8], sums: &[i16], d: &mut impl Iter
     acc
 }
 
-/// The sums of 16 products each. (Of lengths that compilers know: else they leave the vectors of the target unused.)
+/// Sums of the first and of the last 16 products. (Fixed lengths, so that the compiler uses the target's vectors.)
 #[inline(always)]
 fn products<F: Format>(codes: [u8; 32], q: &[i8; 32]) -> [i32; 2] {
     let ([a, b], [x, y]): ([[u8; 16]; 2], [[i8; 16]; 2]) = (bytemuck::must_cast(codes), bytemuck::must_cast(*q));
@@ -77,15 +83,15 @@ fn products<F: Format>(codes: [u8; 32], q: &[i8; 32]) -> [i32; 2] {
     [sum(a, x), sum(b, y)]
 }
 
-/// Rows times tokens, one dot product at a time.
+/// Multiplies all rows with all tokens, one dot product at a time.
 ///
 /// # Safety
 ///
-/// `job` as [`Job`] says.
+/// `job` satisfies the promises of [`Job`].
 pub(super) unsafe fn matmul<F: Format>(job: &mut Job<'_>) {
     for (r, row) in job.w.chunks_exact((job.w.len() / job.rows.max(1)).max(1)).enumerate() {
         for t in 0..job.x.tokens {
-            // SAFETY: row `r` and token `t` are the job's.
+            // SAFETY: row `r` and token `t` are the job's, so their output may be written.
             unsafe { *job.out.add(t * job.stride + r) = dot::<F>(row, job.x.row(t)) };
         }
     }

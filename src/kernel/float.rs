@@ -1,5 +1,5 @@
-//! Norms, activation functions, rotary positions and float dot products, stated once over
-//! [`Isa`](super::lanes::Isa). Sums run in 16 lanes, the last ones padded with zeros.
+//! Norms, activation functions and float dot products, defined once over [`Isa`](super::lanes::Isa). Sums have 16
+//! lanes; the last vector is padded with zeros.
 
 use bytemuck::Zeroable;
 
@@ -7,8 +7,8 @@ use super::lanes::{Isa, Lanes, copy, exp_parts, load, padded, store};
 use super::{Activation, Deviation, Job};
 use crate::built;
 
-/// `tanh(x)`: relative error below 4e-7. `e / (e + 2)` with `e = exp(2 x) - 1`, of which the 1 is taken
-/// off the power of two, so that little of a small `x` is lost.
+/// `tanh(x)`: relative error below 4e-7. Computes `e / (e + 2)` with `e = exp(2 x) - 1`. The 1 is subtracted from the
+/// power of two before the multiplication, which keeps small `x` accurate.
 #[inline(always)]
 pub(super) fn tanh<S: Isa>(s: S, x: S::V) -> S::V {
     let (r, q, n) = exp_parts(s, x.add(x));
@@ -37,8 +37,8 @@ pub(super) fn silu<S: Isa>(s: S, x: S::V) -> S::V {
     x.div(s.splat(1.0).add(s.exp(s.splat(0.0).sub(x))))
 }
 
-/// The tanh form of GELU, `x / 2 (1 + tanh u)` with `u = sqrt(2 / pi) (x + 0.044715 x^3)`, as the
-/// equal `x / (1 + exp(-2 u))`.
+/// GELU in the tanh approximation, `x / 2 (1 + tanh u)` with `u = sqrt(2 / pi) (x + 0.044715 x^3)`, rewritten as
+/// `x / (1 + exp(-2 u))`.
 #[inline(always)]
 fn gelu_tanh<S: Isa>(s: S, x: S::V) -> S::V {
     let cubic = x.mul(x).fma(s.splat(0.044_715), s.splat(1.0));
@@ -46,7 +46,7 @@ fn gelu_tanh<S: Isa>(s: S, x: S::V) -> S::V {
     x.div(s.splat(1.0).add(s.exp(minus_2u)))
 }
 
-/// GELU, `x / 2 (1 + erf(x / sqrt(2)))`: absolute error below 3e-7 of `x`, by Abramowitz and Stegun 7.1.26:
+/// Exact GELU, `x / 2 (1 + erf(x / sqrt(2)))`: absolute error below 3e-7 of `x`. By Abramowitz and Stegun 7.1.26,
 /// `erf(u) = 1 - P(t) exp(-u^2)` with `t = 1 / (1 + 0.3275911 u)` for positive `u`.
 #[inline(always)]
 fn gelu_erf<S: Isa>(s: S, x: S::V) -> S::V {
@@ -62,10 +62,11 @@ fn gelu_erf<S: Isa>(s: S, x: S::V) -> S::V {
     x.mul(s.splat(0.5)).add(half.sub(half.mul(rest)))
 }
 
-/// `x = f(x)`, or `x = f(x) * up` where the feed-forward is gated.
+/// `x = f(x)`, or `x = f(x) * up` if the feed-forward layer has a gate.
 #[inline(always)]
 pub(super) fn activate<S: Isa>(s: S, f: Activation, x: &mut [f32], up: Option<&[f32]>) {
-    // What is not built does as SiLU, below as well: so where an instruction set has its own, nothing else may be left.
+    // Activations left out of this build are treated as SiLU, here and in the match below, so that a build with SiLU
+    // alone has no other branch.
     let is_silu = match f {
         Activation::Silu => true,
         Activation::GeluTanh => !built::GELU_TANH,
@@ -84,7 +85,7 @@ pub(super) fn activate<S: Isa>(s: S, f: Activation, x: &mut [f32], up: Option<&[
             && let (Activation::ClampedSwiglu, Some(up)) = (f, up)
         {
             let limit = s.splat(7.0);
-            let v = limit.min(v); // constants first: NaN passes through
+            let v = limit.min(v); // the constants come first, so NaN passes through
             let up = s.splat(-7.0).max(limit.min(load(s, up, i))).add(s.splat(1.0));
             let gate = v.div(s.splat(1.0).add(s.exp(v.mul(s.splat(-1.702)))));
             store(gate.mul(up), x, i);
@@ -97,7 +98,7 @@ pub(super) fn activate<S: Isa>(s: S, f: Activation, x: &mut [f32], up: Option<&[
                 let one = s.splat(1.0);
                 one.div(one.add(s.exp(s.splat(0.0).sub(v))))
             }
-            // Zeros of both signs are alike, and a NaN passes through.
+            // Adding 0 turns -0 into 0, and NaN passes through.
             Activation::Relu if built::RELU => s.splat(0.0).max(v).add(s.splat(0.0)),
             Activation::ReluSquared if built::RELU_SQUARED => {
                 let v = s.splat(0.0).max(v);
@@ -109,7 +110,7 @@ pub(super) fn activate<S: Isa>(s: S, f: Activation, x: &mut [f32], up: Option<&[
     }
 }
 
-/// Root-mean-square norm of each `width` elements: `x / sqrt(mean(x^2) + eps) * weight`.
+/// RMS norm: `x / sqrt(mean(x^2) + eps) * weight`.
 #[inline(always)]
 pub(super) fn rms_norm<S: Isa>(s: S, x: &mut [f32], weight: &[u8], eps: f32) {
     if s.rms_norm(x, weight, eps) {
@@ -146,7 +147,7 @@ pub(super) fn layer_norm<S: Isa>(s: S, x: &mut [f32], weight: &[u8], bias: &[u8]
     affine(s, x, mean, 1.0 / deviation, weight, bias);
 }
 
-/// `(x - mean) * scale * weight + bias`; weight and bias are little-endian f32, where they are.
+/// `(x - mean) * scale * weight + bias`. Weight and bias are little-endian f32; empty slices are skipped.
 #[inline(always)]
 fn affine<S: Isa>(s: S, x: &mut [f32], mean: f32, scale: f32, weight: &[u8], bias: &[u8]) {
     for i in (0..x.len()).step_by(16) {
@@ -161,7 +162,7 @@ fn affine<S: Isa>(s: S, x: &mut [f32], mean: f32, scale: f32, weight: &[u8], bia
     }
 }
 
-/// The 16 little-endian f32 from element `i` of `bytes`, zeros beyond their end.
+/// The 16 little-endian f32 from element `i` of `bytes`; zeros past the end.
 #[inline(always)]
 fn floats<S: Isa>(s: S, bytes: &[u8], i: usize) -> S::V {
     match bytes.get(i * 4..).and_then(|bytes| bytes.first_chunk()) {
@@ -170,7 +171,7 @@ fn floats<S: Isa>(s: S, bytes: &[u8], i: usize) -> S::V {
     }
 }
 
-/// Rounds to f16; both slices have the same length (2 bytes each in `out`).
+/// Rounds to little-endian f16; `out` has 2 bytes per element.
 #[inline(always)]
 pub(super) fn to_f16<S: Isa>(s: S, x: &[f32], out: &mut [u8]) {
     for (i, out) in out.chunks_mut(32).enumerate() {
@@ -186,8 +187,8 @@ pub(super) fn to_f16<S: Isa>(s: S, x: &[f32], out: &mut [u8]) {
     }
 }
 
-/// Activations for weights in blocks of 32, as llama.cpp's `quantize_row_q8_0`: the scale is the largest
-/// magnitude / 127, used as the f16 it would be stored as; values round half to even.
+/// Quantizes activations for weights in blocks of 32, like llama.cpp's `quantize_row_q8_0`: the scale is the largest
+/// magnitude / 127, rounded to f16; values are rounded half to even.
 #[inline(always)]
 pub(super) fn quantize_q8<S: Isa>(s: S, x: &[f32], q: &mut [i8], d: &mut [f32], sums: &mut [i16]) {
     let blocks = x.as_chunks::<32>().0.iter().zip(q.as_chunks_mut::<32>().0);
@@ -196,17 +197,18 @@ pub(super) fn quantize_q8<S: Isa>(s: S, x: &[f32], q: &mut [i8], d: &mut [f32], 
     }
 }
 
-/// Activations for weights in blocks of 256, as llama.cpp's `quantize_row_q8_K`: one f32 scale for 256.
+/// Quantizes activations for weights in blocks of 256, like llama.cpp's `quantize_row_q8_K`: one f32 scale per 256.
 #[inline(always)]
 pub(super) fn quantize_q8k<S: Isa>(s: S, x: &[f32], q: &mut [i8], d: &mut [f32], sums: &mut [i16]) {
     let blocks = x.as_chunks::<256>().0.iter().zip(q.as_chunks_mut::<256>().0);
     for (((x, q), d), sums) in blocks.zip(d).zip(sums.as_chunks_mut::<16>().0) {
-        *d = 1.0 / (127.0 / quantize_block::<_, 256, 16>(s, x, q, sums)); // 0 of 0
+        *d = 1.0 / (127.0 / quantize_block::<_, 256, 16>(s, x, q, sums)); // 0 if all are 0
     }
 }
 
-/// Activations for weights in groups of `N`, as `quantize` of llama2.c's `runq.c`, but for halves, which it rounds away
-/// from zero: the scale is the largest magnitude / 127, in f32, for each 32 of the group.
+/// Quantizes activations for weights in groups of `N`, like `quantize` of llama2.c's `runq.c`, except that halves are
+/// rounded to even and not away from zero. The scale is the largest magnitude / 127 in f32, stored once per 32
+/// elements.
 #[inline(always)]
 pub(super) fn quantize_groups<S: Isa, const N: usize, const SCALES: usize, const SUMS: usize>(
     s: S,
@@ -221,8 +223,8 @@ pub(super) fn quantize_groups<S: Isa, const N: usize, const SCALES: usize, const
     }
 }
 
-/// Quantizes one block to its largest magnitude, which is returned, with the sums of each 16 quants.
-/// A block that holds an infinity or a NaN becomes zeros under a NaN scale.
+/// Quantizes one block, scaling the largest magnitude to 127, and writes the sum of every 16 quants. Returns the
+/// largest magnitude. A block with an infinity or a NaN becomes zeros with a NaN scale.
 #[inline(always)]
 fn quantize_block<S: Isa, const N: usize, const SUMS: usize>(
     s: S,
@@ -238,7 +240,7 @@ fn quantize_block<S: Isa, const N: usize, const SUMS: usize>(
         amax = amax.max(s.load(x).abs());
     }
     let amax = amax.largest();
-    // Zeros, and what is so small that the scale becomes zero: all quants are zero.
+    // All quants are 0 if `amax` is 0 or so small that the scale becomes 0.
     let inverse = 127.0 / amax;
     let inverse = s.splat(if inverse == f32::INFINITY { 0.0 } else { inverse });
     let mut total = 0.0;
@@ -249,7 +251,7 @@ fn quantize_block<S: Isa, const N: usize, const SUMS: usize>(
         *to = sum as i16;
         total += sum;
     }
-    // NaN times anything is NaN, and infinity times an inverse of 0.
+    // NaN times anything is NaN, and so is infinity times the inverse of infinity.
     if total.is_nan() {
         *q = [0; N];
         *sums = [0; SUMS];
@@ -258,7 +260,7 @@ fn quantize_block<S: Isa, const N: usize, const SUMS: usize>(
     amax
 }
 
-/// How one float weight type is read.
+/// A float weight type.
 pub(super) trait Weight {
     /// The bytes of 16 weights.
     type Sixteen: bytemuck::Pod;
@@ -283,7 +285,7 @@ weight!(F32, 4, load_f32);
 weight!(F16, 2, load_f16);
 weight!(Bf16, 2, load_bf16);
 
-/// Float weights times float activations: tiles of `R` rows by `T` tokens, each output one sum in 16 lanes.
+/// Float weights times float activations, in tiles of `R` rows by `T` tokens. Each output is one sum in 16 lanes.
 #[inline(always)]
 pub(super) fn matmul<S: Isa, W: Weight, const R: usize, const T: usize>(s: S, job: &mut Job<'_>) {
     let whole = job.x.tokens / T * T;
@@ -298,7 +300,7 @@ pub(super) fn matmul<S: Isa, W: Weight, const R: usize, const T: usize>(s: S, jo
 #[inline(always)]
 fn tile_rows<S: Isa, W: Weight, const R: usize, const T: usize>(s: S, job: &mut Job<'_>, t: usize) {
     let whole = job.rows / R * R;
-    // SAFETY: rows and tokens stay within the job.
+    // SAFETY: `r` and `t` count rows and tokens of the job, and each tile ends inside them.
     unsafe {
         for r in (0..whole).step_by(R) {
             tile::<S, W, R, T>(s, job, r, t);
@@ -316,7 +318,8 @@ fn tile_rows<S: Isa, W: Weight, const R: usize, const T: usize>(s: S, job: &mut 
 unsafe fn tile<S: Isa, W: Weight, const R: usize, const T: usize>(s: S, job: &mut Job<'_>, r: usize, t: usize) {
     let cols = job.cols;
     let row_bytes = cols * W::BYTES;
-    // SAFETY: these rows and tokens are the job's, of `cols` elements each; the tail is padded in a copy.
+    // SAFETY: the rows and tokens are the job's, of `cols` elements each, and `whole <= cols`. The tail of a row is
+    // copied to a padded array before it is loaded.
     unsafe {
         let w = job.w.as_ptr().add(r * row_bytes);
         let x = job.x.x.as_ptr().add(t * cols);

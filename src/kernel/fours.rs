@@ -1,47 +1,49 @@
-//! Block formats for instruction sets whose registers Rust cannot hold, so that bytes go from memory to memory
-//! ([`Vectors`]): four rows times some tokens. The bits are those of [`super::dot`].
+//! Quantized products four rows at a time, for instruction sets whose vector types stable Rust lacks (see [`Vectors`]).
+//! Vectors are loaded and stored within each operation, and unpacked codes are kept in memory. Results are bit-equal to
+//! [`super::dot`].
 
 use super::Job;
 use super::job::Row;
 use super::scalar::Unit;
 use crate::quant::{Bytes, Format, Shape};
 
-/// Such an instruction set.
+/// An instruction set whose vectors cannot be Rust values.
 ///
 /// # Safety
 ///
-/// As for [`Unit`]; sums are exact.
+/// The conditions of [`Unit`] hold, and the integer sums are exact.
 pub(super) unsafe trait Vectors: Unit {
-    /// What codes are unpacked by.
+    /// The operations that codes are unpacked with.
     type Bytes: Bytes;
     const BYTES: Self::Bytes;
 
     fn store(codes: <Self::Bytes as Bytes>::V, to: &mut [u8; 32]);
 
-    /// Dot products of `N` codes, 16 or 32, each less `bias` as a signed byte, of each of four rows, and of as many quants.
+    /// For each of four rows, the dot product of `N` codes (16 or 32), minus `bias`, with the same `N` quants. A code
+    /// minus `bias` fits a signed byte.
     ///
     /// # Safety
     ///
-    /// They are there, and the processor has the instruction set.
+    /// The codes and the quants may be read, and the processor has the instruction set.
     unsafe fn dots<const N: usize>(codes: [*const u8; 4], bias: u8, q: *const i8) -> [i32; 4];
 }
 
-/// Rows times tokens.
+/// Multiplies all rows with all tokens.
 ///
 /// # Safety
 ///
-/// The processor has the instruction set; `job` as [`Job`] says.
+/// The processor has the instruction set, and `job` satisfies the promises of [`Job`].
 pub(super) unsafe fn matmul<F: Format, U: Vectors>(job: &mut Job<'_>) {
     if job.rows < 4 {
-        // SAFETY: needs no instruction set.
+        // SAFETY: the scalar kernel needs no instruction set.
         return unsafe { super::dot::matmul::<F>(job) };
     }
     let row_bytes = job.w.len() / job.rows;
     let mut r = 0;
     while r < job.rows {
-        // The last rows are taken together with some that are done: the same bits again.
+        // The last group of rows overlaps the one before; the shared rows are computed twice, with the same bits.
         r = r.min(job.rows - 4);
-        // SAFETY: rows `r..r + 4` are the job's, in `w` and in `out`.
+        // SAFETY: rows `r..r + 4` are inside the job's weights and outputs, because `r <= job.rows - 4`.
         unsafe {
             let rows = core::array::from_fn(|k| job.w.as_ptr().add((r + k) * row_bytes));
             let mut t = 0;
@@ -57,41 +59,41 @@ pub(super) unsafe fn matmul<F: Format, U: Vectors>(job: &mut Job<'_>) {
     }
 }
 
-/// Four rows, whose codes are unpacked once, times `T` tokens.
+/// Multiplies four rows with `T` tokens; the codes of the rows are unpacked once.
 ///
 /// # Safety
 ///
-/// As above: rows `r..r + 4` and tokens `t..t + T` are the job's.
+/// Rows `r..r + 4` and tokens `t..t + T` are the job's.
 #[inline(never)]
 unsafe fn tile<F: Format, U: Vectors, const T: usize>(rows: [*const u8; 4], job: &Job<'_>, r: usize, t: usize) {
     let x: [Row<'_>; T] = core::array::from_fn(|k| job.x.row(t + k));
     let mut acc = [[0.0f32; 4]; T];
     for i in 0..job.cols / F::ELEMENTS {
-        // SAFETY: the rows and the tokens have as many blocks.
+        // SAFETY: the rows and the tokens have `cols / ELEMENTS` blocks, and `i` is less.
         unsafe {
             let blocks = rows.map(|row| &*row.add(i * size_of::<F::Block>()).cast::<F::Block>());
             if F::ELEMENTS == 256 {
-                whole::<F, U, T>(blocks, &x, i, &mut acc);
+                add_block::<F, U, T>(blocks, &x, i, &mut acc);
             } else {
                 for chunk in 0..F::ELEMENTS / 32 {
-                    piece::<F, U, T>(blocks, chunk, &x, i * (F::ELEMENTS / 32) + chunk, &mut acc);
+                    add_chunk::<F, U, T>(blocks, chunk, &x, i * (F::ELEMENTS / 32) + chunk, &mut acc);
                 }
             }
         }
     }
     for (k, acc) in acc.into_iter().enumerate() {
-        // SAFETY: these outputs are the job's.
+        // SAFETY: the outputs of four rows and token `t + k` may be written, by the promise of the caller.
         unsafe { job.out.add((t + k) * job.stride + r).cast::<[f32; 4]>().write_unaligned(acc) };
     }
 }
 
-/// Four blocks of 256.
+/// Accumulates block `i` of four rows, for formats with blocks of 256.
 ///
 /// # Safety
 ///
-/// The tokens have block `i`.
+/// The tokens have block `i`, and the processor has the instruction set.
 #[inline(always)]
-unsafe fn whole<F: Format, U: Vectors, const T: usize>(
+unsafe fn add_block<F: Format, U: Vectors, const T: usize>(
     blocks: [&F::Block; 4],
     x: &[Row<'_>; T],
     i: usize,
@@ -103,7 +105,7 @@ unsafe fn whole<F: Format, U: Vectors, const T: usize>(
         let mut room = [[0; 32]; 4];
         let (codes, bias) = codes::<F, U>(blocks, chunk, &mut room);
         for (x, totals) in x.iter().zip(&mut totals) {
-            // SAFETY: as above.
+            // SAFETY: `codes` points to 32 codes of each row, and the tokens have block `i`.
             unsafe {
                 let q = x.q.as_ptr().add(i * 256 + chunk * 32);
                 let mut add = |sums: [i32; 4], group: usize| {
@@ -138,13 +140,13 @@ unsafe fn whole<F: Format, U: Vectors, const T: usize>(
     }
 }
 
-/// Thirty-two numbers of four blocks of another size.
+/// Accumulates a chunk of four rows, for formats with other blocks. `i` is the chunk's number in the row.
 ///
 /// # Safety
 ///
-/// The tokens have piece `i`.
+/// The tokens have chunk `i`, and the processor has the instruction set.
 #[inline(always)]
-unsafe fn piece<F: Format, U: Vectors, const T: usize>(
+unsafe fn add_chunk<F: Format, U: Vectors, const T: usize>(
     blocks: [&F::Block; 4],
     chunk: usize,
     x: &[Row<'_>; T],
@@ -163,7 +165,7 @@ unsafe fn piece<F: Format, U: Vectors, const T: usize>(
                 *acc = U::fma(scale * dx, sum as f32, *acc);
             }
         };
-        // SAFETY: as above.
+        // SAFETY: `codes` points to 32 codes of each row, and the tokens have chunk `i`.
         unsafe {
             let q = x.q.as_ptr().add(i * 32);
             if F::FLOAT_GROUPS {
@@ -180,8 +182,8 @@ unsafe fn piece<F: Format, U: Vectors, const T: usize>(
     }
 }
 
-/// Where the codes of four blocks are, and what they are too large by: in the blocks, if they lie there as signed bytes,
-/// else unpacked.
+/// Pointers to a chunk's codes of four blocks, and their bias. The codes are read in place if the blocks hold signed
+/// bytes; otherwise they are unpacked to `room`.
 #[inline(always)]
 fn codes<F: Format, U: Vectors>(
     blocks: [&F::Block; 4],

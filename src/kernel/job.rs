@@ -1,25 +1,25 @@
-//! What a kernel works on: activations, and a worker's piece of a matrix product.
+//! The operands of a kernel: activations, and one worker's share of a matrix product.
 
 use super::linear::Matrix;
 use super::panel::panel_bytes;
 use crate::quant::{Format, TensorType, formats, formats_list};
 
-/// The form of the activations that a weight type is multiplied with.
+/// The representation of activations that a weight type is multiplied with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// As they are.
+    /// Floats, not quantized.
     F32,
-    /// Bytes with a scale for every 32.
+    /// Signed bytes with an f16 scale per 32.
     Q8,
-    /// Bytes with a scale for every 256.
+    /// Signed bytes with an f32 scale per 256.
     Q8K,
-    /// Bytes with an f32 scale for every 32.
+    /// Signed bytes with an f32 scale per 32.
     Groups32,
-    /// Bytes with an f32 scale for every 64, which is there twice.
+    /// Signed bytes with an f32 scale per 64, which is stored twice.
     Groups64,
 }
 
-/// Activations for each sum in the quantized forms.
+/// Activations per element of `sums`, in every quantized form.
 pub(crate) const SUM_SPAN: usize = 16;
 
 macro_rules! form_of {
@@ -38,7 +38,7 @@ macro_rules! form_of {
 impl Form {
     formats_list!(form_of);
 
-    /// Of each weight type with a low number.
+    /// The form for each weight type with a number below 64.
     const ALL: [Option<Self>; 64] = {
         let mut all = [None; 64];
         let mut id = 0;
@@ -51,14 +51,14 @@ impl Form {
         all
     };
 
-    /// `None` for weight types that this build does not run.
-    #[inline(always)] // a load
+    /// The form for a weight type; `None` for types that this build does not run.
+    #[inline(always)] // one load
     pub const fn of(kind: TensorType) -> Option<Self> {
         let id = kind as usize;
         if id < Self::ALL.len() {
             Self::ALL[id]
         } else if TensorType::Q8_G32.is_built() || TensorType::Q8_G64.is_built() {
-            Self::chosen(kind) // those two, which GGUF has no numbers for
+            Self::chosen(kind) // `Q8_G32` and `Q8_G64`, whose numbers are above GGUF's
         } else {
             None
         }
@@ -73,7 +73,7 @@ impl Form {
         }
     }
 
-    /// Whether this build has a weight type that wants this form.
+    /// True if this build has a weight type that uses this form.
     pub const fn is_built(self) -> bool {
         match self {
             Self::F32 | Self::Q8 => true,
@@ -82,7 +82,7 @@ impl Form {
         }
     }
 
-    /// Elements for each scale.
+    /// Activations per scale.
     pub const fn span(self) -> usize {
         match self {
             Self::F32 => 1,
@@ -94,7 +94,7 @@ impl Form {
 
 macro_rules! q8k_built {
     ({} $($name:ident = $number:literal, $module:ident :: $format:ident, $feature:literal;)*) => {
-        /// Whether this build has a weight type that wants activations in the form [`Form::Q8K`].
+        /// True if this build has a weight type that uses [`Form::Q8K`].
         const Q8K_BUILT: bool =
             $(matches!(Form::of(TensorType::$name), Some(Form::Q8K)) ||)* false;
     };
@@ -106,16 +106,16 @@ formats_list!(q8k_built);
 pub(crate) struct Acts<'a> {
     /// `[tokens][cols]`.
     pub x: &'a [f32],
-    /// `[tokens][cols]`, from -127 to 127; empty where the form is F32, like the next two.
+    /// `[tokens][cols]`, from -127 to 127. `q`, `d` and `sums` are empty for `Form::F32`.
     pub q: &'a [i8],
     /// Scales, `[tokens][cols / span]`.
     pub d: &'a [f32],
-    /// Sums of `q`, `[tokens][cols / 16]`.
+    /// Sums of `SUM_SPAN` elements of `q`, `[tokens][cols / 16]`.
     pub sums: &'a [i16],
     pub tokens: usize,
 }
 
-/// One token of [`Acts`].
+/// The quantized activations of one token.
 #[derive(Clone, Copy)]
 pub(super) struct Row<'a> {
     pub q: &'a [i8],
@@ -129,13 +129,13 @@ impl<'a> Acts<'a> {
         Row { q: self.part(self.q, t), d: self.part(self.d, t), sums: self.part(self.sums, t) }
     }
 
-    /// Token `t` of one of the slices.
+    /// The elements of token `t` in one of the slices.
     fn part<T>(&self, all: &'a [T], t: usize) -> &'a [T] {
         let n = all.len() / self.tokens.max(1);
         all.get(t * n..(t + 1) * n).unwrap_or(&[])
     }
 
-    /// Whether every token has `cols` elements in this form.
+    /// True if the slices hold `cols` elements of every token in this form.
     fn has(&self, form: Form, cols: usize) -> bool {
         let elements = self.tokens.saturating_mul(cols);
         self.x.len() == elements
@@ -146,11 +146,12 @@ impl<'a> Acts<'a> {
     }
 }
 
-/// One worker's piece of a matrix product: rows of weights times all tokens of `x`.
+/// One worker's share of a matrix product: some rows of weights times all tokens of `x`.
 ///
-/// The fields are right by construction: those of a [`Matrix`] of one row at least; `x` has `cols` elements a token, in
-/// the form of the type; `out + t * stride + r` may be written for every row and token; and `panel` has [`panel_bytes`] if
-/// there are several tokens.
+/// [`new`](Self::new) establishes these promises, which kernels rely on: `kind`, `w`, `rows` and `cols` describe a
+/// valid [`Matrix`] of at least one row; `x` has `cols` elements per token, in the form of the weight type;
+/// `out + t * stride + r` may be written for every row `r` and token `t`; and `panel` has [`panel_bytes`] if there are
+/// several tokens.
 pub(super) struct Job<'a> {
     pub kind: TensorType,
     pub w: &'a [u8],
@@ -159,16 +160,16 @@ pub(super) struct Job<'a> {
     pub x: &'a Acts<'a>,
     pub out: *mut f32,
     pub stride: usize,
-    #[allow(dead_code)] // the scalar kernels pack nothing
+    #[allow(dead_code)] // the scalar kernels do not pack
     pub panel: &'a mut [u8],
 }
 
 impl<'a> Job<'a> {
-    /// `None` if there is nothing to do, or if the shapes do not fit together.
+    /// Returns `None` if the matrix has no rows or the shapes do not match.
     ///
     /// # Safety
     ///
-    /// `out + t * stride + r` is valid for writes, and nobody else's, for every row and token.
+    /// For every row `r` and token `t`, `out + t * stride + r` may be written and nobody else accesses it.
     #[inline(always)]
     pub unsafe fn new(
         w: &Matrix<'a>,

@@ -1,21 +1,22 @@
-//! Sixteen f32 lanes: the vector that every float kernel is written in.
+//! Vectors of sixteen f32 lanes, in which every float kernel is written.
 //!
-//! One definition of each float operation, stated once over [`Isa`] and [`Lanes`] (in [`super::float`] and
-//! [`super::attention`]), is instantiated for the scalar array and for each instruction set. The
-//! lanes are part of the arithmetic: a sum runs in 16 partial sums, joined by one fixed tree.
+//! Each float operation is defined once over [`Isa`] and [`Lanes`] (in [`super::float`] and [`super::attention`]) and
+//! compiled for the scalar array and for each instruction set. The number of lanes is part of the arithmetic: a sum is
+//! 16 partial sums, added in one fixed tree.
 
 use core::ops::Range;
 
-/// An instruction set, as a value that exists only where the processor has it. Vectors are made by such a value alone,
-/// so their arithmetic is safe.
+/// An instruction set. A value of the implementing type is a proof that the processor has it. Vectors are only created
+/// through such a value, so operations on them are safe.
 ///
 /// # Safety
 ///
-/// Stores write all elements that they are given, and the methods with pointers stay within what they name.
+/// Stores write every element of their argument, and the methods with pointers access only what their documentation
+/// names.
 pub(super) unsafe trait Isa: Copy {
-    /// Its vector.
+    /// The vector of 16 floats.
     type V: Lanes;
-    /// Query rows that attention takes at once: as many as have room in the registers.
+    /// Query rows that attention processes at once, as many as fit in the registers.
     const ROWS: usize;
 
     /// # Safety
@@ -23,7 +24,7 @@ pub(super) unsafe trait Isa: Copy {
     /// The processor has the instruction set, and the caller is compiled for it or inlined into a function that is.
     unsafe fn new() -> Self;
 
-    /// Runs work in a function of its own, compiled for the instruction set.
+    /// Runs `work`, in a separate function if the instruction set splits long functions, otherwise inline.
     #[inline(always)]
     fn apart<W: Work<Self>>(self, work: W) {
         work.run(self);
@@ -38,67 +39,72 @@ pub(super) unsafe trait Isa: Copy {
     fn load(self, x: &[f32; 16]) -> Self::V {
         self.load_f32(bytemuck::must_cast_ref(x))
     }
-    /// Little-endian f32.
+    /// Loads little-endian f32.
     fn load_f32(self, bytes: &[u8; 64]) -> Self::V;
     fn load_f16(self, bytes: &[u8; 32]) -> Self::V;
     fn load_bf16(self, bytes: &[u8; 32]) -> Self::V;
     fn load_i8(self, bytes: &[u8; 16]) -> Self::V;
 
-    /// [`exp`], in as many lanes at once as have room in the registers.
+    /// [`exp`], in as many lanes at a time as fit in the registers.
     #[inline(always)]
     fn exp(self, x: Self::V) -> Self::V {
         exp(self, x)
     }
-    /// `x / (1 + exp(-x))` in place, times `up` where there is one, if the instruction set has a way of its own.
+    /// A specialized `x / (1 + exp(-x))` in place, times `up` if there is one. Returns false if the instruction set has
+    /// none.
     #[inline(always)]
     fn silu(self, _x: &mut [f32], _up: Option<&[f32]>) -> bool {
         false
     }
-    /// The RMS norm of [`Kernels::rms_norm`](super::Kernels::rms_norm), if the instruction set has a way of its own.
+    /// A specialized [`Kernels::rms_norm`](super::Kernels::rms_norm). Returns false if the instruction set has none.
     #[inline(always)]
     fn rms_norm(self, _x: &mut [f32], _weight: &[u8], _eps: f32) -> bool {
         false
     }
-    /// Whole sixteens as bytes, with the sums of each, to their largest magnitude; in the same sense.
+    /// A specialized quantization of `x`, a multiple of 16 floats: bytes scaled so that the largest magnitude becomes
+    /// 127, and the sum of every 16 of them. Returns the largest magnitude, or `None` if the instruction set has no
+    /// specialized version.
     #[inline(always)]
     fn quantize(self, _x: &[f32], _q: &mut [i8], _sums: &mut [i16]) -> Option<f32> {
         None
     }
-    /// Attention scores: those of some lanes times `factor` in place, and the largest of them and of `top`
-    /// in some lane of the result. The other lanes of the scores may hold anything then.
+    /// Multiplies the attention scores in `lanes` by `factor`, in place. Returns a vector whose largest lane is the
+    /// largest of these scores and of `top`. The scores in other lanes may be overwritten.
     ///
     /// # Safety
     ///
     /// 16 floats at `at` may be read and written; `lanes` is not empty and ends at 16 or before.
     #[inline(always)]
     unsafe fn scale(self, at: *mut f32, factor: f32, lanes: Range<usize>, top: Self::V) -> Self::V {
-        // SAFETY: 16 floats are there.
+        // SAFETY: the caller promises 16 floats.
         let scores = unsafe { &mut *at.cast() };
         let scaled = self.load(scores).mul(self.splat(factor));
         let scaled = scaled.masked(mask(&lanes), self.splat(f32::NEG_INFINITY));
         scaled.store(scores);
         top.max(scaled)
     }
-    /// The same of some scores of a block, where [`ROWS`](Self::ROWS) is 1: returns the largest.
+    /// [`scale`](Self::scale) for the range `scores` of a block of positions, if [`ROWS`](Self::ROWS) is 1. Returns the
+    /// largest score.
     ///
     /// # Safety
     ///
-    /// These scores, one at least, may be read and written, and what else is in their sixteens.
+    /// `scores` is not empty, and every aligned group of 16 floats at `at` that it touches may be read and written.
     #[inline(always)]
     unsafe fn scale_one(self, at: *mut f32, factor: f32, scores: Range<usize>) -> f32 {
         let mut top = self.splat(f32::NEG_INFINITY);
         for (start, lanes) in sixteens(scores) {
-            // SAFETY: passed on to the caller.
+            // SAFETY: the caller promises these floats.
             top = unsafe { self.scale(at.add(start), factor, lanes, top) };
         }
         top.largest()
     }
-    /// The scores of some positions of a block, of which `at` has the tiles: the dot products of `q` with the keys, in f32,
-    /// times `factor`, to `to`. Returns the largest.
+    /// Computes the scores of the positions `scores` of a block: the dot products of `q` with the f32 keys, times
+    /// `factor`, to `to`. `at` has the keys of the block's four tiles. Returns the largest score.
     ///
     /// # Safety
     ///
-    /// As for [`scale_one`](Self::scale_one), and each of these tiles has a row of 16 for each number of `q`.
+    /// The conditions of [`scale_one`](Self::scale_one) hold, and each tile that `scores` touches has a row of 16
+    /// floats per element of `q`.
     #[inline(always)]
     unsafe fn scores_one(
         self,
@@ -110,44 +116,44 @@ pub(super) unsafe trait Isa: Copy {
     ) -> f32 {
         static ZEROS: [f32; 16] = [0.0; 16];
         for ((start, lanes), tile) in sixteens(scores.clone()).zip(at.iter().skip(scores.start / 16)) {
-            // SAFETY: passed on to the caller.
+            // SAFETY: the caller promises these tiles, and room for their scores.
             unsafe { self.add_products(ZEROS.as_ptr(), *tile, 16, q.as_ptr(), q.len(), lanes.end, to.add(start)) };
         }
-        // SAFETY: passed on to the caller.
+        // SAFETY: the scores are written now, and the caller promises the rest.
         unsafe { self.scale_one(to, factor, scores) }
     }
-    /// Scores to weights: `exp(score - best)` in place for those of some lanes, added to `total`.
+    /// Replaces the scores in `lanes` by the weights `exp(score - best)`, and adds these to `total`.
     ///
     /// # Safety
     ///
-    /// As for [`scale`](Self::scale); the lanes are initialized.
+    /// The conditions of [`scale`](Self::scale) hold, and the lanes are initialized.
     #[inline(always)]
     unsafe fn softmax(self, at: *mut f32, best: f32, lanes: Range<usize>, total: &mut Self::V) {
-        // SAFETY: 16 floats are there.
+        // SAFETY: the caller promises 16 floats.
         let scores = unsafe { &mut *at.cast() };
         let weights = self.exp(self.load(scores).sub(self.splat(best))).masked(mask(&lanes), self.zero());
         *total = total.add(weights);
         weights.store(scores);
     }
-    /// The same for some scores of a block, where [`ROWS`](Self::ROWS) is 1.
+    /// [`softmax`](Self::softmax) for the range `scores` of a block of positions, if [`ROWS`](Self::ROWS) is 1.
     ///
     /// # Safety
     ///
-    /// As for [`scale_one`](Self::scale_one); the scores are initialized.
+    /// The conditions of [`scale_one`](Self::scale_one) hold, and the scores are initialized.
     #[inline(always)]
     unsafe fn softmax_one(self, at: *mut f32, best: f32, scores: Range<usize>, total: &mut Self::V) {
         for (start, lanes) in sixteens(scores) {
-            // SAFETY: passed on to the caller.
+            // SAFETY: the caller promises these floats.
             unsafe { self.softmax(at.add(start), best, lanes, total) };
         }
     }
-    /// What is at `start`, and for each of `n` rows, `stride` elements apart, and as many factors one
-    /// `fma(row, x)` more, to `to`. The first `lanes` lanes are asked for.
+    /// `to = start + sum(rows[i] * x[i])` for `i < n`, in 16 lanes with one fma per row, in order. Rows are `stride`
+    /// floats apart. Only the first `lanes` lanes of the result are needed.
     ///
     /// # Safety
     ///
-    /// All pointers lie on boundaries of 4 bytes: 16 floats at `start` and in each row, `n` at `x`, room for 16 at `to`.
-    #[allow(clippy::too_many_arguments)] // three pieces of memory, and how far they go
+    /// All pointers are aligned to 4 bytes. `start` and each row have 16 floats, `x` has `n`, and `to` has room for 16.
+    #[allow(clippy::too_many_arguments)] // three ranges of memory, and their sizes
     #[inline(always)]
     unsafe fn add_products(
         self,
@@ -159,7 +165,7 @@ pub(super) unsafe trait Isa: Copy {
         _lanes: usize,
         to: *mut f32,
     ) {
-        // SAFETY: the caller has all these.
+        // SAFETY: the caller promises these floats.
         unsafe {
             let mut acc = self.load(&*start.cast());
             for i in 0..n {
@@ -168,11 +174,13 @@ pub(super) unsafe trait Isa: Copy {
             acc.store(&mut *to.cast());
         }
     }
-    /// The same with rows of a block, sixteen from each of four places, and a factor for each, added to what is at `to`.
+    /// `to += sum(row[i] * x[i])` for the positions `rows` of a block. Row `i` begins at
+    /// `at[i / 16] + (i % 16) * stride`.
     ///
     /// # Safety
     ///
-    /// As for [`add_products`](Self::add_products), for the rows and factors that `rows` names, one at least.
+    /// The conditions of [`add_products`](Self::add_products) hold for the rows and factors in `rows`, which is not
+    /// empty.
     #[inline(always)]
     unsafe fn add_rows(
         self,
@@ -184,36 +192,37 @@ pub(super) unsafe trait Isa: Copy {
         to: *mut f32,
     ) {
         for ((start, rows), at) in sixteens(rows.clone()).zip(at.iter().skip(rows.start / 16)) {
-            // SAFETY: passed on to the caller.
+            // SAFETY: the caller promises these rows and factors.
             unsafe {
                 let (first, x) = (at.add(rows.start * stride), x.add(start + rows.start));
                 self.add_products(to, first, stride, x, rows.len(), lanes, to);
             }
         }
     }
-    /// Asks for the line at an address that will be used soon, as far as the second cache: what comes from
-    /// memory would keep the first one's few places for requests too long. Any address will do.
+    /// Prefetches the cache line at an address into the second-level cache. The first level has few slots for
+    /// outstanding misses, and a line from memory would occupy one for too long. Any address is allowed.
     #[inline(always)]
     fn prefetch(self, _soon: *const u8) {}
-    /// `x` rounded to f16, nearest even, and back.
+    /// `x` rounded to f16, to nearest even, and back.
     #[inline(always)]
     fn round_to_f16(self, x: f32) -> f32 {
         half::f16::from_f32_const(x).to_f32_const()
     }
 }
 
-/// What an instruction set can run [`apart`](Isa::apart): the time to compile a function grows faster than its size.
+/// A function body for [`Isa::apart`]. Separate functions shorten compile time, which grows faster than the size of a
+/// function.
 pub(super) trait Work<S> {
-    /// Inlined always.
+    /// The implementation is always inlined.
     fn run(self, s: S);
 }
 
-/// Sixteen f32. Every method does the same IEEE operation on each lane, rounding to nearest even.
+/// Sixteen f32 lanes. Every method performs the same IEEE operation on each lane, rounding to nearest even.
 pub(super) trait Lanes: Copy {
     fn store(self, to: &mut [f32; 16]);
-    /// Rounds to f16, nearest even.
+    /// Rounds to f16, to nearest even.
     fn store_f16(self, to: &mut [u8; 32]);
-    /// Integral values from -128 to 127, as bytes.
+    /// Stores lanes, which are integers from -128 to 127, as bytes.
     fn store_i8(self, to: &mut [i8; 16]);
 
     fn add(self, b: Self) -> Self;
@@ -222,46 +231,46 @@ pub(super) trait Lanes: Copy {
     fn div(self, b: Self) -> Self;
     /// `self * b + c`, rounded once.
     fn fma(self, b: Self, c: Self) -> Self;
-    /// The larger; of a NaN in `b` a NaN. Instruction sets differ in the result for a NaN in `self`, and for
-    /// zeros of both signs: nothing may depend on it.
+    /// The larger value; NaN if `b` is NaN. Instruction sets differ in the result for a NaN in `self` and for zeros of
+    /// different sign: nothing may depend on these.
     fn max(self, b: Self) -> Self;
-    /// The smaller; NaN and zeros as in [`max`](Self::max).
+    /// The smaller value; NaN and zeros as in [`max`](Self::max).
     fn min(self, b: Self) -> Self;
     fn abs(self) -> Self;
-    /// To the nearest integer, half to even, below 2^22 in magnitude; a zero may have either sign.
+    /// Rounds to the nearest integer, half to even, for magnitudes below 2^22. A zero may have either sign.
     fn round(self) -> Self;
-    /// 2 to the power of each lane: integral values from -126 to 127.
+    /// 2 to the power of each lane; lanes are integers from -126 to 127.
     fn exp2i(self) -> Self;
-    /// Lane `i` where bit `i` of `mask` is set, else that of `other`.
+    /// Lane `i` of `self` where bit `i` of `mask` is set, else of `other`.
     fn select(self, mask: u16, other: Self) -> Self;
-    /// The same. Most masks have all lanes.
+    /// [`select`](Self::select) with a fast path for a full mask, the most frequent one.
     #[inline(always)]
     fn masked(self, mask: u16, other: Self) -> Self {
         if mask == u16::MAX { self } else { self.select(mask, other) }
     }
 
-    /// Sum of the lanes: `i` with `i + 8`, then `i + 4`, `i + 2`, `i + 1`.
+    /// Sum of the lanes: adds lane `i + 8` to lane `i`, then `i + 4`, `i + 2`, `i + 1`.
     fn sum(self) -> f32;
-    /// The largest lane; zero of either sign, and anything where a lane is NaN.
+    /// The largest lane. A zero may have either sign; the result is arbitrary if a lane is NaN.
     fn largest(self) -> f32;
 }
 
-/// `exp(x)`: relative error below 2e-7 from -87.3 to 88.3, and the value at the nearer end beyond.
+/// `exp(x)`: relative error below 2e-7 from -87.3 to 88.3; arguments outside are clamped to this range.
 ///
-/// `2^n * P(r)` with `n = round(x / ln 2)`, `r = x - n ln 2` in two steps, and the polynomial of
-/// Cephes' `expf`.
+/// Computes `2^n * P(r)` with `n = round(x / ln 2)` and `r = x - n ln 2` in two steps; `P` is the polynomial of Cephes'
+/// `expf`.
 #[inline(always)]
 pub(super) fn exp<S: Isa>(s: S, x: S::V) -> S::V {
     let (r, q, n) = exp_parts(s, x);
     q.fma(r, s.splat(1.0)).mul(n.exp2i())
 }
 
-/// `r`, `q` and `n` with `exp(x) = (q * r + 1) * 2^n`.
+/// The `r`, `q` and `n` for which `exp(x) = (q * r + 1) * 2^n`.
 #[inline(always)]
 pub(super) fn exp_parts<S: Isa>(s: S, x: S::V) -> (S::V, S::V, S::V) {
-    // Constants first: NaN passes through.
+    // The constants are the first operand, so NaN passes through.
     let x = s.splat(-87.33).max(s.splat(88.37).min(x));
-    // So large a number, 1.5 * 2^23, has no room for fractions.
+    // Adding 1.5 * 2^23 rounds to an integer, because floats of that size have no fraction bits.
     let whole = s.splat(12_582_912.0);
     let n = x.fma(s.splat(core::f32::consts::LOG2_E), whole).sub(whole);
     let r = n.fma(s.splat(-0.693_359_4), x);
@@ -273,20 +282,20 @@ pub(super) fn exp_parts<S: Isa>(s: S, x: S::V) -> (S::V, S::V, S::V) {
     (r, q, n)
 }
 
-/// Where the sixteens begin of which a range has some, and what it has of each.
+/// Splits a range at multiples of 16: each group's start, and the lanes of the range inside it.
 #[inline(always)]
 pub(super) fn sixteens(range: Range<usize>) -> impl Iterator<Item = (usize, Range<usize>)> {
     let Range { start, end } = range;
     (start / 16 * 16..end).step_by(16).map(move |at| (at, start.saturating_sub(at)..(end - at).min(16)))
 }
 
-/// A bit for each lane of a range within 16.
+/// A mask with the bits of `lanes` set; `lanes` ends at 16 or before.
 #[inline(always)]
 pub(super) fn mask(lanes: &Range<usize>) -> u16 {
     (1u32 << lanes.end).wrapping_sub(1 << lanes.start) as u16
 }
 
-/// The 16 elements of `x` from `i`, zeros beyond its end.
+/// The 16 elements of `x` from `i`; zeros past its end.
 #[inline(always)]
 pub(super) fn load<S: Isa>(s: S, x: &[f32], i: usize) -> S::V {
     match x.get(i..).and_then(|x| x.first_chunk()) {
@@ -295,7 +304,7 @@ pub(super) fn load<S: Isa>(s: S, x: &[f32], i: usize) -> S::V {
     }
 }
 
-/// Stores into `x` from `i`, only as far as it reaches.
+/// Stores into `x` from `i`, up to its end.
 #[inline(always)]
 pub(super) fn store<V: Lanes>(v: V, x: &mut [f32], i: usize) {
     let Some(x) = x.get_mut(i..) else { return };
@@ -309,7 +318,8 @@ pub(super) fn store<V: Lanes>(v: V, x: &mut [f32], i: usize) {
     }
 }
 
-/// What there is of 16 elements from `i`, and zeros. Out of line, as tails are few and would slow the loops.
+/// The `N` elements of `x` from `i`; zeros past its end. Out of line, because tails are rare and would slow down the
+/// loops.
 #[cold]
 #[inline(never)]
 pub(super) fn padded<T: Copy + Default, const N: usize>(x: &[T], i: usize) -> [T; N] {
@@ -318,7 +328,7 @@ pub(super) fn padded<T: Copy + Default, const N: usize>(x: &[T], i: usize) -> [T
     tail
 }
 
-/// Copies as many elements as both have.
+/// Copies elements up to the shorter length.
 #[cold]
 #[inline(never)]
 pub(super) fn copy<T: Copy>(from: &[T], to: &mut [T]) {

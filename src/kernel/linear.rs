@@ -1,14 +1,14 @@
 //! The linear layer: rows of weights times tokens, divided among workers by rows.
 
-use super::fork::{PIECE, PIECES, fork};
+use super::fork::{ITEM_WEIGHTS, ITEMS_PER_WORKER, fork};
 use super::panel::{PANEL_ROWS, panel_bytes};
 use super::{Acts, Form, Job, Kernels};
 use crate::quant::{TensorType, formats_list};
 use crate::workers::Workers;
 
-/// A weight matrix in the file's own layout: `rows` outputs, each a row of `cols` inputs.
+/// A weight matrix in the layout of the file: `rows` outputs, each with a row of `cols` weights.
 ///
-/// It is right by construction: `data` holds exactly these rows, of a type that is built.
+/// `data` holds exactly these rows, and the type is built: [`Kind::matrix`] checks it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Matrix<'a> {
     pub(super) kind: TensorType,
@@ -19,8 +19,9 @@ pub(crate) struct Matrix<'a> {
 }
 
 impl<'a> Matrix<'a> {
-    /// That begins at a place in a file; `None` if it goes on beyond the end, or is of a type that is not built.
-    #[cfg(any(test, feature = "bench"))] // a model has looked up the type's number
+    /// The matrix that begins at byte `start` of `file`; `None` if it would end past the end, or if the type is not
+    /// built.
+    #[cfg(any(test, feature = "bench"))] // a model looks up the type's number only once
     pub fn at(kind: TensorType, shape: (usize, usize), file: &'a [u8], start: usize) -> Option<Self> {
         Kind::number(kind)?.matrix(shape, file, start)
     }
@@ -30,28 +31,28 @@ impl<'a> Matrix<'a> {
         self.kind
     }
 
-    /// The form in which it wants its input.
+    /// The form of the activations that it is multiplied with.
     pub fn form(&self) -> Form {
         self.form
     }
 
-    /// How many rows there are.
+    /// The number of rows.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// All rows.
+    /// The bytes of all rows.
     pub fn data(&self) -> &'a [u8] {
         self.data
     }
 
-    /// The bytes of row `r`; empty if there is no such row.
+    /// The bytes of row `r`; empty if `r` is out of range.
     pub fn row(&self, r: usize) -> &'a [u8] {
         let bytes = self.data.len() / self.rows.max(1);
         self.data.chunks_exact(bytes.max(1)).nth(r).unwrap_or(&[])
     }
 
-    /// Rows `first..first + rows` as a matrix; `None` if there are fewer.
+    /// The matrix of rows `first..first + rows`; `None` if they are out of range.
     pub fn part(&self, first: usize, rows: usize) -> Option<Self> {
         let bytes = self.data.len() / self.rows.max(1);
         let data = self.data.get(first.checked_mul(bytes)?..)?.get(..rows.checked_mul(bytes)?)?;
@@ -59,20 +60,20 @@ impl<'a> Matrix<'a> {
     }
 }
 
-/// A type of weights, by its number among those that are built.
+/// A weight type, by its index in the list of built types.
 #[derive(Clone, Copy)]
 pub(crate) struct Kind(pub u8);
 
-/// What a matrix has to know of its type.
-struct Known {
+/// The properties of a weight type that a matrix needs.
+struct KindInfo {
     kind: TensorType,
     form: Form,
-    /// Of a block.
+    /// Elements and bytes of a block.
     elements: u16,
     bytes: u16,
 }
 
-impl Known {
+impl KindInfo {
     const fn of(kind: TensorType) -> Self {
         let (elements, bytes) = kind.block();
         let Some(form) = Form::of(kind) else { panic!("no type of weights") };
@@ -80,34 +81,34 @@ impl Known {
     }
 }
 
-macro_rules! known {
+macro_rules! kinds {
     ({} $($name:ident = $number:literal, $module:ident :: $format:ident, $feature:literal;)*) => {
-        static KNOWN: &[Known] = &[
-            const { Known::of(TensorType::F32) },
+        static KINDS: &[KindInfo] = &[
+            const { KindInfo::of(TensorType::F32) },
             #[cfg(feature = "half-floats")]
-            const { Known::of(TensorType::F16) },
+            const { KindInfo::of(TensorType::F16) },
             #[cfg(feature = "half-floats")]
-            const { Known::of(TensorType::BF16) },
+            const { KindInfo::of(TensorType::BF16) },
             $(
                 #[cfg(feature = $feature)]
-                const { Known::of(TensorType::$name) },
+                const { KindInfo::of(TensorType::$name) },
             )*
         ];
     };
 }
-formats_list!(known);
+formats_list!(kinds);
 
 impl Kind {
-    /// `None` for types that are not built.
+    /// The index of a type; `None` if it is not built.
     #[inline(never)]
     pub fn number(kind: TensorType) -> Option<Self> {
-        KNOWN.iter().position(|known| known.kind == kind).map(|number| Self(number as u8))
+        KINDS.iter().position(|info| info.kind == kind).map(|number| Self(number as u8))
     }
 
-    /// A matrix of this type that begins at a place in a file; `None` if it goes on beyond the end.
+    /// The matrix of this type that begins at byte `start` of `file`; `None` if it would end past the end.
     #[inline]
     pub fn matrix(self, (rows, cols): (usize, usize), file: &[u8], start: usize) -> Option<Matrix<'_>> {
-        let Known { kind, form, elements, bytes } = KNOWN.get(usize::from(self.0))?;
+        let KindInfo { kind, form, elements, bytes } = KINDS.get(usize::from(self.0))?;
         let blocks = cols.checked_div(usize::from(*elements))?;
         if blocks * usize::from(*elements) != cols {
             return None;
@@ -118,15 +119,15 @@ impl Kind {
     }
 }
 
-/// A matrix, if it is there, and where its outputs begin.
+/// An optional matrix, and the index in `out` where the outputs of the first token begin.
 pub(crate) type Product<'a> = (Option<Matrix<'a>>, usize);
 
-/// `out[at + t * stride + r] = row r of w * token t of x` for each `(w, at)` of `products`, which
-/// are shared out among the workers as if they were one matrix.
+/// `out[at + t * stride + r] = row r of w * token t of x` for each `(w, at)` of `products`. The workers divide the rows
+/// of all matrices as if they were one matrix.
 ///
-/// Their outputs do not overlap: in this order, they lie side by side within a stride, or each ends
-/// before the next begins. `panels` has room for one panel for each worker that takes part. Each row
-/// belongs to one worker, so the result does not depend on their number.
+/// The outputs must not overlap: in the order of `products` they are side by side within a stride, or each ends before
+/// the next begins. `panels` has room for one panel per worker that takes part. Each row is computed by one worker, so
+/// the result does not depend on the number of workers.
 pub(crate) fn linear(
     kernels: &Kernels,
     workers: &dyn Workers,
@@ -142,30 +143,31 @@ pub(crate) fn linear(
         return;
     }
     let out = Out(out.as_mut_ptr());
-    let units = products().map(|(w, _)| w.rows.div_ceil(PANEL_ROWS)).sum();
+    let all_panels = products().map(|(w, _)| w.rows.div_ceil(PANEL_ROWS)).sum();
     let weights = products().fold(0, |sum: usize, (w, _)| sum.saturating_add(w.rows.saturating_mul(w.cols)));
     let work = weights.saturating_mul(x.tokens);
     let panel = products().map(|(w, _)| panel_bytes(w.kind, w.cols)).max().filter(|_| x.tokens > 1).unwrap_or(0);
-    let pieces = workers.count().saturating_mul(PIECES).max(weights / PIECE).min(units);
-    // Whole panels, as evenly as can be.
-    let begin = |piece: usize| (piece * units).checked_div(pieces).unwrap_or(0);
-    fork(workers, pieces, work, panels, panel, &|piece, panel| {
-        // Counted from the first panel of each matrix.
-        let (mut begin, mut end) = (begin(piece), begin(piece + 1));
+    let items = workers.count().saturating_mul(ITEMS_PER_WORKER).max(weights / ITEM_WEIGHTS).min(all_panels);
+    // Items are whole panels, divided as evenly as possible.
+    let begin = |item: usize| (item * all_panels).checked_div(items).unwrap_or(0);
+    fork(workers, items, work, panels, panel, &|item, panel| {
+        // Row ranges are counted in panels from the first row of each matrix.
+        let (mut begin, mut end) = (begin(item), begin(item + 1));
         for (w, at) in products() {
             let (first, last) = (w.rows.min(begin * PANEL_ROWS), w.rows.min(end * PANEL_ROWS));
             if let Some(w) = w.part(first, last - first).filter(|w| w.rows > 0) {
-                // SAFETY: these rows are nobody else's, and `fit` says that they are inside `out`.
+                // SAFETY: each item has its own rows, so nobody else writes these outputs; `fit` checked that they are
+                // inside `out`.
                 unsafe { rows(kernels, &w, x, (out.at(at + first), stride), panel) };
             }
-            let units = w.rows.div_ceil(PANEL_ROWS);
-            (begin, end) = (begin.saturating_sub(units), end.saturating_sub(units));
+            let panels = w.rows.div_ceil(PANEL_ROWS);
+            (begin, end) = (begin.saturating_sub(panels), end.saturating_sub(panels));
         }
     });
 }
 
-/// `out[at + t * stride + r] = row r of w * token t of x`, by this thread alone; the last token's are `last` numbers after the
-/// first one's.
+/// `out[at + t * stride + r] = row r of w * token t of x`, on the calling thread. `last` is the distance in `out` from
+/// the first token to the last.
 #[inline(always)]
 pub(crate) fn linear_alone(
     kernels: &Kernels,
@@ -179,17 +181,17 @@ pub(crate) fn linear_alone(
         debug_assert!(false, "linear: shapes do not fit");
         return;
     }
-    // SAFETY: the rows are inside `out`, which is this thread's.
+    // SAFETY: the check above keeps the outputs inside `out`, which is borrowed mutably.
     unsafe { rows(kernels, w, x, (out.as_mut_ptr().add(at), stride), panel) };
 }
 
-/// Rows times tokens.
+/// Multiplies all rows of a matrix with all tokens.
 ///
 /// # Safety
 ///
-/// `out + t * stride + r` is valid for writes, and nobody else's, for every row and token.
+/// For every row `r` and token `t`, `out + t * stride + r` may be written and nobody else accesses it.
 unsafe fn rows(kernels: &Kernels, w: &Matrix<'_>, x: &Acts<'_>, out: (*mut f32, usize), panel: &mut [u8]) {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller promises this.
     let job = unsafe { Job::new(w, x, out, panel) };
     debug_assert!(job.is_some(), "linear: shapes do not fit");
     if let Some(mut job) = job {
@@ -197,7 +199,7 @@ unsafe fn rows(kernels: &Kernels, w: &Matrix<'_>, x: &Acts<'_>, out: (*mut f32, 
     }
 }
 
-/// Whether these outputs lie in `len` floats, no two of them in one place: see [`linear`].
+/// True if the outputs of all products are inside `len` floats and do not overlap: see [`linear`].
 pub(super) fn fit<'a>(
     products: impl Iterator<Item = (&'a Matrix<'a>, usize)>,
     tokens: usize,
@@ -205,7 +207,8 @@ pub(super) fn fit<'a>(
     stride: usize,
 ) -> bool {
     let last_token = tokens.saturating_sub(1).saturating_mul(stride);
-    // Where those that lie side by side begin and end for the first token, and end for the last.
+    // The current run of outputs that are side by side: its start and end for the first token, its end for the last
+    // token.
     let (mut begin, mut end, mut last_end) = (0, 0, 0);
     for (w, at) in products {
         if at < end || w.data.len() < w.rows.max(1) {
@@ -223,15 +226,15 @@ pub(super) fn fit<'a>(
     true
 }
 
-/// The output, shared by workers that write disjoint rows.
+/// The output pointer, shared by workers that write disjoint rows.
 struct Out(*mut f32);
-// SAFETY: see the one use above.
+// SAFETY: `linear` gives each worker its own rows, and only `at` uses the pointer.
 unsafe impl Sync for Out {}
 
 impl Out {
     /// The output of row `r` for the first token.
     unsafe fn at(&self, r: usize) -> *mut f32 {
-        // SAFETY: `r` is a row of the matrix, inside the output.
+        // SAFETY: the caller passes an index inside the output.
         unsafe { self.0.add(r) }
     }
 }

@@ -1,8 +1,17 @@
-//! The same arithmetic, fast: one table of functions for each instruction set.
+//! The arithmetic: one table of functions per instruction set.
 //!
-//! [`Kernels`] is that table. [`Kernels::detect`] picks the best one for the running machine;
-//! [`Kernels::by_name`] forces one. All tables compute the same bits: see `lanes`, `float` and
-//! `attention` for the float operations, and `dot` for the quantized dot products.
+//! [`Kernels`] is that table. [`Kernels::detect`] picks the fastest one that the running machine supports;
+//! [`Kernels::by_name`] selects one by name. All tables compute the same bits. The operations are defined once: float
+//! operations in `lanes`, `float` and `attention`, quantized dot products in `dot`.
+//!
+//! Block, group, chunk and code are defined in `quant/format.rs`. The other terms of the kernels are:
+//!
+//! - A **row** is the `cols` weights of one output of a linear layer.
+//! - A **panel** is 16 rows of weights, repacked for an instruction set.
+//! - A **span** is the consecutive activations that share a scale.
+//! - A **lane** is one of the 16 floats of a vector ([`lanes::Lanes`]).
+//! - A **tile** of a product is `R` rows by `T` tokens of outputs, computed together in registers. A tile of the KV
+//!   cache is 16 positions of one KV head. A tile of a recurrent state is 16 of its columns.
 #![allow(unsafe_code)]
 
 #[macro_use]
@@ -26,7 +35,7 @@ mod job;
 mod lanes;
 mod linear;
 mod panel;
-// Some use a part of it.
+// Some targets use only a part of this module.
 #[cfg_attr(any(not(any(target_arch = "x86_64", target_arch = "aarch64")), memory_sanitizer), allow(dead_code))]
 mod quantized;
 mod recurrent;
@@ -51,16 +60,16 @@ pub(crate) use recurrent::{Convolution, MAX_TAPS, Recurrence, TILE};
 use crate::quant::formats_list;
 use job::Job;
 
-/// The most query rows that any table's attention takes at once: what its scratch has room for.
+/// The most query rows that attention processes at once in any table; its scratch memory has room for these.
 pub(crate) const MAX_ROWS: usize = 8;
 
-/// `x = y`, as far as both go.
+/// `x = y`, up to the shorter length.
 #[inline]
 pub(crate) fn copy(x: &mut [f32], y: &[f32]) {
     <scalar::Here as scalar::Unit>::copy(x, y);
 }
 
-/// `x += y`, as far as both go.
+/// `x += y`, up to the shorter length.
 #[inline]
 pub(crate) fn add(x: &mut [f32], y: &[f32]) {
     <scalar::Here as scalar::Unit>::add(x, y);
@@ -72,7 +81,8 @@ pub(crate) fn sqrt(x: f32) -> f32 {
     <scalar::Here as scalar::Unit>::sqrt(x)
 }
 
-/// In each `dim` numbers each pair times a complex number, by its real and its imaginary part; as far as all go.
+/// Rotates pairs: in every `dim` elements of `x`, each pair is multiplied by a complex number with the real part from
+/// `cos` and the imaginary part from `sin`. Stops at the end of the shortest slice.
 #[inline]
 pub(crate) fn rotate_pairs(x: &mut [f32], dim: usize, cos: &[f32], sin: &[f32]) {
     <scalar::Here as scalar::Unit>::rotate_pairs(x, dim, cos, sin);
@@ -83,25 +93,25 @@ pub(crate) fn rotate_pairs(x: &mut [f32], dim: usize, cos: &[f32], sin: &[f32]) 
 pub enum Activation {
     /// `x * sigmoid(x)`.
     Silu,
-    /// GELU in its tanh form.
+    /// GELU in the tanh approximation.
     GeluTanh,
-    /// GELU as it is defined, by the error function.
+    /// Exact GELU, by the error function.
     GeluErf,
-    /// The positive part.
+    /// `max(x, 0)`.
     Relu,
-    /// The square of the positive part.
+    /// `max(x, 0)^2`.
     ReluSquared,
     /// `1 / (1 + exp(-x))`.
     Sigmoid,
-    /// `x * sigmoid(1.702 x)`, of `x` up to 7; what it is multiplied with is cut to -7..7, plus 1. The
-    /// [gpt-oss](https://arxiv.org/abs/2508.10925) form of SwiGLU.
+    /// `min(x, 7) * sigmoid(1.702 min(x, 7))`, multiplied by `up + 1` with `up` clamped to -7..7. The SwiGLU variant of
+    /// [gpt-oss](https://arxiv.org/abs/2508.10925).
     ClampedSwiglu,
 }
 
-/// What a layer norm divides by.
+/// The divisor of a layer norm.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Deviation {
-    /// `sqrt(mean of squares + eps)`: the usual one.
+    /// `sqrt(mean of squares + eps)`, the usual one.
     Within(f32),
     /// `sqrt(sum of squares / (n - 1)) + eps`.
     Unbiased(f32),
@@ -135,7 +145,7 @@ pub struct Kernels {
     /// Name of the instruction set, as `--isa` takes it.
     pub name: &'static str,
     matmul: unsafe fn(&mut Job<'_>),
-    #[allow(clippy::type_complexity)] // five slices, named at `Kernels::quantize`
+    #[allow(clippy::type_complexity)] // five slices, described at `Kernels::quantize`
     quantize: unsafe fn(Form, &[f32], &mut [i8], &mut [f32], &mut [i16]),
     rms_norm: unsafe fn(&mut [f32], &[u8], f32),
     layer_norm: unsafe fn(&mut [f32], &[u8], &[u8], Deviation),
@@ -147,7 +157,7 @@ pub struct Kernels {
     attend: unsafe fn(&Attention<'_>, &mut [f32], usize, &mut [f32]),
 }
 
-/// Plain Rust, on every target: the reference.
+/// Plain Rust, for every target: the reference for all other tables.
 pub static SCALAR: Kernels = table!("scalar", scalar::Scalar, scalar_matmul);
 
 formats_list!(choose scalar_matmul scalar_floats scalar_blocks);
@@ -158,7 +168,7 @@ fn scalar_floats<W: float::Weight>(job: &mut Job<'_>) {
 use dot::matmul as scalar_blocks;
 
 impl Kernels {
-    /// The tables that this machine can run, the fastest first.
+    /// All tables that this machine can run, the fastest first.
     pub fn available() -> impl Iterator<Item = &'static Kernels> {
         #[cfg(all(target_arch = "x86_64", target_feature = "sse2", not(memory_sanitizer)))]
         let simd = x86::available();
@@ -194,70 +204,73 @@ impl Kernels {
 
     #[inline]
     fn matmul(&self, job: &mut Job<'_>) {
-        // SAFETY: a table is only reachable where its instruction set is there; a job is right by construction.
+        // SAFETY: a table can only be obtained from `available`, which checks the processor for its instruction set.
+        // `Job::new` checked the shapes, and its caller promised that the outputs may be written.
         unsafe { (self.matmul)(job) }
     }
 
-    /// Quantizes one or more tokens: `q` as long as `x`, `d` one for each span of the form, `sums` one for each 16.
+    /// Quantizes the activations of one or more tokens. `q` is as long as `x`, `d` has a scale per span of `form`, and
+    /// `sums` has a sum per 16 elements.
     #[inline]
     pub(crate) fn quantize(&self, form: Form, x: &[f32], q: &mut [i8], d: &mut [f32], sums: &mut [i16]) {
-        // SAFETY: as in `matmul`; the kernel stays within the shortest slice.
+        // SAFETY: the instruction set is available, see `matmul`; the kernel stops at the end of the shortest slice.
         unsafe { (self.quantize)(form, x, q, d, sums) }
     }
 
-    /// RMS norm in place: `x / sqrt(mean(x^2) + eps) * weight`. An empty weight is 1.
+    /// RMS norm in place: `x / sqrt(mean(x^2) + eps) * weight`. An empty `weight` means 1.
     #[inline]
     pub(crate) fn rms_norm(&self, x: &mut [f32], weight: &[u8], eps: f32) {
-        // SAFETY: as in `matmul`; slices are checked where they are read.
+        // SAFETY: the instruction set is available, see `matmul`; the kernel checks the length of its slices.
         unsafe { (self.rms_norm)(x, weight, eps) }
     }
 
     /// Layer norm in place: `(x - mean) / deviation * weight + bias`.
     #[inline]
     pub(crate) fn layer_norm(&self, x: &mut [f32], weight: &[u8], bias: &[u8], deviation: Deviation) {
-        // SAFETY: as in `matmul`; slices are checked where they are read.
+        // SAFETY: the instruction set is available, see `matmul`; the kernel checks the length of its slices.
         unsafe { (self.layer_norm)(x, weight, bias, deviation) }
     }
 
-    /// `x = f(x)`, times `up` where there is one.
+    /// `x = f(x)`, or `x = f(x) * up` if there is an `up`.
     #[inline]
     pub(crate) fn activate(&self, f: Activation, x: &mut [f32], up: Option<&[f32]>) {
-        // SAFETY: as in `matmul`; slices are checked where they are read.
+        // SAFETY: the instruction set is available, see `matmul`; the kernel checks the length of its slices.
         unsafe { (self.activate)(f, x, up) }
     }
 
     /// `x = cap * tanh(x / cap)`.
     #[inline]
     pub(crate) fn soft_cap(&self, x: &mut [f32], cap: f32) {
-        // SAFETY: as in `matmul`; slices are checked where they are read.
+        // SAFETY: the instruction set is available, see `matmul`; the kernel checks the length of its slices.
         unsafe { (self.soft_cap)(x, cap) }
     }
 
-    /// Rounds `x` to little-endian f16, two bytes each.
+    /// Rounds `x` to little-endian f16, two bytes per element.
     #[inline]
     pub(crate) fn to_f16(&self, x: &[f32], out: &mut [u8]) {
-        // SAFETY: as in `matmul`; slices are checked where they are read.
+        // SAFETY: the instruction set is available, see `matmul`; the kernel checks the length of its slices.
         unsafe { (self.to_f16)(x, out) }
     }
 
-    /// A causal convolution of some tokens' channels; see [`Convolution`] for the shapes.
+    /// Causal convolution of some tokens; see [`Convolution`] for the shapes.
     #[inline]
     pub(crate) fn convolve(&self, job: &Convolution<'_>, x: &mut [f32], stride: usize, state: &mut [f32]) {
-        // SAFETY: as in `matmul`; slices are checked where they are read.
+        // SAFETY: the instruction set is available, see `matmul`; the kernel checks the length of its slices.
         unsafe { (self.convolve)(job, x, stride, state) }
     }
 
-    /// A head's state through some tokens; see [`Recurrence`] for the shapes.
+    /// Updates a head's recurrent state with some tokens; see [`Recurrence`] for the shapes.
     #[inline]
     pub(crate) fn recur(&self, job: &Recurrence<'_>, state: &mut [f32], out: &mut [f32]) {
-        // SAFETY: as in `matmul`; slices are checked where they are read.
+        // SAFETY: the instruction set is available, see `matmul`; the kernel checks the length of its slices.
         unsafe { (self.recur)(job, state, out) }
     }
 
-    /// Attention of all rows of `job`; see [`Attention`] for the shapes.
+    /// Attention for all query rows of `job`; see [`Attention`] for the shapes.
     #[inline]
     pub(crate) fn attend(&self, job: &Attention<'_>, out: &mut [f32], out_stride: usize, scratch: &mut [f32]) {
-        // SAFETY: as in `matmul`; the job's ranges are checked row by row.
+        // SAFETY: the instruction set is available, see `matmul`; the kernel checks queries, tiles and outputs row by
+        // row.
         unsafe { (self.attend)(job, out, out_stride, scratch) }
     }
 }

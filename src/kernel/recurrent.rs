@@ -1,14 +1,14 @@
-//! Layers that remember a state of fixed size: a causal convolution over the last few positions, and a matrix for each
-//! head that every token updates. Stated once over [`Isa`](super::lanes::Isa); channels and columns are lanes, so nothing is added
-//! across, and any way of splitting tokens into passes gives the same bits.
+//! Layers with a state of fixed size: a causal convolution over the last few positions, and a matrix per head that
+//! every token updates. They are defined once over [`Isa`](super::lanes::Isa). Channels and columns are lanes, and
+//! nothing is summed across lanes, so the bits do not depend on how tokens are divided into passes.
 
 use super::lanes::{Isa, Lanes, load, store};
 
-/// The most positions that a convolution sees.
+/// The largest number of taps of a convolution.
 pub(crate) const MAX_TAPS: usize = 8;
 
-/// A causal convolution, each channel by itself: `y[t] = bias + sum over j < taps of weight[j] * x[t - taps + 1 + j]`,
-/// oldest first.
+/// A causal convolution per channel: `y[t] = bias + sum over j < taps of weight[j] * x[t - taps + 1 + j]`, oldest
+/// position first.
 #[derive(Clone, Copy)]
 pub(crate) struct Convolution<'a> {
     /// `[channels][taps]`, little-endian f32.
@@ -16,14 +16,15 @@ pub(crate) struct Convolution<'a> {
     /// `[channels]`, little-endian f32; empty for none.
     pub bias: &'a [u8],
     pub channels: usize,
-    /// Positions that it sees, the token's own included; at most [`MAX_TAPS`].
+    /// Number of positions in the sum, including the token's own; at most [`MAX_TAPS`].
     pub taps: usize,
-    /// Whether the sum goes through SiLU.
+    /// Applies SiLU to the sum.
     pub silu: bool,
 }
 
-/// Convolves the first `channels` elements of each `stride` of `x` in place; the last one may be shorter. `state` is `[taps - 1][channels]`: what
-/// came before, oldest first, and afterwards what the next token will see.
+/// Convolves the first `channels` elements of every `stride` elements of `x`, in place; the last token may have fewer
+/// than `stride`. `state` is `[taps - 1][channels]`, oldest first: on entry the inputs before the first token, on
+/// return the inputs before the next token.
 #[inline(always)]
 pub(super) fn convolve<S: Isa>(s: S, job: &Convolution<'_>, x: &mut [f32], stride: usize, state: &mut [f32]) {
     match job.taps {
@@ -33,7 +34,8 @@ pub(super) fn convolve<S: Isa>(s: S, job: &Convolution<'_>, x: &mut [f32], strid
     }
 }
 
-/// The same for at most `N` taps: what a model has by far most often is known to the compiler, and lies in registers.
+/// [`convolve`] for at most `N` taps. The common numbers of taps are compile-time constants, so that weights and window
+/// are in registers.
 #[inline(always)]
 fn convolve_taps<S: Isa, const N: usize>(s: S, job: &Convolution<'_>, x: &mut [f32], stride: usize, state: &mut [f32]) {
     let Convolution { channels, taps, .. } = *job;
@@ -79,38 +81,38 @@ fn convolve_taps<S: Isa, const N: usize>(s: S, job: &Convolution<'_>, x: &mut [f
     }
 }
 
-/// Columns of a head's state that lie together.
+/// Columns of a state that are stored together.
 pub(crate) const TILE: usize = 16;
 
-/// How a head's state `S`, a matrix of `keys` rows and `width` columns, goes on with each token:
-/// `S = decay S`, `S += key (outer) new`, `out = query S`.
+/// The update of a head's state `S`, a matrix of `keys` rows and `width` columns, by each token: `S = decay S`, then
+/// `S += key (outer) new`, then `out = query S`.
 #[derive(Clone, Copy)]
 pub(crate) struct Recurrence<'a> {
-    /// Key, query and value of token `t` begin at `t * stride`.
+    /// Keys, queries and values of token `t` begin at `t * stride`.
     pub key: &'a [f32],
     pub query: &'a [f32],
     pub value: &'a [f32],
     pub stride: usize,
     pub keys: usize,
     pub width: usize,
-    /// For each token, `gate_stride` apart, the decay.
+    /// The decay of each token, `gate_stride` apart.
     pub decay: &'a [f32],
-    /// For each token, as far apart, the factor on what is written.
+    /// The factor on `new` of each token, `gate_stride` apart.
     pub factor: &'a [f32],
     pub gate_stride: usize,
-    /// What is written: `factor * value` (Mamba-2), or, by the delta rule, `factor * (value - key S)`, which replaces
-    /// what the state holds under this key ([gated delta nets](https://arxiv.org/abs/2412.06464)).
+    /// True for the delta rule, `new = factor * (value - key S)`, which replaces the state's value for this key ([gated
+    /// delta nets](https://arxiv.org/abs/2412.06464)). False for `new = factor * value` (Mamba-2).
     pub delta: bool,
 }
 
-/// Takes `state` through all tokens of `out`, `[tokens][width]`. The state lies in tiles of sixteen columns, each
-/// `[keys][16]`: memory is gone through in the order of its addresses.
+/// Updates `state` with all tokens of `out`, which is `[tokens][width]`. The state is stored in tiles of 16 columns,
+/// each `[keys][16]`, so that memory is read in order of address.
 ///
-/// Sums over keys are chains of fused multiply-adds in their order.
+/// Sums over keys are chains of fused multiply-adds in key order.
 #[inline(always)]
 pub(super) fn recur<S: Isa>(s: S, job: &Recurrence<'_>, state: &mut [f32], out: &mut [f32]) {
     if job.width == 0 || out.len() < job.width {
-        return; // no token: the state stays as it is
+        return; // without a token the state does not change
     }
     let columns = (0..job.width).step_by(TILE);
     for (tile, column) in state.as_chunks_mut().0.chunks_exact_mut(job.keys.max(1)).zip(columns) {
@@ -122,9 +124,9 @@ pub(super) fn recur<S: Isa>(s: S, job: &Recurrence<'_>, state: &mut [f32], out: 
     }
 }
 
-/// One tile through all tokens, while it is in the first cache. By the delta rule (`DELTA`), what the state holds under a
-/// token's key is added up while it is written by the token before: the tile is gone through once for each token, and once
-/// before the first.
+/// Updates one tile with all tokens, while the tile is in the first-level cache. With the delta rule (`DELTA`), the
+/// loop that writes the state for one token also computes `key S` of the next one (`held`), so the tile is read once
+/// per token, and once before the first.
 #[inline(always)]
 fn recur_tile<S: Isa, const DELTA: bool>(
     s: S,
@@ -140,7 +142,7 @@ fn recur_tile<S: Isa, const DELTA: bool>(
     if DELTA {
         let (Some(key), Some(decay)) = (key(0), decay(0)) else { return };
         for (row, key) in tile.iter_mut().zip(key) {
-            // The next tile comes from memory, for all that is known.
+            // The next tile is probably not in the cache yet.
             s.prefetch(row.as_ptr().wrapping_add(keys * TILE).cast());
             let decayed = s.load(row).mul(decay);
             held = decayed.fma(s.splat(*key), held);
@@ -159,7 +161,7 @@ fn recur_tile<S: Isa, const DELTA: bool>(
         ) else {
             return;
         };
-        // Nothing comes after the last token, and what is written stays as it is.
+        // After the last token there is no next key; a decay of 1 leaves the state as it is.
         let next = if t + 1 < tokens { key(t + 1).zip(decay(t + 1)) } else { Some((now, s.splat(1.0))) };
         let Some((next, decay_next)) = next else { return };
         let new = load(s, value, column);

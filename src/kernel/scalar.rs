@@ -1,5 +1,5 @@
-//! The reference of the float kernels, and those of every target without SIMD: [`super::float`] and
-//! [`super::attention`] on an array of 16 f32. Every other table equals these bit for bit.
+//! The float kernels on an array of 16 f32: the reference for all tables, and the kernels of targets without SIMD.
+//! Every other table computes the same bits.
 
 use core::marker::PhantomData;
 use core::ops::Range;
@@ -7,19 +7,19 @@ use core::ops::Range;
 use super::lanes::{Isa, Lanes, sixteens};
 use crate::quant;
 
-/// What a processor without SIMD may have instructions for: by default plain Rust, and a fused
-/// multiply-add of whole numbers.
+/// Operations that a target without SIMD may have its own instructions for. The defaults are plain Rust; the default
+/// fused multiply-add is computed in integers.
 ///
 /// # Safety
 ///
-/// As for [`Isa`].
+/// The conditions of [`Isa`] hold.
 pub(super) unsafe trait Unit: Copy {
     /// `a * b + c`, rounded once.
     #[inline(always)]
     fn fma(a: f32, b: f32, c: f32) -> f32 {
         libm::fmaf(a, b, c)
     }
-    /// The same in each lane.
+    /// [`fma`](Self::fma) in each lane.
     #[inline(always)]
     fn fma_lanes(mut a: [f32; 16], b: [f32; 16], c: [f32; 16]) -> [f32; 16] {
         for ((a, b), c) in a.iter_mut().zip(b).zip(c) {
@@ -37,43 +37,44 @@ pub(super) unsafe trait Unit: Copy {
     fn sum(x: [f32; 16]) -> f32 {
         tree(x, |a, b| a + b)
     }
-    /// The f16 in two little-endian bytes.
+    /// Decodes a little-endian f16.
     #[inline(always)]
     fn le_f16(bytes: [u8; 2]) -> f32 {
         quant::le_f16(bytes)
     }
-    /// Sixteen of them.
+    /// Decodes sixteen little-endian f16.
     #[inline(always)]
     fn le_f16s(bytes: &[u8; 32]) -> [f32; 16] {
         bytemuck::must_cast_ref::<_, [[u8; 2]; 16]>(bytes).map(Self::le_f16)
     }
-    /// The little-endian f16 nearest to `x`, of two the even one.
+    /// Rounds `x` to a little-endian f16, to nearest even.
     #[inline(always)]
     fn to_f16(x: f32) -> [u8; 2] {
         half::f16::from_f32_const(x).to_le_bytes()
     }
-    /// `x = y`, as far as both go.
+    /// `x = y`, up to the shorter length.
     #[inline(always)]
     fn copy(x: &mut [f32], y: &[f32]) {
         for (x, y) in x.iter_mut().zip(y) {
             *x = *y;
         }
     }
-    /// `x += y`, as far as both go.
+    /// `x += y`, up to the shorter length.
     #[inline(always)]
     fn add(x: &mut [f32], y: &[f32]) {
         for (x, y) in x.iter_mut().zip(y) {
             *x += y;
         }
     }
-    /// Keys and values of some heads of `dim` numbers into `slot` of their tiles, which are so far apart: whether it has done so.
-    /// A tile is that of [`HeadLayout`](crate::memory::HeadLayout) in f32: keys are columns of rows of sixteen, values rows with
-    /// zeros after them.
+    /// Writes keys and values of several heads to position `slot` of their tiles, `apart` floats from head to head.
+    /// Returns false if there is no fast path. The tiles have the f32 layout of
+    /// [`HeadLayout`](crate::memory::HeadLayout): a key is a column of rows of 16, a value is a row padded with zeros.
     #[inline(always)]
     fn keep(_all: (&[f32], &[f32]), _tiles: &mut [f32], _apart: usize, _dim: usize, _slot: usize) -> bool {
         false
     }
-    /// In each `dim` numbers each pair times a complex number, by its real and its imaginary part; as far as all go.
+    /// Rotates pairs: in every `dim` elements of `x`, each pair is multiplied by a complex number with the real part
+    /// from `cos` and the imaginary part from `sin`. Stops at the end of the shortest slice.
     #[inline(always)]
     fn rotate_pairs(x: &mut [f32], dim: usize, cos: &[f32], sin: &[f32]) {
         for head in x.chunks_exact_mut(dim.max(1)) {
@@ -111,12 +112,12 @@ pub(super) unsafe trait Unit: Copy {
     ///
     /// # Safety
     ///
-    /// As there.
+    /// The conditions of [`Isa::scale_one`] hold.
     #[inline(always)]
     unsafe fn scale(at: *mut f32, factor: f32, scores: Range<usize>) -> f32 {
         let mut top = f32::NEG_INFINITY;
         for i in scores {
-            // SAFETY: the caller has these scores.
+            // SAFETY: the caller promises these scores.
             unsafe {
                 let score = at.add(i).read() * factor;
                 top = if top > score { top } else { score };
@@ -129,36 +130,36 @@ pub(super) unsafe trait Unit: Copy {
     ///
     /// # Safety
     ///
-    /// As there.
+    /// The conditions of [`Isa::scores_one`] hold.
     #[inline(always)]
     unsafe fn scores(at: &[*const f32; 4], q: &[f32], factor: f32, scores: Range<usize>, to: *mut f32) -> f32 {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller promises the same.
         unsafe { Self::scores_by_rows(at, q, factor, scores, to) }
     }
-    /// The same, a row of keys at a time.
+    /// [`scores`](Self::scores), computed one row of keys at a time.
     ///
     /// # Safety
     ///
-    /// As there.
+    /// The conditions of [`Isa::scores_one`] hold.
     #[inline(always)]
     unsafe fn scores_by_rows(at: &[*const f32; 4], q: &[f32], factor: f32, scores: Range<usize>, to: *mut f32) -> f32 {
         let start = [0.0; 16];
         for ((place, lanes), tile) in sixteens(scores.clone()).zip(at.iter().skip(scores.start / 16)) {
-            // SAFETY: passed on to the caller.
+            // SAFETY: the caller promises these tiles, and room for their scores.
             unsafe { Self::add_products(start.as_ptr(), *tile, 16, q.as_ptr(), q.len(), lanes.end, to.add(place)) };
         }
-        // SAFETY: passed on to the caller.
+        // SAFETY: the scores are written now, and the caller promises the rest.
         unsafe { Self::scale(to, factor, scores) }
     }
     /// [`Isa::softmax_one`].
     ///
     /// # Safety
     ///
-    /// As there.
+    /// The conditions of [`Isa::softmax_one`] hold.
     #[inline(always)]
     unsafe fn softmax(at: *mut f32, best: f32, scores: Range<usize>, total: &mut [f32; 16]) {
         for (start, lanes) in sixteens(scores) {
-            // SAFETY: the caller has these scores.
+            // SAFETY: the caller promises these scores.
             unsafe {
                 let at = at.add(start);
                 let mut x = [0.0; 16];
@@ -179,7 +180,7 @@ pub(super) unsafe trait Unit: Copy {
     ///
     /// # Safety
     ///
-    /// As there.
+    /// The conditions of [`Isa::add_products`] hold.
     #[inline(always)]
     unsafe fn add_products(
         start: *const f32,
@@ -190,7 +191,7 @@ pub(super) unsafe trait Unit: Copy {
         _lanes: usize,
         to: *mut f32,
     ) {
-        // SAFETY: the caller has 16 numbers at the start, n rows and n factors, and room for 16.
+        // SAFETY: the caller promises 16 floats at `start`, `n` rows and `n` factors, and room for 16.
         unsafe {
             let mut acc = start.cast::<[f32; 16]>().read();
             for i in 0..n {
@@ -204,7 +205,7 @@ pub(super) unsafe trait Unit: Copy {
     ///
     /// # Safety
     ///
-    /// As there.
+    /// The conditions of [`Isa::add_rows`] hold.
     #[inline(always)]
     unsafe fn add_rows(
         at: &[*const f32; 4],
@@ -215,7 +216,7 @@ pub(super) unsafe trait Unit: Copy {
         to: *mut f32,
     ) {
         for ((start, rows), at) in sixteens(rows.clone()).zip(at.iter().skip(rows.start / 16)) {
-            // SAFETY: passed on to the caller.
+            // SAFETY: the caller promises these rows and factors.
             unsafe {
                 let (first, x) = (at.add(rows.start * stride), x.add(start + rows.start));
                 Self::add_products(to, first, stride, x, rows.len(), lanes, to);
@@ -224,28 +225,29 @@ pub(super) unsafe trait Unit: Copy {
     }
 }
 
-/// Plain Rust.
+/// The defaults of [`Unit`], in plain Rust.
 #[derive(Clone, Copy)]
 pub(super) struct Portable;
 
-// SAFETY: the methods as they stand above.
+// SAFETY: overrides nothing, so the contract is that of the default methods.
 unsafe impl Unit for Portable {}
 
 #[cfg(cortex_m_fpu)]
 pub(super) use super::arm::Fpu as Here;
-/// What this target has. For block formats, whose arithmetic is the sum of integers before it.
+/// The unit of this target, for operations outside of a table and for the block formats of [`dot`](super::dot).
 #[cfg(not(cortex_m_fpu))]
 pub(super) use Portable as Here;
 
-/// 1.5 * 2^23: there the last bit of a float is worth 1, so that adding it rounds to an integer, in the low bits.
+/// 1.5 * 2^23. The last bit of a float of this size is worth 1, so adding it rounds to an integer, which is in the low
+/// bits.
 const INTEGERS: f32 = 12_582_912.0;
 
-/// The processor without SIMD.
+/// The instruction set of a processor without SIMD.
 #[derive(Clone, Copy)]
 pub(super) struct Scalar<U: Unit = Portable>(PhantomData<U>);
 
 impl<U: Unit> Scalar<U> {
-    /// Every target has it.
+    /// The value of the type; it needs no proof.
     pub const HERE: Self = Self(PhantomData);
 }
 
@@ -273,8 +275,8 @@ impl<U: Unit> Array<U> {
     }
 }
 
-// SAFETY: needs nothing but the target; every store writes a whole array, and the pointers go to a unit's functions, which
-// promise the same.
+// SAFETY: needs no special instructions; every store writes a whole array; the pointer methods only call the unit's
+// functions, which have the same contract.
 unsafe impl<U: Unit> Isa for Scalar<U> {
     type V = Array<U>;
     const ROWS: usize = 1;
@@ -330,7 +332,7 @@ unsafe impl<U: Unit> Isa for Scalar<U> {
     }
     #[inline(always)]
     unsafe fn scale_one(self, at: *mut f32, factor: f32, scores: Range<usize>) -> f32 {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller promises the same.
         unsafe { U::scale(at, factor, scores) }
     }
     #[inline(always)]
@@ -342,15 +344,15 @@ unsafe impl<U: Unit> Isa for Scalar<U> {
         scores: Range<usize>,
         to: *mut f32,
     ) -> f32 {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller promises the same.
         unsafe { U::scores(at, q, factor, scores, to) }
     }
     #[inline(always)]
     unsafe fn softmax_one(self, at: *mut f32, best: f32, scores: Range<usize>, total: &mut Array<U>) {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller promises the same.
         unsafe { U::softmax(at, best, scores, &mut total.0) };
     }
-    #[allow(clippy::too_many_arguments)] // three pieces of memory, and how far they go
+    #[allow(clippy::too_many_arguments)] // three ranges of memory, and their sizes
     #[inline(always)]
     unsafe fn add_products(
         self,
@@ -362,7 +364,7 @@ unsafe impl<U: Unit> Isa for Scalar<U> {
         lanes: usize,
         to: *mut f32,
     ) {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller promises the same.
         unsafe { U::add_products(start, rows, stride, x, n, lanes, to) }
     }
     #[inline(always)]
@@ -375,7 +377,7 @@ unsafe impl<U: Unit> Isa for Scalar<U> {
         lanes: usize,
         to: *mut f32,
     ) {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller promises the same.
         unsafe { U::add_rows(at, stride, x, rows, lanes, to) }
     }
     #[inline(always)]
@@ -458,7 +460,7 @@ impl<U: Unit> Lanes for Array<U> {
     }
 }
 
-/// Joins lane `i` with `i + 8`, then `i + 4`, `i + 2`, `i + 1`.
+/// Combines lane `i` with lane `i + 8`, then with `i + 4`, `i + 2`, `i + 1`.
 #[inline(always)]
 fn tree(mut x: [f32; 16], f: impl Fn(f32, f32) -> f32) -> f32 {
     for half in [8, 4, 2, 1] {

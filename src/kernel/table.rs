@@ -1,7 +1,7 @@
-//! The macros that build a table of [`Kernels`](super::Kernels).
+//! Macros that build a table of [`Kernels`](super::Kernels).
 
-/// Defines the choice among weight types for one table: `$floats` of weights that are floats, else `$blocks` of the
-/// format. Called by the list.
+/// Defines the matrix product of one table, which selects the function by weight type: `$floats` for float types,
+/// `$blocks` for block formats. Called by the list of formats.
 macro_rules! choose {
     (
         { $name:ident $floats:ident $blocks:ident }
@@ -10,8 +10,8 @@ macro_rules! choose {
         unsafe fn $name(job: &mut $crate::kernel::Job<'_>) {
             use $crate::kernel::float::{Bf16, F16, F32};
             use $crate::quant::{TensorType, formats};
-            #[allow(unused_unsafe)] // some need none
-            // SAFETY: the caller has the table's instruction set.
+            #[allow(unused_unsafe)] // some tables have safe functions
+            // SAFETY: the caller promises the table's instruction set and a valid job.
             unsafe {
                 match job.kind {
                     TensorType::F32 => $floats::<F32>(job),
@@ -29,12 +29,13 @@ macro_rules! choose {
     };
 }
 
-/// A function of a table, compiled for its features: `$body`, which has the instruction set as the value `$s`.
+/// A function of a table, compiled with the table's target features. `$body` uses the instruction set through the value
+/// `$s`.
 macro_rules! entry {
     ($name:ident, $isa:ty, [$($feature:literal)?], |$s:ident, $($arg:ident: $type:ty),*| $body:expr) => {{
         $(#[target_feature(enable = $feature)])?
         unsafe fn $name($($arg: $type),*) {
-            // SAFETY: the caller has the instruction set, whose features this function has.
+            // SAFETY: the caller promises the instruction set, and this function is compiled for it.
             let $s = unsafe { <$isa as $crate::kernel::lanes::Isa>::new() };
             $body
         }
@@ -42,7 +43,7 @@ macro_rules! entry {
     }};
 }
 
-/// Builds a table: every float kernel instantiated for one instruction set, under its features.
+/// Builds a table: every float kernel, compiled for one instruction set with its target features.
 macro_rules! table {
     ($name:literal, $isa:ty, $matmul:path $(, $feature:literal)?) => {{
         use $crate::built;

@@ -1,17 +1,18 @@
-//! Keys and values of the three types of KV cache.
+//! Reading keys and values of the three types of KV cache.
 
 use super::tiles::Tile;
 use crate::kernel::lanes::{Isa, Lanes};
 use crate::memory::{HeadLayout, TILE};
 use crate::quant::le_f16;
 
-/// How keys and values of one KV type are read.
+/// One element type of the KV cache.
 ///
 /// # Safety
 ///
-/// `scores` writes those of every tile, and what it reads and where values are lie within a tile of the layout.
+/// `scores` writes the scores of every tile. All reads, and all pointers from `values`, are inside a tile of the
+/// layout.
 pub unsafe trait Element {
-    /// For each query, its dot products with the 16 keys of each tile, to `to` and after.
+    /// For each query, the dot products with the 16 keys of each tile, 16 after 16 from `to` on.
     unsafe fn scores<S: Isa, const R: usize, const N: usize>(
         s: S,
         tiles: [Tile; N],
@@ -21,16 +22,16 @@ pub unsafe trait Element {
     );
     /// Bytes of an element.
     const BYTES: usize;
-    /// Whether an element is a number as it stands.
+    /// True if an element is an f32.
     const IS_F32: bool = false;
-    /// Sixteen elements of a value, unscaled.
+    /// Sixteen elements of a value, without their scale.
     unsafe fn value<S: Isa>(s: S, at: *const u8) -> S::V;
-    /// Where element `i` of the value at `position` is; that of the next position is a padded row further.
+    /// The address of element `i` of the value at `position`. The value of the next position is a padded row later.
     #[inline(always)]
     fn values(tile: *const u8, layout: HeadLayout, position: usize, i: usize) -> *const u8 {
         tile.wrapping_add(layout.values() + (position * layout.padded() + i) * Self::BYTES)
     }
-    /// The factor on that value.
+    /// The scale of that value.
     #[inline(always)]
     unsafe fn value_scale(_tile: *const u8, _layout: HeadLayout, _position: usize, _i: usize) -> f32 {
         1.0
@@ -40,7 +41,7 @@ pub unsafe trait Element {
 macro_rules! float_element {
     ($name:ident, $bytes:literal, $load:ident) => {
         pub struct $name;
-        // SAFETY: see below.
+        // SAFETY: `scores` stores a vector per tile and query; reads are inside the tile, as argued at each block.
         unsafe impl Element for $name {
             #[inline(always)]
             unsafe fn scores<S: Isa, const R: usize, const N: usize>(
@@ -70,7 +71,7 @@ macro_rules! float_element {
             const IS_F32: bool = $bytes == 4;
             #[inline(always)]
             unsafe fn value<S: Isa>(s: S, at: *const u8) -> S::V {
-                // SAFETY: passed on to the caller.
+                // SAFETY: the caller passes a pointer to 16 elements.
                 unsafe { s.$load(&*at.cast()) }
             }
         }
@@ -80,7 +81,7 @@ float_element!(F32, 4, load_f32);
 float_element!(F16, 2, load_f16);
 
 pub struct Q8;
-// SAFETY: see below.
+// SAFETY: `scores` stores a vector per tile and query; reads are inside the tile, as argued at each block.
 unsafe impl Element for Q8 {
     #[inline(always)]
     unsafe fn scores<S: Isa, const R: usize, const N: usize>(
@@ -90,7 +91,7 @@ unsafe impl Element for Q8 {
         queries: &[&[f32]; R],
         to: [*mut f32; R],
     ) {
-        // SAFETY: keys are `dim` rows of 16 bytes, then a row of 16 f16 for each 32 of them.
+        // SAFETY: keys are `dim` rows of 16 bytes, then one row of 16 f16 per 32 rows; each query has `dim` elements.
         unsafe {
             let mut acc = [[s.splat(0.0); R]; N];
             for block in 0..layout.blocks() {
@@ -116,28 +117,28 @@ unsafe impl Element for Q8 {
     const BYTES: usize = 1;
     #[inline(always)]
     unsafe fn value<S: Isa>(s: S, at: *const u8) -> S::V {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller passes a pointer to 16 elements.
         unsafe { s.load_i8(&*at.cast()) }
     }
     #[inline(always)]
     unsafe fn value_scale(tile: *const u8, layout: HeadLayout, position: usize, i: usize) -> f32 {
-        // SAFETY: 16 rows of `blocks` f16 follow the values.
+        // SAFETY: after the values come 16 rows of `blocks` f16.
         unsafe {
             le_f16(tile.add(layout.value_scales() + (position * layout.blocks() + i / 32) * 2).cast::<[u8; 2]>().read())
         }
     }
 }
 
-/// Stores the scores of `N` tiles, one tile's after the other's, for each row.
+/// Stores the scores of `N` tiles, tile after tile, for each row.
 ///
 /// # Safety
 ///
-/// There is room for them at each place.
+/// Each pointer of `to` has room for `16 * N` floats.
 #[inline(always)]
 unsafe fn store_all<V: Lanes, const R: usize, const N: usize>(scores: [[V; R]; N], to: [*mut f32; R]) {
     for (n, scores) in scores.into_iter().enumerate() {
         for (score, to) in scores.into_iter().zip(to) {
-            // SAFETY: the caller has the room.
+            // SAFETY: the caller promises this room.
             unsafe { score.store(&mut *to.add(n * TILE).cast()) };
         }
     }

@@ -1,35 +1,35 @@
-//! The tiles of the KV cache that query rows see something of.
+//! The tiles of the KV cache that query rows attend to.
 
 use super::Attention;
 use crate::memory::TILE;
 
-/// Tiles in a block, and positions.
+/// Tiles in a block of positions, and positions in it.
 pub const TILES: usize = 4;
 pub const BLOCK: usize = TILES * TILE;
 
-/// A tile of the cache, and the one whose lines are asked for while this one's are used: few rows are done with a
-/// tile before the next one could arrive.
+/// A tile of the cache, and the tile to prefetch while this one is used. With few rows, the time spent on one tile is
+/// too short to fetch the next one from memory, so that `later` is further ahead.
 #[derive(Clone, Copy)]
 pub struct Tile {
     pub at: *const u8,
     pub later: *const u8,
 }
 
-/// The head's tiles, by the context's table of pages.
+/// The tiles of a head, found through the context's table of pages.
 pub struct Tiles<'a> {
     job: &'a Attention<'a>,
     tile_bytes: usize,
-    /// Tiles in the cache.
+    /// Number of tiles in the cache.
     pages: usize,
-    /// The first that a row sees something of, and their number.
+    /// The first tile that a row attends to, and the number of such tiles.
     first: usize,
     count: usize,
-    /// From a tile to the one that is asked for meanwhile.
+    /// Distance from a tile to the one that is prefetched meanwhile, in tiles.
     distance: usize,
 }
 
 impl<'a> Tiles<'a> {
-    /// `None` if there are none.
+    /// `None` if the cache has no tiles.
     #[inline(always)]
     pub fn new(job: &'a Attention<'a>, reach: Range, distance: usize) -> Option<Self> {
         let tile_bytes = job.layout.tile_bytes();
@@ -38,19 +38,19 @@ impl<'a> Tiles<'a> {
         (pages > 0 && !job.pages.is_empty()).then_some(Self { job, tile_bytes, pages, first, count, distance })
     }
 
-    /// Where a tile is.
+    /// The address of a tile.
     #[inline(always)]
     fn at(&self, tile: usize) -> *const u8 {
         let entry = tile.checked_rem(self.job.pages.len()).and_then(|entry| self.job.pages.get(entry));
-        // An entry without a page has nothing that a row sees.
+        // An entry without a page belongs to positions that no row attends to. Any page will do.
         let page = entry.map_or(0, |page| *page as usize).min(self.pages - 1);
         self.job.tiles.as_ptr().wrapping_add(page * self.tile_bytes)
     }
 
-    /// The tiles of a block.
+    /// The four tiles of a block of positions.
     #[inline(always)]
     pub fn block(&self, block: usize) -> [Tile; TILES] {
-        // (Not `from_fn`: it is a call where `later` is not needed, and computes it.)
+        // (Not `from_fn`, which compiles to a call, and computes `later` even if it is unused.)
         let first = block * TILES;
         [self.tile(first), self.tile(first + 1), self.tile(first + 2), self.tile(first + 3)]
     }
@@ -58,11 +58,11 @@ impl<'a> Tiles<'a> {
     #[inline(always)]
     fn tile(&self, tile: usize) -> Tile {
         let at = self.at(tile);
-        // Elsewhere nothing is asked for.
+        // Other targets do not prefetch.
         if !cfg!(target_arch = "x86_64") {
             return Tile { at, later: at };
         }
-        // After the last tile of this head comes the first of the next, whose tiles follow.
+        // After the last tile of this head comes the first tile of the next head, whose memory follows this head's.
         let later = tile + self.distance;
         let heads = later.saturating_sub(self.first).checked_div(self.count).unwrap_or(0);
         let next = self.at(later.wrapping_sub(heads * self.count));
@@ -70,7 +70,7 @@ impl<'a> Tiles<'a> {
     }
 }
 
-/// Positions `lo..hi`.
+/// The positions `lo..hi`.
 #[derive(Clone, Copy)]
 pub struct Range {
     pub lo: usize,
@@ -78,23 +78,23 @@ pub struct Range {
 }
 
 impl Range {
-    /// The part among the `len` positions from `start`, counted from there.
+    /// The positions of `self` among the `len` positions from `start`, relative to `start`.
     #[inline(always)]
-    pub fn part(self, start: usize, len: usize) -> Self {
+    pub fn clip(self, start: usize, len: usize) -> Self {
         let cut = |position: usize| position.saturating_sub(start).min(len);
         Self { lo: cut(self.lo), hi: cut(self.hi) }
     }
 
-    /// The tiles of the block that it has something of.
+    /// The tiles of a block that the range touches.
     #[inline(always)]
     pub fn tiles(self) -> core::ops::Range<usize> {
         self.lo / TILE..self.hi.div_ceil(TILE)
     }
 
-    /// The part in tile `t` of the block, counted from there.
+    /// The positions of `self` in tile `t` of the block, relative to the tile.
     #[inline(always)]
     pub fn lanes(self, t: usize) -> core::ops::Range<usize> {
-        let part = self.part(t * TILE, TILE);
-        part.lo..part.hi
+        let lanes = self.clip(t * TILE, TILE);
+        lanes.lo..lanes.hi
     }
 }
