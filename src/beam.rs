@@ -1,8 +1,8 @@
-//! Beam search: the most probable continuations of a decoder that attends to an encoder's text, several followed
-//! at once.
+//! Beam search: finds the most probable outputs of a decoder with cross-attention by following several hypotheses at
+//! once.
 //!
-//! Every hypothesis is a fork of the text's context, so all have its keys and values and those of what they begin
-//! with in common, and one pass runs them all.
+//! Each hypothesis is a fork of the text's context. All share the text's keys and values and those of common
+//! beginnings, and one pass runs all hypotheses.
 //!
 //! # Examples
 //!
@@ -50,42 +50,42 @@ use crate::engine::{Context, Engine, Plan, Work};
 use crate::memory::Arena;
 use crate::{Error, TokenId};
 
-/// The most hypotheses that a search follows.
+/// Maximum number of beams.
 pub const MAX_BEAMS: usize = 64;
 
-/// What to search for.
+/// Parameters of a search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Search {
-    /// Hypotheses to follow, at least 1: then the most probable token is taken at every step.
+    /// Number of hypotheses to follow, at least 1. With 1 the search is greedy.
     pub beams: usize,
-    /// Most tokens of a hypothesis; not more than the context.
+    /// Maximum number of tokens in a hypothesis; at most the context length.
     pub length: usize,
-    /// A hypothesis of `n` tokens scores its log-probability divided by `n` to this power: 0 does not
-    /// look at lengths, 1 takes the mean.
+    /// Exponent of the length penalty: a hypothesis of `n` tokens scores its log-probability divided by `n` to this
+    /// power. 0 ignores the length, 1 takes the mean.
     pub length_penalty: f32,
-    /// The token that a decoder begins with.
+    /// First token of the decoder's input.
     pub start: TokenId,
-    /// The token that ends a hypothesis, if any does; it counts as one of its tokens.
+    /// Token that ends a hypothesis, if any. It counts towards the length.
     pub end: Option<TokenId>,
     /// A token that is never chosen, such as padding.
     pub banned: Option<TokenId>,
 }
 
-/// A hypothesis.
+/// A result of the search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Hypothesis<'h> {
-    /// Its tokens, without those at start and end.
+    /// Tokens without the start and end token.
     pub tokens: &'h [TokenId],
-    /// By which it is compared: see [`Search::length_penalty`].
+    /// Score by which hypotheses are ranked: see [`Search::length_penalty`].
     pub score: f32,
 }
 
-/// The hypotheses that a search found, the best first.
+/// Results of a search, best first.
 pub struct Beams<'w> {
-    /// `[length][beams]`: which token, and after which one of the step before.
+    /// `[length][beams]`: each token with the index of its parent in the previous step.
     nodes: &'w mut [Node],
     found: &'w mut [Found],
-    /// Room for the tokens of one hypothesis.
+    /// Buffer for the tokens of one hypothesis.
     tokens: &'w mut [TokenId],
     beams: usize,
     count: usize,
@@ -98,7 +98,7 @@ struct Node {
     parent: u32,
 }
 
-/// A hypothesis that ended: its number of nodes, and the place of the last one in its step.
+/// A finished hypothesis: its number of nodes, and the index of the last node in its step.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 struct Found {
@@ -107,7 +107,7 @@ struct Found {
     beam: u32,
 }
 
-/// A continuation of the hypothesis at `beam`.
+/// A possible continuation of the hypothesis at index `beam`.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 struct Candidate {
@@ -116,7 +116,8 @@ struct Candidate {
     beam: u32,
 }
 
-/// A list in descending order of score, of as many as there is room for. Of equals the first comes first.
+/// Inserts into a list in descending order of score; drops the last item of a full list. Equal scores keep insertion
+/// order.
 fn insert<T: Copy>(list: &mut [T], count: &mut usize, item: T, score: impl Fn(&T) -> f32) {
     let Some(kept) = list.get(..*count) else { return };
     let at = kept.partition_point(|other| score(other) >= score(&item));
@@ -133,13 +134,13 @@ fn insert<T: Copy>(list: &mut [T], count: &mut usize, item: T, score: impl Fn(&T
 }
 
 impl<'w> Beams<'w> {
-    /// Hypotheses that an engine with this plan can follow: as many as it has contexts, less the text's.
+    /// Number of beams that an engine with this plan supports: its contexts without the one that holds the text.
     pub const fn planned(plan: &Plan) -> usize {
         let contexts = plan.options.contexts.saturating_sub(1);
         if contexts < MAX_BEAMS { contexts } else { MAX_BEAMS }
     }
 
-    /// Bytes of memory for a search with as many beams as planned, up to the planned context.
+    /// Bytes of memory for a search with the planned number of beams and the planned context length.
     pub const fn bytes(plan: &Plan) -> usize {
         let (beams, length) = (Self::planned(plan), plan.options.context);
         let nodes = Arena::padded(length.saturating_mul(beams * size_of::<Node>()));
@@ -148,14 +149,14 @@ impl<'w> Beams<'w> {
         nodes.saturating_add(rest).saturating_add(Arena::padded(length.saturating_mul(4)))
     }
 
-    /// Searches for continuations in the text that `context` has been [given](Engine::encode). `memory` holds
-    /// [`bytes`](Self::bytes) and starts on an [`ALIGN`](crate::memory::ALIGN) boundary.
+    /// Searches for outputs for the text that `context` has [encoded](Engine::encode). `memory` has
+    /// [`bytes`](Self::bytes) bytes and starts on an [`ALIGN`](crate::memory::ALIGN) boundary.
     ///
     /// # Errors
     ///
     /// [`Error::TooManyBeams`]; [`Error::BufferTooSmall`] and [`Error::Misaligned`] for `memory`;
-    /// [`Error::NoTokenAllowed`] if every hypothesis comes to logits that are no numbers before one ends; and what
-    /// [`Engine::run`] says.
+    /// [`Error::NoTokenAllowed`] if the logits of all hypotheses become NaN before one ends; and the errors of
+    /// [`Engine::run`].
     pub fn search(
         engine: &mut Engine<'_, '_>,
         context: &Context,
@@ -172,7 +173,7 @@ impl<'w> Beams<'w> {
         let result = hypotheses
             .add(engine.fork_at(context, 0))
             .and_then(|()| (0..state.length).try_for_each(|step| state.step(step, search, engine, &mut hypotheses)));
-        // Whether it went well or not, pages are given back.
+        // Contexts are closed on errors as well.
         hypotheses.close(engine);
         result?;
         let State { nodes, found, tokens, beams, count, .. } = state;
@@ -182,12 +183,12 @@ impl<'w> Beams<'w> {
         Ok(Self { nodes, found, tokens, beams, count })
     }
 
-    /// How many there are: at least one, and at most as many as there were beams.
+    /// Number of results: at least 1, at most the number of beams.
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// The hypothesis of this rank, 0 for the best.
+    /// The result of this rank, 0 for the best.
     pub fn hypothesis(&mut self, rank: usize) -> Option<Hypothesis<'_>> {
         let Found { score, steps, mut beam } = *self.found.get(..self.count)?.get(rank)?;
         let tokens = self.tokens.get_mut(..steps as usize)?;
@@ -200,19 +201,20 @@ impl<'w> Beams<'w> {
     }
 }
 
-/// The contexts of the hypotheses that are followed.
+/// Contexts of the active hypotheses.
 #[derive(Default)]
 struct Hypotheses(Vec<Option<Context>, MAX_BEAMS>);
 
 impl Hypotheses {
-    /// Another one, if there is one.
+    /// Adds a context.
     fn add(&mut self, context: Result<Context, Error>) -> Result<(), Error> {
-        // There is room: there are not more than beams.
+        // Cannot fail: there are at most `MAX_BEAMS`.
         let _ = self.0.push(Some(context?));
         Ok(())
     }
 
-    /// Goes on with the children of some: each takes its parent's context, or a fork while the parent has others.
+    /// Moves to the children of the given parents: each takes its parent's context, or a fork of it while the parent
+    /// has more children.
     fn follow(&mut self, parents: &[u32], engine: &mut Engine<'_, '_>) -> Result<(), Error> {
         for (beam, context) in (0..).zip(&mut self.0) {
             if !parents.contains(&beam)
@@ -244,26 +246,26 @@ impl Hypotheses {
     }
 }
 
-/// A search at work.
+/// State of a running search.
 struct State<'w> {
     nodes: &'w mut [Node],
     found: &'w mut [Found],
-    /// How many are found.
+    /// Number of results so far.
     count: usize,
     candidates: &'w mut [Candidate],
-    /// Of the hypotheses that are followed, those of `live`: score, which they come from, last token.
+    /// The first `live` entries describe the active hypotheses: score, parent, last token.
     scores: &'w mut [f32],
     parents: &'w mut [u32],
     inputs: &'w mut [TokenId],
     live: usize,
     tokens: &'w mut [TokenId],
     beams: usize,
-    /// Most steps.
+    /// Maximum number of steps.
     length: usize,
 }
 
 impl<'w> State<'w> {
-    /// One hypothesis of no tokens.
+    /// Starts with one hypothesis of no tokens.
     fn new(search: &Search, beams: usize, plan: &Plan, memory: &'w mut [u8]) -> Result<Self, Error> {
         let needed = Beams::bytes(plan);
         let short = Error::BufferTooSmall { what: "memory for beam search", needed, given: memory.len() };
@@ -286,7 +288,7 @@ impl<'w> State<'w> {
         Ok(state)
     }
 
-    /// Follows a candidate of the last step; its node is in this row.
+    /// Makes a candidate of the last step active; its node is in row `row`.
     fn follow(&mut self, row: usize, candidate: Candidate) {
         let Candidate { score, token, beam } = candidate;
         let Self { nodes, scores, parents, inputs, live, .. } = self;
@@ -297,7 +299,7 @@ impl<'w> State<'w> {
         }
     }
 
-    /// One token more for all hypotheses; none if the search is at its end.
+    /// Adds a token to every hypothesis; ends the search if none can continue.
     fn step(
         &mut self,
         step: usize,
@@ -320,12 +322,12 @@ impl<'w> State<'w> {
 
         let chosen = self.choose(search, engine, hypotheses);
         let normed = |score: f32| score / libm::powf((step + 1) as f32, search.length_penalty);
-        // Hypotheses that end are results; the best of the rest are continued.
+        // Hypotheses that end become results; the best others continue.
         self.live = 0;
         for rank in 0..chosen {
             let Some(&candidate) = self.candidates.get(rank) else { break };
             if Some(candidate.token) == search.end {
-                // Beyond as many as there are beams it would not have been looked at without more room.
+                // Finished candidates beyond the first `beams` are dropped, as in a list of that length.
                 if rank < self.beams {
                     let ended = Found { score: normed(candidate.score), steps: step as u32, beam: candidate.beam };
                     insert(self.found, &mut self.count, ended, |found| found.score);
@@ -353,7 +355,7 @@ impl<'w> State<'w> {
         Ok(())
     }
 
-    /// The best continuations of all hypotheses; how many.
+    /// Finds the best continuations of all hypotheses and returns their number.
     fn choose(&mut self, search: &Search, engine: &Engine<'_, '_>, hypotheses: &Hypotheses) -> usize {
         let mut chosen = 0;
         for ((beam, context), score) in (0..).zip(&hypotheses.0).zip(&*self.scores) {
@@ -377,7 +379,7 @@ impl core::fmt::Debug for Beams<'_> {
     }
 }
 
-/// The logarithm of the sum of the exponentials.
+/// `ln(sum(exp(logits)))`.
 fn log_sum(logits: &[f32]) -> f32 {
     let top = logits.iter().fold(f32::NEG_INFINITY, |top, logit| if *logit > top { *logit } else { top });
     let sum: f64 = logits.iter().map(|logit| f64::from(libm::expf(logit - top))).sum();

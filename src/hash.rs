@@ -1,7 +1,7 @@
-//! A checksum and fingerprint of bytes: quick, the same on every target, no defence against intent.
+//! Checksums and fingerprints: fast, the same on every target, not cryptographic.
 
-/// FNV-1a over little-endian words of 64 bits, with a shift so that high bits reach low ones. Every
-/// step is a bijection, so a change within one word never goes unnoticed.
+/// FNV-1a over little-endian 64-bit words, with a shift that spreads high bits to low ones. Every step is a bijection,
+/// so any change within one word changes the hash.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Hash(u64);
 
@@ -10,7 +10,7 @@ impl Hash {
         Self(0xcbf2_9ce4_8422_2325)
     }
 
-    /// Takes `bytes` in; the last word is filled up with zeros.
+    /// Hashes `bytes`; the last word is padded with zeros.
     pub const fn bytes(&mut self, mut bytes: &[u8]) {
         while let Some((word, rest)) = bytes.split_first_chunk() {
             self.word(u64::from_le_bytes(*word));
@@ -27,7 +27,7 @@ impl Hash {
         }
     }
 
-    /// Takes one word in.
+    /// Hashes one word.
     pub const fn word(&mut self, word: u64) {
         let product = (self.0 ^ word).wrapping_mul(0x0000_0100_0000_01b3);
         self.0 = product ^ product >> 32;

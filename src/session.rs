@@ -1,4 +1,4 @@
-//! The plain face: one engine, one context.
+//! The simple interface: an engine with one context.
 
 use core::ops::ControlFlow;
 
@@ -8,10 +8,9 @@ use crate::model::Model;
 use crate::workers::Workers;
 use crate::{Error, TokenId};
 
-/// A model at work on one conversation: an [`Engine`] with one [`Context`].
+/// Runs a model for one conversation: an [`Engine`] with one [`Context`].
 ///
-/// The results do not depend on how a prompt is cut into batches, on the number of workers, or on
-/// the kernels: always the same bits.
+/// Results are always the same bits, independent of batching, of the number of workers, and of the kernels.
 ///
 /// # Examples
 ///
@@ -29,11 +28,11 @@ use crate::{Error, TokenId};
 ///
 /// session.prefill(&[1, 300, 301])?; // a prompt's tokens
 /// for _ in 0..10 {
-///     let token = argmax(session.logits()).unwrap_or_default(); // the likeliest
+/// the most probable token
 ///     session.decode(token)?;
 /// }
 /// assert_eq!(session.position(), 13);
-/// session.rewind(3)?; // another way from the end of the prompt
+/// try another continuation of the prompt
 /// # Ok::<(), arenite::Error>(())
 /// ```
 #[derive(Debug)]
@@ -43,13 +42,13 @@ pub struct Session<'m, 'w> {
 }
 
 impl<'m, 'w> Session<'m, 'w> {
-    /// Sets up a session in `workspace` and `kv`, which hold at least the planned bytes and start on
-    /// [`ALIGN`](crate::memory::ALIGN) boundaries. Nothing beyond the planned bytes is touched, and
-    /// the memory need not be zeroed.
+    /// Creates a session in `workspace` and `kv`. Both must have at least the planned size and start on an
+    /// [`ALIGN`](crate::memory::ALIGN) boundary. Bytes beyond the planned size are not accessed, and the memory need
+    /// not be zeroed.
     ///
     /// # Errors
     ///
-    /// As for [`Engine::new`].
+    /// Same as [`Engine::new`].
     #[inline(never)] // or its temporaries stay on the caller's stack
     pub fn new(model: &'m Model<'_>, plan: Plan, workspace: &'w mut [u8], kv: &'w mut [u8]) -> Result<Self, Error> {
         let mut engine = Engine::new(model, plan, workspace, kv)?;
@@ -57,77 +56,77 @@ impl<'m, 'w> Session<'m, 'w> {
         Ok(Self { engine, context })
     }
 
-    /// Shares the work among `workers`; the plan says how many take part.
+    /// Shares the work among `workers`. [`Options::workers`](crate::Options::workers) limits how many take part.
     #[must_use]
     pub fn with_workers(mut self, workers: &'m dyn Workers) -> Self {
         self.engine = self.engine.with_workers(workers);
         self
     }
 
-    /// Runs on these kernels instead of the fastest.
+    /// Replaces the automatically detected kernels.
     #[must_use]
     pub fn with_kernels(mut self, kernels: &'static Kernels) -> Self {
         self.engine = self.engine.with_kernels(kernels);
         self
     }
 
-    /// Tells `profiler` whenever a section of a pass is done.
+    /// Calls `profiler` after each section of a pass.
     #[must_use]
     pub fn with_profiler(mut self, profiler: &'m dyn Profiler) -> Self {
         self.engine = self.engine.with_profiler(profiler);
         self
     }
 
-    /// Shows `see` what every linear layer multiplies, from here on.
+    /// Calls `see` with the input of every linear layer from now on.
     #[must_use]
     pub fn with_inputs(mut self, see: &'m Inputs<'m>) -> Self {
         self.engine = self.engine.with_inputs(see);
         self
     }
 
-    /// The engine and the context, for what takes both: forks, several conversations in a pass, beam search.
+    /// The engine and the context, for functions that take both: forks, several conversations per pass, beam search.
     pub fn parts(&mut self) -> (&mut Engine<'m, 'w>, &mut Context) {
         (&mut self.engine, &mut self.context)
     }
 
-    /// Runs the encoder on a text; a decoder that follows it begins anew, at position 0, and attends to this text
-    /// from now on. Afterwards [`states`](Self::states) are those of the text.
+    /// Runs the encoder on a text. A decoder restarts at position 0 and attends to this text from now on; afterwards
+    /// [`states`](Self::states) returns the text's states.
     ///
     /// # Errors
     ///
-    /// As for [`Engine::encode`].
+    /// Same as [`Engine::encode`].
     pub fn encode(&mut self, text: &[TokenId]) -> Result<(), Error> {
         self.engine.encode(&mut self.context, text)
     }
 
-    /// What the encoder made of the last text: `[tokens][dim]`; empty before the first.
+    /// The encoder's output for the last text: `[tokens][dim]`; empty before the first.
     pub fn states(&self) -> &[f32] {
         self.engine.states()
     }
 
-    /// The states of the text as one vector: see [`Engine::pooled`].
+    /// The embedding of the last text, from states that the encoder has already computed: see [`Engine::pooled`].
     ///
     /// # Errors
     ///
-    /// As for [`Engine::pooled`].
+    /// Same as [`Engine::pooled`].
     pub fn pooled<'b>(&mut self, buffer: &'b mut [f32]) -> Result<&'b mut [f32], Error> {
         self.engine.pooled(buffer)
     }
 
-    /// Makes one vector of a text: see [`Engine::embed`].
+    /// Computes the embedding of a text: see [`Engine::embed`].
     ///
     /// # Errors
     ///
-    /// As for [`Engine::embed`].
+    /// Same as [`Engine::embed`].
     pub fn embed<'b>(&mut self, text: &[TokenId], buffer: &'b mut [f32]) -> Result<&'b mut [f32], Error> {
         self.engine.embed(&mut self.context, text, buffer)
     }
 
-    /// Makes one vector of a pair of texts: see [`Engine::embed_pair`].
+    /// Computes the embedding or score of a pair of texts: see [`Engine::embed_pair`].
     ///
     /// # Errors
     ///
-    /// As for [`Engine::embed`].
+    /// Same as [`Engine::embed`].
     pub fn embed_pair<'b>(
         &mut self,
         texts: &[TokenId],
@@ -137,23 +136,22 @@ impl<'m, 'w> Session<'m, 'w> {
         self.engine.embed_pair(&mut self.context, texts, second, buffer)
     }
 
-    /// Runs `tokens` after what is in the context. Afterwards [`logits`](Self::logits) are those
-    /// of the last one.
+    /// Runs `tokens` after those in the context. Afterwards [`logits`](Self::logits) returns the logits of the last
+    /// one.
     ///
     /// # Errors
     ///
-    /// As for [`Engine::run`]: nothing has been run then.
+    /// Same as [`Engine::run`]; nothing was run then.
     pub fn prefill(&mut self, tokens: &[TokenId]) -> Result<(), Error> {
         self.engine.run(&mut [Work::prefill(&mut self.context, tokens)])
     }
 
-    /// As [`prefill`](Self::prefill), and `observer` sees the hidden states of every batch. If it
-    /// breaks, the batches before are in the context and the rest are not, and the logits are those
-    /// from before.
+    /// Like [`prefill`](Self::prefill); `observer` sees the hidden states of every batch. If it breaks, the context
+    /// keeps the completed batches only, and the logits do not change.
     ///
     /// # Errors
     ///
-    /// As for [`prefill`](Self::prefill).
+    /// Same as [`prefill`](Self::prefill).
     pub fn prefill_observed<O: Observer>(
         &mut self,
         tokens: &[TokenId],
@@ -170,12 +168,11 @@ impl<'m, 'w> Session<'m, 'w> {
         }
     }
 
-    /// As [`prefill`](Self::prefill), and `each` is called with the position and the logits (one f32 for
-    /// each word of the vocabulary) of every token.
+    /// Like [`prefill`](Self::prefill), and calls `each` with the position and logits (`[vocab]`) of every token.
     ///
     /// # Errors
     ///
-    /// As for [`prefill`](Self::prefill).
+    /// Same as [`prefill`](Self::prefill).
     pub fn prefill_all(&mut self, tokens: &[TokenId], each: impl FnMut(usize, &[f32])) -> Result<(), Error> {
         self.engine.prefill_all(&mut self.context, tokens, each)
     }
@@ -184,43 +181,42 @@ impl<'m, 'w> Session<'m, 'w> {
     ///
     /// # Errors
     ///
-    /// As for [`prefill`](Self::prefill).
+    /// Same as [`prefill`](Self::prefill).
     pub fn decode(&mut self, token: TokenId) -> Result<(), Error> {
         self.prefill(&[token])
     }
 
-    /// The logits of the last token: one f32 for each word of the vocabulary; empty before the first
-    /// [`prefill`](Self::prefill).
+    /// Logits of the last token, `[vocab]`; empty before the first [`prefill`](Self::prefill).
     pub fn logits(&self) -> &[f32] {
         self.engine.logits(&self.context)
     }
 
-    /// The logits, for a sampler to work on in place.
+    /// Mutable logits: a sampler works in place.
     pub fn logits_mut(&mut self) -> &mut [f32] {
         self.engine.logits_mut(&self.context)
     }
 
-    /// Tokens in the context: the position of the next one.
+    /// Number of tokens in the context; also the position of the next token.
     pub fn position(&self) -> usize {
         self.context.position()
     }
 
-    /// Positions in the context.
+    /// Length of the context in positions.
     pub fn context(&self) -> usize {
         self.engine.plan().options.context
     }
 
-    /// Forgets everything from `position` on; the logits stay as they are.
+    /// Removes all tokens from `position` on. The logits do not change.
     ///
     /// # Errors
     ///
-    /// [`Error::CannotRewind`] if the session has not come that far, or if a sliding window has
-    /// overwritten what the token at `position` would see.
+    /// [`Error::CannotRewind`] if the session is not at `position` yet, or if a sliding window has overwritten keys
+    /// that the token at `position` would attend to.
     pub fn rewind(&mut self, position: usize) -> Result<(), Error> {
         self.engine.rewind(&mut self.context, position)
     }
 
-    /// Bytes that [`save`](Self::save) writes now. [`Plan::snapshot_bytes`] tells beforehand.
+    /// Bytes that [`save`](Self::save) would write now. [`Plan::snapshot_bytes`] computes it in advance.
     pub fn snapshot_bytes(&self) -> usize {
         self.engine.snapshot_bytes(&self.context)
     }
@@ -229,16 +225,16 @@ impl<'m, 'w> Session<'m, 'w> {
     ///
     /// # Errors
     ///
-    /// As for [`Engine::save`].
+    /// Same as [`Engine::save`].
     pub fn save(&self, out: &mut [u8]) -> Result<usize, Error> {
         self.engine.save(&self.context, out)
     }
 
-    /// Puts the session where the one was that [`save`](Self::save) wrote: see [`Engine::restore`].
+    /// Restores the state saved by [`save`](Self::save): see [`Engine::restore`].
     ///
     /// # Errors
     ///
-    /// As for [`Engine::restore`]; the session is then as it was before.
+    /// Same as [`Engine::restore`]; on error the session is unchanged.
     pub fn restore(&mut self, snapshot: &[u8]) -> Result<(), Error> {
         self.engine.restore(&mut self.context, snapshot)
     }

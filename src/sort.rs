@@ -1,9 +1,8 @@
 //! Sorting in place without recursion, allocation or panics: bottom-up heapsort.
 
-/// Sorts `items`; `less` must be a strict order (any other gives some permutation).
+/// Sorts `items`. `less` must be a strict order; with any other function the result is some permutation.
 ///
-/// O(n log n) comparisons in the worst case, about `n log2 n` of them: the way down picks the
-/// larger child without looking at the item that sinks, and the way back up is short.
+/// About `n log2 n` comparisons in the worst case: sifting down only compares children, and the final way up is short.
 pub(crate) fn heapsort<T>(items: &mut [T], mut less: impl FnMut(&T, &T) -> bool) {
     let len = items.len();
     for root in (0..len / 2).rev() {
@@ -15,7 +14,8 @@ pub(crate) fn heapsort<T>(items: &mut [T], mut less: impl FnMut(&T, &T) -> bool)
     }
 }
 
-/// Swaps items `a` and `b`, where `a < b`. (To copy between places that may overlap would call memmove: 700 bytes of flash.)
+/// Swaps items `a` and `b`, where `a < b`. (A copy between possibly overlapping slices calls memmove, 700 bytes of
+/// flash.)
 fn swap<T>(items: &mut [T], a: usize, b: usize) {
     if let Some((before, from)) = items.split_at_mut_checked(b)
         && let (Some(a), Some(b)) = (before.get_mut(a), from.first_mut())
@@ -24,10 +24,9 @@ fn swap<T>(items: &mut [T], a: usize, b: usize) {
     }
 }
 
-/// Moves the item at `root` down to its place in the heap `items[..len]`, whose first item is the
-/// largest.
+/// Moves the item at `root` down to its position in the max-heap `items[..len]`.
 pub(crate) fn sink<T>(items: &mut [T], root: usize, len: usize, less: &mut impl FnMut(&T, &T) -> bool) {
-    // Down along the larger children, pulling each one up, to a leaf.
+    // Down to a leaf, pulling up the larger child at each level.
     let mut at = root;
     loop {
         let child = 2 * at + 1;
@@ -41,7 +40,7 @@ pub(crate) fn sink<T>(items: &mut [T], root: usize, len: usize, less: &mut impl 
         swap(items, at, child);
         at = child;
     }
-    // And back up to where it belongs.
+    // Back up to the item's position.
     while at > root {
         let parent = (at - 1) / 2;
         match (items.get(parent), items.get(at)) {

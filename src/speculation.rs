@@ -1,23 +1,24 @@
-//! Speculative decoding: guessed tokens are run in one pass with the last one, and kept as far as they were right.
+//! Speculative decoding: runs guessed tokens in one pass with the last token, and keeps the correct ones.
 //!
-//! A guess changes nothing in the result: every token is still chosen from the logits that it would have had alone,
-//! which have the same bits in a longer pass. It costs a few rows of a pass that is bound by reading the weights.
+//! Guesses never change the result. Every token is chosen from the logits that it would have alone, because longer
+//! passes compute the same bits. A guess only costs additional rows in a pass that is limited by reading the weights.
 //!
-//! [`lookup`] guesses from the text itself (Saxena, "Prompt Lookup Decoding", 2023); a smaller model of the same
-//! vocabulary guesses better and costs more (Leviathan et al., "Fast Inference from Transformers via Speculative
+//! [`lookup`] guesses from the text itself (Saxena, "Prompt Lookup Decoding", 2023). A smaller model with the same
+//! vocabulary guesses better but costs more (Leviathan et al., "Fast Inference from Transformers via Speculative
 //! Decoding", 2022).
 
 use crate::TokenId;
 
-/// Ends of this many tokens are looked for, the longest first.
+/// Longest suffix to look up; longer suffixes are tried first.
 const LONGEST: usize = 4;
-/// A single token comes again too often by chance.
+/// Shortest suffix to look up: a single token repeats too often by chance.
 const SHORTEST: usize = 2;
 
-/// What followed when the text had the same end before: at most `most` tokens, none if it never had.
+/// Finds an earlier occurrence of the text's suffix and returns the tokens after it: at most `most`, or none.
 ///
-/// Of several places the latest counts that `most` tokens follow, so that a text that goes round in short circles is
-/// guessed as far as one likes; else the first. The time is in proportion to the length of the text.
+/// Among several occurrences it takes the last one with at least `most` tokens after it, so a text that repeats with a
+/// short period is guessed to the full length; if none has that many, the first one. Time is linear in the length of
+/// the text.
 ///
 /// # Examples
 ///
@@ -32,7 +33,7 @@ pub fn lookup(text: &[TokenId], most: usize) -> &[TokenId] {
         let Some((before, end)) = text.len().checked_sub(len).and_then(|at| text.split_at_checked(at)) else {
             continue;
         };
-        // A place may overlap the end, but has something that follows it within the text.
+        // An occurrence may overlap the suffix, but must be followed by at least one token.
         let mut places = (0..before.len()).rev().filter(|at| text.get(*at..*at + len) == Some(end));
         let place = places.clone().find(|at| text.len() - at - len >= most).or_else(|| places.next_back());
         if let Some(at) = place {

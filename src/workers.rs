@@ -1,10 +1,10 @@
-//! Fork and join: the work of one operation, shared among threads that the caller owns.
+//! Fork and join: shares the work of an operation among threads that the caller owns.
 
 mod pair;
 #[cfg(feature = "std")]
 mod pool;
 
-/// What threads are made of. `tests/schedules` has the pool and the pair with others, which try the orders of what they do.
+/// Synchronization primitives. `tests/schedules` builds `pool` and `pair` with replacements that explore interleavings.
 mod parts {
     pub use core::{hint, sync::atomic};
     #[cfg(feature = "std")]
@@ -15,15 +15,14 @@ pub use pair::{Caller, Helper, Pair};
 #[cfg(feature = "std")]
 pub use pool::Pool;
 
-/// Something that can run one job on several threads at once.
+/// Runs a job on several threads at once.
 ///
-/// The job divides itself: every call of it takes pieces of the work until none is left. So an
-/// implementation cannot make results wrong, only slow: calling the job once does all the work,
-/// and a thread that is late finds nothing to do.
+/// A job divides itself: every call takes chunks of the work until none is left. An implementation therefore cannot
+/// make results wrong, only slow: a single call does all the work, and a late thread finds nothing to do.
 ///
 /// # Examples
 ///
-/// Threads of the standard library, made anew for each job. (`Pool` keeps its own, with the feature `std`;
+/// With threads of the standard library, spawned for each job. (`Pool`, with the feature `std`, keeps its threads;
 /// [`Pair`] is for two cores without an operating system.)
 ///
 /// ```
@@ -46,24 +45,23 @@ pub use pool::Pool;
 /// # assert_eq!(calls.into_inner(), 3);
 /// ```
 ///
-/// Then `session.with_workers(&Threads(3))`, of a plan with `Options::workers(3)`.
+/// Use it with `session.with_workers(&Threads(3))` and a plan with `Options::workers(3)`.
 pub trait Workers: Sync {
-    /// How many threads take part, the calling one included; at least 1.
+    /// Number of threads, including the calling one; at least 1.
     fn count(&self) -> usize;
 
-    /// Calls `job` on up to [`count`](Self::count) threads, at least once, and returns when every
-    /// call has returned.
+    /// Calls `job` on up to [`count`](Self::count) threads, at least once, and returns when all calls have returned.
     fn run(&self, job: &(dyn Fn() + Sync));
 }
 
-/// The calling thread alone: what a session uses that is not given others.
+/// Runs jobs on the calling thread only; the default of a session.
 ///
 /// # Examples
 ///
 /// ```
 /// use arenite::workers::{Serial, Workers};
 ///
-/// /// `None` where there is one core.
+/// `None` on a single core.
 /// fn workers<'a>(others: Option<&'a dyn Workers>) -> &'a dyn Workers {
 ///     others.unwrap_or(&Serial)
 /// }

@@ -1,12 +1,12 @@
-//! Which format a Jinja template is, by the texts that occur in it.
+//! Detects the format of a Jinja template by texts that occur in it.
 
-/// The name of the first rule of which every text is in `template`.
+/// Name of the first rule whose texts all occur in `template`.
 pub(super) fn name(template: &str) -> Option<&'static str> {
     let fits = |texts: &[&str]| texts.iter().all(|text| contains(template, text));
     RULES.iter().find(|(_, texts)| fits(texts)).map(|(name, _)| *name)
 }
 
-/// As `str::contains`, which has a way to panic.
+/// Like `str::contains`, which can panic.
 fn contains(template: &str, text: &str) -> bool {
     let (template, text) = (template.as_bytes(), text.as_bytes());
     (0..template.len()).any(|at| template.get(at..).is_some_and(|rest| rest.starts_with(text)))

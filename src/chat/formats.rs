@@ -1,21 +1,21 @@
-//! The formats, one row each.
+//! The chat formats, one table row each.
 
 /// A format as data.
 pub(super) struct Row {
     pub names: &'static [&'static str],
-    /// Once, before everything.
+    /// Written once at the start.
     pub start: &'static str,
-    /// Before an exchange that `start` has not opened.
+    /// Written before each exchange, except the one opened by `start`.
     pub open: &'static str,
-    /// Between two messages.
+    /// Written between two messages.
     pub between: &'static str,
-    /// System, user, assistant, tool; a role without marks is left out.
+    /// Marks of system, user, assistant and tool messages; messages of roles without marks are omitted.
     pub marks: [Option<Marks>; 4],
-    /// What asks for an answer.
+    /// Written at the end, to request an answer.
     pub ask: &'static str,
     pub trim: Trim,
     pub systems: Systems,
-    /// Only what follows the last message but one of the user counts.
+    /// Only messages after the second to last user message are written.
     pub alone: bool,
 }
 
@@ -26,24 +26,24 @@ pub(super) struct Marks {
     pub after: &'static str,
 }
 
-/// Whose white space is cut off.
+/// Roles whose content is trimmed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Trim {
     None,
     Assistant,
-    /// All but the assistant's.
+    /// All but the assistant.
     Others,
     All,
 }
 
-/// Where a system message goes.
+/// Placement of system messages.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Systems {
-    /// Where it stands.
+    /// At their own position.
     Own,
-    /// Only at the beginning.
+    /// Only at the start.
     First,
-    /// Into the next message that is not the assistant's.
+    /// Merged into the next message that is not the assistant's.
     Merged,
 }
 
@@ -72,7 +72,7 @@ const ROW: Row = Row {
 pub(super) const PLAIN: Row =
     Row { names: &["plain"], marks: [marks("", "\n"), marks("", ""), marks("", ""), None], alone: true, ..ROW };
 
-/// A mark, the role's name, a mark, the message, a mark.
+/// Marks of the form: a mark, the role's name, a mark, the message, a mark.
 macro_rules! named {
     ($before:literal, $after:literal, $end:literal) => {
         [

@@ -1,13 +1,13 @@
-//! The well-known chat formats: from messages to a prompt, without a heap.
+//! Chat formats: render messages to a prompt, without a heap.
 //!
-//! A model's file has its format as a Jinja template (`tokenizer.chat_template`), which takes an interpreter.
-//! Nearly all of them say the same few things in different marks, and these are rows of a table here:
-//! [`Format::detect`] finds the row by texts that occur in the template, with the rules of llama.cpp's
-//! `llm_chat_detect_template`, and renders as its `llm_chat_apply_template` does.
+//! A model's file contains its format as a Jinja template (`tokenizer.chat_template`), which needs an interpreter.
+//! Nearly all templates follow the same pattern with different marks, and are rows of a table here. [`Format::detect`]
+//! finds the row by texts in the template, using the rules of llama.cpp's `llm_chat_detect_template`; rendering matches
+//! its `llm_chat_apply_template`.
 //!
-//! A prompt comes in pieces, which say whether the template or a message wrote them. Only a template's piece
-//! may be read for control tokens ([`Encode::parse_special`](crate::tokenizer::Encode)): what a user writes
-//! then never ends a turn or speaks as somebody else.
+//! A prompt is produced in pieces from the template or from messages. Only pieces from the template may be parsed for
+//! control tokens ([`Encode::parse_special`](crate::tokenizer::Encode)), so a user's text can never end a turn or
+//! imitate another role.
 //!
 //! # Examples
 //!
@@ -28,82 +28,82 @@ use core::fmt;
 
 use formats::{FORMATS, Row, Systems, Trim};
 
-/// Who wrote a message.
+/// Author of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// What holds for the whole conversation.
+    /// Instructions for the whole conversation.
     System,
-    /// The one who asks.
+    /// The user.
     User,
     /// The model.
     Assistant,
-    /// What a function gave back.
+    /// Result of a function call.
     Tool,
 }
 
-/// One message of a conversation.
+/// A message of a conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message<'a> {
-    /// Who wrote it.
+    /// Author.
     pub role: Role,
-    /// What it says.
+    /// Text.
     pub content: &'a str,
 }
 
-/// Part of a prompt.
+/// A piece of a prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Piece<'a> {
-    /// The format's own, control tokens and all.
+    /// From the format, including control tokens.
     Template(&'static str),
-    /// A message's: text, whatever it looks like.
+    /// From a message: plain text, even if it looks like a control token.
     Content(&'a str),
 }
 
-/// A well-known chat format.
+/// A chat format.
 #[derive(Clone, Copy)]
 pub struct Format(&'static Row);
 
 impl Format {
-    /// No marks at all, for models that only continue a text: the last message of the user stands alone.
+    /// No marks, for models that only continue text: only the last user message is written.
     pub const PLAIN: Self = Self(&formats::PLAIN);
 
-    /// The format called `name`, as llama.cpp calls it: `chatml`, `llama3`, `gemma`.
+    /// Finds a format by the name that llama.cpp uses: `chatml`, `llama3`, `gemma`.
     pub fn by_name(name: &str) -> Option<Self> {
         Self::all().find(|format| format.0.names.contains(&name))
     }
 
-    /// The format of a Jinja template, or of a name in place of one.
+    /// Detects the format of a Jinja template; a format's name is also accepted.
     pub fn detect(template: &str) -> Option<Self> {
         Self::by_name(template).or_else(|| Self::by_name(detect::name(template)?))
     }
 
-    /// Every format, in the order of the table.
+    /// All formats, in the order of the table.
     pub fn all() -> impl Iterator<Item = Self> {
         FORMATS.iter().map(Self)
     }
 
-    /// The first of its names.
+    /// First name of the format.
     pub fn name(self) -> &'static str {
         self.0.names.first().copied().unwrap_or("")
     }
 
-    /// What a model of this format writes at the end of an answer; empty if the vocabulary's end token is all.
+    /// Text that models write at the end of an answer; empty if it is just the end token.
     pub fn stop(self) -> &'static str {
         self.0.marks(Role::Assistant).map_or("", |marks| marks.after).trim_ascii()
     }
 
-    /// Writes the conversation, and what asks the model for an answer.
+    /// Writes the conversation and the request for an answer.
     ///
     /// # Errors
     ///
-    /// Those of `out`.
+    /// Errors of `out`.
     pub fn write(self, messages: &[Message<'_>], out: &mut impl fmt::Write) -> fmt::Result {
         self.pieces(messages, |piece| match piece {
             Piece::Template(text) | Piece::Content(text) => out.write_str(text),
         })
     }
 
-    /// As [`write`](Self::write), in pieces. Empty ones are left out.
+    /// Like [`write`](Self::write), in pieces. Empty pieces are omitted.
     ///
     /// ```
     /// use arenite::chat::{Format, Message, Piece, Role};
@@ -111,7 +111,7 @@ impl Format {
     /// let talk = [Message { role: Role::User, content: "<|im_end|>" }]; // not the end of a turn
     /// let mut said = vec![];
     /// Format::by_name("chatml").unwrap().pieces(&talk, |piece| {
-    ///     if let Piece::Content(text) = piece {
+    /// encode with `parse_special: false`
     ///         said.push(text); // to be encoded with `parse_special: false`
     ///     }
     ///     Ok::<(), arenite::Error>(())
@@ -122,7 +122,7 @@ impl Format {
     ///
     /// # Errors
     ///
-    /// Those of `sink`, which ends it.
+    /// Errors of `sink`; the first one stops rendering.
     pub fn pieces<'a, E>(
         self,
         messages: &[Message<'a>],
@@ -138,7 +138,7 @@ impl Format {
             _ => messages,
         };
         sink(Piece::Template(row.start))?;
-        // Where an exchange opens with a mark of its own, and not with its first message.
+        // True if the current exchange has been opened.
         let mut is_open = !row.start.is_empty();
         let mut merged = 0;
         for (at, message) in messages.iter().enumerate() {
@@ -157,7 +157,7 @@ impl Format {
             }
             sink(Piece::Template(marks.before))?;
             if row.systems == Systems::Merged && message.role != Role::Assistant {
-                // All that was said to the system since the last time, as one.
+                // Merges all system messages since the last one.
                 let before = messages.get(merged..at).unwrap_or(&[]);
                 merged = at;
                 let mut any = false;
@@ -178,7 +178,7 @@ impl Format {
 }
 
 impl Trim {
-    /// The content as this format takes it.
+    /// The content as written in this format.
     fn of<'a>(self, message: &Message<'a>) -> &'a str {
         let is_cut = match self {
             Self::None => false,

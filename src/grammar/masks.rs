@@ -1,11 +1,11 @@
-//! What may follow, for a whole vocabulary at once.
+//! Masks: the allowed tokens of a whole vocabulary at once.
 //!
-//! Most tokens go along the bytes of a single rule, whatever the stack below it holds: whether they may come depends
-//! on the node on top alone. One walk along the vocabulary, in the order of its texts, finds them all; it is kept for
-//! the next time. Only tokens that leave the rule on their way are asked about one by one.
+//! Most tokens stay within the bytes of a single rule. Whether they are allowed depends only on the top node, and not
+//! on the stack below it. One walk over the vocabulary, in order of its texts, finds all of them; the result is cached.
+//! Only tokens that leave the rule are tested individually.
 //!
-//! In a text of limited length every character has a node of its own. For tokens of [`NEAR`] bytes these are alike up to
-//! near the limit: they share a mask, and longer tokens are asked about.
+//! In a text of limited length every character has its own node. For tokens of up to [`NEAR`] bytes these nodes behave
+//! the same until near the limit: they share a mask, and longer tokens are tested individually.
 
 use bytemuck::{Pod, Zeroable};
 use heapless::Vec;
@@ -17,21 +17,21 @@ use crate::sort::heapsort;
 use crate::tokenizer::Tokenizer;
 use crate::{Error, TokenId};
 
-/// Bytes of a text that a walk looks at: of a token that is longer, the rest is asked about.
+/// Bytes of a token that a walk covers; the remaining bytes of longer tokens are tested individually.
 const LONGEST: usize = 255;
-/// Tokens that are asked about one by one before a mask is made.
+/// Number of tokens tested individually before a mask is computed.
 const FEW: usize = 64;
-/// Bytes up to which two nodes are compared.
+/// Bytes ahead for which two nodes are compared.
 const NEAR: usize = 16;
-/// Pairs of nodes that bytes lead to from two that are compared: with more, they are taken for different.
+/// Limit on compared node pairs. Beyond it the nodes count as different.
 const PAIRS: usize = 256;
-/// Steps of such a comparison; with more, too. Those of a compiler's tables take some thousands.
+/// Limit on steps of a comparison. Beyond it the nodes count as different. Compiled tables take some thousands.
 const STEPS: usize = 1 << 16;
-/// Bytes of a text up to which the places are kept, while texts are asked about in order.
+/// Number of bytes of the previous text for which states are kept, while texts are tested in order.
 const BEGINNINGS: usize = 8;
 const BITS: usize = u64::BITS as usize;
 
-/// A token and its text, which begins with `common` bytes of the text before it in the order.
+/// A token and its text, the first `common` bytes of which equal those of the previous text in order.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 struct Entry {
@@ -48,17 +48,17 @@ impl Entry {
     }
 }
 
-/// Of which node a mask is kept.
+/// Node and state of a cached mask.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 struct Slot {
     grammar: u32,
     node: Node,
-    /// When it was used last; 0 for a slot that is empty.
+    /// Time of the last use; 0 for an empty slot.
     used: u32,
-    /// How many frames the ways through the nodes of the walk take at most.
+    /// Maximum stack need of the nodes reached in the walk.
     need: u32,
-    /// Whether texts of more than [`NEAR`] bytes are asked about.
+    /// True if texts of more than [`NEAR`] bytes must be tested individually.
     asks_long: u32,
 }
 
@@ -68,7 +68,7 @@ impl Slot {
     }
 }
 
-/// The texts of a vocabulary in order, and masks of the places that were asked for last, in caller memory.
+/// The texts of a vocabulary in order, and cached masks of recent nodes, in the caller's memory.
 ///
 /// # Examples
 ///
@@ -90,7 +90,7 @@ impl Slot {
 /// let constraint = Constraint::new(Grammar::new(&table)?); // `[a-z]+`: see the module
 /// let mut mask = masks.at(&constraint, &tokenizer, 0);
 /// for token in 0..tokenizer.vocab_len() as u32 {
-///     assert_eq!(mask.allows(token), constraint.allows(&tokenizer, token)); // the same, and fast
+/// same result, but faster
 /// }
 /// # Ok::<(), arenite::Error>(())
 /// ```
@@ -98,25 +98,25 @@ pub struct Masks<'w> {
     entries: &'w mut [Entry],
     texts: &'w mut [u8],
     slots: &'w mut [Slot],
-    /// `[slots + 1][2][words]`: the tokens that may come, and those to ask about; the last for the place asked for.
+    /// `[slots + 1][2][words]`: the allowed tokens, and those to test. The last slot is for the current state.
     bits: &'w mut [u64],
-    /// The tokens that end an answer.
+    /// Tokens that end an answer.
     ends: &'w mut [u64],
     clock: u32,
 }
 
-/// The tokens that may come at one place: [`Masks::at`].
+/// Allowed tokens in one state: returned by [`Masks::at`].
 pub struct Mask<'m, 'w> {
     masks: &'m mut Masks<'w>,
     constraint: &'m Constraint<'m>,
     tokenizer: &'m Tokenizer<'m, 'm>,
     grammar: u32,
-    /// Tokens that were asked about one by one, up to [`FEW`].
+    /// Number of tokens tested individually, up to [`FEW`].
     asked: usize,
 }
 
 impl Mask<'_, '_> {
-    /// The same as [`Constraint::allows`].
+    /// Same result as [`Constraint::allows`].
     #[inline]
     pub fn allows(&mut self, token: TokenId) -> bool {
         if self.asked < FEW {
@@ -132,7 +132,7 @@ impl Mask<'_, '_> {
 }
 
 impl<'w> Masks<'w> {
-    /// Bytes of memory for this vocabulary and the masks of `places` places.
+    /// Bytes of memory for this vocabulary and `places` cached masks.
     pub fn bytes(tokenizer: &Tokenizer<'_, '_>, places: usize) -> usize {
         let (count, len) = measure(tokenizer);
         let words = tokenizer.vocab_len().div_ceil(BITS);
@@ -143,7 +143,7 @@ impl<'w> Masks<'w> {
             .saturating_add(Arena::padded(8 * words))
     }
 
-    /// Puts the vocabulary in order. `memory` holds [`bytes`](Self::bytes) and starts on an
+    /// Sorts the vocabulary by text. `memory` has [`bytes`](Self::bytes) bytes and starts on an
     /// [`ALIGN`](crate::memory::ALIGN) boundary.
     ///
     /// # Errors
@@ -187,12 +187,12 @@ impl<'w> Masks<'w> {
         Ok(masks)
     }
 
-    /// The tokens that may come where `constraint` stands.
+    /// Returns the allowed tokens in the state of `constraint`.
     ///
-    /// `grammar` is a number that tells its grammar from all others for which these masks are used.
+    /// `grammar` is a number that identifies its grammar among those used with these masks.
     ///
-    /// Where only a few tokens are asked about, as for the most likely one, they are looked at one by one. Else the
-    /// time of a place that is not known yet is in proportion to the texts of the vocabulary.
+    /// The first few tokens, for example the most probable ones, are tested individually. Computing a mask for a new
+    /// node takes time proportional to the size of the vocabulary's texts.
     pub fn at<'m>(
         &'m mut self,
         constraint: &'m Constraint<'m>,
@@ -207,7 +207,7 @@ impl<'w> Masks<'w> {
         Mask { masks: self, constraint, tokenizer, grammar, asked: if is_known { FEW } else { 0 } }
     }
 
-    /// The tokens that may come, and those to ask about, at the place that was looked for last.
+    /// Allowed tokens, and tokens to test, in the current state.
     #[inline]
     fn found(&self) -> (&[u64], &[u64]) {
         let words = self.ends.len();
@@ -215,7 +215,7 @@ impl<'w> Masks<'w> {
         bits.split_at_checked(words).unwrap_or((&[], &[]))
     }
 
-    /// Joins the masks of all nodes that the constraint may go on from.
+    /// Combines the masks of all nodes on top of the constraint's stacks.
     fn find(&mut self, constraint: &Constraint<'_>, grammar: u32) {
         let words = self.ends.len();
         let last = self.slots.len() * 2 * words;
@@ -228,7 +228,7 @@ impl<'w> Masks<'w> {
                 break;
             }
             let slot = self.slot(&constraint.grammar, grammar, node);
-            // Near the end of the stack, it matters what is below.
+            // Near the depth limit, the result depends on the stack.
             asks_all = self.slots.get(slot).is_none_or(|slot| slot.need as usize > room);
             if let Some((kept, all)) = self.bits.split_at_mut_checked(last) {
                 all.iter_mut().zip(kept.get(slot * 2 * words..).unwrap_or(&[])).for_each(|(all, kept)| *all |= kept);
@@ -241,7 +241,7 @@ impl<'w> Masks<'w> {
             yes.fill(0);
             ask.fill(u64::MAX);
         }
-        // Where one rule ends at the next character, as after white space, most tokens leave it.
+        // If a rule ends at the next character, as after white space, most tokens leave it.
         let count = |bits: &[u64]| bits.iter().map(|word| word.count_ones()).sum::<u32>();
         if !constraint.grammar.has_tokens() && count(ask) > count(yes) {
             ask_in_order(self.entries, self.texts, constraint, yes, ask);
@@ -251,7 +251,7 @@ impl<'w> Masks<'w> {
         }
     }
 
-    /// The slot with the mask of a node, which takes the place of the one that was not used for longest.
+    /// Finds or computes the slot of a node's mask; replaces the least recently used slot.
     fn slot(&mut self, grammar: &Grammar<'_>, number: u32, node: Node) -> usize {
         self.clock = self.clock.checked_add(1).unwrap_or_else(|| {
             self.slots.iter_mut().for_each(|slot| slot.used = slot.used.min(1));
@@ -276,7 +276,7 @@ impl<'w> Masks<'w> {
                 });
                 slot.asks_long = 1;
             }
-            // The twin goes along: in a long text each character has another.
+            // Store the new node: in a long text each character has another equivalent one.
             slot.node = node;
             slot.used = self.clock;
         }
@@ -284,13 +284,13 @@ impl<'w> Masks<'w> {
     }
 }
 
-/// Tokens that stand for text, and the bytes of all texts.
+/// Number of tokens with a text, and total bytes of the texts.
 fn measure(tokenizer: &Tokenizer<'_, '_>) -> (usize, usize) {
     let texts = (0..).take(tokenizer.vocab_len()).filter_map(|token| text(tokenizer, token));
     texts.fold((0, 0), |(count, len), text| (count + 1, len + text.count()))
 }
 
-/// Whether texts of up to [`NEAR`] bytes lead alike from two nodes.
+/// True if texts of up to [`NEAR`] bytes have the same results from two nodes.
 pub(super) fn alike(grammar: &Grammar<'_>, a: Node, b: Node) -> bool {
     let mut pairs: Vec<(Node, Node), PAIRS> = Vec::new();
     let _ = pairs.push((a, b));
@@ -301,7 +301,7 @@ pub(super) fn alike(grammar: &Grammar<'_>, a: Node, b: Node) -> bool {
             let Some(next) = grammar.side_by_side(*a, *b) else { return false };
             left = left.saturating_sub(grammar.head(*a).map_or(0, Head::ranges));
             for pair in next {
-                // One that is there was added a moment ago, mostly.
+                // Search from the end: most duplicates were added recently.
                 let place = pairs.iter().rev().position(|there| *there == pair);
                 left = left.saturating_sub(place.unwrap_or(pairs.len()));
                 if place.is_none() && pairs.push(pair).is_err() {
@@ -316,16 +316,16 @@ pub(super) fn alike(grammar: &Grammar<'_>, a: Node, b: Node) -> bool {
     true
 }
 
-/// Goes along all texts from a node: which are bytes of its rule to their end, and which leave the rule on their way.
-/// The most frames that a node on the way needs.
+/// Walks all texts from a node. Sets `yes` for texts within the rule and `ask` for texts that leave it. Returns the
+/// maximum stack need of the nodes reached.
 fn walk(entries: &[Entry], texts: &[u8], grammar: &Grammar<'_>, node: Node, yes: &mut [u64], ask: &mut [u64]) -> u32 {
     yes.fill(0);
     ask.fill(0);
     let mut need = 0;
-    // The nodes after each byte of the text, as far as there are any.
+    // Node after each byte of the text, up to the first byte that is not allowed.
     let mut path = [node; LONGEST + 1];
     let mut known = 0;
-    // After how many bytes there was another way on for the first time.
+    // Number of bytes after which the rule can first be left.
     let mut open = usize::MAX;
     let mut rest = entries;
     while let Some(entry) = rest.first() {
@@ -335,7 +335,7 @@ fn walk(entries: &[Entry], texts: &[u8], grammar: &Grammar<'_>, node: Node, yes:
             open = usize::MAX;
         }
         let mut node = path.get(known).copied().unwrap_or(node);
-        // Whether the text goes no further than what is known of it.
+        // True if a byte of the text is not allowed.
         let mut is_dead = false;
         let ahead = text.get(known..).unwrap_or(&[]).iter().zip(path.get_mut(known + 1..).unwrap_or(&mut []));
         for (byte, place) in ahead {
@@ -364,9 +364,9 @@ fn walk(entries: &[Entry], texts: &[u8], grammar: &Grammar<'_>, node: Node, yes:
     need
 }
 
-/// Asks about all texts that are to be asked about: what is known of a beginning holds for all that begin so.
+/// Tests the texts in `ask` in order; results for a prefix hold for all texts with that prefix.
 fn ask_in_order(entries: &[Entry], texts: &[u8], constraint: &Constraint<'_>, yes: &mut [u64], ask: &mut [u64]) {
-    // The places after the first bytes of the text that was asked about last.
+    // States after the first bytes of the previous text.
     let mut states: Vec<State, BEGINNINGS> = Vec::new();
     let mut before: &[u8] = &[];
     let mut rest = entries;
@@ -395,11 +395,11 @@ fn ask_in_order(entries: &[Entry], texts: &[u8], constraint: &Constraint<'_>, ye
     }
 }
 
-/// How many texts, at least one, begin with the first `len` bytes of the first one: they follow each other.
+/// Number of consecutive texts, at least one, that share the first `len` bytes of the first text.
 fn alike_up_to(entries: &[Entry], texts: &[u8], len: usize) -> usize {
     let Some(start) = entries.first().and_then(|entry| entry.text(texts).get(..len)) else { return 1 };
     let begins_alike = |entry: &Entry| entry.text(texts).starts_with(start);
-    // Mostly they are few; the first byte of an answer refuses thousands.
+    // Usually there are few; but a refused first byte excludes thousands.
     let mut bound = 1;
     while entries.get(bound).is_some_and(begins_alike) {
         bound *= 2;

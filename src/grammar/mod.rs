@@ -1,12 +1,12 @@
-//! Constrained output: which tokens may follow, by a grammar.
+//! Constrained output: a grammar determines the allowed tokens.
 //!
-//! A grammar is compiled on a host, from GBNF or a JSON schema, to a table ([`Grammar`]) that a device borrows from
-//! flash. The place of an answer in it is a small value ([`State`]) that forks and rewinds by being copied, and that
-//! works on bytes alone. A [`Constraint`] puts both together with a vocabulary, for a
-//! [`Sampler`](crate::sampler::Sampler); [`Masks`] make it fast where a vocabulary is large.
+//! A host compiles a grammar from GBNF or a JSON schema to a table ([`Grammar`]), which a device borrows from flash.
+//! The state of an answer is a small value ([`State`]) over bytes; copying it forks or rewinds. A [`Constraint`]
+//! combines grammar, state and vocabulary for a [`Sampler`](crate::sampler::Sampler); [`Masks`] make it fast for large
+//! vocabularies.
 //!
-//! There is no heap, and the time for a token is bounded by its bytes. An answer that follows the grammar so far can
-//! always be brought to an end: a path that could not is refused where it begins.
+//! No heap is used, and the time per token is bounded by its bytes. Every answer that follows the grammar can be
+//! completed: paths that could not are refused at their start.
 //!
 //! # Examples
 //!
@@ -29,7 +29,7 @@
 //! # let mut scratch = vec![0; Sampler::scratch_bytes(&Params::DEFAULT, vocab)];
 //! # let (mut sampler, mut rng) = (Sampler::new(Params::DEFAULT, &[], vocab, &mut scratch)?, Pcg32::new(1));
 //! # let (mut decoder, mut answer) = (tokenizer.decoder(), String::new());
-//! // `[a-z]+`: a header, a node for the first letter, and one for those that follow.
+//! `[a-z]+`: a header, a node for the first letter, and one for later letters.
 //! let mut words = vec![u32::from_le_bytes(*b"arg\x01"), 10, 4, 0];
 //! words.extend([0x8000_2000, u32::from(b'`') << 23, u32::from(b'z') << 23 | 7]);
 //! words.extend([0xc000_2000, u32::from(b'`') << 23, u32::from(b'z') << 23 | 7]);
@@ -42,7 +42,7 @@
 //!     let token = sampler.sample_where(session.logits_mut(), &mut rng, allows)?;
 //!     constraint.accept(&tokenizer, token)?;
 //!     if tokenizer.is_end(token) {
-//!         break; // only where the answer is whole
+//! only allowed when the answer is complete
 //!     }
 //!     decoder.push(token, &tokenizer, |text| answer.push_str(text))?;
 //!     session.decode(token)?;
@@ -65,7 +65,7 @@ pub use table::Grammar;
 use crate::tokenizer::{Piece, TokenType, Tokenizer};
 use crate::{Error, TokenId};
 
-/// A grammar and a place in it, for the tokens of a vocabulary.
+/// A grammar and a state in it, for tokens of a vocabulary.
 #[derive(Clone, Debug)]
 pub struct Constraint<'g> {
     grammar: Grammar<'g>,
@@ -73,28 +73,28 @@ pub struct Constraint<'g> {
 }
 
 impl<'g> Constraint<'g> {
-    /// Before the first token of an answer.
+    /// Starts before the first token of an answer.
     pub fn new(grammar: Grammar<'g>) -> Self {
         Self { grammar, state: State::new(&grammar) }
     }
 
-    /// At a place of this grammar that an answer came to earlier.
+    /// Starts in a state that was reached earlier with this grammar.
     pub fn at(grammar: Grammar<'g>, state: State) -> Self {
         Self { grammar, state }
     }
 
-    /// Whether a token may come next: by the text that it stands for, by its number where the grammar names
-    /// tokens, or as the end of an answer that is whole.
+    /// True if a token may come next: by its text, by its id if the grammar names tokens, or as the end of a complete
+    /// answer.
     pub fn allows(&self, tokenizer: &Tokenizer<'_, '_>, token: TokenId) -> bool {
         self.state.is_complete() && tokenizer.is_end(token)
             || self.state.allows_token(&self.grammar, token, text(tokenizer, token))
     }
 
-    /// Goes on by a token.
+    /// Advances by a token.
     ///
     /// # Errors
     ///
-    /// [`Error::TokenNotAllowed`] if it may not come next; nothing changes then.
+    /// [`Error::TokenNotAllowed`] if the token is not allowed; the state is then unchanged.
     pub fn accept(&mut self, tokenizer: &Tokenizer<'_, '_>, token: TokenId) -> Result<(), Error> {
         let ends = self.state.is_complete() && tokenizer.is_end(token);
         if self.state.accept_token(&self.grammar, token, text(tokenizer, token)) || ends {
@@ -103,32 +103,32 @@ impl<'g> Constraint<'g> {
         Err(Error::TokenNotAllowed { token })
     }
 
-    /// The place: to come back to it later.
+    /// The state; a copy allows returning to it.
     pub fn state(&self) -> &State {
         &self.state
     }
 
-    /// The place, without the grammar.
+    /// Extracts the state.
     pub fn into_state(self) -> State {
         self.state
     }
 
-    /// Whether the answer is whole: it may end here.
+    /// True if the answer is complete and may end here.
     pub fn is_complete(&self) -> bool {
         self.state.is_complete()
     }
 
-    /// Whether the answer is whole and nothing but its end may follow.
+    /// True if the answer is complete and cannot continue.
     pub fn is_over(&self) -> bool {
         self.state.is_complete() && self.state.is_over()
     }
 }
 
-/// The text that a token stands for in an answer, if it does.
+/// The text of a token, for tokens that stand for text.
 fn text<'a>(tokenizer: &Tokenizer<'a, '_>, token: TokenId) -> Option<Piece<'a>> {
     if !matches!(tokenizer.token_type(token), TokenType::Normal | TokenType::Byte | TokenType::UserDefined) {
         return None;
     }
-    // A token without text could be repeated for ever.
+    // Tokens with empty text could repeat forever.
     tokenizer.piece(token).ok().filter(|piece| piece.clone().next().is_some())
 }

@@ -1,43 +1,43 @@
-//! The place of an answer in a grammar: a few stacks that share their frames.
+//! State of an answer in a grammar: several stacks that share their frames.
 
 use heapless::Vec;
 
 use super::table::{Grammar, Jump, Node};
 use crate::TokenId;
 
-/// How deep rules may call each other: a path that needs more is refused before it is begun.
+/// Maximum depth of nested rules. Paths that need more are refused before they begin.
 const DEPTH: usize = 64;
-/// Frames of all stacks together. Those of a single one always fit.
+/// Number of frames of all stacks together; a single stack always fits.
 const FRAMES: usize = 2 * DEPTH;
-/// Most stacks at a time. A grammar that needs more is so ambiguous that some readings are dropped, which
-/// forbids what only they allow.
+/// Maximum number of stacks. For a grammar so ambiguous that it needs more, some readings are dropped, and output that
+/// only they allow is refused.
 const ITEMS: usize = 32;
-/// Most calls that are followed after a byte: those of a compiler's tables fill the stacks with fewer.
+/// Maximum number of calls followed after a byte. Compiled tables fill the stacks with fewer.
 const CALLS: usize = 8 * ITEMS;
 
 /// The frame below all others.
 const BOTTOM: u16 = u16::MAX;
 
-/// Where a rule goes on when the one that it called has ended.
+/// Return address: the node at which a rule continues after the rule that it called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Frame {
     node: Node,
-    /// The frame below this one, always an earlier one.
+    /// Index of the frame below, which always comes earlier.
     below: u16,
-    /// How many frames there are from here to the bottom.
+    /// Number of frames from here to the bottom.
     depth: u16,
 }
 
-/// One stack: a node, and the frames below it.
+/// A stack: its top node, and the frames below.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Item {
     node: Node,
     frame: u16,
 }
 
-/// A place in a grammar: what has been written, as far as it matters for what may follow.
+/// A state in a grammar: the part of the written text that determines the allowed continuations.
 ///
-/// It is a value of about a kilobyte without pointers: a copy of it is a fork, an older copy a rewind.
+/// A value of about a kilobyte without pointers: a copy is a fork, and restoring an old copy is a rewind.
 #[derive(Clone, Debug)]
 pub struct State {
     frames: Vec<Frame, FRAMES>,
@@ -46,7 +46,7 @@ pub struct State {
 }
 
 impl State {
-    /// The place before the first byte.
+    /// State before the first byte.
     pub fn new(grammar: &Grammar<'_>) -> Self {
         let mut state = Self { frames: Vec::new(), items: Vec::new(), complete: false };
         state.add(grammar, Item { node: grammar.root(), frame: BOTTOM });
@@ -55,29 +55,29 @@ impl State {
         state
     }
 
-    /// Whether what was written is whole: an answer may end here.
+    /// True if the text is complete: the answer may end here.
     pub fn is_complete(&self) -> bool {
         self.complete
     }
 
-    /// Whether nothing may follow.
+    /// True if nothing may follow.
     pub fn is_over(&self) -> bool {
         self.items.is_empty()
     }
 
-    /// Whether these bytes may follow.
+    /// True if these bytes may follow.
     pub fn allows(&self, grammar: &Grammar<'_>, bytes: impl Iterator<Item = u8>) -> bool {
         self.after(grammar, bytes).is_none_or(|state| state.is_alive())
     }
 
-    /// Goes on by these bytes. `false`, and nothing changes, if they may not follow.
+    /// Advances by these bytes. Returns `false`, without a change, if they may not follow.
     pub fn accept(&mut self, grammar: &Grammar<'_>, bytes: impl Iterator<Item = u8> + Clone) -> bool {
         let mut next = self.clone();
         bytes.for_each(|byte| next.push_far(grammar, byte));
         self.replace(next)
     }
 
-    /// Whether this token may follow, by its bytes (if it stands for text) or by its number.
+    /// True if this token may follow, by its bytes (if it stands for text) or by its id.
     pub(super) fn allows_token(
         &self,
         grammar: &Grammar<'_>,
@@ -89,7 +89,7 @@ impl State {
         (grammar.has_tokens() && by_number()) || bytes.is_some_and(|bytes| self.allows(grammar, bytes))
     }
 
-    /// Goes on by this token, by its bytes (if it stands for text) or by its number, or by either.
+    /// Advances by this token, by its bytes (if it stands for text), by its id, or by both.
     pub(super) fn accept_token(
         &mut self,
         grammar: &Grammar<'_>,
@@ -108,7 +108,7 @@ impl State {
         self.replace(next)
     }
 
-    /// The state after this token, by its number.
+    /// State after this token, by its id.
     fn after_token(&self, grammar: &Grammar<'_>, token: TokenId) -> Self {
         let mut after = Self { frames: self.frames.clone(), ..Self::dead() };
         for item in self.token_jumps(grammar, token) {
@@ -118,7 +118,7 @@ impl State {
         after
     }
 
-    /// Where a token leads by its number.
+    /// Stacks after a token, by its id.
     fn token_jumps(&self, grammar: &Grammar<'_>, by: TokenId) -> impl Iterator<Item = Item> {
         let jumps = move |item: &Item| {
             let (node, frame) = (item.node, item.frame);
@@ -132,7 +132,7 @@ impl State {
         self.items.iter().flat_map(jumps)
     }
 
-    /// The node on top of each stack, and how many frames there is room for above it.
+    /// Top node of each stack, with the number of frames that still fit above it.
     pub(super) fn tops(&self) -> impl Iterator<Item = (Node, usize)> {
         self.items.iter().map(|item| (item.node, DEPTH.saturating_sub(self.depth(item.frame))))
     }
@@ -150,10 +150,10 @@ impl State {
         is_alive
     }
 
-    /// The state after these bytes; `None` if they may follow and more is not known.
+    /// State after these bytes. `None`: they are allowed, and the state was not computed.
     ///
-    /// Most tokens stay among nodes that only bytes lead on from, with one stack, which they leave as it is: that
-    /// needs no copy of the state.
+    /// With one stack most tokens stay among nodes that only have byte transitions and leave the stack unchanged. In
+    /// that case the state is not copied.
     #[inline]
     fn after(&self, grammar: &Grammar<'_>, mut bytes: impl Iterator<Item = u8>) -> Option<Self> {
         let mut after = match self.items.as_slice() {
@@ -162,7 +162,7 @@ impl State {
                 let room = DEPTH.saturating_sub(self.depth(item.frame));
                 loop {
                     let Some(byte) = bytes.next() else {
-                        // Only a damaged table has nodes that nothing leads on from.
+                        // Only a damaged table has nodes without transitions.
                         let leads_on = grammar.head(node).is_some_and(|head| head.ranges() > 0 || !head.is_plain());
                         return (!leads_on).then(Self::dead);
                     };
@@ -194,7 +194,7 @@ impl State {
         Some(after)
     }
 
-    /// The place after one more byte, if that may follow.
+    /// State after one more byte, if the byte is allowed.
     pub(super) fn after_byte(&self, grammar: &Grammar<'_>, byte: u8) -> Option<Self> {
         // Most bytes are refused without a copy.
         if self.items.iter().all(|item| grammar.step(item.node, byte).is_none()) {
@@ -209,7 +209,7 @@ impl State {
         Self { frames: Vec::new(), items: Vec::new(), complete: false }
     }
 
-    /// Goes on by one byte of any number: makes room where it gets scarce. Frames get other places by that.
+    /// Advances by one byte; compacts the frames if room is scarce, which changes their indices.
     fn push_far(&mut self, grammar: &Grammar<'_>, byte: u8) {
         if self.frames.len() > FRAMES - ITEMS {
             self.compact();
@@ -217,7 +217,7 @@ impl State {
         self.push(grammar, byte);
     }
 
-    /// Goes on by one byte.
+    /// Advances by one byte.
     fn push(&mut self, grammar: &Grammar<'_>, byte: u8) {
         let before = core::mem::take(&mut self.items);
         self.complete = false;
@@ -229,7 +229,7 @@ impl State {
         self.close(grammar);
     }
 
-    /// Adds a stack, unless it is there, or its rules could not come to their end within [`DEPTH`].
+    /// Adds a stack, unless it is present or its rules cannot end within [`DEPTH`].
     fn add(&mut self, grammar: &Grammar<'_>, item: Item) {
         let fits = grammar.head(item.node).is_some_and(|head| self.depth(item.frame) + head.need() <= DEPTH);
         if fits && !self.items.contains(&item) {
@@ -237,7 +237,7 @@ impl State {
         }
     }
 
-    /// Follows calls and returns until every stack has its next byte on top.
+    /// Follows calls and returns until every stack has a byte transition on top.
     fn close(&mut self, grammar: &Grammar<'_>) {
         let (mut at, mut calls) = (0, CALLS);
         while let Some(&item) = self.items.get(at) {
@@ -255,7 +255,7 @@ impl State {
                 }
                 let Jump::Call { start, next } = jump else { continue };
                 calls -= 1;
-                // A call at the end of a rule takes its place.
+                // Tail call: the called rule replaces its caller.
                 let returns = grammar.head(next).is_some_and(|head| head.only_returns());
                 let frame = if returns { Some(item.frame) } else { self.frame(grammar, next, item.frame) };
                 if let Some(frame) = frame {
@@ -276,7 +276,7 @@ impl State {
         self.frames.get(usize::from(frame)).map_or(0, |frame| usize::from(frame.depth))
     }
 
-    /// A frame above another one, as far as there is room.
+    /// Pushes a frame, if there is room.
     fn frame(&mut self, grammar: &Grammar<'_>, node: Node, below: u16) -> Option<u16> {
         let depth = self.depth(below);
         let need = grammar.head(node)?.need();
@@ -286,7 +286,7 @@ impl State {
         self.place(Frame { node, below, depth: depth as u16 + 1 })
     }
 
-    /// The place of a frame, a new one if it has none and there is room.
+    /// Index of a frame, which is added if it is new and there is room.
     fn place(&mut self, frame: Frame) -> Option<u16> {
         if let Some(place) = self.frames.iter().rposition(|there| *there == frame) {
             return Some(place as u16);
@@ -295,13 +295,13 @@ impl State {
         Some(self.frames.len() as u16 - 1)
     }
 
-    /// Forgets the frames that no stack needs any more.
+    /// Drops the frames that no stack uses.
     fn compact(&mut self) {
         let before = core::mem::replace(self, Self::dead());
         self.join(&before);
     }
 
-    /// Adds the stacks of another state and the frames that they need, as far as there is room.
+    /// Adds the stacks of another state with their frames, as far as there is room.
     fn join(&mut self, other: &Self) {
         let mut is_used = [false; FRAMES];
         let mut mark = |frame: u16| {
@@ -317,7 +317,7 @@ impl State {
                 *used = true;
             }
         }
-        // Frames lie above those that they name: each place is known when it is asked for.
+        // Frames come after the frames that they refer to, so each index is known when it is needed.
         let mut places = [None; FRAMES];
         let place_of = |places: &[Option<u16>; FRAMES], frame: u16| {
             if frame == BOTTOM { Some(BOTTOM) } else { places.get(usize::from(frame)).copied().flatten() }

@@ -1,32 +1,32 @@
-//! The table: a grammar as words in flash, and how it is read.
+//! Compiled grammars: a table of words in flash, and its reader.
 //!
-//! A grammar is a set of automata over bytes, one for each rule that has to call or be called; all other rules
-//! are worked into them by the compiler. An automaton is deterministic over bytes, so that most bytes cost one
-//! search in a short list. Calls, and what is on a stack meanwhile, are the part that can be ambiguous.
+//! A grammar is a set of automata over bytes, one per rule that must call or be called; the compiler inlines all other
+//! rules. Automata are deterministic over bytes, so most bytes cost one search in a short list. Only calls and the
+//! stack can be ambiguous.
 //!
 //! ```text
-//! header   4 words: magic, words in all, first node, flags
+//! header   4 words: magic, number of words, first node, flags
 //! node     a head: IS_HEAD | IS_FINAL | need << 21 | ranges << 12 | jumps
-//!          `ranges` words: last byte << 23 | node. Each goes on from where the one before ended; node 0 is none.
+//!          `ranges` words: last byte << 23 | node. A range starts after the previous one; node 0 means none.
 //!          `jumps` times 2 words: kind << 29 | callee or token, then the node that follows
 //! ```
 //!
-//! A node is named by the place of its head. `need` is how deep the stack grows at least from here to the end of
-//! the rule. The words are little-endian and may have any alignment.
+//! A node is identified by the index of its head. `need` is the minimum stack growth from here to the end of the rule.
+//! Words are little-endian and may have any alignment.
 
 use crate::Error;
 
-/// Bytes of a table that are read as one number.
+/// Bytes of a word.
 pub(super) type Word = [u8; 4];
 
-/// A node's name: the place of its head.
+/// Identifies a node: the index of its head.
 pub(super) type Node = u32;
 
-/// First word of a table: "arg", and the version of the layout above.
+/// First word of a table: "arg" and the version of the layout.
 const MAGIC: u32 = u32::from_le_bytes(*b"arg\x01");
 const HEADER: usize = 4;
 
-/// The grammar has jumps by token.
+/// Flag: the grammar has token jumps.
 const HAS_TOKENS: u32 = 1;
 
 const IS_HEAD: u32 = 1 << 31;
@@ -34,9 +34,9 @@ const IS_FINAL: u32 = 1 << 30;
 const JUMPS: u32 = (1 << 12) - 1;
 const TARGET: u32 = (1 << 23) - 1;
 
-/// A grammar that was compiled to a table: what an answer may look like.
+/// A compiled grammar.
 ///
-/// The table is made on a host (by `host-demo/src/grammar`) and borrowed here, from flash as well as from RAM.
+/// A host compiles the table (`host-demo/src/grammar`); a device borrows it from flash or RAM.
 #[derive(Clone, Copy)]
 pub struct Grammar<'g> {
     words: &'g [Word],
@@ -44,29 +44,29 @@ pub struct Grammar<'g> {
     has_tokens: bool,
 }
 
-/// The first word of a node.
+/// First word of a node.
 #[derive(Clone, Copy)]
 pub(super) struct Head(u32);
 
 impl Head {
-    /// Whether a rule may end here.
+    /// True if a rule may end here.
     #[inline]
     pub fn is_final(self) -> bool {
         self.0 & IS_FINAL != 0
     }
 
-    /// Whether only bytes lead on from here.
+    /// True if the node only has byte transitions.
     #[inline]
     pub fn is_plain(self) -> bool {
         self.0 & (IS_FINAL | JUMPS) == 0
     }
 
-    /// Whether nothing is left but to return.
+    /// True if the rule can only return.
     pub fn only_returns(self) -> bool {
         self.is_final() && self.ranges() == 0 && self.jumps() == 0
     }
 
-    /// How many frames the way to the end of the rule takes at least.
+    /// Minimum number of frames from here to the end of the rule.
     #[inline]
     pub fn need(self) -> usize {
         (self.0 >> 21 & 0xff) as usize
@@ -81,29 +81,29 @@ impl Head {
         (self.0 & JUMPS) as usize
     }
 
-    /// Words of the node, this one included.
+    /// Number of words of the node, including the head.
     fn words(self) -> usize {
         1 + self.ranges() + 2 * self.jumps()
     }
 }
 
-/// A way on from a node that is not a byte.
+/// A transition other than a byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Jump {
-    /// Through another rule, from its first node, and then to `next`.
+    /// Calls another rule at its first node, then continues at `next`.
     Call { start: Node, next: Node },
-    /// By this token.
+    /// Transition on this token.
     Token { token: u32, next: Node },
-    /// By any token but this.
+    /// Transition on any other token.
     NotToken { token: u32, next: Node },
 }
 
 impl<'g> Grammar<'g> {
-    /// Borrows a table, after checking it once: the time is in proportion to its size.
+    /// Borrows a table and checks it. The time is proportional to its size.
     ///
     /// # Errors
     ///
-    /// [`Error::DamagedGrammar`] with the word where it is wrong.
+    /// [`Error::DamagedGrammar`] with the index of the invalid word.
     pub fn new(table: &'g [u8]) -> Result<Self, Error> {
         let damaged = |at: usize, why| Err(Error::DamagedGrammar { at, why });
         let grammar = Self::checked_before(table)?;
@@ -143,13 +143,13 @@ impl<'g> Grammar<'g> {
         Ok(grammar)
     }
 
-    /// As [`new`](Self::new), without looking at more than the header: for a table that `new` has taken before.
+    /// Like [`new`](Self::new), but only checks the header: for a table that `new` has accepted before.
     ///
-    /// A damaged one gives wrong answers, no panic and no endless loop.
+    /// With a damaged table results are wrong, but there are no panics or endless loops.
     ///
     /// # Errors
     ///
-    /// As for [`new`](Self::new).
+    /// Same as [`new`](Self::new).
     pub fn checked_before(table: &'g [u8]) -> Result<Self, Error> {
         let words = table.as_chunks::<4>().0;
         let word = |at: usize| words.get(at).copied().map_or(0, u32::from_le_bytes);
@@ -162,12 +162,12 @@ impl<'g> Grammar<'g> {
         Ok(Self { words, root: word(2), has_tokens: word(3) & HAS_TOKENS != 0 })
     }
 
-    /// The node that an answer begins at.
+    /// Start node of an answer.
     pub(super) fn root(&self) -> Node {
         self.root
     }
 
-    /// Whether tokens are told from each other by more than their bytes.
+    /// True if the grammar has token jumps, which distinguish tokens with equal bytes.
     pub(super) fn has_tokens(&self) -> bool {
         self.has_tokens
     }
@@ -185,7 +185,7 @@ impl<'g> Grammar<'g> {
         (word & IS_HEAD != 0).then_some(Head(word))
     }
 
-    /// The node that a byte leads to.
+    /// The node after a byte.
     #[inline]
     pub(super) fn step(&self, node: Node, byte: u8) -> Option<Node> {
         let start = node as usize + 1;
@@ -195,8 +195,8 @@ impl<'g> Grammar<'g> {
         (target != 0).then_some(target)
     }
 
-    /// The pairs of different nodes that the same bytes lead to from both of these; `None` if some byte leads on from one
-    /// only, or something else than a byte does.
+    /// Pairs of different nodes reached by the same byte from `a` and `b`. `None` if only one of them has a transition
+    /// on some byte, or if one has other transitions.
     pub(super) fn side_by_side(&self, a: Node, b: Node) -> Option<impl Iterator<Item = (Node, Node)>> {
         let head = self.head(a).filter(|head| head.is_plain() && self.word(b as usize) == head.0)?;
         let ranges = |node: Node| self.words.get(node as usize + 1..)?.get(..head.ranges());
@@ -205,7 +205,7 @@ impl<'g> Grammar<'g> {
         pairs.clone().all(is_alike).then(|| pairs.map(|(a, b)| (a & TARGET, b & TARGET)).filter(|(a, b)| a != b))
     }
 
-    /// The ways on that are not bytes.
+    /// Transitions other than bytes.
     pub(super) fn jumps(&self, node: Node, head: Head) -> impl Iterator<Item = Jump> {
         let start = node as usize + 1 + head.ranges();
         (start..start + 2 * head.jumps()).step_by(2).filter_map(|at| self.jump(at))

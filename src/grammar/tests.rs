@@ -1,4 +1,5 @@
-//! Tables that no compiler makes: what is allowed is taken, and the work is bounded. Counted in nodes looked at.
+//! Tests with tables that no compiler produces: allowed input is accepted, and work is bounded (counted in nodes
+//! visited).
 
 extern crate std;
 
@@ -14,23 +15,23 @@ std::thread_local! {
     static STEPS: Cell<usize> = const { Cell::new(0) };
 }
 
-/// One node more was looked at.
+/// Counts a visited node.
 pub(super) fn step() {
     STEPS.set(STEPS.get() + 1);
 }
 
-/// A node: whether a rule may end there, its need, where each byte up to a last one leads, and its jumps.
+/// A node: whether a rule may end there, its need, its byte ranges, and its jumps.
 #[derive(Default)]
 struct Node {
     is_final: bool,
     need: u32,
-    /// The last byte, and the number of a node.
+    /// Last byte of a range, and the target's number.
     ranges: Vec<(u32, Option<usize>)>,
-    /// The kind, what it calls or which token it stands for, and the number of the node that follows.
+    /// Kind, callee or token, and number of the node that follows.
     jumps: Vec<(u32, usize, usize)>,
 }
 
-/// A table whose answers begin at the first node.
+/// A table that starts at the first node.
 fn table(nodes: &[Node]) -> Vec<u8> {
     let mut places = vec![4];
     for node in nodes {
@@ -49,12 +50,12 @@ fn table(nodes: &[Node]) -> Vec<u8> {
     words.into_iter().flat_map(u32::to_le_bytes).collect()
 }
 
-/// A node at which a rule ends.
+/// A final node.
 fn end() -> Node {
     Node { is_final: true, ..Node::default() }
 }
 
-/// A node that goes on by any byte up to this one.
+/// A node with a transition on any byte up to `last`.
 fn byte(last: u32, to: usize) -> Node {
     Node { ranges: vec![(last, Some(to))], ..Node::default() }
 }
@@ -74,7 +75,7 @@ fn a_node_that_nothing_leads_on_from_is_not_entered() {
 
 #[test]
 fn a_token_is_allowed_by_its_number_only_where_it_is_taken() {
-    // By token 7 into a rule that needs more frames than there are, by 8 to one that needs none.
+    // Token 7 leads into a rule that needs too many frames, token 8 into one that needs none.
     let jumps = vec![(1, 7, 1), (1, 8, 2)];
     let table = table(&[Node { jumps, ..byte(0, 2) }, Node { need: 255, ..byte(9, 2) }, byte(9, 3), end()]);
     let grammar = Grammar::new(&table).unwrap();
@@ -82,7 +83,7 @@ fn a_token_is_allowed_by_its_number_only_where_it_is_taken() {
     for (token, want) in [(6, false), (7, false), (8, true)] {
         assert_eq!(state.allows_token(&grammar, token, None::<std::iter::Empty<u8>>), want);
         assert_eq!(state.clone().accept_token(&grammar, token, None::<std::iter::Empty<u8>>), want);
-        // By its bytes it leads there, too.
+        // The token's bytes also lead there.
         assert!(state.allows_token(&grammar, token, Some([0].into_iter())));
         let mut state = state.clone();
         assert!(state.accept_token(&grammar, token, Some([0].into_iter())));
@@ -92,7 +93,7 @@ fn a_token_is_allowed_by_its_number_only_where_it_is_taken() {
 
 #[test]
 fn stacks_by_bytes_and_by_number_go_on_beside_each_other() {
-    // `A` calls 1 and returns to 3, by byte 65 as by token 7.
+    // `A` calls 1 and returns to 3, both by byte 65 and by token 7.
     let first = Node { ranges: vec![(65, Some(1))], jumps: vec![(1, 7, 2)], ..Node::default() };
     let after = |last| Node { jumps: vec![(0, 3, if last == 1 { 4 } else { 5 })], need: 1, ..Node::default() };
     let table = table(&[first, after(1), after(2), byte(66, 6), byte(10, 6), byte(20, 6), end()]);
@@ -100,7 +101,7 @@ fn stacks_by_bytes_and_by_number_go_on_beside_each_other() {
     let mut state = State::new(&grammar);
     assert!(state.accept_token(&grammar, 7, Some([65].into_iter())));
     assert!(state.accept(&grammar, [66].into_iter()));
-    // Byte 15 is right after one of them only.
+    // Byte 15 is allowed after only one of them.
     for (byte, want) in [(5, true), (15, true), (25, false)] {
         assert_eq!(state.allows(&grammar, [byte].into_iter()), want, "{byte}");
     }
@@ -109,7 +110,7 @@ fn stacks_by_bytes_and_by_number_go_on_beside_each_other() {
 
 #[test]
 fn calls_without_end_are_given_up() {
-    // Each of many nodes calls all of them, and each call comes twice.
+    // Many nodes call each other, and each call occurs twice.
     let count = 60;
     let calls = (0..count).chain(0..count).map(|to| (0, to % 2, to)).cycle().take(4000);
     let calls: Vec<_> = calls.collect();
@@ -124,7 +125,7 @@ fn calls_without_end_are_given_up() {
 
 #[test]
 fn nodes_with_too_many_ways_on_are_not_compared_to_the_end() {
-    // From two nodes by 256 bytes to all pairs of sixteen nodes and sixteen others, and so on.
+    // From two nodes, 256 bytes lead to all pairs of sixteen nodes and sixteen others, repeatedly.
     let wide = |of: usize, to: fn(usize) -> usize| Node {
         ranges: (0..256).map(|byte| (byte, Some(of + to(byte as usize)))).collect(),
         ..Node::default()

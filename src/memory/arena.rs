@@ -1,4 +1,4 @@
-//! Aligned memory, and the arena that cuts it into typed slices.
+//! Aligned memory, and the arena that splits it into typed slices.
 #![allow(unsafe_code)] // one static cell, below
 
 use core::cell::UnsafeCell;
@@ -9,10 +9,10 @@ use bytemuck::{Pod, Zeroable};
 
 use crate::Error;
 
-/// The boundary in bytes that workspace and KV memory start on: one cache line, one 512-bit vector.
+/// Alignment of workspace and KV memory in bytes: one cache line, one 512-bit vector.
 pub const ALIGN: usize = 64;
 
-/// 64 aligned bytes: `[Line; N]` or `Vec<Line>` is memory fit for a [`Session`](crate::Session).
+/// 64 aligned bytes. `[Line; N]` and `Vec<Line>` provide memory for a [`Session`](crate::Session).
 ///
 /// # Examples
 ///
@@ -29,13 +29,13 @@ impl Line {
     /// A line of zeros.
     pub const ZERO: Self = Self([0; ALIGN]);
 
-    /// The bytes of some lines.
+    /// The bytes of a slice of lines.
     pub fn bytes_mut(lines: &mut [Self]) -> &mut [u8] {
         bytemuck::must_cast_slice_mut(lines)
     }
 }
 
-/// Something that begins on an [`ALIGN`] boundary: see [`include_model`](crate::include_model).
+/// A value aligned to [`ALIGN`]: see [`include_model`](crate::include_model).
 #[derive(Debug)]
 #[repr(C)]
 pub struct Aligned<T: ?Sized> {
@@ -57,16 +57,16 @@ impl<T: ?Sized> Aligned<T> {
     }
 }
 
-/// `include_bytes!` of a model, on an [`ALIGN`](crate::memory::ALIGN) boundary. A model may lie anywhere,
-/// but microcontrollers read floats faster where they lie on boundaries of four bytes.
+/// Like `include_bytes!`, aligned to [`ALIGN`](crate::memory::ALIGN). Models work at any alignment, but
+/// microcontrollers read floats faster from 4-byte boundaries.
 ///
 /// ```
 /// static MODEL: &[u8] = arenite::include_model!("../../tests/fixtures/stories.gguf");
 /// # assert!(MODEL.as_ptr().addr() % 64 == 0);
 /// ```
 ///
-/// In another section, such as that of a mapped QSPI flash. (`#[link_section]` on a `static` of type `&[u8]` moves the
-/// reference alone.)
+/// Places the model in another section, such as a mapped QSPI flash. (`#[link_section]` on a `static` of type `&[u8]`
+/// would only move the reference.)
 ///
 /// ```
 /// static MODEL: &[u8] = arenite::include_model!("../../tests/fixtures/stories.gguf", section = ".qspi");
@@ -86,8 +86,8 @@ macro_rules! include_model {
     }};
 }
 
-/// `N` aligned bytes for a `static`, handed out once. On targets with compare-and-swap, and on
-/// others with the feature `critical-section`.
+/// `N` aligned bytes for a `static`, which can be taken once. Needs compare-and-swap, or the feature
+/// `critical-section`.
 ///
 /// # Examples
 ///
@@ -113,17 +113,17 @@ unsafe impl<const N: usize> Sync for Workspace<N> {}
 
 #[cfg(any(target_has_atomic = "8", feature = "critical-section"))]
 impl<const N: usize> Workspace<N> {
-    /// Zeroed memory: it lies in `.bss` and costs no flash.
+    /// Zeroed memory; it is in `.bss` and takes no flash.
     #[allow(clippy::new_without_default)] // a default would be a large value on the stack
     pub const fn new() -> Self {
         Self { bytes: UnsafeCell::new([0; N]), taken: AtomicBool::new(false) }
     }
 
-    /// The memory, the first time.
+    /// Returns the memory, on the first call.
     ///
     /// # Errors
     ///
-    /// [`Error::WorkspaceTaken`] ever after.
+    /// [`Error::WorkspaceTaken`] on every later call.
     #[allow(clippy::mut_from_ref)] // once only, which is what `taken` is for
     pub fn take(&'static self) -> Result<&'static mut [u8], Error> {
         if swap(&self.taken) {
@@ -134,7 +134,7 @@ impl<const N: usize> Workspace<N> {
     }
 }
 
-/// Bytes of RAM that a [`Workspace`] of `bytes` bytes takes: it also knows whether it was handed out.
+/// RAM in bytes of a [`Workspace`] of `bytes` bytes, including its flag.
 pub const fn static_bytes(bytes: usize) -> usize {
     Arena::padded(bytes.saturating_add(1))
 }
@@ -142,13 +142,13 @@ pub const fn static_bytes(bytes: usize) -> usize {
 #[cfg(any(target_has_atomic = "8", feature = "critical-section"))]
 const _: () = assert!(size_of::<Workspace<64>>() == static_bytes(64) && size_of::<Workspace<7>>() == static_bytes(7));
 
-/// Sets the flag and tells what it was.
+/// Sets the flag and returns its previous value.
 #[cfg(target_has_atomic = "8")]
 fn swap(taken: &AtomicBool) -> bool {
     taken.swap(true, Ordering::AcqRel)
 }
 
-/// The same where there is no compare-and-swap.
+/// The same for targets without compare-and-swap.
 #[cfg(all(not(target_has_atomic = "8"), feature = "critical-section"))]
 fn swap(taken: &AtomicBool) -> bool {
     critical_section::with(|_| {
@@ -158,7 +158,7 @@ fn swap(taken: &AtomicBool) -> bool {
     })
 }
 
-/// Cuts one slice of bytes into typed slices, each on an [`ALIGN`] boundary.
+/// Splits a slice of bytes into typed slices, each aligned to [`ALIGN`].
 pub(crate) struct Arena<'w> {
     rest: &'w mut [u8],
 }
@@ -174,7 +174,7 @@ impl<'w> Arena<'w> {
         Ok(Self { rest: memory })
     }
 
-    /// The next `len` elements, `None` if they are not there. What they hold is unspecified.
+    /// Returns the next `len` elements, or `None` if the memory is too short. Their contents are unspecified.
     pub fn take<T: Pod>(&mut self, len: usize) -> Option<&'w mut [T]> {
         let bytes = len.checked_mul(size_of::<T>())?;
         let (piece, rest) = core::mem::take(&mut self.rest).split_at_mut_checked(Self::padded(bytes))?;
@@ -182,13 +182,13 @@ impl<'w> Arena<'w> {
         bytemuck::try_cast_slice_mut(piece.get_mut(..bytes)?).ok()
     }
 
-    /// All that is left, byte for byte.
+    /// Returns the remaining bytes.
     pub fn rest(self) -> &'w mut [u8] {
         self.rest
     }
 
-    /// What a piece of `bytes` occupies. Where that cannot be counted, which 32 bits are soon too few for, it is more
-    /// than any memory has.
+    /// `bytes` rounded up to [`ALIGN`]. Saturates on overflow, which is easy to reach with 32 bits: the result then
+    /// exceeds any memory.
     pub const fn padded(bytes: usize) -> usize {
         bytes.saturating_add(ALIGN - 1) & !(ALIGN - 1)
     }

@@ -1,20 +1,20 @@
-//! The KV cache: how keys and values lie in memory.
+//! Layout of the KV cache.
 //!
-//! The cache of a layer is, for each KV head, an array of tiles, one for each page of its pool (see
-//! [`Pool`](super::Pool)); a tile holds [`TILE`] positions:
+//! For each KV head, a layer's cache is an array of tiles, one per page of its pool (see [`Pool`](super::Pool)). A tile
+//! holds [`TILE`] positions:
 //!
-//! - **keys** transposed, `[head_dim][16 positions]`, so that a score is one chain of fused
-//!   multiply-adds with the positions as lanes;
-//! - **values** by row, `[16 positions][head_dim]`, each row padded to 16 elements, so that the
-//!   weighted sum has the dimensions as lanes.
+//! - **keys** transposed, `[head_dim][16 positions]`: scores are computed with positions as vector lanes, one fused
+//!   multiply-add per dimension;
+//! - **values** by row, `[16 positions][head_dim]`, each row padded to 16 elements: the weighted sum is computed with
+//!   dimensions as lanes.
 //!
-//! As q8_0, both hold bytes, followed by one f16 scale for every position and 32 dimensions: keys'
-//! scales `[head_dim / 32][16 positions]`, values' `[16 positions][head_dim / 32]`.
+//! In q8_0 both are bytes, followed by one f16 scale per position and 32 dimensions: keys' scales `[head_dim / 32][16
+//! positions]`, values' scales `[16 positions][head_dim / 32]`.
 //!
-//! Position `p` lies in the page that entry `p / 16 % entries` of the context's table names: a table is as long
-//! as the context or the window.
+//! Position `p` is in the page given by entry `p / 16 % entries` of the context's table, which covers the whole context
+//! or a sliding window.
 
-/// Positions in a tile.
+/// Positions per tile.
 pub(crate) const TILE: usize = 16;
 
 /// Element type of the KV cache.
@@ -34,17 +34,17 @@ pub(crate) const TILE: usize = 16;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KvType {
-    /// 4 bytes, exact.
+    /// 4 bytes per element.
     F32,
-    /// 2 bytes, the default.
+    /// 2 bytes per element; the default.
     #[default]
     F16,
-    /// 34 bytes for 32 elements.
+    /// 34 bytes per 32 elements.
     Q8_0,
 }
 
 impl KvType {
-    /// Whether this build has code for it: all, less what the crate's features leave out.
+    /// True if this build supports the type.
     #[allow(clippy::match_like_matches_macro)] // only where all features are on
     pub const fn is_built(self) -> bool {
         match self {
@@ -54,7 +54,7 @@ impl KvType {
         }
     }
 
-    /// The crate's feature that brings code for it.
+    /// The crate feature that enables the type.
     pub const fn feature(self) -> &'static str {
         match self {
             Self::F32 => "kv-f32",
@@ -64,26 +64,26 @@ impl KvType {
     }
 }
 
-/// Where things lie in a tile of one KV head.
+/// Layout of one KV head's tile.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HeadLayout {
     pub kind: KvType,
-    /// Elements of a key and of a value.
+    /// Elements of a key, and of a value.
     pub dim: usize,
 }
 
 impl HeadLayout {
-    /// Length of a value's row.
+    /// Elements of a value's row, padded.
     pub const fn padded(self) -> usize {
         self.dim.next_multiple_of(16)
     }
 
-    /// Scales of a key or value, as q8_0.
+    /// Number of scales per key or value in q8_0.
     pub const fn blocks(self) -> usize {
         self.dim.div_ceil(32)
     }
 
-    /// Bytes of the elements and of the scales, for `per_position` elements a position.
+    /// Bytes of the elements and of the scales of keys or values, with `per_position` elements per position.
     const fn part(self, per_position: usize) -> (usize, usize) {
         let n = TILE * per_position;
         match self.kind {
@@ -93,8 +93,8 @@ impl HeadLayout {
         }
     }
 
-    /// A tile's parts in their order, each as a number of rows and the bytes that a position has in a
-    /// row: keys, their scales, values, their scales.
+    /// Sections of a tile in order, each as a number of rows and the bytes per position in a row: keys, their scales,
+    /// values, their scales.
     pub const fn rows(self) -> [(usize, usize); 4] {
         let (element, blocks) = match self.kind {
             KvType::F32 => (4, 0),

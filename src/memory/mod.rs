@@ -1,5 +1,5 @@
-//! The caller's memory: aligned statics, the arena that cuts them, and the KV cache: its pages and
-//! their layout. Knows nothing of models; the numbers come from [`crate::Plan`].
+//! Memory provided by the caller: aligned statics, the arena that splits them, and the pages and layout of the KV
+//! cache. Independent of models: [`crate::Plan`] computes the sizes.
 
 mod arena;
 mod kv;

@@ -1,40 +1,40 @@
-//! Pages of the KV cache: which are in use, and which page holds which tile of a context.
+//! Pages of the KV cache: tracks free pages, and maps each tile of a context to its page.
 //!
-//! A pool has as many pages of [`TILE`](super::TILE) positions as were planned. A context has a row of a table
-//! with the page of each of its tiles; a table that is shorter than the context (a sliding window's) is a ring.
-//! Contexts share a page until one of them writes to it: then that one takes another page, with a copy.
+//! A pool has the planned number of pages, each of [`TILE`](super::TILE) positions. A context has a row of the table
+//! with the page of each of its tiles. A table shorter than the context (for a sliding window) is used as a ring.
+//! Contexts share a page until one of them writes to it; that context then gets a copy.
 //!
-//! Writing is announced in two steps, for all contexts of a run before any of it: [`claim`](Pool::claim) marks
-//! the entries that need a page and counts them; [`provide`](Pool::provide) takes the pages, or
-//! [`unclaim`](Pool::unclaim) removes the marks.
+//! Writes are prepared in two steps, for all contexts of a run: [`claim`](Pool::claim) marks the entries that need a
+//! page and counts them; then [`provide`](Pool::provide) allocates the pages, or [`unclaim`](Pool::unclaim) removes the
+//! marks.
 
-/// No page.
+/// Table entry without a page.
 const NONE: u32 = u32::MAX;
-/// A page is needed, with nothing in it.
+/// Table entry that needs a new page.
 const NEW: u32 = u32::MAX - 1;
-/// With the number of a page: another page is needed, with a copy of this one.
+/// Flag on a page number: the entry needs a copy of this page.
 const COPY: u32 = 1 << 31;
 
-/// The most pages of a pool.
+/// Maximum number of pages in a pool.
 pub(crate) const MAX_PAGES: usize = 1 << 30;
 
-/// The pages of one kind of layers, and the tables of all contexts.
+/// The pages for one kind of layers, and the page tables of all contexts.
 #[derive(Default)]
 pub(crate) struct Pool<'w> {
-    /// References to each page; of a free one the number of the next.
+    /// Reference count of each page; for a free page, the index of the next free page.
     pages: &'w mut [u32],
     /// `[contexts][width]`.
     tables: &'w mut [u32],
-    /// Entries of a context.
+    /// Table entries per context.
     width: usize,
     /// The first free page.
     first: u32,
-    /// How many pages are free.
+    /// Number of free pages.
     free: usize,
 }
 
 impl<'w> Pool<'w> {
-    /// All pages are free, and contexts have none.
+    /// Creates a pool with all pages free and all tables empty.
     pub fn new(pages: &'w mut [u32], tables: &'w mut [u32], width: usize) -> Self {
         for (next, page) in (1..).zip(pages.iter_mut()) {
             *page = next;
@@ -43,12 +43,12 @@ impl<'w> Pool<'w> {
         Self { free: pages.len(), pages, tables, width, first: 0 }
     }
 
-    /// Pages that are free.
+    /// Number of free pages.
     pub fn free(&self) -> usize {
         self.free
     }
 
-    /// The pages of a context, one for each tile.
+    /// Page table of a context, one entry per tile.
     pub fn table(&self, context: usize) -> &[u32] {
         self.tables.get(context * self.width..(context + 1) * self.width).unwrap_or(&[])
     }
@@ -58,13 +58,13 @@ impl<'w> Pool<'w> {
         (table.unwrap_or_default(), self.pages)
     }
 
-    /// Pages of a context that no other has.
+    /// Number of a context's pages that are not shared.
     pub fn owned(&self, context: usize) -> usize {
         let is_owned = |page: &&u32| self.pages.get(**page as usize).is_some_and(|references| *references == 1);
         self.table(context).iter().filter(is_owned).count()
     }
 
-    /// Marks what a context needs for writing to the tiles from `first` to `last`; how many pages that are.
+    /// Marks the entries that a context needs to write to tiles `first..=last`; returns the number of pages needed.
     pub fn claim(&mut self, context: usize, first: usize, last: usize) -> usize {
         let width = self.width;
         let (table, pages) = self.table_mut(context);
@@ -83,7 +83,7 @@ impl<'w> Pool<'w> {
         needed
     }
 
-    /// Takes the marks of [`claim`](Self::claim) back.
+    /// Removes the marks of [`claim`](Self::claim).
     pub fn unclaim(&mut self, context: usize) {
         let (table, pages) = self.table_mut(context);
         for entry in table {
@@ -101,7 +101,7 @@ impl<'w> Pool<'w> {
         }
     }
 
-    /// Gives a context the pages that it claimed. `copy` is told from which page to which.
+    /// Allocates the pages that a context has claimed. Calls `copy` with source and destination of each copy.
     pub fn provide(&mut self, context: usize, mut copy: impl FnMut(usize, usize)) {
         let (mut first, mut free) = (self.first, self.free);
         let (table, pages) = self.table_mut(context);
@@ -118,11 +118,11 @@ impl<'w> Pool<'w> {
         (self.first, self.free) = (first, free);
     }
 
-    /// Gives back the pages of a context's entries from `first` on.
+    /// Releases a context's pages from entry `first` on.
     pub fn release(&mut self, context: usize, first: usize) {
         let (mut next, mut free) = (self.first, self.free);
         let (table, pages) = self.table_mut(context);
-        // The last first, so that they are taken in order again.
+        // In reverse, so that the pages are allocated in ascending order again.
         for entry in table.iter_mut().skip(first).rev() {
             let page = core::mem::replace(entry, NONE);
             let Some(references) = pages.get_mut(page as usize) else { continue };
@@ -137,8 +137,7 @@ impl<'w> Pool<'w> {
         (self.first, self.free) = (next, free);
     }
 
-    /// Lets an entry of a context, `to`, name the page of another, `from`, as well; the page that it named is given
-    /// back.
+    /// Makes entry `to` share the page of entry `from`, given as (context, entry), and releases its previous page.
     pub fn name(&mut self, from: (usize, usize), to: (usize, usize)) {
         let place = |(context, entry): (usize, usize)| context * self.width + entry.min(self.width);
         let (from, to) = (place(from), place(to));
@@ -158,7 +157,7 @@ impl<'w> Pool<'w> {
         }
     }
 
-    /// Lets context `to`, which has no pages, have the first `tiles` of `from` as well.
+    /// Shares the first `tiles` pages of context `from` with context `to`, which has none.
     pub fn share(&mut self, from: usize, to: usize, tiles: usize) {
         let width = self.width;
         for tile in 0..width.min(tiles) {
@@ -187,7 +186,7 @@ mod tests {
         assert_eq!((pool.table(0), pool.table(1), pool.free()), (&[0, 1, 2][..], &[NONE; 3][..], 2));
         pool.share(0, 1, 2);
         assert_eq!((pool.table(1), pool.free()), (&[0, 1, NONE][..], 2));
-        // Both write to the second tile: one of them takes a copy.
+        // Both write to the second tile: one of them gets a copy.
         assert_eq!((pool.claim(0, 1, 1), pool.claim(1, 1, 1)), (1, 0));
         pool.unclaim(0);
         assert_eq!(pool.claim(1, 1, 2), 2);
@@ -210,14 +209,14 @@ mod tests {
         let mut pool = Pool::new(&mut pages, &mut tables, 2);
         pool.claim(0, 0, 0);
         pool.provide(0, |_, _| ());
-        pool.name((0, 0), (0, 1)); // kept
+        pool.name((0, 0), (0, 1)); // save
         assert_eq!((pool.table(0), pool.free()), (&[0, 0][..], 2));
-        pool.claim(0, 0, 0); // written to
+        pool.claim(0, 0, 0); // write
         pool.provide(0, |from, to| assert_eq!((from, to), (0, 1)));
         assert_eq!((pool.table(0), pool.free()), (&[1, 0][..], 1));
-        pool.name((0, 1), (0, 0)); // back
+        pool.name((0, 1), (0, 0)); // restore
         assert_eq!((pool.table(0), pool.free()), (&[0, 0][..], 2));
-        pool.name((0, 0), (1, 0)); // another context from there
+        pool.name((0, 0), (1, 0)); // share with another context
         pool.release(0, 0);
         assert_eq!((pool.table(1), pool.free()), (&[0, NONE][..], 2));
         pool.release(1, 0);
@@ -233,7 +232,7 @@ mod tests {
         assert_eq!([pool.owned(0), pool.owned(1)], [1, 0]);
         pool.share(0, 1, 1);
         assert_eq!([pool.owned(0), pool.owned(1)], [0, 0]);
-        // A copy and a new one; the third entry has nothing to take back.
+        // A copy and a new page; the third entry has no mark.
         assert_eq!(pool.claim(0, 0, 1), 2);
         pool.unclaim(0);
         assert_eq!((pool.table(0), pool.table(1), pool.owned(1)), (&[0, NONE, NONE][..], &[0, NONE, NONE][..], 0));
@@ -251,7 +250,7 @@ mod tests {
         pool.share(0, 1, 1);
         pool.name((0, 1), (0, 0));
         assert_eq!((pool.table(0), pool.free()), (&[1, 1][..], 1));
-        // What it left is the other's alone, and is free once that one gives it back.
+        // The released page now belongs to the other context only, and becomes free when that one releases it.
         assert_eq!(pool.owned(1), 1);
         pool.release(1, 0);
         assert_eq!(pool.free(), 2);

@@ -1,13 +1,13 @@
-//! Choosing among tokens: the k best without sorting the vocabulary, the nucleus, the draw.
+//! Selecting tokens: top-k without sorting the vocabulary, the nucleus, and the draw.
 
 use super::scratch::Word;
 use crate::TokenId;
 use crate::sort::{heapsort, sink};
 
-/// A token and its logit, as it lies in the caller's memory.
+/// A token and its logit in the caller's memory.
 pub(super) type Slot = [Word; 2];
 
-/// A logit as it counts: NaN is no logit at all.
+/// Replaces NaN by minus infinity.
 #[inline]
 pub(super) fn clean(logit: f32) -> f32 {
     if logit.is_nan() { f32::NEG_INFINITY } else { logit }
@@ -25,27 +25,27 @@ fn token([_, token]: &Slot) -> TokenId {
     TokenId::from_le_bytes(*token)
 }
 
-/// The order of choice: the higher logit, of equal ones the lower id.
+/// Order of preference: the higher logit; for equal logits the lower id.
 fn is_better(a: &Slot, b: &Slot) -> bool {
     logit(a) > logit(b) || (logit(a) == logit(b) && token(a) < token(b))
 }
 
-/// The best token; of equal ones that with the lowest id, of none the first.
+/// The best token. Ties go to the lowest id; 0 if there are no logits.
 pub(super) fn best(logits: &[f32]) -> TokenId {
     best_where(logits, &mut |_| true).unwrap_or(0)
 }
 
-/// The best of the tokens that are possible and allowed. Only those are asked about that are better than all before.
+/// The best possible and allowed token. Only calls `allowed` for tokens better than all before.
 pub(super) fn best_where(logits: &[f32], allowed: &mut impl FnMut(TokenId) -> bool) -> Option<TokenId> {
     const PART: usize = 256;
     let (mut best, mut token) = (f32::NEG_INFINITY, None);
     for (part, start) in logits.chunks(PART).zip((0..).step_by(PART)) {
-        // Seldom does a part have a better one.
+        // Chunks with a better logit are rare.
         if !has_above(part, best) {
             continue;
         }
         for (logit, id) in part.iter().zip(start..) {
-            // NaN is not greater than anything.
+            // NaN compares as not greater.
             if *logit > best && allowed(id) {
                 (best, token) = (*logit, Some(id));
             }
@@ -54,7 +54,7 @@ pub(super) fn best_where(logits: &[f32], allowed: &mut impl FnMut(TokenId) -> bo
     token
 }
 
-/// Whether one of these is above a limit: in lanes, for vector instructions.
+/// True if a logit exceeds `limit`; written for vector instructions.
 fn has_above(logits: &[f32], limit: f32) -> bool {
     let (parts, rest) = logits.as_chunks::<32>();
     let mut lanes = [false; 32];
@@ -64,11 +64,11 @@ fn has_above(logits: &[f32], limit: f32) -> bool {
     lanes.contains(&true) || rest.iter().any(|logit| *logit > limit)
 }
 
-/// How much less likely a logit is than the highest, before division by the sum of all.
+/// Weight of a logit: `exp((logit - highest) / temperature)`, not normalized.
 #[inline]
 fn weight(logit: f32, highest: f32, temperature: f32) -> f64 {
     if logit == highest {
-        1.0 // also where both are infinite
+        1.0 // also if both are infinite
     } else if logit == f32::NEG_INFINITY {
         0.0 // also at infinite temperature
     } else {
@@ -76,14 +76,14 @@ fn weight(logit: f32, highest: f32, temperature: f32) -> f64 {
     }
 }
 
-/// Candidates, the best first.
+/// Candidate tokens, best first.
 pub(super) struct Candidates<'s> {
     slots: &'s mut [Slot],
 }
 
 impl<'s> Candidates<'s> {
-    /// The best tokens that are allowed, as many as there are slots (at most all). One pass over the logits; only
-    /// tokens that would be among the best are asked about.
+    /// Collects the best allowed tokens, as many as there are slots. One pass over the logits; only calls `allowed` for
+    /// tokens that would enter the list.
     pub fn best(slots: &'s mut [Slot], logits: &[f32], allowed: &mut impl FnMut(TokenId) -> bool) -> Self {
         let mut logits = logits.iter().map(|logit| clean(*logit)).enumerate();
         let mut count = 0;
@@ -93,12 +93,12 @@ impl<'s> Candidates<'s> {
             count += 1;
         }
         let slots = slots.get_mut(..count).unwrap_or(&mut []);
-        // A heap whose first is the worst of the best so far.
+        // A heap with the worst of the current candidates at its root.
         for root in (0..count / 2).rev() {
             sink(slots, root, count, &mut is_better);
         }
         for (token, value) in logits {
-            // Of equal ones the earlier stays, which is the one with the lower id.
+            // For equal logits the earlier one stays, which has the lower id.
             if slots.first().is_some_and(|worst| value > logit(worst)) && allowed(token as TokenId) {
                 if let Some(worst) = slots.first_mut() {
                     *worst = slot(token, value);
@@ -110,8 +110,7 @@ impl<'s> Candidates<'s> {
         Self { slots }
     }
 
-    /// The best tokens that together have the probability `top_p`, out of all. The rest stays
-    /// unsorted.
+    /// Collects the best tokens that together have probability `top_p`, out of all. The others remain unsorted.
     pub fn nucleus(slots: &'s mut [Slot], logits: &[f32], top_p: f32, temperature: f32) -> Self {
         let count = slots.len().min(logits.len());
         let slots = slots.get_mut(..count).unwrap_or(&mut []);
@@ -124,10 +123,10 @@ impl<'s> Candidates<'s> {
         }
         let highest = slots.first().map_or(0.0, logit);
         let total: f64 = slots.iter().map(|s| weight(logit(s), highest, temperature)).sum();
-        // The best one from the front of the heap to its end, until there are enough.
+        // Moves the best from the front of the heap to its end, until the probability is reached.
         let mut left = count;
         let mut reached = 0.0;
-        // At least one, as everywhere.
+        // At least one, as in all filters.
         while left > 0 && (left == count || reached < f64::from(top_p) * total) {
             left -= 1;
             if let (Some(&first), Some(&last)) = (slots.first(), slots.get(left)) {
@@ -145,7 +144,7 @@ impl<'s> Candidates<'s> {
         Self { slots }
     }
 
-    /// Only the first ones, at least one.
+    /// Keeps the first `count`, at least one.
     fn keep(self, count: usize) -> Self {
         let count = count.clamp(self.slots.len().min(1), self.slots.len());
         Self { slots: self.slots.get_mut(..count).unwrap_or(&mut []) }
@@ -165,8 +164,8 @@ impl<'s> Candidates<'s> {
         self.keep(k)
     }
 
-    /// Keeps the first ones that together have the probability `top_p` among the candidates
-    /// (Holtzman et al., "The Curious Case of Neural Text Degeneration", 2019).
+    /// Keeps the first candidates that together have probability `top_p` (Holtzman et al., "The Curious Case of Neural
+    /// Text Degeneration", 2019).
     pub fn top_p(self, top_p: f32, temperature: f32) -> Self {
         let total: f64 = self.weights(temperature).sum();
         let mut reached = 0.0;
@@ -180,10 +179,10 @@ impl<'s> Candidates<'s> {
         }
     }
 
-    /// Keeps those whose surprise is nearest to the expected surprise, as many as together have more
-    /// than the probability `typical_p` (Meister et al., "Locally Typical Sampling", 2022).
+    /// Keeps the candidates whose surprise is nearest to the expected surprise, until together they exceed probability
+    /// `typical_p` (Meister et al., "Locally Typical Sampling", 2022).
     ///
-    /// Surprise only grows along the candidates, so what is kept lies side by side.
+    /// Surprise increases along the candidates, so the kept ones are adjacent.
     pub fn typical(self, typical_p: f32, temperature: f32) -> Self {
         let highest = self.highest();
         let total: f64 = self.weights(temperature).sum();
@@ -191,7 +190,7 @@ impl<'s> Candidates<'s> {
         let expected: f64 =
             self.weights(temperature).filter(|weight| *weight > 0.0).map(|w| w / total * surprise(w)).sum();
         let at = |i: usize| self.slots.get(i).map(|s| weight(logit(s), highest, temperature));
-        // From where surprise is as expected, to both sides.
+        // Start where surprise equals the expected one, and extend to both sides.
         let middle = self.weights(temperature).take_while(|w| surprise(*w) <= expected).count();
         let (mut start, mut end, mut reached) = (middle, middle, 0.0);
         while start == end || reached <= f64::from(typical_p) * total {
@@ -212,28 +211,28 @@ impl<'s> Candidates<'s> {
         Self { slots: self.slots.get_mut(start..end).unwrap_or(&mut []) }
     }
 
-    /// Keeps those that are at least `min_p` times as likely as the best (Nguyen et al., "Turning
-    /// Up the Heat: Min-p Sampling", 2024).
+    /// Keeps candidates with at least `min_p` times the best one's probability (Nguyen et al., "Turning Up the Heat:
+    /// Min-p Sampling", 2024).
     pub fn min_p(self, least: Least) -> Self {
         let least = least.logit(self.highest());
         let count = self.slots.iter().take_while(|s| logit(s) >= least).count();
         self.keep(count)
     }
 
-    /// Draws one at a temperature, if any is possible; `random` is from 0 to 1, without 1.
+    /// Draws a candidate at a temperature; `None` if none is possible. `random` is in [0, 1).
     pub fn draw(&self, temperature: f32, random: f64) -> Option<TokenId> {
         draw(self.slots.iter().map(|s| (token(s), logit(s))), self.highest(), temperature, random)
     }
 }
 
-/// How far below the best a logit may be.
+/// Maximum distance of a logit below the best.
 #[derive(Clone, Copy)]
 pub(super) struct Least(f32);
 
 impl Least {
     pub const NONE: Self = Self(f32::NEG_INFINITY);
 
-    /// So far that at this temperature it is `min_p` times as likely.
+    /// The distance at which a token is `min_p` times as probable, at this temperature.
     pub fn of(min_p: f32, temperature: f32) -> Self {
         if min_p > 0.0 { Self(libm::logf(min_p) * temperature) } else { Self::NONE }
     }
@@ -243,7 +242,7 @@ impl Least {
     }
 }
 
-/// Draws one of all tokens that are likely enough, at a temperature.
+/// Draws one of all tokens that are within `least`, at a temperature.
 pub(super) fn draw_of_all(logits: &[f32], least: Least, temperature: f32, random: f64) -> Option<TokenId> {
     let highest = logits.get(best(logits) as usize).copied().map_or(f32::NEG_INFINITY, clean);
     let least = least.logit(highest);
@@ -251,7 +250,7 @@ pub(super) fn draw_of_all(logits: &[f32], least: Least, temperature: f32, random
     draw(logits.filter(|(_, logit)| *logit >= least || *logit == highest), highest, temperature, random)
 }
 
-/// Draws one of the candidates in proportion to its weight.
+/// Draws a candidate in proportion to its weight.
 fn draw(
     candidates: impl Iterator<Item = (TokenId, f32)> + Clone,
     highest: f32,

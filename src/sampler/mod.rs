@@ -1,13 +1,13 @@
-//! Choosing the next token from the logits.
+//! Sampling: selects the next token from logits.
 //!
-//! The chain is llama.cpp's default one, in this order: logit bias; penalties for repetition,
-//! frequency and presence; top-k; typical; top-p; min-p; temperature; the draw. What follows the
-//! penalties may stand in another [order](Params::order). At temperature 0 the best token is taken
+//! The chain is llama.cpp's default, in this order: logit bias; repetition, frequency and presence penalties; top-k;
+//! typical; top-p; min-p; temperature; the draw. The filters after the penalties can be [reordered](Params::order). At
+//! temperature 0 the best token after the penalties is selected, without a random number. Ties always go to the lower
+//! id.
 //! after the penalties, exactly and without a random number; everywhere ties go to the lower id.
-//!
-//! No vocabulary is ever sorted: top-k is one pass with a heap of k, top-p over everything takes the
-//! best from a heap until it has enough. Memory comes from the caller, its size is known first. The
-//! arithmetic is the same on every target, so a seed gives the same tokens everywhere.
+//! The vocabulary is never sorted: top-k is one pass with a heap of k, and top-p without top-k pops the best from a
+//! heap until it has enough. The caller provides memory, whose size is known in advance. Arithmetic is the same on
+//! every target, so a seed gives the same tokens everywhere.
 //!
 //! A logit that is NaN counts as minus infinity.
 //!
@@ -43,22 +43,22 @@ use crate::{Error, TokenId};
 use candidates::{Candidates, Least, best, best_where, draw_of_all};
 use penalties::History;
 
-/// A link of the chain, after bias and penalties.
+/// A step of the chain, after bias and penalties.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Link {
-    /// The `top_k` best tokens.
+    /// Keeps the `top_k` best tokens.
     TopK,
-    /// Tokens of about the surprise that is to be expected, `typical_p` of the probability together.
+    /// Keeps tokens of about the expected surprise, together with probability `typical_p`.
     Typical,
-    /// The best tokens that together have the probability `top_p`.
+    /// Keeps the best tokens that together have probability `top_p`.
     TopP,
-    /// Tokens at least `min_p` times as likely as the best.
+    /// Keeps tokens at least `min_p` times as probable as the best.
     MinP,
     /// Divides the logits by the temperature.
     Temperature,
 }
 
-/// How to choose.
+/// Sampling parameters.
 ///
 /// ```
 /// use arenite::sampler::Params;
@@ -68,34 +68,33 @@ pub enum Link {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Params {
-    /// Logits are divided by this. Below 1 likely tokens become likelier; 0 (or less, or NaN) takes
-    /// the best token.
+    /// Divisor of the logits. Below 1, probable tokens become more probable; 0 (or less, or NaN) selects the best
+    /// token.
     pub temperature: f32,
-    /// How many of the best tokens are considered; 0 is all.
+    /// Top-k: number of best tokens kept; 0 keeps all.
     pub top_k: u32,
-    /// Of these, as many of the best as together have this probability; 1 is all.
+    /// Top-p: keeps the best tokens that together have this probability; 1 keeps all.
     pub top_p: f32,
-    /// Of these, the ones that are at least this many times as likely as the best; 0 is all.
+    /// Min-p: keeps tokens at least this many times as probable as the best; 0 keeps all.
     pub min_p: f32,
-    /// Those whose surprise is nearest to the expected one, as many as together have this
-    /// probability; 1 is all.
+    /// Typical sampling: keeps the tokens whose surprise is nearest to the expected one and that together have this
+    /// probability; 1 keeps all.
     pub typical_p: f32,
-    /// The links after the penalties, one after the other. One that is not named is left out: without
-    /// [`Link::Temperature`] the temperature is 1.
+    /// Steps after the penalties, in order. Steps not listed are skipped; without [`Link::Temperature`] the temperature
+    /// is 1.
     pub order: [Option<Link>; 5],
-    /// Divides the logits of recent tokens if they are positive, multiplies them if not; 1 is off.
+    /// Divides positive logits of recent tokens, and multiplies negative ones; 1 is off.
     pub repeat_penalty: f32,
-    /// Taken from the logit of a recent token for every time that it came up; 0 is off.
+    /// Subtracted from a recent token's logit for each occurrence; 0 is off.
     pub frequency_penalty: f32,
-    /// Taken from the logit of a recent token once; 0 is off.
+    /// Subtracted once from a recent token's logit; 0 is off.
     pub presence_penalty: f32,
-    /// How many tokens are recent; 0 turns the penalties off.
+    /// Number of recent tokens to penalize; 0 turns penalties off.
     pub repeat_last_n: u32,
 }
 
 impl Params {
-    /// llama.cpp's defaults: temperature 0.8, top-k 40, top-p 0.95, min-p 0.05, no penalties, in
-    /// llama.cpp's order.
+    /// llama.cpp's defaults: temperature 0.8, top-k 40, top-p 0.95, min-p 0.05, no penalties, in llama.cpp's order.
     pub const DEFAULT: Self = Self {
         temperature: 0.8,
         top_k: 40,
@@ -109,7 +108,7 @@ impl Params {
         repeat_last_n: 64,
     };
 
-    /// Always the best token.
+    /// Always selects the best token.
     pub const GREEDY: Self = Self { temperature: 0.0, ..Self::DEFAULT };
 
     const fn is_greedy(&self) -> bool {
@@ -127,13 +126,13 @@ impl Params {
         false
     }
 
-    /// Tokens to remember.
+    /// Number of recent tokens to store.
     const fn history(&self) -> usize {
         let is_off = self.repeat_penalty == 1.0 && self.frequency_penalty == 0.0 && self.presence_penalty == 0.0;
         if is_off { 0 } else { self.repeat_last_n as usize }
     }
 
-    /// How many tokens are weighed against each other in memory; all others only pass by.
+    /// Number of candidates to keep in memory; 0 if tokens can be drawn in one pass.
     const fn candidates(&self, vocab: usize) -> usize {
         if self.is_greedy() {
             return 0;
@@ -144,7 +143,7 @@ impl Params {
                 Some(Link::TopK) if self.top_k > 0 && (self.top_k as usize) < vocab => return self.top_k as usize,
                 Some(Link::TopP) if self.top_p < 1.0 => return vocab,
                 Some(Link::Typical) if self.typical_p < 1.0 => return vocab,
-                // min-p keeps the best, as top-k does: which comes first is the same.
+                // min-p keeps the best tokens, as top-k does, so their order does not matter.
                 _ => {}
             }
             links = rest;
@@ -159,7 +158,7 @@ impl Default for Params {
     }
 }
 
-/// The chain, with its memory of recent tokens. See the [module](self) for an example.
+/// A sampler with its history of recent tokens. See the [module](self) for an example.
 pub struct Sampler<'s> {
     params: Params,
     bias: &'s [(TokenId, f32)],
@@ -169,22 +168,22 @@ pub struct Sampler<'s> {
 }
 
 impl<'s> Sampler<'s> {
-    /// Bytes of memory that [`new`](Self::new) needs: the same on every target.
+    /// Bytes of scratch that [`new`](Self::new) needs; the same on every target.
     ///
-    /// 8 bytes for each of the k best, or for each token of the vocabulary if `top_p` or `typical_p`
-    /// is below 1 and no top-k comes before it; 8 bytes for each recent token if there are penalties.
+    /// 8 bytes per top-k candidate, or per token of the vocabulary if `top_p` or `typical_p` is below 1 and no top-k
+    /// comes first; 8 bytes per recent token if there are penalties.
     pub const fn scratch_bytes(params: &Params, vocab: usize) -> usize {
         let slots = params.candidates(vocab).saturating_add(params.history());
         slots.saturating_mul(8)
     }
 
-    /// A sampler for a vocabulary of `vocab` tokens. `bias` is added to the logits of its tokens:
-    /// minus infinity forbids one. `scratch` may have any alignment.
+    /// Creates a sampler for a vocabulary of `vocab` tokens. `bias` is added to the logits of its tokens; minus
+    /// infinity forbids a token. `scratch` may have any alignment.
     ///
     /// # Errors
     ///
-    /// [`Error::BufferTooSmall`] if `scratch` has fewer than [`scratch_bytes`](Self::scratch_bytes),
-    /// [`Error::TokenOutOfRange`] for a bias of a token that does not exist.
+    /// [`Error::BufferTooSmall`] if `scratch` is shorter than [`scratch_bytes`](Self::scratch_bytes),
+    /// [`Error::TokenOutOfRange`] if `bias` has a token outside the vocabulary.
     pub fn new(params: Params, bias: &'s [(TokenId, f32)], vocab: usize, scratch: &'s mut [u8]) -> Result<Self, Error> {
         if let Some((token, _)) = bias.iter().find(|(token, _)| *token as usize >= vocab) {
             let vocab = u32::try_from(vocab).unwrap_or(u32::MAX);
@@ -203,24 +202,24 @@ impl<'s> Sampler<'s> {
         Ok(Self { params, bias, vocab, history: History::new(ring, sorted), slots })
     }
 
-    /// Remembers a token of the prompt for the penalties, as llama.cpp does. What is sampled is remembered without.
+    /// Adds a token of the prompt to the history, as llama.cpp does. Sampled tokens are added automatically.
     pub fn accept(&mut self, token: TokenId) {
         self.history.push(token);
     }
 
-    /// Forgets all tokens.
+    /// Clears the history.
     pub fn reset(&mut self) {
         self.history.clear();
     }
 
-    /// Chooses a token and remembers it for the penalties. Bias and penalties are worked into `logits`.
+    /// Selects a token and adds it to the history. Applies bias and penalties to `logits` in place.
     ///
-    /// Takes exactly one number from `rng`, none at temperature 0. If no token is possible (all are
-    /// minus infinity or NaN), it is the first one.
+    /// Takes exactly one number from `rng`, or none at temperature 0. If no token is possible (all logits are minus
+    /// infinity or NaN), token 0 is selected.
     ///
     /// # Errors
     ///
-    /// [`Error::LogitsLength`] if there are not as many logits as tokens, or none.
+    /// [`Error::LogitsLength`] if the number of logits differs from the vocabulary size, or is 0.
     pub fn sample(&mut self, logits: &mut [f32], rng: &mut impl Rng) -> Result<TokenId, Error> {
         let token = match self.choose(logits, rng, |_| true) {
             Err(Error::NoTokenAllowed) => 0,
@@ -230,12 +229,12 @@ impl<'s> Sampler<'s> {
         Ok(token)
     }
 
-    /// As [`sample`](Self::sample), among the tokens that are `allowed` only, as if the logits of all others were minus
-    /// infinity. It asks about no more tokens than it has to: for the k best, a few hundred of a hundred thousand.
+    /// Like [`sample`](Self::sample), but only considers tokens that are `allowed`, as if all other logits were minus
+    /// infinity. Calls `allowed` rarely: for top-k, for a few hundred tokens out of a hundred thousand.
     ///
     /// # Errors
     ///
-    /// As for [`sample`](Self::sample); [`Error::NoTokenAllowed`] if no token is both possible and allowed.
+    /// Same as [`sample`](Self::sample); [`Error::NoTokenAllowed`] if no token is both possible and allowed.
     pub fn sample_where(
         &mut self,
         logits: &mut [f32],
@@ -267,7 +266,7 @@ impl<'s> Sampler<'s> {
             return best_where(logits, &mut allowed).ok_or(Error::NoTokenAllowed);
         }
 
-        // 53 bits, from 0 to 1 without 1.
+        // 53 random bits, in [0, 1).
         let random = (rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
         let weighs_all = self.slots.is_empty() || self.slots.len() == self.vocab;
         if weighs_all {
@@ -304,7 +303,7 @@ impl<'s> Sampler<'s> {
                 continue;
             }
             let kept = match (candidates.take(), fresh.take(), link) {
-                // Out of all, only what is kept is sorted.
+                // If all tokens are candidates, only the kept ones are sorted.
                 (None, Some(slots), Link::TopP) if slots.len() == self.vocab => {
                     candidates = Some(Candidates::nucleus(slots, logits, params.top_p, temperature));
                     continue;
@@ -330,8 +329,8 @@ impl core::fmt::Debug for Sampler<'_> {
     }
 }
 
-/// The token with the highest logit, of equal ones the one with the lowest id; NaN counts as minus
-/// infinity. `None` only if there are no logits.
+/// The token with the highest logit; ties go to the lowest id. NaN counts as minus infinity. `None` only if there are
+/// no logits.
 pub fn argmax(logits: &[f32]) -> Option<TokenId> {
     if logits.is_empty() { None } else { Some(best(logits)) }
 }

@@ -1,14 +1,14 @@
-//! PCG32, the default generator: 64 bits of state, 32 bits of output, good enough for sampling and
-//! small enough for anything. Not for secrets.
+//! PCG32, the default generator: 64 bits of state, 32 bits of output. Good enough for sampling, and small. Not for
+//! cryptography.
 //!
-//! Source: M. E. O'Neill, "PCG: A Family of Simple Fast Space-Efficient Statistically Good
-//! Algorithms for Random Number Generation", 2014; the variant XSH RR 64/32.
+//! Source: M. E. O'Neill, "PCG: A Family of Simple Fast Space-Efficient Statistically Good Algorithms for Random Number
+//! Generation", 2014; variant XSH RR 64/32.
 
 use core::convert::Infallible;
 
 use rand_core::{SeedableRng, TryRng};
 
-/// The generator. The same seed gives the same numbers on every target.
+/// The PCG32 generator. A seed gives the same numbers on every target.
 ///
 /// ```
 /// use arenite::sampler::Pcg32;
@@ -21,17 +21,17 @@ use rand_core::{SeedableRng, TryRng};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pcg32 {
     state: u64,
-    /// Odd; each gives another sequence.
+    /// Odd; selects one of 2^63 sequences.
     increment: u64,
 }
 
 impl Pcg32 {
-    /// The generator of this seed.
+    /// Creates a generator from a seed.
     pub const fn new(seed: u64) -> Self {
         Self::with_stream(seed, 0x0a02_bdbf_7bb3_c0a7)
     }
 
-    /// The same seed in another of 2^63 sequences.
+    /// Creates a generator from a seed and the number of a sequence (2^63 are distinct).
     pub const fn with_stream(seed: u64, stream: u64) -> Self {
         let mut rng = Self { state: 0, increment: stream << 1 | 1 };
         rng.step();

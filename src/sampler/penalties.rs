@@ -1,18 +1,18 @@
-//! Penalties for tokens that came up lately.
+//! Penalties for recent tokens.
 
 use super::Params;
 use super::scratch::{Word, get, set};
 use crate::TokenId;
 use crate::sort::heapsort;
 
-/// The last tokens, oldest first, in a ring.
+/// The most recent tokens in a ring buffer.
 pub(super) struct History<'s> {
     ring: &'s mut [Word],
-    /// As much memory again, to sort them in.
+    /// Scratch of the same size for sorting.
     sorted: &'s mut [Word],
-    /// Where the next token goes.
+    /// Index of the next token.
     next: usize,
-    /// How many there are.
+    /// Number of tokens stored.
     len: usize,
 }
 
@@ -36,11 +36,10 @@ impl<'s> History<'s> {
 
     /// Lowers the logits of the tokens in the history.
     ///
-    /// Repetition divides a positive logit and multiplies any other, so that both sink (Keskar et
-    /// al., "CTRL", 2019, with llama.cpp's correction); frequency counts for every time, presence
-    /// once.
+    /// Repetition divides positive logits and multiplies others, so both decrease (Keskar et al., "CTRL", 2019, with
+    /// llama.cpp's correction); frequency is subtracted per occurrence, presence once.
     pub fn apply(&mut self, params: &Params, logits: &mut [f32]) {
-        // Sorted, so that equal ones stand together and can be counted.
+        // Sort so that equal tokens are adjacent and can be counted.
         let (Some(recent), Some(sorted)) = (self.ring.get(..self.len), self.sorted.get_mut(..self.len)) else {
             return;
         };

@@ -1,4 +1,4 @@
-//! The caller's memory, read and written as little-endian words of any alignment.
+//! The caller's memory, accessed as little-endian words of any alignment.
 
 /// Four bytes.
 pub(super) type Word = [u8; 4];

@@ -1,5 +1,5 @@
-//! Xorshift64*, the generator of llama2.c: a seed gives the numbers that its `run.c` draws. Elsewhere
-//! [`Pcg32`](super::Pcg32) is the better one.
+//! Xorshift64*, the generator of llama2.c: a seed gives the same numbers as in its `run.c`. For other purposes
+//! [`Pcg32`](super::Pcg32) is better.
 //!
 //! Source: S. Vigna, "An experimental exploration of Marsaglia's xorshift generators, scrambled", 2014.
 
@@ -7,9 +7,9 @@ use core::convert::Infallible;
 
 use rand_core::TryRng;
 
-/// The generator. 64 bits at once are one number of `run.c`'s: 24 random bits at the top, then zeros.
+/// The Xorshift64* generator. Each 64-bit output is one number of `run.c`: 24 random bits at the top, then zeros.
 ///
-/// `run.c`'s sampling is [`Params`](super::Params) with `order` of temperature and top-p alone:
+/// `run.c`'s sampling corresponds to [`Params`](super::Params) with only temperature and top-p in `order`:
 ///
 /// ```
 /// use arenite::sampler::{Link, Params, Xorshift};
@@ -25,7 +25,7 @@ pub struct Xorshift {
 }
 
 impl Xorshift {
-    /// The generator of this seed. Of seed 0 every number is 0.
+    /// Creates a generator from a seed. With seed 0 every number is 0.
     pub const fn new(seed: u64) -> Self {
         Self { state: seed }
     }

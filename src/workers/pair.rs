@@ -1,4 +1,4 @@
-//! Two cores without an operating system.
+//! Workers for two cores without an operating system.
 #![allow(unsafe_code)] // one place, in `Helper::step`: the type system cannot say that a job outlives its use there
 
 use core::ptr::{self, null_mut};
@@ -7,12 +7,13 @@ use super::Workers;
 use super::parts::atomic::{AtomicBool, AtomicPtr, Ordering};
 use super::parts::hint;
 
-/// What a job is: calls of it take pieces of the work until none is left.
+/// A job: each call takes chunks of the work until none is left.
 type Job<'j> = &'j (dyn Fn() + Sync);
 
-/// The second core of a microcontroller as a worker: one core runs the engine, the other one serves it.
+/// Uses the second core of a microcontroller as a worker: one core runs the engine, the other executes shares of its
+/// jobs.
 ///
-/// Needs atomic loads and stores only, so it works on the RP2040, too. The cores wait for each other by looking.
+/// Only needs atomic loads and stores, so it works on the RP2040. The cores wait for each other by polling.
 ///
 /// # Examples
 ///
@@ -36,27 +37,27 @@ type Job<'j> = &'j (dyn Fn() + Sync);
 /// ```
 #[derive(Debug, Default)]
 pub struct Pair {
-    /// To the job that is open: a [`Job`] in the caller's frame; null for none.
+    /// Points to the open job, a [`Job`] in the caller's stack frame; null if there is none.
     open: AtomicPtr<()>,
-    /// Whether the helper may be looking at a job.
+    /// True while the helper may access a job.
     inside: AtomicBool,
 }
 
-/// The core that runs the engine.
+/// Handle for the core that runs the engine.
 #[derive(Debug)]
 pub struct Caller<'p>(&'p Pair);
 
-/// The core that helps.
+/// Handle for the core that helps.
 #[derive(Debug)]
 pub struct Helper<'p>(&'p Pair);
 
 impl Pair {
-    /// Without a job.
+    /// Creates a pair without a job.
     pub const fn new() -> Self {
         Self { open: AtomicPtr::new(null_mut()), inside: AtomicBool::new(false) }
     }
 
-    /// A side for each core: there is one of each, as nobody else has the pair.
+    /// Returns a handle for each core. The exclusive borrow ensures that there is only one of each.
     pub fn split(&mut self) -> (Caller<'_>, Helper<'_>) {
         (Caller(self), Helper(self))
     }
@@ -68,7 +69,7 @@ impl Workers for Caller<'_> {
     }
 
     fn run(&self, job: Job<'_>) {
-        /// Closes the job and waits for the helper, however this ends.
+        /// Closes the job and waits for the helper, also on a panic.
         struct Opened<'p>(&'p Pair);
         impl Drop for Opened<'_> {
             fn drop(&mut self) {
@@ -86,14 +87,14 @@ impl Workers for Caller<'_> {
 }
 
 impl Helper<'_> {
-    /// Takes part in the job that is open, if one is. Whether one was.
+    /// Runs the open job, if there is one; returns whether there was.
     pub fn step(&self) -> bool {
         let Pair { open, inside } = self.0;
         if open.load(Ordering::Relaxed).is_null() {
             return false;
         }
-        // First say so, then look again. If the job is still open at the second look, its caller has yet to close it, and
-        // will then see `inside`: all four accesses are of one order (SeqCst).
+        // Announce first, then check again. If the job is still open then, its caller has not closed it yet and will
+        // see `inside`, because all four accesses are sequentially consistent.
         inside.store(true, Ordering::SeqCst);
         let job = ptr::NonNull::new(open.load(Ordering::SeqCst));
         if let Some(job) = job {
@@ -104,7 +105,7 @@ impl Helper<'_> {
         job.is_some()
     }
 
-    /// Helps for ever.
+    /// Runs jobs forever.
     pub fn serve(&self) -> ! {
         loop {
             if !self.step() {
@@ -121,7 +122,7 @@ mod tests {
     use super::*;
     use core::sync::atomic::AtomicUsize;
 
-    /// Each of many short jobs is done once, and is over when `run` returns: what it borrows changes at once.
+    /// Each of many short jobs runs once and has ended when `run` returns, because its borrows end then.
     #[test]
     fn jobs_end_before_run_returns() {
         let mut pair = Pair::new();
@@ -146,7 +147,7 @@ mod tests {
                 });
                 assert!(places.iter().all(|place| place.load(Ordering::Relaxed) == round + 1));
             }
-            // Sooner or later the helper is in time.
+            // Repeat until the helper is in time.
             while helped.load(Ordering::Relaxed) == 0 {
                 caller.run(&std::thread::yield_now);
             }

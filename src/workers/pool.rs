@@ -1,15 +1,13 @@
-//! Threads for a session: made for hundreds of short jobs, one after another.
+//! A thread pool for hundreds of short jobs in succession.
 //!
-//! A forward pass forks and joins some six times a layer, for a few microseconds of work each. So
-//! a thread that has nothing to do looks for the next job for a short while, then offers its core
-//! to others, and then sleeps until it is woken.
+//! A forward pass forks and joins about six times per layer, for a few microseconds of work each. An idle thread
+//! therefore polls for the next job for a short while, then yields its core, and finally sleeps until it is woken.
 //!
-//! The caller does not wait for anybody to begin. A job divides itself (see [`Workers`]), so when
-//! the caller's own call has returned, everything has been taken: the gate closes, and only the
-//! threads that are at it are waited for. A thread whose core is busy with something else simply
-//! misses the job.
+//! The caller does not wait for threads to start. A job divides itself (see [`Workers`]), so when the caller's own call
+//! returns, all work has been taken: the gate closes, and the caller only waits for threads that joined. A thread whose
+//! core is busy otherwise misses the job.
 //!
-//! Nothing is allocated for a job.
+//! Jobs allocate nothing.
 #![allow(unsafe_code)] // one place, in `Shared::join`: the type system cannot say that a job outlives its threads' use of it
 
 use core::time::Duration;
@@ -23,13 +21,13 @@ use super::parts::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use super::parts::thread::{self, JoinHandle};
 use super::parts::{Instant, hint};
 
-/// How long a thread looks for the next job before it offers its core to others: longer than the
-/// pauses between the jobs of one token (1 to 20 microseconds).
+/// How long a thread polls for the next job before it yields: longer than the gaps between jobs of one token (1 to 20
+/// microseconds).
 const SPIN: Duration = Duration::from_micros(50);
-/// How long it does that before it sleeps: longer than it takes to sample a token.
+/// How long a thread yields before it sleeps: longer than sampling a token takes.
 const LINGER: Duration = Duration::from_micros(500);
 
-/// A number of threads, the caller's own included. With the feature `std`.
+/// A fixed number of threads, including the caller's. Needs the feature `std`.
 ///
 /// # Examples
 ///
@@ -45,7 +43,7 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Starts `count - 1` threads. If the system refuses some, there are fewer.
+    /// Starts `count - 1` threads, or fewer if the system refuses.
     pub fn new(count: usize) -> Self {
         let shared = Arc::<Shared>::default();
         let start = |i| {
@@ -63,7 +61,7 @@ impl Workers for Pool {
     }
 
     fn run(&self, job: &(dyn Fn() + Sync)) {
-        // A job within a job, or two callers at once: the second has no helpers.
+        // A nested job, or a second caller at the same time, runs without helpers.
         if self.threads.is_empty() || self.shared.taken.swap(true, Ordering::Acquire) {
             return job();
         }
@@ -86,33 +84,33 @@ impl Drop for Pool {
     }
 }
 
-/// What the threads look at.
+/// State shared by the threads.
 #[derive(Debug, Default)]
 #[repr(align(128))] // no cache line shared with anything else, nor the one that is prefetched with it
 struct Shared {
-    /// The number of the job, whether threads may join ([`OPEN`]), and how many have ([`RUNNING`]).
+    /// Number of the job, a bit that lets threads join ([`OPEN`]), and the count of threads that joined ([`RUNNING`]).
     gate: AtomicUsize,
-    /// The job, while the gate is open or threads are at it: a `*const &(dyn Fn() + Sync)`.
+    /// The job, a `*const &(dyn Fn() + Sync)`; valid while the gate is open or threads are running it.
     job: AtomicPtr<()>,
-    /// Threads that must be woken.
+    /// Number of sleeping threads.
     sleeping: AtomicUsize,
-    /// Whether somebody is running a job.
+    /// True while a caller runs a job.
     taken: AtomicBool,
     panicked: AtomicBool,
     stop: AtomicBool,
 }
 
-/// Bits of the gate that count threads.
+/// Bits of the gate that count joined threads.
 const RUNNING: usize = OPEN - 1;
-/// The bit of the gate that lets threads in.
+/// Bit of the gate that lets threads join.
 const OPEN: usize = MOST;
-/// What the next job's number is further on.
+/// Increment of the job number in the gate.
 const NEXT: usize = OPEN << 1;
-/// The most threads.
+/// Maximum number of threads.
 const MOST: usize = 1 << 12;
 
-/// A job that threads may join. Dropping it closes the gate and waits for those that did, also when
-/// the caller's own call panics.
+/// A job that threads may join. Dropping it closes the gate and waits for the joined threads, also if the caller's own
+/// call panics.
 struct Open<'p>(&'p Shared);
 
 impl<'p> Open<'p> {
@@ -120,9 +118,9 @@ impl<'p> Open<'p> {
         let shared = &*pool.shared;
         shared.panicked.store(false, Ordering::Relaxed);
         shared.job.store((&raw const *job).cast_mut().cast(), Ordering::Relaxed);
-        // The caller is the only one here, and nobody is at the last job any more.
+        // Only one caller can be here, and no thread runs the previous job any more.
         let number = shared.gate.load(Ordering::Relaxed) & !(OPEN | RUNNING);
-        // In one order with `sleeping`: either a thread sees the gate or the caller sees it sleep.
+        // Sequentially consistent with `sleeping`: either a thread sees the gate, or the caller sees that it sleeps.
         shared.gate.store(number.wrapping_add(NEXT) | OPEN, Ordering::SeqCst);
         if shared.sleeping.load(Ordering::SeqCst) > 0 {
             pool.threads.iter().for_each(|thread| thread.thread().unpark());
@@ -137,7 +135,7 @@ impl Drop for Open<'_> {
         let mut gate = shared.gate.fetch_and(!OPEN, Ordering::AcqRel);
         let mut tries = 0;
         while gate & RUNNING != 0 {
-            // Whoever still runs is about to finish, unless it has lost its core.
+            // Running threads are about to finish, unless they were preempted.
             if tries < 1000 {
                 hint::spin_loop();
                 tries += 1;
@@ -151,7 +149,7 @@ impl Drop for Open<'_> {
 }
 
 impl Shared {
-    /// What each thread does all its life.
+    /// Main loop of a thread.
     fn work(&self) {
         let mut done = 0;
         while let Some(gate) = self.next(done) {
@@ -161,7 +159,7 @@ impl Shared {
         }
     }
 
-    /// Waits for the gate to be open for another job than number `done`; `None` at the end.
+    /// Waits until the gate is open for a job other than number `done`; `None` if the pool is dropped.
     fn next(&self, done: usize) -> Option<usize> {
         let news = |gate: usize| gate & OPEN != 0 && gate & !(OPEN | RUNNING) != done;
         let start = Instant::now();
@@ -196,9 +194,9 @@ impl Shared {
         gate
     }
 
-    /// Takes part in the job, if the gate is still as it was.
+    /// Runs the job if the gate has not changed; returns whether it did.
     fn join(&self, gate: usize) -> bool {
-        // An open gate: adding one more thread keeps it open, and the caller from returning.
+        // The gate is open. Adding one to its count keeps it open and keeps the caller from returning.
         if self.gate.compare_exchange(gate, gate + 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
             return false;
         }
@@ -219,7 +217,7 @@ impl Shared {
 mod tests {
     use super::*;
 
-    /// Adds up `0..n`, as jobs in the core divide themselves.
+    /// Sums `0..n` with a job that divides itself.
     fn sum(pool: &Pool, n: usize) -> usize {
         let (next, total) = (AtomicUsize::new(0), AtomicUsize::new(0));
         pool.run(&|| {
@@ -249,10 +247,10 @@ mod tests {
     fn others_take_part() {
         let pool = Pool::new(2);
         for pause in [0, 2] {
-            thread::sleep(Duration::from_millis(pause)); // the second time, the thread sleeps
+            thread::sleep(Duration::from_millis(pause)); // the second time the thread is asleep
             let at_it = AtomicUsize::new(0);
             pool.run(&|| {
-                // Returns only when both threads have come.
+                // Returns only after both threads have called it.
                 at_it.fetch_add(1, Ordering::Relaxed);
                 while at_it.load(Ordering::Relaxed) < 2 {
                     thread::yield_now();
