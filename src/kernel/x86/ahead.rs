@@ -1,9 +1,9 @@
-//! Prefetches of a panel's rows.
+//! Prefetching the rows of the next panel.
 
 use core::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
 
-/// The rows of the next panel, called into the second cache while this one is packed and multiplied: some with each step, as only a
-/// few can be under way at once.
+/// Prefetches the rows of the next panel into the second-level cache while this panel is packed and multiplied. Each
+/// step prefetches a few lines, because the processor has few slots for outstanding prefetches.
 pub(super) struct Ahead {
     line: *const u8,
     until: *const u8,
@@ -21,7 +21,7 @@ impl Ahead {
     pub fn step(&mut self) {
         self.until = self.until.wrapping_add(self.step);
         while self.line < self.until {
-            // SAFETY: a prefetch reads nothing.
+            // SAFETY: a prefetch never faults, whatever the address.
             unsafe { _mm_prefetch::<_MM_HINT_T1>(self.line.cast()) };
             self.line = self.line.wrapping_add(64);
         }

@@ -4,7 +4,7 @@ use core::arch::x86_64::*;
 
 use crate::kernel::lanes::{Isa, Lanes, Work};
 
-/// Exists only where AVX2, FMA and F16C do.
+/// A proof that the processor has AVX2, FMA and F16C.
 #[derive(Clone, Copy)]
 pub(super) struct Avx2(());
 
@@ -23,7 +23,7 @@ impl Floats {
     }
 }
 
-/// Joins the lanes: `i` with `i + 4`, then `i + 2`, `i + 1`.
+/// Reduces eight lanes: combines lane `i` with lane `i + 4`, then with `i + 2`, `i + 1`.
 macro_rules! tree {
     ($x:expr, $op:ident, $op1:ident) => {{
         let x: __m256 = $x;
@@ -34,8 +34,8 @@ macro_rules! tree {
 }
 pub(super) use tree;
 
-// SAFETY of every block below: AVX2, FMA and F16C are there, as `self` is, and references reach as far as is read. All
-// methods store what they are given.
+// SAFETY of every block below: a value of `Avx2` proves the features, and each load has the size of its reference.
+// Every store method of `Floats` writes the whole array.
 #[allow(clippy::undocumented_unsafe_blocks)]
 unsafe impl Isa for Avx2 {
     type V = Floats;
@@ -90,7 +90,8 @@ unsafe impl Isa for Avx2 {
     }
 }
 
-// SAFETY of every block below: as above; a vector is made where the instructions are.
+// SAFETY of every block below: vectors are only created through a value of `Avx2`, which proves the features; each
+// store has the size of its reference.
 #[allow(clippy::undocumented_unsafe_blocks)]
 impl Lanes for Floats {
     #[inline(always)]

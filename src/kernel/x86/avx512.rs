@@ -5,11 +5,11 @@ use core::arch::x86_64::*;
 use super::avx2::tree;
 use crate::kernel::lanes::{Isa, Lanes, Work};
 
-/// Exists only where AVX-512 (F, DQ, BW, VL) does.
+/// A proof that the processor has AVX-512 (F, DQ, BW, VL).
 #[derive(Clone, Copy)]
 pub(super) struct Avx512(());
 
-/// All lanes.
+/// Lanes 0 to 15.
 #[derive(Clone, Copy)]
 pub(super) struct Floats(__m512);
 
@@ -17,13 +17,13 @@ impl Floats {
     /// The lower and the upper 8 lanes.
     #[inline(always)]
     fn halves(self) -> (__m256, __m256) {
-        // SAFETY: a vector is made where the instructions are.
+        // SAFETY: vectors are only created through a value of `Avx512`, which proves the features.
         unsafe { (_mm512_castps512_ps256(self.0), _mm512_extractf32x8_ps::<1>(self.0)) }
     }
 }
 
-// SAFETY of every block below: AVX-512 is there, as `self` is, and references reach as far as is read. All methods store
-// what they are given.
+// SAFETY of every block below: a value of `Avx512` proves the features, and each load has the size of its reference.
+// Every store method of `Floats` writes the whole array.
 #[allow(clippy::undocumented_unsafe_blocks)]
 unsafe impl Isa for Avx512 {
     type V = Floats;
@@ -70,7 +70,8 @@ unsafe impl Isa for Avx512 {
     }
 }
 
-// SAFETY of every block below: as above; a vector is made where the instructions are.
+// SAFETY of every block below: vectors are only created through a value of `Avx512`, which proves the features; each
+// store has the size of its reference.
 #[allow(clippy::undocumented_unsafe_blocks)]
 impl Lanes for Floats {
     #[inline(always)]

@@ -1,11 +1,11 @@
-//! Thirty-two bytes in a register.
+//! Thirty-two bytes in a 256-bit register.
 
 use core::arch::asm;
 use core::arch::x86_64::*;
 
 use crate::quant::Bytes;
 
-/// Exists only where AVX2 and F16C do.
+/// A proof that the processor has AVX2 and F16C.
 #[derive(Clone, Copy)]
 pub(super) struct Ymm(());
 
@@ -18,15 +18,15 @@ impl Ymm {
         Self(())
     }
 
-    /// An f16.
+    /// Decodes a little-endian f16.
     #[inline(always)]
     pub fn f16(self, bytes: [u8; 2]) -> f32 {
-        // SAFETY: F16C is there, as `self` is.
+        // SAFETY: a value of `Ymm` proves F16C.
         unsafe { _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(u16::from_le_bytes(bytes).into()))) }
     }
 }
 
-// SAFETY of every block below: AVX2 is there, as `self` is; references reach as far as is read.
+// SAFETY of every block below: a value of `Ymm` proves AVX2, and each load has the size of its reference.
 #[allow(clippy::undocumented_unsafe_blocks)]
 impl Bytes for Ymm {
     type V = __m256i;
@@ -46,7 +46,7 @@ impl Bytes for Ymm {
     fn words(self, [a, b, c, d]: [u64; 4]) -> __m256i {
         unsafe { _mm256_setr_epi64x(a as i64, b as i64, c as i64, d as i64) }
     }
-    /// The first word passes through a register of its own: otherwise the compiler gathers all eight under AVX-512, which takes
+    /// The first word is hidden from the compiler. Otherwise it gathers all eight words under AVX-512, which takes
     /// twice as long as eight loads.
     #[inline(always)]
     fn grid(self, [mut a, b, c, d, e, f, g, h]: [u32; 8]) -> __m256i {
@@ -80,7 +80,8 @@ impl Bytes for Ymm {
     fn sub(self, a: __m256i, b: __m256i) -> __m256i {
         unsafe { _mm256_sub_epi8(a, b) }
     }
-    /// What other bytes of a word shift in, the mask takes away: it has no bits there.
+    /// The shift moves bits between the bytes of a 16-bit word; the mask is reduced to the bits that stay in their
+    /// byte.
     #[inline(always)]
     fn shift(self, x: __m256i, left: i32, mask: u8) -> __m256i {
         unsafe {
@@ -100,7 +101,7 @@ impl Bytes for Ymm {
     #[inline(always)]
     fn spread(self, bits: u32) -> __m256i {
         unsafe {
-            // Each byte of the word to eight lanes, of which each has one bit.
+            // Copies each byte of the word to eight lanes, then tests one bit per lane.
             let byte = _mm256_setr_epi64x(0, 0x0101_0101_0101_0101, 0x0202_0202_0202_0202, 0x0303_0303_0303_0303);
             let bit = _mm256_set1_epi64x(0x8040_2010_0804_0201_u64 as i64);
             let x = _mm256_shuffle_epi8(_mm256_set1_epi32(bits as i32), byte);
@@ -113,24 +114,24 @@ impl Bytes for Ymm {
     }
 }
 
-/// Has the compiler read from memory what it knows to have written there: broadcasting is free for a load, and a shuffle from
-/// a register.
+/// Hides from the compiler that it knows the contents of `x`, so that it reads them back from memory: a load broadcasts
+/// for free, but broadcasting a register takes a shuffle.
 #[inline(always)]
 pub(super) fn hide<T>(x: &T) {
-    // SAFETY: does nothing.
+    // SAFETY: contains no instruction.
     unsafe { asm!("/* {} */", in(reg) x, options(nostack, preserves_flags)) };
 }
 
-/// Keeps the compiler from moving loads across: it would interleave what comes one after the other until it runs out of
-/// registers.
+/// Compiler barrier: keeps loads in program order. Interleaving independent steps would need more registers than there
+/// are.
 #[inline(always)]
 pub(super) fn in_order() {
-    // SAFETY: does nothing.
+    // SAFETY: contains no instruction.
     unsafe { asm!("", options(nostack, preserves_flags)) };
 }
 
-/// `x`, of which the compiler shall know nothing: what it knows of scales that are widened and then shuffled has it shuffle
-/// first and widen each result, five instructions for one.
+/// Returns `x`, and hides from the compiler how it was computed. If the compiler knows that scales were widened and
+/// then shuffled, it shuffles first and widens each result, which takes five instructions for one.
 ///
 /// # Safety
 ///
@@ -138,7 +139,7 @@ pub(super) fn in_order() {
 #[inline]
 #[target_feature(enable = "avx2")]
 pub(super) unsafe fn opaque(mut x: __m256i) -> __m256i {
-    // SAFETY: does nothing.
+    // SAFETY: contains no instruction.
     unsafe { asm!("/* {} */", inout(ymm_reg) x, options(pure, nomem, nostack, preserves_flags)) };
     x
 }

@@ -1,10 +1,10 @@
 //! Decode: eight rows of the file's own blocks times one token.
 //!
-//! Two rows share a 256-bit register, 16 bytes of each, so that the partial sums of eight rows are four
-//! registers of four lanes a row; one tree adds them across, and one fused multiply-add serves all eight.
-//! Wider registers gain nothing here. Eight rows lie in one piece of memory, but are read as eight short
-//! streams, which the hardware prefetcher does not follow: while a group is computed, later groups are
-//! prefetched line after line.
+//! Two rows share a 256-bit register, 16 bytes of each. The partial sums of eight rows are then four registers with
+//! four lanes per row; one tree sums them across lanes, and one fused multiply-add serves all eight rows. Wider
+//! registers gain nothing here. Eight rows are contiguous in memory, but they are read as eight short streams, which
+//! the hardware prefetcher does not follow. Therefore later rows are prefetched line by line while eight rows are
+//! computed.
 
 use core::any::TypeId;
 use core::arch::x86_64::*;
@@ -20,53 +20,53 @@ use crate::kernel::quantized::Blocks;
 use crate::quant::formats::q6_k::Q6K;
 use crate::quant::{Bytes, Format, Shape};
 
-/// Eight rows of a format, multiplied by `D`.
+/// Eight rows of format `F`, multiplied with the instructions of `D`.
 pub(super) struct Rows<D, F>(PhantomData<(D, F)>);
 
 impl<D: Dot, F: Format> Rows<D, F> {
     const BYTES: usize = size_of::<F::Block>();
-    /// Whether a block's sums are formed before the last block's are added up, so that its loads and
-    /// products run while those wait for each other.
+    /// True if the sums of the next block are computed before the sums of this one are accumulated, so that loads and
+    /// products overlap with the latency of the accumulation.
     const AHEAD: bool = matches!(F::SHAPE, Shape::Nibbles(..));
-    /// How long rows are, in bytes, if the next eight of them are called into the first cache, which has room
-    /// for both groups: memory is then read in the order of its addresses. Worth 3 to 11 % of the speed of a 0.6 B
-    /// model in Q4_0, 16 % in Q6_K (Zen 5). The cache would lose the lines of longer rows before their use;
-    /// of shorter ones, what follows comes soon enough.
+    /// The row lengths, in bytes, for which the next eight rows are prefetched into the first-level cache, which has
+    /// room for both: memory is then read in order of address. Worth 3 to 11 % of the speed of a 0.6 B model in Q4_0,
+    /// 16 % in Q6_K (Zen 5). Longer rows would be evicted before their use; shorter ones arrive early enough from the
+    /// second level.
     const NEXT: Range<usize> = if matches!(F::SHAPE, Shape::Bytes(_)) { 1024..2049 } else { 512..2049 };
-    /// How many bytes ahead of its use a line of any other row is called into the first cache, of rows shorter than a
-    /// kilobyte and of longer ones; 0 to leave it to the loads, where computing takes longer than they do. The first
-    /// distance costs long rows of Q8_0 2 to 5 % of a model's speed (Zen 4).
+    /// For all other rows: how many bytes ahead a row is prefetched into the first-level cache, for rows shorter than a
+    /// kilobyte and for longer ones. 0 means no prefetch, for formats whose computation takes longer than their loads.
+    /// The first distance would cost long rows of Q8_0 2 to 5 % of a model's speed (Zen 4).
     const NEAR: [usize; 2] = if matches!(F::SHAPE, Shape::Bytes(_)) { [576, 384] } else { [0; 2] };
 }
 
-// SAFETY: `dot` reads whole blocks of eight rows and as much of `x`, and writes eight outputs.
+// SAFETY: `dot` reads the blocks of eight rows and the activations for as many blocks, and writes eight outputs.
 unsafe impl<D: Dot, F: Format> Blocks for Rows<D, F> {
     type Format = F;
     const ROWS: usize = 8;
 
     #[inline(always)]
     unsafe fn dot(w: *const u8, row_bytes: usize, x: Row<'_>, out: *mut f32) {
-        // SAFETY: the caller has the features and eight rows as long as `x`.
+        // SAFETY: the caller promises the features, and eight rows as long as `x`.
         unsafe {
             let rows = Eight { s: Ymm::new(), rows: core::array::from_fn(|r| w.add(r * row_bytes)), row_bytes };
             let next = Self::NEXT.contains(&row_bytes);
             let acc = if const { D::WIDE && F::SUPER.is_some() } {
                 Self::wide(&rows, x)
             } else if const { F::ELEMENTS == 256 } {
-                Self::whole(&rows, x, next)
+                Self::blocks(&rows, x, next)
             } else if next {
-                Self::pieces(&rows, x, true)
+                Self::chunks(&rows, x, true)
             } else {
-                Self::pieces(&rows, x, false)
+                Self::chunks(&rows, x, false)
             };
-            // Lanes hold even rows, then odd ones.
+            // Lanes 0 to 3 are the even rows, lanes 4 to 7 the odd rows.
             let in_order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
             _mm256_storeu_ps(out, _mm256_permutevar8x32_ps(acc, in_order));
         }
     }
 }
 
-/// Eight rows and how far they are apart.
+/// Eight rows, `row_bytes` apart.
 struct Eight {
     s: Ymm,
     rows: [*const u8; 8],
@@ -74,10 +74,11 @@ struct Eight {
 }
 
 impl<D: Dot, F: Format> Rows<D, F> {
-    /// Blocks of less than 256, with the next eight rows prefetched or not: see [`Self::NEXT`].
+    /// Formats with blocks of less than 256. If `next`, the next eight rows are prefetched: see [`Self::NEXT`].
     #[inline(always)]
-    unsafe fn pieces(rows: &Eight, x: Row<'_>, next: bool) -> __m256 {
-        // SAFETY: the caller has the features and eight rows as long as `x`, which has a block at least.
+    unsafe fn chunks(rows: &Eight, x: Row<'_>, next: bool) -> __m256 {
+        // SAFETY: the caller promises the features, and eight rows as long as `x`. With `AHEAD` a row has to have a
+        // block.
         unsafe {
             let mut acc = _mm256_setzero_ps();
             let mut ahead = if Self::AHEAD { Self::sums(rows, x, 0, next) } else { [[_mm256_setzero_si256(); 4]; 2] };
@@ -106,18 +107,18 @@ impl<D: Dot, F: Format> Rows<D, F> {
         }
     }
 
-    /// The sums of 32 numbers of eight rows: a register for two rows, four lanes for each. Where halves of them have
-    /// scales of their own, the second halves apart.
+    /// The sums of chunk `i` of eight rows: a register per two rows, four lanes per row. If the halves of a chunk have
+    /// their own scales, the sums of the second halves are separate.
     #[inline(always)]
     unsafe fn sums(rows: &Eight, x: Row<'_>, i: usize, next: bool) -> [[__m256i; 4]; 2] {
-        // SAFETY: the caller has the features and these numbers in every row and in `x`.
+        // SAFETY: the caller promises the features, and chunk `i` in every row and in `x`.
         unsafe {
             let (block, chunk) = (i / (F::ELEMENTS / 32), i % (F::ELEMENTS / 32));
             let at = block * Self::BYTES;
             let q = x.q.as_ptr().add(i * 32);
             let both = |at: usize| _mm256_broadcastsi128_si256(_mm_loadu_si128(q.add(at).cast()));
             let (first, second) = (both(0), both(16));
-            // What the bias adds, taken off in one lane of four.
+            // The contribution of the bias is subtracted in one of four lanes.
             let sums = _mm256_set1_epi32(x.sums.as_ptr().add(i * 2).cast::<i32>().read_unaligned());
             let bias = |low: i16, high: i16| {
                 let words = i64::from((i32::from(high) << 16) | (i32::from(low) & 0xffff)) & 0xffff_ffff;
@@ -130,7 +131,7 @@ impl<D: Dot, F: Format> Rows<D, F> {
                 _ => [bias(less, less), _mm256_setzero_si256()],
             };
             let mut all = [[_mm256_setzero_si256(); 4]; 2];
-            #[allow(clippy::needless_range_loop)] // into two arrays
+            #[allow(clippy::needless_range_loop)] // two arrays are indexed
             for pair in 0..4 {
                 if chunk == 0 {
                     Self::prefetch(rows, at, pair, next);
@@ -148,10 +149,10 @@ impl<D: Dot, F: Format> Rows<D, F> {
         }
     }
 
-    /// The codes of 16 numbers of block `a`, then of block `b`; and those of the next 16.
+    /// The codes of the first 16 weights of a chunk, of block `a` and then of block `b`; and those of the next 16.
     #[inline(always)]
     unsafe fn halves(s: Ymm, a: *const u8, b: *const u8, chunk: usize) -> [__m256i; 2] {
-        // SAFETY: the caller has the blocks.
+        // SAFETY: the caller promises the blocks.
         unsafe {
             let two = |at: usize| {
                 let a = _mm256_castsi128_si256(_mm_loadu_si128(a.add(at).cast()));
@@ -176,10 +177,10 @@ impl<D: Dot, F: Format> Rows<D, F> {
         }
     }
 
-    /// The same for blocks of 256.
+    /// Formats with blocks of 256. If `next`, the next eight rows are prefetched: see [`Self::NEXT`].
     #[inline(always)]
-    unsafe fn whole(rows: &Eight, x: Row<'_>, next: bool) -> __m256 {
-        // SAFETY: the caller has the features and eight rows as long as `x`.
+    unsafe fn blocks(rows: &Eight, x: Row<'_>, next: bool) -> __m256 {
+        // SAFETY: the caller promises the features, and eight rows as long as `x`.
         unsafe {
             let mut acc = _mm256_setzero_ps();
             let mut scales = Scales([[0; 8]; 8]);
@@ -194,15 +195,15 @@ impl<D: Dot, F: Format> Rows<D, F> {
                 }
                 let mut all = [_mm256_setzero_si256(); 4];
                 let mut of_minimums = [_mm256_setzero_si256(); 4];
-                #[allow(clippy::needless_range_loop)] // into two arrays
+                #[allow(clippy::needless_range_loop)] // two arrays are indexed
                 for pair in 0..4 {
                     Self::prefetch(rows, at, pair, next);
-                    // Without closures, which would not have the instruction set.
+                    // Not closures, which would be compiled without the instruction set.
                     let a = &*rows.rows[2 * pair].add(at).cast::<F::Block>();
                     let b = &*rows.rows[2 * pair + 1].add(at).cast::<F::Block>();
                     all[pair] = join(
-                        whole::<D, F>(rows.s, a, q, &sums, scales.0[2 * pair].as_ptr()),
-                        whole::<D, F>(rows.s, b, q, &sums, scales.0[2 * pair + 1].as_ptr()),
+                        block_sums::<D, F>(rows.s, a, q, &sums, scales.0[2 * pair].as_ptr()),
+                        block_sums::<D, F>(rows.s, b, q, &sums, scales.0[2 * pair + 1].as_ptr()),
                     );
                     if F::M.is_some() {
                         of_minimums[pair] = minimums::<F>(F::minimum_words(a), F::minimum_words(b), &sums);
@@ -218,17 +219,17 @@ impl<D: Dot, F: Format> Rows<D, F> {
         }
     }
 
-    /// The same for those that [`wide`] has forms for. Nothing is prefetched into the first cache: whole models gain
-    /// nothing by it here.
+    /// Formats that [`wide`] has a kernel for. Nothing is prefetched into the first-level cache, because whole models
+    /// do not gain from it here.
     #[inline(always)]
     unsafe fn wide(rows: &Eight, x: Row<'_>) -> __m256 {
-        // SAFETY: the caller has AVX-512 with VNNI and eight rows as long as `x`.
+        // SAFETY: the caller promises AVX-512 with VNNI, and eight rows as long as `x`.
         unsafe {
             let mut acc = _mm256_setzero_ps();
             for (b, dx) in x.d.iter().enumerate() {
                 let at = b * Self::BYTES;
                 let x = wide::Activations::new::<F>(x.q.as_ptr().add(b * 256), x.sums.as_ptr().add(b * 16));
-                // Three groups of rows further on: whole models lose a hundredth by two or four.
+                // Three times eight rows ahead. Whole models lose 1 % with twice or four times eight.
                 let ahead = rows.rows[0].wrapping_add(3 * 8 * rows.row_bytes + 8 * at);
                 let [sums, of_minimums] = x.dots::<F>(&rows.rows, at, ahead);
                 let [scales, minimums] = Self::scales_and_minimums(rows, at, 0, _mm256_set1_ps(*dx));
@@ -241,10 +242,10 @@ impl<D: Dot, F: Format> Rows<D, F> {
         }
     }
 
-    /// `d` of the eight rows' blocks, `at` bytes into them, for the numbers from `i`: even rows, then odd ones.
+    /// `d` of the eight rows' blocks at byte `at`, for the weights from element `i`: even rows, then odd rows.
     #[inline(always)]
     unsafe fn scales(rows: &Eight, at: usize, i: usize) -> __m256 {
-        // SAFETY: the caller has eight blocks.
+        // SAFETY: the caller promises eight blocks.
         unsafe {
             match F::D {
                 Some((place, factor)) => halves(rows, at + place, factor),
@@ -256,16 +257,16 @@ impl<D: Dot, F: Format> Rows<D, F> {
         }
     }
 
-    /// `d` and `m` of the eight rows' blocks, `at` bytes into them, for the numbers from `i`, times `dx`: even rows, then
-    /// odd ones.
+    /// `d` and `m` of the eight rows' blocks at byte `at`, for the weights from element `i`, times `dx`: even rows,
+    /// then odd rows.
     #[inline(always)]
     unsafe fn scales_and_minimums(rows: &Eight, at: usize, i: usize, dx: __m256) -> [__m256; 2] {
-        // SAFETY: the caller has F16C and eight blocks.
+        // SAFETY: the caller promises F16C and eight blocks.
         unsafe {
             let (Some((place, _)), Some((_, factor))) = (F::D, F::M) else {
                 return [_mm256_mul_ps(Self::scales(rows, at, i), dx), _mm256_setzero_ps()];
             };
-            // The f16 of `m` follows that of `d`.
+            // The f16 of `m` follows the f16 of `d`.
             let both = |r: usize| rows.rows[r].add(at + place).cast::<i32>().read_unaligned();
             let both = _mm256_setr_epi32(both(0), both(2), both(4), both(6), both(1), both(3), both(5), both(7));
             let apart =
@@ -277,16 +278,16 @@ impl<D: Dot, F: Format> Rows<D, F> {
         }
     }
 
-    /// While pair `i` of eight rows' blocks, `at` bytes into them, is computed: prefetches its part of what the
-    /// block is to groups of eight rows further on, each of which lies in one piece. All at once would wait for each
-    /// other: 7 % of the speed of Q6_K.
+    /// Prefetches for later rows while pair `i` of the eight blocks at byte `at` is computed. Every eight rows are
+    /// contiguous in memory, and a pair prefetches a quarter of the lines that correspond to these blocks. All lines at
+    /// once would wait for each other: 7 % of the speed of Q6_K.
     ///
-    /// Into the second cache, a group so far on that it comes in time: 10 to 15 KB or more (less costs models with
-    /// rows of 324 and 612 bytes a tenth and a twentieth). Into the first, the next group, for rows that
-    /// [`Self::NEXT`] names, else what comes [`Self::NEAR`] bytes later in the pair itself.
+    /// Second-level cache: prefetch at least 10 to 15 KB ahead. Less costs 10 % with rows of 324 bytes and 5 % with
+    /// rows of 612 bytes. First-level cache: the next eight rows for row lengths in [`Self::NEXT`], otherwise the
+    /// pair's own rows [`Self::NEAR`] bytes ahead.
     #[inline(always)]
     unsafe fn prefetch(rows: &Eight, at: usize, i: usize, next: bool) {
-        // SAFETY: prefetching never faults, wherever it reaches.
+        // SAFETY: a prefetch never faults, whatever the address.
         unsafe {
             let Eight { rows, row_bytes, .. } = rows;
             let group = 8 * row_bytes;
@@ -307,10 +308,10 @@ impl<D: Dot, F: Format> Rows<D, F> {
                 }
             }
             if Self::NEAR[0] > 0 && !next {
-                // At the end of a row, the beginning of the one that is eight further.
+                // Past the end of a row, continue in the row eight rows later.
                 let near = at + Self::NEAR[usize::from(*row_bytes >= 1024)];
                 let near = if near < *row_bytes { near } else { near + 7 * row_bytes };
-                // Once for every 64 bytes.
+                // Once per cache line.
                 if near % 64 < Self::BYTES {
                     for row in &rows[2 * i..2 * i + 2] {
                         _mm_prefetch::<_MM_HINT_T0>(row.wrapping_add(near - near % 64).cast());
@@ -321,10 +322,10 @@ impl<D: Dot, F: Format> Rows<D, F> {
     }
 }
 
-/// The f16 of eight rows, `at` bytes into them, times `factor`: even rows, then odd ones.
+/// The f16 of eight rows at byte `at`, times `factor`: even rows, then odd rows.
 #[inline(always)]
 unsafe fn halves(rows: &Eight, at: usize, factor: f32) -> __m256 {
-    // SAFETY: the caller has F16C and eight rows.
+    // SAFETY: the caller promises F16C, and eight rows with an f16 at `at`.
     unsafe {
         let d = |r: usize| rows.rows[r].add(at).cast::<i16>().read_unaligned();
         let d = _mm256_cvtph_ps(_mm_setr_epi16(d(0), d(2), d(4), d(6), d(1), d(3), d(5), d(7)));
@@ -332,15 +333,15 @@ unsafe fn halves(rows: &Eight, at: usize, factor: f32) -> __m256 {
     }
 }
 
-/// The scales of eight rows with groups of 32, each as two words of a dword. They are broadcast from memory, which loads
-/// do by the way; shuffles are what there is too little of.
+/// The scales of eight rows with groups of 32, each as a dword of two equal words. They are broadcast by loads, because
+/// shuffles are the bottleneck here.
 #[repr(align(32))]
 struct Scales([[i32; 8]; 8]);
 
-/// See [`Scales`].
+/// Widens eight scales to dwords of two equal words.
 #[inline(always)]
 unsafe fn twice([scales, _]: [u64; 2]) -> [i32; 8] {
-    // SAFETY: the caller has AVX2.
+    // SAFETY: the caller promises AVX2.
     unsafe {
         let low = _mm256_cvtepi8_epi32(_mm_cvtsi64_si128(scales as i64));
         let both = _mm256_blend_epi16::<0b1010_1010>(low, _mm256_slli_epi32::<16>(low));
@@ -348,18 +349,19 @@ unsafe fn twice([scales, _]: [u64; 2]) -> [i32; 8] {
     }
 }
 
-/// The sums of the activations of 16 or 32, as the groups are.
+/// The sums of the activations of a block, per group of 16 or 32.
 struct Sums {
-    /// As words: of 16, the even ones in a half and the odd ones in the other; of 32, the same in both.
+    /// As i16. With groups of 16, even groups in the lower half and odd groups in the upper; with groups of 32, the
+    /// same eight in both halves.
     words: __m256i,
-    /// Of 32, minus the bias times them.
+    /// With groups of 32, the sums times minus the bias.
     less: __m256i,
 }
 
 impl Sums {
     #[inline(always)]
     unsafe fn new<F: Format>(sums: *const i16) -> Self {
-        // SAFETY: the caller has AVX2 and 16 sums.
+        // SAFETY: the caller promises AVX2 and 16 sums.
         unsafe {
             let sums = _mm256_loadu_si256(sums.cast());
             if F::GROUP == 16 {
@@ -377,20 +379,20 @@ impl Sums {
     }
 }
 
-/// Sixteen scales or minimums in the order of [`Sums::words`].
+/// Sixteen scales or minimums as i16, in the order of [`Sums::words`].
 #[inline(always)]
 unsafe fn apart([low, high]: [u64; 2]) -> __m256i {
-    // SAFETY: the caller has AVX2.
+    // SAFETY: the caller promises AVX2.
     unsafe {
         let order = _mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15);
         opaque(_mm256_cvtepi8_epi16(_mm_shuffle_epi8(_mm_set_epi64x(high as i64, low as i64), order)))
     }
 }
 
-/// The sums of two rows' minimums times those of the activations, in four lanes each.
+/// For each of two rows, the sum of minimums times activation sums, in four lanes.
 #[inline(always)]
 unsafe fn minimums<F: Format>(a: [u64; 2], b: [u64; 2], sums: &Sums) -> __m256i {
-    // SAFETY: the caller has AVX2.
+    // SAFETY: the caller promises AVX2.
     unsafe {
         if F::GROUP == 16 {
             return join(_mm256_madd_epi16(apart(a), sums.words), _mm256_madd_epi16(apart(b), sums.words));
@@ -400,10 +402,16 @@ unsafe fn minimums<F: Format>(a: [u64; 2], b: [u64; 2], sums: &Sums) -> __m256i 
     }
 }
 
-/// Eight i32 whose sum is the dot product of a block of 256 as a whole number; `scales` are those of groups of 32.
+/// Eight i32 whose sum is the integer dot product of a block of 256. `scales` are the scales of groups of 32.
 #[inline(always)]
-unsafe fn whole<D: Dot, F: Format>(s: Ymm, block: &F::Block, x: *const i8, sums: &Sums, scales: *const i32) -> __m256i {
-    // SAFETY: the caller has the features and 256 activations.
+unsafe fn block_sums<D: Dot, F: Format>(
+    s: Ymm,
+    block: &F::Block,
+    x: *const i8,
+    sums: &Sums,
+    scales: *const i32,
+) -> __m256i {
+    // SAFETY: the caller promises the features and 256 activations, and with groups of 32 eight scales.
     unsafe {
         let words = if F::GROUP == 16 { apart(F::scale_words(block)) } else { _mm256_setzero_si256() };
         if D::WIDE && TypeId::of::<F>() == TypeId::of::<Q6K>() {
@@ -417,7 +425,7 @@ unsafe fn whole<D: Dot, F: Format>(s: Ymm, block: &F::Block, x: *const i8, sums:
             }
             _ => _mm256_mullo_epi32(_mm256_srai_epi32::<16>(_mm256_loadu_si256(scales.cast())), sums.less),
         };
-        // Of groups of 16, where the word of the first scale lies.
+        // With groups of 16, byte indices of the first scale.
         let place = opaque(_mm256_set1_epi16(0x0100));
         macro_rules! chunks {
             ($($chunk:literal)*) => { $({
@@ -437,17 +445,17 @@ unsafe fn whole<D: Dot, F: Format>(s: Ymm, block: &F::Block, x: *const i8, sums:
     }
 }
 
-/// Four lanes of each.
+/// Adds the halves of each argument: four lanes of `a`, then four lanes of `b`.
 #[inline(always)]
 pub(super) unsafe fn join(a: __m256i, b: __m256i) -> __m256i {
-    // SAFETY: the caller has AVX2.
+    // SAFETY: the caller promises AVX2.
     unsafe { _mm256_add_epi32(_mm256_permute2x128_si256::<0x20>(a, b), _mm256_permute2x128_si256::<0x31>(a, b)) }
 }
 
-/// The sums of four lanes each: first the lower halves of the four registers, then the upper ones.
+/// Sums the four lanes of each half: the lower halves of the four registers, then the upper halves.
 #[inline(always)]
 pub(super) unsafe fn add_across(pairs: [__m256i; 4]) -> __m256i {
-    // SAFETY: the caller has AVX2.
+    // SAFETY: the caller promises AVX2.
     unsafe {
         let [a, b, c, d] = pairs;
         let ab = _mm256_add_epi32(_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));

@@ -1,7 +1,7 @@
-//! x86-64: AVX2 with FMA, AVX-VNNI, AVX-512 with VNNI. Below that, the scalar kernels.
+//! x86-64: AVX2 with FMA, AVX-VNNI, and AVX-512 with VNNI. Processors without AVX2 use the scalar kernels.
 //!
-//! Weights are unsigned here, as codes are, because the instructions multiply unsigned by signed bytes; what the
-//! bias adds is taken back by the sums of the activations, all in exact integers.
+//! The byte products of x86 multiply unsigned by signed bytes, so weights stay unsigned codes. The contribution of the
+//! bias is subtracted with the help of the activations' sums. All of this is exact in integers.
 
 mod ahead;
 mod avx2;
@@ -29,7 +29,7 @@ cpufeatures::new!(has_avx512, "avx512f", "avx512dq", "avx512bw", "avx512vl");
 
 /// The tables that this machine can run, the fastest first.
 pub(super) fn available() -> impl Iterator<Item = &'static Kernels> {
-    // What `cpufeatures` does not know: conversion from f16, and the VNNI instructions.
+    // Detected here because `cpufeatures` does not know them: F16C, AVX-512 VNNI and AVX-VNNI.
     let f16c = cpuid(1, 0).ecx >> 29 & 1 != 0;
     let avx2 = has_avx2::get() && f16c;
     let leaf7 = avx2.then(|| (cpuid(7, 0), cpuid(7, 1)));
@@ -40,14 +40,15 @@ pub(super) fn available() -> impl Iterator<Item = &'static Kernels> {
         .filter_map(|(has, table)| has.then_some(table))
 }
 
-/// What the processor says of itself. The function is unsafe for compilers of the minimum version and safe for newer ones.
+/// Runs the CPUID instruction. `__cpuid_count` is unsafe in the minimum supported compiler version and safe in newer
+/// ones.
 #[allow(unused_unsafe)]
 fn cpuid(leaf: u32, sub_leaf: u32) -> CpuidResult {
     // SAFETY: every processor of this architecture has the instruction.
     unsafe { __cpuid_count(leaf, sub_leaf) }
 }
 
-/// What [`AVXVNNI`] has in common with it too.
+/// The AVX2 table, as a constant because [`AVXVNNI`] shares most of its functions.
 const OF_AVX2: Kernels = table!("avx2", avx2::Avx2, avx2_matmul, "avx2,fma,f16c");
 static AVX2: Kernels = OF_AVX2;
 static AVXVNNI: Kernels = Kernels { name: "avxvnni", matmul: avxvnni_matmul, ..OF_AVX2 };
@@ -61,27 +62,28 @@ formats_list!(choose avx512_matmul avx512_floats avx512_blocks);
 /// Float weights, in tiles of 2 rows by 3 tokens.
 #[target_feature(enable = "avx2,fma,f16c")]
 unsafe fn avx2_floats<W: float::Weight>(job: &mut Job<'_>) {
-    // SAFETY: the caller has the features.
+    // SAFETY: the caller promises the features.
     float::matmul::<_, W, 2, 3>(unsafe { avx2::Avx2::new() }, job);
 }
 
-/// In tiles of 4 rows by 5 tokens.
+/// Float weights, in tiles of 4 rows by 5 tokens.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512dq,avx512bw,avx512vl,avx512vnni")]
 unsafe fn avx512_floats<W: float::Weight>(job: &mut Job<'_>) {
-    // SAFETY: the caller has the features.
+    // SAFETY: the caller promises the features.
     float::matmul::<_, W, 4, 5>(unsafe { avx512::Avx512::new() }, job);
 }
 
-/// Block formats: decoded by `$dot`, and by the functions of `$panel`.
+/// Defines the matrix product of block formats: decode with `$dot`, prefill with the functions of `$panel`.
 macro_rules! blocks {
     ($name:ident, $features:literal, $dot:ty, $cost:literal $pack:ident, $panel:ident, $both:expr) => {
         unsafe fn $name<F: Format>(job: &mut Job<'_>) {
             #[target_feature(enable = $features)]
             unsafe fn decode<F: Format>(job: &mut Job<'_>) {
-                // SAFETY: the caller has the features.
+                // SAFETY: the caller promises the features.
                 unsafe { quantized::decode::<Rows<$dot, F>>(job, 1) }
             }
-            // SAFETY: the caller has the features, and the functions are of one format.
+            // SAFETY: the caller promises the features; all functions are for format `F`, and `$pack` writes the layout
+            // that `$panel` reads.
             unsafe {
                 if job.x.tokens == 1 {
                     decode::<F>(job);

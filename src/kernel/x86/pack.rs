@@ -1,9 +1,9 @@
-//! Prefill: rows are packed into panels of 16.
+//! Prefill: packs 16 rows into a panel.
 //!
-//! For each 32 weights of a row a panel has 512 bytes: four codes of each of 16 rows side by side, eight times over.
-//! One instruction multiplies four bytes of 16 (or 8) rows with four activations that are broadcast from memory,
-//! so that rows are lanes from the first byte to the last and nothing is added across. After each 32 weights, or after
-//! each block of 256, come the rows' scales.
+//! A chunk of a panel has 512 bytes of codes, 32 of each row: eight lines, each with four codes of all 16 rows side by
+//! side. One instruction multiplies four codes of 16 (or 8) rows with four activations that are broadcast from memory.
+//! Every row has its own lane throughout, and nothing is summed across lanes. The scales of the rows follow each chunk,
+//! or each block of 256.
 
 use core::arch::x86_64::*;
 
@@ -15,21 +15,22 @@ use crate::kernel::panel::PANEL_ROWS;
 use crate::kernel::quantized::Pack;
 use crate::quant::{Bytes, Format};
 
-/// Bytes of 32 codes of every row, and of a number for every row.
+/// Bytes of the codes of a chunk of every row.
 pub(super) const CODES: usize = PANEL_ROWS * 32;
+/// Bytes of a line of a panel: four bytes or one f32 per row.
 pub(super) const LINE: usize = PANEL_ROWS * 4;
 
-/// Where things lie in a panel, for 256 weights of formats with blocks of 256: codes; each group's scale as an i32;
-/// eight lines of two i16, for each 32 weights the minimums of their halves, or where there are none minus the bias times
-/// the scales of their halves; `d`; `m`.
-pub(super) struct Whole {
+/// Layout of a panel for one block of 256. First the codes of eight chunks, then per group a line of i32 scales, then
+/// at `pairs` eight lines of two i16 per row, one line per chunk. The i16 belong to the halves of a chunk: their
+/// minimums, or in formats without minimums their scales times minus the bias. Then a line of `d`, and one of `m`.
+pub(super) struct BlockLayout {
     pub pairs: usize,
     pub d: usize,
     pub m: usize,
     pub size: usize,
 }
 
-impl Whole {
+impl BlockLayout {
     pub const SCALES: usize = 8 * CODES;
     pub const fn of(group: usize, minimums: bool) -> Self {
         let pairs = Self::SCALES + 256 / group * LINE;
@@ -39,14 +40,14 @@ impl Whole {
     }
 }
 
-/// Bytes of a panel for 32 weights of the other formats: codes, `d`, and where there are any `m` or the `d` of the second
-/// half.
-pub(super) const fn piece(floats: usize) -> usize {
+/// Bytes of a panel per chunk of other formats: codes, then lines of `d` and, in formats that have them, of `m` or of
+/// the `d` of the second half.
+pub(super) const fn chunk_size(floats: usize) -> usize {
     CODES + floats * LINE
 }
 
-/// Writes eight dwords of every row, the first of all rows side by side, and so on. A macro: a closure that the compiler does
-/// not inline would not have the instruction set.
+/// Writes eight dwords of every row transposed: line `k` has dword `k` of all rows. A macro, because a closure that is
+/// not inlined would be compiled without the instruction set.
 macro_rules! transpose {
     ($to:expr, |$r:ident| $row:expr) => {{
         let to: *mut u8 = $to;
@@ -63,25 +64,25 @@ macro_rules! transpose {
     }};
 }
 
-/// Packs rows.
+/// Packs rows for AVX2.
 ///
 /// # Safety
 ///
-/// As [`Pack`] says; the caller has AVX2 and F16C.
+/// `pack` is as described at [`Pack`]; the processor has AVX2 and F16C.
 #[target_feature(enable = "avx2,fma,f16c")]
 pub(super) unsafe fn avx2<F: Format>(pack: &Pack<'_>) {
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller promises the same.
     unsafe { all::<F, false, true>(pack) }
 }
 
-/// The same for AVX-VNNI, which wants no code signed.
+/// Packs rows for AVX-VNNI, whose codes are always unsigned.
 ///
 /// # Safety
 ///
-/// As above.
+/// `pack` is as described at [`Pack`]; the processor has AVX2 and F16C.
 #[target_feature(enable = "avx2,fma,f16c")]
 pub(super) unsafe fn avxvnni<F: Format>(pack: &Pack<'_>) {
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller promises the same.
     unsafe {
         if const { signed::<F>() } {
             all::<F, false, false>(pack);
@@ -91,31 +92,33 @@ pub(super) unsafe fn avxvnni<F: Format>(pack: &Pack<'_>) {
     }
 }
 
-/// The same with AVX-512.
+/// Packs rows for AVX-512.
 ///
 /// # Safety
 ///
-/// As above; the caller has AVX-512.
+/// `pack` is as described at [`Pack`]; the processor has AVX2, F16C and AVX-512.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512dq,avx512bw,avx512vl")]
 pub(super) unsafe fn avx512<F: Format>(pack: &Pack<'_>) {
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller promises the same.
     unsafe { all::<F, true, false>(pack) }
 }
 
-/// With registers of 512 bits if `WIDE`; for products by AVX2 alone if `MADD`, for which some formats' codes are made signed.
+/// Packs all blocks, with 512-bit registers if `WIDE`. `MADD` is for products by AVX2 without VNNI, for which the codes
+/// of some formats are stored as signed weights (see [`signed`]).
 #[inline(always)]
 unsafe fn all<F: Format, const WIDE: bool, const MADD: bool>(pack: &Pack<'_>) {
-    // SAFETY: the caller has the rows, and room in the panel.
+    // SAFETY: the caller promises the rows, and room in the panel.
     unsafe {
         let bytes = size_of::<F::Block>();
         let mut ahead = Ahead::new(pack.ahead, pack.cols / F::ELEMENTS);
         for b in 0..pack.cols / F::ELEMENTS {
             ahead.step();
-            // The last panel asked for these rows. Where registers are narrower, it helps to bring
-            // them nearer: sixteen rows are more than the processor itself would follow.
+            // These rows are in the second-level cache, prefetched during the previous panel. With 256-bit registers it
+            // helps to prefetch them into the first level as well: sixteen streams are more than the hardware
+            // prefetcher follows.
             if !WIDE && (b % 2 == 0 || bytes > 64) {
                 for r in 0..PANEL_ROWS {
-                    ask(pack.w.wrapping_add(r * pack.row_bytes + b * bytes + 192), bytes);
+                    prefetch_near(pack.w.wrapping_add(r * pack.row_bytes + b * bytes + 192), bytes);
                 }
             }
             block::<F, WIDE, MADD, false>(pack, b);
@@ -123,38 +126,38 @@ unsafe fn all<F: Format, const WIDE: bool, const MADD: bool>(pack: &Pack<'_>) {
     }
 }
 
-/// Packs a block of each row. If `RAW`, scales and minimums that are f16 in the file are so in the panel, too: of blocks of
-/// less than 256.
+/// Packs block `b` of each row. If `RAW`, scales and minimums that are f16 in the file stay f16 in the panel; this
+/// applies only to blocks of less than 256.
 ///
 /// # Safety
 ///
-/// As [`Pack`] says; the caller has AVX2 and F16C, and AVX-512 if `WIDE`.
+/// `pack` is as described at [`Pack`]; the processor has AVX2 and F16C, and AVX-512 if `WIDE`.
 #[inline(always)]
 pub(super) unsafe fn block<F: Format, const WIDE: bool, const MADD: bool, const RAW: bool>(pack: &Pack<'_>, b: usize) {
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller promises the rows, which have a block `b`, and room in the panel.
     unsafe {
         let s = Ymm::new();
         let first = pack.w.add(b * size_of::<F::Block>());
         let blocks = Sixteen { first, row_bytes: pack.row_bytes, rows: pack.rows };
         if const { F::ELEMENTS == 256 } {
-            let whole = const { Whole::of(F::GROUP, F::M.is_some()) };
-            let to = pack.panel.add(b * whole.size);
+            let layout = const { BlockLayout::of(F::GROUP, F::M.is_some()) };
+            let to = pack.panel.add(b * layout.size);
             for chunk in 0..8 {
                 codes::<F, WIDE, MADD>(s, blocks, chunk, to.add(chunk * CODES));
             }
             for eight in 0..32 / F::GROUP {
-                transpose!(to.add(Whole::SCALES + eight * 8 * LINE), |r| {
+                transpose!(to.add(BlockLayout::SCALES + eight * 8 * LINE), |r| {
                     let [low, high] = F::scale_words(blocks.row::<F>(r));
                     _mm256_cvtepi8_epi32(_mm_cvtsi64_si128(if eight == 0 { low } else { high } as i64))
                 });
             }
-            transpose!(to.add(whole.pairs), |r| pairs::<F>(blocks.row::<F>(r)));
-            scales::<F>(s, blocks, 0, to.add(whole.d));
-            minimums::<F>(blocks, to.add(whole.m));
+            transpose!(to.add(layout.pairs), |r| pairs::<F>(blocks.row::<F>(r)));
+            scales::<F>(s, blocks, 0, to.add(layout.d));
+            minimums::<F>(blocks, to.add(layout.m));
         } else {
             let two = F::M.is_some() || F::FLOAT_GROUPS;
             for chunk in 0..F::ELEMENTS / 32 {
-                let to = pack.panel.add((b * (F::ELEMENTS / 32) + chunk) * piece(1 + usize::from(two)));
+                let to = pack.panel.add((b * (F::ELEMENTS / 32) + chunk) * chunk_size(1 + usize::from(two)));
                 codes::<F, WIDE, MADD>(s, blocks, chunk, to);
                 if const { RAW && F::D.is_some() } {
                     raw(blocks, F::D, to.add(CODES));
@@ -171,7 +174,7 @@ pub(super) unsafe fn block<F: Format, const WIDE: bool, const MADD: bool, const 
     }
 }
 
-/// A block of each row of a panel. Rows that are missing repeat the last one.
+/// A block of each row of a panel. Missing rows repeat the last one.
 #[derive(Clone, Copy)]
 struct Sixteen {
     first: *const u8,
@@ -186,27 +189,27 @@ impl Sixteen {
     }
     /// # Safety
     ///
-    /// The rows have blocks of this format here.
+    /// Every row has a block of format `F` here.
     #[inline(always)]
     unsafe fn row<'a, F: Format>(self, r: usize) -> &'a F::Block {
-        // SAFETY: by the contract; blocks are bytes.
+        // SAFETY: the caller promises the block; it is an array of bytes, so any address and contents are valid.
         unsafe { &*self.at(r).cast() }
     }
 }
 
-/// Calls lines of memory into the first cache.
+/// Prefetches lines into the first-level cache.
 #[inline(always)]
-unsafe fn ask(from: *const u8, bytes: usize) {
+unsafe fn prefetch_near(from: *const u8, bytes: usize) {
     for line in 0..bytes.div_ceil(64) {
-        // SAFETY: a prefetch reads nothing.
+        // SAFETY: a prefetch never faults, whatever the address.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(from.wrapping_add(line * 64).cast()) };
     }
 }
 
-/// Writes the codes of 32 numbers of every row.
+/// Writes the codes of a chunk of every row.
 #[inline(always)]
 unsafe fn codes<F: Format, const WIDE: bool, const MADD: bool>(s: Ymm, blocks: Sixteen, chunk: usize, to: *mut u8) {
-    // SAFETY: the caller has the blocks, room for their codes, and AVX-512 if it says so.
+    // SAFETY: the caller promises the blocks, room for their codes, and AVX-512 if `WIDE`.
     unsafe {
         if const { WIDE && F::BYTEWISE } {
             Quad::transpose::<F>(core::array::from_fn(|r| blocks.at(r)), chunk, to, LINE);
@@ -219,10 +222,10 @@ unsafe fn codes<F: Format, const WIDE: bool, const MADD: bool>(s: Ymm, blocks: S
     }
 }
 
-/// Writes `d` of the weights from `at` on, of every row.
+/// Writes `d` of every row, for the weights from element `at` on.
 #[inline(always)]
 unsafe fn scales<F: Format>(s: Ymm, blocks: Sixteen, at: usize, to: *mut u8) {
-    // SAFETY: the caller has the blocks and room for their numbers.
+    // SAFETY: the caller promises the blocks, and room for a line.
     unsafe {
         if let Some(field) = F::D {
             return halves(blocks, field, to);
@@ -234,19 +237,19 @@ unsafe fn scales<F: Format>(s: Ymm, blocks: Sixteen, at: usize, to: *mut u8) {
     }
 }
 
-/// Writes `m` of every row, where the format has one.
+/// Writes `m` of every row, in formats that have it.
 #[inline(always)]
 unsafe fn minimums<F: Format>(blocks: Sixteen, to: *mut u8) {
     if let Some(field) = F::M {
-        // SAFETY: as above.
+        // SAFETY: the caller promises the blocks, and room for a line.
         unsafe { halves(blocks, field, to) };
     }
 }
 
-/// Writes eight dwords of eight rows side by side: half of `transpose!`'s work.
+/// Writes eight dwords of eight rows transposed: half of the work of `transpose!`.
 #[inline(always)]
 unsafe fn transpose_eight(first: [__m256i; 4], second: [__m256i; 4], to: *mut u8) {
-    // SAFETY: the caller has AVX2 and room for them.
+    // SAFETY: the caller promises AVX2, and room for half of each of eight lines.
     unsafe {
         for (k, (a, b)) in columns(first).into_iter().zip(columns(second)).enumerate() {
             let at = to.add(k * LINE);
@@ -256,10 +259,10 @@ unsafe fn transpose_eight(first: [__m256i; 4], second: [__m256i; 4], to: *mut u8
     }
 }
 
-/// Four rows of four dwords turned into columns, in both halves at once.
+/// Transposes four rows of four dwords, in both 128-bit halves at once.
 #[inline(always)]
 unsafe fn columns([a, b, c, d]: [__m256i; 4]) -> [__m256i; 4] {
-    // SAFETY: the caller has AVX2.
+    // SAFETY: the caller promises AVX2.
     unsafe {
         let (ab, cd) = (_mm256_unpacklo_epi32(a, b), _mm256_unpacklo_epi32(c, d));
         let (ab2, cd2) = (_mm256_unpackhi_epi32(a, b), _mm256_unpackhi_epi32(c, d));
@@ -272,13 +275,13 @@ unsafe fn columns([a, b, c, d]: [__m256i; 4]) -> [__m256i; 4] {
     }
 }
 
-/// Writes the f16 at a place in every row's block as f32, times a factor.
+/// Writes the f16 at byte `place` of every row's block as f32, times `factor`.
 #[inline(always)]
 unsafe fn halves(blocks: Sixteen, (place, factor): (usize, f32), to: *mut u8) {
-    // SAFETY: the caller has F16C, the f16 and room for them.
+    // SAFETY: the caller promises F16C, blocks with an f16 at `place`, and room for a line.
     unsafe {
         for r in (0..PANEL_ROWS).step_by(8) {
-            // A macro: a closure might not be inlined.
+            // A macro, because a closure might not be inlined.
             macro_rules! h {
                 ($i:literal) => {
                     blocks.at(r + $i).add(place).cast::<i16>().read_unaligned()
@@ -291,10 +294,10 @@ unsafe fn halves(blocks: Sixteen, (place, factor): (usize, f32), to: *mut u8) {
     }
 }
 
-/// Two i16 for each 32 weights of a block: see [`Whole`].
+/// Two i16 per chunk of a block: see [`BlockLayout`].
 #[inline(always)]
 unsafe fn pairs<F: Format>(block: &F::Block) -> __m256i {
-    // SAFETY: the caller has AVX2.
+    // SAFETY: the caller promises AVX2.
     unsafe {
         let [low, high] = if F::M.is_some() { F::minimum_words(block) } else { F::scale_words(block) };
         let bytes = _mm_set_epi64x(high as i64, low as i64);
@@ -304,12 +307,12 @@ unsafe fn pairs<F: Format>(block: &F::Block) -> __m256i {
     }
 }
 
-/// Writes the f16 at a place in every row's block, as it is.
+/// Writes the f16 at byte `place` of every row's block without conversion.
 #[inline(always)]
 unsafe fn raw(blocks: Sixteen, place: Option<(usize, f32)>, to: *mut u8) {
     if let Some((place, _)) = place {
         for r in 0..PANEL_ROWS {
-            // SAFETY: the caller has the f16 and room for them.
+            // SAFETY: the caller promises blocks with an f16 at `place`, and room for a line.
             unsafe { to.cast::<u16>().add(r).write_unaligned(blocks.at(r).add(place).cast::<u16>().read_unaligned()) };
         }
     }

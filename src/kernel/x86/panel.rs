@@ -1,43 +1,44 @@
-//! Prefill: a packed panel of 16 rows times several tokens. Formats whose panels lie alike share these functions.
+//! Prefill: multiplies a packed panel of 16 rows with several tokens. Formats with the same panel layout share these
+//! functions.
 
 use core::arch::x86_64::*;
 
 use super::ahead::Ahead;
-use super::bytes::opaque;
-use super::pack::{CODES, LINE, Whole, piece};
+use super::bytes::{in_order, opaque};
+use super::pack::{BlockLayout, CODES, LINE, chunk_size};
 use super::products::fits_i16;
 use crate::kernel::quantized::{Multiply, PackAndMultiply, Tile};
 use crate::quant::Format;
 
-/// What the scales of a panel are like.
+/// The kinds of scales in a panel.
 mod scales {
-    /// A `d` for 32 weights.
+    /// A `d` per 32 weights.
     pub const ONE: u8 = 0;
-    /// And an `m`.
+    /// A `d` and an `m` per 32 weights.
     pub const MINIMUM: u8 = 1;
-    /// A `d` for 16.
+    /// A `d` per 16 weights.
     pub const HALVES: u8 = 2;
 }
 
-/// Four activations in every dword.
+/// Four activations as a dword, to be broadcast.
 #[inline(always)]
 unsafe fn four(x: *const i8) -> i32 {
-    // SAFETY: the caller has four activations.
+    // SAFETY: the caller promises four activations.
     unsafe { x.cast::<i32>().read_unaligned() }
 }
 
-/// Two sums of activations in every dword.
+/// Two sums of activations as a dword, to be broadcast.
 #[inline(always)]
 unsafe fn two(sums: *const i16) -> i32 {
-    // SAFETY: the caller has two sums.
+    // SAFETY: the caller promises two sums.
     unsafe { sums.cast::<i32>().read_unaligned() }
 }
 
-/// The sum of 32 activations, or of their first or second half, from two sums. Integer registers have nothing else to do: in
-/// vectors this costs 8 % of all.
+/// The sum of 32 activations, or of their first or second half, from two sums. Computed in integer registers, which are
+/// otherwise idle: in vector registers it takes 8 % of the total time.
 #[inline(always)]
 unsafe fn sum(sums: *const i16, part: Part) -> i32 {
-    // SAFETY: the caller has two sums.
+    // SAFETY: the caller promises two sums.
     unsafe {
         let [first, second] = [i32::from(*sums), i32::from(*sums.add(1))];
         match part {
@@ -48,7 +49,7 @@ unsafe fn sum(sums: *const i16, part: Part) -> i32 {
     }
 }
 
-/// See [`sum`].
+/// The activations whose sum [`sum`] computes.
 #[derive(Clone, Copy)]
 enum Part {
     Both,
@@ -56,25 +57,25 @@ enum Part {
     Second,
 }
 
-/// The functions for the format `$f`, by the number of tokens: those that formats of its kind share, with `$e` before their
-/// constants.
+/// The functions for the format `$f`, one per number of tokens. Formats with the same panel layout share them; `$e` are
+/// their first generic arguments.
 macro_rules! functions {
     ($f:ident, $e:tt, $($tokens:literal)*) => {
-        // Each condition by itself, so that the compiler leaves out the functions of the other kinds.
+        // Separate conditions, so that the compiler omits the functions of other layouts.
         if const { $f::ELEMENTS == 256 && $f::GROUP == 16 && $f::M.is_some() } {
-            &[$(functions!(@ whole $e $tokens 16 true)),*]
+            &[$(functions!(@ blocks $e $tokens 16 true)),*]
         } else if const { $f::ELEMENTS == 256 && $f::GROUP == 16 } {
-            &[$(functions!(@ whole $e $tokens 16 false)),*]
+            &[$(functions!(@ blocks $e $tokens 16 false)),*]
         } else if const { $f::ELEMENTS == 256 && $f::M.is_some() } {
-            &[$(functions!(@ whole $e $tokens 32 true)),*]
+            &[$(functions!(@ blocks $e $tokens 32 true)),*]
         } else if const { $f::ELEMENTS == 256 } {
-            &[$(functions!(@ whole $e $tokens 32 false)),*]
+            &[$(functions!(@ blocks $e $tokens 32 false)),*]
         } else if const { $f::M.is_some() } {
-            &[$(functions!(@ pieces $e $tokens { scales::MINIMUM })),*]
+            &[$(functions!(@ chunks $e $tokens { scales::MINIMUM })),*]
         } else if const { $f::FLOAT_GROUPS } {
-            &[$(functions!(@ pieces $e $tokens { scales::HALVES })),*]
+            &[$(functions!(@ chunks $e $tokens { scales::HALVES })),*]
         } else {
-            &[$(functions!(@ pieces $e $tokens { scales::ONE })),*]
+            &[$(functions!(@ chunks $e $tokens { scales::ONE })),*]
         }
     };
     (@ $function:ident [$($e:tt)*] $tokens:literal $($constant:tt)*) => {
@@ -84,40 +85,41 @@ macro_rules! functions {
 
 mod avx512;
 
-/// What the next tokens' results replace is asked for now: a line of each, far apart.
+/// Prefetches the outputs of the next tokens, a line of each, because the hardware prefetcher does not follow their
+/// distance.
 #[inline(always)]
 unsafe fn prefetch<const T: usize>(tile: &Tile<'_>) {
     for t in T..2 * T {
-        // SAFETY: a prefetch reads nothing.
+        // SAFETY: a prefetch never faults, whatever the address.
         unsafe { _mm_prefetch::<_MM_HINT_T1>(tile.out.wrapping_add(t * tile.stride).cast()) };
     }
 }
 
-/// Products of eight rows in a 256-bit register; the panel in two halves.
+/// Products of eight rows in a 256-bit register. The two halves of a panel are multiplied one after the other.
 ///
 /// # Safety
 ///
-/// `products` reads the codes and the activations that it names, no more.
+/// `products` reads only the codes and the activations that its documentation names.
 unsafe trait Eight {
-    /// `sums` plus the products of `steps` times four codes of eight rows, [`LINE`] bytes apart, with as many
-    /// activations; where there is a scale, they meet it.
+    /// Adds to `sums` the products of `STEPS` lines of codes, [`LINE`] bytes apart and with four codes of eight rows
+    /// each, with as many activations. With a scale, the products are multiplied by it.
     ///
     /// # Safety
     ///
-    /// The caller has the instruction set, the codes and the activations.
+    /// The processor has the instruction set; `w` has the codes and each `q` has `4 * STEPS` activations.
     unsafe fn products<const T: usize, const STEPS: usize>(
         sums: &mut [__m256i; T],
         w: *const u8,
         q: [*const i8; T],
         scale: Option<__m256i>,
     );
-    /// Whether codes are signed, so that no bias is left.
+    /// True if codes are signed, so that there is no bias to subtract.
     const SIGNED: bool = false;
 }
 
-/// Codes times activations by AVX-VNNI.
+/// Products by AVX-VNNI.
 struct Vnni;
-// SAFETY: `STEPS` lines of codes, and four activations for each.
+// SAFETY: reads `STEPS` lines of codes, and four activations per line.
 unsafe impl Eight for Vnni {
     #[inline(always)]
     unsafe fn products<const T: usize, const STEPS: usize>(
@@ -126,7 +128,7 @@ unsafe impl Eight for Vnni {
         q: [*const i8; T],
         scale: Option<__m256i>,
     ) {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller promises the codes, the activations and the instruction set.
         unsafe {
             let mut sums = if scale.is_some() { [_mm256_setzero_si256(); T] } else { *to };
             for k in 0..STEPS {
@@ -142,10 +144,10 @@ unsafe impl Eight for Vnni {
     }
 }
 
-/// By AVX2, for codes of which `2 * FIT` products fit 16 bits; where not even two do, `FIT` is 0, and the codes are
-/// signed.
+/// Products by AVX2, for codes of which `2 * FIT` products fit an i16. If not even two do, `FIT` is 0, and the codes
+/// are signed.
 struct Madd<const FIT: usize>;
-// SAFETY: `STEPS` lines of codes, and four activations for each.
+// SAFETY: reads `STEPS` lines of codes, and four activations per line.
 unsafe impl<const FIT: usize> Eight for Madd<FIT> {
     const SIGNED: bool = FIT == 0;
     #[inline(always)]
@@ -155,14 +157,14 @@ unsafe impl<const FIT: usize> Eight for Madd<FIT> {
         q: [*const i8; T],
         scale: Option<__m256i>,
     ) {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller promises the codes, the activations and the instruction set.
         unsafe {
-            // In both words of a lane.
+            // The scale in both words of a lane.
             let scale = scale.map_or(_mm256_set1_epi16(1), |scale| {
                 _mm256_or_si256(_mm256_slli_epi32::<16>(scale), _mm256_and_si256(scale, _mm256_set1_epi32(0xffff)))
             });
             if FIT == 0 {
-                // Written out, as the compiler would keep the loop for four tokens.
+                // Unrolled by hand, because the compiler would keep the loop for four tokens.
                 macro_rules! steps {
                     ($($k:literal)*) => { $(
                         if $k < STEPS {
@@ -198,27 +200,20 @@ unsafe impl<const FIT: usize> Eight for Madd<FIT> {
     }
 }
 
-/// What is read after this is not read before: the compiler would, and run out of registers.
-#[inline(always)]
-fn in_order() {
-    // SAFETY: no instruction.
-    unsafe { core::arch::asm!("", options(nostack, preserves_flags)) };
-}
-
-/// `acc` plus the sum times both scales.
+/// `acc + sum * w * x`.
 #[inline(always)]
 unsafe fn add(acc: __m256, w: __m256, x: f32, sum: __m256i) -> __m256 {
-    // SAFETY: the caller has AVX2 and FMA.
+    // SAFETY: the caller promises AVX2 and FMA.
     unsafe { _mm256_fmadd_ps(_mm256_mul_ps(w, _mm256_set1_ps(x)), _mm256_cvtepi32_ps(sum), acc) }
 }
 
 #[inline(always)]
-unsafe fn pieces<E: Eight, const T: usize, const SCALES: u8>(tile: &Tile<'_>) {
-    // SAFETY: the caller has the instruction set; the tile has a packed panel and `T` tokens.
+unsafe fn chunks<E: Eight, const T: usize, const SCALES: u8>(tile: &Tile<'_>) {
+    // SAFETY: the caller promises the instruction set; the tile has a packed panel and `T` tokens.
     unsafe {
         prefetch::<T>(tile);
         let (q, d, sums) = (tile.q::<T>(), tile.d::<T>(32), tile.sums::<T>());
-        let size = piece(if SCALES == scales::ONE { 1 } else { 2 });
+        let size = chunk_size(if SCALES == scales::ONE { 1 } else { 2 });
         let mut ahead = Ahead::new(tile.ahead, 2 * tile.cols / 32);
         let less = if E::SIGNED { 0 } else { -i32::from(tile.bias) };
         for half in 0..2 {
@@ -258,21 +253,21 @@ unsafe fn pieces<E: Eight, const T: usize, const SCALES: u8>(tile: &Tile<'_>) {
 }
 
 #[inline(always)]
-unsafe fn whole<E: Eight, const T: usize, const GROUP: usize, const MINIMUMS: bool>(tile: &Tile<'_>) {
-    // SAFETY: the caller has the instruction set; the tile has a packed panel and `T` tokens.
+unsafe fn blocks<E: Eight, const T: usize, const GROUP: usize, const MINIMUMS: bool>(tile: &Tile<'_>) {
+    // SAFETY: the caller promises the instruction set; the tile has a packed panel and `T` tokens.
     unsafe {
         prefetch::<T>(tile);
-        let places = const { Whole::of(GROUP, MINIMUMS) };
+        let layout = const { BlockLayout::of(GROUP, MINIMUMS) };
         let (q, d, sums) = (tile.q::<T>(), tile.d::<T>(256), tile.sums::<T>());
         let mut ahead = Ahead::new(tile.ahead, 2 * tile.cols / GROUP);
         for half in 0..2 {
             let mut acc = [_mm256_setzero_ps(); T];
             for b in 0..tile.cols / 256 {
-                let w = tile.panel.add(b * places.size + half * (LINE / 2));
+                let w = tile.panel.add(b * layout.size + half * (LINE / 2));
                 let pairs = || {
                     let mut total = [_mm256_setzero_si256(); T];
                     for p in 0..8 {
-                        let w = _mm256_loadu_si256(w.add(places.pairs + p * LINE).cast());
+                        let w = _mm256_loadu_si256(w.add(layout.pairs + p * LINE).cast());
                         for (total, sums) in total.iter_mut().zip(sums) {
                             let x = _mm256_set1_epi32(two(sums.add(b * 16 + p * 2)));
                             *total = _mm256_add_epi32(*total, _mm256_madd_epi16(w, x));
@@ -284,19 +279,19 @@ unsafe fn whole<E: Eight, const T: usize, const GROUP: usize, const MINIMUMS: bo
                 for group in 0..256 / GROUP {
                     ahead.step();
                     let q = q.map(|q| q.add(b * 256 + group * GROUP));
-                    let scale = Some(_mm256_loadu_si256(w.add(Whole::SCALES + group * LINE).cast()));
+                    let scale = Some(_mm256_loadu_si256(w.add(BlockLayout::SCALES + group * LINE).cast()));
                     if GROUP == 32 {
                         E::products::<T, 8>(&mut total, w.add(group * 8 * LINE), q, scale);
                     } else {
                         E::products::<T, 4>(&mut total, w.add(group * 4 * LINE), q, scale);
                     }
                 }
-                let scale = _mm256_loadu_ps(w.add(places.d).cast());
+                let scale = _mm256_loadu_ps(w.add(layout.d).cast());
                 for (t, (acc, total)) in acc.iter_mut().zip(total).enumerate() {
                     *acc = add(*acc, scale, *d[t].add(b), total);
                 }
                 if MINIMUMS {
-                    let scale = _mm256_loadu_ps(w.add(places.m).cast());
+                    let scale = _mm256_loadu_ps(w.add(layout.m).cast());
                     for (t, (acc, total)) in acc.iter_mut().zip(pairs()).enumerate() {
                         *acc = add(*acc, scale, *d[t].add(b), total);
                     }
@@ -309,7 +304,8 @@ unsafe fn whole<E: Eight, const T: usize, const GROUP: usize, const MINIMUMS: bo
     }
 }
 
-/// How many times two products of codes and activations fit 16 bits: a power of two.
+/// The largest power of two for which `2 * fit` products of codes and activations fit an i16, at most 8; 0 if not even
+/// two do.
 const fn fit<F: Format>() -> usize {
     let mut fit = 8;
     while fit > 0 && !fits_i16::<F>(2 * fit) {
@@ -318,7 +314,7 @@ const fn fit<F: Format>() -> usize {
     fit as usize
 }
 
-/// Functions of two halves under an instruction set.
+/// Defines the functions over [`Eight`], compiled for an instruction set.
 macro_rules! eight {
     ($name:ident, $features:literal) => {
         mod $name {
@@ -329,15 +325,15 @@ macro_rules! eight {
             }
 
             #[target_feature(enable = $features)]
-            unsafe fn pieces<E: Eight, const T: usize, const SCALES: u8>(tile: &Tile<'_>) {
-                // SAFETY: passed on to the caller.
-                unsafe { super::pieces::<E, T, SCALES>(tile) }
+            unsafe fn chunks<E: Eight, const T: usize, const SCALES: u8>(tile: &Tile<'_>) {
+                // SAFETY: the caller promises the same.
+                unsafe { super::chunks::<E, T, SCALES>(tile) }
             }
 
             #[target_feature(enable = $features)]
-            unsafe fn whole<E: Eight, const T: usize, const GROUP: usize, const MINIMUMS: bool>(tile: &Tile<'_>) {
-                // SAFETY: passed on to the caller.
-                unsafe { super::whole::<E, T, GROUP, MINIMUMS>(tile) }
+            unsafe fn blocks<E: Eight, const T: usize, const GROUP: usize, const MINIMUMS: bool>(tile: &Tile<'_>) {
+                // SAFETY: the caller promises the same.
+                unsafe { super::blocks::<E, T, GROUP, MINIMUMS>(tile) }
             }
         }
     };
@@ -360,17 +356,17 @@ pub(super) const fn avx2<F: Format>() -> &'static [Multiply] {
     }
 }
 
-/// Under AVX-VNNI.
+/// The functions for a format under AVX-VNNI.
 pub(super) const fn avxvnni<F: Format>() -> &'static [Multiply] {
     avxvnni::of::<F, Vnni>()
 }
 
-/// Under AVX-512 with VNNI.
+/// The functions for a format under AVX-512 with VNNI.
 pub(super) const fn avx512<F: Format>() -> &'static [Multiply] {
     avx512::of::<F>()
 }
 
-/// The function that packs, too.
+/// The function for a format that packs and multiplies under AVX-512, if there is one.
 pub(super) const fn avx512_both<F: Format>() -> Option<PackAndMultiply> {
     avx512::both::<F>()
 }

@@ -1,21 +1,22 @@
-//! Q6_K under AVX-512: the dot product of a block of one row as a whole number, faster than by the general way.
+//! Q6_K under AVX-512: the integer dot product of a row's block, faster than the general function.
 
 use core::arch::x86_64::*;
 
 use super::products::words512;
 
-/// Eight i32 whose sum is the product, 64 weights at a time. Four products of 6 and 8 bits fit into 16: the sums of two times 64
-/// weights are packed and meet their scales in one instruction. `extra` is what 32 too much in every weight adds.
+/// Eight i32 whose sum is the dot product. The sum of four products of 6 by 8 bits fits an i16, so the sums of two
+/// times 64 weights are packed to i16 and multiplied with their scales by one instruction. `extra` is the contribution
+/// of the bias, which is subtracted.
 #[inline(always)]
 pub(super) unsafe fn sums512(block: *const u8, x: *const i8, extra: __m256i) -> __m256i {
-    // SAFETY: the caller has AVX-512 with VNNI, a block (128 low bytes, 64 high bytes, 16 scales) and
-    // 256 activations.
+    // SAFETY: the caller promises AVX-512 with VNNI, a block (128 bytes of low bits, 64 bytes of high bits, 16 scales)
+    // and 256 activations.
     unsafe {
         let scales = _mm_loadu_si128(block.add(192).cast());
         let scales = _mm256_cvtepi8_epi16(scales);
         let scales = _mm512_castsi256_si512(scales);
         let mut acc = _mm512_setzero_si512();
-        // Each scale in four words: one of the first 64 weights, then one of the others.
+        // Each scale fills four words: a scale of the first 64 weights, then one of the second 64.
         const fn four(scale: i64) -> i64 {
             scale * 0x0001_0001_0001_0001
         }
@@ -37,10 +38,10 @@ pub(super) unsafe fn sums512(block: *const u8, x: *const i8, extra: __m256i) -> 
     }
 }
 
-/// Of 64 weights, the low nibbles of `low` and two bits of `high`: sums of four products.
+/// Sums of four products of 64 weights. A weight is a low nibble of `low` and two bits of `high`.
 #[inline(always)]
 unsafe fn dot512(low: __m512i, high: __m512i, x: *const i8) -> __m512i {
-    // SAFETY: the caller has AVX-512 with VNNI and 64 activations.
+    // SAFETY: the caller promises AVX-512 with VNNI, and 64 activations.
     unsafe {
         let (nibble, bits) = (_mm512_set1_epi8(15), _mm512_set1_epi8(0x30));
         // low nibble | (high & bits)

@@ -1,25 +1,27 @@
-//! Sixteen rows turned into columns, four of them in a register from the start.
+//! Transposes the codes of sixteen rows, four rows per register from the start.
 
 use core::arch::x86_64::*;
 
 use crate::quant::{Bytes, Format};
 
-/// Blocks of four rows, 16 bytes of each in a quarter of a register, and the next 16 in those of another; exists only
-/// where AVX-512 does.
+/// [`Bytes`] of four blocks at once: one register has 16 bytes of each block in its quarters, a second register the
+/// next 16. A value proves that the processor has AVX-512.
 #[derive(Clone, Copy)]
 pub(super) struct Quad([*const u8; 4]);
 
 impl Quad {
-    /// Writes the codes of 32 numbers of 16 blocks: four of each side by side, `line` bytes further the next four.
+    /// Writes a chunk of codes of 16 blocks: four codes of each side by side, the next four `line` bytes later.
     ///
     /// # Safety
     ///
-    /// The caller has AVX-512, the blocks and the room; the format is [`Format::BYTEWISE`].
+    /// The processor has AVX-512, `blocks` and `to` have the blocks and the room, and the format is
+    /// [`Format::BYTEWISE`].
     #[inline(always)]
     pub unsafe fn transpose<F: Format>(blocks: [*const u8; 16], chunk: usize, to: *mut u8, line: usize) {
-        // SAFETY: as the caller says.
+        // SAFETY: the caller promises AVX-512, the blocks and the room. In a bytewise format `unpack` reads the block
+        // by `load` and `nibbles` alone, as the operations below require.
         unsafe {
-            // Rows that are four apart, so that dwords which are put together come from rows side by side.
+            // Rows that are four apart, so that interleaving dwords puts adjacent rows side by side.
             macro_rules! rows {
                 ($r:literal) => {
                     F::unpack(
@@ -42,10 +44,11 @@ impl Quad {
         }
     }
 
-    /// Sixteen bytes of each row, from what lies at `place` in the first.
+    /// Sixteen bytes of each block, from the offset that `place` has in the first block.
     #[inline(always)]
     unsafe fn sixteen(self, place: *const u8) -> __m512i {
-        // SAFETY: the caller has AVX-512 and the bytes.
+        // SAFETY: the caller promises AVX-512, and that the 16 bytes at `place` are in the first block, so that the
+        // offset is inside every block.
         unsafe {
             let at = place.addr().wrapping_sub(self.0[0].addr());
             let row = |r: usize| _mm_loadu_si128(self.0[r].wrapping_add(at).cast());
@@ -57,15 +60,16 @@ impl Quad {
     }
 }
 
-/// Both registers.
+/// Applies an operation to both registers.
 macro_rules! both {
     ($f:expr, $a:ident $(, $b:ident)?) => {{
-        // SAFETY: AVX-512 is there, as the value of `Quad` is.
+        // SAFETY: a value of `Quad` proves AVX-512.
         unsafe { [$f($a[0] $(, $b[0])?), $f($a[1] $(, $b[1])?)] }
     }};
 }
 
-// SAFETY of every block below: AVX-512 is there, as `self` is; what is read lies in the first block, and so in the others.
+// SAFETY of every block below: a value of `Quad` proves AVX-512. `unpack` takes the references that it passes to `load`
+// and `nibbles` from the first block, and the other blocks are read at the same offset.
 #[allow(clippy::undocumented_unsafe_blocks)]
 impl Bytes for Quad {
     type V = [__m512i; 2];
@@ -86,7 +90,7 @@ impl Bytes for Quad {
             [_mm512_and_si512(x, low), _mm512_and_si512(_mm512_srli_epi16::<4>(x), low)]
         }
     }
-    /// Words and bits would be of the first row alone: formats that are bytewise have none.
+    /// A word or bits belong to the first block only; bytewise formats have no use for them.
     #[inline(always)]
     fn words(self, _: [u64; 4]) -> Self::V {
         debug_assert!(false, "words of four rows");
@@ -121,7 +125,8 @@ impl Bytes for Quad {
     fn sub(self, a: Self::V, b: Self::V) -> Self::V {
         both!(_mm512_sub_epi8, a, b)
     }
-    /// What other bytes of a word shift in, the mask takes away: it has no bits there.
+    /// The shift moves bits between the bytes of a 16-bit word; the mask is reduced to the bits that stay in their
+    /// byte.
     #[inline(always)]
     fn shift(self, x: Self::V, left: i32, mask: u8) -> Self::V {
         let mask = if left < 0 { mask & (0xff >> -left) } else { mask & (0xff << left) };

@@ -1,9 +1,9 @@
-//! Decode of blocks of 256 with scales of few bits under AVX-512: 64 codes of a row in a register, and the scales of four rows
-//! in another.
+//! Decode of blocks of 256 with low-bit scales under AVX-512: 64 codes of a row per register, and the scales of four
+//! rows per register.
 //!
-//! What limits these formats is not memory but the number of instructions for a block: scales of six bits cost as much as the
-//! products. So scales and minimums are unpacked for four rows at once, a row in each quarter of a register, and meet
-//! sums of four products that are packed to 16 bits.
+//! The bottleneck of these formats is the number of instructions per block and not memory: scales of six bits take as
+//! many instructions as the products. Therefore scales and minimums are unpacked for four rows at once, each row in a
+//! quarter of a register, and multiplied with sums of four products, packed to i16.
 
 use core::arch::x86_64::*;
 
@@ -13,15 +13,16 @@ use super::products::words512;
 use crate::quant::formats::iq4_nl::TABLE;
 use crate::quant::{Format, SuperBlock};
 
-/// What the activations of a block are to eight rows.
+/// The activations of a block, arranged for the products with eight rows.
 pub(super) struct Activations {
-    /// 64 at a time, as [`order`] says.
+    /// 64 activations per register, arranged by [`order`].
     q: [__m512i; 4],
-    /// Their sums as words: of 32, eight in each quarter; of 16, the even ones in a quarter and the odd ones in the next.
+    /// Their sums as i16. With groups of 32, eight in each quarter; with groups of 16, even groups in a quarter and odd
+    /// groups in the next.
     sums: __m512i,
 }
 
-/// Which 32 numbers of a block the halves of each of four registers have.
+/// The chunks of a block in the two halves of each of four registers.
 const fn order<F: Format>() -> [[usize; 2]; 4] {
     match F::SUPER {
         Some(SuperBlock::Q4K) => [[0, 2], [1, 3], [4, 6], [5, 7]],
@@ -32,7 +33,7 @@ const fn order<F: Format>() -> [[usize; 2]; 4] {
 impl Activations {
     #[inline(always)]
     pub unsafe fn new<F: Format>(q: *const i8, sums: *const i16) -> Self {
-        // SAFETY: the caller has AVX-512, 256 activations and their 16 sums.
+        // SAFETY: the caller promises AVX-512, 256 activations and their 16 sums.
         unsafe {
             let two = |[a, b]: [usize; 2]| {
                 let a = _mm512_castsi256_si512(_mm256_loadu_si256(q.add(32 * a).cast()));
@@ -52,11 +53,11 @@ impl Activations {
         }
     }
 
-    /// The dot products of eight rows' blocks, `at` bytes into them, as whole numbers; and of their minimums. Even rows, then
-    /// odd ones. Meanwhile as many bytes are called into the second cache from `ahead` on.
+    /// The integer dot products of eight rows' blocks at byte `at`, and the sums for their minimums: even rows, then
+    /// odd rows. Meanwhile, as many bytes from `ahead` on are prefetched into the second-level cache.
     #[inline(always)]
     pub unsafe fn dots<F: Format>(&self, rows: &[*const u8; 8], at: usize, ahead: *const u8) -> [__m256i; 2] {
-        // SAFETY: the caller has AVX-512 with VNNI and eight blocks.
+        // SAFETY: the caller promises AVX-512 with VNNI, and eight blocks.
         unsafe {
             let mut all = [_mm256_setzero_si256(); 8];
             let (mut extra, mut minimums) = ([_mm512_setzero_si512(); 2], [_mm512_setzero_si512(); 2]);
@@ -92,10 +93,10 @@ impl Activations {
         }
     }
 
-    /// The sums of activations times four rows' scales or minimums: four lanes in each quarter.
+    /// The sums of activations times the scales or minimums of four rows: four lanes in each quarter.
     #[inline(always)]
     unsafe fn of_sums<F: Format>(&self, [first, last]: [__m512i; 2]) -> __m512i {
-        // SAFETY: the caller has AVX-512.
+        // SAFETY: the caller promises AVX-512.
         unsafe {
             let first = _mm512_madd_epi16(first, self.sums);
             if F::GROUP == 32 {
@@ -106,10 +107,10 @@ impl Activations {
         }
     }
 
-    /// Eight i32 whose sum is the dot product of a row's block with its scales, bias and all.
+    /// Eight i32 whose sum is the dot product of a row's block, before the contribution of the bias is subtracted.
     #[inline(always)]
     unsafe fn dot<F: Format>(&self, block: *const u8, scales: __m512i) -> __m256i {
-        // SAFETY: the caller has AVX-512 with VNNI and a block.
+        // SAFETY: the caller promises AVX-512 with VNNI, and a block.
         unsafe {
             let codes = codes::<F>(block);
             let [a, b, c, d] = const { order::<F>() };
@@ -132,21 +133,22 @@ impl Activations {
     }
 }
 
-/// Calls the part of row `row` of what eight blocks take from `ahead` on. All at once they would hold up the loads of the rows:
-/// 4 % of the speed of Q4_K.
+/// Prefetches row `row`'s eighth of the eight blocks at `ahead`. All at once would delay the loads of the rows: 4 % of
+/// the speed of Q4_K.
 #[inline(always)]
 unsafe fn prefetch<F: Format>(ahead: *const u8, row: usize) {
     let lines = (8 * size_of::<F::Block>()).div_ceil(64);
     for line in row * lines / 8..(row + 1) * lines / 8 {
-        // SAFETY: prefetching never faults, wherever it reaches.
+        // SAFETY: a prefetch never faults, whatever the address.
         unsafe { _mm_prefetch::<_MM_HINT_T1>(ahead.wrapping_add(64 * line).cast()) };
     }
 }
 
-/// The places of two words in the quarters of the first half, four times each, and of two others in the second.
+/// Byte indices of two words per quarter, four times each: `first` in the lower half of the register, `second` in the
+/// upper.
 #[inline(always)]
 unsafe fn four_times(first: [usize; 2], second: [usize; 2]) -> __m512i {
-    // SAFETY: the caller has AVX-512.
+    // SAFETY: the caller promises AVX-512.
     unsafe {
         let word = |i: usize| (0x0100 + 0x0202 * i as i64) * 0x0001_0001_0001_0001;
         let quarter = |[low, high]: [usize; 2]| _mm_set_epi64x(word(high), word(low));
@@ -154,20 +156,21 @@ unsafe fn four_times(first: [usize; 2], second: [usize; 2]) -> __m512i {
     }
 }
 
-/// The place of a word in the upper halves of the dwords of the first half, and of another in the second.
+/// Byte indices that put a word into the upper word of every dword: word `first` in the lower half of the register,
+/// `second` in the upper.
 #[inline(always)]
 unsafe fn upper([first, second]: [usize; 2]) -> __m512i {
-    // SAFETY: the caller has AVX-512.
+    // SAFETY: the caller promises AVX-512.
     unsafe {
         let dword = |i: usize| ((0x0100 + 0x0202 * i as i32) << 16) | 0x8080;
         _mm512_mask_set1_epi32(_mm512_set1_epi32(dword(first)), 0xff00, dword(second))
     }
 }
 
-/// The sums of four lanes for each of eight rows: even rows, then odd ones.
+/// The sums of four lanes for each of eight rows: even rows, then odd rows.
 #[inline(always)]
 unsafe fn add_across([first, last]: [__m512i; 2]) -> __m256i {
-    // SAFETY: the caller has AVX-512.
+    // SAFETY: the caller promises AVX-512.
     unsafe {
         let both = _mm512_add_epi32(_mm512_unpacklo_epi32(first, last), _mm512_unpackhi_epi32(first, last));
         let both = _mm512_add_epi32(both, _mm512_shuffle_epi32::<0b01_00_11_10>(both));
@@ -176,8 +179,8 @@ unsafe fn add_across([first, last]: [__m512i; 2]) -> __m256i {
     }
 }
 
-/// Scales and minimums of four rows as words. Of groups of 32, eight in a row's quarter; of groups of 16, the even ones of a row in
-/// a quarter and the odd ones in the next, for two rows in each register.
+/// Scales and minimums of four rows as i16. With groups of 32, a row's eight are in its quarter. With groups of 16, a
+/// row's even groups are in a quarter and its odd groups in the next, two rows per register.
 struct Four {
     scales: [__m512i; 2],
     minimums: [__m512i; 2],
@@ -186,15 +189,16 @@ struct Four {
 impl Four {
     #[inline(always)]
     unsafe fn new<F: Format>(rows: &[*const u8; 8], first: usize, at: usize) -> Self {
-        // SAFETY: the caller has AVX-512 and the rows' blocks, in which 16 bytes from every place named here lie.
+        // SAFETY: the caller promises AVX-512 and the rows' blocks. The 16 bytes read from each are inside its block:
+        // bytes 94 to 109 of 110 in Q3_K, bytes 0 to 15 in the others.
         unsafe {
             let all = |byte: i8| _mm512_set1_epi8(byte);
             let pick = |low: i64, high: i64| _mm512_broadcast_i32x4(_mm_set_epi64x(high, low));
             let zero = _mm512_setzero_si512();
             match F::SUPER {
                 Some(SuperBlock::Q4K) => {
-                    // Six bits of four scales, of four minimums, and four bits of the other scales and minimums, whose high two
-                    // bits are those left over before.
+                    // Dword 1 has six bits of four scales, dword 2 six bits of four minimums. Dword 3 has four bits of
+                    // the other scales and minimums; their high two bits are the high bits of dwords 1 and 2.
                     let bytes = quarters(rows, first, at);
                     let rest = _mm512_shuffle_epi32::<0b11_11_11_11>(bytes);
                     let rest = _mm512_and_si512(_mm512_srlv_epi32(rest, _mm512_set1_epi64(4 << 32)), all(15));
@@ -207,7 +211,7 @@ impl Four {
                     }
                 }
                 Some(SuperBlock::Q3K) => {
-                    // Eight bytes with four bits of two scales, then four with two bits of four.
+                    // Bytes 2 to 9 have four bits of two scales each, bytes 10 to 13 two bits of four scales each.
                     let bytes = quarters(rows, first, at + 94);
                     let low = _mm512_shuffle_epi8(bytes, pick(0x0908_0706_0504_0302, 0x0908_0706_0504_0302));
                     let low = _mm512_srlv_epi64(low, _mm512_broadcast_i32x4(_mm_set_epi64x(4, 0)));
@@ -225,7 +229,7 @@ impl Four {
                     }
                 }
                 Some(SuperBlock::Iq4Xs) => {
-                    // Two bits of each of eight scales, then four bits.
+                    // Bytes 2 and 3 have the high two bits of eight scales, bytes 4 to 7 the low four bits.
                     let bytes = quarters(rows, first, at);
                     let low = _mm512_shuffle_epi8(
                         bytes,
@@ -245,10 +249,10 @@ impl Four {
         }
     }
 
-    /// The scales of row `ROW` in every quarter; the even and the odd ones of groups of 16 in turn.
+    /// The scales of row `ROW` in every quarter; with groups of 16, even and odd groups alternate.
     #[inline(always)]
     unsafe fn of_row<F: Format, const ROW: usize>(&self) -> __m512i {
-        // SAFETY: the caller has AVX-512.
+        // SAFETY: the caller promises AVX-512.
         unsafe {
             let [a, b] = self.scales;
             match (F::GROUP, ROW) {
@@ -265,10 +269,10 @@ impl Four {
     }
 }
 
-/// Sixteen bytes of each of four rows, `at` bytes into them.
+/// Sixteen bytes of each of four rows, from byte `at`.
 #[inline(always)]
 unsafe fn quarters(rows: &[*const u8; 8], first: usize, at: usize) -> __m512i {
-    // SAFETY: the caller has AVX-512 and the bytes.
+    // SAFETY: the caller promises AVX-512 and the bytes.
     unsafe {
         let a = _mm512_castsi128_si512(_mm_loadu_si128(rows[first].add(at).cast()));
         let ab = _mm512_inserti32x4::<1>(a, _mm_loadu_si128(rows[first + 1].add(at).cast()));
@@ -277,10 +281,10 @@ unsafe fn quarters(rows: &[*const u8; 8], first: usize, at: usize) -> __m512i {
     }
 }
 
-/// Sixteen signed bytes of four rows as words of two rows each: see [`Four`].
+/// Sixteen signed bytes of four rows as i16, two rows per register: see [`Four`].
 #[inline(always)]
 unsafe fn two_rows(bytes: __m512i) -> [__m512i; 2] {
-    // SAFETY: the caller has AVX-512.
+    // SAFETY: the caller promises AVX-512.
     unsafe {
         let apart = _mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15);
         let bytes = _mm512_shuffle_epi8(bytes, _mm512_broadcast_i32x4(apart));
@@ -291,10 +295,11 @@ unsafe fn two_rows(bytes: __m512i) -> [__m512i; 2] {
     }
 }
 
-/// The codes of a block, 64 at a time as [`order`] says.
+/// The codes of a block, 64 per register, arranged by [`order`].
 #[inline(always)]
 unsafe fn codes<F: Format>(block: *const u8) -> [__m512i; 4] {
-    // SAFETY: the caller has AVX-512 and a block, which has what is read here.
+    // SAFETY: the caller promises AVX-512 and a block. The loads end inside it: at byte 144 (Q4_K), 80 (Q2_K), 96
+    // (Q3_K) or 136 (IQ4_XS).
     unsafe {
         let load = |at: usize| _mm512_loadu_si512(block.add(at).cast());
         let twice = |at: usize| _mm512_broadcast_i64x4(_mm256_loadu_si256(block.add(at).cast()));
@@ -303,7 +308,7 @@ unsafe fn codes<F: Format>(block: *const u8) -> [__m512i; 4] {
             let (a, b) = (load(at), load(at + 64));
             [a, _mm512_srli_epi16::<4>(a), b, _mm512_srli_epi16::<4>(b)].map(|x| _mm512_and_si512(x, nibble))
         };
-        // The bits of `mask` in `high`, and those of `x`.
+        // `x` with the bits of `mask` from `high` added.
         let or = |x, high, mask: i8| _mm512_ternarylogic_epi32::<0xf8>(x, high, _mm512_set1_epi8(mask));
         match F::SUPER {
             Some(SuperBlock::Q4K) => nibbles(16),
@@ -330,22 +335,22 @@ unsafe fn codes<F: Format>(block: *const u8) -> [__m512i; 4] {
     }
 }
 
-/// Words shifted to the left, by `first` in the first half and by `second` in the other.
+/// Shifts words to the left, by `first` in the lower half and by `second` in the upper.
 #[inline(always)]
 unsafe fn left(x: __m512i, first: i16, second: i16) -> __m512i {
-    // SAFETY: the caller has AVX-512.
+    // SAFETY: the caller promises AVX-512.
     unsafe { _mm512_sllv_epi16(x, halves(first, second)) }
 }
 
-/// To the right.
+/// Shifts words to the right, by `first` in the lower half and by `second` in the upper.
 #[inline(always)]
 unsafe fn right(x: __m512i, first: i16, second: i16) -> __m512i {
-    // SAFETY: the caller has AVX-512.
+    // SAFETY: the caller promises AVX-512.
     unsafe { _mm512_srlv_epi16(x, halves(first, second)) }
 }
 
 #[inline(always)]
 unsafe fn halves(first: i16, second: i16) -> __m512i {
-    // SAFETY: the caller has AVX-512.
+    // SAFETY: the caller promises AVX-512.
     unsafe { _mm512_inserti64x4::<1>(_mm512_set1_epi16(first), _mm256_set1_epi16(second)) }
 }

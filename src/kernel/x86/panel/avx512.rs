@@ -1,16 +1,16 @@
-//! Sixteen rows in a 512-bit register.
+//! Prefill with 16 rows in a 512-bit register.
 
 use core::arch::x86_64::*;
 use core::marker::PhantomData;
 
 use super::super::ahead::Ahead;
-use super::super::pack::{self, CODES, LINE, Whole, piece};
+use super::super::pack::{self, BlockLayout, CODES, LINE, chunk_size};
 use super::super::products::{fits_i16, words_by, words512};
 use super::{four, prefetch, scales};
 use crate::kernel::quantized::{MAX_TOKENS, Multiply, Pack, PackAndMultiply, Tile};
 use crate::quant::Format;
 
-/// The functions for a format; the first constant says whether a group's sum of products fits 16 bits.
+/// The functions for a format. Their first argument is true if a group's sum of products fits an i16.
 pub const fn of<F: Format>() -> &'static [Multiply] {
     if const { F::ELEMENTS == 256 && fits_i16::<F>(F::GROUP as u32) } {
         functions!(F, [true,], 8 4 2 1)
@@ -19,10 +19,10 @@ pub const fn of<F: Format>() -> &'static [Multiply] {
     }
 }
 
-/// Adds the products of `STEPS` times four codes of 16 rows at `w` with the activations.
+/// Adds to `sums` the products of `STEPS` lines of codes at `w`, with four codes of 16 rows each, with the activations.
 #[inline(always)]
 unsafe fn products<const T: usize, const STEPS: usize>(sums: &mut [__m512i; T], w: *const u8, q: [*const i8; T]) {
-    // SAFETY: the caller has AVX-512 with VNNI, the codes and the activations.
+    // SAFETY: the caller promises AVX-512 with VNNI, the codes and the activations.
     unsafe {
         for k in 0..STEPS {
             let w = _mm512_loadu_si512(w.add(k * LINE).cast());
@@ -33,21 +33,21 @@ unsafe fn products<const T: usize, const STEPS: usize>(sums: &mut [__m512i; T], 
     }
 }
 
-/// `acc` plus the sum times both scales.
+/// `acc + sum * w * x`.
 #[inline(always)]
 unsafe fn add(acc: __m512, w: __m512, x: f32, sum: __m512i) -> __m512 {
-    // SAFETY: the caller has AVX-512.
+    // SAFETY: the caller promises AVX-512.
     unsafe { _mm512_fmadd_ps(_mm512_mul_ps(w, _mm512_set1_ps(x)), _mm512_cvtepi32_ps(sum), acc) }
 }
 
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512dq,avx512bw,avx512vl,avx512vnni")]
-unsafe fn pieces<const SHORT: bool, const T: usize, const SCALES: u8>(tile: &Tile<'_>) {
-    // SAFETY: passed on to the caller.
+unsafe fn chunks<const SHORT: bool, const T: usize, const SCALES: u8>(tile: &Tile<'_>) {
+    // SAFETY: the caller promises the same.
     unsafe {
         if T == MAX_TOKENS && tile.ahead.is_empty() {
-            pieces_of::<_, T, SCALES, false>(&Packed, tile);
+            chunks_of::<_, T, SCALES, false>(&Packed, tile);
         } else {
-            pieces_of::<_, T, SCALES, true>(&Packed, tile);
+            chunks_of::<_, T, SCALES, true>(&Packed, tile);
         }
     }
 }
@@ -67,66 +67,67 @@ pub const fn both<F: Format>() -> Option<PackAndMultiply> {
 
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512dq,avx512bw,avx512vl,avx512vnni")]
 unsafe fn packing<F: Format, const SCALES: u8>(pack: &Pack<'_>, tile: &Tile<'_>) {
-    // SAFETY: passed on to the caller.
-    unsafe { pieces_of::<_, MAX_TOKENS, SCALES, true>(&Packing::<F>(pack, PhantomData), tile) }
+    // SAFETY: the caller promises the same.
+    unsafe { chunks_of::<_, MAX_TOKENS, SCALES, true>(&Packing::<F>(pack, PhantomData), tile) }
 }
 
-/// Where the pieces of a panel come from, 32 weights of each row.
+/// A source of a panel's chunks.
 ///
 /// # Safety
 ///
-/// After `piece` the panel has what its name says.
+/// After `chunk(b)` the panel contains chunk `b`.
 unsafe trait Source {
-    /// How many pieces are packed before the first is multiplied.
-    const EARLIER: usize;
-    /// Piece `b` is in the panel after this.
+    /// Number of chunks that are packed before the first one is multiplied.
+    const LEAD: usize;
+    /// Ensures that chunk `b` is in the panel.
     ///
     /// # Safety
     ///
-    /// The caller has AVX-512; the pieces before this one have been asked for.
-    unsafe fn piece(&self, b: usize);
-    /// The numbers in a line of the panel, `d` or `m` of each row. Asked for once.
+    /// The processor has AVX-512, and this was called for all earlier chunks.
+    unsafe fn chunk(&self, b: usize);
+    /// The floats of a panel line, `d` or `m` of each row. Called once per line.
     ///
     /// # Safety
     ///
-    /// The caller has AVX-512, and the line is in the panel.
+    /// The processor has AVX-512, and the line is in the panel.
     unsafe fn floats<const M: bool>(&self, line: *const u8) -> __m512;
 }
 
-/// A panel that is packed.
+/// A panel that is already packed.
 struct Packed;
 
-// SAFETY: nothing is to be done.
+// SAFETY: the panel contains all chunks from the start.
 unsafe impl Source for Packed {
-    const EARLIER: usize = 0;
+    const LEAD: usize = 0;
     #[inline(always)]
-    unsafe fn piece(&self, _: usize) {}
+    unsafe fn chunk(&self, _: usize) {}
     #[inline(always)]
     unsafe fn floats<const M: bool>(&self, line: *const u8) -> __m512 {
-        // SAFETY: the caller has the line.
+        // SAFETY: the caller promises the line.
         unsafe { _mm512_loadu_ps(line.cast()) }
     }
 }
 
-/// A panel that is packed on the way.
+/// A panel that is packed while it is multiplied.
 struct Packing<'a, F>(&'a Pack<'a>, PhantomData<F>);
 
-// SAFETY: blocks are packed when their first piece is asked for.
+// SAFETY: a block is packed when its first chunk is requested.
 unsafe impl<F: Format> Source for Packing<'_, F> {
-    /// Numbers that were written one by one cannot be loaded together at once.
-    const EARLIER: usize = 1;
+    /// One chunk ahead: the floats of a line are stored one by one, and a vector load that follows at once would wait
+    /// for these stores.
+    const LEAD: usize = 1;
     #[inline(always)]
-    unsafe fn piece(&self, b: usize) {
-        let pieces = F::ELEMENTS / 32;
-        if b.is_multiple_of(pieces) {
-            // SAFETY: passed on to the caller.
-            unsafe { pack::block::<F, true, false, true>(self.0, b / pieces) };
+    unsafe fn chunk(&self, b: usize) {
+        let chunks = F::ELEMENTS / 32;
+        if b.is_multiple_of(chunks) {
+            // SAFETY: the caller promises AVX-512, and the arguments of packing.
+            unsafe { pack::block::<F, true, false, true>(self.0, b / chunks) };
         }
     }
-    /// Makes f16 into what the next tokens read.
+    /// Converts a line of f16, and stores the floats for the next tokens' multiplication.
     #[inline(always)]
     unsafe fn floats<const M: bool>(&self, line: *const u8) -> __m512 {
-        // SAFETY: the caller has the line, which is the panel's, and the panel is ours to write.
+        // SAFETY: the caller promises the line, which is in the panel that this value packs.
         unsafe {
             let Some((_, factor)) = (if M { F::M } else { F::D }) else { return _mm512_loadu_ps(line.cast()) };
             let halves = _mm256_loadu_si256(line.cast());
@@ -138,27 +139,28 @@ unsafe impl<F: Format> Source for Packing<'_, F> {
 }
 
 #[inline(always)]
-unsafe fn pieces_of<S: Source, const T: usize, const SCALES: u8, const AHEAD: bool>(source: &S, tile: &Tile<'_>) {
-    // SAFETY: the caller has AVX-512 with VNNI; the tile has `T` tokens and a panel that is packed, or is by `source`.
+unsafe fn chunks_of<S: Source, const T: usize, const SCALES: u8, const AHEAD: bool>(source: &S, tile: &Tile<'_>) {
+    // SAFETY: the caller promises AVX-512 with VNNI; the tile has `T` tokens, and a panel that is packed, or that
+    // `source` packs.
     unsafe {
         prefetch::<T>(tile);
         let (q, d, sums) = (tile.q::<T>(), tile.d::<T>(32), tile.sums::<T>());
-        let pieces = tile.cols / 32;
-        let mut ahead = Ahead::new(tile.ahead, pieces);
+        let chunks = tile.cols / 32;
+        let mut ahead = Ahead::new(tile.ahead, chunks);
         let mut acc = [_mm512_setzero_ps(); T];
-        let size = piece(if SCALES == scales::ONE { 1 } else { 2 });
-        // What meets two sums of activations to take back the bias of both halves, or of one.
+        let size = chunk_size(if SCALES == scales::ONE { 1 } else { 2 });
+        // Factors on two sums of activations, which subtract the bias of both halves or of one.
         let less = -i16::from(tile.bias);
         let words = |low: i16, high: i16| _mm512_set1_epi32(i32::from(high) << 16 | i32::from(low) & 0xffff);
         let (zero, one) = (_mm512_setzero_si512(), _mm512_set1_epi16(1));
-        for next in 0..pieces + S::EARLIER {
-            if next < pieces {
-                source.piece(next);
+        for next in 0..chunks + S::LEAD {
+            if next < chunks {
+                source.chunk(next);
             }
-            if next < S::EARLIER {
+            if next < S::LEAD {
                 continue;
             }
-            let b = next - S::EARLIER;
+            let b = next - S::LEAD;
             if AHEAD {
                 ahead.step();
             }
@@ -198,34 +200,34 @@ unsafe fn pieces_of<S: Source, const T: usize, const SCALES: u8, const AHEAD: bo
 }
 
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512dq,avx512bw,avx512vl,avx512vnni")]
-unsafe fn whole<const SHORT: bool, const T: usize, const GROUP: usize, const MINIMUMS: bool>(tile: &Tile<'_>) {
-    // SAFETY: passed on to the caller.
+unsafe fn blocks<const SHORT: bool, const T: usize, const GROUP: usize, const MINIMUMS: bool>(tile: &Tile<'_>) {
+    // SAFETY: the caller promises the same.
     unsafe {
         if T == MAX_TOKENS && tile.ahead.is_empty() {
-            whole_of::<SHORT, T, GROUP, MINIMUMS, false>(tile);
+            blocks_of::<SHORT, T, GROUP, MINIMUMS, false>(tile);
         } else {
-            whole_of::<SHORT, T, GROUP, MINIMUMS, true>(tile);
+            blocks_of::<SHORT, T, GROUP, MINIMUMS, true>(tile);
         }
     }
 }
 
 #[inline(always)]
-unsafe fn whole_of<const SHORT: bool, const T: usize, const GROUP: usize, const MINIMUMS: bool, const AHEAD: bool>(
+unsafe fn blocks_of<const SHORT: bool, const T: usize, const GROUP: usize, const MINIMUMS: bool, const AHEAD: bool>(
     tile: &Tile<'_>,
 ) {
-    // SAFETY: the caller has AVX-512 with VNNI; the tile has a packed panel and `T` tokens.
+    // SAFETY: the caller promises AVX-512 with VNNI; the tile has a packed panel and `T` tokens.
     unsafe {
         prefetch::<T>(tile);
-        let places = const { Whole::of(GROUP, MINIMUMS) };
+        let layout = const { BlockLayout::of(GROUP, MINIMUMS) };
         let (q, d, sums) = (tile.q::<T>(), tile.d::<T>(256), tile.sums::<T>());
         let mut ahead = Ahead::new(tile.ahead, tile.cols / GROUP);
         let mut acc = [_mm512_setzero_ps(); T];
         for b in 0..tile.cols / 256 {
-            let w = tile.panel.add(b * places.size);
+            let w = tile.panel.add(b * layout.size);
             let pairs = || {
                 let mut total = [_mm512_setzero_si512(); T];
                 for p in 0..8 {
-                    let w = _mm512_loadu_si512(w.add(places.pairs + p * LINE).cast());
+                    let w = _mm512_loadu_si512(w.add(layout.pairs + p * LINE).cast());
                     for (total, sums) in total.iter_mut().zip(sums) {
                         *total = words_by(*total, w, sums.add(b * 16 + p * 2));
                     }
@@ -244,8 +246,8 @@ unsafe fn whole_of<const SHORT: bool, const T: usize, const GROUP: usize, const 
                 } else {
                     products::<T, 4>(&mut sums, w.add(group * 4 * LINE), q);
                 }
-                let scale = _mm512_loadu_si512(w.add(Whole::SCALES + group * LINE).cast());
-                // The sum is a word and its sign, which meets zero.
+                let scale = _mm512_loadu_si512(w.add(BlockLayout::SCALES + group * LINE).cast());
+                // The sum is an i16 in the lower word and its sign in the upper, which is multiplied by zero.
                 let scale = if SHORT { _mm512_maskz_mov_epi16(0x5555_5555, scale) } else { scale };
                 for (total, sums) in total.iter_mut().zip(sums) {
                     *total = if SHORT {
@@ -255,12 +257,12 @@ unsafe fn whole_of<const SHORT: bool, const T: usize, const GROUP: usize, const 
                     };
                 }
             }
-            let scale = _mm512_loadu_ps(w.add(places.d).cast());
+            let scale = _mm512_loadu_ps(w.add(layout.d).cast());
             for (t, (acc, total)) in acc.iter_mut().zip(total).enumerate() {
                 *acc = add(*acc, scale, *d[t].add(b), total);
             }
             if MINIMUMS {
-                let scale = _mm512_loadu_ps(w.add(places.m).cast());
+                let scale = _mm512_loadu_ps(w.add(layout.m).cast());
                 for (t, (acc, total)) in acc.iter_mut().zip(pairs()).enumerate() {
                     *acc = add(*acc, scale, *d[t].add(b), total);
                 }
