@@ -1,8 +1,8 @@
-//! BPE with merges: every word, or line, begins as bytes or as characters, and the pair with the earliest merge
+//! BPE with merges: each word (or line) is split into bytes or characters, and the pair with the lowest merge rank
 //! merges first.
 //!
-//! Sources: llama.cpp's `llm_tokenizer_bpe_session`, after GPT-2's `encoder.py`; for characters, Hugging
-//! Face's `BPE` model without byte fallback after its `Whitespace` pre-tokenizer.
+//! Sources: llama.cpp's `llm_tokenizer_bpe_session`, after GPT-2's `encoder.py`; for characters, Hugging Face's `BPE`
+//! model without byte fallback after its `Whitespace` pre-tokenizer.
 
 use super::Output;
 use super::canonical::{SPACE, Spelling};
@@ -13,7 +13,7 @@ use super::unicode::{Normalized, first_char, is_space};
 use super::vocab::Vocab;
 use crate::TokenId;
 
-/// Merges by rank.
+/// Merge rules ordered by rank.
 struct Ranks<'v, 'i>(&'v Index<'i>);
 
 impl Rules for Ranks<'_, '_> {
@@ -28,8 +28,7 @@ impl Rules for Ranks<'_, '_> {
     }
 }
 
-/// Appends the ids of a text without special tokens; `None` if `memory` is too small for one of
-/// its words.
+/// Appends the ids of a text without special tokens; `None` if `memory` is too small for one of its words.
 pub(super) fn encode_bytes(
     vocab: &Vocab<'_>,
     index: &Index<'_>,
@@ -41,7 +40,7 @@ pub(super) fn encode_bytes(
     for word in pre.words(text) {
         let bytes = Normalized::new(word);
         if let [byte @ 0..=0x7f] = *word {
-            // A byte that the vocabulary lacks is left out, as in llama.cpp.
+            // A byte that the vocabulary lacks is skipped, as in llama.cpp.
             if let Some(id) = index.byte(byte) {
                 output.push(id);
             }
@@ -67,8 +66,8 @@ pub(super) fn encode_bytes(
     Some(())
 }
 
-/// As [`encode_bytes`], by characters: one that the vocabulary lacks is an unknown token. Words begin
-/// with a space (`▁`) if the vocabulary spells them so.
+/// Like [`encode_bytes`], with characters: one that the vocabulary lacks becomes an unknown token. Words begin with a
+/// space (`▁`) if the vocabulary spells them that way.
 pub(super) fn encode_characters(
     vocab: &Vocab<'_>,
     index: &Index<'_>,
@@ -101,9 +100,9 @@ pub(super) fn encode_characters(
     Some(())
 }
 
-/// As [`encode_characters`], by lines instead of words, without a space before them and with byte tokens
-/// for characters that the vocabulary lacks. Newlines that follow each other are a line of their own,
-/// with `newlines` one token if there is one.
+/// Like [`encode_characters`], with lines instead of words, no space before them, and byte tokens for characters that
+/// the vocabulary lacks. Consecutive newlines form a line; with `newlines` they become a single token if the vocabulary
+/// has it.
 ///
 /// Source: llama.cpp's `LLAMA_VOCAB_PRE_TYPE_GEMMA4` and, without `newlines`, `LLAMA_VOCAB_PRE_TYPE_SARVAM_MOE`.
 pub(super) fn encode_lines(

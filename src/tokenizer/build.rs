@@ -1,4 +1,4 @@
-//! Building an index: a walk over the tokens, a sort, a walk over the merges.
+//! Builds an index: a pass over the tokens, a sort, and a pass over the merges.
 
 use super::canonical::compare;
 use super::index::{Index, Layout, MAGIC, NONE, Special, header, merge_bytes};
@@ -60,7 +60,7 @@ impl<'a> Builder<'_, 'a> {
         self.vocab.tokens.string_at(offset as usize)
     }
 
-    /// Offsets, keys, the longest token, the known spellings.
+    /// Fills the offsets and keys; finds the longest token and the known spellings.
     fn tokens(&mut self) -> Result<Found, Error> {
         let spelling = self.vocab.spelling();
         let mut found = Found::new();
@@ -98,8 +98,7 @@ impl<'a> Builder<'_, 'a> {
         Ok(found)
     }
 
-    /// Turns the counts in `count + 1` words from `at` on into places: where each one's first entry
-    /// goes.
+    /// Replaces the counts in `count + 1` words from `at` by the index of the first entry of each.
     fn counts_to_places(&mut self, at: usize, count: usize) {
         let mut place = 0;
         for at in at..=at + count {
@@ -109,14 +108,14 @@ impl<'a> Builder<'_, 'a> {
         }
     }
 
-    /// Takes the next place of the one at word `at`.
+    /// Returns the next free index of the list whose start is in word `at`, and advances it.
     fn next_place(&mut self, at: usize) -> usize {
         let place = get(self.words, at);
         self.set(at, place + 1);
         place as usize
     }
 
-    /// When all places are taken, each word holds what the next one should: moves them up.
+    /// After all entries are placed, each word holds the start of the next list: moves them up by one.
     fn places_to_starts(&mut self, at: usize, count: usize) {
         for at in (at + 1..=at + count).rev() {
             let start = get(self.words, at - 1);
@@ -125,7 +124,7 @@ impl<'a> Builder<'_, 'a> {
         self.set(at, 0);
     }
 
-    /// The tokens into their buckets, and each bucket sorted.
+    /// Distributes the tokens to buckets and sorts each bucket.
     fn sort_tokens(&mut self) {
         let vocab = self.vocab;
         let spelling = vocab.found_by();
@@ -155,7 +154,7 @@ impl<'a> Builder<'_, 'a> {
         }
     }
 
-    /// What follows from spellings: end of turn, other types, ends.
+    /// Fills what spellings determine: end of turn, changed types, ending tokens.
     fn names(&mut self, gguf: &Gguf<'_>, found: &Found) {
         let consequences = consequences(gguf, self.vocab, found);
         self.set(header::EOT, consequences.eot.unwrap_or(NONE));
@@ -177,7 +176,7 @@ impl<'a> Builder<'_, 'a> {
         self.set(header::ENDS, count as u32);
     }
 
-    /// The list of special tokens.
+    /// Fills the list of special tokens.
     fn specials(&mut self, strips: Strips) {
         let start = self.layout.specials();
         let room = (self.layout.types() - start) / 3;
@@ -210,7 +209,7 @@ impl<'a> Builder<'_, 'a> {
         });
     }
 
-    /// The tokens of single bytes.
+    /// Fills the tokens of single bytes.
     fn bytes(&mut self) {
         for byte in 0..=255 {
             let id = self.index().find_byte(self.vocab, byte);
@@ -218,7 +217,7 @@ impl<'a> Builder<'_, 'a> {
         }
     }
 
-    /// The index so far: the tokens can be found in it once they are sorted.
+    /// The unfinished index: token look-ups work once the tokens are sorted.
     fn index(&self) -> Index<'_> {
         Index::unfinished(self.words, self.layout)
     }
@@ -229,7 +228,7 @@ impl<'a> Builder<'_, 'a> {
         let count = self.layout.tokens;
         self.words.get_mut(starts..starts + count + 1).unwrap_or(&mut []).fill([0; 4]);
 
-        // How many merges each left id has, and from that where they start.
+        // Count the merges of each left id, then compute their starts.
         for (rank, merge) in merges.strings().enumerate() {
             let (left, _) = halves(merge).ok_or(entry(MERGES, rank, "has no space between two pieces"))?;
             let left =
@@ -257,7 +256,7 @@ impl<'a> Builder<'_, 'a> {
         }
         self.places_to_starts(starts, count);
 
-        // The merges of one left id by right id.
+        // Sort the merges of each left id by right id.
         for left in starts..starts + count {
             let (start, end) = (get(self.words, left) as usize, get(self.words, left + 1) as usize);
             if end > start + 1 {
@@ -283,16 +282,15 @@ fn set(words: &mut [Word], at: usize, value: u32) {
     }
 }
 
-/// The two pieces of a merge: before and after the first space that is not the first
-/// byte.
+/// The two pieces of a merge: before and after the first space that is not the first byte.
 pub(super) fn halves(merge: &[u8]) -> Option<(&[u8], &[u8])> {
     let space = merge.iter().skip(1).position(|byte| *byte == b' ')? + 1;
     Some((merge.get(..space)?, merge.get(space + 1..)?))
 }
 
-/// What follows from the spellings in a vocabulary, and from the ids in the metadata.
+/// Properties that follow from known spellings and from the ids in the metadata.
 pub(super) fn consequences(gguf: &Gguf<'_>, vocab: &Vocab<'_>, found: &Found) -> Consequences {
-    // As in llama.cpp, ids outside the vocabulary are as good as none here.
+    // As in llama.cpp, ids outside the vocabulary are ignored here.
     let key = |name: &str| match gguf.u32(PREFIX, name) {
         Ok(Some(id)) if !name.is_empty() && (id as usize) < vocab.len() => Some(id),
         _ => None,
@@ -300,13 +298,13 @@ pub(super) fn consequences(gguf: &Gguf<'_>, vocab: &Vocab<'_>, found: &Found) ->
     found.consequences([vocab.eos, vocab.eot, vocab.eom], key)
 }
 
-/// Notes which bytes stand before a space in a token.
+/// Collects the bytes that precede a space within a token.
 pub(super) fn note_gaps(gaps: &mut ByteSet, mut bytes: impl Iterator<Item = u8>) {
     let Some(mut before) = bytes.next() else { return };
     for byte in bytes {
         if byte == b' ' {
             gaps.insert(before);
-            // In a text that may also be the last byte of a `▁`.
+            // In a text this byte may also be the last one of a `▁`.
             if before == b' ' {
                 gaps.insert(0x81);
             }
@@ -315,7 +313,7 @@ pub(super) fn note_gaps(gaps: &mut ByteSet, mut bytes: impl Iterator<Item = u8>)
     }
 }
 
-/// The entry of a token in the list of special ones, if it belongs there.
+/// The entry of a token for the list of special tokens, if it belongs there.
 pub(super) fn special(id: TokenId, token: &[u8], kind: TokenType, strips: Strips) -> Option<Special> {
     let first = *token.first().filter(|_| kind.is_special())?;
     Some(Special {
@@ -328,14 +326,14 @@ pub(super) fn special(id: TokenId, token: &[u8], kind: TokenType, strips: Strips
     })
 }
 
-/// The byte that `<0x41>` stands for.
+/// The byte of a byte token such as `<0x41>`.
 pub(super) fn byte_token(token: &[u8]) -> Option<u8> {
     let [b'<', b'0', b'x', high, low, b'>'] = token else { return None };
     let digit = |c: u8| (c as char).to_digit(16);
     Some((digit(*high)? * 16 + digit(*low)?) as u8)
 }
 
-/// Which special tokens take white space with them. llama.cpp decides by these names.
+/// Special tokens that absorb adjacent white space. llama.cpp decides by these names.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Strips {
     Nothing,

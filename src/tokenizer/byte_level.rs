@@ -1,10 +1,10 @@
-//! The alphabet of byte-level BPE: every byte as a printable character, so that a vocabulary is
-//! text. Source: GPT-2's `bytes_to_unicode`.
+//! The alphabet of byte-level BPE: every byte as a printable character, so that a vocabulary is text. Source: GPT-2's
+//! `bytes_to_unicode`.
 //!
-//! Bytes that print keep their place in Latin-1; the other 68 follow from U+0100 on, in order.
+//! Printable bytes map to the same code in Latin-1; the other 68 map to U+0100 and following, in order.
 
-/// The byte that a character of the alphabet stands for, and the bytes its UTF-8 takes; `None` if
-/// `bytes` does not start with a character of the alphabet.
+/// Decodes the first character of `bytes` to the byte it represents; also returns its UTF-8 length. `None` if `bytes`
+/// does not start with a character of the alphabet.
 #[inline]
 pub(super) const fn first_byte(bytes: &[u8]) -> Option<(u8, usize)> {
     match *bytes {
@@ -12,7 +12,7 @@ pub(super) const fn first_byte(bytes: &[u8]) -> Option<(u8, usize)> {
         // U+00A1..U+00FF without the soft hyphen.
         [0xc2, b @ 0xa1..=0xbf, ..] if b != 0xad => Some((b, 2)),
         [0xc3, b @ 0x80..=0xbf, ..] => Some((b + 0x40, 2)),
-        // U+0100..U+0143: the bytes that do not print.
+        // U+0100..U+0143: bytes that are not printable.
         [0xc4, b @ 0x80..=0xa0, ..] => Some((b - 0x80, 2)),
         [0xc4, b @ 0xa1..=0xbf, ..] => Some((b - 0xa1 + 0x7f, 2)),
         [0xc5, b @ 0x80..=0x82, ..] => Some((b - 0x80 + 0x9e, 2)),
@@ -28,7 +28,7 @@ mod tests {
 
     use super::*;
 
-    /// The table as GPT-2's own code makes it.
+    /// The table as computed by GPT-2's code.
     fn table() -> Vec<char> {
         let prints = |b: u32| (0x21..=0x7e).contains(&b) || (0xa1..=0xac).contains(&b) || (0xae..=0xff).contains(&b);
         let mut next = 256;

@@ -1,29 +1,28 @@
-//! The bytes by which tokens are found.
+//! The canonical bytes of tokens, which the index uses for look-ups.
 //!
-//! A vocabulary writes a space as `▁` (SPM) or every byte as a printable character (byte-level
-//! BPE). The index goes by the bytes of text that they stand for instead, so that a look-up compares
-//! with the text as it is.
+//! A vocabulary spells a space as `▁` (SentencePiece) or every byte as a printable character (byte-level BPE). The
+//! index uses the bytes of text that these represent, so a look-up compares with the text directly.
 
 use core::cmp::Ordering;
 
 use super::byte_level;
 use crate::built;
 
-/// U+2581, SPM's space.
+/// U+2581, SentencePiece's space.
 pub(super) const SPACE: [u8; 3] = *b"\xe2\x96\x81";
 
-/// How a vocabulary writes text.
+/// Spelling of text in a vocabulary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Spelling {
-    /// Spaces as `▁`, everything else as it is.
+    /// Spaces as `▁`, other characters unchanged.
     Escaped,
-    /// The same, for texts in which spaces are written as `▁` too.
+    /// Like `Escaped`, for texts in which spaces are also written as `▁`.
     Raw,
-    /// Bytes as the characters of [`byte_level`].
+    /// Bytes as characters of [`byte_level`].
     ByteLevel,
 }
 
-/// The bytes of text that a spelling stands for. Ends early at what the spelling does not know.
+/// Iterator over the bytes of text that a spelling represents. Stops at a character outside of the spelling's alphabet.
 #[derive(Clone, Copy)]
 pub(super) struct Bytes<'t> {
     spelling: Spelling,
@@ -36,8 +35,8 @@ impl Spelling {
         Bytes { spelling: self, rest: spelled }
     }
 
-    /// Whether a text can contain this token: whether it is spelled as the vocabulary spells. One
-    /// that is not (a control token in raw UTF-8, say) is found as a special token only.
+    /// True if a text can contain this token, because it is spelled as the vocabulary spells. Other tokens (such as a
+    /// control token in raw UTF-8) are only found as special tokens.
     pub fn is_reachable(self, spelled: &[u8]) -> bool {
         match self {
             Spelling::ByteLevel if built::BPE => {
@@ -65,8 +64,8 @@ impl Iterator for Bytes<'_> {
     }
 }
 
-/// A number that spreads tokens evenly: FNV-1a, and then murmur3's finisher, because the buckets of
-/// the index are made of the high bits.
+/// Hash that distributes tokens evenly: FNV-1a with murmur3's finalizer, because the index uses the high bits as bucket
+/// number.
 #[derive(Clone, Copy)]
 pub(super) struct Hasher(u32);
 
@@ -81,7 +80,7 @@ impl Hasher {
         self.0 = (self.0 ^ byte as u32).wrapping_mul(0x0100_0193);
     }
 
-    /// The number of the bytes so far.
+    /// Hash of the bytes so far.
     #[inline]
     pub const fn hash(self) -> u32 {
         let mut hash = self.0;
@@ -91,7 +90,7 @@ impl Hasher {
     }
 }
 
-/// [`Hasher`]'s number of all bytes.
+/// [`Hasher`]'s hash of all bytes.
 #[inline]
 pub(super) fn hash(bytes: impl Iterator<Item = u8>) -> u32 {
     let mut hasher = Hasher::new();
@@ -99,13 +98,13 @@ pub(super) fn hash(bytes: impl Iterator<Item = u8>) -> u32 {
     hasher.hash()
 }
 
-/// The first four bytes as a number that orders like them.
+/// The first four bytes as a big-endian number, which preserves their order.
 #[inline]
 pub(super) fn first_four(bytes: impl Iterator<Item = u8>) -> u32 {
     bytes.chain([0; 4]).take(4).fold(0, |key, byte| key << 8 | u32::from(byte))
 }
 
-/// Byte by byte; the shorter of two that agree comes first.
+/// Compares byte by byte; a prefix comes first.
 #[inline]
 pub(super) fn compare(mut a: impl Iterator<Item = u8>, mut b: impl Iterator<Item = u8>) -> Ordering {
     loop {
@@ -145,7 +144,7 @@ mod tests {
 
     #[test]
     fn hashes_spread() {
-        // Two-letter words over 64 buckets: each gets about its share.
+        // Two-letter words over 64 buckets: each bucket gets about its share.
         let mut buckets = [0; 64];
         for a in b'a'..=b'z' {
             for b in b'a'..=b'z' {

@@ -1,16 +1,16 @@
-//! SentencePiece's normalisation: the precompiled map of character sequences, and white space.
+//! SentencePiece's normalization: the precompiled character map, and white space.
 //!
-//! The map is a double array, packed and XOR-compressed (Kanda 2018), followed by the replacements, each
-//! ended by a zero byte. Source: SentencePiece's `normalizer.cc`, llama.cpp's `llm_tokenizer_ugm_session`.
+//! The map is an XOR-compressed double array (Kanda 2018), followed by the zero-terminated replacements. Source:
+//! SentencePiece's `normalizer.cc`, llama.cpp's `llm_tokenizer_ugm_session`.
 
 use super::canonical::SPACE;
 use super::unicode::first_char;
 
-/// The longest sequence that is looked up, and the longest replacement: several times what SentencePiece
-/// makes, and a bound on the work that a damaged map can cause.
+/// Maximum length of sequences and replacements: several times what SentencePiece produces. It bounds the work that a
+/// damaged map can cause.
 const LONGEST: usize = 256;
 
-/// `tokenizer.ggml.precompiled_charsmap`; empty where there is none.
+/// The map in `tokenizer.ggml.precompiled_charsmap`; empty if the file has none.
 #[derive(Clone, Copy)]
 pub(super) struct Charsmap<'a> {
     nodes: &'a [[u8; 4]],
@@ -18,10 +18,10 @@ pub(super) struct Charsmap<'a> {
 }
 
 impl<'a> Charsmap<'a> {
-    /// Changes nothing.
+    /// The empty map, which changes nothing.
     pub const NONE: Self = Self { nodes: &[], replacements: &[] };
 
-    /// `None` if the bytes are too few for what they announce.
+    /// Parses the map; `None` if the bytes are shorter than their header says.
     pub const fn new(bytes: &'a [u8]) -> Option<Self> {
         if bytes.is_empty() {
             return Some(Self::NONE);
@@ -37,10 +37,10 @@ impl<'a> Charsmap<'a> {
         self.nodes.get(at as usize).copied().map_or(0, u32::from_le_bytes)
     }
 
-    /// What the longest known sequence at the start of `text` becomes, and its length.
+    /// Finds the longest sequence of the map at the start of `text`; returns its replacement and its length.
     fn longest(&self, text: &[u8]) -> Option<(&'a [u8], usize)> {
-        // Bits of a node: 0 to 7 the byte that leads to it, 8 whether a sequence ends there, 9 whether the base
-        // is shifted, from 10 on the base; or the place of a replacement, and bit 31 set.
+        // Bits of a node: 0 to 7 its byte, 8 whether a sequence ends there, 9 whether the base is shifted, 10 and up
+        // the base. A node with bit 31 has the offset of a replacement instead.
         let base = |node: u32| (node >> 10) << ((node & 1 << 9) >> 6);
         let mut found = None;
         let mut at = base(self.node(0));
@@ -62,24 +62,24 @@ impl<'a> Charsmap<'a> {
     }
 }
 
-/// What is done to white space.
+/// Treatment of white space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Spaces {
-    /// One before the text.
+    /// Adds a space before the text.
     pub prefix: bool,
-    /// Each run becomes one, before a word.
+    /// Merges each run of white space into one space before a word, and drops it at the end.
     pub merge: bool,
 }
 
-/// The bytes of a text after normalisation. A `▁` in the text is a space that nothing merges.
+/// Iterator over the bytes of a normalized text. A `▁` in the text is a space that is never merged.
 pub(super) struct Normalized<'a, 't> {
     map: Charsmap<'a>,
     spaces: Spaces,
     rest: &'t [u8],
-    /// The bytes that come next: some of the text, or of a replacement.
+    /// Next bytes from the text or from a replacement.
     copied: &'t [u8],
     replaced: &'a [u8],
-    /// A byte that comes after a space.
+    /// A byte to output after a space.
     waiting: Option<u8>,
     in_word: bool,
     started: bool,
@@ -91,9 +91,9 @@ impl<'a, 't> Normalized<'a, 't> {
         Self { map, spaces, rest: text, copied, replaced, waiting: None, in_word: false, started: false }
     }
 
-    /// The next byte before white space is seen to, and whether it is white space.
+    /// Returns the next byte before white space is processed, and whether it is white space.
     fn next_raw(&mut self) -> Option<(u8, bool)> {
-        // Every round takes something from the text.
+        // Every iteration consumes part of the text.
         while self.copied.is_empty() && self.replaced.is_empty() {
             let len = match self.map.longest(self.rest) {
                 Some((replacement, len)) => {

@@ -1,4 +1,4 @@
-//! Ids back to text: the bytes of one token, and characters out of a stream of tokens.
+//! Decoding: the bytes of a token, and text from a stream of tokens.
 
 use core::fmt::Write;
 
@@ -9,24 +9,24 @@ use super::canonical::{SPACE, Spelling};
 use super::vocab::TokenType;
 use crate::{Error, TokenId, built};
 
-/// The bytes of one token, as an iterator. A token may be part of a character only.
+/// Iterator over the bytes of a token, which may be only part of a character.
 #[derive(Clone, Debug)]
 pub struct Piece<'a> {
     form: Form,
     rest: &'a [u8],
-    /// Whether a space comes first.
+    /// True if a space comes first.
     space: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Form {
-    /// As it is spelled.
+    /// As spelled.
     Raw,
     /// A single byte.
     Byte(u8),
-    /// `▁` is a space.
+    /// With spaces as `▁`.
     Escaped,
-    /// Characters of the byte-level alphabet; others stand for themselves.
+    /// In the byte-level alphabet; other characters represent themselves.
     ByteLevel,
 }
 
@@ -73,11 +73,10 @@ impl Iterator for Piece<'_> {
     }
 }
 
-/// Characters out of a stream of tokens: [`Tokenizer::decoder`].
+/// Decodes a stream of tokens to text: [`Tokenizer::decoder`].
 ///
-/// A character that is cut between tokens is held back until it is complete. What can never become
-/// a character comes out as U+FFFD ([`push`](Self::push)) or as it is
-/// ([`push_bytes`](Self::push_bytes)).
+/// A character that is split between tokens is held back until it is complete. Invalid UTF-8 is output as U+FFFD
+/// ([`push`](Self::push)) or unchanged ([`push_bytes`](Self::push_bytes)).
 ///
 /// # Examples
 ///
@@ -88,7 +87,7 @@ impl Iterator for Piece<'_> {
 /// # let gguf = arenite::Gguf::parse(&file)?;
 /// # let mut index = vec![0; Tokenizer::index_bytes(&gguf)?];
 /// let tokenizer = Tokenizer::new(&gguf, &mut index)?;
-/// let ids = tokenizer.encode_list::<8>("€".as_bytes(), Encode::PROMPT, &mut [0; 256])?; // a token for each byte
+/// one token per byte
 ///
 /// let (mut decoder, mut text) = (tokenizer.decoder(), String::new());
 /// for id in &ids {
@@ -100,10 +99,10 @@ impl Iterator for Piece<'_> {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Decoder {
-    /// Bytes of a character that is not complete.
+    /// Bytes of an incomplete character.
     held: [u8; 4],
     held_len: usize,
-    /// Whether a space at the start of the next token is the one that encoding put there.
+    /// True if a space at the start of the next token was inserted by the encoder.
     at_start: bool,
     show_special: bool,
 }
@@ -113,18 +112,18 @@ impl Decoder {
         Self { held: [0; 4], held_len: 0, at_start, show_special: false }
     }
 
-    /// Whether control tokens are written out (`<|im_end|>`) or, by default, left out.
+    /// Sets whether control tokens (`<|im_end|>`) are written; by default they are omitted.
     #[must_use]
     pub const fn show_special(mut self, show: bool) -> Self {
         self.show_special = show;
         self
     }
 
-    /// Takes the next token and gives the text that is complete to `sink`, in one or several parts.
+    /// Decodes the next token and passes completed text to `sink`, in one or several calls.
     ///
     /// # Errors
     ///
-    /// [`Error::TokenOutOfRange`]; nothing is changed then.
+    /// [`Error::TokenOutOfRange`]; the decoder is then unchanged.
     pub fn push(
         &mut self,
         id: TokenId,
@@ -134,12 +133,11 @@ impl Decoder {
         self.push_bytes(id, tokenizer, |bytes| to_text(bytes, &mut sink))
     }
 
-    /// Like [`push`](Self::push), but what is not UTF-8 comes out as it is. No part ends inside a
-    /// character.
+    /// Like [`push`](Self::push), but invalid UTF-8 is output unchanged. No call ends inside a character.
     ///
     /// # Errors
     ///
-    /// [`Error::TokenOutOfRange`]; nothing is changed then.
+    /// [`Error::TokenOutOfRange`]; the decoder is then unchanged.
     pub fn push_bytes(
         &mut self,
         id: TokenId,
@@ -149,7 +147,7 @@ impl Decoder {
         let mut piece = tokenizer.piece(id)?;
         match tokenizer.token_type(id) {
             TokenType::Control | TokenType::Unknown | TokenType::UserDefined => {
-                // Encoding puts a space before the text that follows a special token.
+                // The encoder puts a space before text that follows a special token.
                 self.at_start = tokenizer.vocab.strips_first_space();
                 let hidden = tokenizer.token_type(id) != TokenType::UserDefined;
                 if hidden && !self.show_special {
@@ -171,19 +169,19 @@ impl Decoder {
         Ok(())
     }
 
-    /// Takes the next token and writes the text that is complete to `out`, such as a `heapless::String`.
+    /// Decodes the next token and writes completed text to `out`, for example a `heapless::String`.
     ///
     /// # Errors
     ///
-    /// [`Error::TokenOutOfRange`]; nothing is changed then. [`Error::TextRefused`] if `out` fails: the token is taken
-    /// all the same, and the part of its text that was refused is lost.
+    /// [`Error::TokenOutOfRange`]; the decoder is then unchanged. [`Error::TextRefused`] if `out` fails: the token is
+    /// consumed, and the part of its text that was not written is lost.
     pub fn write(&mut self, id: TokenId, tokenizer: &Tokenizer<'_, '_>, out: &mut impl Write) -> Result<(), Error> {
         let mut written = Ok(());
         self.push(id, tokenizer, |text| written = written.and_then(|()| out.write_str(text)))?;
         written.map_err(|_| Error::TextRefused)
     }
 
-    /// Like [`finish`](Self::finish), into what can fail.
+    /// Like [`finish`](Self::finish), for an output that can fail.
     ///
     /// # Errors
     ///
@@ -194,12 +192,12 @@ impl Decoder {
         written.map_err(|_| Error::TextRefused)
     }
 
-    /// Gives what is held back, at the end of the text: it will not become a character any more.
+    /// Outputs the bytes held back, at the end of the text.
     pub fn finish(&mut self, mut sink: impl FnMut(&str)) {
         self.finish_bytes(|bytes| to_text(bytes, &mut sink));
     }
 
-    /// Like [`finish`](Self::finish), with the bytes as they are.
+    /// Like [`finish`](Self::finish), with invalid UTF-8 unchanged.
     pub fn finish_bytes(&mut self, mut sink: impl FnMut(&[u8])) {
         let held = self.held.get(..self.held_len).unwrap_or(&[]);
         if !held.is_empty() {
@@ -208,7 +206,7 @@ impl Decoder {
         self.held_len = 0;
     }
 
-    /// Takes one byte; whole characters, and bytes that are none, go to `part`.
+    /// Consumes one byte; passes complete characters and invalid bytes to `part`.
     fn take(&mut self, byte: u8, part: &mut Part<'_, impl FnMut(&[u8])>) {
         if self.held_len == 0 && byte < 0x80 {
             part.push(&[byte]);
@@ -218,7 +216,7 @@ impl Decoder {
             *place = byte;
             self.held_len += 1;
         }
-        // At most four rounds: each takes something out, or stops.
+        // At most four iterations: each removes bytes or stops.
         for _ in 0..self.held.len() {
             let held = self.held.get(..self.held_len).unwrap_or(&[]);
             let done = match core::str::from_utf8(held) {
@@ -240,7 +238,7 @@ impl Decoder {
     }
 }
 
-/// Text on its way to the sink, gathered so that the sink is not called for every character.
+/// Buffers text so that the sink is not called for every character.
 struct Part<'s, S: FnMut(&[u8])> {
     bytes: [u8; 64],
     len: usize,
@@ -267,7 +265,7 @@ impl<S: FnMut(&[u8])> Part<'_, S> {
     }
 }
 
-/// Gives bytes as text, with U+FFFD for what is not UTF-8.
+/// Passes bytes as text, with U+FFFD for invalid UTF-8.
 fn to_text(bytes: &[u8], sink: &mut impl FnMut(&str)) {
     for chunk in bytes.utf8_chunks() {
         if !chunk.valid().is_empty() {

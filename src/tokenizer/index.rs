@@ -1,25 +1,25 @@
-//! The index: what makes a vocabulary fast to search, in memory that the caller hands over.
+//! The index, which makes a vocabulary fast to search; in memory provided by the caller.
 //!
-//! It is a row of little-endian 32-bit words, the same on every target, without pointers, of any
-//! alignment: it can be built in RAM or lie in flash. For V tokens and M merges:
+//! An array of little-endian 32-bit words without pointers, the same on every target and of any alignment: it can be
+//! built in RAM or stored in flash. For V tokens and M merges:
 //!
 //! ```text
 //! header     16
-//! gaps        8     set of the bytes that stand before a space within a token
-//! offsets     V     where each token starts in `tokenizer.ggml.tokens`
-//! buckets   B+1     first place in `order` of the keys that begin with these bits
-//! order      2V     (key, id), sorted by key, bytes and id; the key is a hash of the bytes that a token stands
-//!                   for, or with unigram and WordPiece the first four bytes of its spelling
-//! bytes     256     the token of every single byte
-//! specials   3S     (id, length, type and flags), sorted by spelling: what is cut out of texts
-//! types      2T     (id, type) where the type is not the one in the file
+//! gaps        8     set of the bytes that precede a space within a token
+//! offsets     V     start of each token in `tokenizer.ggml.tokens`
+//! buckets   B+1     start in `order` of the keys with these high bits
+//! order      2V     (key, id), sorted by key, bytes and id; the key is a hash of the token's canonical bytes, or
+//!                   with unigram and WordPiece the first four bytes of its spelling
+//! bytes     256     token of every single byte
+//! specials   3S     (id, length, type and flags), sorted by spelling: the special tokens
+//! types      2T     (id, type) of tokens whose type differs from the file's
 //! ends        E     ids that end an answer
 //! starts    V+1     first merge of each left id                          (only with merges)
 //! merges     3M     (right id, rank, result), sorted by left id, right id, rank
 //! ```
 //!
-//! An index from outside is compared with the vocabulary word by word ([`super::verify`]). Reading does
-//! not rely on that: a damaged index gives wrong ids or errors, no panic and no endless loop.
+//! An index from outside is verified word by word ([`super::verify`]). Reading does not rely on that: a damaged index
+//! gives wrong ids or errors, but no panic or endless loop.
 
 use super::canonical::{Spelling, compare};
 use super::merge::Word;
@@ -27,38 +27,38 @@ use super::names;
 use super::vocab::{TokenType, Vocab};
 use crate::TokenId;
 
-/// "no id" in a word.
+/// Word that means "no id".
 pub(super) const NONE: u32 = u32::MAX;
 
-/// First word of an index: "arti", and the version of the layout above.
+/// First word of an index: "arti" with the version of the layout.
 pub(super) const MAGIC: u32 = u32::from_le_bytes(*b"art\x03");
 
-/// Words of the header.
+/// Word offsets in the header.
 pub(super) mod header {
     pub const MAGIC: usize = 0;
     /// Number of tokens.
     pub const TOKENS: usize = 1;
     /// Number of merges.
     pub const MERGES: usize = 2;
-    /// Bytes of the array of tokens in the file: a weak check that the index belongs to it.
+    /// Bytes of the file's token array: a quick check that the index belongs to it.
     pub const TOKEN_BYTES: usize = 3;
-    /// Bytes of the array of merges.
+    /// Bytes of the file's merge array.
     pub const MERGE_BYTES: usize = 4;
-    /// How many places of each list are used.
+    /// Number of entries used in each list.
     pub const SPECIALS: usize = 5;
     pub const TYPES: usize = 6;
     pub const ENDS: usize = 7;
-    /// End of turn and end of message.
+    /// Ids of end of turn and end of message.
     pub const EOT: usize = 8;
     pub const EOM: usize = 9;
-    /// Bytes of the longest token as it is spelled.
+    /// Length of the longest spelling in bytes.
     pub const LONGEST: usize = 10;
-    /// The worst score of an ordinary token, an f32.
+    /// Lowest score of an ordinary token, an f32.
     pub const WORST_SCORE: usize = 11;
     pub const WORDS: usize = 16;
 }
 
-/// Where the parts lie, in words.
+/// Offsets of the sections, in words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     pub tokens: usize,
@@ -73,7 +73,7 @@ impl Layout {
             Some(merges) => (merges.len(), true),
             None => (0, false),
         };
-        // Known spellings may turn further tokens special.
+        // Known spellings can make further tokens special.
         Self { tokens: vocab.len(), merges, specials: vocab.count_special() + names::COUNT, has_merges }
     }
 
@@ -89,12 +89,12 @@ impl Layout {
         self.offsets() + self.tokens
     }
 
-    /// How many high bits of a key tell its bucket: enough for a bucket to have 2 to 4 tokens if keys are even.
+    /// Number of high bits of a key that select its bucket: a bucket has 2 to 4 tokens on average.
     pub const fn bucket_bits(&self) -> u32 {
         (self.tokens as u32 | 1).ilog2().saturating_sub(1)
     }
 
-    /// The bucket of a hash.
+    /// Bucket of a hash.
     pub const fn bucket(&self, hash: u32) -> usize {
         (hash as u64 >> (32 - self.bucket_bits())) as usize
     }
@@ -127,29 +127,29 @@ impl Layout {
         self.starts() + if self.has_merges { self.tokens + 1 } else { 0 }
     }
 
-    /// Words of the whole index.
+    /// Number of words of the index.
     pub const fn words(&self) -> usize {
         self.merges_at() + 3 * self.merges
     }
 }
 
-/// A token that is cut out of a text before the rest is tokenized.
+/// A special token, which is cut out of a text before the rest is tokenized.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Special {
     pub id: TokenId,
-    /// Bytes of its spelling.
+    /// Length of its spelling in bytes.
     pub len: usize,
     pub kind: TokenType,
-    /// The first byte of its spelling.
+    /// First byte of its spelling.
     pub first: u8,
-    /// White space before it goes with it.
+    /// Absorbs white space before it.
     pub strips_left: bool,
-    /// White space after it goes with it.
+    /// Absorbs white space after it.
     pub strips_right: bool,
 }
 
 impl Special {
-    /// The order of special tokens with one spelling: those first that are always cut out.
+    /// Order of special tokens with equal spelling: first those that do not depend on `parse_special`.
     pub fn rank(&self) -> (bool, TokenId) {
         (self.kind != TokenType::UserDefined, self.id)
     }
@@ -173,7 +173,7 @@ impl Special {
     }
 }
 
-/// An index, finished, for reading.
+/// A finished index.
 #[derive(Clone, Copy)]
 pub(super) struct Index<'i> {
     pub words: &'i [Word],
@@ -181,8 +181,8 @@ pub(super) struct Index<'i> {
 }
 
 impl<'i> Index<'i> {
-    /// The index at the front of `bytes`, which may have any alignment; `None` if its header is not
-    /// that of one for this vocabulary.
+    /// Reads the index at the front of `bytes`, which may have any alignment; `None` if its header does not match this
+    /// vocabulary.
     pub fn new(vocab: &Vocab<'_>, bytes: &'i [u8]) -> Option<Self> {
         let layout = Layout::of(vocab);
         let words = bytes.as_chunks::<4>().0.get(..layout.words())?;
@@ -195,7 +195,7 @@ impl<'i> Index<'i> {
         is_one.then_some(index)
     }
 
-    /// An index in the making: [`find`](Self::find) works as soon as the tokens are sorted.
+    /// An index under construction: [`find`](Self::find) works once the tokens are sorted.
     pub fn unfinished(words: &'i [Word], layout: Layout) -> Self {
         Self { words, layout }
     }
@@ -209,7 +209,7 @@ impl<'i> Index<'i> {
         Some(self.word(at)).filter(|id| (*id as usize) < self.layout.tokens)
     }
 
-    /// A token as it is spelled in the vocabulary; empty past its end.
+    /// The spelling of a token; empty for ids outside the vocabulary.
     #[inline]
     pub fn spelled<'a>(&self, vocab: &Vocab<'a>, id: TokenId) -> &'a [u8] {
         #[cfg(test)]
@@ -221,7 +221,7 @@ impl<'i> Index<'i> {
         }
     }
 
-    /// The token that stands for these bytes of text.
+    /// Finds the token with these canonical bytes.
     #[inline]
     pub fn find(&self, vocab: &Vocab<'_>, bytes: impl Iterator<Item = u8> + Clone) -> Option<TokenId> {
         let wanted = vocab.key(bytes.clone());
@@ -242,10 +242,10 @@ impl<'i> Index<'i> {
         self.words.get(self.layout.order()..self.layout.bytes()).unwrap_or(&[]).as_chunks::<2>().0
     }
 
-    /// The tokens whose spelling the text begins with, the shortest first: bytes and id. Only where
+    /// Iterates over the tokens that `text` starts with, shortest first: length in bytes, and id. Requires
     /// [`Vocab::finds_prefixes`].
     ///
-    /// Every byte narrows the range of tokens that begin like the text, by two binary searches.
+    /// Every byte narrows the range of tokens with this prefix, by two binary searches.
     pub fn prefixes(&self, vocab: &Vocab<'_>, text: &[u8]) -> impl Iterator<Item = (usize, TokenId)> {
         let used = self.word(self.layout.buckets() + (1 << self.layout.bucket_bits())) as usize;
         let mut range = self.order().get(..used).unwrap_or(&[]);
@@ -254,7 +254,7 @@ impl<'i> Index<'i> {
             loop {
                 let (depth, byte) = text.next()?;
                 let here = |[key, id]: &[Word; 2]| match key.get(3_usize.wrapping_sub(depth)) {
-                    // A zero there may be the end of a token.
+                    // A zero byte in the key may mean the end of the token.
                     Some(byte) if *byte != 0 => Some(*byte),
                     _ => self.spelled(vocab, u32::from_le_bytes(*id)).get(depth).copied(),
                 };
@@ -268,14 +268,14 @@ impl<'i> Index<'i> {
         })
     }
 
-    /// The token that is spelled exactly so.
+    /// Finds the token with exactly this spelling.
     pub fn exact(&self, vocab: &Vocab<'_>, spelled: &[u8]) -> Option<TokenId> {
         let id = self.find(vocab, vocab.found_by().bytes(spelled))?;
         Some(id).filter(|id| self.spelled(vocab, *id) == spelled)
     }
 
-    /// The token that a merge of two makes. Merges usually make their tokens in the order of the ids:
-    /// `before` is what the one before made.
+    /// The token produced by merging two tokens. Results of merges usually have consecutive ids: `before` is the result
+    /// of the previous merge.
     pub fn joined(&self, vocab: &Vocab<'_>, left: &[u8], right: &[u8], before: TokenId) -> Option<TokenId> {
         let is_joined = |id: &TokenId| self.spelled(vocab, *id).strip_prefix(left) == Some(right);
         let guess = [before.wrapping_add(1), before].into_iter().find(is_joined);
@@ -283,7 +283,7 @@ impl<'i> Index<'i> {
         guess.or_else(|| self.find(vocab, spelling.bytes(left).chain(spelling.bytes(right))).filter(is_joined))
     }
 
-    /// The token of a single byte, searched for: with SPM `<0x41>`, else the byte as it is spelled.
+    /// Searches for the token of a single byte: `<0x41>` with SentencePiece, else its spelling.
     pub fn find_byte(&self, vocab: &Vocab<'_>, byte: u8) -> Option<TokenId> {
         if vocab.spelling() == Spelling::Escaped {
             const HEX: [u8; 16] = *b"0123456789ABCDEF";
@@ -296,19 +296,18 @@ impl<'i> Index<'i> {
         self.find(vocab, core::slice::from_ref(&byte).iter().copied())
     }
 
-    /// Whether a token may hold a space after this byte. If not, what stands before the space and
-    /// what follows from it on never merge.
+    /// True if a token may contain a space after this byte. If not, the text before and after the space never merges.
     pub fn may_span(&self, before_space: u8) -> bool {
         self.word(self.layout.gaps() + usize::from(before_space >> 5)) >> (before_space & 31) & 1 != 0
     }
 
-    /// The token of a single byte: `<0x41>` or the byte itself, as the vocabulary has it.
+    /// The token of a single byte: `<0x41>` or the byte itself, depending on the vocabulary.
     #[inline]
     pub fn byte(&self, byte: u8) -> Option<TokenId> {
         self.id(self.layout.bytes() + usize::from(byte))
     }
 
-    /// The rank of a merge and what it makes.
+    /// Rank and result of a merge.
     #[inline]
     pub fn merge(&self, left: TokenId, right: TokenId) -> Option<(u32, TokenId)> {
         if left as usize >= self.layout.tokens {
@@ -323,15 +322,15 @@ impl<'i> Index<'i> {
         (u32::from_le_bytes(*r) == right).then(|| (u32::from_le_bytes(*rank), u32::from_le_bytes(*result)))
     }
 
-    /// The special tokens, for [`Special::from_words`], sorted by their spelling. Of several with one spelling the
-    /// first is one that is always cut out, if there is such a one.
+    /// The special tokens (see [`Special::from_words`]), sorted by spelling. Among equal spellings, one that does not
+    /// depend on `parse_special` comes first.
     pub fn specials(&self) -> &'i [[Word; 3]] {
         let count = (self.word(header::SPECIALS) as usize).min(self.layout.specials);
         let start = self.layout.specials();
         self.words.get(start..start + 3 * count).unwrap_or(&[]).as_chunks::<3>().0
     }
 
-    /// A token's type: the file's, or another if its spelling says so.
+    /// A token's type: the file's, unless its spelling determines another.
     pub fn kind(&self, vocab: &Vocab<'_>, id: TokenId) -> TokenType {
         let count = (self.word(header::TYPES) as usize).min(names::COUNT);
         let types = self.words.get(self.layout.types()..).unwrap_or(&[]).as_chunks::<2>().0;
@@ -343,7 +342,7 @@ impl<'i> Index<'i> {
         vocab.file_type(id)
     }
 
-    /// The tokens that end an answer.
+    /// Tokens that end an answer.
     pub fn ends(&self) -> impl Iterator<Item = TokenId> + use<'i> {
         let count = (self.word(header::ENDS) as usize).min(names::MOST_ENDS);
         let start = self.layout.ends();
@@ -359,19 +358,19 @@ impl<'i> Index<'i> {
         self.id(header::EOM)
     }
 
-    /// The worst score of an ordinary token.
+    /// Lowest score of an ordinary token.
     pub fn worst_score(&self) -> f32 {
         f32::from_bits(self.word(header::WORST_SCORE))
     }
 
-    /// Bytes of the longest token as it is spelled.
+    /// Length of the longest spelling in bytes.
     pub fn longest(&self) -> usize {
         self.word(header::LONGEST) as usize
     }
 }
 
-/// Those of sorted `entries` that have `byte` in one place, given that they agree before it; `None` if there are
-/// none. `here` gives the byte in that place, or nothing where an entry is shorter.
+/// Narrows sorted `entries` to those with `byte` at one position, given that they are equal before it; `None` if there
+/// are none. `here` returns an entry's byte at that position, or `None` if it is shorter.
 pub(super) fn narrow<T>(entries: &[T], here: impl Fn(&T) -> Option<u8>, byte: u8) -> Option<&[T]> {
     let start = entries.partition_point(|entry| here(entry) < Some(byte));
     let entries = entries.get(start..)?;
@@ -379,7 +378,7 @@ pub(super) fn narrow<T>(entries: &[T], here: impl Fn(&T) -> Option<u8>, byte: u8
     entries.get(..end).filter(|entries| !entries.is_empty())
 }
 
-/// Bytes of the array of merges, as far as 32 bits tell.
+/// Size of the array of merges in bytes, modulo 2^32.
 pub(super) fn merge_bytes(vocab: &Vocab<'_>) -> u32 {
     vocab.merges().map_or(0, |merges| merges.bytes().len() as u32)
 }

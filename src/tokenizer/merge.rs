@@ -1,26 +1,25 @@
-//! The merge loop that SPM and BPE share: a row of symbols in which, again and again, the best
-//! neighbouring pair becomes one symbol.
+//! The merge loop shared by SentencePiece's BPE and byte-level BPE: repeatedly merges the best pair of adjacent
+//! symbols.
 //!
-//! n symbols take O(n log n): the best pair is the smallest leaf of a tree in which every node is
-//! the minimum of 16. llama.cpp keeps a queue of all pairs it ever saw and skips the stale ones;
-//! the pair it takes is always the best of the present ones, leftmost first, so the result here is
-//! the same.
+//! n symbols take O(n log n): the best pair is the minimum in a tree with a fan-out of 16. llama.cpp keeps a queue of
+//! all pairs ever seen and skips stale ones; the pair it takes is always the best present one, leftmost first, so the
+//! result is the same.
 //!
-//! The symbols live in the bytes they cover, one slot for each: three words a slot and the tree.
+//! Symbols are stored in the slots of the bytes that they cover: three words per slot, and the tree.
 
-/// The key of a slot that starts no pair.
+/// Key of a slot without a pair.
 pub(super) const NO_PAIR: u32 = u32::MAX;
 
-/// Children of a node.
+/// Children per node.
 const FAN: usize = 16;
 
-/// Levels of the tree above the leaves: 16^8 is more slots than a `u32` counts.
+/// Tree levels above the leaves: 16^8 exceeds the number of slots in a `u32`.
 const MOST_LEVELS: usize = 8;
 
-/// A word of the caller's memory, little-endian, of any alignment.
+/// A little-endian word of the caller's memory, of any alignment.
 pub(super) type Word = [u8; 4];
 
-/// Two neighbouring symbols: slots `start..middle` and `middle..end`, and their ids.
+/// Two adjacent symbols, in slots `start..middle` and `middle..end`, and their ids.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pair {
     pub start: u32,
@@ -30,15 +29,15 @@ pub(super) struct Pair {
     pub right: u32,
 }
 
-/// What may be merged.
+/// Merge rules of a tokenizer.
 pub(super) trait Rules {
-    /// The smaller, the earlier; [`NO_PAIR`] for a pair that does not merge.
+    /// Priority of a pair: the smallest merges first; [`NO_PAIR`] if it does not merge.
     fn key(&self, pair: Pair) -> u32;
-    /// The id of the merged symbol. Only asked for pairs that merge.
+    /// Id of the merged symbol. Only called for pairs that merge.
     fn merged(&self, pair: Pair) -> u32;
 }
 
-/// Words of memory for a row of `slots`.
+/// Words of memory for `slots` slots.
 pub(super) const fn words_for(slots: usize) -> usize {
     let mut words = slots.saturating_mul(3);
     let mut level = slots;
@@ -49,17 +48,17 @@ pub(super) const fn words_for(slots: usize) -> usize {
     words
 }
 
-/// The row.
+/// A sequence of symbols.
 pub(super) struct Row<'s> {
-    /// Of a symbol's first slot: where the symbol ends. Of its last slot, if that is another one:
-    /// where it starts, which is less than the slot's own place, so that the two cannot be mixed up.
+    /// In a symbol's first slot: the symbol's end. In its last slot, if different: its start, which is less than the
+    /// slot's own index, so the two can be distinguished.
     links: &'s mut [Word],
     ids: &'s mut [Word],
-    /// Of a symbol's first slot: the key of the pair that it forms with the next symbol.
+    /// In a symbol's first slot: the key of its pair with the next symbol.
     keys: &'s mut [Word],
-    /// The levels one after the other, from the leaves up.
+    /// All levels of the tree, from the leaves up.
     tree: &'s mut [Word],
-    /// First and one past the last word of each level in `tree`.
+    /// Range of each level in `tree`.
     levels: [(u32, u32); MOST_LEVELS],
     level_count: usize,
 }
@@ -74,7 +73,7 @@ fn set(words: &mut [Word], at: u32, value: u32) {
     }
 }
 
-/// The children of node `at` among `words`.
+/// The children of node `at` in `words`.
 fn children(words: &[Word], at: u32) -> &[Word] {
     let start = (at as usize) * FAN;
     let end = (start + FAN).min(words.len());
@@ -85,13 +84,13 @@ fn min(words: &[Word]) -> u32 {
     words.iter().fold(NO_PAIR, |min, word| min.min(u32::from_le_bytes(*word)))
 }
 
-/// Place of the first word that is `value`.
+/// Index of the first word equal to `value`.
 fn find(words: &[Word], value: u32) -> Option<u32> {
     words.iter().position(|word| u32::from_le_bytes(*word) == value).map(|at| at as u32)
 }
 
 impl<'s> Row<'s> {
-    /// An empty row of `slots` in `memory`; `None` if `memory` has fewer than [`words_for`].
+    /// An empty row of `slots` slots in `memory`; `None` if `memory` has fewer than [`words_for`] words.
     pub fn new(memory: &'s mut [Word], slots: usize) -> Option<Self> {
         u32::try_from(slots).ok()?;
         let (links, memory) = memory.split_at_mut_checked(slots)?;
@@ -111,7 +110,7 @@ impl<'s> Row<'s> {
         Some(Self { links, ids, keys, tree, levels, level_count })
     }
 
-    /// Makes `start..end` a symbol. The symbols must cover the row from left to right.
+    /// Stores a symbol in `start..end`. Symbols must be added from left to right without gaps.
     pub fn put(&mut self, start: usize, end: usize, id: u32) {
         self.link(start as u32, end as u32);
         set(self.ids, start as u32, id);
@@ -131,7 +130,7 @@ impl<'s> Row<'s> {
         self.links.len() as u32
     }
 
-    /// The symbols from left to right: start, end and id.
+    /// Iterates over the symbols from left to right: start, end and id.
     pub fn symbols(&self) -> impl Iterator<Item = (usize, usize, u32)> {
         let mut at = 0;
         core::iter::from_fn(move || {
@@ -145,7 +144,7 @@ impl<'s> Row<'s> {
         })
     }
 
-    /// The pair that the symbol at `start` forms with the next one.
+    /// The pair of the symbol at `start` and the next one.
     fn pair(&self, start: u32) -> Option<Pair> {
         let middle = get(self.links, start);
         if middle >= self.len() {
@@ -155,15 +154,15 @@ impl<'s> Row<'s> {
         Some(Pair { start, middle, end, left: get(self.ids, start), right: get(self.ids, middle) })
     }
 
-    /// Where the symbol before `start` starts.
+    /// Start of the symbol before `start`.
     fn before(&self, start: u32) -> Option<u32> {
         let last = start.checked_sub(1)?;
         let link = get(self.links, last);
-        // A symbol of one slot links to its end, which is here.
+        // A symbol of one slot links to its end, which is `start`.
         Some(if link == start { last } else { link })
     }
 
-    /// Merges until no pair is left that merges.
+    /// Merges until no pair can be merged.
     pub fn merge(&mut self, rules: &impl Rules) {
         let mut start = 0;
         while let Some(pair) = self.pair(start) {
@@ -171,7 +170,7 @@ impl<'s> Row<'s> {
             start = pair.middle;
         }
         self.grow_tree();
-        // Each round removes a symbol, so there are fewer rounds than slots.
+        // Each iteration removes a symbol.
         for _ in 1..self.len() {
             let Some(pair) = self.best().and_then(|start| self.pair(start)) else { break };
             let id = rules.merged(pair);
@@ -187,7 +186,7 @@ impl<'s> Row<'s> {
         }
     }
 
-    /// The words of a level; level 0 is the first above the leaves.
+    /// Words of a level; level 0 is the one above the leaves.
     fn level(&self, level: usize) -> &[Word] {
         match self.levels.get(level) {
             Some(&(start, end)) => self.tree.get(start as usize..end as usize).unwrap_or(&[]),
@@ -195,7 +194,7 @@ impl<'s> Row<'s> {
         }
     }
 
-    /// The words that the nodes of a level are the minima of.
+    /// Words of the level below.
     fn below(&self, level: usize) -> &[Word] {
         match level.checked_sub(1) {
             Some(level) => self.level(level),
@@ -213,7 +212,7 @@ impl<'s> Row<'s> {
         }
     }
 
-    /// Changes a key and the minima above it.
+    /// Changes a key and updates the minima above it.
     fn rekey(&mut self, slot: u32, key: u32) {
         set(self.keys, slot, key);
         let mut node = slot;
@@ -228,7 +227,7 @@ impl<'s> Row<'s> {
         }
     }
 
-    /// The first of the slots with the smallest key, if there is a pair at all.
+    /// The first slot with the smallest key; `None` if there is no pair.
     fn best(&self) -> Option<u32> {
         let top = self.below(self.level_count);
         let value = min(top);
@@ -250,7 +249,7 @@ mod tests {
 
     use super::*;
 
-    /// Digits merge when the sum of their ids, modulo a number, is small: rules without structure.
+    /// Test rules: digits merge if the sum of their ids, modulo a number, is small.
     struct Sums(u32);
 
     impl Rules for Sums {
@@ -263,7 +262,7 @@ mod tests {
         }
     }
 
-    /// The definition: look at all pairs, merge the best, repeat.
+    /// Reference implementation: finds the best of all pairs, merges it, and repeats.
     fn naive(mut symbols: Vec<(usize, u32)>, rules: &Sums) -> Vec<(usize, u32)> {
         loop {
             let key = |i: usize| {
@@ -311,7 +310,7 @@ mod tests {
         }
     }
 
-    /// A word of any length asks for three keys of a symbol at most; the tree bounds the rest.
+    /// A word of any length requests at most three keys per symbol; the tree bounds the other work.
     #[test]
     fn keys_are_asked_for_in_proportion() {
         struct Counted(Sums, core::cell::Cell<usize>);

@@ -1,17 +1,16 @@
-//! Text to token ids and back, from the vocabulary in a GGUF file, without a heap.
+//! Tokenization: text to token ids and back, with the vocabulary of a GGUF file and without a heap.
 //!
-//! The ids are llama.cpp's, for every input, UTF-8 or not. A file that holds only a vocabulary is
-//! enough. This module owns: reading the vocabulary ([`Tokenizer`]), the index that makes it
-//! searchable, cutting out special tokens, SentencePiece's BPE and unigram, byte-level BPE with its
-//! pre-tokenizers, BPE over characters, WordPiece, and decoding a stream of ids ([`Decoder`]). It knows
-//! nothing of models.
+//! Ids equal llama.cpp's for every input, UTF-8 or not. The file may contain only a vocabulary. This module reads the
+//! vocabulary ([`Tokenizer`]), builds the index for searching it, finds special tokens, and implements SentencePiece's
+//! BPE and unigram, byte-level BPE with its pre-tokenizers, BPE over characters, WordPiece, and decoding ([`Decoder`]).
+//! It does not depend on models.
 //!
 //! ```text
-//! vocab         what the file says            scan, pretokenizer   words, for BPE
-//! names         tokens known by spelling      spm, bpe, merge      merging pairs
-//! index         the look-up index             unigram, charsmap    the best cut
-//! build, verify how it is made and checked
-//! special       special tokens in a text      wordpiece            the longest tokens
+//! vocab         the file's metadata           scan, pretokenizer   words, for BPE
+//! names         tokens with known spellings   spm, bpe, merge      merging pairs
+//! index         the look-up index             unigram, charsmap    best segmentation
+//! build, verify creating and checking it
+//! special       special tokens in a text      wordpiece            longest tokens
 //! canonical, byte_level, unicode              decode               ids to text
 //! ```
 //!
@@ -34,7 +33,7 @@
 //! for id in &ids {
 //!     decoder.push(*id, &tokenizer, |text| again.push_str(text))?;
 //! }
-//! decoder.finish(|text| again.push_str(text)); // what was waiting for the rest of a character
+//! bytes of an incomplete character
 //! assert_eq!(again, "Once upon a time");
 //! # Ok(())
 //! # }
@@ -74,15 +73,14 @@ use special::{Specials, mark};
 use verify::verified;
 use vocab::{Model, Vocab};
 
-/// Metadata key under which a file has its tokenizer's index: an array of `u32`, which are the words
-/// of the index. `arenite pack` puts it there, and then no memory is needed for it.
+/// Metadata key of a tokenizer index in the file: an array of `u32`, the words of the index. `arenite pack` adds it;
+/// the tokenizer then needs no memory for an index.
 ///
-/// What the words are is described in `src/tokenizer/index.rs`. Like everything in the file they are
-/// little-endian and may have any alignment, so one file serves every target. Other programs ignore
-/// the key.
+/// `src/tokenizer/index.rs` describes the layout. The words are little-endian and may have any alignment, so one file
+/// works on every target. Other programs ignore the key.
 pub const INDEX_KEY: &str = "arenite.tokenizer.index";
 
-/// The index in the file.
+/// The index stored in the file.
 const fn packed<'a>(gguf: &Gguf<'a>) -> Result<Option<&'a [u8]>, Error> {
     match tri!(gguf.array("", INDEX_KEY)) {
         None => Ok(None),
@@ -94,28 +92,27 @@ const fn packed<'a>(gguf: &Gguf<'a>) -> Result<Option<&'a [u8]>, Error> {
     }
 }
 
-/// The longest text that one call takes: positions are 32 bits wide, and a byte that is not UTF-8
-/// becomes three.
+/// Longest text per call: positions are 32 bits wide, and an invalid UTF-8 byte becomes three bytes.
 const LONGEST_TEXT: usize = (u32::MAX / 4) as usize;
 
-/// What [`Tokenizer::encode`] does beyond plain text.
+/// Options of [`Tokenizer::encode`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Encode {
-    /// Adds the tokens that the model wants before and after a text, if the file says so: BOS, EOS.
+    /// Adds BOS and EOS if the file says so.
     pub add_special: bool,
-    /// Reads control tokens that are spelled out in the text (`<|im_start|>`) as these tokens, not
-    /// as text. Not for text from outside: it could speak for somebody else.
+    /// Parses control tokens in the text (`<|im_start|>`). Do not use for untrusted text, which could then imitate
+    /// other roles.
     pub parse_special: bool,
 }
 
 impl Encode {
-    /// Nothing but the text.
+    /// Only the text.
     pub const TEXT: Self = Self { add_special: false, parse_special: false };
-    /// A prompt for a model: with BOS as the file says, control tokens read as such.
+    /// A prompt: with BOS if the file says so, and with control tokens parsed.
     pub const PROMPT: Self = Self { add_special: true, parse_special: true };
 }
 
-/// A vocabulary, ready to encode and decode. See the [module](self) for an example.
+/// A tokenizer for a file's vocabulary. See the [module](self) for an example.
 #[derive(Clone, Copy)]
 pub struct Tokenizer<'a, 'i> {
     vocab: Vocab<'a>,
@@ -123,13 +120,13 @@ pub struct Tokenizer<'a, 'i> {
 }
 
 impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
-    /// Bytes of memory that [`new`](Self::new) needs for the index: the same on every target, and 0 if
-    /// the file has the index in it ([`INDEX_KEY`]).
+    /// Bytes of memory that [`new`](Self::new) needs for the index: the same on every target, and 0 if the file
+    /// contains the index ([`INDEX_KEY`]).
     ///
     /// # Errors
     ///
-    /// What is missing or wrong in the vocabulary's metadata, as for [`new`](Self::new), as far as
-    /// it shows without looking at every token.
+    /// Errors in the vocabulary's metadata, as for [`new`](Self::new), except those that only a check of every token
+    /// finds.
     pub const fn index_bytes(gguf: &Gguf<'a>) -> Result<usize, Error> {
         match tri!(packed(gguf)) {
             Some(_) => Ok(0),
@@ -137,27 +134,27 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
         }
     }
 
-    /// Bytes of the index that [`build_index`](Self::build_index) makes, whether or not the file has one.
+    /// Bytes of the index built by [`build_index`](Self::build_index), even if the file contains an index.
     ///
     /// # Errors
     ///
-    /// As for [`index_bytes`](Self::index_bytes).
+    /// Same as [`index_bytes`](Self::index_bytes).
     pub const fn built_index_bytes(gguf: &Gguf<'a>) -> Result<usize, Error> {
         let vocab = tri!(Vocab::read(gguf));
         Ok(Layout::of(&vocab).words().saturating_mul(4))
     }
 
-    /// Reads the vocabulary, and takes the index from the file if it has one, after checking it; else
-    /// builds it at the front of `index`, which may have any alignment and may be longer.
+    /// Reads the vocabulary. Uses the index in the file after checking it, or else builds one at the front of `index`,
+    /// which may have any alignment and may be longer than needed.
     ///
     /// # Errors
     ///
-    /// - [`Error::MissingKey`], [`Error::KeyType`], [`Error::KeyValue`]: the metadata under
-    ///   `tokenizer.ggml` are incomplete, of a wrong type, too short, or name ids that do not exist.
-    /// - [`Error::Unsupported`]: another kind of tokenizer or pre-tokenizer.
-    /// - [`Error::VocabularyEntry`]: a byte token or a merge that makes no sense.
-    /// - [`Error::BufferTooSmall`]: `index` has fewer than [`index_bytes`](Self::index_bytes).
-    /// - [`Error::ForeignIndex`]: the index in the file is not the one that would be built.
+    /// - [`Error::MissingKey`], [`Error::KeyType`], [`Error::KeyValue`]: metadata under `tokenizer.ggml` is missing, has a
+    ///   wrong type or length, or has ids outside the vocabulary.
+    /// - [`Error::Unsupported`]: an unsupported tokenizer or pre-tokenizer.
+    /// - [`Error::VocabularyEntry`]: an invalid byte token or merge.
+    /// - [`Error::BufferTooSmall`]: `index` is shorter than [`index_bytes`](Self::index_bytes).
+    /// - [`Error::ForeignIndex`]: the index in the file differs from the one that would be built.
     pub fn new(gguf: &Gguf<'a>, index: &'i mut [u8]) -> Result<Self, Error> {
         match packed(gguf)? {
             Some(index) => Self::with_index(gguf, index),
@@ -165,13 +162,12 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
         }
     }
 
-    /// As [`new`](Self::new), but builds the index even if the file has one. The first
-    /// [`built_index_bytes`](Self::built_index_bytes) of `index` are then what belongs under
-    /// [`INDEX_KEY`].
+    /// Like [`new`](Self::new), but always builds the index. The first [`built_index_bytes`](Self::built_index_bytes)
+    /// of `index` can then be stored under [`INDEX_KEY`].
     ///
     /// # Errors
     ///
-    /// As for [`new`](Self::new).
+    /// Same as [`new`](Self::new).
     #[inline(never)] // or its temporaries stay on the caller's stack
     pub fn build_index(gguf: &Gguf<'a>, index: &'i mut [u8]) -> Result<Self, Error> {
         let vocab = Vocab::read(gguf)?;
@@ -179,13 +175,13 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
         Ok(Self { vocab, index })
     }
 
-    /// Uses an index that [`build_index`](Self::build_index) made earlier and that does not lie in the
-    /// file. All of it is checked, which takes somewhat less time than building.
+    /// Uses an index that was built earlier by [`build_index`](Self::build_index) and is not in the file. Checks all of
+    /// it, which takes less time than building.
     ///
     /// # Errors
     ///
-    /// As for [`new`](Self::new) where the metadata are concerned; [`Error::ForeignIndex`] if the
-    /// index is for another vocabulary, damaged, or of another version of this crate.
+    /// Same as [`new`](Self::new) for metadata; [`Error::ForeignIndex`] if the index is damaged or was built for
+    /// another vocabulary or by another version of this crate.
     #[inline(never)] // or its temporaries stay on the caller's stack
     pub fn with_index(gguf: &Gguf<'a>, index: &'i [u8]) -> Result<Self, Error> {
         let vocab = Vocab::read(gguf)?;
@@ -194,17 +190,17 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
         Ok(Self { vocab, index })
     }
 
-    /// Bytes of scratch memory with which [`encode`](Self::encode) takes any text of `text_len`
-    /// bytes. ([`scratch_bytes_for`](Self::scratch_bytes_for) is what one text needs, far less as a rule.)
+    /// Bytes of scratch that [`encode`](Self::encode) needs for any text of `text_len` bytes. (Most texts need far
+    /// less: see [`scratch_bytes_for`](Self::scratch_bytes_for).)
     ///
-    /// With unigram the file says how its texts are normalised. This assumes that they become no more than 11
-    /// times as long, as is so for each of Unicode's normal forms.
+    /// Unigram normalizes texts with a table in the file. This function assumes that texts become at most 11 times as
+    /// long, which holds for all of Unicode's normal forms.
     pub const fn scratch_bytes(text_len: usize) -> usize {
-        // Every byte that is not UTF-8 becomes three.
+        // Every invalid UTF-8 byte becomes three bytes.
         Self::scratch(text_len, 3)
     }
 
-    /// As [`scratch_bytes`](Self::scratch_bytes), for text that is known to be UTF-8.
+    /// Like [`scratch_bytes`](Self::scratch_bytes), for valid UTF-8.
     pub const fn scratch_bytes_utf8(text_len: usize) -> usize {
         Self::scratch(text_len, 1)
     }
@@ -212,7 +208,7 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
     const fn scratch(text_len: usize, growth: usize) -> usize {
         let merged = words_for(text_len.saturating_mul(growth).saturating_add(1));
         let normalized = match built::UNIGRAM {
-            // A space more, of three bytes.
+            // With an additional space of three bytes.
             true => unigram::words_for(text_len.saturating_mul(unigram::MOST_GROWTH).saturating_add(3)),
             false => 0,
         };
@@ -220,28 +216,27 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
         words.saturating_mul(4).saturating_add(text_len)
     }
 
-    /// Bytes of scratch memory with which [`encode`](Self::encode) takes this text. Byte-level BPE works word by
-    /// word, so it needs memory for the longest; so does SentencePiece's BPE with most vocabularies.
+    /// Bytes of scratch that [`encode`](Self::encode) needs for this text. Byte-level BPE, and SentencePiece's BPE with
+    /// most vocabularies, only need memory for the longest word.
     pub fn scratch_bytes_for(&self, text: &[u8]) -> usize {
         let words = match self.vocab.model {
             Model::Unigram if built::UNIGRAM => unigram::words_for_text(&self.vocab, text),
-            // A `▁` in front, and three bytes for one that is not UTF-8.
+            // A leading `▁`, and three bytes per invalid UTF-8 byte.
             Model::WordPiece { .. } => text.len().saturating_mul(3).saturating_add(3).div_ceil(4),
             _ => words_for(text.len().saturating_mul(3).saturating_add(1)),
         };
-        // Marks and candidates of special tokens, and after the marks the words.
+        // Marks and candidates of special tokens; the memory after the marks is reused for words.
         text.len().saturating_add(words.saturating_mul(4).max(text.len().saturating_mul(8)))
     }
 
-    /// Encodes a text and returns how many ids there are; they are at the front of `out`.
+    /// Encodes a text to the front of `out` and returns the number of ids.
     ///
-    /// The text may hold any bytes. The time is in proportion to `n log n` of its length at worst.
+    /// The text may contain any bytes. Time is O(n log n) in its length.
     ///
     /// # Errors
     ///
-    /// [`Error::BufferTooSmall`] if `scratch` has fewer than
-    /// [`scratch_bytes_for`](Self::scratch_bytes_for) the text and that was too few, or if `out` is too small; for
-    /// `out` it says exactly how many ids there are. [`Error::TextTooLong`] from 1 GiB on.
+    /// [`Error::BufferTooSmall`] if `scratch` was too short (at most [`scratch_bytes_for`](Self::scratch_bytes_for) the
+    /// text are needed) or `out` is; for `out` it has the exact number of ids. [`Error::TextTooLong`] from 1 GiB on.
     pub fn encode(
         &self,
         text: &[u8],
@@ -269,11 +264,11 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
         output.finish()
     }
 
-    /// As [`encode`](Self::encode), into a list of at most `N` ids.
+    /// Like [`encode`](Self::encode), into a list of at most `N` ids.
     ///
     /// # Errors
     ///
-    /// As for [`encode`](Self::encode).
+    /// Same as [`encode`](Self::encode).
     pub fn encode_list<const N: usize>(
         &self,
         text: &[u8],
@@ -286,7 +281,7 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
         Ok(ids)
     }
 
-    /// Everything between BOS and EOS; `None` if there is too little scratch memory.
+    /// Encodes everything between BOS and EOS; `None` if scratch is too short.
     fn encode_text(&self, text: &[u8], parse_special: bool, scratch: &mut [u8], output: &mut Output<'_>) -> Option<()> {
         let specials = Specials { vocab: &self.vocab, index: &self.index, parse_special };
         if !specials.mark(text, scratch).ok()? {
@@ -320,7 +315,7 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
         Some(())
     }
 
-    /// A piece of text without special tokens; with `prefix` as if a space stood before it.
+    /// Encodes text without special tokens; with `prefix`, as if preceded by a space.
     fn encode_fragment(&self, text: &[u8], prefix: bool, memory: &mut [Word], output: &mut Output<'_>) -> Option<()> {
         if text.is_empty() {
             return Some(());
@@ -339,8 +334,8 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
         }
     }
 
-    /// The bytes of text that a token stands for. It may be part of a character only: to print
-    /// tokens, use a [`Decoder`]. Control tokens give their spelling.
+    /// The bytes of text of a token, which may be only part of a character: to print tokens, use a [`Decoder`]. For a
+    /// control token, its spelling.
     ///
     /// # Errors
     ///
@@ -350,27 +345,25 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
         Ok(Piece::new(self, id))
     }
 
-    /// A token as the vocabulary spells it: `▁the`, `Ġthe`, `<0x0A>`; empty for ids outside.
+    /// A token's spelling in the vocabulary: `▁the`, `Ġthe`, `<0x0A>`; empty for ids outside.
     pub fn spelling(&self, id: TokenId) -> &'a [u8] {
         self.index.spelled(&self.vocab, id)
     }
 
-    /// A decoder for a text from its beginning. If encoding put a space before the text, it is
-    /// taken away again.
+    /// A decoder for a complete text. It removes a space that the encoder has put before the text.
     pub const fn decoder(&self) -> Decoder {
         Decoder::new(self.vocab.strips_first_space())
     }
 
-    /// A decoder for what follows earlier tokens, such as an answer to a prompt: a space at its
-    /// start is kept.
+    /// A decoder for a continuation, such as an answer to a prompt: it keeps a leading space.
     pub const fn decoder_after_prompt(&self) -> Decoder {
         Decoder::new(false)
     }
 
-    /// Writes the text of `ids` to `out`, byte for byte, and returns its length.
+    /// Writes the text of `ids` to `out` and returns its length in bytes.
     ///
-    /// Restores any text that [`encode`](Self::encode) took, except that byte-level BPE has U+FFFD
-    /// for what was not UTF-8. Control tokens are left out unless `show_special`.
+    /// This is the inverse of [`encode`](Self::encode), except that byte-level BPE gives U+FFFD for invalid UTF-8.
+    /// Control tokens are omitted unless `show_special`.
     ///
     /// # Errors
     ///
@@ -395,7 +388,7 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
         Ok(len)
     }
 
-    /// As [`detokenize`](Self::detokenize), as text: U+FFFD stands for what is not UTF-8.
+    /// Like [`detokenize`](Self::detokenize), as text with U+FFFD for invalid UTF-8.
     ///
     /// # Errors
     ///
@@ -422,44 +415,42 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
         }
     }
 
-    /// How many tokens there are. A model may have more rows than this, never ids for them.
+    /// Number of tokens. A model may have more rows than this, but no ids for them.
     pub const fn vocab_len(&self) -> usize {
         self.vocab.len()
     }
 
-    /// The token that begins a text: `bos_token_id`, or the family's default.
+    /// The beginning-of-sequence token: `bos_token_id`, or the family's default.
     pub const fn bos(&self) -> Option<TokenId> {
         self.vocab.bos
     }
 
-    /// The token that ends a text: `eos_token_id`, or the family's default.
+    /// The end-of-sequence token: `eos_token_id`, or the family's default.
     pub const fn eos(&self) -> Option<TokenId> {
         self.vocab.eos
     }
 
-    /// The token that ends a turn of a conversation: `eot_token_id`, else a special token that
-    /// llama.cpp knows by its spelling (`<|im_end|>`, `<|eot_id|>`, ...).
+    /// The end-of-turn token: `eot_token_id`, or else a special token with a known spelling (`<|im_end|>`,
+    /// `<|eot_id|>`, ...), as in llama.cpp.
     pub fn eot(&self) -> Option<TokenId> {
         self.index.eot()
     }
 
-    /// The token that ends a message that goes on: `eom_token_id`, else the special token
-    /// `<|eom_id|>`.
+    /// The end-of-message token: `eom_token_id`, or else the special token `<|eom_id|>`.
     pub fn eom(&self) -> Option<TokenId> {
         self.index.eom()
     }
 
-    /// Whether generation ends with this token: it is [`eos`](Self::eos), [`eot`](Self::eot) or
-    /// [`eom`](Self::eom), or a special token that llama.cpp takes as an end by its spelling, because
-    /// many files name only one of several. Ordinary text ends nothing, however it is spelled.
+    /// True if generation ends with this token: [`eos`](Self::eos), [`eot`](Self::eot), [`eom`](Self::eom), or another
+    /// special token with a known spelling, because many files name only one of several. Ordinary text tokens never end
+    /// generation.
     pub fn is_end(&self, id: TokenId) -> bool {
         self.index.ends().any(|end| end == id)
     }
 
-    /// What kind of token it is; [`TokenType::Undefined`] outside the vocabulary.
+    /// The type of a token; [`TokenType::Undefined`] outside the vocabulary.
     ///
-    /// As in llama.cpp, a few tokens count as control tokens by their spelling, whatever the file
-    /// says.
+    /// As in llama.cpp, a few tokens count as control tokens because of their spelling, whatever the file says.
     pub fn token_type(&self, id: TokenId) -> TokenType {
         match self.check(id) {
             Ok(()) => self.index.kind(&self.vocab, id),
@@ -467,18 +458,18 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
         }
     }
 
-    /// A token's score, as the file has it; 0 if it has none.
+    /// A token's score in the file; 0 if it has none.
     pub fn score(&self, id: TokenId) -> f32 {
         self.vocab.score(id)
     }
 
-    /// Whether `add_special` puts [`bos`](Self::bos) before a text: `add_bos_token`, else yes for
-    /// SPM and Llama 3, no for others.
+    /// True if `add_special` adds [`bos`](Self::bos): `add_bos_token`, or by default yes for SentencePiece and Llama 3,
+    /// else no.
     pub const fn add_bos(&self) -> bool {
         self.vocab.add_bos
     }
 
-    /// Whether `add_special` puts [`eos`](Self::eos) after a text: `add_eos_token`, else no.
+    /// True if `add_special` adds [`eos`](Self::eos): `add_eos_token`, or by default no.
     pub const fn add_eos(&self) -> bool {
         self.vocab.add_eos
     }
@@ -490,7 +481,7 @@ impl core::fmt::Debug for Tokenizer<'_, '_> {
     }
 }
 
-/// Ids on their way to the caller; those that do not fit are counted.
+/// Collects ids in the caller's buffer; ids that do not fit are only counted.
 struct Output<'o> {
     ids: &'o mut [TokenId],
     len: usize,

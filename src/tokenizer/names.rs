@@ -1,28 +1,28 @@
-//! Tokens that llama.cpp knows by their spelling.
+//! Tokens with spellings that llama.cpp knows.
 //!
-//! Many files name only one of several ids that end an answer, or mark such a token as ordinary
-//! text. llama.cpp then goes by a list of spellings (`llama_vocab::impl::load`): such a token counts
-//! as a control token, which changes how texts are cut, and most of them end generation.
+//! Many files name only one of several ids that end an answer, or mark such a token as ordinary text. llama.cpp then
+//! uses a list of spellings (`llama_vocab::impl::load`): such a token counts as a control token, which affects how
+//! texts are split, and most of them end generation.
 //!
-//! The ids must be the same here, so types go by the same list. What ends an answer comes from the
-//! metadata first, and from a spelling only if the file itself marks the token as special: where
-//! llama.cpp stops at every `</s>`, which in Qwen's vocabulary is HTML, this does not.
+//! To get the same ids, types follow the same list here. The tokens that end an answer come from the metadata first,
+//! and from a spelling only if the file marks the token as special. (llama.cpp stops at every `</s>`, which is HTML in
+//! Qwen's vocabulary; this crate does not.)
 
 use super::vocab::TokenType;
 use crate::TokenId;
 
-/// What a spelling means.
+/// Meaning of a spelling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Meaning {
-    /// Ends an answer, and is the end-of-turn token if the file names none.
+    /// Ends an answer; the end-of-turn token if the file names none.
     EndOfTurn,
-    /// Ends a message, and is the end-of-message token if the file names none.
+    /// Ends a message; the end-of-message token if the file names none.
     EndOfMessage,
     /// Ends an answer.
     End,
-    /// Part of fill-in-the-middle, by role; the first spelling found of each role counts.
+    /// Part of fill-in-the-middle, with its role; for each role the first spelling found counts.
     Fill(Role),
-    /// Printed like text, though it looks like a control token.
+    /// Printed like text although it looks like a control token.
     Shown,
 }
 
@@ -104,13 +104,13 @@ const NAMES: [(&[u8], Meaning); COUNT] = [
     (b"<|constrain|>", Shown),
 ];
 
-/// How many spellings there are: at most this many tokens get another type than the file gives.
+/// Number of spellings, and maximum number of tokens whose type changes.
 pub(super) const COUNT: usize = 61;
 
-/// Room for the tokens that end an answer: every spelling that may, and the ids of the metadata.
+/// Maximum number of tokens that end an answer, from spellings and metadata.
 pub(super) const MOST_ENDS: usize = 32;
 
-/// The metadata keys of the roles, new and deprecated, and whether the token ends an answer.
+/// Metadata keys of the roles, current and deprecated, and whether the token ends an answer.
 const ROLES: [(Role, [&str; 2], bool); 6] = [
     (Prefix, ["fim_pre_token_id", "prefix_token_id"], false),
     (Suffix, ["fim_suf_token_id", "suffix_token_id"], false),
@@ -120,18 +120,18 @@ const ROLES: [(Role, [&str; 2], bool); 6] = [
     (Separator, ["fim_sep_token_id", ""], true),
 ];
 
-/// The known spellings that a vocabulary has.
+/// Known spellings found in a vocabulary.
 pub(super) struct Found {
     ids: [Option<TokenId>; COUNT],
-    /// Whether the file says that the token is a special one.
+    /// True if the file marks the token as special.
     marked: [bool; COUNT],
 }
 
-/// What follows from them.
+/// Properties that follow from the known spellings.
 pub(super) struct Consequences {
     pub eot: Option<TokenId>,
     pub eom: Option<TokenId>,
-    /// Tokens of another type than the file says.
+    /// Tokens whose type differs from the file's.
     pub types: [Option<(TokenId, TokenType)>; COUNT],
     /// Tokens that end an answer.
     pub ends: [Option<TokenId>; MOST_ENDS],
@@ -142,9 +142,9 @@ impl Found {
         Self { ids: [None; COUNT], marked: [false; COUNT] }
     }
 
-    /// Looks at one token; to be called for all, in the order of their ids.
+    /// Checks one token; must be called for all tokens in order of their ids.
     pub fn look(&mut self, id: TokenId, text: &[u8], kind: TokenType) {
-        // Quick: almost no token begins and ends like a name.
+        // Fast path: almost no token begins and ends like a name.
         let looks_so = match *text {
             [b'<' | b'[' | b'_' | 0xe2, .., b'>' | b']' | b'['] => text.len() <= 32,
             _ => false,
@@ -167,14 +167,14 @@ impl Found {
         NAMES.iter().zip(&self.ids).filter(|((_, m), _)| *m == meaning).find_map(|(_, id)| *id)
     }
 
-    /// The same among the tokens that the file marks as special.
+    /// The first such token that the file marks as special.
     fn first_marked(&self, meaning: Meaning) -> Option<TokenId> {
         let names = NAMES.iter().zip(&self.ids).zip(&self.marked);
         names.filter(|(((_, m), _), marked)| *m == meaning && **marked).find_map(|((_, id), _)| *id)
     }
 
-    /// `known` are the ids from the metadata: end of sequence, of turn, of message. `key` gives
-    /// the id under a metadata key, if it is one of the vocabulary's.
+    /// `known` has the ids from the metadata: end of sequence, of turn, of message. `key` returns the id under a
+    /// metadata key, if it is in the vocabulary.
     pub fn consequences(&self, known: [Option<TokenId>; 3], key: impl Fn(&str) -> Option<TokenId>) -> Consequences {
         let [eos, eot, eom] = known;
         let eot = eot.or_else(|| self.first_marked(EndOfTurn));
@@ -211,7 +211,7 @@ impl Found {
             insert(&mut ends, id);
         }
 
-        // Families in which a token that ends an answer elsewhere does not.
+        // Families in which some token, unlike in others, does not end an answer.
         let is_end =
             |ends: &[Option<TokenId>], name: &[u8]| self.by_name(name).is_some_and(|id| ends.contains(&Some(id)));
         let call = is_end(&ends, b"<|call|>") || is_end(&ends, b"<|calls|>");
@@ -242,7 +242,7 @@ impl Found {
     }
 }
 
-/// Adds an id unless it is there.
+/// Adds an id unless it is present.
 fn insert(ends: &mut [Option<TokenId>], id: Option<TokenId>) {
     if id.is_some()
         && !ends.contains(&id)
@@ -268,7 +268,7 @@ mod tests {
     fn there_is_room_for_all_ends() {
         let may_end = NAMES.iter().filter(|(_, m)| matches!(m, EndOfTurn | EndOfMessage | End)).count();
         assert!(may_end + 3 + 3 <= MOST_ENDS);
-        // The quick look lets every name pass.
+        // The fast path accepts every name.
         for (name, _) in NAMES {
             let mut found = Found::new();
             found.look(3, name, TokenType::Normal);
@@ -302,7 +302,7 @@ mod tests {
         let harmony = found(&["<|end|>", "<|return|>", "<|call|>"]).consequences([None; 3], |_| None);
         assert!(!harmony.ends.contains(&Some(0)));
         assert!(harmony.types.contains(&Some((0, TokenType::UserDefined))));
-        // In Gemma 4's vocabulary `</s>` is text; printed are the parts of gpt-oss's messages.
+        // In Gemma 4's vocabulary `</s>` is text; the parts of gpt-oss's messages are printed.
         let gemma = found(&["</s>", "<|tool_response>", "<|channel|>"]).consequences([None; 3], |_| None);
         assert!(!gemma.ends.contains(&Some(0)) && gemma.ends.contains(&Some(1)) && !gemma.ends.contains(&Some(2)));
         assert!(gemma.types.contains(&Some((0, TokenType::Normal))));

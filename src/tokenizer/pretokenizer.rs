@@ -1,18 +1,18 @@
-//! Cutting a text into words before BPE: which scanners a vocabulary wants, and running them.
+//! Pre-tokenizers: split a text into words before BPE, by the scanners that the vocabulary needs.
 
 use super::scan::*;
 use super::unicode::is_word;
 
-/// A chain of scanners, each a list of alternatives: each cuts the pieces that the one before it made.
+/// A chain of scanners, each a list of alternatives. Each splits the pieces produced by the one before.
 type Chain = &'static [&'static [Part]];
 
-/// What `tokenizer.ggml.pre` asks for.
+/// The pre-tokenizer for a `tokenizer.ggml.pre`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PreTokenizer {
     chain: Chain,
-    /// A word that is a token as a whole is that token, whatever the merges say.
+    /// True if a word that is a token becomes that token without applying merges.
     pub ignore_merges: bool,
-    /// Whether a text begins with BOS if the file does not say.
+    /// True if a text begins with BOS by default.
     pub add_bos: bool,
 }
 
@@ -71,13 +71,13 @@ const EXAONE_MOE: &[Part] = &[
     Part::Spaces,
 ];
 
-/// With capitals apart from small letters.
+/// Words split between uppercase and lowercase letters.
 const fn cased(also: u16, contraction: bool, most_digits: u8) -> [Part; 5] {
     [Part::Cased { also, contraction }, numbers(most_digits), SIGNS_OR_SLASHES, Part::LineEnds, Part::Spaces]
 }
 
-/// `[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?`: what llama.cpp makes of expressions that
-/// tell capitals from small letters by category.
+/// `[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?`: llama.cpp's translation of expressions that
+/// distinguish uppercase and lowercase letters by category.
 const MARKED_WORD: Part = some(LETTER_MARK).after_any(BEFORE_WORD).then_contraction().part();
 
 const KIMI_K2: &[Part] = &[
@@ -110,7 +110,7 @@ const BLOOM: Part = some(Class::Set(is_bloom_word)).after_any(SPACE).part();
 const THREE_DIGITS: Part = some_of(DIGIT, 3, 3).part();
 /// `[^\n]+|[\n]+`
 const LINES: &[Part] = &[some(Class::Set(is_not_newline)).part(), some(Class::Set(is_newline)).part()];
-/// `\w+|[^\w\s]+`, and the white space between them.
+/// `\w+|[^\w\s]+`, and the white space between matches.
 const WORDS: &[Part] = &[some(Class::Set(is_word)).part(), some(Class::Set(is_between_words)).part()];
 
 const fn plain(chain: Chain) -> PreTokenizer {
@@ -125,10 +125,10 @@ const fn ignoring_merges_with_bos(chain: Chain) -> PreTokenizer {
     PreTokenizer { chain, ignore_merges: true, add_bos: true }
 }
 
-/// The names in the file and what they stand for, as in llama.cpp's `llama_vocab::impl::load`; each ends with
-/// a space.
+/// Names in the file with their pre-tokenizers, as in llama.cpp's `llama_vocab::impl::load`; each name ends with a
+/// space.
 const BY_NAME: &[(&str, PreTokenizer)] = &[
-    // No name at all is the default too.
+    // Also used if the file has no name.
     ("default ", plain(&[&[some(PUNCTUATION_MATHS).part()], GPT2, &[numbers(ALL)], &[THREE_DIGITS]])),
     (
         "gpt-2 phi-2 jina-es jina-de gigachat jina-v2-es jina-v2-de a.x-4.0 mellum modern-bert jina-v1-en \
@@ -218,7 +218,7 @@ const BY_NAME: &[(&str, PreTokenizer)] = &[
     ),
 ];
 
-/// Whether `name` is one of the list's, which is not empty.
+/// True if `name` is in the list, which must not be empty.
 const fn has_name(mut list: &[u8], name: &[u8]) -> bool {
     loop {
         let mut rest = name;
@@ -244,15 +244,15 @@ const fn has_name(mut list: &[u8], name: &[u8]) -> bool {
 }
 
 impl PreTokenizer {
-    /// Lines, and the newlines between them.
+    /// Splits into lines and the newlines between them.
     pub const LINES: Self = plain(&[LINES]);
     /// Hugging Face's `Whitespace`. Not in llama.cpp.
     pub const WORDS: Self = plain(&[WORDS]);
 
-    /// By its name in the file; `None` if it is none of [`BY_NAME`].
+    /// Finds a pre-tokenizer by its name in the file; `None` if it is not in [`BY_NAME`].
     pub const fn by_name(name: &[u8]) -> Option<Self> {
         let mut kinds = BY_NAME;
-        // Old files name none.
+        // Old files have no name.
         let name = if name.is_empty() { b"default" } else { name };
         while let [(names, kind), rest @ ..] = kinds {
             if has_name(names.as_bytes(), name) {
@@ -263,13 +263,13 @@ impl PreTokenizer {
         None
     }
 
-    /// The words of `text`, in order and without gaps.
+    /// Iterates over the words of `text`, in order and without gaps.
     pub fn words<'t>(&self, text: &'t [u8]) -> Words<'t> {
         Words { text, pos: 0, chain: self.chain, states: [State { end: 0, known: 0 }; MOST_SCANNERS] }
     }
 }
 
-/// The longest chain of scanners.
+/// Maximum number of scanners in a chain.
 const MOST_SCANNERS: usize = 6;
 
 /// See [`PreTokenizer::words`].
@@ -280,12 +280,12 @@ pub(super) struct Words<'t> {
     states: [State; MOST_SCANNERS],
 }
 
-/// Of one scanner.
+/// State of one scanner.
 #[derive(Clone, Copy)]
 struct State {
-    /// Where its piece that `pos` lies in ends.
+    /// End of its current piece, which contains `pos`.
     end: usize,
-    /// What it noted for its next piece.
+    /// Note for its next piece.
     known: usize,
 }
 
@@ -364,8 +364,8 @@ mod tests {
         assert_eq!(first("superbpe", b"1\xc0\xb2341"), Some(3));
     }
 
-    /// What each expression makes of a thousand strings, as `tests/fixtures/pretokenizers.py` found with the
-    /// Python package `regex`: of each string a checksum of the lengths of its pieces.
+    /// Results for a thousand strings, computed by `tests/fixtures/pretokenizers.py` with the Python package `regex`: a
+    /// checksum of the lengths of each string's pieces.
     #[test]
     fn random_strings() {
         let vectors = include_str!("../../tests/fixtures/pretokenizers.txt");

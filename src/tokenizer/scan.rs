@@ -1,15 +1,15 @@
-//! Scanners: each stands for one regular expression of llama.cpp's pre-tokenizers, as a list of
-//! alternatives that are tried in order.
+//! Scanners: each implements one regular expression of llama.cpp's pre-tokenizers, as a list of alternatives that are
+//! tried in order.
 //!
-//! Written by hand because the expressions look ahead (`\s+(?!\S)`), and because the tables of a general
-//! engine would be larger than this crate. A scanner is asked where the piece that begins at `pos` ends. It
-//! sees nothing before `pos` and nothing after `end`, where the piece of the scanner before it ends. What no
-//! alternative matches is a piece as well, up to the next match. The time is linear in the text.
+//! Written by hand because the expressions look ahead (`\s+(?!\S)`), and because the tables of a general engine would
+//! be larger than this crate. A scanner finds the end of the piece that starts at `pos`. It sees no text before `pos`,
+//! and none after `end`, the end of the previous scanner's piece. Text without a match, up to the next match, is also a
+//! piece. Time is linear in the text.
 
 use super::unicode::{Group, first_char, group, is_space, is_word};
 
-/// The kinds of code points that the expressions tell apart; each code point has exactly one, so every class
-/// is a set of kinds.
+/// Kinds of code points that the expressions distinguish. Each code point has exactly one, so every class is a set of
+/// kinds.
 pub(super) mod kind {
     pub const SPACE: u16 = 1 << 0;
     pub const LINE_END: u16 = 1 << 1;
@@ -25,7 +25,7 @@ pub(super) mod kind {
     pub const BACKTICK: u16 = 1 << 11;
     pub const ASCII_SYMBOL: u16 = 1 << 12;
     pub const OTHER_SYMBOL: u16 = 1 << 13;
-    /// Control characters, and what is not assigned.
+    /// Control characters and unassigned code points.
     pub const REST: u16 = 1 << 14;
 }
 
@@ -34,7 +34,7 @@ pub(super) mod kind {
 pub(super) enum Class {
     /// A set of kinds.
     Kinds(u16),
-    /// By a function of the code point.
+    /// A function of the code point.
     Set(fn(u32) -> bool),
 }
 
@@ -76,7 +76,7 @@ impl Class {
         }
     }
 
-    /// Everything that is in none of the kinds.
+    /// The complement.
     pub const fn not(self) -> Self {
         match self {
             Kinds(kinds) => Kinds(!kinds),
@@ -87,28 +87,28 @@ impl Class {
     fn has(self, seen: Seen) -> bool {
         match self {
             Kinds(kinds) => kinds & seen.kind != 0,
-            // llama.cpp reads white space that is not ASCII as a vertical tab.
+            // llama.cpp treats white space outside ASCII as a vertical tab.
             Class::Set(has) if seen.kind == kind::OTHER_WHITE && seen.code > 0x7f => has(0x0b),
             Class::Set(has) => has(seen.code),
         }
     }
 }
 
-/// `before? of{least,most} after{0,after_most}`, and a contraction at its end if there may be one.
+/// `before? of{least,most} after{0,after_most}`, optionally followed by a contraction.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run {
     before: Option<Class>,
     needs_before: bool,
     of: Class,
     least: u8,
-    /// [`ALL`] is without a limit, here and below.
+    /// [`ALL`] means no limit, here and below.
     most: u8,
     after: Option<Class>,
     after_most: u8,
     contraction: bool,
 }
 
-/// As many as there are.
+/// No limit.
 pub(super) const ALL: u8 = u8::MAX;
 
 /// One alternative of an expression.
@@ -120,15 +120,15 @@ pub(super) enum Part {
         any_case: bool,
     },
     Run(Run),
-    /// `before?U*l+|before?U+l*` where `U` are the letters but `[a-z]` and `l` the letters but `[A-Z]`, each
-    /// with what `also` has, and a contraction at the end if there may be one.
+    /// `before?U*l+|before?U+l*`, optionally followed by a contraction. `U` is the letters except `[a-z]` and `l` the
+    /// letters except `[A-Z]`, each with the kinds in `also`.
     Cased {
         also: u16,
         contraction: bool,
     },
     /// `before?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+`: several words.
     Phrase,
-    /// `\s*[\r\n]+`, which is the same as `\s*[\r\n]`.
+    /// `\s*[\r\n]+`, which matches the same as `\s*[\r\n]`.
     LineEnds,
     /// `\s+(?!\S)|\s+`
     Spaces,
@@ -136,10 +136,10 @@ pub(super) enum Part {
     SpacesByPowers,
     /// `\s+$`
     SpacesAtEnd,
-    /// Numbers cut into threes from their end, the first with the text before them: llama.cpp's
+    /// Digits split into groups of three from the end; the first group includes the text before it. llama.cpp's
     /// `\p{AFMoE_digits}`.
     Threes,
-    /// `(?=(\d{3})+(?!\d))`: the same for ASCII digits, and cut before the first as well.
+    /// `(?=(\d{3})+(?!\d))`: the same for ASCII digits, with an additional split before the first.
     ThreesApart,
     /// `<sentinel:[0-9]+>`
     Sentinel,
@@ -160,27 +160,27 @@ pub(super) const fn some_of(of: Class, least: u8, most: u8) -> Run {
 }
 
 impl Run {
-    /// `before?` in front.
+    /// Adds `before?` in front.
     pub const fn after_any(self, before: Class) -> Self {
         Self { before: Some(before), ..self }
     }
 
-    /// `before` in front.
+    /// Adds `before` in front.
     pub const fn after(self, before: Class) -> Self {
         Self { before: Some(before), needs_before: true, ..self }
     }
 
-    /// `after*` at the end.
+    /// Adds `after*` at the end.
     pub const fn then_all(self, after: Class) -> Self {
         Self { after: Some(after), after_most: ALL, ..self }
     }
 
-    /// `after?` at the end.
+    /// Adds `after?` at the end.
     pub const fn then_one(self, after: Class) -> Self {
         Self { after: Some(after), after_most: 1, ..self }
     }
 
-    /// `(?i:'s|'t|'re|'ve|'m|'ll|'d)?` at the end.
+    /// Adds `(?i:'s|'t|'re|'ve|'m|'ll|'d)?` at the end.
     pub const fn then_contraction(self) -> Self {
         Self { contraction: true, ..self }
     }
@@ -190,7 +190,7 @@ impl Run {
     }
 }
 
-/// `[^\r\n\p{L}\p{N}]`, which may stand before a word.
+/// `[^\r\n\p{L}\p{N}]`, which may precede a word.
 pub(super) const BEFORE_WORD: Class = LINE_END.or(LETTER).or(NUMBER).not();
 
 /// The text up to the end that the scanner may see.
@@ -235,13 +235,13 @@ impl View<'_> {
         Some(Seen { code: char.code, len: char.len, kind: kind_of(char.code) })
     }
 
-    /// Where one of `class` at `pos` ends.
+    /// End of one code point of `class` at `pos`.
     fn one(self, pos: usize, class: Class) -> Option<usize> {
         let seen = self.at(pos).filter(|seen| class.has(*seen))?;
         Some(pos + seen.len)
     }
 
-    /// Where the run of at most `most` of `class` from `pos` on ends, and how many there are.
+    /// End of the run of at most `most` code points of `class` at `pos`, and their number.
     fn run(self, mut pos: usize, class: Class, most: u32) -> (usize, u32) {
         let mut count = 0;
         while count < most
@@ -258,7 +258,7 @@ impl View<'_> {
         self.run(pos, class, if most == ALL { u32::MAX } else { most.into() })
     }
 
-    /// Where `text` at `pos` ends; only ASCII.
+    /// End of `text` at `pos`; ASCII only.
     fn literal(self, mut pos: usize, text: &[u8]) -> Option<usize> {
         for byte in text {
             pos += self.at(pos).filter(|seen| seen.code == u32::from(*byte))?.len;
@@ -266,7 +266,7 @@ impl View<'_> {
         Some(pos)
     }
 
-    /// The end of an English contraction (`'s`, `'ll`, ...) that begins at `pos`.
+    /// End of an English contraction (`'s`, `'ll`, ...) at `pos`.
     fn contraction(self, pos: usize, any_case: bool) -> Option<usize> {
         let quote = self.at(pos).filter(|c| c.code == 0x27)?;
         let second = self.at(pos + quote.len)?;
@@ -305,7 +305,7 @@ impl View<'_> {
         let both = kind::OTHER_LETTER | also;
         let (upper, lower) = (Kinds(kind::UPPER | both), Kinds(kind::LOWER | both));
         let starts = [self.one(pos, BEFORE_WORD), Some(pos)];
-        // `U*l+`: if nothing but `U` is there, its last one that is `l` too.
+        // `U*l+`: if the run is all `U`, it ends with the last one that is also `l`.
         for start in starts.into_iter().flatten() {
             let (mut at, mut found) = (start, None);
             while let Some(seen) = self.at(at).filter(|seen| upper.has(*seen)) {
@@ -320,7 +320,7 @@ impl View<'_> {
                 _ => {}
             }
         }
-        // `U+l*`, now that no `l` follows.
+        // `U+l*`; no `l` follows here.
         starts.into_iter().flatten().find_map(|start| match self.run(start, upper, u32::MAX) {
             (_, 0) => None,
             (end, _) => Some(end),
@@ -337,7 +337,7 @@ impl View<'_> {
         Some(end)
     }
 
-    /// `\s*[\r\n]+`. There is none in white space up to `known`, which is noted.
+    /// `\s*[\r\n]+`. `known` caches how far the white space has no line end.
     fn line_ends(self, pos: usize, known: &mut usize) -> Option<usize> {
         let (mut end, mut found) = (pos.max(*known), None);
         while let Some(seen) = self.at(end).filter(|seen| WHITE.has(*seen)) {
@@ -352,7 +352,7 @@ impl View<'_> {
         found
     }
 
-    /// Before other text the last character of white space is left for the next piece, unless it is the only one.
+    /// Before other text, the last white space character is left for the next piece, unless it is the only one.
     fn spaces(self, pos: usize) -> Option<usize> {
         let (mut last, mut end) = (pos, pos);
         while let Some(next) = self.one(end, WHITE) {
@@ -377,14 +377,14 @@ impl View<'_> {
 
     fn spaces_at_end(self, pos: usize, known: &mut usize) -> Option<usize> {
         if pos < *known {
-            return None; // inside white space before something else
+            return None; // white space followed by other text
         }
         let (end, count) = self.run(pos, WHITE, u32::MAX);
         *known = end;
         (count > 0 && end >= self.text.len()).then_some(end)
     }
 
-    /// `known` is the end of the number that is being cut, if it is after `pos`.
+    /// `known` is the end of the number being split, if it is after `pos`.
     fn threes(self, pos: usize, known: &mut usize) -> usize {
         let mut start = pos;
         let mut first = 3;
@@ -470,14 +470,14 @@ impl View<'_> {
     }
 }
 
-/// Where the piece that begins at `pos` ends, at most at `end`; beyond `pos` if `pos < end`. `known` is what
-/// one alternative notes for the calls that follow: a position, 0 at the beginning.
+/// End of the piece that starts at `pos`: at most `end`, and greater than `pos` if `pos < end`. `known` holds a
+/// position that one alternative caches for later calls; 0 initially.
 pub(super) fn next(parts: &[Part], text: &[u8], pos: usize, end: usize, known: &mut usize) -> usize {
     let view = View { text: text.get(..end).unwrap_or(text) };
     let mut at = pos;
     while let Some(seen) = view.at(at) {
         if let Some(found) = parts.iter().find_map(|part| view.matches(part, at, known)) {
-            // What stands before the first match is a piece of its own.
+            // Text before the first match is a piece.
             return if at > pos { at } else { found };
         }
         at += seen.len;
@@ -505,7 +505,7 @@ pub(super) fn is_asian(code: u32) -> bool {
     )
 }
 
-/// Chinese characters as llama.cpp has them for `\p{Han}`.
+/// Chinese characters, as in llama.cpp's `\p{Han}`.
 pub(super) fn is_han(code: u32) -> bool {
     matches!(
         code,
@@ -514,12 +514,12 @@ pub(super) fn is_han(code: u32) -> bool {
     )
 }
 
-/// `\p{L}` that are not [`is_han`].
+/// `\p{L}` without [`is_han`].
 pub(super) fn is_letter_not_han(code: u32) -> bool {
     LETTER.has(Seen { code, len: 0, kind: kind_of(code) }) && !is_han(code)
 }
 
-/// Neither word nor white space.
+/// Code points that are neither word characters nor white space.
 pub(super) fn is_between_words(code: u32) -> bool {
     !is_word(code) && !is_space(code)
 }
@@ -531,7 +531,7 @@ pub(super) fn is_bloom_word(code: u32) -> bool {
     !mark && !is_space(code)
 }
 
-/// The letters of DeepSeek LLM, which have small and capital forms: `[A-Za-zµÀ-ÖØ-öø-ƺ...]`.
+/// Letters of DeepSeek LLM with lowercase and uppercase forms: `[A-Za-zµÀ-ÖØ-öø-ƺ...]`.
 pub(super) fn is_deepseek_letter(code: u32) -> bool {
     matches!(
         code,

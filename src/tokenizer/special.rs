@@ -1,28 +1,27 @@
-//! Cutting special tokens out of a text before the rest is tokenized.
+//! Finds special tokens in a text, before the rest is tokenized.
 //!
-//! llama.cpp takes the special tokens one after the other, the longest first, and cuts each out
-//! wherever it is still found (`tokenizer_st_partition`): a longer one wins over a shorter one that
-//! begins before it. The result is the same here (where two different tokens of one length overlap, whose order
-//! llama.cpp leaves to its library's sort, the left one wins), but in one pass over the text: each position at
-//! which special tokens begin is a candidate with the longest of them, and a heap gives the longest candidate,
-//! the leftmost of one length. If something that is cut out already lies in its way, the candidate comes back
-//! with the longest token that ends before that. What lies in the way is longer than the candidate, so that the
-//! free space is at most half as long each time: a position comes back a logarithm of times at most.
+//! llama.cpp processes special tokens in order of length, longest first, and cuts out each occurrence in the remaining
+//! text (`tokenizer_st_partition`): a longer token wins over a shorter one that starts before it. The result here is
+//! the same, in one pass. (If two tokens of equal length overlap, llama.cpp's order depends on its library's sort; here
+//! the left one wins.) Each position at which special tokens start is a candidate with the longest of them, and a heap
+//! returns the longest candidate, leftmost first. If a token that was cut out overlaps the candidate, the candidate is
+//! reinserted with the longest token that fits before it. The overlapping token is longer than the candidate, so the
+//! free space at least halves each time: a position is reinserted a logarithmic number of times.
 
 use super::index::{Index, Special, narrow};
 use super::vocab::{TokenType, Vocab};
 use crate::TokenId;
 use crate::sort::sink;
 
-/// What became of a byte of the text.
+/// Mark of a byte of the text.
 pub(super) mod mark {
-    /// Text still.
+    /// Text.
     pub const TEXT: u8 = 0;
-    /// A special token begins here.
+    /// Start of a special token.
     pub const START: u8 = 1;
-    /// It goes on.
+    /// Inside a special token.
     pub const INSIDE: u8 = 2;
-    /// White space that goes with a special token.
+    /// White space absorbed by a special token.
     pub const STRIPPED: u8 = 3;
 }
 
@@ -44,11 +43,11 @@ impl ByteSet {
     }
 }
 
-/// Special tokens in a text.
+/// Finds the special tokens of a vocabulary.
 pub(super) struct Specials<'v, 'a, 'i> {
     pub vocab: &'v Vocab<'a>,
     pub index: &'v Index<'i>,
-    /// Whether control tokens count, or only those that the makers of the model added.
+    /// True if control tokens are parsed; user-defined tokens always are.
     pub parse_special: bool,
 }
 
@@ -57,9 +56,8 @@ impl Specials<'_, '_, '_> {
         self.parse_special || special.kind == TokenType::UserDefined
     }
 
-    /// Marks every byte of `text` in the front of `memory`; after that it needs eight bytes for each position at
-    /// which a special token begins. `Ok(false)` if there is none in the text; then `memory` is not touched.
-    /// `Err` if `memory` is too short.
+    /// Marks every byte of `text` in the front of `memory`, which needs eight more bytes per position at which a
+    /// special token starts. `Ok(false)` if there is none; then `memory` is unchanged. `Err` if `memory` is too short.
     pub fn mark(&self, text: &[u8], memory: &mut [u8]) -> Result<bool, ()> {
         let mut firsts = ByteSet::EMPTY;
         for special in self.index.specials().iter().map(Special::from_words).filter(|special| self.counts(special)) {
@@ -83,7 +81,7 @@ impl Specials<'_, '_, '_> {
         Ok(true)
     }
 
-    /// Cuts the candidates out as far as they do not overlap.
+    /// Marks the candidates that do not overlap.
     fn cut(&self, text: &[u8], marks: &mut [u8], heap: &mut [Candidate]) {
         let mut less = |a: &Candidate, b: &Candidate| u64::from_le_bytes(*a) < u64::from_le_bytes(*b);
         for root in (0..heap.len() / 2).rev() {
@@ -93,7 +91,7 @@ impl Specials<'_, '_, '_> {
         while let Some((len, pos)) = heap.get(..count).and_then(|heap| heap.first()).map(parts_of) {
             let span = marks.get(pos..).unwrap_or(&[]).iter().take(len);
             let free = span.take_while(|mark| **mark == mark::TEXT).count();
-            // A whole one is found again, one with something in its way becomes shorter.
+            // A complete token is found again; an overlapped one is replaced by a shorter one.
             let found = self.longest(text.get(pos..).and_then(|text| text.get(..free)).unwrap_or(&[]));
             let next = match found {
                 Some(special) if free == len => {
@@ -113,21 +111,21 @@ impl Specials<'_, '_, '_> {
         }
     }
 
-    /// The longest special token that `text` begins with.
+    /// The longest special token at the start of `text`.
     fn longest(&self, text: &[u8]) -> Option<Special> {
         let (mut range, mut found) = (self.index.specials(), None);
         for (depth, byte) in text.iter().enumerate() {
             let here = |words: &_| self.index.spelled(self.vocab, Special::from_words(words).id).get(depth).copied();
             let Some(narrower) = narrow(range, here, *byte) else { break };
             range = narrower;
-            // Those that end here come first.
+            // Tokens that end here come first.
             let ends = range.first().map(Special::from_words).filter(|special| special.len == depth + 1);
             found = ends.filter(|special| self.counts(special)).or(found);
         }
         found
     }
 
-    /// The token that was marked at the start of `text`, and its length.
+    /// The token marked at the start of `text`, and its length.
     pub fn at(&self, text: &[u8], marks: &[u8]) -> Option<(TokenId, usize)> {
         let len = 1 + marks.iter().skip(1).take_while(|mark| **mark == mark::INSIDE).count();
         let special = self.longest(text.get(..len)?)?;
@@ -135,7 +133,7 @@ impl Specials<'_, '_, '_> {
     }
 }
 
-/// A length and a position, in one number: the longest is the largest, then the leftmost.
+/// Length and position in one number: the longest is the largest, then the leftmost.
 type Candidate = [u8; 8];
 
 fn candidate(len: usize, pos: usize) -> Candidate {
@@ -155,7 +153,7 @@ fn take(marks: &mut [u8], text: &[u8], pos: usize, special: &Special) {
     if let Some(first) = span.first_mut() {
         *first = mark::START;
     }
-    // What C's `isspace` says.
+    // As in C's `isspace`.
     let is_space = |at: usize| matches!(text.get(at), Some(b' ' | b'\t'..=b'\r'));
     if special.strips_right {
         for (at, mark) in marks.iter_mut().enumerate().skip(end) {

@@ -1,5 +1,5 @@
-//! SentencePiece's BPE: the pair whose union has the best score merges first; what is not in the
-//! vocabulary in the end becomes byte tokens.
+//! SentencePiece's BPE: the pair whose union has the best score merges first. Symbols that are not in the vocabulary
+//! become byte tokens.
 //!
 //! Source: llama.cpp's `llm_tokenizer_spm_session`, after SentencePiece's `bpe_model.cc`.
 
@@ -10,12 +10,12 @@ use super::merge::{NO_PAIR, Pair, Row, Rules, Word};
 use super::vocab::Vocab;
 use crate::TokenId;
 
-/// A piece of text between special tokens.
+/// Text between special tokens.
 pub(super) struct Fragment<'v, 'a, 'i, 't> {
     pub vocab: &'v Vocab<'a>,
     pub index: &'v Index<'i>,
     pub text: &'t [u8],
-    /// Whether it is read as if a space stood before it; that space is slot 0.
+    /// True if the text is treated as preceded by a space, which is slot 0.
     pub prefix: bool,
 }
 
@@ -24,27 +24,27 @@ impl Fragment<'_, '_, '_, '_> {
         self.text.len() + usize::from(self.prefix)
     }
 
-    /// The bytes of text in some slots.
+    /// The bytes of text in slots `start..end`.
     fn bytes(&self, start: usize, end: usize) -> impl Iterator<Item = u8> + Clone {
         let shift = usize::from(self.prefix);
         let space = (self.prefix && start == 0).then_some(b' ');
         let text = self.text.get(start.saturating_sub(shift)..end.saturating_sub(shift)).unwrap_or(&[]);
-        // A `▁` in the text is the same as a space, as it is to llama.cpp.
+        // A `▁` in the text is equivalent to a space, as in llama.cpp.
         space.into_iter().chain(Spelling::Escaped.bytes(text))
     }
 
     fn find(&self, start: usize, end: usize) -> Option<TokenId> {
-        // A space is three bytes in a spelling: no token has more slots than its spelling bytes.
+        // No token has more slots than bytes in its spelling: a space is one slot and three bytes.
         if end.saturating_sub(start) > self.index.longest() {
             return None;
         }
         self.index.find(self.vocab, self.bytes(start, end))
     }
 
-    /// The part of the fragment up to the first space before which nothing merges, and the rest.
+    /// Splits the fragment before the first space across which nothing merges.
     ///
-    /// The parts are independent. Most vocabularies have a space only at the start of a token, so
-    /// that a part is a word: its symbols stay in the fastest memory.
+    /// The parts are independent. In most vocabularies spaces only occur at the start of tokens, so a part is a word
+    /// and its symbols stay in the cache.
     fn split(&self) -> (Self, Self) {
         let mut cut = 0;
         while let Some(rest) = self.text.get(cut..).filter(|rest| !rest.is_empty()) {
@@ -95,10 +95,10 @@ impl Fragment<'_, '_, '_, '_> {
         Some(())
     }
 
-    /// Byte tokens for what is not in the vocabulary.
+    /// Appends byte tokens for a symbol that is not in the vocabulary.
     fn spell_out(&self, start: usize, end: usize, output: &mut Output<'_>) {
         let mut push = |byte| {
-            // llama.cpp stops here if there are no byte tokens; SentencePiece says "unknown".
+            // llama.cpp stops if there are no byte tokens; SentencePiece gives "unknown".
             if let Some(id) = self.index.byte(byte).or(self.vocab.unknown) {
                 output.push(id);
             }
@@ -121,24 +121,24 @@ impl Rules for Fragment<'_, '_, '_, '_> {
     }
 
     fn merged(&self, _: Pair) -> TokenId {
-        0 // Symbols are found again by their bytes.
+        0 // Symbols are looked up by their bytes instead.
     }
 }
 
-/// A number that is the smaller, the larger the score; NaN comes last of all scores.
+/// Maps a score to a key that decreases as the score increases; NaN comes last.
 fn key_of_score(score: f32) -> u32 {
     if score.is_nan() {
         return NO_PAIR - 1;
     }
-    let bits = (score + 0.0).to_bits(); // -0 counts as 0
+    let bits = (score + 0.0).to_bits(); // -0 equals 0
     if bits >> 31 == 0 { !(bits | 1 << 31) } else { bits }
 }
 
-/// How many bytes of `text`, which is not empty, the first symbol takes.
+/// Number of bytes of the first symbol of `text`, which is not empty.
 ///
-/// llama.cpp replaces spaces by `▁` and then believes the first byte of a character how long it is
-/// (`unicode_len_utf8`), whatever follows. So in broken UTF-8 the first bytes of a `▁` may become
-/// part of a symbol; the others stand alone and never merge, and are counted as part of it here.
+/// llama.cpp replaces spaces by `▁` and then takes a character's length from its first byte (`unicode_len_utf8`). In
+/// invalid UTF-8 the first bytes of a `▁` may therefore become part of a symbol. Its other bytes stand alone and never
+/// merge, and are counted as part of the symbol here.
 fn first_symbol(text: &[u8]) -> usize {
     let mut missing = match text.first() {
         Some(0xc0..=0xdf) => 1,

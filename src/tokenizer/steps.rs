@@ -1,4 +1,4 @@
-//! How much work hostile vocabularies cause, counted in tokens looked at.
+//! Tests bounds on the work that hostile vocabularies cause, counted in tokens visited.
 
 extern crate std;
 
@@ -14,12 +14,12 @@ std::thread_local! {
     static STEPS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// One token more was looked at.
+/// Counts a visited token.
 pub(super) fn step() {
     STEPS.set(STEPS.get() + 1);
 }
 
-/// A file that holds only a vocabulary, all its tokens of one type and with a score of -1.
+/// Builds a file with only a vocabulary; all tokens have the same type and a score of -1.
 fn file(model: &str, tokens: &[String], kind: i32) -> Vec<u8> {
     fn put(out: &mut Vec<u8>, text: &str) {
         out.extend((text.len() as u64).to_le_bytes());
@@ -51,7 +51,7 @@ fn file(model: &str, tokens: &[String], kind: i32) -> Vec<u8> {
     out
 }
 
-/// Tokens looked at for building the index, and for a text.
+/// Number of tokens visited to build the index, and to encode a text.
 fn steps(file: &[u8], text: &str) -> (u64, u64) {
     let gguf = Gguf::parse(file).unwrap();
     let mut index = vec![0; Tokenizer::index_bytes(&gguf).unwrap()];
@@ -64,8 +64,8 @@ fn steps(file: &[u8], text: &str) -> (u64, u64) {
     (built, STEPS.get())
 }
 
-/// That the work is in proportion to the text, with a factor that the longest token and the logarithm of their
-/// number bound.
+/// Checks that the work is linear in the text, with a factor bounded by the longest token and the logarithm of the
+/// number of tokens.
 fn check(name: &str, model: &str, tokens: &[String], kind: i32, text: &str) {
     let file = file(model, tokens, kind);
     let log = u64::from(tokens.len().ilog2()) + 1;
@@ -77,7 +77,7 @@ fn check(name: &str, model: &str, tokens: &[String], kind: i32, text: &str) {
     assert!(built <= 8 * log * file.len() as u64, "{name}: {built} steps for an index, file {}", file.len());
 }
 
-/// Every length that a token may have.
+/// Tokens of every possible length.
 fn ladder(before: &str, step: usize) -> Vec<String> {
     (1..=LONGEST_LOOKED_FOR - before.len()).step_by(step).map(|len| format!("{before}{}", "a".repeat(len))).collect()
 }
@@ -85,7 +85,7 @@ fn ladder(before: &str, step: usize) -> Vec<String> {
 #[test]
 fn unigram_with_tokens_of_every_length() {
     check("unigram", "t5", &ladder("", 1), 1, &"a".repeat(3000));
-    // Tokens that begin like the text and never end like it.
+    // Tokens that begin like the text but never match it.
     let wrong: Vec<String> = ladder("", 1).into_iter().map(|token| token.replacen("aa", "ab", 1)).collect();
     check("unigram, wrong", "t5", &wrong, 1, &"a".repeat(3000));
 }
@@ -110,7 +110,7 @@ fn pieces_of_every_length() {
 
 #[test]
 fn many_tokens_of_one_spelling() {
-    // All of them have one hash: look-ups would be slow, were tokens not sorted by id, too.
+    // All have the same hash: look-ups are only fast because tokens are also sorted by id.
     let tokens: Vec<String> =
         ["a", "b", "ab"].into_iter().chain(std::iter::repeat_n("aaaa", 50_000)).map(String::from).collect();
     for model in ["llama", "t5", "bert"] {
@@ -128,7 +128,7 @@ fn tokens_that_are_too_long_are_refused() {
         assert!(matches!(error, Error::VocabularyEntry { entry: 1, .. }), "{model}: {error:?}");
         assert!(format!("{error}").contains("512 bytes"));
     }
-    // An ordinary one of SentencePiece's BPE is not looked for at every position.
+    // An ordinary token of SentencePiece's BPE is not looked up at every position.
     let (_, count) = steps(&file("llama", &["a".to_string(), "a".repeat(1 << 20)], 1), &"a".repeat(5000));
     assert!(count <= 5000 * 40, "{count}");
 }

@@ -1,15 +1,15 @@
-//! Code points: reading them out of bytes that may not be UTF-8, and their general categories.
+//! Code points: decoding bytes that may not be UTF-8, and general categories.
 //!
-//! Reading follows llama.cpp (`unicode_cpts_from_utf8`), because the ids must be the same for every
-//! input: a byte that starts no sequence becomes U+FFFD, overlong forms and surrogates are read as
-//! the number they spell. (llama.cpp stops with an exception above U+10FFFF; here that is U+FFFD.)
+//! Decoding follows llama.cpp (`unicode_cpts_from_utf8`), to get the same ids for every input: a byte that does not
+//! start a sequence becomes U+FFFD, and overlong forms and surrogates give the number they encode. (llama.cpp throws an
+//! exception above U+10FFFF; here such sequences give U+FFFD.)
 
 use super::unicode_table::{BLOCKS, HIGH, LOW, MIDDLE, OTHER_NUMBERS, PLAIN, TOP};
 
-/// The general category of a code point, by its first letter, in the order of `unicode_table.py`.
+/// Group of general categories with the same first letter, in the order of `unicode_table.py`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Group {
-    /// Cn, and everything past the last code point.
+    /// Cn, and values beyond the last code point.
     Unassigned,
     Letter,
     Number,
@@ -21,7 +21,7 @@ pub(super) enum Group {
     Control,
 }
 
-/// The group of a code point.
+/// Group of a code point.
 pub(super) fn group(code: u32) -> Group {
     let top = TOP.get((code >> (LOW + HIGH)) as usize).copied().unwrap_or(0);
     let middle = (u32::from(top) << HIGH) | ((code >> LOW) & ((1 << HIGH) - 1));
@@ -41,7 +41,7 @@ pub(super) fn group(code: u32) -> Group {
     }
 }
 
-/// White space as regular expressions mean it: the Unicode property `White_Space`.
+/// True for white space of regular expressions: the Unicode property `White_Space`.
 pub(super) const fn is_space(code: u32) -> bool {
     matches!(
         code,
@@ -49,7 +49,7 @@ pub(super) const fn is_space(code: u32) -> bool {
     )
 }
 
-/// The first code point of the canonical decomposition, as a small letter: WordPiece without accents.
+/// First code point of the canonical decomposition, in lowercase: removes accents for WordPiece.
 pub(super) fn plain(code: u32) -> u32 {
     if let Some(hangul) = code.checked_sub(0xac00).filter(|i| *i < 11172) {
         return 0x1100 + hangul / 588;
@@ -65,7 +65,7 @@ pub(super) fn plain(code: u32) -> u32 {
     }
 }
 
-/// `\w` of regular expressions: letters, marks, digits, connectors, joiners.
+/// True for `\w` of regular expressions: letters, marks, digits, connectors, joiners.
 pub(super) fn is_word(code: u32) -> bool {
     match group(code) {
         Group::Letter | Group::Mark => true,
@@ -73,7 +73,7 @@ pub(super) fn is_word(code: u32) -> bool {
             let at = OTHER_NUMBERS.partition_point(|(_, last)| *last < code);
             OTHER_NUMBERS.get(at).is_none_or(|(first, _)| code < *first)
         }
-        // Connector punctuation, the joiners, and letters in circles and squares.
+        // Connector punctuation, joiners, and letters in circles and squares.
         _ => matches!(
             code,
             0x5f | 0x203f | 0x2040 | 0x2054 | 0xfe33 | 0xfe34 | 0xfe4d..=0xfe4f | 0xff3f
@@ -83,17 +83,17 @@ pub(super) fn is_word(code: u32) -> bool {
     }
 }
 
-/// One code point read from bytes, and how many bytes it took.
+/// A decoded code point and its length in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Char {
     pub code: u32,
     pub len: usize,
 }
 
-/// What stands for a byte that is not part of a character.
+/// Replaces a byte that is not part of a character.
 const REPLACEMENT: Char = Char { code: 0xfffd, len: 1 };
 
-/// Reads the code point at the start of `bytes`; `None` only if there are no bytes.
+/// Decodes the first code point of `bytes`; `None` only if `bytes` is empty.
 pub(super) fn first_char(bytes: &[u8]) -> Option<Char> {
     let tail = |byte: u8| (byte & 0xc0 == 0x80).then_some(u32::from(byte & 0x3f));
     Some(match *bytes {
@@ -118,7 +118,7 @@ pub(super) fn first_char(bytes: &[u8]) -> Option<Char> {
     })
 }
 
-/// The UTF-8 bytes of a code point (surrogates like any other), and how many of the four count.
+/// Encodes a code point in UTF-8 (including surrogates); returns four bytes and the number used.
 pub(super) const fn encode(code: u32) -> ([u8; 4], usize) {
     const fn tail(bits: u32) -> u8 {
         0x80 | (bits & 0x3f) as u8
@@ -131,8 +131,8 @@ pub(super) const fn encode(code: u32) -> ([u8; 4], usize) {
     }
 }
 
-/// The bytes of a text after reading it as code points and writing these as UTF-8: what byte-level
-/// BPE works on. The same as the input where that is UTF-8.
+/// Iterator over the bytes of a text after decoding to code points and encoding as UTF-8; byte-level BPE processes
+/// these. For valid UTF-8 they equal the input.
 #[derive(Clone)]
 pub(super) struct Normalized<'t> {
     rest: &'t [u8],
@@ -153,7 +153,7 @@ impl Iterator for Normalized<'_> {
     #[inline]
     fn next(&mut self) -> Option<u8> {
         if self.at >= self.len {
-            // Most text is ASCII.
+            // Fast path for ASCII.
             if let [byte @ 0..=0x7f, rest @ ..] = self.rest {
                 self.rest = rest;
                 return Some(*byte);
@@ -213,7 +213,7 @@ mod tests {
         {
             assert_eq!(super::plain(char as u32), plain as u32, "{char}");
         }
-        // Small letters of single code points are the standard library's.
+        // Lowercase of single code points agrees with the standard library.
         for char in (0..0x250).filter_map(char::from_u32).filter(|c| group(*c as u32) == Group::Letter) {
             let plain = char::from_u32(super::plain(char as u32)).unwrap();
             assert_eq!(plain.to_lowercase().next(), Some(plain), "{char}");

@@ -1,8 +1,8 @@
-//! Unigram: of all ways to cut the text into tokens, the one with the largest sum of scores (Viterbi).
+//! Unigram: finds the segmentation into tokens with the largest sum of scores (Viterbi).
 //!
-//! Source: llama.cpp's `llm_tokenizer_ugm_session`, after SentencePiece's `unigram_model.cc`
-//! ([Kudo 2018](https://arxiv.org/abs/1804.10959)). The text streams through the caller's memory: where
-//! every way passes through one place, what lies before it is settled.
+//! Sources: llama.cpp's `llm_tokenizer_ugm_session`, after SentencePiece's `unigram_model.cc` ([Kudo
+//! 2018](https://arxiv.org/abs/1804.10959)). The text streams through the caller's memory: at a position that every
+//! segmentation has in common, the tokens before it are final.
 
 use core::cell::Cell;
 
@@ -14,23 +14,22 @@ use super::merge::Word;
 use super::vocab::{TokenType, Vocab};
 use crate::TokenId;
 
-/// Below the worst score: the price of a character that no token spells.
+/// Penalty below the lowest score, for a character without a token.
 const UNKNOWN_PENALTY: f32 = 10.0;
 
-/// Bytes of memory for one byte of normalised text: itself, and a [`Step`].
+/// Bytes of memory per byte of normalized text: the byte and a [`Step`].
 const BYTES_PER_POSITION: usize = 1 + size_of::<Step>();
 
-/// Bytes that one becomes at most when a text is normalised: no character of Unicode becomes more than 11 times
-/// as long (U+FDFA).
+/// Maximum growth by normalization: no Unicode character becomes more than 11 times as long (U+FDFA).
 pub(super) const MOST_GROWTH: usize = 11;
 
-/// Memory for a text of `len` bytes after normalisation.
+/// Words of memory for a text of `len` bytes after normalization.
 pub(super) const fn words_for(len: usize) -> usize {
-    // One more for what is left over, and one for the division.
+    // One for bytes left over, and one for rounding.
     len.saturating_mul(BYTES_PER_POSITION).div_ceil(4).saturating_add(4)
 }
 
-/// Memory with which a text is encoded whatever its tokens are.
+/// Words of memory that suffice for a text with any vocabulary.
 pub(super) fn words_for_text(vocab: &Vocab<'_>, text: &[u8]) -> usize {
     words_for(normalized(vocab, text).count())
 }
@@ -40,7 +39,7 @@ fn normalized<'t>(vocab: &'t Vocab<'_>, text: &'t [u8]) -> impl Iterator<Item = 
     Escaped { bytes: Normalized::new(vocab.charsmap, spaces, text), rest: &[] }
 }
 
-/// The same bytes with a space as `▁`, as tokens are spelled.
+/// The same bytes with spaces as `▁`, as tokens are spelled.
 struct Escaped<I> {
     bytes: I,
     rest: &'static [u8],
@@ -65,7 +64,7 @@ impl<I: Iterator<Item = u8>> Iterator for Escaped<I> {
     }
 }
 
-/// The best way to a position: the length of its last token as a u32, and the sum of scores as an f64.
+/// Best segmentation up to a position: length of its last token (u32) and sum of scores (f64).
 type Step = [u8; 12];
 
 fn step(len: usize, score: f64) -> Step {
@@ -86,17 +85,17 @@ fn score_of(step: &Step) -> f64 {
     f64::from_le_bytes([a, b, c, d, e, f, g, h])
 }
 
-/// The score of a token, if it is one that text is made of.
+/// Score of a token, if texts may contain it.
 fn score(vocab: &Vocab<'_>, id: TokenId) -> Option<f64> {
     match vocab.file_type(id) {
         TokenType::UserDefined => Some(0.0),
-        // A token that can only be decoded has a score of minus infinity.
+        // Tokens that are only for decoding have a score of minus infinity.
         TokenType::Normal | TokenType::Unused => Some(f64::from(vocab.score(id))).filter(|score| score.is_finite()),
         _ => None,
     }
 }
 
-/// The worst score among ordinary tokens, for the index to keep.
+/// Lowest score of an ordinary token, stored in the index.
 pub(super) fn worst_score(vocab: &Vocab<'_>) -> f32 {
     let ids = 0..vocab.len() as TokenId;
     let normal = ids.filter(|id| vocab.file_type(*id) == TokenType::Normal).map(|id| vocab.score(id));
@@ -122,12 +121,12 @@ pub(super) fn encode(
 
     let (mut at, mut reach, mut settled, mut ended) = (0usize, 0usize, 0usize, false);
     loop {
-        // What the longest token that begins here may cover.
+        // Load as much text as the longest token may cover from here.
         let wanted = at.saturating_add(index.longest()).saturating_add(1);
         while !ended && lattice.len < wanted {
             if lattice.len == lattice.bytes.len() {
                 if lattice.word_end(at) < lattice.len {
-                    break; // it covers less
+                    break; // it ends before `at`
                 }
                 lattice.settle(settled, output)?;
                 lattice.forget(settled);
@@ -147,7 +146,8 @@ pub(super) fn encode(
             return Some(());
         }
         if reach <= at {
-            // Every way passes here: sums begin anew, so that they do not depend on the memory.
+            // All segmentations pass through here. Restart the sums, so that results do not depend on the size of the
+            // memory.
             settled = at;
             lattice.restart(at);
         }
@@ -156,12 +156,12 @@ pub(super) fn encode(
     }
 }
 
-/// The normalised text that is not settled, and the best way to each of its positions.
+/// Normalized text that is not final yet, and the best segmentation up to each position.
 struct Lattice<'l, 'a, 'i> {
     vocab: &'l Vocab<'a>,
     index: &'l Index<'i>,
     bytes: &'l mut [u8],
-    /// Of the way to the position after each byte.
+    /// Best segmentation up to the end of each byte.
     steps: &'l mut [Step],
     len: usize,
     after_unknown: bool,
@@ -175,7 +175,7 @@ impl Lattice<'_, '_, '_> {
         Some(())
     }
 
-    /// Bytes of the character at `at`, as its first byte tells.
+    /// Length of the character at `at` by its first byte.
     fn char_len(&self, at: usize) -> usize {
         let len = match self.bytes.get(at) {
             Some(0xc0..=0xdf) => 2,
@@ -186,8 +186,8 @@ impl Lattice<'_, '_, '_> {
         len.min(self.len - at.min(self.len)).max(1)
     }
 
-    /// Where every token that begins at `at` ends at the latest: before the first space that none holds
-    /// inside, or by its length, or where the known text ends.
+    /// Upper bound on the end of tokens that start at `at`: the first space that no token contains, the longest token,
+    /// or the end of the loaded text.
     fn word_end(&self, at: usize) -> usize {
         let end = self.len.min(at.saturating_add(self.index.longest()));
         let mut places = self.bytes.get(at..end).unwrap_or(&[]).windows(1 + SPACE.len());
@@ -207,7 +207,7 @@ impl Lattice<'_, '_, '_> {
         }
     }
 
-    /// Extends the best way to `at` by every token; returns the furthest end of one.
+    /// Extends the best segmentation at `at` by every token; returns the furthest end.
     fn advance(&mut self, at: usize, unknown: f64) -> Option<usize> {
         let (here, char_len) = (self.score_at(at), self.char_len(at));
         let text = self.bytes.get(at..self.len)?;
@@ -224,9 +224,9 @@ impl Lattice<'_, '_, '_> {
         Some(reach)
     }
 
-    /// Writes out the tokens of the best way to `end`.
+    /// Outputs the tokens of the best segmentation up to `end`.
     fn settle(&mut self, end: usize, output: &mut Output<'_>) -> Option<()> {
-        // Backwards along the way, leaving at each token's start its length.
+        // Walk backwards, and store each token's length at its start.
         let (mut at, mut len) = (end, self.steps.get(end.wrapping_sub(1)).map_or(0, len_of));
         while at > 0 && len > 0 {
             let start = at.checked_sub(len)?;
@@ -240,7 +240,7 @@ impl Lattice<'_, '_, '_> {
             let token = self.bytes.get(start..start + len)?;
             let id = self.index.find(self.vocab, token.iter().copied());
             if let Some(id) = id.filter(|id| score(self.vocab, *id).is_some()).or(self.vocab.unknown) {
-                // Unknown characters in a row are one token.
+                // Consecutive unknown characters become one token.
                 let unknown = Some(id) == self.vocab.unknown;
                 if !(core::mem::replace(&mut self.after_unknown, unknown) && unknown) {
                     output.push(id);
@@ -251,7 +251,7 @@ impl Lattice<'_, '_, '_> {
         Some(())
     }
 
-    /// Drops the first `count` bytes.
+    /// Removes the first `count` bytes.
     fn forget(&mut self, count: usize) {
         if count > 0 && count <= self.len {
             shift(self.bytes, count, self.len);
@@ -261,16 +261,16 @@ impl Lattice<'_, '_, '_> {
     }
 }
 
-/// Moves what is in `from..to` to the beginning.
+/// Moves `from..to` to the front.
 fn shift<T: Copy>(all: &mut [T], from: usize, to: usize) {
-    // Cells, because `copy_within` may panic as far as the compiler knows.
+    // Uses cells because the compiler cannot rule out a panic in `copy_within`.
     let cells = Cell::from_mut(all).as_slice_of_cells();
     for (to, from) in cells.iter().zip(cells.get(from..to).unwrap_or(&[])) {
         to.set(from.get());
     }
 }
 
-/// A way to the end of a token of `len` bytes at `at`: kept if it is better.
+/// Stores a segmentation whose last token has `len` bytes at `at`, if it is better.
 fn offer(steps: &mut [Step], at: usize, len: usize, score: f64) {
     if let Some(there) = steps.get_mut(at + len - 1)
         && score > score_of(there)

@@ -1,9 +1,8 @@
-//! Checking an index that comes from outside, such as one in flash: word by word, without memory.
+//! Verifies an index from outside, such as one in flash: word by word and without memory.
 //!
-//! An index that passes is the one that [`super::build`] would make. It takes about as long as
-//! building without the sorting: the tokens are walked once to see that the sorted order holds each of
-//! them (it is strictly ascending and as long as there are tokens), the merges once to find each of
-//! them in its place.
+//! An index that passes equals the one that [`super::build`] would build. It takes about as long as building without
+//! sorting: one pass over the tokens checks that the sorted order is strictly ascending and complete, and one over the
+//! merges finds each of them at its position.
 
 use super::build::{byte_token, consequences, halves, note_gaps, special, strips};
 use super::canonical::compare;
@@ -16,7 +15,7 @@ use super::vocab::{LONGEST_LOOKED_FOR, TokenType, Vocab};
 use crate::TokenId;
 use crate::gguf::Gguf;
 
-/// The index, if all of it is as [`super::build`] would make it.
+/// Returns the index if it equals the one that [`super::build`] would build.
 pub(super) fn verified<'i>(gguf: &Gguf<'_>, vocab: &Vocab<'_>, index: Index<'i>) -> Option<Index<'i>> {
     let check = Check { vocab, index };
     let (found, reachable) = check.tokens()?;
@@ -37,12 +36,12 @@ struct Check<'c, 'a, 'i> {
 }
 
 impl Check<'_, '_, '_> {
-    /// That word `at` is `value`.
+    /// Checks that word `at` equals `value`.
     fn is(&self, at: usize, value: u32) -> Option<()> {
         (self.index.word(at) == value).then_some(())
     }
 
-    /// That the words from `start` are `values`, and from there to `end` unused.
+    /// Checks that the words from `start` equal `values`, and that the rest up to `end` is unused.
     fn list(&self, start: usize, end: usize, values: impl Iterator<Item = u32>) -> Option<()> {
         let mut at = start;
         for value in values {
@@ -60,12 +59,12 @@ impl Check<'_, '_, '_> {
         self.index.words.get(start..end)
     }
 
-    /// A token as it is spelled, if there is one.
+    /// The spelling of a token, if it exists.
     fn spelled(&self, id: TokenId) -> Option<&[u8]> {
         ((id as usize) < self.index.layout.tokens).then(|| self.index.spelled(self.vocab, id))
     }
 
-    /// Offsets, gaps, the longest token; gives the known spellings and how many tokens are sorted.
+    /// Checks offsets, gaps and the longest token; returns the known spellings and the number of sorted tokens.
     fn tokens(&self) -> Option<(Found, usize)> {
         let (layout, spelling) = (self.index.layout, self.vocab.spelling());
         let (mut found, mut gaps) = (Found::new(), ByteSet::EMPTY);
@@ -95,7 +94,7 @@ impl Check<'_, '_, '_> {
         Some((found, reachable))
     }
 
-    /// The buckets and the order.
+    /// Checks the buckets and the order.
     fn order(&self, reachable: usize) -> Option<()> {
         let (layout, spelling) = (self.index.layout, self.vocab.found_by());
         let end = layout.order() + 2 * reachable;
@@ -122,7 +121,7 @@ impl Check<'_, '_, '_> {
         self.unused(end, layout.bytes())
     }
 
-    /// What follows from spellings.
+    /// Checks what spellings determine.
     fn names(&self, gguf: &Gguf<'_>, found: &Found) -> Option<()> {
         let layout = self.index.layout;
         let consequences = consequences(gguf, self.vocab, found);
@@ -155,7 +154,7 @@ impl Check<'_, '_, '_> {
         self.unused(end, layout.types())
     }
 
-    /// The merges: as many as there are, ascending, and each of the file's among them.
+    /// Checks the merges: their number, their order, and that each of the file's merges is present.
     fn merges(&self) -> Option<()> {
         let (layout, index) = (self.index.layout, self.index);
         let Some(merges) = self.vocab.merges() else { return Some(()) };

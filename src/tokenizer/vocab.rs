@@ -1,6 +1,6 @@
-//! What the file says about its vocabulary: arrays, ids and switches, with llama.cpp's defaults.
+//! The vocabulary in a file's metadata: arrays, ids and switches, with llama.cpp's defaults.
 //!
-//! Reading is `const`, so that a firmware's index is sized by the compiler.
+//! Reading is `const`, so that the compiler can compute the size of a firmware's index.
 
 use super::canonical::{Spelling, first_four, hash};
 use super::charsmap::Charsmap;
@@ -15,26 +15,26 @@ const TYPES: &str = "token_type";
 pub(super) const MERGES: &str = "merges";
 const CHARSMAP: &str = "precompiled_charsmap";
 
-/// The most bytes of a token that is looked for at every position of a text: a special one, and any with unigram
-/// and WordPiece. Models have such tokens of less than a hundred; the limit bounds the time that a file can cost.
+/// Maximum length of tokens that are looked up at every position of a text: special tokens, and all tokens with unigram
+/// and WordPiece. Such tokens have less than 100 bytes in real models; the limit bounds the time that a file can cost.
 pub(super) const LONGEST_LOOKED_FOR: usize = 512;
 
-/// What kind of token an id is: `tokenizer.ggml.token_type`.
+/// Type of a token: `tokenizer.ggml.token_type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenType {
     /// Ordinary text.
     Normal,
-    /// Stands for what the vocabulary cannot spell.
+    /// Represents text that the vocabulary cannot spell.
     Unknown,
-    /// Not text: begin, end, turns. Found in a text only on request (`parse_special`).
+    /// Not text: start, end, turns. Only parsed in a text on request (`parse_special`).
     Control,
-    /// Added by the model's makers; always found in a text, before everything else.
+    /// Added by the model's authors; always parsed in a text, before everything else.
     UserDefined,
-    /// A place without a meaning.
+    /// An id without meaning.
     Unused,
     /// One byte, spelled `<0x41>`.
     Byte,
-    /// None of these.
+    /// Any other type.
     Undefined,
 }
 
@@ -63,32 +63,31 @@ impl TokenType {
         }
     }
 
-    /// Whether it can be cut out of a text before the rest is tokenized.
-    /// These are the numbers 2 to 4 in the file.
+    /// True if the token can be cut out of a text before the rest is tokenized: types 2 to 4 in the file.
     pub(super) const fn is_special(self) -> bool {
         matches!(self, TokenType::Control | TokenType::UserDefined | TokenType::Unknown)
     }
 }
 
-/// `tokenizer.ggml.model`.
+/// Kind of tokenizer: `tokenizer.ggml.model`.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Model {
     /// "llama": SentencePiece's BPE with scores.
     Spm,
     /// "gpt2": byte-level BPE with merges.
     Bpe(PreTokenizer),
-    /// "bpe": BPE over characters with merges, after the pre-tokenizer "whitespace". Not llama.cpp's.
+    /// "bpe": BPE over characters with merges, after the pre-tokenizer "whitespace". Not in llama.cpp.
     Characters,
-    /// "gemma4": BPE over characters with merges, line by line, and byte tokens for others.
+    /// "gemma4": BPE over characters with merges, by line, with byte tokens for other characters.
     Lines {
-        /// Several newlines are one token if there is one.
+        /// True if several newlines are one token, if there is one.
         newlines: bool,
     },
     /// "t5": unigram, with SentencePiece's normalisation.
     Unigram,
     /// "bert": WordPiece.
     WordPiece {
-        /// Letters become small and lose their accents.
+        /// True if letters are converted to lowercase without accents.
         lowercase: bool,
     },
 }
@@ -123,8 +122,7 @@ impl Model {
         })
     }
 
-    /// What a file that does not say it means: BOS, EOS, the unknown token; whether a text has the first, the second and a
-    /// space before it.
+    /// Defaults: BOS, EOS, the unknown token; whether texts get BOS, EOS, and a leading space.
     const fn defaults(self, name: &[u8]) -> Defaults {
         match self {
             Model::Spm => (Some(1), Some(2), Some(0), true, false, true),
@@ -133,7 +131,7 @@ impl Model {
             Model::Lines { .. } if matches!(name, b"gpt2") => (Some(11), Some(11), None, false, false, false),
             Model::Lines { .. } => (Some(2), Some(1), Some(3), true, false, false),
             Model::Unigram => (None, Some(1), Some(2), false, true, false),
-            // What llama.cpp calls the separator ends a text.
+            // EOS is the token that llama.cpp calls the separator.
             Model::WordPiece { .. } => (Some(101), Some(102), Some(100), true, true, true),
         }
     }
@@ -141,7 +139,7 @@ impl Model {
 
 type Defaults = (Option<TokenId>, Option<TokenId>, Option<TokenId>, bool, bool, bool);
 
-/// The vocabulary as the file holds it.
+/// The vocabulary as stored in the file.
 #[derive(Clone, Copy)]
 pub(super) struct Vocab<'a> {
     pub model: Model,
@@ -157,7 +155,7 @@ pub(super) struct Vocab<'a> {
     pub add_bos: bool,
     pub add_eos: bool,
     pub add_space_prefix: bool,
-    /// Runs of spaces count as one.
+    /// True if runs of spaces count as one.
     pub merge_spaces: bool,
     pub charsmap: Charsmap<'a>,
 }
@@ -171,7 +169,7 @@ impl<'a> Vocab<'a> {
         let Some(tokens) = tri!(strings(gguf, TOKENS)) else {
             return Err(Error::MissingKey { key: Name::key(PREFIX, TOKENS) });
         };
-        // Offsets into the array are 32 bits wide, and so are ids (with some values set apart).
+        // Offsets into the array and ids have 32 bits, with some values reserved.
         let fits = tokens.bytes().len() < u32::MAX as usize && tokens.len() < i32::MAX as usize;
         if tokens.is_empty() || !fits {
             let why = if tokens.is_empty() { "is empty" } else { "has more than 4 GiB" };
@@ -193,7 +191,7 @@ impl<'a> Vocab<'a> {
 
         let (bos, eos, unknown, add_bos, add_eos, add_space_prefix) = model.defaults(name);
         let eos = match model {
-            Model::WordPiece { .. } => tri!(id(gguf, "seperator_token_id", eos, len)), // the format's spelling
+            Model::WordPiece { .. } => tri!(id(gguf, "seperator_token_id", eos, len)), // the misspelling is the format's
             _ => eos,
         };
         let vocab = Self {
@@ -209,7 +207,7 @@ impl<'a> Vocab<'a> {
             unknown: tri!(id(gguf, "unknown_token_id", unknown, len)),
             add_bos: tri!(switch(gguf, "add_bos_token", add_bos)),
             add_eos: tri!(switch(gguf, "add_eos_token", add_eos)),
-            // Byte-level BPE never adds a space, whatever the file says, and WordPiece always.
+            // Byte-level BPE never adds a space, whatever the file says; WordPiece always does.
             add_space_prefix: match model {
                 Model::Bpe(_) | Model::WordPiece { .. } => add_space_prefix,
                 _ => tri!(switch(gguf, "add_space_prefix", add_space_prefix)),
@@ -241,8 +239,7 @@ impl<'a> Vocab<'a> {
         }
     }
 
-    /// Whether the tokens that a text begins with are looked for, byte by byte. The index then has the tokens in
-    /// the order of their bytes.
+    /// True if tokens are looked up by prefix, byte by byte. The index then sorts tokens by their bytes.
     pub const fn finds_prefixes(&self) -> bool {
         built::UNIGRAM && matches!(self.model, Model::Unigram)
             || built::WORDPIECE && matches!(self.model, Model::WordPiece { .. })
@@ -253,24 +250,24 @@ impl<'a> Vocab<'a> {
         if self.finds_prefixes() { Spelling::Raw } else { self.spelling() }
     }
 
-    /// The number by which the index sorts tokens first.
+    /// The primary sort key of tokens in the index.
     #[inline]
     pub fn key(&self, bytes: impl Iterator<Item = u8>) -> u32 {
         if self.finds_prefixes() { first_four(bytes) } else { hash(bytes) }
     }
 
-    /// Whether a text begins with a space that was not in it: that of its first word.
+    /// True if encoding adds a space before the first word.
     pub const fn strips_first_space(&self) -> bool {
         self.add_space_prefix || self.merge_spaces || self.spaces_apart()
     }
 
-    /// Whether decoding puts a space before every token, because tokens do not tell where words begin.
-    /// So does Hugging Face with a BPE that has no decoder.
+    /// True if decoding puts a space before every token, because tokens do not show where words begin. Hugging Face
+    /// does the same for a BPE without a decoder.
     pub const fn spaces_apart(&self) -> bool {
         built::BPE && matches!(self.model, Model::Characters) && !self.add_space_prefix
     }
 
-    /// The type that the file gives a token.
+    /// Type of a token in the file.
     pub const fn file_type(&self, id: TokenId) -> TokenType {
         match self.types {
             None => TokenType::Normal,
@@ -281,13 +278,13 @@ impl<'a> Vocab<'a> {
         }
     }
 
-    /// How many tokens the file's types make special.
+    /// Number of special tokens by the file's types.
     pub const fn count_special(&self) -> usize {
         let Some(types) = self.types else { return 0 };
         let tokens = self.len();
         let mut count = 0;
         let mut id = 0;
-        // The usual width without a call: the compiler counts them where this is a constant.
+        // Fast path for the usual width without calls, which count in constant evaluation.
         if matches!(types.element(), ValueType::I32 | ValueType::U32) {
             let bytes = types.bytes();
             let (len, mut at) = (bytes.len(), 0);
@@ -307,13 +304,13 @@ impl<'a> Vocab<'a> {
         count
     }
 
-    /// A token's score: the log probability by which SPM ranks merges; 0 if there is none.
+    /// Score of a token, by which SentencePiece's BPE ranks merges; 0 if there is none.
     pub fn score(&self, id: TokenId) -> f32 {
         self.scores.and_then(|scores| scores.get_f32(id as usize)).unwrap_or(0.0)
     }
 }
 
-/// An array of strings.
+/// Reads an array of strings.
 const fn strings<'a>(gguf: &Gguf<'a>, name: &str) -> Result<Option<Array<'a>>, Error> {
     match tri!(gguf.array(PREFIX, name)) {
         None => Ok(None),
@@ -322,8 +319,7 @@ const fn strings<'a>(gguf: &Gguf<'a>, name: &str) -> Result<Option<Array<'a>>, E
     }
 }
 
-/// An array with a number for every token. A longer one is accepted, as in llama.cpp: the rest is
-/// not looked at. So is any width of number.
+/// Reads an array with a number for every token, of any width. As in llama.cpp it may be longer; the rest is ignored.
 const fn numbers<'a>(gguf: &Gguf<'a>, name: &str, len: usize, floats: bool) -> Result<Option<Array<'a>>, Error> {
     use ValueType::*;
     let Some(array) = tri!(gguf.array(PREFIX, name)) else { return Ok(None) };
@@ -342,7 +338,7 @@ const fn numbers<'a>(gguf: &Gguf<'a>, name: &str, len: usize, floats: bool) -> R
     Ok(Some(array))
 }
 
-/// The id under a key; if there is none, the default as far as the vocabulary has it.
+/// Reads the id under a key, or returns the default if the vocabulary has it.
 const fn id(gguf: &Gguf<'_>, name: &str, default: Option<TokenId>, len: usize) -> Result<Option<TokenId>, Error> {
     match tri!(gguf.u32(PREFIX, name)) {
         Some(id) if (id as usize) < len => Ok(Some(id)),
@@ -361,7 +357,7 @@ const fn switch(gguf: &Gguf<'_>, name: &str, default: bool) -> Result<bool, Erro
     }
 }
 
-/// The table of normalisation, if there is one.
+/// Reads the normalization table, if there is one.
 const fn charsmap<'a>(gguf: &Gguf<'a>) -> Result<Charsmap<'a>, Error> {
     Ok(match tri!(gguf.array(PREFIX, CHARSMAP)) {
         _ if !built::UNIGRAM => Charsmap::NONE,

@@ -1,7 +1,7 @@
-//! WordPiece: words cut greedily into the longest tokens; `▁` marks those that begin a word.
+//! WordPiece: splits words greedily into the longest tokens; `▁` marks tokens that begin a word.
 //!
-//! Source: llama.cpp's `llm_tokenizer_wpm_session`, after BERT's `BasicTokenizer` and
-//! `WordpieceTokenizer`. A word that cannot be cut is one unknown token.
+//! Sources: llama.cpp's `llm_tokenizer_wpm_session`, after BERT's `BasicTokenizer` and `WordpieceTokenizer`. A word
+//! that cannot be split becomes one unknown token.
 
 use super::Output;
 use super::canonical::SPACE;
@@ -10,8 +10,8 @@ use super::merge::Word;
 use super::unicode::{Group, encode as utf8, first_char, group, is_space, plain};
 use super::vocab::Vocab;
 
-/// Appends the ids of a text without special tokens; `None` if `memory` is too small for one of its
-/// words. With `lowercase`, letters become small and lose their accents.
+/// Appends the ids of a text without special tokens; `None` if `memory` is too small for one of its words. With
+/// `lowercase`, letters are converted to lowercase without accents.
 pub(super) fn encode(
     vocab: &Vocab<'_>,
     index: &Index<'_>,
@@ -28,7 +28,7 @@ pub(super) fn encode(
         if is_space(code) {
             word.finish(vocab, index, output)?;
         } else if code == 0 || code == 0xfffd || kind == Group::Control || lowercase && kind == Group::Mark {
-            // not there
+            // skipped
         } else if kind == Group::Punctuation || kind == Group::Symbol && code < 0x7f || is_chinese(code) {
             word.finish(vocab, index, output)?;
             word.push(code)?;
@@ -40,7 +40,7 @@ pub(super) fn encode(
     word.finish(vocab, index, output)
 }
 
-/// The characters that BERT takes for words of their own: CJK ideographs.
+/// True for characters that BERT treats as words: CJK ideographs.
 fn is_chinese(code: u32) -> bool {
     matches!(
         code,
@@ -55,7 +55,7 @@ fn is_chinese(code: u32) -> bool {
     )
 }
 
-/// A word in the making, after a `▁`.
+/// The current word, after a `▁`.
 struct Letters<'m> {
     bytes: &'m mut [u8],
     len: usize,
@@ -76,7 +76,7 @@ impl Letters<'_> {
         Some(())
     }
 
-    /// Appends the word's ids and begins the next.
+    /// Appends the word's ids and starts the next word.
     fn finish(&mut self, vocab: &Vocab<'_>, index: &Index<'_>, output: &mut Output<'_>) -> Option<()> {
         let mut rest = self.bytes.get(..self.len)?;
         self.len = 0;
@@ -100,7 +100,7 @@ impl Letters<'_> {
 mod tests {
     use super::*;
 
-    /// The blocks of BERT's `_is_chinese_char`, the sixth as in `tokenizers`.
+    /// Blocks of BERT's `_is_chinese_char`; the sixth as in `tokenizers`.
     #[test]
     fn ideographs_are_words() {
         let blocks = [
