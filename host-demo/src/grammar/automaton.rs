@@ -1,4 +1,4 @@
-//! Expressions to automata: states with bytes and calls between them, then deterministic ones.
+//! Converts expressions to nondeterministic automata over bytes, tokens and calls, and makes those deterministic.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -9,7 +9,7 @@ use regex_syntax::utf8::Utf8Sequences;
 use super::budget::Budget;
 use super::expr::{Chars, Expr};
 
-/// A way on that is not a byte.
+/// Label of a transition on something other than a byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Letter {
     Call(usize),
@@ -19,28 +19,28 @@ pub enum Letter {
 
 #[derive(Clone, Debug, Default)]
 struct State {
-    /// Where it leads without anything.
-    free: Vec<u32>,
+    /// Targets of epsilon transitions, which consume nothing.
+    epsilon: Vec<u32>,
     ranges: Vec<(u8, u8, u32)>,
     letters: Vec<(Letter, u32)>,
 }
 
-/// What an expression becomes first: several ways may begin alike.
+/// A nondeterministic automaton.
 pub struct Nfa<'r> {
     states: Vec<State>,
-    /// The expressions of rules that are worked in; `None` for those that are called.
+    /// Returns the expression of an inlined rule; `None` for rules that are called.
     inlined: &'r dyn Fn(usize) -> Option<&'r Expr>,
     budget: &'r Budget,
 }
 
 impl<'r> Nfa<'r> {
-    /// The automaton of an expression, deterministic.
+    /// Compiles an expression to a deterministic automaton.
     pub fn compile(expr: &'r Expr, inlined: &'r dyn Fn(usize) -> Option<&'r Expr>, budget: &'r Budget) -> Result<Dfa> {
         let mut nfa = Nfa { states: vec![State::default()], inlined, budget };
         let last = nfa.build(expr, 0)?;
-        // A state that nothing leads on from: where it is in a set, the text may end.
+        // A state without transitions: the text may end in every set of states that contains it.
         let end = nfa.state()?;
-        nfa.free(last, end)?;
+        nfa.epsilon(last, end)?;
         nfa.determinize(end)
     }
 
@@ -50,9 +50,9 @@ impl<'r> Nfa<'r> {
         Ok(self.states.len() as u32 - 1)
     }
 
-    fn free(&mut self, from: u32, to: u32) -> Result<()> {
+    fn epsilon(&mut self, from: u32, to: u32) -> Result<()> {
         self.budget.states(1)?;
-        self.states[from as usize].free.push(to);
+        self.states[from as usize].epsilon.push(to);
         Ok(())
     }
 
@@ -68,9 +68,9 @@ impl<'r> Nfa<'r> {
         Ok(to)
     }
 
-    /// Appends an expression to a state; the state where it ends.
+    /// Appends an expression to a state. Returns the state where the expression ends.
     fn build(&mut self, expr: &'r Expr, from: u32) -> Result<u32> {
-        // An expression without a state takes time, too.
+        // Even an expression without states takes time.
         self.budget.steps(1)?;
         Ok(match expr {
             Expr::Bytes(bytes) => {
@@ -90,7 +90,7 @@ impl<'r> Nfa<'r> {
                 let end = self.state()?;
                 for part in parts {
                     let last = self.build(part, from)?;
-                    self.free(last, end)?;
+                    self.epsilon(last, end)?;
                 }
                 end
             }
@@ -100,16 +100,16 @@ impl<'r> Nfa<'r> {
                     at = self.build(inner, at)?;
                 }
                 let end = self.state()?;
-                self.free(at, end)?;
+                self.epsilon(at, end)?;
                 match max {
                     None => {
                         let last = self.build(inner, end)?;
-                        self.free(last, end)?;
+                        self.epsilon(last, end)?;
                     }
                     Some(max) => {
                         for _ in *min..*max {
                             at = self.build(inner, at)?;
-                            self.free(at, end)?;
+                            self.epsilon(at, end)?;
                         }
                     }
                 }
@@ -127,12 +127,12 @@ impl<'r> Nfa<'r> {
         })
     }
 
-    /// One character, in UTF-8. Ways that end alike share their ends.
+    /// Appends one character in UTF-8. Byte sequences with a common end share its states.
     fn chars(&mut self, chars: &Chars, from: u32) -> Result<u32> {
         let end = self.state()?;
         let mut ends: HashMap<(u8, u8, u32), u32> = HashMap::new();
         for (first, last) in chars.ranges() {
-            // Surrogates are no characters.
+            // Surrogates are not characters.
             let halves = [(*first, (*last).min(0xd7ff)), ((*first).max(0xe000), *last)];
             for (first, last) in halves.into_iter().filter_map(|(a, b)| Some((char::from_u32(a)?, char::from_u32(b)?)))
             {
@@ -161,20 +161,20 @@ impl<'r> Nfa<'r> {
         Ok(end)
     }
 
-    /// Two automata side by side, over the same bytes.
+    /// Appends the product of two automata over the same bytes.
     fn product(&mut self, a: &'r Expr, b: &'r Expr, from: u32, ends: impl Fn(bool, bool) -> bool) -> Result<u32> {
         let (a, b) = (Self::compile(a, self.inlined, self.budget)?, Self::compile(b, self.inlined, self.budget)?);
         let end = self.state()?;
-        // Node 0 of `b` may also be no node: nothing of it is left.
+        // `None` instead of a node of `b` means that `b` no longer matches.
         let mut places = HashMap::from([((0, Some(0)), from)]);
         let mut left = vec![(0u32, Some(0u32))];
         while let Some((in_a, in_b)) = left.pop() {
             let here = places[&(in_a, in_b)];
             let (node, other) = (&a.nodes[in_a as usize], in_b.map(|b_node| &b.nodes[b_node as usize]));
-            // Both are made of characters and digits.
+            // Both operands consist of characters and digits only.
             debug_assert!(node.letters.is_empty() && other.is_none_or(|other| other.letters.is_empty()));
             if ends(node.is_final, other.is_some_and(|other| other.is_final)) {
-                self.free(here, end)?;
+                self.epsilon(here, end)?;
             }
             for (first, last, to) in &node.ranges {
                 for (first, last, other_to) in cut(other, *first, *last) {
@@ -195,11 +195,11 @@ impl<'r> Nfa<'r> {
         Ok(end)
     }
 
-    /// Digits, perhaps after a sign: their remainder is the state.
+    /// Appends a multiple of `of`: digits with an optional sign. Each state is a remainder.
     fn multiple(&mut self, of: u32, from: u32) -> Result<u32> {
         let end = self.state()?;
         let unsigned = self.state()?;
-        self.free(from, unsigned)?;
+        self.epsilon(from, unsigned)?;
         self.range(from, (b'-', b'-'), unsigned)?;
         let remainders = (0..of).map(|_| self.state()).collect::<Result<Vec<_>>>()?;
         for digit in 0..10u8 {
@@ -209,11 +209,12 @@ impl<'r> Nfa<'r> {
                 self.range(*state, (b'0' + digit, b'0' + digit), to(10 * remainder + u64::from(digit)))?;
             }
         }
-        self.free(remainders[0], end)?;
+        self.epsilon(remainders[0], end)?;
         Ok(end)
     }
 
-    /// Two tracks, with and without a member so far: they differ in the separator before the next.
+    /// Appends members. Two tracks of states, without and with an earlier member, differ in whether a separator comes
+    /// next.
     fn members(
         &mut self,
         members: &'r [(Expr, bool)],
@@ -226,11 +227,11 @@ impl<'r> Nfa<'r> {
             let start = self.enter(none_yet, some, separator)?;
             let end = self.build(member, start)?;
             let after = self.state()?;
-            self.free(end, after)?;
+            self.epsilon(end, after)?;
             if *is_required {
                 none_yet = None;
             } else if let Some(some) = some {
-                self.free(some, after)?;
+                self.epsilon(some, after)?;
             }
             some = Some(after);
         }
@@ -238,35 +239,36 @@ impl<'r> Nfa<'r> {
             let start = self.enter(none_yet, some, separator)?;
             let end = self.build(rest, start)?;
             let after = self.state()?;
-            self.free(end, after)?;
+            self.epsilon(end, after)?;
             let again = self.build(separator, after)?;
-            self.free(again, start)?;
+            self.epsilon(again, start)?;
             if let Some(some) = some {
-                self.free(some, after)?;
+                self.epsilon(some, after)?;
             }
             some = Some(after);
         }
         let end = self.state()?;
         for track in [none_yet, some].into_iter().flatten() {
-            self.free(track, end)?;
+            self.epsilon(track, end)?;
         }
         Ok(end)
     }
 
-    /// Where a member begins: at once, or after a separator.
+    /// Returns the state where a member starts: at once without an earlier member, otherwise after a separator.
     fn enter(&mut self, none_yet: Option<u32>, some: Option<u32>, separator: &'r Expr) -> Result<u32> {
         let start = self.state()?;
         if let Some(none_yet) = none_yet {
-            self.free(none_yet, start)?;
+            self.epsilon(none_yet, start)?;
         }
         if let Some(some) = some {
             let separated = self.build(separator, some)?;
-            self.free(separated, start)?;
+            self.epsilon(separated, start)?;
         }
         Ok(start)
     }
 
-    /// The states that can be reached for free and from which something leads on, or nothing at all; sorted.
+    /// The epsilon closure: sorted states that are reached without consuming anything and have other transitions, or
+    /// no transitions at all.
     fn closure(&self, states: impl IntoIterator<Item = u32>, seen: &mut Vec<bool>) -> Result<Vec<u32>> {
         seen.resize(self.states.len(), false);
         let mut left: Vec<u32> = states.into_iter().collect();
@@ -274,22 +276,22 @@ impl<'r> Nfa<'r> {
         while let Some(state) = left.pop() {
             if !std::mem::replace(&mut seen[state as usize], true) {
                 found.push(state);
-                let free = &self.states[state as usize].free;
-                steps += 1 + free.len();
-                left.extend(free);
+                let epsilon = &self.states[state as usize].epsilon;
+                steps += 1 + epsilon.len();
+                left.extend(epsilon);
             }
         }
         self.budget.steps(steps)?;
         found.iter().for_each(|state| seen[*state as usize] = false);
         found.retain(|state| {
             let state = &self.states[*state as usize];
-            !state.ranges.is_empty() || !state.letters.is_empty() || state.free.is_empty()
+            !state.ranges.is_empty() || !state.letters.is_empty() || state.epsilon.is_empty()
         });
         found.sort_unstable();
         Ok(found)
     }
 
-    /// Sets of states that are reached by the same text become one node.
+    /// Subset construction: each set of states reached by the same text becomes one node.
     fn determinize(&self, end: u32) -> Result<Dfa> {
         let mut seen = Vec::new();
         let first: Rc<[u32]> = self.closure([0], &mut seen)?.into();
@@ -323,7 +325,7 @@ impl<'r> Nfa<'r> {
     }
 }
 
-/// Ranges that overlap, cut so that each byte is in one, with everywhere it leads.
+/// Splits overlapping ranges so that each byte is in one range with all its targets.
 fn split(ranges: impl Iterator<Item = (u8, u8, u32)> + Clone, budget: &Budget) -> Result<Vec<(u8, u8, Vec<u32>)>> {
     let mut starts: Vec<u16> =
         ranges.clone().flat_map(|(first, last, _)| [u16::from(first), u16::from(last) + 1]).collect();
@@ -342,7 +344,7 @@ fn split(ranges: impl Iterator<Item = (u8, u8, u32)> + Clone, budget: &Budget) -
     Ok(parts)
 }
 
-/// The parts of a range by where they lead in `node`, if anywhere.
+/// Splits a range by the targets that its bytes have in `node`.
 fn cut(node: Option<&Node>, first: u8, last: u8) -> Vec<(u8, u8, Option<u32>)> {
     let mut parts = Vec::new();
     let mut next = u16::from(first);
@@ -363,11 +365,11 @@ fn cut(node: Option<&Node>, first: u8, last: u8) -> Vec<(u8, u8, Option<u32>)> {
     parts
 }
 
-/// A node: each byte leads to one other at most.
+/// A node of a deterministic automaton.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Node {
     pub is_final: bool,
-    /// In order.
+    /// Sorted byte ranges with their targets.
     pub ranges: Vec<(u8, u8, u32)>,
     pub letters: Vec<(Letter, u32)>,
 }
@@ -380,7 +382,7 @@ impl Node {
         }
     }
 
-    /// The nodes it leads to.
+    /// The targets of all transitions.
     pub fn targets_mut(&mut self) -> impl Iterator<Item = &mut u32> {
         self.ranges.iter_mut().map(|(_, _, to)| to).chain(self.letters.iter_mut().map(|(_, to)| to))
     }
@@ -389,7 +391,7 @@ impl Node {
         self.ranges.iter().map(|(_, _, to)| *to).chain(self.letters.iter().map(|(_, to)| *to))
     }
 
-    /// Neighbouring ranges to the same node become one.
+    /// Joins adjacent ranges with the same target.
     fn join_ranges(&mut self) {
         for (first, last, to) in std::mem::take(&mut self.ranges) {
             self.add_range(first, last, to);
@@ -397,15 +399,15 @@ impl Node {
     }
 }
 
-/// A deterministic automaton; it begins at node 0.
+/// A deterministic automaton. It starts at node 0.
 #[derive(Clone, Debug)]
 pub struct Dfa {
     pub nodes: Vec<Node>,
 }
 
-/// Nodes that are written alike become one, from the ends on, as long as there are such.
+/// Merges equal nodes until none are left, starting from the ends.
 pub fn merge_alike(nodes: &mut [Node], starts: &mut [u32]) {
-    // The ends have the highest numbers mostly: from there on, one round is enough for most chains.
+    // Ends mostly have the highest numbers. Going down from there merges most chains in one round.
     for _ in 0..64 {
         let mut first_alike: HashMap<Node, u32> = HashMap::new();
         let mut same: Vec<u32> = (0..nodes.len() as u32).collect();

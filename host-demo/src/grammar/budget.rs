@@ -1,19 +1,19 @@
-//! What it may cost to compile a grammar: clients of a server send grammars.
+//! Limits the cost of compiling a grammar, because clients of a server may send grammars.
 //!
-//! Everything that grows faster than the text of a grammar is counted before it is made: what is counted is the same on
-//! every machine, and it bounds memory and time.
+//! Everything that can grow faster than the text of a grammar is counted before it is built. The counts are the same
+//! on every machine and bound both memory and time.
 
 use std::cell::Cell;
 
 use anyhow::{Result, bail};
 use serde_json::Value;
 
-/// Most states of automata and ways between them, of all rules together, before and after they are made deterministic.
+/// Maximum number of states and transitions of all rules together, before and after determinization.
 const MOST_STATES: usize = 1_500_000;
-/// Most steps: states looked at, values of schemas copied or compared.
+/// Maximum number of steps: states visited, and schema values copied or compared.
 const MOST_STEPS: usize = 20_000_000;
 
-/// What is left for one grammar.
+/// The remaining budget of one grammar.
 pub struct Budget {
     states: Cell<usize>,
     steps: Cell<usize>,
@@ -27,7 +27,7 @@ impl Budget {
     pub fn states(&self, count: usize) -> Result<()> {
         if !take(&self.states, count) {
             bail!(
-                "this is too large: more than {MOST_STATES} states and ways between them: use smaller limits, or `*` instead of a limit"
+                "this is too large: more than {MOST_STATES} states and transitions: use smaller limits, or `*` instead of a limit"
             );
         }
         Ok(())
@@ -36,13 +36,13 @@ impl Budget {
     pub fn steps(&self, count: usize) -> Result<()> {
         if !take(&self.steps, count) {
             bail!(
-                "this is too much work: more than {MOST_STEPS} steps: use smaller limits, and fewer parts that overlap or are combined"
+                "this is too much work: more than {MOST_STEPS} steps: use smaller limits, or fewer overlapping or combined parts"
             );
         }
         Ok(())
     }
 
-    /// Steps for a copy of a part of a schema.
+    /// Takes the steps for copying a part of a schema.
     pub fn copy(&self, value: &Value) -> Result<()> {
         self.copies(value, 1)
     }
@@ -68,7 +68,7 @@ impl Budget {
     }
 }
 
-/// Once it is not enough, nothing is left.
+/// Subtracts `count`. If too little is left, sets the rest to 0 and returns false.
 fn take(left: &Cell<usize>, count: usize) -> bool {
     let enough = count <= left.get();
     left.set(left.get().saturating_sub(count));

@@ -1,4 +1,4 @@
-//! Automata to the words of a table: states that lead nowhere are dropped, equal ones merged.
+//! Converts automata to the words of a table. Removes dead states and merges equal ones.
 
 use std::collections::HashMap;
 
@@ -8,25 +8,25 @@ use super::automaton::{Letter, Node, merge_alike};
 use super::budget::Budget;
 use super::callee;
 
-/// As in `src/grammar/table.rs`.
+/// The same as in `src/grammar/table.rs`.
 const MAGIC: u32 = u32::from_le_bytes(*b"arg\x01");
 const HEADER: usize = 4;
 const HAS_TOKENS: u32 = 1;
 const IS_HEAD: u32 = 1 << 31;
 const IS_FINAL: u32 = 1 << 30;
 const MOST_WORDS: usize = 1 << 23;
-/// How deep rules may call each other: `DEPTH` in `src/grammar/state.rs`.
+/// Maximum depth of calls, `DEPTH` in `src/grammar/state.rs`.
 const DEPTH: u32 = 64;
 
 const NEVER: u32 = u32::MAX;
 
-/// The table of these nodes, in which each rule begins at its start.
+/// Builds the table of these nodes. `starts` has the first node of each rule.
 pub fn table(mut nodes: Vec<Node>, starts: HashMap<usize, u32>, root: usize, budget: &Budget) -> Result<Vec<u8>> {
     let needs = needs(&nodes, &starts, budget)?;
     if needs[starts[&root] as usize] > DEPTH {
-        bail!("no text can satisfy this: what it asks for contradicts itself, or nests without end");
+        bail!("no text can satisfy this: it contradicts itself or recurses without end");
     }
-    // Ways to where no end can be reached are none.
+    // Remove transitions to nodes from which no end can be reached.
     for node in &mut nodes {
         node.ranges.retain(|(_, _, to)| needs[*to as usize] <= DEPTH);
         node.letters.retain(|(letter, to)| {
@@ -54,7 +54,7 @@ pub fn table(mut nodes: Vec<Node>, starts: HashMap<usize, u32>, root: usize, bud
     }
     let has_tokens = nodes.iter().flat_map(|node| &node.letters).any(|(letter, _)| callee(*letter).is_none());
     let mut words = vec![MAGIC, at as u32, places[&start_of(root)], u32::from(has_tokens) * HAS_TOKENS];
-    // Merged nodes need what those need that they were merged with.
+    // Recomputed, because merged nodes share the needs of all their originals.
     let needs = self::needs(&nodes, &starts, budget)?;
     for number in &order {
         let node = &nodes[*number as usize];
@@ -81,7 +81,7 @@ pub fn table(mut nodes: Vec<Node>, starts: HashMap<usize, u32>, root: usize, bud
     Ok(words.into_iter().flat_map(u32::to_le_bytes).collect())
 }
 
-/// Ranges have no beginnings: gaps are ranges too.
+/// Number of words for a node's ranges. A range stores only its end, so gaps are stored as ranges, too.
 fn words_of_ranges(node: &Node) -> usize {
     let mut next = 0u16;
     let mut words = 0;
@@ -92,7 +92,8 @@ fn words_of_ranges(node: &Node) -> usize {
     words
 }
 
-/// How deep the stack grows at least from each node to the end of its rule; [`NEVER`] where no end can be reached.
+/// Computes the least stack depth that is needed from each node to the end of its rule, or [`NEVER`] if no end can be
+/// reached.
 fn needs(nodes: &[Node], starts: &HashMap<usize, u32>, budget: &Budget) -> Result<Vec<u32>> {
     let mut before: Vec<Vec<u32>> = vec![Vec::new(); nodes.len()];
     for (number, node) in (0u32..).zip(nodes) {
@@ -126,7 +127,7 @@ fn needs(nodes: &[Node], starts: &HashMap<usize, u32>, budget: &Budget) -> Resul
     Ok(needs)
 }
 
-/// The nodes that are reached, from the first one on.
+/// The nodes that can be reached from the first one.
 fn reached(nodes: &[Node], first: u32, start_of: &dyn Fn(usize) -> u32) -> Vec<u32> {
     let mut seen = vec![false; nodes.len()];
     let mut order = vec![first];

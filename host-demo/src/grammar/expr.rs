@@ -1,4 +1,4 @@
-//! A grammar as it is written: rules and what they are made of. GBNF and JSON schemas both become this.
+//! Expressions and rules, the common form of GBNF grammars and JSON schemas.
 
 use std::collections::BTreeMap;
 
@@ -6,35 +6,35 @@ use anyhow::Result;
 
 use super::budget::Budget;
 
-/// What a piece of text may be.
+/// An expression, which describes a set of texts.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Expr {
-    /// These bytes.
+    /// Exactly these bytes.
     Bytes(Vec<u8>),
-    /// One character of these ranges.
+    /// One character of this set.
     Chars(Chars),
     /// This token, whatever its text is.
     Token(u32),
-    /// Any token but this.
+    /// Any token except this one.
     NotToken(u32),
-    /// One after the other.
+    /// A sequence.
     Seq(Vec<Expr>),
-    /// One of these; of none: nothing at all, not even the empty text.
+    /// Alternatives. An empty list matches nothing, not even the empty text.
     Alt(Vec<Expr>),
-    /// A number of times: at least the first, at most the second.
+    /// A repetition with minimum and optional maximum.
     Repeat(Box<Expr>, u32, Option<u32>),
-    /// What another rule says.
+    /// A reference to a rule.
     Rule(usize),
-    /// What both allow. Neither may call a rule that is recursive.
+    /// Intersection. Neither operand may contain a recursive rule.
     Both(Box<Expr>, Box<Expr>),
-    /// What the first allows and the second does not.
+    /// Difference: texts of the first that the second does not match.
     Minus(Box<Expr>, Box<Expr>),
-    /// A whole number, in digits, that this divides.
+    /// A whole number in digits that is divisible by this.
     Multiple(u32),
-    /// Members in this order, those that are not required as one likes, a separator between any two, and the last
-    /// kind of member any number of times.
+    /// Members in this order with a separator between any two. Members whose flag is false are optional; `rest` may
+    /// repeat at the end.
     Members { members: Vec<(Expr, bool)>, rest: Option<Box<Expr>>, separator: Box<Expr> },
-    /// This, and where it stands, for errors.
+    /// An expression and its place in the source, for errors.
     At(String, Box<Expr>),
 }
 
@@ -43,12 +43,12 @@ impl Expr {
         Self::Bytes(text.as_bytes().to_vec())
     }
 
-    /// The empty text.
+    /// Matches the empty text.
     pub fn empty() -> Self {
         Self::Bytes(Vec::new())
     }
 
-    /// Nothing at all.
+    /// Matches nothing.
     pub fn never() -> Self {
         Self::Alt(Vec::new())
     }
@@ -69,7 +69,7 @@ impl Expr {
         self.repeat(0, 1)
     }
 
-    /// The expressions directly inside.
+    /// The direct subexpressions.
     pub fn children(&self) -> Vec<&Expr> {
         match self {
             Self::Seq(parts) | Self::Alt(parts) => parts.iter().collect(),
@@ -83,7 +83,7 @@ impl Expr {
         }
     }
 
-    /// How many expressions and ranges of characters it is made of.
+    /// Size of the expression: the number of subexpressions and character ranges.
     pub fn parts(&self) -> usize {
         let (mut parts, mut left) = (0, vec![self]);
         while let Some(expr) = left.pop() {
@@ -93,7 +93,7 @@ impl Expr {
         parts
     }
 
-    /// The rules that it names, in the order of the text, each as often as it is named.
+    /// The rules it refers to, in the order of the text, with repetitions.
     pub fn rules(&self) -> Vec<usize> {
         let (mut rules, mut left) = (Vec::new(), vec![self]);
         while let Some(expr) = left.pop() {
@@ -106,11 +106,11 @@ impl Expr {
     }
 }
 
-/// A set of characters: ranges, in order, none touching the next.
+/// A set of characters: sorted ranges that do not touch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Chars(Vec<(u32, u32)>);
 
-/// The last character there is.
+/// The last code point.
 const LAST: u32 = 0x10ffff;
 
 impl Chars {
@@ -147,7 +147,7 @@ impl Chars {
         Self::of(self.0.iter().chain(&other.0).copied())
     }
 
-    /// All other characters.
+    /// The complement.
     pub fn not(&self) -> Self {
         let mut next = 0;
         let mut gaps = Vec::new();
@@ -168,15 +168,15 @@ impl Chars {
     }
 }
 
-/// A rule and where it stands.
+/// A rule and its place in the source.
 #[derive(Clone, Debug)]
 pub struct Rule {
     pub expr: Expr,
-    /// For errors: `line 3:1` or `$.properties.when`.
+    /// Place for errors: `line 3:1` or `$.properties.when`.
     pub place: String,
 }
 
-/// Rules, by number.
+/// Rules by number.
 #[derive(Clone, Debug, Default)]
 pub struct Rules(pub Vec<Rule>);
 
@@ -186,7 +186,7 @@ impl Rules {
         self.0.len() - 1
     }
 
-    /// The rules that can be the empty text.
+    /// Finds the rules that match the empty text.
     fn nullable(&self, budget: &Budget) -> Result<Vec<bool>> {
         let mut nullable = vec![false; self.0.len()];
         let parts = self.0.iter().map(|rule| rule.expr.parts()).sum();
@@ -204,7 +204,7 @@ impl Rules {
         }
     }
 
-    /// A rule that can begin with itself.
+    /// Finds a rule that is left-recursive.
     pub fn left_recursive(&self, budget: &Budget) -> Result<Option<usize>> {
         let nullable = self.nullable(budget)?;
         let mut first = BTreeMap::new();
@@ -217,9 +217,9 @@ impl Rules {
     }
 }
 
-/// A number that the edges lead back to.
+/// Finds a node of a graph that is on a cycle.
 fn circle<'e>(count: usize, edges: impl Fn(usize) -> &'e Vec<usize>) -> Option<usize> {
-    // 0 not seen, 1 on the way, 2 done
+    // 0: not visited, 1: on the current path, 2: done
     let mut state = vec![0; count];
     for start in 0..count {
         let mut way = vec![(start, 0)];
@@ -265,7 +265,7 @@ fn is_nullable(expr: &Expr, rules: &[bool]) -> bool {
     }
 }
 
-/// The rules that the text can begin with.
+/// Collects the rules that a text of `expr` can start with.
 fn beginnings(expr: &Expr, nullable: &[bool], out: &mut Vec<usize>) {
     match expr {
         Expr::Rule(rule) => out.push(*rule),

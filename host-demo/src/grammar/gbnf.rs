@@ -1,4 +1,5 @@
-//! GBNF, llama.cpp's notation for grammars: <https://github.com/ggml-org/llama.cpp/blob/master/grammars/README.md>.
+//! Parser for GBNF, llama.cpp's notation for grammars:
+//! <https://github.com/ggml-org/llama.cpp/blob/master/grammars/README.md>.
 
 use std::collections::HashMap;
 
@@ -7,16 +8,16 @@ use anyhow::{Result, anyhow, bail};
 use super::expr::{Chars, Expr, Rules};
 use super::short;
 
-/// Groups in groups: more are a mistake, and would take too much stack.
+/// Maximum nesting of groups, which limits the stack.
 const MOST_NESTED: usize = 100;
-/// Repetitions, as in llama.cpp.
+/// Maximum count of a repetition, the same as in llama.cpp.
 const MOST_REPEATED: u32 = 2000;
-/// Repetitions of repetitions without a group between them.
+/// Maximum number of repetition operators in a row.
 const MOST_REPETITIONS: usize = 4;
-/// Bytes of a grammar.
+/// Maximum size of a grammar in bytes.
 const MOST_BYTES: usize = 1 << 20;
 
-/// The rules of a grammar, and the number of `root`.
+/// Parses a grammar. Returns its rules and the number of `root`.
 pub fn parse(text: &str, token: &dyn Fn(&str) -> Option<u32>) -> Result<(Rules, usize)> {
     if text.len() > MOST_BYTES {
         bail!("the grammar has more than {MOST_BYTES} bytes");
@@ -40,19 +41,19 @@ pub fn parse(text: &str, token: &dyn Fn(&str) -> Option<u32>) -> Result<(Rules, 
     }
     match parser.names.get("root") {
         Some(root) => Ok((parser.rules, *root)),
-        None => bail!("the grammar has no rule `root`, which is where an answer begins"),
+        None => bail!("the grammar has no rule `root`, where every text starts"),
     }
 }
 
 struct Parser<'t> {
     text: &'t str,
     at: usize,
-    /// The last place that a rule was named at, its line and its column.
+    /// Offset, line and column of the last rule name.
     named: (usize, usize, usize),
     depth: usize,
     rules: Rules,
     names: HashMap<&'t str, usize>,
-    /// Rules that were named and not yet defined, and where first.
+    /// Rules that were used but not defined yet, with the offset of the first use.
     undefined: HashMap<&'t str, usize>,
     token: &'t dyn Fn(&str) -> Option<u32>,
 }
@@ -72,7 +73,7 @@ impl<'t> Parser<'t> {
         Some(char)
     }
 
-    /// Takes this text if it comes next.
+    /// Consumes this text if it comes next.
     fn eat(&mut self, wanted: &str) -> bool {
         let is_there = self.rest().starts_with(wanted);
         if is_there {
@@ -89,7 +90,7 @@ impl<'t> Parser<'t> {
         self.wrong_at(self.at, what)
     }
 
-    /// Line and column, from 1.
+    /// Line and column of an offset, from 1.
     fn place(&self, at: usize) -> String {
         let before = &self.text[..at];
         let line = before.matches('\n').count() + 1;
@@ -97,7 +98,7 @@ impl<'t> Parser<'t> {
         format!("{line}:{column}")
     }
 
-    /// As [`Self::place`], of the next name: what was counted up to the last one is not counted again.
+    /// Like [`Self::place`] for the next name, counting lines from the last name on.
     fn next_place(&mut self, at: usize) -> String {
         let (from, line, column) = self.named;
         let between = &self.text[from..at];
@@ -109,7 +110,7 @@ impl<'t> Parser<'t> {
         format!("{line}:{column}")
     }
 
-    /// Space and comments; ends of lines only where a rule goes on after them.
+    /// Skips spaces and comments. Line ends are skipped only inside of a rule.
     fn space(&mut self, newlines: bool) {
         while let Some(char) = self.peek() {
             match char {
@@ -129,14 +130,14 @@ impl<'t> Parser<'t> {
         let is_other = |c: char| !(c.is_ascii_alphanumeric() || c == '-' || c == '_');
         let len = self.rest().find(is_other).unwrap_or(self.rest().len());
         if len == 0 {
-            return Err(self.wrong("here a rule must begin: a name of letters, digits, `-` and `_`, and then `::=`"));
+            return Err(self.wrong("expected a rule: a name of letters, digits, `-` and `_`, then `::=`"));
         }
         let name = &self.rest()[..len];
         self.at += len;
         Ok(name)
     }
 
-    /// The number of a rule, defined or not.
+    /// The number of a rule, whether it is defined or not.
     fn number(&mut self, name: &'t str, at: usize) -> usize {
         if let Some(number) = self.names.get(name) {
             return *number;
@@ -148,24 +149,24 @@ impl<'t> Parser<'t> {
         number
     }
 
-    /// `name ::= alternatives`, to the end of the line.
+    /// Parses `name ::= alternatives`, to the end of the line.
     fn rule(&mut self) -> Result<()> {
         let start = self.at;
         let place = self.next_place(start);
         let name = self.name()?;
         self.space(false);
         if !self.eat("::=") {
-            return Err(self.wrong(format!("after the name `{}`, `::=` must come", short(name))));
+            return Err(self.wrong(format!("expected `::=` after the name `{}`", short(name))));
         }
         self.space(true);
         let number = self.number(name, start);
         self.undefined.remove(name);
-        // The last definition counts, as in llama.cpp.
+        // The last definition wins, as in llama.cpp.
         self.rules.0[number].expr = self.alternatives(false)?;
         self.rules.0[number].place = place;
         match self.peek() {
             None | Some('\r' | '\n') => self.space(true),
-            Some(other) => return Err(self.wrong(format!("`{other}` makes no sense here: the rule should end"))),
+            Some(other) => return Err(self.wrong(format!("unexpected `{other}`: expected the end of the rule"))),
         }
         Ok(())
     }
@@ -187,10 +188,10 @@ impl<'t> Parser<'t> {
             if matches!(char, '*' | '+' | '?' | '{') {
                 repetitions += 1;
                 if repetitions > MOST_REPETITIONS {
-                    return Err(self.wrong(format!("more than {MOST_REPETITIONS} repetitions of each other")));
+                    return Err(self.wrong(format!("more than {MOST_REPETITIONS} nested repetitions")));
                 }
                 let Some(last) = parts.pop() else {
-                    return Err(self.wrong(format!("there is nothing before `{char}` that it could repeat")));
+                    return Err(self.wrong(format!("there is nothing before `{char}` to repeat")));
                 };
                 let (min, max) = self.repetition()?;
                 parts.push(Expr::Repeat(Box::new(last), min, max));
@@ -210,7 +211,7 @@ impl<'t> Parser<'t> {
                     self.at += 1;
                     self.depth += 1;
                     if self.depth > MOST_NESTED {
-                        return Err(self.wrong(format!("more than {MOST_NESTED} groups in each other")));
+                        return Err(self.wrong(format!("more than {MOST_NESTED} nested groups")));
                     }
                     self.space(true);
                     let inner = self.alternatives(true)?;
@@ -232,7 +233,7 @@ impl<'t> Parser<'t> {
         Ok(if parts.len() == 1 { parts.remove(0) } else { Expr::Seq(parts) })
     }
 
-    /// `*`, `+`, `?`, `{m}`, `{m,}` or `{m,n}`.
+    /// Parses `*`, `+`, `?`, `{m}`, `{m,}` or `{m,n}`.
     fn repetition(&mut self) -> Result<(u32, Option<u32>)> {
         let start = self.at;
         match self.next() {
@@ -254,7 +255,7 @@ impl<'t> Parser<'t> {
             return Err(self.wrong("the repetition is not closed with `}`"));
         }
         if max.is_some_and(|max| max < min) {
-            return Err(self.wrong_at(start, "the repetition has a higher minimum than maximum"));
+            return Err(self.wrong_at(start, "the repetition's minimum is larger than its maximum"));
         }
         Ok((min, max))
     }
@@ -267,7 +268,7 @@ impl<'t> Parser<'t> {
                 Ok(count)
             }
             _ if len > 0 => Err(self.wrong(format!("more than {MOST_REPEATED} repetitions"))),
-            _ => Err(self.wrong("here a number of repetitions must stand, as in `{2}`, `{2,}`, `{,3}` and `{2,3}`")),
+            _ => Err(self.wrong("expected a number of repetitions, as in `{2}`, `{2,}`, `{,3}` and `{2,3}`")),
         }
     }
 
@@ -309,7 +310,7 @@ impl<'t> Parser<'t> {
         Ok(Expr::Chars(if is_negated { chars.not() } else { chars }))
     }
 
-    /// A character, which may be escaped; `None` at the end.
+    /// Parses a character, which may be escaped; `None` at the end.
     fn char(&mut self) -> Result<Option<char>> {
         let start = self.at;
         let Some(char) = self.next() else { return Ok(None) };
@@ -325,9 +326,10 @@ impl<'t> Parser<'t> {
             Some('n') => return Ok(Some('\n')),
             Some(same @ ('\\' | '"' | '[' | ']' | '-')) => return Ok(Some(same)),
             _ => {
-                return Err(
-                    self.wrong_at(start, "this escape is unknown: \\\\ \\\" \\[ \\] \\- \\n \\r \\t \\x \\u \\U are")
-                );
+                return Err(self.wrong_at(
+                    start,
+                    "this escape is unknown: use one of \\\\ \\\" \\[ \\] \\- \\n \\r \\t \\x \\u \\U",
+                ));
             }
         };
         let hex = self.rest().get(..digits).and_then(|hex| u32::from_str_radix(hex, 16).ok());
@@ -336,16 +338,16 @@ impl<'t> Parser<'t> {
                 self.at += digits;
                 Ok(Some(char))
             }
-            None => Err(self.wrong_at(start, format!("here {digits} hexadecimal digits of a character must follow"))),
+            None => Err(self.wrong_at(start, format!("expected {digits} hexadecimal digits of a character"))),
         }
     }
 
-    /// `<think>` or `<[1000]>`, with `!` for any other token.
+    /// Parses `<think>` or `<[1000]>`, with `!` for any other token.
     fn special(&mut self) -> Result<Expr> {
         let start = self.at;
         let is_negated = self.eat("!");
         if !self.eat("<") {
-            return Err(self.wrong("after `!`, a token must come: `!<text>` or `!<[1000]>`"));
+            return Err(self.wrong("expected a token after `!`: `!<text>` or `!<[1000]>`"));
         }
         let close = self.rest().find('>').ok_or_else(|| self.wrong_at(start, "this token is not closed with `>`"))?;
         let inner = &self.rest()[..close];

@@ -1,4 +1,4 @@
-//! Grammars from GBNF and JSON schemas, compiled to the tables that [`arenite::grammar`] reads.
+//! Compiles GBNF grammars and JSON schemas to the tables that [`arenite::grammar`] reads.
 
 mod automaton;
 mod budget;
@@ -20,14 +20,14 @@ use automaton::{Letter, Nfa, Node};
 use budget::Budget;
 use expr::{Expr, Rule, Rules};
 
-/// Places of which a mask is kept.
+/// Number of grammar states whose masks are cached.
 const PLACES: usize = 64;
 
 /// Memory for [`Masks`].
 pub struct MaskMemory(Vec<Line>);
 
 impl MaskMemory {
-    /// As much as is needed for this vocabulary.
+    /// Allocates memory for masks of this vocabulary.
     pub fn new(tokenizer: &Tokenizer<'_, '_>) -> Self {
         Self(vec![Line::ZERO; Self::bytes(tokenizer).div_ceil(arenite::memory::ALIGN)])
     }
@@ -41,18 +41,18 @@ impl MaskMemory {
     }
 }
 
-/// The table of a grammar in GBNF, llama.cpp's dialect. `token` gives the id of a token by its text, for `<think>`.
+/// Compiles a grammar in GBNF, llama.cpp's dialect. `token` returns the id of a token such as `<think>` by its text.
 pub fn from_gbnf(text: &str, token: &dyn Fn(&str) -> Option<u32>) -> Result<Vec<u8>> {
     let (rules, root) = gbnf::parse(text, token)?;
     compile(rules, root, &Budget::new())
 }
 
-/// The table of a grammar for the values that a JSON schema allows.
+/// Compiles a grammar for the values that a JSON schema allows.
 pub fn from_json_schema(schema: &serde_json::Value) -> Result<Vec<u8>> {
     from_json_schema_between("", schema, "")
 }
 
-/// As [`from_json_schema`], with these texts before and after the value.
+/// Like [`from_json_schema`], with fixed texts before and after the value.
 pub fn from_json_schema_between(before: &str, schema: &serde_json::Value, after: &str) -> Result<Vec<u8>> {
     let budget = Budget::new();
     let (mut rules, root) = schema::read(schema, &budget)?;
@@ -61,14 +61,14 @@ pub fn from_json_schema_between(before: &str, schema: &serde_json::Value, after:
     compile(rules, root, &budget)
 }
 
-/// States up to which a repetition is written out in any case. If it is called instead, every token that leaves a single
-/// call of it has to be asked about.
+/// A repetition of up to this many states is always expanded. Calling it instead would mean checking, one by one, all
+/// tokens that leave a single call.
 const WRITTEN_OUT: usize = 20_000;
-/// States up to which larger repetitions are written out, all together.
+/// Total number of states that larger repetitions may take by expansion.
 const LARGE_WRITTEN_OUT: usize = 400_000;
-/// States from which a rule that is named more than once is called.
+/// A rule of more states than this is called if it is used more than once.
 const CALLED: usize = 400;
-/// How deep rules are worked into each other.
+/// Maximum nesting of inlined rules.
 const MOST_INLINED: usize = 40;
 
 /// Compiles rules to a table.
@@ -76,7 +76,7 @@ fn compile(mut rules: Rules, root: usize, budget: &Budget) -> Result<Vec<u8>> {
     let place_of_root = rules.0[root].place.clone();
     if let Some(rule) = rules.left_recursive(budget).with_context(|| place_of_root.clone())? {
         bail!(
-            "{}: this rule can begin with itself, which never ends: put what comes first before it",
+            "{}: this rule is left-recursive, so it never ends: put something before its reference to itself",
             rules.0[rule].place
         );
     }
@@ -99,7 +99,8 @@ fn compile(mut rules: Rules, root: usize, budget: &Budget) -> Result<Vec<u8>> {
     emit::table(all, starts, root, budget).context(place_of_root)
 }
 
-/// The place to name where an expression is too much: of the part that is most of it, or too large by itself.
+/// Finds the place to name in the error about a too large expression: the part that makes up most of it or is too
+/// large alone.
 fn heaviest<'r>(rules: &'r Rules, rule: usize, called: &HashSet<usize>, sizes: &Sizes) -> &'r str {
     let (mut expr, mut place) = (&rules.0[rule].expr, rules.0[rule].place.as_str());
     loop {
@@ -124,18 +125,18 @@ fn heaviest<'r>(rules: &'r Rules, rule: usize, called: &HashSet<usize>, sizes: &
     }
 }
 
-/// Sizes of rules and how deep they nest, where they are worked in.
+/// Size and nesting of each rule when inlined.
 type Sizes = HashMap<usize, (usize, usize)>;
 
-/// The rules that have to be called: recursive ones, and large ones with several uses. Large repetitions become
-/// rules of their own.
+/// Returns the rules that must be called: recursive ones, and large ones that are used several times. Large
+/// repetitions become rules of their own.
 fn called(rules: &mut Rules, root: usize) -> (HashSet<usize>, Sizes) {
     let (order, mut called) = post_order(rules, root);
     let mut uses: HashMap<usize, usize> = HashMap::new();
     for rule in &order {
         rules.0[*rule].expr.rules().into_iter().for_each(|named| *uses.entry(named).or_default() += 1);
     }
-    // Callees first.
+    // In the order of calls, callees first.
     let mut sizes = Sizes::new();
     let mut room = LARGE_WRITTEN_OUT;
     for rule in order {
@@ -159,10 +160,10 @@ fn called(rules: &mut Rules, root: usize) -> (HashSet<usize>, Sizes) {
     (called, sizes)
 }
 
-/// The rules that are reached from the root, callees first, and those that lead back to themselves.
+/// Returns the rules reachable from the root, callees first, and the recursive ones.
 fn post_order(rules: &Rules, root: usize) -> (Vec<usize>, HashSet<usize>) {
     let (mut order, mut recursive) = (Vec::new(), HashSet::new());
-    // Whether it is on the way (or done).
+    // True while the rule is on the current path, false when it is done.
     let mut on_way: HashMap<usize, bool> = HashMap::from([(root, true)]);
     let mut way = vec![(root, rules.0[root].expr.rules(), 0)];
     while let Some((rule, named, at)) = way.last_mut() {
@@ -190,8 +191,8 @@ fn post_order(rules: &Rules, root: usize) -> (Vec<usize>, HashSet<usize>) {
     (order, recursive)
 }
 
-/// About how many states an expression takes, and how deep it nests. What is repeated so often that there is no `room` to
-/// write it out is given to `hoist`, which makes a rule of it.
+/// Estimates the number of states of an expression, and its nesting. A repetition that is too large to be expanded in
+/// `room` is passed to `hoist`, which makes it a rule.
 fn measure(expr: &mut Expr, rules: &Sizes, room: &mut usize, hoist: &mut dyn FnMut(Expr) -> usize) -> (usize, usize) {
     let mut sum = |parts: &mut dyn Iterator<Item = &mut Expr>| {
         parts.fold((1usize, 0), |(size, depth), part| {
@@ -206,7 +207,7 @@ fn measure(expr: &mut Expr, rules: &Sizes, room: &mut usize, hoist: &mut dyn FnM
         Expr::Multiple(of) => (*of as usize + 1, 0),
         Expr::Rule(rule) => rules.get(rule).map_or((2, 0), |(size, depth)| (*size, depth + 1)),
         Expr::Seq(parts) | Expr::Alt(parts) => sum(&mut parts.iter_mut()),
-        // What is taken out of it keeps its place.
+        // A hoisted part keeps its place.
         Expr::At(place, inner) => {
             measure(inner, rules, room, &mut |inner| hoist(Expr::At(place.clone(), Box::new(inner))))
         }
@@ -217,14 +218,14 @@ fn measure(expr: &mut Expr, rules: &Sizes, room: &mut usize, hoist: &mut dyn FnM
             (size.saturating_add(separators * each), depth)
         }
         Expr::Both(a, b) | Expr::Minus(a, b) => {
-            // Nothing in these may be called.
+            // Operands of these may not contain calls.
             let ((a, _), (b, _)) = (size_of(a, rules), size_of(b, rules));
             (a.saturating_mul(b).min(a + b + 10_000), 1)
         }
         Expr::Repeat(inner, min, max) => {
             let times = max.unwrap_or(*min + 1).max(1) as usize;
             let (size, depth) = measure(inner, rules, room, hoist);
-            // To repeat an expression without a state takes time, too.
+            // Even repeating an expression without states takes time.
             let written_out = size.max(1).saturating_mul(times);
             if size > 12 && written_out > WRITTEN_OUT && written_out <= *room {
                 *room -= written_out;
@@ -239,11 +240,11 @@ fn measure(expr: &mut Expr, rules: &Sizes, room: &mut usize, hoist: &mut dyn FnM
 }
 
 fn size_of(expr: &Expr, rules: &Sizes) -> (usize, usize) {
-    // A copy: it is only measured.
+    // Measures a copy, because `measure` may change the expression.
     measure(&mut expr.clone(), rules, &mut { usize::MAX }, &mut |_| 0)
 }
 
-/// The beginning of a long name, for errors.
+/// Shortens a long name for errors.
 fn short(text: &str) -> String {
     const MOST: usize = 60;
     match text.char_indices().nth(MOST) {
@@ -252,7 +253,7 @@ fn short(text: &str) -> String {
     }
 }
 
-/// The rule that a letter calls.
+/// The rule that this transition calls.
 fn callee(letter: Letter) -> Option<usize> {
     match letter {
         Letter::Call(rule) => Some(rule),

@@ -1,11 +1,11 @@
-//! Numbers within limits, as the digits in which they are written.
+//! Expressions for decimal numbers within limits.
 
 use super::expr::{Chars, Expr};
 
-/// Digits before the point, and after it.
+/// Maximum number of digits before the point, and after it.
 const DIGITS: u32 = 16;
 
-/// A limit: digits before the point without zeros in front, digits after it without zeros at the end.
+/// A limit: digits before the point without leading zeros, and digits after it without trailing zeros.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Decimal {
     whole: Vec<u8>,
@@ -13,9 +13,9 @@ struct Decimal {
 }
 
 impl Decimal {
-    /// Of a number that is not negative.
+    /// Converts a non-negative number.
     fn of(value: f64) -> Self {
-        // Never with an exponent.
+        // `Display` never uses an exponent.
         let text = format!("{value}");
         let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));
         let fraction = fraction.trim_end_matches('0');
@@ -27,7 +27,7 @@ impl Decimal {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limit {
     pub value: f64,
-    /// Whether the value itself is outside.
+    /// Whether the limit itself is excluded.
     pub is_exclusive: bool,
 }
 
@@ -45,7 +45,7 @@ fn digits(min: u32, max: u32) -> Expr {
     digit(b'0', b'9').repeat(min, max)
 }
 
-/// Any whole number.
+/// Matches any whole number.
 pub fn integer() -> Expr {
     Expr::seq([Expr::text("-").optional(), whole()])
 }
@@ -54,7 +54,7 @@ fn whole() -> Expr {
     Expr::alt([Expr::text("0"), Expr::seq([digit(b'1', b'9'), digits(0, DIGITS - 1)])])
 }
 
-/// Any number. Exponents are short: others make numbers that no program can hold.
+/// Matches any number. Exponents are short, because longer ones exceed the range of floats.
 pub fn number() -> Expr {
     let exponent = Expr::seq([
         Expr::Chars(Chars::of([(b'e'.into(), b'e'.into()), (b'E'.into(), b'E'.into())])),
@@ -64,24 +64,24 @@ pub fn number() -> Expr {
     Expr::seq([integer(), fraction(DIGITS), exponent.optional()])
 }
 
-/// Perhaps a point and up to `most` digits.
+/// Matches an optional point with up to `most` digits.
 pub fn fraction(most: u32) -> Expr {
     Expr::seq([Expr::text("."), digits(1, most)]).optional()
 }
 
-/// Any number with up to `most` digits after the point.
+/// Matches any number with up to `most` digits after the point.
 pub fn decimal(most: u32) -> Expr {
     Expr::seq([integer(), fraction(most)])
 }
 
-/// Whole numbers, and these fractions after them.
+/// Matches whole numbers followed by one of these fractions.
 pub fn with_fractions<'d>(fractions: impl Iterator<Item = &'d String>) -> Expr {
     let zero = Expr::Chars(Chars::one('0')).repeat(0, DIGITS);
     let each = fractions.map(|digits| Expr::seq([Expr::text(&format!(".{digits}")), zero.clone()]));
     Expr::seq([integer(), Expr::Alt(each.collect()).optional()])
 }
 
-/// Whole numbers from `min` to `max`, both included.
+/// Matches whole numbers from `min` to `max`, inclusive.
 pub fn integer_range(min: Option<i128>, max: Option<i128>) -> Expr {
     let mut parts = Vec::new();
     if min.is_none_or(|min| min < 0) {
@@ -95,7 +95,7 @@ pub fn integer_range(min: Option<i128>, max: Option<i128>) -> Expr {
     Expr::Alt(parts)
 }
 
-/// Whole numbers from one to another, without a sign; without an upper limit as far as digits go.
+/// Matches unsigned whole numbers in a range. Without an upper limit, the number of digits is limited.
 fn whole_range(from: u128, to: Option<u128>) -> Expr {
     let lowest = from.to_string();
     let to = to.unwrap_or_else(|| 10u128.pow(DIGITS.max(lowest.len() as u32).min(38)) - 1);
@@ -112,7 +112,7 @@ fn whole_range(from: u128, to: Option<u128>) -> Expr {
     Expr::Alt(parts)
 }
 
-/// Digits from one text to another of the same length.
+/// Matches digits between two strings of the same length.
 fn same_length(low: &[u8], high: &[u8]) -> Expr {
     let (Some((first_low, low)), Some((first_high, high))) = (low.split_first(), high.split_first()) else {
         return Expr::empty();
@@ -131,7 +131,7 @@ fn same_length(low: &[u8], high: &[u8]) -> Expr {
     ])
 }
 
-/// Numbers within limits, without exponents.
+/// Matches numbers within limits, without exponents.
 pub fn number_range(min: Option<Limit>, max: Option<Limit>) -> Expr {
     let mut parts = Vec::new();
     if min.is_none_or(|min| min.value < 0.0) {
@@ -144,9 +144,9 @@ pub fn number_range(min: Option<Limit>, max: Option<Limit>) -> Expr {
     Expr::Alt(parts)
 }
 
-/// Numbers from one to another, neither below zero.
+/// Matches non-negative numbers in a range.
 fn positive_range(from: Option<Limit>, to: Option<Limit>) -> Expr {
-    // A number of more digits than are written is no limit.
+    // An upper limit with more digits than are generated has no effect.
     let to = to.filter(|to| to.value < 1e16);
     let anything = || Expr::seq([whole(), fraction(DIGITS)]);
     let above = from.map_or_else(anything, |from| {
@@ -173,7 +173,7 @@ fn to_integer(digits: &[u8]) -> Option<u128> {
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
-/// Fractions not below this one.
+/// Matches fractions of at least this value.
 fn fraction_from(limit: &[u8], is_exclusive: bool) -> Expr {
     if limit.is_empty() && !is_exclusive {
         return fraction(DIGITS);
@@ -192,7 +192,7 @@ fn digits_from(limit: &[u8], is_exclusive: bool) -> Expr {
     }
 }
 
-/// Fractions not above this one.
+/// Matches fractions of at most this value.
 fn fraction_to(limit: &[u8], is_exclusive: bool) -> Expr {
     match (limit.is_empty(), is_exclusive) {
         (true, true) => Expr::never(),
@@ -204,7 +204,7 @@ fn fraction_to(limit: &[u8], is_exclusive: bool) -> Expr {
 fn digits_to(limit: &[u8], is_exclusive: bool) -> Expr {
     match limit.split_first() {
         Some((first, rest)) => {
-            // A beginning of the limit is below it.
+            // A proper prefix of the limit is below it.
             let shorter = if rest.is_empty() { Expr::never() } else { Expr::empty() };
             Expr::alt([
                 Expr::seq([if *first > b'0' { digit(b'0', first - 1) } else { Expr::never() }, digits(0, DIGITS)]),

@@ -1,4 +1,4 @@
-//! Strings of JSON: characters as they are written there, and regular expressions over them.
+//! JSON strings: characters with their escapes, and regular expressions over them.
 
 use anyhow::{Result, bail};
 use regex_syntax::ast::{
@@ -12,23 +12,23 @@ use super::budget::Budget;
 use super::expr::{Chars, Expr};
 use super::short;
 
-/// Groups and repetitions in each other.
+/// Maximum nesting of groups and repetitions.
 const MOST_NESTED: u32 = 100;
 
-/// Characters that are written with a letter after a backslash.
+/// Characters with a one-letter escape.
 const SHORT: [(char, char); 7] =
     [('"', '"'), ('\\', '\\'), ('\u{8}', 'b'), ('\u{c}', 'f'), ('\n', 'n'), ('\r', 'r'), ('\t', 't')];
 
-/// Steps for a character or a range: each way in which it may be written is looked at.
+/// Budget steps for a character or range, for all the ways to write it.
 pub const WAYS: usize = 40;
 
-/// The characters that stand for themselves in a string.
+/// Characters that need no escape in a string.
 fn plain() -> Chars {
     let specials = Chars::of([(0, 0x1f), (0x22, 0x22), (0x5c, 0x5c), (0x7f, 0x7f), (0xd800, 0xdfff)]);
     specials.not()
 }
 
-/// One character of a string, written in any way.
+/// Matches one character of a string, escaped or not.
 pub fn any_char() -> Expr {
     let hex = || chars(&[(b'0', b'9'), (b'a', b'f'), (b'A', b'F')]);
     let escaped = Chars::of(SHORT.map(|(_, letter)| (letter.into(), letter.into()))).or(&Chars::one('/'));
@@ -41,7 +41,7 @@ pub fn any_char() -> Expr {
         Expr::seq([Expr::text("\\"), Expr::Chars(escaped)]),
         Expr::seq([Expr::text("\\u"), other, hex(), hex(), hex()]),
         Expr::seq([Expr::text("\\u"), d(), chars(&[(b'0', b'7')]), hex(), hex()]),
-        // The two halves of a character beyond 16 bits.
+        // A surrogate pair.
         Expr::seq([Expr::text("\\u"), d(), high, hex(), hex(), Expr::text("\\u"), d(), low, hex(), hex()]),
     ])
 }
@@ -50,7 +50,7 @@ fn chars(ranges: &[(u8, u8)]) -> Expr {
     Expr::Chars(Chars::of(ranges.iter().map(|(first, last)| ((*first).into(), (*last).into()))))
 }
 
-/// One of these characters, written in one way only.
+/// Matches one of these characters in its canonical form.
 pub fn one_of(set: &Chars) -> Expr {
     let mut ways = vec![Expr::Chars(set.and(&plain()))];
     let short = SHORT.iter().filter(|(char, _)| set.contains(u32::from(*char)));
@@ -60,16 +60,16 @@ pub fn one_of(set: &Chars) -> Expr {
     Expr::Alt(ways)
 }
 
-/// A string, quotes included.
+/// Adds quotes around the contents of a string.
 pub fn quoted(inner: Expr) -> Expr {
     Expr::seq([Expr::text("\""), inner, Expr::text("\"")])
 }
 
-/// The strings in which a regular expression (ECMA 262) is found, as they are written within the quotes.
+/// Matches the contents of JSON strings in which a regular expression (ECMA 262) is found.
 pub fn matching(pattern: &str, budget: &Budget) -> Result<Expr> {
     let ast = match ParserBuilder::new().nest_limit(MOST_NESTED).build().parse(pattern) {
         Ok(ast) => ast,
-        Err(error) => bail!("`{}` cannot be taken as a regular expression: {}", short(pattern), error.kind()),
+        Err(error) => bail!("`{}` is not a supported regular expression: {}", short(pattern), error.kind()),
     };
     found(&ast, budget)
 }
@@ -78,7 +78,7 @@ fn anything() -> Expr {
     one_of(&Chars::any()).repeat(0, None)
 }
 
-/// A text in which this is found: at its ends only where anchors say so.
+/// Matches texts in which the expression is found. Without anchors there may be any text around it.
 fn found(ast: &Ast, budget: &Budget) -> Result<Expr> {
     budget.steps(WAYS)?;
     match ast {
@@ -113,7 +113,7 @@ fn is_anchor(ast: &Ast, kinds: &[AssertionKind]) -> bool {
     matches!(ast, Ast::Assertion(assertion) if kinds.contains(&assertion.kind))
 }
 
-/// Exactly this.
+/// Matches exactly the expression.
 fn whole(ast: &Ast, budget: &Budget) -> Result<Expr> {
     budget.steps(1)?;
     let one_of = |set: Chars| {
@@ -143,15 +143,15 @@ fn whole(ast: &Ast, budget: &Budget) -> Result<Expr> {
         }
         Ast::Concat(concat) => Expr::Seq(concat.asts.iter().map(|ast| whole(ast, budget)).collect::<Result<_>>()?),
         Ast::Assertion(_) if is_anchor(ast, &ANCHORS) => {
-            bail!("`^` and `$` are supported at the ends of the expression or of its alternatives only")
+            bail!("`^` and `$` are supported only at the ends of the expression or of its alternatives")
         }
-        Ast::Assertion(_) => bail!("boundaries of words (`\\b`) are not supported"),
+        Ast::Assertion(_) => bail!("word boundaries (`\\b`) are not supported"),
         Ast::Flags(_) => bail!(NO_FLAGS),
         Ast::ClassUnicode(class) => one_of(unicode(class)?)?,
     })
 }
 
-/// What a group is around.
+/// The contents of a group.
 fn inner(group: &Group) -> Result<&Ast> {
     match &group.kind {
         GroupKind::NonCapturing(flags) if !flags.items.is_empty() => bail!(NO_FLAGS),
@@ -185,14 +185,14 @@ fn perl(kind: &ClassPerlKind) -> Chars {
     }
 }
 
-/// `\p{...}`: a general category, a script, or another property of characters.
+/// `\p{...}`: a general category, a script or another property of characters.
 fn unicode(class: &ClassUnicode) -> Result<Chars> {
     let hir = Translator::new().translate("", &Ast::class_unicode(class.clone()));
     match hir.as_ref().map(regex_syntax::hir::Hir::kind) {
         Ok(HirKind::Class(Class::Unicode(class))) => {
             Ok(Chars::of(class.ranges().iter().map(|range| (range.start().into(), range.end().into()))))
         }
-        // A class of one character.
+        // A class of one character becomes a literal.
         Ok(HirKind::Literal(literal)) => {
             let text = std::str::from_utf8(&literal.0)?;
             Ok(text.chars().next().map(Chars::one).unwrap_or_default())
@@ -202,8 +202,9 @@ fn unicode(class: &ClassUnicode) -> Result<Chars> {
     }
 }
 
-/// What Rust would read as sets of sets.
-const NOT_SETS: &str = "`[`, `&&`, `--` and `~~` within a class are not supported: to ECMA 262 they are characters";
+/// Syntax that Rust would read as set operations.
+const NOT_SETS: &str =
+    "`[`, `&&`, `--` and `~~` within a class are not supported: ECMA 262 reads them as plain characters";
 
 fn set(class: &ClassSet, budget: &Budget) -> Result<Chars> {
     match class {
@@ -217,7 +218,7 @@ fn set_item(item: &ClassSetItem, budget: &Budget) -> Result<Chars> {
         ClassSetItem::Literal(literal) => Chars::one(literal.c),
         ClassSetItem::Range(range) => Chars::of([(range.start.c.into(), range.end.c.into())]),
         ClassSetItem::Perl(class) => negated_if(class.negated, perl(&class.kind)),
-        // (What is empty is so beside `&&`.)
+        // (An empty operand comes only with `&&`.)
         ClassSetItem::Bracketed(_) | ClassSetItem::Ascii(_) | ClassSetItem::Empty(_) => bail!(NOT_SETS),
         ClassSetItem::Union(union) => {
             let sets = union.items.iter().map(|item| set_item(item, budget)).collect::<Result<Vec<_>>>()?;
@@ -229,9 +230,10 @@ fn set_item(item: &ClassSetItem, budget: &Budget) -> Result<Chars> {
     Ok(set)
 }
 
-/// The regular expression of a `format`, if it is a known one.
+/// The regular expression of a known `format`.
 pub fn of_format(format: &str) -> Option<&'static str> {
-    // Days that every such month has, and no leap seconds: all of them are valid, if not all that are.
+    // Every date that this matches is valid, but not every valid date matches: February 29 and leap seconds
+    // are missing.
     macro_rules! date {
         () => {
             "[0-9]{4}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|02-(0[1-9]|1[0-9]|2[0-8]))"
@@ -273,7 +275,7 @@ pub fn of_format(format: &str) -> Option<&'static str> {
     })
 }
 
-/// Exactly this text, within the quotes.
+/// Matches exactly this text as the contents of a string.
 pub fn literal(text: &str) -> Expr {
     Expr::seq(text.chars().map(|char| one_of(&Chars::one(char))))
 }

@@ -212,7 +212,7 @@ fn what_one_request_brings_is_limited() {
             "response_format: $.properties.when: this is too",
         ),
         ("grammar", json!("root ::= ((((([^x]*){0,99}){0,99}){0,99}){0,99}){0,99}"), "grammar: 1:1: this is too"),
-        ("grammar", json!(format!("root ::= \"a\"{}", "?".repeat(1_000_000))), "repetitions of each other"),
+        ("grammar", json!(format!("root ::= \"a\"{}", "?".repeat(1_000_000))), "nested repetitions"),
         ("tools", json!([function]), "tools: $"),
     ] {
         let mut body = good();

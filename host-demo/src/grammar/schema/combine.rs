@@ -1,4 +1,4 @@
-//! Two schemas that must both hold, as one.
+//! Combines two schemas that must both hold into one.
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value, json};
@@ -7,16 +7,16 @@ use super::dialect::without_switches;
 use super::object::LOOKS;
 use super::{ASSERTING, Reader, declared_types};
 
-/// References and combinations within each other.
+/// Maximum nesting of references and combinations.
 const MOST_NESTED: usize = 64;
-/// Alternatives that a combination of alternatives may have.
+/// Maximum number of alternatives that combining two lists of alternatives may give.
 const MOST_ALTERNATIVES: usize = 256;
 
 impl Reader<'_> {
-    /// A schema without a reference or `allOf` at its top.
+    /// Resolves references and `allOf` at the top of a schema.
     pub(super) fn flat(&self, schema: &Value, path: &str, depth: usize) -> Result<Value> {
         if depth > MOST_NESTED {
-            bail!("{path}: this refers to itself, or to too many others");
+            bail!("{path}: this refers to itself or to too many others");
         }
         self.budget.copy(schema).with_context(|| path.to_string())?;
         let Value::Object(schema) = schema else { return Ok(schema.clone()) };
@@ -44,19 +44,19 @@ impl Reader<'_> {
         Ok(sum)
     }
 
-    /// What both schemas allow.
+    /// Combines two schemas.
     pub(super) fn both(&self, a: &Value, b: &Value, path: &str, depth: usize) -> Result<Value> {
         let (a, b) = (self.flat(a, path, depth + 1)?, self.flat(b, path, depth + 1)?);
         let (mut a, mut b) = match (a, b) {
             (Value::Bool(false), _) | (_, Value::Bool(false)) => return Ok(Value::Bool(false)),
             (Value::Bool(true), other) | (other, Value::Bool(true)) => return Ok(other),
             (Value::Object(a), Value::Object(b)) => (a, b),
-            _ => bail!("{path}: a schema is an object, true or false"),
+            _ => bail!("{path}: a schema must be an object, true or false"),
         };
         self.check_keywords(&b, path)?;
-        // In a part of `allOf`, `unevaluatedProperties` speaks of all but the properties that this part lists itself.
+        // Within `allOf`, `unevaluatedProperties` applies to all properties that this part does not list itself.
         close(&mut b, path)?;
-        // What a pattern allows in one may be an additional property in the other.
+        // A property that matches a pattern of one schema may be an additional property of the other.
         let is_open = |schema: &Map<String, Value>| {
             schema.get("additionalProperties").is_none_or(|others| *others == Value::Bool(true))
         };
@@ -64,12 +64,12 @@ impl Reader<'_> {
             let patterns = one.get("patternProperties");
             if patterns.is_some() && patterns != other.get("patternProperties") && !is_open(other) {
                 bail!(
-                    "{path}: `patternProperties` cannot be combined with the `additionalProperties` of another schema: put both into one"
+                    "{path}: `patternProperties` cannot be combined with the `additionalProperties` of another schema: write both in one schema"
                 );
             }
         }
         if a.contains_key("properties") || b.contains_key("properties") {
-            // Also where one has none: it may still forbid those of the other.
+            // Needed even if only one schema lists properties: the other may forbid them.
             a.insert("properties".into(), self.properties(&a, &b, path)?);
         }
         if a.contains_key("prefixItems") || b.contains_key("prefixItems") {
@@ -94,7 +94,7 @@ impl Reader<'_> {
         Ok(Value::Object(a))
     }
 
-    /// Both values of a keyword; `None` if nothing can satisfy both.
+    /// Combines two values of a keyword; `None` if nothing can satisfy both.
     fn joined(&self, key: &str, a: &Value, b: &Value, path: &str) -> Result<Option<Value>> {
         let number = |value: &Value| value.as_f64().unwrap_or_default();
         let all = || json!({ "allOf": [a, b] });
@@ -102,7 +102,7 @@ impl Reader<'_> {
             Value::Array(values) => values.clone(),
             one => vec![one.clone()],
         };
-        // Both are copied once, and lists compared element by element or copied for each element of the other.
+        // Both are copied once. Lists are also compared element by element, or copied for each element of the other.
         let len = |value: &Value| value.as_array().map_or(1, Vec::len);
         let (times, other_times) = if key == "anyOf" { (1 + len(b), 1 + len(a)) } else { (1, 1) };
         let counted = self.budget.copies(a, times).and_then(|()| self.budget.copies(b, other_times));
@@ -153,7 +153,7 @@ impl Reader<'_> {
                 let (ours, theirs) = (list(a), list(b));
                 if ours.len() * theirs.len() > MOST_ALTERNATIVES {
                     bail!(
-                        "{path}.anyOf: with those of another `anyOf` there are more than {MOST_ALTERNATIVES} combinations: use fewer alternatives"
+                        "{path}.anyOf: combined with another `anyOf`, it has more than {MOST_ALTERNATIVES} alternatives: use fewer"
                     );
                 }
                 let pairs = ours.iter().flat_map(|a| theirs.iter().map(move |b| json!({ "allOf": [a, b] })));
@@ -165,7 +165,8 @@ impl Reader<'_> {
         }))
     }
 
-    /// The properties of both; what only one describes, the other may forbid or describe as additional.
+    /// Combines the properties of both schemas. A property that only one schema lists may be an additional property
+    /// of the other.
     fn properties(&self, a: &Map<String, Value>, b: &Map<String, Value>, path: &str) -> Result<Value> {
         let of = |schema: &Map<String, Value>| match schema.get("properties") {
             Some(Value::Object(properties)) => properties.clone(),
@@ -183,7 +184,8 @@ impl Reader<'_> {
         Ok(Value::Object(all))
     }
 
-    /// What a schema says of these names as additional ones: nothing where one of its patterns matches.
+    /// Returns the other schema's rule for additional properties with these names; it does not apply to names that
+    /// match one of its patterns.
     fn additional<'s>(
         &self,
         schema: &'s Map<String, Value>,
@@ -197,7 +199,7 @@ impl Reader<'_> {
         Ok(move |name: &str| others.filter(|_| !patterns.iter().any(|(regex, _)| regex.is_match(name))))
     }
 
-    /// The first elements of both; what only one describes one by one, the other may describe as all.
+    /// Combines the first elements of both. Elements that only one schema lists fall under the `items` of the other.
     fn elements(&self, a: &Map<String, Value>, b: &Map<String, Value>, path: &str) -> Result<Value> {
         let of = |schema: &Map<String, Value>| match schema.get("prefixItems") {
             Some(Value::Array(elements)) => elements.clone(),
@@ -212,7 +214,8 @@ impl Reader<'_> {
         Ok(Value::Array(all))
     }
 
-    /// What a schema says of those that it does not list; it is copied for each that the other lists.
+    /// Returns the schema for unlisted elements or properties, which is copied for each one that the other schema
+    /// lists.
     fn of_others<'s>(
         &self,
         schema: &'s Map<String, Value>,
@@ -226,11 +229,12 @@ impl Reader<'_> {
     }
 }
 
-/// Keywords for what no other keyword speaks of, and those which they are once nothing is left to combine.
+/// Keywords for everything not covered by other keywords, and the keywords that replace them once all schemas are
+/// combined.
 pub(super) const UNEVALUATED: [(&str, &str); 2] =
     [("unevaluatedProperties", "additionalProperties"), ("unevaluatedItems", "items")];
 
-/// Forbids what a schema leaves unevaluated: all that it does not list itself.
+/// Replaces `unevaluated...: false` by a ban on everything that the schema does not list itself.
 pub(super) fn close(part: &mut Map<String, Value>, path: &str) -> Result<()> {
     for (key, others) in UNEVALUATED {
         if part.remove(key) != Some(Value::Bool(false)) || part.contains_key(others) {
@@ -238,7 +242,7 @@ pub(super) fn close(part: &mut Map<String, Value>, path: &str) -> Result<()> {
         }
         if part.contains_key("anyOf") || part.contains_key("oneOf") {
             bail!(
-                "{path}.{key}: beside alternatives, this is not supported within a combination: move it out of there"
+                "{path}.{key}: not supported together with alternatives inside a combination: move it out of the combination"
             );
         }
         part.insert(others.into(), Value::Bool(false));
@@ -246,7 +250,7 @@ pub(super) fn close(part: &mut Map<String, Value>, path: &str) -> Result<()> {
     Ok(())
 }
 
-/// Both of these, if there are both.
+/// Combines a schema with another one, if there is one.
 fn with(schema: &Value, other: Option<&Value>) -> Value {
     match other {
         None | Some(Value::Bool(true)) => schema.clone(),

@@ -1,7 +1,7 @@
-//! JSON schemas: which values they allow, as rules for the texts of these values.
+//! Converts JSON schemas to rules for the texts of the values that they allow.
 //!
-//! Every text that the rules allow is a value that the schema allows. Not every value can be written: properties come
-//! in the order of the schema, and no others where the schema does not speak of them (as in llama.cpp).
+//! Every text that the rules allow is a valid value, but not every valid value can be generated. Properties come in
+//! the order of the schema, and other properties only if the schema mentions them (as in llama.cpp).
 
 mod combine;
 mod dialect;
@@ -19,7 +19,7 @@ use super::expr::{Chars, Expr, Rules};
 use super::{number, pattern, short};
 use scalar::string;
 
-/// Keywords that a value would have to be checked for, and is not.
+/// Keywords that would need a check which grammars cannot express.
 const UNSUPPORTED: [&str; 14] = [
     "not",
     "if",
@@ -37,7 +37,7 @@ const UNSUPPORTED: [&str; 14] = [
     "unevaluatedProperties",
 ];
 
-/// Keywords that say something about values; all others are notes.
+/// Keywords that constrain values. All others are annotations.
 const ASSERTING: [&str; 33] = [
     "$ref",
     "allOf",
@@ -76,14 +76,14 @@ const ASSERTING: [&str; 33] = [
 
 const TYPES: [&str; 7] = ["object", "array", "string", "number", "integer", "boolean", "null"];
 
-/// Schemas by name that one may lead to: more are a circle that grows.
+/// Maximum number of referenced schemas. More indicate a reference cycle that grows.
 const MOST_RULES: usize = 4000;
-/// Schemas within schemas.
+/// Maximum nesting of schemas.
 const MOST_NESTED: usize = 100;
-/// Elements of a list, each within the rest of those before it, that count as one schema within another.
+/// Number of listed elements that count as one level of nesting, because each contains the rest of the list.
 const ELEMENTS: usize = 4;
 
-/// The rules for a schema, and the number of the first.
+/// Converts a schema to rules. Returns the number of the first rule.
 pub fn read(schema: &Value, budget: &Budget) -> Result<(Rules, usize)> {
     budget.copy(schema).context("$")?;
     let schema = &dialect::with_integers(schema.clone());
@@ -111,14 +111,14 @@ struct Reader<'s> {
     rules: Rules,
     /// References and combinations that have a rule, by their text.
     named: HashMap<String, usize>,
-    /// Those that are still to be read.
+    /// Referenced schemas that are still to be converted.
     left: VecDeque<(usize, Map<String, Value>, String)>,
     /// The rule for any value.
     value: Option<usize>,
     depth: usize,
 }
 
-/// Space as models write it: none, one, or a new line and what the next is set in by.
+/// White space as models write it: none, one space, or a line break with indentation.
 fn space() -> Expr {
     let blanks = Chars::of([(9, 9), (32, 32)]);
     Expr::alt([Expr::empty(), Expr::text(" "), Expr::seq([Expr::text("\n"), Expr::Chars(blanks).repeat(0, 20)])])
@@ -128,7 +128,7 @@ fn comma() -> Expr {
     Expr::seq([Expr::text(","), space()])
 }
 
-/// A whole number that a keyword gives.
+/// The value of a keyword that is a whole number.
 fn count(schema: &Map<String, Value>, key: &str, path: &str) -> Result<Option<u32>> {
     let Some(value) = schema.get(key) else { return Ok(None) };
     match value.as_u64().and_then(|count| u32::try_from(count).ok()) {
@@ -137,7 +137,7 @@ fn count(schema: &Map<String, Value>, key: &str, path: &str) -> Result<Option<u3
     }
 }
 
-/// Elements `first`, and more of the same after commas: `min` to `max` in all.
+/// Matches `first` and more elements after commas, `min` to `max` in all.
 fn list(element: Expr, min: u32, max: Option<u32>) -> Expr {
     if max == Some(0) {
         return Expr::empty();
@@ -148,17 +148,17 @@ fn list(element: Expr, min: u32, max: Option<u32>) -> Expr {
 }
 
 impl Reader<'_> {
-    /// Any value of these.
+    /// Matches the values of a schema.
     fn schema(&mut self, schema: &Value, path: &str) -> Result<Expr> {
         let schema = match schema {
             Value::Bool(true) => return Ok(self.any_value()),
             Value::Bool(false) => return Ok(Expr::never()),
             Value::Object(schema) => schema,
-            _ => bail!("{path}: a schema is an object, true or false"),
+            _ => bail!("{path}: a schema must be an object, true or false"),
         };
         if self.depth > MOST_NESTED {
             bail!(
-                "{path}: more than {MOST_NESTED} schemas within each other (of elements one by one, {ELEMENTS} are as one)"
+                "{path}: more than {MOST_NESTED} nested schemas (every {ELEMENTS} listed elements count as one level)"
             );
         }
         self.budget.steps(path.len()).with_context(|| path.to_string())?;
@@ -205,7 +205,7 @@ impl Reader<'_> {
         if types.is_empty() {
             return Ok(self.any_value());
         }
-        // Every integer is a number too.
+        // Every integer is also a number.
         if types.contains(&"number") {
             types.retain(|name| *name != "integer");
         }
@@ -229,7 +229,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// The rule of a reference or of a combination, which is read later.
+    /// The rule of a reference or combination, which is converted later.
     fn named(&mut self, schema: &Map<String, Value>, path: &str) -> Result<Expr> {
         self.copy_of(schema, path)?;
         let asserting: Map<String, Value> = schema
@@ -243,7 +243,7 @@ impl Reader<'_> {
         }
         if self.named.len() >= MOST_RULES {
             bail!(
-                "{path}: more than {MOST_RULES} different references and combinations: use fewer, or look for one that refers to itself and grows"
+                "{path}: more than {MOST_RULES} different references and combinations: use fewer, or check for a circular reference that grows"
             );
         }
         let rule = self.rules.add(path, Expr::never());
@@ -252,7 +252,7 @@ impl Reader<'_> {
         Ok(Expr::Rule(rule))
     }
 
-    /// Counts a copy of a schema.
+    /// Takes the budget for copying a schema.
     fn copy_of(&self, schema: &Map<String, Value>, path: &str) -> Result<()> {
         let each = schema.iter().try_for_each(|(key, value)| {
             self.budget.steps(key.len())?;
@@ -261,7 +261,7 @@ impl Reader<'_> {
         each.with_context(|| path.to_string())
     }
 
-    /// What a reference or a combination means.
+    /// Resolves a reference or a combination.
     fn combined(&mut self, schema: &Map<String, Value>, path: &str) -> Result<Expr> {
         if let (1, Some(Value::String(reference))) = (schema.len(), schema.get("$ref")) {
             let target = self.target(reference, path)?.clone();
@@ -272,7 +272,7 @@ impl Reader<'_> {
         self.schema(&flat, path)
     }
 
-    /// The schema that a reference names: by its place, by its `$anchor`, or as the whole.
+    /// Finds the target of a reference: a JSON pointer, an `$anchor`, or the whole schema.
     fn target(&self, reference: &str, path: &str) -> Result<&Value> {
         let own = self.root.get("$id").or_else(|| self.root.get("id")).and_then(Value::as_str);
         let within = own.and_then(|own| reference.strip_prefix(own.trim_end_matches('#'))).unwrap_or(reference);
@@ -284,12 +284,12 @@ impl Reader<'_> {
                 self.root.pointer(pointer).ok_or_else(none)?
             }
             Some(anchor) => {
-                // Everything is looked through.
+                // The search may visit the whole schema.
                 self.budget.copy(self.root).with_context(|| path.to_string())?;
                 anchored(self.root, anchor).ok_or_else(none)?
             }
         };
-        // Whoever asks takes a copy.
+        // The caller copies it.
         self.budget.copy(target).with_context(|| path.to_string())?;
         Ok(target)
     }
@@ -321,7 +321,7 @@ impl Reader<'_> {
         Ok(Expr::Alt(each.collect::<Result<_>>()?))
     }
 
-    /// One of these values, as far as the rest of the schema allows it.
+    /// Matches those of the listed values that the rest of the schema allows.
     fn values(&mut self, values: &[Value], schema: &Map<String, Value>, path: &str) -> Result<Expr> {
         let mut allowed = Vec::new();
         for value in values {
@@ -353,7 +353,7 @@ impl Reader<'_> {
     fn array(&mut self, schema: &Map<String, Value>, path: &str) -> Result<Expr> {
         let min = count(schema, "minItems", path)?.unwrap_or(0);
         let max = count(schema, "maxItems", path)?;
-        // Before 2020-12, `items` was also the list, and `additionalItems` what followed it.
+        // Before 2020-12, `items` could also be the list, and `additionalItems` applied to the elements after it.
         let (first, first_key, others) = match (schema.get("prefixItems"), schema.get("items")) {
             (Some(first), others) => (Some(first), "prefixItems", others.map(|others| (others, "items"))),
             (None, Some(first @ Value::Array(_))) => {
@@ -367,7 +367,8 @@ impl Reader<'_> {
             Some(_) => bail!("{path}.{first_key}: this must be a list of schemas"),
         };
         let known = first.len() as u32;
-        // Elements that the schema does not speak of are written where they must be, or where it speaks of none.
+        // Elements without a schema are generated only if `minItems` requires them or no elements are described at
+        // all.
         let mut rest = match others {
             Some((others, key)) => self.schema(others, &format!("{path}.{key}"))?,
             None if known == 0 || min > known => self.any_value(),
@@ -427,7 +428,7 @@ fn anchored<'s>(root: &'s Value, anchor: &str) -> Option<&'s Value> {
                 if object.get("$anchor").and_then(Value::as_str) == Some(anchor) {
                     return Some(schema);
                 }
-                // What is listed are values, and no schemas.
+                // Listed values are not schemas.
                 left.extend(
                     object.iter().filter(|(key, _)| !["const", "enum"].contains(&key.as_str())).map(|(_, value)| value),
                 );
@@ -453,12 +454,12 @@ fn percent_decoded(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// The types that a schema names.
+/// The types that a schema lists.
 fn declared_types(schema: &Map<String, Value>, path: &str) -> Result<Vec<&'static str>> {
     let known = |value: &Value| {
         let name = value.as_str().unwrap_or_default();
         TYPES.into_iter().find(|known| *known == name).ok_or_else(|| {
-            anyhow!("{path}.type: {} is not a type: there are {}", short(&value.to_string()), TYPES.join(", "))
+            anyhow!("{path}.type: {} is not a type: use one of {}", short(&value.to_string()), TYPES.join(", "))
         })
     };
     match schema.get("type") {
@@ -469,7 +470,7 @@ fn declared_types(schema: &Map<String, Value>, path: &str) -> Result<Vec<&'stati
     }
 }
 
-/// Without `type`, the types of which the other keywords speak.
+/// Without `type`, the types that the other keywords apply to.
 fn implied_types(schema: &Map<String, Value>) -> Vec<&'static str> {
     let mut types = Vec::new();
     for (name, keys) in [
@@ -499,7 +500,7 @@ fn implied_types(schema: &Map<String, Value>) -> Vec<&'static str> {
     types
 }
 
-/// A value as it is written, without any choice.
+/// Matches a value in its one canonical spelling.
 fn text_of(value: &Value) -> Expr {
     match value {
         Value::String(text) => pattern::quoted(pattern::literal(text)),
@@ -521,7 +522,7 @@ fn text_of(value: &Value) -> Expr {
     }
 }
 
-/// Whether a value is of a type.
+/// Returns whether a value has a type.
 fn is_of_type(value: &Value, name: &str) -> bool {
     match (name, value) {
         ("object", Value::Object(_)) | ("array", Value::Array(_)) | ("string", Value::String(_)) => true,
@@ -531,7 +532,7 @@ fn is_of_type(value: &Value, name: &str) -> bool {
     }
 }
 
-/// Whether a value, one of those that are listed, satisfies the rest of its schema.
+/// Returns whether a listed value satisfies the rest of its schema.
 fn is_allowed(value: &Value, all: &[Value], schema: &Map<String, Value>, path: &str) -> Result<bool> {
     let types = declared_types(schema, path)?;
     if !types.is_empty() && !types.iter().any(|name| is_of_type(value, name)) {
@@ -551,11 +552,13 @@ fn is_allowed(value: &Value, all: &[Value], schema: &Map<String, Value>, path: &
             "exclusiveMaximum" => compared(number, |a, b| a < b),
             "minLength" => compared(length, |a, b| a >= b),
             "maxLength" => compared(length, |a, b| a <= b),
-            // Those of texts are looked at where they are written.
+            // Patterns and formats are intersected with the text instead.
             "type" | "nullable" | "pattern" | "format" => true,
             "unevaluatedProperties" => !value.is_object(),
             "unevaluatedItems" => !value.is_array(),
-            other if ASSERTING.contains(&other) => bail!("{path}: `{other}` beside listed values is not supported"),
+            other if ASSERTING.contains(&other) => {
+                bail!("{path}: `{other}` together with listed values is not supported")
+            }
             _ => true,
         };
         if !holds {

@@ -1,4 +1,4 @@
-//! Objects: properties in the order of the schema, then others where it allows them.
+//! Objects: the listed properties in order, then other properties if the schema allows them.
 
 use std::collections::HashSet;
 
@@ -9,10 +9,10 @@ use serde_json::{Map, Value, json};
 use super::{ASSERTING, Reader, UNSUPPORTED, comma, count, list, pattern, short, space, string};
 use crate::grammar::expr::{Chars, Expr};
 
-/// Bytes of a pattern of names, compiled, and steps that it takes at most for a byte of a name.
+/// Maximum size of a compiled name pattern in bytes, which also bounds its steps per byte of a name.
 const MOST_COMPILED: usize = 1 << 16;
 pub(super) const LOOKS: usize = 200;
-/// Keywords of `propertyNames`.
+/// Supported keywords of `propertyNames`.
 const OF_NAMES: [&str; 4] = ["minLength", "maxLength", "pattern", "format"];
 
 impl Reader<'_> {
@@ -35,7 +35,7 @@ impl Reader<'_> {
             members.push((member(literal_key(name), value), is_required.contains(name.as_str())));
         }
         let rest = self.others(schema, properties, &required, path)?;
-        // What is required and not described is as any other.
+        // A required property without a description may have any value.
         for name in required.iter().filter(|name| !properties.contains_key(**name)) {
             let by_pattern = self.with_patterns(name, &Value::Bool(true), &patterned);
             let by_pattern = by_pattern.with_context(|| format!("{path}.required"))?;
@@ -56,21 +56,21 @@ impl Reader<'_> {
         let inner = match (is_limited, rest) {
             _ if is_never => Expr::never(),
             (true, Some(_)) if members.is_empty() && min > 1 => {
-                bail!("{path}.minProperties: more than 1 is not supported: the same name could come again")
+                bail!("{path}.minProperties: more than 1 is not supported: a name could repeat")
             }
             (true, Some(rest)) if members.is_empty() => {
                 let rest = Expr::Rule(self.rules.add(format!("{path}.additionalProperties"), rest));
                 list(rest, min, max)
             }
             (true, _) => bail!(
-                "{path}: `minProperties` and `maxProperties` beside `properties` and `required` are not supported: say in `required` what must be there"
+                "{path}: `minProperties` and `maxProperties` beside `properties` and `required` are not supported: list the required names in `required`"
             ),
             (false, rest) => Expr::Members { members, rest: rest.map(Box::new), separator: Box::new(comma()) },
         };
         Ok(Expr::seq([Expr::text("{"), space(), inner, space(), Expr::text("}")]))
     }
 
-    /// A member that is not among the properties, if there may be any.
+    /// Matches a property that is not listed; `None` if there may be none.
     fn others(
         &mut self,
         schema: &Map<String, Value>,
@@ -80,14 +80,14 @@ impl Reader<'_> {
     ) -> Result<Option<Expr>> {
         let known: Vec<&str> = properties.keys().map(String::as_str).chain(required.iter().copied()).collect();
         let patterns = self.patterns(schema, path)?;
-        // Each name and each pattern is worked into all patterns.
+        // Every pattern excludes all names and all other patterns.
         let parts = known.iter().map(|name| pattern::WAYS * name.len()).sum::<usize>()
             + patterns.iter().map(|(_, key, _)| key.parts()).sum::<usize>();
         self.budget.steps(parts * (1 + patterns.len())).with_context(|| format!("{path}.patternProperties"))?;
         let names = known.iter().map(|name| pattern::literal(name));
         let mut members = Vec::new();
         for (i, (name, key, value)) in patterns.iter().enumerate() {
-            // A name that several patterns match would have to satisfy all of them: none is written.
+            // A name that matches several patterns would have to satisfy all of them, so it is not generated.
             let others = patterns.iter().enumerate().filter(|(j, _)| *j != i).map(|(_, (_, key, _))| key.clone());
             let key = without(key.clone(), names.clone().chain(others));
             let value = self.schema(value, &format!("{path}.patternProperties.{}", short(name)))?;
@@ -110,7 +110,7 @@ impl Reader<'_> {
         Ok((!members.is_empty()).then(|| Expr::alt(members)))
     }
 
-    /// What all names must be like, if a schema says so.
+    /// Matches the names that `propertyNames` allows.
     fn property_names(&self, schema: &Map<String, Value>, is_alone: bool, path: &str) -> Result<Option<Expr>> {
         let path = format!("{path}.propertyNames");
         let names = match schema.get("propertyNames") {
@@ -124,24 +124,24 @@ impl Reader<'_> {
         let is_known = |key: &str, value: &Value| OF_NAMES.contains(&key) || (key == "type" && value == "string");
         let is_note = |key: &str| !ASSERTING.contains(&key) && !UNSUPPORTED.contains(&key);
         if let Some((other, _)) = names.iter().find(|(key, value)| !is_known(key, value) && !is_note(key)) {
-            bail!("{path}.{other}: this keyword is not supported here: there are {}", OF_NAMES.join(", "));
+            bail!("{path}.{other}: this keyword is not supported here: use one of {}", OF_NAMES.join(", "));
         }
         string(names, &path, self.budget).map(Some)
     }
 
-    /// The patterns of names, to compare names with, and what their values must be.
+    /// The compiled patterns of names, with the schemas of their values.
     pub(super) fn patterned<'s>(&self, schema: &'s Map<String, Value>, path: &str) -> Result<Vec<(Regex, &'s Value)>> {
         let Some(Value::Object(patterns)) = schema.get("patternProperties") else { return Ok(Vec::new()) };
         let each = patterns.iter().map(|(pattern, value)| {
             let place = || format!("{path}.patternProperties.{}", short(pattern));
             self.budget.steps(MOST_COMPILED).with_context(place)?;
             let regex = RegexBuilder::new(pattern).size_limit(MOST_COMPILED).build();
-            Ok((regex.with_context(|| format!("{}: this cannot be compared with names", place()))?, value))
+            Ok((regex.with_context(|| format!("{}: this pattern cannot be matched against names", place()))?, value))
         });
         each.collect()
     }
 
-    /// What a property must be, and what the patterns that its name matches ask for.
+    /// Combines the schema of a property with the schemas of all patterns that its name matches.
     fn with_patterns(&self, name: &str, property: &Value, patterned: &[(Regex, &Value)]) -> Result<Value> {
         self.budget.steps((1 + name.len()) * (pattern::WAYS + LOOKS * patterned.len()))?;
         self.budget.copy(property)?;
@@ -160,7 +160,7 @@ impl Reader<'_> {
         })
     }
 
-    /// The patterns of names, as they are written and as texts of strings, and what their values must be.
+    /// The patterns of names, as text and as expressions, with the schemas of their values.
     fn patterns<'s>(&self, schema: &'s Map<String, Value>, path: &str) -> Result<Vec<(&'s String, Expr, &'s Value)>> {
         let patterns = match schema.get("patternProperties") {
             None => return Ok(Vec::new()),
@@ -193,13 +193,13 @@ fn member(key: Expr, value: Expr) -> Expr {
     Expr::seq([key, Expr::text(":"), space(), value])
 }
 
-/// A list of names.
+/// Reads a list of names.
 pub(super) fn names<'s>(schema: &'s Map<String, Value>, key: &str, path: &str) -> Result<Vec<&'s str>> {
     let Some(names) = schema.get(key) else { return Ok(Vec::new()) };
     let names = names.as_array().map(|names| names.iter().map(Value::as_str).collect::<Option<Vec<_>>>());
     match names.flatten() {
         Some(names) => Ok(names),
-        // Draft 3 had a switch in each property.
+        // Draft 3 had a boolean `required` in each property.
         None => bail!("{path}.{key}: this must be a list of names"),
     }
 }

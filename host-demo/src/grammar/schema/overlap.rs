@@ -1,4 +1,4 @@
-//! `oneOf`: whether a value that is written for one alternative could satisfy another.
+//! `oneOf`: checks that no value generated for one alternative can satisfy another.
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value};
@@ -6,19 +6,19 @@ use serde_json::{Map, Value};
 use super::object::names;
 use super::{Reader, TYPES, declared_types, implied_types, is_of_type};
 
-/// How far into properties it is looked.
+/// Maximum depth of the comparison.
 const MOST_NESTED: usize = 8;
 
 impl Reader<'_> {
-    /// Nothing that is written for one of these may satisfy another.
+    /// Fails unless the alternatives exclude each other.
     pub(super) fn check_exclusive(&self, alternatives: &[Value], path: &str) -> Result<()> {
         for (i, a) in alternatives.iter().enumerate() {
             for (j, b) in alternatives.iter().enumerate() {
                 if i != j && !self.excludes(a, b, 0) {
-                    // Nothing is plain to who may not look.
+                    // If the budget is used up, every comparison fails: report the budget instead.
                     self.budget.steps(1).with_context(|| format!("{path}.oneOf"))?;
                     bail!(
-                        "{path}.oneOf[{i}]: a value could satisfy oneOf[{j}] as well: say what tells them apart (a property with a `const`), or use `anyOf`"
+                        "{path}.oneOf[{i}]: a value could also satisfy oneOf[{j}]: make them distinguishable (by a property with a `const`), or use `anyOf`"
                     );
                 }
             }
@@ -26,7 +26,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Whether it is plain that no value that is written for `a` is valid under `b`.
+    /// Returns whether clearly no value generated for `a` is valid under `b`.
     fn excludes(&self, a: &Value, b: &Value, depth: usize) -> bool {
         let (Ok(a), Ok(b)) = (self.flat(a, "$", 0), self.flat(b, "$", 0)) else { return false };
         let (a, b) = match (&a, &b) {
@@ -112,7 +112,7 @@ impl Reader<'_> {
     }
 }
 
-/// Whether more is written than a schema itself says.
+/// Returns whether a schema also contains alternatives.
 fn has_alternatives(schema: &Map<String, Value>) -> bool {
     schema.contains_key("anyOf") || schema.contains_key("oneOf")
 }
@@ -132,7 +132,7 @@ fn is_plainly_invalid(value: &Value, schema: &Map<String, Value>) -> bool {
     wrong_type || listed(schema).is_some_and(|values| !values.contains(value))
 }
 
-/// Whether one ends before the other begins.
+/// Returns whether one range ends before the other starts.
 fn limits_exclude(a: &Map<String, Value>, b: &Map<String, Value>, min: [&str; 2], max: [&str; 2]) -> bool {
     let limit = |schema: &Map<String, Value>, keys: [&str; 2]| {
         keys.iter().find_map(|key| Some((schema.get(*key)?.as_f64()?, key.starts_with("exclusive"))))

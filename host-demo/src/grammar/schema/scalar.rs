@@ -1,4 +1,4 @@
-//! Texts and numbers: lengths, patterns and formats; limits and divisors.
+//! Strings and numbers: lengths, patterns, formats, limits and divisors.
 
 use anyhow::{Context, Result, anyhow, bail};
 use serde_json::{Map, Value};
@@ -9,17 +9,17 @@ use crate::grammar::expr::{Chars, Expr};
 use crate::grammar::number::{self, Limit};
 use crate::grammar::{pattern, short};
 
-/// Patterns that one text must match.
+/// Maximum number of patterns for one string.
 const MOST_PATTERNS: usize = 16;
 
-/// The characters between the quotes of a string.
+/// Matches the contents of a string, without the quotes.
 pub(super) fn string(schema: &Map<String, Value>, path: &str, budget: &Budget) -> Result<Expr> {
     let (min, max) = (count(schema, "minLength", path)?.unwrap_or(0), count(schema, "maxLength", path)?);
     if max.is_some_and(|max| max < min) {
         return Ok(Expr::never());
     }
     let mut conditions = Vec::new();
-    // A combination of schemas may have several patterns.
+    // Combined schemas may have several patterns.
     let patterns = match schema.get("pattern") {
         Some(Value::Array(patterns)) => patterns.iter().collect(),
         one => one.into_iter().collect::<Vec<_>>(),
@@ -82,7 +82,7 @@ pub(super) fn number(mut is_integer: bool, schema: &Map<String, Value>, path: &s
             fractions = Some(number::with_fractions(parts.iter()));
         } else {
             bail!(
-                "{path}.multipleOf: {multiple} is not supported: whole numbers to 10000 are, and what goes into 1, such as 0.25 and 0.01"
+                "{path}.multipleOf: {multiple} is not supported: use a whole number up to 10000 or a divisor of 1, such as 0.25 or 0.01"
             );
         }
     }
@@ -91,7 +91,7 @@ pub(super) fn number(mut is_integer: bool, schema: &Map<String, Value>, path: &s
             let Some(Limit { value, is_exclusive }) = limit else { return Ok(None) };
             if value.abs() > 1e18 {
                 bail!(
-                    "{path}: a limit of {value} is not supported for whole numbers: leave it out, and they have up to 16 digits"
+                    "{path}: a limit of {value} is not supported for whole numbers: leave it out; whole numbers have up to 16 digits"
                 );
             }
             let rounded = round(value);
@@ -107,7 +107,7 @@ pub(super) fn number(mut is_integer: bool, schema: &Map<String, Value>, path: &s
     } else if min.is_some() || max.is_some() {
         if min.is_some_and(|min| min.value >= 1e16) || max.is_some_and(|max| max.value <= -1e16) {
             bail!(
-                "{path}: a minimum from 1e16 on or a maximum to -1e16 is not supported: numbers are written with up to 16 digits"
+                "{path}: a minimum of 1e16 or more or a maximum of -1e16 or less is not supported: numbers have up to 16 digits"
             );
         }
         number::number_range(min, max)
@@ -127,7 +127,7 @@ pub(super) fn number(mut is_integer: bool, schema: &Map<String, Value>, path: &s
     })
 }
 
-/// The multiples up to 1 of a number that goes into it, as digits after the point: 25, 5, 75 and 0 for 0.25.
+/// The digits after the point of the multiples of a divisor of 1: 25, 5, 75 and 0 for 0.25.
 fn parts_of_one(value: f64) -> Option<Vec<String>> {
     const MOST: u64 = 1000;
     let text = format!("{value}");
@@ -141,7 +141,7 @@ fn parts_of_one(value: f64) -> Option<Vec<String>> {
     (step > 0 && one.is_multiple_of(step) && one / step <= MOST).then(|| (1..=one / step).map(part).collect())
 }
 
-/// A limit that is written as a whole number, and that no other one is tighter than: an f64 might round it.
+/// Returns a limit that is written as a whole number if it is the tightest one; an f64 might round it.
 fn exact(schema: &Map<String, Value>, key: &str, limit: Option<Limit>) -> Option<i128> {
     let limit = limit.filter(|limit| !limit.is_exclusive)?;
     let written = schema.get(key)?.as_i64()?;

@@ -1,5 +1,4 @@
-//! Schemas that meet, in `allOf`, `anyOf` and `oneOf`: a grammar allows what they allow together, by the word of a program
-//! that knows nothing of grammars.
+//! Combinations of schemas in `allOf`, `anyOf` and `oneOf`, checked against an independent validator.
 
 use arenite::grammar::Grammar;
 use serde_json::{Map, Value, json};
@@ -8,7 +7,7 @@ use super::random::{Random, random_text};
 use super::{accepts, check};
 use crate::grammar::from_json_schema;
 
-/// Of texts that a grammar could write, exactly the valid ones are allowed.
+/// Checks that of all texts the grammar could generate, exactly the valid ones are accepted.
 fn exactly(schema: &Value, valid: &[Value], invalid: &[Value]) {
     let table = from_json_schema(schema).unwrap_or_else(|error| panic!("{schema}: {error:#}"));
     let validator = jsonschema::options().should_validate_formats(true).build(schema).unwrap();
@@ -20,7 +19,7 @@ fn exactly(schema: &Value, valid: &[Value], invalid: &[Value]) {
     }
 }
 
-/// A value as text, with its members in any order.
+/// The texts of a value with its members in any order.
 fn ways(value: &Value) -> Vec<String> {
     fn orders(members: &[String]) -> Vec<Vec<String>> {
         let Some((first, rest)) = members.split_first() else { return vec![Vec::new()] };
@@ -38,7 +37,7 @@ fn ways(value: &Value) -> Vec<String> {
     orders(&members).into_iter().map(|order| format!("{{{}}}", order.join(","))).collect()
 }
 
-/// As `exactly`, for two schemas that must both hold, whichever comes first, or where one stands beside the other.
+/// Like `exactly`, for two schemas that must both hold: in either order, and next to each other.
 fn both(a: Value, b: Value, valid: &[Value], invalid: &[Value]) {
     exactly(&json!({ "allOf": [a, b] }), valid, invalid);
     exactly(&json!({ "allOf": [b, a] }), valid, invalid);
@@ -114,7 +113,7 @@ fn types_and_listed_values() {
 #[test]
 fn properties() {
     let integer = json!({ "type": "integer" });
-    // What only one describes is additional to the other.
+    // A property that one schema lists is an additional property of the other.
     both(
         json!({ "properties": { "a": integer, "b": { "minimum": 3, "type": "number" } }, "additionalProperties": integer }),
         json!({ "properties": { "b": integer, "c": { "maximum": 9 } }, "required": ["c"] }),
@@ -179,7 +178,7 @@ fn elements() {
         &[json!([3, "a"]), json!([])],
         &[json!([2, "a"]), json!([3, 4])],
     );
-    // What one lists is among all of the other.
+    // Elements that one schema lists fall under the `items` of the other.
     both(
         json!({ "prefixItems": [integer], "items": string }),
         json!({ "items": { "maximum": 5, "maxLength": 1 } }),
@@ -205,14 +204,14 @@ fn what_is_left_unevaluated() {
     let name = |name: &str| json!({ "properties": { name: { "type": "integer" } } });
     let mut closed = name("b");
     closed["unevaluatedProperties"] = json!(false);
-    // In a part, it forbids what others describe; beside them, it does not.
+    // Inside a part, it forbids properties of other parts; next to `allOf`, it does not.
     both(name("a"), closed, &[json!({}), json!({ "b": 1 })], &[json!({ "a": 1 }), json!({ "a": 1, "b": 1 })]);
     exactly(
         &json!({ "allOf": [name("a"), name("b")], "unevaluatedProperties": false }),
         &[json!({ "a": 1, "b": 1 })],
         &[json!({ "c": 1 })],
     );
-    // What is required, or any other, is not evaluated by that.
+    // `required` and other keywords do not evaluate a property.
     exactly(&json!({ "type": "object", "unevaluatedProperties": false }), &[json!({})], &[json!({ "a": 1 })]);
     exactly(
         &json!({ "anyOf": [{ "required": ["a"] }, { "type": "null" }], "unevaluatedProperties": false }),
@@ -255,7 +254,7 @@ fn switches() {
         &[json!(4)],
         &[json!(3), json!(5)],
     );
-    // `nullable` is OpenAPI's, of which a validator does not know.
+    // `nullable` is OpenAPI's; the validator does not support it.
     let nullable = |schema: Value, good: &[&str], bad: &[&str]| {
         check(&schema.to_string(), &from_json_schema(&schema).unwrap(), good, bad);
     };
@@ -275,13 +274,13 @@ fn switches() {
 #[test]
 fn alternatives_that_exclude_each_other() {
     let (integer, nothing) = (json!({ "type": "integer" }), json!({ "type": "null" }));
-    // By each of the alternatives within one.
+    // Excluded by each of the alternatives inside one.
     exactly(
         &json!({ "oneOf": [integer, { "anyOf": [{ "type": "string" }, nothing] }] }),
         &[json!(1), json!("a"), json!(null)],
         &[json!(true)],
     );
-    // Where one is closed, a property that the other must have is enough.
+    // If one alternative is closed, a property that the other requires is enough.
     let closed = json!({ "type": "object", "properties": { "a": integer }, "additionalProperties": false });
     let other = json!({ "type": "object", "properties": { "b": integer }, "required": ["b"] });
     exactly(
@@ -327,13 +326,13 @@ fn patterns() {
     pattern("(?<year>[0-9]{2})", &["2012", "x20"], &["2", "x"]);
     pattern("^", &["", "a"], &[]);
     pattern("$", &["", "a"], &[]);
-    // The only separator of lines there is, and a set of none.
+    // The only line separator, and an empty set.
     pattern("^\\p{Zl}$", &["\u{2028}"], &["\u{2029}", "a"]);
     pattern("^[\\p{Zl}a]$", &["\u{2028}", "a"], &["\u{2029}"]);
     pattern("^(a|\\P{Any})$", &["a"], &["b", ""]);
 }
 
-/// A keyword or a few, of one kind of values.
+/// One or more random keywords for one type of value.
 fn random_part(random: &mut Random, kind: usize) -> Value {
     let mut n = |most: usize| random.below(most + 1);
     let inner = |n: usize| match n % 4 {

@@ -1,4 +1,4 @@
-//! GBNF: the constructs of llama.cpp's guide, and its tests' kinds of grammars, in words of our own.
+//! GBNF: the constructs of llama.cpp's guide, and the kinds of grammars in its tests, with other words.
 
 use arenite::grammar::{Grammar, State};
 
@@ -36,7 +36,7 @@ fn sequences_and_repetitions() {
         &["yes", "no", "crwth", "four"],
         &["aye"],
     );
-    // Longer than the limit up to which repetitions are written out.
+    // Above the limit up to which repetitions are expanded.
     let long = "root ::= (.\"\u{e9}\"[\u{3b1}-\u{3c9}]){600,601}";
     let unit = "x\u{e9}\u{3b2}";
     gbnf(long, &[&unit.repeat(600), &unit.repeat(601)], &[&unit.repeat(599), &unit.repeat(602)]);
@@ -58,13 +58,13 @@ fn characters() {
     gbnf("root ::= [\u{3041}-\u{309f}]+", &["\u{3072}\u{3089}"], &["\u{30a2}", "a"]);
     gbnf("root ::= [a-]+", &["a-a"], &["b"]);
     gbnf("root ::= \"a\\r\\n\" [\\r\\n]*", &["a\r\n", "a\r\n\r\r"], &["a\n", "a\r"]);
-    // Bytes that are no UTF-8 are no character.
+    // Bytes that are not UTF-8 do not match any character.
     let table = from_gbnf("root ::= .*", &no_tokens).unwrap();
     let grammar = Grammar::new(&table).unwrap();
     for bytes in [&b"\xff"[..], b"\xc0\x80", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\x80"] {
         assert!(!State::new(&grammar).allows(&grammar, bytes.iter().copied()), "{bytes:?}");
     }
-    // A part of a character may come, and its end must.
+    // A part of a character is accepted, and its end must follow.
     let mut state = State::new(&grammar);
     assert!(state.accept(&grammar, b"\xf0\x9f".iter().copied()) && !state.is_complete());
     assert!(!state.clone().accept(&grammar, b"a".iter().copied()));
@@ -87,12 +87,12 @@ fn recursion_and_ambiguity() {
         ["+", "x + + y", "f(,)", "f(x y)", "(a + b", "x + y)", "42 +"],
     );
     gbnf(expressions, &good, &bad);
-    // Two readings that differ only at the end, and stacks that grow with both.
+    // Two parses that differ only at the end, with growing stacks for both.
     let palindromes = "root ::= \"a\" root \"a\" | \"b\" root \"b\" | [ab]?";
     gbnf(palindromes, &["", "a", "abba", "ababa", "aabaa"], &["ab", "abab", "aab"]);
-    // A call at the end of a rule takes no room: this goes on for ever.
+    // A call at the end of a rule takes no stack: this can go on forever.
     gbnf("root ::= \"a\" root | \"b\" other\nother ::= \"c\" root | \"\"", &[&"abc".repeat(500)[..1499], "b"], &["c"]);
-    // As deep as there is room for, and always a way back.
+    // Nests as deep as the stack allows, and can always return.
     let nested = "root ::= \"[\" root \"]\" | \"x\"";
     let deep = |n: usize| format!("{}x{}", "[".repeat(n), "]".repeat(n));
     gbnf(nested, &[&deep(1), &deep(60)], &["[x", "[[x]", &deep(1000)]);
@@ -119,22 +119,22 @@ fn tokens() {
 fn errors_name_the_place() {
     refused("rot ::= \"a\"", "no rule `root`");
     refused("root ::= a\nb ::= c", "1:10: the rule `a` is not defined");
-    refused("root ::= \"a\" | root \"a\"", "1:1: this rule can begin with itself");
-    refused("root ::= a\na ::= \"a\" | b \"b\"\nb ::= \"c\" | e a \"d\"\ne ::= \"x\" |", "can begin with itself");
+    refused("root ::= \"a\" | root \"a\"", "1:1: this rule is left-recursive");
+    refused("root ::= a\na ::= \"a\" | b \"b\"\nb ::= \"c\" | e a \"d\"\ne ::= \"x\" |", "left-recursive");
     refused("root ::= \"a", "1:10: this text is not closed");
     refused("root ::= [a", "1:10: this class of characters is not closed");
     refused("root ::= []", "1:10: this class has no characters");
     refused("root ::= [b-a]", "is empty");
     refused("root ::= (\"a\"", "1:14: the group of 1:10 is not closed");
-    refused("root ::= \"a\")", "1:13: `)` makes no sense here");
+    refused("root ::= \"a\")", "1:13: unexpected `)`");
     refused("root ::= *", "1:10: there is nothing before `*`");
-    refused("root = \"a\"", "`::=` must come");
-    refused("root ::= \"a\"{3,2}", "higher minimum");
+    refused("root = \"a\"", "expected `::=`");
+    refused("root ::= \"a\"{3,2}", "minimum is larger");
     refused("root ::= \"a\"{3", "not closed with `}`");
     refused("root ::= \"a\"{9999}", "more than 2000");
     refused("root ::= \"\\q\"", "1:11: this escape is unknown");
     refused("root ::= \"\\ud800\"", "hexadecimal digits of a character");
     refused("root ::= \"a\" root", "no text can satisfy this");
     refused("root ::= (((((([^x]*){0,99}){0,99}){0,99}){0,99}){0,99}){0,99}", "1:1: this is too much work");
-    refused(&format!("root ::= {}", "(".repeat(200)), "groups in each other");
+    refused(&format!("root ::= {}", "(".repeat(200)), "nested groups");
 }

@@ -1,4 +1,4 @@
-//! Grammars that are sent to harm: each is refused within the budget, with the place in the error.
+//! Malicious grammars: each is refused within the budget, and the error names the place.
 
 use serde_json::{Value, json};
 
@@ -15,7 +15,7 @@ fn gbnf(text: &str, says: &str) {
     assert!(error.contains(says) && error.len() < 1000, "{error} instead of {says}");
 }
 
-/// As the first of three properties: the place is that of the one that is too much.
+/// Puts the schema in the first of three properties; the error must name it.
 fn property(one: Value, says: &str) {
     let text = json!({ "type": "string", "maxLength": 20 });
     let properties = json!({ "small": text, "one": one, "other": text });
@@ -29,14 +29,14 @@ fn repetitions_of_repetitions() {
     property(json!({ "type": "string", "minLength": 4_000_000_000u32 }), "$.properties.one: this is too large");
     let list = json!({ "type": "array", "items": { "type": "integer" }, "minItems": 4_000_000_000u32 });
     property(list, "$.properties.one: this is too large");
-    // Of nothing: no state comes of it, and it still takes time.
+    // It makes no states but takes time.
     property(json!({ "pattern": "^(){4000000000}$" }), "$.properties.one: this is too much work");
     let any = "{0,99})".repeat(5);
     gbnf(&format!("root ::= \"x\"\nroot ::= (((((([^x]*){any}"), "2:1: this is too much work");
     gbnf("root ::= \"a\"{1,100000}", "1:16: more than 2000 repetitions");
 }
 
-/// Each is small enough; all of them are not.
+/// Each part is small enough, but not all of them together.
 #[test]
 fn many_that_are_large() {
     let mut defs = serde_json::Map::new();
@@ -68,12 +68,12 @@ fn wide_alternations() {
 
 #[test]
 fn deep_nesting() {
-    gbnf(&format!("root ::= \"a\"{}", "?".repeat(1_000_000)), "repetitions of each other");
-    gbnf(&format!("root ::= {}", "(".repeat(1_000_000)), "1:111: more than 100 groups in each other");
+    gbnf(&format!("root ::= \"a\"{}", "?".repeat(1_000_000)), "nested repetitions");
+    gbnf(&format!("root ::= {}", "(".repeat(1_000_000)), "1:111: more than 100 nested groups");
     let elements = vec![json!({ "type": "null" }); 100_000];
     property(
         json!({ "type": "array", "prefixItems": elements }),
-        "$.properties.one.prefixItems[99999]: more than 100 schemas within each other",
+        "$.properties.one.prefixItems[99999]: more than 100 nested schemas",
     );
     let patterns: Vec<Value> = (0..20_000).map(|i| json!({ "pattern": format!("{i}") })).collect();
     property(json!({ "allOf": patterns }), "$.properties.one");
@@ -83,8 +83,8 @@ fn deep_nesting() {
     for _ in 0..60 {
         nested = json!({ "items": { "items": nested } });
     }
-    schema(&nested, "more than 100 schemas within each other");
-    // Digits in each other.
+    schema(&nested, "more than 100 nested schemas");
+    // Nested digits.
     let digits = json!({ "type": "number", "minimum": 5e-324, "maximum": 1e-300 });
     assert!(from_json_schema(&digits).is_ok());
 }
@@ -117,7 +117,7 @@ fn many_names() {
         &json!({ "allOf": [{ "required": names }, { "required": backwards }] }),
         "$.allOf[1].required: this is too much work",
     );
-    // Each takes a copy of what the other says of all others.
+    // Each listed element copies the other schema's rule for all others.
     let large = json!({ "enum": vec!["x".repeat(1000); 100] });
     schema(
         &json!({ "allOf": [{ "properties": all }, { "additionalProperties": large }] }),
@@ -133,7 +133,7 @@ fn many_names() {
     let inner: serde_json::Map<_, _> =
         (0..3000).map(|i| (format!("p{i}"), json!({ "allOf": [{ "minLength": i }, refs[i % 150]] }))).collect();
     schema(&json!({ "properties": { long: { "properties": inner } } }), "this is too");
-    // Any number of listed values takes time by their number.
+    // Listed values take time in proportion to their number.
     let values: Vec<Value> = (0..300_000).map(|i| json!(i)).collect();
     schema(&json!({ "enum": values, "type": "string" }), "no text can satisfy this");
 }
@@ -141,10 +141,10 @@ fn many_names() {
 #[test]
 fn long_texts() {
     gbnf(&format!("root ::= \"{}\"", "a".repeat(2_000_000)), "the grammar has more than 1048576 bytes");
-    // Each rule begins with the next: what begins with what goes round by round.
+    // Each rule starts with the next one, which takes one round per rule.
     let chain: String = (0..40_000).map(|i| format!("r{i} ::= r{}\n", i + 1)).collect();
     gbnf(&format!("root ::= r0\n{chain}r40000 ::= \"a\"?"), "1:1: this is too much work");
-    // The place of each is counted from the one before.
+    // Each place is counted from the one before.
     let undefined: String = (0..100_000).map(|i| format!("u{i} ")).collect();
     gbnf(&format!("root ::= {undefined}"), "1:10: the rule `u0` is not defined");
     let class: String = "ab".repeat(250_000);

@@ -1,4 +1,4 @@
-//! Masks say what is said of each token alone.
+//! Masks agree with the check of each single token.
 
 use arenite::Gguf;
 use arenite::grammar::{Constraint, Grammar};
@@ -42,7 +42,7 @@ fn masks_are_what_each_token_is_told() {
         for _ in 0..40 {
             let expected: Vec<u32> = (0..vocab).filter(|token| constraint.allows(&tokenizer, *token)).collect();
             let mut mask = masks.at(&constraint, &tokenizer, number);
-            // The first ones are asked about one by one: all of them, until the mask has been made.
+            // Tokens are checked one by one until the mask has been computed.
             (0..vocab).for_each(|token| _ = mask.allows(token));
             let found: Vec<u32> = (0..vocab).filter(|token| mask.allows(*token)).collect();
             assert_eq!(found, expected, "grammar {number}");

@@ -1,4 +1,4 @@
-//! What grammars accept and refuse, from the text to the table as the core reads it.
+//! Tests what grammars accept and refuse, from text to table, with the core's reader.
 
 mod combined;
 mod gbnf;
@@ -10,11 +10,11 @@ mod schema;
 
 use arenite::grammar::{Grammar, State};
 
-/// Whether a table allows all of this text, and only then an end.
+/// Returns whether a table accepts the whole text, and no end before.
 fn accepts(table: &[u8], text: &str) -> bool {
     let grammar = Grammar::new(table).unwrap();
     let mut state = State::new(&grammar);
-    // In two halves: where a text is cut must not matter.
+    // In two halves: the place of the cut must not matter.
     let (first, second) = text.as_bytes().split_at(text.len() / 2);
     state.accept(&grammar, first.iter().copied())
         && state.accept(&grammar, second.iter().copied())

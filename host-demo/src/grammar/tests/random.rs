@@ -1,4 +1,4 @@
-//! Random schemas: the compiler answers, and whatever its grammars allow is valid.
+//! Random schemas: compiling must not fail unexpectedly, and every text that a grammar allows must be valid.
 
 use arenite::grammar::{Grammar, State};
 use serde_json::{Value, json};
@@ -65,7 +65,7 @@ pub fn random_schema(random: &mut Random, depth: usize) -> Value {
     }
 }
 
-/// A text that the grammar allows: random bytes, ends where it can.
+/// Generates a text that the grammar allows: random bytes, ending where possible.
 pub fn random_text(grammar: &Grammar<'_>, random: &mut Random) -> Option<String> {
     let mut state = State::new(grammar);
     let mut text = Vec::new();
@@ -75,7 +75,7 @@ pub fn random_text(grammar: &Grammar<'_>, random: &mut Random) -> Option<String>
         }
         let mut bytes: Vec<u8> = (0..=255).filter(|byte| state.allows(grammar, [*byte].into_iter())).collect();
         assert!(!bytes.is_empty() || state.is_complete(), "a dead end after {:?}", String::from_utf8_lossy(&text));
-        // Ends of strings and lists are rare among all bytes.
+        // Ends of strings and lists would be rare among all bytes.
         let ends: Vec<u8> = bytes.iter().copied().filter(|byte| b"\"]},".contains(byte)).collect();
         if !ends.is_empty() && random.below(3) == 0 {
             bytes = ends;

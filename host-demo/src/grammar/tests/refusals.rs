@@ -1,4 +1,4 @@
-//! Whole sentences that refuse a grammar or a schema: what, where, and what to do.
+//! Complete error messages for grammars and schemas: the reason, the place and the remedy.
 
 use serde_json::{Map, Value, json};
 
@@ -15,13 +15,10 @@ fn gbnf(text: &str, says: &str) {
 
 #[test]
 fn of_gbnf() {
-    gbnf("root ::= a\n[a-z]+", "2:1: here a rule must begin: a name of letters, digits, `-` and `_`, and then `::=`");
-    gbnf("root ::= \"a\"{x}", "1:14: here a number of repetitions must stand, as in `{2}`, `{2,}`, `{,3}` and `{2,3}`");
-    gbnf(
-        "root ::= \"a\"{2,x}",
-        "1:16: here a number of repetitions must stand, as in `{2}`, `{2,}`, `{,3}` and `{2,3}`",
-    );
-    gbnf("root ::= !\"a\"", "1:11: after `!`, a token must come: `!<text>` or `!<[1000]>`");
+    gbnf("root ::= a\n[a-z]+", "2:1: expected a rule: a name of letters, digits, `-` and `_`, then `::=`");
+    gbnf("root ::= \"a\"{x}", "1:14: expected a number of repetitions, as in `{2}`, `{2,}`, `{,3}` and `{2,3}`");
+    gbnf("root ::= \"a\"{2,x}", "1:16: expected a number of repetitions, as in `{2}`, `{2,}`, `{,3}` and `{2,3}`");
+    gbnf("root ::= !\"a\"", "1:11: expected a token after `!`: `!<text>` or `!<[1000]>`");
 }
 
 #[test]
@@ -30,14 +27,14 @@ fn of_patterns() {
     schema(json!({ "pattern": "(?i)a" }), flags);
     schema(json!({ "pattern": "x(?i:a)" }), flags);
     schema(json!({ "pattern": "(?i:a)" }), flags);
-    let ends = "$.pattern: `^` and `$` are supported at the ends of the expression or of its alternatives only";
+    let ends = "$.pattern: `^` and `$` are supported only at the ends of the expression or of its alternatives";
     schema(json!({ "pattern": "x(^a|b)" }), ends);
 }
 
 #[test]
 fn of_keywords() {
     schema(json!({ "allOf": {} }), "$.allOf: this must be a list of schemas");
-    schema(json!({ "allOf": [{}, 3] }), "$.allOf[1]: a schema is an object, true or false");
+    schema(json!({ "allOf": [{}, 3] }), "$.allOf[1]: a schema must be an object, true or false");
     schema(
         json!({ "allOf": [{ "not": {}, "$ref": "#/$defs/a" }], "$defs": { "a": {} } }),
         "$.allOf[0].not: this keyword is not supported",
@@ -48,22 +45,22 @@ fn of_keywords() {
     schema(json!({ "properties": { "a": { "minimum": "3" } } }), "$.properties.a.minimum: this must be a number");
     schema(
         json!({ "type": "integer", "maximum": 1e19 }),
-        "$: a limit of 10000000000000000000 is not supported for whole numbers: leave it out, and they have up to 16 digits",
+        "$: a limit of 10000000000000000000 is not supported for whole numbers: leave it out; whole numbers have up to 16 digits",
     );
     let digits =
-        "$: a minimum from 1e16 on or a maximum to -1e16 is not supported: numbers are written with up to 16 digits";
+        "$: a minimum of 1e16 or more or a maximum of -1e16 or less is not supported: numbers have up to 16 digits";
     schema(json!({ "type": "number", "minimum": 1e16 }), digits);
     schema(json!({ "type": "number", "maximum": -1e16 }), digits);
 }
 
 #[test]
 fn of_numbers_and_names_of_properties() {
-    let beside = "$: `minProperties` and `maxProperties` beside `properties` and `required` are not supported: say in `required` what must be there";
+    let beside = "$: `minProperties` and `maxProperties` beside `properties` and `required` are not supported: list the required names in `required`";
     schema(json!({ "properties": { "a": {}, "b": {} }, "minProperties": 1 }), beside);
     schema(json!({ "required": ["a"], "additionalProperties": {}, "maxProperties": 2 }), beside);
     schema(
         json!({ "type": "object", "minProperties": 2 }),
-        "$.minProperties: more than 1 is not supported: the same name could come again",
+        "$.minProperties: more than 1 is not supported: a name could repeat",
     );
     let alone = "$.propertyNames: this is supported only without `properties`, `required` and `patternProperties`";
     let names = json!({ "pattern": "^a" });
@@ -72,11 +69,11 @@ fn of_numbers_and_names_of_properties() {
     schema(json!({ "propertyNames": names, "patternProperties": { "b": {} } }), alone);
     schema(
         json!({ "propertyNames": { "enum": ["a", "b"] } }),
-        "$.propertyNames.enum: this keyword is not supported here: there are minLength, maxLength, pattern, format",
+        "$.propertyNames.enum: this keyword is not supported here: use one of minLength, maxLength, pattern, format",
     );
     schema(
         json!({ "propertyNames": { "type": "integer" } }),
-        "$.propertyNames.type: this keyword is not supported here: there are minLength, maxLength, pattern, format",
+        "$.propertyNames.type: this keyword is not supported here: use one of minLength, maxLength, pattern, format",
     );
     schema(
         json!({ "propertyNames": false }),
@@ -86,8 +83,7 @@ fn of_numbers_and_names_of_properties() {
 
 #[test]
 fn of_combinations() {
-    let together =
-        "`patternProperties` cannot be combined with the `additionalProperties` of another schema: put both into one";
+    let together = "`patternProperties` cannot be combined with the `additionalProperties` of another schema: write both in one schema";
     let (patterns, closed) =
         (json!({ "patternProperties": { "^x": {} } }), json!({ "properties": {}, "additionalProperties": false }));
     schema(json!({ "allOf": [patterns, closed] }), &format!("$.allOf[1]: {together}"));
@@ -106,22 +102,22 @@ fn of_combinations() {
     let each = |from: usize| (from..from + 17).map(|n| json!({ "minLength": n })).collect::<Vec<_>>();
     schema(
         json!({ "allOf": [{ "anyOf": each(0) }, { "anyOf": each(20) }] }),
-        "$.allOf[1].anyOf: with those of another `anyOf` there are more than 256 combinations: use fewer alternatives",
+        "$.allOf[1].anyOf: combined with another `anyOf`, it has more than 256 alternatives: use fewer",
     );
     schema(
         json!({ "allOf": [{ "type": "object" }, { "anyOf": [{}], "unevaluatedProperties": false }] }),
-        "$.allOf[1].unevaluatedProperties: beside alternatives, this is not supported within a combination: move it out of there",
+        "$.allOf[1].unevaluatedProperties: not supported together with alternatives inside a combination: move it out of the combination",
     );
     let (properties, defs): (Map<_, _>, Map<_, _>) = (0..4000)
         .map(|i| ((format!("p{i}"), json!({ "$ref": format!("#/$defs/d{i}") })), (format!("d{i}"), json!({}))))
         .unzip();
     schema(
         json!({ "properties": properties, "$defs": defs }),
-        "$.properties.p3999: more than 4000 different references and combinations: use fewer, or look for one that refers to itself and grows",
+        "$.properties.p3999: more than 4000 different references and combinations: use fewer, or check for a circular reference that grows",
     );
     let ambiguous = |i: usize, j: usize| {
         format!(
-            "$.oneOf[{i}]: a value could satisfy oneOf[{j}] as well: say what tells them apart (a property with a `const`), or use `anyOf`"
+            "$.oneOf[{i}]: a value could also satisfy oneOf[{j}]: make them distinguishable (by a property with a `const`), or use `anyOf`"
         )
     };
     schema(json!({ "oneOf": [{ "type": "null" }, true] }), &ambiguous(0, 1));
@@ -130,7 +126,7 @@ fn of_combinations() {
         json!({ "oneOf": [{ "type": "null" }, { "type": "object", "required": ["a"] }, { "type": "object", "properties": { "a": {} } }] }),
         &ambiguous(1, 2),
     );
-    // What alternatives within one write, another may allow.
+    // Alternatives of one schema could also be valid under another.
     let kinds = json!([{ "properties": { "kind": { "type": "string" } } }, { "type": "string" }]);
     schema(
         json!({ "oneOf": [{ "properties": { "p": {} }, "anyOf": kinds }, { "type": "object", "required": ["kind"] }] }),
@@ -138,7 +134,7 @@ fn of_combinations() {
     );
     schema(json!({ "oneOf": [{ "properties": { "p": {} }, "anyOf": kinds }, { "type": "string" }] }), &ambiguous(0, 1));
     schema(json!({ "oneOf": [{ "properties": { "p": {} }, "nullable": true }, { "type": "null" }] }), &ambiguous(0, 1));
-    // Deeper than properties are looked into.
+    // Properties nested deeper than the comparison looks.
     let deep = |kind: &str| {
         (0..12).fold(
             json!({ "const": kind }),
@@ -148,7 +144,7 @@ fn of_combinations() {
     schema(json!({ "oneOf": [deep("x"), deep("y")] }), &ambiguous(0, 1));
 }
 
-/// What contradicts itself is refused as a whole.
+/// Contradictions are refused as a whole.
 #[test]
 fn of_contradictions() {
     for one in [
@@ -161,6 +157,6 @@ fn of_contradictions() {
         json!({ "allOf": [{ "enum": [1, 2] }, { "enum": [3] }] }),
         json!({ "allOf": [{ "required": ["b"] }, { "properties": { "a": {} }, "unevaluatedProperties": false }] }),
     ] {
-        schema(one, "$: no text can satisfy this: what it asks for contradicts itself, or nests without end");
+        schema(one, "$: no text can satisfy this: it contradicts itself or recurses without end");
     }
 }
