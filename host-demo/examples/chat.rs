@@ -1,8 +1,8 @@
-//! A chat loop: each line goes on where the last answer ended, and nothing is read twice.
+//! A chat loop. Each line continues where the last answer ended, so nothing is prefilled twice.
 //!
 //!     cargo run --release -p host-demo --example chat [MODEL.gguf]
 //!
-//! The text goes to the model as it is; which marks a model wants around it says its chat template.
+//! The text is passed to the model unchanged. Most chat models expect the markers of their chat template around it.
 
 use std::io::{BufRead, Write, stdin, stdout};
 
@@ -44,7 +44,7 @@ fn main() -> anyhow::Result<()> {
             continue;
         }
         if session.position() + ids.len() >= session.context() {
-            eprintln!("(the context is full: it begins anew)");
+            eprintln!("(the context is full: starting over)");
             session.rewind(0)?;
         }
         session.prefill(ids)?;

@@ -1,5 +1,5 @@
-//! A server of several contexts on threads: clients ask, one thread owns the engine and runs all conversations
-//! in one pass, and the answer of each does not depend on who else is there.
+//! A server for several conversations. One thread owns the engine and runs all conversations in one pass. An answer
+//! does not depend on the other conversations.
 //!
 //!     cargo run --release -p host-demo --example server [MODEL.gguf]
 
@@ -11,26 +11,26 @@ use arenite::tokenizer::{Encode, Tokenizer};
 use arenite::{Context, Engine, Gguf, Line, Model, Options, Plan, TokenId, Work};
 
 const STORIES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/models/stories.gguf");
-/// Conversations at once.
+/// Maximum number of conversations at once.
 const PARALLEL: usize = 4;
 const TOKENS: usize = 40;
 
-/// A question, and where the tokens of its answer go.
+/// A prompt, and the channel for the answer's tokens.
 struct Request {
     prompt: Vec<TokenId>,
     answer: Sender<TokenId>,
 }
 
-/// A conversation that is being answered.
+/// A conversation whose answer is being generated.
 struct Conversation {
     context: Context,
-    /// What it has yet to read: the prompt, then the last token of the answer.
+    /// Tokens for the next pass: the prompt, then the last generated token.
     next: Vec<TokenId>,
     left: usize,
     answer: Sender<TokenId>,
 }
 
-/// Answers until no client is left.
+/// Serves requests until all clients are gone.
 fn serve(
     mut engine: Engine<'_, '_>,
     end: &(dyn Fn(TokenId) -> bool + Sync),
@@ -38,7 +38,7 @@ fn serve(
 ) -> Result<(), arenite::Error> {
     let mut running: Vec<Conversation> = vec![];
     loop {
-        // Whoever waits comes in while there is room; with nobody here, wait for the next.
+        // Accept waiting requests while there is room. If nothing is running, wait for one.
         while running.len() < PARALLEL {
             let request = if running.is_empty() { requests.recv().ok() } else { requests.try_recv().ok() };
             let Some(Request { prompt, answer }) = request else { break };
@@ -47,7 +47,7 @@ fn serve(
         if running.is_empty() {
             return Ok(());
         }
-        // One pass for all: prompts beside single tokens.
+        // One pass runs prompts and single tokens together.
         let mut works: Vec<_> = running.iter_mut().map(|one| Work::prefill(&mut one.context, &one.next)).collect();
         engine.run(&mut works)?;
         let mut i = 0;
@@ -55,7 +55,7 @@ fn serve(
             let one = &mut running[i];
             let token = argmax(engine.logits(&one.context)).unwrap_or(0);
             one.left -= 1;
-            // A client that has left gets nothing, and its pages are free again.
+            // If the client is gone, drop the conversation, which frees its pages.
             let gone = end(token) || one.answer.send(token).is_err() || one.left == 0;
             one.next = vec![token];
             if gone {

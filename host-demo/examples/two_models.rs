@@ -1,5 +1,5 @@
-//! Two models in one workspace: they take turns, each with a KV cache of its own, and a conversation waits as a
-//! snapshot while the other model runs.
+//! Two models that share a workspace. Each has its own KV cache, and takes a snapshot of its conversation before the
+//! other one runs.
 //!
 //!     cargo run --release -p host-demo --example two_models [ONE.gguf TWO.gguf]
 
@@ -13,7 +13,7 @@ fn lines(bytes: usize) -> Vec<Line> {
     vec![Line::ZERO; bytes.div_ceil(size_of::<Line>())]
 }
 
-/// Some tokens by argmax.
+/// Generates tokens greedily.
 fn go_on(session: &mut Session<'_, '_>, count: usize) -> anyhow::Result<Vec<TokenId>> {
     let mut ids = vec![];
     for _ in 0..count {
@@ -33,7 +33,7 @@ fn main() -> anyhow::Result<()> {
     let plans = [Plan::new(&one, options)?, Plan::new(&two, options)?];
     let models = [Model::new(&one)?, Model::new(&two)?];
 
-    // As much as the hungrier one needs.
+    // Large enough for either model.
     let mut workspace = lines(plans[0].workspace.max(plans[1].workspace));
     let mut caches = plans.map(|plan| lines(plan.kv));
     let mut waiting: [Vec<u8>; 2] = Default::default();

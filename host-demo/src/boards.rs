@@ -1,67 +1,66 @@
-//! Well-known boards and what fits on them.
+//! Well-known boards, and the models that fit on them.
 //!
-//! Sizes are those of the vendors' data sheets. RAM that is not one piece is listed piece by
-//! piece: the workspace and the KV cache may lie in different ones, but neither is ever split.
+//! Sizes are from the vendors' data sheets. RAM that is not contiguous is listed region by region: workspace and KV
+//! cache may lie in different regions, but neither is ever split.
 
 use std::borrow::Cow;
 
-/// A board that people have on their desk.
+/// A development board.
 #[derive(Debug)]
 pub struct Board {
     pub name: &'static str,
     pub chip: &'static str,
-    /// Bytes of flash that can be read like memory; `None` where models are files that are
-    /// mapped into RAM.
+    /// Size in bytes of flash that is mapped into memory; `None` if models are files that are mapped into RAM.
     pub flash: Option<usize>,
-    /// The pieces of RAM.
+    /// Sizes of the RAM regions.
     pub ram: Cow<'static, [usize]>,
     pub speed: Option<Speed>,
 }
 
-/// What an estimate of speed is made from.
+/// Parameters of a speed estimate.
 #[derive(Clone, Copy, Debug)]
 pub struct Speed {
     core: Core,
-    /// Of one core, in MHz.
+    /// Clock of one core in MHz.
     clock: u32,
-    /// What the memory gives that weights are read from, in bytes a microsecond: the bus by its clock and width, less a
-    /// third for single lines of a cache.
+    /// Bandwidth, in bytes per microsecond, of the memory that holds the weights: clock times bus width, minus a
+    /// third for fetching single cache lines.
     memory: u32,
 }
 
-/// Processors whose instructions for a token were counted (`.ci/firmware`), or whose memory is the limit.
+/// Processors with counted instructions per token (`.ci/firmware`), or limited by memory bandwidth.
 #[derive(Clone, Copy, Debug)]
 pub enum Core {
     /// With the DSP extension.
     CortexM33,
     CortexM7,
     CortexM55,
-    /// A processor for Linux.
+    /// A Linux processor.
     Memory,
 }
 
-/// The weights that a token is multiplied with.
+/// The weights that are multiplied for each token.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Work {
-    /// In blocks.
+    /// Number of block-quantized weights.
     pub quantized: u64,
-    /// F32, F16 and BF16.
+    /// Number of F32, F16 and BF16 weights.
     pub floats: u64,
-    /// Bytes of both.
+    /// Size of both in bytes.
     pub bytes: u64,
 }
 
 impl Speed {
-    /// Tokens a second, about: the time of the instructions, and the time to read the weights.
+    /// Estimates tokens per second from the time of the instructions and the time to read the weights.
     pub fn estimate(self, work: Work) -> f64 {
-        // Instructions for a weight, counted on whole models under qemu: 0.657 M for 0.26 M in F32, 3.364 M for 1.8 M in
-        // Q8_0; and cycles for an instruction.
+        // Instructions per weight, counted on whole models under qemu (0.657 M for 0.26 M weights in F32, 3.364 M for
+        // 1.8 M in Q8_0), and cycles per instruction.
         const QUANTIZED: f64 = 2.0;
         const FLOAT: f64 = 2.5;
         let cycles = match self.core {
             Core::CortexM33 => 1.25,
             Core::CortexM55 => 1.0,
-            Core::CortexM7 => 0.75, // two in a cycle, at times
+            Core::CortexM7 => 0.75, // sometimes issues two per cycle
             Core::Memory => 0.0,
         };
         let instructions = QUANTIZED * work.quantized as f64 + FLOAT * work.floats as f64;
@@ -73,7 +72,7 @@ impl Speed {
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
 
-/// RAM left to the stack and the program's own statics.
+/// RAM reserved for the stack and the program's own statics.
 pub const STACK: usize = 16 * KIB;
 
 const fn board(name: &'static str, chip: &'static str, flash: usize, ram: &'static [usize]) -> Board {
@@ -86,13 +85,13 @@ impl Board {
         self
     }
 
-    /// One where models are files.
+    /// Marks a board whose models are files.
     const fn with_files(mut self) -> Self {
         self.flash = None;
         self
     }
 
-    /// A board of the user's; without `flash` its models are files.
+    /// A user-defined board; without `flash` its models are files.
     pub fn own(flash: Option<usize>, ram: &[usize]) -> Self {
         Self { name: "yours", chip: "", flash, ram: Cow::Owned(ram.to_vec()), speed: None }
     }
@@ -103,32 +102,32 @@ pub static BOARDS: &[Board] = &[
     board("Raspberry Pi Pico 2", "RP2350", 4 * MIB, &[520 * KIB]).runs(Core::CortexM33, 150, 25),
     board("nRF5340 DK", "nRF5340", MIB, &[512 * KIB]).runs(Core::CortexM33, 128, 80),
     board("nRF54L15 DK", "nRF54L15", 1524 * KIB, &[256 * KIB]).runs(Core::CortexM33, 128, 80),
-    // SRAM1 to 3 in a row, SRAM4.
+    // SRAM1 to 3 (contiguous), SRAM4.
     board("NUCLEO-U575ZI-Q", "STM32U575", 2 * MIB, &[768 * KIB, 16 * KIB]).runs(Core::CortexM33, 160, 300),
     board("NUCLEO-F746ZG", "STM32F746", MIB, &[320 * KIB]).runs(Core::CortexM7, 216, 400),
-    // QSPI flash, mapped; SDRAM with half of its lines connected.
+    // Mapped QSPI flash; SDRAM with half of its data lines connected.
     board("STM32F746G-DISCO", "STM32F746", 16 * MIB, &[320 * KIB, 8 * MIB]).runs(Core::CortexM7, 216, 36),
-    // AXI SRAM, SRAM1 to 3 in a row, DTCM, SRAM4.
+    // AXI SRAM, SRAM1 to 3 (contiguous), DTCM, SRAM4.
     board("NUCLEO-H743ZI", "STM32H743", 2 * MIB, &[512 * KIB, 288 * KIB, 128 * KIB, 64 * KIB]).runs(
         Core::CortexM7,
         480,
         500,
     ),
-    // No flash of its own: octal flash, mapped. RAM in a row; PSRAM.
+    // No internal flash: mapped octal flash. Contiguous RAM; PSRAM.
     board("STM32N6570-DK", "STM32N657", 128 * MIB, &[4200 * KIB, 32 * MIB]).runs(Core::CortexM55, 800, 260),
-    // Tightly coupled RAM1 and RAM2; the PSRAM is an extra part.
+    // Tightly coupled RAM1 and RAM2; the PSRAM is an optional chip.
     board("Teensy 4.1", "i.MX RT1062", 7936 * KIB, &[512 * KIB, 512 * KIB]).runs(Core::CortexM7, 600, 44),
     board("ESP32-C3-DevKitM-1", "ESP32-C3", 4 * MIB, &[384 * KIB]),
     board("ESP32-C6-DevKitC-1", "ESP32-C6", 8 * MIB, &[512 * KIB]),
-    // N16R8: internal RAM and octal PSRAM.
+    // Variant N16R8: internal RAM and octal PSRAM.
     board("ESP32-S3-DevKitC-1", "ESP32-S3", 16 * MIB, &[512 * KIB, 8 * MIB]),
-    // Internal RAM and PSRAM in the package.
+    // Internal RAM, and PSRAM in the package.
     board("ESP32-P4-Function-EV", "ESP32-P4", 16 * MIB, &[768 * KIB, 32 * MIB]),
     board("Raspberry Pi Zero 2 W", "RP3A0", 0, &[512 * MIB]).with_files(),
     board("Raspberry Pi 5", "BCM2712", 0, &[8192 * MIB]).with_files().runs(Core::Memory, 2400, 9000),
 ];
 
-/// Bytes that a context of some length takes, each in one piece.
+/// Bytes that a context of some length needs, each contiguous.
 #[derive(Clone, Copy, Debug)]
 pub struct Need {
     pub workspace: usize,
@@ -136,25 +135,25 @@ pub struct Need {
     pub tokenizer: usize,
 }
 
-/// What comes out for a model on a board.
+/// Whether a model fits on a board.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fit {
     FlashTooSmall,
     RamTooSmall,
-    /// The longest context, in positions.
+    /// The longest context in positions.
     Context(usize),
 }
 
 impl Board {
-    /// All RAM together.
+    /// Total size of all RAM regions.
     pub fn ram_bytes(&self) -> usize {
         self.ram.iter().sum()
     }
 
-    /// The longest context, up to `longest`, for which a model of `file` bytes and a program of `program` bytes run here.
+    /// Finds the longest context, up to `longest`, for a model of `file` bytes and a program of `program` bytes.
     ///
-    /// `need` gives the memory for a context and grows with it; `None` is a context that cannot
-    /// be planned at all.
+    /// `need` returns the memory for a context and must grow with it; `None` means that this context cannot be
+    /// planned.
     pub fn fit(&self, file: usize, program: usize, longest: usize, need: impl Fn(usize) -> Option<Need>) -> Fit {
         if self.flash.is_some_and(|room| room < file.saturating_add(program)) {
             return Fit::FlashTooSmall;
@@ -164,7 +163,7 @@ impl Board {
             need(context)
                 .is_some_and(|n| place(&[n.workspace, n.kv, n.tokenizer, mapped, STACK], &mut self.ram.to_vec()))
         };
-        // `fits(low)` holds, `fits(high)` does not.
+        // Invariant: `fits(low)` holds, `fits(high)` does not.
         let (mut low, mut high) = (0, longest.saturating_add(1));
         while high - low > 1 {
             let middle = low + (high - low) / 2;
@@ -174,7 +173,7 @@ impl Board {
     }
 }
 
-/// Whether `pieces` of RAM can take all `blocks`, by trying every assignment: both are few.
+/// Returns whether all `blocks` fit into the RAM regions `pieces`. Tries every assignment; both lists are short.
 fn place(blocks: &[usize], pieces: &mut Vec<usize>) -> bool {
     let Some((&block, rest)) = blocks.split_first() else { return true };
     (0..pieces.len()).any(|i| {
@@ -199,10 +198,10 @@ mod tests {
     #[test]
     fn blocks_go_where_they_fit_whole() {
         let two = Board::own(Some(MIB), &[64 * KIB, 32 * KIB]);
-        // 64 KiB for the KV cache leave the 32 KiB piece to workspace and stack.
+        // 64 KiB for the KV cache leave the 32 KiB region for workspace and stack.
         assert_eq!(two.fit(1000, PROGRAM, 1000, need(16 * KIB, KIB)), Fit::Context(64));
         assert_eq!(two.fit(1000, PROGRAM, 50, need(16 * KIB, KIB)), Fit::Context(50));
-        // More than any single piece, though less than both together.
+        // Larger than any single region, but smaller than both together.
         assert_eq!(two.fit(1000, PROGRAM, 50, need(65 * KIB, KIB)), Fit::RamTooSmall);
         assert_eq!(two.fit(MIB - PROGRAM + 1, PROGRAM, 50, need(1, 1)), Fit::FlashTooSmall);
         assert_eq!(two.fit(MIB - PROGRAM, PROGRAM, 50, need(1, 1)), Fit::Context(50));
@@ -219,7 +218,7 @@ mod tests {
     fn estimates_count_instructions_and_bytes() {
         let speed = |core| Speed { core, clock: 100, memory: 50 };
         let work = Work { quantized: 1_000_000, floats: 0, bytes: 1_000_000 };
-        // 2 M instructions are 25 ms at 1.25 cycles, a megabyte takes 20 ms.
+        // 2 M instructions take 25 ms at 1.25 cycles each; reading a megabyte takes 20 ms.
         assert!((speed(Core::CortexM33).estimate(work) - 1.0 / 0.045).abs() < 1e-9);
         assert!((speed(Core::Memory).estimate(work) - 50.0).abs() < 1e-9);
     }

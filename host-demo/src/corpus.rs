@@ -1,4 +1,4 @@
-//! A long text for measuring a model, in pieces that fill its context: cut as llama.cpp's tools cut it.
+//! A long text for evaluating a model, split into chunks like in llama.cpp's tools.
 
 use std::path::Path;
 
@@ -9,27 +9,27 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::{output, text};
 
-/// Positions of a piece where the user does not say.
-pub const USUAL_CHUNK: usize = 512;
+/// Default chunk size in tokens.
+pub const DEFAULT_CHUNK: usize = 512;
 
-/// The tokens of a text; those beyond the last whole piece are not used.
+/// The tokens of a text. Tokens after the last complete chunk are not used.
 pub struct Corpus {
     pub tokens: Vec<TokenId>,
-    /// Tokens of a piece.
+    /// Number of tokens per chunk.
     pub chunk: usize,
-    /// The token that replaces the first of each piece.
+    /// Token that replaces the first token of each chunk.
     bos: Option<TokenId>,
 }
 
 impl Corpus {
-    /// The text in the file at `path`, without a line break at its end: at most `limit` pieces.
+    /// Reads at most `limit` chunks of the file at `path`, without a newline at its end.
     pub fn read(path: &Path, tokenizer: &Tokenizer<'_, '_>, chunk: usize, limit: Option<usize>) -> Result<Self> {
         let text = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
         let text = text.strip_suffix(b"\n").unwrap_or(&text);
         let mut tokens = text::encode(tokenizer, text, Encode { add_special: true, parse_special: false })?;
         ensure!(
             tokens.len() >= 2 * chunk,
-            "{} has {} tokens, and {} are needed, twice a context of {chunk}: give a longer text or a smaller -c",
+            "{} has {} tokens, but {} are needed (twice the context of {chunk}): give a longer text or a smaller -c",
             path.display(),
             tokens.len(),
             2 * chunk,
@@ -39,7 +39,7 @@ impl Corpus {
         Ok(Self::new(tokens, tokenizer, chunk))
     }
 
-    /// Whole pieces of tokens.
+    /// Splits tokens into complete chunks.
     pub fn new(tokens: Vec<TokenId>, tokenizer: &Tokenizer<'_, '_>, chunk: usize) -> Self {
         Self { tokens, chunk, bos: tokenizer.bos().filter(|_| tokenizer.add_bos()) }
     }
@@ -48,7 +48,7 @@ impl Corpus {
         self.tokens.len() / self.chunk
     }
 
-    /// The pieces, as the model takes them.
+    /// The chunks as input for the model.
     pub fn chunks(&self) -> impl Iterator<Item = Vec<TokenId>> {
         self.tokens.chunks_exact(self.chunk).map(|chunk| {
             let mut chunk = chunk.to_vec();
@@ -59,7 +59,7 @@ impl Corpus {
         })
     }
 
-    /// A bar that counts pieces, if someone looks.
+    /// A progress bar for chunks; hidden if standard error is not a terminal.
     pub fn bar(&self) -> ProgressBar {
         if !output::watched() {
             return ProgressBar::hidden();

@@ -1,5 +1,4 @@
-//! Faults that the system reports as signals: a file that shrinks while it is mapped, and a limit on the size of
-//! files. Each becomes an ordinary error.
+//! Turns two signals into ordinary errors: a mapped file that shrinks (SIGBUS), and the limit on file size (SIGXFSZ).
 
 #[cfg(unix)]
 mod unix {
@@ -10,10 +9,10 @@ mod unix {
     use std::ptr::null_mut;
     use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
-    /// Mapped files at most that are known to the handler; of more, the first ones.
+    /// Maximum number of mapped files that the handler knows; later ones are ignored.
     const FILES: usize = 16;
 
-    /// A mapping: its addresses, and the message if one of them cannot be read.
+    /// Addresses of a mapping, and the message for a failed read.
     struct Mapping {
         start: AtomicUsize,
         end: AtomicUsize,
@@ -25,11 +24,11 @@ mod unix {
     }; FILES];
     static USED: AtomicUsize = AtomicUsize::new(0);
 
-    /// Sets how the process takes these signals. Called once, first thing.
+    /// Installs the signal handlers. Called once, at startup.
     pub fn prepare() {
-        // SAFETY: SIGXFSZ is ignored, so that a write beyond the limit fails with EFBIG. The handler of SIGBUS
-        // only reads atomics and calls `write`, `_exit` and `signal`, which POSIX allows in a handler; the
-        // structure is zeroed, which is a valid one, and outlives the call.
+        // SAFETY: SIGXFSZ is ignored, so that a write beyond the limit fails with EFBIG. The handler of SIGBUS only
+        // reads atomics and calls `write`, `_exit` and `signal`, which POSIX allows in a handler. The structure is
+        // zeroed, which is a valid value, and outlives the call.
         unsafe {
             libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
             let mut action: libc::sigaction = std::mem::zeroed();
@@ -39,23 +38,22 @@ mod unix {
         }
     }
 
-    /// From here on a failure to read these bytes of the file at `path` is reported with its name.
+    /// Registers a mapping: a failure to read it will be reported with the file's name.
     pub fn mapped(bytes: &[u8], path: &Path) {
-        let text =
-            format!("error: {} became shorter while it was in use; run again with the whole file\n", path.display());
+        let text = format!("error: {} was truncated while in use; run again with the complete file\n", path.display());
         let Ok(text) = CString::new(text) else { return };
         let Some(mapping) = MAPPINGS.get(USED.fetch_add(1, Ordering::Relaxed)) else { return };
-        mapping.message.store(text.into_raw(), Ordering::Relaxed); // for as long as the process runs
+        mapping.message.store(text.into_raw(), Ordering::Relaxed); // never freed
         let start = bytes.as_ptr().addr();
         mapping.end.store(start + bytes.len(), Ordering::Relaxed);
         mapping.start.store(start, Ordering::Release);
     }
 
     extern "C" fn unreadable(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
-        // SAFETY: the system hands over a valid `info`. A message is a C string that is never freed.
+        // SAFETY: the system passes a valid `info`. A message is a C string that is never freed.
         unsafe {
             let at = (*info).si_addr().addr();
-            // The newest first: addresses may be used again.
+            // The newest first, because addresses may be reused.
             for mapping in MAPPINGS.iter().rev() {
                 if (mapping.start.load(Ordering::Acquire)..mapping.end.load(Ordering::Relaxed)).contains(&at) {
                     let message = mapping.message.load(Ordering::Relaxed);
@@ -63,7 +61,7 @@ mod unix {
                     libc::_exit(1);
                 }
             }
-            // Something else: what would have happened without a handler happens when this returns.
+            // Not one of our mappings: restore the default action, which applies when this handler returns.
             libc::signal(libc::SIGBUS, libc::SIG_DFL);
         }
     }

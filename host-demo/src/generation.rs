@@ -1,4 +1,4 @@
-//! Prompt in, tokens out: the loop around a session and a sampler.
+//! The generation loop: a session, a sampler and optional speculative decoding.
 
 use std::time::{Duration, Instant};
 
@@ -14,25 +14,25 @@ use crate::guess::Guesser;
 use crate::stop::StopFilter;
 use crate::{interrupt, output, text};
 
-/// What to continue, and how far.
+/// The prompt, and when to stop.
 pub struct Request<'a, 'w> {
     pub prompt: &'a [TokenId],
-    /// The vocabulary, and a decoder that has seen the prompt. Without it there is no text, no stop
-    /// text and no end token.
+    /// The vocabulary, and a decoder that has decoded the prompt. Without it there are no text, stop strings or end
+    /// tokens.
     pub text: Option<(&'a Tokenizer<'a, 'a>, Decoder)>,
-    /// Most tokens to make; `None`: until something else ends it.
+    /// Maximum number of tokens to generate; `None` means no limit.
     pub limit: Option<usize>,
-    /// Texts that end it.
+    /// Stop strings.
     pub stops: &'a [String],
-    /// Tokens that end it as the vocabulary's own end tokens do.
+    /// Additional end tokens.
     pub stop_ids: &'a [TokenId],
-    /// Whether it goes on after the vocabulary's end tokens.
+    /// Continue after the vocabulary's end tokens.
     pub ignore_end: bool,
-    /// What the answer has to look like, and masks for this grammar alone; only with `text`.
+    /// A constraint on the output, with a mask cache for its grammar; needs `text`.
     pub constraint: Option<(Constraint<'a>, &'a mut Masks<'w>)>,
-    /// What guesses the next tokens.
+    /// Proposes tokens for speculative decoding.
     pub guesser: Option<Guesser<'a>>,
-    /// Tokens of the prompt to take between two looks at Ctrl-C.
+    /// Number of prompt tokens between checks for Ctrl-C.
     pub step: usize,
 }
 
@@ -43,11 +43,11 @@ impl Request<'_, '_> {
     }
 }
 
-/// Why it ended.
+/// Reason for the end of generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     Token,
-    /// The grammar has come to its end.
+    /// The grammar allows no more tokens.
     Grammar,
     Stop,
     Length,
@@ -56,7 +56,7 @@ pub enum End {
 }
 
 impl End {
-    /// As in reports.
+    /// Name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Token => "end-token",
@@ -69,20 +69,20 @@ impl End {
     }
 }
 
-/// What came of it.
+/// The result of a generation.
 pub struct Outcome {
     /// The new tokens, without the end token.
     pub ids: Vec<TokenId>,
     pub end: End,
-    /// Whether it is what the grammar asks for, if there is one; one that was cut off is not.
+    /// Whether the text matches the grammar, if there is one. A text that was cut off does not.
     pub is_whole: bool,
     pub prefill: Duration,
-    /// Passes after the prompt's, and the time they took, sampling included.
+    /// Number of passes after the prompt's, and their time including sampling.
     pub decodes: usize,
     pub decode: Duration,
 }
 
-/// Continues `request.prompt` and gives the text to `show`, in whole characters, as it comes.
+/// Continues `request.prompt`. Calls `show` with the text as it is generated, in whole characters.
 pub fn run(
     session: &mut Session<'_, '_>,
     sampler: &mut Sampler<'_>,
@@ -109,7 +109,7 @@ pub fn run(
     }
 
     let mut stops = StopFilter::new(request.stops);
-    // What guesses go by.
+    // The text that proposals are based on.
     let mut known = if request.guesser.is_some() { request.prompt.to_vec() } else { Vec::new() };
     let is_long = |ids: &[TokenId], limit: Option<usize>| limit.is_some_and(|limit| ids.len() >= limit);
     let start = Instant::now();
@@ -149,7 +149,7 @@ pub fn run(
     if outcome.end != End::Stop
         && let Some((_, decoder)) = &mut request.text
     {
-        // What was held back: half a character, or the beginning of a stop text.
+        // Text that was held back: an incomplete character, or the possible start of a stop string.
         let mut rest = String::new();
         decoder.finish(|text| rest += text);
         show(&stops.push(&rest).0)?;
@@ -158,7 +158,7 @@ pub fn run(
     Ok(outcome)
 }
 
-/// The next token; `None` where the grammar has come to its end.
+/// Samples the next token; `None` at the end of the grammar.
 fn choose(
     session: &mut Session<'_, '_>,
     sampler: &mut Sampler<'_>,
@@ -180,7 +180,7 @@ fn choose(
     }
 }
 
-/// Shows the text of a token that was chosen, and says if it is the last one.
+/// Shows the text of a token. Returns whether it is the last one.
 fn take(
     token: TokenId,
     request: &mut Request<'_, '_>,
@@ -200,7 +200,7 @@ fn take(
     Ok(constraint.is_over().then_some(End::Grammar))
 }
 
-/// Takes the prompt in, step by step, which changes nothing in the result. `false` after Ctrl-C.
+/// Prefills the prompt step by step, with the same result as in one step. Returns `false` after Ctrl-C.
 fn prefill(session: &mut Session<'_, '_>, request: &Request<'_, '_>) -> Result<bool> {
     let total = request.prompt.len();
     let step = request.step.max(1);
@@ -211,7 +211,7 @@ fn prefill(session: &mut Session<'_, '_>, request: &Request<'_, '_>) -> Result<b
         ProgressBar::hidden()
     };
     if total == 0 {
-        session.prefill(&[])?; // the core's own words for it
+        session.prefill(&[])?; // fails with the core's error
     }
     for part in request.prompt.chunks(step) {
         if interrupt::asked() {

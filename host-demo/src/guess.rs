@@ -1,23 +1,23 @@
-//! Tokens that are run before it is certain that they come: `--lookup` and `--draft`.
+//! Speculative decoding: proposes tokens and verifies them in one pass, for `--lookup` and `--draft`.
 
 use anyhow::Result;
 use arenite::sampler::argmax;
 use arenite::speculation::lookup;
 use arenite::{Session, TokenId, Work};
 
-/// Guesses what follows a text: at most this number of tokens.
+/// Proposes at most this number of tokens that may follow a text.
 pub type Guess<'g> = Box<dyn FnMut(&[TokenId], usize) -> Result<Vec<TokenId>> + 'g>;
 
-/// Runs tokens together with guesses of what follows them.
+/// Speculative decoding of one session.
 pub struct Guesser<'g> {
     guess: Guess<'g>,
-    /// Most tokens to guess at once.
+    /// Maximum number of proposed tokens.
     most: usize,
-    /// What the last pass has run from position `from` on; the first `right` of it are certain.
+    /// The tokens of the last pass, which started at position `from`. The first `right` of them are accepted.
     run: Vec<TokenId>,
     from: usize,
     right: usize,
-    /// The logits after the last token that is certain.
+    /// Logits after the last accepted token.
     logits: Vec<f32>,
 }
 
@@ -26,22 +26,23 @@ impl<'g> Guesser<'g> {
         Self { guess, most, run: Vec::new(), from: 0, right: 0, logits: Vec::new() }
     }
 
-    /// From what followed earlier in the text.
+    /// Proposes tokens that followed the same words earlier in the text.
     pub fn lookup(most: usize) -> Self {
         Self::new(Box::new(|text, most| Ok(lookup(text, most).to_vec())), most)
     }
 
-    /// The logits to choose the next token from; of the session itself before the first token.
+    /// The logits for the next token. Before the first token they are those of the session.
     pub fn logits<'l>(&'l mut self, session: &'l mut Session<'_, '_>) -> &'l mut [f32] {
         if self.run.is_empty() { session.logits_mut() } else { &mut self.logits }
     }
 
-    /// Tokens of the context, guesses that are not yet certain left out.
+    /// Number of accepted tokens in the context.
     pub fn position(&self, session: &Session<'_, '_>) -> usize {
         if self.run.is_empty() { session.position() } else { self.from + self.right }
     }
 
-    /// Makes the logits after the last token of `text`. A pass is run only if it was not guessed. Whether it was.
+    /// Computes the logits after the last token of `text`. Runs a pass only if that token was not proposed. Returns
+    /// whether it was.
     pub fn decode(&mut self, session: &mut Session<'_, '_>, text: &[TokenId]) -> Result<bool> {
         let Some(&token) = text.last() else { return Ok(false) };
         let is_hit = self.run.get(self.right) == Some(&token);
@@ -50,7 +51,7 @@ impl<'g> Guesser<'g> {
         } else {
             let certain = text.len() - 1;
             let (engine, context) = session.parts();
-            // Layers with a state can go back to where it was kept only: what comes after is read again.
+            // Recurrent layers can only go back to a checkpoint; the tokens after it are prefilled again.
             let back = engine.nearest(context, certain);
             session.rewind(back)?;
             if back < certain {
@@ -73,7 +74,7 @@ impl<'g> Guesser<'g> {
     }
 }
 
-/// A smaller model that guesses, and what it has read.
+/// A smaller model that proposes tokens, and the tokens in its context.
 pub struct Draft<'m, 'w> {
     session: Session<'m, 'w>,
     read: Vec<TokenId>,
@@ -84,7 +85,7 @@ impl<'m, 'w> Draft<'m, 'w> {
         Self { session, read: Vec::new() }
     }
 
-    /// Its own best tokens after a text.
+    /// Returns the most probable continuation of a text.
     pub fn guess(&mut self, text: &[TokenId], most: usize) -> Result<Vec<TokenId>> {
         let Self { session, read } = self;
         let most = most.min((session.context() + 1).saturating_sub(text.len()));

@@ -1,5 +1,5 @@
-//! Ctrl-C: the first asks the running command to finish, if it looks at [`asked`]; else, and the second time, the
-//! process ends, and leaves no half-written file.
+//! Ctrl-C. The first one asks a command that checks [`asked`] to finish. A second one, or the first one in any other
+//! command, ends the process and removes unfinished files.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -9,9 +9,9 @@ use crate::output::INTERRUPTED;
 static LISTENING: AtomicBool = AtomicBool::new(false);
 static ASKED: AtomicBool = AtomicBool::new(false);
 
-/// Takes over Ctrl-C from the system; called once, first thing.
+/// Installs the Ctrl-C handler. Called once, at startup.
 pub fn prepare() {
-    // A handler that cannot be installed leaves Ctrl-C as it was, which is no reason to stop.
+    // If this fails, Ctrl-C keeps its default behaviour.
     let _ = ctrlc::set_handler(|| {
         if !LISTENING.load(Ordering::Relaxed) || ASKED.swap(true, Ordering::Relaxed) {
             new_file::abandon_all();
@@ -20,20 +20,19 @@ pub fn prepare() {
     });
 }
 
-/// From here on Ctrl-C sets [`asked`].
+/// From now on Ctrl-C sets [`asked`].
 ///
-/// Only commands that look at [`asked`] between tokens call this: one that waits for its
-/// input is better ended.
+/// Only commands that check [`asked`] between tokens call this. A command that waits for input should just end.
 pub fn listen() {
     LISTENING.store(true, Ordering::Relaxed);
 }
 
-/// Whether Ctrl-C was pressed.
+/// Returns whether Ctrl-C was pressed.
 pub fn asked() -> bool {
     ASKED.load(Ordering::Relaxed)
 }
 
-/// Ctrl-C was answered, and ends the process again, as before [`listen`].
+/// Ctrl-C was handled: from now on it ends the process again.
 pub fn answered() {
     LISTENING.store(false, Ordering::Relaxed);
     ASKED.store(false, Ordering::Relaxed);

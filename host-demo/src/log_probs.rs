@@ -1,38 +1,38 @@
-//! Saved log-probabilities of a whole vocabulary, and how far others are from them.
+//! Saved log-probabilities of a whole vocabulary, and the divergence of other logits from them.
 //!
-//! The file is that of llama.cpp's `llama-perplexity --kl-divergence-base`, so either program compares with the
-//! other's: `_logits_`, three `u32` (tokens of a piece, vocabulary, pieces), all tokens, then a record for each
-//! scored token. A record is two `f32`, the step and the least log-probability, and a `u16` of steps for each word,
-//! one more where the vocabulary is odd.
+//! The file has the format of llama.cpp's `llama-perplexity --kl-divergence-base`, so each program can read the
+//! other's file: `_logits_`, three `u32` (tokens per chunk, vocabulary size, number of chunks), all tokens, then a
+//! record for each scored token. A record is two `f32` (step and smallest log-probability) and a `u16` number of
+//! steps for each token of the vocabulary, padded to an even count.
 
 use std::io::{Read, Write};
 
 use anyhow::{Context, Result, ensure};
 use arenite::TokenId;
 
-const SHORT: &str = "the file of log-probabilities is cut off; make one with --save-logits";
+const SHORT: &str = "the file of log-probabilities is truncated; make one with --save-logits";
 const MAGIC: &[u8; 8] = b"_logits_";
-/// Log-probabilities so far below the largest are all the same.
+/// Log-probabilities this far below the largest one are all stored as the same value.
 const DEPTH: f32 = 16.0;
 
-/// The `u16` of a record, and one more to make their number even.
+/// Number of `u16` in a record, padded to an even count.
 fn padded(vocab: usize) -> usize {
     vocab.next_multiple_of(2)
 }
 
-/// The largest logit, and the logarithm of the sum of the exponentials of the others' distance to it.
+/// Returns the largest logit, and the logarithm of the sum of `exp(logit - largest)`.
 pub fn log_sum(logits: &[f32]) -> (f32, f64) {
     let top = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     (top, logits.iter().map(|&logit| f64::from((logit - top).exp())).sum::<f64>().ln())
 }
 
-/// What begins such a file.
+/// The head of a file.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Head {
-    /// Tokens of a piece.
+    /// Number of tokens per chunk.
     pub chunk: usize,
     pub vocab: usize,
-    /// Of all pieces.
+    /// Tokens of all chunks.
     pub tokens: Vec<TokenId>,
 }
 
@@ -52,11 +52,11 @@ impl Head {
         from.read_exact(head.as_flattened_mut()).context(SHORT)?;
         ensure!(
             head.as_flattened().starts_with(MAGIC),
-            "this is no file of log-probabilities: make one with --save-logits"
+            "this is not a file of log-probabilities: make one with --save-logits"
         );
         let [chunk, vocab, chunks] = [2, 3, 4].map(|i| u32::from_le_bytes(head[i]) as usize);
         let sizes = (2..1 << 24).contains(&chunk) && (1..1 << 24).contains(&vocab) && chunks < 1 << 24;
-        ensure!(sizes, "the file of log-probabilities is damaged: it says {chunks} pieces of {chunk} tokens");
+        ensure!(sizes, "the file of log-probabilities is damaged: it claims {chunks} chunks of {chunk} tokens");
         let mut tokens = Vec::new();
         let mut token = [0; 4];
         for _ in 0..chunk * chunks {
@@ -67,7 +67,7 @@ impl Head {
     }
 }
 
-/// The log-probabilities of a vocabulary, as they are saved.
+/// Log-probabilities of a vocabulary in their stored form.
 pub struct Record {
     step: f32,
     least: f32,
@@ -75,7 +75,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// Of a model's logits.
+    /// Encodes a model's logits.
     pub fn of(logits: &[f32]) -> Self {
         let (top, log_sum) = log_sum(logits);
         let low = logits.iter().copied().fold(f32::INFINITY, f32::min).max(top - DEPTH);
@@ -103,7 +103,7 @@ impl Record {
         Ok(Self { step: float(0), least: float(1), steps })
     }
 
-    /// Of token `id`.
+    /// The log-probability of token `id`.
     pub fn log_prob(&self, id: TokenId) -> f64 {
         self.steps
             .get(id as usize)
@@ -144,7 +144,7 @@ mod tests {
         for (id, &logit) in (0..4).zip(&logits) {
             assert!((back.log_prob(id) - (f64::from(logit) - sum.ln())).abs() < 2e-4, "{id}");
         }
-        // From itself there is nothing but the rounding, half a step; from another, what the definition gives.
+        // Against itself only the rounding remains, half a step. Against another one the definition applies.
         let (itself, same) = back.divergence(&logits);
         assert!(itself.abs() < f64::from(DEPTH) / 65535.0 / 2.0 && same, "{itself}");
         let (uniform, same) = back.divergence(&[0.0; 5]);

@@ -1,4 +1,4 @@
-//! Writing a file so that its path has all of the new one, or what was there before.
+//! Writes files atomically: a path has either all of the new contents or the old ones.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, BufWriter, Write};
@@ -8,20 +8,20 @@ use std::sync::Mutex;
 use anyhow::{Context, Result, anyhow, bail};
 use tempfile::NamedTempFile;
 
-/// Bytes that are written at once.
+/// Size of the write buffer.
 const BUFFER: usize = 1 << 20;
 
-/// A file that is being written. Nothing is seen at its path before [`finish`](Self::finish), and without it
-/// nothing ever is: the bytes go to a temporary file beside it, so that it may be read while its successor is
-/// written. What is no regular file (a device, a pipe) is written to directly; a symbolic link stays one.
+/// A file that is being written. Nothing changes at its path before [`finish`](Self::finish). The bytes go to a
+/// temporary file in the same directory, so the old file may be read meanwhile. Devices and pipes are written
+/// directly, and symbolic links are kept.
 pub struct NewFile {
-    /// As it was given, for messages.
+    /// The path as the user gave it, for messages.
     path: PathBuf,
     to: BufWriter<To>,
 }
 
 enum To {
-    /// The temporary file, and the one whose place it takes.
+    /// The temporary file, and the path that it will replace.
     Beside(NamedTempFile, Unfinished, PathBuf),
     Through(File),
 }
@@ -43,18 +43,18 @@ impl Write for To {
 }
 
 impl NewFile {
-    /// Begins a file that will be at `path`.
+    /// Starts a file that will appear at `path`.
     pub fn create(path: &Path) -> Result<Self> {
         let to = To::open(path).with_context(|| cannot(path))?;
         Ok(Self { path: path.to_owned(), to: BufWriter::with_capacity(BUFFER, to) })
     }
 
-    /// Writes what `write` puts out, whose errors then say where to.
+    /// Runs `write`, and adds the file's path to its errors.
     pub fn fill(&mut self, write: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
         write(self).with_context(|| cannot(&self.path))
     }
 
-    /// Asks `check` about what was written so far, by the path where it is now. A device cannot be asked.
+    /// Runs `check` on the temporary file. Devices are not checked.
     fn check(&self, check: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
         match self.to.get_ref() {
             To::Beside(file, ..) => check(file.path()),
@@ -62,7 +62,7 @@ impl NewFile {
         }
     }
 
-    /// Puts the file in its place, once all of it has reached the disk.
+    /// Moves the file to its path, after all of it has reached the disk.
     pub fn finish(self) -> Result<()> {
         let Self { path, to } = self;
         let finish = || -> io::Result<()> {
@@ -71,7 +71,8 @@ impl NewFile {
                 To::Beside(file, _unfinished, target) => {
                     file.as_file().sync_all()?;
                     file.persist(&target).map_err(|failed| failed.error)?;
-                    // The name is as lasting as the contents where the file system lets a directory be synced.
+                    // Sync the directory, too, so that the name survives a crash; not every file system supports
+                    // that.
                     if let Some(directory) = target.parent() {
                         let _ = File::open(directory).and_then(|directory| directory.sync_all());
                     }
@@ -93,12 +94,12 @@ impl Write for NewFile {
     }
 }
 
-/// Writes the whole file at `path`: what `write` puts out, if it succeeds.
+/// Writes a whole file. If `write` fails, nothing changes at `path`.
 pub fn write_file(path: &Path, write: impl FnOnce(&mut NewFile) -> Result<()>) -> Result<()> {
     write_checked(path, write, |_| Ok(()))
 }
 
-/// As [`write_file`], if `check`, which is given the path of the new file, has nothing against it.
+/// Like [`write_file`], if `check` accepts the new file, whose path it gets.
 pub fn write_checked(
     path: &Path,
     write: impl FnOnce(&mut NewFile) -> Result<()>,
@@ -124,8 +125,8 @@ impl To {
         if found.as_ref().is_some_and(Metadata::is_dir) {
             bail!("this is a directory; give the name of a file in it");
         }
-        // What is under /dev or /proc may be a regular file (`/dev/stdout`) that someone else holds open; but in /dev/shm
-        // are files as elsewhere.
+        // Files in /dev or /proc may be regular files (`/dev/stdout`) that another process has open. /dev/shm has
+        // ordinary files.
         let system = ["/dev", "/proc"].iter().any(|start| path.starts_with(start)) && !path.starts_with("/dev/shm");
         if system || found.as_ref().is_some_and(|found| !found.is_file()) {
             return Ok(Self::Through(fs::OpenOptions::new().write(true).open(path)?));
@@ -142,11 +143,11 @@ impl To {
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt;
-            builder.permissions(fs::Permissions::from_mode(0o666)); // less what the umask takes
+            builder.permissions(fs::Permissions::from_mode(0o666)); // minus the umask
         }
         let file = builder.prefix(".arenite-").tempfile_in(directory).map_err(|error| match error.kind() {
-            // The name of the temporary file says nothing to anybody.
-            io::ErrorKind::NotFound => anyhow!("there is no directory {}; make it first", directory.display()),
+            // The error would name the temporary file; name the directory instead.
+            io::ErrorKind::NotFound => anyhow!("the directory {} does not exist; create it first", directory.display()),
             kind => io::Error::from(kind).into(),
         })?;
         let unfinished = Unfinished::new(file.path());
@@ -157,7 +158,7 @@ impl To {
     }
 }
 
-/// The path without symbolic links at its end, also where the last of them points to nothing yet.
+/// Follows symbolic links at the end of a path, even if the last one points to nothing.
 fn followed(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_owned();
     for _ in 0..40 {
@@ -169,10 +170,10 @@ fn followed(path: &Path) -> io::Result<PathBuf> {
     Err(io::Error::other("too many symbolic links"))
 }
 
-/// Temporary files that a process which ends early should not leave.
+/// Temporary files to be removed if the process ends early.
 static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// A place in that list.
+/// An entry of that list.
 struct Unfinished(PathBuf);
 
 impl Unfinished {
@@ -192,7 +193,7 @@ impl Drop for Unfinished {
     }
 }
 
-/// Removes the temporary files of all that is being written: the process is about to end.
+/// Removes all temporary files, because the process is about to end.
 pub fn abandon_all() {
     if let Ok(files) = UNFINISHED.lock() {
         for file in files.iter() {
@@ -213,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    #[allow(clippy::print_stderr)] // of a test that cannot run
+    #[allow(clippy::print_stderr)] // for a test that cannot run
     fn in_shared_memory_are_files_as_elsewhere() {
         let Ok(directory) = tempfile::tempdir_in("/dev/shm") else {
             eprintln!("SKIP: there is no /dev/shm here");

@@ -1,4 +1,4 @@
-//! NumPy's `.npy` files, version 1.0: a header in Python's notation, then the numbers.
+//! NumPy's `.npy` files, version 1.0: a header in Python syntax, then the values.
 //!
 //! Format: <https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>
 
@@ -10,7 +10,7 @@ use anyhow::Result;
 use crate::new_file::write_file;
 use crate::output::note;
 
-/// Writes an array to a file, whole or not at all, and says so.
+/// Saves an array to a file atomically and prints a message.
 pub fn save(path: &Path, shape: &[usize], numbers: &[f32]) -> Result<()> {
     write_file(path, |out| array(out, shape, numbers))?;
     note(format_args!("{}: float32 {shape:?}", path.display()));
@@ -21,11 +21,11 @@ pub fn save(path: &Path, shape: &[usize], numbers: &[f32]) -> Result<()> {
 pub fn header(out: &mut impl Write, shape: &[usize]) -> io::Result<()> {
     let mut dims: String = shape.iter().map(|n| format!("{n}, ")).collect();
     if shape.len() != 1 {
-        // Python's tuple of one keeps its comma, a longer one does not need it.
+        // A Python tuple needs a trailing comma only if it has one element.
         dims.truncate(dims.trim_end_matches(", ").len());
     }
     let dict = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({}), }}", dims.trim_end());
-    // Magic, version, length, text and its final newline fill whole lines of 64 bytes.
+    // Magic, version, length and text with its final newline are padded to a multiple of 64 bytes.
     let before = 10;
     let total = (before + dict.len() + 1).next_multiple_of(64);
     let length = u16::try_from(total - before).map_err(|_| io::Error::other("too many dimensions for a .npy file"))?;
@@ -40,7 +40,7 @@ fn array(out: &mut impl Write, shape: &[usize], numbers: &[f32]) -> Result<()> {
     Ok(values(out, numbers)?)
 }
 
-/// Writes the next numbers of the array.
+/// Writes the next values of the array.
 pub fn values(out: &mut impl Write, values: &[f32]) -> io::Result<()> {
     values.iter().try_for_each(|value| out.write_all(&value.to_le_bytes()))
 }

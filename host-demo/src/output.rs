@@ -1,8 +1,8 @@
-//! Standard output and error, without the panics of `println!`, and safe for a terminal.
+//! Standard output and error, without the panics of `println!`, and safe for terminals.
 //!
-//! What a model says and what a file has for names may hold anything. On a terminal, characters that would steer
-//! it are shown escaped: control characters other than newline and tab, and what changes the direction of writing.
-//! A pipe gets the bytes, and so does a terminal after `--raw`.
+//! Text from models and names in files may contain anything. On a terminal, control characters other than newline and
+//! tab, and characters that change the writing direction, are shown escaped. Pipes get the bytes unchanged, and so do
+//! terminals with `--raw`.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,20 +13,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::text::json_line;
 
-/// Exit code after Ctrl-C: 128 and the number of SIGINT, as shells have it.
+/// Exit code after Ctrl-C: 128 plus the number of SIGINT, as in shells.
 pub const INTERRUPTED: u8 = 130;
 
-/// Standard output, locked. A reader that went away is an error like any other here;
-/// [`report`] turns it into a quiet end.
+/// Standard output, locked. A closed pipe is an error like any other; [`report`] ends quietly for it.
 pub struct Out {
     to: StdoutLock<'static>,
     is_terminal: bool,
 }
 
-/// Whether a terminal gets the bytes as they are.
+/// Whether terminals get the bytes unchanged.
 static RAW: AtomicBool = AtomicBool::new(false);
 
-/// From here on nothing is escaped.
+/// Disables escaping.
 pub fn raw() {
     RAW.store(true, Ordering::Relaxed);
 }
@@ -37,12 +36,12 @@ impl Out {
         Self { is_terminal: to.is_terminal(), to }
     }
 
-    /// Writes a control sequence of our own, if there is a terminal.
+    /// Writes one of our own control sequences if the output is a terminal.
     pub fn style(&mut self, sequence: &'static str) -> io::Result<()> {
         if self.is_terminal { self.to.write_all(sequence.as_bytes()).map_err(where_it_was) } else { Ok(()) }
     }
 
-    /// Writes `bytes` and sees to it that they arrive now.
+    /// Writes `bytes` and flushes.
     pub fn now(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.write_all(bytes)?;
         self.flush()
@@ -53,7 +52,7 @@ impl Out {
         writeln!(self, "{}", json_line(value)?)
     }
 
-    /// Writes `value` as JSON for people: one line per field.
+    /// Writes `value` as indented JSON, one line per field.
     pub fn json_pretty(&mut self, value: &impl serde::Serialize) -> io::Result<()> {
         serde_json::to_writer_pretty(&mut *self, value).map_err(io::Error::from)?;
         writeln!(self)
@@ -76,7 +75,7 @@ fn where_it_was(error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("cannot write to standard output: {error}"))
 }
 
-/// A line on standard error. Nobody is left to tell when that fails.
+/// Prints a line to standard error. Failures are ignored.
 pub fn note(line: impl fmt::Display) {
     let mut to = io::stderr().lock();
     let mut line = line.to_string().into_bytes();
@@ -87,7 +86,7 @@ pub fn note(line: impl fmt::Display) {
     let _ = to.write_all(&line);
 }
 
-/// `bytes` without what steers a terminal.
+/// Escapes characters that control a terminal.
 fn for_terminal(bytes: &[u8]) -> Cow<'_, [u8]> {
     if RAW.load(Ordering::Relaxed) {
         return Cow::Borrowed(bytes);
@@ -107,77 +106,79 @@ fn for_terminal(bytes: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(shown.into_bytes())
 }
 
-/// C1 controls, and marks of the direction of writing.
+/// Returns whether a character is a C1 control or changes the writing direction.
 fn steers(c: char) -> bool {
     matches!(c, '\u{80}'..='\u{9f}' | '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}'
         | '\u{2066}'..='\u{2069}')
 }
 
-/// Whether someone looks at standard error while it is written.
+/// Returns whether standard error is a terminal.
 pub fn watched() -> bool {
     io::stderr().is_terminal()
 }
 
-/// Says on one line what went wrong and gives the exit code for it.
+/// Prints an error on one line. Returns the exit code for it.
 pub fn report(error: &anyhow::Error) -> ExitCode {
     let closed = |cause: &(dyn std::error::Error + 'static)| {
         cause.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
     };
     if error.chain().any(closed) {
-        // `arenite ... | head` has seen enough: nothing went wrong.
+        // The reader of a pipe such as `arenite ... | head` closed it, which is not an error.
         return ExitCode::SUCCESS;
     }
     note(format_args!("error: {}", words(error)));
     ExitCode::FAILURE
 }
 
-/// An error and its causes, on one line.
+/// An error and its causes on one line.
 pub fn words(error: &anyhow::Error) -> String {
     one_line(&error.chain().map(in_words).collect::<Vec<_>>().join(": "))
 }
 
-/// What a cause says, with what to do: where the system only names its error, and where the core, which knows of no
-/// flags, speaks to programs.
+/// The message of a cause, with advice where the system gives only an error code, and in terms of this program's
+/// options where the core speaks of its interface.
 fn in_words(cause: &(dyn std::error::Error + 'static)) -> String {
     use arenite::Error;
     use io::ErrorKind as Io;
     match (cause.downcast_ref::<io::Error>(), cause.downcast_ref::<Error>()) {
         (Some(error), _) if error.get_ref().is_none() => match error.kind() {
-            Io::NotFound => "there is no such file or directory; check the path".into(),
-            Io::NotADirectory => "a part of the path is a file and no directory; check the path".into(),
+            Io::NotFound => "no such file or directory; check the path".into(),
+            Io::NotADirectory => "a part of the path is not a directory; check the path".into(),
             Io::IsADirectory => "this is a directory; give a file in it".into(),
-            Io::PermissionDenied => "permission denied; check who may do this".into(),
+            Io::PermissionDenied => "permission denied; check the permissions".into(),
             Io::StorageFull => "no space is left on the device".into(),
-            Io::FileTooLarge => "it would be larger than the limit on the size of files (`ulimit -f`)".into(),
-            Io::InvalidData => "this is not text in UTF-8; check which file it is".into(),
+            Io::FileTooLarge => "the file would exceed the size limit (`ulimit -f`)".into(),
+            Io::InvalidData => "this is not text in UTF-8; check that it is the right file".into(),
             _ => error.to_string(),
         },
         (_, Some(Error::NotGguf)) => format!("{cause}; give a .gguf file, or make one with `arenite convert`"),
-        (_, Some(Error::NoSource)) => "this is an encoder-decoder: take `arenite translate`".into(),
+        (_, Some(Error::NoSource)) => "this is an encoder-decoder model: use `arenite translate`".into(),
         (_, Some(Error::NoPart { part: "decoder" })) => {
-            "the model has no decoder and makes no text: take `arenite embed`, or give another model".into()
+            "the model has no decoder and cannot generate text: use `arenite embed`, or give another model".into()
         }
-        (_, Some(Error::NoPart { part: "encoder" })) => "the model has no encoder: give one that has with -m".into(),
+        (_, Some(Error::NoPart { part: "encoder" })) => {
+            "the model has no encoder: give one with an encoder (-m)".into()
+        }
         (_, Some(Error::ContextFull { context, needed })) => {
-            format!("the context has {context} positions and {needed} are needed: give a larger one with -c")
+            format!("the context has {context} positions but {needed} are needed: give a larger -c")
         }
         _ => cause.to_string(),
     }
 }
 
-/// Exit code of a command line that cannot be understood.
+/// Exit code for invalid command lines.
 const USAGE: u8 = 2;
 
-/// Says on one line what is wrong with the command line.
+/// Prints an error about the command line on one line.
 pub fn usage(wrong: &str) -> ExitCode {
     note(format_args!("error: {wrong}"));
     ExitCode::from(USAGE)
 }
 
-/// Shows help that was asked for, or says on one line what is wrong with the command line.
+/// Prints the requested help, or an error about the command line on one line.
 pub fn usage_error(told: &clap::Error) -> ExitCode {
     use clap::error::ErrorKind;
-    // Asked for, it goes to stdout, and must get there; for want of a command, to stderr.
+    // Requested help goes to stdout and must arrive; help for a missing command goes to stderr.
     if !told.use_stderr() {
         let written = told.print().and_then(|()| io::stdout().flush());
         return match written {
@@ -201,12 +202,12 @@ pub fn usage_error(told: &clap::Error) -> ExitCode {
     ExitCode::from(USAGE)
 }
 
-/// `text` with every run of line breaks as one space.
+/// Replaces each run of line breaks by one space.
 pub fn one_line(text: &str) -> String {
     text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
-/// A number of bytes for people: a KiB is 1024 bytes.
+/// A number of bytes, printed in binary units (1 KiB = 1024 bytes).
 pub struct Bytes(pub usize);
 
 impl fmt::Display for Bytes {

@@ -1,4 +1,4 @@
-//! Curves as SVG. No font of the system is asked for: the text is text in the file.
+//! Line charts as SVG. Text is drawn without system fonts.
 
 use std::path::Path;
 
@@ -9,21 +9,21 @@ use plotters::prelude::*;
 use crate::new_file::write_file;
 use crate::output::note;
 
-/// Pixels.
+/// Width and height in pixels.
 const SIZE: (u32, u32) = (900, 540);
 const FONT: &str = "sans-serif";
 
-/// A picture of curves over one axis.
+/// A line chart.
 pub struct Plot<'p> {
     pub title: &'p str,
     pub x: &'p str,
     pub y: &'p str,
-    /// Name and points of each.
+    /// Name and points of each curve.
     pub curves: &'p [(String, Vec<(f64, f64)>)],
 }
 
 impl Plot<'_> {
-    /// Writes the picture, and says so.
+    /// Saves the chart and prints a message.
     pub fn save(&self, path: &Path) -> Result<()> {
         let svg = self.svg()?;
         write_file(path, |out| Ok(std::io::Write::write_all(out, svg.as_bytes())?))?;

@@ -1,14 +1,14 @@
-//! The flash of a microcontroller that a program takes. The model is not counted.
+//! Estimates the flash size of a microcontroller program, without the model.
 
 use std::collections::BTreeSet;
 
 use arenite::{Gguf, KvType, model, tokenizer};
 
-/// Bytes of the least that tells a story on a Cortex-M4F, built for size (`opt-level = "s"`, LTO), its printing and its
-/// vector table included: the features `llama`, `q8_0` and `kv-f16`. `.ci/firmware` measures it.
+/// Flash size in bytes of the smallest program that tells a story on a Cortex-M4F (`opt-level = "s"`, LTO), including
+/// printing and vector table, with the features `llama`, `q8_0` and `kv-f16`. Measured by `.ci/firmware`.
 const LEAST: usize = 102_140;
 
-/// What each feature adds to that, as `.ci/firmware sizes` prints it; 0 for those of the least.
+/// Bytes that each feature adds, from `.ci/firmware sizes`; 0 for those of the smallest program.
 const ADDED: &[(&str, usize)] = &[
     ("llama", 0),
     ("q8_0", 0),
@@ -56,10 +56,10 @@ const ADDED: &[(&str, usize)] = &[
     ("unigram", 4168),
     ("wordpiece", 27176),
 ];
-/// What a feature counts that was not measured: less than the largest families.
+/// Estimate for a feature that was not measured; the largest families need more.
 const UNMEASURED: usize = 8 * 1024;
 
-/// The crate's features that a file needs, with a cache of this type.
+/// The features of the crate that a file needs, with a cache of this type.
 pub fn features(gguf: &Gguf<'_>, kv: KvType) -> BTreeSet<&'static str> {
     let architecture = gguf.architecture().unwrap_or_default();
     let mut features: BTreeSet<_> = gguf.tensors().filter_map(|tensor| tensor.kind.feature()).collect();
@@ -74,7 +74,7 @@ pub fn features(gguf: &Gguf<'_>, kv: KvType) -> BTreeSet<&'static str> {
     features
 }
 
-/// Bytes of flash that a program with these features takes, about.
+/// Estimates the flash size of a program with these features.
 pub fn flash(features: &BTreeSet<&'static str>) -> usize {
     let added = |feature| ADDED.iter().find(|(name, _)| *name == feature).map_or(UNMEASURED, |(_, bytes)| *bytes);
     LEAST + features.iter().copied().map(added).sum::<usize>()

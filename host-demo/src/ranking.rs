@@ -1,4 +1,4 @@
-//! How well a document answers a query, by models that rank.
+//! Relevance of documents to a query, by reranker models.
 
 use anyhow::{Result, ensure};
 use arenite::tokenizer::{Encode, Tokenizer};
@@ -6,18 +6,18 @@ use arenite::{Gguf, Model, TokenId};
 
 use crate::text;
 
-/// What a file says of pairs of texts.
+/// The file's settings for pairs of texts.
 pub struct Ranking {
-    /// A template with `{query}` and `{document}`, of models that answer yes or no.
+    /// A template with `{query}` and `{document}`, for models that answer yes or no.
     template: Option<String>,
-    /// Whether the second text begins with a separator of its own (`</s></s>`, XLM-RoBERTa).
+    /// Whether the second text starts with its own separator (`</s></s>`, XLM-RoBERTa).
     separated: bool,
 }
 
-/// The tokens of a text, or of two.
+/// The tokens of one text or of a pair.
 pub struct Texts {
     pub ids: Vec<TokenId>,
-    /// Where the second one begins.
+    /// Index of the second text's first token.
     pub second: usize,
 }
 
@@ -28,10 +28,10 @@ impl From<Vec<TokenId>> for Texts {
 }
 
 impl Ranking {
-    /// Of a file whose model ranks.
+    /// Reads the settings of a reranker.
     pub fn new(gguf: &Gguf<'_>, model: &Model<'_>) -> Result<Self> {
         let spec = model.spec();
-        ensure!(spec.ranks(), "this model makes no scores of pairs of texts; give a reranker with -m");
+        ensure!(spec.ranks(), "this model does not score pairs of texts; give a reranker with -m");
         let template = gguf.str("tokenizer", "chat_template.rerank").ok().flatten();
         Ok(Self {
             template: template.map(|template| String::from_utf8_lossy(template).into_owned()),
@@ -39,7 +39,7 @@ impl Ranking {
         })
     }
 
-    /// The tokens of a pair.
+    /// Tokenizes a pair.
     pub fn pair(&self, tokenizer: &Tokenizer<'_, '_>, query: &str, document: &str) -> Result<Texts> {
         if let Some(template) = &self.template {
             let (before, after) = template.split_once("{document}").unwrap_or((template, ""));
@@ -51,14 +51,14 @@ impl Ranking {
         let mut ids = text::encode(tokenizer, query.as_bytes(), how)?;
         let second = text::encode(tokenizer, document.as_bytes(), how)?;
         let first = ids.len();
-        // What begins the second text is what ends the first, or nothing.
+        // If texts are separated, the end token of the first text is repeated before the second.
         ids.extend(ids.last().copied().filter(|_| self.separated));
         ids.extend(second.iter().skip(1));
         Ok(Texts { ids, second: first })
     }
 }
 
-/// The score in what a model made of a pair: a number, or the share of the first of two classes, yes and no.
+/// The score from a model's output: the only value, or the probability of the first of two classes (yes and no).
 pub fn score(vector: &[f32]) -> f64 {
     match *vector {
         [yes, no] => 1.0 / (1.0 + (f64::from(no) - f64::from(yes)).exp()),

@@ -1,4 +1,4 @@
-//! From a model to a running session: options, memory, kernels.
+//! Opens sessions: options, memory and kernels.
 
 use anyhow::{Result, anyhow, bail};
 use arenite::workers::Workers;
@@ -9,42 +9,42 @@ use crate::cli::{Kv, SessionArgs};
 use crate::llama2c;
 use crate::output::{Bytes, note};
 
-/// Positions of the context where neither the user nor the prompt asks for more: models that can
-/// take a hundred thousand are common, the memory for it is not.
-const USUAL_CONTEXT: usize = 4096;
+/// Default maximum size of a context. Many models allow a hundred thousand positions, which would need too much
+/// memory.
+const DEFAULT_CONTEXT: usize = 4096;
 
-/// The kernels called `isa`; `auto` for the best that this machine has.
+/// The kernels named `isa`; `auto` selects the best for this machine.
 pub fn kernels(isa: &str) -> Result<&'static Kernels> {
     if isa == "auto" {
         return Ok(Kernels::detect());
     }
     Kernels::by_name(isa).ok_or_else(|| {
         let names: Vec<_> = Kernels::available().map(|kernels| kernels.name).collect();
-        anyhow!("--isa {isa} does not run on this machine; give auto or one of: {}", names.join(", "))
+        anyhow!("--isa {isa} is not available on this machine; give auto or one of: {}", names.join(", "))
     })
 }
 
-/// The context to plan for: what the user says; else the usual one, or more if `needed` is more,
-/// but never more than the model's own. More than that is warned of.
+/// The context size to plan for: the user's choice, otherwise the default or `needed` if that is larger, up to the
+/// model's own size. Warns if the user's choice exceeds the model's size.
 pub fn context(args: &SessionArgs, model: &Model<'_>, needed: usize) -> usize {
     let spec = model.spec();
-    let usual = USUAL_CONTEXT.min(spec.short_context());
+    let usual = DEFAULT_CONTEXT.min(spec.short_context());
     let context = args.ctx_size.unwrap_or_else(|| needed.max(usual).min(spec.context));
     warn_of_length(context, model);
     context
 }
 
-/// A model can be run further than it was made for.
+/// Warns if a context is longer than the model's own.
 pub fn warn_of_length(positions: usize, model: &Model<'_>) {
     let own = model.spec().context;
     if positions > own {
         note(format_args!(
-            "warning: {positions} positions are more than the {own} that the model was made for: what comes after them may be nonsense"
+            "warning: {positions} positions are more than the model's {own}: output after them may be nonsense"
         ));
     }
 }
 
-/// Refuses a model that cannot continue a text: an encoder, or an encoder-decoder.
+/// Refuses models that cannot continue a text: encoders and encoder-decoders.
 pub fn must_continue(model: &Model<'_>) -> Result<(), Error> {
     match model.spec() {
         spec if !spec.has_head() => Err(Error::NoPart { part: "decoder" }),
@@ -53,25 +53,25 @@ pub fn must_continue(model: &Model<'_>) -> Result<(), Error> {
     }
 }
 
-/// The plan for a context of that many positions.
+/// Plans a context of that many positions.
 pub fn plan(gguf: &Gguf<'_>, args: &SessionArgs, context: usize, workers: usize) -> Result<Plan> {
     Ok(Plan::new(gguf, options(args, gguf, context, workers))?)
 }
 
-/// As [`plan`], for `beams` hypotheses at once.
+/// Like [`plan`], for `beams` hypotheses at once.
 pub fn plan_beams(gguf: &Gguf<'_>, args: &SessionArgs, context: usize, workers: usize, beams: usize) -> Result<Plan> {
-    // The text's own context stays empty.
+    // The session's own context stays empty.
     let pages = beams.saturating_mul(context.div_ceil(16));
     Ok(Plan::new(gguf, options(args, gguf, context, workers).beams(beams).pages(pages))?)
 }
 
-/// What the user asks for, in a context of that many positions.
+/// The plan's options for the user's choices and this context size.
 pub fn options(args: &SessionArgs, gguf: &Gguf<'_>, context: usize, workers: usize) -> Options {
     Options::new().context(context).batch(args.batch_size).kv(kv_type(kv(args, gguf))).workers(workers)
 }
 
-/// The number type of the cache: what the user says; else f16, and f32 for a model of llama2.c, whose programs have
-/// no other.
+/// Data type of the KV cache: the user's choice, otherwise f16. For llama2.c models the default is f32, the only type
+/// in its programs.
 pub fn kv(args: &SessionArgs, gguf: &Gguf<'_>) -> Kv {
     args.kv.unwrap_or(if gguf.get(llama2c::VERSION).is_some() { Kv::F32 } else { Kv::F16 })
 }
@@ -91,13 +91,13 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// What `plan` asks for. The system gives pages when they are first written, so a large
-    /// context costs nothing until it is used. (An aligned vector of zeros would be written at once.)
+    /// Allocates the memory for `plan`. The system provides pages on first write, so an unused part of a large
+    /// context costs nothing. (A vector of zeros with this alignment would be written at once.)
     pub fn new(plan: &Plan) -> Result<Self> {
         Ok(Self { workspace: pages("workspace", plan.workspace)?, kv: pages("KV cache", plan.kv)? })
     }
 
-    /// A session in this memory.
+    /// Creates a session in this memory.
     pub fn session<'m, 'w>(
         &'w mut self,
         model: &'m Model<'_>,
@@ -108,7 +108,7 @@ impl Memory {
         Ok(Session::new(model, plan, &mut self.workspace, &mut self.kv)?.with_kernels(kernels).with_workers(workers))
     }
 
-    /// An engine in this memory.
+    /// Creates an engine in this memory.
     pub fn engine<'m, 'w>(
         &'w mut self,
         model: &'m Model<'_>,
@@ -120,12 +120,12 @@ impl Memory {
     }
 }
 
-/// Zeroed memory of that many bytes, on pages of its own.
+/// Maps zeroed memory on pages of its own.
 fn pages(what: &str, bytes: usize) -> Result<MmapMut> {
     match MmapMut::map_anon(bytes) {
         Ok(pages) => Ok(pages),
         Err(_) => bail!(
-            "there is no memory for the {what} of {}; give a smaller context (-c), a smaller batch (-b) or --kv q8_0",
+            "not enough memory for the {what} of {}; give a smaller context (-c), a smaller batch (-b) or --kv q8_0",
             Bytes(bytes)
         ),
     }

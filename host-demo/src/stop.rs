@@ -1,6 +1,6 @@
-//! Stop texts: the output ends before the first of them, and no part of one is ever shown.
+//! Stop strings: output ends before the first one, and no part of it is ever shown.
 
-/// Holds back what could still become a stop text.
+/// Holds back text that may be the start of a stop string.
 #[derive(Debug, Default)]
 pub struct StopFilter {
     stops: Vec<String>,
@@ -8,12 +8,12 @@ pub struct StopFilter {
 }
 
 impl StopFilter {
-    /// An empty stop text would end everything at once: it is left out.
+    /// Creates a filter. Empty stop strings are ignored: they would end everything at once.
     pub fn new(stops: &[String]) -> Self {
         Self { stops: stops.iter().filter(|stop| !stop.is_empty()).cloned().collect(), held: String::new() }
     }
 
-    /// Takes the next piece of output. Gives what may be shown, and whether a stop text came.
+    /// Adds a piece of output. Returns the text that may be shown, and whether a stop string was found.
     pub fn push(&mut self, piece: &str) -> (String, bool) {
         self.held.push_str(piece);
         let first = self.stops.iter().filter_map(|stop| self.held.find(stop)).min();
@@ -26,13 +26,13 @@ impl StopFilter {
         (shown, false)
     }
 
-    /// What was held back and turned out not to be a stop text.
+    /// Returns the text that was held back and is not a stop string.
     pub fn finish(&mut self) -> String {
         std::mem::take(&mut self.held)
     }
 }
 
-/// Length of the longest end of `text` with which `stop` begins, short of all of it.
+/// Length of the longest proper prefix of `stop` at the end of `text`.
 fn begun(text: &str, stop: &str) -> usize {
     let beginnings = stop.char_indices().map(|(at, _)| &stop[..at]);
     beginnings.filter(|beginning| text.ends_with(beginning)).map(str::len).max().unwrap_or(0)
@@ -42,7 +42,7 @@ fn begun(text: &str, stop: &str) -> usize {
 mod tests {
     use super::*;
 
-    /// Feeds `pieces`; the shown text, and whether it was stopped.
+    /// Feeds `pieces`; returns the shown text and whether a stop string was found.
     fn run(stops: &[&str], pieces: &[&str]) -> (String, bool) {
         let mut filter = StopFilter::new(&stops.iter().map(|s| s.to_string()).collect::<Vec<_>>());
         let mut shown = String::new();

@@ -1,21 +1,21 @@
-//! A tensor that is converted, in memory.
+//! Tensors in memory, for conversions.
 
 use std::borrow::Cow;
 
 use arenite::quant::TensorType;
 use half::{bf16, f16};
 
-/// A tensor as it is written.
+/// A tensor to be written.
 pub struct Tensor<'s> {
     pub name: String,
-    /// The contiguous one first.
+    /// Dimensions, the contiguous one first.
     pub dims: Vec<u64>,
     pub kind: TensorType,
     pub bytes: Cow<'s, [u8]>,
 }
 
 impl Tensor<'_> {
-    /// A matrix as q8_0, if its rows are whole blocks; anything else as it is.
+    /// Converts a matrix to q8_0 if its rows are whole blocks. Other tensors stay unchanged.
     pub fn into_q8_0(self) -> Self {
         let values: Vec<f32> = match (self.dims.as_slice(), self.kind) {
             ([row, _], _) if row % 32 != 0 => return self,
@@ -29,7 +29,7 @@ impl Tensor<'_> {
     }
 }
 
-/// A block of q8_0, as ggml's reference rounds: the scale, then the numbers.
+/// Encodes a block of q8_0 like ggml's reference: the scale, then the values.
 fn q8_0(values: &[f32; 32]) -> [u8; 34] {
     let d = values.iter().fold(0.0f32, |max, v| max.max(v.abs())) / 127.0;
     let inverse = if d == 0.0 { 0.0 } else { 1.0 / d };
@@ -42,7 +42,7 @@ fn q8_0(values: &[f32; 32]) -> [u8; 34] {
     block
 }
 
-/// The numbers of a tensor of 16 bits.
+/// Converts the values of a 16-bit tensor.
 pub fn halves(data: &[u8], f: impl Fn([u8; 2]) -> f32) -> impl Iterator<Item = f32> {
     data.as_chunks().0.iter().map(move |b| f(*b))
 }
@@ -51,7 +51,7 @@ pub fn halves(data: &[u8], f: impl Fn([u8; 2]) -> f32) -> impl Iterator<Item = f
 mod tests {
     use super::*;
 
-    /// Against `gguf.quants.quantize` of llama.cpp's Python package.
+    /// The values are from `gguf.quants.quantize` in llama.cpp's Python package.
     #[test]
     fn blocks_are_rounded_as_in_ggml() {
         let values: [f32; 32] = std::array::from_fn(|i| ((i * i * 7 % 41) as f32 - 20.0) / 8.0);

@@ -1,4 +1,4 @@
-//! Text in and out: the tokenizer with its memory, and JSON strings that may not be Unicode.
+//! Text input and output: tokenizers with their memory, and JSON strings that are not valid Unicode.
 
 use std::fmt;
 
@@ -8,16 +8,16 @@ use arenite::{Error, Gguf, TokenId};
 use serde::Serialize;
 use serde::de::{Deserialize, Deserializer, Visitor};
 
-/// The tokenizer of a file. `memory` keeps its index.
+/// Opens the tokenizer of a file. `memory` holds its index.
 pub fn tokenizer<'a: 'i, 'i>(gguf: &Gguf<'a>, memory: &'i mut Vec<u8>) -> Result<Tokenizer<'a, 'i>> {
     memory.resize(Tokenizer::index_bytes(gguf)?, 0);
     Ok(Tokenizer::new(gguf, memory)?)
 }
 
-/// The tokens of `text`.
+/// Tokenizes `text`.
 pub fn encode(tokenizer: &Tokenizer<'_, '_>, text: &[u8], how: Encode) -> Result<Vec<TokenId>> {
     let mut scratch = vec![0; tokenizer.scratch_bytes_for(text)];
-    // Almost never are there more tokens than bytes; then the error says how many.
+    // There are almost never more tokens than bytes. If there are, the error gives the number.
     let mut ids = vec![0; text.len().saturating_add(3)];
     let count = match tokenizer.encode(text, how, &mut scratch, &mut ids) {
         Err(Error::BufferTooSmall { needed, given, .. }) if given == ids.len() => {
@@ -30,7 +30,7 @@ pub fn encode(tokenizer: &Tokenizer<'_, '_>, text: &[u8], how: Encode) -> Result
     Ok(ids)
 }
 
-/// The bytes that `ids` stand for, without control tokens. They need not be UTF-8.
+/// Decodes `ids`, without control tokens. The result may not be UTF-8.
 pub fn decode(tokenizer: &Tokenizer<'_, '_>, ids: &[TokenId]) -> Result<Vec<u8>> {
     let mut decoder = tokenizer.decoder();
     let mut text = Vec::new();
@@ -49,8 +49,8 @@ pub fn in_vocabulary(ids: &[TokenId], vocab: usize) -> Result<(), Error> {
     }
 }
 
-/// Gives the text that is complete after token `id`. A model may have rows for more ids than its
-/// vocabulary has tokens: these have no text.
+/// Appends the text that token `id` completes. A model may have more rows than its vocabulary has tokens; such ids
+/// have no text.
 pub fn push(decoder: &mut Decoder, id: TokenId, tokenizer: &Tokenizer<'_, '_>, text: &mut String) -> Result<()> {
     if (id as usize) < tokenizer.vocab_len() {
         decoder.push(id, tokenizer, |part| text.push_str(part))?;
@@ -58,7 +58,7 @@ pub fn push(decoder: &mut Decoder, id: TokenId, tokenizer: &Tokenizer<'_, '_>, t
     Ok(())
 }
 
-/// The text of one token, for people: what is not UTF-8 is replaced, and what has no text is empty.
+/// The text of one token for display. Invalid UTF-8 is replaced; tokens without text give an empty string.
 pub fn piece(tokenizer: &Tokenizer<'_, '_>, id: TokenId) -> Result<String> {
     let known = (id as usize) < tokenizer.vocab_len();
     let bytes = if known { decode(tokenizer, &[id])? } else { Vec::new() };
@@ -72,11 +72,10 @@ pub fn log_of_sum(logits: &[f32]) -> f64 {
     f64::from(top) + sum.ln()
 }
 
-/// A JSON string as bytes.
+/// The bytes of a JSON string.
 ///
-/// JSON text can hold what Unicode cannot: raw bytes that are not UTF-8 stay as they are, and so
-/// does a byte that Python wrote as a lone surrogate (`\udcff` for 0xff, PEP 383). Any other lone
-/// surrogate has no bytes and becomes U+FFFD.
+/// JSON text may contain strings that are not valid Unicode. Bytes that are not UTF-8 are kept, and so are bytes that
+/// Python wrote as lone surrogates (`\udcff` for 0xff, PEP 383). Any other lone surrogate becomes U+FFFD.
 pub struct JsonBytes(pub Vec<u8>);
 
 impl<'de> Deserialize<'de> for JsonBytes {
@@ -101,7 +100,7 @@ impl<'de> Deserialize<'de> for JsonBytes {
     }
 }
 
-/// `value` as JSON on one line, for readers too that end lines wherever Unicode does.
+/// Formats `value` as one line of JSON, escaping all characters that Unicode counts as line breaks.
 pub fn json_line(value: &(impl Serialize + ?Sized)) -> Result<String, serde_json::Error> {
     let mut json = serde_json::to_string(value)?;
     for (end, escape) in [('\u{85}', "\\u0085"), ('\u{2028}', "\\u2028"), ('\u{2029}', "\\u2029")] {
@@ -112,8 +111,7 @@ pub fn json_line(value: &(impl Serialize + ?Sized)) -> Result<String, serde_json
     Ok(json)
 }
 
-/// Replaces surrogates, which come written like other characters: ED, then A0 to BF, then any
-/// continuation.
+/// Replaces surrogates, which are encoded like other characters: ED, then A0 to BF, then any continuation byte.
 fn without_surrogates(mut bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(bytes.len());
     while let Some((&first, rest)) = bytes.split_first() {

@@ -1,8 +1,8 @@
-//! The one place that decides who does the work.
+//! Creates the worker threads of all commands.
 
 use arenite::workers::{Pool, Serial, Workers};
 
-/// How many threads a command uses when it is not told: one for every core.
+/// Default number of threads: one per core.
 pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }

@@ -60,17 +60,16 @@ pub fn at_least_one(text: &str) -> Result<usize, String> {
 
 /// Parses the number of beams.
 pub fn beams(text: &str) -> Result<usize, String> {
-    const MOST: usize = arenite::beam::MAX_BEAMS;
-    at_least_one(text)
-        .and_then(|n| if n <= MOST { Ok(n) } else { Err(format!("give at most {MOST}; 4 to 8 are usual")) })
+    const MAX: usize = arenite::beam::MAX_BEAMS;
+    at_least_one(text).and_then(|n| if n <= MAX { Ok(n) } else { Err(format!("give at most {MAX}; 4 to 8 are usual")) })
 }
 
 /// Parses the size of a context, which must fit in 32 bits.
 pub fn context_size(text: &str) -> Result<usize, String> {
-    const MOST: u64 = i32::MAX as u64;
+    const MAX: u64 = i32::MAX as u64;
     match text.parse::<u128>() {
         Ok(0) => Err("give at least 1".to_string()),
-        Ok(n) if n > u128::from(MOST) => Err(format!("give at most {MOST}")),
+        Ok(n) if n > u128::from(MAX) => Err(format!("give at most {MAX}")),
         Ok(n) => Ok(n as usize),
         Err(_) => Err("give a number of positions, such as 2048".to_string()),
     }
@@ -78,13 +77,13 @@ pub fn context_size(text: &str) -> Result<usize, String> {
 
 /// Parses a number of threads, with a limit: absurd numbers would only waste memory.
 pub fn threads(text: &str) -> Result<usize, String> {
-    const MOST: usize = 1024;
+    const MAX: usize = 1024;
     match text.parse() {
-        Ok(n @ 1..=MOST) => Ok(n),
+        Ok(n @ 1..=MAX) => Ok(n),
         Ok(0) | Err(_) => Err("give a number of threads, such as 4".to_string()),
         Ok(_) => {
             let cores = crate::workers::cores();
-            Err(format!("give at most {MOST}; this machine has {cores} core{}", if cores == 1 { "" } else { "s" }))
+            Err(format!("give at most {MAX}; this machine has {cores} core{}", if cores == 1 { "" } else { "s" }))
         }
     }
 }

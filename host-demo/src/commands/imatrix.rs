@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use arenite::{Gguf, Model};
 
 use crate::cli::{RunArgs, at_least_one};
-use crate::corpus::{Corpus, USUAL_CHUNK};
+use crate::corpus::{Corpus, DEFAULT_CHUNK};
 use crate::model_file::ModelFile;
 use crate::output::{INTERRUPTED, note};
 use crate::quantize::importance::{self, Sums};
@@ -47,7 +47,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let model = Model::new(&gguf).with_context(named)?;
     let mut index = Vec::new();
     let tokenizer = text::tokenizer(&gguf, &mut index).with_context(named)?;
-    let chunk = args.run.session.ctx_size.unwrap_or(USUAL_CHUNK.min(model.spec().context));
+    let chunk = args.run.session.ctx_size.unwrap_or(DEFAULT_CHUNK.min(model.spec().context));
     let corpus = Corpus::read(&args.file, &tokenizer, chunk, args.chunks)?;
 
     let collector = Collector::new(&gguf);

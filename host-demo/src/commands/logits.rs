@@ -50,7 +50,7 @@ pub struct Args {
 }
 
 /// Default number of tokens per line with --jsonl.
-const USUAL_TOP: usize = 10;
+const DEFAULT_TOP: usize = 10;
 
 /// A candidate for the next token.
 #[derive(Serialize)]
@@ -90,7 +90,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
         session.encode(source)?;
     }
     let tokenizer = tokenizer.as_ref();
-    let top = args.top.unwrap_or(USUAL_TOP);
+    let top = args.top.unwrap_or(DEFAULT_TOP);
 
     let Some(ids) = single else {
         return each_line(args.text.file.as_deref(), |text| {

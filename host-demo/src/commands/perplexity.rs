@@ -10,7 +10,7 @@ use arenite::tokenizer::Tokenizer;
 use arenite::{Model, Session, TokenId};
 
 use crate::cli::{RunArgs, at_least_one};
-use crate::corpus::{Corpus, USUAL_CHUNK};
+use crate::corpus::{Corpus, DEFAULT_CHUNK};
 use crate::log_probs::{Head, Record, log_sum};
 use crate::model_file::ModelFile;
 use crate::new_file::NewFile;
@@ -62,7 +62,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let mut index = Vec::new();
     let tokenizer = text::tokenizer(&gguf, &mut index).with_context(named)?;
     let mut base = args.kl.as_deref().map(|path| Base::open(path, vocab)).transpose()?;
-    let corpus = corpus(args, &tokenizer, base.as_ref(), USUAL_CHUNK.min(model.spec().context))?;
+    let corpus = corpus(args, &tokenizer, base.as_ref(), DEFAULT_CHUNK.min(model.spec().context))?;
     let chunk = corpus.chunk;
 
     let mut saved = match &args.save_logits {

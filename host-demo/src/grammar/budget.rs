@@ -9,9 +9,9 @@ use anyhow::{Result, bail};
 use serde_json::Value;
 
 /// Maximum number of states and transitions of all rules together, before and after determinization.
-const MOST_STATES: usize = 1_500_000;
+const MAX_STATES: usize = 1_500_000;
 /// Maximum number of steps: states visited, and schema values copied or compared.
-const MOST_STEPS: usize = 20_000_000;
+const MAX_STEPS: usize = 20_000_000;
 
 /// The remaining budget of one grammar.
 pub struct Budget {
@@ -21,13 +21,13 @@ pub struct Budget {
 
 impl Budget {
     pub fn new() -> Self {
-        Self { states: Cell::new(MOST_STATES), steps: Cell::new(MOST_STEPS) }
+        Self { states: Cell::new(MAX_STATES), steps: Cell::new(MAX_STEPS) }
     }
 
     pub fn states(&self, count: usize) -> Result<()> {
         if !take(&self.states, count) {
             bail!(
-                "this is too large: more than {MOST_STATES} states and transitions: use smaller limits, or `*` instead of a limit"
+                "this is too large: more than {MAX_STATES} states and transitions: use smaller limits, or `*` instead of a limit"
             );
         }
         Ok(())
@@ -36,7 +36,7 @@ impl Budget {
     pub fn steps(&self, count: usize) -> Result<()> {
         if !take(&self.steps, count) {
             bail!(
-                "this is too much work: more than {MOST_STEPS} steps: use smaller limits, or fewer overlapping or combined parts"
+                "this is too much work: more than {MAX_STEPS} steps: use smaller limits, or fewer overlapping or combined parts"
             );
         }
         Ok(())

@@ -14,7 +14,7 @@ const HEADER: usize = 4;
 const HAS_TOKENS: u32 = 1;
 const IS_HEAD: u32 = 1 << 31;
 const IS_FINAL: u32 = 1 << 30;
-const MOST_WORDS: usize = 1 << 23;
+const MAX_WORDS: usize = 1 << 23;
 /// Maximum depth of calls, `DEPTH` in `src/grammar/state.rs`.
 const DEPTH: u32 = 64;
 
@@ -49,7 +49,7 @@ pub fn table(mut nodes: Vec<Node>, starts: HashMap<usize, u32>, root: usize, bud
         is_large |= node.letters.len() >= 1 << 12;
         at += 1 + words_of_ranges(node) + 2 * node.letters.len();
     }
-    if is_large || at >= MOST_WORDS {
+    if is_large || at >= MAX_WORDS {
         bail!("this is too large: its table would have {} MB", at / 250_000);
     }
     let has_tokens = nodes.iter().flat_map(|node| &node.letters).any(|(letter, _)| callee(*letter).is_none());

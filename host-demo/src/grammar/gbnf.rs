@@ -9,18 +9,18 @@ use super::expr::{Chars, Expr, Rules};
 use super::short;
 
 /// Maximum nesting of groups, which limits the stack.
-const MOST_NESTED: usize = 100;
+const MAX_NESTING: usize = 100;
 /// Maximum count of a repetition, the same as in llama.cpp.
-const MOST_REPEATED: u32 = 2000;
+const MAX_REPEATED: u32 = 2000;
 /// Maximum number of repetition operators in a row.
-const MOST_REPETITIONS: usize = 4;
+const MAX_REPETITIONS: usize = 4;
 /// Maximum size of a grammar in bytes.
-const MOST_BYTES: usize = 1 << 20;
+const MAX_BYTES: usize = 1 << 20;
 
 /// Parses a grammar. Returns its rules and the number of `root`.
 pub fn parse(text: &str, token: &dyn Fn(&str) -> Option<u32>) -> Result<(Rules, usize)> {
-    if text.len() > MOST_BYTES {
-        bail!("the grammar has more than {MOST_BYTES} bytes");
+    if text.len() > MAX_BYTES {
+        bail!("the grammar has more than {MAX_BYTES} bytes");
     }
     let mut parser = Parser {
         text,
@@ -187,8 +187,8 @@ impl<'t> Parser<'t> {
             let start = self.at;
             if matches!(char, '*' | '+' | '?' | '{') {
                 repetitions += 1;
-                if repetitions > MOST_REPETITIONS {
-                    return Err(self.wrong(format!("more than {MOST_REPETITIONS} nested repetitions")));
+                if repetitions > MAX_REPETITIONS {
+                    return Err(self.wrong(format!("more than {MAX_REPETITIONS} nested repetitions")));
                 }
                 let Some(last) = parts.pop() else {
                     return Err(self.wrong(format!("there is nothing before `{char}` to repeat")));
@@ -210,8 +210,8 @@ impl<'t> Parser<'t> {
                 '(' => {
                     self.at += 1;
                     self.depth += 1;
-                    if self.depth > MOST_NESTED {
-                        return Err(self.wrong(format!("more than {MOST_NESTED} nested groups")));
+                    if self.depth > MAX_NESTING {
+                        return Err(self.wrong(format!("more than {MAX_NESTING} nested groups")));
                     }
                     self.space(true);
                     let inner = self.alternatives(true)?;
@@ -263,11 +263,11 @@ impl<'t> Parser<'t> {
     fn count(&mut self) -> Result<u32> {
         let len = self.rest().find(|c: char| !c.is_ascii_digit()).unwrap_or(self.rest().len());
         match self.rest()[..len].parse() {
-            Ok(count) if count <= MOST_REPEATED => {
+            Ok(count) if count <= MAX_REPEATED => {
                 self.at += len;
                 Ok(count)
             }
-            _ if len > 0 => Err(self.wrong(format!("more than {MOST_REPEATED} repetitions"))),
+            _ if len > 0 => Err(self.wrong(format!("more than {MAX_REPEATED} repetitions"))),
             _ => Err(self.wrong("expected a number of repetitions, as in `{2}`, `{2,}`, `{,3}` and `{2,3}`")),
         }
     }

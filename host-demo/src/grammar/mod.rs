@@ -69,7 +69,7 @@ const LARGE_WRITTEN_OUT: usize = 400_000;
 /// A rule of more states than this is called if it is used more than once.
 const CALLED: usize = 400;
 /// Maximum nesting of inlined rules.
-const MOST_INLINED: usize = 40;
+const MAX_INLINED: usize = 40;
 
 /// Compiles rules to a table.
 fn compile(mut rules: Rules, root: usize, budget: &Budget) -> Result<Vec<u8>> {
@@ -151,7 +151,7 @@ fn called(rules: &mut Rules, root: usize) -> (HashSet<usize>, Sizes) {
             called.insert(rules.add(place.clone(), inner));
         }
         rules.0[rule].expr = expr;
-        if depth > MOST_INLINED || (size > CALLED && uses.get(&rule).is_some_and(|uses| *uses > 1)) {
+        if depth > MAX_INLINED || (size > CALLED && uses.get(&rule).is_some_and(|uses| *uses > 1)) {
             called.insert(rule);
         }
         let is_called = called.contains(&rule);
@@ -246,8 +246,8 @@ fn size_of(expr: &Expr, rules: &Sizes) -> (usize, usize) {
 
 /// Shortens a long name for errors.
 fn short(text: &str) -> String {
-    const MOST: usize = 60;
-    match text.char_indices().nth(MOST) {
+    const MAX: usize = 60;
+    match text.char_indices().nth(MAX) {
         Some((end, _)) => format!("{}...", &text[..end]),
         None => text.into(),
     }

@@ -13,7 +13,7 @@ use super::expr::{Chars, Expr};
 use super::short;
 
 /// Maximum nesting of groups and repetitions.
-const MOST_NESTED: u32 = 100;
+const MAX_NESTING: u32 = 100;
 
 /// Characters with a one-letter escape.
 const SHORT: [(char, char); 7] =
@@ -67,7 +67,7 @@ pub fn quoted(inner: Expr) -> Expr {
 
 /// Matches the contents of JSON strings in which a regular expression (ECMA 262) is found.
 pub fn matching(pattern: &str, budget: &Budget) -> Result<Expr> {
-    let ast = match ParserBuilder::new().nest_limit(MOST_NESTED).build().parse(pattern) {
+    let ast = match ParserBuilder::new().nest_limit(MAX_NESTING).build().parse(pattern) {
         Ok(ast) => ast,
         Err(error) => bail!("`{}` is not a supported regular expression: {}", short(pattern), error.kind()),
     };

@@ -1,10 +1,10 @@
-//! The checkpoint: numbers of the model, then its matrices one after the other.
+//! Reads a checkpoint: the model's dimensions, then its matrices.
 //!
 //! | version | begins with | matrices |
 //! |---|---|---|
-//! | 0 | seven i32; a negative vocabulary means a head of its own | f32, with two tables of rotations before the head |
-//! | 1 | magic, version, seven i32, whether the head is the embedding; 256 bytes | f32, norms first |
-//! | 2 | the same, and the size of a group | norms in f32; int8 with an f32 scale for each group |
+//! | 0 | seven i32; a negative vocabulary size means a separate output matrix | f32, with two rotation tables before the output matrix |
+//! | 1 | magic, version, seven i32, whether the output matrix is tied; 256 bytes | f32, norms first |
+//! | 2 | the same, and the group size | norms in f32; int8 with an f32 scale per group |
 
 use anyhow::{Context, Result, bail, ensure};
 use arenite::quant::TensorType;
@@ -15,12 +15,12 @@ use crate::gguf_writer::Header;
 use crate::tensor::Tensor;
 
 const MAGIC: u32 = 0x616b_3432;
-/// Bytes before the matrices from version 1 on.
+/// Size of the header from version 1 on.
 const HEADER: usize = 256;
-/// Weights of a block of q8_0.
+/// Weights per q8_0 block.
 const BLOCK: usize = 32;
 
-/// A checkpoint, cut into its tensors.
+/// A checkpoint, split into its tensors.
 pub struct Checkpoint<'s> {
     version: u32,
     dim: usize,
@@ -30,31 +30,32 @@ pub struct Checkpoint<'s> {
     kv_heads: usize,
     pub vocab: usize,
     context: usize,
-    /// Of version 2: weights that have one scale.
+    /// Weights per scale in version 2.
     group: usize,
     tensors: Vec<(String, Vec<u64>, Data<'s>)>,
 }
 
-/// The numbers of a tensor.
+/// The values of a tensor.
 enum Data<'s> {
     F32(&'s [u8]),
     Int8 { numbers: &'s [u8], scales: &'s [u8] },
 }
 
-/// Whether a file may be one of llama2.c's: it has its magic, or begins with seven numbers that fit together.
+/// Returns whether a file may be a llama2.c checkpoint: it has the magic, or starts with seven plausible numbers.
 pub fn is_checkpoint(file: &[u8]) -> bool {
     file.starts_with(&MAGIC.to_le_bytes()) || Checkpoint::numbers(file, 0).is_ok()
 }
 
-/// The rest of a file, from which one piece after the other is taken.
+/// The unread rest of a file.
 struct Rest<'s> {
     bytes: &'s [u8],
-    /// Bytes that were asked for and are not there.
+    /// Number of bytes missing from the file so far.
     missing: u64,
 }
 
 impl<'s> Rest<'s> {
-    /// The next `count` numbers of `size` bytes; none if the file is too short, which [`finish`](Self::finish) tells.
+    /// Takes the next `count` values of `size` bytes. If the file is too short, returns an empty slice and counts the
+    /// missing bytes for [`finish`](Self::finish).
     fn take(&mut self, count: u64, size: u64) -> &'s [u8] {
         let bytes = count.saturating_mul(size);
         match usize::try_from(bytes).ok().and_then(|bytes| self.bytes.split_at_checked(bytes)) {
@@ -72,8 +73,8 @@ impl<'s> Rest<'s> {
 
     fn finish(self) -> Result<()> {
         let (missing, more) = (self.missing, self.bytes.len());
-        ensure!(missing == 0, "the file is cut short: {missing} bytes of matrices are missing; fetch it again");
-        ensure!(more == 0, "{more} bytes follow the last matrix: this is no checkpoint of this version");
+        ensure!(missing == 0, "the file is truncated: {missing} bytes of matrices are missing; download it again");
+        ensure!(more == 0, "{more} bytes follow the last matrix: this is not a checkpoint of this version");
         Ok(())
     }
 }
@@ -82,24 +83,24 @@ impl<'s> Checkpoint<'s> {
     pub fn read(file: &'s [u8]) -> Result<Self> {
         let word = |at: usize| Some(u32::from_le_bytes(*file.get(at..)?.first_chunk()?));
         if word(0) != Some(MAGIC) {
-            let (mut checkpoint, tied) = Self::numbers(file, 0).context("this is no checkpoint of llama2.c")?;
+            let (mut checkpoint, tied) = Self::numbers(file, 0).context("this is not a llama2.c checkpoint")?;
             let mut rest = Rest { bytes: file.get(28..).unwrap_or_default(), missing: 0 };
             checkpoint.cut_version_0(&mut rest, tied);
             rest.finish()?;
             return Ok(checkpoint);
         }
-        let version = word(4).context("the file is cut short")?;
+        let version = word(4).context("the file is truncated")?;
         let (mut checkpoint, _) = Self::numbers(file, 8)?;
-        let tied = *file.get(36).context("the file is cut short")? != 0;
+        let tied = *file.get(36).context("the file is truncated")? != 0;
         checkpoint.version = version;
         match version {
             1 => {}
             2 => {
                 let group = word(37).and_then(|group| usize::try_from(group).ok()).unwrap_or(0);
-                ensure!((1..=1 << 20).contains(&group), "groups of {group} weights are not possible");
+                ensure!((1..=1 << 20).contains(&group), "groups of {group} weights are not supported");
                 checkpoint.group = group;
             }
-            _ => bail!("version {version} of llama2.c's checkpoints is not known: export it as version 0, 1 or 2"),
+            _ => bail!("unknown checkpoint version {version}: export the model as version 0, 1 or 2"),
         }
         let mut rest = Rest { bytes: file.get(HEADER..).unwrap_or_default(), missing: 0 };
         checkpoint.cut(&mut rest, tied)?;
@@ -107,9 +108,9 @@ impl<'s> Checkpoint<'s> {
         Ok(checkpoint)
     }
 
-    /// The seven numbers, and whether their sign says that the head is the embedding.
+    /// Reads the seven dimensions, and whether the sign of the vocabulary size says that the output matrix is tied.
     fn numbers(file: &[u8], at: usize) -> Result<(Self, bool)> {
-        let words = file.get(at..).and_then(|rest| rest.first_chunk::<28>()).context("the file is cut short")?;
+        let words = file.get(at..).and_then(|rest| rest.first_chunk::<28>()).context("the file is truncated")?;
         let words: [i32; 7] =
             std::array::from_fn(|i| words.as_chunks().0.get(i).map_or(0, |word| i32::from_le_bytes(*word)));
         let tied = words[5] > 0;
@@ -122,13 +123,13 @@ impl<'s> Checkpoint<'s> {
             && heads.is_multiple_of(kv_heads);
         ensure!(
             is_usual,
-            "its numbers do not fit together: {words:?} for dim, hidden, layers, heads, kv_heads, vocab, context"
+            "its dimensions are inconsistent: {words:?} for dim, hidden, layers, heads, kv_heads, vocab, context"
         );
         let tensors = Vec::new();
         Ok((Self { version: 0, dim, hidden, layers, heads, kv_heads, vocab, context, group: 0, tensors }, tied))
     }
 
-    /// Rows and columns of a layer's matrices, as version 0 orders them.
+    /// Rows and columns of a layer's matrices, in the order of version 0.
     fn matrices(&self) -> [(&'static str, usize, usize); 7] {
         let kv = self.dim / self.heads * self.kv_heads;
         [
@@ -155,14 +156,14 @@ impl<'s> Checkpoint<'s> {
             self.each_layer(rest, name, rows, columns);
         }
         self.vector(rest, "output_norm.weight".to_string());
-        // Cosines and sines, which are computed.
+        // Skip the tables of cosines and sines, which are computed instead.
         rest.take(self.context as u64 * (dim / self.heads) as u64, 4);
         if !tied {
             self.matrix(rest, "output.weight".to_string(), vocab, dim);
         }
     }
 
-    /// Versions 1 and 2.
+    /// Splits versions 1 and 2.
     fn cut(&mut self, rest: &mut Rest<'s>, tied: bool) -> Result<()> {
         let (dim, vocab, group) = (self.dim, self.vocab, self.group);
         self.norms(rest, "attn_norm");
@@ -170,7 +171,7 @@ impl<'s> Checkpoint<'s> {
         self.vector(rest, "output_norm.weight".to_string());
         for (name, rows, columns) in self.matrices().into_iter().chain([("token_embd", vocab, dim)]) {
             let is_whole = group == 0 || (rows * columns).is_multiple_of(group);
-            ensure!(is_whole, "{name} has {rows} x {columns} weights, which are no whole groups of {group}");
+            ensure!(is_whole, "{name} has {rows} x {columns} weights, which are not whole groups of {group}");
         }
         self.matrix(rest, "token_embd.weight".to_string(), vocab, dim);
         for (name, rows, columns) in self.matrices() {
@@ -208,7 +209,7 @@ impl<'s> Checkpoint<'s> {
         self.tensors.push((name, vec![columns as u64, rows as u64], data));
     }
 
-    /// What the file is, for people.
+    /// A description of the file.
     pub fn kind(&self) -> String {
         let numbers = match self.group {
             0 => "f32".to_string(),
@@ -240,7 +241,7 @@ impl<'s> Checkpoint<'s> {
         }
     }
 
-    /// The tensors as GGUF has them; `notes` tells what is not exactly what it was.
+    /// Converts the tensors to GGUF. Adds a line to `notes` for everything that is not kept exactly.
     pub fn tensors(self, int8: Int8, notes: &mut Vec<String>) -> Vec<Tensor<'s>> {
         let (group, mut kept, mut requantized, mut wide) = (self.group, 0, 0, 0);
         let tensors = self.tensors.into_iter().map(|(name, dims, data)| {
@@ -268,17 +269,17 @@ impl<'s> Checkpoint<'s> {
         let tensors = tensors.collect();
         if kept > 0 {
             notes.push(format!(
-                "{kept} matrices keep their int8 numbers, in blocks of {BLOCK} with scales in f16; for the very text of \
+                "{kept} matrices keep their int8 values, in blocks of {BLOCK} with scales in f16; for the very text of \
                  runq.c give the checkpoint itself with -m and --tokenizer"
             ));
         }
         if requantized > 0 {
             notes.push(format!(
-                "{requantized} matrices are requantized: groups of {group} are no whole blocks of {BLOCK}"
+                "{requantized} matrices are requantized: groups of {group} are not whole blocks of {BLOCK}"
             ));
         }
         if wide > 0 {
-            notes.push(format!("{wide} matrices become f32: their rows are no whole blocks of {BLOCK}"));
+            notes.push(format!("{wide} matrices become f32: their rows are not whole blocks of {BLOCK}"));
         }
         tensors
     }
@@ -289,7 +290,7 @@ fn scales_of(scales: &[u8]) -> impl Iterator<Item = f32> {
     scales.as_chunks().0.iter().map(|scale| f32::from_le_bytes(*scale))
 }
 
-/// The type that has these groups as they are.
+/// The tensor type that stores these groups unchanged.
 fn kept_type(group: usize, dims: &[u64]) -> Option<TensorType> {
     let is_whole = dims.first().is_some_and(|row| row.is_multiple_of(group as u64));
     match group {
@@ -299,7 +300,7 @@ fn kept_type(group: usize, dims: &[u64]) -> Option<TensorType> {
     }
 }
 
-/// Each group's numbers after its scale.
+/// Interleaves groups: the scale, then the group's values.
 fn interleaved(numbers: &[u8], scales: &[u8], group: usize) -> Vec<u8> {
     let mut out = Vec::with_capacity(numbers.len() + scales.len());
     for (numbers, scale) in numbers.chunks(group).zip(scales.as_chunks::<4>().0) {
@@ -309,7 +310,7 @@ fn interleaved(numbers: &[u8], scales: &[u8], group: usize) -> Vec<u8> {
     out
 }
 
-/// The weights in f32.
+/// Converts the weights to f32.
 fn widened(numbers: &[u8], scales: &[u8], group: usize) -> Vec<u8> {
     let groups = numbers.chunks(group.max(1)).zip(scales_of(scales));
     groups
@@ -317,8 +318,8 @@ fn widened(numbers: &[u8], scales: &[u8], group: usize) -> Vec<u8> {
         .collect()
 }
 
-/// The same numbers as blocks of q8_0, each with its group's scale, which becomes f16. `None` where a block would have
-/// two scales, or where f16 does not reach a scale or holds it with less than its 11 bits.
+/// Converts groups to q8_0 blocks with the same values and f16 scales. Returns `None` if a block would need two
+/// scales, or f16 cannot hold a scale with its full 11 bits.
 fn q8_0(numbers: &[u8], scales: &[u8], group: usize, row: Option<u64>) -> Option<Vec<u8>> {
     let fits = |scale: f32| scale == 0.0 || (f16::MIN_POSITIVE.to_f32()..=f16::MAX.to_f32()).contains(&scale.abs());
     let is_whole = group.is_multiple_of(BLOCK) && row.is_some_and(|row| row.is_multiple_of(BLOCK as u64));

@@ -1,7 +1,7 @@
-//! llama2.c's checkpoints to GGUF, architecture `llama`.
+//! Converts llama2.c checkpoints to GGUF with the architecture `llama`.
 //!
-//! <https://github.com/karpathy/llama2.c>: `export.py` writes the files, `run.c` and `runq.c` read them. They hold no
-//! vocabulary: that is in `tokenizer.bin`. Adjacent rows of q and k belong to one rotation, as in GGUF.
+//! <https://github.com/karpathy/llama2.c>: `export.py` writes the files; `run.c` and `runq.c` read them. The
+//! vocabulary is in a separate file, `tokenizer.bin`. Adjacent rows of q and k are rotated together, as in GGUF.
 
 mod checkpoint;
 pub mod vocabulary;
@@ -15,33 +15,34 @@ use crate::tensor::Tensor;
 use checkpoint::Checkpoint;
 pub use checkpoint::is_checkpoint;
 
-/// What becomes of int8 in groups.
+/// Conversion of int8 groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Int8 {
-    /// Groups of 32 and 64 stay as they are, and with them the arithmetic of `runq.c`.
+    /// Keep groups of 32 and 64, and with them the arithmetic of `runq.c`.
     Kept,
-    /// Q8_0, which other programs read.
+    /// Convert to Q8_0, which other programs can read.
     Q8_0,
 }
 
-/// The key that says what version of checkpoint a model comes from.
+/// Key with the version of the checkpoint that a model was converted from.
 pub const VERSION: &str = "llama2c.version";
 
-/// A checkpoint with its vocabulary, as GGUF.
+/// A checkpoint with its vocabulary, converted to GGUF.
 pub struct Converted<'s> {
     header: Header,
     tensors: Vec<Tensor<'s>>,
-    /// What the file is, for people.
+    /// A description of the file.
     pub kind: String,
-    /// What did not stay exactly as it was, a line for each.
+    /// One line for everything that was not kept exactly.
     pub notes: Vec<String>,
 }
 
 impl<'s> Converted<'s> {
-    /// The checkpoint `model` with the vocabulary of a `tokenizer.bin`.
+    /// Converts the checkpoint `model` with the vocabulary of a `tokenizer.bin`.
     pub fn new(name: &str, model: &'s [u8], tokenizer: &[u8], int8: Int8) -> Result<Self> {
         let checkpoint = Checkpoint::read(model)?;
-        let vocabulary = vocabulary::read(tokenizer, checkpoint.vocab).context("the tokenizer is not this model's")?;
+        let vocabulary =
+            vocabulary::read(tokenizer, checkpoint.vocab).context("the tokenizer does not belong to this model")?;
         let mut header = Header::new();
         header.set("general.architecture", "llama");
         header.set("general.name", name);

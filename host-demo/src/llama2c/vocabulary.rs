@@ -1,17 +1,17 @@
-//! `tokenizer.bin`: the length of the longest token, then score, length and bytes of each, with spaces for
-//! SentencePiece's `▁`.
+//! Reads `tokenizer.bin`: the length of the longest token, then score, length and bytes of each token. Spaces stand
+//! for SentencePiece's `▁`.
 
 use anyhow::{Context, Result, ensure};
 
 use crate::gguf_writer::{Header, Meta};
 
-/// Numbers of `tokenizer.ggml.token_type`.
+/// Values of `tokenizer.ggml.token_type`.
 const NORMAL: i32 = 1;
 const UNKNOWN: i32 = 2;
 const CONTROL: i32 = 3;
 const BYTE: i32 = 6;
 
-/// SentencePiece's ids in every llama2.c model.
+/// SentencePiece's ids, used by all llama2.c models.
 const BOS: u32 = 1;
 const EOS: u32 = 2;
 
@@ -21,17 +21,17 @@ pub struct Vocabulary {
     types: Vec<i32>,
 }
 
-/// The vocabulary of `len` tokens.
+/// Reads a vocabulary of `len` tokens.
 pub fn read(file: &[u8], len: usize) -> Result<Vocabulary> {
-    let (_, mut rest) = number(file).context("the file is cut short")?;
+    let (_, mut rest) = number(file).context("the file is truncated")?;
     let mut vocabulary = Vocabulary { tokens: Vec::new(), scores: Vec::new(), types: Vec::new() };
     while !rest.is_empty() && vocabulary.tokens.len() <= len {
         let (score, length, after) = number(rest)
             .and_then(|(score, rest)| number(rest).map(|(length, rest)| (f32::from_le_bytes(score), length, rest)))
-            .with_context(|| format!("it ends within token {}", vocabulary.tokens.len()))?;
+            .with_context(|| format!("it ends inside token {}", vocabulary.tokens.len()))?;
         let length = usize::try_from(i32::from_le_bytes(length)).ok();
         let token = length.and_then(|length| after.split_at_checked(length));
-        let (token, after) = token.with_context(|| format!("it ends within token {}", vocabulary.tokens.len()))?;
+        let (token, after) = token.with_context(|| format!("it ends inside token {}", vocabulary.tokens.len()))?;
         vocabulary.push(token, score);
         rest = after;
     }
@@ -45,7 +45,7 @@ impl Vocabulary {
     fn push(&mut self, token: &[u8], score: f32) {
         let (token, kind) = match self.tokens.len() {
             0 => (b"<unk>".to_vec(), UNKNOWN),
-            // They come as "\n<s>\n" and "\n</s>\n".
+            // The file has them as "\n<s>\n" and "\n</s>\n".
             1 => (b"<s>".to_vec(), CONTROL),
             2 => (b"</s>".to_vec(), CONTROL),
             _ if is_byte(token) => (token.to_vec(), BYTE),
@@ -62,7 +62,7 @@ impl Vocabulary {
         self.types.push(kind);
     }
 
-    /// BOS ends a text, as in `run.c`: to these models it separates two.
+    /// BOS also ends a text, as in `run.c`: in training it separated texts.
     pub fn keys(&self, header: &mut Header) {
         header.set("tokenizer.ggml.model", "llama");
         header.set("tokenizer.ggml.pre", "default");
@@ -79,7 +79,7 @@ impl Vocabulary {
     }
 }
 
-/// Whether it is spelled `<0x41>`.
+/// Returns whether a token is spelled like `<0x41>`.
 fn is_byte(token: &[u8]) -> bool {
     matches!(token, [b'<', b'0', b'x', high, low, b'>'] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit())
 }

@@ -1,4 +1,4 @@
-//! The families of models: what their configs and tensors are called.
+//! Model families: the names in their configs and of their tensors.
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
@@ -7,7 +7,7 @@ use super::tensors::Source;
 use crate::gguf_writer::Header;
 use crate::tensor::Tensor;
 
-/// A family of models.
+/// A model family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
     /// Hugging Face's `MarianMTModel`.
@@ -18,12 +18,12 @@ pub enum Family {
     EnglishHindi,
 }
 
-/// What a model is, as data.
+/// Properties of a model.
 pub struct Model<'s> {
     pub layers: [usize; 2],
     pub dim: usize,
     pub vocab: usize,
-    /// Of the encoder and of the decoder.
+    /// Heads of the encoder and of the decoder.
     pub heads: [u32; 2],
     pub ffn: [usize; 2],
     pub context: u32,
@@ -34,7 +34,7 @@ pub struct Model<'s> {
     pub activation: &'static str,
     pub positions: &'static str,
     pub scale: f32,
-    /// The token that the decoder begins with, the end token, and the one that it never writes.
+    /// The decoder's start token, the end token, and a token that must never be generated.
     pub start: u32,
     pub end: u32,
     pub pad: Option<u32>,
@@ -42,7 +42,7 @@ pub struct Model<'s> {
 }
 
 impl Model<'_> {
-    /// Writes the keys of the architecture.
+    /// Writes the metadata keys of the architecture.
     pub fn keys(&self, header: &mut Header) {
         let mut set = |name: &str, value: u32| header.set(&format!("seq2seq.{name}"), value);
         set("block_count", self.layers[0] as u32);
@@ -69,7 +69,7 @@ impl Model<'_> {
     }
 }
 
-/// Reading `config.json`, with its names in every error.
+/// Reads `config.json`. Errors contain its field names.
 struct Config<'c>(&'c Value);
 
 impl Config<'_> {
@@ -104,7 +104,7 @@ impl Config<'_> {
         })
     }
 
-    /// A number of the encoder, and the one of the decoder.
+    /// The encoder's and the decoder's value of a field.
     fn both(&self, what: &str) -> Result<[u32; 2]> {
         Ok([self.number(&format!("encoder_{what}"))?, self.number(&format!("decoder_{what}"))?])
     }
@@ -114,7 +114,7 @@ const STACKS: [(&str, &str); 2] = [("encoder", "enc"), ("decoder", "dec")];
 const KINDS: [&str; 2] = ["weight", "bias"];
 
 impl Family {
-    /// By the config, else by the names of tensors.
+    /// Recognizes the family by the config, otherwise by tensor names.
     pub fn of(config: &Value, source: &Source<'_>) -> Option<Self> {
         if config["model_type"] == "marian" {
             Some(Self::Marian)
@@ -135,7 +135,7 @@ impl Family {
         }
     }
 
-    /// The model of this kind; takes every tensor that it has.
+    /// Reads a model of this family and takes all its tensors.
     pub fn read<'s>(self, config: &Value, source: &mut Source<'s>) -> Result<Model<'s>> {
         match self {
             Self::Marian => marian(&Config(config), source),
@@ -268,7 +268,7 @@ fn torch<'s>(config: &Config<'_>, source: &mut Source<'s>) -> Result<Model<'s>> 
         vocab,
         heads: [config.number("nhead")?; 2],
         ffn: [config.number("dim_feedforward")? as usize; 2],
-        context: config.optional("max_position_embeddings").unwrap_or(512), // computed: as long as one likes
+        context: config.optional("max_position_embeddings").unwrap_or(512), // positions are computed, so any length works
         norm: "layer",
         placement: if pre { "pre" } else { "post" },
         final_norm,
@@ -321,7 +321,7 @@ fn english_hindi<'s>(config: &Config<'_>, source: &mut Source<'s>) -> Result<Mod
         }
     }
     for stack in ["src", "trg"] {
-        source.skip(&format!("{stack}_pos.pe")); // buffers of the sines
+        source.skip(&format!("{stack}_pos.pe")); // tables of sines
         source.skip(&format!("{stack}_embed.pe"));
     }
     Ok(Model {

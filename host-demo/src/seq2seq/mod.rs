@@ -1,26 +1,26 @@
-//! Encoder-decoder models from safetensors to GGUF, architecture `seq2seq`.
+//! Converts encoder-decoder models from safetensors to GGUF with the architecture `seq2seq`.
 //!
-//! The keys, under `seq2seq.`, in addition to the usual `embedding_length`, `context_length`,
-//! `feed_forward_length` and `attention.head_count`:
+//! Keys under `seq2seq.`, in addition to the usual `embedding_length`, `context_length`, `feed_forward_length` and
+//! `attention.head_count`:
 //!
 //! | key | |
 //! |---|---|
 //! | `block_count`, `decoder_block_count` | layers of the encoder and of the decoder |
-//! | `attention.decoder_head_count`, `decoder_feed_forward_length` | where they are not the encoder's |
+//! | `attention.decoder_head_count`, `decoder_feed_forward_length` | if different from the encoder's |
 //! | `norm.kind` | `layer`: `(x - mean) / sqrt(variance + eps)`; `layer_unbiased`: `(x - mean) / (std + eps)` with the std of n - 1; `rms` |
-//! | `norm.placement` | `pre`: before each part of a block; `post`: on the hidden state after it |
-//! | `norm.final` | whether there is one more norm after each stack |
+//! | `norm.placement` | `pre`: before each sublayer; `post`: after the sublayer's residual |
+//! | `norm.final` | whether each stack ends with a norm |
 //! | `attention.layer_norm_epsilon` | |
 //! | `activation` | `relu`, `silu`, `gelu`, `gelu_tanh` |
 //! | `position.kind` | `interleaved`: sines on even, cosines on odd elements; `halves`: sines, then cosines |
-//! | `embedding_scale` | factor on embeddings |
-//! | `bias` | whether every linear layer of a block has one |
-//! | `decoder_start_token_id` | what the decoder begins with |
+//! | `embedding_scale` | factor of the embeddings |
+//! | `bias` | whether the linear layers of a block have biases |
+//! | `decoder_start_token_id` | the decoder's first token |
 //!
-//! The tensors are named as llama.cpp names T5's: `enc.blk.N.attn_q.weight`, `dec.blk.N.cross_attn_q.weight`, ...;
-//! norms `attn_norm`, `cross_attn_norm`, `ffn_norm` (pre) or `attn_output_norm`, `cross_attn_output_norm`,
-//! `layer_output_norm` (post). Where there is no `enc.token_embd`, the encoder has the decoder's `token_embd`;
-//! where there is no `output`, so has the head. `output.bias` is added to logits.
+//! The tensors have llama.cpp's names for T5: `enc.blk.N.attn_q.weight`, `dec.blk.N.cross_attn_q.weight`, ...; norms
+//! `attn_norm`, `cross_attn_norm`, `ffn_norm` (pre) or `attn_output_norm`, `cross_attn_output_norm`,
+//! `layer_output_norm` (post). Without `enc.token_embd`, the encoder shares the decoder's `token_embd`; without
+//! `output`, the head does. `output.bias` is added to the logits.
 
 mod families;
 mod tensors;
@@ -39,14 +39,14 @@ use crate::tensor::Tensor;
 use families::Family;
 use tensors::Source;
 
-/// Converts the model in `directory` to `out`, its matrices to q8_0 if so wished; returns what kind it is.
-/// Texts of the object `general` in its config (license, attribution, ...) become keys of that name.
+/// Converts the model in `directory` to `out`, with matrices in q8_0 if `q8_0` is set. Returns the name of its
+/// family. Strings in the config's object `general` (license, attribution, ...) become keys of that name.
 pub fn convert(directory: &Path, out: &Path, q8_0: bool) -> Result<&'static str> {
     let bytes = read(directory, "model.safetensors")?;
     let config: Value = serde_json::from_slice(&read(directory, "config.json")?).context("config.json is not JSON")?;
     let mut source = Source::new(&bytes)?;
     let Some(family) = Family::of(&config, &source) else {
-        bail!("this is no model that can be converted: neither Marian, nor torch's nn.Transformer, nor English-Hindi");
+        bail!("no model that can be converted: it is neither Marian, torch's nn.Transformer nor English-Hindi");
     };
     let mut header = Header::new();
     header.set("general.architecture", "seq2seq");
@@ -54,7 +54,7 @@ pub fn convert(directory: &Path, out: &Path, q8_0: bool) -> Result<&'static str>
         header.set("general.name", name);
     }
     for (name, text) in config["general"].as_object().into_iter().flatten() {
-        let text = text.as_str().with_context(|| format!("general.{name} in config.json is not a text"))?;
+        let text = text.as_str().with_context(|| format!("general.{name} in config.json is not a string"))?;
         header.set(&format!("general.{name}"), text);
     }
     let mut model = family.read(&config, &mut source)?;
@@ -80,7 +80,7 @@ pub fn convert(directory: &Path, out: &Path, q8_0: bool) -> Result<&'static str>
     Ok(family.name())
 }
 
-/// A file of the model's directory.
+/// Reads a file of the model's directory.
 fn read(directory: &Path, name: &str) -> Result<Vec<u8>> {
     let path = directory.join(name);
     fs::read(&path).with_context(|| format!("cannot read {}", path.display()))

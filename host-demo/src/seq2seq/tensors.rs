@@ -1,4 +1,4 @@
-//! The tensors of a safetensors file, taken one by one and given GGUF's names.
+//! Takes the tensors of a safetensors file one by one and renames them for GGUF.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -11,7 +11,7 @@ use safetensors::{Dtype, SafeTensors};
 
 use crate::tensor::{Tensor, halves};
 
-/// A file, and which of its tensors were taken.
+/// A file, and the tensors taken from it so far.
 pub struct Source<'s> {
     file: SafeTensors<'s>,
     taken: BTreeSet<String>,
@@ -28,7 +28,7 @@ impl<'s> Source<'s> {
         self.file.tensor(name).is_ok()
     }
 
-    /// How many layers there are of which `name(layer)` is a tensor.
+    /// Counts the layers for which `name(layer)` is a tensor.
     pub fn layers(&self, name: impl Fn(usize) -> String) -> usize {
         (0..).take_while(|layer| self.has(&name(*layer))).count()
     }
@@ -41,22 +41,22 @@ impl<'s> Source<'s> {
     pub fn shape(&self, name: &str) -> Result<(usize, usize)> {
         match self.view(name)?.shape() {
             [rows, cols] => Ok((*rows, *cols)),
-            shape => bail!("the tensor {name} has shape {shape:?} and should be a matrix"),
+            shape => bail!("the tensor {name} has shape {shape:?}, expected a matrix"),
         }
     }
 
-    /// Takes `name` as `new`: a matrix as it is, anything else as a vector of f32.
+    /// Takes the tensor `name` as `new`: a matrix unchanged, anything else as a vector of f32.
     pub fn take(&mut self, name: &str, new: impl Into<String>) -> Result<()> {
         self.take_part(name, 0, 1, new)
     }
 
-    /// Takes part `part` of `parts` equal ones of the rows, or of a vector.
+    /// Takes one of `parts` equal parts of a matrix's rows or of a vector.
     pub fn take_part(&mut self, name: &str, part: usize, parts: usize, new: impl Into<String>) -> Result<()> {
         let view = self.view(name)?;
         self.taken.insert(name.to_owned());
         let data = view.data();
         let len = data.len() / parts;
-        ensure!(len * parts == data.len(), "the tensor {name} does not fall into {parts} parts");
+        ensure!(len * parts == data.len(), "the tensor {name} cannot be split into {parts} equal parts");
         let data = &data[part * len..(part + 1) * len];
         let tensor = match *view.shape() {
             [rows, cols] if rows > 1 => {
@@ -83,34 +83,34 @@ impl<'s> Source<'s> {
         Ok(())
     }
 
-    /// Leaves out `name`, if it is there: it must be the same as `twin`.
+    /// Skips the tensor `name`, if present. It must be equal to `twin`.
     pub fn skip_copy(&mut self, name: &str, twin: &str) -> Result<()> {
         if let Ok(copy) = self.file.tensor(name) {
             ensure!(
                 copy.data() == self.view(twin)?.data(),
-                "the tensors {name} and {twin} differ, and the config ties them"
+                "the tensors {name} and {twin} differ, but the config says that they are tied"
             );
             self.taken.insert(name.to_owned());
         }
         Ok(())
     }
 
-    /// Leaves out `name`, which can be computed.
+    /// Skips a tensor that can be computed.
     pub fn skip(&mut self, name: &str) {
         self.taken.insert(name.to_owned());
     }
 
     /// # Errors
     ///
-    /// Names a tensor that was not taken.
+    /// An error names a tensor that was not taken.
     pub fn all_taken(&self) -> Result<()> {
         match self.file.names().into_iter().find(|name| !self.taken.contains(*name)) {
-            Some(name) => bail!("the tensor {name} does not belong to this family of models: it would be lost"),
+            Some(name) => bail!("the tensor {name} is unknown in this model family and would be lost"),
             None => Ok(()),
         }
     }
 
-    /// What was taken, in that order.
+    /// Returns the tensors taken, in order.
     pub fn finish(&mut self) -> Vec<Tensor<'s>> {
         std::mem::take(&mut self.out)
     }

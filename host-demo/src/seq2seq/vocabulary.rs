@@ -1,4 +1,4 @@
-//! The vocabularies: SentencePiece models, with or without a list of ids, and Hugging Face's BPE.
+//! Reads vocabularies: SentencePiece models, with or without a list of ids, and Hugging Face's BPE.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -12,12 +12,12 @@ use super::read as read_file;
 use crate::gguf_writer::{Header, Meta};
 use crate::tokenizer_file::sentencepiece::{Piece, SentencePiece};
 
-/// Numbers of `token_type`.
+/// Values of `token_type`.
 const NORMAL: i32 = 1;
 const UNKNOWN: i32 = 2;
 const CONTROL: i32 = 3;
 
-/// A vocabulary as the file has it.
+/// A vocabulary as read from the file.
 struct Vocabulary {
     tokens: Vec<String>,
     scores: Vec<f32>,
@@ -25,7 +25,7 @@ struct Vocabulary {
 }
 
 impl Vocabulary {
-    /// `len` tokens without a meaning, of which none is ever found in a text.
+    /// Creates `len` placeholder tokens, which match no text.
     fn new(len: usize) -> Self {
         let tokens = (0..len).map(|id| format!("<unused {id}>")).collect();
         Self { tokens, scores: vec![f32::NEG_INFINITY; len], types: vec![CONTROL; len] }
@@ -35,7 +35,7 @@ impl Vocabulary {
         let at = usize::try_from(id)?;
         let places = (self.tokens.get_mut(at), self.scores.get_mut(at), self.types.get_mut(at));
         let (Some(t), Some(s), Some(k)) = places else {
-            bail!("the token {token:?} has id {id}, which the model has not")
+            bail!("the token {token:?} has id {id}, which is outside of the model's vocabulary")
         };
         (*t, *s, *k) = (token.to_owned(), score, kind);
         Ok(())
@@ -62,7 +62,7 @@ pub fn read(directory: &Path, family: Family, model: &Model<'_>, header: &mut He
     Ok(())
 }
 
-/// `source.spm`; for Marian, with the ids of `vocab.json`.
+/// Reads `source.spm`, for Marian with the ids of `vocab.json`.
 fn pieces(directory: &Path, family: Family, model: &Model<'_>, header: &mut Header) -> Result<()> {
     let source = SentencePiece::decode(&*read_file(directory, "source.spm")?).context("source.spm is damaged")?;
     let kind = source.trainer.as_ref().and_then(|trainer| trainer.model_type).unwrap_or(1);
@@ -74,13 +74,13 @@ fn pieces(directory: &Path, family: Family, model: &Model<'_>, header: &mut Head
         let ids: HashMap<String, u64> =
             serde_json::from_slice(&read_file(directory, "vocab.json")?).context("vocab.json is not a list of ids")?;
         let found: HashMap<&str, &Piece> = source.pieces.iter().map(|piece| (piece.piece.as_str(), piece)).collect();
-        // A piece of the source that has no id would be unknown there and cannot be chosen here.
+        // A piece without an id would be an unknown token, and must not be produced here.
         for piece in &source.pieces {
             let known = ids.contains_key(&piece.piece) || kind_of(piece) != NORMAL;
             ensure!(known, "the piece {:?} of source.spm is not in vocab.json", piece.piece);
         }
         for (token, id) in &ids {
-            // Tokens of the target alone are text that is never found in a source.
+            // Tokens that only the target language has are marked so that they match no source text.
             let (score, kind) = match found.get(token.as_str()) {
                 Some(piece) => (piece.score, kind_of(piece)),
                 None if token == "<pad>" => (0.0, CONTROL),
@@ -115,8 +115,8 @@ fn pieces(directory: &Path, family: Family, model: &Model<'_>, header: &mut Head
     Ok(())
 }
 
-/// `tokenizer.json` with a BPE model after the `Whitespace` pre-tokenizer. Where words continue with a
-/// prefix (`##`), the tokens that begin them are written with `▁`, and the others without.
+/// Reads `tokenizer.json` with a BPE model and the `Whitespace` pre-tokenizer. If tokens inside of words have a
+/// prefix (`##`), it is removed, and tokens at the start of a word get `▁`.
 fn pairs(directory: &Path, model: &Model<'_>, header: &mut Header) -> Result<()> {
     let json: Value =
         serde_json::from_slice(&read_file(directory, "tokenizer.json")?).context("tokenizer.json is not JSON")?;
@@ -135,7 +135,7 @@ fn pairs(directory: &Path, model: &Model<'_>, header: &mut Header) -> Result<()>
             specials.insert(text, id);
         }
     }
-    // As the file spells a token: with `▁` where a word begins.
+    // The spelling in GGUF: with `▁` at the start of a word.
     let spelled = |token: &str| match token.strip_prefix(prefix) {
         _ if prefix.is_empty() => token.to_owned(),
         Some(rest) => rest.to_owned(),
@@ -153,7 +153,7 @@ fn pairs(directory: &Path, model: &Model<'_>, header: &mut Header) -> Result<()>
         vocabulary.set(*id, token, 0.0, if Some(*token) == unknown { UNKNOWN } else { CONTROL })?;
     }
     let merges = bpe["merges"].as_array().context("tokenizer.json has no merges")?.iter().map(|merge| {
-        // A pair, or in older files both in one string.
+        // A list of two, or in older files one string with a space.
         let pair = match merge {
             Value::String(text) => text.split_once(' '),
             pair => pair[0].as_str().zip(pair[1].as_str()),

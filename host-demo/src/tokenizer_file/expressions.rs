@@ -1,16 +1,16 @@
-//! Which of llama.cpp's pre-tokenizers the one of a `tokenizer.json` is.
+//! Finds the name of llama.cpp's pre-tokenizer that corresponds to a `tokenizer.json`.
 
 use anyhow::{Result, bail};
 use serde_json::Value;
 
 const GPT2: &str = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
-/// `\p{N}` and `[0-9]`, one by one.
+/// `\p{N}` and `[0-9]`, one digit at a time.
 const DIGITS: &str = r"\p{N}";
 const NUMBERS_BY_THREE: &str = r"\p{N}{1,3}";
 const CJK: &str = "[一-龥\u{3040}-ゟ゠-ヿ]+";
 const PUNCTUATION: &str = "punctuation";
 
-/// The name in `tokenizer.ggml.pre`, and the expressions of a `tokenizer.json` in order.
+/// Values of `tokenizer.ggml.pre`, each with the expressions of a `tokenizer.json` in order.
 const KNOWN: &[(&str, &[&str])] = &[
     ("gpt-2", &[GPT2]),
     ("smollm", &[DIGITS, GPT2]),
@@ -80,18 +80,18 @@ const KNOWN: &[(&str, &[&str])] = &[
     ("bloom", &[" ?[^(\\s|[.,!?…。，、।۔،])]+"]),
 ];
 
-/// The name of the byte-level pre-tokenizer `pre_tokenizer`; `ignore_merges` as the model says.
+/// Returns the name of a byte-level pre-tokenizer; `ignore_merges` comes from the model section.
 pub fn name(pre_tokenizer: &Value, ignore_merges: bool) -> Result<&'static str> {
     let mut found = Vec::new();
     collect(pre_tokenizer, &mut found)?;
     match KNOWN.iter().find(|(_, expressions)| *expressions == found.as_slice()) {
         Some(("llama-bpe", _)) if !ignore_merges => Ok("dbrx"),
         Some((name, _)) => Ok(name),
-        None => bail!("its pre-tokenizer is none of the known ones: {}", found.join("  then  ")),
+        None => bail!("unknown pre-tokenizer: {}", found.join("  then  ")),
     }
 }
 
-/// The expressions of a pre-tokenizer, in order.
+/// Collects the expressions of a pre-tokenizer in order.
 fn collect<'v>(value: &'v Value, found: &mut Vec<&'v str>) -> Result<()> {
     match value["type"].as_str().unwrap_or("none") {
         "Sequence" => {
@@ -102,16 +102,16 @@ fn collect<'v>(value: &'v Value, found: &mut Vec<&'v str>) -> Result<()> {
         "Digits" if value["individual_digits"] == true => found.push(DIGITS),
         "Punctuation" => found.push(PUNCTUATION),
         "Split" => match (&value["pattern"]["Regex"], &value["pattern"]["String"]) {
-            // As they are written in the files, or with the letters of the escapes.
+            // As written in the files, or with escapes spelled out.
             (Value::String(expression), _) => found.push(known(expression)),
-            (_, other) => bail!("its pre-tokenizer splits at {other}, which is not supported"),
+            (_, other) => bail!("splitting at {other} is not supported"),
         },
-        other => bail!("its pre-tokenizer is of type {other}, which is not supported"),
+        other => bail!("the pre-tokenizer type {other} is not supported"),
     }
     Ok(())
 }
 
-/// The expression of [`KNOWN`] that says the same, if there is one.
+/// Returns the equivalent expression in [`KNOWN`], if there is one, otherwise the expression itself.
 fn known(expression: &str) -> &str {
     let same = |text: &str| {
         text.replace('\n', r"\n").replace('\r', r"\r") == expression.replace('\n', r"\n").replace('\r', r"\r")

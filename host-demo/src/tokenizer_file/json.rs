@@ -1,4 +1,4 @@
-//! `tokenizer.json` of Hugging Face's tokenizers, with what `tokenizer_config.json` beside it says.
+//! Reads `tokenizer.json` of Hugging Face's tokenizers, and `tokenizer_config.json` in the same directory.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -22,7 +22,9 @@ pub fn read(gguf: &Gguf<'_>, path: &Path, file: &[u8]) -> Result<Vocabulary> {
         Some("BPE") => pieces_by_merges(gguf, &json, &mut vocabulary)?,
         Some("Unigram") => unigram(&json, &mut vocabulary)?,
         Some("WordPiece") => word_pieces(&json, &mut vocabulary)?,
-        other => bail!("its model is {}: BPE, Unigram and WordPiece are supported", other.unwrap_or("without a type")),
+        other => {
+            bail!("its model type is {}: BPE, Unigram and WordPiece are supported", other.unwrap_or("without a type"))
+        }
     }
     if let Some(unknown) =
         model["unk_token"].as_str().or_else(|| model["vocab"][model["unk_id"].as_u64()? as usize][0].as_str())
@@ -54,7 +56,7 @@ fn list(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
-/// Whether `value`, or a part of it, is of the type `name`.
+/// Finds `value`, or an element of it, of the type `name`.
 fn part<'v>(value: &'v Value, name: &str) -> Option<&'v Value> {
     if value["type"] == name {
         return Some(value);
@@ -72,10 +74,10 @@ fn vocab(json: &Value) -> Result<impl Iterator<Item = Result<(&str, u64)>>> {
     Ok(tokens.iter().map(|(token, id)| Ok((token.as_str(), id.as_u64().context("an id is not a number")?))))
 }
 
-/// Both halves of each merge.
+/// The two halves of each merge.
 fn merges(json: &Value) -> Result<Vec<(&str, &str)>> {
     fn merge(merge: &Value) -> Result<(&str, &str)> {
-        // A pair, or in older files both in one string.
+        // A list of two, or in older files one string with a space.
         let pair = match merge {
             Value::String(text) => text.split_once(' '),
             pair => pair[0].as_str().zip(pair[1].as_str()),
@@ -101,7 +103,7 @@ fn byte_level(gguf: &Gguf<'_>, json: &Value, vocabulary: &mut Vocabulary) -> Res
         _ => None,
     };
     match (name, own("tokenizer.ggml.model"), own("tokenizer.ggml.pre")) {
-        // An expression that is not known: what the model's file says of itself.
+        // For an unknown expression, use the name in the model's file.
         (Err(_), Some(b"gpt2"), Some(pre)) => vocabulary.key("pre", pre),
         (name, ..) => vocabulary.key("pre", name?),
     }
@@ -109,8 +111,8 @@ fn byte_level(gguf: &Gguf<'_>, json: &Value, vocabulary: &mut Vocabulary) -> Res
     Ok(())
 }
 
-/// BPE over characters with byte tokens: SentencePiece's, as Hugging Face has it. A score for each token is the rank
-/// of the merge that makes it, as SentencePiece itself has it.
+/// Converts BPE over characters with byte tokens, Hugging Face's form of SentencePiece BPE. As in SentencePiece, the
+/// score of a token is the rank of the merge that produces it.
 fn pieces_by_merges(gguf: &Gguf<'_>, json: &Value, vocabulary: &mut Vocabulary) -> Result<()> {
     let merges = merges(json)?;
     let mut ranks = HashMap::new();
@@ -134,7 +136,7 @@ fn pieces_by_merges(gguf: &Gguf<'_>, json: &Value, vocabulary: &mut Vocabulary) 
     Ok(())
 }
 
-/// Whether a text is read as if a space stood before it.
+/// Returns whether a space is added before the text.
 fn adds_space(json: &Value) -> bool {
     let metaspace = part(&json["pre_tokenizer"], "Metaspace");
     part(&json["normalizer"], "Prepend").is_some()
@@ -144,7 +146,7 @@ fn adds_space(json: &Value) -> bool {
 fn unigram(json: &Value, vocabulary: &mut Vocabulary) -> Result<()> {
     for (id, entry) in (0..).zip(list(&json["model"]["vocab"])) {
         let (Some(token), Some(score)) = (entry[0].as_str(), entry[1].as_f64()) else {
-            bail!("{entry} is not a token with its score");
+            bail!("{entry} is not a pair of token and score");
         };
         vocabulary.set(id, token.to_owned(), score as f32, NORMAL)?;
     }
@@ -153,7 +155,7 @@ fn unigram(json: &Value, vocabulary: &mut Vocabulary) -> Result<()> {
     vocabulary.key("add_space_prefix", adds_space(json));
     let merges_spaces = part(&json["normalizer"], "Replace").is_some_and(|it| it["pattern"]["Regex"] == " {2,}");
     let precompiled = part(&json["normalizer"], "Precompiled").and_then(|it| it["precompiled_charsmap"].as_str());
-    // Hugging Face cuts words at white space before all else, so that only one space stays.
+    // Hugging Face splits at white space first, so only single spaces remain.
     let splits = part(&json["pre_tokenizer"], "WhitespaceSplit").is_some();
     vocabulary.key("remove_extra_whitespaces", merges_spaces || splits);
     if let Some(map) = precompiled {
@@ -186,7 +188,7 @@ fn word_pieces(json: &Value, vocabulary: &mut Vocabulary) -> Result<()> {
     Ok(())
 }
 
-/// The tokens before and after a text.
+/// Reads the special tokens before and after a text.
 fn ends(processor: &Value, vocabulary: &mut Vocabulary) {
     let template = part(processor, "TemplateProcessing");
     let (first, last) = match template {
@@ -216,7 +218,7 @@ fn ends(processor: &Value, vocabulary: &mut Vocabulary) {
     }
 }
 
-/// What `tokenizer_config.json` says, if it is there.
+/// Reads `tokenizer_config.json`, if it exists.
 fn config(path: &Path, ids: &HashMap<String, u32>, vocabulary: &mut Vocabulary) {
     let file = std::fs::read(path.with_file_name("tokenizer_config.json")).ok();
     let Some(json) = file.and_then(|file| serde_json::from_slice::<Value>(&file).ok()) else { return };

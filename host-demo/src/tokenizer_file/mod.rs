@@ -1,4 +1,4 @@
-//! Vocabularies out of the files of tokenizers: `tokenizer.json`, `tokenizer.model`, llama2.c's `tokenizer.bin`.
+//! Reads vocabularies from tokenizer files: `tokenizer.json`, `tokenizer.model`, and llama2.c's `tokenizer.bin`.
 
 mod expressions;
 mod json;
@@ -16,7 +16,7 @@ use arenite::tokenizer::INDEX_KEY;
 use crate::gguf_writer::{Header, Meta};
 use crate::llama2c;
 
-/// Numbers of `tokenizer.ggml.token_type`.
+/// Values of `tokenizer.ggml.token_type`.
 const NORMAL: i32 = 1;
 const UNKNOWN: i32 = 2;
 const CONTROL: i32 = 3;
@@ -24,14 +24,14 @@ const USER_DEFINED: i32 = 4;
 const UNUSED: i32 = 5;
 const BYTE: i32 = 6;
 
-/// A vocabulary on its way into a file.
+/// A vocabulary to be written to a file.
 #[derive(Default)]
 struct Vocabulary {
-    /// By id, of which a file may leave some out.
+    /// Tokens by id. A file may skip ids.
     tokens: BTreeMap<u32, Token>,
-    /// Metadata that belong to it, under `tokenizer.ggml`.
+    /// Metadata of the vocabulary, under `tokenizer.ggml`.
     keys: Vec<(&'static str, Meta)>,
-    /// A template for chats, if one lies beside it.
+    /// The chat template from a file in the same directory.
     chat_template: Option<String>,
 }
 
@@ -44,7 +44,8 @@ struct Token {
 impl Vocabulary {
     fn set(&mut self, id: u64, text: String, score: f32, kind: i32) -> Result<()> {
         let at = u32::try_from(id).ok().filter(|at| *at < 1 << 24);
-        let at = at.with_context(|| format!("the token {text:?} has the id {id}, more than any vocabulary has"))?;
+        let at =
+            at.with_context(|| format!("the token {text:?} has the id {id}, which is too large for any vocabulary"))?;
         self.tokens.insert(at, Token { text, score, kind });
         Ok(())
     }
@@ -57,7 +58,7 @@ impl Vocabulary {
         let count = self.tokens.last_key_value().map_or(0, |(last, _)| *last as usize + 1);
         ensure!(
             count <= rows,
-            "it has {count} tokens and the model has {rows} rows: give the vocabulary that the model was made with"
+            "it has {count} tokens, but the model has {rows} rows: give the vocabulary that the model was trained with"
         );
         let unused = |id| Token { text: format!("[PAD{id}]"), score: f32::MIN, kind: UNUSED };
         let tokens: Vec<Token> =
@@ -75,17 +76,17 @@ impl Vocabulary {
     }
 }
 
-/// The model `gguf` with the vocabulary of the file `tokenizer` in place of its own.
+/// Returns a copy of the model `gguf` with its vocabulary replaced by the file `tokenizer`.
 pub fn with_tokenizer(gguf: &Gguf<'_>, tokenizer: &Path) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     write(gguf, &header_with(gguf, tokenizer)?, &mut bytes)?;
     Ok(bytes)
 }
 
-/// What [`with_tokenizer`]'s file begins with.
+/// The header of [`with_tokenizer`]'s file.
 pub fn header_with(gguf: &Gguf<'_>, tokenizer: &Path) -> Result<Header> {
     let mut header = Header::new();
-    // What the new vocabulary does not say stays: which tokens begin and end a text.
+    // Settings that the new vocabulary does not have are kept: the tokens that begin and end a text.
     let stays = |key: &str| match key.strip_prefix("tokenizer.ggml.") {
         Some(name) => name.ends_with("_token_id") || name.starts_with("add_") && name.ends_with("_token"),
         None => key != INDEX_KEY,
@@ -114,9 +115,9 @@ pub fn write(gguf: &Gguf<'_>, header: &Header, out: impl Write) -> Result<()> {
 fn vocabulary(gguf: &Gguf<'_>, path: &Path, file: &[u8], header: &mut Header) -> Result<()> {
     let embedding = gguf.tensors().find(|tensor| tensor.name == "token_embd.weight");
     let rows = embedding.map(|tensor| tensor.dims[1] as usize);
-    let rows = rows.context("the model has no token_embd.weight: give one with its weights")?;
+    let rows = rows.context("the model has no token_embd.weight: give a model with weights")?;
     match *file {
-        // The length of the longest token, as a number of 32 bits.
+        // The length of the longest token, a 32-bit number.
         [_, _, 0, 0, ..] => {
             llama2c::vocabulary::read(file, rows)?.keys(header);
             return Ok(());

@@ -1,4 +1,4 @@
-//! `tokenizer.model`: SentencePiece's `ModelProto`
+//! Reads `tokenizer.model`, SentencePiece's `ModelProto`
 //! (<https://github.com/google/sentencepiece/blob/master/src/sentencepiece_model.proto>).
 
 use anyhow::{Context, Result, bail};
@@ -7,7 +7,7 @@ use prost::Message;
 use super::{CONTROL, NORMAL, UNKNOWN, Vocabulary};
 use crate::gguf_writer::Meta;
 
-/// What is read of it.
+/// The fields that are used.
 #[derive(Clone, PartialEq, Message)]
 pub struct SentencePiece {
     #[prost(message, repeated, tag = "1")]
@@ -24,7 +24,7 @@ pub struct Piece {
     pub piece: String,
     #[prost(float, tag = "2")]
     pub score: f32,
-    /// The numbers are those of `tokenizer.ggml.token_type`.
+    /// The values are those of `tokenizer.ggml.token_type`.
     #[prost(int32, optional, tag = "3")]
     pub kind: Option<i32>,
 }
@@ -47,7 +47,7 @@ pub struct Normalizer {
 
 pub(super) fn read(file: &[u8]) -> Result<Vocabulary> {
     let model = SentencePiece::decode(file)
-        .context("it is none of tokenizer.json, SentencePiece's tokenizer.model and llama2.c's tokenizer.bin")?;
+        .context("it is not a tokenizer.json, SentencePiece's tokenizer.model or llama2.c's tokenizer.bin")?;
     let mut vocabulary = Vocabulary::default();
     for (id, piece) in (0..).zip(&model.pieces) {
         vocabulary.set(id, piece.piece.clone(), piece.score, piece.kind.unwrap_or(NORMAL))?;
@@ -56,7 +56,7 @@ pub(super) fn read(file: &[u8]) -> Result<Vocabulary> {
     let unigram = match model.trainer.unwrap_or_default().model_type.unwrap_or(1) {
         1 => true,
         2 => false,
-        kind => bail!("its model is of type {kind}: unigram (1) and BPE (2) are supported"),
+        kind => bail!("its model type is {kind}: unigram (1) and BPE (2) are supported"),
     };
     vocabulary.key("model", if unigram { "t5" } else { "llama" });
     vocabulary.key("pre", "default");

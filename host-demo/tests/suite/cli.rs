@@ -120,7 +120,7 @@ fn errors_say_what_where_and_what_to_do() {
     assert!(!directory.path().join("x.npy").exists());
 
     let target = error(&["logits", "--ids", "1", "-o", path(&directory.path().join("none/x.npy"))]);
-    assert!(target.contains("x.npy") && target.contains("make it first") && !target.contains("os error"), "{target}");
+    assert!(target.contains("x.npy") && target.contains("create it first") && !target.contains("os error"), "{target}");
 
     // What the system says is put into words, whichever command reads.
     let none = path(&file).to_string() + ".none";

@@ -133,13 +133,13 @@ fn what_is_no_vocabulary_is_told() {
     };
     assert!(tell("{").contains("not JSON"));
     assert!(tell("{}").contains("BPE, Unigram and WordPiece are supported"));
-    assert!(tell("\u{1}nonsense").contains("none of tokenizer.json"));
-    assert!(tell(&byte_level("a|b").to_string()).contains("none of the known ones: a|b"));
+    assert!(tell("\u{1}nonsense").contains("not a tokenizer.json"));
+    assert!(tell(&byte_level("a|b").to_string()).contains("unknown pre-tokenizer: a|b"));
     let mut large = byte_level(LLAMA3);
     large["added_tokens"] = added(&[(16_000_000, "<far>", true)]);
     assert!(tell(&large.to_string()).contains("512 rows"));
     large["added_tokens"] = added(&[(u32::MAX, "<far>", true)]);
-    assert!(tell(&large.to_string()).contains("more than any vocabulary"));
+    assert!(tell(&large.to_string()).contains("too large for any vocabulary"));
 }
 
 /// SentencePiece's own file, and llama2.c's, of one vocabulary: llama2.c's exporter made the one of the other.

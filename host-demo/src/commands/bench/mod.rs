@@ -73,8 +73,8 @@ pub struct Args {
 }
 
 fn sequences(text: &str) -> Result<usize, String> {
-    const MOST: usize = 1024;
-    at_least_one(text).and_then(|n| if n <= MOST { Ok(n) } else { Err(format!("give at most {MOST}")) })
+    const MAX: usize = 1024;
+    at_least_one(text).and_then(|n| if n <= MAX { Ok(n) } else { Err(format!("give at most {MAX}")) })
 }
 
 pub fn run(args: &Args, model: &ModelArgs) -> Result<ExitCode> {

@@ -8,14 +8,14 @@ use super::object::LOOKS;
 use super::{ASSERTING, Reader, declared_types};
 
 /// Maximum nesting of references and combinations.
-const MOST_NESTED: usize = 64;
+const MAX_NESTING: usize = 64;
 /// Maximum number of alternatives that combining two lists of alternatives may give.
-const MOST_ALTERNATIVES: usize = 256;
+const MAX_ALTERNATIVES: usize = 256;
 
 impl Reader<'_> {
     /// Resolves references and `allOf` at the top of a schema.
     pub(super) fn flat(&self, schema: &Value, path: &str, depth: usize) -> Result<Value> {
-        if depth > MOST_NESTED {
+        if depth > MAX_NESTING {
             bail!("{path}: this refers to itself or to too many others");
         }
         self.budget.copy(schema).with_context(|| path.to_string())?;
@@ -151,9 +151,9 @@ impl Reader<'_> {
             "additionalProperties" => all(),
             "anyOf" => {
                 let (ours, theirs) = (list(a), list(b));
-                if ours.len() * theirs.len() > MOST_ALTERNATIVES {
+                if ours.len() * theirs.len() > MAX_ALTERNATIVES {
                     bail!(
-                        "{path}.anyOf: combined with another `anyOf`, it has more than {MOST_ALTERNATIVES} alternatives: use fewer"
+                        "{path}.anyOf: combined with another `anyOf`, it has more than {MAX_ALTERNATIVES} alternatives: use fewer"
                     );
                 }
                 let pairs = ours.iter().flat_map(|a| theirs.iter().map(move |b| json!({ "allOf": [a, b] })));

@@ -77,9 +77,9 @@ const ASSERTING: [&str; 33] = [
 const TYPES: [&str; 7] = ["object", "array", "string", "number", "integer", "boolean", "null"];
 
 /// Maximum number of referenced schemas. More indicate a reference cycle that grows.
-const MOST_RULES: usize = 4000;
+const MAX_RULES: usize = 4000;
 /// Maximum nesting of schemas.
-const MOST_NESTED: usize = 100;
+const MAX_NESTING: usize = 100;
 /// Number of listed elements that count as one level of nesting, because each contains the rest of the list.
 const ELEMENTS: usize = 4;
 
@@ -156,9 +156,9 @@ impl Reader<'_> {
             Value::Object(schema) => schema,
             _ => bail!("{path}: a schema must be an object, true or false"),
         };
-        if self.depth > MOST_NESTED {
+        if self.depth > MAX_NESTING {
             bail!(
-                "{path}: more than {MOST_NESTED} nested schemas (every {ELEMENTS} listed elements count as one level)"
+                "{path}: more than {MAX_NESTING} nested schemas (every {ELEMENTS} listed elements count as one level)"
             );
         }
         self.budget.steps(path.len()).with_context(|| path.to_string())?;
@@ -241,9 +241,9 @@ impl Reader<'_> {
         if let Some(rule) = self.named.get(&name) {
             return Ok(Expr::Rule(*rule));
         }
-        if self.named.len() >= MOST_RULES {
+        if self.named.len() >= MAX_RULES {
             bail!(
-                "{path}: more than {MOST_RULES} different references and combinations: use fewer, or check for a circular reference that grows"
+                "{path}: more than {MAX_RULES} different references and combinations: use fewer, or check for a circular reference that grows"
             );
         }
         let rule = self.rules.add(path, Expr::never());

@@ -10,7 +10,7 @@ use super::{ASSERTING, Reader, UNSUPPORTED, comma, count, list, pattern, short, 
 use crate::grammar::expr::{Chars, Expr};
 
 /// Maximum size of a compiled name pattern in bytes, which also bounds its steps per byte of a name.
-const MOST_COMPILED: usize = 1 << 16;
+const MAX_COMPILED: usize = 1 << 16;
 pub(super) const LOOKS: usize = 200;
 /// Supported keywords of `propertyNames`.
 const OF_NAMES: [&str; 4] = ["minLength", "maxLength", "pattern", "format"];
@@ -134,8 +134,8 @@ impl Reader<'_> {
         let Some(Value::Object(patterns)) = schema.get("patternProperties") else { return Ok(Vec::new()) };
         let each = patterns.iter().map(|(pattern, value)| {
             let place = || format!("{path}.patternProperties.{}", short(pattern));
-            self.budget.steps(MOST_COMPILED).with_context(place)?;
-            let regex = RegexBuilder::new(pattern).size_limit(MOST_COMPILED).build();
+            self.budget.steps(MAX_COMPILED).with_context(place)?;
+            let regex = RegexBuilder::new(pattern).size_limit(MAX_COMPILED).build();
             Ok((regex.with_context(|| format!("{}: this pattern cannot be matched against names", place()))?, value))
         });
         each.collect()

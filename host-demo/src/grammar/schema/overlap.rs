@@ -7,7 +7,7 @@ use super::object::names;
 use super::{Reader, TYPES, declared_types, implied_types, is_of_type};
 
 /// Maximum depth of the comparison.
-const MOST_NESTED: usize = 8;
+const MAX_NESTING: usize = 8;
 
 impl Reader<'_> {
     /// Fails unless the alternatives exclude each other.
@@ -34,7 +34,7 @@ impl Reader<'_> {
             (Value::Object(a), Value::Object(b)) => (a, b),
             _ => return false,
         };
-        if depth > MOST_NESTED {
+        if depth > MAX_NESTING {
             return false;
         }
         for key in ["anyOf", "oneOf"] {

@@ -10,7 +10,7 @@ use crate::grammar::number::{self, Limit};
 use crate::grammar::{pattern, short};
 
 /// Maximum number of patterns for one string.
-const MOST_PATTERNS: usize = 16;
+const MAX_PATTERNS: usize = 16;
 
 /// Matches the contents of a string, without the quotes.
 pub(super) fn string(schema: &Map<String, Value>, path: &str, budget: &Budget) -> Result<Expr> {
@@ -25,8 +25,8 @@ pub(super) fn string(schema: &Map<String, Value>, path: &str, budget: &Budget) -
         one => one.into_iter().collect::<Vec<_>>(),
     };
     let place = || format!("{path}.pattern");
-    if patterns.len() > MOST_PATTERNS {
-        bail!("{}: more than {MOST_PATTERNS} patterns for one text", place());
+    if patterns.len() > MAX_PATTERNS {
+        bail!("{}: more than {MAX_PATTERNS} patterns for one text", place());
     }
     for pattern in patterns {
         let Some(pattern) = pattern.as_str() else { bail!("{}: this must be a string", place()) };
@@ -129,7 +129,7 @@ pub(super) fn number(mut is_integer: bool, schema: &Map<String, Value>, path: &s
 
 /// The digits after the point of the multiples of a divisor of 1: 25, 5, 75 and 0 for 0.25.
 fn parts_of_one(value: f64) -> Option<Vec<String>> {
-    const MOST: u64 = 1000;
+    const MAX: u64 = 1000;
     let text = format!("{value}");
     let digits = text.strip_prefix("0.").filter(|digits| digits.len() <= 10)?;
     let (step, one) = (digits.parse::<u64>().ok()?, 10u64.pow(digits.len() as u32));
@@ -138,7 +138,7 @@ fn parts_of_one(value: f64) -> Option<Vec<String>> {
         let digits = padded.trim_end_matches('0');
         if digits.is_empty() { "0".into() } else { digits.to_string() }
     };
-    (step > 0 && one.is_multiple_of(step) && one / step <= MOST).then(|| (1..=one / step).map(part).collect())
+    (step > 0 && one.is_multiple_of(step) && one / step <= MAX).then(|| (1..=one / step).map(part).collect())
 }
 
 /// Returns a limit that is written as a whole number if it is the tightest one; an f64 might round it.
