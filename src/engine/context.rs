@@ -1,5 +1,7 @@
 //! The state of a conversation: its position, and the pages with the keys and values of earlier positions.
 
+use core::sync::atomic::{AtomicU32, Ordering};
+
 /// A conversation of an [`Engine`](super::Engine): the tokens it has read so far.
 ///
 /// It only holds a slot number and a position; keys and values are in pages of the engine's KV memory. [`Engine::fork`]
@@ -13,8 +15,8 @@
 pub struct Context {
     /// Its slot number in the engine.
     pub(super) slot: usize,
-    /// Identifies the engine, by the address of its memory.
-    pub(super) engine: usize,
+    /// The engine that opened it.
+    pub(super) engine: Id,
     /// Position of the next token.
     pub(super) position: usize,
     /// One past the furthest position ever written; determines what a sliding window has overwritten.
@@ -24,6 +26,32 @@ pub struct Context {
     /// Number of tokens of the encoder's text.
     pub(super) source: usize,
     pub(super) logits: Rows,
+}
+
+/// The identity of an engine. No other engine of the program has the same one, also none that is made later in the
+/// same memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Id {
+    generation: u32,
+    /// The address of the memory: without compare-and-swap, two cores that make engines at once may draw the same generation.
+    memory: usize,
+}
+
+impl Id {
+    /// A new identity for an engine whose account of contexts lies in `memory`.
+    pub fn new(memory: &[u32]) -> Self {
+        /// Engines made so far, modulo 2^32. The only mutable static of the core; it changes no result.
+        static ENGINES: AtomicU32 = AtomicU32::new(0);
+        #[cfg(target_has_atomic = "32")]
+        let generation = ENGINES.fetch_add(1, Ordering::Relaxed);
+        #[cfg(not(target_has_atomic = "32"))]
+        let generation = {
+            let generation = ENGINES.load(Ordering::Relaxed);
+            ENGINES.store(generation.wrapping_add(1), Ordering::Relaxed);
+            generation
+        };
+        Self { generation, memory: memory.as_ptr().addr() }
+    }
 }
 
 /// Rows of logits that a run computed for a context.

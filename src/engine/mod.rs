@@ -50,7 +50,7 @@ use crate::model::Model;
 use crate::workers::Workers;
 use crate::{Error, TokenId};
 pub use context::Context;
-use context::Rows;
+use context::{Id, Rows};
 use forward::{Forward, Sizes};
 pub use forward::{Inputs, Observer, Stage};
 use layout::{POOLS, Pieces, SOURCE, STATES, Segment};
@@ -72,6 +72,8 @@ pub struct Engine<'m, 'w> {
     marks: &'w mut [u32],
     /// Number of the last run that computed logits.
     run: u64,
+    /// Distinguishes the contexts of this engine from those of others.
+    id: Id,
 }
 
 impl<'m, 'w> Engine<'m, 'w> {
@@ -100,8 +102,9 @@ impl<'m, 'w> Engine<'m, 'w> {
         marks.fill(0);
         pieces.pages = account;
         let Options { context, workers, .. } = plan.options;
+        let id = Id::new(open);
         let forward = Forward::new(model, plan.store, Sizes { context, threads: workers }, pieces, kv)?;
-        Ok(Self { model, plan, forward, open, marks, run: 0 })
+        Ok(Self { model, plan, forward, open, marks, run: 0, id })
     }
 
     /// Shares the work among `workers`. [`Options::workers`] limits how many take part.
@@ -152,7 +155,7 @@ impl<'m, 'w> Engine<'m, 'w> {
         let free = self.open.iter_mut().enumerate().find(|(_, open)| **open == 0);
         let (slot, open) = free.ok_or(Error::TooManyContexts { planned })?;
         *open = 1;
-        let engine = self.id();
+        let engine = self.id;
         self.forget_checkpoints(slot);
         Ok(Context { slot, engine, position: 0, reached: 0, torn: false, source: 0, logits: Rows::default() })
     }
@@ -374,14 +377,15 @@ impl<'m, 'w> Engine<'m, 'w> {
     /// Logits of the token at `position`, after a run with [`Work::all_logits`].
     pub fn logits_at(&self, context: &Context, position: usize) -> &[f32] {
         let rows = self.rows(context);
-        let before = rows.end.checked_sub(position + 1).and_then(|after| rows.count.checked_sub(after + 1));
+        let before =
+            rows.end.checked_sub(position.saturating_add(1)).and_then(|after| rows.count.checked_sub(after + 1));
         before.and_then(|row| self.forward.logits.get(self.place(rows.first + row))).unwrap_or(&[])
     }
 
     /// Rows of logits that the last run computed for a context.
     fn rows(&self, context: &Context) -> Rows {
         let rows = context.logits;
-        if rows.run == self.run && context.engine == self.id() { rows } else { Rows::default() }
+        if rows.run == self.run && context.engine == self.id { rows } else { Rows::default() }
     }
 
     fn row(&self, context: &Context) -> Option<core::ops::Range<usize>> {
@@ -469,7 +473,7 @@ impl<'m, 'w> Engine<'m, 'w> {
     /// Checks that the context is open and belongs to this engine.
     fn known(&self, context: &Context) -> Result<(), Error> {
         let open = self.open.get(context.slot).is_some_and(|open| *open == 1);
-        if open && context.engine == self.id() { Ok(()) } else { Err(Error::ForeignContext) }
+        if open && context.engine == self.id { Ok(()) } else { Err(Error::ForeignContext) }
     }
 
     /// Checks that a context can read `tokens`, except for the number of free pages.

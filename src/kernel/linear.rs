@@ -110,7 +110,7 @@ impl Kind {
     pub fn matrix(self, (rows, cols): (usize, usize), file: &[u8], start: usize) -> Option<Matrix<'_>> {
         let KindInfo { kind, form, elements, bytes } = KINDS.get(usize::from(self.0))?;
         let blocks = cols.checked_div(usize::from(*elements))?;
-        if blocks * usize::from(*elements) != cols {
+        if cols == 0 || blocks * usize::from(*elements) != cols {
             return None;
         }
         let bytes = blocks.checked_mul(usize::from(*bytes))?.checked_mul(rows)?;

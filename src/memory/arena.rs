@@ -69,8 +69,14 @@ impl<T: ?Sized> Aligned<T> {
 /// would only move the reference.)
 ///
 /// ```
-/// static MODEL: &[u8] = arenite::include_model!("../../tests/fixtures/stories.gguf", section = ".qspi");
+/// static MODEL: &[u8] = arenite::include_model!("../../tests/fixtures/stories.gguf", section = unsafe(".qspi"));
 /// # assert!(MODEL.starts_with(b"GGUF") && MODEL.as_ptr().addr() % 64 == 0);
+/// ```
+///
+/// The name of a section is `unsafe`: the system runs the bytes of some (`.init_array`) before `main`. So this does not compile:
+///
+/// ```compile_fail
+/// static MODEL: &[u8] = arenite::include_model!("../../tests/fixtures/stories.gguf", section = ".init_array");
 /// ```
 #[macro_export]
 macro_rules! include_model {
@@ -78,7 +84,7 @@ macro_rules! include_model {
         const MODEL: &$crate::memory::Aligned<[u8]> = &$crate::memory::Aligned::new(*include_bytes!($path));
         MODEL.get()
     }};
-    ($path:expr, section = $section:literal $(,)?) => {{
+    ($path:expr, section = unsafe($section:literal) $(,)?) => {{
         #[unsafe(link_section = $section)]
         static MODEL: $crate::memory::Aligned<[u8; include_bytes!($path).len()]> =
             $crate::memory::Aligned::new(*include_bytes!($path));

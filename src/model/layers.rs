@@ -157,8 +157,8 @@ impl Pattern<'_> {
         match self {
             Self::Never => false,
             Self::Always => true,
-            Self::Every(n) => (index + 1).is_multiple_of(*n),
-            Self::AllBut(n) => !(index + 1).is_multiple_of(*n),
+            Self::Every(n) => index.saturating_add(1).is_multiple_of(*n),
+            Self::AllBut(n) => !index.saturating_add(1).is_multiple_of(*n),
             Self::AllButFirst(n) => !index.is_multiple_of(*n),
             Self::Steps { first, step } => index >= *first && (index - *first).is_multiple_of(*step),
             Self::Where(array) => matches!(array.get_i32(index), Some(1)),

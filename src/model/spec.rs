@@ -441,7 +441,8 @@ impl<'a> Spec<'a> {
             ffn,
             has_experts: has_experts && ffn > 0,
             mixer,
-            owns_kv: matches!(mixer, Mixer::Attention | Mixer::Both) && index + self.kv_shared() < self.layers,
+            owns_kv: matches!(mixer, Mixer::Attention | Mixer::Both)
+                && index.saturating_add(self.kv_shared()) < self.layers,
         }
     }
 

@@ -15,6 +15,8 @@ type Job<'j> = &'j (dyn Fn() + Sync);
 ///
 /// Only needs atomic loads and stores, so it works on the RP2040. The cores wait for each other by polling.
 ///
+/// A job that runs another job on the same pair runs it alone: the helper is busy with the outer one.
+///
 /// # Examples
 ///
 /// ```
@@ -22,7 +24,7 @@ type Job<'j> = &'j (dyn Fn() + Sync);
 /// use core::sync::atomic::{AtomicU32, Ordering};
 ///
 /// let mut pair = Pair::new(); // on a microcontroller: in a static
-/// let (caller, helper) = pair.split();
+/// let (caller, mut helper) = pair.split();
 /// let left = AtomicU32::new(1000);
 /// let done = AtomicU32::new(0);
 /// std::thread::scope(|scope| {
@@ -41,6 +43,8 @@ pub struct Pair {
     open: AtomicPtr<()>,
     /// True while the helper may access a job.
     inside: AtomicBool,
+    /// Whether the helper's call of the open job panicked. (Without unwinding a panic never returns here.)
+    panicked: AtomicBool,
 }
 
 /// Handle for the core that runs the engine.
@@ -54,7 +58,7 @@ pub struct Helper<'p>(&'p Pair);
 impl Pair {
     /// Creates a pair without a job.
     pub const fn new() -> Self {
-        Self { open: AtomicPtr::new(null_mut()), inside: AtomicBool::new(false) }
+        Self { open: AtomicPtr::new(null_mut()), inside: AtomicBool::new(false), panicked: AtomicBool::new(false) }
     }
 
     /// Returns a handle for each core. The exclusive borrow ensures that there is only one of each.
@@ -68,6 +72,9 @@ impl Workers for Caller<'_> {
         2
     }
 
+    /// # Panics
+    ///
+    /// If the job panicked on the helper, where panics unwind.
     fn run(&self, job: Job<'_>) {
         /// Closes the job and waits for the helper, also on a panic.
         struct Opened<'p>(&'p Pair);
@@ -79,34 +86,69 @@ impl Workers for Caller<'_> {
                 }
             }
         }
+        // A job within a job, on either core, or a second thread with this caller: the helper is taken.
+        if self.0.inside.load(Ordering::SeqCst) || !self.0.open.load(Ordering::SeqCst).is_null() {
+            return job();
+        }
+        self.0.panicked.store(false, Ordering::Relaxed);
         let opened = Opened(self.0);
         self.0.open.store((&raw const job).cast_mut().cast(), Ordering::SeqCst);
         job();
         drop(opened);
+        #[cfg(panic = "unwind")]
+        if self.0.panicked.load(Ordering::Relaxed) {
+            panic!("the job panicked on the helper");
+        }
     }
 }
 
 impl Helper<'_> {
-    /// Runs the open job, if there is one; returns whether there was.
-    pub fn step(&self) -> bool {
-        let Pair { open, inside } = self.0;
+    /// Takes part in the open job, if there is one, and returns whether there was.
+    ///
+    /// One thread at a time: a helper cannot be shared.
+    ///
+    /// ```compile_fail
+    /// # use arenite::workers::Pair;
+    /// let mut pair = Pair::new();
+    /// let (_, helper) = pair.split();
+    /// std::thread::scope(|scope| {
+    ///     scope.spawn(|| helper.step());
+    ///     scope.spawn(|| helper.step());
+    /// });
+    /// ```
+    pub fn step(&mut self) -> bool {
+        /// Lets the caller go, also when the job unwinds.
+        struct Inside<'p>(&'p Pair, bool);
+        impl Drop for Inside<'_> {
+            fn drop(&mut self) {
+                let Self(pair, finished) = self;
+                if !*finished {
+                    pair.panicked.store(true, Ordering::Relaxed);
+                }
+                pair.inside.store(false, Ordering::SeqCst);
+            }
+        }
+        let Pair { open, inside, .. } = self.0;
         if open.load(Ordering::Relaxed).is_null() {
             return false;
         }
         // Announce first, then check again. If the job is still open then, its caller has not closed it yet and will
         // see `inside`, because all four accesses are sequentially consistent.
         inside.store(true, Ordering::SeqCst);
+        let mut guard = Inside(self.0, false);
         let job = ptr::NonNull::new(open.load(Ordering::SeqCst));
         if let Some(job) = job {
-            // SAFETY: `run` put it there, and does not return before `inside` is false again. There is only this helper.
+            // SAFETY: `run` stored a pointer to its argument and neither returns nor unwinds before it has seen `inside`
+            // false after it took the pointer away. This is the only helper of the pair (`split` borrows it mutably),
+            // and `&mut self` makes this the only call of `step`, so nobody else resets `inside` meanwhile.
             unsafe { (*job.cast::<Job<'_>>().as_ptr())() };
         }
-        inside.store(false, Ordering::SeqCst);
+        guard.1 = true;
         job.is_some()
     }
 
-    /// Runs jobs forever.
-    pub fn serve(&self) -> ! {
+    /// Helps for ever.
+    pub fn serve(&mut self) -> ! {
         loop {
             if !self.step() {
                 hint::spin_loop();
@@ -126,7 +168,7 @@ mod tests {
     #[test]
     fn jobs_end_before_run_returns() {
         let mut pair = Pair::new();
-        let (caller, helper) = pair.split();
+        let (caller, mut helper) = pair.split();
         let stop = AtomicBool::new(false);
         let helped = AtomicUsize::new(0);
         std::thread::scope(|scope| {
@@ -152,6 +194,56 @@ mod tests {
                 caller.run(&std::thread::yield_now);
             }
             stop.store(true, Ordering::Relaxed);
+        });
+    }
+
+    /// A job that runs a job, on both cores, ends.
+    #[test]
+    fn jobs_within_jobs() {
+        let mut pair = Pair::new();
+        let (caller, mut helper) = pair.split();
+        let (stop, inner) = (AtomicBool::new(false), AtomicUsize::new(0));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    _ = helper.step()
+                }
+            });
+            let here = AtomicUsize::new(0);
+            caller.run(&|| {
+                here.fetch_add(1, Ordering::SeqCst);
+                while here.load(Ordering::SeqCst) < 2 {
+                    std::thread::yield_now(); // until both cores are at it
+                }
+                caller.run(&|| _ = inner.fetch_add(1, Ordering::SeqCst));
+            });
+            stop.store(true, Ordering::Relaxed);
+        });
+        assert!(inner.into_inner() >= 2); // the helper may come back to the open job
+    }
+
+    /// A job that panics on the helper panics in the caller, who does not wait for ever.
+    #[test]
+    fn a_panic_on_the_helper_reaches_the_caller() {
+        use std::panic::{AssertUnwindSafe, catch_unwind};
+        let mut pair = Pair::new();
+        let (caller, mut helper) = pair.split();
+        let caller_thread = std::thread::current().id();
+        let here = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| while catch_unwind(AssertUnwindSafe(|| helper.step())).is_ok_and(|helped| !helped) {});
+            let run = || {
+                caller.run(&|| {
+                    if std::thread::current().id() != caller_thread {
+                        here.store(1, Ordering::SeqCst);
+                        panic!("a job");
+                    }
+                    while here.load(Ordering::SeqCst) == 0 {
+                        std::thread::yield_now();
+                    }
+                })
+            };
+            assert!(catch_unwind(AssertUnwindSafe(run)).is_err());
         });
     }
 }

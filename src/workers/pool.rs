@@ -172,7 +172,8 @@ impl Shared {
                 hint::spin_loop();
             }
             let waited = start.elapsed();
-            if waited > LINGER {
+            // The look at `stop` ends the wait where the clock stands still.
+            if waited > LINGER || self.stop.load(Ordering::Relaxed) {
                 break;
             }
             if waited > SPIN {

@@ -356,6 +356,32 @@ fn what_cannot_be_run_is_said_before_anything_is() {
     });
 }
 
+/// A context is refused by an engine made later in the same memory.
+#[test]
+fn a_context_of_a_dropped_engine_is_foreign() {
+    let file = decoder("llama").build();
+    let gguf = Gguf::parse(&file).unwrap();
+    let model = Model::new(&gguf).unwrap();
+    let plan = Plan::new(&gguf, Options::new().context(32).contexts(1)).unwrap();
+    let [mut workspace, mut kv] = [plan.workspace, plan.kv].map(|bytes| vec![Line::ZERO; bytes.div_ceil(64)]);
+    let mut first = Engine::new(&model, plan, Line::bytes_mut(&mut workspace), Line::bytes_mut(&mut kv)).unwrap();
+    let mut old = first.open().unwrap();
+    first.run(&mut [Work::prefill(&mut old, &[5, 6, 7])]).unwrap();
+    assert!(first.logits_at(&old, usize::MAX).is_empty());
+    drop(first);
+
+    let mut second = Engine::new(&model, plan, Line::bytes_mut(&mut workspace), Line::bytes_mut(&mut kv)).unwrap();
+    let mut new = second.open().unwrap();
+    second.run(&mut [Work::prefill(&mut new, &[8, 9])]).unwrap();
+    assert!(second.logits(&old).is_empty());
+    assert_eq!(second.run(&mut [Work::decode(&mut old, 1)]).unwrap_err(), Error::ForeignContext);
+    assert_eq!(second.fork(&old).unwrap_err(), Error::ForeignContext);
+    second.close(old); // does not close the context that has its slot now
+    second.run(&mut [Work::decode(&mut new, 1)]).unwrap();
+    assert_eq!(new.position(), 3);
+    assert!(model.spec().layer(usize::MAX).index == usize::MAX);
+}
+
 /// Of an encoder's texts as many are kept as were planned.
 #[test]
 fn a_text_without_pages_for_it() {

@@ -40,7 +40,7 @@ fn pause() {
 /// Two cores.
 fn pair() {
     let mut pair = Pair::new();
-    let (caller, helper) = pair.split();
+    let (caller, mut helper) = pair.split();
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {

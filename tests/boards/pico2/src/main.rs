@@ -70,7 +70,7 @@ fn main() -> ! {
     // The second core helps wherever there is something to share. (This HAL starts it on Arm only.)
     #[cfg(target_arch = "arm")]
     let workers = {
-        let (workers, helper) = PAIR.init(Pair::new()).split();
+        let (workers, mut helper) = PAIR.init(Pair::new()).split();
         let mut fifo = sio.fifo;
         let mut cores = Multicore::new(&mut pac.PSM, &mut pac.PPB, &mut fifo);
         let Some(stack) = STACK.take() else { halt() };

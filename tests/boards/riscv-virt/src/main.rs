@@ -54,8 +54,8 @@ extern "C" fn first() -> ! {
 #[unsafe(no_mangle)]
 extern "C" fn second() -> ! {
     loop {
-        // SAFETY: the first core put it there whole, for this core alone, and never takes it back.
-        if let Some(helper) = unsafe { READY.load(Ordering::Acquire).as_ref() } {
+        // SAFETY: the first core stored a pointer to an initialized static that it uses no more, and only this core loads it.
+        if let Some(helper) = unsafe { READY.load(Ordering::Acquire).as_mut() } {
             helper.serve()
         }
         core::hint::spin_loop();

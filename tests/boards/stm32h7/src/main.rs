@@ -16,7 +16,7 @@ use hal::prelude::*;
 use stm32h7xx_hal as hal;
 
 /// Read in place, at 0x9000_0000. Replace it by yours, and the features in Cargo.toml by what `arenite plan` prints.
-static MODEL: &[u8] = arenite::include_model!("../../../../host-demo/models/stories.gguf", section = ".qspi");
+static MODEL: &[u8] = arenite::include_model!("../../../../host-demo/models/stories.gguf", section = unsafe(".qspi"));
 const PLAN: Plan = Plan::of(MODEL, Options::new().context(256).batch(4)).within(512 * 1024);
 static WORKSPACE: Workspace<{ PLAN.workspace }> = Workspace::new();
 #[unsafe(link_section = ".axisram")]
