@@ -465,11 +465,6 @@ impl<'m, 'w> Engine<'m, 'w> {
         self.forward.source.as_ref().map_or(&[], |source| source.states(self.forward.spec.dim))
     }
 
-    /// Identifies this engine's contexts: the address of its memory.
-    fn id(&self) -> usize {
-        self.open.as_ptr().addr()
-    }
-
     /// Checks that the context is open and belongs to this engine.
     fn known(&self, context: &Context) -> Result<(), Error> {
         let open = self.open.get(context.slot).is_some_and(|open| *open == 1);
