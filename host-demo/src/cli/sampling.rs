@@ -261,7 +261,7 @@ mod tests {
         assert!(!samplers.penalties);
         assert_eq!(samplers.order, [Some(Link::Temperature), Some(Link::TopP), None, None, None]);
         for (list, word) in
-            [("dry;top_k", "no dry"), ("top_k;penalties", "first"), ("top_k;top_k", "twice"), ("x", "`x`")]
+            [("dry;top_k", "dry is not"), ("top_k;penalties", "first"), ("top_k;top_k", "twice"), ("x", "`x`")]
         {
             assert!(list.parse::<Samplers>().unwrap_err().contains(word), "{list}");
         }

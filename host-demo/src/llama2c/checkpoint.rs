@@ -395,7 +395,7 @@ mod tests {
         let error = |file: &[u8]| format!("{:#}", Checkpoint::read(file).err().unwrap());
         assert!(error(&file[..file.len() - 3]).contains("3 bytes of matrices are missing"));
         assert!(error(&[&file[..], b"x"].concat()).contains("1 bytes follow"));
-        assert!(error(&file[..30]).contains("cut short"));
+        assert!(error(&file[..30]).contains("truncated"));
         let with = |at: usize, value: i32| {
             let mut file = file.clone();
             file[at..at + 4].copy_from_slice(&value.to_le_bytes());
@@ -404,10 +404,10 @@ mod tests {
         assert!(error(&with(4, 3)).contains("version 3"));
         assert!(error(&with(37, 0)).contains("groups of 0"));
         assert!(error(&with(37, 5)).contains("groups of 5"));
-        assert!(error(&with(8, i32::MAX)).contains("do not fit"));
-        assert!(error(&with(16, i32::MAX)).contains("do not fit"));
-        assert!(error(&with(20, 0)).contains("do not fit"));
-        assert!(error(b"GGUF").contains("no checkpoint"));
+        assert!(error(&with(8, i32::MAX)).contains("inconsistent"));
+        assert!(error(&with(16, i32::MAX)).contains("inconsistent"));
+        assert!(error(&with(20, 0)).contains("inconsistent"));
+        assert!(error(b"GGUF").contains("not a llama2.c checkpoint"));
         assert!(!is_checkpoint(b"GGUF\x03\0\0\0aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"));
         assert!(is_checkpoint(&file));
     }

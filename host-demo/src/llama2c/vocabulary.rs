@@ -119,7 +119,7 @@ mod tests {
         assert!(error(&file, 4).contains("3 tokens and the model has 4"));
         assert!(error(&file, 2).contains("more tokens and the model has 2"));
         assert!(error(&file[..file.len() - 1], 3).contains("token 2"));
-        assert!(error(&file[..2], 3).contains("cut short"));
+        assert!(error(&file[..2], 3).contains("truncated"));
         let mut negative = file.clone();
         negative[8..12].copy_from_slice(&(-1i32).to_le_bytes());
         assert!(error(&negative, 3).contains("token 0"));
