@@ -167,7 +167,7 @@ fn what_does_not_go_together_is_told() {
     let bytes = std::fs::read(&model).expect("the model");
     std::fs::write(&cut, &bytes[..bytes.len() - 5]).expect("a file");
     let tokenizer = case.join("tokenizer.bin");
-    assert!(error(&["plan", "-m", path(&cut), "--tokenizer", path(&tokenizer)]).contains("cut short"));
+    assert!(error(&["plan", "-m", path(&cut), "--tokenizer", path(&tokenizer)]).contains("truncated"));
     assert!(error(&["plan", "-m", path(&model), "--tokenizer", path(&model)]).contains("tokenizer"));
     let out = directory.path().join("out.gguf");
     assert!(error(&["convert", "llama2c", path(&cut), path(&tokenizer), path(&out)]).contains("5 bytes"));
