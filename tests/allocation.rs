@@ -1,5 +1,5 @@
-//! Nothing is allocated after loading, or before: the crate has no allocator. What is counted here
-//! is what it could reach by way of its dependencies.
+//! Checks that nothing is allocated. The crate has no allocator; this counts calls that it could make through its
+//! dependencies.
 
 mod common;
 
@@ -14,7 +14,7 @@ use common::fixtures;
 use common::tiny::tiny_llama;
 use common::variants::{FAMILIES, quantized, tiny};
 
-/// The system's allocator, counting the calls of each thread.
+/// The system's allocator with a call counter for each thread.
 struct Counting;
 
 thread_local! {
@@ -22,25 +22,25 @@ thread_local! {
 }
 
 fn count() {
-    // A thread on its way out has no counter any more.
+    // A thread that is ending has no counter any more.
     let _ = CALLS.try_with(|calls| calls.set(calls.get() + 1));
 }
 
-// SAFETY: everything is passed on to the system's allocator.
+// SAFETY: all calls are passed on to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
-        // SAFETY: as for this function.
+        // SAFETY: the caller's guarantees are passed on.
         unsafe { System.alloc(layout) }
     }
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
         count();
-        // SAFETY: as for this function.
+        // SAFETY: the caller's guarantees are passed on.
         unsafe { System.dealloc(at, layout) }
     }
     unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count();
-        // SAFETY: as for this function.
+        // SAFETY: the caller's guarantees are passed on.
         unsafe { System.realloc(at, layout, size) }
     }
 }
@@ -48,7 +48,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Runs `f` and gives how often it allocated or freed.
+/// Runs `f` and counts its allocations and deallocations.
 fn calls<R>(f: impl FnOnce() -> R) -> (usize, R) {
     let before = CALLS.get();
     let result = f();
@@ -94,7 +94,7 @@ fn loading_and_running_allocate_nothing() {
     }
 }
 
-/// Text in, text out: tokenizing, sampling with everything on, and streaming the text.
+/// Tokenizes, samples with all steps on, and streams the text.
 fn tells_without_allocating(file: &[u8], name: &str) {
     let gguf = Gguf::parse(file).unwrap();
     let Ok(index) = Tokenizer::index_bytes(&gguf) else { return };

@@ -1,5 +1,5 @@
-//! What a build with fewer features opens, and what it says of the rest. `.ci/firmware` runs this with the fewest,
-//! `.ci/firmware sizes` with each feature alone; with all of them nothing is refused.
+//! Tests which files a build with fewer features opens, and its errors for others. `.ci/firmware` runs this with the
+//! fewest features, `.ci/firmware sizes` with each feature alone. With all features nothing is refused.
 
 mod common;
 
@@ -21,7 +21,7 @@ fn has(feature: &str) -> bool {
         "half-floats" "q8_0" "q4_0" "q6_k" "kv-f32" "kv-f16" "kv-q8_0" "bpe" "unigram" "wordpiece")
 }
 
-/// A model of every family, and the features that it asks for.
+/// A model of every family, and the features that it needs.
 fn models() -> Vec<(&'static str, Builder, Vec<&'static str>)> {
     let needs = |family: &'static str| match family {
         "mixtral" => vec!["llama", "experts"],
@@ -73,10 +73,10 @@ fn experts() {
     }
 }
 
-/// Prints a sum of each model's numbers: `.ci/firmware` compares those of few features with those of all.
+/// Prints a checksum of each model's logits. `.ci/firmware` compares those of few features with those of all.
 #[test]
 fn runs() {
-    println!(); // the name of the test stands on this line
+    println!(); // ends the line with the test's name
     for (kv, feature) in [(KvType::F16, "kv-f16"), (KvType::F32, "kv-f32"), (KvType::Q8_0, "kv-q8_0")] {
         if !has(feature) {
             continue;
@@ -141,7 +141,7 @@ fn types() {
             Ok(_) => assert!(has(feature), "{kind}"),
             Err(error) => assert!(!has(feature) && matches!(error, Error::TensorType { .. }), "{kind}: {error}"),
         }
-        // The compiler refuses it, and names the feature.
+        // The compiler refuses it and names the feature.
         match Plan::new(&Gguf::parse(&file).unwrap(), Options::new()) {
             Ok(_) => assert!(has(feature), "{kind}"),
             Err(error) => assert_eq!((has(feature), error.missing_feature()), (false, Some(feature)), "{error}"),

@@ -3,21 +3,21 @@
 use super::gguf::Builder;
 use super::tiny::{CONTEXT, DIM, FFN, HEADS, Random, VOCAB, tiny_llama};
 
-/// Layers of the encoder, and of the decoder.
+/// Number of layers of the encoder and of the decoder.
 pub const LAYERS: [u64; 2] = [2, 3];
 
-/// What [`encoder`] makes: BERT, EmbeddingGemma, T5 with and without a gate, and architecture `seq2seq` with norms
-/// before (those of the English-Hindi translator) and behind.
+/// Names for [`encoder`]: BERT, EmbeddingGemma, T5 with and without a gate, and the architecture `seq2seq` with norms
+/// before sublayers (as in the English-Hindi translator) and after them.
 pub const ENCODERS: [&str; 6] = ["bert", "gemma-embedding", "t5", "t5_gated", "unbiased", "post"];
 
-/// Those without a decoder.
+/// Whether a model has no decoder.
 pub fn is_alone(kind: &str) -> bool {
     matches!(kind, "bert" | "gemma-embedding")
 }
 
 const BUCKETS: u64 = 8;
 
-/// A tiny model of this kind.
+/// Builds a tiny model of this kind.
 pub fn encoder(kind: &str) -> Builder {
     let architecture = match kind {
         _ if is_alone(kind) => kind,
@@ -25,7 +25,7 @@ pub fn encoder(kind: &str) -> Builder {
         _ => "seq2seq",
     };
     let mut file = Builder::new();
-    // The vocabulary is Llama's, whatever the model.
+    // All models have Llama's vocabulary.
     file.keys = tiny_llama().keys.into_iter().filter(|key| key.name.starts_with(b"tokenizer.")).collect();
     file.set("general.architecture", architecture);
     let key = |name: &str| format!("{architecture}.{name}");
@@ -78,7 +78,7 @@ pub fn encoder(kind: &str) -> Builder {
     file
 }
 
-/// The tensors of a kind, names and dimensions.
+/// Names and dimensions of the tensors.
 pub fn tensors(kind: &str) -> Vec<(String, Vec<u64>)> {
     let mut all: Vec<(String, Vec<u64>)> = vec![("token_embd.weight".into(), vec![DIM, VOCAB])];
     let mut add = |name: String, dims: &[u64], bias: bool| {

@@ -1,18 +1,18 @@
-//! A tiny model of every other family of decoders: what they have that Llama has not.
+//! Tiny models of the decoder families other than Llama.
 
 use super::gguf::{Builder, Meta};
 use super::tiny::{DIM, FFN, HEADS, Random, VOCAB, tiny_llama};
 
-/// Layers of these models: enough for every pattern of local and sharing layers.
+/// Number of layers, enough for every pattern of local and sharing layers.
 pub const LAYERS: u64 = 4;
-/// What local layers see.
+/// Window of local layers.
 pub const WINDOW: u64 = 20;
 const HEAD: u64 = DIM / HEADS;
 const EXPERTS: u64 = 5;
-/// Elements of each layer's own input in Gemma 4.
+/// Width of each layer's own input in Gemma 4.
 const INPUT: u64 = 8;
 
-/// The families that [`decoder`] makes.
+/// Families for [`decoder`].
 pub const DECODERS: [&str; 15] = [
     "gemma",
     "gemma2",
@@ -31,24 +31,24 @@ pub const DECODERS: [&str; 15] = [
     "mistral3",
 ];
 
-/// The families with layers that have a state of fixed size, which [`decoder`] makes as well.
+/// Families with recurrent layers, also for [`decoder`].
 pub const RECURRENT: [&str; 9] =
     ["lfm2", "qwen35", "mamba2", "falcon-h1", "lfm2moe", "qwen35moe", "qwen3next", "granitehybrid", "nemotron_h_moe"];
 
-/// Of their states: positions of the convolution, heads, groups, elements of a key and of a value.
+/// Sizes of the states: positions of the convolution, heads, groups, elements of a key and of a value.
 const TAPS: u64 = 4;
 const SSM: (u64, u64, u64, u64) = (4, 2, 8, 6);
 
-/// Whether a family has layers that see a window.
+/// Whether a family has local layers.
 pub fn is_windowed(family: &str) -> bool {
     matches!(family, "gemma2" | "gemma3" | "gemma4" | "exaone4" | "gpt-oss")
 }
 
-/// Kind of heads of Gemma 4's layers: width, number of KV heads, and whether they have their own.
+/// Gemma 4's layers: whether the layer is local, number of KV heads, and whether it has its own.
 pub const GEMMA4: [(bool, u64, u64, bool); 4] =
     [(true, HEAD, HEADS, true), (false, 2 * HEAD, 1, true), (true, HEAD, HEADS, false), (false, 2 * HEAD, 1, false)];
 
-/// A tiny model of this family.
+/// Builds a tiny model of this family.
 pub fn decoder(family: &str) -> Builder {
     let architecture = if family == "mixtral" { "llama" } else { family };
     let mut file = tiny_llama();
@@ -217,7 +217,7 @@ fn has_experts(family: &str) -> bool {
     matches!(family, "mixtral" | "gpt-oss") || family.contains("moe") || has_shared(family)
 }
 
-/// Whether every token goes to one more feed-forward.
+/// Whether a family has a shared expert.
 fn has_shared(family: &str) -> bool {
     matches!(family, "qwen35moe" | "qwen3next" | "granitehybrid" | "nemotron_h_moe")
 }
@@ -240,7 +240,7 @@ fn layer_tensors(family: &str, layer: u64) -> Vec<(&'static str, Vec<u64>)> {
         tensors.push(("attn_output.weight", vec![q, DIM]));
     }
     if !attention {
-        // The mixer takes its place.
+        // Replaced by the mixer.
     } else if family == "phi3" {
         tensors.push(("attn_qkv.weight", vec![DIM, q + 2 * kv]));
         tensors.push(("ffn_up.weight", vec![DIM, 2 * ffn]));
@@ -249,7 +249,7 @@ fn layer_tensors(family: &str, layer: u64) -> Vec<(&'static str, Vec<u64>)> {
         if owns {
             tensors.push(("attn_k.weight", vec![DIM, kv]));
         }
-        // Gemma 4's second layer takes v from k.
+        // Gemma 4's second layer uses k as v.
         if owns && !(family == "gemma4" && layer == 1) {
             tensors.push(("attn_v.weight", vec![DIM, kv]));
         }
@@ -326,12 +326,12 @@ fn layer_tensors(family: &str, layer: u64) -> Vec<(&'static str, Vec<u64>)> {
     tensors
 }
 
-/// Whether it has delta nets, and queries with gates.
+/// Whether a family has delta nets and gated queries.
 fn is_delta(family: &str) -> bool {
     matches!(family, "qwen35" | "qwen35moe" | "qwen3next")
 }
 
-/// The tensors of a layer's mixer that has a state of fixed size, if it has one.
+/// The tensors of a layer's recurrent mixer, if it has one.
 fn state_tensors(family: &str, layer: u64) -> Vec<(&'static str, Vec<u64>)> {
     let (heads, groups, keys, width) = SSM;
     let inner = heads * width;

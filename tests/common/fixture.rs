@@ -1,18 +1,18 @@
-//! Reading reference cases: `ref.json` and the arrays beside it.
+//! Reads reference cases: `ref.json` and the arrays in the same directory.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-/// One directory of a model and its references.
+/// A directory with a model and its reference values.
 pub struct Case {
     pub name: String,
     dir: PathBuf,
     json: Value,
 }
 
-/// What Hugging Face gives for one prompt.
+/// Hugging Face's results for one prompt.
 pub struct Prompt {
     pub text: String,
     pub ids: Vec<u32>,
@@ -21,14 +21,14 @@ pub struct Prompt {
     logits: Vec<f32>,
 }
 
-/// What llama.cpp gives for one prompt on a quantized file, for the last position.
+/// llama.cpp's results for one prompt on a quantized file, for the last position.
 pub struct Quant {
     pub llama_cpp: Vec<f32>,
     /// f32 arithmetic on the stored weights.
     pub exact: Vec<f32>,
 }
 
-/// The cases of decoders.
+/// The decoder cases.
 pub const DECODERS: [&str; 39] = [
     "llama_mha",
     "llama_gqa",
@@ -71,14 +71,14 @@ pub const DECODERS: [&str; 39] = [
     "phi4_mini",
 ];
 
-/// Where cases are: `ARENITE_FIXTURES`, then what is committed.
+/// Directories of cases: `ARENITE_FIXTURES`, then the repository.
 pub fn roots() -> Vec<PathBuf> {
     let committed = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
     std::env::var_os("ARENITE_FIXTURES").map(PathBuf::from).into_iter().chain([committed]).collect()
 }
 
 impl Case {
-    /// The case of this name, if its model `file` is there; else says that it is skipped.
+    /// Finds the case of this name with the model `file`. If it is missing, prints that it is skipped.
     pub fn find(name: &str, file: &str) -> Option<Self> {
         for root in roots() {
             let dir = root.join(name);
@@ -122,7 +122,7 @@ impl Case {
             .collect()
     }
 
-    /// The array that `{file, offset, shape}` names.
+    /// Reads the array described by `{file, offset, shape}`.
     pub fn array(&self, at: &Value) -> Vec<f32> {
         let bytes = self.file(at["file"].as_str().expect("file"));
         let offset = at["offset"].as_u64().expect("offset") as usize;
@@ -140,7 +140,7 @@ impl Prompt {
     }
 }
 
-/// A JSON list of whole numbers.
+/// Reads a JSON list of whole numbers.
 pub fn numbers(list: &Value) -> Vec<u32> {
     list.as_array().map_or(vec![], |list| list.iter().map(|n| n.as_u64().unwrap() as u32).collect())
 }

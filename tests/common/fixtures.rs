@@ -1,4 +1,4 @@
-//! Files to test on: a few small ones in the repository, more where `ARENITE_FIXTURES` points.
+//! Finds test files: a few small ones in the repository, more in `ARENITE_FIXTURES`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,7 +8,7 @@ pub fn committed() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
 }
 
-/// The large set of fixtures, or `None` with a message if there is none on this machine.
+/// The large set of fixtures; `None` with a message if it is missing.
 pub fn external() -> Option<PathBuf> {
     let path = std::env::var_os("ARENITE_FIXTURES").map(PathBuf::from);
     if path.is_none() {
@@ -17,7 +17,7 @@ pub fn external() -> Option<PathBuf> {
     path
 }
 
-/// The bytes of a file, unpacked if its name ends in `.gz`.
+/// Reads a file, and unpacks it if its name ends in `.gz`.
 pub fn read(path: &Path) -> Vec<u8> {
     if path.extension().is_some_and(|extension| extension == "gz") {
         let output = Command::new("gzip").arg("-dc").arg(path).output().expect("gzip runs");

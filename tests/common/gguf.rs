@@ -1,9 +1,9 @@
-//! A writer of GGUF files that can also write wrong ones.
+//! Writes GGUF files, including malformed ones.
 //!
-//! [`Builder::build`] writes a correct file. Whatever is a `Some` override, or [`Meta::Raw`], goes
-//! into the file as it is and makes it wrong in exactly that place.
+//! [`Builder::build`] writes a correct file. An override that is `Some`, and [`Meta::Raw`], are written unchanged and
+//! make the file wrong in exactly that place.
 
-/// A metadata value. `From` makes one from a Rust value of the same type: `set("key", 5u32)`.
+/// A metadata value. `From` converts a Rust value of the same type: `set("key", 5u32)`.
 #[derive(Clone, Debug)]
 pub enum Meta {
     /// A value type and the bytes that follow it.
@@ -56,7 +56,7 @@ impl Meta {
     }
 }
 
-/// A Rust type that GGUF has too.
+/// A Rust type that GGUF can store.
 pub trait Scalar {
     const ID: u32;
     fn put(&self, out: &mut Vec<u8>);
@@ -115,22 +115,22 @@ pub struct TensorSpec {
     pub name: Vec<u8>,
     /// Length to write instead of the name's own.
     pub name_len: Option<u64>,
-    /// Fastest first.
+    /// Dimensions, the contiguous one first.
     pub dims: Vec<u64>,
-    /// Number of dimensions to write instead of how many there are.
+    /// Number of dimensions to write instead of the actual one.
     pub dim_count: Option<u32>,
     pub kind: u32,
-    /// Offset to write instead of where the data will lie.
+    /// Offset to write instead of the actual one.
     pub offset: Option<u64>,
     pub data: Vec<u8>,
 }
 
-/// A GGUF file in the making.
+/// A GGUF file under construction.
 #[derive(Clone, Debug)]
 pub struct Builder {
     pub magic: [u8; 4],
     pub version: u32,
-    /// Counts to write instead of how many there are.
+    /// Counts to write instead of the actual ones.
     pub tensor_count: Option<u64>,
     pub key_count: Option<u64>,
     pub keys: Vec<Key>,
@@ -149,7 +149,7 @@ impl Builder {
         Self::default()
     }
 
-    /// Sets a key, in its old place if it is there.
+    /// Sets a key. A key that exists keeps its position.
     pub fn set(&mut self, key: &str, value: impl Into<Meta>) -> &mut Self {
         let value = value.into();
         match self.keys.iter_mut().find(|k| k.name == key.as_bytes()) {
@@ -161,21 +161,21 @@ impl Builder {
         self
     }
 
-    /// Appends a key, also one that is there already or not UTF-8.
+    /// Appends a key, even if it exists or is not UTF-8.
     pub fn push_key(&mut self, key: impl AsRef<[u8]>, value: impl Into<Meta>) -> &mut Self {
         self.keys.push(Key { name: key.as_ref().into(), name_len: None, value: value.into() });
         self
     }
 
-    /// Removes a key that must be there.
+    /// Removes a key, which must exist.
     pub fn remove(&mut self, key: &str) -> &mut Self {
         let at = self.keys.iter().position(|k| k.name == key.as_bytes()).expect("the key to remove is there");
         self.keys.remove(at);
         self
     }
 
-    /// Sets a tensor, in its old place if it is there. `dims` fastest first, `kind` as in the
-    /// file (0 for F32).
+    /// Sets a tensor. A tensor that exists keeps its position. `dims` has the contiguous dimension first; `kind` is
+    /// the number in the file (0 for F32).
     pub fn set_tensor(&mut self, name: &str, dims: &[u64], kind: u32, data: Vec<u8>) -> &mut Self {
         let at = self.tensors.iter().position(|t| t.name == name.as_bytes());
         self.push_tensor(name, dims, kind, data);
@@ -185,12 +185,12 @@ impl Builder {
         self
     }
 
-    /// Sets a tensor of type F32.
+    /// Sets an F32 tensor.
     pub fn set_f32(&mut self, name: &str, dims: &[u64], values: &[f32]) -> &mut Self {
         self.set_tensor(name, dims, 0, values.iter().flat_map(|v| v.to_le_bytes()).collect())
     }
 
-    /// Appends a tensor, also one that is there already or with a name that is not UTF-8.
+    /// Appends a tensor, even if its name exists or is not UTF-8.
     pub fn push_tensor(&mut self, name: impl AsRef<[u8]>, dims: &[u64], kind: u32, data: Vec<u8>) -> &mut Self {
         self.tensors.push(TensorSpec {
             name: name.as_ref().into(),
@@ -204,24 +204,24 @@ impl Builder {
         self
     }
 
-    /// A tensor that must be there, to change it.
+    /// A tensor, which must exist, to be changed.
     pub fn tensor_mut(&mut self, name: &str) -> &mut TensorSpec {
         self.tensors.iter_mut().find(|t| t.name == name.as_bytes()).expect("the tensor is there")
     }
 
-    /// Removes a tensor that must be there.
+    /// Removes a tensor, which must exist.
     pub fn remove_tensor(&mut self, name: &str) -> &mut Self {
         let at = self.tensors.iter().position(|t| t.name == name.as_bytes()).expect("the tensor to remove is there");
         self.tensors.remove(at);
         self
     }
 
-    /// The file. No padding follows the last tensor, so no byte of it can be missed.
+    /// The file. There is no padding after the last tensor, so every byte matters.
     pub fn build(&self) -> Vec<u8> {
         self.build_marked().0
     }
 
-    /// The file, and where each of its fields starts, by the name that errors use.
+    /// The file, and the start of each field with its name in errors.
     pub fn build_marked(&self) -> (Vec<u8>, Vec<(usize, &'static str)>) {
         let mut out = Writer::default();
         out.put("the magic number", &self.magic);
@@ -280,21 +280,20 @@ impl Writer {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// A string with its own length before it, or with another one.
+    /// Writes a string after its length or a wrong length.
     fn put_string(&mut self, what: &'static str, len: Option<u64>, bytes: &[u8]) {
         self.put(what, &len.unwrap_or(bytes.len() as u64).to_le_bytes());
         self.bytes.extend_from_slice(bytes);
     }
 }
 
-/// A length-prefixed string, for whoever puts together a [`Meta::Array`] by hand.
+/// Writes a string after its length, to build a [`Meta::Array`] by hand.
 pub fn put_string(out: &mut Vec<u8>, string: &[u8]) {
     out.extend_from_slice(&(string.len() as u64).to_le_bytes());
     out.extend_from_slice(string);
 }
 
-/// A file with one more key, in front of the others. The tensors' alignment stays by way of another
-/// key, which is as long as need be.
+/// Adds a key before the others. Another key pads the header so that the tensors stay aligned.
 pub fn with_key(file: &[u8], key: &str, value: Meta) -> Vec<u8> {
     const PADDING: &str = "test.padding";
     let mut keys = Builder::new();

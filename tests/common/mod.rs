@@ -1,4 +1,4 @@
-//! What several test programs share. Each uses a part of it.
+//! Code that several test programs share. Each uses a part of it.
 #![allow(dead_code)]
 
 pub mod encoders;

@@ -1,9 +1,9 @@
-//! A session with memory of its own, for tests.
+//! A session with its own memory, for tests.
 
 use super::unwritten::unwritten;
 use arenite::{Gguf, Kernels, Line, Model, Options, Plan, Session};
 
-/// A model ready to run.
+/// A model with the memory to run it.
 pub struct Run<'a> {
     pub model: Model<'a>,
     pub plan: Plan,
@@ -13,7 +13,7 @@ pub struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    /// The model in `file`, with a context of 256 and batches of 16 unless `change` says otherwise.
+    /// Opens the model in `file`, with a context of 256 and batches of 16 unless `change` says otherwise.
     pub fn new(file: &'a [u8], change: impl FnOnce(&mut Options)) -> Self {
         let gguf = Gguf::parse(file).unwrap();
         let mut options = Options::new().context(256);
@@ -47,7 +47,7 @@ impl<'a> Run<'a> {
         all
     }
 
-    /// `n` tokens by argmax after a prompt, decoded one by one.
+    /// Decodes `n` tokens greedily after a prompt.
     pub fn greedy(&mut self, ids: &[u32], n: usize) -> Vec<u32> {
         let mut session = self.session();
         session.prefill(ids).unwrap();
@@ -63,7 +63,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// The index of the largest value, the first of equals.
+/// The index of the largest value, the first of several.
 pub fn argmax(logits: &[f32]) -> u32 {
     let best = |best: usize, i| if logits[i] > logits[best] { i } else { best };
     (0..logits.len()).fold(0, best) as u32

@@ -1,4 +1,4 @@
-//! A complete Llama with a vocabulary, small enough to be made anew in every test.
+//! A complete Llama with a vocabulary, small enough to be built in every test.
 
 use super::gguf::{Builder, Meta};
 
@@ -18,8 +18,8 @@ const PIECES: [&str; 29] = [
     "m", "w", "f", "g", "y", "p", "b", ".",
 ];
 
-/// Random F32 weights, an SPM vocabulary with byte tokens, BOS 1, EOS 2. Correct in every respect;
-/// a test changes one thing and looks at what comes of it.
+/// Random F32 weights, an SPM vocabulary with byte tokens, BOS 1, EOS 2. It is correct in every respect; tests change
+/// one property.
 pub fn tiny_llama() -> Builder {
     let mut file = Builder::new();
     file.set("general.architecture", "llama")
@@ -88,7 +88,7 @@ pub fn tiny_llama() -> Builder {
     file
 }
 
-/// Numbers between -1 and 1, the same ones everywhere (a linear congruential generator).
+/// Reproducible random numbers between -1 and 1 (a linear congruential generator).
 pub struct Random(pub u64);
 
 impl Random {

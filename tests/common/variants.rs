@@ -56,7 +56,7 @@ pub fn tiny(family: &str) -> Builder {
     file
 }
 
-/// The families that [`tiny`] makes.
+/// Families for [`tiny`].
 pub const FAMILIES: [&str; 4] = ["llama", "qwen2", "qwen3", "gpt2"];
 
 /// The same model with its matrices as random blocks of a type: `Q8_0` or `Q4_0`.
@@ -67,7 +67,7 @@ pub fn quantized(mut file: Builder, kind: &str) -> Builder {
         _ => panic!("no tiny {kind}"),
     };
     let mut random = Random(9);
-    // Not what is too small for blocks: numbers added to scores.
+    // Tensors smaller than a block stay as they are.
     let whole = |dims: &[u64]| dims.len() > 1 && dims[0].is_multiple_of(block);
     for tensor in file.tensors.iter_mut().filter(|tensor| whole(&tensor.dims)) {
         tensor.kind = id;
@@ -80,14 +80,14 @@ pub fn quantized(mut file: Builder, kind: &str) -> Builder {
     file
 }
 
-/// [`tiny_llama`] that sees `window` positions.
+/// [`tiny_llama`] with a sliding window.
 pub fn windowed(window: u32) -> Builder {
     let mut file = tiny_llama();
     file.set("llama.attention.sliding_window", window);
     file
 }
 
-/// [`tiny_llama`] with heads of an even number of elements that is no power of two.
+/// [`tiny_llama`] with a head width that is even but not a power of two.
 pub fn with_heads_of(head_dim: u64) -> Builder {
     let mut file = tiny_llama();
     file.set("llama.attention.key_length", head_dim as u32).set("llama.rope.dimension_count", head_dim as u32);
@@ -112,8 +112,8 @@ pub fn one_layer(mut file: Builder) -> Builder {
     file
 }
 
-/// One layer with a feed-forward so wide, and with so many KV heads, that even a single token's
-/// work is shared among workers.
+/// One layer with so wide a feed-forward and so many KV heads that even a single token's work is divided among
+/// workers.
 pub fn wide() -> Builder {
     const WIDE: u64 = 2048;
     let mut file = one_layer(tiny_llama());

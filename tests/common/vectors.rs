@@ -1,4 +1,4 @@
-//! Texts and their token ids, as other programs see them.
+//! Texts and their token ids from other programs.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use super::fixtures::{committed, external, read};
 use super::gguf::{Meta, with_key};
 use super::unwritten::unwritten;
 
-/// A file among the external fixtures, or, if it is there, in the repository.
+/// Reads a file from the external fixtures or the repository.
 pub fn fixture(path: &str) -> Option<Vec<u8>> {
     let small = committed().join(path);
     if small.exists() {
@@ -56,7 +56,7 @@ enum Ids {
 }
 
 impl Vectors {
-    /// `tokenizers/<name>.json`: what llama.cpp says, where it says anything.
+    /// Loads `tokenizers/<name>.json`, llama.cpp's results.
     pub fn load(name: &str) -> Option<Self> {
         let file: File = serde_json::from_slice(&fixture(&format!("tokenizers/{name}.json"))?).unwrap();
         let cases = file.cases.into_iter().filter_map(|case| {
@@ -72,7 +72,7 @@ impl Vectors {
     }
 }
 
-/// A tokenizer with memory of its own, which is never freed.
+/// A tokenizer with its own memory, which is never freed.
 pub struct Owned<'a> {
     pub tokenizer: Tokenizer<'a, 'a>,
 }
@@ -84,7 +84,7 @@ impl<'a> Owned<'a> {
         Self { tokenizer: Tokenizer::new(&gguf, unwritten(index)).unwrap() }
     }
 
-    /// The same, with the index in the file, of which it is part.
+    /// The same, with the index inside the file.
     pub fn packed(file: &[u8]) -> Self {
         let gguf = Gguf::parse(file).unwrap();
         let mut index = vec![0; Tokenizer::built_index_bytes(&gguf).unwrap()];
@@ -104,7 +104,7 @@ impl<'a> Owned<'a> {
         ids
     }
 
-    /// The text back, byte for byte, with control tokens written out.
+    /// Decodes ids byte for byte, with control tokens spelled out.
     pub fn decode(&self, ids: &[TokenId]) -> Vec<u8> {
         let needed = match self.tokenizer.detokenize(ids, true, &mut []) {
             Ok(_) => 0,

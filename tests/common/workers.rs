@@ -1,10 +1,10 @@
-//! Threads for tests: slow to start, and as many as one likes.
+//! Worker threads for tests: slow to start, and any number of them.
 
 use std::thread;
 
 use arenite::workers::Workers;
 
-/// So many threads, started anew for every job.
+/// This number of threads, started for every job.
 pub struct Scoped(pub usize);
 
 impl Workers for Scoped {

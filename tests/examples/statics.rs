@@ -1,5 +1,5 @@
-//! As on a microcontroller: the model is part of the program, the compiler counts its memory, and a model that does
-//! not fit does not build.
+//! A program like on a microcontroller: the model is part of the program, the compiler computes its memory, and a
+//! model that does not fit does not compile.
 //!
 //!     cargo run --release --example statics
 

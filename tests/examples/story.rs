@@ -1,4 +1,4 @@
-//! A model from a file, its memory from the heap, threads from the feature `std`:
+//! Runs a model from a file, with heap memory and threads (feature `std`):
 //!
 //!     cargo run --release --features std --example story -- MODEL.gguf "Once upon a time"
 

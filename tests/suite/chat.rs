@@ -1,4 +1,4 @@
-//! Chat formats against llama.cpp's.
+//! Compares chat formats with llama.cpp's.
 
 use arenite::chat::{Format, Message, Piece, Role};
 
@@ -11,7 +11,7 @@ const TALK: [Message<'_>; 6] = [
     Message { role: Role::User, content: "Another question" },
 ];
 
-/// What llama.cpp's own test of `llama_chat_apply_template` expects of this conversation.
+/// Expected prompts from llama.cpp's test of `llama_chat_apply_template` for this conversation.
 #[rustfmt::skip]
 const PROMPTS: &[(&str, &str)] = &[
     ("chatml", "<|im_start|>system\nYou are a helpful assistant<|im_end|>\n<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\nHi there<|im_end|>\n<|im_start|>user\nWho are you<|im_end|>\n<|im_start|>assistant\n   I am an assistant   <|im_end|>\n<|im_start|>user\nAnother question<|im_end|>\n<|im_start|>assistant\n"),
@@ -77,7 +77,7 @@ fn templates_are_recognised() {
     assert_eq!(Format::detect("{{ messages }}"), None);
 }
 
-/// The templates of the fixtures; the formats are what llama.cpp's rules say of them, read by hand.
+/// Recognizes the templates in the fixtures. The expected formats were read by hand from llama.cpp's rules.
 #[test]
 fn public_templates_are_recognised() {
     let Some(root) = std::env::var_os("ARENITE_FIXTURES") else {

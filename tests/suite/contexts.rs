@@ -1,5 +1,5 @@
-//! Contexts: in any interleaving of opening, forking, reading, going back and closing, every context has the bits
-//! that its conversation has alone, and no page is lost.
+//! Contexts: after any sequence of opening, forking, running, rewinding and closing, every context has the same
+//! logits as its conversation alone, and no page is lost.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ use arenite::{Context, Engine, Error, Gguf, Kernels, KvType, Line, Model, Option
 
 const CONTEXT: usize = 64;
 
-/// Numbers for schedules.
+/// Random numbers for schedules.
 struct Random(u64);
 
 impl Random {
@@ -31,7 +31,7 @@ struct Memory {
 
 impl Memory {
     fn new(plan: &Plan) -> Self {
-        // NaN, so that what is read before it is written shows.
+        // Filled with NaN, so that reads of unwritten memory show.
         let lines = |bytes: usize| {
             let mut lines = vec![Line::ZERO; bytes.div_ceil(64)];
             Line::bytes_mut(&mut lines).fill(0xff);
@@ -50,7 +50,7 @@ fn bits(logits: &[f32]) -> Vec<u32> {
     logits.iter().map(|x| x.to_bits()).collect()
 }
 
-/// What conversations give alone, each by itself from the start.
+/// Runs each conversation alone, from the start.
 struct Alone<'m, 'w> {
     engine: Engine<'m, 'w>,
     known: HashMap<(Vec<TokenId>, Vec<TokenId>), Vec<u32>>,
@@ -75,18 +75,18 @@ impl Alone<'_, '_> {
     }
 }
 
-/// A context, what it has read, and the encoder's text.
+/// A context, its tokens, and the encoder's text.
 struct Conversation {
     context: Context,
     read: Vec<TokenId>,
     text: Vec<TokenId>,
 }
 
-/// A way to run schedules.
+/// How to run a schedule.
 #[derive(Clone, Copy, Debug)]
 struct Way {
     contexts: usize,
-    /// Of 4 that a full context has.
+    /// Pages per context, of the 4 that a full context needs.
     pages: usize,
     batch: usize,
     kv: KvType,
@@ -103,7 +103,7 @@ struct Schedule<'e, 'm, 'w> {
 }
 
 impl Schedule<'_, '_, '_> {
-    /// Some tokens, often the same ones.
+    /// Random tokens, often the same ones.
     fn tokens(&mut self, most: usize) -> Vec<TokenId> {
         let (count, start) = (1 + self.random.below(most), self.random.below(5));
         (0..count).map(|i| ((start + i) * 37 % self.vocab) as TokenId).collect()
@@ -154,7 +154,7 @@ impl Schedule<'_, '_, '_> {
         self.engine.close(self.open.swap_remove(at).context);
     }
 
-    /// Runs tokens of some contexts in one go, and looks at the logits of each.
+    /// Runs tokens of some contexts in one pass and checks the logits of each.
     fn run(&mut self, alone: &mut Alone<'_, '_>) {
         let mut pieces = vec![];
         for at in 0..self.open.len() {
@@ -207,7 +207,7 @@ impl Schedule<'_, '_, '_> {
     }
 }
 
-/// Runs so many schedules of a model in one way.
+/// Runs `count` schedules of a model.
 fn schedules(name: &str, file: &Builder, way: Way, count: usize, seed: u64) {
     let file = file.build();
     let gguf = Gguf::parse(&file).unwrap();
@@ -238,7 +238,7 @@ fn schedules(name: &str, file: &Builder, way: Way, count: usize, seed: u64) {
         }
         assert_eq!(engine.free_pages(), free, "{name} {way:?}: pages are lost");
     }
-    // Every context can be filled as far as there are pages: windows have lost none either.
+    // All pages are free again, so contexts can be filled up. Windows have lost none either.
     let mut all: Vec<_> = (0..contexts).map(|_| engine.open().unwrap()).collect();
     let tokens = vec![7; CONTEXT.min(if free > 0 { free / contexts * 16 } else { CONTEXT })];
     if !has_text && !tokens.is_empty() {
@@ -277,7 +277,7 @@ fn a_thousand_schedules() {
         Way { contexts: 16, pages: 30, batch: 64, kv: KvType::F16, workers: 1, kernels: 9 },
         Way { contexts: 16, pages: 0, batch: 20, kv: KvType::F16, workers: 1, kernels: 0 },
     ];
-    // Fewer under an emulator.
+    // Emulators run fewer.
     let count = std::env::var("ARENITE_SCHEDULES").map_or(23, |count| count.parse().unwrap());
     for (seed, (name, file)) in (1..).zip(&models) {
         for way in ways {
@@ -287,7 +287,7 @@ fn a_thousand_schedules() {
     println!("{} schedules", count * models.len() * ways.len());
 }
 
-/// An engine with a small model.
+/// Calls `f` with an engine for a small model.
 fn with_engine(options: Options, f: impl FnOnce(&mut Engine<'_, '_>)) {
     let file = tiny("llama").build();
     let gguf = Gguf::parse(&file).unwrap();
@@ -306,21 +306,21 @@ fn a_common_beginning_is_stored_once() {
         let mut forks: Vec<_> = (0..4).map(|_| engine.fork(&first).unwrap()).collect();
         assert_eq!(engine.free_pages(), 7);
         assert!(forks.iter().all(|fork| engine.logits(fork) == engine.logits(&first)));
-        // Each writes to the page that is not full: all but the last to do so take a copy.
+        // Each fork writes to the shared page that is not full, so all but the last one copy it.
         let mut works: Vec<_> = forks.iter_mut().zip(4..).map(|(fork, token)| Work::decode(fork, token)).collect();
         works.push(Work::decode(&mut first, 9));
         engine.run(&mut works).unwrap();
         assert_eq!(engine.free_pages(), 3);
         forks.into_iter().for_each(|fork| engine.close(fork));
         assert_eq!(engine.free_pages(), 7);
-        // Where a page ends, nothing is copied.
+        // At the end of a page nothing is copied.
         let mut fork = engine.fork_at(&first, 32).unwrap();
         engine.run(&mut [Work::decode(&mut fork, 1)]).unwrap();
         assert_eq!(engine.free_pages(), 6);
     });
 }
 
-/// Not those of windows, of which there are always enough.
+/// Pages of windows do not count, as there are always enough.
 #[test]
 fn free_pages_are_those_that_were_asked_for() {
     for (file, free) in [(tiny("llama"), 2), (decoder("gemma3"), 2), (windowed(5), 0)] {
@@ -382,7 +382,7 @@ fn a_context_of_a_dropped_engine_is_foreign() {
     assert!(model.spec().layer(usize::MAX).index == usize::MAX);
 }
 
-/// Of an encoder's texts as many are kept as were planned.
+/// The engine keeps as many encoder texts as were planned.
 #[test]
 fn a_text_without_pages_for_it() {
     let file = encoder("t5").build();
@@ -397,7 +397,7 @@ fn a_text_without_pages_for_it() {
     assert_eq!(engine.encode(&mut b, &[6; 65]), Err(Error::ContextFull { context: 64, needed: 65 }));
     assert_eq!((a.source_tokens(), b.source_tokens()), (30, 0));
     assert_eq!(engine.run(&mut [Work::decode(&mut b, 1)]), Err(Error::NoSource));
-    // Another engine's context gives nothing back.
+    // Closing another engine's context frees nothing.
     let mut foreign = other.open().unwrap();
     other.encode(&mut foreign, &[7; 64]).unwrap();
     engine.close(foreign);
@@ -417,7 +417,7 @@ fn the_logits_of_every_token() {
         engine.prefill_all(&mut context, &tokens, |_, logits| want.push(bits(logits))).unwrap();
         assert_eq!(bits(engine.logits(&context)), *want.last().unwrap());
     });
-    // Two contexts whose tokens are spread over several passes.
+    // Two contexts whose tokens take several passes.
     with_engine(Options::new().context(64).contexts(2).logits(9).batch(3), |engine| {
         let (mut a, mut b) = (engine.open().unwrap(), engine.open().unwrap());
         let works =
@@ -448,7 +448,7 @@ fn a_run_in_steps() {
         }
         assert_eq!(steps, 2 * (1 + 2 + 1)); // two passes of a layout, two layers, and an end
         assert_eq!(bits(engine.logits(&context)), want);
-        // Given up in the middle, it can be done again.
+        // An abandoned pass can be repeated.
         engine.rewind(&mut context, 0).unwrap();
         let works = &mut [Work::prefill(&mut context, &[9, 9, 9, 9, 9, 9])];
         let mut pass = engine.begin(works).unwrap();
@@ -460,7 +460,7 @@ fn a_run_in_steps() {
     });
 }
 
-/// A snapshot that needs more pages than there are changes nothing; its own pages count as free.
+/// A snapshot that needs more pages than are free changes nothing. The context's own pages count as free.
 #[test]
 fn a_snapshot_without_pages_for_it() {
     with_engine(Options::new().context(64).contexts(2).pages(4), |engine| {
@@ -483,8 +483,8 @@ fn a_snapshot_without_pages_for_it() {
     });
 }
 
-/// States of fixed size are kept where a checkpoint says so, the latest ones: a context goes back there, and a fork
-/// begins there, with the bits of a context that has read no more.
+/// Checkpoints keep the states of recurrent layers, the latest ones first. A context rewinds to a checkpoint, and a
+/// fork starts there, with the same bits as a context that has run no further.
 #[test]
 fn checkpoints_are_where_a_context_goes_back_to() {
     let tokens: Vec<TokenId> = (0..12).map(|i| i * 37 % 280).collect();
@@ -506,11 +506,11 @@ fn checkpoints_are_where_a_context_goes_back_to() {
         let (seven, ten) = (fresh(7), fresh(10));
 
         let mut context = engine.open().unwrap();
-        engine.checkpoint(&context).unwrap(); // nothing has been read: nothing is kept
+        engine.checkpoint(&context).unwrap(); // nothing has run, so nothing is kept
         for end in [3, 6] {
             engine.run(&mut [Work::prefill(&mut context, &tokens[end - 3..end])]).unwrap();
             engine.checkpoint(&context).unwrap();
-            engine.checkpoint(&context).unwrap(); // it is there already
+            engine.checkpoint(&context).unwrap(); // this position has a checkpoint already
         }
         engine.run(&mut [Work::decode(&mut context, tokens[6])]).unwrap();
         assert_eq!([0, 2, 3, 5, 6, 7, 99].map(|at| engine.nearest(&context, at)), [0, 0, 3, 3, 6, 7, 7]);
@@ -518,7 +518,7 @@ fn checkpoints_are_where_a_context_goes_back_to() {
         assert_eq!(engine.rewind(&mut context, 5), Err(error));
         assert_eq!(engine.fork_at(&context, 5).unwrap_err(), error);
 
-        // A third in the place of the oldest.
+        // The third checkpoint replaces the oldest.
         engine.run(&mut [Work::prefill(&mut context, &tokens[7..9])]).unwrap();
         engine.checkpoint(&context).unwrap();
         engine.run(&mut [Work::decode(&mut context, tokens[9])]).unwrap();
@@ -527,17 +527,17 @@ fn checkpoints_are_where_a_context_goes_back_to() {
         let mut fork = engine.fork_at(&context, 6).unwrap();
         engine.run(&mut [Work::decode(&mut fork, tokens[6])]).unwrap();
         assert!(bits(engine.logits(&fork)) == seven, "{name}");
-        assert_eq!(engine.nearest(&fork, 6), 0); // its own checkpoints are none
+        assert_eq!(engine.nearest(&fork, 6), 0); // the fork has no checkpoints of its own
         engine.rewind(&mut context, 9).unwrap();
         engine.run(&mut [Work::decode(&mut context, tokens[9])]).unwrap();
         assert!(bits(engine.logits(&context)) == ten, "{name}");
 
-        // What lies after the place that it goes back to is forgotten.
+        // Rewinding drops the checkpoints after the position.
         engine.rewind(&mut context, 6).unwrap();
         engine.run(&mut [Work::prefill(&mut context, &tokens[6..10])]).unwrap();
         assert!(bits(engine.logits(&context)) == ten, "{name}");
         assert_eq!([9, 10].map(|at| engine.nearest(&context, at)), [6, 10]);
-        // So it is when a snapshot takes the place of all.
+        // Restoring a snapshot replaces all checkpoints.
         let mut snapshot = vec![0; engine.snapshot_bytes(&context)];
         engine.save(&context, &mut snapshot).unwrap();
         engine.restore(&mut context, &snapshot).unwrap();
@@ -545,7 +545,7 @@ fn checkpoints_are_where_a_context_goes_back_to() {
         engine.rewind(&mut context, 0).unwrap();
         assert_eq!(engine.nearest(&context, 6), 0);
     }
-    // Where every position is remembered, there is nothing to keep.
+    // Models without recurrent layers need no checkpoints.
     with_engine(Options::new().context(64).checkpoints(2), |engine| {
         let mut context = engine.open().unwrap();
         engine.run(&mut [Work::prefill(&mut context, &tokens[..6])]).unwrap();
@@ -554,7 +554,7 @@ fn checkpoints_are_where_a_context_goes_back_to() {
     });
 }
 
-/// A pass that is stopped has changed states of fixed size: the context goes on from a checkpoint, or from the start.
+/// A pass that is stopped has changed recurrent states: the context continues from a checkpoint or from the start.
 #[test]
 fn a_stopped_pass_goes_back_to_a_checkpoint() {
     let file = decoder("mamba2").build();
@@ -572,11 +572,11 @@ fn a_stopped_pass_goes_back_to_a_checkpoint() {
     engine.run(&mut [Work::decode(&mut context, 7)]).unwrap();
     let works = &mut [Work::prefill(&mut context, &[8, 9])];
     let mut pass = engine.begin(works).unwrap();
-    assert!(pass.step() && pass.step()); // what is to be read, and the first layer
+    assert!(pass.step() && pass.step()); // the inputs, and the first layer
     assert_eq!(context.position(), 3);
     let error = Error::CannotRewind { position: 3, earliest: 2, latest: 3 };
     assert_eq!(engine.run(&mut [Work::decode(&mut context, 8)]).unwrap_err(), error);
-    engine.checkpoint(&context).unwrap(); // of states that are nobody's: nothing is kept
+    engine.checkpoint(&context).unwrap(); // the states are undefined, so nothing is kept
     assert_eq!(engine.nearest(&context, 3), 2);
     engine.rewind(&mut context, 2).unwrap();
     engine.run(&mut [Work::prefill(&mut context, &[7, 8, 9])]).unwrap();

@@ -1,4 +1,5 @@
-//! Decoded rows of every block format against gguf-py's, bit for bit: `fixtures/decoded.py` wrote the checksums.
+//! Compares decoded rows of every block format with gguf-py's, bit for bit. `fixtures/decoded.py` wrote the
+//! checksums.
 
 use std::path::Path;
 
@@ -6,15 +7,15 @@ use crate::common::fixtures::{committed, external, read};
 use arenite::Gguf;
 use arenite::quant::{TensorType, decode_row};
 
-/// Blocks of a case.
+/// Number of blocks per case.
 const BLOCKS: usize = 40;
 
-/// The type of this name, if there is one.
+/// The type of this name, if it exists.
 fn kind(name: &str) -> Option<TensorType> {
     (0..256).filter_map(TensorType::from_id).find(|kind| format!("{kind:?}") == name)
 }
 
-/// Xorshift, one byte a step.
+/// Xorshift random bytes, one per step.
 fn random_bytes(mut seed: u64, n: usize) -> Vec<u8> {
     let next = || {
         seed ^= seed << 13;
@@ -35,7 +36,7 @@ fn blocks(name: &str, case: &str, n: usize) -> Vec<u8> {
     }
 }
 
-/// FNV-1a over the bits of what is decoded, every NaN the same.
+/// FNV-1a over the bits of the decoded values, with one pattern for all NaN.
 fn checksum(kind: TensorType, bytes: &[u8]) -> String {
     let (elements, size) = kind.block();
     let mut row = vec![0.0; bytes.len() / size * elements];
@@ -72,7 +73,7 @@ fn decoded_rows_are_gguf_pys() {
         assert_eq!(checksum(kind, &bytes), *fields.last().unwrap(), "{line}");
         seen.push(kind);
     }
-    // All formats of this build, which are those with blocks.
+    // All block formats of this build.
     for kind in (0..256).filter_map(TensorType::from_id).filter(|kind| kind.is_built() && kind.block().0 > 1) {
         assert!(seen.contains(&kind), "{kind:?} has no vectors");
     }

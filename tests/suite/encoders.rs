@@ -1,6 +1,6 @@
-//! Encoders and encoder-decoders against Hugging Face transformers and torch in fp32.
+//! Compares encoders and encoder-decoders with Hugging Face transformers and torch in fp32.
 //!
-//! The cases lie in the directory that `ARENITE_FIXTURES` names.
+//! The cases are in the directory that `ARENITE_FIXTURES` names.
 
 use crate::common::encoders::{ENCODERS, LAYERS, encoder, is_alone, tensors};
 use crate::common::fixture::{Case, numbers, relative_error};
@@ -13,7 +13,7 @@ use arenite::beam::{Beams, Search};
 use arenite::{Error, Gguf, Kernels, KvType, Line, Model, Name, Options, Plan};
 use serde_json::Value;
 
-/// f32 weights, f32 cache: nothing is rounded but the sums.
+/// With f32 weights and f32 cache, only sums are rounded.
 const TOLERANCE: f64 = 2e-5;
 
 fn run(file: &[u8]) -> Run<'_> {
@@ -24,7 +24,7 @@ fn prompts(case: &Case) -> &[Value] {
     case.json()["prompts"].as_array().unwrap()
 }
 
-/// Every position of the decoder, the encoder's states, and greedy decoding in which `banned` is never chosen.
+/// Checks every position of the decoder, the encoder's states, and greedy decoding in which `banned` is never chosen.
 fn check(case: &Case, file: &[u8], start: u32, banned: Option<u32>) {
     let (mut worst, mut worst_states) = (0.0f64, 0.0f64);
     for (i, prompt) in prompts(case).iter().enumerate() {
@@ -104,7 +104,8 @@ fn embeds(case: &Case) {
     assert!(worst <= TOLERANCE && worst_pooled <= TOLERANCE, "{}: {worst:e} {worst_pooled:e}", case.name);
 }
 
-/// Scores of pairs: of cross-encoders, whose second text has tokens of type 1, and of a decoder the share of yes.
+/// Scores of pairs: cross-encoders, whose second text has tokens of type 1, and a decoder whose score is the
+/// probability of "yes".
 #[test]
 fn rerankers() {
     for name in ["bert_reranker", "modern_bert_reranker", "qwen3_reranker"] {
@@ -136,11 +137,11 @@ fn text() -> Vec<u32> {
     (0..50).map(|i| (i * i * 31 + 17 * i + 1) % 288).collect()
 }
 
-/// The bits of the states of a text, and of the logits of some tokens behind it, if the model makes any.
+/// The bits of a text's states, and of the logits of some tokens after it if the model has a decoder.
 fn bits(run: &mut Run<'_>, workers: usize, pieces: usize) -> Vec<u32> {
     let threads = Scoped(workers);
     let mut session = run.session().with_workers(&threads);
-    session.encode(&[5, 6, 7]).unwrap(); // an earlier text leaves no trace
+    session.encode(&[5, 6, 7]).unwrap(); // must not affect the next text
     session.encode(&text()).unwrap();
     let mut bits: Vec<u32> = session.states().iter().map(|x| x.to_bits()).collect();
     for tokens in text()[..20].chunks(pieces) {
@@ -180,7 +181,7 @@ fn batches_of_any_size_and_any_number_of_workers() {
     }
 }
 
-/// The cache is what its parts are, and what is planned is enough: of one byte less, it is said.
+/// The cache has the expected size, and the planned memory suffices; one byte less is an error.
 #[test]
 fn the_plan_counts_the_text() {
     for kind in ENCODERS {
@@ -193,7 +194,7 @@ fn the_plan_counts_the_text() {
             // Keys and values of the heads, in tiles of 16 positions.
             let layer = |positions: usize| positions.div_ceil(16) * 16 * 2 * DIM as usize * 4;
             let want = match kind {
-                _ if is_alone(kind) => layer(40), // one layer at a time
+                _ if is_alone(kind) => layer(40), // reused by all layers
                 _ => LAYERS[1] as usize * (beams * layer(40) + layer(40)),
             };
             assert_eq!(plan.kv, want, "{kind}");
@@ -204,7 +205,7 @@ fn the_plan_counts_the_text() {
             assert_eq!(short, Error::WorkspaceTooSmall { needed: plan.workspace, given: plan.workspace - 1 });
             let short = arenite::Session::new(&model, plan, workspace, &mut kv[..plan.kv - 1]).unwrap_err();
             assert_eq!(short, Error::KvTooSmall { needed: plan.kv, given: plan.kv - 1 });
-            // Whatever lay in the memory: NaN.
+            // The memory is filled with NaN.
             let mut run = |fill| {
                 workspace.fill(fill);
                 kv.fill(fill);
@@ -239,24 +240,24 @@ fn what_cannot_be_run_is_said() {
     assert_eq!(session.encode(&[2]), Ok(()));
     assert_eq!((session.position(), session.states().len()), (0, DIM as usize));
     assert!(matches!(session.pooled(&mut [0.0; 3]), Err(Error::BufferTooSmall { .. })));
-    // An encoder with words of its own.
+    // An encoder with its own embedding.
     let file = encoder("unbiased").build();
     let mut run = Run::new(&file, |options| options.context = 8);
     let mut session = run.session();
     assert_eq!(session.encode(&[290]), Ok(()));
     assert_eq!(session.prefill(&[290]), Err(Error::TokenOutOfRange { token: 290, vocab: 288 }));
-    // No decoder, no encoder.
+    // A model without a decoder, and one without an encoder.
     let file = encoder("bert").build();
     let mut run = Run::new(&file, |options| options.context = CONTEXT as usize + 9);
     let mut session = run.session();
-    assert_eq!(session.context(), CONTEXT as usize); // learned positions end there
+    assert_eq!(session.context(), CONTEXT as usize); // limited by the learned positions
     assert_eq!(session.encode(&[1, 2]), Ok(()));
     assert_eq!(session.prefill(&[1]), Err(Error::NoPart { part: "decoder" }));
     let file = crate::common::tiny::tiny_llama().build();
     assert_eq!(Run::new(&file, |_| ()).session().encode(&[1]), Err(Error::NoPart { part: "encoder" }));
 }
 
-/// A reranker's score: two linear layers on the first state, a hyperbolic tangent between them.
+/// A reranker's score: two linear layers on the first state, with tanh in between.
 #[test]
 fn a_score_of_a_pair() {
     let (dim, mut random) = (DIM as usize, crate::common::tiny::Random(5));
@@ -280,7 +281,7 @@ fn a_score_of_a_pair() {
     assert!((f64::from(score[0]) - want).abs() < 1e-5, "{} {want}", score[0]);
 }
 
-/// Fewer than four ranges of distances: none would be left for what is ahead.
+/// With fewer than four buckets of distances, none would be left for later positions.
 #[test]
 fn t5_with_too_few_buckets() {
     for buckets in [1u32, 2, 3] {
@@ -292,7 +293,7 @@ fn t5_with_too_few_buckets() {
     }
 }
 
-/// Each tensor missing, each one twice under another stack's name, each key missing or wrong: one clear error.
+/// A missing tensor, a tensor repeated under another stack's name, and a missing or wrong key are clear errors.
 #[test]
 fn files_with_missing_parts() {
     let refused = |file: &crate::common::gguf::Builder| Model::new(&Gguf::parse(&file.build()).unwrap()).unwrap_err();
@@ -304,9 +305,11 @@ fn files_with_missing_parts() {
             let missing = Some(Error::MissingTensor { tensor: Name::new(name.as_bytes()) });
             match name.as_str() {
                 "output.bias" => assert_eq!(error, None),
-                // Without it the embedding is the head; without its own words, an encoder has the decoder's.
+                // Without `output` the embedding is the head; without its own embedding the encoder shares the
+                // decoder's.
                 "output.weight" | "enc.token_embd.weight" => assert_eq!(error, None),
-                // Types of tokens are counted by the tensor; whether there is a gate is told by the first.
+                // The number of token types comes from the tensor's shape; the first layer decides whether there is a
+                // gate.
                 "token_types.weight" => assert_eq!(error, None),
                 "enc.blk.0.ffn_gate.weight" => assert!(matches!(error, Some(Error::UnexpectedTensor { .. }))),
                 _ => assert_eq!(error, missing, "{kind}"),
@@ -340,7 +343,7 @@ fn files_with_missing_parts() {
             match (optional, key.ends_with("decoder_block_count")) {
                 (true, _) => assert_eq!(found, None),
                 _ if key.contains(".dense_") => assert!(matches!(found, Some(Error::KeyValue { .. })), "{key}"),
-                (_, true) => assert!(matches!(found, Some(Error::UnexpectedTensor { .. })), "{key}"), // as many as the encoder's
+                (_, true) => assert!(matches!(found, Some(Error::UnexpectedTensor { .. })), "{key}"), // defaults to the encoder's
                 _ => assert_eq!(found, Some(Error::MissingKey { key: Name::new(key.as_bytes()) }), "{kind}"),
             }
             let mut file = encoder(kind);
@@ -354,7 +357,7 @@ fn files_with_missing_parts() {
     }
 }
 
-/// Beam search by its definition: every hypothesis run anew from its start, every time.
+/// Beam search by definition: every hypothesis is run again from its start at every step.
 fn plain_beams(run: &mut Run<'_>, search: &Search) -> Vec<(Vec<u32>, f64)> {
     let mut session = run.session();
     let norm = |score: f64, len: usize| score / (len as f64).powf(f64::from(search.length_penalty));
@@ -423,7 +426,7 @@ fn beams_are_what_their_definition_gives() {
                     assert!((f64::from(got.score) - score).abs() < 1e-4, "{kind} {search:?} {rank}: {got:?} {score}");
                 }
                 assert_eq!(found.hypothesis(want.len()), None);
-                // And greedy again: nothing is left of the search.
+                // Greedy decoding again: the search must leave nothing behind.
                 session.prefill(&[1]).unwrap();
             }
             let (mut memory, mut session) = (vec![Line::ZERO; 4], run.session());
@@ -439,7 +442,7 @@ fn beams_are_what_their_definition_gives() {
     }
 }
 
-/// A search that has nothing to go on with says so, and keeps no pages.
+/// A search without finite logits is an error, and keeps no pages.
 #[test]
 fn a_search_without_numbers_is_an_error() {
     let mut file = encoder("t5");

@@ -1,4 +1,4 @@
-//! Reading correct files: by hand-made ones, and against llama.cpp's own reading of real ones.
+//! Reads correct files: hand-made ones, and real ones compared with llama.cpp's reader.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,7 +14,7 @@ use arenite::{Error, Gguf, Name};
 
 static LLAMA: &[u8] = include_bytes!("../fixtures/llama_mha/F16.gguf");
 
-/// What [`Gguf`] is for in firmware: the compiler reads the file.
+/// Parsing at compile time, as firmware does.
 const CONST: Gguf<'static> = match Gguf::parse(LLAMA) {
     Ok(gguf) => gguf,
     Err(_) => panic!("the fixture is not a GGUF file"),
@@ -31,7 +31,7 @@ fn the_compiler_reads_a_file() {
     assert_eq!((CONST.key_count(), CONST.tensor_count()), (27, 30));
 }
 
-/// As many tensors as a model of 32 layers has, written by the compiler too.
+/// A file with as many tensors as a model of 32 layers, built at compile time.
 const MANY: usize = 300;
 const ENTRY: usize = 8 + 20 + 4 + 16 + 4 + 8;
 const MANY_DATA: usize = (24 + MANY * ENTRY).next_multiple_of(32);
@@ -66,7 +66,7 @@ const fn many_tensors<const N: usize>() -> [u8; N] {
     file
 }
 
-/// Bytes in all tensors, by one walk.
+/// Total size of all tensors, in one pass.
 const MANY_BYTES: usize = match Gguf::parse(&MANY_TENSORS) {
     Ok(gguf) => {
         let (mut tensors, mut bytes) = (gguf.tensors(), 0);
@@ -78,7 +78,7 @@ const MANY_BYTES: usize = match Gguf::parse(&MANY_TENSORS) {
     Err(_) => panic!("the file is not a GGUF file"),
 };
 
-/// The same with a look-up by name for each, as a model does it.
+/// The same with one look-up by name for each tensor, as a model does.
 const MANY_FOUND: usize = match Gguf::parse(&MANY_TENSORS) {
     Ok(gguf) => {
         let (mut tensors, mut found) = (gguf.tensors(), 0);
@@ -195,7 +195,7 @@ fn typed_look_ups() {
     assert!(matches!(gguf.array("a", "nothing"), Ok(None)));
 }
 
-/// What follows the keys reads like more of them: a name, and a number of dimensions that is also a type.
+/// The bytes after the keys look like more keys: a name, and a number of dimensions that is also a valid type.
 #[test]
 fn no_key_is_found_behind_the_last() {
     let mut file = Builder::new();
@@ -266,7 +266,7 @@ fn what_a_file_says_of_itself() {
     assert_eq!((format!("{list:?}"), list.is_empty()), ("[U8; 2]".into(), false));
 }
 
-/// What lies before the tensors, how long the file is, and 64 bytes from the middle of each tensor on.
+/// Returns the bytes before the tensors, the length of the file, and 64 bytes from the middle of each tensor.
 #[test]
 fn fingerprints() {
     let mut file = Builder::new();
@@ -297,7 +297,7 @@ fn bytes_of_any_alignment_and_bytes_behind_the_file() {
     for shift in 0..9 {
         let mut moved = vec![0xaa; shift];
         moved.extend_from_slice(&file);
-        moved.extend_from_slice(&[0; 7]); // some writers pad the last tensor too
+        moved.extend_from_slice(&[0; 7]); // some writers also pad the last tensor
         let gguf = Gguf::parse(&moved[shift..]).unwrap();
         assert_eq!(gguf.tensor_count() as usize, gguf.tensors().count());
         assert_eq!(gguf.array("tokenizer.ggml", "tokens").unwrap().unwrap().len() as u64, VOCAB);
@@ -306,7 +306,7 @@ fn bytes_of_any_alignment_and_bytes_behind_the_file() {
 
 #[test]
 fn keys_behind_many_arrays_of_strings() {
-    // More long arrays than are remembered: the others are walked, with the same result.
+    // More long arrays than the parser remembers: the others are walked, with the same result.
     let mut file = Builder::new();
     let order = [300, 5, 1000, 0, 20, 700, 1, 40];
     for count in order {
@@ -338,7 +338,7 @@ struct Listing {
     crc32: u32,
 }
 
-/// The same reading of a file as `fixtures/listing.py`, by this crate.
+/// Lists a file like `fixtures/listing.py`, with this crate.
 fn listing(file: &[u8]) -> Listing {
     let gguf = Gguf::parse(file).unwrap();
     let mut crc = Crc::new();
@@ -386,7 +386,7 @@ fn expected() -> BTreeMap<String, Listing> {
     serde_json::from_slice(&fixtures::read(&fixtures::committed().join("listing.json"))).unwrap()
 }
 
-/// Compares every file below `root` that the listing knows; gives their number.
+/// Compares every file below `root` that is in the listing. Returns the number of files.
 fn compare(root: &Path) -> usize {
     let mut compared = 0;
     for (name, expected) in expected() {
@@ -409,7 +409,7 @@ fn all_fixtures_read_as_llama_cpp_reads_them() {
     let Some(root) = fixtures::external() else { return };
     let compared = compare(&root);
     assert!(compared > 0, "no known file in {}", root.display());
-    // Files that the listing does not know must at least be read.
+    // Other files must at least parse.
     for directory in std::fs::read_dir(&root).unwrap().filter_map(|entry| std::fs::read_dir(entry.ok()?.path()).ok()) {
         for path in directory.map(|entry| entry.unwrap().path()) {
             if path.to_string_lossy().ends_with(".gguf") {

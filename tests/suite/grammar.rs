@@ -1,11 +1,11 @@
-//! Masks over tables made by hand: they say what is said of each token alone. Tables that are damaged.
+//! Masks over hand-made tables must agree with the check of each single token. Damaged tables must be refused.
 
 use crate::common::gguf::{Builder, Meta};
 use arenite::grammar::{Constraint, Grammar, Masks};
 use arenite::tokenizer::Tokenizer;
 use arenite::{Error, Gguf, Line, TokenId};
 
-/// The tokens after the 256 bytes. The first one ends an answer, and is a text as any other.
+/// The tokens after the 256 bytes. The first one is an end token, and has a text like any other.
 const TEXTS: [&str; 9] =
     [".", "a", "aa", "ab", "aac", "b", "cb", "aaaaaaaaaaaaaaaaaaaaaaaa", "aaaaaaaaaaaaaaaaaaaaaaab"];
 const END: TokenId = 256;
@@ -28,8 +28,8 @@ fn vocabulary() -> Vec<u8> {
     file.build()
 }
 
-/// A node: whether a rule may end there, its need, where each byte up to a last one leads, and its jumps: the kind, what is
-/// called or which token it is, and where they lead. Nodes are named by their number.
+/// A node: whether a rule may end there, the stack depth it needs, its byte ranges (each up to a last byte) with
+/// their targets, and its jumps (kind, called rule or token, target). Nodes are referred to by number.
 #[derive(Clone, Default)]
 struct Node {
     is_final: bool,
@@ -38,7 +38,7 @@ struct Node {
     jumps: Vec<(u32, usize, usize)>,
 }
 
-/// The words of a table whose answers begin at the first node, and where each node is in it.
+/// The words of a table that starts at the first node, and the position of each node in it.
 fn words(nodes: &[Node], has_tokens: bool) -> (Vec<u32>, Vec<u32>) {
     let mut places = vec![4u32];
     for node in nodes {
@@ -61,12 +61,13 @@ fn bytes(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
-/// Goes on by one character.
+/// Accepts one byte.
 fn by(byte: u8, to: usize) -> Vec<(u8, Option<usize>)> {
     vec![(byte - 1, None), (byte, Some(to))]
 }
 
-/// `root ::= "a"+ | nested`, `nested ::= "a" nested "b" | "c"`: whole after each "a", however deep the other reading is.
+/// `root ::= "a"+ | nested`, `nested ::= "a" nested "b" | "c"`: a text may end after each "a", however deep the other
+/// parse is nested.
 fn nested() -> Vec<Node> {
     let (root, run, nested) = (0, 1, 3);
     assert_eq!((root, run), (0, 1));
@@ -81,13 +82,13 @@ fn nested() -> Vec<Node> {
     ]
 }
 
-/// Any `len` bytes.
+/// Accepts any `len` bytes.
 fn counted(len: usize) -> Vec<Node> {
     let node = |at| Node { ranges: vec![(255, Some(at + 1))], ..Node::default() };
     (0..len).map(node).chain([Node { is_final: true, ..Node::default() }]).collect()
 }
 
-/// What a mask allows is what the constraint does, at each place on the way along `tokens`.
+/// Checks that masks and constraint agree at each step along `tokens`.
 fn compare(
     nodes: &[Node],
     has_tokens: bool,
@@ -108,14 +109,14 @@ fn compare(
     for token in tokens.map(Some).chain([None]) {
         let want: Vec<_> = all.clone().filter(|token| constraint.allows(&tokenizer, *token)).collect();
         let mut mask = masks.at(&constraint, &tokenizer, 0);
-        // The first are asked about one by one.
+        // The first checks are made token by token.
         all.clone().for_each(|token| _ = mask.allows(token));
         let found: Vec<_> = all.clone().filter(|token| mask.allows(*token)).collect();
         assert_eq!(found, want, "after {} tokens", seen.len());
         seen.push(found);
         let Some(token) = token else { break };
         constraint.accept(&tokenizer, token).unwrap();
-        // A place can be left and come back to.
+        // A state can be saved and restored.
         constraint = Constraint::at(Grammar::checked_before(&table).unwrap(), constraint.into_state());
     }
     seen
@@ -126,7 +127,7 @@ fn an_end_token_with_a_text_may_come_near_the_end_of_the_stack() {
     let seen = compare(&nested(), false, 4, (0..70).map(|_| A));
     let may = |at: usize, token: TokenId| seen[at].contains(&token);
     assert!(!may(0, END) && (1..=70).all(|at| may(at, END)));
-    // A rule is called 64 times, then the reading that calls it is given up.
+    // A rule is called 64 times; then the parse that calls it fails.
     let c = TokenId::from(b'c');
     assert!((0..=64).all(|at| may(at, c)) && (65..=70).all(|at| !may(at, c)));
     assert!((0..=70).all(|at| may(at, A)));
@@ -134,7 +135,7 @@ fn an_end_token_with_a_text_may_come_near_the_end_of_the_stack() {
 
 #[test]
 fn places_that_are_alike_share_a_mask() {
-    // Long texts are no longer alike before short ones are not.
+    // States must not lose their distinction by long texts earlier than by short ones.
     for places in [1, 3] {
         let seen = compare(&counted(60), false, places, (0..60).map(|_| A));
         let long = TEXTS.iter().position(|text| text.len() == 24).map(|at| END + at as TokenId).unwrap();
@@ -145,7 +146,7 @@ fn places_that_are_alike_share_a_mask() {
 
 #[test]
 fn what_is_kept_of_one_place_makes_room_for_another() {
-    // "b" and "a" in turn, one mask at a time.
+    // "b" and "a" alternately, with one mask at a time.
     let nodes = [
         Node { ranges: by(b'a', 1), ..Node::default() },
         Node { is_final: true, ranges: by(b'b', 0), ..Node::default() },
@@ -159,7 +160,7 @@ fn what_is_kept_of_one_place_makes_room_for_another() {
 
 #[test]
 fn tokens_by_number_have_no_masks() {
-    // Token 258 or any but 259; then the end.
+    // Token 258 or any token but 259; then the end.
     let nodes =
         [Node { jumps: vec![(1, 258, 1), (2, 259, 1)], ..Node::default() }, Node { is_final: true, ..Node::default() }];
     let seen = compare(&nodes, true, 2, [258].into_iter());
@@ -203,7 +204,7 @@ fn memory_for_masks_is_as_much_as_was_said() {
 
 #[test]
 fn damaged_tables_are_refused_with_the_place() {
-    // The last node is one that no other leads to.
+    // The last node is unreachable.
     let (good, places) = words(&[nested(), counted(0)].concat(), false);
     assert!(Grammar::new(&bytes(&good)).is_ok());
     let head = |node: usize| places[node] as usize;
@@ -214,11 +215,11 @@ fn damaged_tables_are_refused_with_the_place() {
         (2, places[0] + 1, 2, "first node"),
         (head(7), 0, head(7), "something else than a node"),
         (head(7), good[head(7)] | 1 << 12, head(7), "ends inside a node"),
-        // A byte of more than eight bits, one out of order, and a place that is no node.
+        // A byte beyond eight bits, a byte out of order, and a target that is not a node.
         (head(1) + 1, 0x100 << 23, head(1) + 1, "range of bytes"),
         (head(1) + 2, good[head(1) + 1], head(1) + 2, "range of bytes"),
         (head(1) + 2, good[head(1) + 2] + 1, head(1) + 2, "range of bytes"),
-        // A call of what is no node, and a token in a grammar without tokens.
+        // A call to something that is not a node, and a token in a grammar without tokens.
         (head(0) + 1, good[head(0) + 1] + 1, head(0) + 1, "a jump"),
         (head(0) + 1, good[head(0) + 1] | 1 << 29, head(0) + 1, "a jump"),
     ];

@@ -1,8 +1,6 @@
-//! Files that are wrong in ways that have hurt other programs: each must give the one right error, and never a
-//! panic.
+//! Malformed GGUF files: each must give exactly the right error, and never a panic.
 //!
-//! The rows are those of the list of publicly known failures of GGUF readers (CVEs and issues of
-//! llama.cpp, ollama and others).
+//! The cases follow the publicly known failures of GGUF readers (CVEs and issues of llama.cpp, ollama and others).
 
 mod model;
 mod running;
@@ -11,7 +9,7 @@ use crate::common::gguf::{Builder, Meta, put_string};
 use crate::common::tiny::tiny_llama;
 use arenite::{Error, Gguf, Name};
 
-/// A small correct file with a key of every shape and three tensors.
+/// A small correct file with a key of every type and three tensors.
 fn small() -> Builder {
     let mut file = Builder::new();
     file.set("general.architecture", "llama")
@@ -33,7 +31,7 @@ fn broken(change: impl FnOnce(&mut Builder)) -> Vec<u8> {
     file.build()
 }
 
-/// The error for `file`. (How many steps it takes is counted where the loops are, in `gguf/names.rs`.)
+/// Returns the error for `file`. (The number of steps is checked in `gguf/names.rs`.)
 #[track_caller]
 fn refused(file: &[u8]) -> Error {
     let error = Gguf::parse(file).expect_err("the file is wrong");
@@ -45,10 +43,10 @@ fn name(name: &str) -> Name {
     Name::new(name.as_bytes())
 }
 
-// --- row 1: the file is cut ----------------------------------------------------------------------
+// --- truncated files ----------------------------------------------------------------------------
 
 #[test]
-fn row_01_only_the_magic() {
+fn a_file_of_only_the_magic() {
     assert_eq!(refused(b"GGUF"), Error::Truncated { what: "the version", at: 4 });
     assert_eq!(refused(b"GGU"), Error::NotGguf);
     assert_eq!(refused(b""), Error::NotGguf);
@@ -56,7 +54,7 @@ fn row_01_only_the_magic() {
 }
 
 #[test]
-fn row_01_truncated_at_every_byte() {
+fn truncated_at_every_byte() {
     let file = small();
     let (bytes, marks) = file.build_marked();
     let data_start = marks.iter().find(|(_, what)| *what == "tensor data").unwrap().0;
@@ -77,7 +75,7 @@ fn row_01_truncated_at_every_byte() {
         } else if cut < directory_end {
             Error::Truncated { what, at: at as u64 }
         } else {
-            // The first tensor that does not lie within the file is named.
+            // The error names the first tensor that does not lie inside the file.
             let mut offset = 0;
             let tensor = file.tensors.iter().find(|tensor| {
                 let end = data_start + offset + tensor.data.len();
@@ -96,7 +94,7 @@ fn row_01_truncated_at_every_byte() {
 }
 
 #[test]
-fn row_01_a_whole_model_truncated_at_every_byte() {
+fn a_whole_model_truncated_at_every_byte() {
     let bytes = tiny_llama().build();
     assert!(Gguf::parse(&bytes).is_ok());
     for cut in 0..bytes.len() {
@@ -109,10 +107,10 @@ fn row_01_a_whole_model_truncated_at_every_byte() {
     }
 }
 
-// --- row 2: counts -------------------------------------------------------------------------------
+// --- counts -------------------------------------------------------------------------------------
 
 #[test]
-fn row_02_more_keys_than_the_file_can_hold() {
+fn more_keys_than_the_file_can_hold() {
     for count in [u64::MAX, 1 << 63, 1 << 61, 1 << 32, 1000] {
         let file = broken(|file| file.key_count = Some(count));
         assert_eq!(refused(&file), Error::TooMany { what: "metadata keys", count, at: 16 });
@@ -120,7 +118,7 @@ fn row_02_more_keys_than_the_file_can_hold() {
 }
 
 #[test]
-fn row_02_more_tensors_than_the_file_can_hold() {
+fn more_tensors_than_the_file_can_hold() {
     for count in [u64::MAX, 1 << 63, 1 << 61, 1 << 32, 1000] {
         let file = broken(|file| file.tensor_count = Some(count));
         assert_eq!(refused(&file), Error::TooMany { what: "tensors", count, at: 8 });
@@ -128,7 +126,7 @@ fn row_02_more_tensors_than_the_file_can_hold() {
 }
 
 #[test]
-fn row_02_counts_that_only_fit_one_at_a_time() {
+fn counts_that_only_fit_one_at_a_time() {
     let mut file = Builder::new();
     file.set("key", 1u8);
     (file.key_count, file.tensor_count) = (Some(1), Some(1));
@@ -136,20 +134,20 @@ fn row_02_counts_that_only_fit_one_at_a_time() {
 }
 
 #[test]
-fn row_02_one_key_too_many_reads_into_the_tensors() {
-    // The name and the number of dimensions of the first tensor pass for a key and its type.
+fn one_key_too_many_reads_into_the_tensors() {
+    // The name and the number of dimensions of the first tensor look like a key and its type.
     let file = broken(|file| file.key_count = Some(6));
     let error = refused(&file);
     assert!(matches!(error, Error::Truncated { .. } | Error::TooMany { .. } | Error::BadName { .. }), "{error:?}");
 }
 
-// --- row 3: string lengths -----------------------------------------------------------------------
+// --- string lengths -----------------------------------------------------------------------------
 
 /// Lengths that wrap when something is added to them, or are just too large.
 const LENGTHS: [u64; 6] = [u64::MAX, u64::MAX - 7, 1 << 63, 1 << 62, 1 << 32, 5000];
 
 #[test]
-fn row_03_the_length_of_a_key() {
+fn the_length_of_a_key() {
     for len in LENGTHS {
         let file = broken(|file| file.keys[0].name_len = Some(len));
         assert_eq!(refused(&file), Error::Truncated { what: "a metadata key", at: 24 });
@@ -157,7 +155,7 @@ fn row_03_the_length_of_a_key() {
 }
 
 #[test]
-fn row_03_the_length_of_a_string_value() {
+fn the_length_of_a_string_value() {
     for len in LENGTHS {
         let mut bytes = len.to_le_bytes().to_vec();
         bytes.extend_from_slice(b"llama");
@@ -169,7 +167,7 @@ fn row_03_the_length_of_a_string_value() {
 }
 
 #[test]
-fn row_03_the_length_of_a_string_in_an_array() {
+fn the_length_of_a_string_in_an_array() {
     for len in LENGTHS {
         let mut bytes = Vec::new();
         put_string(&mut bytes, b"fine");
@@ -182,7 +180,7 @@ fn row_03_the_length_of_a_string_in_an_array() {
 }
 
 #[test]
-fn row_03_the_length_of_a_tensor_name() {
+fn the_length_of_a_tensor_name() {
     for len in LENGTHS {
         let mut file = small();
         let at = file.build_marked().1.iter().find(|(_, what)| *what == "a tensor's name").unwrap().0 as u64;
@@ -191,13 +189,13 @@ fn row_03_the_length_of_a_tensor_name() {
     }
 }
 
-// --- row 4: arrays -------------------------------------------------------------------------------
+// --- arrays -------------------------------------------------------------------------------------
 
 #[test]
-fn row_04_an_array_longer_than_the_file() {
+fn an_array_longer_than_the_file() {
     let types = [(0, 1), (2, 2), (4, 4), (6, 4), (7, 1), (8, 8), (10, 8), (12, 8)];
     for (element, size) in types {
-        // Multiplied by the size, the first of these wraps to 0 and the second to `size`.
+        // Multiplied by the size, the first one wraps to 0 and the second one to `size`.
         let wraps = (1u128 << 64) / size;
         for count in [wraps, wraps + 1, 1 << 63, 1 << 40, 9].map(|count| count.min(u64::MAX as u128) as u64) {
             let mut file = Builder::new();
@@ -209,8 +207,8 @@ fn row_04_an_array_longer_than_the_file() {
 }
 
 #[test]
-fn row_04_arrays_in_arrays() {
-    // Ten thousand levels: refused at the first one.
+fn arrays_in_arrays() {
+    // Ten thousand levels, refused at the first one.
     let level = [&9u32.to_le_bytes()[..], &1u64.to_le_bytes()].concat();
     let file = broken(|file| {
         file.set("deep", Meta::Raw(9, level.repeat(10_000)));
@@ -223,7 +221,7 @@ fn row_04_arrays_in_arrays() {
 }
 
 #[test]
-fn row_04_unknown_types() {
+fn unknown_types() {
     for id in [13, 14, 255, 1 << 31, u32::MAX] {
         let file = broken(|file| {
             file.set("a.list", Meta::Array(id, 1, vec![0; 8]));
@@ -236,10 +234,10 @@ fn row_04_unknown_types() {
     }
 }
 
-// --- row 5: versions -----------------------------------------------------------------------------
+// --- versions -----------------------------------------------------------------------------------
 
 #[test]
-fn row_05_versions() {
+fn unknown_versions() {
     for version in [0, 1, 4, 5, 0x10000, u32::MAX] {
         assert_eq!(refused(&broken(|file| file.version = version)), Error::Version { version });
     }
@@ -249,10 +247,10 @@ fn row_05_versions() {
     assert!(Gguf::parse(&broken(|file| file.version = 2)).is_ok());
 }
 
-// --- row 6: names --------------------------------------------------------------------------------
+// --- names --------------------------------------------------------------------------------------
 
 #[test]
-fn row_06_keys() {
+fn malformed_keys() {
     let fault = |key: &[u8], why| {
         let mut file = Builder::new();
         file.push_key("first", 1u8).push_key(key, 1u8);
@@ -268,7 +266,7 @@ fn row_06_keys() {
 }
 
 #[test]
-fn row_06_tensor_names() {
+fn malformed_tensor_names() {
     let fault = |bad: &[u8], why| {
         let mut file = small();
         let at = file.build_marked().1.iter().find(|(_, what)| *what == "a tensor's name").unwrap().0 as u64;
@@ -283,7 +281,7 @@ fn row_06_tensor_names() {
 }
 
 #[test]
-fn row_06_names_that_occur_twice() {
+fn names_that_occur_twice() {
     let file = broken(|file| {
         file.push_key("a.flag", 3u8);
     });
@@ -293,8 +291,8 @@ fn row_06_names_that_occur_twice() {
 }
 
 #[test]
-fn row_06_names_that_occur_twice_far_apart() {
-    // Positions inside one stretch of names that are compared at once, and across several.
+fn names_that_occur_twice_far_apart() {
+    // Positions inside of one group of names that are compared at once, and across groups.
     for (first, second) in [(0, 1), (0, 299), (127, 128), (128, 129), (130, 256), (298, 299), (255, 299)] {
         let mut file = Builder::new();
         for i in 0..300 {
@@ -312,7 +310,7 @@ fn row_06_names_that_occur_twice_far_apart() {
 }
 
 #[test]
-fn row_06_how_far_repeated_names_are_looked_for() {
+fn how_far_repeated_names_are_looked_for() {
     let file = |first: usize| {
         let mut file = Builder::new();
         file.set("general.alignment", 1u32);
@@ -326,10 +324,10 @@ fn row_06_how_far_repeated_names_are_looked_for() {
     assert!(Gguf::parse(&file(4096)).is_ok());
 }
 
-// --- row 7: the alignment ------------------------------------------------------------------------
+// --- alignment ----------------------------------------------------------------------------------
 
 #[test]
-fn row_07_alignment() {
+fn wrong_alignments() {
     let key = name("general.alignment");
     for alignment in [0u32, 3, 24, 33, 1 << 21, 1 << 31, u32::MAX] {
         let file = broken(|file| {
@@ -352,10 +350,10 @@ fn row_07_alignment() {
     }
 }
 
-// --- rows 8 and 9: shapes ------------------------------------------------------------------------
+// --- shapes -------------------------------------------------------------------------------------
 
 #[test]
-fn row_08_number_of_dimensions() {
+fn number_of_dimensions() {
     for count in [0, 5, 6, 1 << 31, u32::MAX] {
         let file = broken(|file| file.tensors[1].dim_count = Some(count));
         assert_eq!(refused(&file), Error::TensorRank { tensor: name("second"), count });
@@ -363,7 +361,7 @@ fn row_08_number_of_dimensions() {
 }
 
 #[test]
-fn row_09_dimensions_that_are_zero_or_negative() {
+fn dimensions_that_are_zero_or_negative() {
     for (dim, len) in [(0, 0), (1, 0), (0, -1), (1, i64::MIN), (1, -32)] {
         let file = broken(|file| file.tensors[1].dims[dim] = len as u64);
         assert_eq!(refused(&file), Error::TensorDim { tensor: name("second"), dim: dim as u32, len });
@@ -371,7 +369,7 @@ fn row_09_dimensions_that_are_zero_or_negative() {
 }
 
 #[test]
-fn row_09_dimensions_whose_product_overflows() {
+fn dimensions_whose_product_overflows() {
     let huge = i64::MAX as u64;
     for dims in [
         [(1 << 42) + 1, 1 << 42, 1, 1],
@@ -388,10 +386,10 @@ fn row_09_dimensions_whose_product_overflows() {
     }
 }
 
-// --- rows 10 and 11: types -----------------------------------------------------------------------
+// --- types --------------------------------------------------------------------------------------
 
 #[test]
-fn row_10_tensor_types() {
+fn unknown_tensor_types() {
     for id in [4, 5, 31, 32, 33, 36, 37, 38, 100, 1 << 31, u32::MAX] {
         let file = broken(|file| file.tensors[1].kind = id);
         assert_eq!(refused(&file), Error::UnknownTensorType { tensor: name("second"), id });
@@ -399,7 +397,7 @@ fn row_10_tensor_types() {
 }
 
 #[test]
-fn row_11_rows_that_are_not_whole_blocks() {
+fn rows_that_are_not_whole_blocks() {
     for (kind, row, block) in [(2, 31, 32), (8, 33, 32), (8, 1, 32), (12, 32, 256), (14, 257, 256), (39, 16, 32)] {
         let file = broken(|file| {
             file.tensors[1].kind = kind;
@@ -409,11 +407,11 @@ fn row_11_rows_that_are_not_whole_blocks() {
     }
 }
 
-// --- rows 12 and 13: where the data lies ---------------------------------------------------------
+// --- positions of tensor data -------------------------------------------------------------------
 
 #[test]
-fn row_12_sizes_whose_sum_wraps() {
-    // Two tensors of 2^63 - 32 bytes: the first one already does not fit.
+fn sizes_whose_sum_wraps() {
+    // Two tensors of 2^63 - 32 bytes: the first one does not fit already.
     let size = (1 << 63) - 32;
     let mut file = small();
     for i in 0..2 {
@@ -423,13 +421,13 @@ fn row_12_sizes_whose_sum_wraps() {
     let bytes = file.build();
     let expected = |size| Error::TensorData { tensor: name("first"), offset: 0, size, file: bytes.len() as u64 };
     assert_eq!(refused(&bytes), expected(size));
-    // Rounded up to the alignment, this one would be negative.
+    // Rounded up to the alignment, this would be negative.
     file.tensors[0].dims = vec![i64::MAX as u64];
     assert_eq!(refused(&file.build()), expected(i64::MAX as u64));
 }
 
 #[test]
-fn row_12_a_sum_beyond_the_file() {
+fn a_sum_beyond_the_file() {
     let bytes = broken(|file| {
         file.tensors[1].kind = 24;
         file.tensors[1].dims = vec![1 << 62];
@@ -439,8 +437,8 @@ fn row_12_a_sum_beyond_the_file() {
 }
 
 #[test]
-fn row_12_a_sum_as_long_as_the_file() {
-    // None of the data is there: the first tensor is named, not the one that makes the sum too large.
+fn a_sum_as_long_as_the_file() {
+    // None of the data is there: the error names the first tensor instead of the one that makes the sum too large.
     let mut file = Builder::new();
     file.push_tensor("first", &[32], 24, vec![]).push_tensor("second", &[1], 24, vec![]);
     let len = file.build().len() as u64;
@@ -451,7 +449,7 @@ fn row_12_a_sum_as_long_as_the_file() {
 }
 
 #[test]
-fn row_13_data_beyond_the_file() {
+fn data_beyond_the_file() {
     // One row more than the file has.
     let bytes = broken(|file| file.tensors[2].dims = vec![2, 1, 2, 4]);
     let file = bytes.len() as u64;
@@ -459,16 +457,16 @@ fn row_13_data_beyond_the_file() {
 }
 
 #[test]
-fn row_13_offsets() {
+fn wrong_offsets() {
     for (tensor, expected) in [(0, 0u64), (1, 32), (2, 128)] {
         for found in [
             expected + 1,  // not aligned
-            expected + 32, // a gap, or over the next one
-            expected ^ 32, // over the one before or the next
+            expected + 32, // leaves a gap, or overlaps the next one
+            expected ^ 32, // overlaps the previous or next one
             u64::MAX,      // wraps when the size is added
-            u64::MAX - 31, // aligned, and wraps
+            u64::MAX - 31, // aligned, but wraps
             1 << 63,       // negative
-            1 << 40,       // beyond the file
+            1 << 40,       // after the end of the file
         ] {
             let mut file = small();
             file.tensors[tensor].offset = Some(found);
@@ -479,12 +477,12 @@ fn row_13_offsets() {
 }
 
 #[test]
-fn row_13_two_tensors_in_one_place() {
+fn two_tensors_in_one_place() {
     let file = broken(|file| file.tensors[2].offset = Some(32));
     assert_eq!(refused(&file), Error::TensorOffset { tensor: name("third"), found: 32, expected: 128 });
 }
 
-// --- anything ------------------------------------------------------------------------------------
+// --- arbitrary bytes ----------------------------------------------------------------------------
 
 /// Uses every accessor on what was read.
 fn use_it(gguf: &Gguf) {
@@ -526,6 +524,6 @@ fn any_byte_changed_to_any_value() {
         }
         bytes[i] = right;
     }
-    // Letters of names and values may change.
+    // Letters in names and values may change.
     assert!(read > data_start, "{read}");
 }

@@ -1,5 +1,5 @@
-//! Vocabularies that are wrong in ways that have hurt other programs: each must give a typed error
-//! or a defined result, at once, and never a panic.
+//! Malformed vocabularies of kinds that have crashed other programs: each must quickly give a typed error or a
+//! defined result, and never a panic.
 
 use crate::common::gguf::{Builder, Meta};
 use crate::common::tiny::tiny_llama;
@@ -7,14 +7,14 @@ use crate::common::vectors::Owned;
 use arenite::tokenizer::{Encode, Tokenizer};
 use arenite::{Error, Gguf, Name};
 
-/// What comes of a vocabulary with one change.
+/// The result of building a tokenizer for a vocabulary with one change.
 fn built(mut file: Builder, change: impl FnOnce(&mut Builder) -> &mut Builder) -> Result<(), Error> {
     change(&mut file);
     let file = file.build();
     let gguf = Gguf::parse(&file).unwrap();
     let mut index = vec![0; Tokenizer::index_bytes(&gguf)?];
     Tokenizer::new(&gguf, &mut index).map(|tokenizer| {
-        // It works, whatever it says.
+        // If it builds, it must work.
         let mut scratch = vec![0; Tokenizer::scratch_bytes(20)];
         let mut ids = [0; 64];
         let count = tokenizer.encode("the \u{e9}\0</s>x".as_bytes(), Encode::PROMPT, &mut scratch, &mut ids).unwrap();
@@ -38,10 +38,10 @@ fn tiny_bpe() -> Builder {
     file
 }
 
-// --- row 17: arrays of another length or type ------------------------------------------------------
+// --- arrays of another length or type -----------------------------------------------------------
 
 #[test]
-fn row_17_scores() {
+fn wrong_scores() {
     let scores = |value: Meta| built(tiny_llama(), |file| file.set("tokenizer.ggml.scores", value));
     let short = Error::KeyValue { key: key("scores"), why: "is shorter than the list of tokens" };
     assert_eq!(scores(Meta::array([0f32; 287])), Err(short));
@@ -50,7 +50,7 @@ fn row_17_scores() {
     assert_eq!(scores(Meta::strings([""; 288])), Err(other));
     assert_eq!(scores(Meta::array([true; 288])), Err(other));
     assert_eq!(scores(1f32.into()), Err(Error::KeyType { key: key("scores"), expected: "an array" }));
-    // Longer, of another width, infinite or not a number: all that is read as it stands.
+    // Longer arrays, other widths, infinities and NaN are accepted.
     assert_eq!(scores(Meta::array([0f32; 289])), Ok(()));
     assert_eq!(scores(Meta::array([0f64; 288])), Ok(()));
     assert_eq!(scores(Meta::array([-7i32; 288])), Ok(()));
@@ -59,7 +59,7 @@ fn row_17_scores() {
 }
 
 #[test]
-fn row_17_token_types() {
+fn wrong_token_types() {
     let types = |value: Meta| built(tiny_llama(), |file| file.set("tokenizer.ggml.token_type", value));
     let short = Error::KeyValue { key: key("token_type"), why: "is shorter than the list of tokens" };
     assert_eq!(types(Meta::array([1i32; 1])), Err(short));
@@ -68,15 +68,15 @@ fn row_17_token_types() {
     assert_eq!(types(Meta::strings(["1"; 288])), Err(other));
     assert_eq!(types(Meta::array([1u8; 288])), Ok(()));
     assert_eq!(types(Meta::array([1u64; 300])), Ok(()));
-    // Numbers without a meaning are types without one.
+    // Unknown numbers mean a type without special treatment.
     assert_eq!(types(Meta::array([-1i32; 288])), Ok(()));
     assert_eq!(types(Meta::array([u64::MAX; 288])), Ok(()));
-    // Every token a special one.
+    // All tokens are special.
     assert_eq!(types(Meta::array([4i32; 288])), Ok(()));
 }
 
 #[test]
-fn row_17_tokens_and_merges() {
+fn wrong_tokens_and_merges() {
     let tokens = |value: Meta| built(tiny_llama(), |file| file.set("tokenizer.ggml.tokens", value));
     let other = Error::KeyType { key: key("tokens"), expected: "an array of strings" };
     assert_eq!(tokens(Meta::array([1u32; 288])), Err(other));
@@ -88,7 +88,7 @@ fn row_17_tokens_and_merges() {
 }
 
 #[test]
-fn row_17_keys_that_are_missing_or_unknown() {
+fn keys_that_are_missing_or_unknown() {
     for name in ["model", "tokens"] {
         let missing = built(tiny_llama(), |file| file.remove(&format!("tokenizer.ggml.{name}")));
         assert_eq!(missing, Err(Error::MissingKey { key: key(name) }));
@@ -97,7 +97,7 @@ fn row_17_keys_that_are_missing_or_unknown() {
     assert_eq!(missing, Err(Error::MissingKey { key: key("merges") }));
     let unknown = built(tiny_llama(), |file| file.set("tokenizer.ggml.model", "no such"));
     assert_eq!(unknown, Err(Error::Unsupported { what: "tokenizer model", name: Name::new(b"no such") }));
-    // BPE by bytes and by characters.
+    // Byte-level and character-level BPE.
     for model in ["gpt2", "bpe"] {
         let unknown =
             built(tiny_bpe(), |file| file.set("tokenizer.ggml.model", model).set("tokenizer.ggml.pre", "no such"));
@@ -109,7 +109,7 @@ fn row_17_keys_that_are_missing_or_unknown() {
 }
 
 #[test]
-fn row_17_tables_of_normalisation() {
+fn tables_of_normalisation() {
     let charsmap = |value: Meta| {
         built(tiny_llama(), |file| {
             file.set("tokenizer.ggml.model", "t5").set("tokenizer.ggml.precompiled_charsmap", value)
@@ -127,7 +127,7 @@ fn row_17_tables_of_normalisation() {
 }
 
 #[test]
-fn row_18_tokens_that_are_too_long() {
+fn tokens_that_are_too_long() {
     let wrong = |entry| {
         let why = "has more than 512 bytes: too long for a special token, unigram or WordPiece";
         Err(Error::VocabularyEntry { key: key("tokens"), entry, why })
@@ -145,10 +145,10 @@ fn row_18_tokens_that_are_too_long() {
     }
 }
 
-// --- row 18: entries that make no sense --------------------------------------------------------------
+// --- entries that make no sense -----------------------------------------------------------------
 
 #[test]
-fn row_18_byte_tokens() {
+fn wrong_byte_tokens() {
     for token in ["<0x-1>", "<0xZZ>", "<0x1>", "<0x+1>", "<0x 1>", "<0x041>", "", "a", "<0x41", "<0xé>"] {
         let wrong = built(tiny_llama(), |file| {
             file.set("tokenizer.ggml.tokens", Meta::strings(["<0x41>", token]))
@@ -162,7 +162,7 @@ fn row_18_byte_tokens() {
 }
 
 #[test]
-fn row_18_ids_outside_the_vocabulary() {
+fn ids_outside_the_vocabulary() {
     for name in ["bos_token_id", "eos_token_id", "eot_token_id", "eom_token_id", "unknown_token_id"] {
         for id in [288u32, u32::MAX] {
             let wrong = built(tiny_llama(), |file| file.set(&format!("tokenizer.ggml.{name}"), id));
@@ -171,7 +171,7 @@ fn row_18_ids_outside_the_vocabulary() {
         let negative = built(tiny_llama(), |file| file.set(&format!("tokenizer.ggml.{name}"), -1i32));
         assert!(matches!(negative, Err(Error::KeyValue { .. })));
     }
-    // BOS is to be added, but there is none: the default id is not in the vocabulary.
+    // A BOS should be added, but none is named, and the default id is not in the vocabulary.
     let none = built(tiny_bpe(), |file| file.set("tokenizer.ggml.add_bos_token", true));
     assert_eq!(none, Err(Error::MissingKey { key: key("bos_token_id") }));
     let none = built(tiny_bpe(), |file| file.set("tokenizer.ggml.add_eos_token", true));
@@ -179,7 +179,7 @@ fn row_18_ids_outside_the_vocabulary() {
 }
 
 #[test]
-fn row_18_merges() {
+fn wrong_merges() {
     let merges = |merge: &str| {
         let merges = ["a b", merge];
         built(tiny_bpe(), |file| file.set("tokenizer.ggml.merges", Meta::strings(merges)))
@@ -194,12 +194,12 @@ fn row_18_merges() {
     for merge in ["b a", "ab ab"] {
         assert_eq!(merges(merge), wrong("makes something that is not a token"), "{merge:?}");
     }
-    // The same merge again: the first counts.
+    // For repeated merges, the first one counts.
     assert_eq!(merges("a b"), Ok(()));
 }
 
 #[test]
-fn row_18_tokens_that_are_strange_but_harmless() {
+fn tokens_that_are_strange_but_harmless() {
     let mut file = tiny_llama();
     let tokens =
         ["<unk>", "<s>", "</s>", "", "", "a", "a", "\u{2581}", " ", "<", "<|im_end|>", "\u{0}", "aaaaaaaaaaaaaaaa"];
@@ -207,18 +207,18 @@ fn row_18_tokens_that_are_strange_but_harmless() {
     for kinds in [1i32, 2, 3, 4, 5, 7] {
         assert_eq!(built(file.clone(), |f| f.set("tokenizer.ggml.token_type", Meta::array([kinds; 13]))), Ok(()));
     }
-    // Of two tokens that are spelled the same the first is used.
+    // Of two tokens with the same text, the first one is used.
     file.set("tokenizer.ggml.token_type", Meta::array([1i32; 13])).set("tokenizer.ggml.add_space_prefix", false);
     let file = file.build();
     assert_eq!(Owned::new(&file).encode(b"a", Encode::TEXT), [5]);
-    // No byte tokens: what cannot be spelled is unknown.
+    // Without byte tokens, everything that cannot be spelled is the unknown token.
     assert_eq!(Owned::new(&file).encode("é".as_bytes(), Encode::TEXT), [0, 0]);
 }
 
-// --- row 19: buffers that are too small, enormous texts ----------------------------------------------
+// --- small buffers, huge texts ------------------------------------------------------------------
 
 #[test]
-fn row_19_buffers() {
+fn small_buffers() {
     let file = tiny_llama().build();
     let tokenizer = Owned::new(&file).tokenizer;
     let what = "buffer for the token ids";
@@ -231,12 +231,12 @@ fn row_19_buffers() {
     let result = tokenizer.encode(b"a", Encode::PROMPT, &mut [], &mut [0; 2]);
     assert_eq!(result, Err(Error::BufferTooSmall { what, needed, given: 0 }));
     assert_eq!(Tokenizer::scratch_bytes(usize::MAX), usize::MAX);
-    // More than 32 bits count: then it is all that they do.
+    // Beyond 32 bits the size saturates.
     assert!(Tokenizer::scratch_bytes(1 << 29) as u64 > (1 << 34).min(usize::MAX as u64 / 2));
 }
 
 #[test]
-fn row_19_a_text_of_millions_of_bytes() {
+fn a_text_of_millions_of_bytes() {
     let file = tiny_llama().build();
     let tokenizer = Owned::new(&file);
     for text in [vec![b'a'; 2_000_000], vec![0xff; 1_000_000], b"</s>".repeat(500_000), b" ".repeat(2_000_000)] {
@@ -245,7 +245,7 @@ fn row_19_a_text_of_millions_of_bytes() {
     }
 }
 
-// --- whatever else -----------------------------------------------------------------------------------
+// --- other damage -------------------------------------------------------------------------------
 
 /// Every byte of a vocabulary changed: an error, or a tokenizer that works.
 #[test]
@@ -274,11 +274,11 @@ fn every_byte_changed() {
     }
 }
 
-/// An index that was damaged, say in flash, or made by a liar, is not taken: whatever word is changed.
+/// A damaged or forged index is refused, whichever word of it changed.
 #[test]
 fn every_word_of_an_index_changed() {
     let mut strange = tiny_bpe();
-    // The same token twice, the same merge twice, one that a text cannot contain, a special one.
+    // A repeated token, a repeated merge, a token that no text can contain, and a special one.
     strange
         .set("tokenizer.ggml.tokens", Meta::strings(["a", "b", "ab", "a", "abab", "a b", "<|im_end|>"]))
         .set("tokenizer.ggml.token_type", Meta::array([1i32, 1, 1, 1, 1, 4, 1]))
@@ -302,7 +302,7 @@ fn every_word_of_an_index_changed() {
     }
 }
 
-/// An index for the same numbers of everything, but other words.
+/// An index for a vocabulary with the same sizes but other texts.
 #[test]
 fn an_index_of_another_vocabulary() {
     let index_of = |file: &Builder| {

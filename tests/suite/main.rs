@@ -1,5 +1,5 @@
-//! The tests of the core in one program: what they share is compiled once. (Apart from it: `allocation.rs`, which watches
-//! the allocator, and `built.rs`, which also runs with few features.)
+//! All tests of the core in one program, so that common code is compiled once. (Separate: `allocation.rs`, which
+//! replaces the allocator, and `built.rs`, which also runs with few features.)
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,4 +1,4 @@
-//! The plan's promise: exactly these bytes, whatever they held before, and no byte beyond them.
+//! The plan's promise: the planned bytes suffice, whatever they hold, and no byte after them changes.
 
 use crate::common::families::{self, DECODERS, RECURRENT, decoder};
 use crate::common::fixture::Case;
@@ -10,12 +10,12 @@ use crate::common::workers::Scoped;
 use arenite::memory::{ALIGN, Aligned};
 use arenite::{Error, Gguf, KvType, Line, Model, Options, Plan, Session, Workspace};
 
-/// What lies beyond the plan.
+/// Fills memory after the planned bytes.
 const POISON: u8 = 0xA5;
-/// Poisoned bytes after the plan.
+/// Number of poisoned bytes after the planned ones.
 const BEYOND: usize = 4096;
 
-/// Aligned memory of `bytes` that hold `fill`, and poison after them.
+/// Aligned memory of `bytes` bytes filled with `fill`, followed by poison.
 struct Memory {
     lines: Vec<Line>,
     bytes: usize,
@@ -46,7 +46,7 @@ impl Memory {
     }
 }
 
-/// The models that memory is tried with, by name.
+/// Names and models to test.
 fn models() -> Vec<(String, Builder)> {
     let mut models: Vec<_> = FAMILIES.iter().map(|family| (String::from(*family), tiny(family))).collect();
     for kind in ["Q8_0", "Q4_0"] {
@@ -60,7 +60,7 @@ fn models() -> Vec<(String, Builder)> {
     models
 }
 
-/// All KV types, with and without batches, with and without other workers.
+/// All KV types, with and without batches and other workers.
 fn options() -> impl Iterator<Item = Options> {
     let kv = [KvType::F32, KvType::F16, KvType::Q8_0];
     kv.into_iter().flat_map(|kv| {
@@ -70,7 +70,7 @@ fn options() -> impl Iterator<Item = Options> {
     })
 }
 
-/// The bits of the logits after a prompt in batches and some tokens one by one.
+/// The bits of the logits after a prompt in batches and some single tokens.
 fn run(model: &Model<'_>, plan: Plan, workspace: &mut [u8], kv: &mut [u8]) -> Vec<u32> {
     let workers = Scoped(plan.options.workers);
     let mut session = Session::new(model, plan, workspace, kv).unwrap().with_workers(&workers);
@@ -96,10 +96,10 @@ fn exactly_the_planned_bytes_whatever_they_hold() {
             let memory = |fill| (Memory::new(plan.workspace, fill), Memory::new(plan.kv, fill));
             let (mut workspace, mut kv) = memory(0);
             let want = run(&model, plan, workspace.exact(), kv.exact());
-            // 0xFF everywhere: NaN as f32 and as f16, -1 as a byte or an offset.
+            // 0xFF everywhere: NaN as f32 and f16, -1 as a byte or an offset.
             let (mut workspace, mut kv) = memory(0xFF);
             assert!(run(&model, plan, workspace.exact(), kv.exact()) == want, "{name} {options:?}");
-            // More than planned is handed over: the rest stays as it is.
+            // A larger slice than planned: the rest must not change.
             let (mut workspace, mut kv) = memory(0x7F);
             assert!(run(&model, plan, workspace.all(), kv.all()) == want, "{name} {options:?}");
             assert!(workspace.is_poisoned_beyond() && kv.is_poisoned_beyond(), "{name} {options:?}");
@@ -128,7 +128,7 @@ fn one_byte_less() {
     }
 }
 
-/// Memory for statics, wherever it lies: on its boundary, zeroed, and handed out once.
+/// Static memory is aligned, zeroed, and handed out once.
 #[test]
 fn memory_that_is_handed_out_once() {
     for _ in 0..3 {
@@ -146,7 +146,7 @@ fn memory_that_is_handed_out_once() {
     }
 }
 
-/// What no tokenizer here reads can be run all the same, with ids.
+/// A model with an unsupported tokenizer still runs with token ids.
 #[test]
 fn a_model_without_a_tokenizer() {
     let plan = |file: &Builder| Plan::new(&Gguf::parse(&file.build()).unwrap(), Options::default()).unwrap();
@@ -157,7 +157,7 @@ fn a_model_without_a_tokenizer() {
     assert_eq!((unknown.workspace, unknown.kv), (known.workspace, known.kv));
 }
 
-/// Mamba 2 has nothing but states that remembers.
+/// In Mamba 2 the recurrent states are the only memory.
 #[test]
 fn a_state_tells_what_came_before() {
     let file = decoder("mamba2").build();
@@ -207,7 +207,7 @@ fn a_plan_of_another_model() {
     let mut memory = Memory::new(1 << 20, 0);
     let mut kv = Memory::new(1 << 20, 0);
     assert!(Session::new(&Model::new(&one).unwrap(), plan, memory.exact(), kv.exact()).is_ok());
-    // The other model has the same shapes, and two tensors more in each layer.
+    // The other model has the same shapes, and two more tensors per layer.
     let error = Session::new(&Model::new(&other).unwrap(), plan, memory.exact(), kv.exact()).unwrap_err();
     assert_eq!(error, Error::PlanMismatch);
     let wider = with_heads_of(18).build();
@@ -219,7 +219,7 @@ fn a_plan_of_another_model() {
     assert_eq!(error, Error::PlanMismatch);
 }
 
-/// Bytes of an f16 cache of so many positions: keys, and values in rows of a multiple of 16.
+/// Size of an f16 cache for `positions`: keys, and values in rows of a multiple of 16.
 fn f16_bytes(kv_heads: usize, head_dim: usize, positions: usize) -> usize {
     kv_heads * positions.next_multiple_of(16) * 2 * (head_dim + head_dim.next_multiple_of(16))
 }
@@ -238,7 +238,7 @@ fn keys_and_values_of_owning_layers_only_and_local_ones_by_window() {
     });
     assert_eq!(planned(&decoder("gemma4").build()), want.sum::<usize>());
 
-    // Layer types and sizes as the configuration of the original model has them.
+    // Layer types and sizes from the configuration of the original model.
     for name in ["gemma4_e2b", "gemma4_dense"] {
         let Some(case) = Case::find(name, "model.gguf") else { continue };
         let config = &case.json()["hf_config"];
@@ -258,7 +258,7 @@ fn keys_and_values_of_owning_layers_only_and_local_ones_by_window() {
     }
 }
 
-// --- the compiler plans --------------------------------------------------------------------------
+// --- planning at compile time --------------------------------------------------------------------
 
 static STORY: &[u8] = include_bytes!("../fixtures/llama_mha/F16.gguf");
 const PLAN: Plan = Plan::of(STORY, Options::new().context(64).batch(8));
@@ -275,7 +275,7 @@ fn a_plan_that_the_compiler_made() {
     assert!(session.logits().iter().all(|logit| logit.is_finite()));
 }
 
-/// Where the compiler plans, an error is a panic that says the same.
+/// At compile time an error is a panic with the same message.
 #[test]
 fn a_plan_that_the_compiler_refuses() {
     let panic = |plan: &(dyn Fn() -> Plan + std::panic::RefUnwindSafe)| {
@@ -295,8 +295,8 @@ fn a_plan_that_the_compiler_refuses() {
 
 #[test]
 fn the_numbers_are_the_same_on_every_target() {
-    // Written down, so that a target with other sizes of anything shows. A change of what lies in
-    // the workspace changes them, too: then they are to be written down anew.
+    // Fixed numbers, so that a target with other sizes shows. They must be updated when the workspace's contents
+    // change.
     let file = std::fs::read(fixtures::committed().join("qwen3/model.gguf")).unwrap();
     let gguf = Gguf::parse(&file).unwrap();
     let bytes = |kv, batch, workers| {

@@ -1,4 +1,4 @@
-//! What an observer sees, and what stopping a pass leaves behind.
+//! Tests what an observer sees, and the state after a stopped pass.
 
 use std::ops::ControlFlow;
 
@@ -11,7 +11,7 @@ use arenite::{Error, KvType, Observer, Stage};
 
 const WIDTH: usize = DIM as usize;
 
-/// Keeps everything, and breaks at one stage if it is told to.
+/// Records everything; stops at one stage if requested.
 #[derive(Default)]
 struct Record {
     seen: Vec<(Stage, usize, usize, Vec<f32>)>,
@@ -97,7 +97,7 @@ fn the_first_and_the_last_stage_are_what_they_say() {
     let want = ids.iter().flat_map(|&id| embeddings[id as usize * WIDTH..][..WIDTH].iter().map(|&x| x as f32));
     assert_eq!(record.seen[0].3, want.collect::<Vec<_>>());
 
-    // Logits are the last state of the last token, normed, times the head.
+    // The logits are the last token's final state, normed, times the head.
     let [.., after, before_logits] = &record.seen[..] else { panic!("too few stages") };
     let (stage, layer, _, states) = after;
     assert_eq!((*stage, *layer), (Stage::After, LAYERS as usize - 1));
@@ -115,7 +115,7 @@ fn the_first_and_the_last_stage_are_what_they_say() {
     assert!(error < 1e-6, "{error:e}");
 }
 
-/// `hidden.bin` of a fixture: see `tests/fixtures/hidden.py`, which says what is in it.
+/// `hidden.bin` of a fixture; `tests/fixtures/hidden.py` describes its contents.
 #[test]
 fn the_states_are_those_of_transformers() {
     for name in ["qwen3", "gpt2"] {
@@ -166,7 +166,7 @@ fn stopping_leaves_the_session_where_it_was() {
             assert_eq!(session.prefill_observed(&ids, &mut record), Ok(ControlFlow::Break(())));
             let last = record.seen.last().unwrap();
             assert_eq!((last.0, last.1, last.2), (stage, layer, position), "nothing is seen after the break");
-            // The batches before the one that was stopped are in the context.
+            // The batches before the stopped one are in the context.
             assert_eq!(session.position(), before);
             session.prefill(&ids[before..]).unwrap();
             assert_eq!(session.logits(), want);
@@ -188,8 +188,8 @@ fn stopping_keeps_the_logits() {
 
 #[test]
 fn a_stopped_batch_has_overwritten_the_ring() {
-    // A window of 4 in batches of 13 keeps 16 positions. A batch that is stopped at position 16 has
-    // taken the places of 0 to 12 already.
+    // A window of 4 with batches of 13 keeps 16 positions. A batch stopped at position 16 has already overwritten
+    // positions 0 to 12.
     let file = windowed(4).build();
     let mut run = Run::new(&file, |options| (options.context, options.batch) = (64, 13));
     let ids: Vec<u32> = (1..=29).collect();

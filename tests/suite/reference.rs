@@ -1,13 +1,13 @@
-//! Logits against independent programs: Hugging Face transformers in fp32, and llama.cpp.
+//! Compares logits with independent programs: Hugging Face transformers in fp32, and llama.cpp.
 //!
-//! The cases lie in the directory that `ARENITE_FIXTURES` names; a few are in `tests/fixtures`.
+//! Most cases are in the directory that `ARENITE_FIXTURES` names; a few are in `tests/fixtures`.
 
 use crate::common::fixture::{Case, DECODERS, relative_error};
 use crate::common::run::{Run, argmax};
 use arenite::KvType;
 
-/// f32 weights, f32 cache: nothing is rounded but the sums, so 1e-5 is some hundred times the
-/// unit roundoff, for some hundred roundings one after another.
+/// With f32 weights and f32 cache, only sums are rounded: 1e-5 is some hundred times the unit roundoff, for some
+/// hundred roundings in a row.
 const F32_TOLERANCE: f64 = 1e-5;
 
 #[test]
@@ -35,8 +35,8 @@ fn f32_models_equal_transformers() {
     }
 }
 
-/// On quantized files the yardstick is llama.cpp on the same file: both quantize activations, so
-/// neither gives the exact logits of the stored weights. Ours may be a tenth further from them.
+/// Compares with llama.cpp on the same quantized file. Both quantize activations, so neither gives the exact logits
+/// of the stored weights. Ours may deviate a tenth more.
 #[test]
 fn quantized_models_are_as_near_as_llama_cpp() {
     for (name, kinds) in [

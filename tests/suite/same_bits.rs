@@ -1,4 +1,4 @@
-//! The same bits from every table of kernels, on every machine, for every batch and any number of workers.
+//! All kernel tables give the same bits, on every machine, for every batch and any number of workers.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use crate::common::variants::{quantized, tiny};
 use crate::common::workers::Scoped;
 use arenite::{Error, Gguf, Kernels, KvType, Model, Options, Plan};
 
-/// Tokens of the prompt, and tokens decoded after it one by one.
+/// Tokens of the prompt, and tokens decoded after it.
 const PROMPT: usize = 90;
 const DECODED: usize = 3;
 
@@ -24,7 +24,7 @@ struct Way {
 }
 
 impl Way {
-    /// The logits after the prompt and after each decoded token, folded into one number (FNV-1a).
+    /// A hash (FNV-1a) of the logits after the prompt and after each decoded token.
     fn run(self, file: &[u8]) -> u64 {
         let Self { kernels, kv, batch, workers } = self;
         let mut run =
@@ -43,7 +43,7 @@ impl Way {
             }
         };
         let ids: Vec<u32> = (0..(PROMPT + DECODED) as u32).map(|i| (i * i * 31 + 17 * i + 1) % 200).collect();
-        // An encoder sees the prompt first; if it is one by itself, its states are all there is.
+        // The encoder, if there is one, runs the prompt first. Without a decoder its states are the result.
         match session.encode(&ids[..60]) {
             Ok(()) => add(session.states()),
             Err(error) => assert_eq!(error, Error::NoPart { part: "encoder" }),
@@ -64,7 +64,7 @@ fn scalar() -> &'static Kernels {
     Kernels::by_name("scalar").unwrap()
 }
 
-/// The fixtures' GGUF files, without those that hold a vocabulary only.
+/// The fixtures' GGUF files, except those with only a vocabulary.
 fn files() -> Vec<PathBuf> {
     let list = |path: &Path| -> Vec<PathBuf> {
         let entries = path.read_dir().into_iter().flatten();
@@ -102,9 +102,9 @@ fn every_fixture_every_way() {
     }
 }
 
-/// The bits that every target must give: computed by the scalar kernels on x86-64.
+/// The bits that every target must give, computed by the scalar kernels on x86-64.
 ///
-/// Where the arithmetic is changed on purpose, in all kernels alike, these numbers change with it.
+/// They change when the arithmetic of all kernels is changed on purpose.
 #[test]
 fn the_bits_of_all_machines() {
     let fixture = |path: &str| read(&committed().join(path));

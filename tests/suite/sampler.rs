@@ -1,14 +1,14 @@
-//! The sampling chain: numbers worked out by hand, properties, and a naive chain to compare with.
+//! The sampler chain: values worked out by hand, properties, and a comparison with a naive implementation.
 
 use crate::common::unwritten::unwritten;
 use arenite::sampler::{Link, Params, Pcg32, Sampler, Xorshift, argmax};
 use arenite::{Error, TokenId};
 use rand_core::{Infallible, Rng, SeedableRng, TryRng};
 
-/// Everything off: a draw from the softmax.
+/// All steps disabled: a draw from the softmax.
 const PLAIN: Params = Params { temperature: 1.0, top_k: 0, top_p: 1.0, min_p: 0.0, ..Params::DEFAULT };
 
-/// Samples once after `history`, with exactly the memory asked for, and returns the logits too.
+/// Samples once after `history`, with exactly the required memory. Also returns the logits.
 fn sample(
     params: Params,
     bias: &[(TokenId, f32)],
@@ -17,7 +17,7 @@ fn sample(
     rng: &mut impl Rng,
 ) -> (TokenId, Vec<f32>) {
     let bytes = Sampler::scratch_bytes(&params, logits.len());
-    // One byte further, so that nothing is aligned.
+    // Offset by one byte, so that nothing is aligned.
     let mut scratch = vec![0xaa; bytes + 2];
     let mut sampler = Sampler::new(params, bias, logits.len(), unwritten(&mut scratch[1..=bytes])).unwrap();
     for token in history {
@@ -29,7 +29,7 @@ fn sample(
     (token, logits)
 }
 
-/// A "random" number from 0 to 1 that the test chooses.
+/// A fake random number from 0 to 1.
 struct Fixed(f64);
 
 impl TryRng for Fixed {
@@ -45,7 +45,7 @@ impl TryRng for Fixed {
     }
 }
 
-/// A generator that must not be asked.
+/// A generator that must not be used.
 struct Untouched;
 
 impl TryRng for Untouched {
@@ -61,7 +61,7 @@ impl TryRng for Untouched {
     }
 }
 
-/// All tokens that can come out, by trying 20000 evenly spaced numbers.
+/// All tokens that can be drawn, found with 20000 evenly spaced numbers.
 fn support(params: Params, logits: &[f32]) -> Vec<TokenId> {
     let mut seen: Vec<TokenId> =
         (0..20000).map(|i| sample(params, &[], &[], logits, &mut Fixed(i as f64 / 20000.0)).0).collect();
@@ -87,7 +87,7 @@ fn bias_comes_before_everything() {
     let greedy = Params::GREEDY;
     let (token, logits) = sample(greedy, &[(2, 10.0), (0, f32::NEG_INFINITY)], &[], &[5.0, 4.0, 3.0], &mut Untouched);
     assert_eq!((token, &logits[..]), (2, &[f32::NEG_INFINITY, 4.0, 13.0][..]));
-    // A banned token never comes out, even if top-k has no better ones.
+    // A banned token is never drawn, even if top-k has no better ones.
     let params = Params { top_k: 3, ..PLAIN };
     for i in 0..1000 {
         let random = &mut Fixed(i as f64 / 1000.0);
@@ -107,7 +107,7 @@ fn penalties_by_hand() {
         repeat_last_n: 4,
         ..Params::GREEDY
     };
-    // Token 9 is too long ago; 1 came up twice, 2 and 0 once.
+    // Token 9 is too long ago; 1 occurred twice, 2 and 0 once.
     let history = [9, 9, 1, 2, 1, 0];
     let logits = [0.0, 4.0, -3.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
     let (_, found) = sample(params, &[], &history, &logits, &mut Untouched);
@@ -124,7 +124,7 @@ fn penalties_by_hand() {
         1.0,
     ];
     assert_eq!(found, expected);
-    // Tokens outside the vocabulary are no harm, and nothing to remember is no memory.
+    // Tokens outside the vocabulary are ignored, and no history needs no memory.
     sample(params, &[], &[100, u32::MAX], &logits, &mut Untouched);
     assert_eq!(Sampler::scratch_bytes(&params, 10), 4 * 8);
     assert_eq!(Sampler::scratch_bytes(&Params { repeat_last_n: 0, ..params }, 10), 0);
@@ -159,7 +159,7 @@ fn top_p_and_min_p_by_hand() {
     let logits: Vec<f32> = [8.0f32, 4.0, 2.0, 1.0, 1.0].map(f32::ln).to_vec();
     let top_p = |p| support(Params { top_p: p, ..PLAIN }, &logits).len();
     assert_eq!([top_p(0.0), top_p(0.49), top_p(0.51), top_p(0.74), top_p(0.76), top_p(0.9)], [1, 1, 2, 2, 3, 4]);
-    // Among the best three the first has 4/7.
+    // Among the best three the first one has probability 4/7.
     let top_k_p = |p| support(Params { top_k: 3, top_p: p, ..PLAIN }, &logits).len();
     assert_eq!([top_k_p(0.5), top_k_p(0.58), top_k_p(0.9)], [1, 2, 3]);
     for top_k in [0, 5, 4] {
@@ -189,7 +189,7 @@ fn strange_parameters_and_logits_choose_something() {
             }
         }
     }
-    // Nothing possible: the first.
+    // If all tokens are impossible, the first one is chosen.
     for params in [PLAIN, Params::DEFAULT, Params { top_k: 0, ..Params::DEFAULT }] {
         assert_eq!(sample(params, &[], &[], &[f32::NEG_INFINITY, f32::NAN], &mut rng).0, 0);
     }
@@ -213,7 +213,7 @@ fn errors() {
     assert!(Sampler::new(params, &[], 0, &mut []).unwrap().sample(&mut [], &mut Pcg32::new(0)).is_err());
 }
 
-/// The same chain with everything sorted and nothing clever: the candidates and their shares.
+/// A naive implementation of the chain, which sorts everything. Returns the candidates and their probabilities.
 fn naive(params: &Params, history: &[TokenId], logits: &[f32]) -> Vec<(TokenId, f64)> {
     let recent = &history[history.len().saturating_sub(params.repeat_last_n as usize)..];
     let mut all: Vec<(TokenId, f64)> = (0..).zip(logits.iter().map(|l| f64::from(*l))).collect();
@@ -248,7 +248,7 @@ fn naive(params: &Params, history: &[TokenId], logits: &[f32]) -> Vec<(TokenId, 
                 all.truncate(kept.max(1));
             }
             Link::Typical if params.typical_p < 1.0 => {
-                // As llama.cpp does it: all in the order of their distance from the entropy.
+                // Like llama.cpp: all tokens sorted by their distance from the entropy.
                 let entropy: f64 = shares.iter().map(|p| -p * p.ln()).sum();
                 let mut order: Vec<usize> = (0..all.len()).collect();
                 order.sort_by(|a, b| {
@@ -291,7 +291,7 @@ fn agrees_with_the_naive_chain() {
             order: shuffled(round, &mut uniform),
         };
         let expected = naive(&params, &history, &logits);
-        // Even numbers give every token in proportion to its share.
+        // Evenly spaced numbers draw every token in proportion to its probability.
         const DRAWS: usize = 4000;
         let mut counts = vec![0; vocab];
         for i in 0..DRAWS {
@@ -311,7 +311,7 @@ fn agrees_with_the_naive_chain() {
     }
 }
 
-/// The usual order in half of the rounds; else any, now and then with a link less.
+/// The usual order in half of the rounds; otherwise a random one, sometimes with a step less.
 fn shuffled(round: usize, uniform: &mut impl FnMut() -> f64) -> [Option<Link>; 5] {
     let mut order = Params::DEFAULT.order;
     if round % 2 == 1 {
@@ -325,7 +325,7 @@ fn shuffled(round: usize, uniform: &mut impl FnMut() -> f64) -> [Option<Link>; 5
     order
 }
 
-/// Samples once among the tokens that are not `forbidden`; also how many were asked about.
+/// Samples once among the tokens that are not `forbidden`. Also returns the number of checks.
 fn sample_where(
     params: Params,
     forbidden: &[TokenId],
@@ -344,7 +344,7 @@ fn sample_where(
 
 #[test]
 fn only_what_is_allowed_counts() {
-    // Weights 8, 4, 2, 1, 1. Without the first: 4, 2, 1, 1 of 8; without the second as well: 2, 1, 1 of 4.
+    // Weights 8, 4, 2, 1, 1. Without the first: 4, 2, 1, 1 of 8; without the second, too: 2, 1, 1 of 4.
     let logits: Vec<f32> = [8.0f32, 4.0, 2.0, 1.0, 1.0].map(f32::ln).to_vec();
     let counts = |params, forbidden: &[TokenId]| {
         let mut counts = [0; 5];
@@ -356,11 +356,11 @@ fn only_what_is_allowed_counts() {
     };
     assert_eq!(counts(PLAIN, &[0]), [0, 4, 2, 1, 1]);
     assert_eq!(counts(PLAIN, &[0, 1]), [0, 0, 4, 2, 2]);
-    // The two best of those: 4 and 2 of 6, of which 8 even numbers hit the first 5 times.
+    // The two best of those: 4 and 2 of 6, so 5 of 8 evenly spaced numbers draw the first.
     assert_eq!(counts(Params { top_k: 2, ..PLAIN }, &[0]), [0, 5, 3, 0, 0]);
-    // Fewer than the k best are allowed: what is there is drawn from.
+    // Fewer than k tokens are allowed: the draw is among those.
     assert_eq!(counts(Params { top_k: 3, ..PLAIN }, &[0, 1, 2]), [0, 0, 0, 4, 4]);
-    // The first has half of what is left, the second a quarter; a quarter of the best is 1.
+    // The first has half of the rest, the second a quarter; a quarter of the best is 1.
     assert_eq!(counts(Params { top_p: 0.49, ..PLAIN }, &[0]), [0, 8, 0, 0, 0]);
     assert_eq!(counts(Params { top_p: 0.51, ..PLAIN }, &[0]), [0, 5, 3, 0, 0]);
     assert_eq!(counts(Params { min_p: 0.4, ..PLAIN }, &[0]), [0, 5, 3, 0, 0]);
@@ -368,7 +368,7 @@ fn only_what_is_allowed_counts() {
     for params in [PLAIN, Params::GREEDY, Params::default(), Params { top_p: 0.5, ..PLAIN }] {
         let all = [0, 1, 2, 3, 4];
         assert_eq!(sample_where(params, &all, &logits, &mut Fixed(0.5)).0, Err(Error::NoTokenAllowed));
-        // What is allowed is not possible.
+        // The allowed tokens are impossible.
         let impossible = [1.0, f32::NEG_INFINITY, f32::NAN, 1.0, 1.0];
         assert_eq!(sample_where(params, &[0, 3, 4], &impossible, &mut Fixed(0.5)).0, Err(Error::NoTokenAllowed));
     }
@@ -389,7 +389,7 @@ fn few_are_asked_about_and_the_choice_is_remembered() {
 
 #[test]
 fn typical_by_hand() {
-    // Probabilities 1/2, 1/4, 1/8, 1/16, 1/16: surprise 1, 2, 3, 4, 4 bits, 1.875 expected.
+    // Probabilities 1/2, 1/4, 1/8, 1/16, 1/16: information content 1, 2, 3, 4, 4 bits, 1.875 expected.
     let logits: Vec<f32> = [8.0f32, 4.0, 2.0, 1.0, 1.0].map(f32::ln).to_vec();
     let typical = |p| support(Params { typical_p: p, ..PLAIN }, &logits);
     assert_eq!(typical(0.0), [1]);
@@ -402,13 +402,13 @@ fn typical_by_hand() {
 
 #[test]
 fn the_order_counts() {
-    // At temperature 2 the best has no more than 8^.5 / (8^.5 + 4^.5 + 2^.5 + 2) = 0.34.
+    // At temperature 2 the best token has at most 8^.5 / (8^.5 + 4^.5 + 2^.5 + 2) = 0.34.
     let logits: Vec<f32> = [8.0f32, 4.0, 2.0, 1.0, 1.0].map(f32::ln).to_vec();
     let hot = Params { temperature: 2.0, top_p: 0.45, ..PLAIN };
     assert_eq!(support(hot, &logits), [0]);
     let order = [Some(Link::Temperature), Some(Link::TopP), None, None, None];
     assert_eq!(support(Params { order, ..hot }, &logits), [0, 1]);
-    // Without its link a parameter does nothing, also a temperature of 0.
+    // A parameter whose step is missing has no effect, including temperature 0.
     let order = [Some(Link::MinP), None, None, None, None];
     assert_eq!(
         support(Params { order, top_p: 0.1, top_k: 1, temperature: 0.0, min_p: 0.2, ..PLAIN }, &logits),

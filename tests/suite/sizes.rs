@@ -1,4 +1,4 @@
-//! What a plan comes to: the numbers themselves, where the options end, and which plan is whose.
+//! Sizes of plans: exact numbers, limits of options, and plans used with the wrong model.
 
 use crate::common::encoders::{ENCODERS, encoder};
 use crate::common::families::{DECODERS, RECURRENT, decoder};
@@ -12,7 +12,7 @@ fn plan(file: &Builder, options: Options) -> Result<Plan, Error> {
     Plan::new(&Gguf::parse(&bytes).unwrap(), options)
 }
 
-/// One of each kind.
+/// One model of each kind.
 fn models() -> Vec<(String, Builder)> {
     let mut models: Vec<_> = FAMILIES.iter().map(|family| (String::from(*family), tiny(family))).collect();
     models.push(("llama Q8_0".into(), quantized(tiny("llama"), "Q8_0")));
@@ -23,8 +23,8 @@ fn models() -> Vec<(String, Builder)> {
     models
 }
 
-/// Bytes of workspace, and of the cache by type of its elements. Written down, so that another size of anything in them
-/// shows, on any target: that a run wants no more is shown where models run, that it wants no less is shown nowhere else.
+/// Size of the workspace, and of the cache by element type. Fixed numbers, so that a changed size shows on any
+/// target. Tests that run models show that a run needs no more.
 const SIZES: &[(&str, usize, [usize; 3])] = &[
     ("llama", 13952, [36864, 18432, 10368]),
     ("qwen2", 13824, [36864, 18432, 10368]),
@@ -81,7 +81,7 @@ fn the_numbers_of_every_kind_of_model() {
     assert!(same, "{}", found.iter().map(|row| format!("    {row:?},\n")).collect::<String>());
 }
 
-/// Bytes of one more worker's scratch: sums of attention (16 floats for each row of each of two heads, at most 8), and
+/// Size of one more worker's scratch: sums of attention (16 floats for each row of each of two heads, at most 8), and
 /// one panel.
 #[test]
 fn panels_are_for_several_tokens_and_as_wide_as_what_is_multiplied() {
@@ -93,7 +93,7 @@ fn panels_are_for_several_tokens_and_as_wide_as_what_is_multiplied() {
     };
     let (plain, whole) = (tiny("llama"), quantized(tiny("llama"), "Q8_0"));
     assert_eq!([1, 2, 16].map(|batch| scratch(&plain, batch)), [2 * 64, 4 * 64, 8 * 64]);
-    // 16 rows of two blocks, of 32 bytes and a scale each; a token alone goes without.
+    // 16 rows of two blocks, of 32 bytes and a scale each. A single token needs no panel.
     let panel = 16 * 2 * (32 + 4);
     assert_eq!([1, 2, 16].map(|batch| scratch(&whole, batch)), [2 * 64, 4 * 64 + panel, 8 * 64 + panel]);
     // Rows of one block, if the widest matrix has no blocks.
@@ -102,20 +102,20 @@ fn panels_are_for_several_tokens_and_as_wide_as_what_is_multiplied() {
     let mut narrow = plain.clone();
     *narrow.tensors.iter_mut().find(|tensor| tensor.name == name).unwrap() = tensor(&whole);
     assert_eq!(scratch(&narrow, 2), 4 * 64 + panel / 2);
-    // Wider than anything that the model multiplies: it is another's.
+    // Wider than any matrix that a layer multiplies, so it does not count.
     let mut others = tensor(&whole);
     (others.name, others.dims) = (b"wide".to_vec(), vec![128, 8]);
     narrow.tensors.push(others);
     assert_eq!(scratch(&narrow, 2), 4 * 64 + panel / 2);
 }
 
-/// Bytes of 16 positions of one head of 16 and of 8 elements, as f16: keys, and values in rows of 16.
+/// Size of 16 positions of one head of 16 and of 8 elements, as f16: keys, and values in rows of 16.
 const TILES: [usize; 2] = [16 * 2 * (16 + 16), 16 * 2 * (8 + 16)];
 
 #[test]
 fn a_window_and_a_batch_end_where_a_page_does() {
     let kv = |batch| plan(&windowed(16), Options::new().context(64).batch(batch)).unwrap().kv;
-    // Two layers of one head. The first of 17 tokens sees 15 before it, that of 18 the same.
+    // Two layers of one head. The first of 17 tokens attends to 15 before it, and so does that of 18.
     assert_eq!([1, 2, 17, 18].map(kv), [1, 2, 2, 3].map(|pages| 2 * pages * TILES[0]));
 }
 
@@ -129,7 +129,7 @@ fn an_encoder_with_other_heads_has_pages_of_its_own() {
         }
         plan(&file, Options::new().context(16)).unwrap().kv
     };
-    // Of the decoder three layers, each with its own keys and values and those of the text.
+    // The decoder has three layers, each with its own keys and values and those of the text.
     let decoder = 3 * 2 * 2 * TILES[0];
     assert_eq!(kv([2, 2, 2]), decoder);
     assert_eq!(kv([2, 1, 2]), decoder + TILES[0]); // fewer heads
@@ -154,7 +154,7 @@ fn what_options_become() {
     let llama = tiny("llama");
     let resolved = |options: Options| plan(&llama, options.context(24)).unwrap().options;
     let batch = |batch, contexts| resolved(Options::new().batch(batch).contexts(contexts)).batch;
-    // At least a token for each context, at most all that they hold.
+    // At least one token per context, at most all that they hold.
     let cases = [(0, 1, 1), (1, 1, 1), (23, 1, 23), (24, 1, 24), (25, 1, 24), (1, 3, 3), (72, 3, 72), (73, 3, 72)];
     for (asked, contexts, given) in cases {
         assert_eq!(batch(asked, contexts), given, "{asked} for {contexts} contexts");
@@ -168,7 +168,7 @@ fn what_options_become() {
     let few = resolved(Options::new().workers(0).contexts(0));
     assert_eq!((few.workers, few.contexts), (1, 1));
     assert_eq!([0, 1, 2, 5].map(|beams| Options::new().beams(beams).contexts), [2, 2, 3, 6]);
-    // As many positions as the model was trained for; more where they are not learned.
+    // At most as many positions as the model was trained for, unless positions are not learned.
     let context = |family, context| plan(&tiny(family), Options::new().context(context)).unwrap().options.context;
     assert_eq!([0, 63, 65].map(|asked| context("llama", asked)), [64, 63, 65]);
     assert_eq!([0, 63, 65].map(|asked| context("gpt2", asked)), [64, 63, 64]);
@@ -184,10 +184,10 @@ fn the_most_that_can_be_asked_for() {
         (Options::new().checkpoints(1 << 12), Options::new().checkpoints((1 << 12) + 1)),
         (Options::new().pages(1 << 30), Options::new().pages((1 << 30) + 1)),
         (Options::new().context(long), Options::new().context(long + 1)),
-        // 2^30 pages in all.
+        // 2^30 pages in total.
         (Options::new().context(long).contexts(8), Options::new().context(long).contexts(9)),
     ] {
-        // That many bytes may be too many for 32 bits.
+        // Too many bytes for 32 bits.
         if cfg!(target_pointer_width = "64") {
             assert!(plan(&llama, most).is_ok(), "{most:?}");
         }
@@ -217,7 +217,8 @@ fn a_plan_is_its_models() {
         let (mut workspace, mut kv) = (memory(plan.workspace), memory(plan.kv));
         Session::new(&model, plan, Line::bytes_mut(&mut workspace), Line::bytes_mut(&mut kv)).map(|_| ())
     };
-    // Every third layer sees all positions, or every second one: with a context no longer than the window, it costs the same.
+    // Every third or every second layer attends to all positions. In a context no longer than the window, both cost
+    // the same.
     let models = [3u32, 2].map(|pattern| {
         let mut file = decoder("gemma3");
         file.set("gemma3.attention.sliding_window_pattern", pattern);

@@ -1,5 +1,5 @@
-//! Saved sessions: restored and decoded gives the same bits as prefilled and decoded, and nothing but a
-//! whole snapshot of the same session is taken.
+//! Snapshots: a restored session decodes the same bits as one that was prefilled, and only a complete snapshot of the
+//! same session is accepted.
 
 use crate::common::families::{DECODERS, RECURRENT, decoder};
 use crate::common::gguf::Builder;
@@ -34,7 +34,7 @@ fn save(session: &Session<'_, '_>) -> Vec<u8> {
     out
 }
 
-/// The logits after each of some tokens, and now.
+/// The logits now and after each of some more tokens.
 fn go_on(session: &mut Session<'_, '_>) -> Vec<u32> {
     let mut all = bits(session);
     for token in [7, 250, 3, 99].into_iter().take(session.context() - session.position()) {
@@ -48,7 +48,7 @@ fn run(file: &[u8], kv: KvType, batch: usize) -> Run<'_> {
     Run::new(file, |options| *options = Options::new().context(64).batch(batch).kv(kv))
 }
 
-/// A snapshot of `len` tokens goes into a session that has been elsewhere, whose cache is full of other things.
+/// Restores a snapshot of `len` tokens into a session whose cache is full of other tokens.
 fn arrives(run: &mut Run<'_>, snapshot: &[u8], len: usize, want: &[u32], name: &str) {
     let mut session = run.session();
     session.prefill(&[9; 61]).unwrap();
@@ -79,7 +79,7 @@ fn the_same_bits_as_prefilled() {
     }
 }
 
-/// Layers whose state has a fixed size: it goes along, as f32 whatever the type of the KV cache.
+/// The states of recurrent layers are saved as f32, whatever the type of the KV cache.
 #[test]
 fn states_of_fixed_size_go_along() {
     let ids = prompt(64);
@@ -144,7 +144,7 @@ fn after_going_back() {
                     restored.prefill(&[9; 64]).unwrap();
                     restored.restore(&snapshot).unwrap();
                     assert_eq!(restored.position(), position);
-                    // It can go back just as far.
+                    // It can be rewound just as far.
                     for back in (0..=position).rev() {
                         let result = session.rewind(back);
                         assert_eq!(restored.rewind(back), result, "{reached} to {position} to {back}");
@@ -184,7 +184,7 @@ fn the_size_is_known_beforehand() {
             }
         }
     }
-    // Two layers, one KV head of 16: 64 elements a position, in tiles without padding.
+    // Two layers, one KV head of 16: 64 elements per position, in tiles without padding.
     let file = tiny("llama").build();
     let gguf = Gguf::parse(&file).unwrap();
     for (kv, position) in [(KvType::F32, 256), (KvType::F16, 128), (KvType::Q8_0, 64 + 8)] {
@@ -195,7 +195,7 @@ fn the_size_is_known_beforehand() {
     }
 }
 
-// --- what is not taken ---------------------------------------------------------------------------
+// --- refused snapshots ---------------------------------------------------------------------------
 
 /// That `snapshot` gives `error` and leaves a session as it was.
 fn refused(session: &mut Session<'_, '_>, snapshot: &[u8], error: Error) {
@@ -226,7 +226,7 @@ fn snapshots_of_other_sessions() {
     refused(&mut session, &of(&file, 64, KvType::Q8_0, 8), foreign("type of KV cache"));
     refused(&mut session, &of(&file, 64, KvType::F16, 16), foreign("batch size"));
 
-    // Another architecture; other metadata; the same metadata and other weights, or one other matrix.
+    // Another architecture; other metadata; the same metadata with other weights, or with one other matrix.
     refused(&mut session, &of(&tiny("qwen2").build(), 64, KvType::F16, 8), foreign("model"));
     let mut renamed = windowed(20);
     renamed.set("general.name", "tony");
@@ -275,16 +275,16 @@ fn damaged_snapshots() {
             }
         }
         assert!(save(&session) == before);
-        // Longer is fine: a slot in flash ends in anything.
+        // Bytes after the snapshot are ignored, because a flash slot may be longer.
         session.restore(&[&good[..], &[0xff; 9]].concat()).unwrap();
         assert!(save(&session) == good);
-        // And so is any alignment.
+        // Any alignment is accepted.
         let shifted = [&[0u8; 3], &good[..]].concat();
         session.restore(&shifted[3..]).unwrap();
     }
 }
 
-/// The checksum, stated a second time.
+/// An independent implementation of the checksum.
 fn sum(snapshot: &[u8]) -> [u8; 8] {
     let mut header = snapshot[..HEADER].to_vec();
     header[40..].fill(0);
@@ -316,7 +316,7 @@ fn forged_positions() {
             bad[36..40].copy_from_slice(&u32::to_le_bytes(reached));
             refused(&mut session, &bad, Error::DamagedSnapshot { why: "is at an impossible position" });
         }
-        // With the right checksum anything else is taken, and nothing worse than wrong logits comes of it.
+        // With the right checksum everything else is accepted; the worst result is wrong logits.
         let plan = here.plan;
         let mut session = here.session();
         for position in [0, 1, 33, 64] {
@@ -332,7 +332,7 @@ fn forged_positions() {
     }
 }
 
-/// What an encoder leaves behind is not saved.
+/// Encoder states are not saved.
 #[test]
 fn models_with_an_encoder() {
     let Some(case) = crate::common::fixture::Case::find("t5_relu", "model.gguf") else { return };

@@ -1,4 +1,4 @@
-//! The same bits, however a prompt is cut, rewound, shared among workers or seen through a window.
+//! The same bits, however a prompt is split, rewound, divided among workers or limited by a window.
 
 use crate::common::families::{DECODERS, decoder, is_windowed};
 use crate::common::gguf::Builder;
@@ -18,7 +18,7 @@ fn bits(logits: &[f32]) -> Vec<u32> {
     logits.iter().map(|x| x.to_bits()).collect()
 }
 
-/// The logits of every token of a prompt, run one by one by the scalar kernels.
+/// The logits of every token of a prompt, run one by one with the scalar kernels.
 fn one_by_one(file: &[u8], kv: KvType, ids: &[u32]) -> Vec<Vec<u32>> {
     let mut run = Run::new(file, |options| *options = Options::new().context(64).batch(1).kv(kv).workers(1));
     run.kernels = Kernels::by_name("scalar").unwrap();
@@ -87,7 +87,7 @@ fn prompts_in_any_pieces() {
 
 #[test]
 fn any_number_of_workers() {
-    // Long and wide enough that every operation is shared, for one token and for several.
+    // Long and wide enough that every operation is divided among workers, for one token and for several.
     let ids = prompt(600);
     for file in [wide(), quantized(wide(), "Q8_0")] {
         let file = file.build();
@@ -123,7 +123,7 @@ fn going_back() {
             for (to, position) in [(50, 0), (20, 50), (20, 1), (50, 19), (50, 50), (3, 0)] {
                 let position = position.min(session.position());
                 session.rewind(position).unwrap();
-                // Another way first, so that something else lies beyond.
+                // Other tokens first, so that the memory holds something else.
                 session.prefill(&[9; 10][..10.min(64 - position)]).unwrap();
                 session.rewind(position).unwrap();
                 if to > position {
@@ -140,7 +140,7 @@ fn going_back() {
 
 // --- sliding windows -----------------------------------------------------------------------------
 
-/// Positions that the ring of a window holds.
+/// Number of positions that a window's ring holds.
 fn kept(window: usize, batch: usize) -> usize {
     (window + batch - 1).min(64).div_ceil(16) * 16
 }
@@ -180,8 +180,8 @@ fn a_ring_equals_a_cache_that_keeps_everything() {
 
 #[test]
 fn a_window_is_as_if_there_were_nothing_before_it() {
-    // Rotary positions are relative, so in one layer the last `window` tokens alone give the same,
-    // up to rounding. (In two layers they do not: the second sees what the first made of others.)
+    // Rotary positions are relative, so in one layer the last `window` tokens alone give the same result up to
+    // rounding. (In two layers they do not: the second attends to outputs of the first for earlier tokens.)
     let ids = prompt(50);
     let file = one_layer(tiny("llama")).build();
     for window in [1, 7, 16, 21] {
@@ -206,7 +206,7 @@ fn a_ring_goes_back_as_far_as_it_reaches() {
         let file = windowed(window as u32).build();
         let mut run = Run::new(&file, |options| (options.context, options.batch) = (64, batch));
         for reached in [10, 17, 48] {
-            // What a session that never went back gives for `other` after `position` tokens.
+            // The result of a session that was never rewound, for `other` after `position` tokens.
             for position in 0..=reached + 1 {
                 let mut session = run.session();
                 session.prefill(&ids[..reached]).unwrap();
@@ -234,7 +234,7 @@ fn a_ring_goes_back_as_far_as_it_reaches() {
 
 #[test]
 fn a_ring_goes_back_twice() {
-    // Going back does not bring back what the furthest position overwrote.
+    // Rewinding does not restore what the furthest position overwrote.
     let ids = prompt(60);
     let file = windowed(10).build();
     let mut run = Run::new(&file, |options| (options.context, options.batch) = (64, 8));
@@ -249,7 +249,7 @@ fn a_ring_goes_back_twice() {
     session.rewind(earliest).unwrap();
     session.prefill(&ids[earliest..50]).unwrap();
     let got = bits(session.logits());
-    // From the very start everything can be done again.
+    // From the very start everything can be repeated.
     session.rewind(0).unwrap();
     session.prefill(&ids[..50]).unwrap();
     assert!(bits(session.logits()) == got);

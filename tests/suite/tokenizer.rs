@@ -1,6 +1,6 @@
-//! Token ids against llama.cpp's, and texts back from ids.
+//! Compares token ids with llama.cpp's, and decodes them again.
 //!
-//! The large vocabularies and their vectors are looked for under `ARENITE_FIXTURES`.
+//! The large vocabularies and their vectors are in `ARENITE_FIXTURES`.
 
 use crate::common::fixture::{Case, DECODERS};
 use crate::common::gguf::{Builder, Meta, with_key};
@@ -9,7 +9,7 @@ use crate::common::vectors::{Owned, Vectors, fixture, vocabulary};
 use arenite::tokenizer::{Encode, INDEX_KEY, TokenType, Tokenizer};
 use arenite::{Error, Gguf, Name, Options, Plan, TokenId};
 
-/// What SPM makes of a text: there `▁` and a space are the same.
+/// The form of a text in SPM, where `▁` and a space are the same.
 fn escaped(text: &[u8]) -> Vec<u8> {
     match core::str::from_utf8(text) {
         Ok(text) => text.replace('▁', " ").into_bytes(),
@@ -17,7 +17,8 @@ fn escaped(text: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Every string of a vector file: the ids, and the text back, with the index in RAM and in the file.
+/// Checks every string of a vector file: its ids, and the text decoded from them, with the index in RAM and in the
+/// file.
 fn check(file: &[u8], vectors: &str) {
     check_with(&Owned::new(file), vectors);
     check_with(&Owned::packed(file), vectors);
@@ -103,7 +104,7 @@ tiny! {
     tiny_gemma4_e2b "gemma4_e2b"
 }
 
-/// Vocabularies whose text does not come back as it was: normalised, or unknown.
+/// Vocabularies that do not restore the text, by normalization or unknown tokens.
 #[test]
 fn one_way_vocabularies() {
     for name in ["bert", "t5_relu"] {
@@ -133,7 +134,7 @@ fn prompts_of_every_decoder() {
     for name in DECODERS {
         let Some(case) = Case::find(name, "model.gguf") else { continue };
         if case.json()["tokenizer"].is_null() {
-            continue; // ids that no tokenizer made
+            continue; // ids that are not from a tokenizer
         }
         let file = case.file("model.gguf");
         let tokenizer = Owned::new(&file);
@@ -144,7 +145,7 @@ fn prompts_of_every_decoder() {
     }
 }
 
-// --- on small vocabularies -----------------------------------------------------------------------
+// --- small vocabularies --------------------------------------------------------------------------
 
 const PARSE: Encode = Encode { add_special: false, parse_special: true };
 
@@ -206,16 +207,16 @@ fn special_tokens_are_found_where_they_should_be() {
         (|t: &str| tokenizer.encode(t.as_bytes(), Encode::TEXT), |t: &str| tokenizer.encode(t.as_bytes(), PARSE));
     let a = tokenizer.encode(b"a", Encode::TEXT);
 
-    // Control tokens only on request; those that were added always.
+    // Control tokens are recognized only on request, user-defined ones always.
     assert_eq!(parsed("<|user|>"), [288]);
     assert!(text("<|user|>").len() > 3);
     assert_eq!(text("  "), [290]);
-    // The longest first, wherever it begins; a space before text that follows one.
+    // The longest match comes first, wherever it starts. A space is added before text that follows one.
     assert_eq!(parsed("<|user|><|user|>")[0], 289);
     assert_eq!(parsed("<|user|>a"), [&[288][..], &a].concat());
     assert_eq!(parsed("a<|user|>a"), [&a[..], &[288], &a].concat());
     assert_eq!(tokenizer.encode(b"a", Encode::PROMPT), [&[1][..], &a].concat());
-    // And all of it back.
+    // Everything can be decoded again.
     for sample in ["<|user|>a<|user|> a  b", "  a", " a", "", "<|user|>", "a<|user|>  <|user|><é"] {
         assert_eq!(tokenizer.decode(&parsed(sample)), sample.as_bytes());
     }
@@ -273,7 +274,7 @@ fn a_word_is_bytes_and_then_merges() {
     assert_eq!(pieces("héllo"), ["h", "Ã©", "ll", "o"]);
     assert_eq!(pieces("helhell"), ["he", "l", "hell"]);
     assert_eq!(pieces("123"), ["123"]);
-    // Digits apart.
+    // Digits are split.
     let file = tiny_bpe("qwen2").build();
     let tokenizer = Owned::new(&file);
     assert_eq!(tokenizer.encode(b"123", Encode::TEXT), [b'1', b'2', b'3'].map(TokenId::from));
@@ -329,13 +330,13 @@ fn characters_are_never_cut() {
     let mut decoder = tokenizer.tokenizer.decoder();
     let mut whole = String::new();
     for id in &ids {
-        // Every part is text by its type; no character is replaced.
+        // Every part is valid UTF-8 by its type, and no character is replaced.
         decoder.push(*id, &tokenizer.tokenizer, |part| whole.push_str(part)).unwrap();
     }
     decoder.finish(|part| whole.push_str(part));
     assert_eq!(whole, text);
 
-    // Bytes that are no character, and the beginning of one at the end.
+    // Bytes that are not UTF-8, and an incomplete character at the end.
     let bytes = b"\xffa\xe8\xaa\xe8\xaa\x9e\xf0\x9f";
     let ids: Vec<TokenId> = bytes.iter().map(|byte| 3 + TokenId::from(*byte)).collect();
     let (mut text, mut raw) = (String::new(), Vec::new());
@@ -350,7 +351,7 @@ fn characters_are_never_cut() {
     assert_eq!(text, "\u{fffd}a\u{fffd}語\u{fffd}");
     assert_eq!(raw, bytes);
 
-    // The space that encoding added goes, the others stay.
+    // The space that encoding added is removed; others stay.
     let the = tokenizer.encode(b"the", Encode::TEXT);
     let print = |mut decoder: arenite::tokenizer::Decoder| {
         let mut text = String::new();
@@ -383,7 +384,7 @@ fn memory_of_any_alignment_and_exactly_enough() {
             let count = tokenizer.encode(text, Encode::PROMPT, &mut scratch[shift..], &mut ids).unwrap();
             assert_eq!(ids[..count], expected);
             assert_eq!(memory[shift + bytes], 0xaa);
-            // The same index, borrowed; and not for another vocabulary.
+            // The same index, borrowed; and refused for another vocabulary.
             assert!(Tokenizer::with_index(&gguf, &memory[shift..]).is_ok());
             assert_eq!(Tokenizer::with_index(&gguf, &memory[shift + 1..]).err(), Some(Error::ForeignIndex));
             assert_eq!(
@@ -398,7 +399,7 @@ fn memory_of_any_alignment_and_exactly_enough() {
     }
 }
 
-/// The vocabulary of a model that runs: the plan counts no bytes for the index.
+/// The vocabulary of a model that runs: the plan needs no memory for the index.
 #[test]
 fn an_index_in_the_file() {
     let file = tiny_llama().build();
@@ -477,7 +478,7 @@ fn lists_and_texts_without_a_heap() {
     assert_eq!(tokenizer.decode_text::<6>(&ids, false), Err(Error::TextRefused));
     let error = tokenizer.encode_list::<2>(b"the the the", Encode::PROMPT, &mut scratch).err();
     assert!(matches!(error, Some(Error::BufferTooSmall { given: 2, .. })), "{error:?}");
-    // What is left at the end counts as well.
+    // The rest at the end counts, too.
     let mut decoder = tokenizer.decoder();
     let mut text = String::new();
     decoder.write(3 + 0xe8, &tokenizer, &mut text).unwrap();
@@ -486,11 +487,11 @@ fn lists_and_texts_without_a_heap() {
     assert_eq!(text, "\u{fffd}");
 }
 
-/// A charsmap that makes each `a` 200 times as long, more than any text of Unicode grows: what is needed for this
-/// text is said.
+/// A charsmap that makes each `a` 200 times as long, more than any Unicode normalization: the error gives the size
+/// that this text needs.
 #[test]
 fn a_text_that_grows_when_it_is_normalised() {
-    // The double array: the root's base is 1, and at 1 ^ 'a' stands 'a', a leaf, with its value at base 2.
+    // The double array: the root's base is 1, and 1 ^ 'a' holds the leaf 'a', whose value is at base 2.
     let mut nodes = vec![0u32; 256];
     nodes[0] = 1 << 10;
     nodes[1 ^ 0x61] = 0x61 | 1 << 8 | (2 ^ 1 ^ 0x61 ^ 1 ^ 0x61) << 10;
@@ -512,7 +513,7 @@ fn a_text_that_grows_when_it_is_normalised() {
     assert!(count >= 50 * 200, "{count}");
 }
 
-/// The sizes do not depend on the target: they are numbers.
+/// Sizes are the same on all targets.
 #[test]
 fn sizes_are_constants() {
     const SCRATCH: usize = Tokenizer::scratch_bytes(100);

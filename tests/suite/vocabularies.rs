@@ -1,5 +1,5 @@
-//! What few vocabularies have: BPE over characters, special tokens that take white space with them, and texts that
-//! are longer than unigram's memory.
+//! Rare properties of vocabularies: BPE over characters, special tokens that absorb white space, and texts longer
+//! than unigram's memory.
 
 use crate::common::gguf::{Builder, Meta};
 use crate::common::tiny::tiny_llama;
@@ -10,13 +10,13 @@ use serde_json::Value;
 
 const PARSE: Encode = Encode { add_special: false, parse_special: true };
 
-/// Ids that Hugging Face's `tokenizers` gives with `english_hindi/tokenizer.json`: BPE over characters, in which `##`
-/// stands before what does not begin a word.
+/// Ids from Hugging Face's `tokenizers` with `english_hindi/tokenizer.json`: BPE over characters, in which `##` marks
+/// tokens inside of a word.
 #[test]
 fn characters_are_merged_within_words() {
     let json = |name: &str| -> Value { serde_json::from_slice(&fixture(name).unwrap()).unwrap() };
     let (tokenizer, cases) = (json("english_hindi/tokenizer.json"), json("english_hindi/ref.json"));
-    // In a GGUF file `▁` stands before what begins one.
+    // In a GGUF file, `▁` marks tokens at the start of a word instead.
     let spelled = |token: &str| match token.strip_prefix("##") {
         Some(rest) => rest.to_string(),
         None => format!("▁{token}"),
@@ -56,7 +56,7 @@ fn characters_are_merged_within_words() {
     }
 }
 
-/// Where tokens do not tell that a word begins, each is printed as one, as `tokenizers` does without a decoder.
+/// If tokens do not tell where words start, each is printed as a word, like `tokenizers` without a decoder.
 #[test]
 fn tokens_that_do_not_tell_words_are_printed_apart() {
     let mut file = Builder::new();
@@ -73,7 +73,7 @@ fn tokens_that_do_not_tell_words_are_printed_apart() {
     assert_eq!(&text[..len], b"ab b a ab a");
 }
 
-/// `tiny_llama`, where `▁a` is 264, `▁` 266, `a` 269 and byte `b` is 3 + `b`, with one token more, 288.
+/// `tiny_llama`, where `▁a` is 264, `▁` 266, `a` 269 and byte `b` is 3 + `b`, with one more token, 288.
 fn with_special(token: &str, name: &str, pre: &str) -> Vec<u8> {
     let mut file = tiny_llama();
     let Some(key) = file.keys.iter_mut().find(|key| key.name == b"tokenizer.ggml.tokens") else { panic!() };
@@ -91,10 +91,10 @@ fn with_special(token: &str, name: &str, pre: &str) -> Vec<u8> {
     file.build()
 }
 
-/// llama.cpp's `LLAMA_TOKEN_ATTR_RSTRIP` and `LSTRIP`: who has them, and what they do to C's white space.
+/// llama.cpp's `LLAMA_TOKEN_ATTR_RSTRIP` and `LSTRIP`: the tokens that have them, and their effect on white space.
 #[test]
 fn special_tokens_take_white_space_with_them() {
-    const A: TokenId = 264; // with the space that is put before a text
+    const A: TokenId = 264; // with the space that is added before a text
     const SPACE: TokenId = 266;
     const SPECIAL: TokenId = 288;
     let line = 3 + TokenId::from(b'\n');
@@ -104,7 +104,7 @@ fn special_tokens_take_white_space_with_them() {
             assert_eq!(tokenizer.encode(text.as_bytes(), PARSE), *ids, "{text:?}");
         }
     };
-    // Phi-3: all but three take what follows; what is before them stays.
+    // Phi-3: all but three tokens absorb the white space after them, and none before them.
     let phi = with_special("<|user|>", "Phi-3 mini", "default");
     check(
         &phi,
@@ -115,13 +115,13 @@ fn special_tokens_take_white_space_with_them() {
             ("</s> a", &[2, A]),
             ("<s> a", &[1, SPACE, A]),
             ("<unk> a", &[0, SPACE, A]),
-            // No white space to C.
+            // Not white space in C.
             ("<|user|>\u{a0}a", &[SPECIAL, SPACE, 3 + 0xc2, 3 + 0xa0, 269]),
         ],
     );
     let other = with_special("<|user|>", "Phi-2", "default");
     check(&other, &[("a <|user|> \na", &[A, SPACE, SPECIAL, SPACE, SPACE, line, 269]), ("</s> a", &[2, SPACE, A])]);
-    // What stands before a mask; by the pre-tokenizer, or by the model's name.
+    // White space before a mask token, by the pre-tokenizer or the model's name.
     for (mask, name, pre) in [("<mask>", "x", "jina-v2-de"), ("[MASK]", "Modern-BERT", "default")] {
         let file = with_special(mask, name, pre);
         let text = |text: &str| text.replace('M', mask);
@@ -138,7 +138,8 @@ fn special_tokens_take_white_space_with_them() {
     check(&other, &[("a <mask>", &[A, SPACE, SPECIAL])]);
 }
 
-/// llama.cpp's keys of fill-in-the-middle come before spellings; padding, repositories and separators end an answer.
+/// llama.cpp's keys for fill-in-the-middle take precedence over spellings. Padding, repository and separator tokens
+/// end an answer.
 #[test]
 fn parts_of_fill_in_the_middle() {
     use TokenType::{Control, Normal};
@@ -173,16 +174,16 @@ fn parts_of_fill_in_the_middle() {
     }
 }
 
-/// Unigram settles what every way passes through, so that a text may be longer than its memory; with any memory the
-/// ids are the same, or it is said to be too small.
+/// Unigram settles positions that all segmentations share, so a text may be longer than its memory. With any memory,
+/// the ids are the same or the error says that it is too small.
 #[test]
 fn a_text_longer_than_the_memory() {
     let mut file = tiny_llama();
     file.set("tokenizer.ggml.model", "t5");
     let file = file.build();
     let tokenizer = Owned::new(&file).tokenizer;
-    // Scores are minus the rank. " the": `▁t` and `he` (0 - 1) before `▁the` (-2). " a": `▁a`. " on": `▁` and `on`
-    // (-7 - 6) before `▁`, `o`, `n`. What has no token is unknown, several in a row once.
+    // Scores are the negative rank. " the": `▁t` and `he` (0 - 1) beat `▁the` (-2). " a": `▁a`. " on": `▁` and `on`
+    // (-7 - 6) beat `▁`, `o`, `n`. Consecutive characters without a token give one unknown token.
     let text = " the a on é語".repeat(200);
     let ids = [259, 260, 264, 266, 265, 266, 0].repeat(200);
     let mut found = vec![0; ids.len()];
@@ -202,7 +203,7 @@ fn a_text_longer_than_the_memory() {
         }
     }
     assert!(needed > 13 * text.len() && least < 400, "{least} of {needed}");
-    // Texts of SentencePiece's vocabulary, with the ids of llama.cpp.
+    // Texts for SentencePiece's vocabulary, with llama.cpp's ids.
     let (Some(file), Some(vectors)) = (fixture("t5_relu/model.gguf"), Vectors::load("tiny-t5_relu")) else { return };
     let tokenizer = Owned::new(&file).tokenizer;
     let mut less = 0;
@@ -220,7 +221,7 @@ fn a_text_longer_than_the_memory() {
     assert!(less > 0);
 }
 
-/// A token that is longer than what is gathered before the sink is called.
+/// A token that is longer than the buffer in front of the sink.
 #[test]
 fn a_long_token_comes_in_parts() {
     let name = "word ".repeat(40);

@@ -1,7 +1,7 @@
-//! A microcontroller tells a story: the model in flash, its memory sized by the compiler.
+//! A microcontroller tells a story: the model is in flash, and the compiler sizes its memory.
 //!
-//! It runs on a Cortex-M under qemu and prints over semihosting; on a board of your own, replace
-//! the memory map (`memory/`) and the printing.
+//! It runs on a Cortex-M under qemu and prints over semihosting. For your own board, replace the memory map
+//! (`memory/`) and the printing.
 #![no_std]
 #![no_main]
 
@@ -12,15 +12,14 @@ use cortex_m_rt::entry;
 use cortex_m_semihosting::{debug, heprintln, hprint, hprintln};
 use heapless::String;
 
-/// The model stays where the linker puts it: it is read in place. `build.rs` says which file it is: the story
-/// model, if the environment does not name another.
+/// The model is read in place, where the linker puts it. `build.rs` selects the file: the story model unless the
+/// environment names another.
 static MODEL: &[u8] = include_model!(env!("ARENITE_MODEL"));
 
-/// The compiler reads the model's header. A damaged file, or one that takes more than this RAM, does
-/// not build.
+/// The compiler reads the model's header. A damaged file, or one that needs more RAM than this, does not compile.
 const PLAN: Plan = Plan::of(MODEL, Options::new().context(256).batch(8)).within(512 * 1024);
 
-// All the memory there is, besides the stack.
+// All memory except the stack.
 static WORKSPACE: Workspace<{ PLAN.workspace }> = Workspace::new();
 static KV: Workspace<{ PLAN.kv }> = Workspace::new();
 static INDEX: Workspace<{ PLAN.tokenizer }> = Workspace::new();
@@ -33,7 +32,7 @@ fn tell() -> Result<(), Error> {
     let model = Model::new(&gguf)?;
     let tokenizer = Tokenizer::new(&gguf, INDEX.take()?)?;
 
-    // A session refuses memory that is a byte too small; here is what that looks like.
+    // A session refuses memory that is one byte too small; this shows the error.
     let (workspace, kv) = (WORKSPACE.take()?, KV.take()?);
     let short = workspace.get_mut(..PLAN.workspace - 1).unwrap_or_default();
     if let Err(error) = Session::new(&model, PLAN, short, kv) {
@@ -41,11 +40,11 @@ fn tell() -> Result<(), Error> {
     }
     let mut session = Session::new(&model, PLAN, workspace, kv)?;
 
-    // Text to tokens.
+    // Tokenize the prompt.
     let mut scratch = [0; Tokenizer::scratch_bytes(PROMPT.len())];
     let prompt = tokenizer.encode_list::<{ PROMPT.len() + 1 }>(PROMPT.as_bytes(), Encode::PROMPT, &mut scratch)?;
 
-    // And on from there: the likeliest token, again and again.
+    // Continue with the most probable token each time.
     session.prefill(&prompt)?;
     hprint!("{}", PROMPT);
     let (mut decoder, mut text) = (tokenizer.decoder_after_prompt(), String::<64>::new());
@@ -66,7 +65,7 @@ fn tell() -> Result<(), Error> {
     Ok(())
 }
 
-/// FNV-1a over the bits of all logits: shows that a host gets the very same.
+/// FNV-1a over the bits of all logits, to be compared with the host's.
 struct Checksum(u64);
 
 impl Checksum {
@@ -81,7 +80,7 @@ impl Checksum {
     }
 }
 
-#[allow(clippy::empty_loop)] // qemu has ended by then
+#[allow(clippy::empty_loop)] // qemu has exited by now
 #[entry]
 fn main() -> ! {
     let status = match tell() {
@@ -97,7 +96,7 @@ fn main() -> ! {
     }
 }
 
-/// Nothing here panics, and the linker proves it: there is no such function.
+/// Nothing here panics, and the linker proves it: this calls a function that does not exist.
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo) -> ! {
     unsafe extern "C" {

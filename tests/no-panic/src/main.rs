@@ -1,8 +1,8 @@
-//! Entry points of the core. Each is a feature and a function that the linker keeps; what a program does not know of
-//! its arguments the compiler does not know either, so it must be ready for anything.
+//! Entry points of the core, each behind a feature. The linker keeps the functions, and the compiler knows nothing
+//! about their arguments, so they must handle any values.
 //!
-//! The panic handler calls a function that does not exist. Where the optimizer has not proved that it is
-//! never called, the linker fails.
+//! The panic handler calls a function that does not exist. If the optimizer could not prove that it is never called,
+//! linking fails.
 #![no_std]
 #![no_main]
 #![allow(dead_code, unused_imports)]
@@ -46,7 +46,7 @@ entry!("session", (model: &'static Model<'_>, plan: Plan, workspace: Memory, kv:
     Session::new(model, plan, workspace, kv)
 });
 
-// A session that came from elsewhere would have kernels from elsewhere: these make their own.
+// Kernels of a session passed from outside would be unknown, so these create their own session.
 
 entry!("prefill", (model: &Model<'_>, plan: Plan, workspace: Memory, kv: Memory, tokens: &[TokenId]) -> Result<f32, Error> {
     let mut session = Session::new(model, plan, workspace, kv)?;

@@ -1,14 +1,14 @@
-//! The pool and the pair under shuttle, which chooses the next thread at each access to an atomic. The choices are random, from
-//! a fixed seed. A thread that waits for ever, a piece of work that is done twice or never, and a job that is looked at
-//! after `run` has returned end the program.
+//! Runs the pool and the pair under shuttle, which chooses the next thread at each atomic access, randomly from a
+//! fixed seed. Deadlocks, work that is done twice or never, and access to a job after `run` has returned end the
+//! program.
 //!
-//! Every access is taken to be of one order (SeqCst). What weaker ones permit the thread sanitizer looks for.
-//! The server's scheduler and the pages of the cache have one thread.
+//! All accesses are taken as SeqCst. The thread sanitizer checks weaker orderings. The server's scheduler and the
+//! pages of the cache have one thread.
 
 mod workers;
 
 use std::panic::{self, AssertUnwindSafe};
-use std::sync::atomic::{AtomicUsize as Plain, Ordering::Relaxed}; // not seen by shuttle
+use std::sync::atomic::{AtomicUsize as Plain, Ordering::Relaxed}; // invisible to shuttle
 
 use shuttle::rand::{Rng, thread_rng};
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
@@ -17,7 +17,7 @@ use shuttle::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use shuttle::{Config, Runner, thread};
 use workers::{Pair, Pool, Workers};
 
-/// A job of `N` pieces, taken as all in the core are. Done once each, and nobody is at it afterwards.
+/// Runs a job of `N` chunks. Each must be done once, and no worker may access the job afterwards.
 fn pieces<const N: usize>(workers: &dyn Workers) {
     let next = AtomicUsize::new(0);
     let (done, inside) = ([const { Plain::new(0) }; N], Plain::new(0));
@@ -32,7 +32,7 @@ fn pieces<const N: usize>(workers: &dyn Workers) {
     assert!(done.iter().all(|piece| piece.load(Relaxed) == 1), "every piece is done once");
 }
 
-/// Others go on for a while: until they sleep, are about to, or have only looked.
+/// Lets other threads run for a while: until they sleep, are about to, or are still polling.
 fn pause() {
     (0..thread_rng().gen_range(0..200)).for_each(|_| thread::yield_now());
 }
@@ -46,7 +46,7 @@ fn pair() {
         scope.spawn(|| {
             while !stop.load(Ordering::Relaxed) {
                 helper.step();
-                thread::yield_now(); // or it might find the same job for ever
+                thread::yield_now(); // otherwise it might find the same job forever
             }
         });
         pieces::<1>(&caller);
@@ -56,7 +56,7 @@ fn pair() {
     });
 }
 
-/// Threads that sleep and are woken, until there are none any more.
+/// Threads that sleep, are woken, and finally stopped.
 fn pool<const THREADS: usize>() {
     let pool = Pool::new(THREADS);
     pieces::<1>(&pool);
@@ -66,24 +66,24 @@ fn pool<const THREADS: usize>() {
     pause();
 }
 
-/// A pool that has nothing to do.
+/// A pool without work.
 fn idle() {
     let _pool = Pool::new(3);
     pause();
 }
 
-/// Returns only once the other thread has come, who may be asleep.
+/// A job that returns only once the other thread has joined, which may be asleep.
 fn all_come() {
     let pool = Pool::new(2);
     for _ in 0..5 {
         pause();
-        // (A caller that looks would not do: shuttle may wake threads that nobody has woken, while others have something to do.)
+        // (Polling would not suffice: shuttle may resume threads that nobody has woken while others can run.)
         let here = Barrier::new(2);
         pool.run(&|| _ = here.wait());
     }
 }
 
-/// Two callers, and jobs within jobs.
+/// Two callers, and nested jobs.
 fn callers() {
     let pool = Pool::new(2);
     thread::scope(|scope| {
@@ -93,7 +93,7 @@ fn callers() {
     });
 }
 
-/// A job that panics, wherever it runs.
+/// A job that panics on any thread.
 fn panics() {
     let pool = Pool::new(2);
     let caught = panic::catch_unwind(AssertUnwindSafe(|| pool.run(&|| panic::resume_unwind(Box::new("a job")))));

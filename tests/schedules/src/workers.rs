@@ -1,4 +1,4 @@
-//! The core's own pool and pair, made of shuttle's threads and atomics.
+//! The core's pool and pair, built on shuttle's threads and atomics.
 
 use std::time::Duration;
 
@@ -16,14 +16,14 @@ mod pool;
 pub use pair::Pair;
 pub use pool::Pool;
 
-/// As in the core.
+/// The same as in the core.
 #[allow(dead_code)] // `count`
 pub trait Workers: Sync {
     fn count(&self) -> usize;
     fn run(&self, job: &(dyn Fn() + Sync));
 }
 
-/// A clock that goes as the schedule wants: a thread that waits still looks, offers its core, or, mostly, goes to sleep.
+/// A clock controlled by the schedule: a waiting thread polls, yields, or, mostly, goes to sleep.
 pub struct Instant;
 
 impl Instant {

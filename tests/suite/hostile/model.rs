@@ -1,4 +1,4 @@
-//! Rows 14 to 16 and 24: files that are correct GGUF and no model, and prompts that cannot be run.
+//! Correct GGUF files that are not valid models, and prompts that cannot be run.
 
 use arenite::gguf::Tensor;
 use arenite::quant::TensorType;
@@ -11,7 +11,7 @@ use crate::common::run::Run;
 use crate::common::tiny::{CONTEXT, DIM, FFN, LAYERS, VOCAB};
 use crate::common::variants::{FAMILIES, tiny};
 
-/// The error of `Model::new`. Where it is the metadata's, a plan is refused with the same one.
+/// Returns the error of `Model::new`. If it concerns metadata, planning must fail with the same one.
 #[track_caller]
 fn refused(file: &Builder) -> Error {
     let bytes = file.build();
@@ -24,7 +24,7 @@ fn refused(file: &Builder) -> Error {
     error
 }
 
-/// The error for a tiny model of this family after one change.
+/// Returns the error for a tiny model of this family after one change.
 #[track_caller]
 fn wrong(family: &str, change: impl FnOnce(&mut Builder)) -> Error {
     let mut file = tiny(family);
@@ -41,7 +41,7 @@ fn the_tiny_models_are_right() {
     }
 }
 
-// --- row 14: required keys -----------------------------------------------------------------------
+// --- required keys ------------------------------------------------------------------------------
 
 /// The keys that a family cannot do without, but for its architecture.
 fn required(family: &str) -> Vec<String> {
@@ -54,7 +54,7 @@ fn required(family: &str) -> Vec<String> {
 }
 
 #[test]
-fn row_14_required_keys_missing() {
+fn required_keys_missing() {
     for family in FAMILIES {
         for key in required(family) {
             let error = wrong(family, |file| {
@@ -70,7 +70,7 @@ fn row_14_required_keys_missing() {
 }
 
 #[test]
-fn row_14_required_keys_of_another_type() {
+fn required_keys_of_another_type() {
     for family in FAMILIES {
         for key in required(family) {
             let expected = if key.ends_with("epsilon") { "a float" } else { "an integer" };
@@ -93,7 +93,7 @@ fn row_14_required_keys_of_another_type() {
 }
 
 #[test]
-fn row_14_unknown_keys() {
+fn unknown_keys() {
     for family in FAMILIES {
         for key in ["attention.temperature_scale", "expert_shared_count", "rope.scaling", "", "block_count."] {
             let key = format!("{family}.{key}");
@@ -102,7 +102,7 @@ fn row_14_unknown_keys() {
             });
             assert_eq!(error, Error::UnexpectedKey { key: name(&key) });
         }
-        // What changes nothing, and what is not the model's.
+        // Neutral values, and keys that are not the architecture's.
         let mut file = tiny(family);
         for key in ["rope.scaling.finetuned", "vocab_size", "pooling_type"] {
             file.set(&format!("{family}.{key}"), 1u32);
@@ -113,7 +113,7 @@ fn row_14_unknown_keys() {
 }
 
 #[test]
-fn row_15_sizes_of_each_layer() {
+fn sizes_of_each_layer() {
     for key in ["feed_forward_length", "attention.head_count_kv"] {
         let element = "has an element that is 0, too large or not an integer";
         itself(key, Meta::array([1u32, 0]), element);
@@ -130,7 +130,7 @@ fn row_15_sizes_of_each_layer() {
 }
 
 #[test]
-fn row_14_architecture() {
+fn wrong_architectures() {
     let key = name("general.architecture");
     let set = |value: Meta| {
         wrong("llama", |file| {
@@ -144,7 +144,7 @@ fn row_14_architecture() {
 }
 
 #[test]
-fn row_14_optional_keys_of_another_type() {
+fn optional_keys_of_another_type() {
     for (key, value, expected) in [
         ("llama.attention.head_count_kv", Meta::from("1"), "an integer"),
         ("llama.attention.key_length", Meta::from(16.0f32), "an integer"),
@@ -161,7 +161,7 @@ fn row_14_optional_keys_of_another_type() {
     }
 }
 
-// --- row 15: hyperparameters ---------------------------------------------------------------------
+// --- hyperparameters ----------------------------------------------------------------------------
 
 /// The error for `llama.{key}` with this value must be that the key is wrong, for this reason.
 #[track_caller]
@@ -182,7 +182,7 @@ const ZERO: &str = "is 0, which no model can have";
 const LARGE: &str = "is too large";
 
 #[test]
-fn row_15_sizes_that_are_zero() {
+fn sizes_that_are_zero() {
     for key in [
         "block_count",
         "context_length",
@@ -203,7 +203,7 @@ fn row_15_sizes_that_are_zero() {
 }
 
 #[test]
-fn row_15_sizes_that_are_too_large() {
+fn sizes_that_are_too_large() {
     for key in ["embedding_length", "feed_forward_length", "attention.head_count", "attention.head_count_kv"] {
         itself(key, u32::MAX, LARGE);
         itself(key, (1u32 << 22) + 1, LARGE);
@@ -212,16 +212,16 @@ fn row_15_sizes_that_are_too_large() {
         itself(key, u32::MAX, LARGE);
         itself(key, 1u32 << 31, LARGE);
     }
-    // Each is within its own bound, and their product is not.
+    // Each is within its own limit, but their product is not.
     hyperparameter("attention.key_length", 1u32 << 22, "attention.head_count", LARGE);
 }
 
 #[test]
-fn row_15_layers() {
+fn wrong_numbers_of_layers() {
     for layers in [513, 1 << 31, u32::MAX] {
         itself("block_count", layers, LARGE);
     }
-    // Within the bound, but not in the file.
+    // Within the limit, but not in the file.
     let error = wrong("llama", |file| {
         file.set("llama.block_count", 512u32);
     });
@@ -233,7 +233,7 @@ fn row_15_layers() {
 }
 
 #[test]
-fn row_15_heads() {
+fn wrong_numbers_of_heads() {
     itself("attention.head_count", 3u32, "does not divide embedding_length");
     itself("attention.head_count", 64u32, "does not divide embedding_length");
     for more in [3u32, 4, 1 << 22] {
@@ -243,7 +243,7 @@ fn row_15_heads() {
 }
 
 #[test]
-fn row_15_rotary_positions() {
+fn wrong_rotary_positions() {
     itself("rope.dimension_count", 15u32, "is odd: rotary positions turn pairs");
     itself("rope.dimension_count", 18u32, "is larger than a head");
     let error = wrong("llama", |file| {
@@ -264,15 +264,15 @@ fn row_15_rotary_positions() {
 }
 
 #[test]
-fn row_15_epsilon() {
+fn wrong_epsilons() {
     for eps in [0.0, -1e-5, f32::NAN, f32::INFINITY] {
         itself("attention.layer_norm_rms_epsilon", eps, "must be a positive number");
     }
 }
 
 #[test]
-fn row_15_vocabulary() {
-    // Zero rows are no tensor at all.
+fn an_embedding_without_rows() {
+    // Zero rows mean that the tensor is empty.
     let mut file = tiny("llama");
     file.tensor_mut("token_embd.weight").dims[1] = 0;
     let error = Gguf::parse(&file.build()).unwrap_err();
@@ -284,8 +284,8 @@ fn row_15_vocabulary() {
 }
 
 #[test]
-fn row_15_extreme_numbers_that_are_allowed() {
-    // What passes the checks must run: angles, scalings and windows at the ends of their ranges.
+fn extreme_numbers_that_are_allowed() {
+    // Everything that passes the checks must run: angles, scalings and windows at the ends of their ranges.
     for (key, value) in [
         ("rope.freq_base", Meta::from(f32::MIN_POSITIVE)),
         ("rope.freq_base", Meta::from(f32::from_bits(1))),
@@ -314,8 +314,8 @@ fn row_15_extreme_numbers_that_are_allowed() {
 }
 
 #[test]
-fn row_15_any_two_numbers() {
-    // No panic and no overflow, whatever two hyperparameters say.
+fn any_two_numbers() {
+    // No panic and no overflow for any two values.
     let keys = [
         "block_count",
         "context_length",
@@ -351,7 +351,7 @@ fn row_15_any_two_numbers() {
 #[test]
 fn extreme_options() {
     let all = [0, 1, 2, 15, 16, 17, 63, 64, 65, 4096, 1 << 16, 1 << 20, i32::MAX as usize, 1 << 31, usize::MAX];
-    // Emulators and sanitizers take their time; what 32 bits cannot count is large.
+    // Emulators and sanitizers run fewer cases; 32-bit targets skip sizes that they cannot represent.
     let few = cfg!(any(target_pointer_width = "32", memory_sanitizer));
     let values = if few { &all[9..] } else { &all[..] };
     let models = FAMILIES.map(tiny).into_iter().chain(DECODERS.map(decoder));
@@ -364,7 +364,7 @@ fn extreme_options() {
                         let options = Options::new().context(context).batch(batch).kv(kv).workers(workers);
                         match Plan::new(&gguf, options) {
                             Ok(plan) => {
-                                // A plan stands for itself: what it resolved to gives the same plan.
+                                // A plan made from a plan's resolved options is the same.
                                 assert_eq!(Plan::new(&gguf, plan.options), Ok(plan));
                                 assert!((1..=plan.options.context).contains(&plan.options.batch));
                                 assert!(plan.options.workers >= 1);
@@ -379,8 +379,8 @@ fn extreme_options() {
 }
 
 #[test]
-fn row_15_layers_that_share_keys_of_another_shape() {
-    // The last two of four layers read what the first two keep: each must agree with its own.
+fn layers_that_share_keys_of_another_shape() {
+    // The last two of four layers share the keys of the first two, and must have the same shape.
     for kv_heads in [[2u32, 1, 1, 1], [2, 1, 2, 2], [1, 1, 2, 1], [2, 2, 2, 1]] {
         let mut file = decoder("gemma4");
         file.set("gemma4.attention.head_count_kv", Meta::array(kv_heads));
@@ -395,7 +395,7 @@ fn row_15_layers_that_share_keys_of_another_shape() {
     assert_eq!(error, Error::KeyValue { key: name("gemma4.attention.shared_kv_layers"), why });
 }
 
-// --- row 16: tensors -----------------------------------------------------------------------------
+// --- tensors ------------------------------------------------------------------------------------
 
 /// Every tensor of a tiny model, with its dimensions.
 fn tensors(family: &str) -> Vec<(String, Vec<u64>)> {
@@ -411,7 +411,7 @@ fn four(dims: &[u64]) -> [u64; 4] {
 }
 
 #[test]
-fn row_16_every_tensor_in_another_shape() {
+fn every_tensor_in_another_shape() {
     for family in FAMILIES {
         for (tensor, dims) in tensors(family) {
             let mut others: Vec<Vec<u64>> = vec![
@@ -431,7 +431,7 @@ fn row_16_every_tensor_in_another_shape() {
                 file.set_f32(&tensor, &other, &vec![0.0; other.iter().product::<u64>() as usize]);
                 let error = refused(&file);
                 let (found, expected) = (four(&other), four(&dims));
-                // The vocabulary is as long as its embedding, so then it is the head that disagrees.
+                // The vocabulary size comes from the embedding, so the head is the one that disagrees.
                 let rows_of_embedding =
                     tensor == "token_embd.weight" && found[0] == DIM && found[2..] == [1, 1] && found[1] != VOCAB;
                 if rows_of_embedding {
@@ -456,7 +456,7 @@ fn row_16_every_tensor_in_another_shape() {
 }
 
 #[test]
-fn row_16_every_tensor_missing() {
+fn every_tensor_missing() {
     for family in FAMILIES {
         for (tensor, _) in tensors(family).into_iter().filter(|(tensor, _)| tensor != "output.weight") {
             let error = wrong(family, |file| {
@@ -471,7 +471,7 @@ fn row_16_every_tensor_missing() {
     assert!(Model::new(&Gguf::parse(&file.build()).unwrap()).is_ok());
 }
 
-/// Whether a model runs without this tensor.
+/// Returns whether a model runs without this tensor.
 fn is_optional(family: &str, tensor: &str) -> bool {
     let part = tensor.splitn(3, '.').nth(2).unwrap_or(tensor);
     match part {
@@ -485,7 +485,7 @@ fn is_optional(family: &str, tensor: &str) -> bool {
 }
 
 #[test]
-fn row_16_other_decoders() {
+fn other_decoders() {
     for family in DECODERS {
         let whole = decoder(family);
         Model::new(&Gguf::parse(&whole.build()).unwrap()).unwrap();
@@ -511,7 +511,7 @@ fn row_16_other_decoders() {
 }
 
 #[test]
-fn row_16_tensors_that_do_not_belong() {
+fn tensors_that_do_not_belong() {
     for tensor in [
         "blk.0.attn_q_norm.weight",
         "blk.0.attn_qkv.weight",
@@ -548,10 +548,10 @@ fn row_16_tensors_that_do_not_belong() {
 }
 
 #[test]
-fn row_16_every_tensor_of_another_type() {
+fn every_tensor_of_another_type() {
     for family in FAMILIES {
         for (tensor, dims) in tensors(family) {
-            // I8 runs nowhere; F16 runs in a matrix, not in a vector.
+            // I8 is never supported; F16 is supported in a matrix but not in a vector.
             let kinds: &[(u32, TensorType, u64)] = match dims.len() {
                 1 => &[(1, TensorType::F16, 2), (24, TensorType::I8, 1)],
                 _ => &[(24, TensorType::I8, 1), (28, TensorType::F64, 8)],
@@ -569,8 +569,8 @@ fn row_16_every_tensor_of_another_type() {
 }
 
 #[test]
-fn row_16_a_tensor_twice_behind_thousands() {
-    // The parser stops looking for repeated names some time: the model's own walk does not.
+fn a_tensor_twice_behind_thousands() {
+    // The parser stops looking for repeated names after some distance; the model's own check does not.
     let mut file = tiny("llama");
     let twice = file.tensor_mut("blk.1.ffn_down.weight").clone();
     let mut padding: Vec<_> = (0..4200)
@@ -590,10 +590,10 @@ fn row_16_a_tensor_twice_behind_thousands() {
     assert_eq!(Model::new(&gguf).unwrap_err(), Error::DuplicateTensor { tensor: name("blk.1.ffn_down.weight") });
 }
 
-// --- row 24: prompts -----------------------------------------------------------------------------
+// --- prompts ------------------------------------------------------------------------------------
 
 #[test]
-fn row_24_token_ids_outside_the_vocabulary() {
+fn token_ids_outside_the_vocabulary() {
     let bytes = tiny("llama").build();
     let mut run = Run::new(&bytes, |options| options.context = 32);
     let mut session = run.session();
@@ -612,7 +612,7 @@ fn row_24_token_ids_outside_the_vocabulary() {
 }
 
 #[test]
-fn row_24_an_empty_prompt() {
+fn an_empty_prompt() {
     let bytes = tiny("llama").build();
     let mut run = Run::new(&bytes, |options| options.context = 32);
     let mut session = run.session();
@@ -624,7 +624,7 @@ fn row_24_an_empty_prompt() {
 }
 
 #[test]
-fn row_24_a_prompt_longer_than_the_context() {
+fn a_prompt_longer_than_the_context() {
     let bytes = tiny("llama").build();
     let mut run = Run::new(&bytes, |options| (options.context, options.batch) = (32, 8));
     let mut session = run.session();
@@ -638,8 +638,8 @@ fn row_24_a_prompt_longer_than_the_context() {
 }
 
 #[test]
-fn row_24_learned_positions_end() {
-    // More context than there are position embeddings is not planned.
+fn learned_positions_end() {
+    // A context longer than the position embeddings is not planned.
     let bytes = tiny("gpt2").build();
     let mut run = Run::new(&bytes, |options| options.context = 1000);
     assert_eq!(run.plan.options.context, CONTEXT as usize);

@@ -1,5 +1,4 @@
-//! Rows 20, 22 and 23: amounts of rewind, saved sessions, and numbers that are none in weights. (Row 21, chat
-//! templates, is in host-demo.)
+//! Rewinds, saved sessions, and NaN and infinity in weights.
 
 use arenite::sampler::{Params, Pcg32, Sampler};
 use arenite::{Error, ErrorKind, Kernels, KvType, Line};
@@ -11,15 +10,15 @@ use crate::common::variants::{FAMILIES, quantized, tiny, windowed};
 
 const PROMPT: [u32; 20] = [1, 40, 7, 100, 30, 9, 77, 3, 259, 260, 261, 262, 5, 6, 8, 11, 12, 13, 14, 15];
 
-/// Bits of numbers, with one NaN for all.
+/// The bits of numbers, with one pattern for all NaN.
 fn bits(numbers: &[f32]) -> Vec<u32> {
     numbers.iter().map(|x| if x.is_nan() { f32::NAN.to_bits() } else { x.to_bits() }).collect()
 }
 
-// --- row 20: amounts of rewind -------------------------------------------------------------------
+// --- rewinds ------------------------------------------------------------------------------------
 
 #[test]
-fn row_20_rewinds_beyond_what_is_cached() {
+fn rewinds_beyond_what_is_cached() {
     for file in [tiny("llama"), windowed(5), decoder("gemma3")] {
         let bytes = file.build();
         let mut run = Run::new(&bytes, |options| (options.context, options.batch) = (64, 4));
@@ -42,7 +41,7 @@ fn row_20_rewinds_beyond_what_is_cached() {
     }
 }
 
-// --- row 22: saved sessions ----------------------------------------------------------------------
+// --- saved sessions -----------------------------------------------------------------------------
 
 fn saved(file: &[u8], context: usize, kv: KvType) -> Vec<u8> {
     let mut run = Run::new(file, |options| (options.context, options.batch, options.kv) = (context, 4, kv));
@@ -54,7 +53,7 @@ fn saved(file: &[u8], context: usize, kv: KvType) -> Vec<u8> {
 }
 
 #[test]
-fn row_22_saved_sessions_that_are_cut_or_foreign() {
+fn saved_sessions_that_are_cut_or_foreign() {
     let (file, other) = (tiny("llama").build(), tiny("qwen2").build());
     let snapshot = saved(&file, 64, KvType::F16);
     let mut run = Run::new(&file, |options| (options.context, options.batch) = (64, 4));
@@ -71,14 +70,14 @@ fn row_22_saved_sessions_that_are_cut_or_foreign() {
     }
     refused(&saved(&other, 64, KvType::F16), "another model");
     refused(&saved(&file, 32, KvType::F16), "another context");
-    // As many bytes of cache, as other numbers.
+    // The same number of bytes, holding another type.
     refused(&saved(&file, 32, KvType::F32), "another type of cache");
     refused(&[0xff; 4096], "no snapshot");
     session.restore(&snapshot).unwrap();
     assert_eq!(session.position(), PROMPT.len());
 }
 
-// --- row 23: NaN and infinity --------------------------------------------------------------------
+// --- NaN and infinity ---------------------------------------------------------------------------
 
 /// The model runs, whatever its weights are: the same in any memory, in any batches, on all kernels, and a sampler
 /// chooses a token of what comes out.
@@ -107,11 +106,11 @@ fn runs(file: &Builder, what: &str) {
 }
 
 #[test]
-fn row_23_numbers_that_are_none_in_weights() {
+fn nan_and_infinity_in_weights() {
     let models = FAMILIES.map(|family| (family, tiny(family)));
     for (family, file) in models.into_iter().chain(DECODERS.map(|family| (family, decoder(family)))) {
         for (i, value) in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MAX].into_iter().enumerate() {
-            // A tensor each, so that all are met in turns.
+            // One tensor each, so that all are covered in turn.
             let mut file = file.clone();
             for tensor in file.tensors.iter_mut().skip(i).step_by(4).filter(|tensor| tensor.kind == 0) {
                 let middle = tensor.data.len() / 8 * 4;
@@ -123,7 +122,7 @@ fn row_23_numbers_that_are_none_in_weights() {
 }
 
 #[test]
-fn row_23_scales_that_are_none_and_blocks_of_zeros() {
+fn nan_scales_and_blocks_of_zeros() {
     for (kind, block) in [("Q8_0", 34), ("Q4_0", 18)] {
         for scale in [0x7e00u16, 0x7c00, 0xfc00, 0x7bff, 0x0001, 0] {
             let mut file = quantized(tiny("llama"), kind);

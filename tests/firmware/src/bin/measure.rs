@@ -1,8 +1,9 @@
-//! What a model costs on a board: bytes of stack, stage by stage, and (with `benches/instructions.c`)
-//! instructions for each token. `.ci/firmware` runs it.
+//! Measures a model on a board: bytes of stack by stage and (with `benches/instructions.c`) instructions per token.
+//! `.ci/firmware` runs it.
 //!
-//! One image for all models, as to link one takes longer than to run ten: the model is where `_model` of `memory/` says,
-//! and qemu puts it there. So the plan is made at run time, and the memory is enough for any of them.
+//! There is one image for all models, because linking takes longer than ten runs: qemu loads the model to the address
+//! `_model` of `memory/`. The plan is therefore made at run time, and the memory is large enough for any of the
+//! models.
 #![no_std]
 #![no_main]
 
@@ -18,10 +19,10 @@ static KV: Workspace<{ 1 << 20 }> = Workspace::new();
 static INDEX: Workspace<{ 1 << 18 }> = Workspace::new();
 static SCRATCH: Workspace<4096> = Workspace::new();
 
-/// After the first, tokens by argmax.
+/// Tokens decoded greedily after the first one.
 const TOKENS: usize = 64;
 
-/// On a board the compiler does this: none of it is on the stack that is measured.
+/// On a board the compiler does this, so none of it is on the measured stack.
 #[inline(never)]
 fn make(plan: &mut Option<Plan>) -> Result<(), Error> {
     *plan = Some(Plan::new(&Gguf::parse(loaded())?, Options::new().context(128).batch(8).kv(KvType::F32))?);
@@ -40,7 +41,7 @@ fn measure(plan: &mut Option<Plan>) -> Result<(), Error> {
     let mut session = Session::new(&model, *plan, workspace, kv)?;
     stack.report("session");
 
-    // A sequence's first token, then the likeliest ones; the plugin counts from mark to mark.
+    // The first token, then the most probable ones; the plugin counts between marks.
     let tokenizer = Tokenizer::new(&gguf, INDEX.take()?)?;
     stack.report("index");
     let mut token: TokenId = tokenizer.bos().unwrap_or_default();
@@ -78,24 +79,25 @@ fn measure(plan: &mut Option<Plan>) -> Result<(), Error> {
     Ok(())
 }
 
-/// The memory from where the loader put the model on. It is longer than the file, which does not matter: the header says where everything is.
+/// The memory at the address where the model was loaded. It is longer than the file, but the header gives all
+/// positions.
 fn loaded() -> &'static [u8] {
     unsafe extern "C" {
         static _model: u8;
     }
-    // SAFETY: memory of the board, of which the program has no other use.
+    // SAFETY: memory of the board that the program uses for nothing else.
     unsafe { core::slice::from_raw_parts(&raw const _model, 16 << 20) }
 }
 
-/// Where the plugin counts.
+/// The plugin counts instructions between calls of this function.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn token_mark() {
-    // SAFETY: no instruction at all, but the compiler does not know.
+    // SAFETY: an empty instruction sequence that the compiler cannot see through.
     unsafe { core::arch::asm!("") };
 }
 
-/// The free stack, painted: what has lost its colour was used.
+/// The free stack, filled with a pattern: words without the pattern were used.
 struct Stack {
     painted: *mut u32,
 }
@@ -116,7 +118,7 @@ impl Stack {
         Self { painted }
     }
 
-    /// Prints the most that was used so far, from the top of the RAM on, printing included.
+    /// Prints the maximum stack used so far, from the top of the RAM, including printing.
     #[inline(never)]
     fn report(&self, stage: &str) {
         unsafe extern "C" {
@@ -129,7 +131,7 @@ impl Stack {
     }
 }
 
-#[allow(clippy::empty_loop)] // qemu has ended by then
+#[allow(clippy::empty_loop)] // qemu has exited by now
 #[entry]
 fn main() -> ! {
     static mut PLAN: Option<Plan> = None;

@@ -1,9 +1,9 @@
-//! Static memory where there is no compare-and-swap: it is handed out once, in a critical section.
+//! Tests static memory without compare-and-swap: a critical section makes sure that it is handed out once.
 #![no_std]
 #![no_main]
 
 use arenite::{Error, Workspace};
-use cortex_m as _; // the critical section
+use cortex_m as _; // provides the critical section
 use cortex_m_rt::entry;
 use cortex_m_semihosting::{debug, hprintln};
 
