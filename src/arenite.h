@@ -1,12 +1,12 @@
-/* Arenite's C interface. Made from src/ffi.rs and src/ffi/: do not change it here.
+/* Arenite's C interface. Generated from src/ffi.rs and src/ffi/: do not edit.
  *
- * Nothing is allocated. Whatever lives on (a model, a session, ...) is placed in memory that the caller hands
- * over, of the size that arenite_*_size() tells and on a boundary of arenite_align(), and borrows what it is
- * made from: keep both where they are as long as it is used. There is nothing to free, but a pool of threads.
- * Define ARENITE_STD for what needs an operating system, which is in the libraries for one.
+ * Nothing is allocated. An object (a model, a session, ...) is created in memory that the caller provides, with
+ * the size returned by arenite_*_size() and the alignment arenite_align(). It borrows what it is created from:
+ * keep both unmoved while the object is in use. Only a pool of threads must be freed. Define ARENITE_STD for the
+ * functions that need an operating system; libraries built for one have them.
  *
- * A pointer with a length is to as many elements, or NULL where the length is 0. No object may be used by two
- * threads at once. Functions that can fail return a status and fill the arenite_error, unless that is NULL.
+ * A pointer with a length points to that many elements, or is NULL if the length is 0. An object must not be used
+ * by two threads at once. Functions that can fail return a status and fill the arenite_error, unless it is NULL.
  */
 
 #ifndef ARENITE_H
@@ -17,62 +17,62 @@
 #include <stdint.h>
 
 /**
- * Elements of the KV cache: 4 bytes, exact.
+ * KV cache type: 4 bytes per element, exact.
  */
 #define ARENITE_KV_F32 0
 
 /**
- * Elements of the KV cache: 2 bytes, the default.
+ * KV cache type: 2 bytes per element; the default.
  */
 #define ARENITE_KV_F16 1
 
 /**
- * Elements of the KV cache: 34 bytes for 32 of them.
+ * KV cache type: 34 bytes per 32 elements.
  */
 #define ARENITE_KV_Q8_0 2
 
 /**
- * Who wrote a message: what says how to answer.
+ * Role of a message: instructions for the whole conversation.
  */
 #define ARENITE_ROLE_SYSTEM 0
 
 /**
- * Who wrote a message: who asks.
+ * Role of a message: the user.
  */
 #define ARENITE_ROLE_USER 1
 
 /**
- * Who wrote a message: the model.
+ * Role of a message: the model.
  */
 #define ARENITE_ROLE_ASSISTANT 2
 
 /**
- * Who wrote a message: a function that was called.
+ * Role of a message: the result of a function call.
  */
 #define ARENITE_ROLE_TOOL 3
 
 /**
- * How a call ended.
+ * Result of a call.
  */
 typedef enum arenite_status {
   /**
-   * It did what it should.
+   * Success.
    */
   ARENITE_STATUS_OK = 0,
   /**
-   * An argument is null, or a constant that does not exist.
+   * An argument is null or not a known constant.
    */
   ARENITE_STATUS_ARGUMENT = 1,
   /**
-   * A buffer or a piece of memory is too small, or not aligned.
+   * A buffer is too small, or memory is too small or not aligned.
    */
   ARENITE_STATUS_MEMORY = 2,
   /**
-   * The file is damaged, or of a kind that is not run.
+   * The file is damaged or not supported.
    */
   ARENITE_STATUS_FILE = 3,
   /**
-   * A token, a prompt or a position that cannot be.
+   * A token, prompt or position is invalid.
    */
   ARENITE_STATUS_INPUT = 4,
   /**
@@ -80,103 +80,103 @@ typedef enum arenite_status {
    */
   ARENITE_STATUS_CONTEXT_FULL = 5,
   /**
-   * Not a snapshot, a damaged one, or one of another session.
+   * The snapshot is damaged or belongs to another session.
    */
   ARENITE_STATUS_SNAPSHOT = 6,
 } arenite_status;
 
 /**
- * The hypotheses that a search found.
+ * Results of a beam search.
  */
 typedef struct arenite_beams arenite_beams;
 
 /**
- * What an answer may be, and how far it is.
+ * A grammar and the state of an answer in it.
  */
 typedef struct arenite_constraint arenite_constraint;
 
 /**
- * What is remembered of a conversation. A session has one of its own, and null stands for it.
+ * The state of a conversation. A session has its own context, which is used if a context argument is null.
  */
 typedef struct arenite_context arenite_context;
 
 /**
- * Characters out of a stream of tokens.
+ * Decodes a stream of tokens to text.
  */
 typedef struct arenite_decoder arenite_decoder;
 
 /**
- * A model in a file, checked.
+ * A checked model in a file.
  */
 typedef struct arenite_model arenite_model;
 
 #if defined(ARENITE_STD)
 /**
- * Threads of the library's own.
+ * A pool of threads owned by the library.
  */
 typedef struct arenite_pool arenite_pool;
 #endif
 
 /**
- * Chooses tokens, and remembers them for the penalties.
+ * Selects tokens, and stores recent ones for the penalties.
  */
 typedef struct arenite_sampler arenite_sampler;
 
 /**
- * A model at work: a KV cache, a position in it, and the last logits.
+ * Runs a model: has a KV cache, a position, and the last logits.
  */
 typedef struct arenite_session arenite_session;
 
 /**
- * A vocabulary, ready to encode and decode.
+ * A tokenizer for a file's vocabulary.
  */
 typedef struct arenite_tokenizer arenite_tokenizer;
 
 /**
- * What went wrong, for `arenite_error_message`. Filled by every call that fails and is handed one.
+ * Details of an error, for `arenite_error_message`. Filled by failing calls if not null.
  */
 typedef struct arenite_error {
   /**
-   * Whether it was filled: initialize with zeros to be able to tell.
+   * Nonzero after an error; initialize the struct with zeros.
    */
   uint32_t filled;
   uint64_t opaque[16];
 } arenite_error;
 
 /**
- * A part of a pass, to be called by each thread that takes part.
+ * A job of a pass; called by each participating thread.
  */
 typedef void (*arenite_job)(const void *argument);
 
 /**
- * The caller's threads, or the other core of a microcontroller.
+ * Threads of the caller, or the second core of a microcontroller.
  */
 typedef struct arenite_workers {
   /**
-   * How many take part, the calling one included.
+   * Number of threads, including the calling one.
    */
   size_t count;
   /**
-   * Handed to `run`.
+   * Passed to `run`.
    */
   void *user;
   /**
-   * Calls `job(argument)` on up to `count` threads at once, at least once, and returns when every call has returned.
-   * The job divides itself: a thread that is late finds nothing to do.
+   * Calls `job(argument)` on up to `count` threads at once, at least once, and returns when all calls have returned.
+   * The job divides itself: a late thread finds nothing to do.
    */
   void (*run)(void *user, arenite_job job, const void *argument);
 } arenite_workers;
 
 /**
- * What the caller decides about a session's memory.
+ * Options for the memory of a session.
  */
 typedef struct arenite_options {
   /**
-   * Positions in the context; 0 for as many as the model was trained for.
+   * Length of the context in positions; 0 for the model's trained context.
    */
   size_t context;
   /**
-   * Tokens that prefill takes at once, at least 1. More is faster and needs more workspace.
+   * Tokens per pass, at least 1. A larger batch is faster and needs more workspace.
    */
   size_t batch;
   /**
@@ -184,53 +184,52 @@ typedef struct arenite_options {
    */
   uint32_t kv;
   /**
-   * Contexts that are open at once, the session's own included; 0 for that one. A beam search takes one more than it
-   * has beams.
+   * Maximum number of open contexts, including the session's own; 0 means 1. A beam search needs one more than its
+   * number of beams.
    */
   size_t contexts;
   /**
-   * Pages of 16 positions that all contexts have together; 0 for enough to fill each.
+   * Number of pages (16 positions each) shared by all contexts; 0 for enough to fill every context.
    */
   size_t pages;
   /**
-   * The threads that share the work, which stay borrowed; null for the calling one alone.
+   * Threads that share the work; stay borrowed. Null for the calling thread only.
    */
   const struct arenite_workers *workers;
   /**
-   * The name of an instruction set, with a zero byte at its end; null for the fastest.
+   * Name of an instruction set, terminated by a zero byte; null for the fastest.
    */
   const char *isa;
   /**
-   * Earlier states that each context can keep to go back to, of models whose layers have a state of fixed size: see
-   * `arenite_context_checkpoint`.
+   * Checkpoints per context, for models with recurrent layers: see `arenite_context_checkpoint`.
    */
   size_t checkpoints;
 } arenite_options;
 
 /**
- * Exact bytes of memory for a model under some options: the same on every target.
+ * The exact memory that a model needs under given options; the same on every target.
  */
 typedef struct arenite_plan {
   /**
-   * Bytes of workspace.
+   * Workspace in bytes.
    */
   size_t workspace;
   /**
-   * Bytes of KV cache.
+   * KV cache in bytes.
    */
   size_t kv;
   /**
-   * Bytes of the tokenizer's index; 0 if it is in the file.
+   * Tokenizer index in bytes; 0 if it is in the file.
    */
   size_t tokenizer;
   /**
-   * Positions in the context.
+   * Length of the context in positions.
    */
   size_t context;
 } arenite_plan;
 
 /**
- * What is added to the logit of a token: minus infinity forbids it.
+ * A bias on the logit of a token; minus infinity forbids the token.
  */
 typedef struct arenite_bias {
   /**
@@ -244,52 +243,52 @@ typedef struct arenite_bias {
 } arenite_bias;
 
 /**
- * How to choose a token: llama.cpp's default chain. `arenite_params_default` fills it.
+ * Sampling parameters, in llama.cpp's default chain. `arenite_params_default` fills it.
  */
 typedef struct arenite_params {
   /**
-   * 0 takes the best token.
+   * Divisor of the logits; 0 selects the best token.
    */
   float temperature;
   /**
-   * How many of the best tokens are considered; 0 is all.
+   * Top-k: number of best tokens kept; 0 keeps all.
    */
   uint32_t top_k;
   /**
-   * Of these, as many of the best as together have this probability; 1 is all.
+   * Top-p: keeps the best tokens that together have this probability; 1 keeps all.
    */
   float top_p;
   /**
-   * Of these, the ones that are at least this many times as likely as the best; 0 is all.
+   * Min-p: keeps tokens at least this many times as probable as the best; 0 keeps all.
    */
   float min_p;
   /**
-   * Divides the logits of recent tokens if they are positive, multiplies them if not; 1 is off.
+   * Divides positive logits of recent tokens, and multiplies negative ones; 1 is off.
    */
   float repeat_penalty;
   /**
-   * Taken from the logit of a recent token for every time that it came up; 0 is off.
+   * Subtracted from a recent token's logit for each occurrence; 0 is off.
    */
   float frequency_penalty;
   /**
-   * Taken from the logit of a recent token once; 0 is off.
+   * Subtracted once from a recent token's logit; 0 is off.
    */
   float presence_penalty;
   /**
-   * How many tokens are recent; 0 turns the penalties off.
+   * Number of recent tokens to penalize; 0 turns penalties off.
    */
   uint32_t repeat_last_n;
   /**
-   * Added to the logits of some tokens, each once; stays borrowed by a sampler. Null for nothing.
+   * Logit biases, at most one per token; stay borrowed by a sampler. Null for none.
    */
   const struct arenite_bias *bias;
   /**
-   * How many.
+   * Number of biases.
    */
   size_t bias_count;
   /**
-   * Of the `top_k` best, those whose probability is nearest to what is expected, as many as together have this
-   * probability; 1 is all.
+   * Typical sampling, after top-k: keeps the tokens whose probability is nearest to the expected one and that
+   * together have this probability; 1 keeps all.
    */
   float typical_p;
 } arenite_params;
@@ -299,39 +298,40 @@ typedef struct arenite_params {
  */
 typedef struct arenite_work {
   /**
-   * The context, or null for the session's own. None is given twice.
+   * The context, or null for the session's own. No context may be given twice.
    */
   struct arenite_context *context;
   /**
-   * The tokens, at least one.
+   * The tokens; at least one.
    */
   const uint32_t *tokens;
   /**
-   * How many.
+   * Number of tokens.
    */
   size_t count;
 } arenite_work;
 
 /**
- * What to search for. `arenite_search_default` fills it.
+ * Parameters of a beam search. `arenite_search_default` fills it.
  */
 typedef struct arenite_search {
   /**
-   * Hypotheses to follow at once; options for a session with them have one context more than beams.
+   * Number of beams; the session's options need one more context than this.
    */
   size_t beams;
   /**
-   * Most tokens of a hypothesis.
+   * Maximum number of tokens in a result.
    */
   size_t length;
   /**
-   * Log-probabilities are divided by the length to this power: 0 does not look at lengths, 1 takes the mean.
+   * Exponent of the length penalty: log-probabilities are divided by the length to this power. 0 ignores the length,
+   * 1 takes the mean.
    */
   float length_penalty;
 } arenite_search;
 
 /**
- * One message of a conversation.
+ * A message of a conversation.
  */
 typedef struct arenite_message {
   /**
@@ -339,11 +339,11 @@ typedef struct arenite_message {
    */
   uint32_t role;
   /**
-   * What it says, in UTF-8.
+   * Text in UTF-8.
    */
   const char *content;
   /**
-   * Bytes of it.
+   * Length of the text in bytes.
    */
   size_t len;
 } arenite_message;
@@ -353,29 +353,29 @@ extern "C" {
 #endif // __cplusplus
 
 /**
- * Writes what went wrong to `out`, as one sentence that ends with a zero byte, cut to `capacity` bytes. Returns
- * the length of the whole sentence, without the zero.
+ * Writes the error message to `out`: one sentence, terminated by a zero byte and cut to `capacity` bytes. Returns the
+ * length of the whole sentence without the zero.
  */
 size_t arenite_error_message(const struct arenite_error *error, char *out, size_t capacity);
 
 /**
- * The boundary in bytes that fits every object, workspace and KV cache.
+ * Alignment in bytes that suffices for every object, workspace and KV cache.
  */
 size_t arenite_align(void);
 
 /**
- * Bytes of a model.
+ * Size of a model in bytes.
  */
 size_t arenite_model_size(void);
 
 /**
- * Bytes of a session, without workspace and KV cache.
+ * Size of a session in bytes, without workspace and KV cache.
  */
 size_t arenite_session_size(void);
 
 /**
- * Reads and checks the GGUF file of `len` bytes at `file`, which stays borrowed and may have any
- * alignment, and places a model in `memory`.
+ * Parses and checks the GGUF file of `len` bytes at `file`, and creates a model in `memory`. The file stays borrowed
+ * and may have any alignment.
  */
 enum arenite_status arenite_model_new(const uint8_t *file,
                                       size_t len,
@@ -385,28 +385,28 @@ enum arenite_status arenite_model_new(const uint8_t *file,
                                       struct arenite_error *error);
 
 /**
- * Words in the vocabulary: how many logits there are. 0 for null.
+ * Size of the vocabulary, and number of logits. 0 for null.
  */
 size_t arenite_model_vocab(const struct arenite_model *model);
 
 /**
- * The text under a key of the file's metadata, which has no zero byte at its end, and its length. Null if there is no
- * such key or no text.
+ * The string under a metadata key, without a terminating zero, and its length. Null if the key is missing or not a
+ * string.
  */
 const char *arenite_model_text(const struct arenite_model *model, const char *key, size_t *len);
 
 /**
- * Writes the number under a key of the file's metadata to `out`; true and false are 1 and 0. Whether there is one.
+ * Writes the number under a metadata key to `out`; booleans give 1 and 0. Returns false if there is no number.
  */
 bool arenite_model_number(const struct arenite_model *model, const char *key, double *out);
 
 /**
- * The model's own context, 16 tokens at once, an f16 cache, one context, one thread.
+ * The model's trained context, 16 tokens per pass, an f16 cache, one context, one thread.
  */
 struct arenite_options arenite_options_default(void);
 
 /**
- * How many bytes the model needs. `options` may be null, for the default ones.
+ * Computes the memory that the model needs. `options` may be null for the defaults.
  */
 enum arenite_status arenite_model_plan(const struct arenite_model *model,
                                        const struct arenite_options *options,
@@ -414,8 +414,8 @@ enum arenite_status arenite_model_plan(const struct arenite_model *model,
                                        struct arenite_error *error);
 
 /**
- * Places a session in `memory`. `workspace` and `kv` have at least the planned bytes and start on a boundary
- * of `arenite_align`; they, and the model, stay borrowed.
+ * Creates a session in `memory`. `workspace` and `kv` have at least the planned sizes and are aligned to
+ * `arenite_align`; they and the model stay borrowed.
  */
 enum arenite_status arenite_session_new(const struct arenite_model *model,
                                         const struct arenite_options *options,
@@ -429,7 +429,7 @@ enum arenite_status arenite_session_new(const struct arenite_model *model,
                                         struct arenite_error *error);
 
 /**
- * Runs `count` tokens after what is in the context. The logits are then those of the last one.
+ * Runs `count` tokens after those in the context, and computes the logits of the last one.
  */
 enum arenite_status arenite_session_prefill(struct arenite_session *session,
                                             const uint32_t *tokens,
@@ -444,29 +444,29 @@ enum arenite_status arenite_session_decode(struct arenite_session *session,
                                            struct arenite_error *error);
 
 /**
- * The logits of the last token, one for each word of the vocabulary, which may be changed. Null for null.
+ * Logits of the last token, one per token of the vocabulary; may be modified. Null for null.
  */
 float *arenite_session_logits(struct arenite_session *session);
 
 /**
- * Tokens in the context. 0 for null.
+ * Number of tokens in the context. 0 for null.
  */
 size_t arenite_session_position(const struct arenite_session *session);
 
 /**
- * Forgets everything from `position` on; the logits stay as they are.
+ * Removes all tokens from `position` on. The logits do not change.
  */
 enum arenite_status arenite_session_rewind(struct arenite_session *session,
                                            size_t position,
                                            struct arenite_error *error);
 
 /**
- * Bytes that `arenite_session_save` writes now. 0 for null.
+ * Bytes that `arenite_session_save` would write now. 0 for null.
  */
 size_t arenite_session_snapshot_size(const struct arenite_session *session);
 
 /**
- * Writes the context and the logits to `out`, and the number of bytes to `written`, which may be null.
+ * Writes context and logits to `out`, and the number of bytes to `written`, which may be null.
  */
 enum arenite_status arenite_session_save(struct arenite_session *session,
                                          uint8_t *out,
@@ -475,7 +475,7 @@ enum arenite_status arenite_session_save(struct arenite_session *session,
                                          struct arenite_error *error);
 
 /**
- * Puts the session where the one was that was saved. If it fails, the session is as it was before.
+ * Restores a saved session. On error the session is unchanged.
  */
 enum arenite_status arenite_session_restore(struct arenite_session *session,
                                             const uint8_t *snapshot,
@@ -483,23 +483,23 @@ enum arenite_status arenite_session_restore(struct arenite_session *session,
                                             struct arenite_error *error);
 
 /**
- * Bytes of a tokenizer.
+ * Size of a tokenizer in bytes.
  */
 size_t arenite_tokenizer_size(void);
 
 /**
- * Bytes of a decoder.
+ * Size of a decoder in bytes.
  */
 size_t arenite_decoder_size(void);
 
 /**
- * Bytes of a sampler, without its scratch memory.
+ * Size of a sampler in bytes, without its scratch memory.
  */
 size_t arenite_sampler_size(void);
 
 /**
- * Places a tokenizer in `memory`. `index` has at least the planned bytes (none if the file was packed) and
- * stays borrowed, as the model's file does.
+ * Creates a tokenizer in `memory`. `index` has at least the planned size (0 if the file was packed) and stays
+ * borrowed, as the model's file does.
  */
 enum arenite_status arenite_tokenizer_new(const struct arenite_model *model,
                                           uint8_t *index,
@@ -510,13 +510,13 @@ enum arenite_status arenite_tokenizer_new(const struct arenite_model *model,
                                           struct arenite_error *error);
 
 /**
- * Bytes of scratch memory with which `arenite_tokenize` takes any text of `text_len` bytes.
+ * Bytes of scratch memory that `arenite_tokenize` needs for any text of `text_len` bytes.
  */
 size_t arenite_tokenize_scratch_size(size_t text_len);
 
 /**
- * Writes the tokens of a text to `tokens`, and how many they are to `count`. `add_special` adds what the model
- * wants before and after a text (BOS, EOS); `parse_special` reads control tokens that are spelled out.
+ * Writes the tokens of a text to `tokens`, and their number to `count`. `add_special` adds BOS and EOS if the model
+ * requires them; `parse_special` parses control tokens in the text.
  */
 enum arenite_status arenite_tokenize(const struct arenite_tokenizer *tokenizer,
                                      const char *text,
@@ -531,8 +531,8 @@ enum arenite_status arenite_tokenize(const struct arenite_tokenizer *tokenizer,
                                      struct arenite_error *error);
 
 /**
- * Writes the text of `count` tokens to `out`, without a zero byte, and its length to `len`. Control tokens are
- * left out unless `show_special`.
+ * Writes the text of `count` tokens to `out`, without a zero byte, and its length to `len`. Control tokens are omitted
+ * unless `show_special`.
  */
 enum arenite_status arenite_detokenize(const struct arenite_tokenizer *tokenizer,
                                        const uint32_t *tokens,
@@ -544,13 +544,12 @@ enum arenite_status arenite_detokenize(const struct arenite_tokenizer *tokenizer
                                        struct arenite_error *error);
 
 /**
- * Whether generation ends with this token. No for null.
+ * True if generation ends with this token. False for null.
  */
 bool arenite_is_end(const struct arenite_tokenizer *tokenizer, uint32_t token);
 
 /**
- * Places a decoder in `memory`, for text that comes token by token: after a prompt, or from its beginning. The
- * tokenizer stays borrowed.
+ * Creates a decoder in `memory`, for a continuation (`after_prompt`) or a complete text. The tokenizer stays borrowed.
  */
 enum arenite_status arenite_decoder_new(const struct arenite_tokenizer *tokenizer,
                                         bool after_prompt,
@@ -560,8 +559,8 @@ enum arenite_status arenite_decoder_new(const struct arenite_tokenizer *tokenize
                                         struct arenite_error *error);
 
 /**
- * Takes the next token, writes the text that is complete to `out`, without a zero byte, and its length to
- * `len`. A character that is cut between tokens is held back. If `out` is too small, nothing was taken.
+ * Decodes the next token: writes completed text to `out`, without a zero byte, and its length to `len`. A character
+ * that is split between tokens is held back. If `out` is too small, the decoder is unchanged.
  */
 enum arenite_status arenite_decoder_push(struct arenite_decoder *decoder,
                                          uint32_t token,
@@ -571,8 +570,8 @@ enum arenite_status arenite_decoder_push(struct arenite_decoder *decoder,
                                          struct arenite_error *error);
 
 /**
- * Writes what is held back to `out`, at the end of a text, and its length to `len`: it will not become a character any
- * more. If `out` is too small, it is still held back.
+ * Writes the bytes held back to `out`, at the end of a text, and their length to `len`. If `out` is too small, they
+ * are still held back.
  */
 enum arenite_status arenite_decoder_finish(struct arenite_decoder *decoder,
                                            char *out,
@@ -586,13 +585,13 @@ enum arenite_status arenite_decoder_finish(struct arenite_decoder *decoder,
 struct arenite_params arenite_params_default(void);
 
 /**
- * Bytes of scratch memory that a sampler needs for a vocabulary. `params` may be null, for the default ones.
+ * Bytes of scratch memory that a sampler needs for a vocabulary. `params` may be null for the defaults.
  */
 size_t arenite_sampler_scratch_size(const struct arenite_params *params, size_t vocab);
 
 /**
- * Places a sampler in `memory`. `params` may be null, for the default ones; a seed gives the same tokens
- * everywhere. `scratch` stays borrowed.
+ * Creates a sampler in `memory`. `params` may be null for the defaults. A seed gives the same tokens on every target.
+ * `scratch` stays borrowed.
  */
 enum arenite_status arenite_sampler_new(const struct arenite_params *params,
                                         size_t vocab,
@@ -605,7 +604,7 @@ enum arenite_status arenite_sampler_new(const struct arenite_params *params,
                                         struct arenite_error *error);
 
 /**
- * Chooses a token by `count` logits, into which bias and penalties are worked, and remembers it.
+ * Selects a token by `count` logits and stores it for the penalties. Applies bias and penalties to the logits.
  */
 enum arenite_status arenite_sampler_sample(struct arenite_sampler *sampler,
                                            float *logits,
@@ -614,32 +613,32 @@ enum arenite_status arenite_sampler_sample(struct arenite_sampler *sampler,
                                            struct arenite_error *error);
 
 /**
- * Forgets all tokens.
+ * Clears the stored tokens.
  */
 void arenite_sampler_reset(struct arenite_sampler *sampler);
 
 /**
- * Remembers a token for the penalties, such as one of the prompt.
+ * Stores a token for the penalties, for example one of the prompt.
  */
 void arenite_sampler_accept(struct arenite_sampler *sampler, uint32_t token);
 
 /**
- * Writes the name of an instruction set that this machine has to `out`, with a zero byte after it and cut to
- * `capacity`: number 0 is the fastest. Returns its length; 0 if there are fewer.
+ * Writes the name of the instruction set with this number (0 is the fastest) among those of this machine to `out`,
+ * terminated by a zero byte and cut to `capacity`. Returns its length, or 0 if there are fewer.
  */
 size_t arenite_isa(size_t number, char *out, size_t capacity);
 
 #if defined(ARENITE_STD)
 /**
- * Bytes of a pool.
+ * Size of a pool in bytes.
  */
 size_t arenite_pool_size(void);
 #endif
 
 #if defined(ARENITE_STD)
 /**
- * Starts `count - 1` threads, and places a pool of them and the calling one in `memory`. This is the only object
- * that has to be freed, after the sessions that use it.
+ * Starts `count - 1` threads, and creates a pool of them and the calling thread in `memory`. A pool is the only object
+ * that must be freed, after the sessions that use it.
  */
 enum arenite_status arenite_pool_new(size_t count,
                                      void *memory,
@@ -650,25 +649,25 @@ enum arenite_status arenite_pool_new(size_t count,
 
 #if defined(ARENITE_STD)
 /**
- * The pool as a session's workers. Null for null.
+ * The pool as workers for a session. Null for null.
  */
 const struct arenite_workers *arenite_pool_workers(const struct arenite_pool *pool);
 #endif
 
 #if defined(ARENITE_STD)
 /**
- * Ends the threads of a pool.
+ * Stops the threads of a pool.
  */
 void arenite_pool_free(struct arenite_pool *pool);
 #endif
 
 /**
- * Bytes of a context.
+ * Size of a context in bytes.
  */
 size_t arenite_context_size(void);
 
 /**
- * Places a new, empty context of a session in `memory`. The options of the session say how many there may be.
+ * Creates a new, empty context of a session in `memory`. The session's options limit the number of contexts.
  */
 enum arenite_status arenite_context_new(struct arenite_session *session,
                                         void *memory,
@@ -677,7 +676,7 @@ enum arenite_status arenite_context_new(struct arenite_session *session,
                                         struct arenite_error *error);
 
 /**
- * Places a context that has read what `context` has read; they share memory until they go different ways.
+ * Creates a copy of `context` in `memory`; the two share cache memory until their tokens differ.
  */
 enum arenite_status arenite_context_fork(struct arenite_session *session,
                                          const struct arenite_context *context,
@@ -687,17 +686,17 @@ enum arenite_status arenite_context_fork(struct arenite_session *session,
                                          struct arenite_error *error);
 
 /**
- * Gives back what a context holds; it is no object any more. Of null nothing.
+ * Closes a context and frees its cache memory; the object is then invalid. Does nothing for null.
  */
 void arenite_context_close(struct arenite_session *session, struct arenite_context *context);
 
 /**
- * Tokens in a context, or in the session's own for null.
+ * Number of tokens in a context; of the session's own for null.
  */
 size_t arenite_context_position(const struct arenite_session *session, const struct arenite_context *context);
 
 /**
- * Forgets everything of a context from `position` on.
+ * Removes all tokens of a context from `position` on.
  */
 enum arenite_status arenite_context_rewind(struct arenite_session *session,
                                            struct arenite_context *context,
@@ -705,25 +704,25 @@ enum arenite_status arenite_context_rewind(struct arenite_session *session,
                                            struct arenite_error *error);
 
 /**
- * Keeps the states of a context's layers as they are now, so that it can be rewound to this position: as many as the
- * options planned, the latest ones. Models whose layers have no state of fixed size can go back anyway.
+ * Saves the recurrent states of a context, so that it can be rewound to this position. The options plan how many are
+ * kept; the oldest is replaced. Not needed for models without recurrent layers.
  */
 enum arenite_status arenite_context_checkpoint(struct arenite_session *session,
                                                const struct arenite_context *context,
                                                struct arenite_error *error);
 
 /**
- * The last position, up to `position`, that a context can be rewound to. 0 for a null session.
+ * The last position at or before `position` that a context can be rewound to. 0 for a null session.
  */
 size_t arenite_context_nearest(struct arenite_session *session, const struct arenite_context *context, size_t position);
 
 /**
- * The logits of the last token of a context, which may be changed. Null for a null session.
+ * Logits of the last token of a context; may be modified. Null for a null session.
  */
 float *arenite_context_logits(struct arenite_session *session, const struct arenite_context *context);
 
 /**
- * Runs tokens of up to 64 contexts, every weight read once for all of them. If it fails, nothing was run.
+ * Runs tokens of up to 64 contexts and reads every weight once for all of them. On error nothing was run.
  */
 enum arenite_status arenite_session_run(struct arenite_session *session,
                                         const struct arenite_work *works,
@@ -731,17 +730,17 @@ enum arenite_status arenite_session_run(struct arenite_session *session,
                                         struct arenite_error *error);
 
 /**
- * Four beams, 128 tokens, the mean.
+ * Four beams, 128 tokens, length penalty 1.
  */
 struct arenite_search arenite_search_default(void);
 
 /**
- * Bytes of a search's result. Its scratch memory is not counted.
+ * Size of a beam search's result in bytes, without scratch memory.
  */
 size_t arenite_beams_size(void);
 
 /**
- * Runs the encoder on `count` tokens. A decoder that follows it begins anew and attends to this text from now on.
+ * Runs the encoder on `count` tokens. A decoder restarts and attends to this text from now on.
  */
 enum arenite_status arenite_session_encode(struct arenite_session *session,
                                            const uint32_t *tokens,
@@ -749,14 +748,13 @@ enum arenite_status arenite_session_encode(struct arenite_session *session,
                                            struct arenite_error *error);
 
 /**
- * What the encoder made of the last text: `count` numbers, as many for each token as a hidden state is wide. Null
- * for null.
+ * The encoder's output for the last text, `[tokens][dim]`, in all `count` floats. Null for null.
  */
 const float *arenite_session_states(const struct arenite_session *session, size_t *count);
 
 /**
- * Makes one vector of `count` tokens, as the model means it (the mean of all states, if it does not say), in
- * `out`, and tells its `len`. `capacity` is at least `arenite_session_vector_size`.
+ * Computes the embedding of `count` tokens with the model's pooling (by default the mean), in `out`; stores its length
+ * in `len`. `capacity` is at least `arenite_session_vector_size`.
  */
 enum arenite_status arenite_session_embed(struct arenite_session *session,
                                           const uint32_t *tokens,
@@ -767,8 +765,8 @@ enum arenite_status arenite_session_embed(struct arenite_session *session,
                                           struct arenite_error *error);
 
 /**
- * As `arenite_session_embed`, of two texts, of which the second begins at token `second`: what a model that ranks makes of
- * a question and an answer.
+ * Like `arenite_session_embed`, for a pair of texts; the second text starts at token `second`. A reranker computes the
+ * score of a query and a document.
  */
 enum arenite_status arenite_session_embed_pair(struct arenite_session *session,
                                                const uint32_t *tokens,
@@ -780,7 +778,7 @@ enum arenite_status arenite_session_embed_pair(struct arenite_session *session,
                                                struct arenite_error *error);
 
 /**
- * Numbers that `arenite_session_embed` needs room for. 0 for null.
+ * Number of floats that `arenite_session_embed` needs in `out`. 0 for null.
  */
 size_t arenite_session_vector_size(struct arenite_session *session);
 
@@ -790,9 +788,8 @@ size_t arenite_session_vector_size(struct arenite_session *session);
 size_t arenite_beams_scratch_size(struct arenite_session *session);
 
 /**
- * Searches for continuations in the text of the last `arenite_session_encode`, and places what was found in
- * `memory`. `search` may be null, for the default one. `scratch` starts on a boundary of `arenite_align` and
- * stays borrowed.
+ * Searches for outputs for the text of the last `arenite_session_encode`, and creates the results in `memory`.
+ * `search` may be null for the defaults. `scratch` is aligned to `arenite_align` and stays borrowed.
  */
 enum arenite_status arenite_beams_new(struct arenite_session *session,
                                       const struct arenite_tokenizer *tokenizer,
@@ -805,24 +802,24 @@ enum arenite_status arenite_beams_new(struct arenite_session *session,
                                       struct arenite_error *error);
 
 /**
- * How many hypotheses were found. 0 for null.
+ * Number of results. 0 for null.
  */
 size_t arenite_beams_count(const struct arenite_beams *beams);
 
 /**
- * The tokens of the hypothesis of this rank, 0 for the best, how many they are, and its score; they are there until the
- * next call. Null if fewer were found.
+ * Tokens of the result of this rank (0 for the best), with their number and the score. Valid until the next call with
+ * `beams`. Null if there are fewer results.
  */
 const uint32_t *arenite_beams_tokens(struct arenite_beams *beams, size_t rank, size_t *count, float *score);
 
 /**
- * Bytes of scratch memory for the translation of a text of `text_len` bytes. 0 for null.
+ * Bytes of scratch memory to translate a text of `text_len` bytes. 0 for null.
  */
 size_t arenite_translate_scratch_size(struct arenite_session *session, size_t text_len);
 
 /**
- * Translates a text, one sentence for most models: writes the best translation to `out`, without a zero byte, and its
- * length to `len`. `search` may be null, for the default one. `scratch` starts on a boundary of `arenite_align`.
+ * Translates a text (for most models one sentence): writes the best translation to `out`, without a zero byte, and its
+ * length to `len`. `search` may be null for the defaults. `scratch` is aligned to `arenite_align`.
  */
 enum arenite_status arenite_translate(struct arenite_session *session,
                                       const struct arenite_tokenizer *tokenizer,
@@ -837,13 +834,13 @@ enum arenite_status arenite_translate(struct arenite_session *session,
                                       struct arenite_error *error);
 
 /**
- * Bytes of a constraint.
+ * Size of a constraint in bytes.
  */
 size_t arenite_constraint_size(void);
 
 /**
- * Places a constraint in `memory`, before the first token of an answer. `table` is what `arenite grammar` made of a grammar
- * or a JSON schema; it is checked here, and stays borrowed.
+ * Creates a constraint in `memory`, for an answer without tokens yet. `table` is the output of `arenite grammar` for a
+ * grammar or a JSON schema; it is checked, and stays borrowed.
  */
 enum arenite_status arenite_constraint_new(const uint8_t *table,
                                            size_t len,
@@ -853,12 +850,12 @@ enum arenite_status arenite_constraint_new(const uint8_t *table,
                                            struct arenite_error *error);
 
 /**
- * Whether the answer is whole: it may end here. No for null.
+ * True if the answer is complete and may end here. False for null.
  */
 bool arenite_constraint_is_complete(const struct arenite_constraint *constraint);
 
 /**
- * As `arenite_sampler_sample`, among the tokens that may come next; the constraint goes on by the one that is chosen.
+ * Like `arenite_sampler_sample`, among the allowed tokens; also advances the constraint by the chosen token.
  */
 enum arenite_status arenite_sampler_sample_where(struct arenite_sampler *sampler,
                                                  float *logits,
@@ -869,12 +866,12 @@ enum arenite_status arenite_sampler_sample_where(struct arenite_sampler *sampler
                                                  struct arenite_error *error);
 
 /**
- * Gives a conversation of at most 64 messages, and what asks the model for an answer, to `piece`, part by part, each to be
- * tokenized by itself: one of the format's own (`is_template`) with its control tokens, one of a message without, so that
- * nobody who writes one can make them.
+ * Renders a conversation of at most 64 messages and the request for an answer, and passes the prompt to `piece` in
+ * parts. Tokenize each part separately: with control tokens parsed if it comes from the format (`is_template`), and
+ * without if it comes from a message, so that a message cannot contain control tokens.
  *
- * `format` is one of llama.cpp's names (such as "chatml"), or the model's own template, which is in its metadata as
- * `tokenizer.chat_template` and is recognised if it is a well-known one.
+ * `format` is one of llama.cpp's names (such as "chatml"), or a template from a model's metadata
+ * (`tokenizer.chat_template`), if it is well-known.
  */
 enum arenite_status arenite_chat(const char *format,
                                  size_t format_len,

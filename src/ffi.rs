@@ -1,16 +1,16 @@
-//! The C interface (feature `capi`); `arenite.h` is made from it.
+//! The C interface (feature `capi`). `arenite.h` is generated from it.
 //!
-//! Nothing is allocated and nothing panics. Whatever lives on (a model, a session, ...) is placed in memory
-//! that the caller hands over, and borrows what it is made from. Functions that can fail return a status
-//! and, if the caller wants to know more, fill an `arenite_error`.
+//! Nothing is allocated and nothing panics. Objects (a model, a session, ...) are placed in memory provided by the
+//! caller and borrow what they are created from. Functions that can fail return a status and fill an `arenite_error`,
+//! unless it is null.
 //!
 //! # Safety
 //!
-//! For all functions: a pointer with a length is to as many elements, or null where the length is 0; a
-//! pointer to an object is one that this interface gave, whose memory and whatever it borrows are
-//! still there, unmoved and unchanged; nothing is used from two threads at once.
+//! Requirements of all functions: a pointer with a length points to that many elements, or is null if the length is 0.
+//! A pointer to an object was returned by this interface, and the object's memory and everything it borrows are still
+//! valid, unmoved and unchanged. No object is used by two threads at once.
 #![allow(unsafe_code, non_camel_case_types)]
-#![allow(clippy::missing_safety_doc)] // said once, above
+#![allow(clippy::missing_safety_doc)] // stated once, above
 
 mod contexts;
 mod encoder;
@@ -33,36 +33,36 @@ pub use session::*;
 pub use text::*;
 pub use workers::*;
 
-/// How a call ended.
+/// Result of a call.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum arenite_status {
-    /// It did what it should.
+    /// Success.
     Ok = 0,
-    /// An argument is null, or a constant that does not exist.
+    /// An argument is null or not a known constant.
     Argument = 1,
-    /// A buffer or a piece of memory is too small, or not aligned.
+    /// A buffer is too small, or memory is too small or not aligned.
     Memory = 2,
-    /// The file is damaged, or of a kind that is not run.
+    /// The file is damaged or not supported.
     File = 3,
-    /// A token, a prompt or a position that cannot be.
+    /// A token, prompt or position is invalid.
     Input = 4,
     /// The context is full.
     ContextFull = 5,
-    /// Not a snapshot, a damaged one, or one of another session.
+    /// The snapshot is damaged or belongs to another session.
     Snapshot = 6,
 }
 
-/// What went wrong, for `arenite_error_message`. Filled by every call that fails and is handed one.
+/// Details of an error, for `arenite_error_message`. Filled by failing calls if not null.
 #[repr(C)]
 #[derive(Debug)]
 pub struct arenite_error {
-    /// Whether it was filled: initialize with zeros to be able to tell.
+    /// Nonzero after an error; initialize the struct with zeros.
     filled: u32,
     opaque: [u64; 16],
 }
 
-/// Marks an error that was filled.
+/// Value of `filled` after an error.
 const FILLED: u32 = u32::from_le_bytes(*b"aren");
 
 const _: () = assert!(size_of::<Error>() <= size_of::<[u64; 16]>() && align_of::<Error>() <= align_of::<u64>());
@@ -81,11 +81,11 @@ fn status(error: &Error) -> arenite_status {
     }
 }
 
-/// The status of a result; its error goes to `out`.
+/// Converts a result to a status and stores its error in `out`.
 fn report(result: Result<(), Error>, out: *mut arenite_error) -> arenite_status {
     let Err(error) = result else { return arenite_status::Ok };
     if !out.is_null() {
-        // SAFETY: `out` is null or to an `arenite_error`, whose `opaque` an `Error` fits in (asserted above).
+        // SAFETY: `out` is null or points to an `arenite_error`; an `Error` fits in its `opaque` (asserted above).
         unsafe {
             (&raw mut (*out).filled).write(FILLED);
             (&raw mut (*out).opaque).cast::<Error>().write(error);
@@ -94,8 +94,8 @@ fn report(result: Result<(), Error>, out: *mut arenite_error) -> arenite_status 
     status(&error)
 }
 
-/// Writes what went wrong to `out`, as one sentence that ends with a zero byte, cut to `capacity` bytes. Returns
-/// the length of the whole sentence, without the zero.
+/// Writes the error message to `out`: one sentence, terminated by a zero byte and cut to `capacity` bytes. Returns the
+/// length of the whole sentence without the zero.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_error_message(
     error: *const arenite_error,
@@ -107,7 +107,7 @@ pub unsafe extern "C" fn arenite_error_message(
     // SAFETY: see the module.
     let mut text = Text { out: unsafe { slice_mut(out.cast(), capacity) }.unwrap_or_default(), len: 0 };
     let _ = if filled {
-        // SAFETY: it was filled by `report`.
+        // SAFETY: `report` has stored an `Error` there.
         let error = unsafe { (&raw const (*error).opaque).cast::<Error>().read() };
         write!(text, "{error}")
     } else {
@@ -117,14 +117,14 @@ pub unsafe extern "C" fn arenite_error_message(
     text.len
 }
 
-/// Text on its way to the caller; what does not fit is counted.
+/// Writes text to the caller's buffer; text that does not fit is only counted.
 struct Text<'t> {
     out: &'t mut [u8],
     len: usize,
 }
 
 impl Text<'_> {
-    /// Writes the zero byte, in place of the last that has room if need be.
+    /// Writes the terminating zero byte, over the last byte if the buffer is full.
     fn end(&mut self) {
         let end = self.len.min(self.out.len().saturating_sub(1));
         if let Some(zero) = self.out.get_mut(end) {
@@ -152,7 +152,7 @@ const fn argument(what: &'static str) -> Error {
 
 /// # Safety
 ///
-/// `data` is to `len` elements that live as long as `'a`, or null.
+/// `data` points to `len` elements that are valid for `'a`, or is null.
 unsafe fn slice<'a, T>(data: *const T, len: usize) -> Option<&'a [T]> {
     if len == 0 {
         return Some(&[]);
@@ -160,13 +160,13 @@ unsafe fn slice<'a, T>(data: *const T, len: usize) -> Option<&'a [T]> {
     if data.is_null() || !data.is_aligned() || len > isize::MAX as usize / size_of::<T>().max(1) {
         return None;
     }
-    // SAFETY: as for this function; what can be checked was.
+    // SAFETY: as for this function; null and alignment were checked.
     Some(unsafe { core::slice::from_raw_parts(data, len) })
 }
 
 /// # Safety
 ///
-/// As for [`slice`], and nobody else uses them.
+/// Same as [`slice`], with exclusive access.
 unsafe fn slice_mut<'a, T>(data: *mut T, len: usize) -> Option<&'a mut [T]> {
     if len == 0 {
         return Some(&mut []);
@@ -174,15 +174,15 @@ unsafe fn slice_mut<'a, T>(data: *mut T, len: usize) -> Option<&'a mut [T]> {
     if data.is_null() || !data.is_aligned() || len > isize::MAX as usize / size_of::<T>().max(1) {
         return None;
     }
-    // SAFETY: as for this function; what can be checked was.
+    // SAFETY: as for this function; null and alignment were checked.
     Some(unsafe { core::slice::from_raw_parts_mut(data, len) })
 }
 
-/// Writes what `make` gives to the caller's memory, and where that is to `out`.
+/// Writes the result of `make` to the caller's memory, and a pointer to it to `out`.
 ///
 /// # Safety
 ///
-/// `memory` is to `capacity` bytes that nobody else uses, `out` to a pointer; or they are null.
+/// `memory` points to `capacity` bytes with exclusive access and `out` to a pointer, or they are null.
 unsafe fn place<T>(
     memory: *mut c_void,
     capacity: usize,
@@ -215,7 +215,7 @@ unsafe fn place<T>(
 
 /// # Safety
 ///
-/// `out` is to a `T`, or null: then nothing is written.
+/// `out` points to a `T`, or is null: then nothing is written.
 unsafe fn give<T>(out: *mut T, value: T) {
     if !out.is_null() {
         // SAFETY: as for this function.
@@ -223,7 +223,7 @@ unsafe fn give<T>(out: *mut T, value: T) {
     }
 }
 
-/// The boundary in bytes that fits every object, workspace and KV cache.
+/// Alignment in bytes that suffices for every object, workspace and KV cache.
 #[unsafe(no_mangle)]
 pub extern "C" fn arenite_align() -> usize {
     let objects = [

@@ -1,6 +1,6 @@
 //! Several conversations in one session.
 #![allow(unsafe_code, non_camel_case_types)]
-#![allow(clippy::missing_safety_doc)] // said once, in the module above
+#![allow(clippy::missing_safety_doc)] // stated once, in the module above
 
 use core::ffi::c_void;
 use core::mem::size_of;
@@ -12,10 +12,10 @@ use super::session::with_session;
 use super::{arenite_error, arenite_session, arenite_status, argument, place, report, slice};
 use crate::{Context, Error, Work};
 
-/// The most works of a run.
+/// Maximum number of works in a run.
 const MOST: usize = 64;
 
-/// What is remembered of a conversation. A session has one of its own, and null stands for it.
+/// The state of a conversation. A session has its own context, which is used if a context argument is null.
 #[derive(Debug)]
 pub struct arenite_context(Context);
 
@@ -23,21 +23,21 @@ pub struct arenite_context(Context);
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct arenite_work {
-    /// The context, or null for the session's own. None is given twice.
+    /// The context, or null for the session's own. No context may be given twice.
     pub context: *mut arenite_context,
-    /// The tokens, at least one.
+    /// The tokens; at least one.
     pub tokens: *const u32,
-    /// How many.
+    /// Number of tokens.
     pub count: usize,
 }
 
-/// Bytes of a context.
+/// Size of a context in bytes.
 #[unsafe(no_mangle)]
 pub extern "C" fn arenite_context_size() -> usize {
     size_of::<arenite_context>()
 }
 
-/// Places a new, empty context of a session in `memory`. The options of the session say how many there may be.
+/// Creates a new, empty context of a session in `memory`. The session's options limit the number of contexts.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_context_new(
     session: *mut arenite_session,
@@ -56,7 +56,7 @@ pub unsafe extern "C" fn arenite_context_new(
     report(result, error)
 }
 
-/// Places a context that has read what `context` has read; they share memory until they go different ways.
+/// Creates a copy of `context` in `memory`; the two share cache memory until their tokens differ.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_context_fork(
     session: *mut arenite_session,
@@ -76,19 +76,19 @@ pub unsafe extern "C" fn arenite_context_fork(
     report(result, error)
 }
 
-/// Gives back what a context holds; it is no object any more. Of null nothing.
+/// Closes a context and frees its cache memory; the object is then invalid. Does nothing for null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_context_close(session: *mut arenite_session, context: *mut arenite_context) {
     // SAFETY: see the module.
     if let Some(session) = unsafe { session.as_mut() }
         && !context.is_null()
     {
-        // SAFETY: an object, which is not used again.
+        // SAFETY: a context, which is not used again.
         session.0.parts().0.close(unsafe { context.read() }.0);
     }
 }
 
-/// Tokens in a context, or in the session's own for null.
+/// Number of tokens in a context; of the session's own for null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_context_position(
     session: *const arenite_session,
@@ -102,7 +102,7 @@ pub unsafe extern "C" fn arenite_context_position(
     }
 }
 
-/// Forgets everything of a context from `position` on.
+/// Removes all tokens of a context from `position` on.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_context_rewind(
     session: *mut arenite_session,
@@ -119,8 +119,8 @@ pub unsafe extern "C" fn arenite_context_rewind(
     }
 }
 
-/// Keeps the states of a context's layers as they are now, so that it can be rewound to this position: as many as the
-/// options planned, the latest ones. Models whose layers have no state of fixed size can go back anyway.
+/// Saves the recurrent states of a context, so that it can be rewound to this position. The options plan how many are
+/// kept; the oldest is replaced. Not needed for models without recurrent layers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_context_checkpoint(
     session: *mut arenite_session,
@@ -136,7 +136,7 @@ pub unsafe extern "C" fn arenite_context_checkpoint(
     }
 }
 
-/// The last position, up to `position`, that a context can be rewound to. 0 for a null session.
+/// The last position at or before `position` that a context can be rewound to. 0 for a null session.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_context_nearest(
     session: *mut arenite_session,
@@ -150,7 +150,7 @@ pub unsafe extern "C" fn arenite_context_nearest(
     engine.nearest(unsafe { context.as_ref() }.map_or(&*own, |context| &context.0), position)
 }
 
-/// The logits of the last token of a context, which may be changed. Null for a null session.
+/// Logits of the last token of a context; may be modified. Null for a null session.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_context_logits(
     session: *mut arenite_session,
@@ -164,7 +164,7 @@ pub unsafe extern "C" fn arenite_context_logits(
     engine.logits_mut(context).as_mut_ptr()
 }
 
-/// Runs tokens of up to 64 contexts, every weight read once for all of them. If it fails, nothing was run.
+/// Runs tokens of up to 64 contexts and reads every weight once for all of them. On error nothing was run.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_session_run(
     session: *mut arenite_session,
@@ -185,7 +185,7 @@ pub unsafe extern "C" fn arenite_session_run(
                 if earlier.iter().any(|earlier| earlier.context == work.context) {
                     return Err(argument("for the context"));
                 }
-                // No two of them are the same, so neither are two of these.
+                // No two works have the same context, so no two references alias.
                 let context = match work.context.as_mut() {
                     Some(context) => &mut context.0,
                     None => own.take().ok_or(argument("for the context"))?,

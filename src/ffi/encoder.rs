@@ -1,6 +1,6 @@
-//! Encoders: states, vectors, beam search, translation.
+//! Encoders: states, embeddings, beam search, translation.
 #![allow(unsafe_code, non_camel_case_types)]
-#![allow(clippy::missing_safety_doc)] // said once, in the module above
+#![allow(clippy::missing_safety_doc)] // stated once, in the module above
 #![allow(clippy::too_many_arguments)] // C has no slices
 
 use core::ffi::{c_char, c_void};
@@ -15,35 +15,36 @@ use crate::model::Stack;
 use crate::tokenizer::{Encode, Tokenizer};
 use crate::{Error, Session, TokenId};
 
-/// What to search for. `arenite_search_default` fills it.
+/// Parameters of a beam search. `arenite_search_default` fills it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct arenite_search {
-    /// Hypotheses to follow at once; options for a session with them have one context more than beams.
+    /// Number of beams; the session's options need one more context than this.
     pub beams: usize,
-    /// Most tokens of a hypothesis.
+    /// Maximum number of tokens in a result.
     pub length: usize,
-    /// Log-probabilities are divided by the length to this power: 0 does not look at lengths, 1 takes the mean.
+    /// Exponent of the length penalty: log-probabilities are divided by the length to this power. 0 ignores the length,
+    /// 1 takes the mean.
     pub length_penalty: f32,
 }
 
-/// The hypotheses that a search found.
+/// Results of a beam search.
 #[derive(Debug)]
 pub struct arenite_beams(Beams<'static>);
 
-/// Four beams, 128 tokens, the mean.
+/// Four beams, 128 tokens, length penalty 1.
 #[unsafe(no_mangle)]
 pub extern "C" fn arenite_search_default() -> arenite_search {
     arenite_search { beams: 4, length: 128, length_penalty: 1.0 }
 }
 
-/// Bytes of a search's result. Its scratch memory is not counted.
+/// Size of a beam search's result in bytes, without scratch memory.
 #[unsafe(no_mangle)]
 pub extern "C" fn arenite_beams_size() -> usize {
     size_of::<arenite_beams>()
 }
 
-/// Runs the encoder on `count` tokens. A decoder that follows it begins anew and attends to this text from now on.
+/// Runs the encoder on `count` tokens. A decoder restarts and attends to this text from now on.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_session_encode(
     session: *mut arenite_session,
@@ -59,8 +60,7 @@ pub unsafe extern "C" fn arenite_session_encode(
     }
 }
 
-/// What the encoder made of the last text: `count` numbers, as many for each token as a hidden state is wide. Null
-/// for null.
+/// The encoder's output for the last text, `[tokens][dim]`, in all `count` floats. Null for null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_session_states(session: *const arenite_session, count: *mut usize) -> *const f32 {
     // SAFETY: see the module.
@@ -70,8 +70,8 @@ pub unsafe extern "C" fn arenite_session_states(session: *const arenite_session,
     states.map_or(null(), <[f32]>::as_ptr)
 }
 
-/// Makes one vector of `count` tokens, as the model means it (the mean of all states, if it does not say), in
-/// `out`, and tells its `len`. `capacity` is at least `arenite_session_vector_size`.
+/// Computes the embedding of `count` tokens with the model's pooling (by default the mean), in `out`; stores its length
+/// in `len`. `capacity` is at least `arenite_session_vector_size`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_session_embed(
     session: *mut arenite_session,
@@ -82,13 +82,13 @@ pub unsafe extern "C" fn arenite_session_embed(
     len: *mut usize,
     error: *mut arenite_error,
 ) -> arenite_status {
-    // No token belongs to a second text.
+    // No second text.
     // SAFETY: see the module.
     unsafe { arenite_session_embed_pair(session, tokens, count, usize::MAX, out, capacity, len, error) }
 }
 
-/// As `arenite_session_embed`, of two texts, of which the second begins at token `second`: what a model that ranks makes of
-/// a question and an answer.
+/// Like `arenite_session_embed`, for a pair of texts; the second text starts at token `second`. A reranker computes the
+/// score of a query and a document.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_session_embed_pair(
     session: *mut arenite_session,
@@ -111,7 +111,7 @@ pub unsafe extern "C" fn arenite_session_embed_pair(
     }
 }
 
-/// Numbers that `arenite_session_embed` needs room for. 0 for null.
+/// Number of floats that `arenite_session_embed` needs in `out`. 0 for null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_session_vector_size(session: *mut arenite_session) -> usize {
     // SAFETY: see the module.
@@ -125,9 +125,8 @@ pub unsafe extern "C" fn arenite_beams_scratch_size(session: *mut arenite_sessio
     unsafe { session.as_mut() }.map_or(0, |session| Beams::bytes(session.0.parts().0.plan()))
 }
 
-/// Searches for continuations in the text of the last `arenite_session_encode`, and places what was found in
-/// `memory`. `search` may be null, for the default one. `scratch` starts on a boundary of `arenite_align` and
-/// stays borrowed.
+/// Searches for outputs for the text of the last `arenite_session_encode`, and creates the results in `memory`.
+/// `search` may be null for the defaults. `scratch` is aligned to `arenite_align` and stays borrowed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_beams_new(
     session: *mut arenite_session,
@@ -152,15 +151,15 @@ pub unsafe extern "C" fn arenite_beams_new(
     report(result, error)
 }
 
-/// How many hypotheses were found. 0 for null.
+/// Number of results. 0 for null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_beams_count(beams: *const arenite_beams) -> usize {
     // SAFETY: see the module.
     unsafe { beams.as_ref() }.map_or(0, |beams| beams.0.count())
 }
 
-/// The tokens of the hypothesis of this rank, 0 for the best, how many they are, and its score; they are there until the
-/// next call. Null if fewer were found.
+/// Tokens of the result of this rank (0 for the best), with their number and the score. Valid until the next call with
+/// `beams`. Null if there are fewer results.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_beams_tokens(
     beams: *mut arenite_beams,
@@ -178,7 +177,7 @@ pub unsafe extern "C" fn arenite_beams_tokens(
     found.map_or(null(), |found| found.tokens.as_ptr())
 }
 
-/// Bytes of scratch memory for the translation of a text of `text_len` bytes. 0 for null.
+/// Bytes of scratch memory to translate a text of `text_len` bytes. 0 for null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_translate_scratch_size(session: *mut arenite_session, text_len: usize) -> usize {
     // SAFETY: see the module.
@@ -189,8 +188,8 @@ pub unsafe extern "C" fn arenite_translate_scratch_size(session: *mut arenite_se
         .saturating_add(Beams::bytes(plan))
 }
 
-/// Translates a text, one sentence for most models: writes the best translation to `out`, without a zero byte, and its
-/// length to `len`. `search` may be null, for the default one. `scratch` starts on a boundary of `arenite_align`.
+/// Translates a text (for most models one sentence): writes the best translation to `out`, without a zero byte, and its
+/// length to `len`. `search` may be null for the defaults. `scratch` is aligned to `arenite_align`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_translate(
     session: *mut arenite_session,
@@ -238,7 +237,7 @@ fn translate(
     found.hypothesis(0).map_or(Ok(0), |best| tokenizer.detokenize(best.tokens, false, out))
 }
 
-/// A search with the tokens at which this model starts and ends, and without the one that it pads with.
+/// Runs a search with the model's start and end tokens, and without its padding token.
 fn find<'w>(
     session: &mut Session<'_, '_>,
     tokenizer: &Tokenizer<'_, '_>,
@@ -250,7 +249,7 @@ fn find<'w>(
     let Stack::Target { start, .. } = model.spec().stack() else {
         return Err(Error::NoPart { part: "decoder that attends to a text" });
     };
-    // T5's padding is what it begins with.
+    // T5 uses its padding token as start token.
     let banned = match model.gguf().architecture()? {
         "seq2seq" => model.gguf().u32("tokenizer.ggml", "padding_token_id")?,
         _ => None,

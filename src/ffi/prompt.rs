@@ -1,6 +1,6 @@
-//! What goes in and what may come out: chats as prompts, constrained answers.
+//! Prompts and constrained output: chats as prompts, answers by a grammar.
 #![allow(unsafe_code, non_camel_case_types)]
-#![allow(clippy::missing_safety_doc)] // said once, in the module above
+#![allow(clippy::missing_safety_doc)] // stated once, in the module above
 #![allow(clippy::too_many_arguments)] // C has no slices
 
 use core::ffi::{c_char, c_void};
@@ -14,18 +14,18 @@ use crate::Error;
 use crate::chat::{Format, Message, Piece, Role};
 use crate::grammar::{Constraint, Grammar};
 
-/// What an answer may be, and how far it is.
+/// A grammar and the state of an answer in it.
 #[derive(Debug)]
 pub struct arenite_constraint(Constraint<'static>);
 
-/// Bytes of a constraint.
+/// Size of a constraint in bytes.
 #[unsafe(no_mangle)]
 pub extern "C" fn arenite_constraint_size() -> usize {
     size_of::<arenite_constraint>()
 }
 
-/// Places a constraint in `memory`, before the first token of an answer. `table` is what `arenite grammar` made of a grammar
-/// or a JSON schema; it is checked here, and stays borrowed.
+/// Creates a constraint in `memory`, for an answer without tokens yet. `table` is the output of `arenite grammar` for a
+/// grammar or a JSON schema; it is checked, and stays borrowed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_constraint_new(
     table: *const u8,
@@ -45,14 +45,14 @@ pub unsafe extern "C" fn arenite_constraint_new(
     report(result, error)
 }
 
-/// Whether the answer is whole: it may end here. No for null.
+/// True if the answer is complete and may end here. False for null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_constraint_is_complete(constraint: *const arenite_constraint) -> bool {
     // SAFETY: see the module.
     unsafe { constraint.as_ref() }.is_some_and(|constraint| constraint.0.is_complete())
 }
 
-/// As `arenite_sampler_sample`, among the tokens that may come next; the constraint goes on by the one that is chosen.
+/// Like `arenite_sampler_sample`, among the allowed tokens; also advances the constraint by the chosen token.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_sampler_sample_where(
     sampler: *mut arenite_sampler,
@@ -75,36 +75,36 @@ pub unsafe extern "C" fn arenite_sampler_sample_where(
     }
 }
 
-/// Who wrote a message: what says how to answer.
+/// Role of a message: instructions for the whole conversation.
 pub const ARENITE_ROLE_SYSTEM: u32 = 0;
-/// Who wrote a message: who asks.
+/// Role of a message: the user.
 pub const ARENITE_ROLE_USER: u32 = 1;
-/// Who wrote a message: the model.
+/// Role of a message: the model.
 pub const ARENITE_ROLE_ASSISTANT: u32 = 2;
-/// Who wrote a message: a function that was called.
+/// Role of a message: the result of a function call.
 pub const ARENITE_ROLE_TOOL: u32 = 3;
 
-/// One message of a conversation.
+/// A message of a conversation.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct arenite_message {
     /// One of ARENITE_ROLE_SYSTEM, ARENITE_ROLE_USER, ARENITE_ROLE_ASSISTANT, ARENITE_ROLE_TOOL.
     pub role: u32,
-    /// What it says, in UTF-8.
+    /// Text in UTF-8.
     pub content: *const c_char,
-    /// Bytes of it.
+    /// Length of the text in bytes.
     pub len: usize,
 }
 
-/// The most messages of a conversation.
+/// Maximum number of messages in a conversation.
 const MOST: usize = 64;
 
-/// Gives a conversation of at most 64 messages, and what asks the model for an answer, to `piece`, part by part, each to be
-/// tokenized by itself: one of the format's own (`is_template`) with its control tokens, one of a message without, so that
-/// nobody who writes one can make them.
+/// Renders a conversation of at most 64 messages and the request for an answer, and passes the prompt to `piece` in
+/// parts. Tokenize each part separately: with control tokens parsed if it comes from the format (`is_template`), and
+/// without if it comes from a message, so that a message cannot contain control tokens.
 ///
-/// `format` is one of llama.cpp's names (such as "chatml"), or the model's own template, which is in its metadata as
-/// `tokenizer.chat_template` and is recognised if it is a well-known one.
+/// `format` is one of llama.cpp's names (such as "chatml"), or a template from a model's metadata
+/// (`tokenizer.chat_template`), if it is well-known.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_chat(
     format: *const c_char,
@@ -121,7 +121,7 @@ pub unsafe extern "C" fn arenite_chat(
 
 /// # Safety
 ///
-/// As for the functions of the interface.
+/// Same as for the functions of the interface.
 unsafe fn chat(
     (format, format_len): (*const c_char, usize),
     (messages, count): (*const arenite_message, usize),
@@ -153,7 +153,7 @@ unsafe fn chat(
             Piece::Template(text) => (text, true),
             Piece::Content(text) => (text, false),
         };
-        // SAFETY: the caller's function, as described.
+        // SAFETY: the caller's function, called as documented.
         unsafe { piece(user, text.as_ptr().cast(), text.len(), is_template) };
         Ok(())
     })

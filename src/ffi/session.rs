@@ -1,6 +1,6 @@
 //! Models and sessions.
 #![allow(unsafe_code, non_camel_case_types)]
-#![allow(clippy::missing_safety_doc)] // said once, in the module above
+#![allow(clippy::missing_safety_doc)] // stated once, in the module above
 #![allow(clippy::too_many_arguments)] // C has no slices
 
 use core::ffi::{CStr, c_char, c_void};
@@ -13,73 +13,72 @@ use crate::gguf::Value;
 use crate::workers::Workers;
 use crate::{Error, Gguf, KvType, Model, Options, Plan, Session};
 
-/// Elements of the KV cache: 4 bytes, exact.
+/// KV cache type: 4 bytes per element, exact.
 pub const ARENITE_KV_F32: u32 = 0;
-/// Elements of the KV cache: 2 bytes, the default.
+/// KV cache type: 2 bytes per element; the default.
 pub const ARENITE_KV_F16: u32 = 1;
-/// Elements of the KV cache: 34 bytes for 32 of them.
+/// KV cache type: 34 bytes per 32 elements.
 pub const ARENITE_KV_Q8_0: u32 = 2;
 
-/// What the caller decides about a session's memory.
+/// Options for the memory of a session.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct arenite_options {
-    /// Positions in the context; 0 for as many as the model was trained for.
+    /// Length of the context in positions; 0 for the model's trained context.
     pub context: usize,
-    /// Tokens that prefill takes at once, at least 1. More is faster and needs more workspace.
+    /// Tokens per pass, at least 1. A larger batch is faster and needs more workspace.
     pub batch: usize,
     /// One of ARENITE_KV_F32, ARENITE_KV_F16, ARENITE_KV_Q8_0.
     pub kv: u32,
-    /// Contexts that are open at once, the session's own included; 0 for that one. A beam search takes one more than it
-    /// has beams.
+    /// Maximum number of open contexts, including the session's own; 0 means 1. A beam search needs one more than its
+    /// number of beams.
     pub contexts: usize,
-    /// Pages of 16 positions that all contexts have together; 0 for enough to fill each.
+    /// Number of pages (16 positions each) shared by all contexts; 0 for enough to fill every context.
     pub pages: usize,
-    /// The threads that share the work, which stay borrowed; null for the calling one alone.
+    /// Threads that share the work; stay borrowed. Null for the calling thread only.
     pub workers: *const arenite_workers,
-    /// The name of an instruction set, with a zero byte at its end; null for the fastest.
+    /// Name of an instruction set, terminated by a zero byte; null for the fastest.
     pub isa: *const c_char,
-    /// Earlier states that each context can keep to go back to, of models whose layers have a state of fixed size: see
-    /// `arenite_context_checkpoint`.
+    /// Checkpoints per context, for models with recurrent layers: see `arenite_context_checkpoint`.
     pub checkpoints: usize,
 }
 
-/// Exact bytes of memory for a model under some options: the same on every target.
+/// The exact memory that a model needs under given options; the same on every target.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct arenite_plan {
-    /// Bytes of workspace.
+    /// Workspace in bytes.
     pub workspace: usize,
-    /// Bytes of KV cache.
+    /// KV cache in bytes.
     pub kv: usize,
-    /// Bytes of the tokenizer's index; 0 if it is in the file.
+    /// Tokenizer index in bytes; 0 if it is in the file.
     pub tokenizer: usize,
-    /// Positions in the context.
+    /// Length of the context in positions.
     pub context: usize,
 }
 
-/// A model in a file, checked.
+/// A checked model in a file.
 #[derive(Debug)]
 pub struct arenite_model(pub(super) Model<'static>);
 
-/// A model at work: a KV cache, a position in it, and the last logits.
+/// Runs a model: has a KV cache, a position, and the last logits.
 #[derive(Debug)]
 pub struct arenite_session(pub(super) Session<'static, 'static>);
 
-/// Bytes of a model.
+/// Size of a model in bytes.
 #[unsafe(no_mangle)]
 pub extern "C" fn arenite_model_size() -> usize {
     size_of::<arenite_model>()
 }
 
-/// Bytes of a session, without workspace and KV cache.
+/// Size of a session in bytes, without workspace and KV cache.
 #[unsafe(no_mangle)]
 pub extern "C" fn arenite_session_size() -> usize {
     size_of::<arenite_session>()
 }
 
-/// Reads and checks the GGUF file of `len` bytes at `file`, which stays borrowed and may have any
-/// alignment, and places a model in `memory`.
+/// Parses and checks the GGUF file of `len` bytes at `file`, and creates a model in `memory`. The file stays borrowed
+/// and may have any alignment.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_model_new(
     file: *const u8,
@@ -99,15 +98,15 @@ pub unsafe extern "C" fn arenite_model_new(
     report(result, error)
 }
 
-/// Words in the vocabulary: how many logits there are. 0 for null.
+/// Size of the vocabulary, and number of logits. 0 for null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_model_vocab(model: *const arenite_model) -> usize {
     // SAFETY: see the module.
     unsafe { model.as_ref() }.map_or(0, |model| model.0.spec().vocab)
 }
 
-/// The text under a key of the file's metadata, which has no zero byte at its end, and its length. Null if there is no
-/// such key or no text.
+/// The string under a metadata key, without a terminating zero, and its length. Null if the key is missing or not a
+/// string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_model_text(
     model: *const arenite_model,
@@ -124,7 +123,7 @@ pub unsafe extern "C" fn arenite_model_text(
     text.map_or(ptr::null(), |text| text.as_ptr().cast())
 }
 
-/// Writes the number under a key of the file's metadata to `out`; true and false are 1 and 0. Whether there is one.
+/// Writes the number under a metadata key to `out`; booleans give 1 and 0. Returns false if there is no number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_model_number(model: *const arenite_model, key: *const c_char, out: *mut f64) -> bool {
     // SAFETY: see the module.
@@ -149,7 +148,7 @@ pub unsafe extern "C" fn arenite_model_number(model: *const arenite_model, key: 
 
 /// # Safety
 ///
-/// `model` is to a model, `key` to a text that ends with a zero byte; or they are null.
+/// `model` points to a model and `key` to a zero-terminated string, or they are null.
 unsafe fn value(model: *const arenite_model, key: *const c_char) -> Option<Value<'static>> {
     // SAFETY: as for this function.
     let model: &'static arenite_model = unsafe { model.as_ref() }?;
@@ -161,7 +160,7 @@ unsafe fn value(model: *const arenite_model, key: *const c_char) -> Option<Value
     model.0.gguf().get(key)
 }
 
-/// The model's own context, 16 tokens at once, an f16 cache, one context, one thread.
+/// The model's trained context, 16 tokens per pass, an f16 cache, one context, one thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn arenite_options_default() -> arenite_options {
     let Options { context, batch, .. } = Options::DEFAULT;
@@ -169,11 +168,11 @@ pub extern "C" fn arenite_options_default() -> arenite_options {
     arenite_options { context, batch, kv: ARENITE_KV_F16, contexts: 1, pages: 0, workers, isa, checkpoints: 0 }
 }
 
-/// The plan under `options`; null for the default ones.
+/// Computes the plan for `options`; null for the defaults.
 ///
 /// # Safety
 ///
-/// The workers are there.
+/// `options.workers` is null or points to valid workers.
 unsafe fn plan(model: &Model<'_>, options: Option<&arenite_options>) -> Result<Plan, Error> {
     let mut planned = Options::DEFAULT;
     if let Some(options) = options {
@@ -192,7 +191,7 @@ unsafe fn plan(model: &Model<'_>, options: Option<&arenite_options>) -> Result<P
     Plan::new(model.gguf(), planned)
 }
 
-/// How many bytes the model needs. `options` may be null, for the default ones.
+/// Computes the memory that the model needs. `options` may be null for the defaults.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_model_plan(
     model: *const arenite_model,
@@ -212,8 +211,8 @@ pub unsafe extern "C" fn arenite_model_plan(
     report(result, error)
 }
 
-/// Places a session in `memory`. `workspace` and `kv` have at least the planned bytes and start on a boundary
-/// of `arenite_align`; they, and the model, stay borrowed.
+/// Creates a session in `memory`. `workspace` and `kv` have at least the planned sizes and are aligned to
+/// `arenite_align`; they and the model stay borrowed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_session_new(
     model: *const arenite_model,
@@ -250,7 +249,7 @@ pub unsafe extern "C" fn arenite_session_new(
 ///
 /// # Safety
 ///
-/// `session` is to a session that nobody else uses, or null.
+/// `session` points to a session with exclusive access, or is null.
 pub(super) unsafe fn with_session(
     session: *mut arenite_session,
     error: *mut arenite_error,
@@ -261,7 +260,7 @@ pub(super) unsafe fn with_session(
     report(session.and_then(|session| f(&mut session.0)), error)
 }
 
-/// Runs `count` tokens after what is in the context. The logits are then those of the last one.
+/// Runs `count` tokens after those in the context, and computes the logits of the last one.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_session_prefill(
     session: *mut arenite_session,
@@ -286,21 +285,21 @@ pub unsafe extern "C" fn arenite_session_decode(
     unsafe { with_session(session, error, |session| session.decode(token)) }
 }
 
-/// The logits of the last token, one for each word of the vocabulary, which may be changed. Null for null.
+/// Logits of the last token, one per token of the vocabulary; may be modified. Null for null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_session_logits(session: *mut arenite_session) -> *mut f32 {
     // SAFETY: see the module.
     unsafe { session.as_mut() }.map_or(ptr::null_mut(), |session| session.0.logits_mut().as_mut_ptr())
 }
 
-/// Tokens in the context. 0 for null.
+/// Number of tokens in the context. 0 for null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_session_position(session: *const arenite_session) -> usize {
     // SAFETY: see the module.
     unsafe { session.as_ref() }.map_or(0, |session| session.0.position())
 }
 
-/// Forgets everything from `position` on; the logits stay as they are.
+/// Removes all tokens from `position` on. The logits do not change.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_session_rewind(
     session: *mut arenite_session,
@@ -311,14 +310,14 @@ pub unsafe extern "C" fn arenite_session_rewind(
     unsafe { with_session(session, error, |session| session.rewind(position)) }
 }
 
-/// Bytes that `arenite_session_save` writes now. 0 for null.
+/// Bytes that `arenite_session_save` would write now. 0 for null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_session_snapshot_size(session: *const arenite_session) -> usize {
     // SAFETY: see the module.
     unsafe { session.as_ref() }.map_or(0, |session| session.0.snapshot_bytes())
 }
 
-/// Writes the context and the logits to `out`, and the number of bytes to `written`, which may be null.
+/// Writes context and logits to `out`, and the number of bytes to `written`, which may be null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_session_save(
     session: *mut arenite_session,
@@ -337,7 +336,7 @@ pub unsafe extern "C" fn arenite_session_save(
     }
 }
 
-/// Puts the session where the one was that was saved. If it fails, the session is as it was before.
+/// Restores a saved session. On error the session is unchanged.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_session_restore(
     session: *mut arenite_session,

@@ -1,6 +1,6 @@
 //! Tokenizers, decoders and samplers.
 #![allow(unsafe_code, non_camel_case_types)]
-#![allow(clippy::missing_safety_doc)] // said once, in the module above
+#![allow(clippy::missing_safety_doc)] // stated once, in the module above
 #![allow(clippy::too_many_arguments)] // C has no slices
 
 use core::ffi::{c_char, c_void};
@@ -12,47 +12,47 @@ use crate::sampler::{Params, Pcg32, Sampler};
 use crate::tokenizer::{Decoder, Encode, Tokenizer};
 use crate::{Error, TokenId};
 
-/// A vocabulary, ready to encode and decode.
+/// A tokenizer for a file's vocabulary.
 #[derive(Debug)]
 pub struct arenite_tokenizer(pub(super) Tokenizer<'static, 'static>);
 
-/// Characters out of a stream of tokens.
+/// Decodes a stream of tokens to text.
 #[derive(Debug)]
 pub struct arenite_decoder {
     tokenizer: &'static Tokenizer<'static, 'static>,
     decoder: Decoder,
 }
 
-/// How to choose a token: llama.cpp's default chain. `arenite_params_default` fills it.
+/// Sampling parameters, in llama.cpp's default chain. `arenite_params_default` fills it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct arenite_params {
-    /// 0 takes the best token.
+    /// Divisor of the logits; 0 selects the best token.
     pub temperature: f32,
-    /// How many of the best tokens are considered; 0 is all.
+    /// Top-k: number of best tokens kept; 0 keeps all.
     pub top_k: u32,
-    /// Of these, as many of the best as together have this probability; 1 is all.
+    /// Top-p: keeps the best tokens that together have this probability; 1 keeps all.
     pub top_p: f32,
-    /// Of these, the ones that are at least this many times as likely as the best; 0 is all.
+    /// Min-p: keeps tokens at least this many times as probable as the best; 0 keeps all.
     pub min_p: f32,
-    /// Divides the logits of recent tokens if they are positive, multiplies them if not; 1 is off.
+    /// Divides positive logits of recent tokens, and multiplies negative ones; 1 is off.
     pub repeat_penalty: f32,
-    /// Taken from the logit of a recent token for every time that it came up; 0 is off.
+    /// Subtracted from a recent token's logit for each occurrence; 0 is off.
     pub frequency_penalty: f32,
-    /// Taken from the logit of a recent token once; 0 is off.
+    /// Subtracted once from a recent token's logit; 0 is off.
     pub presence_penalty: f32,
-    /// How many tokens are recent; 0 turns the penalties off.
+    /// Number of recent tokens to penalize; 0 turns penalties off.
     pub repeat_last_n: u32,
-    /// Added to the logits of some tokens, each once; stays borrowed by a sampler. Null for nothing.
+    /// Logit biases, at most one per token; stay borrowed by a sampler. Null for none.
     pub bias: *const arenite_bias,
-    /// How many.
+    /// Number of biases.
     pub bias_count: usize,
-    /// Of the `top_k` best, those whose probability is nearest to what is expected, as many as together have this
-    /// probability; 1 is all.
+    /// Typical sampling, after top-k: keeps the tokens whose probability is nearest to the expected one and that
+    /// together have this probability; 1 keeps all.
     pub typical_p: f32,
 }
 
-/// What is added to the logit of a token: minus infinity forbids it.
+/// A bias on the logit of a token; minus infinity forbids the token.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct arenite_bias {
@@ -62,7 +62,7 @@ pub struct arenite_bias {
     pub bias: f32,
 }
 
-/// Chooses tokens, and remembers them for the penalties.
+/// Selects tokens, and stores recent ones for the penalties.
 #[derive(Debug)]
 pub struct arenite_sampler {
     sampler: Sampler<'static>,
@@ -70,26 +70,26 @@ pub struct arenite_sampler {
     bias: &'static [arenite_bias],
 }
 
-/// Bytes of a tokenizer.
+/// Size of a tokenizer in bytes.
 #[unsafe(no_mangle)]
 pub extern "C" fn arenite_tokenizer_size() -> usize {
     size_of::<arenite_tokenizer>()
 }
 
-/// Bytes of a decoder.
+/// Size of a decoder in bytes.
 #[unsafe(no_mangle)]
 pub extern "C" fn arenite_decoder_size() -> usize {
     size_of::<arenite_decoder>()
 }
 
-/// Bytes of a sampler, without its scratch memory.
+/// Size of a sampler in bytes, without its scratch memory.
 #[unsafe(no_mangle)]
 pub extern "C" fn arenite_sampler_size() -> usize {
     size_of::<arenite_sampler>()
 }
 
-/// Places a tokenizer in `memory`. `index` has at least the planned bytes (none if the file was packed) and
-/// stays borrowed, as the model's file does.
+/// Creates a tokenizer in `memory`. `index` has at least the planned size (0 if the file was packed) and stays
+/// borrowed, as the model's file does.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_tokenizer_new(
     model: *const arenite_model,
@@ -111,14 +111,14 @@ pub unsafe extern "C" fn arenite_tokenizer_new(
     report(result, error)
 }
 
-/// Bytes of scratch memory with which `arenite_tokenize` takes any text of `text_len` bytes.
+/// Bytes of scratch memory that `arenite_tokenize` needs for any text of `text_len` bytes.
 #[unsafe(no_mangle)]
 pub extern "C" fn arenite_tokenize_scratch_size(text_len: usize) -> usize {
     Tokenizer::scratch_bytes(text_len)
 }
 
-/// Writes the tokens of a text to `tokens`, and how many they are to `count`. `add_special` adds what the model
-/// wants before and after a text (BOS, EOS); `parse_special` reads control tokens that are spelled out.
+/// Writes the tokens of a text to `tokens`, and their number to `count`. `add_special` adds BOS and EOS if the model
+/// requires them; `parse_special` parses control tokens in the text.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_tokenize(
     tokenizer: *const arenite_tokenizer,
@@ -147,8 +147,8 @@ pub unsafe extern "C" fn arenite_tokenize(
     report(result, error)
 }
 
-/// Writes the text of `count` tokens to `out`, without a zero byte, and its length to `len`. Control tokens are
-/// left out unless `show_special`.
+/// Writes the text of `count` tokens to `out`, without a zero byte, and its length to `len`. Control tokens are omitted
+/// unless `show_special`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_detokenize(
     tokenizer: *const arenite_tokenizer,
@@ -173,15 +173,14 @@ pub unsafe extern "C" fn arenite_detokenize(
     report(result, error)
 }
 
-/// Whether generation ends with this token. No for null.
+/// True if generation ends with this token. False for null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_is_end(tokenizer: *const arenite_tokenizer, token: u32) -> bool {
     // SAFETY: see the module.
     unsafe { tokenizer.as_ref() }.is_some_and(|tokenizer| tokenizer.0.is_end(token))
 }
 
-/// Places a decoder in `memory`, for text that comes token by token: after a prompt, or from its beginning. The
-/// tokenizer stays borrowed.
+/// Creates a decoder in `memory`, for a continuation (`after_prompt`) or a complete text. The tokenizer stays borrowed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_decoder_new(
     tokenizer: *const arenite_tokenizer,
@@ -202,8 +201,8 @@ pub unsafe extern "C" fn arenite_decoder_new(
     report(result, error)
 }
 
-/// Takes the next token, writes the text that is complete to `out`, without a zero byte, and its length to
-/// `len`. A character that is cut between tokens is held back. If `out` is too small, nothing was taken.
+/// Decodes the next token: writes completed text to `out`, without a zero byte, and its length to `len`. A character
+/// that is split between tokens is held back. If `out` is too small, the decoder is unchanged.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_decoder_push(
     decoder: *mut arenite_decoder,
@@ -219,11 +218,11 @@ pub unsafe extern "C" fn arenite_decoder_push(
     }
 }
 
-/// Writes what a step of a decoder gives; the step is taken only if there is room for that.
+/// Writes the output of a step of a decoder; the decoder only changes if there is room.
 ///
 /// # Safety
 ///
-/// As for the functions of the interface.
+/// Same as for the functions of the interface.
 unsafe fn decode(
     decoder: *mut arenite_decoder,
     out: *mut c_char,
@@ -250,8 +249,8 @@ unsafe fn decode(
     report(result, error)
 }
 
-/// Writes what is held back to `out`, at the end of a text, and its length to `len`: it will not become a character any
-/// more. If `out` is too small, it is still held back.
+/// Writes the bytes held back to `out`, at the end of a text, and their length to `len`. If `out` is too small, they
+/// are still held back.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_decoder_finish(
     decoder: *mut arenite_decoder,
@@ -310,25 +309,25 @@ pub extern "C" fn arenite_params_default() -> arenite_params {
     Params::DEFAULT.into()
 }
 
-/// `params`, or the default ones for null.
+/// `params`, or the defaults for null.
 ///
 /// # Safety
 ///
-/// As for [`core::ptr::read`], or null.
+/// `params` is null or valid for reads.
 unsafe fn params_of(params: *const arenite_params) -> Params {
     // SAFETY: as for this function.
     unsafe { params.as_ref() }.map_or(Params::DEFAULT, |params| (*params).into())
 }
 
-/// Bytes of scratch memory that a sampler needs for a vocabulary. `params` may be null, for the default ones.
+/// Bytes of scratch memory that a sampler needs for a vocabulary. `params` may be null for the defaults.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_sampler_scratch_size(params: *const arenite_params, vocab: usize) -> usize {
     // SAFETY: see the module.
     Sampler::scratch_bytes(&unsafe { params_of(params) }, vocab)
 }
 
-/// Places a sampler in `memory`. `params` may be null, for the default ones; a seed gives the same tokens
-/// everywhere. `scratch` stays borrowed.
+/// Creates a sampler in `memory`. `params` may be null for the defaults. A seed gives the same tokens on every target.
+/// `scratch` stays borrowed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_sampler_new(
     params: *const arenite_params,
@@ -360,7 +359,7 @@ pub unsafe extern "C" fn arenite_sampler_new(
     report(result, error)
 }
 
-/// Chooses a token by `count` logits, into which bias and penalties are worked, and remembers it.
+/// Selects a token by `count` logits and stores it for the penalties. Applies bias and penalties to the logits.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_sampler_sample(
     sampler: *mut arenite_sampler,
@@ -373,11 +372,11 @@ pub unsafe extern "C" fn arenite_sampler_sample(
     unsafe { choose(sampler, logits, count, token, error, |sampler, logits, random| sampler.sample(logits, random)) }
 }
 
-/// Chooses a token by `sample` from logits to which the bias was added.
+/// Selects a token with `sample`, after adding the bias to the logits.
 ///
 /// # Safety
 ///
-/// As for the functions of the interface.
+/// Same as for the functions of the interface.
 pub(super) unsafe fn choose(
     sampler: *mut arenite_sampler,
     logits: *mut f32,
@@ -390,7 +389,7 @@ pub(super) unsafe fn choose(
     let result = unsafe { sampler.as_mut() }.ok_or(argument("for the sampler")).and_then(|state| {
         // SAFETY: as for this function.
         let logits = unsafe { slice_mut(logits, count) }.ok_or(argument("for the logits"))?;
-        // The sampler's own bias comes first, too; it is a list of tuples, which C does not have.
+        // The sampler's own bias would be a list of tuples, which C does not have; it also comes first in the chain.
         for arenite_bias { token, bias } in state.bias {
             if let Some(logit) = logits.get_mut(*token as usize) {
                 *logit += bias;
@@ -404,7 +403,7 @@ pub(super) unsafe fn choose(
     report(result, error)
 }
 
-/// Forgets all tokens.
+/// Clears the stored tokens.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_sampler_reset(sampler: *mut arenite_sampler) {
     // SAFETY: see the module.
@@ -413,7 +412,7 @@ pub unsafe extern "C" fn arenite_sampler_reset(sampler: *mut arenite_sampler) {
     }
 }
 
-/// Remembers a token for the penalties, such as one of the prompt.
+/// Stores a token for the penalties, for example one of the prompt.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_sampler_accept(sampler: *mut arenite_sampler, token: u32) {
     // SAFETY: see the module.

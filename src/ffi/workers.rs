@@ -1,6 +1,6 @@
 //! Threads and instruction sets.
 #![allow(unsafe_code, non_camel_case_types)]
-#![allow(clippy::missing_safety_doc)] // said once, in the module above
+#![allow(clippy::missing_safety_doc)] // stated once, in the module above
 
 use core::ffi::{CStr, c_char, c_void};
 use core::fmt::Write;
@@ -13,23 +13,23 @@ use super::{arenite_error, arenite_status, place, report};
 use crate::workers::Workers;
 use crate::{Error, Kernels};
 
-/// A part of a pass, to be called by each thread that takes part.
+/// A job of a pass; called by each participating thread.
 pub type arenite_job = unsafe extern "C" fn(argument: *const c_void);
 
-/// The caller's threads, or the other core of a microcontroller.
+/// Threads of the caller, or the second core of a microcontroller.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct arenite_workers {
-    /// How many take part, the calling one included.
+    /// Number of threads, including the calling one.
     pub count: usize,
-    /// Handed to `run`.
+    /// Passed to `run`.
     pub user: *mut c_void,
-    /// Calls `job(argument)` on up to `count` threads at once, at least once, and returns when every call has returned.
-    /// The job divides itself: a thread that is late finds nothing to do.
+    /// Calls `job(argument)` on up to `count` threads at once, at least once, and returns when all calls have returned.
+    /// The job divides itself: a late thread finds nothing to do.
     pub run: Option<unsafe extern "C" fn(user: *mut c_void, job: arenite_job, argument: *const c_void)>,
 }
 
-// SAFETY: only ever used by the session that it was given to, and the caller says of `run` that it may be called there.
+// SAFETY: only used by the session that it was given to; the caller guarantees that `run` may be called there.
 unsafe impl Sync for arenite_workers {}
 
 impl Workers for arenite_workers {
@@ -39,22 +39,22 @@ impl Workers for arenite_workers {
 
     fn run(&self, job: &(dyn Fn() + Sync)) {
         unsafe extern "C" fn call(argument: *const c_void) {
-            // SAFETY: `argument` is to `job` below, which is there until `run` returns.
+            // SAFETY: `argument` points to `job` below, which is valid until `run` returns.
             unsafe { (*argument.cast::<&(dyn Fn() + Sync)>())() }
         }
         match self.run {
-            // SAFETY: the caller's function, as described.
+            // SAFETY: the caller's function, called as documented.
             Some(run) => unsafe { run(self.user, call, (&raw const job).cast()) },
             None => job(),
         }
     }
 }
 
-/// The table of this name, or the fastest for null.
+/// The kernels called `name`, or the fastest for null.
 ///
 /// # Safety
 ///
-/// `name` is to a text that ends with a zero byte, or null.
+/// `name` points to a zero-terminated string, or is null.
 pub(super) unsafe fn kernels(name: *const c_char) -> Result<&'static Kernels, Error> {
     if name.is_null() {
         return Ok(Kernels::detect());
@@ -64,8 +64,8 @@ pub(super) unsafe fn kernels(name: *const c_char) -> Result<&'static Kernels, Er
     name.and_then(Kernels::by_name).ok_or(argument("for the instruction set"))
 }
 
-/// Writes the name of an instruction set that this machine has to `out`, with a zero byte after it and cut to
-/// `capacity`: number 0 is the fastest. Returns its length; 0 if there are fewer.
+/// Writes the name of the instruction set with this number (0 is the fastest) among those of this machine to `out`,
+/// terminated by a zero byte and cut to `capacity`. Returns its length, or 0 if there are fewer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_isa(number: usize, out: *mut c_char, capacity: usize) -> usize {
     // SAFETY: see the module.
@@ -78,7 +78,7 @@ pub unsafe extern "C" fn arenite_isa(number: usize, out: *mut c_char, capacity: 
     text.len
 }
 
-/// Threads of the library's own.
+/// A pool of threads owned by the library.
 #[cfg(feature = "std")]
 #[derive(Debug)]
 pub struct arenite_pool {
@@ -86,15 +86,15 @@ pub struct arenite_pool {
     workers: arenite_workers,
 }
 
-/// Bytes of a pool.
+/// Size of a pool in bytes.
 #[cfg(feature = "std")]
 #[unsafe(no_mangle)]
 pub extern "C" fn arenite_pool_size() -> usize {
     size_of::<arenite_pool>()
 }
 
-/// Starts `count - 1` threads, and places a pool of them and the calling one in `memory`. This is the only object
-/// that has to be freed, after the sessions that use it.
+/// Starts `count - 1` threads, and creates a pool of them and the calling thread in `memory`. A pool is the only object
+/// that must be freed, after the sessions that use it.
 #[cfg(feature = "std")]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_pool_new(
@@ -106,14 +106,14 @@ pub unsafe extern "C" fn arenite_pool_new(
 ) -> arenite_status {
     unsafe extern "C" fn run(user: *mut c_void, job: arenite_job, argument: *const c_void) {
         struct Argument(*const c_void);
-        // SAFETY: what is there is a `&(dyn Fn() + Sync)`, or the caller's, who asked for several threads.
+        // SAFETY: the argument points to a `&(dyn Fn() + Sync)`, or belongs to a caller that asked for several threads.
         unsafe impl Sync for Argument {}
         let argument = Argument(argument);
-        // SAFETY: `user` is to the pool of `arenite_pool_workers`.
+        // SAFETY: `user` points to the pool of `arenite_pool_workers`.
         let pool = unsafe { &*user.cast::<arenite_pool>() };
         pool.pool.run(&|| {
             let Argument(argument) = &argument;
-            // SAFETY: as this job and argument were handed over.
+            // SAFETY: `job` and `argument` were passed together to this function.
             unsafe { job(*argument) }
         });
     }
@@ -128,7 +128,7 @@ pub unsafe extern "C" fn arenite_pool_new(
     report(result, error)
 }
 
-/// The pool as a session's workers. Null for null.
+/// The pool as workers for a session. Null for null.
 #[cfg(feature = "std")]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_pool_workers(pool: *const arenite_pool) -> *const arenite_workers {
@@ -136,12 +136,12 @@ pub unsafe extern "C" fn arenite_pool_workers(pool: *const arenite_pool) -> *con
     unsafe { pool.as_ref() }.map_or(core::ptr::null(), |pool| &raw const pool.workers)
 }
 
-/// Ends the threads of a pool.
+/// Stops the threads of a pool.
 #[cfg(feature = "std")]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_pool_free(pool: *mut arenite_pool) {
     if !pool.is_null() {
-        // SAFETY: see the module; no session uses it any more.
+        // SAFETY: see the module; no session uses the pool any more.
         unsafe { pool.drop_in_place() };
     }
 }

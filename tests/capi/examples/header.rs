@@ -1,4 +1,4 @@
-//! Writes `src/arenite.h` from `src/ffi.rs` and what is below it:
+//! Generates `src/arenite.h` from `src/ffi.rs` and `src/ffi/`:
 //!
 //!     cargo run --manifest-path tests/capi/Cargo.toml --example header
 
@@ -7,15 +7,15 @@ use std::path::Path;
 use cbindgen::{Builder, Config, EnumConfig, ExportConfig, Language, RenameRule};
 
 const INTRODUCTION: &str = "\
-/* Arenite's C interface. Made from src/ffi.rs and src/ffi/: do not change it here.
+/* Arenite's C interface. Generated from src/ffi.rs and src/ffi/: do not edit.
  *
- * Nothing is allocated. Whatever lives on (a model, a session, ...) is placed in memory that the caller hands
- * over, of the size that arenite_*_size() tells and on a boundary of arenite_align(), and borrows what it is
- * made from: keep both where they are as long as it is used. There is nothing to free, but a pool of threads.
- * Define ARENITE_STD for what needs an operating system, which is in the libraries for one.
+ * Nothing is allocated. An object (a model, a session, ...) is created in memory that the caller provides, with
+ * the size returned by arenite_*_size() and the alignment arenite_align(). It borrows what it is created from:
+ * keep both unmoved while the object is in use. Only a pool of threads must be freed. Define ARENITE_STD for the
+ * functions that need an operating system; libraries built for one have them.
  *
- * A pointer with a length is to as many elements, or NULL where the length is 0. No object may be used by two
- * threads at once. Functions that can fail return a status and fill the arenite_error, unless that is NULL.
+ * A pointer with a length points to that many elements, or is NULL if the length is 0. An object must not be used
+ * by two threads at once. Functions that can fail return a status and fill the arenite_error, unless it is NULL.
  */";
 
 fn main() {
