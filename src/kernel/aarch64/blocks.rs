@@ -10,36 +10,36 @@ use crate::kernel::job::Row;
 use crate::kernel::quantized::Blocks;
 use crate::quant::{Bytes, Format, Shape};
 
-/// The instruction that multiplies bytes.
+/// An instruction that multiplies bytes.
 ///
 /// # Safety
 ///
-/// The methods need the instruction; the sums are exact.
+/// The methods require the instruction; the sums are exact.
 pub(super) unsafe trait Dot {
-    /// Adds to four sums, which together grow by the dot product of 32 weights and 32 quants.
+    /// Adds the dot product of 32 weights and 32 quants to `sums`, distributed among the four lanes in any way.
     ///
     /// # Safety
     ///
-    /// Needs the instruction.
+    /// The processor has the instruction.
     unsafe fn dot(sums: int32x4_t, w: [int8x16_t; 2], x: [int8x16_t; 2]) -> int32x4_t;
 
-    /// The same for 16 weights and 16 quants.
+    /// [`dot`](Self::dot) for 16 weights and 16 quants.
     ///
     /// # Safety
     ///
-    /// Needs the instruction.
+    /// The processor has the instruction.
     unsafe fn dot16(sums: int32x4_t, w: int8x16_t, x: int8x16_t) -> int32x4_t;
 }
 
-/// Reads the block at `p`, of 32 weights in one of the simple shapes, and moves `p` to the next: its scale goes to one
-/// lane of `scales`, its codes are returned, as [`Pair::signed`] has them.
+/// Reads the block of 32 weights at `p` and moves `p` to the next one, for formats that are [simple](is_simple).
+/// Returns the codes as [`Pair::signed`] does; the scale goes to lane `LANE` of `scales`.
 ///
 /// # Safety
 ///
 /// `p` points to a block.
 #[inline(always)]
 unsafe fn load<F: Format, const LANE: usize>(p: &mut *const u8, scales: &mut uint16x8_t) -> [int8x16_t; 2] {
-    // SAFETY: reads the block, nothing else: its scale, and 32 or 16 bytes.
+    // SAFETY: a block of a simple format is an f16 and 16 or 32 bytes. The loads read these, and move `p` past them.
     unsafe {
         match F::SHAPE {
             Shape::Nibbles(_, table) => {
@@ -74,22 +74,22 @@ unsafe fn load<F: Format, const LANE: usize>(p: &mut *const u8, scales: &mut uin
     }
 }
 
-/// Whether [`load`] knows the format.
+/// True if [`load`] can read the format.
 const fn is_simple<F: Format>() -> bool {
     F::M.is_none() && matches!(F::D, Some((0, _))) && matches!(F::SHAPE, Shape::Bytes(2) | Shape::Nibbles(2, _))
 }
 
-/// Rows of one format under one instruction.
+/// Eight rows of format `F`, multiplied with the instruction of `D`.
 pub(super) struct Rows<F, D>(PhantomData<(F, D)>);
 
-// SAFETY: `dot` reads whole blocks of eight rows and as much of `x`, and writes eight outputs.
+// SAFETY: `dot` reads the blocks of eight rows and the activations for as many blocks, and writes eight outputs.
 unsafe impl<F: Format, D: Dot> Blocks for Rows<F, D> {
     type Format = F;
     const ROWS: usize = 8;
 
     #[inline(always)]
     unsafe fn dot(w: *const u8, row_bytes: usize, x: Row<'_>, out: *mut f32) {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller promises the same.
         unsafe {
             if is_simple::<F>() {
                 return Self::simple(w, row_bytes, x, out);
@@ -103,7 +103,7 @@ unsafe impl<F: Format, D: Dot> Blocks for Rows<F, D> {
                     row
                 });
                 let acc =
-                    if F::ELEMENTS == 256 { Self::whole(rows, x, &mut run) } else { Self::pieces(rows, x, &mut run) };
+                    if F::ELEMENTS == 256 { Self::blocks(rows, x, &mut run) } else { Self::chunks(rows, x, &mut run) };
                 vst1q_f32(out.add(four * 4), acc);
             }
         }
@@ -111,12 +111,12 @@ unsafe impl<F: Format, D: Dot> Blocks for Rows<F, D> {
 }
 
 impl<F: Format, D: Dot> Rows<F, D> {
-    /// The sums of integers run on from block to block, modulo 2^32; a block's own is the difference. So
-    /// nothing has to be cleared.
+    /// Formats that [`load`] can read. The integer sums run on from block to block, modulo 2^32, and the sum of a block
+    /// is the difference. So they need not be cleared.
     #[inline(always)]
     unsafe fn simple(w: *const u8, row_bytes: usize, x: Row<'_>, out: *mut f32) {
-        // SAFETY: each step takes one block of each of eight rows and 32 quants of `x`, which has as many
-        // blocks as a row; `out` has room for eight. Prefetching may reach beyond the file: it never faults.
+        // SAFETY: each step reads one block of each of eight rows and 32 quants of `x`, which has as many blocks as a
+        // row; `out` has room for eight floats. A prefetch never faults, even beyond the file.
         unsafe {
             let mut rows: [*const u8; 8] = core::array::from_fn(|r| w.add(r * row_bytes));
             let mut ahead = w.wrapping_add(16 * row_bytes);
@@ -154,10 +154,10 @@ impl<F: Format, D: Dot> Rows<F, D> {
         }
     }
 
-    /// Four rows of blocks of less than 256.
+    /// Four rows of a format with blocks of less than 256.
     #[inline(always)]
-    unsafe fn pieces(rows: [*const u8; 4], x: Row<'_>, run: &mut Run) -> float32x4_t {
-        // SAFETY: the rows and the token have as many blocks.
+    unsafe fn chunks(rows: [*const u8; 4], x: Row<'_>, run: &mut Run) -> float32x4_t {
+        // SAFETY: the rows and the token have the same number of chunks.
         unsafe {
             let mut acc = vdupq_n_f32(0.0);
             for (i, (dx, sums)) in x.d.iter().zip(x.sums.as_chunks::<2>().0).enumerate() {
@@ -193,10 +193,10 @@ impl<F: Format, D: Dot> Rows<F, D> {
         }
     }
 
-    /// Four rows of blocks of 256.
+    /// Four rows of a format with blocks of 256.
     #[inline(always)]
-    unsafe fn whole(rows: [*const u8; 4], x: Row<'_>, run: &mut Run) -> float32x4_t {
-        // SAFETY: the rows and the token have as many blocks.
+    unsafe fn blocks(rows: [*const u8; 4], x: Row<'_>, run: &mut Run) -> float32x4_t {
+        // SAFETY: the rows and the token have the same number of blocks.
         unsafe {
             let mut acc = vdupq_n_f32(0.0);
             for (i, dx) in x.d.iter().enumerate() {
@@ -204,7 +204,7 @@ impl<F: Format, D: Dot> Rows<F, D> {
                 let q = x.q.as_ptr().add(i * 256);
                 let group_sums = group_sums::<F>(x.sums.as_ptr().add(i * 16));
                 let scales = Scales::of::<F>(blocks);
-                // Now, so that what they are made of needs no registers below.
+                // Computed here, so that their inputs need no registers in the loop below.
                 let mut total = vdupq_n_s32(0);
                 if bias::<F>() > 0 {
                     total = vmulq_n_s32(times_sums::<F>(scales.scales, group_sums), -i32::from(bias::<F>()));
@@ -220,7 +220,7 @@ impl<F: Format, D: Dot> Rows<F, D> {
                 }
                 macro_rules! pairs {
                     ($($pair:literal)*) => { $(
-                        blocks = here(blocks);
+                        blocks = reread(blocks);
                         for (r, block) in blocks.into_iter().enumerate() {
                             let quants = |chunk: usize| [vld1q_s8(q.add(chunk * 32)), vld1q_s8(q.add(chunk * 32 + 16))];
                             let (x, y) = (quants($pair * 2), quants($pair * 2 + 1));
@@ -235,7 +235,7 @@ impl<F: Format, D: Dot> Rows<F, D> {
                 }
                 macro_rules! halves {
                     ($($chunk:literal)*) => { $(
-                        blocks = here(blocks);
+                        blocks = reread(blocks);
                         let quants = [vld1q_s8(q.add($chunk * 32)), vld1q_s8(q.add($chunk * 32 + 16))];
                         for (r, block) in blocks.into_iter().enumerate() {
                             let codes = Pair.signed::<F>(F::unpack(Pair, block, $chunk));
@@ -261,12 +261,12 @@ impl<F: Format, D: Dot> Rows<F, D> {
     }
 }
 
-/// Asks for two lines from `p + AT`, which need not exist. Eight short streams are more than some prefetchers
-/// follow; what comes after the rows at work is one piece, of which a step asks for as much as it reads, for the
-/// rows after the next (as x86, where it was measured).
+/// Prefetches two lines from `p + AT`, which may be past the file. Eight short streams are more than some hardware
+/// prefetchers follow. The rows after the current eight are contiguous, and each step prefetches as much as it reads,
+/// for the rows after the next eight. (The distance was measured on x86.)
 #[inline(always)]
 fn prefetch<const AT: usize>(p: *const u8) {
-    // SAFETY: hints, which never fault.
+    // SAFETY: a prefetch never faults.
     unsafe {
         asm!(
             "prfm pldl2keep, [{p}, #{at}]",
@@ -278,18 +278,18 @@ fn prefetch<const AT: usize>(p: *const u8) {
     }
 }
 
-/// Sums of integers for four rows that run on from block to block, as in [`Rows::simple`]: of the even groups, and of the
-/// odd. And what they were, each row's together, when they were last looked at.
+/// Integer sums of four rows that run on from block to block, as in [`Rows::simple`]: of the even groups and of the odd
+/// groups. `before` has the sums of each row at the last call of [`grown`](Self::grown).
 struct Run {
     sums: [[int32x4_t; 4]; 2],
     before: [int32x4_t; 2],
 }
 
 impl Run {
-    /// What the sums of each row have grown by.
+    /// The growth of each row's sum since the last call.
     #[inline(always)]
     unsafe fn grown(&mut self, set: usize) -> int32x4_t {
-        // SAFETY: NEON.
+        // SAFETY: every target of this module has NEON.
         unsafe {
             let now = join_now(self.sums[set]);
             let grown = vsubq_s32(now, self.before[set]);
@@ -299,13 +299,13 @@ impl Run {
     }
 }
 
-/// The blocks, of which the compiler no longer knows what it has read before: it would keep more of that than there are
-/// registers.
+/// Returns the blocks, and hides from the compiler that it has read them before. It would keep more of their bytes than
+/// there are registers.
 #[inline(always)]
-fn here<B>(blocks: [&B; 4]) -> [&B; 4] {
+fn reread<B>(blocks: [&B; 4]) -> [&B; 4] {
     blocks.map(|block| {
         let mut block: *const B = block;
-        // SAFETY: no instruction; the reference that comes out is the one that went in.
+        // SAFETY: contains no instruction, so the reference that is returned is the argument.
         unsafe {
             asm!("/* {0} */", inout(reg) block, options(readonly, nostack, preserves_flags));
             &*block
@@ -313,19 +313,19 @@ fn here<B>(blocks: [&B; 4]) -> [&B; 4] {
     })
 }
 
-/// What is made here and not where it is used.
+/// Forces the value to be computed here instead of at its use.
 #[inline(always)]
 unsafe fn pinned(mut x: int32x4_t) -> int32x4_t {
-    // SAFETY: no instruction.
+    // SAFETY: contains no instruction.
     unsafe { asm!("/* {0:v} */", inout(vreg) x, options(nomem, nostack, preserves_flags)) };
     x
 }
 
-/// [`join`], at this place: the compiler would put it off, and copy the sums that run on.
+/// [`join`], computed at this place. The compiler would delay it, and copy the running sums.
 #[inline(always)]
 unsafe fn join_now([a, b, c, d]: [int32x4_t; 4]) -> int32x4_t {
     let x;
-    // SAFETY: instructions of NEON without other effects.
+    // SAFETY: computes in registers, by instructions of NEON.
     unsafe {
         asm!(
             "addp {x:v}.4s, {a:v}.4s, {b:v}.4s",
@@ -343,18 +343,18 @@ unsafe fn join_now([a, b, c, d]: [int32x4_t; 4]) -> int32x4_t {
     x
 }
 
-/// The sum of each of four vectors.
+/// The sum of the lanes of each of four vectors.
 #[inline(always)]
 pub(super) unsafe fn join(x: [int32x4_t; 4]) -> int32x4_t {
-    // SAFETY: NEON.
+    // SAFETY: every target of this module has NEON.
     unsafe { vpaddq_s32(vpaddq_s32(x[0], x[1]), vpaddq_s32(x[2], x[3])) }
 }
 
-/// The float at `p` in both lanes; `p` moves to the next.
+/// The float at `p` in both lanes; moves `p` to the next float.
 #[inline(always)]
 pub(super) unsafe fn next(p: &mut *const f32) -> float32x2_t {
     let out;
-    // SAFETY: reads the float that the caller's pointer is at, nothing else.
+    // SAFETY: reads the float at `p`, which the caller promises.
     unsafe {
         asm!(
             "ld1r {{{out:v}.2s}}, [{p}], #4",

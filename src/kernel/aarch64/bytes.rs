@@ -5,25 +5,25 @@ use core::arch::asm;
 
 use crate::quant::{Bytes, Format};
 
-/// NEON, which every target has for which this module is compiled.
+/// NEON, which every target that compiles this module has.
 #[derive(Clone, Copy)]
 pub(super) struct Pair;
 
 impl Pair {
-    /// The numbers of which these are codes, where codes do not fit signed bytes; else the codes, which are
-    /// [`bias`] too large.
+    /// Converts codes to signed bytes. The bias is subtracted only from codes that do not fit signed bytes; otherwise
+    /// it remains, see [`bias`].
     #[inline(always)]
     pub fn signed<F: Format>(self, codes: [uint8x16_t; 2]) -> [int8x16_t; 2] {
         let codes = if F::MAX > 127 { self.sub(codes, self.splat(F::BIAS)) } else { codes };
-        // SAFETY: NEON.
+        // SAFETY: every target of this module has NEON.
         codes.map(|x| unsafe { vreinterpretq_s8_u8(x) })
     }
 
-    /// An f16.
+    /// Decodes a little-endian f16.
     #[inline(always)]
     pub fn f16(self, bytes: [u8; 2]) -> f32 {
         let out: f32;
-        // SAFETY: instructions of NEON without other effects.
+        // SAFETY: computes in registers, by instructions of NEON.
         unsafe {
             asm!(
                 "fmov {out:s}, {bits:w}",
@@ -37,41 +37,41 @@ impl Pair {
     }
 }
 
-/// What the signed bytes of [`Pair::signed`] are too large by.
+/// The bias that remains in the signed bytes of [`Pair::signed`].
 pub(super) const fn bias<F: Format>() -> u8 {
     if F::MAX > 127 { 0 } else { F::BIAS }
 }
 
-/// Four f16 to f32 (`vcvt_f32_f16` is younger than the oldest compiler that this crate supports).
+/// Converts four f16 to f32. (`vcvt_f32_f16` is not stable in the minimum supported compiler version.)
 #[inline(always)]
 pub(super) unsafe fn four_halves(x: uint16x4_t) -> float32x4_t {
     let out;
-    // SAFETY: an instruction of NEON without other effects.
+    // SAFETY: computes in registers, by an instruction of NEON.
     unsafe {
         asm!("fcvtl {0:v}.4s, {1:v}.4h", out(vreg) out, in(vreg) x, options(pure, nomem, nostack, preserves_flags))
     };
     out
 }
 
-/// The first four of eight.
+/// Converts the first four of eight f16.
 #[inline(always)]
 pub(super) unsafe fn low_halves(x: uint16x8_t) -> float32x4_t {
-    // SAFETY: NEON.
+    // SAFETY: every target of this module has NEON.
     unsafe { four_halves(vget_low_u16(x)) }
 }
 
-/// The other four.
+/// Converts the last four of eight f16.
 #[inline(always)]
 pub(super) unsafe fn high_halves(x: uint16x8_t) -> float32x4_t {
     let out;
-    // SAFETY: an instruction of NEON without other effects.
+    // SAFETY: computes in registers, by an instruction of NEON.
     unsafe {
         asm!("fcvtl2 {0:v}.4s, {1:v}.8h", out(vreg) out, in(vreg) x, options(pure, nomem, nostack, preserves_flags))
     };
     out
 }
 
-// SAFETY of every block below: NEON; references reach as far as is read.
+// SAFETY of every block below: every target of this module has NEON, and each load has the size of its reference.
 #[allow(clippy::undocumented_unsafe_blocks)]
 impl Bytes for Pair {
     type V = [uint8x16_t; 2];
@@ -132,7 +132,7 @@ impl Bytes for Pair {
                 3 => x.map(|x| vshlq_n_u8::<3>(x)),
                 _ => x.map(|x| vshlq_n_u8::<4>(x)),
             };
-            // What is left of a byte needs no mask if the mask has all of it.
+            // A right shift fills with zeros, so a mask of all remaining bits has no effect.
             if left < 0 && mask == 0xff >> -left { shifted } else { self.and(shifted, self.splat(mask)) }
         }
     }
@@ -146,7 +146,7 @@ impl Bytes for Pair {
     #[inline(always)]
     fn spread(self, bits: u32) -> Self::V {
         unsafe {
-            // Each byte eight times, of which each takes a bit.
+            // Copies each byte to eight lanes, then tests one bit per lane.
             let bytes = vreinterpretq_u8_u32(vdupq_n_u32(bits));
             let bit = vreinterpretq_u8_u64(vdupq_n_u64(0x8040_2010_0804_0201));
             let eight = |byte: u8| vdup_n_u8(byte);

@@ -1,12 +1,12 @@
-//! What the running machine has. The features are not readable in user mode, so the operating system
-//! is asked; where there is none, what the code was compiled for counts.
+//! Detects the features of the running machine. User mode cannot read them from the processor, so the operating system
+//! is asked. Without an operating system, the features of the build are used.
 
-/// Whether there is `sdot`.
+/// True if the processor has `sdot`.
 pub(super) fn dotprod() -> bool {
     cfg!(target_feature = "dotprod") || system::dotprod()
 }
 
-/// Whether there is `smmla`.
+/// True if the processor has `smmla`.
 pub(super) fn i8mm() -> bool {
     cfg!(target_feature = "i8mm") || system::i8mm()
 }
@@ -19,12 +19,12 @@ mod system {
     const HWCAP2_I8MM: libc::c_ulong = 1 << 13;
 
     pub fn dotprod() -> bool {
-        // SAFETY: without preconditions.
+        // SAFETY: `getauxval` has no preconditions.
         unsafe { getauxval(AT_HWCAP) & HWCAP_ASIMDDP != 0 }
     }
 
     pub fn i8mm() -> bool {
-        // SAFETY: without preconditions.
+        // SAFETY: `getauxval` has no preconditions.
         unsafe { getauxval(AT_HWCAP2) & HWCAP2_I8MM != 0 }
     }
 }
@@ -42,10 +42,10 @@ mod system {
         flag(c"hw.optional.arm.FEAT_I8MM")
     }
 
-    /// A name that the system does not know is a feature that it does not have.
+    /// True if the system reports the feature; false if it does not know the name.
     fn flag(name: &CStr) -> bool {
         let (mut value, mut size) = (0u32, size_of::<u32>());
-        // SAFETY: the name ends in zero, and `size` says how much may be written to `value`.
+        // SAFETY: the name ends in a zero byte, and `size` is the size of `value`.
         let status =
             unsafe { libc::sysctlbyname(name.as_ptr(), from_mut(&mut value).cast(), &raw mut size, null_mut(), 0) };
         status == 0 && value != 0

@@ -1,4 +1,4 @@
-//! Dot products of four bytes: `sdot`, in assembler because its intrinsic is not stable.
+//! Dot products of four bytes by `sdot`, in assembly because its intrinsic is not stable.
 
 use core::arch::aarch64::*;
 use core::arch::asm;
@@ -10,12 +10,12 @@ use super::panel::Panel;
 /// The instruction `sdot`.
 pub(super) struct Sdot;
 
-// SAFETY: each block says what it reads and writes.
+// SAFETY: the methods use registers only, and integer sums are exact.
 unsafe impl Dot for Sdot {
     #[inline(always)]
     unsafe fn dot(sums: int32x4_t, w: [int8x16_t; 2], x: [int8x16_t; 2]) -> int32x4_t {
         let out;
-        // SAFETY: the caller has the instruction, which has no other effects.
+        // SAFETY: the caller promises the instruction, which uses registers only.
         unsafe {
             asm!(
                 "sdot {sums:v}.4s, {w0:v}.16b, {x0:v}.16b",
@@ -34,7 +34,7 @@ unsafe impl Dot for Sdot {
     #[inline(always)]
     unsafe fn dot16(sums: int32x4_t, w: int8x16_t, x: int8x16_t) -> int32x4_t {
         let out;
-        // SAFETY: the caller has the instruction, which has no other effects.
+        // SAFETY: the caller promises the instruction, which uses registers only.
         unsafe {
             asm!(
                 "sdot {sums:v}.4s, {w:v}.16b, {x:v}.16b",
@@ -48,11 +48,11 @@ unsafe impl Dot for Sdot {
     }
 }
 
-/// Adds to each lane the dot product of its four bytes of `w` and four bytes of `x`.
+/// Adds to each lane the dot product of its four bytes of `w` and the four bytes in lane `LANE` of `x`.
 #[inline(always)]
 unsafe fn sdot_lane<const LANE: usize>(sum: int32x4_t, w: int8x16_t, x: int8x16_t) -> int32x4_t {
     let out;
-    // SAFETY: the caller has the instruction, which has no other effects.
+    // SAFETY: the caller promises the instruction, which uses registers only.
     unsafe {
         asm!(
             "sdot {sum:v}.4s, {w:v}.16b, {x:v}.4b[{lane}]",
@@ -66,9 +66,10 @@ unsafe fn sdot_lane<const LANE: usize>(sum: int32x4_t, w: int8x16_t, x: int8x16_
     out
 }
 
-/// The rows of a panel lie in groups of four: four bytes of each, then the next four. So a vector times
-/// four bytes of a token gives the sums of four rows side by side.
-// SAFETY: each block says what it reads and writes.
+/// A panel interleaves four rows: four bytes of each, then the next four. A vector times four bytes of a token thus
+/// gives the sums of four rows.
+// SAFETY: `put` writes the 128 bytes of four rows; `products` reads the codes of eight rows and the quants that it
+// names.
 unsafe impl Panel for Sdot {
     #[inline(always)]
     unsafe fn put(to: *mut u8, [a, b, c, d]: [[int8x16_t; 2]; 4]) {
@@ -83,7 +84,7 @@ unsafe impl Panel for Sdot {
 
     #[inline(always)]
     unsafe fn products<const T: usize>(w: *const u8, q: [*const i8; T], halves: Range<usize>) -> [[int32x4_t; 2]; T] {
-        // SAFETY: the caller has the codes and the quants.
+        // SAFETY: the caller promises the codes and the quants.
         unsafe {
             let w: *const i8 = w.cast();
             let mut sums = [[vdupq_n_s32(0); 2]; T];

@@ -1,21 +1,20 @@
-//! Products of byte matrices, 2 x 8 times 8 x 2: `smmla`, in assembler because its intrinsic is not stable.
-//! It serves panels; a single token has no use for it.
+//! Products of byte matrices, 2 x 8 times 8 x 2, by `smmla`, in assembly because its intrinsic is not stable. Used for
+//! panels; a single token gains nothing from it.
 
 use core::arch::aarch64::*;
 use core::arch::asm;
 
 use super::blocks::next;
-use super::panel::{CODES, LINE, PIECE, Whole, eight_sums, scales};
+use super::panel::{BlockLayout, CHUNK, CODES, LINE, eight_sums, scales};
 use crate::kernel::quantized::Tile;
 
-/// Adds the products of two tokens and two rows, eight bytes of each: lanes are
+/// Adds the products of two tokens and two rows, eight bytes of each. The lanes are
 /// `[token 0 row 0, token 0 row 1, token 1 row 0, token 1 row 1]`.
 ///
-/// Not declared pure, which lets the compiler move it: with all loads ahead of all products it
-/// would run out of registers.
+/// Not declared pure, because the compiler would then move all loads before all products and run out of registers.
 #[inline(always)]
 unsafe fn smmla(sum: &mut int32x4_t, x: int8x16_t, w: int8x16_t) {
-    // SAFETY: the caller has the instruction, which has no other effects.
+    // SAFETY: the caller promises the instruction, which uses registers only.
     unsafe {
         asm!(
             "smmla {sum:v}.4s, {x:v}.16b, {w:v}.16b",
@@ -27,8 +26,7 @@ unsafe fn smmla(sum: &mut int32x4_t, x: int8x16_t, w: int8x16_t) {
     }
 }
 
-/// The rows of a panel lie in groups of four: eight bytes of each, then the next eight. So a vector
-/// has two rows.
+/// A panel interleaves four rows: eight bytes of each, then the next eight. A vector has eight bytes of two rows.
 #[inline(always)]
 pub(super) unsafe fn put(to: *mut u8, [a, b, c, d]: [[int8x16_t; 2]; 4]) {
     // SAFETY: the two stores fill the 128 bytes of four rows.
@@ -40,20 +38,21 @@ pub(super) unsafe fn put(to: *mut u8, [a, b, c, d]: [[int8x16_t; 2]; 4]) {
     }
 }
 
-/// Tokens in pairs: each vector has a token in its lower half and one in its upper half. What stands at odd tokens of an
-/// array is never used; an odd last token is paired with itself.
+/// Vectors for pairs of tokens, with one token in the lower half and one in the upper. Only even indices are used; an
+/// odd last token is paired with itself.
 type Pairs<V, const T: usize> = [[V; 4]; T];
 
-/// The first of each pair. In this form the compiler also sees that they are less than `T` where it unrolls nothing.
+/// The index of the first token of each pair. In this form the compiler knows that it is below `T` even without
+/// unrolling.
 #[inline(always)]
 fn evens<const T: usize>() -> impl Iterator<Item = usize> {
     (0..T.div_ceil(2)).map(|pair| 2 * pair)
 }
 
-/// 32 quants of each pair of tokens, eight in a vector; the pointers move on.
+/// 32 quants of each pair of tokens, eight per vector; moves the pointers on.
 #[inline(always)]
 unsafe fn quants<const T: usize>(q: &mut [*const i64; T]) -> Pairs<int8x16_t, T> {
-    // SAFETY: the caller has 32 quants of each token.
+    // SAFETY: the caller promises 32 quants of each token.
     unsafe {
         let mut quants = [[vdupq_n_s8(0); 4]; T];
         for t in evens::<T>() {
@@ -68,8 +67,8 @@ unsafe fn quants<const T: usize>(q: &mut [*const i64; T]) -> Pairs<int8x16_t, T>
     }
 }
 
-/// The sums of the products of eight rows, in four pairs, and the pairs of tokens: of some of the four eights of 32 codes.
-/// The pointer, which is at the first of these eights, moves on by all 32 codes.
+/// The sums of the products of eight rows, in four pairs, and pairs of tokens. `$step` selects some of the four steps
+/// of eight codes in a chunk. `$codes` points to the first selected step, and is moved on by a chunk.
 macro_rules! products {
     ($codes:ident, $quants:ident, $($step:literal)*) => {{
         let mut sums = [[vdupq_n_s32(0); 4]; T];
@@ -90,19 +89,19 @@ macro_rules! products {
     }};
 }
 
-/// A float of each of eight rows: those of each two twice.
+/// The floats of eight rows: in each vector those of two rows, twice.
 #[inline(always)]
 unsafe fn floats(w: *const u8) -> [float32x4_t; 4] {
-    // SAFETY: the caller has them.
+    // SAFETY: the caller promises eight floats.
     let pairs = unsafe { vld4q_dup_f64(w.cast()) };
-    // SAFETY: NEON.
+    // SAFETY: every target of this module has NEON.
     [pairs.0, pairs.1, pairs.2, pairs.3].map(|pair| unsafe { vreinterpretq_f32_f64(pair) })
 }
 
-/// The scales of each pair of tokens; the pointers move on.
+/// The scales of each pair of tokens; moves the pointers on.
 #[inline(always)]
 unsafe fn scales<const T: usize>(d: &mut [*const f32; T]) -> [float32x4_t; T] {
-    // SAFETY: the caller has a scale of each token.
+    // SAFETY: the caller promises a scale of each token.
     unsafe {
         let mut scales = [vdupq_n_f32(0.0); T];
         for t in evens::<T>() {
@@ -113,7 +112,7 @@ unsafe fn scales<const T: usize>(d: &mut [*const f32; T]) -> [float32x4_t; T] {
     }
 }
 
-/// `acc` plus the sums times both scales.
+/// `acc + sums * w * x`.
 #[inline(always)]
 unsafe fn add<const T: usize>(
     acc: &mut Pairs<float32x4_t, T>,
@@ -123,16 +122,16 @@ unsafe fn add<const T: usize>(
 ) {
     for t in evens::<T>() {
         for pair in 0..4 {
-            // SAFETY: NEON.
+            // SAFETY: every target of this module has NEON.
             acc[t][pair] = unsafe { vfmaq_f32(acc[t][pair], vmulq_f32(w[pair], x[t]), vcvtq_f32_s32(sums[t][pair])) };
         }
     }
 }
 
-/// Eight rows' sums to where they belong.
+/// Stores the sums of eight rows to each token's output.
 #[inline(always)]
 unsafe fn store<const T: usize>(out: [*mut f32; T], acc: Pairs<float32x4_t, T>) {
-    // SAFETY: the caller has room for eight rows of each token.
+    // SAFETY: the caller promises room for eight rows of each token.
     unsafe {
         for t in evens::<T>() {
             let acc = acc[t].map(|pair| vreinterpretq_f64_f32(pair));
@@ -146,17 +145,18 @@ unsafe fn store<const T: usize>(out: [*mut f32; T], acc: Pairs<float32x4_t, T>) 
     }
 }
 
-/// See [`super::panel::pieces`]. Eight rows at a time: with four tokens, 8 sums of integers and 8 of floats stay in registers.
+/// See [`super::panel::chunks`]. Eight rows at a time, so that with four tokens 8 integer sums and 8 float sums fit in
+/// registers.
 ///
 /// # Safety
 ///
-/// The caller has the instruction; the tile has a packed panel and the tokens.
+/// The processor has the instruction; the tile has a packed panel and `T` tokens.
 #[inline(always)]
-pub(super) unsafe fn pieces<const T: usize, const SCALES: u8>(tile: &Tile<'_>) {
+pub(super) unsafe fn chunks<const T: usize, const SCALES: u8>(tile: &Tile<'_>) {
     let blocks = tile.cols / 32;
-    let size = if SCALES == scales::ONE { PIECE } else { PIECE + LINE };
+    let size = if SCALES == scales::ONE { CHUNK } else { CHUNK + LINE };
     for half in 0..2 {
-        // SAFETY: the panel has `blocks` blocks, and so has each of the tokens.
+        // SAFETY: each half of the panel, and each token, has `blocks` chunks.
         unsafe {
             let mut w = tile.panel.add(half * blocks * size);
             let mut q = tile.q::<T>().map(|q| q.cast::<i64>());
@@ -190,25 +190,25 @@ pub(super) unsafe fn pieces<const T: usize, const SCALES: u8>(tile: &Tile<'_>) {
     }
 }
 
-/// See [`super::panel::whole`].
+/// See [`super::panel::blocks`].
 ///
 /// # Safety
 ///
-/// As for [`pieces`].
+/// The processor has the instruction; the tile has a packed panel and `T` tokens.
 #[inline(always)]
-pub(super) unsafe fn whole<const T: usize, const GROUP: usize, const MINIMUMS: bool>(tile: &Tile<'_>) {
+pub(super) unsafe fn blocks<const T: usize, const GROUP: usize, const MINIMUMS: bool>(tile: &Tile<'_>) {
     let blocks = tile.cols / 256;
-    let places = const { Whole::of(GROUP, MINIMUMS) };
+    let layout = const { BlockLayout::of(GROUP, MINIMUMS) };
     for half in 0..2 {
-        // SAFETY: the panel has `blocks` blocks, and so has each of the tokens.
+        // SAFETY: each half of the panel, and each token, has `blocks` blocks.
         unsafe {
-            let mut w = tile.panel.add(half * blocks * places.size);
+            let mut w = tile.panel.add(half * blocks * layout.size);
             let mut q = tile.q::<T>().map(|q| q.cast::<i64>());
             let (mut d, mut sums) = (tile.d::<T>(256), tile.sums::<T>());
             let mut acc = [[vdupq_n_f32(0.0); 4]; T];
             for _ in 0..blocks {
                 let mut totals = [[vdupq_n_s32(0); 4]; T];
-                let mut scale: *const i64 = w.add(Whole::SCALES).cast();
+                let mut scale: *const i64 = w.add(BlockLayout::SCALES).cast();
                 let mut weigh = |sums: Pairs<int32x4_t, T>| {
                     let pairs = vld4q_dup_s64(scale);
                     let pairs = [pairs.0, pairs.1, pairs.2, pairs.3].map(|pair| vreinterpretq_s32_s64(pair));
@@ -231,33 +231,33 @@ pub(super) unsafe fn whole<const T: usize, const GROUP: usize, const MINIMUMS: b
                     }
                 }
                 let dx = scales(&mut d);
-                add(&mut acc, floats(w.add(places.d)), dx, totals);
+                add(&mut acc, floats(w.add(layout.d)), dx, totals);
                 if MINIMUMS {
-                    let totals = minimums::<T, GROUP>(w.add(places.minimums).cast(), sums);
-                    add(&mut acc, floats(w.add(places.m)), dx, totals);
+                    let totals = minimums::<T, GROUP>(w.add(layout.minimums).cast(), sums);
+                    add(&mut acc, floats(w.add(layout.m)), dx, totals);
                     sums = sums.map(|sums| sums.add(16));
                 }
-                w = w.add(places.size);
+                w = w.add(layout.size);
             }
             store(tile.out::<T>().map(|out| out.add(half * 8)), acc);
         }
     }
 }
 
-/// For eight rows and each pair of tokens, the sums of minimums times the groups' sums.
+/// For eight rows and each pair of tokens, the sums of minimums times the sums of the groups.
 #[inline(always)]
 unsafe fn minimums<const T: usize, const GROUP: usize>(
     minimums: *const u32,
     sums: [*const i16; T],
 ) -> Pairs<int32x4_t, T> {
-    // SAFETY: the caller has eight minimums for each group, and sixteen sums of each token.
+    // SAFETY: the caller promises eight minimums per group, and 16 sums of each token.
     unsafe {
         let mut totals = [[vdupq_n_s32(0); 4]; T];
         for eight in 0..256 / GROUP / 8 {
             for t in evens::<T>() {
                 let (even, odd) = (sums[t], if t + 1 < T { sums[t + 1] } else { sums[t] });
                 let (even, odd) = (eight_sums::<GROUP>(even, eight), eight_sums::<GROUP>(odd, eight));
-                // Each sum twice, of both tokens: two groups in a vector.
+                // Each sum twice, of both tokens: two groups per vector.
                 let (low, high) = (vzip1q_s16(even, odd), vzip2q_s16(even, odd));
                 let two = [vzip1q_s16(low, low), vzip2q_s16(low, low), vzip1q_s16(high, high), vzip2q_s16(high, high)];
                 for (i, sums) in two.into_iter().enumerate() {
@@ -277,11 +277,11 @@ unsafe fn minimums<const T: usize, const GROUP: usize>(
     }
 }
 
-/// Eight bytes of each of four rows; `p` moves past them.
+/// Eight bytes of each of four rows; moves `p` past them.
 #[inline(always)]
 unsafe fn load(p: &mut *const u8) -> [int8x16_t; 2] {
     let (a, b);
-    // SAFETY: reads the 32 bytes that the caller's pointer is at, nothing else.
+    // SAFETY: reads the 32 bytes at `p`, which the caller promises.
     unsafe {
         asm!(
             "ldp {a:q}, {b:q}, [{p}], #32",

@@ -1,4 +1,4 @@
-//! 64-bit Arm: NEON, which every such core has; dot products (`sdot`); matrix products (`smmla`).
+//! 64-bit Arm: tables for NEON, which every core has, for dot products (`sdot`) and for matrix products (`smmla`).
 
 mod blocks;
 mod bytes;
@@ -17,7 +17,7 @@ use dotprod::Sdot;
 use neon::{Neon, Widening};
 use panel::{Panel, scales};
 
-/// What the tables have in common.
+/// The NEON table, as a constant because the other tables share most of its functions.
 const OF_NEON: Kernels = table!("neon", Neon, neon_matmul);
 static NEON: Kernels = OF_NEON;
 static DOTPROD: Kernels = Kernels { name: "dotprod", matmul: dotprod_matmul, ..OF_NEON };
@@ -34,7 +34,7 @@ formats_list!(choose neon_matmul floats neon_blocks);
 formats_list!(choose dotprod_matmul floats dotprod_blocks);
 formats_list!(choose i8mm_matmul floats i8mm_blocks);
 
-/// A sum takes four registers, so four of them are at work at once, and their inputs have room beside them.
+/// Float weights. A sum takes four registers, so a tile of four sums leaves registers for its inputs.
 fn floats<W: float::Weight>(job: &mut Job<'_>) {
     if job.x.tokens == 1 {
         float::matmul::<_, W, 4, 1>(Neon, job);
@@ -43,68 +43,70 @@ fn floats<W: float::Weight>(job: &mut Job<'_>) {
     }
 }
 
-/// Rows of blocks times one token.
+/// Multiplies rows of blocks with one token, by NEON.
 unsafe fn neon_decode<F: Format>(job: &mut Job<'_>) {
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller promises the same.
     unsafe { quantized::decode::<Rows<F, Widening>>(job, 1) }
 }
 
-/// The same. A single token has no use for products of matrices.
+/// Multiplies rows of blocks with one token, by `sdot`. Products of matrices gain nothing with a single token.
 #[target_feature(enable = "dotprod")]
 unsafe fn dotprod_decode<F: Format>(job: &mut Job<'_>) {
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller promises the same.
     unsafe { quantized::decode::<Rows<F, Sdot>>(job, 1) }
 }
 
-/// Block formats: one token, or panels that are packed by `$put` and multiplied by `$pieces` and `$whole`.
+/// Defines the matrix product of block formats: decode for one token, otherwise panels that `$put` packs and `$chunks`
+/// and `$blocks` multiply.
 macro_rules! blocks {
-    ($name:ident, $module:ident, $decode:ident, $put:path, $pieces:path, $whole:path $(, $feature:literal)?) => {
+    ($name:ident, $module:ident, $decode:ident, $put:path, $chunks:path, $blocks:path $(, $feature:literal)?) => {
         mod $module {
             use super::*;
             use crate::kernel::quantized::{Pack, Panels, Tile};
 
             $(#[target_feature(enable = $feature)])?
             unsafe fn pack<F: Format>(pack: &Pack<'_>) {
-                // SAFETY: passed on to the caller.
+                // SAFETY: the caller promises the same.
                 unsafe { panel::pack::<F>(pack, |to, rows| $put(to, rows)) }
             }
             $(#[target_feature(enable = $feature)])?
-            unsafe fn pieces<const T: usize, const SCALES: u8>(tile: &Tile<'_>) {
-                // SAFETY: passed on to the caller.
-                unsafe { $pieces(tile) }
+            unsafe fn chunks<const T: usize, const SCALES: u8>(tile: &Tile<'_>) {
+                // SAFETY: the caller promises the same.
+                unsafe { $chunks(tile) }
             }
             $(#[target_feature(enable = $feature)])?
-            unsafe fn whole<const T: usize, const GROUP: usize, const MINIMUMS: bool>(tile: &Tile<'_>) {
-                // SAFETY: passed on to the caller.
-                unsafe { $whole(tile) }
+            unsafe fn blocks<const T: usize, const GROUP: usize, const MINIMUMS: bool>(tile: &Tile<'_>) {
+                // SAFETY: the caller promises the same.
+                unsafe { $blocks(tile) }
             }
 
             pub fn of<F: Format>() -> Panels {
                 Panels { pack: pack::<F>, cost: 0, both: None, multiply: functions::<F>() }
             }
-            /// The functions for a format, for four tokens and for one: those that formats of its kind share.
+            /// The functions for a format, for four tokens and for one. Formats with the same panel layout share them.
             fn functions<F: Format>() -> &'static [Multiply] {
-                // Each condition by itself, so that the compiler leaves out the functions of the other kinds.
+                // Separate conditions, so that the compiler omits the functions of other layouts.
                 if const { F::ELEMENTS == 256 && F::GROUP == 16 && F::M.is_some() } {
-                    &[(4, whole::<4, 16, true>), (1, whole::<1, 16, true>)]
+                    &[(4, blocks::<4, 16, true>), (1, blocks::<1, 16, true>)]
                 } else if const { F::ELEMENTS == 256 && F::GROUP == 16 } {
-                    &[(4, whole::<4, 16, false>), (1, whole::<1, 16, false>)]
+                    &[(4, blocks::<4, 16, false>), (1, blocks::<1, 16, false>)]
                 } else if const { F::ELEMENTS == 256 && F::M.is_some() } {
-                    &[(4, whole::<4, 32, true>), (1, whole::<1, 32, true>)]
+                    &[(4, blocks::<4, 32, true>), (1, blocks::<1, 32, true>)]
                 } else if const { F::ELEMENTS == 256 } {
-                    &[(4, whole::<4, 32, false>), (1, whole::<1, 32, false>)]
+                    &[(4, blocks::<4, 32, false>), (1, blocks::<1, 32, false>)]
                 } else if const { F::M.is_some() } {
-                    &[(4, pieces::<4, { scales::MINIMUM }>), (1, pieces::<1, { scales::MINIMUM }>)]
+                    &[(4, chunks::<4, { scales::MINIMUM }>), (1, chunks::<1, { scales::MINIMUM }>)]
                 } else if const { F::FLOAT_GROUPS } {
-                    &[(4, pieces::<4, { scales::HALVES }>), (1, pieces::<1, { scales::HALVES }>)]
+                    &[(4, chunks::<4, { scales::HALVES }>), (1, chunks::<1, { scales::HALVES }>)]
                 } else {
-                    &[(4, pieces::<4, { scales::ONE }>), (1, pieces::<1, { scales::ONE }>)]
+                    &[(4, chunks::<4, { scales::ONE }>), (1, chunks::<1, { scales::ONE }>)]
                 }
             }
         }
 
         unsafe fn $name<F: Format>(job: &mut Job<'_>) {
-            // SAFETY: the caller has the instruction, and the functions are of one format.
+            // SAFETY: the caller promises the instruction; all functions are for format `F`, and `$put` writes the
+            // layout that is read.
             unsafe {
                 if job.x.tokens == 1 {
                     $decode::<F>(job);
@@ -120,16 +122,16 @@ blocks!(
     by_widening,
     neon_decode,
     Widening::put,
-    panel::pieces::<Widening, T, SCALES>,
-    panel::whole::<Widening, T, GROUP, MINIMUMS>
+    panel::chunks::<Widening, T, SCALES>,
+    panel::blocks::<Widening, T, GROUP, MINIMUMS>
 );
 blocks!(
     dotprod_blocks,
     by_sdot,
     dotprod_decode,
     Sdot::put,
-    panel::pieces::<Sdot, T, SCALES>,
-    panel::whole::<Sdot, T, GROUP, MINIMUMS>,
+    panel::chunks::<Sdot, T, SCALES>,
+    panel::blocks::<Sdot, T, GROUP, MINIMUMS>,
     "dotprod"
 );
 blocks!(
@@ -137,7 +139,7 @@ blocks!(
     by_smmla,
     dotprod_decode,
     i8mm::put,
-    i8mm::pieces::<T, SCALES>,
-    i8mm::whole::<T, GROUP, MINIMUMS>,
+    i8mm::chunks::<T, SCALES>,
+    i8mm::blocks::<T, GROUP, MINIMUMS>,
     "dotprod,i8mm"
 );

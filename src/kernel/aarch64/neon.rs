@@ -1,4 +1,4 @@
-//! NEON: sixteen floats in four registers, and dot products of bytes by widening multiplies.
+//! NEON: sixteen floats in four registers, and dot products of bytes by widening multiplication.
 
 use core::arch::aarch64::*;
 use core::arch::asm;
@@ -9,7 +9,7 @@ use super::bytes::{high_halves, low_halves};
 use super::panel::Panel;
 use crate::kernel::lanes::{Isa, Lanes};
 
-/// NEON, which every target has for which this module is compiled.
+/// NEON, which every target that compiles this module has.
 #[derive(Clone, Copy)]
 pub(super) struct Neon;
 
@@ -31,11 +31,11 @@ impl Floats {
     }
 }
 
-/// Eight f32 to f16, rounded to nearest even.
+/// Rounds eight f32 to f16, to nearest even.
 #[inline(always)]
 unsafe fn to_halves(low: float32x4_t, high: float32x4_t) -> uint16x8_t {
     let out;
-    // SAFETY: instructions of NEON without other effects.
+    // SAFETY: computes in registers, by instructions of NEON.
     unsafe {
         asm!(
             "fcvtn {0:v}.4h, {1:v}.4s",
@@ -49,8 +49,8 @@ unsafe fn to_halves(low: float32x4_t, high: float32x4_t) -> uint16x8_t {
     out
 }
 
-// SAFETY of every block below: NEON is there, and references reach as far as is read. All methods store what they are
-// given.
+// SAFETY of every block below: every target of this module has NEON, and each load has the size of its reference. Every
+// store method of `Floats` writes the whole array.
 #[allow(clippy::undocumented_unsafe_blocks)]
 unsafe impl Isa for Neon {
     type V = Floats;
@@ -100,7 +100,7 @@ unsafe impl Isa for Neon {
     #[inline(always)]
     fn round_to_f16(self, x: f32) -> f32 {
         let out;
-        // SAFETY: instructions of NEON without other effects.
+        // SAFETY: computes in registers, by instructions of NEON.
         unsafe {
             asm!(
                 "fcvt {out:h}, {x:s}",
@@ -114,15 +114,15 @@ unsafe impl Isa for Neon {
     }
 }
 
-/// Sixteen words of 16 bits.
+/// Loads sixteen 16-bit words.
 #[inline(always)]
 fn words(bytes: &[u8; 32]) -> (uint16x8_t, uint16x8_t) {
     let p = bytes.as_ptr();
-    // SAFETY: NEON, and 32 bytes.
+    // SAFETY: every target of this module has NEON, and the reference has 32 bytes.
     unsafe { (vreinterpretq_u16_u8(vld1q_u8(p)), vreinterpretq_u16_u8(vld1q_u8(p.add(16)))) }
 }
 
-// SAFETY of every block below: as above.
+// SAFETY of every block below: every target of this module has NEON, and each store has the size of its reference.
 #[allow(clippy::undocumented_unsafe_blocks)]
 impl Lanes for Floats {
     #[inline(always)]
@@ -221,17 +221,17 @@ impl Lanes for Floats {
     }
 }
 
-/// Dot products by NEON's widening multiplies.
+/// Dot products by widening multiplication.
 pub(super) struct Widening;
 
-// SAFETY: each block says what it reads and writes.
+// SAFETY: the methods use registers only. The i16 sums of two products are exact, and so are the i32 sums.
 unsafe impl Dot for Widening {
-    /// Quants of activations are at least -127, so two products fit an i16. In one piece, because the
-    /// compiler would have the products of all rows at work at once and run out of registers.
+    /// Quants are at least -127, so the sum of two products fits an i16. One block of assembly, because the compiler
+    /// would interleave the products of all rows and run out of registers.
     #[inline(always)]
     unsafe fn dot(sums: int32x4_t, w: [int8x16_t; 2], x: [int8x16_t; 2]) -> int32x4_t {
         let out;
-        // SAFETY: instructions of NEON without other effects.
+        // SAFETY: computes in registers, by instructions of NEON.
         unsafe {
             asm!(
                 "smull {a:v}.8h, {w0:v}.8b, {x0:v}.8b",
@@ -255,13 +255,14 @@ unsafe impl Dot for Widening {
 
     #[inline(always)]
     unsafe fn dot16(sums: int32x4_t, w: int8x16_t, x: int8x16_t) -> int32x4_t {
-        // SAFETY: NEON.
+        // SAFETY: every target of this module has NEON.
         unsafe { vpadalq_s16(sums, vmlal_high_s8(vmull_s8(vget_low_s8(w), vget_low_s8(x)), w, x)) }
     }
 }
 
-/// The rows of a panel lie one after another, as in the file: products run along a row.
-// SAFETY: each block says what it reads and writes.
+/// A panel has its rows one after another, as in the file; products run along a row.
+// SAFETY: `put` writes the 128 bytes of four rows; `products` reads the codes of eight rows and the quants that it
+// names.
 unsafe impl Panel for Widening {
     #[inline(always)]
     unsafe fn put(to: *mut u8, rows: [[int8x16_t; 2]; 4]) {
@@ -276,7 +277,7 @@ unsafe impl Panel for Widening {
 
     #[inline(always)]
     unsafe fn products<const T: usize>(w: *const u8, q: [*const i8; T], halves: Range<usize>) -> [[int32x4_t; 2]; T] {
-        // SAFETY: the caller has the codes and the quants.
+        // SAFETY: the caller promises the codes and the quants.
         unsafe {
             let w: *const i8 = w.cast();
             let mut sums = [[vdupq_n_s32(0); 2]; T];

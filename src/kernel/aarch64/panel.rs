@@ -1,8 +1,9 @@
-//! Prefill: rows packed into panels of 16, times several tokens, over the instruction that multiplies ([`Panel`]).
-//! Formats whose panels lie alike share the functions. Codes are signed here: no bias is left.
+//! Prefill: packs rows into panels of 16 and multiplies them with several tokens, over the instruction that multiplies
+//! ([`Panel`]). Formats with the same panel layout share the functions. Codes are signed here, so there is no bias to
+//! subtract.
 //!
-//! A panel is all of its first eight rows, then of the others. For each 32 weights they have 256 bytes; after these, or
-//! for formats with blocks of 256 after each block, come the rows' scales.
+//! A panel is its first eight rows, then the other eight. Eight rows have 256 bytes of codes per chunk. The scales of
+//! the rows follow each chunk, or each block of 256.
 
 use core::arch::aarch64::*;
 use core::ops::Range;
@@ -11,46 +12,47 @@ use super::bytes::Pair;
 use crate::kernel::quantized::{Pack, Tile};
 use crate::quant::{Bytes, Format};
 
-/// Bytes of 32 codes of eight rows, and of a number for each.
+/// Bytes of the codes of a chunk of eight rows.
 pub(super) const CODES: usize = 8 * 32;
+/// Bytes of a line of eight rows: an f32 or i32 per row.
 pub(super) const LINE: usize = 8 * 4;
-/// Bytes of 32 weights of eight rows with one scale.
-pub(super) const PIECE: usize = CODES + LINE;
+/// Bytes of a chunk of eight rows with one scale.
+pub(super) const CHUNK: usize = CODES + LINE;
 
-/// How codes lie under an instruction, and their products.
+/// The layout of codes for an instruction, and their products.
 ///
 /// # Safety
 ///
-/// The methods need the instruction; `put` writes its 128 bytes and no others, and `products` reads 32 codes of eight rows
-/// and of each token.
+/// The methods require the instruction. `put` writes 128 bytes, and `products` reads a chunk of eight rows and 32
+/// quants of each token.
 pub(super) unsafe trait Panel {
-    /// Writes 32 codes of each of four rows to the 128 bytes that are theirs.
+    /// Writes a chunk of each of four rows to their 128 bytes.
     unsafe fn put(to: *mut u8, rows: [[int8x16_t; 2]; 4]);
-    /// The sums of the products of eight rows, four of them in a vector, with each token: of the first 16 of 32 codes,
-    /// the second, or both.
+    /// The sums of the products of eight rows with each token, four rows per vector. `halves` selects the first 16
+    /// codes of a chunk, the last 16, or both.
     unsafe fn products<const T: usize>(w: *const u8, q: [*const i8; T], halves: Range<usize>) -> [[int32x4_t; 2]; T];
 }
 
-/// What the scales of a panel are like.
+/// The kinds of scales in a panel.
 pub(super) mod scales {
-    /// A `d` for 32 weights.
+    /// A `d` per 32 weights.
     pub const ONE: u8 = 0;
-    /// And an `m`.
+    /// A `d` and an `m` per 32 weights.
     pub const MINIMUM: u8 = 1;
-    /// A `d` for 16.
+    /// A `d` per 16 weights.
     pub const HALVES: u8 = 2;
 }
 
-/// Where things lie for 256 weights of eight rows: codes; each group's scale as an i32; its minimum as an i16, where there
-/// are any; `d`; `m`.
-pub(super) struct Whole {
+/// Layout of a block of 256 of eight rows: the codes of eight chunks; per group a line of i32 scales; in formats with
+/// minimums, per group eight i16 minimums; then a line of `d`, and one of `m`.
+pub(super) struct BlockLayout {
     pub minimums: usize,
     pub d: usize,
     pub m: usize,
     pub size: usize,
 }
 
-impl Whole {
+impl BlockLayout {
     pub const SCALES: usize = 8 * CODES;
     pub const fn of(group: usize, with_minimums: bool) -> Self {
         let groups = 256 / group;
@@ -61,20 +63,24 @@ impl Whole {
     }
 }
 
-/// See [`Pack`](crate::kernel::quantized::Pack); `put` is [`Panel::put`].
+/// Packs the rows of [`Pack`](crate::kernel::quantized::Pack); `put` is [`Panel::put`].
 #[inline(always)]
 pub(super) unsafe fn pack<F: Format>(
     &Pack { w, row_bytes, rows, cols, panel, .. }: &Pack<'_>,
     put: impl Fn(*mut u8, [[int8x16_t; 2]; 4]),
 ) {
     let two = F::M.is_some() || F::FLOAT_GROUPS;
-    let (whole, piece) = const {
-        (Whole::of(F::GROUP, F::M.is_some()), if F::M.is_some() || F::FLOAT_GROUPS { PIECE + LINE } else { PIECE })
+    let (layout, chunk_size) = const {
+        (
+            BlockLayout::of(F::GROUP, F::M.is_some()),
+            if F::M.is_some() || F::FLOAT_GROUPS { CHUNK + LINE } else { CHUNK },
+        )
     };
     let blocks = cols / F::ELEMENTS;
-    let block_size = if F::ELEMENTS == 256 { whole.size } else { F::ELEMENTS / 32 * piece };
+    let block_size = if F::ELEMENTS == 256 { layout.size } else { F::ELEMENTS / 32 * chunk_size };
     for first in (0..rows).step_by(4) {
-        // SAFETY: for rows that are missing the last one is read again; both halves of the panel have the room.
+        // SAFETY: rows past the last one are replaced by it, and each row has `blocks` blocks. The panel has room for
+        // two halves of `blocks * block_size` bytes, and every write is inside the `block_size` bytes from `to`.
         unsafe {
             let half = panel.add(first / 8 * blocks * block_size);
             for b in 0..blocks {
@@ -104,20 +110,22 @@ pub(super) unsafe fn pack<F: Format>(
                         let (scales, minimums) = (F::scales(block), F::minimums(block));
                         let r = first % 8 + r;
                         for g in 0..256 / F::GROUP {
-                            to.add(Whole::SCALES + g * LINE + r * 4).cast::<i32>().write_unaligned(scales[g].into());
+                            to.add(BlockLayout::SCALES + g * LINE + r * 4)
+                                .cast::<i32>()
+                                .write_unaligned(scales[g].into());
                             if F::M.is_some() {
-                                let to = to.add(whole.minimums + g * LINE / 2 + r * 2);
+                                let to = to.add(layout.minimums + g * LINE / 2 + r * 2);
                                 to.cast::<i16>().write_unaligned(minimums[g].into());
                             }
                         }
                     }
-                    d(0, to.add(whole.d));
+                    d(0, to.add(layout.d));
                     if F::M.is_some() {
-                        m(to.add(whole.m));
+                        m(to.add(layout.m));
                     }
                 } else {
                     for chunk in 0..F::ELEMENTS / 32 {
-                        let to = to.add(chunk * piece);
+                        let to = to.add(chunk * chunk_size);
                         codes(chunk, to);
                         d(chunk * 32, to.add(CODES));
                         if F::M.is_some() {
@@ -132,34 +140,34 @@ pub(super) unsafe fn pack<F: Format>(
     }
 }
 
-/// The eight numbers at `p`.
+/// The floats of a line.
 #[inline(always)]
 unsafe fn floats(p: *const u8) -> [float32x4_t; 2] {
-    // SAFETY: the caller has them.
+    // SAFETY: the caller promises a line.
     unsafe { [vld1q_f32(p.cast()), vld1q_f32(p.cast::<f32>().add(4))] }
 }
 
-/// `acc` plus the sums times both scales.
+/// `acc + sums * w * x`.
 #[inline(always)]
 unsafe fn add(acc: &mut [float32x4_t; 2], w: [float32x4_t; 2], x: f32, sums: [int32x4_t; 2]) {
     for ((acc, w), sum) in acc.iter_mut().zip(w).zip(sums) {
-        // SAFETY: NEON.
+        // SAFETY: every target of this module has NEON.
         *acc = unsafe { vfmaq_f32(*acc, vmulq_n_f32(w, x), vcvtq_f32_s32(sum)) };
     }
 }
 
-/// Formats with a scale for 32 weights, times `T` tokens: eight rows at a time, so that with four tokens 8 sums of
-/// integers and 8 of floats stay in registers.
+/// Multiplies a panel of a format with blocks of less than 256. Eight rows at a time, so that with four tokens 8
+/// integer sums and 8 float sums fit in registers.
 ///
 /// # Safety
 ///
-/// The caller has the instruction; the tile has a packed panel and the tokens.
+/// The processor has the instruction; the tile has a packed panel and `T` tokens.
 #[inline(always)]
-pub(super) unsafe fn pieces<P: Panel, const T: usize, const SCALES: u8>(tile: &Tile<'_>) {
+pub(super) unsafe fn chunks<P: Panel, const T: usize, const SCALES: u8>(tile: &Tile<'_>) {
     let blocks = tile.cols / 32;
-    let size = if SCALES == scales::ONE { PIECE } else { PIECE + LINE };
+    let size = if SCALES == scales::ONE { CHUNK } else { CHUNK + LINE };
     for half in 0..2 {
-        // SAFETY: the panel has `blocks` blocks, and so has each of the tokens.
+        // SAFETY: each half of the panel, and each token, has `blocks` chunks.
         unsafe {
             let mut w = tile.panel.add(half * blocks * size);
             let (mut q, mut d, mut sums) = (tile.q::<T>(), tile.d::<T>(32), tile.sums::<T>());
@@ -197,28 +205,28 @@ pub(super) unsafe fn pieces<P: Panel, const T: usize, const SCALES: u8>(tile: &T
     }
 }
 
-/// The sums of the quants of eight groups, of the first eight or the next.
+/// The sums of the activations of eight groups, from group `8 * eight` on.
 #[inline(always)]
 pub(super) unsafe fn eight_sums<const GROUP: usize>(sums: *const i16, eight: usize) -> int16x8_t {
-    // SAFETY: the caller has sixteen sums of sixteen quants.
+    // SAFETY: the caller promises 16 sums of 16 quants.
     unsafe {
         if GROUP == 16 { vld1q_s16(sums.add(eight * 8)) } else { vpaddq_s16(vld1q_s16(sums), vld1q_s16(sums.add(8))) }
     }
 }
 
-/// The same for formats with blocks of 256.
+/// Multiplies a panel of a format with blocks of 256.
 ///
 /// # Safety
 ///
-/// As for [`pieces`].
+/// The processor has the instruction; the tile has a packed panel and `T` tokens.
 #[inline(always)]
-pub(super) unsafe fn whole<P: Panel, const T: usize, const GROUP: usize, const MINIMUMS: bool>(tile: &Tile<'_>) {
+pub(super) unsafe fn blocks<P: Panel, const T: usize, const GROUP: usize, const MINIMUMS: bool>(tile: &Tile<'_>) {
     let blocks = tile.cols / 256;
-    let places = const { Whole::of(GROUP, MINIMUMS) };
+    let layout = const { BlockLayout::of(GROUP, MINIMUMS) };
     for half in 0..2 {
-        // SAFETY: the panel has `blocks` blocks, and so has each of the tokens.
+        // SAFETY: each half of the panel, and each token, has `blocks` blocks.
         unsafe {
-            let mut w = tile.panel.add(half * blocks * places.size);
+            let mut w = tile.panel.add(half * blocks * layout.size);
             let (mut q, mut d, mut sums) = (tile.q::<T>(), tile.d::<T>(256), tile.sums::<T>());
             let mut acc = [[vdupq_n_f32(0.0); 2]; T];
             for _ in 0..blocks {
@@ -231,7 +239,7 @@ pub(super) unsafe fn whole<P: Panel, const T: usize, const GROUP: usize, const M
                         let part = group % 2;
                         P::products(chunk, q, part..part + 1)
                     };
-                    let scale: *const i32 = w.add(Whole::SCALES + group * LINE).cast();
+                    let scale: *const i32 = w.add(BlockLayout::SCALES + group * LINE).cast();
                     let scale = [vld1q_s32(scale), vld1q_s32(scale.add(4))];
                     for t in 0..T {
                         for four in 0..2 {
@@ -242,7 +250,7 @@ pub(super) unsafe fn whole<P: Panel, const T: usize, const GROUP: usize, const M
                         q = q.map(|q| q.add(32));
                     }
                 }
-                let scale = floats(w.add(places.d));
+                let scale = floats(w.add(layout.d));
                 for t in 0..T {
                     add(&mut acc[t], scale, *d[t], totals[t]);
                 }
@@ -250,7 +258,7 @@ pub(super) unsafe fn whole<P: Panel, const T: usize, const GROUP: usize, const M
                     let mut totals = [[vdupq_n_s32(0); 2]; T];
                     for eight in 0..256 / GROUP / 8 {
                         let sums = sums.map(|sums| eight_sums::<GROUP>(sums, eight));
-                        let minimums: *const i16 = w.add(places.minimums + eight * 8 * LINE / 2).cast();
+                        let minimums: *const i16 = w.add(layout.minimums + eight * 8 * LINE / 2).cast();
                         macro_rules! groups {
                             ($($group:literal)*) => { $(
                                 let of_group = vld1q_s16(minimums.add($group * 8));
@@ -265,14 +273,14 @@ pub(super) unsafe fn whole<P: Panel, const T: usize, const GROUP: usize, const M
                         }
                         groups!(0 1 2 3 4 5 6 7);
                     }
-                    let scale = floats(w.add(places.m));
+                    let scale = floats(w.add(layout.m));
                     for t in 0..T {
                         add(&mut acc[t], scale, *d[t], totals[t]);
                     }
                     sums = sums.map(|sums| sums.add(16));
                 }
                 d = d.map(|d| d.add(1));
-                w = w.add(places.size);
+                w = w.add(layout.size);
             }
             for (out, acc) in tile.out::<T>().into_iter().zip(acc) {
                 vst1q_f32(out.add(half * 8), acc[0]);

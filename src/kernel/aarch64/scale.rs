@@ -1,4 +1,4 @@
-//! The scales and minimums of four rows of blocks, side by side: what is done to one is done to all.
+//! The scales and minimums of four rows of blocks, one row per lane.
 
 use core::arch::aarch64::*;
 use core::arch::asm;
@@ -6,10 +6,10 @@ use core::arch::asm;
 use super::bytes::{Pair, four_halves};
 use crate::quant::Format;
 
-/// Of four rows of blocks of 256.
+/// The scales of a block of 256 of each of four rows.
 #[derive(Clone, Copy)]
 pub(super) struct Scales {
-    /// Those of four groups, a byte each, in a lane for each row; then of the next four.
+    /// In each row's lane, the scales of four groups as bytes; then those of the next four groups.
     pub scales: [int32x4_t; 4],
     pub minimums: [int32x4_t; 4],
     pub d: float32x4_t,
@@ -19,7 +19,7 @@ pub(super) struct Scales {
 impl Scales {
     #[inline(always)]
     pub unsafe fn of<F: Format>(blocks: [&F::Block; 4]) -> Self {
-        // SAFETY: NEON; the blocks have what the format says.
+        // SAFETY: every target of this module has NEON, and all reads are inside the blocks.
         unsafe {
             if F::SIX_BITS {
                 return Self::of_six_bits::<F>(blocks);
@@ -31,10 +31,10 @@ impl Scales {
         }
     }
 
-    /// See [`Format::SIX_BITS`]: the first sixteen bytes of a block hold all.
+    /// For formats with [`Format::SIX_BITS`], whose first 16 bytes hold `d`, `m`, all scales and all minimums.
     #[inline(always)]
     unsafe fn of_six_bits<F: Format>(blocks: [&F::Block; 4]) -> Self {
-        // SAFETY: NEON; the blocks have more than sixteen bytes.
+        // SAFETY: every target of this module has NEON, and a block has more than 16 bytes.
         unsafe {
             let [a, b, c, d] = blocks.map(|block| vld1q_u32((&raw const *block).cast()));
             let two = |a, b| (vreinterpretq_u64_u32(vtrn1q_u32(a, b)), vreinterpretq_u64_u32(vtrn2q_u32(a, b)));
@@ -44,7 +44,8 @@ impl Scales {
             let (scales, minimums) = (bytes(vtrn1q_u64(ab13, cd13)), bytes(vtrn2q_u64(ab02, cd02)));
             let rest = bytes(vtrn2q_u64(ab13, cd13));
 
-            // Six bits of the first four; four bits of the others, whose high two bits are those left over before.
+            // The first four values have six bits; the others have four, and their high two bits are the high bits of
+            // the first.
             let columns = |first, rest| {
                 let second = vsliq_n_u8::<4>(rest, vshrq_n_u8::<6>(first));
                 let both = [vandq_u8(first, vdupq_n_u8(0x3f)), second].map(|x| vreinterpretq_s32_u8(x));
@@ -60,10 +61,10 @@ impl Scales {
     }
 }
 
-/// Sixteen bytes of each of four rows, or eight, as in [`Scales`].
+/// Sixteen bytes of each of four rows, or eight with groups of 32, arranged as in [`Scales`].
 #[inline(always)]
 unsafe fn columns<F: Format>([a, b, c, d]: [[u64; 2]; 4]) -> [int32x4_t; 4] {
-    // SAFETY: NEON.
+    // SAFETY: every target of this module has NEON.
     unsafe {
         let two = |a: u64, b: u64| vreinterpretq_s32_u64(vcombine_u64(vcreate_u64(a), vcreate_u64(b)));
         let (ab, cd) = (two(a[0], b[0]), two(c[0], d[0]));
@@ -76,11 +77,11 @@ unsafe fn columns<F: Format>([a, b, c, d]: [[u64; 2]; 4]) -> [int32x4_t; 4] {
     }
 }
 
-/// What is in the columns for one group.
+/// The values of a group, sign-extended, in a lane per row.
 #[inline(always)]
 pub(super) unsafe fn column<const GROUP: usize>(columns: [int32x4_t; 4]) -> int32x4_t {
     let four = columns[GROUP / 4];
-    // SAFETY: NEON.
+    // SAFETY: every target of this module has NEON.
     unsafe {
         vshrq_n_s32::<24>(match GROUP % 4 {
             0 => vshlq_n_s32::<24>(four),
@@ -91,10 +92,10 @@ pub(super) unsafe fn column<const GROUP: usize>(columns: [int32x4_t; 4]) -> int3
     }
 }
 
-/// The sums of the quants of four groups, twice, for each four groups.
+/// The sums of the activations of four groups, in both halves of a vector; one vector per four groups.
 #[inline(always)]
 pub(super) unsafe fn group_sums<F: Format>(sums: *const i16) -> [int16x8_t; 4] {
-    // SAFETY: the caller has 16 sums.
+    // SAFETY: the caller promises 16 sums.
     unsafe {
         let sums = [vld1q_s16(sums), vld1q_s16(sums.add(8))];
         let sums = if F::GROUP == 16 { sums } else { [vpaddq_s16(sums[0], sums[1]); 2] };
@@ -106,10 +107,10 @@ pub(super) unsafe fn group_sums<F: Format>(sums: *const i16) -> [int16x8_t; 4] {
     }
 }
 
-/// For each row, the sum of the products of its scales or minimums and the groups' sums.
+/// For each row, the sum of its scales or minimums times the sums of the groups.
 #[inline(always)]
 pub(super) unsafe fn times_sums<F: Format>(columns: [int32x4_t; 4], sums: [int16x8_t; 4]) -> int32x4_t {
-    // SAFETY: NEON.
+    // SAFETY: every target of this module has NEON.
     unsafe {
         let mut rows = [vdupq_n_s32(0); 4];
         for (column, sums) in columns.into_iter().zip(sums).take(256 / F::GROUP / 4) {
@@ -123,10 +124,10 @@ pub(super) unsafe fn times_sums<F: Format>(columns: [int32x4_t; 4], sums: [int16
     }
 }
 
-/// `d` and `m` of four blocks.
+/// `d` and `m` of four blocks, for the weights from element `at` on.
 #[inline(always)]
 pub(super) unsafe fn floats<F: Format>(blocks: [&F::Block; 4], at: usize) -> [float32x4_t; 2] {
-    // SAFETY: NEON; the blocks have what the format says.
+    // SAFETY: every target of this module has NEON, and the offsets of `d` and `m` are inside the blocks.
     unsafe {
         match (F::D, F::M) {
             (Some((d, by)), Some((m, m_by))) if d + 2 == m => {
@@ -147,18 +148,18 @@ pub(super) unsafe fn floats<F: Format>(blocks: [&F::Block; 4], at: usize) -> [fl
 
 #[inline(always)]
 unsafe fn times(x: float32x4_t, by: f32) -> float32x4_t {
-    // SAFETY: NEON.
+    // SAFETY: every target of this module has NEON.
     if by == 1.0 { x } else { unsafe { vmulq_n_f32(x, by) } }
 }
 
-/// What four pointers are at, as many bytes each as the lanes have. In assembler, as the compiler takes a way through other
+/// Defines a load of one lane from each of four pointers. In assembly, because the compiler goes through general
 /// registers.
 macro_rules! gather {
     ($name:ident, $lane:literal, $lanes:ty) => {
         #[inline(always)]
         unsafe fn $name([a, b, c, d]: [*const u8; 4]) -> $lanes {
             let out;
-            // SAFETY: reads a lane's bytes at each pointer, which the caller has.
+            // SAFETY: reads one lane's bytes at each pointer, which the caller promises.
             unsafe {
                 asm!(
                     concat!("ldr {out:", $lane, "}, [{a}]"),
