@@ -1,15 +1,15 @@
-//! The guide: how it works, for someone new. Every page has code that runs as a test.
+//! The guide: how the crate works, for newcomers. Every page has code that runs as a test.
 //!
-//! 1. [From a file to a token](from_a_file_to_a_token): the way through `src/`.
-//! 2. [Memory and the plan](memory_and_the_plan): which bytes are needed, and why they are known beforehand.
+//! 1. [From a file to a token](from_a_file_to_a_token): the main path through `src/`.
+//! 2. [Memory and the plan](memory_and_the_plan): how much memory is needed, and why it is known in advance.
 //! 3. [A quantized dot product](a_quantized_dot_product): one operation, from scalar code to AVX-512 and SMLAD.
 //! 4. [Why the bits are the same](why_the_bits_are_the_same): on every machine, with any number of threads.
 //! 5. [Adding a family](adding_a_family) of architectures.
 //! 6. [Adding a block format](adding_a_block_format) for weights.
-//! 7. [A model on a board](a_model_on_a_board): a microcontroller from nothing to text.
+//! 7. [A model on a board](a_model_on_a_board): text generation on a microcontroller, step by step.
 //! 8. [Reading a profile](reading_a_profile): where the time of a token goes.
-//! 9. [What can go wrong](what_can_go_wrong): every error in its words, and what a system can do to the command line.
-//! 10. [What works](what_works): architectures, types of weights, tokenizers.
+//! 9. [What can go wrong](what_can_go_wrong): every error message, and how the command line handles system failures.
+//! 10. [What works](what_works): architectures, weight types, tokenizers.
 
 macro_rules! pages {
     ($($name:ident)*) => {
