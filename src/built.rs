@@ -30,7 +30,7 @@ macro_rules! families {
             phi3 "phi3" [FUSED_QKV FUSED_GATE] { "phi3" => spec }
             stablelm "stablelm" [LAYER_NORM EACH_HEAD_NORM] { "stablelm" => spec }
             smollm3 "smollm3" [LOCAL_LAYERS] { "smollm3" => spec }
-            olmo2 "olmo2" [POST_NORM WHOLE_NORM] { "olmo2" => spec }
+            olmo2 "olmo2" [POST_NORM WHOLE_NORM LOCAL_LAYERS] { "olmo2" => spec }
             granite "granite" [] { "granite" => spec }
             exaone4 "exaone4" [POST_NORM HEAD_NORM LOCAL_LAYERS] { "exaone4" => spec }
             gpt_oss "gpt-oss" [EXPERTS LOCAL_LAYERS GPT_OSS RENAMED] { "gpt-oss" => spec }

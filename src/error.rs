@@ -171,6 +171,13 @@ pub enum Error {
         /// The key.
         key: Name,
     },
+    /// A metadata key whose value requests a feature that its architecture is not run with.
+    UnsupportedKey {
+        /// The key.
+        key: Name,
+        /// The feature.
+        what: &'static str,
+    },
     /// The file requires something that this build does not support.
     Unsupported {
         /// What is unsupported: "architecture", "tensor type", "tokenizer model", ...
@@ -414,9 +421,12 @@ impl Error {
             | MissingTensor { .. }
             | TensorShape { .. }
             | VocabularyEntry { .. } => ErrorKind::Model,
-            UnexpectedKey { .. } | UnexpectedTensor { .. } | Unsupported { .. } | TensorType { .. } | NoPart { .. } => {
-                ErrorKind::Unsupported
-            }
+            UnexpectedKey { .. }
+            | UnsupportedKey { .. }
+            | UnexpectedTensor { .. }
+            | Unsupported { .. }
+            | TensorType { .. }
+            | NoPart { .. } => ErrorKind::Unsupported,
             PlanTooLarge
             | PlanMismatch
             | WorkspaceTooSmall { .. }

@@ -53,7 +53,7 @@ impl Name {
 
     /// Appends `more`, cut at the capacity.
     #[inline(never)]
-    const fn with(mut self, mut more: &[u8]) -> Self {
+    pub(crate) const fn with(mut self, mut more: &[u8]) -> Self {
         while let Some((byte, rest)) = more.split_first() {
             if self.len as usize >= Self::CAPACITY {
                 self.cut = true;

@@ -38,6 +38,7 @@ fn examples() -> Vec<Error> {
         Error::KeyType { key, expected: "a 32-bit unsigned integer" },
         Error::KeyValue { key, why: "is 0" },
         Error::UnexpectedKey { key: Name::new(b"llama.new_idea") },
+        Error::UnsupportedKey { key: Name::new(b"llama.expert_group_count"), what: "groups of experts" },
         Error::Unsupported { what: "architecture", name: Name::new(b"mamba") },
         Error::MissingTensor { tensor },
         Error::UnexpectedTensor { tensor: Name::new(b"blk.0.new_idea.weight") },

@@ -203,12 +203,9 @@ impl<'a> Gguf<'a> {
     /// [`Error::KeyType`] if the value is not an integer, [`Error::KeyValue`] if it is negative or exceeds 32 bits.
     pub const fn u32(&self, prefix: &str, name: &str) -> Result<Option<u32>, Error> {
         let Some(value) = self.get2(prefix, name) else { return Ok(None) };
-        if !value.is_integer() {
-            return Err(Error::KeyType { key: Name::key(prefix, name), expected: "an integer" });
-        }
-        match value.integer() {
-            Some(value) if value >= 0 && value <= u32::MAX as i64 => Ok(Some(value as u32)),
-            _ => Err(Error::KeyValue { key: Name::key(prefix, name), why: "must be from 0 to 4294967295" }),
+        match value.u32(Name::key(prefix, name)) {
+            Ok(value) => Ok(Some(value)),
+            Err(error) => Err(error),
         }
     }
 

@@ -2,7 +2,8 @@
 
 use core::fmt;
 
-use super::reader::{split_string, u32_at};
+use super::reader::{equal, split_string, u32_at};
+use crate::{Error, Name};
 
 /// Type of a metadata value, numbered as in the file (`gguf_metadata_value_type` in the
 /// [specification](https://github.com/ggml-org/ggml/blob/master/docs/gguf.md)).
@@ -156,7 +157,7 @@ impl<'a> Value<'a> {
     }
 
     /// The value of an integer of any width and sign, if it fits in an `i64`.
-    pub(super) const fn integer(&self) -> Option<i64> {
+    pub(crate) const fn integer(&self) -> Option<i64> {
         Some(match *self {
             Value::U8(v) => v as i64,
             Value::I8(v) => v as i64,
@@ -168,6 +169,17 @@ impl<'a> Value<'a> {
             Value::I64(v) => v,
             _ => return None,
         })
+    }
+
+    /// The value of an integer of any type, if it fits in a `u32`. Errors name `key`.
+    pub(crate) const fn u32(&self, key: Name) -> Result<u32, Error> {
+        if !self.is_integer() {
+            return Err(Error::KeyType { key, expected: "an integer" });
+        }
+        match self.integer() {
+            Some(value) if value >= 0 && value <= u32::MAX as i64 => Ok(value as u32),
+            _ => Err(Error::KeyValue { key, why: "must be from 0 to 4294967295" }),
+        }
     }
 
     /// Whether it is one of the eight integer types.
@@ -219,6 +231,19 @@ impl<'a> Array<'a> {
             Some((_, bytes)) => Value::scalar(self.element, bytes),
             None => None,
         }
+    }
+
+    /// The element, if the array has some and all have the same bytes.
+    pub(crate) const fn same(&self) -> Option<Value<'a>> {
+        let Some(size) = self.element.size() else { return None };
+        let Some((first, mut rest)) = self.bytes.split_at_checked(size) else { return None };
+        while let Some((next, after)) = rest.split_at_checked(size) {
+            if !equal(first, next) {
+                return None;
+            }
+            rest = after;
+        }
+        self.get(0)
     }
 
     /// Element `i` of an array of any number type, as a float.

@@ -1,6 +1,7 @@
 //! Reads hyperparameters from a file's metadata, with type and range checks; errors name the key.
 
 use super::layers::{HeadSpec, Pattern, PerLayer};
+use super::neutral;
 use super::roles::Role;
 use super::rope::{Rope, RopeStyle, Scaling};
 use super::{
@@ -17,8 +18,12 @@ pub(super) struct Keys<'g, 'a> {
     pub architecture: &'a str,
     asked: [&'static str; 64],
     count: usize,
+    /// Number of layers; 0 until it was read.
+    layers: usize,
     /// Whether layers may lack attention or a feed-forward; a size of 0 is then allowed.
     partial_layers: bool,
+    /// Whether a window without a pattern of local layers applies to all layers.
+    window_everywhere: bool,
 }
 
 /// Largest width accepted. With it, no product of two sizes overflows 64 bits.
@@ -28,18 +33,19 @@ const START: &str = "decoder_start_token_id";
 /// The most experts, as in llama.cpp (`LLAMA_MAX_EXPERTS`).
 const MAX_EXPERTS: usize = 512;
 
-/// Keys that do not affect the forward pass.
-const HARMLESS: [&str; 3] = [
-    "vocab_size",             // the shape of the embedding gives it
-    "rope.scaling.finetuned", // describes how the model was trained
-    "tensor_data_layout",     // a note of early converters
-];
-
 impl<'g, 'a> Keys<'g, 'a> {
     pub const MAX_WIDTH: usize = MAX_WIDTH;
 
     pub const fn new(gguf: &'g Gguf<'a>) -> Result<Self, Error> {
-        Ok(Self { gguf, architecture: tri!(gguf.architecture()), asked: [""; 64], count: 0, partial_layers: false })
+        Ok(Self {
+            gguf,
+            architecture: tri!(gguf.architecture()),
+            asked: [""; 64],
+            count: 0,
+            layers: 0,
+            partial_layers: false,
+            window_everywhere: false,
+        })
     }
 
     /// Returns the architecture's prefix and records that `name` is a known key.
@@ -51,21 +57,21 @@ impl<'g, 'a> Keys<'g, 'a> {
         self.architecture
     }
 
-    /// Checks that every key of the architecture was requested or is [harmless](Self::HARMLESS).
+    /// Checks that every key of the architecture was requested or is [neutral](super::neutral) at its value.
     ///
     /// # Errors
     ///
-    /// [`Error::UnexpectedKey`].
+    /// [`Error::UnexpectedKey`] and [`Error::UnsupportedKey`].
     pub const fn all_known(&self) -> Result<(), Error> {
         let asked = match self.asked.split_at_checked(self.count) {
             Some((asked, _)) => asked,
             None => &self.asked,
         };
         let mut keys = self.gguf.keys();
-        while let Some((key, _)) = keys.next_key() {
+        while let Some((key, value)) = keys.next_key() {
             let Some(name) = after(key.as_bytes(), self.architecture.as_bytes()) else { continue };
-            if !contains(asked, name) && !contains(&HARMLESS, name) {
-                return Err(Error::UnexpectedKey { key: Name::new(key.as_bytes()) });
+            if !contains(asked, name) {
+                tri!(neutral::check(self.gguf, self.architecture, name, value));
             }
         }
         Ok(())
@@ -81,7 +87,7 @@ impl<'g, 'a> Keys<'g, 'a> {
 
     /// Like [`size`](Self::size), but the key may be absent.
     pub const fn optional_size(&mut self, name: &'static str, max: usize) -> Result<Option<usize>, Error> {
-        match tri!(self.gguf.u32(self.prefix(name), name)) {
+        match tri!(self.integer(name)) {
             Some(0) => Err(self.wrong(name, "is 0, which no model can have")),
             Some(value) if value as u64 > max as u64 => Err(self.wrong(name, "is too large")),
             Some(value) => Ok(Some(value as usize)),
@@ -91,9 +97,34 @@ impl<'g, 'a> Keys<'g, 'a> {
 
     /// Like [`optional_size`](Self::optional_size), but accepts 0 if layers may lack the part with this size.
     const fn partial_size(&mut self, name: &'static str, max: usize) -> Result<Option<usize>, Error> {
-        match tri!(self.gguf.u32(self.prefix(name), name)) {
+        match tri!(self.integer(name)) {
             Some(0) if self.partial_layers => Ok(Some(0)),
             _ => self.optional_size(name, max),
+        }
+    }
+
+    /// Reads the integer under `name`. Once the number of layers is known, an array of equal integers, one for each
+    /// layer, counts as that integer.
+    const fn integer(&mut self, name: &'static str) -> Result<Option<u32>, Error> {
+        let value = match self.gguf.get2(self.prefix(name), name) {
+            Some(Value::Array(array)) if self.layers > 0 && array.len() == self.layers => match array.same() {
+                Some(value) => value,
+                None => return Err(self.wrong(name, "must be the same for all layers")),
+            },
+            Some(value) => value,
+            None => return Ok(None),
+        };
+        match value.u32(Name::key(self.architecture, name)) {
+            Ok(value) => Ok(Some(value)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Like [`positive`](Self::positive), but 0 counts as no key.
+    pub const fn unless_zero(&mut self, name: &'static str) -> Result<Option<f32>, Error> {
+        match tri!(self.gguf.f32(self.prefix(name), name)) {
+            Some(0.0) | None => Ok(None),
+            _ => self.positive(name),
         }
     }
 
@@ -128,7 +159,10 @@ impl<'g, 'a> Keys<'g, 'a> {
             }
             index += 1;
         }
-        Ok(Some(PerLayer::Each(sizes)))
+        Ok(Some(match (sizes.same(), sizes.get_i32(0)) {
+            (Some(_), Some(size)) => PerLayer::All(size as usize),
+            _ => PerLayer::Each(sizes),
+        }))
     }
 
     /// Reads the pattern of local layers from `attention.sliding_window_pattern`: an array of booleans, or the period
@@ -162,6 +196,14 @@ impl<'g, 'a> Keys<'g, 'a> {
     /// Whether the file has a tensor with this name.
     pub const fn has(&self, tensor: &str) -> bool {
         self.gguf.tensor(tensor).is_some()
+    }
+
+    /// Whether a layer has a tensor of this name.
+    pub const fn has_in_layer(&self, layer: usize, tensor: &str) -> bool {
+        match core::str::from_utf8(Name::layered("", layer, tensor).bytes()) {
+            Ok(name) => self.has(name),
+            Err(_) => false,
+        }
     }
 
     /// Rows of a matrix; 0 if the file does not have it.
@@ -222,7 +264,7 @@ impl<'g, 'a> Keys<'g, 'a> {
 
     /// Reads an optional size: 0 and a missing key both mean none.
     pub const fn nonzero(&mut self, name: &'static str, max: usize) -> Result<Option<usize>, Error> {
-        match tri!(self.gguf.u32(self.prefix(name), name)) {
+        match tri!(self.integer(name)) {
             Some(0) => Ok(None),
             _ => self.optional_size(name, max),
         }
@@ -264,6 +306,11 @@ impl<'g, 'a> Keys<'g, 'a> {
         }
     }
 
+    /// Whether the file has the key `name`.
+    pub const fn knows(&self, name: &str) -> bool {
+        self.gguf.get2(self.architecture, name).is_some()
+    }
+
     /// Records that `name` is known; it does not affect the forward pass.
     pub const fn known(&mut self, name: &'static str) {
         self.prefix(name);
@@ -279,6 +326,28 @@ impl<'g, 'a> Keys<'g, 'a> {
         Ok(Some(Pattern::Where(pattern)))
     }
 
+    /// Applies `attention.sliding_window` to all layers. In other families that key alone has no effect.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::UnsupportedKey`] if the file has a pattern of layers that have the window.
+    pub const fn window_everywhere(&mut self, spec: &Spec<'a>) -> Result<(), Error> {
+        const PATTERN: &str = "attention.sliding_window_pattern";
+        self.window_everywhere = true;
+        if spec.global.window.is_some() && self.gguf.get2(self.prefix(PATTERN), PATTERN).is_some() {
+            return Err(Error::UnsupportedKey { key: self.name(PATTERN), what: "a window in some layers only" });
+        }
+        Ok(())
+    }
+
+    /// Removes a window that the family's layers do not have.
+    pub const fn settle(&self, spec: &mut Spec<'a>) {
+        if spec.global.window.is_some() && !self.window_everywhere {
+            spec.global.window = None;
+            spec.local.window = None;
+        }
+    }
+
     /// Layers without attention: those whose `attention.head_count_kv` is 0.
     pub const fn layers_without_attention(&self) -> Pattern<'a> {
         match self.gguf.get2(self.architecture, "attention.head_count_kv") {
@@ -292,6 +361,7 @@ impl<'g, 'a> Keys<'g, 'a> {
     pub const fn decoder(&mut self, style: RopeStyle) -> Result<Spec<'a>, Error> {
         let dim = tri!(self.size("embedding_length", MAX_WIDTH));
         let layers = tri!(self.size("block_count", MAX_LAYERS));
+        self.layers = layers;
         let heads = match tri!(self.partial_size("attention.head_count", MAX_WIDTH)) {
             Some(heads) => heads,
             None => return Err(self.missing("attention.head_count")),
@@ -339,8 +409,8 @@ impl<'g, 'a> Keys<'g, 'a> {
             norm_eps: 0.0,
             placement: Placement { pre_norm: true, post_norm: false, residual_norm: false },
             fused_qkv: false,
-            qkv_bias: Need::Absent,
-            linear_bias: Need::Absent,
+            qkv_bias: Need::Optional,
+            linear_bias: Need::Optional,
             qk_norm: QkNorm::None,
             qk_norm_after_rope: false,
             temperature: None,
@@ -353,12 +423,12 @@ impl<'g, 'a> Keys<'g, 'a> {
             v_norm: false,
             v_from_k: false,
             kv_shared: 0,
-            attention_scale: None,
+            attention_scale: tri!(self.unless_zero("attention.scale")),
             attention_cap: None,
             embedding_scale: 1.0,
             residual_scale: 1.0,
             logit_scale: 1.0,
-            output_bias: Need::Absent,
+            output_bias: Need::Optional,
             pooling: tri!(self.pooling(Pooling::Last, Pooling::Last)),
             logit_cap: None,
             activation: Activation::Silu,
@@ -396,17 +466,24 @@ impl<'g, 'a> Keys<'g, 'a> {
             // All layers use the same tiles, one after the other.
             return Err(self.wrong("attention.head_count_kv", "must be the same for all layers of an encoder"));
         };
-        Ok(Spec { stack: Stack::Encoder, pooling: tri!(self.pooling(Pooling::Mean, Pooling::First)), ..spec })
+        // Converters read the pooling from settings of sentence-transformers, which rerankers do not have.
+        let ranks = self.rows("cls.output.weight") > 0 || self.rows("cls.weight") > 0;
+        let otherwise = if ranks { Pooling::First } else { Pooling::Mean };
+        Ok(Spec { stack: Stack::Encoder, pooling: tri!(self.pooling(otherwise, Pooling::First)), ..spec })
     }
 
     /// Adds the layers that compute a score from the pooled state, if the file has them, and the names of their
     /// tensors.
     pub const fn ranking(&mut self, activation: PooledActivation, spec: Spec<'a>) -> Spec<'a> {
         const BOTH: &[(Role, Role)] = &[(Role::Cls, Role::Dense2), (Role::ClsOutput, Role::Dense3)];
-        self.known("classifier.output_labels");
-        let (inner, out) = (self.rows("cls.weight"), self.rows("cls.output.weight"));
-        let pooled_head = if out > 0 { Some(PooledHead { inner, out, activation }) } else { None };
-        Spec { pooled_head, renamed: if out > 0 { BOTH } else { spec.renamed }, ..spec }
+        // Early converters gave the only layer of Jina's rerankers the name of the first.
+        const ONLY: &[(Role, Role)] = &[(Role::Cls, Role::Dense3), (Role::ClsBias, Role::ClsOutputBias)];
+        let (inner, out, renamed) = match (self.rows("cls.weight"), self.rows("cls.output.weight")) {
+            (0, 0) => return spec,
+            (out, 0) => (0, out, ONLY),
+            (inner, out) => (inner, out, BOTH),
+        };
+        Spec { pooled_head: Some(PooledHead { inner, out, activation }), renamed, ..spec }
     }
 
     /// Checks that values have the length of keys, if the file gives a length.
@@ -421,9 +498,10 @@ impl<'g, 'a> Keys<'g, 'a> {
 
     /// Reads the sizes of the feed-forward's experts; `None` if it has none.
     pub const fn experts(&mut self, normed: bool) -> Result<Option<Experts>, Error> {
-        let Some(count) = tri!(self.nonzero("expert_count", MAX_EXPERTS)) else {
-            tri!(self.nonzero("expert_used_count", MAX_EXPERTS));
-            return Ok(None);
+        let Some(count) = tri!(self.nonzero("expert_count", MAX_EXPERTS)) else { return Ok(None) };
+        let normed = match tri!(self.switch("expert_weights_norm")) {
+            Some(normed) => normed,
+            None => normed,
         };
         let used = tri!(self.size("expert_used_count", MAX_EXPERTS));
         if used > count {
@@ -462,7 +540,13 @@ impl<'g, 'a> Keys<'g, 'a> {
     /// Excludes the last layers, which are for multi-token prediction (`nextn_predict_layers`).
     pub const fn without_next(&mut self, spec: Spec<'a>) -> Result<Spec<'a>, Error> {
         let unused_layers = match tri!(self.nonzero("nextn_predict_layers", MAX_LAYERS)) {
-            Some(layers) if layers < spec.layers => layers,
+            Some(layers) if layers < spec.layers => {
+                // Some files count layers that were left out.
+                let first = spec.layers - layers;
+                let (ahead, ordinary) =
+                    (self.has_in_layer(first, "nextn.eh_proj.weight"), self.has_in_layer(first, "attn_norm.weight"));
+                if ahead || !ordinary { layers } else { 0 }
+            }
             Some(_) => return Err(self.wrong("nextn_predict_layers", "is not less than block_count")),
             None => 0,
         };
@@ -523,7 +607,10 @@ impl<'g, 'a> Keys<'g, 'a> {
     const fn scaling(&mut self) -> Result<Scaling, Error> {
         const TYPE: &str = "rope.scaling.type";
         let kind = tri!(self.gguf.str(self.prefix(TYPE), TYPE));
-        let factor = tri!(self.positive("rope.scaling.factor"));
+        let factor = match tri!(self.unless_zero("rope.scaling.factor")) {
+            Some(factor) => Some(factor),
+            None => tri!(self.unless_zero("rope.scale_linear")), // its older name
+        };
         let original = match tri!(self.optional_size("rope.scaling.original_context_length", i32::MAX as usize)) {
             Some(original) => original,
             None => tri!(self.size("context_length", i32::MAX as usize)),
@@ -531,7 +618,8 @@ impl<'g, 'a> Keys<'g, 'a> {
         let attn_factor = tri!(self.or("rope.scaling.attn_factor", 1.0));
         let beta_fast = tri!(self.or("rope.scaling.yarn_beta_fast", 32.0));
         let beta_slow = tri!(self.or("rope.scaling.yarn_beta_slow", 1.0));
-        let log_multiplier = match tri!(self.positive("rope.scaling.yarn_log_multiplier")) {
+        let magnitude = tri!(self.unless_zero("rope.scaling.yarn_attn_factor"));
+        let log_multiplier = match tri!(self.unless_zero("rope.scaling.yarn_log_multiplier")) {
             Some(log_multiplier) => log_multiplier,
             None => 0.0,
         };
@@ -552,6 +640,8 @@ impl<'g, 'a> Keys<'g, 'a> {
                     beta_slow,
                     attn_factor,
                     log_multiplier,
+                    magnitude,
+                    whole_pairs: true,
                 })
             }
             (Some(b"longrope"), _) => Ok(Scaling::Long { original, attn_factor }),

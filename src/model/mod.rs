@@ -6,6 +6,7 @@
 mod families;
 mod keys;
 mod layers;
+mod neutral;
 mod parts;
 mod recurrent;
 mod roles;

@@ -51,6 +51,10 @@ pub enum Scaling {
         attn_factor: f32,
         /// How much of the factor implied by `factor` is divided out again; 0 for none.
         log_multiplier: f32,
+        /// The factor on cos and sin, in place of all of the above.
+        magnitude: Option<f32>,
+        /// Whether the ramp begins and ends at whole pairs.
+        whole_pairs: bool,
     },
     /// [LongRoPE](https://arxiv.org/abs/2402.13753): frequencies are divided by `rope_factors_short.weight` in contexts
     /// of up to `original` positions and by `rope_factors_long.weight` in longer ones, if the file has them.

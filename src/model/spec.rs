@@ -345,7 +345,7 @@ impl<'a> Spec<'a> {
     ///
     /// [`Error::Unsupported`] for an architecture, or a part of it, that is unknown or not in this build;
     /// [`Error::MissingKey`], [`Error::KeyType`] and [`Error::KeyValue`] for invalid metadata; [`Error::UnexpectedKey`]
-    /// for a key under the architecture's prefix that its family does not use.
+    /// and [`Error::UnsupportedKey`] for a key under the architecture's prefix that its family does not use.
     #[inline(never)] // or its temporaries stay on the caller's stack
     pub const fn read(gguf: &Gguf<'a>) -> Result<Self, Error> {
         let mut keys = tri!(Keys::new(gguf));
@@ -356,10 +356,11 @@ impl<'a> Spec<'a> {
     #[inline(never)]
     const fn of(keys: &mut Keys<'_, 'a>) -> Result<Self, Error> {
         let mut result = families::read(keys);
-        if let Ok(spec) = &result
-            && let Err(error) = spec.check_all(keys)
-        {
-            result = Err(error);
+        if let Ok(spec) = &mut result {
+            keys.settle(spec);
+            if let Err(error) = spec.check_all(keys) {
+                result = Err(error);
+            }
         }
         result
     }

@@ -8,6 +8,7 @@ mod chat;
 mod contexts;
 mod decoded;
 mod encoders;
+mod files;
 mod gguf;
 mod grammar;
 mod hostile;

@@ -48,6 +48,7 @@ impl<'w> Rotary<'w> {
         }
         let magnitude = match rope.scaling {
             Scaling::None | Scaling::Linear { .. } => 1.0,
+            Scaling::Yarn { magnitude: Some(magnitude), .. } => magnitude,
             Scaling::Yarn { factor, attn_factor, log_multiplier, .. } => {
                 let growth = 0.1 * libm::logf(factor);
                 attn_factor * (1.0 + growth) / (1.0 + log_multiplier * growth)
@@ -107,15 +108,18 @@ impl Scaled {
     fn new(rope: &Rope) -> Self {
         let (factor, low, high) = match rope.scaling {
             Scaling::Linear { factor } => (factor, 0.0, 0.0),
-            Scaling::Yarn { factor, original, beta_fast, beta_slow, .. } => {
+            Scaling::Yarn { factor, original, beta_fast, beta_slow, whole_pairs, .. } => {
                 // The pair that makes `rotations` turns over the original context.
                 let pair = |rotations: f32| {
                     let dim = rope.dim as f32;
                     let turns = libm::logf(original / (rotations * 2.0 * core::f32::consts::PI));
                     dim * turns / (2.0 * libm::logf(rope.base))
                 };
-                let low = libm::floorf(pair(beta_fast)).max(0.0);
-                (factor, low, libm::ceilf(pair(beta_slow)).min(rope.dim as f32 - 1.0))
+                let (mut low, mut high) = (pair(beta_fast), pair(beta_slow));
+                if whole_pairs {
+                    (low, high) = (libm::floorf(low), libm::ceilf(high));
+                }
+                (factor, low.max(0.0), high.min(rope.dim as f32 - 1.0))
             }
             _ => (1.0, 0.0, 0.0),
         };

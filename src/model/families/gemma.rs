@@ -23,36 +23,55 @@ pub(super) const fn gemma<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error
 }
 
 pub(super) const fn gemma2<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
-    let spec = tri!(with_post_norms(keys, 2, 46));
+    let spec = tri!(with_post_norms(keys, Some(4096), 2, 46));
     Ok(Spec {
-        attention_cap: Some(tri!(keys.required("attn_logit_softcapping"))),
-        logit_cap: Some(tri!(keys.required("final_logit_softcapping"))),
+        attention_cap: tri!(cap(keys, "attn_logit_softcapping", Some(50.0))),
+        logit_cap: tri!(cap(keys, "final_logit_softcapping", Some(30.0))),
         ..spec
     })
 }
 
 pub(super) const fn gemma3<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
-    let spec = tri!(with_post_norms(keys, 6, 62));
-    let local = spec.local;
-    let rope = match local.rope {
-        // Context scaling applies only to global layers.
-        Some(rope) => Some(Rope { base: tri!(keys.or("rope.freq_base_swa", 10000.0)), scaling: Scaling::None, ..rope }),
-        None => None,
+    let spec = tri!(with_post_norms(keys, None, 6, 62));
+    // Ollama's names of the two bases. Its early files also have a cap, which the model was not trained with.
+    let of_ollama = tri!(keys.positive("rope.global.freq_base"));
+    let local_base = tri!(keys.or("rope.local.freq_base", 10000.0));
+    let cap = tri!(cap(keys, "final_logit_softcapping", None));
+    let Some(rope) = spec.global.rope else { return Ok(spec) };
+    let base = match of_ollama {
+        Some(base) => base,
+        None => rope.base,
     };
+    let base_swa = tri!(keys.or("rope.freq_base_swa", local_base));
     Ok(Spec {
-        local: HeadSpec { rope, ..local },
+        global: HeadSpec { rope: Some(Rope { base, ..rope }), ..spec.global },
+        // Context scaling applies only to global layers.
+        local: HeadSpec { rope: Some(Rope { base: base_swa, scaling: Scaling::None, ..rope }), ..spec.local },
         qk_norm: QkNorm::Head,
-        logit_cap: tri!(keys.positive("final_logit_softcapping")),
+        logit_cap: if of_ollama.is_some() { None } else { cap },
         ..spec
     })
 }
 
-/// Spec shared by Gemma 2 and 3. The last layer of every `period` is global. Models with `largest` layers (27B) scale
-/// scores by `1 / sqrt(dim / heads)` instead of `1 / sqrt(head_dim)`. Files do not say so; llama.cpp also goes by the
-/// number of layers.
-const fn with_post_norms<'a>(keys: &mut Keys<'_, 'a>, period: usize, largest: usize) -> Result<Spec<'a>, Error> {
+/// Reads a soft cap: 0 means none, a missing key means `default`.
+const fn cap(keys: &mut Keys<'_, '_>, name: &'static str, default: Option<f32>) -> Result<Option<f32>, Error> {
+    if keys.knows(name) { keys.unless_zero(name) } else { Ok(default) }
+}
+
+/// Spec shared by Gemma 2 and 3. `window` is the window of local layers if the file gives none. The last layer of every
+/// `period` is global. Models with `largest` layers (27B) scale scores by `1 / sqrt(dim / heads)` instead of
+/// `1 / sqrt(head_dim)`. Files do not say so; llama.cpp also goes by the number of layers.
+const fn with_post_norms<'a>(
+    keys: &mut Keys<'_, 'a>,
+    window: Option<usize>,
+    period: usize,
+    largest: usize,
+) -> Result<Spec<'a>, Error> {
     let spec = tri!(gemma(keys));
-    let heads = spec.global;
+    let mut heads = spec.global;
+    if heads.window.is_none() {
+        heads.window = window;
+    }
     if heads.window.is_none() {
         return Err(keys.missing("attention.sliding_window"));
     }
@@ -69,7 +88,7 @@ const fn with_post_norms<'a>(keys: &mut Keys<'_, 'a>, period: usize, largest: us
         local: heads,
         local_layers: pattern,
         placement: Placement { pre_norm: true, post_norm: true, residual_norm: false },
-        attention_scale: if spec.layers == largest { Some(share) } else { None },
+        attention_scale: if spec.layers == largest { Some(share) } else { spec.attention_scale },
         ..spec
     })
 }

@@ -5,12 +5,13 @@ use crate::kernel::Activation;
 use crate::model::keys::Keys;
 use crate::model::layers::{HeadSpec, Pattern, PerLayer};
 use crate::model::roles::Role;
+use crate::model::rope::{Rope, Scaling};
 use crate::model::{Experts, Need, RopeStyle, Spec};
 use crate::{Error, tri};
 
 pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(keys.decoder(RopeStyle::Halves));
-    let heads = spec.global;
+    let heads = HeadSpec { rope: ramp(spec.global.rope), ..spec.global };
     if heads.window.is_none() {
         return Err(keys.missing("attention.sliding_window"));
     }
@@ -33,4 +34,14 @@ pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
         renamed: &[(Role::PostAttentionNorm, Role::FfnNorm)],
         ..spec
     })
+}
+
+/// The rotary positions with YaRN's ramp as the models have it: the published ones, which were trained for 4096 positions,
+/// do not round its ends (`truncate: false`); no key of GGUF says so.
+const fn ramp(rope: Option<Rope>) -> Option<Rope> {
+    let Some(mut rope) = rope else { return None };
+    if let Scaling::Yarn { original: 4096.0, whole_pairs, .. } = &mut rope.scaling {
+        *whole_pairs = false;
+    }
+    Some(rope)
 }

@@ -4,7 +4,7 @@
 //! `rope_freqs.weight`. Biases are rare, but some related models have them. Mixtral's feed-forward has experts.
 
 use crate::model::keys::Keys;
-use crate::model::{Need, RopeStyle, Spec};
+use crate::model::{RopeStyle, Spec};
 use crate::{Error, tri};
 
 /// ERNIE 4.5, dense: the same architecture under another name.
@@ -16,11 +16,11 @@ pub(super) const fn ernie<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error
 }
 
 pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+    let spec = tri!(keys.decoder(RopeStyle::Adjacent));
+    tri!(keys.window_everywhere(&spec)); // Mistral 7B of 2023
     Ok(Spec {
         norm_eps: tri!(keys.required("attention.layer_norm_rms_epsilon")),
-        qkv_bias: Need::Optional,
-        linear_bias: Need::Optional,
         experts: tri!(keys.experts(true)),
-        ..tri!(keys.decoder(RopeStyle::Adjacent))
+        ..spec
     })
 }

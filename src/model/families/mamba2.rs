@@ -29,7 +29,6 @@ pub(super) const fn granite<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Err
     Ok(Spec {
         norm_eps: tri!(keys.required("attention.layer_norm_rms_epsilon")),
         global: HeadSpec { rope, ..spec.global },
-        attention_scale: tri!(keys.positive("attention.scale")),
         embedding_scale: tri!(keys.or("embedding_scale", 1.0)),
         residual_scale: tri!(keys.or("residual_scale", 1.0)),
         logit_scale: 1.0 / tri!(keys.or("logit_scale", 1.0)), // the file has the divisor

@@ -7,11 +7,12 @@ use crate::{Error, tri};
 
 pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(keys.decoder(RopeStyle::Adjacent));
+    tri!(keys.window_everywhere(&spec));
     let length = match spec.global.rope {
         Some(Rope { scaling: Scaling::Yarn { original, .. }, .. }) => original as usize,
         _ => spec.context,
     };
-    let temperature = match tri!(keys.positive("attention.temperature_scale")) {
+    let temperature = match tri!(keys.unless_zero("attention.temperature_scale")) {
         Some(scale) => Some(Temperature { scale, length }),
         None => None,
     };

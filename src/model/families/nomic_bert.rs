@@ -6,11 +6,12 @@ use crate::kernel::Activation;
 use crate::model::keys::Keys;
 use crate::model::layers::{HeadSpec, Pattern};
 use crate::model::rope::Rope;
-use crate::model::{Gate, MAX_LAYERS, Need, Norm, Placement, PooledActivation, Positions, RopeStyle, Spec};
+use crate::model::{Gate, MAX_LAYERS, Need, Norm, Placement, PooledActivation, Pooling, Positions, RopeStyle, Spec};
 use crate::{Error, tri};
 
 pub(super) const fn nomic<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let decoder = tri!(keys.decoder(RopeStyle::Halves));
+    let encoder = tri!(keys.encoder(decoder));
     Ok(Spec {
         token_types: keys.rows("token_types.weight"),
         embedding_norm: true,
@@ -21,7 +22,7 @@ pub(super) const fn nomic<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error
         qkv_bias: Need::Optional,
         linear_bias: Need::Optional,
         fused_qkv: keys.has("blk.0.attn_qkv.weight"),
-        ..tri!(keys.encoder(decoder))
+        ..keys.ranking(PooledActivation::Tanh, encoder)
     })
 }
 
@@ -29,7 +30,12 @@ pub(super) const fn modern<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Erro
     let decoder = tri!(keys.decoder(RopeStyle::Halves));
     let encoder = tri!(keys.encoder(decoder));
     let spec = keys.ranking(PooledActivation::Gelu, encoder);
-    keys.known("classifier.pooling_type");
+    let spec = match tri!(keys.nonzero("classifier.pooling_type", 4)) {
+        Some(1) if spec.pooled_head.is_some() => Spec { pooling: Pooling::Mean, ..spec },
+        Some(2) if spec.pooled_head.is_some() => Spec { pooling: Pooling::First, ..spec },
+        Some(3) if spec.pooled_head.is_some() => Spec { pooling: Pooling::Last, ..spec },
+        _ => spec,
+    };
     let period = match tri!(keys.optional_size("attention.sliding_window_pattern", MAX_LAYERS)) {
         Some(period) => period,
         None => 3, // llama.cpp's default

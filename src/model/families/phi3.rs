@@ -10,7 +10,11 @@ use crate::{Error, tri};
 pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(keys.decoder(RopeStyle::Halves));
     let heads = spec.global;
-    let original = tri!(keys.size("rope.scaling.original_context_length", i32::MAX as usize));
+    tri!(keys.window_everywhere(&spec));
+    let original = match tri!(keys.optional_size("rope.scaling.original_context_length", i32::MAX as usize)) {
+        Some(original) => original,
+        None => spec.context, // files of spring 2024
+    };
     let attn_factor = tri!(keys.or("rope.scaling.attn_factor", 1.0));
     let rope = match heads.rope {
         Some(rope) if matches!(rope.scaling, Scaling::None) => {

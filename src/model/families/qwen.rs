@@ -3,13 +3,12 @@
 
 use crate::model::keys::Keys;
 use crate::model::layers::PerLayer;
-use crate::model::{Need, PooledActivation, QkNorm, RopeStyle, Spec};
+use crate::model::{PooledActivation, QkNorm, RopeStyle, Spec};
 use crate::{Error, tri};
 
 pub(super) const fn qwen2<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     Ok(Spec {
         norm_eps: tri!(keys.required("attention.layer_norm_rms_epsilon")),
-        qkv_bias: Need::Required,
         ..tri!(keys.decoder(RopeStyle::Halves))
     })
 }

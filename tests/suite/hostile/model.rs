@@ -95,7 +95,7 @@ fn required_keys_of_another_type() {
 #[test]
 fn unknown_keys() {
     for family in FAMILIES {
-        for key in ["attention.temperature_scale", "expert_shared_count", "rope.scaling", "", "block_count."] {
+        for key in ["color", "attention.sink", "rope.scaling", "", "block_count."] {
             let key = format!("{family}.{key}");
             let error = wrong(family, |file| {
                 file.set(&key, 1u32);

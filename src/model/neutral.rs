@@ -1,0 +1,198 @@
+//! Metadata keys that have no effect at certain values, in every architecture.
+//!
+//! Converters write keys that a model does not need. A key that its family does not request must be in this table, with a
+//! value that has no effect; anything else is an error.
+
+use crate::gguf::{Value, equal};
+use crate::{Error, Gguf, Name, tri};
+
+/// Each line has a key, the values without effect, and the feature that other values request:
+///
+/// - `*`: any value (tensors or another key decide);
+/// - `0`: zero, false, or an array of these;
+/// - `1`: zero or one;
+/// - `t`: true;
+/// - `=KEY`: the value of another key.
+///
+/// A name that ends in a dot stands for all keys that begin with it. (One text: a table of strings takes more flash.)
+const KEYS: &str = "\
+vocab_size *
+tensor_data_layout *
+features_length *
+embedding_length_out =embedding_length outputs of another width
+rope.scaling.finetuned *
+rope.scaling.yarn_ext_factor 1 another ramp of YaRN
+rope.scaling.alpha 1 a stretched rotation
+rope.freq_scale 1 a stretched rotation
+rope.freq_base_swa =rope.freq_base a rotation of local layers
+rope.local.freq_base =rope.freq_base a rotation of local layers
+rope.global.freq_base =rope.freq_base another rotation
+rope.dimension_count_swa =rope.dimension_count local layers with other heads
+rope.dimension_sections *
+rope.mrope_section *
+n_deepstack_layers *
+num_deepstack_layers *
+classifier.output_labels *
+classifier.pooling_type *
+decoder_start_token_id *
+decoder_block_count *
+attention.layer_norm_epsilon *
+attention.layer_norm_rms_epsilon *
+attention.group_norm_epsilon *
+attention.group_norm_groups *
+attention.causal t attention to later tokens
+attention.sliding_window_pattern *
+attention.key_length_swa =attention.key_length local layers with other heads
+attention.value_length_swa =attention.value_length local layers with other heads
+attention.max_alibi_bias 0 ALiBi
+attention.clamp_kqv 0 clamped queries, keys and values
+attention.q_lora_rank 0 latent attention
+attention.kv_lora_rank 0 latent attention
+attention.key_length_mla 0 latent attention
+attention.value_length_mla 0 latent attention
+attention.relative_buckets_count 0 relative positions
+attention.output_scale 1 a factor on the output of attention
+attention.value_scale 1 a factor on values
+attention.temperature_scale 0 queries that grow with the position
+attention.temperature_length *
+attention.shared_kv_layers 0 layers that share keys and values
+attention.recurrent_layers 0 recurrent layers
+full_attention_interval 1 recurrent layers
+attn_logit_softcapping 0 soft caps on scores
+router_logit_softcapping 0 soft caps on the router
+final_logit_softcapping 0 soft caps on logits
+logit_scale 1 a factor on logits
+embedding_scale 1 a factor on embeddings
+residual_scale 1 a factor on residuals
+embedding_length_per_layer_input 0 inputs of each layer
+activation_sparsity_scale 0 sparse activations
+use_parallel_residual 0 attention and feed-forward side by side
+expert_count 0 experts
+expert_used_count *
+expert_feed_forward_length *
+expert_chunk_feed_forward_length *
+expert_shared_feed_forward_length *
+expert_shared_count *
+expert_group_count 1 groups of experts
+expert_group_used_count *
+expert_group_scale 1 groups of experts
+experts_per_group 1 groups of experts
+expert_weights_scale 1 a factor on experts
+expert_weights_norm *
+expert_gating_func 1 another router
+leading_dense_block_count 0 layers without experts before the others
+interleave_moe_layer_step 1 layers without experts between the others
+moe_every_n_layers 1 layers without experts between the others
+moe_latent_size 0 latent experts
+nextn_predict_layers 0 layers that guess tokens ahead
+dense_2_feat_in 0 linear layers after pooling
+dense_2_feat_out 0 linear layers after pooling
+dense_3_feat_in 0 linear layers after pooling
+dense_3_feat_out 0 linear layers after pooling
+swin_norm 0 norms in other places
+rescale_every_n_layers 0 states that are rescaled
+token_shift_count 0 shifted tokens
+shortconv.l_cache *
+ssm. *
+wkv. *
+vision. *
+audio. *
+mm. *
+";
+
+/// Checks a key that its family did not request; `name` comes without the architecture.
+///
+/// # Errors
+///
+/// [`Error::UnexpectedKey`] if the table does not have it, [`Error::UnsupportedKey`] if its value has an effect.
+pub(super) const fn check(gguf: &Gguf<'_>, architecture: &str, name: &[u8], value: Value<'_>) -> Result<(), Error> {
+    let mut rest = KEYS.as_bytes();
+    while let Some((line, after)) = cut(rest, b'\n') {
+        rest = after;
+        let Some((known, line)) = cut(line, b' ') else { continue };
+        let is_it = match (known, name.split_at_checked(known.len())) {
+            ([.., b'.'], Some((start, _))) => equal(start, known),
+            _ => equal(name, known),
+        };
+        if is_it {
+            let (values, what) = match cut(line, b' ') {
+                Some(parts) => parts,
+                None => (line, b"" as &[u8]),
+            };
+            return match (tri!(is_neutral(gguf, architecture, values, value)), core::str::from_utf8(what)) {
+                (false, Ok(what)) => Err(Error::UnsupportedKey { key: full(architecture, name), what }),
+                _ => Ok(()),
+            };
+        }
+    }
+    Err(Error::UnexpectedKey { key: full(architecture, name) })
+}
+
+/// Whether a value is one of `values`, written as in [`KEYS`].
+const fn is_neutral(gguf: &Gguf<'_>, architecture: &str, values: &[u8], value: Value<'_>) -> Result<bool, Error> {
+    Ok(match values {
+        b"0" => is_number(value, 0),
+        b"1" => is_number(value, 0) || is_number(value, 1),
+        b"t" => matches!(value, Value::Bool(true)),
+        [b'=', other @ ..] => match core::str::from_utf8(other) {
+            Ok(other) => match gguf.get2(architecture, other) {
+                Some(other) => same(value, other),
+                None => false,
+            },
+            Err(_) => false,
+        },
+        _ => true,
+    })
+}
+
+/// Whether a value is this number or an array of it.
+const fn is_number(value: Value<'_>, number: i32) -> bool {
+    let array = match value {
+        Value::Array(array) => array,
+        Value::F32(value) => return value == number as f32,
+        Value::F64(value) => return value == number as f64,
+        Value::Bool(value) => return value as i32 == number,
+        _ => return matches!(value.integer(), Some(value) if value == number as i64),
+    };
+    let mut i = 0;
+    while i < array.len() {
+        if !matches!(array.get_f32(i), Some(value) if value == number as f32) {
+            return false;
+        }
+        i += 1;
+    }
+    true
+}
+
+/// Whether two values are the same number.
+const fn same(a: Value<'_>, b: Value<'_>) -> bool {
+    match (a, b) {
+        (Value::F32(a), Value::F32(b)) => a == b,
+        (Value::F32(a), Value::F64(b)) | (Value::F64(b), Value::F32(a)) => a == b as f32,
+        (Value::F64(a), Value::F64(b)) => a == b,
+        _ => match (a.integer(), b.integer()) {
+            (Some(a), Some(b)) => a == b,
+            _ => false,
+        },
+    }
+}
+
+const fn full(architecture: &str, name: &[u8]) -> Name {
+    Name::joined(architecture.as_bytes(), b".").with(name)
+}
+
+/// The parts before and after the first `end`.
+const fn cut(bytes: &[u8], end: u8) -> Option<(&[u8], &[u8])> {
+    let (mut i, mut rest) = (0, bytes);
+    while let [first, after @ ..] = rest {
+        if *first == end {
+            return match bytes.split_at_checked(i) {
+                Some((before, _)) => Some((before, after)),
+                None => None,
+            };
+        }
+        rest = after;
+        i += 1;
+    }
+    None
+}
