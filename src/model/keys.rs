@@ -409,8 +409,8 @@ impl<'g, 'a> Keys<'g, 'a> {
             norm_eps: 0.0,
             placement: Placement { pre_norm: true, post_norm: false, residual_norm: false },
             fused_qkv: false,
-            qkv_bias: Need::Optional,
-            linear_bias: Need::Optional,
+            qkv_bias: Need::Absent,
+            linear_bias: Need::Absent,
             qk_norm: QkNorm::None,
             qk_norm_after_rope: false,
             temperature: None,
@@ -428,7 +428,7 @@ impl<'g, 'a> Keys<'g, 'a> {
             embedding_scale: 1.0,
             residual_scale: 1.0,
             logit_scale: 1.0,
-            output_bias: Need::Optional,
+            output_bias: Need::Absent,
             pooling: tri!(self.pooling(Pooling::Last, Pooling::Last)),
             logit_cap: None,
             activation: Activation::Silu,
@@ -607,9 +607,10 @@ impl<'g, 'a> Keys<'g, 'a> {
     const fn scaling(&mut self) -> Result<Scaling, Error> {
         const TYPE: &str = "rope.scaling.type";
         let kind = tri!(self.gguf.str(self.prefix(TYPE), TYPE));
+        let older = tri!(self.unless_zero("rope.scale_linear"));
         let factor = match tri!(self.unless_zero("rope.scaling.factor")) {
             Some(factor) => Some(factor),
-            None => tri!(self.unless_zero("rope.scale_linear")), // its older name
+            None => older,
         };
         let original = match tri!(self.optional_size("rope.scaling.original_context_length", i32::MAX as usize)) {
             Some(original) => original,

@@ -4,7 +4,7 @@
 //! `rope_freqs.weight`. Biases are rare, but some related models have them. Mixtral's feed-forward has experts.
 
 use crate::model::keys::Keys;
-use crate::model::{RopeStyle, Spec};
+use crate::model::{Need, RopeStyle, Spec};
 use crate::{Error, tri};
 
 /// ERNIE 4.5, dense: the same architecture under another name.
@@ -20,6 +20,8 @@ pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
     tri!(keys.window_everywhere(&spec)); // Mistral 7B of 2023
     Ok(Spec {
         norm_eps: tri!(keys.required("attention.layer_norm_rms_epsilon")),
+        qkv_bias: Need::Optional,
+        linear_bias: Need::Optional,
         experts: tri!(keys.experts(true)),
         ..spec
     })

@@ -3,12 +3,14 @@
 
 use crate::model::keys::Keys;
 use crate::model::layers::PerLayer;
-use crate::model::{PooledActivation, QkNorm, RopeStyle, Spec};
+use crate::model::{Need, PooledActivation, QkNorm, RopeStyle, Spec};
 use crate::{Error, tri};
 
 pub(super) const fn qwen2<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     Ok(Spec {
         norm_eps: tri!(keys.required("attention.layer_norm_rms_epsilon")),
+        qkv_bias: Need::Optional, // Qwen 2 has them, some relatives do not
+        output_bias: Need::Optional,
         ..tri!(keys.decoder(RopeStyle::Halves))
     })
 }

@@ -2,7 +2,7 @@
 //! norm for every head of q and k.
 
 use crate::model::keys::Keys;
-use crate::model::{Norm, QkNorm, RopeStyle, Spec};
+use crate::model::{Need, Norm, QkNorm, RopeStyle, Spec};
 use crate::{Error, tri};
 
 pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
@@ -10,6 +10,7 @@ pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
     keys.known("use_parallel_residual");
     Ok(Spec {
         norm: Norm::Layer,
+        qkv_bias: Need::Optional,
         norm_eps: tri!(keys.required("attention.layer_norm_epsilon")),
         qk_norm: QkNorm::EachHead,
         ..tri!(keys.decoder(RopeStyle::Halves))

@@ -253,7 +253,9 @@ fn wrong_rotary_positions() {
     assert_eq!(error, Error::KeyValue { key: name("llama.rope.dimension_count"), why });
     for base in [0.0, -1.0, f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
         itself("rope.freq_base", base, "must be a positive number");
-        itself("rope.scaling.factor", base, "must be a positive number");
+        if base != 0.0 {
+            itself("rope.scaling.factor", base, "must be a positive number"); // 0: none
+        }
         itself("rope.freq_base", f64::from(base), "must be a positive number");
     }
     itself("rope.freq_base", f64::MAX, "must be a positive number"); // infinite as f32
@@ -458,7 +460,10 @@ fn every_tensor_in_another_shape() {
 #[test]
 fn every_tensor_missing() {
     for family in FAMILIES {
-        for (tensor, _) in tensors(family).into_iter().filter(|(tensor, _)| tensor != "output.weight") {
+        for (tensor, _) in tensors(family).into_iter() {
+            if tensor == "output.weight" || family == "qwen2" && tensor.ends_with(".bias") {
+                continue;
+            }
             let error = wrong(family, |file| {
                 file.remove_tensor(&tensor);
             });
