@@ -180,7 +180,7 @@ typedef struct arenite_options {
    */
   size_t batch;
   /**
-   * One of ARENITE_KV_F32, ARENITE_KV_F16, ARENITE_KV_Q8_0.
+   * Type of the KV cache: ARENITE_KV_F32, ARENITE_KV_F16 or ARENITE_KV_Q8_0.
    */
   uint32_t kv;
   /**
@@ -335,7 +335,7 @@ typedef struct arenite_search {
  */
 typedef struct arenite_message {
   /**
-   * One of ARENITE_ROLE_SYSTEM, ARENITE_ROLE_USER, ARENITE_ROLE_ASSISTANT, ARENITE_ROLE_TOOL.
+   * Author: ARENITE_ROLE_SYSTEM, ARENITE_ROLE_USER, ARENITE_ROLE_ASSISTANT or ARENITE_ROLE_TOOL.
    */
   uint32_t role;
   /**
@@ -867,8 +867,8 @@ enum arenite_status arenite_sampler_sample_where(struct arenite_sampler *sampler
 
 /**
  * Renders a conversation of at most 64 messages and the request for an answer, and passes the prompt to `piece` in
- * parts. Tokenize each part separately: with control tokens parsed if it comes from the format (`is_template`), and
- * without if it comes from a message, so that a message cannot contain control tokens.
+ * parts. Tokenize each part separately, and parse control tokens only if it comes from the format (`is_template`), so that
+ * a message cannot contain control tokens.
  *
  * `format` is one of llama.cpp's names (such as "chatml"), or a template from a model's metadata
  * (`tokenizer.chat_template`), if it is well-known.

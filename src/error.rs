@@ -34,7 +34,7 @@ pub enum Error {
     NotGguf,
     /// The file ends inside `what`, which starts at byte `at`.
     Truncated {
-        /// What was being read.
+        /// The item being read.
         what: &'static str,
         /// Byte offset in the file.
         at: u64,
@@ -61,7 +61,7 @@ pub enum Error {
         what: &'static str,
         /// Byte offset of the name's length.
         at: u64,
-        /// What is wrong with the name.
+        /// The problem with the name.
         why: &'static str,
     },
     /// Two metadata keys have the same name.
@@ -163,7 +163,7 @@ pub enum Error {
     KeyValue {
         /// The key.
         key: Name,
-        /// What is wrong with it.
+        /// The problem with the value.
         why: &'static str,
     },
     /// A key under the architecture's prefix that the architecture does not use.
@@ -180,7 +180,7 @@ pub enum Error {
     },
     /// The file requires something that this build does not support.
     Unsupported {
-        /// What is unsupported: "architecture", "tensor type", "tokenizer model", ...
+        /// Kind of the unsupported item: "architecture", "tensor type", "tokenizer model", ...
         what: &'static str,
         /// Its name in the file.
         name: Name,
@@ -302,7 +302,7 @@ pub enum Error {
     },
     /// The bytes are not a complete snapshot of a session.
     DamagedSnapshot {
-        /// What is wrong with the snapshot.
+        /// The problem with the snapshot.
         why: &'static str,
     },
     /// The snapshot was made with a different model or plan.
@@ -331,7 +331,7 @@ pub enum Error {
         key: Name,
         /// Index of the entry, from 0.
         entry: u32,
-        /// What is wrong with the entry.
+        /// The problem with the entry.
         why: &'static str,
     },
     /// A tokenizer index was built for another vocabulary, or is invalid.
@@ -356,7 +356,7 @@ pub enum Error {
     DamagedGrammar {
         /// Index of the word where the problem was found.
         at: usize,
-        /// What is wrong with the table.
+        /// The problem with the table.
         why: &'static str,
     },
     /// The grammar does not allow this token here.

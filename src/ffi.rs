@@ -1,6 +1,6 @@
 //! The C interface (feature `capi`). `arenite.h` is generated from it.
 //!
-//! Nothing is allocated and nothing panics. Objects (a model, a session, ...) are placed in memory provided by the
+//! The interface does not allocate or panic. Objects (a model, a session, ...) are placed in memory provided by the
 //! caller and borrow what they are created from. Functions that can fail return a status and fill an `arenite_error`,
 //! unless it is null.
 //!

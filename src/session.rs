@@ -42,7 +42,7 @@ pub struct Session<'m, 'w> {
 }
 
 impl<'m, 'w> Session<'m, 'w> {
-    /// Creates a session in `workspace` and `kv`. Both must have at least the planned size and start on an
+    /// Creates a session in `workspace` and `kv`. They must have at least the planned size and start on an
     /// [`ALIGN`](crate::memory::ALIGN) boundary. Bytes beyond the planned size are not accessed, and the memory need
     /// not be zeroed.
     ///

@@ -21,7 +21,7 @@ pub struct Context {
     pub(super) position: usize,
     /// One past the furthest position ever written; determines what a sliding window has overwritten.
     pub(super) reached: usize,
-    /// Whether a pass was aborted after it had begun to change recurrent states.
+    /// True if a pass was aborted after it had begun to change recurrent states.
     pub(super) torn: bool,
     /// Number of tokens of the encoder's text.
     pub(super) source: usize,

@@ -82,7 +82,7 @@ impl Engine<'_, '_> {
     ///
     /// # Errors
     ///
-    /// Those of [`embed`](Self::embed).
+    /// Same as [`embed`](Self::embed).
     pub fn embed_pair<'b>(
         &mut self,
         context: &mut Context,

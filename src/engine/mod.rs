@@ -77,7 +77,7 @@ pub struct Engine<'m, 'w> {
 }
 
 impl<'m, 'w> Engine<'m, 'w> {
-    /// Creates an engine in `workspace` and `kv`. Both must have at least the planned size and start on an
+    /// Creates an engine in `workspace` and `kv`. They must have at least the planned size and start on an
     /// [`ALIGN`](crate::memory::ALIGN) boundary. Bytes beyond the planned size are not accessed, and the memory need
     /// not be zeroed.
     ///
@@ -175,7 +175,7 @@ impl<'m, 'w> Engine<'m, 'w> {
     ///
     /// # Errors
     ///
-    /// As for [`fork`](Self::fork), and [`Error::CannotRewind`] as for [`rewind`](Self::rewind).
+    /// Same as [`fork`](Self::fork), and [`Error::CannotRewind`] as in [`rewind`](Self::rewind).
     pub fn fork_at(&mut self, context: &Context, position: usize) -> Result<Context, Error> {
         self.known(context)?;
         self.can_rewind(context, position)?;
@@ -315,7 +315,7 @@ impl<'m, 'w> Engine<'m, 'w> {
         Ok(())
     }
 
-    /// Whether the model has recurrent layers. After an aborted pass or a rewind they return to a
+    /// True if the model has recurrent layers. After an aborted pass or a rewind they return to a
     /// [`checkpoint`](Self::checkpoint).
     pub(crate) fn has_states(&self) -> bool {
         built::STATES && self.plan.store.state_bytes > 0
@@ -403,7 +403,7 @@ impl<'m, 'w> Engine<'m, 'w> {
     ///
     /// # Errors
     ///
-    /// As for [`run`](Self::run).
+    /// Same as [`run`](Self::run).
     pub fn prefill_all(
         &mut self,
         context: &mut Context,

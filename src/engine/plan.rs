@@ -155,7 +155,7 @@ impl Plan {
     ///
     /// # Errors
     ///
-    /// As for [`Gguf::parse`] and [`new`](Self::new).
+    /// Same as [`Gguf::parse`] and [`new`](Self::new).
     pub const fn try_of(file: &[u8], options: Options) -> Result<Self, Error> {
         Self::new(&tri!(Gguf::parse(file)), options)
     }
@@ -198,7 +198,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Whether the page table of a pool is a ring, because its layers have a sliding window.
+    /// True if the page table of a pool is a ring, because its layers have a sliding window.
     pub(crate) fn is_ring(&self, spec: &Spec<'_>, kind: usize) -> bool {
         [spec.global, spec.local].get(kind).is_some_and(|heads| heads.window.is_some())
     }
@@ -216,7 +216,7 @@ impl Plan {
         earliest.max().unwrap_or(0)
     }
 
-    /// Whether the plan was made for this model.
+    /// True if the plan was made for this model.
     pub(crate) fn is_for(&self, gguf: &Gguf<'_>, spec: &Spec<'_>) -> bool {
         self.sealed(gguf, spec) == self.seal
     }

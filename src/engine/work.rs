@@ -244,7 +244,7 @@ impl<'m, 'w> Engine<'m, 'w> {
     ///
     /// # Errors
     ///
-    /// As for [`run`](Self::run).
+    /// Same as [`run`](Self::run).
     pub fn begin<'p, 'c>(&'p mut self, works: &'p mut [Work<'c>]) -> Result<Pass<'p, 'c, 'm, 'w>, Error> {
         let mut rows = 0;
         for work in works.iter_mut() {

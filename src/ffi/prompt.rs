@@ -88,7 +88,7 @@ pub const ARENITE_ROLE_TOOL: u32 = 3;
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct arenite_message {
-    /// One of ARENITE_ROLE_SYSTEM, ARENITE_ROLE_USER, ARENITE_ROLE_ASSISTANT, ARENITE_ROLE_TOOL.
+    /// Author: ARENITE_ROLE_SYSTEM, ARENITE_ROLE_USER, ARENITE_ROLE_ASSISTANT or ARENITE_ROLE_TOOL.
     pub role: u32,
     /// Text in UTF-8.
     pub content: *const c_char,
@@ -100,8 +100,8 @@ pub struct arenite_message {
 const MOST: usize = 64;
 
 /// Renders a conversation of at most 64 messages and the request for an answer, and passes the prompt to `piece` in
-/// parts. Tokenize each part separately: with control tokens parsed if it comes from the format (`is_template`), and
-/// without if it comes from a message, so that a message cannot contain control tokens.
+/// parts. Tokenize each part separately, and parse control tokens only if it comes from the format (`is_template`), so that
+/// a message cannot contain control tokens.
 ///
 /// `format` is one of llama.cpp's names (such as "chatml"), or a template from a model's metadata
 /// (`tokenizer.chat_template`), if it is well-known.

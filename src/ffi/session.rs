@@ -28,7 +28,7 @@ pub struct arenite_options {
     pub context: usize,
     /// Tokens per pass, at least 1. A larger batch is faster and needs more workspace.
     pub batch: usize,
-    /// One of ARENITE_KV_F32, ARENITE_KV_F16, ARENITE_KV_Q8_0.
+    /// Type of the KV cache: ARENITE_KV_F32, ARENITE_KV_F16 or ARENITE_KV_Q8_0.
     pub kv: u32,
     /// Maximum number of open contexts, including the session's own; 0 means 1. A beam search needs one more than its
     /// number of beams.

@@ -1,7 +1,7 @@
 //! GGUF files: header, metadata and tensor directory, read from borrowed bytes of any alignment.
 //!
 //! [`Gguf::parse`] reads the whole structure once and checks every range in it. The accessors then cannot fail and
-//! never use an unchecked number from the file. Nothing is copied or allocated; a look-up walks the bytes. All
+//! never use an unchecked number from the file. The parser copies and allocates nothing; a look-up walks the bytes. All
 //! functions work in `const fn`, so the compiler can plan a firmware's memory.
 //!
 //! This module does not interpret the contents: `model` decides which keys and shapes a model must have.
@@ -78,7 +78,7 @@ impl<'a> Gguf<'a> {
     ///
     /// # Errors
     ///
-    /// One of the [`Error`] variants under "the file", with its position; or [`Error::KeyType`] or [`Error::KeyValue`]
+    /// An [`Error`] variant under "the file", with its position; or [`Error::KeyType`] or [`Error::KeyValue`]
     /// for `general.alignment`.
     #[inline(never)] // or its temporaries stay on the caller's stack
     pub const fn parse(data: &'a [u8]) -> Result<Self, Error> {

@@ -101,7 +101,7 @@ impl<'a> Reader<'a> {
         self.bytes(len as u64, what)
     }
 
-    /// Whether the next bytes equal `expected`.
+    /// True if the next bytes equal `expected`.
     pub(super) const fn starts_with(&self, expected: &[u8]) -> bool {
         let (data, len, expected_len) = (self.data, self.data.len(), expected.len());
         let (mut at, mut i) = (self.at, 0);

@@ -182,7 +182,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Whether it is one of the eight integer types.
+    /// True if it is one of the eight integer types.
     pub(super) const fn is_integer(&self) -> bool {
         use Value::*;
         matches!(self, U8(_) | I8(_) | U16(_) | I16(_) | U32(_) | I32(_) | U64(_) | I64(_))
@@ -213,7 +213,7 @@ impl<'a> Array<'a> {
         self.len
     }
 
-    /// Whether the array has no elements.
+    /// True if the array has no elements.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }

@@ -1,6 +1,6 @@
 //! Masks: the allowed tokens of a whole vocabulary at once.
 //!
-//! Most tokens stay within the bytes of a single rule. Whether they are allowed depends only on the top node, and not
+//! Most tokens stay within the bytes of a single rule. The result for them depends only on the top node, and not
 //! on the stack below it. One walk over the vocabulary, in order of its texts, finds all of them; the result is cached.
 //! Only tokens that leave the rule are tested individually.
 //!

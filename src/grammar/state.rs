@@ -301,7 +301,7 @@ impl State {
         self.join(&before);
     }
 
-    /// Adds the stacks of another state with their frames, as far as there is room.
+    /// Adds the stacks of another state with their frames, up to the limits.
     fn join(&mut self, other: &Self) {
         let mut is_used = [false; FRAMES];
         let mut mark = |frame: u16| {

@@ -20,9 +20,9 @@ pub(super) struct Keys<'g, 'a> {
     count: usize,
     /// Number of layers; 0 until it was read.
     layers: usize,
-    /// Whether layers may lack attention or a feed-forward; a size of 0 is then allowed.
+    /// True if layers may lack attention or a feed-forward; a size of 0 is then allowed.
     partial_layers: bool,
-    /// Whether a window without a pattern of local layers applies to all layers.
+    /// True if a window without a pattern of local layers applies to all layers.
     window_everywhere: bool,
 }
 
@@ -193,12 +193,12 @@ impl<'g, 'a> Keys<'g, 'a> {
         self.gguf.str(self.prefix(name), name)
     }
 
-    /// Whether the file has a tensor with this name.
+    /// True if the file has a tensor with this name.
     pub const fn has(&self, tensor: &str) -> bool {
         self.gguf.tensor(tensor).is_some()
     }
 
-    /// Whether a layer has a tensor of this name.
+    /// True if a layer has a tensor of this name.
     pub const fn has_in_layer(&self, layer: usize, tensor: &str) -> bool {
         match core::str::from_utf8(Name::layered("", layer, tensor).bytes()) {
             Ok(name) => self.has(name),
@@ -306,7 +306,7 @@ impl<'g, 'a> Keys<'g, 'a> {
         }
     }
 
-    /// Whether the file has the key `name`.
+    /// True if the file has the key `name`.
     pub const fn knows(&self, name: &str) -> bool {
         self.gguf.get2(self.architecture, name).is_some()
     }

@@ -10,7 +10,7 @@ use crate::gguf::Array;
 pub struct Layer {
     /// Its number, from 0.
     pub index: usize,
-    /// Whether it is one of the [local layers](super::Spec::local_layers).
+    /// True if it is one of the [local layers](super::Spec::local_layers).
     pub is_local: bool,
     /// Query heads.
     pub heads: usize,
@@ -20,11 +20,11 @@ pub struct Layer {
     pub head: HeadSpec,
     /// Width of the feed-forward layer, or of each expert.
     pub ffn: usize,
-    /// Whether its feed-forward has experts.
+    /// True if its feed-forward has experts.
     pub has_experts: bool,
-    /// How it mixes tokens.
+    /// Its mixer of tokens.
     pub mixer: Mixer,
-    /// Whether it computes keys and values; otherwise it reads those of [`Spec::owner`](super::Spec::owner).
+    /// True if it computes keys and values; otherwise it reads those of [`Spec::owner`](super::Spec::owner).
     pub owns_kv: bool,
 }
 
@@ -40,7 +40,7 @@ pub struct HeadSpec {
     pub window: Option<usize>,
 }
 
-/// How a layer mixes tokens.
+/// The operation by which a layer mixes tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Mixer {
@@ -48,19 +48,19 @@ pub enum Mixer {
     Attention,
     /// The spec's [`Recurrent`](super::Recurrent) mixer, with a state of fixed size.
     Recurrent,
-    /// Both side by side: their outputs are added.
+    /// Attention and the recurrent mixer side by side: their outputs are added.
     Both,
     /// No mixing: the layer only has a feed-forward.
     None,
 }
 
 impl Layer {
-    /// Whether the layer has attention.
+    /// True if the layer has attention.
     pub const fn has_attention(&self) -> bool {
         matches!(self.mixer, Mixer::Attention | Mixer::Both)
     }
 
-    /// Whether the layer has a recurrent state.
+    /// True if the layer has a recurrent state.
     pub const fn has_state(&self) -> bool {
         built::STATES && matches!(self.mixer, Mixer::Recurrent | Mixer::Both)
     }
@@ -152,7 +152,7 @@ pub enum Pattern<'a> {
 }
 
 impl Pattern<'_> {
-    /// Whether layer `index` is in the set.
+    /// True if layer `index` is in the set.
     pub const fn has(&self, index: usize) -> bool {
         match self {
             Self::Never => false,

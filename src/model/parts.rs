@@ -48,14 +48,14 @@ parts! {
     /// Local layers.
     local_layers: Pattern<'a> = Pattern::Never,
         Pattern::Always | Pattern::Every(_) | Pattern::AllBut(_) | Pattern::AllButFirst(_) | Pattern::Steps { .. } | Pattern::Where(_) | Pattern::Zero(_) => LOCAL_LAYERS;
-    /// How positions enter the model.
+    /// Kind of position encoding.
     positions: Positions = Positions::Rotary,
         Positions::Learned => LEARNED_POSITIONS,
         Positions::Sinusoidal { .. } => SINUSOIDAL_POSITIONS,
         Positions::Relative { .. } | Positions::Alibi => RELATIVE_POSITIONS;
     /// Number of token types (segments), 0 for none. Each has an embedding; the first type's is added to every token.
     token_types: usize = 0, 1.. => TOKEN_TYPES;
-    /// Whether the embedding is normed.
+    /// True if the embedding is normed.
     embedding_norm: bool = false, true => TOKEN_TYPES;
     /// The norm used in blocks and before the head.
     norm: Norm = Norm::Rms, Norm::Layer => LAYER_NORM, Norm::Unbiased => UNBIASED_NORM;
@@ -63,16 +63,16 @@ parts! {
     placement: Placement = Placement { pre_norm: true, post_norm: false, residual_norm: false },
         Placement { post_norm: true, residual_norm: false, .. } => POST_NORM,
         Placement { post_norm: false, residual_norm: true, .. } => RESIDUAL_NORM;
-    /// Whether q, k and v are one matrix, `attn_qkv`.
+    /// True if q, k and v are one matrix, `attn_qkv`.
     fused_qkv: bool = false, true => FUSED_QKV;
     /// Norms of q and k, before rope.
     qk_norm: QkNorm = QkNorm::None,
         QkNorm::Head => HEAD_NORM, QkNorm::EachHead => EACH_HEAD_NORM, QkNorm::Whole => WHOLE_NORM;
-    /// Whether the norms of q and k come after rope.
+    /// True if the norms of q and k come after rope.
     qk_norm_after_rope: bool = false, true => NORM_AFTER_ROPE;
     /// Factor on queries that grows with the position.
     temperature: Option<Temperature> = None, Some(_) => TEMPERATURE;
-    /// Whether every head has an attention sink: a learned score in the softmax without a value (`attn_sinks`).
+    /// True if every head has an attention sink: a learned score in the softmax without a value (`attn_sinks`).
     attention_sinks: bool = false, true => GPT_OSS;
     /// The mixer of recurrent layers.
     recurrent: Option<Recurrent> = None,
@@ -81,11 +81,11 @@ parts! {
     /// Layers that have the recurrent mixer and no attention.
     recurrent_layers: Pattern<'a> = Pattern::Never,
         Pattern::Always | Pattern::Every(_) | Pattern::AllBut(_) | Pattern::AllButFirst(_) | Pattern::Steps { .. } | Pattern::Where(_) | Pattern::Zero(_) => CONVOLUTION;
-    /// Whether the matrix of q also computes a gate per head; the head's output is multiplied by the gate's sigmoid.
+    /// True if the matrix of q also computes a gate per head; the head's output is multiplied by the gate's sigmoid.
     gated_query: bool = false, true => GATED_QUERY;
-    /// Whether each head of v is normed (without a weight).
+    /// True if each head of v is normed (without a weight).
     v_norm: bool = false, true => GEMMA4;
-    /// Whether a layer may lack the matrix of v: its values are then its keys before norm and rope.
+    /// True if a layer may lack the matrix of v: its values are then its keys before norm and rope.
     v_from_k: bool = false, true => GEMMA4;
     /// Number of last layers without keys and values of their own. Each reads those of the last earlier layer that
     /// computes them and is global or local like itself.
@@ -103,14 +103,14 @@ parts! {
     gate: Gate = Gate::Separate, Gate::Fused => FUSED_GATE, Gate::None => NO_GATE;
     /// Sizes of the experts that a router chooses from.
     experts: Option<Experts> = None, Some(_) => EXPERTS;
-    /// How the router computes weights of experts.
+    /// Function from router scores to weights of experts.
     router: Router = Router::Softmax, Router::Sigmoid { .. } => SIGMOID_ROUTER;
     /// The shared expert, which processes every token.
     shared_experts: Option<SharedExperts> = None, Some(_) => SHARED_EXPERTS;
     /// Layers with experts, if the model has any.
     expert_layers: Pattern<'a> = Pattern::Always,
         Pattern::Never | Pattern::Every(_) | Pattern::AllBut(_) | Pattern::AllButFirst(_) | Pattern::Steps { .. } | Pattern::Where(_) | Pattern::Zero(_) => DENSE_LAYERS;
-    /// Whether each layer is either a mixer or a feed-forward, with one norm.
+    /// True if each layer is either a mixer or a feed-forward, with one norm.
     one_part: bool = false, true => ONE_PART;
     /// Elements of the input that each layer receives per token besides the hidden state; 0 for none.
     per_layer_input: usize = 0, 1.. => GEMMA4;

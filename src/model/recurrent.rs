@@ -18,7 +18,7 @@ pub struct Recurrent {
     pub keys: usize,
     /// Elements of a value.
     pub width: usize,
-    /// Whether head `i` belongs to group `i % groups` rather than to a run of neighbours.
+    /// True if head `i` belongs to group `i % groups` rather than to a run of neighbours.
     pub in_turns: bool,
 }
 

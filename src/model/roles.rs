@@ -31,7 +31,7 @@ macro_rules! roles {
                 })
             }
 
-            /// Whether every layer has a tensor of this role (otherwise the model has one).
+            /// True if every layer has a tensor of this role (otherwise the model has one).
             pub const fn per_layer(self) -> bool {
                 match self { $(Self::$role => $per_layer),* }
             }
@@ -145,7 +145,7 @@ const IGNORED: [&str; 2] = [
     ".attn.rotary_emb.inv_freq", // rotary frequencies, written by some old converters
 ];
 
-/// Whether a tensor with this name may occur in any file and is not read.
+/// True if a tensor with this name may occur in any file and is not read.
 pub fn is_ignored(name: &str) -> bool {
     // Layers for multi-token prediction. (`str::contains` takes kilobytes, and the compiler keeps its panic.)
     let ahead = b".nextn.";
@@ -175,14 +175,14 @@ impl Shape {
         }
     }
 
-    /// Whether its elements form vectors.
+    /// True if its elements form vectors.
     pub const fn is_vector(self) -> bool {
         matches!(self, Self::Vector(_) | Self::Vectors(..))
     }
 }
 
 impl Role {
-    /// Whether `spec` has a tensor of this role (in this layer, for roles of layers).
+    /// Requirement of `spec` for a tensor of this role (in this layer, for roles of layers).
     pub const fn need(self, spec: &Spec<'_>, layer: &Layer) -> Need {
         use Need::{Optional, Required};
         let (turned, long) = match spec.rope(false) {
@@ -420,7 +420,7 @@ impl Role {
         }
     }
 
-    /// Whether layers without attention lack this tensor.
+    /// True if layers without attention lack this tensor.
     const fn is_attention(self) -> bool {
         use Role::*;
         matches!(
@@ -441,7 +441,7 @@ impl Role {
         renamed.iter().find(|(_, role)| *role == self).map_or(self, |(name, _)| *name)
     }
 
-    /// Whether its name has no prefix in an encoder-decoder.
+    /// True if its name has no prefix in an encoder-decoder.
     const fn is_shared(self) -> bool {
         matches!(self, Self::TokenEmbd | Self::Output | Self::OutputBias)
     }
@@ -545,7 +545,7 @@ const fn own(layer: &Layer, need: Need) -> Need {
 }
 
 impl QkNorm {
-    /// Whether files have the weights of this norm.
+    /// Requirement for weights of this norm.
     const fn need(self) -> Need {
         match self {
             Self::None => Need::Absent,

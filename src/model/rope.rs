@@ -4,17 +4,17 @@
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Rope {
-    /// Which elements form a pair.
+    /// Layout of the pairs.
     pub style: RopeStyle,
     /// Number of rotated elements per head, counted from the first; even.
     pub dim: usize,
     /// Base of the frequencies: pair `i` rotates by `base^(-2 i / dim)` per position.
     pub base: f32,
-    /// How the frequencies are scaled for a longer context.
+    /// Scaling of the frequencies for a longer context.
     pub scaling: Scaling,
 }
 
-/// Which elements of a head rotate together.
+/// The two elements of a head that form pair `i`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RopeStyle {
@@ -49,7 +49,7 @@ pub enum Scaling {
         beta_slow: f32,
         /// Additional factor on cos and sin.
         attn_factor: f32,
-        /// How much of the factor implied by `factor` is divided out again; 0 for none.
+        /// Share of the factor implied by `factor` that is divided out again; 0 for none.
         log_multiplier: f32,
         /// The factor on cos and sin, in place of all of the above.
         magnitude: Option<f32>,

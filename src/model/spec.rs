@@ -60,13 +60,13 @@ pub struct Spec<'a> {
     /// Context length that the model was trained with.
     pub context: usize,
     // Scalars and small differences.
-    /// Whether the last block is followed by a norm.
+    /// True if the last block is followed by a norm.
     pub final_norm: bool,
     /// Epsilon of every norm, added under the root.
     pub norm_eps: f32,
-    /// Whether q, k and v have biases.
+    /// Requirement for biases of q, k and v.
     pub qkv_bias: Need,
-    /// Whether the attention output and the feed-forward have biases.
+    /// Requirement for biases of the attention output and the feed-forward.
     pub linear_bias: Need,
     /// Factor on attention scores; `None`: `1 / sqrt(head.dim)`.
     pub attention_scale: Option<f32>,
@@ -76,15 +76,15 @@ pub struct Spec<'a> {
     pub residual_scale: f32,
     /// Factor on logits.
     pub logit_scale: f32,
-    /// Whether layers with attention also have the recurrent mixer.
+    /// True if layers with attention also have the recurrent mixer.
     pub side_by_side: bool,
-    /// Whether layer norms have a bias.
+    /// True if layer norms have a bias.
     pub norm_bias: bool,
     /// Last layers of the file, for multi-token prediction; they are not read.
     pub unused_layers: usize,
-    /// Whether the head has a bias.
+    /// Requirement for a bias of the head.
     pub output_bias: Need,
-    /// How the states of a text become one vector.
+    /// Pooling of a text's states into one vector.
     pub pooling: Pooling,
     // Parts that a build may leave out. Functions with the same names read them (`parts.rs`).
     pub(super) stack: Stack,
@@ -121,7 +121,7 @@ pub struct Spec<'a> {
     pub(super) pooled_head: Option<PooledHead>,
 }
 
-/// How positions enter a model.
+/// Kind of position encoding of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Positions {
@@ -156,7 +156,7 @@ pub enum Stack {
     Encoder,
     /// The encoder of an encoder-decoder; prefix `enc.`
     Source {
-        /// Whether it has its own token embeddings.
+        /// True if it has its own token embeddings.
         own_words: bool,
     },
     /// The decoder of an encoder-decoder; prefix `dec.` Its blocks also attend to the encoder's states.
@@ -186,7 +186,7 @@ pub struct EncoderSizes {
     pub ffn: usize,
 }
 
-/// How the hidden states of a text are pooled into one vector.
+/// Pooling of a text's hidden states into one vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Pooling {
@@ -248,11 +248,11 @@ pub struct Placement {
     pub residual_norm: bool,
 }
 
-/// How q and k are normed.
+/// Norms of q and k.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum QkNorm {
-    /// Not normed.
+    /// No norm.
     None,
     /// Each head, with one weight shared by all heads.
     Head,
@@ -285,7 +285,7 @@ pub enum Gate {
     Fused,
 }
 
-/// How router scores become weights of experts.
+/// Function from router scores to weights of experts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Router {
@@ -304,7 +304,7 @@ pub enum Router {
 pub struct SharedExperts {
     /// Width of its feed-forward.
     pub width: usize,
-    /// Whether its output is multiplied by the sigmoid of a learned dot product with the input.
+    /// True if its output is multiplied by the sigmoid of a learned dot product with the input.
     pub gated: bool,
 }
 
@@ -318,13 +318,13 @@ pub struct Experts {
     pub used: usize,
     /// Width of each expert, if the file stores it separately from that of layers without experts.
     pub width: Option<usize>,
-    /// Whether the weights of the chosen experts are divided by their sum.
+    /// True if the weights of the chosen experts are divided by their sum.
     pub normed: bool,
-    /// Whether the router and all matrices of the experts have biases.
+    /// True if the router and all matrices of the experts have biases.
     pub biases: bool,
 }
 
-/// Whether an architecture has a tensor.
+/// Requirement of an architecture for a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Need {
@@ -403,17 +403,17 @@ impl<'a> Spec<'a> {
         })
     }
 
-    /// Whether the stack computes logits.
+    /// True if the stack computes logits.
     pub const fn has_head(&self) -> bool {
         matches!(self.stack(), Stack::Alone | Stack::Target { .. })
     }
 
-    /// Whether tokens attend only to themselves and to earlier tokens.
+    /// True if tokens attend only to themselves and to earlier tokens.
     pub const fn is_causal(&self) -> bool {
         self.has_head()
     }
 
-    /// Whether blocks also attend to an encoder's states.
+    /// True if blocks also attend to an encoder's states.
     pub const fn has_cross_attention(&self) -> bool {
         matches!(self.stack(), Stack::Target { .. })
     }
@@ -473,7 +473,7 @@ impl<'a> Spec<'a> {
         }
     }
 
-    /// Whether the model is a reranker: its result for a text is scores.
+    /// True if the model is a reranker: its result for a text is scores.
     pub const fn ranks(&self) -> bool {
         match self.pooled_head() {
             Some(head) => head.inner == 0 || !matches!(head.activation, PooledActivation::None),

@@ -16,7 +16,7 @@ pub(super) const MERGES: &str = "merges";
 const CHARSMAP: &str = "precompiled_charsmap";
 
 /// Maximum length of tokens that are looked up at every position of a text: special tokens, and all tokens with unigram
-/// and WordPiece. Such tokens have less than 100 bytes in real models; the limit bounds the time that a file can cost.
+/// and WordPiece. They have less than 100 bytes in real models; the limit bounds the time that a file can cost.
 pub(super) const LONGEST_LOOKED_FOR: usize = 512;
 
 /// Type of a token: `tokenizer.ggml.token_type`.

@@ -43,7 +43,7 @@ pub struct Pair {
     open: AtomicPtr<()>,
     /// True while the helper may access a job.
     inside: AtomicBool,
-    /// Whether the helper's call of the open job panicked. (Without unwinding a panic never returns here.)
+    /// True if the helper's call of the open job panicked. (Without unwinding a panic never returns here.)
     panicked: AtomicBool,
 }
 

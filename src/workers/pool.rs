@@ -21,10 +21,10 @@ use super::parts::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use super::parts::thread::{self, JoinHandle};
 use super::parts::{Instant, hint};
 
-/// How long a thread polls for the next job before it yields: longer than the gaps between jobs of one token (1 to 20
+/// Time for which a thread polls for the next job before it yields: longer than the gaps between jobs of one token (1 to 20
 /// microseconds).
 const SPIN: Duration = Duration::from_micros(50);
-/// How long a thread yields before it sleeps: longer than sampling a token takes.
+/// Time for which a thread yields before it sleeps: longer than sampling a token takes.
 const LINGER: Duration = Duration::from_micros(500);
 
 /// A fixed number of threads, including the caller's. Needs the feature `std`.

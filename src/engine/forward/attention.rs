@@ -21,7 +21,7 @@ pub(super) struct View {
     /// Pool that the tiles' pages belong to.
     pub pool: usize,
     pub part: Part,
-    /// Whether this is cross-attention, with keys and values of the encoder's states.
+    /// True if this is cross-attention, with keys and values of the encoder's states.
     pub cross: bool,
 }
 
@@ -282,7 +282,7 @@ struct Look<'l> {
     spec: &'l Spec<'l>,
     layer: &'l Layer,
     shape: Shape,
-    /// Whether every row attends to the whole encoder text instead of earlier positions.
+    /// True if every row attends to the whole encoder text instead of earlier positions.
     text: bool,
     /// Factor on scores.
     scale: f32,

@@ -56,7 +56,7 @@ pub enum Stage {
 /// # Ok::<(), arenite::Error>(())
 /// ```
 pub trait Observer {
-    /// Whether to observe at `stage`. True by default.
+    /// True if `observe` should be called at `stage`. By default always.
     #[inline(always)]
     fn wants(&self, stage: Stage) -> bool {
         let _ = stage;
