@@ -190,7 +190,7 @@ unsafe fn place<T>(
     make: impl FnOnce() -> Result<T, Error>,
 ) -> Result<(), Error> {
     if out.is_null() {
-        return Err(argument("that the result goes to"));
+        return Err(argument("for the result"));
     }
     // SAFETY: as for this function.
     unsafe { out.write(null_mut()) };

@@ -209,7 +209,7 @@ impl Engine<'_, '_> {
         let (position, reached) = (position as usize, reached as usize);
         let expected = self.header(position, reached);
         if header.magic != expected.magic {
-            return Err(Error::DamagedSnapshot { why: "does not begin as one" });
+            return Err(Error::DamagedSnapshot { why: "does not start with a snapshot header" });
         }
         for (same, what) in [
             (header.version == expected.version, "version of the format"),
@@ -231,7 +231,7 @@ impl Engine<'_, '_> {
         let bytes = self.plan.used_bytes(self.used(position, reached), position).saturating_sub(Header::BYTES);
         let rest = rest.get(..bytes).ok_or(cut)?;
         if header.checksum != header.sum(rest) {
-            return Err(Error::DamagedSnapshot { why: "has another checksum than it says" });
+            return Err(Error::DamagedSnapshot { why: "has a wrong checksum" });
         }
         Ok((position, reached, rest))
     }

@@ -132,7 +132,7 @@ unsafe fn chat(
     let text = |data: *const c_char, len: usize| unsafe { slice::<u8>(data.cast(), len) };
     let text = |data, len| text(data, len).and_then(|bytes| core::str::from_utf8(bytes).ok());
     let format = text(format, format_len).and_then(Format::detect).ok_or(argument("for the chat format"))?;
-    let piece = piece.ok_or(argument("for what takes the pieces"))?;
+    let piece = piece.ok_or(argument("for the callback"))?;
     // SAFETY: as for this function.
     let given = unsafe { slice(messages, count) }.ok_or(argument("for the messages"))?;
     let mut messages: Vec<Message<'_>, MOST> = Vec::new();

@@ -111,11 +111,11 @@ impl<'g> Grammar<'g> {
         let word = |at: usize| grammar.word(at);
         let is_node = |node: u32| node as usize >= HEADER && word(node as usize) & IS_HEAD != 0;
         if !is_node(grammar.root) {
-            return damaged(2, "names a first node that is none");
+            return damaged(2, "has an invalid first node");
         }
         let mut at = HEADER;
         while at < words.len() {
-            let Some(head) = grammar.head(at as Node) else { return damaged(at, "has something else than a node") };
+            let Some(head) = grammar.head(at as Node) else { return damaged(at, "has an invalid node") };
             let ranges = at + 1..at + 1 + head.ranges();
             if words.len() - at < head.words() {
                 return damaged(at, "ends inside a node");
@@ -124,7 +124,7 @@ impl<'g> Grammar<'g> {
             for range in ranges.clone() {
                 let (byte, node) = (word(range) >> 23, word(range) & TARGET);
                 if byte > 0xff || last >= Some(byte) || (node != 0 && !is_node(node)) {
-                    return damaged(range, "has a range of bytes that makes no sense");
+                    return damaged(range, "has an invalid byte range");
                 }
                 last = Some(byte);
             }
@@ -135,7 +135,7 @@ impl<'g> Grammar<'g> {
                     None => false,
                 };
                 if !is_right {
-                    return damaged(jump, "has a jump that makes no sense");
+                    return damaged(jump, "has an invalid jump");
                 }
             }
             at += head.words();
@@ -154,10 +154,10 @@ impl<'g> Grammar<'g> {
         let words = table.as_chunks::<4>().0;
         let word = |at: usize| words.get(at).copied().map_or(0, u32::from_le_bytes);
         if words.len() < HEADER || word(0) != MAGIC {
-            return Err(Error::DamagedGrammar { at: 0, why: "does not begin as one of this version" });
+            return Err(Error::DamagedGrammar { at: 0, why: "has an unknown magic number or version" });
         }
         if word(1) as usize != words.len() {
-            return Err(Error::DamagedGrammar { at: 1, why: "is cut short, or longer than it says" });
+            return Err(Error::DamagedGrammar { at: 1, why: "is cut short, or longer than its header says" });
         }
         Ok(Self { words, root: word(2), has_tokens: word(3) & HAS_TOKENS != 0 })
     }

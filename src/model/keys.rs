@@ -180,7 +180,7 @@ impl<'g, 'a> Keys<'g, 'a> {
 
     /// Checks that `array` has one element per layer.
     const fn one_each(&self, name: &str, array: &Array<'_>, layers: usize) -> Result<(), Error> {
-        if array.len() == layers { Ok(()) } else { Err(self.wrong(name, "has not one element for each layer")) }
+        if array.len() == layers { Ok(()) } else { Err(self.wrong(name, "must have one element per layer")) }
     }
 
     /// Reads the boolean under `name`.
@@ -533,7 +533,7 @@ impl<'g, 'a> Keys<'g, 'a> {
         match tri!(self.nonzero("expert_gating_func", 8)) {
             None | Some(2) => Ok(Router::Sigmoid { scale }),
             Some(1) if scale == 1.0 => Ok(Router::Softmax),
-            Some(_) => Err(self.wrong("expert_gating_func", "is none of the kinds that are known")),
+            Some(_) => Err(self.wrong("expert_gating_func", "has an unknown value")),
         }
     }
 
@@ -596,7 +596,7 @@ impl<'g, 'a> Keys<'g, 'a> {
             None => head_dim,
         };
         if dim % 2 != 0 {
-            return Err(self.wrong(name, "is odd: rotary positions turn pairs"));
+            return Err(self.wrong(name, "is odd: rotary positions rotate pairs"));
         }
         if dim > head_dim {
             return Err(self.wrong(name, "is larger than a head"));

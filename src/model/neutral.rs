@@ -128,7 +128,7 @@ pub(super) const fn check(gguf: &Gguf<'_>, architecture: &str, name: &[u8], valu
     Err(Error::UnexpectedKey { key: full(architecture, name) })
 }
 
-/// Whether a value is one of `values`, written as in [`KEYS`].
+/// True if a value is one of `values`, written as in [`KEYS`].
 const fn is_neutral(gguf: &Gguf<'_>, architecture: &str, values: &[u8], value: Value<'_>) -> Result<bool, Error> {
     Ok(match values {
         b"0" => is_number(value, 0),
@@ -145,7 +145,7 @@ const fn is_neutral(gguf: &Gguf<'_>, architecture: &str, values: &[u8], value: V
     })
 }
 
-/// Whether a value is this number or an array of it.
+/// True if a value is this number or an array of it.
 const fn is_number(value: Value<'_>, number: i32) -> bool {
     let array = match value {
         Value::Array(array) => array,
@@ -164,7 +164,7 @@ const fn is_number(value: Value<'_>, number: i32) -> bool {
     true
 }
 
-/// Whether two values are the same number.
+/// True if two values are the same number.
 const fn same(a: Value<'_>, b: Value<'_>) -> bool {
     match (a, b) {
         (Value::F32(a), Value::F32(b)) => a == b,

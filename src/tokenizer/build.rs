@@ -248,7 +248,7 @@ impl<'a> Builder<'_, 'a> {
                 return Err(unknown);
             };
             let result = self.index().joined(self.vocab, left_text, right_text, made);
-            made = result.ok_or(entry(MERGES, rank, "makes something that is not a token"))?;
+            made = result.ok_or(entry(MERGES, rank, "produces text that is not a token"))?;
             let at = self.layout.merges_at() + 3 * self.next_place(starts + left as usize);
             self.set(at, right);
             self.set(at + 1, rank as u32);

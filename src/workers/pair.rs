@@ -86,7 +86,7 @@ impl Workers for Caller<'_> {
                 }
             }
         }
-        // A job within a job, on either core, or a second thread with this caller: the helper is taken.
+        // A nested job on either core, or a second thread that uses this caller: the helper is busy.
         if self.0.inside.load(Ordering::SeqCst) || !self.0.open.load(Ordering::SeqCst).is_null() {
             return job();
         }
@@ -103,9 +103,9 @@ impl Workers for Caller<'_> {
 }
 
 impl Helper<'_> {
-    /// Takes part in the open job, if there is one, and returns whether there was.
+    /// Runs the open job, if there is one; returns whether there was.
     ///
-    /// One thread at a time: a helper cannot be shared.
+    /// Threads cannot share a helper:
     ///
     /// ```compile_fail
     /// # use arenite::workers::Pair;
@@ -117,7 +117,7 @@ impl Helper<'_> {
     /// });
     /// ```
     pub fn step(&mut self) -> bool {
-        /// Lets the caller go, also when the job unwinds.
+        /// Releases the caller, also if the job unwinds.
         struct Inside<'p>(&'p Pair, bool);
         impl Drop for Inside<'_> {
             fn drop(&mut self) {
@@ -147,7 +147,7 @@ impl Helper<'_> {
         job.is_some()
     }
 
-    /// Helps for ever.
+    /// Runs jobs forever.
     pub fn serve(&mut self) -> ! {
         loop {
             if !self.step() {
@@ -197,7 +197,7 @@ mod tests {
         });
     }
 
-    /// A job that runs a job, on both cores, ends.
+    /// A job that runs another job on both cores terminates.
     #[test]
     fn jobs_within_jobs() {
         let mut pair = Pair::new();
@@ -213,7 +213,7 @@ mod tests {
             caller.run(&|| {
                 here.fetch_add(1, Ordering::SeqCst);
                 while here.load(Ordering::SeqCst) < 2 {
-                    std::thread::yield_now(); // until both cores are at it
+                    std::thread::yield_now(); // until both cores run it
                 }
                 caller.run(&|| _ = inner.fetch_add(1, Ordering::SeqCst));
             });
@@ -222,7 +222,7 @@ mod tests {
         assert!(inner.into_inner() >= 2); // the helper may come back to the open job
     }
 
-    /// A job that panics on the helper panics in the caller, who does not wait for ever.
+    /// A job that panics on the helper panics in the caller instead of blocking it.
     #[test]
     fn a_panic_on_the_helper_reaches_the_caller() {
         use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -213,15 +213,15 @@ fn damaged_tables_are_refused_with_the_place() {
         (1, good[1] + 1, 1, "cut short"),
         (2, 3, 2, "first node"),
         (2, places[0] + 1, 2, "first node"),
-        (head(7), 0, head(7), "something else than a node"),
+        (head(7), 0, head(7), "an invalid node"),
         (head(7), good[head(7)] | 1 << 12, head(7), "ends inside a node"),
         // A byte beyond eight bits, a byte out of order, and a target that is not a node.
-        (head(1) + 1, 0x100 << 23, head(1) + 1, "range of bytes"),
-        (head(1) + 2, good[head(1) + 1], head(1) + 2, "range of bytes"),
-        (head(1) + 2, good[head(1) + 2] + 1, head(1) + 2, "range of bytes"),
+        (head(1) + 1, 0x100 << 23, head(1) + 1, "byte range"),
+        (head(1) + 2, good[head(1) + 1], head(1) + 2, "byte range"),
+        (head(1) + 2, good[head(1) + 2] + 1, head(1) + 2, "byte range"),
         // A call to something that is not a node, and a token in a grammar without tokens.
-        (head(0) + 1, good[head(0) + 1] + 1, head(0) + 1, "a jump"),
-        (head(0) + 1, good[head(0) + 1] | 1 << 29, head(0) + 1, "a jump"),
+        (head(0) + 1, good[head(0) + 1] + 1, head(0) + 1, "jump"),
+        (head(0) + 1, good[head(0) + 1] | 1 << 29, head(0) + 1, "jump"),
     ];
     for (at, word, place, part) in cases {
         let mut words = good.clone();

@@ -192,7 +192,7 @@ fn wrong_merges() {
         assert_eq!(merges(merge), wrong("names a piece that is not a token"), "{merge:?}");
     }
     for merge in ["b a", "ab ab"] {
-        assert_eq!(merges(merge), wrong("makes something that is not a token"), "{merge:?}");
+        assert_eq!(merges(merge), wrong("produces text that is not a token"), "{merge:?}");
     }
     // For repeated merges, the first one counts.
     assert_eq!(merges("a b"), Ok(()));

@@ -268,7 +268,7 @@ fn damaged_snapshots() {
                 bad[at] ^= flip;
                 let error = session.restore(&bad).unwrap_err();
                 match at {
-                    0..4 => assert_eq!(error, damaged("does not begin as one")),
+                    0..4 => assert_eq!(error, damaged("does not start with a snapshot header")),
                     4..32 => assert!(matches!(error, Error::ForeignSnapshot { .. }), "{at} {error}"),
                     _ => assert!(matches!(error, Error::DamagedSnapshot { .. }), "{at} {error}"),
                 }

@@ -33,7 +33,7 @@ pub(super) const fn gemma2<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Erro
 
 pub(super) const fn gemma3<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(with_post_norms(keys, None, 6, 62));
-    // Ollama's names of the two bases. Its early files also have a cap, which the model was not trained with.
+    // Ollama's names of the two bases. Its early files also have a cap that the model was not trained with.
     let of_ollama = tri!(keys.positive("rope.global.freq_base"));
     let local_base = tri!(keys.or("rope.local.freq_base", 10000.0));
     let cap = tri!(cap(keys, "final_logit_softcapping", None));
@@ -60,7 +60,7 @@ const fn cap(keys: &mut Keys<'_, '_>, name: &'static str, default: Option<f32>) 
 
 /// Spec shared by Gemma 2 and 3. `window` is the window of local layers if the file gives none. The last layer of every
 /// `period` is global. Models with `largest` layers (27B) scale scores by `1 / sqrt(dim / heads)` instead of
-/// `1 / sqrt(head_dim)`. Files do not say so; llama.cpp also goes by the number of layers.
+/// `1 / sqrt(head_dim)`. Files have no key for this; llama.cpp also decides by the number of layers.
 const fn with_post_norms<'a>(
     keys: &mut Keys<'_, 'a>,
     window: Option<usize>,

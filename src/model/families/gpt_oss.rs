@@ -36,8 +36,8 @@ pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
     })
 }
 
-/// The rotary positions with YaRN's ramp as the models have it: the published ones, which were trained for 4096 positions,
-/// do not round its ends (`truncate: false`); no key of GGUF says so.
+/// Selects the models' variant of YaRN's ramp: the published models, trained for 4096 positions, do not round its ends
+/// (`truncate: false`). GGUF has no key for this.
 const fn ramp(rope: Option<Rope>) -> Option<Rope> {
     let Some(mut rope) = rope else { return None };
     if let Scaling::Yarn { original: 4096.0, whole_pairs, .. } = &mut rope.scaling {

@@ -59,7 +59,7 @@ const fn one_of(keys: &mut Keys<'_, '_>, name: &'static str, names: &[&str]) -> 
         }
         i += 1;
     }
-    Err(keys.wrong(name, "is none of the kinds that are known"))
+    Err(keys.wrong(name, "has an unknown value"))
 }
 
 const fn flag(keys: &mut Keys<'_, '_>, name: &'static str) -> Result<bool, Error> {

@@ -82,7 +82,7 @@ fn required_keys_of_another_type() {
                     file.set(&key, value);
                 });
                 if per_layer && is_array {
-                    let why = "has not one element for each layer";
+                    let why = "must have one element per layer";
                     assert_eq!(error, Error::KeyValue { key: name(&key), why });
                 } else {
                     assert_eq!(error, Error::KeyType { key: name(&key), expected });
@@ -121,7 +121,7 @@ fn sizes_of_each_layer() {
         itself(key, Meta::array([1u32, u32::MAX]), element);
         itself(key, Meta::array([0.5f32, 1.0]), element);
         itself(key, Meta::strings(["1", "2"].map(|s| s.as_bytes().to_vec())), element);
-        itself(key, Meta::array([1u32; 3]), "has not one element for each layer");
+        itself(key, Meta::array([1u32; 3]), "must have one element per layer");
     }
     itself("attention.head_count_kv", Meta::array([1u32, 3]), "does not divide attention.head_count");
     let mut file = tiny("llama");
@@ -244,12 +244,12 @@ fn wrong_numbers_of_heads() {
 
 #[test]
 fn wrong_rotary_positions() {
-    itself("rope.dimension_count", 15u32, "is odd: rotary positions turn pairs");
+    itself("rope.dimension_count", 15u32, "is odd: rotary positions rotate pairs");
     itself("rope.dimension_count", 18u32, "is larger than a head");
     let error = wrong("llama", |file| {
         file.remove("llama.rope.dimension_count").set("llama.attention.key_length", 15u32);
     });
-    let why = "is odd: rotary positions turn pairs";
+    let why = "is odd: rotary positions rotate pairs";
     assert_eq!(error, Error::KeyValue { key: name("llama.rope.dimension_count"), why });
     for base in [0.0, -1.0, f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
         itself("rope.freq_base", base, "must be a positive number");
