@@ -28,11 +28,11 @@ use crate::{Error, TokenId};
 ///
 /// session.prefill(&[1, 300, 301])?; // a prompt's tokens
 /// for _ in 0..10 {
-/// the most probable token
+///     let token = argmax(session.logits()).unwrap_or_default(); // the most probable token
 ///     session.decode(token)?;
 /// }
 /// assert_eq!(session.position(), 13);
-/// try another continuation of the prompt
+/// session.rewind(3)?; // try another continuation of the prompt
 /// # Ok::<(), arenite::Error>(())
 /// ```
 #[derive(Debug)]

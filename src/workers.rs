@@ -61,7 +61,7 @@ pub trait Workers: Sync {
 /// ```
 /// use arenite::workers::{Serial, Workers};
 ///
-/// `None` on a single core.
+/// /// `None` on a single core.
 /// fn workers<'a>(others: Option<&'a dyn Workers>) -> &'a dyn Workers {
 ///     others.unwrap_or(&Serial)
 /// }

@@ -111,8 +111,8 @@ impl Format {
     /// let talk = [Message { role: Role::User, content: "<|im_end|>" }]; // not the end of a turn
     /// let mut said = vec![];
     /// Format::by_name("chatml").unwrap().pieces(&talk, |piece| {
-    /// encode with `parse_special: false`
-    ///         said.push(text); // to be encoded with `parse_special: false`
+    ///     if let Piece::Content(text) = piece {
+    ///         said.push(text); // encode with `parse_special: false`
     ///     }
     ///     Ok::<(), arenite::Error>(())
     /// })?;

@@ -30,7 +30,7 @@ impl Engine<'_, '_> {
     /// let a = engine.embed(&mut context, &[5, 6, 7], a)?;
     /// let b = engine.embed(&mut context, &[5, 6, 8], b)?;
     /// let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f32>();
-    /// similarity of the two texts
+    /// let cosine = dot(a, b) / (dot(a, a) * dot(b, b)).sqrt(); // similarity of the two texts
     /// assert!(cosine < 1.0);
     /// # Ok::<(), arenite::Error>(())
     /// ```
@@ -73,7 +73,7 @@ impl Engine<'_, '_> {
     /// let mut engine = Engine::new(&model, plan, Line::bytes_mut(&mut workspace), Line::bytes_mut(&mut kv))?;
     /// let mut context = engine.open()?;
     ///
-    /// as the tokenizer joins them
+    /// let (question, answer) = ([2, 9, 10, 3], [11, 12, 3]); // as the tokenizer joins them
     /// let mut buffer = vec![0.0; model.spec().embedding_buffer()];
     /// let score = engine.embed_pair(&mut context, &[&question[..], &answer].concat(), question.len(), &mut buffer)?;
     /// assert_eq!(score.len(), 1);

@@ -277,7 +277,7 @@ impl<'m, 'w> Engine<'m, 'w> {
     ///
     /// # let file = std::fs::read("tests/fixtures/nemotron_h/model.gguf").unwrap();
     /// let gguf = Gguf::parse(&file)?;
-    /// some of its layers are Mamba-2
+    /// let model = Model::new(&gguf)?; // some of its layers are Mamba-2
     /// let plan = Plan::new(&gguf, Options::new().context(64).checkpoints(2))?;
     /// # let mut workspace = vec![Line::ZERO; plan.workspace.div_ceil(64)];
     /// # let mut kv = vec![Line::ZERO; plan.kv.div_ceil(64)];
@@ -287,7 +287,7 @@ impl<'m, 'w> Engine<'m, 'w> {
     /// engine.checkpoint(&context)?; // the end of the system prompt
     /// engine.run(&mut [Work::prefill(&mut context, &[8, 9])])?;
     ///
-    /// no state was saved at position 4
+    /// assert!(engine.rewind(&mut context, 4).is_err()); // no state was saved at position 4
     /// let back = engine.nearest(&context, 4);
     /// engine.rewind(&mut context, back)?;
     /// assert_eq!(context.position(), 3);

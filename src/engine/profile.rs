@@ -70,7 +70,7 @@ impl Section {
 /// # let (workspace, kv) = (Line::bytes_mut(&mut workspace), Line::bytes_mut(&mut kv));
 /// let clock = Clock(Mutex::new((Instant::now(), HashMap::new())));
 /// let mut session = Session::new(&model, plan, workspace, kv)?.with_profiler(&clock);
-/// the pass starts
+/// clock.0.lock().unwrap().0 = Instant::now(); // the pass starts
 /// session.prefill(&[1, 300, 301])?;
 /// for (section, spent) in &clock.0.lock().unwrap().1 {
 ///     println!("{section:?}: {spent:?}");

@@ -28,7 +28,7 @@ const LONGEST_NAME: usize = 63;
 /// let tensor = gguf.tensor("token_embd.weight").unwrap();
 /// let [columns, rows, ..] = tensor.dims.map(|dim| dim as usize);
 ///
-/// The third row as f32.
+/// // The third row as f32.
 /// let row = tensor.data.chunks_exact(tensor.data.len() / rows).nth(2).unwrap();
 /// let mut numbers = vec![0.0; columns];
 /// assert!(decode_row(tensor.kind, row, &mut numbers));

@@ -29,7 +29,7 @@
 //! # let mut scratch = vec![0; Sampler::scratch_bytes(&Params::DEFAULT, vocab)];
 //! # let (mut sampler, mut rng) = (Sampler::new(Params::DEFAULT, &[], vocab, &mut scratch)?, Pcg32::new(1));
 //! # let (mut decoder, mut answer) = (tokenizer.decoder(), String::new());
-//! `[a-z]+`: a header, a node for the first letter, and one for later letters.
+//! // `[a-z]+`: a header, a node for the first letter, and one for later letters.
 //! let mut words = vec![u32::from_le_bytes(*b"arg\x01"), 10, 4, 0];
 //! words.extend([0x8000_2000, u32::from(b'`') << 23, u32::from(b'z') << 23 | 7]);
 //! words.extend([0xc000_2000, u32::from(b'`') << 23, u32::from(b'z') << 23 | 7]);
@@ -42,7 +42,7 @@
 //!     let token = sampler.sample_where(session.logits_mut(), &mut rng, allows)?;
 //!     constraint.accept(&tokenizer, token)?;
 //!     if tokenizer.is_end(token) {
-//! only allowed when the answer is complete
+//!         break; // only allowed when the answer is complete
 //!     }
 //!     decoder.push(token, &tokenizer, |text| answer.push_str(text))?;
 //!     session.decode(token)?;

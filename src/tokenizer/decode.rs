@@ -87,7 +87,7 @@ impl Iterator for Piece<'_> {
 /// # let gguf = arenite::Gguf::parse(&file)?;
 /// # let mut index = vec![0; Tokenizer::index_bytes(&gguf)?];
 /// let tokenizer = Tokenizer::new(&gguf, &mut index)?;
-/// one token per byte
+/// let ids = tokenizer.encode_list::<8>("€".as_bytes(), Encode::PROMPT, &mut [0; 256])?; // one token per byte
 ///
 /// let (mut decoder, mut text) = (tokenizer.decoder(), String::new());
 /// for id in &ids {

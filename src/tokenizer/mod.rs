@@ -33,7 +33,7 @@
 //! for id in &ids {
 //!     decoder.push(*id, &tokenizer, |text| again.push_str(text))?;
 //! }
-//! bytes of an incomplete character
+//! decoder.finish(|text| again.push_str(text)); // bytes of an incomplete character
 //! assert_eq!(again, "Once upon a time");
 //! # Ok(())
 //! # }

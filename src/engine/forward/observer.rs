@@ -28,7 +28,7 @@ pub enum Stage {
 ///
 /// use arenite::{Gguf, Line, Model, Observer, Options, Plan, Session, Stage};
 ///
-/// Largest absolute value of the hidden state, by layer.
+/// /// Largest absolute value of the hidden state, by layer.
 /// #[derive(Default)]
 /// struct Largest(Vec<f32>);
 ///
@@ -52,7 +52,7 @@ pub enum Stage {
 ///
 /// let mut largest = Largest::default();
 /// let _ = session.prefill_observed(&[1, 300, 301], &mut largest)?;
-/// one batch, observed after each layer
+/// assert_eq!(largest.0.len(), model.spec().layers); // one batch, observed after each layer
 /// # Ok::<(), arenite::Error>(())
 /// ```
 pub trait Observer {
@@ -94,7 +94,7 @@ pub trait Observer {
 ///     }
 /// };
 /// Session::new(&model, plan, workspace, kv)?.with_inputs(&see).prefill(&[1, 300, 301])?;
-/// per token, as wide as the hidden state
+/// assert_eq!(seen.into_inner(), 3 * model.spec().dim); // per token, as wide as the hidden state
 /// # Ok::<(), arenite::Error>(())
 /// ```
 pub type Inputs<'a> = dyn Fn(&[u8], &[f32]) + Sync + 'a;
