@@ -43,7 +43,7 @@ fn at_once(
     values: &[f32],
 ) -> bool {
     let Some(Ok(tiles)) = tiles.get_mut(start..).map(bytemuck::try_cast_slice_mut) else { return false };
-    scalar::Here::keep((keys, values), tiles, head_bytes / 4, layout.dim, slot)
+    scalar::Here::store_kv((keys, values), tiles, head_bytes / 4, layout.dim, slot)
 }
 
 /// The tile of a head, its key and its value.

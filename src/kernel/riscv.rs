@@ -1,7 +1,7 @@
-//! 64-bit RISC-V with vectors (the extension V), under Linux, which tells whether they are there.
+//! 64-bit RISC-V with the vector extension V, under Linux, which reports whether the processor has it.
 //!
-//! Stable Rust has no type for a vector of this length, so each step goes from memory to memory. Vectors of 128 bits are
-//! what V promises; longer ones do the same.
+//! Stable Rust has no type for these vectors, so each step loads from memory and stores to memory. The code is for
+//! vectors of 128 bits, the minimum of V; longer ones give the same results.
 
 use core::arch::asm;
 use core::mem::MaybeUninit;
@@ -134,14 +134,14 @@ unsafe impl Unit for Rvv {
     }
 }
 
-/// The products of some quants and the codes of one row, in v16, v20, v24 or v28.
+/// Multiplies the quants with the codes of one row, into v16, v20, v24 or v28.
 macro_rules! multiply {
     ($codes:literal, $products:literal) => {
         concat!("vle8.v v12, (", $codes, ")\nvsub.vx v12, v12, {bias}\nvwmul.vv ", $products, ", v12, v8\n")
     };
 }
 
-// SAFETY: each block says what it reads and writes; sums of 32 products have room.
+// SAFETY: each block states what it reads and writes; sums of 32 products fit 32 bits.
 unsafe impl Vectors for Rvv {
     type Bytes = Words;
     const BYTES: Words = Words;
@@ -154,7 +154,7 @@ unsafe impl Vectors for Rvv {
     #[inline(always)]
     unsafe fn dots<const N: usize>(codes: [*const u8; 4], bias: u8, q: *const i8) -> [i32; 4] {
         let (a, b, c, d): (*const u8, *const u8, *const u8, *const u8);
-        // SAFETY: reads N codes of each row and N quants.
+        // SAFETY: reads N codes of each row, and N quants.
         unsafe {
             vectors!(
                 "vsetvli zero, {n}, e8, m2, ta, ma",
@@ -188,23 +188,23 @@ unsafe impl Vectors for Rvv {
     }
 }
 
-/// Eight bytes in each of four registers. Vectors bring them from memory, because not every processor loads a word from
-/// any address.
+/// Eight bytes in each of four core registers. They are loaded by vector instructions, because not every processor
+/// loads unaligned words.
 #[derive(Clone, Copy)]
 struct Words;
 
-const EACH: u64 = 0x0101_0101_0101_0101;
-/// The first bit of every byte.
-const TOP: u64 = 0x80 * EACH;
+const ONES: u64 = 0x0101_0101_0101_0101;
+/// The top bit of every byte.
+const TOP: u64 = 0x80 * ONES;
 
 #[inline(always)]
 fn zip(a: [u64; 4], b: [u64; 4], f: impl Fn(u64, u64) -> u64) -> [u64; 4] {
     [f(a[0], b[0]), f(a[1], b[1]), f(a[2], b[2]), f(a[3], b[3])]
 }
 
-/// 255 for every byte whose first bit is set, else 0.
+/// 255 for every byte whose top bit is set, else 0.
 #[inline(always)]
-fn whole(x: u64) -> u64 {
+fn fill(x: u64) -> u64 {
     ((x & TOP) >> 7) * 255
 }
 
@@ -213,7 +213,7 @@ impl Bytes for Words {
     #[inline(always)]
     fn load(self, bytes: &[u8; 32]) -> [u64; 4] {
         let mut out = MaybeUninit::<[u64; 4]>::uninit();
-        // SAFETY: 32 bytes from there to here.
+        // SAFETY: reads 32 bytes, and writes the whole result.
         unsafe {
             vectors!(
                 "vsetvli zero, {n}, e8, m2, ta, ma",
@@ -230,7 +230,7 @@ impl Bytes for Words {
     #[inline(always)]
     fn nibbles(self, bytes: &[u8; 16]) -> [u64; 4] {
         let mut out = MaybeUninit::<[u64; 4]>::uninit();
-        // SAFETY: 16 bytes from there, 32 to here.
+        // SAFETY: reads 16 bytes, and writes the whole result.
         unsafe {
             vectors!(
                 "vsetivli zero, 16, e8, m1, ta, ma",
@@ -253,7 +253,7 @@ impl Bytes for Words {
     }
     #[inline(always)]
     fn splat(self, byte: u8) -> [u64; 4] {
-        [u64::from(byte) * EACH; 4]
+        [u64::from(byte) * ONES; 4]
     }
     #[inline(always)]
     fn or(self, a: [u64; 4], b: [u64; 4]) -> [u64; 4] {
@@ -267,7 +267,7 @@ impl Bytes for Words {
     fn xor(self, a: [u64; 4], b: [u64; 4]) -> [u64; 4] {
         zip(a, b, |a, b| a ^ b)
     }
-    /// Without the first bits nothing is carried from byte to byte.
+    /// Clearing the top bits prevents carries from byte to byte.
     #[inline(always)]
     fn add(self, a: [u64; 4], b: [u64; 4]) -> [u64; 4] {
         zip(a, b, |a, b| ((a & !TOP) + (b & !TOP)) ^ ((a ^ b) & TOP))
@@ -280,17 +280,17 @@ impl Bytes for Words {
     fn shift(self, x: [u64; 4], left: i32, mask: u8) -> [u64; 4] {
         let by = left.unsigned_abs();
         if left < 0 {
-            let mask = u64::from(mask & 0xff_u8.unbounded_shr(by)) * EACH;
+            let mask = u64::from(mask & 0xff_u8.unbounded_shr(by)) * ONES;
             x.map(|x| x >> (by % 64) & mask)
         } else {
-            let mask = u64::from(mask & 0xff_u8.unbounded_shl(by)) * EACH;
+            let mask = u64::from(mask & 0xff_u8.unbounded_shl(by)) * ONES;
             x.map(|x| x << (by % 64) & mask)
         }
     }
     #[inline(always)]
     fn lookup(self, table: &[u8; 16], x: [u64; 4]) -> [u64; 4] {
         let mut out = MaybeUninit::<[u64; 4]>::uninit();
-        // SAFETY: 16 bytes, 32 indices, room for 32.
+        // SAFETY: reads 16 bytes of the table and 32 indices, and writes the whole result.
         unsafe {
             vectors!(
                 "vsetivli zero, 16, e8, m2, ta, ma",
@@ -310,11 +310,11 @@ impl Bytes for Words {
     }
     #[inline(always)]
     fn spread(self, bits: u32) -> [u64; 4] {
-        bits.to_le_bytes().map(|byte| whole((u64::from(byte) * EACH & 0x8040_2010_0804_0201) + !TOP))
+        bits.to_le_bytes().map(|byte| fill((u64::from(byte) * ONES & 0x8040_2010_0804_0201) + !TOP))
     }
     #[inline(always)]
     fn at_least(self, x: [u64; 4], least: u8) -> [u64; 4] {
-        let least = u64::from(least) * EACH;
-        x.map(|x| whole((x & !least) | (!(x ^ least) & ((x | TOP) - (least & !TOP)))))
+        let least = u64::from(least) * ONES;
+        x.map(|x| fill((x & !least) | (!(x ^ least) & ((x | TOP) - (least & !TOP)))))
     }
 }

@@ -70,7 +70,7 @@ pub(super) unsafe trait Unit: Copy {
     /// Returns false if there is no fast path. The tiles have the f32 layout of
     /// [`HeadLayout`](crate::memory::HeadLayout): a key is a column of rows of 16, a value is a row padded with zeros.
     #[inline(always)]
-    fn keep(_all: (&[f32], &[f32]), _tiles: &mut [f32], _apart: usize, _dim: usize, _slot: usize) -> bool {
+    fn store_kv(_all: (&[f32], &[f32]), _tiles: &mut [f32], _apart: usize, _dim: usize, _slot: usize) -> bool {
         false
     }
     /// Rotates pairs: in every `dim` elements of `x`, each pair is multiplied by a complex number with the real part

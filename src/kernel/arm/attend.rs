@@ -1,6 +1,6 @@
-//! Attention over keys and values in f32, row by row.
+//! Attention over f32 keys and values, row by row.
 //!
-//! As [`attention::attend`] does it, with nothing between the loops that is not needed for one row of plain scores.
+//! Computes the same as [`attention::attend`], without the work that a single row of plain scores does not need.
 
 use core::mem::MaybeUninit;
 
@@ -11,7 +11,7 @@ use crate::kernel::attention::{self, Attention};
 use crate::kernel::scalar::Scalar;
 use crate::memory::{KvType, TILE};
 
-/// Positions in a block.
+/// Positions in a block of positions.
 const BLOCK: usize = 64;
 
 /// [`Kernels::attend`](crate::kernel::Kernels).
@@ -38,11 +38,11 @@ pub(super) unsafe fn attend(job: &Attention<'_>, out: &mut [f32], out_stride: us
         if lo >= hi {
             continue;
         }
-        let (first, mut i) = (Part::of(&shape.tiles, lo / BLOCK * BLOCK, (lo, hi)), 0);
+        let (first, mut i) = (BlockRange::of(&shape.tiles, lo / BLOCK * BLOCK, (lo, hi)), 0);
         for head in job.tiles.chunks_exact(shape.tiles.head.max(1)).take(job.heads) {
             for _ in 0..job.group {
-                // SAFETY: the query and its output are among those of the heads, `sums` has the room of a padded value, and
-                // the head has all tiles.
+                // SAFETY: the query and its output are inside the slices of `queries` floats, `sums` has room for a
+                // padded value, and the head has every tile that `Tiles::at` can return.
                 unsafe { row(&shape, &first, hi, head.as_ptr().cast(), q.as_ptr().add(i), out.as_mut_ptr().add(i)) };
                 i += dim;
             }
@@ -50,25 +50,25 @@ pub(super) unsafe fn attend(job: &Attention<'_>, out: &mut [f32], out_stride: us
     }
 }
 
-/// What else there is.
+/// All other cases.
 #[inline(never)]
 fn any(job: &Attention<'_>, out: &mut [f32], out_stride: usize, scratch: &mut [f32]) {
     attention::attend(Scalar::<Fpu>::HERE, job, out, out_stride, scratch);
 }
 
-/// Where the tiles of each head are.
+/// The locations of each head's tiles.
 struct Tiles<'a> {
     pages: &'a [u32],
-    /// Bytes of a head, and of a tile.
+    /// Bytes per head, and per tile.
     head: usize,
     bytes: usize,
     last: usize,
-    /// Elements from a tile's start to its values.
+    /// Floats from a tile's start to its values.
     values: usize,
 }
 
 impl<'a> Tiles<'a> {
-    /// `None` if there are none.
+    /// `None` if the cache has no tiles.
     fn new(job: &Attention<'a>) -> Option<Self> {
         let (bytes, head) = (job.layout.tile_bytes(), job.tiles.len().checked_div(job.heads)?);
         let last = head.checked_div(bytes)?.checked_sub(1)?;
@@ -76,7 +76,7 @@ impl<'a> Tiles<'a> {
         (!is_empty).then_some(Self { pages: job.pages, head, bytes, last, values: job.layout.values() / 4 })
     }
 
-    /// Where a tile is, in bytes from a head's start: within it, whatever the table says.
+    /// Distance of a tile from its head's start, in bytes. It is inside the head, whatever the page table contains.
     #[inline(always)]
     fn at(&self, tile: usize) -> *const f32 {
         let entry = tile.checked_rem(self.pages.len()).and_then(|entry| self.pages.get(entry));
@@ -85,7 +85,7 @@ impl<'a> Tiles<'a> {
     }
 }
 
-/// What all rows have in common.
+/// The parameters that all rows share.
 struct Shape<'a> {
     tiles: Tiles<'a>,
     scale: f32,
@@ -94,18 +94,18 @@ struct Shape<'a> {
     sums: *mut f32,
 }
 
-/// The positions of a block that a token sees, counted from the first tile that has some.
-struct Part {
-    /// Where the tiles are.
+/// The positions of a block that a token attends to, relative to the first tile that contains one.
+struct BlockRange {
+    /// The distance of each tile from its head's start.
     at: [*const f32; BLOCK / TILE],
-    /// The first, and one past the last.
+    /// The first position, and one past the last.
     lane: usize,
     end: usize,
-    /// The next block.
+    /// The first position of the next block.
     next: usize,
 }
 
-impl Part {
+impl BlockRange {
     #[inline(always)]
     fn of(tiles: &Tiles<'_>, block: usize, (lo, hi): (usize, usize)) -> Self {
         let lo = lo.max(block);
@@ -119,21 +119,23 @@ impl Part {
     }
 }
 
-/// One query over the positions that it sees, one at least, of the head whose tiles begin at `base`: those of the first
-/// block, which may be all, then the others.
+/// Attends with one query to its visible positions, at least one, of the head whose tiles begin at `base`: to the first
+/// block, which may have all of them, then to the others.
 ///
 /// # Safety
 ///
-/// There are the query and room for a value at `out` and for a padded one at the shape's sums; the head has all tiles, each
-/// with a row of sixteen keys for every number of the query and sixteen rows of the shape's width.
+/// There are a query at `q`, room for a value at `out`, and room for a padded value at the shape's sums. The head has
+/// all tiles, each with a row of sixteen keys per element of the query, and with sixteen value rows of the shape's
+/// width.
 #[inline(always)]
-unsafe fn row(shape: &Shape<'_>, first: &Part, hi: usize, base: *const f32, q: *const f32, out: *mut f32) {
-    // A block, and as many again as a tile has.
+unsafe fn row(shape: &Shape<'_>, first: &BlockRange, hi: usize, base: *const f32, q: *const f32, out: *mut f32) {
+    // Room for a block of positions, and for the zeros after its last score.
     let mut weights = MaybeUninit::<[f32; BLOCK + TILE]>::uninit();
     let mut total = MaybeUninit::<[f32; TILE]>::uninit();
     let (weights, total) = (weights.as_mut_ptr().cast::<f32>(), total.as_mut_ptr().cast::<f32>());
     let Shape { scale, dim, sums, .. } = *shape;
-    // SAFETY: as the caller says.
+    // SAFETY: the caller promises query, tiles and room; `weigh` writes all weights and zeros that `add_sixteens`
+    // reads.
     unsafe {
         let best = scores(base, first.at.as_ptr(), (q, dim), scale, (first.lane, first.end), weights);
         weigh(weights, first.lane, first.end, best);
@@ -146,11 +148,11 @@ unsafe fn row(shape: &Shape<'_>, first: &Part, hi: usize, base: *const f32, q: *
     }
 }
 
-/// The same for the other blocks, beside which the sums so far may count for less.
+/// Attends to the other blocks. A larger score rescales the sums so far.
 ///
 /// # Safety
 ///
-/// As for [`row`]: there are weights of a block, and totals.
+/// The conditions of [`row`] hold; there is room for the weights of a block, and `total` has 16 sums.
 #[inline(never)]
 unsafe fn later(
     shape: &Shape<'_>,
@@ -160,10 +162,10 @@ unsafe fn later(
     (mut best, total): (f32, *mut f32),
 ) {
     while block < hi {
-        let part = Part::of(&shape.tiles, block, (block, hi));
-        // SAFETY: as the caller says.
+        let range = BlockRange::of(&shape.tiles, block, (block, hi));
+        // SAFETY: the caller promises query, tiles and room.
         unsafe {
-            let top = scores(base, part.at.as_ptr(), (q, shape.dim), shape.scale, (part.lane, part.end), weights);
+            let top = scores(base, range.at.as_ptr(), (q, shape.dim), shape.scale, (range.lane, range.end), weights);
             if top > best {
                 let mut rescale = [best - top; 4];
                 exp(rescale.as_mut_ptr(), 0.0, 1);
@@ -171,34 +173,43 @@ unsafe fn later(
                 multiply(shape.sums, shape.sums, rescale[0], shape.width);
                 best = top;
             }
-            weigh(weights, part.lane, part.end, best);
-            add_sixteens(weights, weights.add(part.end), total, total);
-            add_values(shape, &part, base, weights, (shape.sums, 16));
+            weigh(weights, range.lane, range.end, best);
+            add_sixteens(weights, weights.add(range.end), total, total);
+            add_values(shape, &range, base, weights, (shape.sums, 16));
         }
-        block = part.next;
+        block = range.next;
     }
 }
 
-/// Adds the values of a part, by weight, to the sums, which are so far at a place, and so far apart.
+/// Adds the values of a block by weight to the sums. The sums so far are at `from`, `step` floats apart.
 ///
 /// # Safety
 ///
-/// As for [`row`].
+/// The conditions of [`row`] hold, and the weights of the block are written.
 #[inline(always)]
 unsafe fn add_values(
     shape: &Shape<'_>,
-    part: &Part,
+    range: &BlockRange,
     base: *const f32,
     weights: *const f32,
     (mut from, step): (*const f32, usize),
 ) {
-    let rows = (part.end - part.lane, TILE - part.lane);
+    let rows = (range.end - range.lane, TILE - range.lane);
     for i in (0..shape.width).step_by(16) {
-        // SAFETY: as the caller says.
+        // SAFETY: the caller promises the tiles and the sums, and `i` is less than their width.
         unsafe {
             let (values, to) = (base.wrapping_add(shape.tiles.values + i), shape.sums.add(i));
             let lanes = (shape.width, shape.dim - i);
-            add_rows(values, part.at.as_ptr(), part.lane * shape.width, rows, lanes, weights.add(part.lane), from, to);
+            add_rows(
+                values,
+                range.at.as_ptr(),
+                range.lane * shape.width,
+                rows,
+                lanes,
+                weights.add(range.lane),
+                from,
+                to,
+            );
             from = from.add(step);
         }
     }

@@ -1,10 +1,10 @@
-//! What attention of one row does with numbers in f32.
+//! The steps of attention of one query row over f32 keys and values.
 
 use core::arch::asm;
 
 use super::float::{ZEROS, fpu, sums, tree, unit};
 
-/// Eight numbers of a row times a factor, to the lower lanes or the upper; the pointer may move on.
+/// Adds eight floats of a row times a factor to the lower or the upper lanes; with `!` the pointer moves on.
 macro_rules! eight {
     (low! $row:literal, $x:literal) => {
         concat!("vldmia ", $row, "!, {{s16-s23}}\n", eight!(@ $x, "s0" "s1" "s2" "s3" "s4" "s5" "s6" "s7"))
@@ -26,21 +26,22 @@ macro_rules! eight {
     };
 }
 
-/// Sixteen numbers of a row times a factor; the pointer moves on to the next row.
+/// Adds 16 floats of a row times a factor; moves the pointer to the next row.
 macro_rules! row {
     ($row:literal, $x:literal) => {
         concat!(eight!(low! $row, $x), eight!(high $row, $x), "add ", $row, ", ", $row, ", {step}\n")
     };
 }
 
-/// A row of 16 keys times a number of the query, and on to the next.
+/// Adds a row of 16 keys times an element of the query; moves the pointer to the next row.
 macro_rules! keys {
     ($x:literal) => {
         concat!(eight!(low! "{k}", $x), eight!(high "{k}!", $x))
     };
 }
 
-/// The first eight of a row of 16, and on to the next: all sixteen come at once, so that the pointer moves on.
+/// Adds the first eight floats of a row of 16 times a factor. All 16 are loaded, so that the pointer moves to the next
+/// row.
 macro_rules! half {
     ($row:literal, $x:literal) => {
         concat!(
@@ -55,13 +56,14 @@ macro_rules! half {
     };
 }
 
-/// Sums times s28.
+/// Multiplies registers by s28.
 macro_rules! times {
     ($($x:literal)*) => { concat!($("vmul.f32 ", $x, ", ", $x, ", s28\n",)*) };
 }
 
-/// The largest so far of r0 to r3, in the sense of a condition, which seldom is true: what is done then lies elsewhere. The
-/// first that is not negative need not be the largest of the four.
+/// Updates the running maximum with r0 to r3, by the condition `$than`. A new maximum is rare, so its branch is out of
+/// line. While the maximum is negative (`or`), the first value that is not negative ends the comparison: the four are
+/// compared again by the other condition.
 macro_rules! larger {
     ($than:literal $($x:literal $then:literal $on:literal),*) => {
         concat!($("cmp ", $x, ", {top}\n", "b", $than, " ", $then, "f\n", $on, ":\n",)*)
@@ -74,10 +76,10 @@ macro_rules! larger {
     };
 }
 
-/// The largest of `n` numbers.
+/// The largest of `n` floats.
 ///
-/// As bits, a number is larger than a negative one if it is lower without a sign, and than any other if it is greater with
-/// one.
+/// Floats are compared as integers. A float is larger than a negative maximum if it is lower as an unsigned integer,
+/// and larger than any other maximum if it is greater as a signed integer.
 macro_rules! largest {
     () => {
         concat!(
@@ -99,7 +101,7 @@ macro_rules! largest {
             larger!("gt" "r0" "34" "44", "r1" "35" "45", "r2" "36" "46", "r3" "37" "47"),
             "subs {n}, {n}, #4\n",
             "bge 52b\n",
-            // What is left, with numbers before it.
+            // One to three floats remain: compare the last four, which overlap the ones before.
             "54:\n",
             "adds {n}, {n}, #4\n",
             "beq 59f\n",
@@ -107,7 +109,7 @@ macro_rules! largest {
             "sub {at}, {at}, #16\n",
             "mov {n}, #0\n",
             "b 50b\n",
-            // Less than four.
+            // Fewer than four floats in total.
             "57:\n",
             "adds {n}, {n}, #4\n",
             "58:\n",
@@ -127,13 +129,13 @@ macro_rules! largest {
     };
 }
 
-/// What [`Unit::scores`](crate::kernel::scalar::Unit::scores) makes of `n` positions, from a tile's first on; it returns the
-/// largest from the one `lane` on. `at` holds the distance in bytes of each tile from `base`; the length of the query is a
-/// multiple of four, and not 0.
+/// [`Unit::scores`](crate::kernel::scalar::Unit::scores) of `n` positions, from the first of a tile on. Returns the
+/// largest score from position `lane` on. `at` has the distance of each tile from `base`, in bytes; `dim` is a multiple
+/// of four, and not 0.
 ///
 /// # Safety
 ///
-/// As there.
+/// The conditions of [`Unit::scores`](crate::kernel::scalar::Unit::scores) hold.
 #[inline(always)]
 pub(super) unsafe fn scores(
     base: *const f32,
@@ -144,7 +146,7 @@ pub(super) unsafe fn scores(
     to: *mut f32,
 ) -> f32 {
     let top: u32;
-    // SAFETY: the caller has these tiles, a row of 16 in each for each number of `q`, and room for the tiles' scores.
+    // SAFETY: the caller promises these tiles, a row of 16 in each per element of `q`, and room for the tiles' scores.
     unsafe {
         fpu!(
             "vmov s28, {top}",
@@ -168,7 +170,7 @@ pub(super) unsafe fn scores(
             "subs {n}, {n}, #16",
             "bhi 20b",
             "b 9f",
-            // Half of the lanes will do.
+            // Half of the lanes is enough.
             "7:",
             "vldmia {x}!, {{s24-s27}}",
             half!("{k}", "s24"),
@@ -200,14 +202,15 @@ pub(super) unsafe fn scores(
     f32::from_bits(top)
 }
 
-/// [`Unit::add_rows`](crate::kernel::scalar::Unit::add_rows) of `all` rows. `at` holds the distance in bytes of each tile's
-/// rows from `base`: the first tile gives `first` rows, from `skip` numbers further on, each other tile sixteen. The sums so
-/// far are at `from`.
+/// [`Unit::add_rows`](crate::kernel::scalar::Unit::add_rows) of `all` rows. `at` has the distance of each tile's rows
+/// from `base`, in bytes. The first tile contributes `first` rows, beginning `skip` floats later; every other tile
+/// contributes up to sixteen. `from` points to the sums so far.
 ///
 /// # Safety
 ///
-/// As there; the places are there.
-#[allow(clippy::too_many_arguments)] // four pieces of memory, and how far they go
+/// The conditions of [`Unit::add_rows`](crate::kernel::scalar::Unit::add_rows) hold for the rows that these arguments
+/// describe.
+#[allow(clippy::too_many_arguments)] // four ranges of memory, and their sizes
 #[inline(always)]
 pub(super) unsafe fn add_rows(
     base: *const f32,
@@ -219,7 +222,7 @@ pub(super) unsafe fn add_rows(
     from: *const f32,
     to: *mut f32,
 ) {
-    // SAFETY: the caller has these rows, as many factors, and 16 sums.
+    // SAFETY: the caller promises these rows, as many factors, and 16 sums.
     unsafe {
         fpu!(
             "vldmia {rows}, {{s0-s15}}",
@@ -233,7 +236,7 @@ pub(super) unsafe fn add_rows(
             "sub {all}, {all}, {n}",
             "cmp {lanes}, #8",
             "bls 6f",
-            // Four rows at a time, then the rest.
+            // Four rows at a time, then single rows.
             "b 3f",
             "2:",
             "vldmia {x}!, {{s24-s27}}",
@@ -252,7 +255,7 @@ pub(super) unsafe fn add_rows(
             "subs {n}, {n}, #1",
             "bne 4b",
             "b 8f",
-            // Half of the lanes will do.
+            // Half of the lanes is enough.
             "7:",
             "vldmia {x}!, {{s24-s27}}",
             half!("{rows}", "s24"),
@@ -283,14 +286,14 @@ pub(super) unsafe fn add_rows(
             rows = inout(reg) from => _,
             n = inout(reg) first => _,
             x = inout(reg) x => _,
-            // Rows of sixteen follow each other.
+            // Half of the lanes only for rows of sixteen, which follow each other.
             lanes = in(reg) if stride == 16 { lanes } else { 16 },
             step = in(reg) stride.wrapping_mul(4).wrapping_sub(32),
         );
     }
 }
 
-/// Sixteen numbers to as many sums.
+/// Adds sixteen floats to sixteen sums.
 macro_rules! sixteen_sums {
     () => {
         concat!(
@@ -300,14 +303,14 @@ macro_rules! sixteen_sums {
     };
 }
 
-/// Adds sixteens of numbers, as far as they begin before `end`, to the sixteen at `from`.
+/// Adds every sixteen floats that begin before `end` to the sixteen sums at `from`, and stores the sums to `to`.
 ///
 /// # Safety
 ///
-/// They are there, and room for their sums.
+/// These floats and 16 sums may be read, and there is room for 16 sums.
 #[inline(always)]
 pub(super) unsafe fn add_sixteens(x: *const f32, end: *const f32, from: *const f32, to: *mut f32) {
-    // SAFETY: the caller's numbers.
+    // SAFETY: reads and writes these floats only.
     unsafe {
         fpu!(
             "vldmia {from}, {{s0-s15}}",
@@ -332,11 +335,11 @@ pub(super) unsafe fn add_sixteens(x: *const f32, end: *const f32, from: *const f
 ///
 /// # Safety
 ///
-/// They are there.
+/// `x` points to 16 floats.
 #[inline(always)]
 pub(super) unsafe fn sum(x: *const f32) -> f32 {
     let sum;
-    // SAFETY: reads the caller's numbers.
+    // SAFETY: reads these floats only.
     unsafe {
         fpu!(
             "vldmia {x}, {{s0-s15}}",
@@ -349,14 +352,15 @@ pub(super) unsafe fn sum(x: *const f32) -> f32 {
     f32::from_bits(sum)
 }
 
-/// Some fours of numbers, one at least, to another place, each divided by the sum of sixteen.
+/// Divides `n` floats by the sum of the sixteen at `total`, and stores them to `to`. `n` is a multiple of four, and not
+/// 0.
 ///
 /// # Safety
 ///
-/// They are there, and room for `n` numbers.
+/// `total` points to 16 floats, and `from` and `to` point to `n`.
 #[inline(always)]
 pub(super) unsafe fn normalize(total: *const f32, from: *const f32, to: *mut f32, n: usize) {
-    // SAFETY: the caller's numbers.
+    // SAFETY: reads and writes these floats only.
     unsafe {
         fpu!(
             "vldmia {total}, {{s0-s15}}",
@@ -378,14 +382,14 @@ pub(super) unsafe fn normalize(total: *const f32, from: *const f32, to: *mut f32
     }
 }
 
-/// Some numbers times a factor, to another place or the same.
+/// `to = from * factor` for `n` floats; `to` may be `from`.
 ///
 /// # Safety
 ///
-/// There are `n` numbers, and room for them.
+/// `from` and `to` point to `n` floats.
 #[inline(never)]
 pub(super) unsafe fn multiply(from: *const f32, to: *mut f32, factor: f32, n: usize) {
-    // SAFETY: the caller's numbers.
+    // SAFETY: reads and writes these floats only.
     unsafe {
         fpu!(
             "vmov s28, {factor}",
@@ -415,15 +419,15 @@ pub(super) unsafe fn multiply(from: *const f32, to: *mut f32, factor: f32, n: us
     }
 }
 
-/// The largest of some numbers.
+/// The largest of `n` floats.
 ///
 /// # Safety
 ///
-/// There are `n` numbers, one at least.
+/// `at` points to `n` floats, and `n` is not 0.
 #[inline(never)]
 pub(super) unsafe fn largest(at: *const f32, n: usize) -> f32 {
     let top;
-    // SAFETY: reads the caller's numbers.
+    // SAFETY: reads these floats only.
     unsafe {
         asm!(
             unit!(),

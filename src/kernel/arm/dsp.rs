@@ -1,6 +1,6 @@
-//! Integer dot products by SMLAD: two products of 16 bits and their sum in one instruction.
+//! Integer dot products by SMLAD, which adds two products of 16 bits in one instruction.
 //!
-//! Two rows at a time. Eight of the token's quants lie in four registers, where the words of both rows meet them.
+//! Two rows at a time. Eight quants of the token are in four registers, and are multiplied with words of both rows.
 
 use core::arch::asm;
 use core::mem::MaybeUninit;
@@ -9,25 +9,26 @@ use super::float::ZEROS;
 use crate::kernel::Job;
 use crate::quant::{Format, Shape};
 
-/// Blocks that are taken at once: 256 columns.
+/// Blocks that are processed at once: 256 columns.
 const BLOCKS: usize = 8;
 
-/// A token's block for all rows: its bytes spread to pairs of 16 bits, the even ones of four and the odd.
+/// A token's block, prepared for all rows: its bytes as pairs of i16, of every four bytes the even ones and the odd
+/// ones.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Spread {
-    /// What sums begin with: of nibbles, 256 times what makes up for the bias. Of the first of two blocks in words, the
-    /// second one's scale.
+    /// For nibbles, the start value of sums: 256 times the correction of the bias. For words, in the first of two
+    /// blocks: the scale of the second block.
     start: i32,
     scale: f32,
     pairs: [[u32; 4]; 4],
 }
 
-/// The even ones of four bytes and the odd, in pairs of 16 bits.
+/// Spreads four bytes to two pairs of i16: the even ones, then the odd ones.
 #[inline(always)]
 pub(super) fn spread(four: u32) -> [u32; 2] {
     let (even, odd);
-    // SAFETY: only registers.
+    // SAFETY: uses registers only.
     unsafe {
         asm!(
             "sxtb16 {even}, {four}",
@@ -41,23 +42,23 @@ pub(super) fn spread(four: u32) -> [u32; 2] {
     [even, odd]
 }
 
-/// The quants for a word of nibbles: four for the low halves of its bytes, four for the high ones. Nibbles are multiplied
-/// where they stand, but the odd ones of the high halves where those of the low halves do; the quants are multiplied by
-/// what is missing, so that all products are 256 times what they should be.
+/// The quants for a word of nibbles: four for the low halves of its bytes, four for the high halves. Nibbles are
+/// multiplied at their bit position in the word, except that the odd high halves are shifted to the position of the low
+/// ones. The quants are scaled to compensate for the position, so that all products are 256 times the true ones.
 #[inline(always)]
 pub(super) fn of_nibbles(low: u32, high: u32) -> [u32; 4] {
     let ([even, odd], [high_even, high_odd]) = (spread(low), spread(high));
     [(even & 0x00ff_00ff) << 8, odd, (high_even & 0x0fff_0fff) << 4, high_odd]
 }
 
-/// A word and the seven at `rest`, spread to sixteen.
+/// Spreads the word `first` and the seven words at `rest` to sixteen words.
 ///
 /// # Safety
 ///
-/// There are seven, on any boundary, and room for sixteen.
+/// `rest` points to seven words, at any address, and `to` has room for sixteen.
 #[inline(always)]
 unsafe fn spread_all(first: u32, rest: *const i8, to: *mut u32) {
-    // SAFETY: within what the caller has.
+    // SAFETY: reads and writes these words only.
     unsafe {
         asm!(
             "b 3f",
@@ -87,13 +88,13 @@ unsafe fn spread_all(first: u32, rest: *const i8, to: *mut u32) {
 }
 
 impl Spread {
-    /// In the order of the kernel: where it wants the `next` block's scale, the last two quants come first. (Written where it
-    /// stays: a copy would take as long.)
+    /// Writes the block in the order that the kernel reads. If it expects the scale of the `next` block, the last two
+    /// quants come first. (Written in place: copying it would take as long.)
     #[inline(always)]
     fn write<F: Format>(to: &mut MaybeUninit<Self>, q: &[i8; 32], [a, b]: [i16; 2], scale: f32, next: Option<f32>) {
         let words: &[[u8; 4]; 8] = bytemuck::must_cast_ref(q);
-        // SAFETY: the fields are the caller's to write, 64 bytes of pairs among them; after the first word there are seven from
-        // the fourth byte on, or from the second.
+        // SAFETY: the fields may be written, and `pairs` has 64 bytes. `spread_all` reads seven words from the fourth
+        // byte on, or from the second, which end inside the 32 quants.
         unsafe {
             let to = to.as_mut_ptr();
             let pairs = &raw mut (*to).pairs;
@@ -115,24 +116,24 @@ impl Spread {
     }
 }
 
-/// Whether there are kernels for the format: Q8_0, Q4_0, Q4_K.
+/// True if there is a kernel for the format: Q8_0, Q4_0, Q4_K.
 pub(super) const fn has<F: Format>() -> bool {
     is_nibbles::<F>() || matches!(F::SHAPE, Shape::Bytes(2) | Shape::Halves(_))
 }
 
-/// Whether the format is four bits that stand for themselves, after the scale.
+/// True if the format has a scale, then four-bit codes without a table.
 const fn is_nibbles<F: Format>() -> bool {
     F::M.is_none() && F::BIAS > 0 && matches!(F::SHAPE, Shape::Nibbles(2, None))
 }
 
-/// Rows times tokens; sums that go on from one 256 columns to the next wait in the output.
+/// Multiplies all rows with all tokens. Sums that continue in the next 256 columns are kept in the output.
 ///
 /// # Safety
 ///
-/// `F` is a format that [`has`] a kernel; `job` as [`Job`] says.
+/// There is a kernel for `F` (see [`has`]), and `job` satisfies the promises of [`Job`].
 pub(super) unsafe fn matmul<F: Format>(job: &mut Job<'_>) {
     if let Shape::Halves(place) = F::SHAPE {
-        // SAFETY: as the caller says.
+        // SAFETY: the caller promises the same.
         return unsafe { super::halves::matmul::<F>(job, place) };
     }
     let row_bytes = job.w.len() / job.rows.max(1);
@@ -155,8 +156,9 @@ pub(super) unsafe fn matmul<F: Format>(job: &mut Job<'_>) {
                 let next = if in_words && n % 2 == 1 { d.get(n).copied() } else { None };
                 Spread::write::<F>(spread, q, *sums, *scale, next);
             }
-            // SAFETY: this token's outputs, one for each row; a chunk has a block at least, and `n` that are written; rows
-            // have these, `row_bytes` apart. Those in words have an even number of blocks, and so has each chunk.
+            // SAFETY: the token has an output per row. `n`, at least one, blocks are written, and each row has as many
+            // from `w` on, `row_bytes` apart. With `in_words`, `row_bytes` is a multiple of 4 and so of two blocks of
+            // 34 bytes, which makes every `n` even.
             unsafe {
                 let out = job.out.add(t * job.stride);
                 if chunk == 0 {
@@ -170,7 +172,7 @@ pub(super) unsafe fn matmul<F: Format>(job: &mut Job<'_>) {
                     kernel(x, w, w.add(row_bytes), x.add(n), step, out, out.add(pairs));
                 }
                 if pairs < job.rows {
-                    // The last row, as both of two.
+                    // The last row is both of the two rows.
                     let (w, out) = (w.add(pairs * row_bytes), out.add(pairs));
                     let mut both = [*out; 2];
                     kernel(x, w, w, x.add(n), 0, both.as_mut_ptr(), both.as_mut_ptr().add(2));
@@ -181,13 +183,13 @@ pub(super) unsafe fn matmul<F: Format>(job: &mut Job<'_>) {
     }
 }
 
-/// Zeros, one at least. (What the compiler calls takes four instructions for each.)
+/// Writes `n` zeros, at least one. (The function that the compiler calls takes four instructions per float.)
 ///
 /// # Safety
 ///
-/// There is room for them.
+/// `at` has room for `n` floats.
 unsafe fn clear(at: *mut f32, n: usize) {
-    // SAFETY: within that room.
+    // SAFETY: writes these floats only.
     unsafe {
         asm!(
             "vldmia {zeros}, {{s0-s7}}",
@@ -213,16 +215,16 @@ unsafe fn clear(at: *mut f32, n: usize) {
     }
 }
 
-/// A kernel: adds the dot products of some blocks, at least one, of rows to outputs. `$start` runs first; `$block` takes a
-/// block (or several) from r0, of the token, and r1 and r2, of two rows; their sums are s0 and s1. It may use s4 to s11, and
-/// r12 is what `$start` has left there.
+/// Defines a kernel, which adds the dot products of one or more blocks of rows to the outputs. `$start` runs first.
+/// `$block` multiplies a block (or several) of the token at r0 with those of two rows at r1 and r2; s0 and s1 are the
+/// sums. It may use s4 to s11, and r12 keeps what `$start` stored there.
 macro_rules! kernel {
     ($name:ident, $start:literal, $($block:expr,)*) => {
         /// # Safety
         ///
-        /// The token's blocks from `x` to `end`, at least one, are written. `a` and `b` point to as many blocks
-        /// of weights of the first two rows. From where they end it is `step` to the next two, and so on, for as many as there
-        /// are numbers between `out` and `out_end`, an even number.
+        /// The token's blocks from `x` to `end`, at least one, are written. `a` and `b` point to as many blocks of the
+        /// first two rows. The blocks of the next two rows begin `step` bytes after the end of these, and so on. There
+        /// are as many rows as floats between `out` and `out_end`, an even number.
         #[inline(never)]
         unsafe fn $name(
             x: *const Spread,
@@ -233,7 +235,8 @@ macro_rules! kernel {
             out: *mut f32,
             out_end: *const f32,
         ) {
-            // SAFETY: the pointers stay in what the caller has. r6 and r7, which cannot be named as operands, are restored.
+            // SAFETY: reads the blocks and writes the outputs that the caller promises. r6 and r7, which cannot be
+            // operands, are saved on the stack and restored.
             unsafe {
                 asm!(
                     "push {{r6, r7}}",
@@ -274,14 +277,14 @@ macro_rules! kernel {
     };
 }
 
-/// Eight quants.
+/// Loads eight quants.
 macro_rules! quants {
     () => {
         "ldmia r0!, {{r5, r8, r9, r10}}\n"
     };
 }
 
-/// Eight weights of a row in r6 and r11, times the quants; `$first` is SMUAD where a sum begins.
+/// Multiplies eight weights of a row in r6 and r11 with the quants; with `first` a sum begins, by SMUAD.
 macro_rules! eight {
     ($sum:literal) => {
         concat!("sxtb16 r12, r6\n", "smlad ", $sum, ", r12, r5, ", $sum, "\n", eight!(@ $sum))
@@ -301,7 +304,7 @@ macro_rules! eight {
     };
 }
 
-/// Eight weights of both rows; those on boundaries of four bytes.
+/// Multiplies eight weights of both rows; `words` is for weights that are aligned to four bytes.
 macro_rules! eights {
     ($($first:ident)?) => {
         concat!(
@@ -318,7 +321,7 @@ macro_rules! eights {
         concat!(quants!(), eights!(@ $on))
     };
     (words first) => {
-        // Past the start and the scale.
+        // Loads the start and the scale as well, which are not used.
         concat!("ldmia r0!, {{r3, r4, r5, r8, r9, r10}}\n", eights!(@ "8" first))
     };
     (@ $on:literal $($first:ident)?) => {
@@ -331,8 +334,8 @@ macro_rules! eights {
     };
 }
 
-/// The first four words of two blocks: the scale and two weights, four weights, and eight words on the last two weights and
-/// the second block's scale. The scales go to `$scale`.
+/// Multiplies the first eight weights of two blocks. The first word has the scale and two weights, the second four
+/// weights; the ninth has the last two weights and the scale of the second block. The scales go to `$scale`.
 macro_rules! first {
     ($w:literal, $sum:literal, $scale:literal) => {
         concat!(
@@ -345,15 +348,15 @@ macro_rules! first {
     };
 }
 
-/// The scales of both rows' blocks, to s6 and s8, before the weights.
+/// Loads the scales of both rows' blocks, which precede the weights, to s6 and s8.
 macro_rules! scales {
     () => {
         concat!("ldrh r6, [r1], #2\n", "vmov s6, r6\n", "ldrh r6, [r2], #2\n", "vmov s8, r6\n")
     };
 }
 
-/// One multiply-add for a block of both rows: their scales in the bottom or top halves of `$a` and `$b`, the token's in
-/// `$x`, the sums in r3 and r4, of which `$fraction` bits are to be dropped.
+/// Adds a block of both rows by one multiply-add each. Their scales are in the bottom or top halves of `$a` and `$b`,
+/// the token's scale is in `$x`, and the sums are in r3 and r4, with `$fraction` low bits to be dropped.
 macro_rules! add {
     ($half:literal, $a:literal, $b:literal, $x:literal, $fraction:literal) => {
         concat!(
@@ -402,7 +405,8 @@ macro_rules! add {
     };
 }
 
-/// Four weights of a row in the low halves of the bytes of a word, and four in the high ones, times the quants.
+/// Multiplies eight weights of a row with the quants: four in the low halves of a word's bytes, four in the high
+/// halves.
 macro_rules! nibbles {
     ($w:literal, $sum:literal) => {
         concat!(
@@ -427,7 +431,7 @@ macro_rules! nibbles {
             ", r11, r9, ",
             $sum,
             "\n",
-            "and r11, r12, r6, lsr #4\n", // else the last would be negative
+            "and r11, r12, r6, lsr #4\n", // the shift keeps the last weight from being negative
             "smlad ",
             $sum,
             ", r11, r10, ",

@@ -1,4 +1,4 @@
-//! `exp`, and what is made of it: four numbers at a time in the unit's registers.
+//! `exp` and the functions that use it, softmax and SiLU: four floats at a time in registers.
 
 use core::arch::asm;
 use core::ops::Range;
@@ -6,16 +6,17 @@ use core::ops::Range;
 use super::attention::add_sixteens;
 use super::float::{ZEROS, fpu, on_words};
 
-/// What [`exp`](crate::kernel::lanes::exp) needs, of x or of -x.
+/// The constants of [`exp`](crate::kernel::lanes::exp), for x or for -x.
 #[repr(C)]
 struct Constants {
-    /// The polynomial's first, those of `n` and `r`, and a number below the square of an end: s22 to s27.
+    /// In s22 to s27: the first coefficient of the polynomial, the constants of `n` and `r`, and a number below the
+    /// square of either end.
     kept: [f32; 6],
-    /// What `n` begins as, of four numbers.
+    /// The start value of `n`, for four floats.
     whole: [f32; 4],
-    /// What each step of two polynomials adds.
+    /// The coefficients that the steps of two polynomials add.
     polynomials: [[f32; 2]; 7],
-    /// NaN, and the ends.
+    /// NaN, and the two ends.
     ends: [f32; 3],
 }
 
@@ -42,8 +43,8 @@ impl Constants {
 static OF_X: Constants = Constants::of(1.0);
 static OF_MINUS_X: Constants = Constants::of(-1.0);
 
-/// Goes to `9:` if a number is beyond the ends, which few are: the squares together tell. (Beside a NaN one may be: no order is
-/// not "lower or same".) `$on` is where it goes on.
+/// Branches to `9:` if a float is beyond the ends, which is rare: the sum of the squares is compared. (A NaN compares
+/// as unordered, which is not "lower or same", and so branches too.) `$on` is the label to continue at.
 macro_rules! inside {
     ($on:literal $first:literal $($x:literal)*) => {
         concat!(
@@ -59,8 +60,8 @@ macro_rules! inside {
     };
 }
 
-/// `9:` cuts s0 to s3 to the ends, in turn. Of any NaN it makes one that has nothing in its low bits, to which
-/// [`parts`] adds nothing.
+/// `9:` clamps s0 to s3 to the ends, one after the other. It turns any NaN into one whose low bits are 0, which
+/// [`parts`] leaves as they are.
 macro_rules! ends {
     () => {
         concat!(
@@ -92,8 +93,8 @@ macro_rules! ends {
     };
 }
 
-/// Of x: r in its place, and n in the low bits of a register, which holds so large a number before that it has no room for
-/// fractions. Changes s29.
+/// Splits x: replaces it by r, and leaves n in the low bits of a register that begins as 1.5 * 2^23, a size of float
+/// without fraction bits. Clobbers s29.
 macro_rules! parts {
     ($($x:literal $n:literal),*) => {
         concat!($(
@@ -112,8 +113,8 @@ macro_rules! polynomial {
     };
 }
 
-/// `exp` of two numbers in two registers: the polynomials times powers of two, which is an addition to their exponents, as
-/// these results are no denormal numbers.
+/// `exp` of two floats in two core registers: the polynomials times powers of two. The power is added to the exponent
+/// bits, which is right because the results are not denormal.
 macro_rules! two {
     ($fma:literal, $x:literal, $y:literal, $n:literal, $m:literal, $a:literal, $b:literal $(, $again:literal)?) => {
         concat!(
@@ -128,7 +129,7 @@ macro_rules! two {
     };
 }
 
-/// `exp` of s0 to s3, or of their negatives, to r0 to r3; s22 to s28 stay as they are.
+/// `exp` of s0 to s3, or of their negatives, in r0 to r3. Preserves s22 to s28.
 macro_rules! exps {
     ($fma:literal) => {
         concat!(
@@ -141,7 +142,7 @@ macro_rules! exps {
     };
 }
 
-/// Four numbers less s28.
+/// Loads four floats and subtracts s28.
 macro_rules! differences {
     () => {
         concat!(
@@ -154,14 +155,14 @@ macro_rules! differences {
     };
 }
 
-/// `exp(x - best)` of some fours of numbers, one at least, in their place: four at a time, so that all stays in registers.
+/// `exp(x - best)` of `4 * fours` floats, in place: four at a time, so that everything stays in registers.
 ///
 /// # Safety
 ///
-/// They are there.
+/// `x` points to `4 * fours` floats, and `fours` is not 0.
 #[inline(never)]
 pub(super) unsafe fn exp(x: *mut f32, best: f32, fours: usize) {
-    // SAFETY: the caller's numbers.
+    // SAFETY: reads and writes these floats only.
     unsafe {
         fpu!(
             on_words!(),
@@ -190,15 +191,16 @@ pub(super) unsafe fn exp(x: *mut f32, best: f32, fours: usize) {
     }
 }
 
-/// `exp(score - best)` of some scores, from one of the first sixteen's `lane`s to before `end`, in their place, and of what
-/// else is in their sixteens zeros, which change no total.
+/// `exp(score - best)` of the scores `lane..end`, in place; `lane` is in the first sixteen. The other elements of the
+/// scores' sixteens become zeros, which do not change the total.
 ///
 /// # Safety
 ///
-/// They are there, one at least, and room for sixteen numbers after the last.
+/// `x` points to the scores, `end` is greater than `lane`, and there is room for 16 floats from `end` on.
 #[inline(always)]
 pub(super) unsafe fn weigh(x: *mut f32, lane: usize, end: usize, best: f32) {
-    // SAFETY: the caller's numbers.
+    // SAFETY: the loop writes fours from `lane & !3` to at most `end + 3`; then zeros are written from `end` to
+    // `end + 16`, and from 0 to `lane`. All of these floats are the caller's.
     unsafe {
         fpu!(
             on_words!(),
@@ -239,16 +241,17 @@ pub(super) unsafe fn weigh(x: *mut f32, lane: usize, end: usize, best: f32) {
     }
 }
 
-/// [`Unit::softmax`](crate::kernel::scalar::Unit::softmax): whole fours, and of what else is in the scores' sixteens zeros,
-/// which change no total.
+/// [`Unit::softmax`](crate::kernel::scalar::Unit::softmax): computes whole fours, then sets the other elements of the
+/// scores' sixteens to zeros, which do not change the total.
 ///
 /// # Safety
 ///
-/// As there.
+/// The conditions of [`Unit::softmax`](crate::kernel::scalar::Unit::softmax) hold.
 pub(super) unsafe fn softmax(at: *mut f32, best: f32, scores: Range<usize>, total: *mut f32) {
     let first = scores.start & !3;
     let (start, end) = (scores.start & !15, scores.end.next_multiple_of(16));
-    // SAFETY: the caller's scores, and what else is in their sixteens.
+    // SAFETY: everything from `start` to `end` belongs to the scores' sixteens, which the caller promises. The fours
+    // from `first` on end at `end` or before.
     unsafe {
         exp(at.add(first), best, (scores.end - first).div_ceil(4));
         at.add(start).write_bytes(0, scores.start - start);
@@ -257,14 +260,14 @@ pub(super) unsafe fn softmax(at: *mut f32, best: f32, scores: Range<usize>, tota
     }
 }
 
-/// [`Unit::silu`](crate::kernel::scalar::Unit::silu), in the same way: of some fours, one at least, times other numbers.
+/// [`Unit::silu`](crate::kernel::scalar::Unit::silu) of `4 * fours` floats, times `up`, in place.
 ///
 /// # Safety
 ///
-/// They are there.
+/// `x` and `up` point to `4 * fours` floats, and `fours` is not 0.
 #[inline(never)]
 pub(super) unsafe fn silu(x: *mut f32, up: *const f32, fours: usize) {
-    // SAFETY: the caller's numbers.
+    // SAFETY: reads and writes these floats only.
     unsafe {
         fpu!(
             on_words!(),

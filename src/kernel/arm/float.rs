@@ -1,4 +1,4 @@
-//! Float arithmetic by the unit's own instructions: VFMA rounds once, VLDM brings eight numbers.
+//! Float arithmetic with the instructions of the unit: VFMA rounds once, VLDM loads several floats.
 
 use core::arch::asm;
 use core::mem::MaybeUninit;
@@ -7,21 +7,21 @@ use core::ops::Range;
 use super::attention::{add_rows, largest, multiply, scores, sum};
 use super::exp::{exp, silu, softmax};
 use super::plain;
-use super::vectors::{add, copy, keep, rms_norm, rotate_pairs};
+use super::vectors::{add, copy, rms_norm, rotate_pairs, store_kv};
 use crate::kernel::scalar::Unit;
 
 /// The floating-point unit of a Cortex-M4F and its successors, and the one beside NEON.
 #[derive(Clone, Copy)]
 pub(in crate::kernel) struct Fpu;
 
-/// Tells the assembler of what is found at run time.
+/// Enables instructions in the assembler that are detected at run time.
 #[cfg(arm_linux)]
 macro_rules! unit {
     () => {
         ".fpu neon-vfpv4"
     };
 }
-/// The target has the unit.
+/// Empty, because the target has the instructions.
 #[cfg(not(arm_linux))]
 macro_rules! unit {
     () => {
@@ -30,8 +30,8 @@ macro_rules! unit {
 }
 pub(super) use unit;
 
-/// For what takes addresses of its own code: the assembler counts them from a boundary of a word, and has to know where that
-/// is, for functions begin at half words.
+/// For code that takes addresses of its own labels. The assembler computes them relative to a word boundary, but
+/// functions may begin at a half word.
 macro_rules! on_words {
     () => {
         ".p2align 2"
@@ -39,11 +39,11 @@ macro_rules! on_words {
 }
 pub(super) use on_words;
 
-/// The bits of what an instruction makes of a number in `s0`.
+/// The bits of an instruction's result for a float in `s0`.
 macro_rules! of_one {
     ($instruction:literal, $x:expr) => {{
         let mut x = $x.to_bits();
-        // SAFETY: registers only.
+        // SAFETY: uses registers only.
         unsafe {
             asm!(
                 unit!(),
@@ -59,7 +59,7 @@ macro_rules! of_one {
     }};
 }
 
-/// `asm!` that changes all registers of the unit.
+/// `asm!` that clobbers all registers of the unit.
 macro_rules! fpu {
     ($($code:expr,)* ; $($operands:tt)*) => {
         asm!(
@@ -77,7 +77,7 @@ macro_rules! fpu {
 }
 pub(super) use fpu;
 
-/// Sixteen multiply-adds of what lies at two pointers, which move on; or the first eight.
+/// Sixteen multiply-adds of the floats at two pointers, which move on; or eight.
 macro_rules! products {
     (16, $a:literal, $b:literal) => {
         concat!(
@@ -118,13 +118,13 @@ macro_rules! products {
     };
 }
 
-/// A number to each of some.
+/// Adds a register to each of several others.
 macro_rules! sums {
     ($($x:literal $y:literal),*) => { concat!($("vadd.f32 ", $x, ", ", $x, ", ", $y, "\n",)*) };
 }
 pub(super) use sums;
 
-/// Joins sixteen sums, of the lower lanes and the upper, in the first; unless named, those in s0 to s15.
+/// Joins sixteen sums into the first register: those of the lower lanes, then those of the upper; s0 to s15 by default.
 macro_rules! tree {
     () => {
         tree!("s0" "s1" "s2" "s3" "s4" "s5" "s6" "s7", "s8" "s9" "s10" "s11" "s12" "s13" "s14" "s15")
@@ -143,13 +143,13 @@ macro_rules! tree {
 }
 pub(super) use tree;
 
-// SAFETY: each block says what it reads and writes.
+// SAFETY: each block states what it reads and writes.
 unsafe impl Unit for Fpu {
     #[cfg(cortex_m_fpu)]
     #[inline(always)]
     fn fma(a: f32, b: f32, c: f32) -> f32 {
         let mut d = c.to_bits();
-        // SAFETY: registers only.
+        // SAFETY: uses registers only.
         unsafe {
             asm!(
                 "vmov s0, {d}",
@@ -169,7 +169,7 @@ unsafe impl Unit for Fpu {
     #[cfg(arm_linux)]
     #[inline(always)]
     fn fma(a: f32, b: f32, mut c: f32) -> f32 {
-        // SAFETY: registers only.
+        // SAFETY: uses registers only.
         unsafe {
             asm!(
                 unit!(),
@@ -186,7 +186,7 @@ unsafe impl Unit for Fpu {
     #[inline(always)]
     fn fma_lanes(a: [f32; 16], b: [f32; 16], c: [f32; 16]) -> [f32; 16] {
         let mut out = MaybeUninit::<[f32; 16]>::uninit();
-        // SAFETY: three arrays of 16, and the whole result is written.
+        // SAFETY: reads three arrays of 16, and writes the whole result.
         unsafe {
             fpu!(
                 "vldmia {c}, {{s0-s15}}",
@@ -205,7 +205,8 @@ unsafe impl Unit for Fpu {
     #[inline(always)]
     fn zero() -> [f32; 16] {
         let mut out = MaybeUninit::<[f32; 16]>::uninit();
-        // SAFETY: 16 numbers from there to here. The compiler would call a loop that clears bytes.
+        // SAFETY: reads 16 floats of `ZEROS`, and writes the whole result. (The compiler would call a loop that clears
+        // bytes.)
         unsafe {
             fpu!(
                 "vldmia {zeros}, {{s0-s15}}",
@@ -220,14 +221,14 @@ unsafe impl Unit for Fpu {
 
     #[inline(always)]
     fn sum(x: [f32; 16]) -> f32 {
-        // SAFETY: 16 numbers from there.
+        // SAFETY: `x` has 16 floats.
         unsafe { sum(x.as_ptr()) }
     }
 
     #[inline(always)]
     fn le_f16(bytes: [u8; 2]) -> f32 {
         let mut x = u32::from(u16::from_le_bytes(bytes));
-        // SAFETY: registers only.
+        // SAFETY: uses registers only.
         unsafe {
             asm!(
                 unit!(),
@@ -246,7 +247,8 @@ unsafe impl Unit for Fpu {
     #[inline(always)]
     fn le_f16s(bytes: &[u8; 32]) -> [f32; 16] {
         let mut out = MaybeUninit::<[f32; 16]>::uninit();
-        // SAFETY: 32 bytes from there, and the whole result is written. No f16 is a denormal f32.
+        // SAFETY: reads 32 bytes, and writes the whole result. (No f16 becomes a denormal f32, which NEON would flush
+        // to zero.)
         unsafe {
             fpu!(
                 "vld1.8 {{d8-d11}}, [{bytes}]",
@@ -270,18 +272,18 @@ unsafe impl Unit for Fpu {
 
     #[inline(always)]
     fn copy(x: &mut [f32], y: &[f32]) {
-        // SAFETY: as many numbers are there.
+        // SAFETY: both slices have at least this many floats.
         unsafe { copy(x.as_mut_ptr(), y.as_ptr(), x.len().min(y.len())) };
     }
 
     #[inline(always)]
     fn add(x: &mut [f32], y: &[f32]) {
-        // SAFETY: as many numbers are there.
+        // SAFETY: both slices have at least this many floats.
         unsafe { add(x.as_mut_ptr(), y.as_ptr(), x.len().min(y.len())) };
     }
 
     #[inline(always)]
-    fn keep((keys, values): (&[f32], &[f32]), tiles: &mut [f32], apart: usize, dim: usize, slot: usize) -> bool {
+    fn store_kv((keys, values): (&[f32], &[f32]), tiles: &mut [f32], apart: usize, dim: usize, slot: usize) -> bool {
         let width = dim.next_multiple_of(16);
         let (tile, count) = (16 * (dim + width), |numbers: &[f32]| numbers.len().checked_div(dim).unwrap_or(0));
         let heads = count(keys).min(count(values)).min(tiles.len().div_ceil(apart.max(1)));
@@ -291,8 +293,11 @@ unsafe impl Unit for Fpu {
             && tile <= apart.min(tiles.len())
             && (heads - 1) * apart <= tiles.len() - tile;
         if fits {
-            // SAFETY: as many numbers are there, and as many tiles.
-            unsafe { keep((keys.as_ptr(), values.as_ptr()), tiles.as_mut_ptr(), (heads, apart), (dim, width), slot) };
+            // SAFETY: `keys` and `values` have `heads * dim` floats, the last head's tile ends inside `tiles`, and the
+            // conditions on `dim`, `slot` and `heads` are checked above.
+            unsafe {
+                store_kv((keys.as_ptr(), values.as_ptr()), tiles.as_mut_ptr(), (heads, apart), (dim, width), slot)
+            };
         }
         fits
     }
@@ -302,7 +307,7 @@ unsafe impl Unit for Fpu {
         let heads = x.len().checked_div(dim).unwrap_or(0);
         let pairs = (dim / 2).min(cos.len()).min(sin.len());
         if heads > 0 {
-            // SAFETY: as many are there.
+            // SAFETY: `x` has `heads * dim` floats, and `cos` and `sin` have `pairs`.
             unsafe { rotate_pairs(x.as_mut_ptr(), (heads, dim), cos.as_ptr(), sin.as_ptr(), pairs) };
         }
     }
@@ -314,7 +319,7 @@ unsafe impl Unit for Fpu {
 
     #[inline(always)]
     fn exp(mut x: [f32; 16]) -> [f32; 16] {
-        // SAFETY: four fours.
+        // SAFETY: the array has four times four floats.
         unsafe { exp(x.as_mut_ptr(), 0.0, 4) };
         x
     }
@@ -322,10 +327,10 @@ unsafe impl Unit for Fpu {
     #[inline(always)]
     fn silu(x: &mut [f32], up: Option<&[f32]>) -> bool {
         let len = up.map_or(x.len(), |up| up.len().min(x.len()));
-        // What is no whole four, and what has nothing to be multiplied with, is taken one by one.
+        // Floats after the last whole four are computed one by one, and so are all floats if there is no `up`.
         let whole = if up.is_some() { len & !3 } else { 0 };
         let x = x.as_mut_ptr();
-        // SAFETY: as many numbers are there.
+        // SAFETY: `x` has at least `len` floats, and so has `up`.
         unsafe {
             if let (Some(up), 4..) = (up, whole) {
                 silu(x, up.as_ptr(), whole / 4);
@@ -346,7 +351,7 @@ unsafe impl Unit for Fpu {
             && weight.len() == 4 * x.len()
             && weight.as_ptr().addr().is_multiple_of(4);
         if fits {
-            // SAFETY: whole sixteens of numbers, and as many weights on a boundary.
+            // SAFETY: the length is a multiple of 16 and not 0, and there are as many aligned weights.
             unsafe { rms_norm(x.as_mut_ptr(), weight.as_ptr(), x.len(), eps) };
         } else {
             plain::rms_norm(x, weight, eps);
@@ -362,7 +367,7 @@ unsafe impl Unit for Fpu {
 
     #[inline(always)]
     unsafe fn scale(at: *mut f32, factor: f32, scores: Range<usize>) -> f32 {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller promises these scores.
         unsafe {
             let at = at.add(scores.start);
             multiply(at, at, factor, scores.len());
@@ -373,7 +378,7 @@ unsafe impl Unit for Fpu {
     #[inline(always)]
     unsafe fn scores(at: &[*const f32; 4], q: &[f32], factor: f32, seen: Range<usize>, to: *mut f32) -> f32 {
         let first = seen.start / 16;
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller promises the tiles of these positions, and room for their scores.
         unsafe {
             if q.is_empty() || !q.len().is_multiple_of(4) {
                 return Self::scores_by_rows(at, q, factor, seen, to);
@@ -385,7 +390,7 @@ unsafe impl Unit for Fpu {
 
     #[inline(always)]
     unsafe fn softmax(at: *mut f32, best: f32, scores: Range<usize>, total: &mut [f32; 16]) {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller promises these scores.
         unsafe { softmax(at, best, scores, total.as_mut_ptr()) };
     }
 
@@ -399,7 +404,7 @@ unsafe impl Unit for Fpu {
         to: *mut f32,
     ) {
         let (first, lane) = (rows.start / 16, rows.start % 16);
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller promises these rows and factors.
         unsafe {
             let (at, x) = (at.as_ptr().add(first), x.add(rows.start));
             let base = core::ptr::null();
@@ -408,5 +413,5 @@ unsafe impl Unit for Fpu {
     }
 }
 
-/// Where sums begin.
+/// The start values of sums.
 pub(super) static ZEROS: [f32; 16] = [0.0; 16];

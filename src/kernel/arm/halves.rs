@@ -1,6 +1,6 @@
-//! Blocks of 256 codes of four bits by SMLAD: see [`Shape::Halves`](crate::quant::Shape).
+//! Blocks of 256 four-bit codes by SMLAD: see [`Shape::Halves`](crate::quant::Shape).
 //!
-//! Codes are multiplied where they stand in their words, as in `dsp.rs`: a group's sum is less than 2^24.
+//! Codes are multiplied at their bit position in a word, as in `dsp.rs`. The sum of a group is less than 2^24.
 
 use core::arch::asm;
 
@@ -9,11 +9,11 @@ use crate::kernel::Job;
 use crate::kernel::scalar::{Here, Unit};
 use crate::quant::Format;
 
-/// A token's block for all rows.
+/// A token's block, prepared for all rows.
 struct Token {
     /// The quants for each word of codes.
     quants: [[u32; 4]; 32],
-    /// The sums of the groups: of each four, the even ones and the odd.
+    /// The sums of the groups as pairs of i16: of every four groups, the even ones and the odd ones.
     sums: [[u32; 2]; 2],
 }
 
@@ -34,13 +34,13 @@ impl Token {
         Self { quants, sums }
     }
 
-    /// The groups' minimums times their sums.
+    /// The sum of minimums times sums of the groups.
     #[inline(always)]
     fn minimum(&self, minimums: u64) -> i32 {
         let mut sum = 0;
         for (minimums, sums) in [minimums as u32, (minimums >> 32) as u32].into_iter().zip(self.sums) {
             for (minimums, sums) in spread(minimums).into_iter().zip(sums) {
-                // SAFETY: only registers.
+                // SAFETY: uses registers only.
                 unsafe {
                     asm!(
                         "smlad {sum}, {minimums}, {sums}, {sum}",
@@ -56,18 +56,18 @@ impl Token {
     }
 }
 
-/// The scales of two rows' groups, then the sums of these times those of the groups.
+/// The scales of two rows' groups, then for each row the sum of its groups' products times scales.
 #[repr(C, align(8))]
 struct Totals {
     scales: [u64; 2],
     totals: [i32; 2],
 }
 
-/// Rows times tokens; sums that go on from one block to the next wait in the output.
+/// Multiplies all rows with all tokens. Sums that continue in the next block are kept in the output.
 ///
 /// # Safety
 ///
-/// `F` has codes in [`Shape::Halves`](crate::quant::Shape) from `place`; `job` as [`Job`] says.
+/// `F` has codes in [`Shape::Halves`](crate::quant::Shape) at `place`, and `job` satisfies the promises of [`Job`].
 pub(super) unsafe fn matmul<F: Format>(job: &mut Job<'_>, place: usize) {
     let row_bytes = job.w.len() / job.rows.max(1);
     for t in 0..job.x.tokens {
@@ -76,7 +76,7 @@ pub(super) unsafe fn matmul<F: Format>(job: &mut Job<'_>, place: usize) {
         for (number, ((q, &d), sums)) in scaled.enumerate() {
             let token = Token::new(q, sums);
             for r in (0..job.rows).step_by(2) {
-                // The last row may be both of two.
+                // An odd last row is both of the two rows.
                 let rows = [r, (r + 1).min(job.rows - 1)];
                 // SAFETY: the job has these rows, with as many blocks as the token, and outputs for them.
                 unsafe {
@@ -101,7 +101,8 @@ pub(super) unsafe fn matmul<F: Format>(job: &mut Job<'_>, place: usize) {
     }
 }
 
-/// Four codes of a row in the low halves of the bytes of a word, and four in the high ones, times the quants in r8 to r11.
+/// Multiplies eight codes of a row with the quants in r8 to r11: four in the low halves of a word's bytes, four in the
+/// high halves.
 macro_rules! eight {
     ($w:literal, $low:literal, $high:literal) => {
         concat!(
@@ -126,7 +127,7 @@ macro_rules! eight {
             ", lr, r10, ",
             $high,
             "\n",
-            "and lr, r7, r12, lsr #4\n", // else the last would be negative
+            "and lr, r7, r12, lsr #4\n", // the shift keeps the last code from being negative
             "smlad ",
             $high,
             ", lr, r11, ",
@@ -136,7 +137,7 @@ macro_rules! eight {
     };
 }
 
-/// Both rows' sums of a group times their scales, to their totals.
+/// Adds the sums of a group of both rows, times their scales, to the totals.
 macro_rules! scaled {
     ($a:literal, $b:literal) => {
         concat!(
@@ -162,14 +163,15 @@ macro_rules! scaled {
     };
 }
 
-/// The sums of a block's groups times their scales, of two rows.
+/// For each of two rows, the sum of a block's groups times their scales.
 ///
 /// # Safety
 ///
 /// `a` and `b` point to the codes of a block.
 #[inline(never)]
 unsafe fn two_rows(quants: &[[u32; 4]; 32], a: *const u8, b: *const u8, totals: &mut Totals) {
-    // SAFETY: the pointers stay in what the caller has; r6 and r7, which cannot be named as operands, are restored.
+    // SAFETY: reads 32 words of codes at `a` and at `b`, the quants and the scales, and writes the totals. r6 and r7,
+    // which cannot be operands, are saved on the stack and restored.
     unsafe {
         asm!(
             "push {{r6, r7}}",
@@ -182,7 +184,7 @@ unsafe fn two_rows(quants: &[[u32; 4]; 32], a: *const u8, b: *const u8, totals: 
             "mov r5, #0",
             "cmp r5, #0",
             "mov r6, #0",
-            "3:", // the first half, while the flags say so
+            "3:", // the flags count: "equal" in the first half of the 64 codes
             ".rept 4",
             "ldmia r0!, {{r8, r9, r10, r11}}",
             eight!("r1", "r3", "r4"),
@@ -196,7 +198,7 @@ unsafe fn two_rows(quants: &[[u32; 4]; 32], a: *const u8, b: *const u8, totals: 
             "vmov r9, r10, s1, s2",
             scaled!("r3", "r5"),
             scaled!("r4", "r6"),
-            "tst r8, #7", // eight scales
+            "tst r8, #7", // aligned again after eight scales
             "bne 2b",
             "strd r9, r10, [r8, #8]",
             "pop {{r6, r7}}",

@@ -1,4 +1,4 @@
-//! Rows of f32 times tokens, sixteen sums of a row in the unit's registers.
+//! Rows of f32 times tokens, with the sixteen sums of a row in registers.
 
 use core::arch::asm;
 use core::mem::MaybeUninit;
@@ -6,21 +6,22 @@ use core::mem::MaybeUninit;
 use super::float::{ZEROS, fpu, on_words, sums, tree};
 use crate::kernel::Job;
 
-/// The start of all rows: the first eights of a token, and zeros with which sums begin, so that one load brings several: the
-/// first, the third, zeros, the second, zeros.
+/// The data that every row begins with: the first 24 floats of a token, in groups of eight, and zeros as start values
+/// of sums. Their order lets one load fill several groups of registers: first group, third group, zeros, second group,
+/// zeros.
 struct Start(MaybeUninit<[[f32; 8]; 5]>);
 
 impl Start {
     const EMPTY: Self = Self(MaybeUninit::uninit());
 
-    /// Writes it. (In registers: the compiler would copy it twice.)
+    /// Fills it. (Through registers: the compiler would copy it twice.)
     ///
     /// # Safety
     ///
-    /// A token has 24 numbers from `first` on.
+    /// `first` points to 24 floats.
     #[inline(always)]
     unsafe fn write(&mut self, first: *const f32) -> *const f32 {
-        // SAFETY: 24 numbers from there, and room for 40.
+        // SAFETY: reads 24 floats at `first` and 8 of `ZEROS`, and writes all 40 floats.
         unsafe {
             fpu!(
                 "vldmia {x}, {{s0-s23}}",
@@ -39,15 +40,16 @@ impl Start {
     }
 }
 
-/// Rows of f32 times tokens: 16 sums of a row in registers, joined by the tree.
+/// Multiplies rows of f32 with tokens. The 16 sums of a row are in registers and are joined by the tree.
 ///
 /// # Safety
 ///
-/// `job` as [`Job`] says; its weights on a boundary of 4 bytes, and columns in whole fours, 32 at least.
+/// `job` satisfies the promises of [`Job`]; the weights are aligned to 4 bytes, and `cols` is a multiple of four, at
+/// least 32.
 pub(super) unsafe fn matmul(job: &mut Job<'_>) {
     let mut start = Start::EMPTY;
     for t in 0..job.x.tokens {
-        // SAFETY: all rows, one at least, and this token are the job's.
+        // SAFETY: the job has at least one row, and token `t`.
         unsafe {
             let (x, out) = (job.x.x.as_ptr().add(t * job.cols), job.out.add(t * job.stride));
             let start = start.write(x);
@@ -60,12 +62,13 @@ pub(super) unsafe fn matmul(job: &mut Job<'_>) {
     }
 }
 
-/// A multiply-add to each sum.
+/// A multiply-add for each sum.
 macro_rules! fmas {
     ($($sum:literal $w:literal $x:literal),*) => { concat!($("vfma.f32 ", $sum, ", ", $w, ", ", $x, "\n",)*) };
 }
 
-/// Eight columns, in the lower lanes or the upper: a token's numbers at a pointer, and maybe how it moves on.
+/// Multiplies eight columns, into the sums of the lower or the upper lanes. `$x` points to the token's floats; with `!`
+/// it moves on.
 macro_rules! eight {
     (@ low) => {
         concat!(
@@ -84,14 +87,14 @@ macro_rules! eight {
     };
 }
 
-/// The first 24 columns: sums of the lower lanes in s24 to s31, of the upper in s16 to s23.
+/// The first 24 columns. The sums of the lower lanes are in s24 to s31, of the upper lanes in s16 to s23.
 macro_rules! start {
     () => {
         concat!(
             "vldmia {start}, {{s8-s31}}\n",
             "vldmia {w}!, {{s0-s7}}\n",
             eight!(@ low),
-            // The second and third.
+            // The second and the third eight columns.
             "vldmia {w}!, {{s0-s15}}\n",
             fmas!("s24" "s8" "s16", "s25" "s9" "s17", "s26" "s10" "s18", "s27" "s11" "s19"),
             fmas!("s28" "s12" "s20", "s29" "s13" "s21", "s30" "s14" "s22", "s31" "s15" "s23"),
@@ -101,7 +104,7 @@ macro_rules! start {
     };
 }
 
-/// Joins the sums, and writes the product.
+/// Joins the sums, and stores the product.
 macro_rules! end {
     () => {
         concat!(
@@ -126,17 +129,17 @@ macro_rules! row {
     };
 }
 
-/// All rows times one token of 64 columns.
+/// Multiplies all rows with one token of 64 columns.
 ///
 /// # Safety
 ///
-/// As for [`matmul`]; `start` is the token's, and `out` has room for the rows.
+/// The conditions of [`matmul`] hold; `start` was filled from this token, and `out` has room for an output per row.
 #[inline(always)]
 unsafe fn times_64(job: &Job<'_>, start: *const f32, x: *const f32, out: *mut f32) {
-    // SAFETY: reads the rows and the token to their ends, and writes a number for each row.
+    // SAFETY: reads 64 floats of the token and of each row, and writes a float per row.
     unsafe {
         fpu!(
-            // Four at a time; what is left over comes first, as the last of four.
+            // Four rows per iteration. The remaining rows come first, by a jump into the loop.
             "ands {over}, {rows}, #3",
             "add {rows}, {rows}, #3",
             "lsr {rows}, {rows}, #2",
@@ -171,7 +174,7 @@ unsafe fn times_64(job: &Job<'_>, start: *const f32, x: *const f32, out: *mut f3
     }
 }
 
-/// Four columns, in the lanes that are named.
+/// Multiplies four columns, into the sums that are named.
 macro_rules! four {
     ($a:literal, $b:literal, $c:literal, $d:literal) => {
         concat!(
@@ -182,23 +185,24 @@ macro_rules! four {
     };
 }
 
-/// All rows times one token of any number of columns that is whole fours.
+/// Multiplies all rows with one token, whose number of columns is a multiple of four.
 ///
 /// # Safety
 ///
-/// As for [`times_64`].
+/// The conditions of [`times_64`] hold, except that `cols` is any multiple of four from 32 on.
 #[inline(always)]
 unsafe fn times(job: &Job<'_>, start: *const f32, x: *const f32, out: *mut f32) {
     let (sixteens, rest) = (job.cols / 16, job.cols % 16);
-    // SAFETY: as there.
+    // SAFETY: each row, and the token, is read for 24 columns, then up to `end`, then for the `rest` of 4,
+    // 8 or 12 columns; a float is written per row.
     unsafe {
         fpu!(
             on_words!(),
-            // Where a row goes on after the first 24, with the second half of a sixteen: others, of 80 bytes each, are
-            // taken in fives.
+            // The entry into the loop after the first 24 columns, at the second half of a sixteen. The loop is unrolled
+            // five times, with 80 bytes of code per sixteen.
             "adr {go}, 5f",
             "add {after}, {after}, {go}",
-            // And after the last.
+            // The code for the remaining columns.
             "adr {go}, 8f",
             "cmp {rest}, #8",
             "it eq",
@@ -229,7 +233,8 @@ unsafe fn times(job: &Job<'_>, start: *const f32, x: *const f32, out: *mut f32) 
             "7:",
             eight!(low "{at}!"),
             four!("s16", "s17", "s18", "s19"),
-            // The other lanes' zeros make a difference where all sums are -0, and so does one of them.
+            // The missing products of the last sixteen are 0. They matter only if all sums are -0, and adding one 0 is
+            // enough.
             "3:",
             "vldr s0, [{start}, #64]",
             "vadd.f32 s23, s23, s0",

@@ -1,8 +1,10 @@
-//! 32-bit Arm with a floating-point unit (fused multiply-add, conversions of f16), the DSP extension of a Cortex-M
-//! (two products at once) or NEON: what the compiler does not make of plain Rust.
+//! 32-bit Arm with a floating-point unit (fused multiply-add, conversions of f16), the DSP extension of a Cortex-M (two
+//! products per instruction) or NEON. These kernels use instructions that the compiler does not generate from plain
+//! Rust.
 //!
-//! `target.rs` tells which of the first two a target has; Linux tells of NEON. Registers of a Cortex-M's unit are named in
-//! the assembler itself, because operands of their class need a target feature that these targets do not have.
+//! `target.rs` determines the first two from the name of the target; Linux reports NEON at run time. The assembly names
+//! the registers of a Cortex-M's unit directly, because register operands need a target feature that these targets do
+//! not have.
 
 #[cfg(arm_fpu)]
 mod attend;
@@ -47,7 +49,7 @@ static CORTEX_M: super::Kernels = super::Kernels {
     ..table!("cortex-m", Scalar<Here>, products)
 };
 
-/// The table, which was compiled for the machine.
+/// The table that the build was compiled for.
 #[cfg(not(arm_linux))]
 pub(super) fn available() -> impl Iterator<Item = &'static super::Kernels> {
     core::iter::once(&CORTEX_M)
@@ -55,10 +57,10 @@ pub(super) fn available() -> impl Iterator<Item = &'static super::Kernels> {
 
 formats_list!(choose products floats blocks);
 
-// (Each type's loops are a function of their own: else all would have the frame of the largest.)
+// (One function per type, not inlined: combined, all would have the largest stack frame.)
 #[inline(always)]
 unsafe fn floats<W: Weight>(job: &mut Job<'_>) {
-    // SAFETY: needs no instruction set but the table's; a job is right by construction.
+    // SAFETY: the table's machine has the instructions, and the caller promises a valid job.
     unsafe {
         #[cfg(arm_fpu)]
         if W::BYTES == 4 {
@@ -79,7 +81,7 @@ fn other_floats<W: Weight>(job: &mut Job<'_>) {
 
 #[inline(never)]
 unsafe fn blocks<F: Format>(job: &mut Job<'_>) {
-    // SAFETY: as above.
+    // SAFETY: the table's machine has the instructions, and the caller promises a valid job.
     unsafe {
         #[cfg(all(cortex_m_dsp, cortex_m_fpu))]
         if const { dsp::has::<F>() } {

@@ -1,8 +1,9 @@
-//! NEON under Linux, which tells whether it is there, and with it the unit's fused multiply-adds (VFPv4).
+//! NEON under Linux, which reports whether the processor has it together with fused multiply-adds (VFPv4).
 //!
-//! NEON takes denormal floats for zeros, so it has the whole numbers only; floats are the unit's, as on a Cortex-M.
-//! Rust has no stable type for eight bytes in a register, but f64 lies in the same registers and moves without a change.
-//! (None beyond d15: whether the compiler uses those depends on its options, and cannot be asked.)
+//! NEON flushes denormal floats to zero, so it is used for integers only; floats are computed by the floating-point
+//! unit, as on a Cortex-M. Rust has no stable type for eight bytes in a register, but f64 is held in the same registers
+//! and moves unchanged. (Only d0 to d15: whether the compiler uses the others depends on its options, and cannot be
+//! queried.)
 
 use core::arch::asm;
 use core::mem::MaybeUninit;
@@ -16,18 +17,18 @@ use crate::quant::Bytes;
 
 static NEON: Kernels = Kernels { attend, ..table!("neon", Scalar<Here>, products) };
 
-/// The table, if the machine can run it.
+/// The table, if the machine supports it.
 pub(in crate::kernel) fn available() -> impl Iterator<Item = &'static Kernels> {
     // From Linux' `asm/hwcap.h`.
     const HWCAP_NEON: libc::c_ulong = 1 << 12;
     const HWCAP_VFPV4: libc::c_ulong = 1 << 16;
     const BOTH: libc::c_ulong = HWCAP_NEON | HWCAP_VFPV4;
-    // SAFETY: without preconditions.
+    // SAFETY: `getauxval` has no preconditions.
     let there = unsafe { libc::getauxval(libc::AT_HWCAP) & BOTH == BOTH };
     there.then_some(&NEON).into_iter()
 }
 
-/// Loads quants, 16 or 32, to q0 and q1.
+/// Loads 16 or 32 quants to q0 and q1.
 macro_rules! quants {
     (16) => {
         "vld1.8 {{d0-d1}}, [{q}]"
@@ -37,7 +38,7 @@ macro_rules! quants {
     };
 }
 
-/// The products of these and of a row's codes, in two sums: a lane of 16 bits has room for two products. Changes q2 to q4.
+/// Multiplies the quants with a row's codes, into two sums. A 16-bit lane has room for two products. Clobbers q2 to q4.
 macro_rules! row {
     (16, $codes:literal, $less:literal, $sums:literal) => {
         concat!(
@@ -72,7 +73,7 @@ macro_rules! row {
     };
 }
 
-/// [`Vectors::dots`] of 16 or 32 codes, of which `$less` takes the bias.
+/// [`Vectors::dots`] of 16 or 32 codes; `$less` subtracts the bias.
 macro_rules! dots {
     ($n:tt, $less:literal, $codes:ident, $bias:ident, $q:ident, $out:ident) => {
         asm!(
@@ -100,15 +101,15 @@ macro_rules! dots {
     };
 }
 
-// SAFETY: each block says what it reads and writes; 16 or 32 products of two bytes are exact in 32 bits, and two of them in
-// 16, as quants are at least -127.
+// SAFETY: each block states what it reads and writes. Sums of 16 or 32 products of bytes are exact in 32 bits, and sums
+// of two in 16 bits, as quants are at least -127.
 unsafe impl Vectors for Fpu {
     type Bytes = Neon;
     const BYTES: Neon = Neon;
 
     #[inline(always)]
     fn store([a, b, c, d]: [f64; 4], to: &mut [u8; 32]) {
-        // SAFETY: 32 bytes to here.
+        // SAFETY: writes the 32 bytes of `to`.
         unsafe {
             asm!(
                 unit!(),
@@ -125,7 +126,7 @@ unsafe impl Vectors for Fpu {
         let mut out = MaybeUninit::<[i32; 4]>::uninit();
         // SAFETY: reads N codes of each row and N quants, and writes the whole result.
         unsafe {
-            // Which of these it is the compiler knows.
+            // The match is resolved at compile time.
             match (N, bias) {
                 (16, 0) => dots!(16, "", codes, bias, q, out),
                 (16, _) => dots!(16, "vsub.i8 q2, q2, q5\n", codes, bias, q, out),
@@ -141,11 +142,11 @@ unsafe impl Vectors for Fpu {
 #[derive(Clone, Copy)]
 pub(in crate::kernel) struct Neon;
 
-/// One instruction on registers.
+/// Runs one instruction on registers.
 macro_rules! one {
     ($code:literal, $($operands:tt)*) => {{
         let out: f64;
-        // SAFETY: registers only.
+        // SAFETY: uses registers only.
         unsafe {
             asm!(
                 unit!(),
@@ -159,7 +160,7 @@ macro_rules! one {
     }};
 }
 
-/// One instruction on each eight bytes of two.
+/// Runs one instruction on each eight bytes of two values.
 macro_rules! each {
     ($code:literal, $a:ident, $b:ident) => {{
         let f = |a: f64, b: f64| one!($code, a = in(dreg_low16) a, b = in(dreg_low16) b);
@@ -172,7 +173,7 @@ impl Bytes for Neon {
     #[inline(always)]
     fn load(self, bytes: &[u8; 32]) -> [f64; 4] {
         let (a, b, c, d);
-        // SAFETY: 32 bytes from there.
+        // SAFETY: reads the 32 bytes of `bytes`.
         unsafe {
             asm!(
                 unit!(),
@@ -187,7 +188,7 @@ impl Bytes for Neon {
     #[inline(always)]
     fn nibbles(self, bytes: &[u8; 16]) -> [f64; 4] {
         let (a, b, c, d);
-        // SAFETY: 16 bytes from there.
+        // SAFETY: reads the 16 bytes of `bytes`.
         unsafe {
             asm!(
                 unit!(),
@@ -232,12 +233,12 @@ impl Bytes for Neon {
     }
     #[inline(always)]
     fn shift(self, x: [f64; 4], left: i32, mask: u8) -> [f64; 4] {
-        let by = self.splat(left as u8); // to the right where it is negative
+        let by = self.splat(left as u8); // a negative count shifts to the right
         self.and(each!("vshl.u8 {out}, {a}, {b}", x, by), self.splat(mask))
     }
     #[inline(always)]
     fn lookup(self, table: &[u8; 16], [mut a, mut b, mut c, mut d]: [f64; 4]) -> [f64; 4] {
-        // SAFETY: 16 bytes from there.
+        // SAFETY: reads the 16 bytes of `table`.
         unsafe {
             asm!(
                 unit!(),

@@ -1,29 +1,29 @@
-//! What models do not have, in little code, not fast: floats that are not on boundaries of four bytes, which no writer of
-//! files leaves, rows of less than 32 or not of whole fours; and what few have: norms without weights or of other widths
-//! than whole sixteens.
+//! Small and slow code for rare cases: f32 weights that are not aligned to four bytes, which no known program writes;
+//! rows of fewer than 32 columns, or not of a multiple of four; norms without weights, or whose width is not a multiple
+//! of 16.
 
 use super::float::Fpu;
 use crate::kernel::Job;
 use crate::kernel::scalar::Unit;
 
-/// Rows of f32 times tokens.
+/// Multiplies all rows of f32 weights with all tokens.
 ///
 /// # Safety
 ///
-/// The weights are f32; `job` as [`Job`] says.
+/// The weights are f32, and `job` satisfies the promises of [`Job`].
 #[inline(never)]
 pub(super) unsafe fn matmul(job: &mut Job<'_>) {
     for (t, x) in job.x.x.chunks_exact(job.cols.max(1)).enumerate() {
         for (r, row) in job.w.chunks_exact((4 * job.cols).max(4)).enumerate() {
             let mut pairs = row.as_chunks().0.iter().zip(x);
             let sum = dot(&mut || pairs.next().map(|(w, x)| (f32::from_le_bytes(*w), *x)), job.cols);
-            // SAFETY: a row and a token of the job's.
+            // SAFETY: row `r` and token `t` are the job's, so their output may be written.
             unsafe { *job.out.add(t * job.stride + r) = sum };
         }
     }
 }
 
-/// [`Unit::rms_norm`] of any numbers.
+/// [`Unit::rms_norm`] for any width and weights.
 #[inline(never)]
 pub(super) fn rms_norm(x: &mut [f32], weight: &[u8], eps: f32) {
     let mut squares = x.iter();
@@ -36,8 +36,8 @@ pub(super) fn rms_norm(x: &mut [f32], weight: &[u8], eps: f32) {
     }
 }
 
-/// The sum of `n` products, to the end of the last sixteen, in sixteen lanes and by the tree, as elsewhere. (Its code is there
-/// once.)
+/// The sum of `n` products in sixteen lanes, joined by the same tree as elsewhere; missing products of the last sixteen
+/// are 0. (`dyn`, so that the code exists once.)
 #[inline(never)]
 fn dot(next: &mut dyn FnMut() -> Option<(f32, f32)>, n: usize) -> f32 {
     let mut acc = [0.0; 16];

@@ -1,18 +1,18 @@
-//! Activations to bytes: the largest magnitude among whole numbers, four bytes packed and summed at once.
+//! Quantizes activations: finds the largest magnitude by comparing integers, and packs and sums four bytes at a time.
 
 use core::arch::asm;
 
-/// The bits of an infinity; those of a NaN are more.
+/// The bits of infinity; the bits of a NaN are larger.
 const INFINITE: u32 = f32::INFINITY.to_bits();
 
-/// As `float::quantize_block`, of whole sixteens. (Once in an image, for blocks of 32 and of 256.)
+/// `float::quantize_block` for a multiple of 16 floats. (One copy in the image, for blocks of 32 and of 256.)
 #[inline(never)]
 pub(super) fn quantize(x: &[f32], q: &mut [i8], sums: &mut [i16]) -> f32 {
     let sixteens = x.len().min(q.len()).min(16 * sums.len()) / 16;
     if sixteens == 0 {
         return 0.0;
     }
-    // SAFETY: sixteens of each are there.
+    // SAFETY: `x` has at least `16 * sixteens` floats.
     let largest = unsafe { largest(x.as_ptr(), sixteens) };
     if largest >= INFINITE {
         q.fill(0);
@@ -20,15 +20,17 @@ pub(super) fn quantize(x: &[f32], q: &mut [i8], sums: &mut [i16]) -> f32 {
         return f32::NAN;
     }
     let largest = f32::from_bits(largest);
-    // Zeros, and what is so small that the scale becomes zero: all quants are zero.
+    // All quants are 0 if `largest` is 0 or so small that the scale becomes 0.
     let inverse = 127.0 / largest;
     let inverse = if inverse == f32::INFINITY { 0.0 } else { inverse };
-    // SAFETY: as above.
+    // SAFETY: `x` and `q` have at least `16 * sixteens` elements, and `sums` has `sixteens`; `largest * inverse` is at
+    // most 127.
     unsafe { round(x.as_ptr(), inverse, sixteens, q.as_mut_ptr(), sums.as_mut_ptr()) };
     largest
 }
 
-/// Magnitudes, twice their bits, against the largest so far. Few are larger: what is done then lies elsewhere.
+/// Compares magnitudes (their bits times 2) with the largest so far. A new maximum is rare, so its branch is out of
+/// line.
 macro_rules! compare {
     ($($x:literal $then:literal $on:literal),*) => {
         concat!($("cmp {most}, ", $x, ", lsl #1\n", "blo ", $then, "f\n", $on, ":\n",)*)
@@ -38,14 +40,14 @@ macro_rules! compare {
     };
 }
 
-/// The largest magnitude's bits.
+/// The bits of the largest magnitude.
 ///
 /// # Safety
 ///
-/// Sixteens of floats are there, one at least.
+/// `x` points to `16 * sixteens` floats, and `sixteens` is not 0.
 unsafe fn largest(x: *const f32, sixteens: usize) -> u32 {
     let mut most = 0u32;
-    // SAFETY: reads what the caller has.
+    // SAFETY: reads these floats only.
     unsafe {
         asm!(
             "2:",
@@ -72,7 +74,7 @@ unsafe fn largest(x: *const f32, sixteens: usize) -> u32 {
     most >> 1
 }
 
-/// Four of the rounded numbers, whose low bytes they are, packed, stored and added in pairs.
+/// Packs, stores and sums the low bytes of four rounded floats; the sums are in pairs.
 macro_rules! four {
     ($s0:literal, $s1:literal, $s2:literal, $s3:literal) => {
         concat!(
@@ -96,20 +98,22 @@ macro_rules! four {
     };
 }
 
-/// A number times the inverse, rounded: beyond 2^23 the last bit is worth 1.
+/// Multiplies floats by the inverse and rounds them: s17 is 1.5 * 2^23, and the last bit of a float of this size is
+/// worth 1.
 macro_rules! rounded {
     ($($s:literal)*) => {
         concat!($("vmul.f32 ", $s, ", ", $s, ", s16\n", "vadd.f32 ", $s, ", ", $s, ", s17\n",)*)
     };
 }
 
-/// Numbers times `inverse`, rounded half to even, and the sums of each sixteen.
+/// Multiplies floats by `inverse`, rounds half to even, and writes the bytes and the sum of every 16.
 ///
 /// # Safety
 ///
-/// Sixteens of floats and bytes are there, one at least, and a sum for each; the products are at most 127.
+/// `x` and `q` point to `16 * sixteens` elements, `sums` to `sixteens`, and `sixteens` is not 0; the products are at
+/// most 127.
 unsafe fn round(x: *const f32, inverse: f32, sixteens: usize, q: *mut i8, sums: *mut i16) {
-    // SAFETY: reads and writes what the caller has. A word of bytes may lie anywhere.
+    // SAFETY: reads and writes these elements only. Words may be stored at any address.
     unsafe {
         asm!(
             "vmov s16, s17, {a}, {b}", // beforehand

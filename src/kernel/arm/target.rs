@@ -1,8 +1,9 @@
-//! The build script: what instructions a 32-bit Arm target has.
+//! The build script: determines the instructions of a 32-bit Arm target.
 //!
-//! Stable compilers do not say so in `cfg(target_feature)`, but the target's name does: `cortex_m_fpu` (VFMA and
-//! conversions of f16) and `cortex_m_dsp` (SMLAD). Under `arm_linux` the processor may have the former with NEON, of which
-//! the operating system tells. `arm_fpu` is either. (`memory_sanitizer`, with scalar kernels alone, is what `.ci/sanitizers` sets.)
+//! Stable compilers do not report them in `cfg(target_feature)`, but the target's name does: `cortex_m_fpu` (VFMA and
+//! conversions of f16) and `cortex_m_dsp` (SMLAD). With `arm_linux` the processor may have the former together with
+//! NEON, which is detected at run time. `arm_fpu` is set in both cases. (`memory_sanitizer` selects the scalar kernels
+//! only; `.ci/sanitizers` sets it.)
 
 use std::env::var;
 
@@ -20,7 +21,7 @@ fn main() {
         println!("cargo::rustc-cfg=arm_fpu");
         println!("cargo::rustc-cfg=cortex_m_fpu");
     }
-    // An option of ARMv8-M, which these processors have.
+    // ARMv8-M has the DSP extension as an option; the processors named below have it.
     let flags = var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default();
     let (mut cpu_has_dsp, mut dsp) = (false, None);
     for (name, value) in settings(&flags) {
@@ -43,7 +44,7 @@ fn main() {
     }
 }
 
-/// The `name=value` of every `-C name=value` and `-Cname=value` in `flags`, which cargo puts 0x1f between.
+/// Yields name and value of every `-C name=value` and `-Cname=value` in `flags`, which cargo separates by 0x1f.
 fn settings(flags: &str) -> impl Iterator<Item = (&str, &str)> {
     let mut flags = flags.split('\x1f');
     std::iter::from_fn(move || {

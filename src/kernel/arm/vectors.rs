@@ -1,17 +1,17 @@
-//! What a row of numbers goes through between matrices: copied, added, rotated, normed, kept.
+//! Operations on vectors between the matrix products: copy, add, rotate, norm, and storing keys and values.
 
 use core::arch::asm;
 
 use super::float::{ZEROS, fpu, sums, tree};
 
-/// [`Unit::copy`](crate::kernel::scalar::Unit::copy) of some numbers.
+/// [`Unit::copy`](crate::kernel::scalar::Unit::copy) of `n` floats.
 ///
 /// # Safety
 ///
-/// There are `n` numbers.
+/// `x` and `y` point to `n` floats each.
 #[inline(never)]
 pub(super) unsafe fn copy(x: *mut f32, y: *const f32, n: usize) {
-    // SAFETY: reads and writes what the caller has.
+    // SAFETY: reads and writes these floats only.
     unsafe {
         fpu!(
             "b 3f",
@@ -37,21 +37,21 @@ pub(super) unsafe fn copy(x: *mut f32, y: *const f32, n: usize) {
     }
 }
 
-/// [`Unit::keep`](crate::kernel::scalar::Unit::keep) of whole fours.
+/// [`Unit::store_kv`](crate::kernel::scalar::Unit::store_kv) for a `dim` that is a multiple of four.
 ///
 /// # Safety
 ///
-/// There are keys and values of `heads` heads, one at least, of `dim` numbers, four at least and whole fours, and a tile for
-/// each, `apart` numbers from the one before; `width` is that of its rows, and `slot` one of its sixteen.
+/// `keys` and `values` have `heads` times `dim` floats, and neither is 0; `dim` is a multiple of four. There is a tile
+/// for each head, `apart` floats after the one before; its value rows have `width` floats, and `slot` is less than 16.
 #[inline(never)]
-pub(super) unsafe fn keep(
+pub(super) unsafe fn store_kv(
     (keys, values): (*const f32, *const f32),
     tiles: *mut f32,
     (heads, apart): (usize, usize),
     (dim, width): (usize, usize),
     slot: usize,
 ) {
-    // SAFETY: reads and writes what the caller has.
+    // SAFETY: reads the keys and values, and writes a column and a row of each head's tile.
     unsafe {
         let row = tiles.add(16 * dim + slot * width);
         fpu!(
@@ -95,14 +95,14 @@ pub(super) unsafe fn keep(
     }
 }
 
-/// [`Unit::add`](crate::kernel::scalar::Unit::add) of some numbers.
+/// [`Unit::add`](crate::kernel::scalar::Unit::add) of `n` floats.
 ///
 /// # Safety
 ///
-/// There are `n` numbers.
+/// `x` and `y` point to `n` floats each.
 #[inline(never)]
 pub(super) unsafe fn add(x: *mut f32, y: *const f32, n: usize) {
-    // SAFETY: reads and writes what the caller has.
+    // SAFETY: reads and writes these floats only.
     unsafe {
         fpu!(
             "b 3f",
@@ -132,7 +132,7 @@ pub(super) unsafe fn add(x: *mut f32, y: *const f32, n: usize) {
     }
 }
 
-/// Pairs times cosines and sines, to other registers. (VMLA and VMLS round the product, too.)
+/// Rotates pairs by cosines and sines, into other registers. (VMLA and VMLS round the product as well.)
 macro_rules! turned {
     ($($a:literal $b:literal, $cos:literal $sin:literal, $x:literal $y:literal);*) => {
         concat!($(
@@ -144,11 +144,12 @@ macro_rules! turned {
     };
 }
 
-/// [`Unit::rotate_pairs`](crate::kernel::scalar::Unit::rotate_pairs) of some pairs of each head.
+/// [`Unit::rotate_pairs`](crate::kernel::scalar::Unit::rotate_pairs) of the first `pairs` pairs of each head.
 ///
 /// # Safety
 ///
-/// There are `heads` times `dim` numbers, one head at least, and `pairs` in each.
+/// `x` points to `heads` times `dim` floats, and `heads` is not 0; `2 * pairs <= dim`; `cos` and `sin` point to `pairs`
+/// floats.
 #[inline(never)]
 pub(super) unsafe fn rotate_pairs(
     x: *mut f32,
@@ -157,7 +158,7 @@ pub(super) unsafe fn rotate_pairs(
     sin: *const f32,
     pairs: usize,
 ) {
-    // SAFETY: reads and writes what the caller has.
+    // SAFETY: reads and writes these floats only.
     unsafe {
         fpu!(
             "20:",
@@ -205,12 +206,12 @@ pub(super) unsafe fn rotate_pairs(
     }
 }
 
-/// A square to each sum.
+/// Adds the square of a register to each sum.
 macro_rules! squares {
     ($($sum:literal $x:literal),*) => { concat!($("vfma.f32 ", $sum, ", ", $x, ", ", $x, "\n",)*) };
 }
 
-/// Numbers times s0 and a weight.
+/// Multiplies registers by s0 and by a weight.
 macro_rules! scaled {
     ($($x:literal $w:literal),*) => {
         concat!($("vmul.f32 ", $x, ", ", $x, ", s0\n",)* $("vmul.f32 ", $x, ", ", $x, ", ", $w, "\n",)*)
@@ -221,9 +222,9 @@ macro_rules! scaled {
 ///
 /// # Safety
 ///
-/// `len` numbers at `x`, whole sixteens and one at least, and as many weights on a boundary of 4 bytes.
+/// `x` points to `len` floats, a multiple of 16 and not 0; `weight` points to as many, aligned to 4 bytes.
 pub(super) unsafe fn rms_norm(x: *mut f32, weight: *const u8, len: usize, eps: f32) {
-    // SAFETY: reads and writes what the caller has.
+    // SAFETY: reads and writes these floats only.
     unsafe {
         fpu!(
             "vldmia {zeros}, {{s0-s15}}",

@@ -1,5 +1,6 @@
-//! Rows of blocks times a token. Codes and quants become words of 16 bits, whose products are summed in pairs; no bias is
-//! taken off the codes, but the sum of the quants times the bias off the sum of products.
+//! Rows of blocks times one token. Codes and quants are widened to i16, and their products are summed in pairs. The
+//! bias is not subtracted from the codes: the sum of the quants times the bias is subtracted from the sum of the
+//! products.
 
 use core::arch::wasm32::*;
 use core::marker::PhantomData;
@@ -10,36 +11,36 @@ use crate::kernel::job::Row;
 use crate::kernel::quantized::Blocks;
 use crate::quant::{self, Format, Shape};
 
-/// Rows of one format, four at a time.
+/// Four rows of format `F`.
 pub(super) struct Rows<F>(PhantomData<F>);
 
-// SAFETY: `dot` reads whole blocks of four rows and as much of `x`, and writes four outputs.
+// SAFETY: `dot` reads the blocks of four rows and the activations for as many blocks, and writes four outputs.
 unsafe impl<F: Format> Blocks for Rows<F> {
     type Format = F;
     const ROWS: usize = 4;
 
     #[inline(always)]
     unsafe fn dot(w: *const u8, row_bytes: usize, x: Row<'_>, out: *mut f32) {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller promises rows, activations and room for the outputs.
         unsafe {
             let rows = core::array::from_fn(|r| w.add(r * row_bytes));
-            let acc = if F::ELEMENTS == 256 { Self::whole(rows, x) } else { Self::pieces(rows, x) };
+            let acc = if F::ELEMENTS == 256 { Self::blocks(rows, x) } else { Self::chunks(rows, x) };
             v128_store(out.cast(), acc);
         }
     }
 }
 
 impl<F: Format> Rows<F> {
-    /// What the numbers of [`codes`](Self::codes) are too large by.
+    /// The bias of [`codes`](Self::codes).
     const BIAS: i32 = if let Shape::Bytes(_) = F::SHAPE { 0 } else { F::BIAS as i32 };
 
-    /// Blocks of less than 256.
+    /// Formats with blocks of less than 256.
     #[inline(always)]
-    unsafe fn pieces(rows: [*const u8; 4], x: Row<'_>) -> v128 {
+    unsafe fn chunks(rows: [*const u8; 4], x: Row<'_>) -> v128 {
         let mut acc = f32x4_splat(0.0);
         for (i, (dx, sums)) in x.d.iter().zip(x.sums.as_chunks::<2>().0).enumerate() {
             let (block, chunk) = (i / (F::ELEMENTS / 32), i % (F::ELEMENTS / 32));
-            // SAFETY: the rows and the token have as many blocks.
+            // SAFETY: the rows and the token have the same number of chunks.
             let (blocks, quants) = unsafe {
                 let blocks = rows.map(|row| &*row.add(block * size_of::<F::Block>()).cast::<F::Block>());
                 (blocks, quants(x.q.as_ptr().add(i * 32)))
@@ -66,12 +67,12 @@ impl<F: Format> Rows<F> {
         acc
     }
 
-    /// Blocks of 256.
+    /// Formats with blocks of 256.
     #[inline(always)]
-    unsafe fn whole(rows: [*const u8; 4], x: Row<'_>) -> v128 {
+    unsafe fn blocks(rows: [*const u8; 4], x: Row<'_>) -> v128 {
         let mut acc = f32x4_splat(0.0);
         for (i, dx) in x.d.iter().enumerate() {
-            // SAFETY: the rows and the token have as many blocks.
+            // SAFETY: the rows and the token have the same number of blocks.
             unsafe {
                 let blocks = rows.map(|row| &*row.add(i * size_of::<F::Block>()).cast::<F::Block>());
                 let q = x.q.as_ptr().add(i * 256);
@@ -88,11 +89,11 @@ impl<F: Format> Rows<F> {
         acc
     }
 
-    /// Four i32 whose sum is the dot product of a block of 256 as a whole number.
+    /// Four i32 whose sum is the integer dot product of a block of 256.
     ///
     /// # Safety
     ///
-    /// There are 256 quants at `q`.
+    /// `q` points to 256 quants.
     #[inline(always)]
     unsafe fn block(block: &F::Block, q: *const i8, sums: [v128; 2]) -> v128 {
         let scales = F::scales(block);
@@ -101,7 +102,7 @@ impl<F: Format> Rows<F> {
         let mut scale = || i32x4_splat(scales.next().unwrap_or(0).into());
         for chunk in 0..8 {
             let codes = Self::codes(block, chunk);
-            // SAFETY: the caller has 256.
+            // SAFETY: the caller promises 256 quants.
             let quants = unsafe { quants(q.add(chunk * 32)) };
             if F::GROUP == 16 {
                 total = i32x4_add(total, i32x4_mul(dot16(codes, quants, 0), scale()));
@@ -113,11 +114,11 @@ impl<F: Format> Rows<F> {
         total
     }
 
-    /// Codes as words; where they lie as signed bytes, these.
+    /// The codes of a chunk as i16; the weights themselves if they are stored as signed bytes.
     #[inline(always)]
     fn codes(block: &F::Block, chunk: usize) -> [v128; 4] {
         if let Shape::Bytes(place) = F::SHAPE {
-            // SAFETY: the shape has 32 bytes from there.
+            // SAFETY: the shape has 32 bytes from there, as the list of types checks.
             return unsafe { quants((&raw const *block).cast::<i8>().add(place)) };
         }
         let [a, b] = F::unpack(Pair, block, chunk);
@@ -142,14 +143,14 @@ impl<F: Format> Rows<F> {
         F::M.map_or(f32x4_splat(0.0), |(place, factor)| halves::<F>(blocks, place, factor))
     }
 
-    /// The sums of the quants for each group; of groups of 32, the second eight are zeros.
+    /// The sums of the quants of each group; with groups of 32, the second eight are zeros.
     ///
     /// # Safety
     ///
-    /// There are 16 sums.
+    /// `sums` points to 16 sums.
     #[inline(always)]
     unsafe fn group_sums(sums: *const i16) -> [v128; 2] {
-        // SAFETY: the caller has 16.
+        // SAFETY: the caller promises 16 sums.
         let [a, b] = unsafe { [v128_load(sums.cast()), v128_load(sums.add(8).cast())] };
         if F::GROUP == 16 {
             return [a, b];
@@ -158,10 +159,10 @@ impl<F: Format> Rows<F> {
         [i16x8_narrow_i32x4(pairs(a), pairs(b)), i16x8_splat(0)]
     }
 
-    /// Four i32 whose sum is that of the products.
+    /// Four i32 whose sum is the sum of the products.
     #[inline(always)]
     fn times_sums(bytes: [i8; 16], sums: [v128; 2]) -> v128 {
-        // SAFETY: 16 bytes.
+        // SAFETY: the array has 16 bytes.
         let bytes = unsafe { v128_load(bytes.as_ptr().cast()) };
         let first = i32x4_dot_i16x8(i16x8_extend_low_i8x16(bytes), sums[0]);
         if F::GROUP == 32 {
@@ -171,11 +172,11 @@ impl<F: Format> Rows<F> {
     }
 }
 
-/// The f16 at a place of four blocks that the format has, times `factor`.
+/// The f16 at byte `place` of four blocks, times `factor`. The format has an f16 there.
 #[inline(always)]
 fn halves<F: Format>(blocks: [&F::Block; 4], place: usize, factor: f32) -> v128 {
     let [a, b, c, d] = blocks.map(|block| {
-        // SAFETY: the list proves that two bytes are there.
+        // SAFETY: the list of types checks that two bytes from there are inside the block.
         let half = unsafe { (&raw const *block).cast::<u8>().add(place).cast::<u16>().read_unaligned() };
         u32::from(half)
     });
@@ -183,14 +184,14 @@ fn halves<F: Format>(blocks: [&F::Block; 4], place: usize, factor: f32) -> v128 
     if factor == 1.0 { floats } else { f32x4_mul(floats, f32x4_splat(factor)) }
 }
 
-/// Thirty-two signed bytes as words.
+/// Loads 32 signed bytes as i16.
 ///
 /// # Safety
 ///
-/// They are there.
+/// `q` points to 32 quants.
 #[inline(always)]
 unsafe fn quants(q: *const i8) -> [v128; 4] {
-    // SAFETY: the caller has 32.
+    // SAFETY: the caller promises 32 quants.
     unsafe { [0, 8, 16, 24].map(|at| i16x8_load_extend_i8x8(q.add(at))) }
 }
 
@@ -200,7 +201,7 @@ fn dot32(codes: [v128; 4], quants: [v128; 4]) -> v128 {
     i32x4_add(dot16(codes, quants, 0), dot16(codes, quants, 1))
 }
 
-/// The same of the first or the second 16.
+/// [`dot32`] of the first or the second 16.
 #[inline(always)]
 fn dot16(codes: [v128; 4], quants: [v128; 4], half: usize) -> v128 {
     let [a, b, c, d] = codes;
@@ -212,7 +213,7 @@ fn dot16(codes: [v128; 4], quants: [v128; 4], half: usize) -> v128 {
     }
 }
 
-/// The sum of each of four vectors.
+/// The sum of the lanes of each of four vectors.
 #[inline(always)]
 fn join([a, b, c, d]: [v128; 4]) -> v128 {
     let two = |a, b| i32x4_add(i32x4_shuffle::<0, 4, 1, 5>(a, b), i32x4_shuffle::<2, 6, 3, 7>(a, b));

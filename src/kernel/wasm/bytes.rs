@@ -4,13 +4,13 @@ use core::arch::wasm32::*;
 
 use crate::quant::Bytes;
 
-/// Two vectors, which the module was compiled for.
+/// Vectors of 128 bits, which the module is compiled for.
 #[derive(Clone, Copy)]
 pub(super) struct Pair;
 
 #[inline(always)]
 fn load(bytes: &[u8; 16]) -> v128 {
-    // SAFETY: 16 bytes; vectors are loaded from any address.
+    // SAFETY: the reference has 16 bytes, and vectors may be loaded from any address.
     unsafe { v128_load(bytes.as_ptr().cast()) }
 }
 

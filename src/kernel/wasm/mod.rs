@@ -1,5 +1,5 @@
-//! WebAssembly with 128-bit vectors, where the module is compiled for them: there is nothing to detect, because an
-//! engine without them refuses the module.
+//! WebAssembly with 128-bit vectors, if the module is compiled for them. Nothing is detected at run time, because an
+//! engine without vectors rejects the module.
 
 mod blocks;
 mod bytes;
@@ -13,13 +13,13 @@ pub(super) static SIMD128: Kernels = table!("simd128", Simd128, matmul);
 
 formats_list!(choose matmul floats rows);
 
-/// Two rows share what becomes of an activation in f64; a sum more has no room in the registers.
+/// Float weights. Two rows share the conversion of an activation to f64; a third sum does not fit in the registers.
 fn floats<W: float::Weight>(job: &mut Job<'_>) {
     float::matmul::<_, W, 2, 1>(Simd128, job);
 }
 
-/// The file's own rows, for any number of tokens.
+/// Block formats: multiplies the rows as they are in the file, for any number of tokens.
 unsafe fn rows<F: Format>(job: &mut Job<'_>) {
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller promises a valid job, and the module is compiled for vectors.
     unsafe { quantized::decode::<blocks::Rows<F>>(job, job.x.tokens) }
 }

@@ -4,7 +4,7 @@ use core::arch::wasm32::*;
 
 use crate::kernel::lanes::{Isa, Lanes};
 
-/// Vectors of 128 bits, which the module was compiled for.
+/// Vectors of 128 bits, which the module is compiled for.
 #[derive(Clone, Copy)]
 pub(super) struct Simd128;
 
@@ -20,17 +20,17 @@ impl Floats {
     }
 }
 
-/// The second half of a vector, as its first.
+/// Moves the second half of a vector to the first.
 #[inline(always)]
 fn upper(x: v128) -> v128 {
     i64x2_shuffle::<1, 1>(x, x)
 }
 
-/// `a * b + c` of four f32 by way of f64, and whether that is not sure to be what one rounding gives.
+/// `a * b + c` of four f32 by way of f64, and a vector that is not zero in lanes where the result may differ from
+/// rounding once.
 ///
-/// In f64 every product is exact, so the sum is rounded to 53 bits and then to 24. This differs from rounding once only
-/// where the sum came to lie in the middle between two f32, or is so small that an f32 has fewer bits: such lanes are
-/// not zero in the second result.
+/// In f64 the product is exact, so the sum is rounded to 53 bits and then to 24. Only two cases may differ from
+/// rounding once: the rounded sum is exactly between two f32, or it is so small that an f32 has fewer than 24 bits.
 #[inline(always)]
 fn fma_but(a: v128, b: v128, c: v128) -> (v128, v128) {
     let wide = |a, b, c| {
@@ -40,7 +40,8 @@ fn fma_but(a: v128, b: v128, c: v128) -> (v128, v128) {
     let result = i64x2_shuffle::<0, 2>(f32x4_demote_f64x2_zero(first), f32x4_demote_f64x2_zero(second));
     let ends = i32x4_shuffle::<0, 2, 4, 6>(first, second);
     let middle = i32x4_eq(v128_and(ends, i32x4_splat(0x1fff_ffff)), i32x4_splat(0x1000_0000));
-    // The upper half of 2^-126 without its sign is 0x7020_0000; less than that and not 0 (modulo 2^32, as signed numbers).
+    // Small: below 2^-126, whose upper half without the sign bit is 0x7020_0000, but not 0 (modulo 2^32, as signed
+    // integers).
     let magnitude = i32x4_shl(i32x4_shuffle::<1, 3, 5, 7>(first, second), 1);
     let small = i32x4_lt(i32x4_add(magnitude, i32x4_splat(0x7fff_ffff)), i32x4_splat(0x7020_0000 - 1 + i32::MIN));
     (result, v128_or(middle, small))
@@ -53,7 +54,7 @@ pub(super) fn fma(a: v128, b: v128, c: v128) -> v128 {
     if v128_any_true(unsure) { each(a, b, c) } else { result }
 }
 
-/// The same, one by one.
+/// [`fma`] lane by lane.
 #[cold]
 #[inline(never)]
 fn each(a: v128, b: v128, c: v128) -> v128 {
@@ -65,8 +66,8 @@ fn each(a: v128, b: v128, c: v128) -> v128 {
     f32x4(lane!(0), lane!(1), lane!(2), lane!(3))
 }
 
-/// Four f16, each in the lower half of 32 bits. The exponents are moved by a product, for which subnormal numbers are no
-/// exception; infinity and NaN are.
+/// Converts four f16, each in the lower half of 32 bits. A multiplication corrects the exponents, including those of
+/// subnormals; infinity and NaN are corrected separately.
 #[inline(always)]
 pub(super) fn from_f16(halves: v128) -> v128 {
     let magnitude = i32x4_shl(v128_and(halves, i32x4_splat(0x7fff)), 13);
@@ -76,18 +77,18 @@ pub(super) fn from_f16(halves: v128) -> v128 {
     v128_or(v128_or(number, sign), special)
 }
 
-/// Sixteen words of 16 bits, each in 32.
+/// Loads sixteen 16-bit words to 32-bit lanes.
 #[inline(always)]
 fn words(bytes: &[u8; 32]) -> [v128; 4] {
     let p: *const u8 = bytes.as_ptr();
-    // SAFETY: four times eight bytes.
+    // SAFETY: loads four times eight of the 32 bytes.
     unsafe { [0, 8, 16, 24].map(|at| u32x4_load_extend_u16x4(p.add(at).cast())) }
 }
 
-/// 1.5 * 2^23: there the last bit of a float is worth 1, so that adding it leaves an integer in the low bits.
+/// 1.5 * 2^23. The last bit of a float of this size is worth 1, so adding it leaves an integer in the low bits.
 const INTEGERS: f32 = 12_582_912.0;
 
-// SAFETY: the module was compiled for vectors, and all methods store what they are given.
+// SAFETY: the module is compiled for vectors, and every store method of `Floats` writes the whole array.
 unsafe impl Isa for Simd128 {
     type V = Floats;
     const ROWS: usize = 2;
@@ -103,7 +104,7 @@ unsafe impl Isa for Simd128 {
     #[inline(always)]
     fn load_f32(self, bytes: &[u8; 64]) -> Floats {
         let p: *const v128 = bytes.as_ptr().cast();
-        // SAFETY: four times 16 bytes; vectors are loaded from any address.
+        // SAFETY: loads four times 16 of the 64 bytes; vectors may be loaded from any address.
         Floats(unsafe { [v128_load(p), v128_load(p.add(1)), v128_load(p.add(2)), v128_load(p.add(3))] })
     }
     #[inline(always)]
@@ -118,7 +119,7 @@ unsafe impl Isa for Simd128 {
     #[inline(always)]
     fn load_i8(self, bytes: &[u8; 16]) -> Floats {
         let p = bytes.as_ptr();
-        // SAFETY: twice eight bytes.
+        // SAFETY: loads twice eight of the 16 bytes.
         let (a, b) = unsafe { (i16x8_load_extend_i8x8(p.cast()), i16x8_load_extend_i8x8(p.add(8).cast())) };
         let wide = [a, b].map(|x| [i32x4_extend_low_i16x8(x), i32x4_extend_high_i16x8(x)]);
         Floats([wide[0][0], wide[0][1], wide[1][0], wide[1][1]].map(|x| f32x4_convert_i32x4(x)))
@@ -130,7 +131,7 @@ impl Lanes for Floats {
     fn store(self, to: &mut [f32; 16]) {
         let p: *mut v128 = to.as_mut_ptr().cast();
         for (i, x) in self.0.into_iter().enumerate() {
-            // SAFETY: four times four floats; vectors are stored at any address.
+            // SAFETY: stores four times four of the 16 floats; vectors may be stored to any address.
             unsafe { v128_store(p.add(i), x) };
         }
     }
@@ -145,7 +146,7 @@ impl Lanes for Floats {
         let [a, b, c, d] =
             self.0.map(|x| i32x4_sub(f32x4_add(x, f32x4_splat(INTEGERS)), i32x4_splat(INTEGERS.to_bits() as i32)));
         let bytes = i8x16_narrow_i16x8(i16x8_narrow_i32x4(a, b), i16x8_narrow_i32x4(c, d));
-        // SAFETY: 16 bytes.
+        // SAFETY: stores the 16 bytes.
         unsafe { v128_store(to.as_mut_ptr().cast(), bytes) };
     }
 
@@ -193,7 +194,7 @@ impl Lanes for Floats {
     }
     #[inline(always)]
     fn exp2i(self) -> Self {
-        // The bits of `INTEGERS` leave by the shift.
+        // The shift removes the upper bits of `INTEGERS`.
         Self(self.0.map(|x| i32x4_shl(i32x4_add(f32x4_add(x, f32x4_splat(INTEGERS)), i32x4_splat(127)), 23)))
     }
     #[inline(always)]
