@@ -1,9 +1,9 @@
-"""Where a firmware's instructions go: what `benches/instructions.c` counted within its spans, by function.
+"""Instructions of a firmware by function, from the counts that `benches/instructions.c` wrote for its spans.
 
     python3 benches/functions.py IMAGE COUNTS TOKENS
 
-COUNTS is the plugin's `spans=` file. For each function of the image, and within it for each function in the source that was
-inlined there: its instructions for one of TOKENS, if they are more than one in 200.
+COUNTS is the plugin's `spans=` file. Prints the instructions per token of each function in the image and, below it, of each
+source function that was inlined there. Functions with at most one in 200 instructions are left out.
 """
 
 import bisect
@@ -28,7 +28,7 @@ told = subprocess.run(["addr2line", "-ifCae", image], input=asked, capture_outpu
 inlined = dict.fromkeys(counts, "?")
 for answer in re.split(r"^0x", told, flags=re.M)[1:]:
     lines = answer.splitlines()
-    # The innermost function that is not the standard library's.
+    # The innermost function that is not from the standard library.
     names = [(name, place) for name, place in zip(lines[1::2], lines[2::2]) if "/library/" not in place]
     name, place = names[0] if names else (lines[1], lines[2])
     inlined[int(lines[0], 16)] = f"{name} {'/'.join(place.split(' ')[0].split('/')[-2:])}"
@@ -37,7 +37,7 @@ functions = collections.defaultdict(collections.Counter)
 for address, count in counts.items():
     symbol = symbols[max(bisect.bisect(starts, address) - 1, 0)][1]
     functions[symbol][re.sub(r":\d+$|:\?$", "", inlined[address])] += count
-print(f"{total / tokens:10.0f} instructions a token")
+print(f"{total / tokens:10.0f} instructions per token")
 for symbol, parts in sorted(functions.items(), key=lambda entry: -entry[1].total()):
     if parts.total() * 200 < total:
         continue

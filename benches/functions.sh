@@ -1,6 +1,6 @@
 #!/bin/bash
-# Where the instructions of a token go on a Cortex-M4F, by function: those between the marks of tests/firmware's
-# `measure`, counted under qemu, so exact and the same on every machine.
+# Instructions of a token by function, on a Cortex-M4F: those between the marks of `measure` in tests/firmware. They are
+# counted under qemu, so the counts are exact and the same on every machine.
 #
 #     benches/functions.sh MODEL.gguf
 set -euo pipefail

@@ -1,12 +1,13 @@
-/* A plugin for qemu that counts the guest's instructions, exactly and repeatably.
+/* A plugin for qemu that counts the guest's instructions. Counts are exact and repeatable.
 
        gcc -O2 -shared -fPIC -o libinstructions.so instructions.c
        qemu-... -plugin ./libinstructions.so,mark=0xADDRESS
 
-   Whenever the instruction at a mark is about to run, the count since the last mark is printed to stderr. With
-   `,spans=FILE` also how often each instruction ran from every odd mark to the next, as lines `ADDRESS COUNT`, for
+   Each time before the instruction at the mark runs, prints the count since the last time to stderr. With `,spans=FILE`,
+   writes how often each instruction ran in the spans from every odd mark to the next, as lines `ADDRESS COUNT`, for
    benches/functions.py.
-   The declarations are those of qemu-plugin.h, version 1 (qemu 4.2 to 9), which is not installed everywhere. */
+
+   The declarations are copied from qemu-plugin.h, version 1 (qemu 4.2 to 9), because it is not installed everywhere. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,8 +29,8 @@ __attribute__((visibility("default"))) int qemu_plugin_version = 1;
 
 static uint64_t count, last, mark;
 
-/* Of each half word of a firmware's first megabytes, how often the instruction there ran: at all, until the last odd
-   mark, and within spans. */
+/* For each half word of the first 4 MiB of a firmware, how often the instruction there ran: in total, up to the last odd
+   mark, and in spans. */
 enum { WORDS = 1 << 21 };
 static uint64_t ran[WORDS], before[WORDS], spans[WORDS];
 static const char *file;

@@ -1,5 +1,5 @@
-//! The work that `instructions.sh` counts: 16 tokens decoded at positions 24 to 39, then a batch of 64
-//! prefilled with the logits of its last token; one thread, f16 cache.
+//! The work that `instructions.sh` counts: decodes 16 tokens at positions 24 to 39, then prefills a batch of 64 and
+//! computes the logits of its last token. One thread, f16 cache.
 //!
 //! `instructions MODEL.gguf [ISA]`
 
@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use arenite::{Gguf, Kernels, Line, Model, Options, Plan, Session};
 
-/// The plugin prints the instructions since the last call.
+/// At every call, the plugin prints the number of instructions since the last call.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn token_mark() {
@@ -15,7 +15,7 @@ extern "C" fn token_mark() {
 }
 
 fn main() -> ExitCode {
-    // `cargo bench` passes an option of its own.
+    // `cargo bench` adds an option of its own.
     let mut arguments = std::env::args().skip(1).filter(|a| a != "--bench");
     let Some(path) = arguments.next() else {
         println!("instructions: see benches/instructions.sh");

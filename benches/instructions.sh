@@ -1,10 +1,10 @@
 #!/bin/bash
-# Instructions per token with each table of kernels. Counted under qemu, so exact and the same on every machine.
+# Instructions per token with each table of kernels, counted under qemu: exact, and the same on every machine.
 #
 #     benches/instructions.sh MODEL.gguf [TARGET]      aarch64-unknown-linux-gnu unless given; also
 #                                                      riscv64gc-unknown-linux-gnu, armv7-unknown-linux-gnueabihf
 #
-# Decode is the mean of positions 24 to 39; prefill is a batch of 64 with the logits of its last token, per token.
+# Decode is the mean of positions 24 to 39. Prefill is a batch of 64 tokens, with the logits of the last one, per token.
 set -euo pipefail
 model=$(realpath "${1:?usage: benches/instructions.sh MODEL.gguf [TARGET]}")
 target=${2:-aarch64-unknown-linux-gnu}

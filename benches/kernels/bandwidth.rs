@@ -1,6 +1,6 @@
-//! How fast this machine reads memory: `bandwidth [THREADS] [MIB] [ROUNDS]`, one JSON object.
+//! Measures how fast this machine reads memory: `bandwidth [THREADS] [MIB] [ROUNDS]`. Prints one JSON object.
 //!
-//! Each thread reads a part of its own; the median of the rounds counts. The limit of decoding.
+//! Each thread reads its own memory; the result is the median of the rounds. It is the limit of decoding.
 
 use std::sync::Barrier;
 use std::thread;
@@ -17,7 +17,7 @@ fn main() {
     let mut seconds: Vec<f64> = thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                let memory = vec![1u8; part]; // not zeros: those need not be memory
+                let memory = vec![1u8; part]; // not zeros, because the system need not back these with memory
                 for _ in 0..rounds {
                     start.wait();
                     std::hint::black_box(read(&memory));

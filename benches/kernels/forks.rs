@@ -1,9 +1,8 @@
-//! What it costs to share an operation: the pool of `host-demo`, beside rayon's quickest way.
+//! The cost of a fork and join: `arenite::workers::Pool` beside the fastest way of rayon.
 //!
-//! `empty` is a job without work: a helper that is late is not waited for. In `both` each thread waits
-//! for the other, so that it is the time for news to travel. `token` is 100 operations of 20
-//! microseconds, with 3 microseconds between them, as in a forward pass; half of 2.3 ms is the
-//! best that two threads can do.
+//! `empty` is a job without work; a late helper is not waited for. In `both`, each thread waits for the other, so it
+//! measures how long a signal takes. `token` is 100 operations of 20 microseconds, 3 microseconds apart, as in a
+//! forward pass; two threads can at best take half of 2.3 ms.
 
 use std::hint::{black_box, spin_loop};
 use std::sync::OnceLock;
@@ -14,16 +13,16 @@ use arenite::workers::{Pool, Serial, Workers};
 use divan::Bencher;
 
 fn main() {
-    // The report is one of kernels, and `cargo bench` calls every benchmark with its arguments.
+    // The report is about kernels, but `cargo bench` passes its arguments to every benchmark.
     if !std::env::args().any(|argument| argument == "--report") {
         divan::main();
     }
 }
 
-/// Rayon's join, from a thread of its pool: from outside it takes ten times as long.
+/// Rayon's `join`, called from a thread of its pool. From outside of the pool it takes ten times as long.
 struct Rayon;
 
-/// The pool that the calling thread belongs to. A thread cannot leave one.
+/// The pool of the calling thread, which cannot leave it.
 static RAYON: OnceLock<rayon::ThreadPool> = OnceLock::new();
 
 impl Workers for Rayon {
@@ -35,7 +34,7 @@ impl Workers for Rayon {
     }
 }
 
-/// Two threads of one kind.
+/// Two threads of the given kind.
 fn threads(kind: &str) -> Box<dyn Workers> {
     match kind {
         "pool" => Box::new(Pool::new(2)),
@@ -77,7 +76,8 @@ fn both(bencher: Bencher<'_, '_>, kind: &str) {
 
 #[divan::bench(args = ["pool", "rayon", "serial"])]
 fn token(bencher: Bencher<'_, '_>, kind: &str) {
-    // As long as 2.5 microseconds, in steps and not in time: a thread that loses its core works no less.
+    // About 2.5 microseconds, as a number of steps and not as a time, so that a thread that loses its core does no less
+    // work.
     let work =
         |steps: u64| (0..steps).fold(1u64, |x, i| x.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(black_box(i)));
     let start = Instant::now();

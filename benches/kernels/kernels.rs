@@ -1,13 +1,13 @@
-//! Matrix products of every weight type under every instruction set, beside the machine's limits.
+//! Matrix products of every weight type with every instruction set, beside the limits of the machine.
 //!
-//! One token is bound by reading the weights: compare its bytes a second with those of `read`, which
-//! does nothing but read the same bytes, from the cache (one matrix, over and over) and from memory
-//! (one of many after the other). Many tokens are bound by multiplying: compare items a second, which
-//! are multiplications, with those of `limit`.
+//! A product with one token is limited by reading the weights: compare its bytes per second with those of `read`, which
+//! only reads the same bytes, from the cache (the same matrix again and again) and from memory (many matrices in turn).
+//! A product with many tokens is limited by multiplying: compare its items per second, which are multiplications, with
+//! those of `limit`.
 //!
-//!     cargo bench -p kernel-benches --bench kernels -- one_token
+//!    cargo bench -p kernel-benches --bench kernels -- one_token
 //!
-//! With `--report` it prints how much faster each is than scalar code, and draws that.
+//! With `--report` it prints a table of speed-ups over scalar code, and writes a chart.
 
 mod report;
 
@@ -31,11 +31,11 @@ fn main() {
     report::run(file.as_deref().unwrap_or(concat!(env!("CARGO_TARGET_TMPDIR"), "/kernels.svg")));
 }
 
-/// Rows and columns of the matrices.
+/// Rows, and columns, of the matrices.
 const SIDE: usize = 4096;
 /// Tokens in a batch.
 const TOKENS: usize = 64;
-/// More than any cache holds.
+/// More bytes than any cache holds.
 const MEMORY: usize = 512 << 20;
 
 /// Every weight type that this build runs.
@@ -43,7 +43,7 @@ fn types() -> impl Iterator<Item = TensorType> {
     (0..256).filter_map(TensorType::from_id).filter(|kind| kind.is_built())
 }
 
-/// A weight type under an instruction set.
+/// A weight type with an instruction set.
 struct Case {
     kind: TensorType,
     kernels: &'static Kernels,
@@ -65,7 +65,7 @@ fn size(kind: TensorType) -> usize {
     SIDE * kind.row_bytes(SIDE).unwrap_or(0)
 }
 
-/// So many matrices. Any bytes do as weights, but for scales: these are all small and normal.
+/// `count` matrices. Weights may have any bytes except for scales, which are all small and normal.
 fn matrices(kind: TensorType, count: usize) -> Vec<u8> {
     let (_, block) = kind.block();
     let mut bytes = vec![0x21; size(kind) * count];
@@ -75,7 +75,7 @@ fn matrices(kind: TensorType, count: usize) -> Vec<u8> {
     bytes
 }
 
-/// Activations of `tokens` tokens with everything that a product needs.
+/// Activations of `tokens` tokens, and the other operands of a product.
 struct Input {
     x: Vec<f32>,
     q: Vec<i8>,
@@ -100,7 +100,7 @@ impl Input {
         }
     }
 
-    /// Quantizes, then hands `bench` a function that multiplies with the weights that it is given.
+    /// Quantizes, then calls `bench` with a function that multiplies with given weights.
     fn with(&mut self, case: &Case, bench: impl FnOnce(&mut dyn FnMut(&[u8]))) {
         let memory = Memory { q: &mut self.q, d: &mut self.d, sums: &mut self.sums };
         let x = Activations::new(case.kernels, case.kind, &self.x, self.tokens, memory).expect("a kernel");
@@ -111,7 +111,7 @@ impl Input {
     }
 }
 
-/// One matrix after the other of those in `all`, for ever.
+/// The matrices in `all`, in turn, without end.
 fn next<'a>(all: &'a [u8], size: usize, at: &Cell<usize>) -> &'a [u8] {
     let start = at.get();
     at.set(if start + 2 * size <= all.len() { start + size } else { 0 });
@@ -138,7 +138,7 @@ mod one_token {
     }
 }
 
-/// What `one_token` cannot be faster than.
+/// The upper limit of `one_token`.
 mod read {
     use super::*;
 
@@ -173,7 +173,7 @@ impl fmt::Display for Limit {
     }
 }
 
-/// What `many_tokens` cannot be faster than, for quantized weights.
+/// The upper limit of `many_tokens` with quantized weights.
 #[divan::bench(args = multipliers().into_iter().map(Limit), max_time = 1)]
 fn limit(bencher: Bencher<'_, '_>, limit: &Limit) {
     bencher.counter(ItemsCount::new(limit.0.count)).bench_local(limit.0.run);

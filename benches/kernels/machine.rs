@@ -1,9 +1,8 @@
-//! The machine's limits: how fast it reads memory, and how fast it multiplies bytes.
+//! The limits of the machine: how fast it reads memory, and how fast it multiplies bytes.
 
-/// Reads all of `bytes` and does next to nothing with them.
+/// Reads all of `bytes`, with as little computation as possible.
 pub fn read(bytes: &[u8]) -> u64 {
-    // Sums in 16 lanes: the compiler makes vectors of them on every target, and what takes time is
-    // to load.
+    // Sums in 16 lanes, which the compiler vectorizes on every target, so that loading is what takes the time.
     let mut sums = [0u64; 16];
     let (chunks, _) = bytes.as_chunks::<128>();
     for chunk in chunks {
@@ -14,18 +13,18 @@ pub fn read(bytes: &[u8]) -> u64 {
     sums.into_iter().fold(0, u64::wrapping_add)
 }
 
-/// A loop of nothing but multiplications of bytes, their products added up in 32 bits.
+/// A loop that only multiplies bytes and sums the products in 32 bits.
 #[derive(Clone, Copy, Debug)]
 pub struct Multiplier {
-    /// Name of the instruction set, as `arenite::Kernels` has it.
+    /// Name of the instruction set, as in `arenite::Kernels`.
     pub name: &'static str,
-    /// Multiplications in one call.
+    /// Multiplications per call.
     pub count: usize,
     /// The loop.
     pub run: fn() -> i32,
 }
 
-/// What this machine has.
+/// The multipliers that this machine can run.
 pub fn multipliers() -> Vec<Multiplier> {
     #[cfg(target_arch = "x86_64")]
     let all = x86::multipliers();
@@ -42,12 +41,12 @@ mod x86 {
 
     use super::Multiplier;
 
-    /// Sums that do not wait for each other: enough to hide the time from one to the next.
+    /// Independent sums, enough to hide the latency of an addition.
     const SUMS: usize = 12;
-    /// Steps of each in one call.
+    /// Steps of each sum per call.
     const STEPS: usize = 4096;
 
-    /// A function of `$step(sum, a, b)`, over and over.
+    /// Defines a function that repeats `$step(sum, a, b)`.
     macro_rules! multiplier {
         ($name:ident, $features:literal, $set:ident, $low:expr, $step:expr) => {
             fn $name() -> i32 {
@@ -65,13 +64,13 @@ mod x86 {
                     }
                     sums.into_iter().fold(0, |total, sum| total.wrapping_add($low(sum)))
                 }
-                // SAFETY: `multipliers` only hands this out where the machine has the features.
+                // SAFETY: `multipliers` only returns this function if the machine has the features.
                 unsafe { run() }
             }
         };
     }
     multiplier!(avx2, "avx2", _mm256_set1_epi32, _mm256_cvtsi256_si32, |sum, mut a, b| {
-        // SAFETY: no instruction at all; the compiler shall not see that the products are always the same.
+        // SAFETY: contains no instruction. It hides from the compiler that the products are always the same.
         unsafe { asm!("/* {} */", inout(ymm_reg) a, options(nomem, nostack, preserves_flags)) };
         _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_maddubs_epi16(a, b), _mm256_set1_epi16(1)))
     });

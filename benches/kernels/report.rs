@@ -1,4 +1,4 @@
-//! Every kernel's speed-up over scalar code: a table, and a picture of it.
+//! The speed-up of every kernel over scalar code, as a table and as a chart.
 //!
 //!     cargo bench -p kernel-benches -- --report [FILE.svg]
 
@@ -9,12 +9,12 @@ use super::{Case, Input, SIDE, matrices};
 use arenite::Kernels;
 use arenite::quant::TensorType;
 
-/// Tokens of the two columns of an instruction set: each token by itself, and a prompt.
+/// Tokens of the two columns per instruction set: a single token, and a prompt.
 const TOKENS: [usize; 2] = [1, 64];
-/// The least time of a measurement is the best of so long, or of one call.
+/// A measurement is the shortest of the calls in this time, or of one call.
 const LONG: Duration = Duration::from_millis(60);
 
-/// The type's name, and for each instruction set but the scalar one how many times faster it is.
+/// The name of a type, and its speed-ups with each instruction set except the scalar one.
 struct Row {
     name: String,
     speedups: Vec<[f64; 2]>,
@@ -59,7 +59,7 @@ fn measure(kind: TensorType, tables: &[&'static Kernels]) -> Row {
     Row { name, speedups }
 }
 
-/// Bars on a logarithmic scale, up to 256 times.
+/// Bars on a logarithmic scale, up to a factor of 256.
 fn picture(rows: &[Row], titles: &[String]) -> String {
     const COLOURS: [&str; 8] = ["#1b4965", "#62b6cb", "#7a4b2a", "#d9a066", "#3a6b35", "#a3c585", "#5b3758", "#c08497"];
     let (bar, left, width) = (7, 90, 640);

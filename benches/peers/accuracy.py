@@ -1,10 +1,13 @@
-"""How far quantized files take both engines from exact arithmetic: accuracy.py ARENITE DIRECTORY...
+"""Compares the accuracy of both engines on quantized files: accuracy.py ARENITE DIRECTORY...
 
-Each directory has a model.gguf in F32 and a ref.json with prompts, as tests/fixtures/families.py makes them. `arenite quantize`
-makes Q8_0 and Q4_K_M of it; both engines compute the logits of all positions from that file. Exact is what `arenite`
-computes from the same weights as F32, by gguf's own decoder: its F32 is within 3e-6 of transformers (tests/suite/reference.rs),
-and llama.cpp's on that file is told beside it. Relative L2 over all positions of all prompts and of random texts: where a
-router chooses another expert, the difference is large, and of few positions one such choice would decide.
+Each directory has a model.gguf in F32 and a ref.json with prompts, as written by tests/fixtures/families.py. `arenite quantize`
+converts the model to Q8_0 and Q4_K_M, and both engines compute the logits of all positions from these files.
+
+The exact result is computed by `arenite` from the same weights in F32, decoded by the gguf package. Its F32 results are within
+3e-6 of transformers (tests/suite/reference.rs). The error of llama.cpp on the F32 file is printed as well.
+
+The error is relative L2 over all positions of all prompts and of random texts. Many positions are needed because a router
+that chooses another expert causes a large difference.
 """
 
 import json
@@ -17,7 +20,7 @@ import gguf
 import llama_cpp
 import numpy
 
-# Random texts, and their tokens.
+# The number of random texts, and their length in tokens.
 TEXTS, LENGTH = 32, 64
 
 QUIET = llama_cpp.llama_log_callback(lambda *_: None)
@@ -25,7 +28,7 @@ llama_cpp.llama_log_set(QUIET, None)
 
 
 def as_f32(source, path):
-    """The same file with the weights that it stores, as F32."""
+    """Writes a copy of the file with its weights decoded to F32."""
     file = gguf.GGUFReader(source)
     out = gguf.GGUFWriter(path, file.fields["general.architecture"].contents())
     for name, field in file.fields.items():

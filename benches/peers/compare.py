@@ -15,7 +15,7 @@ TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", HERE / "../../target"))
 
 
 def anonymous_bytes(process):
-    """What a process has in RAM now without mapped files, 0 if it is gone."""
+    """The memory of a process without mapped files, in bytes; 0 if it has ended."""
     try:
         with open(f"/proc/{process}/status") as status:
             return next((int(line.split()[1]) * 1024 for line in status if line.startswith("RssAnon:")), 0)
@@ -24,7 +24,7 @@ def anonymous_bytes(process):
 
 
 def run(command):
-    """The first result in the JSON that a command prints, and the most memory that it had."""
+    """Runs a command. Returns the first result of its JSON output, with its peak memory."""
     process = subprocess.Popen([str(part) for part in command], stdout=subprocess.PIPE, text=True)
     peak = 0
 
@@ -32,7 +32,7 @@ def run(command):
         nonlocal peak
         while process.poll() is None:
             peak = max(peak, anonymous_bytes(process.pid))
-            time.sleep(0.02)  # seldom enough not to disturb
+            time.sleep(0.02) # a long interval, which does not disturb the measurement
 
     watcher = threading.Thread(target=watch)
     watcher.start()
@@ -61,7 +61,7 @@ class Peers:
         return run([sys.executable, HERE / "llama.py", model, threads, prefill, decode, self.context])
 
     def rounds(self, model, threads):
-        """Pairs of results, bandwidths, and pairs of results for a first token."""
+        """Returns pairs of results, bandwidths, and pairs of results for a first token."""
         speed, bandwidth, first = [], [], []
         for number in range(self.options.rounds):
             work = (model, threads, self.options.prefill, self.options.decode)
@@ -74,7 +74,7 @@ class Peers:
 
 
 def ratio(pairs, key, inverse=False):
-    """Median, least and largest of ours by theirs (or the other way, where less is better)."""
+    """Median, minimum and maximum of ours / theirs, or of theirs / ours if less is better."""
     ratios = sorted(theirs[key] / ours[key] if inverse else ours[key] / theirs[key] for ours, theirs in pairs)
     return f"{statistics.median(ratios):.2f} ({ratios[0]:.2f}-{ratios[-1]:.2f})"
 
@@ -91,19 +91,19 @@ def row(cells):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("files", nargs="+", type=pathlib.Path)
-    parser.add_argument("--threads", default="1,2", help="numbers of threads (default: 1,2)")
+    parser.add_argument("--threads", default="1,2", help="numbers of threads to measure (default: 1,2)")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--prefill", type=int, default=512, metavar="TOKENS")
     parser.add_argument("--decode", type=int, default=64, metavar="TOKENS")
-    parser.add_argument("--bin", type=pathlib.Path, default=TARGET / "release", help="where arenite and bandwidth are")
-    parser.add_argument("--json", type=pathlib.Path, help="writes everything that was measured")
+    parser.add_argument("--bin", type=pathlib.Path, default=TARGET / "release", help="directory of the programs arenite and bandwidth")
+    parser.add_argument("--json", type=pathlib.Path, help="write all measurements to this file")
     options = parser.parse_args()
     peers = Peers(options)
 
     others = os.getloadavg()[0]
     if others > 0.5:
-        print(f"warning: this machine is busy (load {others:.1f}); the figures will be of little worth", file=sys.stderr)
-    print(f"arenite by llama.cpp: medians of {options.rounds} pairs (least-largest); tokens a second, ours / theirs\n")
+        print(f"warning: this machine is busy (load {others:.1f}); the figures will not be reliable", file=sys.stderr)
+    print(f"arenite by llama.cpp: medians of {options.rounds} pairs (minimum-maximum); tokens per second, ours / theirs\n")
     row(["model", "threads", f"prefill {options.prefill}", "tok/s", f"decode {options.decode}", "tok/s",
          "decode GB/s", "of reading", "first token", "ms", "memory then", "MB", "memory at most", "MB"])
     row(["---"] * 14)
@@ -111,7 +111,7 @@ def main():
     for model in options.files:
         for threads in map(int, options.threads.split(",")):
             speed, bandwidth, first = peers.rounds(model, threads)
-            # The embedding is the head, so all weights are read for every token.
+            # The embedding is also the output matrix, so every token reads all weights.
             rate = statistics.median(ours["decode_tok_s"] for ours, _ in speed) * model.stat().st_size / 1e9
             limit = statistics.median(bandwidth)
             row([

@@ -1,7 +1,7 @@
-"""One round of llama.cpp in a process of its own: llama.py MODEL THREADS PREFILL DECODE CONTEXT
+"""Measures one round of llama.cpp: llama.py MODEL THREADS PREFILL DECODE CONTEXT
 
-Prints what `arenite bench --json` prints, as far as compare.py reads it. PREFILL 1 with DECODE 0 is the time to a
-first token.
+Prints the fields of `arenite bench --json` that compare.py reads. PREFILL 1 with DECODE 0 measures the time to the first
+token.
 """
 
 import json

@@ -10,7 +10,7 @@ import sys
 import gguf
 import numpy
 
-# architecture, vocabulary, width, layers, heads, KV heads, head size, feed-forward, base of the rotation
+# architecture, vocabulary, width, layers, heads, KV heads, head size, feed-forward width, base of the rotation
 SHAPES = {
     "stories15m": ("llama", 32000, 288, 6, 6, 6, 48, 768, 1e4),
     "smollm2-135m": ("llama", 49152, 576, 30, 9, 3, 64, 1536, 1e5),
@@ -21,15 +21,15 @@ SHAPES = {
     "gpt2-124m": ("gpt2", 50257, 768, 12, 12, 12, 64, 3072, 0),
     "gemma-4-e2b": ("gemma4", 262144, 1536, 35, 8, 1, 256, 6144, 1e6),
 }
-# Layers with attention, where not all have it.
+# The layers with attention, for architectures where not all have it.
 ATTENTION = {"lfm2": {2, 5, 8, 10, 12, 14}, "qwen35": set(range(3, 24, 4)), "granitehybrid": {10, 13, 17, 27}}
-# Convolution, state, groups, heads and inner width of the other layers.
+# Taps of the convolution, state size, groups, heads and inner width of the other layers.
 STATES = {"qwen35": (4, 128, 16, 16, 2048), "granitehybrid": (4, 128, 1, 48, 1536)}
 CONTEXT = 2048
 
 
 def vocabulary(size):
-    """Any vocabulary will do, as long as llama.cpp loads it: control tokens, bytes, numbers."""
+    """A vocabulary that llama.cpp can load: control tokens, bytes, and numbers."""
     tokens = ["<unk>", "<s>", "</s>"] + [f"<0x{byte:02X}>" for byte in range(256)]
     types = [gguf.TokenType.UNKNOWN, gguf.TokenType.CONTROL, gguf.TokenType.CONTROL] + [gguf.TokenType.BYTE] * 256
     more = size - len(tokens)
@@ -37,7 +37,7 @@ def vocabulary(size):
 
 
 class Writer(gguf.GGUFWriter):
-    """The numbers that all shapes have, and tensors of random numbers."""
+    """Writes the keys that all shapes have, and tensors of random values."""
 
     def __init__(self, shape, path):
         arch, vocab, width, layers, heads, kv_heads, head, inner, base = SHAPES[shape]
@@ -80,7 +80,7 @@ class Writer(gguf.GGUFWriter):
 
 
 def write(shape, out):
-    """The model as F16, with norms in F32 and the embedding as the head."""
+    """Writes the model in F16, with norms in F32 and the embedding as output matrix."""
     arch, vocab, width, layers, heads, kv_heads, head, inner, base = SHAPES[shape]
     attention = ATTENTION.get(arch, set(range(layers)))
     several = len(attention) < layers and arch != "qwen35"
@@ -106,7 +106,7 @@ def write(shape, out):
     out.add_rope_freq_base(base)
 
     def mixer(block):
-        """What a layer without attention has instead."""
+        """Writes the mixer of a layer without attention."""
         if arch == "lfm2":
             out.matrix(block + "shortconv.in_proj", 3 * width, width)
             out.vector(block + "shortconv.conv.weight", width, 3)
@@ -168,8 +168,8 @@ def write_gpt2(shape, out):
 
 
 def write_gemma4(shape, out):
-    """Every fifth layer sees all, and has heads of twice the size. Of the later layers, which share the earlier ones' keys
-    and values, feed-forwards are twice as wide."""
+    """Writes Gemma 4. Every fifth layer is global and has heads of twice the size. The last layers share the keys and values of
+    earlier ones, and have feed-forward layers of twice the width."""
     _, vocab, width, layers, heads, kv_heads, head, inner, base = SHAPES[shape]
     each, shared, window = 256, 20, 512
     wide = lambda layer: inner * (2 if layer >= layers - shared else 1)
@@ -191,7 +191,7 @@ def write_gemma4(shape, out):
     out.matrix("per_layer_token_embd", vocab, each * layers)
     out.matrix("per_layer_model_proj", each * layers, width)
     out.ones("per_layer_proj_norm.weight", each)
-    # The global layers turn a quarter of a head.
+    # The global layers rotate a quarter of a head.
     out.add_tensor("rope_freqs.weight", numpy.where(numpy.arange(head) < head // 4, 1, 1e30).astype(numpy.float32))
     out.ones("output_norm.weight", width)
     for layer in range(layers):

@@ -1,7 +1,7 @@
 #!/bin/bash
-# Builds both engines, writes the models and compares: see README.md. Arguments go to compare.py, but for
+# Builds both engines, writes the models and compares: see README.md. Other arguments than this one go to compare.py:
 #
-#     --models A,B    which: a shape of models.py with a type, such as qwen3-0.6b-Q4_K_M
+#    --models A,B    the models, each a shape of models.py and a type, such as qwen3-0.6b-Q4_K_M
 set -euo pipefail
 cd "$(dirname "$0")"
 models=stories15m-Q8_0,gpt2-124m-Q8_0
@@ -20,7 +20,7 @@ python=.venv/bin/python
 if ! [ -x $python ] || ! $python -c 'import gguf, llama_cpp' 2>/dev/null; then
     python3 -m venv .venv
     $python -m pip install --quiet numpy gguf
-    # From source, for the instructions that this machine has: some ten minutes on two cores.
+    # Builds from source, for the instructions of this machine: about ten minutes on two cores.
     CMAKE_ARGS="-DGGML_NATIVE=ON" $python -m pip install --no-binary llama-cpp-python llama-cpp-python
 fi
 cargo build --release --manifest-path ../../Cargo.toml -p host-demo -p kernel-benches --bins

@@ -1,8 +1,8 @@
-"""Many clients of `arenite serve`, HTTP included, beside one pass of llama.cpp over as many sequences.
+"""Measures `arenite serve` with many clients over HTTP, beside llama.cpp decoding the same number of sequences in one batch.
 
-serve.py BINARY MODEL THREADS [CLIENTS,...]      tokens a second of all clients together
-serve.py BINARY MODEL THREADS first              time to the first token while a long prompt comes in
-serve.py BINARY MODEL THREADS shared             what a second conversation with the same beginning computes
+serve.py BINARY MODEL THREADS [CLIENTS,...]      tokens per second of all clients together
+serve.py BINARY MODEL THREADS first              time to the first token while a long prompt is processed
+serve.py BINARY MODEL THREADS shared             tokens that a second conversation with the same beginning computes
 """
 
 import pathlib
@@ -18,7 +18,7 @@ TOKENS = 64
 
 
 def prompt(count, seed):
-    """Tokens, since words have as many as the vocabulary likes."""
+    """A prompt of `count` token ids. (The number of tokens of a text would depend on the vocabulary.)"""
     return [100 + (7919 * seed + 104729 * i) % 10000 for i in range(count)]
 
 
@@ -42,7 +42,7 @@ def ours(binary, model, threads, clients, length):
 
 
 def theirs(model, threads, sequences, steps=12):
-    """Decoding alone, without prompts or HTTP: run in a process of its own."""
+    """Tokens per second of decoding alone, without prompts and HTTP. Runs in a separate process."""
     import llama_cpp
 
     quiet = llama_cpp.llama_log_callback(lambda *_: None)
@@ -115,7 +115,7 @@ def shared(binary, model, threads):
     def ask(tokens):
         before, start = server.metric("prompt_tokens_total"), time.perf_counter()
         usage = server.answer({"prompt": tokens, "max_tokens": 2, "temperature": 0})["usage"]
-        print(f"  {usage['prompt_tokens']} tokens, {usage['prompt_tokens_details']['cached_tokens']} known, "
+        print(f"  {usage['prompt_tokens']} tokens, {usage['prompt_tokens_details']['cached_tokens']} cached, "
               f"{server.metric('prompt_tokens_total') - before} computed, {time.perf_counter() - start:.2f} s")
 
     for tokens in [system + prompt(7, 2), system + prompt(9, 3), system + prompt(9, 3)]:

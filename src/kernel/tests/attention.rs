@@ -1,4 +1,4 @@
-//! Attention, over every type of the KV cache.
+//! Attention, with every type of the KV cache.
 
 extern crate std;
 
@@ -9,7 +9,7 @@ use super::{Data, Random, UNTOUCHED, same, tables};
 use crate::kernel::{Attention, Bias, Kernels, MAX_ROWS, SCALAR, store};
 use crate::memory::{HeadLayout, KvType};
 
-/// A run of tokens on one KV head.
+/// Some tokens' attention over some KV heads.
 #[derive(Clone, Copy, Debug)]
 struct AttentionCase {
     kind: KvType,
@@ -19,24 +19,24 @@ struct AttentionCase {
     tokens: usize,
     position: usize,
     window: usize,
-    /// Every token sees all, with a bias.
+    /// Every token attends to all positions, with a bias.
     across: bool,
     cap: Option<f32>,
     data: Data,
 }
 
 impl AttentionCase {
-    /// The cache's bytes and the output, both by `kernels`.
+    /// The bytes of the cache and the output, both computed by `kernels`.
     fn run(&self, kernels: &Kernels, keys: &[f32], values: &[f32], queries: &[f32]) -> (Vec<u8>, Vec<f32>) {
         let Self { kind, dim, heads, group, tokens, position, window, across, cap, .. } = *self;
         let layout = HeadLayout { kind, dim };
         let tiles = window.min(position + tokens).saturating_add(tokens - 1).div_ceil(16);
-        // Whatever lay in the cache before, here NaN, has no influence; nor has which page a tile is in.
+        // The cache begins as NaN and the pages are in reverse order; neither may change the result.
         let head_bytes = (tiles + 2) * layout.tile_bytes();
         let mut cache = Edge::of(&vec![0xff; heads * head_bytes]);
         let pages: Vec<u32> = (1..=tiles as u32).rev().collect();
         for (p, (key, value)) in keys.chunks(dim).zip(values.chunks(dim)).enumerate() {
-            // What is one head's key is the next one's value.
+            // The key of a head is the value of the head before.
             let pairs = [key, value, key, value];
             let (key, value) = (pairs[..heads].concat(), pairs[1..][..heads].concat());
             store(kernels, layout, (&mut cache, head_bytes), &pages, p, &key, &value);
@@ -82,14 +82,14 @@ impl AttentionCase {
         assert!(self.data != Data::Plain || want.iter().all(|x| x.is_finite()));
         for kernels in tables() {
             let (got_ring, got) = self.run(kernels, &keys, &values, &queries);
-            // Of a NaN, the cache may keep other bits.
+            // The bits of a NaN in the cache may differ.
             assert!(self.data == Data::Wild || got_ring == ring, "{} cache of {self:?}", kernels.name);
             same(&got, &want, || format!("{} attention {self:?}", kernels.name));
         }
     }
 }
 
-/// Bias and a reach, against the sums written out.
+/// Attention with a bias and a reach, compared with sums in f64.
 #[test]
 fn attention_across() {
     let (dim, tokens, reach) = (8, 3, 21);

@@ -1,14 +1,14 @@
-//! Memory that ends where a page begins that nobody may touch.
+//! Memory that ends at an inaccessible page.
 
 extern crate std;
 
 use core::ops::{Deref, DerefMut};
 
-/// A copy of some numbers. To read or write beyond the last one is a fault of the processor.
+/// A copy of a slice. An access past its last element is a fault.
 pub(super) struct Edge<T> {
     start: *mut T,
     len: usize,
-    #[allow(dead_code)] // for when it is dropped
+    #[allow(dead_code)] // freed when it is dropped
     memory: Memory,
 }
 
@@ -17,7 +17,7 @@ impl<T: Copy> Edge<T> {
         let bytes = size_of_val(numbers);
         let memory = Memory::new(bytes);
         let start = memory.end().wrapping_sub(bytes).cast();
-        // SAFETY: the memory has room for them; its end is on any boundary that a number wants.
+        // SAFETY: the memory has room for the slice, and its end is aligned for any element.
         unsafe { numbers.as_ptr().copy_to_nonoverlapping(start, numbers.len()) };
         Self { start, len: numbers.len(), memory }
     }
@@ -26,14 +26,14 @@ impl<T: Copy> Edge<T> {
 impl<T> Deref for Edge<T> {
     type Target = [T];
     fn deref(&self) -> &[T] {
-        // SAFETY: `of` has written as many, and they are this value's alone.
+        // SAFETY: `of` has written `len` elements, and this value owns them.
         unsafe { core::slice::from_raw_parts(self.start, self.len) }
     }
 }
 
 impl<T> DerefMut for Edge<T> {
     fn deref_mut(&mut self) -> &mut [T] {
-        // SAFETY: as above.
+        // SAFETY: `of` has written `len` elements, and this value owns them.
         unsafe { core::slice::from_raw_parts_mut(self.start, self.len) }
     }
 }
@@ -45,7 +45,7 @@ use guarded::Memory;
 mod guarded {
     use core::ffi::{c_int, c_long, c_void};
 
-    // Of the C library, which the one for tests links.
+    // From the C library, which the tests link through `std`.
     unsafe extern "C" {
         fn mmap(at: *mut c_void, len: usize, access: c_int, flags: c_int, file: c_int, from: c_long) -> *mut c_void;
         fn mprotect(at: *mut c_void, len: usize, access: c_int) -> c_int;
@@ -54,10 +54,10 @@ mod guarded {
 
     const READ_AND_WRITE: c_int = 3;
     const PRIVATE_ANONYMOUS: c_int = if cfg!(target_os = "linux") { 0x22 } else { 0x1002 };
-    /// The largest page of the systems that tests run on.
+    /// The largest page size of the systems that run the tests.
     const PAGE: usize = 1 << 16;
 
-    /// Pages, of which the last one is closed.
+    /// Pages, the last of which is inaccessible.
     pub struct Memory {
         start: *mut u8,
         len: usize,
@@ -66,7 +66,7 @@ mod guarded {
     impl Memory {
         pub fn new(bytes: usize) -> Self {
             let len = bytes.next_multiple_of(PAGE) + PAGE;
-            // SAFETY: a new map; its last page is closed before anybody has its address.
+            // SAFETY: maps new memory; nobody has its address before the last page is made inaccessible.
             unsafe {
                 let start: *mut u8 = mmap(core::ptr::null_mut(), len, READ_AND_WRITE, PRIVATE_ANONYMOUS, -1, 0).cast();
                 assert!(start.addr() != usize::MAX && mprotect(start.add(len - PAGE).cast(), PAGE, 0) == 0);
@@ -81,13 +81,13 @@ mod guarded {
 
     impl Drop for Memory {
         fn drop(&mut self) {
-            // SAFETY: what borrowed from it is gone.
+            // SAFETY: `start` and `len` are the mapping's, and no borrow of it outlives this value.
             unsafe { munmap(self.start.cast(), self.len) };
         }
     }
 }
 
-/// Where there are no pages to close.
+/// Plain memory, on systems without page protection.
 #[cfg(not(all(unix, not(miri))))]
 struct Memory(std::vec::Vec<u64>);
 

@@ -1,4 +1,4 @@
-//! Quantization of activations, norms, activation functions, rounding to halves.
+//! Quantization of activations, norms, activation functions, and rounding to f16.
 
 extern crate std;
 
@@ -23,7 +23,7 @@ fn quantization_of_activations() {
             let size = libm::ldexpf(1.0, exponent);
             cases.push((0..span).map(|_| random.unit() * size).collect());
         }
-        // Halves between two quants, in a block whose scale is 1.
+        // Halves between two quants, in a block with a scale of 1.
         cases.push((0..span).map(|i| if i == 3 { 127.0 } else { i as f32 % 64.0 - 31.5 }).collect());
         for special in WILD {
             for at in 0..span.min(40) {
@@ -74,7 +74,7 @@ fn norms() {
     }
 }
 
-/// Floats of every sign and exponent, `step` apart in their bits; then the wild ones.
+/// Floats of every sign and exponent, `step` apart in their bits, then [`WILD`].
 fn all_floats(step: usize) -> Vec<f32> {
     (0..=u32::MAX).step_by(step).map(f32::from_bits).chain(WILD).collect()
 }
@@ -111,7 +111,7 @@ fn activation_functions() {
     }
 }
 
-/// GELU's deviation from its definition, by an error function in f64.
+/// Compares GELU with its definition, by an error function in f64.
 #[test]
 fn gelu_is_near_its_definition() {
     for i in -80000..=80000 {
@@ -138,7 +138,7 @@ fn soft_caps() {
             same(&run(kernels, x), &want, || format!("{} soft cap of {n}", kernels.name));
         }
     }
-    // 4e-7 of the value, over the whole range of floats (but for the smallest, which have fewer digits).
+    // The relative error is at most 4e-7 over the whole range of floats, except for denormals, which have fewer digits.
     for (x, got) in all.iter().zip(run(&SCALAR, &all)) {
         let want = 30.0 * libm::tanh(f64::from(*x) / 30.0);
         let error = (f64::from(got) - want).abs();
@@ -149,7 +149,7 @@ fn soft_caps() {
 #[test]
 fn rounding_to_half() {
     let mut all = all_floats(16381);
-    // Every half, the middle between it and the next, and what is just beside them.
+    // Every f16, the middle between it and the next one, and the neighbours of both.
     for bits in 0..=u16::MAX {
         let (a, b) = (half::f16::from_bits(bits).to_f32(), half::f16::from_bits(bits.wrapping_add(1)).to_f32());
         let middle = a / 2.0 + b / 2.0;

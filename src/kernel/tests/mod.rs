@@ -1,5 +1,5 @@
-//! Every table against the scalar one: the same bits, on random and on adversarial data. A NaN
-//! equals a NaN.
+//! Compares every table with the scalar one, on random and on adversarial data. The bits must be equal, except that any
+//! NaN equals any other.
 
 extern crate std;
 
@@ -14,7 +14,7 @@ use std::{eprintln, string::String, vec, vec::Vec};
 use crate::kernel::Kernels;
 use crate::quant::{Format, TensorType, formats, formats_list};
 
-/// The tables that this machine can run, but for the reference.
+/// The tables that this machine can run, without the scalar one.
 fn tables() -> Vec<&'static Kernels> {
     let tables: Vec<_> = Kernels::available().filter(|kernels| kernels.name != "scalar").collect();
     if tables.is_empty() {
@@ -23,14 +23,14 @@ fn tables() -> Vec<&'static Kernels> {
     tables
 }
 
-/// What the numbers of a case are like.
+/// The kind of values in a test case.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Data {
-    /// Of ordinary size.
+    /// Ordinary magnitudes.
     Plain,
-    /// The largest magnitudes that the formats have, and zeros.
+    /// The largest magnitudes of the formats, and zeros.
     Extreme,
-    /// Anything: denormals, infinities and NaN among ordinary numbers.
+    /// Ordinary values mixed with denormals, infinities and NaN.
     Wild,
 }
 
@@ -55,7 +55,7 @@ const WILD: [f32; 16] = [
     f32::NAN,
 ];
 
-/// Xorshift: the same numbers on every machine.
+/// A xorshift generator, with the same values on every machine.
 struct Random(u64);
 
 impl Random {
@@ -74,7 +74,7 @@ impl Random {
         from[self.below(from.len())]
     }
 
-    /// From -1 to 1.
+    /// A value from -1 to 1.
     fn unit(&mut self) -> f32 {
         (self.bits() >> 40) as f32 / (1 << 23) as f32 - 1.0
     }
@@ -83,7 +83,7 @@ impl Random {
         match data {
             Data::Plain => self.unit(),
             Data::Extreme => self.pick(&[-1.0, 1.0, 0.0, 1.0]) * 60000.0,
-            // Mostly ordinary, or every result would be NaN.
+            // Mostly ordinary values, because otherwise every result would be NaN.
             Data::Wild if self.below(40) == 0 => self.pick(&WILD),
             Data::Wild => self.unit() * self.pick(&[1e-38, 1e-20, 1e-4, 1.0, 1.0, 1e4]),
         }
@@ -93,7 +93,7 @@ impl Random {
         (0..n).map(|_| self.float(data)).collect()
     }
 
-    /// A scale as it stands in a block.
+    /// A little-endian f16 scale.
     fn half(&mut self, data: Data) -> [u8; 2] {
         let x = match data {
             Data::Plain => self.unit() * 0.01,
@@ -108,7 +108,7 @@ impl Random {
         if data == Data::Extreme { self.pick(&[0x80, 0x7f, 0x80, 0xff, 0]) } else { self.bits() as u8 }
     }
 
-    /// `rows` rows of weights, after `skip` bytes.
+    /// `skip` bytes, then `rows` rows of weights.
     fn weights(&mut self, kind: TensorType, data: Data, rows: usize, cols: usize, skip: usize) -> Vec<u8> {
         let (elements, bytes) = kind.block();
         let mut out = vec![0x55; skip];
@@ -137,7 +137,7 @@ macro_rules! of_formats {
             [$(TensorType::$name),*].into_iter().filter(|kind| kind.is_built()).collect()
         }
 
-        /// Where a block has f16.
+        /// The offsets of the f16 fields in a block.
         fn halves(kind: TensorType) -> impl Iterator<Item = usize> {
             let places = match kind {
                 $(TensorType::$name => {
@@ -152,7 +152,7 @@ macro_rules! of_formats {
 }
 formats_list!(of_formats);
 
-/// Asserts equal bits, all NaN being one.
+/// Asserts equal bits, or NaN in both.
 fn same(got: &[f32], want: &[f32], what: impl Fn() -> String) {
     assert_eq!(got.len(), want.len());
     for (i, (g, w)) in got.iter().zip(want).enumerate() {
@@ -160,5 +160,5 @@ fn same(got: &[f32], want: &[f32], what: impl Fn() -> String) {
     }
 }
 
-/// What no kernel writes by chance.
+/// A value that no kernel writes by chance.
 const UNTOUCHED: f32 = 12345.678;

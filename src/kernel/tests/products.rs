@@ -1,4 +1,4 @@
-//! Matrix products, of every type of weights.
+//! Matrix products, with every weight type.
 
 extern crate std;
 
@@ -12,7 +12,7 @@ use crate::kernel::{Acts, Form, Kernels, Matrix, SCALAR, linear, panel_bytes};
 use crate::quant::{Format, Plain, TensorType, decode_row, formats, formats_list};
 use crate::workers::{Serial, Workers};
 
-/// Activations with room for both forms.
+/// Activations as floats and in a quantized form.
 pub(super) struct Tokens {
     pub x: Vec<f32>,
     pub q: Vec<i8>,
@@ -34,7 +34,7 @@ impl Tokens {
         let x = random.floats(data, cols * tokens);
         let mut tokens = Self::quantized(&SCALAR, form, x, tokens);
         if data == Data::Extreme {
-            // Every quant at an end, as rounding seldom gives it; now and then all at the same.
+            // Quants at the ends of their range, which rounding rarely produces; sometimes all at the same end.
             let ends: &[i8] = random.pick(&[&[-127, 127, 127], &[127], &[-127]]);
             tokens.q.fill_with(|| random.pick(ends));
             for (sum, q) in tokens.sums.iter_mut().zip(tokens.q.chunks(SUM_SPAN)) {
@@ -49,7 +49,7 @@ impl Tokens {
     }
 }
 
-/// A product in memory that ends with what is needed.
+/// A matrix product whose operands and outputs end at an inaccessible page.
 fn product(kernels: &Kernels, w: Matrix<'_>, x: &Acts<'_>, stride: usize) -> Vec<f32> {
     let mut out = Edge::of(&vec![UNTOUCHED; stride * (x.tokens - 1) + w.rows]);
     let mut panel = Edge::of(&vec![0xaa; if x.tokens > 1 { panel_bytes(w.kind, w.cols) } else { 0 }]);
@@ -59,7 +59,7 @@ fn product(kernels: &Kernels, w: Matrix<'_>, x: &Acts<'_>, stride: usize) -> Vec
     out.to_vec()
 }
 
-/// One matrix product by all tables.
+/// Compares one matrix product of all tables.
 fn check_product(random: &mut Random, kind: TensorType, data: Data, rows: usize, cols: usize, tokens: usize) {
     let form = Form::of(kind).unwrap();
     let skip = random.below(8);
@@ -79,7 +79,7 @@ fn check_product(random: &mut Random, kind: TensorType, data: Data, rows: usize,
     }
 }
 
-/// Random products of each kind of data: fewer under qemu, where they would take ten minutes.
+/// Random products per kind of data. Fewer under qemu, where 40 would take ten minutes.
 const CASES: usize = if cfg!(target_arch = "x86_64") { 40 } else { 12 };
 
 fn check_products(kind: TensorType) {
@@ -97,14 +97,14 @@ fn check_products(kind: TensorType) {
             check_product(&mut random, kind, data, rows, cols, tokens);
         }
         check_product(&mut random, kind, data, 33, 768, 9);
-        // Rows of a length that is prefetched otherwise on x86-64.
+        // A row length with a different prefetch on x86-64.
         check_product(&mut random, kind, data, 33, 1024, 1);
     }
 }
 
 macro_rules! codes {
     ({} $($name:ident = $number:literal, $module:ident :: $format:ident, $feature:literal;)*) => {
-        /// Codes are at most what the kernels count on, whatever the bytes of a block: `.ci/bounds` begins here.
+        /// Codes never exceed `Format::MAX`, whatever the bytes of a block. The proofs of `.ci/bounds` start from this.
         #[test]
         fn codes_are_at_most_their_maximum() {
             $(largest_code::<formats::$module::$format>(stringify!($name));)*
@@ -121,7 +121,7 @@ fn largest_code<F: Format>(name: &str) {
         largest = largest.max(codes.max().unwrap_or(0));
     };
     (0..=255).for_each(|byte| take(&vec![byte; size_of::<F::Block>()]));
-    // Each of the 2048 entries of the largest table comes some 300 times.
+    // Each of the 2048 entries of the largest table occurs about 300 times.
     for _ in 0..20_000 {
         take(&(0..size_of::<F::Block>()).map(|_| random.bits() as u8).collect::<Vec<_>>());
     }
@@ -140,7 +140,7 @@ impl Workers for Three {
     }
 }
 
-/// Several matrices at once, side by side and one after the other, are what each is alone.
+/// The product of several matrices equals the products of each, side by side in memory and one after the other.
 #[test]
 fn several_products() {
     let mut random = Random(7);
@@ -170,7 +170,7 @@ fn several_products() {
     }
 }
 
-/// Outputs that would lie over each other or outside are seen.
+/// Outputs that overlap, or that are out of bounds, are rejected.
 #[test]
 fn places_of_products() {
     let w = Matrix::at(TensorType::F32, (4, 1), &[0; 16], 0).unwrap();
@@ -183,7 +183,7 @@ fn places_of_products() {
     assert!(!fit([(&Matrix { rows: 17, ..w }, 0)].into_iter(), 1, 32, 32), "less than a byte a row");
 }
 
-/// Negative products that are too small for a number: a sum of them is -0, but +0 where zeros fill up the last sixteen.
+/// Sums of negative products that round to -0. The sum is -0, or +0 if zeros fill up the last sixteen lanes.
 #[test]
 fn sums_of_what_rounds_to_nothing() {
     for kind in [TensorType::F32, TensorType::F16, TensorType::BF16] {
@@ -220,7 +220,7 @@ fn bf16_weights() {
     check_products(TensorType::BF16);
 }
 
-/// Every block format, in threads: there are many.
+/// Every block format, in two threads to save time.
 #[test]
 fn block_weights() {
     std::thread::scope(|scope| {
@@ -230,7 +230,7 @@ fn block_weights() {
     });
 }
 
-/// The dot products against something that no kernel has a part in: sums in f64 over decoded rows.
+/// Compares the dot products with sums in f64 over decoded rows, which use no kernel.
 #[test]
 fn block_weights_by_decoded_rows() {
     let mut random = Random(23);
@@ -251,8 +251,8 @@ fn block_weights_by_decoded_rows() {
             let (want, size): (f64, f64) = (terms().sum(), terms().map(f64::abs).sum());
             let w = Matrix::at(kind, (1, cols), &bytes, 0).unwrap();
             let got = f64::from(product(&SCALAR, w, &x.acts(), 1)[0]);
-            // Two roundings and one of the minimum for each block; minimums may be larger than what is left.
-            // Scales that are not f16 are random: some numbers are beyond f32.
+            // Per block there are two roundings, and one of the minimum. Scales that are not f16 are random, so that
+            // some values exceed f32 and are left out.
             if size < 1e38 {
                 assert!((got - want).abs() <= 4e-6 * size, "{kind:?}: {got}, not {want}");
                 compared += 1;
@@ -262,7 +262,7 @@ fn block_weights_by_decoded_rows() {
     }
 }
 
-/// A half read as a weight is exact, whichever of the 65536 it is.
+/// An f16 or bf16 weight is read exactly, for each of the 65536 values.
 #[test]
 fn every_half() {
     for (kind, shift) in [(TensorType::F16, 0), (TensorType::BF16, 0), (TensorType::Q8_0, 1)] {

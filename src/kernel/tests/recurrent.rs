@@ -1,4 +1,4 @@
-//! Convolutions and states of fixed size.
+//! Convolutions, and recurrent states of fixed size.
 
 extern crate std;
 
@@ -8,12 +8,12 @@ use super::edge::Edge;
 use super::{Data, Random, same, tables};
 use crate::kernel::{Convolution, Kernels, Recurrence, SCALAR};
 
-/// A convolution, all tokens at once and in two passes, in every table; and its definition in f64.
+/// A convolution of all tokens at once and in two passes, by every table, compared with its definition in f64.
 #[test]
 fn convolutions() {
     let mut random = Random(31);
     for (channels, taps, tokens, silu) in [(1, 1, 3, false), (17, 3, 5, false), (64, 4, 9, true), (33, 8, 2, true)] {
-        // The last row ends with its channels.
+        // The last row has no elements after its channels.
         let (stride, n) = (channels + 3, channels * (taps - 1));
         let bytes = |x: Vec<f32>| x.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
         let (weight, bias) = (random.floats(Data::Plain, channels * taps), random.floats(Data::Plain, channels));
@@ -49,7 +49,7 @@ fn convolutions() {
     }
 }
 
-/// A head's state through some tokens, at once and in two passes, in every table; and its definition in f64.
+/// A head's state with some tokens at once and in two passes, by every table, compared with its definition in f64.
 #[test]
 fn recurrences() {
     let mut random = Random(37);
@@ -57,7 +57,7 @@ fn recurrences() {
         let stride = 2 * keys + width + 1;
         let x = Edge::of(&random.floats(Data::Plain, tokens * stride));
         let gates = Edge::of(&random.floats(Data::Plain, 2 * tokens));
-        // In tiles of sixteen columns.
+        // Converts the state to tiles of sixteen columns.
         let before = random.floats(Data::Plain, keys * width.next_multiple_of(16));
         let place = |key: usize, column: usize| (column / 16 * keys + key) * 16 + column % 16;
         let job = |from: usize| Recurrence {
