@@ -453,7 +453,7 @@ impl<S: Isa, const R: usize> Softmax<S, R> {
     }
 }
 
-/// Queries with fewer elements are copied, to a distance a little above a power of two.
+/// Queries with fewer elements than this are copied, to a distance a little above a power of two.
 const NARROW: usize = 128 + 16;
 
 /// Adds the values of a block of positions, by weight. Positions common to all rows are processed for all rows

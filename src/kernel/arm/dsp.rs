@@ -156,9 +156,9 @@ pub(super) unsafe fn matmul<F: Format>(job: &mut Job<'_>) {
                 let next = if in_words && n % 2 == 1 { d.get(n).copied() } else { None };
                 Spread::write::<F>(spread, q, *sums, *scale, next);
             }
-            // SAFETY: the token has an output per row. `n`, at least one, blocks are written, and each row has as many
-            // from `w` on, `row_bytes` apart. With `in_words`, `row_bytes` is a multiple of 4 and so of two blocks of
-            // 34 bytes, which makes every `n` even.
+            // SAFETY: the token has an output per row. `n` blocks, at least one, are written, and each row has as many from
+            // `w` on; rows are `row_bytes` apart. With `in_words`, `row_bytes` is a multiple of 4, so the number of blocks
+            // of 34 bytes in a row is even, and so is every `n`.
             unsafe {
                 let out = job.out.add(t * job.stride);
                 if chunk == 0 {

@@ -11,7 +11,7 @@ use crate::quant::Format;
 ///
 /// The methods require the instruction set; the sums are exact, and only the arguments are read.
 pub(super) unsafe trait Dot: Sized {
-    /// True if there are 512-bit registers.
+    /// True if the instruction set has 512-bit registers.
     const WIDE: bool = false;
     /// True if weights that are [`signed`] are multiplied without a bias.
     fn signed<F: Format>() -> bool {
