@@ -203,7 +203,7 @@ macro_rules! features {
 families!(features);
 
 impl Error {
-    /// The crate feature that would make the file run, if it is only left out of this build.
+    /// The crate feature that would support the file, if this build only lacks that.
     ///
     /// # Examples
     ///

@@ -49,7 +49,7 @@ impl<'m, 'w> Session<'m, 'w> {
     /// # Errors
     ///
     /// Same as [`Engine::new`].
-    #[inline(never)] // or its temporaries stay on the caller's stack
+    #[inline(never)] // keeps its temporaries off the caller's stack
     pub fn new(model: &'m Model<'_>, plan: Plan, workspace: &'w mut [u8], kv: &'w mut [u8]) -> Result<Self, Error> {
         let mut engine = Engine::new(model, plan, workspace, kv)?;
         let context = engine.open()?;

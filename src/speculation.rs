@@ -49,7 +49,7 @@ mod tests {
     use super::lookup;
 
     #[test]
-    fn the_longest_end_counts_and_the_latest_with_enough_after_it() {
+    fn the_longest_suffix_and_its_last_long_occurrence() {
         assert_eq!(lookup(&[1, 2, 7, 5, 1, 2, 8, 1, 2], 1), [8]);
         assert_eq!(lookup(&[9, 1, 2, 7, 5, 1, 2, 8, 9, 1, 2], 3), [7, 5, 1]);
         assert_eq!(lookup(&[3, 3, 3, 3], 4), [3]);

@@ -28,19 +28,20 @@ pub struct Context {
     pub(super) logits: Rows,
 }
 
-/// The identity of an engine. No other engine of the program has the same one, also none that is made later in the
-/// same memory.
+/// Identity of an engine, different from that of every other engine in the program, including later ones in the same
+/// memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Id {
     generation: u32,
-    /// The address of the memory: without compare-and-swap, two cores that make engines at once may draw the same generation.
+    /// Address of the engine's memory: without compare-and-swap, two cores that create engines at the same time may get
+    /// equal generations.
     memory: usize,
 }
 
 impl Id {
-    /// A new identity for an engine whose account of contexts lies in `memory`.
+    /// Creates an identity for an engine with its page tables in `memory`.
     pub fn new(memory: &[u32]) -> Self {
-        /// Engines made so far, modulo 2^32. The only mutable static of the core; it changes no result.
+        /// Number of engines created, modulo 2^32. The only mutable static of the core; it does not affect results.
         static ENGINES: AtomicU32 = AtomicU32::new(0);
         #[cfg(target_has_atomic = "32")]
         let generation = ENGINES.fetch_add(1, Ordering::Relaxed);

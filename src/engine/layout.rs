@@ -277,13 +277,13 @@ mod tests {
     }
 
     #[test]
-    fn distances_of_positions_before_and_behind() {
+    fn distances_before_and_after() {
         assert_eq!([1, 2, 9].map(|context| distances(true, context)), [1, 2, 9]);
         assert_eq!([1, 2, 9].map(|context| distances(false, context)), [1, 3, 17]);
     }
 
     #[test]
-    fn states_lie_behind_each_other() {
+    fn states_are_consecutive() {
         let store = Store {
             kind: KvType::F16,
             contexts: 2,

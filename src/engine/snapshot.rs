@@ -98,8 +98,8 @@ const fn min(a: usize, b: usize) -> usize {
 /// states            recurrent states of layers that have one, f32
 /// ```
 ///
-/// Values that are not a number (NaN) keep whatever bits the kernel gave them, which differ between instruction sets; all
-/// other values have the same bits everywhere.
+/// The bits of NaN depend on the kernels and differ between instruction sets. All other values have the same bits
+/// everywhere.
 impl Engine<'_, '_> {
     /// Bytes that [`save`](Self::save) would write now. [`Plan::snapshot_bytes`] computes it in advance.
     pub fn snapshot_bytes(&self, context: &Context) -> usize {

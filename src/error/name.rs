@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_cannot_deceive_a_terminal() {
+    fn control_characters_are_escaped() {
         let shown = |name: &str| Name::new(name.as_bytes()).to_string();
         assert_eq!(shown("\x1b[2Jblk\r\n\0"), "\\u{1b}[2Jblk\\u{d}\\u{a}\\u{0}");
         assert_eq!(

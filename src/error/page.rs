@@ -82,7 +82,7 @@ fn name(error: &Error) -> String {
 }
 
 #[test]
-fn the_page_shows_each_error_in_its_words() {
+fn the_page_shows_each_message() {
     for error in examples() {
         // In Markdown brackets would be links.
         let row = format!("| `{}` | {error} |", name(&error)).replace('[', "\\[");

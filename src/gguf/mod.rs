@@ -80,7 +80,7 @@ impl<'a> Gguf<'a> {
     ///
     /// An [`Error`] variant under "the file", with its position; or [`Error::KeyType`] or [`Error::KeyValue`]
     /// for `general.alignment`.
-    #[inline(never)] // or its temporaries stay on the caller's stack
+    #[inline(never)] // keeps its temporaries off the caller's stack
     pub const fn parse(data: &'a [u8]) -> Result<Self, Error> {
         let mut reader = Reader::new(data, 0);
         let header = tri!(Header::read(&mut reader));

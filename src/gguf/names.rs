@@ -199,7 +199,7 @@ mod tests {
 
     /// Counts the steps for a few names by hand, to define the unit of the bounds.
     #[test]
-    fn what_a_step_is() {
+    fn steps_are_words_and_comparisons() {
         let count = |names: &[&str]| steps(names.iter().map(|name| name.as_bytes().to_vec()));
         assert_eq!(count(&[]).1, 0);
         // Two words and a remainder are hashed; the hash is inserted first.

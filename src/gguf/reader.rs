@@ -174,7 +174,7 @@ mod tests {
 
     /// Tests every read at every offset of files of every length.
     #[test]
-    fn all_that_is_there_and_nothing_behind_it() {
+    fn reads_stay_within_the_file() {
         let bytes: [u8; 12] = core::array::from_fn(|i| i as u8 + 0xe9);
         for (len, at) in (0..=12).flat_map(|len| (0..=13).map(move |at| (len, at))) {
             let (data, start) = (&bytes[..len], at.min(len));

@@ -112,16 +112,16 @@ pub struct Mask<'m, 'w> {
     tokenizer: &'m Tokenizer<'m, 'm>,
     grammar: u32,
     /// Number of tokens tested individually, up to [`FEW`].
-    asked: usize,
+    tested: usize,
 }
 
 impl Mask<'_, '_> {
     /// Same result as [`Constraint::allows`].
     #[inline]
     pub fn allows(&mut self, token: TokenId) -> bool {
-        if self.asked < FEW {
-            self.asked += 1;
-            if self.asked == FEW {
+        if self.tested < FEW {
+            self.tested += 1;
+            if self.tested == FEW {
                 self.masks.find(self.constraint, self.grammar);
             }
             return self.constraint.allows(self.tokenizer, token);
@@ -204,7 +204,7 @@ impl<'w> Masks<'w> {
         if is_known {
             self.find(constraint, grammar);
         }
-        Mask { masks: self, constraint, tokenizer, grammar, asked: if is_known { FEW } else { 0 } }
+        Mask { masks: self, constraint, tokenizer, grammar, tested: if is_known { FEW } else { 0 } }
     }
 
     /// Allowed tokens, and tokens to test, in the current state.

@@ -61,7 +61,7 @@ fn byte(last: u32, to: usize) -> Node {
 }
 
 #[test]
-fn a_node_that_nothing_leads_on_from_is_not_entered() {
+fn nodes_without_transitions_are_refused() {
     let table = table(&[byte(255, 1), byte(255, 2), Node::default()]);
     let grammar = Grammar::new(&table).unwrap();
     let mut state = State::new(&grammar);
@@ -92,7 +92,7 @@ fn a_token_is_allowed_by_its_number_only_where_it_is_taken() {
 }
 
 #[test]
-fn stacks_by_bytes_and_by_number_go_on_beside_each_other() {
+fn stacks_by_bytes_and_by_id_advance_together() {
     // `A` calls 1 and returns to 3, both by byte 65 and by token 7.
     let first = Node { ranges: vec![(65, Some(1))], jumps: vec![(1, 7, 2)], ..Node::default() };
     let after = |last| Node { jumps: vec![(0, 3, if last == 1 { 4 } else { 5 })], need: 1, ..Node::default() };
@@ -109,7 +109,7 @@ fn stacks_by_bytes_and_by_number_go_on_beside_each_other() {
 }
 
 #[test]
-fn calls_without_end_are_given_up() {
+fn endless_calls_are_dropped() {
     // Many nodes call each other, and each call occurs twice.
     let count = 60;
     let calls = (0..count).chain(0..count).map(|to| (0, to % 2, to)).cycle().take(4000);
@@ -124,7 +124,7 @@ fn calls_without_end_are_given_up() {
 }
 
 #[test]
-fn nodes_with_too_many_ways_on_are_not_compared_to_the_end() {
+fn comparisons_of_nodes_are_bounded() {
     // From two nodes, 256 bytes lead to all pairs of sixteen nodes and sixteen others, repeatedly.
     let wide = |of: usize, to: fn(usize) -> usize| Node {
         ranges: (0..256).map(|byte| (byte, Some(of + to(byte as usize)))).collect(),

@@ -1,5 +1,5 @@
 //! Aligned memory, and the arena that splits it into typed slices.
-#![allow(unsafe_code)] // one static cell, below
+#![allow(unsafe_code)] // for the static cell below
 
 use core::cell::UnsafeCell;
 #[cfg(any(target_has_atomic = "8", feature = "critical-section"))]
@@ -130,7 +130,7 @@ impl<const N: usize> Workspace<N> {
     /// # Errors
     ///
     /// [`Error::WorkspaceTaken`] on every later call.
-    #[allow(clippy::mut_from_ref)] // once only, which is what `taken` is for
+    #[allow(clippy::mut_from_ref)] // `taken` ensures that there is only one reference
     pub fn take(&'static self) -> Result<&'static mut [u8], Error> {
         if swap(&self.taken) {
             return Err(Error::WorkspaceTaken);

@@ -45,7 +45,7 @@ pub enum KvType {
 
 impl KvType {
     /// True if this build supports the type.
-    #[allow(clippy::match_like_matches_macro)] // only where all features are on
+    #[allow(clippy::match_like_matches_macro)] // the lint only applies with all features
     pub const fn is_built(self) -> bool {
         match self {
             Self::F32 => cfg!(feature = "kv-f32"),

@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_names_the_page_of_another() {
+    fn entries_share_pages() {
         let (mut pages, mut tables) = ([0; 3], [0; 4]);
         let mut pool = Pool::new(&mut pages, &mut tables, 2);
         pool.claim(0, 0, 0);

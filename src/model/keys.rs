@@ -16,7 +16,7 @@ use crate::{Error, Gguf, Name, tri};
 pub(super) struct Keys<'g, 'a> {
     gguf: &'g Gguf<'a>,
     pub architecture: &'a str,
-    asked: [&'static str; 64],
+    requested: [&'static str; 64],
     count: usize,
     /// Number of layers; 0 until it was read.
     layers: usize,
@@ -40,7 +40,7 @@ impl<'g, 'a> Keys<'g, 'a> {
         Ok(Self {
             gguf,
             architecture: tri!(gguf.architecture()),
-            asked: [""; 64],
+            requested: [""; 64],
             count: 0,
             layers: 0,
             partial_layers: false,
@@ -50,8 +50,8 @@ impl<'g, 'a> Keys<'g, 'a> {
 
     /// Returns the architecture's prefix and records that `name` is a known key.
     const fn prefix(&mut self, name: &'static str) -> &'a str {
-        if self.count < self.asked.len() {
-            self.asked[self.count] = name;
+        if self.count < self.requested.len() {
+            self.requested[self.count] = name;
             self.count += 1;
         }
         self.architecture
@@ -63,14 +63,14 @@ impl<'g, 'a> Keys<'g, 'a> {
     ///
     /// [`Error::UnexpectedKey`] and [`Error::UnsupportedKey`].
     pub const fn all_known(&self) -> Result<(), Error> {
-        let asked = match self.asked.split_at_checked(self.count) {
-            Some((asked, _)) => asked,
-            None => &self.asked,
+        let requested = match self.requested.split_at_checked(self.count) {
+            Some((requested, _)) => requested,
+            None => &self.requested,
         };
         let mut keys = self.gguf.keys();
         while let Some((key, value)) = keys.next_key() {
             let Some(name) = after(key.as_bytes(), self.architecture.as_bytes()) else { continue };
-            if !contains(asked, name) {
+            if !contains(requested, name) {
                 tri!(neutral::check(self.gguf, self.architecture, name, value));
             }
         }

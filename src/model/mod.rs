@@ -56,7 +56,7 @@ impl<'a> Model<'a> {
     ///
     /// The errors of [`Spec::read`] for the metadata; [`Error::MissingTensor`], [`Error::UnexpectedTensor`],
     /// [`Error::TensorShape`] and [`Error::Unsupported`] for the tensors.
-    #[inline(never)] // or its temporaries stay on the caller's stack
+    #[inline(never)] // keeps its temporaries off the caller's stack
     pub fn new(gguf: &Gguf<'a>) -> Result<Self, Error> {
         match &Spec::read(gguf) {
             Ok(spec) => Self::checked(gguf, spec),
@@ -64,7 +64,7 @@ impl<'a> Model<'a> {
         }
     }
 
-    #[inline(never)] // or it is all on the stack while the metadata are read
+    #[inline(never)] // keeps the model off the stack while the metadata is read
     fn checked(gguf: &Gguf<'a>, spec: &Spec<'a>) -> Result<Self, Error> {
         let encoder = spec.encoder();
         weights::check(gguf, spec)?;

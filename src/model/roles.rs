@@ -207,82 +207,84 @@ impl Role {
         }
         match self {
             Self::TokenEmbd | Self::AttnOutput => Required,
-            Self::Output => also(spec.has_head(), Optional), // absent: the token embedding is the head as well
-            Self::OutputBias => also(spec.has_head(), spec.output_bias),
-            Self::Dense2 => only(pooled.0 > 0),
-            Self::Dense3 => only(pooled.1 > 0),
-            Self::ClsBias | Self::ClsNorm => also(pooled.0 > 0, Optional),
-            Self::ClsOutputBias => also(pooled.1 > 0, Optional),
+            Self::Output => need_if(spec.has_head(), Optional), // absent: the token embedding is the head as well
+            Self::OutputBias => need_if(spec.has_head(), spec.output_bias),
+            Self::Dense2 => required_if(pooled.0 > 0),
+            Self::Dense3 => required_if(pooled.1 > 0),
+            Self::ClsBias | Self::ClsNorm => need_if(pooled.0 > 0, Optional),
+            Self::ClsOutputBias => need_if(pooled.1 > 0, Optional),
             Self::Cls | Self::ClsOutput => Need::Absent, // some families use these names for the two above
-            Self::OutputNorm => only(spec.final_norm),
-            Self::TokenTypes => only(spec.token_types() > 0),
-            Self::TokenEmbdNorm => only(spec.embedding_norm()),
-            Self::TokenEmbdNormBias => only(spec.embedding_norm() && biased),
+            Self::OutputNorm => required_if(spec.final_norm),
+            Self::TokenTypes => required_if(spec.token_types() > 0),
+            Self::TokenEmbdNorm => required_if(spec.embedding_norm()),
+            Self::TokenEmbdNormBias => required_if(spec.embedding_norm() && biased),
             // Only the first layer has it; all layers share it.
-            Self::AttnRelB => only(matches!(spec.positions(), Positions::Relative { .. }) && layer.index == 0),
-            Self::AttnOutputNorm | Self::LayerOutputNorm => only(residual_norm),
-            Self::AttnOutputNormBias | Self::LayerOutputNormBias => only(residual_norm && biased),
-            Self::CrossAttnNorm => only(cross && pre_norm),
-            Self::CrossAttnNormBias => only(cross && pre_norm && biased),
-            Self::CrossAttnOutputNorm => only(cross && residual_norm),
-            Self::CrossAttnOutputNormBias => only(cross && residual_norm && biased),
-            Self::CrossAttnQ | Self::CrossAttnK | Self::CrossAttnV | Self::CrossAttnOutput => only(cross),
-            Self::CrossAttnQBias | Self::CrossAttnKBias | Self::CrossAttnVBias => also(cross, spec.qkv_bias),
-            Self::CrossAttnOutputBias => also(cross, spec.linear_bias),
-            Self::PositionEmbd => only(matches!(spec.positions(), Positions::Learned)),
-            Self::RopeFreqs => also(turned && !long, Optional),
-            Self::RopeFactorsShort | Self::RopeFactorsLong => also(long, Optional),
+            Self::AttnRelB => required_if(matches!(spec.positions(), Positions::Relative { .. }) && layer.index == 0),
+            Self::AttnOutputNorm | Self::LayerOutputNorm => required_if(residual_norm),
+            Self::AttnOutputNormBias | Self::LayerOutputNormBias => required_if(residual_norm && biased),
+            Self::CrossAttnNorm => required_if(cross && pre_norm),
+            Self::CrossAttnNormBias => required_if(cross && pre_norm && biased),
+            Self::CrossAttnOutputNorm => required_if(cross && residual_norm),
+            Self::CrossAttnOutputNormBias => required_if(cross && residual_norm && biased),
+            Self::CrossAttnQ | Self::CrossAttnK | Self::CrossAttnV | Self::CrossAttnOutput => required_if(cross),
+            Self::CrossAttnQBias | Self::CrossAttnKBias | Self::CrossAttnVBias => need_if(cross, spec.qkv_bias),
+            Self::CrossAttnOutputBias => need_if(cross, spec.linear_bias),
+            Self::PositionEmbd => required_if(matches!(spec.positions(), Positions::Learned)),
+            Self::RopeFreqs => need_if(turned && !long, Optional),
+            Self::RopeFactorsShort | Self::RopeFactorsLong => need_if(long, Optional),
             Self::PerLayerTokenEmbd | Self::PerLayerModelProj | Self::PerLayerProjNorm => {
-                only(spec.per_layer_input() > 0)
+                required_if(spec.per_layer_input() > 0)
             }
             // If the embedding is normed, the first layer may lack this norm.
-            Self::AttnNorm if layer.index == 0 && spec.embedding_norm() => also(pre_norm, Optional),
-            Self::AttnNorm => only(pre_norm),
-            Self::AttnNormBias => only(pre_norm && biased),
-            Self::FfnNorm => only(pre_norm && layer.ffn > 0 && !alone),
-            Self::FfnNormBias => only(pre_norm && biased && layer.ffn > 0 && !alone),
+            Self::AttnNorm if layer.index == 0 && spec.embedding_norm() => need_if(pre_norm, Optional),
+            Self::AttnNorm => required_if(pre_norm),
+            Self::AttnNormBias => required_if(pre_norm && biased),
+            Self::FfnNorm => required_if(pre_norm && layer.ffn > 0 && !alone),
+            Self::FfnNormBias => required_if(pre_norm && biased && layer.ffn > 0 && !alone),
             Self::FfnNormBare => Need::Absent, // some families use this name for the one above
-            Self::AttnGate => only(delta),
-            Self::SsmAlpha | Self::SsmBeta => only(delta && in_turns),
-            Self::SsmBetaAlpha => only(delta && !in_turns),
-            Self::SsmIn | Self::SsmD => only(mamba),
-            Self::SsmConv | Self::SsmDtBias | Self::SsmA | Self::SsmOut => only(delta || mamba),
-            Self::SsmConvBias => also(mamba, Optional),
+            Self::AttnGate => required_if(delta),
+            Self::SsmAlpha | Self::SsmBeta => required_if(delta && in_turns),
+            Self::SsmBetaAlpha => required_if(delta && !in_turns),
+            Self::SsmIn | Self::SsmD => required_if(mamba),
+            Self::SsmConv | Self::SsmDtBias | Self::SsmA | Self::SsmOut => required_if(delta || mamba),
+            Self::SsmConvBias => need_if(mamba, Optional),
             Self::SsmNorm => {
                 if delta {
                     Required
                 } else {
-                    also(mamba, Optional)
+                    need_if(mamba, Optional)
                 }
             }
-            Self::ShortConvIn | Self::ShortConv | Self::ShortConvOut => only(short),
-            Self::OutputNormBias => only(spec.final_norm && biased),
-            Self::PostAttentionNorm | Self::PostFfwNorm => only(post_norm),
-            Self::AttnQkv => only(spec.fused_qkv() || delta),
-            Self::AttnQkvBias => also(spec.fused_qkv(), spec.qkv_bias),
-            Self::AttnQ => only(!spec.fused_qkv()),
-            Self::AttnK => own(layer, only(!spec.fused_qkv())),
-            Self::AttnV => own(layer, also(!spec.fused_qkv(), if spec.v_from_k() { Optional } else { Required })),
-            Self::AttnQBias => also(!spec.fused_qkv(), spec.qkv_bias),
-            Self::AttnKBias | Self::AttnVBias => own(layer, also(!spec.fused_qkv(), spec.qkv_bias)),
-            Self::AttnQNorm => spec.qk_norm().need(),
-            Self::AttnKNorm => own(layer, spec.qk_norm().need()),
-            Self::AttnOutputBias => spec.linear_bias,
-            Self::FfnUp | Self::FfnDown => only(dense),
-            Self::FfnUpBias | Self::FfnDownBias => also(dense, spec.linear_bias),
-            Self::FfnGate => only(dense && gated),
-            Self::FfnGateBias => also(dense && gated, spec.linear_bias),
-            Self::FfnGateInp | Self::FfnUpExps | Self::FfnDownExps => only(layer.has_experts),
-            Self::FfnGateExps => only(layer.has_experts && gated),
-            Self::ExpProbsBias => also(sigmoid, Optional),
-            Self::FfnUpShexp | Self::FfnDownShexp => only(shared.is_some()),
-            Self::FfnGateShexp => only(shared.is_some() && gated),
-            Self::FfnGateInpShexp => only(matches!(shared, Some(SharedExperts { gated: true, .. }))),
-            Self::FfnGateInpBias | Self::FfnGateExpsBias | Self::FfnUpExpsBias | Self::FfnDownExpsBias => {
-                only(matches!(spec.experts(), Some(Experts { biases: true, .. })))
+            Self::ShortConvIn | Self::ShortConv | Self::ShortConvOut => required_if(short),
+            Self::OutputNormBias => required_if(spec.final_norm && biased),
+            Self::PostAttentionNorm | Self::PostFfwNorm => required_if(post_norm),
+            Self::AttnQkv => required_if(spec.fused_qkv() || delta),
+            Self::AttnQkvBias => need_if(spec.fused_qkv(), spec.qkv_bias),
+            Self::AttnQ => required_if(!spec.fused_qkv()),
+            Self::AttnK => need_if_owned(layer, required_if(!spec.fused_qkv())),
+            Self::AttnV => {
+                need_if_owned(layer, need_if(!spec.fused_qkv(), if spec.v_from_k() { Optional } else { Required }))
             }
-            Self::AttnSinks => only(spec.attention_sinks()),
-            Self::InpGate | Self::Proj | Self::PostNorm => only(spec.per_layer_input() > 0),
+            Self::AttnQBias => need_if(!spec.fused_qkv(), spec.qkv_bias),
+            Self::AttnKBias | Self::AttnVBias => need_if_owned(layer, need_if(!spec.fused_qkv(), spec.qkv_bias)),
+            Self::AttnQNorm => spec.qk_norm().need(),
+            Self::AttnKNorm => need_if_owned(layer, spec.qk_norm().need()),
+            Self::AttnOutputBias => spec.linear_bias,
+            Self::FfnUp | Self::FfnDown => required_if(dense),
+            Self::FfnUpBias | Self::FfnDownBias => need_if(dense, spec.linear_bias),
+            Self::FfnGate => required_if(dense && gated),
+            Self::FfnGateBias => need_if(dense && gated, spec.linear_bias),
+            Self::FfnGateInp | Self::FfnUpExps | Self::FfnDownExps => required_if(layer.has_experts),
+            Self::FfnGateExps => required_if(layer.has_experts && gated),
+            Self::ExpProbsBias => need_if(sigmoid, Optional),
+            Self::FfnUpShexp | Self::FfnDownShexp => required_if(shared.is_some()),
+            Self::FfnGateShexp => required_if(shared.is_some() && gated),
+            Self::FfnGateInpShexp => required_if(matches!(shared, Some(SharedExperts { gated: true, .. }))),
+            Self::FfnGateInpBias | Self::FfnGateExpsBias | Self::FfnUpExpsBias | Self::FfnDownExpsBias => {
+                required_if(matches!(spec.experts(), Some(Experts { biases: true, .. })))
+            }
+            Self::AttnSinks => required_if(spec.attention_sinks()),
+            Self::InpGate | Self::Proj | Self::PostNorm => required_if(spec.per_layer_input() > 0),
             Self::LayerOutputScale => spec.layer_scale(),
         }
     }
@@ -530,17 +532,17 @@ const fn mixer_of(spec: &Spec<'_>, layer: &Layer) -> Option<Recurrent> {
 }
 
 /// Required if `condition` holds, else absent.
-const fn only(condition: bool) -> Need {
-    also(condition, Need::Required)
+const fn required_if(condition: bool) -> Need {
+    need_if(condition, Need::Required)
 }
 
 /// `need` if `condition` holds, else absent.
-const fn also(condition: bool, need: Need) -> Need {
+const fn need_if(condition: bool, need: Need) -> Need {
     if condition { need } else { Need::Absent }
 }
 
 /// `need` for layers that compute keys and values. Other layers do not use the tensor, but some files contain it.
-const fn own(layer: &Layer, need: Need) -> Need {
+const fn need_if_owned(layer: &Layer, need: Need) -> Need {
     if layer.owns_kv || matches!(need, Need::Absent) { need } else { Need::Unused }
 }
 

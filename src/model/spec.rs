@@ -346,7 +346,7 @@ impl<'a> Spec<'a> {
     /// [`Error::Unsupported`] for an architecture, or a part of it, that is unknown or not in this build;
     /// [`Error::MissingKey`], [`Error::KeyType`] and [`Error::KeyValue`] for invalid metadata; [`Error::UnexpectedKey`]
     /// and [`Error::UnsupportedKey`] for a key under the architecture's prefix that its family does not use.
-    #[inline(never)] // or its temporaries stay on the caller's stack
+    #[inline(never)] // keeps its temporaries off the caller's stack
     pub const fn read(gguf: &Gguf<'a>) -> Result<Self, Error> {
         let mut keys = tri!(Keys::new(gguf));
         Self::of(&mut keys)
@@ -372,7 +372,7 @@ impl<'a> Spec<'a> {
         self.check_encoder(keys)
     }
 
-    #[inline(never)] // or another spec lies on the caller's stack
+    #[inline(never)] // keeps another spec off the caller's stack
     const fn check_encoder(&self, keys: &Keys<'_, 'a>) -> Result<(), Error> {
         match self.encoder() {
             Some(encoder) => encoder.check(keys),

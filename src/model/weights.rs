@@ -43,7 +43,7 @@ struct Found<'t> {
 }
 
 impl Found<'_> {
-    fn twice(&self) -> Error {
+    fn duplicate(&self) -> Error {
         Error::DuplicateTensor { tensor: Name::new(self.tensor.name.as_bytes()) }
     }
 }
@@ -88,7 +88,7 @@ fn walk(gguf: &Gguf<'_>, spec: &Spec<'_>, found: &mut dyn FnMut(Found<'_>) -> Re
 
 /// Checks that the file has every tensor of `spec` and no other. (A duplicate under an alternative name is found when
 /// the table is filled.)
-#[inline(never)] // or its temporaries stay on the caller's stack
+#[inline(never)] // keeps its temporaries off the caller's stack
 pub(super) fn check(gguf: &Gguf<'_>, spec: &Spec<'_>) -> Result<(), Error> {
     // Tensors counted per role: a bit for each layer would take kilobytes of stack.
     let mut counts = [0u16; Role::ALL.len()];
@@ -116,7 +116,7 @@ fn blame(gguf: &Gguf<'_>, spec: &Spec<'_>, role: Role) -> Result<(), Error> {
     walk(gguf, spec, &mut |found| {
         if let Some(bits) = seen.get_mut(found.layer / 64).filter(|_| found.role == role) {
             if *bits >> (found.layer % 64) & 1 != 0 {
-                return Err(found.twice());
+                return Err(found.duplicate());
             }
             *bits |= 1 << (found.layer % 64);
         }
@@ -218,7 +218,7 @@ impl<'m, 'w> Weights<'m, 'w> {
             };
             if let Some(entry) = slots.place(found.role, found.layer).and_then(|place| table.get_mut(place)) {
                 if entry.place != 0 {
-                    return Err(found.twice());
+                    return Err(found.duplicate());
                 }
                 let place = found.tensor.offset << 8 | u64::from(found.kind.0);
                 *entry = Entry { place, rows: rows as u32, cols: cols as u32 };

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_utf8_is_replaced() {
+    fn invalid_utf8_is_replaced() {
         assert_eq!(normal(false, false, b"a\xffb\xe2\x96"), "a\u{fffd}b\u{fffd}\u{fffd}".as_bytes());
         assert_eq!(normal(false, true, "a▁▁b".as_bytes()), b" a  b");
     }

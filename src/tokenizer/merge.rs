@@ -312,7 +312,7 @@ mod tests {
 
     /// A word of any length requests at most three keys per symbol; the tree bounds the other work.
     #[test]
-    fn keys_are_asked_for_in_proportion() {
+    fn key_requests_are_linear() {
         struct Counted(Sums, core::cell::Cell<usize>);
         impl Rules for Counted {
             fn key(&self, pair: Pair) -> u32 {

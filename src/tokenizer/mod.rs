@@ -168,7 +168,7 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
     /// # Errors
     ///
     /// Same as [`new`](Self::new).
-    #[inline(never)] // or its temporaries stay on the caller's stack
+    #[inline(never)] // keeps its temporaries off the caller's stack
     pub fn build_index(gguf: &Gguf<'a>, index: &'i mut [u8]) -> Result<Self, Error> {
         let vocab = Vocab::read(gguf)?;
         let index = build::build(gguf, &vocab, index)?;
@@ -182,7 +182,7 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
     ///
     /// Same as [`new`](Self::new) for metadata; [`Error::ForeignIndex`] if the index is damaged or was built for
     /// another vocabulary or by another version of this crate.
-    #[inline(never)] // or its temporaries stay on the caller's stack
+    #[inline(never)] // keeps its temporaries off the caller's stack
     pub fn with_index(gguf: &Gguf<'a>, index: &'i [u8]) -> Result<Self, Error> {
         let vocab = Vocab::read(gguf)?;
         let index = Index::new(&vocab, index).and_then(|index| verified(gguf, &vocab, index));

@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn overlong_characters_are_what_they_spell() {
+    fn overlong_forms_give_the_number_they_encode() {
         let first = |name: &str, text: &[u8]| {
             PreTokenizer::by_name(name.as_bytes()).and_then(|pre| pre.words(text).next().map(<[u8]>::len))
         };

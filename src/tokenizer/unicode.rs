@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn space_is_what_the_standard_library_says() {
+    fn spaces_agree_with_the_standard_library() {
         for code in 0..=0x10ffff {
             assert_eq!(is_space(code), char::from_u32(code).is_some_and(char::is_whitespace), "{code:x}");
         }
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_character() {
+    fn invalid_bytes() {
         assert_eq!(first_char("😀".as_bytes()), Some(Char { code: 0x1f600, len: 4 }));
         let wrong: [&[u8]; 9] = [
             b"\x80",
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_utf8_is_read_as_llama_cpp_reads_it() {
+    fn invalid_utf8_is_decoded_like_llama_cpp() {
         let normal = |bytes: &[u8]| Normalized::new(bytes).collect::<Vec<u8>>();
         assert_eq!(normal(b"\xff"), "\u{fffd}".as_bytes());
         assert_eq!(normal(b"\xe2\x82"), "\u{fffd}\u{fffd}".as_bytes());

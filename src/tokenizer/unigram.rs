@@ -126,7 +126,7 @@ pub(super) fn encode(
         while !ended && lattice.len < wanted {
             if lattice.len == lattice.bytes.len() {
                 if lattice.word_end(at) < lattice.len {
-                    break; // it ends before `at`
+                    break; // the loaded text suffices
                 }
                 lattice.settle(settled, output)?;
                 lattice.forget(settled);

@@ -8,7 +8,7 @@
 //! core is busy otherwise misses the job.
 //!
 //! Jobs allocate nothing.
-#![allow(unsafe_code)] // one place, in `Shared::join`: the type system cannot say that a job outlives its threads' use of it
+#![allow(unsafe_code)] // in `Shared::join`: the type system cannot express that a job outlives its use by threads
 
 use core::time::Duration;
 use std::format;
@@ -86,7 +86,7 @@ impl Drop for Pool {
 
 /// State shared by the threads.
 #[derive(Debug, Default)]
-#[repr(align(128))] // no cache line shared with anything else, nor the one that is prefetched with it
+#[repr(align(128))] // its own cache line and its own adjacent line, which is prefetched with it
 struct Shared {
     /// Number of the job, a bit that lets threads join ([`OPEN`]), and the count of threads that joined ([`RUNNING`]).
     gate: AtomicUsize,
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn every_piece_once() {
+    fn every_chunk_runs_once() {
         for count in [1, 2, 3, 8] {
             let pool = Pool::new(count);
             assert_eq!(pool.count(), count);
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn others_take_part() {
+    fn threads_join_jobs() {
         let pool = Pool::new(2);
         for pause in [0, 2] {
             thread::sleep(Duration::from_millis(pause)); // the second time the thread is asleep
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_threads_write_is_there_afterwards() {
+    fn writes_of_threads_are_visible_afterwards() {
         let pool = Pool::new(4);
         for round in 0..500 {
             let cells: Vec<AtomicUsize> = (0..64).map(|_| AtomicUsize::new(0)).collect();

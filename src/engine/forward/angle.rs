@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn as_libm_rounds() {
+    fn agrees_with_libm() {
         // A million angles of all magnitudes and both signs.
         for bits in (1..LIMIT.to_bits()).step_by(1237) {
             for angle in [f32::from_bits(bits), -f32::from_bits(bits)] {
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn as_the_mathematics() {
+    fn agrees_with_f64() {
         // Compared with the standard library's f64, rounded: at most the last bit differs.
         for angle in (0..200_000).map(|i| i as f32 * i as f32 * 0.003) {
             let exact = f64::from(angle).sin_cos();
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_position() {
+    fn angles_beyond_the_limit() {
         for angle in [LIMIT, -LIMIT, f32::INFINITY, f32::NEG_INFINITY, f32::NAN] {
             assert_eq!(sine_cosine(angle), (0.0, 1.0));
         }

@@ -102,15 +102,15 @@ impl Forward<'_, '_> {
         project(compute, weights, (spec, &roles, &view, layer), shape, branch, qkv);
         compute.done(Section::Qkv);
         let Some(rotary) = self.rotary.get(layer.pool()) else { return };
-        turn(compute, (spec, weights, layer), rotary, (shape, segments, view.part), qkv);
+        norm_and_rotate(compute, (spec, weights, layer), rotary, (shape, segments, view.part), qkv);
         if layer.owns_kv && view.part != Part::Queries {
-            keep(compute, (layer.kv_heads, shape), (segments, pool), qkv, cache);
+            store_rows(compute, (layer.kv_heads, shape), (segments, pool), qkv, cache);
         }
         compute.done(Section::Heads);
         if view.part == Part::Keys {
             return;
         }
-        let mut look = Look {
+        let mut attend = Attend {
             spec,
             layer,
             shape,
@@ -122,7 +122,7 @@ impl Forward<'_, '_> {
             sinks: weights.vector(Role::AttnSinks, index),
             qkv,
         };
-        look.all(compute, segments, out, self.sums);
+        attend.all(compute, segments, out, self.sums);
         if spec.gated_query() {
             gate(compute, layer, shape, qkv, out);
         }
@@ -155,7 +155,7 @@ fn project(
     let (k_at, v_at) = (shape.q_dim, shape.q_dim + shape.kv_dim);
     let fused = ((Role::AttnQkv, Role::AttnQkvBias), 0, !view.cross);
     let (k, v) = ((roles.k, k_at, keys), (roles.v, v_at, keys));
-    // Gated queries are projected after the values; `turn` copies them to the front without their gates.
+    // Gated queries are projected after the values; `norm_and_rotate` copies them to the front without their gates.
     let wanted = if gated {
         [fused, k, v, (roles.q, v_at + shape.kv_dim, queries)]
     } else {
@@ -176,7 +176,7 @@ fn project(
 }
 
 /// Norms and rotates queries and keys, and norms values, if the model does so and the view has projected them.
-fn turn(
+fn norm_and_rotate(
     compute: &Compute<'_, '_>,
     (spec, weights, layer): (&Spec<'_>, &Weights<'_, '_>, &Layer),
     rotary: &Rotary<'_>,
@@ -252,7 +252,7 @@ fn work(qkv: &[f32]) -> usize {
 }
 
 /// Stores keys and values of all rows in the cache.
-fn keep(
+fn store_rows(
     compute: &Compute<'_, '_>,
     (kv_heads, shape): (usize, Shape),
     (segments, pool): (&[Segment], &Pool<'_>),
@@ -278,7 +278,7 @@ fn keep(
 }
 
 /// Parameters of attending with all queries.
-struct Look<'l> {
+struct Attend<'l> {
     spec: &'l Spec<'l>,
     layer: &'l Layer,
     shape: Shape,
@@ -296,7 +296,7 @@ struct Look<'l> {
     qkv: &'l [f32],
 }
 
-impl Look<'_> {
+impl Attend<'_> {
     /// Processes all segments. The tokens of a long segment are shared among workers; consecutive segments of one
     /// token, as in decoding, are shared by rows and KV heads.
     fn all(&mut self, compute: &Compute<'_, '_>, mut segments: &[Segment], mut out: &mut [f32], sums: &mut [f32]) {
@@ -311,21 +311,21 @@ impl Look<'_> {
                 return;
             };
             let work = now.iter().map(|segment| self.work(segment)).sum();
-            let look = &*self;
+            let attend = &*self;
             if alone > 0 {
                 let each = compute.piece(kv_heads);
-                let width = each * look.layer.group() * look.shape.head.dim;
+                let width = each * attend.layer.group() * attend.shape.head.dim;
                 fork_chunks(compute.workers, here, width, work, sums, scratch, &|i, out, sums| {
                     let row = (i * each).checked_div(kv_heads).unwrap_or(0);
                     let Some(segment) = now.get(row) else { return };
                     let first = i * each - row * kv_heads;
-                    look.heads(compute.kernels, segment, (row, 0, 1), first..first + each, out, sums);
+                    attend.heads(compute.kernels, segment, (row, 0, 1), first..first + each, out, sums);
                 });
             } else {
                 fork_chunks(compute.workers, here, TOKENS * q_dim, work, sums, scratch, &|i, out, sums| {
                     let first = i * TOKENS;
                     let tokens = TOKENS.min(rows - first);
-                    look.heads(compute.kernels, segment, (first, first, tokens), 0..kv_heads, out, sums);
+                    attend.heads(compute.kernels, segment, (first, first, tokens), 0..kv_heads, out, sums);
                 });
             }
             self.qkv = self.qkv.get(rows * self.shape.stride..).unwrap_or(&[]);

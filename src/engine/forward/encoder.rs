@@ -45,11 +45,11 @@ impl Forward<'_, '_> {
         if let Some(source) = &mut self.source {
             source.tokens = n;
         }
-        self.change_stack();
+        self.swap_stacks();
         for (part, tokens) in tokens.chunks(batch).enumerate() {
-            self.only(context, part * batch..part * batch + tokens.len());
+            self.set_rows(context, part * batch..part * batch + tokens.len());
             self.embed(tokens, 0, part * batch);
-            self.keep_states(part * batch, tokens.len());
+            self.store_states(part * batch, tokens.len());
         }
         let parts = (0..n).step_by(batch).map(|first| first..n.min(first + batch));
         for index in 0..self.spec.layers {
@@ -64,7 +64,7 @@ impl Forward<'_, '_> {
                 self.load_states(context, &range);
                 self.attention(&layer, view(Part::Queries));
                 self.feed_forward(&layer, range.len());
-                self.keep_states(range.start, range.len());
+                self.store_states(range.start, range.len());
             }
         }
         for range in parts.clone() {
@@ -73,9 +73,9 @@ impl Forward<'_, '_> {
             let len = range.len() * self.spec.dim;
             let (Some(hidden), Some(normed)) = (self.hidden.get_mut(..len), self.branch.get(..len)) else { return };
             copy(hidden, normed);
-            self.keep_states(range.start, range.len());
+            self.store_states(range.start, range.len());
         }
-        self.change_stack();
+        self.swap_stacks();
 
         if !self.spec.has_cross_attention() {
             return;
@@ -115,7 +115,7 @@ impl Forward<'_, '_> {
     }
 
     /// Sets up the pass with these rows of the context's text as its only segment.
-    fn only(&mut self, context: usize, rows: Range<usize>) {
+    fn set_rows(&mut self, context: usize, rows: Range<usize>) {
         let source = self.source.as_ref().map_or(0, |source| source.tokens);
         let numbers = [context, rows.start, rows.len(), source].map(|number| number as u32);
         let [context, position, tokens, source] = numbers;
@@ -130,7 +130,7 @@ impl Forward<'_, '_> {
     }
 
     /// Swaps encoder and decoder.
-    fn change_stack(&mut self) {
+    fn swap_stacks(&mut self) {
         if let Some(Source { other: Some((spec, weights, relative)), .. }) = &mut self.source {
             core::mem::swap(&mut self.spec, spec);
             core::mem::swap(&mut self.weights, weights);
@@ -140,7 +140,7 @@ impl Forward<'_, '_> {
 
     /// Sets up the pass with these rows of a context's text and copies their states into `hidden`.
     fn load_states(&mut self, context: usize, rows: &Range<usize>) {
-        self.only(context, rows.clone());
+        self.set_rows(context, rows.clone());
         let (first, tokens, dim) = (rows.start, rows.len(), self.spec.dim);
         let states = self.source.as_ref().and_then(|source| source.states.get(first * dim..(first + tokens) * dim));
         if let (Some(states), Some(hidden)) = (states, self.hidden.get_mut(..tokens * dim)) {
@@ -149,7 +149,7 @@ impl Forward<'_, '_> {
     }
 
     /// Copies `hidden` into the text's states.
-    fn keep_states(&mut self, first: usize, tokens: usize) {
+    fn store_states(&mut self, first: usize, tokens: usize) {
         let dim = self.spec.dim;
         let states = self.source.as_mut().and_then(|source| source.states.get_mut(first * dim..(first + tokens) * dim));
         if let (Some(states), Some(hidden)) = (states, self.hidden.get(..tokens * dim)) {
