@@ -16,7 +16,7 @@ case $target in
     *) echo "error: no tables are known for $target" >&2; exit 2 ;;
 esac
 eval "$(.ci/target "$target")"
-# Fixed addresses, for the mark.
+# The mark needs fixed addresses.
 flags=CARGO_TARGET_$(tr a-z- A-Z_ <<<"$target")_RUSTFLAGS
 export "$flags=${!flags} -C relocation-model=static"
 program=$("$XCARGO" bench "${XFLAGS[@]}" -p arenite --bench instructions --no-run --message-format=json |

@@ -20,7 +20,7 @@ pub struct Multiplier {
     pub name: &'static str,
     /// Multiplications per call.
     pub count: usize,
-    /// The loop.
+    /// Runs the loop.
     pub run: fn() -> i32,
 }
 

@@ -264,7 +264,7 @@ fn rows<'a, const R: usize>(
 ///
 /// # Safety
 ///
-/// As for [`multiply`].
+/// The conditions of [`multiply`] hold.
 #[inline(always)]
 unsafe fn scores<S: Isa, E: Element, const R: usize, const N: usize>(
     s: S,

@@ -179,7 +179,7 @@ pub(crate) fn quantize(
     const CHUNK: usize = 1 << 13;
     let scales = |elements: usize| elements.checked_div(form.span()).unwrap_or(0);
     if q.len() < x.len() || d.len() < scales(x.len()) || sums.len() < x.len() / SUM_SPAN {
-        debug_assert!(false, "quantize: shapes do not fit");
+        debug_assert!(false, "quantize: the slices are too short");
         return;
     }
     let (q, d, sums) = (Shared(q.as_mut_ptr()), Shared(d.as_mut_ptr()), Shared(sums.as_mut_ptr()));

@@ -76,7 +76,7 @@ struct KindInfo {
 impl KindInfo {
     const fn of(kind: TensorType) -> Self {
         let (elements, bytes) = kind.block();
-        let Some(form) = Form::of(kind) else { panic!("no type of weights") };
+        let Some(form) = Form::of(kind) else { panic!("not a weight type of this build") };
         Self { kind, form, elements: elements as u16, bytes: bytes as u16 }
     }
 }
@@ -139,7 +139,7 @@ pub(crate) fn linear(
 ) {
     let products = || products.iter().filter_map(|(w, at)| Some((w.as_ref()?, *at)));
     if !fit(products(), x.tokens, out.len(), stride) {
-        debug_assert!(false, "linear: shapes do not fit");
+        debug_assert!(false, "linear: the shapes do not match");
         return;
     }
     let out = Out(out.as_mut_ptr());
@@ -178,7 +178,7 @@ pub(crate) fn linear_alone(
     (stride, last): (usize, usize),
 ) {
     if at.saturating_add(last).saturating_add(w.rows) > out.len() {
-        debug_assert!(false, "linear: shapes do not fit");
+        debug_assert!(false, "linear: the shapes do not match");
         return;
     }
     // SAFETY: the check above keeps the outputs inside `out`, which is borrowed mutably.
@@ -193,7 +193,7 @@ pub(crate) fn linear_alone(
 unsafe fn rows(kernels: &Kernels, w: &Matrix<'_>, x: &Acts<'_>, out: (*mut f32, usize), panel: &mut [u8]) {
     // SAFETY: the caller promises this.
     let job = unsafe { Job::new(w, x, out, panel) };
-    debug_assert!(job.is_some(), "linear: shapes do not fit");
+    debug_assert!(job.is_some(), "linear: the shapes do not match");
     if let Some(mut job) = job {
         kernels.matmul(&mut job);
     }

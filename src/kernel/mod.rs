@@ -9,7 +9,7 @@
 //! - A **row** is the `cols` weights of one output of a linear layer.
 //! - A **panel** is 16 rows of weights, repacked for an instruction set.
 //! - A **span** is the consecutive activations that share a scale.
-//! - A **lane** is one of the 16 floats of a vector ([`lanes::Lanes`]).
+//! - A **lane** is one of the 16 floats of a vector (`lanes::Lanes`).
 //! - A **tile** of a product is `R` rows by `T` tokens of outputs, computed together in registers. A tile of the KV
 //!   cache is 16 positions of one KV head. A tile of a recurrent state is 16 of its columns.
 #![allow(unsafe_code)]

@@ -46,7 +46,7 @@ pub(super) unsafe fn decode<B: Blocks>(job: &mut Job<'_>, tokens: usize) {
     let first = job.x.row(0);
     let mut r = 0;
     while r < job.rows {
-        // The last group of rows overlaps the one before; the shared rows are computed twice, with the same bits.
+        // The last `ROWS` rows overlap the ones before; shared rows are computed twice, with the same bits.
         r = r.min(job.rows - B::ROWS);
         for t in 0..tokens {
             let x = if t == 0 { first } else { job.x.row(t) };

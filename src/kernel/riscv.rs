@@ -13,11 +13,11 @@ use crate::quant::{Bytes, Format, formats_list};
 
 static RVV: Kernels = table!("rvv", Scalar<Rvv>, matmul);
 
-/// The table, if the machine can run it.
+/// The table, if the machine supports it.
 pub(super) fn available() -> impl Iterator<Item = &'static Kernels> {
     // From Linux' `asm/hwcap.h`.
     const HWCAP_ISA_V: libc::c_ulong = 1 << (b'V' - b'A');
-    // SAFETY: without preconditions.
+    // SAFETY: `getauxval` has no preconditions.
     let there = unsafe { libc::getauxval(libc::AT_HWCAP) & HWCAP_ISA_V != 0 };
     there.then_some(&RVV).into_iter()
 }
@@ -29,11 +29,11 @@ fn floats<W: float::Weight>(job: &mut Job<'_>) {
 }
 
 unsafe fn blocks<F: Format>(job: &mut Job<'_>) {
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller promises the same.
     unsafe { fours::matmul::<F, Rvv>(job) }
 }
 
-/// `asm!` of vector instructions, which may change v8 to v31.
+/// `asm!` of vector instructions, which may clobber v8 to v31.
 macro_rules! vectors {
     ($($code:expr,)* ; $($operands:tt)*) => {
         asm!(
@@ -51,16 +51,16 @@ macro_rules! vectors {
     };
 }
 
-/// The extension V.
+/// The vector extension V.
 #[derive(Clone, Copy)]
 struct Rvv;
 
-// SAFETY: each block says what it reads and writes; the table is given to who has the extension.
+// SAFETY: each block states what it reads and writes; `available` only returns the table if the processor has V.
 unsafe impl Unit for Rvv {
     #[inline(always)]
     fn fma(a: f32, b: f32, c: f32) -> f32 {
         let out;
-        // SAFETY: registers only.
+        // SAFETY: uses registers only.
         unsafe {
             asm!(
                 "fmadd.s {out}, {a}, {b}, {c}",
@@ -77,7 +77,7 @@ unsafe impl Unit for Rvv {
     #[inline(always)]
     fn fma_lanes(a: [f32; 16], b: [f32; 16], c: [f32; 16]) -> [f32; 16] {
         let mut out = MaybeUninit::<[f32; 16]>::uninit();
-        // SAFETY: three arrays of 16, and the whole result is written.
+        // SAFETY: reads three arrays of 16, and writes the whole result.
         unsafe {
             vectors!(
                 "vsetivli zero, 16, e32, m4, ta, ma",
@@ -106,7 +106,7 @@ unsafe impl Unit for Rvv {
         _lanes: usize,
         to: *mut f32,
     ) {
-        // SAFETY: the caller has 16 numbers at the start, n rows and n factors, and room for 16.
+        // SAFETY: the caller promises 16 floats at `start`, `n` rows and `n` factors, and room for 16.
         unsafe {
             vectors!(
                 "vsetivli zero, 16, e32, m4, ta, ma",

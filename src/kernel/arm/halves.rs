@@ -76,7 +76,7 @@ pub(super) unsafe fn matmul<F: Format>(job: &mut Job<'_>, place: usize) {
         for (number, ((q, &d), sums)) in scaled.enumerate() {
             let token = Token::new(q, sums);
             for r in (0..job.rows).step_by(2) {
-                // An odd last row is both of the two rows.
+                // An odd last row is used as both of the two rows.
                 let rows = [r, (r + 1).min(job.rows - 1)];
                 // SAFETY: the job has these rows, with as many blocks as the token, and outputs for them.
                 unsafe {

@@ -116,7 +116,7 @@ unsafe fn round(x: *const f32, inverse: f32, sixteens: usize, q: *mut i8, sums: 
     // SAFETY: reads and writes these elements only. Words may be stored at any address.
     unsafe {
         asm!(
-            "vmov s16, s17, {a}, {b}", // beforehand
+            "vmov s16, s17, {a}, {b}", // the inverse, and 1.5 * 2^23
             "2:",
             "vldmia {x}!, {{s0-s15}}",
             rounded!("s0" "s1" "s2" "s3" "s4" "s5" "s6" "s7" "s8" "s9" "s10" "s11" "s12" "s13" "s14" "s15"),
@@ -125,7 +125,7 @@ unsafe fn round(x: *const f32, inverse: f32, sixteens: usize, q: *mut i8, sums: 
             four!("s4", "s5", "s6", "s7"),
             four!("s8", "s9", "s10", "s11"),
             four!("s12", "s13", "s14", "s15"),
-            "add {sum}, {sum}, {sum}, lsl #16", // in the upper half
+            "add {sum}, {sum}, {sum}, lsl #16", // the upper half becomes the total
             "asr {sum}, {sum}, #16",
             "strh {sum}, [{sums}], #2",
             "cmp {x}, {end}",

@@ -144,7 +144,7 @@ macro_rules! of_formats {
                     type F = formats::$module::$format;
                     [F::D, F::M]
                 })*
-                _ => panic!("{kind:?} has no blocks"),
+                _ => panic!("{kind:?} is not a block format"),
             };
             places.into_iter().flatten().map(|(place, _)| place)
         }

@@ -1,7 +1,8 @@
 //! x86-64: AVX2 with FMA, AVX-VNNI, and AVX-512 with VNNI. Processors without AVX2 use the scalar kernels.
 //!
 //! The byte products of x86 multiply unsigned by signed bytes, so weights stay unsigned codes. The contribution of the
-//! bias is subtracted with the help of the activations' sums. All of this is exact in integers.
+//! bias is subtracted with the help of the activations' sums. All of this is exact in integers. (AVX2 without VNNI
+//! multiplies signed weights in some formats: see [`products::signed`].)
 
 mod ahead;
 mod avx2;

@@ -93,12 +93,12 @@ impl Bytes for Quad {
     /// A word or bits belong to the first block only; bytewise formats have no use for them.
     #[inline(always)]
     fn words(self, _: [u64; 4]) -> Self::V {
-        debug_assert!(false, "words of four rows");
+        debug_assert!(false, "a bytewise format used `words`");
         self.splat(0)
     }
     #[inline(always)]
     fn spread(self, _: u32) -> Self::V {
-        debug_assert!(false, "bits of four rows");
+        debug_assert!(false, "a bytewise format used `spread`");
         self.splat(0)
     }
     #[inline(always)]
