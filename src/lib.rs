@@ -16,7 +16,7 @@
 //!
 //! By default all features for models are enabled. A firmware uses `default-features = false` and enables the features
 //! that its model needs. A file that needs a disabled feature gives an error that names it, at compile time if the plan
-//! is a `const`. [What works](guide::what_works) lists the features of each family; `arenite plan` lists those of a
+//! is a `const`. [Supported models](guide::what_works) lists the features of each family; `arenite plan` lists those of a
 //! file.
 //!
 //! | features | enable |

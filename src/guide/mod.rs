@@ -8,8 +8,8 @@
 //! 6. [Adding a block format](adding_a_block_format) for weights.
 //! 7. [A model on a board](a_model_on_a_board): text generation on a microcontroller, step by step.
 //! 8. [Reading a profile](reading_a_profile): where the time of a token goes.
-//! 9. [What can go wrong](what_can_go_wrong): every error message, and how the command line handles system failures.
-//! 10. [What works](what_works): architectures, weight types, tokenizers.
+//! 9. [Errors](what_can_go_wrong): every error message, and how the command line handles system failures.
+//! 10. [Supported models](what_works): architectures, weight types, tokenizers.
 
 macro_rules! pages {
     ($($name:ident)*) => {

@@ -53,7 +53,7 @@ pub enum Scaling {
         log_multiplier: f32,
         /// The factor on cos and sin, in place of all of the above.
         magnitude: Option<f32>,
-        /// Whether the ramp begins and ends at whole pairs.
+        /// True if the ramp begins and ends at whole pairs.
         whole_pairs: bool,
     },
     /// [LongRoPE](https://arxiv.org/abs/2402.13753): frequencies are divided by `rope_factors_short.weight` in contexts

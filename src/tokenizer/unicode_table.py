@@ -117,17 +117,17 @@ def main():
     print("//! Written by `unicode_table.py`: do not edit.")
     print("//!")
     print(f"//! General categories of Unicode {unicodedata.unidata_version}, {size} bytes in three stages.")
-    print(f"\n/// Bits of a code point that count within a block of [`BLOCKS`].\npub(super) const LOW: u32 = {low};")
-    print(f"\n/// Bits above those that count within a block of [`MIDDLE`].\npub(super) const HIGH: u32 = {high};")
-    emit("Code point `>> (LOW + HIGH)` to a block of [`MIDDLE`].", "TOP", "u8", top)
-    emit("The next `HIGH` bits to a block of [`BLOCKS`].", "MIDDLE", kind, middle)
-    emit("The groups, two to a byte, the even code point in the low half.", "BLOCKS", "u8", packed)
+    print(f"\n/// Number of low bits of a code point, the index within a block of [`BLOCKS`].\npub(super) const LOW: u32 = {low};")
+    print(f"\n/// Number of next bits, the index within a block of [`MIDDLE`].\npub(super) const HIGH: u32 = {high};")
+    emit("Maps a code point `>> (LOW + HIGH)` to a block of [`MIDDLE`].", "TOP", "u8", top)
+    emit("Maps the next `HIGH` bits to a block of [`BLOCKS`].", "MIDDLE", kind, middle)
+    emit("The groups, two per byte; the even code point is in the low half.", "BLOCKS", "u8", packed)
     runs = plain_runs()
     assert all(max(last, to) < 1 << 18 and step < 4 for _, last, step, to in runs)
-    doc = "Runs whose plain forms differ: last code point, plain form of the first, step, length - 1 (18, 18, 2, 16 bits)."
+    doc = "Runs of code points that differ from their plain form: last code point, plain form of the first, step, length - 1 (18, 18, 2, 16 bits)."
     emit(doc, "PLAIN", "u64", [last | to << 18 | step << 36 | (last - first) << 38 for first, last, step, to in runs])
     other = ranges(lambda code: unicodedata.category(chr(code)) == "No")
-    emit("Numbers that are no digits (No): first and last.", "OTHER_NUMBERS", "(u32, u32)", [f"({a}, {b})" for a, b in other])
+    emit("Ranges of numbers that are not digits (No): first and last.", "OTHER_NUMBERS", "(u32, u32)", [f"({a}, {b})" for a, b in other])
 
 
 main()

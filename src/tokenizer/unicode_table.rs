@@ -2,13 +2,13 @@
 //!
 //! General categories of Unicode 15.1.0, 12728 bytes in three stages.
 
-/// Bits of a code point that count within a block of [`BLOCKS`].
+/// Number of low bits of a code point, the index within a block of [`BLOCKS`].
 pub(super) const LOW: u32 = 4;
 
-/// Bits above those that count within a block of [`MIDDLE`].
+/// Number of next bits, the index within a block of [`MIDDLE`].
 pub(super) const HIGH: u32 = 5;
 
-/// Code point `>> (LOW + HIGH)` to a block of [`MIDDLE`].
+/// Maps a code point `>> (LOW + HIGH)` to a block of [`MIDDLE`].
 pub(super) static TOP: [u8; 2176] = [
     0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 26, 26, 26, 26,
     26, 26, 26, 26, 26, 26, 26, 27, 26, 26, 26, 26, 26, 26, 26, 26, 26, 26, 26, 26, 26, 26, 26, 26, 26, 26, 26, 26, 26,
@@ -87,7 +87,7 @@ pub(super) static TOP: [u8; 2176] = [
     33, 33, 33, 33, 33, 33, 33, 33, 33, 33, 33, 33, 33, 33, 33, 33, 33, 33, 33, 33, 33, 33, 33, 33, 33, 33, 33, 98,
 ];
 
-/// The next `HIGH` bits to a block of [`BLOCKS`].
+/// Maps the next `HIGH` bits to a block of [`BLOCKS`].
 pub(super) static MIDDLE: [u16; 3168] = [
     0, 0, 1, 2, 3, 4, 5, 6, 0, 0, 7, 8, 9, 10, 9, 10, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9,
     9, 9, 9, 9, 9, 9, 11, 12, 13, 14, 15, 15, 15, 15, 15, 15, 15, 16, 17, 9, 18, 9, 9, 9, 9, 19, 9, 9, 9, 9, 9, 9, 9,
@@ -204,7 +204,7 @@ pub(super) static MIDDLE: [u16; 3168] = [
     0, 0, 0, 0, 0, 0, 0, 0, 526,
 ];
 
-/// The groups, two to a byte, the even code point in the low half.
+/// The groups, two per byte; the even code point is in the low half.
 pub(super) static BLOCKS: [u8; 4216] = [
     119, 119, 119, 119, 119, 119, 119, 119, 70, 68, 69, 68, 68, 84, 68, 68, 34, 34, 34, 34, 34, 68, 85, 69, 20, 17, 17,
     17, 17, 17, 17, 17, 17, 17, 17, 17, 17, 65, 68, 69, 21, 17, 17, 17, 17, 17, 17, 17, 17, 17, 17, 17, 17, 65, 69,
@@ -348,7 +348,7 @@ pub(super) static BLOCKS: [u8; 4216] = [
     0,
 ];
 
-/// Runs whose plain forms differ: last code point, plain form of the first, step, length - 1 (18, 18, 2, 16 bits).
+/// Runs of code points that differ from their plain form: last code point, plain form of the first, step, length - 1 (18, 18, 2, 16 bits).
 #[rustfmt::skip]
 pub(super) static PLAIN: [u64; 1490] = [
     6940692578394, 1374414962885, 68779770054, 68745429191, 824660197579, 824661246159, 68782391504, 343626219730,
@@ -540,7 +540,7 @@ pub(super) static PLAIN: [u64; 1490] = [
     79388146199, 79389456920, 79391291929, 79393913370, 79395748379, 79405447708, 114219481629,
 ];
 
-/// Numbers that are no digits (No): first and last.
+/// Ranges of numbers that are not digits (No): first and last.
 pub(super) static OTHER_NUMBERS: [(u32, u32); 72] = [
     (178, 179),
     (185, 185),

@@ -196,7 +196,7 @@ fn norm_and_rotate(
         if v_is_k {
             copy(v, k);
         }
-        // Only the projected parts.
+        // Uses only the parts that were projected.
         let q = if part == Part::Keys { &mut [] } else { q };
         let (k, v) = if part == Part::Queries { Default::default() } else { (k, v) };
         for (heads, weight) in [(&mut *q, q_norm), (k, k_norm)] {
