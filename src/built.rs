@@ -14,7 +14,10 @@ macro_rules! families {
     ($then:ident) => {
         $then! {
             llama "llama" [EXPERTS] { "llama" => spec, "ernie4_5" => ernie }
-            qwen "qwen" [HEAD_NORM EXPERTS RENAMED POOLED_HEAD] { "qwen2" => qwen2, "qwen3" => qwen3, "qwen3moe" => qwen3moe }
+            qwen "qwen" [HEAD_NORM EXPERTS RENAMED POOLED_HEAD] {
+                "qwen2" => qwen2, "qwen3" => qwen3, "qwen3moe" => qwen3moe, "qwen2vl" => qwen2,
+                "qwen3vl" => qwen3, "qwen3vlmoe" => qwen3moe
+            }
             gpt2 "gpt2" [LEARNED_POSITIONS LAYER_NORM FUSED_QKV NO_GATE GELU_TANH] { "gpt2" => spec }
             gemma "gemma" [POST_NORM HEAD_NORM GELU_TANH LOCAL_LAYERS CAPS] {
                 "gemma" => gemma, "gemma2" => gemma2, "gemma3" => gemma3
@@ -28,15 +31,39 @@ macro_rules! families {
             ] { "gemma-embedding" => spec }
             gemma4 "gemma" [POST_NORM HEAD_NORM GELU_TANH LOCAL_LAYERS CAPS GEMMA4] { "gemma4" => spec }
             phi3 "phi3" [FUSED_QKV FUSED_GATE] { "phi3" => spec }
-            stablelm "stablelm" [LAYER_NORM EACH_HEAD_NORM] { "stablelm" => spec }
+            stablelm "stablelm" [LAYER_NORM EACH_HEAD_NORM PARALLEL] { "stablelm" => spec }
             smollm3 "smollm3" [LOCAL_LAYERS] { "smollm3" => spec }
             olmo2 "olmo2" [POST_NORM WHOLE_NORM LOCAL_LAYERS] { "olmo2" => spec }
-            granite "granite" [] { "granite" => spec }
+            granite "granite" [EXPERTS SHARED_EXPERTS] { "granite" => spec, "granitemoe" => spec }
+            llama_like "llama-like" [
+                RENAMED HEAD_NORM NORM_AFTER_ROPE POST_NORM FUSED_QKV FUSED_GATE NO_GATE RELU_SQUARED XIELU RELATIVE_POSITIONS
+            ] {
+                "internlm2" => adjacent, "xverse" => adjacent, "exaone" => halves, "pangu-embedded" => halves, "arcee" => arcee,
+                "baichuan" => baichuan, "maincoder" => maincoder, "seed_oss" => seed_oss, "chatglm" => chatglm, "glm4" => glm4,
+                "qwen" => qwen, "minicpm" => minicpm, "apertus" => apertus
+            }
+            gpt_like "gpt-like" [
+                LAYER_NORM BARE_NORM EACH_HEAD_NORM TOKEN_TYPES FUSED_QKV CLAMP RENAMED NO_GATE GELU_TANH GELU_ERF RELU_SQUARED
+                LEARNED_POSITIONS RELATIVE_POSITIONS LOCAL_LAYERS PARALLEL
+            ] {
+                "phi2" => phi2, "gptj" => gptj, "gptneox" => gptneox, "falcon" => falcon, "starcoder" => starcoder,
+                "starcoder2" => starcoder2, "codeshell" => starcoder2, "nemotron" => nemotron, "jais2" => nemotron,
+                "bloom" => bloom, "mpt" => mpt, "orion" => orion, "olmo" => olmo, "command-r" => command_r, "cohere2" => cohere2
+            }
+            mixtures "mixtures" [
+                EXPERTS SCORED_ROUTER SHARED_EXPERTS DENSE_LAYERS RENAMED HEAD_NORM NORM_AFTER_ROPE WHOLE_NORM POST_NORM
+                LOCAL_LAYERS HEADS_GATED
+            ] {
+                "olmoe" => olmoe, "qwen2moe" => qwen2moe, "ernie4_5-moe" => ernie, "deepseek" => deepseek,
+                "bailingmoe" => deepseek, "dots1" => dots1, "glm4moe" => glm4moe, "hunyuan-moe" => hunyuan,
+                "minimax-m2" => minimax_m2, "afmoe" => afmoe
+            }
+            bitnet "bitnet" [SUB_NORMS] { "bitnet" => spec }
             exaone4 "exaone4" [POST_NORM HEAD_NORM LOCAL_LAYERS] { "exaone4" => spec }
             gpt_oss "gpt-oss" [EXPERTS LOCAL_LAYERS GPT_OSS RENAMED] { "gpt-oss" => spec }
             hunyuan "hunyuan" [HEAD_NORM NORM_AFTER_ROPE] { "hunyuan-dense" => spec }
             mistral3 "mistral3" [TEMPERATURE] { "mistral3" => spec }
-            lfm2 "lfm2" [HEAD_NORM RENAMED CONVOLUTION EXPERTS SIGMOID_ROUTER DENSE_LAYERS] {
+            lfm2 "lfm2" [HEAD_NORM RENAMED CONVOLUTION EXPERTS SCORED_ROUTER DENSE_LAYERS] {
                 "lfm2" => spec, "lfm2moe" => experts
             }
             qwen35 "qwen35" [HEAD_NORM RENAMED CONVOLUTION RECURRENCE GATED_QUERY EXPERTS SHARED_EXPERTS] {
@@ -46,7 +73,7 @@ macro_rules! families {
                 "mamba2" => spec, "granitehybrid" => granite, "falcon-h1" => falcon
             }
             nemotron_h "nemotron-h" [
-                CONVOLUTION RECURRENCE EXPERTS SIGMOID_ROUTER SHARED_EXPERTS ONE_PART RELU_SQUARED NO_GATE
+                CONVOLUTION RECURRENCE EXPERTS SCORED_ROUTER SHARED_EXPERTS ONE_PART RELU_SQUARED NO_GATE
             ] { "nemotron_h" => spec, "nemotron_h_moe" => spec }
             bert "bert" [ENCODER RENAMED POOLED_HEAD LEARNED_POSITIONS TOKEN_TYPES LAYER_NORM RESIDUAL_NORM NO_GATE GELU_ERF] {
                 "bert" => spec
@@ -125,14 +152,25 @@ abilities! {
     /// Linear layers after pooling.
     POOLED_HEAD,
     RELU_SQUARED,
-    /// Routers with sigmoid scores.
-    SIGMOID_ROUTER,
+    /// Routers with a bias on the choice, a factor, groups, or sigmoid scores.
+    SCORED_ROUTER,
     /// Feed-forward layers for every token, in addition to the experts.
     SHARED_EXPERTS,
     /// Layers without experts among the layers with them.
     DENSE_LAYERS,
     /// Layers with either a mixer or a feed-forward.
     ONE_PART,
+    /// Attention and feed-forward of the same hidden state.
+    PARALLEL,
+    /// Limits of queries, keys and values.
+    CLAMP,
+    /// Norms without weights.
+    BARE_NORM,
+    XIELU,
+    /// Norms inside attention and feed-forward.
+    SUB_NORMS,
+    /// Gates of the heads' output by a matrix of their own.
+    HEADS_GATED,
 }
 
 /// A set of abilities.
@@ -170,7 +208,7 @@ macro_rules! all {
             ),*]);
             let experts = Abilities::union(&[
                 Abilities::EXPERTS,
-                Abilities::SIGMOID_ROUTER,
+                Abilities::SCORED_ROUTER,
                 Abilities::SHARED_EXPERTS,
                 Abilities::DENSE_LAYERS,
             ]);
@@ -179,6 +217,9 @@ macro_rules! all {
     };
 }
 families!(all);
+
+/// True if the sigmoid function is needed by itself.
+pub(crate) const SIGMOID: bool = GATED_QUERY || HEADS_GATED;
 
 /// True if some layers have a state of fixed size.
 pub(crate) const STATES: bool = CONVOLUTION || RECURRENCE;

@@ -228,7 +228,9 @@ pub(crate) const fn distances(is_causal: bool, context: usize) -> usize {
 /// Number of biases on scores of a stack.
 pub(crate) const fn biases(spec: &Spec<'_>, context: usize) -> Result<usize, Error> {
     match spec.positions() {
-        Positions::Relative { .. } | Positions::Alibi => product(&[distances(spec.is_causal(), context), spec.heads]),
+        Positions::Relative { .. } | Positions::Alibi { .. } => {
+            product(&[distances(spec.is_causal(), context), spec.heads])
+        }
         _ => Ok(0),
     }
 }

@@ -71,7 +71,7 @@ pub(super) fn activate<S: Isa>(s: S, f: Activation, x: &mut [f32], up: Option<&[
         Activation::Silu => true,
         Activation::GeluTanh => !built::GELU_TANH,
         Activation::GeluErf => !built::GELU_ERF,
-        Activation::Sigmoid => !built::GATED_QUERY,
+        Activation::Sigmoid => !built::SIGMOID,
         Activation::Relu => !built::RELU,
         Activation::ReluSquared => !built::RELU_SQUARED,
         Activation::ClampedSwiglu => !built::GPT_OSS,
@@ -94,7 +94,7 @@ pub(super) fn activate<S: Isa>(s: S, f: Activation, x: &mut [f32], up: Option<&[
         let v = match f {
             Activation::GeluTanh if built::GELU_TANH => gelu_tanh(s, v),
             Activation::GeluErf if built::GELU_ERF => gelu_erf(s, v),
-            Activation::Sigmoid if built::GATED_QUERY => {
+            Activation::Sigmoid if built::SIGMOID => {
                 let one = s.splat(1.0);
                 one.div(one.add(s.exp(s.splat(0.0).sub(v))))
             }

@@ -1,12 +1,12 @@
 //! Reads hyperparameters from a file's metadata, with type and range checks; errors name the key.
 
-use super::layers::{HeadSpec, Pattern, PerLayer};
+use super::layers::{HeadSpec, Numbers, Pattern, PerLayer};
 use super::neutral;
 use super::roles::Role;
 use super::rope::{Rope, RopeStyle, Scaling};
 use super::{
     EncoderSizes, Experts, Gate, MAX_LAYERS, Need, Norm, Placement, PooledActivation, PooledHead, Pooling, Positions,
-    QkNorm, Recurrent, RecurrentKind, Router, SharedExperts, Spec, Stack,
+    QkNorm, Recurrent, RecurrentKind, Residual, Router, Scores, SharedExperts, Spec, Stack,
 };
 use crate::gguf::{Array, Value, ValueType, equal};
 use crate::kernel::{Activation, MAX_TAPS};
@@ -438,12 +438,47 @@ impl<'g, 'a> Keys<'g, 'a> {
             shared_experts: None,
             expert_layers: Pattern::Always,
             one_part: false,
+            residual: Residual::Serial,
+            qkv_clamp: None,
+            bare_norm: false,
+            xielu: None,
+            sub_norms: false,
+            heads_gated: false,
             norm_bias: true,
             unused_layers: 0,
             per_layer_input: 0,
             layer_scale: Need::Absent,
             pooled_head: None,
         })
+    }
+
+    /// Reads a decoder with RMS norms, and biases if the file has them, like [`decoder`](Self::decoder).
+    pub const fn rms_decoder(&mut self, style: RopeStyle) -> Result<Spec<'a>, Error> {
+        let norm_eps = tri!(self.required("attention.layer_norm_rms_epsilon"));
+        Ok(Spec { norm_eps, ..tri!(self.decoder_with_biases(style)) })
+    }
+
+    /// Reads a decoder with layer norms, and biases if the file has them, like [`decoder`](Self::decoder).
+    pub const fn layer_norm_decoder(&mut self, style: RopeStyle) -> Result<Spec<'a>, Error> {
+        let norm_eps = tri!(self.norm_eps());
+        Ok(Spec { norm: Norm::Layer, norm_eps, ..tri!(self.decoder_with_biases(style)) })
+    }
+
+    const fn decoder_with_biases(&mut self, style: RopeStyle) -> Result<Spec<'a>, Error> {
+        let (qkv_bias, linear_bias, output_bias) = (Need::Optional, Need::Optional, Need::Optional);
+        Ok(Spec { qkv_bias, linear_bias, output_bias, ..tri!(self.decoder(style)) })
+    }
+
+    /// Reads the required number under `key`, which has no architecture in front: one for all layers, or an array.
+    pub const fn numbers(&self, key: &'static str, layers: usize) -> Result<Numbers<'a>, Error> {
+        match self.gguf.get(key) {
+            Some(Value::Array(numbers)) if numbers.len() >= layers && numbers.get_f32(0).is_some() => {
+                Ok(Numbers::Each(numbers))
+            }
+            Some(Value::F32(number)) => Ok(Numbers::All(number)),
+            Some(_) => Err(Error::KeyType { key: Name::new(key.as_bytes()), expected: "a number for each layer" }),
+            None => Err(Error::MissingKey { key: Name::new(key.as_bytes()) }),
+        }
     }
 
     /// Reads the pooling type. If the file does not have it: `ranked` for a reranker, else `otherwise`.
@@ -527,13 +562,31 @@ impl<'g, 'a> Keys<'g, 'a> {
         }
     }
 
-    /// Reads how the router computes weights.
-    pub const fn router(&mut self) -> Result<Router, Error> {
-        let scale = tri!(self.or("expert_weights_scale", 1.0));
-        match tri!(self.nonzero("expert_gating_func", 8)) {
-            None | Some(2) => Ok(Router::Sigmoid { scale }),
-            Some(1) if scale == 1.0 => Ok(Router::Softmax),
-            Some(_) => Err(self.wrong("expert_gating_func", "has an unknown value")),
+    /// Reads how the router computes weights; `scores` if the file does not name the function.
+    pub const fn router(&mut self, scores: Scores) -> Result<Router, Error> {
+        let scale = match tri!(self.gguf.f32(self.prefix("expert_weights_scale"), "expert_weights_scale")) {
+            Some(0.0) => 1.0, // some converters write 0 for none
+            _ => tri!(self.or("expert_weights_scale", 1.0)),
+        };
+        let scores = match tri!(self.nonzero("expert_gating_func", 8)) {
+            None => scores,
+            // The softmax over the chosen experts equals the softmax over all, divided by the sum of the chosen.
+            Some(1 | 3) => Scores::Softmax,
+            Some(2) => Scores::Sigmoid,
+            Some(_) => return Err(self.wrong("expert_gating_func", "has an unknown value")),
+        };
+        let groups = match tri!(self.nonzero("expert_group_count", MAX_EXPERTS)) {
+            Some(groups) => groups,
+            None => 1,
+        };
+        let used_groups = match tri!(self.nonzero("expert_group_used_count", MAX_EXPERTS)) {
+            Some(used) if used <= groups => used,
+            Some(_) => return Err(self.wrong("expert_group_used_count", "is more than expert_group_count")),
+            None => groups,
+        };
+        match scores {
+            Scores::Softmax if scale == 1.0 && groups == 1 => Ok(Router::Softmax),
+            _ => Ok(Router::Scored { scores, scale, groups, used_groups }),
         }
     }
 

@@ -166,3 +166,40 @@ impl Pattern<'_> {
         }
     }
 }
+
+/// A number of each layer.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Numbers<'a> {
+    /// The same number for all layers.
+    All(f32),
+    /// One number per layer, in a metadata array.
+    Each(Array<'a>),
+}
+
+impl Numbers<'_> {
+    /// The number of layer `index`.
+    pub const fn get(&self, index: usize) -> f32 {
+        match self {
+            Self::All(number) => *number,
+            Self::Each(numbers) => match numbers.get_f32(index) {
+                Some(number) => number,
+                None => 0.0, // no such layer
+            },
+        }
+    }
+}
+
+/// Parameters of [xIELU](https://arxiv.org/abs/2411.13010).
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Xielu<'a> {
+    /// Curvature for negative inputs, before `beta + softplus`.
+    pub alpha_n: Numbers<'a>,
+    /// Curvature for positive inputs, before `softplus`.
+    pub alpha_p: Numbers<'a>,
+    /// Slope at 0.
+    pub beta: Numbers<'a>,
+    /// Largest input of the exponential function.
+    pub eps: Numbers<'a>,
+}

@@ -6,6 +6,7 @@
 mod families;
 mod keys;
 mod layers;
+mod mixture;
 mod neutral;
 mod parts;
 mod recurrent;
@@ -16,14 +17,14 @@ mod weights;
 
 pub use crate::built::family_feature;
 use crate::{Error, Gguf};
-pub use layers::{HeadSpec, Layer, Mixer, Pattern, PerLayer};
+pub use layers::{HeadSpec, Layer, Mixer, Numbers, Pattern, PerLayer, Xielu};
 pub use recurrent::{Recurrent, RecurrentKind};
 pub(crate) use roles::Role;
 pub use roles::is_ignored;
 pub use rope::{Rope, RopeStyle, Scaling};
 pub use spec::{
     EncoderSizes, Experts, Gate, MAX_LAYERS, Need, Norm, Placement, PooledActivation, PooledHead, Pooling, Positions,
-    QkNorm, Router, SharedExperts, Spec, Stack, Temperature,
+    QkNorm, Residual, Router, Scores, SharedExperts, Spec, Stack, Temperature,
 };
 pub(crate) use weights::{Entry, Weights};
 

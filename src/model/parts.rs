@@ -3,10 +3,10 @@
 //! The fields are private; the forward pass, the plan and the tensor checks read them with these functions. In a build
 //! without a part its function returns a constant, so the optimizer removes the code that would run it.
 
-use super::layers::Pattern;
+use super::layers::{Pattern, Xielu};
 use super::recurrent::{Recurrent, RecurrentKind};
 use super::spec::{
-    Experts, Gate, Need, Norm, Placement, PooledHead, Positions, QkNorm, Router, SharedExperts, Spec, Stack,
+    Experts, Gate, Need, Norm, Placement, PooledHead, Positions, QkNorm, Residual, Router, SharedExperts, Spec, Stack,
     Temperature,
 };
 use crate::built::{self, Abilities};
@@ -52,7 +52,7 @@ parts! {
     positions: Positions = Positions::Rotary,
         Positions::Learned => LEARNED_POSITIONS,
         Positions::Sinusoidal { .. } => SINUSOIDAL_POSITIONS,
-        Positions::Relative { .. } | Positions::Alibi => RELATIVE_POSITIONS;
+        Positions::Relative { .. } | Positions::Alibi { .. } => RELATIVE_POSITIONS;
     /// Number of token types (segments), 0 for none. Each has an embedding; the first type's is added to every token.
     token_types: usize = 0, 1.. => TOKEN_TYPES;
     /// True if the embedding is normed.
@@ -104,7 +104,7 @@ parts! {
     /// Sizes of the experts that a router chooses from.
     experts: Option<Experts> = None, Some(_) => EXPERTS;
     /// Function from router scores to weights of experts.
-    router: Router = Router::Softmax, Router::Sigmoid { .. } => SIGMOID_ROUTER;
+    router: Router = Router::Softmax, Router::Scored { .. } => SCORED_ROUTER;
     /// The shared expert, which processes every token.
     shared_experts: Option<SharedExperts> = None, Some(_) => SHARED_EXPERTS;
     /// Layers with experts, if the model has any.
@@ -112,6 +112,18 @@ parts! {
         Pattern::Never | Pattern::Every(_) | Pattern::AllBut(_) | Pattern::AllButFirst(_) | Pattern::Steps { .. } | Pattern::Where(_) | Pattern::Zero(_) => DENSE_LAYERS;
     /// True if each layer is either a mixer or a feed-forward, with one norm.
     one_part: bool = false, true => ONE_PART;
+    /// What the feed-forward reads.
+    residual: Residual = Residual::Serial, Residual::Parallel { .. } => PARALLEL;
+    /// Largest absolute value of queries, keys and values.
+    qkv_clamp: Option<f32> = None, Some(_) => CLAMP;
+    /// True if norms have no weights.
+    bare_norm: bool = false, true => BARE_NORM;
+    /// Parameters of the activation function xIELU, used in place of `activation`.
+    xielu: Option<Xielu<'a>> = None, Some(_) => XIELU;
+    /// Whether the heads' output and the feed-forward's inner values are normed (`attn_sub_norm`, `ffn_sub_norm`).
+    sub_norms: bool = false, true => SUB_NORMS;
+    /// True if the heads' output is multiplied by the sigmoid of a linear layer of their input (`attn_gate`).
+    heads_gated: bool = false, true => HEADS_GATED;
     /// Elements of the input that each layer receives per token besides the hidden state; 0 for none.
     per_layer_input: usize = 0, 1.. => GEMMA4;
     /// Factor on the hidden state after a layer (`layer_output_scale`).

@@ -3,8 +3,8 @@
 use super::layers::{Layer, Mixer};
 use super::rope::Scaling;
 use super::{
-    Experts, Gate, Need, Norm, Placement, Positions, QkNorm, Recurrent, RecurrentKind, Router, SharedExperts, Spec,
-    Stack,
+    Experts, Gate, Need, Norm, Placement, Positions, QkNorm, Recurrent, RecurrentKind, Residual, Router, SharedExperts,
+    Spec, Stack,
 };
 use crate::{Name, built};
 
@@ -64,6 +64,9 @@ roles! {
     ClsOutputBias "cls.output.bias" false,
     AttnNorm "attn_norm.weight" true,
     AttnNormBias "attn_norm.bias" true,
+    AttnNorm2 "attn_norm_2.weight" true,
+    AttnNorm2Bias "attn_norm_2.bias" true,
+    AttnSubNorm "attn_sub_norm.weight" true,
     AttnQkv "attn_qkv.weight" true,
     AttnQkvBias "attn_qkv.bias" true,
     AttnQ "attn_q.weight" true,
@@ -111,6 +114,7 @@ roles! {
     FfnNorm "ffn_norm.weight" true,
     FfnNormBias "ffn_norm.bias" true,
     FfnNormBare "ffn_norm" true,
+    FfnSubNorm "ffn_sub_norm.weight" true,
     FfnGate "ffn_gate.weight" true,
     FfnGateBias "ffn_gate.bias" true,
     FfnUp "ffn_up.weight" true,
@@ -190,11 +194,13 @@ impl Role {
             None => (false, false),
         };
         let (dense, gated) = (!layer.has_experts && layer.ffn > 0, matches!(spec.gate(), Gate::Separate));
-        let biased = !matches!(spec.norm(), Norm::Rms) && spec.norm_bias;
-        let shared = if layer.has_experts { spec.shared_experts() } else { None };
-        let sigmoid = layer.has_experts && matches!(spec.router(), Router::Sigmoid { .. });
-        let pooled = pooled_sizes(spec);
         let alone = matches!(layer.mixer, Mixer::None);
+        let weighted = !spec.bare_norm();
+        let biased = !matches!(spec.norm(), Norm::Rms) && spec.norm_bias && weighted;
+        let own_norm = layer.ffn > 0 && !alone && !matches!(spec.residual(), Residual::Parallel { one_norm: true });
+        let shared = if layer.has_experts { spec.shared_experts() } else { None };
+        let scored = layer.has_experts && matches!(spec.router(), Router::Scored { .. });
+        let pooled = pooled_sizes(spec);
         let mixer = mixer_of(spec, layer);
         let in_turns = matches!(mixer, Some(Recurrent { in_turns: true, .. }));
         let Placement { pre_norm, post_norm, residual_norm } = spec.placement();
@@ -214,7 +220,7 @@ impl Role {
             Self::ClsBias | Self::ClsNorm => need_if(pooled.0 > 0, Optional),
             Self::ClsOutputBias => need_if(pooled.1 > 0, Optional),
             Self::Cls | Self::ClsOutput => Need::Absent, // some families use these names for the two above
-            Self::OutputNorm => required_if(spec.final_norm),
+            Self::OutputNorm => required_if(spec.final_norm && weighted),
             Self::TokenTypes => required_if(spec.token_types() > 0),
             Self::TokenEmbdNorm => required_if(spec.embedding_norm()),
             Self::TokenEmbdNormBias => required_if(spec.embedding_norm() && biased),
@@ -237,12 +243,14 @@ impl Role {
             }
             // If the embedding is normed, the first layer may lack this norm.
             Self::AttnNorm if layer.index == 0 && spec.embedding_norm() => need_if(pre_norm, Optional),
-            Self::AttnNorm => required_if(pre_norm),
+            Self::AttnNorm => required_if(pre_norm && weighted),
             Self::AttnNormBias => required_if(pre_norm && biased),
-            Self::FfnNorm => required_if(pre_norm && layer.ffn > 0 && !alone),
-            Self::FfnNormBias => required_if(pre_norm && biased && layer.ffn > 0 && !alone),
-            Self::FfnNormBare => Need::Absent, // some families use this name for the one above
-            Self::AttnGate => required_if(delta),
+            Self::FfnNorm => required_if(pre_norm && own_norm && weighted),
+            Self::FfnNormBias => required_if(pre_norm && biased && own_norm),
+            Self::FfnNormBare | Self::AttnNorm2 | Self::AttnNorm2Bias => Need::Absent, // other names of the above
+            Self::AttnSubNorm => required_if(spec.sub_norms()),
+            Self::FfnSubNorm => required_if(spec.sub_norms() && dense),
+            Self::AttnGate => required_if(delta || spec.heads_gated() && layer.has_attention()),
             Self::SsmAlpha | Self::SsmBeta => required_if(delta && in_turns),
             Self::SsmBetaAlpha => required_if(delta && !in_turns),
             Self::SsmIn | Self::SsmD => required_if(mamba),
@@ -276,7 +284,25 @@ impl Role {
             Self::FfnGateBias => need_if(dense && gated, spec.linear_bias),
             Self::FfnGateInp | Self::FfnUpExps | Self::FfnDownExps => required_if(layer.has_experts),
             Self::FfnGateExps => required_if(layer.has_experts && gated),
-            Self::ExpProbsBias => need_if(sigmoid, Optional),
+            Self::ExpProbsBias => need_if(scored, Optional),
+            Self::FfnUpShexp | Self::FfnDownShexp => required_if(shared.is_some()),
+            Self::FfnGateShexp => required_if(shared.is_some() && gated),
+            Self::FfnGateInpShexp => required_if(matches!(shared, Some(SharedExperts { gated: true, .. }))),
+            Self::FfnGateInpBias | Self::FfnGateExpsBias | Self::FfnUpExpsBias | Self::FfnDownExpsBias => {
+                required_if(matches!(spec.experts(), Some(Experts { biases: true, .. })))
+            }
+            Self::AttnQBias => need_if(!spec.fused_qkv(), spec.qkv_bias),
+            Self::AttnKBias | Self::AttnVBias => need_if_owned(layer, need_if(!spec.fused_qkv(), spec.qkv_bias)),
+            Self::AttnQNorm => spec.qk_norm().need(),
+            Self::AttnKNorm => need_if_owned(layer, spec.qk_norm().need()),
+            Self::AttnOutputBias => spec.linear_bias,
+            Self::FfnUp | Self::FfnDown => required_if(dense),
+            Self::FfnUpBias | Self::FfnDownBias => need_if(dense, spec.linear_bias),
+            Self::FfnGate => required_if(dense && gated),
+            Self::FfnGateBias => need_if(dense && gated, spec.linear_bias),
+            Self::FfnGateInp | Self::FfnUpExps | Self::FfnDownExps => required_if(layer.has_experts),
+            Self::FfnGateExps => required_if(layer.has_experts && gated),
+            Self::ExpProbsBias => need_if(scored, Optional),
             Self::FfnUpShexp | Self::FfnDownShexp => required_if(shared.is_some()),
             Self::FfnGateShexp => required_if(shared.is_some() && gated),
             Self::FfnGateInpShexp => required_if(matches!(shared, Some(SharedExperts { gated: true, .. }))),
@@ -344,6 +370,7 @@ impl Role {
             Self::AttnQkvBias => Vector(q + 2 * kv),
             Self::AttnQ if spec.gated_query() => Matrix(dim, 2 * q),
             Self::AttnQ => Matrix(dim, q),
+            Self::AttnGate if layer.has_attention() => Matrix(dim, q),
             Self::AttnGate => Matrix(dim, mixer.inner()),
             Self::SsmIn => Matrix(dim, mixer.row_len() - mixer.heads),
             Self::SsmConv => Vectors(mixer.taps, mixer.channels()),
@@ -359,7 +386,9 @@ impl Role {
             Self::ShortConvIn => Matrix(dim, 3 * dim),
             Self::ShortConv => Vectors(mixer.taps, dim),
             Self::ShortConvOut => Matrix(dim, dim),
-            Self::FfnNormBare => Vector(dim),
+            Self::FfnNormBare | Self::AttnNorm2 | Self::AttnNorm2Bias => Vector(dim),
+            Self::AttnSubNorm => Vector(q),
+            Self::FfnSubNorm => Vector(ffn),
             Self::AttnQBias => Vector(q),
             Self::AttnK | Self::AttnV => Matrix(dim, kv),
             Self::AttnKBias | Self::AttnVBias => Vector(kv),
@@ -415,9 +444,9 @@ impl Role {
 
     /// The norm before a layer's feed-forward, and its bias. If the layer has only a feed-forward, this is its first
     /// norm.
-    pub const fn before_ffn(layer: &Layer) -> (Self, Self) {
-        match layer.mixer {
-            Mixer::None => (Self::AttnNorm, Self::AttnNormBias),
+    pub const fn before_ffn(spec: &Spec<'_>, layer: &Layer) -> (Self, Self) {
+        match (layer.mixer, spec.residual()) {
+            (Mixer::None, _) | (_, Residual::Parallel { one_norm: true }) => (Self::AttnNorm, Self::AttnNormBias),
             _ => (Self::FfnNorm, Self::FfnNormBias),
         }
     }
@@ -428,7 +457,7 @@ impl Role {
         matches!(
             self,
             AttnQkv | AttnQkvBias | AttnQ | AttnQBias | AttnK | AttnKBias | AttnV | AttnVBias | AttnQNorm | AttnKNorm
-        ) || matches!(self, AttnOutput | AttnOutputBias | AttnSinks | AttnRelB)
+        ) || matches!(self, AttnOutput | AttnOutputBias | AttnSinks | AttnRelB | AttnSubNorm)
     }
 
     /// The role that this tensor has in `spec`'s family, which may use a name for another role.

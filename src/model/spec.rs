@@ -2,7 +2,7 @@
 
 use super::families;
 use super::keys::Keys;
-use super::layers::{HeadSpec, Layer, Mixer, Pattern, PerLayer};
+use super::layers::{HeadSpec, Layer, Mixer, Pattern, PerLayer, Xielu};
 use super::recurrent::{Recurrent, RecurrentKind};
 use super::roles::Role;
 use super::rope::{Rope, Scaling};
@@ -116,13 +116,19 @@ pub struct Spec<'a> {
     pub(super) shared_experts: Option<SharedExperts>,
     pub(super) expert_layers: Pattern<'a>,
     pub(super) one_part: bool,
+    pub(super) residual: Residual,
+    pub(super) qkv_clamp: Option<f32>,
+    pub(super) bare_norm: bool,
+    pub(super) xielu: Option<Xielu<'a>>,
+    pub(super) sub_norms: bool,
+    pub(super) heads_gated: bool,
     pub(super) per_layer_input: usize,
     pub(super) layer_scale: Need,
     pub(super) pooled_head: Option<PooledHead>,
 }
 
 /// Kind of position encoding of a model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Positions {
     /// Rotation of queries and keys, in layers where [`HeadSpec::rope`] is set.
@@ -143,7 +149,10 @@ pub enum Positions {
     },
     /// A penalty on attention scores, proportional to the distance of the two positions with a slope per head
     /// ([ALiBi](https://arxiv.org/abs/2108.12409)).
-    Alibi,
+    Alibi {
+        /// Exponent of the steepest head: head `i` of `n` subtracts `2^(-bias * (i + 1) / n)` for each position.
+        bias: f32,
+    },
 }
 
 /// Kind of a stack of blocks; it determines the prefix of its tensors' names.
@@ -223,6 +232,19 @@ pub struct PooledHead {
     pub activation: PooledActivation,
 }
 
+/// What the feed-forward of a block reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Residual {
+    /// The hidden state with attention's output added.
+    Serial,
+    /// The hidden state that attention reads; both outputs are then added to it.
+    Parallel {
+        /// Whether attention and feed-forward share one norm.
+        one_norm: bool,
+    },
+}
+
 /// Kind of norm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -291,11 +313,27 @@ pub enum Gate {
 pub enum Router {
     /// Softmax over all experts.
     Softmax,
-    /// Sigmoid of each score. A learned bias (`exp_probs_b`) affects the choice but not the weights.
-    Sigmoid {
+    /// [`Scores`] of the experts. A learned bias (`exp_probs_b`) affects the choice but not the weights.
+    Scored {
+        /// The function of the scores.
+        scores: Scores,
         /// Factor on the weights.
         scale: f32,
+        /// Number of groups of neighbouring experts.
+        groups: usize,
+        /// Number of groups that a token may choose from: those with the largest sum of their two best scores.
+        used_groups: usize,
     },
+}
+
+/// Function that makes weights of the scores of all experts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Scores {
+    /// Softmax.
+    Softmax,
+    /// Sigmoid of each.
+    Sigmoid,
 }
 
 /// An expert that processes every token, besides the experts that the router chooses.
@@ -488,7 +526,17 @@ impl<'a> Spec<'a> {
 
     /// Elements of a token's queries, keys and values, and of queries with their gates.
     pub(crate) const fn attention_row(&self, layer: &Layer) -> usize {
-        layer.qkv_dim() + if self.gated_query() { 2 * layer.q_dim() } else { 0 }
+        let gates = match (self.gated_query(), self.heads_gated()) {
+            (true, _) => 2 * layer.q_dim(),
+            (_, true) => layer.q_dim(),
+            _ => 0,
+        };
+        layer.qkv_dim() + gates
+    }
+
+    /// Whether the feed-forward reads the input of the layer.
+    pub(crate) const fn keeps_input(&self) -> bool {
+        matches!(self.residual(), Residual::Parallel { .. })
     }
 
     /// Elements of a token's intermediate values in a layer's feed-forward.
@@ -516,12 +564,12 @@ impl<'a> Spec<'a> {
         while index < self.layers {
             let layer = self.layer(index);
             // With two mixers side by side, the layer's input is kept here for the second.
-            let held = if matches!(layer.mixer, Mixer::Both) { self.dim } else { 0 };
+            let held = if matches!(layer.mixer, Mixer::Both) || self.keeps_input() { self.dim } else { 0 };
             most = max(most, self.attention_row(&layer) + layer.q_dim() + held);
             if let (true, Some(mixer)) = (layer.has_state(), self.recurrent()) {
                 most = max(most, mixer.row_len() + mixer.inner() + held);
             }
-            most = max(most, self.ffn_inner(&layer));
+            most = max(most, self.ffn_inner(&layer) + if self.keeps_input() { self.dim } else { 0 });
             index += 1;
         }
         if let Some(head) = self.pooled_head() {

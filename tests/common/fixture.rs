@@ -29,7 +29,7 @@ pub struct Quant {
 }
 
 /// The decoder cases.
-pub const DECODERS: [&str; 39] = [
+pub const DECODERS: &[&str] = &[
     "llama_mha",
     "llama_gqa",
     "llama_rope3",
@@ -69,6 +69,44 @@ pub const DECODERS: [&str; 39] = [
     "nemotron_h",
     "nemotron_h_dense",
     "phi4_mini",
+    "olmo3",
+    "olmo3_yarn",
+    "glm4",
+    "seed_oss",
+    "exaone",
+    "arcee",
+    "apertus",
+    "bitnet",
+    "phi2",
+    "gptneox",
+    "falcon",
+    "falcon_40b",
+    "starcoder",
+    "starcoder2",
+    "nemotron",
+    "bloom",
+    "mpt",
+    "olmo",
+    "command_r",
+    "command_r_qknorm",
+    "cohere2",
+    "stablelm_parallel",
+    "stablelm_qknorm",
+    "qwen2vl",
+    "qwen3vl",
+    "qwen3vlmoe",
+    "granite4_dense",
+    "granitemoe",
+    "granitemoe_shared",
+    "granite4_moe",
+    "olmoe",
+    "qwen2moe",
+    "ernie4_5_moe",
+    "dots1",
+    "glm4_moe",
+    "hunyuan_moe",
+    "minimax_m2",
+    "afmoe",
 ];
 
 /// Directories of cases: `ARENITE_FIXTURES`, then the repository.

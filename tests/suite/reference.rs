@@ -10,9 +10,12 @@ use arenite::KvType;
 /// hundred roundings in a row.
 const F32_TOLERANCE: f64 = 1e-5;
 
+/// The tolerance for gated delta nets, whose states add up the roundings of all earlier tokens.
+const DELTA_TOLERANCE: f64 = 2e-5;
+
 #[test]
 fn f32_models_equal_transformers() {
-    for name in DECODERS {
+    for name in DECODERS.iter().copied() {
         let Some(case) = Case::find(name, "model.gguf") else { continue };
         let file = case.file("model.gguf");
         let mut worst = 0.0f64;
@@ -22,17 +25,23 @@ fn f32_models_equal_transformers() {
                 options.context = 128;
             });
             let logits = run.all(&prompt.ids);
+            let tolerance = if is_delta(name) { DELTA_TOLERANCE } else { F32_TOLERANCE };
             for (position, want) in prompt.positions() {
                 let got = &logits[position];
                 let error = relative_error(got, &want);
                 worst = worst.max(error);
-                assert!(error <= F32_TOLERANCE, "{} prompt {i} position {position}: {error:e}", case.name);
+                assert!(error <= tolerance, "{} prompt {i} position {position}: {error:e}", case.name);
                 assert_eq!(argmax(got), argmax(&want), "{} prompt {i} position {position}", case.name);
             }
             assert_eq!(run.greedy(&prompt.ids, prompt.greedy.len()), prompt.greedy, "{} prompt {i}", case.name);
         }
         println!("{}: {worst:.1e}", case.name);
     }
+}
+
+/// Whether a case has gated delta nets.
+fn is_delta(name: &str) -> bool {
+    matches!(name, "qwen35moe" | "qwen3next")
 }
 
 /// Compares with llama.cpp on the same quantized file. Both quantize activations, so neither gives the exact logits

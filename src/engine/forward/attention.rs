@@ -123,8 +123,12 @@ impl Forward<'_, '_> {
             qkv,
         };
         attend.all(compute, segments, out, self.sums);
-        if spec.gated_query() {
-            gate(compute, layer, shape, qkv, out);
+        if spec.gated_query() || spec.heads_gated() {
+            gate(compute, (spec, layer), shape, qkv, out);
+        }
+        if spec.sub_norms() {
+            let weight = weights.vector(Role::AttnSubNorm, index);
+            rows_mut(out, shape.q_dim).for_each(|x| norm_one(compute.kernels, spec, weight, &[], x));
         }
         compute.done(Section::Attention);
         if let Some(w) = weights.matrix(roles.output.0, index) {
@@ -157,23 +161,37 @@ fn project(
     let (k, v) = ((roles.k, k_at, keys), (roles.v, v_at, keys));
     // Gated queries are projected after the values; `norm_and_rotate` copies them to the front without their gates.
     let wanted = if gated {
-        [fused, k, v, (roles.q, v_at + shape.kv_dim, queries)]
+        [fused, k, v, (roles.q, v_at + shape.kv_dim, queries), NO_GATE]
     } else {
-        [fused, (roles.q, 0, queries), k, v]
+        let gates = ((Role::AttnGate, Role::AttnGate), layer.qkv_dim(), queries && spec.heads_gated());
+        [fused, (roles.q, 0, queries), k, v, gates]
     };
     let products =
         wanted.map(|((role, _), at, is_wanted)| (if is_wanted { weights.matrix(role, layer.index) } else { None }, at));
     let rows = qkv.len().checked_div(shape.stride).unwrap_or(0);
     compute.times_each((branch, rows), &products, qkv, shape.stride);
-    if spec.qkv_bias == Need::Absent {
-        return;
+    if spec.qkv_bias != Need::Absent {
+        for ((_, bias), at, is_wanted) in wanted.into_iter().take(4) {
+            if let (true, Some(qkv)) = (is_wanted, qkv.get_mut(at..)) {
+                add_bias(qkv, shape.stride, weights.vector(bias, layer.index));
+            }
+        }
     }
-    for ((_, bias), at, is_wanted) in wanted {
-        if let (true, Some(qkv)) = (is_wanted, qkv.get_mut(at..)) {
-            add_bias(qkv, shape.stride, weights.vector(bias, layer.index));
+    if let Some(limit) = spec.qkv_clamp() {
+        for x in qkv {
+            *x = if *x > limit {
+                limit
+            } else if *x < -limit {
+                -limit
+            } else {
+                *x
+            };
         }
     }
 }
+
+/// No matrix of gates besides those of queries.
+const NO_GATE: ((Role, Role), usize, bool) = ((Role::AttnGate, Role::AttnGate), 0, false);
 
 /// Norms and rotates queries and keys, and norms values, if the model does so and the view has projected them.
 fn norm_and_rotate(
@@ -190,8 +208,10 @@ fn norm_and_rotate(
         let Some((q, kv)) = qkv.split_at_mut_checked(shape.q_dim) else { return };
         let (k, v) = kv.split_at_mut_checked(shape.kv_dim).unwrap_or_default();
         let (v, gated) = v.split_at_mut_checked(shape.kv_dim).unwrap_or_default();
-        for (q, gated) in rows_mut(q, head_dim).zip(rows(gated, 2 * head_dim)) {
-            copy(q, gated);
+        if spec.gated_query() {
+            for (q, gated) in rows_mut(q, head_dim).zip(rows(gated, 2 * head_dim)) {
+                copy(q, gated);
+            }
         }
         if v_is_k {
             copy(v, k);
@@ -221,13 +241,15 @@ fn norm_and_rotate(
     });
 }
 
-/// Multiplies each head's output by the sigmoid of its gate, which is stored beside the query.
-fn gate(compute: &Compute<'_, '_>, layer: &Layer, shape: Shape, qkv: &mut [f32], out: &mut [f32]) {
+/// Multiplies each head's output by the sigmoid of its gate. Gates are stored after the values of their row, beside the
+/// queries or by themselves.
+fn gate(compute: &Compute<'_, '_>, (spec, layer): (&Spec<'_>, &Layer), shape: Shape, qkv: &mut [f32], out: &mut [f32]) {
     let head_dim = layer.head.dim;
+    let (width, at) = if spec.gated_query() { (2 * head_dim, head_dim) } else { (head_dim, 0) };
     for (qkv, out) in rows_mut(qkv, shape.stride).zip(rows_mut(out, shape.q_dim)) {
-        let gated = qkv.get_mut(shape.q_dim + 2 * shape.kv_dim..).unwrap_or_default();
-        for (gated, out) in rows_mut(gated, 2 * head_dim).zip(rows_mut(out, head_dim)) {
-            let Some(gate) = gated.get_mut(head_dim..) else { return };
+        let gates = qkv.get_mut(layer.qkv_dim()..).unwrap_or_default();
+        for (gate, out) in rows_mut(gates, width).zip(rows_mut(out, head_dim)) {
+            let Some(gate) = gate.get_mut(at..) else { return };
             compute.kernels.activate(Activation::Sigmoid, gate, Some(out));
             copy(out, gate);
         }

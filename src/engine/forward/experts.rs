@@ -7,7 +7,7 @@ use super::compute::Compute;
 use super::{Forward, add_bias, copy, enter, leave, rows, rows_mut};
 use crate::engine::profile::Section;
 use crate::kernel::Matrix;
-use crate::model::{Experts, Gate, Layer, Role, Router, Spec};
+use crate::model::{Experts, Gate, Layer, Role, Router, Scores, Spec};
 use crate::quant::le_f32;
 
 impl<'m> Forward<'m, '_> {
@@ -34,7 +34,7 @@ impl<'m> Forward<'m, '_> {
         };
         let all_gate = of_all(Role::FfnGateExps).filter(|_| spec.gate() != Gate::None);
 
-        let (norm, bias) = Role::before_ffn(layer);
+        let (norm, bias) = Role::before_ffn(spec, layer);
         enter(compute, spec, weights, (norm, bias, index), hidden, branch);
         compute.times((branch, tokens), router, chosen, experts.count);
         add_bias(chosen, experts.count, weights.vector(Role::FfnGateInpBias, index));
@@ -121,29 +121,42 @@ fn expert_of(
     compute.times((gate, n), w_down, x, spec.dim);
 }
 
-/// Turns router scores into weights: zero for all but the `used` largest; ties go to the lowest index. A bias only
-/// affects the choice.
+/// Turns a router's scores into weights: zeros for all but the `used` largest scores; of equal scores those with the
+/// lowest numbers are chosen. The bias takes part in the choice alone.
 fn choose(scores: &mut [f32], experts: Experts, router: Router, bias: &[u8]) {
     let mut total = 0.0;
     match router {
-        Router::Softmax => {
+        Router::Scored { scores: Scores::Sigmoid, .. } => {
+            scores.iter_mut().for_each(|score| *score = 1.0 / (1.0 + libm::expf(-*score)));
+        }
+        _ => {
             let top = scores.iter().fold(f32::NEG_INFINITY, |top, &score| if score > top { score } else { top });
             for score in scores.iter_mut() {
                 *score = libm::expf(*score - top);
                 total += *score;
             }
-        }
-        Router::Sigmoid { .. } => {
-            scores.iter_mut().for_each(|score| *score = 1.0 / (1.0 + libm::expf(-*score)));
+            if !bias.is_empty() {
+                // The bias is added to probabilities.
+                scores.iter_mut().for_each(|score| *score /= total);
+                total = 1.0;
+            }
         }
     }
+    let biased = |i: usize, score: f32| if bias.is_empty() { score } else { score + le_f32(bias, i) };
+    let (size, open) = match router {
+        Router::Scored { groups, used_groups, .. } if groups > 1 => {
+            let size = scores.len().checked_div(groups).unwrap_or(0).max(1);
+            (size, best_groups(scores, size, used_groups, &biased))
+        }
+        _ => (usize::MAX, [u64::MAX; GROUP_WORDS]),
+    };
     // Mark chosen experts with a minus sign, then negate all.
     let mut kept = 0.0;
     for _ in 0..experts.used {
         let mut best: Option<(&mut f32, f32)> = None;
         for (i, score) in scores.iter_mut().enumerate().filter(|(_, score)| score.is_sign_positive()) {
-            let value = if bias.is_empty() { *score } else { *score + le_f32(bias, i) };
-            if best.as_ref().is_none_or(|(_, best)| value > *best) {
+            let value = biased(i, *score);
+            if bit(&open, i / size) && best.as_ref().is_none_or(|(_, best)| value > *best) {
                 best = Some((score, value));
             }
         }
@@ -154,12 +167,48 @@ fn choose(scores: &mut [f32], experts: Experts, router: Router, bias: &[u8]) {
     let divisor = match (router, experts.normed) {
         (Router::Softmax, true) => kept,
         (Router::Softmax, false) => total,
-        (Router::Sigmoid { scale }, true) => (kept + 1e-20) / scale,
-        (Router::Sigmoid { scale }, false) => 1.0 / scale,
+        (Router::Scored { scale, .. }, true) => (kept + 1e-20) / scale,
+        (Router::Scored { scores: Scores::Softmax, scale, .. }, false) => total / scale,
+        (Router::Scored { scores: Scores::Sigmoid, scale, .. }, false) => 1.0 / scale,
     };
     for score in scores {
         *score = if score.is_sign_negative() { -*score / divisor } else { 0.0 };
     }
+}
+
+/// Words of a set of groups of experts.
+const GROUP_WORDS: usize = 8;
+
+/// Returns the set of the `used` best groups of `size` experts, each rated by the sum of its two best scores.
+fn best_groups(scores: &[f32], size: usize, used: usize, biased: &dyn Fn(usize, f32) -> f32) -> [u64; GROUP_WORDS] {
+    let mut open = [0; GROUP_WORDS];
+    for _ in 0..used {
+        let mut best: Option<(usize, f32)> = None;
+        for (group, members) in rows(scores, size).enumerate().filter(|(group, _)| !bit(&open, *group)) {
+            let (mut first, mut second) = (f32::NEG_INFINITY, f32::NEG_INFINITY);
+            for (i, score) in members.iter().enumerate() {
+                let value = biased(group * size + i, *score);
+                if value > first {
+                    (first, second) = (value, first);
+                } else if value > second {
+                    second = value;
+                }
+            }
+            if best.is_none_or(|(_, best)| first + second > best) {
+                best = Some((group, first + second));
+            }
+        }
+        let Some((group, _)) = best else { break };
+        if let Some(word) = open.get_mut(group / 64) {
+            *word |= 1 << (group % 64);
+        }
+    }
+    open
+}
+
+/// Whether a set has element `i`.
+fn bit(set: &[u64; GROUP_WORDS], i: usize) -> bool {
+    set.get(i / 64).is_some_and(|word| word >> (i % 64) & 1 != 0)
 }
 
 #[cfg(test)]
@@ -184,11 +233,37 @@ mod tests {
                 assert!((f64::from(score) - want).abs() <= 1e-6 * want, "{router:?} {normed} {i}: {score}, not {want}");
             }
         };
+        let scored = |scores, scale| Router::Scored { scores, scale, groups: 1, used_groups: 1 };
         for normed in [true, false] {
             check(Router::Softmax, normed, &[], softmax, [2, 0], 1.0);
-            check(Router::Sigmoid { scale: 2.5 }, normed, &[], sigmoid, [2, 0], 2.5);
-            // A bias only affects the choice.
-            check(Router::Sigmoid { scale: 1.0 }, normed, &[0.0, 0.0, 0.0, 0.0, 9.0], sigmoid, [4, 2], 1.0);
+            check(scored(Scores::Sigmoid, 2.5), normed, &[], sigmoid, [2, 0], 2.5);
+            check(scored(Scores::Softmax, 2.5), normed, &[], softmax, [2, 0], 2.5);
+            // A bias takes part in the choice alone.
+            let bias = [0.0, 0.0, 0.0, 0.0, 9.0];
+            check(scored(Scores::Sigmoid, 1.0), normed, &bias, sigmoid, [4, 2], 1.0);
+            check(scored(Scores::Softmax, 1.0), normed, &bias, softmax, [4, 2], 1.0);
+        }
+    }
+
+    #[test]
+    fn groups_by_their_two_best() {
+        // Sums of the two best: 1.1, 1.4, 1.0.
+        let scores = [1.0f32, 0.1, 0.0, 0.7, 0.2, 0.7, 0.5, 0.5, 0.4];
+        let plain = |_, score| score;
+        assert_eq!(best_groups(&scores, 3, 1, &plain)[0], 0b010);
+        assert_eq!(best_groups(&scores, 3, 2, &plain)[0], 0b011);
+        let biased = |i, score| if i == 8 { score + 1.0 } else { score };
+        assert_eq!(best_groups(&scores, 3, 1, &biased)[0], 0b100);
+
+        let mut logits = [3.0f32, -2.0, 1.0, 1.5]; // groups: 3 and -2, 1 and 1.5
+        let router = Router::Scored { scores: Scores::Sigmoid, scale: 1.0, groups: 2, used_groups: 1 };
+        let experts = Experts { count: 4, used: 2, width: None, normed: true, biases: false };
+        choose(&mut logits, experts, router, &[]);
+        let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
+        let sum = sigmoid(1.0) + sigmoid(1.5);
+        let want = [0.0, 0.0, sigmoid(1.0) / sum, sigmoid(1.5) / sum];
+        for (got, want) in logits.into_iter().zip(want) {
+            assert!((f64::from(got) - want).abs() < 1e-6);
         }
     }
 }

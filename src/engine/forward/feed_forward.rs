@@ -1,8 +1,8 @@
 //! The feed-forward of a block.
 
-use super::{Forward, add_bias, enter, leave, norm_sum};
+use super::{Forward, add_bias, enter, leave, norm_one, norm_sum, rows_mut};
 use crate::engine::profile::Section;
-use crate::model::{Gate, Layer, Need, Role};
+use crate::model::{Gate, Layer, Need, Role, Xielu};
 
 impl Forward<'_, '_> {
     /// `x += down(f(gate(norm(x))) * up(norm(x)))`, or `x += down(f(up(norm(x))))`.
@@ -13,8 +13,11 @@ impl Forward<'_, '_> {
             return;
         };
 
-        let (norm, bias) = Role::before_ffn(layer);
-        enter(compute, spec, weights, (norm, bias, index), hidden, branch);
+        let (norm, bias) = Role::before_ffn(spec, layer);
+        let held = if spec.keeps_input() { tokens * dim } else { 0 };
+        let Some((inner, held)) = inner.split_at_mut_checked(inner.len() - held.min(inner.len())) else { return };
+        let input = if spec.keeps_input() { &*held } else { &*hidden };
+        enter(compute, spec, weights, (norm, bias, index), input, branch);
 
         let up = weights.matrix(Role::FfnUp, index);
         let (gate_w, up_w) = match spec.gate() {
@@ -35,8 +38,15 @@ impl Forward<'_, '_> {
                 add_bias(up, ffn, weights.vector(Role::FfnUpBias, index));
             }
         }
+        let sub_norm = weights.vector(Role::FfnSubNorm, index);
         compute.by_tokens(gate, ffn, &|start, gate| {
-            compute.kernels.activate(spec.activation(), gate, up.as_deref().and_then(|up| up.get(start..)));
+            match spec.xielu() {
+                Some(xielu) => xielu_of(xielu, index, gate),
+                None => compute.kernels.activate(spec.activation(), gate, up.as_deref().and_then(|up| up.get(start..))),
+            }
+            if spec.sub_norms() {
+                rows_mut(gate, ffn).for_each(|x| norm_one(compute.kernels, spec, sub_norm, &[], x));
+            }
         });
 
         if let Some(w) = weights.matrix(Role::FfnDown, index) {
@@ -48,5 +58,17 @@ impl Forward<'_, '_> {
             leave(compute, spec, weights, (Role::PostFfwNorm, index), branch, hidden);
             norm_sum(compute, spec, weights, (Role::LayerOutputNorm, Role::LayerOutputNormBias, index), hidden);
         }
+    }
+}
+
+/// `x = xIELU(x)` with the parameters of layer `index`: a parabola for positive `x`, `expm1` below.
+fn xielu_of(Xielu { alpha_n, alpha_p, beta, eps }: Xielu<'_>, index: usize, x: &mut [f32]) {
+    let softplus = |x: f32| libm::log1pf(libm::expf(x));
+    let (beta, eps) = (beta.get(index), eps.get(index));
+    let (positive, negative) = (softplus(alpha_p.get(index)), beta + softplus(alpha_n.get(index)));
+    for x in x {
+        let curve =
+            if *x > 0.0 { positive * *x * *x } else { negative * (libm::expm1f(if *x < eps { *x } else { eps }) - *x) };
+        *x = curve + beta * *x;
     }
 }

@@ -203,7 +203,7 @@ impl<'m, 'w> Forward<'m, 'w> {
         self.show(Stage::Before, index, observer)?;
         let tiles = self.tiles(&layer);
         let mixer = self.spec.recurrent().filter(|_| layer.has_state());
-        if mixer.is_some() && layer.has_attention() {
+        if mixer.is_some() && layer.has_attention() || self.spec.keeps_input() {
             self.hold();
         }
         if layer.has_attention() {
@@ -375,7 +375,7 @@ fn enter(
     let (weight, bias) = (weights.vector(weight, layer), weights.vector(bias, layer));
     compute.by_tokens(branch, spec.dim, &|start, branch| {
         copy(branch, hidden.get(start..).unwrap_or(&[]));
-        if spec.placement().pre_norm && !weight.is_empty() {
+        if spec.placement().pre_norm && (!weight.is_empty() || spec.bare_norm()) {
             norm_rows(compute.kernels, spec, weight, bias, branch);
         }
     });

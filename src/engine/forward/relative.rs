@@ -26,9 +26,9 @@ pub(crate) struct Relative<'w> {
 impl<'w> Relative<'w> {
     /// Fills `table`, which has [`biases`](crate::engine::layout::biases) elements.
     pub fn new(spec: &Spec<'_>, weights: &Weights<'_, '_>, context: usize, table: &'w mut [f32]) -> Self {
-        let buckets = match spec.positions() {
-            Positions::Relative { buckets } => Some(buckets),
-            Positions::Alibi => None,
+        let (buckets, steepest) = match spec.positions() {
+            Positions::Relative { buckets } => (Some(buckets), 0.0),
+            Positions::Alibi { bias } => (None, bias),
             _ => return Self::default(),
         };
         let causal = spec.is_causal();
@@ -41,7 +41,7 @@ impl<'w> Relative<'w> {
                 let ahead = if causal { 0 } else { ahead };
                 *number = match buckets {
                     Some(buckets) => le_f32(learned, bucket(back, ahead, buckets, causal) * spec.heads + head),
-                    None => -slope(head, spec.heads) * (back + ahead) as f32,
+                    None => -slope(steepest, head, spec.heads) * (back + ahead) as f32,
                 };
             }
         }
@@ -58,12 +58,12 @@ impl<'w> Relative<'w> {
     }
 }
 
-/// ALiBi's slope per position of distance: `2^(-8 (head + 1) / n)`, where `n` is the largest power of two in the number
-/// of heads; further heads have the slopes between.
-fn slope(head: usize, heads: usize) -> f32 {
+/// ALiBi's slope per position of distance: `2^(-steepest (head + 1) / n)`, where `n` is the largest power of two in the
+/// number of heads; further heads have the slopes between.
+fn slope(steepest: f32, head: usize, heads: usize) -> f32 {
     let n = 1usize << heads.max(1).ilog2();
     let steps = if head < n { (head + 1) as f64 } else { (head - n) as f64 + 0.5 };
-    libm::exp2(-8.0 * steps / n as f64) as f32
+    libm::exp2(-f64::from(steepest) * steps / n as f64) as f32
 }
 
 /// Bucket of a distance: one per small distance, then logarithmic. A stack that attends to later positions uses half of

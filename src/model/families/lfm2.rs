@@ -3,7 +3,7 @@
 use crate::kernel::MAX_TAPS;
 use crate::model::keys::Keys;
 use crate::model::roles::Role;
-use crate::model::{QkNorm, Recurrent, RecurrentKind, RopeStyle, Spec};
+use crate::model::{QkNorm, Recurrent, RecurrentKind, RopeStyle, Scores, Spec};
 use crate::{Error, tri};
 
 pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
@@ -23,6 +23,6 @@ pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
 /// LFM2 with experts in all but the first layers.
 pub(super) const fn experts<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let expert_layers = tri!(keys.behind_dense_layers());
-    let (experts, router) = (tri!(keys.experts(true)), tri!(keys.router()));
+    let (experts, router) = (tri!(keys.experts(true)), tri!(keys.router(Scores::Sigmoid)));
     Ok(Spec { experts, router, expert_layers, ..tri!(spec(keys)) })
 }

@@ -3,7 +3,7 @@
 
 use crate::kernel::Activation;
 use crate::model::keys::Keys;
-use crate::model::{Experts, Gate, HeadSpec, Need, RecurrentKind, RopeStyle, Spec};
+use crate::model::{Experts, Gate, HeadSpec, Need, RecurrentKind, RopeStyle, Scores, Spec};
 use crate::{Error, tri};
 
 pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
@@ -19,11 +19,7 @@ pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
         None => None,
     };
     tri!(keys.nonzero("expert_shared_count", 1 << 10));
-    tri!(keys.nonzero("expert_group_used_count", 1 << 10));
-    match tri!(keys.nonzero("expert_group_count", 1 << 10)) {
-        None | Some(1) => {}
-        Some(_) => return Err(keys.wrong("expert_group_count", "is more than 1: not supported")),
-    }
+    let router = tri!(keys.router(Scores::Sigmoid)); // dense models have its keys, too
     Ok(Spec {
         norm_eps: tri!(keys.norm_eps()),
         global: HeadSpec { rope: None, ..spec.global },
@@ -35,7 +31,7 @@ pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
         activation: Activation::ReluSquared,
         gate: Gate::None,
         shared_experts: if experts.is_some() { tri!(keys.shared_experts(false)) } else { None },
-        router: if experts.is_some() { tri!(keys.router()) } else { spec.router },
+        router: if experts.is_some() { router } else { spec.router },
         experts,
         ..spec
     })

@@ -78,5 +78,5 @@ pub(super) const fn jina<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
         Gate::None
     };
     let global = HeadSpec { rope: None, ..spec.global };
-    Ok(Spec { global, positions: Positions::Alibi, activation: Activation::GeluErf, gate, ..spec })
+    Ok(Spec { global, positions: Positions::Alibi { bias: 8.0 }, activation: Activation::GeluErf, gate, ..spec })
 }

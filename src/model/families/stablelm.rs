@@ -2,17 +2,20 @@
 //! norm for every head of q and k.
 
 use crate::model::keys::Keys;
-use crate::model::{Need, Norm, QkNorm, RopeStyle, Spec};
+use crate::model::{Need, Norm, QkNorm, Residual, RopeStyle, Spec};
 use crate::{Error, tri};
 
 pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     // Converters write true if the configuration has no such entry. The norm before the feed-forward decides.
     keys.known("use_parallel_residual");
+    let residual =
+        if keys.has("blk.0.ffn_norm.weight") { Residual::Serial } else { Residual::Parallel { one_norm: true } };
     Ok(Spec {
         norm: Norm::Layer,
         qkv_bias: Need::Optional,
         norm_eps: tri!(keys.required("attention.layer_norm_epsilon")),
         qk_norm: QkNorm::EachHead,
+        residual,
         ..tri!(keys.decoder(RopeStyle::Halves))
     })
 }

@@ -1,0 +1,89 @@
+//! Decoders that differ from Llama in a few fields: RMS norms, rotary positions, and mostly SiLU with a gate.
+
+use super::gemma::root;
+use super::granite;
+use crate::kernel::Activation;
+use crate::model::keys::Keys;
+use crate::model::layers::{HeadSpec, PerLayer, Xielu};
+use crate::model::roles::Role;
+use crate::model::{Gate, Placement, Positions, QkNorm, RopeStyle, Spec};
+use crate::{Error, tri};
+
+/// InternLM 2 and XVERSE: Llama by another name.
+pub(super) const fn adjacent<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+    keys.rms_decoder(RopeStyle::Adjacent)
+}
+
+/// Exaone 3 and Pangu: the pairs of rotary positions are halves of the head.
+pub(super) const fn halves<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+    keys.rms_decoder(RopeStyle::Halves)
+}
+
+/// Arcee: no gate, and the square of the positive part.
+pub(super) const fn arcee<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+    Ok(Spec { gate: Gate::None, activation: Activation::ReluSquared, ..tri!(adjacent(keys)) })
+}
+
+/// Baichuan: the 13B models, told by their 40 layers, have ALiBi.
+pub(super) const fn baichuan<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+    let spec = tri!(adjacent(keys));
+    if spec.layers != 40 {
+        return Ok(spec);
+    }
+    Ok(Spec { global: HeadSpec { rope: None, ..spec.global }, positions: Positions::Alibi { bias: 8.0 }, ..spec })
+}
+
+/// Maincoder: norms of the heads of q and k, after rope.
+pub(super) const fn maincoder<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+    Ok(Spec { qk_norm: QkNorm::Head, qk_norm_after_rope: true, ..tri!(adjacent(keys)) })
+}
+
+/// Seed-OSS: the norm before the feed-forward has another name.
+pub(super) const fn seed_oss<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+    Ok(Spec { renamed: &[(Role::PostAttentionNorm, Role::FfnNorm)], ..tri!(halves(keys)) })
+}
+
+/// ChatGLM 2 and 3, and the first GLM 4: gate and up in one matrix.
+pub(super) const fn chatglm<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+    let fused_qkv = keys.has("blk.0.attn_qkv.weight");
+    Ok(Spec { fused_qkv, gate: Gate::Fused, ..tri!(adjacent(keys)) })
+}
+
+/// GLM 4: norms before and after attention and feed-forward.
+pub(super) const fn glm4<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+    let all = tri!(adjacent(keys));
+    let spec = tri!(keys.without_next(all));
+    Ok(Spec {
+        placement: Placement { pre_norm: true, post_norm: true, residual_norm: false },
+        gate: Gate::Fused,
+        ..spec
+    })
+}
+
+/// Qwen 1: q, k and v in one matrix; the file has the width of gate and up together.
+pub(super) const fn qwen<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+    let spec = tri!(halves(keys));
+    let ffn = match spec.ffn {
+        PerLayer::All(both) => PerLayer::All(both / 2),
+        PerLayer::Each(_) => return Err(keys.wrong("feed_forward_length", "must be the same for all layers")),
+    };
+    Ok(Spec { fused_qkv: keys.has("blk.0.attn_qkv.weight"), ffn, ..spec })
+}
+
+/// MiniCPM 1 and 2: Granite's scales, which early files do not have.
+pub(super) const fn minicpm<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+    let spec = tri!(adjacent(keys));
+    granite::scaled(keys, spec, [12.0, 1.4 / root(spec.layers), spec.dim as f32 / 256.0])
+}
+
+/// Apertus: norms of the heads of q and k, no gate, and xIELU.
+pub(super) const fn apertus<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+    let spec = tri!(halves(keys));
+    let xielu = Xielu {
+        alpha_n: tri!(keys.numbers("xielu.alpha_n", spec.layers)),
+        alpha_p: tri!(keys.numbers("xielu.alpha_p", spec.layers)),
+        beta: tri!(keys.numbers("xielu.beta", spec.layers)),
+        eps: tri!(keys.numbers("xielu.eps", spec.layers)),
+    };
+    Ok(Spec { qk_norm: QkNorm::Head, gate: Gate::None, xielu: Some(xielu), ..spec })
+}

@@ -1,0 +1,43 @@
+//! Reads mixtures of experts as DeepSeek and the families after it have them.
+
+use super::keys::Keys;
+use super::{Experts, MAX_LAYERS, PerLayer, Router, Scores, SharedExperts, Spec};
+use crate::{Error, tri};
+
+impl<'a> Keys<'_, 'a> {
+    /// Adds the experts to a decoder: their router (with `scores` if the file does not name a function), the shared
+    /// expert, the layers without experts, and layers for multi-token prediction, which are left out. `normed` says
+    /// whether weights are divided by their sum, if the file does not.
+    pub const fn mixture(&mut self, spec: Spec<'a>, scores: Scores, normed: bool) -> Result<Spec<'a>, Error> {
+        let spec = tri!(self.without_next(spec));
+        let (router, expert_layers) = (tri!(self.router(scores)), tri!(self.behind_dense_layers()));
+        let shared_count = tri!(self.nonzero("expert_shared_count", 1 << 10));
+        let shared_width = tri!(self.nonzero("expert_shared_feed_forward_length", Self::MAX_WIDTH));
+        let Some(experts) = tri!(self.experts(normed)) else { return Ok(spec) };
+        if let Router::Scored { groups, used_groups, .. } = router
+            && (!experts.count.is_multiple_of(groups) || experts.used > experts.count / groups * used_groups)
+        {
+            return Err(self.wrong("expert_group_count", "does not divide expert_count, or leaves too few experts"));
+        }
+        let width = match (shared_width, shared_count, experts, spec.ffn) {
+            (Some(width), ..) => Some(width),
+            (None, Some(count), Experts { width: Some(width), .. }, _)
+            | (None, Some(count), _, PerLayer::All(width)) => Some(count.saturating_mul(width)),
+            _ => None,
+        };
+        let shared_experts = match width {
+            Some(width) if width <= Self::MAX_WIDTH => Some(SharedExperts { width, gated: false }),
+            Some(_) => return Err(self.wrong("expert_shared_count", "is too large")),
+            None => None,
+        };
+        Ok(Spec { experts: Some(experts), router, shared_experts, expert_layers, ..spec })
+    }
+
+    /// Reads the period of layers with experts, 1 if the file has none.
+    pub const fn expert_step(&mut self, name: &'static str) -> Result<usize, Error> {
+        match tri!(self.nonzero(name, MAX_LAYERS)) {
+            Some(step) => Ok(step),
+            None => Ok(1),
+        }
+    }
+}
