@@ -190,8 +190,8 @@ fn codes<F: Format, U: Vectors>(
     chunk: usize,
     room: &mut [[u8; 32]; 4],
 ) -> ([*const u8; 4], u8) {
-    if let Shape::Bytes(place) = F::SHAPE {
-        return (blocks.map(|block| (&raw const *block).cast::<u8>().wrapping_add(place)), 0);
+    if let Shape::Bytes(offset) = F::SHAPE {
+        return (blocks.map(|block| (&raw const *block).cast::<u8>().wrapping_add(offset)), 0);
     }
     for (block, room) in blocks.into_iter().zip(room.iter_mut()) {
         U::store(F::unpack(U::BYTES, block, chunk), room);

@@ -144,9 +144,9 @@ pub(super) unsafe trait Unit: Copy {
     #[inline(always)]
     unsafe fn scores_by_rows(at: &[*const f32; 4], q: &[f32], factor: f32, scores: Range<usize>, to: *mut f32) -> f32 {
         let start = [0.0; 16];
-        for ((place, lanes), tile) in sixteens(scores.clone()).zip(at.iter().skip(scores.start / 16)) {
+        for ((first, lanes), tile) in sixteens(scores.clone()).zip(at.iter().skip(scores.start / 16)) {
             // SAFETY: the caller promises these tiles, and room for their scores.
-            unsafe { Self::add_products(start.as_ptr(), *tile, 16, q.as_ptr(), q.len(), lanes.end, to.add(place)) };
+            unsafe { Self::add_products(start.as_ptr(), *tile, 16, q.as_ptr(), q.len(), lanes.end, to.add(first)) };
         }
         // SAFETY: the scores are written now, and the caller promises the rest.
         unsafe { Self::scale(to, factor, scores) }

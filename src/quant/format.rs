@@ -57,12 +57,12 @@ pub(crate) trait Format: Copy + 'static {
     /// `d` for the weights from element `at` on. `f16` converts two little-endian bytes.
     #[inline(always)]
     fn d(block: &Self::Block, _at: usize, f16: impl Fn([u8; 2]) -> f32) -> f32 {
-        Self::D.map_or(0.0, |(offset, factor)| f16(*part(block.as_ref(), offset)) * factor)
+        Self::D.map_or(0.0, |(offset, factor)| f16(*bytes_at(block.as_ref(), offset)) * factor)
     }
     /// `m` of the block.
     #[inline(always)]
     fn m(block: &Self::Block, f16: impl Fn([u8; 2]) -> f32) -> f32 {
-        Self::M.map_or(0.0, |(offset, factor)| f16(*part(block.as_ref(), offset)) * factor)
+        Self::M.map_or(0.0, |(offset, factor)| f16(*bytes_at(block.as_ref(), offset)) * factor)
     }
     /// The scales of all groups, as signed bytes in two little-endian words. Words go into vector registers without a
     /// detour through memory. Formats with groups of 32 use only the first word.
@@ -234,26 +234,26 @@ fn zip(mut a: [u8; 32], b: [u8; 32], f: impl Fn(u8, u8) -> u8) -> [u8; 32] {
 
 /// `N` bytes of a block from `at`. Returns zeros instead of panicking if they are not inside the block.
 #[inline(always)]
-pub(crate) fn part<const N: usize>(block: &[u8], at: usize) -> &[u8; N] {
+pub(crate) fn bytes_at<const N: usize>(block: &[u8], at: usize) -> &[u8; N] {
     block.get(at..).and_then(|rest| rest.first_chunk()).unwrap_or(const { &[0; N] })
 }
 
 /// The little-endian u16 at `at`.
 #[inline(always)]
 pub(super) fn u16_at(block: &[u8], at: usize) -> u16 {
-    u16::from_le_bytes(*part(block, at))
+    u16::from_le_bytes(*bytes_at(block, at))
 }
 
 /// The little-endian u32 at `at`.
 #[inline(always)]
 pub(super) fn u32_at(block: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(*part(block, at))
+    u32::from_le_bytes(*bytes_at(block, at))
 }
 
 /// The little-endian u64 at `at`.
 #[inline(always)]
 pub(super) fn u64_at(block: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(*part(block, at))
+    u64::from_le_bytes(*bytes_at(block, at))
 }
 
 /// The byte 1, eight times.

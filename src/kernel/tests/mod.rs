@@ -120,8 +120,8 @@ impl Random {
                 _ => {
                     let start = out.len();
                     out.extend((0..bytes).map(|_| self.byte(data)));
-                    for place in halves(kind) {
-                        out[start + place..start + place + 2].copy_from_slice(&self.half(data));
+                    for offset in halves(kind) {
+                        out[start + offset..start + offset + 2].copy_from_slice(&self.half(data));
                     }
                 }
             }
@@ -139,14 +139,14 @@ macro_rules! of_formats {
 
         /// The offsets of the f16 fields in a block.
         fn halves(kind: TensorType) -> impl Iterator<Item = usize> {
-            let places = match kind {
+            let offsets = match kind {
                 $(TensorType::$name => {
                     type F = formats::$module::$format;
                     [F::D, F::M]
                 })*
                 _ => panic!("{kind:?} is not a block format"),
             };
-            places.into_iter().flatten().map(|(place, _)| place)
+            offsets.into_iter().flatten().map(|(offset, _)| offset)
         }
     };
 }

@@ -172,13 +172,13 @@ fn several_products() {
 
 /// Outputs that overlap, or that are out of bounds, are rejected.
 #[test]
-fn places_of_products() {
+fn outputs_of_products() {
     let w = Matrix::at(TensorType::F32, (4, 1), &[0; 16], 0).unwrap();
-    let places = |at: &[usize], tokens| fit(at.iter().map(|&at| (&w, at)), tokens, 32, 10);
-    assert!(places(&[], 1) && places(&[28], 1) && places(&[0, 4, 8, 12], 1));
-    assert!(!places(&[29], 1) && !places(&[usize::MAX], 1) && !places(&[0, 3], 1) && !places(&[4, 0], 1));
-    assert!(places(&[8], 3) && places(&[2, 8], 3) && places(&[0, 14, 18], 2) && places(&[0, 4, 18], 2));
-    assert!(!places(&[9], 3) && !places(&[0, 7], 3) && !places(&[0, 10], 2) && !places(&[0, 6, 18], 2));
+    let fits = |at: &[usize], tokens| fit(at.iter().map(|&at| (&w, at)), tokens, 32, 10);
+    assert!(fits(&[], 1) && fits(&[28], 1) && fits(&[0, 4, 8, 12], 1));
+    assert!(!fits(&[29], 1) && !fits(&[usize::MAX], 1) && !fits(&[0, 3], 1) && !fits(&[4, 0], 1));
+    assert!(fits(&[8], 3) && fits(&[2, 8], 3) && fits(&[0, 14, 18], 2) && fits(&[0, 4, 18], 2));
+    assert!(!fits(&[9], 3) && !fits(&[0, 7], 3) && !fits(&[0, 10], 2) && !fits(&[0, 6, 18], 2));
     assert!(!fit([(&w, 0)].into_iter(), 2, 32, 3), "its own next token");
     assert!(!fit([(&Matrix { rows: 17, ..w }, 0)].into_iter(), 1, 32, 32), "less than a byte a row");
 }

@@ -59,7 +59,7 @@ fn recurrences() {
         let gates = Edge::of(&random.floats(Data::Plain, 2 * tokens));
         // Converts the state to tiles of sixteen columns.
         let before = random.floats(Data::Plain, keys * width.next_multiple_of(16));
-        let place = |key: usize, column: usize| (column / 16 * keys + key) * 16 + column % 16;
+        let index = |key: usize, column: usize| (column / 16 * keys + key) * 16 + column % 16;
         let job = |from: usize| Recurrence {
             key: &x[from * stride..],
             query: &x[(from * stride + keys).min(x.len())..],
@@ -91,10 +91,10 @@ fn recurrences() {
             let (decay, factor) = (f64::from(gates[2 * t]), f64::from(gates[2 * t + 1]));
             state.iter_mut().for_each(|s| *s *= decay);
             for w in 0..width {
-                let held: f64 = (0..keys).map(|i| of(i) * state[place(i, w)]).sum();
+                let held: f64 = (0..keys).map(|i| of(i) * state[index(i, w)]).sum();
                 let new = factor * (of(2 * keys + w) - if delta { held } else { 0.0 });
-                (0..keys).for_each(|i| state[place(i, w)] += of(i) * new);
-                let exact: f64 = (0..keys).map(|i| of(keys + i) * state[place(i, w)]).sum();
+                (0..keys).for_each(|i| state[index(i, w)] += of(i) * new);
+                let exact: f64 = (0..keys).map(|i| of(keys + i) * state[index(i, w)]).sum();
                 assert!((f64::from(want[t * width + w]) - exact).abs() < 1e-3 * (1.0 + exact.abs()), "{keys} {t} {w}");
             }
         }

@@ -117,9 +117,9 @@ impl<F: Format> Rows<F> {
     /// The codes of a chunk as i16; the weights themselves if they are stored as signed bytes.
     #[inline(always)]
     fn codes(block: &F::Block, chunk: usize) -> [v128; 4] {
-        if let Shape::Bytes(place) = F::SHAPE {
+        if let Shape::Bytes(offset) = F::SHAPE {
             // SAFETY: the shape has 32 bytes from there, as the list of types checks.
-            return unsafe { quants((&raw const *block).cast::<i8>().add(place)) };
+            return unsafe { quants((&raw const *block).cast::<i8>().add(offset)) };
         }
         let [a, b] = F::unpack(Pair, block, chunk);
         [u16x8_extend_low_u8x16(a), u16x8_extend_high_u8x16(a), u16x8_extend_low_u8x16(b), u16x8_extend_high_u8x16(b)]
@@ -129,7 +129,7 @@ impl<F: Format> Rows<F> {
     #[inline(always)]
     fn d(blocks: [&F::Block; 4], at: usize) -> v128 {
         match F::D {
-            Some((place, factor)) => halves::<F>(blocks, place, factor),
+            Some((offset, factor)) => halves::<F>(blocks, offset, factor),
             None => {
                 let [a, b, c, d] = blocks.map(|block| F::d(block, at, quant::le_f16));
                 f32x4(a, b, c, d)
@@ -140,7 +140,7 @@ impl<F: Format> Rows<F> {
     /// `m` of four blocks.
     #[inline(always)]
     fn m(blocks: [&F::Block; 4]) -> v128 {
-        F::M.map_or(f32x4_splat(0.0), |(place, factor)| halves::<F>(blocks, place, factor))
+        F::M.map_or(f32x4_splat(0.0), |(offset, factor)| halves::<F>(blocks, offset, factor))
     }
 
     /// The sums of the quants of each group; with groups of 32, the second eight are zeros.
@@ -172,12 +172,12 @@ impl<F: Format> Rows<F> {
     }
 }
 
-/// The f16 at byte `place` of four blocks, times `factor`. The format has an f16 there.
+/// The f16 at byte `offset` of four blocks, times `factor`. The format has an f16 there.
 #[inline(always)]
-fn halves<F: Format>(blocks: [&F::Block; 4], place: usize, factor: f32) -> v128 {
+fn halves<F: Format>(blocks: [&F::Block; 4], offset: usize, factor: f32) -> v128 {
     let [a, b, c, d] = blocks.map(|block| {
         // SAFETY: the list of types checks that two bytes from there are inside the block.
-        let half = unsafe { (&raw const *block).cast::<u8>().add(place).cast::<u16>().read_unaligned() };
+        let half = unsafe { (&raw const *block).cast::<u8>().add(offset).cast::<u16>().read_unaligned() };
         u32::from(half)
     });
     let floats = from_f16(u32x4(a, b, c, d));

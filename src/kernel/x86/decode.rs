@@ -48,7 +48,7 @@ unsafe impl<D: Dot, F: Format> Blocks for Rows<D, F> {
     unsafe fn dot(w: *const u8, row_bytes: usize, x: Row<'_>, out: *mut f32) {
         // SAFETY: the caller promises the features, and eight rows as long as `x`.
         unsafe {
-            let rows = Eight { s: Ymm::new(), rows: core::array::from_fn(|r| w.add(r * row_bytes)), row_bytes };
+            let rows = EightRows { s: Ymm::new(), rows: core::array::from_fn(|r| w.add(r * row_bytes)), row_bytes };
             let next = Self::NEXT.contains(&row_bytes);
             let acc = if const { D::WIDE && F::SUPER.is_some() } {
                 Self::wide(&rows, x)
@@ -67,7 +67,7 @@ unsafe impl<D: Dot, F: Format> Blocks for Rows<D, F> {
 }
 
 /// Eight rows, `row_bytes` apart.
-struct Eight {
+struct EightRows {
     s: Ymm,
     rows: [*const u8; 8],
     row_bytes: usize,
@@ -76,7 +76,7 @@ struct Eight {
 impl<D: Dot, F: Format> Rows<D, F> {
     /// Formats with blocks of less than 256. If `next`, the next eight rows are prefetched: see [`Self::NEXT`].
     #[inline(always)]
-    unsafe fn chunks(rows: &Eight, x: Row<'_>, next: bool) -> __m256 {
+    unsafe fn chunks(rows: &EightRows, x: Row<'_>, next: bool) -> __m256 {
         // SAFETY: the caller promises the features, and eight rows as long as `x`. With `AHEAD` a row has to have a
         // block.
         unsafe {
@@ -110,7 +110,7 @@ impl<D: Dot, F: Format> Rows<D, F> {
     /// The sums of chunk `i` of eight rows: a register per two rows, four lanes per row. If the halves of a chunk have
     /// their own scales, the sums of the second halves are separate.
     #[inline(always)]
-    unsafe fn sums(rows: &Eight, x: Row<'_>, i: usize, next: bool) -> [[__m256i; 4]; 2] {
+    unsafe fn sums(rows: &EightRows, x: Row<'_>, i: usize, next: bool) -> [[__m256i; 4]; 2] {
         // SAFETY: the caller promises the features, and chunk `i` in every row and in `x`.
         unsafe {
             let (block, chunk) = (i / (F::ELEMENTS / 32), i % (F::ELEMENTS / 32));
@@ -179,7 +179,7 @@ impl<D: Dot, F: Format> Rows<D, F> {
 
     /// Formats with blocks of 256. If `next`, the next eight rows are prefetched: see [`Self::NEXT`].
     #[inline(always)]
-    unsafe fn blocks(rows: &Eight, x: Row<'_>, next: bool) -> __m256 {
+    unsafe fn blocks(rows: &EightRows, x: Row<'_>, next: bool) -> __m256 {
         // SAFETY: the caller promises the features, and eight rows as long as `x`.
         unsafe {
             let mut acc = _mm256_setzero_ps();
@@ -222,7 +222,7 @@ impl<D: Dot, F: Format> Rows<D, F> {
     /// Formats that [`wide`] has a kernel for. Nothing is prefetched into the first-level cache, because whole models
     /// do not gain from it here.
     #[inline(always)]
-    unsafe fn wide(rows: &Eight, x: Row<'_>) -> __m256 {
+    unsafe fn wide(rows: &EightRows, x: Row<'_>) -> __m256 {
         // SAFETY: the caller promises AVX-512 with VNNI, and eight rows as long as `x`.
         unsafe {
             let mut acc = _mm256_setzero_ps();
@@ -244,11 +244,11 @@ impl<D: Dot, F: Format> Rows<D, F> {
 
     /// `d` of the eight rows' blocks at byte `at`, for the weights from element `i`: even rows, then odd rows.
     #[inline(always)]
-    unsafe fn scales(rows: &Eight, at: usize, i: usize) -> __m256 {
+    unsafe fn scales(rows: &EightRows, at: usize, i: usize) -> __m256 {
         // SAFETY: the caller promises eight blocks.
         unsafe {
             match F::D {
-                Some((place, factor)) => halves(rows, at + place, factor),
+                Some((offset, factor)) => halves(rows, at + offset, factor),
                 None => {
                     let d = |r: usize| F::d(&*rows.rows[r].add(at).cast(), i, |bytes| rows.s.f16(bytes));
                     _mm256_setr_ps(d(0), d(2), d(4), d(6), d(1), d(3), d(5), d(7))
@@ -260,14 +260,14 @@ impl<D: Dot, F: Format> Rows<D, F> {
     /// `d` and `m` of the eight rows' blocks at byte `at`, for the weights from element `i`, times `dx`: even rows,
     /// then odd rows.
     #[inline(always)]
-    unsafe fn scales_and_minimums(rows: &Eight, at: usize, i: usize, dx: __m256) -> [__m256; 2] {
+    unsafe fn scales_and_minimums(rows: &EightRows, at: usize, i: usize, dx: __m256) -> [__m256; 2] {
         // SAFETY: the caller promises F16C and eight blocks.
         unsafe {
-            let (Some((place, _)), Some((_, factor))) = (F::D, F::M) else {
+            let (Some((offset, _)), Some((_, factor))) = (F::D, F::M) else {
                 return [_mm256_mul_ps(Self::scales(rows, at, i), dx), _mm256_setzero_ps()];
             };
             // The f16 of `m` follows the f16 of `d`.
-            let both = |r: usize| rows.rows[r].add(at + place).cast::<i32>().read_unaligned();
+            let both = |r: usize| rows.rows[r].add(at + offset).cast::<i32>().read_unaligned();
             let both = _mm256_setr_epi32(both(0), both(2), both(4), both(6), both(1), both(3), both(5), both(7));
             let apart =
                 _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15));
@@ -286,10 +286,10 @@ impl<D: Dot, F: Format> Rows<D, F> {
     /// rows of 612 bytes. First-level cache: the next eight rows for row lengths in [`Self::NEXT`], otherwise the
     /// pair's own rows [`Self::NEAR`] bytes ahead.
     #[inline(always)]
-    unsafe fn prefetch(rows: &Eight, at: usize, i: usize, next: bool) {
+    unsafe fn prefetch(rows: &EightRows, at: usize, i: usize, next: bool) {
         // SAFETY: a prefetch never faults, whatever the address.
         unsafe {
-            let Eight { rows, row_bytes, .. } = rows;
+            let EightRows { rows, row_bytes, .. } = rows;
             let group = 8 * row_bytes;
             let far = match row_bytes {
                 0..512 => 4 * group,
@@ -324,7 +324,7 @@ impl<D: Dot, F: Format> Rows<D, F> {
 
 /// The f16 of eight rows at byte `at`, times `factor`: even rows, then odd rows.
 #[inline(always)]
-unsafe fn halves(rows: &Eight, at: usize, factor: f32) -> __m256 {
+unsafe fn halves(rows: &EightRows, at: usize, factor: f32) -> __m256 {
     // SAFETY: the caller promises F16C, and eight rows with an f16 at `at`.
     unsafe {
         let d = |r: usize| rows.rows[r].add(at).cast::<i16>().read_unaligned();
@@ -426,7 +426,7 @@ unsafe fn block_sums<D: Dot, F: Format>(
             _ => _mm256_mullo_epi32(_mm256_srai_epi32::<16>(_mm256_loadu_si256(scales.cast())), sums.less),
         };
         // With groups of 16, byte indices of the first scale.
-        let place = opaque(_mm256_set1_epi16(0x0100));
+        let first = opaque(_mm256_set1_epi16(0x0100));
         macro_rules! chunks {
             ($($chunk:literal)*) => { $({
                 let codes = F::unpack(s, block, $chunk);
@@ -435,7 +435,7 @@ unsafe fn block_sums<D: Dot, F: Format>(
                 let scale = if F::GROUP == 32 {
                     _mm256_set1_epi32(scales.add($chunk).read())
                 } else {
-                    _mm256_shuffle_epi8(words, _mm256_add_epi8(place, _mm256_set1_epi8(2 * $chunk)))
+                    _mm256_shuffle_epi8(words, _mm256_add_epi8(first, _mm256_set1_epi8(2 * $chunk)))
                 };
                 acc = D::words(acc, pairs, scale);
             })* };

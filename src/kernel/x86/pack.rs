@@ -138,7 +138,7 @@ pub(super) unsafe fn block<F: Format, const WIDE: bool, const MADD: bool, const 
     unsafe {
         let s = Ymm::new();
         let first = pack.w.add(b * size_of::<F::Block>());
-        let blocks = Sixteen { first, row_bytes: pack.row_bytes, rows: pack.rows };
+        let blocks = SixteenRows { first, row_bytes: pack.row_bytes, rows: pack.rows };
         if const { F::ELEMENTS == 256 } {
             let layout = const { BlockLayout::of(F::GROUP, F::M.is_some()) };
             let to = pack.panel.add(b * layout.size);
@@ -176,13 +176,13 @@ pub(super) unsafe fn block<F: Format, const WIDE: bool, const MADD: bool, const 
 
 /// A block of each row of a panel. Missing rows repeat the last one.
 #[derive(Clone, Copy)]
-struct Sixteen {
+struct SixteenRows {
     first: *const u8,
     row_bytes: usize,
     rows: usize,
 }
 
-impl Sixteen {
+impl SixteenRows {
     #[inline(always)]
     fn at(self, r: usize) -> *const u8 {
         self.first.wrapping_add(r.min(self.rows - 1) * self.row_bytes)
@@ -208,7 +208,7 @@ unsafe fn prefetch_near(from: *const u8, bytes: usize) {
 
 /// Writes the codes of a chunk of every row.
 #[inline(always)]
-unsafe fn codes<F: Format, const WIDE: bool, const MADD: bool>(s: Ymm, blocks: Sixteen, chunk: usize, to: *mut u8) {
+unsafe fn codes<F: Format, const WIDE: bool, const MADD: bool>(s: Ymm, blocks: SixteenRows, chunk: usize, to: *mut u8) {
     // SAFETY: the caller promises the blocks, room for their codes, and AVX-512 if `WIDE`.
     unsafe {
         if const { WIDE && F::BYTEWISE } {
@@ -224,7 +224,7 @@ unsafe fn codes<F: Format, const WIDE: bool, const MADD: bool>(s: Ymm, blocks: S
 
 /// Writes `d` of every row, for the weights from element `at` on.
 #[inline(always)]
-unsafe fn scales<F: Format>(s: Ymm, blocks: Sixteen, at: usize, to: *mut u8) {
+unsafe fn scales<F: Format>(s: Ymm, blocks: SixteenRows, at: usize, to: *mut u8) {
     // SAFETY: the caller promises the blocks, and room for a line.
     unsafe {
         if let Some(field) = F::D {
@@ -239,7 +239,7 @@ unsafe fn scales<F: Format>(s: Ymm, blocks: Sixteen, at: usize, to: *mut u8) {
 
 /// Writes `m` of every row, in formats that have it.
 #[inline(always)]
-unsafe fn minimums<F: Format>(blocks: Sixteen, to: *mut u8) {
+unsafe fn minimums<F: Format>(blocks: SixteenRows, to: *mut u8) {
     if let Some(field) = F::M {
         // SAFETY: the caller promises the blocks, and room for a line.
         unsafe { halves(blocks, field, to) };
@@ -275,16 +275,16 @@ unsafe fn columns([a, b, c, d]: [__m256i; 4]) -> [__m256i; 4] {
     }
 }
 
-/// Writes the f16 at byte `place` of every row's block as f32, times `factor`.
+/// Writes the f16 at byte `offset` of every row's block as f32, times `factor`.
 #[inline(always)]
-unsafe fn halves(blocks: Sixteen, (place, factor): (usize, f32), to: *mut u8) {
-    // SAFETY: the caller promises F16C, blocks with an f16 at `place`, and room for a line.
+unsafe fn halves(blocks: SixteenRows, (offset, factor): (usize, f32), to: *mut u8) {
+    // SAFETY: the caller promises F16C, blocks with an f16 at `offset`, and room for a line.
     unsafe {
         for r in (0..PANEL_ROWS).step_by(8) {
             // A macro, because a closure might not be inlined.
             macro_rules! h {
                 ($i:literal) => {
-                    blocks.at(r + $i).add(place).cast::<i16>().read_unaligned()
+                    blocks.at(r + $i).add(offset).cast::<i16>().read_unaligned()
                 };
             }
             let halves = _mm_setr_epi16(h!(0), h!(1), h!(2), h!(3), h!(4), h!(5), h!(6), h!(7));
@@ -307,13 +307,13 @@ unsafe fn pairs<F: Format>(block: &F::Block) -> __m256i {
     }
 }
 
-/// Writes the f16 at byte `place` of every row's block without conversion.
+/// Writes the f16 at byte `offset` of every row's block without conversion.
 #[inline(always)]
-unsafe fn raw(blocks: Sixteen, place: Option<(usize, f32)>, to: *mut u8) {
-    if let Some((place, _)) = place {
+unsafe fn raw(blocks: SixteenRows, offset: Option<(usize, f32)>, to: *mut u8) {
+    if let Some((offset, _)) = offset {
         for r in 0..PANEL_ROWS {
-            // SAFETY: the caller promises blocks with an f16 at `place`, and room for a line.
-            unsafe { to.cast::<u16>().add(r).write_unaligned(blocks.at(r).add(place).cast::<u16>().read_unaligned()) };
+            // SAFETY: the caller promises blocks with an f16 at `offset`, and room for a line.
+            unsafe { to.cast::<u16>().add(r).write_unaligned(blocks.at(r).add(offset).cast::<u16>().read_unaligned()) };
         }
     }
 }

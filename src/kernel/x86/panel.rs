@@ -37,21 +37,21 @@ unsafe fn two(sums: *const i16) -> i32 {
 /// The sum of 32 activations, or of their first or second half, from two sums. Computed in integer registers, which are
 /// otherwise idle: in vector registers it takes 8 % of the total time.
 #[inline(always)]
-unsafe fn sum(sums: *const i16, part: Part) -> i32 {
+unsafe fn sum(sums: *const i16, selection: Selection) -> i32 {
     // SAFETY: the caller promises two sums.
     unsafe {
         let [first, second] = [i32::from(*sums), i32::from(*sums.add(1))];
-        match part {
-            Part::Both => first + second,
-            Part::First => first,
-            Part::Second => second,
+        match selection {
+            Selection::Both => first + second,
+            Selection::First => first,
+            Selection::Second => second,
         }
     }
 }
 
 /// The activations whose sum [`sum`] computes.
 #[derive(Clone, Copy)]
-enum Part {
+enum Selection {
     Both,
     First,
     Second,
@@ -100,7 +100,7 @@ unsafe fn prefetch<const T: usize>(tile: &Tile<'_>) {
 /// # Safety
 ///
 /// `products` reads only the codes and the activations that its documentation names.
-unsafe trait Eight {
+unsafe trait EightRows {
     /// Adds to `sums` the products of `STEPS` lines of codes, [`LINE`] bytes apart and with four codes of eight rows
     /// each, with as many activations. With a scale, the products are multiplied by it.
     ///
@@ -120,7 +120,7 @@ unsafe trait Eight {
 /// Products by AVX-VNNI.
 struct Vnni;
 // SAFETY: reads `STEPS` lines of codes, and four activations per line.
-unsafe impl Eight for Vnni {
+unsafe impl EightRows for Vnni {
     #[inline(always)]
     unsafe fn products<const T: usize, const STEPS: usize>(
         to: &mut [__m256i; T],
@@ -148,7 +148,7 @@ unsafe impl Eight for Vnni {
 /// are signed.
 struct Madd<const FIT: usize>;
 // SAFETY: reads `STEPS` lines of codes, and four activations per line.
-unsafe impl<const FIT: usize> Eight for Madd<FIT> {
+unsafe impl<const FIT: usize> EightRows for Madd<FIT> {
     const SIGNED: bool = FIT == 0;
     #[inline(always)]
     unsafe fn products<const T: usize, const STEPS: usize>(
@@ -208,7 +208,7 @@ unsafe fn add(acc: __m256, w: __m256, x: f32, sum: __m256i) -> __m256 {
 }
 
 #[inline(always)]
-unsafe fn chunks<E: Eight, const T: usize, const SCALES: u8>(tile: &Tile<'_>) {
+unsafe fn chunks<E: EightRows, const T: usize, const SCALES: u8>(tile: &Tile<'_>) {
     // SAFETY: the caller promises the instruction set; the tile has a packed panel and `T` tokens.
     unsafe {
         prefetch::<T>(tile);
@@ -222,12 +222,12 @@ unsafe fn chunks<E: Eight, const T: usize, const SCALES: u8>(tile: &Tile<'_>) {
                 ahead.step();
                 let w = tile.panel.add(b * size + half * (LINE / 2));
                 let floats = |line: usize| _mm256_loadu_ps(w.add(CODES + line * LINE).cast());
-                let of = |t: usize, part| sum(sums[t].add(b * 2), part);
+                let of = |t: usize, selection| sum(sums[t].add(b * 2), selection);
                 let q = q.map(|q| q.add(b * 32));
                 let d = |t: usize| *d[t].add(b);
                 if SCALES == scales::HALVES {
-                    for (half, part) in [Part::First, Part::Second].into_iter().enumerate() {
-                        let mut sums: [_; T] = core::array::from_fn(|t| _mm256_set1_epi32(less * of(t, part)));
+                    for (half, selection) in [Selection::First, Selection::Second].into_iter().enumerate() {
+                        let mut sums: [_; T] = core::array::from_fn(|t| _mm256_set1_epi32(less * of(t, selection)));
                         let q = q.map(|q| q.add(half * 16));
                         E::products::<T, 4>(&mut sums, w.add(half * 4 * LINE), q, None);
                         for (t, (acc, sums)) in acc.iter_mut().zip(sums).enumerate() {
@@ -236,12 +236,12 @@ unsafe fn chunks<E: Eight, const T: usize, const SCALES: u8>(tile: &Tile<'_>) {
                     }
                     continue;
                 }
-                let mut sums: [_; T] = core::array::from_fn(|t| _mm256_set1_epi32(less * of(t, Part::Both)));
+                let mut sums: [_; T] = core::array::from_fn(|t| _mm256_set1_epi32(less * of(t, Selection::Both)));
                 E::products::<T, 8>(&mut sums, w, q, None);
                 for (t, (acc, sums)) in acc.iter_mut().zip(sums).enumerate() {
                     *acc = add(*acc, floats(0), d(t), sums);
                     if SCALES == scales::MINIMUM {
-                        *acc = add(*acc, floats(1), d(t), _mm256_set1_epi32(of(t, Part::Both)));
+                        *acc = add(*acc, floats(1), d(t), _mm256_set1_epi32(of(t, Selection::Both)));
                     }
                 }
             }
@@ -253,7 +253,7 @@ unsafe fn chunks<E: Eight, const T: usize, const SCALES: u8>(tile: &Tile<'_>) {
 }
 
 #[inline(always)]
-unsafe fn blocks<E: Eight, const T: usize, const GROUP: usize, const MINIMUMS: bool>(tile: &Tile<'_>) {
+unsafe fn blocks<E: EightRows, const T: usize, const GROUP: usize, const MINIMUMS: bool>(tile: &Tile<'_>) {
     // SAFETY: the caller promises the instruction set; the tile has a packed panel and `T` tokens.
     unsafe {
         prefetch::<T>(tile);
@@ -314,24 +314,24 @@ const fn fit<F: Format>() -> usize {
     fit as usize
 }
 
-/// Defines the functions over [`Eight`], compiled for an instruction set.
+/// Defines the functions over [`EightRows`], compiled for an instruction set.
 macro_rules! eight {
     ($name:ident, $features:literal) => {
         mod $name {
             use super::*;
 
-            pub const fn of<F: Format, E: Eight>() -> &'static [Multiply] {
+            pub const fn of<F: Format, E: EightRows>() -> &'static [Multiply] {
                 functions!(F, [E,], 4 2 1)
             }
 
             #[target_feature(enable = $features)]
-            unsafe fn chunks<E: Eight, const T: usize, const SCALES: u8>(tile: &Tile<'_>) {
+            unsafe fn chunks<E: EightRows, const T: usize, const SCALES: u8>(tile: &Tile<'_>) {
                 // SAFETY: the caller promises the same.
                 unsafe { super::chunks::<E, T, SCALES>(tile) }
             }
 
             #[target_feature(enable = $features)]
-            unsafe fn blocks<E: Eight, const T: usize, const GROUP: usize, const MINIMUMS: bool>(tile: &Tile<'_>) {
+            unsafe fn blocks<E: EightRows, const T: usize, const GROUP: usize, const MINIMUMS: bool>(tile: &Tile<'_>) {
                 // SAFETY: the caller promises the same.
                 unsafe { super::blocks::<E, T, GROUP, MINIMUMS>(tile) }
             }

@@ -105,7 +105,7 @@ unsafe impl Dot for Vnni512 {
 /// intrinsic into a multiplication and an addition, in an order in which registers run out: Q4_K loses 10 % of its
 /// speed.
 macro_rules! words {
-    ($(#[$doc:meta])* $name:ident, $features:literal, $v:ty, $register:ident, $b:ty, $place:ident, $form:literal) => {
+    ($(#[$doc:meta])* $name:ident, $features:literal, $v:ty, $register:ident, $b:ty, $operand:ident, $form:literal) => {
         $(#[$doc])*
         ///
         /// # Safety
@@ -115,7 +115,7 @@ macro_rules! words {
         #[target_feature(enable = $features)]
         pub(super) unsafe fn $name(mut acc: $v, a: $v, b: $b) -> $v {
             // SAFETY: uses registers and, if `b` is a pointer, the two i16 that the caller promises.
-            unsafe { asm!($form, inout($register) acc, in($register) a, in($place) b, options(pure, readonly, nostack, preserves_flags)) };
+            unsafe { asm!($form, inout($register) acc, in($register) a, in($operand) b, options(pure, readonly, nostack, preserves_flags)) };
             acc
         }
     };

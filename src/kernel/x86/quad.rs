@@ -44,7 +44,7 @@ impl Quad {
         }
     }
 
-    /// Sixteen bytes of each block, from the offset that `place` has in the first block.
+    /// Sixteen bytes of each block. `place` points to those of the first block.
     #[inline(always)]
     unsafe fn sixteen(self, place: *const u8) -> __m512i {
         // SAFETY: the caller promises AVX-512, and that the 16 bytes at `place` are in the first block, so that the

@@ -63,7 +63,7 @@ impl Activations {
             let (mut extra, mut minimums) = ([_mm512_setzero_si512(); 2], [_mm512_setzero_si512(); 2]);
             macro_rules! four {
                 ($four:literal: $($row:literal)*) => {
-                    let four = Four::new::<F>(rows, 4 * $four, at);
+                    let four = FourRows::new::<F>(rows, 4 * $four, at);
                     if F::BIAS > 0 {
                         extra[$four] = self.of_sums::<F>(four.scales);
                     }
@@ -181,12 +181,12 @@ unsafe fn add_across([first, last]: [__m512i; 2]) -> __m256i {
 
 /// Scales and minimums of four rows as i16. With groups of 32, a row's eight are in its quarter. With groups of 16, a
 /// row's even groups are in a quarter and its odd groups in the next, two rows per register.
-struct Four {
+struct FourRows {
     scales: [__m512i; 2],
     minimums: [__m512i; 2],
 }
 
-impl Four {
+impl FourRows {
     #[inline(always)]
     unsafe fn new<F: Format>(rows: &[*const u8; 8], first: usize, at: usize) -> Self {
         // SAFETY: the caller promises AVX-512 and the rows' blocks. The 16 bytes read from each are inside its block:
@@ -281,7 +281,7 @@ unsafe fn quarters(rows: &[*const u8; 8], first: usize, at: usize) -> __m512i {
     }
 }
 
-/// Sixteen signed bytes of four rows as i16, two rows per register: see [`Four`].
+/// Sixteen signed bytes of four rows as i16, two rows per register: see [`FourRows`].
 #[inline(always)]
 unsafe fn two_rows(bytes: __m512i) -> [__m512i; 2] {
     // SAFETY: the caller promises AVX-512.

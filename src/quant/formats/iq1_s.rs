@@ -1,4 +1,4 @@
-use crate::quant::format::{Bytes, Format, part, u16_at};
+use crate::quant::format::{Bytes, Format, bytes_at, u16_at};
 use crate::quant::grids::{IQ1_S, odd_scales};
 
 /// 256 weights of -1, 0 or 1, plus or minus an eighth: an f16 scale; per eight weights, the low eight bits of an index
@@ -22,7 +22,7 @@ impl Format for Iq1S {
 
     #[inline(always)]
     fn unpack<S: Bytes>(s: S, block: &[u8; 50], chunk: usize) -> S::V {
-        let (low, high) = (part::<4>(block, 2 + 4 * chunk), u16_at(block, 34 + 2 * chunk));
+        let (low, high) = (bytes_at::<4>(block, 2 + 4 * chunk), u16_at(block, 34 + 2 * chunk));
         let [a, b, c, d] = *low;
         let indices =
             [(a, 0), (b, 3), (c, 6), (d, 9)].map(|(low, from)| usize::from(low) | usize::from(high >> from & 7) << 8);

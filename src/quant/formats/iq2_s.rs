@@ -1,4 +1,4 @@
-use crate::quant::format::{Bytes, Format, ONES, part, spread_nibbles, u32_at};
+use crate::quant::format::{Bytes, Format, ONES, bytes_at, spread_nibbles, u32_at};
 use crate::quant::grids::{IQ2_S, signed};
 
 /// 256 weights: an f16 scale; per eight weights, the low eight bits of an index into the grid; a sign bit per weight;
@@ -21,7 +21,7 @@ impl Format for Iq2S {
 
     #[inline(always)]
     fn unpack<S: Bytes>(s: S, block: &[u8; 82], chunk: usize) -> S::V {
-        let (low, [high]) = (part::<4>(block, 2 + 4 * chunk), *part(block, 66 + chunk));
+        let (low, [high]) = (bytes_at::<4>(block, 2 + 4 * chunk), *bytes_at(block, 66 + chunk));
         let [a, b, c, d] = *low;
         let indices =
             [(a, 0), (b, 2), (c, 4), (d, 6)].map(|(low, from)| usize::from(low) | usize::from(high >> from & 3) << 8);

@@ -1,4 +1,4 @@
-use crate::quant::format::{Bytes, Format, part, u32_at};
+use crate::quant::format::{Bytes, Format, bytes_at, u32_at};
 use crate::quant::grids::{IQ2_XXS, odd_scales, signed, signs};
 
 /// 256 weights: an f16 scale; per 32 weights, four one-byte indices into a grid of eight weights each, then a word with
@@ -20,7 +20,7 @@ impl Format for Iq2Xxs {
 
     #[inline(always)]
     fn unpack<S: Bytes>(s: S, block: &[u8; 66], chunk: usize) -> S::V {
-        let grid = part::<4>(block, 2 + 8 * chunk).map(|i| IQ2_XXS[usize::from(i)]);
+        let grid = bytes_at::<4>(block, 2 + 8 * chunk).map(|i| IQ2_XXS[usize::from(i)]);
         signed(s, s.words(grid), signs(u32_at(block, 6 + 8 * chunk)), Self::BIAS)
     }
 }

@@ -1,4 +1,4 @@
-use crate::quant::format::{Bytes, Format, ONES, part, spread_nibbles, u32_at};
+use crate::quant::format::{Bytes, Format, ONES, bytes_at, spread_nibbles, u32_at};
 use crate::quant::grids::{IQ3_S, signed};
 
 /// 256 weights: an f16 scale; per four weights, the low eight bits of an index into the grid; a ninth bit per index; a
@@ -19,7 +19,7 @@ impl Format for Iq3S {
 
     #[inline(always)]
     fn unpack<S: Bytes>(s: S, block: &[u8; 110], chunk: usize) -> S::V {
-        let (low, [high]) = (part::<8>(block, 2 + 8 * chunk), *part(block, 66 + chunk));
+        let (low, [high]) = (bytes_at::<8>(block, 2 + 8 * chunk), *bytes_at(block, 66 + chunk));
         let grid = core::array::from_fn(|i| IQ3_S[usize::from(low[i]) | usize::from(high >> i & 1) << 8]);
         signed(s, s.grid(grid), u32_at(block, 74 + 4 * chunk), Self::BIAS)
     }

@@ -1,4 +1,4 @@
-use crate::quant::format::{Bytes, Format, part, u32_at};
+use crate::quant::format::{Bytes, Format, bytes_at, u32_at};
 use crate::quant::grids::{IQ3_XXS, odd_scales, signed, signs};
 
 /// 256 weights: an f16 scale; one-byte indices into a grid of four weights each; then per 32 weights, a word with four
@@ -20,7 +20,7 @@ impl Format for Iq3Xxs {
 
     #[inline(always)]
     fn unpack<S: Bytes>(s: S, block: &[u8; 98], chunk: usize) -> S::V {
-        let grid = part::<8>(block, 2 + 8 * chunk).map(|index| IQ3_XXS[usize::from(index)]);
+        let grid = bytes_at::<8>(block, 2 + 8 * chunk).map(|index| IQ3_XXS[usize::from(index)]);
         signed(s, s.grid(grid), signs(u32_at(block, 66 + 4 * chunk)), Self::BIAS)
     }
 }

@@ -1,4 +1,4 @@
-use crate::quant::format::{Bytes, Format, Shape, part};
+use crate::quant::format::{Bytes, Format, Shape, bytes_at};
 
 /// The values of the 16 codes, plus 127 (`kvalues_iq4nl` in ggml-common.h).
 pub(crate) const TABLE: &[u8; 16] = &[0, 23, 44, 62, 78, 92, 105, 117, 128, 140, 152, 165, 180, 196, 216, 240];
@@ -17,6 +17,6 @@ impl Format for Iq4Nl {
 
     #[inline(always)]
     fn unpack<S: Bytes>(s: S, block: &[u8; 18], _chunk: usize) -> S::V {
-        s.lookup(TABLE, s.nibbles(part(block, 2)))
+        s.lookup(TABLE, s.nibbles(bytes_at(block, 2)))
     }
 }

@@ -1,5 +1,5 @@
 use super::iq4_nl::TABLE;
-use crate::quant::format::{Bytes, Format, SuperBlock, minus, part, spread_nibbles, spread_pairs, u16_at, u32_at};
+use crate::quant::format::{Bytes, Format, SuperBlock, bytes_at, minus, spread_nibbles, spread_pairs, u16_at, u32_at};
 
 /// 256 weights: an f16 scale; a six-bit scale per 32 weights (the high two bits of all, then the low four of all); then
 /// four bits each, which index the table of IQ4_NL.
@@ -21,6 +21,6 @@ impl Format for Iq4Xs {
 
     #[inline(always)]
     fn unpack<S: Bytes>(s: S, block: &[u8; 136], chunk: usize) -> S::V {
-        s.lookup(TABLE, s.nibbles(part(block, 8 + 16 * chunk)))
+        s.lookup(TABLE, s.nibbles(bytes_at(block, 8 + 16 * chunk)))
     }
 }

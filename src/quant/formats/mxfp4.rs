@@ -1,4 +1,4 @@
-use crate::quant::format::{Bytes, Format, Shape, part};
+use crate::quant::format::{Bytes, Format, Shape, bytes_at};
 
 /// The values of FP4 (E2M1), doubled, plus 12 (OCP Microscaling Formats 1.0, 5.3.3).
 pub(super) const TABLE: &[u8; 16] = &[12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0];
@@ -27,6 +27,6 @@ impl Format for Mxfp4 {
 
     #[inline(always)]
     fn unpack<S: Bytes>(s: S, block: &[u8; 17], _chunk: usize) -> S::V {
-        s.lookup(TABLE, s.nibbles(part(block, 1)))
+        s.lookup(TABLE, s.nibbles(bytes_at(block, 1)))
     }
 }

@@ -1,5 +1,5 @@
 use super::mxfp4::TABLE;
-use crate::quant::format::{Bytes, Format, ONES, part, u64_at};
+use crate::quant::format::{Bytes, Format, ONES, bytes_at, u64_at};
 
 /// 64 weights: an unsigned E4M3 scale per 16 weights, then four bits each, which index the table of MXFP4. Every 16
 /// weights are eight bytes; the low halves of the bytes are the first eight weights.
@@ -18,7 +18,7 @@ impl Format for Nvfp4 {
     /// Half of the scale, because the table's values are doubled.
     #[inline(always)]
     fn d(block: &[u8; 36], at: usize, _f16: impl Fn([u8; 2]) -> f32) -> f32 {
-        let [byte] = *part(block, at / 16 % 4);
+        let [byte] = *bytes_at(block, at / 16 % 4);
         let (exponent, mantissa) = (u32::from(byte >> 3 & 15), u32::from(byte & 7));
         match (byte, exponent) {
             (0x7f, _) => 0.0, // NaN

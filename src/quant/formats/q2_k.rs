@@ -1,4 +1,4 @@
-use crate::quant::format::{Bytes, Format, ONES, SuperBlock, part, u64_at};
+use crate::quant::format::{Bytes, Format, ONES, SuperBlock, bytes_at, u64_at};
 
 /// 256 weights: a four-bit scale and a four-bit minimum per 16 weights, two bits per weight, f16 factors of the scales
 /// and of the minimums.
@@ -27,6 +27,6 @@ impl Format for Q2K {
     /// 32 bytes hold 128 weights, two bits of each byte per chunk.
     #[inline(always)]
     fn unpack<S: Bytes>(s: S, block: &[u8; 84], chunk: usize) -> S::V {
-        s.shift(s.load(part(block, 16 + 32 * (chunk / 4))), -2 * (chunk as i32 % 4), 3)
+        s.shift(s.load(bytes_at(block, 16 + 32 * (chunk / 4))), -2 * (chunk as i32 % 4), 3)
     }
 }

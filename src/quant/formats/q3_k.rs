@@ -1,4 +1,4 @@
-use crate::quant::format::{Bytes, Format, ONES, SuperBlock, minus, part, u32_at, u64_at};
+use crate::quant::format::{Bytes, Format, ONES, SuperBlock, bytes_at, minus, u32_at, u64_at};
 
 /// 256 weights: the high bit of each, the low two bits of each, a six-bit scale per 16 weights, an f16 scale.
 #[derive(Clone, Copy)]
@@ -28,7 +28,7 @@ impl Format for Q3K {
     /// 32 bytes hold the low bits of 128 weights; another 32 bytes hold the high bits of all weights.
     #[inline(always)]
     fn unpack<S: Bytes>(s: S, block: &[u8; 110], chunk: usize) -> S::V {
-        let low = s.shift(s.load(part(block, 32 + 32 * (chunk / 4))), -2 * (chunk as i32 % 4), 3);
-        s.or(low, s.shift(s.load(part(block, 0)), 2 - chunk as i32, 4))
+        let low = s.shift(s.load(bytes_at(block, 32 + 32 * (chunk / 4))), -2 * (chunk as i32 % 4), 3);
+        s.or(low, s.shift(s.load(bytes_at(block, 0)), 2 - chunk as i32, 4))
     }
 }

@@ -1,4 +1,4 @@
-use crate::quant::format::{Bytes, Format, Shape, part};
+use crate::quant::format::{Bytes, Format, Shape, bytes_at};
 
 /// 32 weights: an f16 scale, then four bits each.
 #[derive(Clone, Copy)]
@@ -14,6 +14,6 @@ impl Format for Q4_0 {
 
     #[inline(always)]
     fn unpack<S: Bytes>(s: S, block: &[u8; 18], _chunk: usize) -> S::V {
-        s.nibbles(part(block, 2))
+        s.nibbles(bytes_at(block, 2))
     }
 }

@@ -1,4 +1,4 @@
-use crate::quant::format::{Bytes, Format, Shape, part};
+use crate::quant::format::{Bytes, Format, Shape, bytes_at};
 
 /// 32 weights: an f16 scale, an f16 minimum, then four bits each.
 #[derive(Clone, Copy)]
@@ -14,6 +14,6 @@ impl Format for Q4_1 {
 
     #[inline(always)]
     fn unpack<S: Bytes>(s: S, block: &[u8; 20], _chunk: usize) -> S::V {
-        s.nibbles(part(block, 4))
+        s.nibbles(bytes_at(block, 4))
     }
 }

@@ -1,4 +1,4 @@
-use crate::quant::format::{Bytes, Format, Shape, SuperBlock, part, u32_at};
+use crate::quant::format::{Bytes, Format, Shape, SuperBlock, bytes_at, u32_at};
 
 /// 256 weights: f16 factors of the scales and of the minimums; a six-bit scale and a six-bit minimum per 32 weights;
 /// then four bits each.
@@ -27,7 +27,7 @@ impl Format for Q4K {
     /// 32 bytes hold two chunks, one in each half of a byte.
     #[inline(always)]
     fn unpack<S: Bytes>(s: S, block: &[u8; 144], chunk: usize) -> S::V {
-        s.shift(s.load(part(block, 16 + 32 * (chunk / 2))), -4 * (chunk as i32 % 2), 15)
+        s.shift(s.load(bytes_at(block, 16 + 32 * (chunk / 2))), -4 * (chunk as i32 % 2), 15)
     }
 }
 

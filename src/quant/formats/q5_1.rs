@@ -1,4 +1,4 @@
-use crate::quant::format::{Bytes, Format, part, u32_at};
+use crate::quant::format::{Bytes, Format, bytes_at, u32_at};
 
 /// 32 weights: an f16 scale, an f16 minimum, the fifth bit of each, then the low four bits of each.
 #[derive(Clone, Copy)]
@@ -12,6 +12,6 @@ impl Format for Q5_1 {
 
     #[inline(always)]
     fn unpack<S: Bytes>(s: S, block: &[u8; 24], _chunk: usize) -> S::V {
-        s.or(s.nibbles(part(block, 8)), s.and(s.spread(u32_at(block, 4)), s.splat(16)))
+        s.or(s.nibbles(bytes_at(block, 8)), s.and(s.spread(u32_at(block, 4)), s.splat(16)))
     }
 }

@@ -1,5 +1,5 @@
 use super::q4_k::{minimums, scales};
-use crate::quant::format::{Bytes, Format, part};
+use crate::quant::format::{Bytes, Format, bytes_at};
 
 /// 256 weights: Q4_K, with 32 bytes of fifth bits before the low four bits.
 #[derive(Clone, Copy)]
@@ -24,7 +24,7 @@ impl Format for Q5K {
 
     #[inline(always)]
     fn unpack<S: Bytes>(s: S, block: &[u8; 176], chunk: usize) -> S::V {
-        let low = s.shift(s.load(part(block, 48 + 32 * (chunk / 2))), -4 * (chunk as i32 % 2), 15);
-        s.or(low, s.shift(s.load(part(block, 16)), 4 - chunk as i32, 16))
+        let low = s.shift(s.load(bytes_at(block, 48 + 32 * (chunk / 2))), -4 * (chunk as i32 % 2), 15);
+        s.or(low, s.shift(s.load(bytes_at(block, 16)), 4 - chunk as i32, 16))
     }
 }

@@ -1,4 +1,4 @@
-use crate::quant::format::{Bytes, Format, part, u64_at};
+use crate::quant::format::{Bytes, Format, bytes_at, u64_at};
 
 /// 256 weights: the low four bits of each, the high two bits of each, a signed scale per 16 weights, an f16 scale.
 #[derive(Clone, Copy)]
@@ -23,7 +23,7 @@ impl Format for Q6K {
     #[inline(always)]
     fn unpack<S: Bytes>(s: S, block: &[u8; 210], chunk: usize) -> S::V {
         let (half, k) = (chunk / 4, chunk % 4);
-        let low = s.shift(s.load(part(block, 64 * half + 32 * (k % 2))), -4 * (k as i32 / 2), 15);
-        s.or(low, s.shift(s.load(part(block, 128 + 32 * half)), 4 - 2 * k as i32, 0x30))
+        let low = s.shift(s.load(bytes_at(block, 64 * half + 32 * (k % 2))), -4 * (k as i32 / 2), 15);
+        s.or(low, s.shift(s.load(bytes_at(block, 128 + 32 * half)), 4 - 2 * k as i32, 0x30))
     }
 }

@@ -1,4 +1,4 @@
-use crate::quant::format::{Bytes, Format, Shape, part};
+use crate::quant::format::{Bytes, Format, Shape, bytes_at};
 
 /// 32 weights: an f16 scale, then a signed byte each.
 #[derive(Clone, Copy)]
@@ -14,6 +14,6 @@ impl Format for Q8_0 {
 
     #[inline(always)]
     fn unpack<S: Bytes>(s: S, block: &[u8; 34], _chunk: usize) -> S::V {
-        s.xor(s.load(part(block, 2)), s.splat(128))
+        s.xor(s.load(bytes_at(block, 2)), s.splat(128))
     }
 }

@@ -15,12 +15,12 @@ macro_rules! group {
 
             #[inline(always)]
             fn d(block: &Self::Block, _at: usize, _f16: impl Fn([u8; 2]) -> f32) -> f32 {
-                f32::from_le_bytes(*$crate::quant::format::part(block, 0))
+                f32::from_le_bytes(*$crate::quant::format::bytes_at(block, 0))
             }
 
             #[inline(always)]
             fn unpack<S: $crate::quant::Bytes>(s: S, block: &Self::Block, chunk: usize) -> S::V {
-                s.xor(s.load($crate::quant::format::part(block, 4 + 32 * chunk)), s.splat(128))
+                s.xor(s.load($crate::quant::format::bytes_at(block, 4 + 32 * chunk)), s.splat(128))
             }
         }
     };

@@ -1,4 +1,4 @@
-use crate::quant::format::{Bytes, Format, part, u32_at, u64_at};
+use crate::quant::format::{Bytes, Format, bytes_at, u32_at, u64_at};
 
 /// 256 weights of -1, 0 or 1, five per byte (four in each of the last four bytes), then an f16 scale. A byte is 256
 /// times a fraction in base 3 whose digits are the weights plus 1.
@@ -18,7 +18,7 @@ impl Format for Tq1_0 {
     fn unpack<S: Bytes>(s: S, block: &[u8; 54], chunk: usize) -> S::V {
         let fractions = if chunk < 5 {
             // 32 bytes with five weights each: chunk `k` is digit `k`.
-            let mut x = s.load(part(block, 0));
+            let mut x = s.load(bytes_at(block, 0));
             for _ in 0..chunk {
                 x = s.add(x, s.add(x, x));
             }

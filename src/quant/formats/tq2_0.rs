@@ -1,4 +1,4 @@
-use crate::quant::format::{Bytes, Format, part};
+use crate::quant::format::{Bytes, Format, bytes_at};
 
 /// 256 weights of -1, 0 or 1: two bits each, then an f16 scale.
 #[derive(Clone, Copy)]
@@ -15,6 +15,6 @@ impl Format for Tq2_0 {
     /// 32 bytes hold 128 weights, two bits of each byte per chunk.
     #[inline(always)]
     fn unpack<S: Bytes>(s: S, block: &[u8; 66], chunk: usize) -> S::V {
-        s.shift(s.load(part(block, 32 * (chunk / 4))), -2 * (chunk as i32 % 4), 3)
+        s.shift(s.load(bytes_at(block, 32 * (chunk / 4))), -2 * (chunk as i32 % 4), 3)
     }
 }
