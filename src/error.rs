@@ -171,7 +171,7 @@ pub enum Error {
         /// The key.
         key: Name,
     },
-    /// A metadata key whose value requests a feature that its architecture is not run with.
+    /// A metadata key requires a feature that is not supported for this architecture.
     UnsupportedKey {
         /// The key.
         key: Name,

@@ -67,7 +67,7 @@ sentences! {
     KeyType { key, expected } => "the metadata key {} must hold {}", Name(key), Text(expected);
     KeyValue { key, why } => "the metadata key {} {}", Name(key), Text(why);
     UnexpectedKey { key } => "the metadata key {} is unknown to this architecture: running without it could give wrong results", Name(key);
-    UnsupportedKey { key, what } => "the metadata key {} asks for {}, which this architecture is not run with: without it the results would be wrong", Name(key), Text(what);
+    UnsupportedKey { key, what } => "the metadata key {} requires {}, which is not supported for this architecture: running without it would give wrong results", Name(key), Text(what);
     Unsupported { what, name } => "the {} '{}' is not supported", Text(what), Name(name);
     MissingTensor { tensor } => "the tensor {} is missing: the file is incomplete", Name(tensor);
     UnexpectedTensor { tensor } => "the tensor {} is unknown to this architecture: running without it would give wrong results", Name(tensor);

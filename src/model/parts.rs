@@ -112,7 +112,7 @@ parts! {
         Pattern::Never | Pattern::Every(_) | Pattern::AllBut(_) | Pattern::AllButFirst(_) | Pattern::Steps { .. } | Pattern::Where(_) | Pattern::Zero(_) => DENSE_LAYERS;
     /// True if each layer is either a mixer or a feed-forward, with one norm.
     one_part: bool = false, true => ONE_PART;
-    /// What the feed-forward reads.
+    /// Input of the feed-forward.
     residual: Residual = Residual::Serial, Residual::Parallel { .. } => PARALLEL;
     /// Largest absolute value of queries, keys and values.
     qkv_clamp: Option<f32> = None, Some(_) => CLAMP;
@@ -120,7 +120,7 @@ parts! {
     bare_norm: bool = false, true => BARE_NORM;
     /// Parameters of the activation function xIELU, used in place of `activation`.
     xielu: Option<Xielu<'a>> = None, Some(_) => XIELU;
-    /// Whether the heads' output and the feed-forward's inner values are normed (`attn_sub_norm`, `ffn_sub_norm`).
+    /// True if the heads' output and the feed-forward's inner values are normed (`attn_sub_norm`, `ffn_sub_norm`).
     sub_norms: bool = false, true => SUB_NORMS;
     /// True if the heads' output is multiplied by the sigmoid of a linear layer of their input (`attn_gate`).
     heads_gated: bool = false, true => HEADS_GATED;

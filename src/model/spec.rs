@@ -232,7 +232,7 @@ pub struct PooledHead {
     pub activation: PooledActivation,
 }
 
-/// What the feed-forward of a block reads.
+/// Input of a block's feed-forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Residual {
@@ -240,7 +240,7 @@ pub enum Residual {
     Serial,
     /// The hidden state that attention reads; both outputs are then added to it.
     Parallel {
-        /// Whether attention and feed-forward share one norm.
+        /// True if attention and feed-forward share one norm.
         one_norm: bool,
     },
 }
@@ -534,7 +534,7 @@ impl<'a> Spec<'a> {
         layer.qkv_dim() + gates
     }
 
-    /// Whether the feed-forward reads the input of the layer.
+    /// True if the feed-forward reads the input of the layer.
     pub(crate) const fn keeps_input(&self) -> bool {
         matches!(self.residual(), Residual::Parallel { .. })
     }

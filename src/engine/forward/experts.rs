@@ -122,7 +122,7 @@ fn expert_of(
 }
 
 /// Turns a router's scores into weights: zeros for all but the `used` largest scores; of equal scores those with the
-/// lowest numbers are chosen. The bias takes part in the choice alone.
+/// lowest numbers are chosen. The bias only affects the choice.
 fn choose(scores: &mut [f32], experts: Experts, router: Router, bias: &[u8]) {
     let mut total = 0.0;
     match router {
@@ -206,7 +206,7 @@ fn best_groups(scores: &[f32], size: usize, used: usize, biased: &dyn Fn(usize, 
     open
 }
 
-/// Whether a set has element `i`.
+/// True if a set has element `i`.
 fn bit(set: &[u64; GROUP_WORDS], i: usize) -> bool {
     set.get(i / 64).is_some_and(|word| word >> (i % 64) & 1 != 0)
 }
@@ -238,7 +238,7 @@ mod tests {
             check(Router::Softmax, normed, &[], softmax, [2, 0], 1.0);
             check(scored(Scores::Sigmoid, 2.5), normed, &[], sigmoid, [2, 0], 2.5);
             check(scored(Scores::Softmax, 2.5), normed, &[], softmax, [2, 0], 2.5);
-            // A bias takes part in the choice alone.
+            // A bias only affects the choice.
             let bias = [0.0, 0.0, 0.0, 0.0, 9.0];
             check(scored(Scores::Sigmoid, 1.0), normed, &bias, sigmoid, [4, 2], 1.0);
             check(scored(Scores::Softmax, 1.0), normed, &bias, softmax, [4, 2], 1.0);

@@ -1,5 +1,4 @@
-//! Decoders with layer norms, of which most have no gate and some let attention and feed-forward read the same hidden
-//! state.
+//! Decoders with layer norms. Most have no gate; in some, attention and feed-forward read the same hidden state.
 
 use super::gpt2;
 use crate::kernel::Activation;
@@ -48,7 +47,7 @@ pub(super) const fn gptneox<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Err
     plain(keys, RopeStyle::Halves, Activation::GeluErf, residual)
 }
 
-/// Falcon 1 and 2. The larger models have a second norm, which is that of attention.
+/// Falcon 1 and 2. The larger models have a separate norm for attention.
 pub(super) const fn falcon<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     const BOTH: &[(Role, Role)] = &[
         (Role::AttnNorm, Role::FfnNorm),
@@ -113,7 +112,7 @@ pub(super) const fn olmo<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
     })
 }
 
-/// Command R: one norm, whose weights have no bias, and in the largest models a norm for every head of q and k.
+/// Command R: one norm per layer, without bias, and in the largest models a norm for every head of q and k.
 pub(super) const fn command_r<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     Ok(Spec {
         norm_bias: false,
@@ -124,7 +123,7 @@ pub(super) const fn command_r<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, E
     })
 }
 
-/// Cohere 2: every fourth layer sees all positions and has no rotary ones; the others have a window.
+/// Cohere 2: every fourth layer is global, without rotary positions; the others have a sliding window.
 pub(super) const fn cohere2<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(command_r(keys));
     let heads = spec.global;

@@ -19,12 +19,12 @@ pub(super) const fn halves<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Erro
     keys.rms_decoder(RopeStyle::Halves)
 }
 
-/// Arcee: no gate, and the square of the positive part.
+/// Arcee: no gate, and squared ReLU.
 pub(super) const fn arcee<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     Ok(Spec { gate: Gate::None, activation: Activation::ReluSquared, ..tri!(adjacent(keys)) })
 }
 
-/// Baichuan: the 13B models, told by their 40 layers, have ALiBi.
+/// Baichuan: the 13B models, recognized by their 40 layers, use ALiBi.
 pub(super) const fn baichuan<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(adjacent(keys));
     if spec.layers != 40 {

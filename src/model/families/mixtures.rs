@@ -1,4 +1,4 @@
-//! Decoders with experts whose other parts are Llama's: what differs is the router, the shared expert, and norms.
+//! Decoders with experts, otherwise like Llama. They differ in the router, the shared expert, and the norms.
 
 use super::llama_like::{adjacent, halves};
 use crate::model::keys::Keys;
@@ -77,8 +77,8 @@ pub(super) const fn minimax_m2<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, 
     Ok(Spec { qk_norm: QkNorm::Whole, ..tri!(keys.mixture(spec, Scores::Sigmoid, true)) })
 }
 
-/// Arcee's AFMoE (Trinity): gates of the heads' output, norms before and after; every fourth layer sees all positions
-/// and has no rotary ones.
+/// Arcee's AFMoE (Trinity): gates of the heads' output, norms before and after; every fourth layer is global, without
+/// rotary positions.
 pub(super) const fn afmoe<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(halves(keys));
     let heads = spec.global;
