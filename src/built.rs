@@ -63,17 +63,25 @@ macro_rules! families {
             gpt_oss "gpt-oss" [EXPERTS LOCAL_LAYERS GPT_OSS RENAMED] { "gpt-oss" => spec }
             hunyuan "hunyuan" [HEAD_NORM NORM_AFTER_ROPE] { "hunyuan-dense" => spec }
             mistral3 "mistral3" [TEMPERATURE] { "mistral3" => spec }
-            lfm2 "lfm2" [HEAD_NORM RENAMED CONVOLUTION EXPERTS SCORED_ROUTER DENSE_LAYERS] {
+            lfm2 "lfm2" [HEAD_NORM RENAMED STATES CONVOLUTION EXPERTS SCORED_ROUTER DENSE_LAYERS] {
                 "lfm2" => spec, "lfm2moe" => experts
             }
-            qwen35 "qwen35" [HEAD_NORM RENAMED CONVOLUTION RECURRENCE GATED_QUERY EXPERTS SHARED_EXPERTS] {
+            qwen35 "qwen35" [HEAD_NORM RENAMED STATES CONVOLUTION RECURRENCE GATED_QUERY EXPERTS SHARED_EXPERTS] {
                 "qwen35" => spec, "qwen35moe" => experts, "qwen3next" => next
             }
-            mamba2 "mamba2" [RENAMED CONVOLUTION RECURRENCE EXPERTS SHARED_EXPERTS] {
+            mamba2 "mamba2" [RENAMED STATES CONVOLUTION RECURRENCE EXPERTS SHARED_EXPERTS] {
                 "mamba2" => spec, "granitehybrid" => granite, "falcon-h1" => falcon
             }
+            mamba "mamba2" [RENAMED STATES CONVOLUTION RECURRENCE SELECTIVE FUSED_QKV FUSED_GATE POST_NORM HEAD_NORM EXPERTS DENSE_LAYERS] {
+                "mamba" => spec, "jamba" => jamba
+            }
+            rwkv "rwkv" [RENAMED STATES RWKV LAYER_NORM TOKEN_TYPES NO_GATE RELU_SQUARED] { "rwkv7" => rwkv7 }
+            deepseek2 "mla" [LATENT EXPERTS SCORED_ROUTER SHARED_EXPERTS DENSE_LAYERS TEMPERATURE NO_GATE RELU_SQUARED] {
+                "deepseek2" => spec, "mistral4" => spec, "minicpm3" => minicpm3, "plm" => plm
+            }
+            gemma3n "gemma" [POST_NORM HEAD_NORM GELU_TANH LOCAL_LAYERS CAPS GEMMA4 ALTUP] { "gemma3n" => spec }
             nemotron_h "nemotron-h" [
-                CONVOLUTION RECURRENCE EXPERTS SCORED_ROUTER SHARED_EXPERTS ONE_PART RELU_SQUARED NO_GATE
+                STATES CONVOLUTION RECURRENCE EXPERTS SCORED_ROUTER SHARED_EXPERTS ONE_PART RELU_SQUARED NO_GATE
             ] { "nemotron_h" => spec, "nemotron_h_moe" => spec }
             bert "bert" [ENCODER RENAMED POOLED_HEAD LEARNED_POSITIONS TOKEN_TYPES LAYER_NORM RESIDUAL_NORM NO_GATE GELU_ERF] {
                 "bert" => spec
@@ -141,8 +149,18 @@ abilities! {
     RENAMED,
     /// Causal convolutions over positions.
     CONVOLUTION,
+    /// Layers with a state of fixed size.
+    STATES,
     /// Recurrent states that every token updates.
     RECURRENCE,
+    /// Mamba-1.
+    SELECTIVE,
+    /// RWKV: rows taken together with those before them, and a state with a decay for each row.
+    RWKV,
+    /// Attention over a latent vector.
+    LATENT,
+    /// What only Gemma 3n has: several streams of hidden states, and sparse feed-forwards.
+    ALTUP,
     /// Attention outputs multiplied by a gate that is computed with the query.
     GATED_QUERY,
     /// Soft caps on scores and logits.
@@ -219,10 +237,10 @@ macro_rules! all {
 families!(all);
 
 /// True if the sigmoid function is needed by itself.
-pub(crate) const SIGMOID: bool = GATED_QUERY || HEADS_GATED;
+pub(crate) const SIGMOID: bool = GATED_QUERY || HEADS_GATED || RWKV;
 
-/// True if some layers have a state of fixed size.
-pub(crate) const STATES: bool = CONVOLUTION || RECURRENCE;
+/// True if the hyperbolic tangent is needed by itself.
+pub(crate) const TANH: bool = CAPS || RWKV || ALTUP;
 
 macro_rules! features {
     ($($file:ident $feature:literal [$($ability:ident)*] { $($architecture:literal => $function:ident),+ })*) => {

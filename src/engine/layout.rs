@@ -139,7 +139,7 @@ impl Store {
             1 => second,
             _ => source,
         };
-        product(&[layer.kv_heads, pages, HeadLayout { kind: self.kind, dim: layer.head.dim }.tile_bytes()])
+        product(&[layer.kv_heads, pages, head_layout(self.kind, layer).tile_bytes()])
     }
 
     /// Bytes of a layer's recurrent state.
@@ -218,6 +218,11 @@ impl Store {
         }
         Ok(total)
     }
+}
+
+/// Layout of a tile of a layer's heads.
+pub(crate) const fn head_layout(kind: KvType, layer: &Layer) -> HeadLayout {
+    HeadLayout { kind, dim: layer.head.dim, shared: layer.head.shared }
 }
 
 /// Number of distances between `context` positions, at least 1.

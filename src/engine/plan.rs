@@ -1,10 +1,10 @@
 //! The plan: how many bytes of memory a model needs, computed before it runs, at run time or at compile time.
 
-use super::layout::{Layout, POOLS, SOURCE, STATES, Store, biases, max, product};
+use super::layout::{Layout, POOLS, SOURCE, STATES, Store, biases, head_layout, max, product};
 use crate::error::Sentence;
 use crate::hash::Hash;
 use crate::kernel::{Form, MAX_ROWS, panel_bytes};
-use crate::memory::{ALIGN, HeadLayout, KvType, MAX_PAGES, TILE};
+use crate::memory::{ALIGN, KvType, MAX_PAGES, TILE};
 use crate::model::{Positions, Spec, Weights};
 use crate::tokenizer::Tokenizer;
 use crate::{Error, Gguf, Name, tri};
@@ -316,7 +316,7 @@ impl Layout {
             hidden: tri!(product(&[batch, spec.dim])),
             branch: tri!(product(&[batch, spec.dim])),
             inner: tri!(product(&[batch, inner])),
-            inputs: tri!(product(&[batch, spec.layers, spec.per_layer_input()])),
+            inputs: tri!(product(&[batch, spec.layers * spec.per_layer_input() + spec.beside()])),
             quants: tri!(product(&[quantized, widest])),
             scales: tri!(product(&[quantized, widest.div_ceil(32)])),
             quant_sums: tri!(product(&[quantized, widest.div_ceil(16)])),
@@ -400,7 +400,7 @@ const fn position_bytes(spec: &Spec<'_>, kv: KvType) -> [usize; 2] {
     while index < spec.layers {
         let layer = spec.layer(index);
         if layer.owns_kv {
-            let head = HeadLayout { kind: kv, dim: layer.head.dim };
+            let head = head_layout(kv, &layer);
             let more = layer.kv_heads.saturating_mul(head.tile_bytes() / TILE);
             let [first, second] = &mut bytes;
             let bytes = if layer.is_local { second } else { first };
@@ -418,7 +418,10 @@ const fn attention_sums(spec: &Spec<'_>, batch: usize) -> usize {
     while index < spec.layers {
         let layer = spec.layer(index);
         let rows = min(MAX_ROWS, batch.saturating_mul(layer.group()));
-        most = max(most, rows * layer.head.dim.next_multiple_of(16));
+        let head = head_layout(KvType::F32, &layer);
+        // Values that are read from keys become rows of a tile.
+        let tile = if head.shares() { TILE } else { 0 };
+        most = max(most, (rows + tile) * head.padded());
         index += 1;
     }
     most

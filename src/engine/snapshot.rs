@@ -5,7 +5,7 @@ use core::ops::Range;
 use bytemuck::{Pod, Zeroable};
 
 use super::context::Rows;
-use super::layout::{SOURCE, STATES};
+use super::layout::{SOURCE, STATES, head_layout};
 use super::{Context, Engine, Plan};
 use crate::hash::Hash;
 use crate::memory::{HeadLayout, KvType, TILE};
@@ -291,7 +291,7 @@ impl Engine<'_, '_> {
             let (Some(pool), true) = (self.forward.pools.get(layer.pool()), layer.owns_kv) else {
                 continue;
             };
-            let head = HeadLayout { kind: store.kind, dim: layer.head.dim };
+            let head = head_layout(store.kind, &layer);
             let used = used.get(layer.pool()).copied().unwrap_or(0);
             for _ in 0..layer.kv_heads {
                 positions(head, start, pool.table(slot), used, &mut each);

@@ -134,7 +134,7 @@ impl Bias<'_> {
 #[inline(always)]
 pub(super) fn attend<S: Isa>(s: S, job: &Attention<'_>, out: &mut [f32], out_stride: usize, scratch: &mut [f32]) {
     for head in 0..job.heads {
-        let out = out.get_mut(head * job.group * job.layout.dim..);
+        let out = out.get_mut(head * job.group * job.layout.value()..);
         let (Some(job), Some(out)) = (&job.head(head), out) else { return };
         match job.layout.kind {
             kind if !kind.is_built() => {}
@@ -192,7 +192,7 @@ impl<S: Isa, E: Element, const R: usize, const N: usize> Work<S> for Rows<'_, E,
     fn run(self, s: S) {
         let Self { job, row, out, out_stride, scratch, .. } = self;
         let (layout, width) = (job.layout, job.layout.padded());
-        let Some(sums) = scratch.get_mut(..R * width) else { return };
+        let Some((sums, values)) = scratch.split_at_mut_checked(R * width) else { return };
         let zero = s.zero();
         sums.as_chunks_mut().0.iter_mut().for_each(|sums| zero.store(sums));
         let mut copies = [const { MaybeUninit::uninit() }; R];
@@ -213,14 +213,18 @@ impl<S: Isa, E: Element, const R: usize, const N: usize> Work<S> for Rows<'_, E,
             unsafe {
                 let top = scores::<S, E, R, N>(s, job, row, (block, &tiles), &queries, &seen, at);
                 softmax.weights(s, &top, &seen, at, sums, width);
-                weigh_rows::<S, E, R, N>(s, &tiles, layout, &weights, &seen, sums.as_mut_ptr());
+                if layout.shares() {
+                    weigh_keys::<S, E, R, N>(s, &tiles, layout, &weights, &seen, sums.as_mut_ptr(), values);
+                } else {
+                    weigh_rows::<S, E, R, N>(s, &tiles, layout, &weights, &seen, sums.as_mut_ptr());
+                }
             }
         }
         for (r, total) in softmax.total.into_iter().enumerate() {
             let inverse = 1.0 / total.sum();
             let (token, head) = job.token_and_head(row + r);
-            let start = token * out_stride + head * layout.dim;
-            let (Some(out), Some(sums)) = (out.get_mut(start..start + layout.dim), sums.get(r * width..)) else {
+            let start = token * out_stride + head * layout.value();
+            let (Some(out), Some(sums)) = (out.get_mut(start..start + layout.value()), sums.get(r * width..)) else {
                 return;
             };
             for (out, sum) in out.iter_mut().zip(sums) {
@@ -495,6 +499,47 @@ unsafe fn weigh_rows<S: Isa, E: Element, const R: usize, const N: usize>(
                 weigh::<S, E, 1, N>(s, tiles, layout, core::array::from_ref(weights), own, sums);
             }
         }
+    }
+}
+
+/// Like [`weigh_rows`], where the first elements of keys are the values: those of a tile after another become rows, in f32,
+/// in `values`.
+///
+/// # Safety
+///
+/// As for [`weigh_rows`].
+#[inline(always)]
+unsafe fn weigh_keys<S: Isa, E: Element, const R: usize, const N: usize>(
+    s: S,
+    tiles: &[Tile; TILES],
+    layout: HeadLayout,
+    weights: &[MaybeUninit<[f32; BLOCK]>; R],
+    seen: &[Range; R],
+    sums: *mut f32,
+    values: &mut [f32],
+) {
+    let rows = HeadLayout { kind: KvType::F32, dim: layout.shared, shared: 0 };
+    let width = rows.padded();
+    let Some(values) = values.get_mut(..TILE * width) else { return };
+    for t in (Range { lo: seen[0].lo, hi: seen[R - 1].hi }).tiles() {
+        let Some(tile) = tiles.get(t) else { return };
+        for first in (0..layout.shared).step_by(16) {
+            let mut columns = [[0.0f32; TILE]; 16];
+            for (d, column) in (first..layout.shared).zip(&mut columns) {
+                // SAFETY: the tile is whole, and the key has this element.
+                unsafe { E::keys(s, tile.at, layout, d) }.store(column);
+            }
+            for (slot, row) in values.chunks_exact_mut(width).enumerate() {
+                for (to, column) in row.iter_mut().skip(first).zip(&columns) {
+                    *to = column.get(slot).copied().unwrap_or(0.0);
+                }
+            }
+        }
+        let at = values.as_ptr().cast::<u8>().wrapping_sub(rows.values());
+        let cut = |position: usize| position.clamp(t * TILE, (t + 1) * TILE);
+        let seen = seen.map(|seen| Range { lo: cut(seen.lo), hi: cut(seen.hi) });
+        // SAFETY: of all tiles only this one has visible positions, and its values are those rows.
+        unsafe { weigh_rows::<S, F32, R, N>(s, &[Tile { at, later: at }; TILES], rows, weights, &seen, sums) };
     }
 }
 

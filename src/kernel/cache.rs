@@ -20,6 +20,7 @@ pub(crate) fn store(
     let Some(start) = page.and_then(|page| bytes.checked_mul(*page as usize)) else { return };
     if KvType::F32.is_built()
         && layout.kind == KvType::F32
+        && !layout.shares()
         && at_once(layout, tiles, (start, head_bytes, slot), keys, values)
     {
         return;
@@ -56,12 +57,11 @@ fn store_floats<'a>(layout: HeadLayout, slot: usize, heads: impl Iterator<Item =
     for (tile, key, value) in heads {
         let Ok(tile) = bytemuck::try_cast_slice_mut::<_, f32>(tile) else { return };
         let (keys, values) = tile.split_at_mut_checked(TILE * layout.dim).unwrap_or_default();
-        let (Some(column), Some(row)) = (keys.get_mut(slot..), values.get_mut(slot * width..(slot + 1) * width)) else {
-            return;
-        };
+        let Some(column) = keys.get_mut(slot..) else { return };
         for (to, k) in column.iter_mut().step_by(TILE).zip(key) {
             *to = *k;
         }
+        let Some(row) = values.get_mut(slot * width..(slot + 1) * width) else { continue };
         let mut value = value.iter();
         for to in row {
             *to = value.next().copied().unwrap_or(0.0);
@@ -75,11 +75,13 @@ fn store_halves<'a>(kernels: &Kernels, layout: HeadLayout, slot: usize, heads: i
     let layout = HeadLayout { kind: KvType::F16, ..layout };
     for (tile, key, value) in heads {
         let Some([keys, _, values, _]) = parts(layout, tile) else { return };
-        let row = row(values, slot, 2 * layout.padded());
-        let Some((row, pad)) = row.split_at_mut_checked(2 * layout.dim) else { return };
-        kernels.to_f16(value, row);
-        if !pad.is_empty() {
-            pad.fill(0);
+        if !layout.shares() {
+            let row = row(values, slot, 2 * layout.padded());
+            let Some((row, pad)) = row.split_at_mut_checked(2 * layout.dim) else { return };
+            kernels.to_f16(value, row);
+            if !pad.is_empty() {
+                pad.fill(0);
+            }
         }
         let mut keys = column(keys, slot);
         for key in key.chunks(64) {
@@ -100,6 +102,7 @@ fn store_bytes<'a>(kernels: &Kernels, layout: HeadLayout, slot: usize, heads: im
         let Some([keys, key_scales, values, value_scales]) = parts(layout, tile) else { return };
         let scales = row(value_scales, slot, 2 * layout.blocks());
         let mut row = row(values, slot, layout.padded()).iter_mut();
+        let value = if layout.shares() { &[] } else { value };
         for (block, scale) in value.chunks(32).zip(scales.as_chunks_mut::<2>().0) {
             let (q, d) = quantize(kernels, block);
             *scale = d;
@@ -123,7 +126,10 @@ fn store_bytes<'a>(kernels: &Kernels, layout: HeadLayout, slot: usize, heads: im
 fn parts(layout: HeadLayout, tile: &mut [u8]) -> Option<[&mut [u8]; 4]> {
     let (keys, values) = tile.split_at_mut_checked(layout.values())?;
     let (keys, key_scales) = keys.split_at_mut_checked(layout.key_scales())?;
-    let (values, value_scales) = values.split_at_mut_checked(layout.value_scales() - layout.values())?;
+    let (values, value_scales) = match layout.shares() {
+        true => Default::default(),
+        false => values.split_at_mut_checked(layout.value_scales() - layout.values())?,
+    };
     Some([keys, key_scales, values, value_scales])
 }
 

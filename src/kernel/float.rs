@@ -37,6 +37,20 @@ pub(super) fn silu<S: Isa>(s: S, x: S::V) -> S::V {
     x.div(s.splat(1.0).add(s.exp(s.splat(0.0).sub(x))))
 }
 
+/// `ln(1 + exp(x))`: relative error below 4e-7 (from -87.3; below that its value there). `max(x, 0) + ln(1 + u)` with
+/// `u = exp(-|x|)`, and `ln(1 + u) = 2 artanh(z)` by its series with `z = u / (u + 2)`, at most 1/3.
+#[inline(always)]
+pub(super) fn softplus<S: Isa>(s: S, x: S::V) -> S::V {
+    let u = s.exp(s.splat(0.0).sub(x.abs()));
+    let z = u.div(u.add(s.splat(2.0)));
+    let squared = z.mul(z);
+    let mut p = s.splat(2.0 / 15.0);
+    for c in [2.0 / 13.0, 2.0 / 11.0, 2.0 / 9.0, 2.0 / 7.0, 2.0 / 5.0, 2.0 / 3.0, 2.0] {
+        p = p.fma(squared, s.splat(c));
+    }
+    p.fma(z, s.splat(0.0).max(x))
+}
+
 /// GELU in the tanh approximation, `x / 2 (1 + tanh u)` with `u = sqrt(2 / pi) (x + 0.044715 x^3)`, rewritten as
 /// `x / (1 + exp(-2 u))`.
 #[inline(always)]
@@ -75,6 +89,7 @@ pub(super) fn activate<S: Isa>(s: S, f: Activation, x: &mut [f32], up: Option<&[
         Activation::Relu => !built::RELU,
         Activation::ReluSquared => !built::RELU_SQUARED,
         Activation::ClampedSwiglu => !built::GPT_OSS,
+        Activation::Decay => !built::RWKV,
     };
     if is_silu && s.silu(x, up) {
         return;
@@ -97,6 +112,10 @@ pub(super) fn activate<S: Isa>(s: S, f: Activation, x: &mut [f32], up: Option<&[
             Activation::Sigmoid if built::SIGMOID => {
                 let one = s.splat(1.0);
                 one.div(one.add(s.exp(s.splat(0.0).sub(v))))
+            }
+            Activation::Decay if built::RWKV => {
+                let one = s.splat(1.0);
+                s.exp(s.splat(-0.606_530_66).div(one.add(s.exp(s.splat(0.0).sub(v)))))
             }
             // Adding 0 turns -0 into 0, and NaN passes through.
             Activation::Relu if built::RELU => s.splat(0.0).max(v).add(s.splat(0.0)),
@@ -164,7 +183,7 @@ fn affine<S: Isa>(s: S, x: &mut [f32], mean: f32, scale: f32, weight: &[u8], bia
 
 /// The 16 little-endian f32 from element `i` of `bytes`; zeros past the end.
 #[inline(always)]
-fn floats<S: Isa>(s: S, bytes: &[u8], i: usize) -> S::V {
+pub(super) fn floats<S: Isa>(s: S, bytes: &[u8], i: usize) -> S::V {
     match bytes.get(i * 4..).and_then(|bytes| bytes.first_chunk()) {
         Some(bytes) => s.load_f32(bytes),
         None => s.load_f32(&padded(bytes, i * 4)),

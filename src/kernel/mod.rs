@@ -42,10 +42,12 @@ mod recurrent;
 #[cfg(all(target_arch = "riscv64", target_os = "linux"))]
 mod riscv;
 mod scalar;
+mod selective;
 #[cfg(test)]
 mod tests;
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
 mod wasm;
+mod wkv;
 #[cfg(all(target_arch = "x86_64", target_feature = "sse2", not(memory_sanitizer)))]
 mod x86;
 
@@ -55,7 +57,9 @@ pub(crate) use fork::{fork_chunks, fork_pairs, quantize};
 pub(crate) use job::{Acts, Form};
 pub(crate) use linear::{Kind, Matrix, Product, linear, linear_alone};
 pub(crate) use panel::panel_bytes;
-pub(crate) use recurrent::{Convolution, MAX_TAPS, Recurrence, TILE};
+pub(crate) use recurrent::{Convolution, MAX_TAPS, Recurrence, TILE, Update};
+pub(crate) use selective::Scan;
+pub(crate) use wkv::Wkv;
 
 use crate::quant::formats_list;
 use job::Job;
@@ -106,6 +110,8 @@ pub enum Activation {
     /// `min(x, 7) * sigmoid(1.702 min(x, 7))`, multiplied by `up + 1` with `up` clamped to -7..7. The SwiGLU variant of
     /// [gpt-oss](https://arxiv.org/abs/2508.10925).
     ClampedSwiglu,
+    /// `exp(-exp(-1/2) / (1 + exp(-x)))`: the decay of [RWKV-7](https://arxiv.org/abs/2503.14456).
+    Decay,
 }
 
 /// The divisor of a layer norm.
@@ -153,7 +159,7 @@ pub struct Kernels {
     soft_cap: unsafe fn(&mut [f32], f32),
     to_f16: unsafe fn(&[f32], &mut [u8]),
     convolve: unsafe fn(&Convolution<'_>, &mut [f32], usize, &mut [f32]),
-    recur: unsafe fn(&Recurrence<'_>, &mut [f32], &mut [f32]),
+    recur: unsafe fn(&Update<'_>, &mut [f32], &mut [f32]),
     attend: unsafe fn(&Attention<'_>, &mut [f32], usize, &mut [f32]),
 }
 
@@ -259,9 +265,9 @@ impl Kernels {
         unsafe { (self.convolve)(job, x, stride, state) }
     }
 
-    /// Updates a head's recurrent state with some tokens; see [`Recurrence`] for the shapes.
+    /// Updates a recurrent state with some tokens; see [`Update`]'s variants for the shapes.
     #[inline]
-    pub(crate) fn recur(&self, job: &Recurrence<'_>, state: &mut [f32], out: &mut [f32]) {
+    pub(crate) fn recur(&self, job: &Update<'_>, state: &mut [f32], out: &mut [f32]) {
         // SAFETY: the instruction set is available, see `matmul`; the kernel checks the length of its slices.
         unsafe { (self.recur)(job, state, out) }
     }

@@ -3,6 +3,9 @@
 //! nothing is summed across lanes, so the bits do not depend on how tokens are divided into passes.
 
 use super::lanes::{Isa, Lanes, load, store};
+use super::selective::{Scan, scan};
+use super::wkv::{Wkv, wkv};
+use crate::built;
 
 /// The largest number of taps of a convolution.
 pub(crate) const MAX_TAPS: usize = 8;
@@ -110,7 +113,7 @@ pub(crate) struct Recurrence<'a> {
 ///
 /// Sums over keys are chains of fused multiply-adds in key order.
 #[inline(always)]
-pub(super) fn recur<S: Isa>(s: S, job: &Recurrence<'_>, state: &mut [f32], out: &mut [f32]) {
+fn recur<S: Isa>(s: S, job: &Recurrence<'_>, state: &mut [f32], out: &mut [f32]) {
     if job.width == 0 || out.len() < job.width {
         return; // without a token the state does not change
     }
@@ -180,5 +183,26 @@ fn recur_tile<S: Isa, const DELTA: bool>(
             after.store(row);
         }
         store(sum, out, column);
+    }
+}
+
+/// How tokens update a state, by the kind of mixer.
+pub(crate) enum Update<'a> {
+    /// Mamba-2 and delta nets: the state of a head.
+    Matrix(Recurrence<'a>),
+    /// Mamba-1: the states of some channels.
+    Scan(Scan<'a>),
+    /// RWKV: the state of a head.
+    Wkv(Wkv<'a>),
+}
+
+/// Takes `state` through the tokens of `out`.
+#[inline(always)]
+pub(super) fn update<S: Isa>(s: S, job: &Update<'_>, state: &mut [f32], out: &mut [f32]) {
+    match job {
+        Update::Matrix(job) if built::RECURRENCE => recur(s, job, state, out),
+        Update::Scan(job) if built::SELECTIVE => scan(s, job, state, out),
+        Update::Wkv(job) if built::RWKV => wkv(s, job, state, out),
+        _ => {}
     }
 }

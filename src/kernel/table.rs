@@ -47,7 +47,7 @@ macro_rules! entry {
 macro_rules! table {
     ($name:literal, $isa:ty, $matmul:path $(, $feature:literal)?) => {{
         use $crate::built;
-        use $crate::kernel::{Activation, Attention, Convolution, Deviation, Form, Recurrence, attention, float, recurrent};
+        use $crate::kernel::{Activation, Attention, Convolution, Deviation, Form, Update, attention, float, recurrent};
         $crate::kernel::Kernels {
             name: $name,
             matmul: $matmul,
@@ -70,7 +70,7 @@ macro_rules! table {
             activate: entry!(activate, $isa, [$($feature)?],
                 |s, function: Activation, x: &mut [f32], up: Option<&[f32]>| float::activate(s, function, x, up)),
             soft_cap: entry!(soft_cap, $isa, [$($feature)?],
-                |s, x: &mut [f32], cap: f32| if built::CAPS {
+                |s, x: &mut [f32], cap: f32| if built::TANH {
                     float::soft_cap(s, x, cap);
                 }),
             to_f16: entry!(to_f16, $isa, [$($feature)?], |s, x: &[f32], out: &mut [u8]| float::to_f16(s, x, out)),
@@ -79,9 +79,7 @@ macro_rules! table {
                     recurrent::convolve(s, job, x, stride, state);
                 }),
             recur: entry!(recur, $isa, [$($feature)?],
-                |s, job: &Recurrence<'_>, state: &mut [f32], out: &mut [f32]| if built::RECURRENCE {
-                    recurrent::recur(s, job, state, out);
-                }),
+                |s, job: &Update<'_>, state: &mut [f32], out: &mut [f32]| recurrent::update(s, job, state, out)),
             attend: entry!(attend, $isa, [$($feature)?],
                 |s, job: &Attention<'_>, out: &mut [f32], stride: usize, scratch: &mut [f32]| {
                     attention::attend(s, job, out, stride, scratch);

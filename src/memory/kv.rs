@@ -14,6 +14,8 @@
 //! Position `p` is in the page given by entry `p / 16 % entries` of the context's table, which covers the whole context
 //! or a sliding window.
 
+use crate::built;
+
 /// Positions per tile.
 pub(crate) const TILE: usize = 16;
 
@@ -70,12 +72,24 @@ pub(crate) struct HeadLayout {
     pub kind: KvType,
     /// Elements of a key, and of a value.
     pub dim: usize,
+    /// Elements of a key that are the value as well, the first ones; 0 if values are stored apart.
+    pub shared: usize,
 }
 
 impl HeadLayout {
+    /// Elements of a value.
+    pub const fn value(self) -> usize {
+        if self.shares() { self.shared } else { self.dim }
+    }
+
+    /// Whether there are no values apart from keys.
+    pub const fn shares(self) -> bool {
+        built::LATENT && self.shared > 0
+    }
+
     /// Elements of a value's row, padded.
     pub const fn padded(self) -> usize {
-        self.dim.next_multiple_of(16)
+        self.value().next_multiple_of(16)
     }
 
     /// Number of scales per key or value in q8_0.
@@ -101,7 +115,8 @@ impl HeadLayout {
             KvType::F16 => (2, 0),
             KvType::Q8_0 => (1, self.blocks()),
         };
-        [(self.dim, element), (blocks, 2), (1, element * self.padded()), (1, 2 * blocks)]
+        let values = if self.shares() { 0 } else { 1 };
+        [(self.dim, element), (blocks, 2), (values, element * self.padded()), (values, 2 * blocks)]
     }
 
     /// Offset of the keys' scales.
@@ -122,6 +137,9 @@ impl HeadLayout {
 
     /// Bytes of a tile: a multiple of 32.
     pub const fn tile_bytes(self) -> usize {
+        if self.shares() {
+            return self.values().next_multiple_of(32);
+        }
         let (elements, scales) = self.part(self.padded());
         self.values() + elements + scales
     }
@@ -135,7 +153,7 @@ mod tests {
     fn parts_of_a_tile_follow_each_other() {
         for (kind, element, scale) in [(KvType::F32, 4, 0), (KvType::F16, 2, 0), (KvType::Q8_0, 1, 2)] {
             for dim in (2..=130).step_by(2) {
-                let head = HeadLayout { kind, dim };
+                let head = HeadLayout { kind, dim, shared: 0 };
                 let (padded, blocks) = (dim.div_ceil(16) * 16, dim.div_ceil(32));
                 assert_eq!((head.padded(), head.blocks()), (padded, blocks));
                 let parts = [16 * dim * element, 16 * blocks * scale, 16 * padded * element, 16 * blocks * scale];

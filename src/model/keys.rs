@@ -5,8 +5,8 @@ use super::neutral;
 use super::roles::Role;
 use super::rope::{Rope, RopeStyle, Scaling};
 use super::{
-    EncoderSizes, Experts, Gate, MAX_LAYERS, Need, Norm, Placement, PooledActivation, PooledHead, Pooling, Positions,
-    QkNorm, Recurrent, RecurrentKind, Residual, Router, Scores, SharedExperts, Spec, Stack,
+    EncoderSizes, Experts, Gate, Latent, MAX_LAYERS, Need, Norm, Placement, PooledActivation, PooledHead, Pooling,
+    Positions, QkNorm, Recurrent, RecurrentKind, Residual, Router, Scores, SharedExperts, Spec, Stack,
 };
 use crate::gguf::{Array, Value, ValueType, equal};
 use crate::kernel::{Activation, MAX_TAPS};
@@ -24,6 +24,8 @@ pub(super) struct Keys<'g, 'a> {
     partial_layers: bool,
     /// True if a window without a pattern of local layers applies to all layers.
     window_everywhere: bool,
+    /// True if keys and values may have other lengths than a head's in the cache: those of latent attention.
+    is_latent: bool,
 }
 
 /// Largest width accepted. With it, no product of two sizes overflows 64 bits.
@@ -45,6 +47,7 @@ impl<'g, 'a> Keys<'g, 'a> {
             layers: 0,
             partial_layers: false,
             window_everywhere: false,
+            is_latent: false,
         })
     }
 
@@ -214,6 +217,14 @@ impl<'g, 'a> Keys<'g, 'a> {
         }
     }
 
+    /// Rows of a matrix that must be there.
+    pub const fn needed_rows(&self, tensor: &str) -> Result<usize, Error> {
+        match self.rows(tensor) {
+            0 => Err(Error::MissingTensor { tensor: Name::new(tensor.as_bytes()) }),
+            rows => Ok(rows),
+        }
+    }
+
     /// Derives the decoder's spec from the encoder's `spec`, applying the keys for the decoder.
     pub const fn target(&mut self, spec: Spec<'a>) -> Result<Spec<'a>, Error> {
         let start = match tri!(self.gguf.u32(self.prefix(START), START)) {
@@ -277,6 +288,121 @@ impl<'g, 'a> Keys<'g, 'a> {
         self.decoder(style)
     }
 
+    /// Like [`decoder`](Self::decoder), for a family with attention over latent vectors.
+    pub const fn latent(&mut self, style: RopeStyle) -> Result<Spec<'a>, Error> {
+        self.is_latent = true;
+        let spec = tri!(self.decoder(style));
+        let rank = tri!(self.size("attention.kv_lora_rank", MAX_WIDTH));
+        let q_rank = match tri!(self.nonzero("attention.q_lora_rank", MAX_WIDTH)) {
+            Some(rank) => rank,
+            None => 0,
+        };
+        let (Some(rope), Some(width)) = (spec.global.rope, spec.dim.checked_div(spec.heads)) else {
+            return Err(self.wrong("attention.head_count", "is 0, which no model can have"));
+        };
+        let own = tri!(self.size_or("attention.value_length", MAX_WIDTH, width));
+        let key = tri!(self.optional_size("attention.key_length_mla", MAX_WIDTH));
+        let value = tri!(self.optional_size("attention.value_length_mla", MAX_WIDTH));
+        let (key, value, absorbed) = match (key, value) {
+            (Some(key), Some(value)) => (key, value, true),
+            _ => (spec.global.dim, own, false),
+        };
+        if key <= rope.dim {
+            return Err(self.wrong("rope.dimension_count", "leaves nothing of a key that is not rotated"));
+        }
+        let widest = spec.heads as u64 * (key as u64 + value as u64);
+        if widest > MAX_WIDTH as u64 || rank as u64 + rope.dim as u64 > MAX_WIDTH as u64 {
+            return Err(self.wrong("attention.head_count", "is too large"));
+        }
+        let dim = match absorbed {
+            true => rank + rope.dim,
+            false if value > key => value,
+            false => key,
+        };
+        // What YaRN adds to queries and keys is a factor on all of them, not on the rotated part.
+        let (scaling, yarn) = match rope.scaling {
+            Scaling::Yarn {
+                factor,
+                original,
+                beta_fast,
+                beta_slow,
+                attn_factor,
+                log_multiplier,
+                magnitude,
+                whole_pairs,
+            } if log_multiplier > 0.0 => {
+                let yarn = log_multiplier;
+                let log_multiplier = 1.0; // nothing is left for cosines and sines
+                let scaling = Scaling::Yarn {
+                    factor,
+                    original,
+                    beta_fast,
+                    beta_slow,
+                    attn_factor,
+                    log_multiplier,
+                    magnitude,
+                    whole_pairs,
+                };
+                (scaling, yarn)
+            }
+            scaling => (scaling, 0.0),
+        };
+        let shared = if absorbed { rank } else { 0 };
+        let head = HeadSpec { dim, rope: Some(Rope { scaling, ..rope }), shared, ..spec.global };
+        let nope = key - rope.dim;
+        Ok(Spec {
+            kv_heads: PerLayer::All(if absorbed { 1 } else { spec.heads }),
+            global: head,
+            local: head,
+            latent: Some(Latent { q_rank, rank, nope, rope: rope.dim, value, absorbed, yarn }),
+            ..spec
+        })
+    }
+
+    /// Reads the sizes of Mamba-1.
+    pub const fn selective(&mut self) -> Result<Recurrent, Error> {
+        let taps = tri!(self.size("ssm.conv_kernel", MAX_TAPS));
+        let width = tri!(self.size("ssm.inner_size", MAX_WIDTH));
+        let keys = tri!(self.size("ssm.state_size", MAX_WIDTH));
+        let rank = tri!(self.size("ssm.time_step_rank", MAX_WIDTH));
+        let normed = matches!(tri!(self.switch("ssm.dt_b_c_rms")), Some(true));
+        let kind = RecurrentKind::Mamba;
+        Ok(Recurrent { kind, taps, heads: 1, keys, width, ranks: [rank, 0, 0, 0], normed, ..Recurrent::NONE })
+    }
+
+    /// The layers that have a tensor whose name after `blk.N` is `part`, if they stand at equal distances.
+    pub const fn layers_with(&self, part: &str) -> Pattern<'a> {
+        let (mut first, mut second) = (usize::MAX, usize::MAX);
+        let mut tensors = self.gguf.tensors();
+        while let Some(tensor) = tensors.next_tensor() {
+            match layer_of(tensor.name.as_bytes(), part.as_bytes()) {
+                Some(layer) if layer < first => (first, second) = (layer, first),
+                Some(layer) if layer > first && layer < second => second = layer,
+                _ => {}
+            }
+        }
+        match (first, second) {
+            (usize::MAX, _) => Pattern::Never,
+            (first, usize::MAX) => Pattern::Steps { first, step: MAX_LAYERS },
+            (first, second) => Pattern::Steps { first, step: second - first },
+        }
+    }
+
+    /// Whether the file has the key `name`.
+    pub const fn has_key(&self, name: &str) -> bool {
+        self.gguf.get2(self.architecture, name).is_some()
+    }
+
+    /// The array of a number for each layer under `name`; `None` if there is no such key.
+    pub const fn floats(&mut self, name: &'static str, layers: usize) -> Result<Option<Array<'a>>, Error> {
+        let Some(Value::Array(numbers)) = self.gguf.get2(self.prefix(name), name) else { return Ok(None) };
+        tri!(self.one_each(name, &numbers, layers));
+        if !matches!(numbers.element(), ValueType::F32) {
+            return Err(Error::KeyType { key: self.name(name), expected: "an array of f32" });
+        }
+        Ok(Some(numbers))
+    }
+
     /// Reads the sizes of Mamba-2 or of gated delta nets, which share their keys.
     pub const fn recurrent(&mut self, kind: RecurrentKind) -> Result<Recurrent, Error> {
         let taps = tri!(self.size("ssm.conv_kernel", MAX_TAPS));
@@ -299,6 +425,8 @@ impl<'g, 'a> Keys<'g, 'a> {
                     groups,
                     keys,
                     width,
+                    ranks: [0; 4],
+                    normed: false,
                     in_turns: matches!(kind, RecurrentKind::DeltaNet),
                 })
             }
@@ -378,10 +506,12 @@ impl<'g, 'a> Keys<'g, 'a> {
                 _ => return Err(self.wrong("attention.head_count", "does not divide embedding_length")),
             },
         };
-        tri!(self.value_length("attention.value_length", head));
+        if !self.is_latent {
+            tri!(self.value_length("attention.value_length", head));
+        }
         let window = tri!(self.nonzero("attention.sliding_window", i32::MAX as usize));
         let rope = Some(tri!(self.rope(style, head)));
-        let head = HeadSpec { dim: head, rope, window };
+        let head = HeadSpec { dim: head, rope, window, shared: 0 };
         Ok(Spec {
             stack: Stack::Alone,
             vocab: tri!(self.vocab()),
@@ -419,6 +549,8 @@ impl<'g, 'a> Keys<'g, 'a> {
             recurrent: None,
             side_by_side: false,
             recurrent_layers: Pattern::Never,
+            latent: None,
+            altup: None,
             gated_query: false,
             v_norm: false,
             v_from_k: false,
@@ -730,6 +862,20 @@ const fn after<'k>(key: &'k [u8], prefix: &[u8]) -> Option<&'k [u8]> {
         Some((start, [b'.', name @ ..])) if equal(start, prefix) => Some(name),
         _ => None,
     }
+}
+
+/// The number in a tensor's name `blk.N` and `part`.
+const fn layer_of(name: &[u8], part: &[u8]) -> Option<usize> {
+    let [b'b', b'l', b'k', b'.', rest @ ..] = name else { return None };
+    let (mut rest, mut layer) = (rest, 0);
+    while let [digit @ b'0'..=b'9', after @ ..] = rest {
+        layer = 10 * layer + (*digit - b'0') as usize;
+        if layer > MAX_LAYERS {
+            return None;
+        }
+        rest = after;
+    }
+    if equal(rest, part) { Some(layer) } else { None }
 }
 
 const fn contains(mut names: &[&str], name: &[u8]) -> bool {

@@ -38,6 +38,8 @@ pub struct HeadSpec {
     pub rope: Option<Rope>,
     /// Number of positions that a token attends to, including its own; `None`: all up to its own.
     pub window: Option<usize>,
+    /// Elements of a key that are the value as well, the first ones; 0 if values are apart.
+    pub shared: usize,
 }
 
 /// The operation by which a layer mixes tokens.

@@ -3,8 +3,10 @@
 //! Each family has one small file (`families/llama.rs`, ...) that reads metadata into a [`Spec`]. The forward pass runs
 //! any spec; families contain no code that runs per token.
 
+mod altup;
 mod families;
 mod keys;
+mod latent;
 mod layers;
 mod mixture;
 mod neutral;
@@ -17,6 +19,8 @@ mod weights;
 
 pub use crate::built::family_feature;
 use crate::{Error, Gguf};
+pub use altup::AltUp;
+pub use latent::Latent;
 pub use layers::{HeadSpec, Layer, Mixer, Numbers, Pattern, PerLayer, Xielu};
 pub use recurrent::{Recurrent, RecurrentKind};
 pub(crate) use roles::Role;

@@ -3,6 +3,8 @@
 //! The fields are private; the forward pass, the plan and the tensor checks read them with these functions. In a build
 //! without a part its function returns a constant, so the optimizer removes the code that would run it.
 
+use super::altup::AltUp;
+use super::latent::Latent;
 use super::layers::{Pattern, Xielu};
 use super::recurrent::{Recurrent, RecurrentKind};
 use super::spec::{
@@ -77,10 +79,16 @@ parts! {
     /// The mixer of recurrent layers.
     recurrent: Option<Recurrent> = None,
         Some(Recurrent { kind: RecurrentKind::ShortConvolution, .. }) => CONVOLUTION,
-        Some(Recurrent { kind: RecurrentKind::DeltaNet | RecurrentKind::Mamba2, .. }) => RECURRENCE;
+        Some(Recurrent { kind: RecurrentKind::DeltaNet | RecurrentKind::Mamba2, .. }) => RECURRENCE,
+        Some(Recurrent { kind: RecurrentKind::Mamba, .. }) => SELECTIVE,
+        Some(Recurrent { kind: RecurrentKind::Rwkv7, .. }) => RWKV;
+    /// Sizes of attention over a latent vector, which all layers then have.
+    latent: Option<Latent> = None, Some(_) => LATENT;
+    /// Sizes of the streams of hidden states beside the residual stream.
+    altup: Option<AltUp<'a>> = None, Some(_) => ALTUP;
     /// Layers that have the recurrent mixer and no attention.
     recurrent_layers: Pattern<'a> = Pattern::Never,
-        Pattern::Always | Pattern::Every(_) | Pattern::AllBut(_) | Pattern::AllButFirst(_) | Pattern::Steps { .. } | Pattern::Where(_) | Pattern::Zero(_) => CONVOLUTION;
+        Pattern::Always | Pattern::Every(_) | Pattern::AllBut(_) | Pattern::AllButFirst(_) | Pattern::Steps { .. } | Pattern::Where(_) | Pattern::Zero(_) => STATES;
     /// True if the matrix of q also computes a gate per head; the head's output is multiplied by the gate's sigmoid.
     gated_query: bool = false, true => GATED_QUERY;
     /// True if each head of v is normed (without a weight).

@@ -18,6 +18,10 @@ pub struct Recurrent {
     pub keys: usize,
     /// Elements of a value.
     pub width: usize,
+    /// Ranks of low-rank products: Mamba-1's step; RWKV-7's decay, learning rate, value mix and gate (0 for no gate).
+    pub ranks: [usize; 4],
+    /// True if Mamba-1's step, keys and queries are normed without weights.
+    pub normed: bool,
     /// True if head `i` belongs to group `i % groups` rather than to a run of neighbours.
     pub in_turns: bool,
 }
@@ -32,17 +36,23 @@ pub enum RecurrentKind {
     DeltaNet,
     /// [Mamba-2](https://arxiv.org/abs/2405.21060).
     Mamba2,
+    /// [Mamba](https://arxiv.org/abs/2312.00752): one head, whose `width` is that of the channels, and `keys` states for each.
+    Mamba,
+    /// [RWKV-7](https://arxiv.org/abs/2503.14456).
+    Rwkv7,
 }
 
 impl Recurrent {
     /// All sizes 0.
-    pub(super) const NONE: Self = Self {
+    pub const NONE: Self = Self {
         kind: RecurrentKind::ShortConvolution,
         taps: 0,
         heads: 0,
         groups: 0,
         keys: 0,
         width: 0,
+        ranks: [0; 4],
+        normed: false,
         in_turns: false,
     };
 
@@ -56,9 +66,25 @@ impl Recurrent {
         self.inner() + 2 * self.groups * self.keys
     }
 
-    /// Elements of the convolution's saved inputs, `[taps - 1][channels]`.
+    /// Elements of the convolution's saved inputs, `[taps - 1][channels]`; for RWKV, of the last row of both parts of a
+    /// block.
     pub const fn window_len(&self) -> usize {
-        self.taps.saturating_sub(1) * self.channels()
+        match self.kind {
+            RecurrentKind::Rwkv7 => 2 * self.inner(),
+            _ => self.taps.saturating_sub(1) * self.channels(),
+        }
+    }
+
+    /// Largest of its ranks.
+    pub const fn widest_rank(&self) -> usize {
+        let (mut widest, mut i) = (0, 0);
+        while i < self.ranks.len() {
+            if self.ranks[i] > widest {
+                widest = self.ranks[i];
+            }
+            i += 1;
+        }
+        widest
     }
 
     /// Elements of one head's matrix, stored in tiles of 16 columns: `[tiles][keys][16]`.
@@ -77,9 +103,12 @@ impl Recurrent {
     }
 
     /// Elements that the projections produce per token: the gate, the channels, and two numbers per head; for a short
-    /// convolution, its two gates and the channels.
+    /// convolution, its two gates and the channels. For Mamba-1 and RWKV, elements of their intermediate values without the
+    /// output.
     pub(crate) const fn row_len(&self) -> usize {
         match self.kind {
+            RecurrentKind::Mamba => 2 * (self.width + self.keys + self.ranks[0]) + self.width.next_multiple_of(TILE),
+            RecurrentKind::Rwkv7 => 7 * self.inner() + self.widest_rank(),
             RecurrentKind::ShortConvolution => 3 * self.width,
             _ => self.inner() + self.channels() + 2 * self.heads,
         }

@@ -3,13 +3,13 @@
 use super::layers::{Layer, Mixer};
 use super::rope::Scaling;
 use super::{
-    Experts, Gate, Need, Norm, Placement, Positions, QkNorm, Recurrent, RecurrentKind, Residual, Router, SharedExperts,
-    Spec, Stack,
+    Experts, Gate, Latent, Need, Norm, Placement, Positions, QkNorm, Recurrent, RecurrentKind, Residual, Router,
+    SharedExperts, Spec, Stack,
 };
 use crate::{Name, built};
 
 macro_rules! roles {
-    ($($role:ident $name:literal $per_layer:literal,)*) => {
+    ($($role:ident $name:literal $per_layer:literal $($ability:ident)?,)*) => {
         /// The purpose of a tensor.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(crate) enum Role { $($role),* }
@@ -18,14 +18,16 @@ macro_rules! roles {
             /// All roles, ordered by number.
             pub const ALL: &[Self] = &[$(Self::$role),*];
 
-            /// All roles with the names of their tensors, without `blk.N.`.
+            /// All roles with the names of their tensors, without `blk.N.`; an empty name if the build lacks the ability.
             fn names() -> impl Iterator<Item = (Self, &'static str)> {
                 // One string: a table of `&str` would take eight bytes of flash per role.
-                const NAMES: &str = concat!($($name),*);
-                const LENGTHS: &[u8] = &[$($name.len() as u8),*];
+                const NAMES: &str = joined::<{ length(ALL) }>(&JOINED);
+                const ALL: &[&str] = &[$(if true $(&& built::$ability)? { $name } else { "" }),*];
+                const JOINED: [u8; length(ALL)] = join(ALL);
+                const LENGTHS: [u8; ALL.len()] = lengths(ALL);
                 let mut rest = NAMES;
                 Self::ALL.iter().zip(LENGTHS).map_while(move |(role, length)| {
-                    let (name, after) = rest.split_at_checked(usize::from(*length))?;
+                    let (name, after) = rest.split_at_checked(usize::from(length))?;
                     rest = after;
                     Some((*role, name))
                 })
@@ -39,15 +41,59 @@ macro_rules! roles {
     };
 }
 
+/// Bytes of all names.
+const fn length(names: &[&str]) -> usize {
+    let (mut total, mut i) = (0, 0);
+    while i < names.len() {
+        total += names[i].len();
+        i += 1;
+    }
+    total
+}
+
+/// The names, one after another.
+const fn join<const N: usize>(names: &[&str]) -> [u8; N] {
+    let (mut all, mut at, mut i) = ([0; N], 0, 0);
+    while i < names.len() {
+        let (name, mut byte) = (names[i].as_bytes(), 0);
+        while byte < name.len() {
+            all[at] = name[byte];
+            (at, byte) = (at + 1, byte + 1);
+        }
+        i += 1;
+    }
+    all
+}
+
+/// The length of each name.
+const fn lengths<const N: usize>(names: &[&str]) -> [u8; N] {
+    let (mut all, mut i) = ([0; N], 0);
+    while i < names.len() {
+        all[i] = names[i].len() as u8;
+        i += 1;
+    }
+    all
+}
+
+/// Names as text; they are ASCII.
+const fn joined<const N: usize>(names: &[u8; N]) -> &str {
+    match core::str::from_utf8(names) {
+        Ok(names) => names,
+        Err(_) => "",
+    }
+}
+
 roles! {
     TokenEmbd "token_embd.weight" false,
     PositionEmbd "position_embd.weight" false,
     RopeFreqs "rope_freqs.weight" false,
     RopeFactorsShort "rope_factors_short.weight" false,
     RopeFactorsLong "rope_factors_long.weight" false,
-    PerLayerTokenEmbd "per_layer_token_embd.weight" false,
-    PerLayerModelProj "per_layer_model_proj.weight" false,
-    PerLayerProjNorm "per_layer_proj_norm.weight" false,
+    PerLayerTokenEmbd "per_layer_token_embd.weight" false GEMMA4,
+    PerLayerModelProj "per_layer_model_proj.weight" false GEMMA4,
+    PerLayerProjNorm "per_layer_proj_norm.weight" false GEMMA4,
+    AltupProj "altup_proj.weight" false ALTUP,
+    AltupUnembdProj "altup_unembd_proj.weight" false ALTUP,
     TokenTypes "token_types.weight" false,
     TokenEmbdNorm "token_embd_norm.weight" false,
     TokenEmbdNormBias "token_embd_norm.bias" false,
@@ -82,35 +128,72 @@ roles! {
     AttnRelB "attn_rel_b.weight" true,
     AttnSinks "attn_sinks.weight" true,
     AttnGate "attn_gate.weight" true,
-    SsmIn "ssm_in.weight" true,
-    SsmConv "ssm_conv1d.weight" true,
-    SsmConvBias "ssm_conv1d.bias" true,
-    SsmAlpha "ssm_alpha.weight" true,
-    SsmBeta "ssm_beta.weight" true,
-    SsmBetaAlpha "ssm_ba.weight" true,
-    SsmDtBias "ssm_dt.bias" true,
-    SsmA "ssm_a" true,
-    SsmD "ssm_d" true,
-    SsmNorm "ssm_norm.weight" true,
-    SsmOut "ssm_out.weight" true,
-    ShortConvIn "shortconv.in_proj.weight" true,
-    ShortConv "shortconv.conv.weight" true,
-    ShortConvOut "shortconv.out_proj.weight" true,
+    AttnQA "attn_q_a.weight" true LATENT,
+    AttnQANorm "attn_q_a_norm.weight" true LATENT,
+    AttnQB "attn_q_b.weight" true LATENT,
+    AttnKvA "attn_kv_a_mqa.weight" true LATENT,
+    AttnKvANorm "attn_kv_a_norm.weight" true LATENT,
+    AttnKvB "attn_kv_b.weight" true LATENT,
+    AttnKB "attn_k_b.weight" true LATENT,
+    AttnVB "attn_v_b.weight" true LATENT,
+    SsmIn "ssm_in.weight" true CONVOLUTION,
+    SsmConv "ssm_conv1d.weight" true CONVOLUTION,
+    SsmConvBias "ssm_conv1d.bias" true CONVOLUTION,
+    SsmAlpha "ssm_alpha.weight" true CONVOLUTION,
+    SsmBeta "ssm_beta.weight" true CONVOLUTION,
+    SsmBetaAlpha "ssm_ba.weight" true CONVOLUTION,
+    SsmX "ssm_x.weight" true SELECTIVE,
+    SsmDt "ssm_dt.weight" true SELECTIVE,
+    SsmDtNorm "ssm_dt_norm.weight" true SELECTIVE,
+    SsmBNorm "ssm_b_norm.weight" true SELECTIVE,
+    SsmCNorm "ssm_c_norm.weight" true SELECTIVE,
+    SsmDtBias "ssm_dt.bias" true CONVOLUTION,
+    SsmA "ssm_a" true CONVOLUTION,
+    SsmD "ssm_d" true CONVOLUTION,
+    SsmNorm "ssm_norm.weight" true CONVOLUTION,
+    SsmOut "ssm_out.weight" true CONVOLUTION,
+    ShortConvIn "shortconv.in_proj.weight" true CONVOLUTION,
+    ShortConv "shortconv.conv.weight" true CONVOLUTION,
+    ShortConvOut "shortconv.out_proj.weight" true CONVOLUTION,
+    TimeMixW0 "time_mix_w0.weight" true RWKV,
+    TimeMixW1 "time_mix_w1.weight" true RWKV,
+    TimeMixW2 "time_mix_w2.weight" true RWKV,
+    TimeMixA0 "time_mix_a0.weight" true RWKV,
+    TimeMixA1 "time_mix_a1.weight" true RWKV,
+    TimeMixA2 "time_mix_a2.weight" true RWKV,
+    TimeMixV0 "time_mix_v0.weight" true RWKV,
+    TimeMixV1 "time_mix_v1.weight" true RWKV,
+    TimeMixV2 "time_mix_v2.weight" true RWKV,
+    TimeMixG1 "time_mix_g1.weight" true RWKV,
+    TimeMixG2 "time_mix_g2.weight" true RWKV,
+    TimeMixLerp "time_mix_lerp_fused.weight" true RWKV,
+    TimeMixKk "time_mix_k_k.weight" true RWKV,
+    TimeMixKa "time_mix_k_a.weight" true RWKV,
+    TimeMixRk "time_mix_r_k.weight" true RWKV,
+    TimeMixKey "time_mix_key.weight" true RWKV,
+    TimeMixValue "time_mix_value.weight" true RWKV,
+    TimeMixReceptance "time_mix_receptance.weight" true RWKV,
+    TimeMixLn "time_mix_ln.weight" true RWKV,
+    TimeMixLnBias "time_mix_ln.bias" true RWKV,
+    TimeMixOutput "time_mix_output.weight" true RWKV,
+    ChannelMixLerp "channel_mix_lerp_k.weight" true RWKV,
+    ChannelMixKey "channel_mix_key.weight" true RWKV,
+    ChannelMixValue "channel_mix_value.weight" true RWKV,
     PostAttentionNorm "post_attention_norm.weight" true,
     AttnOutputNorm "attn_output_norm.weight" true,
     AttnOutputNormBias "attn_output_norm.bias" true,
-    CrossAttnNorm "cross_attn_norm.weight" true,
-    CrossAttnNormBias "cross_attn_norm.bias" true,
-    CrossAttnQ "cross_attn_q.weight" true,
-    CrossAttnQBias "cross_attn_q.bias" true,
-    CrossAttnK "cross_attn_k.weight" true,
-    CrossAttnKBias "cross_attn_k.bias" true,
-    CrossAttnV "cross_attn_v.weight" true,
-    CrossAttnVBias "cross_attn_v.bias" true,
-    CrossAttnOutput "cross_attn_o.weight" true,
-    CrossAttnOutputBias "cross_attn_o.bias" true,
-    CrossAttnOutputNorm "cross_attn_output_norm.weight" true,
-    CrossAttnOutputNormBias "cross_attn_output_norm.bias" true,
+    CrossAttnNorm "cross_attn_norm.weight" true CROSS_ATTENTION,
+    CrossAttnNormBias "cross_attn_norm.bias" true CROSS_ATTENTION,
+    CrossAttnQ "cross_attn_q.weight" true CROSS_ATTENTION,
+    CrossAttnQBias "cross_attn_q.bias" true CROSS_ATTENTION,
+    CrossAttnK "cross_attn_k.weight" true CROSS_ATTENTION,
+    CrossAttnKBias "cross_attn_k.bias" true CROSS_ATTENTION,
+    CrossAttnV "cross_attn_v.weight" true CROSS_ATTENTION,
+    CrossAttnVBias "cross_attn_v.bias" true CROSS_ATTENTION,
+    CrossAttnOutput "cross_attn_o.weight" true CROSS_ATTENTION,
+    CrossAttnOutputBias "cross_attn_o.bias" true CROSS_ATTENTION,
+    CrossAttnOutputNorm "cross_attn_output_norm.weight" true CROSS_ATTENTION,
+    CrossAttnOutputNormBias "cross_attn_output_norm.bias" true CROSS_ATTENTION,
     FfnNorm "ffn_norm.weight" true,
     FfnNormBias "ffn_norm.bias" true,
     FfnNormBare "ffn_norm" true,
@@ -137,10 +220,18 @@ roles! {
     PostFfwNorm "post_ffw_norm.weight" true,
     LayerOutputNorm "layer_output_norm.weight" true,
     LayerOutputNormBias "layer_output_norm.bias" true,
-    InpGate "inp_gate.weight" true,
-    Proj "proj.weight" true,
-    PostNorm "post_norm.weight" true,
-    LayerOutputScale "layer_output_scale.weight" true,
+    InpGate "inp_gate.weight" true GEMMA4,
+    Proj "proj.weight" true GEMMA4,
+    PostNorm "post_norm.weight" true GEMMA4,
+    LayerOutputScale "layer_output_scale.weight" true GEMMA4,
+    AltupRouter "altup_router.weight" true ALTUP,
+    AltupRouterNorm "altup_router_norm.weight" true ALTUP,
+    AltupPredictCoef "altup_predict_coef.weight" true ALTUP,
+    AltupCorrectCoef "altup_correct_coef.weight" true ALTUP,
+    AltupCorrectScale "altup_correct_scale.weight" true ALTUP,
+    LaurelL "laurel_l.weight" true ALTUP,
+    LaurelR "laurel_r.weight" true ALTUP,
+    LaurelPostNorm "laurel_post_norm.weight" true ALTUP,
 }
 
 /// Name endings of tensors that occur in files and that no forward pass reads.
@@ -167,6 +258,8 @@ pub(super) enum Shape {
     Matrix(usize, usize),
     /// Matrices: inputs, outputs and count.
     Matrices(usize, usize, usize),
+    /// Vectors along the last of four dimensions: length and count.
+    Apart(usize, usize),
 }
 
 impl Shape {
@@ -176,12 +269,13 @@ impl Shape {
             Self::Vector(len) => [len as u64, 1, 1, 1],
             Self::Vectors(cols, rows) | Self::Matrix(cols, rows) => [cols as u64, rows as u64, 1, 1],
             Self::Matrices(cols, rows, count) => [cols as u64, rows as u64, count as u64, 1],
+            Self::Apart(cols, rows) => [cols as u64, 1, 1, rows as u64],
         }
     }
 
     /// True if its elements form vectors.
     pub const fn is_vector(self) -> bool {
-        matches!(self, Self::Vector(_) | Self::Vectors(..))
+        matches!(self, Self::Vector(_) | Self::Vectors(..) | Self::Apart(..))
     }
 }
 
@@ -208,6 +302,15 @@ impl Role {
         let short = matches!(mixer, Some(Recurrent { kind: RecurrentKind::ShortConvolution, .. }));
         let delta = matches!(mixer, Some(Recurrent { kind: RecurrentKind::DeltaNet, .. }));
         let mamba = matches!(mixer, Some(Recurrent { kind: RecurrentKind::Mamba2, .. }));
+        let scan = matches!(mixer, Some(Recurrent { kind: RecurrentKind::Mamba, .. }));
+        let rwkv = matches!(mixer, Some(Recurrent { kind: RecurrentKind::Rwkv7, .. }));
+        let gated_rwkv = rwkv && matches!(mixer, Some(Recurrent { ranks: [_, _, _, (1..)], .. }));
+        let (latent, absorbed, low) = match spec.latent() {
+            Some(latent) => (true, latent.absorbed, latent.q_rank > 0),
+            None => (false, false, false),
+        };
+        let apart = !spec.fused_qkv() && !latent;
+        let altup = spec.altup().is_some();
         if !layer.has_attention() && self.is_attention() && !(delta && matches!(self, Self::AttnQkv)) {
             return Need::Absent;
         }
@@ -253,9 +356,11 @@ impl Role {
             Self::AttnGate => required_if(delta || spec.heads_gated() && layer.has_attention()),
             Self::SsmAlpha | Self::SsmBeta => required_if(delta && in_turns),
             Self::SsmBetaAlpha => required_if(delta && !in_turns),
-            Self::SsmIn | Self::SsmD => required_if(mamba),
-            Self::SsmConv | Self::SsmDtBias | Self::SsmA | Self::SsmOut => required_if(delta || mamba),
-            Self::SsmConvBias => need_if(mamba, Optional),
+            Self::SsmIn | Self::SsmD => required_if(mamba || scan),
+            Self::SsmConv | Self::SsmDtBias | Self::SsmA | Self::SsmOut => required_if(delta || mamba || scan),
+            Self::SsmConvBias => need_if(mamba || scan, Optional),
+            Self::SsmX | Self::SsmDt => required_if(scan),
+            Self::SsmDtNorm | Self::SsmBNorm | Self::SsmCNorm => need_if(scan, Optional),
             Self::SsmNorm => {
                 if delta {
                     Required
@@ -268,29 +373,13 @@ impl Role {
             Self::PostAttentionNorm | Self::PostFfwNorm => required_if(post_norm),
             Self::AttnQkv => required_if(spec.fused_qkv() || delta),
             Self::AttnQkvBias => need_if(spec.fused_qkv(), spec.qkv_bias),
-            Self::AttnQ => required_if(!spec.fused_qkv()),
-            Self::AttnK => need_if_owned(layer, required_if(!spec.fused_qkv())),
-            Self::AttnV => {
-                need_if_owned(layer, need_if(!spec.fused_qkv(), if spec.v_from_k() { Optional } else { Required }))
-            }
-            Self::AttnQBias => need_if(!spec.fused_qkv(), spec.qkv_bias),
-            Self::AttnKBias | Self::AttnVBias => need_if_owned(layer, need_if(!spec.fused_qkv(), spec.qkv_bias)),
-            Self::AttnQNorm => spec.qk_norm().need(),
-            Self::AttnKNorm => need_if_owned(layer, spec.qk_norm().need()),
-            Self::AttnOutputBias => spec.linear_bias,
-            Self::FfnUp | Self::FfnDown => required_if(dense),
-            Self::FfnUpBias | Self::FfnDownBias => need_if(dense, spec.linear_bias),
-            Self::FfnGate => required_if(dense && gated),
-            Self::FfnGateBias => need_if(dense && gated, spec.linear_bias),
-            Self::FfnGateInp | Self::FfnUpExps | Self::FfnDownExps => required_if(layer.has_experts),
-            Self::FfnGateExps => required_if(layer.has_experts && gated),
-            Self::ExpProbsBias => need_if(scored, Optional),
-            Self::FfnUpShexp | Self::FfnDownShexp => required_if(shared.is_some()),
-            Self::FfnGateShexp => required_if(shared.is_some() && gated),
-            Self::FfnGateInpShexp => required_if(matches!(shared, Some(SharedExperts { gated: true, .. }))),
-            Self::FfnGateInpBias | Self::FfnGateExpsBias | Self::FfnUpExpsBias | Self::FfnDownExpsBias => {
-                required_if(matches!(spec.experts(), Some(Experts { biases: true, .. })))
-            }
+            Self::AttnQ => required_if(apart || latent && !low),
+            Self::AttnQA | Self::AttnQANorm | Self::AttnQB => required_if(low),
+            Self::AttnKvA | Self::AttnKvANorm => required_if(latent),
+            Self::AttnKB | Self::AttnVB => required_if(absorbed),
+            Self::AttnKvB => required_if(latent && !absorbed),
+            Self::AttnK => need_if_owned(layer, required_if(apart)),
+            Self::AttnV => need_if_owned(layer, need_if(apart, if spec.v_from_k() { Optional } else { Required })),
             Self::AttnQBias => need_if(!spec.fused_qkv(), spec.qkv_bias),
             Self::AttnKBias | Self::AttnVBias => need_if_owned(layer, need_if(!spec.fused_qkv(), spec.qkv_bias)),
             Self::AttnQNorm => spec.qk_norm().need(),
@@ -310,6 +399,24 @@ impl Role {
                 required_if(matches!(spec.experts(), Some(Experts { biases: true, .. })))
             }
             Self::AttnSinks => required_if(spec.attention_sinks()),
+            Self::ChannelMixKey | Self::ChannelMixValue => Need::Absent,
+            Self::TimeMixW0 | Self::TimeMixW1 | Self::TimeMixW2 | Self::TimeMixA0 | Self::TimeMixA1 => {
+                required_if(rwkv)
+            }
+            Self::TimeMixA2 | Self::TimeMixLerp | Self::TimeMixKk | Self::TimeMixKa | Self::TimeMixRk => {
+                required_if(rwkv)
+            }
+            Self::TimeMixKey | Self::TimeMixValue | Self::TimeMixReceptance | Self::TimeMixOutput => required_if(rwkv),
+            Self::ChannelMixLerp => required_if(rwkv),
+            // The first layer's are not used.
+            Self::TimeMixV0 | Self::TimeMixV1 | Self::TimeMixV2 => {
+                need_if(rwkv, if layer.index > 0 { Required } else { Optional })
+            }
+            Self::TimeMixG1 | Self::TimeMixG2 => required_if(gated_rwkv),
+            Self::TimeMixLn | Self::TimeMixLnBias => need_if(rwkv, Optional),
+            Self::AltupProj | Self::AltupUnembdProj | Self::AltupRouter | Self::AltupRouterNorm => required_if(altup),
+            Self::AltupPredictCoef | Self::AltupCorrectCoef | Self::LaurelL | Self::LaurelR => required_if(altup),
+            Self::LaurelPostNorm | Self::AltupCorrectScale => required_if(altup),
             Self::InpGate | Self::Proj | Self::PostNorm => required_if(spec.per_layer_input() > 0),
             Self::LayerOutputScale => spec.layer_scale(),
         }
@@ -330,6 +437,11 @@ impl Role {
         let shared = spec.shared_experts().map_or(0, |shared| shared.width);
         let turned = spec.rope(false).map_or(0, |rope| rope.dim / 2);
         let pooled = pooled_sizes(spec);
+        let latent = spec.latent();
+        let Latent { q_rank, rank, nope, rope, value, .. } = latent.unwrap_or(Latent::NONE);
+        let [decay, learning, mixed, gate] = mixer.ranks;
+        let scan = mixer.kind == RecurrentKind::Mamba;
+        let (streams, laurel) = spec.altup().map_or((0, 0), |altup| (altup.streams, altup.rank));
         let heads = |count| match spec.qk_norm() {
             QkNorm::None | QkNorm::Head => Vector(layer.head.dim),
             QkNorm::EachHead => Vectors(layer.head.dim, count),
@@ -368,10 +480,49 @@ impl Role {
             Self::AttnQkv if !layer.has_attention() => Matrix(dim, mixer.channels()),
             Self::AttnQkv => Matrix(dim, q + 2 * kv),
             Self::AttnQkvBias => Vector(q + 2 * kv),
+            Self::AttnQ if latent.is_some() => Matrix(dim, layer.heads * (nope + rope)),
+            Self::AttnOutput if latent.is_some() => Matrix(layer.heads * value, dim),
+            Self::AttnQA => Matrix(dim, q_rank),
+            Self::AttnQANorm => Vector(q_rank),
+            Self::AttnQB => Matrix(q_rank, layer.heads * (nope + rope)),
+            Self::AttnKvA => Matrix(dim, rank + rope),
+            Self::AttnKvANorm => Vector(rank),
+            Self::AttnKvB => Matrix(rank, layer.heads * (nope + value)),
+            Self::AttnKB => Matrices(nope, rank, layer.heads),
+            Self::AttnVB => Matrices(rank, value, layer.heads),
+            Self::ChannelMixLerp => Vector(dim),
+            Self::TimeMixW0 | Self::TimeMixA0 | Self::TimeMixV0 | Self::TimeMixKk | Self::TimeMixKa => Vector(dim),
+            Self::TimeMixRk | Self::TimeMixLn | Self::TimeMixLnBias => Vector(dim),
+            Self::TimeMixW1 => Matrix(dim, decay),
+            Self::TimeMixW2 => Matrix(decay, dim),
+            Self::TimeMixA1 => Matrix(dim, learning),
+            Self::TimeMixA2 => Matrix(learning, dim),
+            Self::TimeMixV1 => Matrix(dim, if layer.index > 0 { mixed } else { learning }),
+            Self::TimeMixV2 => Matrix(if layer.index > 0 { mixed } else { learning }, dim),
+            Self::TimeMixG1 => Matrix(dim, gate),
+            Self::TimeMixG2 => Matrix(gate, dim),
+            Self::TimeMixLerp => Shape::Apart(dim, if gate > 0 { 6 } else { 5 }),
+            Self::TimeMixKey | Self::TimeMixValue | Self::TimeMixReceptance | Self::TimeMixOutput => Matrix(dim, dim),
+            Self::ChannelMixKey => Matrix(dim, ffn),
+            Self::ChannelMixValue => Matrix(ffn, dim),
+            Self::AltupProj | Self::AltupUnembdProj => Matrices(dim, dim, streams.saturating_sub(1)),
+            Self::AltupRouter => Matrix(dim, streams),
+            Self::AltupRouterNorm | Self::AltupCorrectScale | Self::LaurelPostNorm => Vector(dim),
+            Self::AltupPredictCoef => Matrix(streams, streams * streams),
+            Self::AltupCorrectCoef => Matrix(streams, streams),
+            Self::LaurelL => Matrix(dim, laurel),
+            Self::LaurelR => Matrix(laurel, dim),
             Self::AttnQ if spec.gated_query() => Matrix(dim, 2 * q),
             Self::AttnQ => Matrix(dim, q),
             Self::AttnGate if layer.has_attention() => Matrix(dim, q),
             Self::AttnGate => Matrix(dim, mixer.inner()),
+            Self::SsmX => Matrix(mixer.width, decay + 2 * mixer.keys),
+            Self::SsmDt => Matrix(decay, mixer.width),
+            Self::SsmDtNorm => Vector(decay),
+            Self::SsmBNorm | Self::SsmCNorm => Vector(mixer.keys),
+            Self::SsmIn if scan => Matrix(dim, 2 * mixer.width),
+            Self::SsmDtBias | Self::SsmD if scan => Vector(mixer.width),
+            Self::SsmA if scan => Vectors(mixer.keys, mixer.width),
             Self::SsmIn => Matrix(dim, mixer.row_len() - mixer.heads),
             Self::SsmConv => Vectors(mixer.taps, mixer.channels()),
             Self::SsmConvBias => Vector(mixer.channels()),
@@ -457,7 +608,8 @@ impl Role {
         matches!(
             self,
             AttnQkv | AttnQkvBias | AttnQ | AttnQBias | AttnK | AttnKBias | AttnV | AttnVBias | AttnQNorm | AttnKNorm
-        ) || matches!(self, AttnOutput | AttnOutputBias | AttnSinks | AttnRelB | AttnSubNorm)
+        ) || matches!(self, AttnOutput | AttnOutputBias | AttnSinks | AttnRelB | AttnSubNorm | AttnQA | AttnQANorm)
+            || matches!(self, AttnQB | AttnKvA | AttnKvANorm | AttnKvB | AttnKB | AttnVB)
     }
 
     /// The role that this tensor has in `spec`'s family, which may use a name for another role.

@@ -1,7 +1,9 @@
 //! Architectures as data: the parts and sizes of a model.
 
+use super::altup::AltUp;
 use super::families;
 use super::keys::Keys;
+use super::latent::Latent;
 use super::layers::{HeadSpec, Layer, Mixer, Pattern, PerLayer, Xielu};
 use super::recurrent::{Recurrent, RecurrentKind};
 use super::roles::Role;
@@ -103,6 +105,8 @@ pub struct Spec<'a> {
     pub(super) renamed: &'static [(Role, Role)],
     pub(super) recurrent: Option<Recurrent>,
     pub(super) recurrent_layers: Pattern<'a>,
+    pub(super) latent: Option<Latent>,
+    pub(super) altup: Option<AltUp<'a>>,
     pub(super) gated_query: bool,
     pub(super) v_norm: bool,
     pub(super) v_from_k: bool,
@@ -565,17 +569,37 @@ impl<'a> Spec<'a> {
             let layer = self.layer(index);
             // With two mixers side by side, the layer's input is kept here for the second.
             let held = if matches!(layer.mixer, Mixer::Both) || self.keeps_input() { self.dim } else { 0 };
-            most = max(most, self.attention_row(&layer) + layer.q_dim() + held);
+            let attention = match self.latent() {
+                Some(latent) => {
+                    let [qkv, out, made, low, both] = latent.pieces(&layer);
+                    qkv + out + made + low + both
+                }
+                None => self.attention_row(&layer) + layer.q_dim(),
+            };
+            most = max(most, attention + held);
             if let (true, Some(mixer)) = (layer.has_state(), self.recurrent()) {
                 most = max(most, mixer.row_len() + mixer.inner() + held);
             }
             most = max(most, self.ffn_inner(&layer) + if self.keeps_input() { self.dim } else { 0 });
             index += 1;
         }
+        if let Some(altup) = self.altup() {
+            most = max(most, altup.streams * (altup.streams + 1) + altup.rank);
+        }
         if let Some(head) = self.pooled_head() {
             most = max(most, head.inner + head.out);
         }
         most
+    }
+
+    /// Elements per token that layers hand on beside the residual stream: RWKV-7's values of the first layer; the other
+    /// streams of alternating updates, and what a layer keeps while it updates one.
+    pub(crate) const fn beside(&self) -> usize {
+        match (self.altup(), self.recurrent()) {
+            (Some(altup), _) => (altup.streams + 1) * self.dim,
+            (_, Some(Recurrent { kind: RecurrentKind::Rwkv7, .. })) => self.dim,
+            _ => 0,
+        }
     }
 
     /// Largest number of inputs of any linear layer.
@@ -586,7 +610,14 @@ impl<'a> Spec<'a> {
             let layer = self.layer(index);
             widest = max(widest, max(layer.q_dim(), layer.ffn));
             if let Some(mixer) = self.recurrent() {
-                widest = max(widest, mixer.inner());
+                widest = max(widest, max(mixer.inner(), mixer.widest_rank()));
+            }
+            if let Some(latent) = self.latent() {
+                widest = max(widest, max(latent.rank, max(latent.q_rank, latent.nope)));
+                widest = max(widest, layer.heads * latent.value);
+            }
+            if let Some(altup) = self.altup() {
+                widest = max(widest, max(altup.rank, altup.streams));
             }
             index += 1;
         }

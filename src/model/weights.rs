@@ -212,7 +212,7 @@ impl<'m, 'w> Weights<'m, 'w> {
         walk(gguf, spec, &mut |found| {
             let (cols, rows) = match found.shape {
                 Shape::Vector(len) => (len, 1),
-                Shape::Vectors(len, count) => (len, count),
+                Shape::Vectors(len, count) | Shape::Apart(len, count) => (len, count),
                 Shape::Matrix(cols, rows) => (cols, rows),
                 Shape::Matrices(cols, rows, count) => (cols, rows * count),
             };

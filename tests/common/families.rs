@@ -13,7 +13,7 @@ const EXPERTS: u64 = 5;
 const INPUT: u64 = 8;
 
 /// Families for [`decoder`].
-pub const DECODERS: [&str; 15] = [
+pub const DECODERS: [&str; 18] = [
     "gemma",
     "gemma2",
     "gemma3",
@@ -29,19 +29,42 @@ pub const DECODERS: [&str; 15] = [
     "gpt-oss",
     "hunyuan-dense",
     "mistral3",
+    "deepseek2",
+    "plm",
+    "gemma3n",
 ];
 
 /// Families with recurrent layers, also for [`decoder`].
-pub const RECURRENT: [&str; 9] =
-    ["lfm2", "qwen35", "mamba2", "falcon-h1", "lfm2moe", "qwen35moe", "qwen3next", "granitehybrid", "nemotron_h_moe"];
+pub const RECURRENT: [&str; 12] = [
+    "lfm2",
+    "qwen35",
+    "mamba2",
+    "falcon-h1",
+    "lfm2moe",
+    "qwen35moe",
+    "qwen3next",
+    "granitehybrid",
+    "nemotron_h_moe",
+    "mamba",
+    "jamba",
+    "rwkv7",
+];
 
 /// Sizes of the states: positions of the convolution, heads, groups, elements of a key and of a value.
 const TAPS: u64 = 4;
 const SSM: (u64, u64, u64, u64) = (4, 2, 8, 6);
+/// Of Mamba-1: channels, states of each, and the rank of the step. Neither is a multiple of sixteen.
+const SCAN: (u64, u64, u64) = (20, 18, 3);
+/// Ranks of RWKV-7: decay, learning rate, value mix, gate.
+const RANKS: [u64; 4] = [3, 5, 4, 6];
+/// Of latent attention: ranks of queries and of latent vectors, a key's two parts, a value.
+const LATENT: (u64, u64, u64, u64, u64) = (12, 10, 8, 4, 14);
+/// Streams of Gemma 3n, and the rank of its path beside attention.
+const ALTUP: (u64, u64) = (3, 7);
 
 /// Whether a family has local layers.
 pub fn is_windowed(family: &str) -> bool {
-    matches!(family, "gemma2" | "gemma3" | "gemma4" | "exaone4" | "gpt-oss")
+    matches!(family, "gemma2" | "gemma3" | "gemma4" | "gemma3n" | "exaone4" | "gpt-oss")
 }
 
 /// Gemma 4's layers: whether the layer is local, number of KV heads, and whether it has its own.
@@ -66,7 +89,8 @@ pub fn decoder(family: &str) -> Builder {
         let norm = name.contains("norm.weight")
             || name.contains("scale")
             || name.contains("freqs")
-            || name.contains("factors");
+            || name.contains("factors")
+            || name.contains("time_mix_ln.weight");
         let (base, spread) = if norm { (1.0, 0.5) } else { (0.0, 1.0 / (dims[0] as f32).sqrt()) };
         let values: Vec<f32> = (0..dims.iter().product()).map(|_| base + random.value() * spread).collect();
         file.set_f32(name, dims, &values);
@@ -82,6 +106,18 @@ pub fn decoder(family: &str) -> Builder {
             add("per_layer_token_embd.weight", &[LAYERS * INPUT, VOCAB]);
             add("per_layer_model_proj.weight", &[DIM, LAYERS * INPUT]);
             add("per_layer_proj_norm.weight", &[INPUT]);
+        }
+        "gemma3n" => {
+            add("per_layer_token_embd.weight", &[LAYERS * INPUT, VOCAB]);
+            add("per_layer_model_proj.weight", &[DIM, LAYERS * INPUT]);
+            add("per_layer_proj_norm.weight", &[INPUT]);
+            add("altup_proj.weight", &[DIM, DIM, ALTUP.0 - 1]);
+            add("altup_unembd_proj.weight", &[DIM, DIM, ALTUP.0 - 1]);
+        }
+        "rwkv7" => {
+            ["token_embd_norm.weight", "token_embd_norm.bias", "output_norm.bias"]
+                .into_iter()
+                .for_each(|name| add(name, &[DIM]));
         }
         "phi3" => {
             add("rope_factors_short.weight", &[HEAD / 2]);
@@ -130,6 +166,61 @@ fn set_keys(file: &mut Builder, family: &str, architecture: &str) {
             set("attention.shared_kv_layers", 2u32.into());
             set("embedding_length_per_layer_input", (INPUT as u32).into());
             set("final_logit_softcapping", 8.0f32.into());
+        }
+        "gemma3n" => {
+            set("attention.sliding_window_pattern", Meta::array(GEMMA4.map(|(local, ..)| local)));
+            set("attention.shared_kv_layers", 2u32.into());
+            set("embedding_length_per_layer_input", (INPUT as u32).into());
+            set("final_logit_softcapping", 8.0f32.into());
+            set("altup.active_idx", 0u32.into());
+            set("altup.num_inputs", (ALTUP.0 as u32).into());
+            set("activation_sparsity_scale", Meta::array([1.0f32, f32::NEG_INFINITY, 0.5, f32::NEG_INFINITY]));
+        }
+        "deepseek2" | "plm" => {
+            let (q_rank, rank, nope, rope, value) = LATENT;
+            let absorbed = family == "deepseek2";
+            set("attention.head_count_kv", (if absorbed { 1 } else { HEADS as u32 }).into());
+            set("attention.kv_lora_rank", (rank as u32).into());
+            set("attention.key_length", (if absorbed { rank + rope } else { nope + rope } as u32).into());
+            set("attention.value_length", (if absorbed { rank } else { value } as u32).into());
+            set("rope.dimension_count", (rope as u32).into());
+            if absorbed {
+                set("attention.q_lora_rank", (q_rank as u32).into());
+                set("attention.key_length_mla", ((nope + rope) as u32).into());
+                set("attention.value_length_mla", (value as u32).into());
+                set("rope.scaling.type", "yarn".into());
+                set("rope.scaling.factor", 4.0f32.into());
+                set("rope.scaling.original_context_length", 16u32.into());
+                set("rope.scaling.yarn_log_multiplier", 0.0707f32.into());
+                set("leading_dense_block_count", 1u32.into());
+                set("expert_shared_count", 2u32.into());
+                set("expert_gating_func", 2u32.into());
+                set("expert_group_count", (EXPERTS as u32).into());
+                set("expert_group_used_count", 3u32.into());
+                set("expert_weights_norm", true.into());
+                set("expert_weights_scale", 2.5f32.into());
+                set("attention.temperature_scale", 0.1f32.into());
+            }
+        }
+        "mamba" | "jamba" => {
+            let (channels, states, rank) = SCAN;
+            set("ssm.conv_kernel", (TAPS as u32).into());
+            set("ssm.inner_size", (channels as u32).into());
+            set("ssm.state_size", (states as u32).into());
+            set("ssm.time_step_rank", (rank as u32).into());
+            if family == "jamba" {
+                set("attention.head_count_kv", Meta::array([0u32, 1, 0, 0]));
+            } else {
+                set("ssm.dt_b_c_rms", true.into());
+            }
+        }
+        "rwkv7" => {
+            let names = ["decay", "iclr", "value_residual_mix", "gate"];
+            for (name, rank) in names.into_iter().zip(RANKS) {
+                set(&format!("attention.{name}_lora_rank"), (rank as u32).into());
+            }
+            set("wkv.head_size", (HEAD as u32).into());
+            set("attention.layer_norm_epsilon", 1e-5f32.into());
         }
         "phi3" => {
             set("attention.sliding_window", 0u32.into());
@@ -191,21 +282,29 @@ fn set_keys(file: &mut Builder, family: &str, architecture: &str) {
         }
         _ => {}
     }
-    if has_shared(family) {
+    if has_shared(family) && family != "deepseek2" {
         set("expert_shared_feed_forward_length", (2 * FFN as u32).into());
     }
     match family {
         _ if has_experts(family) => {
             set("expert_count", (EXPERTS as u32).into());
             set("expert_used_count", 2u32.into());
-            if !matches!(family, "mixtral" | "granitehybrid") {
+            if !matches!(family, "mixtral" | "granitehybrid" | "jamba") {
                 set("expert_feed_forward_length", (FFN as u32).into());
             }
         }
         _ => {}
     }
-    if family == "mamba2" {
-        file.remove("mamba2.rope.dimension_count");
+    if family.starts_with("mamba") || family == "rwkv7" {
+        file.remove(&format!("{family}.rope.dimension_count"));
+        file.set(&format!("{family}.attention.head_count"), 0u32);
+        file.set(&format!("{family}.attention.head_count_kv"), 0u32);
+    }
+    if family == "mamba" {
+        file.set("mamba.feed_forward_length", 0u32);
+    }
+    if family == "rwkv7" {
+        file.remove("rwkv7.attention.layer_norm_rms_epsilon");
     }
     if family == "stablelm" {
         file.remove("stablelm.attention.layer_norm_rms_epsilon");
@@ -214,12 +313,12 @@ fn set_keys(file: &mut Builder, family: &str, architecture: &str) {
 
 /// Whether layers of a family have experts.
 fn has_experts(family: &str) -> bool {
-    matches!(family, "mixtral" | "gpt-oss") || family.contains("moe") || has_shared(family)
+    matches!(family, "mixtral" | "gpt-oss" | "jamba") || family.contains("moe") || has_shared(family)
 }
 
 /// Whether a family has a shared expert.
 fn has_shared(family: &str) -> bool {
-    matches!(family, "qwen35moe" | "qwen3next" | "granitehybrid" | "nemotron_h_moe")
+    matches!(family, "qwen35moe" | "qwen3next" | "granitehybrid" | "nemotron_h_moe" | "deepseek2")
 }
 
 fn gemma4_ffn(layer: u64) -> u64 {
@@ -232,15 +331,21 @@ fn layer_tensors(family: &str, layer: u64) -> Vec<(&'static str, Vec<u64>)> {
         let (_, width, kv_heads, own) = GEMMA4[layer as usize];
         (q, kv, head, ffn, owns) = (HEADS * width, kv_heads * width, width, gemma4_ffn(layer), own);
     }
+    if family == "gemma3n" {
+        owns = layer < 2;
+    }
+    let latent = matches!(family, "deepseek2" | "plm");
     let state = state_tensors(family, layer);
     let nemotron = family == "nemotron_h_moe";
     let attention = (state.is_empty() || family == "falcon-h1") && !(nemotron && layer % 2 == 1);
     let mut tensors = state;
-    if attention {
+    if attention && !latent {
         tensors.push(("attn_output.weight", vec![q, DIM]));
     }
     if !attention {
         // Replaced by the mixer.
+    } else if latent {
+        tensors.extend(latent_tensors(family));
     } else if family == "phi3" {
         tensors.push(("attn_qkv.weight", vec![DIM, q + 2 * kv]));
         tensors.push(("ffn_up.weight", vec![DIM, 2 * ffn]));
@@ -256,7 +361,7 @@ fn layer_tensors(family: &str, layer: u64) -> Vec<(&'static str, Vec<u64>)> {
     }
     if nemotron && layer.is_multiple_of(2) {
         // No feed-forward.
-    } else if has_experts(family) && !(family == "lfm2moe" && layer == 0) {
+    } else if has_experts(family) && !has_dense(family, layer) {
         tensors.push(("ffn_gate_inp.weight", vec![DIM, EXPERTS]));
         if !nemotron {
             tensors.push(("ffn_gate_exps.weight", vec![DIM, ffn, EXPERTS]));
@@ -271,14 +376,16 @@ fn layer_tensors(family: &str, layer: u64) -> Vec<(&'static str, Vec<u64>)> {
                 tensors.push(("ffn_gate_inp_shexp.weight", vec![DIM]));
             }
         }
-        if nemotron || family == "lfm2moe" {
+        if nemotron || matches!(family, "lfm2moe" | "deepseek2") {
             tensors.push(("exp_probs_b.bias", vec![EXPERTS]));
         }
         tensors.push(("ffn_up_exps.weight", vec![DIM, ffn, EXPERTS]));
         tensors.push(("ffn_down_exps.weight", vec![ffn, DIM, EXPERTS]));
-    } else if family != "mamba2" {
+    } else if !matches!(family, "mamba" | "mamba2" | "rwkv7") {
         tensors.push(("ffn_down.weight", vec![ffn, DIM]));
-        if family != "phi3" {
+        if family == "plm" {
+            tensors.push(("ffn_up.weight", vec![DIM, ffn]));
+        } else if family != "phi3" {
             tensors.push(("ffn_gate.weight", vec![DIM, ffn]));
             tensors.push(("ffn_up.weight", vec![DIM, ffn]));
         }
@@ -287,7 +394,8 @@ fn layer_tensors(family: &str, layer: u64) -> Vec<(&'static str, Vec<u64>)> {
         "olmo2" | "exaone4" => &[],
         "nemotron_h_moe" => &["attn_norm.weight"],
         "gpt-oss" | "qwen35" | "qwen35moe" | "qwen3next" => &["attn_norm.weight", "post_attention_norm.weight"],
-        "mamba2" => &["attn_norm.weight"],
+        "mamba" | "mamba2" => &["attn_norm.weight"],
+        "rwkv7" => &["attn_norm.weight", "attn_norm.bias", "attn_norm_2.weight", "attn_norm_2.bias"],
         "falcon-h1" => &["attn_norm.weight", "ffn_norm"],
         _ => &["attn_norm.weight", "ffn_norm.weight"],
     };
@@ -296,7 +404,7 @@ fn layer_tensors(family: &str, layer: u64) -> Vec<(&'static str, Vec<u64>)> {
         tensors.extend(["post_attention_norm.weight", "post_ffw_norm.weight"].map(|name| (name, vec![DIM])));
     }
     match family {
-        "gemma3" | "gemma4" | "qwen3moe" | "exaone4" | "hunyuan-dense" | "lfm2" | "lfm2moe" | "qwen35"
+        "gemma3" | "gemma4" | "gemma3n" | "qwen3moe" | "exaone4" | "hunyuan-dense" | "lfm2" | "lfm2moe" | "qwen35"
         | "qwen35moe" | "qwen3next"
             if attention =>
         {
@@ -319,10 +427,53 @@ fn layer_tensors(family: &str, layer: u64) -> Vec<(&'static str, Vec<u64>)> {
         }
         _ => {}
     }
+    if family == "gemma3n" {
+        let (streams, rank) = ALTUP;
+        tensors.extend([("inp_gate.weight", vec![DIM, INPUT]), ("proj.weight", vec![INPUT, DIM])]);
+        tensors.extend([("post_norm.weight", vec![DIM]), ("laurel_post_norm.weight", vec![DIM])]);
+        tensors.extend([("laurel_l.weight", vec![DIM, rank]), ("laurel_r.weight", vec![rank, DIM])]);
+        tensors.extend([("altup_router.weight", vec![DIM, streams]), ("altup_router_norm.weight", vec![DIM])]);
+        tensors.extend([("altup_predict_coef.weight", vec![streams, streams * streams])]);
+        tensors.extend([("altup_correct_coef.weight", vec![streams, streams])]);
+        tensors.extend([("altup_correct_scale.weight", vec![DIM])]);
+    }
     if family == "gemma4" {
         tensors.extend([("inp_gate.weight", vec![DIM, INPUT]), ("proj.weight", vec![INPUT, DIM])]);
         tensors.extend([("post_norm.weight", vec![DIM]), ("layer_output_scale.weight", vec![1])]);
     }
+    tensors
+}
+
+/// Whether this layer has a dense feed-forward between those with experts.
+fn has_dense(family: &str, layer: u64) -> bool {
+    match family {
+        "lfm2moe" | "deepseek2" => layer == 0,
+        "jamba" => layer.is_multiple_of(2),
+        _ => false,
+    }
+}
+
+/// The tensors of attention over latent vectors.
+fn latent_tensors(family: &str) -> Vec<(&'static str, Vec<u64>)> {
+    let (q_rank, rank, nope, rope, value) = LATENT;
+    let mut tensors = vec![
+        ("attn_kv_a_mqa.weight", vec![DIM, rank + rope]),
+        ("attn_kv_a_norm.weight", vec![rank]),
+        ("attn_output.weight", vec![HEADS * value, DIM]),
+    ];
+    tensors.extend(match family {
+        "plm" => vec![
+            ("attn_q.weight", vec![DIM, HEADS * (nope + rope)]),
+            ("attn_kv_b.weight", vec![rank, HEADS * (nope + value)]),
+        ],
+        _ => vec![
+            ("attn_q_a.weight", vec![DIM, q_rank]),
+            ("attn_q_a_norm.weight", vec![q_rank]),
+            ("attn_q_b.weight", vec![q_rank, HEADS * (nope + rope)]),
+            ("attn_k_b.weight", vec![nope, rank, HEADS]),
+            ("attn_v_b.weight", vec![rank, value, HEADS]),
+        ],
+    });
     tensors
 }
 
@@ -374,6 +525,65 @@ fn state_tensors(family: &str, layer: u64) -> Vec<(&'static str, Vec<u64>)> {
             ];
             of_both(vec![1, heads]).into_iter().chain(more).collect()
         }
+        "jamba" if layer == 1 => vec![],
+        "mamba" | "jamba" => scan_tensors(family),
+        "rwkv7" => rwkv_tensors(layer),
         _ => vec![],
     }
+}
+
+/// The tensors of Mamba-1.
+fn scan_tensors(family: &str) -> Vec<(&'static str, Vec<u64>)> {
+    let (channels, states, rank) = SCAN;
+    let mut tensors = vec![
+        ("ssm_in.weight", vec![DIM, 2 * channels]),
+        ("ssm_conv1d.weight", vec![TAPS, channels]),
+        ("ssm_conv1d.bias", vec![channels]),
+        ("ssm_x.weight", vec![channels, rank + 2 * states]),
+        ("ssm_dt.weight", vec![rank, channels]),
+        ("ssm_dt.bias", vec![channels]),
+        ("ssm_a", vec![states, channels]),
+        ("ssm_d", vec![channels]),
+        ("ssm_out.weight", vec![channels, DIM]),
+    ];
+    if family == "jamba" {
+        tensors.extend([("ssm_dt_norm.weight", vec![rank]), ("ssm_b_norm.weight", vec![states])]);
+        tensors.push(("ssm_c_norm.weight", vec![states]));
+    }
+    tensors
+}
+
+/// The tensors of RWKV-7.
+fn rwkv_tensors(layer: u64) -> Vec<(&'static str, Vec<u64>)> {
+    let [decay, learning, mixed, gate] = RANKS;
+    let mixed = if layer > 0 { mixed } else { learning };
+    let mut tensors = vec![
+        ("time_mix_lerp_fused.weight", vec![DIM, 1, 1, 6]),
+        ("time_mix_w1.weight", vec![DIM, decay]),
+        ("time_mix_w2.weight", vec![decay, DIM]),
+        ("time_mix_a1.weight", vec![DIM, learning]),
+        ("time_mix_a2.weight", vec![learning, DIM]),
+        ("time_mix_v1.weight", vec![DIM, mixed]),
+        ("time_mix_v2.weight", vec![mixed, DIM]),
+        ("time_mix_g1.weight", vec![DIM, gate]),
+        ("time_mix_g2.weight", vec![gate, DIM]),
+        ("channel_mix_lerp_k.weight", vec![DIM]),
+        ("channel_mix_key.weight", vec![DIM, FFN]),
+        ("channel_mix_value.weight", vec![FFN, DIM]),
+    ];
+    let names = [
+        "time_mix_w0.weight",
+        "time_mix_a0.weight",
+        "time_mix_v0.weight",
+        "time_mix_k_k.weight",
+        "time_mix_k_a.weight",
+        "time_mix_r_k.weight",
+        "time_mix_ln.weight",
+        "time_mix_ln.bias",
+    ];
+    tensors.extend(names.map(|name| (name, vec![DIM])));
+    let matrices =
+        ["time_mix_key.weight", "time_mix_value.weight", "time_mix_receptance.weight", "time_mix_output.weight"];
+    tensors.extend(matrices.map(|name| (name, vec![DIM, DIM])));
+    tensors
 }

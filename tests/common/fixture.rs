@@ -107,6 +107,15 @@ pub const DECODERS: &[&str] = &[
     "hunyuan_moe",
     "minimax_m2",
     "afmoe",
+    "mamba",
+    "falcon_mamba",
+    "jamba",
+    "deepseek2_lite",
+    "deepseek2_q",
+    "deepseek3",
+    "glm4_moe_lite",
+    "rwkv7",
+    "gemma3n",
 ];
 
 /// Directories of cases: `ARENITE_FIXTURES`, then the repository.

@@ -267,6 +267,12 @@ fn a_thousand_schedules() {
         ("qwen3next", decoder("qwen3next")),
         ("granitehybrid", decoder("granitehybrid")),
         ("nemotron_h_moe", decoder("nemotron_h_moe")),
+        ("mamba", decoder("mamba")),
+        ("jamba", decoder("jamba")),
+        ("rwkv7", decoder("rwkv7")),
+        ("deepseek2", decoder("deepseek2")),
+        ("plm", decoder("plm")),
+        ("gemma3n", decoder("gemma3n")),
         ("t5", encoder("t5")),
         ("post", encoder("post")),
     ];
@@ -488,7 +494,7 @@ fn a_snapshot_without_pages_for_it() {
 #[test]
 fn checkpoints_are_where_a_context_goes_back_to() {
     let tokens: Vec<TokenId> = (0..12).map(|i| i * 37 % 280).collect();
-    for name in ["mamba2", "lfm2"] {
+    for name in ["mamba2", "lfm2", "mamba", "rwkv7"] {
         let file = decoder(name).build();
         let gguf = Gguf::parse(&file).unwrap();
         let model = Model::new(&gguf).unwrap();

@@ -1,6 +1,6 @@
 //! The same bits, however a prompt is split, rewound, divided among workers or limited by a window.
 
-use crate::common::families::{DECODERS, decoder, is_windowed};
+use crate::common::families::{DECODERS, RECURRENT, decoder, is_windowed};
 use crate::common::gguf::Builder;
 use crate::common::run::Run;
 use crate::common::tiny::Random;
@@ -38,7 +38,7 @@ fn models() -> Vec<(String, Vec<u8>)> {
         models.push((kind.into(), quantized(tiny("llama"), kind)));
     }
     models.push(("window".into(), windowed(20)));
-    models.extend(DECODERS.map(|family| (family.into(), decoder(family))));
+    models.extend(DECODERS.iter().chain(&RECURRENT).map(|family| (String::from(*family), decoder(family))));
     models.push(("mixtral Q8_0".into(), quantized(decoder("mixtral"), "Q8_0")));
     models.into_iter().map(|(name, file)| (name, file.build())).collect()
 }

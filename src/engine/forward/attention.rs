@@ -7,7 +7,7 @@ use super::relative::Relative;
 use super::rope::Rotary;
 use super::{Forward, add_bias, copy, enter, leave, norm_one, norm_sum, rows, rows_mut, scale};
 use crate::built;
-use crate::engine::layout::Segment;
+use crate::engine::layout::{Segment, head_layout};
 use crate::engine::profile::Section;
 use crate::kernel::{Activation, Attention, Bias, Kernels, fork_chunks, sqrt, store};
 use crate::memory::{HeadLayout, Pool};
@@ -65,12 +65,14 @@ const ACROSS: Roles = Roles {
 
 /// Offsets of q, k and v in a row.
 #[derive(Clone, Copy)]
-struct Shape {
-    q_dim: usize,
-    kv_dim: usize,
+pub(super) struct Shape {
+    pub q_dim: usize,
+    pub kv_dim: usize,
+    /// Elements of all heads' outputs.
+    pub out_dim: usize,
     /// Elements from one row to the next.
-    stride: usize,
-    head: HeadLayout,
+    pub stride: usize,
+    pub head: HeadLayout,
 }
 
 impl Forward<'_, '_> {
@@ -81,8 +83,9 @@ impl Forward<'_, '_> {
         let shape = Shape {
             q_dim: layer.q_dim(),
             kv_dim: layer.kv_dim(),
+            out_dim: layer.q_dim(),
             stride: spec.attention_row(layer),
-            head: HeadLayout { kind: self.store.kind, dim: layer.head.dim },
+            head: head_layout(self.store.kind, layer),
         };
         let (index, dim, rows) = (layer.index, spec.dim, *rows);
         let (Some(hidden), Some(branch)) = (hidden.get_mut(..rows * dim), branch.get_mut(..rows * dim)) else {
@@ -257,7 +260,7 @@ fn gate(compute: &Compute<'_, '_>, (spec, layer): (&Spec<'_>, &Layer), shape: Sh
 }
 
 /// Position of a row.
-fn position_of(segments: &[Segment], mut row: usize) -> usize {
+pub(super) fn position_of(segments: &[Segment], mut row: usize) -> usize {
     for segment in segments {
         let tokens = segment.tokens as usize;
         if row < tokens {
@@ -274,14 +277,14 @@ fn work(qkv: &[f32]) -> usize {
 }
 
 /// Stores keys and values of all rows in the cache.
-fn store_rows(
+pub(super) fn store_rows(
     compute: &Compute<'_, '_>,
     (kv_heads, shape): (usize, Shape),
     (segments, pool): (&[Segment], &Pool<'_>),
     qkv: &[f32],
     cache: &mut [u8],
 ) {
-    let Shape { q_dim, kv_dim, stride, head } = shape;
+    let Shape { q_dim, kv_dim, stride, head, .. } = shape;
     let head_bytes = cache.len().checked_div(kv_heads).unwrap_or(0);
     let each = compute.piece(kv_heads);
     fork_chunks(compute.workers, cache, each * head_bytes, work(qkv), &mut [(); 0], 0, &|i, tiles, _| {
@@ -300,35 +303,35 @@ fn store_rows(
 }
 
 /// Parameters of attending with all queries.
-struct Attend<'l> {
-    spec: &'l Spec<'l>,
-    layer: &'l Layer,
-    shape: Shape,
+pub(super) struct Attend<'l> {
+    pub spec: &'l Spec<'l>,
+    pub layer: &'l Layer,
+    pub shape: Shape,
     /// True if every row attends to the whole encoder text instead of earlier positions.
-    text: bool,
+    pub text: bool,
     /// Factor on scores.
-    scale: f32,
-    relative: Option<&'l Relative<'l>>,
-    pool: &'l Pool<'l>,
+    pub scale: f32,
+    pub relative: Option<&'l Relative<'l>>,
+    pub pool: &'l Pool<'l>,
     /// `[kv_heads][pages]` tiles.
-    cache: &'l [u8],
+    pub cache: &'l [u8],
     /// Like [`Attention::sinks`], for all heads.
-    sinks: &'l [u8],
+    pub sinks: &'l [u8],
     /// Queries of all rows.
-    qkv: &'l [f32],
+    pub qkv: &'l [f32],
 }
 
 impl Attend<'_> {
     /// Processes all segments. The tokens of a long segment are shared among workers; consecutive segments of one
     /// token, as in decoding, are shared by rows and KV heads.
-    fn all(&mut self, compute: &Compute<'_, '_>, mut segments: &[Segment], mut out: &mut [f32], sums: &mut [f32]) {
-        let (q_dim, kv_heads) = (self.shape.q_dim, self.layer.kv_heads);
+    pub fn all(&mut self, compute: &Compute<'_, '_>, mut segments: &[Segment], mut out: &mut [f32], sums: &mut [f32]) {
+        let (out_dim, kv_heads) = (self.shape.out_dim, self.layer.kv_heads);
         let scratch = sums.len() / compute.threads.max(1);
         while let Some(segment) = segments.first() {
             let alone = segments.iter().take_while(|segment| segment.tokens == 1).count();
             let (parts, rows) = if alone > 0 { (alone, alone) } else { (1, segment.tokens as usize) };
             let (Some((now, later)), Some((here, rest))) =
-                (segments.split_at_checked(parts), out.split_at_mut_checked(rows * q_dim))
+                (segments.split_at_checked(parts), out.split_at_mut_checked(rows * out_dim))
             else {
                 return;
             };
@@ -336,7 +339,7 @@ impl Attend<'_> {
             let attend = &*self;
             if alone > 0 {
                 let each = compute.piece(kv_heads);
-                let width = each * attend.layer.group() * attend.shape.head.dim;
+                let width = each * attend.layer.group() * attend.shape.head.value();
                 fork_chunks(compute.workers, here, width, work, sums, scratch, &|i, out, sums| {
                     let row = (i * each).checked_div(kv_heads).unwrap_or(0);
                     let Some(segment) = now.get(row) else { return };
@@ -344,7 +347,7 @@ impl Attend<'_> {
                     attend.heads(compute.kernels, segment, (row, 0, 1), first..first + each, out, sums);
                 });
             } else {
-                fork_chunks(compute.workers, here, TOKENS * q_dim, work, sums, scratch, &|i, out, sums| {
+                fork_chunks(compute.workers, here, TOKENS * out_dim, work, sums, scratch, &|i, out, sums| {
                     let first = i * TOKENS;
                     let tokens = TOKENS.min(rows - first);
                     attend.heads(compute.kernels, segment, (first, first, tokens), 0..kv_heads, out, sums);
@@ -400,7 +403,7 @@ impl Attend<'_> {
             bias: self.relative.map_or(Bias::NONE, |relative| relative.bias(first_query, position)),
             sinks: if built::GPT_OSS { self.sinks.get(4 * first_query..).unwrap_or(&[]) } else { &[] },
         };
-        kernels.attend(&job, out, shape.q_dim, sums);
+        kernels.attend(&job, out, shape.out_dim, sums);
     }
 }
 

@@ -1,5 +1,7 @@
 //! The feed-forward of a block.
 
+use super::altup::sparsify;
+use super::rwkv::shift_rows;
 use super::{Forward, add_bias, enter, leave, norm_one, norm_sum, rows_mut};
 use crate::engine::profile::Section;
 use crate::model::{Gate, Layer, Need, Role, Xielu};
@@ -18,6 +20,8 @@ impl Forward<'_, '_> {
         let Some((inner, held)) = inner.split_at_mut_checked(inner.len() - held.min(inner.len())) else { return };
         let input = if spec.keeps_input() { &*held } else { &*hidden };
         enter(compute, spec, weights, (norm, bias, index), input, branch);
+        let segments = self.segments.get(..self.parts).unwrap_or_default();
+        shift_rows((self.kv, &self.pools, &self.store), (spec, weights, index), segments, branch);
 
         let up = weights.matrix(Role::FfnUp, index);
         let (gate_w, up_w) = match spec.gate() {
@@ -39,7 +43,11 @@ impl Forward<'_, '_> {
             }
         }
         let sub_norm = weights.vector(Role::FfnSubNorm, index);
+        let threshold = spec.altup().and_then(|altup| altup.threshold(index));
         compute.by_tokens(gate, ffn, &|start, gate| {
+            if let Some(times) = threshold {
+                rows_mut(gate, ffn).for_each(|gate| sparsify(gate, times));
+            }
             match spec.xielu() {
                 Some(xielu) => xielu_of(xielu, index, gate),
                 None => compute.kernels.activate(spec.activation(), gate, up.as_deref().and_then(|up| up.get(start..))),

@@ -5,6 +5,7 @@
 //! runs its tokens through the same blocks. All linear layers use [`Compute`]. The [`Spec`] and the weights in the file
 //! determine the parts of a block, never the family's name; [`Layer`] has the parameters that differ between layers.
 
+mod altup;
 mod angle;
 mod attention;
 mod compute;
@@ -12,12 +13,15 @@ mod embedding;
 mod encoder;
 mod experts;
 mod feed_forward;
+mod mamba;
+mod mla;
 mod observer;
 mod per_layer;
 mod pooled;
 mod recurrent;
 mod relative;
 mod rope;
+mod rwkv;
 
 use core::ops::{ControlFlow, Range};
 
@@ -26,7 +30,7 @@ use super::profile::Section;
 use crate::built;
 use crate::kernel::{Deviation, Kernels, add, copy};
 use crate::memory::Pool;
-use crate::model::{Layer, Model, Norm, Role, Spec, Weights};
+use crate::model::{Layer, Model, Norm, RecurrentKind, Role, Spec, Weights};
 use crate::workers::Serial;
 use crate::{Error, TokenId};
 use attention::{Part, View};
@@ -198,6 +202,7 @@ impl<'m, 'w> Forward<'m, 'w> {
         let layer = self.spec.layer(index);
         if index == 0 {
             self.layer_inputs();
+            self.open_streams();
             self.compute.done(Section::Embedding);
         }
         self.show(Stage::Before, index, observer)?;
@@ -206,11 +211,21 @@ impl<'m, 'w> Forward<'m, 'w> {
         if mixer.is_some() && layer.has_attention() || self.spec.keeps_input() {
             self.hold();
         }
+        self.predict(&layer);
         if layer.has_attention() {
-            self.attention(&layer, View { tiles, pool: layer.pool(), part: Part::All, cross: false });
+            let view = View { tiles, pool: layer.pool(), part: Part::All, cross: false };
+            match self.spec.latent() {
+                Some(latent) => self.latent_attention(&layer, &latent, &view),
+                None => self.attention(&layer, view),
+            }
         }
+        self.join();
         if let Some(mixer) = mixer {
-            self.recurrent(&layer, &mixer);
+            match mixer.kind {
+                RecurrentKind::Mamba => self.mamba(&layer, &mixer),
+                RecurrentKind::Rwkv7 => self.time_mix(&layer, &mixer),
+                _ => self.recurrent(&layer, &mixer),
+            }
             self.compute.done(Section::State);
         }
         self.look_across(&layer);
@@ -220,8 +235,12 @@ impl<'m, 'w> Forward<'m, 'w> {
         } else if layer.ffn > 0 {
             self.feed_forward(&layer, self.rows);
         }
+        self.correct(&layer);
         self.show(Stage::FeedForward, index, observer)?;
         self.layer_end(&layer, self.rows);
+        if index + 1 == self.spec.layers {
+            self.close_streams();
+        }
         self.compute.done(Section::Embedding);
         self.show(Stage::After, index, observer)
     }

@@ -1,6 +1,6 @@
 //! Gemma 4's additional input per layer, and the scale factor at a layer's end.
 
-use super::{Forward, add, norm_one, norm_rows, rows, rows_mut, scale};
+use super::{Forward, add, copy, norm_one, norm_rows, rows, rows_mut, scale};
 use crate::TokenId;
 use crate::model::{Layer, Need, Role};
 use crate::quant::{decode_row, le_f32};
@@ -59,7 +59,16 @@ impl Forward<'_, '_> {
             let (Some(gate), Some(branch)) = (inner.get_mut(..tokens * width), branch.get_mut(..tokens * dim)) else {
                 return;
             };
-            compute.times((hidden, tokens), w_gate, gate, width);
+            let factors = weights.vector(Role::AltupCorrectScale, index);
+            let mut input = &*hidden;
+            if !factors.is_empty() {
+                copy(branch, hidden);
+                for row in rows_mut(branch, dim) {
+                    row.iter_mut().zip(factors.as_chunks().0).for_each(|(x, f)| *x *= f32::from_le_bytes(*f));
+                }
+                input = &*branch;
+            }
+            compute.times((input, tokens), w_gate, gate, width);
             for (gate, inputs) in rows_mut(gate, width).zip(rows(inputs, spec.layers * width)) {
                 let input = inputs.get(index * width..(index + 1) * width);
                 compute.kernels.activate(spec.activation(), gate, input);
@@ -67,6 +76,9 @@ impl Forward<'_, '_> {
             compute.times((gate, tokens), w_proj, branch, dim);
             let weight = weights.vector(Role::PostNorm, index);
             compute.by_tokens(branch, dim, &|_, branch| norm_rows(compute.kernels, spec, weight, &[], branch));
+            if spec.altup().is_some() {
+                return self.add_to_streams();
+            }
             compute.by_tokens(hidden, dim, &|start, hidden| add(hidden, branch.get(start..).unwrap_or(&[])));
         }
         if spec.layer_scale() == Need::Absent {

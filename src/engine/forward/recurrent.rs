@@ -9,10 +9,11 @@
 
 use super::compute::Compute;
 use super::{Forward, copy, enter, leave, rows, rows_mut, scale};
-use crate::engine::layout::{STATES, Segment};
+use crate::engine::layout::{STATES, Segment, Store};
 use crate::engine::profile::Section;
-use crate::kernel::{Activation, Convolution, Kernels, Product, Recurrence, fork_pairs};
-use crate::model::{Layer, Recurrent, RecurrentKind, Role, Weights};
+use crate::kernel::{Activation, Convolution, Kernels, Product, Recurrence, Update, fork_pairs};
+use crate::memory::Pool;
+use crate::model::{Layer, Recurrent, RecurrentKind, Role, Spec, Weights};
 use crate::quant::le_f32;
 
 /// Offsets in a row, except for short convolutions.
@@ -81,10 +82,7 @@ impl Forward<'_, '_> {
         let mut left = (&mut *x, &mut *out);
         for segment in segments {
             let Some((x, out)) = mixer.next(segment, &mut left) else { return };
-            let page = self.pools.get(STATES).and_then(|pool| pool.table(segment.context as usize).first());
-            let state = page.and_then(|page| self.store.state_range(spec, index, *page as usize));
-            let Some(state) = state.and_then(|range| self.kv.get_mut(range)) else { return };
-            let Ok(state) = bytemuck::try_cast_slice_mut::<u8, f32>(state) else { return };
+            let Some(state) = state_of((self.kv, &self.pools, &self.store), spec, index, segment) else { return };
             if segment.position == 0 {
                 state.fill(0.0);
             }
@@ -121,6 +119,18 @@ impl Forward<'_, '_> {
     }
 }
 
+/// The state that a segment's context has in a layer.
+pub(super) fn state_of<'k>(
+    (kv, pools, store): (&'k mut [u8], &[Pool<'_>], &Store),
+    spec: &Spec<'_>,
+    index: usize,
+    segment: &Segment,
+) -> Option<&'k mut [f32]> {
+    let page = pools.get(STATES)?.table(segment.context as usize).first()?;
+    let range = store.state_range(spec, index, *page as usize)?;
+    bytemuck::try_cast_slice_mut(kv.get_mut(range)?).ok()
+}
+
 /// The recurrent mixer of a layer.
 struct Mixer<'a> {
     weights: &'a Weights<'a, 'a>,
@@ -145,7 +155,9 @@ impl Mixer<'_> {
         let of = |role, at| (self.weights.matrix(role, self.index), at);
         match self.kind {
             RecurrentKind::ShortConvolution => [of(Role::ShortConvIn, 0), (None, 0), (None, 0), (None, 0)],
-            RecurrentKind::Mamba2 => [of(Role::SsmIn, 0), (None, 0), (None, 0), (None, 0)],
+            RecurrentKind::Mamba2 | RecurrentKind::Mamba | RecurrentKind::Rwkv7 => {
+                [of(Role::SsmIn, 0), (None, 0), (None, 0), (None, 0)]
+            }
             RecurrentKind::DeltaNet if !self.in_turns => [
                 of(Role::AttnGate, 0),
                 of(Role::AttnQkv, self.row.channels),
@@ -217,7 +229,7 @@ impl Mixer<'_> {
                     gate_stride: self.stride,
                     delta: self.kind == RecurrentKind::DeltaNet,
                 };
-                compute.kernels.recur(&job, matrix, out);
+                compute.kernels.recur(&Update::Matrix(job), matrix, out);
             },
         );
     }

@@ -22,6 +22,7 @@ pub(super) unsafe fn attend(job: &Attention<'_>, out: &mut [f32], out_stride: us
         || !job.is_plain()
         || dim == 0
         || !dim.is_multiple_of(4)
+        || job.layout.shares()
     {
         return any(job, out, out_stride, scratch);
     }

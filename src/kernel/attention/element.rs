@@ -20,6 +20,8 @@ pub unsafe trait Element {
         queries: &[&[f32]; R],
         to: [*mut f32; R],
     );
+    /// Element `d` of the 16 keys of a tile.
+    unsafe fn keys<S: Isa>(s: S, tile: *const u8, layout: HeadLayout, d: usize) -> S::V;
     /// Bytes of an element.
     const BYTES: usize;
     /// True if an element is an f32.
@@ -67,6 +69,11 @@ macro_rules! float_element {
                     store_all(acc, to);
                 }
             }
+            #[inline(always)]
+            unsafe fn keys<S: Isa>(s: S, tile: *const u8, _layout: HeadLayout, d: usize) -> S::V {
+                // SAFETY: keys are rows of 16 elements.
+                unsafe { s.$load(&*tile.add(d * (TILE * $bytes)).cast()) }
+            }
             const BYTES: usize = $bytes;
             const IS_F32: bool = $bytes == 4;
             #[inline(always)]
@@ -112,6 +119,14 @@ unsafe impl Element for Q8 {
                 }
             }
             store_all(acc, to);
+        }
+    }
+    #[inline(always)]
+    unsafe fn keys<S: Isa>(s: S, tile: *const u8, layout: HeadLayout, d: usize) -> S::V {
+        // SAFETY: keys are rows of 16 bytes, then one row of 16 f16 per 32 rows.
+        unsafe {
+            let scale = s.load_f16(&*tile.add(layout.key_scales() + d / 32 * TILE * 2).cast());
+            s.load_i8(&*tile.add(d * TILE).cast()).mul(scale)
         }
     }
     const BYTES: usize = 1;

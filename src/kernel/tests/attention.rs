@@ -29,7 +29,7 @@ impl AttentionCase {
     /// The bytes of the cache and the output, both computed by `kernels`.
     fn run(&self, kernels: &Kernels, keys: &[f32], values: &[f32], queries: &[f32]) -> (Vec<u8>, Vec<f32>) {
         let Self { kind, dim, heads, group, tokens, position, window, across, cap, .. } = *self;
-        let layout = HeadLayout { kind, dim };
+        let layout = HeadLayout { kind, dim, shared: 0 };
         let tiles = window.min(position + tokens).saturating_add(tokens - 1).div_ceil(16);
         // The cache begins as NaN and the pages are in reverse order; neither may change the result.
         let head_bytes = (tiles + 2) * layout.tile_bytes();
@@ -93,7 +93,7 @@ impl AttentionCase {
 #[test]
 fn attention_across() {
     let (dim, tokens, reach) = (8, 3, 21);
-    let layout = HeadLayout { kind: KvType::F32, dim };
+    let layout = HeadLayout { kind: KvType::F32, dim, shared: 0 };
     let mut tiles = vec![0xff; 2 * layout.tile_bytes()];
     let mut random = Random(19);
     let (keys, values) = (random.floats(Data::Plain, reach * dim), random.floats(Data::Plain, reach * dim));
@@ -150,6 +150,62 @@ fn attention() {
                     let case = AttentionCase { kind, dim, heads, group, tokens, position, window, across, cap, data };
                     case.check(&mut random);
                 }
+            }
+        }
+    }
+}
+
+/// Values that are the first elements of keys: as if they were stored apart, bit for bit where elements are floats.
+#[test]
+fn values_in_keys() {
+    let mut random = Random(47);
+    for kind in [KvType::F32, KvType::F16, KvType::Q8_0] {
+        for (dim, value) in [(8, 4), (40, 20), (72, 64), (24, 23)] {
+            let (group, tokens, position, window) =
+                (random.pick(&[1, 2, 5, 8]), random.pick(&[1, 3]), random.below(90), random.pick(&[usize::MAX, 20]));
+            let reach = position + tokens;
+            let keys = random.floats(Data::Plain, reach * dim);
+            let q = random.floats(Data::Plain, tokens * group * dim);
+            let run = |kernels: &Kernels, shared: usize| {
+                let layout = HeadLayout { kind, dim, shared };
+                let pages: Vec<u32> = (0..reach.div_ceil(16) as u32).rev().collect();
+                let mut tiles = Edge::of(&vec![0xff; pages.len() * layout.tile_bytes()]);
+                for (p, key) in keys.chunks(dim).enumerate() {
+                    let head_bytes = tiles.len();
+                    store(kernels, layout, (&mut tiles, head_bytes), &pages, p, key, key);
+                }
+                let job = Attention {
+                    heads: 1,
+                    tiles: &tiles,
+                    pages: &pages,
+                    layout,
+                    q: &q,
+                    q_stride: group * dim,
+                    group,
+                    tokens,
+                    position,
+                    window,
+                    reach: None,
+                    scale: 0.3,
+                    cap: None,
+                    bias: Bias::NONE,
+                    sinks: &[],
+                };
+                let mut out = Edge::of(&vec![0.0; tokens * group * layout.value()]);
+                let mut scratch = Edge::of(&vec![f32::NAN; (MAX_ROWS.min(tokens * group) + 16) * layout.padded()]);
+                kernels.attend(&job, &mut out, group * layout.value(), &mut scratch);
+                out.to_vec()
+            };
+            let want = run(&SCALAR, value);
+            let apart = run(&SCALAR, 0);
+            let apart: Vec<f32> = apart.chunks(dim).flat_map(|head| head[..value].to_vec()).collect();
+            if kind == KvType::Q8_0 {
+                assert!(want.iter().zip(&apart).all(|(a, b)| (a - b).abs() < 2e-2), "{dim} {value}");
+            } else {
+                same(&want, &apart, || format!("{kind:?} {dim} {value}"));
+            }
+            for kernels in tables() {
+                same(&run(kernels, value), &want, || format!("{} {kind:?} {dim} {value}", kernels.name));
             }
         }
     }

@@ -6,7 +6,7 @@ use std::{format, vec, vec::Vec};
 
 use super::edge::Edge;
 use super::{Data, Random, same, tables};
-use crate::kernel::{Convolution, Kernels, Recurrence, SCALAR};
+use crate::kernel::{Convolution, Kernels, Recurrence, SCALAR, Scan, Update, Wkv};
 
 /// A convolution of all tokens at once and in two passes, by every table, compared with its definition in f64.
 #[test]
@@ -75,8 +75,8 @@ fn recurrences() {
         let run = |kernels: &Kernels, first: usize| {
             let (mut state, mut out) = (Edge::of(&before), Edge::of(&vec![0.0; tokens * width]));
             let (head, tail) = out.split_at_mut(first * width);
-            kernels.recur(&job(0), &mut state, head);
-            kernels.recur(&job(first), &mut state, tail);
+            kernels.recur(&Update::Matrix(job(0)), &mut state, head);
+            kernels.recur(&Update::Matrix(job(first)), &mut state, tail);
             [&out[..], &state].concat()
         };
         let want = run(&SCALAR, tokens);
@@ -96,6 +96,134 @@ fn recurrences() {
                 (0..keys).for_each(|i| state[index(i, w)] += of(i) * new);
                 let exact: f64 = (0..keys).map(|i| of(keys + i) * state[index(i, w)]).sum();
                 assert!((f64::from(want[t * width + w]) - exact).abs() < 1e-3 * (1.0 + exact.abs()), "{keys} {t} {w}");
+            }
+        }
+    }
+}
+
+/// Mamba-1's states through some tokens, at once and in two passes, in every table; and their definition in f64.
+#[test]
+fn scans() {
+    let mut random = Random(41);
+    for (channels, states, tokens) in [(1, 1, 4), (16, 16, 5), (37, 18, 6), (20, 40, 3)] {
+        let bytes = |x: Vec<f32>| Edge::of(&x.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>());
+        let (rates, bias, skip) = (
+            random.floats(Data::Plain, channels * states).into_iter().map(|x| -x.abs()).collect::<Vec<_>>(),
+            random.floats(Data::Plain, channels),
+            random.floats(Data::Plain, channels),
+        );
+        let (rate_bytes, bias_bytes, skip_bytes) = (bytes(rates.clone()), bytes(bias.clone()), bytes(skip.clone()));
+        let (mut steps, input) =
+            (random.floats(Data::Plain, tokens * channels), Edge::of(&random.floats(Data::Plain, tokens * channels)));
+        // Far on both sides of where the step bends.
+        steps.iter_mut().for_each(|step| *step *= 20.0);
+        let steps = Edge::of(&steps);
+        let stride = 2 * states + 1;
+        let gates = Edge::of(&random.floats(Data::Plain, tokens * stride));
+        let tiles = channels.div_ceil(16);
+        let before: Vec<f32> = random.floats(Data::Plain, tiles * states * 16);
+        let job = |from: usize| Scan {
+            rates: &rate_bytes,
+            bias: &bias_bytes,
+            skip: &skip_bytes,
+            first: 0,
+            channels,
+            states,
+            steps: &steps[from * channels..],
+            input: &input[from * channels..],
+            write: &gates[from * stride..],
+            read: &gates[(from * stride + states).min(gates.len())..],
+            stride,
+        };
+        let run = |kernels: &Kernels, first: usize| {
+            let mut state = Edge::of(&before);
+            let (mut head, mut tail) =
+                (Edge::of(&vec![0.0; tiles * first * 16]), Edge::of(&vec![0.0; tiles * (tokens - first) * 16]));
+            kernels.recur(&Update::Scan(job(0)), &mut state, &mut head);
+            kernels.recur(&Update::Scan(job(first)), &mut state, &mut tail);
+            // By tokens, without what is beyond the channels.
+            let mut all = vec![];
+            for (out, tokens) in [(&head, first), (&tail, tokens - first)] {
+                for t in 0..tokens {
+                    all.extend((0..channels).map(|c| out[(c / 16 * tokens + t) * 16 + c % 16]));
+                }
+            }
+            all.extend_from_slice(&state);
+            all
+        };
+        let want = run(&SCALAR, tokens);
+        for kernels in tables().into_iter().chain([&SCALAR]) {
+            for first in 0..=tokens {
+                same(&run(kernels, first), &want, || format!("{} {channels} {states} {first}", kernels.name));
+            }
+        }
+        for c in 0..channels {
+            let place = |i: usize| (c / 16 * states + i) * 16 + c % 16;
+            let mut state: Vec<f64> = (0..states).map(|i| f64::from(before[place(i)])).collect();
+            for t in 0..tokens {
+                let step = f64::from(steps[t * channels + c]) + f64::from(bias[c]);
+                let (step, x) = (step.exp().ln_1p(), f64::from(input[t * channels + c]));
+                let mut exact = f64::from(skip[c]) * x;
+                for (i, h) in state.iter_mut().enumerate() {
+                    let gate = |i: usize| f64::from(gates[t * stride + i]);
+                    *h = (step * f64::from(rates[c * states + i])).exp() * *h + step * x * gate(i);
+                    exact += gate(states + i) * *h;
+                }
+                let got = f64::from(want[t * channels + c]);
+                assert!((got - exact).abs() < 1e-4 * (1.0 + exact.abs()), "{channels} {t} {c}: {got}, not {exact}");
+            }
+        }
+    }
+}
+
+/// RWKV-7's state through some tokens, at once and in two passes, in every table; and its definition in f64.
+#[test]
+fn states_with_a_decay_for_each_row() {
+    let mut random = Random(43);
+    for (keys, width, tokens) in [(1, 1, 4), (16, 16, 7), (8, 37, 5), (40, 20, 6)] {
+        let stride = 5 * keys + width;
+        let mut x = random.floats(Data::Plain, tokens * stride);
+        // The removal keys are short, so that the state does not grow.
+        x.iter_mut().enumerate().filter(|(i, _)| i % stride < 2 * keys).for_each(|(_, x)| *x /= keys as f32);
+        let x = Edge::of(&x);
+        let before = random.floats(Data::Plain, keys * width.next_multiple_of(16));
+        let part = |from: usize, at: usize| &x[(from * stride + at).min(x.len())..];
+        let job = |from: usize| Wkv {
+            removal: part(from, 0),
+            replace: part(from, keys),
+            decay: part(from, 2 * keys),
+            key: part(from, 3 * keys),
+            query: part(from, 4 * keys),
+            value: part(from, 5 * keys),
+            stride,
+            keys,
+            width,
+        };
+        let run = |kernels: &Kernels, first: usize| {
+            let (mut state, mut out) = (Edge::of(&before), Edge::of(&vec![0.0; tokens * width]));
+            let (head, tail) = out.split_at_mut(first * width);
+            kernels.recur(&Update::Wkv(job(0)), &mut state, head);
+            kernels.recur(&Update::Wkv(job(first)), &mut state, tail);
+            [&out[..], &state].concat()
+        };
+        let want = run(&SCALAR, tokens);
+        for kernels in tables().into_iter().chain([&SCALAR]) {
+            for first in 0..=tokens {
+                same(&run(kernels, first), &want, || format!("{} {keys} {width} {first}", kernels.name));
+            }
+        }
+        for w in 0..width {
+            let place = |key: usize| (w / 16 * keys + key) * 16 + w % 16;
+            let mut state: Vec<f64> = (0..keys).map(|i| f64::from(before[place(i)])).collect();
+            for t in 0..tokens {
+                let of = |at: usize| f64::from(x[t * stride + at]);
+                let held: f64 = state.iter().enumerate().map(|(i, s)| of(i) * s).sum();
+                for (i, s) in state.iter_mut().enumerate() {
+                    *s = *s * of(2 * keys + i) + of(3 * keys + i) * of(5 * keys + w) - of(keys + i) * held;
+                }
+                let exact: f64 = state.iter().enumerate().map(|(i, s)| of(4 * keys + i) * s).sum();
+                let got = f64::from(want[t * width + w]);
+                assert!((got - exact).abs() < 1e-3 * (1.0 + exact.abs()), "{keys} {t} {w}: {got}, not {exact}");
             }
         }
     }

@@ -13,7 +13,7 @@ pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
     Ok(Spec {
         norm_eps: tri!(keys.required("attention.layer_norm_rms_epsilon")),
         qk_norm: QkNorm::Head,
-        recurrent: Some(Recurrent { kind, taps, heads: 1, groups: 1, keys: 0, width: spec.dim, in_turns: false }),
+        recurrent: Some(Recurrent { kind, taps, heads: 1, groups: 1, keys: 0, width: spec.dim, ..Recurrent::NONE }),
         recurrent_layers: keys.layers_without_attention(),
         renamed: &[(Role::TokenEmbdNorm, Role::OutputNorm)],
         ..spec

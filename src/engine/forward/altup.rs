@@ -1,0 +1,210 @@
+//! Alternating updates ([paper](https://arxiv.org/abs/2301.13310)): beside the residual stream there are others. A layer predicts
+//! all of them, runs on its prediction of the residual stream, and corrects all by how far that was off. Beside attention
+//! there is a path of low rank. Gemma 3n has both.
+//!
+//! What a pass keeps lies behind the layers' own inputs: `[streams - 1][batch][dim]`, then the prediction of the residual
+//! stream and the other path's output, each `[batch][dim]`.
+
+use super::{Forward, add, copy, norm_rows, rows, rows_mut, scale};
+use crate::engine::profile::Section;
+use crate::model::{AltUp, Layer, Role};
+
+/// Least mean square of what is scaled to a size.
+const LEAST: f32 = 1e-5;
+
+impl Forward<'_, '_> {
+    /// Where in `inputs` the streams beside the residual stream are.
+    pub(super) fn beside_at(&self) -> usize {
+        self.batch() * self.spec.layers * self.spec.per_layer_input()
+    }
+
+    /// Makes the other streams of the embeddings, each as large as these.
+    pub(super) fn open_streams(&mut self) {
+        let Some(altup) = self.spec.altup() else { return };
+        let (at, batch) = (self.beside_at(), self.batch());
+        let Self { spec, weights, compute, hidden, inputs, rows: count, .. } = self;
+        let (dim, count) = (spec.dim, *count);
+        let Some(w) = weights.matrix(Role::AltupProj, 0) else { return };
+        let (Some(x), Some(beside)) = (hidden.get(..count * dim), inputs.get_mut(at..)) else { return };
+        for (i, stream) in rows_mut(beside, batch * dim).enumerate().take(altup.streams - 1) {
+            let (Some(w), Some(stream)) = (w.part(i * dim, dim), stream.get_mut(..count * dim)) else { return };
+            compute.times((x, count), w, stream, dim);
+            rows_mut(stream, dim).zip(rows(x, dim)).for_each(|(stream, x)| as_large(stream, x));
+        }
+        compute.done(Section::Embedding);
+    }
+
+    /// Predicts all streams, and computes the path beside attention.
+    pub(super) fn predict(&mut self, layer: &Layer) {
+        let Some(altup) = self.spec.altup() else { return };
+        let n = altup.streams;
+        let (at, batch) = (self.beside_at(), self.batch());
+        self.route(&altup, layer, Role::AltupPredictCoef, n * n);
+        let Self { spec, weights, compute, hidden, branch, inner, inputs, rows: count, .. } = self;
+        let (index, dim, count) = (layer.index, spec.dim, *count);
+        let factors = inner.get(count * n..).unwrap_or(&[]);
+        let Some(beside) = inputs.get_mut(at..) else { return };
+        for (row, factors) in rows(factors, n * n).enumerate().take(count) {
+            let Some(x) = hidden.get_mut(row * dim..(row + 1) * dim) else { return };
+            for (d, x) in x.iter_mut().enumerate() {
+                let place = |i: usize| ((i - 1) * batch + row) * dim + d;
+                let mut before = [*x; AltUp::MOST];
+                for (i, before) in before.iter_mut().enumerate().take(n).skip(1) {
+                    *before = beside.get(place(i)).copied().unwrap_or(0.0);
+                }
+                for (i, factors) in rows(factors, n).enumerate() {
+                    let mut sum = 0.0;
+                    for (factor, before) in factors.iter().zip(&before) {
+                        sum += factor * before;
+                    }
+                    sum += before.get(i).copied().unwrap_or(0.0);
+                    match beside.get_mut(if i == 0 { usize::MAX } else { place(i) }) {
+                        Some(stream) => *stream = sum,
+                        None => *x = sum,
+                    }
+                }
+            }
+        }
+        // The prediction, and the path beside attention: `x + norm(up(down(x)))` of the normed prediction.
+        let (Some(x), Some(branch)) = (hidden.get(..count * dim), branch.get_mut(..count * dim)) else { return };
+        let Some(kept) = beside.get_mut((n - 1) * batch * dim..) else { return };
+        let Some((prediction, path)) = kept.split_at_mut_checked(batch * dim) else { return };
+        let (Some(path), Some(low)) = (path.get_mut(..count * dim), inner.get_mut(..count * altup.rank)) else {
+            return;
+        };
+        copy(prediction, x);
+        super::enter(compute, spec, weights, (Role::AttnNorm, Role::AttnNormBias, index), x, branch);
+        let (Some(down), Some(up)) = (weights.matrix(Role::LaurelL, index), weights.matrix(Role::LaurelR, index))
+        else {
+            return;
+        };
+        compute.times((branch, count), down, low, altup.rank);
+        compute.times((low, count), up, path, dim);
+        norm_rows(compute.kernels, spec, weights.vector(Role::LaurelPostNorm, index), &[], path);
+        add(path, branch);
+        compute.done(Section::Qkv);
+    }
+
+    /// Joins attention's sum with the path beside it.
+    pub(super) fn join(&mut self) {
+        let Some(altup) = self.spec.altup() else { return };
+        let start = self.beside_at() + altup.streams * self.batch() * self.spec.dim;
+        let Self { spec, hidden, inputs, rows: count, .. } = self;
+        let len = *count * spec.dim;
+        let (Some(x), Some(path)) = (hidden.get_mut(..len), inputs.get(start..)) else { return };
+        add(x, path);
+        scale(x, core::f32::consts::FRAC_1_SQRT_2);
+    }
+
+    /// Corrects all streams by how far the prediction of the residual stream was off.
+    pub(super) fn correct(&mut self, layer: &Layer) {
+        let Some(altup) = self.spec.altup() else { return };
+        let n = altup.streams;
+        let (at, batch) = (self.beside_at(), self.batch());
+        self.route(&altup, layer, Role::AltupCorrectCoef, n);
+        let Self { spec, hidden, inner, inputs, rows: count, .. } = self;
+        let (dim, count) = (spec.dim, *count);
+        let factors = inner.get(count * n..).unwrap_or(&[]);
+        let Some((beside, kept)) = inputs.get_mut(at..).and_then(|all| all.split_at_mut_checked((n - 1) * batch * dim))
+        else {
+            return;
+        };
+        let all = rows_mut(hidden, dim).zip(rows(kept, dim)).zip(rows(factors, n)).enumerate().take(count);
+        for (row, ((x, prediction), factors)) in all {
+            x.iter_mut().zip(prediction).for_each(|(x, prediction)| *x -= prediction);
+            for (i, factor) in factors.iter().enumerate().skip(1) {
+                let place = ((i - 1) * batch + row) * dim;
+                let Some(stream) = beside.get_mut(place..place + dim) else { return };
+                stream.iter_mut().zip(&*x).for_each(|(stream, off)| *stream += off * (factor + 1.0));
+            }
+            let factor = factors.first().map_or(1.0, |factor| factor + 1.0);
+            x.iter_mut().zip(prediction).for_each(|(x, prediction)| *x = prediction + *x * factor);
+        }
+    }
+
+    /// Adds `branch` to all streams but the residual one.
+    pub(super) fn add_to_streams(&mut self) {
+        let Some(altup) = self.spec.altup() else { return };
+        let (at, batch) = (self.beside_at(), self.batch());
+        let Self { spec, branch, inputs, rows: count, .. } = self;
+        let len = *count * spec.dim;
+        let (Some(more), Some(beside)) = (branch.get(..len), inputs.get_mut(at..)) else { return };
+        rows_mut(beside, batch * spec.dim).take(altup.streams - 1).for_each(|stream| add(stream, more));
+    }
+
+    /// Makes the mean of all streams the residual stream, each projected and as large as it.
+    pub(super) fn close_streams(&mut self) {
+        let Some(altup) = self.spec.altup() else { return };
+        let (at, batch) = (self.beside_at(), self.batch());
+        let Self { spec, weights, compute, hidden, branch, inputs, rows: count, .. } = self;
+        let (dim, count) = (spec.dim, *count);
+        let Some(w) = weights.matrix(Role::AltupUnembdProj, 0) else { return };
+        let (Some(x), Some(branch)) = (hidden.get_mut(..count * dim), branch.get_mut(..count * dim)) else { return };
+        let streams = inputs.get_mut(at..).and_then(|all| all.split_at_mut_checked((altup.streams - 1) * batch * dim));
+        let Some((streams, sum)) = streams else { return };
+        let Some(sum) = sum.get_mut(..count * dim) else { return };
+        copy(sum, x);
+        for (i, stream) in rows(streams, batch * dim).enumerate() {
+            let (Some(w), Some(stream)) = (w.part(i * dim, dim), stream.get(..count * dim)) else { return };
+            compute.times((stream, count), w, branch, dim);
+            rows_mut(branch, dim).zip(rows(x, dim)).for_each(|(branch, x)| as_large(branch, x));
+            add(sum, branch);
+        }
+        copy(x, sum);
+        scale(x, 1.0 / altup.streams as f32);
+    }
+
+    /// Puts `coefficients(tanh(router(norm(x) / dim)))` of each row, `width` numbers, behind what the router made, into
+    /// `inner`.
+    fn route(&mut self, altup: &AltUp<'_>, layer: &Layer, coefficients: Role, width: usize) {
+        let Self { spec, weights, compute, hidden, branch, inner, rows: count, .. } = self;
+        let (index, dim, count, n) = (layer.index, spec.dim, *count, altup.streams);
+        let (Some(x), Some(branch)) = (hidden.get(..count * dim), branch.get_mut(..count * dim)) else { return };
+        let Some((made, rest)) = inner.split_at_mut_checked(count * n) else { return };
+        let (Some(router), Some(w), Some(factors)) = (
+            weights.matrix(Role::AltupRouter, index),
+            weights.matrix(coefficients, index),
+            rest.get_mut(..count * width),
+        ) else {
+            return;
+        };
+        copy(branch, x);
+        norm_rows(compute.kernels, spec, weights.vector(Role::AltupRouterNorm, index), &[], branch);
+        scale(branch, 1.0 / dim as f32);
+        compute.times((branch, count), router, made, n);
+        compute.kernels.soft_cap(made, 1.0);
+        compute.times((made, count), w, factors, width);
+    }
+}
+
+/// Scales `x` to the root mean square of `other`.
+fn as_large(x: &mut [f32], other: &[f32]) {
+    let (target, own) = (libm::sqrtf(mean_square(other)), mean_square(x));
+    let factor = libm::sqrtf(if own > LEAST { own } else { LEAST });
+    x.iter_mut().for_each(|x| *x = *x * target / factor);
+}
+
+/// The mean of squares, summed in sixteen lanes.
+fn mean_square(x: &[f32]) -> f32 {
+    let mut lanes = [0.0f32; 16];
+    for x in x.chunks(16) {
+        lanes.iter_mut().zip(x).for_each(|(lane, x)| *lane += x * x);
+    }
+    lanes.iter().sum::<f32>() / x.len() as f32
+}
+
+/// Leaves of each gate what is above the row's mean by so many standard deviations: `max(gate - mean - times * deviation, 0)`.
+pub(super) fn sparsify(gate: &mut [f32], times: f32) {
+    let mut lanes = [0.0f32; 16];
+    for x in gate.chunks(16) {
+        lanes.iter_mut().zip(x).for_each(|(lane, x)| *lane += x);
+    }
+    let n = gate.len() as f32;
+    let mean = lanes.iter().sum::<f32>() / n;
+    let mut lanes = [0.0f32; 16];
+    for x in gate.chunks(16) {
+        lanes.iter_mut().zip(x).for_each(|(lane, x)| *lane += (x - mean) * (x - mean));
+    }
+    let cutoff = mean + times * libm::sqrtf(lanes.iter().sum::<f32>() / n);
+    gate.iter_mut().for_each(|x| *x = if *x > cutoff { *x - cutoff } else { 0.0 });
+}

@@ -1,0 +1,181 @@
+//! Mamba-1: a gated convolution over the channels, then a scan whose step, and what it writes and reads, the channels
+//! themselves choose.
+//!
+//! The state of a context has, in each layer, what the convolution sees of earlier tokens, `[taps - 1][channels]`, and
+//! the states of the channels in tiles of sixteen, `[tiles][states][16]`.
+
+use super::compute::Compute;
+use super::recurrent::state_of;
+use super::{Forward, copy, enter, leave, rows, rows_mut};
+use crate::engine::profile::Section;
+use crate::kernel::{Activation, Convolution, Scan, TILE, Update, fork_pairs};
+use crate::model::{Layer, Recurrent, Role, Weights};
+
+impl Forward<'_, '_> {
+    /// `x += output(silu(gate) * scan(convolution(norm(x))))`; the states are then those after the rows.
+    pub(super) fn mamba(&mut self, layer: &Layer, mixer: &Recurrent) {
+        let Self { spec, weights, compute, hidden, branch, inner, rows: count, .. } = self;
+        let (index, dim, count) = (layer.index, spec.dim, *count);
+        let (Some(hidden), Some(branch)) = (hidden.get_mut(..count * dim), branch.get_mut(..count * dim)) else {
+            return;
+        };
+        let channels = mixer.width;
+        let mixer = Selective { weights, mixer, index, made: mixer.ranks[0] + 2 * mixer.keys };
+        let mut rest = &mut **inner;
+        let [x, gate, made, low, steps, out] = mixer.widths().map(|width| {
+            let (piece, after) = core::mem::take(&mut rest).split_at_mut_checked(count * width).unwrap_or_default();
+            rest = after;
+            piece
+        });
+
+        enter(compute, spec, weights, (Role::AttnNorm, Role::AttnNormBias, index), hidden, branch);
+        if let Some(w) = weights.matrix(Role::SsmIn, index)
+            && let (Some(w_x), Some(w_gate)) = (w.part(0, channels), w.part(channels, channels))
+        {
+            compute.times((branch, count), w_x, x, channels);
+            compute.times((branch, count), w_gate, gate, channels);
+        }
+        compute.done(Section::Qkv);
+        let segments = self.segments.get(..self.parts).unwrap_or_default();
+        let mut left = &mut *x;
+        for segment in segments {
+            let len = segment.tokens as usize * channels;
+            let Some((x, after)) = core::mem::take(&mut left).split_at_mut_checked(len) else { return };
+            left = after;
+            let Some(state) = state_of((self.kv, &self.pools, &self.store), spec, index, segment) else { return };
+            if segment.position == 0 {
+                state.fill(0.0);
+            }
+            let Some(window) = state.get_mut(..mixer.mixer.window_len()) else { return };
+            compute.kernels.convolve(&mixer.convolution(), x, channels, window);
+        }
+        mixer.choose(compute, (x, count), spec.norm_eps, [made, low, steps]);
+        let mut start = 0;
+        for segment in segments {
+            let rows = start..start + segment.tokens as usize;
+            start = rows.end;
+            let Some(state) = state_of((self.kv, &self.pools, &self.store), spec, index, segment) else { return };
+            let of = |width: usize| rows.start * width..rows.end * width;
+            let padded = channels.next_multiple_of(TILE);
+            let (Some(x), Some(steps), Some(made), Some(out)) =
+                (x.get_mut(of(channels)), steps.get(of(channels)), made.get(of(mixer.made)), out.get_mut(of(padded)))
+            else {
+                return;
+            };
+            mixer.scan(compute, state, (steps, made), out, x);
+        }
+        compute.by_tokens(gate, channels, &|start, gate| {
+            compute.kernels.activate(Activation::Silu, gate, x.get(start..));
+        });
+        compute.done(Section::Attention);
+        if let Some(w) = weights.matrix(Role::SsmOut, index) {
+            compute.times((gate, count), w, branch, dim);
+            compute.done(Section::Output);
+            leave(compute, spec, weights, (Role::PostAttentionNorm, index), branch, hidden);
+        }
+    }
+}
+
+/// The mixer of a layer.
+struct Selective<'a> {
+    weights: &'a Weights<'a, 'a>,
+    mixer: &'a Recurrent,
+    index: usize,
+    /// What the channels of a token are projected to: its step in a low rank, what it writes and what it reads.
+    made: usize,
+}
+
+impl Selective<'_> {
+    /// Elements per token of the intermediate values: the channels, their gate, what they are projected to, the step in a
+    /// low rank, the steps, and what the scan makes in whole tiles.
+    fn widths(&self) -> [usize; 6] {
+        let channels = self.mixer.width;
+        [channels, channels, self.made, self.mixer.ranks[0], channels, channels.next_multiple_of(TILE)]
+    }
+
+    fn vector(&self, role: Role) -> &[u8] {
+        self.weights.vector(role, self.index)
+    }
+
+    fn convolution(&self) -> Convolution<'_> {
+        Convolution {
+            weight: self.vector(Role::SsmConv),
+            bias: self.vector(Role::SsmConvBias),
+            channels: self.mixer.width,
+            taps: self.mixer.taps,
+            silu: true,
+        }
+    }
+
+    /// Projects the channels of all rows to their steps and to what they write and read.
+    fn choose(
+        &self,
+        compute: &mut Compute<'_, '_>,
+        (x, count): (&[f32], usize),
+        eps: f32,
+        [made, low, steps]: [&mut [f32]; 3],
+    ) {
+        let (rank, states) = (self.mixer.ranks[0], self.mixer.keys);
+        let matrix = |role| self.weights.matrix(role, self.index);
+        let (Some(w), Some(w_steps)) = (matrix(Role::SsmX), matrix(Role::SsmDt)) else { return };
+        compute.times((x, count), w, made, self.made);
+        for (made, low) in rows_mut(made, self.made).zip(rows_mut(low, rank)) {
+            let mut left = &mut *made;
+            for (role, width) in [(Role::SsmDtNorm, rank), (Role::SsmBNorm, states), (Role::SsmCNorm, states)] {
+                let Some((part, after)) = core::mem::take(&mut left).split_at_mut_checked(width) else { return };
+                left = after;
+                let weight = self.vector(role);
+                if self.mixer.normed || !weight.is_empty() {
+                    compute.kernels.rms_norm(part, weight, eps);
+                }
+            }
+            copy(low, made);
+        }
+        compute.times((low, count), w_steps, steps, self.mixer.width);
+    }
+
+    /// Takes the state of a context through its rows `x`, in place; `out` is `[tiles][tokens][16]`.
+    fn scan(
+        &self,
+        compute: &Compute<'_, '_>,
+        state: &mut [f32],
+        (steps, made): (&[f32], &[f32]),
+        out: &mut [f32],
+        x: &mut [f32],
+    ) {
+        let Recurrent { width: channels, keys: states, ranks: [rank, ..], .. } = *self.mixer;
+        let tokens = x.len().checked_div(channels).unwrap_or(0);
+        let state = state.get_mut(self.mixer.window_len()..).and_then(|state| state.get_mut(..self.mixer.matrix_len()));
+        let (Some(state), Some(write), Some(read)) = (state, made.get(rank..), made.get(rank + states..)) else {
+            return;
+        };
+        let tiles = if compute.workers.count() > 1 { 1 } else { channels.div_ceil(TILE) };
+        let scan = Scan {
+            rates: self.vector(Role::SsmA),
+            bias: self.vector(Role::SsmDtBias),
+            skip: self.vector(Role::SsmD),
+            first: 0,
+            channels,
+            states,
+            steps,
+            input: x,
+            write,
+            read,
+            stride: self.made,
+        };
+        fork_pairs(
+            compute.workers,
+            (state, tiles * states * TILE),
+            (out, tiles * tokens * TILE),
+            tokens.saturating_mul(8 * self.mixer.matrix_len()),
+            |i, state, out| {
+                compute.kernels.recur(&Update::Scan(Scan { first: i * tiles * TILE, ..scan }), state, out);
+            },
+        );
+        for (tile, out) in rows(out, tokens * TILE).enumerate() {
+            for (x, out) in rows_mut(x, channels).zip(rows(out, TILE)) {
+                copy(x.get_mut(tile * TILE..).unwrap_or_default(), out);
+            }
+        }
+    }
+}

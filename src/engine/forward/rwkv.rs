@@ -1,0 +1,328 @@
+//! RWKV-7 ([Goose](https://arxiv.org/abs/2503.14456)): each part of a block takes a row together with the one before it.
+//!
+//! The state of a context has, in each layer, the last row of time mixing, the last row of channel mixing, and the matrices
+//! of the heads in tiles of sixteen columns, `[tiles][keys][16]`.
+
+use super::compute::Compute;
+use super::recurrent::state_of;
+use super::{Forward, add_bias, copy, enter, leave, rows, rows_mut};
+use crate::engine::layout::{Segment, Store};
+use crate::engine::profile::Section;
+use crate::kernel::{Activation, Deviation, Kernels, Update, Wkv, fork_pairs};
+use crate::memory::Pool;
+use crate::model::{Layer, Recurrent, RecurrentKind, Role, Spec, Weights};
+use crate::quant::le_f32;
+
+/// Added under the root in the norm of a head's output.
+const HEAD_EPS: f32 = 64e-5;
+/// Added under the root of a removal key's length.
+const KEY_EPS: f32 = 1e-24;
+
+/// What a pass keeps of a token in a layer: each `[rows][dim]`.
+struct Pieces<'a> {
+    /// Each row's difference from the one before, later what is written in place of what is removed.
+    shift: &'a mut [f32],
+    /// The input of a product, later the removal keys, and at last the output.
+    x: &'a mut [f32],
+    query: &'a mut [f32],
+    decay: &'a mut [f32],
+    key: &'a mut [f32],
+    value: &'a mut [f32],
+    /// The learning rates, later what the state gives, `[heads][tokens][width]` for each context.
+    rate: &'a mut [f32],
+    gate: &'a mut [f32],
+    /// Vectors of low rank.
+    low: &'a mut [f32],
+}
+
+impl Forward<'_, '_> {
+    /// `x += output(gate * heads(norm(x)))`; the states are then those after the rows.
+    pub(super) fn time_mix(&mut self, layer: &Layer, mixer: &Recurrent) {
+        let at = self.beside_at();
+        let Self { spec, weights, compute, hidden, branch, inner, inputs, rows: count, .. } = self;
+        let (index, dim, count) = (layer.index, spec.dim, *count);
+        let (Some(hidden), Some(branch), Some(first)) =
+            (hidden.get_mut(..count * dim), branch.get_mut(..count * dim), inputs.get_mut(at..at + count * dim))
+        else {
+            return;
+        };
+        let mut rest = &mut **inner;
+        let mut take = |width: usize| {
+            let (piece, after) = core::mem::take(&mut rest).split_at_mut_checked(count * width).unwrap_or_default();
+            rest = after;
+            piece
+        };
+        let [shift, x, query, decay, key, value, rate, gate] = core::array::from_fn(|_| take(dim));
+        let mut pieces = Pieces { shift, x, query, decay, key, value, rate, gate, low: take(mixer.widest_rank()) };
+
+        enter(compute, spec, weights, (Role::AttnNorm, Role::AttnNormBias, index), hidden, branch);
+        let segments = self.segments.get(..self.parts).unwrap_or_default();
+        let mut start = 0;
+        for segment in segments {
+            let range = start..start + segment.tokens as usize * dim;
+            start = range.end;
+            let (Some(shift), Some(x)) = (pieces.shift.get_mut(range.clone()), branch.get(range)) else { return };
+            let Some(state) = state_of((self.kv, &self.pools, &self.store), spec, index, segment) else { return };
+            if segment.position == 0 {
+                state.fill(0.0);
+            }
+            let Some(last) = state.get_mut(..dim) else { return };
+            for (shift, x) in rows_mut(shift, dim).zip(rows(x, dim)) {
+                for ((shift, last), x) in shift.iter_mut().zip(last.iter_mut()).zip(x) {
+                    *shift = *last - *x;
+                    *last = *x;
+                }
+            }
+        }
+        let layer = Mixing { weights, mixer, index, dim };
+        layer.project(compute, branch, &mut pieces, first);
+        compute.done(Section::Qkv);
+        let all = rows_mut(pieces.key, dim).zip(rows(pieces.rate, dim));
+        for ((key, rate), (x, shift)) in all.zip(rows_mut(pieces.x, dim).zip(rows_mut(pieces.shift, dim))) {
+            layer.keys(compute.kernels, key, rate, x, shift);
+        }
+        let mut start = 0;
+        for segment in segments {
+            let range = start..start + segment.tokens as usize * dim;
+            start = range.end;
+            let Some(state) = state_of((self.kv, &self.pools, &self.store), spec, index, segment) else { return };
+            layer.advance(compute, state, range, &mut pieces);
+        }
+        let mut start = 0;
+        for segment in segments {
+            let tokens = segment.tokens as usize;
+            let Some(made) = pieces.rate.get(start..start + tokens * dim) else { return };
+            for t in 0..tokens {
+                let at = start + t * dim..start + (t + 1) * dim;
+                let (Some(x), Some(query), Some(key), Some(value)) = (
+                    pieces.x.get_mut(at.clone()),
+                    pieces.query.get(at.clone()),
+                    pieces.key.get(at.clone()),
+                    pieces.value.get(at),
+                ) else {
+                    return;
+                };
+                layer.combine(compute.kernels, (made, t, tokens), (query, key, value), x);
+            }
+            start += tokens * dim;
+        }
+        if mixer.ranks[3] > 0 {
+            compute.by_tokens(pieces.x, dim, &|start, x| {
+                x.iter_mut().zip(pieces.gate.get(start..).unwrap_or(&[])).for_each(|(x, gate)| *x *= gate);
+            });
+        }
+        compute.done(Section::Attention);
+        if let Some(w) = weights.matrix(Role::TimeMixOutput, index) {
+            compute.times((pieces.x, count), w, branch, dim);
+            compute.done(Section::Output);
+            leave(compute, spec, weights, (Role::PostAttentionNorm, index), branch, hidden);
+        }
+    }
+}
+
+/// Time mixing in a layer.
+struct Mixing<'a> {
+    weights: &'a Weights<'a, 'a>,
+    mixer: &'a Recurrent,
+    index: usize,
+    dim: usize,
+}
+
+impl Mixing<'_> {
+    fn vector(&self, role: Role) -> &[u8] {
+        self.weights.vector(role, self.index)
+    }
+
+    /// `x = row + lerp * (the row before it - row)`, with the lerp of this number.
+    fn lerp(&self, compute: &Compute<'_, '_>, rows_in: &[f32], shift: &[f32], number: usize, x: &mut [f32]) {
+        let all = self.vector(Role::TimeMixLerp);
+        let lerp = all.get(4 * number * self.dim..).unwrap_or(&[]);
+        compute.by_tokens(x, self.dim, &|start, x| {
+            copy(x, rows_in.get(start..).unwrap_or(&[]));
+            mix(x, shift.get(start..).unwrap_or(&[]), lerp, self.dim);
+        });
+    }
+
+    /// `out = up(f(down(x)))`, a product of low rank, plus a bias.
+    fn low_rank(
+        &self,
+        compute: &mut Compute<'_, '_>,
+        (x, low): (&[f32], &mut [f32]),
+        (down, up, bias): (Role, Role, Option<Role>),
+        f: fn(&Kernels, &mut [f32]),
+        out: &mut [f32],
+    ) {
+        let (Some(w_down), Some(w_up)) = (self.weights.matrix(down, self.index), self.weights.matrix(up, self.index))
+        else {
+            return;
+        };
+        let (count, rank) = (x.len().checked_div(self.dim).unwrap_or(0), w_down.rows());
+        let Some(low) = low.get_mut(..count * rank) else { return };
+        compute.times((x, count), w_down, low, rank);
+        f(compute.kernels, low);
+        compute.times((low, count), w_up, out, self.dim);
+        if let Some(bias) = bias {
+            add_bias(out, self.dim, self.vector(bias));
+        }
+    }
+
+    /// All that a row is projected to. Values of later layers are mixed with those of the first.
+    fn project(&self, compute: &mut Compute<'_, '_>, input: &[f32], pieces: &mut Pieces<'_>, first: &mut [f32]) {
+        let Pieces { shift, x, query, decay, key, value, rate, gate, low } = pieces;
+        let (dim, none): (_, fn(&Kernels, &mut [f32])) = (self.dim, |_, _| {});
+        let count = input.len().checked_div(dim).unwrap_or(0);
+        let matrix = |role| self.weights.matrix(role, self.index);
+        self.lerp(compute, input, shift, 0, x);
+        if let Some(w) = matrix(Role::TimeMixReceptance) {
+            compute.times((x, count), w, query, dim);
+        }
+        self.lerp(compute, input, shift, 1, x);
+        let roles = (Role::TimeMixW1, Role::TimeMixW2, Some(Role::TimeMixW0));
+        self.low_rank(compute, (x, low), roles, |kernels, low| kernels.soft_cap(low, 1.0), decay);
+        self.lerp(compute, input, shift, 2, x);
+        if let Some(w) = matrix(Role::TimeMixKey) {
+            compute.times((x, count), w, key, dim);
+        }
+        self.lerp(compute, input, shift, 4, x);
+        self.low_rank(compute, (x, low), (Role::TimeMixA1, Role::TimeMixA2, Some(Role::TimeMixA0)), none, rate);
+        if self.mixer.ranks[3] > 0 {
+            self.lerp(compute, input, shift, 5, x);
+            let sigmoid: fn(&Kernels, &mut [f32]) = |kernels, low| kernels.activate(Activation::Sigmoid, low, None);
+            self.low_rank(compute, (x, low), (Role::TimeMixG1, Role::TimeMixG2, None), sigmoid, gate);
+        }
+        self.lerp(compute, input, shift, 3, x);
+        if let Some(w) = matrix(Role::TimeMixValue) {
+            compute.times((x, count), w, value, dim);
+        }
+        if self.index == 0 {
+            copy(first, value);
+        } else {
+            // As `low_rank`, with the output in place of the input.
+            let (Some(w_down), Some(w_up)) = (matrix(Role::TimeMixV1), matrix(Role::TimeMixV2)) else { return };
+            let rank = w_down.rows();
+            let Some(low) = low.get_mut(..count * rank) else { return };
+            compute.times((x, count), w_down, low, rank);
+            compute.times((low, count), w_up, x, dim);
+            add_bias(x, dim, self.vector(Role::TimeMixV0));
+            compute.by_tokens(x, dim, &|_, x| compute.kernels.activate(Activation::Sigmoid, x, None));
+            let (x, first) = (&**x, &*first);
+            compute.by_tokens(value, dim, &|start, value| {
+                let parts = x.get(start..).unwrap_or(&[]).iter().zip(first.get(start..).unwrap_or(&[]));
+                value.iter_mut().zip(parts).for_each(|(value, (share, first))| *value += (first - *value) * share);
+            });
+        }
+        compute.by_tokens(decay, dim, &|_, x| compute.kernels.activate(Activation::Decay, x, None));
+        compute.by_tokens(rate, dim, &|_, x| compute.kernels.activate(Activation::Sigmoid, x, None));
+    }
+
+    /// A row's removal keys, each of length 1, what is written in their place, and the keys as the state takes them.
+    fn keys(&self, kernels: &Kernels, key: &mut [f32], rate: &[f32], removal: &mut [f32], replace: &mut [f32]) {
+        let (k_k, k_a) = (self.vector(Role::TimeMixKk), self.vector(Role::TimeMixKa));
+        let n = self.mixer.keys as f32;
+        for ((removal, key), k_k) in removal.iter_mut().zip(&*key).zip(k_k.as_chunks().0) {
+            *removal = key * f32::from_le_bytes(*k_k);
+        }
+        for head in rows_mut(removal, self.mixer.keys) {
+            // By the root of the sum of squares, not of their mean.
+            kernels.rms_norm(head, &[], KEY_EPS / n);
+            super::scale(head, 1.0 / libm::sqrtf(n));
+        }
+        for ((replace, removal), rate) in replace.iter_mut().zip(removal).zip(rate) {
+            *replace = *removal * rate;
+        }
+        for ((key, rate), k_a) in key.iter_mut().zip(rate).zip(k_a.as_chunks().0) {
+            *key *= 1.0 + (rate - 1.0) * f32::from_le_bytes(*k_a);
+        }
+    }
+
+    /// Takes the state of a context through some rows.
+    fn advance(
+        &self,
+        compute: &Compute<'_, '_>,
+        state: &mut [f32],
+        range: core::ops::Range<usize>,
+        pieces: &mut Pieces<'_>,
+    ) {
+        let Recurrent { keys, width, .. } = *self.mixer;
+        let tokens = range.len().checked_div(self.dim).unwrap_or(0);
+        let Pieces { shift, x, query, decay, key, value, rate, .. } = pieces;
+        let matrices =
+            state.get_mut(self.mixer.window_len()..).and_then(|state| state.get_mut(..self.mixer.matrices_len()));
+        let (Some(matrices), Some(out)) = (matrices, rate.get_mut(range.clone())) else { return };
+        let parts = [query, decay, key, value, x, shift].map(|piece| piece.get(range.clone()).unwrap_or(&[]));
+        fork_pairs(
+            compute.workers,
+            (matrices, self.mixer.matrix_len()),
+            (out, tokens * width),
+            tokens.saturating_mul(8 * self.mixer.matrices_len()),
+            |head, matrix, out| {
+                let [query, decay, key, value, removal, replace] =
+                    parts.map(|part| part.get(head * width..).unwrap_or(&[]));
+                let job = Wkv { query, decay, key, value, removal, replace, stride: self.dim, keys, width };
+                compute.kernels.recur(&Update::Wkv(job), matrix, out);
+            },
+        );
+    }
+
+    /// The output of token `t` of a context's: each head's, normed, and what its own key gives.
+    fn combine(
+        &self,
+        kernels: &Kernels,
+        (made, t, tokens): (&[f32], usize, usize),
+        (query, key, value): (&[f32], &[f32], &[f32]),
+        out: &mut [f32],
+    ) {
+        let width = self.mixer.width;
+        let vector = |role, head: usize| {
+            let all = self.vector(role);
+            all.get(4 * head * width..4 * (head + 1) * width).unwrap_or(&[])
+        };
+        let heads = rows(query, width).zip(rows(key, width)).zip(rows(value, width));
+        for ((head, out), ((query, key), value)) in rows_mut(out, width).enumerate().zip(heads) {
+            let at = (head * tokens + t) * width;
+            copy(out, made.get(at..at + width).unwrap_or(&[]));
+            let weight = vector(Role::TimeMixLn, head);
+            if !weight.is_empty() {
+                kernels.layer_norm(out, weight, vector(Role::TimeMixLnBias, head), Deviation::Within(HEAD_EPS));
+            }
+            let mut own = 0.0;
+            for (i, (query, key)) in query.iter().zip(key).enumerate() {
+                own += query * key * le_f32(vector(Role::TimeMixRk, head), i);
+            }
+            out.iter_mut().zip(value).for_each(|(out, value)| *out += own * value);
+        }
+    }
+}
+
+/// `x += lerp * shift`, in each `dim` elements.
+fn mix(x: &mut [f32], shift: &[f32], lerp: &[u8], dim: usize) {
+    for (x, shift) in rows_mut(x, dim).zip(rows(shift, dim)) {
+        for ((x, shift), lerp) in x.iter_mut().zip(shift).zip(lerp.as_chunks().0) {
+            *x += shift * f32::from_le_bytes(*lerp);
+        }
+    }
+}
+
+/// Takes each row of channel mixing together with the one before it: `x += lerp * (the row before - x)`. Does nothing in
+/// other models.
+pub(super) fn shift_rows(
+    (kv, pools, store): (&mut [u8], &[Pool<'_>], &Store),
+    (spec, weights, index): (&Spec<'_>, &Weights<'_, '_>, usize),
+    segments: &[Segment],
+    x: &mut [f32],
+) {
+    let Some(Recurrent { kind: RecurrentKind::Rwkv7, .. }) = spec.recurrent() else { return };
+    let (dim, lerp) = (spec.dim, weights.vector(Role::ChannelMixLerp, index));
+    let mut left = rows_mut(x, dim);
+    for segment in segments {
+        let state = state_of((kv, pools, store), spec, index, segment);
+        let Some(last) = state.and_then(|state| state.get_mut(dim..2 * dim)) else { return };
+        for x in left.by_ref().take(segment.tokens as usize) {
+            for ((x, last), lerp) in x.iter_mut().zip(last.iter_mut()).zip(lerp.as_chunks().0) {
+                let shift = *last - *x;
+                *last = *x;
+                *x += shift * f32::from_le_bytes(*lerp);
+            }
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! The selective scan of [Mamba](https://arxiv.org/abs/2312.00752): every channel has a state of a few numbers, which decay
+//! by a step that the token chooses. Channels are lanes, so nothing is added across.
+
+use super::float::{floats, softplus};
+use super::lanes::{Isa, Lanes, load};
+use super::recurrent::TILE;
+
+/// For each channel `step = softplus(steps + bias)`, and for each of its states `h = exp(step * rate) h + step * input * write`;
+/// the output is `skip * input + sum of read * h`, states in their order.
+#[derive(Clone, Copy)]
+pub(crate) struct Scan<'a> {
+    /// `[channels][states]`, little-endian f32: negative.
+    pub rates: &'a [u8],
+    /// `[channels]`, little-endian f32.
+    pub bias: &'a [u8],
+    /// `[channels]`, little-endian f32.
+    pub skip: &'a [u8],
+    /// The first channel of those whose states are given.
+    pub first: usize,
+    pub channels: usize,
+    pub states: usize,
+    /// `[tokens][channels]`.
+    pub steps: &'a [f32],
+    /// `[tokens][channels]`.
+    pub input: &'a [f32],
+    /// What is written and what is read: `states` numbers for each token, `stride` apart.
+    pub write: &'a [f32],
+    pub read: &'a [f32],
+    pub stride: usize,
+}
+
+/// Takes `state`, tiles of sixteen channels, each `[states][16]`, through all tokens of `out`, which is `[tiles][tokens][16]`.
+#[inline(always)]
+pub(super) fn scan<S: Isa>(s: S, job: &Scan<'_>, state: &mut [f32], out: &mut [f32]) {
+    let tiles = state.as_chunks_mut().0.chunks_exact_mut(job.states.max(1));
+    let tokens = out.len().checked_div(tiles.len() * TILE).unwrap_or(0);
+    let channels = (job.first..).step_by(TILE);
+    for ((tile, out), channel) in tiles.zip(out.as_chunks_mut().0.chunks_exact_mut(tokens.max(1))).zip(channels) {
+        scan_tile(s, job, tile, channel, out);
+    }
+}
+
+/// One tile through all tokens: sixteen states at a time, so that their rates lie as lanes.
+#[inline(always)]
+fn scan_tile<S: Isa>(s: S, job: &Scan<'_>, tile: &mut [[f32; TILE]], channel: usize, out: &mut [[f32; TILE]]) {
+    let Scan { channels, states, stride, .. } = *job;
+    let (bias, skip) = (floats(s, job.bias, channel), floats(s, job.skip, channel));
+    for (first, tile) in (0..states).step_by(TILE).zip(tile.chunks_mut(TILE)) {
+        let mut rates = [[0.0f32; TILE]; TILE];
+        for (lane, c) in (channel..channels).take(TILE).enumerate() {
+            let of_channel = job.rates.get(4 * (c * states + first)..).unwrap_or_default().as_chunks().0;
+            for (rates, rate) in rates.iter_mut().zip(of_channel).take(tile.len()) {
+                if let Some(to) = rates.get_mut(lane) {
+                    *to = f32::from_le_bytes(*rate);
+                }
+            }
+        }
+        for (t, out) in out.iter_mut().enumerate() {
+            let (at, gates) = (t * channels, t * stride + first);
+            let (Some(steps), Some(input), Some(write), Some(read)) = (
+                job.steps.get(at..at + channels),
+                job.input.get(at..at + channels),
+                job.write.get(gates..),
+                job.read.get(gates..),
+            ) else {
+                return;
+            };
+            let input = load(s, input, channel);
+            let step = softplus(s, load(s, steps, channel).add(bias));
+            let new = step.mul(input);
+            let mut sum = if first == 0 { skip.mul(input) } else { s.load(out) };
+            for (((row, rate), write), read) in tile.iter_mut().zip(&rates).zip(write).zip(read) {
+                let decay = s.exp(step.mul(s.load(rate)));
+                let after = new.fma(s.splat(*write), s.load(row).mul(decay));
+                sum = after.fma(s.splat(*read), sum);
+                after.store(row);
+            }
+            sum.store(out);
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! The state of [RWKV](https://arxiv.org/abs/2503.14456): a matrix for each head, whose rows, one for each element of a key,
+//! decay each by a factor of its own. Columns are lanes, so nothing is added across.
+
+use super::lanes::{Isa, Lanes, load, store};
+use super::recurrent::TILE;
+
+/// How a head's state `S` goes on with each token; all but `value` have `keys` elements.
+///
+/// RWKV-7: `S = decay S + key (outer) value - replace (outer) (removal S)`, by rows, then `out = query S`.
+#[derive(Clone, Copy)]
+pub(crate) struct Wkv<'a> {
+    /// Those of token `t` begin at `t * stride`.
+    pub query: &'a [f32],
+    pub decay: &'a [f32],
+    pub key: &'a [f32],
+    pub value: &'a [f32],
+    /// What is looked up in the state, a key of length 1, and what is written with it.
+    pub removal: &'a [f32],
+    pub replace: &'a [f32],
+    pub stride: usize,
+    pub keys: usize,
+    pub width: usize,
+}
+
+impl<'a> Wkv<'a> {
+    /// Token `t`'s part of one of its slices, of `len` elements.
+    #[inline(always)]
+    fn of(&self, all: &'a [f32], t: usize, len: usize) -> Option<&'a [f32]> {
+        all.get(t * self.stride..t * self.stride + len)
+    }
+}
+
+/// Takes `state`, in tiles of sixteen columns, each `[keys][16]`, through all tokens of `out`, `[tokens][width]`. Sums over
+/// keys are chains of fused multiply-adds in their order.
+#[inline(always)]
+pub(super) fn wkv<S: Isa>(s: S, job: &Wkv<'_>, state: &mut [f32], out: &mut [f32]) {
+    if job.width == 0 || out.len() < job.width {
+        return; // no token: the state stays as it is
+    }
+    let columns = (0..job.width).step_by(TILE);
+    for (tile, column) in state.as_chunks_mut().0.chunks_exact_mut(job.keys.max(1)).zip(columns) {
+        wkv_tile(s, job, tile, column, out);
+    }
+}
+
+/// One tile through all tokens. What the state holds under a token's removal key is added up while it is written by the
+/// token before: the tile is gone through once for each token, and once before the first.
+#[inline(always)]
+fn wkv_tile<S: Isa>(s: S, job: &Wkv<'_>, tile: &mut [[f32; TILE]], column: usize, out: &mut [f32]) {
+    let Wkv { keys, width, .. } = *job;
+    let mut held = s.zero();
+    let Some(removal) = job.of(job.removal, 0, keys) else { return };
+    for (row, removal) in tile.iter().zip(removal) {
+        held = s.load(row).fma(s.splat(*removal), held);
+    }
+    let tokens = out.len().checked_div(width).unwrap_or(0);
+    for (t, out) in out.chunks_exact_mut(width).enumerate() {
+        let (Some(query), Some(decay), Some(key), Some(replace), Some(value), Some(next)) = (
+            job.of(job.query, t, keys),
+            job.of(job.decay, t, keys),
+            job.of(job.key, t, keys),
+            job.of(job.replace, t, keys),
+            job.of(job.value, t, width),
+            job.of(job.removal, if t + 1 < tokens { t + 1 } else { t }, keys),
+        ) else {
+            return;
+        };
+        let value = load(s, value, column);
+        let removed = s.zero().sub(held);
+        let mut sum = s.zero();
+        held = s.zero();
+        let rows = tile.iter_mut().zip(query).zip(decay).zip(key).zip(replace).zip(next);
+        for (((((row, query), decay), key), replace), next) in rows {
+            let after = s.load(row).mul(s.splat(*decay));
+            let after = value.fma(s.splat(*key), after);
+            let after = removed.fma(s.splat(*replace), after);
+            sum = after.fma(s.splat(*query), sum);
+            held = after.fma(s.splat(*next), held);
+            after.store(row);
+        }
+        store(sum, out, column);
+    }
+}

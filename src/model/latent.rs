@@ -1,0 +1,47 @@
+//! Sizes of attention over a latent vector.
+
+use super::layers::Layer;
+
+/// Sizes of attention whose keys and values come from one latent vector for each position
+/// ([DeepSeek-V2](https://arxiv.org/abs/2405.04434)).
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Latent {
+    /// Rank of the queries' projection; 0 for one matrix of full rank.
+    pub q_rank: usize,
+    /// Elements of the latent vector.
+    pub rank: usize,
+    /// Elements of a head's query, and of its key, that are not rotated.
+    pub nope: usize,
+    /// Elements of a head's query that are rotated, and of the key that all heads share.
+    pub rope: usize,
+    /// Elements of a head's value.
+    pub value: usize,
+    /// Whether the cache holds latent vectors, and each head's matrices are applied to queries and to sums.
+    pub absorbed: bool,
+    /// Growth of queries and keys with the logarithm of YaRN's factor.
+    pub yarn: f32,
+}
+
+impl Latent {
+    /// All sizes 0.
+    pub(super) const NONE: Self = Self { q_rank: 0, rank: 0, nope: 0, rope: 0, value: 0, absorbed: false, yarn: 0.0 };
+
+    /// Elements per token of the intermediate values: queries, keys and values as attention takes them, and later the
+    /// values of all heads; queries before that, and later what attention makes; latent vectors; inputs of one head's
+    /// matrices; keys and values of all heads.
+    pub(crate) const fn pieces(&self, layer: &Layer) -> [usize; 5] {
+        let Self { q_rank, rank, nope, rope, value, absorbed, .. } = *self;
+        [
+            max(layer.qkv_dim(), layer.heads * value),
+            max(layer.q_dim(), layer.heads * (nope + rope)),
+            rank + rope,
+            max(q_rank, max(nope, rank)),
+            if absorbed { 0 } else { layer.heads * (nope + value) },
+        ]
+    }
+}
+
+const fn max(a: usize, b: usize) -> usize {
+    if a > b { a } else { b }
+}
