@@ -155,11 +155,11 @@ abilities! {
     RECURRENCE,
     /// Mamba-1.
     SELECTIVE,
-    /// RWKV: rows taken together with those before them, and a state with a decay for each row.
+    /// RWKV: inputs mixed with those of the token before, and a state with a decay per row.
     RWKV,
     /// Attention over a latent vector.
     LATENT,
-    /// What only Gemma 3n has: several streams of hidden states, and sparse feed-forwards.
+    /// Features of Gemma 3n: several streams of hidden states, and sparse feed-forward layers.
     ALTUP,
     /// Attention outputs multiplied by a gate that is computed with the query.
     GATED_QUERY,
@@ -239,7 +239,7 @@ families!(all);
 /// True if the sigmoid function is needed by itself.
 pub(crate) const SIGMOID: bool = GATED_QUERY || HEADS_GATED || RWKV;
 
-/// True if the hyperbolic tangent is needed by itself.
+/// True if an activation function is the hyperbolic tangent.
 pub(crate) const TANH: bool = CAPS || RWKV || ALTUP;
 
 macro_rules! features {

@@ -502,12 +502,12 @@ unsafe fn weigh_rows<S: Isa, E: Element, const R: usize, const N: usize>(
     }
 }
 
-/// Like [`weigh_rows`], where the first elements of keys are the values: those of a tile after another become rows, in f32,
-/// in `values`.
+/// [`weigh_rows`] for values that are the first elements of the keys. They are converted to rows of f32 in `values`, one tile
+/// at a time.
 ///
 /// # Safety
 ///
-/// As for [`weigh_rows`].
+/// The conditions of [`weigh_rows`] hold.
 #[inline(always)]
 unsafe fn weigh_keys<S: Isa, E: Element, const R: usize, const N: usize>(
     s: S,
@@ -538,7 +538,7 @@ unsafe fn weigh_keys<S: Isa, E: Element, const R: usize, const N: usize>(
         let at = values.as_ptr().cast::<u8>().wrapping_sub(rows.values());
         let cut = |position: usize| position.clamp(t * TILE, (t + 1) * TILE);
         let seen = seen.map(|seen| Range { lo: cut(seen.lo), hi: cut(seen.hi) });
-        // SAFETY: of all tiles only this one has visible positions, and its values are those rows.
+        // SAFETY: the visible positions are limited to this tile, whose values are the rows just written.
         unsafe { weigh_rows::<S, F32, R, N>(s, &[Tile { at, later: at }; TILES], rows, weights, &seen, sums) };
     }
 }

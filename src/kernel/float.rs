@@ -37,8 +37,8 @@ pub(super) fn silu<S: Isa>(s: S, x: S::V) -> S::V {
     x.div(s.splat(1.0).add(s.exp(s.splat(0.0).sub(x))))
 }
 
-/// `ln(1 + exp(x))`: relative error below 4e-7 (from -87.3; below that its value there). `max(x, 0) + ln(1 + u)` with
-/// `u = exp(-|x|)`, and `ln(1 + u) = 2 artanh(z)` by its series with `z = u / (u + 2)`, at most 1/3.
+/// `ln(1 + exp(x))`: relative error below 4e-7 from -87.3 on; smaller arguments are clamped. Computes
+/// `max(x, 0) + ln(1 + u)` with `u = exp(-|x|)`, where `ln(1 + u) = 2 artanh(z)` is a series in `z = u / (u + 2)`, at most 1/3.
 #[inline(always)]
 pub(super) fn softplus<S: Isa>(s: S, x: S::V) -> S::V {
     let u = s.exp(s.splat(0.0).sub(x.abs()));

@@ -186,7 +186,7 @@ fn recur_tile<S: Isa, const DELTA: bool>(
     }
 }
 
-/// How tokens update a state, by the kind of mixer.
+/// The update of a state by some tokens, for each kind of mixer.
 pub(crate) enum Update<'a> {
     /// Mamba-2 and delta nets: the state of a head.
     Matrix(Recurrence<'a>),
@@ -196,7 +196,7 @@ pub(crate) enum Update<'a> {
     Wkv(Wkv<'a>),
 }
 
-/// Takes `state` through the tokens of `out`.
+/// Updates `state` with all tokens of `out`.
 #[inline(always)]
 pub(super) fn update<S: Isa>(s: S, job: &Update<'_>, state: &mut [f32], out: &mut [f32]) {
     match job {

@@ -1,15 +1,16 @@
-//! The selective scan of [Mamba](https://arxiv.org/abs/2312.00752): every channel has a state of a few numbers, which decay
-//! by a step that the token chooses. Channels are lanes, so nothing is added across.
+//! The selective scan of [Mamba](https://arxiv.org/abs/2312.00752): every channel has a few states, whose decay depends
+//! on a step that each token sets. Channels are lanes, and nothing is summed across lanes.
 
 use super::float::{floats, softplus};
 use super::lanes::{Isa, Lanes, load};
 use super::recurrent::TILE;
 
-/// For each channel `step = softplus(steps + bias)`, and for each of its states `h = exp(step * rate) h + step * input * write`;
-/// the output is `skip * input + sum of read * h`, states in their order.
+/// The update of every channel by a token: `step = softplus(steps + bias)`, for each state
+/// `h = exp(step * rate) h + step * input * write`, then the output `skip * input + sum of read * h`, over the states
+/// in order.
 #[derive(Clone, Copy)]
 pub(crate) struct Scan<'a> {
-    /// `[channels][states]`, little-endian f32: negative.
+    /// `[channels][states]`, little-endian f32, all negative.
     pub rates: &'a [u8],
     /// `[channels]`, little-endian f32.
     pub bias: &'a [u8],
@@ -23,13 +24,14 @@ pub(crate) struct Scan<'a> {
     pub steps: &'a [f32],
     /// `[tokens][channels]`.
     pub input: &'a [f32],
-    /// What is written and what is read: `states` numbers for each token, `stride` apart.
+    /// The `write` and `read` factors: `states` per token, `stride` apart.
     pub write: &'a [f32],
     pub read: &'a [f32],
     pub stride: usize,
 }
 
-/// Takes `state`, tiles of sixteen channels, each `[states][16]`, through all tokens of `out`, which is `[tiles][tokens][16]`.
+/// Updates `state` with all tokens of `out`, which is `[tiles][tokens][16]`. The state is stored in tiles of 16
+/// channels, each `[states][16]`.
 #[inline(always)]
 pub(super) fn scan<S: Isa>(s: S, job: &Scan<'_>, state: &mut [f32], out: &mut [f32]) {
     let tiles = state.as_chunks_mut().0.chunks_exact_mut(job.states.max(1));
@@ -40,7 +42,7 @@ pub(super) fn scan<S: Isa>(s: S, job: &Scan<'_>, state: &mut [f32], out: &mut [f
     }
 }
 
-/// One tile through all tokens: sixteen states at a time, so that their rates lie as lanes.
+/// Updates one tile with all tokens, sixteen states at a time, so that their rates are transposed to lanes.
 #[inline(always)]
 fn scan_tile<S: Isa>(s: S, job: &Scan<'_>, tile: &mut [[f32; TILE]], channel: usize, out: &mut [[f32; TILE]]) {
     let Scan { channels, states, stride, .. } = *job;

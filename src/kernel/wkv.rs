@@ -1,20 +1,20 @@
-//! The state of [RWKV](https://arxiv.org/abs/2503.14456): a matrix for each head, whose rows, one for each element of a key,
-//! decay each by a factor of its own. Columns are lanes, so nothing is added across.
+//! The state of [RWKV](https://arxiv.org/abs/2503.14456): a matrix per head, with a row per element of a key and a
+//! decay per row. Columns are lanes, and nothing is summed across lanes.
 
 use super::lanes::{Isa, Lanes, load, store};
 use super::recurrent::TILE;
 
-/// How a head's state `S` goes on with each token; all but `value` have `keys` elements.
+/// The update of a head's state `S` by each token. All vectors have `keys` elements, except `value`.
 ///
 /// RWKV-7: `S = decay S + key (outer) value - replace (outer) (removal S)`, by rows, then `out = query S`.
 #[derive(Clone, Copy)]
 pub(crate) struct Wkv<'a> {
-    /// Those of token `t` begin at `t * stride`.
+    /// The vectors of token `t` begin at `t * stride`.
     pub query: &'a [f32],
     pub decay: &'a [f32],
     pub key: &'a [f32],
     pub value: &'a [f32],
-    /// What is looked up in the state, a key of length 1, and what is written with it.
+    /// The key, of length 1, whose value is read from the state, and the key under which that value is subtracted.
     pub removal: &'a [f32],
     pub replace: &'a [f32],
     pub stride: usize,
@@ -23,19 +23,19 @@ pub(crate) struct Wkv<'a> {
 }
 
 impl<'a> Wkv<'a> {
-    /// Token `t`'s part of one of its slices, of `len` elements.
+    /// The `len` elements of token `t` in one of the slices.
     #[inline(always)]
     fn of(&self, all: &'a [f32], t: usize, len: usize) -> Option<&'a [f32]> {
         all.get(t * self.stride..t * self.stride + len)
     }
 }
 
-/// Takes `state`, in tiles of sixteen columns, each `[keys][16]`, through all tokens of `out`, `[tokens][width]`. Sums over
-/// keys are chains of fused multiply-adds in their order.
+/// Updates `state` with all tokens of `out`, which is `[tokens][width]`. The state is stored in tiles of 16 columns,
+/// each `[keys][16]`. Sums over keys are chains of fused multiply-adds in key order.
 #[inline(always)]
 pub(super) fn wkv<S: Isa>(s: S, job: &Wkv<'_>, state: &mut [f32], out: &mut [f32]) {
     if job.width == 0 || out.len() < job.width {
-        return; // no token: the state stays as it is
+        return; // without a token the state does not change
     }
     let columns = (0..job.width).step_by(TILE);
     for (tile, column) in state.as_chunks_mut().0.chunks_exact_mut(job.keys.max(1)).zip(columns) {
@@ -43,8 +43,8 @@ pub(super) fn wkv<S: Isa>(s: S, job: &Wkv<'_>, state: &mut [f32], out: &mut [f32
     }
 }
 
-/// One tile through all tokens. What the state holds under a token's removal key is added up while it is written by the
-/// token before: the tile is gone through once for each token, and once before the first.
+/// Updates one tile with all tokens. The loop that writes the state for one token also computes `removal S` of the next
+/// one (`held`), so the tile is read once per token, and once before the first.
 #[inline(always)]
 fn wkv_tile<S: Isa>(s: S, job: &Wkv<'_>, tile: &mut [[f32; TILE]], column: usize, out: &mut [f32]) {
     let Wkv { keys, width, .. } = *job;

@@ -101,7 +101,7 @@ fn recurrences() {
     }
 }
 
-/// Mamba-1's states through some tokens, at once and in two passes, in every table; and their definition in f64.
+/// Mamba-1's states with some tokens at once and in two passes, by every table, compared with their definition in f64.
 #[test]
 fn scans() {
     let mut random = Random(41);
@@ -115,7 +115,7 @@ fn scans() {
         let (rate_bytes, bias_bytes, skip_bytes) = (bytes(rates.clone()), bytes(bias.clone()), bytes(skip.clone()));
         let (mut steps, input) =
             (random.floats(Data::Plain, tokens * channels), Edge::of(&random.floats(Data::Plain, tokens * channels)));
-        // Far on both sides of where the step bends.
+        // Steps far on both sides of the bend of softplus.
         steps.iter_mut().for_each(|step| *step *= 20.0);
         let steps = Edge::of(&steps);
         let stride = 2 * states + 1;
@@ -141,7 +141,7 @@ fn scans() {
                 (Edge::of(&vec![0.0; tiles * first * 16]), Edge::of(&vec![0.0; tiles * (tokens - first) * 16]));
             kernels.recur(&Update::Scan(job(0)), &mut state, &mut head);
             kernels.recur(&Update::Scan(job(first)), &mut state, &mut tail);
-            // By tokens, without what is beyond the channels.
+            // By tokens, without the lanes past the last channel.
             let mut all = vec![];
             for (out, tokens) in [(&head, first), (&tail, tokens - first)] {
                 for t in 0..tokens {
@@ -176,7 +176,7 @@ fn scans() {
     }
 }
 
-/// RWKV-7's state through some tokens, at once and in two passes, in every table; and its definition in f64.
+/// RWKV-7's state with some tokens at once and in two passes, by every table, compared with its definition in f64.
 #[test]
 fn states_with_a_decay_for_each_row() {
     let mut random = Random(43);
