@@ -239,7 +239,7 @@ families!(all);
 /// True if the sigmoid function is needed by itself.
 pub(crate) const SIGMOID: bool = GATED_QUERY || HEADS_GATED || RWKV;
 
-/// True if an activation function is the hyperbolic tangent.
+/// True if some family uses the hyperbolic tangent directly.
 pub(crate) const TANH: bool = CAPS || RWKV || ALTUP;
 
 macro_rules! features {

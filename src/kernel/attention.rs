@@ -502,8 +502,8 @@ unsafe fn weigh_rows<S: Isa, E: Element, const R: usize, const N: usize>(
     }
 }
 
-/// [`weigh_rows`] for values that are the first elements of the keys. They are converted to rows of f32 in `values`, one tile
-/// at a time.
+/// [`weigh_rows`] for values that are the first elements of the keys. They are converted to rows of f32 in `values`,
+/// one tile at a time.
 ///
 /// # Safety
 ///

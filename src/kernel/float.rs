@@ -38,7 +38,8 @@ pub(super) fn silu<S: Isa>(s: S, x: S::V) -> S::V {
 }
 
 /// `ln(1 + exp(x))`: relative error below 4e-7 from -87.3 on; smaller arguments are clamped. Computes
-/// `max(x, 0) + ln(1 + u)` with `u = exp(-|x|)`, where `ln(1 + u) = 2 artanh(z)` is a series in `z = u / (u + 2)`, at most 1/3.
+/// `max(x, 0) + ln(1 + u)` with `u = exp(-|x|)`, where `ln(1 + u) = 2 artanh(z)` is a series in `z = u / (u + 2)`, at
+/// most 1/3.
 #[inline(always)]
 pub(super) fn softplus<S: Isa>(s: S, x: S::V) -> S::V {
     let u = s.exp(s.splat(0.0).sub(x.abs()));

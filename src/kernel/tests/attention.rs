@@ -155,8 +155,8 @@ fn attention() {
     }
 }
 
-/// Values that are the first elements of keys give the same result as values that are stored separately, with equal bits if
-/// elements are floats.
+/// Values that are the first elements of keys give the same result as values that are stored separately, with equal
+/// bits if elements are floats.
 #[test]
 fn values_in_keys() {
     let mut random = Random(47);
