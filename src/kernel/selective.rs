@@ -16,7 +16,7 @@ pub(crate) struct Scan<'a> {
     pub bias: &'a [u8],
     /// `[channels]`, little-endian f32.
     pub skip: &'a [u8],
-    /// The first channel of those whose states are given.
+    /// The first of the channels whose states are given.
     pub first: usize,
     pub channels: usize,
     pub states: usize,
