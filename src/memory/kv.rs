@@ -82,7 +82,7 @@ impl HeadLayout {
         if self.shares() { self.shared } else { self.dim }
     }
 
-    /// Whether there are no values apart from keys.
+    /// True if values are part of the keys instead of being stored separately.
     pub const fn shares(self) -> bool {
         built::LATENT && self.shared > 0
     }

@@ -319,7 +319,7 @@ impl<'g, 'a> Keys<'g, 'a> {
             false if value > key => value,
             false => key,
         };
-        // What YaRN adds to queries and keys is a factor on all of them, not on the rotated part.
+        // YaRN's factor applies to whole queries and keys, not only to the rotated part.
         let (scaling, yarn) = match rope.scaling {
             Scaling::Yarn {
                 factor,
@@ -388,7 +388,7 @@ impl<'g, 'a> Keys<'g, 'a> {
         }
     }
 
-    /// Whether the file has the key `name`.
+    /// True if the file has the key `name`.
     pub const fn has_key(&self, name: &str) -> bool {
         self.gguf.get2(self.architecture, name).is_some()
     }

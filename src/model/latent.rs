@@ -17,7 +17,7 @@ pub struct Latent {
     pub rope: usize,
     /// Elements of a head's value.
     pub value: usize,
-    /// Whether the cache holds latent vectors, and each head's matrices are applied to queries and to sums.
+    /// True if the cache holds latent vectors, and each head's matrices are applied to queries and to sums.
     pub absorbed: bool,
     /// Growth of queries and keys with the logarithm of YaRN's factor.
     pub yarn: f32,

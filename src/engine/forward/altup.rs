@@ -1,24 +1,24 @@
-//! Alternating updates ([paper](https://arxiv.org/abs/2301.13310)): beside the residual stream there are others. A layer predicts
-//! all of them, runs on its prediction of the residual stream, and corrects all by how far that was off. Beside attention
-//! there is a path of low rank. Gemma 3n has both.
+//! Alternating updates ([paper](https://arxiv.org/abs/2301.13310)): the model has several streams of hidden states
+//! besides the residual stream. A layer predicts all streams, runs on the predicted residual stream, and corrects all
+//! streams by the prediction's error. A low-rank path runs parallel to attention. Gemma 3n has both.
 //!
-//! What a pass keeps lies behind the layers' own inputs: `[streams - 1][batch][dim]`, then the prediction of the residual
-//! stream and the other path's output, each `[batch][dim]`.
+//! The buffers of a pass follow the additional inputs of layers: the other streams, `[streams - 1][batch][dim]`, then the
+//! predicted residual stream and the low-rank path's output, each `[batch][dim]`.
 
 use super::{Forward, add, copy, norm_rows, rows, rows_mut, scale};
 use crate::engine::profile::Section;
 use crate::model::{AltUp, Layer, Role};
 
-/// Least mean square of what is scaled to a size.
+/// Lower bound on the mean square of a vector that is scaled to a given magnitude.
 const LEAST: f32 = 1e-5;
 
 impl Forward<'_, '_> {
-    /// Where in `inputs` the streams beside the residual stream are.
+    /// Offset in `inputs` of the other streams.
     pub(super) fn beside_at(&self) -> usize {
         self.batch() * self.spec.layers * self.spec.per_layer_input()
     }
 
-    /// Makes the other streams of the embeddings, each as large as these.
+    /// Computes the other streams from the embeddings, scaled to the embeddings' magnitude.
     pub(super) fn open_streams(&mut self) {
         let Some(altup) = self.spec.altup() else { return };
         let (at, batch) = (self.beside_at(), self.batch());
@@ -154,8 +154,8 @@ impl Forward<'_, '_> {
         scale(x, 1.0 / altup.streams as f32);
     }
 
-    /// Puts `coefficients(tanh(router(norm(x) / dim)))` of each row, `width` numbers, behind what the router made, into
-    /// `inner`.
+    /// Computes `coefficients(tanh(router(norm(x) / dim)))` of each row, `width` values, and stores them in `inner` after
+    /// the router's output.
     fn route(&mut self, altup: &AltUp<'_>, layer: &Layer, coefficients: Role, width: usize) {
         let Self { spec, weights, compute, hidden, branch, inner, rows: count, .. } = self;
         let (index, dim, count, n) = (layer.index, spec.dim, *count, altup.streams);

@@ -81,13 +81,13 @@ struct Selective<'a> {
     weights: &'a Weights<'a, 'a>,
     mixer: &'a Recurrent,
     index: usize,
-    /// What the channels of a token are projected to: its step in a low rank, what it writes and what it reads.
+    /// Elements per token of the projected channels: the low-rank step, `B` and `C`.
     made: usize,
 }
 
 impl Selective<'_> {
-    /// Elements per token of the intermediate values: the channels, their gate, what they are projected to, the step in a
-    /// low rank, the steps, and what the scan makes in whole tiles.
+    /// Elements per token of the intermediate values: the channels, their gate, the projected channels, the
+    /// low-rank step, the steps, and the scan's output in whole tiles.
     fn widths(&self) -> [usize; 6] {
         let channels = self.mixer.width;
         [channels, channels, self.made, self.mixer.ranks[0], channels, channels.next_multiple_of(TILE)]

@@ -1,9 +1,9 @@
-//! Attention over a latent vector ([DeepSeek-V2](https://arxiv.org/abs/2405.04434)): the keys and values of all heads come from
-//! one vector `c` for each position, beside which a short rotated key is the same for all heads.
+//! Attention over a latent vector ([DeepSeek-V2](https://arxiv.org/abs/2405.04434)): the keys and values of all heads are
+//! computed from one vector `c` per position; a short rotated key is shared by all heads.
 //!
-//! Where the file has the two matrices of each head apart, the cache holds `c` and the rotated key as the only key and value
-//! head: the key's matrix is applied to the query, and the value's to the weighted sum of `c`. Otherwise the cache holds
-//! keys and values of all heads.
+//! If the file stores the two matrices of each head separately, the cache holds `c` and the rotated key as its only key and
+//! value head: the key's matrix is applied to the query, and the value's to the weighted sum of `c`. Otherwise the cache
+//! holds keys and values of all heads.
 
 use super::attention::{Attend, Shape, View, position_of, store_rows};
 use super::compute::Compute;

@@ -1,4 +1,5 @@
-//! RWKV-7 ([Goose](https://arxiv.org/abs/2503.14456)): each part of a block takes a row together with the one before it.
+//! RWKV-7 ([Goose](https://arxiv.org/abs/2503.14456)): time mixing and channel mixing combine each row with
+//! the previous one.
 //!
 //! The state of a context has, in each layer, the last row of time mixing, the last row of channel mixing, and the matrices
 //! of the heads in tiles of sixteen columns, `[tiles][keys][16]`.
@@ -13,22 +14,22 @@ use crate::memory::Pool;
 use crate::model::{Layer, Recurrent, RecurrentKind, Role, Spec, Weights};
 use crate::quant::le_f32;
 
-/// Added under the root in the norm of a head's output.
+/// Epsilon of the norm of a head's output.
 const HEAD_EPS: f32 = 64e-5;
-/// Added under the root of a removal key's length.
+/// Epsilon of a removal key's length, added under the root.
 const KEY_EPS: f32 = 1e-24;
 
-/// What a pass keeps of a token in a layer: each `[rows][dim]`.
+/// Intermediate values of a layer, each `[rows][dim]`.
 struct Pieces<'a> {
-    /// Each row's difference from the one before, later what is written in place of what is removed.
+    /// Each row's difference from the previous row; later the value that replaces the removed one.
     shift: &'a mut [f32],
-    /// The input of a product, later the removal keys, and at last the output.
+    /// Input of a matrix product; later the removal keys, and finally the output.
     x: &'a mut [f32],
     query: &'a mut [f32],
     decay: &'a mut [f32],
     key: &'a mut [f32],
     value: &'a mut [f32],
-    /// The learning rates, later what the state gives, `[heads][tokens][width]` for each context.
+    /// Learning rates; later the outputs of the state, `[heads][tokens][width]` for each context.
     rate: &'a mut [f32],
     gate: &'a mut [f32],
     /// Vectors of low rank.
@@ -36,7 +37,7 @@ struct Pieces<'a> {
 }
 
 impl Forward<'_, '_> {
-    /// `x += output(gate * heads(norm(x)))`; the states are then those after the rows.
+    /// `x += output(gate * heads(norm(x)))`; also advances the states over the rows.
     pub(super) fn time_mix(&mut self, layer: &Layer, mixer: &Recurrent) {
         let at = self.beside_at();
         let Self { spec, weights, compute, hidden, branch, inner, inputs, rows: count, .. } = self;
@@ -166,7 +167,7 @@ impl Mixing<'_> {
         }
     }
 
-    /// All that a row is projected to. Values of later layers are mixed with those of the first.
+    /// Computes all projections of the rows. Values of later layers are mixed with those of the first layer.
     fn project(&self, compute: &mut Compute<'_, '_>, input: &[f32], pieces: &mut Pieces<'_>, first: &mut [f32]) {
         let Pieces { shift, x, query, decay, key, value, rate, gate, low } = pieces;
         let (dim, none): (_, fn(&Kernels, &mut [f32])) = (self.dim, |_, _| {});
