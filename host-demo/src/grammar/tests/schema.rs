@@ -146,7 +146,7 @@ fn strings() {
         r#"{"properties": {"when": {"pattern": "(?=x)"}}}"#,
         "$.properties.when.pattern: `(?=x)` is not a supported regular expression",
     );
-    refused(r#"{"pattern": "a\\b"}"#, "$.pattern: boundaries");
+    refused(r#"{"pattern": "a\\b"}"#, "$.pattern: word boundaries");
     refused(r#"{"minLength": -1}"#, "$.minLength: this must be a whole number");
     refused(r#"{"type": "string", "format": "color"}"#, "$.format: \"color\" is not supported");
 }
