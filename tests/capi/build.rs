@@ -1,4 +1,4 @@
-//! The name by which programs find the shared library.
+//! Sets the name by which programs find the shared library.
 
 fn main() {
     if std::env::var("CARGO_CFG_TARGET_OS").is_ok_and(|system| system == "linux") {

@@ -13,7 +13,7 @@ use crate::list::List;
 use crate::unwritten::unwritten;
 use crate::variants::{FAMILIES, quantized, tiny};
 
-/// A file: a model of some family, changed.
+/// A model of some family, with changes.
 #[derive(Arbitrary, Debug)]
 pub struct File {
     family: u8,
@@ -23,7 +23,7 @@ pub struct File {
     bytes: List<(u16, u8), 3>,
 }
 
-/// One change. Names and places are chosen by number among those that are there.
+/// One change. Names and places are chosen by number among the existing ones.
 #[derive(Arbitrary, Debug)]
 enum Change {
     Integer { key: u8, value: Number },
@@ -41,7 +41,7 @@ enum Change {
     Rename { tensor: u8, other: u8 },
 }
 
-/// Numbers at which things break, and any other.
+/// Integers at the edges of ranges, and arbitrary ones.
 #[derive(Arbitrary, Clone, Copy, Debug)]
 enum Number {
     Small(u8),
@@ -61,7 +61,7 @@ impl Number {
     }
 }
 
-/// Floats at which things break, and any other.
+/// Floats at the edges of ranges, and arbitrary ones.
 #[derive(Arbitrary, Clone, Copy, Debug)]
 pub enum Real {
     Bits(u32),
@@ -87,22 +87,22 @@ impl Real {
     }
 }
 
-/// How many families there are.
+/// Number of families.
 pub const KINDS: usize = FAMILIES.len() + DECODERS.len() + RECURRENT.len() + ENCODERS.len();
 
-/// The model of this number; made once.
+/// Builds the model of this number; cached.
 fn builder(family: usize) -> &'static Builder {
     static MADE: [OnceLock<Builder>; KINDS] = [const { OnceLock::new() }; KINDS];
     MADE[family % KINDS].get_or_init(|| make(family % KINDS))
 }
 
-/// The file of the model of this number, as it should be.
+/// The unchanged file of the model of this number.
 pub fn model(family: usize) -> &'static [u8] {
     static MADE: [OnceLock<Vec<u8>>; KINDS] = [const { OnceLock::new() }; KINDS];
     MADE[family % KINDS].get_or_init(|| builder(family).build())
 }
 
-/// The tokenizer of the first: a token for every byte, after three that control.
+/// The tokenizer of the first model: a token for every byte, after three control tokens.
 pub static TOKENIZER: LazyLock<Tokenizer<'static, 'static>> = LazyLock::new(|| {
     let gguf = Gguf::parse(model(0)).expect("a correct file");
     let index = vec![0; Tokenizer::index_bytes(&gguf).expect("a correct vocabulary")].leak();
@@ -121,7 +121,7 @@ fn make(family: usize) -> Builder {
     }
 }
 
-/// The number of the first family with an encoder; they are the last.
+/// Number of the first family with an encoder. Those come last.
 pub const FIRST_ENCODER: usize = KINDS - ENCODERS.len();
 
 impl File {
@@ -194,7 +194,7 @@ impl Change {
                 if let Some(dim) = tensor.dims.get_mut(usize::from(*at) % rank) {
                     *dim = value.get().into();
                 }
-                // The bytes follow, so that a shape that is wrong for the model is right for the file.
+                // The data follows the shape, so that a shape that is wrong for the model is valid in the file.
                 let bytes = tensor.dims.iter().try_fold(4u64, |bytes, dim| bytes.checked_mul(*dim));
                 if let (0, Some(bytes @ 0..=0x10_0000)) = (tensor.kind, bytes) {
                     tensor.data.resize(bytes as usize, 0x3c);

@@ -1,8 +1,8 @@
-//! What the fuzz targets share: files that are nearly right, and sessions whose memory held anything before.
+//! Code shared by the fuzz targets: nearly correct files, and sessions in memory with arbitrary contents.
 //!
-//! A case is a model of some family as the tests make them, and a few changes to it, so that most files get far. What
-//! must hold of every file that loads: the same logits whatever the memory held, whatever ran before, and after a
-//! session was saved and restored.
+//! A case is one of the tests' models of some family with a few changes, so that most files are not refused early.
+//! For every file that loads, the logits must not depend on the contents of memory, on earlier prompts, or on saving
+//! and restoring the session.
 #![allow(missing_docs)]
 
 #[path = "../../common/encoders.rs"]

@@ -1,4 +1,4 @@
-//! Lists whose lengths spread evenly: those of `Vec` are short nearly always.
+//! Lists with evenly distributed lengths; `Vec` would almost always be short.
 
 use std::ops::Deref;
 
@@ -23,7 +23,7 @@ impl<T, const MOST: usize> Deref for List<T, MOST> {
     }
 }
 
-/// A token: of the vocabulary mostly.
+/// A token, mostly from the vocabulary.
 #[derive(Arbitrary, Clone, Copy, Debug)]
 pub struct Token(u16);
 

@@ -1,4 +1,4 @@
-//! Sessions in memory that held anything before.
+//! Sessions in memory with arbitrary contents.
 
 use arbitrary::Arbitrary;
 use arenite::{Engine, Error, Gguf, Kernels, KvType, Line, Model, Options, Plan, Session};
@@ -13,17 +13,17 @@ pub struct Run {
     batch: u8,
     kv: u8,
     pub prompt: List<Token, 40>,
-    /// Another prompt, which runs before.
+    /// Another prompt, run first.
     pub before: List<Token, 40>,
     /// Tokens that are decoded one by one.
     pub decoded: List<Token, 8>,
 }
 
-/// The most memory that a case may take.
+/// Maximum memory of a case.
 const MOST: usize = 32 << 20;
 
 impl Run {
-    /// The plan, if it is one that a fuzzer should try.
+    /// The plan, if a fuzzer can afford it.
     pub fn plan(&self, gguf: &Gguf<'_>) -> Option<Plan> {
         let kv = [KvType::F32, KvType::F16, KvType::Q8_0][usize::from(self.kv) % 3];
         let (context, batch) = (1 + usize::from(self.context) % 64, 1 + usize::from(self.batch) % 16);
@@ -33,7 +33,7 @@ impl Run {
     }
 }
 
-/// Memory for a session, every byte of which is `fill` and means nothing.
+/// Memory for a session, filled with the byte `fill`.
 pub struct Memory {
     workspace: Vec<Line>,
     kv: Vec<Line>,
@@ -60,7 +60,7 @@ impl Memory {
     }
 }
 
-/// All that a session says to a prompt and the tokens after it.
+/// All results of a session for the prompt and the tokens after it.
 pub fn answer(session: &mut Session<'_, '_>, vocab: usize, run: &Run) -> Vec<Result<Vec<u32>, Error>> {
     let ids = |tokens: &[Token]| tokens.iter().map(|token| token.id(vocab)).collect::<Vec<_>>();
     let (prompt, mut all) = (ids(&run.prompt), vec![]);
@@ -75,12 +75,12 @@ pub fn answer(session: &mut Session<'_, '_>, vocab: usize, run: &Run) -> Vec<Res
     all
 }
 
-/// The bits of some numbers, with one NaN for all.
+/// The bits of numbers, with one pattern for all NaN.
 pub fn bits(numbers: &[f32]) -> Vec<u32> {
     numbers.iter().map(|number| if number.is_nan() { f32::NAN.to_bits() } else { number.to_bits() }).collect()
 }
 
-/// Panics if the model's answer depends on anything but the model and the prompt.
+/// Panics if the output depends on anything but the model and the prompt.
 pub fn check(model: &Model<'_>, plan: Plan, run: &Run) {
     let vocab = model.spec().vocab;
     let mut memory = Memory::new(&plan, 0);
@@ -93,12 +93,12 @@ pub fn check(model: &Model<'_>, plan: Plan, run: &Run) {
         let mut session = memory.session(model, plan).with_kernels(kernels);
         assert!(answer(&mut session, vocab, run) == want, "other logits by {}", kernels.name);
     }
-    // After something else has run.
+    // After another prompt.
     let mut session = memory.session(model, plan);
     let before: Vec<_> = run.before.iter().map(|token| token.id(vocab)).collect();
     let _ = session.encode(&before);
     let _ = session.prefill(&before);
-    // A text that an encoder refuses leaves the one before in its place.
+    // If an encoder refuses a text, the one before stays in place.
     let replaced = matches!(want.first(), Some(Ok(_) | Err(Error::NoPart { .. })));
     if replaced && session.rewind(0).is_ok() {
         let got = answer(&mut session, vocab, run);
@@ -108,7 +108,7 @@ pub fn check(model: &Model<'_>, plan: Plan, run: &Run) {
             panic!("what ran before shows in answer {at}: {:?} instead of {:?}", say(&got[at]), say(&want[at]));
         }
     }
-    // After a session was saved and restored. (Those with an encoder are not saved.)
+    // After saving and restoring a session. (Models with an encoder cannot be saved.)
     let [Err(_), Ok(prompt), decoded @ ..] = &want[..] else { return };
     let mut session = memory.session(model, plan);
     let ids: Vec<_> = run.prompt.iter().map(|token| token.id(vocab)).collect();

@@ -1,5 +1,5 @@
-//! Contexts opened, forked, run together, rewound and closed in any order: each has the logits that its tokens alone
-//! give, and no page is lost.
+//! Contexts are opened, forked, run together, rewound and closed in any order. Each must have the logits of its
+//! tokens alone, and no page may be lost.
 #![no_main]
 
 use arbitrary::Arbitrary;
@@ -126,7 +126,7 @@ fn take(step: &Step, engine: &mut Engine<'_, '_>, all: &mut Vec<Entry>) {
     }
 }
 
-/// A session of its own, given these tokens, has these logits.
+/// Checks the logits against a separate session with these tokens.
 fn same(session: &mut Session<'_, '_>, tokens: &[u32], logits: &[f32]) {
     session.rewind(0).expect("the beginning is always there");
     session.prefill(tokens).expect("it worked in company");

@@ -1,4 +1,4 @@
-//! Any bytes, and nearly right files, as a GGUF: it is refused, or every accessor works.
+//! Any bytes, and nearly correct files, are refused as GGUF, or every accessor works.
 #![no_main]
 
 use arbitrary::Arbitrary;
@@ -10,7 +10,7 @@ use libfuzzer_sys::fuzz_target;
 enum Case {
     File(File),
     Bytes(Vec<u8>),
-    /// After a correct start.
+    /// After a correct header.
     Rest(u32, u8, u8, Vec<u8>),
 }
 
@@ -48,7 +48,7 @@ fuzz_target!(|case: Case| {
     let _ = Plan::new(&gguf, Options::DEFAULT);
 });
 
-/// Nothing out of the file can do anything to the terminal.
+/// No text from a file may control the terminal.
 fn one_line(text: &str) {
     assert!(text.len() > 10 && !text.chars().any(char::is_control), "{text:?}");
 }

@@ -1,5 +1,5 @@
-//! Any grammar: refused, or masks agree with what is asked token by token, a token that is allowed is taken, and one that
-//! is not changes nothing.
+//! Any grammar is refused, or masks agree with the check of each token, an allowed token is accepted, and a forbidden
+//! one changes nothing.
 #![no_main]
 
 use arbitrary::Arbitrary;
@@ -10,7 +10,7 @@ use fuzz::list::List;
 use fuzz::unwritten::unwritten;
 use libfuzzer_sys::fuzz_target;
 
-/// A table of nodes, mostly right: see `src/grammar/table.rs`.
+/// A table of nodes, mostly correct: see `src/grammar/table.rs`.
 #[derive(Arbitrary, Debug)]
 struct Case {
     nodes: List<Node, 12>,
@@ -64,7 +64,7 @@ impl Case {
 
     fn run(&self) {
         let table = self.table();
-        // What `new` refuses is harmless without it.
+        // Tables that `new` refuses must be harmless without its check.
         let Ok(grammar) = Grammar::new(&table).or_else(|_| Grammar::checked_before(&table)) else { return };
         let tokenizer = &*TOKENIZER;
         let mut memory = vec![Line::ZERO; Masks::bytes(tokenizer, 2).div_ceil(64)];
@@ -76,7 +76,7 @@ impl Case {
         for byte in self.text.iter() {
             let yes: Vec<_> = all.clone().filter(|token| constraint.allows(tokenizer, *token)).collect();
             let mut mask = masks.at(&constraint, tokenizer, 0);
-            // The first are asked about one by one: let it be those that stand for no text.
+            // The first checks are made token by token; use them up on tokens without text.
             (0..512).for_each(|_| _ = mask.allows(0));
             let by_mask = all.clone().filter(|token| mask.allows(*token));
             assert!(by_mask.eq(yes.iter().copied()), "a mask differs");

@@ -1,5 +1,5 @@
-//! The C interface as a careless caller uses it: null, short and misaligned memory, calls in any order on whatever there
-//! is. Every call returns, writes nothing beyond what it was given, and says what went wrong.
+//! The C interface under careless use: null, short and misaligned memory, and calls in any order on any objects.
+//! Every call must return, write only to the memory it was given, and report the fault.
 #![no_main]
 #![allow(unsafe_code)]
 
@@ -25,7 +25,7 @@ struct Case {
     pages: u8,
     checkpoints: u8,
     threads: u8,
-    /// Bytes that workspace and cache lack, mostly none.
+    /// Bytes missing from workspace and cache, mostly none.
     less: [u8; 2],
     steps: List<Step, 24>,
 }
@@ -44,7 +44,7 @@ enum Step {
     Fork(u8),
     Close(u8),
     RewindContext(u8, u8),
-    /// And back to the nearest place.
+    /// Also rewinds to the nearest checkpoint.
     Checkpoint(u8, u8),
     Run(List<(u8, u8), 5>),
     Encode(List<Token, 30>),
@@ -85,7 +85,7 @@ enum Step {
     Null(u8),
 }
 
-/// Memory with something after it that nobody may change.
+/// Memory followed by bytes that must not change.
 struct Buffer(Vec<Line>, usize);
 
 impl Buffer {
@@ -94,7 +94,7 @@ impl Buffer {
         unwritten(&mut Line::bytes_mut(&mut buffer.0)[..bytes]);
         buffer
     }
-    /// Memory that a kernel may read before it is written.
+    /// Memory that a kernel may read before writing.
     fn cache(bytes: usize) -> Self {
         let mut lines = vec![Line::ZERO; bytes.div_ceil(64) + 1];
         Line::bytes_mut(&mut lines).fill(0xa5);
@@ -103,7 +103,7 @@ impl Buffer {
     fn start(&mut self) -> *mut u8 {
         Line::bytes_mut(&mut self.0).as_mut_ptr()
     }
-    /// So many bytes of it are an answer.
+    /// Marks the first `len` bytes as a result.
     fn answered(&mut self, len: usize) {
         written(&Line::bytes_mut(&mut self.0)[..self.1][..len]);
     }
@@ -115,12 +115,12 @@ impl Drop for Buffer {
     }
 }
 
-/// What is left of a buffer that is too short by some bytes, now and then.
+/// Shortens a buffer's size by some bytes, sometimes.
 fn cut(bytes: usize, less: u8) -> usize {
     if less < 200 { bytes } else { bytes.saturating_sub(usize::from(less - 199)) }
 }
 
-/// The status, after its message was read, in full and cut.
+/// Returns the status, after reading its message in full and truncated.
 fn told(status: arenite_status, error: &arenite_error) -> bool {
     if status == arenite_status::Ok {
         return true;

@@ -1,5 +1,5 @@
-//! Any parameters, biases and logits: a token of the vocabulary comes out, the same whatever the scratch memory held, and
-//! one that is allowed.
+//! For any parameters, biases and logits, the sampler returns an allowed token of the vocabulary, whatever the
+//! scratch memory held.
 #![no_main]
 
 use arbitrary::Arbitrary;

@@ -1,5 +1,5 @@
-//! Encoders, vectors and beam search: the same in any memory and a second time, no page is lost, and hypotheses are what
-//! they should be.
+//! Encoders, vectors and beam search give the same results in any memory and when repeated, no page is lost, and
+//! hypotheses are valid.
 #![no_main]
 
 use std::borrow::Cow;
@@ -34,7 +34,7 @@ struct Case {
     banned: Option<Token>,
 }
 
-/// All that comes of a text: states, vectors, hypotheses with their scores.
+/// All results for a text: states, vectors, hypotheses with their scores.
 type Answer = Vec<Result<Vec<u32>, Error>>;
 
 fuzz_target!(|case: Case| {

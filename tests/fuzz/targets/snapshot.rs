@@ -1,4 +1,4 @@
-//! Damaged snapshots: refused, and the session is as it was; or accepted, and then the session works.
+//! Damaged snapshots are refused without changing the session, or accepted with a session that still works.
 #![no_main]
 
 use arbitrary::Arbitrary;
@@ -15,7 +15,7 @@ struct Case {
     run: Run,
     /// Bytes to change: where, of 65536 parts of the snapshot (the first 64 one by one), and to what.
     changes: List<(u16, u8), 4>,
-    /// Bytes to leave out at the end.
+    /// Number of bytes to leave out at the end.
     cut: u16,
 }
 

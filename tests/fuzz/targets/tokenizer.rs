@@ -1,5 +1,5 @@
-//! Any vocabulary and any text: the ids are the vocabulary's, they do not depend on what memory held, and they can be
-//! put back into text.
+//! For any vocabulary and text, the ids are in the vocabulary, do not depend on the contents of memory, and can be
+//! decoded.
 #![no_main]
 
 use arbitrary::Arbitrary;
@@ -14,7 +14,7 @@ use libfuzzer_sys::fuzz_target;
 struct Case {
     model: u8,
     pre: u8,
-    /// Pieces, with a score and a type.
+    /// Pieces, each with a score and a type.
     tokens: List<(List<u8, 6>, i8, u8), 60>,
     /// Whether the 256 byte tokens come first.
     bytes: bool,
@@ -23,7 +23,7 @@ struct Case {
     text: List<u8, 200>,
     parse_special: bool,
     ids: List<u16, 20>,
-    /// A byte of the index to change, and to what.
+    /// A byte of the index to change, and its new value.
     damage: Option<(u16, u8)>,
 }
 

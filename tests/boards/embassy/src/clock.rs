@@ -1,4 +1,4 @@
-//! Time for embassy, from SysTick alone. Chips with a HAL of embassy's bring theirs instead of this.
+//! A time driver for embassy that uses only SysTick. Chips with an embassy HAL have their own driver instead.
 
 use core::cell::{Cell, RefCell};
 use core::task::Waker;
@@ -10,13 +10,13 @@ use critical_section::{CriticalSection, Mutex};
 use embassy_time_driver::Driver;
 use embassy_time_queue_utils::Queue;
 
-/// Cycles in a microsecond, which is embassy's tick here.
+/// Cycles per microsecond, which is embassy's tick here.
 const CYCLES: u32 = 25;
-/// Microseconds between two interrupts: the most that an alarm is late.
+/// Microseconds between two interrupts, the maximum delay of an alarm.
 const PERIOD: u32 = 500;
 
 struct Clock {
-    /// Interrupts so far.
+    /// Number of interrupts so far.
     periods: Mutex<Cell<u64>>,
     queue: Mutex<RefCell<Queue>>,
 }
@@ -30,7 +30,7 @@ impl Clock {
     fn now_within(&self, cs: CriticalSection<'_>) -> u64 {
         let mut cycles = SYST::get_current();
         let mut periods = self.periods.borrow(cs).get();
-        // It may have begun anew since the interrupts were held off.
+        // The counter may have restarted since interrupts were disabled.
         if SCB::is_pendst_pending() {
             cycles = SYST::get_current();
             periods += 1;
@@ -55,7 +55,7 @@ impl Driver for Clock {
         critical_section::with(|cs| {
             let is_next = self.queue.borrow(cs).try_borrow_mut().is_ok_and(|mut queue| queue.schedule_wake(at, waker));
             if is_next {
-                self.wake(cs); // it may be over already
+                self.wake(cs); // the alarm may be due already
             }
         });
     }

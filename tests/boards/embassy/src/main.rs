@@ -1,5 +1,5 @@
-//! Two tasks of one executor: an LED that blinks, and a model that tells a story and lets the LED have its turn after
-//! every layer. It runs under qemu as an mps2-an386 and says how late the LED was.
+//! Two tasks of one executor: a blinking LED, and a model that tells a story and yields after every layer. It runs
+//! under qemu as an mps2-an386 and reports how late the LED was.
 #![no_std]
 #![no_main]
 
@@ -16,7 +16,7 @@ use embassy_futures::yield_now;
 use embassy_time::{Duration, Instant, Ticker, Timer};
 use heapless::String;
 
-/// Where the model lies in flash; yours, and the features in Cargo.toml that `arenite plan` prints.
+/// The model in flash. Replace it by yours, and the features in Cargo.toml by those that `arenite plan` prints.
 static MODEL: &[u8] = arenite::include_model!("../../../../host-demo/models/hybrid.gguf");
 /// A small batch makes short steps.
 const PLAN: Plan = Plan::of(MODEL, Options::new().context(256).batch(1)).within(192 * 1024);
@@ -26,9 +26,9 @@ static INDEX: Workspace<{ PLAN.tokenizer }> = Workspace::new();
 const PROMPT: &str = "One day";
 const TOKENS: usize = 64;
 
-/// From one change of the LED to the next.
+/// Time between two changes of the LED.
 const BLINK: Duration = Duration::from_millis(50);
-/// Changes so far, and the microseconds by which the latest one was late.
+/// Number of changes so far, and the delay of the latest one in microseconds.
 static CHANGES: AtomicU32 = AtomicU32::new(0);
 static LATEST: AtomicU32 = AtomicU32::new(0);
 
@@ -38,7 +38,7 @@ async fn main(spawner: Spawner) {
     clock::start(core.SYST);
     let is_well = match tell(spawner).await {
         Ok(start) => {
-            // What fell due in the last step has its turn.
+            // Let tasks run that became due in the last step.
             Timer::after_millis(1).await;
             let (changes, latest) = (CHANGES.load(Relaxed), LATEST.load(Relaxed));
             let due = start.elapsed().as_ticks() / BLINK.as_ticks();
@@ -53,7 +53,7 @@ async fn main(spawner: Spawner) {
     debug::exit(if is_well { debug::EXIT_SUCCESS } else { debug::EXIT_FAILURE });
 }
 
-/// Changes the LED at its times. A [`Ticker`] names the time of every change, so that none is left out unseen.
+/// Changes the LED at its times. A [`Ticker`] gives the time of every change, so that none is skipped unnoticed.
 #[embassy_executor::task]
 async fn blink(start: Instant) {
     // The board's first LED.
@@ -64,15 +64,15 @@ async fn blink(start: Instant) {
     loop {
         ticker.next().await;
         due += BLINK;
-        // SAFETY: the register of the LEDs, which nobody else writes.
+        // SAFETY: the register of the LEDs, which no other code writes.
         unsafe { led.write_volatile(led.read_volatile() ^ 1) };
         LATEST.fetch_max(due.elapsed().as_micros() as u32, Relaxed);
         CHANGES.fetch_add(1, Relaxed);
     }
 }
 
-/// Returns when the LED began to blink: when all was set up, as the tokenizer's index takes a while. (After `arenite pack` it
-/// lies in flash.)
+/// Returns the time when the LED started to blink: after the setup, because building the tokenizer's index takes a
+/// while. (After `arenite pack` the index is in flash.)
 async fn tell(spawner: Spawner) -> Result<Instant, Error> {
     let gguf = Gguf::parse(MODEL)?;
     let model = Model::new(&gguf)?;
@@ -102,7 +102,7 @@ async fn tell(spawner: Spawner) -> Result<Instant, Error> {
     Ok(start)
 }
 
-/// Runs some tokens; between two layers the other tasks have their turn.
+/// Runs some tokens. Other tasks run between two layers.
 async fn run(session: &mut Session<'_, '_>, tokens: &[arenite::TokenId]) -> Result<(), Error> {
     let (engine, context) = session.parts();
     let works = &mut [Work::prefill(context, tokens)];
@@ -113,7 +113,7 @@ async fn run(session: &mut Session<'_, '_>, tokens: &[arenite::TokenId]) -> Resu
     Ok(())
 }
 
-/// Nothing of ours panics; embassy has words for what cannot happen either.
+/// Our code does not panic, but embassy's has panics for cases that cannot happen.
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
     debug::exit(debug::EXIT_FAILURE);

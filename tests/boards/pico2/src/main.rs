@@ -21,12 +21,12 @@ use rp235x_hal as hal;
 #[cfg(target_arch = "arm")]
 use static_cell::StaticCell;
 
-/// What the boot ROM looks for, in the first 4 KiB.
+/// The boot ROM looks for this block in the first 4 KiB.
 #[cfg(target_arch = "arm")]
 #[unsafe(link_section = ".start_block")]
 #[used]
 pub static IMAGE: hal::block::ImageDef = hal::block::ImageDef::secure_exe();
-// The same for RISC-V, where an image begins with its first instruction: it follows that code.
+// The same for RISC-V, where an image starts with its first instruction: the block follows the code.
 #[cfg(target_arch = "riscv32")]
 core::arch::global_asm!(
     ".pushsection .init.rust, \"ax\"",
@@ -35,8 +35,8 @@ core::arch::global_asm!(
     ".popsection"
 );
 
-/// The model lies in flash and is read there. Replace it by yours, and the features in Cargo.toml by what
-/// `arenite plan` prints: if it does not fit, this does not build.
+/// The model in flash, which is read in place. Replace it by yours, and the features in Cargo.toml by those that
+/// `arenite plan` prints. If it does not fit, this does not compile.
 static MODEL: &[u8] = arenite::include_model!("../../../../host-demo/models/stories.gguf");
 const PLAN: Plan = Plan::of(MODEL, Options::new().context(256).batch(4).workers(2)).within(448 * 1024);
 static WORKSPACE: Workspace<{ PLAN.workspace }> = Workspace::new();
@@ -67,7 +67,7 @@ fn main() -> ! {
     let Ok(uart) = uart else { halt() };
     let timer = Timer::new_timer0(pac.TIMER0, &mut pac.RESETS, &clocks);
 
-    // The second core helps wherever there is something to share. (This HAL starts it on Arm only.)
+    // The second core helps with divided work. (This HAL starts it on Arm only.)
     #[cfg(target_arch = "arm")]
     let workers = {
         let (workers, mut helper) = PAIR.init(Pair::new()).split();
@@ -92,7 +92,7 @@ fn main() -> ! {
     halt()
 }
 
-/// A story. How many tokens it has after the prompt, and how long these took.
+/// Tells a story. Returns the number of tokens after the prompt and the time they took.
 fn tell(
     workers: &dyn Workers,
     mut print: impl FnMut(&str),
@@ -106,7 +106,7 @@ fn tell(
 
     let (mut scratch, mut ids) = ([0; 1024], [0; 32]);
     let count = tokenizer.encode(PROMPT.as_bytes(), Encode::PROMPT, &mut scratch, &mut ids)?;
-    // In steps, a layer each: between two of them is time for other things.
+    // Run in steps of one layer, so that there is time for other work in between.
     let (engine, context) = session.parts();
     let works = &mut [Work::prefill(context, ids.get(..count).unwrap_or(&[]))];
     let mut pass = engine.begin(works)?;

@@ -25,7 +25,8 @@ static HELPER: StaticCell<Helper<'static>> = StaticCell::new();
 /// Null until the first core has everything ready for the second.
 static READY: AtomicPtr<Helper<'static>> = AtomicPtr::new(core::ptr::null_mut());
 
-// Each core gets its stack, and the first one begins. (qemu's RAM is zero at the start: else .bss would be cleared here.)
+// Each core gets its stack, and the first one starts. (qemu's RAM is zero at the start; otherwise .bss would be
+// cleared here.)
 core::arch::global_asm!(
     ".section .start, \"ax\"",
     ".globl _start",
@@ -54,7 +55,8 @@ extern "C" fn first() -> ! {
 #[unsafe(no_mangle)]
 extern "C" fn second() -> ! {
     loop {
-        // SAFETY: the first core stored a pointer to an initialized static that it uses no more, and only this core loads it.
+        // SAFETY: the first core stored a pointer to an initialized static that it does not use any more, and only
+        // this core loads it.
         if let Some(helper) = unsafe { READY.load(Ordering::Acquire).as_mut() } {
             helper.serve()
         }
@@ -93,11 +95,11 @@ fn tell(workers: &dyn Workers) -> Result<(), Error> {
     Ok(())
 }
 
-/// Where instructions are counted: see `benches/instructions.c`.
+/// Instructions are counted between calls of this function: see `benches/instructions.c`.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn token_mark() {
-    // SAFETY: no instruction at all, but the compiler does not know.
+    // SAFETY: an empty instruction sequence that the compiler cannot see through.
     unsafe { core::arch::asm!("") };
 }
 

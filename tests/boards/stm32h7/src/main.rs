@@ -1,5 +1,5 @@
-//! Tells stories on USART1 (PA9, 115200 baud). The model lies in QSPI flash that is mapped like memory; workspace and stack
-//! in the tightly coupled RAM, KV cache and index in the larger one.
+//! Tells stories on USART1 (PA9, 115200 baud). The model is in mapped QSPI flash, workspace and stack are in tightly
+//! coupled RAM, KV cache and index in the larger RAM.
 #![no_std]
 #![no_main]
 
@@ -15,7 +15,8 @@ use hal::pac;
 use hal::prelude::*;
 use stm32h7xx_hal as hal;
 
-/// Read in place, at 0x9000_0000. Replace it by yours, and the features in Cargo.toml by what `arenite plan` prints.
+/// Read in place, at 0x9000_0000. Replace it by yours, and the features in Cargo.toml by those that `arenite plan`
+/// prints.
 static MODEL: &[u8] = arenite::include_model!("../../../../host-demo/models/stories.gguf", section = unsafe(".qspi"));
 const PLAN: Plan = Plan::of(MODEL, Options::new().context(256).batch(4)).within(512 * 1024);
 static WORKSPACE: Workspace<{ PLAN.workspace }> = Workspace::new();
@@ -45,7 +46,7 @@ fn main() -> ! {
     );
     let qspi = chip.QUADSPI.bank1(pins, 66.MHz(), &ccdr.clocks, ccdr.peripheral.QSPI);
     map(qspi.inner());
-    // From here on: what the processor reads ahead from the flash is there.
+    // Enabled only now, so that the processor does not prefetch from flash that is not mapped yet.
     core.SCB.enable_icache();
     core.SCB.enable_dcache(&mut core.CPUID);
 
@@ -61,8 +62,9 @@ fn main() -> ! {
     halt()
 }
 
-/// Maps the flash: its command 0x6B, "fast read quad output", which every quad flash has: command and address of 24 bits on
-/// one line, eight dummy cycles, data on four. (Its bit QE is set, in a W25Q64JV..IQ by the factory.)
+/// Maps the flash with its command 0x6B, "fast read quad output", which every quad flash has: command and 24-bit
+/// address on one line, eight dummy cycles, data on four lines. (The flash's QE bit must be set; a W25Q64JV..IQ has
+/// it set by the factory.)
 fn map(qspi: &pac::quadspi::RegisterBlock) {
     const MAPPED: u8 = 3;
     const ON_ONE_LINE: u8 = 1;
@@ -74,7 +76,7 @@ fn map(qspi: &pac::quadspi::RegisterBlock) {
     });
 }
 
-/// Zeros what the run-time does not clear, as it knows one RAM only; before anything there is in use.
+/// Zeroes the RAM that the run-time does not know about, before anything in it is used.
 fn clear_axisram() {
     unsafe extern "C" {
         static mut _axisram_start: u32;
@@ -90,7 +92,7 @@ fn clear_axisram() {
     }
 }
 
-/// A story. How many tokens it has after the prompt, and how many cycles these took.
+/// Tells a story. Returns the number of tokens after the prompt and the cycles they took.
 fn tell(out: &mut impl Write) -> Result<(u64, u64), Error> {
     let gguf = Gguf::parse(MODEL)?;
     let model = Model::new(&gguf)?;

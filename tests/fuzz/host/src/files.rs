@@ -1,4 +1,4 @@
-//! Files of other programs, as they should be: checkpoints, weights, vocabularies.
+//! Correct files of other programs: checkpoints, weights and vocabularies.
 
 use std::iter::once;
 
@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use crate::Edits;
 
-/// Bytes that are overwritten, and an end that is cut off or added.
+/// Bytes to overwrite, and an end to cut off or add.
 #[derive(Arbitrary, Clone, Debug)]
 pub struct Damage {
     bytes: List<(u16, u8), 4>,
@@ -21,7 +21,7 @@ pub struct Damage {
 impl Damage {
     pub fn apply(&self, mut bytes: Vec<u8>) -> Vec<u8> {
         for (at, byte) in self.bytes.iter() {
-            // The beginning counts most.
+            // Damage near the start is the most interesting.
             let at = if at % 2 == 0 { usize::from(at / 2 % 300) } else { (usize::from(*at) * bytes.len()) >> 16 };
             if let Some(place) = bytes.get_mut(at) {
                 *place = *byte;
@@ -71,7 +71,7 @@ impl Checkpoint {
         [4, 8, 32, 64, 5, 1][usize::from(self.group) % 6]
     }
 
-    /// Elements of the matrices in their order, after the norms.
+    /// Sizes of the matrices in order, after the norms.
     fn matrices(&self) -> Vec<usize> {
         let [dim, hidden, layers, heads, kv_heads, vocab, _] = self.numbers();
         let kv = dim / heads * kv_heads;
@@ -80,7 +80,7 @@ impl Checkpoint {
         once(vocab * dim).chain(layers).chain((!self.tied).then_some(vocab * dim)).collect()
     }
 
-    /// Whether nothing is wrong with it: its weights are whole groups.
+    /// Whether the checkpoint is correct: its weights are whole groups.
     pub fn is_right(&self) -> bool {
         self.version % 3 < 2 || self.matrices().iter().all(|count| count.is_multiple_of(self.group()))
     }
@@ -121,14 +121,14 @@ impl Checkpoint {
     }
 }
 
-/// Tokens with their scores, as several programs keep them.
+/// Tokens with scores, which several file formats store.
 #[derive(Arbitrary, Clone, Debug)]
 pub struct Tokens(List<(String, Real, u8), 20>);
 
 pub const TOKENS: [&str; 12] = ["<unk>", "<s>", "</s>", "<pad>", "▁", "▁he", "l", "lo", "▁hello", "w", "or", "ld"];
 
 impl Tokens {
-    /// [`TOKENS`], with nothing wrong.
+    /// [`TOKENS`], without faults.
     pub fn few() -> Self {
         Self(List(TOKENS.map(|token| (token.to_string(), Real::Whole(-2), 0)).to_vec()))
     }

@@ -1,4 +1,4 @@
-//! What the fuzz targets of the host share: documents in JSON that are nearly right, and texts of words.
+//! Code shared by the host's fuzz targets: nearly correct JSON documents, and texts of words.
 #![allow(missing_docs)]
 
 pub mod files;
@@ -10,7 +10,7 @@ use fuzz::change::Real;
 use fuzz::list::List;
 use serde_json::{Map, Value};
 
-/// A text: words of a list that a target gives, and any other.
+/// A text: words from a target's list, and arbitrary ones.
 #[derive(Arbitrary, Clone, Debug)]
 pub struct Words<const MOST: usize>(List<Word, MOST>);
 
@@ -127,7 +127,7 @@ impl Edit {
     }
 }
 
-/// Takes out one of the values that `parent` consists of.
+/// Removes one of the values in `parent`.
 fn taken(parent: &mut Value, child: u8) -> Option<Value> {
     match parent {
         Value::Object(object) => {
@@ -139,7 +139,7 @@ fn taken(parent: &mut Value, child: u8) -> Option<Value> {
     }
 }
 
-/// A value by its number; the outer ones come first and are chosen more often.
+/// Finds a value by its number. Outer values come first and are chosen more often.
 fn place(document: &mut Value, at: u16) -> &mut Value {
     let (mut left, mut count) = (vec![&*document], 0);
     while let Some(value) = left.pop() {

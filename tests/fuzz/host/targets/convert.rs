@@ -1,4 +1,4 @@
-//! Any files of other programs: refused, or a GGUF that opens; and those that nothing is wrong with are not refused.
+//! Any files of other programs are refused or give a GGUF file that opens. Correct files are not refused.
 #![no_main]
 
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ enum Case {
     Tokenizer { kind: u8, model: u8, file: Edits, config: Option<Edits>, tokens: files::Tokens, damage: Damage },
 }
 
-/// Where the files lie: in memory, where there is such a place.
+/// Directory of the files, in memory if possible.
 static DIRECTORY: LazyLock<tempfile::TempDir> =
     LazyLock::new(|| tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a directory"));
 

@@ -1,5 +1,5 @@
-//! Any model in any type: refused, or the new file has the same tensors with finite numbers, is the same by any number of
-//! threads, and opens if the old one did.
+//! Any model in any type is refused, or the new file has the same tensors with finite values, does not depend on the
+//! number of threads, and opens if the old one did.
 #![no_main]
 
 use arbitrary::Arbitrary;
@@ -22,7 +22,7 @@ struct Case {
 #[derive(Arbitrary, Debug)]
 enum What {
     Model(File),
-    /// Tensors with rows of whole blocks, and their numbers in turn.
+    /// Tensors whose rows are whole blocks, filled with these values in turn.
     Tensors(List<(u8, u8, u8), 6>, List<Real, 40>),
 }
 

@@ -1,5 +1,5 @@
-//! Any HTTP body and any line of a batch: refused, or jobs that the engine can do: tokens of the vocabulary that fit into
-//! the context, parameters that the sampler takes, a table that the core takes. And any text of a model makes an answer.
+//! Any HTTP body and any batch line is refused, or gives jobs that the engine can run: tokens of the vocabulary that
+//! fit into the context, valid sampling parameters, a valid table. Any generated text gives a response.
 #![no_main]
 
 use std::sync::LazyLock;
@@ -32,7 +32,7 @@ static SERVICE: LazyLock<Service> = LazyLock::new(|| {
     }
 });
 
-/// Requests as they should be, with all that may be in them.
+/// Correct requests with all possible fields.
 static REQUESTS: LazyLock<[Value; 4]> = LazyLock::new(|| {
     let function = json!({ "name": "f", "description": "d", "parameters": {
         "type": "object", "properties": { "a": { "type": "integer" } }, "required": ["a"] } });
@@ -77,7 +77,7 @@ static REQUESTS: LazyLock<[Value; 4]> = LazyLock::new(|| {
 struct Case {
     request: u8,
     edits: Edits,
-    /// As a line of a batch.
+    /// Send it as a batch line.
     line: Option<Edits>,
     answer: Words<20>,
 }

@@ -1,5 +1,5 @@
-//! Any GBNF and any JSON schema: refused, or the core takes the table, no text leads into a dead end, and what a schema
-//! lets through is JSON.
+//! Any GBNF or JSON schema is refused, or the core accepts the table, no text leads to a dead end, and every text
+//! that a schema allows is JSON.
 #![no_main]
 
 use arbitrary::{Arbitrary, Result, Unstructured};
@@ -45,7 +45,7 @@ impl<'a> Arbitrary<'a> for Schema {
     }
 }
 
-/// A schema of up to four keywords, which mostly mean something together.
+/// A schema of up to four keywords, mostly ones that fit together.
 fn schema(u: &mut Unstructured<'_>, depth: usize) -> Result<Value> {
     if depth > 4 || u.is_empty() {
         return Ok(json!(true));
@@ -91,13 +91,14 @@ fn schema(u: &mut Unstructured<'_>, depth: usize) -> Result<Value> {
     Ok(map.into())
 }
 
-/// What a grammar lets through, if it ends; every state on the way has a way on.
+/// Generates a text that the grammar allows, if it ends. Every state on the way must have a continuation.
 fn told(table: &[u8], walk: &[u8]) -> Option<Vec<u8>> {
     let grammar = Grammar::new(table).expect("the core takes what the compiler makes");
     let mut constraint = Constraint::new(grammar);
     let mut text = vec![];
     for choice in walk.iter().chain(&[0; 60]) {
-        // Tokens of one byte each, after three that control. Without a choice left the least of them, which ends most things.
+        // Tokens of one byte each, after three control tokens. If `walk` is used up, the lowest one is chosen, which
+        // ends most texts.
         let allowed: Vec<u8> = (0..=255).filter(|byte| constraint.allows(&TOKENIZER, 3 + u32::from(*byte))).collect();
         if constraint.is_complete() && (choice % 4 == 0 || allowed.is_empty()) {
             return Some(text);

@@ -1,5 +1,5 @@
-//! Any template and conversation: refused, or the same prompt each time, of bounded size. And whatever users write, in
-//! every well-known format and in a template that tells it as it is: no control token comes of it.
+//! Any template and conversation is refused, or gives the same prompt each time, of bounded size. Text of users never
+//! becomes a control token, in any well-known format and in a template that copies it unchanged.
 #![no_main]
 
 use std::sync::LazyLock;
@@ -78,7 +78,7 @@ impl Case {
     }
 }
 
-/// As the renderer takes them; none, if it is no list.
+/// The messages as the renderer takes them; empty if it is not a list.
 fn list(messages: serde_json::Value) -> Vec<minijinja::Value> {
     serde_json::from_value(messages).unwrap_or_default()
 }
@@ -107,7 +107,7 @@ fuzz_target!(|case: Case| match &case.what {
             let ids = renderer.prompt(&list(case.messages(text))).encode(&TOKENIZER).expect("a text of bytes");
             ids.into_iter().filter(|id| TOKENIZER.token_type(*id) == TokenType::Control).collect::<Vec<_>>()
         };
-        // As much as was said, without a meaning; what is nothing may be left out.
+        // The text appears as plain tokens; empty text may be left out.
         let harmless = |words: &Words<12>| {
             let said = words.text(SAID).replace(['\u{fdd0}', '\u{fdd1}', '\u{fdd2}'], "");
             if said.trim().is_empty() { said } else { "a".to_string() }
