@@ -1,4 +1,4 @@
-//! `arenite batch`: in order, whole, and the same bytes however it is stopped.
+//! `arenite batch`: answers come in order and complete, with the same bytes however often it is stopped.
 
 use std::fs;
 use std::io::Write;
@@ -70,7 +70,7 @@ fn answers_are_whole_in_order_and_the_same_for_any_number_at_once() {
     }
     assert_eq!(text.lines().count(), 12);
 
-    // Killed after a while, and once in the middle of a line.
+    // Killed after some milliseconds, and once in the middle of a line.
     for after in [0, 50, 150, 400, 900] {
         let out = dir.path().join("out");
         let _ = fs::remove_file(&out);

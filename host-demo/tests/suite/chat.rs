@@ -1,4 +1,4 @@
-//! Conversations: templates against transformers' prompts, and a pseudo-terminal that talks.
+//! Conversations: templates compared with transformers' prompts, and chats on a pseudo-terminal.
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// A file in a directory of the test's own.
+/// Writes a file in a directory of the test.
 fn file(directory: &tempfile::TempDir, name: &str, content: impl AsRef<[u8]>) -> String {
     let path = directory.path().join(name);
     std::fs::write(&path, content).expect("a file");
@@ -37,12 +37,12 @@ fn directory() -> tempfile::TempDir {
     tempfile::tempdir().expect("a directory")
 }
 
-/// The built-in model with a chat template in it.
+/// The built-in model with a chat template.
 fn with_template(template: &str) -> Vec<u8> {
     const KEY: &str = "tokenizer.chat_template";
     let long = |n: usize| (n as u64).to_le_bytes();
     let len = 8 + KEY.len() + 4 + 8 + template.len();
-    // Tensors stay where they are aligned: blanks in a comment fill up.
+    // A comment of spaces keeps the tensors aligned.
     let template = format!("{{#{}#}}{template}", " ".repeat((32 - (len + 4) % 32) % 32));
     let entry = [&long(KEY.len())[..], KEY.as_bytes(), &8u32.to_le_bytes(), &long(template.len()), template.as_bytes()];
     let (header, rest) = STORIES.split_at(24);
@@ -66,7 +66,7 @@ fn public_templates_give_the_prompts_that_transformers_gives() {
     let directory = directory();
     for case in &cases {
         let template = file(&directory, "t.jinja", case["template"].as_str().expect("a template"));
-        // In the order of the file: `serde_json` would sort the keys.
+        // In the file's order; `serde_json` would sort the keys.
         let text = |key: &str| raw(&json, case["name"].as_str().expect("a name"), key);
         let messages = file(&directory, "m.json", text("messages"));
         let tools = file(&directory, "tools.json", text("tools"));
@@ -88,7 +88,7 @@ fn public_templates_give_the_prompts_that_transformers_gives() {
     assert_eq!(cases.len(), 60);
 }
 
-/// The text of a field of a case, as it stands in the list of all.
+/// The text of a field of a case, exactly as in the list of all cases.
 fn raw<'a>(json: &'a str, name: &str, key: &str) -> &'a str {
     #[derive(serde::Deserialize)]
     struct Case<'a> {
@@ -173,7 +173,7 @@ fn a_template_that_fails_is_replaced_with_one_warning() {
     assert!(stderr(&output).contains("chatml"), "{}", stderr(&output));
 }
 
-/// The number before `word` in what `/stats` said.
+/// The number before `word` in the output of `/stats`.
 fn number(stats: &str, word: &str) -> usize {
     let line =
         stats.lines().find(|line| line.trim_start().starts_with(word)).unwrap_or_else(|| panic!("{word}: {stats}"));
@@ -192,7 +192,7 @@ fn five_turns_with_the_built_in_model() {
         terminal.says("/stats");
         let stats = terminal.wait_for("turns ") + &terminal.rest_of_line();
         assert_eq!(number(&stats, "turns"), turn + 1);
-        // Each is a story of its own: what stays is BOS, and words that are the same.
+        // Each is a separate story: BOS is kept, and any words that are the same.
         assert!(number(&stats, "kept") >= usize::from(turn > 0), "{stats}");
         assert!(number(&stats, "prefilled") < 20, "{stats}");
     }
@@ -229,7 +229,7 @@ fn five_turns_with_a_template_prefill_only_themselves() {
 
 #[test]
 fn ctrl_c_stops_the_answer_and_not_the_program() {
-    // No end token, and room for minutes.
+    // No end token, and room for minutes of text.
     let mut terminal = Terminal::start(&["chat", "--temp", "0", "-c", "60000", "--logit-bias", "2=-inf"]);
     terminal.says("Once upon a time");
     terminal.wait_for("there");
@@ -238,7 +238,7 @@ fn ctrl_c_stops_the_answer_and_not_the_program() {
     terminal.says("/stats");
     let stats = terminal.wait_for("turns ");
     assert!(stats.contains("interrupted"), "{stats}");
-    // At the prompt the first one only says what to do.
+    // At the prompt, the first Ctrl-C only prints advice.
     terminal.is_asked();
     terminal.types("\x03");
     terminal.wait_for("Ctrl-D or /quit");

@@ -1,4 +1,4 @@
-//! The command line from outside: the binary is run as a user runs it.
+//! The command line as a user runs it: these tests run the binary.
 
 use std::io::Read;
 use std::path::Path;
@@ -38,7 +38,7 @@ fn every_command_explains_itself_with_an_example() {
         let help = stdout(&[command, "--help"]);
         assert!(help.contains(&format!("arenite {command}")), "{help}");
         assert!(help.contains("Example"), "{help}");
-        // These name their files themselves.
+        // These commands name their files themselves.
         let names_files = ["pack", "quantize", "convert", "completions", "man"].contains(&command);
         assert_eq!(help.contains("--model"), !names_files, "{help}");
     }
@@ -122,7 +122,7 @@ fn errors_say_what_where_and_what_to_do() {
     let target = error(&["logits", "--ids", "1", "-o", path(&directory.path().join("none/x.npy"))]);
     assert!(target.contains("x.npy") && target.contains("create it first") && !target.contains("os error"), "{target}");
 
-    // What the system says is put into words, whichever command reads.
+    // System errors are put into words, whichever command reads.
     let none = path(&file).to_string() + ".none";
     for args in [
         &["generate", "-f", &none][..],
@@ -175,7 +175,7 @@ fn a_seed_tells_the_same_story_again() {
     let story = |seed: &str| stdout(&["generate", "-n", "40", "--temp", "1.2", "--seed", seed]);
     assert_eq!(story("1"), story("1"));
     assert_ne!(story("1"), story("2"));
-    // The seed of a story told by chance is in the JSON form.
+    // The JSON output has the random seed of a story.
     let told = json(&["generate", "-n", "20", "--format", "json"]);
     let seed = told["stats"]["seed"].to_string();
     assert_eq!(told["ids"], json(&["generate", "-n", "20", "--format", "json", "--seed", &seed])["ids"]);
@@ -212,7 +212,7 @@ fn formats_agree_with_each_other() {
     let bare = stdout(&[&args[..], &["--no-display-prompt"]].concat());
     assert_eq!(bare, format!("{text}\n"));
 
-    // Given as ids, the prompt is taken as it is.
+    // Token ids of a prompt are used exactly as given.
     let prompt = all["prompt_ids"].to_string();
     let again = json(&["generate", "--ids", &prompt, "-n", "12", "--temp", "0", "--ignore-eos", "--format", "ids"]);
     assert_eq!(again, ids);
@@ -228,7 +228,7 @@ fn stop_texts_and_biases() {
     assert_eq!(stopped["text"].as_str(), text.split(&stop).next());
     assert_eq!(stopped["stats"]["end"], "stop");
 
-    // The first token is forbidden: another one comes.
+    // If the first token is forbidden, another one is chosen.
     let first = free["ids"][0].as_u64().expect("an id");
     let biased = json(&[&base[..], &["--logit-bias", &format!("{first}=-1000")]].concat());
     assert_ne!(biased["ids"][0].as_u64(), Some(first));
@@ -253,7 +253,7 @@ fn tokenize_and_detokenize_are_inverse() {
 
 #[test]
 fn jsonl_takes_what_is_not_quite_text() {
-    // A lone surrogate as Python writes a stray byte, another one, and an escape that is fine.
+    // A lone surrogate as Python writes a stray byte, another lone surrogate, and a valid escape.
     let ids = stdout_with(&["tokenize", "--jsonl"], b"\"a\\udcffb\"\n\"\\ud800\"\n\"\\u00e9\"\n");
     assert_eq!(ids.lines().count(), 3);
     let text = stdout_with(&["detokenize", "--jsonl"], ids.as_bytes());
@@ -304,7 +304,7 @@ fn plans_are_consistent_in_every_form() {
     assert!(rust.contains(&format!("pub const KV_BYTES: usize = {};", number("kv_bytes"))), "{rust}");
     assert!(stdout(&["plan", "-c", "128", "-b", "4", "--kv", "q8_0"]).contains(&number("kv_bytes").to_string()));
 
-    // A board of one's own: the flash for the program is that of the features, which are named.
+    // A user-defined board: the flash of the program depends on the features, which are listed.
     let own = |flash: &str| json(&["plan", "-c", "64", "--flash", flash, "--ram", "128K,96K", "--json"]);
     let plan = own("3M");
     assert_eq!(plan["features"], serde_json::json!(["kv-f16", "llama", "q8_0"]));
@@ -314,12 +314,12 @@ fn plans_are_consistent_in_every_form() {
     assert_eq!(own(&needed.to_string())["boards"][0]["fits"], true);
     assert_eq!(own(&(needed - 1).to_string())["boards"][0]["fits"], false);
 
-    // A smaller number type and a shorter context take less.
+    // A smaller type and a shorter context need less memory.
     let kv = |args: &[&str]| json(&[&["plan", "--json"][..], args].concat())["kv_bytes"].as_u64();
     assert!(kv(&["-c", "128", "--kv", "q8_0"]) < kv(&["-c", "128", "--kv", "f16"]));
     assert!(kv(&["-c", "128", "--kv", "f16"]) < kv(&["-c", "128", "--kv", "f32"]));
     assert!(kv(&["-c", "64"]) < kv(&["-c", "128"]));
-    // What generate uses is what the plan says.
+    // `generate` uses exactly the planned memory.
     let stats = &json(&["generate", "-n", "1", "-c", "128", "-b", "4", "-t", "1", "--format", "json"])["stats"];
     let plan = json(&["plan", "-c", "128", "-b", "4", "--json"]);
     for key in ["workspace_bytes", "kv_bytes"] {
@@ -408,7 +408,7 @@ fn scores_are_log_probabilities() {
     for score in &scores {
         assert!((score["logprob"].as_f64().unwrap() - total(score)).abs() < 1e-9);
     }
-    // The same numbers out of the logits of `arenite logits`.
+    // The same values computed from the output of `arenite logits`.
     stdout(&["logits", "--ids", "1,403,407,261,378", "--all", "--kv", "f32", "-o", path(&file)]);
     let (_, logits) = npy(&file);
     let vocab = logits.len() / 5;
@@ -421,7 +421,7 @@ fn scores_are_log_probabilities() {
         let got = score["logprobs"][i - 2].as_f64().unwrap();
         assert!((got - want).abs() < 1e-6, "{got} {want}");
     }
-    // The text's own continuation is what the model says most readily.
+    // The text's own continuation is the model's most probable one.
     assert_eq!(scores[0]["greedy"], true);
 
     for (line, word) in [("{}", "prompt"), ("{\"prompt\": \"a\", \"continuation\": \"\"}", "nothing"), ("[", "line 1")]
@@ -500,7 +500,7 @@ fn one_tensor_in_numbers() {
     let dims = tensor.expect("it is there")["shape"].clone();
     assert_eq!(shape, format!("({}, {})", dims[1], dims[0]));
     assert!(numbers.iter().all(|x| x.is_finite()) && numbers.iter().any(|x| *x != 0.0));
-    // For people its rows come first.
+    // The text output shows rows first.
     let shown = format!("{} x {}", dims[1], dims[0]);
     let line = stdout(&["inspect"]).lines().find(|line| line.contains("blk.0.attn_k.weight")).map(str::to_string);
     assert!(line.as_ref().is_some_and(|line| line.contains(&shown)), "{line:?}");
@@ -541,7 +541,7 @@ fn ctrl_c_ends_the_line_and_prints_the_statistics() {
     let mut rest = Vec::new();
     out.read_to_end(&mut rest).expect("the rest");
     let output = child.wait_with_output().expect("the binary ends");
-    // A short context may have ended just before the signal came.
+    // A short context may have been full just before the signal came.
     assert!(matches!(output.status.code(), Some(130 | 0)), "{:?}", output.status);
     assert!(rest.ends_with(b"\n"));
     assert!(String::from_utf8_lossy(&output.stderr).contains("tok/s"));
@@ -603,7 +603,7 @@ fn a_file_with_only_a_vocabulary_tokenizes() {
     let model = tokenizers.join("ggml-vocab-llama-spm.gguf");
     let cases = vectors["cases"].as_array().expect("a list");
     assert!(cases.len() > 100);
-    // Bytes that are not UTF-8 go in as they are: a JSON string takes them.
+    // Bytes that are not UTF-8 are passed unchanged in a JSON string.
     let lines: Vec<u8> = cases.iter().flat_map(|case| json_line(&bytes_of(case))).collect();
     let output = arenite_with(&["tokenize", "-m", path(&model), "--jsonl"], &lines);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -613,13 +613,13 @@ fn a_file_with_only_a_vocabulary_tokenizes() {
     }
     let back = stdout_with(&["detokenize", "-m", path(&model), "--jsonl"], got.as_bytes());
     for (case, text) in cases.iter().zip(back.lines()) {
-        // SentencePiece writes spaces as U+2581, so one in a text comes back as a space.
+        // SentencePiece writes spaces as U+2581, so that character comes back as a space.
         let expected = String::from_utf8_lossy(&bytes_of(case)).replace('\u{2581}', " ");
         assert_eq!(serde_json::from_str::<Value>(text).expect("JSON"), Value::from(expected), "{case}");
     }
 }
 
-/// The bytes of a test string, which the vectors have in hexadecimal.
+/// The bytes of a test string, which is hexadecimal in the vectors.
 fn bytes_of(case: &Value) -> Vec<u8> {
     let hex = case["hex"].as_str().expect("hex");
     (0..hex.len()).step_by(2).map(|i| u8::from_str_radix(&hex[i..i + 2], 16).expect("hex")).collect()

@@ -1,4 +1,4 @@
-//! Running the binary as a user runs it.
+//! Runs the binary as a user does.
 #![allow(dead_code)] // each test program takes what it needs
 
 use std::io::Write;
@@ -16,7 +16,7 @@ pub fn arenite_with(args: &[&str], input: &[u8]) -> Output {
         .stderr(Stdio::piped())
         .spawn()
         .expect("the binary starts");
-    // A command that does not read its input closes the pipe: not a fault here.
+    // A command that does not read its input closes the pipe, which is fine.
     let _ = child.stdin.take().expect("a pipe").write_all(input);
     child.wait_with_output().expect("the binary ends")
 }
@@ -41,7 +41,7 @@ pub fn json(args: &[&str]) -> Value {
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{args:?}: {error}: {text}"))
 }
 
-/// The one line on standard error of a run that must fail with exit code 1.
+/// The only line on standard error of a run that must fail with exit code 1.
 pub fn error(args: &[&str]) -> String {
     let output = arenite(args);
     let stderr = String::from_utf8(output.stderr).expect("UTF-8");
@@ -51,7 +51,7 @@ pub fn error(args: &[&str]) -> String {
     stderr.trim_end().to_string()
 }
 
-/// A directory of reference cases, if they are here.
+/// A directory of reference cases, if available.
 pub fn fixtures(case: &str) -> Option<PathBuf> {
     let Some(root) = std::env::var_os("ARENITE_FIXTURES") else {
         eprintln!("SKIP: ARENITE_FIXTURES is not set, so {case} is not tested");
@@ -64,7 +64,7 @@ pub fn path(path: &Path) -> &str {
     path.to_str().expect("a path in UTF-8")
 }
 
-/// The shape and the numbers of a NumPy file.
+/// The shape and the values of a NumPy file.
 pub fn npy(file: &Path) -> (String, Vec<f32>) {
     let bytes = std::fs::read(file).expect("a file");
     let (header, values) = bytes.split_at(10 + usize::from(u16::from_le_bytes([bytes[8], bytes[9]])));
@@ -73,12 +73,12 @@ pub fn npy(file: &Path) -> (String, Vec<f32>) {
     (shape.to_string(), values.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect())
 }
 
-/// A model of the repository.
+/// A model in the repository.
 pub fn committed(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name)
 }
 
-/// One JSON value a line.
+/// Parses one JSON value per line.
 pub fn lines(text: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))).collect()
 }

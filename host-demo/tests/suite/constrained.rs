@@ -1,4 +1,4 @@
-//! `generate` under grammars and schemas, hot: every answer that is whole is one that the schema allows.
+//! `generate` under grammars and schemas at a high temperature: every complete answer must satisfy the schema.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -9,7 +9,7 @@ fn arenite() -> Command {
     Command::new(env!("CARGO_BIN_EXE_arenite"))
 }
 
-/// The answers to these prompts.
+/// The answers to some prompts.
 fn answers(args: &[&str], prompts: usize) -> Vec<Value> {
     let mut child = arenite()
         .args(["generate", "--jsonl", "--temp", "1.5", "--seed", "3"])
@@ -49,7 +49,7 @@ fn answers_are_what_schemas_ask_for() {
         for answer in answers(&["--json-schema", schema], 20) {
             let text = answer["text"].as_str().unwrap();
             if matches!(answer["end"].as_str(), Some("length" | "context")) {
-                continue; // it says so
+                continue; // reported as incomplete
             }
             let value: Value = serde_json::from_str(text).unwrap_or_else(|error| panic!("{schema}: {text:?}: {error}"));
             assert!(validator.is_valid(&value), "{schema}: {text}");
@@ -95,7 +95,7 @@ fn guesses_change_nothing() {
     let prompts: String = (0..50)
         .map(|i| {
             let (a, b) = (words[i % 5], words[i / 5 % 5]);
-            // Some repeat themselves.
+            // Some prompts repeat themselves.
             let again = format!("The {a} and the {b}. ").repeat(i % 4);
             format!("\"{again}The {a} and\"\n")
         })

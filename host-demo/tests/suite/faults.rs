@@ -1,5 +1,5 @@
-//! What the system does to a program: full disks, limits, links, devices, files that shrink. Each is one clear line
-//! and an exit code, and what was there before is still there.
+//! System faults: full disks, limits, links, devices, and files that shrink. Each gives one clear line and an exit
+//! code, and existing files stay unchanged.
 #![cfg(target_os = "linux")]
 
 use std::ffi::OsStr;
@@ -12,7 +12,7 @@ use std::process::{Command, Output, Stdio};
 
 const ARENITE: &str = env!("CARGO_BIN_EXE_arenite");
 
-/// Every way to write a file, onto `file` in `directory`.
+/// Every command that writes a file, applied to `file` in `directory`.
 fn writers(directory: &Path, file: &str) -> Vec<String> {
     let stories = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/stories.gguf");
     let (stories, file) = (stories.display(), directory.join(file).display().to_string());
@@ -32,7 +32,7 @@ fn shell(before: &str, arguments: &str) -> Output {
     Command::new("sh").arg("-c").arg(format!("{before}; exec {ARENITE} {arguments}")).output().unwrap()
 }
 
-/// The one line of a command that failed.
+/// The only line of a command that failed.
 #[track_caller]
 fn failure(output: Output) -> String {
     let error = String::from_utf8(output.stderr).unwrap();
@@ -142,7 +142,7 @@ fn a_model_that_shrinks_while_it_runs_is_named() {
     assert!(error.starts_with("error: ") && error.contains("model.gguf became shorter while it was in use"), "{error}");
 }
 
-/// The English-Hindi model of the fixtures with another config, and what `convert` says of it.
+/// Converts the English-Hindi model of the fixtures with a changed config. Returns the output.
 fn converted(change: impl Fn(&mut serde_json::Value)) -> (Output, PathBuf, tempfile::TempDir) {
     let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/english_hindi");
     let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! llama2.c's files, against what its own programs say.
+//! llama2.c's files, compared with the output of its own programs.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ fn reference(case: &Path) -> Value {
     serde_json::from_slice(&std::fs::read(case.join("ref.json")).expect("ref.json")).expect("JSON")
 }
 
-/// `-m` and `--tokenizer`.
+/// The options `-m` and `--tokenizer`.
 fn given(case: &Path, model: &str, tokenizer: &str) -> [String; 4] {
     let file = |name: &str| path(&case.join(name)).to_string();
     ["-m".into(), file(model), "--tokenizer".into(), file(tokenizer)]
@@ -38,7 +38,7 @@ fn stories260k_tells_what_run_c_tells() {
 fn a_seed_gives_the_text_that_run_c_gives() {
     let Some(case) = fixtures("stories260K") else { return };
     let model = given(&case, "stories260K.bin", "tok512.bin");
-    // The beginning of what `run stories260K.bin -z tok512.bin -t 0.9 -p P -s S -n 256 -i "Once upon a time"` prints.
+    // The start of the output of `run stories260K.bin -z tok512.bin -t 0.9 -p P -s S -n 256 -i "Once upon a time"`.
     for (seed, top_p, want) in [
         (
             "1",
@@ -127,7 +127,7 @@ fn a_conversion_is_what_it_should_be() {
         assert_eq!(metadata["tokenizer.ggml.eot_token_id"], 1);
     }
 
-    // Other programs read int8 as Q8_0; a command takes the groups as they are.
+    // Other programs read int8 as Q8_0; a command that reads the checkpoint keeps the groups.
     let types = |report: Value| -> Vec<String> {
         let tensors = report["tensors"].as_array().expect("tensors").iter();
         tensors.map(|tensor| tensor["type"].to_string()).filter(|kind| kind != "\"F32\"").collect()

@@ -1,4 +1,4 @@
-//! The tests of the command line in one program: it is linked once.
+//! All tests of the command line in one program, which is linked once.
 
 mod batch;
 mod chat;

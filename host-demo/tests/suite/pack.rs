@@ -1,11 +1,11 @@
-//! `arenite pack` from outside.
+//! Tests `arenite pack` by running the binary.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::common::{arenite, committed, error, fixtures, json, path, stdout, stdout_with};
 
-/// Packs `file` and gives what was written, and what was said.
+/// Packs `file`. Returns the new file and the messages.
 fn packed(file: &Path, directory: &Path) -> (PathBuf, String) {
     let out = directory.join("packed.gguf");
     let output = arenite(&["pack", path(file), path(&out)]);
@@ -14,7 +14,7 @@ fn packed(file: &Path, directory: &Path) -> (PathBuf, String) {
     (out, stderr)
 }
 
-/// Texts as JSON strings, one a line: what the tokenizers have trouble with.
+/// Texts as JSON strings, one per line, that are difficult for tokenizers.
 const TEXTS: &[u8] = br#"""
 "Hello, world!  How   are you?"
 "  leading and trailing  "
@@ -80,7 +80,7 @@ fn packing_drops_what_a_device_does_not_need() {
     }
     assert!(after.contains(&"arenite.tokenizer.index".to_string()) && !after.contains(&"general.type".to_string()));
 
-    // On request more stays, and a file may take its own place.
+    // `--keep` keeps more, and a file may be replaced by its packed form.
     let once = std::fs::read(&out).unwrap();
     let status = arenite(&["pack", path(&out), path(&out)]).status;
     assert!(status.success() && std::fs::read(&out).unwrap() == once);
@@ -108,7 +108,7 @@ fn packed_vocabularies_of_every_kind() {
             continue;
         }
         if !arenite(&["tokenize", "-m", path(&file), "-p", "x"]).status.success() {
-            continue; // a kind that does not run yet
+            continue; // a tokenizer that is not supported
         }
         let (out, _) = packed(&file, directory.path());
         assert_same_tokens(&file, &out);

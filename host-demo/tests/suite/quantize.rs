@@ -1,4 +1,4 @@
-//! `quantize`, `imatrix` and `perplexity` as a user runs them.
+//! Tests `quantize`, `imatrix` and `perplexity` by running the binary.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ fn stdout(args: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("UTF-8")
 }
 
-/// The one line of a run that must fail.
+/// The only line of a run that must fail.
 fn error(args: &[&str]) -> String {
     let output = arenite(args);
     let stderr = String::from_utf8(output.stderr).expect("UTF-8");
@@ -33,12 +33,12 @@ fn entries(directory: &Path) -> Vec<String> {
     all.map(|entry| entry.expect("an entry").file_name().into_string().expect("UTF-8")).collect()
 }
 
-/// The model that the binary has with it.
+/// The built-in story model.
 fn stories() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("models/stories.gguf")
 }
 
-/// A file of the old model's kind with one large matrix: `rows` of 4096 numbers.
+/// Writes a model with one large matrix: `rows` of 4096 values.
 fn large_model(at: &Path, rows: u64) {
     let string = |text: &str| [&(text.len() as u64).to_le_bytes(), text.as_bytes()].concat();
     let mut bytes = b"GGUF\x03\0\0\0".to_vec();
@@ -146,7 +146,7 @@ fn a_full_disk_leaves_nothing() {
     let model = directory.path().join("model");
     large_model(&model, 512);
     let out = directory.path().join("out");
-    // A limit on the size of files fails as a full disk does: in the middle of writing.
+    // A limit on file size fails like a full disk, in the middle of writing.
     let script = format!("ulimit -f 512; exec \"$0\" quantize {} {} Q8_0", path(&model), path(&out));
     let shell = Command::new("sh").args(["-c", &script, env!("CARGO_BIN_EXE_arenite")]).output().expect("a shell");
     let stderr = String::from_utf8_lossy(&shell.stderr);

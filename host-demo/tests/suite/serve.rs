@@ -1,5 +1,5 @@
-//! `arenite serve`: who asks gets what he would get alone, and nobody keeps the others out. The longer forms of these
-//! checks are in `tests/serving`.
+//! `arenite serve`: each client gets the same answer as alone, and no client can block the others. `tests/serving`
+//! has longer checks.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -34,7 +34,7 @@ impl Server {
         socket
     }
 
-    /// Head and body of the answer; empty where the connection was closed before all was sent.
+    /// Head and body of the response; empty if the connection was closed before everything was sent.
     fn ask(&self, method: &str, path: &str, headers: &str, body: &[u8]) -> (String, String) {
         let mut socket = self.connect();
         let head = format!(
@@ -102,7 +102,7 @@ fn answers_are_those_that_come_alone() {
                 for i in 0..6 {
                     let kind = (seed + i * i) % kinds.len();
                     if (seed + i) % 5 == 0 {
-                        // Leaves in the middle.
+                        // Disconnects in the middle.
                         let mut body = kinds[kind].clone();
                         body["stream"] = json!(true);
                         let body = body.to_string();
@@ -121,7 +121,7 @@ fn answers_are_those_that_come_alone() {
         }
     });
     assert_eq!(server.text(&kinds[0]), alone[0]);
-    // Who has left holds nothing.
+    // A client that has disconnected holds no resources.
     let is_idle = || server.metric("answers_running") == 0 && server.metric("requests_open") == 0;
     let mut looks = 0;
     while !is_idle() {
@@ -146,7 +146,7 @@ fn a_common_beginning_is_read_once() {
     assert!(first > 80 && cached == 0 && computed == first);
     let (second, cached, computed) = ask("A dog and a bird");
     assert!(cached > 80 && computed == second - cached && computed < 16, "{second} {cached} {computed}");
-    // The same again, as who regenerates an answer asks.
+    // The same request again, as if the answer were regenerated.
     assert_eq!(ask("A dog and a bird").2, 1);
 }
 
@@ -176,7 +176,7 @@ fn bad_requests_are_refused_and_the_next_is_served() {
         assert!(found == 0 || answer["error"]["message"].is_string() && answer["error"]["type"].is_string(), "{answer}");
         assert_eq!(server.text(&good()), said);
     }
-    // More than there are places for, all of which want nothing.
+    // More connections than allowed, none of which sends a complete request.
     let halves =
         [&b""[..], b"POST /v1/comp", b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{"];
     let held: Vec<TcpStream> = (0..600)
@@ -191,7 +191,7 @@ fn bad_requests_are_refused_and_the_next_is_served() {
     assert_eq!(server.text(&good()), said);
 }
 
-/// What one request may bring in numbers, and what its grammar may cost.
+/// Limits of a single request, and of the cost of its grammar.
 #[test]
 fn what_one_request_brings_is_limited() {
     let server = Server::start(&["--parallel", "2"]);
@@ -260,7 +260,7 @@ fn keys_and_origins() {
         head.starts_with("HTTP/1.1 200") && head.contains("access-control-allow-origin: https://a.example"),
         "{head}"
     );
-    // Browsers ask beforehand, without the key.
+    // Browsers send a preflight request, without the key.
     let headers = "Origin: https://a.example\r\nAccess-Control-Request-Method: POST\r\n";
     let (head, _) = server.ask("OPTIONS", "/v1/completions", headers, b"");
     assert!(head.starts_with("HTTP/1.1 200") && head.contains("access-control-allow-headers"), "{head}");
@@ -278,7 +278,7 @@ fn a_signal_ends_it_when_all_is_answered() {
     assert!(server.process.wait().unwrap().success());
 }
 
-/// Pairs of texts through `/v1/rerank`: the scores of transformers, the best first.
+/// Pairs of texts through `/v1/rerank`: transformers' scores, the best first.
 #[test]
 fn rerankers() {
     let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/bert_reranker");

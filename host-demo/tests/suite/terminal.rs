@@ -1,4 +1,4 @@
-//! A pseudo-terminal with `arenite` at it.
+//! Runs `arenite` on a pseudo-terminal.
 
 use std::io::{Read, Write};
 use std::sync::mpsc::{Receiver, channel};
@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 
 use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
 
-/// Longer than anything takes on a busy machine; only a failure waits for it.
+/// Longer than anything takes on a busy machine; only a failing test waits this long.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 pub struct Terminal {
     child: Box<dyn Child + Send + Sync>,
     keys: Box<dyn Write + Send>,
     output: Receiver<Vec<u8>>,
-    /// What came and was not yet waited for.
+    /// Output that no test has waited for yet.
     seen: String,
     _pty: Box<dyn MasterPty + Send>,
 }
@@ -45,18 +45,18 @@ impl Terminal {
         self.keys.flush().expect("it reads");
     }
 
-    /// Waits until a line can be typed: the editor asks to be told of pasted text.
+    /// Waits for the line editor, which enables bracketed paste when it is ready.
     pub fn is_asked(&mut self) {
         self.wait_for("\x1b[?2004h");
     }
 
-    /// Types a line when it is asked.
+    /// Types a line when the editor is ready.
     pub fn says(&mut self, line: &str) {
         self.is_asked();
         self.types(&format!("{line}\r"));
     }
 
-    /// Everything up to and with `text`.
+    /// Waits for `text`. Returns the output up to and including it.
     #[track_caller]
     pub fn wait_for(&mut self, text: &str) -> String {
         let until = Instant::now() + PATIENCE;
@@ -72,21 +72,21 @@ impl Terminal {
         }
     }
 
-    /// What still comes on this line.
+    /// The rest of the current line.
     pub fn rest_of_line(&mut self) -> String {
         self.wait_for("\n")
     }
 
-    /// Waits for the end, and says whether all went well.
+    /// Waits for the program to end. Returns whether it succeeded.
     pub fn ends(&mut self) -> bool {
         self.child.wait().expect("it ends").success()
     }
 
-    /// Everything that comes until the program ends.
+    /// All output until the program ends.
     pub fn remainder(&mut self) -> String {
         self.ends();
         let mut all = std::mem::take(&mut self.seen);
-        // The end of the program is the end of what comes, soon after.
+        // The output ends soon after the program.
         while let Ok(bytes) = self.output.recv_timeout(Duration::from_millis(300)) {
             all += &String::from_utf8_lossy(&bytes);
         }

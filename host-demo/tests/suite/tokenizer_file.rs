@@ -1,11 +1,11 @@
-//! Vocabularies out of tokenizers' own files. The ids are those of Hugging Face's tokenizers 0.22 for the same files.
+//! Vocabularies from tokenizer files. The ids are from Hugging Face's tokenizers 0.22 for the same files.
 
 use std::path::PathBuf;
 
 use crate::common::{committed, error, json, path, stdout};
 use serde_json::{Map, Value, json};
 
-/// A model with 512 rows; what it computes does not matter here.
+/// A model with 512 rows; its output does not matter here.
 fn model() -> PathBuf {
     committed("tests/fixtures/llama_mha/F16.gguf")
 }
@@ -29,14 +29,14 @@ fn template(first: Option<(&str, u32)>, last: Option<(&str, u32)>) -> Value {
     json!({"type": "TemplateProcessing", "single": single, "special_tokens": ids})
 }
 
-/// The ids of `text`, with what the tokenizer adds, when `tokenizer` is given as the model's.
+/// The ids of `text` with special tokens, if `tokenizer` replaces the model's.
 fn ids(tokenizer: &Value, text: &str) -> Value {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("tokenizer.json");
     std::fs::write(&file, tokenizer.to_string()).expect("a file");
     let how = ["tokenize", "--add-special", "--json", "-p", text];
     let given = json(&[&how[..], &["-m", path(&model()), "--tokenizer", path(&file)]].concat());
-    // And the same from a file that was converted.
+    // The same from a converted file.
     let output = directory.path().join("out.gguf");
     stdout(&["convert", "tokenizer", path(&file), path(&model()), path(&output)]);
     assert_eq!(json(&[&how[..], &["-m", path(&output)]].concat()), given);
@@ -142,7 +142,7 @@ fn what_is_no_vocabulary_is_told() {
     assert!(tell(&large.to_string()).contains("too large for any vocabulary"));
 }
 
-/// SentencePiece's own file, and llama2.c's, of one vocabulary: llama2.c's exporter made the one of the other.
+/// SentencePiece's file and llama2.c's file of the same vocabulary; llama2.c's exporter converted one to the other.
 #[test]
 fn files_of_one_vocabulary() {
     let Some(case) = crate::common::fixtures("llama2c_legacy") else { return };

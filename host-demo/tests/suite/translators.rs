@@ -1,15 +1,15 @@
-//! Conversion of encoder-decoders, and what the converted models say, against transformers and torch in
-//! fp32. One case is in `tests/fixtures`, the others are in the directory that `ARENITE_FIXTURES` names.
+//! Converts encoder-decoders and compares their output with transformers and torch in fp32. One case is in
+//! `tests/fixtures`, the others in the directory that `ARENITE_FIXTURES` names.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
 
-/// As in `tests/suite/encoders.rs`: nothing is rounded but the sums.
+/// As in `tests/suite/encoders.rs`: only sums are rounded.
 const TOLERANCE: f64 = 2e-5;
 
-/// Runs the command line; its standard output.
+/// Runs the command line and returns its standard output.
 fn arenite(args: &[&str]) -> Vec<u8> {
     let output = Command::new(env!("CARGO_BIN_EXE_arenite")).args(args).output().unwrap();
     assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -41,7 +41,7 @@ fn floats(bytes: &[u8]) -> Vec<f32> {
     bytes.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect()
 }
 
-/// The numbers of a `.npy` file.
+/// The values of a `.npy` file.
 fn npy(path: &Path) -> Vec<f32> {
     let bytes = std::fs::read(path).unwrap();
     floats(&bytes[10 + u16::from_le_bytes([bytes[8], bytes[9]]) as usize..])
@@ -81,7 +81,7 @@ fn converted_models_equal_their_originals() {
                 assert!(error <= TOLERANCE, "{name} prompt {i} position {position}: {error:e}");
                 worst = worst.max(error);
             }
-            // Greedy, token by token.
+            // Greedy decoding, token by token.
             let greedy = prompt["greedy"].as_array().unwrap();
             let length = greedy.len().to_string();
             let args = ["translate", "--ids", &ids, "--beams", "1", "-n", &length, "--ignore-eos", "--format", "ids"];
@@ -98,7 +98,8 @@ fn converted_models_equal_their_originals() {
     }
 }
 
-/// `marian_relu` with 2 heads in the encoder and 8 in the decoder: `tests/fixtures/marian_heads.py` has the numbers.
+/// `marian_relu` with 2 heads in the encoder and 8 in the decoder; the values are from
+/// `tests/fixtures/marian_heads.py`.
 #[test]
 fn encoder_and_decoder_with_different_heads() {
     let Some((directory, _)) = case("marian_relu") else { return };

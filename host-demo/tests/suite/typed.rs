@@ -1,4 +1,4 @@
-//! What people type who know llama-cli, and where a text may come from.
+//! Flags that users of llama-cli type, and the sources of a text.
 
 use crate::common::{arenite, arenite_with, json, path, stdout, stdout_with};
 use serde_json::Value;
@@ -21,7 +21,7 @@ fn a_text_comes_from_everywhere() {
         let got = stdout_with(&[&["generate"][..], &GREEDY, more].concat(), input.as_bytes());
         assert_eq!(got, want, "{more:?}");
     }
-    // Without a text and without a pipe that has one it tells a story; elsewhere it says what is missing.
+    // Without a prompt and without piped input, `generate` tells a story; other commands report the missing text.
     assert_eq!(generated(&[]), generated(&["-p", "Once upon a time"]));
     let nothing = arenite(&["translate"]);
     assert_eq!(nothing.status.code(), Some(1));
@@ -215,7 +215,7 @@ fn ctrl_c_ends_every_command_with_its_code() {
             .stderr(Stdio::piped())
             .spawn()
             .expect("the binary starts");
-        // The handler is the first thing that it sets up.
+        // The handler is installed first.
         std::thread::sleep(std::time::Duration::from_millis(300));
         let mut left = 0;
         while child.try_wait().expect("a state").is_none() && left < 20 {
