@@ -272,7 +272,7 @@ def sentence_of_verb(rng):
 
 # --- what people and things are -----------------------------------------------------------------
 
-# Those on -ा change with what they describe.
+# Adjectives in -ा agree with their noun.
 OF_PEOPLE = [("happy", "खुश"), ("sad", "दुखी"), ("tired", "थका हुआ"), ("tall", "लम्बा"), ("young", "जवान"), ("poor", "गरीब"), ("rich", "अमीर"), ("busy", "व्यस्त"),
              ("sick", "बीमार"), ("strong", "ताकतवर"), ("good", "अच्छा"), ("beautiful", "सुंदर"), ("famous", "मशहूर"), ("angry", "गुस्सा"), ("ready", "तैयार"), ("right", "सही"), ("honest", "ईमानदार"), ("old", "बूढ़ा"), ("alone", "अकेला")]
 OF_THINGS = [("big", "बड़ा"), ("small", "छोटा"), ("new", "नया"), ("old", "पुराना"), ("good", "अच्छा"), ("beautiful", "सुंदर"), ("expensive", "महंगा"), ("cheap", "सस्ता"), ("red", "लाल"), ("white", "सफ़ेद"),

@@ -151,7 +151,7 @@ class Llama(nn.Module):
         self.table = rope_table(CONTEXT)
         for name, p in self.named_parameters():
             if p.dim() == 2:
-                # What is added to the residual stream starts smaller, as in GPT-2.
+                # Weights that add to the residual stream start smaller, as in GPT-2.
                 into = name.endswith(("attn_output.weight", "ffn_down.weight"))
                 nn.init.normal_(p, std=0.02 / math.sqrt(2 * LAYERS) if into else 0.02)
 

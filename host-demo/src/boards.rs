@@ -135,7 +135,7 @@ pub struct Need {
     pub tokenizer: usize,
 }
 
-/// Whether a model fits on a board.
+/// Result of fitting a model on a board.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fit {
     FlashTooSmall,

@@ -61,7 +61,7 @@ mod unix {
                     libc::_exit(1);
                 }
             }
-            // Not one of our mappings: restore the default action, which applies when this handler returns.
+            // The address is in none of our mappings: restore the default action, which applies when this handler returns.
             libc::signal(libc::SIGBUS, libc::SIG_DFL);
         }
     }

@@ -7,7 +7,7 @@ use std::ffi::{OsStr, OsString};
 use Meaning::{Alias, Ignored, Refused};
 use Value::{Maybe, No, Yes};
 
-/// Whether a flag takes a value.
+/// The value of a flag: none, required or optional.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Value {
     No,

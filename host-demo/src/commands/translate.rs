@@ -158,7 +158,7 @@ struct Best {
 /// Converts tokens to text.
 struct Speaker<'t> {
     tokenizer: Option<&'t Tokenizer<'t, 't>>,
-    /// Whether the tokens lose the information which words were separated by spaces.
+    /// True if the tokens do not record which words were separated by spaces.
     forgets_spaces: bool,
 }
 

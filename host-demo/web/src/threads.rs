@@ -94,7 +94,7 @@ pub unsafe extern "C" fn web_workers(count: usize, out: *mut arenite_workers) {
     unsafe { out.write(arenite_workers { count, user: null_mut(), run: Some(run) }) };
 }
 
-/// What a helper does all its life.
+/// The loop of a helper thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn web_help() -> ! {
     let number = |gate| gate & !(OPEN | RUNNING);

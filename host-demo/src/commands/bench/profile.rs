@@ -97,7 +97,7 @@ fn name(section: Section) -> &'static str {
     }
 }
 
-/// What to measure, and how often.
+/// The model, the tokens and the number of rounds to measure.
 pub struct Task<'t> {
     pub gguf: &'t Gguf<'t>,
     pub model: &'t Model<'t>,
