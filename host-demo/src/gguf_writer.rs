@@ -207,6 +207,11 @@ impl Header {
         }
     }
 
+    /// Returns whether a key is set.
+    pub fn has(&self, key: &str) -> bool {
+        self.key_at.contains_key(key)
+    }
+
     /// Aligns every tensor to a multiple of `alignment` bytes.
     ///
     /// # Errors

@@ -8,6 +8,7 @@
 
 mod boards;
 mod chat;
+mod checkpoint;
 mod cli;
 mod commands;
 mod corpus;

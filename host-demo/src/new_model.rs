@@ -15,6 +15,22 @@ pub fn write_model(path: &Path, write: impl FnOnce(&mut NewFile) -> Result<()>) 
     new_file::write_checked(path, write, |path| opens(path).context(refused))
 }
 
+/// As [`write_model`], but a model of an architecture that other programs run is written, too, with a line that says so.
+pub fn write_converted(path: &Path, write: impl FnOnce(&mut NewFile) -> Result<()>) -> Result<Option<String>> {
+    let mut note = None;
+    new_file::write_checked(path, write, |path| match opens(path) {
+        Err(error) => match error.downcast_ref::<arenite::Error>() {
+            Some(arenite::Error::Unsupported { what: "architecture", name }) => {
+                note = Some(format!("the architecture {name} is not one that this program runs"));
+                Ok(())
+            }
+            _ => Err(error.context("the converted model cannot be opened")),
+        },
+        Ok(()) => Ok(()),
+    })?;
+    Ok(note)
+}
+
 /// Whether the file at `path` is a model that runs, with a vocabulary, if it has one, that can be used.
 fn opens(path: &Path) -> Result<()> {
     let file = ModelFile::open(Some(path))?;

@@ -9,7 +9,8 @@ use super::convert_tokenizer;
 use crate::cli::NoModelArgs;
 use crate::new_model::write_model;
 use crate::output::note;
-use crate::{llama2c, seq2seq};
+use crate::quantize::mix::Mix;
+use crate::{checkpoint, llama2c, seq2seq};
 
 /// Convert a model in another format to GGUF
 #[derive(Debug, clap::Args)]
@@ -52,6 +53,27 @@ Int8 weights become Q8_0, whose scales are f16. With -m and --tokenizer the chec
         /// GGUF file to write; may be the same file
         output: PathBuf,
     },
+    /// Convert a checkpoint of Hugging Face's transformers, nanoGPT or llama2.c (safetensors or torch)
+    #[command(after_help = "Examples:
+  arenite convert hf SmolLM2-135M smollm2.gguf
+  arenite convert hf Qwen3-0.6B qwen3-q8.gguf --type q8_0
+  arenite convert hf out/ckpt.pt story.gguf --tokenizer tokenizer.json
+
+The folder has config.json, model.safetensors (or several files and their index, or pytorch_model.bin) and a tokenizer: \
+tokenizer.json, tokenizer.model, vocab.txt or llama2.c's tokenizer.bin.")]
+    Hf {
+        /// The folder, or a file of weights with config.json beside it
+        #[arg(value_name = "DIR|FILE")]
+        from: PathBuf,
+        /// The GGUF file to write
+        output: PathBuf,
+        /// Type of the weights, such as F16, Q8_0 or Q4_K_M [default: as they are]
+        #[arg(long = "type", value_name = "TYPE")]
+        mix: Option<Mix>,
+        /// A tokenizer from elsewhere: a file or a folder
+        #[arg(long, value_name = "PATH")]
+        tokenizer: Option<PathBuf>,
+    },
     /// Convert an encoder-decoder model: Marian, torch's nn.Transformer, or the English-Hindi translator
     #[command(after_help = "Example:
   arenite convert seq2seq opus-mt-en-hi en-hi.gguf
@@ -85,6 +107,12 @@ pub fn run(args: &Args) -> Result<()> {
             write_model(output, |out| converted.write(out))?;
             converted.notes.iter().for_each(note);
             note(format_args!("{}: {}", output.display(), converted.kind));
+        }
+        From::Hf { from, output, mix, tokenizer } => {
+            let request = checkpoint::Request { from, to: output, mix: *mix, tokenizer: tokenizer.as_deref() };
+            let report = checkpoint::convert(&request).with_context(|| from.display().to_string())?;
+            report.notes.iter().for_each(note);
+            note(format_args!("{}: {}", output.display(), report.architecture));
         }
         From::Tokenizer { tokenizer, input, output } => convert_tokenizer::run(tokenizer, input, output)?,
         From::Seq2seq { directory, output, kind } => {

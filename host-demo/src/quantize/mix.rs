@@ -197,6 +197,15 @@ fn may_change(tensor: &Shape<'_>) -> bool {
         && !KEPT.iter().any(|part| tensor.name.contains(part))
 }
 
+/// Metadata that the types depend on.
+pub struct Facts<'m> {
+    pub architecture: &'m str,
+    pub heads: u32,
+    pub key_heads: u32,
+    pub layers: u32,
+    pub experts: u32,
+}
+
 /// Chooses types for the tensors of a model in order. Holds the model's properties and counts of the tensors seen so
 /// far.
 pub struct Chooser<'a> {
@@ -227,15 +236,37 @@ impl<'a> Chooser<'a> {
             _ => gguf.u32(architecture, key),
         };
         let heads = number("attention.head_count")?.unwrap_or(0);
-        let key_heads = number("attention.head_count_kv")?.unwrap_or(heads);
-        let layers = number("block_count")?.unwrap_or(0) as usize;
-        let values = gguf.tensors().filter(|tensor| Role::of(tensor.name) == Role::Values).count();
-        Ok(Self {
+        let facts = Facts {
+            architecture,
+            heads,
+            key_heads: number("attention.head_count_kv")?.unwrap_or(heads),
+            layers: number("block_count")?.unwrap_or(0),
+            experts: number("expert_count")?.unwrap_or(0),
+        };
+        Ok(Self::of(&facts, gguf.tensors().map(|tensor| tensor.name), mix, options, has_importance))
+    }
+
+    /// For a model of these `facts`, with tensors of these names.
+    pub fn of<'n>(
+        facts: &Facts<'_>,
+        names: impl Iterator<Item = &'n str>,
+        mix: Mix,
+        options: &'a TypeOptions,
+        has_importance: bool,
+    ) -> Self {
+        let &Facts { architecture, heads, key_heads, layers, experts } = facts;
+        let layers = layers as usize;
+        let (mut values, mut tied) = (0, true);
+        for name in names {
+            values += usize::from(Role::of(name) == Role::Values);
+            tied &= name != "output.weight";
+        }
+        Self {
             mix,
             options,
             has_importance,
             layers,
-            experts: number("expert_count")?.unwrap_or(0),
+            experts,
             sharing: heads.checked_div(key_heads).unwrap_or(0),
             is_70b: match architecture {
                 "llama" => layers == 80 && heads != key_heads,
@@ -243,14 +274,14 @@ impl<'a> Chooser<'a> {
                 "jais2" => layers == 68,
                 _ => false,
             },
-            tied: gguf.tensor("output.weight").is_none(),
+            tied,
             values,
             architecture: architecture.to_owned(),
             values_seen: 0,
             down_seen: 0,
             gate_seen: 0,
             up_seen: 0,
-        })
+        }
     }
 
     /// Chooses the type of the next tensor. Tensors must come in the order of [`order`].

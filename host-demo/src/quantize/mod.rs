@@ -29,6 +29,11 @@ use crate::gguf_writer::Header;
 /// Elements that a thread encodes at a time; this takes some hundredths of a second.
 const PIECE: usize = 1 << 18;
 
+/// Encodes a row of weights. Returns `false` if `kind` has no encoder, or none without an importance matrix.
+pub fn encode_values(kind: TensorType, row: &[f32], out: &mut [u8]) -> bool {
+    encode::encode(kind, row, None, out)
+}
+
 /// A tensor and the type that it is converted to.
 pub struct Change<'a> {
     pub tensor: Tensor<'a>,

@@ -4,27 +4,44 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use arenite::Gguf;
-use arenite::gguf::Value as GgufValue;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::Value;
 
-use super::{BYTE, CONTROL, NORMAL, UNKNOWN, USER_DEFINED, Vocabulary, expressions, ids};
+use super::{BYTE, CONTROL, NORMAL, UNKNOWN, USER_DEFINED, Vocabulary, expressions, support};
 use crate::gguf_writer::Meta;
 
-pub fn read(gguf: &Gguf<'_>, path: &Path, file: &[u8]) -> Result<Vocabulary> {
+/// The model that a vocabulary is for.
+pub struct Model<'m> {
+    pub architecture: &'m str,
+    /// Its own pre-tokenizer, if it has a byte-level one.
+    pub pre: Option<&'m [u8]>,
+}
+
+/// The vocabulary of a file of its own, with what lies beside it.
+pub fn read_file(model: &Model<'_>, path: &Path, file: &[u8]) -> Result<Vocabulary> {
     let json: Value = serde_json::from_slice(file).context("it is not JSON")?;
+    let mut vocabulary = read(model, &json, &mut Vec::new())?;
+    let ids = vocabulary.ids();
+    ends(&json["post_processor"], &mut vocabulary);
+    config(path, &ids, &mut vocabulary);
+    if let Some(id) = vocabulary.tokens.iter().find(|(_, token)| token.kind == UNKNOWN).map(|(id, _)| *id) {
+        vocabulary.key("unknown_token_id", id);
+    }
+    Ok(vocabulary)
+}
+
+/// The tokens and merges; adds lines for people to `notes`.
+pub fn read(wanted: &Model<'_>, json: &Value, notes: &mut Vec<String>) -> Result<Vocabulary> {
     let mut vocabulary = Vocabulary::default();
     let model = &json["model"];
+    support::check(json, notes)?;
     match model["type"].as_str() {
-        Some("BPE") if is_byte_level(&json) => byte_level(gguf, &json, &mut vocabulary)?,
-        Some("BPE") => pieces_by_merges(gguf, &json, &mut vocabulary)?,
-        Some("Unigram") => unigram(&json, &mut vocabulary)?,
-        Some("WordPiece") => word_pieces(&json, &mut vocabulary)?,
-        other => {
-            bail!("its model type is {}: BPE, Unigram and WordPiece are supported", other.unwrap_or("without a type"))
-        }
+        Some("BPE") if is_byte_level(json) => byte_level(wanted, json, &mut vocabulary)?,
+        Some("BPE") => pieces_by_merges(wanted, json, &mut vocabulary)?,
+        Some("Unigram") => unigram(json, &mut vocabulary)?,
+        Some("WordPiece") => word_pieces(json, &mut vocabulary)?,
+        other => bail!("its model is {}: BPE, Unigram and WordPiece are supported", other.unwrap_or("without a type")),
     }
     if let Some(unknown) =
         model["unk_token"].as_str().or_else(|| model["vocab"][model["unk_id"].as_u64()? as usize][0].as_str())
@@ -36,28 +53,25 @@ pub fn read(gguf: &Gguf<'_>, path: &Path, file: &[u8]) -> Result<Vocabulary> {
         let text = token["content"].as_str().context("an added token has no text")?;
         let id = token["id"].as_u64().with_context(|| format!("the added token {text:?} has no id"))?;
         let unknown = model["unk_token"] == text || model["unk_id"] == id;
-        let kind = match token["special"] == true {
-            _ if unknown => UNKNOWN,
+        let kind = match token["special"] == true || super::special::looks_special(text) {
+            // WordPiece's unknown token is one of the control tokens.
+            _ if unknown && model["type"] != "WordPiece" && model["type"] != "BPE" => UNKNOWN,
             true => CONTROL,
             false => USER_DEFINED,
         };
-        vocabulary.set(id, text.to_owned(), 0.0, kind)?;
-    }
-    let ids = ids(&vocabulary);
-    ends(&json["post_processor"], &mut vocabulary);
-    config(path, &ids, &mut vocabulary);
-    if let Some(id) = vocabulary.tokens.iter().find(|(_, token)| token.kind == UNKNOWN).map(|(id, _)| *id) {
-        vocabulary.key("unknown_token_id", id);
+        let score = vocabulary.tokens.get(&u32::try_from(id).unwrap_or(u32::MAX)).map_or(0.0, |token| token.score);
+        let text = if kind == USER_DEFINED { text.replace('▁', " ") } else { text.to_owned() };
+        vocabulary.set(id, text, score, kind)?;
     }
     Ok(vocabulary)
 }
 
-fn list(value: &Value) -> impl Iterator<Item = &Value> {
+pub fn list(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
 /// Finds `value`, or an element of it, of the type `name`.
-fn part<'v>(value: &'v Value, name: &str) -> Option<&'v Value> {
+pub fn part<'v>(value: &'v Value, name: &str) -> Option<&'v Value> {
     if value["type"] == name {
         return Some(value);
     }
@@ -65,7 +79,7 @@ fn part<'v>(value: &'v Value, name: &str) -> Option<&'v Value> {
     parts.iter().flat_map(|parts| list(&value[*parts])).find_map(|value| part(value, name))
 }
 
-fn is_byte_level(json: &Value) -> bool {
+pub fn is_byte_level(json: &Value) -> bool {
     part(&json["pre_tokenizer"], "ByteLevel").or(part(&json["decoder"], "ByteLevel")).is_some()
 }
 
@@ -91,21 +105,17 @@ fn joined(merges: &[(&str, &str)]) -> Meta {
     Meta::strings(merges.iter().map(|(left, right)| format!("{left} {right}")))
 }
 
-fn byte_level(gguf: &Gguf<'_>, json: &Value, vocabulary: &mut Vocabulary) -> Result<()> {
+fn byte_level(wanted: &Model<'_>, json: &Value, vocabulary: &mut Vocabulary) -> Result<()> {
     for token in vocab(json)? {
         let (token, id) = token?;
         vocabulary.set(id, token.to_owned(), 0.0, NORMAL)?;
     }
     vocabulary.key("model", "gpt2");
     let name = expressions::name(&json["pre_tokenizer"], json["model"]["ignore_merges"] == true);
-    let own = |key: &str| match gguf.get(key) {
-        Some(GgufValue::Str(text)) => Some(text),
-        _ => None,
-    };
-    match (name, own("tokenizer.ggml.model"), own("tokenizer.ggml.pre")) {
+    match (name, wanted.pre) {
         // For an unknown expression, use the name in the model's file.
-        (Err(_), Some(b"gpt2"), Some(pre)) => vocabulary.key("pre", pre),
-        (name, ..) => vocabulary.key("pre", name?),
+        (Err(_), Some(pre)) => vocabulary.key("pre", pre),
+        (name, _) => vocabulary.key("pre", name?),
     }
     vocabulary.key("merges", joined(&merges(json)?));
     Ok(())
@@ -113,7 +123,7 @@ fn byte_level(gguf: &Gguf<'_>, json: &Value, vocabulary: &mut Vocabulary) -> Res
 
 /// Converts BPE over characters with byte tokens, Hugging Face's form of SentencePiece BPE. As in SentencePiece, the
 /// score of a token is the rank of the merge that produces it.
-fn pieces_by_merges(gguf: &Gguf<'_>, json: &Value, vocabulary: &mut Vocabulary) -> Result<()> {
+fn pieces_by_merges(wanted: &Model<'_>, json: &Value, vocabulary: &mut Vocabulary) -> Result<()> {
     let merges = merges(json)?;
     let mut ranks = HashMap::new();
     for (rank, (left, right)) in merges.iter().enumerate() {
@@ -125,7 +135,9 @@ fn pieces_by_merges(gguf: &Gguf<'_>, json: &Value, vocabulary: &mut Vocabulary) 
         let score = -(ranks.get(token).copied().unwrap_or(merges.len()) as f32);
         vocabulary.set(id, token.to_owned(), score, if is_byte { BYTE } else { NORMAL })?;
     }
-    if gguf.architecture().is_ok_and(|name| name == "gemma4") {
+    if wanted.architecture == "gemma4" {
+        // Merges say it all; the scores are llama.cpp's placeholder.
+        vocabulary.tokens.values_mut().for_each(|token| token.score = -1000.0);
         vocabulary.key("model", "gemma4");
         vocabulary.key("merges", joined(&merges));
     } else {
@@ -176,7 +188,7 @@ fn word_pieces(json: &Value, vocabulary: &mut Vocabulary) -> Result<()> {
         vocabulary.set(id, text, 0.0, NORMAL)?;
     }
     vocabulary.key("model", "bert");
-    vocabulary.key("pre", "default");
+    vocabulary.key("pre", "jina-v2-en"); // llama.cpp's name for all of these
     if let Some(normalizer) = part(&json["normalizer"], "BertNormalizer") {
         vocabulary.key("normalizer.lowercase", normalizer["lowercase"] != false);
     }

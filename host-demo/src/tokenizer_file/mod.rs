@@ -1,8 +1,11 @@
 //! Reads vocabularies from tokenizer files: `tokenizer.json`, `tokenizer.model`, and llama2.c's `tokenizer.bin`.
 
 mod expressions;
+pub mod folder;
 mod json;
 pub mod sentencepiece;
+mod special;
+mod support;
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
@@ -52,6 +55,11 @@ impl Vocabulary {
 
     fn key(&mut self, name: &'static str, value: impl Into<Meta>) {
         self.keys.push((name, value.into()));
+    }
+
+    /// The ids of tokens by their text.
+    fn ids(&self) -> HashMap<String, u32> {
+        self.tokens.iter().map(|(id, token)| (token.text.clone(), *id)).collect()
     }
 
     fn write(mut self, rows: usize, header: &mut Header) -> Result<()> {
@@ -122,13 +130,16 @@ fn vocabulary(gguf: &Gguf<'_>, path: &Path, file: &[u8], header: &mut Header) ->
             llama2c::vocabulary::read(file, rows)?.keys(header);
             return Ok(());
         }
-        _ if file.trim_ascii_start().starts_with(b"{") => json::read(gguf, path, file)?,
+        _ if file.trim_ascii_start().starts_with(b"{") => {
+            let text = |key: &str| match gguf.get(key) {
+                Some(Value::Str(text)) => Some(text),
+                _ => None,
+            };
+            let pre = text("tokenizer.ggml.pre").filter(|_| text("tokenizer.ggml.model") == Some(b"gpt2"));
+            json::read_file(&json::Model { architecture: gguf.architecture().unwrap_or_default(), pre }, path, file)?
+        }
         _ => sentencepiece::read(file)?,
     }
     .write(rows, header)
 }
 
-/// The ids of tokens by their text.
-fn ids(vocabulary: &Vocabulary) -> HashMap<String, u32> {
-    vocabulary.tokens.iter().map(|(id, token)| (token.text.clone(), *id)).collect()
-}

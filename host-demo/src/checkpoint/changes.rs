@@ -1,0 +1,240 @@
+//! What becomes of a tensor on its way: the same, with its rows in another order, or several tensors.
+
+use anyhow::{Context, Result, ensure};
+
+use super::config::Config;
+use super::view::{Step, View};
+
+/// A change of a tensor, into as many as the row of the table has names.
+pub type Change = for<'f> fn(&Config, View<'f>) -> Result<Vec<View<'f>>>;
+
+type Changed<'f> = Result<Vec<View<'f>>>;
+
+pub fn same<'f>(_: &Config, view: View<'f>) -> Changed<'f> {
+    Ok(vec![view])
+}
+
+/// The weights of norms that multiply by one more.
+pub fn plus_one<'f>(_: &Config, view: View<'f>) -> Changed<'f> {
+    Ok(vec![view.then(Step::Add(1.0))])
+}
+
+/// The logarithm of a decay: A = -exp(A_log).
+pub fn decay<'f>(_: &Config, view: View<'f>) -> Changed<'f> {
+    Ok(vec![view.then(Step::NegativeExp)])
+}
+
+/// Mamba 2's, a column.
+pub fn decay_column<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
+    column(config, view.then(Step::NegativeExp))
+}
+
+/// A vector as a column.
+pub fn column<'f>(_: &Config, view: View<'f>) -> Changed<'f> {
+    let len = view.len();
+    Ok(vec![view.squeeze().reshape(&[len, 1])?])
+}
+
+/// Without dimensions of size 1.
+pub fn squeezed<'f>(_: &Config, view: View<'f>) -> Changed<'f> {
+    Ok(vec![view.squeeze()])
+}
+
+pub fn transposed<'f>(_: &Config, view: View<'f>) -> Changed<'f> {
+    Ok(vec![view.transpose()?])
+}
+
+/// Rows of each head so that those of a rotation, which are half a head apart, become neighbours.
+fn rotated<'f>(view: View<'f>, heads: usize) -> Changed<'f> {
+    let dims = view.shape().to_vec();
+    let rows = dims.first().copied().unwrap_or(0);
+    let half = rows.checked_div(2 * heads).unwrap_or(0);
+    ensure!(half * heads * 2 == rows, "the tensor {} has {rows} rows: not {heads} heads of pairs", view.name());
+    let mut shape = vec![heads, 2, half];
+    shape.extend(&dims[1..]);
+    Ok(vec![view.reshape(&shape)?.swap(1, 2)?.seen_as(&dims)?])
+}
+
+/// The rows of queries for rotations of neighbours.
+pub fn rotated_q<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
+    rotated(view, config.heads()?)
+}
+
+/// The rows of keys for rotations of neighbours.
+pub fn rotated_k<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
+    rotated(view, config.key_heads()?)
+}
+
+/// q, k and v of each head side by side: all of q, of k, of v.
+pub fn by_heads<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
+    let heads = config.heads()?;
+    let dims = view.shape().to_vec();
+    let rows = dims.first().copied().unwrap_or(0);
+    let width = rows.checked_div(3 * heads).unwrap_or(0);
+    let mut shape = vec![heads, 3, width];
+    shape.extend(&dims[1..]);
+    let mut third = dims.clone();
+    third[0] = rows / 3;
+    view.reshape(&shape)?.parts(1, 3)?.into_iter().map(|part| part.seen_as(&third)).collect()
+}
+
+/// Falcon's: in each group of heads the queries, then the key, then the value.
+pub fn by_groups<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
+    let heads = config.heads()?;
+    let groups = config.number(&["num_kv_heads", "n_head_kv"])?.unwrap_or(1) as usize;
+    let (rows, columns) = (view.size(0)?, view.len() / view.size(0)?.max(1));
+    let (shared, width) = (heads / groups.max(1), columns / heads.max(1));
+    let grouped = view.reshape(&[groups, shared + 2, width, columns])?;
+    ensure!(groups * (shared + 2) * width == rows, "query_key_value has {rows} rows, which do not fit the heads");
+    let sizes = [shared, 1, 1];
+    let parts = grouped.split(1, &sizes)?.into_iter().zip(sizes);
+    parts.map(|(part, heads)| part.seen_as(&[groups * heads * width, columns])).collect()
+}
+
+/// Two halves of the rows of a matrix, or of each of several.
+pub fn halves<'f>(_: &Config, view: View<'f>) -> Changed<'f> {
+    let rows = view.shape().len().saturating_sub(2);
+    view.parts(rows, 2)
+}
+
+/// Two halves of the columns, each transposed.
+pub fn halves_transposed<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
+    halves(config, view.transpose()?)
+}
+
+/// Columns in turn of a gate and of what it gates, each transposed.
+pub fn in_turns_transposed<'f>(_: &Config, view: View<'f>) -> Changed<'f> {
+    in_turns(view.transpose()?, 1)
+}
+
+/// The same for biases.
+pub fn in_turns_last<'f>(_: &Config, view: View<'f>) -> Changed<'f> {
+    in_turns(view, 1)
+}
+
+fn in_turns<'f>(view: View<'f>, dim: usize) -> Changed<'f> {
+    let half = view.size(dim)? / 2;
+    Ok(vec![view.clone().every(dim, 0, 2, half)?, view.every(dim, 1, 2, half)?])
+}
+
+/// Gates and ups of experts in one matrix, as transformers before 5 has them (columns) or since (rows).
+pub fn experts_gate_up<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
+    let (width, ff) = (config.width()?, config.size(&["moe_intermediate_size"])?);
+    halves(config, oriented(config, view, 2 * ff, width)?)
+}
+
+/// The same of what leads back.
+pub fn experts_down<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
+    let (width, ff) = (config.width()?, config.size(&["moe_intermediate_size"])?);
+    Ok(vec![oriented(config, view, width, ff)?])
+}
+
+fn oriented<'f>(config: &Config, view: View<'f>, rows: usize, columns: usize) -> Result<View<'f>> {
+    let newer = config.text("transformers_version").and_then(|version| version.split('.').next()?.parse::<u32>().ok());
+    match *view.shape() {
+        [_, r, c] if (r, c) == (rows, columns) && (rows != columns || newer.is_none_or(|version| version >= 5)) => Ok(view),
+        [_, r, c] if (r, c) == (columns, rows) => view.transpose(),
+        ref other => anyhow::bail!("the tensor {} has shape {other:?}: not experts of {rows} x {columns}", view.name()),
+    }
+}
+
+/// q, k and v in one matrix, into three.
+pub fn qkv<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
+    let width = config.head_width()?;
+    let (q, k) = (config.heads()? * width, config.key_heads()? * width);
+    view.split(0, &[q, k, k])
+}
+
+/// DeepSeek's matrix from the latent to keys (transposed) and values.
+pub fn latent<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
+    let (key, value) = (config.size(&["qk_nope_head_dim"])?, config.size(&["v_head_dim"])?);
+    let (rows, columns) = (view.size(0)?, view.size(1)?);
+    let heads = rows / (key + value).max(1);
+    let mut parts = view.reshape(&[heads, key + value, columns])?.split(1, &[key, value])?;
+    let value = parts.pop().context("no values")?;
+    let key = parts.pop().context("no keys")?;
+    Ok(vec![key.transpose()?, value])
+}
+
+/// The norm of a state-space mixer, a row for each group.
+pub fn by_ssm_groups<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
+    let groups = config.number(&["n_groups", "mamba_n_groups", "num_groups"])?.unwrap_or(1) as usize;
+    let len = view.len();
+    ensure!(groups > 0 && len.is_multiple_of(groups), "the tensor {} is not of {groups} groups", view.name());
+    Ok(vec![view.reshape(&[groups, len / groups])?])
+}
+
+/// Key heads, value heads of each, and the widths of both, of a gated delta net.
+fn delta(config: &Config) -> Result<[usize; 4]> {
+    let size = |name: &str| config.size(&[name]);
+    let (keys, values) = (size("linear_num_key_heads")?, size("linear_num_value_heads")?);
+    ensure!(keys > 0 && values.is_multiple_of(keys), "config.json has {values} value heads for {keys} key heads");
+    Ok([keys, values / keys, size("linear_key_head_dim")?, size("linear_value_head_dim")?])
+}
+
+/// Value heads of one key head after the other, into one of each key head in turns; `width` rows each.
+fn heads_in_turns<'f>(config: &Config, view: View<'f>, width: usize) -> Result<View<'f>> {
+    let [keys, shared, ..] = delta(config)?;
+    let dims = view.shape().to_vec();
+    let mut shape = vec![keys, shared, width];
+    shape.extend(dims.get(1..).unwrap_or_default());
+    view.reshape(&shape)?.swap(0, 1)?.seen_as(&dims)
+}
+
+/// The rows of values.
+pub fn delta_values<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
+    let width = delta(config)?[3];
+    Ok(vec![heads_in_turns(config, view, width)?])
+}
+
+/// A row, or a number, for each value head.
+pub fn delta_heads<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
+    Ok(vec![heads_in_turns(config, view, 1)?])
+}
+
+pub fn delta_decay<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
+    delta_heads(config, view.then(Step::NegativeExp))
+}
+
+/// The rows of queries, keys and values: those of values in turns.
+pub fn delta_qkv<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
+    let [keys, shared, key, value] = delta(config)?;
+    let mut parts = view.squeeze().split(0, &[2 * keys * key, keys * shared * value])?;
+    let values = parts.pop().context("no values")?;
+    parts.push(heads_in_turns(config, values, value)?);
+    Ok(parts)
+}
+
+/// The columns of values.
+pub fn delta_columns<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
+    let [keys, shared, _, value] = delta(config)?;
+    let dims = view.shape().to_vec();
+    let shape = [view.size(0)?, keys, shared, value];
+    Ok(vec![view.reshape(&shape)?.swap(1, 2)?.seen_as(&dims)?])
+}
+
+/// Qwen 3 Next: for each key head q, k, its values, their gates.
+pub fn delta_groups<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
+    let [keys, shared, key, value] = delta(config)?;
+    let columns = view.size(1)?;
+    let sizes = [key, key, shared * value, shared * value];
+    let parts = view.reshape(&[keys, sizes.iter().sum(), columns])?.split(1, &sizes)?.into_iter().zip(sizes);
+    parts.map(|(part, rows)| part.seen_as(&[keys * rows, columns])).collect()
+}
+
+/// Learned positions, without those before the first that is used.
+pub fn used_positions<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
+    let unused = config.size(&["pad_token_id"])? + 1;
+    let rows = view.size(0)?;
+    Ok(vec![view.slice(0, unused, rows.saturating_sub(unused))?])
+}
+
+/// Nomic's experts of one matrix.
+pub fn stacked_rows<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
+    let (experts, rows, columns) = (config.experts()?, config.size(&["n_inner"])?, config.size(&["n_embd"])?);
+    Ok(vec![view.reshape(&[experts, rows, columns])?])
+}
+
+pub fn stacked_columns<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
+    stacked_rows(config, view)?.into_iter().map(View::transpose).collect()
+}

@@ -1,0 +1,177 @@
+//! Reading `config.json`, with its names in every error.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Map, Value};
+
+/// A model's config: that of its text part over the rest.
+pub struct Config {
+    values: Map<String, Value>,
+    /// `rope_parameters` or `rope_scaling`, with what older files have beside it.
+    rope: Map<String, Value>,
+}
+
+impl Config {
+    pub fn read(path: &Path) -> Result<Self> {
+        Self::new(&json(path)?)
+    }
+
+    pub fn new(json: &Value) -> Result<Self> {
+        let mut values = json.as_object().context("config.json is no JSON object")?.clone();
+        for inner in ["llm_config", "text_config"] {
+            for (name, value) in json[inner].as_object().into_iter().flatten() {
+                // The class is that of the whole.
+                if !matches!(name.as_str(), "architectures" | "model_type") || !values.contains_key(name) {
+                    values.insert(name.clone(), value.clone());
+                }
+            }
+        }
+        let rope = ["rope_parameters", "rope_scaling"].iter().find_map(|name| values.get(*name)?.as_object());
+        let mut rope = rope.cloned().unwrap_or_default();
+        if !rope.contains_key("full_attention") && !rope.contains_key("sliding_attention") {
+            let find = |names: &[&str]| names.iter().find_map(|name| values.get(*name)).filter(|value| !value.is_null());
+            let local = find(&["local_rope_theta", "rope_local_theta", "swa_rope_theta", "rope_local_base_freq"]);
+            for (name, value) in [
+                ("rope_theta", find(&["global_rope_theta", "rope_global_theta", "rope_theta", "rotary_emb_base"])),
+                ("partial_rotary_factor", find(&["partial_rotary_factor", "rope_pct", "rotary_pct", "rope_percent"])),
+                ("original_max_position_embeddings", find(&["original_max_position_embeddings"])),
+                ("rope_type", rope.get("type").cloned().as_ref()),
+            ] {
+                if let Some(value) = value
+                    && !rope.contains_key(name)
+                {
+                    rope.insert(name.to_owned(), value.clone());
+                }
+            }
+            if let Some(local) = local {
+                rope.insert("sliding_attention".to_owned(), serde_json::json!({ "rope_theta": local }));
+            }
+        }
+        Ok(Self { values, rope })
+    }
+
+    /// All of it.
+    pub fn json(&self) -> Value {
+        Value::Object(self.values.clone())
+    }
+
+    /// The classes that may read the model, the first that knows it counts.
+    pub fn classes(&self) -> Vec<&str> {
+        self.values.get("architectures").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect()
+    }
+
+    pub fn get(&self, name: &str) -> Option<&Value> {
+        self.values.get(name).filter(|value| !value.is_null())
+    }
+
+    /// The first of `names` that is there.
+    pub fn find(&self, names: &[&str]) -> Option<&Value> {
+        names.iter().find_map(|name| self.get(name))
+    }
+
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.get(name)?.as_str()
+    }
+
+    /// A whole number; 0 and more.
+    pub fn number(&self, names: &[&str]) -> Result<Option<u32>> {
+        let Some(value) = self.find(names) else { return Ok(None) };
+        let number = value.as_u64().and_then(|n| u32::try_from(n).ok());
+        let number = number.with_context(|| format!("{} in config.json is {value}, not a whole number", names.join(" or ")))?;
+        Ok(Some(number))
+    }
+
+    pub fn need(&self, names: &[&str]) -> Result<u32> {
+        self.number(names)?.with_context(|| format!("config.json has no {}", names.join(" or ")))
+    }
+
+    /// The same, as a size.
+    pub fn size(&self, names: &[&str]) -> Result<usize> {
+        Ok(self.need(names)? as usize)
+    }
+
+    pub fn float(&self, names: &[&str]) -> Result<Option<f32>> {
+        let Some(value) = self.find(names) else { return Ok(None) };
+        let number = value.as_f64().with_context(|| format!("{} in config.json is {value}, not a number", names.join(" or ")));
+        Ok(Some(number? as f32))
+    }
+
+    pub fn flag(&self, name: &str) -> Option<bool> {
+        self.get(name)?.as_bool()
+    }
+
+    /// The texts of a list.
+    pub fn texts(&self, name: &str) -> Option<Vec<&str>> {
+        Some(self.get(name)?.as_array()?.iter().map(|text| text.as_str().unwrap_or_default()).collect())
+    }
+
+    /// The rotation's settings; those of global layers where local ones have others.
+    pub fn rope(&self, name: &str) -> Option<&Value> {
+        let part = self.rope.get("full_attention").and_then(Value::as_object).unwrap_or(&self.rope);
+        part.get(name).filter(|value| !value.is_null())
+    }
+
+    /// A setting beside those of global and local layers.
+    pub fn rope_outer(&self, name: &str) -> Option<&Value> {
+        self.rope.get(name).filter(|value| !value.is_null())
+    }
+
+    pub fn rope_float(&self, name: &str) -> Option<f64> {
+        self.rope(name)?.as_f64()
+    }
+
+    pub fn rope_type(&self) -> Option<&str> {
+        self.rope("rope_type")?.as_str()
+    }
+
+    pub fn layers(&self) -> Result<usize> {
+        self.size(&["n_layers", "num_hidden_layers", "n_layer", "num_layers"])
+    }
+
+    pub fn heads(&self) -> Result<usize> {
+        self.size(&["num_attention_heads", "n_head", "n_heads"])
+    }
+
+    /// Heads of keys and values: as many as of queries, if nothing is said.
+    pub fn key_heads(&self) -> Result<usize> {
+        Ok(self.number(&["num_key_value_heads", "n_kv_heads", "num_kv_heads"])?.map_or(self.heads()?, |n| n as usize))
+    }
+
+    pub fn width(&self) -> Result<usize> {
+        self.size(&["hidden_size", "n_embd", "d_model", "n_embed", "dim"])
+    }
+
+    /// The width of a head: stated, or its share.
+    pub fn head_width(&self) -> Result<usize> {
+        if let Some(width) = self.number(&["head_dim"])? {
+            return Ok(width as usize);
+        }
+        let (width, heads) = (self.width()?, self.heads()?);
+        width.checked_div(heads).context("config.json says that there are no attention heads")
+    }
+
+    pub fn experts(&self) -> Result<usize> {
+        Ok(self.number(&["num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"])?.unwrap_or(0) as usize)
+    }
+
+    /// Refuses a setting that has another value than `only`.
+    pub fn only(&self, name: &str, only: &Value) -> Result<()> {
+        match self.get(name) {
+            Some(value) if value != only => bail!("{name} in config.json is {value}: only {only} is supported"),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A JSON file. Python writes numbers that are none (`Infinity`), which JSON has not: they become null.
+pub fn json(path: &Path) -> Result<Value> {
+    let name = || path.display().to_string();
+    let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", name()))?;
+    if let Ok(json) = serde_json::from_str(&text) {
+        return Ok(json);
+    }
+    let text = text.replace("-Infinity", "null").replace(": NaN", ": null").replace("Infinity", "null");
+    serde_json::from_str(&text).with_context(|| format!("{} is not JSON", name()))
+}

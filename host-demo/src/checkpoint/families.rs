@@ -1,0 +1,167 @@
+//! The families that can be converted: what their classes, settings and tensors are called.
+//!
+//! An entry says what is not said in the tables of [`names`](super::names) and by [`Keys::common`]. Architectures are
+//! those of the core's list of families.
+
+mod deepseek;
+mod encoders;
+mod gemma;
+mod gpt;
+mod granite;
+mod llama;
+mod mixtures;
+mod qwen;
+mod recurrent;
+mod t5;
+
+use anyhow::{Result, bail};
+
+use super::config::Config;
+use super::keys::Keys;
+use super::names::Row;
+use super::tensors::Checkpoint;
+
+/// A tensor that is computed from the config.
+pub struct Made {
+    pub name: &'static str,
+    pub values: Vec<f32>,
+}
+
+/// A family of models.
+pub struct Family {
+    /// The classes of transformers that read it, as `architectures` names them.
+    pub classes: &'static [&'static str],
+    /// `general.architecture`.
+    pub architecture: &'static str,
+    /// Another architecture, for some configs.
+    pub variant: fn(&Config) -> Option<&'static str>,
+    /// What its tensors are called, before the names that most families have.
+    pub names: &'static [&'static [Row]],
+    /// Writes the architecture's metadata.
+    pub keys: fn(&mut Keys<'_>) -> Result<()>,
+    /// The tensors that it has beyond the stored ones.
+    pub made: fn(&Config) -> Result<Vec<Made>>,
+    /// Keys out of tensors, which are no tensors in GGUF.
+    pub scalars: &'static [Scalar],
+    pub vocabulary: Vocabulary,
+}
+
+/// A number of each layer: the name of its tensor, and the key of the list.
+pub type Scalar = (&'static str, &'static str);
+
+/// What is special about a family's vocabulary.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Vocabulary {
+    /// The size is rounded up to a multiple of this.
+    pub multiple: usize,
+    /// Whether a space before a text is put there: `None` is as the tokenizer says.
+    pub space_prefix: Option<bool>,
+    /// Further ids.
+    pub ids: &'static [(&'static str, u32)],
+    /// `add_*` flags that the tokenizer does not overrule.
+    pub adds: &'static [(&'static str, bool)],
+    /// `add_*` flags that it does.
+    pub defaults: &'static [(&'static str, bool)],
+    /// Tokens that look like control tokens and are shown.
+    pub shown: &'static [&'static str],
+    /// Whether the number of token types is written.
+    pub token_types: bool,
+    /// Whether `eod_token_id` of the config ends a text.
+    pub end_of_document: bool,
+}
+
+impl Vocabulary {
+    pub const PLAIN: Self = Self {
+        multiple: 1,
+        space_prefix: None,
+        ids: &[],
+        adds: &[],
+        defaults: &[],
+        shown: &[],
+        token_types: false,
+        end_of_document: false,
+    };
+}
+
+impl Family {
+    /// An entry that says nothing.
+    pub const PLAIN: Self = Self {
+        classes: &[],
+        architecture: "",
+        variant: |_| None,
+        names: &[],
+        keys: |keys| keys.common(),
+        made: |_| Ok(Vec::new()),
+        scalars: &[],
+        vocabulary: Vocabulary::PLAIN,
+    };
+
+    /// The family of a class.
+    fn of_class(class: &str) -> Option<&'static Self> {
+        ALL.iter().copied().flatten().find(|family| family.classes.contains(&class))
+    }
+
+    /// The family of a model.
+    pub fn of(config: &Config, checkpoint: &Checkpoint<'_>) -> Result<&'static Self> {
+        let classes = config.classes();
+        if let Some(family) = classes.iter().find_map(|class| Self::of_class(class)) {
+            return Ok(family);
+        }
+        if classes.is_empty()
+            && let Some(family) = config.text("model_type").and_then(Self::of_type)
+        {
+            return Ok(family);
+        }
+        if checkpoint.has("transformer.h.0.attn.c_attn.weight") {
+            return Self::of_type("gpt2").ok_or_else(|| anyhow::anyhow!("GPT-2 is not in the list of families"));
+        }
+        match classes.first() {
+            Some(class) => bail!("models of the class {class} are not supported"),
+            None => bail!("config.json names no class in architectures, and no known model_type"),
+        }
+    }
+
+    /// The family whose causal or base class begins like `model_type`: `qwen3_moe` is that of `Qwen3MoeForCausalLM`.
+    fn of_type(model_type: &str) -> Option<&'static Self> {
+        let plain = |text: &str| text.replace('_', "").to_ascii_lowercase();
+        let wanted = plain(model_type.strip_suffix("_text").unwrap_or(model_type));
+        let ends = ["forcausallm", "lmheadmodel", "model", "forconditionalgeneration"];
+        ALL.iter().copied().flatten().find(|family| {
+            family.classes.iter().any(|class| ends.iter().any(|end| plain(class) == format!("{wanted}{end}")))
+        })
+    }
+
+    /// `general.architecture` of a model.
+    pub fn architecture(&self, config: &Config) -> &'static str {
+        (self.variant)(config).unwrap_or(self.architecture)
+    }
+}
+
+/// The tables of a model's names.
+pub fn tables(family: &Family, config: &Config) -> Vec<&'static [Row]> {
+    // Granite's shared feed-forward is the only one where there are no experts.
+    let alone = family.classes.contains(&"GraniteMoeHybridForCausalLM") && config.experts().is_ok_and(|experts| experts == 0);
+    if alone { granite::WITHOUT_EXPERTS.to_vec() } else { family.names.to_vec() }
+}
+
+/// All of them.
+const ALL: &[&[Family]] = &[
+    llama::ALL, qwen::ALL, gemma::ALL, mixtures::ALL, deepseek::ALL, granite::ALL, gpt::ALL, recurrent::ALL, encoders::ALL, t5::ALL,
+];
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_class_is_in_one_entry() {
+        let mut classes = BTreeSet::new();
+        for class in ALL.iter().copied().flatten().flat_map(|family| family.classes) {
+            assert!(classes.insert(class), "{class}");
+        }
+        assert!(Family::of_type("qwen3_moe").is_some_and(|family| family.architecture == "qwen3moe"));
+        assert!(Family::of_type("unheard_of").is_none());
+    }
+}

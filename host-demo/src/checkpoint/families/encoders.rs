@@ -1,0 +1,293 @@
+//! Encoders: BERT and its kin, with what sentence-transformers puts behind them.
+
+use anyhow::{Result, ensure};
+
+use super::{Family, Vocabulary};
+use crate::checkpoint::changes::{same, stacked_columns, stacked_rows, used_positions};
+use crate::checkpoint::config::Config;
+use crate::checkpoint::keys::Keys;
+use crate::checkpoint::names::Row;
+
+#[rustfmt::skip]
+const BERT: &[Row] = &[
+    ("embeddings.word_embeddings", "token_embd", same),
+    ("embeddings.position_embeddings", "position_embd", same),
+    ("embeddings.token_type_embeddings", "token_types", same),
+    ("embeddings.LayerNorm", "token_embd_norm", same),
+    ("embeddings.LayerNorm.gamma", "token_embd_norm.weight", same),
+    ("embeddings.LayerNorm.beta", "token_embd_norm.bias", same),
+    ("attention.self.query", "attn_q", same),
+    ("attention.self.key", "attn_k", same),
+    ("attention.self.value", "attn_v", same),
+    ("attention.output.dense", "attn_output", same),
+    ("attention.output.LayerNorm", "attn_output_norm", same),
+    ("attention.output.LayerNorm.gamma", "attn_output_norm.weight", same),
+    ("attention.output.LayerNorm.beta", "attn_output_norm.bias", same),
+    ("intermediate.dense", "ffn_up", same),
+    ("output.dense", "ffn_down", same),
+    ("output.LayerNorm", "layer_output_norm", same),
+    ("output.LayerNorm.gamma", "layer_output_norm.weight", same),
+    ("output.LayerNorm.beta", "layer_output_norm.bias", same),
+];
+
+/// DistilBERT's.
+#[rustfmt::skip]
+const DISTILLED: &[Row] = &[
+    ("attention.q_lin", "attn_q", same),
+    ("attention.k_lin", "attn_k", same),
+    ("attention.v_lin", "attn_v", same),
+    ("attention.out_lin", "attn_output", same),
+    ("sa_layer_norm", "attn_output_norm", same),
+    ("ffn.lin1", "ffn_up", same),
+    ("ffn.lin2", "ffn_down", same),
+    ("output_layer_norm", "layer_output_norm", same),
+    ("pre_classifier", "cls", same),
+    ("classifier", "cls.output", same),
+];
+
+/// Parts that are for training alone.
+#[rustfmt::skip]
+const TRAINING: &[Row] = &[
+    ("cls.predictions.bias", "", same),
+    ("cls.predictions.transform.dense", "", same),
+    ("cls.predictions.transform.LayerNorm", "", same),
+    ("cls.predictions.transform.LayerNorm.gamma", "", same),
+    ("cls.predictions.transform.LayerNorm.beta", "", same),
+    ("cls.predictions.decoder", "", same),
+    ("cls.seq_relationship", "", same),
+    ("lm_head.dense", "", same),
+    ("lm_head.layer_norm", "", same),
+    ("lm_head.decoder", "", same),
+    ("lm_head.bias", "", same),
+    ("lm_head", "", same),
+    ("vocab_transform", "", same),
+    ("vocab_layer_norm", "", same),
+    ("vocab_projector", "", same),
+    ("head.dense", "", same),
+    ("head.norm", "", same),
+    ("decoder", "", same),
+];
+
+/// The pooler counts only where a classifier is behind it.
+#[rustfmt::skip]
+const NO_POOLER: &[Row] = &[("pooler.dense", "", same)];
+
+#[rustfmt::skip]
+const CLASSIFIER: &[Row] = &[
+    ("pooler.dense", "cls", same),
+    ("classifier", "cls.output", same),
+    ("classifier.dense", "cls", same),
+    ("classifier.out_proj", "cls.output", same),
+];
+
+/// Nomic's names.
+#[rustfmt::skip]
+const NOMIC: &[Row] = &[
+    ("emb_ln", "token_embd_norm", same),
+    ("attn.Wqkv", "attn_qkv", same),
+    ("attn.out_proj", "attn_output", same),
+    ("mixer.Wqkv", "attn_qkv", same),
+    ("mixer.out_proj", "attn_output", same),
+    ("norm1", "attn_output_norm", same),
+    ("norm2", "layer_output_norm", same),
+    ("mlp.fc11", "ffn_up", same),
+    ("mlp.fc12", "ffn_gate", same),
+    ("mlp.fc1", "ffn_up", same),
+    ("mlp.fc2", "ffn_down", same),
+    ("mlp.router.layer", "ffn_gate_inp", same),
+    ("mlp.experts.mlp.w1", "ffn_up_exps.weight", stacked_rows),
+    ("mlp.experts.mlp.w2", "ffn_down_exps.weight", stacked_columns),
+    ("mlp.experts.bias", "", same),
+];
+
+fn bert(keys: &mut Keys<'_>) -> Result<()> {
+    keys.common()?;
+    keys.set("attention.causal", false);
+    Ok(())
+}
+
+/// RoBERTa counts positions from the one after padding.
+fn roberta(keys: &mut Keys<'_>) -> Result<()> {
+    bert(keys)?;
+    let c = keys.config;
+    if let (Some(pad), Some(positions)) = (c.number(&["pad_token_id"])?, c.number(&["max_position_embeddings"])?) {
+        keys.set("context_length", positions.saturating_sub(pad + 1));
+    }
+    Ok(())
+}
+
+fn nomic(keys: &mut Keys<'_>) -> Result<()> {
+    bert(keys)?;
+    let c = keys.config;
+    let experts = c.number(&["moe_every_n_layers"])?.is_some_and(|every| every > 0);
+    let trained = c.number(&["max_trained_positions"])?.unwrap_or(2048);
+    match (c.number(&["n_positions"])?, trained) {
+        (Some(8192), 2048) => keys.set("context_length", 2048u32),
+        (Some(2048), 2048) => keys.set("context_length", 512u32),
+        _ => {}
+    }
+    for (name, want) in [("prenorm", false), ("rotary_emb_interleaved", false), ("causal", false)] {
+        c.only(name, &serde_json::Value::Bool(want))?;
+    }
+    ensure!(
+        c.text("activation_function").is_none_or(|name| name == if experts { "gelu" } else { "swiglu" }),
+        "activation_function in config.json is not that of Nomic's models: not supported"
+    );
+    if let Some(base) = c.float(&["rotary_emb_base"])? {
+        keys.set("rope.freq_base", base);
+    }
+    if experts {
+        keys.number("moe_every_n_layers", &["moe_every_n_layers"])?;
+        keys.number("expert_used_count", &["moe_top_k"])?;
+    }
+    Ok(())
+}
+
+fn with_experts(config: &Config) -> Option<&'static str> {
+    config.number(&["moe_every_n_layers"]).ok()??.gt(&0).then_some("nomic-bert-moe")
+}
+
+const TYPED: Vocabulary = Vocabulary { token_types: true, ..Vocabulary::PLAIN };
+
+#[rustfmt::skip]
+pub const ALL: &[Family] = &[
+    Family {
+        classes: &["BertModel", "BertForMaskedLM", "BertForPreTraining", "CamembertModel"],
+        architecture: "bert",
+        names: &[BERT, NO_POOLER, TRAINING],
+        keys: bert,
+        vocabulary: TYPED,
+        ..Family::PLAIN
+    },
+    Family {
+        classes: &["BertForSequenceClassification"],
+        architecture: "bert",
+        names: &[BERT, CLASSIFIER],
+        keys: bert,
+        vocabulary: TYPED,
+        ..Family::PLAIN
+    },
+    Family {
+        classes: &["DistilBertModel", "DistilBertForMaskedLM", "DistilBertForSequenceClassification"],
+        architecture: "bert",
+        names: &[DISTILLED, BERT, TRAINING],
+        keys: |k| {
+            let c = k.config;
+            k.block_count()?;
+            k.number("context_length", &["max_position_embeddings"])?;
+            k.number("embedding_length", &["dim"])?;
+            k.number("feed_forward_length", &["hidden_dim"])?;
+            k.number("attention.head_count", &["n_heads"])?;
+            k.set("attention.layer_norm_epsilon", c.float(&["layer_norm_eps"])?.unwrap_or(1e-12));
+            k.set("attention.causal", false);
+            Ok(())
+        },
+        vocabulary: TYPED,
+        ..Family::PLAIN
+    },
+    Family {
+        classes: &["RobertaModel", "XLMRobertaModel", "RobertaForMaskedLM", "XLMRobertaForMaskedLM"],
+        architecture: "bert",
+        names: &[&[("embeddings.position_embeddings", "position_embd", used_positions)], BERT, NO_POOLER, TRAINING],
+        keys: roberta,
+        vocabulary: TYPED,
+        ..Family::PLAIN
+    },
+    Family {
+        classes: &["RobertaForSequenceClassification", "XLMRobertaForSequenceClassification"],
+        architecture: "bert",
+        names: &[&[("embeddings.position_embeddings", "position_embd", used_positions)], BERT, CLASSIFIER],
+        keys: roberta,
+        vocabulary: TYPED,
+        ..Family::PLAIN
+    },
+    Family {
+        classes: &["NomicBertModel"],
+        architecture: "nomic-bert",
+        variant: with_experts,
+        names: &[NOMIC, BERT, TRAINING, NO_POOLER],
+        keys: nomic,
+        vocabulary: TYPED,
+        ..Family::PLAIN
+    },
+    Family {
+        classes: &["JinaBertModel", "JinaBertForMaskedLM"],
+        architecture: "jina-bert-v2",
+        names: &[&[
+            ("attention.self.layer_norm_q", "attn_q_norm", same),
+            ("attention.self.layer_norm_k", "attn_k_norm", same),
+            ("mlp.up_gated_layer", "ffn_up", same),
+            ("mlp.gated_layers", "ffn_up", same),
+            ("mlp.down_layer", "ffn_down", same),
+            ("mlp.wo", "ffn_down", same),
+            ("mlp.layernorm", "layer_output_norm", same),
+            ("layer_norm_1", "attn_norm_2", same),
+            ("layer_norm_2", "layer_output_norm", same),
+        ], BERT, NO_POOLER, TRAINING],
+        keys: bert,
+        vocabulary: TYPED,
+        ..Family::PLAIN
+    },
+    Family {
+        classes: &["ModernBertModel", "ModernBertForMaskedLM"],
+        architecture: "modern-bert",
+        names: &[MODERN, TRAINING],
+        keys: modern,
+        vocabulary: MODERN_VOCABULARY,
+        ..Family::PLAIN
+    },
+    Family {
+        classes: &["ModernBertForSequenceClassification"],
+        architecture: "modern-bert",
+        names: &[MODERN, &[
+            ("head.dense", "cls", same),
+            ("head.norm", "cls.norm", same),
+            ("classifier", "cls.output", same),
+        ]],
+        keys: modern,
+        vocabulary: MODERN_VOCABULARY,
+        ..Family::PLAIN
+    },
+    Family {
+        classes: &["EuroBertModel"],
+        architecture: "eurobert",
+        keys: |k| {
+            k.common()?;
+            k.set("attention.causal", false);
+            k.set("rope.scaling.type", "none");
+            Ok(())
+        },
+        ..Family::PLAIN
+    },
+];
+
+#[rustfmt::skip]
+const MODERN: &[Row] = &[
+    ("embeddings.tok_embeddings", "token_embd", same),
+    ("embeddings.norm", "token_embd_norm", same),
+    ("final_norm", "output_norm", same),
+    ("attn_norm", "attn_norm", same),
+    ("attn.Wqkv", "attn_qkv", same),
+    ("attn.Wo", "attn_output", same),
+    ("mlp_norm", "ffn_norm", same),
+    ("mlp.Wi", "ffn_up", same),
+    ("mlp.Wo", "ffn_down", same),
+];
+
+const MODERN_VOCABULARY: Vocabulary = Vocabulary {
+    defaults: &[("add_bos_token", true), ("add_eos_token", true), ("add_sep_token", true)],
+    ..Vocabulary::PLAIN
+};
+
+fn modern(keys: &mut Keys<'_>) -> Result<()> {
+    bert(keys)?;
+    let c = keys.config;
+    keys.number("attention.sliding_window", &["local_attention"])?;
+    keys.maybe("attention.sliding_window_pattern", &["global_attn_every_n_layers"])?;
+    keys.set("rope.scaling.type", "none");
+    keys.vocab_size()?;
+    if let Some(name) = c.text("hidden_activation") {
+        keys.set("hidden_activation", name);
+    }
+    Ok(())
+}

@@ -1,0 +1,334 @@
+//! Llama and the families that are Llamas but for a detail.
+
+use anyhow::Result;
+
+use super::{Family, Made, Vocabulary};
+use crate::checkpoint::changes::{halves, plus_one, qkv, rotated_k, rotated_q, same};
+use crate::checkpoint::config::Config;
+use crate::checkpoint::keys::Keys;
+use crate::checkpoint::names::Row;
+
+/// Rotations of neighbours, where transformers has them half a head apart.
+#[rustfmt::skip]
+pub const ROTATED: &[Row] = &[
+    ("self_attn.q_proj", "attn_q", rotated_q),
+    ("self_attn.k_proj", "attn_k", rotated_k),
+];
+
+/// Norms behind attention and feed-forward, and none before.
+#[rustfmt::skip]
+pub const POST_NORMS: &[Row] = &[
+    ("post_attention_layernorm", "post_attention_norm", same),
+    ("post_feedforward_layernorm", "post_ffw_norm", same),
+];
+
+pub fn keys(keys: &mut Keys<'_>) -> Result<()> {
+    // Classes whose config has no width of a head compute it.
+    let has_width = matches!(keys.architecture, "llama" | "arcee" | "afmoe");
+    keys.common()?;
+    let width = keys.config.head_width()? as u32;
+    if has_width && keys.config.number(&["head_dim"])?.is_none() && keys.config.text("model_type") == Some("llama") {
+        keys.key_length(width);
+    }
+    keys.vocab_size()?;
+    keys.set("rope.dimension_count", width);
+    Ok(())
+}
+
+/// The factors of Llama 3's rotation, in f32 as torch computes them.
+pub fn rope_factors(config: &Config) -> Result<Vec<Made>> {
+    if config.rope_type() != Some("llama3") {
+        return Ok(Vec::new());
+    }
+    let setting = |name: &str, default: f64| config.rope_float(name).unwrap_or(default) as f32;
+    let (base, dim) = (f64::from(setting("rope_theta", 10000.0)), config.head_width()?);
+    let (factor, low, high) =
+        (setting("factor", 8.0), setting("low_freq_factor", 1.0), setting("high_freq_factor", 4.0));
+    let context = setting("original_max_position_embeddings", 8192.0);
+    let values = (0..dim / 2).map(|i| {
+        // torch divides a number by a tensor as the number times the reciprocal.
+        let frequency = (base.powf(f64::from((2 * i) as f32 / dim as f32)) as f32).recip();
+        let length = frequency.recip() * std::f32::consts::TAU;
+        if length < context / high {
+            1.0
+        } else if length > context / low {
+            factor
+        } else {
+            let smooth = (length.recip() * context - low) / (high - low);
+            ((1.0 - smooth) / factor + smooth).recip()
+        }
+    });
+    Ok(vec![Made { name: "rope_freqs.weight", values: values.collect() }])
+}
+
+fn logit_scale(keys: &mut Keys<'_>) -> Result<()> {
+    keys.float("logit_scale", &["logit_scale"])
+}
+
+#[rustfmt::skip]
+pub const ALL: &[Family] = &[
+    Family {
+        classes: &["LlamaForCausalLM", "LLaMAForCausalLM", "LlamaModel", "MistralForCausalLM", "MixtralForCausalLM"],
+        architecture: "llama",
+        names: &[ROTATED],
+        keys,
+        made: rope_factors,
+        ..Family::PLAIN
+    },
+    Family {
+        classes: &["ArceeForCausalLM"],
+        architecture: "arcee",
+        names: &[ROTATED],
+        keys,
+        made: rope_factors,
+        ..Family::PLAIN
+    },
+    Family {
+        classes: &["SmolLM3ForCausalLM"],
+        architecture: "smollm3",
+        names: &[ROTATED],
+        keys,
+        ..Family::PLAIN
+    },
+    Family {
+        classes: &["Ministral3ForCausalLM", "Mistral3ForConditionalGeneration"],
+        architecture: "mistral3",
+        names: &[ROTATED],
+        keys: |k| {
+            keys(k)?;
+            if let Some(factor) = k.config.rope_float("mscale_all_dim") {
+                k.set("rope.scaling.yarn_log_multiplier", factor as f32);
+            }
+            if let Some(factor) = k.config.rope_float("llama_4_scaling_beta") {
+                k.set("attention.temperature_scale", factor as f32);
+            }
+            Ok(())
+        },
+        ..Family::PLAIN
+    },
+    Family {
+        classes: &["ApertusForCausalLM"],
+        architecture: "apertus",
+        names: &[&[
+            ("attention_layernorm", "attn_norm", same),
+            ("feedforward_layernorm", "ffn_norm", same),
+        ]],
+        keys,
+        made: rope_factors,
+        scalars: &[
+            ("mlp.act_fn.alpha_n", "xielu.alpha_n"),
+            ("mlp.act_fn.alpha_p", "xielu.alpha_p"),
+            ("mlp.act_fn.beta", "xielu.beta"),
+            ("mlp.act_fn.eps", "xielu.eps"),
+        ],
+        ..Family::PLAIN
+    },
+    Family {
+        classes: &["OlmoForCausalLM", "OLMoForCausalLM"],
+        architecture: "olmo",
+        names: &[ROTATED],
+        keys: |k| {
+            k.common()?;
+            k.set("attention.layer_norm_epsilon", 1e-5f32);
+            k.maybe_float("attention.clamp_kqv", &["clip_qkv"])
+        },
+        ..Family::PLAIN
+    },
+    Family {
+        classes: &["Olmo2ForCausalLM", "Olmo3ForCausalLM"],
+        architecture: "olmo2",
+        names: &[POST_NORMS],
+        keys: |k| {
+            k.common()?;
+            if k.config.get("sliding_window").is_none() {
+                return Ok(());
+            }
+            // Local layers turn by the same base, without scaling.
+            if let Some(base) = k.config.rope_float("rope_theta") {
+                k.set("rope.freq_base_swa", base as f32);
+            }
+            k.window()
+        },
+        ..Family::PLAIN
+    },
+    Family { classes: &["SeedOssForCausalLM"], architecture: "seed_oss", names: &[&[
+        ("post_attention_layernorm", "post_attention_norm", same),
+    ]], ..Family::PLAIN },
+    Family {
+        classes: &["StableLmForCausalLM", "StableLMEpochForCausalLM"],
+        architecture: "stablelm",
+        names: &[&[
+            ("self_attn.q_layernorm.norms.#", "attn_q_norm", same),
+            ("self_attn.k_layernorm.norms.#", "attn_k_norm", same),
+        ]],
+        keys: |k| {
+            k.number("context_length", &["max_position_embeddings"])?;
+            k.number("embedding_length", &["hidden_size"])?;
+            k.block_count()?;
+            k.number("feed_forward_length", &["intermediate_size"])?;
+            let share = k.config.rope_float("partial_rotary_factor").unwrap_or(0.25);
+            let width = k.config.width()? / k.config.heads()?.max(1);
+            k.set("rope.dimension_count", (share * width as f64) as u32);
+            k.number("attention.head_count", &["num_attention_heads"])?;
+            k.number("attention.head_count_kv", &["num_key_value_heads"])?;
+            let parallel = k.config.flag("use_parallel_residual").unwrap_or(true);
+            k.set("use_parallel_residual", parallel);
+            k.float("attention.layer_norm_epsilon", &["layer_norm_eps", "norm_eps"])
+        },
+        ..Family::PLAIN
+    },
+    Family {
+        classes: &["Exaone4ForCausalLM"],
+        architecture: "exaone4",
+        names: &[POST_NORMS],
+        keys: |k| {
+            k.common()?;
+            k.vocab_size()?;
+            if k.config.get("sliding_window").is_some() { k.window() } else { Ok(()) }
+        },
+        made: rope_factors,
+        ..Family::PLAIN
+    },
+    Family {
+        classes: &["ExaoneForCausalLM"],
+        architecture: "exaone",
+        names: &[&[
+            ("wte", "token_embd", same),
+            ("ln_f", "output_norm", same),
+            ("ln_1", "attn_norm", same),
+            ("ln_2", "ffn_norm", same),
+            ("attn.attention.q_proj", "attn_q", same),
+            ("attn.attention.k_proj", "attn_k", same),
+            ("attn.attention.v_proj", "attn_v", same),
+            ("attn.attention.out_proj", "attn_output", same),
+            ("attn.attention.rotary.inv_freq", "", same),
+            ("mlp.c_fc_0", "ffn_gate", same),
+            ("mlp.c_fc_1", "ffn_up", same),
+            ("mlp.c_proj", "ffn_down", same),
+        ]],
+        keys: |k| {
+            k.common()?;
+            k.rope_dimensions(1.0)
+        },
+        made: rope_factors,
+        ..Family::PLAIN
+    },
+    Family {
+        classes: &["CohereForCausalLM"],
+        architecture: "command-r",
+        keys: |k| {
+            k.common()?;
+            k.maybe("context_length", &["model_max_length", "max_position_embeddings"])?;
+            logit_scale(k)?;
+            k.set("rope.scaling.type", "none");
+            Ok(())
+        },
+        ..Family::PLAIN
+    },
+    Family {
+        classes: &["Cohere2ForCausalLM"],
+        architecture: "cohere2",
+        keys: |k| {
+            k.common()?;
+            logit_scale(k)?;
+            k.number("attention.sliding_window", &["sliding_window"])?;
+            k.vocab_size()?;
+            let share = k.config.float(&["rotary_pct"])?.map_or(1.0, f64::from);
+            let width = k.config.width()? / k.config.heads()?.max(1);
+            k.set("rope.dimension_count", (share * width as f64) as u32);
+            k.set("rope.scaling.type", "none");
+            Ok(())
+        },
+        ..Family::PLAIN
+    },
+    Family {
+        classes: &["NemotronForCausalLM"],
+        architecture: "nemotron",
+        names: &[&[
+            ("norm.weight", "output_norm.weight", plus_one),
+            ("input_layernorm.weight", "attn_norm.weight", plus_one),
+            ("post_attention_layernorm.weight", "ffn_norm.weight", plus_one),
+        ]],
+        keys: |k| {
+            k.common()?;
+            k.vocab_size()?;
+            k.float("attention.layer_norm_epsilon", &["layer_norm_eps", "layer_norm_epsilon", "norm_epsilon", "norm_eps"])?;
+            let share = k.config.rope_float("partial_rotary_factor").unwrap_or(0.5);
+            k.set("rope.dimension_count", (share * k.config.width()? as f64) as u32 / k.config.heads()?.max(1) as u32);
+            match k.config.rope_float("factor").or(k.config.float(&["factor"])?.map(f64::from)) {
+                None => k.set("rope.scaling.type", "none"),
+                Some(factor) => {
+                    k.set("rope.scaling.type", "linear");
+                    k.set("rope.scaling.factor", factor as f32);
+                }
+            }
+            Ok(())
+        },
+        vocabulary: Vocabulary { ids: &[("padding_token_id", 0), ("unknown_token_id", 1)], ..Vocabulary::PLAIN },
+        ..Family::PLAIN
+    },
+    Family {
+        classes: &["Ernie4_5ForCausalLM", "Ernie4_5_ForCausalLM"],
+        architecture: "ernie4_5",
+        names: &[&[
+            ("self_attn.qkv_proj", "attn_q attn_k attn_v", qkv),
+            ("mlp.up_gate_proj", "ffn_gate ffn_up", halves),
+        ]],
+        ..Family::PLAIN
+    },
+    Family {
+        classes: &["BitNetForCausalLM", "BitnetForCausalLM"],
+        architecture: "bitnet",
+        names: &[&[
+            ("self_attn.inner_attn_ln", "attn_sub_norm", same),
+            ("self_attn.attn_sub_norm", "attn_sub_norm", same),
+            ("mlp.ffn_layernorm", "ffn_sub_norm", same),
+            ("mlp.ffn_sub_norm", "ffn_sub_norm", same),
+        ]],
+        keys: |k| {
+            k.common()?;
+            k.set("rope.scaling.type", "linear");
+            k.set("rope.scaling.factor", 1.0f32);
+            Ok(())
+        },
+        ..Family::PLAIN
+    },
+    Family {
+        classes: &["HunYuanDenseV1ForCausalLM"],
+        architecture: "hunyuan-dense",
+        names: &[HUNYUAN],
+        keys: |k| {
+            k.common()?;
+            if matches!(k.config.rope_type(), Some("dynamic" | "xdrope")) {
+                stretched(k, 50.0)?;
+            }
+            Ok(())
+        },
+        vocabulary: Vocabulary { end_of_document: true, ..Vocabulary::PLAIN },
+        ..Family::PLAIN
+    },
+];
+
+/// Norms of heads, after the rotation.
+#[rustfmt::skip]
+pub const HUNYUAN: &[Row] = &[
+    ("self_attn.query_layernorm", "attn_q_norm", same),
+    ("self_attn.key_layernorm", "attn_k_norm", same),
+];
+
+/// A base that is stretched once and for all.
+pub fn stretched(keys: &mut Keys<'_>, default: f64) -> Result<()> {
+    let c = keys.config;
+    let alpha = c.rope_float("alpha").unwrap_or(default);
+    let base = c.rope_float("rope_theta").unwrap_or(10000.0);
+    let dim = c.head_width()? as f64;
+    keys.set("rope.freq_base", (base * alpha.powf(dim / (dim - 2.0))) as f32);
+    keys.set("rope.scaling.type", "none");
+    keys.set("rope.scaling.factor", 1.0f32);
+    // The published models, whose config says 32 thousand positions.
+    if base == 10000.0 && matches!(c.number(&["max_position_embeddings"])?, Some(32768 | 262_144)) {
+        keys.set("rope.scaling.original_context_length", 262_144u32);
+        keys.set("context_length", 262_144u32);
+    }
+    Ok(())
+}

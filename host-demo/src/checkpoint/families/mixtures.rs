@@ -1,0 +1,224 @@
+//! Mixtures of experts of other houses.
+
+use anyhow::{Context, Result, ensure};
+
+use super::llama::{HUNYUAN, rope_factors, stretched};
+use super::{Family, llama};
+use crate::checkpoint::changes::{halves_transposed, in_turns_last, in_turns_transposed, same, transposed};
+use crate::checkpoint::config::Config;
+use crate::checkpoint::keys::{SIGMOID, SOFTMAX};
+
+/// A number that every layer has the same of, as a list or alone.
+fn of_all_layers(config: &Config, name: &str) -> Result<u32> {
+    let value = config.get(name).with_context(|| format!("config.json has no {name}"))?;
+    let list = value.as_array().map_or_else(|| vec![value.clone()], Clone::clone);
+    ensure!(list.windows(2).all(|pair| pair[0] == pair[1]), "{name} in config.json is not the same for all layers: not supported");
+    let number = list.first().and_then(serde_json::Value::as_u64).and_then(|n| u32::try_from(n).ok());
+    number.with_context(|| format!("{name} in config.json is no number"))
+}
+
+#[rustfmt::skip]
+pub const ALL: &[Family] = &[
+    Family {
+        classes: &["AfmoeForCausalLM"],
+        architecture: "afmoe",
+        names: &[&[
+            ("post_attention_layernorm", "post_attention_norm", same),
+            ("pre_mlp_layernorm", "ffn_norm", same),
+            ("post_mlp_layernorm", "post_ffw_norm", same),
+            ("self_attn.gate_proj", "attn_gate", same),
+            ("mlp.expert_bias", "exp_probs_b.bias", same),
+            ("mlp.router.gate", "ffn_gate_inp", same),
+        ]],
+        keys: |k| {
+            llama::keys(k)?;
+            k.maybe("expert_shared_count", &["num_shared_experts"])?;
+            k.maybe("expert_feed_forward_length", &["moe_intermediate_size"])?;
+            k.maybe("leading_dense_block_count", &["num_dense_layers"])?;
+            k.flag("expert_weights_norm", "route_norm");
+            k.maybe_float("expert_weights_scale", &["route_scale"])?;
+            k.maybe("attention.sliding_window", &["sliding_window"])
+        },
+        ..Family::PLAIN
+    },
+    Family {
+        classes: &["OlmoeForCausalLM"],
+        architecture: "olmoe",
+        keys: |k| {
+            k.common()?;
+            k.set("attention.layer_norm_rms_epsilon", 1e-5f32);
+            Ok(())
+        },
+        ..Family::PLAIN
+    },
+    Family {
+        classes: &["Ernie4_5_MoeForCausalLM"],
+        architecture: "ernie4_5-moe",
+        names: &[&[
+            ("mlp.moe_statics.e_score_correction_bias", "exp_probs_b.bias", same),
+        ]],
+        keys: |k| {
+            k.common()?;
+            let c = k.config;
+            k.number("expert_count", &["moe_num_experts"])?;
+            k.number("expert_used_count", &["moe_k"])?;
+            k.number("interleave_moe_layer_step", &["moe_layer_interval"])?;
+            k.number("leading_dense_block_count", &["moe_layer_start_index"])?;
+            k.maybe("expert_feed_forward_length", &["moe_intermediate_size"])?;
+            if let Some(count) = c.number(&["moe_num_shared_experts"])? {
+                k.set("expert_shared_count", count);
+                let heads = c.number(&["num_key_value_heads"])?.filter(|heads| *heads > 0);
+                if let (1.., Some(width), Some(heads)) = (count, c.number(&["intermediate_size"])?, heads) {
+                    k.set("expert_shared_feed_forward_length", width / heads);
+                }
+            }
+            Ok(())
+        },
+        ..Family::PLAIN
+    },
+    Family {
+        classes: &["HunYuanMoEV1ForCausalLM"],
+        architecture: "hunyuan-moe",
+        names: &[HUNYUAN, &[
+            ("mlp.gate.wg", "ffn_gate_inp", same),
+            ("mlp.shared_mlp.gate_proj", "ffn_gate_shexp", same),
+            ("mlp.shared_mlp.up_proj", "ffn_up_shexp", same),
+            ("mlp.shared_mlp.down_proj", "ffn_down_shexp", same),
+        ]],
+        keys: |k| {
+            k.common()?;
+            let c = k.config;
+            k.number("expert_shared_feed_forward_length", &["intermediate_size"])?;
+            let width = match c.get("moe_intermediate_size") {
+                Some(_) => of_all_layers(c, "moe_intermediate_size")?,
+                None => c.need(&["intermediate_size"])?,
+            };
+            k.set("expert_feed_forward_length", width);
+            k.set("expert_used_count", of_all_layers(c, "moe_topk")?);
+            k.set("expert_shared_count", if c.get("num_shared_expert").is_some() { of_all_layers(c, "num_shared_expert")? } else { 1 });
+            if c.rope_type() == Some("dynamic") {
+                stretched(k, 1000.0)?;
+            }
+            Ok(())
+        },
+        ..Family::PLAIN
+    },
+    Family {
+        classes: &["MiniMaxM2ForCausalLM"],
+        architecture: "minimax-m2",
+        keys: |k| {
+            k.common()?;
+            k.number("expert_feed_forward_length", &["intermediate_size"])?;
+            match k.config.number(&["rotary_dim"])? {
+                Some(dim) => k.set("rope.dimension_count", dim),
+                None => k.rope_dimensions(1.0)?,
+            }
+            Ok(())
+        },
+        ..Family::PLAIN
+    },
+    Family {
+        classes: &["PhimoeForCausalLM", "PhiMoEForCausalLM"],
+        architecture: "phimoe",
+        keys: |k| {
+            super::gpt::phi3(k)?;
+            k.number("expert_used_count", &["num_experts_per_tok", "num_experts_per_token"])?;
+            k.number("expert_count", &["num_local_experts", "num_experts"])
+        },
+        made: super::gpt::long_factors,
+        ..Family::PLAIN
+    },
+    Family {
+        classes: &["Llama4ForCausalLM", "Llama4ForConditionalGeneration"],
+        architecture: "llama4",
+        names: &[&[
+            ("feed_forward.gate_proj", "ffn_gate", same),
+            ("feed_forward.up_proj", "ffn_up", same),
+            ("feed_forward.down_proj", "ffn_down", same),
+            ("feed_forward.router", "ffn_gate_inp", same),
+            ("feed_forward.experts.gate_up_proj", "ffn_gate_exps.weight ffn_up_exps.weight", halves_transposed),
+            ("feed_forward.experts.down_proj", "ffn_down_exps.weight", transposed),
+            ("feed_forward.shared_expert.gate_proj", "ffn_gate_shexp", same),
+            ("feed_forward.shared_expert.up_proj", "ffn_up_shexp", same),
+            ("feed_forward.shared_expert.down_proj", "ffn_down_shexp", same),
+        ]],
+        keys: |k| {
+            llama::keys(k)?;
+            k.number("feed_forward_length", &["intermediate_size_mlp"])?;
+            k.number("interleave_moe_layer_step", &["interleave_moe_layer_step"])?;
+            k.number("expert_feed_forward_length", &["intermediate_size"])?;
+            if k.config.texts("layer_types").is_some_and(|types| types.iter().all(|kind| *kind == "full_attention")) {
+                k.set("attention.sliding_window", 0u32);
+            }
+            Ok(())
+        },
+        made: rope_factors,
+        ..Family::PLAIN
+    },
+    Family {
+        classes: &["GptOssForCausalLM"],
+        architecture: "gpt-oss",
+        names: &[&[
+            ("post_attention_layernorm", "post_attention_norm", same),
+            ("self_attn.sinks", "attn_sinks.weight", same),
+            ("mlp.router", "ffn_gate_inp", same),
+            ("mlp.experts.gate_up_proj", "ffn_gate_exps.weight ffn_up_exps.weight", in_turns_transposed),
+            ("mlp.experts.gate_up_proj_bias", "ffn_gate_exps.bias ffn_up_exps.bias", in_turns_last),
+            ("mlp.experts.down_proj", "ffn_down_exps.weight", transposed),
+            ("mlp.experts.down_proj_bias", "ffn_down_exps.bias", same),
+            // The published form: the rows of MXFP4 blocks.
+            ("mlp.experts.gate_up_proj_blocks", "ffn_gate_exps.weight ffn_up_exps.weight", in_turns_last),
+            ("mlp.experts.down_proj_blocks", "ffn_down_exps.weight", same),
+        ]],
+        keys: |k| {
+            k.common()?;
+            k.number("attention.sliding_window", &["sliding_window"])?;
+            k.number("expert_feed_forward_length", &["intermediate_size"])
+        },
+        ..Family::PLAIN
+    },
+    Family {
+        classes: &["SmallThinkerForCausalLM"],
+        architecture: "smallthinker",
+        names: &[&[
+            ("block_sparse_moe.primary_router", "ffn_gate_inp", same),
+            ("block_sparse_moe.experts.#.gate", "ffn_gate_exps", same),
+            ("block_sparse_moe.experts.#.up", "ffn_up_exps", same),
+            ("block_sparse_moe.experts.#.down", "ffn_down_exps", same),
+        ]],
+        keys: |k| {
+            k.common()?;
+            let c = k.config;
+            k.maybe("expert_count", &["moe_num_primary_experts"])?;
+            k.maybe("expert_used_count", &["moe_num_active_primary_experts"])?;
+            k.maybe("expert_feed_forward_length", &["moe_ffn_hidden_size"])?;
+            k.maybe("feed_forward_length", &["moe_ffn_hidden_size"])?;
+            let softmax = c.flag("moe_primary_router_apply_softmax") == Some(true);
+            k.set("expert_gating_func", if softmax { SOFTMAX } else { SIGMOID });
+            let local = c.get("sliding_window_layout").and_then(|layout| layout.as_array());
+            if local.is_some_and(|layout| layout.iter().any(|layer| layer.as_u64() != Some(0))) {
+                k.maybe("attention.sliding_window", &["sliding_window_size"])?;
+            }
+            Ok(())
+        },
+        ..Family::PLAIN
+    },
+    Family {
+        classes: &["Dots1ForCausalLM"],
+        architecture: "dots1",
+        keys: |k| {
+            k.common()?;
+            k.maybe("expert_feed_forward_length", &["moe_intermediate_size"])?;
+            k.number("leading_dense_block_count", &["first_k_dense_replace"])?;
+            k.number("expert_shared_count", &["n_shared_experts"])?;
+            k.float("expert_weights_scale", &["routed_scaling_factor"])?;
+            k.flag("expert_weights_norm", "norm_topk_prob");
+            if k.config.find(&["scoring_func", "score_func"]).is_none() {
+                k.set("expert_gating_func", SIGMOID);
+            }
+            Ok(())
+        },
+        ..Family::PLAIN
+    },
+];
+

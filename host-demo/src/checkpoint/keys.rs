@@ -1,0 +1,204 @@
+//! Metadata of an architecture, out of the config.
+
+use anyhow::{Context, Result, bail};
+
+use super::config::Config;
+use crate::gguf_writer::{Header, Meta};
+
+/// Values of `expert_gating_func`.
+pub const SOFTMAX: u32 = 1;
+pub const SIGMOID: u32 = 2;
+
+/// A header that an architecture's keys are written to.
+pub struct Keys<'k> {
+    pub config: &'k Config,
+    pub header: &'k mut Header,
+    pub architecture: &'k str,
+}
+
+impl Keys<'_> {
+    /// Sets a key of the architecture.
+    pub fn set(&mut self, name: &str, value: impl Into<Meta>) {
+        self.header.set(&format!("{}.{name}", self.architecture), value);
+    }
+
+    /// A whole number that the config must have.
+    pub fn number(&mut self, name: &str, from: &[&str]) -> Result<()> {
+        let value = self.config.need(from)?;
+        self.set(name, value);
+        Ok(())
+    }
+
+    /// A whole number, if the config has it.
+    pub fn maybe(&mut self, name: &str, from: &[&str]) -> Result<()> {
+        if let Some(value) = self.config.number(from)? {
+            self.set(name, value);
+        }
+        Ok(())
+    }
+
+    pub fn float(&mut self, name: &str, from: &[&str]) -> Result<()> {
+        let value = self.config.float(from)?.with_context(|| format!("config.json has no {}", from.join(" or ")))?;
+        self.set(name, value);
+        Ok(())
+    }
+
+    pub fn maybe_float(&mut self, name: &str, from: &[&str]) -> Result<()> {
+        if let Some(value) = self.config.float(from)? {
+            self.set(name, value);
+        }
+        Ok(())
+    }
+
+    /// A factor, if it is there and not 0.
+    pub fn factor(&mut self, name: &str, from: &str) -> Result<()> {
+        if let Some(value) = self.config.float(&[from])?.filter(|value| *value != 0.0) {
+            self.set(name, value);
+        }
+        Ok(())
+    }
+
+    pub fn flag(&mut self, name: &str, from: &str) {
+        if let Some(value) = self.config.flag(from) {
+            self.set(name, value);
+        }
+    }
+
+    pub fn block_count(&mut self) -> Result<()> {
+        let layers = self.config.layers()? as u32;
+        self.set("block_count", layers);
+        Ok(())
+    }
+
+    pub fn vocab_size(&mut self) -> Result<()> {
+        self.number("vocab_size", &["vocab_size"])
+    }
+
+    pub fn key_length(&mut self, width: u32) {
+        self.set("attention.key_length", width);
+        self.set("attention.value_length", width);
+    }
+
+    /// `rope.dimension_count`: a share of a head, or all of it.
+    pub fn rope_dimensions(&mut self, default: f64) -> Result<()> {
+        let share = self.config.rope_float("partial_rotary_factor").unwrap_or(default);
+        let width = self.config.head_width()? as f64;
+        self.set("rope.dimension_count", (width * share) as u32);
+        Ok(())
+    }
+
+    /// What most architectures have.
+    pub fn common(&mut self) -> Result<()> {
+        let c = self.config;
+        self.block_count()?;
+        self.maybe("context_length", &["max_position_embeddings", "n_ctx", "n_positions", "max_length", "max_sequence_length"])?;
+        self.maybe("embedding_length", &["hidden_size", "n_embd", "dim"])?;
+        let widths = ["prefix_dense_intermediate_size", "dense_intermediate_size", "intermediate_size", "n_inner", "hidden_dim"];
+        match c.find(&widths).and_then(|width| width.as_array()) {
+            Some(list) => {
+                let list: Option<Vec<u32>> = list.iter().map(|n| u32::try_from(n.as_u64()?).ok()).collect();
+                let list = list.context("intermediate_size in config.json is no list of numbers")?;
+                self.set("feed_forward_length", Meta::array(list.into_iter().map(|n| n as i32)));
+            }
+            None => self.maybe("feed_forward_length", &widths)?,
+        }
+        self.maybe("attention.head_count", &["num_attention_heads", "n_head", "n_heads"])?;
+        match c.find(&["num_key_value_heads", "n_kv_heads"]).and_then(|heads| heads.as_array()) {
+            Some(list) => {
+                let list: Option<Vec<i32>> = list.iter().map(|n| i32::try_from(n.as_u64()?).ok()).collect();
+                let list = list.context("num_key_value_heads in config.json is no list of numbers")?;
+                self.set("attention.head_count_kv", Meta::array(list));
+            }
+            None => self.maybe("attention.head_count_kv", &["num_key_value_heads", "n_kv_heads"])?,
+        }
+        if c.flag("is_causal") == Some(false) {
+            self.set("attention.causal", false);
+        }
+        self.rope()?;
+        self.maybe_float("attention.layer_norm_rms_epsilon", &["rms_norm_eps", "norm_eps"])?;
+        self.maybe_float("attention.layer_norm_epsilon", &["layer_norm_eps", "layer_norm_epsilon", "norm_epsilon"])?;
+        self.maybe("expert_count", &["num_local_experts", "num_experts", "n_routed_experts"])?;
+        self.maybe("expert_used_count", &["num_experts_per_tok", "num_experts_per_token", "top_k_experts"])?;
+        self.maybe("expert_group_count", &["n_group"])?;
+        self.maybe("expert_group_used_count", &["topk_group"])?;
+        let router = ["score_function", "scoring_func", "score_func", "moe_router_activation", "moe_router_activation_func"];
+        match c.find(&router).and_then(|name| name.as_str()) {
+            Some("sigmoid") => self.set("expert_gating_func", SIGMOID),
+            Some("softmax") => self.set("expert_gating_func", SOFTMAX),
+            Some(other) => bail!("the router's scores are {other}, which is not supported"),
+            None => {}
+        }
+        if let Some(width) = c.number(&["head_dim"])? {
+            self.key_length(width);
+        }
+        Ok(())
+    }
+
+    /// The rotation of positions and how it is scaled.
+    pub fn rope(&mut self) -> Result<()> {
+        let c = self.config;
+        let factor = c.rope_float("factor");
+        match (c.rope_type(), factor) {
+            (None | Some("default" | "llama3" | "dynamic" | "xdrope" | "proportional"), _) => {}
+            (Some("linear"), Some(factor)) => {
+                self.set("rope.scaling.type", "linear");
+                self.set("rope.scaling.factor", factor as f32);
+            }
+            (Some("yarn"), Some(factor)) => {
+                self.set("rope.scaling.type", "yarn");
+                self.set("rope.scaling.factor", factor as f32);
+                let original = c.rope("original_max_position_embeddings").and_then(|n| n.as_u64());
+                let original = original.context("the rope settings in config.json have no original_max_position_embeddings")?;
+                self.set("rope.scaling.original_context_length", original as u32);
+                for (key, names) in [
+                    ("yarn_ext_factor", &["extrapolation_factor"][..]),
+                    ("yarn_attn_factor", &["attention_factor", "attn_factor"]),
+                    ("yarn_beta_fast", &["beta_fast"]),
+                    ("yarn_beta_slow", &["beta_slow"]),
+                ] {
+                    if let Some(value) = names.iter().find_map(|name| c.rope_float(name)) {
+                        self.set(&format!("rope.scaling.{key}"), value as f32);
+                    }
+                }
+            }
+            (Some("longrope" | "su"), _) => self.set("rope.scaling.type", "longrope"),
+            (Some("linear" | "yarn"), None) => {}
+            (Some(other), _) => bail!("the rope type {other} in config.json is not supported"),
+        }
+        if let Some(sections) = c.rope_outer("mrope_section").and_then(|sections| sections.as_array()) {
+            let mut sections: Vec<i32> = sections.iter().map(|n| n.as_i64().unwrap_or(0) as i32).collect();
+            sections.resize(4, 0);
+            self.set("rope.dimension_sections", Meta::array(sections));
+        }
+        if let Some(base) = c.rope_float("rope_theta") {
+            self.set("rope.freq_base", base as f32);
+        }
+        if let Some(base) = c.rope_outer("sliding_attention").and_then(|local| local["rope_theta"].as_f64()) {
+            self.set("rope.freq_base_swa", base as f32);
+        }
+        Ok(())
+    }
+
+    /// The window of local layers and which those are.
+    pub fn window(&mut self) -> Result<()> {
+        self.maybe("attention.sliding_window", &["sliding_window"])?;
+        self.window_pattern();
+        Ok(())
+    }
+
+    /// Which layers are local, if the config lists them.
+    pub fn window_pattern(&mut self) {
+        if let Some(types) = self.config.texts("layer_types") {
+            let local = types.iter().map(|kind| *kind == "sliding_attention");
+            self.set("attention.sliding_window_pattern", Meta::array(local));
+        }
+    }
+
+    /// Which layers have a state in place of attention.
+    pub fn recurrent_layers(&mut self) {
+        if let Some(types) = self.config.texts("layer_types") {
+            let recurrent = types.iter().map(|kind| *kind == "linear_attention");
+            self.set("attention.recurrent_layers", Meta::array(recurrent));
+        }
+    }
+}

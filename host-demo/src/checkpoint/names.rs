@@ -1,0 +1,176 @@
+//! What tensors are called: in checkpoints, and in GGUF.
+
+use super::changes::{Change, experts_down, halves, same};
+
+/// A name in checkpoints, without what all have in common (`model.layers.3.`) and without `.weight` or `.bias`, the
+/// names in GGUF, apart by spaces, and the change on the way. `#` in a name is a number: tensors that differ in it alone are
+/// stacked. A name that stands several times is a tensor of those parts, one under the other. No names: it is left out.
+pub type Row = (&'static str, &'static str, Change);
+
+/// Beginnings that say nothing.
+const PREFIXES: &[&str] = &[
+    "model.language_model.",
+    "language_model.model.",
+    "language_model.",
+    "thinker.model.",
+    "base_model.model.",
+    "model.",
+    "transformer.",
+    "gpt_neox.",
+    "backbone.",
+    "bert.",
+    "roberta.",
+    "new.",
+    "distilbert.",
+    "ernie.",
+];
+
+/// Beginnings of the tensors of a layer, before its number, and what they become.
+const LAYERS: &[(&str, &str, &str)] = &[
+    ("layers.", "blk.", ""),
+    ("h.", "blk.", ""),
+    ("blocks.", "blk.", ""),
+    ("layer.", "blk.", ""),
+    ("encoder.layer.", "blk.", ""),
+    ("encoder.layers.", "blk.", ""),
+    ("encoder.block.", "enc.blk.", "enc."),
+    ("decoder.block.", "dec.blk.", "dec."),
+];
+
+/// What most families have.
+#[rustfmt::skip]
+pub const COMMON: &[Row] = &[
+    ("embed_tokens", "token_embd", same),
+    ("norm", "output_norm", same),
+    ("lm_head", "output", same),
+    ("input_layernorm", "attn_norm", same),
+    ("post_attention_layernorm", "ffn_norm", same),
+    ("self_attn.q_proj", "attn_q", same),
+    ("self_attn.k_proj", "attn_k", same),
+    ("self_attn.v_proj", "attn_v", same),
+    ("self_attn.o_proj", "attn_output", same),
+    ("self_attn.qkv_proj", "attn_qkv", same),
+    ("self_attn.q_norm", "attn_q_norm", same),
+    ("self_attn.k_norm", "attn_k_norm", same),
+    ("mlp.gate_proj", "ffn_gate", same),
+    ("mlp.up_proj", "ffn_up", same),
+    ("mlp.down_proj", "ffn_down", same),
+    ("mlp.gate", "ffn_gate_inp", same),
+    ("mlp.gate.e_score_correction_bias", "exp_probs_b.bias", same),
+    ("mlp.gate.e_score_correction.bias", "exp_probs_b.bias", same),
+    ("mlp.experts.#.gate_proj", "ffn_gate_exps", same),
+    ("mlp.experts.#.up_proj", "ffn_up_exps", same),
+    ("mlp.experts.#.down_proj", "ffn_down_exps", same),
+    ("mlp.experts.gate_up_proj", "ffn_gate_exps.weight ffn_up_exps.weight", halves),
+    ("mlp.experts.down_proj", "ffn_down_exps.weight", same),
+    ("mlp.shared_expert.gate_proj", "ffn_gate_shexp", same),
+    ("mlp.shared_expert.up_proj", "ffn_up_shexp", same),
+    ("mlp.shared_expert.down_proj", "ffn_down_shexp", same),
+    ("mlp.shared_experts.gate_proj", "ffn_gate_shexp", same),
+    ("mlp.shared_experts.up_proj", "ffn_up_shexp", same),
+    ("mlp.shared_experts.down_proj", "ffn_down_shexp", same),
+    ("mlp.shared_expert_gate", "ffn_gate_inp_shexp", same),
+    ("block_sparse_moe.gate", "ffn_gate_inp", same),
+    ("block_sparse_moe.e_score_correction_bias", "exp_probs_b.bias", same),
+    ("block_sparse_moe.experts.#.w1", "ffn_gate_exps", same),
+    ("block_sparse_moe.experts.#.w2", "ffn_down_exps", same),
+    ("block_sparse_moe.experts.#.w3", "ffn_up_exps", same),
+    // Rotations and masks can be computed.
+    ("self_attn.rotary_emb.inv_freq", "", same),
+    ("attn.bias", "", same),
+    ("attn.masked_bias", "", same),
+    ("attention.bias", "", same),
+    ("attention.masked_bias", "", same),
+    ("attention.rotary_emb.inv_freq", "", same),
+    ("rotary_emb.inv_freq", "", same),
+    ("embeddings.position_ids", "", same),
+];
+
+/// Experts whose matrices are stored together, either way round.
+#[rustfmt::skip]
+pub const EXPERTS_EITHER_WAY: &[Row] = &[
+    ("mlp.experts.gate_up_proj", "ffn_gate_exps.weight ffn_up_exps.weight", super::changes::experts_gate_up),
+    ("mlp.experts.down_proj", "ffn_down_exps.weight", experts_down),
+];
+
+/// A tensor's name, without what all have in common.
+pub struct Place {
+    /// `blk.3.`, or nothing.
+    pub layer: String,
+    /// The layer's number.
+    pub number: Option<usize>,
+    /// The rest.
+    pub rest: String,
+}
+
+impl Place {
+    pub fn of(name: &str) -> Self {
+        let mut rest = name;
+        while let Some(shorter) = PREFIXES.iter().find_map(|prefix| rest.strip_prefix(prefix)) {
+            rest = shorter;
+        }
+        let layer = LAYERS.iter().find_map(|(prefix, new, stack)| {
+            let (number, rest) = rest.strip_prefix(prefix)?.split_once('.')?;
+            let number: usize = number.parse().ok()?;
+            Some(Self { layer: format!("{new}{number}."), number: Some(number), rest: format!("{stack}{rest}") })
+        });
+        layer.unwrap_or_else(|| Self { layer: String::new(), number: None, rest: rest.to_owned() })
+    }
+}
+
+/// A row that says what becomes of a tensor.
+pub struct Found {
+    pub row: Row,
+    /// Which of a stack it is.
+    pub part: Option<usize>,
+    /// What is added to the names.
+    pub suffix: &'static str,
+    /// Where in the tables the row is.
+    pub index: usize,
+}
+
+/// The row of `tables` for what is called `rest`.
+pub fn find(tables: &[&[Row]], rest: &str) -> Option<Found> {
+    let look = |rest: &str, suffix: &'static str| {
+        tables.iter().copied().flatten().enumerate().find_map(|(index, row)| {
+            let part = matched(row.0, rest)?;
+            Some(Found { row: *row, part, suffix, index })
+        })
+    };
+    look(rest, "").or_else(|| {
+        [".weight", ".bias"].into_iter().find_map(|suffix| look(rest.strip_suffix(suffix)?, suffix))
+    })
+}
+
+/// Whether `name` is `pattern`, and the number in place of its `#`.
+fn matched(pattern: &str, name: &str) -> Option<Option<usize>> {
+    let Some((before, after)) = pattern.split_once('#') else {
+        return (pattern == name).then_some(None);
+    };
+    let number = name.strip_prefix(before)?.strip_suffix(after)?;
+    Some(Some(number.parse().ok()?))
+}
+
+/// Parts of models for pictures and sounds, which are left out.
+pub fn of_another_modality(name: &str) -> bool {
+    const PARTS: &[&str] =
+        &["visual.", "vision.", "audio.", "vision_", "audio_", "talker.", "token2wav.", "code2wav.", "projector.", "image_newline", "patch_embed"];
+    PARTS.iter().any(|part| name.contains(part))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_and_rows() {
+        let place = Place::of("model.language_model.layers.12.mlp.experts.3.up_proj.weight");
+        assert_eq!((place.layer.as_str(), place.number), ("blk.12.", Some(12)));
+        let found = find(&[COMMON], &place.rest).unwrap();
+        assert_eq!((found.row.1, found.part, found.suffix), ("ffn_up_exps", Some(3), ".weight"));
+        let place = Place::of("decoder.block.0.layer.1.layer_norm.weight");
+        assert_eq!((place.layer.as_str(), place.rest.as_str()), ("dec.blk.0.", "dec.layer.1.layer_norm.weight"));
+        assert!(find(&[COMMON], "mlp.experts.x.up_proj").is_none());
+        assert!(Place::of("lm_head.weight").layer.is_empty());
+    }
+}

@@ -1,0 +1,110 @@
+//! Checkpoints of training scripts that have their settings beside the tensors: nanoGPT and llama2.c.
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+
+use super::changes::same;
+use super::config::Config;
+use super::families::Family;
+use super::keys::Keys;
+use super::names::Row;
+use super::tensors::Checkpoint;
+
+const NANO_GPT: &str = "nanoGPT";
+const LLAMA2C: &str = "llama2.c";
+
+/// The settings of such a checkpoint, in the terms of a config.
+pub fn config(checkpoint: &Checkpoint<'_>) -> Result<Option<Config>> {
+    let Some(settings) = checkpoint.settings.as_ref().and_then(|settings| settings.get("model_args")) else { return Ok(None) };
+    let size = |name: &str, dim: usize| checkpoint.tensors.get(name).and_then(|leaf| leaf.shape.get(dim)).copied();
+    let config = if let Some(rows) = size("transformer.wte.weight", 0) {
+        json!({
+            "architectures": [NANO_GPT],
+            "n_layer": settings["n_layer"],
+            "n_head": settings["n_head"],
+            "n_embd": settings["n_embd"],
+            "n_positions": settings["block_size"],
+            "vocab_size": rows,
+            "layer_norm_epsilon": 1e-5,
+        })
+    } else if let Some(rows) = size("tok_embeddings.weight", 0) {
+        let heads = &settings["n_heads"];
+        let or = |name: &str, default: Value| if settings[name].is_null() { default } else { settings[name].clone() };
+        json!({
+            "architectures": [LLAMA2C],
+            "num_hidden_layers": settings["n_layers"],
+            "num_attention_heads": heads,
+            "num_key_value_heads": or("n_kv_heads", heads.clone()),
+            "hidden_size": settings["dim"],
+            "intermediate_size": size("layers.0.feed_forward.w1.weight", 0),
+            "max_position_embeddings": settings["max_seq_len"],
+            "rms_norm_eps": or("norm_eps", 1e-5.into()),
+            "rope_theta": 10000.0,
+            "vocab_size": rows,
+        })
+    } else {
+        return Ok(None);
+    };
+    Config::new(&config).map(Some)
+}
+
+/// What reads it.
+pub fn family(config: &Config) -> Result<&'static Family> {
+    let class = config.classes().first().copied().unwrap_or_default();
+    ALL.iter().find(|family| family.classes.contains(&class)).context("the settings are of no known training script")
+}
+
+#[rustfmt::skip]
+const GPT: &[Row] = &[
+    ("wte", "token_embd", same),
+    ("wpe", "position_embd", same),
+    ("ln_f", "output_norm", same),
+    ("ln_1", "attn_norm", same),
+    ("ln_2", "ffn_norm", same),
+    ("attn.c_attn", "attn_qkv", same),
+    ("attn.c_proj", "attn_output", same),
+    ("mlp.c_fc", "ffn_up", same),
+    ("mlp.c_proj", "ffn_down", same),
+];
+
+/// Pairs that turn are neighbours already.
+#[rustfmt::skip]
+const LLAMA: &[Row] = &[
+    ("tok_embeddings", "token_embd", same),
+    ("output", "output", same),
+    ("attention_norm", "attn_norm", same),
+    ("ffn_norm", "ffn_norm", same),
+    ("attention.wq", "attn_q", same),
+    ("attention.wk", "attn_k", same),
+    ("attention.wv", "attn_v", same),
+    ("attention.wo", "attn_output", same),
+    ("feed_forward.w1", "ffn_gate", same),
+    ("feed_forward.w2", "ffn_down", same),
+    ("feed_forward.w3", "ffn_up", same),
+    ("attention.mask", "", same),
+    ("freqs_cos", "", same),
+    ("freqs_sin", "", same),
+];
+
+fn gpt(keys: &mut Keys<'_>) -> Result<()> {
+    keys.number("context_length", &["n_positions"])?;
+    keys.number("embedding_length", &["n_embd"])?;
+    keys.set("feed_forward_length", 4 * keys.config.width()? as u32);
+    keys.block_count()?;
+    keys.number("attention.head_count", &["n_head"])?;
+    keys.float("attention.layer_norm_epsilon", &["layer_norm_epsilon"])
+}
+
+fn llama(keys: &mut Keys<'_>) -> Result<()> {
+    keys.common()?;
+    keys.vocab_size()?;
+    let width = keys.config.head_width()? as u32;
+    keys.set("rope.dimension_count", width);
+    Ok(())
+}
+
+#[rustfmt::skip]
+const ALL: &[Family] = &[
+    Family { classes: &[NANO_GPT], architecture: "gpt2", names: &[GPT], keys: gpt, ..Family::PLAIN },
+    Family { classes: &[LLAMA2C], architecture: "llama", names: &[LLAMA], keys: llama, ..Family::PLAIN },
+];

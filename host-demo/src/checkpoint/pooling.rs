@@ -1,0 +1,117 @@
+//! What sentence-transformers puts behind an encoder: pooling and linear layers, in folders of their own.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+
+use super::config::json;
+use super::keys::Keys;
+use super::output::Output;
+use super::tensors::{Checkpoint, Files};
+
+/// The modules of a folder: the last part of their type, and where they are.
+fn modules(directory: &Path) -> Result<Vec<(String, String)>> {
+    let path = directory.join("modules.json");
+    if !path.is_file() {
+        return Ok(Vec::new());
+    }
+    let list = json(&path)?;
+    let list = list.as_array().context("modules.json is no list")?;
+    let module = |module: &Value| {
+        let (kind, path) = (module["type"].as_str()?, module["path"].as_str()?);
+        Some((kind.rsplit('.').next()?.to_owned(), path.to_owned()))
+    };
+    Ok(list.iter().filter_map(module).collect())
+}
+
+/// Adds the linear layers behind the pooling: `dense_2` and `dense_3`.
+pub fn dense(directory: &Path, outputs: &mut Vec<Output<'_>>) -> Result<()> {
+    let dense: Vec<String> =
+        modules(directory)?.into_iter().filter(|(kind, _)| kind == "Dense").map(|(_, path)| path).collect();
+    ensure!(dense.len() <= 2, "modules.json has {} linear layers: two are possible", dense.len());
+    for (folder, name) in dense.iter().zip(["dense_2", "dense_3"]) {
+        let folder = directory.join(folder);
+        let mut read = || -> Result<()> {
+            let settings = json(&folder.join("config.json"))?;
+            let activation = settings["activation_function"].as_str().unwrap_or("torch.nn.modules.linear.Identity");
+            ensure!(activation.ends_with("Identity"), "its activation {activation} is not supported");
+            let files = Files::open(&folder)?;
+            let checkpoint = Checkpoint::read(&files)?;
+            ensure!(!checkpoint.has("linear.bias"), "it has a bias, which is not supported");
+            let view = checkpoint.view("linear.weight").context("it has no linear.weight")?;
+            let mut values = vec![0.0; view.len()];
+            view.read(0, &mut values);
+            outputs.push(Output::of_values(format!("{name}.weight"), view.dims(), values));
+            Ok(())
+        };
+        read().with_context(|| folder.display().to_string())?;
+    }
+    Ok(())
+}
+
+/// Writes how states are pooled, and the sizes of linear layers.
+pub fn keys(directory: &Path, keys: &mut Keys<'_>) -> Result<()> {
+    let mut layers = ["dense_2", "dense_3"].into_iter();
+    for (kind, path) in modules(directory)? {
+        match kind.as_str() {
+            "Pooling" => {
+                // Without settings it is the mean, as in sentence-transformers.
+                let file = directory.join(&path).join("config.json");
+                let kind = if file.is_file() { pooling(&json(&file)?)? } else { 1 };
+                keys.set("pooling_type", kind);
+            }
+            "Dense" => {
+                let settings = json(&directory.join(&path).join("config.json"))?;
+                let size = |name: &str| settings[name].as_u64().map(|size| size as u32);
+                let sizes = size("in_features").zip(size("out_features")).zip(layers.next());
+                let ((before, after), name) = sizes.with_context(|| format!("{path}/config.json has no sizes"))?;
+                keys.set(&format!("{name}_feat_in"), before);
+                keys.set(&format!("{name}_feat_out"), after);
+            }
+            _ => {}
+        }
+    }
+    match keys.config.text("classifier_pooling") {
+        Some("mean") => keys.set("classifier.pooling_type", 1u32),
+        Some("cls") => keys.set("classifier.pooling_type", 2u32),
+        Some(other) => bail!("classifier_pooling in config.json is {other}: mean and cls are supported"),
+        None => {}
+    }
+    labels(keys);
+    Ok(())
+}
+
+fn pooling(settings: &Value) -> Result<u32> {
+    let on = |name: &str| settings[format!("pooling_mode_{name}")] == true;
+    let others = ["max_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens"];
+    if let Some(other) = others.iter().find(|name| on(name)) {
+        bail!("the pooling {other} is not supported");
+    }
+    Ok(match settings["pooling_mode"].as_str() {
+        _ if on("mean_tokens") => 1,
+        _ if on("cls_token") => 2,
+        _ if on("lasttoken") => 3,
+        Some("mean") => 1,
+        Some("cls") => 2,
+        Some("lasttoken") => 3,
+        _ => bail!("the config of the pooling says neither mean nor cls nor last token"),
+    })
+}
+
+/// The names of a classifier's outputs; a reranker has one output without a name.
+fn labels(keys: &mut Keys<'_>) {
+    let ranks = keys.config.classes().iter().any(|class| class.ends_with("ForSequenceClassification"));
+    if !ranks {
+        return;
+    }
+    keys.set("pooling_type", 4u32);
+    if let Some(labels) = keys.config.get("id2label").and_then(|labels| labels.as_object()) {
+        let mut names: Vec<(u64, &str)> =
+            labels.iter().filter_map(|(id, name)| Some((id.parse().ok()?, name.as_str()?))).collect();
+        names.sort_unstable();
+        if names.first().is_some_and(|(_, name)| *name != "LABEL_0") || names.len() > 2 {
+            keys.set("classifier.output_labels", crate::gguf_writer::Meta::strings(names.iter().map(|(_, name)| name)));
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Checkpoints that are quantized already, read exactly: FP8 with factors, NVFP4, MXFP4, BitNet's ternary.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+
+use super::config::{Config, json};
+use super::tensors::{Checkpoint, Coding, FourBits, Leaf, Scale};
+use super::view::View;
+
+/// Takes the factors of quantized tensors into them; what is left has a name of its own.
+pub fn prepare(config: &Config, directory: Option<&Path>, checkpoint: &mut Checkpoint<'_>) -> Result<()> {
+    let other = directory.map(|directory| directory.join("hf_quant_config.json")).filter(|path| path.is_file());
+    let method = match (config.get("quantization_config"), other) {
+        (Some(settings), _) => settings["quant_method"].as_str().unwrap_or("").to_owned(),
+        (None, Some(path)) => json(&path)?["producer"]["name"].as_str().unwrap_or("").to_owned(),
+        (None, None) => return Ok(()),
+    };
+    let settings = config.get("quantization_config").unwrap_or(&Value::Null);
+    match method.as_str() {
+        "mxfp4" => mxfp4(checkpoint)?,
+        "bitnet" => ternary(checkpoint)?,
+        "fp8" => factors(checkpoint, "_scale_inv", &settings["weight_block_size"])?,
+        "modelopt" => {
+            nvfp4(checkpoint)?;
+            factors(checkpoint, "_scale", &Value::Null)?;
+        }
+        "compressed-tensors" => match settings["format"].as_str().unwrap_or("") {
+            "float-quantized" | "naive-quantized" => {
+                let groups = settings["config_groups"].as_object();
+                let block = groups.and_then(|groups| groups.values().next()).map(|group| &group["weights"]["block_structure"]);
+                factors(checkpoint, "_scale", block.unwrap_or(&Value::Null))?;
+            }
+            other => bail!("its weights are quantized by compressed-tensors as {other}: save the model unquantized"),
+        },
+        other => bail!("its weights are quantized by {other}, which cannot be read: save the model unquantized"),
+    }
+    let left = ["input_scale", "k_scale", "v_scale", "activation_scale"];
+    checkpoint.tensors.retain(|name, leaf| {
+        let end = name.rsplit('.').next().unwrap_or("");
+        !left.contains(&end) || end == "input_scale" && !is_one(leaf)
+    });
+    Ok(())
+}
+
+fn values(leaf: &Arc<Leaf<'_>>) -> Vec<f32> {
+    let view = View::new(leaf.clone());
+    let mut values = vec![0.0; view.len()];
+    view.read(0, &mut values);
+    values
+}
+
+/// Whether a factor changes nothing.
+pub fn is_one(leaf: &Arc<Leaf<'_>>) -> bool {
+    values(leaf).iter().all(|value| *value == 1.0)
+}
+
+/// The names that end so, without the end.
+fn ending(checkpoint: &Checkpoint<'_>, end: &str) -> Vec<String> {
+    checkpoint.tensors.keys().filter_map(|name| Some(name.strip_suffix(end)?.to_owned())).collect()
+}
+
+/// Changes a tensor.
+fn change<'f>(checkpoint: &mut Checkpoint<'f>, name: &str, f: impl FnOnce(&mut Leaf<'f>) -> Result<()>) -> Result<()> {
+    let leaf = checkpoint.tensors.get_mut(name).with_context(|| format!("the tensor {name} is missing"))?;
+    f(Arc::make_mut(leaf)).with_context(|| format!("the tensor {name}"))
+}
+
+/// Weights with a factor for all, for each row, or for each block, in a tensor of the same name and `end`.
+fn factors(checkpoint: &mut Checkpoint<'_>, end: &str, block: &Value) -> Result<()> {
+    for stem in ending(checkpoint, &format!("weight{end}")) {
+        let name = format!("{stem}weight");
+        let Some(scale) = checkpoint.tensors.remove(&format!("{name}{end}")) else { continue };
+        let (values, shape) = (values(&scale), scale.shape.clone());
+        change(checkpoint, &name, |leaf| {
+            let [rows, columns] = leaf.shape[..] else { bail!("it is no matrix, and has a factor") };
+            let stated = |at: usize| block[at].as_u64().map(|n| n as usize);
+            let (down, across) = match shape[..] {
+                [] | [1] => (1, 1),
+                [n] | [n, 1] if n == rows => (rows, 1),
+                [down, across] => (down, across),
+                _ => bail!("its factors have shape {shape:?}"),
+            };
+            let size = |len: usize, blocks: usize, stated: Option<usize>| -> usize {
+                if blocks <= 1 { len.max(1) } else if blocks == len { 1 } else { stated.unwrap_or_else(|| len.div_ceil(blocks)) }
+            };
+            let block = [size(rows, down, stated(0)), size(columns, across, stated(1))];
+            ensure!(
+                rows.div_ceil(block[0]) == down && columns.div_ceil(block[1]) == across,
+                "its factors have shape {shape:?}, which does not fit"
+            );
+            leaf.scale = Some(Scale { values, columns, block, across });
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+/// NVFP4 of ModelOpt: codes of two weights a byte, a factor of eight bits for sixteen.
+fn nvfp4(checkpoint: &mut Checkpoint<'_>) -> Result<()> {
+    for stem in ending(checkpoint, "weight_scale") {
+        let scales = format!("{stem}weight_scale");
+        if checkpoint.tensors.get(&scales).is_none_or(|leaf| leaf.shape.len() != 2 || leaf.coding != Coding::F8E4M3) {
+            continue;
+        }
+        let Some(scale) = checkpoint.tensors.remove(&scales) else { continue };
+        change(checkpoint, &format!("{stem}weight"), |leaf| {
+            let [rows, packed] = leaf.shape[..] else { bail!("it is no matrix") };
+            ensure!(leaf.coding == Coding::U8, "it is not packed");
+            ensure!(
+                scale.shape[..] == [rows, packed / 8] && (packed * 2).is_multiple_of(64),
+                "its factors have shape {:?}, which does not fit",
+                scale.shape
+            );
+            *leaf = Leaf::new(&leaf.name, leaf.bytes, Coding::Four(FourBits::Nv), &[rows, packed * 2]);
+            leaf.groups = scale.bytes;
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+/// MXFP4 of gpt-oss: blocks of 32 weights with an exponent each.
+fn mxfp4(checkpoint: &mut Checkpoint<'_>) -> Result<()> {
+    for stem in ending(checkpoint, "_blocks") {
+        let scales = format!("{stem}_scales");
+        let scale = checkpoint.tensors.remove(&scales).with_context(|| format!("the tensor {scales} is missing"))?;
+        change(checkpoint, &format!("{stem}_blocks"), |leaf| {
+            let [experts, rows, blocks, 16] = leaf.shape[..] else { bail!("it has shape {:?}", leaf.shape) };
+            ensure!(scale.shape[..] == [experts, rows, blocks], "its exponents have shape {:?}", scale.shape);
+            *leaf = Leaf::new(&leaf.name, leaf.bytes, Coding::Four(FourBits::Mx), &[experts, rows, blocks * 32]);
+            leaf.groups = scale.bytes;
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+/// BitNet's packed weights.
+fn ternary(checkpoint: &mut Checkpoint<'_>) -> Result<()> {
+    for stem in ending(checkpoint, "weight_scale") {
+        let Some(scale) = checkpoint.tensors.remove(&format!("{stem}weight_scale")) else { continue };
+        let scale = values(&scale).first().copied().unwrap_or(1.0);
+        change(checkpoint, &format!("{stem}weight"), |leaf| {
+            if leaf.coding != Coding::U8 {
+                return Ok(());
+            }
+            let [rows, columns] = leaf.shape[..] else { bail!("it is no matrix") };
+            *leaf = Leaf::new(&leaf.name, leaf.bytes, Coding::Ternary { rows, columns, scale }, &[rows * 4, columns]);
+            Ok(())
+        })?;
+    }
+    Ok(())
+}

@@ -1,0 +1,340 @@
+//! The tensors of a checkpoint: safetensors (one file or several) and torch's zip files, as views of mapped files.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail, ensure};
+use half::{bf16, f16};
+use memmap2::Mmap;
+use safetensors::{Dtype, SafeTensors};
+use serde_json::Value;
+
+use super::torch;
+use super::view::View;
+
+/// How the values of a stored tensor are coded.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Coding {
+    F64,
+    F32,
+    F16,
+    BF16,
+    F8E4M3,
+    F8E5M2,
+    I64,
+    I32,
+    U8,
+    I8,
+    /// BitNet's: two bits a weight, four rows of a matrix in one; `rows` packed rows, and a factor.
+    Ternary { rows: usize, columns: usize, scale: f32 },
+    /// Four bits a weight, the lower half of a byte first, and factors of eight bits for a group.
+    Four(FourBits),
+}
+
+/// Formats of four bits a weight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FourBits {
+    /// Groups of 16, factors of four exponent and three mantissa bits.
+    Nv,
+    /// Groups of 32, factors that are powers of two.
+    Mx,
+}
+
+impl FourBits {
+    /// Weights of a group.
+    pub fn group(self) -> usize {
+        match self {
+            Self::Nv => 16,
+            Self::Mx => 32,
+        }
+    }
+}
+
+impl Coding {
+    /// Bytes of a value.
+    pub fn size(&self) -> usize {
+        match self {
+            Self::F64 | Self::I64 => 8,
+            Self::F32 | Self::I32 => 4,
+            Self::F16 | Self::BF16 => 2,
+            _ => 1,
+        }
+    }
+}
+
+/// Factors of the blocks of a matrix.
+#[derive(Clone, Debug)]
+pub struct Scale {
+    pub values: Vec<f32>,
+    /// Columns of the matrix.
+    pub columns: usize,
+    /// Rows and columns of a block.
+    pub block: [usize; 2],
+    /// Blocks side by side.
+    pub across: usize,
+}
+
+/// A stored tensor.
+#[derive(Clone, Debug)]
+pub struct Leaf<'f> {
+    pub name: String,
+    pub bytes: &'f [u8],
+    pub coding: Coding,
+    /// The outermost dimension first.
+    pub shape: Vec<usize>,
+    pub strides: Vec<usize>,
+    pub scale: Option<Scale>,
+    /// The factors of groups of weights of four bits.
+    pub groups: &'f [u8],
+}
+
+impl<'f> Leaf<'f> {
+    pub fn new(name: &str, bytes: &'f [u8], coding: Coding, shape: &[usize]) -> Self {
+        let strides = contiguous(shape);
+        Self { name: name.to_owned(), bytes, coding, shape: shape.to_vec(), strides, scale: None, groups: &[] }
+    }
+
+    /// The code of weight `at`, of four bits.
+    pub fn code(&self, at: usize) -> u8 {
+        self.bytes.get(at / 2).map_or(0, |byte| byte >> (at % 2 * 4) & 15)
+    }
+
+    /// Decodes values that are `stride` apart, from number `start` of the storage on.
+    pub fn decode(&self, start: usize, stride: usize, out: &mut [f32]) {
+        fn each<const N: usize>(bytes: &[u8], start: usize, stride: usize, out: &mut [f32], f: impl Fn([u8; N]) -> f32) {
+            let values = bytes.as_chunks::<N>().0;
+            for (i, out) in out.iter_mut().enumerate() {
+                *out = values.get(start + i * stride).map_or(0.0, |value| f(*value));
+            }
+        }
+        let bytes = self.bytes;
+        match self.coding {
+            Coding::F64 => each(bytes, start, stride, out, |b| f64::from_le_bytes(b) as f32),
+            Coding::F32 => each(bytes, start, stride, out, f32::from_le_bytes),
+            Coding::F16 => each(bytes, start, stride, out, |b| f16::from_le_bytes(b).to_f32()),
+            Coding::BF16 => each(bytes, start, stride, out, |b| bf16::from_le_bytes(b).to_f32()),
+            Coding::F8E4M3 => each(bytes, start, stride, out, |[b]| e4m3(b)),
+            Coding::F8E5M2 => each(bytes, start, stride, out, |[b]| f16::from_bits(u16::from(b) << 8).to_f32()),
+            Coding::I64 => each(bytes, start, stride, out, |b| i64::from_le_bytes(b) as f32),
+            Coding::I32 => each(bytes, start, stride, out, |b| i32::from_le_bytes(b) as f32),
+            Coding::U8 => each(bytes, start, stride, out, |[b]| b.into()),
+            Coding::I8 => each(bytes, start, stride, out, |[b]| (b as i8).into()),
+            Coding::Four(kind) => {
+                for (i, out) in out.iter_mut().enumerate() {
+                    let at = start + i * stride;
+                    let scale = self.groups.get(at / kind.group()).copied().unwrap_or(0);
+                    let scale = match kind {
+                        FourBits::Nv => e4m3(scale),
+                        FourBits::Mx => 2f32.powi(i32::from(scale) - 127),
+                    };
+                    let code = self.code(at);
+                    let size = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0][usize::from(code & 7)];
+                    *out = if code & 8 == 0 { size } else { -size } * scale;
+                }
+            }
+            Coding::Ternary { rows, columns, scale } => {
+                for (i, out) in out.iter_mut().enumerate() {
+                    let (row, column) = ((start + i * stride) / columns, (start + i * stride) % columns);
+                    let byte = bytes.get(row % rows * columns + column).copied().unwrap_or(1);
+                    let weight = f32::from(byte >> (row / rows * 2) & 3) - 1.0;
+                    *out = weight / scale;
+                }
+            }
+        }
+        if let Some(scale) = &self.scale {
+            for (i, out) in out.iter_mut().enumerate() {
+                let at = start + i * stride;
+                let (row, column) = (at / scale.columns / scale.block[0], at % scale.columns / scale.block[1]);
+                *out *= scale.values.get(row * scale.across + column).copied().unwrap_or(1.0);
+            }
+        }
+    }
+}
+
+/// A float of four exponent and three mantissa bits, without infinities.
+fn e4m3(byte: u8) -> f32 {
+    let sign = if byte & 0x80 == 0 { 1.0 } else { -1.0 };
+    let (exponent, mantissa) = (i32::from(byte >> 3 & 15), f32::from(byte & 7));
+    sign * match (exponent, byte & 7) {
+        (15, 7) => f32::NAN,
+        (0, _) => mantissa / 512.0,
+        _ => (1.0 + mantissa / 8.0) * 2f32.powi(exponent - 7),
+    }
+}
+
+/// Strides of a tensor whose last dimension is contiguous.
+pub fn contiguous(shape: &[usize]) -> Vec<usize> {
+    let mut strides = vec![1; shape.len()];
+    for dim in (1..shape.len()).rev() {
+        strides[dim - 1] = strides[dim] * shape[dim];
+    }
+    strides
+}
+
+/// The mapped files of a checkpoint.
+pub struct Files(Vec<(PathBuf, Mmap)>);
+
+impl Files {
+    /// The weights in a directory, or one file.
+    pub fn open(path: &Path) -> Result<Self> {
+        let files = if path.is_dir() { weights(path)? } else { vec![path.to_owned()] };
+        let map = |path: PathBuf| -> Result<(PathBuf, Mmap)> {
+            let map = map(&path).with_context(|| format!("cannot read {}", path.display()))?;
+            Ok((path, map))
+        };
+        Ok(Self(files.into_iter().map(map).collect::<Result<_>>()?))
+    }
+}
+
+/// The files of weights in a directory: what an index names, else those of the usual names.
+fn weights(directory: &Path) -> Result<Vec<PathBuf>> {
+    for stem in ["model.safetensors", "pytorch_model.bin"] {
+        let index = directory.join(format!("{stem}.index.json"));
+        if index.is_file() {
+            let text = fs::read(&index).with_context(|| format!("cannot read {}", index.display()))?;
+            let json: Value =
+                serde_json::from_slice(&text).with_context(|| format!("{} is not JSON", index.display()))?;
+            let map = json["weight_map"].as_object();
+            let map = map.with_context(|| format!("{} has no weight_map", index.display()))?;
+            let mut names: Vec<&str> = map.values().filter_map(Value::as_str).collect();
+            names.sort_unstable();
+            names.dedup();
+            let plain = |name: &&str| Path::new(name).file_name().is_some_and(|file| file.to_str() == Some(*name));
+            if let Some(name) = names.iter().find(|name| !plain(name)) {
+                bail!("{} names {name:?}, which is no file beside it", index.display());
+            }
+            return Ok(names.into_iter().map(|name| directory.join(name)).collect());
+        }
+        if directory.join(stem).is_file() {
+            return Ok(vec![directory.join(stem)]);
+        }
+    }
+    let mut found: Vec<PathBuf> = fs::read_dir(directory)
+        .with_context(|| format!("cannot read {}", directory.display()))?
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.extension().is_some_and(|kind| kind == "safetensors" || kind == "pt"))
+        .collect();
+    found.sort();
+    match found.len() {
+        0 => bail!("{} has no model.safetensors and no pytorch_model.bin", directory.display()),
+        1 => Ok(found),
+        _ => bail!(
+            "{} has several files of weights and no model.safetensors.index.json: give one of them",
+            directory.display()
+        ),
+    }
+}
+
+#[allow(unsafe_code)]
+fn map(path: &Path) -> Result<Mmap> {
+    let file = File::open(path)?;
+    ensure!(file.metadata()?.len() > 0, "it is empty");
+    // SAFETY: the map is read-only and private to this process; a file that another program changes meanwhile gives other
+    // weights, as it would when read in pieces.
+    Ok(unsafe { Mmap::map(&file)? })
+}
+
+/// The tensors of a checkpoint by name.
+#[derive(Default)]
+pub struct Checkpoint<'f> {
+    /// In the order of the names' numbers.
+    pub tensors: BTreeMap<String, Arc<Leaf<'f>>>,
+    /// Settings that lie beside the tensors in a torch file: nanoGPT's and llama2.c's.
+    pub settings: Option<Value>,
+}
+
+impl<'f> Checkpoint<'f> {
+    pub fn read(files: &'f Files) -> Result<Self> {
+        let mut checkpoint = Self::default();
+        for (path, map) in &files.0 {
+            checkpoint.add(map).with_context(|| path.display().to_string())?;
+        }
+        ensure!(!checkpoint.tensors.is_empty(), "the checkpoint has no tensors");
+        Ok(checkpoint)
+    }
+
+    fn add(&mut self, bytes: &'f [u8]) -> Result<()> {
+        if bytes.starts_with(b"PK\x03\x04") {
+            let file = torch::read(bytes)?;
+            self.settings = file.settings.or_else(|| self.settings.take());
+            for leaf in file.tensors {
+                self.insert(leaf)?;
+            }
+            return Ok(());
+        }
+        if bytes.starts_with(b"\x80\x02\x8a\x0al\xfc\x9cF") || bytes.starts_with(b"\x80\x02") {
+            bail!("this is a torch file of before version 1.6: load it and save it again, best as safetensors");
+        }
+        let file = SafeTensors::deserialize(bytes).context("this is neither safetensors nor a torch file, or damaged")?;
+        for (name, view) in file.iter() {
+            let coding = match view.dtype() {
+                Dtype::F64 => Coding::F64,
+                Dtype::F32 => Coding::F32,
+                Dtype::F16 => Coding::F16,
+                Dtype::BF16 => Coding::BF16,
+                Dtype::F8_E4M3 => Coding::F8E4M3,
+                Dtype::F8_E5M2 => Coding::F8E5M2,
+                Dtype::I64 => Coding::I64,
+                Dtype::I32 => Coding::I32,
+                Dtype::U8 | Dtype::BOOL => Coding::U8,
+                Dtype::I8 => Coding::I8,
+                other => bail!("the tensor {name} has type {other:?}, which is not supported"),
+            };
+            // The views of this file borrow from it; the data are those of the map.
+            let start = view.data().as_ptr().addr() - bytes.as_ptr().addr();
+            let data = bytes.get(start..start + view.data().len()).unwrap_or_default();
+            self.insert(Leaf::new(name, data, coding, view.shape()))?;
+        }
+        Ok(())
+    }
+
+    fn insert(&mut self, leaf: Leaf<'f>) -> Result<()> {
+        let name = leaf.name.clone();
+        ensure!(self.tensors.insert(name.clone(), Arc::new(leaf)).is_none(), "there are two tensors {name}");
+        Ok(())
+    }
+
+    pub fn has(&self, name: &str) -> bool {
+        self.tensors.contains_key(name)
+    }
+
+    pub fn view(&self, name: &str) -> Option<View<'f>> {
+        self.tensors.get(name).map(|leaf| View::new(leaf.clone()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn eight_bit_floats() {
+        for (byte, value) in [(0x38, 1.0), (0xb8, -1.0), (0x7e, 448.0), (0x01, 1.0 / 512.0), (0x08, 1.0 / 64.0)] {
+            assert_eq!(e4m3(byte), value, "{byte:#x}");
+        }
+        assert!(e4m3(0x7f).is_nan());
+        let leaf = Leaf::new("x", &[0x3c, 0xc0], Coding::F8E5M2, &[2]);
+        let mut out = [0.0; 2];
+        leaf.decode(0, 1, &mut out);
+        assert_eq!(out, [1.0, -2.0]);
+    }
+
+    #[test]
+    fn factors_of_blocks() {
+        let mut leaf = Leaf::new("x", &[0x38; 8], Coding::F8E4M3, &[2, 4]);
+        leaf.scale = Some(Scale { values: vec![2.0, 3.0], columns: 4, block: [2, 2], across: 2 });
+        let mut out = [0.0; 8];
+        leaf.decode(0, 1, &mut out);
+        assert_eq!(out, [2.0, 2.0, 3.0, 3.0, 2.0, 2.0, 3.0, 3.0]);
+    }
+
+    #[test]
+    fn four_ternary_rows_in_one() {
+        let leaf = Leaf::new("x", &[0b10_00_01_10], Coding::Ternary { rows: 1, columns: 1, scale: 0.5 }, &[4, 1]);
+        let mut out = [0.0; 4];
+        leaf.decode(0, 1, &mut out);
+        assert_eq!(out, [2.0, 0.0, -2.0, 2.0]);
+    }
+}

@@ -1,0 +1,286 @@
+//! Strided views of stored tensors: reshaped, sliced and transposed without copies, decoded as they are read.
+
+use std::sync::Arc;
+
+use anyhow::{Context, Result, ensure};
+
+use super::tensors::{Coding, Leaf};
+
+/// Arithmetic on each value, in f32.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Step {
+    Add(f32),
+    Times(f32),
+    /// `-exp(x)`.
+    NegativeExp,
+}
+
+/// Some values of a stored tensor in some order, with arithmetic applied to each.
+#[derive(Clone, Debug)]
+pub struct View<'f> {
+    leaf: Arc<Leaf<'f>>,
+    start: usize,
+    /// The outermost dimension first.
+    shape: Vec<usize>,
+    /// Elements of the stored tensor from one index to the next, for each dimension.
+    strides: Vec<usize>,
+    /// What the result is to be seen as, where that is no view of the stored tensor.
+    dims: Option<Vec<usize>>,
+    steps: Vec<Step>,
+}
+
+impl<'f> View<'f> {
+    /// All of a stored tensor.
+    pub fn new(leaf: Arc<Leaf<'f>>) -> Self {
+        let (shape, strides) = (leaf.shape.clone(), leaf.strides.clone());
+        Self { leaf, start: 0, shape, strides, dims: None, steps: Vec::new() }
+    }
+
+    /// The stored tensor's name.
+    pub fn name(&self) -> &str {
+        &self.leaf.name
+    }
+
+    pub fn leaf(&self) -> &Leaf<'f> {
+        &self.leaf
+    }
+
+    pub fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    pub fn len(&self) -> usize {
+        self.shape.iter().product()
+    }
+
+    /// The dimensions of the result.
+    pub fn dims(&self) -> &[usize] {
+        self.dims.as_deref().unwrap_or(&self.shape)
+    }
+
+    /// The last step: the values in their order as a tensor of other dimensions.
+    pub fn seen_as(mut self, dims: &[usize]) -> Result<Self> {
+        ensure!(
+            dims.iter().product::<usize>() == self.len(),
+            "the tensor {} has shape {:?}, which is not {dims:?}",
+            self.name(),
+            self.leaf.shape
+        );
+        self.dims = Some(dims.to_vec());
+        Ok(self)
+    }
+
+    /// The size of dimension `dim`.
+    pub fn size(&self, dim: usize) -> Result<usize> {
+        let size = self.shape.get(dim).copied();
+        size.with_context(|| format!("the tensor {} has {} dimensions only", self.name(), self.shape.len()))
+    }
+
+    /// The same values in the same order, in other dimensions.
+    pub fn reshape(mut self, shape: &[usize]) -> Result<Self> {
+        let wrong = |view: &Self| format!("the tensor {} has shape {:?}, not {shape:?}", view.name(), view.leaf.shape);
+        ensure!(shape.iter().product::<usize>() == self.len(), "{}", wrong(&self));
+        let old: Vec<(usize, usize)> =
+            self.shape.iter().copied().zip(self.strides.iter().copied()).filter(|(n, _)| *n != 1).collect();
+        let mut strides = vec![0; shape.len()];
+        let (mut from, mut to) = (0, 0);
+        while from < old.len() {
+            // The fewest old and new dimensions that hold the same number of values.
+            let (mut old_end, mut new_end) = (from + 1, to + 1);
+            let (mut old_len, mut new_len) = (old[from].0, *shape.get(to).with_context(|| wrong(&self))?);
+            while old_len != new_len {
+                if old_len < new_len {
+                    old_len *= old.get(old_end).with_context(|| wrong(&self))?.0;
+                    old_end += 1;
+                } else {
+                    new_len *= shape.get(new_end).with_context(|| wrong(&self))?;
+                    new_end += 1;
+                }
+            }
+            let adjacent = old[from..old_end].windows(2).all(|pair| pair[0].1 == pair[1].1 * pair[1].0);
+            ensure!(adjacent, "the tensor {} cannot be viewed as {shape:?}", self.name());
+            let mut stride = old[old_end - 1].1;
+            for dim in (to..new_end).rev() {
+                strides[dim] = stride;
+                stride *= shape[dim];
+            }
+            (from, to) = (old_end, new_end);
+        }
+        (self.shape, self.strides) = (shape.to_vec(), strides);
+        Ok(self)
+    }
+
+    /// With two dimensions exchanged.
+    pub fn swap(mut self, a: usize, b: usize) -> Result<Self> {
+        self.size(a.max(b))?;
+        self.shape.swap(a, b);
+        self.strides.swap(a, b);
+        Ok(self)
+    }
+
+    /// With the last two dimensions exchanged.
+    pub fn transpose(self) -> Result<Self> {
+        let dims = self.shape.len();
+        ensure!(dims >= 2, "the tensor {} is no matrix", self.name());
+        self.swap(dims - 2, dims - 1)
+    }
+
+    /// Every `step`th of dimension `dim` from `start`, `len` of them.
+    pub fn every(mut self, dim: usize, start: usize, step: usize, len: usize) -> Result<Self> {
+        let last = len.checked_sub(1).map_or(start, |last| start + last * step);
+        ensure!(
+            len > 0 && last < self.size(dim)?,
+            "the tensor {} has shape {:?}, too few for its part from {start}",
+            self.name(),
+            self.leaf.shape
+        );
+        self.start += start * self.strides[dim];
+        self.shape[dim] = len;
+        self.strides[dim] *= step;
+        Ok(self)
+    }
+
+    /// `len` of dimension `dim` from `start`.
+    pub fn slice(self, dim: usize, start: usize, len: usize) -> Result<Self> {
+        self.every(dim, start, 1, len)
+    }
+
+    /// Consecutive parts of dimension `dim`, which they fill.
+    pub fn split(self, dim: usize, sizes: &[usize]) -> Result<Vec<Self>> {
+        let all: usize = sizes.iter().sum();
+        ensure!(
+            all == self.size(dim)?,
+            "the tensor {} has shape {:?}: its dimension {dim} should have {all}",
+            self.name(),
+            self.leaf.shape
+        );
+        let mut start = 0;
+        let part = |&len: &usize| {
+            start += len;
+            self.clone().slice(dim, start - len, len)
+        };
+        sizes.iter().map(part).collect()
+    }
+
+    /// `parts` equal parts of dimension `dim`.
+    pub fn parts(self, dim: usize, parts: usize) -> Result<Vec<Self>> {
+        let size = self.size(dim)?;
+        ensure!(size.is_multiple_of(parts), "the tensor {} does not fall into {parts} parts", self.name());
+        self.split(dim, &vec![size / parts; parts])
+    }
+
+    /// Without dimensions of size 1.
+    pub fn squeeze(mut self) -> Self {
+        let kept: Vec<usize> = (0..self.shape.len()).filter(|&dim| self.shape[dim] != 1).collect();
+        self.shape = kept.iter().map(|&dim| self.shape[dim]).collect();
+        self.strides = kept.iter().map(|&dim| self.strides[dim]).collect();
+        if self.shape.is_empty() {
+            (self.shape, self.strides) = (vec![1], vec![1]);
+        }
+        self
+    }
+
+    /// With `step` applied to each value, after the earlier steps.
+    pub fn then(mut self, step: Step) -> Self {
+        self.steps.push(step);
+        self
+    }
+
+    /// Decodes values from number `start` on, as many as `out` has.
+    pub fn read(&self, start: usize, out: &mut [f32]) {
+        self.runs(start, out.len(), |at, place, len, stride| {
+            self.leaf.decode(place, stride, &mut out[at..at + len]);
+        });
+        for step in &self.steps {
+            match *step {
+                Step::Add(x) => out.iter_mut().for_each(|value| *value += x),
+                Step::Times(x) => out.iter_mut().for_each(|value| *value *= x),
+                Step::NegativeExp => out.iter_mut().for_each(|value| *value = -exp(*value)),
+            }
+        }
+    }
+
+    /// The codes of weights from number `start` on, where each is of four bits, and the factor of the group of each.
+    pub fn read_codes(&self, start: usize, codes: &mut [u8], scales: &mut [u8]) {
+        let Coding::Four(kind) = self.leaf.coding else { return };
+        self.runs(start, codes.len(), |at, place, len, stride| {
+            for i in at..at + len {
+                let weight = place + (i - at) * stride;
+                codes[i] = self.leaf.code(weight);
+                scales[i] = self.leaf.groups.get(weight / kind.group()).copied().unwrap_or(0);
+            }
+        });
+    }
+
+    /// Calls `run` with each run of values at one stride: where in the output, where in the stored tensor, how many, and
+    /// the stride.
+    fn runs(&self, start: usize, len: usize, mut run: impl FnMut(usize, usize, usize, usize)) {
+        let inner = self.shape.last().copied().unwrap_or(1).max(1);
+        let stride = self.strides.last().copied().unwrap_or(1);
+        let mut at = 0;
+        while at < len {
+            let mut rest = (start + at) / inner;
+            let column = (start + at) % inner;
+            let mut place = self.start + column * stride;
+            for (size, stride) in self.shape.iter().zip(&self.strides).rev().skip(1) {
+                place += rest % size * stride;
+                rest /= size;
+            }
+            let count = (inner - column).min(len - at);
+            run(at, place, count, stride);
+            at += count;
+        }
+    }
+}
+
+/// The exponential, rounded once.
+fn exp(x: f32) -> f32 {
+    f64::from(x).exp() as f32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbers(shape: &[usize]) -> View<'static> {
+        let len: usize = shape.iter().product();
+        let bytes: Vec<u8> = (0..len).flat_map(|i| (i as f32).to_le_bytes()).collect();
+        View::new(Arc::new(Leaf::new("numbers", bytes.leak(), Coding::F32, shape)))
+    }
+
+    fn values(view: &View<'_>) -> Vec<f32> {
+        let mut out = vec![0.0; view.len()];
+        // In pieces that do not fit the rows.
+        for (i, piece) in out.chunks_mut(5).enumerate() {
+            view.read(i * 5, piece);
+        }
+        out
+    }
+
+    #[test]
+    fn rows_are_permuted_as_by_reshapes() {
+        // Two heads of four rows: halves become pairs.
+        let view = numbers(&[8, 3]).reshape(&[2, 2, 2, 3]).unwrap().swap(1, 2).unwrap();
+        let rows: Vec<usize> = values(&view).chunks(3).map(|row| row[0] as usize / 3).collect();
+        assert_eq!(rows, [0, 2, 1, 3, 4, 6, 5, 7]);
+    }
+
+    #[test]
+    fn transposed_sliced_and_shifted() {
+        let view = numbers(&[2, 3]).transpose().unwrap();
+        assert_eq!(values(&view), [0.0, 3.0, 1.0, 4.0, 2.0, 5.0]);
+        let odd = numbers(&[2, 4]).every(1, 1, 2, 2).unwrap().then(Step::Add(1.0)).then(Step::Times(2.0));
+        assert_eq!(values(&odd), [4.0, 8.0, 12.0, 16.0]);
+        assert!(numbers(&[2, 4]).slice(1, 3, 2).is_err());
+        assert!(numbers(&[4]).split(0, &[1, 2]).is_err());
+    }
+
+    #[test]
+    fn a_view_that_needs_a_copy_is_refused() {
+        let transposed = numbers(&[2, 3]).transpose().unwrap();
+        assert!(transposed.clone().reshape(&[6]).is_err());
+        assert!(transposed.reshape(&[3, 1, 2]).is_ok());
+        assert!(numbers(&[2, 3]).reshape(&[4]).is_err());
+        assert_eq!(numbers(&[2, 1, 3]).squeeze().shape(), [2, 3]);
+    }
+}

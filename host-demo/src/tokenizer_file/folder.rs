@@ -1,0 +1,218 @@
+//! The vocabulary of a model's folder, with the metadata that llama.cpp's converter writes.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use super::special::{self, Special};
+use super::{CONTROL, NORMAL, Token, UNKNOWN, USER_DEFINED, Vocabulary, json, sentencepiece};
+use crate::checkpoint::VocabularyRules;
+use crate::gguf_writer::{Header, Meta};
+use crate::llama2c;
+
+/// A vocabulary that is looked for.
+pub struct Wanted<'w> {
+    /// A folder, or the file itself.
+    pub directory: &'w Path,
+    pub architecture: &'w str,
+    /// The model's config.
+    pub config: &'w Value,
+    /// Rows of the embedding.
+    pub rows: usize,
+    pub rules: &'w VocabularyRules,
+}
+
+/// The files of a folder that count, in the order in which they do.
+const FILES: [&str; 6] =
+    ["tokenizer.json", "tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "vocab.txt", "tokenizer.bin"];
+
+/// Writes the vocabulary; returns lines for people.
+pub fn write(wanted: &Wanted<'_>, header: &mut Header) -> Result<Vec<String>> {
+    let path = find(wanted.directory)?;
+    let name = || format!("the tokenizer {}", path.display());
+    let file = fs::read(&path).with_context(|| format!("cannot read {}", name()))?;
+    let folder = path.parent().unwrap_or(Path::new("."));
+    read(wanted, &path, folder, &file, header).with_context(name)
+}
+
+/// The file with the vocabulary.
+fn find(directory: &Path) -> Result<PathBuf> {
+    if directory.is_file() {
+        return Ok(directory.to_owned());
+    }
+    let found: Vec<PathBuf> = FILES.iter().map(|name| directory.join(name)).filter(|path| path.is_file()).collect();
+    // SentencePiece's own file has scores, which a tokenizer.json of the same vocabulary has lost.
+    let is_byte_level = |path: &PathBuf| {
+        let json = fs::read(path).ok().and_then(|file| serde_json::from_slice::<Value>(&file).ok());
+        json.is_some_and(|json| json::is_byte_level(&json) || json["model"]["type"] != "BPE")
+    };
+    match &found[..] {
+        [] => bail!("there is no tokenizer in {}: none of {}", directory.display(), FILES.join(", ")),
+        [json, model, ..] if json.ends_with("tokenizer.json") && !is_byte_level(json) && model.extension().is_some_and(|kind| kind == "model") => {
+            Ok(model.clone())
+        }
+        [first, ..] => Ok(first.clone()),
+    }
+}
+
+fn read(wanted: &Wanted<'_>, path: &Path, folder: &Path, file: &[u8], header: &mut Header) -> Result<Vec<String>> {
+    let mut notes = Vec::new();
+    let settings = special::config(folder);
+    let mut vocabulary = match *file {
+        [_, _, 0, 0, ..] => {
+            llama2c::vocabulary::read(file, wanted.rows)?.keys(header);
+            return Ok(notes);
+        }
+        _ if file.trim_ascii_start().starts_with(b"{") => {
+            let json: Value = serde_json::from_slice(file).context("it is not JSON")?;
+            let model = json::Model { architecture: wanted.architecture, pre: None };
+            let vocabulary = json::read(&model, &json, &mut notes)?;
+            let special = Special::of(Some(&json), &settings, wanted.config, &vocabulary.ids());
+            special.write(header);
+            vocabulary
+        }
+        _ if path.extension().is_some_and(|kind| kind == "txt") => {
+            let vocabulary = word_list(file, &settings)?;
+            let special = Special::of(None, &settings, wanted.config, &vocabulary.ids());
+            special.write(header);
+            for (name, text) in [("bos", "[CLS]"), ("eos", "[SEP]"), ("unknown", "[UNK]"), ("seperator", "[SEP]"), ("padding", "[PAD]"), ("mask", "[MASK]")] {
+                if let Some(id) = vocabulary.ids().get(text) {
+                    header.set(&format!("tokenizer.ggml.{name}_token_id"), *id);
+                }
+            }
+            header.set("tokenizer.ggml.add_bos_token", true);
+            header.set("tokenizer.ggml.add_eos_token", true);
+            vocabulary
+        }
+        _ => {
+            let mut vocabulary = sentencepiece::read(file)?;
+            added(&mut vocabulary, folder, &settings, wanted.rows)?;
+            // Ids come from the settings, as in llama.cpp; what is so without a key has none.
+            let is_spm = vocabulary.keys.contains(&("model", Meta::from("llama")));
+            vocabulary.keys.retain(|(key, value)| match *key {
+                "add_space_prefix" if is_spm => *value == Meta::from(false),
+                "remove_extra_whitespaces" => !is_spm,
+                _ => !key.ends_with("_token_id"),
+            });
+            let special = Special::of(None, &settings, wanted.config, &vocabulary.ids());
+            special.write(header);
+            vocabulary
+        }
+    };
+    adjust(wanted, &mut vocabulary);
+    vocabulary.chat_template = special::chat_template(folder, &settings)?;
+    let rows = wanted.rows.next_multiple_of(wanted.rules.multiple.max(1));
+    let rows = if rows > wanted.rows { wanted.rows } else { rows };
+    for (name, value) in wanted.rules.defaults {
+        let key = format!("tokenizer.ggml.{name}");
+        if !header.has(&key) {
+            header.set(&key, *value);
+        }
+    }
+    if wanted.rules.token_types {
+        let types = wanted.config["type_vocab_size"].as_u64().unwrap_or(1);
+        header.set("tokenizer.ggml.token_type_count", types as u32);
+    }
+    vocabulary.write_as_llama(rows, header)?;
+    for (name, value) in wanted.rules.ids {
+        if (*value as usize) < rows {
+            header.set(&format!("tokenizer.ggml.{name}"), *value);
+        }
+    }
+    if wanted.rules.end_of_document
+        && let Some(id) = wanted.config["eod_token_id"].as_u64()
+    {
+        header.set("tokenizer.ggml.eos_token_id", id as u32);
+    }
+    for (name, value) in wanted.rules.adds {
+        header.set(&format!("tokenizer.ggml.{name}"), *value);
+    }
+    if let Some(space) = wanted.rules.space_prefix {
+        header.set("tokenizer.ggml.add_space_prefix", space);
+    }
+    Ok(notes)
+}
+
+/// What the family says of tokens.
+fn adjust(wanted: &Wanted<'_>, vocabulary: &mut Vocabulary) {
+    for token in vocabulary.tokens.values_mut() {
+        if wanted.rules.shown.contains(&token.text.as_str()) {
+            token.kind = USER_DEFINED;
+        }
+    }
+}
+
+/// Tokens that were added to a SentencePiece vocabulary.
+fn added(vocabulary: &mut Vocabulary, folder: &Path, settings: &Value, rows: usize) -> Result<()> {
+    let mut tokens = BTreeMap::new();
+    if let Ok(file) = fs::read(folder.join("added_tokens.json")) {
+        let json: Value = serde_json::from_slice(&file).context("added_tokens.json is not JSON")?;
+        for (text, id) in json.as_object().into_iter().flatten() {
+            tokens.insert(id.as_u64().unwrap_or(u64::MAX), (text.clone(), USER_DEFINED));
+        }
+    }
+    for (id, token) in settings["added_tokens_decoder"].as_object().into_iter().flatten() {
+        let (Ok(id), Some(text)) = (id.parse(), token["content"].as_str()) else { continue };
+        let control = token["special"] == true || special::looks_special(text);
+        let text = if control { text.to_owned() } else { text.replace('▁', " ") };
+        tokens.insert(id, (text, if control { CONTROL } else { USER_DEFINED }));
+    }
+    for (id, (text, kind)) in tokens {
+        let at = u32::try_from(id).ok().filter(|id| (*id as usize) < rows);
+        let Some(at) = at else { continue };
+        // An unknown token stays one.
+        let unknown = vocabulary.tokens.get(&at).is_some_and(|old| old.kind == UNKNOWN && old.text == text);
+        vocabulary.tokens.insert(at, Token { text, score: -1000.0, kind: if unknown { UNKNOWN } else { kind } });
+    }
+    Ok(())
+}
+
+/// A list of words, one on each line: WordPiece.
+fn word_list(file: &[u8], settings: &Value) -> Result<Vocabulary> {
+    let text = std::str::from_utf8(file).context("it is not text")?;
+    let mut vocabulary = Vocabulary::default();
+    for (id, line) in (0..).zip(text.lines()) {
+        let special = line.starts_with('[') && line.ends_with(']') && line.len() > 2 && line[1..line.len() - 1].chars().all(|c| c.is_ascii_uppercase());
+        let (text, kind) = match line.strip_prefix("##") {
+            _ if special => (line.to_owned(), CONTROL),
+            Some(rest) => (rest.to_owned(), NORMAL),
+            None => (format!("▁{line}"), NORMAL),
+        };
+        vocabulary.set(id, text, 0.0, kind)?;
+    }
+    vocabulary.key("model", "bert");
+    vocabulary.key("pre", "jina-v2-en"); // llama.cpp's name for all of these
+    vocabulary.key("normalizer.lowercase", settings["do_lower_case"] != false);
+    Ok(vocabulary)
+}
+
+impl Vocabulary {
+    /// Writes it with the keys that llama.cpp's converter writes, no others.
+    fn write_as_llama(mut self, rows: usize, header: &mut Header) -> Result<()> {
+        let count = self.tokens.last_key_value().map_or(0, |(last, _)| *last as usize + 1);
+        if count > rows {
+            bail!("it has {count} tokens and the model has {rows} rows: give the vocabulary that the model was made with");
+        }
+        let scored = self.keys.iter().any(|(key, value)| {
+            *key == "model" && ["llama", "t5", "gemma4"].iter().any(|model| *value == Meta::from(*model))
+        });
+        let unused = |id| Token { text: format!("[PAD{id}]"), score: -10000.0, kind: super::UNUSED };
+        let tokens: Vec<Token> =
+            (0..rows as u32).map(|id| self.tokens.remove(&id).unwrap_or_else(|| unused(id))).collect();
+        for (name, value) in self.keys {
+            header.set(&format!("tokenizer.ggml.{name}"), value);
+        }
+        header.set("tokenizer.ggml.tokens", Meta::strings(tokens.iter().map(|token| &token.text)));
+        if scored {
+            header.set("tokenizer.ggml.scores", Meta::array(tokens.iter().map(|token| token.score)));
+        }
+        header.set("tokenizer.ggml.token_type", Meta::array(tokens.iter().map(|token| token.kind)));
+        if let Some(template) = self.chat_template {
+            header.set("tokenizer.chat_template", template.as_str());
+        }
+        Ok(())
+    }
+}
