@@ -132,7 +132,9 @@ pub fn experts_down<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
 fn oriented<'f>(config: &Config, view: View<'f>, rows: usize, columns: usize) -> Result<View<'f>> {
     let newer = config.text("transformers_version").and_then(|version| version.split('.').next()?.parse::<u32>().ok());
     match *view.shape() {
-        [_, r, c] if (r, c) == (rows, columns) && (rows != columns || newer.is_none_or(|version| version >= 5)) => Ok(view),
+        [_, r, c] if (r, c) == (rows, columns) && (rows != columns || newer.is_none_or(|version| version >= 5)) => {
+            Ok(view)
+        }
         [_, r, c] if (r, c) == (columns, rows) => view.transpose(),
         ref other => anyhow::bail!("the tensor {} has shape {other:?}: not experts of {rows} x {columns}", view.name()),
     }

@@ -31,7 +31,8 @@ impl Config {
         let rope = ["rope_parameters", "rope_scaling"].iter().find_map(|name| values.get(*name)?.as_object());
         let mut rope = rope.cloned().unwrap_or_default();
         if !rope.contains_key("full_attention") && !rope.contains_key("sliding_attention") {
-            let find = |names: &[&str]| names.iter().find_map(|name| values.get(*name)).filter(|value| !value.is_null());
+            let find =
+                |names: &[&str]| names.iter().find_map(|name| values.get(*name)).filter(|value| !value.is_null());
             let local = find(&["local_rope_theta", "rope_local_theta", "swa_rope_theta", "rope_local_base_freq"]);
             for (name, value) in [
                 ("rope_theta", find(&["global_rope_theta", "rope_global_theta", "rope_theta", "rotary_emb_base"])),
@@ -59,7 +60,13 @@ impl Config {
 
     /// The classes that may read the model, the first that knows it counts.
     pub fn classes(&self) -> Vec<&str> {
-        self.values.get("architectures").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect()
+        self.values
+            .get("architectures")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .collect()
     }
 
     pub fn get(&self, name: &str) -> Option<&Value> {
@@ -79,7 +86,8 @@ impl Config {
     pub fn number(&self, names: &[&str]) -> Result<Option<u32>> {
         let Some(value) = self.find(names) else { return Ok(None) };
         let number = value.as_u64().and_then(|n| u32::try_from(n).ok());
-        let number = number.with_context(|| format!("{} in config.json is {value}, not a whole number", names.join(" or ")))?;
+        let number =
+            number.with_context(|| format!("{} in config.json is {value}, not a whole number", names.join(" or ")))?;
         Ok(Some(number))
     }
 
@@ -94,7 +102,8 @@ impl Config {
 
     pub fn float(&self, names: &[&str]) -> Result<Option<f32>> {
         let Some(value) = self.find(names) else { return Ok(None) };
-        let number = value.as_f64().with_context(|| format!("{} in config.json is {value}, not a number", names.join(" or ")));
+        let number =
+            value.as_f64().with_context(|| format!("{} in config.json is {value}, not a number", names.join(" or ")));
         Ok(Some(number? as f32))
     }
 
@@ -153,7 +162,8 @@ impl Config {
     }
 
     pub fn experts(&self) -> Result<usize> {
-        Ok(self.number(&["num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"])?.unwrap_or(0) as usize)
+        Ok(self.number(&["num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"])?.unwrap_or(0)
+            as usize)
     }
 
     /// Refuses a setting that has another value than `only`.

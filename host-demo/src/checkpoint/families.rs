@@ -140,13 +140,23 @@ impl Family {
 /// The tables of a model's names.
 pub fn tables(family: &Family, config: &Config) -> Vec<&'static [Row]> {
     // Granite's shared feed-forward is the only one where there are no experts.
-    let alone = family.classes.contains(&"GraniteMoeHybridForCausalLM") && config.experts().is_ok_and(|experts| experts == 0);
+    let alone =
+        family.classes.contains(&"GraniteMoeHybridForCausalLM") && config.experts().is_ok_and(|experts| experts == 0);
     if alone { granite::WITHOUT_EXPERTS.to_vec() } else { family.names.to_vec() }
 }
 
 /// All of them.
 const ALL: &[&[Family]] = &[
-    llama::ALL, qwen::ALL, gemma::ALL, mixtures::ALL, deepseek::ALL, granite::ALL, gpt::ALL, recurrent::ALL, encoders::ALL, t5::ALL,
+    llama::ALL,
+    qwen::ALL,
+    gemma::ALL,
+    mixtures::ALL,
+    deepseek::ALL,
+    granite::ALL,
+    gpt::ALL,
+    recurrent::ALL,
+    encoders::ALL,
+    t5::ALL,
 ];
 
 #[cfg(test)]

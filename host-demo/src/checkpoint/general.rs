@@ -40,7 +40,11 @@ fn size_label(outputs: &[Output<'_>]) -> String {
     let (mut shared, mut of_expert, mut counts, mut stacks) = (0u64, 0u64, 0u64, 0u64);
     for output in outputs {
         let size = output.len() as u64;
-        let stack = if output.name.contains(".bias") { output.shape.len().checked_sub(2) } else { output.shape.len().checked_sub(3) };
+        let stack = if output.name.contains(".bias") {
+            output.shape.len().checked_sub(2)
+        } else {
+            output.shape.len().checked_sub(3)
+        };
         match stack.and_then(|dim| output.shape.get(dim)) {
             Some(&experts) if output.name.contains("_exps.") && output.shape.len() >= 3 => {
                 of_expert += size / (experts as u64).max(1);

@@ -91,9 +91,13 @@ impl Keys<'_> {
     pub fn common(&mut self) -> Result<()> {
         let c = self.config;
         self.block_count()?;
-        self.maybe("context_length", &["max_position_embeddings", "n_ctx", "n_positions", "max_length", "max_sequence_length"])?;
+        self.maybe(
+            "context_length",
+            &["max_position_embeddings", "n_ctx", "n_positions", "max_length", "max_sequence_length"],
+        )?;
         self.maybe("embedding_length", &["hidden_size", "n_embd", "dim"])?;
-        let widths = ["prefix_dense_intermediate_size", "dense_intermediate_size", "intermediate_size", "n_inner", "hidden_dim"];
+        let widths =
+            ["prefix_dense_intermediate_size", "dense_intermediate_size", "intermediate_size", "n_inner", "hidden_dim"];
         match c.find(&widths).and_then(|width| width.as_array()) {
             Some(list) => {
                 let list: Option<Vec<u32>> = list.iter().map(|n| u32::try_from(n.as_u64()?).ok()).collect();
@@ -121,7 +125,8 @@ impl Keys<'_> {
         self.maybe("expert_used_count", &["num_experts_per_tok", "num_experts_per_token", "top_k_experts"])?;
         self.maybe("expert_group_count", &["n_group"])?;
         self.maybe("expert_group_used_count", &["topk_group"])?;
-        let router = ["score_function", "scoring_func", "score_func", "moe_router_activation", "moe_router_activation_func"];
+        let router =
+            ["score_function", "scoring_func", "score_func", "moe_router_activation", "moe_router_activation_func"];
         match c.find(&router).and_then(|name| name.as_str()) {
             Some("sigmoid") => self.set("expert_gating_func", SIGMOID),
             Some("softmax") => self.set("expert_gating_func", SOFTMAX),
@@ -148,7 +153,8 @@ impl Keys<'_> {
                 self.set("rope.scaling.type", "yarn");
                 self.set("rope.scaling.factor", factor as f32);
                 let original = c.rope("original_max_position_embeddings").and_then(|n| n.as_u64());
-                let original = original.context("the rope settings in config.json have no original_max_position_embeddings")?;
+                let original =
+                    original.context("the rope settings in config.json have no original_max_position_embeddings")?;
                 self.set("rope.scaling.original_context_length", original as u32);
                 for (key, names) in [
                     ("yarn_ext_factor", &["extrapolation_factor"][..]),

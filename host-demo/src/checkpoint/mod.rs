@@ -66,8 +66,10 @@ pub fn convert(request: &Request<'_>) -> Result<Report> {
     let files = Files::open(request.from)?;
     let mut checkpoint = Checkpoint::read(&files)?;
     let config = directory.map(|directory| directory.join("config.json")).filter(|path| path.is_file());
+    let mut of_a_script = false;
     let (config, family) = match (plain::config(&checkpoint)?, config) {
         (Some(config), _) => {
+            of_a_script = true;
             let family = plain::family(&config)?;
             (config, family)
         }
@@ -102,7 +104,8 @@ pub fn convert(request: &Request<'_>) -> Result<Report> {
     header.set("general.file_type", file_type(&outputs, request.mix));
     header.set("general.quantization_version", 2u32);
     let embedding = outputs.iter().find(|output| output.name == "token_embd.weight");
-    let rows = embedding.and_then(|output| output.shape.first().copied()).context("the checkpoint has no token embedding")?;
+    let rows =
+        embedding.and_then(|output| output.shape.first().copied()).context("the checkpoint has no token embedding")?;
     let vocabulary = folder::Wanted {
         directory: request.tokenizer.or(directory).context("there is no directory with a tokenizer")?,
         architecture,
@@ -110,7 +113,12 @@ pub fn convert(request: &Request<'_>) -> Result<Report> {
         rows,
         rules: &family.vocabulary,
     };
-    notes.extend(folder::write(&vocabulary, &mut header)?);
+    // A training script leaves its weights in a folder of their own.
+    if of_a_script && request.tokenizer.is_none() && !folder::has(vocabulary.directory) {
+        notes.push("the file has no vocabulary: give one with --tokenizer".to_owned());
+    } else {
+        notes.extend(folder::write(&vocabulary, &mut header)?);
+    }
     for output in &outputs {
         header.tensor(&output.name, &output.dims(), output.kind)?;
     }
@@ -145,8 +153,7 @@ fn choose_types(outputs: &mut [Output<'_>], mix: Option<Mix>, config: &Config, a
     };
     let options = TypeOptions::default();
     let names: Vec<String> = outputs.iter().map(|output| output.name.clone()).collect();
-    let mut chooser =
-        Chooser::of(&facts, names.iter().map(String::as_str), mix.unwrap_or(Mix::F32), &options, false);
+    let mut chooser = Chooser::of(&facts, names.iter().map(String::as_str), mix.unwrap_or(Mix::F32), &options, false);
     for output in outputs.iter_mut() {
         let four = matches!(output.stored(), TensorType::NVFP4 | TensorType::MXFP4);
         output.kind = match plain {
@@ -182,7 +189,8 @@ fn file_type(outputs: &[Output<'_>], mix: Option<Mix>) -> u32 {
 
 fn write(path: &Path, header: &Header, outputs: &[Output<'_>], notes: &mut Vec<String>) -> Result<()> {
     interrupt::listen();
-    let total: usize = outputs.iter().filter_map(|o| Some(o.kind.row_bytes(*o.shape.last()?)? * o.len() / o.shape.last()?)).sum();
+    let total: usize =
+        outputs.iter().filter_map(|o| Some(o.kind.row_bytes(*o.shape.last()?)? * o.len() / o.shape.last()?)).sum();
     let bar = if watched() {
         let style = ProgressStyle::with_template("{bar:32} {bytes}/{total_bytes} {eta} {msg}");
         ProgressBar::new(total as u64).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))

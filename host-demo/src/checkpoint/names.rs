@@ -137,9 +137,8 @@ pub fn find(tables: &[&[Row]], rest: &str) -> Option<Found> {
             Some(Found { row: *row, part, suffix, index })
         })
     };
-    look(rest, "").or_else(|| {
-        [".weight", ".bias"].into_iter().find_map(|suffix| look(rest.strip_suffix(suffix)?, suffix))
-    })
+    look(rest, "")
+        .or_else(|| [".weight", ".bias"].into_iter().find_map(|suffix| look(rest.strip_suffix(suffix)?, suffix)))
 }
 
 /// Whether `name` is `pattern`, and the number in place of its `#`.
@@ -153,8 +152,19 @@ fn matched(pattern: &str, name: &str) -> Option<Option<usize>> {
 
 /// Parts of models for pictures and sounds, which are left out.
 pub fn of_another_modality(name: &str) -> bool {
-    const PARTS: &[&str] =
-        &["visual.", "vision.", "audio.", "vision_", "audio_", "talker.", "token2wav.", "code2wav.", "projector.", "image_newline", "patch_embed"];
+    const PARTS: &[&str] = &[
+        "visual.",
+        "vision.",
+        "audio.",
+        "vision_",
+        "audio_",
+        "talker.",
+        "token2wav.",
+        "code2wav.",
+        "projector.",
+        "image_newline",
+        "patch_embed",
+    ];
     PARTS.iter().any(|part| name.contains(part))
 }
 

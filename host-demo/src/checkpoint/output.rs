@@ -67,7 +67,9 @@ pub fn assemble<'f>(
             continue;
         }
         let place = Place::of(name);
-        let predicts = place.number.is_some_and(|number| number >= layers) || name.starts_with("mtp.") || name.starts_with("model.mtp");
+        let predicts = place.number.is_some_and(|number| number >= layers)
+            || name.starts_with("mtp.")
+            || name.starts_with("model.mtp");
         if predicts && !place.layer.starts_with("dec.") {
             later += 1;
             continue;
@@ -111,7 +113,14 @@ fn is_tied_head(checkpoint: &Checkpoint<'_>, config: &Config, rest: &str, view: 
     if !matches!(rest, "lm_head.weight" | "output.weight" | "embed_out.weight") {
         return false;
     }
-    let embeddings = ["embed_tokens.weight", "wte.weight", "embed_in.weight", "shared.weight", "embeddings.weight", "tok_embeddings.weight"];
+    let embeddings = [
+        "embed_tokens.weight",
+        "wte.weight",
+        "embed_in.weight",
+        "shared.weight",
+        "embeddings.weight",
+        "tok_embeddings.weight",
+    ];
     let same = checkpoint.tensors.iter().any(|(name, leaf)| {
         let rest = Place::of(name).rest;
         embeddings.contains(&rest.as_str()) && leaf.shape == view.leaf().shape && leaf.bytes == view.leaf().bytes
@@ -130,7 +139,8 @@ fn add<'f>(
     // Factors of weights of four bits have the names of those.
     for (stored, new) in [(".weight_scale_2", ".scale"), (".input_scale", ".input_scale")] {
         let Some(stem) = place.rest.strip_suffix(stored) else { continue };
-        let row = names::find(tables, &format!("{stem}.weight")).context("it is a factor of a tensor that is not known")?;
+        let row =
+            names::find(tables, &format!("{stem}.weight")).context("it is a factor of a tensor that is not known")?;
         for to in row.row.1.split(' ') {
             let to = to.strip_suffix(".weight").unwrap_or(to);
             push(found, format!("{}{to}{new}", place.layer), row.part, (0, 0), view.clone().squeeze());
@@ -224,10 +234,20 @@ impl<'f> Output<'f> {
     /// Whether it stays F32 in every file, as llama.cpp's converter has it.
     pub fn stays_f32(&self) -> bool {
         const KEPT: &[&str] = &[
-            "ffn_gate_inp.weight", "ffn_gate_inp_shexp.weight", "position_embd.weight", "token_types.weight",
-            "ssm_conv1d.weight", "shortconv.conv.weight", "time_mix_first.weight", "time_mix_w1.weight",
-            "time_mix_w2.weight", "time_mix_decay_w1.weight", "time_mix_decay_w2.weight",
-            "time_mix_lerp_fused.weight", "altup_correct_coef.weight", "altup_predict_coef.weight",
+            "ffn_gate_inp.weight",
+            "ffn_gate_inp_shexp.weight",
+            "position_embd.weight",
+            "token_types.weight",
+            "ssm_conv1d.weight",
+            "shortconv.conv.weight",
+            "time_mix_first.weight",
+            "time_mix_w1.weight",
+            "time_mix_w2.weight",
+            "time_mix_decay_w1.weight",
+            "time_mix_decay_w2.weight",
+            "time_mix_lerp_fused.weight",
+            "altup_correct_coef.weight",
+            "altup_predict_coef.weight",
         ];
         let base = match self.name.split_once("blk.") {
             Some((_, rest)) => rest.split_once('.').map_or(rest, |(_, base)| base),
@@ -237,7 +257,12 @@ impl<'f> Output<'f> {
     }
 
     /// Writes it; `go_on` is told how many bytes each piece had.
-    pub fn write(&self, threads: usize, out: &mut impl Write, mut go_on: impl FnMut(usize) -> Result<()>) -> Result<()> {
+    pub fn write(
+        &self,
+        threads: usize,
+        out: &mut impl Write,
+        mut go_on: impl FnMut(usize) -> Result<()>,
+    ) -> Result<()> {
         let columns = self.shape.last().copied().unwrap_or(1);
         let rows = self.len() / columns.max(1);
         let row_bytes = self.kind.row_bytes(columns).context("rows that are not whole blocks")?;
@@ -273,7 +298,11 @@ impl<'f> Output<'f> {
             if self.kind != TensorType::F32 {
                 let most = if self.kind == TensorType::BF16 { f32::MAX } else { half::f16::MAX.to_f32() };
                 if let Some(wrong) = row.iter().find(|x| !x.is_finite() || x.abs() > most) {
-                    bail!("{} has the weight {wrong} in row {i}, which {:?} cannot hold: give --type f32", self.name, self.kind);
+                    bail!(
+                        "{} has the weight {wrong} in row {i}, which {:?} cannot hold: give --type f32",
+                        self.name,
+                        self.kind
+                    );
                 }
             }
             ensure!(encode_values(self.kind, &row, out), "this program does not write {:?}", self.kind);

@@ -15,7 +15,9 @@ const LLAMA2C: &str = "llama2.c";
 
 /// The settings of such a checkpoint, in the terms of a config.
 pub fn config(checkpoint: &Checkpoint<'_>) -> Result<Option<Config>> {
-    let Some(settings) = checkpoint.settings.as_ref().and_then(|settings| settings.get("model_args")) else { return Ok(None) };
+    let Some(settings) = checkpoint.settings.as_ref().and_then(|settings| settings.get("model_args")) else {
+        return Ok(None);
+    };
     let size = |name: &str, dim: usize| checkpoint.tensors.get(name).and_then(|leaf| leaf.shape.get(dim)).copied();
     let config = if let Some(rows) = size("transformer.wte.weight", 0) {
         json!({

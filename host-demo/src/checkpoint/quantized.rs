@@ -30,7 +30,8 @@ pub fn prepare(config: &Config, directory: Option<&Path>, checkpoint: &mut Check
         "compressed-tensors" => match settings["format"].as_str().unwrap_or("") {
             "float-quantized" | "naive-quantized" => {
                 let groups = settings["config_groups"].as_object();
-                let block = groups.and_then(|groups| groups.values().next()).map(|group| &group["weights"]["block_structure"]);
+                let block =
+                    groups.and_then(|groups| groups.values().next()).map(|group| &group["weights"]["block_structure"]);
                 factors(checkpoint, "_scale", block.unwrap_or(&Value::Null))?;
             }
             other => bail!("its weights are quantized by compressed-tensors as {other}: save the model unquantized"),
@@ -84,7 +85,13 @@ fn factors(checkpoint: &mut Checkpoint<'_>, end: &str, block: &Value) -> Result<
                 _ => bail!("its factors have shape {shape:?}"),
             };
             let size = |len: usize, blocks: usize, stated: Option<usize>| -> usize {
-                if blocks <= 1 { len.max(1) } else if blocks == len { 1 } else { stated.unwrap_or_else(|| len.div_ceil(blocks)) }
+                if blocks <= 1 {
+                    len.max(1)
+                } else if blocks == len {
+                    1
+                } else {
+                    stated.unwrap_or_else(|| len.div_ceil(blocks))
+                }
             };
             let block = [size(rows, down, stated(0)), size(columns, across, stated(1))];
             ensure!(

@@ -28,7 +28,11 @@ pub enum Coding {
     U8,
     I8,
     /// BitNet's: two bits a weight, four rows of a matrix in one; `rows` packed rows, and a factor.
-    Ternary { rows: usize, columns: usize, scale: f32 },
+    Ternary {
+        rows: usize,
+        columns: usize,
+        scale: f32,
+    },
     /// Four bits a weight, the lower half of a byte first, and factors of eight bits for a group.
     Four(FourBits),
 }
@@ -103,7 +107,13 @@ impl<'f> Leaf<'f> {
 
     /// Decodes values that are `stride` apart, from number `start` of the storage on.
     pub fn decode(&self, start: usize, stride: usize, out: &mut [f32]) {
-        fn each<const N: usize>(bytes: &[u8], start: usize, stride: usize, out: &mut [f32], f: impl Fn([u8; N]) -> f32) {
+        fn each<const N: usize>(
+            bytes: &[u8],
+            start: usize,
+            stride: usize,
+            out: &mut [f32],
+            f: impl Fn([u8; N]) -> f32,
+        ) {
             let values = bytes.as_chunks::<N>().0;
             for (i, out) in out.iter_mut().enumerate() {
                 *out = values.get(start + i * stride).map_or(0.0, |value| f(*value));
@@ -267,7 +277,8 @@ impl<'f> Checkpoint<'f> {
         if bytes.starts_with(b"\x80\x02\x8a\x0al\xfc\x9cF") || bytes.starts_with(b"\x80\x02") {
             bail!("this is a torch file of before version 1.6: load it and save it again, best as safetensors");
         }
-        let file = SafeTensors::deserialize(bytes).context("this is neither safetensors nor a torch file, or damaged")?;
+        let file =
+            SafeTensors::deserialize(bytes).context("this is neither safetensors nor a torch file, or damaged")?;
         for (name, view) in file.iter() {
             let coding = match view.dtype() {
                 Dtype::F64 => Coding::F64,

@@ -60,7 +60,8 @@ fn entries(bytes: &[u8]) -> Result<Vec<(String, &[u8])>> {
     while let Some(record) = records.next_entry().context("its zip directory is damaged")? {
         let name = String::from_utf8_lossy(record.file_path().as_ref()).into_owned();
         ensure!(record.compression_method() == rawzip::CompressionMethod::STORE, "{name} in it is compressed");
-        let range = archive.get_entry(record.wayfinder()).context("its zip directory is damaged")?.compressed_data_range();
+        let range =
+            archive.get_entry(record.wayfinder()).context("its zip directory is damaged")?.compressed_data_range();
         let data = usize::try_from(range.0).ok().zip(usize::try_from(range.1).ok());
         let data = data.and_then(|(start, end)| bytes.get(start..end));
         entries.push((name, data.context("its zip directory is damaged")?));
@@ -80,14 +81,16 @@ fn add<'f>(
         let name = name.strip_prefix("_orig_mod.").unwrap_or(name);
         let bytes = files.get(format!("{folder}data/{}", tensor.key).as_str()).copied();
         let bytes = bytes.with_context(|| format!("the data of {name} are missing"))?;
-        let last: usize = tensor.shape.iter().zip(&tensor.strides).map(|(n, stride)| n.saturating_sub(1) * stride).sum();
+        let last: usize =
+            tensor.shape.iter().zip(&tensor.strides).map(|(n, stride)| n.saturating_sub(1) * stride).sum();
         let size = tensor.coding.size();
         let end = tensor.offset.checked_add(last).and_then(|end| end.checked_add(1)?.checked_mul(size));
         ensure!(
             tensor.shape.iter().product::<usize>() == 0 || end.is_some_and(|end| end <= bytes.len()),
             "the data of {name} end too soon"
         );
-        let mut leaf = Leaf::new(name, &bytes[(tensor.offset * size).min(bytes.len())..], tensor.coding.clone(), &tensor.shape);
+        let mut leaf =
+            Leaf::new(name, &bytes[(tensor.offset * size).min(bytes.len())..], tensor.coding.clone(), &tensor.shape);
         leaf.strides = tensor.strides.clone();
         tensors.push(leaf);
     }
@@ -195,29 +198,73 @@ impl Machine {
 
     fn step(&mut self, op: u8, rest: &mut &[u8]) -> Result<()> {
         match op {
-            0x80 => drop(take(rest, 1)?),                       // PROTO
-            0x95 => drop(take(rest, 8)?),                       // FRAME
+            0x80 => drop(take(rest, 1)?), // PROTO
+            0x95 => drop(take(rest, 8)?), // FRAME
             b'(' => self.marks.push(self.stack.len()),
             b'0' => drop(self.pop()?),
             b'1' => drop(self.marked()?),
             b'N' => self.push(Object::None),
             0x88 => self.push(Object::Bool(true)),
             0x89 => self.push(Object::Bool(false)),
-            b'K' => { let n = take(rest, 1)?[0]; self.push(Object::Int(n.into())) }
-            b'M' => { let n = u16::from_le_bytes(array(rest)?); self.push(Object::Int(n.into())) }
-            b'J' => { let n = i32::from_le_bytes(array(rest)?); self.push(Object::Int(n.into())) }
+            b'K' => {
+                let n = take(rest, 1)?[0];
+                self.push(Object::Int(n.into()))
+            }
+            b'M' => {
+                let n = u16::from_le_bytes(array(rest)?);
+                self.push(Object::Int(n.into()))
+            }
+            b'J' => {
+                let n = i32::from_le_bytes(array(rest)?);
+                self.push(Object::Int(n.into()))
+            }
             0x8a => self.long(rest)?,
-            b'G' => { let x = f64::from_be_bytes(array(rest)?); self.push(Object::Float(x)) }
-            b'X' => { let n = u32::from_le_bytes(array(rest)?); self.text(rest, n as usize)? }
-            0x8c => { let n = take(rest, 1)?[0]; self.text(rest, n.into())? }
-            b'C' | b'U' => { let n = take(rest, 1)?[0]; take(rest, n.into())?; self.push(Object::Other) }
-            b'B' | b'T' => { let n = u32::from_le_bytes(array(rest)?); take(rest, n as usize)?; self.push(Object::Other) }
-            b'q' => { let at = take(rest, 1)?[0]; self.remember(at.into())? }
-            b'r' => { let at = u32::from_le_bytes(array(rest)?); self.remember(at)? }
-            0x94 => { let at = self.memo.len() as u32; self.remember(at)? }
-            b'h' => { let at = take(rest, 1)?[0]; self.recall(at.into())? }
-            b'j' => { let at = u32::from_le_bytes(array(rest)?); self.recall(at)? }
-            b'c' => { let name = format!("{}.{}", line(rest)?, line(rest)?); self.push(Object::Global(name)) }
+            b'G' => {
+                let x = f64::from_be_bytes(array(rest)?);
+                self.push(Object::Float(x))
+            }
+            b'X' => {
+                let n = u32::from_le_bytes(array(rest)?);
+                self.text(rest, n as usize)?
+            }
+            0x8c => {
+                let n = take(rest, 1)?[0];
+                self.text(rest, n.into())?
+            }
+            b'C' | b'U' => {
+                let n = take(rest, 1)?[0];
+                take(rest, n.into())?;
+                self.push(Object::Other)
+            }
+            b'B' | b'T' => {
+                let n = u32::from_le_bytes(array(rest)?);
+                take(rest, n as usize)?;
+                self.push(Object::Other)
+            }
+            b'q' => {
+                let at = take(rest, 1)?[0];
+                self.remember(at.into())?
+            }
+            b'r' => {
+                let at = u32::from_le_bytes(array(rest)?);
+                self.remember(at)?
+            }
+            0x94 => {
+                let at = self.memo.len() as u32;
+                self.remember(at)?
+            }
+            b'h' => {
+                let at = take(rest, 1)?[0];
+                self.recall(at.into())?
+            }
+            b'j' => {
+                let at = u32::from_le_bytes(array(rest)?);
+                self.recall(at)?
+            }
+            b'c' => {
+                let name = format!("{}.{}", line(rest)?, line(rest)?);
+                self.push(Object::Global(name))
+            }
             0x93 => {
                 let (name, module) = (self.pop()?, self.pop()?);
                 let name = format!("{}.{}", module.text().unwrap_or_default(), name.text().unwrap_or_default());
@@ -226,21 +273,52 @@ impl Machine {
             b')' => self.push(Object::Tuple(Vec::new())),
             b']' => self.push(Object::Tuple(Vec::new())),
             b'}' => self.push(Object::Dict(Vec::new())),
-            b't' | b'l' => { let items = self.marked()?; self.tuple(items)? }
+            b't' | b'l' => {
+                let items = self.marked()?;
+                self.tuple(items)?
+            }
             0x85..=0x87 => {
                 let at = self.stack.len().checked_sub(usize::from(op - 0x84)).context("the stack is empty")?;
                 let items = self.stack.split_off(at);
                 self.tuple(items)?;
             }
-            b'a' => { let item = self.pop()?; self.append(vec![item])? }
-            b'e' => { let items = self.marked()?; self.append(items)? }
-            b'd' => { let items = self.marked()?; self.push(Object::Dict(Vec::new())); self.set(items)? }
-            b's' => { let (value, key) = (self.pop()?, self.pop()?); self.set(vec![key, value])? }
-            b'u' => { let items = self.marked()?; self.set(items)? }
-            b'Q' => { let id = self.pop()?; let storage = storage(&id)?; self.push(storage) }
-            b'R' => { let (args, function) = (self.pop()?, self.pop()?); let item = call(&function, &args)?; self.stack.push(item) }
-            0x81 => { self.pop()?; self.pop()?; self.push(Object::Other) }
-            b'b' => drop(self.pop()?),                          // BUILD: attributes of what is below
+            b'a' => {
+                let item = self.pop()?;
+                self.append(vec![item])?
+            }
+            b'e' => {
+                let items = self.marked()?;
+                self.append(items)?
+            }
+            b'd' => {
+                let items = self.marked()?;
+                self.push(Object::Dict(Vec::new()));
+                self.set(items)?
+            }
+            b's' => {
+                let (value, key) = (self.pop()?, self.pop()?);
+                self.set(vec![key, value])?
+            }
+            b'u' => {
+                let items = self.marked()?;
+                self.set(items)?
+            }
+            b'Q' => {
+                let id = self.pop()?;
+                let storage = storage(&id)?;
+                self.push(storage)
+            }
+            b'R' => {
+                let (args, function) = (self.pop()?, self.pop()?);
+                let item = call(&function, &args)?;
+                self.stack.push(item)
+            }
+            0x81 => {
+                self.pop()?;
+                self.pop()?;
+                self.push(Object::Other)
+            }
+            b'b' => drop(self.pop()?), // BUILD: attributes of what is below
             other => bail!("the operation {other:#x} is not one that tensors need: save the model as safetensors"),
         }
         Ok(())
@@ -372,7 +450,8 @@ fn call(function: &Item, args: &Item) -> Result<Item> {
             ensure!(shape.len() == strides.len() && shape.len() <= 8, "a tensor's shape and strides do not fit");
             let most = 1usize << 40;
             ensure!(
-                offset < most && shape.iter().chain(&strides).all(|n| *n < most)
+                offset < most
+                    && shape.iter().chain(&strides).all(|n| *n < most)
                     && shape.iter().try_fold(1usize, |all, n| all.checked_mul(*n)).is_some_and(|all| all < most),
                 "a tensor is larger than any file"
             );
@@ -422,7 +501,9 @@ mod tests {
 
     #[test]
     fn damaged_programs_are_refused() {
-        for program in [&b"\x80\x02"[..], b"u.", b"R.", b"q\x00.", b"h\x07.", b"t.", b"i.", b"X\xff\xff\xff\xff.", b"0."] {
+        for program in
+            [&b"\x80\x02"[..], b"u.", b"R.", b"q\x00.", b"h\x07.", b"t.", b"i.", b"X\xff\xff\xff\xff.", b"0."]
+        {
             assert!(Machine::default().run(program).is_err(), "{program:?}");
         }
         let mut deep = b"N".to_vec();

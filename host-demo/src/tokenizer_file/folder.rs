@@ -38,6 +38,11 @@ pub fn write(wanted: &Wanted<'_>, header: &mut Header) -> Result<Vec<String>> {
     read(wanted, &path, folder, &file, header).with_context(name)
 }
 
+/// Returns whether a folder has a vocabulary.
+pub fn has(directory: &Path) -> bool {
+    FILES.iter().any(|name| directory.join(name).is_file())
+}
+
 /// The file with the vocabulary.
 fn find(directory: &Path) -> Result<PathBuf> {
     if directory.is_file() {
@@ -51,7 +56,11 @@ fn find(directory: &Path) -> Result<PathBuf> {
     };
     match &found[..] {
         [] => bail!("there is no tokenizer in {}: none of {}", directory.display(), FILES.join(", ")),
-        [json, model, ..] if json.ends_with("tokenizer.json") && !is_byte_level(json) && model.extension().is_some_and(|kind| kind == "model") => {
+        [json, model, ..]
+            if json.ends_with("tokenizer.json")
+                && !is_byte_level(json)
+                && model.extension().is_some_and(|kind| kind == "model") =>
+        {
             Ok(model.clone())
         }
         [first, ..] => Ok(first.clone()),
@@ -78,7 +87,14 @@ fn read(wanted: &Wanted<'_>, path: &Path, folder: &Path, file: &[u8], header: &m
             let vocabulary = word_list(file, &settings)?;
             let special = Special::of(None, &settings, wanted.config, &vocabulary.ids());
             special.write(header);
-            for (name, text) in [("bos", "[CLS]"), ("eos", "[SEP]"), ("unknown", "[UNK]"), ("seperator", "[SEP]"), ("padding", "[PAD]"), ("mask", "[MASK]")] {
+            for (name, text) in [
+                ("bos", "[CLS]"),
+                ("eos", "[SEP]"),
+                ("unknown", "[UNK]"),
+                ("seperator", "[SEP]"),
+                ("padding", "[PAD]"),
+                ("mask", "[MASK]"),
+            ] {
                 if let Some(id) = vocabulary.ids().get(text) {
                     header.set(&format!("tokenizer.ggml.{name}_token_id"), *id);
                 }
@@ -175,7 +191,10 @@ fn word_list(file: &[u8], settings: &Value) -> Result<Vocabulary> {
     let text = std::str::from_utf8(file).context("it is not text")?;
     let mut vocabulary = Vocabulary::default();
     for (id, line) in (0..).zip(text.lines()) {
-        let special = line.starts_with('[') && line.ends_with(']') && line.len() > 2 && line[1..line.len() - 1].chars().all(|c| c.is_ascii_uppercase());
+        let special = line.starts_with('[')
+            && line.ends_with(']')
+            && line.len() > 2
+            && line[1..line.len() - 1].chars().all(|c| c.is_ascii_uppercase());
         let (text, kind) = match line.strip_prefix("##") {
             _ if special => (line.to_owned(), CONTROL),
             Some(rest) => (rest.to_owned(), NORMAL),
@@ -194,7 +213,9 @@ impl Vocabulary {
     fn write_as_llama(mut self, rows: usize, header: &mut Header) -> Result<()> {
         let count = self.tokens.last_key_value().map_or(0, |(last, _)| *last as usize + 1);
         if count > rows {
-            bail!("it has {count} tokens and the model has {rows} rows: give the vocabulary that the model was made with");
+            bail!(
+                "it has {count} tokens and the model has {rows} rows: give the vocabulary that the model was made with"
+            );
         }
         let scored = self.keys.iter().any(|(key, value)| {
             *key == "model" && ["llama", "t5", "gemma4"].iter().any(|model| *value == Meta::from(*model))

@@ -142,4 +142,3 @@ fn vocabulary(gguf: &Gguf<'_>, path: &Path, file: &[u8], header: &mut Header) ->
     }
     .write(rows, header)
 }
-

@@ -11,7 +11,14 @@ use crate::gguf_writer::Header;
 
 /// The tokens' names here and in GGUF.
 const NAMES: [(&str, &str); 8] = [
-    ("bos", "bos"), ("eos", "eos"), ("unk", "unknown"), ("sep", "seperator"), ("pad", "padding"), ("mask", "mask"), ("eot", "eot"), ("eom", "eom"),
+    ("bos", "bos"),
+    ("eos", "eos"),
+    ("unk", "unknown"),
+    ("sep", "seperator"),
+    ("pad", "padding"),
+    ("mask", "mask"),
+    ("eot", "eot"),
+    ("eom", "eom"),
 ];
 
 /// `tokenizer_config.json`, or null.
@@ -22,7 +29,9 @@ pub fn config(folder: &Path) -> Value {
 
 /// Added tokens that count as control tokens whatever the file says.
 pub fn looks_special(text: &str) -> bool {
-    let between = |first: &str, last: &str| text.starts_with(first) && text.ends_with(last) && text.len() >= first.len() + last.len();
+    let between = |first: &str, last: &str| {
+        text.starts_with(first) && text.ends_with(last) && text.len() >= first.len() + last.len()
+    };
     matches!(text, "<pad>" | "<mask>" | "<2mass>" | "[@BOS@]")
         || between("<|", "|>")
         || between("<｜", "｜>")

@@ -53,7 +53,8 @@ fn is_supported(json: &Value, kind: &str, normalizer: &Value) -> bool {
         (Some("Unigram"), "Replace") => normalizer["pattern"]["Regex"] == " {2,}" || spaces,
         (Some("Unigram"), "Strip") => normalizer["strip_left"] == false || normalizer["strip_right"] == true,
         (Some("WordPiece"), "BertNormalizer") => {
-            normalizer["clean_text"] != false && (normalizer["strip_accents"].is_null() || normalizer["strip_accents"] == normalizer["lowercase"])
+            normalizer["clean_text"] != false
+                && (normalizer["strip_accents"].is_null() || normalizer["strip_accents"] == normalizer["lowercase"])
         }
         _ => false,
     }

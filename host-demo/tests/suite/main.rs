@@ -2,6 +2,7 @@
 
 mod batch;
 mod chat;
+mod checkpoint;
 mod cli;
 mod common;
 mod constrained;

@@ -25,7 +25,13 @@ fn keys(keys: &mut Keys<'_>) -> Result<()> {
     let experts = c.number(&["n_routed_experts"])?;
     let dense = match c.number(&["first_k_dense_replace"])? {
         Some(dense) => dense,
-        None => if experts.is_some() { 0 } else { c.layers()? as u32 },
+        None => {
+            if experts.is_some() {
+                0
+            } else {
+                c.layers()? as u32
+            }
+        }
     };
     keys.set("leading_dense_block_count", dense);
     keys.vocab_size()?;

@@ -106,9 +106,8 @@ fn of_global_layers(config: &Config, name: &str, stated: &str) -> Result<Option<
     }
     let Some(layers) = config.get("per_layer_config").and_then(|layers| layers.as_object()) else { return Ok(None) };
     let types = config.texts("layer_types").unwrap_or_default();
-    let global = |layer: &str| {
-        layer.parse::<usize>().ok().and_then(|layer| types.get(layer).copied()) == Some("full_attention")
-    };
+    let global =
+        |layer: &str| layer.parse::<usize>().ok().and_then(|layer| types.get(layer).copied()) == Some("full_attention");
     let found = layers.iter().find(|(layer, settings)| global(layer) && settings[name].is_u64());
     Ok(found.and_then(|(_, settings)| u32::try_from(settings[name].as_u64()?).ok()))
 }

@@ -80,8 +80,12 @@ pub fn phi3(keys: &mut Keys<'_>) -> Result<()> {
     let c = keys.config;
     keys.number("context_length", &["n_positions", "max_position_embeddings"])?;
     let original = c.rope("original_max_position_embeddings").and_then(|n| n.as_u64());
-    let original = original.or(c.number(&["original_max_position_embeddings", "max_position_embeddings"])?.map(u64::from));
-    keys.set("rope.scaling.original_context_length", original.context("config.json has no max_position_embeddings")? as u32);
+    let original =
+        original.or(c.number(&["original_max_position_embeddings", "max_position_embeddings"])?.map(u64::from));
+    keys.set(
+        "rope.scaling.original_context_length",
+        original.context("config.json has no max_position_embeddings")? as u32,
+    );
     keys.set("embedding_length", c.width()? as u32);
     keys.number("feed_forward_length", &["intermediate_size"])?;
     keys.block_count()?;
@@ -123,7 +127,8 @@ fn positions(config: &Config) -> Result<(f64, f64)> {
 pub fn long_factors(config: &Config) -> Result<Vec<Made>> {
     let pairs = turned(config)? as usize / 2;
     let mut made = Vec::new();
-    for (setting, name) in [("long_factor", "rope_factors_long.weight"), ("short_factor", "rope_factors_short.weight")] {
+    for (setting, name) in [("long_factor", "rope_factors_long.weight"), ("short_factor", "rope_factors_short.weight")]
+    {
         let Some(list) = config.rope(setting).and_then(|list| list.as_array()) else { continue };
         let values: Vec<f32> = list.iter().filter_map(|value| Some(value.as_f64()? as f32)).collect();
         ensure!(values.len() == pairs, "{setting} in config.json has {} numbers, not {pairs}", values.len());

@@ -12,7 +12,10 @@ use crate::checkpoint::keys::{SIGMOID, SOFTMAX};
 fn of_all_layers(config: &Config, name: &str) -> Result<u32> {
     let value = config.get(name).with_context(|| format!("config.json has no {name}"))?;
     let list = value.as_array().map_or_else(|| vec![value.clone()], Clone::clone);
-    ensure!(list.windows(2).all(|pair| pair[0] == pair[1]), "{name} in config.json is not the same for all layers: not supported");
+    ensure!(
+        list.windows(2).all(|pair| pair[0] == pair[1]),
+        "{name} in config.json is not the same for all layers: not supported"
+    );
     let number = list.first().and_then(serde_json::Value::as_u64).and_then(|n| u32::try_from(n).ok());
     number.with_context(|| format!("{name} in config.json is no number"))
 }
@@ -221,4 +224,3 @@ pub const ALL: &[Family] = &[
         ..Family::PLAIN
     },
 ];
-

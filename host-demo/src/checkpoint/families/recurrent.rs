@@ -130,7 +130,8 @@ fn by_ssm_in<'f>(config: &Config, view: View<'f>) -> Result<Vec<View<'f>>> {
     let inner = config.size(&["mamba_d_ssm"])?;
     let state = config.size(&["mamba_n_groups"])? * config.size(&["mamba_d_state"])?;
     let heads = view.size(0)?.checked_sub(2 * inner + 2 * state).context("mamba.in_proj has too few rows")?;
-    let parts = view.then(Step::Times(factor(config, "ssm_in_multiplier")?)).split(0, &[inner, inner, state, state, heads])?;
+    let parts =
+        view.then(Step::Times(factor(config, "ssm_in_multiplier")?)).split(0, &[inner, inner, state, state, heads])?;
     let parts = parts.into_iter().enumerate();
     Ok(parts.map(|(i, part)| part.then(Step::Times(factor_of(config, "ssm_multipliers", i)))).collect())
 }
@@ -170,7 +171,10 @@ fn nemotron_h(keys: &mut Keys<'_>) -> Result<()> {
     keys.set("ssm.inner_size", heads * c.need(&["mamba_head_dim"])?);
     keys.set("ssm.time_step_rank", heads);
     let key_heads = c.key_heads()? as i32;
-    keys.set("attention.head_count_kv", Meta::array(layers.iter().map(|kind| if *kind == '*' { key_heads } else { 0 })));
+    keys.set(
+        "attention.head_count_kv",
+        Meta::array(layers.iter().map(|kind| if *kind == '*' { key_heads } else { 0 })),
+    );
     keys.set("rope.scaling.finetuned", false);
     keys.key_length(width);
     let experts = c.number(&["num_experts_per_tok"])?.is_some();
@@ -287,7 +291,10 @@ fn rwkv7(keys: &mut Keys<'_>) -> Result<()> {
     keys.number("wkv.head_size", &["head_size", "head_dim"])?;
     keys.set("attention.decay_lora_rank", rank(&["lora_rank_decay", "decay_low_rank_dim"], 0.5, 1.8)?);
     keys.set("attention.iclr_lora_rank", rank(&["lora_rank_iclr", "a_low_rank_dim"], 0.5, 1.8)?);
-    keys.set("attention.value_residual_mix_lora_rank", rank(&["lora_rank_value_residual_mix", "v_low_rank_dim"], 0.5, 1.3)?);
+    keys.set(
+        "attention.value_residual_mix_lora_rank",
+        rank(&["lora_rank_value_residual_mix", "v_low_rank_dim"], 0.5, 1.3)?,
+    );
     keys.set("attention.gate_lora_rank", rank(&["lora_rank_gate", "gate_low_rank_dim"], 0.8, 0.6)?);
     keys.set("feed_forward_length", c.number(&["intermediate_size"])?.unwrap_or(4 * width as u32));
     keys.set("attention.head_count", 0u32);
@@ -469,4 +476,3 @@ pub const ALL: &[Family] = &[
         ..Family::PLAIN
     },
 ];
-

@@ -1,0 +1,212 @@
+//! Checkpoints of other programs, converted: the tensors and metadata that llama.cpp's converter writes, and the tokens
+//! that transformers generates.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use arenite::Gguf;
+use arenite::gguf::{Array, Value as Meta, ValueType};
+use serde_json::Value;
+
+use crate::common::{committed, error, json, path, stdout};
+
+/// A checkpoint of the repository.
+fn checkpoint(name: &str) -> PathBuf {
+    committed("tests/fixtures/convert").join(name)
+}
+
+/// Converts a checkpoint, with further arguments.
+fn converted(name: &str, more: &[&str], directory: &Path) -> PathBuf {
+    let output = directory.join(format!("{name}.gguf"));
+    stdout(&[&["convert", "hf", path(&checkpoint(name)), path(&output)], more].concat());
+    output
+}
+
+/// FNV-1a, as in `listing.py`.
+fn fnv(bytes: &[u8]) -> String {
+    let hash = bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
+    format!("{hash:016x}")
+}
+
+fn array(array: &Array<'_>) -> Vec<Value> {
+    match array.element() {
+        ValueType::Str => (0..array.len()).map(|i| String::from_utf8_lossy(array.get_str(i).unwrap()).into()).collect(),
+        ValueType::F32 | ValueType::F64 => {
+            (0..array.len()).map(|i| f64::from(array.get_f32(i).unwrap()).into()).collect()
+        }
+        ValueType::Bool => array.bytes().iter().map(|byte| (*byte != 0).into()).collect(),
+        _ => (0..array.len()).map(|i| array.get_i32(i).unwrap().into()).collect(),
+    }
+}
+
+fn value(meta: &Meta<'_>) -> Value {
+    match meta {
+        Meta::Str(text) => String::from_utf8_lossy(text).into(),
+        Meta::Bool(value) => (*value).into(),
+        Meta::U32(value) => (*value).into(),
+        Meta::I32(value) => (*value).into(),
+        Meta::U64(value) => (*value).into(),
+        Meta::F32(value) => f64::from(*value).into(),
+        Meta::Array(values) => array(values).into(),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// As Python writes a list.
+fn python(value: &Value) -> String {
+    match value {
+        Value::Array(all) => format!("[{}]", all.iter().map(python).collect::<Vec<_>>().join(", ")),
+        other => other.to_string(),
+    }
+}
+
+#[test]
+fn tensors_and_metadata_are_llama_cpps() {
+    let directory = tempfile::tempdir().unwrap();
+    let listing = fs::read_to_string(checkpoint("listing.txt")).unwrap();
+    for name in ["own_commands", "starcoder2", "qwen3_yarn"] {
+        let bytes = fs::read(converted(name, &[], directory.path())).unwrap();
+        let gguf = Gguf::parse(&bytes).unwrap();
+        let (mut keys, mut tensors) = (0, 0);
+        for line in listing.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(' ')) {
+            if let Some((key, want)) = line.strip_prefix("key ").and_then(|rest| rest.split_once(' ')) {
+                let found = gguf.get(key).unwrap_or_else(|| panic!("{name}: {key}"));
+                let found = value(&found);
+                match serde_json::from_str::<Value>(want) {
+                    Ok(want) => assert_eq!(found, want, "{name}: {key}"),
+                    Err(_) => assert_eq!(fnv(python(&found).as_bytes()), want, "{name}: {key}"),
+                }
+                keys += 1;
+            } else if let Some(rest) = line.strip_prefix("tensor ") {
+                let [tensor, kind, sizes, hash] = rest.split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
+                let found = gguf.tensor(tensor).unwrap_or_else(|| panic!("{name}: {tensor}"));
+                let dims: Vec<String> =
+                    found.dims.iter().take(found.dim_count as usize).map(ToString::to_string).collect();
+                let found = [format!("{:?}", found.kind), dims.join("x"), fnv(found.data)];
+                assert_eq!(found, [kind, sizes, hash], "{name}: {tensor}");
+                tensors += 1;
+            }
+        }
+        assert_eq!((keys, tensors), (gguf.keys().count(), gguf.tensors().count()), "{name}");
+    }
+}
+
+/// What transformers 5.24 generates greedily.
+#[test]
+fn the_tokens_are_those_of_transformers() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = converted("own_commands", &[], directory.path());
+    let prompt = "turn on the kitchen light ->";
+    let text = stdout(&["generate", "-m", path(&file), "-p", prompt, "-n", "40", "--temp", "0", "--kv", "f32"]);
+    assert_eq!(
+        text.trim(),
+        "turn on the kitchen light -> {\"device\":\"light\",\"room\":\"kitchen\",\"state\":\"off\"}"
+    );
+    for (name, ids, greedy) in [
+        ("qwen3_yarn", "340,220,47,346,70,388,76,356,372,266,67,413,327,339,220,43", None),
+        (
+            "starcoder2",
+            "340,220,47,346,70,389,76,357,373,266,67,414,326,339,220,43,72,289,77,272,290,284,266,68,309,444,11,357,79,88,322,\
+             314,332,72,69,88,13",
+            Some("[310,75,292,360,261,280,86,280,86,280,323,101]"),
+        ),
+    ] {
+        let file = converted(name, &[], directory.path());
+        let args = [
+            "generate",
+            "-m",
+            path(&file),
+            "--ids",
+            ids,
+            "-n",
+            "12",
+            "--temp",
+            "0",
+            "--kv",
+            "f32",
+            "--format",
+            "ids",
+            "--ignore-eos",
+        ];
+        let found = stdout(&args).replace(' ', "");
+        assert!(greedy.is_none_or(|greedy| found.trim() == greedy), "{name}: {found}");
+    }
+}
+
+#[test]
+fn types_are_chosen() {
+    let directory = tempfile::tempdir().unwrap();
+    for (kind, want) in [("f16", "F16"), ("bf16", "BF16"), ("q8_0", "Q8_0"), ("q4_k_m", "Q5_0")] {
+        let file = converted("own_commands", &["--type", kind], directory.path());
+        let bytes = fs::read(file).unwrap();
+        let gguf = Gguf::parse(&bytes).unwrap();
+        let kind_of = |name: &str| format!("{:?}", gguf.tensor(name).unwrap().kind);
+        // Rows of 64 are no whole blocks of K-quants: the substitute is llama-quantize's.
+        assert_eq!(kind_of("blk.0.attn_q.weight"), want, "{kind}");
+        assert_eq!(kind_of("blk.0.attn_norm.weight"), "F32");
+    }
+}
+
+/// A checkpoint of nanoGPT's, with GPT-2's logits by transformers.
+#[test]
+fn torch_files_are_read_without_running_them() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("nano.gguf");
+    stdout(&["convert", "hf", path(&checkpoint("nanogpt.pt")), path(&file)]);
+    let args = [
+        "generate",
+        "-m",
+        path(&file),
+        "--ids",
+        "1,5,9,33,63,2",
+        "-n",
+        "8",
+        "--temp",
+        "0",
+        "--kv",
+        "f32",
+        "--format",
+        "ids",
+    ];
+    assert_eq!(json(&args), serde_json::json!([32, 46, 63, 46, 63, 46, 46, 63]));
+}
+
+#[test]
+fn what_cannot_be_converted_is_said() {
+    let directory = tempfile::tempdir().unwrap();
+    let (from, output) = (directory.path().join("model"), directory.path().join("out.gguf"));
+    let copy = |config: &dyn Fn(&mut Value), tokenizer: &dyn Fn(&mut Value)| {
+        fs::create_dir_all(&from).unwrap();
+        for entry in fs::read_dir(checkpoint("own_commands")).unwrap() {
+            let entry = entry.unwrap();
+            fs::copy(entry.path(), from.join(entry.file_name())).unwrap();
+        }
+        for (name, change) in [("config.json", config), ("tokenizer.json", tokenizer)] {
+            let mut json: Value = serde_json::from_slice(&fs::read(from.join(name)).unwrap()).unwrap();
+            change(&mut json);
+            fs::write(from.join(name), json.to_string()).unwrap();
+        }
+        error(&["convert", "hf", path(&from), path(&output)])
+    };
+    let none: &dyn Fn(&mut Value) = &|_| {};
+    let message = copy(&|config| config["architectures"] = serde_json::json!(["UnheardOfModel"]), none);
+    assert!(message.contains("UnheardOfModel"), "{message}");
+    let message = copy(&|config| config["num_attention_heads"] = 7.into(), none);
+    assert!(message.contains("heads"), "{message}");
+    let message = copy(&|config| config["quantization_config"] = serde_json::json!({"quant_method": "awq"}), none);
+    assert!(message.contains("awq"), "{message}");
+    let split =
+        serde_json::json!({"type": "Split", "pattern": {"Regex": "[a-f]+"}, "behavior": "Isolated", "invert": false});
+    let message = copy(
+        none,
+        &|json| json["pre_tokenizer"] = serde_json::json!({"type": "Sequence", "pretokenizers": [split.clone(), {"type": "ByteLevel", "use_regex": false}]}),
+    );
+    assert!(message.contains("[a-f]+"), "{message}");
+    let message = copy(none, &|json| json["normalizer"] = serde_json::json!({"type": "Lowercase"}));
+    assert!(message.contains("Lowercase"), "{message}");
+    let message = copy(none, &|json| json["added_tokens"][0]["lstrip"] = true.into());
+    assert!(message.contains("lstrip"), "{message}");
+    assert!(!output.exists());
+}
