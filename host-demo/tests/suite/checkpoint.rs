@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use arenite::Gguf;
-use arenite::gguf::{Array, Value as Meta, ValueType};
+use arenite::gguf::{Array, Value as Meta};
 use serde_json::Value;
 
 use crate::common::{committed, error, json, path, stdout};
@@ -31,14 +31,7 @@ fn fnv(bytes: &[u8]) -> String {
 }
 
 fn array(array: &Array<'_>) -> Vec<Value> {
-    match array.element() {
-        ValueType::Str => (0..array.len()).map(|i| String::from_utf8_lossy(array.get_str(i).unwrap()).into()).collect(),
-        ValueType::F32 | ValueType::F64 => {
-            (0..array.len()).map(|i| f64::from(array.get_f32(i).unwrap()).into()).collect()
-        }
-        ValueType::Bool => array.bytes().iter().map(|byte| (*byte != 0).into()).collect(),
-        _ => (0..array.len()).map(|i| array.get_i32(i).unwrap().into()).collect(),
-    }
+    (0..array.len()).map(|i| value(&array.get(i).unwrap())).collect()
 }
 
 fn value(meta: &Meta<'_>) -> Value {
