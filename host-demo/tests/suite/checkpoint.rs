@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use arenite::Gguf;
-use arenite::gguf::{Array, Value as Meta};
+use arenite::gguf::{Array, Value as Meta, ValueType};
 use serde_json::Value;
 
 use crate::common::{committed, error, json, path, stdout};
@@ -31,7 +31,13 @@ fn fnv(bytes: &[u8]) -> String {
 }
 
 fn array(array: &Array<'_>) -> Vec<Value> {
-    (0..array.len()).map(|i| value(&array.get(i).unwrap())).collect()
+    let mut strings = array.strings();
+    (0..array.len())
+        .map(|i| match array.element() {
+            ValueType::Str => String::from_utf8_lossy(strings.next_string().unwrap()).into(),
+            _ => value(&array.get(i).unwrap()),
+        })
+        .collect()
 }
 
 fn value(meta: &Meta<'_>) -> Value {
