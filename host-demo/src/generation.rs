@@ -10,6 +10,7 @@ use arenite::{Error, Session, TokenId};
 use indicatif::{ProgressBar, ProgressStyle};
 use rand_core::Rng;
 
+use crate::chat::dialect::{Marks, plain};
 use crate::guess::Guesser;
 use crate::stop::StopFilter;
 use crate::{interrupt, output, text};
@@ -30,6 +31,8 @@ pub struct Request<'a, 'w> {
     pub ignore_end: bool,
     /// A constraint on the output, with a mask cache for its grammar; needs `text`.
     pub constraint: Option<(Constraint<'a>, &'a mut Masks<'w>)>,
+    /// Tokens that are written as marks in the text, so that the parts of an answer can be told apart.
+    pub marks: Option<&'a Marks>,
     /// Proposes tokens for speculative decoding.
     pub guesser: Option<Guesser<'a>>,
     /// Number of prompt tokens between checks for Ctrl-C.
@@ -190,6 +193,9 @@ fn take(
     let Some((tokenizer, decoder)) = &mut request.text else { return Ok(None) };
     let mut piece = String::new();
     text::push(decoder, token, tokenizer, &mut piece)?;
+    if let Some(marks) = request.marks {
+        piece = marks.text_of(token).map_or_else(|| plain(piece), str::to_string);
+    }
     let (text, stopped) = stops.push(&piece);
     show(&text)?;
     if stopped {

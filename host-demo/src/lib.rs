@@ -64,12 +64,13 @@ pub fn main() -> ExitCode {
 #[doc(hidden)]
 pub mod untrusted {
     pub use crate::chat::Renderer;
+    pub use crate::chat::Style;
     pub use crate::grammar::{from_gbnf, from_json_schema};
     pub use crate::llama2c::{Converted, Int8};
     pub use crate::quantize::mix::{Mix, TypeOptions};
     pub use crate::quantize::{Change, changes, header};
     pub use crate::seq2seq::convert;
-    pub use crate::server::{Body, Choice, Endpoint, Frame, Service, to_chat};
+    pub use crate::server::{Body, Choice, Endpoint, ResponseMeta, Service, to_chat};
     pub use crate::text::tokenizer;
     pub use crate::tokenizer_file::{sentencepiece, with_tokenizer};
 }

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, anyhow};
 use minijinja::syntax::SyntaxConfig;
-use minijinja::value::Value;
+use minijinja::value::{Value, ValueKind};
 use minijinja::{Environment, ErrorKind, context};
 
 use super::{python, source};
@@ -23,6 +23,10 @@ pub struct Inputs<'a> {
     pub tools: &'a Value,
     pub bos: &'a str,
     pub eos: &'a str,
+    /// Further variables by name (`chat_template_kwargs`), or `None`.
+    pub kwargs: &'a Value,
+    /// Whether the prompt asks the model for an answer at its end.
+    pub asks: bool,
 }
 
 /// Why a template gave no prompt.
@@ -34,7 +38,7 @@ pub enum Failure {
     Refused(String),
 }
 
-/// Renders `template`, with what asks the model for an answer at the end.
+/// Renders `template`.
 pub fn render(template: &str, inputs: &Inputs<'_>) -> Result<String, Failure> {
     let broken = |why: &str| Err(Failure::Broken(anyhow!("{why}")));
     std::thread::scope(|scope| {
@@ -52,14 +56,19 @@ fn render_here(template: &str, inputs: &Inputs<'_>) -> Result<String, Failure> {
     let source = source::translate(template);
     let environment = environment();
     let template = environment.template_from_str(&source).map_err(|error| Failure::Broken(said(&error)))?;
-    let rendered = template.render(context! {
+    let documents = inputs.kwargs.get_attr("documents").ok().filter(|documents| !documents.is_undefined());
+    let own = context! {
         messages => with_reasoning(inputs.messages),
         tools => inputs.tools,
-        documents => Value::from(()),
-        add_generation_prompt => true,
+        documents => documents.unwrap_or_else(|| Value::from(())),
+        add_generation_prompt => inputs.asks,
         bos_token => inputs.bos,
         eos_token => inputs.eos,
-    });
+    };
+    let rendered = match inputs.kwargs.kind() {
+        ValueKind::Map => template.render(context! { ..own, ..inputs.kwargs.clone() }),
+        _ => template.render(own),
+    };
     rendered.map_err(|error| match error.kind() {
         ErrorKind::OutOfFuel => Failure::Broken(anyhow!("it takes too many steps")),
         _ => Failure::Refused(said(&error).to_string()),
@@ -134,7 +143,7 @@ mod tests {
 
     fn rendered(template: &str) -> Result<String, Failure> {
         let none = Value::from(());
-        render(template, &Inputs { messages: &none, tools: &none, bos: "", eos: "" })
+        render(template, &Inputs { messages: &none, tools: &none, bos: "", eos: "", kwargs: &none, asks: true })
     }
 
     /// From transformers 5.23 with Jinja2 3.1.6.

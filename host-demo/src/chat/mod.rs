@@ -1,19 +1,22 @@
-//! Conversations: from messages to a prompt, by the model's own template or by a well-known format, and the answers.
+//! Conversations: prompts by the model's own template or a well-known format, and answers told apart.
 
+mod conversation;
+pub mod dialect;
 mod guard;
 mod jinja;
 mod lines;
 mod methods;
 mod python;
-mod reasoning;
 mod render;
 mod screen;
 mod source;
 mod story;
 mod talk;
 
+pub use conversation::Style;
+pub use dialect::{Call, Part, Reader};
+pub use guard::Prompt;
 pub use lines::{Input, Lines};
-pub use reasoning::{Part, Thoughts};
 pub use render::Renderer;
 pub use screen::{Reasoning, Screen};
-pub use talk::{Rules, Shown, Stats, Talk};
+pub use talk::{ChatEvent, Rules, Stats, Talk};

@@ -8,6 +8,7 @@ use arenite::gguf::{Gguf, Value as Meta};
 use arenite::tokenizer::Tokenizer;
 use minijinja::value::{Value, ValueKind};
 
+use super::dialect::Template;
 use super::guard::{ControlTokens, Prompt};
 use super::jinja::{self, Failure, Inputs};
 use super::story;
@@ -28,6 +29,8 @@ pub struct Renderer {
     eos: String,
     /// JSON schemas of functions, or `None`.
     pub tools: Value,
+    /// Further variables of the template by name, or `None`.
+    pub kwargs: Value,
     warned: Cell<bool>,
 }
 
@@ -51,6 +54,7 @@ impl Renderer {
             bos: spelled(tokenizer.bos()),
             eos: spelled(tokenizer.eos()),
             tools: Value::from(()),
+            kwargs: Value::from(()),
             warned: Cell::new(false),
         })
     }
@@ -91,10 +95,18 @@ impl Renderer {
         if self.tells_stories { story::opening(&content(messages.last()?)) } else { None }
     }
 
-    /// The prompt. Where the template fails the format that it looks like takes its place, with a warning.
+    /// The prompt. Where the template fails or refuses, the format that it looks like takes its place, with a warning.
     pub fn prompt(&self, messages: &[Value]) -> Prompt {
+        self.try_prompt(messages).unwrap_or_else(|why| {
+            self.warn(&format!("refuses this conversation: {why}"));
+            self.control_tokens.prompt(&self.with_format(messages))
+        })
+    }
+
+    /// The prompt, or why the template refuses the conversation.
+    pub fn try_prompt(&self, messages: &[Value]) -> Result<Prompt, String> {
         if let Some(opening) = self.opening(messages) {
-            return self.control_tokens.prompt(&opening);
+            return Ok(self.control_tokens.prompt(&opening));
         }
         let marked: Option<Vec<Value>> = {
             let marks: Vec<_> = messages.iter().map(|message| self.control_tokens.mark(message)).collect();
@@ -104,25 +116,35 @@ impl Renderer {
             })
         };
         let rendered = match &self.jinja {
-            Some(jinja) => self.with_jinja(jinja, marked.as_deref().unwrap_or(messages)).unwrap_or_else(|failure| {
-                let why = match failure {
-                    Failure::Broken(error) => format!("does not work: {error:#}"),
-                    Failure::Refused(why) => format!("refuses this conversation: {why}"),
-                };
-                if !self.warned.replace(true) {
-                    let name = self.format.name();
-                    note(format_args!("warning: the chat template {why}; the format `{name}` takes its place"));
+            Some(jinja) => match self.with_jinja(jinja, marked.as_deref().unwrap_or(messages)) {
+                Ok(rendered) => rendered,
+                Err(Failure::Refused(why)) => return Err(why),
+                Err(Failure::Broken(error)) => {
+                    self.warn(&format!("does not work: {error:#}"));
+                    self.with_format(messages)
                 }
-                self.with_format(messages)
-            }),
+            },
             None => self.with_format(messages),
         };
-        self.control_tokens.prompt(&rendered)
+        Ok(self.control_tokens.prompt(&rendered))
+    }
+
+    /// Says once that the format takes the template's place.
+    fn warn(&self, why: &str) {
+        if !self.warned.replace(true) {
+            let name = self.format.name();
+            note(format_args!("warning: the chat template {why}; the format `{name}` takes its place"));
+        }
     }
 
     fn with_jinja(&self, jinja: &str, messages: &[Value]) -> Result<String, Failure> {
         let messages = Value::from(messages.to_vec());
-        jinja::render(jinja, &Inputs { messages: &messages, tools: &self.tools, bos: &self.bos, eos: &self.eos })
+        self.jinja_inputs(jinja, &messages, &self.tools, true)
+    }
+
+    fn jinja_inputs(&self, jinja: &str, messages: &Value, tools: &Value, asks: bool) -> Result<String, Failure> {
+        let inputs = Inputs { messages, tools, bos: &self.bos, eos: &self.eos, kwargs: &self.kwargs, asks };
+        jinja::render(jinja, &inputs)
     }
 
     /// In the format, with marks in what is not its own.
@@ -142,6 +164,24 @@ impl Renderer {
             Ok(())
         });
         rendered
+    }
+}
+
+impl Template for Renderer {
+    fn render(&self, messages: &serde_json::Value, tools: &serde_json::Value, asks: bool) -> Option<String> {
+        let value = |value: &serde_json::Value| serde_json::from_value::<Value>(value.clone()).ok();
+        let (messages, tools) = (value(messages)?, value(tools)?);
+        match &self.jinja {
+            Some(jinja) => self.jinja_inputs(jinja, &messages, &tools, asks).ok(),
+            None => {
+                let messages: Vec<Value> = messages.try_iter().ok()?.collect();
+                Some(self.control_tokens.prompt(&self.with_format(&messages)).text)
+            }
+        }
+    }
+
+    fn source(&self) -> &str {
+        self.jinja.as_deref().unwrap_or_default()
     }
 }
 

@@ -3,10 +3,10 @@
 use anyhow::Result;
 use clap::ValueEnum;
 
-use super::{Part, Thoughts};
+use super::dialect::{Part, Reader};
 use crate::output::Out;
 
-/// What becomes of a model's thoughts.
+/// How thoughts are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Reasoning {
     Show,
@@ -21,32 +21,31 @@ const PLAIN: &str = "\x1b[0m";
 pub struct Screen {
     out: Out,
     reasoning: Reasoning,
-    thoughts: Thoughts,
+    reader: Reader,
     is_dim: bool,
-    /// Whether blank lines are dropped: they stood after something hidden.
-    after_hidden: bool,
+    /// Whether the last part was a thought: an empty line comes between it and the answer.
+    after_thought: bool,
     /// Whether the last line is unfinished.
     open: bool,
 }
 
 impl Screen {
-    /// An answer to `prompt`.
-    pub fn new(reasoning: Reasoning, prompt: &str) -> Self {
-        let thoughts = Thoughts::after(prompt);
-        Self { out: Out::lock(), reasoning, thoughts, is_dim: false, after_hidden: false, open: false }
+    /// Shows what `reader` tells apart.
+    pub fn new(reasoning: Reasoning, reader: Reader) -> Self {
+        Self { out: Out::lock(), reasoning, reader, is_dim: false, after_thought: false, open: false }
     }
 
     pub fn push(&mut self, text: &str) -> Result<()> {
-        let mut thoughts = std::mem::replace(&mut self.thoughts, Thoughts::after(""));
-        let done = thoughts.push(text, |part| self.show(part));
-        self.thoughts = thoughts;
-        done
+        let mut parts = Vec::new();
+        self.reader.push(text, &mut parts);
+        parts.into_iter().try_for_each(|part| self.show(part))
     }
 
     /// Ends the answer and its line.
     pub fn finish(mut self) -> Result<()> {
-        let mut thoughts = std::mem::replace(&mut self.thoughts, Thoughts::after(""));
-        thoughts.finish(|part| self.show(part))?;
+        let mut parts = Vec::new();
+        self.reader.finish(&mut parts);
+        parts.into_iter().try_for_each(|part| self.show(part))?;
         self.dim(false)?;
         if self.open {
             self.out.now(b"\n")?;
@@ -54,25 +53,31 @@ impl Screen {
         Ok(())
     }
 
-    fn show(&mut self, part: Part<'_>) -> Result<()> {
-        let mut text = match part {
-            Part::Thought(_) if self.reasoning == Reasoning::Hide => {
-                self.after_hidden = true;
-                return Ok(());
-            }
+    fn show(&mut self, part: Part) -> Result<()> {
+        let text = match part {
+            Part::Thought(_) if self.reasoning == Reasoning::Hide => return Ok(()),
             Part::Thought(text) => {
                 self.dim(self.reasoning == Reasoning::Dim)?;
+                self.after_thought = true;
                 text
             }
-            Part::Said(text) => {
+            Part::Content(text) => {
+                if self.after_thought {
+                    self.out.now(b"\n\n")?;
+                    self.after_thought = false;
+                }
                 self.dim(false)?;
                 text
             }
+            Part::Call(call) => {
+                self.dim(true)?;
+                let line = if self.open { "\n" } else { "" };
+                let text = format!("{line}{}({})", call.name, call.arguments);
+                self.out.now(text.as_bytes())?;
+                self.open = true;
+                return self.dim(false);
+            }
         };
-        if self.after_hidden {
-            text = text.trim_start();
-            self.after_hidden = text.is_empty();
-        }
         if !text.is_empty() {
             self.open = !text.ends_with('\n');
             self.out.now(text.as_bytes())?;

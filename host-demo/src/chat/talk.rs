@@ -1,5 +1,6 @@
 //! A conversation at work: what was said, and what of it is in the context.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
@@ -8,6 +9,8 @@ use arenite::tokenizer::{Decoder, Tokenizer};
 use arenite::{Session, TokenId};
 use minijinja::value::Value;
 
+use super::conversation::Style;
+use super::dialect::{Tools, shown};
 use super::guard::Prompt;
 use super::render::{Renderer, content};
 use crate::cli::AnyRng;
@@ -47,6 +50,10 @@ pub struct Talk<'a, 'm, 'w> {
     pub rng: AnyRng,
     pub tokenizer: &'a Tokenizer<'a, 'a>,
     pub renderer: Renderer,
+    /// How the model converses.
+    pub style: Style,
+    /// The functions that may be called.
+    pub tools: Arc<Tools>,
     pub rules: Rules,
     /// Everything that was said: `{role, content}` and what else a loaded conversation has.
     pub messages: Vec<Value>,
@@ -69,7 +76,7 @@ fn is_from(message: &Value, role: &str) -> bool {
 impl Talk<'_, '_, '_> {
     /// Answers what was said last; the answer becomes part of the conversation. `show` is first called with the
     /// prompt, then with the answer as it comes.
-    pub fn answer(&mut self, mut show: impl FnMut(Shown<'_>) -> Result<()>) -> Result<Stats> {
+    pub fn answer(&mut self, mut show: impl FnMut(ChatEvent<'_>) -> Result<()>) -> Result<Stats> {
         let mut answered: Vec<TokenId> = Vec::new();
         let opening = self.renderer.opening(&self.messages);
         let mut said = opening.clone().unwrap_or_default();
@@ -77,8 +84,8 @@ impl Talk<'_, '_, '_> {
         loop {
             let (prompt, mut ids) = self.fitting_prompt(answered.len())?;
             if answered.is_empty() {
-                show(Shown::Prompt(&prompt.text))?;
-                opening.as_deref().map_or(Ok(()), |opening| show(Shown::Answer(opening)))?;
+                show(ChatEvent::Prompt(&prompt.text))?;
+                opening.as_deref().map_or(Ok(()), |opening| show(ChatEvent::Answer(opening)))?;
             }
             ids.extend(&answered);
             let kept = self.rewind_to(&ids)?;
@@ -92,12 +99,13 @@ impl Talk<'_, '_, '_> {
                 stop_ids: &self.rules.stop_ids,
                 ignore_end: false,
                 constraint: None,
+                marks: Some(&self.style.marks),
                 guesser: None,
                 step: self.rules.step,
             };
             let outcome = generation::run(&mut self.session, &mut self.sampler, &mut self.rng, request, |text| {
                 said += text;
-                show(Shown::Answer(text))
+                show(ChatEvent::Answer(text))
             })?;
             let turn = stats.get_or_insert(Stats {
                 kept,
@@ -117,7 +125,8 @@ impl Talk<'_, '_, '_> {
             if outcome.end == End::Context && self.rules.shift && self.forget_oldest() {
                 continue;
             }
-            // A stop text is in the tokens and not in what was said.
+            let said = shown(&said);
+            // A stop text is in the tokens and not in the answer.
             self.known_text = (outcome.end != End::Stop && opening.is_none()).then(|| prompt.text + &said);
             self.last = Some(stats);
             match outcome.end {
@@ -266,8 +275,8 @@ impl Talk<'_, '_, '_> {
     }
 }
 
-/// What is shown of an answer.
-pub enum Shown<'a> {
+/// A step of an answer.
+pub enum ChatEvent<'a> {
     Prompt(&'a str),
     Answer(&'a str),
 }

@@ -18,7 +18,7 @@ use crate::cli::{RunArgs, at_least_one};
 use crate::model_file::ModelFile;
 use crate::output::{self, note};
 use crate::server::{
-    ApiError, Body, Choice, Command, Counters, Embedding, Endpoint, Event, Frame, Host, Job, Prepared, Service,
+    ApiError, Body, Choice, Command, Counters, Embedding, Endpoint, Event, Host, Job, Prepared, ResponseMeta, Service,
     by_chance, run_engine,
 };
 
@@ -250,7 +250,7 @@ impl Batch {
             true => 0,
             false => SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs()),
         };
-        let frame = Frame { id: format!("cmpl-{id:016x}"), created, says_cached: false };
+        let meta = ResponseMeta { id: format!("cmpl-{id:016x}"), created, says_cached: false };
         let mut line =
             json!({ "id": format!("batch_req_{id:016x}"), "custom_id": custom_id, "response": null, "error": null });
         let body = match what {
@@ -263,7 +263,7 @@ impl Batch {
                     .into_iter()
                     .map(whole)
                     .collect::<std::result::Result<Vec<_>, _>>()
-                    .map(|choices| self.service.answer(&prepared, &choices, &frame)),
+                    .map(|choices| self.service.answer(&prepared, &choices, &meta)),
             ),
             Ok(What::Vectors(body, vectors, tokens)) => {
                 let gone = |_| ApiError::invalid("the engine has stopped");

@@ -12,7 +12,7 @@ use arenite::tokenizer::Encode;
 use arenite::{Model, TokenId};
 use minijinja::value::{Value, ValueKind};
 
-use crate::chat::{Input, Lines, Reasoning, Renderer, Rules, Screen, Shown, Stats, Talk};
+use crate::chat::{ChatEvent, Input, Lines, Reasoning, Renderer, Rules, Screen, Stats, Style, Talk};
 use crate::cli::{Limit, RunArgs, SamplingArgs};
 use crate::generation::End;
 use crate::model_file::ModelFile;
@@ -140,6 +140,8 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
         sampler,
         rng: args.sampling.generator(args.sampling.seed()),
         tokenizer: &tokenizer,
+        style: Style::of(&renderer, &tokenizer),
+        tools: Default::default(),
         renderer,
         rules: Rules {
             limit: args.n_tokens.and_then(|Limit(limit)| limit),
@@ -210,13 +212,14 @@ fn converse(talk: &mut Talk<'_, '_, '_>, mut lines: Lines, reasoning: Reasoning)
 /// Generates an answer and shows it as it is generated.
 fn answer(talk: &mut Talk<'_, '_, '_>, reasoning: Reasoning) -> Result<End> {
     let mut screen = None;
-    let stats = talk.answer(|shown| match (shown, &mut screen) {
-        (Shown::Prompt(prompt), screen) => {
-            *screen = Some(Screen::new(reasoning, prompt));
+    let (style, tools) = (talk.style.clone(), talk.tools.clone());
+    let stats = talk.answer(|event| match (event, &mut screen) {
+        (ChatEvent::Prompt(prompt), screen) => {
+            *screen = Some(Screen::new(reasoning, style.reader(&tools, prompt)));
             Ok(())
         }
-        (Shown::Answer(text), Some(screen)) => screen.push(text),
-        (Shown::Answer(_), None) => Ok(()),
+        (ChatEvent::Answer(text), Some(screen)) => screen.push(text),
+        (ChatEvent::Answer(_), None) => Ok(()),
     });
     // Finish the line even if the answer failed.
     screen.map_or(Ok(()), Screen::finish)?;

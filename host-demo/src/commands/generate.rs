@@ -191,6 +191,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
             stops: &args.stop,
             stop_ids: &args.stop_id,
             ignore_end: args.ignore_eos,
+            marks: None,
             constraint: grammar.map(Constraint::new).zip(masks.as_mut()),
             guesser,
             step: plan.options.batch,

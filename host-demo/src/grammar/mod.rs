@@ -7,6 +7,7 @@ mod expr;
 mod gbnf;
 mod number;
 mod pattern;
+mod pieces;
 mod schema;
 
 use std::collections::{HashMap, HashSet};
@@ -19,6 +20,7 @@ use arenite::tokenizer::Tokenizer;
 use automaton::{Letter, Nfa, Node};
 use budget::Budget;
 use expr::{Expr, Rule, Rules};
+pub use pieces::{Piece, from_pieces};
 
 /// Number of grammar states whose masks are cached.
 const PLACES: usize = 64;
@@ -49,15 +51,8 @@ pub fn from_gbnf(text: &str, token: &dyn Fn(&str) -> Option<u32>) -> Result<Vec<
 
 /// Compiles a grammar for the values that a JSON schema allows.
 pub fn from_json_schema(schema: &serde_json::Value) -> Result<Vec<u8>> {
-    from_json_schema_between("", schema, "")
-}
-
-/// Like [`from_json_schema`], with fixed texts before and after the value.
-pub fn from_json_schema_between(before: &str, schema: &serde_json::Value, after: &str) -> Result<Vec<u8>> {
     let budget = Budget::new();
-    let (mut rules, root) = schema::read(schema, &budget)?;
-    let all = Expr::seq([Expr::text(before), Expr::Rule(root), Expr::text(after)]);
-    let root = rules.add("$", all);
+    let (rules, root) = schema::read(schema, &budget)?;
     compile(rules, root, &budget)
 }
 

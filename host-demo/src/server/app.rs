@@ -1,4 +1,4 @@
-//! What answers are made of: requests that are open, their bodies, and what the engine says to them.
+//! State that all routes share: the service, the way to the engine, and open requests.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,23 +12,24 @@ use serde_json::Value;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::oneshot;
 
+use super::answer::Choice;
+use super::connections::{ConnectionSlot, RequestGuard};
 use super::engine::{Command, Counters, Embedding, Event, Job};
 use super::error::ApiError;
-use super::seats::{Held, Seat};
-use super::service::{Choice, Prepared, Service};
+use super::service::{Prepared, Service};
 use crate::ranking::Texts;
 
-/// Bytes of a request.
+/// Most bytes of a body.
 const MOST_BYTES: usize = 8 << 20;
-/// How long a body may take to come.
+/// Time limit for a body.
 const BODY_TIME: Duration = Duration::from_secs(30);
 
-/// All that answers are made of.
+/// State that all routes share.
 pub struct App {
     pub service: Service,
     pub commands: Sender<Command>,
     pub counters: Arc<Counters>,
-    /// Requests that may be open at once.
+    /// Most open requests.
     pub most_open: usize,
     pub key: Option<String>,
     pub workspace: usize,
@@ -39,7 +40,7 @@ pub struct App {
 pub type Result<T> = std::result::Result<T, ApiError>;
 
 impl App {
-    /// Asks the engine for the answers to a request.
+    /// Sends the jobs of a request to the engine.
     pub fn submit(&self, prepared: &mut Prepared) -> Result<Vec<UnboundedReceiver<Event>>> {
         let submit = |(prompt, settings)| -> Result<_> {
             let (events, answer) = unbounded_channel();
@@ -50,7 +51,7 @@ impl App {
         std::mem::take(&mut prepared.jobs).into_iter().map(submit).collect()
     }
 
-    /// What the model makes of texts.
+    /// Embeds texts.
     pub async fn vectors(&self, inputs: Vec<Texts>) -> Result<Vec<Vec<f32>>> {
         let mut vectors = Vec::new();
         for texts in inputs {
@@ -66,7 +67,7 @@ fn gone() -> ApiError {
     ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "the engine has ended")
 }
 
-/// A whole body, if it is not too long and comes in time.
+/// Reads a body, up to its limits of size and time.
 pub async fn bytes(request: Request<HttpBody>) -> Result<Vec<u8>> {
     let too_long =
         || ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, format!("the body has more than {MOST_BYTES} bytes"));
@@ -86,30 +87,30 @@ pub async fn json_body(request: Request<HttpBody>) -> Result<Value> {
         .map_err(|error| ApiError::invalid(format!("the body is not JSON: {error}")))
 }
 
-/// Counts a request as long as it is open, and keeps its connection.
-pub struct Open {
+/// An open request: counted, and its connection is busy.
+pub struct OpenRequest {
     counters: Arc<Counters>,
-    _held: Option<Held>,
+    _guard: Option<RequestGuard>,
 }
 
-impl Open {
-    pub fn new(app: &App, seat: Option<Arc<Seat>>) -> Result<Self> {
+impl OpenRequest {
+    pub fn new(app: &App, slot: Option<Arc<ConnectionSlot>>) -> Result<Self> {
         if app.counters.stopping.load(Ordering::Relaxed) {
-            return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "the server is about to end"));
+            return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down"));
         }
-        let open = Self { counters: app.counters.clone(), _held: seat.map(Held::new) };
+        let open = Self { counters: app.counters.clone(), _guard: slot.map(RequestGuard::new) };
         let before = app.counters.open.fetch_add(1, Ordering::Relaxed);
         if before >= app.most_open { Err(ApiError::busy(before)) } else { Ok(open) }
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenRequest {
     fn drop(&mut self) {
         self.counters.open.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// All of an answer.
+/// Waits for a whole answer.
 pub async fn whole(mut events: UnboundedReceiver<Event>) -> Result<Choice> {
     let mut choice = Choice::default();
     while let Some(event) = events.recv().await {
@@ -121,9 +122,13 @@ pub async fn whole(mut events: UnboundedReceiver<Event>) -> Result<Choice> {
 }
 
 impl Choice {
-    /// Takes what came; whether it was the last.
+    /// Takes an event; whether it was the last.
     pub fn take(&mut self, event: Event) -> Result<bool> {
         match event {
+            Event::Prompt(scored) => {
+                self.scored = scored;
+                Ok(false)
+            }
             Event::Token { text, logprob } => {
                 self.text += &text;
                 self.logprobs.extend(logprob);

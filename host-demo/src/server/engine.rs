@@ -1,4 +1,4 @@
-//! The engine's thread: what conversations there are, and what goes into each pass.
+//! The engine's thread: the conversations, and the tokens of each pass.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -6,43 +6,43 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, TryRecvError};
 
 use anyhow::Result;
-use arenite::grammar::{Constraint, Grammar, Masks, State};
-use arenite::sampler::{Pcg32, Sampler};
-use arenite::tokenizer::{Decoder, Tokenizer};
+use arenite::grammar::Masks;
+use arenite::tokenizer::Tokenizer;
 use arenite::{Context, Engine, Error, TokenId, Work};
 use tokio::sync::mpsc::UnboundedSender;
 
+use super::budget::PassBudget;
 use super::cache::{Cache, shared};
 use super::logprobs::{Logprob, logprob};
 use super::request::Settings;
-use super::shares::{Shares, Unread};
+use super::running::Running;
 use crate::ranking::Texts;
-use crate::stop::StopFilter;
-use crate::text;
 
-/// What the thread is asked for.
+/// A request to the thread.
 pub enum Command {
     Generate(Box<Job>),
     Embed(Embedding),
 }
 
-/// A text, or a pair of them, that is to become a vector.
+/// A text, or a pair of texts, to embed.
 pub struct Embedding {
     pub texts: Texts,
     pub answer: tokio::sync::oneshot::Sender<Result<Vec<f32>, String>>,
 }
 
-/// One answer that is wanted.
+/// One answer to generate.
 pub struct Job {
     pub prompt: Vec<TokenId>,
     pub settings: Settings,
     pub events: UnboundedSender<Event>,
 }
 
-/// What comes of a job.
+/// A step of an answer.
 #[derive(Debug)]
 pub enum Event {
-    /// The next token; its text may be held back, or more than its own.
+    /// The log-probabilities of the prompt's tokens, if they are wanted.
+    Prompt(Vec<Logprob>),
+    /// The next token. Its text may be held back, or be more than its own.
     Token {
         text: String,
         logprob: Option<Logprob>,
@@ -73,10 +73,10 @@ impl Finish {
     }
 }
 
-/// Numbers that others look at.
+/// Counters for `/metrics`.
 #[derive(Debug, Default)]
 pub struct Counters {
-    /// Requests that have come and have no answer yet.
+    /// Requests without a complete answer.
     pub open: AtomicUsize,
     pub running: AtomicUsize,
     pub prompt_tokens: AtomicU64,
@@ -85,50 +85,21 @@ pub struct Counters {
     pub passes: AtomicU64,
     pub requests: AtomicU64,
     pub free_pages: AtomicUsize,
-    /// No new requests are taken.
+    /// Whether the server is shutting down and refuses new requests.
     pub stopping: AtomicBool,
 }
 
-/// A conversation at work.
-struct Running {
-    context: Context,
-    job: Job,
-    /// The prompt and the answer so far.
-    ids: Vec<TokenId>,
-    /// Tokens of the prompt that did not have to be computed.
-    cached: usize,
-    rng: Pcg32,
-    state: Option<State>,
-    /// The number of its grammar, for masks.
-    grammar: u32,
-    decoder: Decoder,
-    stops: StopFilter,
-    end: Option<Finish>,
-}
-
-impl Running {
-    /// What is still to be read; nothing where the answer has ended.
-    fn unread(&self) -> Unread {
-        let position = self.context.position();
-        Unread { left: if self.end.is_none() { self.ids.len() - position } else { 0 }, position }
-    }
-
-    fn answer(&self) -> usize {
-        self.ids.len() - self.job.prompt.len()
-    }
-}
-
-/// All that the thread has.
+/// The state of the thread.
 pub struct Scheduler<'a, 'm, 'w> {
     pub engine: Engine<'m, 'w>,
     pub tokenizer: &'a Tokenizer<'a, 'a>,
-    /// Answers in the making at once.
+    /// Answers that are generated at once.
     pub parallel: usize,
     pub counters: Arc<Counters>,
-    shares: Shares,
+    budget: PassBudget,
     running: Vec<Running>,
     waiting: VecDeque<Job>,
-    /// Texts that are to become vectors.
+    /// Texts to embed.
     texts: VecDeque<Embedding>,
     cache: Cache,
     masks: Masks<'a>,
@@ -137,7 +108,7 @@ pub struct Scheduler<'a, 'm, 'w> {
     clock: u64,
 }
 
-/// Numbers of the grammars that were used last: requests often have the same one.
+/// Numbers of recently used grammars, under which their masks are cached.
 #[derive(Default)]
 struct Grammars {
     known: VecDeque<(u32, Arc<[u8]>)>,
@@ -145,7 +116,7 @@ struct Grammars {
 }
 
 impl Grammars {
-    /// The number of a grammar, which no other one has or had.
+    /// The number of a grammar. Numbers are never reused.
     fn number(&mut self, table: &Arc<[u8]>) -> u32 {
         const MOST: usize = 64;
         if let Some(at) = self.known.iter().position(|(_, known)| known == table)
@@ -171,10 +142,10 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         parallel: usize,
         counters: Arc<Counters>,
     ) -> Self {
-        // For any parameters: the penalties' history, and all of the vocabulary as candidates.
+        // Enough for any parameters: the history of the penalties, and the whole vocabulary as candidates.
         let scratch = vec![0; 8 * (engine.model().spec().vocab + 1024)];
         Self {
-            shares: Shares::of(engine.model(), engine.plan().options.batch),
+            budget: PassBudget::of(engine.model(), engine.plan().options.batch),
             engine,
             tokenizer,
             parallel,
@@ -190,7 +161,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         }
     }
 
-    /// Serves until nobody asks any more.
+    /// Serves until all senders of commands are gone.
     pub fn run(&mut self, commands: &Receiver<Command>) {
         loop {
             let is_idle = self.running.is_empty() && self.waiting.is_empty() && self.texts.is_empty();
@@ -221,7 +192,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         }
     }
 
-    /// Makes a vector of one text between two passes; where pages are missing, when conversations have ended.
+    /// Embeds one text between two passes. If pages are missing it waits for conversations to end.
     fn embed_next(&mut self) {
         let Some(text) = self.texts.pop_front() else { return };
         match self.embed(&text.texts) {
@@ -245,7 +216,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         done.map(|()| vector)
     }
 
-    /// A context; the oldest of the cache gives its place if there is no other.
+    /// Opens a context, evicting the oldest one of the cache if necessary.
     fn open(&mut self) -> Result<Context, Error> {
         loop {
             match self.engine.open() {
@@ -265,7 +236,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         }
     }
 
-    /// Begins what waits, as far as there is room.
+    /// Starts waiting jobs while there is room.
     fn admit(&mut self) {
         let mut at = 0;
         while self.running.len() < self.parallel && at < self.waiting.len() {
@@ -273,7 +244,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
                 self.waiting.remove(at);
                 continue;
             }
-            // What another one is just reading is better shared than read twice.
+            // A prefix that another conversation is just reading is shared, not read twice.
             let prompt = &self.waiting[at].prompt;
             let most = prompt.len().saturating_sub(1);
             let known = self.best_shared(prompt).map_or(0, |(_, shared)| shared);
@@ -287,7 +258,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         }
     }
 
-    /// The context that has read most of a prompt's beginning: in the cache, or at work.
+    /// The cached or running context with the longest common prefix, and the length of the prefix.
     fn best_shared(&self, prompt: &[TokenId]) -> Option<(Source, usize)> {
         let cached = self.cache.best(prompt).map(|(at, shared)| (Source::Cached(at), shared));
         let running = self.running.iter().enumerate().map(|(at, running)| {
@@ -300,16 +271,19 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
 
     fn begin(&mut self, job: Job) {
         self.clock += 1;
-        let mut forked = None;
-        // The cache must not lose what is about to be shared: room is made first.
+        let (mut forked, mut branch) = (None, 0);
+        // Room is made first, so that the cache does not evict the context that is about to be shared.
         let room = self.open().map(|context| self.engine.close(context));
+        // Scoring a prompt needs the logits of all its tokens.
         if room.is_ok()
+            && !job.settings.scores_prompt
             && let Some((source, shared)) = self.best_shared(&job.prompt)
         {
             let context = match source {
                 Source::Cached(at) => self.cache.touch(at, self.clock),
                 Source::Running(at) => &self.running[at].context,
             };
+            branch = shared;
             let shared = self.engine.nearest(context, shared);
             forked = match shared {
                 0 => None,
@@ -329,32 +303,60 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         };
         self.counters.requests.fetch_add(1, Ordering::Relaxed);
         self.counters.cached_tokens.fetch_add(cached as u64, Ordering::Relaxed);
-        let state = job.settings.table.as_deref().and_then(|table| Some(State::new(&Grammar::new(table).ok()?)));
         let grammar = job.settings.table.as_ref().map_or(0, |table| self.grammars.number(table));
-        let mut decoder = self.tokenizer.decoder();
-        for id in &job.prompt {
-            let _ = text::push(&mut decoder, *id, self.tokenizer, &mut String::new());
+        let mut running = Running::new(job, context, cached, grammar, self.tokenizer);
+        if self.engine.model().spec().recurrent().is_some() {
+            running.plan_checkpoints(branch);
         }
-        self.running.push(Running {
-            context,
-            ids: job.prompt.clone(),
-            cached,
-            rng: Pcg32::new(job.settings.seed),
-            state,
-            grammar,
-            decoder,
-            stops: StopFilter::new(&job.settings.stops),
-            end: None,
-            job,
-        });
+        self.running.push(running);
     }
 
-    /// One pass: the next token of everyone who has one, and pieces of prompts.
+    /// Reads the next piece of a prompt whose tokens are to be scored, with the logits of each.
+    fn score_prompt(&mut self) -> Result<(), Error> {
+        let Self { engine, running, tokenizer, .. } = self;
+        let Some(running) = running.iter_mut().find(|running| running.scores() && running.end.is_none()) else {
+            return Ok(());
+        };
+        let from = running.context.position();
+        let to = running.job.prompt.len().min(from + engine.plan().options.batch);
+        let ids = running.ids[from..to].to_vec();
+        let count = running.job.settings.logprobs.unwrap_or(0);
+        if from == 0 {
+            running.scored.push(Logprob::unknown(tokenizer, ids[0]));
+        }
+        let (prompt, scored) = (&running.job.prompt, &mut running.scored);
+        engine.prefill_all(&mut running.context, &ids, |position, logits| {
+            if let Some(next) = prompt.get(position + 1) {
+                scored.push(logprob(tokenizer, logits, *next, count));
+            }
+        })?;
+        if to == running.job.prompt.len() {
+            let _ = running.job.events.send(Event::Prompt(std::mem::take(&mut running.scored)));
+            self.counters.prompt_tokens.fetch_add(to as u64, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Runs one pass: the next token of every answer, and pieces of prompts.
     fn pass(&mut self) -> Result<(), Error> {
         for running in self.running.iter_mut().filter(|running| running.job.events.is_closed()) {
             running.end = Some(Finish::Stop);
         }
-        let counts = self.shares.of_pass(&self.running.iter().map(Running::unread).collect::<Vec<_>>());
+        // After the last piece of a scored prompt its answer goes on at once.
+        let scored = self.running.iter().position(|running| running.scores() && running.end.is_none());
+        while let Err(error) = self.score_prompt() {
+            if !matches!(error, Error::OutOfPages { .. }) || !self.evict() {
+                return Err(error);
+            }
+        }
+        if let Some(at) = scored.filter(|at| !self.running[*at].scores()) {
+            self.sample(at);
+        }
+        let unread = self.running.iter().map(Running::unread).collect::<Vec<_>>();
+        let mut counts = self.budget.of_pass(&unread);
+        for (running, count) in self.running.iter().zip(&mut counts) {
+            *count = running.up_to_checkpoint(*count);
+        }
         loop {
             let mut works: Vec<Work<'_>> = Vec::with_capacity(self.running.len());
             for (running, count) in self.running.iter_mut().zip(&counts).filter(|(_, count)| **count > 0) {
@@ -380,6 +382,9 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         self.counters.passes.fetch_add(1, Ordering::Relaxed);
         for (at, count) in counts.into_iter().enumerate().filter(|(_, count)| *count > 0) {
             let running = &self.running[at];
+            if running.is_at_checkpoint() {
+                self.engine.checkpoint(&running.context)?;
+            }
             let read = running.context.position().min(running.job.prompt.len());
             let prompt = read.saturating_sub(running.context.position() - count);
             self.counters.prompt_tokens.fetch_add(prompt as u64, Ordering::Relaxed);
@@ -390,7 +395,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         Ok(())
     }
 
-    /// Chooses the next token of a conversation, and says so.
+    /// Samples the next token of a conversation and sends it.
     fn sample(&mut self, at: usize) {
         let Self { engine, tokenizer, running, masks, scratch, counters, .. } = self;
         let running = &mut running[at];
@@ -405,7 +410,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         }
     }
 
-    /// What is done makes room; what it has read stays in the cache.
+    /// Removes finished answers and keeps their contexts in the cache.
     fn retire(&mut self) {
         let mut at = 0;
         while at < self.running.len() {
@@ -423,87 +428,9 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
     }
 }
 
-/// Where a context that is to be shared is.
+/// Where a context to share is.
 #[derive(Clone, Copy)]
 enum Source {
     Cached(usize),
     Running(usize),
-}
-
-impl Running {
-    fn choose(
-        &mut self,
-        engine: &mut Engine<'_, '_>,
-        tokenizer: &Tokenizer<'_, '_>,
-        masks: &mut Masks<'_>,
-        scratch: &mut [u8],
-    ) -> Result<(), Error> {
-        let Settings { params, bias, limit, ignore_end, table, logprobs, .. } = &self.job.settings;
-        let logits = engine.logits_mut(&self.context);
-        // Before penalties and temperature: what the model itself says.
-        let plain = logprobs.map(|_| logits.to_vec());
-        let mut sampler = Sampler::new(*params, bias, logits.len(), scratch)?;
-        let recent = self.ids.len().saturating_sub(params.repeat_last_n as usize);
-        self.ids[recent..].iter().for_each(|id| sampler.accept(*id));
-        let constraint = match (&mut self.state, table) {
-            (Some(state), Some(table)) => Some(Constraint::at(Grammar::checked_before(table)?, state.clone())),
-            _ => None,
-        };
-        let token = match &constraint {
-            None => sampler.sample(logits, &mut self.rng),
-            Some(constraint) => {
-                let mut mask = masks.at(constraint, tokenizer, self.grammar);
-                let allowed = |token| mask.allows(token) && !(*ignore_end && tokenizer.is_end(token));
-                sampler.sample_where(logits, &mut self.rng, allowed)
-            }
-        };
-        let token = match token {
-            Err(Error::NoTokenAllowed) if constraint.as_ref().is_some_and(Constraint::is_complete) => {
-                self.finish(Finish::Stop);
-                return Ok(());
-            }
-            token => token?,
-        };
-        if !ignore_end && tokenizer.is_end(token) {
-            self.finish(Finish::Stop);
-            return Ok(());
-        }
-        self.ids.push(token);
-        let logprob = plain.zip(*logprobs).map(|(logits, count)| logprob(tokenizer, &logits, token, count));
-        let mut piece = String::new();
-        if (token as usize) < tokenizer.vocab_len() {
-            self.decoder.push(token, tokenizer, |text| piece.push_str(text))?;
-        }
-        let (text, stopped) = self.stops.push(&piece);
-        let _ = self.job.events.send(Event::Token { text, logprob });
-        let mut is_over = false;
-        if let Some(mut constraint) = constraint {
-            constraint.accept(tokenizer, token)?;
-            is_over = constraint.is_over();
-            self.state = Some(constraint.into_state());
-        }
-        if stopped || is_over {
-            self.finish_after(Finish::Stop, stopped);
-        } else if limit.is_some_and(|limit| self.answer() >= limit) || self.ids.len() > engine.plan().options.context {
-            self.finish(Finish::Length);
-        }
-        Ok(())
-    }
-
-    fn finish(&mut self, end: Finish) {
-        self.finish_after(end, false);
-    }
-
-    /// The end, with what was held back, unless that was a stop text.
-    fn finish_after(&mut self, end: Finish, stopped: bool) {
-        let mut text = String::new();
-        if !stopped {
-            let mut rest = String::new();
-            self.decoder.finish(|part| rest += part);
-            text = self.stops.push(&rest).0 + &self.stops.finish();
-        }
-        let done = Event::Done { end, text, prompt: self.job.prompt.len(), cached: self.cached, answer: self.answer() };
-        let _ = self.job.events.send(done);
-        self.end = Some(end);
-    }
 }

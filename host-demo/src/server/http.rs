@@ -1,4 +1,4 @@
-//! Sockets: who may connect, how long they may take, and the end.
+//! Sockets: the listener, its limits, and shutdown.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,25 +15,25 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
 use super::app::App;
+use super::connections::Connections;
 use super::routes::router;
-use super::seats::Seats;
 use crate::output::{Out, note};
 
-/// Connections at once.
+/// Most connections at once.
 const MOST_CONNECTIONS: usize = 512;
-/// How long the head of a request may take to come, also between two.
+/// Time limit for the head of a request, also between two requests.
 const HEAD_TIME: Duration = Duration::from_secs(15);
 
-/// Where to listen.
+/// The address to listen on, and allowed origins.
 #[derive(Clone, Debug)]
 pub struct Limits {
     pub host: String,
     pub port: u16,
-    /// Whose pages may ask, by browsers' rules.
+    /// Origins whose pages may send requests from a browser (CORS).
     pub origins: Vec<HeaderValue>,
 }
 
-/// Serves until the process is asked to end, and what is open is done.
+/// Serves until a signal asks the process to end and all open requests are answered.
 pub fn serve(app: Arc<App>, limits: &Limits) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -68,25 +68,25 @@ async fn all_done(app: &App) {
 async fn accept(listener: TcpListener, app: Arc<App>, origins: Vec<HeaderValue>) {
     let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
     let routes = router(app, origins);
-    let mut seats = Seats::default();
+    let mut connections = Connections::default();
     loop {
         let Ok((socket, _)) = listener.accept().await else {
             // Too many open files, say: others will be closed.
-            seats.make_room();
+            connections.make_room();
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
         let place = match places.clone().try_acquire_owned() {
             Ok(place) => place,
             Err(_) => {
-                seats.make_room();
+                connections.make_room();
                 let Ok(place) = places.clone().acquire_owned().await else { return };
                 place
             }
         };
         let _ = socket.set_nodelay(true);
-        let seat = seats.add();
-        let (routes, asking) = (TowerToHyperService::new(routes.clone()), seat.clone());
+        let slot = connections.add();
+        let (routes, asking) = (TowerToHyperService::new(routes.clone()), slot.clone());
         let service = service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(asking.clone());
             routes.call(request)
@@ -97,7 +97,7 @@ async fn accept(listener: TcpListener, app: Arc<App>, origins: Vec<HeaderValue>)
             let _ = http.serve_connection(TokioIo::new(socket), service).await;
             drop(place);
         });
-        seat.is_served_by(task.abort_handle());
+        slot.is_served_by(task.abort_handle());
     }
 }
 

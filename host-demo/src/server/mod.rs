@@ -1,48 +1,55 @@
-//! Many conversations at once: an engine in a thread, and requests in OpenAI's form that it serves.
+//! The HTTP server: an engine in a thread of its own, and requests in OpenAI's form.
 //!
 //! ```text
-//! http       sockets, limits, the end    seats       connections that are open
-//! routes     the paths of the server     app         requests that are open
-//! request    what may be asked           service     requests to jobs, events to answers
-//! stream     answers as they come        responses   another form of chats
-//! tools      calls in answers            logprobs    how likely tokens were
-//! engine     the thread, pass by pass    shares      who reads how much in the next pass
-//! cache      contexts worth keeping      error       what went wrong
+//! http        sockets, limits, shutdown     connections  open connections
+//! routes      the paths of the server       app          state of all routes, open requests
+//! request     fields of requests            fields       fields that are not supported
+//! service     requests to jobs              chats        prompts and grammars of chats
+//! vectors     embeddings and rankings       answer       answers in OpenAI's form
+//! stream      answers as they come          responses    another form of chats
+//! engine      the thread, pass by pass      running      a conversation that is being answered
+//! budget      tokens of a pass              cache        contexts of finished conversations
+//! logprobs    log-probabilities             error        errors
 //! ```
 
+mod answer;
 mod app;
+mod budget;
 mod cache;
+mod chats;
+mod connections;
 mod engine;
 mod error;
+mod fields;
 mod http;
 mod logprobs;
 mod request;
 mod responses;
 mod routes;
-mod seats;
+mod running;
 mod service;
-mod shares;
 mod stream;
-mod tools;
+mod vectors;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
+pub use answer::{Choice, ResponseMeta};
 pub use app::App;
 pub use engine::{Command, Counters, Embedding, Event, Job, Scheduler};
 pub use error::ApiError;
 pub use http::{Limits, serve};
 pub use request::Body;
 pub use responses::to_chat;
-pub use service::{Choice, Endpoint, Frame, Prepared, Service};
+pub use service::{Endpoint, Prepared, Service};
 
 use anyhow::{Context, Result};
 use arenite::model::Stack;
 use arenite::tokenizer::Tokenizer;
 use arenite::{Gguf, Model, Plan};
 
-use crate::chat::Renderer;
+use crate::chat::{Renderer, Style};
 use crate::cli::RunArgs;
 use crate::grammar::MaskMemory;
 use crate::model_file::ModelFile;
@@ -50,7 +57,7 @@ use crate::output::{Bytes, note};
 use crate::ranking::Ranking;
 use crate::{runtime, workers};
 
-/// A model for many conversations, and all that is needed to run it. It stays until the process ends.
+/// A model for many conversations, loaded until the process ends.
 pub struct Host {
     pub model: &'static Model<'static>,
     pub plan: Plan,
@@ -59,9 +66,9 @@ pub struct Host {
 }
 
 impl Host {
-    /// Plans for `parallel` answers at once, and prints the memory before it is taken.
+    /// Plans for `parallel` answers at once, and prints the memory before it is allocated.
     pub fn new(file: ModelFile, args: &RunArgs, parallel: usize) -> Result<Self> {
-        // What lives as long as the process needs no owner.
+        // The model lives as long as the process.
         let file: &'static ModelFile = Box::leak(Box::new(file));
         let named = || file.name().to_string();
         let gguf: &'static Gguf<'static> = Box::leak(Box::new(file.parse()?));
@@ -71,11 +78,13 @@ impl Host {
             Box::leak(Box::new(crate::text::tokenizer(gguf, index).with_context(named)?));
         let context = runtime::context(&args.session, model, 0);
         let threads = args.threads.unwrap_or_else(workers::cores);
-        // As many contexts again for what is finished and may be gone on with; pages for those at work.
+        // As many contexts again are kept for finished conversations; pages are planned for running ones.
         let options = runtime::options(&args.session, gguf, context, threads)
             .contexts(2 * parallel + 1)
             .pages(parallel.saturating_mul(context.div_ceil(16)))
             .logits(parallel)
+            // Of models with states: where conversations branch off, and around the end of each prompt.
+            .checkpoints(3)
             .batch(args.session.batch_size.max(parallel));
         let plan = Plan::new(gguf, options).with_context(named)?;
         note(format_args!(
@@ -87,33 +96,33 @@ impl Host {
             Bytes(file.len()),
         ));
         let makes_text = matches!(model.spec().stack(), Stack::Alone);
-        let template = gguf.str("tokenizer", "chat_template").ok().flatten().unwrap_or_default();
-        let tags_calls = String::from_utf8_lossy(template).contains("<tool_call>");
         let name = file.name();
         let name =
             std::path::Path::new(name).file_stem().map_or(name.into(), |stem| stem.to_string_lossy().into_owned());
-        // A decoder for embeddings says how its states become a vector.
+        // The key says how the states of a decoder become an embedding.
         let pooling = gguf.architecture().and_then(|name| gguf.u32(name, "pooling_type"));
         let makes_vectors = !makes_text || pooling.is_ok_and(|pooling| pooling.is_some_and(|pooling| pooling > 0));
         if !makes_text {
             note("this model makes no text: /v1/embeddings and /v1/rerank answer");
         }
+        let renderer = Renderer::new(gguf, tokenizer, "auto", None)?;
         let service = Service {
             tokenizer,
-            renderer: Renderer::new(gguf, tokenizer, "auto", None)?.into(),
+            style: Style::of(&renderer, tokenizer),
+            renderer: renderer.into(),
             name,
             context,
             vocab: model.spec().vocab,
+            embedding_len: model.spec().embedding_len(),
             ranking: Ranking::new(gguf, model).ok(),
             makes_text,
             makes_vectors,
-            tags_calls,
         };
         Ok(Self { model, plan, service, args: args.clone() })
     }
 }
 
-/// Runs the engine in this thread until nobody asks any more.
+/// Runs the engine in this thread until all senders of commands are gone.
 pub fn run_engine(
     model: &Model<'_>,
     plan: Plan,
@@ -132,7 +141,7 @@ pub fn run_engine(
     Ok(())
 }
 
-/// A number by chance: the keys of the standard library's hash maps come from the system's random numbers.
+/// A random number: the keys of the standard library's hash maps come from the system's random numbers.
 pub fn by_chance() -> u64 {
     RandomState::new().build_hasher().finish()
 }

@@ -1,4 +1,4 @@
-//! Requests as OpenAI defines them, and what of them the engine needs.
+//! The fields of requests for text, and the engine's settings that follow from them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,72 +6,69 @@ use std::sync::Arc;
 use arenite::TokenId;
 use arenite::sampler::Params;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::error::ApiError;
-use crate::grammar;
+use super::fields;
+use crate::chat::dialect::Marks;
 
 /// The body of a request for text.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
 pub struct Body {
-    #[serde(default)]
     pub messages: Option<Vec<Value>>,
-    #[serde(default)]
     pub prompt: Option<Value>,
-    #[serde(default)]
     pub model: Option<String>,
-    #[serde(default)]
     pub stream: Option<bool>,
-    #[serde(default)]
     pub stream_options: Option<StreamOptions>,
-    #[serde(default)]
-    pub max_tokens: Option<usize>,
-    #[serde(default)]
-    pub max_completion_tokens: Option<usize>,
-    #[serde(default)]
+    #[serde(alias = "n_predict")]
+    pub max_tokens: Option<i64>,
+    pub max_completion_tokens: Option<i64>,
+    pub min_tokens: Option<usize>,
     pub n: Option<usize>,
-    #[serde(default)]
+    pub best_of: Option<usize>,
     pub stop: Option<Stop>,
-    #[serde(default)]
+    pub stop_token_ids: Option<Vec<TokenId>>,
     pub seed: Option<i64>,
-    #[serde(default)]
     pub temperature: Option<f32>,
-    #[serde(default)]
     pub top_p: Option<f32>,
-    #[serde(default)]
-    pub top_k: Option<u32>,
-    #[serde(default)]
+    pub top_k: Option<i64>,
     pub min_p: Option<f32>,
-    #[serde(default)]
+    #[serde(alias = "typ_p")]
+    pub typical_p: Option<f32>,
+    #[serde(alias = "repetition_penalty")]
     pub repeat_penalty: Option<f32>,
-    #[serde(default)]
+    pub repeat_last_n: Option<i64>,
     pub frequency_penalty: Option<f32>,
-    #[serde(default)]
     pub presence_penalty: Option<f32>,
-    #[serde(default)]
     pub logit_bias: Option<HashMap<String, f32>>,
     /// A switch for chats, a number for completions.
-    #[serde(default)]
     pub logprobs: Option<Value>,
-    #[serde(default)]
     pub top_logprobs: Option<usize>,
-    #[serde(default)]
     pub echo: Option<bool>,
-    #[serde(default)]
     pub ignore_eos: Option<bool>,
-    #[serde(default)]
     pub response_format: Option<Value>,
-    #[serde(default)]
+    #[serde(alias = "guided_json")]
+    pub json_schema: Option<Value>,
     pub grammar: Option<String>,
-    #[serde(default)]
+    pub guided_choice: Option<Vec<String>>,
+    pub structured_outputs: Option<Map<String, Value>>,
     pub tools: Option<Vec<Value>>,
-    #[serde(default)]
     pub tool_choice: Option<Value>,
+    pub parallel_tool_calls: Option<bool>,
+    pub chat_template_kwargs: Option<Map<String, Value>>,
+    pub reasoning_effort: Option<String>,
+    /// Most tokens of a thought.
+    #[serde(alias = "thinking_budget_tokens", alias = "thinking_budget")]
+    pub reasoning_budget: Option<i64>,
+    /// Fields that are read nowhere else.
+    #[serde(flatten)]
+    pub others: Map<String, Value>,
 }
 
-#[derive(Clone, Copy, Debug, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(default)]
 pub struct StreamOptions {
-    #[serde(default)]
     pub include_usage: bool,
 }
 
@@ -85,25 +82,46 @@ pub enum Stop {
 /// Most answers to one request, and most alternatives of a token.
 pub const MOST_CHOICES: usize = 128;
 const MOST_LOGPROBS: usize = 20;
-/// Texts that end an answer, and their bytes: all of them are looked for with every token.
+/// Most stop texts, and their bytes: all of them are searched with every token.
 const MOST_STOPS: usize = 16;
 const MOST_STOP_BYTES: usize = 512;
-/// Tokens with a bias.
+/// Most tokens with a bias, and most that end an answer.
 const MOST_BIASES: usize = 1024;
 
-/// What the engine needs to know of a request, its prompt apart.
-#[derive(Clone, Debug)]
+/// The settings of one answer.
+#[derive(Clone, Debug, Default)]
 pub struct Settings {
     pub params: Params,
     pub bias: Vec<(TokenId, f32)>,
     pub seed: u64,
     pub limit: Option<usize>,
+    /// Tokens before which no end is allowed.
+    pub min_tokens: usize,
     pub stops: Vec<String>,
+    /// Tokens that end the answer, in addition to the vocabulary's.
+    pub stop_ids: Vec<TokenId>,
     pub ignore_end: bool,
     /// A compiled grammar.
     pub table: Option<Arc<[u8]>>,
-    /// How many alternatives of each token are reported with it.
+    /// The number of alternatives that are reported with each token.
     pub logprobs: Option<usize>,
+    /// Whether the tokens of the prompt are reported, too.
+    pub scores_prompt: bool,
+    /// The tokens that are marks, in answers of chats.
+    pub marks: Option<Arc<Marks>>,
+    /// The thought that the prompt has opened: a grammar begins after it.
+    pub thought: Option<ThoughtSettings>,
+}
+
+/// A thought at the start of an answer.
+#[derive(Clone, Debug)]
+pub struct ThoughtSettings {
+    /// The mark at its end.
+    pub close: String,
+    /// Most tokens before it is closed.
+    pub budget: Option<usize>,
+    /// The tokens that close it.
+    pub closing: Vec<TokenId>,
 }
 
 impl Body {
@@ -117,19 +135,47 @@ impl Body {
     }
 
     pub fn choices(&self) -> Result<usize, ApiError> {
-        match self.n.unwrap_or(1) {
-            n @ 1..=MOST_CHOICES => Ok(n),
-            n => Err(ApiError::about("n", format!("n is {n}, and 1 to {MOST_CHOICES} are possible"))),
+        let n = match self.n.unwrap_or(1) {
+            n @ 1..=MOST_CHOICES => n,
+            n => return Err(ApiError::about("n", format!("n is {n}, and 1 to {MOST_CHOICES} are possible"))),
+        };
+        match self.best_of {
+            Some(best) if best != n => Err(ApiError::unsupported("best_of")),
+            _ => Ok(n),
         }
     }
 
-    /// The settings; `token` finds a token by its text.
-    pub fn settings(
-        &self,
-        vocab: usize,
-        by_chance: u64,
-        token: &dyn Fn(&str) -> Option<TokenId>,
-    ) -> Result<Settings, ApiError> {
+    /// The settings, without the grammar.
+    pub fn settings(&self, vocab: usize, by_chance: u64) -> Result<Settings, ApiError> {
+        fields::check(&self.others)?;
+        let limit = self.limit()?;
+        let logprobs = match &self.logprobs {
+            None | Some(Value::Null | Value::Bool(false)) => None,
+            Some(Value::Bool(true)) => Some(self.top_logprobs.unwrap_or(0)),
+            Some(number) => number.as_u64().map(|number| number as usize),
+        };
+        if logprobs.is_some_and(|count| count > MOST_LOGPROBS) {
+            return Err(ApiError::about("logprobs", format!("at most {MOST_LOGPROBS} alternatives are reported")));
+        }
+        let stop_ids = self.stop_token_ids.clone().unwrap_or_default();
+        if stop_ids.len() > MOST_BIASES || stop_ids.iter().any(|id| *id as usize >= vocab) {
+            return Err(ApiError::about("stop_token_ids", "stop_token_ids names a token that does not exist"));
+        }
+        Ok(Settings {
+            params: self.params()?,
+            bias: self.biases(vocab)?,
+            seed: self.seed.filter(|seed| *seed != -1).map_or(by_chance, |seed| seed as u64),
+            limit,
+            min_tokens: self.min_tokens.unwrap_or(0),
+            stops: self.stops()?.to_vec(),
+            stop_ids,
+            ignore_end: self.ignore_eos.unwrap_or(false),
+            logprobs,
+            ..Settings::default()
+        })
+    }
+
+    fn params(&self) -> Result<Params, ApiError> {
         let ranged =
             |name: &'static str, value: Option<f32>, default: f32, range: std::ops::RangeInclusive<f32>| match value {
                 None => Ok(default),
@@ -139,39 +185,39 @@ impl Body {
                     format!("{name} is {value}, and {} to {} are possible", range.start(), range.end()),
                 )),
             };
+        let counted = |name: &'static str, value: Option<i64>, default: u32, all: u32| match value {
+            None => Ok(default),
+            Some(-1) => Ok(all),
+            Some(value) => u32::try_from(value)
+                .map_err(|_| ApiError::about(name, format!("{name} is {value}, and must be -1 or a count"))),
+        };
         let default = Params::DEFAULT;
-        let params = Params {
+        Ok(Params {
             temperature: ranged("temperature", self.temperature, 1.0, 0.0..=100.0)?,
             top_p: ranged("top_p", self.top_p, default.top_p, 0.0..=1.0)?,
             min_p: ranged("min_p", self.min_p, default.min_p, 0.0..=1.0)?,
-            top_k: self.top_k.unwrap_or(default.top_k),
+            typical_p: ranged("typical_p", self.typical_p, default.typical_p, 0.0..=1.0)?,
+            top_k: counted("top_k", self.top_k, default.top_k, 0)?,
             repeat_penalty: ranged("repeat_penalty", self.repeat_penalty, 1.0, 0.01..=100.0)?,
+            // As many as the engine's scratch memory has room for.
+            repeat_last_n: counted("repeat_last_n", self.repeat_last_n, default.repeat_last_n, 1024)?.min(1024),
             frequency_penalty: ranged("frequency_penalty", self.frequency_penalty, 0.0, -2.0..=2.0)?,
             presence_penalty: ranged("presence_penalty", self.presence_penalty, 0.0, -2.0..=2.0)?,
             ..default
-        };
-        let logprobs = match &self.logprobs {
-            None | Some(Value::Null | Value::Bool(false)) => None,
-            Some(Value::Bool(true)) => Some(self.top_logprobs.unwrap_or(0)),
-            Some(number) => number.as_u64().map(|number| number as usize),
-        };
-        if logprobs.is_some_and(|count| count > MOST_LOGPROBS) {
-            return Err(ApiError::about("logprobs", format!("at most {MOST_LOGPROBS} alternatives are reported")));
-        }
-        let limit = self.max_completion_tokens.or(self.max_tokens);
-        if limit == Some(0) {
-            return Err(ApiError::about("max_tokens", "max_tokens is 0, and must be at least 1"));
-        }
-        Ok(Settings {
-            params,
-            bias: self.biases(vocab)?,
-            seed: self.seed.map_or(by_chance, |seed| seed as u64),
-            limit,
-            stops: self.stops()?.to_vec(),
-            ignore_end: self.ignore_eos.unwrap_or(false),
-            table: self.form(token)?.map(Arc::from),
-            logprobs,
         })
+    }
+
+    /// Most tokens of the answer: -1 is no limit, and 0 only scores a prompt.
+    fn limit(&self) -> Result<Option<usize>, ApiError> {
+        match self.max_completion_tokens.or(self.max_tokens) {
+            None | Some(-1) => Ok(None),
+            Some(0) if self.echo != Some(true) => {
+                Err(ApiError::about("max_tokens", "max_tokens is 0, and must be at least 1 without echo"))
+            }
+            Some(limit) => usize::try_from(limit).map(Some).map_err(|_| {
+                ApiError::about("max_tokens", format!("max_tokens is {limit}, and must be -1 or a count"))
+            }),
+        }
     }
 
     fn biases(&self, vocab: usize) -> Result<Vec<(TokenId, f32)>, ApiError> {
@@ -212,17 +258,30 @@ impl Body {
         }
     }
 
-    /// The grammar of the answer.
-    fn form(&self, token: &dyn Fn(&str) -> Option<TokenId>) -> Result<Option<Vec<u8>>, ApiError> {
-        if let Some(text) = &self.grammar {
-            let table = grammar::from_gbnf(text, token);
-            return table.map(Some).map_err(|error| ApiError::about("grammar", format!("grammar: {error:#}")));
+    /// The schema of the answer, and the field that gives it.
+    pub fn schema(&self) -> Result<Option<(&'static str, Value)>, ApiError> {
+        if let Some(schema) = self.json_schema.as_ref().filter(|schema| !schema.is_null()) {
+            let parsed = schema.as_str().and_then(|text| serde_json::from_str(text).ok());
+            return Ok(Some(("json_schema", parsed.unwrap_or_else(|| schema.clone()))));
         }
-        let Some(format) = &self.response_format else { return Ok(None) };
+        if let Some(outputs) = &self.structured_outputs {
+            let wrong = || ApiError::about("structured_outputs", "structured_outputs must have json or choice here");
+            let schema = outputs.get("json").filter(|schema| !schema.is_null());
+            return match schema {
+                Some(schema) => Ok(Some(("structured_outputs", schema.clone()))),
+                None if outputs.get("choice").is_some_and(Value::is_array) => Ok(None),
+                None => Err(wrong()),
+            };
+        }
+        let Some(format) = self.response_format.as_ref().filter(|format| !format.is_null()) else { return Ok(None) };
         let schema = match format.get("type").and_then(Value::as_str) {
             Some("text") => return Ok(None),
-            Some("json_object") => json!({ "type": "object" }),
-            Some("json_schema") => match format.pointer("/json_schema/schema") {
+            // llama.cpp also takes a schema beside this type.
+            Some("json_object") => match format.get("schema").filter(|schema| !schema.is_null()) {
+                Some(schema) => schema.clone(),
+                None => json!({ "type": "object" }),
+            },
+            Some("json_schema") => match format.pointer("/json_schema/schema").or_else(|| format.get("schema")) {
                 Some(schema) => schema.clone(),
                 None => return Err(ApiError::about("response_format", "response_format has no json_schema.schema")),
             },
@@ -231,7 +290,13 @@ impl Body {
                 return Err(ApiError::about("response_format", message));
             }
         };
-        let table = grammar::from_json_schema(&schema);
-        table.map(Some).map_err(|error| ApiError::about("response_format", format!("response_format: {error:#}")))
+        Ok(Some(("response_format", schema)))
+    }
+
+    /// The texts of which the answer has to be one.
+    pub fn choice(&self) -> Option<Vec<String>> {
+        let outputs = self.structured_outputs.as_ref().and_then(|outputs| outputs.get("choice")?.as_array());
+        let texts = |list: &Vec<Value>| list.iter().filter_map(|text| Some(text.as_str()?.to_string())).collect();
+        self.guided_choice.clone().or_else(|| outputs.map(texts))
     }
 }

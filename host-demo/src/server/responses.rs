@@ -1,7 +1,6 @@
-//! `/v1/responses`: OpenAI's newer form of a chat, with text and functions. What is asked is put as a chat; what the
-//! model answers becomes a list of items. Nothing is kept between two requests.
+//! `/v1/responses`: OpenAI's newer form of a chat. A request becomes one for a chat, and the answer a list of items.
+//! Nothing is stored between two requests.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::Json;
@@ -12,31 +11,32 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use super::app::{App, Open, Result, json_body, whole};
+use super::answer::{Choice, ResponseMeta, call_id};
+use super::app::{App, OpenRequest, Result, json_body, whole};
 use super::engine::{Event, Finish};
 use super::error::ApiError;
 use super::request::Body;
-use super::service::{Choice, Endpoint, Frame, Prepared, Service, without_tags};
-use super::stream::{Pieces, channel};
-use crate::chat::{Part, Thoughts};
+use super::service::{Endpoint, Prepared, Service};
+use super::stream::{Events, channel, next};
+use crate::chat::{Call, Part};
 
 pub async fn responses(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Response> {
-    let seat = request.extensions().get().cloned();
+    let slot = request.extensions().get().cloned();
     let asked = json_body(request).await?;
-    let open = Open::new(&app, seat)?;
+    let open = OpenRequest::new(&app, slot)?;
     let body = Body::of(to_chat(&asked)?)?;
     let mut prepared = app.service.prepare(Endpoint::Chat, &body, super::by_chance())?;
-    let frame = Frame::new(format!("resp_{:016x}", super::by_chance()));
+    let meta = ResponseMeta::new(format!("resp_{:016x}", super::by_chance()));
     let Some(events) = app.submit(&mut prepared)?.pop() else {
         return Err(ApiError::invalid("n must be 1"));
     };
     if !prepared.stream {
         let choice = whole(events).await?;
-        let items = items(&prepared, &choice, &frame);
-        return Ok(Json(response(&app.service, &asked, &frame, &items, Some(&choice))).into_response());
+        let items = items(&prepared, &choice, &meta);
+        return Ok(Json(response(&app.service, &asked, &meta, &items, Some(&choice))).into_response());
     }
     let (out, response) = channel();
-    let streamer = Streamer { app, asked, prepared, frame, out, sent: 0, _open: open };
+    let streamer = Streamer { app, asked, prepared, meta, out, sent: 0, _open: open };
     tokio::spawn(streamer.run(events));
     Ok(response)
 }
@@ -49,8 +49,14 @@ pub fn to_chat(asked: &Value) -> Result<Value> {
         }
     }
     let mut chat = Map::new();
-    for key in ["model", "stream", "temperature", "top_p", "seed"] {
+    for key in ["model", "stream", "temperature", "top_p", "seed", "parallel_tool_calls", "top_logprobs"] {
         chat.insert(key.into(), asked[key].clone());
+    }
+    if !asked["top_logprobs"].is_null() {
+        chat.insert("logprobs".into(), true.into());
+    }
+    if let Some(effort) = asked["reasoning"]["effort"].as_str() {
+        chat.insert("reasoning_effort".into(), effort.into());
     }
     chat.insert("max_tokens".into(), asked["max_output_tokens"].clone());
     chat.insert("messages".into(), messages(asked)?.into());
@@ -94,8 +100,7 @@ fn messages(asked: &Value) -> Result<Vec<Value>> {
     for item in items {
         match item["type"].as_str().unwrap_or("message") {
             "message" => {
-                let role = if item["role"] == "developer" { json!("system") } else { item["role"].clone() };
-                messages.push(json!({ "role": role, "content": item["content"] }));
+                messages.push(json!({ "role": item["role"], "content": item["content"] }));
             }
             "function_call" => {
                 let function = json!({ "name": item["name"], "arguments": item["arguments"] });
@@ -116,10 +121,10 @@ fn messages(asked: &Value) -> Result<Vec<Value>> {
     Ok(messages)
 }
 
-/// What an answer consists of: a thought, what is said, and calls.
-fn items(prepared: &Prepared, choice: &Choice, frame: &Frame) -> Vec<Value> {
+/// The items of an answer: a thought, a message, and calls.
+fn items(prepared: &Prepared, choice: &Choice, meta: &ResponseMeta) -> Vec<Value> {
     let parts = prepared.parts(0, &choice.text);
-    let id = frame.id.trim_start_matches("resp_");
+    let id = meta.id.trim_start_matches("resp_");
     let mut items = Vec::new();
     if !parts.reasoning.is_empty() {
         items.push(thought(id, &parts.reasoning));
@@ -127,17 +132,19 @@ fn items(prepared: &Prepared, choice: &Choice, frame: &Frame) -> Vec<Value> {
     if !parts.content.is_empty() || parts.calls.is_empty() {
         items.push(message(id, &parts.content, status(choice)));
     }
-    items.extend(parts.calls.iter().enumerate().map(|(index, call)| {
-        json!({
-            "id": format!("fc_{id}_{index}"),
-            "type": "function_call",
-            "status": "completed",
-            "call_id": format!("call_{id}_{index}"),
-            "name": call.name,
-            "arguments": call.arguments,
-        })
-    }));
+    items.extend(parts.calls.iter().enumerate().map(|(index, call)| function_call(id, index, call)));
     items
+}
+
+fn function_call(id: &str, index: usize, call: &Call) -> Value {
+    json!({
+        "id": format!("fc_{id}_{index}"),
+        "type": "function_call",
+        "status": "completed",
+        "call_id": call_id(id, 0, index),
+        "name": call.name,
+        "arguments": call.arguments,
+    })
 }
 
 fn status(choice: &Choice) -> &'static str {
@@ -159,7 +166,7 @@ fn part(text: &str) -> Value {
 }
 
 /// The whole object; without a choice, of an answer that has just begun.
-fn response(service: &Service, asked: &Value, frame: &Frame, items: &[Value], choice: Option<&Choice>) -> Value {
+fn response(service: &Service, asked: &Value, meta: &ResponseMeta, items: &[Value], choice: Option<&Choice>) -> Value {
     let given = |key: &str, default: Value| match &asked[key] {
         Value::Null => default,
         value => value.clone(),
@@ -175,9 +182,9 @@ fn response(service: &Service, asked: &Value, frame: &Frame, items: &[Value], ch
         })
     });
     json!({
-        "id": frame.id,
+        "id": meta.id,
         "object": "response",
-        "created_at": frame.created,
+        "created_at": meta.created,
         "status": choice.map_or("in_progress", status),
         "error": null,
         "incomplete_details": if is_cut { json!({ "reason": "max_output_tokens" }) } else { Value::Null },
@@ -186,7 +193,7 @@ fn response(service: &Service, asked: &Value, frame: &Frame, items: &[Value], ch
         "metadata": given("metadata", json!({})),
         "model": service.name,
         "output": items,
-        "parallel_tool_calls": true,
+        "parallel_tool_calls": given("parallel_tool_calls", json!(true)),
         "previous_response_id": null,
         "store": false,
         "temperature": asked["temperature"],
@@ -203,11 +210,21 @@ struct Streamer {
     app: Arc<App>,
     asked: Value,
     prepared: Prepared,
-    frame: Frame,
-    out: Pieces,
+    meta: ResponseMeta,
+    out: Events,
     /// Events so far: each has its number.
     sent: usize,
-    _open: Open,
+    _open: OpenRequest,
+}
+
+/// The item that is open, and how many there are.
+#[derive(Default)]
+struct Progress {
+    items: Vec<Value>,
+    /// The text of the item that is open.
+    text: String,
+    kind: &'static str,
+    calls: usize,
 }
 
 impl Streamer {
@@ -215,15 +232,10 @@ impl Streamer {
         for kind in ["response.created", "response.in_progress"] {
             self.response(kind, &[], None);
         }
-        let mut thoughts = Thoughts::after(&self.prepared.prompts[0]);
-        let (mut choice, mut thought, mut said) = (Choice::default(), String::new(), String::new());
+        let mut reader = self.prepared.reader(0);
+        let (mut choice, mut parts, mut progress) = (Choice::default(), Vec::new(), Progress::default());
         loop {
-            // Also when nothing comes for a while, it shows that the client has left.
-            let event = tokio::select! {
-                event = events.recv() => event,
-                () = self.out.closed() => None,
-            };
-            let Some(event) = event else { return };
+            let Some(event) = next(&mut events, &self.out).await else { return };
             let before = choice.text.len();
             let is_end = match choice.take(event) {
                 Ok(is_end) => is_end,
@@ -232,61 +244,80 @@ impl Streamer {
                     return self.send("error", json!({ "code": "server_error", "message": message, "param": null }));
                 }
             };
-            let mut new = String::new();
-            let mut show = |part: Part<'_>| -> std::result::Result<(), Infallible> {
-                match part {
-                    Part::Said(text) => new += text,
-                    Part::Thought(text) => thought += &without_tags(text),
-                }
-                Ok(())
-            };
-            let Ok(()) = thoughts.push(&choice.text[before..], &mut show);
+            reader.push(&choice.text[before..], &mut parts);
             if is_end {
-                let Ok(()) = thoughts.finish(&mut show);
+                reader.finish(&mut parts);
             }
-            // Calls of functions show only at the end.
-            if !self.prepared.has_tools {
-                self.say(&mut said, &new, thought.trim());
+            for part in parts.drain(..) {
+                self.part(&mut progress, part);
             }
             if is_end {
                 break;
             }
         }
-        let items = items(&self.prepared, &choice, &self.frame);
-        for (index, item) in items.iter().enumerate() {
-            // Of what has been said as it came, only the end is missing.
-            match item["type"].as_str() {
-                Some("message") if !said.is_empty() => self.end(index, item),
-                Some("reasoning") if !said.is_empty() => {}
-                _ => {
-                    self.begin(index, item);
-                    self.end(index, item);
-                }
-            }
+        if progress.items.is_empty() && progress.kind.is_empty() {
+            self.open(&mut progress, "message");
         }
+        self.close(&mut progress, status(&choice));
         let kind = if status(&choice) == "incomplete" { "response.incomplete" } else { "response.completed" };
-        self.response(kind, &items, Some(&choice));
+        self.response(kind, &progress.items, Some(&choice));
     }
 
-    /// The next piece of what is said; before the first one, what was thought.
-    fn say(&mut self, said: &mut String, new: &str, thought: &str) {
-        let new = if said.is_empty() && !thought.is_empty() { new.trim_start() } else { new };
-        if new.is_empty() {
+    fn id(&self) -> String {
+        self.meta.id.trim_start_matches("resp_").to_string()
+    }
+
+    /// The next part of an answer.
+    fn part(&mut self, progress: &mut Progress, part: Part) {
+        let index = |progress: &Progress| progress.items.len();
+        match part {
+            Part::Content(text) => {
+                self.open(progress, "message");
+                progress.text += &text;
+                let id = format!("msg_{}", self.id());
+                let place = json!({ "item_id": id, "output_index": index(progress), "content_index": 0 });
+                self.send("response.output_text.delta", with(place, json!({ "delta": text, "logprobs": [] })));
+            }
+            Part::Thought(text) => {
+                self.open(progress, "reasoning");
+                progress.text += &text;
+                let id = format!("rs_{}", self.id());
+                let place = json!({ "item_id": id, "output_index": index(progress), "content_index": 0 });
+                self.send("response.reasoning_text.delta", with(place, json!({ "delta": text })));
+            }
+            Part::Call(call) => {
+                self.close(progress, "completed");
+                let item = function_call(&self.id(), progress.calls, &call);
+                progress.calls += 1;
+                self.begin(index(progress), &item);
+                self.end(index(progress), &item);
+                progress.items.push(item);
+            }
+        }
+    }
+
+    /// Begins an item of this kind, unless it is open.
+    fn open(&mut self, progress: &mut Progress, kind: &'static str) {
+        if progress.kind == kind {
             return;
         }
-        let id = self.frame.id.trim_start_matches("resp_").to_string();
-        let index = usize::from(!thought.is_empty());
-        if said.is_empty() {
-            if index > 0 {
-                let item = self::thought(&id, thought);
-                self.begin(0, &item);
-                self.end(0, &item);
-            }
-            self.begin(index, &message(&id, "", "in_progress"));
-        }
-        said.push_str(new);
-        let place = json!({ "item_id": format!("msg_{id}"), "output_index": index, "content_index": 0 });
-        self.send("response.output_text.delta", with(place, json!({ "delta": new, "logprobs": [] })));
+        self.close(progress, "completed");
+        progress.kind = kind;
+        let id = self.id();
+        let item = if kind == "message" { message(&id, "", "in_progress") } else { thought(&id, "") };
+        self.begin(progress.items.len(), &item);
+    }
+
+    /// Ends the item that is open.
+    fn close(&mut self, progress: &mut Progress, status: &str) {
+        let (id, text) = (self.id(), std::mem::take(&mut progress.text));
+        let item = match std::mem::take(&mut progress.kind) {
+            "" => return,
+            "message" => message(&id, &text, status),
+            _ => thought(&id, &text),
+        };
+        self.end(progress.items.len(), &item);
+        progress.items.push(item);
     }
 
     fn begin(&mut self, index: usize, item: &Value) {
@@ -297,6 +328,8 @@ impl Streamer {
             begun["content"] = json!([]);
         } else if item["type"] == "function_call" {
             begun["arguments"] = json!("");
+        } else {
+            begun["content"] = json!([]);
         }
         self.send("response.output_item.added", json!({ "output_index": index, "item": begun }));
         if is_message {
@@ -322,13 +355,17 @@ impl Streamer {
                 let done = with(place, json!({ "arguments": arguments, "name": item["name"] }));
                 self.send("response.function_call_arguments.done", done);
             }
-            _ => {}
+            _ => {
+                let text = &item["content"][0]["text"];
+                let done = with(place, json!({ "content_index": 0, "text": text }));
+                self.send("response.reasoning_text.done", done);
+            }
         }
         self.send("response.output_item.done", json!({ "output_index": index, "item": item }));
     }
 
     fn response(&mut self, kind: &str, items: &[Value], choice: Option<&Choice>) {
-        let response = response(&self.app.service, &self.asked, &self.frame, items, choice);
+        let response = response(&self.app.service, &self.asked, &self.meta, items, choice);
         self.send(kind, json!({ "response": response }));
     }
 

@@ -1,27 +1,30 @@
-//! What the server answers to which path.
+//! The paths of the server.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use axum::body::Body as HttpBody;
-use axum::extract::{Request, State};
+use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
+use serde::Serialize;
 use serde_json::{Value, json};
 use tower_http::cors::{AllowOrigin, CorsLayer};
 
-use super::app::{App, Open, Result, bytes, json_body, whole};
+use super::answer::ResponseMeta;
+use super::app::{App, OpenRequest, Result, bytes, json_body, whole};
 use super::error::ApiError;
 use super::request::Body;
 use super::responses::responses;
-use super::service::{Endpoint, Frame};
+use super::service::{Endpoint, Service};
 use super::stream::stream;
+use crate::chat::dialect::Template;
 use crate::text;
 
-/// `origins`: whose pages may ask from a browser, next to the server's own.
+/// The routes. `origins` may send requests from a browser, beside the server's own page.
 pub fn router(app: Arc<App>, origins: Vec<HeaderValue>) -> Router {
     let guarded = Router::new()
         .route("/v1/chat/completions", post(chat))
@@ -30,8 +33,10 @@ pub fn router(app: Arc<App>, origins: Vec<HeaderValue>) -> Router {
         .route("/v1/embeddings", post(embeddings))
         .route("/v1/rerank", post(rerank))
         .route("/v1/models", get(models))
+        .route("/v1/models/{*id}", get(model))
         .route("/tokenize", post(tokenize))
         .route("/detokenize", post(detokenize))
+        .route("/tokenizer_info", get(tokenizer_info))
         .route("/metrics", get(metrics))
         .route_layer(middleware::from_fn_with_state(app.clone(), with_key));
     let routes = guarded
@@ -53,9 +58,11 @@ pub fn router(app: Arc<App>, origins: Vec<HeaderValue>) -> Router {
     routes.layer(cors.allow_headers([header::AUTHORIZATION, header::CONTENT_TYPE]))
 }
 
-/// Lets those in who have the key.
+/// Refuses requests without the API key.
 async fn with_key(State(app): State<Arc<App>>, headers: HeaderMap, request: Request, next: Next) -> Response {
-    let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
+    let bearer = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
+    // Anthropic's clients have a header of their own.
+    let given = bearer.or_else(|| headers.get("x-api-key")?.to_str().ok());
     match &app.key {
         Some(key) if given.is_none_or(|given| !same(given.as_bytes(), key.as_bytes())) => {
             ApiError::new(StatusCode::UNAUTHORIZED, "the API key is missing or wrong").into_response()
@@ -64,7 +71,7 @@ async fn with_key(State(app): State<Arc<App>>, headers: HeaderMap, request: Requ
     }
 }
 
-/// Compared in a time that does not tell where they differ.
+/// Compares in a time that does not depend on where they differ.
 fn same(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |sum, (a, b)| sum | (a ^ b)) == 0
 }
@@ -78,29 +85,38 @@ async fn completions(State(app): State<Arc<App>>, request: Request<HttpBody>) ->
 }
 
 async fn generate(app: Arc<App>, endpoint: Endpoint, request: Request<HttpBody>) -> Result<Response> {
-    let seat = request.extensions().get().cloned();
+    let slot = request.extensions().get().cloned();
     let body = bytes(request).await?;
-    let open = Open::new(&app, seat)?;
+    let open = OpenRequest::new(&app, slot)?;
     let body = Body::parse(&body)?;
     let mut prepared = app.service.prepare(endpoint, &body, super::by_chance())?;
     let prefix = if endpoint == Endpoint::Chat { "chatcmpl" } else { "cmpl" };
-    let frame = Frame::new(format!("{prefix}-{:016x}", super::by_chance()));
+    let meta = ResponseMeta::new(format!("{prefix}-{:016x}", super::by_chance()));
     let answers = app.submit(&mut prepared)?;
+    let warning = prepared.warning.take();
     if prepared.stream {
-        return Ok(stream(app, prepared, frame, answers, open));
+        return Ok(with_warning(stream(app, prepared, meta, answers, open), warning));
     }
     let mut choices = Vec::new();
     for answer in answers {
         choices.push(whole(answer).await?);
     }
     drop(open);
-    Ok(Json(app.service.answer(&prepared, &choices, &frame)).into_response())
+    Ok(with_warning(Json(app.service.answer(&prepared, &choices, &meta)).into_response(), warning))
+}
+
+/// Adds a remark for the client as a header.
+fn with_warning(mut response: Response, warning: Option<&'static str>) -> Response {
+    if let Some(warning) = warning {
+        response.headers_mut().insert("x-warning", HeaderValue::from_static(warning));
+    }
+    response
 }
 
 async fn embeddings(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Response> {
-    let seat = request.extensions().get().cloned();
+    let slot = request.extensions().get().cloned();
     let body = json_body(request).await?;
-    let _open = Open::new(&app, seat)?;
+    let _open = OpenRequest::new(&app, slot)?;
     let inputs = app.service.embedding_inputs(&body)?;
     let tokens = inputs.iter().map(|texts| texts.ids.len()).sum();
     let vectors = app.vectors(inputs).await?;
@@ -108,35 +124,60 @@ async fn embeddings(State(app): State<Arc<App>>, request: Request<HttpBody>) -> 
 }
 
 async fn rerank(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Response> {
-    let seat = request.extensions().get().cloned();
+    let slot = request.extensions().get().cloned();
     let body = json_body(request).await?;
-    let _open = Open::new(&app, seat)?;
+    let _open = OpenRequest::new(&app, slot)?;
     let pairs = app.service.pairs(&body)?;
     let tokens = pairs.iter().map(|texts| texts.ids.len()).sum();
     let vectors = app.vectors(pairs).await?;
     Ok(Json(app.service.ranking(&body, &vectors, tokens)).into_response())
 }
 
-async fn models(State(app): State<Arc<App>>) -> Json<Value> {
+/// A model of the list.
+#[derive(Serialize)]
+struct ModelCard<'s> {
+    id: &'s str,
+    object: &'static str,
+    created: u64,
+    owned_by: &'static str,
+    max_model_len: usize,
+    meta: ModelMeta,
+}
+
+#[derive(Serialize)]
+struct ModelMeta {
+    n_ctx: usize,
+    n_vocab: usize,
+}
+
+fn card(app: &App) -> ModelCard<'_> {
     let service = &app.service;
-    let model = json!({
-        "id": service.name,
-        "object": "model",
-        "created": 0,
-        "owned_by": "arenite",
-        "meta": { "n_ctx": service.context, "n_vocab": service.vocab },
-    });
-    Json(json!({ "object": "list", "data": [model] }))
+    let meta = ModelMeta { n_ctx: service.context, n_vocab: service.vocab };
+    let (object, owned_by) = ("model", "arenite");
+    ModelCard { id: &service.name, object, created: 0, owned_by, max_model_len: service.context, meta }
+}
+
+async fn models(State(app): State<Arc<App>>) -> Json<Value> {
+    Json(json!({ "object": "list", "data": [card(&app)] }))
+}
+
+async fn model(State(app): State<Arc<App>>, Path(id): Path<String>) -> Result<Json<Value>> {
+    app.service.check_model(Some(&id))?;
+    Ok(Json(json!(card(&app))))
 }
 
 async fn tokenize(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Json<Value>> {
     let body = json_body(request).await?;
     let text = ["content", "text", "prompt"].iter().find_map(|key| body.get(*key)?.as_str());
     let text = text.ok_or_else(|| ApiError::about("content", "content must be a text"))?;
-    let switch = |key: &str| body.get(key).and_then(Value::as_bool).unwrap_or(false);
-    let how = arenite::tokenizer::Encode { add_special: switch("add_special"), parse_special: switch("parse_special") };
+    let switch = |keys: [&str; 2], default| keys.iter().find_map(|key| body.get(*key)?.as_bool()).unwrap_or(default);
+    // vLLM's name of the field is on by default, llama.cpp's is off.
+    let add_special = switch(["add_special", "add_special_tokens"], body.get("prompt").is_some());
+    let parse_special = switch(["parse_special", "parse_special_tokens"], body.get("prompt").is_some());
+    let how = arenite::tokenizer::Encode { add_special, parse_special };
     let ids = text::encode(app.service.tokenizer, text.as_bytes(), how);
-    Ok(Json(json!({ "tokens": ids.map_err(|error| ApiError::invalid(error.to_string()))? })))
+    let ids = ids.map_err(|error| ApiError::invalid(error.to_string()))?;
+    Ok(Json(json!({ "count": ids.len(), "max_model_len": app.service.context, "tokens": ids })))
 }
 
 async fn detokenize(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Json<Value>> {
@@ -146,7 +187,37 @@ async fn detokenize(State(app): State<Arc<App>>, request: Request<HttpBody>) -> 
     let ids = ids.ok_or_else(|| ApiError::about("tokens", "tokens must be a list of numbers"))?;
     let text =
         text::decode(app.service.tokenizer, &ids).map_err(|error| ApiError::about("tokens", error.to_string()))?;
-    Ok(Json(json!({ "content": String::from_utf8_lossy(&text) })))
+    let text = String::from_utf8_lossy(&text);
+    // llama.cpp's name of the field, and vLLM's.
+    Ok(Json(json!({ "content": text, "prompt": text })))
+}
+
+/// The tokens that evaluation programs ask for.
+#[derive(Serialize)]
+struct TokenizerInfo {
+    eos_token: Option<String>,
+    bos_token: Option<String>,
+    pad_token: Option<String>,
+    add_bos_token: bool,
+    chat_template: String,
+    model_max_length: usize,
+    vocab_size: usize,
+}
+
+async fn tokenizer_info(State(app): State<Arc<App>>) -> Json<Value> {
+    let Service { tokenizer, context, renderer, .. } = &app.service;
+    let spelled = |id: Option<u32>| id.map(|id| String::from_utf8_lossy(tokenizer.spelling(id)).into_owned());
+    let eos_token = spelled(tokenizer.eos());
+    let renderer = renderer.lock().unwrap_or_else(|broken| broken.into_inner());
+    Json(json!(TokenizerInfo {
+        pad_token: eos_token.clone(),
+        eos_token,
+        bos_token: spelled(tokenizer.bos()),
+        add_bos_token: tokenizer.add_bos(),
+        chat_template: renderer.source().to_string(),
+        model_max_length: *context,
+        vocab_size: tokenizer.vocab_len(),
+    }))
 }
 
 async fn health(State(app): State<Arc<App>>) -> Response {

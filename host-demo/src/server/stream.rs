@@ -1,4 +1,4 @@
-//! Answers of chats and completions as they come, by server-sent events.
+//! Answers of chats and completions by server-sent events, as they come.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -9,33 +9,33 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio_stream::wrappers::UnboundedReceiverStream;
 
-use super::app::{App, Open};
+use super::answer::{Choice, ResponseMeta, ToolCall, Usage};
+use super::app::{App, OpenRequest};
 use super::engine::{Event, Finish};
-use super::logprobs;
-use super::service::{Choice, Endpoint, Frame, Prepared, usage, without_tags};
-use super::tools;
-use crate::chat::{Part, Thoughts};
+use super::logprobs::{self, Offsets};
+use super::service::{Endpoint, Prepared};
+use crate::chat::Part;
 
-/// What is on its way to a client.
-pub type Pieces = UnboundedSender<std::result::Result<Sse, Infallible>>;
+/// The sending end of a response's body.
+pub type Events = UnboundedSender<std::result::Result<Sse, Infallible>>;
 
-/// An answer whose body is what is sent to the other end.
-pub fn channel() -> (Pieces, Response) {
-    let (out, pieces) = unbounded_channel();
-    let body = SseResponse::new(UnboundedReceiverStream::new(pieces)).keep_alive(KeepAlive::default());
+/// A response whose body is what is sent to the other end.
+pub fn channel() -> (Events, Response) {
+    let (out, events) = unbounded_channel();
+    let body = SseResponse::new(UnboundedReceiverStream::new(events)).keep_alive(KeepAlive::default());
     (out, body.into_response())
 }
 
-/// Answers as they come.
+/// Streams the answers to a request.
 pub fn stream(
     app: Arc<App>,
     prepared: Prepared,
-    frame: Frame,
+    meta: ResponseMeta,
     answers: Vec<UnboundedReceiver<Event>>,
-    open: Open,
+    open: OpenRequest,
 ) -> Response {
     let (out, response) = channel();
-    let streamer = Arc::new(Streamer { app, prepared, frame, out, _open: open });
+    let streamer = Arc::new(Streamer { app, prepared, meta, out, _open: open });
     tokio::spawn(async move {
         let each = answers.into_iter().enumerate().map(|(index, events)| {
             let streamer = streamer.clone();
@@ -46,9 +46,9 @@ pub fn stream(
             choices.extend(task.await.ok().flatten());
         }
         if streamer.prepared.include_usage {
-            let mut last = streamer.app.service.frame(streamer.prepared.endpoint, &streamer.frame, true);
+            let mut last = streamer.head();
             last["choices"] = json!([]);
-            last["usage"] = usage(&choices, true);
+            last["usage"] = json!(Usage::of(&choices, streamer.prepared.prompt_count, true));
             streamer.send(&last);
         }
         let _ = streamer.out.send(Ok(Sse::default().data("[DONE]")));
@@ -59,115 +59,131 @@ pub fn stream(
 struct Streamer {
     app: Arc<App>,
     prepared: Prepared,
-    frame: Frame,
-    out: Pieces,
-    _open: Open,
+    meta: ResponseMeta,
+    out: Events,
+    _open: OpenRequest,
+}
+
+/// The next event of an answer; `None` when the client has left.
+pub async fn next(events: &mut UnboundedReceiver<Event>, out: &Events) -> Option<Event> {
+    // A client that leaves while nothing comes is noticed, too.
+    tokio::select! {
+        event = events.recv() => event,
+        () = out.closed() => None,
+    }
 }
 
 impl Streamer {
-    /// `false` if nobody listens any more.
+    /// `false` if the client has left.
     fn send(&self, value: &Value) -> bool {
         self.out.send(Ok(Sse::default().data(value.to_string()))).is_ok()
     }
 
-    /// One piece of a choice.
-    fn piece(&self, index: usize, content: Value, logprobs: Value, finish: Option<&str>) -> bool {
-        let mut piece = self.app.service.frame(self.prepared.endpoint, &self.frame, true);
-        let key = if self.prepared.endpoint == Endpoint::Chat { "delta" } else { "text" };
-        piece["choices"] = json!([{ "index": index, key: content, "logprobs": logprobs, "finish_reason": finish }]);
-        self.send(&piece)
+    fn head(&self) -> Value {
+        let mut head = self.app.service.head(self.prepared.endpoint, &self.meta, true);
+        if self.prepared.include_usage {
+            head["usage"] = Value::Null;
+        }
+        head
     }
 
-    async fn answer(&self, index: usize, mut events: UnboundedReceiver<Event>) -> Option<Choice> {
-        let is_chat = self.prepared.endpoint == Endpoint::Chat;
-        let nothing = if is_chat { json!({}) } else { json!("") };
-        if is_chat {
-            self.piece(index, json!({ "role": "assistant", "content": "" }), Value::Null, None);
+    /// One chunk of a choice.
+    fn chunk(&self, index: usize, content: Value, logprobs: Value, finish: Option<&str>) -> bool {
+        let mut chunk = self.head();
+        let key = if self.prepared.endpoint == Endpoint::Chat { "delta" } else { "text" };
+        chunk["choices"] = json!([{ "index": index, key: content, "logprobs": logprobs, "finish_reason": finish }]);
+        self.send(&chunk)
+    }
+
+    async fn answer(&self, index: usize, events: UnboundedReceiver<Event>) -> Option<Choice> {
+        match self.prepared.endpoint {
+            Endpoint::Chat => self.chat(index, events).await,
+            _ => self.completion(index, events).await,
         }
-        let mut thoughts = Thoughts::after(&self.prepared.prompts[index]);
+    }
+
+    /// Takes an event; `None` where it is an error, which is sent.
+    fn take(&self, choice: &mut Choice, event: Event) -> Option<bool> {
+        match choice.take(event) {
+            Ok(is_end) => Some(is_end),
+            Err(error) => {
+                self.send(&error.body());
+                None
+            }
+        }
+    }
+
+    async fn completion(&self, index: usize, mut events: UnboundedReceiver<Event>) -> Option<Choice> {
         let mut choice = Choice::default();
+        let prompt = self.prepared.prompts[index].as_str();
+        let mut offsets = Offsets::default();
+        if self.prepared.echo {
+            let mut scored = Value::Null;
+            if self.prepared.scores_prompts {
+                let event = next(&mut events, &self.out).await?;
+                self.take(&mut choice, event)?;
+                scored = logprobs::completion(&choice.scored, &mut offsets);
+            } else {
+                offsets = Offsets::after(prompt);
+            }
+            self.chunk(index, json!(prompt), scored, None);
+        }
         loop {
-            // Also when nothing comes for a while, it shows that the client has left.
-            let event = tokio::select! {
-                event = events.recv() => event?,
-                () = self.out.closed() => return None,
-            };
-            let (before, logprobs) = (choice.text.len(), self.logprobs(&event));
-            let is_end = match choice.take(event) {
-                Ok(is_end) => is_end,
-                Err(error) => {
-                    self.send(&error.body());
-                    return None;
+            let event = next(&mut events, &self.out).await?;
+            let before = choice.text.len();
+            let logprobs = match &event {
+                Event::Token { logprob: Some(logprob), .. } => {
+                    logprobs::completion(std::slice::from_ref(logprob), &mut offsets)
                 }
+                _ => Value::Null,
             };
+            let is_end = self.take(&mut choice, event)?;
             let text = &choice.text[before..];
-            // Calls of functions show only at the end.
-            if !self.prepared.has_tools {
-                if is_chat {
-                    self.deltas(index, &mut thoughts, text, logprobs, is_end);
-                } else if !text.is_empty() || !logprobs.is_null() {
-                    self.piece(index, json!(text), logprobs, None);
-                }
+            if !text.is_empty() || !logprobs.is_null() {
+                self.chunk(index, json!(text), logprobs, None);
             }
             if is_end {
-                let has_calls = self.prepared.has_tools && self.with_calls(index, &choice);
-                let finish = if has_calls { "tool_calls" } else { choice.end.map_or("stop", Finish::name) };
-                self.piece(index, nothing, Value::Null, Some(finish));
+                self.chunk(index, json!(""), Value::Null, Some(choice.end.map_or("stop", Finish::name)));
                 return Some(choice);
             }
         }
     }
 
-    /// How likely the token was, if that is wanted.
-    fn logprobs(&self, event: &Event) -> Value {
-        match event {
-            Event::Token { logprob: Some(logprob), .. } if self.prepared.endpoint == Endpoint::Chat => {
-                json!({ "content": [logprob.chat()] })
+    async fn chat(&self, index: usize, mut events: UnboundedReceiver<Event>) -> Option<Choice> {
+        self.chunk(index, json!({ "role": "assistant", "content": "" }), Value::Null, None);
+        let mut reader = self.prepared.reader(index);
+        let (mut choice, mut parts, mut calls) = (Choice::default(), Vec::new(), 0);
+        loop {
+            let event = next(&mut events, &self.out).await?;
+            let before = choice.text.len();
+            let mut logprobs = match &event {
+                Event::Token { logprob: Some(logprob), .. } => json!({ "content": [logprob.chat()] }),
+                _ => Value::Null,
+            };
+            let is_end = self.take(&mut choice, event)?;
+            reader.push(&choice.text[before..], &mut parts);
+            if is_end {
+                reader.finish(&mut parts);
             }
-            Event::Token { logprob: Some(logprob), .. } => logprobs::completion(std::slice::from_ref(logprob)),
-            _ => Value::Null,
-        }
-    }
-
-    /// A whole answer in one piece, calls of functions apart. Whether there are any.
-    fn with_calls(&self, index: usize, choice: &Choice) -> bool {
-        let parts = self.prepared.parts(index, &choice.text);
-        let mut delta = json!({});
-        if !parts.reasoning.is_empty() {
-            delta["reasoning_content"] = json!(parts.reasoning);
-        }
-        if !parts.content.is_empty() {
-            delta["content"] = json!(parts.content);
-        }
-        if !parts.calls.is_empty() {
-            delta["tool_calls"] = tools::to_json(&parts.calls, &self.frame.id, index);
-        }
-        self.piece(index, delta, Value::Null, None);
-        !parts.calls.is_empty()
-    }
-
-    /// What is said and what is thought, as it becomes certain.
-    fn deltas(&self, index: usize, thoughts: &mut Thoughts, text: &str, mut logprobs: Value, is_end: bool) {
-        let mut deltas = Vec::new();
-        let mut show = |part: Part<'_>| -> std::result::Result<(), Infallible> {
-            match part {
-                Part::Said(text) => deltas.push(json!({ "content": text })),
-                Part::Thought(text) => match without_tags(text) {
-                    text if text.is_empty() => {}
-                    text => deltas.push(json!({ "reasoning_content": text })),
-                },
+            if parts.is_empty() && !logprobs.is_null() {
+                parts.push(Part::Content(String::new()));
             }
-            Ok(())
-        };
-        let Ok(()) = thoughts.push(text, &mut show);
-        if is_end {
-            let Ok(()) = thoughts.finish(&mut show);
-        }
-        if deltas.is_empty() && !logprobs.is_null() {
-            deltas.push(json!({ "content": "" }));
-        }
-        for delta in deltas {
-            self.piece(index, delta, std::mem::take(&mut logprobs), None);
+            for part in parts.drain(..) {
+                let delta = match part {
+                    Part::Content(text) => json!({ "content": text }),
+                    Part::Thought(text) => json!({ "reasoning_content": text }),
+                    Part::Call(call) => {
+                        calls += 1;
+                        json!({ "tool_calls": [ToolCall::new(call, calls - 1, &self.meta.id, index)] })
+                    }
+                };
+                self.chunk(index, delta, logprobs.take(), None);
+            }
+            if is_end {
+                let finish = if calls > 0 { "tool_calls" } else { choice.end.map_or("stop", Finish::name) };
+                self.chunk(index, json!({}), Value::Null, Some(finish));
+                return Some(choice);
+            }
         }
     }
 }

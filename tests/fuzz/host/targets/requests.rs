@@ -11,7 +11,7 @@ use arenite::sampler::Sampler;
 use fuzz::change::{TOKENIZER, model};
 use fuzz::unwritten::unwritten;
 use fuzz_host::{Edits, Words};
-use host_demo::untrusted::{Body, Choice, Endpoint, Frame, Renderer, Service, to_chat};
+use host_demo::untrusted::{Body, Choice, Endpoint, Renderer, ResponseMeta, Service, Style, to_chat};
 use libfuzzer_sys::fuzz_target;
 use serde_json::{Value, json};
 
@@ -19,16 +19,18 @@ const CONTEXT: usize = 256;
 
 static SERVICE: LazyLock<Service> = LazyLock::new(|| {
     let gguf = Gguf::parse(model(0)).expect("a correct file");
+    let renderer = Renderer::new(&gguf, &TOKENIZER, "auto", None).expect("no template");
     Service {
         tokenizer: &TOKENIZER,
-        renderer: Renderer::new(&gguf, &TOKENIZER, "auto", None).expect("no template").into(),
+        style: Style::of(&renderer, &TOKENIZER),
+        renderer: renderer.into(),
         name: "tiny".into(),
         context: CONTEXT,
         vocab: TOKENIZER.vocab_len(),
+        embedding_len: 64,
         makes_text: true,
         makes_vectors: true,
         ranking: None,
-        tags_calls: true,
     }
 });
 
@@ -135,7 +137,7 @@ impl Case {
         }
         let text = self.answer.text(ANSWER);
         let choices = vec![Choice { text, ..Choice::default() }; prepared.jobs.len()];
-        let answer = SERVICE.answer(&prepared, &choices, &Frame::new("1".into()));
+        let answer = SERVICE.answer(&prepared, &choices, &ResponseMeta::new("1".into()));
         assert_eq!(answer["choices"].as_array().map(Vec::len), Some(choices.len()));
     }
 }

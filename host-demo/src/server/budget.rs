@@ -1,38 +1,38 @@
-//! Who reads how many tokens in the next pass.
+//! Divides the tokens of a pass among the conversations.
 //!
-//! A pass is as long as what it reads, and whoever comes meanwhile waits for its end. So long prompts are read in
-//! pieces, all of about the same time, and those that are nearest to their next token come first.
+//! A request that arrives during a pass waits for its end. Long prompts are therefore read in pieces of about the same
+//! duration, and the conversations that are nearest to their next token come first.
 
 use arenite::Model;
 
-/// Tokens of all prompts in a pass: with more of them a token costs hardly less.
+/// Most prompt tokens of a pass. With more of them the cost of a token hardly falls.
 const PROMPTS: usize = 64;
-/// Tokens of the first piece of a prompt that does not end with it: with fewer, weights are read too often.
+/// Tokens of the first piece of a long prompt. With fewer, weights are read too often.
 const PIECE: usize = 32;
-/// Tokens of any such piece: kernels take as many at a time.
+/// Pieces are multiples of this: the number of tokens that kernels take at a time.
 const LEAST: usize = 8;
 
-/// What shares depend on for a model.
+/// The numbers of a model that the division depends on.
 #[derive(Clone, Copy, Debug)]
-pub struct Shares {
+pub struct PassBudget {
     /// Tokens in a pass.
     batch: usize,
-    /// The position at which attention takes as long as everything else.
+    /// The position at which attention takes as long as all other layers.
     double: usize,
 }
 
-/// What a conversation has to read.
+/// The tokens that a conversation has still to read.
 #[derive(Clone, Copy, Debug)]
 pub struct Unread {
-    /// Tokens; one for who only waits for the next token.
+    /// Number of tokens; 1 while an answer is generated.
     pub left: usize,
-    /// Those that it has read.
+    /// Tokens that are read.
     pub position: usize,
 }
 
-impl Shares {
+impl PassBudget {
     pub fn of(model: &Model<'_>, batch: usize) -> Self {
-        // A product of floats, with a conversion, takes about as long as this many of bytes.
+        // A product of floats, with its conversion, takes about as long as four products of bytes.
         const FLOAT: u64 = 4;
         let spec = model.spec();
         let layers = model.gguf().tensors().filter(|tensor| tensor.name.starts_with("blk.") && tensor.dim_count > 1);
@@ -41,12 +41,12 @@ impl Shares {
         Self { batch, double: (weights / (FLOAT * products).max(1)).max(1) as usize }
     }
 
-    /// Tokens of a prompt that does not end in the pass.
+    /// Tokens of a piece of a prompt that does not end in this pass.
     fn piece(&self, position: usize) -> usize {
         (PIECE * self.double / (self.double + position)).max(1).next_multiple_of(LEAST)
     }
 
-    /// How many tokens each conversation reads in the next pass; where nothing is left to read, none.
+    /// The number of tokens that each conversation reads in the next pass.
     pub fn of_pass(&self, unread: &[Unread]) -> Vec<usize> {
         let mut order: Vec<usize> = (0..unread.len()).collect();
         order.sort_by_key(|at| unread[*at].left);
@@ -58,7 +58,7 @@ impl Shares {
             let count = match left {
                 0 | 1 => left,
                 _ if left <= piece => left.min(for_prompts),
-                // It gets on by what others leave of the kernels' eights, which keeps them waiting by little.
+                // A long prompt fills the group of eight that the others leave incomplete, which costs them little.
                 _ if for_prompts < PROMPTS => for_prompts.min(LEAST - (self.batch - room) % LEAST),
                 _ => piece,
             };
@@ -74,34 +74,34 @@ impl Shares {
 
 #[cfg(test)]
 mod tests {
-    use super::{Shares, Unread};
+    use super::{PassBudget, Unread};
 
-    const SHARES: Shares = Shares { batch: 80, double: 1000 };
+    const BUDGET: PassBudget = PassBudget { batch: 80, double: 1000 };
 
-    fn shares(left: &[usize]) -> Vec<usize> {
-        SHARES.of_pass(&left.iter().map(|left| Unread { left: *left, position: 0 }).collect::<Vec<_>>())
+    fn counts(left: &[usize]) -> Vec<usize> {
+        BUDGET.of_pass(&left.iter().map(|left| Unread { left: *left, position: 0 }).collect::<Vec<_>>())
     }
 
     #[test]
     fn short_ones_first_and_whole() {
-        assert_eq!(shares(&[2000]), [32]);
-        assert_eq!(shares(&[2000, 12]), [4, 12]);
-        assert_eq!(shares(&[2000, 12, 1, 0, 30]), [5, 12, 1, 0, 30]);
-        assert_eq!(shares(&[2000, 3000]), [32, 8]);
+        assert_eq!(counts(&[2000]), [32]);
+        assert_eq!(counts(&[2000, 12]), [4, 12]);
+        assert_eq!(counts(&[2000, 12, 1, 0, 30]), [5, 12, 1, 0, 30]);
+        assert_eq!(counts(&[2000, 3000]), [32, 8]);
     }
 
     #[test]
     fn all_prompts_together_are_bounded() {
-        assert_eq!(shares(&[30, 30, 30, 30]), [30, 30, 4, 0]);
+        assert_eq!(counts(&[30, 30, 30, 30]), [30, 30, 4, 0]);
         let mut left = vec![1; 70];
         left.extend([30, 30]);
-        assert_eq!(shares(&left)[70..], [10, 0]);
-        assert_eq!(shares(&[1; 100]).iter().sum::<usize>(), 80);
+        assert_eq!(counts(&left)[70..], [10, 0]);
+        assert_eq!(counts(&[1; 100]).iter().sum::<usize>(), 80);
     }
 
     #[test]
     fn pieces_are_smaller_where_attention_is_dear() {
-        let pieces = [0, 500, 1000, 3000, 100_000].map(|position| SHARES.piece(position));
+        let pieces = [0, 500, 1000, 3000, 100_000].map(|position| BUDGET.piece(position));
         assert_eq!(pieces, [32, 24, 16, 8, 8]);
     }
 }

@@ -1,0 +1,217 @@
+//! A conversation as clients send it, made into what the model's template takes.
+
+use std::sync::Arc;
+
+use arenite::tokenizer::Tokenizer;
+use serde_json::{Map, Value, json};
+
+use super::dialect::{self, Call, Dialect, Marks, Own, Probe, Reader, Template, Tools};
+
+/// How a model converses: its template, and the forms of its thoughts and calls.
+#[derive(Clone)]
+pub struct Style {
+    pub dialect: Arc<Dialect>,
+    pub marks: Arc<Marks>,
+    pub probe: Probe,
+    /// Whether the template takes identifiers of calls of nine characters only.
+    wants_short_ids: bool,
+    /// Switches of thoughts that the template reads.
+    switches: Vec<&'static str>,
+}
+
+/// A conversation for a template.
+pub struct Conversation {
+    pub messages: Vec<Value>,
+    /// Functions that the template shows.
+    pub tools: Vec<Value>,
+    /// What the template cannot show, and where it stands instead.
+    pub warning: Option<&'static str>,
+}
+
+/// The names under which templates turn thoughts on and off.
+const SWITCHES: [&str; 3] = ["enable_thinking", "thinking", "think"];
+/// The names under which templates take an effort.
+const EFFORTS: [&str; 2] = ["reasoning_effort", "thinking_effort"];
+
+impl Style {
+    pub fn of(template: &dyn Template, tokenizer: &Tokenizer<'_, '_>) -> Self {
+        let marks = Marks::of(tokenizer);
+        let mut dialect = Dialect::all(&marks);
+        let probe = dialect::look(template, &mut dialect);
+        let source = template.source();
+        let reads = |name: &&&str| is_word(source, name);
+        Self {
+            dialect: dialect.into(),
+            marks: marks.into(),
+            probe,
+            wants_short_ids: source.contains("|length != 9"),
+            switches: SWITCHES.iter().chain(&EFFORTS).filter(reads).copied().collect(),
+        }
+    }
+
+    /// The reader of an answer to `prompt`.
+    pub fn reader(&self, tools: &Arc<Tools>, prompt: &str) -> Reader {
+        Reader::new(self.dialect.clone(), tools.clone(), prompt)
+    }
+
+    /// The variables that turn thoughts on or off; `None` if the template has no switch.
+    pub fn thinking(&self, is_on: bool) -> Option<Map<String, Value>> {
+        let found = SWITCHES.iter().filter(|name| self.switches.contains(name));
+        let map: Map<String, Value> = found.map(|name| (name.to_string(), json!(is_on))).collect();
+        Some(map).filter(|map| !map.is_empty())
+    }
+
+    /// The variables for an effort; `None` if the template takes none.
+    pub fn effort(&self, effort: &str) -> Option<Map<String, Value>> {
+        if effort == "none" {
+            return self.thinking(false);
+        }
+        let found = EFFORTS.iter().filter(|name| self.switches.contains(name));
+        let map: Map<String, Value> = found.map(|name| (name.to_string(), json!(effort))).collect();
+        Some(map).filter(|map| !map.is_empty()).or_else(|| self.thinking(true))
+    }
+
+    /// The conversation as the template takes it.
+    ///
+    /// # Errors
+    ///
+    /// A message that is none.
+    pub fn conversation(&self, messages: &[Value], tools: &[Value]) -> Result<Conversation, String> {
+        let mut messages = messages.iter().map(|message| self.message(message)).collect::<Result<Vec<_>, _>>()?;
+        let mut tools = tools.to_vec();
+        let mut warning = None;
+        // A template that shows calls is for a model that was trained with them: its prompt stays as it is.
+        if !tools.is_empty() && !self.probe.shows_tools && !self.probe.shows_calls {
+            warning = Some("the chat template shows no functions: they are in the system message");
+            let text = self.instructions(&tools);
+            match messages.first_mut().filter(|first| first["role"] == "system") {
+                Some(system) => {
+                    let before = system["content"].as_str().unwrap_or_default();
+                    system["content"] = json!(format!("{before}\n\n{text}"));
+                }
+                None => messages.insert(0, json!({ "role": "system", "content": text })),
+            }
+            tools.clear();
+        }
+        Ok(Conversation { messages, tools, warning })
+    }
+
+    /// The functions as text, for a system message.
+    fn instructions(&self, tools: &[Value]) -> String {
+        let lines: Vec<String> = tools.iter().map(Value::to_string).collect();
+        let lines = lines.join("\n");
+        let is_taught = matches!(self.dialect.own, Own::Form(own) if dialect::unwrapped(&self.dialect.calls[own].open) == "<tool_call>");
+        let mut text = format!("# Tools\n\nYou may call one or more functions.\n\n<tools>\n{lines}\n</tools>");
+        if is_taught {
+            text += "\n\nFor each function call, return a JSON object with the function's name and arguments within \
+                     <tool_call></tool_call> tags:\n<tool_call>\n{\"name\": <function-name>, \"arguments\": <args-json-object>}\n</tool_call>";
+        }
+        text
+    }
+
+    fn message(&self, message: &Value) -> Result<Value, String> {
+        let object = message.as_object().ok_or("a message must be an object")?;
+        let role = object.get("role").and_then(Value::as_str).ok_or("a message needs a role")?.to_string();
+        let mut object = object.clone();
+        let has_calls = object.get("tool_calls").and_then(Value::as_array).is_some_and(|calls| !calls.is_empty());
+        if !has_calls {
+            object.remove("tool_calls");
+        }
+        if role == "developer" && !self.probe.knows_developer {
+            object.insert("role".into(), json!("system"));
+        }
+        let content = match object.get("content") {
+            Some(Value::Array(parts)) => Some(text_of(parts)?),
+            Some(Value::String(text)) => Some(text.clone()),
+            None | Some(Value::Null) => None,
+            Some(_) => return Err("the content of a message must be a text or a list of parts".into()),
+        };
+        let keeps_null = has_calls && self.probe.shows_calls && self.probe.takes_null;
+        let is_empty = content.as_deref().is_none_or(str::is_empty);
+        let content = match content {
+            None if keeps_null => Value::Null,
+            Some(text) if text.is_empty() && keeps_null => Value::Null,
+            content => json!(content.unwrap_or_default()),
+        };
+        object.insert("content".into(), content);
+        if has_calls {
+            self.calls(&mut object, is_empty)?;
+        }
+        if let Some(id) = object.get("tool_call_id").and_then(Value::as_str) {
+            let id = json!(self.id(id));
+            object.insert("tool_call_id".into(), id);
+        }
+        if role == "tool" && !self.probe.shows_tools && !self.probe.shows_calls {
+            let text = object["content"].as_str().unwrap_or_default();
+            let text = format!("<tool_response>\n{text}\n</tool_response>");
+            return Ok(json!({ "role": "user", "content": text }));
+        }
+        Ok(Value::Object(object))
+    }
+
+    /// Calls of an earlier answer: arguments as the template wants them, or all of it as text where it shows none.
+    fn calls(&self, object: &mut Map<String, Value>, is_empty: bool) -> Result<(), String> {
+        let mut calls = object.remove("tool_calls").unwrap_or_default();
+        let mut written = Vec::new();
+        for call in calls.as_array_mut().into_iter().flatten() {
+            if let Some(id) = call.get("id").and_then(Value::as_str) {
+                call["id"] = json!(self.id(id));
+            }
+            let Some(function) = call.get_mut("function").filter(|function| function.is_object()) else {
+                return Err("a call in tool_calls needs a function".into());
+            };
+            let arguments = function.get("arguments").cloned().unwrap_or_else(|| json!({}));
+            let text = match &arguments {
+                Value::String(text) if text.trim().is_empty() => "{}".to_string(),
+                Value::String(text) => text.clone(),
+                value => value.to_string(),
+            };
+            written.push(Call { name: function["name"].as_str().unwrap_or_default().into(), arguments: text.clone() });
+            function["arguments"] = match self.probe.wants_text {
+                true => json!(text),
+                false => serde_json::from_str(&text).unwrap_or(arguments),
+            };
+        }
+        if self.probe.shows_calls {
+            object.insert("tool_calls".into(), calls);
+            return Ok(());
+        }
+        let before = object["content"].as_str().unwrap_or_default().to_string();
+        let text = dialect::write(&written);
+        object.insert("content".into(), json!(if is_empty { text } else { format!("{before}\n{text}") }));
+        Ok(())
+    }
+
+    /// An identifier of a call that the template takes.
+    fn id(&self, id: &str) -> String {
+        let is_short = id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        if !self.wants_short_ids || is_short {
+            return id.into();
+        }
+        let hash = id
+            .bytes()
+            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
+        format!("{:09x}", hash & 0xf_ffff_ffff)
+    }
+}
+
+/// The texts of a message's parts.
+fn text_of(parts: &[Value]) -> Result<String, String> {
+    let wrong = || "only parts of text can be read, no images or sounds".to_string();
+    let text = |part: &Value| {
+        let text = part.get("text").or_else(|| part.get("refusal")).and_then(Value::as_str);
+        text.or_else(|| part.as_str()).map(str::to_string).ok_or_else(wrong)
+    };
+    parts.iter().map(text).collect::<Result<Vec<_>, _>>().map(|texts| texts.concat())
+}
+
+/// Whether `name` stands in a template as a word.
+fn is_word(source: &str, name: &str) -> bool {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    source.match_indices(name).any(|(at, _)| {
+        let before = source[..at].chars().next_back();
+        let after = source[at + name.len()..].chars().next();
+        // An attribute or a text in quotes is no variable.
+        !before.is_some_and(|c| is_part(c) || ".'\"<".contains(c)) && !after.is_some_and(|c| is_part(c) || c == '>')
+    })
+}

@@ -1,0 +1,69 @@
+//! Messages in channels (OpenAI's harmony): `<|channel|>NAME to=RECIPIENT <|message|>TEXT<|end|>`.
+
+use super::Channels;
+use super::marks::unwrapped;
+use super::tools::Tools;
+
+/// Where an answer in channels is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Channel {
+    /// Before the text of a message.
+    Header,
+    /// After the text of a message.
+    Between,
+    Thought,
+    Content,
+    /// The arguments of this function.
+    Call(String),
+}
+
+/// What stands before a message.
+#[derive(Debug, Default)]
+pub struct Header {
+    channel: String,
+    recipient: Option<String>,
+}
+
+impl Header {
+    /// Reads `assistant<|channel|>commentary to=functions.NAME <|constrain|>json`; the recipient may stand before the
+    /// channel.
+    pub fn of(text: &str, channel: &str) -> Self {
+        let (role, rest) = text.rsplit_once(channel).unwrap_or(("", text));
+        let name = unwrapped(rest).trim_start().split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default().into();
+        let recipient = |text: &str| {
+            let after = text.split_once("to=")?.1;
+            let end = after.find(|c: char| c.is_whitespace() || c == '<' || c == '\u{fdd0}').unwrap_or(after.len());
+            Some(after[..end].to_string())
+        };
+        Self { channel: name, recipient: recipient(rest).or_else(|| recipient(role)) }
+    }
+
+    /// What the message is: a call of a declared function, a thought, or content.
+    pub fn channel(&self, tools: &Tools) -> Channel {
+        match (&self.recipient, self.channel.as_str()) {
+            (Some(name), _) if tools.find(name).is_some() => Channel::Call(name.clone()),
+            (_, "analysis") => Channel::Thought,
+            _ => Channel::Content,
+        }
+    }
+}
+
+impl Channel {
+    /// The place that a prompt ends at, if it is one of these.
+    pub fn opened_by(prompt: &str, channels: &Channels<String>) -> Option<Self> {
+        let [start, channel, message] =
+            [&channels.start, &channels.channel, &channels.message].map(|mark| unwrapped(mark));
+        let last = prompt.rfind(&start)?;
+        let header = &prompt[last + start.len()..];
+        match header.split_once(&message) {
+            None if header.contains(&channel) => Some(Self::Header),
+            None => None,
+            Some((header, body)) if body.is_empty() => Some(Header::of(header, &channel).channel(&Tools::default())),
+            Some(_) => None,
+        }
+    }
+
+    pub fn is_thought(&self) -> bool {
+        *self == Self::Thought
+    }
+}

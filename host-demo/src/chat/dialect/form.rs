@@ -1,0 +1,304 @@
+//! Calls in a model's own form: as the grammar of an answer that must be one, and as text for prompts.
+
+use serde_json::{Value, json};
+
+use super::marks::pieces;
+use super::tools::{Call, Tool};
+use super::{CallForm, Dialect, Marks, Own, Syntax, Tag, unwrapped};
+use crate::grammar::Piece;
+
+/// What an answer has to be.
+pub struct Constraint<'r> {
+    pub dialect: &'r Dialect,
+    pub marks: &'r Marks,
+}
+
+/// Most calls of one answer that has to be calls.
+const MOST_CALLS: u32 = 8;
+
+impl Constraint<'_> {
+    /// A pattern: its text, and its marks by their tokens.
+    fn mark(&self, pattern: &str) -> Piece {
+        let piece = |(is_mark, text): (bool, &str)| match self.marks.id_of(text).filter(|_| is_mark) {
+            Some(id) => Piece::Token(id),
+            None => Piece::Text(unwrapped(text)),
+        };
+        Piece::Seq(pieces(pattern).into_iter().map(piece).collect())
+    }
+
+    /// Any text before a mark, and the mark.
+    fn up_to(&self, pattern: &str) -> Piece {
+        let text = match self.marks.id_of(pattern) {
+            Some(id) => Piece::NotToken(id),
+            None => Piece::Without(unwrapped(pattern)),
+        };
+        Piece::Seq(vec![text, self.mark(pattern)])
+    }
+
+    /// A value that a schema describes, as the content of an answer.
+    pub fn content(&self, schema: &Value) -> Piece {
+        let value = Piece::Schema(schema.clone());
+        match self.dialect.own {
+            Own::Channels => Piece::Seq(vec![self.analysis(), self.message("final", ""), value]),
+            Own::Form(_) => value,
+        }
+    }
+
+    /// One call of one of these functions, or several.
+    pub fn calls(&self, tools: &[&Tool], is_parallel: bool) -> Piece {
+        let form = match self.dialect.own {
+            Own::Channels => {
+                let call = |tool: &&Tool| {
+                    let header = self.message(&format!("commentary to=functions.{} ", tool.name), "json");
+                    Piece::Seq(vec![header, Piece::Schema(tool.parameters.clone())])
+                };
+                return Piece::Seq(vec![self.analysis(), Piece::Alt(tools.iter().map(call).collect())]);
+            }
+            Own::Form(own) => &self.dialect.calls[own],
+        };
+        let most = if is_parallel { MOST_CALLS } else { 1 };
+        let one = Piece::Alt(tools.iter().map(|tool| self.call(form, tool)).collect());
+        let several = |between: &str| {
+            let more = Piece::Seq(vec![self.mark(between), one.clone()]);
+            Piece::Seq(vec![one.clone(), Piece::Repeat(Box::new(more), 0, most - 1)])
+        };
+        let (open, close) = (self.mark(&form.open), self.mark(&form.close));
+        match &form.syntax {
+            Syntax::Json { is_list: true, .. } => {
+                let (before, after) = fence(form);
+                let list = [Piece::Text(format!("{before}[")), several(", "), Piece::Text(format!("]{after}"))];
+                Piece::Seq([vec![open], list.into(), vec![close]].concat())
+            }
+            Syntax::Python => {
+                let is_list = form.open != "<function_calls>";
+                let list = match is_list {
+                    true => vec![Piece::Text("[".into()), several(", "), Piece::Text("]".into())],
+                    false => vec![Piece::Text("\n".into()), several("\n"), Piece::Text("\n".into())],
+                };
+                Piece::Seq([vec![open], list, vec![close]].concat())
+            }
+            // A mark around each.
+            Syntax::Json { .. } | Syntax::Keyed { .. } | Syntax::Braces { .. } => {
+                let is_line = matches!(form.syntax, Syntax::Json { .. }) && !form.close.is_empty();
+                let line = || Piece::Text(if is_line { "\n" } else { "" }.into());
+                let one = Piece::Seq(vec![open, line(), one, line(), close]);
+                // Without a mark there is one call only.
+                let most = if form.trigger().is_empty() || form.close.is_empty() { 1 } else { most };
+                let more = Piece::Seq(vec![line(), one.clone()]);
+                Piece::Seq(vec![one, Piece::Repeat(Box::new(more), 0, most - 1)])
+            }
+            Syntax::Tagged { .. } => {
+                let is_each = unwrapped(&form.open) == "<tool_call>";
+                let line = || Piece::Text(if form.open.is_empty() { "" } else { "\n" }.into());
+                match is_each {
+                    true => {
+                        let one = Piece::Seq(vec![open, line(), one, line(), close]);
+                        let more = Piece::Seq(vec![line(), one.clone()]);
+                        Piece::Seq(vec![one, Piece::Repeat(Box::new(more), 0, most - 1)])
+                    }
+                    false => Piece::Seq(vec![
+                        open,
+                        line(),
+                        several(if form.open.is_empty() { "" } else { "\n" }),
+                        line(),
+                        close,
+                    ]),
+                }
+            }
+            Syntax::Named { .. } => Piece::Seq(vec![open, several(""), close]),
+        }
+    }
+
+    /// A thought in a channel of its own, if the model likes.
+    fn analysis(&self) -> Piece {
+        let channels = &self.dialect.channels;
+        let thought = vec![
+            self.message("analysis", ""),
+            self.up_to(&channels.ends[0]),
+            self.mark(&channels.start),
+            Piece::Text("assistant".into()),
+        ];
+        Piece::Repeat(Box::new(Piece::Seq(thought)), 0, 1)
+    }
+
+    /// The header of a message.
+    fn message(&self, header: &str, kind: &str) -> Piece {
+        let channels = &self.dialect.channels;
+        let mut all = vec![self.mark(&channels.channel), Piece::Text(header.into())];
+        if !kind.is_empty() {
+            all.extend([self.mark(&self.marks.resolve("<|constrain|>")), Piece::Text(kind.into())]);
+        }
+        all.push(self.mark(&channels.message));
+        Piece::Seq(all)
+    }
+
+    /// One call, without the marks around all of them.
+    fn call(&self, form: &CallForm<String>, tool: &Tool) -> Piece {
+        let text = |text: String| Piece::Text(text);
+        let schema = || Piece::Schema(tool.parameters.clone());
+        match &form.syntax {
+            Syntax::Json { name, arguments, .. } if name.is_empty() => {
+                let _ = arguments;
+                Piece::Seq(vec![text(format!("{{{}: ", json!(tool.name))), schema(), text("}".into())])
+            }
+            Syntax::Json { name, arguments, .. } => {
+                let before = format!("{{\"{name}\": {}, \"{arguments}\": ", json!(tool.name));
+                Piece::Seq(vec![text(before), schema(), text("}".into())])
+            }
+            Syntax::Named { lead, before, id: _, between, after } => {
+                let lead = if lead.is_empty() { Piece::Text(String::new()) } else { self.identifier(lead) };
+                Piece::Seq(vec![
+                    lead,
+                    self.mark(before),
+                    text(self.named(between, &tool.name)),
+                    self.mark(between),
+                    schema(),
+                    self.mark(after),
+                ])
+            }
+            Syntax::Tagged { call, parameter, pad } => self.tagged(tool, call, parameter, pad),
+            Syntax::Keyed { key, value } => {
+                let pair = |name: &str| {
+                    let head = [
+                        self.mark(&key.0),
+                        text(name.into()),
+                        self.mark(&key.1),
+                        text("\n".into()),
+                        self.mark(&value.0),
+                    ];
+                    Piece::Seq([head.into(), vec![self.bare(tool, name, &value.1), text("\n".into())]].concat())
+                };
+                let head = text(format!("{}\n", tool.name));
+                Piece::Seq(vec![head, members(tool, &pair)])
+            }
+            Syntax::Python => {
+                let pair = |name: &str| Piece::Seq(vec![text(format!("{name}=")), value_of(tool, name)]);
+                let members = Piece::Members(pairs(tool, &pair), Box::new(text(", ".into())));
+                Piece::Seq(vec![text(format!("{}(", tool.name)), members, text(")".into())])
+            }
+            Syntax::Braces { quote } => {
+                let pair = |name: &str| {
+                    let value = match tool.is_text(name) {
+                        true => Piece::Seq(vec![self.mark(quote), self.texts(tool, name, quote)]),
+                        false => value_of(tool, name),
+                    };
+                    Piece::Seq(vec![text(format!("{name}:")), value])
+                };
+                let members = Piece::Members(pairs(tool, &pair), Box::new(text(",".into())));
+                Piece::Seq(vec![text(format!("call:{}{{", tool.name)), members, text("}".into())])
+            }
+        }
+    }
+
+    /// The name as the form writes it: Kimi K2 numbers its calls.
+    fn named(&self, between: &str, name: &str) -> String {
+        match unwrapped(between).as_str() {
+            "<|tool_call_argument_begin|>" => format!("functions.{name}:0"),
+            _ => name.into(),
+        }
+    }
+
+    /// A mark and an identifier after it.
+    fn identifier(&self, mark: &str) -> Piece {
+        Piece::Seq(vec![self.mark(mark), Piece::Text("0".into())])
+    }
+
+    fn tagged(&self, tool: &Tool, call: &Tag<String>, parameter: &Tag<String>, pad: &str) -> Piece {
+        let text = |text: &str| Piece::Text(text.into());
+        // Everything on lines of its own, but values only where the form has them so.
+        let pair = |name: &str| {
+            // The attribute that some forms have for the type.
+            let is_text = tool.is_text(name);
+            let head =
+                match (unwrapped(&parameter.open).contains("DSML"), unwrapped(&parameter.open).contains("<|open|>")) {
+                    (true, _) => Piece::Text(format!("\" string=\"{is_text}\">")),
+                    (_, true) => {
+                        let kind = if is_text { "string" } else { "object" };
+                        Piece::Seq(vec![
+                            Piece::Text(format!("\" type=\"{kind}\"")),
+                            self.mark(parameter.head.trim_start_matches('"')),
+                        ])
+                    }
+                    _ => self.mark(&parameter.head),
+                };
+            let value = match (is_text, pad) {
+                (true, _) => Piece::Seq(vec![text(pad), self.bare(tool, name, &format!("{pad}{}", parameter.close))]),
+                (false, pad) => {
+                    Piece::Seq(vec![text(pad), value_of(tool, name), text(pad), self.mark(&parameter.close)])
+                }
+            };
+            Piece::Seq(vec![self.mark(&parameter.open), text(name), head, value, text("\n")])
+        };
+        let head = vec![self.mark(&call.open), text(&tool.name), self.mark(&call.head), text("\n")];
+        Piece::Seq([head, vec![members(tool, &pair), self.mark(&call.close)]].concat())
+    }
+
+    /// A value without quotes, and the mark after it.
+    fn bare(&self, tool: &Tool, name: &str, close: &str) -> Piece {
+        if tool.is_text(name) {
+            return self.texts(tool, name, close);
+        }
+        Piece::Seq(vec![value_of(tool, name), self.mark(close)])
+    }
+
+    /// A text that its schema allows, without quotes, and the mark after it.
+    fn texts(&self, tool: &Tool, name: &str, close: &str) -> Piece {
+        let schema = tool.schema(name).unwrap_or(&Value::Null);
+        let values = schema.get("enum").and_then(Value::as_array).map(Vec::as_slice);
+        let values = values.or_else(|| schema.get("const").map(std::slice::from_ref));
+        if let Some(values) = values {
+            let each = values.iter().filter_map(Value::as_str).map(|value| Piece::Text(value.into()));
+            return Piece::Seq(vec![Piece::Alt(each.collect()), self.mark(close)]);
+        }
+        let (_, last) = pieces(close).pop().unwrap_or((false, close));
+        let count = |key: &str| schema.get(key).and_then(Value::as_u64).map(|count| count.min(4096) as u32);
+        let text = match (count("minLength"), count("maxLength")) {
+            (None, None) => Piece::Without(unwrapped(last)),
+            (least, most) => Piece::Between(unwrapped(last), least.unwrap_or(0), most),
+        };
+        Piece::Seq(vec![text, self.mark(close)])
+    }
+}
+
+/// The fence around a list in JSON.
+fn fence(form: &CallForm<String>) -> (&'static str, &'static str) {
+    if form.open == "Action:" { (" ```json\n", "\n```") } else { ("", "") }
+}
+
+/// A value of an argument, in JSON.
+fn value_of(tool: &Tool, name: &str) -> Piece {
+    let mut schema = tool.schema(name).cloned().unwrap_or(Value::Bool(true));
+    // References are those of the whole.
+    for key in ["$defs", "definitions"] {
+        if let (Some(defs), Some(schema)) = (tool.parameters.get(key), schema.as_object_mut()) {
+            schema.entry(key).or_insert_with(|| defs.clone());
+        }
+    }
+    Piece::Schema(schema)
+}
+
+/// Each parameter, and whether it must be there.
+fn pairs(tool: &Tool, pair: &dyn Fn(&str) -> Piece) -> Vec<(Piece, bool)> {
+    let required = tool.parameters.get("required").and_then(Value::as_array);
+    let is_required = |name: &str| required.is_some_and(|list| list.iter().any(|other| other == name));
+    let properties = tool.parameters.get("properties").and_then(Value::as_object);
+    properties.into_iter().flatten().map(|(name, _)| (pair(name), is_required(name))).collect()
+}
+
+/// The parameters one after the other.
+fn members(tool: &Tool, pair: &dyn Fn(&str) -> Piece) -> Piece {
+    let each = pairs(tool, pair).into_iter().map(|(piece, is_required)| match is_required {
+        true => piece,
+        false => Piece::Repeat(Box::new(piece), 0, 1),
+    });
+    Piece::Seq(each.collect())
+}
+
+/// Calls as the model's own form has them, for templates that do not write them.
+pub fn write(calls: &[Call]) -> String {
+    let one = |call: &Call| {
+        let arguments: Value = serde_json::from_str(&call.arguments).unwrap_or_else(|_| json!(call.arguments));
+        format!("<tool_call>\n{}\n</tool_call>", json!({ "name": call.name, "arguments": arguments }))
+    };
+    calls.iter().map(one).collect::<Vec<_>>().join("\n")
+}

@@ -1,0 +1,155 @@
+//! Marks that are tokens of a vocabulary: recognised by their ids, so that text that looks alike stays text.
+
+use std::collections::HashMap;
+
+use arenite::TokenId;
+use arenite::tokenizer::{TokenType, Tokenizer};
+
+use super::table::{CALLS, CHANNELS, THOUGHTS, WRAPPERS};
+use super::{Syntax, Tag};
+
+/// Around a mark that is a token, in an answer on its way: noncharacters, which no text has.
+const OPEN: char = '\u{fdd0}';
+const CLOSE: char = '\u{fdd1}';
+/// The end of a mark that is a control token.
+const CLOSE_CONTROL: char = '\u{fdd2}';
+const ALL: [char; 3] = [OPEN, CLOSE, CLOSE_CONTROL];
+
+/// The tokens of a vocabulary that marks are made of.
+#[derive(Clone, Debug, Default)]
+pub struct Marks {
+    /// As they stand in an answer.
+    by_id: HashMap<TokenId, String>,
+    /// Spellings, the longest first, and how they stand in an answer.
+    spelled: Vec<(String, String)>,
+}
+
+impl Marks {
+    pub fn of(tokenizer: &Tokenizer<'_, '_>) -> Self {
+        let patterns = patterns();
+        let (mut by_id, mut spelled) = (HashMap::new(), Vec::new());
+        for id in 0..tokenizer.vocab_len() as TokenId {
+            let close = match tokenizer.token_type(id) {
+                TokenType::Control => CLOSE_CONTROL,
+                TokenType::UserDefined => CLOSE,
+                _ => continue,
+            };
+            let Ok(token) = std::str::from_utf8(tokenizer.spelling(id)) else { continue };
+            let is_mark = token.len() >= 3 && token.contains(['<', '>', '[', ']']);
+            if is_mark && patterns.iter().any(|pattern| pattern.contains(token)) {
+                let wrapped = format!("{OPEN}{token}{close}");
+                by_id.insert(id, wrapped.clone());
+                spelled.push((token.to_string(), wrapped));
+            }
+        }
+        spelled.sort_unstable_by(|a, b| b.0.len().cmp(&a.0.len()).then(a.cmp(b)));
+        Self { by_id, spelled }
+    }
+
+    /// A vocabulary in which each of these is a user-defined token.
+    #[cfg(test)]
+    pub fn from_spellings(tokens: &[&str]) -> Self {
+        let wrapped = |token: &&str| (token.to_string(), format!("{OPEN}{token}{CLOSE}"));
+        let spelled: Vec<_> = tokens.iter().map(wrapped).collect();
+        let by_id = spelled.iter().enumerate().map(|(id, (_, wrapped))| (id as TokenId, wrapped.clone())).collect();
+        Self { by_id, spelled }
+    }
+
+    /// A token as it stands in an answer, if it is a mark.
+    pub fn text_of(&self, id: TokenId) -> Option<&str> {
+        self.by_id.get(&id).map(String::as_str)
+    }
+
+    /// The id of a mark that is one token.
+    pub fn id_of(&self, wrapped: &str) -> Option<TokenId> {
+        self.by_id.iter().find(|(_, mark)| *mark == wrapped).map(|(id, _)| *id)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.by_id.is_empty()
+    }
+
+    /// `pattern` as it stands in an answer: what is a token of the vocabulary is a mark there.
+    pub fn resolve(&self, pattern: &str) -> String {
+        let mut out = String::new();
+        let mut rest = pattern;
+        while let Some(first) = rest.chars().next() {
+            match self.spelled.iter().find(|(spelled, _)| rest.starts_with(spelled.as_str())) {
+                Some((spelled, wrapped)) => {
+                    out += wrapped;
+                    rest = &rest[spelled.len()..];
+                }
+                None => {
+                    out.push(first);
+                    rest = &rest[first.len_utf8()..];
+                }
+            }
+        }
+        out
+    }
+}
+
+/// Ordinary text of an answer: nothing in it can be taken for a mark.
+pub fn plain(text: String) -> String {
+    if text.contains(ALL) { text.replace(ALL, "\u{fffd}") } else { text }
+}
+
+/// Text with its marks as they are spelled.
+pub fn unwrapped(text: &str) -> String {
+    text.replace(ALL, "")
+}
+
+/// Text as it is shown: without control tokens.
+pub fn shown(text: &str) -> String {
+    let pieces = pieces(text).into_iter().filter(|(is_mark, piece)| !is_mark || !piece.ends_with(CLOSE_CONTROL));
+    unwrapped(&pieces.map(|(_, piece)| piece).collect::<String>())
+}
+
+/// Whether a pattern has a mark that is a token.
+pub fn has_token(pattern: &str) -> bool {
+    pattern.contains(OPEN)
+}
+
+/// Whether a piece of an answer ends a mark that is a token.
+pub fn ends_token(piece: &str) -> bool {
+    piece.ends_with([CLOSE, CLOSE_CONTROL])
+}
+
+/// Splits a pattern into its marks that are tokens (`true`) and the text between them.
+pub fn pieces(pattern: &str) -> Vec<(bool, &str)> {
+    let mut pieces = Vec::new();
+    let mut rest = pattern;
+    while let Some(at) = rest.find(OPEN) {
+        let end = rest[at..].find([CLOSE, CLOSE_CONTROL]).map_or(rest.len(), |end| at + end + CLOSE.len_utf8());
+        pieces.push((false, &rest[..at]));
+        pieces.push((true, &rest[at..end]));
+        rest = &rest[end..];
+    }
+    pieces.push((false, rest));
+    pieces.retain(|(_, text)| !text.is_empty());
+    pieces
+}
+
+/// Every mark of the table.
+fn patterns() -> Vec<&'static str> {
+    let mut all = Vec::new();
+    let tag = |tag: &Tag<&'static str>| [tag.open, tag.head, tag.close];
+    for form in CALLS {
+        all.extend([form.open, form.close]);
+        match &form.syntax {
+            Syntax::Named { lead, before, id, between, after } => all.extend([lead, before, id, between, after]),
+            Syntax::Tagged { call, parameter, .. } => {
+                all.extend(tag(call));
+                all.extend(tag(parameter));
+            }
+            Syntax::Keyed { key, value } => all.extend([key.0, key.1, value.0, value.1]),
+            Syntax::Braces { quote } => all.push(quote),
+            Syntax::Json { .. } | Syntax::Python => {}
+        }
+    }
+    all.extend(THOUGHTS.iter().flat_map(|form| [form.open, form.close, form.end]));
+    all.extend(WRAPPERS.iter().flat_map(|(open, close)| [*open, *close]));
+    all.extend([CHANNELS.start, CHANNELS.channel, CHANNELS.message, "<|constrain|>"]);
+    all.extend(CHANNELS.ends);
+    all
+}

@@ -1,0 +1,139 @@
+//! Which forms a template writes: it renders a call, and what can be read back is its form.
+
+use serde_json::{Value, json};
+
+use super::marks::has_token;
+use super::syntax;
+use super::tools::Tools;
+use super::{CallForm, Dialect, Marks, Own};
+
+/// What a template makes of a conversation.
+pub trait Template {
+    /// The prompt; `None` where the template does not take the conversation.
+    fn render(&self, messages: &Value, tools: &Value, asks: bool) -> Option<String>;
+    /// Its source, where it is Jinja.
+    fn source(&self) -> &str;
+}
+
+/// What is known of a template.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Probe {
+    /// Whether it shows the functions that may be called.
+    pub shows_tools: bool,
+    /// Whether it shows calls of earlier answers.
+    pub shows_calls: bool,
+    /// Whether it wants the arguments of calls as a text.
+    pub wants_text: bool,
+    /// Whether it takes `null` as the content of a message that is a call.
+    pub takes_null: bool,
+    /// Whether it has a place for messages of the role `developer`.
+    pub knows_developer: bool,
+}
+
+const NAME: &str = "probe_function";
+const KEY: &str = "probe_key";
+const SAID: &str = "PROBE-QUESTION";
+
+/// How a call may be given to a template.
+const GIVEN: [(bool, bool); 4] = [(false, true), (false, false), (true, true), (true, false)];
+
+fn tools() -> Value {
+    let parameters = json!({
+        "type": "object",
+        "properties": { KEY: { "type": "string", "description": "A key" } },
+        "required": [KEY],
+    });
+    let function = json!({ "name": NAME, "description": "A function", "parameters": parameters });
+    json!([{ "type": "function", "function": function }])
+}
+
+fn conversation(as_text: bool, is_null: bool, has_result: bool) -> Value {
+    let arguments = json!({ KEY: "value" });
+    let arguments = if as_text { json!(arguments.to_string()) } else { arguments };
+    let call = json!({ "id": "probe0001", "type": "function", "function": { "name": NAME, "arguments": arguments } });
+    let content = if is_null { Value::Null } else { json!("") };
+    let mut messages = vec![
+        json!({ "role": "user", "content": SAID }),
+        json!({ "role": "assistant", "content": content, "tool_calls": [call] }),
+    ];
+    if has_result {
+        messages.push(json!({ "role": "tool", "tool_call_id": "probe0001", "name": NAME, "content": "3" }));
+    }
+    messages.into()
+}
+
+/// Looks at a template, and keeps the forms that it can have taught.
+pub fn look(template: &dyn Template, dialect: &mut Dialect) -> Probe {
+    let tools = tools();
+    let question = json!([{ "role": "user", "content": SAID }]);
+    let with_tools = template.render(&question, &tools, true);
+    let mut probe = Probe {
+        shows_tools: with_tools.is_some_and(|text| text.contains(NAME)),
+        shows_calls: false,
+        wants_text: false,
+        takes_null: true,
+        knows_developer: template.source().contains("developer"),
+    };
+    // What templates write is text.
+    let written = Dialect::all(&Marks::default());
+    let mut own = None;
+    for (as_text, is_null) in GIVEN {
+        let rendered = [false, true]
+            .into_iter()
+            .find_map(|has_result| template.render(&conversation(as_text, is_null, has_result), &tools, false));
+        let Some(text) = rendered.as_deref().and_then(|text| Some(text.rsplit_once(SAID)?.1)) else { continue };
+        // A template that shows `null` as a word does not take it.
+        let shows_null = is_null && (text.contains("None") || text.contains("null"));
+        if let Some(found) = found(&written, text).filter(|_| !shows_null) {
+            own = Some(found);
+            (probe.shows_calls, probe.wants_text, probe.takes_null) = (true, as_text, is_null);
+            break;
+        }
+    }
+    keep(dialect, own, template.source());
+    probe
+}
+
+/// The form of the call in a text.
+fn found(dialect: &Dialect, text: &str) -> Option<Own> {
+    if text.contains(&format!("to=functions.{NAME}")) && text.contains(&dialect.channels.message) {
+        return Some(Own::Channels);
+    }
+    let tools = Tools::of(tools().as_array()?);
+    let wanted = json!({ KEY: "value" });
+    let reads = |form: &CallForm<String>| {
+        let starts: Vec<usize> = match form.trigger() {
+            "" => text.match_indices(['{', '[']).map(|(at, _)| at).collect(),
+            trigger => text.match_indices(trigger).map(|(at, _)| at + form.open.len()).collect(),
+        };
+        starts.into_iter().any(|at| {
+            let Ok((calls, _)) = syntax::read(form, &tools, &text[at..], true) else { return false };
+            calls.first().is_some_and(|call| serde_json::from_str(&call.arguments).ok().as_ref() == Some(&wanted))
+        })
+    };
+    dialect.calls.iter().position(reads).map(Own::Form)
+}
+
+/// Keeps the form found, those whose marks are tokens or stand in the template, and those without a mark. Where a
+/// template teaches nothing, all are kept.
+fn keep(dialect: &mut Dialect, found: Option<Own>, source: &str) {
+    let spelled = Dialect::all(&Marks::default());
+    let triggers: Vec<String> = spelled.calls.iter().map(|form| form.trigger().to_string()).collect();
+    let is_token = |at: usize| has_token(dialect.calls[at].trigger());
+    let stands = |at: usize| !triggers[at].is_empty() && source.contains(&triggers[at]);
+    let all = || 0..dialect.calls.len();
+    let own = match found {
+        Some(own) => own,
+        None if has_token(&dialect.channels.channel) => Own::Channels,
+        None => Own::Form(all().find(|at| stands(*at)).or_else(|| all().find(|at| is_token(*at))).unwrap_or(0)),
+    };
+    dialect.own = own;
+    let Own::Form(own) = own else { return };
+    if found.is_none() && !stands(own) {
+        return;
+    }
+    let is_kept = |at: usize| triggers[at].is_empty() || triggers[at] == triggers[own] || is_token(at) || stands(at);
+    let kept: Vec<usize> = all().filter(|at| is_kept(*at)).collect();
+    dialect.own = Own::Form(kept.iter().position(|at| *at == own).unwrap_or(0));
+    dialect.calls = kept.into_iter().map(|at| dialect.calls[at].clone()).collect();
+}

@@ -1,0 +1,477 @@
+//! An answer as it comes: its thought, its content, and its calls of functions.
+
+use std::sync::Arc;
+
+use super::Dialect;
+use super::channels::{Channel, Header};
+use super::marks::{ends_token, has_token, shown, unwrapped};
+use super::syntax::{self, Unread};
+use super::tools::{Call, Tools};
+
+/// Part of an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Part {
+    Content(String),
+    Thought(String),
+    Call(Call),
+}
+
+/// Bytes of a call up to which it is read again with every token.
+const SHORT_CALL: usize = 4096;
+
+/// Tells the parts of an answer apart as its text comes. Only what may still become a mark or a call is held back.
+pub struct Reader {
+    dialect: Arc<Dialect>,
+    tools: Arc<Tools>,
+    state: State,
+    /// Text that is not yet told apart.
+    held: String,
+    /// Spaces after the last part of content, which a call drops.
+    spaces: String,
+    /// What ends the content, beside the end of the answer.
+    wrapper: String,
+    /// Forms without a mark are calls, too.
+    reads_bare: bool,
+    /// Whether only the first call counts.
+    only_one: bool,
+    calls: usize,
+    /// The beginning of `held` that the prompt ends with.
+    implied: usize,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum State {
+    /// Nothing but spaces has come.
+    Start,
+    /// Up to this mark; whether any of it was given, and the mark at the end of the content.
+    Thought {
+        close: String,
+        has_begun: bool,
+        end: String,
+    },
+    /// After a thought: spaces are dropped.
+    AfterThought,
+    Content,
+    /// Held is a call from its mark on: the forms that it may have.
+    Call(Vec<usize>),
+    Channel(Channel),
+}
+
+impl Reader {
+    /// An answer to `prompt`, which may have opened a thought already.
+    pub fn new(dialect: Arc<Dialect>, tools: Arc<Tools>, prompt: &str) -> Self {
+        let mut reader = Self {
+            dialect,
+            tools,
+            state: State::Start,
+            held: String::new(),
+            spaces: String::new(),
+            wrapper: String::new(),
+            reads_bare: true,
+            only_one: false,
+            calls: 0,
+            implied: 0,
+        };
+        let prompt = prompt.trim_end();
+        if let Some(form) = reader.dialect.opened_by(prompt) {
+            let (close, end) = (form.close.clone(), form.end.clone());
+            reader.state = State::Thought { close, has_begun: false, end };
+        } else if prompt.ends_with(">>>") {
+            reader.held = ">>>".into();
+            reader.implied = 3;
+        } else {
+            let channels = &reader.dialect.channels;
+            reader.state = Channel::opened_by(prompt, channels).map_or(State::Start, State::Channel);
+        }
+        reader
+    }
+
+    /// An answer that a schema describes: it is content, whatever it looks like.
+    pub fn without_thought(mut self) -> Self {
+        if matches!(self.state, State::Start) {
+            self.state = State::Content;
+        }
+        self
+    }
+
+    /// Leaves calls without a mark to be content.
+    pub fn only_marked(mut self) -> Self {
+        self.reads_bare = false;
+        self
+    }
+
+    /// Drops calls after the first.
+    pub fn only_one_call(mut self) -> Self {
+        self.only_one = true;
+        self
+    }
+
+    /// Whether a thought is open.
+    pub fn is_thinking(&self) -> bool {
+        match &self.state {
+            State::Thought { .. } => true,
+            State::Channel(channel) => channel.is_thought(),
+            _ => false,
+        }
+    }
+
+    /// Takes the next piece and adds what is certain by now.
+    pub fn push(&mut self, piece: &str, parts: &mut Vec<Part>) {
+        if piece.is_empty() {
+            return;
+        }
+        self.held += piece;
+        if matches!(self.state, State::Call(_))
+            && self.held.len() > SHORT_CALL
+            && !piece.contains(['}', ']', ')', '>', '`'])
+            && !ends_token(piece)
+        {
+            return;
+        }
+        self.advance(parts, false);
+    }
+
+    /// The end of the answer: adds what was held back.
+    pub fn finish(&mut self, parts: &mut Vec<Part>) {
+        self.advance(parts, true);
+        if self.calls == 0 && !self.spaces.is_empty() {
+            let spaces = std::mem::take(&mut self.spaces);
+            parts.push(Part::Content(spaces));
+        }
+    }
+
+    fn advance(&mut self, parts: &mut Vec<Part>, is_end: bool) {
+        let mut rounds = 0;
+        loop {
+            let before = (self.state.clone(), self.held.len());
+            match self.state.clone() {
+                State::Start => self.start(is_end),
+                State::AfterThought => self.after_thought(is_end),
+                State::Thought { close, has_begun, end } => self.thought(parts, close, has_begun, end, is_end),
+                State::Content => self.content(parts, is_end),
+                State::Call(forms) => self.call(parts, &forms, is_end),
+                State::Channel(channel) => self.channel(parts, channel, is_end),
+            }
+            // Every round that changes nothing is the last; the bound is a safeguard.
+            rounds += 1;
+            if before.0 == self.state && before.1 == self.held.len() || rounds > 1 << 20 {
+                return;
+            }
+        }
+    }
+
+    /// Finds what the answer begins with: a thought, a channel, a call without a mark, or content.
+    fn start(&mut self, is_end: bool) {
+        let dialect = self.dialect.clone();
+        let text = self.held.trim_start();
+        let skipped = self.held.len() - text.len();
+        if text.is_empty() {
+            if is_end {
+                self.state = State::Content;
+            }
+            return;
+        }
+        if let Some(form) = dialect.thoughts.iter().find(|form| text.starts_with(form.open.as_str())) {
+            let next = State::Thought { close: form.close.clone(), has_begun: false, end: form.end.clone() };
+            self.held.drain(..skipped + form.open.len());
+            self.state = next;
+            return;
+        }
+        let channels = &dialect.channels;
+        let recipient = if self.is_harmony() { "to=" } else { channels.channel.as_str() };
+        let headers = [channels.channel.as_str(), channels.start.as_str(), recipient];
+        if headers.iter().any(|mark| text.starts_with(mark)) {
+            self.held.drain(..skipped);
+            self.state = State::Channel(Channel::Header);
+            return;
+        }
+        let mut marks = dialect.thoughts.iter().map(|form| form.open.as_str()).chain(headers);
+        if !is_end && marks.any(|mark| mark.starts_with(text)) {
+            return;
+        }
+        if self.begins_wrapper(skipped, is_end) {
+            return;
+        }
+        self.begin_content();
+    }
+
+    /// Takes off a mark around the content; whether that settles this round.
+    fn begins_wrapper(&mut self, skipped: usize, is_end: bool) -> bool {
+        let text = &self.held[skipped..];
+        // Text that looks like a wrapper is one only after a thought, or as a token.
+        let counts = |open: &str| has_token(open) || !matches!(self.state, State::Start) || open == ">>>all\n";
+        let wrappers = self.dialect.wrappers.iter().filter(|(open, _)| counts(open));
+        for (open, close) in wrappers {
+            if text.starts_with(open.as_str()) {
+                self.wrapper.clone_from(close);
+                let len = skipped + open.len();
+                self.held.drain(..len);
+                self.implied = 0;
+                self.state = State::AfterThought;
+                return true;
+            }
+            if !is_end && open.starts_with(text) {
+                return true;
+            }
+        }
+        false
+    }
+
+    fn after_thought(&mut self, is_end: bool) {
+        let skipped = self.held.len() - self.held.trim_start().len();
+        self.held.drain(..skipped);
+        if self.held.is_empty() {
+            return;
+        }
+        let channels = &self.dialect.channels;
+        if self.held.starts_with(&channels.start) && !self.begins_known_wrapper() {
+            self.state = State::Channel(Channel::Header);
+        } else if !self.begins_wrapper(0, is_end) {
+            self.begin_content();
+        }
+    }
+
+    fn begins_known_wrapper(&self) -> bool {
+        self.dialect.wrappers.iter().any(|(open, _)| self.held.starts_with(open.as_str()))
+    }
+
+    /// The first content: perhaps calls without a mark.
+    fn begin_content(&mut self) {
+        let bare = self.dialect.calls.iter().enumerate().filter(|(_, form)| form.trigger().is_empty());
+        let forms: Vec<usize> = bare.map(|(at, _)| at).collect();
+        let is_bare = self.reads_bare && !self.tools.is_empty() && self.held.trim_start().starts_with(['{', '[']);
+        self.state =
+            if is_bare && !forms.is_empty() && !self.begins_with_mark() { State::Call(forms) } else { State::Content };
+    }
+
+    fn begins_with_mark(&self) -> bool {
+        let text = self.held.trim_start();
+        self.dialect.calls.iter().map(|form| form.trigger()).any(|mark| !mark.is_empty() && text.starts_with(mark))
+    }
+
+    fn thought(&mut self, parts: &mut Vec<Part>, close: String, mut has_begun: bool, end: String, is_end: bool) {
+        let at = self.held.find(&close);
+        let keep = if is_end || at.is_some() { 0 } else { begun(&self.held, [close.as_str()]) };
+        let len = at.unwrap_or(self.held.len() - keep);
+        // Spaces around the thought are dropped, those at its end once it is there.
+        let text = if at.is_some() || is_end { self.held[..len].trim_end() } else { &self.held[..len] };
+        let last = text.trim_end().len();
+        let text = if has_begun { &text[..last] } else { text[..last].trim_start() };
+        if !text.is_empty() {
+            parts.push(Part::Thought(unwrapped(text)));
+            has_begun = true;
+        }
+        match at {
+            Some(at) => {
+                self.held.drain(..at + close.len());
+                self.wrapper = end;
+                self.state = State::AfterThought;
+            }
+            None => {
+                self.held.drain(..if is_end { len } else { last });
+                self.state = State::Thought { close, has_begun, end };
+            }
+        }
+    }
+
+    fn content(&mut self, parts: &mut Vec<Part>, is_end: bool) {
+        let has_tools = !self.tools.is_empty();
+        let triggers =
+            self.dialect.calls.iter().map(|form| form.trigger()).filter(|mark| has_tools && !mark.is_empty());
+        let mut marks: Vec<&str> = triggers.collect();
+        marks.sort_unstable();
+        marks.dedup();
+        let channel = self.dialect.channels.channel.as_str();
+        if self.is_harmony() {
+            marks.push(channel);
+        }
+        let wrapper = self.wrapper.as_str();
+        if !wrapper.is_empty() {
+            marks.push(wrapper);
+        }
+        let first = marks.iter().filter_map(|mark| Some((self.held.find(mark)?, *mark)));
+        // The longest of those that begin at the same place.
+        let first = first.min_by_key(|(at, mark)| (*at, usize::MAX - mark.len()));
+        let Some((at, mark)) = first else {
+            let keep = if is_end { 0 } else { begun(&self.held, marks.iter().copied()) };
+            let len = self.held.len() - keep;
+            let text: String = self.held.drain(..len).collect();
+            self.say(&text, parts);
+            return;
+        };
+        if mark == wrapper {
+            let len = mark.len();
+            let text: String = self.held.drain(..at).collect();
+            self.held.drain(..len);
+            self.wrapper.clear();
+            self.say(&text, parts);
+            // Spaces after the content's end mark stand outside of it.
+            return;
+        }
+        if mark == channel && self.is_harmony() {
+            let text: String = self.held.drain(..at).collect();
+            self.say(&text, parts);
+            self.state = State::Channel(Channel::Header);
+            return;
+        }
+        let forms = self.dialect.calls.iter().enumerate().filter(|(_, form)| form.trigger() == mark);
+        let forms = forms.map(|(at, _)| at).collect();
+        let text: String = self.held.drain(..at).collect();
+        self.implied = self.implied.saturating_sub(at);
+        self.say(&text, parts);
+        self.state = State::Call(forms);
+    }
+
+    /// Whether messages stand in channels whose marks are tokens.
+    fn is_harmony(&self) -> bool {
+        has_token(&self.dialect.channels.channel)
+    }
+
+    /// Reads the calls that begin here; where they are none, the mark is content.
+    fn call(&mut self, parts: &mut Vec<Part>, forms: &[usize], is_end: bool) {
+        let dialect = self.dialect.clone();
+        let mut is_open = false;
+        for form in forms.iter().map(|at| &dialect.calls[*at]) {
+            let text = &self.held[form.open.len()..];
+            match syntax::read(form, &self.tools, text, is_end) {
+                Ok((calls, len)) => {
+                    let is_bare = form.trigger().is_empty();
+                    let rest = text[len..].trim();
+                    if is_bare && (!rest.is_empty() || !is_end) {
+                        // Without a mark, calls are the whole answer.
+                        is_open |= rest.is_empty();
+                        continue;
+                    }
+                    let len = form.open.len() + len;
+                    self.held.drain(..len);
+                    self.implied = 0;
+                    self.give(calls, parts);
+                    self.state = State::Content;
+                    return;
+                }
+                Err(Unread::More) => is_open |= !is_end,
+                Err(Unread::No) => {}
+            }
+        }
+        if is_open {
+            return;
+        }
+        let mark = forms.first().map_or(0, |at| dialect.calls[*at].trigger().len());
+        // At least one character, so that this text is not looked at again.
+        let len = mark.max(self.held.chars().next().map_or(0, char::len_utf8));
+        let mut text: String = self.held.drain(..len).collect();
+        text.drain(..self.implied.min(len));
+        self.implied = 0;
+        self.state = State::Content;
+        self.say(&text, parts);
+    }
+
+    fn give(&mut self, calls: Vec<Call>, parts: &mut Vec<Part>) {
+        self.spaces.clear();
+        for call in calls {
+            self.calls += 1;
+            if self.calls == 1 || !self.only_one {
+                parts.push(Part::Call(call));
+            }
+        }
+    }
+
+    /// Gives content; with functions, spaces at its end only when more content comes.
+    fn say(&mut self, text: &str, parts: &mut Vec<Part>) {
+        let text = shown(text);
+        if text.is_empty() {
+            return;
+        }
+        let mut all = std::mem::take(&mut self.spaces) + &text;
+        if !self.tools.is_empty() || !self.wrapper.is_empty() {
+            let len = all.trim_end().len();
+            self.spaces = all.split_off(len);
+        }
+        if !all.is_empty() {
+            parts.push(Part::Content(all));
+        }
+    }
+
+    /// Messages in channels: a header says what the text up to the next mark is.
+    fn channel(&mut self, parts: &mut Vec<Part>, channel: Channel, is_end: bool) {
+        let dialect = self.dialect.clone();
+        let channels = &dialect.channels;
+        match channel {
+            Channel::Header => {
+                let Some(at) = self.held.find(&channels.message) else {
+                    if is_end {
+                        self.held.clear();
+                    }
+                    return;
+                };
+                let header = Header::of(&self.held[..at], &channels.channel);
+                self.held.drain(..at + channels.message.len());
+                self.state = State::Channel(header.channel(&self.tools));
+            }
+            Channel::Between => {
+                let marks = [&channels.start, &channels.channel];
+                let next = marks.iter().filter_map(|mark| self.held.find(mark.as_str())).min();
+                match next {
+                    Some(at) => {
+                        self.held.drain(..at);
+                        self.state = State::Channel(Channel::Header);
+                    }
+                    None if is_end => self.held.clear(),
+                    None => {}
+                }
+            }
+            body => {
+                let ends = channels.ends.iter().chain([&channels.start, &channels.channel]);
+                let ends: Vec<&str> = ends.map(String::as_str).collect();
+                let first = ends.iter().filter_map(|end| self.held.find(end)).min();
+                let keep = if is_end { 0 } else { begun(&self.held, ends.iter().copied()) };
+                let len = first.unwrap_or(self.held.len() - keep);
+                self.body(parts, body, len, first.is_some() || is_end);
+            }
+        }
+    }
+
+    /// The first `len` bytes of held are the text of a message, or all of it.
+    fn body(&mut self, parts: &mut Vec<Part>, channel: Channel, len: usize, is_whole: bool) {
+        match &channel {
+            Channel::Call(name) => {
+                if !is_whole {
+                    return;
+                }
+                let text: String = self.held.drain(..len).collect();
+                match self.tools.find(name).map(|tool| tool.call_json(&serde_json::Value::String(text.trim().into()))) {
+                    Some(call) => self.give(vec![call], parts),
+                    None => self.say(&text, parts),
+                }
+            }
+            Channel::Thought => {
+                let text: String = self.held.drain(..len).collect();
+                if !text.is_empty() {
+                    parts.push(Part::Thought(unwrapped(&text)));
+                }
+            }
+            _ => {
+                let text: String = self.held.drain(..len).collect();
+                self.say(&text, parts);
+            }
+        }
+        self.state = State::Channel(if is_whole { Channel::Between } else { channel });
+    }
+}
+
+/// Length of the longest end of `text` that one of `marks` begins with, short of all of the mark.
+fn begun<'m>(text: &str, marks: impl IntoIterator<Item = &'m str>) -> usize {
+    let of = |mark: &str| {
+        let beginnings = mark.char_indices().rev().map(|(at, _)| at).filter(|at| *at > 0);
+        beginnings.into_iter().find(|len| text.ends_with(&mark[..*len])).unwrap_or(0)
+    };
+    marks.into_iter().map(of).max().unwrap_or(0)
+}
+
+impl Dialect {
+    /// The form of the thought that a prompt ends with.
+    pub fn opened_by(&self, prompt: &str) -> Option<&super::ThoughtForm<String>> {
+        let spelled = |mark: &str| prompt.ends_with(unwrapped(mark).trim_end());
+        self.thoughts.iter().find(|form| spelled(&form.open))
+    }
+}

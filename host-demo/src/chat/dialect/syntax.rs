@@ -1,0 +1,390 @@
+//! Calls in one form: read from the text after the mark that opens them.
+
+use serde_json::{Map, Value};
+
+use super::literal::Literals;
+use super::tools::{Call, Tool, Tools};
+use super::{CallForm, Syntax, Tag};
+
+/// Why nothing was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unread {
+    /// More text has to come.
+    More,
+    /// It is nothing of this kind.
+    No,
+}
+
+pub type Step<T> = Result<T, Unread>;
+
+/// The keys that a call's name and arguments have in JSON, in any dialect.
+const NAMES: [&str; 3] = ["name", "tool_name", "function"];
+const ARGUMENTS: [&str; 4] = ["arguments", "parameters", "args", "input"];
+/// Other keys of calls.
+const OTHERS: [&str; 4] = ["type", "id", "tool_call_id", "index"];
+
+/// Reads calls and the mark that closes them; gives them with the length of the text they take. `is_end`: no more text
+/// will come.
+pub fn read(form: &CallForm<String>, tools: &Tools, text: &str, is_end: bool) -> Step<(Vec<Call>, usize)> {
+    let mut input = Literals::new(text, quote(&form.syntax));
+    let mut calls: Vec<Call> = Vec::new();
+    let done = loop {
+        let before = input.at;
+        let end = if form.close.is_empty() { Err(Unread::No) } else { input.eat(&form.close) };
+        match end {
+            Ok(()) if calls.is_empty() => break Err(Unread::No),
+            Ok(()) => return Ok((calls, input.at)),
+            Err(Unread::More) if !is_end => return Err(Unread::More),
+            _ => {}
+        }
+        if !calls.is_empty() {
+            input.skip_space();
+            if input.rest().is_empty() && !is_end {
+                return Err(Unread::More);
+            }
+            if input.rest().starts_with([',', ';']) {
+                input.at += 1;
+            }
+        }
+        match item(form, tools, &mut input, is_end) {
+            Ok(mut more) => calls.append(&mut more),
+            Err(Unread::More) if !is_end => return Err(Unread::More),
+            Err(why) => {
+                input.at = before;
+                break Err(why);
+            }
+        }
+    };
+    // The mark at the end is often left out.
+    match calls.is_empty() {
+        false => Ok((calls, input.at)),
+        true => done,
+    }
+}
+
+fn quote(syntax: &Syntax<String>) -> &str {
+    if let Syntax::Braces { quote } = syntax { quote } else { "" }
+}
+
+/// One call, or a list of them.
+fn item(form: &CallForm<String>, tools: &Tools, input: &mut Literals<'_>, is_end: bool) -> Step<Vec<Call>> {
+    match &form.syntax {
+        Syntax::Json { .. } => json(tools, input, form.open.is_empty()),
+        Syntax::Named { lead, before, id, between, after } => {
+            let is_first_mark = form.open.is_empty();
+            if !lead.is_empty() && input.reached(lead)? {
+                let rest = input.rest();
+                input.at += rest.find(before.as_str()).ok_or(Unread::More)?;
+            }
+            if is_first_mark || !before.is_empty() {
+                input.eat(before)?;
+            }
+            let tool = name_before(tools, input, id, between)?;
+            Ok(vec![named(tool, input, after, is_end)?])
+        }
+        Syntax::Tagged { call, parameter, .. } => tagged(tools, input, call, parameter, is_end).map(|call| vec![call]),
+        Syntax::Keyed { key, value } => keyed(tools, input, key, value, &form.close, is_end).map(|call| vec![call]),
+        Syntax::Python => python(tools, input, form.open.is_empty()),
+        Syntax::Braces { .. } => braces(tools, input).map(|call| vec![call]),
+    }
+}
+
+/// JSON, also in a fenced block. Without a mark before it a call has to have its arguments.
+fn json(tools: &Tools, input: &mut Literals<'_>, is_bare: bool) -> Step<Vec<Call>> {
+    let is_fenced = !is_bare && (input.reached("```json")? || input.reached("```")?);
+    input.skip_space();
+    let text = input.rest();
+    if text.is_empty() {
+        return Err(Unread::More);
+    }
+    if !text.starts_with(['{', '[']) {
+        return Err(Unread::No);
+    }
+    if is_bare {
+        may_be_call(tools, text)?;
+    }
+    let (value, len) = json_value(text)?;
+    input.at += len;
+    let calls = match value {
+        Value::Array(values) if !values.is_empty() => {
+            values.iter().map(|value| json_call(tools, value, is_bare)).collect()
+        }
+        value => json_call(tools, &value, is_bare).map(|call| vec![call]),
+    };
+    let calls: Option<Vec<Call>> = calls;
+    if is_fenced {
+        input.eat("```")?;
+    }
+    calls.ok_or(Unread::No)
+}
+
+/// A JSON value at the start of a text, and its length.
+fn json_value(text: &str) -> Step<(Value, usize)> {
+    let mut values = serde_json::Deserializer::from_str(text).into_iter::<Value>();
+    match values.next() {
+        Some(Ok(value)) => Ok((value, values.byte_offset())),
+        Some(Err(error)) if error.is_eof() => Err(Unread::More),
+        _ => Err(Unread::No),
+    }
+}
+
+fn json_call(tools: &Tools, value: &Value, needs_arguments: bool) -> Option<Call> {
+    let object = value.get("function").filter(|function| function.is_object()).unwrap_or(value).as_object()?;
+    let arguments = ARGUMENTS.iter().find_map(|key| object.get(*key));
+    if let Some(tool) = NAMES.iter().find_map(|key| tools.find(object.get(*key)?.as_str()?)) {
+        return match arguments {
+            None if needs_arguments => None,
+            None => Some(tool.call(Map::new())),
+            Some(arguments) => Some(tool.call_json(arguments)),
+        };
+    }
+    // `{NAME: ARGUMENTS}`
+    let (name, arguments) = object.iter().next().filter(|_| object.len() == 1)?;
+    tools.find(name).filter(|_| arguments.is_object() && !needs_arguments).map(|tool| tool.call_json(arguments))
+}
+
+/// Whether JSON that has begun so can be a call that no mark opens: its first key is one that calls have, and a name is
+/// one that is declared.
+fn may_be_call(tools: &Tools, text: &str) -> Step<()> {
+    let object = text.strip_prefix('[').unwrap_or(text).trim_start();
+    let Some(inner) = object.strip_prefix('{').map(str::trim_start) else {
+        return if object.is_empty() { Err(Unread::More) } else { Err(Unread::No) };
+    };
+    let Some(key) = inner.strip_prefix('"') else {
+        return if inner.is_empty() { Err(Unread::More) } else { Err(Unread::No) };
+    };
+    let known = || NAMES.iter().chain(&ARGUMENTS).chain(&OTHERS);
+    let Some((key, rest)) = key.split_once('"') else {
+        return if known().any(|known| known.starts_with(key)) { Err(Unread::More) } else { Err(Unread::No) };
+    };
+    if !known().any(|known| *known == key) {
+        return Err(Unread::No);
+    }
+    let value = rest.trim_start().strip_prefix(':').map(str::trim_start);
+    match value.and_then(|value| value.strip_prefix('"')) {
+        Some(name) if key == "name" || key == "tool_name" => match name.split_once('"') {
+            Some((name, _)) if tools.find(name).is_none() => Err(Unread::No),
+            None if !tools.begins(name) => Err(Unread::No),
+            _ => Ok(()),
+        },
+        _ => Ok(()),
+    }
+}
+
+/// The declared function whose name stands before `between`; with an empty `between`, before the arguments.
+fn name_before<'f>(tools: &'f Tools, input: &mut Literals<'_>, id: &str, between: &str) -> Step<&'f Tool> {
+    let rest = input.rest();
+    let (name, len) = if between.is_empty() {
+        let at = rest.find('{').ok_or(Unread::More)?;
+        (&rest[..at], at)
+    } else {
+        // Spaces of the mark are of no matter where it has anything else.
+        let mark = if between.trim().is_empty() { between } else { between.trim() };
+        let at = match rest.find(mark) {
+            Some(at) => at,
+            None if rest.trim().len() > 256 => return Err(Unread::No),
+            None => return Err(Unread::More),
+        };
+        (&rest[..at], at + mark.len())
+    };
+    let name = if id.is_empty() { name } else { name.split(id).next().unwrap_or(name) };
+    let tool = tools.find(name).ok_or(Unread::No)?;
+    input.at += len;
+    Ok(tool)
+}
+
+/// Arguments in JSON, and the mark after them.
+fn named(tool: &Tool, input: &mut Literals<'_>, after: &str, is_end: bool) -> Step<Call> {
+    input.skip_space();
+    if input.rest().is_empty() {
+        return Err(Unread::More);
+    }
+    if !input.rest().starts_with('{') {
+        return Err(Unread::No);
+    }
+    let (value, len) = json_value(input.rest())?;
+    input.at += len;
+    // Several marks may follow, each after spaces.
+    for mark in after.split('\n').filter(|mark| !mark.is_empty()) {
+        let (fence, rest) = match mark.strip_prefix("```") {
+            Some(rest) => ("```", rest),
+            None => ("", mark),
+        };
+        for mark in [fence, rest].into_iter().filter(|mark| !mark.is_empty()) {
+            match input.eat(mark) {
+                Err(Unread::More) if !is_end => return Err(Unread::More),
+                Err(Unread::No) => return Err(Unread::No),
+                _ => {}
+            }
+        }
+    }
+    Ok(tool.call_json(&value))
+}
+
+/// The name in an element's head, and what else stands in the head.
+fn head<'t>(input: &mut Literals<'t>, tag: &Tag<String>) -> Step<(&'t str, &'t str)> {
+    input.eat(&tag.open)?;
+    let rest = input.rest();
+    // A quoted name ends with its quote; attributes may come after it.
+    let (quote, close) = match tag.head.strip_prefix('"') {
+        Some(close) => ("\"", close),
+        None => ("", tag.head.as_str()),
+    };
+    let len = match quote {
+        "" => rest.find(close),
+        quote => rest.find(quote),
+    };
+    let Some(len) = len else {
+        return if rest.len() > 256 { Err(Unread::No) } else { Err(Unread::More) };
+    };
+    let after = &rest[len + quote.len()..];
+    let end = after.find(close).ok_or(Unread::More)?;
+    input.at += len + quote.len() + end + close.len();
+    Ok((rest[..len].trim(), &after[..end]))
+}
+
+fn tagged(
+    tools: &Tools,
+    input: &mut Literals<'_>,
+    call: &Tag<String>,
+    parameter: &Tag<String>,
+    is_end: bool,
+) -> Step<Call> {
+    let (name, _) = head(input, call)?;
+    let tool = tools.find(name).ok_or(Unread::No)?;
+    let mut arguments = Map::new();
+    loop {
+        match input.eat(&call.close) {
+            Ok(()) => return Ok(tool.call(arguments)),
+            Err(Unread::More) if is_end => return Ok(tool.call(arguments)),
+            Err(Unread::More) => return Err(Unread::More),
+            Err(Unread::No) => {}
+        }
+        let (key, attributes) = head(input, parameter)?;
+        let rest = input.rest();
+        let len = rest.find(&parameter.close).ok_or(Unread::More)?;
+        input.at += len + parameter.close.len();
+        let value = &rest[..len];
+        let value = value.strip_prefix('\n').unwrap_or(value);
+        let value = value.strip_suffix('\n').unwrap_or(value);
+        let is_text = attributes.contains("string=\"true\"") || attributes.contains("type=\"string\"");
+        let is_other = attributes.contains("string=\"false\"") || attributes.contains("type=\"");
+        let value = match () {
+            () if is_text => Value::String(super::unwrapped(value)),
+            () if is_other => serde_json::from_str(value.trim()).unwrap_or_else(|_| tool.typed(key, value)),
+            () => tool.typed(key, value),
+        };
+        arguments.insert(super::unwrapped(key), value);
+    }
+}
+
+/// `NAME`, then keys and values, up to the mark that closes the call.
+fn keyed(
+    tools: &Tools,
+    input: &mut Literals<'_>,
+    key: &(String, String),
+    value: &(String, String),
+    close: &str,
+    is_end: bool,
+) -> Step<Call> {
+    input.skip_space();
+    let rest = input.rest();
+    let ends = ["\n", key.0.as_str(), close];
+    let len = match ends.iter().filter_map(|end| rest.find(end)).min() {
+        Some(len) => len,
+        None if is_end => rest.len(),
+        None if rest.len() > 256 => return Err(Unread::No),
+        None => return Err(Unread::More),
+    };
+    let tool = tools.find(&rest[..len]).ok_or(Unread::No)?;
+    input.at += len;
+    let mut arguments = Map::new();
+    loop {
+        match input.eat(&key.0) {
+            Ok(()) => {}
+            Err(Unread::More) if !is_end => return Err(Unread::More),
+            // What comes now closes the call, or is the next one.
+            _ => return Ok(tool.call(arguments)),
+        }
+        let name = up_to(input, &key.1)?.trim();
+        input.eat(&value.0)?;
+        let text = up_to(input, &value.1)?;
+        arguments.insert(super::unwrapped(name), tool.typed(name, text));
+    }
+}
+
+fn up_to<'t>(input: &mut Literals<'t>, mark: &str) -> Step<&'t str> {
+    let rest = input.rest();
+    let len = rest.find(mark).ok_or(Unread::More)?;
+    input.at += len + mark.len();
+    Ok(&rest[..len])
+}
+
+/// Calls as Python writes them. Without a mark before them they stand in brackets.
+fn python(tools: &Tools, input: &mut Literals<'_>, is_bare: bool) -> Step<Vec<Call>> {
+    let is_list = input.reached("[")?;
+    if is_bare && !is_list {
+        return Err(Unread::No);
+    }
+    let mut calls = Vec::new();
+    loop {
+        let start = input.at;
+        let name = input.name();
+        if input.rest().is_empty() {
+            let is_begun = tools.begins(name.split('.').next().unwrap_or(name));
+            input.at = start;
+            return if is_begun { Err(Unread::More) } else { Err(Unread::No) };
+        }
+        input.eat("(")?;
+        let tool = tools.find(name).ok_or(Unread::No)?;
+        calls.push(tool.call(python_arguments(tool, input)?));
+        if !is_list {
+            return Ok(calls);
+        }
+        if input.reached("]")? {
+            return Ok(calls);
+        }
+        input.eat(",")?;
+        if input.reached("]")? {
+            return Ok(calls);
+        }
+    }
+}
+
+/// `key=value, ...)`: values without a key are those of the first parameters.
+fn python_arguments(tool: &Tool, input: &mut Literals<'_>) -> Step<Map<String, Value>> {
+    let mut arguments = Map::new();
+    loop {
+        if input.reached(")")? {
+            return Ok(arguments);
+        }
+        let start = input.at;
+        let name = input.name();
+        input.skip_space();
+        if input.rest().is_empty() {
+            return Err(Unread::More);
+        }
+        if !name.is_empty() && input.rest().starts_with('=') {
+            input.at += 1;
+            arguments.insert(name.to_string(), input.value(0)?);
+        } else {
+            input.at = start;
+            let value = input.value(0)?;
+            let key = tool.key(arguments.len()).ok_or(Unread::No)?;
+            arguments.insert(key.to_string(), value);
+        }
+        if !input.reached(",")? && !input.rest().starts_with(')') {
+            return Err(Unread::No);
+        }
+    }
+}
+
+/// `call:NAME{...}`
+fn braces(tools: &Tools, input: &mut Literals<'_>) -> Step<Call> {
+    input.eat("call:")?;
+    let rest = input.rest();
+    let len = rest.find('{').ok_or(Unread::More)?;
+    let tool = tools.find(&rest[..len]).ok_or(Unread::No)?;
+    input.at += len + 1;
+    Ok(tool.call(input.members("}", ":", 0)?))
+}

@@ -1,0 +1,214 @@
+//! The table of dialects: how each family of models writes thoughts and calls of functions.
+
+use super::{CallForm, Channels, Syntax, Tag, ThoughtForm};
+
+/// A row of [`CALLS`].
+const fn form(
+    family: &'static str,
+    open: &'static str,
+    close: &'static str,
+    syntax: Syntax<&'static str>,
+) -> CallForm<&'static str> {
+    CallForm { family, open, close, syntax }
+}
+
+const fn named(before: &'static str, between: &'static str, after: &'static str) -> Syntax<&'static str> {
+    Syntax::Named { lead: "", before, id: "", between, after }
+}
+
+const fn tag(open: &'static str, head: &'static str, close: &'static str) -> Tag<&'static str> {
+    Tag { open, head, close }
+}
+
+/// `<function=NAME>` with `<parameter=NAME>` inside.
+const FUNCTION: Syntax<&str> = Syntax::Tagged {
+    call: tag("<function=", ">", "</function>"),
+    parameter: tag("<parameter=", ">", "</parameter>"),
+    pad: "\n",
+};
+/// The same without line breaks around values.
+const FUNCTION_TIGHT: Syntax<&str> = Syntax::Tagged {
+    call: tag("<function=", ">", "</function>"),
+    parameter: tag("<parameter=", ">", "</parameter>"),
+    pad: "",
+};
+/// `<invoke name="NAME">` with `<parameter name="NAME">` inside.
+const INVOKE: Syntax<&str> = Syntax::Tagged {
+    call: tag("<invoke name=\"", "\">", "</invoke>"),
+    parameter: tag("<parameter name=\"", "\">", "</parameter>"),
+    pad: "",
+};
+const DSML: Syntax<&str> = Syntax::Tagged {
+    call: tag("<\u{ff5c}DSML\u{ff5c}invoke name=\"", "\">", "</\u{ff5c}DSML\u{ff5c}invoke>"),
+    parameter: tag("<\u{ff5c}DSML\u{ff5c}parameter name=\"", "\">", "</\u{ff5c}DSML\u{ff5c}parameter>"),
+    pad: "",
+};
+const XTML: Syntax<&str> = Syntax::Tagged {
+    call: tag("<|open|>call tool=\"", "\"<|sep|>", "<|close|>call<|sep|>"),
+    parameter: tag("<|open|>argument key=\"", "\"<|sep|>", "<|close|>argument<|sep|>"),
+    pad: "",
+};
+
+const fn json(name: &'static str, arguments: &'static str, is_list: bool) -> Syntax<&'static str> {
+    Syntax::Json { name, arguments, is_list }
+}
+
+const JSON: Syntax<&str> = json("name", "arguments", false);
+const LIST: Syntax<&str> = json("name", "arguments", true);
+const PARAMETERS: Syntax<&str> = json("name", "parameters", false);
+const COHERE: Syntax<&str> = json("tool_name", "parameters", true);
+
+/// How calls are written. Where several rows begin alike, the first that can be read counts.
+pub const CALLS: &[CallForm<&str>] = &[
+    form("Hermes, Qwen 2.5 and 3, Granite 4, EXAONE 4, Ling", "<tool_call>", "</tool_call>", JSON),
+    form("Qwen 3.5, Qwen3-Coder, Nemotron 3, Step 3.5", "<tool_call>", "</tool_call>", FUNCTION),
+    form(
+        "GLM 4.x",
+        "<tool_call>",
+        "</tool_call>",
+        Syntax::Keyed { key: ("<arg_key>", "</arg_key>"), value: ("<arg_value>", "</arg_value>") },
+    ),
+    form(
+        "LongCat",
+        "<longcat_tool_call>",
+        "</longcat_tool_call>",
+        Syntax::Keyed {
+            key: ("<longcat_arg_key>", "</longcat_arg_key>"),
+            value: ("<longcat_arg_value>", "</longcat_arg_value>"),
+        },
+    ),
+    form("Hunyuan, Apriel, Jamba", "<tool_calls>", "</tool_calls>", LIST),
+    form("Hunyuan (dense)", "<tool_calls>", "</tool_calls>", named("<tool_call>", "```json", "```</tool_call>")),
+    form("Nemotron Nano 2", "<TOOLCALL>", "</TOOLCALL>", LIST),
+    form("Seed-OSS", "<seed:tool_call>", "</seed:tool_call>", FUNCTION_TIGHT),
+    form("MiniMax M2", "<minimax:tool_call>", "</minimax:tool_call>", INVOKE),
+    form("MiniMax M1", "<tool_calls>", "</tool_calls>", INVOKE),
+    form("Olmo 3", "<function_calls>", "</function_calls>", Syntax::Python),
+    form("calls as elements", "<function_calls>", "</function_calls>", INVOKE),
+    form("DeepSeek V3.2", "<\u{ff5c}DSML\u{ff5c}function_calls>", "</\u{ff5c}DSML\u{ff5c}function_calls>", DSML),
+    form("DeepSeek V4", "<\u{ff5c}DSML\u{ff5c}tool_calls>", "</\u{ff5c}DSML\u{ff5c}tool_calls>", DSML),
+    form(
+        "DeepSeek V3 and R1",
+        "<\u{ff5c}tool\u{2581}calls\u{2581}begin\u{ff5c}>",
+        "<\u{ff5c}tool\u{2581}calls\u{2581}end\u{ff5c}>",
+        named(
+            "<\u{ff5c}tool\u{2581}call\u{2581}begin\u{ff5c}>function<\u{ff5c}tool\u{2581}sep\u{ff5c}>",
+            "\n```json\n",
+            "\n```<\u{ff5c}tool\u{2581}call\u{2581}end\u{ff5c}>",
+        ),
+    ),
+    form(
+        "DeepSeek V3.1",
+        "<\u{ff5c}tool\u{2581}calls\u{2581}begin\u{ff5c}>",
+        "<\u{ff5c}tool\u{2581}calls\u{2581}end\u{ff5c}>",
+        named(
+            "<\u{ff5c}tool\u{2581}call\u{2581}begin\u{ff5c}>",
+            "<\u{ff5c}tool\u{2581}sep\u{ff5c}>",
+            "<\u{ff5c}tool\u{2581}call\u{2581}end\u{ff5c}>",
+        ),
+    ),
+    form(
+        "Kimi K2",
+        "<|tool_calls_section_begin|>",
+        "<|tool_calls_section_end|>",
+        named("<|tool_call_begin|>", "<|tool_call_argument_begin|>", "<|tool_call_end|>"),
+    ),
+    form("Kimi K3", "<|open|>tools<|sep|>", "<|close|>tools<|sep|>", XTML),
+    form("Cohere Command R7B and A", "<|START_ACTION|>", "<|END_ACTION|>", COHERE),
+    form("Cohere Command R", "Action:", "", COHERE),
+    form("Mistral 7B to Nemo", "[TOOL_CALLS]", "", LIST),
+    form(
+        "Mistral Small 3.2, Magistral, Ministral 3",
+        "",
+        "",
+        Syntax::Named { lead: "", before: "[TOOL_CALLS]", id: "[CALL_ID]", between: "[ARGS]", after: "" },
+    ),
+    form("Mistral without a mark before the arguments", "", "", named("[TOOL_CALLS]", "", "")),
+    form("Phi-4-mini, Granite 3.0", "<|tool_call|>", "<|/tool_call|>", LIST),
+    form("FireFunction, Phi-3.5", "functools", "", LIST),
+    form("GigaChat 3", "<|function_call|>", "", JSON),
+    form("GigaChat 3, older", "function call<|role_sep|>\n", "", JSON),
+    form("InternLM 2", "<|action_start|><|plugin|>", "<|action_end|>", PARAMETERS),
+    form("Apertus", "<|tools_prefix|>", "<|tools_suffix|>", json("", "", true)),
+    form(
+        "Solar Open",
+        "<|tool_calls|>",
+        "",
+        Syntax::Named {
+            lead: "<|tool_call:begin|>",
+            before: "<|tool_call:name|>",
+            id: "",
+            between: "<|tool_call:args|>",
+            after: "<|tool_call:end|>",
+        },
+    ),
+    form("Gemma 4", "<|tool_call>", "<tool_call|>", Syntax::Braces { quote: "<|\"|>" }),
+    form("FunctionGemma", "<start_function_call>", "<end_function_call>", Syntax::Braces { quote: "<escape>" }),
+    form("LFM2", "<|tool_call_start|>", "<|tool_call_end|>", Syntax::Python),
+    form("LFM2 with JSON", "<|tool_call_start|>", "<|tool_call_end|>", LIST),
+    form("Llama 4", "<|python_start|>", "<|python_end|>", Syntax::Python),
+    form("Llama 3.1", "<|python_tag|>", "", PARAMETERS),
+    form("Llama 3.1, built-in functions", "<|python_tag|>", "", Syntax::Python),
+    form(
+        "DeepSeek R1 without the outer mark",
+        "",
+        "",
+        named(
+            "<\u{ff5c}tool\u{2581}call\u{2581}begin\u{ff5c}>function<\u{ff5c}tool\u{2581}sep\u{ff5c}>",
+            "\n```json\n",
+            "\n```<\u{ff5c}tool\u{2581}call\u{2581}end\u{ff5c}>",
+        ),
+    ),
+    form(
+        "Kimi K2 without the outer mark",
+        "",
+        "",
+        named("<|tool_call_begin|>", "<|tool_call_argument_begin|>", "<|tool_call_end|>"),
+    ),
+    form("Functionary 3.1, Llama 3", "", "", named("<function=", ">", "</function>")),
+    form("Functionary 3.2", "", "", named(">>>", "\n", "")),
+    form("Qwen3-Coder without the outer tag", "", "", FUNCTION),
+    // Without any mark: only where the whole answer is calls.
+    form("Llama 3.1 to 3.3, xLAM", "", "", PARAMETERS),
+    form("Llama 3.2", "", "", Syntax::Python),
+];
+
+const fn thought(open: &'static str, close: &'static str) -> ThoughtForm<&'static str> {
+    ThoughtForm { open, close, end: "" }
+}
+
+/// How thoughts are written. They open at the start of an answer, or at the end of the prompt.
+pub const THOUGHTS: &[ThoughtForm<&str>] = &[
+    thought("<think>", "</think>"),
+    thought("<seed:think>", "</seed:think>"),
+    thought("[THINK]", "[/THINK]"),
+    thought("<|channel>thought", "<channel|>"),
+    thought("<|START_THINKING|>", "<|END_THINKING|>"),
+    thought("<|inner_prefix|>", "<|inner_suffix|>"),
+    thought("<|open|>think<|sep|>", "<|close|>think<|sep|>"),
+    thought("<|think|>", "<|end|>"),
+    thought("<longcat_think>", "</longcat_think>"),
+    thought("<thinking>", "</thinking>"),
+    thought("\u{25c1}think\u{25b7}", "\u{25c1}/think\u{25b7}"),
+    thought("Here is my thought process:", "Here is my response:"),
+    ThoughtForm { open: "Here are my reasoning steps:", close: "[BEGIN FINAL RESPONSE]", end: "[END FINAL RESPONSE]" },
+];
+
+/// Marks around the content of an answer: dropped at its start, and the second at its end.
+pub const WRAPPERS: &[(&str, &str)] = &[
+    ("<answer>", "</answer>"),
+    ("<response>", "</response>"),
+    ("<|START_RESPONSE|>", "<|END_RESPONSE|>"),
+    ("<|open|>response<|sep|>", "<|close|>response<|sep|>"),
+    ("<|begin|>assistant", ""),
+    ("<|content|>", ""),
+    (">>>all\n", ""),
+];
+
+/// The marks of messages in channels.
+pub const CHANNELS: Channels<&str> = Channels {
+    start: "<|start|>",
+    channel: "<|channel|>",
+    message: "<|message|>",
+    ends: ["<|end|>", "<|call|>", "<|return|>"],
+};

@@ -1,0 +1,155 @@
+//! Functions that a request declares, and calls of them.
+
+use serde_json::{Map, Value, json};
+
+use super::marks::unwrapped;
+
+/// A call: a name, and arguments as JSON.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Call {
+    pub name: String,
+    pub arguments: String,
+}
+
+/// A function with the schema of its arguments.
+#[derive(Clone, Debug)]
+pub struct Tool {
+    pub name: String,
+    pub parameters: Value,
+    pub strict: bool,
+}
+
+/// The functions that may be called.
+#[derive(Clone, Debug, Default)]
+pub struct Tools(pub Vec<Tool>);
+
+/// Types of JSON values that a schema allows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Types {
+    string: bool,
+    other: bool,
+}
+
+impl Tools {
+    /// Of functions as OpenAI's requests declare them: `{"type": "function", "function": {...}}`, or the inner object.
+    pub fn of(declared: &[Value]) -> Self {
+        let tool = |tool: &Value| {
+            let function = tool.get("function").filter(|function| function.is_object()).unwrap_or(tool);
+            let parameters = function.get("parameters").filter(|value| value.is_object()).cloned();
+            Some(Tool {
+                name: function.get("name")?.as_str()?.to_string(),
+                parameters: parameters.unwrap_or_else(|| json!({ "type": "object", "properties": {} })),
+                strict: function.get("strict").and_then(Value::as_bool).unwrap_or(false),
+            })
+        };
+        Self(declared.iter().filter_map(tool).collect())
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The declared function of this name. A namespace before it and a number after it are taken off.
+    pub fn find(&self, written: &str) -> Option<&Tool> {
+        let written = written.trim().trim_matches(['"', '\'']);
+        let exact = |name: &str| self.0.iter().find(|tool| tool.name == name);
+        let inner = written.strip_prefix("functions.").unwrap_or(written);
+        let numbered = |name: &str| {
+            let (name, number) = name.rsplit_once(':')?;
+            (!number.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit())).then(|| exact(name))?
+        };
+        let spelled = unwrapped(written);
+        exact(written)
+            .or_else(|| exact(inner))
+            .or_else(|| numbered(inner))
+            .or_else(|| exact(inner.strip_suffix(".call")?))
+            .or_else(|| (spelled != written).then(|| exact(&spelled))?)
+    }
+
+    /// Whether a declared name begins so.
+    pub fn begins(&self, written: &str) -> bool {
+        self.0.iter().any(|tool| tool.name.starts_with(written))
+    }
+}
+
+impl Tool {
+    pub fn call(&self, arguments: Map<String, Value>) -> Call {
+        self.call_json(&Value::Object(arguments))
+    }
+
+    /// A call with arguments as a JSON value; a text is taken for JSON.
+    pub fn call_json(&self, arguments: &Value) -> Call {
+        let arguments = match arguments {
+            Value::String(text) if text.trim().is_empty() => "{}".into(),
+            Value::String(text) => text.clone(),
+            Value::Null => "{}".into(),
+            arguments => arguments.to_string(),
+        };
+        Call { name: self.name.clone(), arguments: unwrapped(&arguments) }
+    }
+
+    /// The schema of one argument.
+    pub fn schema(&self, key: &str) -> Option<&Value> {
+        self.parameters.get("properties")?.get(key)
+    }
+
+    /// The name of the argument at a position.
+    pub fn key(&self, at: usize) -> Option<&str> {
+        self.parameters.get("properties")?.as_object()?.keys().nth(at).map(String::as_str)
+    }
+
+    /// An argument that is written without quotes: its type is the schema's.
+    pub fn typed(&self, key: &str, text: &str) -> Value {
+        let text = unwrapped(text);
+        let types = match self.schema(key) {
+            Some(schema) => types(schema, &self.parameters, 0),
+            None => Types { string: true, other: true },
+        };
+        let parsed = || serde_json::from_str(text.trim()).ok().or_else(|| super::literal::whole(text.trim()));
+        match types {
+            Types { string: true, other: false } => Value::String(text),
+            Types { string: true, other: true } => match parsed() {
+                Some(Value::String(_)) | None => Value::String(text),
+                Some(value) => value,
+            },
+            _ => parsed().unwrap_or(Value::String(text)),
+        }
+    }
+
+    /// Whether an argument can only be a text.
+    pub fn is_text(&self, key: &str) -> bool {
+        self.schema(key)
+            .is_some_and(|schema| types(schema, &self.parameters, 0) == Types { string: true, other: false })
+    }
+}
+
+/// Which types a schema allows; both where it does not say.
+fn types(schema: &Value, root: &Value, depth: usize) -> Types {
+    let mut types = Types::default();
+    let mut add = |is_string: bool| match is_string {
+        true => types.string = true,
+        false => types.other = true,
+    };
+    if depth > 8 {
+        return Types { string: true, other: true };
+    }
+    match schema.get("type") {
+        Some(Value::String(name)) => add(name == "string"),
+        Some(Value::Array(names)) => names.iter().for_each(|name| add(name == "string")),
+        _ => {
+            let values = schema.get("enum").and_then(Value::as_array).into_iter().flatten();
+            values.chain(schema.get("const")).for_each(|value| add(value.is_string()));
+        }
+    }
+    let target = schema.get("$ref").and_then(Value::as_str).and_then(|path| root.pointer(path.strip_prefix('#')?));
+    let lists = ["anyOf", "oneOf", "allOf"].into_iter().filter_map(|key| schema.get(key)?.as_array()).flatten();
+    for inner in lists.chain(target) {
+        let inner = self::types(inner, root, depth + 1);
+        types.string |= inner.string;
+        types.other |= inner.other;
+    }
+    match types {
+        Types { string: false, other: false } => Types { string: true, other: true },
+        types => types,
+    }
+}

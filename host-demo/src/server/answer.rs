@@ -1,0 +1,202 @@
+//! Answers in OpenAI's form.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::engine::Finish;
+use super::logprobs::{self, Logprob, Offsets};
+use super::service::{Endpoint, Prepared, Service};
+use crate::chat::{Call, Part};
+
+/// An answer, whole.
+#[derive(Clone, Debug, Default)]
+pub struct Choice {
+    /// The text, in which tokens that are marks stand as such.
+    pub text: String,
+    pub logprobs: Vec<Logprob>,
+    /// Log-probabilities of the prompt's tokens, if they are wanted.
+    pub scored: Vec<Logprob>,
+    pub end: Option<Finish>,
+    pub prompt: usize,
+    pub cached: usize,
+    pub answer: usize,
+}
+
+/// Identifier and time of an answer.
+#[derive(Clone, Debug)]
+pub struct ResponseMeta {
+    pub id: String,
+    pub created: u64,
+    /// Whether `cached_tokens` is reported: it depends on other requests.
+    pub says_cached: bool,
+}
+
+impl ResponseMeta {
+    /// Of an answer that begins now.
+    pub fn new(id: String) -> Self {
+        let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+        Self { id, created, says_cached: true }
+    }
+}
+
+/// An answer in its parts.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Parts {
+    pub content: String,
+    pub reasoning: String,
+    pub calls: Vec<Call>,
+}
+
+impl Parts {
+    pub fn add(&mut self, part: Part) {
+        match part {
+            Part::Content(text) => self.content += &text,
+            Part::Thought(text) => self.reasoning += &text,
+            Part::Call(call) => self.calls.push(call),
+        }
+    }
+}
+
+/// The message of a chat's answer.
+#[derive(Serialize)]
+struct Message {
+    role: &'static str,
+    content: Option<String>,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    reasoning_content: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tool_calls: Vec<ToolCall>,
+}
+
+/// A call in answers; `index` stands in streams.
+#[derive(Clone, Debug, Serialize)]
+pub struct ToolCall {
+    index: usize,
+    id: String,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    function: Function,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct Function {
+    name: String,
+    arguments: String,
+}
+
+impl ToolCall {
+    pub fn new(call: Call, index: usize, id: &str, choice: usize) -> Self {
+        let id = call_id(id, choice, index);
+        Self { index, id, kind: "function", function: Function { name: call.name, arguments: call.arguments } }
+    }
+}
+
+/// The identifier of a call in an answer.
+pub fn call_id(id: &str, choice: usize, index: usize) -> String {
+    format!("call_{}_{choice}_{index}", id.rsplit(['-', '_']).next().unwrap_or_default())
+}
+
+/// Counts of tokens.
+#[derive(Clone, Debug, Serialize)]
+pub struct Usage {
+    pub prompt_tokens: usize,
+    pub completion_tokens: usize,
+    pub total_tokens: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt_tokens_details: Option<PromptDetails>,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct PromptDetails {
+    pub cached_tokens: usize,
+}
+
+impl Usage {
+    /// Of all answers: a prompt with several answers counts once.
+    pub fn of(choices: &[Choice], prompts: usize, says_cached: bool) -> Self {
+        let each = choices.len().div_ceil(prompts.max(1)).max(1);
+        let first = || choices.iter().step_by(each);
+        let prompt_tokens = first().map(|choice| choice.prompt).sum();
+        let completion_tokens = choices.iter().map(|choice| choice.answer).sum();
+        let cached_tokens = first().map(|choice| choice.cached).sum();
+        Self {
+            prompt_tokens,
+            completion_tokens,
+            total_tokens: prompt_tokens + completion_tokens,
+            prompt_tokens_details: says_cached.then_some(PromptDetails { cached_tokens }),
+        }
+    }
+}
+
+/// The head of an answer.
+#[derive(Serialize)]
+struct Head<'s> {
+    id: &'s str,
+    object: &'static str,
+    created: u64,
+    model: &'s str,
+    system_fingerprint: &'static str,
+}
+
+impl Service {
+    /// The answer to a request, whole.
+    pub fn answer(&self, prepared: &Prepared, choices: &[Choice], meta: &ResponseMeta) -> Value {
+        let each = choices.iter().enumerate().map(|(index, choice)| match prepared.endpoint {
+            Endpoint::Chat => chat_choice(prepared, choice, meta, index),
+            _ => completion_choice(prepared, choice, index),
+        });
+        let mut answer = self.head(prepared.endpoint, meta, false);
+        answer["choices"] = each.collect();
+        answer["usage"] = json!(Usage::of(choices, prepared.prompt_count, meta.says_cached));
+        answer
+    }
+
+    /// The fields around the choices.
+    pub fn head(&self, endpoint: Endpoint, meta: &ResponseMeta, is_chunk: bool) -> Value {
+        let object = match endpoint {
+            Endpoint::Chat if is_chunk => "chat.completion.chunk",
+            Endpoint::Chat => "chat.completion",
+            _ => "text_completion",
+        };
+        let system_fingerprint = concat!("arenite-", env!("CARGO_PKG_VERSION"));
+        json!(Head { id: &meta.id, object, created: meta.created, model: &self.name, system_fingerprint })
+    }
+}
+
+impl Prepared {
+    /// An answer in its parts.
+    pub fn parts(&self, index: usize, text: &str) -> Parts {
+        let mut reader = self.reader(index);
+        let (mut list, mut parts) = (Vec::new(), Parts::default());
+        reader.push(text, &mut list);
+        reader.finish(&mut list);
+        list.into_iter().for_each(|part| parts.add(part));
+        parts
+    }
+}
+
+fn chat_choice(prepared: &Prepared, choice: &Choice, meta: &ResponseMeta, index: usize) -> Value {
+    let Parts { content, reasoning, calls } = prepared.parts(index, &choice.text);
+    let finish = if calls.is_empty() { choice.end.unwrap_or(Finish::Stop).name() } else { "tool_calls" };
+    let content = (!content.is_empty() || calls.is_empty()).then_some(content);
+    let calls = calls.into_iter().enumerate().map(|(at, call)| ToolCall::new(call, at, &meta.id, index));
+    let message = Message { role: "assistant", content, reasoning_content: reasoning, tool_calls: calls.collect() };
+    let logprobs: Vec<Value> = choice.logprobs.iter().map(Logprob::chat).collect();
+    let logprobs = if logprobs.is_empty() { Value::Null } else { json!({ "content": logprobs }) };
+    json!({ "index": index, "message": message, "logprobs": logprobs, "finish_reason": finish })
+}
+
+fn completion_choice(prepared: &Prepared, choice: &Choice, index: usize) -> Value {
+    let before = if prepared.echo { prepared.prompts[index].as_str() } else { "" };
+    let all: Vec<Logprob> = choice.scored.iter().chain(&choice.logprobs).cloned().collect();
+    let mut offsets = Offsets::default();
+    let logprobs = if all.is_empty() { Value::Null } else { logprobs::completion(&all, &mut offsets) };
+    json!({
+        "index": index,
+        "text": format!("{before}{}", choice.text),
+        "logprobs": logprobs,
+        "finish_reason": choice.end.unwrap_or(Finish::Stop).name(),
+    })
+}

@@ -1,0 +1,217 @@
+//! Requests for chats: the prompt, the functions, and the form that the answer must have.
+
+use std::sync::Arc;
+
+use arenite::TokenId;
+use arenite::tokenizer::Encode;
+use minijinja::value::Value as Jinja;
+use serde_json::{Map, Value};
+
+use super::error::ApiError;
+use super::request::{Body, Settings, ThoughtSettings};
+use super::service::{Prepared, Service};
+use crate::chat::Prompt;
+use crate::chat::dialect::{Constraint, Own, Tools, unwrapped};
+use crate::{grammar, text};
+
+/// The functions that must be called.
+enum Must {
+    /// None.
+    No,
+    Any,
+    Named(String),
+}
+
+impl Service {
+    /// The prompt of a chat; completes settings and what is known of the request.
+    pub fn chat(
+        &self,
+        body: &Body,
+        settings: &mut Settings,
+        prepared: &mut Prepared,
+    ) -> Result<(String, Vec<TokenId>), ApiError> {
+        let (tools, must) = declared(body)?;
+        prepared.tools = Arc::new(Tools::of(&tools));
+        let schema = body.schema()?;
+        prepared.is_schema = schema.is_some() || body.choice().is_some();
+        let (prompt, warning) = self.chat_prompt(body, &tools, settings)?;
+        prepared.warning = warning;
+        let ids = prompt.encode(self.tokenizer).map_err(|error| ApiError::invalid(error.to_string()))?;
+        settings.marks = Some(self.style.marks.clone()).filter(|marks| !marks.is_empty());
+        for stop in settings.stops.clone() {
+            let resolved = self.style.marks.resolve(&stop);
+            if resolved != stop {
+                settings.stops.push(resolved);
+            }
+        }
+        settings.table = self.chat_form(body, must, prepared)?.map(Arc::from);
+        settings.thought = self.open_thought(body, &prompt.text, settings.table.is_some())?;
+        Ok((prompt.text, ids))
+    }
+
+    /// The rendered conversation, and a remark for the client.
+    fn chat_prompt(
+        &self,
+        body: &Body,
+        tools: &[Value],
+        settings: &mut Settings,
+    ) -> Result<(Prompt, Option<&'static str>), ApiError> {
+        let messages = body.messages.as_deref().unwrap_or_default();
+        if messages.is_empty() {
+            return Err(ApiError::about("messages", "there are no messages"));
+        }
+        let conversation = self.style.conversation(messages, tools).map_err(|why| ApiError::about("messages", why))?;
+        let messages = conversation.messages.into_iter().map(jinja).collect::<Result<Vec<_>, _>>()?;
+        let mut renderer = self.renderer.lock().unwrap_or_else(|broken| broken.into_inner());
+        renderer.tools = match conversation.tools.is_empty() {
+            true => Jinja::from(()),
+            false => jinja(Value::Array(conversation.tools))?,
+        };
+        renderer.kwargs = jinja(Value::Object(self.kwargs(body)?))?;
+        let prompt = renderer.try_prompt(&messages).map_err(|why| {
+            ApiError::about("messages", format!("the chat template refuses this conversation: {why}"))
+        })?;
+        let stop = renderer.stop();
+        if !stop.is_empty() {
+            settings.stops.push(stop.into());
+        }
+        Ok((prompt, conversation.warning))
+    }
+
+    /// Further variables of the template.
+    fn kwargs(&self, body: &Body) -> Result<Map<String, Value>, ApiError> {
+        let mut kwargs = Map::new();
+        if let Some(documents) = body.others.get("documents").filter(|documents| !documents.is_null()) {
+            kwargs.insert("documents".into(), documents.clone());
+        }
+        if let Some(effort) = &body.reasoning_effort {
+            let unknown = || ApiError::unsupported("reasoning_effort");
+            kwargs.extend(match effort.as_str() {
+                // A template without switches thinks or does not think: "medium" is what it does.
+                "medium" => self.style.effort(effort).unwrap_or_default(),
+                effort => self.style.effort(effort).ok_or_else(unknown)?,
+            });
+        }
+        if body.reasoning_budget == Some(0) {
+            kwargs.extend(self.style.thinking(false).unwrap_or_default());
+        }
+        if let Some(switch) = body.others.get("enable_thinking").and_then(Value::as_bool) {
+            kwargs.extend(self.style.thinking(switch).ok_or_else(|| ApiError::unsupported("enable_thinking"))?);
+        }
+        kwargs.extend(body.chat_template_kwargs.clone().unwrap_or_default());
+        Ok(kwargs)
+    }
+
+    /// The grammar of a chat's answer.
+    fn chat_form(&self, body: &Body, must: Must, prepared: &Prepared) -> Result<Option<Vec<u8>>, ApiError> {
+        let style = &self.style;
+        let constraint = Constraint { dialect: &style.dialect, marks: &style.marks };
+        let named = match must {
+            Must::No => {
+                // In channels a schema describes the last one.
+                if let (Some((param, schema)), Own::Channels) = (body.schema()?, style.dialect.own) {
+                    let table = grammar::from_pieces(&constraint.content(&schema));
+                    return table.map(Some).map_err(|error| ApiError::about(param, format!("{param}: {error:#}")));
+                }
+                return self.form(body);
+            }
+            Must::Any => None,
+            Must::Named(name) => Some(name),
+        };
+        let tools = prepared.tools.0.iter();
+        let wanted: Vec<_> = tools.filter(|tool| named.as_deref().is_none_or(|name| name == tool.name)).collect();
+        if wanted.is_empty() {
+            return Err(ApiError::about("tool_choice", "there is no such function among the tools"));
+        }
+        let is_parallel = prepared.is_parallel && named.is_none();
+        let table = grammar::from_pieces(&constraint.calls(&wanted, is_parallel));
+        table.map(Some).map_err(|error| ApiError::about("tools", format!("tools: {error:#}")))
+    }
+
+    /// The grammar that a request itself gives.
+    pub fn form(&self, body: &Body) -> Result<Option<Vec<u8>>, ApiError> {
+        if let Some(text) = &body.grammar {
+            let token = |text: &str| crate::cli::token(self.tokenizer, text);
+            let table = grammar::from_gbnf(text, &token);
+            return table.map(Some).map_err(|error| ApiError::about("grammar", format!("grammar: {error:#}")));
+        }
+        if let Some(choice) = body.choice() {
+            let each = choice.into_iter().map(grammar::Piece::Text).collect();
+            let table = grammar::from_pieces(&grammar::Piece::Alt(each));
+            return table.map(Some).map_err(|error| ApiError::about("guided_choice", format!("{error:#}")));
+        }
+        let Some((param, schema)) = body.schema()? else { return Ok(None) };
+        let table = grammar::from_json_schema(&schema);
+        table.map(Some).map_err(|error| ApiError::about(param, format!("{param}: {error:#}")))
+    }
+
+    /// The thought that a prompt has opened, if a grammar begins after it or its length is limited.
+    fn open_thought(&self, body: &Body, prompt: &str, has_grammar: bool) -> Result<Option<ThoughtSettings>, ApiError> {
+        let budget = body.reasoning_budget.and_then(|budget| usize::try_from(budget).ok());
+        if !has_grammar && budget.is_none() {
+            return Ok(None);
+        }
+        let Some(form) = self.style.dialect.opened_by(prompt.trim_end()) else { return Ok(None) };
+        let how = Encode { add_special: false, parse_special: true };
+        let closing = format!("\n{}\n\n", unwrapped(&form.close));
+        let closing = text::encode(self.tokenizer, closing.as_bytes(), how);
+        let closing = closing.map_err(|error| ApiError::invalid(error.to_string()))?;
+        Ok(Some(ThoughtSettings { close: form.close.clone(), budget, closing }))
+    }
+}
+
+/// The functions of a request, and which of them must be called.
+fn declared(body: &Body) -> Result<(Vec<Value>, Must), ApiError> {
+    let mut tools = body.tools.clone().unwrap_or_default();
+    for tool in &mut tools {
+        let function = tool.get_mut("function").and_then(Value::as_object_mut);
+        let Some(function) = function.filter(|function| function.get("name").is_some_and(Value::is_string)) else {
+            return Err(ApiError::about("tools", "a tool needs a function with a name"));
+        };
+        // Templates look at parameters, which clients leave out or leave empty.
+        let parameters = function.entry("parameters").or_insert(Value::Null);
+        if parameters.as_object().is_none_or(Map::is_empty) {
+            *parameters = serde_json::json!({ "type": "object", "properties": {} });
+        }
+    }
+    let wrong = "tool_choice must be none, auto, required or a function";
+    let must = match &body.tool_choice {
+        None | Some(Value::Null) => Must::No,
+        Some(Value::String(choice)) => match choice.as_str() {
+            "none" => return Ok((Vec::new(), Must::No)),
+            "auto" => Must::No,
+            "required" | "any" => Must::Any,
+            _ => return Err(ApiError::about("tool_choice", wrong)),
+        },
+        Some(choice) => {
+            if let Some(allowed) = choice.get("allowed_tools") {
+                return allowed_tools(tools, allowed);
+            }
+            match choice.pointer("/function/name").and_then(Value::as_str) {
+                Some(name) => Must::Named(name.into()),
+                None => return Err(ApiError::about("tool_choice", "tool_choice names no function")),
+            }
+        }
+    };
+    if tools.is_empty() && !matches!(must, Must::No) {
+        return Err(ApiError::about("tool_choice", "there is no such function among the tools"));
+    }
+    Ok((tools, must))
+}
+
+/// `{"allowed_tools": {"mode": ..., "tools": [...]}}`: some of the functions.
+fn allowed_tools(mut tools: Vec<Value>, allowed: &Value) -> Result<(Vec<Value>, Must), ApiError> {
+    let names = allowed.get("tools").and_then(Value::as_array).into_iter().flatten();
+    let names: Vec<&Value> = names.filter_map(|tool| tool.pointer("/function/name")).collect();
+    tools.retain(|tool| tool.pointer("/function/name").is_some_and(|name| names.contains(&name)));
+    if tools.is_empty() {
+        return Err(ApiError::about("tool_choice", "there is no such function among the tools"));
+    }
+    let must = if allowed.get("mode").is_some_and(|mode| mode == "required") { Must::Any } else { Must::No };
+    Ok((tools, must))
+}
+
+/// A value for templates.
+fn jinja(value: Value) -> Result<Jinja, ApiError> {
+    serde_json::from_value(value).map_err(|error| ApiError::invalid(error.to_string()))
+}

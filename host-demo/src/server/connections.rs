@@ -1,0 +1,71 @@
+//! Open connections. When there is no room for another one, the connection that has been idle for longest is closed.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::time::Instant;
+
+use tokio::task::AbortHandle;
+
+/// An open connection.
+pub struct ConnectionSlot {
+    /// Requests of this connection that are being answered.
+    busy: AtomicUsize,
+    /// When it was accepted, or when its last answer was finished.
+    since: Mutex<Instant>,
+    task: OnceLock<AbortHandle>,
+}
+
+impl ConnectionSlot {
+    /// Sets the task to abort when the connection is closed for another one.
+    pub fn is_served_by(&self, task: AbortHandle) {
+        let _ = self.task.set(task);
+    }
+}
+
+/// Marks a connection as busy for as long as a request is answered.
+pub struct RequestGuard(Arc<ConnectionSlot>);
+
+impl RequestGuard {
+    pub fn new(slot: Arc<ConnectionSlot>) -> Self {
+        slot.busy.fetch_add(1, Ordering::Relaxed);
+        Self(slot)
+    }
+}
+
+impl Drop for RequestGuard {
+    fn drop(&mut self) {
+        *self.0.since.lock().unwrap_or_else(|broken| broken.into_inner()) = Instant::now();
+        self.0.busy.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// All open connections. A client that only holds sockets open does not keep others out.
+#[derive(Default)]
+pub struct Connections(Vec<Weak<ConnectionSlot>>);
+
+impl Connections {
+    /// Adds a connection.
+    pub fn add(&mut self) -> Arc<ConnectionSlot> {
+        // Before the list would grow.
+        if self.0.len() == self.0.capacity() {
+            self.forget_closed();
+        }
+        let slot = Arc::new(ConnectionSlot { busy: 0.into(), since: Instant::now().into(), task: OnceLock::new() });
+        self.0.push(Arc::downgrade(&slot));
+        slot
+    }
+
+    fn forget_closed(&mut self) {
+        self.0.retain(|slot| slot.strong_count() > 0);
+    }
+
+    /// Closes the connection that has been idle for longest.
+    pub fn make_room(&mut self) {
+        self.forget_closed();
+        let idle = self.0.iter().filter_map(Weak::upgrade).filter(|slot| slot.busy.load(Ordering::Relaxed) == 0);
+        let since = |slot: &Arc<ConnectionSlot>| *slot.since.lock().unwrap_or_else(|broken| broken.into_inner());
+        if let Some(task) = idle.min_by_key(since).and_then(|slot| slot.task.get().cloned()) {
+            task.abort();
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Fields of requests that are not supported. A field that would change the answer is refused; at the value at which it
+//! changes nothing it is accepted, and so are fields that have no influence on answers.
+
+use serde_json::{Map, Value};
+
+use super::error::ApiError;
+
+/// The values at which a field changes nothing.
+enum Neutral {
+    /// Absent, null, false, or empty.
+    Empty,
+    /// The same, or this number.
+    Number(f64),
+    /// The same, or this text.
+    Text(&'static str),
+}
+
+use Neutral::{Empty, Number, Text};
+
+/// Fields of OpenAI's, vLLM's and llama.cpp's requests that would change the answer.
+const UNSUPPORTED: &[(&str, Neutral)] = &[
+    ("suffix", Empty),
+    ("functions", Empty),
+    ("function_call", Text("auto")),
+    ("audio", Empty),
+    ("web_search_options", Empty),
+    ("verbosity", Text("medium")),
+    ("mirostat", Number(0.0)),
+    ("mirostat_mode", Number(0.0)),
+    ("xtc_probability", Number(0.0)),
+    ("dry_multiplier", Number(0.0)),
+    ("dynatemp_range", Number(0.0)),
+    ("top_n_sigma", Number(-1.0)),
+    ("top_a", Number(0.0)),
+    ("tfs_z", Number(1.0)),
+    ("adaptive_target", Number(-1.0)),
+    ("smoothing_factor", Number(0.0)),
+    ("epsilon_cutoff", Number(0.0)),
+    ("eta_cutoff", Number(0.0)),
+    ("no_repeat_ngram_size", Number(0.0)),
+    ("penalty_alpha", Number(0.0)),
+    ("guidance_scale", Number(1.0)),
+    ("num_beams", Number(1.0)),
+    ("use_beam_search", Empty),
+    ("length_penalty", Number(1.0)),
+    ("early_stopping", Empty),
+    ("samplers", Empty),
+    ("sampler_seq", Empty),
+    ("guided_regex", Empty),
+    ("guided_grammar", Empty),
+    ("guided_whitespace_pattern", Empty),
+    ("regex", Empty),
+    ("ebnf", Empty),
+    ("structural_tag", Empty),
+    ("bad_words", Empty),
+    ("allowed_token_ids", Empty),
+    ("logits_processors", Empty),
+    ("truncate_prompt_tokens", Empty),
+    ("continue_final_message", Empty),
+    ("include_stop_str_in_output", Empty),
+    ("chat_template", Empty),
+    ("lora", Empty),
+    ("image_data", Empty),
+    ("n_indent", Number(0.0)),
+    ("t_max_predict_ms", Number(0.0)),
+    ("prompt_logprobs", Empty),
+    ("n_probs", Number(0.0)),
+    ("prefix", Empty),
+    ("thinking_forced_open", Empty),
+];
+
+/// Refuses a field that would change the answer.
+pub fn check(fields: &Map<String, Value>) -> Result<(), ApiError> {
+    for (name, value) in fields {
+        let Some((_, neutral)) = UNSUPPORTED.iter().find(|(unsupported, _)| unsupported == name) else { continue };
+        if !is_neutral(value, neutral) {
+            return Err(ApiError::unsupported(name));
+        }
+    }
+    if let Some(modalities) = fields.get("modalities").and_then(Value::as_array)
+        && modalities.iter().any(|modality| modality != "text")
+    {
+        return Err(ApiError::unsupported("modalities"));
+    }
+    for name in ["add_generation_prompt", "skip_special_tokens"] {
+        if fields.get(name) == Some(&Value::Bool(false)) {
+            return Err(ApiError::unsupported(name));
+        }
+    }
+    Ok(())
+}
+
+fn is_neutral(value: &Value, neutral: &Neutral) -> bool {
+    let is_empty = match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(list) => list.is_empty(),
+        Value::Object(object) => object.is_empty(),
+        _ => false,
+    };
+    is_empty
+        || match neutral {
+            Empty => false,
+            Number(number) => value.as_f64() == Some(*number),
+            Text(text) => value == text,
+        }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn refused(fields: Value) -> Option<String> {
+        check(fields.as_object().unwrap()).err().and_then(|error| error.param)
+    }
+
+    #[test]
+    fn fields_that_change_the_answer_are_refused() {
+        assert_eq!(refused(json!({ "mirostat": 2 })).as_deref(), Some("mirostat"));
+        assert_eq!(refused(json!({ "suffix": "b" })).as_deref(), Some("suffix"));
+        assert_eq!(refused(json!({ "modalities": ["text", "audio"] })).as_deref(), Some("modalities"));
+        assert_eq!(refused(json!({ "dry_multiplier": 0.8 })).as_deref(), Some("dry_multiplier"));
+        let harmless =
+            json!({ "mirostat": 0, "suffix": null, "user": "me", "store": true, "tfs_z": 1.0, "xtc_probability": 0 });
+        assert_eq!(refused(harmless), None);
+    }
+}

@@ -1,0 +1,249 @@
+//! A conversation that is being answered: its state between two passes, and the choice of its next token.
+
+use std::collections::VecDeque;
+
+use anyhow::Result;
+use arenite::grammar::{Constraint, Grammar, Masks, State};
+use arenite::sampler::{Pcg32, Sampler};
+use arenite::tokenizer::{Decoder, Tokenizer};
+use arenite::{Context, Engine, Error, TokenId};
+
+use super::budget::Unread;
+use super::engine::{Event, Finish, Job};
+use super::logprobs::{Logprob, logprob};
+use super::request::Settings;
+use crate::chat::dialect::plain;
+use crate::stop::StopFilter;
+use crate::text;
+
+/// Tokens before the end of a prompt at which a checkpoint is kept: the next turn's prompt often differs in the last ones.
+const BEFORE_END: usize = 12;
+
+/// A conversation that is being answered.
+pub struct Running {
+    pub context: Context,
+    pub job: Job,
+    /// The prompt and the answer so far.
+    pub ids: Vec<TokenId>,
+    /// Tokens of the prompt that did not have to be computed.
+    cached: usize,
+    rng: Pcg32,
+    state: Option<State>,
+    /// The number of its grammar, for masks.
+    grammar: u32,
+    decoder: Decoder,
+    stops: StopFilter,
+    pub end: Option<Finish>,
+    /// Log-probabilities of the prompt so far.
+    pub scored: Vec<Logprob>,
+    /// Positions at which states are kept, in order.
+    checkpoints: Vec<usize>,
+    thought: Option<OpenThought>,
+    /// Tokens that come next whatever the model likes.
+    forced: VecDeque<TokenId>,
+}
+
+/// A thought that is open: the grammar begins after it.
+struct OpenThought {
+    /// The end of its text: as much as its closing mark may take.
+    tail: String,
+    tokens: usize,
+}
+
+impl Running {
+    pub fn new(job: Job, context: Context, cached: usize, grammar: u32, tokenizer: &Tokenizer<'_, '_>) -> Self {
+        let settings = &job.settings;
+        let state = settings.table.as_deref().and_then(|table| Some(State::new(&Grammar::new(table).ok()?)));
+        let mut decoder = tokenizer.decoder();
+        for id in &job.prompt {
+            let _ = text::push(&mut decoder, *id, tokenizer, &mut String::new());
+        }
+        let thought = settings.thought.as_ref().map(|_| OpenThought { tail: String::new(), tokens: 0 });
+        let skipped = settings.thought.as_ref().filter(|thought| thought.budget == Some(0));
+        let forced = skipped.map(|thought| thought.closing.iter().copied().collect()).unwrap_or_default();
+        Self {
+            context,
+            ids: job.prompt.clone(),
+            cached,
+            rng: Pcg32::new(settings.seed),
+            state,
+            grammar,
+            decoder,
+            stops: StopFilter::new(&settings.stops),
+            end: None,
+            scored: Vec::new(),
+            checkpoints: Vec::new(),
+            thought,
+            forced,
+            job,
+        }
+    }
+
+    /// The tokens that the next pass may read; none where the answer has ended, or where the prompt is being scored.
+    pub fn unread(&self) -> Unread {
+        let position = self.context.position();
+        let is_open = self.end.is_none() && !self.scores();
+        Unread { left: if is_open { self.ids.len() - position } else { 0 }, position }
+    }
+
+    /// Whether the prompt is still to be read with the logits of all its tokens.
+    pub fn scores(&self) -> bool {
+        self.job.settings.scores_prompt && self.context.position() < self.job.prompt.len()
+    }
+
+    fn answer(&self) -> usize {
+        self.ids.len() - self.job.prompt.len()
+    }
+
+    /// Chooses the positions at which states are kept: where other conversations have branched off, and at the end of the
+    /// prompt.
+    pub fn plan_checkpoints(&mut self, branch: usize) {
+        let len = self.job.prompt.len();
+        let points = [branch, len.saturating_sub(BEFORE_END), len];
+        self.checkpoints = points.into_iter().filter(|point| *point > self.context.position()).collect();
+        self.checkpoints.sort_unstable();
+        self.checkpoints.dedup();
+    }
+
+    /// As many of `count` tokens as come before the next checkpoint.
+    pub fn up_to_checkpoint(&self, count: usize) -> usize {
+        let position = self.context.position();
+        let next = self.checkpoints.iter().find(|point| **point > position);
+        next.map_or(count, |point| count.min(point - position))
+    }
+
+    pub fn is_at_checkpoint(&self) -> bool {
+        self.checkpoints.contains(&self.context.position())
+    }
+
+    /// Chooses the next token and sends it.
+    pub fn choose(
+        &mut self,
+        engine: &mut Engine<'_, '_>,
+        tokenizer: &Tokenizer<'_, '_>,
+        masks: &mut Masks<'_>,
+        scratch: &mut [u8],
+    ) -> Result<(), Error> {
+        if self.job.settings.limit == Some(0) {
+            self.finish(Finish::Length);
+            return Ok(());
+        }
+        let logits = engine.logits_mut(&self.context);
+        // Before penalties and temperature: the model's own probabilities.
+        let plain = self.job.settings.logprobs.map(|_| logits.to_vec());
+        let Some(token) = self.sample(logits, tokenizer, masks, scratch)? else {
+            self.finish(Finish::Stop);
+            return Ok(());
+        };
+        let settings = &self.job.settings;
+        let is_end = tokenizer.is_end(token) && !settings.ignore_end || settings.stop_ids.contains(&token);
+        if is_end {
+            self.finish(Finish::Stop);
+            return Ok(());
+        }
+        self.ids.push(token);
+        let logprob = plain.zip(settings.logprobs).map(|(logits, count)| logprob(tokenizer, &logits, token, count));
+        let piece = self.text_of(token, tokenizer)?;
+        let (text, stopped) = self.stops.push(&piece);
+        let _ = self.job.events.send(Event::Token { text, logprob });
+        let is_over = self.advance(token, &piece, tokenizer)?;
+        let limit = self.job.settings.limit;
+        if stopped || is_over {
+            self.finish_after(Finish::Stop, stopped);
+        } else if limit.is_some_and(|limit| self.answer() >= limit) || self.ids.len() > engine.plan().options.context {
+            self.finish(Finish::Length);
+        }
+        Ok(())
+    }
+
+    /// The next token; `None` where the grammar has come to its end.
+    fn sample(
+        &mut self,
+        logits: &mut [f32],
+        tokenizer: &Tokenizer<'_, '_>,
+        masks: &mut Masks<'_>,
+        scratch: &mut [u8],
+    ) -> Result<Option<TokenId>, Error> {
+        if let Some(token) = self.forced.pop_front() {
+            return Ok(Some(token));
+        }
+        let Settings { params, bias, ignore_end, table, min_tokens, stop_ids, .. } = &self.job.settings;
+        let mut sampler = Sampler::new(*params, bias, logits.len(), scratch)?;
+        let recent = self.ids.len().saturating_sub(params.repeat_last_n as usize);
+        self.ids[recent..].iter().for_each(|id| sampler.accept(*id));
+        let is_short = self.ids.len() - self.job.prompt.len() < *min_tokens;
+        let ends =
+            |token| tokenizer.is_end(token) && (*ignore_end || is_short) || is_short && stop_ids.contains(&token);
+        let constraint = match (&self.state, table) {
+            (Some(state), Some(table)) if self.thought.is_none() => {
+                Some(Constraint::at(Grammar::checked_before(table)?, state.clone()))
+            }
+            _ => None,
+        };
+        let token = match &constraint {
+            None if is_short => sampler.sample_where(logits, &mut self.rng, |token| !ends(token)),
+            None => sampler.sample(logits, &mut self.rng),
+            Some(constraint) => {
+                let mut mask = masks.at(constraint, tokenizer, self.grammar);
+                sampler.sample_where(logits, &mut self.rng, |token| mask.allows(token) && !ends(token))
+            }
+        };
+        match token {
+            Err(Error::NoTokenAllowed) if constraint.as_ref().is_some_and(Constraint::is_complete) => Ok(None),
+            token => token.map(Some),
+        }
+    }
+
+    /// The text of a token: a mark by its own spelling, everything else as text that no mark can be in.
+    fn text_of(&mut self, token: TokenId, tokenizer: &Tokenizer<'_, '_>) -> Result<String, Error> {
+        let mut piece = String::new();
+        if (token as usize) < tokenizer.vocab_len() {
+            self.decoder.push(token, tokenizer, |text| piece.push_str(text))?;
+        }
+        let Some(marks) = &self.job.settings.marks else { return Ok(piece) };
+        Ok(marks.text_of(token).map_or_else(|| plain(piece), str::to_string))
+    }
+
+    /// Moves the thought or the grammar on; whether the grammar has ended.
+    fn advance(&mut self, token: TokenId, piece: &str, tokenizer: &Tokenizer<'_, '_>) -> Result<bool, Error> {
+        let settings = &self.job.settings;
+        if let (Some(open), Some(thought)) = (&mut self.thought, &settings.thought) {
+            open.tail += piece;
+            open.tokens += 1;
+            if open.tail.contains(&thought.close) {
+                self.thought = None;
+                return Ok(false);
+            }
+            let keep = open.tail.len().saturating_sub(2 * thought.close.len());
+            let keep = (0..=keep).rev().find(|at| open.tail.is_char_boundary(*at)).unwrap_or(0);
+            open.tail.drain(..keep);
+            if thought.budget.is_some_and(|budget| open.tokens >= budget) && self.forced.is_empty() {
+                self.forced.extend(&thought.closing);
+            }
+            return Ok(false);
+        }
+        let (Some(state), Some(table)) = (&self.state, &settings.table) else { return Ok(false) };
+        let mut constraint = Constraint::at(Grammar::checked_before(table)?, state.clone());
+        constraint.accept(tokenizer, token)?;
+        let is_over = constraint.is_over();
+        self.state = Some(constraint.into_state());
+        Ok(is_over)
+    }
+
+    fn finish(&mut self, end: Finish) {
+        self.finish_after(end, false);
+    }
+
+    /// Ends the answer and sends the text that was held back, unless that is a stop text.
+    fn finish_after(&mut self, end: Finish, stopped: bool) {
+        let mut text = String::new();
+        if !stopped {
+            let mut rest = String::new();
+            self.decoder.finish(|part| rest += part);
+            text = self.stops.push(&rest).0 + &self.stops.finish();
+        }
+        let done = Event::Done { end, text, prompt: self.job.prompt.len(), cached: self.cached, answer: self.answer() };
+        let _ = self.job.events.send(done);
+        self.end = Some(end);
+    }
+}
