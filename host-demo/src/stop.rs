@@ -5,25 +5,37 @@
 pub struct StopFilter {
     stops: Vec<String>,
     held: String,
+    /// The stop text that came.
+    found: Option<String>,
 }
 
 impl StopFilter {
     /// Creates a filter. Empty stop strings are ignored: they would end everything at once.
     pub fn new(stops: &[String]) -> Self {
-        Self { stops: stops.iter().filter(|stop| !stop.is_empty()).cloned().collect(), held: String::new() }
+        Self {
+            stops: stops.iter().filter(|stop| !stop.is_empty()).cloned().collect(),
+            held: String::new(),
+            found: None,
+        }
     }
 
     /// Adds a piece of output. Returns the text that may be shown, and whether a stop string was found.
     pub fn push(&mut self, piece: &str) -> (String, bool) {
         self.held.push_str(piece);
-        let first = self.stops.iter().filter_map(|stop| self.held.find(stop)).min();
-        if let Some(at) = first {
+        let first = self.stops.iter().filter_map(|stop| Some((self.held.find(stop)?, stop))).min();
+        if let Some((at, stop)) = first {
+            self.found = Some(stop.clone());
             self.held.truncate(at);
             return (std::mem::take(&mut self.held), true);
         }
         let keep = self.stops.iter().map(|stop| begun(&self.held, stop)).max().unwrap_or(0);
         let shown = self.held.drain(..self.held.len() - keep).collect();
         (shown, false)
+    }
+
+    /// Returns the stop string that was found.
+    pub fn found(&self) -> Option<&str> {
+        self.found.as_deref()
     }
 
     /// Returns the text that was held back and is not a stop string.

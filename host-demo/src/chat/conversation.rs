@@ -15,6 +15,7 @@ pub struct Style {
     pub probe: Probe,
     /// Whether the template takes identifiers of calls of nine characters only.
     wants_short_ids: bool,
+    knows_thoughts: bool,
     /// Switches of thoughts that the template reads.
     switches: Vec<&'static str>,
 }
@@ -39,11 +40,14 @@ impl Style {
         let mut dialect = Dialect::all(&marks);
         let probe = dialect::look(template, &mut dialect);
         let source = template.source();
+        let opens = |form: &dialect::ThoughtForm<String>| source.contains(&dialect::unwrapped(&form.open));
+        let knows_thoughts = dialect.thoughts.iter().any(opens) || source.contains("reasoning_content");
         let reads = |name: &&&str| is_word(source, name);
         Self {
             dialect: dialect.into(),
             marks: marks.into(),
             probe,
+            knows_thoughts,
             wants_short_ids: source.contains("|length != 9"),
             switches: SWITCHES.iter().chain(&EFFORTS).filter(reads).copied().collect(),
         }
@@ -52,6 +56,11 @@ impl Style {
     /// The reader of an answer to `prompt`.
     pub fn reader(&self, tools: &Arc<Tools>, prompt: &str) -> Reader {
         Reader::new(self.dialect.clone(), tools.clone(), prompt)
+    }
+
+    /// Whether the template knows thoughts.
+    pub fn thinks(&self) -> bool {
+        self.knows_thoughts
     }
 
     /// The variables that turn thoughts on or off; `None` if the template has no switch.

@@ -16,9 +16,10 @@ use crate::server::{App, Counters, Host, Limits, serve};
 #[command(after_help = "Example:
   arenite serve -m model.gguf --port 8080 --parallel 8 -c 4096
 
-The first line of standard output is `listening on http://HOST:PORT`. A chat page is at /, the API under /v1; \
-/health, /metrics, /tokenize and /detokenize exist, too. Answers do not depend on other requests running at the \
-same time. On SIGTERM the server finishes all running answers and exits.")]
+The first line of standard output is `listening on http://HOST:PORT`. A chat page is at /. OpenAI's and Anthropic's \
+interfaces are under /v1, Ollama's under /api; /props, /apply-template, /infill, /tokenize, /detokenize, /health and \
+/metrics are llama.cpp's. Answers do not depend on other requests running at the same time. On SIGTERM the server \
+finishes all running answers and exits.")]
 pub struct Args {
     /// Address to listen on; 0.0.0.0 accepts connections from other machines
     #[arg(long, value_name = "H", default_value = "127.0.0.1")]
@@ -31,6 +32,10 @@ pub struct Args {
     /// Number of answers that are generated at once
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = at_least_one)]
     parallel: usize,
+
+    /// Name of the model in requests and answers [default: the file's name]
+    #[arg(long, value_name = "NAME")]
+    alias: Option<String>,
 
     /// Number of further requests that may wait; requests beyond that get status 429
     #[arg(long, value_name = "N", default_value_t = 256)]
@@ -52,12 +57,16 @@ pub fn run(args: &Args, file: ModelFile) -> Result<()> {
     let host = Host::new(file, &args.run, args.parallel)?;
     let (commands, asked) = channel();
     let counters = Arc::new(Counters::default());
-    let Host { model, plan, service, args: run } = host;
+    let Host { model, plan, mut service, args: run } = host;
+    if let Some(alias) = &args.alias {
+        service.name.clone_from(alias);
+    }
     let app = Arc::new(App {
         service,
         commands,
         counters: counters.clone(),
         most_open: args.parallel + args.queue,
+        parallel: args.parallel,
         key: args.api_key.clone(),
         workspace: plan.workspace,
         kv: plan.kv,

@@ -19,6 +19,8 @@ pub struct Choice {
     /// Log-probabilities of the prompt's tokens, if they are wanted.
     pub scored: Vec<Logprob>,
     pub end: Option<Finish>,
+    /// The stop text that ended the answer.
+    pub stop: Option<String>,
     pub prompt: usize,
     pub cached: usize,
     pub answer: usize,

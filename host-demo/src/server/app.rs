@@ -16,7 +16,8 @@ use super::answer::Choice;
 use super::connections::{ConnectionSlot, RequestGuard};
 use super::engine::{Command, Counters, Embedding, Event, Job};
 use super::error::ApiError;
-use super::service::{Prepared, Service};
+use super::request::Body;
+use super::service::{Endpoint, Prepared, Service};
 use crate::ranking::Texts;
 
 /// Most bytes of a body.
@@ -31,6 +32,8 @@ pub struct App {
     pub counters: Arc<Counters>,
     /// Most open requests.
     pub most_open: usize,
+    /// Answers that are generated at once.
+    pub parallel: usize,
     pub key: Option<String>,
     pub workspace: usize,
     pub kv: usize,
@@ -51,6 +54,14 @@ impl App {
         std::mem::take(&mut prepared.jobs).into_iter().map(submit).collect()
     }
 
+    /// Begins the one answer to a request.
+    pub fn begin(&self, endpoint: Endpoint, body: &Body) -> Result<Answer> {
+        let mut prepared = self.service.prepare(endpoint, body, super::by_chance())?;
+        let prompt_tokens = prepared.jobs.first().map_or(0, |(prompt, _)| prompt.len());
+        let events = self.submit(&mut prepared)?.pop().ok_or_else(|| ApiError::about("n", "n must be 1"))?;
+        Ok(Answer { prepared, events, prompt_tokens, began: Instant::now() })
+    }
+
     /// Embeds texts.
     pub async fn vectors(&self, inputs: Vec<Texts>) -> Result<Vec<Vec<f32>>> {
         let mut vectors = Vec::new();
@@ -61,6 +72,14 @@ impl App {
         }
         Ok(vectors)
     }
+}
+
+/// An answer on its way.
+pub struct Answer {
+    pub prepared: Prepared,
+    pub events: UnboundedReceiver<Event>,
+    pub prompt_tokens: usize,
+    pub began: Instant,
 }
 
 fn gone() -> ApiError {
@@ -134,8 +153,9 @@ impl Choice {
                 self.logprobs.extend(logprob);
                 Ok(false)
             }
-            Event::Done { end, text, prompt, cached, answer } => {
+            Event::Done { end, stop, text, prompt, cached, answer } => {
                 self.text += &text;
+                self.stop = stop;
                 (self.end, self.prompt, self.cached, self.answer) = (Some(end), prompt, cached, answer);
                 Ok(true)
             }

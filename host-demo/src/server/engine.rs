@@ -49,6 +49,8 @@ pub enum Event {
     },
     Done {
         end: Finish,
+        /// The stop text that ended the answer.
+        stop: Option<String>,
         text: String,
         prompt: usize,
         cached: usize,

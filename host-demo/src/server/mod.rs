@@ -7,12 +7,15 @@
 //! service     requests to jobs              chats        prompts and grammars of chats
 //! vectors     embeddings and rankings       answer       answers in OpenAI's form
 //! stream      answers as they come          responses    another form of chats
+//! anthropic   chats in Anthropic's form     ollama       Ollama's interface
+//! llama       llama.cpp's routes
 //! engine      the thread, pass by pass      running      a conversation that is being answered
 //! budget      tokens of a pass              cache        contexts of finished conversations
 //! logprobs    log-probabilities             error        errors
 //! ```
 
 mod answer;
+mod anthropic;
 mod app;
 mod budget;
 mod cache;
@@ -22,7 +25,9 @@ mod engine;
 mod error;
 mod fields;
 mod http;
+mod llama;
 mod logprobs;
+mod ollama;
 mod request;
 mod responses;
 mod routes;
@@ -44,10 +49,12 @@ pub use request::Body;
 pub use responses::to_chat;
 pub use service::{Endpoint, Prepared, Service};
 
+use service::Facts;
+
 use anyhow::{Context, Result};
 use arenite::model::Stack;
 use arenite::tokenizer::Tokenizer;
-use arenite::{Gguf, Model, Plan};
+use arenite::{Gguf, Model, Plan, TokenId};
 
 use crate::chat::{Renderer, Style};
 use crate::cli::RunArgs;
@@ -102,6 +109,15 @@ impl Host {
         // The key says how the states of a decoder become an embedding.
         let pooling = gguf.architecture().and_then(|name| gguf.u32(name, "pooling_type"));
         let makes_vectors = !makes_text || pooling.is_ok_and(|pooling| pooling.is_some_and(|pooling| pooling > 0));
+        let text =
+            |key: &str| gguf.str("general", key).ok().flatten().map(|text| String::from_utf8_lossy(text).into_owned());
+        let facts = Facts {
+            family: text("architecture").unwrap_or_default(),
+            size_label: text("size_label").unwrap_or_default(),
+            quantization: quantization(gguf),
+            bytes: file.len() as u64,
+            fingerprint: gguf.fingerprint(),
+        };
         if !makes_text {
             note("this model makes no text: /v1/embeddings and /v1/rerank answer");
         }
@@ -117,9 +133,68 @@ impl Host {
             ranking: Ranking::new(gguf, model).ok(),
             makes_text,
             makes_vectors,
+            infill: infill(gguf, tokenizer),
+            facts,
         };
         Ok(Self { model, plan, service, args: args.clone() })
     }
+}
+
+/// The tokens of a prefix, a suffix and the text between them.
+fn infill(gguf: &Gguf<'_>, tokenizer: &Tokenizer<'_, '_>) -> Option<[TokenId; 3]> {
+    const NAMES: [(&str, [&str; 6]); 3] = [
+        (
+            "fim_pre_token_id",
+            [
+                "<|fim_prefix|>",
+                "<fim_prefix>",
+                "<fim-prefix>",
+                "<\u{ff5c}fim\u{2581}begin\u{ff5c}>",
+                "\u{2581}<PRE>",
+                "<|code_prefix|>",
+            ],
+        ),
+        (
+            "fim_suf_token_id",
+            [
+                "<|fim_suffix|>",
+                "<fim_suffix>",
+                "<fim-suffix>",
+                "<\u{ff5c}fim\u{2581}hole\u{ff5c}>",
+                "\u{2581}<SUF>",
+                "<|code_suffix|>",
+            ],
+        ),
+        (
+            "fim_mid_token_id",
+            [
+                "<|fim_middle|>",
+                "<fim_middle>",
+                "<fim-middle>",
+                "<\u{ff5c}fim\u{2581}end\u{ff5c}>",
+                "\u{2581}<MID>",
+                "<|code_middle|>",
+            ],
+        ),
+    ];
+    let by_name = |names: &[&str]| {
+        let is_named = |id: &TokenId| names.iter().any(|name| tokenizer.spelling(*id) == name.as_bytes());
+        (0..tokenizer.vocab_len() as TokenId).find(is_named)
+    };
+    let id = |(key, names): &(&str, [&str; 6])| {
+        let by_key = gguf.u32("tokenizer.ggml", key).ok().flatten();
+        by_key.filter(|id| (*id as usize) < tokenizer.vocab_len()).or_else(|| by_name(names))
+    };
+    Some([id(&NAMES[0])?, id(&NAMES[1])?, id(&NAMES[2])?])
+}
+
+/// The type of most weights.
+fn quantization(gguf: &Gguf<'_>) -> String {
+    let mut sizes = std::collections::HashMap::new();
+    for tensor in gguf.tensors().filter(|tensor| tensor.dim_count > 1) {
+        *sizes.entry(format!("{:?}", tensor.kind)).or_insert(0u64) += tensor.dims.iter().product::<u64>();
+    }
+    sizes.into_iter().max_by_key(|(_, size)| *size).map(|(name, _)| name.to_uppercase()).unwrap_or_default()
 }
 
 /// Runs the engine in this thread until all senders of commands are gone.

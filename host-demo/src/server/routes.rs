@@ -21,7 +21,7 @@ use super::request::Body;
 use super::responses::responses;
 use super::service::{Endpoint, Service};
 use super::stream::stream;
-use crate::chat::dialect::Template;
+use super::{anthropic, llama, ollama};
 use crate::text;
 
 /// The routes. `origins` may send requests from a browser, beside the server's own page.
@@ -37,6 +37,19 @@ pub fn router(app: Arc<App>, origins: Vec<HeaderValue>) -> Router {
         .route("/tokenize", post(tokenize))
         .route("/detokenize", post(detokenize))
         .route("/tokenizer_info", get(tokenizer_info))
+        .route("/v1/messages", post(anthropic::messages))
+        .route("/v1/messages/count_tokens", post(anthropic::count_tokens))
+        .route("/api/chat", post(ollama::chat))
+        .route("/api/generate", post(ollama::generate))
+        .route("/api/embed", post(ollama::embed))
+        .route("/api/embeddings", post(ollama::embed))
+        .route("/api/tags", get(ollama::tags))
+        .route("/api/ps", get(ollama::tags))
+        .route("/api/show", post(ollama::show))
+        .route("/api/version", get(ollama::version))
+        .route("/props", get(llama::props))
+        .route("/apply-template", post(llama::apply_template))
+        .route("/infill", post(llama::infill))
         .route("/metrics", get(metrics))
         .route_layer(middleware::from_fn_with_state(app.clone(), with_key));
     let routes = guarded
@@ -205,16 +218,15 @@ struct TokenizerInfo {
 }
 
 async fn tokenizer_info(State(app): State<Arc<App>>) -> Json<Value> {
-    let Service { tokenizer, context, renderer, .. } = &app.service;
+    let Service { tokenizer, context, .. } = &app.service;
     let spelled = |id: Option<u32>| id.map(|id| String::from_utf8_lossy(tokenizer.spelling(id)).into_owned());
     let eos_token = spelled(tokenizer.eos());
-    let renderer = renderer.lock().unwrap_or_else(|broken| broken.into_inner());
     Json(json!(TokenizerInfo {
         pad_token: eos_token.clone(),
         eos_token,
         bos_token: spelled(tokenizer.bos()),
         add_bos_token: tokenizer.add_bos(),
-        chat_template: renderer.source().to_string(),
+        chat_template: app.service.source(),
         model_max_length: *context,
         vocab_size: tokenizer.vocab_len(),
     }))

@@ -242,7 +242,9 @@ impl Running {
             self.decoder.finish(|part| rest += part);
             text = self.stops.push(&rest).0 + &self.stops.finish();
         }
-        let done = Event::Done { end, text, prompt: self.job.prompt.len(), cached: self.cached, answer: self.answer() };
+        let stop = self.stops.found().map(str::to_string);
+        let (prompt, answer) = (self.job.prompt.len(), self.answer());
+        let done = Event::Done { end, stop, text, prompt, cached: self.cached, answer };
         let _ = self.job.events.send(done);
         self.end = Some(end);
     }

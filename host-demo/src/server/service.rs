@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::error::ApiError;
 use super::request::{Body, MOST_CHOICES, Settings};
-use crate::chat::dialect::Tools;
+use crate::chat::dialect::{Template, Tools};
 use crate::chat::{Reader, Renderer, Style};
 use crate::ranking::Ranking;
 use crate::text;
@@ -52,6 +52,20 @@ pub struct Service {
     pub makes_vectors: bool,
     /// How pairs of texts are put, if the model ranks.
     pub ranking: Option<Ranking>,
+    /// The tokens before a prefix, before a suffix and before the text between them.
+    pub infill: Option<[TokenId; 3]>,
+    pub facts: Facts,
+}
+
+/// Facts of the model's file that lists of models show.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// The architecture's name.
+    pub family: String,
+    pub size_label: String,
+    pub quantization: String,
+    pub bytes: u64,
+    pub fingerprint: u64,
 }
 
 /// A request that can be answered.
@@ -86,6 +100,11 @@ impl Service {
             Some(model) if model == self.name => Ok(()),
             Some(model) => Err(ApiError::no_model(model, &self.name)),
         }
+    }
+
+    /// The source of the chat template; empty without one.
+    pub fn source(&self) -> String {
+        self.renderer.lock().unwrap_or_else(|broken| broken.into_inner()).source().to_string()
     }
 
     /// Reads a request for text.

@@ -30,6 +30,8 @@ pub struct Reader {
     spaces: String,
     /// What ends the content, beside the end of the answer.
     wrapper: String,
+    /// Whether that has come: spaces after it are dropped.
+    has_ended: bool,
     /// Forms without a mark are calls, too.
     reads_bare: bool,
     /// Whether only the first call counts.
@@ -67,6 +69,7 @@ impl Reader {
             held: String::new(),
             spaces: String::new(),
             wrapper: String::new(),
+            has_ended: false,
             reads_bare: true,
             only_one: false,
             calls: 0,
@@ -134,7 +137,7 @@ impl Reader {
     /// The end of the answer: adds what was held back.
     pub fn finish(&mut self, parts: &mut Vec<Part>) {
         self.advance(parts, true);
-        if self.calls == 0 && !self.spaces.is_empty() {
+        if self.calls == 0 && !self.has_ended && !self.spaces.is_empty() {
             let spaces = std::mem::take(&mut self.spaces);
             parts.push(Part::Content(spaces));
         }
@@ -192,7 +195,7 @@ impl Reader {
         if self.begins_wrapper(skipped, is_end) {
             return;
         }
-        self.begin_content();
+        self.begin_content(is_end);
     }
 
     /// Takes off a mark around the content; whether that settles this round.
@@ -227,7 +230,7 @@ impl Reader {
         if self.held.starts_with(&channels.start) && !self.begins_known_wrapper() {
             self.state = State::Channel(Channel::Header);
         } else if !self.begins_wrapper(0, is_end) {
-            self.begin_content();
+            self.begin_content(is_end);
         }
     }
 
@@ -236,7 +239,12 @@ impl Reader {
     }
 
     /// The first content: perhaps calls without a mark.
-    fn begin_content(&mut self) {
+    fn begin_content(&mut self, is_end: bool) {
+        let text = self.held.trim_start();
+        let mut marks = self.dialect.calls.iter().map(|form| form.trigger()).filter(|mark| !mark.is_empty());
+        if !is_end && !self.tools.is_empty() && marks.any(|mark| mark.len() > text.len() && mark.starts_with(text)) {
+            return;
+        }
         let bare = self.dialect.calls.iter().enumerate().filter(|(_, form)| form.trigger().is_empty());
         let forms: Vec<usize> = bare.map(|(at, _)| at).collect();
         let is_bare = self.reads_bare && !self.tools.is_empty() && self.held.trim_start().starts_with(['{', '[']);
@@ -303,9 +311,10 @@ impl Reader {
             let len = mark.len();
             let text: String = self.held.drain(..at).collect();
             self.held.drain(..len);
-            self.wrapper.clear();
             self.say(&text, parts);
-            // Spaces after the content's end mark stand outside of it.
+            self.wrapper.clear();
+            self.spaces.clear();
+            self.has_ended = true;
             return;
         }
         if mark == channel && self.is_harmony() {
@@ -383,12 +392,15 @@ impl Reader {
             return;
         }
         let mut all = std::mem::take(&mut self.spaces) + &text;
-        if !self.tools.is_empty() || !self.wrapper.is_empty() {
+        if !self.tools.is_empty() || !self.wrapper.is_empty() || self.has_ended {
             let len = all.trim_end().len();
             self.spaces = all.split_off(len);
         }
         if !all.is_empty() {
-            parts.push(Part::Content(all));
+            match parts.last_mut() {
+                Some(Part::Content(text)) => *text += &all,
+                _ => parts.push(Part::Content(all)),
+            }
         }
     }
 

@@ -284,7 +284,29 @@ fn marks_that_are_tokens_are_taken_from_tokens() {
     );
     assert!(matches!(&read(&inside)[..], [Part::Call(call)] if call.arguments.contains("</tool_call>")));
     // What is no call is shown with its marks.
-    assert_eq!(read(&marks.resolve("<tool_call>soon</tool_call>")).len(), 3);
+    let soon = "<tool_call>soon</tool_call>";
+    assert_eq!(read(&marks.resolve(soon)), [Part::Content(soon.into())]);
+}
+
+#[test]
+fn every_form_is_read_with_tokens_as_marks() {
+    for form in FORMS {
+        // All that stands in brackets and has no name in it.
+        let mut tokens: Vec<&str> =
+            form.split_inclusive('>').filter_map(|piece| Some(&piece[piece.rfind('<')?..])).collect();
+        tokens.extend(["[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"]);
+        tokens.retain(|token| !token.contains(['=', '"']));
+        tokens.sort_unstable_by_key(|token| usize::MAX - token.len());
+        tokens.dedup();
+        let marks = with_tokens(&tokens);
+        let mut reader = Reader::new(Arc::new(Dialect::all(&marks)), tools(), "");
+        let mut parts = Vec::new();
+        reader.push(&marks.resolve(form), &mut parts);
+        reader.finish(&mut parts);
+        let [Part::Call(call)] = &parts[..] else { panic!("{form}: {parts:?}") };
+        let arguments: Value = serde_json::from_str(&call.arguments).unwrap();
+        assert_eq!((call.name.as_str(), arguments), ("get_weather", json!({ "city": "Oslo", "days": 2 })), "{form}");
+    }
 }
 
 #[test]

@@ -36,9 +36,16 @@ impl Tools {
         let tool = |tool: &Value| {
             let function = tool.get("function").filter(|function| function.is_object()).unwrap_or(tool);
             let parameters = function.get("parameters").filter(|value| value.is_object()).cloned();
+            let mut parameters = parameters.unwrap_or_else(|| json!({ "type": "object" }));
+            let has_others = ["$ref", "anyOf", "oneOf", "allOf", "additionalProperties", "patternProperties"];
+            let names = parameters.get("properties").and_then(Value::as_object).map_or(0, Map::len);
+            // A function without parameters takes none.
+            if names == 0 && !has_others.iter().any(|key| parameters.get(key).is_some()) {
+                parameters["additionalProperties"] = json!(false);
+            }
             Some(Tool {
                 name: function.get("name")?.as_str()?.to_string(),
-                parameters: parameters.unwrap_or_else(|| json!({ "type": "object", "properties": {} })),
+                parameters,
                 strict: function.get("strict").and_then(Value::as_bool).unwrap_or(false),
             })
         };

@@ -1,5 +1,6 @@
 //! Tests what grammars accept and refuse, from text to table, with the core's reader.
 
+mod calls;
 mod combined;
 mod gbnf;
 mod hostile;

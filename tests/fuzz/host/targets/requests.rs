@@ -31,6 +31,8 @@ static SERVICE: LazyLock<Service> = LazyLock::new(|| {
         makes_text: true,
         makes_vectors: true,
         ranking: None,
+        infill: None,
+        facts: Default::default(),
     }
 });
 

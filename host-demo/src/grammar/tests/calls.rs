@@ -1,0 +1,93 @@
+//! Calls in every dialect: what its grammar allows is read back as calls of these functions.
+
+use std::sync::Arc;
+
+use arenite::grammar::Grammar;
+use serde_json::{Value, json};
+
+use super::random::{Random, random_text};
+use crate::chat::dialect::{Constraint, Dialect, Marks, Own, Part, Reader, Tools};
+use crate::grammar::from_pieces;
+
+fn tools() -> Tools {
+    let weather = json!({ "type": "object", "additionalProperties": false, "required": ["city", "days"], "properties": {
+        "city": { "type": "string", "maxLength": 4 },
+        "days": { "type": "integer", "minimum": -9, "maximum": 9 },
+        "unit": { "type": "string", "enum": ["c", "Fahrenheit"] },
+        "exact": { "type": "boolean" },
+        "tags": { "type": "array", "maxItems": 2, "items": { "enum": ["a", "b"] } },
+    } });
+    let function = |name: &str, parameters: Value| json!({ "function": { "name": name, "parameters": parameters } });
+    Tools::of(&[function("get_weather", weather), function("get_time", json!({ "type": "object", "properties": {} }))])
+}
+
+/// The calls of an answer, and whether there is anything else.
+fn read(dialect: &Arc<Dialect>, tools: &Arc<Tools>, prompt: &str, text: &str) -> (Vec<(String, Value)>, bool) {
+    let mut reader = Reader::new(dialect.clone(), tools.clone(), prompt);
+    let mut parts = Vec::new();
+    reader.push(text, &mut parts);
+    reader.finish(&mut parts);
+    let has_more = parts.iter().any(|part| matches!(part, Part::Content(_)));
+    let call = |part| match part {
+        Part::Call(call) => Some((call.name, serde_json::from_str(&call.arguments).unwrap())),
+        _ => None,
+    };
+    (parts.into_iter().filter_map(call).collect(), has_more)
+}
+
+fn check(family: &str, text: &str, calls: &[(String, Value)]) {
+    for (name, arguments) in calls {
+        let of = |key: &str| &arguments[key];
+        let good = match name.as_str() {
+            "get_time" => *arguments == json!({}),
+            _ => {
+                of("city").as_str().is_some_and(|city| city.chars().count() <= 4)
+                    && of("days").as_i64().is_some_and(|days| (-9..=9).contains(&days))
+                    && [&Value::Null, &json!("c"), &json!("Fahrenheit")].contains(&of("unit"))
+                    && (of("exact").is_null() || of("exact").is_boolean())
+                    && (of("tags").is_null() || of("tags").is_array())
+            }
+        };
+        assert!(good, "{family}: {text:?} became {arguments}");
+    }
+}
+
+#[test]
+fn every_dialect_reads_its_own_grammar() {
+    let marks = Marks::default();
+    let tools = Arc::new(tools());
+    let all: Vec<_> = tools.0.iter().collect();
+    let count = Dialect::all(&marks).calls.len();
+    for own in (0..count).map(Own::Form).chain([Own::Channels]) {
+        let mut dialect = Dialect::all(&marks);
+        dialect.own = own;
+        let dialect = Arc::new(dialect);
+        let family = match own {
+            Own::Form(at) => dialect.calls[at].family,
+            Own::Channels => "gpt-oss",
+        };
+        let table = from_pieces(&Constraint { dialect: &dialect, marks: &marks }.calls(&all, true)).unwrap();
+        let grammar = Grammar::new(&table).unwrap();
+        let mut random = Random(7);
+        let mut several = 0;
+        for _ in 0..12 {
+            let Some(text) = random_text(&grammar, &mut random) else { continue };
+            let prompt = if own == Own::Channels { "<|start|>assistant" } else { "" };
+            let (calls, has_more) = read(&dialect, &tools, prompt, &text);
+            assert!(!calls.is_empty() && !has_more, "{family}: {text:?}");
+            check(family, &text, &calls);
+            several += usize::from(calls.len() > 1);
+        }
+        let _ = several;
+    }
+}
+
+#[test]
+fn one_call_where_only_one_may_be() {
+    let marks = Marks::default();
+    let tools = Arc::new(tools());
+    let dialect = Arc::new(Dialect::all(&marks));
+    let table = from_pieces(&Constraint { dialect: &dialect, marks: &marks }.calls(&[&tools.0[1]], false)).unwrap();
+    let call = "<tool_call>\n{\"name\": \"get_time\", \"arguments\": {}}\n</tool_call>";
+    super::check("a call", &table, &[call], &["", &format!("{call}\n{call}"), "hello", "{}"]);
+}

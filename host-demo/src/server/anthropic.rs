@@ -1,0 +1,479 @@
+//! `/v1/messages`: chats in Anthropic's form, with streaming, tools, thinking, and counting of tokens.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::Body as HttpBody;
+use axum::extract::{Request, State};
+use axum::response::sse::Event as Sse;
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use super::answer::{Choice, call_id};
+use super::app::{Answer, App, OpenRequest, json_body, whole};
+use super::engine::Finish;
+use super::error::ApiError;
+use super::request::Body;
+use super::service::Endpoint;
+use super::stream::{Events, channel, next};
+use crate::chat::{Call, Part};
+
+/// An error in Anthropic's form.
+pub struct MessagesError(ApiError);
+
+impl From<ApiError> for MessagesError {
+    fn from(error: ApiError) -> Self {
+        Self(error)
+    }
+}
+
+#[derive(Serialize)]
+struct ErrorBody<'e> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    error: ErrorText<'e>,
+}
+
+#[derive(Serialize)]
+struct ErrorText<'e> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    message: &'e str,
+}
+
+impl MessagesError {
+    fn body(&self) -> Value {
+        let kind = match self.0.kind() {
+            "server_error" => "api_error",
+            kind => kind,
+        };
+        json!(ErrorBody { kind: "error", error: ErrorText { kind, message: &self.0.message } })
+    }
+}
+
+impl IntoResponse for MessagesError {
+    fn into_response(self) -> Response {
+        (self.0.status, Json(self.body())).into_response()
+    }
+}
+
+type Result<T> = std::result::Result<T, MessagesError>;
+
+/// The body of a request.
+#[derive(Debug, Deserialize)]
+struct Asked {
+    #[serde(default)]
+    model: Option<String>,
+    #[serde(default)]
+    max_tokens: Option<i64>,
+    messages: Vec<Said>,
+    #[serde(default)]
+    system: Option<Content>,
+    #[serde(default)]
+    stop_sequences: Vec<String>,
+    #[serde(default)]
+    stream: bool,
+    #[serde(default)]
+    temperature: Option<f32>,
+    #[serde(default)]
+    top_p: Option<f32>,
+    #[serde(default)]
+    top_k: Option<i64>,
+    #[serde(default)]
+    tools: Vec<Tool>,
+    #[serde(default)]
+    tool_choice: Option<ToolChoice>,
+    #[serde(default)]
+    thinking: Option<Thinking>,
+    #[serde(default)]
+    output_config: Option<Value>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Said {
+    role: String,
+    content: Content,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Content {
+    Text(String),
+    Blocks(Vec<Block>),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Block {
+    Text {
+        text: String,
+    },
+    Thinking {
+        thinking: String,
+    },
+    RedactedThinking {},
+    ToolUse {
+        id: String,
+        name: String,
+        input: Value,
+    },
+    ToolResult {
+        tool_use_id: String,
+        content: Option<Content>,
+    },
+    #[serde(other)]
+    Other,
+}
+
+#[derive(Debug, Deserialize)]
+struct Tool {
+    name: String,
+    #[serde(default)]
+    description: Option<String>,
+    #[serde(default)]
+    input_schema: Option<Value>,
+    #[serde(default)]
+    strict: Option<bool>,
+}
+
+#[derive(Debug, Deserialize)]
+struct ToolChoice {
+    #[serde(rename = "type")]
+    kind: String,
+    #[serde(default)]
+    name: Option<String>,
+    #[serde(default)]
+    disable_parallel_tool_use: bool,
+}
+
+#[derive(Debug, Deserialize)]
+struct Thinking {
+    #[serde(rename = "type")]
+    kind: String,
+    #[serde(default)]
+    budget_tokens: Option<i64>,
+}
+
+impl Content {
+    /// The texts of all blocks.
+    fn text(&self) -> std::result::Result<String, ApiError> {
+        match self {
+            Self::Text(text) => Ok(text.clone()),
+            Self::Blocks(blocks) => blocks
+                .iter()
+                .map(|block| match block {
+                    Block::Text { text } => Ok(text.as_str()),
+                    _ => Err(ApiError::about("messages", "only text can be read, no images or documents")),
+                })
+                .collect(),
+        }
+    }
+}
+
+impl Asked {
+    /// The same request as one of a chat.
+    fn body(&self) -> std::result::Result<Body, ApiError> {
+        let mut messages = Vec::new();
+        if let Some(system) = &self.system {
+            messages.push(json!({ "role": "system", "content": system.text()? }));
+        }
+        for said in &self.messages {
+            said.add_to(&mut messages)?;
+        }
+        let tools = self.tools.iter().map(|tool| {
+            let mut function = Map::from_iter([("name".to_string(), json!(tool.name))]);
+            function.extend(tool.description.iter().map(|text| ("description".to_string(), json!(text))));
+            function.extend(tool.input_schema.iter().map(|schema| ("parameters".to_string(), schema.clone())));
+            function.extend(tool.strict.iter().map(|strict| ("strict".to_string(), json!(strict))));
+            json!({ "type": "function", "function": function })
+        });
+        let tools: Vec<Value> = tools.collect();
+        let tool_choice = self.tool_choice.as_ref().map(|choice| match choice.kind.as_str() {
+            "any" => json!("required"),
+            "tool" => json!({ "type": "function", "function": { "name": choice.name } }),
+            kind => json!(kind),
+        });
+        let thinks = self.thinking.as_ref().map(|thinking| thinking.kind != "disabled");
+        let mut others = Map::new();
+        // A model without a switch thinks or does not think: only turning thoughts off can be refused.
+        others.extend(thinks.filter(|thinks| !thinks).map(|off| ("enable_thinking".to_string(), json!(off))));
+        let schema = self.output_config.as_ref().and_then(|config| config.pointer("/format/schema").cloned());
+        Ok(Body {
+            messages: Some(messages),
+            model: self.model.clone(),
+            stream: Some(self.stream),
+            max_tokens: self.max_tokens,
+            stop: Some(super::request::Stop::Many(self.stop_sequences.clone())),
+            temperature: self.temperature,
+            top_p: self.top_p,
+            top_k: self.top_k,
+            json_schema: schema,
+            parallel_tool_calls: self.tool_choice.as_ref().map(|choice| !choice.disable_parallel_tool_use),
+            tools: Some(tools).filter(|tools| !tools.is_empty()),
+            tool_choice,
+            reasoning_budget: self.thinking.as_ref().and_then(|thinking| thinking.budget_tokens),
+            others,
+            ..Body::default()
+        })
+    }
+}
+
+impl Said {
+    /// Adds the messages of a chat that this one is: results of tools are messages of their own.
+    fn add_to(&self, messages: &mut Vec<Value>) -> std::result::Result<(), ApiError> {
+        let blocks = match &self.content {
+            Content::Text(text) => {
+                messages.push(json!({ "role": self.role, "content": text }));
+                return Ok(());
+            }
+            Content::Blocks(blocks) => blocks,
+        };
+        let (mut text, mut thought, mut calls) = (String::new(), String::new(), Vec::new());
+        for block in blocks {
+            match block {
+                Block::Text { text: more } => text += more,
+                Block::Thinking { thinking } => thought += thinking,
+                Block::RedactedThinking {} => {}
+                Block::ToolUse { id, name, input } => calls.push(json!({
+                    "id": id, "type": "function", "function": { "name": name, "arguments": input.to_string() },
+                })),
+                Block::ToolResult { tool_use_id, content } => {
+                    let content = content.as_ref().map_or(Ok(String::new()), Content::text)?;
+                    messages.push(json!({ "role": "tool", "tool_call_id": tool_use_id, "content": content }));
+                }
+                Block::Other => {
+                    return Err(ApiError::about("messages", "only text can be read, no images or documents"));
+                }
+            }
+        }
+        if text.is_empty() && calls.is_empty() && messages.last().is_some_and(|last| last["role"] == "tool") {
+            return Ok(());
+        }
+        let mut message = json!({ "role": self.role, "content": text });
+        if !thought.is_empty() {
+            message["reasoning_content"] = json!(thought);
+        }
+        if !calls.is_empty() {
+            message["tool_calls"] = json!(calls);
+        }
+        messages.push(message);
+        Ok(())
+    }
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Usage {
+    input_tokens: usize,
+    output_tokens: usize,
+    cache_creation_input_tokens: usize,
+    cache_read_input_tokens: usize,
+}
+
+impl Usage {
+    fn of(choice: &Choice) -> Self {
+        Self {
+            input_tokens: choice.prompt - choice.cached.min(choice.prompt),
+            output_tokens: choice.answer,
+            cache_creation_input_tokens: 0,
+            cache_read_input_tokens: choice.cached,
+        }
+    }
+}
+
+/// An answer.
+#[derive(Serialize)]
+struct Message<'m> {
+    id: &'m str,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    role: &'static str,
+    model: &'m str,
+    content: Vec<Value>,
+    stop_reason: Option<&'static str>,
+    stop_sequence: Option<&'m str>,
+    usage: Usage,
+}
+
+fn stop_reason(choice: &Choice, stops: &[String], has_calls: bool) -> (&'static str, Option<String>) {
+    let stop = choice.stop.clone().filter(|stop| stops.contains(stop));
+    match () {
+        () if has_calls => ("tool_use", None),
+        () if choice.end == Some(Finish::Length) => ("max_tokens", None),
+        () if stop.is_some() => ("stop_sequence", stop),
+        () => ("end_turn", None),
+    }
+}
+
+fn tool_use(call: &Call, id: &str, index: usize) -> Value {
+    let input: Value = serde_json::from_str(&call.arguments).unwrap_or_else(|_| json!({}));
+    json!({ "type": "tool_use", "id": call_id(id, 0, index).replacen("call", "toolu", 1), "name": call.name, "input": input })
+}
+
+async fn asked(request: Request<HttpBody>) -> Result<Asked> {
+    let body = json_body(request).await?;
+    serde_json::from_value(body).map_err(|error| ApiError::invalid(format!("the body makes no sense: {error}")).into())
+}
+
+/// `POST /v1/messages`.
+pub async fn messages(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Response> {
+    let slot = request.extensions().get().cloned();
+    let asked = asked(request).await?;
+    let open = OpenRequest::new(&app, slot)?;
+    let answer = app.begin(Endpoint::Chat, &asked.body()?)?;
+    let id = format!("msg_{:016x}", super::by_chance());
+    if asked.stream {
+        let (out, response) = channel();
+        let streamer = Streamer { app, out, id, stops: asked.stop_sequences, index: 0, open: None, _open: open };
+        tokio::spawn(streamer.run(answer));
+        return Ok(response);
+    }
+    let choice = whole(answer.events).await?;
+    let parts = answer.prepared.parts(0, &choice.text);
+    let mut content = Vec::new();
+    if !parts.reasoning.is_empty() {
+        content.push(json!({ "type": "thinking", "thinking": parts.reasoning, "signature": "" }));
+    }
+    if !parts.content.is_empty() || parts.calls.is_empty() {
+        content.push(json!({ "type": "text", "text": parts.content }));
+    }
+    content.extend(parts.calls.iter().enumerate().map(|(index, call)| tool_use(call, &id, index)));
+    let (reason, stop) = stop_reason(&choice, &asked.stop_sequences, !parts.calls.is_empty());
+    let message = Message {
+        id: &id,
+        kind: "message",
+        role: "assistant",
+        model: &app.service.name,
+        content,
+        stop_reason: Some(reason),
+        stop_sequence: stop.as_deref(),
+        usage: Usage::of(&choice),
+    };
+    Ok(Json(json!(message)).into_response())
+}
+
+/// `POST /v1/messages/count_tokens`.
+pub async fn count_tokens(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Json<Value>> {
+    let asked = asked(request).await?;
+    let prepared = app.service.prepare(Endpoint::Chat, &asked.body()?, 0)?;
+    let tokens = prepared.jobs.first().map_or(0, |(prompt, _)| prompt.len());
+    Ok(Json(json!({ "input_tokens": tokens })))
+}
+
+/// Sends an answer as it comes, in blocks.
+struct Streamer {
+    app: Arc<App>,
+    out: Events,
+    id: String,
+    stops: Vec<String>,
+    /// Blocks that are closed.
+    index: usize,
+    /// The kind of the block that is open.
+    open: Option<&'static str>,
+    _open: OpenRequest,
+}
+
+impl Streamer {
+    async fn run(mut self, mut answer: Answer) {
+        self.start(answer.prompt_tokens);
+        let mut reader = answer.prepared.reader(0);
+        let (mut choice, mut parts, mut calls) = (Choice::default(), Vec::new(), 0);
+        loop {
+            let Some(event) = next(&mut answer.events, &self.out).await else { return };
+            let before = choice.text.len();
+            let is_end = match choice.take(event) {
+                Ok(is_end) => is_end,
+                Err(error) => return self.send("error", MessagesError(error).body()),
+            };
+            reader.push(&choice.text[before..], &mut parts);
+            if is_end {
+                reader.finish(&mut parts);
+            }
+            for part in parts.drain(..) {
+                self.part(part, &mut calls);
+            }
+            if is_end {
+                break;
+            }
+        }
+        if self.index == 0 && self.open.is_none() {
+            self.begin("text", json!({ "type": "text", "text": "" }));
+        }
+        self.close();
+        let (reason, stop) = stop_reason(&choice, &self.stops, calls > 0);
+        let delta = json!({ "stop_reason": reason, "stop_sequence": stop });
+        self.send("message_delta", json!({ "delta": delta, "usage": Usage::of(&choice) }));
+        self.send("message_stop", json!({}));
+    }
+
+    fn start(&self, prompt_tokens: usize) {
+        let usage = Usage {
+            input_tokens: prompt_tokens,
+            output_tokens: 0,
+            cache_creation_input_tokens: 0,
+            cache_read_input_tokens: 0,
+        };
+        let message = Message {
+            id: &self.id,
+            kind: "message",
+            role: "assistant",
+            model: &self.app.service.name,
+            content: Vec::new(),
+            stop_reason: None,
+            stop_sequence: None,
+            usage,
+        };
+        self.send("message_start", json!({ "message": message }));
+        self.send("ping", json!({}));
+    }
+
+    fn part(&mut self, part: Part, calls: &mut usize) {
+        match part {
+            Part::Content(text) => {
+                self.begin("text", json!({ "type": "text", "text": "" }));
+                self.delta(json!({ "type": "text_delta", "text": text }));
+            }
+            Part::Thought(text) => {
+                self.begin("thinking", json!({ "type": "thinking", "thinking": "", "signature": "" }));
+                self.delta(json!({ "type": "thinking_delta", "thinking": text }));
+            }
+            Part::Call(call) => {
+                self.close();
+                let mut block = tool_use(&call, &self.id, *calls);
+                *calls += 1;
+                block["input"] = json!({});
+                self.begin("tool_use", block);
+                self.delta(json!({ "type": "input_json_delta", "partial_json": call.arguments }));
+                self.close();
+            }
+        }
+    }
+
+    /// Begins a block, unless one of this kind is open.
+    fn begin(&mut self, kind: &'static str, block: Value) {
+        if self.open == Some(kind) {
+            return;
+        }
+        self.close();
+        self.open = Some(kind);
+        self.send("content_block_start", json!({ "index": self.index, "content_block": block }));
+    }
+
+    fn delta(&self, delta: Value) {
+        self.send("content_block_delta", json!({ "index": self.index, "delta": delta }));
+    }
+
+    fn close(&mut self) {
+        let Some(kind) = self.open.take() else { return };
+        if kind == "thinking" {
+            self.delta(json!({ "type": "signature_delta", "signature": "" }));
+        }
+        self.send("content_block_stop", json!({ "index": self.index }));
+        self.index += 1;
+    }
+
+    fn send(&self, kind: &str, mut event: Value) {
+        event["type"] = json!(kind);
+        let _ = self.out.send(Ok(Sse::default().event(kind).data(event.to_string())));
+    }
+}

@@ -1,0 +1,183 @@
+//! llama.cpp's routes: properties, rendered templates, and filling in the middle.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::Body as HttpBody;
+use axum::extract::{Request, State};
+use axum::response::sse::Event as Sse;
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::answer::Choice;
+use super::app::{Answer, App, OpenRequest, Result, json_body, whole};
+use super::engine::Finish;
+use super::error::ApiError;
+use super::request::Body;
+use super::service::{Endpoint, Service};
+use super::stream::{Events, channel, next};
+
+/// The server's properties.
+#[derive(Serialize)]
+struct Props<'s> {
+    default_generation_settings: Defaults,
+    total_slots: usize,
+    model_alias: &'s str,
+    model_path: &'s str,
+    modalities: Modalities,
+    chat_template: String,
+    bos_token: String,
+    eos_token: String,
+    build_info: &'static str,
+}
+
+#[derive(Serialize)]
+struct Defaults {
+    n_ctx: usize,
+    params: Value,
+}
+
+#[derive(Serialize)]
+struct Modalities {
+    vision: bool,
+    audio: bool,
+}
+
+/// `GET /props`.
+pub async fn props(State(app): State<Arc<App>>) -> Json<Value> {
+    let service = &app.service;
+    let spelled = |id: Option<u32>| {
+        id.map(|id| String::from_utf8_lossy(service.tokenizer.spelling(id)).into_owned()).unwrap_or_default()
+    };
+    let params = arenite::sampler::Params::DEFAULT;
+    let params = json!({
+        "temperature": 1.0, "top_k": params.top_k, "top_p": params.top_p, "min_p": params.min_p,
+        "typical_p": params.typical_p, "repeat_last_n": params.repeat_last_n, "repeat_penalty": params.repeat_penalty,
+    });
+    Json(json!(Props {
+        default_generation_settings: Defaults { n_ctx: service.context, params },
+        total_slots: app.parallel,
+        model_alias: &service.name,
+        model_path: &service.name,
+        modalities: Modalities { vision: false, audio: false },
+        chat_template: service.source(),
+        bos_token: spelled(service.tokenizer.bos()),
+        eos_token: spelled(service.tokenizer.eos()),
+        build_info: concat!("arenite ", env!("CARGO_PKG_VERSION")),
+    }))
+}
+
+/// `POST /apply-template`: the prompt of a chat.
+pub async fn apply_template(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Json<Value>> {
+    let body = Body::of(json_body(request).await?)?;
+    let prepared = app.service.prepare(Endpoint::Chat, &body, 0)?;
+    Ok(Json(json!({ "prompt": prepared.prompts.first() })))
+}
+
+/// `POST /infill`: the text between a prefix and a suffix.
+pub async fn infill(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Response> {
+    let slot = request.extensions().get().cloned();
+    let mut asked = json_body(request).await?;
+    let open = OpenRequest::new(&app, slot)?;
+    let ids = app.service.infill_prompt(&asked)?;
+    asked["prompt"] = json!(ids);
+    asked["n"] = json!(1);
+    for key in ["input_prefix", "input_suffix", "input_extra"] {
+        asked.as_object_mut().and_then(|asked| asked.remove(key));
+    }
+    let body = Body::of(asked)?;
+    let answer = app.begin(Endpoint::Completions, &body)?;
+    if body.stream == Some(true) {
+        let (out, response) = channel();
+        tokio::spawn(stream(app, answer, out, open));
+        return Ok(response);
+    }
+    let choice = whole(answer.events).await?;
+    Ok(Json(json!(Filled::of(&app.service, &choice, choice.text.clone(), true))).into_response())
+}
+
+/// An answer in llama.cpp's own form.
+#[derive(Serialize)]
+struct Filled<'s> {
+    content: String,
+    stop: bool,
+    model: &'s str,
+    tokens_predicted: usize,
+    tokens_evaluated: usize,
+    tokens_cached: usize,
+    stop_type: &'static str,
+    stopping_word: String,
+    truncated: bool,
+}
+
+impl<'s> Filled<'s> {
+    fn of(service: &'s Service, choice: &Choice, content: String, is_end: bool) -> Self {
+        Self {
+            content,
+            stop: is_end,
+            model: &service.name,
+            tokens_predicted: choice.answer,
+            tokens_evaluated: choice.prompt,
+            tokens_cached: choice.cached,
+            stop_type: match (choice.end, &choice.stop) {
+                (None, _) => "none",
+                (Some(Finish::Length), _) => "limit",
+                (Some(Finish::Stop), Some(_)) => "word",
+                (Some(Finish::Stop), None) => "eos",
+            },
+            stopping_word: choice.stop.clone().unwrap_or_default(),
+            truncated: false,
+        }
+    }
+}
+
+async fn stream(app: Arc<App>, mut answer: Answer, out: Events, _open: OpenRequest) {
+    let mut choice = Choice::default();
+    loop {
+        let Some(event) = next(&mut answer.events, &out).await else { return };
+        let before = choice.text.len();
+        let line = match choice.take(event) {
+            Ok(is_end) => {
+                let text = choice.text[before..].to_string();
+                (json!(Filled::of(&app.service, &choice, text, is_end)), is_end)
+            }
+            Err(error) => (error.body(), true),
+        };
+        let _ = out.send(Ok(Sse::default().data(line.0.to_string())));
+        if line.1 {
+            return;
+        }
+    }
+}
+
+impl Service {
+    /// The prompt that asks for the text between a prefix and a suffix, by the model's own tokens.
+    fn infill_prompt(&self, asked: &Value) -> Result<Vec<u32>> {
+        let Some([prefix, suffix, middle]) = self.infill else {
+            return Err(ApiError::invalid("this model has no tokens to fill in the middle with"));
+        };
+        let text = |key: &'static str| match asked.get(key) {
+            None | Some(Value::Null) => Ok(""),
+            Some(Value::String(text)) => Ok(text.as_str()),
+            Some(_) => Err(ApiError::about(key, format!("{key} must be a text"))),
+        };
+        let encode = |text: &str| {
+            let how = arenite::tokenizer::Encode { add_special: false, parse_special: false };
+            crate::text::encode(self.tokenizer, text.as_bytes(), how)
+                .map_err(|error| ApiError::invalid(error.to_string()))
+        };
+        let mut ids = Vec::from_iter(self.tokenizer.bos().filter(|_| self.tokenizer.add_bos()));
+        for extra in asked.get("input_extra").and_then(Value::as_array).into_iter().flatten() {
+            let part = |key: &str| extra.get(key).and_then(Value::as_str).unwrap_or_default();
+            ids.extend(encode(&format!("--- {} ---\n{}\n", part("filename"), part("text")))?);
+        }
+        ids.push(prefix);
+        ids.extend(encode(text("input_prefix")?)?);
+        ids.push(suffix);
+        ids.extend(encode(text("input_suffix")?)?);
+        ids.push(middle);
+        ids.extend(encode(text("prompt")?)?);
+        Ok(ids)
+    }
+}
