@@ -24,12 +24,15 @@ macro_rules! families {
             }
             nomic_bert "nomic-bert" [
                 ENCODER TOKEN_TYPES LAYER_NORM RESIDUAL_NORM FUSED_QKV FUSED_GATE NO_GATE GELU_ERF LOCAL_LAYERS
-                RELATIVE_POSITIONS RENAMED POOLED_HEAD
-            ] { "nomic-bert" => nomic, "modern-bert" => modern, "jina-bert-v2" => jina }
+                RELATIVE_POSITIONS RENAMED POOLED_HEAD EXPERTS DENSE_LAYERS
+            ] {
+                "nomic-bert" => nomic, "modern-bert" => modern, "jina-bert-v2" => jina, "jina-bert-v3" => jina_v3,
+                "nomic-bert-moe" => nomic_moe, "eurobert" => euro, "llama-embed" => llama
+            }
             gemma_embedding "gemma-embedding" [
                 ENCODER POST_NORM HEAD_NORM GELU_TANH LOCAL_LAYERS CAPS POOLED_HEAD
             ] { "gemma-embedding" => spec }
-            gemma4 "gemma" [POST_NORM HEAD_NORM GELU_TANH LOCAL_LAYERS CAPS GEMMA4] { "gemma4" => spec }
+            gemma4 "gemma" [POST_NORM HEAD_NORM GELU_TANH LOCAL_LAYERS CAPS GEMMA4 EXPERTS EXPERTS_BESIDE] { "gemma4" => spec }
             phi3 "phi3" [FUSED_QKV FUSED_GATE] { "phi3" => spec }
             stablelm "stablelm" [LAYER_NORM EACH_HEAD_NORM PARALLEL] { "stablelm" => spec }
             smollm3 "smollm3" [LOCAL_LAYERS] { "smollm3" => spec }
@@ -52,11 +55,12 @@ macro_rules! families {
             }
             mixtures "mixtures" [
                 EXPERTS SCORED_ROUTER SHARED_EXPERTS DENSE_LAYERS RENAMED HEAD_NORM NORM_AFTER_ROPE WHOLE_NORM POST_NORM
-                LOCAL_LAYERS HEADS_GATED
+                LOCAL_LAYERS HEADS_GATED LAYER_NORM RELU EARLY_ROUTER TEMPERATURE LLAMA4
             ] {
                 "olmoe" => olmoe, "qwen2moe" => qwen2moe, "ernie4_5-moe" => ernie, "deepseek" => deepseek,
                 "bailingmoe" => deepseek, "dots1" => dots1, "glm4moe" => glm4moe, "hunyuan-moe" => hunyuan,
-                "minimax-m2" => minimax_m2, "afmoe" => afmoe
+                "minimax-m2" => minimax_m2, "afmoe" => afmoe, "phimoe" => phimoe, "smallthinker" => smallthinker,
+                "llama4" => llama4
             }
             bitnet "bitnet" [SUB_NORMS] { "bitnet" => spec }
             exaone4 "exaone4" [POST_NORM HEAD_NORM LOCAL_LAYERS] { "exaone4" => spec }
@@ -86,7 +90,7 @@ macro_rules! families {
             bert "bert" [ENCODER RENAMED POOLED_HEAD LEARNED_POSITIONS TOKEN_TYPES LAYER_NORM RESIDUAL_NORM NO_GATE GELU_ERF] {
                 "bert" => spec
             }
-            t5 "t5" [ENCODER CROSS_ATTENTION RELATIVE_POSITIONS NO_GATE GELU_TANH RELU] { "t5" => spec }
+            t5 "t5" [ENCODER CROSS_ATTENTION RELATIVE_POSITIONS NO_GATE GELU_TANH RELU] { "t5" => spec, "t5encoder" => encoder }
             seq2seq "seq2seq" [
                 ENCODER CROSS_ATTENTION SINUSOIDAL_POSITIONS LAYER_NORM UNBIASED_NORM RESIDUAL_NORM NO_GATE GELU_TANH
                 GELU_ERF RELU
@@ -189,6 +193,13 @@ abilities! {
     SUB_NORMS,
     /// Gates of the heads' output by a matrix of their own.
     HEADS_GATED,
+    /// A dense feed-forward beside experts (Gemma 4).
+    EXPERTS_BESIDE,
+    /// Routers that read the layer's input.
+    EARLY_ROUTER,
+    /// What only Llama 4 has: attention within chunks, norms of queries and keys without weights, weighted inputs of
+    /// experts.
+    LLAMA4,
 }
 
 /// A set of abilities.
@@ -229,6 +240,8 @@ macro_rules! all {
                 Abilities::SCORED_ROUTER,
                 Abilities::SHARED_EXPERTS,
                 Abilities::DENSE_LAYERS,
+                Abilities::EXPERTS_BESIDE,
+                Abilities::EARLY_ROUTER,
             ]);
             if cfg!(feature = "experts") { all } else { Abilities(all.0 & !experts.0) }
         };

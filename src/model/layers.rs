@@ -20,6 +20,8 @@ pub struct Layer {
     pub head: HeadSpec,
     /// Width of the feed-forward layer, or of each expert.
     pub ffn: usize,
+    /// Width of each expert; 0 without experts.
+    pub expert_width: usize,
     /// True if its feed-forward has experts.
     pub has_experts: bool,
     /// Its mixer of tokens.

@@ -33,11 +33,11 @@ impl<'a> Keys<'_, 'a> {
         Ok(Spec { experts: Some(experts), router, shared_experts, expert_layers, ..spec })
     }
 
-    /// Reads the period of layers with experts, 1 if the file has none.
-    pub const fn expert_step(&mut self, name: &'static str) -> Result<usize, Error> {
+    /// Reads a period of layers, or `default` if the file has none.
+    pub const fn period(&mut self, name: &'static str, default: usize) -> Result<usize, Error> {
         match tri!(self.nonzero(name, MAX_LAYERS)) {
-            Some(step) => Ok(step),
-            None => Ok(1),
+            Some(period) => Ok(period),
+            None => Ok(default),
         }
     }
 }

@@ -69,7 +69,8 @@ parts! {
     fused_qkv: bool = false, true => FUSED_QKV;
     /// Norms of q and k, before rope.
     qk_norm: QkNorm = QkNorm::None,
-        QkNorm::Head => HEAD_NORM, QkNorm::EachHead => EACH_HEAD_NORM, QkNorm::Whole => WHOLE_NORM;
+        QkNorm::Head => HEAD_NORM, QkNorm::EachHead => EACH_HEAD_NORM, QkNorm::Whole => WHOLE_NORM,
+        QkNorm::Unweighted => LLAMA4;
     /// True if the norms of q and k come after rope.
     qk_norm_after_rope: bool = false, true => NORM_AFTER_ROPE;
     /// Factor on queries that grows with the position.
@@ -132,6 +133,14 @@ parts! {
     sub_norms: bool = false, true => SUB_NORMS;
     /// True if the heads' output is multiplied by the sigmoid of a linear layer of their input (`attn_gate`).
     heads_gated: bool = false, true => HEADS_GATED;
+    /// True if layers with experts have a dense feed-forward beside them, each with norms of its own.
+    experts_beside: bool = false, true => EXPERTS_BESIDE;
+    /// True if the router reads the input of the layer instead of the feed-forward's.
+    early_router: bool = false, true => EARLY_ROUTER;
+    /// True if an expert's weight multiplies its input instead of its output.
+    weighted_inputs: bool = false, true => LLAMA4;
+    /// Length of the chunks of positions that layers with rotary positions attend within; a multiple of a tile.
+    chunk: Option<usize> = None, Some(_) => LLAMA4;
     /// Elements of the input that each layer receives per token besides the hidden state; 0 for none.
     per_layer_input: usize = 0, 1.. => GEMMA4;
     /// Factor on the hidden state after a layer (`layer_output_scale`).

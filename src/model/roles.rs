@@ -206,6 +206,10 @@ roles! {
     FfnDownBias "ffn_down.bias" true,
     FfnGateInp "ffn_gate_inp.weight" true,
     FfnGateInpBias "ffn_gate_inp.bias" true,
+    FfnGateInpScale "ffn_gate_inp.scale" true,
+    PreFfwNorm2 "pre_ffw_norm_2.weight" true,
+    PostFfwNorm1 "post_ffw_norm_1.weight" true,
+    PostFfwNorm2 "post_ffw_norm_2.weight" true,
     FfnGateExps "ffn_gate_exps.weight" true,
     FfnGateExpsBias "ffn_gate_exps.bias" true,
     FfnUpExps "ffn_up_exps.weight" true,
@@ -287,7 +291,8 @@ impl Role {
             Some(rope) => (true, matches!(rope.scaling, Scaling::Long { .. })),
             None => (false, false),
         };
-        let (dense, gated) = (!layer.has_experts && layer.ffn > 0, matches!(spec.gate(), Gate::Separate));
+        let beside = layer.has_experts && spec.experts_beside();
+        let (dense, gated) = ((!layer.has_experts || beside) && layer.ffn > 0, matches!(spec.gate(), Gate::Separate));
         let alone = matches!(layer.mixer, Mixer::None);
         let weighted = !spec.bare_norm();
         let biased = !matches!(spec.norm(), Norm::Rms) && spec.norm_bias && weighted;
@@ -391,6 +396,7 @@ impl Role {
             Self::FfnGateBias => need_if(dense && gated, spec.linear_bias),
             Self::FfnGateInp | Self::FfnUpExps | Self::FfnDownExps => required_if(layer.has_experts),
             Self::FfnGateExps => required_if(layer.has_experts && gated),
+            Self::FfnGateInpScale | Self::PreFfwNorm2 | Self::PostFfwNorm1 | Self::PostFfwNorm2 => required_if(beside),
             Self::ExpProbsBias => need_if(scored, Optional),
             Self::FfnUpShexp | Self::FfnDownShexp => required_if(shared.is_some()),
             Self::FfnGateShexp => required_if(shared.is_some() && gated),
@@ -430,7 +436,7 @@ impl Role {
     /// Shape of its tensor.
     pub(super) fn shape(self, spec: &Spec<'_>, layer: &Layer) -> Shape {
         use Shape::{Matrices, Matrix, Vector, Vectors};
-        let (dim, ffn, input) = (spec.dim, layer.ffn, spec.per_layer_input());
+        let (dim, ffn, width, input) = (spec.dim, layer.ffn, layer.expert_width, spec.per_layer_input());
         let (q, kv) = (layer.q_dim(), layer.kv_dim());
         let mixer = spec.recurrent().unwrap_or(Recurrent::NONE);
         let experts = spec.experts().map_or(0, |experts| experts.count);
@@ -443,7 +449,7 @@ impl Role {
         let scan = mixer.kind == RecurrentKind::Mamba;
         let (streams, laurel) = spec.altup().map_or((0, 0), |altup| (altup.streams, altup.rank));
         let heads = |count| match spec.qk_norm() {
-            QkNorm::None | QkNorm::Head => Vector(layer.head.dim),
+            QkNorm::None | QkNorm::Unweighted | QkNorm::Head => Vector(layer.head.dim),
             QkNorm::EachHead => Vectors(layer.head.dim, count),
             QkNorm::Whole => Vector(layer.head.dim * count),
         };
@@ -552,15 +558,16 @@ impl Role {
             Self::FfnDown => Matrix(ffn, dim),
             Self::FfnGateInp => Matrix(dim, experts),
             Self::FfnGateInpBias => Vector(experts),
-            Self::FfnGateExpsBias | Self::FfnUpExpsBias => Vectors(ffn, experts),
+            Self::FfnGateExpsBias | Self::FfnUpExpsBias => Vectors(width, experts),
             Self::FfnDownExpsBias => Vectors(dim, experts),
             Self::AttnSinks => Vector(layer.heads),
+            Self::FfnGateInpScale | Self::PreFfwNorm2 | Self::PostFfwNorm1 | Self::PostFfwNorm2 => Vector(dim),
             Self::ExpProbsBias => Vector(experts),
             Self::FfnGateInpShexp => Matrix(dim, 1),
             Self::FfnGateShexp | Self::FfnUpShexp => Matrix(dim, shared),
             Self::FfnDownShexp => Matrix(shared, dim),
-            Self::FfnGateExps | Self::FfnUpExps => Matrices(dim, ffn, experts),
-            Self::FfnDownExps => Matrices(ffn, dim, experts),
+            Self::FfnGateExps | Self::FfnUpExps => Matrices(dim, width, experts),
+            Self::FfnDownExps => Matrices(width, dim, experts),
             Self::InpGate => Matrix(dim, input),
             Self::Proj => Matrix(input, dim),
             Self::LayerOutputScale => Vector(1),
@@ -731,7 +738,7 @@ impl QkNorm {
     /// Requirement for weights of this norm.
     const fn need(self) -> Need {
         match self {
-            Self::None => Need::Absent,
+            Self::None | Self::Unweighted => Need::Absent,
             Self::Head | Self::Whole => Need::Required,
             Self::EachHead => Need::Optional,
         }

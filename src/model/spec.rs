@@ -126,6 +126,10 @@ pub struct Spec<'a> {
     pub(super) xielu: Option<Xielu<'a>>,
     pub(super) sub_norms: bool,
     pub(super) heads_gated: bool,
+    pub(super) experts_beside: bool,
+    pub(super) early_router: bool,
+    pub(super) weighted_inputs: bool,
+    pub(super) chunk: Option<usize>,
     pub(super) per_layer_input: usize,
     pub(super) layer_scale: Need,
     pub(super) pooled_head: Option<PooledHead>,
@@ -286,6 +290,8 @@ pub enum QkNorm {
     EachHead,
     /// All heads of q together, and all heads of k together.
     Whole,
+    /// Each head without a weight, in layers with rotary positions.
+    Unweighted,
 }
 
 /// Attention temperature of Llama 4 and Mistral 3: queries at position `p` are multiplied by `1 + scale * ln(1 +
@@ -297,6 +303,10 @@ pub struct Temperature {
     pub scale: f32,
     /// Number of consecutive positions with the same factor.
     pub length: usize,
+    /// Added to the position before the division.
+    pub offset: usize,
+    /// True if layers with rotary positions do without it.
+    pub only_unrotated: bool,
 }
 
 /// The gate of a feed-forward.
@@ -338,6 +348,9 @@ pub enum Scores {
     Softmax,
     /// Sigmoid of each.
     Sigmoid,
+    /// For each choice the softmax over those that are near the best of the rest (SparseMixer-2,
+    /// [Phi-3.5-MoE](https://arxiv.org/abs/2404.14219)).
+    Sparse,
 }
 
 /// An expert that processes every token, besides the experts that the router chooses.
@@ -466,8 +479,13 @@ impl<'a> Spec<'a> {
         let has_experts = self.experts().is_some() && self.expert_layers().has(index);
         let ffn = match (self.experts(), self.ffn.get(index)) {
             (_, 0) => 0,
-            (Some(Experts { width: Some(width), .. }), _) if has_experts => width,
+            (Some(Experts { width: Some(width), .. }), _) if has_experts && !self.experts_beside() => width,
             (_, ffn) => ffn,
+        };
+        let expert_width = match self.experts() {
+            Some(Experts { width: Some(width), .. }) if has_experts && ffn > 0 => width,
+            Some(_) if has_experts => ffn,
+            _ => 0,
         };
         let mixer = match self.recurrent() {
             _ if self.one_part() && ffn > 0 => Mixer::None,
@@ -482,6 +500,7 @@ impl<'a> Spec<'a> {
             kv_heads: self.kv_heads.get(index),
             head: if is_local { self.local } else { self.global },
             ffn,
+            expert_width,
             has_experts: has_experts && ffn > 0,
             mixer,
             owns_kv: matches!(mixer, Mixer::Attention | Mixer::Both)
@@ -538,16 +557,27 @@ impl<'a> Spec<'a> {
         layer.qkv_dim() + gates
     }
 
-    /// True if the feed-forward reads the input of the layer.
-    pub(crate) const fn keeps_input(&self) -> bool {
+    /// True if attention and feed-forward read the same hidden state.
+    pub(crate) const fn is_parallel(&self) -> bool {
         matches!(self.residual(), Residual::Parallel { .. })
+    }
+
+    /// True if the layer's input is kept for the feed-forward.
+    pub(crate) const fn keeps_input(&self) -> bool {
+        self.is_parallel() || self.early_router()
+    }
+
+    /// Elements of a token that are kept behind the feed-forward's intermediate values: the layer's input, or the output of
+    /// the dense feed-forward beside experts.
+    pub(crate) const fn held(&self, layer: &Layer) -> usize {
+        if self.keeps_input() || self.experts_beside() && layer.has_experts { self.dim } else { 0 }
     }
 
     /// Elements of a token's intermediate values in a layer's feed-forward.
     const fn ffn_inner(&self, layer: &Layer) -> usize {
-        let width = match self.gate() {
-            Gate::None => layer.ffn,
-            Gate::Separate | Gate::Fused => 2 * layer.ffn,
+        let (width, expert) = match self.gate() {
+            Gate::None => (layer.ffn, layer.expert_width),
+            Gate::Separate | Gate::Fused => (2 * layer.ffn, 2 * layer.expert_width),
         };
         match self.experts() {
             Some(experts) if layer.has_experts => {
@@ -555,7 +585,7 @@ impl<'a> Spec<'a> {
                     Some(shared) => 2 * shared.width,
                     None => 0,
                 };
-                experts.count + 2 * self.dim + max(width, shared)
+                max(width, experts.count + 2 * self.dim + max(expert, shared))
             }
             _ => width,
         }
@@ -580,7 +610,7 @@ impl<'a> Spec<'a> {
             if let (true, Some(mixer)) = (layer.has_state(), self.recurrent()) {
                 most = max(most, mixer.row_len() + mixer.inner() + held);
             }
-            most = max(most, self.ffn_inner(&layer) + if self.keeps_input() { self.dim } else { 0 });
+            most = max(most, self.ffn_inner(&layer) + self.held(&layer));
             index += 1;
         }
         if let Some(altup) = self.altup() {
@@ -608,7 +638,7 @@ impl<'a> Spec<'a> {
         let mut index = 0;
         while index < self.layers {
             let layer = self.layer(index);
-            widest = max(widest, max(layer.q_dim(), layer.ffn));
+            widest = max(widest, max(layer.q_dim(), max(layer.ffn, layer.expert_width)));
             if let Some(mixer) = self.recurrent() {
                 widest = max(widest, max(mixer.inner(), mixer.widest_rank()));
             }

@@ -10,7 +10,7 @@ use crate::built;
 use crate::engine::layout::{Segment, head_layout};
 use crate::engine::profile::Section;
 use crate::kernel::{Activation, Attention, Bias, Kernels, fork_chunks, sqrt, store};
-use crate::memory::{HeadLayout, Pool};
+use crate::memory::{HeadLayout, Pool, TILE};
 use crate::model::{Layer, Need, QkNorm, Role, Spec, Temperature, Weights};
 
 /// Cache tiles and options of one attention pass.
@@ -231,9 +231,14 @@ fn norm_and_rotate(
             if after_rope {
                 norm_heads(kernels, spec, heads, head_dim, weight);
             }
+            if spec.qk_norm() == QkNorm::Unweighted && layer.head.rope.is_some() {
+                rows_mut(heads, head_dim).for_each(|x| norm_one(kernels, spec, &[], &[], x));
+            }
         }
-        if let Some(Temperature { scale: by, length }) = spec.temperature() {
-            let step = position_of(segments, row) / length.max(1);
+        if let Some(Temperature { scale: by, length, offset, only_unrotated }) = spec.temperature()
+            && !(only_unrotated && layer.head.rope.is_some())
+        {
+            let step = (position_of(segments, row) + offset) / length.max(1);
             scale(q, 1.0 + by * libm::logf(1.0 + step as f32));
         }
         if spec.v_norm() {
@@ -367,12 +372,36 @@ impl Attend<'_> {
     }
 
     /// Computes some KV heads for some tokens of a segment. `first` is the first token and `row` its row; its output is
-    /// stored at the start of `out`.
+    /// stored at the start of `out`. Tokens of different chunks are computed apart.
     fn heads(
         &self,
         kernels: &Kernels,
         segment: &Segment,
         (row, first, tokens): (usize, usize, usize),
+        heads: Range<usize>,
+        out: &mut [f32],
+        sums: &mut [f32],
+    ) {
+        let Some(chunk) = self.spec.chunk().filter(|_| self.layer.head.rope.is_some()) else {
+            return self.chunk(kernels, segment, (row, first, tokens, 0), heads, out, sums);
+        };
+        let mut done = 0;
+        while done < tokens {
+            let position = segment.position as usize + first + done;
+            let into = position.checked_rem(chunk).unwrap_or(0);
+            let here = (tokens - done).min(chunk - into).max(1);
+            let Some(out) = out.get_mut(done * self.shape.out_dim..) else { return };
+            self.chunk(kernels, segment, (row + done, first + done, here, position - into), heads.clone(), out, sums);
+            done += here;
+        }
+    }
+
+    /// As [`heads`](Self::heads), for tokens that attend to positions from `start` on, which begins a tile.
+    fn chunk(
+        &self,
+        kernels: &Kernels,
+        segment: &Segment,
+        (row, first, tokens, start): (usize, usize, usize, usize),
         heads: Range<usize>,
         out: &mut [f32],
         sums: &mut [f32],
@@ -389,13 +418,13 @@ impl Attend<'_> {
         let job = Attention {
             heads: heads.len(),
             tiles,
-            pages: self.pool.table(segment.context as usize),
+            pages: self.pool.table(segment.context as usize).get(start / TILE..).unwrap_or(&[]),
             layout: shape.head,
             q,
             q_stride: shape.stride,
             group,
             tokens,
-            position,
+            position: position - start.min(position),
             window: layer.head.window.unwrap_or(usize::MAX),
             reach: self.text.then_some(segment.source as usize),
             scale: self.scale,
@@ -413,7 +442,7 @@ fn norm_heads(kernels: &Kernels, spec: &Spec<'_>, heads: &mut [f32], head_dim: u
         return;
     }
     match spec.qk_norm() {
-        QkNorm::None => {}
+        QkNorm::None | QkNorm::Unweighted => {}
         QkNorm::Whole => norm_one(kernels, spec, weight, &[], heads),
         QkNorm::Head => rows_mut(heads, head_dim).for_each(|x| norm_one(kernels, spec, weight, &[], x)),
         QkNorm::EachHead => {

@@ -63,7 +63,7 @@ impl Forward<'_, '_> {
             for range in parts.clone() {
                 self.load_states(context, &range);
                 self.attention(&layer, view(Part::Queries));
-                self.feed_forward(&layer, range.len());
+                self.after_attention(&layer, range.len());
                 self.store_states(range.start, range.len());
             }
         }

@@ -4,7 +4,7 @@
 //! experts are not read. A token's sum therefore has one order, whatever else is in the batch.
 
 use super::compute::Compute;
-use super::{Forward, add_bias, copy, enter, leave, rows, rows_mut};
+use super::{Forward, add, add_bias, copy, enter, leave, norm, norm_sum, rows, rows_mut, scale};
 use crate::engine::profile::Section;
 use crate::kernel::Matrix;
 use crate::model::{Experts, Gate, Layer, Role, Router, Scores, Spec};
@@ -14,12 +14,14 @@ impl<'m> Forward<'m, '_> {
     /// `x +=` the sum of `weight * down(f(gate(norm(x))) * up(norm(x)))` over the chosen experts.
     pub(super) fn experts(&mut self, layer: &Layer, tokens: usize) {
         let Self { spec, weights, compute, hidden, branch, inner, .. } = self;
-        let (index, dim, ffn) = (layer.index, spec.dim, layer.ffn);
+        let (index, dim, ffn) = (layer.index, spec.dim, layer.expert_width);
         let Some(experts) = spec.experts() else { return };
         let (Some(hidden), Some(branch)) = (hidden.get_mut(..tokens * dim), branch.get_mut(..tokens * dim)) else {
             return;
         };
-        let mut rest = &mut **inner;
+        let held = tokens * spec.held(layer);
+        let Some((inner, held)) = inner.split_at_mut_checked(inner.len() - held.min(inner.len())) else { return };
+        let mut rest = inner;
         let shared = spec.shared_experts().map_or(0, |shared| shared.width);
         let [chosen, gathered, sum, inner] = [experts.count, dim, dim, 2 * ffn.max(shared)].map(|width| {
             let (piece, after) = core::mem::take(&mut rest).split_at_mut_checked(tokens * width).unwrap_or_default();
@@ -34,9 +36,20 @@ impl<'m> Forward<'m, '_> {
         };
         let all_gate = of_all(Role::FfnGateExps).filter(|_| spec.gate() != Gate::None);
 
-        let (norm, bias) = Role::before_ffn(spec, layer);
-        enter(compute, spec, weights, (norm, bias, index), hidden, branch);
-        compute.times((branch, tokens), router, chosen, experts.count);
+        let beside = spec.experts_beside();
+        let (before, bias) =
+            if beside { (Role::PreFfwNorm2, Role::PreFfwNorm2) } else { Role::before_ffn(spec, layer) };
+        let input = if spec.is_parallel() { &*held } else { &*hidden };
+        enter(compute, spec, weights, (before, bias, index), input, branch);
+        let routed = if beside {
+            scaled_norm(compute, spec, weights.vector(Role::FfnGateInpScale, index), hidden, gathered);
+            &*gathered
+        } else if spec.early_router() {
+            &*held
+        } else {
+            &*branch
+        };
+        compute.times((routed, tokens), router, chosen, experts.count);
         add_bias(chosen, experts.count, weights.vector(Role::FfnGateInpBias, index));
         let bias = weights.vector(Role::ExpProbsBias, index);
         rows_mut(chosen, experts.count).for_each(|scores| choose(scores, experts, spec.router(), bias));
@@ -49,9 +62,10 @@ impl<'m> Forward<'m, '_> {
             };
             let weight = |t: usize| chosen.get(t * experts.count + expert).copied().filter(|&weight| weight != 0.0);
             let mut n = 0;
-            for (_, x) in rows(branch, dim).enumerate().filter(|(t, _)| weight(*t).is_some()) {
+            for (weight, x) in rows(branch, dim).enumerate().filter_map(|(t, x)| Some((weight(t)?, x))) {
                 if let Some(place) = gathered.get_mut(n * dim..(n + 1) * dim) {
                     copy(place, x);
+                    scale(place, if spec.weighted_inputs() { weight } else { 1.0 });
                 }
                 n += 1;
             }
@@ -71,6 +85,7 @@ impl<'m> Forward<'m, '_> {
             let mut made = rows(x, dim);
             for (t, sum) in rows_mut(sum, dim).enumerate() {
                 let Some(weight) = weight(t) else { continue };
+                let weight = if spec.weighted_inputs() { 1.0 } else { weight };
                 for (sum, y) in sum.iter_mut().zip(made.next().unwrap_or(&[])) {
                     *sum += weight * y;
                 }
@@ -92,7 +107,21 @@ impl<'m> Forward<'m, '_> {
         }
         copy(branch, sum);
         compute.done(Section::FeedForward);
+        if beside {
+            norm(compute, spec, weights, (Role::PostFfwNorm2, Role::PostFfwNorm2, index), branch);
+            add(branch, held);
+        }
         leave(compute, spec, weights, (Role::PostFfwNorm, index), branch, hidden);
+        norm_sum(compute, spec, weights, (Role::LayerOutputNorm, Role::LayerOutputNormBias, index), hidden);
+    }
+}
+
+/// `y = norm(x) / sqrt(dim) * factors`, the input of a router beside a dense feed-forward.
+fn scaled_norm(compute: &Compute<'_, '_>, spec: &Spec<'_>, factors: &[u8], x: &[f32], y: &mut [f32]) {
+    for (y, x) in rows_mut(y, spec.dim).zip(rows(x, spec.dim)) {
+        copy(y, x);
+        compute.kernels.rms_norm(y, factors, spec.norm_eps);
+        scale(y, 1.0 / libm::sqrtf(spec.dim as f32));
     }
 }
 
@@ -124,6 +153,9 @@ fn expert_of(
 /// Turns a router's scores into weights: zeros for all but the `used` largest scores; of equal scores those with the
 /// lowest numbers are chosen. The bias only affects the choice.
 fn choose(scores: &mut [f32], experts: Experts, router: Router, bias: &[u8]) {
+    if let Router::Scored { scores: Scores::Sparse, .. } = router {
+        return choose_sparsely(scores, experts.used);
+    }
     let mut total = 0.0;
     match router {
         Router::Scored { scores: Scores::Sigmoid, .. } => {
@@ -169,12 +201,45 @@ fn choose(scores: &mut [f32], experts: Experts, router: Router, bias: &[u8]) {
         (Router::Softmax, false) => total,
         (Router::Scored { scale, .. }, true) => (kept + 1e-20) / scale,
         (Router::Scored { scores: Scores::Softmax, scale, .. }, false) => total / scale,
-        (Router::Scored { scores: Scores::Sigmoid, scale, .. }, false) => 1.0 / scale,
+        (Router::Scored { scale, .. }, false) => 1.0 / scale,
     };
     for score in scores {
         *score = if score.is_sign_negative() { -*score / divisor } else { 0.0 };
     }
 }
+
+/// As [`choose`] for [`Scores::Sparse`]: the weight of each choice is its share in the softmax over the experts that were not
+/// chosen before and whose score is nearer to the choice's than `NEAR` times the larger of both.
+fn choose_sparsely(scores: &mut [f32], used: usize) {
+    const NEAR: f32 = 0.02;
+    let mut chosen: [Option<(usize, f32)>; MOST_SPARSE] = [None; MOST_SPARSE];
+    for n in 0..used.min(MOST_SPARSE) {
+        let before = chosen;
+        let open = |i: usize| before.iter().flatten().all(|(other, _)| *other != i);
+        let mut best: Option<(usize, f32)> = None;
+        for (i, score) in scores.iter().enumerate().filter(|(i, _)| open(*i)) {
+            if best.is_none_or(|(_, best)| *score > best) {
+                best = Some((i, *score));
+            }
+        }
+        let Some((index, best)) = best else { break };
+        let is_near = |score: f32| (best - score) / score.abs().max(best) <= NEAR;
+        let all = scores.iter().enumerate().filter(|(i, score)| open(*i) && is_near(**score));
+        let total: f32 = all.map(|(_, score)| libm::expf(score - best)).sum();
+        if let Some(place) = chosen.get_mut(n) {
+            *place = Some((index, 1.0 / total));
+        }
+    }
+    scores.fill(0.0);
+    for (index, weight) in chosen.into_iter().flatten() {
+        if let Some(score) = scores.get_mut(index) {
+            *score = weight;
+        }
+    }
+}
+
+/// The most choices of a sparse mixer.
+const MOST_SPARSE: usize = 8;
 
 /// Words of a set of groups of experts.
 const GROUP_WORDS: usize = 8;

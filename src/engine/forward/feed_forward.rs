@@ -2,7 +2,7 @@
 
 use super::altup::sparsify;
 use super::rwkv::shift_rows;
-use super::{Forward, add_bias, enter, leave, norm_one, norm_sum, rows_mut};
+use super::{Forward, add_bias, copy, enter, leave, norm, norm_one, norm_sum, rows_mut};
 use crate::engine::profile::Section;
 use crate::model::{Gate, Layer, Need, Role, Xielu};
 
@@ -15,11 +15,11 @@ impl Forward<'_, '_> {
             return;
         };
 
-        let (norm, bias) = Role::before_ffn(spec, layer);
-        let held = if spec.keeps_input() { tokens * dim } else { 0 };
+        let (before, bias) = Role::before_ffn(spec, layer);
+        let held = tokens * spec.held(layer);
         let Some((inner, held)) = inner.split_at_mut_checked(inner.len() - held.min(inner.len())) else { return };
-        let input = if spec.keeps_input() { &*held } else { &*hidden };
-        enter(compute, spec, weights, (norm, bias, index), input, branch);
+        let input = if spec.is_parallel() { &*held } else { &*hidden };
+        enter(compute, spec, weights, (before, bias, index), input, branch);
         let segments = self.segments.get(..self.parts).unwrap_or_default();
         shift_rows((self.kv, &self.pools, &self.store), (spec, weights, index), segments, branch);
 
@@ -63,6 +63,11 @@ impl Forward<'_, '_> {
                 add_bias(branch, dim, weights.vector(Role::FfnDownBias, index));
             }
             compute.done(Section::FeedForward);
+            if layer.has_experts {
+                // The experts beside it add it to theirs.
+                norm(compute, spec, weights, (Role::PostFfwNorm1, Role::PostFfwNorm1, index), branch);
+                return copy(held, branch);
+            }
             leave(compute, spec, weights, (Role::PostFfwNorm, index), branch, hidden);
             norm_sum(compute, spec, weights, (Role::LayerOutputNorm, Role::LayerOutputNormBias, index), hidden);
         }

@@ -228,7 +228,7 @@ fn put(to: &mut [f32], first: &[f32], second: &[f32]) {
 
 /// Multiplies queries by what the model's temperature is at their positions.
 fn warm(spec: &Spec<'_>, segments: &[Segment], heads: &Heads<'_>, qkv: &mut [f32]) {
-    let Some(Temperature { scale: by, length }) = spec.temperature() else { return };
+    let Some(Temperature { scale: by, length, .. }) = spec.temperature() else { return };
     for (row, qkv) in rows_mut(qkv, heads.shape.stride).take(heads.count).enumerate() {
         let step = position_of(segments, row) / length.max(1);
         scale(qkv.get_mut(..heads.shape.q_dim).unwrap_or_default(), 1.0 + by * libm::logf(1.0 + step as f32));

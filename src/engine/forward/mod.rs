@@ -230,11 +230,7 @@ impl<'m, 'w> Forward<'m, 'w> {
         }
         self.look_across(&layer);
         self.show(Stage::Attention, index, observer)?;
-        if layer.has_experts {
-            self.experts(&layer, self.rows);
-        } else if layer.ffn > 0 {
-            self.feed_forward(&layer, self.rows);
-        }
+        self.after_attention(&layer, self.rows);
         self.correct(&layer);
         self.show(Stage::FeedForward, index, observer)?;
         self.layer_end(&layer, self.rows);
@@ -243,6 +239,16 @@ impl<'m, 'w> Forward<'m, 'w> {
         }
         self.compute.done(Section::Embedding);
         self.show(Stage::After, index, observer)
+    }
+
+    /// Runs the second part of a block: the feed-forward, the experts, or both.
+    fn after_attention(&mut self, layer: &Layer, tokens: usize) {
+        if layer.ffn > 0 && (!layer.has_experts || self.spec.experts_beside()) {
+            self.feed_forward(layer, tokens);
+        }
+        if layer.has_experts {
+            self.experts(layer, tokens);
+        }
     }
 
     /// Shows the observer the input of the head.

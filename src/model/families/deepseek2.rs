@@ -42,7 +42,7 @@ pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
         },
     };
     let temperature = match tri!(keys.positive("attention.temperature_scale")) {
-        Some(scale) => Some(Temperature { scale, length }),
+        Some(scale) => Some(Temperature { scale, length, offset: 0, only_unrotated: false }),
         None => None,
     };
     Ok(Spec {

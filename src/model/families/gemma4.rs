@@ -1,4 +1,4 @@
-//! Gemma 4, dense text models.
+//! Gemma 4, text models, dense or with experts beside a dense feed-forward.
 //!
 //! Like Gemma 3, with these differences: local and global heads differ in width and number, the heads of v are normed
 //! without a weight, scores are not scaled, and logits are capped. The last layers share the keys and values of earlier
@@ -43,6 +43,7 @@ pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
         Some(width) => width,
         None => 0,
     };
+    let experts = tri!(keys.experts(true));
     Ok(Spec {
         global: HeadSpec { window: None, ..heads },
         local: HeadSpec { dim, rope, ..heads },
@@ -56,6 +57,8 @@ pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
         logit_cap: tri!(keys.positive("final_logit_softcapping")),
         per_layer_input,
         layer_scale: Need::Optional,
+        experts_beside: experts.is_some(),
+        experts,
         ..spec
     })
 }

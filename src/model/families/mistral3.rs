@@ -13,7 +13,7 @@ pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
         _ => spec.context,
     };
     let temperature = match tri!(keys.unless_zero("attention.temperature_scale")) {
-        Some(scale) => Some(Temperature { scale, length }),
+        Some(scale) => Some(Temperature { scale, length, offset: 0, only_unrotated: false }),
         None => None,
     };
     Ok(Spec { norm_eps: tri!(keys.required("attention.layer_norm_rms_epsilon")), temperature, ..spec })

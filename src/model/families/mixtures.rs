@@ -1,10 +1,12 @@
 //! Decoders with experts, otherwise like Llama. They differ in the router, the shared expert, and the norms.
 
 use super::llama_like::{adjacent, halves};
+use super::phi3;
+use crate::kernel::Activation;
 use crate::model::keys::Keys;
 use crate::model::layers::{HeadSpec, Pattern};
 use crate::model::roles::Role;
-use crate::model::{Placement, QkNorm, Router, Scores, SharedExperts, Spec};
+use crate::model::{Placement, QkNorm, RopeStyle, Router, Scores, SharedExperts, Spec, Temperature};
 use crate::{Error, tri};
 
 /// OLMoE: norms of all of q and all of k; weights that do not sum to 1.
@@ -28,7 +30,7 @@ pub(super) const fn qwen2moe<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Er
 pub(super) const fn ernie<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(adjacent(keys));
     let spec = tri!(keys.mixture(spec, Scores::Softmax, true));
-    let step = tri!(keys.expert_step("interleave_moe_layer_step"));
+    let step = tri!(keys.period("interleave_moe_layer_step", 1));
     // The first layer from `first` on whose number, counted from 1, is a multiple of the step.
     let expert_layers = match spec.expert_layers {
         Pattern::Steps { first, .. } => Pattern::Steps { first: (first + step) / step * step - 1, step },
@@ -97,3 +99,76 @@ pub(super) const fn afmoe<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error
         ..tri!(keys.mixture(spec, Scores::Sigmoid, true))
     })
 }
+
+/// Phi 3.5 MoE: layer norms, and a sparse mixer.
+pub(super) const fn phimoe<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+    let spec = tri!(keys.layer_norm_decoder(RopeStyle::Halves));
+    tri!(keys.window_everywhere(&spec));
+    let rope = tri!(phi3::long(keys, &spec));
+    let spec = tri!(keys.mixture(spec, Scores::Softmax, false));
+    match spec.experts {
+        Some(experts) if experts.used > MOST_SPARSE => {
+            return Err(keys.wrong("expert_used_count", "is more than 8, which this router cannot choose"));
+        }
+        _ => {}
+    }
+    let router = Router::Scored { scores: Scores::Sparse, scale: 1.0, groups: 1, used_groups: 1 };
+    Ok(Spec { global: HeadSpec { rope, ..spec.global }, router, ..spec })
+}
+
+/// SmallThinker: a router that reads the layer's input, ReLU in the gate; the first of every four layers sees all
+/// positions and has no rotary ones.
+pub(super) const fn smallthinker<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+    let spec = tri!(halves(keys));
+    let heads = spec.global;
+    let spec = tri!(keys.mixture(spec, Scores::Softmax, true));
+    let local_layers = match (heads.window, tri!(keys.local_layers(spec.layers))) {
+        (None, _) => Pattern::Never,
+        (Some(_), Some(pattern)) => pattern,
+        (Some(_), None) => Pattern::AllButFirst(4),
+    };
+    let global = if heads.window.is_some() { HeadSpec { rope: None, window: None, ..heads } } else { heads };
+    Ok(Spec { global, local: heads, local_layers, activation: Activation::Relu, early_router: true, ..spec })
+}
+
+/// Llama 4 without images: layers with rotary positions attend within chunks; every fourth layer sees all positions, has
+/// no rotary ones, and queries that grow with the position.
+pub(super) const fn llama4<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+    const CHUNK: usize = 8192; // no key has it
+    let rotated_everywhere = keys.knows("attention.sliding_window") && {
+        let window = tri!(keys.nonzero("attention.sliding_window", i32::MAX as usize));
+        window.is_none()
+    };
+    let spec = tri!(adjacent(keys));
+    let spec = tri!(keys.mixture(spec, Scores::Sigmoid, false));
+    let global = HeadSpec { window: None, ..spec.global };
+    let period = tri!(keys.period("attention.sliding_window_pattern", 4));
+    let step = tri!(keys.period("interleave_moe_layer_step", 1));
+    let (shared_experts, many) = match spec.experts {
+        Some(experts) => {
+            let width = match experts.width {
+                Some(width) => width,
+                None => spec.ffn.get(0),
+            };
+            (Some(SharedExperts { width, gated: false }), experts.count == 128)
+        }
+        None => (None, false),
+    };
+    Ok(Spec {
+        global,
+        local: HeadSpec { rope: None, ..global },
+        local_layers: if rotated_everywhere { Pattern::Never } else { Pattern::Every(period) },
+        chunk: if rotated_everywhere { None } else { Some(CHUNK) },
+        temperature: Some(Temperature { scale: 0.1, length: CHUNK, offset: 1, only_unrotated: true }),
+        // The model with 128 experts has no norms of q and k; files do not say so.
+        qk_norm: if many { QkNorm::None } else { QkNorm::Unweighted },
+        qk_norm_after_rope: true,
+        shared_experts,
+        expert_layers: Pattern::Every(step),
+        weighted_inputs: true,
+        ..spec
+    })
+}
+
+/// The most experts that [`Scores::Sparse`] chooses.
+const MOST_SPARSE: usize = 8;

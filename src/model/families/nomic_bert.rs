@@ -6,7 +6,7 @@ use crate::kernel::Activation;
 use crate::model::keys::Keys;
 use crate::model::layers::{HeadSpec, Pattern};
 use crate::model::rope::Rope;
-use crate::model::{Gate, MAX_LAYERS, Need, Norm, Placement, PooledActivation, Pooling, Positions, RopeStyle, Spec};
+use crate::model::{Gate, MAX_LAYERS, Need, Norm, Placement, PooledActivation, Pooling, Positions, RopeStyle, Scores, Spec};
 use crate::{Error, tri};
 
 pub(super) const fn nomic<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
@@ -79,4 +79,34 @@ pub(super) const fn jina<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
     };
     let global = HeadSpec { rope: None, ..spec.global };
     Ok(Spec { global, positions: Positions::Alibi { bias: 8.0 }, activation: Activation::GeluErf, gate, ..spec })
+}
+
+/// Nomic's second: experts in every second layer, and no gate.
+pub(super) const fn nomic_moe<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+    let spec = tri!(jina_v3(keys));
+    let step = tri!(keys.period("moe_every_n_layers", 2));
+    let expert_layers = if step > 1 { Pattern::Steps { first: 1, step } } else { Pattern::Never };
+    Ok(Spec { expert_layers, ..tri!(keys.mixture(spec, Scores::Softmax, false)) })
+}
+
+/// Jina's third, without an adapter: rotary positions, no gate.
+pub(super) const fn jina_v3<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+    Ok(Spec { gate: Gate::None, activation: Activation::GeluErf, ..tri!(nomic(keys)) })
+}
+
+/// EuroBERT: Llama that sees both ways.
+pub(super) const fn euro<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+    both_ways(keys, RopeStyle::Halves)
+}
+
+/// Llama as an encoder (`llama-embed`).
+pub(super) const fn llama<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+    both_ways(keys, RopeStyle::Adjacent)
+}
+
+const fn both_ways<'a>(keys: &mut Keys<'_, 'a>, style: RopeStyle) -> Result<Spec<'a>, Error> {
+    let decoder = tri!(keys.rms_decoder(style));
+    let encoder = tri!(keys.encoder(decoder));
+    keys.known("classifier.pooling_type"); // of rerankers
+    Ok(keys.ranking(PooledActivation::Gelu, encoder))
 }

@@ -11,22 +11,27 @@ pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
     let spec = tri!(keys.decoder(RopeStyle::Halves));
     let heads = spec.global;
     tri!(keys.window_everywhere(&spec));
-    let original = match tri!(keys.optional_size("rope.scaling.original_context_length", i32::MAX as usize)) {
-        Some(original) => original,
-        None => spec.context, // files of spring 2024
-    };
-    let attn_factor = tri!(keys.or("rope.scaling.attn_factor", 1.0));
-    let rope = match heads.rope {
-        Some(rope) if matches!(rope.scaling, Scaling::None) => {
-            Some(Rope { scaling: Scaling::Long { original, attn_factor }, ..rope })
-        }
-        other => other,
-    };
+    let rope = tri!(long(keys, &spec));
     Ok(Spec {
         norm_eps: tri!(keys.required("attention.layer_norm_rms_epsilon")),
         global: HeadSpec { rope, ..heads },
         fused_qkv: true,
         gate: Gate::Fused,
         ..spec
+    })
+}
+
+/// The rotary positions of long contexts.
+pub(super) const fn long(keys: &mut Keys<'_, '_>, spec: &Spec<'_>) -> Result<Option<Rope>, Error> {
+    let original = match tri!(keys.optional_size("rope.scaling.original_context_length", i32::MAX as usize)) {
+        Some(original) => original,
+        None => spec.context, // files of spring 2024
+    };
+    let attn_factor = tri!(keys.or("rope.scaling.attn_factor", 1.0));
+    Ok(match spec.global.rope {
+        Some(rope) if matches!(rope.scaling, Scaling::None) => {
+            Some(Rope { scaling: Scaling::Long { original, attn_factor }, ..rope })
+        }
+        other => other,
     })
 }

@@ -5,28 +5,37 @@
 use super::gemma::root;
 use crate::kernel::Activation;
 use crate::model::keys::Keys;
-use crate::model::{Gate, HeadSpec, Positions, RopeStyle, Spec};
+use crate::model::{Gate, HeadSpec, Positions, RopeStyle, Spec, Stack};
 use crate::{Error, tri};
 
 pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(keys.decoder(RopeStyle::Halves));
     let spec = tri!(keys.target(spec));
+    let tied = !keys.has("output.weight");
+    Ok(Spec { logit_scale: if tied { 1.0 / root(spec.dim) } else { 1.0 }, ..tri!(parts(keys, spec)) })
+}
+
+/// T5's encoder without a decoder.
+pub(super) const fn encoder<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+    let spec = tri!(keys.decoder(RopeStyle::Halves));
+    let spec = tri!(keys.encoder(spec));
+    Ok(Spec { stack: Stack::Source { own_words: false }, ..tri!(parts(keys, spec)) })
+}
+
+const fn parts<'a>(keys: &mut Keys<'_, 'a>, spec: Spec<'a>) -> Result<Spec<'a>, Error> {
     let heads = spec.global;
     let norm_eps = tri!(keys.required("attention.layer_norm_rms_epsilon"));
-    tri!(keys.positive("attention.layer_norm_epsilon")); // the same number, for older readers
     let buckets = tri!(keys.size("attention.relative_buckets_count", 1 << 10));
     if buckets < 4 {
         // The encoder uses half of the buckets for later positions, and half of each half for single distances.
         return Err(keys.wrong("attention.relative_buckets_count", "is less than 4"));
     }
     let gated = keys.has("enc.blk.0.ffn_gate.weight");
-    let tied = !keys.has("output.weight");
     Ok(Spec {
         global: HeadSpec { rope: None, ..heads },
         positions: Positions::Relative { buckets },
         norm_eps,
         attention_scale: Some(1.0),
-        logit_scale: if tied { 1.0 / root(spec.dim) } else { 1.0 },
         activation: if gated { Activation::GeluTanh } else { Activation::Relu },
         gate: if gated { Gate::Separate } else { Gate::None },
         ..spec
