@@ -22,12 +22,12 @@ impl<'m> Forward<'m, '_> {
         let held = tokens * spec.held(layer);
         let Some((inner, held)) = inner.split_at_mut_checked(inner.len() - held.min(inner.len())) else { return };
         let mut rest = inner;
-        let shared = spec.shared_experts().map_or(0, |shared| shared.width);
-        let [chosen, gathered, sum, inner] = [experts.count, dim, dim, 2 * ffn.max(shared)].map(|width| {
+        let [chosen, gathered, sum] = [experts.count, dim, dim].map(|width| {
             let (piece, after) = core::mem::take(&mut rest).split_at_mut_checked(tokens * width).unwrap_or_default();
             rest = after;
             piece
         });
+        let inner = rest;
         let of_all = |role| weights.matrix(role, index);
         let (Some(router), Some(all_up), Some(all_down)) =
             (of_all(Role::FfnGateInp), of_all(Role::FfnUpExps), of_all(Role::FfnDownExps))
