@@ -76,7 +76,18 @@ fn t5() {
 
 #[test]
 fn embeddings() {
-    for name in ["bert", "gemma_embedding", "modern_bert", "qwen3_embedding", "nomic_bert", "jina_bert_v2"] {
+    for name in [
+        "bert",
+        "gemma_embedding",
+        "modern_bert",
+        "qwen3_embedding",
+        "nomic_bert",
+        "nomic_bert_moe",
+        "jina_bert_v2",
+        "jina_bert_v3",
+        "eurobert",
+        "t5encoder",
+    ] {
         if let Some(case) = Case::find(name, "model.gguf") {
             embeds(&case);
         }
