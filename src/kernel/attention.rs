@@ -529,14 +529,14 @@ unsafe fn weigh_keys<S: Isa, E: Element, const R: usize, const N: usize>(
                 // SAFETY: the tile is whole, and the key has this element.
                 unsafe { E::keys(s, tile.at, layout, d) }.store(column);
             }
-            for (slot, row) in values.chunks_exact_mut(width).enumerate() {
+            for (slot, row) in values.chunks_exact_mut(width.max(1)).enumerate() {
                 for (to, column) in row.iter_mut().skip(first).zip(&columns) {
                     *to = column.get(slot).copied().unwrap_or(0.0);
                 }
             }
         }
         let at = values.as_ptr().cast::<u8>().wrapping_sub(rows.values());
-        let cut = |position: usize| position.clamp(t * TILE, (t + 1) * TILE);
+        let cut = |position: usize| position.max(t * TILE).min(t * TILE + TILE);
         let seen = seen.map(|seen| Range { lo: cut(seen.lo), hi: cut(seen.hi) });
         // SAFETY: the visible positions are limited to this tile, whose values are the rows just written.
         unsafe { weigh_rows::<S, F32, R, N>(s, &[Tile { at, later: at }; TILES], rows, weights, &seen, sums) };

@@ -48,15 +48,7 @@ fn scan_tile<S: Isa>(s: S, job: &Scan<'_>, tile: &mut [[f32; TILE]], channel: us
     let Scan { channels, states, stride, .. } = *job;
     let (bias, skip) = (floats(s, job.bias, channel), floats(s, job.skip, channel));
     for (first, tile) in (0..states).step_by(TILE).zip(tile.chunks_mut(TILE)) {
-        let mut rates = [[0.0f32; TILE]; TILE];
-        for (lane, c) in (channel..channels).take(TILE).enumerate() {
-            let of_channel = job.rates.get(4 * (c * states + first)..).unwrap_or_default().as_chunks().0;
-            for (rates, rate) in rates.iter_mut().zip(of_channel).take(tile.len()) {
-                if let Some(to) = rates.get_mut(lane) {
-                    *to = f32::from_le_bytes(*rate);
-                }
-            }
-        }
+        let rates = columns(job, channel, first);
         for (t, out) in out.iter_mut().enumerate() {
             let (at, gates) = (t * channels, t * stride + first);
             let (Some(steps), Some(input), Some(write), Some(read)) = (
@@ -80,4 +72,23 @@ fn scan_tile<S: Isa>(s: S, job: &Scan<'_>, tile: &mut [[f32; TILE]], channel: us
             sum.store(out);
         }
     }
+}
+
+/// The rates of sixteen states of sixteen channels, by state; zeros past the end of either.
+#[inline(always)]
+fn columns(job: &Scan<'_>, channel: usize, first: usize) -> [[f32; TILE]; TILE] {
+    let mut rows = [[0.0f32; TILE]; TILE];
+    for (row, c) in rows.iter_mut().zip(channel..job.channels) {
+        let of_channel = job.rates.get(4 * (c * job.states + first)..4 * (c + 1) * job.states).unwrap_or_default();
+        for (to, rate) in row.iter_mut().zip(of_channel.as_chunks().0) {
+            *to = f32::from_le_bytes(*rate);
+        }
+    }
+    let mut columns = [[0.0f32; TILE]; TILE];
+    for (i, column) in columns.iter_mut().enumerate() {
+        for (to, row) in column.iter_mut().zip(&rows) {
+            *to = row[i];
+        }
+    }
+    columns
 }
