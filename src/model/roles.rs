@@ -24,10 +24,10 @@ macro_rules! roles {
                 const NAMES: &str = joined::<{ length(ALL) }>(&JOINED);
                 const ALL: &[&str] = &[$(if true $(&& built::$ability)? { $name } else { "" }),*];
                 const JOINED: [u8; length(ALL)] = join(ALL);
-                const LENGTHS: [u8; ALL.len()] = lengths(ALL);
+                const LENGTHS: &[u8] = &lengths::<{ ALL.len() }>(ALL);
                 let mut rest = NAMES;
                 Self::ALL.iter().zip(LENGTHS).map_while(move |(role, length)| {
-                    let (name, after) = rest.split_at_checked(usize::from(length))?;
+                    let (name, after) = rest.split_at_checked(usize::from(*length))?;
                     rest = after;
                     Some((*role, name))
                 })

@@ -3,6 +3,7 @@
 use super::altup::sparsify;
 use super::rwkv::shift_rows;
 use super::{Forward, add_bias, copy, enter, leave, norm, norm_one, norm_sum, rows_mut};
+use crate::built;
 use crate::engine::profile::Section;
 use crate::model::{Gate, Layer, Need, Role, Xielu};
 
@@ -45,7 +46,9 @@ impl Forward<'_, '_> {
         let sub_norm = weights.vector(Role::FfnSubNorm, index);
         let threshold = spec.altup().and_then(|altup| altup.threshold(index));
         compute.by_tokens(gate, ffn, &|start, gate| {
-            if let Some(times) = threshold {
+            if built::ALTUP
+                && let Some(times) = threshold
+            {
                 rows_mut(gate, ffn).for_each(|gate| sparsify(gate, times));
             }
             match spec.xielu() {
