@@ -6,7 +6,7 @@ use super::roles::Role;
 use super::rope::{Rope, RopeStyle, Scaling};
 use super::{
     EncoderSizes, Experts, Gate, Latent, MAX_LAYERS, Need, Norm, Placement, PooledActivation, PooledHead, Pooling,
-    Positions, QkNorm, Recurrent, RecurrentKind, Residual, Router, Scores, SharedExperts, Spec, Stack,
+    Positions, QkNorm, Recurrent, RecurrentKind, Residual, Router, Scores, SharedExperts, Spec, Stack, StepNorms,
 };
 use crate::gguf::{Array, Value, ValueType, equal};
 use crate::kernel::{Activation, MAX_TAPS};
@@ -365,9 +365,12 @@ impl<'g, 'a> Keys<'g, 'a> {
         let width = tri!(self.size("ssm.inner_size", MAX_WIDTH));
         let keys = tri!(self.size("ssm.state_size", MAX_WIDTH));
         let rank = tri!(self.size("ssm.time_step_rank", MAX_WIDTH));
-        let normed = matches!(tri!(self.switch("ssm.dt_b_c_rms")), Some(true));
+        let step_norms = match tri!(self.switch("ssm.dt_b_c_rms")) {
+            Some(true) => StepNorms::Bare,
+            _ => StepNorms::None,
+        };
         let kind = RecurrentKind::Mamba;
-        Ok(Recurrent { kind, taps, heads: 1, keys, width, ranks: [rank, 0, 0, 0], normed, ..Recurrent::NONE })
+        Ok(Recurrent { kind, taps, heads: 1, keys, width, ranks: [rank, 0, 0, 0], step_norms, ..Recurrent::NONE })
     }
 
     /// The layers that have a tensor whose name after `blk.N` is `part`, if they stand at equal distances.
@@ -426,7 +429,7 @@ impl<'g, 'a> Keys<'g, 'a> {
                     keys,
                     width,
                     ranks: [0; 4],
-                    normed: false,
+                    step_norms: StepNorms::None,
                     in_turns: matches!(kind, RecurrentKind::DeltaNet),
                 })
             }
@@ -480,6 +483,7 @@ impl<'g, 'a> Keys<'g, 'a> {
     pub const fn layers_without_attention(&self) -> Pattern<'a> {
         match self.gguf.get2(self.architecture, "attention.head_count_kv") {
             Some(Value::Array(heads)) => Pattern::Zero(heads),
+            Some(Value::U32(0)) => Pattern::Always,
             _ => Pattern::Never,
         }
     }

@@ -22,7 +22,7 @@ use crate::{Error, Gguf};
 pub use altup::AltUp;
 pub use latent::Latent;
 pub use layers::{HeadSpec, Layer, Mixer, Numbers, Pattern, PerLayer, Xielu};
-pub use recurrent::{Recurrent, RecurrentKind};
+pub use recurrent::{Recurrent, RecurrentKind, StepNorms};
 pub(crate) use roles::Role;
 pub use roles::is_ignored;
 pub use rope::{Rope, RopeStyle, Scaling};

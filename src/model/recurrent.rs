@@ -20,10 +20,22 @@ pub struct Recurrent {
     pub width: usize,
     /// Ranks of low-rank products: Mamba-1's step; RWKV-7's decay, learning rate, value mix and gate (0 for no gate).
     pub ranks: [usize; 4],
-    /// True if Mamba-1's step, keys and queries are normed without weights.
-    pub normed: bool,
+    /// Norms of Mamba-1's step, and of what it writes and reads.
+    pub step_norms: StepNorms,
     /// True if head `i` belongs to group `i % groups` rather than to a run of neighbours.
     pub in_turns: bool,
+}
+
+/// Norms of Mamba-1's step, and of what it writes and reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StepNorms {
+    /// No norms (Mamba).
+    None,
+    /// Norms without weights (Falcon Mamba).
+    Bare,
+    /// Norms with weights (Jamba).
+    Weighted,
 }
 
 /// Kind of recurrent mixer.
@@ -52,7 +64,7 @@ impl Recurrent {
         keys: 0,
         width: 0,
         ranks: [0; 4],
-        normed: false,
+        step_norms: StepNorms::None,
         in_turns: false,
     };
 

@@ -4,7 +4,7 @@ use super::layers::{Layer, Mixer};
 use super::rope::Scaling;
 use super::{
     Experts, Gate, Latent, Need, Norm, Placement, Positions, QkNorm, Recurrent, RecurrentKind, Residual, Router,
-    SharedExperts, Spec, Stack,
+    SharedExperts, Spec, Stack, StepNorms,
 };
 use crate::{Name, built};
 
@@ -350,7 +350,9 @@ impl Role {
                 required_if(spec.per_layer_input() > 0)
             }
             // If the embedding is normed, the first layer may lack this norm.
-            Self::AttnNorm if layer.index == 0 && spec.embedding_norm() => need_if(pre_norm, Optional),
+            Self::AttnNorm if layer.index == 0 && spec.embedding_norm() && !spec.has_head() => {
+                need_if(pre_norm, Optional)
+            }
             Self::AttnNorm => required_if(pre_norm && weighted),
             Self::AttnNormBias => required_if(pre_norm && biased),
             Self::FfnNorm => required_if(pre_norm && own_norm && weighted),
@@ -365,7 +367,9 @@ impl Role {
             Self::SsmConv | Self::SsmDtBias | Self::SsmA | Self::SsmOut => required_if(delta || mamba || scan),
             Self::SsmConvBias => need_if(mamba || scan, Optional),
             Self::SsmX | Self::SsmDt => required_if(scan),
-            Self::SsmDtNorm | Self::SsmBNorm | Self::SsmCNorm => need_if(scan, Optional),
+            Self::SsmDtNorm | Self::SsmBNorm | Self::SsmCNorm => {
+                required_if(scan && matches!(mixer, Some(Recurrent { step_norms: StepNorms::Weighted, .. })))
+            }
             Self::SsmNorm => {
                 if delta {
                     Required
@@ -419,7 +423,7 @@ impl Role {
                 need_if(rwkv, if layer.index > 0 { Required } else { Optional })
             }
             Self::TimeMixG1 | Self::TimeMixG2 => required_if(gated_rwkv),
-            Self::TimeMixLn | Self::TimeMixLnBias => need_if(rwkv, Optional),
+            Self::TimeMixLn | Self::TimeMixLnBias => required_if(rwkv),
             Self::AltupProj | Self::AltupUnembdProj | Self::AltupRouter | Self::AltupRouterNorm => required_if(altup),
             Self::AltupPredictCoef | Self::AltupCorrectCoef | Self::LaurelL | Self::LaurelR => required_if(altup),
             Self::LaurelPostNorm | Self::AltupCorrectScale => required_if(altup),

@@ -9,7 +9,7 @@ use super::recurrent::state_of;
 use super::{Forward, copy, enter, leave, rows, rows_mut};
 use crate::engine::profile::Section;
 use crate::kernel::{Activation, Convolution, Scan, TILE, Update, fork_pairs};
-use crate::model::{Layer, Recurrent, Role, Weights};
+use crate::model::{Layer, Recurrent, Role, StepNorms, Weights};
 
 impl Forward<'_, '_> {
     /// `x += output(silu(gate) * scan(convolution(norm(x))))`; the states are then those after the rows.
@@ -125,7 +125,7 @@ impl Selective<'_> {
                 let Some((part, after)) = core::mem::take(&mut left).split_at_mut_checked(width) else { return };
                 left = after;
                 let weight = self.vector(role);
-                if self.mixer.normed || !weight.is_empty() {
+                if self.mixer.step_norms != StepNorms::None {
                     compute.kernels.rms_norm(part, weight, eps);
                 }
             }
