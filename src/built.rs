@@ -76,8 +76,8 @@ macro_rules! families {
             mamba2 "mamba2" [RENAMED STATES CONVOLUTION RECURRENCE EXPERTS SHARED_EXPERTS] {
                 "mamba2" => spec, "granitehybrid" => granite, "falcon-h1" => falcon
             }
-            mamba "mamba2" [RENAMED STATES CONVOLUTION RECURRENCE SELECTIVE FUSED_QKV FUSED_GATE POST_NORM HEAD_NORM EXPERTS DENSE_LAYERS] {
-                "mamba" => spec, "jamba" => jamba
+            mamba "mamba2" [STATES CONVOLUTION SELECTIVE FUSED_QKV FUSED_GATE POST_NORM EACH_HEAD_NORM EXPERTS DENSE_LAYERS] {
+                "mamba" => spec, "jamba" => jamba, "plamo2" => plamo2
             }
             rwkv "rwkv" [RENAMED STATES RWKV LAYER_NORM TOKEN_TYPES NO_GATE RELU_SQUARED] { "rwkv7" => rwkv7 }
             deepseek2 "mla" [LATENT EXPERTS SCORED_ROUTER SHARED_EXPERTS DENSE_LAYERS TEMPERATURE NO_GATE RELU_SQUARED] {

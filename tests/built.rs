@@ -30,7 +30,7 @@ fn models() -> Vec<(&'static str, Builder, Vec<&'static str>)> {
         "gemma-embedding" => vec![family],
         _ if family.starts_with("gemma") => vec!["gemma"],
         "t5_gated" => vec!["t5"],
-        "falcon-h1" | "mamba" => vec!["mamba2"],
+        "falcon-h1" | "mamba" | "plamo2" => vec!["mamba2"],
         "jamba" => vec!["mamba2", "experts"],
         "rwkv7" => vec!["rwkv"],
         "deepseek2" => vec!["mla", "experts"],

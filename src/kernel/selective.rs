@@ -4,23 +4,27 @@
 use super::float::{floats, softplus};
 use super::lanes::{Isa, Lanes, load};
 use super::recurrent::TILE;
+use crate::quant::le_f32;
 
 /// The update of every channel by a token: `step = softplus(steps + bias)`, for each state
 /// `h = exp(step * rate) h + step * input * write`, then the output `skip * input + sum of read * h`, over the states
 /// in order.
 #[derive(Clone, Copy)]
 pub(crate) struct Scan<'a> {
-    /// `[channels][states]`, little-endian f32, all negative.
+    /// Neighbouring channels that share a step, a bias, a skip factor and one rate for all states; 1 if every channel has
+    /// its own, with a rate per state.
+    pub shared: usize,
+    /// `[channels][states]`, or one per group of channels: little-endian f32, all negative.
     pub rates: &'a [u8],
-    /// `[channels]`, little-endian f32.
+    /// One per group of channels, little-endian f32.
     pub bias: &'a [u8],
-    /// `[channels]`, little-endian f32.
+    /// One per group of channels, little-endian f32.
     pub skip: &'a [u8],
     /// The first of the channels whose states are given.
     pub first: usize,
     pub channels: usize,
     pub states: usize,
-    /// `[tokens][channels]`.
+    /// One per token and group of channels.
     pub steps: &'a [f32],
     /// `[tokens][channels]`.
     pub input: &'a [f32],
@@ -46,13 +50,15 @@ pub(super) fn scan<S: Isa>(s: S, job: &Scan<'_>, state: &mut [f32], out: &mut [f
 #[inline(always)]
 fn scan_tile<S: Isa>(s: S, job: &Scan<'_>, tile: &mut [[f32; TILE]], channel: usize, out: &mut [[f32; TILE]]) {
     let Scan { channels, states, stride, .. } = *job;
-    let (bias, skip) = (floats(s, job.bias, channel), floats(s, job.skip, channel));
+    let bias = of_groups(s, job, channel, |i| floats(s, job.bias, i), |group| le_f32(job.bias, group));
+    let skip = of_groups(s, job, channel, |i| floats(s, job.skip, i), |group| le_f32(job.skip, group));
+    let groups = channels.div_ceil(job.shared.max(1));
     for (first, tile) in (0..states).step_by(TILE).zip(tile.chunks_mut(TILE)) {
         let rates = columns(job, channel, first);
         for (t, out) in out.iter_mut().enumerate() {
             let (at, gates) = (t * channels, t * stride + first);
             let (Some(steps), Some(input), Some(write), Some(read)) = (
-                job.steps.get(at..at + channels),
+                job.steps.get(t * groups..(t + 1) * groups),
                 job.input.get(at..at + channels),
                 job.write.get(gates..),
                 job.read.get(gates..),
@@ -60,7 +66,9 @@ fn scan_tile<S: Isa>(s: S, job: &Scan<'_>, tile: &mut [[f32; TILE]], channel: us
                 return;
             };
             let input = load(s, input, channel);
-            let step = softplus(s, load(s, steps, channel).add(bias));
+            let step = |group: usize| steps.get(group).copied().unwrap_or(0.0);
+            let step = of_groups(s, job, channel, |i| load(s, steps, i), step);
+            let step = softplus(s, step.add(bias));
             let new = step.mul(input);
             let mut sum = if first == 0 { skip.mul(input) } else { s.load(out) };
             for (((row, rate), write), read) in tile.iter_mut().zip(&rates).zip(write).zip(read) {
@@ -74,11 +82,34 @@ fn scan_tile<S: Isa>(s: S, job: &Scan<'_>, tile: &mut [[f32; TILE]], channel: us
     }
 }
 
+/// Sixteen numbers from channel `i` on: `own(i)` if every channel has its own, otherwise those of the channels' groups.
+#[inline(always)]
+fn of_groups<S: Isa>(
+    s: S,
+    job: &Scan<'_>,
+    i: usize,
+    own: impl Fn(usize) -> S::V,
+    group: impl Fn(usize) -> f32,
+) -> S::V {
+    if job.shared <= 1 {
+        return own(i);
+    }
+    let mut lanes = [0.0; TILE];
+    for (lane, c) in lanes.iter_mut().zip(i..job.channels) {
+        *lane = group(c / job.shared);
+    }
+    s.load(&lanes)
+}
+
 /// The rates of sixteen states of sixteen channels, by state; zeros past the end of either.
 #[inline(always)]
 fn columns(job: &Scan<'_>, channel: usize, first: usize) -> [[f32; TILE]; TILE] {
     let mut rows = [[0.0f32; TILE]; TILE];
     for (row, c) in rows.iter_mut().zip(channel..job.channels) {
+        if job.shared > 1 {
+            *row = [le_f32(job.rates, c / job.shared); TILE];
+            continue;
+        }
         let of_channel = job.rates.get(4 * (c * job.states + first)..4 * (c + 1) * job.states).unwrap_or_default();
         for (to, rate) in row.iter_mut().zip(of_channel.as_chunks().0) {
             *to = f32::from_le_bytes(*rate);

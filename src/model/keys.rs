@@ -98,6 +98,32 @@ impl<'g, 'a> Keys<'g, 'a> {
         }
     }
 
+    /// Reads the number of query heads. An array with 0 for layers without attention counts as its other element.
+    const fn heads(&mut self) -> Result<usize, Error> {
+        const NAME: &str = "attention.head_count";
+        if self.partial_layers
+            && let Some(Value::Array(heads)) = self.gguf.get2(self.architecture, NAME)
+        {
+            let (mut index, mut found) = (0, 0);
+            while index < heads.len() {
+                match heads.get_i32(index) {
+                    Some(0) => {}
+                    Some(heads) if heads > 0 && heads <= MAX_WIDTH as i32 && (found == 0 || found == heads) => {
+                        found = heads
+                    }
+                    _ => return Err(self.wrong(NAME, "must be the same for all layers with attention")),
+                }
+                index += 1;
+            }
+            self.known(NAME);
+            return Ok(found as usize);
+        }
+        match tri!(self.partial_size(NAME, MAX_WIDTH)) {
+            Some(heads) => Ok(heads),
+            None => Err(self.missing(NAME)),
+        }
+    }
+
     /// Like [`optional_size`](Self::optional_size), but accepts 0 if layers may lack the part with this size.
     const fn partial_size(&mut self, name: &'static str, max: usize) -> Result<Option<usize>, Error> {
         match tri!(self.integer(name)) {
@@ -430,6 +456,7 @@ impl<'g, 'a> Keys<'g, 'a> {
                     width,
                     ranks: [0; 4],
                     step_norms: StepNorms::None,
+                    shared: 1,
                     in_turns: matches!(kind, RecurrentKind::DeltaNet),
                 })
             }
@@ -494,10 +521,7 @@ impl<'g, 'a> Keys<'g, 'a> {
         let dim = tri!(self.size("embedding_length", MAX_WIDTH));
         let layers = tri!(self.size("block_count", MAX_LAYERS));
         self.layers = layers;
-        let heads = match tri!(self.partial_size("attention.head_count", MAX_WIDTH)) {
-            Some(heads) => heads,
-            None => return Err(self.missing("attention.head_count")),
-        };
+        let heads = tri!(self.heads());
         let kv_heads = match tri!(self.per_layer("attention.head_count_kv", MAX_WIDTH, layers)) {
             Some(kv_heads) => kv_heads,
             None => PerLayer::All(heads), // the format's default: multi-head attention

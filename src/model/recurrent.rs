@@ -22,6 +22,9 @@ pub struct Recurrent {
     pub ranks: [usize; 4],
     /// Norms of Mamba-1's step, and of what it writes and reads.
     pub step_norms: StepNorms,
+    /// Neighbouring channels of Mamba-1 that share a step, a factor on their input and one rate of decay; 1 if every channel
+    /// has its own (PLaMo 2 calls them heads).
+    pub shared: usize,
     /// True if head `i` belongs to group `i % groups` rather than to a run of neighbours.
     pub in_turns: bool,
 }
@@ -65,6 +68,7 @@ impl Recurrent {
         width: 0,
         ranks: [0; 4],
         step_norms: StepNorms::None,
+        shared: 1,
         in_turns: false,
     };
 

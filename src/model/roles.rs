@@ -451,6 +451,7 @@ impl Role {
         let Latent { q_rank, rank, nope, rope, value, .. } = latent.unwrap_or(Latent::NONE);
         let [decay, learning, mixed, gate] = mixer.ranks;
         let scan = mixer.kind == RecurrentKind::Mamba;
+        let groups = mixer.width.checked_div(mixer.shared).unwrap_or(0);
         let (streams, laurel) = spec.altup().map_or((0, 0), |altup| (altup.streams, altup.rank));
         let heads = |count| match spec.qk_norm() {
             QkNorm::None | QkNorm::Unweighted | QkNorm::Head => Vector(layer.head.dim),
@@ -527,11 +528,12 @@ impl Role {
             Self::AttnGate if layer.has_attention() => Matrix(dim, q),
             Self::AttnGate => Matrix(dim, mixer.inner()),
             Self::SsmX => Matrix(mixer.width, decay + 2 * mixer.keys),
-            Self::SsmDt => Matrix(decay, mixer.width),
+            Self::SsmDt => Matrix(decay, groups),
             Self::SsmDtNorm => Vector(decay),
             Self::SsmBNorm | Self::SsmCNorm => Vector(mixer.keys),
             Self::SsmIn if scan => Matrix(dim, 2 * mixer.width),
-            Self::SsmDtBias | Self::SsmD if scan => Vector(mixer.width),
+            Self::SsmDtBias | Self::SsmD if scan => Vector(groups),
+            Self::SsmA if scan && mixer.shared > 1 => Vector(groups),
             Self::SsmA if scan => Vectors(mixer.keys, mixer.width),
             Self::SsmIn => Matrix(dim, mixer.row_len() - mixer.heads),
             Self::SsmConv => Vectors(mixer.taps, mixer.channels()),

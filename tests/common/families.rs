@@ -35,7 +35,7 @@ pub const DECODERS: [&str; 18] = [
 ];
 
 /// Families with recurrent layers, also for [`decoder`].
-pub const RECURRENT: [&str; 12] = [
+pub const RECURRENT: [&str; 13] = [
     "lfm2",
     "qwen35",
     "mamba2",
@@ -47,6 +47,7 @@ pub const RECURRENT: [&str; 12] = [
     "nemotron_h_moe",
     "mamba",
     "jamba",
+    "plamo2",
     "rwkv7",
 ];
 
@@ -202,13 +203,14 @@ fn set_keys(file: &mut Builder, family: &str, architecture: &str) {
                 set("attention.temperature_scale", 0.1f32.into());
             }
         }
-        "mamba" | "jamba" => {
+        "mamba" | "jamba" | "plamo2" => {
             let (channels, states, rank) = SCAN;
+            let rank = if family == "plamo2" { 4 } else { rank };
             set("ssm.conv_kernel", (TAPS as u32).into());
             set("ssm.inner_size", (channels as u32).into());
             set("ssm.state_size", (states as u32).into());
             set("ssm.time_step_rank", (rank as u32).into());
-            if family == "jamba" {
+            if family != "mamba" {
                 set("attention.head_count_kv", Meta::array([0u32, 1, 0, 0]));
             } else {
                 set("ssm.dt_b_c_rms", true.into());
@@ -339,6 +341,12 @@ fn layer_tensors(family: &str, layer: u64) -> Vec<(&'static str, Vec<u64>)> {
     let nemotron = family == "nemotron_h_moe";
     let attention = (state.is_empty() || family == "falcon-h1") && !(nemotron && layer % 2 == 1);
     let mut tensors = state;
+    if family == "plamo2" {
+        tensors.extend(["post_attention_norm.weight", "post_ffw_norm.weight"].map(|name| (name, vec![DIM])));
+        if attention {
+            tensors.extend([("attn_q_norm.weight", vec![head, HEADS]), ("attn_k_norm.weight", vec![head, 1])]);
+        }
+    }
     if attention && !latent {
         tensors.push(("attn_output.weight", vec![q, DIM]));
     }
@@ -346,9 +354,11 @@ fn layer_tensors(family: &str, layer: u64) -> Vec<(&'static str, Vec<u64>)> {
         // Replaced by the mixer.
     } else if latent {
         tensors.extend(latent_tensors(family));
-    } else if family == "phi3" {
+    } else if matches!(family, "phi3" | "plamo2") {
         tensors.push(("attn_qkv.weight", vec![DIM, q + 2 * kv]));
-        tensors.push(("ffn_up.weight", vec![DIM, 2 * ffn]));
+        if family == "phi3" {
+            tensors.push(("ffn_up.weight", vec![DIM, 2 * ffn]));
+        }
     } else {
         tensors.push(("attn_q.weight", vec![DIM, if is_delta(family) { 2 * q } else { q }]));
         if owns {
@@ -383,7 +393,9 @@ fn layer_tensors(family: &str, layer: u64) -> Vec<(&'static str, Vec<u64>)> {
         tensors.push(("ffn_down_exps.weight", vec![ffn, DIM, EXPERTS]));
     } else if !matches!(family, "mamba" | "mamba2" | "rwkv7") {
         tensors.push(("ffn_down.weight", vec![ffn, DIM]));
-        if family == "plm" {
+        if family == "plamo2" {
+            tensors.push(("ffn_up.weight", vec![DIM, 2 * ffn]));
+        } else if family == "plm" {
             tensors.push(("ffn_up.weight", vec![DIM, ffn]));
         } else if family != "phi3" {
             tensors.push(("ffn_gate.weight", vec![DIM, ffn]));
@@ -525,8 +537,8 @@ fn state_tensors(family: &str, layer: u64) -> Vec<(&'static str, Vec<u64>)> {
             ];
             of_both(vec![1, heads]).into_iter().chain(more).collect()
         }
-        "jamba" if layer == 1 => vec![],
-        "mamba" | "jamba" => scan_tensors(family),
+        "jamba" | "plamo2" if layer == 1 => vec![],
+        "mamba" | "jamba" | "plamo2" => scan_tensors(family),
         "rwkv7" => rwkv_tensors(layer),
         _ => vec![],
     }
@@ -535,6 +547,22 @@ fn state_tensors(family: &str, layer: u64) -> Vec<(&'static str, Vec<u64>)> {
 /// The tensors of Mamba-1.
 fn scan_tensors(family: &str) -> Vec<(&'static str, Vec<u64>)> {
     let (channels, states, rank) = SCAN;
+    if family == "plamo2" {
+        // Four heads; the step's rank is at least 64.
+        return vec![
+            ("ssm_in.weight", vec![DIM, 2 * channels]),
+            ("ssm_conv1d.weight", vec![TAPS, channels]),
+            ("ssm_x.weight", vec![channels, 64 + 2 * states]),
+            ("ssm_dt.weight", vec![64, 4]),
+            ("ssm_dt.bias", vec![4]),
+            ("ssm_a", vec![4]),
+            ("ssm_d", vec![4]),
+            ("ssm_dt_norm.weight", vec![64]),
+            ("ssm_b_norm.weight", vec![states]),
+            ("ssm_c_norm.weight", vec![states]),
+            ("ssm_out.weight", vec![channels, DIM]),
+        ];
+    }
     let mut tensors = vec![
         ("ssm_in.weight", vec![DIM, 2 * channels]),
         ("ssm_conv1d.weight", vec![TAPS, channels]),

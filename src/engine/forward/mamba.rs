@@ -29,12 +29,7 @@ impl Forward<'_, '_> {
         });
 
         enter(compute, spec, weights, (Role::AttnNorm, Role::AttnNormBias, index), hidden, branch);
-        if let Some(w) = weights.matrix(Role::SsmIn, index)
-            && let (Some(w_x), Some(w_gate)) = (w.part(0, channels), w.part(channels, channels))
-        {
-            compute.times((branch, count), w_x, x, channels);
-            compute.times((branch, count), w_gate, gate, channels);
-        }
+        mixer.project(compute, (branch, count), x, gate);
         compute.done(Section::Qkv);
         let segments = self.segments.get(..self.parts).unwrap_or_default();
         let mut left = &mut *x;
@@ -57,9 +52,12 @@ impl Forward<'_, '_> {
             let Some(state) = state_of((self.kv, &self.pools, &self.store), spec, index, segment) else { return };
             let of = |width: usize| rows.start * width..rows.end * width;
             let padded = channels.next_multiple_of(TILE);
-            let (Some(x), Some(steps), Some(made), Some(out)) =
-                (x.get_mut(of(channels)), steps.get(of(channels)), made.get(of(mixer.made)), out.get_mut(of(padded)))
-            else {
+            let (Some(x), Some(steps), Some(made), Some(out)) = (
+                x.get_mut(of(channels)),
+                steps.get(of(mixer.groups())),
+                made.get(of(mixer.made)),
+                out.get_mut(of(padded)),
+            ) else {
                 return;
             };
             mixer.scan(compute, state, (steps, made), out, x);
@@ -93,6 +91,11 @@ impl Selective<'_> {
         [channels, channels, self.made, self.mixer.ranks[0], channels, channels.next_multiple_of(TILE)]
     }
 
+    /// Groups of channels that share a step.
+    fn groups(&self) -> usize {
+        self.mixer.width.checked_div(self.mixer.shared).unwrap_or(0)
+    }
+
     fn vector(&self, role: Role) -> &[u8] {
         self.weights.vector(role, self.index)
     }
@@ -107,6 +110,31 @@ impl Selective<'_> {
         }
     }
 
+    /// Projects rows to their channels and to the gate: the halves of one matrix, or for each head first its gate.
+    fn project(&self, compute: &mut Compute<'_, '_>, input: (&[f32], usize), x: &mut [f32], gate: &mut [f32]) {
+        let Recurrent { width: channels, shared, .. } = *self.mixer;
+        let Some(w) = self.weights.matrix(Role::SsmIn, self.index) else { return };
+        if shared <= 1 {
+            let (Some(w_x), Some(w_gate)) = (w.part(0, channels), w.part(channels, channels)) else { return };
+            compute.times(input, w_x, x, channels);
+            return compute.times(input, w_gate, gate, channels);
+        }
+        for first in (0..channels).step_by(shared) {
+            let (Some(w_x), Some(w_gate)) = (w.part(2 * first + shared, shared), w.part(2 * first, shared)) else {
+                return;
+            };
+            let (Some(x), Some(gate)) = (x.get_mut(first..), gate.get_mut(first..)) else { return };
+            compute.times(input, w_x, x, channels);
+            compute.times(input, w_gate, gate, channels);
+        }
+    }
+
+    /// Where in what the channels are projected to the low-rank step is, what they write and what they read.
+    fn places(&self) -> [usize; 3] {
+        let (rank, states) = (self.mixer.ranks[0], self.mixer.keys);
+        if self.mixer.shared > 1 { [2 * states, 0, states] } else { [0, rank, rank + states] }
+    }
+
     /// Projects the channels of all rows to their steps and to what they write and read.
     fn choose(
         &self,
@@ -119,19 +147,18 @@ impl Selective<'_> {
         let matrix = |role| self.weights.matrix(role, self.index);
         let (Some(w), Some(w_steps)) = (matrix(Role::SsmX), matrix(Role::SsmDt)) else { return };
         compute.times((x, count), w, made, self.made);
+        let places = self.places();
         for (made, low) in rows_mut(made, self.made).zip(rows_mut(low, rank)) {
-            let mut left = &mut *made;
-            for (role, width) in [(Role::SsmDtNorm, rank), (Role::SsmBNorm, states), (Role::SsmCNorm, states)] {
-                let Some((part, after)) = core::mem::take(&mut left).split_at_mut_checked(width) else { return };
-                left = after;
-                let weight = self.vector(role);
+            let parts = [(Role::SsmDtNorm, rank), (Role::SsmBNorm, states), (Role::SsmCNorm, states)];
+            for ((role, width), at) in parts.into_iter().zip(places) {
+                let Some(part) = made.get_mut(at..at + width) else { return };
                 if self.mixer.step_norms != StepNorms::None {
-                    compute.kernels.rms_norm(part, weight, eps);
+                    compute.kernels.rms_norm(part, self.vector(role), eps);
                 }
             }
-            copy(low, made);
+            copy(low, made.get(places[0]..).unwrap_or(&[]));
         }
-        compute.times((low, count), w_steps, steps, self.mixer.width);
+        compute.times((low, count), w_steps, steps, self.groups());
     }
 
     /// Takes the state of a context through its rows `x`, in place; `out` is `[tiles][tokens][16]`.
@@ -143,14 +170,16 @@ impl Selective<'_> {
         out: &mut [f32],
         x: &mut [f32],
     ) {
-        let Recurrent { width: channels, keys: states, ranks: [rank, ..], .. } = *self.mixer;
+        let Recurrent { width: channels, keys: states, shared, .. } = *self.mixer;
+        let [_, write_at, read_at] = self.places();
         let tokens = x.len().checked_div(channels).unwrap_or(0);
         let state = state.get_mut(self.mixer.window_len()..).and_then(|state| state.get_mut(..self.mixer.matrix_len()));
-        let (Some(state), Some(write), Some(read)) = (state, made.get(rank..), made.get(rank + states..)) else {
+        let (Some(state), Some(write), Some(read)) = (state, made.get(write_at..), made.get(read_at..)) else {
             return;
         };
         let tiles = if compute.workers.count() > 1 { 1 } else { channels.div_ceil(TILE) };
         let scan = Scan {
+            shared,
             rates: self.vector(Role::SsmA),
             bias: self.vector(Role::SsmDtBias),
             skip: self.vector(Role::SsmD),

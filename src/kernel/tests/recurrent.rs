@@ -105,16 +105,24 @@ fn recurrences() {
 #[test]
 fn scans() {
     let mut random = Random(41);
-    for (channels, states, tokens) in [(1, 1, 4), (16, 16, 5), (37, 18, 6), (20, 40, 3)] {
+    for (channels, states, tokens, shared) in
+        [(1, 1, 4, 1), (16, 16, 5, 1), (37, 18, 6, 1), (20, 40, 3, 1), (36, 18, 5, 6)]
+    {
+        let groups = channels / shared;
+        let rate = |c: usize, i: usize| if shared > 1 { c / shared } else { c * states + i };
         let bytes = |x: Vec<f32>| Edge::of(&x.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>());
         let (rates, bias, skip) = (
-            random.floats(Data::Plain, channels * states).into_iter().map(|x| -x.abs()).collect::<Vec<_>>(),
-            random.floats(Data::Plain, channels),
-            random.floats(Data::Plain, channels),
+            random
+                .floats(Data::Plain, if shared > 1 { groups } else { channels * states })
+                .into_iter()
+                .map(|x| -x.abs())
+                .collect::<Vec<_>>(),
+            random.floats(Data::Plain, groups),
+            random.floats(Data::Plain, groups),
         );
         let (rate_bytes, bias_bytes, skip_bytes) = (bytes(rates.clone()), bytes(bias.clone()), bytes(skip.clone()));
         let (mut steps, input) =
-            (random.floats(Data::Plain, tokens * channels), Edge::of(&random.floats(Data::Plain, tokens * channels)));
+            (random.floats(Data::Plain, tokens * groups), Edge::of(&random.floats(Data::Plain, tokens * channels)));
         // Steps far on both sides of the bend of softplus.
         steps.iter_mut().for_each(|step| *step *= 20.0);
         let steps = Edge::of(&steps);
@@ -123,13 +131,14 @@ fn scans() {
         let tiles = channels.div_ceil(16);
         let before: Vec<f32> = random.floats(Data::Plain, tiles * states * 16);
         let job = |from: usize| Scan {
+            shared,
             rates: &rate_bytes,
             bias: &bias_bytes,
             skip: &skip_bytes,
             first: 0,
             channels,
             states,
-            steps: &steps[from * channels..],
+            steps: &steps[from * groups..],
             input: &input[from * channels..],
             write: &gates[from * stride..],
             read: &gates[(from * stride + states).min(gates.len())..],
@@ -161,12 +170,12 @@ fn scans() {
             let place = |i: usize| (c / 16 * states + i) * 16 + c % 16;
             let mut state: Vec<f64> = (0..states).map(|i| f64::from(before[place(i)])).collect();
             for t in 0..tokens {
-                let step = f64::from(steps[t * channels + c]) + f64::from(bias[c]);
+                let step = f64::from(steps[t * groups + c / shared]) + f64::from(bias[c / shared]);
                 let (step, x) = (step.exp().ln_1p(), f64::from(input[t * channels + c]));
-                let mut exact = f64::from(skip[c]) * x;
+                let mut exact = f64::from(skip[c / shared]) * x;
                 for (i, h) in state.iter_mut().enumerate() {
                     let gate = |i: usize| f64::from(gates[t * stride + i]);
-                    *h = (step * f64::from(rates[c * states + i])).exp() * *h + step * x * gate(i);
+                    *h = (step * f64::from(rates[rate(c, i)])).exp() * *h + step * x * gate(i);
                     exact += gate(states + i) * *h;
                 }
                 let got = f64::from(want[t * channels + c]);

@@ -1,8 +1,8 @@
-//! Mamba-1, by itself (also Falcon Mamba), and in turns with attention (Jamba).
+//! Mamba-1, by itself (also Falcon Mamba), and in turns with attention (Jamba, PLaMo 2).
 
 use crate::model::keys::Keys;
 use crate::model::layers::Pattern;
-use crate::model::{HeadSpec, Recurrent, RopeStyle, Spec, StepNorms};
+use crate::model::{Gate, HeadSpec, Placement, QkNorm, Recurrent, RopeStyle, Spec, StepNorms};
 use crate::{Error, tri};
 
 pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
@@ -28,6 +28,29 @@ pub(super) const fn jamba<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error
         recurrent_layers: keys.layers_without_attention(),
         experts: tri!(keys.experts(false)),
         expert_layers: keys.layers_with(".ffn_gate_inp.weight"),
+        ..spec
+    })
+}
+
+/// PLaMo 2: channels of a head share a step; norms behind both parts of a block; normed heads of q and k.
+pub(super) const fn plamo2<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+    let spec = tri!(keys.hybrid(RopeStyle::Halves));
+    let mixer = tri!(keys.selective());
+    tri!(keys.nonzero("ssm.group_count", 1));
+    // The file has the number of heads where others have the rank of the step, which follows from the width.
+    let shared = match mixer.width.checked_div(mixer.ranks[0]) {
+        Some(shared) if shared > 1 && mixer.width == shared * mixer.ranks[0] => shared,
+        _ => return Err(keys.wrong("ssm.time_step_rank", "does not divide ssm.inner_size")),
+    };
+    let rank = if spec.dim / 16 > 64 { spec.dim / 16 } else { 64 };
+    Ok(Spec {
+        norm_eps: tri!(keys.required("attention.layer_norm_rms_epsilon")),
+        placement: Placement { pre_norm: true, post_norm: true, residual_norm: false },
+        fused_qkv: true,
+        qk_norm: QkNorm::EachHead,
+        gate: Gate::Fused,
+        recurrent: Some(Recurrent { shared, ranks: [rank, 0, 0, 0], step_norms: StepNorms::Weighted, ..mixer }),
+        recurrent_layers: keys.layers_without_attention(),
         ..spec
     })
 }
