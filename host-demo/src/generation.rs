@@ -10,7 +10,7 @@ use arenite::{Error, Session, TokenId};
 use indicatif::{ProgressBar, ProgressStyle};
 use rand_core::Rng;
 
-use crate::chat::dialect::{Marks, plain};
+use crate::chat::dialect::{Gate, Marks, plain};
 use crate::guess::Guesser;
 use crate::stop::StopFilter;
 use crate::{interrupt, output, text};
@@ -33,6 +33,8 @@ pub struct Request<'a, 'w> {
     pub constraint: Option<(Constraint<'a>, &'a mut Masks<'w>)>,
     /// Tokens that are written as marks in the text, so that the parts of an answer can be told apart.
     pub marks: Option<&'a Marks>,
+    /// The mark after which the constraint holds.
+    pub gate: Option<Gate>,
     /// Proposes tokens for speculative decoding.
     pub guesser: Option<Guesser<'a>>,
     /// Number of prompt tokens between checks for Ctrl-C.
@@ -172,6 +174,10 @@ fn choose(
         Some(guesser) => guesser.logits(session),
         None => session.logits_mut(),
     };
+    if let Some(gate) = &mut request.gate {
+        let token = gate.forced().map_or_else(|| sampler.sample(logits, rng), Ok);
+        return Ok(Some(token?));
+    }
     let (Some((constraint, masks)), Some((tokenizer, _))) = (&mut request.constraint, &request.text) else {
         return Ok(Some(sampler.sample(logits, rng)?));
     };
@@ -200,6 +206,12 @@ fn take(
     show(&text)?;
     if stopped {
         return Ok(Some(End::Stop));
+    }
+    if let Some(gate) = &mut request.gate {
+        if gate.push(&piece).is_some() {
+            request.gate = None;
+        }
+        return Ok(None);
     }
     let Some((constraint, _)) = &mut request.constraint else { return Ok(None) };
     constraint.accept(tokenizer, token)?;

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use arenite::tokenizer::Tokenizer;
+use anyhow::Result;
+use arenite::tokenizer::{Encode, Tokenizer};
 use serde_json::{Map, Value, json};
 
-use super::dialect::{self, Call, Dialect, Marks, Own, Probe, Reader, Template, Tools};
+use super::dialect::{self, Call, Dialect, GateSettings, Marks, Own, Probe, Reader, Template, Tools};
+use crate::text;
 
 /// How a model converses: its template, and the forms of its thoughts and calls.
 #[derive(Clone)]
@@ -78,6 +80,23 @@ impl Style {
         let found = EFFORTS.iter().filter(|name| self.switches.contains(name));
         let map: Map<String, Value> = found.map(|name| (name.to_string(), json!(effort))).collect();
         Some(map).filter(|map| !map.is_empty()).or_else(|| self.thinking(true))
+    }
+
+    /// The gate at the end of the thought that a prompt has opened; `None` if it has opened none, or if neither a grammar
+    /// nor a budget needs a gate.
+    pub fn thought_gate(
+        &self,
+        tokenizer: &Tokenizer<'_, '_>,
+        prompt: &str,
+        budget: Option<usize>,
+        has_grammar: bool,
+    ) -> Result<Option<GateSettings>> {
+        let form = self.dialect.opened_by(prompt.trim_end()).filter(|_| has_grammar || budget.is_some());
+        let Some(form) = form else { return Ok(None) };
+        let how = Encode { add_special: false, parse_special: true };
+        let closing = format!("\n{}\n\n", dialect::unwrapped(&form.close));
+        let closing = text::encode(tokenizer, closing.as_bytes(), how)?;
+        Ok(Some(GateSettings { until: form.close.clone(), budget, closing }))
     }
 
     /// The conversation as the template takes it.

@@ -4,17 +4,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
+use arenite::grammar::{Constraint, Grammar};
 use arenite::sampler::Sampler;
 use arenite::tokenizer::{Decoder, Tokenizer};
 use arenite::{Session, TokenId};
 use minijinja::value::Value;
 
 use super::conversation::Style;
-use super::dialect::{Tools, shown};
+use super::dialect::{Call, Gate, Part, Tools, shown};
 use super::guard::Prompt;
 use super::render::{Renderer, content};
 use crate::cli::AnyRng;
 use crate::generation::{self, End, Request};
+use crate::grammar::MaskMemory;
 use crate::text;
 
 /// What holds for every answer.
@@ -29,6 +31,10 @@ pub struct Rules {
     pub shift: bool,
     /// Tokens to take in between two looks at Ctrl-C.
     pub step: usize,
+    /// A compiled grammar of every answer; it holds after the thought.
+    pub form: Option<Vec<u8>>,
+    /// Maximum number of tokens of a thought.
+    pub thought_budget: Option<usize>,
 }
 
 /// What an answer took.
@@ -52,7 +58,8 @@ pub struct Talk<'a, 'm, 'w> {
     pub renderer: Renderer,
     /// How the model converses.
     pub style: Style,
-    /// The functions that may be called.
+    /// The functions that may be called, as they are declared and as they are read in answers.
+    pub declared: Vec<serde_json::Value>,
     pub tools: Arc<Tools>,
     pub rules: Rules,
     /// Everything that was said: `{role, content}` and what else a loaded conversation has.
@@ -62,6 +69,8 @@ pub struct Talk<'a, 'm, 'w> {
     /// Their text, where the answer is in it whole.
     pub known_text: Option<String>,
     pub last: Option<Stats>,
+    /// The calls of the last answer, until they have results.
+    pub calls: Vec<Call>,
 }
 
 /// `{role, content}`.
@@ -91,6 +100,14 @@ impl Talk<'_, '_, '_> {
             let kept = self.rewind_to(&ids)?;
             self.sampler.reset();
             ids[..kept].iter().for_each(|id| self.sampler.accept(*id));
+            let (table, budget) = (self.rules.form.as_deref(), self.rules.thought_budget);
+            let grammar = table.map(Grammar::new).transpose()?;
+            let mut memory = grammar.as_ref().map(|_| MaskMemory::new(self.tokenizer));
+            let mut masks = memory.as_mut().map(|memory| memory.masks(self.tokenizer)).transpose()?;
+            let gate = match answered.is_empty() {
+                true => self.style.thought_gate(self.tokenizer, &prompt.text, budget, grammar.is_some())?,
+                false => None,
+            };
             let request = Request {
                 prompt: &ids[kept..],
                 text: Some((self.tokenizer, decoder_after(self.tokenizer, &ids)?)),
@@ -98,8 +115,9 @@ impl Talk<'_, '_, '_> {
                 stops: &self.rules.stops,
                 stop_ids: &self.rules.stop_ids,
                 ignore_end: false,
-                constraint: None,
+                constraint: grammar.map(Constraint::new).zip(masks.as_mut()),
                 marks: Some(&self.style.marks),
+                gate: gate.map(Gate::new),
                 guesser: None,
                 step: self.rules.step,
             };
@@ -125,6 +143,7 @@ impl Talk<'_, '_, '_> {
             if outcome.end == End::Context && self.rules.shift && self.forget_oldest() {
                 continue;
             }
+            let calls = self.calls(&prompt.text, &said);
             let said = shown(&said);
             // A stop text is in the tokens and not in the answer.
             self.known_text = (outcome.end != End::Stop && opening.is_none()).then(|| prompt.text + &said);
@@ -132,10 +151,61 @@ impl Talk<'_, '_, '_> {
             match outcome.end {
                 // Nothing was said: the question is as if it had not been asked.
                 End::Interrupted if answered.is_empty() && self.unsay() => {}
+                _ if !calls.1.is_empty() => {
+                    self.known_text = None;
+                    self.messages.push(call_message(self.turns() + 1, &calls.0, &calls.1)?);
+                    self.calls = calls.1;
+                }
                 _ => self.messages.push(message("assistant", &said)),
             }
             return Ok(stats);
         }
+    }
+
+    /// The prompt of messages. With functions, calls and results are put as the template takes them.
+    fn rendered(&self, messages: &[Value]) -> Prompt {
+        if self.tools.is_empty() {
+            return self.renderer.prompt(messages);
+        }
+        let plain = messages.iter().map(serde_json::to_value).collect::<Result<Vec<_>, _>>().unwrap_or_default();
+        match self.style.conversation(&plain, &self.declared) {
+            Ok(conversation) => {
+                let value = |message| serde_json::from_value::<Value>(message).unwrap_or_default();
+                self.renderer.prompt(&conversation.messages.into_iter().map(value).collect::<Vec<_>>())
+            }
+            Err(_) => self.renderer.prompt(messages),
+        }
+    }
+
+    /// The content and the calls of an answer; no calls where no functions are declared.
+    fn calls(&self, prompt: &str, said: &str) -> (String, Vec<Call>) {
+        let (mut content, mut calls, mut parts) = (String::new(), Vec::new(), Vec::new());
+        if self.tools.is_empty() {
+            return (content, calls);
+        }
+        let mut reader = self.style.reader(&self.tools, prompt);
+        reader.push(said, &mut parts);
+        reader.finish(&mut parts);
+        for part in parts {
+            match part {
+                Part::Content(text) => content += &text,
+                Part::Call(call) => calls.push(call),
+                Part::Thought(_) => {}
+            }
+        }
+        (content, calls)
+    }
+
+    /// Adds the result of a call to the conversation.
+    pub fn add_result(&mut self, call: &Call, index: usize, result: &str) {
+        self.known_text = None;
+        let id = call_id(self.turns(), index);
+        self.messages.push(Value::from_pairs([
+            ("role", "tool"),
+            ("name", call.name.as_str()),
+            ("tool_call_id", id.as_str()),
+            ("content", result),
+        ]));
     }
 
     /// The prompt of the conversation, shortened to what the context has room for, if that is wanted.
@@ -158,7 +228,7 @@ impl Talk<'_, '_, '_> {
 
     /// The prompt of the conversation.
     fn prompt(&mut self) -> Prompt {
-        let prompt = self.renderer.prompt(&self.messages);
+        let prompt = self.rendered(&self.messages);
         let Some(known) = &self.known_text else { return prompt };
         let last = self.messages.iter().rposition(|message| is_from(message, "assistant"));
         if let (false, Some(last)) = (prompt.text.starts_with(known.as_str()), last)
@@ -167,7 +237,7 @@ impl Talk<'_, '_, '_> {
             // Where the template itself puts a space before an answer, the one that the model has put is it.
             let mut messages = self.messages.clone();
             messages[last] = message("assistant", said);
-            let without = self.renderer.prompt(&messages);
+            let without = self.rendered(&messages);
             if without.text.starts_with(known.as_str()) {
                 self.messages = messages;
                 return without;
@@ -273,6 +343,21 @@ impl Talk<'_, '_, '_> {
     pub fn turns(&self) -> usize {
         self.messages.iter().filter(|message| is_from(message, "assistant")).count()
     }
+}
+
+/// The identifier of a call: nine characters, as some templates demand.
+fn call_id(turn: usize, index: usize) -> String {
+    format!("c{:05}{:03}", turn % 100_000, index % 1000)
+}
+
+/// An answer that is calls, in OpenAI's form.
+fn call_message(turn: usize, content: &str, calls: &[Call]) -> Result<Value> {
+    let call = |(index, call): (usize, &Call)| {
+        let function = serde_json::json!({ "name": call.name, "arguments": call.arguments });
+        serde_json::json!({ "id": call_id(turn, index), "type": "function", "function": function })
+    };
+    let calls: Vec<_> = calls.iter().enumerate().map(call).collect();
+    Ok(serde_json::from_value(serde_json::json!({ "role": "assistant", "content": content, "tool_calls": calls }))?)
 }
 
 /// A step of an answer.

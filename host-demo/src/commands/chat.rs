@@ -3,17 +3,20 @@
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use arenite::sampler::Sampler;
 use arenite::tokenizer::Encode;
 use arenite::{Model, TokenId};
+use clap::ValueEnum;
 use minijinja::value::{Value, ValueKind};
 
+use crate::chat::dialect::{Call, Tools};
 use crate::chat::{ChatEvent, Input, Lines, Reasoning, Renderer, Rules, Screen, Stats, Style, Talk};
-use crate::cli::{Limit, RunArgs, SamplingArgs};
+use crate::cli::{ConstraintArgs, Limit, RunArgs, SamplingArgs};
 use crate::generation::End;
 use crate::model_file::ModelFile;
 use crate::output::{self, Out, note};
@@ -26,6 +29,7 @@ use crate::{interrupt, new_file, text};
   arenite chat -m model.gguf --system \"You answer briefly.\"
   echo \"Why is the sea salt?\" | arenite chat -m model.gguf
   arenite chat -m model.gguf --messages talk.json --tools tools.json --print-prompt
+  arenite chat -m model.gguf --tools tools.json --tool-cmd \"python3 run_call.py\"
 
 On a terminal, lines can be edited, \\ at the end of a line continues it, pasted text may have several lines, Ctrl-C \
 stops an answer, and /help lists the commands. From a pipe, each line is a turn.")]
@@ -50,6 +54,22 @@ pub struct Args {
     #[arg(long, value_name = "F.json")]
     tools: Option<PathBuf>,
 
+    /// Program that runs the calls: gets {"name": ..., "arguments": {...}} on stdin, prints the result
+    #[arg(long, value_name = "CMD", requires = "tools")]
+    tool_cmd: Option<String>,
+
+    /// Turn thoughts on or off, where the template has a switch
+    #[arg(long, value_name = "on|off")]
+    think: Option<Switch>,
+
+    /// Maximum number of tokens of a thought; -1 means no limit
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    reasoning_budget: Option<i64>,
+
+    /// Variables of the chat template, a JSON object
+    #[arg(long, value_name = "JSON")]
+    chat_template_kwargs: Option<String>,
+
     /// Print the conversation's prompt, byte for byte, and exit
     #[arg(long, requires = "messages")]
     print_prompt: bool,
@@ -58,7 +78,7 @@ pub struct Args {
     #[arg(short = 'p', long = "prompt", value_name = "TEXT")]
     prompt: Option<String>,
 
-    /// Display of the text between <think> and </think>: shown, dim (grey on a terminal) or hidden
+    /// Display of thoughts: shown, dim (grey on a terminal) or hidden
     #[arg(long, value_enum, default_value_t = Reasoning::Dim)]
     reasoning: Reasoning,
 
@@ -79,10 +99,19 @@ pub struct Args {
     stop_id: Vec<TokenId>,
 
     #[command(flatten)]
+    constraint: ConstraintArgs,
+
+    #[command(flatten)]
     sampling: SamplingArgs,
 
     #[command(flatten)]
     run: RunArgs,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Switch {
+    On,
+    Off,
 }
 
 const HELP: &str = "\
@@ -93,6 +122,7 @@ const HELP: &str = "\
 /save FILE     save the conversation as JSON (the format of --messages)
 /load FILE     load a conversation and continue it
 /system TEXT   set the system message; without TEXT, remove it
+/think on|off  turn thoughts on or off
 /quit          quit; the same as Ctrl-D
 End a line with \\ to continue it, or enclose several lines in \"\"\". Ctrl-C stops an answer.";
 
@@ -106,9 +136,12 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     if args.template == "auto" {
         renderer.tell_stories(&gguf);
     }
-    if let Some(tools) = &args.tools {
-        renderer.tools = list(tools)?.into();
+    let declared = args.tools.as_deref().map(list).transpose()?.unwrap_or_default();
+    let style = Style::of(&renderer, &tokenizer);
+    if !declared.is_empty() && (args.print_prompt || style.probe.shows_tools || style.probe.shows_calls) {
+        renderer.tools = declared.clone().into();
     }
+    renderer.kwargs = kwargs(args, &style)?;
     let messages = args.messages.as_deref().map(list).transpose()?.unwrap_or_default();
     if args.print_prompt {
         Out::lock().now(renderer.exact(&messages)?.as_bytes())?;
@@ -135,13 +168,15 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     if let [id] = stop[..] {
         stop_ids.push(id);
     }
+    let declared = declared.iter().map(serde_json::to_value).collect::<Result<Vec<_>, _>>()?;
     let mut talk = Talk {
         session,
         sampler,
         rng: args.sampling.generator(args.sampling.seed()),
         tokenizer: &tokenizer,
-        style: Style::of(&renderer, &tokenizer),
-        tools: Default::default(),
+        style,
+        tools: Arc::new(Tools::of(&declared)),
+        declared,
         renderer,
         rules: Rules {
             limit: args.n_tokens.and_then(|Limit(limit)| limit),
@@ -149,11 +184,14 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
             stop_ids,
             shift: args.shift,
             step: plan.options.batch,
+            form: args.constraint.table(Some(&tokenizer))?,
+            thought_budget: args.reasoning_budget.and_then(|budget| usize::try_from(budget).ok()),
         },
         messages,
         known: Vec::new(),
         known_text: None,
         last: None,
+        calls: Vec::new(),
     };
     if let Some(system) = &args.system {
         talk.set_system(system);
@@ -166,17 +204,33 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
         let name = talk.renderer.name();
         note(format_args!("{}, {name}, {context} positions; /help for help", file.name()));
     }
-    converse(&mut talk, lines, args.reasoning)
+    converse(&mut talk, lines, args)
 }
 
+/// The variables of the template that the options give.
+fn kwargs(args: &Args, style: &Style) -> Result<Value> {
+    let mut kwargs = serde_json::Map::new();
+    if let Some(switch) = args.think {
+        kwargs.extend(style.thinking(switch == Switch::On).context(NO_SWITCH)?);
+    }
+    if let Some(text) = &args.chat_template_kwargs {
+        let more: serde_json::Map<_, _> =
+            serde_json::from_str(text).context("--chat-template-kwargs must be a JSON object")?;
+        kwargs.extend(more);
+    }
+    Ok(serde_json::from_value(kwargs.into())?)
+}
+
+const NO_SWITCH: &str = "the chat template has no switch for thoughts; leave out --think";
+
 /// Takes turns until the input ends.
-fn converse(talk: &mut Talk<'_, '_, '_>, mut lines: Lines, reasoning: Reasoning) -> Result<ExitCode> {
+fn converse(talk: &mut Talk<'_, '_, '_>, mut lines: Lines, args: &Args) -> Result<ExitCode> {
     let is_terminal = lines.is_terminal();
     let mut interrupted = false;
     loop {
         if talk.waits() {
             interrupt::listen();
-            let end = answer(talk, reasoning);
+            let end = answer_with_tools(talk, args);
             interrupt::answered();
             match end {
                 Ok(End::Interrupted) if !is_terminal => return Ok(ExitCode::from(output::INTERRUPTED)),
@@ -207,6 +261,44 @@ fn converse(talk: &mut Talk<'_, '_, '_>, mut lines: Lines, reasoning: Reasoning)
         }
         interrupted = false;
     }
+}
+
+/// Maximum number of answers in a row that are calls.
+const MOST_ROUNDS: usize = 16;
+
+/// Generates an answer. As long as it is calls of functions, runs them and generates the next one.
+fn answer_with_tools(talk: &mut Talk<'_, '_, '_>, args: &Args) -> Result<End> {
+    for _ in 0..MOST_ROUNDS {
+        let end = answer(talk, args.reasoning)?;
+        let calls = std::mem::take(&mut talk.calls);
+        let (false, Some(program)) = (calls.is_empty(), &args.tool_cmd) else { return Ok(end) };
+        for (index, call) in calls.iter().enumerate() {
+            let result = run_tool(program, call)?;
+            talk.add_result(call, index, result.trim_end());
+        }
+    }
+    bail!("the model has called functions {MOST_ROUNDS} times in a row: /reset starts over")
+}
+
+/// Runs the program of `--tool-cmd` and returns its output.
+fn run_tool(program: &str, call: &Call) -> Result<String> {
+    let failed = || format!("--tool-cmd {program} failed for {}", call.name);
+    let (shell, flag) = if cfg!(windows) { ("cmd", "/C") } else { ("sh", "-c") };
+    let mut child = Command::new(shell)
+        .args([flag, program])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .with_context(failed)?;
+    let arguments: serde_json::Value = serde_json::from_str(&call.arguments).unwrap_or_default();
+    let asked = serde_json::json!({ "name": call.name, "arguments": arguments });
+    if let Some(mut stdin) = child.stdin.take() {
+        // A program that does not read its input is none the worse for it.
+        let _ = writeln!(stdin, "{asked}");
+    }
+    let output = child.wait_with_output().with_context(failed)?;
+    ensure!(output.status.success(), "{}: {}", failed(), output.status);
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// Generates an answer and shows it as it is generated.
@@ -255,6 +347,16 @@ fn command(talk: &mut Talk<'_, '_, '_>, line: &str) -> Result<bool> {
             }
         }
         "/system" => talk.set_system(rest),
+        "/think" => {
+            let switch = match rest {
+                "on" => true,
+                "off" => false,
+                _ => bail!("/think needs on or off"),
+            };
+            let map = talk.style.thinking(switch).context("the chat template has no switch for thoughts")?;
+            talk.renderer.kwargs = serde_json::from_value(map.into())?;
+            talk.known_text = None;
+        }
         "/stats" => print_stats(talk)?,
         "/save" => {
             save(path()?, &talk.messages)?;

@@ -192,6 +192,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
             stop_ids: &args.stop_id,
             ignore_end: args.ignore_eos,
             marks: None,
+            gate: None,
             constraint: grammar.map(Constraint::new).zip(masks.as_mut()),
             guesser,
             step: plan.options.batch,

@@ -3,16 +3,15 @@
 use std::sync::Arc;
 
 use arenite::TokenId;
-use arenite::tokenizer::Encode;
 use minijinja::value::Value as Jinja;
 use serde_json::{Map, Value};
 
 use super::error::ApiError;
-use super::request::{Body, Settings, ThoughtSettings};
+use super::request::{Body, Settings};
 use super::service::{Prepared, Service};
 use crate::chat::Prompt;
-use crate::chat::dialect::{Constraint, Own, Tools, unwrapped};
-use crate::{grammar, text};
+use crate::chat::dialect::{Constraint, GateSettings, Own, Tools, after};
+use crate::grammar;
 
 /// The functions that must be called.
 enum Must {
@@ -44,8 +43,14 @@ impl Service {
                 settings.stops.push(resolved);
             }
         }
+        let is_free = matches!(must, Must::No);
         settings.table = self.chat_form(body, must, prepared)?.map(Arc::from);
-        settings.thought = self.open_thought(body, &prompt.text, settings.table.is_some())?;
+        let budget = body.reasoning_budget.and_then(|budget| usize::try_from(budget).ok());
+        let gate = self.style.thought_gate(self.tokenizer, &prompt.text, budget, settings.table.is_some());
+        settings.gate = gate.map_err(|error| ApiError::invalid(error.to_string()))?;
+        if is_free && settings.table.is_none() && settings.gate.is_none() {
+            self.strict_calls(settings, prepared)?;
+        }
         Ok((prompt.text, ids))
     }
 
@@ -128,6 +133,23 @@ impl Service {
         table.map(Some).map_err(|error| ApiError::about("tools", format!("tools: {error:#}")))
     }
 
+    /// Where a function is strict: the grammar of calls, which holds from the mark on that begins them.
+    fn strict_calls(&self, settings: &mut Settings, prepared: &Prepared) -> Result<(), ApiError> {
+        let style = &self.style;
+        let Own::Form(own) = style.dialect.own else { return Ok(()) };
+        let trigger = style.dialect.calls[own].trigger();
+        if trigger.is_empty() || !prepared.tools.0.iter().any(|tool| tool.strict) {
+            return Ok(());
+        }
+        let constraint = Constraint { dialect: &style.dialect, marks: &style.marks };
+        let tools: Vec<_> = prepared.tools.0.iter().collect();
+        let calls = after(constraint.calls(&tools, prepared.is_parallel), trigger);
+        let table = grammar::from_pieces(&calls);
+        settings.table = Some(table.map_err(|error| ApiError::about("tools", format!("tools: {error:#}")))?.into());
+        settings.gate = Some(GateSettings { until: trigger.into(), budget: None, closing: Vec::new() });
+        Ok(())
+    }
+
     /// The grammar that a request itself gives.
     pub fn form(&self, body: &Body) -> Result<Option<Vec<u8>>, ApiError> {
         if let Some(text) = &body.grammar {
@@ -143,20 +165,6 @@ impl Service {
         let Some((param, schema)) = body.schema()? else { return Ok(None) };
         let table = grammar::from_json_schema(&schema);
         table.map(Some).map_err(|error| ApiError::about(param, format!("{param}: {error:#}")))
-    }
-
-    /// The thought that a prompt has opened, if a grammar begins after it or its length is limited.
-    fn open_thought(&self, body: &Body, prompt: &str, has_grammar: bool) -> Result<Option<ThoughtSettings>, ApiError> {
-        let budget = body.reasoning_budget.and_then(|budget| usize::try_from(budget).ok());
-        if !has_grammar && budget.is_none() {
-            return Ok(None);
-        }
-        let Some(form) = self.style.dialect.opened_by(prompt.trim_end()) else { return Ok(None) };
-        let how = Encode { add_special: false, parse_special: true };
-        let closing = format!("\n{}\n\n", unwrapped(&form.close));
-        let closing = text::encode(self.tokenizer, closing.as_bytes(), how);
-        let closing = closing.map_err(|error| ApiError::invalid(error.to_string()))?;
-        Ok(Some(ThoughtSettings { close: form.close.clone(), budget, closing }))
     }
 }
 

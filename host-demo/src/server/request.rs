@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::error::ApiError;
 use super::fields;
-use crate::chat::dialect::Marks;
+use crate::chat::dialect::{GateSettings, Marks};
 
 /// The body of a request for text.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -109,19 +109,8 @@ pub struct Settings {
     pub scores_prompt: bool,
     /// The tokens that are marks, in answers of chats.
     pub marks: Option<Arc<Marks>>,
-    /// The thought that the prompt has opened: a grammar begins after it.
-    pub thought: Option<ThoughtSettings>,
-}
-
-/// A thought at the start of an answer.
-#[derive(Clone, Debug)]
-pub struct ThoughtSettings {
-    /// The mark at its end.
-    pub close: String,
-    /// Most tokens before it is closed.
-    pub budget: Option<usize>,
-    /// The tokens that close it.
-    pub closing: Vec<TokenId>,
+    /// The mark after which the grammar holds.
+    pub gate: Option<GateSettings>,
 }
 
 impl Body {

@@ -1,7 +1,5 @@
 //! A conversation that is being answered: its state between two passes, and the choice of its next token.
 
-use std::collections::VecDeque;
-
 use anyhow::Result;
 use arenite::grammar::{Constraint, Grammar, Masks, State};
 use arenite::sampler::{Pcg32, Sampler};
@@ -12,7 +10,7 @@ use super::budget::Unread;
 use super::engine::{Event, Finish, Job};
 use super::logprobs::{Logprob, logprob};
 use super::request::Settings;
-use crate::chat::dialect::plain;
+use crate::chat::dialect::{Gate, plain};
 use crate::stop::StopFilter;
 use crate::text;
 
@@ -38,16 +36,8 @@ pub struct Running {
     pub scored: Vec<Logprob>,
     /// Positions at which states are kept, in order.
     checkpoints: Vec<usize>,
-    thought: Option<OpenThought>,
-    /// Tokens that come next whatever the model likes.
-    forced: VecDeque<TokenId>,
-}
-
-/// A thought that is open: the grammar begins after it.
-struct OpenThought {
-    /// The end of its text: as much as its closing mark may take.
-    tail: String,
-    tokens: usize,
+    /// The mark after which the grammar holds, until it comes.
+    gate: Option<Gate>,
 }
 
 impl Running {
@@ -58,9 +48,7 @@ impl Running {
         for id in &job.prompt {
             let _ = text::push(&mut decoder, *id, tokenizer, &mut String::new());
         }
-        let thought = settings.thought.as_ref().map(|_| OpenThought { tail: String::new(), tokens: 0 });
-        let skipped = settings.thought.as_ref().filter(|thought| thought.budget == Some(0));
-        let forced = skipped.map(|thought| thought.closing.iter().copied().collect()).unwrap_or_default();
+        let gate = settings.gate.clone().map(Gate::new);
         Self {
             context,
             ids: job.prompt.clone(),
@@ -73,8 +61,7 @@ impl Running {
             end: None,
             scored: Vec::new(),
             checkpoints: Vec::new(),
-            thought,
-            forced,
+            gate,
             job,
         }
     }
@@ -164,7 +151,7 @@ impl Running {
         masks: &mut Masks<'_>,
         scratch: &mut [u8],
     ) -> Result<Option<TokenId>, Error> {
-        if let Some(token) = self.forced.pop_front() {
+        if let Some(token) = self.gate.as_mut().and_then(Gate::forced) {
             return Ok(Some(token));
         }
         let Settings { params, bias, ignore_end, table, min_tokens, stop_ids, .. } = &self.job.settings;
@@ -175,7 +162,7 @@ impl Running {
         let ends =
             |token| tokenizer.is_end(token) && (*ignore_end || is_short) || is_short && stop_ids.contains(&token);
         let constraint = match (&self.state, table) {
-            (Some(state), Some(table)) if self.thought.is_none() => {
+            (Some(state), Some(table)) if self.gate.is_none() => {
                 Some(Constraint::at(Grammar::checked_before(table)?, state.clone()))
             }
             _ => None,
@@ -204,25 +191,22 @@ impl Running {
         Ok(marks.text_of(token).map_or_else(|| plain(piece), str::to_string))
     }
 
-    /// Moves the thought or the grammar on; whether the grammar has ended.
+    /// Advances the gate or the grammar. Returns whether the grammar has ended.
     fn advance(&mut self, token: TokenId, piece: &str, tokenizer: &Tokenizer<'_, '_>) -> Result<bool, Error> {
-        let settings = &self.job.settings;
-        if let (Some(open), Some(thought)) = (&mut self.thought, &settings.thought) {
-            open.tail += piece;
-            open.tokens += 1;
-            if open.tail.contains(&thought.close) {
-                self.thought = None;
-                return Ok(false);
-            }
-            let keep = open.tail.len().saturating_sub(2 * thought.close.len());
-            let keep = (0..=keep).rev().find(|at| open.tail.is_char_boundary(*at)).unwrap_or(0);
-            open.tail.drain(..keep);
-            if thought.budget.is_some_and(|budget| open.tokens >= budget) && self.forced.is_empty() {
-                self.forced.extend(&thought.closing);
+        let table = self.job.settings.table.as_deref();
+        if let Some(gate) = &mut self.gate {
+            let Some(rest) = gate.push(piece) else { return Ok(false) };
+            self.gate = None;
+            // A token may hold the mark and the beginning of the text after it.
+            if let (Some(state), Some(table)) = (&mut self.state, table) {
+                let (grammar, mut next) = (Grammar::checked_before(table)?, state.clone());
+                if !rest.is_empty() && next.accept(&grammar, rest.bytes()) {
+                    *state = next;
+                }
             }
             return Ok(false);
         }
-        let (Some(state), Some(table)) = (&self.state, &settings.table) else { return Ok(false) };
+        let (Some(state), Some(table)) = (&self.state, table) else { return Ok(false) };
         let mut constraint = Constraint::at(Grammar::checked_before(table)?, state.clone());
         constraint.accept(tokenizer, token)?;
         let is_over = constraint.is_over();

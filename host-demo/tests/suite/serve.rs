@@ -8,16 +8,20 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-struct Server {
+pub struct Server {
     process: Child,
     address: String,
 }
 
 impl Server {
     fn start(more: &[&str]) -> Self {
+        Self::start_with(&[&["-c", "256"], more].concat())
+    }
+
+    pub fn start_with(args: &[&str]) -> Self {
         let mut process = Command::new(env!("CARGO_BIN_EXE_arenite"))
-            .args(["serve", "--port", "0", "-c", "256"])
-            .args(more)
+            .args(["serve", "--port", "0"])
+            .args(args)
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
@@ -35,7 +39,7 @@ impl Server {
     }
 
     /// Head and body of the response; empty if the connection was closed before everything was sent.
-    fn ask(&self, method: &str, path: &str, headers: &str, body: &[u8]) -> (String, String) {
+    pub fn ask(&self, method: &str, path: &str, headers: &str, body: &[u8]) -> (String, String) {
         let mut socket = self.connect();
         let head = format!(
             "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}Content-Length: {}\r\n\r\n",
@@ -49,7 +53,7 @@ impl Server {
         (head.into(), body.into())
     }
 
-    fn post(&self, path: &str, body: &[u8]) -> (u16, Value) {
+    pub fn post(&self, path: &str, body: &[u8]) -> (u16, Value) {
         let (head, body) = self.ask("POST", path, "", body);
         let status = head.split(' ').nth(1).map_or(0, |status| status.parse().unwrap());
         (status, serde_json::from_str(&body).unwrap_or(Value::Null))

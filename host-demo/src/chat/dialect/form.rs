@@ -1,5 +1,7 @@
 //! Calls in a model's own form: as the grammar of an answer that must be one, and as text for prompts.
 
+use std::collections::VecDeque;
+
 use serde_json::{Value, json};
 
 use super::marks::pieces;
@@ -137,8 +139,7 @@ impl Constraint<'_> {
         let text = |text: String| Piece::Text(text);
         let schema = || Piece::Schema(tool.parameters.clone());
         match &form.syntax {
-            Syntax::Json { name, arguments, .. } if name.is_empty() => {
-                let _ = arguments;
+            Syntax::Json { name: "", .. } => {
                 Piece::Seq(vec![text(format!("{{{}: ", json!(tool.name))), schema(), text("}".into())])
             }
             Syntax::Json { name, arguments, .. } => {
@@ -292,6 +293,43 @@ fn members(tool: &Tool, pair: &dyn Fn(&str) -> Piece) -> Piece {
         false => Piece::Repeat(Box::new(piece), 0, 1),
     });
     Piece::Seq(each.collect())
+}
+
+/// Removes a mark from the beginning of a grammar: what remains holds after the mark.
+pub fn after(piece: Piece, mark: &str) -> Piece {
+    strip(piece, &mut pieces(mark).into_iter().collect())
+}
+
+/// Removes texts and tokens from the beginning.
+fn strip(piece: Piece, marks: &mut VecDeque<(bool, &str)>) -> Piece {
+    match piece {
+        Piece::Seq(list) => Piece::Seq(list.into_iter().map(|piece| strip(piece, marks)).collect()),
+        Piece::Alt(list) => {
+            let mut left = marks.clone();
+            let list = list.into_iter().map(|piece| {
+                left.clone_from(marks);
+                strip(piece, &mut left)
+            });
+            let list = list.collect();
+            *marks = left;
+            Piece::Alt(list)
+        }
+        Piece::Token(id) => match marks.front() {
+            Some((true, _)) => {
+                marks.pop_front();
+                Piece::Text(String::new())
+            }
+            _ => Piece::Token(id),
+        },
+        Piece::Text(text) => match marks.front() {
+            Some((_, mark)) if text == unwrapped(mark) => {
+                marks.pop_front();
+                Piece::Text(String::new())
+            }
+            _ => Piece::Text(text),
+        },
+        piece => piece,
+    }
 }
 
 /// Calls as the model's own form has them, for templates that do not write them.

@@ -5,11 +5,12 @@
 //! reader    an answer, streamed    channels  messages in channels (harmony)
 //! syntax    one call or several    literal   values of Python's and Gemma's kind
 //! tools     declared functions     probe     which forms a template writes
-//! form      calls as they are written, as a grammar and as text
+//! form      calls as a grammar         gate      the mark after which a grammar holds
 //! ```
 
 mod channels;
 mod form;
+mod gate;
 mod literal;
 mod marks;
 mod probe;
@@ -20,7 +21,8 @@ mod table;
 mod tests;
 mod tools;
 
-pub use form::{Constraint, write};
+pub use form::{Constraint, after, write};
+pub use gate::{Gate, GateSettings};
 pub use marks::{Marks, plain, shown, unwrapped};
 pub use probe::{Probe, Template, look};
 pub use reader::{Part, Reader};

@@ -1,0 +1,324 @@
+//! Conversations over HTTP with models that say a script: calls, thoughts, fields of requests, other interfaces.
+
+use serde_json::{Value, json};
+
+use crate::common::arenite_with;
+use crate::scripted::{CHATML, Scripted};
+use crate::serve::Server;
+
+const IM: [&str; 2] = ["<|im_start|>", "<|im_end|>"];
+
+struct Talk {
+    server: Server,
+    _directory: tempfile::TempDir,
+}
+
+fn start(script: &[&str], control: &[&str], user: &[&str], template: &str) -> Talk {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("m.gguf");
+    let control = [&IM[..], control].concat();
+    Scripted { script, control: &control, user, template }.write(&path);
+    let server = Server::start_with(&["-m", path.to_str().unwrap(), "-c", "1024", "--parallel", "2", "-t", "1"]);
+    Talk { server, _directory: directory }
+}
+
+fn function(name: &str) -> Value {
+    let parameters = json!({ "type": "object", "properties": { "city": { "type": "string" } }, "required": ["city"] });
+    json!({ "type": "function", "function": { "name": name, "parameters": parameters } })
+}
+
+fn asked(more: Value) -> Value {
+    let mut body = json!({ "messages": [{ "role": "user", "content": "hi" }], "temperature": 0, "max_tokens": 200 });
+    more.as_object().unwrap().iter().for_each(|(key, value)| body[key] = value.clone());
+    body
+}
+
+impl Talk {
+    fn good(&self, path: &str, body: &Value) -> Value {
+        let (status, answer) = self.server.post(path, body.to_string().as_bytes());
+        assert_eq!(status, 200, "{answer}");
+        answer
+    }
+
+    fn refused(&self, path: &str, body: &Value) -> Value {
+        let (status, answer) = self.server.post(path, body.to_string().as_bytes());
+        assert_eq!(status, 400, "{answer}");
+        answer["error"].clone()
+    }
+
+    fn chat(&self, more: Value) -> Value {
+        self.good("/v1/chat/completions", &asked(more))["choices"][0].clone()
+    }
+
+    /// The JSON of each event of a stream.
+    fn stream(&self, path: &str, body: &Value) -> Vec<Value> {
+        let mut body = body.clone();
+        body["stream"] = json!(true);
+        let (_, text) = self.server.ask("POST", path, "", body.to_string().as_bytes());
+        let data = text.lines().filter_map(|line| line.strip_prefix("data: ").or(line.strip_prefix('{').map(|_| line)));
+        data.filter_map(|line| serde_json::from_str(line).ok()).collect()
+    }
+}
+
+#[test]
+fn calls_by_tokens_after_text() {
+    let script =
+        ["Let me see.", "<|python_tag|>", "{\"name\": \"get_weather\", ", "\"arguments\": {\"city\": \"Oslo\"}}"];
+    let talk = start(&script, &["<|python_tag|>"], &[], CHATML);
+    let choice = talk.chat(json!({ "tools": [function("get_weather")] }));
+    assert_eq!(choice["finish_reason"], "tool_calls");
+    assert_eq!(choice["message"]["content"], "Let me see.");
+    assert_eq!(
+        choice["message"]["tool_calls"][0]["function"],
+        json!({ "name": "get_weather", "arguments": "{\"city\":\"Oslo\"}" })
+    );
+    // Only of declared functions.
+    let choice = talk.chat(json!({ "tools": [function("get_time")] }));
+    assert_eq!(choice["finish_reason"], "stop");
+    assert!(choice["message"].get("tool_calls").is_none());
+    // The same in a stream.
+    let events = talk.stream("/v1/chat/completions", &asked(json!({ "tools": [function("get_weather")] })));
+    let deltas: Vec<&Value> = events.iter().map(|event| &event["choices"][0]["delta"]).collect();
+    let content: String = deltas.iter().filter_map(|delta| delta["content"].as_str()).collect();
+    assert_eq!(content, "Let me see.");
+    assert!(deltas.iter().any(|delta| delta["tool_calls"][0]["function"]["name"] == "get_weather"));
+}
+
+#[test]
+fn thoughts_and_schemas() {
+    let talk = start(&["<think>", "Hm.", "</think>", "\n\n", "Hello."], &[], &["<think>", "</think>"], CHATML);
+    let message = talk.chat(json!({}))["message"].clone();
+    assert_eq!((&message["content"], &message["reasoning_content"]), (&json!("Hello."), &json!("Hm.")));
+    // A grammar leaves no room for a thought that the prompt has not opened.
+    let message = talk.chat(json!({ "json_schema": { "const": { "tag": "<think>" } } }))["message"].clone();
+    assert_eq!(
+        serde_json::from_str::<Value>(message["content"].as_str().unwrap()).unwrap(),
+        json!({ "tag": "<think>" })
+    );
+    drop(talk);
+
+    let template = format!("{CHATML}<think>\n");
+    let talk = start(&["So it is 4.", "\n", "</think>", "\n\n", "four"], &[], &["</think>"], &template);
+    let schema = json!({ "type": "object", "properties": { "answer": { "enum": ["four"] } }, "required": ["answer"] });
+    let format = json!({ "type": "json_schema", "json_schema": { "name": "x", "schema": schema } });
+    let message = talk.chat(json!({ "response_format": format }))["message"].clone();
+    assert_eq!(message["reasoning_content"], "So it is 4.");
+    assert_eq!(
+        serde_json::from_str::<Value>(message["content"].as_str().unwrap()).unwrap(),
+        json!({ "answer": "four" })
+    );
+    // The thought is closed when its budget is used up.
+    let message = talk.chat(json!({ "reasoning_budget": 1, "grammar": "root ::= \"yes\"" }))["message"].clone();
+    assert_eq!((&message["content"], &message["reasoning_content"]), (&json!("yes"), &json!("So it is 4.")));
+}
+
+#[test]
+fn required_and_strict_calls_have_the_own_form() {
+    let template = "{% for t in tools or [] %}{{ t | tojson }}{% endfor %}{% for m in messages %}{{ m.role }}: {{ m.content }}\
+                    {% for c in m.tool_calls or [] %}[TOOL_CALLS]{{ c.function.name }}[ARGS]{{ c.function.arguments | tojson }}{% endfor %}\n{% endfor %}";
+    let talk = start(&["Once", " upon"], &["[TOOL_CALLS]", "[ARGS]"], &[], template);
+    for choice in [json!("required"), json!({ "type": "function", "function": { "name": "get_weather" } })] {
+        let mut tool = function("get_weather");
+        tool["function"]["parameters"]["properties"]["city"] = json!({ "enum": ["Oslo"] });
+        let answer = talk.chat(json!({ "tools": [tool], "tool_choice": choice, "parallel_tool_calls": false }));
+        assert_eq!(answer["message"]["content"], Value::Null, "{answer}");
+        let function = &answer["message"]["tool_calls"][0]["function"];
+        assert_eq!(
+            serde_json::from_str::<Value>(function["arguments"].as_str().unwrap()).unwrap(),
+            json!({ "city": "Oslo" })
+        );
+    }
+    drop(talk);
+
+    let script = ["Well. ", "[TOOL_CALLS]", "get_time", "[ARGS]", "{}"];
+    let talk = start(&script, &["[TOOL_CALLS]", "[ARGS]"], &[], template);
+    let mut tool = function("get_weather");
+    tool["function"]["strict"] = json!(true);
+    tool["function"]["parameters"]["properties"]["city"] = json!({ "const": "Oslo" });
+    let answer = talk.chat(json!({ "tools": [tool] }));
+    assert_eq!(answer["message"]["content"], "Well.", "{answer}");
+    assert_eq!(answer["message"]["tool_calls"][0]["function"]["name"], "get_weather", "{answer}");
+}
+
+#[test]
+fn prompts_are_scored() {
+    let talk = start(&["Once", " upon", " a"], &[], &[], CHATML);
+    let body = |prompt: Value, limit: u32| json!({ "prompt": prompt, "max_tokens": limit, "temperature": 0, "echo": true, "logprobs": 1 });
+    for prompt in [json!("abc"), json!([100, 101, 102])] {
+        let choice = talk.good("/v1/completions", &body(prompt.clone(), 1))["choices"][0].clone();
+        assert_eq!(choice["text"], "abcOnce");
+        let logprobs = &choice["logprobs"];
+        assert_eq!(logprobs["tokens"], json!(["a", "b", "c", "Once"]));
+        assert_eq!(logprobs["text_offset"], json!([0, 1, 2, 3]));
+        assert_eq!((&logprobs["token_logprobs"][0], &logprobs["top_logprobs"][0]), (&Value::Null, &Value::Null));
+        assert!(logprobs["token_logprobs"][1].as_f64().unwrap() < 0.0);
+        let scored = talk.good("/v1/completions", &body(prompt, 0));
+        assert_eq!(scored["choices"][0]["logprobs"]["tokens"], json!(["a", "b", "c"]));
+        assert_eq!(scored["usage"]["completion_tokens"], 0);
+    }
+    let many =
+        talk.good("/v1/completions", &json!({ "prompt": ["abcdefghij", "xy"], "max_tokens": 2, "temperature": 0 }));
+    assert_eq!((&many["usage"]["prompt_tokens"], &many["usage"]["completion_tokens"]), (&json!(12), &json!(4)));
+}
+
+#[test]
+fn fields_mean_what_they_say() {
+    let talk = start(&["Once", " upon"], &[], &[], CHATML);
+    let path = "/v1/chat/completions";
+    for (field, value) in [
+        ("mirostat", json!(2)),
+        ("guided_regex", json!("a")),
+        ("best_of", json!(3)),
+        ("audio", json!({ "voice": "x" })),
+    ] {
+        let error = talk.refused(path, &asked(json!({ field: value })));
+        assert_eq!((&error["param"], &error["code"]), (&json!(field), &json!("unsupported_parameter")));
+    }
+    let error = talk.refused(path, &asked(json!({ "messages": [{ "role": "user", "content": "x".repeat(3000) }] })));
+    assert_eq!(error["code"], "context_length_exceeded");
+    let (status, answer) = talk.server.post(path, asked(json!({ "model": "other" })).to_string().as_bytes());
+    assert_eq!((status, &answer["error"]["code"]), (404, &json!("model_not_found")));
+    assert_eq!(
+        talk.chat(json!({ "max_tokens": -1, "repetition_penalty": 1.0, "mirostat": 0, "user": "me" }))["message"]["content"],
+        "Once upon"
+    );
+    assert_eq!(
+        talk.chat(json!({ "guided_choice": ["seven", "eight"] }))["message"]["content"].as_str().map(str::len),
+        Some(5)
+    );
+    // The developer is the system, where the template knows only that.
+    let prompt = |role: &str| {
+        let body = asked(json!({ "messages": [{ "role": role, "content": "x" }, { "role": "user", "content": "y" }] }));
+        talk.good("/apply-template", &body)["prompt"].clone()
+    };
+    assert_eq!(prompt("developer"), prompt("system"));
+    // Functions that the template cannot show are in the system message.
+    let body = asked(json!({ "tools": [function("get_weather")] }));
+    let text = talk.good("/apply-template", &body)["prompt"].as_str().unwrap().to_string();
+    assert!(
+        text.starts_with("<|im_start|>system\n") && text.contains("get_weather") && text.contains("<tool_call>"),
+        "{text}"
+    );
+    let models = talk.server.ask("GET", "/v1/models/m", "", b"").1;
+    assert_eq!(serde_json::from_str::<Value>(&models).unwrap()["id"], "m");
+    let text = talk.good("/detokenize", &json!({ "tokens": [100, 101] }));
+    assert_eq!((&text["content"], &text["prompt"]), (&json!("ab"), &json!("ab")));
+}
+
+#[test]
+fn templates_that_refuse_are_errors() {
+    let talk = start(&["a"], &[], &[], "{{ raise_exception('no ' ~ messages[0].role) }}");
+    let error = talk.refused("/v1/chat/completions", &asked(json!({})));
+    assert!(error["message"].as_str().unwrap().contains("no user"), "{error}");
+}
+
+#[test]
+fn anthropics_messages() {
+    let script = [
+        "<think>",
+        "Hm.",
+        "</think>",
+        "Let me see.",
+        "<tool_call>",
+        "{\"name\": \"get_weather\", ",
+        "\"arguments\": {\"city\": \"Oslo\"}}",
+        "</tool_call>",
+    ];
+    let talk = start(&script, &[], &["<think>", "</think>", "<tool_call>", "</tool_call>"], CHATML);
+    let schema = function("x")["function"]["parameters"].clone();
+    let body = json!({
+        "model": "m", "max_tokens": 100, "temperature": 0, "system": "Be brief.",
+        "messages": [
+            { "role": "user", "content": "hi" },
+            { "role": "assistant", "content": [{ "type": "tool_use", "id": "t1", "name": "get_weather", "input": { "city": "Bergen" } }] },
+            { "role": "user", "content": [{ "type": "tool_result", "tool_use_id": "t1", "content": "3" }] },
+        ],
+        "tools": [{ "name": "get_weather", "input_schema": schema }],
+    });
+    let answer = talk.good("/v1/messages", &body);
+    let kinds: Vec<&str> =
+        answer["content"].as_array().unwrap().iter().map(|block| block["type"].as_str().unwrap()).collect();
+    assert_eq!((kinds, &answer["stop_reason"]), (vec!["thinking", "text", "tool_use"], &json!("tool_use")));
+    assert_eq!(answer["content"][2]["input"], json!({ "city": "Oslo" }));
+    let events = talk.stream("/v1/messages", &body);
+    let kinds: Vec<&str> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
+    assert_eq!((kinds.first(), kinds.last()), (Some(&"message_start"), Some(&"message_stop")));
+    let text: String = events.iter().filter_map(|event| event["delta"]["text"].as_str()).collect();
+    let input: String = events.iter().filter_map(|event| event["delta"]["partial_json"].as_str()).collect();
+    assert_eq!((text.as_str(), input.as_str()), ("Let me see.", "{\"city\":\"Oslo\"}"));
+    let count = talk.good("/v1/messages/count_tokens", &body)["input_tokens"].as_u64();
+    let usage = &answer["usage"];
+    let known =
+        usage["input_tokens"].as_u64().zip(usage["cache_read_input_tokens"].as_u64()).map(|(new, cached)| new + cached);
+    assert_eq!(count, known);
+    let (_, error) = talk.server.post("/v1/messages", b"{\"model\": \"m\", \"messages\": []}");
+    assert_eq!((&error["type"], &error["error"]["type"]), (&json!("error"), &json!("invalid_request_error")));
+}
+
+#[test]
+fn ollamas_interface() {
+    let talk = start(&["Once", " upon", " a"], &[], &[], CHATML);
+    let body = json!({ "model": "m:latest", "messages": [{ "role": "user", "content": "hi" }], "options": { "temperature": 0 } });
+    let lines = talk.stream("/api/chat", &body);
+    let text: String = lines.iter().filter_map(|line| line["message"]["content"].as_str()).collect();
+    assert_eq!(text, "Once upon a");
+    let last = lines.last().unwrap();
+    assert_eq!((&last["done"], &last["done_reason"], &last["eval_count"]), (&json!(true), &json!("stop"), &json!(3)));
+    let whole = talk.good(
+        "/api/generate",
+        &json!({ "model": "m", "prompt": "hi", "stream": false, "options": { "temperature": 0, "num_predict": 2 } }),
+    );
+    assert_eq!((&whole["response"], &whole["done_reason"]), (&json!("Once upon"), &json!("length")));
+    let raw = talk.good(
+        "/api/generate",
+        &json!({ "model": "m", "prompt": "hi", "raw": true, "stream": false, "options": { "temperature": 0 } }),
+    );
+    assert_eq!(raw["response"], "Once upon a");
+    let shown = talk.good("/api/show", &json!({ "model": "m" }));
+    assert_eq!((&shown["template"], &shown["details"]["family"]), (&json!(CHATML), &json!("llama")));
+    let tags = talk.server.ask("GET", "/api/tags", "", b"").1;
+    assert_eq!(serde_json::from_str::<Value>(&tags).unwrap()["models"][0]["name"], "m");
+    assert!(talk.server.ask("GET", "/api/version", "", b"").1.contains("version"));
+}
+
+#[test]
+fn llamas_routes() {
+    let talk = start(&["Once", " upon"], &["<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"], &[], CHATML);
+    let props: Value = serde_json::from_str(&talk.server.ask("GET", "/props", "", b"").1).unwrap();
+    assert_eq!(
+        (&props["chat_template"], &props["default_generation_settings"]["n_ctx"]),
+        (&json!(CHATML), &json!(1024))
+    );
+    let filled = talk.good("/infill", &json!({ "input_prefix": "ab", "input_suffix": "cd", "temperature": 0 }));
+    assert_eq!(
+        (&filled["content"], &filled["tokens_evaluated"], &filled["stop_type"]),
+        (&json!("Once upon"), &json!(7), &json!("eos"))
+    );
+    drop(talk);
+    let talk = start(&["a"], &[], &[], CHATML);
+    let body = json!({ "input_prefix": "a", "input_suffix": "b" }).to_string();
+    assert_eq!(talk.server.post("/infill", body.as_bytes()).0, 400);
+}
+
+#[test]
+fn calls_are_run_from_the_command_line() {
+    let script =
+        ["<tool_call>", "{\"name\": \"get_weather\", ", "\"arguments\": {\"city\": \"Oslo\"}}", "</tool_call>"];
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_string();
+    let template =
+        "{% if messages[-1].role == 'tool' %}<|im_end|>{% endif %}{{ messages | tojson }}{{ tools | tojson }}";
+    Scripted { script: &script, control: &IM, user: &["<tool_call>", "</tool_call>"], template }
+        .write(path("m.gguf").as_ref());
+    std::fs::write(path("tools.json"), json!([function("get_weather")]).to_string()).unwrap();
+    let seen = path("seen");
+    // After the first result the script begins anew: the rounds are limited.
+    let command = format!("cat >> {seen}; echo 3");
+    let args = ["chat", "-m", &path("m.gguf"), "--temp", "0", "--tools", &path("tools.json"), "--tool-cmd", &command];
+    let output = arenite_with(&args, b"hi\n");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(text.starts_with("get_weather({\"city\":\"Oslo\"})"), "{text} {}", String::from_utf8_lossy(&output.stderr));
+    let asked = std::fs::read_to_string(&seen).unwrap();
+    let asked: Value = serde_json::from_str(asked.lines().next().unwrap()).unwrap();
+    assert_eq!(asked, json!({ "name": "get_weather", "arguments": { "city": "Oslo" } }));
+}
