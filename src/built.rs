@@ -243,6 +243,7 @@ macro_rules! all {
                 Abilities::EXPERTS_BESIDE,
                 Abilities::EARLY_ROUTER,
             ]);
+            let all = Abilities::union(&[all, LAYOUTS]);
             if cfg!(feature = "experts") { all } else { Abilities(all.0 & !experts.0) }
         };
     };
@@ -251,6 +252,12 @@ families!(all);
 
 /// True if the sigmoid function is needed by itself.
 pub(crate) const SIGMOID: bool = GATED_QUERY || HEADS_GATED || RWKV;
+/// Layouts of tensors that files of every family may have.
+pub(crate) const LAYOUTS: Abilities = Abilities::union(&[Abilities::FUSED_QKV, Abilities::FUSED_GATE]);
+/// True if matrices may have factors on their products (`.scale`), which come with NVFP4.
+pub(crate) const SCALES: bool = cfg!(feature = "nvfp4");
+/// True if vectors may be F16 or BF16; they are converted when a session begins.
+pub(crate) const HALF_VECTORS: bool = cfg!(feature = "half-floats");
 
 /// True if some family uses the hyperbolic tangent directly.
 pub(crate) const TANH: bool = CAPS || RWKV || ALTUP;

@@ -51,6 +51,9 @@ pieces! {
     weights: Entry,
     /// Table of weights of an encoder that precedes a decoder.
     source_weights: Entry,
+    /// Vectors converted to little-endian f32.
+    vectors: u8,
+    source_vectors: u8,
     /// Rotary frequencies of global heads, then of local heads.
     frequencies: f32,
     local_frequencies: f32,
@@ -233,9 +236,11 @@ pub(crate) const fn distances(is_causal: bool, context: usize) -> usize {
 /// Number of biases on scores of a stack.
 pub(crate) const fn biases(spec: &Spec<'_>, context: usize) -> Result<usize, Error> {
     match spec.positions() {
-        Positions::Relative { .. } | Positions::Alibi { .. } => {
-            product(&[distances(spec.is_causal(), context), spec.heads])
-        }
+        Positions::Relative { .. } | Positions::Alibi { .. } => product(&[
+            distances(spec.is_causal(), context),
+            spec.heads,
+            if spec.own_biases() { spec.layers } else { 1 },
+        ]),
         _ => Ok(0),
     }
 }

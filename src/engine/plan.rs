@@ -309,6 +309,7 @@ impl Layout {
         let frequencies = [rotary_pairs(spec, false), rotary_pairs(spec, true)];
         let mut layout = Self {
             weights: Weights::len(spec),
+            vectors: tri!(product(&[4, spec.half_vectors])),
             frequencies: frequencies[0],
             local_frequencies: frequencies[1],
             rotations: tri!(product(&[2, batch, frequencies[0]])),
@@ -333,6 +334,7 @@ impl Layout {
         }
         if let Some(encoder) = &encoder {
             layout.source_weights = Weights::len(encoder);
+            layout.source_vectors = layout.vectors;
             layout.source_biases = tri!(biases(encoder, context));
         }
         Ok(layout)

@@ -43,6 +43,11 @@ impl Name {
         Self::key(prefix, "blk.").with(number.bytes()).with(b".").with(name.as_bytes())
     }
 
+    /// Appends a number.
+    pub(crate) const fn with_number(self, number: usize) -> Self {
+        self.with(Digits::of(number as u64).bytes())
+    }
+
     /// The stored bytes.
     pub(crate) const fn bytes(&self) -> &[u8] {
         match self.bytes.split_at_checked(self.len as usize) {

@@ -177,7 +177,7 @@ impl<'a> Job<'a> {
         (out, stride): (*mut f32, usize),
         panel: &'a mut [u8],
     ) -> Option<Self> {
-        let Matrix { kind, form, rows, cols, data } = *w;
+        let Matrix { kind, form, rows, cols, data, .. } = *w;
         let packed = if x.tokens > 1 { panel_bytes(kind, cols) } else { 0 };
         let fits = rows > 0 && x.has(form, cols) && panel.len() >= packed;
         fits.then_some(Self { kind, w: data, rows, cols, x, out, stride, panel })

@@ -3,7 +3,7 @@
 use super::fork::{ITEM_WEIGHTS, ITEMS_PER_WORKER, fork};
 use super::panel::{PANEL_ROWS, panel_bytes};
 use super::{Acts, Form, Job, Kernels};
-use crate::quant::{TensorType, formats_list};
+use crate::quant::{TensorType, formats_list, le_f32};
 use crate::workers::Workers;
 
 /// A weight matrix in the layout of the file: `rows` outputs, each with a row of `cols` weights.
@@ -16,6 +16,8 @@ pub(crate) struct Matrix<'a> {
     pub(super) rows: usize,
     pub(super) cols: usize,
     pub(super) data: &'a [u8],
+    /// Factors on the products: little-endian f32, one for the matrix or for each of its experts; empty for none.
+    pub(super) scales: &'a [u8],
 }
 
 impl<'a> Matrix<'a> {
@@ -57,6 +59,25 @@ impl<'a> Matrix<'a> {
         let bytes = self.data.len() / self.rows.max(1);
         let data = self.data.get(first.checked_mul(bytes)?..)?.get(..rows.checked_mul(bytes)?)?;
         Some(Self { rows, data, ..*self })
+    }
+
+    /// The matrix of an expert, which has `rows` rows of this one.
+    pub fn expert(&self, expert: usize, rows: usize) -> Option<Self> {
+        let scales = match self.scales.as_chunks::<4>().0.get(expert) {
+            Some(scale) => scale,
+            None => self.scales,
+        };
+        Some(Self { scales, ..self.part(expert.checked_mul(rows)?, rows)? })
+    }
+
+    /// The same with factors on its products.
+    pub fn scaled(self, scales: &'a [u8]) -> Self {
+        Self { scales, ..self }
+    }
+
+    /// The factor on its products.
+    pub fn scale(&self) -> f32 {
+        if self.scales.is_empty() { 1.0 } else { le_f32(self.scales, 0) }
     }
 }
 
@@ -115,7 +136,7 @@ impl Kind {
         }
         let bytes = blocks.checked_mul(usize::from(*bytes))?.checked_mul(rows)?;
         let data = file.get(start..start.checked_add(bytes)?)?;
-        Some(Matrix { kind: *kind, form: *form, rows, cols, data })
+        Some(Matrix { kind: *kind, form: *form, rows, cols, data, scales: &[] })
     }
 }
 

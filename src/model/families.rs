@@ -40,7 +40,7 @@ families!(dispatch);
 
 /// Checks that the spec only needs abilities that its family has and this build includes.
 pub(super) const fn check(spec: &Spec<'_>, architecture: &str) -> Result<(), Error> {
-    match spec.lacks(abilities(architecture).and(built::ALL)) {
+    match spec.lacks(Abilities::union(&[abilities(architecture).and(built::ALL), built::LAYOUTS])) {
         Some(part) => Err(Error::Unsupported { what: "model part", name: Name::new(part.as_bytes()) }),
         None => Ok(()),
     }

@@ -10,7 +10,8 @@ use super::{
 };
 use crate::gguf::{Array, Value, ValueType, equal};
 use crate::kernel::{Activation, MAX_TAPS};
-use crate::{Error, Gguf, Name, tri};
+use crate::quant::TensorType;
+use crate::{Error, Gguf, Name, built, tri};
 
 /// A file's metadata under its architecture's prefix, with a list of the keys requested so far.
 pub(super) struct Keys<'g, 'a> {
@@ -498,11 +499,82 @@ impl<'g, 'a> Keys<'g, 'a> {
         Ok(())
     }
 
-    /// Removes a window that the family's layers do not have.
+    /// Removes a window that the family's layers do not have, and finds out in which layout the file has its tensors.
     pub const fn settle(&self, spec: &mut Spec<'a>) {
         if spec.global.window.is_some() && !self.window_everywhere {
             spec.global.window = None;
             spec.local.window = None;
+        }
+        self.conventions(spec);
+        if !matches!(spec.stack, Stack::Alone | Stack::Encoder) {
+            return;
+        }
+        let (mut attention, mut dense, mut experts, mut index) = (true, true, true, 0);
+        while index < spec.layers && (attention || dense || experts) {
+            let layer = spec.layer(index);
+            if attention && layer.has_attention() && layer.owns_kv {
+                attention = false;
+                self.qkv_layout(spec, index);
+            }
+            if dense && !layer.has_experts && layer.ffn > 0 {
+                dense = false;
+                self.gate_layout(spec, index, layer.ffn);
+            }
+            if built::EXPERTS && experts && layer.has_experts {
+                experts = false;
+                spec.fused_experts = self.has_in_layer(index, "ffn_gate_up_exps.weight");
+                spec.separate_experts = self.has_in_layer(index, "ffn_down.0.weight");
+            }
+            index += 1;
+        }
+    }
+
+    /// Whether q, k and v of a layer are one tensor or three.
+    const fn qkv_layout(&self, spec: &mut Spec<'a>, index: usize) {
+        if spec.gated_query {
+            return;
+        }
+        if self.has_in_layer(index, "attn_qkv.weight") {
+            spec.fused_qkv = true;
+        } else if self.has_in_layer(index, "attn_q.weight") {
+            spec.fused_qkv = false;
+        }
+    }
+
+    /// Whether gate and up of a layer of this width are one tensor or two.
+    const fn gate_layout(&self, spec: &mut Spec<'a>, index: usize, width: usize) {
+        if spec.experts.is_some() || matches!(spec.gate, Gate::None) {
+            return;
+        }
+        if self.has_in_layer(index, "ffn_gate.weight") {
+            spec.gate = Gate::Separate;
+        } else if let Ok(name) = core::str::from_utf8(Name::layered("", index, "ffn_up.weight").bytes())
+            && self.rows(name) == 2 * width
+        {
+            spec.gate = Gate::Fused;
+        }
+    }
+
+    /// Looks for factors of matrices, and counts the elements of what may be a vector in F16 or BF16.
+    const fn conventions(&self, spec: &mut Spec<'a>) {
+        let mut tensors = self.gguf.tensors();
+        while let (true, Some(tensor)) = (built::SCALES || built::HALF_VECTORS, tensors.next_tensor()) {
+            let name = tensor.name.as_bytes();
+            spec.scaled |= built::SCALES && ends_with(name, b".scale");
+            if built::HALF_VECTORS && matches!(tensor.kind, TensorType::F16 | TensorType::BF16) {
+                let [columns, rows, ..] = tensor.dims;
+                // The only vectors of two dimensions with such names.
+                let is_vectors = ends_with(name, b"norm.weight")
+                    || ends_with(name, b"conv1d.weight")
+                    || ends_with(name, b"shortconv.conv.weight")
+                    || ends_with(name, b"attn_rel_b.weight");
+                if rows == 1 || is_vectors || !ends_with(name, b".weight") {
+                    let elements =
+                        columns.saturating_mul(rows).saturating_mul(tensor.dims[2].saturating_mul(tensor.dims[3]));
+                    spec.half_vectors =
+                        spec.half_vectors.saturating_add(if elements < 1 << 32 { elements as usize } else { 0 });
+                }
+            }
         }
     }
 
@@ -567,6 +639,11 @@ impl<'g, 'a> Keys<'g, 'a> {
             norm_eps: 0.0,
             placement: Placement { pre_norm: true, post_norm: false, residual_norm: false },
             fused_qkv: false,
+            separate_experts: false,
+            fused_experts: false,
+            own_biases: false,
+            scaled: false,
+            half_vectors: 0,
             qkv_bias: Need::Absent,
             linear_bias: Need::Absent,
             qk_norm: QkNorm::None,
@@ -908,6 +985,13 @@ const fn layer_of(name: &[u8], part: &[u8]) -> Option<usize> {
         rest = after;
     }
     if equal(rest, part) { Some(layer) } else { None }
+}
+
+const fn ends_with(name: &[u8], end: &[u8]) -> bool {
+    match name.split_at_checked(name.len().saturating_sub(end.len())) {
+        Some((_, last)) => equal(last, end),
+        None => false,
+    }
 }
 
 const fn contains(mut names: &[&str], name: &[u8]) -> bool {

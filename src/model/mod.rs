@@ -24,7 +24,7 @@ pub use latent::Latent;
 pub use layers::{HeadSpec, Layer, Mixer, Numbers, Pattern, PerLayer, Xielu};
 pub use recurrent::{Recurrent, RecurrentKind, StepNorms};
 pub(crate) use roles::Role;
-pub use roles::is_ignored;
+pub use roles::{is_ignored, is_other_modality};
 pub use rope::{Rope, RopeStyle, Scaling};
 pub use spec::{
     EncoderSizes, Experts, Gate, MAX_LAYERS, Need, Norm, Placement, PooledActivation, PooledHead, Pooling, Positions,

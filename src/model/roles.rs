@@ -210,6 +210,7 @@ roles! {
     PreFfwNorm2 "pre_ffw_norm_2.weight" true,
     PostFfwNorm1 "post_ffw_norm_1.weight" true,
     PostFfwNorm2 "post_ffw_norm_2.weight" true,
+    FfnGateUpExps "ffn_gate_up_exps.weight" true,
     FfnGateExps "ffn_gate_exps.weight" true,
     FfnGateExpsBias "ffn_gate_exps.bias" true,
     FfnUpExps "ffn_up_exps.weight" true,
@@ -244,11 +245,18 @@ const IGNORED: [&str; 2] = [
     ".attn.rotary_emb.inv_freq", // rotary frequencies, written by some old converters
 ];
 
+/// True if a tensor belongs to the vision or audio part that some files hold beside the language model.
+pub fn is_other_modality(name: &str) -> bool {
+    ["v.", "mm.", "a."].iter().any(|start| name.starts_with(start))
+}
+
 /// True if a tensor with this name may occur in any file and is not read.
 pub fn is_ignored(name: &str) -> bool {
     // Layers for multi-token prediction. (`str::contains` takes kilobytes, and the compiler keeps its panic.)
     let ahead = b".nextn.";
-    IGNORED.iter().any(|end| name.ends_with(end)) || name.as_bytes().windows(ahead.len()).any(|part| part == ahead)
+    is_other_modality(name)
+        || IGNORED.iter().any(|end| name.ends_with(end))
+        || name.as_bytes().windows(ahead.len()).any(|part| part == ahead)
 }
 
 /// A tensor's shape, with dimensions in the file's order: a matrix's inputs come first.
@@ -332,8 +340,10 @@ impl Role {
             Self::TokenTypes => required_if(spec.token_types() > 0),
             Self::TokenEmbdNorm => required_if(spec.embedding_norm()),
             Self::TokenEmbdNormBias => required_if(spec.embedding_norm() && biased),
-            // Only the first layer has it; all layers share it.
-            Self::AttnRelB => required_if(matches!(spec.positions(), Positions::Relative { .. }) && layer.index == 0),
+            // In most models only the first layer has it; all layers share it.
+            Self::AttnRelB => required_if(
+                matches!(spec.positions(), Positions::Relative { .. }) && (layer.index == 0 || spec.own_biases()),
+            ),
             Self::AttnOutputNorm | Self::LayerOutputNorm => required_if(residual_norm),
             Self::AttnOutputNormBias | Self::LayerOutputNormBias => required_if(residual_norm && biased),
             Self::CrossAttnNorm => required_if(cross && pre_norm),
@@ -398,8 +408,10 @@ impl Role {
             Self::FfnUpBias | Self::FfnDownBias => need_if(dense, spec.linear_bias),
             Self::FfnGate => required_if(dense && gated),
             Self::FfnGateBias => need_if(dense && gated, spec.linear_bias),
-            Self::FfnGateInp | Self::FfnUpExps | Self::FfnDownExps => required_if(layer.has_experts),
-            Self::FfnGateExps => required_if(layer.has_experts && gated),
+            Self::FfnGateInp | Self::FfnDownExps => required_if(layer.has_experts),
+            Self::FfnUpExps => required_if(layer.has_experts && !spec.fused_experts()),
+            Self::FfnGateExps => required_if(layer.has_experts && gated && !spec.fused_experts()),
+            Self::FfnGateUpExps => required_if(layer.has_experts && spec.fused_experts()),
             Self::FfnGateInpScale | Self::PreFfwNorm2 | Self::PostFfwNorm1 | Self::PostFfwNorm2 => required_if(beside),
             Self::ExpProbsBias => need_if(scored, Optional),
             Self::FfnUpShexp | Self::FfnDownShexp => required_if(shared.is_some()),
@@ -572,6 +584,7 @@ impl Role {
             Self::FfnGateInpShexp => Matrix(dim, 1),
             Self::FfnGateShexp | Self::FfnUpShexp => Matrix(dim, shared),
             Self::FfnDownShexp => Matrix(shared, dim),
+            Self::FfnGateUpExps => Matrices(dim, 2 * width, experts),
             Self::FfnGateExps | Self::FfnUpExps => Matrices(dim, width, experts),
             Self::FfnDownExps => Matrices(width, dim, experts),
             Self::InpGate => Matrix(dim, input),
@@ -587,7 +600,7 @@ impl Role {
             _ => ("", name),
         };
         let own = stack.prefix();
-        let Some((role, layer)) = Self::named(rest, !own.is_empty()) else {
+        let Some((role, layer, piece)) = Self::named(rest, !own.is_empty()) else {
             // In an encoder-decoder each stack owns the names with its prefix; the decoder also owns those without a
             // prefix.
             let mine = prefix == own || own.is_empty() || prefix.is_empty() && matches!(stack, Stack::Target { .. });
@@ -596,12 +609,12 @@ impl Role {
         let is_mine = prefix == own;
         match (stack, role) {
             // Tensors without a prefix belong to the decoder; the encoder may share its embeddings.
-            (Stack::Source { own_words: false }, Self::TokenEmbd) if prefix.is_empty() => Place::Of(role, layer),
+            (Stack::Source { own_words: false }, Self::TokenEmbd) if prefix.is_empty() => Place::Of(role, layer, piece),
             (Stack::Source { .. }, _) if !is_mine => Place::Elsewhere,
             (Stack::Target { .. }, _) if prefix == "enc" => Place::Elsewhere,
             (Stack::Target { .. }, _) if role.is_shared() == is_mine => Place::Nowhere,
-            (Stack::Target { .. }, _) => Place::Of(role, layer),
-            _ if is_mine => Place::Of(role, layer),
+            (Stack::Target { .. }, _) => Place::Of(role, layer, piece),
+            _ if is_mine => Place::Of(role, layer, piece),
             _ => Place::Nowhere,
         }
     }
@@ -661,29 +674,91 @@ impl Role {
         }
     }
 
+    /// Name of the tensor of one expert, in files that have one for each.
+    pub(super) const fn of_expert(self, layer: usize, expert: usize) -> Name {
+        let part = match self {
+            Self::FfnGateExps => "ffn_gate",
+            Self::FfnUpExps => "ffn_up",
+            _ => "ffn_down",
+        };
+        Name::layered("", layer, part).with(b".").with_number(expert).with(b".weight")
+    }
+
     /// Role and layer (0 for the whole model) of the tensor called `name`, without the stack's prefix.
-    fn named(name: &str, prefixed: bool) -> Option<(Self, usize)> {
+    fn named(name: &str, prefixed: bool) -> Option<(Self, usize, Piece)> {
         let (name, layer) = match name.strip_prefix("blk.") {
             Some(rest) => {
                 let (number, name) = rest.split_once('.')?;
-                // Accepts only the spelling that writers use, so that no two names mean the same tensor.
-                if number.len() > 1 && number.starts_with('0') || number.starts_with('+') {
-                    return None;
-                }
-                (name, Some(number.parse().ok()?))
+                (name, Some(index(number)?))
             }
             None => (name, None),
         };
-        let role = match name {
-            SHORT_OUTPUT if prefixed => Self::AttnOutput,
-            SHORT_OUTPUT_BIAS if prefixed => Self::AttnOutputBias,
+        let (role, piece) = match name {
+            SHORT_OUTPUT if prefixed => (Self::AttnOutput, Piece::Whole),
+            SHORT_OUTPUT_BIAS if prefixed => (Self::AttnOutputBias, Piece::Whole),
             _ => {
                 let has_short = |role| prefixed && matches!(role, Self::AttnOutput | Self::AttnOutputBias);
-                Self::names().find(|(role, other)| *other == name && !has_short(*role))?.0
+                let exact = Self::names().find(|(role, other)| *other == name && !has_short(*role));
+                exact.map(|(role, _)| (role, Piece::Whole)).or_else(|| Self::pieced(name))?
             }
         };
-        (role.per_layer() == layer.is_some()).then_some((role, layer.unwrap_or(0)))
+        (role.per_layer() == layer.is_some()).then_some((role, layer.unwrap_or(0), piece))
     }
+
+    /// The role of a tensor that belongs to another one, or that is one of several.
+    fn pieced(name: &str) -> Option<(Self, Piece)> {
+        for (end, piece) in [(".scale", Piece::Scale), (".input_scale", Piece::InputScale)] {
+            if let (true, Some(base)) = (built::SCALES, name.strip_suffix(end)) {
+                let role = Self::names().find(|(_, other)| other.strip_suffix(".weight") == Some(base))?.0;
+                return Some((role, piece));
+            }
+        }
+        let (part, rest) = name.split_once('.').filter(|_| built::EXPERTS)?;
+        let number = rest.strip_suffix(".weight")?;
+        let role = match part {
+            "ffn_gate" => Self::FfnGateExps,
+            "ffn_up" => Self::FfnUpExps,
+            "ffn_down" => Self::FfnDownExps,
+            _ => return None,
+        };
+        Some((role, Piece::Expert(index(number)?)))
+    }
+
+    /// The number of a role that has a tensor for each expert in some files, from 0.
+    pub(super) const fn expert_slot(self) -> Option<usize> {
+        match self {
+            Self::FfnGateExps => Some(0),
+            Self::FfnUpExps => Some(1),
+            Self::FfnDownExps => Some(2),
+            _ => None,
+        }
+    }
+
+    /// Whether rows of its tensor are looked up instead of multiplied.
+    pub(super) const fn is_lookup(self) -> bool {
+        matches!(self, Self::TokenEmbd | Self::PositionEmbd | Self::TokenTypes | Self::PerLayerTokenEmbd)
+    }
+}
+
+/// A number in a name. Accepts only the spelling that writers use, so that no two names mean the same tensor.
+fn index(number: &str) -> Option<usize> {
+    if number.len() > 1 && number.starts_with('0') || number.starts_with('+') {
+        return None;
+    }
+    number.parse().ok()
+}
+
+/// The part that a tensor has in its role.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Piece {
+    /// All of it.
+    Whole,
+    /// The matrix of one expert.
+    Expert(usize),
+    /// A factor on the products of the matrix, one for each expert.
+    Scale,
+    /// A hint for quantizing inputs, which is not used.
+    InputScale,
 }
 
 /// Names of the attention output after `enc.` and `dec.`.
@@ -693,8 +768,8 @@ const SHORT_OUTPUT_BIAS: &str = "attn_o.bias";
 /// Relation of a tensor to a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// It has this role in this layer.
-    Of(Role, usize),
+    /// It has this role in this layer, or a piece of it.
+    Of(Role, usize, Piece),
     /// It belongs to the other stack.
     Elsewhere,
     /// No model has it.

@@ -97,6 +97,13 @@ pub struct Spec<'a> {
     pub(super) norm: Norm,
     pub(super) placement: Placement,
     pub(super) fused_qkv: bool,
+    pub(super) separate_experts: bool,
+    pub(super) fused_experts: bool,
+    pub(super) own_biases: bool,
+    /// Whether matrices have factors on their products.
+    pub(super) scaled: bool,
+    /// Upper bound on the elements of vectors in F16 or BF16.
+    pub(crate) half_vectors: usize,
     pub(super) qk_norm: QkNorm,
     pub(super) qk_norm_after_rope: bool,
     pub(super) temperature: Option<Temperature>,

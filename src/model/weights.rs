@@ -6,12 +6,12 @@
 
 use bytemuck::{Pod, Zeroable};
 
-use super::roles::{Place, Role, Shape, is_ignored};
-use super::{MAX_LAYERS, Need, Spec};
+use super::roles::{Piece, Place, Role, Shape, is_ignored};
+use super::{Layer, MAX_LAYERS, Need, Spec};
 use crate::gguf::Tensor;
 use crate::kernel::{Kind, Matrix};
-use crate::quant::TensorType;
-use crate::{Error, Gguf, Name};
+use crate::quant::{TensorType, decode_row};
+use crate::{Error, Gguf, Name, built};
 
 /// One tensor, as an element of the table in the arena; all zeros if the file does not have it.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
@@ -36,6 +36,7 @@ impl Entry {
 struct Found<'t> {
     role: Role,
     layer: usize,
+    piece: Piece,
     need: Need,
     shape: Shape,
     kind: Kind,
@@ -43,6 +44,25 @@ struct Found<'t> {
 }
 
 impl Found<'_> {
+    /// Writes a vector in F16 or BF16 as little-endian f32 at `start`; returns where it ends.
+    fn convert(&self, converted: &mut [u8], start: usize) -> Result<usize, Error> {
+        let (halves, mut at) = (self.tensor.data.as_chunks::<2>().0, start);
+        for half in halves {
+            let mut value = [0.0];
+            let Some(place) = converted.get_mut(at..at + 4).filter(|_| decode_row(self.tensor.kind, half, &mut value))
+            else {
+                return Err(Error::TensorType {
+                    tensor: Name::new(self.tensor.name.as_bytes()),
+                    kind: self.tensor.kind,
+                });
+            };
+            let [value] = value;
+            place.iter_mut().zip(value.to_le_bytes()).for_each(|(place, byte)| *place = byte);
+            at += 4;
+        }
+        Ok(at)
+    }
+
     fn duplicate(&self) -> Error {
         Error::DuplicateTensor { tensor: Name::new(self.tensor.name.as_bytes()) }
     }
@@ -52,8 +72,8 @@ impl Found<'_> {
 fn walk(gguf: &Gguf<'_>, spec: &Spec<'_>, found: &mut dyn FnMut(Found<'_>) -> Result<(), Error>) -> Result<(), Error> {
     for tensor in gguf.tensors() {
         let name = Name::new(tensor.name.as_bytes());
-        let (role, layer) = match Role::of(tensor.name, spec.stack()) {
-            Place::Of(role, layer) => (role.in_family(spec), layer),
+        let (role, layer, piece) = match Role::of(tensor.name, spec.stack()) {
+            Place::Of(role, layer, piece) => (role.in_family(spec), layer, piece),
             Place::Elsewhere => continue,
             Place::Nowhere if is_ignored(tensor.name) => continue,
             Place::Nowhere => return Err(Error::UnexpectedTensor { tensor: name }),
@@ -66,24 +86,42 @@ fn walk(gguf: &Gguf<'_>, spec: &Spec<'_>, found: &mut dyn FnMut(Found<'_>) -> Re
         }
         let place = spec.layer(layer);
         let need = role.need(spec, &place);
-        if need == Need::Absent {
+        let Some(shape) = shape_of(spec, &place, role, piece).filter(|_| need != Need::Absent) else {
             return Err(Error::UnexpectedTensor { tensor: name });
+        };
+        if piece == Piece::InputScale {
+            continue;
         }
-        let shape = role.shape(spec, &place);
         let expected = shape.dims();
         if tensor.dims != expected {
             return Err(Error::TensorShape { tensor: name, found: tensor.dims, expected });
         }
-        let runs = !shape.is_vector() || tensor.kind == TensorType::F32;
+        let is_half = built::HALF_VECTORS && matches!(tensor.kind, TensorType::F16 | TensorType::BF16);
+        let runs = !shape.is_vector() || tensor.kind == TensorType::F32 || is_half && piece == Piece::Whole;
         let Some(kind) = Kind::number(tensor.kind).filter(|_| runs) else {
             return Err(Error::TensorType { tensor: name, kind: tensor.kind });
         };
         if need == Need::Unused {
             continue;
         }
-        found(Found { role, layer, need, shape, kind, tensor: &tensor })?;
+        found(Found { role, layer, piece, need, shape, kind, tensor: &tensor })?;
     }
     Ok(())
+}
+
+/// Shape of a tensor that is this piece of a role; `None` if no file has that piece.
+fn shape_of(spec: &Spec<'_>, layer: &Layer, role: Role, piece: Piece) -> Option<Shape> {
+    let shape = role.shape(spec, layer);
+    let separate = spec.separate_experts() && role.expert_slot().is_some();
+    Some(match (piece, shape) {
+        (Piece::Whole, shape) if !separate => shape,
+        (Piece::Expert(expert), Shape::Matrices(cols, rows, count)) if separate && expert < count => {
+            Shape::Matrix(cols, rows)
+        }
+        (Piece::Scale | Piece::InputScale, Shape::Matrix(..)) if !role.is_lookup() => Shape::Vector(1),
+        (Piece::Scale | Piece::InputScale, Shape::Matrices(.., count)) if !separate => Shape::Vector(count),
+        _ => return None,
+    })
 }
 
 /// Checks that the file has every tensor of `spec` and no other. (A duplicate under an alternative name is found when
@@ -93,28 +131,46 @@ pub(super) fn check(gguf: &Gguf<'_>, spec: &Spec<'_>) -> Result<(), Error> {
     // Tensors counted per role: a bit for each layer would take kilobytes of stack.
     let mut counts = [0u16; Role::ALL.len()];
     walk(gguf, spec, &mut |found| {
-        if let Some(count) = counts.get_mut(found.role as usize).filter(|_| found.need == Need::Required) {
+        let counts_for = found.need == Need::Required && found.piece != Piece::Scale;
+        if let Some(count) = counts.get_mut(found.role as usize).filter(|_| counts_for) {
             *count = count.saturating_add(1);
         }
         Ok(())
     })?;
     for (&role, &count) in Role::ALL.iter().zip(&counts) {
-        if (0..role.layers(spec)).filter(|layer| role.need(spec, &spec.layer(*layer)) == Need::Required).count()
-            != usize::from(count)
-        {
+        let layers = (0..role.layers(spec)).filter(|layer| role.need(spec, &spec.layer(*layer)) == Need::Required);
+        let each = separate_experts(spec, role).unwrap_or(1);
+        if layers.count() * each != usize::from(count) {
             return blame(gguf, spec, role);
         }
     }
     Ok(())
 }
 
+/// Number of experts, if each has a tensor of this role.
+fn separate_experts(spec: &Spec<'_>, role: Role) -> Option<usize> {
+    let experts = spec.experts().filter(|_| spec.separate_experts() && role.expert_slot().is_some())?;
+    Some(experts.count)
+}
+
 /// Finds which tensor of a role is missing or occurs twice.
 #[cold]
 #[inline(never)]
 fn blame(gguf: &Gguf<'_>, spec: &Spec<'_>, role: Role) -> Result<(), Error> {
+    if let Some(count) = separate_experts(spec, role) {
+        for (layer, expert) in (0..spec.layers).flat_map(|layer| (0..count).map(move |expert| (layer, expert))) {
+            let tensor = role.of_expert(layer, expert);
+            let is_there = core::str::from_utf8(tensor.bytes()).is_ok_and(|name| gguf.tensor(name).is_some());
+            if spec.layer(layer).has_experts && !is_there {
+                return Err(Error::MissingTensor { tensor });
+            }
+        }
+        return Ok(());
+    }
     let mut seen = [0u64; MAX_LAYERS.div_ceil(64)];
     walk(gguf, spec, &mut |found| {
-        if let Some(bits) = seen.get_mut(found.layer / 64).filter(|_| found.role == role) {
+        let is_it = found.role == role && found.piece == Piece::Whole;
+        if let Some(bits) = seen.get_mut(found.layer / 64).filter(|_| is_it) {
             if *bits >> (found.layer % 64) & 1 != 0 {
                 return Err(found.duplicate());
             }
@@ -140,13 +196,17 @@ struct Slots {
     whole: usize,
     /// Entries per layer.
     layer: usize,
+    /// Entries from a matrix to its scales; 0 if the file has none.
+    scales: usize,
+    /// Index of the first expert's first matrix, if each expert has its own, and the number of experts.
+    separate: (usize, usize),
 }
 
 impl Slots {
     const NONE: u8 = u8::MAX;
 
     const fn of(spec: &Spec<'_>) -> Self {
-        let mut slots = Self { first: [Self::NONE; Role::ALL.len()], whole: 0, layer: 0 };
+        let mut slots = Self { first: [Self::NONE; Role::ALL.len()], whole: 0, layer: 0, scales: 0, separate: (0, 0) };
         let used = Self::used(spec);
         let mut number = 0;
         while number < Role::ALL.len() {
@@ -162,7 +222,19 @@ impl Slots {
             }
             number += 1;
         }
+        let all = slots.whole + slots.layer * spec.layers;
+        slots.scales = if built::SCALES && spec.scaled { all } else { 0 };
+        if let (true, Some(experts)) = (spec.separate_experts(), spec.experts()) {
+            slots.separate = (all + slots.scales, experts.count);
+        }
         slots
+    }
+
+    /// Index of the matrix of an expert that has its own.
+    fn expert(&self, role: Role, layer: usize, expert: usize) -> Option<usize> {
+        let (first, count) = self.separate;
+        let slot = role.expert_slot().filter(|_| built::EXPERTS && count > 0)?;
+        Some(first + (layer * 3 + slot) * count + expert)
     }
 
     /// Roles that occur in at least one layer.
@@ -196,18 +268,31 @@ pub(crate) struct Weights<'m, 'w> {
     file: &'m [u8],
     slots: Slots,
     table: &'w [Entry],
+    /// Little-endian f32 of vectors that the file has in another type.
+    converted: &'w [u8],
 }
+
+/// Bit of an entry's place: a vector among the converted ones.
+const CONVERTED: u64 = 1 << 63;
 
 impl<'m, 'w> Weights<'m, 'w> {
     /// Number of entries in the table.
     pub const fn len(spec: &Spec<'_>) -> usize {
         let slots = Slots::of(spec);
-        slots.whole + slots.layer * spec.layers
+        let (_, separate) = slots.separate;
+        slots.whole + slots.layer * spec.layers + slots.scales + 3 * spec.layers * separate
     }
 
-    /// Fills `table`, which has [`len`](Self::len) entries.
-    pub fn new(gguf: &Gguf<'m>, spec: &Spec<'_>, table: &'w mut [Entry]) -> Result<Self, Error> {
+    /// Fills `table`, which has [`len`](Self::len) entries, and `converted`, which has 4 bytes for each of
+    /// [`Spec::half_vectors`].
+    pub fn new(
+        gguf: &Gguf<'m>,
+        spec: &Spec<'_>,
+        table: &'w mut [Entry],
+        converted: &'w mut [u8],
+    ) -> Result<Self, Error> {
         table.fill(Entry::zeroed());
+        let mut used = 0;
         let slots = Slots::of(spec);
         walk(gguf, spec, &mut |found| {
             let (cols, rows) = match found.shape {
@@ -216,26 +301,62 @@ impl<'m, 'w> Weights<'m, 'w> {
                 Shape::Matrix(cols, rows) => (cols, rows),
                 Shape::Matrices(cols, rows, count) => (cols, rows * count),
             };
-            if let Some(entry) = slots.place(found.role, found.layer).and_then(|place| table.get_mut(place)) {
+            let place = match found.piece {
+                Piece::Expert(expert) => slots.expert(found.role, found.layer, expert),
+                Piece::Scale => slots.place(found.role, found.layer).map(|place| place + slots.scales),
+                Piece::Whole | Piece::InputScale => slots.place(found.role, found.layer),
+            };
+            if let Some(entry) = place.and_then(|place| table.get_mut(place)) {
                 if entry.place != 0 {
                     return Err(found.duplicate());
                 }
-                let place = found.tensor.offset << 8 | u64::from(found.kind.0);
+                let mut place = found.tensor.offset << 8 | u64::from(found.kind.0);
+                if built::HALF_VECTORS && found.shape.is_vector() && found.tensor.kind != TensorType::F32 {
+                    place = CONVERTED | used as u64;
+                    used = found.convert(converted, used)?;
+                }
                 *entry = Entry { place, rows: rows as u32, cols: cols as u32 };
             }
             Ok(())
         })?;
-        Ok(Self { file: gguf.data(), slots, table })
+        Ok(Self { file: gguf.data(), slots, table, converted })
     }
 
     /// The matrix of `role` in `layer`, if the file has it. Pass 0 as the layer for roles of the whole model.
     pub fn matrix(&self, role: Role, layer: usize) -> Option<Matrix<'m>> {
-        let entry = self.table.get(self.slots.place(role, layer)?).filter(|entry| entry.place != 0)?;
-        entry.matrix(self.file)
+        self.at(self.slots.place(role, layer)?)
+    }
+
+    /// The `rows` rows of an expert of a matrix of all experts.
+    pub fn expert(&self, role: Role, layer: usize, expert: usize, rows: usize) -> Option<Matrix<'m>> {
+        match self.slots.expert(role, layer, expert) {
+            Some(place) => self.at(place),
+            None => self.matrix(role, layer)?.expert(expert, rows),
+        }
+    }
+
+    /// The matrix at an index of the table, with its scales.
+    fn at(&self, place: usize) -> Option<Matrix<'m>> {
+        let matrix = self.entry(place)?.matrix(self.file)?;
+        if !built::SCALES || place >= self.slots.scales {
+            return Some(matrix);
+        }
+        let scales = self.entry(place + self.slots.scales).and_then(|scales| scales.matrix(self.file));
+        Some(matrix.scaled(scales.map_or(&[], |scales| scales.data())))
+    }
+
+    fn entry(&self, place: usize) -> Option<&Entry> {
+        self.table.get(place).filter(|entry| entry.place != 0)
     }
 
     /// A vector as little-endian f32; empty if the file does not have it.
-    pub fn vector(&self, role: Role, layer: usize) -> &'m [u8] {
-        self.matrix(role, layer).map_or(&[], |vector| vector.data())
+    pub fn vector(&self, role: Role, layer: usize) -> &[u8] {
+        let Some(entry) = self.slots.place(role, layer).and_then(|place| self.entry(place)) else { return &[] };
+        if built::HALF_VECTORS && entry.place & CONVERTED != 0 {
+            let start = (entry.place & !CONVERTED) as usize;
+            let len = (entry.rows as usize).saturating_mul(entry.cols as usize).saturating_mul(4);
+            return self.converted.get(start..).and_then(|rest| rest.get(..len)).unwrap_or(&[]);
+        }
+        entry.matrix(self.file).map_or(&[], |vector| vector.data())
     }
 }

@@ -336,3 +336,247 @@ fn layers_that_are_counted_as_others() {
     file.set_f32("blk.4.attn_norm.weight", &[DIM], &[1.0; DIM as usize]);
     assert_eq!(bits(&file), want);
 }
+
+/// The bytes of a tensor, removed from the file.
+fn take(file: &mut Builder, name: &str) -> Option<(Vec<u64>, u32, Vec<u8>)> {
+    let at = file.tensors.iter().position(|tensor| tensor.name == name.as_bytes())?;
+    let tensor = file.tensors.remove(at);
+    Some((tensor.dims, tensor.kind, tensor.data))
+}
+
+/// Puts the rows of some tensors into one, for each layer that has them.
+fn fuse(file: &mut Builder, parts: &[&str], whole: &str) -> bool {
+    let mut any = false;
+    for layer in 0..8 {
+        let name = |part: &str| format!("blk.{layer}.{part}");
+        let there = |file: &Builder, part: &str| file.tensors.iter().any(|tensor| tensor.name == name(part).as_bytes());
+        if !parts.iter().all(|part| there(file, part)) {
+            continue;
+        }
+        let taken: Vec<_> = parts.iter().map(|part| take(file, &name(part)).unwrap()).collect();
+        let last = taken[0].0.len() - 1;
+        let mut dims = taken[0].0.clone();
+        dims[last] = taken.iter().map(|(dims, ..)| dims[last]).sum();
+        let data = taken.iter().flat_map(|(_, _, data)| data.clone()).collect();
+        file.set_tensor(&name(whole), &dims, taken[0].1, data);
+        any = true;
+    }
+    any
+}
+
+/// q, k and v as one tensor, where the model has three of each.
+#[test]
+fn fused_queries_keys_and_values() {
+    let mut count = 0;
+    for (name, file) in all() {
+        let mut fused = file.clone();
+        // Gemma 4 has layers without v; the queries of the Qwen 3.5s bring gates; seq2seq has prefixes.
+        if matches!(name.as_str(), "gemma4" | "qwen35" | "qwen35moe" | "qwen3next") {
+            continue;
+        }
+        if fuse(&mut fused, &["attn_q.weight", "attn_k.weight", "attn_v.weight"], "attn_qkv.weight") {
+            fuse(&mut fused, &["attn_q.bias", "attn_k.bias", "attn_v.bias"], "attn_qkv.bias");
+            assert_eq!(bits(&fused), bits(&file), "{name}");
+            count += 1;
+        }
+    }
+    assert!(count >= 20, "{count} families");
+}
+
+/// The other way round: GPT-2 and Phi 3 with three tensors, and Phi 3 with its gate apart.
+#[test]
+fn separate_queries_keys_and_values() {
+    for name in ["gpt2", "phi3"] {
+        let file = if name == "gpt2" { tiny(name) } else { decoder(name) };
+        let mut apart = file.clone();
+        for layer in 0..4 {
+            for end in ["weight", "bias"] {
+                let Some((dims, kind, data)) = take(&mut apart, &format!("blk.{layer}.attn_qkv.{end}")) else {
+                    continue;
+                };
+                let last = dims.len() - 1;
+                let row = data.len() / dims[last] as usize;
+                let mut rest = &data[..];
+                for (part, rows) in [("attn_q", DIM), ("attn_k", DIM / 2), ("attn_v", DIM / 2)] {
+                    let (rows_of, after) = rest.split_at(rows as usize * row);
+                    let mut dims = dims.clone();
+                    dims[last] = rows;
+                    apart.set_tensor(&format!("blk.{layer}.{part}.{end}"), &dims, kind, rows_of.to_vec());
+                    rest = after;
+                }
+            }
+            let up = format!("blk.{layer}.ffn_up.weight");
+            if name == "phi3" {
+                let (dims, kind, data) = take(&mut apart, &up).unwrap();
+                let (first, second) = data.split_at(data.len() / 2);
+                let dims = [dims[0], dims[1] / 2];
+                apart.set_tensor(&format!("blk.{layer}.ffn_gate.weight"), &dims, kind, first.to_vec());
+                apart.set_tensor(&up, &dims, kind, second.to_vec());
+            }
+        }
+        assert_eq!(bits(&apart), bits(&file), "{name}");
+    }
+}
+
+/// Gate and up of all experts in one tensor: of each expert first the gate's rows, then those of up.
+#[test]
+fn fused_experts() {
+    for name in ["mixtral", "qwen3moe", "qwen35moe", "qwen3next", "lfm2moe", "granitehybrid"] {
+        let file = decoder(name);
+        let mut fused = file.clone();
+        for layer in 0..4 {
+            let of = |part: &str| format!("blk.{layer}.{part}.weight");
+            let Some((dims, kind, gate)) = take(&mut fused, &of("ffn_gate_exps")) else { continue };
+            let (_, _, up) = take(&mut fused, &of("ffn_up_exps")).unwrap();
+            let each = gate.len() / dims[2] as usize;
+            let both = gate.chunks(each).zip(up.chunks(each)).flat_map(|(gate, up)| [gate, up].concat()).collect();
+            fused.set_tensor(&of("ffn_gate_up_exps"), &[dims[0], 2 * dims[1], dims[2]], kind, both);
+        }
+        assert_eq!(bits(&fused), bits(&file), "{name}");
+    }
+}
+
+/// A tensor for every expert, as Mixtral's first files have it.
+#[test]
+fn a_tensor_for_each_expert() {
+    for name in ["mixtral", "qwen3moe", "lfm2moe", "nemotron_h_moe"] {
+        let file = decoder(name);
+        let mut apart = file.clone();
+        for layer in 0..4 {
+            for part in ["ffn_gate", "ffn_up", "ffn_down"] {
+                let Some((dims, kind, data)) = take(&mut apart, &format!("blk.{layer}.{part}_exps.weight")) else {
+                    continue;
+                };
+                for (expert, data) in data.chunks(data.len() / dims[2] as usize).enumerate() {
+                    let name = format!("blk.{layer}.{part}.{expert}.weight");
+                    apart.set_tensor(&name, &dims[..2], kind, data.to_vec());
+                }
+            }
+        }
+        assert_eq!(bits(&apart), bits(&file), "{name}");
+        let missing = apart.tensors.iter().rposition(|tensor| tensor.name.ends_with(b"ffn_up.3.weight")).unwrap();
+        let tensor = apart.tensors.remove(missing);
+        assert_eq!(error(&apart), Error::MissingTensor { tensor: Name::new(&tensor.name) });
+    }
+    let mut file = decoder("mixtral");
+    file.set_f32("blk.0.ffn_up.0.weight", &[DIM, 64], &[0.0; 64 * DIM as usize]);
+    assert_eq!(error(&file), Error::UnexpectedTensor { tensor: Name::new(b"blk.0.ffn_up.0.weight") });
+}
+
+/// Matrices times four, and a factor of a quarter on their products: powers of two change no bit.
+#[test]
+fn factors_of_matrices() {
+    for (name, file) in all() {
+        let mut scaled = file.clone();
+        let mut factors = vec![];
+        for tensor in &mut scaled.tensors {
+            let name = String::from_utf8(tensor.name.clone()).unwrap();
+            let vectors = ["norm", "conv", "rel_b", "embd", "types", "dense", "scale"];
+            if tensor.dims.len() < 2 || tensor.dims[1] < 2 || vectors.iter().any(|part| name.contains(part)) {
+                continue;
+            }
+            let Some(base) = name.strip_suffix(".weight") else { continue };
+            if base.starts_with("enc.") || base.starts_with("dec.") {
+                continue; // their output has another name there
+            }
+            for value in tensor.data.chunks_exact_mut(4) {
+                let number = f32::from_le_bytes(value.try_into().unwrap());
+                value.copy_from_slice(&(number * 4.0).to_le_bytes());
+            }
+            factors.push((base.to_owned(), tensor.dims.get(2).copied().unwrap_or(1)));
+        }
+        for (base, count) in factors {
+            scaled.set_f32(&format!("{base}.scale"), &[count], &vec![0.25; count as usize]);
+            scaled.set_f32(&format!("{base}.input_scale"), &[1], &[1.0]);
+        }
+        assert_eq!(bits(&scaled), bits(&file), "{name}");
+    }
+    let mut file = tiny("llama");
+    file.set_f32("token_embd.scale", &[1], &[1.0]);
+    assert_eq!(error(&file), Error::UnexpectedTensor { tensor: Name::new(b"token_embd.scale") });
+    let mut file = tiny("llama");
+    file.set_f32("blk.0.ffn_up.scale", &[2], &[1.0; 2]);
+    assert!(matches!(error(&file), Error::TensorShape { .. }));
+}
+
+/// Norms, biases and other vectors in F16 and BF16: the same as in F32 with the same numbers.
+#[test]
+fn vectors_in_half_floats() {
+    for (name, file) in all() {
+        for (kind, keep) in [(1u32, 10), (30, 7)] {
+            let (mut rounded, mut half) = (file.clone(), file.clone());
+            for (rounded, half) in rounded.tensors.iter_mut().zip(&mut half.tensors) {
+                let is_vector = rounded.dims.len() == 1
+                    || [
+                        &b"norm.weight"[..],
+                        b"conv1d.weight",
+                        b"conv.weight",
+                        b"rel_b.weight",
+                        b"ssm_a",
+                        b"ssm_d",
+                        b".bias",
+                    ]
+                    .iter()
+                    .any(|end| rounded.name.ends_with(end));
+                if !is_vector {
+                    continue;
+                }
+                // Numbers that both types hold: of few bits, not too small.
+                let values: Vec<f32> =
+                    rounded.data.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect();
+                let values: Vec<f32> =
+                    values.iter().map(|x| f32::from_bits((x.to_bits() >> (23 - keep)) << (23 - keep))).collect();
+                let values: Vec<f32> = values.iter().map(|&x| if x.abs() < 1e-3 { 0.0 } else { x }).collect();
+                rounded.data = values.iter().flat_map(|x| x.to_le_bytes()).collect();
+                half.kind = kind;
+                half.data = values
+                    .iter()
+                    .flat_map(|x| if kind == 30 { (x.to_bits() >> 16) as u16 } else { to_f16(*x) }.to_le_bytes())
+                    .collect();
+            }
+            assert_eq!(bits(&half), bits(&rounded), "{name} type {kind}");
+        }
+    }
+}
+
+/// The F16 of a number that it holds exactly.
+fn to_f16(x: f32) -> u16 {
+    let bits = x.to_bits();
+    let sign = (bits >> 16 & 0x8000) as u16;
+    if x == 0.0 { sign } else { sign | (((bits >> 23 & 255) - 112) << 10) as u16 | (bits >> 13 & 0x3ff) as u16 }
+}
+
+/// Vision and audio beside the language model.
+#[test]
+fn tensors_of_other_modalities() {
+    for (name, file) in all() {
+        let mut more = file.clone();
+        for tensor in
+            ["v.blk.0.attn_q.weight", "mm.mm_input_projection.weight", "a.conv1d.1.weight", "v.patch_embd.weight"]
+        {
+            more.set_f32(tensor, &[8, 2], &[1.0; 16]);
+        }
+        assert_eq!(bits(&more), bits(&file), "{name}");
+    }
+}
+
+/// A T5 whose layers have relative positions of their own (UMT5): with the same in all layers it is a T5.
+#[test]
+fn relative_positions_of_each_layer() {
+    let file = encoder("t5_gated");
+    let mut own = file.clone();
+    for stack in ["enc", "dec"] {
+        let first = own.tensor_mut(&format!("{stack}.blk.0.attn_rel_b.weight")).clone();
+        for layer in 1..if stack == "enc" { 2 } else { 3 } {
+            own.set_tensor(
+                &format!("{stack}.blk.{layer}.attn_rel_b.weight"),
+                &first.dims,
+                first.kind,
+                first.data.clone(),
+            );
+        }
+    }
+    assert_eq!(bits(&own), bits(&file));
+    own.tensor_mut("enc.blk.1.attn_rel_b.weight").data.reverse();
+    assert_ne!(bits(&own), bits(&file));
+}

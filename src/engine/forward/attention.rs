@@ -429,7 +429,7 @@ impl Attend<'_> {
             reach: self.text.then_some(segment.source as usize),
             scale: self.scale,
             cap: spec.attention_cap(),
-            bias: self.relative.map_or(Bias::NONE, |relative| relative.bias(first_query, position)),
+            bias: self.relative.map_or(Bias::NONE, |relative| relative.bias(layer.index, first_query, position)),
             sinks: if built::GPT_OSS { self.sinks.get(4 * first_query..).unwrap_or(&[]) } else { &[] },
         };
         kernels.attend(&job, out, shape.out_dim, sums);

@@ -1,6 +1,8 @@
 //! Linear layers: quantizes activations to the format that the weights need, once per input.
 
 use super::observer::Inputs;
+use super::scale;
+use crate::built;
 use crate::engine::profile::{Profiler, Section};
 use crate::kernel::{Acts, Form, Kernels, Matrix, Product, fork_chunks, linear, linear_alone, quantize};
 use crate::workers::Workers;
@@ -63,6 +65,21 @@ impl<'m, 'w> Compute<'m, 'w> {
         out: &mut [f32],
         stride: usize,
     ) {
+        self.products((x, tokens), products, out, stride);
+        if !built::SCALES {
+            return;
+        }
+        for (w, at) in products.iter().filter_map(|(w, at)| Some((w.as_ref()?, *at))).filter(|(w, _)| w.scale() != 1.0)
+        {
+            for t in 0..tokens {
+                let start = at + t * stride;
+                scale(out.get_mut(start..start + w.rows()).unwrap_or_default(), w.scale());
+            }
+        }
+    }
+
+    /// Like [`times_each`](Self::times_each), without the factors of matrices.
+    fn products(&mut self, (x, tokens): (&[f32], usize), products: &[Product<'_>], out: &mut [f32], stride: usize) {
         let Self { kernels, workers, quants, scales, sums, panels, inputs, .. } = self;
         if let Some(see) = inputs {
             products.iter().filter_map(|(w, _)| *w).for_each(|w| see(w.data(), x));

@@ -29,12 +29,7 @@ impl<'m> Forward<'m, '_> {
         });
         let inner = rest;
         let of_all = |role| weights.matrix(role, index);
-        let (Some(router), Some(all_up), Some(all_down)) =
-            (of_all(Role::FfnGateInp), of_all(Role::FfnUpExps), of_all(Role::FfnDownExps))
-        else {
-            return;
-        };
-        let all_gate = of_all(Role::FfnGateExps).filter(|_| spec.gate() != Gate::None);
+        let Some(router) = of_all(Role::FfnGateInp) else { return };
 
         let beside = spec.experts_beside();
         let (before, bias) =
@@ -72,12 +67,15 @@ impl<'m> Forward<'m, '_> {
             if n == 0 {
                 continue;
             }
-            let part = |w: Matrix<'m>, rows: usize| w.part(expert * rows, rows);
-            let (w_gate, w_up, Some(w_down)) =
-                (all_gate.and_then(|w| part(w, ffn)), part(all_up, ffn), part(all_down, dim))
-            else {
-                return;
+            let part = |role, rows: usize| weights.expert(role, index, expert, rows);
+            let fused = if spec.fused_experts() { part(Role::FfnGateUpExps, 2 * ffn) } else { None };
+            let (w_gate, w_up) = match fused {
+                Some(both) => (both.part(0, ffn), both.part(ffn, ffn)),
+                None => {
+                    (part(Role::FfnGateExps, ffn).filter(|_| spec.gate() != Gate::None), part(Role::FfnUpExps, ffn))
+                }
             };
+            let Some(w_down) = part(Role::FfnDownExps, dim) else { return };
             let Some(x) = gathered.get_mut(..n * dim) else { return };
             let biases = [bias(Role::FfnGateExpsBias, ffn), bias(Role::FfnUpExpsBias, ffn)];
             expert_of(compute, spec, (w_gate, w_up, w_down), (n, ffn), biases, x, inner);

@@ -104,7 +104,7 @@ impl<'m, 'w> Forward<'m, 'w> {
     ) -> Result<Self, Error> {
         let Sizes { context, threads } = sizes;
         let spec = model.spec();
-        let weights = Weights::new(model.gguf(), spec, pieces.weights)?;
+        let weights = Weights::new(model.gguf(), spec, pieces.weights, pieces.vectors)?;
         let rotary = [
             Rotary::new(spec, 0, context, &weights, pieces.frequencies, pieces.rotations),
             Rotary::new(spec, 1, context, &weights, pieces.local_frequencies, pieces.local_rotations),
@@ -114,7 +114,7 @@ impl<'m, 'w> Forward<'m, 'w> {
         } else {
             let other = match model.encoder() {
                 Some(spec) => {
-                    let weights = Weights::new(model.gguf(), spec, pieces.source_weights)?;
+                    let weights = Weights::new(model.gguf(), spec, pieces.source_weights, pieces.source_vectors)?;
                     let relative = Relative::new(spec, &weights, context, pieces.source_biases);
                     Some((spec, weights, relative))
                 }

@@ -13,7 +13,7 @@ use crate::quant::le_f32;
 /// Distances from here on share the last bucket. All files use this value.
 const FURTHEST: usize = 128;
 
-/// Biases of one stack: `[heads][distances]`, in the order of the keys' positions.
+/// Biases of one stack: `[heads][distances]` of all layers or of each layer, in the order of the keys' positions.
 #[derive(Default)]
 pub(crate) struct Relative<'w> {
     table: &'w [f32],
@@ -21,6 +21,8 @@ pub(crate) struct Relative<'w> {
     stride: usize,
     /// Index of distance 0.
     middle: usize,
+    /// Heads from a layer's biases to the next layer's; 0 if all layers share them.
+    layer: usize,
 }
 
 impl<'w> Relative<'w> {
@@ -33,8 +35,9 @@ impl<'w> Relative<'w> {
         };
         let causal = spec.is_causal();
         let (stride, middle) = (distances(causal, context), context - 1);
-        let learned = weights.vector(Role::AttnRelB, 0);
-        for (head, numbers) in rows_mut(table, stride).enumerate() {
+        for (row, numbers) in rows_mut(table, stride).enumerate() {
+            let (layer, head) = (row.checked_div(spec.heads).unwrap_or(0), row.checked_rem(spec.heads).unwrap_or(0));
+            let learned = weights.vector(Role::AttnRelB, layer);
             for (i, number) in numbers.iter_mut().enumerate() {
                 // Distance of the key before or after the query.
                 let (back, ahead) = (middle.saturating_sub(i), i.saturating_sub(middle));
@@ -45,15 +48,15 @@ impl<'w> Relative<'w> {
                 };
             }
         }
-        Self { table, stride, middle }
+        Self { table, stride, middle, layer: if spec.own_biases() { spec.heads } else { 0 } }
     }
 
-    /// Biases for heads from `head` on and tokens from `position` on.
-    pub fn bias(&self, head: usize, position: usize) -> Bias<'_> {
+    /// Biases of a layer for heads from `head` on and tokens from `position` on.
+    pub fn bias(&self, layer: usize, head: usize, position: usize) -> Bias<'_> {
         if !built::RELATIVE_POSITIONS {
             return Bias::NONE;
         }
-        let table = self.table.get(head * self.stride..).unwrap_or(&[]);
+        let table = self.table.get((layer * self.layer + head) * self.stride..).unwrap_or(&[]);
         Bias { table, stride: self.stride, start: self.middle.saturating_sub(position) }
     }
 }

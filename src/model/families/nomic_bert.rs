@@ -21,7 +21,6 @@ pub(super) const fn nomic<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error
         placement: Placement { pre_norm: false, post_norm: false, residual_norm: true },
         qkv_bias: Need::Optional,
         linear_bias: Need::Optional,
-        fused_qkv: keys.has("blk.0.attn_qkv.weight"),
         ..keys.ranking(PooledActivation::Tanh, encoder)
     })
 }

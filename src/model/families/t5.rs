@@ -34,6 +34,7 @@ const fn parts<'a>(keys: &mut Keys<'_, 'a>, spec: Spec<'a>) -> Result<Spec<'a>, 
     Ok(Spec {
         global: HeadSpec { rope: None, ..heads },
         positions: Positions::Relative { buckets },
+        own_biases: keys.has("enc.blk.1.attn_rel_b.weight"), // UMT5
         norm_eps,
         attention_scale: Some(1.0),
         activation: if gated { Activation::GeluTanh } else { Activation::Relu },
