@@ -322,7 +322,9 @@ impl Role {
             Some(latent) => (true, latent.absorbed, latent.q_rank > 0),
             None => (false, false, false),
         };
-        let apart = !spec.fused_qkv() && !latent;
+        // Layers that share keys and values have q alone.
+        let fused = spec.fused_qkv() && layer.owns_kv;
+        let apart = !fused && !latent;
         let altup = spec.altup().is_some();
         if !layer.has_attention() && self.is_attention() && !(delta && matches!(self, Self::AttnQkv)) {
             return Need::Absent;
@@ -390,8 +392,8 @@ impl Role {
             Self::ShortConvIn | Self::ShortConv | Self::ShortConvOut => required_if(short),
             Self::OutputNormBias => required_if(spec.final_norm && biased),
             Self::PostAttentionNorm | Self::PostFfwNorm => required_if(post_norm),
-            Self::AttnQkv => required_if(spec.fused_qkv() || delta),
-            Self::AttnQkvBias => need_if(spec.fused_qkv(), spec.qkv_bias),
+            Self::AttnQkv => required_if(fused || delta),
+            Self::AttnQkvBias => need_if(fused, spec.qkv_bias),
             Self::AttnQ => required_if(apart || latent && !low),
             Self::AttnQA | Self::AttnQANorm | Self::AttnQB => required_if(low),
             Self::AttnKvA | Self::AttnKvANorm => required_if(latent),
@@ -399,8 +401,8 @@ impl Role {
             Self::AttnKvB => required_if(latent && !absorbed),
             Self::AttnK => need_if_owned(layer, required_if(apart)),
             Self::AttnV => need_if_owned(layer, need_if(apart, if spec.v_from_k() { Optional } else { Required })),
-            Self::AttnQBias => need_if(!spec.fused_qkv(), spec.qkv_bias),
-            Self::AttnKBias | Self::AttnVBias => need_if_owned(layer, need_if(!spec.fused_qkv(), spec.qkv_bias)),
+            Self::AttnQBias => need_if(!fused, spec.qkv_bias),
+            Self::AttnKBias | Self::AttnVBias => need_if_owned(layer, need_if(!fused, spec.qkv_bias)),
             Self::AttnQNorm => spec.qk_norm().need(),
             Self::AttnKNorm => need_if_owned(layer, spec.qk_norm().need()),
             Self::AttnOutputBias => spec.linear_bias,

@@ -131,7 +131,7 @@ fn keys_that_mean_something() {
     let mut file = tiny("qwen2");
     file.set("qwen2.expert_count", 4u32);
     let said = error(&file).to_string();
-    assert!(said.starts_with("the metadata key qwen2.expert_count asks for experts"), "{said}");
+    assert!(said.starts_with("the metadata key qwen2.expert_count requires experts"), "{said}");
 }
 
 /// A size that is the same for all layers, as an array.
