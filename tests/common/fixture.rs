@@ -74,6 +74,7 @@ pub const DECODERS: &[&str] = &[
     "qwen2_fused_qkv",
     "qwen3moe_fused_qkv",
     "qwen35moe_fused",
+    "gemma4_moe",
     "olmo3",
     "olmo3_yarn",
     "glm4",

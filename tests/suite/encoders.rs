@@ -68,7 +68,7 @@ fn check(case: &Case, file: &[u8], start: u32, banned: Option<u32>) {
 
 #[test]
 fn t5() {
-    for name in ["t5_relu", "t5_gated"] {
+    for name in ["t5_relu", "t5_gated", "umt5"] {
         let Some(case) = Case::find(name, "model.gguf") else { continue };
         check(&case, &case.file("model.gguf"), 0, None);
     }

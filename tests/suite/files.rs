@@ -471,7 +471,7 @@ fn factors_of_matrices() {
         let mut factors = vec![];
         for tensor in &mut scaled.tensors {
             let name = String::from_utf8(tensor.name.clone()).unwrap();
-            let vectors = ["norm", "conv", "rel_b", "embd", "types", "dense", "scale"];
+            let vectors = ["norm", "conv", "rel_b", "embd", "types", "dense", "scale", "gate_inp"];
             if tensor.dims.len() < 2 || tensor.dims[1] < 2 || vectors.iter().any(|part| name.contains(part)) {
                 continue;
             }
