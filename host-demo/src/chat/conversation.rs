@@ -1,4 +1,4 @@
-//! A conversation as clients send it, made into what the model's template takes.
+//! Converts the messages of a client to the form that the model's template accepts.
 
 use std::sync::Arc;
 
@@ -9,31 +9,31 @@ use serde_json::{Map, Value, json};
 use super::dialect::{self, Call, Dialect, GateSettings, Marks, Own, Probe, Reader, Template, Tools};
 use crate::text;
 
-/// How a model converses: its template, and the forms of its thoughts and calls.
+/// A model's conversation style: its template, and the forms of its thoughts and calls.
 #[derive(Clone)]
 pub struct Style {
     pub dialect: Arc<Dialect>,
     pub marks: Arc<Marks>,
     pub probe: Probe,
-    /// Whether the template takes identifiers of calls of nine characters only.
+    /// True if the template only accepts call identifiers of nine characters.
     wants_short_ids: bool,
     knows_thoughts: bool,
-    /// Switches of thoughts that the template reads.
+    /// Variables of the template that turn thoughts on or off.
     switches: Vec<&'static str>,
 }
 
-/// A conversation for a template.
+/// A conversation in the form that a template accepts.
 pub struct Conversation {
     pub messages: Vec<Value>,
-    /// Functions that the template shows.
+    /// Functions that are passed to the template.
     pub tools: Vec<Value>,
-    /// What the template cannot show, and where it stands instead.
+    /// A warning if the template cannot show something, with the place where it is put instead.
     pub warning: Option<&'static str>,
 }
 
-/// The names under which templates turn thoughts on and off.
+/// Names of template variables that turn thoughts on or off.
 const SWITCHES: [&str; 3] = ["enable_thinking", "thinking", "think"];
-/// The names under which templates take an effort.
+/// Names of template variables that set an effort.
 const EFFORTS: [&str; 2] = ["reasoning_effort", "thinking_effort"];
 
 impl Style {
@@ -55,24 +55,24 @@ impl Style {
         }
     }
 
-    /// The reader of an answer to `prompt`.
+    /// Returns the reader for an answer to `prompt`.
     pub fn reader(&self, tools: &Arc<Tools>, prompt: &str) -> Reader {
         Reader::new(self.dialect.clone(), tools.clone(), prompt)
     }
 
-    /// Whether the template knows thoughts.
+    /// Returns true if the template supports thoughts.
     pub fn thinks(&self) -> bool {
         self.knows_thoughts
     }
 
-    /// The variables that turn thoughts on or off; `None` if the template has no switch.
+    /// Returns the variables that turn thoughts on or off; `None` if the template has no switch.
     pub fn thinking(&self, is_on: bool) -> Option<Map<String, Value>> {
         let found = SWITCHES.iter().filter(|name| self.switches.contains(name));
         let map: Map<String, Value> = found.map(|name| (name.to_string(), json!(is_on))).collect();
         Some(map).filter(|map| !map.is_empty())
     }
 
-    /// The variables for an effort; `None` if the template takes none.
+    /// Returns the variables for an effort; `None` if the template has no such variable.
     pub fn effort(&self, effort: &str) -> Option<Map<String, Value>> {
         if effort == "none" {
             return self.thinking(false);
@@ -82,8 +82,8 @@ impl Style {
         Some(map).filter(|map| !map.is_empty()).or_else(|| self.thinking(true))
     }
 
-    /// The gate at the end of the thought that a prompt has opened; `None` if it has opened none, or if neither a grammar
-    /// nor a budget needs a gate.
+    /// Returns the gate at the end of the thought that the prompt has opened. Returns `None` if no thought is open, or
+    /// if neither a grammar nor a budget needs a gate.
     pub fn thought_gate(
         &self,
         tokenizer: &Tokenizer<'_, '_>,
@@ -99,16 +99,16 @@ impl Style {
         Ok(Some(GateSettings { until: form.close.clone(), budget, closing }))
     }
 
-    /// The conversation as the template takes it.
+    /// Returns the conversation in the form that the template accepts.
     ///
     /// # Errors
     ///
-    /// A message that is none.
+    /// A message is invalid.
     pub fn conversation(&self, messages: &[Value], tools: &[Value]) -> Result<Conversation, String> {
         let mut messages = messages.iter().map(|message| self.message(message)).collect::<Result<Vec<_>, _>>()?;
         let mut tools = tools.to_vec();
         let mut warning = None;
-        // A template that shows calls is for a model that was trained with them: its prompt stays as it is.
+        // A template that shows calls belongs to a model trained with calls: its prompt is left unchanged.
         if !tools.is_empty() && !self.probe.shows_tools && !self.probe.shows_calls {
             warning = Some("the chat template shows no functions: they are in the system message");
             let text = self.instructions(&tools);
@@ -124,7 +124,7 @@ impl Style {
         Ok(Conversation { messages, tools, warning })
     }
 
-    /// The functions as text, for a system message.
+    /// Describes the functions as text, for a system message.
     fn instructions(&self, tools: &[Value]) -> String {
         let lines: Vec<String> = tools.iter().map(Value::to_string).collect();
         let lines = lines.join("\n");
@@ -177,7 +177,8 @@ impl Style {
         Ok(Value::Object(object))
     }
 
-    /// Calls of an earlier answer: arguments as the template wants them, or all of it as text where it shows none.
+    /// Converts the calls of an earlier answer: arguments as the template expects them, or the whole call as text if
+    /// the template does not show calls.
     fn calls(&self, object: &mut Map<String, Value>, is_empty: bool) -> Result<(), String> {
         let mut calls = object.remove("tool_calls").unwrap_or_default();
         let mut written = Vec::new();
@@ -210,7 +211,7 @@ impl Style {
         Ok(())
     }
 
-    /// An identifier of a call that the template takes.
+    /// Returns a call identifier that the template accepts.
     fn id(&self, id: &str) -> String {
         let is_short = id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
         if !self.wants_short_ids || is_short {
@@ -223,7 +224,7 @@ impl Style {
     }
 }
 
-/// The texts of a message's parts.
+/// Joins the texts of a message's parts.
 fn text_of(parts: &[Value]) -> Result<String, String> {
     let wrong = || "only parts of text can be read, no images or sounds".to_string();
     let text = |part: &Value| {
@@ -233,13 +234,13 @@ fn text_of(parts: &[Value]) -> Result<String, String> {
     parts.iter().map(text).collect::<Result<Vec<_>, _>>().map(|texts| texts.concat())
 }
 
-/// Whether `name` stands in a template as a word.
+/// Returns true if `name` occurs in a template as a word.
 fn is_word(source: &str, name: &str) -> bool {
     let is_part = |c: char| c.is_alphanumeric() || c == '_';
     source.match_indices(name).any(|(at, _)| {
         let before = source[..at].chars().next_back();
         let after = source[at + name.len()..].chars().next();
-        // An attribute or a text in quotes is no variable.
+        // An attribute or a quoted text is not a variable.
         !before.is_some_and(|c| is_part(c) || ".'\"<".contains(c)) && !after.is_some_and(|c| is_part(c) || c == '>')
     })
 }

@@ -1,9 +1,9 @@
-//! What users write never becomes control tokens.
+//! Keeps text written by users from being read as control tokens.
 //!
-//! Whatever in a conversation is spelled like a control token, or could be one together with what the
-//! template puts next to it, is marked before the template sees it. In the prompt the marks say which control
-//! tokens are the template's own; the others are read as text. Everything else is untouched, so a prompt
-//! has the same tokens as without this.
+//! Marks every control token spelled out in a conversation, and every text that could become one next to the template's
+//! own text, before the template is rendered. In the prompt the marks tell which control tokens are the template's own;
+//! the others are encoded as text. All other text is unchanged, so a prompt without such text has the same tokens as
+//! without this module.
 
 use std::ops::Range;
 
@@ -14,18 +14,18 @@ use minijinja::value::{Value, ValueKind};
 
 use crate::text;
 
-/// Around a control token that a user wrote: noncharacters, which no text has.
+/// Start of a control token that a user wrote. The marks are noncharacters, which do not occur in text.
 const OPEN: char = '\u{fdd0}';
 const CLOSE: char = '\u{fdd1}';
-/// Where a user's text begins or ends with part of one.
+/// Marks a place where a user's text begins or ends with part of a control token.
 const EDGE: char = '\u{fdd2}';
 const MARKS: [char; 3] = [OPEN, CLOSE, EDGE];
 
 /// The control tokens of a vocabulary.
 pub struct ControlTokens {
-    /// Sorted, without doubles.
+    /// Sorted, without duplicates.
     spelled: Vec<String>,
-    /// The same from their ends.
+    /// The same, each reversed, sorted.
     backwards: Vec<String>,
     longest: usize,
 }
@@ -34,7 +34,7 @@ pub struct ControlTokens {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Prompt {
     pub text: String,
-    /// Control tokens that are none: a user wrote them.
+    /// Control tokens that a user wrote: they are encoded as text.
     quoted: Vec<Range<usize>>,
 }
 
@@ -57,7 +57,7 @@ impl ControlTokens {
         Self { spelled, backwards, longest }
     }
 
-    /// `value` with marks in its texts; `None` if nothing in it needs one.
+    /// Returns `value` with marks in its texts; `None` if no text needs a mark.
     pub fn mark(&self, value: &Value) -> Option<Value> {
         let mut changed = false;
         let marked = self.marked(value, &mut changed);
@@ -117,7 +117,7 @@ impl ControlTokens {
         out
     }
 
-    /// Control tokens in `text` from left to right, the longest at each place.
+    /// Finds control tokens in `text` from left to right, the longest at each position.
     fn occurrences(&self, text: &str) -> Vec<Range<usize>> {
         let mut found = Vec::new();
         let mut at = 0;
@@ -134,8 +134,7 @@ impl ControlTokens {
     }
 
     fn longest_at(&self, text: &str) -> Option<usize> {
-        // Those that `text` begins with are not after it in the order of the alphabet, and not far before it:
-        // all between share the beginning.
+        // Prefixes of `text` sort at or before it, and close to it: all entries between share the prefix.
         let after = self.spelled.partition_point(|token| token.as_str() <= text);
         let mut candidates = self.spelled[..after].iter().rev();
         let first = text.chars().next()?;
@@ -146,7 +145,7 @@ impl ControlTokens {
         })?
     }
 
-    /// Takes the marks out of a rendered conversation.
+    /// Removes the marks from a rendered conversation.
     pub fn prompt(&self, rendered: &str) -> Prompt {
         let mut text = String::with_capacity(rendered.len());
         let mut marked = Vec::new();
@@ -160,13 +159,14 @@ impl ControlTokens {
             }
         }
         let mut quoted = self.occurrences(&text);
-        // A mark at the very edge of a token does not touch it.
+        // A mark at the very edge of a token does not overlap it.
         quoted.retain(|token| marked.iter().any(|mark| mark.start < token.end && token.start < mark.end));
         Prompt { text, quoted }
     }
 }
 
-/// Whether the first or last `n` characters of a text, for some `n`, are how a longer one of `sorted` begins.
+/// Returns true if the first or last `n` characters of a text, for some `n`, are a proper prefix of an entry of
+/// `sorted`.
 fn begins_one(sorted: &[String], part: &mut dyn FnMut(usize) -> String, longest: usize) -> bool {
     (1..longest).any(|n| {
         let part = part(n);
@@ -179,16 +179,16 @@ fn begins_one(sorted: &[String], part: &mut dyn FnMut(usize) -> String, longest:
 }
 
 impl Prompt {
-    /// A text in which everything is the template's.
+    /// A prompt in which all text is the template's.
     #[cfg(test)]
     fn plain(text: &str) -> Self {
         Self { text: text.to_string(), quoted: Vec::new() }
     }
 
-    /// The tokens, with BOS before them if the file says so and the template has not put it there.
+    /// Encodes the prompt. Adds BOS if the file requests it and the template has not written it.
     pub fn encode(&self, tokenizer: &Tokenizer<'_, '_>) -> Result<Vec<TokenId>> {
         let bos = tokenizer.bos().filter(|_| tokenizer.add_bos());
-        // The template's own: a user's text may begin so, too.
+        // The template's own BOS. A user's text may begin with its spelling, too.
         let is_own = self.quoted.first().is_none_or(|quoted| quoted.start > 0);
         let missing = bos.filter(|bos| !(is_own && self.text.as_bytes().starts_with(tokenizer.spelling(*bos))));
         let mut ids = Vec::from_iter(missing);
@@ -196,7 +196,7 @@ impl Prompt {
         Ok(ids)
     }
 
-    /// The tokens of the text from `at` on.
+    /// Encodes the text from `at` on.
     pub fn encode_after(&self, mut at: usize, tokenizer: &Tokenizer<'_, '_>) -> Result<Vec<TokenId>> {
         let mut ids = Vec::new();
         let quoted = self.quoted.iter().filter(|token| token.start >= at).collect::<Vec<_>>();
@@ -220,7 +220,7 @@ mod tests {
         )
     }
 
-    /// What becomes of a conversation in a template that writes messages one after the other.
+    /// Renders texts with a template that concatenates messages, and returns the quoted control tokens.
     fn quoted(parts: &[&str]) -> Vec<String> {
         let tokens = tokens();
         let mut rendered = "<|im_start|>".to_string();
@@ -277,11 +277,11 @@ mod tests {
             let text = String::from_utf8(text::decode(&tokenizer, &ids).unwrap()).unwrap();
             assert_eq!(text.replace(' ', ""), said.replace(' ', ""), "{said}");
         }
-        // What stands where the template has no BOS is none either.
+        // If the template has no BOS, a user's text in its place is not one either.
         let ids = tokens.prompt(&tokens.marked_text("<s>a")).encode(&tokenizer).unwrap();
         assert_eq!(ids.iter().position(|id| *id == bos), Some(0), "{ids:?}");
         assert_eq!(String::from_utf8(text::decode(&tokenizer, &ids).unwrap()).unwrap().replace(' ', ""), "<s>a");
-        // Without such text the tokens are those of the whole.
+        // Without quoted text, the tokens are those of the whole text.
         let whole = text::encode(&tokenizer, b"<s>A cat sat.</s>", Encode { add_special: false, parse_special: true });
         assert_eq!(tokens.prompt("<s>A cat sat.</s>").encode(&tokenizer).unwrap(), whole.unwrap());
     }

@@ -1,4 +1,4 @@
-//! A model's own chat template, in Jinja, rendered as transformers renders it.
+//! Renders a model's own chat template (Jinja) as transformers renders it.
 
 use anyhow::{Result, anyhow};
 use minijinja::syntax::SyntaxConfig;
@@ -7,17 +7,17 @@ use minijinja::{Environment, ErrorKind, context};
 
 use super::{python, source};
 
-/// Steps after which a template is stopped; texts that it makes count by their length. A long conversation takes
-/// some hundred thousand.
+/// Maximum number of steps of a template; generated text counts by its length. A long conversation takes some hundred
+/// thousand steps.
 const FUEL: u64 = 4_000_000;
 
-/// A template may nest lists as deep as it has steps, and to drop them is recursive. Memory that is not touched
-/// costs nothing.
+/// Stack size. A template may nest lists as deep as it has steps, and dropping them is recursive. Untouched stack
+/// memory is free.
 const STACK: usize = 1 << 29;
 
-/// What a template is given.
+/// The inputs of a template.
 pub struct Inputs<'a> {
-    /// A list of messages: `role`, `content`, and what else the template looks at.
+    /// A list of messages: `role`, `content` and other fields that the template reads.
     pub messages: &'a Value,
     /// JSON schemas of functions; `None` without tools.
     pub tools: &'a Value,
@@ -25,16 +25,16 @@ pub struct Inputs<'a> {
     pub eos: &'a str,
     /// Further variables by name (`chat_template_kwargs`), or `None`.
     pub kwargs: &'a Value,
-    /// Whether the prompt asks the model for an answer at its end.
+    /// True if the prompt ends with the start of an answer (`add_generation_prompt`).
     pub asks: bool,
 }
 
-/// Why a template gave no prompt.
+/// The reason why a template returned no prompt.
 #[derive(Debug)]
 pub enum Failure {
-    /// It is not Jinja, or goes on for too long.
+    /// The template is invalid Jinja, or runs for too long.
     Broken(anyhow::Error),
-    /// It does not take this conversation, and says why.
+    /// The template rejects this conversation with this message.
     Refused(String),
 }
 
@@ -75,7 +75,7 @@ fn render_here(template: &str, inputs: &Inputs<'_>) -> Result<String, Failure> {
     })
 }
 
-/// The innermost cause in a few words, with the template's line.
+/// Describes the innermost cause briefly, with the template's line.
 fn said(error: &minijinja::Error) -> anyhow::Error {
     let mut inner = error;
     while let Some(source) = std::error::Error::source(inner).and_then(|source| source.downcast_ref()) {
@@ -112,7 +112,7 @@ fn environment() -> Environment<'static> {
     environment
 }
 
-/// A message's reasoning goes by several names; transformers gives it under those that templates read.
+/// Copies a message's reasoning to every name that templates read, as transformers does.
 fn with_reasoning(messages: &Value) -> Value {
     let Ok(list) = messages.try_iter() else { return messages.clone() };
     list.map(|message| {
@@ -160,7 +160,7 @@ mod tests {
                 "  ab |**ab*|abc...",
             ),
             ("{% block b %}x{% endblock %}{{ 'a b c'|wordwrap(3) }}", "xa b\nc"),
-            // A generator is true though it is empty, and runs once.
+            // An empty generator is true, and can be iterated once.
             ("{% set g = [1, 3]|select('even') %}{{ 'y' if g else 'n' }}{{ g is iterable }}", "yTrue"),
             ("{% set g = [2, 4]|select('even') %}{{ g|join }}{{ g|join }}", "24"),
             (
@@ -176,7 +176,7 @@ mod tests {
         }
     }
 
-    /// Row 21 of the list of hostile files: a template is the file's, too.
+    /// Row 21 of the list of hostile files: a file may contain a hostile template.
     #[test]
     fn row_21_templates_without_end_are_stopped() {
         let nested = |depth: usize, open: &str, inner: &str, close: &str| {

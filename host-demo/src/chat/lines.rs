@@ -1,4 +1,4 @@
-//! What somebody types, or what comes through a pipe.
+//! Reads input from a terminal or a pipe.
 
 use std::io::{self, BufRead, IsTerminal};
 
@@ -11,25 +11,25 @@ use rustyline::history::MemHistory;
 use rustyline::validate::{ValidationContext, ValidationResult, Validator};
 use rustyline::{Config, Editor, Helper};
 
-/// One turn's worth.
+/// The input of one turn.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Input {
     Text(String),
-    /// Ctrl-C where a line was waited for.
+    /// Ctrl-C was pressed at the prompt.
     Interrupted,
     End,
 }
 
-/// Where turns come from.
+/// The source of turns.
 pub enum Lines {
-    /// Somebody types: lines can be edited, come back with the arrow keys, and a pasted text may have several.
+    /// An interactive editor with history; a pasted text may have several lines.
     Terminal(Box<Editor<Continued, MemHistory>>),
-    /// A line is a turn.
+    /// Every line is a turn.
     Pipe,
 }
 
 impl Lines {
-    /// The editor if there is a terminal on both sides.
+    /// Opens the editor if stdin and stdout are terminals, otherwise the pipe.
     pub fn open() -> Result<Self> {
         if !(io::stdin().is_terminal() && io::stdout().is_terminal()) {
             return Ok(Self::Pipe);
@@ -62,10 +62,10 @@ impl Lines {
     }
 }
 
-/// What quotes a text of several lines.
+/// Delimits a text of several lines.
 const QUOTES: &str = "\"\"\"";
 
-/// The text of a line that is whole.
+/// Returns the text of a complete line.
 fn said(line: &str) -> String {
     match line.strip_prefix(QUOTES) {
         Some(quoted) => quoted.trim_end().trim_end_matches(QUOTES).trim_matches('\n').to_string(),
@@ -73,7 +73,7 @@ fn said(line: &str) -> String {
     }
 }
 
-/// A line that ends in a backslash goes on, and one that begins with [`QUOTES`] until there are others.
+/// Continues a line that ends in a backslash, or that begins with [`QUOTES`] until they are closed.
 pub struct Continued;
 
 fn goes_on(line: &str) -> bool {

@@ -5,10 +5,10 @@ use minijinja::{Error, State};
 
 use super::python::{invalid, string};
 
-/// No text is filled up to more than this.
+/// Maximum width of padded text.
 pub const WIDEST: usize = 1 << 16;
 
-/// Calls the method `name` of `value`. What is not here is minijinja's.
+/// Calls the method `name` of `value`. Methods not listed here are left to minijinja.
 pub fn call(state: &mut State<'_, '_>, value: &Value, name: &str, args: &[Value]) -> Result<Value, Error> {
     let here = match value.as_str() {
         Some(text) => of_text(text, name, args)?,
@@ -17,7 +17,7 @@ pub fn call(state: &mut State<'_, '_>, value: &Value, name: &str, args: &[Value]
     here.map_or_else(|| minijinja_contrib::pycompat::unknown_method_callback(state, value, name, args), Ok)
 }
 
-/// Arguments in the order of `names`, whether given by place or by name.
+/// Returns the arguments in the order of `names`, given by position or by name.
 pub fn bind<const N: usize>(args: &[Value], names: [&str; N]) -> Result<[Option<Value>; N], Error> {
     let (places, named): (&[Value], Kwargs) = from_args(args)?;
     if places.len() > N {
@@ -31,7 +31,7 @@ pub fn bind<const N: usize>(args: &[Value], names: [&str; N]) -> Result<[Option<
     Ok(bound)
 }
 
-/// The same where `None` stands for what the function takes without the argument.
+/// Like [`bind`], but `None` counts as a missing argument.
 pub fn bind_some<const N: usize>(args: &[Value], names: [&str; N]) -> Result<[Option<Value>; N], Error> {
     Ok(bind(args, names)?.map(|value| value.filter(|value| !value.is_none() && !value.is_undefined())))
 }
@@ -90,7 +90,7 @@ fn of_text(text: &str, name: &str, args: &[Value]) -> Result<Option<Value>, Erro
             let [size] = bind_some(args, ["tabsize"])?;
             expand_tabs(text, size.map_or(Ok(8), |size| width_of(Some(size)))?).into()
         }
-        // Minijinja's, which makes fields of any width.
+        // minijinja's implementation accepts fields of any width.
         "format" if has_wide_field(text) => return Err(invalid(format!("a field is wider than {WIDEST}"))),
         "title" => title(text).into(),
         "swapcase" => {
@@ -118,7 +118,7 @@ fn of_others(value: &Value, name: &str, args: &[Value]) -> Result<Option<Value>,
             let at = value.try_iter()?.position(|item| item == *wanted);
             at.map(|at| Some(at.into())).ok_or_else(|| invalid(format!("{wanted:?} is not in list")))
         }
-        // A template may not change what it was given, as in transformers.
+        // A template must not change its inputs, as in transformers.
         ("append" | "extend" | "insert" | "pop" | "remove" | "clear" | "update" | "setdefault" | "popitem", _) => {
             Err(invalid(format!("access to attribute '{name}' of this object is unsafe")))
         }
@@ -130,7 +130,7 @@ fn required([value]: [Option<Value>; 1]) -> Result<Value, Error> {
     value.ok_or_else(|| invalid("an argument is missing"))
 }
 
-/// How often at most; negative is as often as there is.
+/// Maximum number of splits or replacements; a negative number means no limit.
 fn count(most: Option<Value>) -> Result<usize, Error> {
     let most = most.map_or(Ok(-1), i64::try_from)?;
     Ok(usize::try_from(most).unwrap_or(usize::MAX))
@@ -141,7 +141,7 @@ fn width_of(width: Option<Value>) -> Result<usize, Error> {
     Ok(usize::try_from(width).unwrap_or(0).min(WIDEST))
 }
 
-/// Whether a field of a format names a number of more than five digits: its width, or how many digits are wanted.
+/// Returns true if a format field has a width or precision of more than five digits.
 fn has_wide_field(format: &str) -> bool {
     format.split('{').skip(1).any(|field| {
         let field = field.split('}').next().unwrap_or_default();
@@ -153,7 +153,7 @@ fn is_all(text: &str, is: impl Fn(char) -> bool) -> Value {
     (!text.is_empty() && text.chars().all(is)).into()
 }
 
-/// What Python's `str.strip` takes as white space.
+/// White space of Python's `str.strip`.
 fn is_space(c: char) -> bool {
     c.is_whitespace() || ('\x1c'..='\x1f').contains(&c)
 }
@@ -164,7 +164,7 @@ pub fn strip(text: &str, chars: Option<&str>, start: bool, end: bool) -> String 
     if end { text.trim_end_matches(is_cut) } else { text }.to_string()
 }
 
-/// At most `most` cuts; without `by` at white space, of which nothing is left at the cuts and ends.
+/// Splits at most `most` times; without `by`, at runs of white space, which are removed.
 fn split<'t>(text: &'t str, by: Option<&str>, most: usize) -> Vec<&'t str> {
     let Some(by) = by else {
         let (mut parts, mut rest) = (Vec::new(), text.trim_start_matches(is_space));
@@ -178,7 +178,7 @@ fn split<'t>(text: &'t str, by: Option<&str>, most: usize) -> Vec<&'t str> {
     text.splitn(most.saturating_add(1), by).collect()
 }
 
-/// The same from the end.
+/// Like [`split`], from the end.
 fn rsplit<'t>(text: &'t str, by: Option<&str>, most: usize) -> Vec<&'t str> {
     let mut parts = match by {
         Some(by) => text.rsplitn(most.saturating_add(1), by).collect(),
@@ -212,7 +212,7 @@ fn lines(text: &str, keep_ends: bool) -> Vec<&str> {
     lines
 }
 
-/// The methods that look for a text in `text[start:end]`.
+/// Methods that search for a text in `text[start:end]`.
 fn search(text: &str, name: &str, args: &[Value]) -> Result<Value, Error> {
     let [wanted, start, end] = bind_some(args, ["sub", "start", "end"])?;
     let wanted = required([wanted])?;
@@ -273,7 +273,7 @@ fn expand_tabs(text: &str, size: usize) -> String {
     out
 }
 
-/// Every letter after one that is none is a capital.
+/// Capitalizes every letter that does not follow a letter.
 fn title(text: &str) -> String {
     let mut after_letter = false;
     let mut out = String::new();

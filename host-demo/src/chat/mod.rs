@@ -1,4 +1,4 @@
-//! Conversations: prompts by the model's own template or a well-known format, and answers told apart.
+//! Conversations: renders prompts with the model's own template or a well-known format, and parses answers.
 
 mod conversation;
 pub mod dialect;

@@ -1,4 +1,4 @@
-//! Values as Python writes them, and the filters and tests whose answers differ in minijinja.
+//! Python's formatting of values, and filters and tests that differ from minijinja's.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -9,7 +9,7 @@ use minijinja::{Environment, Error, ErrorKind, State, filters};
 
 use super::methods::{self, bind, bind_some};
 
-/// Python's forms of what minijinja has in its own.
+/// Adds Python's versions of filters and tests that minijinja implements differently.
 pub fn add_to(environment: &mut Environment<'_>) {
     minijinja_contrib::add_to_environment(environment);
     environment.set_unknown_method_callback(methods::call);
@@ -18,7 +18,7 @@ pub fn add_to(environment: &mut Environment<'_>) {
     environment.add_filter("tojson", tojson);
     environment.add_filter("string", |value: &Value| string(value));
     environment.add_filter("safe", |value: &Value| Value::from_safe_string(string(value)));
-    // Generators in Jinja2: neither a length nor JSON.
+    // Generators in Jinja2: they have neither a length nor JSON.
     environment.add_filter("map", |state: &mut State<'_, '_>, value, args| filters::map(state, value, args).map(lazy));
     environment.add_filter("select", |state: &mut State<'_, '_>, value, test: Option<Cow<'_, str>>, args| {
         filters::select(state, value, test, args).map(lazy)
@@ -84,8 +84,8 @@ pub fn add_to(environment: &mut Environment<'_>) {
     environment.add_test("float", |value: &Value| value.kind() == ValueKind::Number && !value.is_integer());
 }
 
-/// What a loop is over. Python has nothing to loop over in `None`; of characters minijinja does not know which is
-/// the last one.
+/// Returns the items of a loop. Looping over `None` is an error in Python. A text is split into characters, because
+/// minijinja does not mark the last one (`loop.last`).
 pub fn each(value: Value) -> Result<Value, Error> {
     if value.is_none() {
         return Err(invalid("'NoneType' object is not iterable"));
@@ -99,7 +99,7 @@ pub fn each(value: Value) -> Result<Value, Error> {
 
 /// `format % value`.
 pub fn percent(state: &mut State<'_, '_>, format: &Value, value: Value) -> Result<Value, Error> {
-    // Numbers are formatted as such, and all else as its text.
+    // Numbers are formatted as numbers, all other values as text.
     let argument = |value: Value| match value.kind() {
         ValueKind::Number => value,
         _ => Value::from(string(&value)),
@@ -117,7 +117,7 @@ pub fn percent(state: &mut State<'_, '_>, format: &Value, value: Value) -> Resul
     state.apply_filter("format", &args)
 }
 
-/// Arguments that were given by place, by name.
+/// Converts positional arguments to named ones.
 fn named<const N: usize>(args: Rest<ValueOrKwargs>, names: [&str; N]) -> Result<Kwargs, Error> {
     let bound = bind_some(&args.into_values(), names)?;
     Ok(names.into_iter().zip(bound).filter_map(|(name, value)| Some((name, value?))).collect())
@@ -133,7 +133,7 @@ pub fn invalid(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::InvalidOperation, message.into())
 }
 
-/// What a filter yields item by item, once.
+/// The items of a filter that can be iterated once.
 #[derive(Debug)]
 struct Generator(Mutex<Vec<Value>>);
 
@@ -169,7 +169,7 @@ fn is_generator(value: &Value) -> bool {
     value.downcast_object_ref::<Generator>().is_some()
 }
 
-/// Lists, and what minijinja makes of two that are added.
+/// Returns true for lists and for minijinja's result of adding two lists.
 fn is_list(value: &Value) -> bool {
     match value.kind() {
         ValueKind::Seq => true,
@@ -178,15 +178,15 @@ fn is_list(value: &Value) -> bool {
     }
 }
 
-/// A list of the items of one, and anything else as it is. Of generators nothing is taken.
+/// Returns a list's items as a new list, and any other value unchanged. Generators are not consumed.
 pub fn flat(state: &State<'_, '_>, value: &Value) -> Result<Value, Error> {
     let Some(len) = value.len().filter(|_| is_list(value) && !value.is_tuple()) else { return Ok(value.clone()) };
     state.consume_fuel(len as u64)?;
     Ok(Value::from(value.try_iter()?.collect::<Vec<_>>()))
 }
 
-/// `a + b + ...` where one of them is [safe](Value::is_safe): the others are escaped, as Python's Markup
-/// does it even where nothing else is.
+/// `a + b + ...` with at least one [safe](Value::is_safe) operand: the others are escaped, as Python's Markup does even
+/// if output is not escaped.
 pub fn add_markup(parts: Rest<Value>) -> Result<Value, Error> {
     let mut parts = parts.iter().cloned();
     let mut sum = parts.next().unwrap_or_default();
@@ -245,7 +245,7 @@ fn float(value: &Value) -> Option<f64> {
     (value.kind() == ValueKind::Number && !value.is_integer()).then(|| f64::try_from(value.clone()).ok()).flatten()
 }
 
-/// The shortest decimal, with an exponent where Python has one.
+/// The shortest decimal, with an exponent where Python writes one.
 fn float_text(number: f64) -> String {
     if !number.is_finite() {
         return if number.is_nan() {
@@ -264,7 +264,7 @@ fn float_text(number: f64) -> String {
     }
 }
 
-/// `int(value)`, if it is one.
+/// `int(value)`, if it is an integer.
 fn int(value: &Value) -> Option<i64> {
     match value.kind() {
         ValueKind::Number => i64::try_from(value.clone()).ok().or_else(|| Some(float(value)?.trunc() as i64)),
@@ -307,7 +307,7 @@ fn tojson(value: &Value, args: Rest<ValueOrKwargs>) -> Result<String, Error> {
     Ok(json.out)
 }
 
-/// Deeper values are not written: that is recursive.
+/// Maximum depth of written values, because writing is recursive.
 const DEEPEST: usize = 200;
 
 struct Json {

@@ -1,4 +1,4 @@
-//! The template of a conversation: the model's own, one from a file, or a well-known format.
+//! The template of a conversation: the model's own, a template from a file, or a well-known format.
 
 use std::cell::Cell;
 
@@ -17,13 +17,13 @@ use crate::output::note;
 /// The key of a model's own template.
 const KEY: &str = "tokenizer.chat_template";
 
-/// Makes prompts of conversations.
+/// Renders prompts from conversations.
 pub struct Renderer {
     jinja: Option<String>,
-    /// What takes the place of a template that is not there or fails.
+    /// The format used if there is no template or if it fails.
     format: Format,
     control_tokens: ControlTokens,
-    /// Whether the model is the built-in one, which knows stories and no conversations.
+    /// True for the built-in model, which is trained on stories, not on conversations.
     tells_stories: bool,
     bos: String,
     eos: String,
@@ -35,7 +35,7 @@ pub struct Renderer {
 }
 
 impl Renderer {
-    /// `name` is a well-known format or `auto`; `template` is Jinja and comes before the model's own.
+    /// `name` is a well-known format or `auto`; `template` is Jinja source that replaces the model's own.
     pub fn new(gguf: &Gguf<'_>, tokenizer: &Tokenizer<'_, '_>, name: &str, template: Option<String>) -> Result<Self> {
         let spelled = |id: Option<u32>| {
             id.map(|id| String::from_utf8_lossy(tokenizer.spelling(id)).into_owned()).unwrap_or_default()
@@ -59,13 +59,13 @@ impl Renderer {
         })
     }
 
-    /// Lets the built-in model, which has no template, tell the stories that are asked for.
+    /// Lets the built-in model, which has no template, tell requested stories.
     pub fn tell_stories(&mut self, gguf: &Gguf<'_>) {
         let name = gguf.keys().find(|(key, _)| *key == "general.name");
         self.tells_stories = self.jinja.is_none() && matches!(name, Some((_, Meta::Str(b"Arenite Stories"))));
     }
 
-    /// What the prompts are made by, for people.
+    /// Describes the template or format in use.
     pub fn name(&self) -> String {
         match self.jinja {
             Some(_) if !self.warned.get() => "its Jinja template".to_string(),
@@ -74,12 +74,12 @@ impl Renderer {
         }
     }
 
-    /// What a model writes at the end of an answer.
+    /// The text that ends a model's answer.
     pub fn stop(&self) -> &'static str {
         self.format.stop()
     }
 
-    /// The text of the prompt, exactly; a template that fails is an error.
+    /// Renders the prompt; a template that fails is an error.
     pub fn exact(&self, messages: &[Value]) -> Result<String> {
         match &self.jinja {
             Some(jinja) => self.with_jinja(jinja, messages).map_err(|failure| match failure {
@@ -90,12 +90,13 @@ impl Renderer {
         }
     }
 
-    /// What the answer to the last message begins with, if the model does not choose that.
+    /// Returns the fixed beginning of the answer to the last message, if there is one.
     pub fn opening(&self, messages: &[Value]) -> Option<String> {
         if self.tells_stories { story::opening(&content(messages.last()?)) } else { None }
     }
 
-    /// The prompt. Where the template fails or refuses, the format that it looks like takes its place, with a warning.
+    /// Renders the prompt. If the template fails or rejects the conversation, the closest format is used, with a
+    /// warning.
     pub fn prompt(&self, messages: &[Value]) -> Prompt {
         self.try_prompt(messages).unwrap_or_else(|why| {
             self.warn(&format!("refuses this conversation: {why}"));
@@ -103,7 +104,7 @@ impl Renderer {
         })
     }
 
-    /// The prompt, or why the template refuses the conversation.
+    /// Renders the prompt, or returns the template's reason for rejecting the conversation.
     pub fn try_prompt(&self, messages: &[Value]) -> Result<Prompt, String> {
         if let Some(opening) = self.opening(messages) {
             return Ok(self.control_tokens.prompt(&opening));
@@ -129,7 +130,7 @@ impl Renderer {
         Ok(self.control_tokens.prompt(&rendered))
     }
 
-    /// Says once that the format takes the template's place.
+    /// Warns once that the format replaces the template.
     fn warn(&self, why: &str) {
         if !self.warned.replace(true) {
             let name = self.format.name();
@@ -147,7 +148,7 @@ impl Renderer {
         jinja::render(jinja, &inputs)
     }
 
-    /// In the format, with marks in what is not its own.
+    /// Renders with the format; the users' texts are marked.
     fn with_format(&self, messages: &[Value]) -> String {
         let contents: Vec<_> = messages.iter().map(content).collect();
         let messages: Vec<_> = messages
@@ -192,7 +193,7 @@ fn named(name: &str) -> Result<Format> {
     })
 }
 
-/// The template in the file.
+/// Returns the template in the file.
 fn own_template(gguf: &Gguf<'_>) -> Option<String> {
     match gguf.keys().find(|(key, _)| *key == KEY)?.1 {
         Meta::Str(text) => Some(String::from_utf8_lossy(text).into_owned()),
@@ -200,7 +201,7 @@ fn own_template(gguf: &Gguf<'_>) -> Option<String> {
     }
 }
 
-/// Who wrote a message, as far as the formats know.
+/// Returns the role of a message, mapped to the roles of the formats.
 fn role(message: &Value) -> Role {
     match message.get_attr("role").ok().as_ref().and_then(Value::as_str) {
         Some("system" | "developer") => Role::System,
@@ -210,7 +211,7 @@ fn role(message: &Value) -> Role {
     }
 }
 
-/// A message's text: a string, or the texts of its parts.
+/// Returns a message's text: a string, or the joined texts of its parts.
 pub fn content(message: &Value) -> String {
     let Ok(content) = message.get_attr("content") else { return String::new() };
     match content.kind() {

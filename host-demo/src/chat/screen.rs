@@ -1,4 +1,4 @@
-//! An answer as it comes, on a terminal or in a pipe.
+//! Prints an answer to a terminal or a pipe while it is generated.
 
 use anyhow::Result;
 use clap::ValueEnum;
@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use super::dialect::{Part, Reader};
 use crate::output::Out;
 
-/// How thoughts are shown.
+/// The display of thoughts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Reasoning {
     Show,
@@ -17,20 +17,20 @@ pub enum Reasoning {
 const DIM: &str = "\x1b[2m";
 const PLAIN: &str = "\x1b[0m";
 
-/// Shows one answer.
+/// Prints one answer.
 pub struct Screen {
     out: Out,
     reasoning: Reasoning,
     reader: Reader,
     is_dim: bool,
-    /// Whether the last part was a thought: an empty line comes between it and the answer.
+    /// True if the last part was a thought: an empty line separates it from the answer.
     after_thought: bool,
-    /// Whether the last line is unfinished.
+    /// True if the last line is unfinished.
     open: bool,
 }
 
 impl Screen {
-    /// Shows what `reader` tells apart.
+    /// Prints the parts that `reader` returns.
     pub fn new(reasoning: Reasoning, reader: Reader) -> Self {
         Self { out: Out::lock(), reasoning, reader, is_dim: false, after_thought: false, open: false }
     }

@@ -1,26 +1,26 @@
-//! What Jinja2 reads and minijinja does not, put into words that both read the same way.
+//! Rewrites Jinja2 syntax that minijinja lacks or treats differently.
 //!
-//! - `{% generation %}` marks what training looks at. It prints its body, as `{% with %}` does.
-//! - Strings side by side are one string: `'a' 'b'`.
-//! - A loop over `None` is an error in Python and an empty loop in minijinja: what is looped over goes
+//! - `{% generation %}` marks the text used for training. It prints its body, like `{% with %}`.
+//! - Adjacent strings are one string: `'a' 'b'`.
+//! - A loop over `None` is an error in Python and an empty loop in minijinja: the value of a loop is passed
 //!   through [`EACH`].
 //! - `'%s' % x` is a [filter](PERCENT).
 //! - `'a'|safe + b` escapes `b` in Python, even where nothing is escaped on output: [`ADD`].
-//! - What a list is added to is made a list of its own, which counts as work done: [`FLAT`].
+//! - The left operand of `+` is copied if it is a list, and the copy counts as steps: [`FLAT`].
 
 use std::ops::Range;
 
-/// The function that looks at what a loop is over.
+/// The function applied to the value of a loop.
 pub const EACH: &str = "py_each";
-/// The filter that fills a text in.
+/// The filter that formats a text.
 pub const PERCENT: &str = "py_percent";
-/// The function that adds texts of which some are marked `|safe`.
+/// The function that adds texts, some of them marked `|safe`.
 pub const ADD: &str = "py_add";
-/// The filter for the left side of `+`: minijinja makes a sum of lists later, and counts nothing for it, so that a list
-/// that is added to itself again and again would be all of the memory.
+/// The filter for the left operand of `+`. minijinja concatenates lists lazily and counts no steps, so a list that is
+/// repeatedly added to itself would exhaust the memory.
 pub const FLAT: &str = "py_flat";
 
-/// `source` for minijinja. What is not understood stays as it is: minijinja then says what is wrong with it.
+/// Returns `source` rewritten for minijinja. Unknown syntax is unchanged, so that minijinja reports the error.
 pub fn translate(source: &str) -> String {
     let source = source.replace("\r\n", "\n").replace('\r', "\n");
     let mut out = String::with_capacity(source.len() + source.len() / 8);
@@ -62,12 +62,12 @@ pub fn translate(source: &str) -> String {
     out
 }
 
-/// Where the tag ends that `tag` begins with: after the `end` that is not in a string.
+/// Returns the end of the tag at the start of `tag`: the position after the first `end` outside of strings.
 fn tag_end(tag: &str, end: &str) -> usize {
     let mut at = 2;
     let mut open = 0usize;
     while let Some(c) = tag.as_bytes().get(at) {
-        // `{{ {"a": {}} }}`: braces that are open are closed first.
+        // `{{ {"a": {}} }}`: open braces are closed first.
         if open == 0 && tag[at..].starts_with(end) {
             return at + end.len();
         }
@@ -85,7 +85,7 @@ fn tag_end(tag: &str, end: &str) -> usize {
     tag.len()
 }
 
-/// Length of the literal that `text` begins with, quotes included.
+/// Length of the string literal at the start of `text`, with its quotes.
 fn string_len(text: &str) -> usize {
     let quote = text.as_bytes()[0];
     let mut escaped = false;
@@ -100,7 +100,7 @@ fn string_len(text: &str) -> usize {
     text.len()
 }
 
-/// The end of `{% endraw %}`, from where a raw block begins.
+/// Returns the end of `{% endraw %}` from the start of a raw block.
 fn raw_end(text: &str) -> usize {
     let mut from = 0;
     while let Some(at) = text[from..].find("{%") {
@@ -114,10 +114,10 @@ fn raw_end(text: &str) -> usize {
     text.len()
 }
 
-/// Names, strings and single other characters of a tag, without the marks at its ends.
+/// Splits a tag into names, strings and single characters, without its delimiters.
 fn words(tag: &str) -> Vec<Range<usize>> {
     let mut words = Vec::new();
-    // A tag that is cut short may end with any character.
+    // A truncated tag may end with any character.
     let last = tag.len().saturating_sub(2);
     let end = (0..=last).rev().find(|&at| tag.is_char_boundary(at)).unwrap_or(0);
     let mut at = 2;
@@ -145,7 +145,7 @@ fn words(tag: &str) -> Vec<Range<usize>> {
     words
 }
 
-/// `{% for x in EXPRESSION if ... %}` with `EXPRESSION` looked at.
+/// `{% for x in EXPRESSION if ... %}` with `EXPRESSION` passed through [`EACH`].
 fn for_each(tag: &str, words: &[Range<usize>]) -> String {
     let mut depth = 0;
     let (mut start, mut end) = (None, words.last().map_or(tag.len(), |last| last.end));
@@ -170,8 +170,8 @@ fn for_each(tag: &str, words: &[Range<usize>]) -> String {
     )
 }
 
-/// `'%s' % x` with a filter for the operator; of what stands to its left only literals can be texts. And [`FLAT`] before
-/// each `+` that stands between two operands.
+/// Replaces the operator in `'%s' % x` by a filter; only literals on its left count as texts. Inserts [`FLAT`] before
+/// each binary `+`.
 fn filled_in(tag: &str) -> String {
     let words = words(tag);
     let closing = closing(tag, &words);
@@ -198,14 +198,14 @@ fn filled_in(tag: &str) -> String {
     out + &tag[at..]
 }
 
-/// Whether an operand that ends with this word may be a list: not a number, a text, nor a word that no operand ends with.
+/// Returns true if an operand that ends with this word may be a list: not a number, a string or a keyword.
 fn may_be_list(word: &str) -> bool {
     let operators = ["and", "or", "not", "in", "is", "if", "elif", "else", "set"];
     let is_name = word.starts_with(|c: char| c.is_alphabetic() || c == '_') && !operators.contains(&word);
     is_name || matches!(word, ")" | "]")
 }
 
-/// Of each word that is a bracket which opens, where the one stands that closes it; of others their own place.
+/// For each word: the index of its closing bracket if it is an opening bracket, otherwise its own index.
 fn closing(tag: &str, words: &[Range<usize>]) -> Vec<usize> {
     let mut places: Vec<_> = (0..words.len()).collect();
     let mut open = Vec::new();
@@ -219,8 +219,8 @@ fn closing(tag: &str, words: &[Range<usize>]) -> Vec<usize> {
     places
 }
 
-/// The end of the operand that begins with the word at `start`: a sign, a name, a literal or something in brackets,
-/// and what belongs to it.
+/// Returns the end of the operand at the word `start`: a sign, a name, a literal or a bracketed expression, and its
+/// suffixes.
 fn operand_end(tag: &str, words: &[Range<usize>], closing: &[usize], start: usize) -> usize {
     let word = |at: usize| words.get(at).map_or("", |range| &tag[range.clone()]);
     let after = |at: usize| closing.get(at).map_or(words.len(), |end| end + 1);
@@ -234,7 +234,7 @@ fn operand_end(tag: &str, words: &[Range<usize>], closing: &[usize], start: usiz
     }
 }
 
-/// `{{ a|safe + b }}` as a call. Only where `+` is all there is between filtered operands.
+/// Rewrites `{{ a|safe + b }}` as a call, if `+` is the only operator between filtered operands.
 fn added(tag: &str, words: &[Range<usize>]) -> String {
     let mut depth = 0;
     let mut parts = Vec::new();
@@ -265,7 +265,7 @@ fn added(tag: &str, words: &[Range<usize>]) -> String {
     format!("{}{ADD}({}){}", &tag[..first.start], parts.join(", "), &tag[last.end..])
 }
 
-/// `tag` with strings side by side as one.
+/// Joins adjacent strings of `tag`.
 fn joined(tag: &str, words: &[Range<usize>]) -> String {
     joined_in(tag, words, 0..tag.len())
 }
@@ -318,7 +318,7 @@ mod tests {
         assert_eq!(translate("{% if '%s' % a.b['c'] == \"%\" %}"), "{% if '%s' |py_percent( a.b['c']) == \"%\" %}");
         assert_eq!(translate("{{ 'a' % 'b' % c }}"), "{{ 'a' |py_percent( 'b') |py_percent( c) }}");
         assert_eq!(translate("{{ 'a' % ('b' % c) }}"), "{{ 'a' |py_percent( ('b' |py_percent( c))) }}");
-        // In time proportional to the template.
+        // The time is proportional to the size of the template.
         translate(&format!("{{{{ {} }}}}", "'a' % (".repeat(100_000)));
         translate(&format!("{{{{ {} }}}}", "'a' % b.c ~ ".repeat(100_000)));
         for same in ["{{ 7 % 3 }}", "{{ '%' }}", "{{ '%s' % }}", "{%- if 'a' %}", "{{ 'a' % (b }}"] {

@@ -1,17 +1,17 @@
-//! The built-in model tells stories: a line is the beginning of one, or says what one is to be about.
+//! The built-in model tells stories. A line is the beginning of a story, or a request for one.
 
-/// What a text begins with that is a story already.
+/// Beginnings of texts that are already stories.
 const BEGINNINGS: [&str; 14] = [
     "once ", "one ", "there ", "early ", "late ", "a long ", "long ago", "in a ", "in the ", "on a ", "on the ",
     "at the ", "high up", "it was ",
 ];
-/// Whom the model knows.
+/// Heroes that occur in the training data.
 const HEROES: [&str; 15] = [
     "rabbit", "fox", "mouse", "bear", "squirrel", "hedgehog", "duck", "frog", "turtle", "beaver", "badger", "otter",
     "mole", "girl", "boy",
 ];
 
-/// How the story begins that `line` asks for; `None` if `line` is its beginning.
+/// Returns the beginning of the story requested by `line`; `None` if `line` is itself a beginning.
 pub fn opening(line: &str) -> Option<String> {
     let line = line.trim().to_lowercase();
     if BEGINNINGS.iter().any(|beginning| line.starts_with(beginning)) {
@@ -25,7 +25,7 @@ pub fn opening(line: &str) -> Option<String> {
     })
 }
 
-/// The last word of what stands after `about a`.
+/// Returns the last word of the subject after `about a`.
 fn subject<'l>(words: &[&'l str]) -> Option<&'l str> {
     let at = words.windows(2).position(|pair| pair[0] == "about" && ["a", "an", "my", "some"].contains(&pair[1]))?;
     let ends = |word: &&&str| !["and", "or", "who", "that", "which", "with", "in", "on", "at", "of"].contains(*word);

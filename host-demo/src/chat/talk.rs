@@ -1,4 +1,4 @@
-//! A conversation at work: what was said, and what of it is in the context.
+//! A conversation with its session: the messages, and the tokens of them that are in the context.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,28 +19,28 @@ use crate::generation::{self, End, Request};
 use crate::grammar::MaskMemory;
 use crate::text;
 
-/// What holds for every answer.
+/// Settings of every answer.
 pub struct Rules {
-    /// Most tokens of an answer.
+    /// Maximum number of tokens of an answer.
     pub limit: Option<usize>,
-    /// Texts that end it.
+    /// Texts that end an answer.
     pub stops: Vec<String>,
-    /// Tokens that end it, in addition to the vocabulary's own.
+    /// Tokens that end an answer, in addition to the vocabulary's own.
     pub stop_ids: Vec<TokenId>,
-    /// Whether the oldest exchanges are forgotten when the context is full.
+    /// True if the oldest exchanges are dropped when the context is full.
     pub shift: bool,
-    /// Tokens to take in between two looks at Ctrl-C.
+    /// Tokens per pass; Ctrl-C is checked between passes.
     pub step: usize,
-    /// A compiled grammar of every answer; it holds after the thought.
+    /// A compiled grammar for every answer; it applies after the thought.
     pub form: Option<Vec<u8>>,
     /// Maximum number of tokens of a thought.
     pub thought_budget: Option<usize>,
 }
 
-/// What an answer took.
+/// Counts and times of an answer.
 #[derive(Clone, Copy, Debug)]
 pub struct Stats {
-    /// Tokens of the prompt that were in the context already, and those that were not.
+    /// Tokens of the prompt that were already in the context, and those that were not.
     pub kept: usize,
     pub prefilled: usize,
     pub prefill: Duration,
@@ -49,27 +49,27 @@ pub struct Stats {
     pub end: End,
 }
 
-/// A conversation, and the session that it runs in.
+/// A conversation and its session.
 pub struct Talk<'a, 'm, 'w> {
     pub session: Session<'m, 'w>,
     pub sampler: Sampler<'a>,
     pub rng: AnyRng,
     pub tokenizer: &'a Tokenizer<'a, 'a>,
     pub renderer: Renderer,
-    /// How the model converses.
+    /// The model's conversation style.
     pub style: Style,
-    /// The functions that may be called, as they are declared and as they are read in answers.
+    /// The declared functions, as JSON schemas and as parsed for the reader of answers.
     pub declared: Vec<serde_json::Value>,
     pub tools: Arc<Tools>,
     pub rules: Rules,
-    /// Everything that was said: `{role, content}` and what else a loaded conversation has.
+    /// All messages: `{role, content}` and the other fields of a loaded conversation.
     pub messages: Vec<Value>,
-    /// The tokens of the last prompt and its answer; the session has run those before its position.
+    /// Tokens of the last prompt and its answer; the session has run those before its position.
     pub known: Vec<TokenId>,
-    /// Their text, where the answer is in it whole.
+    /// Their text, if it contains the whole answer.
     pub known_text: Option<String>,
     pub last: Option<Stats>,
-    /// The calls of the last answer, until they have results.
+    /// Calls of the last answer that still need results.
     pub calls: Vec<Call>,
 }
 
@@ -83,8 +83,8 @@ fn is_from(message: &Value, role: &str) -> bool {
 }
 
 impl Talk<'_, '_, '_> {
-    /// Answers what was said last; the answer becomes part of the conversation. `show` is first called with the
-    /// prompt, then with the answer as it comes.
+    /// Generates the answer to the last message and adds it to the conversation. `show` is called with the prompt
+    /// first, then with each part of the answer.
     pub fn answer(&mut self, mut show: impl FnMut(ChatEvent<'_>) -> Result<()>) -> Result<Stats> {
         let mut answered: Vec<TokenId> = Vec::new();
         let opening = self.renderer.opening(&self.messages);
@@ -145,11 +145,11 @@ impl Talk<'_, '_, '_> {
             }
             let calls = self.calls(&prompt.text, &said);
             let said = shown(&said);
-            // A stop text is in the tokens and not in the answer.
+            // A stop text is among the tokens but not in the answer.
             self.known_text = (outcome.end != End::Stop && opening.is_none()).then(|| prompt.text + &said);
             self.last = Some(stats);
             match outcome.end {
-                // Nothing was said: the question is as if it had not been asked.
+                // The answer is empty: the question is removed, too.
                 End::Interrupted if answered.is_empty() && self.unsay() => {}
                 _ if !calls.1.is_empty() => {
                     self.known_text = None;
@@ -162,7 +162,7 @@ impl Talk<'_, '_, '_> {
         }
     }
 
-    /// The prompt of messages. With functions, calls and results are put as the template takes them.
+    /// Renders the prompt of messages. If functions are declared, calls and results are converted for the template.
     fn rendered(&self, messages: &[Value]) -> Prompt {
         if self.tools.is_empty() {
             return self.renderer.prompt(messages);
@@ -177,7 +177,7 @@ impl Talk<'_, '_, '_> {
         }
     }
 
-    /// The content and the calls of an answer; no calls where no functions are declared.
+    /// Returns the content and the calls of an answer; without declared functions there are no calls.
     fn calls(&self, prompt: &str, said: &str) -> (String, Vec<Call>) {
         let (mut content, mut calls, mut parts) = (String::new(), Vec::new(), Vec::new());
         if self.tools.is_empty() {
@@ -208,7 +208,7 @@ impl Talk<'_, '_, '_> {
         ]));
     }
 
-    /// The prompt of the conversation, shortened to what the context has room for, if that is wanted.
+    /// Returns the prompt of the conversation, shortened to fit the context if that is enabled.
     fn fitting_prompt(&mut self, more: usize) -> Result<(Prompt, Vec<TokenId>)> {
         loop {
             let prompt = self.prompt();
@@ -234,7 +234,7 @@ impl Talk<'_, '_, '_> {
         if let (false, Some(last)) = (prompt.text.starts_with(known.as_str()), last)
             && let Some(said) = content(&self.messages[last]).strip_prefix(' ')
         {
-            // Where the template itself puts a space before an answer, the one that the model has put is it.
+            // If the template writes a space before an answer, the answer's own first space is dropped.
             let mut messages = self.messages.clone();
             messages[last] = message("assistant", said);
             let without = self.rendered(&messages);
@@ -246,8 +246,8 @@ impl Talk<'_, '_, '_> {
         prompt
     }
 
-    /// The tokens of a prompt. Where it goes on after the last answer the answer keeps its own tokens: they need
-    /// not be those that its text would have.
+    /// Encodes a prompt. If it continues after the last answer, the answer's own tokens are kept: encoding its text may
+    /// give other tokens.
     fn ids(&self, prompt: &Prompt) -> Result<Vec<TokenId>> {
         match &self.known_text {
             Some(known) if prompt.text.len() > known.len() && prompt.text.starts_with(known.as_str()) => {
@@ -259,20 +259,20 @@ impl Talk<'_, '_, '_> {
         }
     }
 
-    /// Takes the session back to where `ids` and its context part, and gives the place.
+    /// Rewinds the session to the common prefix of `ids` and its context. Returns the position.
     fn rewind_to(&mut self, ids: &[TokenId]) -> Result<usize> {
         let same = ids.iter().zip(&self.known).take_while(|(a, b)| a == b).count();
-        // The last token has to run: its logits are wanted.
+        // The last token must run, because its logits are needed.
         let kept = same.min(self.session.position()).min(ids.len().saturating_sub(1));
         if self.session.rewind(kept).is_ok() {
             return Ok(kept);
         }
-        // A sliding window has forgotten what came before.
+        // A sliding window no longer has the earlier positions.
         self.session.rewind(0)?;
         Ok(0)
     }
 
-    /// Drops the first exchange after the system's message, never the last one.
+    /// Drops the first exchange after the system message, but not the last exchange.
     fn forget_oldest(&mut self) -> bool {
         let users: Vec<_> = (0..self.messages.len()).filter(|at| is_from(&self.messages[*at], "user")).collect();
         let [first, second, ..] = users[..] else { return false };
@@ -281,13 +281,13 @@ impl Talk<'_, '_, '_> {
         true
     }
 
-    /// Forgets everything but the system's message.
+    /// Drops everything but the system message.
     pub fn reset(&mut self) -> Result<()> {
         self.messages.retain(|message| is_from(message, "system"));
         self.forget_context()
     }
 
-    /// Takes another conversation's place.
+    /// Replaces the conversation.
     pub fn load(&mut self, messages: Vec<Value>) -> Result<()> {
         self.messages = messages;
         self.known_text = None;
@@ -300,7 +300,7 @@ impl Talk<'_, '_, '_> {
         Ok(self.session.rewind(0)?)
     }
 
-    /// Puts `text` in the place of the system's message.
+    /// Sets the system message to `text`.
     pub fn set_system(&mut self, text: &str) {
         if self.messages.first().is_some_and(|first| is_from(first, "system")) {
             self.messages.remove(0);
@@ -315,7 +315,7 @@ impl Talk<'_, '_, '_> {
         self.messages.push(message("user", text));
     }
 
-    /// Takes the last answer back; whether there was one.
+    /// Removes the last answer. Returns false if there is none.
     pub fn take_back_answer(&mut self) -> bool {
         let is_answer = self.messages.last().is_some_and(|last| is_from(last, "assistant"));
         if is_answer {
@@ -325,12 +325,12 @@ impl Talk<'_, '_, '_> {
         is_answer
     }
 
-    /// Whether the last message waits for an answer.
+    /// Returns true if the last message has no answer yet.
     pub fn waits(&self) -> bool {
         self.messages.last().is_some_and(|last| is_from(last, "user") || is_from(last, "tool"))
     }
 
-    /// Takes the last question back; whether there was one.
+    /// Removes the last question. Returns false if there is none.
     pub fn unsay(&mut self) -> bool {
         let is_question = self.messages.last().is_some_and(|last| is_from(last, "user"));
         if is_question {
@@ -339,18 +339,18 @@ impl Talk<'_, '_, '_> {
         is_question
     }
 
-    /// How many times the model has answered.
+    /// Number of answers by the model.
     pub fn turns(&self) -> usize {
         self.messages.iter().filter(|message| is_from(message, "assistant")).count()
     }
 }
 
-/// The identifier of a call: nine characters, as some templates demand.
+/// Makes a call identifier: nine characters, as some templates require.
 fn call_id(turn: usize, index: usize) -> String {
     format!("c{:05}{:03}", turn % 100_000, index % 1000)
 }
 
-/// An answer that is calls, in OpenAI's form.
+/// The message of an answer with calls, in OpenAI's format.
 fn call_message(turn: usize, content: &str, calls: &[Call]) -> Result<Value> {
     let call = |(index, call): (usize, &Call)| {
         let function = serde_json::json!({ "name": call.name, "arguments": call.arguments });
@@ -360,13 +360,13 @@ fn call_message(turn: usize, content: &str, calls: &[Call]) -> Result<Value> {
     Ok(serde_json::from_value(serde_json::json!({ "role": "assistant", "content": content, "tool_calls": calls }))?)
 }
 
-/// A step of an answer.
+/// An event while an answer is generated.
 pub enum ChatEvent<'a> {
     Prompt(&'a str),
     Answer(&'a str),
 }
 
-/// A decoder that goes on after `ids`.
+/// Returns a decoder that continues after `ids`.
 fn decoder_after(tokenizer: &Tokenizer<'_, '_>, ids: &[TokenId]) -> Result<Decoder> {
     let mut decoder = tokenizer.decoder();
     let mut before = String::new();
