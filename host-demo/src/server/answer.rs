@@ -31,12 +31,12 @@ pub struct Choice {
 pub struct ResponseMeta {
     pub id: String,
     pub created: u64,
-    /// Whether `cached_tokens` is reported: it depends on other requests.
+    /// Report `cached_tokens`, which depends on other requests.
     pub says_cached: bool,
 }
 
 impl ResponseMeta {
-    /// Of an answer that begins now.
+    /// Creates the metadata of an answer that begins now.
     pub fn new(id: String) -> Self {
         let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
         Self { id, created, says_cached: true }
@@ -116,7 +116,7 @@ pub struct PromptDetails {
 }
 
 impl Usage {
-    /// Of all answers: a prompt with several answers counts once.
+    /// Sums over all answers. A prompt with several answers counts once.
     pub fn of(choices: &[Choice], prompts: usize, says_cached: bool) -> Self {
         let each = choices.len().div_ceil(prompts.max(1)).max(1);
         let first = || choices.iter().step_by(each);

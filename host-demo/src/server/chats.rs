@@ -10,7 +10,7 @@ use super::error::ApiError;
 use super::request::{Body, Settings};
 use super::service::{Prepared, Service};
 use crate::chat::Prompt;
-use crate::chat::dialect::{Constraint, GateSettings, Own, Tools, after};
+use crate::chat::dialect::{Constraint, GateSettings, Own, ThoughtForm, Tools, after, unwrapped};
 use crate::grammar;
 
 /// The functions that must be called.
@@ -22,7 +22,7 @@ enum Must {
 }
 
 impl Service {
-    /// The prompt of a chat; completes settings and what is known of the request.
+    /// Renders the prompt of a chat, and completes the settings and the request.
     pub fn chat(
         &self,
         body: &Body,
@@ -77,7 +77,9 @@ impl Service {
             ApiError::about("messages", format!("the chat template refuses this conversation: {why}"))
         })?;
         let stop = renderer.stop();
-        if !stop.is_empty() {
+        // A mark at the end of a thought ends no answer.
+        let ends_thought = |form: &ThoughtForm<String>| unwrapped(&form.close) == stop;
+        if !stop.is_empty() && !self.style.dialect.thoughts.iter().any(ends_thought) {
             settings.stops.push(stop.into());
         }
         Ok((prompt, conversation.warning))
@@ -113,7 +115,7 @@ impl Service {
         let constraint = Constraint { dialect: &style.dialect, marks: &style.marks };
         let named = match must {
             Must::No => {
-                // In channels a schema describes the last one.
+                // In channels, the schema describes the last channel.
                 if let (Some((param, schema)), Own::Channels) = (body.schema()?, style.dialect.own) {
                     let table = grammar::from_pieces(&constraint.content(&schema));
                     return table.map(Some).map_err(|error| ApiError::about(param, format!("{param}: {error:#}")));
@@ -133,7 +135,7 @@ impl Service {
         table.map(Some).map_err(|error| ApiError::about("tools", format!("tools: {error:#}")))
     }
 
-    /// Where a function is strict: the grammar of calls, which holds from the mark on that begins them.
+    /// Sets the grammar of calls if a function is strict. The grammar holds after the opening mark of a call.
     fn strict_calls(&self, settings: &mut Settings, prepared: &Prepared) -> Result<(), ApiError> {
         let style = &self.style;
         let Own::Form(own) = style.dialect.own else { return Ok(()) };

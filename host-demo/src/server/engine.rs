@@ -87,7 +87,7 @@ pub struct Counters {
     pub passes: AtomicU64,
     pub requests: AtomicU64,
     pub free_pages: AtomicUsize,
-    /// Whether the server is shutting down and refuses new requests.
+    /// The server is shutting down and refuses new requests.
     pub stopping: AtomicBool,
 }
 
@@ -430,7 +430,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
     }
 }
 
-/// Where a context to share is.
+/// Location of a context to share.
 #[derive(Clone, Copy)]
 enum Source {
     Cached(usize),

@@ -83,7 +83,7 @@ impl Offsets {
         Self { chars: text.chars().count(), open: Vec::new() }
     }
 
-    /// Where the next token begins, in characters.
+    /// Returns the offset of the next token in characters.
     fn next(&mut self, bytes: &[u8]) -> usize {
         let here = self.chars;
         self.open.extend_from_slice(bytes);

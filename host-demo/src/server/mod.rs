@@ -90,7 +90,7 @@ impl Host {
             .contexts(2 * parallel + 1)
             .pages(parallel.saturating_mul(context.div_ceil(16)))
             .logits(parallel)
-            // Of models with states: where conversations branch off, and around the end of each prompt.
+            // For models with states: where conversations branch off, and near the end of each prompt.
             .checkpoints(3)
             .batch(args.session.batch_size.max(parallel));
         let plan = Plan::new(gguf, options).with_context(named)?;

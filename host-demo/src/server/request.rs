@@ -105,7 +105,7 @@ pub struct Settings {
     pub table: Option<Arc<[u8]>>,
     /// The number of alternatives that are reported with each token.
     pub logprobs: Option<usize>,
-    /// Whether the tokens of the prompt are reported, too.
+    /// Report the tokens of the prompt, too.
     pub scores_prompt: bool,
     /// The tokens that are marks, in answers of chats.
     pub marks: Option<Arc<Marks>>,
@@ -118,7 +118,7 @@ impl Body {
         serde_json::from_slice(bytes).map_err(|error| ApiError::invalid(format!("the body makes no sense: {error}")))
     }
 
-    /// Of a body that was read as JSON.
+    /// Converts a body that was parsed as JSON.
     pub fn of(value: Value) -> Result<Self, ApiError> {
         serde_json::from_value(value).map_err(|error| ApiError::invalid(format!("the body makes no sense: {error}")))
     }

@@ -1,5 +1,5 @@
 //! `/v1/responses`: OpenAI's newer form of a chat. A request becomes one for a chat, and the answer a list of items.
-//! Nothing is stored between two requests.
+//! The server stores no conversations.
 
 use std::sync::Arc;
 
@@ -376,7 +376,7 @@ impl Streamer {
     }
 }
 
-/// Both objects as one.
+/// Merges two objects.
 fn with(mut object: Value, more: Value) -> Value {
     if let (Some(object), Value::Object(more)) = (object.as_object_mut(), more) {
         object.extend(more);

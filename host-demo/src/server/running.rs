@@ -73,7 +73,7 @@ impl Running {
         Unread { left: if is_open { self.ids.len() - position } else { 0 }, position }
     }
 
-    /// Whether the prompt is still to be read with the logits of all its tokens.
+    /// Returns whether tokens of a prompt that is to be scored are still unread.
     pub fn scores(&self) -> bool {
         self.job.settings.scores_prompt && self.context.position() < self.job.prompt.len()
     }

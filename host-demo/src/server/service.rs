@@ -46,9 +46,9 @@ pub struct Service {
     pub vocab: usize,
     /// Values of an embedding.
     pub embedding_len: usize,
-    /// Whether the model generates text.
+    /// The model generates text.
     pub makes_text: bool,
-    /// Whether the model embeds texts.
+    /// The model embeds texts.
     pub makes_vectors: bool,
     /// How pairs of texts are put, if the model ranks.
     pub ranking: Option<Ranking>,
@@ -82,9 +82,9 @@ pub struct Prepared {
     /// The functions that may be called.
     pub tools: Arc<Tools>,
     pub echo: bool,
-    /// Whether the tokens of the prompts are reported before those of the answers.
+    /// Report the tokens of the prompts before those of the answers.
     pub scores_prompts: bool,
-    /// Whether the answer is constrained to a schema: then it is content, whatever it looks like.
+    /// The answer is constrained to a schema: it is content even if it looks like a call.
     pub is_schema: bool,
     pub is_parallel: bool,
     pub style: Style,

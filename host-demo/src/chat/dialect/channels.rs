@@ -4,7 +4,7 @@ use super::Channels;
 use super::marks::unwrapped;
 use super::tools::Tools;
 
-/// Where an answer in channels is.
+/// Position in an answer in channels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Channel {
     /// Before the text of a message.
@@ -17,7 +17,7 @@ pub enum Channel {
     Call(String),
 }
 
-/// What stands before a message.
+/// The header of a message.
 #[derive(Debug, Default)]
 pub struct Header {
     channel: String,
@@ -38,7 +38,7 @@ impl Header {
         Self { channel: name, recipient: recipient(rest).or_else(|| recipient(role)) }
     }
 
-    /// What the message is: a call of a declared function, a thought, or content.
+    /// Classifies the message: a call of a declared function, a thought, or content.
     pub fn channel(&self, tools: &Tools) -> Channel {
         match (&self.recipient, self.channel.as_str()) {
             (Some(name), _) if tools.find(name).is_some() => Channel::Call(name.clone()),
@@ -49,7 +49,7 @@ impl Header {
 }
 
 impl Channel {
-    /// The place that a prompt ends at, if it is one of these.
+    /// Returns the position at the end of a prompt, if the prompt ends inside a message.
     pub fn opened_by(prompt: &str, channels: &Channels<String>) -> Option<Self> {
         let [start, channel, message] =
             [&channels.start, &channels.channel, &channels.message].map(|mark| unwrapped(mark));

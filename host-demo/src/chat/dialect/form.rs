@@ -9,7 +9,7 @@ use super::tools::{Call, Tool};
 use super::{CallForm, Dialect, Marks, Own, Syntax, Tag, unwrapped};
 use crate::grammar::Piece;
 
-/// What an answer has to be.
+/// Builds grammars of answers in a dialect.
 pub struct Constraint<'r> {
     pub dialect: &'r Dialect,
     pub marks: &'r Marks,
@@ -79,7 +79,7 @@ impl Constraint<'_> {
                 };
                 Piece::Seq([vec![open], list, vec![close]].concat())
             }
-            // A mark around each.
+            // Each call has marks of its own.
             Syntax::Json { .. } | Syntax::Keyed { .. } | Syntax::Braces { .. } => {
                 let is_line = matches!(form.syntax, Syntax::Json { .. }) && !form.close.is_empty();
                 let line = || Piece::Text(if is_line { "\n" } else { "" }.into());

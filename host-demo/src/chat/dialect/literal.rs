@@ -53,7 +53,7 @@ impl<'t> Literals<'t> {
         }
     }
 
-    /// Whether `close` is next, which is taken off then.
+    /// Reads `close` if it is next. Returns whether it was.
     pub fn reached(&mut self, close: &str) -> Step<bool> {
         match self.eat(close) {
             Err(Unread::No) => Ok(false),
@@ -221,7 +221,7 @@ impl<'t> Literals<'t> {
     }
 }
 
-/// The character of an escape; what is no escape stays as it is.
+/// Returns the character of an escape sequence. An unknown sequence is left unchanged.
 fn escape(escaped: char, quote: char) -> Vec<char> {
     match escaped {
         'n' => vec!['\n'],

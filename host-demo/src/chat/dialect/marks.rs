@@ -69,7 +69,7 @@ impl Marks {
         self.by_id.is_empty()
     }
 
-    /// `pattern` as it stands in an answer: what is a token of the vocabulary is a mark there.
+    /// Converts a pattern to its form in an answer, where tokens of the vocabulary are marks.
     pub fn resolve(&self, pattern: &str) -> String {
         let mut out = String::new();
         let mut rest = pattern;
@@ -105,12 +105,12 @@ pub fn shown(text: &str) -> String {
     unwrapped(&pieces.map(|(_, piece)| piece).collect::<String>())
 }
 
-/// Whether a pattern has a mark that is a token.
+/// Returns whether a pattern contains a mark that is a token.
 pub fn has_token(pattern: &str) -> bool {
     pattern.contains(OPEN)
 }
 
-/// Whether a piece of an answer ends a mark that is a token.
+/// Returns whether a piece of an answer ends with a mark that is a token.
 pub fn ends_token(piece: &str) -> bool {
     piece.ends_with([CLOSE, CLOSE_CONTROL])
 }

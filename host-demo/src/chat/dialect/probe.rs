@@ -1,4 +1,4 @@
-//! Which forms a template writes: it renders a call, and what can be read back is its form.
+//! Finds the forms that a template writes: renders a call with it and tries to read the call back.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use super::syntax;
 use super::tools::Tools;
 use super::{CallForm, Dialect, Marks, Own};
 
-/// What a template makes of a conversation.
+/// A chat template.
 pub trait Template {
     /// The prompt; `None` where the template does not take the conversation.
     fn render(&self, messages: &Value, tools: &Value, asks: bool) -> Option<String>;
@@ -15,18 +15,18 @@ pub trait Template {
     fn source(&self) -> &str;
 }
 
-/// What is known of a template.
+/// Properties of a template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Probe {
-    /// Whether it shows the functions that may be called.
+    /// The template shows the functions that may be called.
     pub shows_tools: bool,
-    /// Whether it shows calls of earlier answers.
+    /// The template shows calls of earlier answers.
     pub shows_calls: bool,
-    /// Whether it wants the arguments of calls as a text.
+    /// The template takes the arguments of calls as text.
     pub wants_text: bool,
-    /// Whether it takes `null` as the content of a message that is a call.
+    /// The template takes `null` as the content of a message with calls.
     pub takes_null: bool,
-    /// Whether it has a place for messages of the role `developer`.
+    /// The template handles the role `developer`.
     pub knows_developer: bool,
 }
 
@@ -62,7 +62,7 @@ fn conversation(as_text: bool, is_null: bool, has_result: bool) -> Value {
     messages.into()
 }
 
-/// Looks at a template, and keeps the forms that it can have taught.
+/// Probes a template and keeps the forms that it may teach.
 pub fn look(template: &dyn Template, dialect: &mut Dialect) -> Probe {
     let tools = tools();
     let question = json!([{ "role": "user", "content": SAID }]);
@@ -74,7 +74,7 @@ pub fn look(template: &dyn Template, dialect: &mut Dialect) -> Probe {
         takes_null: true,
         knows_developer: template.source().contains("developer"),
     };
-    // What templates write is text.
+    // A rendered template is text: no mark in it is a token.
     let written = Dialect::all(&Marks::default());
     let mut own = None;
     for (as_text, is_null) in GIVEN {
@@ -114,8 +114,8 @@ fn found(dialect: &Dialect, text: &str) -> Option<Own> {
     dialect.calls.iter().position(reads).map(Own::Form)
 }
 
-/// Keeps the form found, those whose marks are tokens or stand in the template, and those without a mark. Where a
-/// template teaches nothing, all are kept.
+/// Keeps the form that was found, forms whose marks are tokens or occur in the template, and forms without a mark. Keeps
+/// all forms if the template teaches none.
 fn keep(dialect: &mut Dialect, found: Option<Own>, source: &str) {
     let spelled = Dialect::all(&Marks::default());
     let triggers: Vec<String> = spelled.calls.iter().map(|form| form.trigger().to_string()).collect();

@@ -19,22 +19,22 @@ pub enum Part {
 /// Bytes of a call up to which it is read again with every token.
 const SHORT_CALL: usize = 4096;
 
-/// Tells the parts of an answer apart as its text comes. Only what may still become a mark or a call is held back.
+/// Splits an answer into its parts as its text arrives. Only text that may still become a mark or a call is held back.
 pub struct Reader {
     dialect: Arc<Dialect>,
     tools: Arc<Tools>,
     state: State,
-    /// Text that is not yet told apart.
+    /// Text that is not yet classified.
     held: String,
     /// Spaces after the last part of content, which a call drops.
     spaces: String,
-    /// What ends the content, beside the end of the answer.
+    /// Closing mark of the content; may be empty.
     wrapper: String,
-    /// Whether that has come: spaces after it are dropped.
+    /// The closing mark was read. Spaces after it are dropped.
     has_ended: bool,
     /// Forms without a mark are calls, too.
     reads_bare: bool,
-    /// Whether only the first call counts.
+    /// Only the first call is returned.
     only_one: bool,
     calls: usize,
     /// The beginning of `held` that the prompt ends with.
@@ -43,7 +43,7 @@ pub struct Reader {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum State {
-    /// Nothing but spaces has come.
+    /// Before the first character that is not a space.
     Start,
     /// Up to this mark; whether any of it was given, and the mark at the end of the content.
     Thought {
@@ -54,7 +54,7 @@ enum State {
     /// After a thought: spaces are dropped.
     AfterThought,
     Content,
-    /// Held is a call from its mark on: the forms that it may have.
+    /// `held` begins with the mark of a call. The numbers are those of the possible forms.
     Call(Vec<usize>),
     Channel(Channel),
 }
@@ -109,7 +109,7 @@ impl Reader {
         self
     }
 
-    /// Whether a thought is open.
+    /// Returns whether a thought is open.
     pub fn is_thinking(&self) -> bool {
         match &self.state {
             State::Thought { .. } => true,
@@ -118,7 +118,7 @@ impl Reader {
         }
     }
 
-    /// Takes the next piece and adds what is certain by now.
+    /// Reads the next piece and appends the parts that are certain.
     pub fn push(&mut self, piece: &str, parts: &mut Vec<Part>) {
         if piece.is_empty() {
             return;
@@ -134,7 +134,7 @@ impl Reader {
         self.advance(parts, false);
     }
 
-    /// The end of the answer: adds what was held back.
+    /// Ends the answer and appends the text that was held back.
     pub fn finish(&mut self, parts: &mut Vec<Part>) {
         self.advance(parts, true);
         if self.calls == 0 && !self.has_ended && !self.spaces.is_empty() {
@@ -163,7 +163,7 @@ impl Reader {
         }
     }
 
-    /// Finds what the answer begins with: a thought, a channel, a call without a mark, or content.
+    /// Classifies the beginning of the answer: a thought, a channel, a call without a mark, or content.
     fn start(&mut self, is_end: bool) {
         let dialect = self.dialect.clone();
         let text = self.held.trim_start();
@@ -198,7 +198,7 @@ impl Reader {
         self.begin_content(is_end);
     }
 
-    /// Takes off a mark around the content; whether that settles this round.
+    /// Removes a mark around the content. Returns whether the round is finished.
     fn begins_wrapper(&mut self, skipped: usize, is_end: bool) -> bool {
         let text = &self.held[skipped..];
         // Text that looks like a wrapper is one only after a thought, or as a token.
@@ -331,12 +331,12 @@ impl Reader {
         self.state = State::Call(forms);
     }
 
-    /// Whether messages stand in channels whose marks are tokens.
+    /// Returns whether the vocabulary has the marks of channels as tokens.
     fn is_harmony(&self) -> bool {
         has_token(&self.dialect.channels.channel)
     }
 
-    /// Reads the calls that begin here; where they are none, the mark is content.
+    /// Reads the calls at the start of `held`. If there are none, the mark is content.
     fn call(&mut self, parts: &mut Vec<Part>, forms: &[usize], is_end: bool) {
         let dialect = self.dialect.clone();
         let mut is_open = false;
@@ -385,7 +385,7 @@ impl Reader {
         }
     }
 
-    /// Gives content; with functions, spaces at its end only when more content comes.
+    /// Appends content. With functions, trailing spaces are held back until more content arrives.
     fn say(&mut self, text: &str, parts: &mut Vec<Part>) {
         let text = shown(text);
         if text.is_empty() {
@@ -404,7 +404,7 @@ impl Reader {
         }
     }
 
-    /// Messages in channels: a header says what the text up to the next mark is.
+    /// Reads messages in channels. The header determines the kind of the text up to the next mark.
     fn channel(&mut self, parts: &mut Vec<Part>, channel: Channel, is_end: bool) {
         let dialect = self.dialect.clone();
         let channels = &dialect.channels;
@@ -443,7 +443,7 @@ impl Reader {
         }
     }
 
-    /// The first `len` bytes of held are the text of a message, or all of it.
+    /// Appends the first `len` bytes of `held`, which are the text of a message.
     fn body(&mut self, parts: &mut Vec<Part>, channel: Channel, len: usize, is_whole: bool) {
         match &channel {
             Channel::Call(name) => {
@@ -451,8 +451,13 @@ impl Reader {
                     return;
                 }
                 let text: String = self.held.drain(..len).collect();
-                match self.tools.find(name).map(|tool| tool.call_json(&serde_json::Value::String(text.trim().into()))) {
-                    Some(call) => self.give(vec![call], parts),
+                // Arguments that were cut off are no call.
+                let is_json = serde_json::from_str::<serde_json::Value>(&text).is_ok() || text.trim().is_empty();
+                match self.tools.find(name).filter(|_| is_json) {
+                    Some(tool) => {
+                        let call = tool.call_json(&serde_json::Value::String(text.trim().into()));
+                        self.give(vec![call], parts);
+                    }
                     None => self.say(&text, parts),
                 }
             }

@@ -6,12 +6,12 @@ use super::literal::Literals;
 use super::tools::{Call, Tool, Tools};
 use super::{CallForm, Syntax, Tag};
 
-/// Why nothing was read.
+/// The reason why nothing was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unread {
     /// More text has to come.
     More,
-    /// It is nothing of this kind.
+    /// The text is not of this form.
     No,
 }
 
@@ -143,8 +143,8 @@ fn json_call(tools: &Tools, value: &Value, needs_arguments: bool) -> Option<Call
     tools.find(name).filter(|_| arguments.is_object() && !needs_arguments).map(|tool| tool.call_json(arguments))
 }
 
-/// Whether JSON that has begun so can be a call that no mark opens: its first key is one that calls have, and a name is
-/// one that is declared.
+/// Checks whether the beginning of a JSON value can be a call without a mark: the first key is a key of calls, and the
+/// name is declared.
 fn may_be_call(tools: &Tools, text: &str) -> Step<()> {
     let object = text.strip_prefix('[').unwrap_or(text).trim_start();
     let Some(inner) = object.strip_prefix('{').map(str::trim_start) else {
@@ -303,7 +303,7 @@ fn keyed(
         match input.eat(&key.0) {
             Ok(()) => {}
             Err(Unread::More) if !is_end => return Err(Unread::More),
-            // What comes now closes the call, or is the next one.
+            // The call is complete: its closing mark or another call follows.
             _ => return Ok(tool.call(arguments)),
         }
         let name = up_to(input, &key.1)?.trim();

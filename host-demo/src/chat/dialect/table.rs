@@ -58,7 +58,7 @@ const LIST: Syntax<&str> = json("name", "arguments", true);
 const PARAMETERS: Syntax<&str> = json("name", "parameters", false);
 const COHERE: Syntax<&str> = json("tool_name", "parameters", true);
 
-/// How calls are written. Where several rows begin alike, the first that can be read counts.
+/// The forms of calls. If several rows begin with the same mark, the first one that can be read counts.
 pub const CALLS: &[CallForm<&str>] = &[
     form("Hermes, Qwen 2.5 and 3, Granite 4, EXAONE 4, Ling", "<tool_call>", "</tool_call>", JSON),
     form("Qwen 3.5, Qwen3-Coder, Nemotron 3, Step 3.5", "<tool_call>", "</tool_call>", FUNCTION),
@@ -168,7 +168,7 @@ pub const CALLS: &[CallForm<&str>] = &[
     form("Functionary 3.1, Llama 3", "", "", named("<function=", ">", "</function>")),
     form("Functionary 3.2", "", "", named(">>>", "\n", "")),
     form("Qwen3-Coder without the outer tag", "", "", FUNCTION),
-    // Without any mark: only where the whole answer is calls.
+    // Without any mark: only if the whole answer is calls.
     form("Llama 3.1 to 3.3, xLAM", "", "", PARAMETERS),
     form("Llama 3.2", "", "", Syntax::Python),
 ];
@@ -177,7 +177,7 @@ const fn thought(open: &'static str, close: &'static str) -> ThoughtForm<&'stati
     ThoughtForm { open, close, end: "" }
 }
 
-/// How thoughts are written. They open at the start of an answer, or at the end of the prompt.
+/// The forms of thoughts. A thought opens at the start of an answer or at the end of the prompt.
 pub const THOUGHTS: &[ThoughtForm<&str>] = &[
     thought("<think>", "</think>"),
     thought("<seed:think>", "</seed:think>"),

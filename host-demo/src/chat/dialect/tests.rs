@@ -153,7 +153,7 @@ fn arguments_of_every_kind() {
     ] {
         assert_eq!(read(text).2, [("get_weather".to_string(), wanted.clone())], "{text}");
     }
-    // Texts stay texts, whatever they look like.
+    // A string argument stays a string, even if it looks like a number.
     let zip = "<tool_call><function=get_weather><parameter=city>0042</parameter><parameter=unit>null</parameter></function></tool_call>";
     assert_eq!(read(zip).2[0].1, json!({ "city": "0042", "unit": null }));
 }
@@ -203,7 +203,7 @@ fn thoughts_in_every_form() {
             wanted,
             "{open}"
         );
-        // One that does not end has no answer.
+        // A thought without an end has no answer.
         assert_eq!(read(&format!("{open}Hm, <b> well.")), (String::new(), wanted.1, vec![]), "{open}");
     }
     assert_eq!(read("<think>\nHm.\n</think>\n<answer>\nHello.\n</answer>").0, "Hello.");
@@ -240,7 +240,7 @@ fn messages_in_channels() {
             ("Hello.", "Hm.", vec![]),
         ),
     ] {
-        let (content, thought, calls) = wanted;
+        let (content, thought, calls): (&str, &str, _) = wanted;
         assert_eq!(read_after(prompt, text), (content.into(), thought.into(), calls), "{text}");
     }
 }
@@ -283,7 +283,7 @@ fn marks_that_are_tokens_are_taken_from_tokens() {
         marks.resolve("</tool_call>")
     );
     assert!(matches!(&read(&inside)[..], [Part::Call(call)] if call.arguments.contains("</tool_call>")));
-    // What is no call is shown with its marks.
+    // Text between marks that is not a call is shown with its marks.
     let soon = "<tool_call>soon</tool_call>";
     assert_eq!(read(&marks.resolve(soon)), [Part::Content(soon.into())]);
 }
@@ -291,7 +291,7 @@ fn marks_that_are_tokens_are_taken_from_tokens() {
 #[test]
 fn every_form_is_read_with_tokens_as_marks() {
     for form in FORMS {
-        // All that stands in brackets and has no name in it.
+        // Everything in angle brackets, except for marks with a name.
         let mut tokens: Vec<&str> =
             form.split_inclusive('>').filter_map(|piece| Some(&piece[piece.rfind('<')?..])).collect();
         tokens.extend(["[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"]);

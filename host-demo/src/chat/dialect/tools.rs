@@ -31,7 +31,7 @@ struct Types {
 }
 
 impl Tools {
-    /// Of functions as OpenAI's requests declare them: `{"type": "function", "function": {...}}`, or the inner object.
+    /// Reads functions as OpenAI's requests declare them: `{"type": "function", "function": {...}}`, or the inner object.
     pub fn of(declared: &[Value]) -> Self {
         let tool = |tool: &Value| {
             let function = tool.get("function").filter(|function| function.is_object()).unwrap_or(tool);
@@ -73,7 +73,7 @@ impl Tools {
             .or_else(|| (spelled != written).then(|| exact(&spelled))?)
     }
 
-    /// Whether a declared name begins so.
+    /// Returns whether a declared name begins with `written`.
     pub fn begins(&self, written: &str) -> bool {
         self.0.iter().any(|tool| tool.name.starts_with(written))
     }
@@ -105,7 +105,7 @@ impl Tool {
         self.parameters.get("properties")?.as_object()?.keys().nth(at).map(String::as_str)
     }
 
-    /// An argument that is written without quotes: its type is the schema's.
+    /// Converts an argument that is written without quotes to the type of its schema.
     pub fn typed(&self, key: &str, text: &str) -> Value {
         let text = unwrapped(text);
         let types = match self.schema(key) {
@@ -123,14 +123,14 @@ impl Tool {
         }
     }
 
-    /// Whether an argument can only be a text.
+    /// Returns whether an argument can only be a string.
     pub fn is_text(&self, key: &str) -> bool {
         self.schema(key)
             .is_some_and(|schema| types(schema, &self.parameters, 0) == Types { string: true, other: false })
     }
 }
 
-/// Which types a schema allows; both where it does not say.
+/// Returns the types that a schema allows. A schema without a type allows all.
 fn types(schema: &Value, root: &Value, depth: usize) -> Types {
     let mut types = Types::default();
     let mut add = |is_string: bool| match is_string {
