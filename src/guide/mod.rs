@@ -9,7 +9,8 @@
 //! 7. [A model on a board](a_model_on_a_board): text generation on a microcontroller, step by step.
 //! 8. [Reading a profile](reading_a_profile): where the time of a token goes.
 //! 9. [Errors](what_can_go_wrong): every error message, and how the command line handles system failures.
-//! 10. [Supported models](what_works): architectures, weight types, tokenizers.
+//! 10. [Conversations](conversations): thoughts and calls of functions, family by family.
+//! 11. [Supported models](what_works): architectures, weight types, tokenizers.
 
 macro_rules! pages {
     ($($name:ident)*) => {
@@ -30,5 +31,6 @@ pages! {
     a_model_on_a_board
     reading_a_profile
     what_can_go_wrong
+    conversations
     what_works
 }
