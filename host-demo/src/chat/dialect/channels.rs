@@ -4,7 +4,7 @@ use super::Channels;
 use super::marks::unwrapped;
 use super::tools::Tools;
 
-/// Position in an answer in channels.
+/// The position in an answer with channels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Channel {
     /// Before the text of a message.
@@ -25,7 +25,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// Reads `assistant<|channel|>commentary to=functions.NAME <|constrain|>json`; the recipient may stand before the
+    /// Parses `assistant<|channel|>commentary to=functions.NAME <|constrain|>json`; the recipient may precede the
     /// channel.
     pub fn of(text: &str, channel: &str) -> Self {
         let (role, rest) = text.rsplit_once(channel).unwrap_or(("", text));
@@ -38,7 +38,7 @@ impl Header {
         Self { channel: name, recipient: recipient(rest).or_else(|| recipient(role)) }
     }
 
-    /// Classifies the message: a call of a declared function, a thought, or content.
+    /// Returns the type of the message: a call of a declared function, a thought, or content.
     pub fn channel(&self, tools: &Tools) -> Channel {
         match (&self.recipient, self.channel.as_str()) {
             (Some(name), _) if tools.find(name).is_some() => Channel::Call(name.clone()),
@@ -49,7 +49,7 @@ impl Header {
 }
 
 impl Channel {
-    /// Returns the position at the end of a prompt, if the prompt ends inside a message.
+    /// Returns the position at the end of the prompt, if the prompt ends inside a message.
     pub fn opened_by(prompt: &str, channels: &Channels<String>) -> Option<Self> {
         let [start, channel, message] =
             [&channels.start, &channels.channel, &channels.message].map(|mark| unwrapped(mark));

@@ -1,4 +1,4 @@
-//! Calls in a model's own form: as the grammar of an answer that must be one, and as text for prompts.
+//! Writes calls in a model's own form: as the grammar of an answer that must be a call, and as text for prompts.
 
 use std::collections::VecDeque;
 
@@ -9,17 +9,17 @@ use super::tools::{Call, Tool};
 use super::{CallForm, Dialect, Marks, Own, Syntax, Tag, unwrapped};
 use crate::grammar::Piece;
 
-/// Builds grammars of answers in a dialect.
+/// The constraint of an answer.
 pub struct Constraint<'r> {
     pub dialect: &'r Dialect,
     pub marks: &'r Marks,
 }
 
-/// Most calls of one answer that has to be calls.
+/// Maximum number of calls in an answer that must consist of calls.
 const MOST_CALLS: u32 = 8;
 
 impl Constraint<'_> {
-    /// A pattern: its text, and its marks by their tokens.
+    /// A pattern: its text, with marks as token ids.
     fn mark(&self, pattern: &str) -> Piece {
         let piece = |(is_mark, text): (bool, &str)| match self.marks.id_of(text).filter(|_| is_mark) {
             Some(id) => Piece::Token(id),
@@ -28,7 +28,7 @@ impl Constraint<'_> {
         Piece::Seq(pieces(pattern).into_iter().map(piece).collect())
     }
 
-    /// Any text before a mark, and the mark.
+    /// Any text before a mark, then the mark.
     fn up_to(&self, pattern: &str) -> Piece {
         let text = match self.marks.id_of(pattern) {
             Some(id) => Piece::NotToken(id),
@@ -37,7 +37,7 @@ impl Constraint<'_> {
         Piece::Seq(vec![text, self.mark(pattern)])
     }
 
-    /// A value that a schema describes, as the content of an answer.
+    /// A value that matches a schema, as the content of an answer.
     pub fn content(&self, schema: &Value) -> Piece {
         let value = Piece::Schema(schema.clone());
         match self.dialect.own {
@@ -46,7 +46,7 @@ impl Constraint<'_> {
         }
     }
 
-    /// One call of one of these functions, or several.
+    /// One or more calls of these functions.
     pub fn calls(&self, tools: &[&Tool], is_parallel: bool) -> Piece {
         let form = match self.dialect.own {
             Own::Channels => {
@@ -79,12 +79,12 @@ impl Constraint<'_> {
                 };
                 Piece::Seq([vec![open], list, vec![close]].concat())
             }
-            // Each call has marks of its own.
+            // Each call has its own marks.
             Syntax::Json { .. } | Syntax::Keyed { .. } | Syntax::Braces { .. } => {
                 let is_line = matches!(form.syntax, Syntax::Json { .. }) && !form.close.is_empty();
                 let line = || Piece::Text(if is_line { "\n" } else { "" }.into());
                 let one = Piece::Seq(vec![open, line(), one, line(), close]);
-                // Without a mark there is one call only.
+                // Without a mark, an answer has only one call.
                 let most = if form.trigger().is_empty() || form.close.is_empty() { 1 } else { most };
                 let more = Piece::Seq(vec![line(), one.clone()]);
                 Piece::Seq(vec![one, Piece::Repeat(Box::new(more), 0, most - 1)])
@@ -111,7 +111,7 @@ impl Constraint<'_> {
         }
     }
 
-    /// A thought in a channel of its own, if the model likes.
+    /// An optional thought in its own channel.
     fn analysis(&self) -> Piece {
         let channels = &self.dialect.channels;
         let thought = vec![
@@ -134,7 +134,7 @@ impl Constraint<'_> {
         Piece::Seq(all)
     }
 
-    /// One call, without the marks around all of them.
+    /// One call, without the marks around the whole list.
     fn call(&self, form: &CallForm<String>, tool: &Tool) -> Piece {
         let text = |text: String| Piece::Text(text);
         let schema = || Piece::Schema(tool.parameters.clone());
@@ -191,7 +191,7 @@ impl Constraint<'_> {
         }
     }
 
-    /// The name as the form writes it: Kimi K2 numbers its calls.
+    /// Returns the name as the form writes it: Kimi K2 numbers its calls.
     fn named(&self, between: &str, name: &str) -> String {
         match unwrapped(between).as_str() {
             "<|tool_call_argument_begin|>" => format!("functions.{name}:0"),
@@ -199,16 +199,16 @@ impl Constraint<'_> {
         }
     }
 
-    /// A mark and an identifier after it.
+    /// A mark followed by an identifier.
     fn identifier(&self, mark: &str) -> Piece {
         Piece::Seq(vec![self.mark(mark), Piece::Text("0".into())])
     }
 
     fn tagged(&self, tool: &Tool, call: &Tag<String>, parameter: &Tag<String>, pad: &str) -> Piece {
         let text = |text: &str| Piece::Text(text.into());
-        // Everything on lines of its own, but values only where the form has them so.
+        // All elements are on separate lines; values only if the form says so.
         let pair = |name: &str| {
-            // The attribute that some forms have for the type.
+            // The type attribute of some forms.
             let is_text = tool.is_text(name);
             let head =
                 match (unwrapped(&parameter.open).contains("DSML"), unwrapped(&parameter.open).contains("<|open|>")) {
@@ -234,7 +234,7 @@ impl Constraint<'_> {
         Piece::Seq([head, vec![members(tool, &pair), self.mark(&call.close)]].concat())
     }
 
-    /// A value without quotes, and the mark after it.
+    /// An unquoted value, then the closing mark.
     fn bare(&self, tool: &Tool, name: &str, close: &str) -> Piece {
         if tool.is_text(name) {
             return self.texts(tool, name, close);
@@ -242,7 +242,7 @@ impl Constraint<'_> {
         Piece::Seq(vec![value_of(tool, name), self.mark(close)])
     }
 
-    /// A text that its schema allows, without quotes, and the mark after it.
+    /// An unquoted text that its schema allows, then the closing mark.
     fn texts(&self, tool: &Tool, name: &str, close: &str) -> Piece {
         let schema = tool.schema(name).unwrap_or(&Value::Null);
         let values = schema.get("enum").and_then(Value::as_array).map(Vec::as_slice);
@@ -261,15 +261,15 @@ impl Constraint<'_> {
     }
 }
 
-/// The fence around a list in JSON.
+/// Returns the code fence around a JSON list.
 fn fence(form: &CallForm<String>) -> (&'static str, &'static str) {
     if form.open == "Action:" { (" ```json\n", "\n```") } else { ("", "") }
 }
 
-/// A value of an argument, in JSON.
+/// The value of an argument, in JSON.
 fn value_of(tool: &Tool, name: &str) -> Piece {
     let mut schema = tool.schema(name).cloned().unwrap_or(Value::Bool(true));
-    // References are those of the whole.
+    // References are resolved against the whole schema.
     for key in ["$defs", "definitions"] {
         if let (Some(defs), Some(schema)) = (tool.parameters.get(key), schema.as_object_mut()) {
             schema.entry(key).or_insert_with(|| defs.clone());
@@ -278,7 +278,7 @@ fn value_of(tool: &Tool, name: &str) -> Piece {
     Piece::Schema(schema)
 }
 
-/// Each parameter, and whether it must be there.
+/// Returns each parameter with true if it is required.
 fn pairs(tool: &Tool, pair: &dyn Fn(&str) -> Piece) -> Vec<(Piece, bool)> {
     let required = tool.parameters.get("required").and_then(Value::as_array);
     let is_required = |name: &str| required.is_some_and(|list| list.iter().any(|other| other == name));
@@ -286,7 +286,7 @@ fn pairs(tool: &Tool, pair: &dyn Fn(&str) -> Piece) -> Vec<(Piece, bool)> {
     properties.into_iter().flatten().map(|(name, _)| (pair(name), is_required(name))).collect()
 }
 
-/// The parameters one after the other.
+/// The parameters in order.
 fn members(tool: &Tool, pair: &dyn Fn(&str) -> Piece) -> Piece {
     let each = pairs(tool, pair).into_iter().map(|(piece, is_required)| match is_required {
         true => piece,
@@ -295,7 +295,7 @@ fn members(tool: &Tool, pair: &dyn Fn(&str) -> Piece) -> Piece {
     Piece::Seq(each.collect())
 }
 
-/// Removes a mark from the beginning of a grammar: what remains holds after the mark.
+/// Removes a mark from the beginning of a grammar: the remainder applies after the mark.
 pub fn after(piece: Piece, mark: &str) -> Piece {
     strip(piece, &mut pieces(mark).into_iter().collect())
 }
@@ -332,7 +332,7 @@ fn strip(piece: Piece, marks: &mut VecDeque<(bool, &str)>) -> Piece {
     }
 }
 
-/// Calls as the model's own form has them, for templates that do not write them.
+/// Writes calls in the model's own form, for templates that do not write calls.
 pub fn write(calls: &[Call]) -> String {
     let one = |call: &Call| {
         let arguments: Value = serde_json::from_str(&call.arguments).unwrap_or_else(|_| json!(call.arguments));

@@ -1,27 +1,28 @@
-//! The mark in an answer after which a grammar holds: the end of a thought, or the beginning of a call.
+//! The gate waits for the mark in an answer after which a grammar applies: the end of a thought, or the start of a
+//! call.
 
 use std::collections::VecDeque;
 
 use arenite::TokenId;
 
-/// The mark, and the limit of the text before it.
+/// The mark, and the maximum length of the text before it.
 #[derive(Clone, Debug)]
 pub struct GateSettings {
     pub until: String,
     /// Maximum number of tokens before the mark.
     pub budget: Option<usize>,
-    /// The tokens that are written when the budget is used up.
+    /// Tokens that are written when the budget is used up.
     pub closing: Vec<TokenId>,
 }
 
-/// An answer before the mark.
+/// The state of an answer before the mark.
 #[derive(Clone, Debug)]
 pub struct Gate {
     settings: GateSettings,
-    /// The end of the text: as much as the mark may take.
+    /// The end of the text, long enough to contain the mark.
     tail: String,
     tokens: usize,
-    /// Tokens that come next whatever the model prefers.
+    /// Tokens that are generated next, regardless of the logits.
     forced: VecDeque<TokenId>,
 }
 
@@ -32,7 +33,7 @@ impl Gate {
         Self { settings, tail: String::new(), tokens: 0, forced }
     }
 
-    /// Returns the next token, if it is not the model's choice.
+    /// Returns the next forced token, if there is one.
     pub fn forced(&mut self) -> Option<TokenId> {
         self.forced.pop_front()
     }

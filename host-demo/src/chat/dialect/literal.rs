@@ -1,23 +1,23 @@
-//! Values as Python writes them, and as Gemma does: without quotes around keys and with tokens around texts.
+//! Parses values in Python's syntax, and in Gemma's: keys without quotes, and tokens around texts.
 
 use serde_json::{Map, Number, Value};
 
 use super::syntax::{Step, Unread};
 
-/// Values within values.
+/// Maximum nesting of values.
 const MOST_NESTED: usize = 64;
 
-/// Reads values from the start of a text.
+/// Parses values from the start of a text.
 pub struct Literals<'t> {
     pub text: &'t str,
     pub at: usize,
-    /// The mark around texts, beside ordinary quotes.
+    /// The mark around texts, in addition to ordinary quotes.
     quote: &'t str,
 }
 
-/// The one value that `text` is.
+/// Parses all of `text` as one value.
 pub fn whole(text: &str) -> Option<Value> {
-    // A word ends with its line.
+    // A word ends at a line break.
     let text = format!("{text}\n");
     let mut literals = Literals::new(&text, "");
     match literals.value(0) {
@@ -39,7 +39,7 @@ impl<'t> Literals<'t> {
         self.at = self.text.len() - self.rest().trim_start().len();
     }
 
-    /// Takes `wanted` off, after spaces.
+    /// Consumes `wanted`, after white space.
     pub fn eat(&mut self, wanted: &str) -> Step<()> {
         self.skip_space();
         let rest = self.rest();
@@ -53,7 +53,7 @@ impl<'t> Literals<'t> {
         }
     }
 
-    /// Reads `close` if it is next. Returns whether it was.
+    /// Consumes `close` if it is next. Returns true if so.
     pub fn reached(&mut self, close: &str) -> Step<bool> {
         match self.eat(close) {
             Err(Unread::No) => Ok(false),
@@ -61,7 +61,7 @@ impl<'t> Literals<'t> {
         }
     }
 
-    /// A name: letters, digits and what functions' names may have.
+    /// Parses a name: letters, digits and other characters of function names.
     pub fn name(&mut self) -> &'t str {
         self.skip_space();
         let rest = self.rest();
@@ -94,7 +94,7 @@ impl<'t> Literals<'t> {
         }
     }
 
-    /// A text between the marks.
+    /// Parses a text between two marks.
     fn quoted(&mut self) -> Step<Value> {
         let inner = &self.rest()[self.quote.len()..];
         let Some(len) = inner.find(self.quote) else { return Err(Unread::More) };
@@ -155,7 +155,7 @@ impl<'t> Literals<'t> {
         }
     }
 
-    /// Pairs of a key, `between` and a value, up to `close`.
+    /// Parses pairs of a key, `between` and a value, up to `close`.
     pub fn members(&mut self, close: &str, between: &str, depth: usize) -> Step<Map<String, Value>> {
         let mut members = Map::new();
         loop {
@@ -194,7 +194,7 @@ impl<'t> Literals<'t> {
         Ok(key)
     }
 
-    /// A comma, or what comes before `close`.
+    /// Consumes a comma, unless `close` is next.
     fn separator(&mut self, close: &str) -> Step<()> {
         match self.eat(",") {
             Err(Unread::No) if self.rest().starts_with(close) => Ok(()),
@@ -202,7 +202,7 @@ impl<'t> Literals<'t> {
         }
     }
 
-    /// A number, a constant, or a text without quotes.
+    /// Parses a number, a constant, or an unquoted text.
     fn word(&mut self) -> Step<Value> {
         let rest = self.rest();
         let Some(len) = rest.find([',', '}', ']', ')', ':', '\n']) else { return Err(Unread::More) };
@@ -221,7 +221,7 @@ impl<'t> Literals<'t> {
     }
 }
 
-/// Returns the character of an escape sequence. An unknown sequence is left unchanged.
+/// Returns the character of an escape. Unknown escapes are unchanged.
 fn escape(escaped: char, quote: char) -> Vec<char> {
     match escaped {
         'n' => vec!['\n'],

@@ -1,4 +1,4 @@
-//! Marks that are tokens of a vocabulary: recognised by their ids, so that text that looks alike stays text.
+//! Recognises marks that are tokens of a vocabulary by their ids, so that text with the same spelling stays text.
 
 use std::collections::HashMap;
 
@@ -8,19 +8,19 @@ use arenite::tokenizer::{TokenType, Tokenizer};
 use super::table::{CALLS, CHANNELS, THOUGHTS, WRAPPERS};
 use super::{Syntax, Tag};
 
-/// Around a mark that is a token, in an answer on its way: noncharacters, which no text has.
+/// Start of a mark that is a token, inside an answer. The delimiters are noncharacters, which do not occur in text.
 const OPEN: char = '\u{fdd0}';
 const CLOSE: char = '\u{fdd1}';
 /// The end of a mark that is a control token.
 const CLOSE_CONTROL: char = '\u{fdd2}';
 const ALL: [char; 3] = [OPEN, CLOSE, CLOSE_CONTROL];
 
-/// The tokens of a vocabulary that marks are made of.
+/// The mark tokens of a vocabulary.
 #[derive(Clone, Debug, Default)]
 pub struct Marks {
-    /// As they stand in an answer.
+    /// Wrapped spellings by token id.
     by_id: HashMap<TokenId, String>,
-    /// Spellings, the longest first, and how they stand in an answer.
+    /// Spellings, longest first, with their wrapped spellings.
     spelled: Vec<(String, String)>,
 }
 
@@ -46,7 +46,7 @@ impl Marks {
         Self { by_id, spelled }
     }
 
-    /// A vocabulary in which each of these is a user-defined token.
+    /// Makes a vocabulary in which each spelling is a user-defined token.
     #[cfg(test)]
     pub fn from_spellings(tokens: &[&str]) -> Self {
         let wrapped = |token: &&str| (token.to_string(), format!("{OPEN}{token}{CLOSE}"));
@@ -55,12 +55,12 @@ impl Marks {
         Self { by_id, spelled }
     }
 
-    /// A token as it stands in an answer, if it is a mark.
+    /// Returns the wrapped spelling of a token, if it is a mark.
     pub fn text_of(&self, id: TokenId) -> Option<&str> {
         self.by_id.get(&id).map(String::as_str)
     }
 
-    /// The id of a mark that is one token.
+    /// Returns the id of a mark that is one token.
     pub fn id_of(&self, wrapped: &str) -> Option<TokenId> {
         self.by_id.iter().find(|(_, mark)| *mark == wrapped).map(|(id, _)| *id)
     }
@@ -69,7 +69,7 @@ impl Marks {
         self.by_id.is_empty()
     }
 
-    /// Converts a pattern to its form in an answer, where tokens of the vocabulary are marks.
+    /// Wraps every mark of `pattern` that is a token of the vocabulary.
     pub fn resolve(&self, pattern: &str) -> String {
         let mut out = String::new();
         let mut rest = pattern;
@@ -89,28 +89,28 @@ impl Marks {
     }
 }
 
-/// Ordinary text of an answer: nothing in it can be taken for a mark.
+/// Replaces the delimiters in ordinary text of an answer, so that it cannot be taken for a mark.
 pub fn plain(text: String) -> String {
     if text.contains(ALL) { text.replace(ALL, "\u{fffd}") } else { text }
 }
 
-/// Text with its marks as they are spelled.
+/// Returns the text with the original spelling of its marks.
 pub fn unwrapped(text: &str) -> String {
     text.replace(ALL, "")
 }
 
-/// Text as it is shown: without control tokens.
+/// Returns the visible text: without control tokens.
 pub fn shown(text: &str) -> String {
     let pieces = pieces(text).into_iter().filter(|(is_mark, piece)| !is_mark || !piece.ends_with(CLOSE_CONTROL));
     unwrapped(&pieces.map(|(_, piece)| piece).collect::<String>())
 }
 
-/// Returns whether a pattern contains a mark that is a token.
+/// Returns true if a pattern contains a mark that is a token.
 pub fn has_token(pattern: &str) -> bool {
     pattern.contains(OPEN)
 }
 
-/// Returns whether a piece of an answer ends with a mark that is a token.
+/// Returns true if a piece of an answer ends with a mark that is a token.
 pub fn ends_token(piece: &str) -> bool {
     piece.ends_with([CLOSE, CLOSE_CONTROL])
 }
@@ -130,7 +130,7 @@ pub fn pieces(pattern: &str) -> Vec<(bool, &str)> {
     pieces
 }
 
-/// Every mark of the table.
+/// Returns every mark of the table.
 fn patterns() -> Vec<&'static str> {
     let mut all = Vec::new();
     let tag = |tag: &Tag<&'static str>| [tag.open, tag.head, tag.close];

@@ -1,11 +1,11 @@
-//! Dialects: how a model writes its thoughts and its calls of functions, as data, and how answers are read.
+//! Dialects: tables of the ways in which models write thoughts and function calls, and a reader for answers.
 //!
 //! ```text
-//! table     every known form       marks     marks that are tokens of a vocabulary
+//! table     all known forms        marks     marks that are tokens of a vocabulary
 //! reader    an answer, streamed    channels  messages in channels (harmony)
-//! syntax    one call or several    literal   values of Python's and Gemma's kind
-//! tools     declared functions     probe     which forms a template writes
-//! form      calls as a grammar         gate      the mark after which a grammar holds
+//! syntax    one call or several    literal   values in Python's and Gemma's syntax
+//! tools     declared functions     probe     the forms that a template writes
+//! form      calls as a grammar     gate      the mark after which a grammar applies
 //! ```
 
 mod channels;
@@ -28,14 +28,14 @@ pub use probe::{Probe, Template, look};
 pub use reader::{Part, Reader};
 pub use tools::{Call, Tools};
 
-/// One way to write calls of functions.
+/// A syntax of function calls.
 #[derive(Clone, Debug)]
 pub struct CallForm<S> {
-    /// Who writes it, for people.
+    /// The models that write it, for messages.
     pub family: &'static str,
-    /// The mark before the calls; empty where the first of the syntax's own marks begins them.
+    /// The mark before the calls; empty if the syntax begins with its own mark.
     pub open: S,
-    /// The mark after the calls; empty where they end with the answer.
+    /// The mark after the calls; empty if they end with the answer.
     pub close: S,
     pub syntax: Syntax<S>,
 }
@@ -43,11 +43,12 @@ pub struct CallForm<S> {
 /// The notation of a call between the marks.
 #[derive(Clone, Debug)]
 pub enum Syntax<S> {
-    /// `{"name": ..., "arguments": ...}`, or a list of these; with empty keys `{NAME: ARGUMENTS}`.
+    /// `{"name": ..., "arguments": ...}`, or a list of these. With empty keys: `{NAME: ARGUMENTS}`.
     Json { name: &'static str, arguments: &'static str, is_list: bool },
-    /// `BEFORE NAME BETWEEN {...} AFTER`. From `lead` to `before`, and from `id` to `between`, is an identifier.
+    /// `BEFORE NAME BETWEEN {...} AFTER`. An identifier stands between `lead` and `before`, and between `id` and
+    /// `between`.
     Named { lead: S, before: S, id: S, between: S, after: S },
-    /// Elements: a call with a parameter in each. `pad` stands around values.
+    /// A call element with one element for each parameter. `pad` surrounds values.
     Tagged { call: Tag<S>, parameter: Tag<S>, pad: &'static str },
     /// A name, then pairs of a key and a value.
     Keyed { key: (S, S), value: (S, S) },
@@ -65,7 +66,7 @@ pub struct Tag<S> {
     pub close: S,
 }
 
-/// One way to write a thought.
+/// A syntax of thoughts.
 #[derive(Clone, Debug)]
 pub struct ThoughtForm<S> {
     pub open: S,
@@ -74,7 +75,7 @@ pub struct ThoughtForm<S> {
     pub end: S,
 }
 
-/// The marks of messages in channels, as gpt-oss writes them.
+/// The marks of messages in channels, as written by gpt-oss.
 #[derive(Clone, Debug)]
 pub struct Channels<S> {
     pub start: S,
@@ -83,7 +84,7 @@ pub struct Channels<S> {
     pub ends: [S; 3],
 }
 
-/// The forms that a model may use, with its own tokens as marks.
+/// The forms that a model may use; marks that are tokens of its vocabulary are wrapped.
 #[derive(Clone, Debug)]
 pub struct Dialect {
     pub thoughts: Vec<ThoughtForm<String>>,
@@ -94,10 +95,10 @@ pub struct Dialect {
     pub own: Own,
 }
 
-/// How a model writes the calls that it is made to write.
+/// The form in which a model writes forced calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Own {
-    /// A form, by its number.
+    /// The index of a form.
     Form(usize),
     /// Messages in channels.
     Channels,
@@ -125,7 +126,7 @@ impl<S> CallForm<S> {
 }
 
 impl CallForm<String> {
-    /// The text that calls in this form begin with; empty where they have no mark.
+    /// The text at the start of calls in this form; empty if they have no mark.
     pub fn trigger(&self) -> &str {
         if !self.open.is_empty() {
             return &self.open;
@@ -139,7 +140,7 @@ impl CallForm<String> {
 }
 
 impl Dialect {
-    /// Every known form, with the marks that are tokens of a vocabulary.
+    /// Returns all known forms, with marks that are tokens of a vocabulary wrapped.
     pub fn all(marks: &Marks) -> Self {
         let own = |mark: &&str| marks.resolve(mark);
         let channels = &table::CHANNELS;

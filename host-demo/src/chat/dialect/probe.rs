@@ -1,4 +1,4 @@
-//! Finds the forms that a template writes: renders a call with it and tries to read the call back.
+//! Finds the form of calls that a template writes: it renders a call and tries to parse the result.
 
 use serde_json::{Value, json};
 
@@ -9,24 +9,24 @@ use super::{CallForm, Dialect, Marks, Own};
 
 /// A chat template.
 pub trait Template {
-    /// The prompt; `None` where the template does not take the conversation.
+    /// Renders a prompt; `None` if the template rejects the conversation.
     fn render(&self, messages: &Value, tools: &Value, asks: bool) -> Option<String>;
-    /// Its source, where it is Jinja.
+    /// The Jinja source, or an empty text.
     fn source(&self) -> &str;
 }
 
 /// Properties of a template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Probe {
-    /// The template shows the functions that may be called.
+    /// True if the template shows the declared functions.
     pub shows_tools: bool,
-    /// The template shows calls of earlier answers.
+    /// True if the template shows calls of earlier answers.
     pub shows_calls: bool,
-    /// The template takes the arguments of calls as text.
+    /// True if the template expects arguments as JSON text.
     pub wants_text: bool,
-    /// The template takes `null` as the content of a message with calls.
+    /// True if a message with calls may have `null` as its content.
     pub takes_null: bool,
-    /// The template handles the role `developer`.
+    /// True if the template accepts the role `developer`.
     pub knows_developer: bool,
 }
 
@@ -34,7 +34,7 @@ const NAME: &str = "probe_function";
 const KEY: &str = "probe_key";
 const SAID: &str = "PROBE-QUESTION";
 
-/// How a call may be given to a template.
+/// Variants of passing a call to a template: null content, arguments as text.
 const GIVEN: [(bool, bool); 4] = [(false, true), (false, false), (true, true), (true, false)];
 
 fn tools() -> Value {
@@ -62,7 +62,7 @@ fn conversation(as_text: bool, is_null: bool, has_result: bool) -> Value {
     messages.into()
 }
 
-/// Probes a template and keeps the forms that it may teach.
+/// Probes a template, and keeps only the forms that it may have taught the model.
 pub fn look(template: &dyn Template, dialect: &mut Dialect) -> Probe {
     let tools = tools();
     let question = json!([{ "role": "user", "content": SAID }]);
@@ -74,7 +74,7 @@ pub fn look(template: &dyn Template, dialect: &mut Dialect) -> Probe {
         takes_null: true,
         knows_developer: template.source().contains("developer"),
     };
-    // A rendered template is text: no mark in it is a token.
+    // Templates write marks as text.
     let written = Dialect::all(&Marks::default());
     let mut own = None;
     for (as_text, is_null) in GIVEN {
@@ -82,7 +82,7 @@ pub fn look(template: &dyn Template, dialect: &mut Dialect) -> Probe {
             .into_iter()
             .find_map(|has_result| template.render(&conversation(as_text, is_null, has_result), &tools, false));
         let Some(text) = rendered.as_deref().and_then(|text| Some(text.rsplit_once(SAID)?.1)) else { continue };
-        // A template that shows `null` as a word does not take it.
+        // A template that prints `null` as a word does not support it.
         let shows_null = is_null && (text.contains("None") || text.contains("null"));
         if let Some(found) = found(&written, text).filter(|_| !shows_null) {
             own = Some(found);
@@ -94,7 +94,7 @@ pub fn look(template: &dyn Template, dialect: &mut Dialect) -> Probe {
     probe
 }
 
-/// The form of the call in a text.
+/// Returns the form of the call in a text.
 fn found(dialect: &Dialect, text: &str) -> Option<Own> {
     if text.contains(&format!("to=functions.{NAME}")) && text.contains(&dialect.channels.message) {
         return Some(Own::Channels);
@@ -114,8 +114,8 @@ fn found(dialect: &Dialect, text: &str) -> Option<Own> {
     dialect.calls.iter().position(reads).map(Own::Form)
 }
 
-/// Keeps the form that was found, forms whose marks are tokens or occur in the template, and forms without a mark. Keeps
-/// all forms if the template teaches none.
+/// Keeps the form found, forms whose marks are tokens or occur in the template, and forms without a mark. If the
+/// template teaches no form, all forms are kept.
 fn keep(dialect: &mut Dialect, found: Option<Own>, source: &str) {
     let spelled = Dialect::all(&Marks::default());
     let triggers: Vec<String> = spelled.calls.iter().map(|form| form.trigger().to_string()).collect();

@@ -1,4 +1,4 @@
-//! An answer as it comes: its thought, its content, and its calls of functions.
+//! Splits an answer into its thought, its content and its calls while it is generated.
 
 use std::sync::Arc;
 
@@ -16,51 +16,52 @@ pub enum Part {
     Call(Call),
 }
 
-/// Bytes of a call up to which it is read again with every token.
+/// Maximum length in bytes of a call that is parsed again with every token.
 const SHORT_CALL: usize = 4096;
 
-/// Splits an answer into its parts as its text arrives. Only text that may still become a mark or a call is held back.
+/// Splits an answer while its text arrives. Holds back only text that may still become a mark or a call.
 pub struct Reader {
     dialect: Arc<Dialect>,
     tools: Arc<Tools>,
     state: State,
     /// Text that is not yet classified.
     held: String,
-    /// Spaces after the last part of content, which a call drops.
+    /// Spaces after the last part of content; a call drops them.
     spaces: String,
-    /// Closing mark of the content; may be empty.
+    /// The mark that ends the content before the end of the answer.
     wrapper: String,
-    /// The closing mark was read. Spaces after it are dropped.
+    /// True after that mark: spaces after it are dropped.
     has_ended: bool,
-    /// Forms without a mark are calls, too.
+    /// True if forms without a mark count as calls.
     reads_bare: bool,
-    /// Only the first call is returned.
+    /// True if only the first call counts.
     only_one: bool,
     calls: usize,
-    /// The beginning of `held` that the prompt ends with.
+    /// Length of the start of `held` that is the end of the prompt.
     implied: usize,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum State {
-    /// Before the first character that is not a space.
+    /// Only spaces so far.
     Start,
-    /// Up to this mark; whether any of it was given, and the mark at the end of the content.
+    /// Inside a thought, up to this mark. `has_begun` is true once text was returned; `end` is the mark after the
+    /// content.
     Thought {
         close: String,
         has_begun: bool,
         end: String,
     },
-    /// After a thought: spaces are dropped.
+    /// After a thought: leading spaces are dropped.
     AfterThought,
     Content,
-    /// `held` begins with the mark of a call. The numbers are those of the possible forms.
+    /// `held` is a call from its mark on, in one of these forms.
     Call(Vec<usize>),
     Channel(Channel),
 }
 
 impl Reader {
-    /// An answer to `prompt`, which may have opened a thought already.
+    /// Reads an answer to `prompt`, which may already have opened a thought.
     pub fn new(dialect: Arc<Dialect>, tools: Arc<Tools>, prompt: &str) -> Self {
         let mut reader = Self {
             dialect,
@@ -89,7 +90,7 @@ impl Reader {
         reader
     }
 
-    /// An answer that a schema describes: it is content, whatever it looks like.
+    /// For an answer that a schema describes: all of it is content.
     pub fn without_thought(mut self) -> Self {
         if matches!(self.state, State::Start) {
             self.state = State::Content;
@@ -97,7 +98,7 @@ impl Reader {
         self
     }
 
-    /// Leaves calls without a mark to be content.
+    /// Treats calls without a mark as content.
     pub fn only_marked(mut self) -> Self {
         self.reads_bare = false;
         self
@@ -109,7 +110,7 @@ impl Reader {
         self
     }
 
-    /// Returns whether a thought is open.
+    /// Returns true if a thought is open.
     pub fn is_thinking(&self) -> bool {
         match &self.state {
             State::Thought { .. } => true,
@@ -118,7 +119,7 @@ impl Reader {
         }
     }
 
-    /// Reads the next piece and appends the parts that are certain.
+    /// Adds a piece of text and returns the parts that are complete.
     pub fn push(&mut self, piece: &str, parts: &mut Vec<Part>) {
         if piece.is_empty() {
             return;
@@ -134,7 +135,7 @@ impl Reader {
         self.advance(parts, false);
     }
 
-    /// Ends the answer and appends the text that was held back.
+    /// Ends the answer and returns the text that was held back.
     pub fn finish(&mut self, parts: &mut Vec<Part>) {
         self.advance(parts, true);
         if self.calls == 0 && !self.has_ended && !self.spaces.is_empty() {
@@ -155,7 +156,7 @@ impl Reader {
                 State::Call(forms) => self.call(parts, &forms, is_end),
                 State::Channel(channel) => self.channel(parts, channel, is_end),
             }
-            // Every round that changes nothing is the last; the bound is a safeguard.
+            // The loop ends with the first round that changes nothing; the bound is a safeguard.
             rounds += 1;
             if before.0 == self.state && before.1 == self.held.len() || rounds > 1 << 20 {
                 return;
@@ -163,7 +164,7 @@ impl Reader {
         }
     }
 
-    /// Classifies the beginning of the answer: a thought, a channel, a call without a mark, or content.
+    /// Classifies the start of the answer: a thought, a channel, a call without a mark, or content.
     fn start(&mut self, is_end: bool) {
         let dialect = self.dialect.clone();
         let text = self.held.trim_start();
@@ -198,10 +199,10 @@ impl Reader {
         self.begin_content(is_end);
     }
 
-    /// Removes a mark around the content. Returns whether the round is finished.
+    /// Removes a mark around the content. Returns true if this round is decided.
     fn begins_wrapper(&mut self, skipped: usize, is_end: bool) -> bool {
         let text = &self.held[skipped..];
-        // Text that looks like a wrapper is one only after a thought, or as a token.
+        // Text that looks like a wrapper counts only after a thought, or if it is a token.
         let counts = |open: &str| has_token(open) || !matches!(self.state, State::Start) || open == ">>>all\n";
         let wrappers = self.dialect.wrappers.iter().filter(|(open, _)| counts(open));
         for (open, close) in wrappers {
@@ -238,7 +239,7 @@ impl Reader {
         self.dialect.wrappers.iter().any(|(open, _)| self.held.starts_with(open.as_str()))
     }
 
-    /// The first content: perhaps calls without a mark.
+    /// Begins the content, which may be calls without a mark.
     fn begin_content(&mut self, is_end: bool) {
         let text = self.held.trim_start();
         let mut marks = self.dialect.calls.iter().map(|form| form.trigger()).filter(|mark| !mark.is_empty());
@@ -261,7 +262,7 @@ impl Reader {
         let at = self.held.find(&close);
         let keep = if is_end || at.is_some() { 0 } else { begun(&self.held, [close.as_str()]) };
         let len = at.unwrap_or(self.held.len() - keep);
-        // Spaces around the thought are dropped, those at its end once it is there.
+        // Spaces around the thought are dropped; those at its end once the end is known.
         let text = if at.is_some() || is_end { self.held[..len].trim_end() } else { &self.held[..len] };
         let last = text.trim_end().len();
         let text = if has_begun { &text[..last] } else { text[..last].trim_start() };
@@ -298,7 +299,7 @@ impl Reader {
             marks.push(wrapper);
         }
         let first = marks.iter().filter_map(|mark| Some((self.held.find(mark)?, *mark)));
-        // The longest of those that begin at the same place.
+        // The longest of the marks that begin at the same position.
         let first = first.min_by_key(|(at, mark)| (*at, usize::MAX - mark.len()));
         let Some((at, mark)) = first else {
             let keep = if is_end { 0 } else { begun(&self.held, marks.iter().copied()) };
@@ -331,12 +332,12 @@ impl Reader {
         self.state = State::Call(forms);
     }
 
-    /// Returns whether the vocabulary has the marks of channels as tokens.
+    /// Returns true if the model writes channels, with marks that are tokens.
     fn is_harmony(&self) -> bool {
         has_token(&self.dialect.channels.channel)
     }
 
-    /// Reads the calls at the start of `held`. If there are none, the mark is content.
+    /// Parses the calls that begin here; if there are none, the mark is content.
     fn call(&mut self, parts: &mut Vec<Part>, forms: &[usize], is_end: bool) {
         let dialect = self.dialect.clone();
         let mut is_open = false;
@@ -347,7 +348,7 @@ impl Reader {
                     let is_bare = form.trigger().is_empty();
                     let rest = text[len..].trim();
                     if is_bare && (!rest.is_empty() || !is_end) {
-                        // Without a mark, calls are the whole answer.
+                        // Without a mark, calls must be the whole answer.
                         is_open |= rest.is_empty();
                         continue;
                     }
@@ -366,7 +367,7 @@ impl Reader {
             return;
         }
         let mark = forms.first().map_or(0, |at| dialect.calls[*at].trigger().len());
-        // At least one character, so that this text is not looked at again.
+        // Skips at least one character, so that this text is not parsed again.
         let len = mark.max(self.held.chars().next().map_or(0, char::len_utf8));
         let mut text: String = self.held.drain(..len).collect();
         text.drain(..self.implied.min(len));
@@ -385,7 +386,7 @@ impl Reader {
         }
     }
 
-    /// Appends content. With functions, trailing spaces are held back until more content arrives.
+    /// Returns content. If functions are declared, trailing spaces are returned only if more content follows.
     fn say(&mut self, text: &str, parts: &mut Vec<Part>) {
         let text = shown(text);
         if text.is_empty() {
@@ -404,7 +405,7 @@ impl Reader {
         }
     }
 
-    /// Reads messages in channels. The header determines the kind of the text up to the next mark.
+    /// Reads messages in channels: a header gives the type of the text up to the next mark.
     fn channel(&mut self, parts: &mut Vec<Part>, channel: Channel, is_end: bool) {
         let dialect = self.dialect.clone();
         let channels = &dialect.channels;
@@ -443,7 +444,7 @@ impl Reader {
         }
     }
 
-    /// Appends the first `len` bytes of `held`, which are the text of a message.
+    /// Handles the first `len` bytes of `held`, text of a message. `is_whole` is true if the message ends there.
     fn body(&mut self, parts: &mut Vec<Part>, channel: Channel, len: usize, is_whole: bool) {
         match &channel {
             Channel::Call(name) => {
@@ -476,7 +477,7 @@ impl Reader {
     }
 }
 
-/// Length of the longest end of `text` that one of `marks` begins with, short of all of the mark.
+/// Length of the longest suffix of `text` that is a proper prefix of one of `marks`.
 fn begun<'m>(text: &str, marks: impl IntoIterator<Item = &'m str>) -> usize {
     let of = |mark: &str| {
         let beginnings = mark.char_indices().rev().map(|(at, _)| at).filter(|at| *at > 0);
@@ -486,7 +487,7 @@ fn begun<'m>(text: &str, marks: impl IntoIterator<Item = &'m str>) -> usize {
 }
 
 impl Dialect {
-    /// The form of the thought that a prompt ends with.
+    /// Returns the form of the thought that the end of the prompt opens.
     pub fn opened_by(&self, prompt: &str) -> Option<&super::ThoughtForm<String>> {
         let spelled = |mark: &str| prompt.ends_with(unwrapped(mark).trim_end());
         self.thoughts.iter().find(|form| spelled(&form.open))

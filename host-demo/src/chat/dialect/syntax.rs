@@ -1,4 +1,4 @@
-//! Calls in one form: read from the text after the mark that opens them.
+//! Parses calls in one form from the text after the opening mark.
 
 use serde_json::{Map, Value};
 
@@ -6,25 +6,25 @@ use super::literal::Literals;
 use super::tools::{Call, Tool, Tools};
 use super::{CallForm, Syntax, Tag};
 
-/// The reason why nothing was read.
+/// The reason why nothing was parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unread {
-    /// More text has to come.
+    /// The text is incomplete.
     More,
-    /// The text is not of this form.
+    /// The text does not match.
     No,
 }
 
 pub type Step<T> = Result<T, Unread>;
 
-/// The keys that a call's name and arguments have in JSON, in any dialect.
+/// JSON keys of a call's name, in any dialect.
 const NAMES: [&str; 3] = ["name", "tool_name", "function"];
 const ARGUMENTS: [&str; 4] = ["arguments", "parameters", "args", "input"];
 /// Other keys of calls.
 const OTHERS: [&str; 4] = ["type", "id", "tool_call_id", "index"];
 
-/// Reads calls and the mark that closes them; gives them with the length of the text they take. `is_end`: no more text
-/// will come.
+/// Parses calls and their closing mark. Returns them with the length of the consumed text. `is_end` is true if no more
+/// text follows.
 pub fn read(form: &CallForm<String>, tools: &Tools, text: &str, is_end: bool) -> Step<(Vec<Call>, usize)> {
     let mut input = Literals::new(text, quote(&form.syntax));
     let mut calls: Vec<Call> = Vec::new();
@@ -55,7 +55,7 @@ pub fn read(form: &CallForm<String>, tools: &Tools, text: &str, is_end: bool) ->
             }
         }
     };
-    // The mark at the end is often left out.
+    // Models often omit the closing mark.
     match calls.is_empty() {
         false => Ok((calls, input.at)),
         true => done,
@@ -66,7 +66,7 @@ fn quote(syntax: &Syntax<String>) -> &str {
     if let Syntax::Braces { quote } = syntax { quote } else { "" }
 }
 
-/// One call, or a list of them.
+/// Parses one call, or a list of calls.
 fn item(form: &CallForm<String>, tools: &Tools, input: &mut Literals<'_>, is_end: bool) -> Step<Vec<Call>> {
     match &form.syntax {
         Syntax::Json { .. } => json(tools, input, form.open.is_empty()),
@@ -89,7 +89,7 @@ fn item(form: &CallForm<String>, tools: &Tools, input: &mut Literals<'_>, is_end
     }
 }
 
-/// JSON, also in a fenced block. Without a mark before it a call has to have its arguments.
+/// Parses JSON, also in a fenced block. Without an opening mark, a call must have arguments.
 fn json(tools: &Tools, input: &mut Literals<'_>, is_bare: bool) -> Step<Vec<Call>> {
     let is_fenced = !is_bare && (input.reached("```json")? || input.reached("```")?);
     input.skip_space();
@@ -118,7 +118,7 @@ fn json(tools: &Tools, input: &mut Literals<'_>, is_bare: bool) -> Step<Vec<Call
     calls.ok_or(Unread::No)
 }
 
-/// A JSON value at the start of a text, and its length.
+/// Parses a JSON value at the start of a text. Returns its length, too.
 fn json_value(text: &str) -> Step<(Value, usize)> {
     let mut values = serde_json::Deserializer::from_str(text).into_iter::<Value>();
     match values.next() {
@@ -143,8 +143,8 @@ fn json_call(tools: &Tools, value: &Value, needs_arguments: bool) -> Option<Call
     tools.find(name).filter(|_| arguments.is_object() && !needs_arguments).map(|tool| tool.call_json(arguments))
 }
 
-/// Checks whether the beginning of a JSON value can be a call without a mark: the first key is a key of calls, and the
-/// name is declared.
+/// Returns Ok if incomplete JSON may become a call without a mark: its first key is one of a call, and its name is
+/// declared.
 fn may_be_call(tools: &Tools, text: &str) -> Step<()> {
     let object = text.strip_prefix('[').unwrap_or(text).trim_start();
     let Some(inner) = object.strip_prefix('{').map(str::trim_start) else {
@@ -171,14 +171,14 @@ fn may_be_call(tools: &Tools, text: &str) -> Step<()> {
     }
 }
 
-/// The declared function whose name stands before `between`; with an empty `between`, before the arguments.
+/// Parses the name of a declared function before `between`, or before the arguments if `between` is empty.
 fn name_before<'f>(tools: &'f Tools, input: &mut Literals<'_>, id: &str, between: &str) -> Step<&'f Tool> {
     let rest = input.rest();
     let (name, len) = if between.is_empty() {
         let at = rest.find('{').ok_or(Unread::More)?;
         (&rest[..at], at)
     } else {
-        // Spaces of the mark are of no matter where it has anything else.
+        // Spaces of the mark do not matter if it has other characters.
         let mark = if between.trim().is_empty() { between } else { between.trim() };
         let at = match rest.find(mark) {
             Some(at) => at,
@@ -193,7 +193,7 @@ fn name_before<'f>(tools: &'f Tools, input: &mut Literals<'_>, id: &str, between
     Ok(tool)
 }
 
-/// Arguments in JSON, and the mark after them.
+/// Parses arguments in JSON, and the mark after them.
 fn named(tool: &Tool, input: &mut Literals<'_>, after: &str, is_end: bool) -> Step<Call> {
     input.skip_space();
     if input.rest().is_empty() {
@@ -204,7 +204,7 @@ fn named(tool: &Tool, input: &mut Literals<'_>, after: &str, is_end: bool) -> St
     }
     let (value, len) = json_value(input.rest())?;
     input.at += len;
-    // Several marks may follow, each after spaces.
+    // Several marks may follow, each after white space.
     for mark in after.split('\n').filter(|mark| !mark.is_empty()) {
         let (fence, rest) = match mark.strip_prefix("```") {
             Some(rest) => ("```", rest),
@@ -221,11 +221,11 @@ fn named(tool: &Tool, input: &mut Literals<'_>, after: &str, is_end: bool) -> St
     Ok(tool.call_json(&value))
 }
 
-/// The name in an element's head, and what else stands in the head.
+/// Returns the name in an element's head, and the rest of the head.
 fn head<'t>(input: &mut Literals<'t>, tag: &Tag<String>) -> Step<(&'t str, &'t str)> {
     input.eat(&tag.open)?;
     let rest = input.rest();
-    // A quoted name ends with its quote; attributes may come after it.
+    // A quoted name ends with its quote; attributes may follow it.
     let (quote, close) = match tag.head.strip_prefix('"') {
         Some(close) => ("\"", close),
         None => ("", tag.head.as_str()),
@@ -278,7 +278,7 @@ fn tagged(
     }
 }
 
-/// `NAME`, then keys and values, up to the mark that closes the call.
+/// Parses `NAME`, then keys and values, up to the closing mark.
 fn keyed(
     tools: &Tools,
     input: &mut Literals<'_>,
@@ -303,7 +303,7 @@ fn keyed(
         match input.eat(&key.0) {
             Ok(()) => {}
             Err(Unread::More) if !is_end => return Err(Unread::More),
-            // The call is complete: its closing mark or another call follows.
+            // The following text closes the call, or is the next call.
             _ => return Ok(tool.call(arguments)),
         }
         let name = up_to(input, &key.1)?.trim();
@@ -320,7 +320,7 @@ fn up_to<'t>(input: &mut Literals<'t>, mark: &str) -> Step<&'t str> {
     Ok(&rest[..len])
 }
 
-/// Calls as Python writes them. Without a mark before them they stand in brackets.
+/// Parses calls in Python's syntax. Without an opening mark, they are in brackets.
 fn python(tools: &Tools, input: &mut Literals<'_>, is_bare: bool) -> Step<Vec<Call>> {
     let is_list = input.reached("[")?;
     if is_bare && !is_list {
@@ -351,7 +351,7 @@ fn python(tools: &Tools, input: &mut Literals<'_>, is_bare: bool) -> Step<Vec<Ca
     }
 }
 
-/// `key=value, ...)`: values without a key are those of the first parameters.
+/// `key=value, ...)`: values without a key are assigned to the first parameters.
 fn python_arguments(tool: &Tool, input: &mut Literals<'_>) -> Step<Map<String, Value>> {
     let mut arguments = Map::new();
     loop {

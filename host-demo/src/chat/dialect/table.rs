@@ -1,4 +1,4 @@
-//! The table of dialects: how each family of models writes thoughts and calls of functions.
+//! The table of dialects: the syntax of thoughts and function calls for each family of models.
 
 use super::{CallForm, Channels, Syntax, Tag, ThoughtForm};
 
@@ -20,7 +20,7 @@ const fn tag(open: &'static str, head: &'static str, close: &'static str) -> Tag
     Tag { open, head, close }
 }
 
-/// `<function=NAME>` with `<parameter=NAME>` inside.
+/// `<function=NAME>` containing `<parameter=NAME>`.
 const FUNCTION: Syntax<&str> = Syntax::Tagged {
     call: tag("<function=", ">", "</function>"),
     parameter: tag("<parameter=", ">", "</parameter>"),
@@ -32,7 +32,7 @@ const FUNCTION_TIGHT: Syntax<&str> = Syntax::Tagged {
     parameter: tag("<parameter=", ">", "</parameter>"),
     pad: "",
 };
-/// `<invoke name="NAME">` with `<parameter name="NAME">` inside.
+/// `<invoke name="NAME">` containing `<parameter name="NAME">`.
 const INVOKE: Syntax<&str> = Syntax::Tagged {
     call: tag("<invoke name=\"", "\">", "</invoke>"),
     parameter: tag("<parameter name=\"", "\">", "</parameter>"),
@@ -58,7 +58,7 @@ const LIST: Syntax<&str> = json("name", "arguments", true);
 const PARAMETERS: Syntax<&str> = json("name", "parameters", false);
 const COHERE: Syntax<&str> = json("tool_name", "parameters", true);
 
-/// The forms of calls. If several rows begin with the same mark, the first one that can be read counts.
+/// Forms of calls. If several rows begin with the same mark, the first one that can be parsed is used.
 pub const CALLS: &[CallForm<&str>] = &[
     form("Hermes, Qwen 2.5 and 3, Granite 4, EXAONE 4, Ling", "<tool_call>", "</tool_call>", JSON),
     form("Qwen 3.5, Qwen3-Coder, Nemotron 3, Step 3.5", "<tool_call>", "</tool_call>", FUNCTION),
@@ -168,7 +168,7 @@ pub const CALLS: &[CallForm<&str>] = &[
     form("Functionary 3.1, Llama 3", "", "", named("<function=", ">", "</function>")),
     form("Functionary 3.2", "", "", named(">>>", "\n", "")),
     form("Qwen3-Coder without the outer tag", "", "", FUNCTION),
-    // Without any mark: only if the whole answer is calls.
+    // Without a mark: only if the whole answer consists of calls.
     form("Llama 3.1 to 3.3, xLAM", "", "", PARAMETERS),
     form("Llama 3.2", "", "", Syntax::Python),
 ];
@@ -177,7 +177,7 @@ const fn thought(open: &'static str, close: &'static str) -> ThoughtForm<&'stati
     ThoughtForm { open, close, end: "" }
 }
 
-/// The forms of thoughts. A thought opens at the start of an answer or at the end of the prompt.
+/// Forms of thoughts. A thought begins at the start of an answer, or at the end of the prompt.
 pub const THOUGHTS: &[ThoughtForm<&str>] = &[
     thought("<think>", "</think>"),
     thought("<seed:think>", "</seed:think>"),
@@ -194,7 +194,7 @@ pub const THOUGHTS: &[ThoughtForm<&str>] = &[
     ThoughtForm { open: "Here are my reasoning steps:", close: "[BEGIN FINAL RESPONSE]", end: "[END FINAL RESPONSE]" },
 ];
 
-/// Marks around the content of an answer: dropped at its start, and the second at its end.
+/// Marks around the content of an answer: the first is dropped at its start, the second at its end.
 pub const WRAPPERS: &[(&str, &str)] = &[
     ("<answer>", "</answer>"),
     ("<response>", "</response>"),

@@ -1,4 +1,4 @@
-//! Answers in every form, as the public templates and model cards of these families write them.
+//! Answers in every form, as written in the public templates and model cards of these families.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ fn reader(prompt: &str) -> Reader {
     Reader::new(Arc::new(Dialect::all(&Marks::default())), tools(), prompt)
 }
 
-/// Content, thought and calls of an answer: whole, and the same in pieces of every size.
+/// Content, thought and calls of an answer: parsed at once, and in pieces of every size.
 fn read_after(prompt: &str, text: &str) -> (String, String, Vec<(String, Value)>) {
     let chars: Vec<char> = text.chars().collect();
     let mut results = [usize::MAX, 1, 2, 3, 7].map(|size| {
@@ -47,7 +47,7 @@ fn read(text: &str) -> (String, String, Vec<(String, Value)>) {
     read_after("", text)
 }
 
-/// A call as each family writes it. `CITY` is the text, `DAYS` a number.
+/// A call in each family's form. `CITY` is the text, `DAYS` a number.
 const FORMS: &[&str] = &[
     "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Oslo\", \"days\": 2}}\n</tool_call>",
     "<tool_call>\n<function=get_weather>\n<parameter=city>\nOslo\n</parameter>\n<parameter=days>\n2\n</parameter>\n</function>\n</tool_call>",
@@ -94,7 +94,7 @@ const FORMS: &[&str] = &[
     "[get_weather(city='Oslo', days=2)]",
 ];
 
-/// Forms that have no mark: they are the whole answer.
+/// Returns true for forms without a mark, which are the whole answer.
 fn is_bare(form: &str) -> bool {
     form.starts_with(['{', '[']) && !form.starts_with("[TOOL_CALLS]")
 }
@@ -153,7 +153,7 @@ fn arguments_of_every_kind() {
     ] {
         assert_eq!(read(text).2, [("get_weather".to_string(), wanted.clone())], "{text}");
     }
-    // A string argument stays a string, even if it looks like a number.
+    // Texts remain texts, even if they look like other values.
     let zip = "<tool_call><function=get_weather><parameter=city>0042</parameter><parameter=unit>null</parameter></function></tool_call>";
     assert_eq!(read(zip).2[0].1, json!({ "city": "0042", "unit": null }));
 }
@@ -253,7 +253,7 @@ fn functionary_begins_in_the_prompt() {
     assert_eq!(read_after(prompt, "all\nLet me see.>>>get_weather\n{\"city\": \"Oslo\"}").0, "Let me see.");
 }
 
-/// A vocabulary in which these are tokens.
+/// Makes a vocabulary with these tokens.
 fn with_tokens(tokens: &[&str]) -> Marks {
     Marks::from_spellings(tokens)
 }
@@ -275,7 +275,7 @@ fn marks_that_are_tokens_are_taken_from_tokens() {
     assert_eq!(read("<think>a</think>b"), [Part::Content("<think>a</think>b".into())]);
     let thought = [Part::Thought("a".into()), Part::Content("b".into())];
     assert_eq!(read(&marks.resolve("<think>a</think>b")), thought);
-    // Spelled out inside of a call, a mark is text.
+    // A mark spelled out inside a call is text.
     let inside = format!(
         "{}{}{}",
         marks.resolve("<tool_call>"),
@@ -283,7 +283,7 @@ fn marks_that_are_tokens_are_taken_from_tokens() {
         marks.resolve("</tool_call>")
     );
     assert!(matches!(&read(&inside)[..], [Part::Call(call)] if call.arguments.contains("</tool_call>")));
-    // Text between marks that is not a call is shown with its marks.
+    // Text that is not a call is shown with its marks.
     let soon = "<tool_call>soon</tool_call>";
     assert_eq!(read(&marks.resolve(soon)), [Part::Content(soon.into())]);
 }
@@ -291,7 +291,7 @@ fn marks_that_are_tokens_are_taken_from_tokens() {
 #[test]
 fn every_form_is_read_with_tokens_as_marks() {
     for form in FORMS {
-        // Everything in angle brackets, except for marks with a name.
+        // All bracketed marks without a name.
         let mut tokens: Vec<&str> =
             form.split_inclusive('>').filter_map(|piece| Some(&piece[piece.rfind('<')?..])).collect();
         tokens.extend(["[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"]);

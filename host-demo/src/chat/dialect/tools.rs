@@ -1,10 +1,10 @@
-//! Functions that a request declares, and calls of them.
+//! Functions declared by a request, and calls of them.
 
 use serde_json::{Map, Value, json};
 
 use super::marks::unwrapped;
 
-/// A call: a name, and arguments as JSON.
+/// A call: a name, and arguments as JSON text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
     pub name: String,
@@ -31,7 +31,7 @@ struct Types {
 }
 
 impl Tools {
-    /// Reads functions as OpenAI's requests declare them: `{"type": "function", "function": {...}}`, or the inner object.
+    /// Parses functions as in OpenAI's requests: `{"type": "function", "function": {...}}`, or the inner object.
     pub fn of(declared: &[Value]) -> Self {
         let tool = |tool: &Value| {
             let function = tool.get("function").filter(|function| function.is_object()).unwrap_or(tool);
@@ -39,7 +39,7 @@ impl Tools {
             let mut parameters = parameters.unwrap_or_else(|| json!({ "type": "object" }));
             let has_others = ["$ref", "anyOf", "oneOf", "allOf", "additionalProperties", "patternProperties"];
             let names = parameters.get("properties").and_then(Value::as_object).map_or(0, Map::len);
-            // A function without parameters takes none.
+            // A function without parameters has no arguments.
             if names == 0 && !has_others.iter().any(|key| parameters.get(key).is_some()) {
                 parameters["additionalProperties"] = json!(false);
             }
@@ -56,7 +56,7 @@ impl Tools {
         self.0.is_empty()
     }
 
-    /// The declared function of this name. A namespace before it and a number after it are taken off.
+    /// Returns the declared function of this name. A namespace before it and a number after it are removed.
     pub fn find(&self, written: &str) -> Option<&Tool> {
         let written = written.trim().trim_matches(['"', '\'']);
         let exact = |name: &str| self.0.iter().find(|tool| tool.name == name);
@@ -73,7 +73,7 @@ impl Tools {
             .or_else(|| (spelled != written).then(|| exact(&spelled))?)
     }
 
-    /// Returns whether a declared name begins with `written`.
+    /// Returns true if a declared name begins with `written`.
     pub fn begins(&self, written: &str) -> bool {
         self.0.iter().any(|tool| tool.name.starts_with(written))
     }
@@ -84,7 +84,7 @@ impl Tool {
         self.call_json(&Value::Object(arguments))
     }
 
-    /// A call with arguments as a JSON value; a text is taken for JSON.
+    /// Makes a call from arguments as a JSON value; a text is parsed as JSON.
     pub fn call_json(&self, arguments: &Value) -> Call {
         let arguments = match arguments {
             Value::String(text) if text.trim().is_empty() => "{}".into(),
@@ -95,17 +95,17 @@ impl Tool {
         Call { name: self.name.clone(), arguments: unwrapped(&arguments) }
     }
 
-    /// The schema of one argument.
+    /// Returns the schema of one argument.
     pub fn schema(&self, key: &str) -> Option<&Value> {
         self.parameters.get("properties")?.get(key)
     }
 
-    /// The name of the argument at a position.
+    /// Returns the name of the argument at a position.
     pub fn key(&self, at: usize) -> Option<&str> {
         self.parameters.get("properties")?.as_object()?.keys().nth(at).map(String::as_str)
     }
 
-    /// Converts an argument that is written without quotes to the type of its schema.
+    /// Converts an unquoted argument to the type in its schema.
     pub fn typed(&self, key: &str, text: &str) -> Value {
         let text = unwrapped(text);
         let types = match self.schema(key) {
@@ -123,14 +123,14 @@ impl Tool {
         }
     }
 
-    /// Returns whether an argument can only be a string.
+    /// Returns true if the schema allows only texts for this argument.
     pub fn is_text(&self, key: &str) -> bool {
         self.schema(key)
             .is_some_and(|schema| types(schema, &self.parameters, 0) == Types { string: true, other: false })
     }
 }
 
-/// Returns the types that a schema allows. A schema without a type allows all.
+/// Returns the types that a schema allows; both if it does not say.
 fn types(schema: &Value, root: &Value, depth: usize) -> Types {
     let mut types = Types::default();
     let mut add = |is_string: bool| match is_string {
