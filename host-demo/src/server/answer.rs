@@ -1,4 +1,4 @@
-//! Answers in OpenAI's form.
+//! Complete answers in OpenAI's format.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -10,13 +10,13 @@ use super::logprobs::{self, Logprob, Offsets};
 use super::service::{Endpoint, Prepared, Service};
 use crate::chat::{Call, Part};
 
-/// An answer, whole.
+/// A complete answer.
 #[derive(Clone, Debug, Default)]
 pub struct Choice {
-    /// The text, in which tokens that are marks stand as such.
+    /// The text; tokens that are marks are wrapped in it.
     pub text: String,
     pub logprobs: Vec<Logprob>,
-    /// Log-probabilities of the prompt's tokens, if they are wanted.
+    /// Log-probabilities of the prompt's tokens, if requested.
     pub scored: Vec<Logprob>,
     pub end: Option<Finish>,
     /// The stop text that ended the answer.
@@ -31,19 +31,19 @@ pub struct Choice {
 pub struct ResponseMeta {
     pub id: String,
     pub created: u64,
-    /// Report `cached_tokens`, which depends on other requests.
+    /// True if `cached_tokens` is reported. The value depends on other requests.
     pub says_cached: bool,
 }
 
 impl ResponseMeta {
-    /// Creates the metadata of an answer that begins now.
+    /// Makes the metadata of an answer that begins now.
     pub fn new(id: String) -> Self {
         let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
         Self { id, created, says_cached: true }
     }
 }
 
-/// An answer in its parts.
+/// The parts of an answer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Parts {
     pub content: String,
@@ -61,7 +61,7 @@ impl Parts {
     }
 }
 
-/// The message of a chat's answer.
+/// The message of a chat answer.
 #[derive(Serialize)]
 struct Message {
     role: &'static str,
@@ -72,7 +72,7 @@ struct Message {
     tool_calls: Vec<ToolCall>,
 }
 
-/// A call in answers; `index` stands in streams.
+/// A call in an answer; `index` is used in streams.
 #[derive(Clone, Debug, Serialize)]
 pub struct ToolCall {
     index: usize,
@@ -95,12 +95,12 @@ impl ToolCall {
     }
 }
 
-/// The identifier of a call in an answer.
+/// Returns the identifier of a call in an answer.
 pub fn call_id(id: &str, choice: usize, index: usize) -> String {
     format!("call_{}_{choice}_{index}", id.rsplit(['-', '_']).next().unwrap_or_default())
 }
 
-/// Counts of tokens.
+/// Token counts.
 #[derive(Clone, Debug, Serialize)]
 pub struct Usage {
     pub prompt_tokens: usize,
@@ -116,7 +116,7 @@ pub struct PromptDetails {
 }
 
 impl Usage {
-    /// Sums over all answers. A prompt with several answers counts once.
+    /// Adds up the counts of all answers. A prompt with several answers counts once.
     pub fn of(choices: &[Choice], prompts: usize, says_cached: bool) -> Self {
         let each = choices.len().div_ceil(prompts.max(1)).max(1);
         let first = || choices.iter().step_by(each);
@@ -132,7 +132,7 @@ impl Usage {
     }
 }
 
-/// The head of an answer.
+/// The fields before the choices.
 #[derive(Serialize)]
 struct Head<'s> {
     id: &'s str,
@@ -143,7 +143,7 @@ struct Head<'s> {
 }
 
 impl Service {
-    /// The answer to a request, whole.
+    /// Returns the complete answer to a request.
     pub fn answer(&self, prepared: &Prepared, choices: &[Choice], meta: &ResponseMeta) -> Value {
         let each = choices.iter().enumerate().map(|(index, choice)| match prepared.endpoint {
             Endpoint::Chat => chat_choice(prepared, choice, meta, index),
@@ -155,7 +155,7 @@ impl Service {
         answer
     }
 
-    /// The fields around the choices.
+    /// Returns the fields before the choices.
     pub fn head(&self, endpoint: Endpoint, meta: &ResponseMeta, is_chunk: bool) -> Value {
         let object = match endpoint {
             Endpoint::Chat if is_chunk => "chat.completion.chunk",
@@ -168,7 +168,7 @@ impl Service {
 }
 
 impl Prepared {
-    /// An answer in its parts.
+    /// Splits an answer into its parts.
     pub fn parts(&self, index: usize, text: &str) -> Parts {
         let mut reader = self.reader(index);
         let (mut list, mut parts) = (Vec::new(), Parts::default());

@@ -1,4 +1,4 @@
-//! `/v1/messages`: chats in Anthropic's form, with streaming, tools, thinking, and counting of tokens.
+//! `/v1/messages`: chats in Anthropic's format, with streaming, tools, thinking and token counts.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use super::service::Endpoint;
 use super::stream::{Events, channel, next};
 use crate::chat::{Call, Part};
 
-/// An error in Anthropic's form.
+/// An error in Anthropic's format.
 pub struct MessagesError(ApiError);
 
 impl From<ApiError> for MessagesError {
@@ -156,7 +156,7 @@ struct Thinking {
 }
 
 impl Content {
-    /// The texts of all blocks.
+    /// Joins the texts of all blocks.
     fn text(&self) -> std::result::Result<String, ApiError> {
         match self {
             Self::Text(text) => Ok(text.clone()),
@@ -172,7 +172,7 @@ impl Content {
 }
 
 impl Asked {
-    /// The same request as one of a chat.
+    /// Converts the request to a chat request.
     fn body(&self) -> std::result::Result<Body, ApiError> {
         let mut messages = Vec::new();
         if let Some(system) = &self.system {
@@ -196,7 +196,7 @@ impl Asked {
         });
         let thinks = self.thinking.as_ref().map(|thinking| thinking.kind != "disabled");
         let mut others = Map::new();
-        // A model without a switch thinks or does not think: only turning thoughts off can be refused.
+        // A model without a switch always or never thinks, so only `disabled` needs a switch.
         others.extend(thinks.filter(|thinks| !thinks).map(|off| ("enable_thinking".to_string(), json!(off))));
         let schema = self.output_config.as_ref().and_then(|config| config.pointer("/format/schema").cloned());
         Ok(Body {
@@ -220,7 +220,7 @@ impl Asked {
 }
 
 impl Said {
-    /// Adds the messages of a chat that this one is: results of tools are messages of their own.
+    /// Appends this message as chat messages: each tool result becomes its own message.
     fn add_to(&self, messages: &mut Vec<Value>) -> std::result::Result<(), ApiError> {
         let blocks = match &self.content {
             Content::Text(text) => {
@@ -360,15 +360,15 @@ pub async fn count_tokens(State(app): State<Arc<App>>, request: Request<HttpBody
     Ok(Json(json!({ "input_tokens": tokens })))
 }
 
-/// Sends an answer as it comes, in blocks.
+/// Sends an answer in blocks while it is generated.
 struct Streamer {
     app: Arc<App>,
     out: Events,
     id: String,
     stops: Vec<String>,
-    /// Blocks that are closed.
+    /// Number of closed blocks.
     index: usize,
-    /// The kind of the block that is open.
+    /// The type of the open block.
     open: Option<&'static str>,
     _open: OpenRequest,
 }
@@ -449,7 +449,7 @@ impl Streamer {
         }
     }
 
-    /// Begins a block, unless one of this kind is open.
+    /// Begins a block, unless a block of this type is open.
     fn begin(&mut self, kind: &'static str, block: Value) {
         if self.open == Some(kind) {
             return;

@@ -1,4 +1,4 @@
-//! State that all routes share: the service, the way to the engine, and open requests.
+//! The state shared by all routes: the service, the channel to the engine, and open requests.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,19 +20,19 @@ use super::request::Body;
 use super::service::{Endpoint, Prepared, Service};
 use crate::ranking::Texts;
 
-/// Most bytes of a body.
+/// Maximum size of a body in bytes.
 const MOST_BYTES: usize = 8 << 20;
 /// Time limit for a body.
 const BODY_TIME: Duration = Duration::from_secs(30);
 
-/// State that all routes share.
+/// The state shared by all routes.
 pub struct App {
     pub service: Service,
     pub commands: Sender<Command>,
     pub counters: Arc<Counters>,
-    /// Most open requests.
+    /// Maximum number of open requests.
     pub most_open: usize,
-    /// Answers that are generated at once.
+    /// Number of answers that are generated at the same time.
     pub parallel: usize,
     pub key: Option<String>,
     pub workspace: usize,
@@ -54,7 +54,7 @@ impl App {
         std::mem::take(&mut prepared.jobs).into_iter().map(submit).collect()
     }
 
-    /// Begins the one answer to a request.
+    /// Begins the answer to a request that has only one.
     pub fn begin(&self, endpoint: Endpoint, body: &Body) -> Result<Answer> {
         let mut prepared = self.service.prepare(endpoint, body, super::by_chance())?;
         let prompt_tokens = prepared.jobs.first().map_or(0, |(prompt, _)| prompt.len());
@@ -74,7 +74,7 @@ impl App {
     }
 }
 
-/// An answer on its way.
+/// An answer in progress.
 pub struct Answer {
     pub prepared: Prepared,
     pub events: UnboundedReceiver<Event>,
@@ -86,7 +86,7 @@ fn gone() -> ApiError {
     ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "the engine has ended")
 }
 
-/// Reads a body, up to its limits of size and time.
+/// Reads a body within its limits of size and time.
 pub async fn bytes(request: Request<HttpBody>) -> Result<Vec<u8>> {
     let too_long =
         || ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, format!("the body has more than {MOST_BYTES} bytes"));
@@ -106,7 +106,7 @@ pub async fn json_body(request: Request<HttpBody>) -> Result<Value> {
         .map_err(|error| ApiError::invalid(format!("the body is not JSON: {error}")))
 }
 
-/// An open request: counted, and its connection is busy.
+/// Counts an open request and marks its connection as busy.
 pub struct OpenRequest {
     counters: Arc<Counters>,
     _guard: Option<RequestGuard>,
@@ -129,7 +129,7 @@ impl Drop for OpenRequest {
     }
 }
 
-/// Waits for a whole answer.
+/// Waits for a complete answer.
 pub async fn whole(mut events: UnboundedReceiver<Event>) -> Result<Choice> {
     let mut choice = Choice::default();
     while let Some(event) = events.recv().await {
@@ -141,7 +141,7 @@ pub async fn whole(mut events: UnboundedReceiver<Event>) -> Result<Choice> {
 }
 
 impl Choice {
-    /// Takes an event; whether it was the last.
+    /// Applies an event. Returns true if it was the last one.
     pub fn take(&mut self, event: Event) -> Result<bool> {
         match event {
             Event::Prompt(scored) => {

@@ -1,18 +1,18 @@
 //! Divides the tokens of a pass among the conversations.
 //!
-//! A request that arrives during a pass waits for its end. Long prompts are therefore read in pieces of about the same
-//! duration, and the conversations that are nearest to their next token come first.
+//! A request that arrives during a pass waits for the end of the pass. Long prompts are therefore read in pieces of
+//! about the same duration, and the conversations closest to their next token come first.
 
 use arenite::Model;
 
-/// Most prompt tokens of a pass. With more of them the cost of a token hardly falls.
+/// Maximum number of prompt tokens in a pass. Beyond it, the cost per token hardly decreases.
 const PROMPTS: usize = 64;
-/// Tokens of the first piece of a long prompt. With fewer, weights are read too often.
+/// Tokens in the first piece of a long prompt. Smaller pieces read the weights too often.
 const PIECE: usize = 32;
-/// Pieces are multiples of this: the number of tokens that kernels take at a time.
+/// Pieces are multiples of this, the number of tokens that kernels process together.
 const LEAST: usize = 8;
 
-/// The numbers of a model that the division depends on.
+/// Properties of a model that determine the division.
 #[derive(Clone, Copy, Debug)]
 pub struct PassBudget {
     /// Tokens in a pass.
@@ -21,18 +21,18 @@ pub struct PassBudget {
     double: usize,
 }
 
-/// The tokens that a conversation has still to read.
+/// The remaining tokens of a conversation.
 #[derive(Clone, Copy, Debug)]
 pub struct Unread {
     /// Number of tokens; 1 while an answer is generated.
     pub left: usize,
-    /// Tokens that are read.
+    /// Number of tokens already read.
     pub position: usize,
 }
 
 impl PassBudget {
     pub fn of(model: &Model<'_>, batch: usize) -> Self {
-        // A product of floats, with its conversion, takes about as long as four products of bytes.
+        // A floating-point product, with its conversion, takes about as long as four products of bytes.
         const FLOAT: u64 = 4;
         let spec = model.spec();
         let layers = model.gguf().tensors().filter(|tensor| tensor.name.starts_with("blk.") && tensor.dim_count > 1);
@@ -41,7 +41,7 @@ impl PassBudget {
         Self { batch, double: (weights / (FLOAT * products).max(1)).max(1) as usize }
     }
 
-    /// Tokens of a piece of a prompt that does not end in this pass.
+    /// Number of tokens in a piece of a prompt that does not end in this pass.
     fn piece(&self, position: usize) -> usize {
         (PIECE * self.double / (self.double + position)).max(1).next_multiple_of(LEAST)
     }
@@ -58,7 +58,7 @@ impl PassBudget {
             let count = match left {
                 0 | 1 => left,
                 _ if left <= piece => left.min(for_prompts),
-                // A long prompt fills the group of eight that the others leave incomplete, which costs them little.
+                // A long prompt completes the group of eight left incomplete by the others, at little cost to them.
                 _ if for_prompts < PROMPTS => for_prompts.min(LEAST - (self.batch - room) % LEAST),
                 _ => piece,
             };

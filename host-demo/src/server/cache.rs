@@ -1,8 +1,8 @@
-//! Contexts of finished conversations: who begins alike goes on from there.
+//! Caches the contexts of finished conversations, so that a prompt with the same beginning can continue from there.
 
 use arenite::{Context, TokenId};
 
-/// Tokens that both begin with.
+/// Length of the common prefix.
 pub fn shared(a: &[TokenId], b: &[TokenId]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
@@ -10,7 +10,7 @@ pub fn shared(a: &[TokenId], b: &[TokenId]) -> usize {
 struct Kept {
     context: Context,
     ids: Vec<TokenId>,
-    /// When it was used last.
+    /// Time of the last use.
     used: u64,
 }
 
@@ -20,7 +20,7 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// The context that shares the longest beginning with `prompt`, and how long it is.
+    /// Returns the context with the longest common prefix with `prompt`, and the length of the prefix.
     pub fn best(&self, prompt: &[TokenId]) -> Option<(usize, usize)> {
         let each = self.kept.iter().enumerate().map(|(at, kept)| (at, shared(&kept.ids, prompt)));
         each.max_by_key(|(_, shared)| *shared)
@@ -32,7 +32,7 @@ impl Cache {
         &kept.context
     }
 
-    /// Keeps a context, unless another has read as much; gives back the one that is not needed.
+    /// Caches a context, unless a cached one already contains its tokens. Returns the context that is not needed.
     pub fn keep(&mut self, context: Context, ids: Vec<TokenId>, now: u64) -> Option<Context> {
         if ids.is_empty() {
             return Some(context);
@@ -52,7 +52,7 @@ impl Cache {
         None
     }
 
-    /// Takes out the one that was not used for longest.
+    /// Removes the least recently used context.
     pub fn oldest(&mut self) -> Option<Context> {
         let (at, _) = self.kept.iter().enumerate().min_by_key(|(_, kept)| kept.used)?;
         Some(self.kept.swap_remove(at).context)

@@ -1,4 +1,4 @@
-//! Requests for chats: the prompt, the functions, and the form that the answer must have.
+//! Chat requests: the prompt, the functions, and the constraint of the answer.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ enum Must {
 }
 
 impl Service {
-    /// Renders the prompt of a chat, and completes the settings and the request.
+    /// Returns the prompt of a chat; completes the settings and `prepared`.
     pub fn chat(
         &self,
         body: &Body,
@@ -54,7 +54,7 @@ impl Service {
         Ok((prompt.text, ids))
     }
 
-    /// The rendered conversation, and a remark for the client.
+    /// Returns the rendered conversation, and a warning for the client.
     fn chat_prompt(
         &self,
         body: &Body,
@@ -94,7 +94,7 @@ impl Service {
         if let Some(effort) = &body.reasoning_effort {
             let unknown = || ApiError::unsupported("reasoning_effort");
             kwargs.extend(match effort.as_str() {
-                // A template without switches thinks or does not think: "medium" is what it does.
+                // A template without switches always or never thinks: "medium" is its normal behaviour.
                 "medium" => self.style.effort(effort).unwrap_or_default(),
                 effort => self.style.effort(effort).ok_or_else(unknown)?,
             });
@@ -115,7 +115,7 @@ impl Service {
         let constraint = Constraint { dialect: &style.dialect, marks: &style.marks };
         let named = match must {
             Must::No => {
-                // In channels, the schema describes the last channel.
+                // In channels, a schema describes the last message.
                 if let (Some((param, schema)), Own::Channels) = (body.schema()?, style.dialect.own) {
                     let table = grammar::from_pieces(&constraint.content(&schema));
                     return table.map(Some).map_err(|error| ApiError::about(param, format!("{param}: {error:#}")));
@@ -135,7 +135,7 @@ impl Service {
         table.map(Some).map_err(|error| ApiError::about("tools", format!("tools: {error:#}")))
     }
 
-    /// Sets the grammar of calls if a function is strict. The grammar holds after the opening mark of a call.
+    /// If a function is strict: sets the grammar of calls, which applies after the opening mark.
     fn strict_calls(&self, settings: &mut Settings, prepared: &Prepared) -> Result<(), ApiError> {
         let style = &self.style;
         let Own::Form(own) = style.dialect.own else { return Ok(()) };
@@ -152,7 +152,7 @@ impl Service {
         Ok(())
     }
 
-    /// The grammar that a request itself gives.
+    /// Returns the grammar in the request itself.
     pub fn form(&self, body: &Body) -> Result<Option<Vec<u8>>, ApiError> {
         if let Some(text) = &body.grammar {
             let token = |text: &str| crate::cli::token(self.tokenizer, text);
@@ -170,7 +170,7 @@ impl Service {
     }
 }
 
-/// The functions of a request, and which of them must be called.
+/// Returns the functions of a request, and those that must be called.
 fn declared(body: &Body) -> Result<(Vec<Value>, Must), ApiError> {
     let mut tools = body.tools.clone().unwrap_or_default();
     for tool in &mut tools {
@@ -178,7 +178,7 @@ fn declared(body: &Body) -> Result<(Vec<Value>, Must), ApiError> {
         let Some(function) = function.filter(|function| function.get("name").is_some_and(Value::is_string)) else {
             return Err(ApiError::about("tools", "a tool needs a function with a name"));
         };
-        // Templates look at parameters, which clients leave out or leave empty.
+        // Templates read the parameters, which clients may omit or leave empty.
         let parameters = function.entry("parameters").or_insert(Value::Null);
         if parameters.as_object().is_none_or(Map::is_empty) {
             *parameters = serde_json::json!({ "type": "object", "properties": {} });
@@ -209,7 +209,7 @@ fn declared(body: &Body) -> Result<(Vec<Value>, Must), ApiError> {
     Ok((tools, must))
 }
 
-/// `{"allowed_tools": {"mode": ..., "tools": [...]}}`: some of the functions.
+/// `{"allowed_tools": {"mode": ..., "tools": [...]}}`: a subset of the functions.
 fn allowed_tools(mut tools: Vec<Value>, allowed: &Value) -> Result<(Vec<Value>, Must), ApiError> {
     let names = allowed.get("tools").and_then(Value::as_array).into_iter().flatten();
     let names: Vec<&Value> = names.filter_map(|tool| tool.pointer("/function/name")).collect();
@@ -221,7 +221,7 @@ fn allowed_tools(mut tools: Vec<Value>, allowed: &Value) -> Result<(Vec<Value>, 
     Ok((tools, must))
 }
 
-/// A value for templates.
+/// Converts a value for templates.
 fn jinja(value: Value) -> Result<Jinja, ApiError> {
     serde_json::from_value(value).map_err(|error| ApiError::invalid(error.to_string()))
 }

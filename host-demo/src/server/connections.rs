@@ -1,4 +1,4 @@
-//! Open connections. When there is no room for another one, the connection that has been idle for longest is closed.
+//! Open connections. If there is no room for a new one, the connection that has been idle the longest is closed.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
@@ -8,21 +8,21 @@ use tokio::task::AbortHandle;
 
 /// An open connection.
 pub struct ConnectionSlot {
-    /// Requests of this connection that are being answered.
+    /// Number of requests in progress on this connection.
     busy: AtomicUsize,
-    /// When it was accepted, or when its last answer was finished.
+    /// Time when it was accepted, or when its last answer finished.
     since: Mutex<Instant>,
     task: OnceLock<AbortHandle>,
 }
 
 impl ConnectionSlot {
-    /// Sets the task to abort when the connection is closed for another one.
+    /// Sets the task to abort when this connection is closed to make room.
     pub fn is_served_by(&self, task: AbortHandle) {
         let _ = self.task.set(task);
     }
 }
 
-/// Marks a connection as busy for as long as a request is answered.
+/// Marks a connection as busy while a request is answered.
 pub struct RequestGuard(Arc<ConnectionSlot>);
 
 impl RequestGuard {
@@ -39,14 +39,14 @@ impl Drop for RequestGuard {
     }
 }
 
-/// All open connections. A client that only holds sockets open does not keep others out.
+/// All open connections. Idle connections are closed to make room for other clients.
 #[derive(Default)]
 pub struct Connections(Vec<Weak<ConnectionSlot>>);
 
 impl Connections {
     /// Adds a connection.
     pub fn add(&mut self) -> Arc<ConnectionSlot> {
-        // Before the list would grow.
+        // Removes closed connections before the list would grow.
         if self.0.len() == self.0.capacity() {
             self.forget_closed();
         }
@@ -59,7 +59,7 @@ impl Connections {
         self.0.retain(|slot| slot.strong_count() > 0);
     }
 
-    /// Closes the connection that has been idle for longest.
+    /// Closes the connection that has been idle the longest.
     pub fn make_room(&mut self) {
         self.forget_closed();
         let idle = self.0.iter().filter_map(Weak::upgrade).filter(|slot| slot.busy.load(Ordering::Relaxed) == 0);

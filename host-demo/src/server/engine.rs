@@ -1,4 +1,4 @@
-//! The engine's thread: the conversations, and the tokens of each pass.
+//! The engine's thread: schedules conversations and the tokens of each pass.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -37,12 +37,12 @@ pub struct Job {
     pub events: UnboundedSender<Event>,
 }
 
-/// A step of an answer.
+/// An event of an answer.
 #[derive(Debug)]
 pub enum Event {
-    /// The log-probabilities of the prompt's tokens, if they are wanted.
+    /// Log-probabilities of the prompt's tokens, if requested.
     Prompt(Vec<Logprob>),
-    /// The next token. Its text may be held back, or be more than its own.
+    /// The next token. Its text may be empty (held back), or include text held back earlier.
     Token {
         text: String,
         logprob: Option<Logprob>,
@@ -59,7 +59,7 @@ pub enum Event {
     Failed(String),
 }
 
-/// Why an answer ended.
+/// The reason why an answer ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finish {
     Stop,
@@ -78,7 +78,7 @@ impl Finish {
 /// Counters for `/metrics`.
 #[derive(Debug, Default)]
 pub struct Counters {
-    /// Requests without a complete answer.
+    /// Number of requests without a complete answer.
     pub open: AtomicUsize,
     pub running: AtomicUsize,
     pub prompt_tokens: AtomicU64,
@@ -87,7 +87,7 @@ pub struct Counters {
     pub passes: AtomicU64,
     pub requests: AtomicU64,
     pub free_pages: AtomicUsize,
-    /// The server is shutting down and refuses new requests.
+    /// True if the server is shutting down and refuses new requests.
     pub stopping: AtomicBool,
 }
 
@@ -95,7 +95,7 @@ pub struct Counters {
 pub struct Scheduler<'a, 'm, 'w> {
     pub engine: Engine<'m, 'w>,
     pub tokenizer: &'a Tokenizer<'a, 'a>,
-    /// Answers that are generated at once.
+    /// Number of answers that are generated at the same time.
     pub parallel: usize,
     pub counters: Arc<Counters>,
     budget: PassBudget,
@@ -144,7 +144,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         parallel: usize,
         counters: Arc<Counters>,
     ) -> Self {
-        // Enough for any parameters: the history of the penalties, and the whole vocabulary as candidates.
+        // Large enough for all parameters: the history for penalties, and the whole vocabulary as candidates.
         let scratch = vec![0; 8 * (engine.model().spec().vocab + 1024)];
         Self {
             budget: PassBudget::of(engine.model(), engine.plan().options.batch),
@@ -163,7 +163,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         }
     }
 
-    /// Serves until all senders of commands are gone.
+    /// Runs until all senders of commands are dropped.
     pub fn run(&mut self, commands: &Receiver<Command>) {
         loop {
             let is_idle = self.running.is_empty() && self.waiting.is_empty() && self.texts.is_empty();
@@ -246,7 +246,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
                 self.waiting.remove(at);
                 continue;
             }
-            // A prefix that another conversation is just reading is shared, not read twice.
+            // A prefix that another conversation is currently reading is shared, not read twice.
             let prompt = &self.waiting[at].prompt;
             let most = prompt.len().saturating_sub(1);
             let known = self.best_shared(prompt).map_or(0, |(_, shared)| shared);
@@ -260,7 +260,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         }
     }
 
-    /// The cached or running context with the longest common prefix, and the length of the prefix.
+    /// Returns the cached or running context with the longest common prefix, and the length of the prefix.
     fn best_shared(&self, prompt: &[TokenId]) -> Option<(Source, usize)> {
         let cached = self.cache.best(prompt).map(|(at, shared)| (Source::Cached(at), shared));
         let running = self.running.iter().enumerate().map(|(at, running)| {
@@ -274,7 +274,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
     fn begin(&mut self, job: Job) {
         self.clock += 1;
         let (mut forked, mut branch) = (None, 0);
-        // Room is made first, so that the cache does not evict the context that is about to be shared.
+        // Room is made first, so that the cache does not evict the context to be shared.
         let room = self.open().map(|context| self.engine.close(context));
         // Scoring a prompt needs the logits of all its tokens.
         if room.is_ok()
@@ -344,7 +344,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         for running in self.running.iter_mut().filter(|running| running.job.events.is_closed()) {
             running.end = Some(Finish::Stop);
         }
-        // After the last piece of a scored prompt its answer goes on at once.
+        // After the last piece of a scored prompt, its answer continues immediately.
         let scored = self.running.iter().position(|running| running.scores() && running.end.is_none());
         while let Err(error) = self.score_prompt() {
             if !matches!(error, Error::OutOfPages { .. }) || !self.evict() {
@@ -430,7 +430,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
     }
 }
 
-/// Location of a context to share.
+/// The context to share.
 #[derive(Clone, Copy)]
 enum Source {
     Cached(usize),

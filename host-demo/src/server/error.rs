@@ -1,4 +1,4 @@
-//! Errors of requests, as OpenAI's error object.
+//! Errors of requests, in OpenAI's format.
 
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -6,22 +6,22 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// Most characters of a message.
+/// Maximum length of a message in characters.
 const MOST_SAID: usize = 1000;
 
-/// An error and its status.
+/// An error with its HTTP status.
 #[derive(Clone, Debug)]
 pub struct ApiError {
     pub status: StatusCode,
     pub message: String,
-    /// The field of the request that is wrong.
+    /// The invalid field of the request.
     pub param: Option<String>,
-    /// The error's name for programs; the status gives one otherwise.
+    /// The error code for programs; if absent, the status determines it.
     pub code: Option<&'static str>,
 }
 
 impl ApiError {
-    /// A message that quotes a long part of the request is cut.
+    /// Makes an error. Long messages are truncated, because they may quote the request.
     pub fn new(status: StatusCode, message: impl Into<String>) -> Self {
         let mut message = message.into();
         if let Some((end, _)) = message.char_indices().nth(MOST_SAID) {
@@ -30,17 +30,17 @@ impl ApiError {
         Self { status, message, param: None, code: None }
     }
 
-    /// The request is wrong.
+    /// The request is invalid.
     pub fn invalid(message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, message)
     }
 
-    /// A field of the request is wrong.
+    /// A field of the request is invalid.
     pub fn about(param: impl Into<String>, message: impl Into<String>) -> Self {
         Self { param: Some(param.into()), ..Self::invalid(message) }
     }
 
-    /// A field is not supported at this value, and would change the answer.
+    /// A field is not supported with this value and would change the answer.
     pub fn unsupported(param: &str) -> Self {
         Self {
             code: Some("unsupported_parameter"),
@@ -54,9 +54,9 @@ impl ApiError {
         Self { param: Some("model".into()), code: Some("model_not_found"), ..Self::new(StatusCode::NOT_FOUND, message) }
     }
 
-    /// A prompt does not fit.
+    /// A prompt does not fit in the context.
     pub fn too_long(param: &'static str, len: usize, context: usize) -> Self {
-        // The first words are those by which clients recognise this.
+        // Clients recognise this error by its first words.
         let message = format!(
             "This model's maximum context length is {context} tokens. However, the prompt has {len} tokens, and the \
              context has room for {} with an answer: shorten it",
@@ -70,7 +70,7 @@ impl ApiError {
         Self::new(StatusCode::TOO_MANY_REQUESTS, format!("{waiting} requests are waiting already: try again later"))
     }
 
-    /// The kind of the error, as OpenAI names it.
+    /// Returns the type of the error, with OpenAI's name.
     pub fn kind(&self) -> &'static str {
         match self.status.as_u16() {
             401 => "authentication_error",
@@ -81,7 +81,7 @@ impl ApiError {
         }
     }
 
-    /// The error object of an answer.
+    /// Returns the error object of an answer.
     pub fn body(&self) -> Value {
         let by_status = match self.status.as_u16() {
             401 => Some("invalid_api_key"),

@@ -1,17 +1,17 @@
-//! Fields of requests that are not supported. A field that would change the answer is refused; at the value at which it
-//! changes nothing it is accepted, and so are fields that have no influence on answers.
+//! Unsupported fields of requests. A field that would change the answer is refused. It is accepted with its neutral
+//! value, and so are fields that do not affect answers.
 
 use serde_json::{Map, Value};
 
 use super::error::ApiError;
 
-/// The values at which a field changes nothing.
+/// The values with which a field changes nothing.
 enum Neutral {
     /// Absent, null, false, or empty.
     Empty,
-    /// The same, or this number.
+    /// As for `Empty`, or this number.
     Number(f64),
-    /// The same, or this text.
+    /// As for `Empty`, or this text.
     Text(&'static str),
 }
 

@@ -1,4 +1,4 @@
-//! Sockets: the listener, its limits, and shutdown.
+//! The listener, its limits, and shutdown.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,9 +19,9 @@ use super::connections::Connections;
 use super::routes::router;
 use crate::output::{Out, note};
 
-/// Most connections at once.
+/// Maximum number of connections.
 const MOST_CONNECTIONS: usize = 512;
-/// Time limit for the head of a request, also between two requests.
+/// Time limit for the head of a request, and for the time between two requests.
 const HEAD_TIME: Duration = Duration::from_secs(15);
 
 /// The address to listen on, and allowed origins.
@@ -33,7 +33,7 @@ pub struct Limits {
     pub origins: Vec<HeaderValue>,
 }
 
-/// Serves until a signal asks the process to end and all open requests are answered.
+/// Serves until the process receives a signal to stop and all open requests are answered.
 pub fn serve(app: Arc<App>, limits: &Limits) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -61,7 +61,7 @@ async fn all_done(app: &App) {
     while app.counters.open.load(Ordering::Relaxed) > 0 {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    // The last answer is on its way to the socket.
+    // Gives the last answer time to reach the socket.
     tokio::time::sleep(Duration::from_millis(100)).await;
 }
 
@@ -71,7 +71,7 @@ async fn accept(listener: TcpListener, app: Arc<App>, origins: Vec<HeaderValue>)
     let mut connections = Connections::default();
     loop {
         let Ok((socket, _)) = listener.accept().await else {
-            // Too many open files, say: others will be closed.
+            // For example too many open files: idle connections are closed.
             connections.make_room();
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;

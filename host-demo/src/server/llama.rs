@@ -1,4 +1,4 @@
-//! llama.cpp's routes: properties, rendered templates, and filling in the middle.
+//! llama.cpp's routes: properties, rendered templates, and fill-in-the-middle.
 
 use std::sync::Arc;
 
@@ -97,7 +97,7 @@ pub async fn infill(State(app): State<Arc<App>>, request: Request<HttpBody>) -> 
     Ok(Json(json!(Filled::of(&app.service, &choice, choice.text.clone(), true))).into_response())
 }
 
-/// An answer in llama.cpp's own form.
+/// An answer in llama.cpp's own format.
 #[derive(Serialize)]
 struct Filled<'s> {
     content: String,
@@ -152,7 +152,7 @@ async fn stream(app: Arc<App>, mut answer: Answer, out: Events, _open: OpenReque
 }
 
 impl Service {
-    /// The prompt that asks for the text between a prefix and a suffix, by the model's own tokens.
+    /// Returns the prompt for the text between a prefix and a suffix, with the model's own tokens.
     fn infill_prompt(&self, asked: &Value) -> Result<Vec<u32>> {
         let Some([prefix, suffix, middle]) = self.infill else {
             return Err(ApiError::invalid("this model has no tokens to fill in the middle with"));

@@ -1,4 +1,4 @@
-//! Log-probabilities of tokens, and how answers report them.
+//! Log-probabilities of tokens, and their JSON formats.
 
 use arenite::TokenId;
 use arenite::tokenizer::Tokenizer;
@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 #[derive(Clone, Debug)]
 pub struct Logprob {
     pub bytes: Vec<u8>,
-    /// `None` for the first token of a text, which nothing predicts.
+    /// `None` for the first token of a text, because nothing predicts it.
     pub logprob: Option<f64>,
     pub top: Vec<(Vec<u8>, f64)>,
 }
@@ -18,7 +18,7 @@ fn bytes(tokenizer: &Tokenizer<'_, '_>, id: TokenId) -> Vec<u8> {
     tokenizer.piece(id).map(Iterator::collect).unwrap_or_default()
 }
 
-/// The log-probability of a token, by the logits as the model gave them.
+/// Returns the log-probability of a token, computed from the model's unmodified logits.
 pub fn logprob(tokenizer: &Tokenizer<'_, '_>, logits: &[f32], token: TokenId, count: usize) -> Logprob {
     let highest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let total: f64 = logits.iter().map(|logit| f64::from(logit - highest).exp()).sum();
@@ -35,7 +35,7 @@ pub fn logprob(tokenizer: &Tokenizer<'_, '_>, logits: &[f32], token: TokenId, co
     Logprob { bytes: bytes(tokenizer, token), logprob: Some(of(token as usize)), top }
 }
 
-/// A token as chats report it.
+/// The format of a token in chats.
 #[derive(Serialize)]
 struct ChatToken<'l> {
     token: String,
@@ -56,34 +56,34 @@ fn lossy(bytes: &[u8]) -> String {
 }
 
 impl Logprob {
-    /// A token that nothing predicts.
+    /// A token without a log-probability.
     pub fn unknown(tokenizer: &Tokenizer<'_, '_>, id: TokenId) -> Self {
         Self { bytes: bytes(tokenizer, id), logprob: None, top: Vec::new() }
     }
 
-    /// As in answers of chats.
+    /// Returns the format used in chats.
     pub fn chat(&self) -> Value {
         let top = self.top.iter().map(|(bytes, logprob)| ChatToken::of(bytes, *logprob, None)).collect();
         json!(ChatToken::of(&self.bytes, self.logprob.unwrap_or_default(), Some(top)))
     }
 }
 
-/// Counts the characters before each token, also where a character has several tokens.
+/// Counts the characters before each token. A character may have several tokens.
 #[derive(Clone, Debug, Default)]
 pub struct Offsets {
     /// Complete characters so far.
     chars: usize,
-    /// The bytes of a character that is not complete.
+    /// Bytes of an incomplete character.
     open: Vec<u8>,
 }
 
 impl Offsets {
-    /// The offset of the first token after `text`.
+    /// Returns the offset of the first token after `text`.
     pub fn after(text: &str) -> Self {
         Self { chars: text.chars().count(), open: Vec::new() }
     }
 
-    /// Returns the offset of the next token in characters.
+    /// Returns the start of the next token, in characters.
     fn next(&mut self, bytes: &[u8]) -> usize {
         let here = self.chars;
         self.open.extend_from_slice(bytes);
@@ -109,7 +109,7 @@ impl Offsets {
     }
 }
 
-/// Tokens as completions report them.
+/// The format of tokens in completions.
 #[derive(Serialize)]
 struct Completion {
     tokens: Vec<String>,
@@ -118,7 +118,7 @@ struct Completion {
     text_offset: Vec<usize>,
 }
 
-/// As in answers of completions; `offsets` goes on from call to call.
+/// Returns the format used in completions. `offsets` continues from call to call.
 pub fn completion(logprobs: &[Logprob], offsets: &mut Offsets) -> Value {
     let top = |logprob: &Logprob| {
         let top = logprob.top.iter().rev().map(|(bytes, value)| (lossy(bytes), json!(value))).collect();

@@ -1,15 +1,15 @@
-//! The HTTP server: an engine in a thread of its own, and requests in OpenAI's form.
+//! The HTTP server: an engine in its own thread, and requests in OpenAI's format.
 //!
 //! ```text
 //! http        sockets, limits, shutdown     connections  open connections
 //! routes      the paths of the server       app          state of all routes, open requests
-//! request     fields of requests            fields       fields that are not supported
+//! request     fields of requests            fields       unsupported fields
 //! service     requests to jobs              chats        prompts and grammars of chats
-//! vectors     embeddings and rankings       answer       answers in OpenAI's form
-//! stream      answers as they come          responses    another form of chats
-//! anthropic   chats in Anthropic's form     ollama       Ollama's interface
+//! vectors     embeddings and rankings       answer       answers in OpenAI's format
+//! stream      streamed answers              responses    the Responses API
+//! anthropic   chats in Anthropic's format   ollama       Ollama's interface
 //! llama       llama.cpp's routes
-//! engine      the thread, pass by pass      running      a conversation that is being answered
+//! engine      the thread, pass by pass      running      a conversation in progress
 //! budget      tokens of a pass              cache        contexts of finished conversations
 //! logprobs    log-probabilities             error        errors
 //! ```
@@ -73,7 +73,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// Plans for `parallel` answers at once, and prints the memory before it is allocated.
+    /// Plans for `parallel` answers at the same time, and prints the memory requirement before allocating it.
     pub fn new(file: ModelFile, args: &RunArgs, parallel: usize) -> Result<Self> {
         // The model lives as long as the process.
         let file: &'static ModelFile = Box::leak(Box::new(file));
@@ -85,7 +85,7 @@ impl Host {
             Box::leak(Box::new(crate::text::tokenizer(gguf, index).with_context(named)?));
         let context = runtime::context(&args.session, model, 0);
         let threads = args.threads.unwrap_or_else(workers::cores);
-        // As many contexts again are kept for finished conversations; pages are planned for running ones.
+        // As many contexts again are cached for finished conversations; pages are planned for running ones.
         let options = runtime::options(&args.session, gguf, context, threads)
             .contexts(2 * parallel + 1)
             .pages(parallel.saturating_mul(context.div_ceil(16)))
@@ -106,7 +106,7 @@ impl Host {
         let name = file.name();
         let name =
             std::path::Path::new(name).file_stem().map_or(name.into(), |stem| stem.to_string_lossy().into_owned());
-        // The key says how the states of a decoder become an embedding.
+        // The key gives the way in which a decoder's states become an embedding.
         let pooling = gguf.architecture().and_then(|name| gguf.u32(name, "pooling_type"));
         let makes_vectors = !makes_text || pooling.is_ok_and(|pooling| pooling.is_some_and(|pooling| pooling > 0));
         let text =
@@ -188,7 +188,7 @@ fn infill(gguf: &Gguf<'_>, tokenizer: &Tokenizer<'_, '_>) -> Option<[TokenId; 3]
     Some([id(&NAMES[0])?, id(&NAMES[1])?, id(&NAMES[2])?])
 }
 
-/// The type of most weights.
+/// Returns the type of most weights.
 fn quantization(gguf: &Gguf<'_>) -> String {
     let mut sizes = std::collections::HashMap::new();
     for tensor in gguf.tensors().filter(|tensor| tensor.dim_count > 1) {
@@ -197,7 +197,7 @@ fn quantization(gguf: &Gguf<'_>) -> String {
     sizes.into_iter().max_by_key(|(_, size)| *size).map(|(name, _)| name.to_uppercase()).unwrap_or_default()
 }
 
-/// Runs the engine in this thread until all senders of commands are gone.
+/// Runs the engine in this thread until all senders of commands are dropped.
 pub fn run_engine(
     model: &Model<'_>,
     plan: Plan,
@@ -216,7 +216,7 @@ pub fn run_engine(
     Ok(())
 }
 
-/// A random number: the keys of the standard library's hash maps come from the system's random numbers.
+/// Returns a random number from the keys of a standard hash map, which the system's random generator provides.
 pub fn by_chance() -> u64 {
     RandomState::new().build_hasher().finish()
 }

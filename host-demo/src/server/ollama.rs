@@ -1,4 +1,4 @@
-//! `/api/*`: Ollama's interface over the same service.
+//! `/api/*`: Ollama's interface to the same service.
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ struct Asked {
     images: Vec<Value>,
 }
 
-/// The options that the engine has; of the others those that would change the answer are refused.
+/// Supported options. Other options that would change the answer are refused.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Options {
@@ -60,7 +60,7 @@ struct Options {
 }
 
 impl Asked {
-    /// The same request as OpenAI has it.
+    /// Converts the request to OpenAI's format.
     fn body(&self, endpoint: Endpoint) -> Result<Body> {
         for (name, is_given) in [
             ("suffix", self.suffix.as_ref().is_some_and(|suffix| !suffix.is_empty())),
@@ -118,7 +118,7 @@ impl Asked {
     }
 }
 
-/// A message: calls without a type and an identifier, and thoughts, have names of their own.
+/// Converts a message: Ollama's calls have no type or identifier, and its thoughts have another field name.
 fn message(message: &Value) -> Result<Value> {
     let mut message = message.clone();
     let has_images = message.get("images").and_then(Value::as_array).is_some_and(|images| !images.is_empty());
@@ -165,7 +165,7 @@ struct Said {
     tool_calls: Vec<Value>,
 }
 
-/// The counts of an answer; durations in nanoseconds.
+/// The final counts of an answer; durations in nanoseconds.
 #[derive(Serialize)]
 struct End {
     done_reason: &'static str,
@@ -204,7 +204,7 @@ async fn answer(app: Arc<App>, request: Request<HttpBody>, is_chat: bool) -> Res
         serde_json::from_value(body).map_err(|error| ApiError::invalid(format!("the body makes no sense: {error}")))?;
     let is_empty = if is_chat { asked.messages.is_empty() } else { asked.prompt.as_deref().is_none_or(str::is_empty) };
     if is_empty {
-        // Asks for the model to be loaded, which it is.
+        // An empty request loads the model, which is already loaded.
         app.service.check_model(asked.body(Endpoint::Chat)?.model.as_deref())?;
         let said = || Said { role: "assistant", ..Said::default() };
         let (message, response) = if is_chat { (Some(said()), None) } else { (None, Some(String::new())) };
@@ -235,7 +235,7 @@ async fn answer(app: Arc<App>, request: Request<HttpBody>, is_chat: bool) -> Res
 
 type Lines = tokio::sync::mpsc::UnboundedSender<std::result::Result<Bytes, std::convert::Infallible>>;
 
-/// Sends an answer, a line for each step.
+/// Sends an answer as one line per event.
 struct Streamer {
     app: Arc<App>,
     is_chat: bool,
@@ -335,7 +335,7 @@ fn send(out: &Lines, line: &Value) {
     let _ = out.send(Ok(Bytes::from(format!("{line}\n"))));
 }
 
-/// A model of the list.
+/// A model in the list.
 #[derive(Serialize)]
 struct ModelCard<'m> {
     name: &'m str,

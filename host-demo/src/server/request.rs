@@ -1,4 +1,4 @@
-//! The fields of requests for text, and the engine's settings that follow from them.
+//! Fields of text requests, and the engine settings derived from them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::error::ApiError;
 use super::fields;
 use crate::chat::dialect::{GateSettings, Marks};
 
-/// The body of a request for text.
+/// The body of a text request.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Body {
@@ -42,7 +42,7 @@ pub struct Body {
     pub frequency_penalty: Option<f32>,
     pub presence_penalty: Option<f32>,
     pub logit_bias: Option<HashMap<String, f32>>,
-    /// A switch for chats, a number for completions.
+    /// A boolean in chats, a number in completions.
     pub logprobs: Option<Value>,
     pub top_logprobs: Option<usize>,
     pub echo: Option<bool>,
@@ -58,10 +58,10 @@ pub struct Body {
     pub parallel_tool_calls: Option<bool>,
     pub chat_template_kwargs: Option<Map<String, Value>>,
     pub reasoning_effort: Option<String>,
-    /// Most tokens of a thought.
+    /// Maximum number of tokens of a thought.
     #[serde(alias = "thinking_budget_tokens", alias = "thinking_budget")]
     pub reasoning_budget: Option<i64>,
-    /// Fields that are read nowhere else.
+    /// Fields that are only checked for support.
     #[serde(flatten)]
     pub others: Map<String, Value>,
 }
@@ -79,13 +79,13 @@ pub enum Stop {
     Many(Vec<String>),
 }
 
-/// Most answers to one request, and most alternatives of a token.
+/// Maximum number of answers to one request, and of alternatives for a token.
 pub const MOST_CHOICES: usize = 128;
 const MOST_LOGPROBS: usize = 20;
-/// Most stop texts, and their bytes: all of them are searched with every token.
+/// Maximum number of stop texts. All of them are searched with every token.
 const MOST_STOPS: usize = 16;
 const MOST_STOP_BYTES: usize = 512;
-/// Most tokens with a bias, and most that end an answer.
+/// Maximum number of tokens with a bias, and of tokens that end an answer.
 const MOST_BIASES: usize = 1024;
 
 /// The settings of one answer.
@@ -95,7 +95,7 @@ pub struct Settings {
     pub bias: Vec<(TokenId, f32)>,
     pub seed: u64,
     pub limit: Option<usize>,
-    /// Tokens before which no end is allowed.
+    /// Number of tokens before an end is allowed.
     pub min_tokens: usize,
     pub stops: Vec<String>,
     /// Tokens that end the answer, in addition to the vocabulary's.
@@ -103,13 +103,13 @@ pub struct Settings {
     pub ignore_end: bool,
     /// A compiled grammar.
     pub table: Option<Arc<[u8]>>,
-    /// The number of alternatives that are reported with each token.
+    /// Number of alternatives reported with each token.
     pub logprobs: Option<usize>,
-    /// Report the tokens of the prompt, too.
+    /// True if log-probabilities of the prompt's tokens are reported, too.
     pub scores_prompt: bool,
-    /// The tokens that are marks, in answers of chats.
+    /// Mark tokens, for chat answers.
     pub marks: Option<Arc<Marks>>,
-    /// The mark after which the grammar holds.
+    /// The mark after which the grammar applies.
     pub gate: Option<GateSettings>,
 }
 
@@ -118,7 +118,7 @@ impl Body {
         serde_json::from_slice(bytes).map_err(|error| ApiError::invalid(format!("the body makes no sense: {error}")))
     }
 
-    /// Converts a body that was parsed as JSON.
+    /// Converts a body that is already parsed as JSON.
     pub fn of(value: Value) -> Result<Self, ApiError> {
         serde_json::from_value(value).map_err(|error| ApiError::invalid(format!("the body makes no sense: {error}")))
     }
@@ -134,7 +134,7 @@ impl Body {
         }
     }
 
-    /// The settings, without the grammar.
+    /// Returns the settings, without the grammar.
     pub fn settings(&self, vocab: usize, by_chance: u64) -> Result<Settings, ApiError> {
         fields::check(&self.others)?;
         let limit = self.limit()?;
@@ -188,7 +188,7 @@ impl Body {
             typical_p: ranged("typical_p", self.typical_p, default.typical_p, 0.0..=1.0)?,
             top_k: counted("top_k", self.top_k, default.top_k, 0)?,
             repeat_penalty: ranged("repeat_penalty", self.repeat_penalty, 1.0, 0.01..=100.0)?,
-            // As many as the engine's scratch memory has room for.
+            // The limit is the room in the engine's scratch memory.
             repeat_last_n: counted("repeat_last_n", self.repeat_last_n, default.repeat_last_n, 1024)?.min(1024),
             frequency_penalty: ranged("frequency_penalty", self.frequency_penalty, 0.0, -2.0..=2.0)?,
             presence_penalty: ranged("presence_penalty", self.presence_penalty, 0.0, -2.0..=2.0)?,
@@ -196,7 +196,7 @@ impl Body {
         })
     }
 
-    /// Most tokens of the answer: -1 is no limit, and 0 only scores a prompt.
+    /// Maximum number of tokens of the answer: -1 means no limit, 0 only scores the prompt.
     fn limit(&self) -> Result<Option<usize>, ApiError> {
         match self.max_completion_tokens.or(self.max_tokens) {
             None | Some(-1) => Ok(None),
@@ -222,7 +222,7 @@ impl Body {
             };
             biases.push((id, if *bias <= -100.0 { f32::NEG_INFINITY } else { *bias }));
         }
-        // The order of a map is by chance, and sums depend on it.
+        // The order of a map is random, and sums depend on it.
         biases.sort_by_key(|(id, _)| *id);
         Ok(biases)
     }
@@ -247,7 +247,7 @@ impl Body {
         }
     }
 
-    /// The schema of the answer, and the field that gives it.
+    /// Returns the schema of the answer, and the name of its field.
     pub fn schema(&self) -> Result<Option<(&'static str, Value)>, ApiError> {
         if let Some(schema) = self.json_schema.as_ref().filter(|schema| !schema.is_null()) {
             let parsed = schema.as_str().and_then(|text| serde_json::from_str(text).ok());
@@ -265,7 +265,7 @@ impl Body {
         let Some(format) = self.response_format.as_ref().filter(|format| !format.is_null()) else { return Ok(None) };
         let schema = match format.get("type").and_then(Value::as_str) {
             Some("text") => return Ok(None),
-            // llama.cpp also takes a schema beside this type.
+            // llama.cpp also accepts a schema with this type.
             Some("json_object") => match format.get("schema").filter(|schema| !schema.is_null()) {
                 Some(schema) => schema.clone(),
                 None => json!({ "type": "object" }),
@@ -282,7 +282,7 @@ impl Body {
         Ok(Some(("response_format", schema)))
     }
 
-    /// The texts of which the answer has to be one.
+    /// Returns the texts of which the answer must be one.
     pub fn choice(&self) -> Option<Vec<String>> {
         let outputs = self.structured_outputs.as_ref().and_then(|outputs| outputs.get("choice")?.as_array());
         let texts = |list: &Vec<Value>| list.iter().filter_map(|text| Some(text.as_str()?.to_string())).collect();

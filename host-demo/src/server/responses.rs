@@ -1,5 +1,5 @@
-//! `/v1/responses`: OpenAI's newer form of a chat. A request becomes one for a chat, and the answer a list of items.
-//! The server stores no conversations.
+//! `/v1/responses`: OpenAI's Responses API. A request is converted to a chat request, and the answer to a list of
+//! items. The server stores no state between requests.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ pub async fn responses(State(app): State<Arc<App>>, request: Request<HttpBody>) 
     Ok(response)
 }
 
-/// The request as one for a chat.
+/// Converts the request to a chat request.
 pub fn to_chat(asked: &Value) -> Result<Value> {
     for key in ["previous_response_id", "conversation"] {
         if !asked[key].is_null() {
@@ -74,7 +74,7 @@ pub fn to_chat(asked: &Value) -> Result<Value> {
     Ok(chat.into())
 }
 
-/// A function as chats have it.
+/// Converts a function to its format in chats.
 fn tool(tool: &Value) -> Result<Value> {
     match tool["type"].as_str() {
         Some("function") => {
@@ -86,7 +86,7 @@ fn tool(tool: &Value) -> Result<Value> {
     }
 }
 
-/// Instructions and input as messages.
+/// Converts instructions and input to messages.
 fn messages(asked: &Value) -> Result<Vec<Value>> {
     let mut messages = Vec::new();
     if let Some(instructions) = asked["instructions"].as_str() {
@@ -121,7 +121,7 @@ fn messages(asked: &Value) -> Result<Vec<Value>> {
     Ok(messages)
 }
 
-/// The items of an answer: a thought, a message, and calls.
+/// Returns the items of an answer: a thought, a message, and calls.
 fn items(prepared: &Prepared, choice: &Choice, meta: &ResponseMeta) -> Vec<Value> {
     let parts = prepared.parts(0, &choice.text);
     let id = meta.id.trim_start_matches("resp_");
@@ -165,7 +165,7 @@ fn part(text: &str) -> Value {
     json!({ "type": "output_text", "text": text, "annotations": [], "logprobs": [] })
 }
 
-/// The whole object; without a choice, of an answer that has just begun.
+/// Returns the complete object; without a choice, that of an answer that has just begun.
 fn response(service: &Service, asked: &Value, meta: &ResponseMeta, items: &[Value], choice: Option<&Choice>) -> Value {
     let given = |key: &str, default: Value| match &asked[key] {
         Value::Null => default,
@@ -205,23 +205,23 @@ fn response(service: &Service, asked: &Value, meta: &ResponseMeta, items: &[Valu
     })
 }
 
-/// Sends an answer as it comes.
+/// Sends an answer while it is generated.
 struct Streamer {
     app: Arc<App>,
     asked: Value,
     prepared: Prepared,
     meta: ResponseMeta,
     out: Events,
-    /// Events so far: each has its number.
+    /// Number of events sent: each has a sequence number.
     sent: usize,
     _open: OpenRequest,
 }
 
-/// The item that is open, and how many there are.
+/// The open item, and the number of items.
 #[derive(Default)]
 struct Progress {
     items: Vec<Value>,
-    /// The text of the item that is open.
+    /// The text of the open item.
     text: String,
     kind: &'static str,
     calls: usize,
@@ -267,7 +267,7 @@ impl Streamer {
         self.meta.id.trim_start_matches("resp_").to_string()
     }
 
-    /// The next part of an answer.
+    /// Sends the next part of an answer.
     fn part(&mut self, progress: &mut Progress, part: Part) {
         let index = |progress: &Progress| progress.items.len();
         match part {
@@ -296,7 +296,7 @@ impl Streamer {
         }
     }
 
-    /// Begins an item of this kind, unless it is open.
+    /// Begins an item of this type, unless it is open.
     fn open(&mut self, progress: &mut Progress, kind: &'static str) {
         if progress.kind == kind {
             return;
@@ -308,7 +308,7 @@ impl Streamer {
         self.begin(progress.items.len(), &item);
     }
 
-    /// Ends the item that is open.
+    /// Ends the open item.
     fn close(&mut self, progress: &mut Progress, status: &str) {
         let (id, text) = (self.id(), std::mem::take(&mut progress.text));
         let item = match std::mem::take(&mut progress.kind) {

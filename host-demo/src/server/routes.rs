@@ -1,4 +1,4 @@
-//! The paths of the server.
+//! The routes of the server.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -24,7 +24,7 @@ use super::stream::stream;
 use super::{anthropic, llama, ollama};
 use crate::text;
 
-/// The routes. `origins` may send requests from a browser, beside the server's own page.
+/// Returns the routes. Browsers may send requests from `origins` and from the server's own page.
 pub fn router(app: Arc<App>, origins: Vec<HeaderValue>) -> Router {
     let guarded = Router::new()
         .route("/v1/chat/completions", post(chat))
@@ -74,7 +74,7 @@ pub fn router(app: Arc<App>, origins: Vec<HeaderValue>) -> Router {
 /// Refuses requests without the API key.
 async fn with_key(State(app): State<Arc<App>>, headers: HeaderMap, request: Request, next: Next) -> Response {
     let bearer = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
-    // Anthropic's clients have a header of their own.
+    // Anthropic's clients send the key in another header.
     let given = bearer.or_else(|| headers.get("x-api-key")?.to_str().ok());
     match &app.key {
         Some(key) if given.is_none_or(|given| !same(given.as_bytes(), key.as_bytes())) => {
@@ -84,7 +84,7 @@ async fn with_key(State(app): State<Arc<App>>, headers: HeaderMap, request: Requ
     }
 }
 
-/// Compares in a time that does not depend on where they differ.
+/// Compares in a time independent of the position of the first difference.
 fn same(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |sum, (a, b)| sum | (a ^ b)) == 0
 }
@@ -118,7 +118,7 @@ async fn generate(app: Arc<App>, endpoint: Endpoint, request: Request<HttpBody>)
     Ok(with_warning(Json(app.service.answer(&prepared, &choices, &meta)).into_response(), warning))
 }
 
-/// Adds a remark for the client as a header.
+/// Adds a warning for the client as a header.
 fn with_warning(mut response: Response, warning: Option<&'static str>) -> Response {
     if let Some(warning) = warning {
         response.headers_mut().insert("x-warning", HeaderValue::from_static(warning));
@@ -146,7 +146,7 @@ async fn rerank(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Resu
     Ok(Json(app.service.ranking(&body, &vectors, tokens)).into_response())
 }
 
-/// A model of the list.
+/// A model in the list.
 #[derive(Serialize)]
 struct ModelCard<'s> {
     id: &'s str,
@@ -184,7 +184,7 @@ async fn tokenize(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Re
     let text = ["content", "text", "prompt"].iter().find_map(|key| body.get(*key)?.as_str());
     let text = text.ok_or_else(|| ApiError::about("content", "content must be a text"))?;
     let switch = |keys: [&str; 2], default| keys.iter().find_map(|key| body.get(*key)?.as_bool()).unwrap_or(default);
-    // vLLM's name of the field is on by default, llama.cpp's is off.
+    // vLLM's field is on by default, llama.cpp's is off.
     let add_special = switch(["add_special", "add_special_tokens"], body.get("prompt").is_some());
     let parse_special = switch(["parse_special", "parse_special_tokens"], body.get("prompt").is_some());
     let how = arenite::tokenizer::Encode { add_special, parse_special };
@@ -201,11 +201,11 @@ async fn detokenize(State(app): State<Arc<App>>, request: Request<HttpBody>) -> 
     let text =
         text::decode(app.service.tokenizer, &ids).map_err(|error| ApiError::about("tokens", error.to_string()))?;
     let text = String::from_utf8_lossy(&text);
-    // llama.cpp's name of the field, and vLLM's.
+    // The first field is llama.cpp's, the second is vLLM's.
     Ok(Json(json!({ "content": text, "prompt": text })))
 }
 
-/// The tokens that evaluation programs ask for.
+/// Special tokens, for evaluation programs.
 #[derive(Serialize)]
 struct TokenizerInfo {
     eos_token: Option<String>,
@@ -239,7 +239,7 @@ async fn health(State(app): State<Arc<App>>) -> Response {
     }
 }
 
-/// For Prometheus.
+/// Metrics for Prometheus.
 async fn metrics(State(app): State<Arc<App>>) -> Response {
     let counters = &app.counters;
     let load = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);

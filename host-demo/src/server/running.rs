@@ -1,4 +1,4 @@
-//! A conversation that is being answered: its state between two passes, and the choice of its next token.
+//! A conversation in progress: its state between two passes, and the choice of its next token.
 
 use anyhow::Result;
 use arenite::grammar::{Constraint, Grammar, Masks, State};
@@ -14,29 +14,29 @@ use crate::chat::dialect::{Gate, plain};
 use crate::stop::StopFilter;
 use crate::text;
 
-/// Tokens before the end of a prompt at which a checkpoint is kept: the next turn's prompt often differs in the last ones.
+/// Distance of a checkpoint from the end of a prompt, in tokens: the next turn's prompt often differs in the last ones.
 const BEFORE_END: usize = 12;
 
-/// A conversation that is being answered.
+/// A conversation in progress.
 pub struct Running {
     pub context: Context,
     pub job: Job,
     /// The prompt and the answer so far.
     pub ids: Vec<TokenId>,
-    /// Tokens of the prompt that did not have to be computed.
+    /// Number of prompt tokens that were taken from the cache.
     cached: usize,
     rng: Pcg32,
     state: Option<State>,
-    /// The number of its grammar, for masks.
+    /// The number of its grammar, used to cache masks.
     grammar: u32,
     decoder: Decoder,
     stops: StopFilter,
     pub end: Option<Finish>,
-    /// Log-probabilities of the prompt so far.
+    /// Log-probabilities of the prompt's tokens so far.
     pub scored: Vec<Logprob>,
-    /// Positions at which states are kept, in order.
+    /// Positions at which states are saved, in order.
     checkpoints: Vec<usize>,
-    /// The mark after which the grammar holds, until it comes.
+    /// The mark after which the grammar applies; `None` once it was generated.
     gate: Option<Gate>,
 }
 
@@ -66,14 +66,14 @@ impl Running {
         }
     }
 
-    /// The tokens that the next pass may read; none where the answer has ended, or where the prompt is being scored.
+    /// Returns the tokens that the next pass may read: none if the answer has ended or the prompt is being scored.
     pub fn unread(&self) -> Unread {
         let position = self.context.position();
         let is_open = self.end.is_none() && !self.scores();
         Unread { left: if is_open { self.ids.len() - position } else { 0 }, position }
     }
 
-    /// Returns whether tokens of a prompt that is to be scored are still unread.
+    /// Returns true while the prompt is read with the logits of all its tokens.
     pub fn scores(&self) -> bool {
         self.job.settings.scores_prompt && self.context.position() < self.job.prompt.len()
     }
@@ -82,7 +82,7 @@ impl Running {
         self.ids.len() - self.job.prompt.len()
     }
 
-    /// Chooses the positions at which states are kept: where other conversations have branched off, and at the end of the
+    /// Chooses the positions at which states are saved: where other conversations branched off, and at the end of the
     /// prompt.
     pub fn plan_checkpoints(&mut self, branch: usize) {
         let len = self.job.prompt.len();
@@ -92,7 +92,7 @@ impl Running {
         self.checkpoints.dedup();
     }
 
-    /// As many of `count` tokens as come before the next checkpoint.
+    /// Limits `count` to the tokens before the next checkpoint.
     pub fn up_to_checkpoint(&self, count: usize) -> usize {
         let position = self.context.position();
         let next = self.checkpoints.iter().find(|point| **point > position);
@@ -116,7 +116,7 @@ impl Running {
             return Ok(());
         }
         let logits = engine.logits_mut(&self.context);
-        // Before penalties and temperature: the model's own probabilities.
+        // Copied before penalties and temperature: log-probabilities are the model's own.
         let plain = self.job.settings.logprobs.map(|_| logits.to_vec());
         let Some(token) = self.sample(logits, tokenizer, masks, scratch)? else {
             self.finish(Finish::Stop);
@@ -143,7 +143,7 @@ impl Running {
         Ok(())
     }
 
-    /// The next token; `None` where the grammar has come to its end.
+    /// Samples the next token; `None` if the grammar has ended.
     fn sample(
         &mut self,
         logits: &mut [f32],
@@ -181,7 +181,7 @@ impl Running {
         }
     }
 
-    /// The text of a token: a mark by its own spelling, everything else as text that no mark can be in.
+    /// Returns the text of a token: a mark in its wrapped spelling, everything else as text without marks.
     fn text_of(&mut self, token: TokenId, tokenizer: &Tokenizer<'_, '_>) -> Result<String, Error> {
         let mut piece = String::new();
         if (token as usize) < tokenizer.vocab_len() {
@@ -197,7 +197,7 @@ impl Running {
         if let Some(gate) = &mut self.gate {
             let Some(rest) = gate.push(piece) else { return Ok(false) };
             self.gate = None;
-            // A token may hold the mark and the beginning of the text after it.
+            // A token may contain the mark and the start of the text after it.
             if let (Some(state), Some(table)) = (&mut self.state, table) {
                 let (grammar, mut next) = (Grammar::checked_before(table)?, state.clone());
                 if !rest.is_empty() && next.accept(&grammar, rest.bytes()) {
@@ -218,7 +218,7 @@ impl Running {
         self.finish_after(end, false);
     }
 
-    /// Ends the answer and sends the text that was held back, unless that is a stop text.
+    /// Ends the answer. Sends the text that was held back, unless it is a stop text.
     fn finish_after(&mut self, end: Finish, stopped: bool) {
         let mut text = String::new();
         if !stopped {

@@ -1,4 +1,4 @@
-//! From a request for text to jobs for the engine. The server and `batch` share it.
+//! Converts text requests to jobs for the engine. The server and `batch` share it.
 
 use std::sync::{Arc, Mutex};
 
@@ -13,7 +13,7 @@ use crate::chat::{Reader, Renderer, Style};
 use crate::ranking::Ranking;
 use crate::text;
 
-/// The endpoints of requests.
+/// Endpoints of text requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Endpoint {
     Chat,
@@ -22,7 +22,7 @@ pub enum Endpoint {
 }
 
 impl Endpoint {
-    /// By the path of a URL.
+    /// Returns the endpoint for the path of a URL.
     pub fn of(url: &str) -> Option<Self> {
         match url.trim_end_matches('/') {
             "/v1/chat/completions" => Some(Self::Chat),
@@ -33,31 +33,31 @@ impl Endpoint {
     }
 }
 
-/// The model, with everything that requests need of it.
+/// The model, and everything that requests need from it.
 pub struct Service {
     pub tokenizer: &'static Tokenizer<'static, 'static>,
     pub renderer: Mutex<Renderer>,
-    /// How the model converses.
+    /// The model's conversation style.
     pub style: Style,
     /// The model's name in requests.
     pub name: String,
-    /// Positions of a conversation.
+    /// Maximum number of positions of a conversation.
     pub context: usize,
     pub vocab: usize,
-    /// Values of an embedding.
+    /// Number of values in an embedding.
     pub embedding_len: usize,
-    /// The model generates text.
+    /// True if the model generates text.
     pub makes_text: bool,
-    /// The model embeds texts.
+    /// True if the model embeds texts.
     pub makes_vectors: bool,
-    /// How pairs of texts are put, if the model ranks.
+    /// The format of pairs of texts, if the model ranks.
     pub ranking: Option<Ranking>,
-    /// The tokens before a prefix, before a suffix and before the text between them.
+    /// Tokens for fill-in-the-middle: before the prefix, before the suffix, and before the text between them.
     pub infill: Option<[TokenId; 3]>,
     pub facts: Facts,
 }
 
-/// Facts of the model's file that lists of models show.
+/// Properties of the model's file for lists of models.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     /// The architecture's name.
@@ -68,27 +68,27 @@ pub struct Facts {
     pub fingerprint: u64,
 }
 
-/// A request that can be answered.
+/// A request that is ready to be answered.
 pub struct Prepared {
     pub endpoint: Endpoint,
     /// A prompt and settings for each answer.
     pub jobs: Vec<(Vec<TokenId>, Settings)>,
-    /// The text of each prompt. It may have opened a thought.
+    /// The text of each prompt, which may have opened a thought.
     pub prompts: Vec<String>,
-    /// Prompts of the request: each has as many answers.
+    /// Number of prompts in the request. Each has the same number of answers.
     pub prompt_count: usize,
     pub stream: bool,
     pub include_usage: bool,
     /// The functions that may be called.
     pub tools: Arc<Tools>,
     pub echo: bool,
-    /// Report the tokens of the prompts before those of the answers.
+    /// True if the tokens of the prompts are reported before those of the answers.
     pub scores_prompts: bool,
-    /// The answer is constrained to a schema: it is content even if it looks like a call.
+    /// True if a schema constrains the answer: then all of it is content.
     pub is_schema: bool,
     pub is_parallel: bool,
     pub style: Style,
-    /// A remark for the client.
+    /// A warning for the client.
     pub warning: Option<&'static str>,
 }
 
@@ -102,12 +102,12 @@ impl Service {
         }
     }
 
-    /// The source of the chat template; empty without one.
+    /// Returns the source of the chat template, or an empty text.
     pub fn source(&self) -> String {
         self.renderer.lock().unwrap_or_else(|broken| broken.into_inner()).source().to_string()
     }
 
-    /// Reads a request for text.
+    /// Converts a text request.
     pub fn prepare(&self, endpoint: Endpoint, body: &Body, seed_by_chance: u64) -> Result<Prepared, ApiError> {
         self.check_model(body.model.as_deref())?;
         if !self.makes_text {
@@ -161,7 +161,7 @@ impl Service {
 }
 
 impl Prepared {
-    /// The reader of an answer.
+    /// Returns the reader of an answer.
     pub fn reader(&self, index: usize) -> Reader {
         let mut reader = self.style.reader(&self.tools, &self.prompts[index]);
         if self.is_schema {
@@ -182,7 +182,7 @@ pub fn few(name: &'static str, list: &[Value], most: usize) -> Result<(), ApiErr
     }
 }
 
-/// Texts or tokens, one or several.
+/// Reads texts or tokens, one or several.
 pub fn inputs(
     service: &Service,
     value: Option<&Value>,

@@ -1,4 +1,4 @@
-//! Answers of chats and completions by server-sent events, as they come.
+//! Streams answers of chats and completions as server-sent events.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::chat::Part;
 /// The sending end of a response's body.
 pub type Events = UnboundedSender<std::result::Result<Sse, Infallible>>;
 
-/// A response whose body is what is sent to the other end.
+/// Returns a response whose body is the events sent to the other value.
 pub fn channel() -> (Events, Response) {
     let (out, events) = unbounded_channel();
     let body = SseResponse::new(UnboundedReceiverStream::new(events)).keep_alive(KeepAlive::default());
@@ -64,9 +64,9 @@ struct Streamer {
     _open: OpenRequest,
 }
 
-/// The next event of an answer; `None` when the client has left.
+/// Returns the next event of an answer; `None` if the client has disconnected.
 pub async fn next(events: &mut UnboundedReceiver<Event>, out: &Events) -> Option<Event> {
-    // A client that leaves while nothing comes is noticed, too.
+    // Also detects a client that disconnects while no events arrive.
     tokio::select! {
         event = events.recv() => event,
         () = out.closed() => None,
@@ -74,7 +74,7 @@ pub async fn next(events: &mut UnboundedReceiver<Event>, out: &Events) -> Option
 }
 
 impl Streamer {
-    /// `false` if the client has left.
+    /// Returns `false` if the client has disconnected.
     fn send(&self, value: &Value) -> bool {
         self.out.send(Ok(Sse::default().data(value.to_string()))).is_ok()
     }
@@ -102,7 +102,7 @@ impl Streamer {
         }
     }
 
-    /// Takes an event; `None` where it is an error, which is sent.
+    /// Applies an event; `None` if it is an error, which is sent.
     fn take(&self, choice: &mut Choice, event: Event) -> Option<bool> {
         match choice.take(event) {
             Ok(is_end) => Some(is_end),

@@ -9,11 +9,11 @@ use super::error::ApiError;
 use super::service::{Service, few, inputs};
 use crate::ranking::{self, Texts};
 
-/// Most texts of a request.
+/// Maximum number of texts in a request.
 const MOST_TEXTS: usize = 2048;
 
 impl Service {
-    /// The number of values that a request wants of each embedding: the first ones, at unit length again.
+    /// Returns the requested number of values per embedding: the first ones, normalized again.
     fn dimensions(&self, body: &Value) -> Result<Option<usize>, ApiError> {
         match body.get("dimensions") {
             None | Some(Value::Null) => Ok(None),
@@ -27,7 +27,7 @@ impl Service {
         }
     }
 
-    /// The tokens of the texts of a request for embeddings.
+    /// Returns the tokens of the texts in an embedding request.
     pub fn embedding_inputs(&self, body: &Value) -> Result<Vec<Texts>, ApiError> {
         self.check_model(body.get("model").and_then(Value::as_str))?;
         if !self.makes_vectors {
@@ -44,7 +44,7 @@ impl Service {
         Ok(texts.into_iter().map(|(_, ids)| ids.into()).collect())
     }
 
-    /// The tokens of the pairs of a request for a ranking.
+    /// Returns the tokens of the pairs in a ranking request.
     pub fn pairs(&self, body: &Value) -> Result<Vec<Texts>, ApiError> {
         self.check_model(body.get("model").and_then(Value::as_str))?;
         let ranking = self.ranking.as_ref().ok_or_else(|| ApiError::invalid("this model does not rank"))?;
@@ -67,7 +67,7 @@ impl Service {
         documents.iter().map(pair).collect()
     }
 
-    /// The answer to a request for a ranking, the best document first.
+    /// Returns the answer to a ranking request, with the best document first.
     pub fn ranking(&self, body: &Value, vectors: &[Vec<f32>], tokens: usize) -> Value {
         let mut scores: Vec<_> = vectors.iter().map(|vector| ranking::score(vector)).enumerate().collect();
         scores.sort_by(|a, b| b.1.total_cmp(&a.1));
@@ -79,7 +79,7 @@ impl Service {
         let results = scores.iter().take(top).map(|(index, score)| {
             let mut result = json!({ "index": index, "relevance_score": score });
             if body.get("return_documents").and_then(Value::as_bool) == Some(true) {
-                // Cohere's form: an object, also where the request has a text.
+                // Cohere returns an object, even if the request has a text.
                 let document = &body["documents"][*index];
                 result["document"] = if document.is_string() { json!({ "text": document }) } else { document.clone() };
             }
@@ -93,7 +93,7 @@ impl Service {
         })
     }
 
-    /// The answer to a request for embeddings: lists of numbers, or base64 of their bytes.
+    /// Returns the answer to an embedding request: lists of numbers, or base64 of their bytes.
     pub fn embeddings(&self, body: &Value, vectors: &[Vec<f32>], tokens: usize) -> Value {
         let is_base64 = body.get("encoding_format").and_then(Value::as_str) == Some("base64");
         let dimensions = self.dimensions(body).ok().flatten().unwrap_or(usize::MAX);

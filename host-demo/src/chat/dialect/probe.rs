@@ -34,7 +34,7 @@ const NAME: &str = "probe_function";
 const KEY: &str = "probe_key";
 const SAID: &str = "PROBE-QUESTION";
 
-/// Variants of passing a call to a template: null content, arguments as text.
+/// Ways of passing a call to a template: arguments as text, content as null.
 const GIVEN: [(bool, bool); 4] = [(false, true), (false, false), (true, true), (true, false)];
 
 fn tools() -> Value {
