@@ -1,11 +1,11 @@
-//! What becomes of a tensor on its way: the same, with its rows in another order, or several tensors.
+//! Changes of a tensor on its way to the new file: reordered rows, arithmetic, or a split into several tensors.
 
 use anyhow::{Context, Result, ensure};
 
 use super::config::Config;
 use super::view::{Step, View};
 
-/// A change of a tensor, into as many as the row of the table has names.
+/// A change of a tensor. It returns one view for each GGUF name in its row of the table.
 pub type Change = for<'f> fn(&Config, View<'f>) -> Result<Vec<View<'f>>>;
 
 type Changed<'f> = Result<Vec<View<'f>>>;
@@ -14,17 +14,17 @@ pub fn same<'f>(_: &Config, view: View<'f>) -> Changed<'f> {
     Ok(vec![view])
 }
 
-/// The weights of norms that multiply by one more.
+/// Adds one to norm weights that are stored relative to one.
 pub fn plus_one<'f>(_: &Config, view: View<'f>) -> Changed<'f> {
     Ok(vec![view.then(Step::Add(1.0))])
 }
 
-/// The logarithm of a decay: A = -exp(A_log).
+/// Decays from their logarithms: A = -exp(A_log).
 pub fn decay<'f>(_: &Config, view: View<'f>) -> Changed<'f> {
     Ok(vec![view.then(Step::NegativeExp)])
 }
 
-/// Mamba 2's, a column.
+/// Mamba 2's decays, as a column.
 pub fn decay_column<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     column(config, view.then(Step::NegativeExp))
 }
@@ -35,7 +35,7 @@ pub fn column<'f>(_: &Config, view: View<'f>) -> Changed<'f> {
     Ok(vec![view.squeeze().reshape(&[len, 1])?])
 }
 
-/// Without dimensions of size 1.
+/// Removes dimensions of size 1.
 pub fn squeezed<'f>(_: &Config, view: View<'f>) -> Changed<'f> {
     Ok(vec![view.squeeze()])
 }
@@ -44,7 +44,7 @@ pub fn transposed<'f>(_: &Config, view: View<'f>) -> Changed<'f> {
     Ok(vec![view.transpose()?])
 }
 
-/// Rows of each head so that those of a rotation, which are half a head apart, become neighbours.
+/// Reorders the rows of each head: rows half a head apart, which are rotated together, become neighbours.
 fn rotated<'f>(view: View<'f>, heads: usize) -> Changed<'f> {
     let dims = view.shape().to_vec();
     let rows = dims.first().copied().unwrap_or(0);
@@ -55,17 +55,17 @@ fn rotated<'f>(view: View<'f>, heads: usize) -> Changed<'f> {
     Ok(vec![view.reshape(&shape)?.swap(1, 2)?.seen_as(&dims)?])
 }
 
-/// The rows of queries for rotations of neighbours.
+/// The rows of queries, reordered for rotations of neighbours.
 pub fn rotated_q<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     rotated(view, config.heads()?)
 }
 
-/// The rows of keys for rotations of neighbours.
+/// The rows of keys, reordered for rotations of neighbours.
 pub fn rotated_k<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     rotated(view, config.key_heads()?)
 }
 
-/// q, k and v of each head side by side: all of q, of k, of v.
+/// Matrices with q, k and v of each head side by side: all q first, then all k, then all v.
 pub fn by_heads<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     let heads = config.heads()?;
     let dims = view.shape().to_vec();
@@ -78,7 +78,7 @@ pub fn by_heads<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     view.reshape(&shape)?.parts(1, 3)?.into_iter().map(|part| part.seen_as(&third)).collect()
 }
 
-/// Falcon's: in each group of heads the queries, then the key, then the value.
+/// Falcon's layout: in each group of heads the queries, then the key, then the value.
 pub fn by_groups<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     let heads = config.heads()?;
     let groups = config.number(&["num_kv_heads", "n_head_kv"])?.unwrap_or(1) as usize;
@@ -91,18 +91,18 @@ pub fn by_groups<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     parts.map(|(part, heads)| part.seen_as(&[groups * heads * width, columns])).collect()
 }
 
-/// Two halves of the rows of a matrix, or of each of several.
+/// Splits the rows of one or several matrices into two halves.
 pub fn halves<'f>(_: &Config, view: View<'f>) -> Changed<'f> {
     let rows = view.shape().len().saturating_sub(2);
     view.parts(rows, 2)
 }
 
-/// Two halves of the columns, each transposed.
+/// Splits the columns into two halves, each transposed.
 pub fn halves_transposed<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     halves(config, view.transpose()?)
 }
 
-/// Columns in turn of a gate and of what it gates, each transposed.
+/// Splits alternating columns into gate and up, each transposed.
 pub fn in_turns_transposed<'f>(_: &Config, view: View<'f>) -> Changed<'f> {
     in_turns(view.transpose()?, 1)
 }
@@ -117,13 +117,13 @@ fn in_turns<'f>(view: View<'f>, dim: usize) -> Changed<'f> {
     Ok(vec![view.clone().every(dim, 0, 2, half)?, view.every(dim, 1, 2, half)?])
 }
 
-/// Gates and ups of experts in one matrix, as transformers before 5 has them (columns) or since (rows).
+/// Splits gate and up of experts stored in one matrix: columns in transformers before 5, rows since then.
 pub fn experts_gate_up<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     let (width, ff) = (config.width()?, config.size(&["moe_intermediate_size"])?);
     halves(config, oriented(config, view, 2 * ff, width)?)
 }
 
-/// The same of what leads back.
+/// Down matrices of experts, with the same orientations.
 pub fn experts_down<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     let (width, ff) = (config.width()?, config.size(&["moe_intermediate_size"])?);
     Ok(vec![oriented(config, view, width, ff)?])
@@ -140,14 +140,14 @@ fn oriented<'f>(config: &Config, view: View<'f>, rows: usize, columns: usize) ->
     }
 }
 
-/// q, k and v in one matrix, into three.
+/// Splits q, k and v stored in one matrix.
 pub fn qkv<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     let width = config.head_width()?;
     let (q, k) = (config.heads()? * width, config.key_heads()? * width);
     view.split(0, &[q, k, k])
 }
 
-/// DeepSeek's matrix from the latent to keys (transposed) and values.
+/// Splits DeepSeek's matrix from the latent into keys (transposed) and values.
 pub fn latent<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     let (key, value) = (config.size(&["qk_nope_head_dim"])?, config.size(&["v_head_dim"])?);
     let (rows, columns) = (view.size(0)?, view.size(1)?);
@@ -158,7 +158,7 @@ pub fn latent<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     Ok(vec![key.transpose()?, value])
 }
 
-/// The norm of a state-space mixer, a row for each group.
+/// The norm of a state-space mixer, with one row per group.
 pub fn by_ssm_groups<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     let groups = config.number(&["n_groups", "mamba_n_groups", "num_groups"])?.unwrap_or(1) as usize;
     let len = view.len();
@@ -166,7 +166,7 @@ pub fn by_ssm_groups<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     Ok(vec![view.reshape(&[groups, len / groups])?])
 }
 
-/// Key heads, value heads of each, and the widths of both, of a gated delta net.
+/// Number of key heads, value heads per key head, and the widths of both, for a gated delta net.
 fn delta(config: &Config) -> Result<[usize; 4]> {
     let size = |name: &str| config.size(&[name]);
     let (keys, values) = (size("linear_num_key_heads")?, size("linear_num_value_heads")?);
@@ -174,7 +174,7 @@ fn delta(config: &Config) -> Result<[usize; 4]> {
     Ok([keys, values / keys, size("linear_key_head_dim")?, size("linear_value_head_dim")?])
 }
 
-/// Value heads of one key head after the other, into one of each key head in turns; `width` rows each.
+/// Reorders value heads: grouped by key head in, alternating between key heads out. A head has `width` rows.
 fn heads_in_turns<'f>(config: &Config, view: View<'f>, width: usize) -> Result<View<'f>> {
     let [keys, shared, ..] = delta(config)?;
     let dims = view.shape().to_vec();
@@ -183,13 +183,13 @@ fn heads_in_turns<'f>(config: &Config, view: View<'f>, width: usize) -> Result<V
     view.reshape(&shape)?.swap(0, 1)?.seen_as(&dims)
 }
 
-/// The rows of values.
+/// Reorders the rows of values.
 pub fn delta_values<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     let width = delta(config)?[3];
     Ok(vec![heads_in_turns(config, view, width)?])
 }
 
-/// A row, or a number, for each value head.
+/// Reorders a tensor with one row or number per value head.
 pub fn delta_heads<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     Ok(vec![heads_in_turns(config, view, 1)?])
 }
@@ -198,7 +198,7 @@ pub fn delta_decay<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     delta_heads(config, view.then(Step::NegativeExp))
 }
 
-/// The rows of queries, keys and values: those of values in turns.
+/// Rows of queries, keys and values; value heads are reordered.
 pub fn delta_qkv<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     let [keys, shared, key, value] = delta(config)?;
     let mut parts = view.squeeze().split(0, &[2 * keys * key, keys * shared * value])?;
@@ -207,7 +207,7 @@ pub fn delta_qkv<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     Ok(parts)
 }
 
-/// The columns of values.
+/// Reorders the columns of values.
 pub fn delta_columns<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     let [keys, shared, _, value] = delta(config)?;
     let dims = view.shape().to_vec();
@@ -215,7 +215,7 @@ pub fn delta_columns<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     Ok(vec![view.reshape(&shape)?.swap(1, 2)?.seen_as(&dims)?])
 }
 
-/// Qwen 3 Next: for each key head q, k, its values, their gates.
+/// Qwen 3 Next's layout: for each key head q, k, its values, and their gates.
 pub fn delta_groups<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     let [keys, shared, key, value] = delta(config)?;
     let columns = view.size(1)?;
@@ -224,14 +224,14 @@ pub fn delta_groups<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     parts.map(|(part, rows)| part.seen_as(&[keys * rows, columns])).collect()
 }
 
-/// Learned positions, without those before the first that is used.
+/// Learned positions from the first used one on.
 pub fn used_positions<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     let unused = config.size(&["pad_token_id"])? + 1;
     let rows = view.size(0)?;
     Ok(vec![view.slice(0, unused, rows.saturating_sub(unused))?])
 }
 
-/// Nomic's experts of one matrix.
+/// Nomic's experts, stored in one matrix.
 pub fn stacked_rows<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     let (experts, rows, columns) = (config.experts()?, config.size(&["n_inner"])?, config.size(&["n_embd"])?);
     Ok(vec![view.reshape(&[experts, rows, columns])?])

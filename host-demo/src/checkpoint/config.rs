@@ -1,4 +1,4 @@
-//! Reading `config.json`, with its names in every error.
+//! Reads `config.json`. Errors quote its field names.
 
 use std::fs;
 use std::path::Path;
@@ -6,10 +6,10 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value};
 
-/// A model's config: that of its text part over the rest.
+/// A model's config. Fields of the text part take precedence.
 pub struct Config {
     values: Map<String, Value>,
-    /// `rope_parameters` or `rope_scaling`, with what older files have beside it.
+    /// `rope_parameters` or `rope_scaling`, and older fields for the same settings.
     rope: Map<String, Value>,
 }
 
@@ -22,7 +22,7 @@ impl Config {
         let mut values = json.as_object().context("config.json is no JSON object")?.clone();
         for inner in ["llm_config", "text_config"] {
             for (name, value) in json[inner].as_object().into_iter().flatten() {
-                // The class is that of the whole.
+                // The class is that of the whole model.
                 if !matches!(name.as_str(), "architectures" | "model_type") || !values.contains_key(name) {
                     values.insert(name.clone(), value.clone());
                 }
@@ -53,12 +53,12 @@ impl Config {
         Ok(Self { values, rope })
     }
 
-    /// All of it.
+    /// Returns the config as JSON.
     pub fn json(&self) -> Value {
         Value::Object(self.values.clone())
     }
 
-    /// The classes that may read the model, the first that knows it counts.
+    /// Returns the classes of the model; the first known one is used.
     pub fn classes(&self) -> Vec<&str> {
         self.values
             .get("architectures")
@@ -73,7 +73,7 @@ impl Config {
         self.values.get(name).filter(|value| !value.is_null())
     }
 
-    /// The first of `names` that is there.
+    /// Returns the first field of `names` that exists.
     pub fn find(&self, names: &[&str]) -> Option<&Value> {
         names.iter().find_map(|name| self.get(name))
     }
@@ -82,7 +82,7 @@ impl Config {
         self.get(name)?.as_str()
     }
 
-    /// A whole number; 0 and more.
+    /// Returns a non-negative integer.
     pub fn number(&self, names: &[&str]) -> Result<Option<u32>> {
         let Some(value) = self.find(names) else { return Ok(None) };
         let number = value.as_u64().and_then(|n| u32::try_from(n).ok());
@@ -95,7 +95,7 @@ impl Config {
         self.number(names)?.with_context(|| format!("config.json has no {}", names.join(" or ")))
     }
 
-    /// The same, as a size.
+    /// Returns the same as a size.
     pub fn size(&self, names: &[&str]) -> Result<usize> {
         Ok(self.need(names)? as usize)
     }
@@ -111,18 +111,18 @@ impl Config {
         self.get(name)?.as_bool()
     }
 
-    /// The texts of a list.
+    /// Returns a list of texts.
     pub fn texts(&self, name: &str) -> Option<Vec<&str>> {
         Some(self.get(name)?.as_array()?.iter().map(|text| text.as_str().unwrap_or_default()).collect())
     }
 
-    /// The rotation's settings; those of global layers where local ones have others.
+    /// Returns a setting of the rotation; if local and global layers differ, that of the global ones.
     pub fn rope(&self, name: &str) -> Option<&Value> {
         let part = self.rope.get("full_attention").and_then(Value::as_object).unwrap_or(&self.rope);
         part.get(name).filter(|value| !value.is_null())
     }
 
-    /// A setting beside those of global and local layers.
+    /// Returns a setting outside of those of global and local layers.
     pub fn rope_outer(&self, name: &str) -> Option<&Value> {
         self.rope.get(name).filter(|value| !value.is_null())
     }
@@ -143,7 +143,7 @@ impl Config {
         self.size(&["num_attention_heads", "n_head", "n_heads"])
     }
 
-    /// Heads of keys and values: as many as of queries, if nothing is said.
+    /// Number of key and value heads; by default, the number of query heads.
     pub fn key_heads(&self) -> Result<usize> {
         Ok(self.number(&["num_key_value_heads", "n_kv_heads", "num_kv_heads"])?.map_or(self.heads()?, |n| n as usize))
     }
@@ -152,7 +152,7 @@ impl Config {
         self.size(&["hidden_size", "n_embd", "d_model", "n_embed", "dim"])
     }
 
-    /// The width of a head: stated, or its share.
+    /// Width of a head: the field, or the model's width divided by the number of heads.
     pub fn head_width(&self) -> Result<usize> {
         if let Some(width) = self.number(&["head_dim"])? {
             return Ok(width as usize);
@@ -166,7 +166,7 @@ impl Config {
             as usize)
     }
 
-    /// Refuses a setting that has another value than `only`.
+    /// Refuses a setting with any value other than `only`.
     pub fn only(&self, name: &str, only: &Value) -> Result<()> {
         match self.get(name) {
             Some(value) if value != only => bail!("{name} in config.json is {value}: only {only} is supported"),
@@ -175,7 +175,7 @@ impl Config {
     }
 }
 
-/// A JSON file. Python writes numbers that are none (`Infinity`), which JSON has not: they become null.
+/// Reads a JSON file. Python writes `Infinity` and `NaN`, which JSON does not have: they become null.
 pub fn json(path: &Path) -> Result<Value> {
     let name = || path.display().to_string();
     let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", name()))?;

@@ -1,7 +1,7 @@
-//! The families that can be converted: what their classes, settings and tensors are called.
+//! The supported families: names of their classes, settings and tensors.
 //!
-//! An entry says what is not said in the tables of [`names`](super::names) and by [`Keys::common`]. Architectures are
-//! those of the core's list of families.
+//! An entry contains the differences from the tables of [`names`](super::names) and from [`Keys::common`].
+//! Architectures have the names in the core's list of families.
 
 mod deepseek;
 mod encoders;
@@ -29,44 +29,44 @@ pub struct Made {
 
 /// A family of models.
 pub struct Family {
-    /// The classes of transformers that read it, as `architectures` names them.
+    /// Classes of transformers in `architectures`.
     pub classes: &'static [&'static str],
     /// `general.architecture`.
     pub architecture: &'static str,
-    /// Another architecture, for some configs.
+    /// Another architecture for some configs.
     pub variant: fn(&Config) -> Option<&'static str>,
-    /// What its tensors are called, before the names that most families have.
+    /// Tables of tensor names, searched before the common names.
     pub names: &'static [&'static [Row]],
     /// Writes the architecture's metadata.
     pub keys: fn(&mut Keys<'_>) -> Result<()>,
-    /// The tensors that it has beyond the stored ones.
+    /// Tensors computed from the config.
     pub made: fn(&Config) -> Result<Vec<Made>>,
-    /// Keys out of tensors, which are no tensors in GGUF.
+    /// Tensors that become metadata in GGUF.
     pub scalars: &'static [Scalar],
     pub vocabulary: Vocabulary,
 }
 
-/// A number of each layer: the name of its tensor, and the key of the list.
+/// One number per layer: the name of its tensor, and the key of the list.
 pub type Scalar = (&'static str, &'static str);
 
-/// What is special about a family's vocabulary.
+/// Special rules for a family's vocabulary.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Vocabulary {
     /// The size is rounded up to a multiple of this.
     pub multiple: usize,
-    /// Whether a space before a text is put there: `None` is as the tokenizer says.
+    /// True if a space is added before a text; `None` follows the tokenizer.
     pub space_prefix: Option<bool>,
-    /// Further ids.
+    /// Additional ids.
     pub ids: &'static [(&'static str, u32)],
-    /// `add_*` flags that the tokenizer does not overrule.
+    /// `add_*` flags that override the tokenizer's.
     pub adds: &'static [(&'static str, bool)],
-    /// `add_*` flags that it does.
+    /// `add_*` flags that the tokenizer's override.
     pub defaults: &'static [(&'static str, bool)],
-    /// Tokens that look like control tokens and are shown.
+    /// Tokens that look like control tokens but are visible.
     pub shown: &'static [&'static str],
-    /// Whether the number of token types is written.
+    /// True if the number of token types is written.
     pub token_types: bool,
-    /// Whether `eod_token_id` of the config ends a text.
+    /// True if `eod_token_id` of the config ends a text.
     pub end_of_document: bool,
 }
 
@@ -84,7 +84,7 @@ impl Vocabulary {
 }
 
 impl Family {
-    /// An entry that says nothing.
+    /// The default entry.
     pub const PLAIN: Self = Self {
         classes: &[],
         architecture: "",
@@ -96,12 +96,12 @@ impl Family {
         vocabulary: Vocabulary::PLAIN,
     };
 
-    /// The family of a class.
+    /// Returns the family of a class.
     fn of_class(class: &str) -> Option<&'static Self> {
         ALL.iter().copied().flatten().find(|family| family.classes.contains(&class))
     }
 
-    /// The family of a model.
+    /// Returns the family of a model.
     pub fn of(config: &Config, checkpoint: &Checkpoint<'_>) -> Result<&'static Self> {
         let classes = config.classes();
         if let Some(family) = classes.iter().find_map(|class| Self::of_class(class)) {
@@ -121,7 +121,8 @@ impl Family {
         }
     }
 
-    /// The family whose causal or base class begins like `model_type`: `qwen3_moe` is that of `Qwen3MoeForCausalLM`.
+    /// Returns the family whose causal or base class begins like `model_type`: `qwen3_moe` matches
+    /// `Qwen3MoeForCausalLM`.
     fn of_type(model_type: &str) -> Option<&'static Self> {
         let plain = |text: &str| text.replace('_', "").to_ascii_lowercase();
         let wanted = plain(model_type.strip_suffix("_text").unwrap_or(model_type));
@@ -131,21 +132,21 @@ impl Family {
         })
     }
 
-    /// `general.architecture` of a model.
+    /// Returns `general.architecture` of a model.
     pub fn architecture(&self, config: &Config) -> &'static str {
         (self.variant)(config).unwrap_or(self.architecture)
     }
 }
 
-/// The tables of a model's names.
+/// Returns the tables of a model's tensor names.
 pub fn tables(family: &Family, config: &Config) -> Vec<&'static [Row]> {
-    // Granite's shared feed-forward is the only one where there are no experts.
+    // In Granite models without experts, the shared feed-forward is the only one.
     let alone =
         family.classes.contains(&"GraniteMoeHybridForCausalLM") && config.experts().is_ok_and(|experts| experts == 0);
     if alone { granite::WITHOUT_EXPERTS.to_vec() } else { family.names.to_vec() }
 }
 
-/// All of them.
+/// All families.
 const ALL: &[&[Family]] = &[
     llama::ALL,
     qwen::ALL,

@@ -1,11 +1,11 @@
-//! `general.*`: what a model is called and how large it is.
+//! `general.*`: the name and size of a model.
 
 use std::path::Path;
 
 use super::output::Output;
 use crate::gguf_writer::Header;
 
-/// Writes the name, by the directory's, and the size.
+/// Writes the name, derived from the directory's, and the size.
 pub fn write(header: &mut Header, path: &Path, outputs: &[Output<'_>]) {
     let name = path.canonicalize().ok();
     let name = name.as_deref().unwrap_or(path);
@@ -16,7 +16,7 @@ pub fn write(header: &mut Header, path: &Path, outputs: &[Output<'_>]) {
     header.set("general.size_label", size_label(outputs).as_str());
 }
 
-/// A name with capitals, as llama.cpp's converter writes names of directories: `my-model-v2` is `My Model v2`.
+/// Capitalizes a name as llama.cpp's converter does for directories: `my-model-v2` becomes `My Model v2`.
 fn title(name: &str) -> String {
     let word = |word: &str| {
         let version = word.strip_prefix('v').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
@@ -35,7 +35,7 @@ fn title(name: &str) -> String {
     name.split(['-', ' ']).filter(|part| !part.is_empty()).map(word).collect::<Vec<_>>().join(" ")
 }
 
-/// The number of weights in a few letters; with experts, how many and of what size one is with all that is shared.
+/// Abbreviates the number of weights; with experts, their number and the size of one with all shared weights.
 fn size_label(outputs: &[Output<'_>]) -> String {
     let (mut shared, mut of_expert, mut counts, mut stacks) = (0u64, 0u64, 0u64, 0u64);
     for output in outputs {

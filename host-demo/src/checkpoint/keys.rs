@@ -1,4 +1,4 @@
-//! Metadata of an architecture, out of the config.
+//! Metadata of an architecture, derived from the config.
 
 use anyhow::{Context, Result, bail};
 
@@ -9,7 +9,7 @@ use crate::gguf_writer::{Header, Meta};
 pub const SOFTMAX: u32 = 1;
 pub const SIGMOID: u32 = 2;
 
-/// A header that an architecture's keys are written to.
+/// A header to which an architecture's keys are written.
 pub struct Keys<'k> {
     pub config: &'k Config,
     pub header: &'k mut Header,
@@ -22,14 +22,14 @@ impl Keys<'_> {
         self.header.set(&format!("{}.{name}", self.architecture), value);
     }
 
-    /// A whole number that the config must have.
+    /// Copies an integer that the config must have.
     pub fn number(&mut self, name: &str, from: &[&str]) -> Result<()> {
         let value = self.config.need(from)?;
         self.set(name, value);
         Ok(())
     }
 
-    /// A whole number, if the config has it.
+    /// Copies an integer, if the config has it.
     pub fn maybe(&mut self, name: &str, from: &[&str]) -> Result<()> {
         if let Some(value) = self.config.number(from)? {
             self.set(name, value);
@@ -50,7 +50,7 @@ impl Keys<'_> {
         Ok(())
     }
 
-    /// A factor, if it is there and not 0.
+    /// Copies a factor, if it exists and is not 0.
     pub fn factor(&mut self, name: &str, from: &str) -> Result<()> {
         if let Some(value) = self.config.float(&[from])?.filter(|value| *value != 0.0) {
             self.set(name, value);
@@ -79,7 +79,7 @@ impl Keys<'_> {
         self.set("attention.value_length", width);
     }
 
-    /// `rope.dimension_count`: a share of a head, or all of it.
+    /// Writes `rope.dimension_count`: a fraction of a head, or all of it.
     pub fn rope_dimensions(&mut self, default: f64) -> Result<()> {
         let share = self.config.rope_float("partial_rotary_factor").unwrap_or(default);
         let width = self.config.head_width()? as f64;
@@ -87,7 +87,7 @@ impl Keys<'_> {
         Ok(())
     }
 
-    /// What most architectures have.
+    /// Writes the keys that most architectures have.
     pub fn common(&mut self) -> Result<()> {
         let c = self.config;
         self.block_count()?;
@@ -139,7 +139,7 @@ impl Keys<'_> {
         Ok(())
     }
 
-    /// The rotation of positions and how it is scaled.
+    /// Writes the rotation of positions and its scaling.
     pub fn rope(&mut self) -> Result<()> {
         let c = self.config;
         let factor = c.rope_float("factor");
@@ -185,14 +185,14 @@ impl Keys<'_> {
         Ok(())
     }
 
-    /// The window of local layers and which those are.
+    /// Writes the window of local layers, and their pattern.
     pub fn window(&mut self) -> Result<()> {
         self.maybe("attention.sliding_window", &["sliding_window"])?;
         self.window_pattern();
         Ok(())
     }
 
-    /// Which layers are local, if the config lists them.
+    /// Writes the pattern of local layers, if the config lists them.
     pub fn window_pattern(&mut self) {
         if let Some(types) = self.config.texts("layer_types") {
             let local = types.iter().map(|kind| *kind == "sliding_attention");
@@ -200,7 +200,7 @@ impl Keys<'_> {
         }
     }
 
-    /// Which layers have a state in place of attention.
+    /// Writes the list of layers with a state instead of attention.
     pub fn recurrent_layers(&mut self) {
         if let Some(types) = self.config.texts("layer_types") {
             let recurrent = types.iter().map(|kind| *kind == "linear_attention");

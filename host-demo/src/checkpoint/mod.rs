@@ -1,12 +1,12 @@
-//! Checkpoints of Hugging Face (safetensors, torch) to GGUF.
+//! Converts checkpoints of Hugging Face (safetensors, torch) to GGUF.
 //!
 //! | file | |
 //! |---|---|
 //! | `tensors`, `torch` | stored tensors, as views of mapped files |
-//! | `quantized` | those that are quantized already |
+//! | `quantized` | tensors that are already quantized |
 //! | `view` | reshaped, sliced and transposed without copies |
-//! | `changes` | what becomes of a tensor on its way |
-//! | `names`, `families` | what tensors and settings are called, here and there |
+//! | `changes` | changes of a tensor on its way to the new file |
+//! | `names`, `families` | names of tensors and settings in checkpoints and in GGUF |
 //! | `config`, `keys`, `general` | metadata |
 //! | `output` | the new file's tensors |
 
@@ -43,18 +43,18 @@ use keys::Keys;
 use output::{Assembled, Output};
 use tensors::{Checkpoint, Files};
 
-/// What to convert to what.
+/// The input and output of a conversion.
 pub struct Request<'r> {
-    /// A directory, or a file of weights.
+    /// A directory, or a file with weights.
     pub from: &'r Path,
     pub to: &'r Path,
-    /// The types of the tensors: `None` is as they are.
+    /// Types of the tensors; `None` keeps the stored ones.
     pub mix: Option<Mix>,
-    /// A vocabulary that is not in the directory.
+    /// A vocabulary outside of the directory.
     pub tokenizer: Option<&'r Path>,
 }
 
-/// What was converted, for people.
+/// A summary of the conversion, for messages.
 pub struct Report {
     pub architecture: String,
     pub notes: Vec<String>,
@@ -113,7 +113,7 @@ pub fn convert(request: &Request<'_>) -> Result<Report> {
         rows,
         rules: &family.vocabulary,
     };
-    // A training script leaves its weights in a folder of their own.
+    // A training script saves its weights in a separate folder.
     if of_a_script && request.tokenizer.is_none() && !folder::has(vocabulary.directory) {
         notes.push("the file has no vocabulary: give one with --tokenizer".to_owned());
     } else {
@@ -126,9 +126,9 @@ pub fn convert(request: &Request<'_>) -> Result<Report> {
     Ok(Report { architecture: architecture.to_owned(), notes })
 }
 
-/// The type of each tensor.
+/// Chooses the type of each tensor.
 fn choose_types(outputs: &mut [Output<'_>], mix: Option<Mix>, config: &Config, architecture: &str) -> Result<()> {
-    // As most of the weights are.
+    // The type of most weights.
     let natural = outputs.iter().filter(|output| output.shape.len() > 1).max_by_key(|output| output.len());
     let natural = natural.map_or(TensorType::F32, Output::stored);
     let natural = match natural {
@@ -139,7 +139,7 @@ fn choose_types(outputs: &mut [Output<'_>], mix: Option<Mix>, config: &Config, a
     let plain = match mix {
         None => Some(natural),
         Some(mix) if matches!(mix.kind(), TensorType::F32 | TensorType::F16 | TensorType::BF16) => Some(mix.kind()),
-        // llama.cpp's converter writes this type, too, by its own rule.
+        // llama.cpp's converter also writes this type, by its own rule.
         Some(Mix::Q8_0) => Some(TensorType::Q8_0),
         Some(_) => None,
     };

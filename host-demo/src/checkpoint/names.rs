@@ -1,13 +1,13 @@
-//! What tensors are called: in checkpoints, and in GGUF.
+//! Names of tensors in checkpoints and in GGUF.
 
 use super::changes::{Change, experts_down, halves, same};
 
-/// A name in checkpoints, without what all have in common (`model.layers.3.`) and without `.weight` or `.bias`, the
-/// names in GGUF, apart by spaces, and the change on the way. `#` in a name is a number: tensors that differ in it alone are
-/// stacked. A name that stands several times is a tensor of those parts, one under the other. No names: it is left out.
+/// A name in checkpoints without its common prefix (`model.layers.3.`) and without `.weight` or `.bias`, the names in
+/// GGUF separated by spaces, and the change between them. `#` in a name is a number: tensors that differ only in it are
+/// stacked. Rows with the same GGUF name are concatenated. An empty GGUF name drops the tensor.
 pub type Row = (&'static str, &'static str, Change);
 
-/// Beginnings that say nothing.
+/// Prefixes that are dropped.
 const PREFIXES: &[&str] = &[
     "model.language_model.",
     "language_model.model.",
@@ -25,7 +25,7 @@ const PREFIXES: &[&str] = &[
     "ernie.",
 ];
 
-/// Beginnings of the tensors of a layer, before its number, and what they become.
+/// Prefixes of a layer's tensors before the layer's number, and their replacements.
 const LAYERS: &[(&str, &str, &str)] = &[
     ("layers.", "blk.", ""),
     ("h.", "blk.", ""),
@@ -37,7 +37,7 @@ const LAYERS: &[(&str, &str, &str)] = &[
     ("decoder.block.", "dec.blk.", "dec."),
 ];
 
-/// What most families have.
+/// Names in most families.
 #[rustfmt::skip]
 pub const COMMON: &[Row] = &[
     ("embed_tokens", "token_embd", same),
@@ -86,20 +86,20 @@ pub const COMMON: &[Row] = &[
     ("embeddings.position_ids", "", same),
 ];
 
-/// Experts whose matrices are stored together, either way round.
+/// Experts stored in one tensor, in either orientation.
 #[rustfmt::skip]
 pub const EXPERTS_EITHER_WAY: &[Row] = &[
     ("mlp.experts.gate_up_proj", "ffn_gate_exps.weight ffn_up_exps.weight", super::changes::experts_gate_up),
     ("mlp.experts.down_proj", "ffn_down_exps.weight", experts_down),
 ];
 
-/// A tensor's name, without what all have in common.
+/// A tensor's name without its common prefix.
 pub struct Place {
-    /// `blk.3.`, or nothing.
+    /// `blk.3.`, or empty.
     pub layer: String,
     /// The layer's number.
     pub number: Option<usize>,
-    /// The rest.
+    /// The remaining name.
     pub rest: String,
 }
 
@@ -118,18 +118,18 @@ impl Place {
     }
 }
 
-/// A row that says what becomes of a tensor.
+/// The row that matches a tensor.
 pub struct Found {
     pub row: Row,
-    /// Which of a stack it is.
+    /// Index in a stack, if the row has `#`.
     pub part: Option<usize>,
-    /// What is added to the names.
+    /// Suffix of the new names.
     pub suffix: &'static str,
-    /// Where in the tables the row is.
+    /// Index of the row in the tables.
     pub index: usize,
 }
 
-/// The row of `tables` for what is called `rest`.
+/// Returns the row of `tables` that matches `rest`.
 pub fn find(tables: &[&[Row]], rest: &str) -> Option<Found> {
     let look = |rest: &str, suffix: &'static str| {
         tables.iter().copied().flatten().enumerate().find_map(|(index, row)| {
@@ -141,7 +141,7 @@ pub fn find(tables: &[&[Row]], rest: &str) -> Option<Found> {
         .or_else(|| [".weight", ".bias"].into_iter().find_map(|suffix| look(rest.strip_suffix(suffix)?, suffix)))
 }
 
-/// Whether `name` is `pattern`, and the number in place of its `#`.
+/// Matches `name` with `pattern`. Returns the number in place of `#`, if the pattern has one.
 fn matched(pattern: &str, name: &str) -> Option<Option<usize>> {
     let Some((before, after)) = pattern.split_once('#') else {
         return (pattern == name).then_some(None);
@@ -150,7 +150,7 @@ fn matched(pattern: &str, name: &str) -> Option<Option<usize>> {
     Some(Some(number.parse().ok()?))
 }
 
-/// Parts of models for pictures and sounds, which are left out.
+/// Returns true for tensors of images and sound, which are dropped.
 pub fn of_another_modality(name: &str) -> bool {
     const PARTS: &[&str] = &[
         "visual.",

@@ -1,4 +1,4 @@
-//! The tensors of the new file: put together from stored ones, and written in their new types.
+//! The tensors of the new file: assembles them from stored ones, and writes them in their new types.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -14,7 +14,7 @@ use super::tensors::{Checkpoint, Coding, FourBits};
 use super::view::View;
 use crate::quantize::encode_values;
 
-/// Elements that a thread encodes at a time.
+/// Number of elements that a thread encodes at a time.
 const PIECE: usize = 1 << 18;
 
 /// A tensor of the new file.
@@ -27,28 +27,28 @@ pub struct Output<'f> {
 }
 
 enum Values<'f> {
-    /// One after the other.
+    /// Views whose values are concatenated.
     Views(Vec<View<'f>>),
     Made(Vec<f32>),
 }
 
-/// What tensors are being put together from.
+/// The parts of a new tensor.
 struct Parts<'f> {
-    /// Of each: its number in a stack, else the row of the table and which of its views it is.
+    /// Each part with its sort key: its index in a stack, or the row of the table and the index of its view.
     parts: Vec<((usize, usize), View<'f>)>,
     stacked: bool,
 }
 
-/// Tensors and numbers that a checkpoint becomes.
+/// The tensors and numbers of a converted checkpoint.
 pub struct Assembled<'f> {
     pub outputs: Vec<Output<'f>>,
-    /// Lists of a number of each layer.
+    /// Lists with one number per layer.
     pub scalars: Vec<(&'static str, Vec<f32>)>,
-    /// What was left out, for people.
+    /// Messages about dropped tensors.
     pub notes: Vec<String>,
 }
 
-/// Puts the tensors of a checkpoint together.
+/// Assembles the new tensors from a checkpoint.
 pub fn assemble<'f>(
     checkpoint: &Checkpoint<'f>,
     family: &Family,
@@ -108,7 +108,7 @@ pub fn assemble<'f>(
     Ok(Assembled { outputs, scalars, notes })
 }
 
-/// Whether it is a copy of the embedding that the config says is the head, too.
+/// Returns true if it is a copy of the embedding, which the config also uses as the head.
 fn is_tied_head(checkpoint: &Checkpoint<'_>, config: &Config, rest: &str, view: &View<'_>) -> bool {
     if !matches!(rest, "lm_head.weight" | "output.weight" | "embed_out.weight") {
         return false;
@@ -128,7 +128,7 @@ fn is_tied_head(checkpoint: &Checkpoint<'_>, config: &Config, rest: &str, view: 
     same && config.flag("tie_word_embeddings") != Some(false)
 }
 
-/// Adds a stored tensor to what it is a part of.
+/// Adds a stored tensor to the new tensors that it is part of.
 fn add<'f>(
     found: &mut HashMap<String, Parts<'f>>,
     tables: &[&[Row]],
@@ -136,7 +136,7 @@ fn add<'f>(
     place: &Place,
     view: View<'f>,
 ) -> Result<()> {
-    // Factors of weights of four bits have the names of those.
+    // Factors of 4-bit weights are named after the weights.
     for (stored, new) in [(".weight_scale_2", ".scale"), (".input_scale", ".input_scale")] {
         let Some(stem) = place.rest.strip_suffix(stored) else { continue };
         let row =
@@ -177,7 +177,7 @@ impl<'f> Output<'f> {
         Self { name: made.name.to_owned(), shape, kind: TensorType::F32, values: Values::Made(made.values) }
     }
 
-    /// A tensor that is in memory.
+    /// Makes a tensor from values in memory.
     pub fn of_values(name: String, shape: &[usize], values: Vec<f32>) -> Self {
         Self { name, shape: shape.to_vec(), kind: TensorType::F32, values: Values::Made(values) }
     }
@@ -210,7 +210,7 @@ impl<'f> Output<'f> {
         Ok(Self { name, shape, kind: TensorType::F32, values: Values::Views(views) })
     }
 
-    /// Sizes as GGUF has them, the contiguous one first.
+    /// Sizes in GGUF's order: the contiguous dimension first.
     pub fn dims(&self) -> Vec<u64> {
         self.shape.iter().rev().map(|size| *size as u64).collect()
     }
@@ -219,7 +219,7 @@ impl<'f> Output<'f> {
         self.shape.iter().product()
     }
 
-    /// The type that its values have been stored in.
+    /// The stored type of its values.
     pub fn stored(&self) -> TensorType {
         let Values::Views(views) = &self.values else { return TensorType::F32 };
         match views.first().map(|view| &view.leaf().coding) {
@@ -231,7 +231,7 @@ impl<'f> Output<'f> {
         }
     }
 
-    /// Whether it stays F32 in every file, as llama.cpp's converter has it.
+    /// Returns true if the tensor is always F32, as in llama.cpp's converter.
     pub fn stays_f32(&self) -> bool {
         const KEPT: &[&str] = &[
             "ffn_gate_inp.weight",
@@ -256,7 +256,7 @@ impl<'f> Output<'f> {
         self.shape.len() <= 1 || base.ends_with("_norm.weight") || KEPT.contains(&base) || !base.ends_with(".weight")
     }
 
-    /// Writes it; `go_on` is told how many bytes each piece had.
+    /// Writes the tensor. `go_on` is called with the size of each piece in bytes.
     pub fn write(
         &self,
         threads: usize,
@@ -319,7 +319,7 @@ impl<'f> Output<'f> {
         }
     }
 
-    /// Rows of four bits a weight, as GGUF lays their blocks out.
+    /// Packs rows of 4-bit weights into GGUF's blocks.
     fn pack(&self, first: usize, columns: usize, row_bytes: usize, out: &mut [u8]) -> Result<()> {
         let Values::Views(views) = &self.values else { return Ok(()) };
         let (mut codes, mut scales) = (vec![0; columns], vec![0; columns]);
@@ -348,7 +348,8 @@ impl<'f> Output<'f> {
     }
 }
 
-/// Calls `f` with each view that `len` values from `start` on are of: where in it, where in the result, and how many.
+/// Calls `f` for each view that overlaps the `len` values from `start` on, with the position in the view, the position
+/// in the result, and the length.
 fn each_view<'f>(views: &[View<'f>], start: usize, len: usize, mut f: impl FnMut(&View<'f>, usize, usize, usize)) {
     let (mut begin, mut at) = (0, 0);
     for view in views {

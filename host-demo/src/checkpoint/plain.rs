@@ -1,4 +1,4 @@
-//! Checkpoints of training scripts that have their settings beside the tensors: nanoGPT and llama2.c.
+//! Checkpoints of training scripts that store their settings with the tensors: nanoGPT and llama2.c.
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use super::tensors::Checkpoint;
 const NANO_GPT: &str = "nanoGPT";
 const LLAMA2C: &str = "llama2.c";
 
-/// The settings of such a checkpoint, in the terms of a config.
+/// Converts the settings of such a checkpoint to a config.
 pub fn config(checkpoint: &Checkpoint<'_>) -> Result<Option<Config>> {
     let Some(settings) = checkpoint.settings.as_ref().and_then(|settings| settings.get("model_args")) else {
         return Ok(None);
@@ -50,7 +50,7 @@ pub fn config(checkpoint: &Checkpoint<'_>) -> Result<Option<Config>> {
     Config::new(&config).map(Some)
 }
 
-/// What reads it.
+/// Returns the family of such a checkpoint.
 pub fn family(config: &Config) -> Result<&'static Family> {
     let class = config.classes().first().copied().unwrap_or_default();
     ALL.iter().find(|family| family.classes.contains(&class)).context("the settings are of no known training script")
@@ -69,7 +69,7 @@ const GPT: &[Row] = &[
     ("mlp.c_proj", "ffn_down", same),
 ];
 
-/// Pairs that turn are neighbours already.
+/// Pairs that are rotated together are already neighbours.
 #[rustfmt::skip]
 const LLAMA: &[Row] = &[
     ("tok_embeddings", "token_embd", same),

@@ -1,4 +1,4 @@
-//! What sentence-transformers puts behind an encoder: pooling and linear layers, in folders of their own.
+//! Modules after a sentence-transformers encoder: pooling and linear layers, in separate folders.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use super::keys::Keys;
 use super::output::Output;
 use super::tensors::{Checkpoint, Files};
 
-/// The modules of a folder: the last part of their type, and where they are.
+/// Returns the modules of a folder: the last component of each type, and its path.
 fn modules(directory: &Path) -> Result<Vec<(String, String)>> {
     let path = directory.join("modules.json");
     if !path.is_file() {
@@ -25,7 +25,7 @@ fn modules(directory: &Path) -> Result<Vec<(String, String)>> {
     Ok(list.iter().filter_map(module).collect())
 }
 
-/// Adds the linear layers behind the pooling: `dense_2` and `dense_3`.
+/// Adds the linear layers after the pooling: `dense_2` and `dense_3`.
 pub fn dense(directory: &Path, outputs: &mut Vec<Output<'_>>) -> Result<()> {
     let dense: Vec<String> =
         modules(directory)?.into_iter().filter(|(kind, _)| kind == "Dense").map(|(_, path)| path).collect();
@@ -50,13 +50,13 @@ pub fn dense(directory: &Path, outputs: &mut Vec<Output<'_>>) -> Result<()> {
     Ok(())
 }
 
-/// Writes how states are pooled, and the sizes of linear layers.
+/// Writes the type of pooling, and the sizes of linear layers.
 pub fn keys(directory: &Path, keys: &mut Keys<'_>) -> Result<()> {
     let mut layers = ["dense_2", "dense_3"].into_iter();
     for (kind, path) in modules(directory)? {
         match kind.as_str() {
             "Pooling" => {
-                // Without settings it is the mean, as in sentence-transformers.
+                // Without settings the mean is used, as in sentence-transformers.
                 let file = directory.join(&path).join("config.json");
                 let kind = if file.is_file() { pooling(&json(&file)?)? } else { 1 };
                 keys.set("pooling_type", kind);
@@ -99,7 +99,7 @@ fn pooling(settings: &Value) -> Result<u32> {
     })
 }
 
-/// The names of a classifier's outputs; a reranker has one output without a name.
+/// Writes the names of a classifier's outputs; a reranker's only output has no name.
 fn labels(keys: &mut Keys<'_>) {
     let ranks = keys.config.classes().iter().any(|class| class.ends_with("ForSequenceClassification"));
     if !ranks {

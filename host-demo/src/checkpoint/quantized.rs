@@ -1,4 +1,4 @@
-//! Checkpoints that are quantized already, read exactly: FP8 with factors, NVFP4, MXFP4, BitNet's ternary.
+//! Checkpoints that are already quantized, read exactly: FP8 with factors, NVFP4, MXFP4, BitNet's ternary.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::config::{Config, json};
 use super::tensors::{Checkpoint, Coding, FourBits, Leaf, Scale};
 use super::view::View;
 
-/// Takes the factors of quantized tensors into them; what is left has a name of its own.
+/// Attaches factors to the quantized tensors. Other factors remain as tensors.
 pub fn prepare(config: &Config, directory: Option<&Path>, checkpoint: &mut Checkpoint<'_>) -> Result<()> {
     let other = directory.map(|directory| directory.join("hf_quant_config.json")).filter(|path| path.is_file());
     let method = match (config.get("quantization_config"), other) {
@@ -53,23 +53,23 @@ fn values(leaf: &Arc<Leaf<'_>>) -> Vec<f32> {
     values
 }
 
-/// Whether a factor changes nothing.
+/// Returns true if a factor has no effect.
 pub fn is_one(leaf: &Arc<Leaf<'_>>) -> bool {
     values(leaf).iter().all(|value| *value == 1.0)
 }
 
-/// The names that end so, without the end.
+/// Returns the names with this suffix, without the suffix.
 fn ending(checkpoint: &Checkpoint<'_>, end: &str) -> Vec<String> {
     checkpoint.tensors.keys().filter_map(|name| Some(name.strip_suffix(end)?.to_owned())).collect()
 }
 
-/// Changes a tensor.
+/// Modifies a tensor.
 fn change<'f>(checkpoint: &mut Checkpoint<'f>, name: &str, f: impl FnOnce(&mut Leaf<'f>) -> Result<()>) -> Result<()> {
     let leaf = checkpoint.tensors.get_mut(name).with_context(|| format!("the tensor {name} is missing"))?;
     f(Arc::make_mut(leaf)).with_context(|| format!("the tensor {name}"))
 }
 
-/// Weights with a factor for all, for each row, or for each block, in a tensor of the same name and `end`.
+/// Attaches one factor for each tensor, row or block; the factors are a tensor of the same name with the suffix `end`.
 fn factors(checkpoint: &mut Checkpoint<'_>, end: &str, block: &Value) -> Result<()> {
     for stem in ending(checkpoint, &format!("weight{end}")) {
         let name = format!("{stem}weight");
@@ -105,7 +105,7 @@ fn factors(checkpoint: &mut Checkpoint<'_>, end: &str, block: &Value) -> Result<
     Ok(())
 }
 
-/// NVFP4 of ModelOpt: codes of two weights a byte, a factor of eight bits for sixteen.
+/// ModelOpt's NVFP4: two weights per byte, an 8-bit factor for 16 weights.
 fn nvfp4(checkpoint: &mut Checkpoint<'_>) -> Result<()> {
     for stem in ending(checkpoint, "weight_scale") {
         let scales = format!("{stem}weight_scale");
@@ -129,7 +129,7 @@ fn nvfp4(checkpoint: &mut Checkpoint<'_>) -> Result<()> {
     Ok(())
 }
 
-/// MXFP4 of gpt-oss: blocks of 32 weights with an exponent each.
+/// gpt-oss's MXFP4: blocks of 32 weights with one exponent each.
 fn mxfp4(checkpoint: &mut Checkpoint<'_>) -> Result<()> {
     for stem in ending(checkpoint, "_blocks") {
         let scales = format!("{stem}_scales");

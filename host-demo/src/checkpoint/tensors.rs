@@ -1,4 +1,4 @@
-//! The tensors of a checkpoint: safetensors (one file or several) and torch's zip files, as views of mapped files.
+//! The tensors of a checkpoint, as views of mapped files: safetensors (one file or several) and torch's zip files.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::torch;
 use super::view::View;
 
-/// How the values of a stored tensor are coded.
+/// The encoding of a stored tensor's values.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Coding {
     F64,
@@ -27,27 +27,27 @@ pub enum Coding {
     I32,
     U8,
     I8,
-    /// BitNet's: two bits a weight, four rows of a matrix in one; `rows` packed rows, and a factor.
+    /// BitNet's: two bits per weight, four matrix rows in each packed row; `rows` packed rows, and a factor.
     Ternary {
         rows: usize,
         columns: usize,
         scale: f32,
     },
-    /// Four bits a weight, the lower half of a byte first, and factors of eight bits for a group.
+    /// 4-bit weights, the lower half of a byte first, and an 8-bit factor for each group.
     Four(FourBits),
 }
 
-/// Formats of four bits a weight.
+/// Formats of 4-bit weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FourBits {
-    /// Groups of 16, factors of four exponent and three mantissa bits.
+    /// Groups of 16; factors have four exponent and three mantissa bits.
     Nv,
-    /// Groups of 32, factors that are powers of two.
+    /// Groups of 32; factors are powers of two.
     Mx,
 }
 
 impl FourBits {
-    /// Weights of a group.
+    /// Number of weights in a group.
     pub fn group(self) -> usize {
         match self {
             Self::Nv => 16,
@@ -57,7 +57,7 @@ impl FourBits {
 }
 
 impl Coding {
-    /// Bytes of a value.
+    /// Number of bytes of a value.
     pub fn size(&self) -> usize {
         match self {
             Self::F64 | Self::I64 => 8,
@@ -72,11 +72,11 @@ impl Coding {
 #[derive(Clone, Debug)]
 pub struct Scale {
     pub values: Vec<f32>,
-    /// Columns of the matrix.
+    /// Number of columns of the matrix.
     pub columns: usize,
     /// Rows and columns of a block.
     pub block: [usize; 2],
-    /// Blocks side by side.
+    /// Number of blocks in a row of blocks.
     pub across: usize,
 }
 
@@ -90,7 +90,7 @@ pub struct Leaf<'f> {
     pub shape: Vec<usize>,
     pub strides: Vec<usize>,
     pub scale: Option<Scale>,
-    /// The factors of groups of weights of four bits.
+    /// Factors of groups of 4-bit weights.
     pub groups: &'f [u8],
 }
 
@@ -100,12 +100,12 @@ impl<'f> Leaf<'f> {
         Self { name: name.to_owned(), bytes, coding, shape: shape.to_vec(), strides, scale: None, groups: &[] }
     }
 
-    /// The code of weight `at`, of four bits.
+    /// Returns the 4-bit code of weight `at`.
     pub fn code(&self, at: usize) -> u8 {
         self.bytes.get(at / 2).map_or(0, |byte| byte >> (at % 2 * 4) & 15)
     }
 
-    /// Decodes values that are `stride` apart, from number `start` of the storage on.
+    /// Decodes every `stride`th stored value, from index `start` on.
     pub fn decode(&self, start: usize, stride: usize, out: &mut [f32]) {
         fn each<const N: usize>(
             bytes: &[u8],
@@ -163,7 +163,7 @@ impl<'f> Leaf<'f> {
     }
 }
 
-/// A float of four exponent and three mantissa bits, without infinities.
+/// Decodes a float of four exponent and three mantissa bits, without infinities.
 fn e4m3(byte: u8) -> f32 {
     let sign = if byte & 0x80 == 0 { 1.0 } else { -1.0 };
     let (exponent, mantissa) = (i32::from(byte >> 3 & 15), f32::from(byte & 7));
@@ -174,7 +174,7 @@ fn e4m3(byte: u8) -> f32 {
     }
 }
 
-/// Strides of a tensor whose last dimension is contiguous.
+/// Returns the strides of a contiguous tensor.
 pub fn contiguous(shape: &[usize]) -> Vec<usize> {
     let mut strides = vec![1; shape.len()];
     for dim in (1..shape.len()).rev() {
@@ -187,7 +187,7 @@ pub fn contiguous(shape: &[usize]) -> Vec<usize> {
 pub struct Files(Vec<(PathBuf, Mmap)>);
 
 impl Files {
-    /// The weights in a directory, or one file.
+    /// Opens the weights in a directory, or one file.
     pub fn open(path: &Path) -> Result<Self> {
         let files = if path.is_dir() { weights(path)? } else { vec![path.to_owned()] };
         let map = |path: PathBuf| -> Result<(PathBuf, Mmap)> {
@@ -198,7 +198,7 @@ impl Files {
     }
 }
 
-/// The files of weights in a directory: what an index names, else those of the usual names.
+/// Returns the files with weights in a directory: those named by an index, otherwise those with the usual names.
 fn weights(directory: &Path) -> Result<Vec<PathBuf>> {
     for stem in ["model.safetensors", "pytorch_model.bin"] {
         let index = directory.join(format!("{stem}.index.json"));
@@ -241,17 +241,17 @@ fn weights(directory: &Path) -> Result<Vec<PathBuf>> {
 fn map(path: &Path) -> Result<Mmap> {
     let file = File::open(path)?;
     ensure!(file.metadata()?.len() > 0, "it is empty");
-    // SAFETY: the map is read-only and private to this process; a file that another program changes meanwhile gives other
-    // weights, as it would when read in pieces.
+    // SAFETY: the map is read-only and private to this process. A file that another program modifies meanwhile gives
+    // other weights, just as if it were read in pieces.
     Ok(unsafe { Mmap::map(&file)? })
 }
 
 /// The tensors of a checkpoint by name.
 #[derive(Default)]
 pub struct Checkpoint<'f> {
-    /// In the order of the names' numbers.
+    /// Ordered by the numbers in their names.
     pub tensors: BTreeMap<String, Arc<Leaf<'f>>>,
-    /// Settings that lie beside the tensors in a torch file: nanoGPT's and llama2.c's.
+    /// Settings stored with the tensors in a torch file: nanoGPT's and llama2.c's.
     pub settings: Option<Value>,
 }
 
@@ -293,7 +293,7 @@ impl<'f> Checkpoint<'f> {
                 Dtype::I8 => Coding::I8,
                 other => bail!("the tensor {name} has type {other:?}, which is not supported"),
             };
-            // The views of this file borrow from it; the data are those of the map.
+            // The views of this file borrow from it; their data is in the map.
             let start = view.data().as_ptr().addr() - bytes.as_ptr().addr();
             let data = bytes.get(start..start + view.data().len()).unwrap_or_default();
             self.insert(Leaf::new(name, data, coding, view.shape()))?;

@@ -1,8 +1,8 @@
-//! torch's zip files (`.pt`, `.pth`, `.bin`): the tensors, without running anything.
+//! torch's zip files (`.pt`, `.pth`, `.bin`): reads the tensors without executing code.
 //!
-//! The file's `data.pkl` is a program for Python's pickle machine. The few operations that put tensors, numbers, texts and
-//! collections of them together are understood here; a call of anything else gives a value that is no tensor, and nothing
-//! of what it names is run.
+//! The file's `data.pkl` is a program for Python's pickle machine. This module implements only the operations that
+//! build tensors, numbers, texts and collections of them. A call of anything else gives a value that is not a tensor;
+//! the named function is never run.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -12,13 +12,13 @@ use serde_json::{Map, Value as Json};
 
 use super::tensors::{Coding, Leaf};
 
-/// Values within values, at most.
+/// Maximum nesting of values.
 const DEPTH: u8 = 60;
 
 /// The tensors of a file.
 pub struct TorchFile<'f> {
     pub tensors: Vec<Leaf<'f>>,
-    /// The numbers and texts beside them.
+    /// Numbers and texts stored with the tensors.
     pub settings: Option<Json>,
 }
 
@@ -52,7 +52,7 @@ pub fn read(bytes: &[u8]) -> Result<TorchFile<'_>> {
     Ok(TorchFile { tensors, settings: (!settings.is_empty()).then_some(Json::Object(settings)) })
 }
 
-/// The files in a zip file, which torch does not compress.
+/// Lists the files in a zip file, which torch does not compress.
 fn entries(bytes: &[u8]) -> Result<Vec<(String, &[u8])>> {
     let archive = rawzip::ZipArchive::from_slice(bytes).context("its zip directory is damaged")?;
     let mut records = archive.entries();
@@ -77,7 +77,7 @@ fn add<'f>(
 ) -> Result<()> {
     for (key, value) in dict {
         let (Some(name), Object::Tensor(tensor)) = (key.text(), &*value.object) else { continue };
-        // What torch.compile puts in front.
+        // Prefix added by torch.compile.
         let name = name.strip_prefix("_orig_mod.").unwrap_or(name);
         let bytes = files.get(format!("{folder}data/{}", tensor.key).as_str()).copied();
         let bytes = bytes.with_context(|| format!("the data of {name} are missing"))?;
@@ -97,7 +97,7 @@ fn add<'f>(
     Ok(())
 }
 
-/// Numbers and texts of a dictionary.
+/// Returns the numbers and texts of a dictionary.
 fn plain(dict: &[(Item, Item)]) -> Json {
     let values = dict.iter().filter_map(|(key, value)| {
         let value = match &*value.object {
@@ -113,7 +113,7 @@ fn plain(dict: &[(Item, Item)]) -> Json {
     Json::Object(values.collect())
 }
 
-/// A tensor: where its values are.
+/// A tensor: the location of its values.
 #[derive(Debug)]
 struct Tensor {
     key: String,
@@ -123,7 +123,7 @@ struct Tensor {
     strides: Vec<usize>,
 }
 
-/// A value of the machine.
+/// A value of the pickle machine.
 #[derive(Debug)]
 enum Object {
     None,
@@ -133,11 +133,11 @@ enum Object {
     Text(String),
     Tuple(Vec<Item>),
     Dict(Vec<(Item, Item)>),
-    /// A class or a function, by its name.
+    /// A class or a function, by name.
     Global(String),
     Storage(String, Coding),
     Tensor(Tensor),
-    /// What came of something that is not understood.
+    /// The result of an unsupported operation.
     Other,
 }
 
@@ -178,7 +178,7 @@ impl Item {
 #[derive(Default)]
 struct Machine {
     stack: Vec<Item>,
-    /// Where in the stack marks are.
+    /// Positions of marks on the stack.
     marks: Vec<usize>,
     memo: HashMap<u32, Item>,
 }
@@ -332,7 +332,7 @@ impl Machine {
         self.stack.pop().context("the stack is empty")
     }
 
-    /// What lies above the last mark.
+    /// Removes and returns the values above the last mark.
     fn marked(&mut self) -> Result<Vec<Item>> {
         let mark = self.marks.pop().filter(|mark| *mark <= self.stack.len()).context("a mark is missing")?;
         Ok(self.stack.split_off(mark))
@@ -384,11 +384,11 @@ impl Machine {
         self.tuple(all)
     }
 
-    /// Adds keys and values in turn to the dictionary on the stack.
+    /// Adds alternating keys and values to the dictionary on the stack.
     fn set(&mut self, items: Vec<Item>) -> Result<()> {
         let depth = deeper(&items)?;
         let mut dict = self.pop()?;
-        // A dictionary that was remembered when it was empty is not shared by what has tensors.
+        // A dictionary memoized while empty is not shared by dictionaries with tensors.
         let mut pairs = match Rc::try_unwrap(dict.object) {
             Ok(Object::Dict(pairs)) => pairs,
             Ok(_) => Vec::new(),
@@ -435,7 +435,7 @@ fn storage(id: &Item) -> Result<Object> {
     Ok(Object::Storage(key.to_owned(), coding))
 }
 
-/// What a call gives: a tensor, an empty dictionary, or something else.
+/// Evaluates a call: a tensor, an empty dictionary, or something else.
 fn call(function: &Item, args: &Item) -> Result<Item> {
     let Object::Global(name) = &*function.object else { return Ok(Item::new(Object::Other)) };
     let args = args.tuple();
@@ -487,7 +487,7 @@ fn line(rest: &mut &[u8]) -> Result<String> {
 mod tests {
     use super::*;
 
-    /// What `pickle.dumps({"a": 1, "b": [True, None]}, 2)` writes, and a call of `os.system`.
+    /// Output of `pickle.dumps({"a": 1, "b": [True, None]}, 2)`, and a call of `os.system`.
     #[test]
     fn nothing_is_run() {
         let plain = b"\x80\x02}q\x00(X\x01\x00\x00\x00aq\x01K\x01X\x01\x00\x00\x00bq\x02]q\x03(\x88Neu.";

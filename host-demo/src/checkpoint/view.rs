@@ -1,4 +1,4 @@
-//! Strided views of stored tensors: reshaped, sliced and transposed without copies, decoded as they are read.
+//! Strided views of stored tensors: reshaped, sliced and transposed without copies, and decoded on reading.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::tensors::{Coding, Leaf};
 
-/// Arithmetic on each value, in f32.
+/// An arithmetic operation on each value, in f32.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Step {
     Add(f32),
@@ -15,22 +15,22 @@ pub enum Step {
     NegativeExp,
 }
 
-/// Some values of a stored tensor in some order, with arithmetic applied to each.
+/// A selection of a stored tensor's values in some order, with arithmetic operations on each.
 #[derive(Clone, Debug)]
 pub struct View<'f> {
     leaf: Arc<Leaf<'f>>,
     start: usize,
     /// The outermost dimension first.
     shape: Vec<usize>,
-    /// Elements of the stored tensor from one index to the next, for each dimension.
+    /// Distance between consecutive indices of each dimension, in elements of the stored tensor.
     strides: Vec<usize>,
-    /// What the result is to be seen as, where that is no view of the stored tensor.
+    /// Dimensions of the result, if they cannot be expressed by strides.
     dims: Option<Vec<usize>>,
     steps: Vec<Step>,
 }
 
 impl<'f> View<'f> {
-    /// All of a stored tensor.
+    /// A view of a whole stored tensor.
     pub fn new(leaf: Arc<Leaf<'f>>) -> Self {
         let (shape, strides) = (leaf.shape.clone(), leaf.strides.clone());
         Self { leaf, start: 0, shape, strides, dims: None, steps: Vec::new() }
@@ -58,7 +58,7 @@ impl<'f> View<'f> {
         self.dims.as_deref().unwrap_or(&self.shape)
     }
 
-    /// The last step: the values in their order as a tensor of other dimensions.
+    /// Sets the final dimensions. The values and their order do not change.
     pub fn seen_as(mut self, dims: &[usize]) -> Result<Self> {
         ensure!(
             dims.iter().product::<usize>() == self.len(),
@@ -76,7 +76,7 @@ impl<'f> View<'f> {
         size.with_context(|| format!("the tensor {} has {} dimensions only", self.name(), self.shape.len()))
     }
 
-    /// The same values in the same order, in other dimensions.
+    /// Changes the dimensions. The values and their order do not change.
     pub fn reshape(mut self, shape: &[usize]) -> Result<Self> {
         let wrong = |view: &Self| format!("the tensor {} has shape {:?}, not {shape:?}", view.name(), view.leaf.shape);
         ensure!(shape.iter().product::<usize>() == self.len(), "{}", wrong(&self));
@@ -85,7 +85,7 @@ impl<'f> View<'f> {
         let mut strides = vec![0; shape.len()];
         let (mut from, mut to) = (0, 0);
         while from < old.len() {
-            // The fewest old and new dimensions that hold the same number of values.
+            // The smallest groups of old and new dimensions with the same number of values.
             let (mut old_end, mut new_end) = (from + 1, to + 1);
             let (mut old_len, mut new_len) = (old[from].0, *shape.get(to).with_context(|| wrong(&self))?);
             while old_len != new_len {
@@ -110,7 +110,7 @@ impl<'f> View<'f> {
         Ok(self)
     }
 
-    /// With two dimensions exchanged.
+    /// Exchanges two dimensions.
     pub fn swap(mut self, a: usize, b: usize) -> Result<Self> {
         self.size(a.max(b))?;
         self.shape.swap(a, b);
@@ -118,14 +118,14 @@ impl<'f> View<'f> {
         Ok(self)
     }
 
-    /// With the last two dimensions exchanged.
+    /// Exchanges the last two dimensions.
     pub fn transpose(self) -> Result<Self> {
         let dims = self.shape.len();
         ensure!(dims >= 2, "the tensor {} is no matrix", self.name());
         self.swap(dims - 2, dims - 1)
     }
 
-    /// Every `step`th of dimension `dim` from `start`, `len` of them.
+    /// Selects `len` indices of dimension `dim`: every `step`th from `start` on.
     pub fn every(mut self, dim: usize, start: usize, step: usize, len: usize) -> Result<Self> {
         let last = len.checked_sub(1).map_or(start, |last| start + last * step);
         ensure!(
@@ -140,12 +140,12 @@ impl<'f> View<'f> {
         Ok(self)
     }
 
-    /// `len` of dimension `dim` from `start`.
+    /// Selects `len` indices of dimension `dim` from `start` on.
     pub fn slice(self, dim: usize, start: usize, len: usize) -> Result<Self> {
         self.every(dim, start, 1, len)
     }
 
-    /// Consecutive parts of dimension `dim`, which they fill.
+    /// Splits dimension `dim` into consecutive parts of these sizes.
     pub fn split(self, dim: usize, sizes: &[usize]) -> Result<Vec<Self>> {
         let all: usize = sizes.iter().sum();
         ensure!(
@@ -162,14 +162,14 @@ impl<'f> View<'f> {
         sizes.iter().map(part).collect()
     }
 
-    /// `parts` equal parts of dimension `dim`.
+    /// Splits dimension `dim` into `parts` equal parts.
     pub fn parts(self, dim: usize, parts: usize) -> Result<Vec<Self>> {
         let size = self.size(dim)?;
         ensure!(size.is_multiple_of(parts), "the tensor {} does not fall into {parts} parts", self.name());
         self.split(dim, &vec![size / parts; parts])
     }
 
-    /// Without dimensions of size 1.
+    /// Removes dimensions of size 1.
     pub fn squeeze(mut self) -> Self {
         let kept: Vec<usize> = (0..self.shape.len()).filter(|&dim| self.shape[dim] != 1).collect();
         self.shape = kept.iter().map(|&dim| self.shape[dim]).collect();
@@ -180,13 +180,13 @@ impl<'f> View<'f> {
         self
     }
 
-    /// With `step` applied to each value, after the earlier steps.
+    /// Appends an operation on each value.
     pub fn then(mut self, step: Step) -> Self {
         self.steps.push(step);
         self
     }
 
-    /// Decodes values from number `start` on, as many as `out` has.
+    /// Decodes values from index `start` on into `out`.
     pub fn read(&self, start: usize, out: &mut [f32]) {
         self.runs(start, out.len(), |at, place, len, stride| {
             self.leaf.decode(place, stride, &mut out[at..at + len]);
@@ -200,7 +200,7 @@ impl<'f> View<'f> {
         }
     }
 
-    /// The codes of weights from number `start` on, where each is of four bits, and the factor of the group of each.
+    /// Reads the codes of 4-bit weights from index `start` on, and the factor of each weight's group.
     pub fn read_codes(&self, start: usize, codes: &mut [u8], scales: &mut [u8]) {
         let Coding::Four(kind) = self.leaf.coding else { return };
         self.runs(start, codes.len(), |at, place, len, stride| {
@@ -212,8 +212,8 @@ impl<'f> View<'f> {
         });
     }
 
-    /// Calls `run` with each run of values at one stride: where in the output, where in the stored tensor, how many, and
-    /// the stride.
+    /// Calls `run` for each run of values with one stride: position in the output, position in the stored tensor,
+    /// length, and stride.
     fn runs(&self, start: usize, len: usize, mut run: impl FnMut(usize, usize, usize, usize)) {
         let inner = self.shape.last().copied().unwrap_or(1).max(1);
         let stride = self.strides.last().copied().unwrap_or(1);
@@ -233,7 +233,7 @@ impl<'f> View<'f> {
     }
 }
 
-/// The exponential, rounded once.
+/// The exponential, correctly rounded.
 fn exp(x: f32) -> f32 {
     f64::from(x).exp() as f32
 }
@@ -250,7 +250,7 @@ mod tests {
 
     fn values(view: &View<'_>) -> Vec<f32> {
         let mut out = vec![0.0; view.len()];
-        // In pieces that do not fit the rows.
+        // Reads in pieces that are not aligned to rows.
         for (i, piece) in out.chunks_mut(5).enumerate() {
             view.read(i * 5, piece);
         }
@@ -259,7 +259,7 @@ mod tests {
 
     #[test]
     fn rows_are_permuted_as_by_reshapes() {
-        // Two heads of four rows: halves become pairs.
+        // Two heads of four rows: rows half a head apart become neighbours.
         let view = numbers(&[8, 3]).reshape(&[2, 2, 2, 3]).unwrap().swap(1, 2).unwrap();
         let rows: Vec<usize> = values(&view).chunks(3).map(|row| row[0] as usize / 3).collect();
         assert_eq!(rows, [0, 2, 1, 3, 4, 6, 5, 7]);

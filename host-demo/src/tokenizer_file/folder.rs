@@ -1,4 +1,4 @@
-//! The vocabulary of a model's folder, with the metadata that llama.cpp's converter writes.
+//! Reads the vocabulary in a model's folder, with the metadata that llama.cpp's converter writes.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +13,7 @@ use crate::checkpoint::VocabularyRules;
 use crate::gguf_writer::{Header, Meta};
 use crate::llama2c;
 
-/// A vocabulary that is looked for.
+/// The vocabulary to find.
 pub struct Wanted<'w> {
     /// A folder, or the file itself.
     pub directory: &'w Path,
@@ -25,7 +25,7 @@ pub struct Wanted<'w> {
     pub rules: &'w VocabularyRules,
 }
 
-/// The files of a folder that count, in the order in which they do.
+/// Files with a vocabulary, in order of preference.
 const FILES: [&str; 6] =
     ["tokenizer.json", "tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "vocab.txt", "tokenizer.bin"];
 
@@ -43,13 +43,13 @@ pub fn has(directory: &Path) -> bool {
     FILES.iter().any(|name| directory.join(name).is_file())
 }
 
-/// The file with the vocabulary.
+/// Returns the file with the vocabulary.
 fn find(directory: &Path) -> Result<PathBuf> {
     if directory.is_file() {
         return Ok(directory.to_owned());
     }
     let found: Vec<PathBuf> = FILES.iter().map(|name| directory.join(name)).filter(|path| path.is_file()).collect();
-    // SentencePiece's own file has scores, which a tokenizer.json of the same vocabulary has lost.
+    // SentencePiece's own file has scores, which a tokenizer.json of the same vocabulary lacks.
     let is_byte_level = |path: &PathBuf| {
         let json = fs::read(path).ok().and_then(|file| serde_json::from_slice::<Value>(&file).ok());
         json.is_some_and(|json| json::is_byte_level(&json) || json["model"]["type"] != "BPE")
@@ -106,7 +106,7 @@ fn read(wanted: &Wanted<'_>, path: &Path, folder: &Path, file: &[u8], header: &m
         _ => {
             let mut vocabulary = sentencepiece::read(file)?;
             added(&mut vocabulary, folder, &settings, wanted.rows)?;
-            // Ids come from the settings, as in llama.cpp; what is so without a key has none.
+            // Ids come from the settings, as in llama.cpp. Default values are not written.
             let is_spm = vocabulary.keys.contains(&("model", Meta::from("llama")));
             vocabulary.keys.retain(|(key, value)| match *key {
                 "add_space_prefix" if is_spm => *value == Meta::from(false),
@@ -152,7 +152,7 @@ fn read(wanted: &Wanted<'_>, path: &Path, folder: &Path, file: &[u8], header: &m
     Ok(notes)
 }
 
-/// What the family says of tokens.
+/// Applies the family's rules to the tokens.
 fn adjust(wanted: &Wanted<'_>, vocabulary: &mut Vocabulary) {
     for token in vocabulary.tokens.values_mut() {
         if wanted.rules.shown.contains(&token.text.as_str()) {
@@ -161,7 +161,7 @@ fn adjust(wanted: &Wanted<'_>, vocabulary: &mut Vocabulary) {
     }
 }
 
-/// Tokens that were added to a SentencePiece vocabulary.
+/// Adds the added tokens of a SentencePiece vocabulary.
 fn added(vocabulary: &mut Vocabulary, folder: &Path, settings: &Value, rows: usize) -> Result<()> {
     let mut tokens = BTreeMap::new();
     if let Ok(file) = fs::read(folder.join("added_tokens.json")) {
@@ -179,14 +179,14 @@ fn added(vocabulary: &mut Vocabulary, folder: &Path, settings: &Value, rows: usi
     for (id, (text, kind)) in tokens {
         let at = u32::try_from(id).ok().filter(|id| (*id as usize) < rows);
         let Some(at) = at else { continue };
-        // An unknown token stays one.
+        // The unknown token keeps its type.
         let unknown = vocabulary.tokens.get(&at).is_some_and(|old| old.kind == UNKNOWN && old.text == text);
         vocabulary.tokens.insert(at, Token { text, score: -1000.0, kind: if unknown { UNKNOWN } else { kind } });
     }
     Ok(())
 }
 
-/// A list of words, one on each line: WordPiece.
+/// Reads a list of words, one per line: WordPiece.
 fn word_list(file: &[u8], settings: &Value) -> Result<Vocabulary> {
     let text = std::str::from_utf8(file).context("it is not text")?;
     let mut vocabulary = Vocabulary::default();
@@ -209,7 +209,7 @@ fn word_list(file: &[u8], settings: &Value) -> Result<Vocabulary> {
 }
 
 impl Vocabulary {
-    /// Writes it with the keys that llama.cpp's converter writes, no others.
+    /// Writes exactly the keys that llama.cpp's converter writes.
     fn write_as_llama(mut self, rows: usize, header: &mut Header) -> Result<()> {
         let count = self.tokens.last_key_value().map_or(0, |(last, _)| *last as usize + 1);
         if count > rows {

@@ -11,14 +11,14 @@ use serde_json::Value;
 use super::{BYTE, CONTROL, NORMAL, UNKNOWN, USER_DEFINED, Vocabulary, expressions, support};
 use crate::gguf_writer::Meta;
 
-/// The model that a vocabulary is for.
+/// The model for which a vocabulary is read.
 pub struct Model<'m> {
     pub architecture: &'m str,
     /// Its own pre-tokenizer, if it has a byte-level one.
     pub pre: Option<&'m [u8]>,
 }
 
-/// The vocabulary of a file of its own, with what lies beside it.
+/// Reads a vocabulary file, with the settings in the same directory.
 pub fn read_file(model: &Model<'_>, path: &Path, file: &[u8]) -> Result<Vocabulary> {
     let json: Value = serde_json::from_slice(file).context("it is not JSON")?;
     let mut vocabulary = read(model, &json, &mut Vec::new())?;
@@ -136,7 +136,7 @@ fn pieces_by_merges(wanted: &Model<'_>, json: &Value, vocabulary: &mut Vocabular
         vocabulary.set(id, token.to_owned(), score, if is_byte { BYTE } else { NORMAL })?;
     }
     if wanted.architecture == "gemma4" {
-        // Merges say it all; the scores are llama.cpp's placeholder.
+        // The merges determine the result; the scores are llama.cpp's placeholder.
         vocabulary.tokens.values_mut().for_each(|token| token.score = -1000.0);
         vocabulary.key("model", "gemma4");
         vocabulary.key("merges", joined(&merges));

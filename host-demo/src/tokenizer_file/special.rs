@@ -1,4 +1,4 @@
-//! Which tokens begin and end a text, and the other special ones: by the rules of llama.cpp's converter.
+//! Finds the tokens that begin and end a text, and other special tokens, by the rules of llama.cpp's converter.
 
 use std::collections::HashMap;
 use std::fs;
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::gguf_writer::Header;
 
-/// The tokens' names here and in GGUF.
+/// Names of the tokens here and in GGUF.
 const NAMES: [(&str, &str); 8] = [
     ("bos", "bos"),
     ("eos", "eos"),
@@ -21,13 +21,13 @@ const NAMES: [(&str, &str); 8] = [
     ("eom", "eom"),
 ];
 
-/// `tokenizer_config.json`, or null.
+/// Returns `tokenizer_config.json`, or null.
 pub fn config(folder: &Path) -> Value {
     let file = fs::read(folder.join("tokenizer_config.json")).ok();
     file.and_then(|file| serde_json::from_slice(&file).ok()).unwrap_or(Value::Null)
 }
 
-/// Added tokens that count as control tokens whatever the file says.
+/// Returns true for added tokens that are always control tokens.
 pub fn looks_special(text: &str) -> bool {
     let between = |first: &str, last: &str| {
         text.starts_with(first) && text.ends_with(last) && text.len() >= first.len() + last.len()
@@ -38,7 +38,7 @@ pub fn looks_special(text: &str) -> bool {
         || between("<unused", ">")
 }
 
-/// The template for chats: in its own file, or in the settings.
+/// Returns the chat template: from its own file, or from the settings.
 pub fn chat_template(folder: &Path, settings: &Value) -> Result<Option<String>> {
     let template = &settings["chat_template"];
     if let Some(text) = template.as_str() {
@@ -63,7 +63,7 @@ pub struct Special {
     adds: Vec<(&'static str, bool)>,
 }
 
-/// What tokens are called, as the rules go along.
+/// Texts of the tokens, updated by each rule.
 struct Texts {
     by_name: HashMap<&'static str, String>,
     adds: Vec<(&'static str, bool)>,
@@ -84,7 +84,7 @@ impl Texts {
 }
 
 impl Special {
-    /// Of a tokenizer.json, if there is one, of the settings beside it and of the model's config.
+    /// Applies the rules to a tokenizer.json, if there is one, its settings and the model's config.
     pub fn of(json: Option<&Value>, settings: &Value, config: &Value, ids: &HashMap<String, u32>) -> Self {
         let mut texts = Texts { by_name: HashMap::new(), adds: Vec::new() };
         for name in ["bos", "eos", "unk", "sep", "pad", "mask", "cls"] {
@@ -144,7 +144,7 @@ impl Special {
     }
 }
 
-/// What a post-processor puts around a text.
+/// Reads the special tokens that a post-processor adds to a text.
 fn processor(processor: &Value, texts: &mut Texts) {
     match processor["type"].as_str() {
         Some("ByteLevel") => {

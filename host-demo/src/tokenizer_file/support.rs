@@ -1,11 +1,11 @@
-//! What a `tokenizer.json` asks for that a vocabulary in a GGUF file cannot say: refused by name.
+//! Refuses features of a `tokenizer.json` that a GGUF vocabulary cannot represent.
 
 use anyhow::{Result, bail};
 use serde_json::Value;
 
 use super::json::{is_byte_level, list};
 
-/// Refuses what would give other ids. What changes hardly any text becomes a line in `notes`.
+/// Refuses features that would change ids. Features that rarely change a text become a line in `notes`.
 pub fn check(json: &Value, notes: &mut Vec<String>) -> Result<()> {
     for token in list(&json["added_tokens"]) {
         for flag in ["lstrip", "rstrip", "single_word"] {
@@ -28,12 +28,12 @@ pub fn check(json: &Value, notes: &mut Vec<String>) -> Result<()> {
     Ok(())
 }
 
-/// A mask is no part of texts that a model is given.
+/// A mask token does not occur in texts for a model.
 fn is_harmless(token: &Value, flag: &str) -> bool {
     flag == "lstrip" && matches!(token["content"].as_str(), Some("<mask>" | "[MASK]"))
 }
 
-/// The parts of a sequence of normalizers.
+/// Collects the elements of a sequence of normalizers.
 fn flatten<'v>(value: &'v Value, inner: &str, found: &mut Vec<&'v Value>) {
     match value["type"].as_str() {
         None => {}

@@ -1,4 +1,4 @@
-//! DeepSeek 2 and 3 and those that attend to a latent as they do; GLM 4.
+//! DeepSeek 2 and 3 and other families with latent attention; GLM 4.
 
 use anyhow::Result;
 
@@ -49,7 +49,7 @@ fn keys(keys: &mut Keys<'_>) -> Result<()> {
     if c.flag("norm_topk_prob") == Some(true) {
         keys.set("expert_weights_norm", true);
     }
-    // Version 2 chooses by softmax; in later configs the rule goes without saying.
+    // Version 2 selects experts by softmax; later configs omit the rule.
     let later = !matches!(c.text("model_type"), Some("deepseek_v2"));
     if later && c.find(&["scoring_func", "score_func"]).is_none() {
         keys.set("expert_gating_func", SIGMOID);
@@ -99,7 +99,7 @@ pub const ALL: &[Family] = &[
             k.set("expert_gating_func", SIGMOID);
             k.maybe_float("expert_weights_scale", &["routed_scaling_factor"])?;
             k.flag("expert_weights_norm", "norm_topk_prob");
-            // Layers that predict several tokens at once are left out.
+            // Layers for multi-token prediction are dropped.
             k.set("nextn_predict_layers", 0u32);
             Ok(())
         },

@@ -1,4 +1,4 @@
-//! Encoders: BERT and its kin, with what sentence-transformers puts behind them.
+//! Encoders: BERT and its variants, with sentence-transformers' modules.
 
 use anyhow::{Result, ensure};
 
@@ -45,7 +45,7 @@ const DISTILLED: &[Row] = &[
     ("classifier", "cls.output", same),
 ];
 
-/// Parts that are for training alone.
+/// Parts used only in training.
 #[rustfmt::skip]
 const TRAINING: &[Row] = &[
     ("cls.predictions.bias", "", same),
@@ -68,7 +68,7 @@ const TRAINING: &[Row] = &[
     ("decoder", "", same),
 ];
 
-/// The pooler counts only where a classifier is behind it.
+/// The pooler is used only before a classifier.
 #[rustfmt::skip]
 const NO_POOLER: &[Row] = &[("pooler.dense", "", same)];
 
@@ -106,7 +106,7 @@ fn bert(keys: &mut Keys<'_>) -> Result<()> {
     Ok(())
 }
 
-/// RoBERTa counts positions from the one after padding.
+/// RoBERTa's positions begin after the padding index.
 fn roberta(keys: &mut Keys<'_>) -> Result<()> {
     bert(keys)?;
     let c = keys.config;

@@ -10,7 +10,7 @@ use crate::checkpoint::keys::Keys;
 use crate::checkpoint::names::Row;
 use crate::gguf_writer::Meta;
 
-/// Norms whose weights lack one.
+/// Norm weights that are stored relative to one.
 #[rustfmt::skip]
 const SHORT_NORMS: &[Row] = &[
     ("norm", "output_norm", plus_one),
@@ -21,13 +21,13 @@ const SHORT_NORMS: &[Row] = &[
     ("self_attn.k_norm", "attn_k_norm", plus_one),
 ];
 
-/// Where the norm after attention stands.
+/// Names of the norm after attention.
 #[rustfmt::skip]
 const BEFORE_FFN: &[Row] = &[("post_attention_layernorm", "ffn_norm", plus_one)];
 #[rustfmt::skip]
 const AFTER_ATTENTION: &[Row] = &[("post_attention_layernorm", "post_attention_norm", plus_one)];
 
-/// What Gemma 3n and 4 share; the head is the embedding.
+/// Tensors of Gemma 3n and 4; the head is the embedding.
 #[rustfmt::skip]
 const PER_LAYER: &[Row] = &[
     ("pre_feedforward_layernorm", "ffn_norm", same),
@@ -99,7 +99,7 @@ fn third(keys: &mut Keys<'_>) -> Result<()> {
     keys.maybe("attention.sliding_window", &["sliding_window"])
 }
 
-/// A setting of the layers that see everything, where those have their own.
+/// Returns a setting of the global layers, if they have their own.
 fn of_global_layers(config: &Config, name: &str, stated: &str) -> Result<Option<u32>> {
     if let Some(value) = config.number(&[stated])? {
         return Ok(Some(value));
@@ -145,7 +145,7 @@ fn fourth(keys: &mut Keys<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Divisors of frequencies: pairs that do not turn have a huge one.
+/// Divisors of frequencies: pairs that are not rotated have a huge one.
 fn frozen(config: &Config) -> Result<Vec<Made>> {
     let local = config.need(&["head_dim"])?;
     let width = of_global_layers(config, "head_dim", "global_head_dim")?.unwrap_or(local) as usize;
@@ -171,7 +171,7 @@ fn nested(keys: &mut Keys<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Where the share `p` of a normal distribution lies below, in standard deviations.
+/// Returns the quantile `p` of the standard normal distribution.
 fn quantile(p: f64) -> f32 {
     if p <= 0.0 {
         return f32::NEG_INFINITY;
@@ -257,7 +257,7 @@ pub const ALL: &[Family] = &[
 mod tests {
     use super::quantile;
 
-    /// Against `torch.distributions.Normal(0, 1).icdf`.
+    /// Values of `torch.distributions.Normal(0, 1).icdf`.
     #[test]
     fn quantiles() {
         assert_eq!(quantile(0.95), 1.644_853_7);

@@ -21,7 +21,7 @@ const GPT2: &[Row] = &[
     ("mlp.c_proj", "ffn_down", same),
 ];
 
-/// Matrices that are stored as what a vector is multiplied by from the left.
+/// Matrices that are stored transposed.
 #[rustfmt::skip]
 const CONV1D: &[Row] = &[
     ("attn.c_attn.weight", "attn_qkv.weight", transposed),
@@ -60,7 +60,7 @@ const NEOX: &[Row] = &[
     ("mlp.dense_4h_to_h", "ffn_down", same),
 ];
 
-/// The sizes of a GPT, which its feed-forward follows from.
+/// Writes the sizes of a GPT; the feed-forward follows from the width.
 fn sizes(keys: &mut Keys<'_>, context: &[&str]) -> Result<()> {
     let c = keys.config;
     keys.number("context_length", context)?;
@@ -109,13 +109,13 @@ pub fn phi3(keys: &mut Keys<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Elements of a head that turn.
+/// Number of rotated elements in a head.
 fn turned(config: &Config) -> Result<u32> {
     let share = config.rope_float("partial_rotary_factor").unwrap_or(1.0);
     Ok((share * config.width()? as f64) as u32 / config.heads()?.max(1) as u32)
 }
 
-/// Positions now, and those of the model before it was stretched.
+/// Number of positions, and that of the model before its context was extended.
 fn positions(config: &Config) -> Result<(f64, f64)> {
     let context = f64::from(config.need(&["n_positions", "max_position_embeddings"])?);
     let original = config.rope_float("original_max_position_embeddings");
@@ -123,7 +123,7 @@ fn positions(config: &Config) -> Result<(f64, f64)> {
     Ok((context, original.unwrap_or(context)))
 }
 
-/// Factors of frequencies for short and for long texts.
+/// Factors of frequencies for short and long texts.
 pub fn long_factors(config: &Config) -> Result<Vec<Made>> {
     let pairs = turned(config)? as usize / 2;
     let mut made = Vec::new();

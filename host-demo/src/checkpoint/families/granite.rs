@@ -24,7 +24,7 @@ const SHARED: &[Row] = &[
     ("shared_mlp.output_linear", "ffn_down_shexp", same),
 ];
 
-/// The shared feed-forward of models without experts is the only one.
+/// The shared feed-forward of models without experts is their only one.
 #[rustfmt::skip]
 const ALONE: &[Row] = &[
     ("shared_mlp.input_linear", "ffn_gate ffn_up", halves),
@@ -51,7 +51,7 @@ fn experts(keys: &mut Keys<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Which layers are attention.
+/// Returns true for each layer with attention.
 fn attention(config: &Config) -> Result<Vec<bool>> {
     let layers = config.layers()?;
     if let Some(types) = config.texts("layer_types").or(config.texts("layers_block_type")) {
@@ -87,7 +87,7 @@ fn hybrid(keys: &mut Keys<'_>) -> Result<()> {
     Ok(())
 }
 
-/// A hybrid of attention alone is none.
+/// A hybrid with attention layers only has another architecture.
 fn without_states(config: &Config) -> Option<&'static str> {
     let only = attention(config).ok()?.iter().all(|is| *is);
     let experts = config.number(&["num_experts_per_tok"]).ok()?.unwrap_or(0) > 0;
@@ -123,5 +123,5 @@ pub const ALL: &[Family] = &[
     },
 ];
 
-/// The names of a model without experts.
+/// Tensor names of a model without experts.
 pub const WITHOUT_EXPERTS: &[&[Row]] = &[ROTATED, ALONE, MAMBA2];

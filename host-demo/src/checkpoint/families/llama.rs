@@ -1,4 +1,4 @@
-//! Llama and the families that are Llamas but for a detail.
+//! Llama, and families that differ from it in details.
 
 use anyhow::Result;
 
@@ -8,14 +8,14 @@ use crate::checkpoint::config::Config;
 use crate::checkpoint::keys::Keys;
 use crate::checkpoint::names::Row;
 
-/// Rotations of neighbours, where transformers has them half a head apart.
+/// Rotations of neighbours; transformers stores pairs half a head apart.
 #[rustfmt::skip]
 pub const ROTATED: &[Row] = &[
     ("self_attn.q_proj", "attn_q", rotated_q),
     ("self_attn.k_proj", "attn_k", rotated_k),
 ];
 
-/// Norms behind attention and feed-forward, and none before.
+/// Norms after attention and feed-forward, and none before.
 #[rustfmt::skip]
 pub const POST_NORMS: &[Row] = &[
     ("post_attention_layernorm", "post_attention_norm", same),
@@ -23,7 +23,7 @@ pub const POST_NORMS: &[Row] = &[
 ];
 
 pub fn keys(keys: &mut Keys<'_>) -> Result<()> {
-    // Classes whose config has no width of a head compute it.
+    // Classes whose config has no head width compute it.
     let has_width = matches!(keys.architecture, "llama" | "arcee" | "afmoe");
     keys.common()?;
     let width = keys.config.head_width()? as u32;
@@ -35,7 +35,7 @@ pub fn keys(keys: &mut Keys<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The factors of Llama 3's rotation, in f32 as torch computes them.
+/// Factors of Llama 3's rotation, in f32 as in torch.
 pub fn rope_factors(config: &Config) -> Result<Vec<Made>> {
     if config.rope_type() != Some("llama3") {
         return Ok(Vec::new());
@@ -46,7 +46,7 @@ pub fn rope_factors(config: &Config) -> Result<Vec<Made>> {
         (setting("factor", 8.0), setting("low_freq_factor", 1.0), setting("high_freq_factor", 4.0));
     let context = setting("original_max_position_embeddings", 8192.0);
     let values = (0..dim / 2).map(|i| {
-        // torch divides a number by a tensor as the number times the reciprocal.
+        // torch divides a number by a tensor by multiplying with the reciprocal.
         let frequency = (base.powf(f64::from((2 * i) as f32 / dim as f32)) as f32).recip();
         let length = frequency.recip() * std::f32::consts::TAU;
         if length < context / high {
@@ -143,7 +143,7 @@ pub const ALL: &[Family] = &[
             if k.config.get("sliding_window").is_none() {
                 return Ok(());
             }
-            // Local layers turn by the same base, without scaling.
+            // Local layers use the same base, without scaling.
             if let Some(base) = k.config.rope_float("rope_theta") {
                 k.set("rope.freq_base_swa", base as f32);
             }
@@ -316,7 +316,7 @@ pub const HUNYUAN: &[Row] = &[
     ("self_attn.key_layernorm", "attn_k_norm", same),
 ];
 
-/// A base that is stretched once and for all.
+/// Writes a base that is scaled permanently.
 pub fn stretched(keys: &mut Keys<'_>, default: f64) -> Result<()> {
     let c = keys.config;
     let alpha = c.rope_float("alpha").unwrap_or(default);
@@ -325,7 +325,7 @@ pub fn stretched(keys: &mut Keys<'_>, default: f64) -> Result<()> {
     keys.set("rope.freq_base", (base * alpha.powf(dim / (dim - 2.0))) as f32);
     keys.set("rope.scaling.type", "none");
     keys.set("rope.scaling.factor", 1.0f32);
-    // The published models, whose config says 32 thousand positions.
+    // The published models, whose config has 32 thousand positions.
     if base == 10000.0 && matches!(c.number(&["max_position_embeddings"])?, Some(32768 | 262_144)) {
         keys.set("rope.scaling.original_context_length", 262_144u32);
         keys.set("context_length", 262_144u32);

@@ -1,4 +1,4 @@
-//! Mixtures of experts of other houses.
+//! Mixtures of experts of other vendors.
 
 use anyhow::{Context, Result, ensure};
 
@@ -8,7 +8,7 @@ use crate::checkpoint::changes::{halves_transposed, in_turns_last, in_turns_tran
 use crate::checkpoint::config::Config;
 use crate::checkpoint::keys::{SIGMOID, SOFTMAX};
 
-/// A number that every layer has the same of, as a list or alone.
+/// Returns a number that is the same for all layers, given once or as a list.
 fn of_all_layers(config: &Config, name: &str) -> Result<u32> {
     let value = config.get(name).with_context(|| format!("config.json has no {name}"))?;
     let list = value.as_array().map_or_else(|| vec![value.clone()], Clone::clone);
@@ -169,7 +169,7 @@ pub const ALL: &[Family] = &[
             ("mlp.experts.gate_up_proj_bias", "ffn_gate_exps.bias ffn_up_exps.bias", in_turns_last),
             ("mlp.experts.down_proj", "ffn_down_exps.weight", transposed),
             ("mlp.experts.down_proj_bias", "ffn_down_exps.bias", same),
-            // The published form: the rows of MXFP4 blocks.
+            // The published format: the rows of MXFP4 blocks.
             ("mlp.experts.gate_up_proj_blocks", "ffn_gate_exps.weight ffn_up_exps.weight", in_turns_last),
             ("mlp.experts.down_proj_blocks", "ffn_down_exps.weight", same),
         ]],

@@ -11,7 +11,7 @@ use crate::checkpoint::keys::Keys;
 use crate::checkpoint::names::{EXPERTS_EITHER_WAY, Row};
 use crate::gguf_writer::Meta;
 
-/// Norms whose weights lack one.
+/// Norm weights that are stored relative to one.
 #[rustfmt::skip]
 const SHORT_NORMS: &[Row] = &[
     ("norm", "output_norm", plus_one),
@@ -34,7 +34,7 @@ const DELTA: &[Row] = &[
     ("linear_attn.out_proj", "ssm_out", delta_columns),
 ];
 
-/// Qwen 3 Next, whose value heads stay in groups.
+/// Qwen 3 Next, whose value heads are grouped by key head.
 #[rustfmt::skip]
 const NEXT: &[Row] = &[
     ("linear_attn.norm", "ssm_norm", same),
@@ -69,7 +69,7 @@ fn delta(keys: &mut Keys<'_>) -> Result<()> {
     keys.rope_dimensions(0.25)
 }
 
-/// The period of layers with attention, where only their list is given.
+/// Period of the layers with attention, if the config only lists the layers.
 fn interval(config: &Config) -> u32 {
     let types = config.texts("layer_types").unwrap_or_default();
     types.iter().position(|kind| *kind == "full_attention").map_or(4, |first| first as u32 + 1)

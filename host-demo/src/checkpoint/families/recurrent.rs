@@ -1,4 +1,4 @@
-//! Families with states in place of attention, or beside it: Mamba, LFM2, Jamba, Falcon-H1, Nemotron-H, RWKV.
+//! Families with states instead of, or in addition to, attention: Mamba, LFM2, Jamba, Falcon-H1, Nemotron-H, RWKV.
 
 use anyhow::{Context, Result, ensure};
 
@@ -10,7 +10,7 @@ use crate::checkpoint::names::Row;
 use crate::checkpoint::view::{Step, View};
 use crate::gguf_writer::Meta;
 
-/// Mamba 2's mixer, by the names that families have for it.
+/// Mamba 2's mixer, with the names used by several families.
 #[rustfmt::skip]
 pub const MAMBA2: &[Row] = &[
     ("mamba.A_log", "ssm_a", decay_column),
@@ -90,12 +90,12 @@ fn mamba2(keys: &mut Keys<'_>) -> Result<()> {
     norm(keys)
 }
 
-/// A factor of Falcon-H1, which is multiplied into the weights.
+/// Returns a factor of Falcon-H1, which is multiplied into the weights.
 fn factor(config: &Config, name: &str) -> Result<f32> {
     Ok(config.float(&[name])?.unwrap_or(1.0))
 }
 
-/// One of a list of factors.
+/// Returns an element of a list of factors.
 fn factor_of(config: &Config, name: &str, at: usize) -> f32 {
     config.get(name).and_then(|list| list[at].as_f64()).map_or(1.0, |factor| factor as f32)
 }
@@ -125,7 +125,7 @@ fn by_down<'f>(config: &Config, view: View<'f>) -> Result<Vec<View<'f>>> {
     Ok(vec![view.then(Step::Times(factor_of(config, "mlp_multipliers", 1)))])
 }
 
-/// The rows of gate, input, B, C and dt, each with its factor.
+/// Multiplies the rows of gate, input, B, C and dt by their factors.
 fn by_ssm_in<'f>(config: &Config, view: View<'f>) -> Result<Vec<View<'f>>> {
     let inner = config.size(&["mamba_d_ssm"])?;
     let state = config.size(&["mamba_n_groups"])? * config.size(&["mamba_d_state"])?;
@@ -136,7 +136,7 @@ fn by_ssm_in<'f>(config: &Config, view: View<'f>) -> Result<Vec<View<'f>>> {
     Ok(parts.map(|(i, part)| part.then(Step::Times(factor_of(config, "ssm_multipliers", i)))).collect())
 }
 
-/// What the layers of Nemotron-H are: M for Mamba, E for experts, - for a feed-forward, * for attention.
+/// Types of Nemotron-H's layers: M for Mamba, E for experts, - for a feed-forward, * for attention.
 fn pattern(config: &Config) -> Result<Vec<char>> {
     if let Some(pattern) = config.text("hybrid_override_pattern") {
         return Ok(pattern.chars().collect());
@@ -195,7 +195,7 @@ fn nemotron_h(keys: &mut Keys<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Key heads of each layer: none where it is no attention.
+/// Number of key heads in each layer; 0 for layers without attention.
 fn key_heads(keys: &mut Keys<'_>, attention: impl Fn(usize) -> bool) -> Result<()> {
     let (layers, heads) = (keys.config.layers()?, keys.config.key_heads()? as i32);
     keys.set("attention.head_count_kv", Meta::array((0..layers).map(|layer| if attention(layer) { heads } else { 0 })));
@@ -236,7 +236,7 @@ fn lfm2(keys: &mut Keys<'_>) -> Result<()> {
     keys.number("shortconv.l_cache", &["conv_L_cache"])
 }
 
-/// The width of the feed-forward, where the config has a rule for it.
+/// Width of the feed-forward, if the config has a rule for it.
 fn adjusted(config: &Config) -> Result<u32> {
     let width = config.need(&["block_ff_dim", "intermediate_size"])?;
     if config.flag("block_auto_adjust_ff_dim") != Some(true) {
@@ -271,7 +271,7 @@ fn flat<'f>(_: &Config, view: View<'f>) -> Result<Vec<View<'f>>> {
     Ok(vec![view.reshape(&[len])?])
 }
 
-/// A number of each mixed stream, in its own dimension.
+/// A vector with one number for each mixed stream, as the outermost of four dimensions.
 fn mixed<'f>(_: &Config, view: View<'f>) -> Result<Vec<View<'f>>> {
     let len = view.len();
     Ok(vec![view.reshape(&[1, 1, 1, len])?])

@@ -35,7 +35,7 @@ const T5: &[Row] = &[
     ("dec.layer.1.EncDecAttention.k", "cross_attn_k", same),
     ("dec.layer.1.EncDecAttention.v", "cross_attn_v", same),
     ("dec.layer.1.EncDecAttention.o", "cross_attn_o", same),
-    // Of no use: there are no positions between an encoder and a decoder.
+    // Unused: attention from a decoder to an encoder has no relative positions.
     ("dec.layer.1.EncDecAttention.relative_attention_bias", "", same),
     ("dec.layer.1.layer_norm", "cross_attn_norm", same),
     ("dec.layer.2.DenseReluDense.wi", "ffn_up", same),
