@@ -32,6 +32,16 @@
 #define ARENITE_KV_Q8_0 2
 
 /**
+ * KV cache type: 18 bytes per 32 elements.
+ */
+#define ARENITE_KV_Q4_0 3
+
+/**
+ * KV cache type: keys as with ARENITE_KV_Q8_0, values as with ARENITE_KV_Q4_0.
+ */
+#define ARENITE_KV_Q8_0_Q4_0 4
+
+/**
  * Role of a message: instructions for the whole conversation.
  */
 #define ARENITE_ROLE_SYSTEM 0
@@ -180,7 +190,7 @@ typedef struct arenite_options {
    */
   size_t batch;
   /**
-   * Type of the KV cache: ARENITE_KV_F32, ARENITE_KV_F16 or ARENITE_KV_Q8_0.
+   * Type of the KV cache: a constant from ARENITE_KV_F32 to ARENITE_KV_Q8_0_Q4_0.
    */
   uint32_t kv;
   /**

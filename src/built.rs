@@ -329,7 +329,7 @@ pub const fn tokenizer_feature(model: &[u8]) -> Option<&'static str> {
 
 /// The crate feature of this name, if a KV cache type has it.
 const fn kv(name: &[u8]) -> Option<&'static str> {
-    let (mut kinds, mut found) = ([KvType::F32, KvType::F16, KvType::Q8_0].as_slice(), None);
+    let (mut kinds, mut found) = (KvType::ALL.as_slice(), None);
     while let Some((kind, rest)) = kinds.split_first() {
         if equal(kind.feature().as_bytes(), name) {
             found = Some(kind.feature());

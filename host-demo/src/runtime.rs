@@ -81,6 +81,8 @@ pub fn kv_type(kv: Kv) -> KvType {
         Kv::F32 => KvType::F32,
         Kv::F16 => KvType::F16,
         Kv::Q8_0 => KvType::Q8_0,
+        Kv::Q4_0 => KvType::Q4_0,
+        Kv::Q8_0Q4_0 => KvType::Q8_0Q4_0,
     }
 }
 

@@ -12,7 +12,7 @@ use crate::memory::{HeadLayout, KvType, TILE};
 use crate::{Error, Name};
 
 const MAGIC: [u8; 4] = *b"ARSN";
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// Header of a snapshot; logits follow. Integers are little-endian.
 #[derive(Clone, Copy, PartialEq, Pod, Zeroable)]
@@ -89,7 +89,7 @@ const fn min(a: usize, b: usize) -> usize {
 /// model        8    fingerprint of the file: Gguf::fingerprint
 /// KV bytes     8    size of a full context
 /// context      4    positions
-/// KV type      4    0: f32, 1: f16, 2: q8_0
+/// KV type      4    0: f32, 1: f16, 2: q8_0, 3: q4_0, 4: keys q8_0, values q4_0
 /// position     4    tokens in the context
 /// reached      4    one past the furthest position ever written (for sliding windows)
 /// checksum     8    over all other bytes
@@ -259,6 +259,8 @@ impl Engine<'_, '_> {
             KvType::F32 => 0,
             KvType::F16 => 1,
             KvType::Q8_0 => 2,
+            KvType::Q4_0 => 3,
+            KvType::Q8_0Q4_0 => 4,
         };
         let full = self.plan.cache_bytes([0, 1].map(|kind| self.plan.store.kept(kind)));
         Header {

@@ -19,6 +19,10 @@ pub const ARENITE_KV_F32: u32 = 0;
 pub const ARENITE_KV_F16: u32 = 1;
 /// KV cache type: 34 bytes per 32 elements.
 pub const ARENITE_KV_Q8_0: u32 = 2;
+/// KV cache type: 18 bytes per 32 elements.
+pub const ARENITE_KV_Q4_0: u32 = 3;
+/// KV cache type: keys as with ARENITE_KV_Q8_0, values as with ARENITE_KV_Q4_0.
+pub const ARENITE_KV_Q8_0_Q4_0: u32 = 4;
 
 /// Options for the memory of a session.
 #[repr(C)]
@@ -28,7 +32,7 @@ pub struct arenite_options {
     pub context: usize,
     /// Tokens per pass, at least 1. A larger batch is faster and needs more workspace.
     pub batch: usize,
-    /// Type of the KV cache: ARENITE_KV_F32, ARENITE_KV_F16 or ARENITE_KV_Q8_0.
+    /// Type of the KV cache: a constant from ARENITE_KV_F32 to ARENITE_KV_Q8_0_Q4_0.
     pub kv: u32,
     /// Maximum number of open contexts, including the session's own; 0 means 1. A beam search needs one more than its
     /// number of beams.
@@ -180,6 +184,8 @@ unsafe fn plan(model: &Model<'_>, options: Option<&arenite_options>) -> Result<P
             ARENITE_KV_F32 => KvType::F32,
             ARENITE_KV_F16 => KvType::F16,
             ARENITE_KV_Q8_0 => KvType::Q8_0,
+            ARENITE_KV_Q4_0 => KvType::Q4_0,
+            ARENITE_KV_Q8_0_Q4_0 => KvType::Q8_0Q4_0,
             _ => return Err(Error::Argument { what: "for the type of KV cache" }),
         };
         planned = planned.context(options.context).batch(options.batch).kv(kv);

@@ -23,7 +23,7 @@ use super::lanes::{Isa, Lanes, Work, load, mask};
 use crate::built;
 use crate::memory::{HeadLayout, KvType, TILE};
 use crate::quant::le_f32;
-use element::{Element, F16, F32, Q8};
+use element::{F16, F32, Keys, Q4, Q8, Values, value_at};
 use tiles::{BLOCK, Range, TILES, Tile, Tiles};
 
 /// The query rows of some KV heads: for each of `tokens` consecutive positions, `group` query heads per KV head.
@@ -138,33 +138,41 @@ pub(super) fn attend<S: Isa>(s: S, job: &Attention<'_>, out: &mut [f32], out_str
         let (Some(job), Some(out)) = (&job.head(head), out) else { return };
         match job.layout.kind {
             kind if !kind.is_built() => {}
-            KvType::F32 => attend_all::<S, F32>(s, job, out, out_stride, scratch),
-            KvType::F16 => attend_all::<S, F16>(s, job, out, out_stride, scratch),
-            KvType::Q8_0 => attend_all::<S, Q8>(s, job, out, out_stride, scratch),
+            KvType::F32 => attend_all::<S, F32, F32>(s, job, out, out_stride, scratch),
+            KvType::F16 => attend_all::<S, F16, F16>(s, job, out, out_stride, scratch),
+            KvType::Q8_0 => attend_all::<S, Q8, Q8>(s, job, out, out_stride, scratch),
+            KvType::Q4_0 => attend_all::<S, Q4, Q4>(s, job, out, out_stride, scratch),
+            KvType::Q8_0Q4_0 => attend_all::<S, Q8, Q4>(s, job, out, out_stride, scratch),
         }
     }
 }
 
 /// Divides the rows into the largest groups that the registers allow.
 #[inline(always)]
-fn attend_all<S: Isa, E: Element>(s: S, job: &Attention<'_>, out: &mut [f32], out_stride: usize, scratch: &mut [f32]) {
+fn attend_all<S: Isa, K: Keys, E: Values>(
+    s: S,
+    job: &Attention<'_>,
+    out: &mut [f32],
+    out_stride: usize,
+    scratch: &mut [f32],
+) {
     let rows = job.tokens * job.group;
     let mut row = 0;
     while row < rows {
         row += match rows - row {
-            8.. if const { S::ROWS >= 8 } => attend_rows::<S, E, 8, 1>(s, job, row, out, out_stride, scratch),
-            4.. if const { S::ROWS >= 4 } => attend_rows::<S, E, 4, 1>(s, job, row, out, out_stride, scratch),
-            3.. if const { S::ROWS >= 3 } => attend_rows::<S, E, 3, 1>(s, job, row, out, out_stride, scratch),
-            2.. if const { S::ROWS >= 2 } => attend_rows::<S, E, 2, 2>(s, job, row, out, out_stride, scratch),
-            _ if const { S::ROWS >= 2 } => attend_rows::<S, E, 1, 4>(s, job, row, out, out_stride, scratch),
-            _ => attend_rows::<S, E, 1, 1>(s, job, row, out, out_stride, scratch),
+            8.. if const { S::ROWS >= 8 } => attend_rows::<S, K, E, 8, 1>(s, job, row, out, out_stride, scratch),
+            4.. if const { S::ROWS >= 4 } => attend_rows::<S, K, E, 4, 1>(s, job, row, out, out_stride, scratch),
+            3.. if const { S::ROWS >= 3 } => attend_rows::<S, K, E, 3, 1>(s, job, row, out, out_stride, scratch),
+            2.. if const { S::ROWS >= 2 } => attend_rows::<S, K, E, 2, 2>(s, job, row, out, out_stride, scratch),
+            _ if const { S::ROWS >= 2 } => attend_rows::<S, K, E, 1, 4>(s, job, row, out, out_stride, scratch),
+            _ => attend_rows::<S, K, E, 1, 1>(s, job, row, out, out_stride, scratch),
         };
     }
 }
 
 /// Computes the `R` rows from `row` on, and returns `R`.
 #[inline(always)]
-fn attend_rows<S: Isa, E: Element, const R: usize, const N: usize>(
+fn attend_rows<S: Isa, K: Keys, E: Values, const R: usize, const N: usize>(
     s: S,
     job: &Attention<'_>,
     row: usize,
@@ -172,22 +180,22 @@ fn attend_rows<S: Isa, E: Element, const R: usize, const N: usize>(
     out_stride: usize,
     scratch: &mut [f32],
 ) -> usize {
-    s.apart(Rows::<E, R, N> { job, row, out, out_stride, scratch, element: PhantomData });
+    s.apart(Rows::<K, E, R, N> { job, row, out, out_stride, scratch, elements: PhantomData });
     R
 }
 
 /// The arguments for `R` rows. A fused multiply-add takes several cycles and a sum is a chain of them, so with few rows
 /// `N` registers per row are summed at a time.
-struct Rows<'a, E, const R: usize, const N: usize> {
+struct Rows<'a, K, E, const R: usize, const N: usize> {
     job: &'a Attention<'a>,
     row: usize,
     out: &'a mut [f32],
     out_stride: usize,
     scratch: &'a mut [f32],
-    element: PhantomData<E>,
+    elements: PhantomData<(K, E)>,
 }
 
-impl<S: Isa, E: Element, const R: usize, const N: usize> Work<S> for Rows<'_, E, R, N> {
+impl<S: Isa, K: Keys, E: Values, const R: usize, const N: usize> Work<S> for Rows<'_, K, E, R, N> {
     #[inline(always)]
     fn run(self, s: S) {
         let Self { job, row, out, out_stride, scratch, .. } = self;
@@ -211,10 +219,10 @@ impl<S: Isa, E: Element, const R: usize, const N: usize> Work<S> for Rows<'_, E,
             // has `dim` elements; `sums` has R rows. `scores` writes the scores of every tile that a row attends to,
             // before `weights` and `weigh_rows` read them.
             unsafe {
-                let top = scores::<S, E, R, N>(s, job, row, (block, &tiles), &queries, &seen, at);
+                let top = scores::<S, K, R, N>(s, job, row, (block, &tiles), &queries, &seen, at);
                 softmax.weights(s, &top, &seen, at, sums, width);
                 if layout.shares() {
-                    weigh_keys::<S, E, R, N>(s, &tiles, layout, &weights, &seen, sums.as_mut_ptr(), values);
+                    weigh_keys::<S, K, R, N>(s, &tiles, layout, &weights, &seen, sums.as_mut_ptr(), values);
                 } else {
                     weigh_rows::<S, E, R, N>(s, &tiles, layout, &weights, &seen, sums.as_mut_ptr());
                 }
@@ -270,7 +278,7 @@ fn rows<'a, const R: usize>(
 ///
 /// The conditions of [`multiply`] hold.
 #[inline(always)]
-unsafe fn scores<S: Isa, E: Element, const R: usize, const N: usize>(
+unsafe fn scores<S: Isa, K: Keys, const R: usize, const N: usize>(
     s: S,
     job: &Attention<'_>,
     row: usize,
@@ -281,7 +289,7 @@ unsafe fn scores<S: Isa, E: Element, const R: usize, const N: usize>(
 ) -> [f32; R] {
     // SAFETY: the caller promises the same as these functions require; the layout is that of the tiles.
     unsafe {
-        if R == 1 && S::ROWS == 1 && E::IS_F32 {
+        if R == 1 && S::ROWS == 1 && K::IS_F32 {
             let (keys, plain) = (tiles.map(|tile| tile.at.cast()), is_plain(job));
             let factor = if plain { job.scale } else { 1.0 };
             let top = s.scores_one(&keys, queries[0], factor, seen[0].lo..seen[0].hi, to[0]);
@@ -289,7 +297,7 @@ unsafe fn scores<S: Isa, E: Element, const R: usize, const N: usize>(
                 return [top; R];
             }
         } else {
-            multiply::<S, E, R, N>(s, tiles, job.layout, queries, Range { lo: seen[0].lo, hi: seen[R - 1].hi }, to);
+            multiply::<S, K, R, N>(s, tiles, job.layout, queries, Range { lo: seen[0].lo, hi: seen[R - 1].hi }, to);
         }
         finish(s, job, row, block, seen, to)
     }
@@ -308,7 +316,7 @@ fn is_plain(job: &Attention<'_>) -> bool {
 /// The tiles are whole, each query has the elements of a key, and there is room for a block of scores at each pointer
 /// of `to`.
 #[inline(always)]
-unsafe fn multiply<S: Isa, E: Element, const R: usize, const N: usize>(
+unsafe fn multiply<S: Isa, K: Keys, const R: usize, const N: usize>(
     s: S,
     tiles: &[Tile; TILES],
     layout: HeadLayout,
@@ -324,11 +332,11 @@ unsafe fn multiply<S: Isa, E: Element, const R: usize, const N: usize>(
             let to = to.map(|to| to.add(t * TILE));
             (tiles, t) = match tiles.split_first_chunk::<N>() {
                 Some((keys, rest)) if N > 1 => {
-                    E::scores::<S, R, N>(s, *keys, layout, queries, to);
+                    K::scores::<S, R, N>(s, *keys, layout, queries, to);
                     (rest, t + N)
                 }
                 _ => {
-                    E::scores::<S, R, 1>(s, [keys], layout, queries, to);
+                    K::scores::<S, R, 1>(s, [keys], layout, queries, to);
                     (rest, t + 1)
                 }
             };
@@ -468,7 +476,7 @@ const NARROW: usize = 128 + 16;
 ///
 /// The tiles are whole, the weights of all visible positions are written, and `sums` has `R` rows.
 #[inline(always)]
-unsafe fn weigh_rows<S: Isa, E: Element, const R: usize, const N: usize>(
+unsafe fn weigh_rows<S: Isa, E: Values, const R: usize, const N: usize>(
     s: S,
     tiles: &[Tile; TILES],
     layout: HeadLayout,
@@ -509,7 +517,7 @@ unsafe fn weigh_rows<S: Isa, E: Element, const R: usize, const N: usize>(
 ///
 /// The conditions of [`weigh_rows`] hold.
 #[inline(always)]
-unsafe fn weigh_keys<S: Isa, E: Element, const R: usize, const N: usize>(
+unsafe fn weigh_keys<S: Isa, K: Keys, const R: usize, const N: usize>(
     s: S,
     tiles: &[Tile; TILES],
     layout: HeadLayout,
@@ -527,7 +535,7 @@ unsafe fn weigh_keys<S: Isa, E: Element, const R: usize, const N: usize>(
             let mut columns = [[0.0f32; TILE]; 16];
             for (d, column) in (first..layout.shared).zip(&mut columns) {
                 // SAFETY: the tile is whole, and the key has this element.
-                unsafe { E::keys(s, tile.at, layout, d) }.store(column);
+                unsafe { K::keys(s, tile.at, layout, d) }.store(column);
             }
             for (slot, row) in values.chunks_exact_mut(width.max(1)).enumerate() {
                 for (to, column) in row.iter_mut().skip(first).zip(&columns) {
@@ -545,7 +553,7 @@ unsafe fn weigh_keys<S: Isa, E: Element, const R: usize, const N: usize>(
 
 /// Adds the values at the positions `range` of a block, by weight, to R rows of sums, `N` registers at a time.
 #[inline(always)]
-unsafe fn weigh<S: Isa, E: Element, const R: usize, const N: usize>(
+unsafe fn weigh<S: Isa, E: Values, const R: usize, const N: usize>(
     s: S,
     tiles: &[Tile; TILES],
     layout: HeadLayout,
@@ -573,7 +581,7 @@ unsafe fn weigh<S: Isa, E: Element, const R: usize, const N: usize>(
 
 /// [`weigh`] for `16 * N` elements of the values, from `i` on.
 #[inline(always)]
-unsafe fn weigh_elements<S: Isa, E: Element, const R: usize, const N: usize>(
+unsafe fn weigh_elements<S: Isa, E: Values, const R: usize, const N: usize>(
     s: S,
     tiles: &[Tile; TILES],
     layout: HeadLayout,
@@ -587,7 +595,7 @@ unsafe fn weigh_elements<S: Isa, E: Element, const R: usize, const N: usize>(
     // of `width`, which contain elements `i..i + 16 * N`.
     unsafe {
         if R == 1 && S::ROWS == 1 && E::IS_F32 {
-            let values = tiles.map(|tile| E::values(tile.at, layout, 0, i).cast());
+            let values = tiles.map(|tile| value_at(tile.at, layout, 0).wrapping_add(E::offset(i)).cast());
             let weights = weights.as_ptr().cast();
             s.add_rows(&values, width, weights, range.lo..range.hi, layout.dim - i, sums.add(i));
             return 16 * N;
@@ -600,22 +608,22 @@ unsafe fn weigh_elements<S: Isa, E: Element, const R: usize, const N: usize>(
         }
         for t in range.tiles() {
             let (Some(tile), lanes) = (tiles.get(t), range.lanes(t)) else { break };
-            let mut at = E::values(tile.at, layout, lanes.start, i);
-            let mut later = E::values(tile.later, layout, lanes.start, i);
+            let mut at = value_at(tile.at, layout, lanes.start);
+            let mut later = value_at(tile.later, layout, lanes.start).wrapping_add(E::offset(i));
             for slot in lanes {
                 if R < 4 {
                     s.prefetch(later);
-                    later = later.wrapping_add(E::BYTES * width);
+                    later = later.wrapping_add(layout.value_bytes());
                 }
                 for (n, acc) in acc.iter_mut().enumerate() {
-                    let value = E::value(s, at.wrapping_add(16 * n * E::BYTES));
+                    let value = E::value(s, at, i + 16 * n);
                     let scale = E::value_scale(tile.at, layout, slot, i + 16 * n);
                     for (acc, weights) in acc.iter_mut().zip(weights) {
                         let weight = *weights.as_ptr().cast::<f32>().add(t * TILE + slot);
                         *acc = value.fma(s.splat(weight * scale), *acc);
                     }
                 }
-                at = at.wrapping_add(E::BYTES * width);
+                at = at.wrapping_add(layout.value_bytes());
             }
         }
         for (n, acc) in acc.into_iter().enumerate() {

@@ -3,6 +3,7 @@
 use super::scalar::{self, Unit as _};
 use super::{Form, Kernels};
 use crate::memory::{HeadLayout, KvType, TILE};
+use crate::quant::{TensorType, encode_row};
 
 /// Stores the keys and values of `position` for some heads. Each head has `head_bytes` bytes of tiles. `pages` is the
 /// context's table of pages and selects the tile.
@@ -31,7 +32,7 @@ pub(crate) fn store(
         kind if !kind.is_built() => {}
         KvType::F32 => store_floats(layout, slot, heads),
         KvType::F16 => store_halves(kernels, layout, slot, heads),
-        KvType::Q8_0 => store_bytes(kernels, layout, slot, heads),
+        KvType::Q8_0 | KvType::Q4_0 | KvType::Q8_0Q4_0 => store_blocks(kernels, layout, slot, heads),
     }
 }
 
@@ -96,27 +97,27 @@ fn store_halves<'a>(kernels: &Kernels, layout: HeadLayout, slot: usize, heads: i
 }
 
 #[inline(never)]
-fn store_bytes<'a>(kernels: &Kernels, layout: HeadLayout, slot: usize, heads: impl Iterator<Item = Head<'a>>) {
-    let layout = HeadLayout { kind: KvType::Q8_0, ..layout };
+fn store_blocks<'a>(kernels: &Kernels, layout: HeadLayout, slot: usize, heads: impl Iterator<Item = Head<'a>>) {
+    let (keys_in_4_bits, values_in_4_bits) = match layout.kind {
+        KvType::Q4_0 => (true, true),
+        KvType::Q8_0Q4_0 => (false, true),
+        _ => (false, false),
+    };
     for (tile, key, value) in heads {
         let Some([keys, key_scales, values, value_scales]) = parts(layout, tile) else { return };
         let scales = row(value_scales, slot, 2 * layout.blocks());
-        let mut row = row(values, slot, layout.padded()).iter_mut();
+        let mut row = row(values, slot, layout.value_bytes()).iter_mut();
         let value = if layout.shares() { &[] } else { value };
         for (block, scale) in value.chunks(32).zip(scales.as_chunks_mut::<2>().0) {
-            let (q, d) = quantize(kernels, block);
+            let (codes, d) = quantize(kernels, block, values_in_4_bits);
             *scale = d;
-            for (q, to) in q.iter().zip(&mut row) {
-                *to = *q as u8;
-            }
+            codes.bytes().zip(&mut row).for_each(|(code, to)| *to = code);
         }
         let mut keys = column(keys, slot);
         for (block, scale) in key.chunks(32).zip(column(key_scales, slot)) {
-            let (q, d) = quantize(kernels, block);
+            let (codes, d) = quantize(kernels, block, keys_in_4_bits);
             *scale = d;
-            for (q, to) in q.iter().zip(&mut keys) {
-                *to = [*q as u8];
-            }
+            codes.bytes().zip(&mut keys).for_each(|(code, to)| *to = [code]);
         }
     }
 }
@@ -143,13 +144,33 @@ fn column<const B: usize>(rows: &mut [u8], slot: usize) -> impl Iterator<Item = 
     rows.as_chunks_mut().0.as_chunks_mut::<TILE>().0.iter_mut().map(move |row| &mut row[slot % TILE])
 }
 
-/// Quantizes up to 32 elements as Q8_0: bytes and an f16 scale.
-fn quantize(kernels: &Kernels, block: &[f32]) -> ([i8; 32], [u8; 2]) {
+/// The codes of a block of 32 elements.
+struct Codes {
+    codes: [u8; 32],
+    /// Number of bytes in use.
+    bytes: usize,
+}
+
+impl Codes {
+    fn bytes(&self) -> impl Iterator<Item = u8> {
+        self.codes.iter().take(self.bytes).copied()
+    }
+}
+
+/// Quantizes up to 32 elements as Q8_0 or, in 4 bits, as Q4_0: codes and an f16 scale.
+fn quantize(kernels: &Kernels, block: &[f32], in_4_bits: bool) -> (Codes, [u8; 2]) {
     let mut x = [0.0; 32];
     for (x, v) in x.iter_mut().zip(block) {
         *x = *v;
     }
+    if in_4_bits {
+        let (mut out, mut codes) = ([0; 18], [0; 32]);
+        encode_row(TensorType::Q4_0, &x, &mut out);
+        let [d0, d1, low_and_high @ ..] = out;
+        codes.iter_mut().zip(low_and_high).for_each(|(to, byte)| *to = byte);
+        return (Codes { codes, bytes: 16 }, [d0, d1]);
+    }
     let (mut q, mut d, mut sums) = ([0; 32], [0.0], [0; 2]);
     kernels.quantize(Form::Q8, &x, &mut q, &mut d, &mut sums);
-    (q, half::f16::from_f32_const(d[0]).to_le_bytes())
+    (Codes { codes: q.map(|q| q as u8), bytes: 32 }, half::f16::from_f32_const(d[0]).to_le_bytes())
 }

@@ -8,8 +8,10 @@
 //! - **values** by row, `[16 positions][head_dim]`, each row padded to 16 elements: the weighted sum is computed with
 //!   dimensions as lanes.
 //!
-//! In q8_0 both are bytes, followed by one f16 scale per position and 32 dimensions: keys' scales `[head_dim / 32][16
-//! positions]`, values' scales `[16 positions][head_dim / 32]`.
+//! In q8_0 and q4_0 both are followed by one f16 scale per position and block of 32 dimensions: keys' scales
+//! `[blocks][16 positions]`, values' scales `[16 positions][blocks]`. In q8_0 an element is a byte. In q4_0 a block is 16
+//! bytes per position: byte `i` holds dimension `i` in its low four bits and dimension `i + 16` in its high ones, as codes
+//! from 0 to 15 for -8 to 7.
 //!
 //! Position `p` is in the page given by entry `p / 16 % entries` of the context's table, which covers the whole context
 //! or a sliding window.
@@ -41,8 +43,52 @@ pub enum KvType {
     /// 2 bytes per element; the default.
     #[default]
     F16,
-    /// 34 bytes per 32 elements.
+    /// 34 bytes per 32 elements. Keys and values are rotated by a Hadamard matrix before they are quantized.
     Q8_0,
+    /// 18 bytes per 32 elements, rotated like [`Q8_0`](Self::Q8_0).
+    Q4_0,
+    /// Keys as in [`Q8_0`](Self::Q8_0), values as in [`Q4_0`](Self::Q4_0).
+    Q8_0Q4_0,
+}
+
+/// How keys, or values, are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Store {
+    F32,
+    F16,
+    Q8,
+    Q4,
+}
+
+impl Store {
+    /// Rows that `dim` elements of keys take, and the bytes per position in each.
+    const fn key_rows(self, dim: usize) -> (usize, usize) {
+        match self {
+            Self::F32 => (dim, 4),
+            Self::F16 => (dim, 2),
+            Self::Q8 => (dim, 1),
+            Self::Q4 => (16 * dim.div_ceil(32), 1),
+        }
+    }
+
+    /// Bytes of `dim` elements of a value.
+    const fn value_bytes(self, dim: usize) -> usize {
+        let padded = dim.next_multiple_of(16);
+        match self {
+            Self::F32 => 4 * padded,
+            Self::F16 => 2 * padded,
+            Self::Q8 => padded,
+            Self::Q4 => 16 * dim.div_ceil(32),
+        }
+    }
+
+    /// Number of scales for `dim` elements.
+    const fn scales(self, dim: usize) -> usize {
+        match self {
+            Self::F32 | Self::F16 => 0,
+            Self::Q8 | Self::Q4 => dim.div_ceil(32),
+        }
+    }
 }
 
 impl KvType {
@@ -53,6 +99,42 @@ impl KvType {
             Self::F32 => cfg!(feature = "kv-f32"),
             Self::F16 => cfg!(feature = "kv-f16"),
             Self::Q8_0 => cfg!(feature = "kv-q8_0"),
+            Self::Q4_0 | Self::Q8_0Q4_0 => cfg!(feature = "kv-q4_0"),
+        }
+    }
+
+    /// All types.
+    pub const ALL: [Self; 5] = [Self::F32, Self::F16, Self::Q8_0, Self::Q4_0, Self::Q8_0Q4_0];
+
+    /// The name of the type: that of keys and values, or those of both with a comma.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::F16 => "f16",
+            Self::Q8_0 => "q8_0",
+            Self::Q4_0 => "q4_0",
+            Self::Q8_0Q4_0 => "q8_0,q4_0",
+        }
+    }
+
+    /// True if keys and values are rotated before they are stored, which spreads outliers over their block.
+    pub(crate) const fn is_rotated(self) -> bool {
+        self.is_built() && matches!(self, Self::Q8_0 | Self::Q4_0 | Self::Q8_0Q4_0)
+    }
+
+    const fn keys(self) -> Store {
+        match self {
+            Self::F32 => Store::F32,
+            Self::F16 => Store::F16,
+            Self::Q8_0 | Self::Q8_0Q4_0 => Store::Q8,
+            Self::Q4_0 => Store::Q4,
+        }
+    }
+
+    const fn values(self) -> Store {
+        match self {
+            Self::Q8_0Q4_0 => Store::Q4,
+            _ => self.keys(),
         }
     }
 
@@ -62,6 +144,7 @@ impl KvType {
             Self::F32 => "kv-f32",
             Self::F16 => "kv-f16",
             Self::Q8_0 => "kv-q8_0",
+            Self::Q4_0 | Self::Q8_0Q4_0 => "kv-q4_0",
         }
     }
 }
@@ -92,47 +175,43 @@ impl HeadLayout {
         self.value().next_multiple_of(16)
     }
 
-    /// Number of scales per key or value in q8_0.
+    /// Number of scales per key or value in q8_0 and q4_0.
     pub const fn blocks(self) -> usize {
         self.dim.div_ceil(32)
     }
 
-    /// Bytes of the elements and of the scales of keys or values, with `per_position` elements per position.
-    const fn part(self, per_position: usize) -> (usize, usize) {
-        let n = TILE * per_position;
-        match self.kind {
-            KvType::F32 => (4 * n, 0),
-            KvType::F16 => (2 * n, 0),
-            KvType::Q8_0 => (n, 2 * TILE * self.blocks()),
-        }
+    /// Bytes of one position's value, padded, without its scales.
+    pub const fn value_bytes(self) -> usize {
+        self.kind.values().value_bytes(self.dim)
     }
 
     /// Sections of a tile in order, each as a number of rows and the bytes per position in a row: keys, their scales,
     /// values, their scales.
     pub const fn rows(self) -> [(usize, usize); 4] {
-        let (element, blocks) = match self.kind {
-            KvType::F32 => (4, 0),
-            KvType::F16 => (2, 0),
-            KvType::Q8_0 => (1, self.blocks()),
-        };
-        let values = if self.shares() { 0 } else { 1 };
-        [(self.dim, element), (blocks, 2), (values, element * self.padded()), (values, 2 * blocks)]
+        let (keys, values) = (self.kind.keys(), self.kind.values());
+        let value_rows = if self.shares() { 0 } else { 1 };
+        [
+            keys.key_rows(self.dim),
+            (keys.scales(self.dim), 2),
+            (value_rows, values.value_bytes(self.dim)),
+            (value_rows, 2 * values.scales(self.dim)),
+        ]
     }
 
     /// Offset of the keys' scales.
     pub const fn key_scales(self) -> usize {
-        self.part(self.dim).0
+        let (rows, bytes) = self.kind.keys().key_rows(self.dim);
+        TILE * rows * bytes
     }
 
     /// Offset of the values.
     pub const fn values(self) -> usize {
-        let (elements, scales) = self.part(self.dim);
-        elements + scales
+        self.key_scales() + 2 * TILE * self.kind.keys().scales(self.dim)
     }
 
     /// Offset of the values' scales.
     pub const fn value_scales(self) -> usize {
-        self.values() + self.part(self.padded()).0
+        self.values() + TILE * self.value_bytes()
     }
 
     /// Bytes of a tile: a multiple of 32.
@@ -140,17 +219,35 @@ impl HeadLayout {
         if self.shares() {
             return self.values().next_multiple_of(32);
         }
-        let (elements, scales) = self.part(self.padded());
-        self.values() + elements + scales
+        self.value_scales() + 2 * TILE * self.kind.values().scales(self.dim)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    extern crate std;
+
     use super::*;
 
     #[test]
     fn parts_of_a_tile_follow_each_other() {
+        // Bytes of a q4_0 tile's keys, and of its values, with 16 positions of 32 dimensions: 16 blocks of 18 bytes.
+        let sizes = |kind| HeadLayout { kind, dim: 64, shared: 0 }.rows().map(|(rows, bytes)| 16 * rows * bytes);
+        assert_eq!(sizes(KvType::Q4_0), [16 * 32, 16 * 4, 16 * 32, 16 * 4]);
+        assert_eq!(sizes(KvType::Q8_0Q4_0), [16 * 64, 16 * 4, 16 * 32, 16 * 4]);
+        for kind in KvType::ALL {
+            for dim in (2..=130).step_by(2) {
+                let head = HeadLayout { kind, dim, shared: 0 };
+                let ends = head.rows().map(|(rows, bytes)| 16 * rows * bytes);
+                let offsets = [head.key_scales(), head.values(), head.value_scales(), head.tile_bytes()];
+                let mut end = 0;
+                for (bytes, offset) in ends.into_iter().zip(offsets) {
+                    end += bytes;
+                    assert_eq!(offset, end);
+                }
+                assert_eq!(end % 32, 0);
+            }
+        }
         for (kind, element, scale) in [(KvType::F32, 4, 0), (KvType::F16, 2, 0), (KvType::Q8_0, 1, 2)] {
             for dim in (2..=130).step_by(2) {
                 let head = HeadLayout { kind, dim, shared: 0 };
@@ -170,9 +267,9 @@ mod tests {
 
     #[test]
     fn each_type_has_a_feature() {
-        let kinds = [KvType::F32, KvType::F16, KvType::Q8_0];
-        assert_eq!(kinds.map(KvType::feature), ["kv-f32", "kv-f16", "kv-q8_0"]);
+        assert_eq!(KvType::ALL.map(KvType::feature), ["kv-f32", "kv-f16", "kv-q8_0", "kv-q4_0", "kv-q4_0"]);
         let built = [cfg!(feature = "kv-f32"), cfg!(feature = "kv-f16"), cfg!(feature = "kv-q8_0")];
-        assert_eq!(kinds.map(KvType::is_built), built);
+        assert_eq!(KvType::ALL[..3].iter().map(|kind| kind.is_built()).collect::<std::vec::Vec<_>>(), built);
+        assert_eq!(KvType::Q4_0.is_built(), cfg!(feature = "kv-q4_0"));
     }
 }

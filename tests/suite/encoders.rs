@@ -142,7 +142,7 @@ fn rerankers() {
 
 // --- tiny models ---------------------------------------------------------------------------------
 
-const KV_TYPES: [KvType; 3] = [KvType::F32, KvType::F16, KvType::Q8_0];
+const KV_TYPES: [KvType; 5] = KvType::ALL;
 
 fn text() -> Vec<u32> {
     (0..50).map(|i| (i * i * 31 + 17 * i + 1) % 288).collect()

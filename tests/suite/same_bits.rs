@@ -87,7 +87,7 @@ fn every_fixture_every_way() {
             println!("skipped {}: {error}", path.display());
             continue;
         }
-        for kv in [KvType::F16, KvType::F32, KvType::Q8_0] {
+        for kv in [KvType::F16, KvType::F32, KvType::Q8_0, KvType::Q8_0Q4_0, KvType::Q4_0] {
             let want = Way { kernels: scalar(), kv, batch: 16, workers: 1 }.run(&file);
             for kernels in Kernels::available() {
                 for (batch, workers) in [(1, 1), (1, 2), (7, 1), (7, 2), (64, 1), (64, 2), (512, 1), (512, 2)] {

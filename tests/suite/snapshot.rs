@@ -7,7 +7,7 @@ use crate::common::run::Run;
 use crate::common::variants::{FAMILIES, one_layer, quantized, tiny, wide, windowed, with_heads_of};
 use arenite::{Error, Gguf, Kernels, KvType, Name, Options, Plan, Session};
 
-const KV_TYPES: [KvType; 3] = [KvType::F32, KvType::F16, KvType::Q8_0];
+const KV_TYPES: [KvType; 5] = KvType::ALL;
 const HEADER: usize = 48;
 
 fn prompt(len: u32) -> Vec<u32> {

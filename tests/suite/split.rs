@@ -8,7 +8,7 @@ use crate::common::variants::{FAMILIES, one_layer, quantized, tiny, wide, window
 use crate::common::workers::Scoped;
 use arenite::{Error, Kernels, KvType, Options};
 
-const KV_TYPES: [KvType; 3] = [KvType::F32, KvType::F16, KvType::Q8_0];
+const KV_TYPES: [KvType; 5] = KvType::ALL;
 
 fn prompt(len: u32) -> Vec<u32> {
     (0..len).map(|i| (i * i * 31 + 17 * i + 1) % 288).collect()

@@ -79,19 +79,22 @@ impl RunArgs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "snake_case")]
 pub enum Kv {
+    #[value(alias = "f32,f32")]
     F32,
+    #[value(alias = "f16,f16")]
     F16,
-    #[value(name = "q8_0")]
+    #[value(name = "q8_0", alias = "q8_0,q8_0")]
     Q8_0,
+    #[value(name = "q4_0", alias = "q4_0,q4_0")]
+    Q4_0,
+    /// Keys in q8_0, values in q4_0.
+    #[value(name = "q8_0,q4_0")]
+    Q8_0Q4_0,
 }
 
 impl Kv {
     /// The name on the command line and in reports.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::F32 => "f32",
-            Self::F16 => "f16",
-            Self::Q8_0 => "q8_0",
-        }
+        crate::runtime::kv_type(self).name()
     }
 }

@@ -3,6 +3,7 @@
 use core::ops::Range;
 
 use super::compute::{Compute, TOKENS};
+use super::hadamard;
 use super::relative::Relative;
 use super::rope::Rotary;
 use super::{Forward, add_bias, copy, enter, leave, norm_one, norm_sum, rows, rows_mut, scale};
@@ -126,6 +127,11 @@ impl Forward<'_, '_> {
             qkv,
         };
         attend.all(compute, segments, out, self.sums);
+        if shape.head.kind.is_rotated() {
+            fork_chunks(compute.workers, out, shape.q_dim, rows * shape.q_dim * 10, &mut [(); 0], 0, &|_, out, _| {
+                hadamard::rotate(out, shape.head.dim);
+            });
+        }
         if spec.gated_query() || spec.heads_gated() {
             gate(compute, (spec, layer), shape, qkv, out);
         }
@@ -245,6 +251,9 @@ fn norm_and_rotate(
             for head in rows_mut(v, head_dim) {
                 kernels.rms_norm(head, &[], spec.norm_eps);
             }
+        }
+        if shape.head.kind.is_rotated() {
+            [q, k, v].into_iter().for_each(|heads| hadamard::rotate(heads, head_dim));
         }
     });
 }

@@ -13,6 +13,7 @@ mod embedding;
 mod encoder;
 mod experts;
 mod feed_forward;
+mod hadamard;
 mod mamba;
 mod mla;
 mod observer;

@@ -1,17 +1,16 @@
-//! Reading keys and values of the three types of KV cache.
+//! Reading keys and values of each element type of the KV cache.
 
 use super::tiles::Tile;
 use crate::kernel::lanes::{Isa, Lanes};
 use crate::memory::{HeadLayout, TILE};
 use crate::quant::le_f16;
 
-/// One element type of the KV cache.
+/// An element type of keys.
 ///
 /// # Safety
 ///
-/// `scores` writes the scores of every tile. All reads, and all pointers from `values`, are inside a tile of the
-/// layout.
-pub unsafe trait Element {
+/// `scores` writes the scores of every tile. All reads are inside a tile of the layout.
+pub unsafe trait Keys {
     /// For each query, the dot products with the 16 keys of each tile, 16 after 16 from `to` on.
     unsafe fn scores<S: Isa, const R: usize, const N: usize>(
         s: S,
@@ -22,21 +21,46 @@ pub unsafe trait Element {
     );
     /// Element `d` of the 16 keys of a tile.
     unsafe fn keys<S: Isa>(s: S, tile: *const u8, layout: HeadLayout, d: usize) -> S::V;
-    /// Bytes of an element.
-    const BYTES: usize;
     /// True if an element is an f32.
     const IS_F32: bool = false;
-    /// Sixteen elements of a value, without their scale.
-    unsafe fn value<S: Isa>(s: S, at: *const u8) -> S::V;
-    /// The address of element `i` of the value at `position`. The value of the next position is a padded row later.
-    #[inline(always)]
-    fn values(tile: *const u8, layout: HeadLayout, position: usize, i: usize) -> *const u8 {
-        tile.wrapping_add(layout.values() + (position * layout.padded() + i) * Self::BYTES)
-    }
-    /// The scale of that value.
+}
+
+/// An element type of values.
+///
+/// # Safety
+///
+/// All reads are inside the value at `at`, a row of [`HeadLayout::value_bytes`] bytes of a tile, for every element `i` that
+/// is a multiple of 16 below the padded width.
+pub unsafe trait Values {
+    /// True if an element is an f32.
+    const IS_F32: bool = false;
+    /// Offset in bytes of elements `i..i + 16` of a value.
+    fn offset(i: usize) -> usize;
+    /// Elements `i..i + 16` of the value at `at`, without their scale.
+    unsafe fn value<S: Isa>(s: S, at: *const u8, i: usize) -> S::V;
+    /// The scale of these elements of the value at `position`.
     #[inline(always)]
     unsafe fn value_scale(_tile: *const u8, _layout: HeadLayout, _position: usize, _i: usize) -> f32 {
         1.0
+    }
+}
+
+/// The address of the value at `position`.
+#[inline(always)]
+pub fn value_at(tile: *const u8, layout: HeadLayout, position: usize) -> *const u8 {
+    tile.wrapping_add(layout.values() + position * layout.value_bytes())
+}
+
+/// The scale of element `i` of the value at `position`.
+///
+/// # Safety
+///
+/// `tile` is a tile of this layout, whose values have scales; `position` and `i` are inside it.
+#[inline(always)]
+unsafe fn scale_at(tile: *const u8, layout: HeadLayout, position: usize, i: usize) -> f32 {
+    // SAFETY: the values are followed by 16 rows of `blocks` f16, and element `i` is in block `i / 32`.
+    unsafe {
+        le_f16(tile.add(layout.value_scales() + (position * layout.blocks() + i / 32) * 2).cast::<[u8; 2]>().read())
     }
 }
 
@@ -44,7 +68,7 @@ macro_rules! float_element {
     ($name:ident, $bytes:literal, $load:ident) => {
         pub struct $name;
         // SAFETY: `scores` stores a vector per tile and query; reads are inside the tile, as argued at each block.
-        unsafe impl Element for $name {
+        unsafe impl Keys for $name {
             #[inline(always)]
             unsafe fn scores<S: Isa, const R: usize, const N: usize>(
                 s: S,
@@ -74,12 +98,19 @@ macro_rules! float_element {
                 // SAFETY: keys are rows of 16 elements.
                 unsafe { s.$load(&*tile.add(d * (TILE * $bytes)).cast()) }
             }
-            const BYTES: usize = $bytes;
+            const IS_F32: bool = $bytes == 4;
+        }
+        // SAFETY: elements `i..i + 16` of a value are $bytes * 16 bytes of its padded row.
+        unsafe impl Values for $name {
             const IS_F32: bool = $bytes == 4;
             #[inline(always)]
-            unsafe fn value<S: Isa>(s: S, at: *const u8) -> S::V {
-                // SAFETY: the caller passes a pointer to 16 elements.
-                unsafe { s.$load(&*at.cast()) }
+            fn offset(i: usize) -> usize {
+                $bytes * i
+            }
+            #[inline(always)]
+            unsafe fn value<S: Isa>(s: S, at: *const u8, i: usize) -> S::V {
+                // SAFETY: the caller passes a value with these 16 elements.
+                unsafe { s.$load(&*at.add(Self::offset(i)).cast()) }
             }
         }
     };
@@ -87,9 +118,48 @@ macro_rules! float_element {
 float_element!(F32, 4, load_f32);
 float_element!(F16, 2, load_f16);
 
+/// Scores of keys in blocks of 32 dimensions: for each block, the exact codes times the query in order of dimension, then
+/// one fma with the scale. `codes` gives the codes of dimension `i` of block `block`.
+///
+/// # Safety
+///
+/// `codes` and the key scales are inside a tile for each block of the layout, and `to` has room for `16 * N` floats each.
+#[inline(always)]
+unsafe fn block_scores<S: Isa, const R: usize, const N: usize>(
+    s: S,
+    tiles: [Tile; N],
+    layout: HeadLayout,
+    queries: &[&[f32]; R],
+    to: [*mut f32; R],
+    codes: impl Fn(*const u8, usize, usize) -> S::V,
+) {
+    // SAFETY: after the keys come one row of 16 f16 per block; each query has `dim` elements.
+    unsafe {
+        let mut acc = [[s.splat(0.0); R]; N];
+        for block in 0..layout.blocks() {
+            let mut sums = [[s.splat(0.0); R]; N];
+            for i in 0..32.min(layout.dim - block * 32) {
+                for (tile, sums) in tiles.iter().zip(&mut sums) {
+                    let key = codes(tile.at, block, i);
+                    for (sum, q) in sums.iter_mut().zip(queries) {
+                        *sum = key.fma(s.splat(*q.get_unchecked(block * 32 + i)), *sum);
+                    }
+                }
+            }
+            for (tile, (acc, sums)) in tiles.iter().zip(acc.iter_mut().zip(sums)) {
+                let scale = s.load_f16(&*tile.at.add(layout.key_scales() + block * TILE * 2).cast());
+                for (acc, sum) in acc.iter_mut().zip(sums) {
+                    *acc = sum.fma(scale, *acc);
+                }
+            }
+        }
+        store_all(acc, to);
+    }
+}
+
 pub struct Q8;
-// SAFETY: `scores` stores a vector per tile and query; reads are inside the tile, as argued at each block.
-unsafe impl Element for Q8 {
+// SAFETY: `block_scores` stores a vector per tile and query; a block is 32 rows of 16 bytes.
+unsafe impl Keys for Q8 {
     #[inline(always)]
     unsafe fn scores<S: Isa, const R: usize, const N: usize>(
         s: S,
@@ -98,27 +168,11 @@ unsafe impl Element for Q8 {
         queries: &[&[f32]; R],
         to: [*mut f32; R],
     ) {
-        // SAFETY: keys are `dim` rows of 16 bytes, then one row of 16 f16 per 32 rows; each query has `dim` elements.
+        // SAFETY: the keys of a tile are `dim` rows of 16 bytes, and `block * 32 + i` is below `dim`.
         unsafe {
-            let mut acc = [[s.splat(0.0); R]; N];
-            for block in 0..layout.blocks() {
-                let mut sums = [[s.splat(0.0); R]; N];
-                for d in block * 32..layout.dim.min(block * 32 + 32) {
-                    for (tile, sums) in tiles.iter().zip(&mut sums) {
-                        let key = s.load_i8(&*tile.at.add(d * TILE).cast());
-                        for (sum, q) in sums.iter_mut().zip(queries) {
-                            *sum = key.fma(s.splat(*q.get_unchecked(d)), *sum);
-                        }
-                    }
-                }
-                for (tile, (acc, sums)) in tiles.iter().zip(acc.iter_mut().zip(sums)) {
-                    let scale = s.load_f16(&*tile.at.add(layout.key_scales() + block * TILE * 2).cast());
-                    for (acc, sum) in acc.iter_mut().zip(sums) {
-                        *acc = sum.fma(scale, *acc);
-                    }
-                }
-            }
-            store_all(acc, to);
+            block_scores(s, tiles, layout, queries, to, |tile, block, i| {
+                s.load_i8(&*tile.add((block * 32 + i) * TILE).cast())
+            });
         }
     }
     #[inline(always)]
@@ -129,19 +183,76 @@ unsafe impl Element for Q8 {
             s.load_i8(&*tile.add(d * TILE).cast()).mul(scale)
         }
     }
-    const BYTES: usize = 1;
+}
+// SAFETY: a value is a padded row of bytes.
+unsafe impl Values for Q8 {
     #[inline(always)]
-    unsafe fn value<S: Isa>(s: S, at: *const u8) -> S::V {
-        // SAFETY: the caller passes a pointer to 16 elements.
-        unsafe { s.load_i8(&*at.cast()) }
+    fn offset(i: usize) -> usize {
+        i
+    }
+    #[inline(always)]
+    unsafe fn value<S: Isa>(s: S, at: *const u8, i: usize) -> S::V {
+        // SAFETY: the caller passes a value with these 16 elements.
+        unsafe { s.load_i8(&*at.add(i).cast()) }
     }
     #[inline(always)]
     unsafe fn value_scale(tile: *const u8, layout: HeadLayout, position: usize, i: usize) -> f32 {
-        // SAFETY: after the values come 16 rows of `blocks` f16.
+        // SAFETY: the caller passes a tile of a layout with scales.
+        unsafe { scale_at(tile, layout, position, i) }
+    }
+}
+
+pub struct Q4;
+// SAFETY: `block_scores` stores a vector per tile and query; a block is 16 rows of 16 bytes.
+unsafe impl Keys for Q4 {
+    #[inline(always)]
+    unsafe fn scores<S: Isa, const R: usize, const N: usize>(
+        s: S,
+        tiles: [Tile; N],
+        layout: HeadLayout,
+        queries: &[&[f32]; R],
+        to: [*mut f32; R],
+    ) {
+        // SAFETY: the keys of a tile are `16 * blocks` rows of 16 bytes.
         unsafe {
-            le_f16(tile.add(layout.value_scales() + (position * layout.blocks() + i / 32) * 2).cast::<[u8; 2]>().read())
+            block_scores(s, tiles, layout, queries, to, |tile, block, i| {
+                nibbles(s, &*tile.add((block * 16 + i % 16) * TILE).cast(), i >= 16)
+            });
         }
     }
+    #[inline(always)]
+    unsafe fn keys<S: Isa>(s: S, tile: *const u8, layout: HeadLayout, d: usize) -> S::V {
+        let (block, i) = (d / 32, d % 32);
+        // SAFETY: each block is 16 rows of 16 bytes; after all of them comes one row of 16 f16 per block.
+        unsafe {
+            let scale = s.load_f16(&*tile.add(layout.key_scales() + block * TILE * 2).cast());
+            nibbles(s, &*tile.add((block * 16 + i % 16) * TILE).cast(), i >= 16).mul(scale)
+        }
+    }
+}
+// SAFETY: a value is a row of 16 bytes per block, which hold elements 0 to 15 and 16 to 31 of the block.
+unsafe impl Values for Q4 {
+    #[inline(always)]
+    fn offset(i: usize) -> usize {
+        i / 32 * 16
+    }
+    #[inline(always)]
+    unsafe fn value<S: Isa>(s: S, at: *const u8, i: usize) -> S::V {
+        // SAFETY: the caller passes a value with these 16 elements.
+        unsafe { nibbles(s, &*at.add(Self::offset(i)).cast(), i & 16 != 0) }
+    }
+    #[inline(always)]
+    unsafe fn value_scale(tile: *const u8, layout: HeadLayout, position: usize, i: usize) -> f32 {
+        // SAFETY: the caller passes a tile of a layout with scales.
+        unsafe { scale_at(tile, layout, position, i) }
+    }
+}
+
+/// The low or high four bits of 16 bytes, minus 8.
+#[inline(always)]
+fn nibbles<S: Isa>(s: S, bytes: &[u8; 16], high: bool) -> S::V {
+    let shift = if high { 4 } else { 0 };
+    s.load_i8(&bytes.map(|byte| ((byte >> shift) & 15).wrapping_sub(8)))
 }
 
 /// Stores the scores of `N` tiles, tile after tile, for each row.

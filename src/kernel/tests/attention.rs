@@ -138,7 +138,7 @@ fn attention_across() {
 #[test]
 fn attention() {
     let mut random = Random(17);
-    for kind in [KvType::F32, KvType::F16, KvType::Q8_0] {
+    for kind in KvType::ALL {
         for dim in [8, 12, 14, 24, 48, 64, 128] {
             for group in 1..=8 {
                 for data in [Data::Plain, Data::Plain, Data::Extreme, Data::Wild] {

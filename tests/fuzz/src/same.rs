@@ -25,7 +25,7 @@ const MOST: usize = 32 << 20;
 impl Run {
     /// The plan, if a fuzzer can afford it.
     pub fn plan(&self, gguf: &Gguf<'_>) -> Option<Plan> {
-        let kv = [KvType::F32, KvType::F16, KvType::Q8_0][usize::from(self.kv) % 3];
+        let kv = KvType::ALL[usize::from(self.kv) % KvType::ALL.len()];
         let (context, batch) = (1 + usize::from(self.context) % 64, 1 + usize::from(self.batch) % 16);
         let options = Options::new().context(context).batch(batch).kv(kv);
         let plan = Plan::new(gguf, options).ok()?;

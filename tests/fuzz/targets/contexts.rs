@@ -37,7 +37,7 @@ type Entry = (Context, Vec<u32>);
 fuzz_target!(|case: Case| {
     let gguf = Gguf::parse(model(case.family.into())).expect("a correct file");
     let model = Model::new(&gguf).expect("a correct model");
-    let kv = [KvType::F32, KvType::F16, KvType::Q8_0][usize::from(case.kv) % 3];
+    let kv = KvType::ALL[usize::from(case.kv) % KvType::ALL.len()];
     let context = 1 + usize::from(case.context) % 64;
     let options = Options::new().context(context).batch(1 + usize::from(case.batch) % 12).kv(kv);
     let shared = options.contexts(1 + usize::from(case.contexts) % 6).pages(1 + usize::from(case.pages) % 16);

@@ -44,7 +44,7 @@ fuzz_target!(|case: Case| {
     };
     let Ok(gguf) = Gguf::parse(&bytes) else { return };
     let Ok(model) = Model::new(&gguf) else { return };
-    let kv = [KvType::F32, KvType::F16, KvType::Q8_0][usize::from(case.kv) % 3];
+    let kv = KvType::ALL[usize::from(case.kv) % KvType::ALL.len()];
     let (context, batch) = (1 + usize::from(case.context) % 64, 1 + usize::from(case.batch) % 12);
     let options = Options::new().context(context).batch(batch).kv(kv);
     let options = options.contexts(1 + usize::from(case.contexts) % 8).pages(usize::from(case.pages) % 24);

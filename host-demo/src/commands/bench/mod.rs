@@ -148,6 +148,8 @@ fn measure(args: &Args, model: &ModelArgs, threads: usize, sequences: usize) -> 
                 Kv::F32 => 4 * 34,
                 Kv::F16 => 2 * 34,
                 Kv::Q8_0 => 36 + 1,
+                Kv::Q8_0Q4_0 => 28,
+                Kv::Q4_0 => 19 + 1,
             };
             let task = profile::Task {
                 gguf: &gguf,
