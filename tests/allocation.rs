@@ -66,7 +66,7 @@ fn loading_and_running_allocate_nothing() {
     let mut files: Vec<_> = FAMILIES.iter().map(|family| tiny(family).build()).collect();
     files.extend(["Q8_0", "Q4_0"].map(|kind| quantized(tiny("llama"), kind).build()));
     for file in files {
-        for kv in [KvType::F32, KvType::F16, KvType::Q8_0] {
+        for kv in KvType::ALL {
             let (calls_of_load, (gguf, plan)) = calls(|| {
                 let gguf = Gguf::parse(&file).unwrap();
                 let options = Options::new().context(48).batch(8).kv(kv).workers(1);

@@ -160,7 +160,7 @@ fn attention() {
 #[test]
 fn values_in_keys() {
     let mut random = Random(47);
-    for kind in [KvType::F32, KvType::F16, KvType::Q8_0] {
+    for kind in KvType::ALL {
         for (dim, value) in [(8, 4), (40, 20), (72, 64), (24, 23)] {
             let (group, tokens, position, window) =
                 (random.pick(&[1, 2, 5, 8]), random.pick(&[1, 3]), random.below(90), random.pick(&[usize::MAX, 20]));

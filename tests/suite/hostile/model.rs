@@ -359,7 +359,7 @@ fn extreme_options() {
     let models = FAMILIES.map(tiny).into_iter().chain(DECODERS.map(decoder));
     for bytes in models.map(|file| file.build()) {
         let gguf = Gguf::parse(&bytes).unwrap();
-        for kv in [KvType::F32, KvType::F16, KvType::Q8_0] {
+        for kv in KvType::ALL {
             for &context in values {
                 for &batch in values {
                     for &workers in values {
