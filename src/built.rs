@@ -197,7 +197,7 @@ abilities! {
     EXPERTS_BESIDE,
     /// Routers that read the layer's input.
     EARLY_ROUTER,
-    /// What only Llama 4 has: attention within chunks, norms of queries and keys without weights, weighted inputs of
+    /// Llama 4's features: attention within chunks, norms of queries and keys without weights, weighted inputs of
     /// experts.
     LLAMA4,
 }

@@ -12,7 +12,7 @@ use common::run::Run;
 use common::tiny::tiny_llama;
 use common::variants::{FAMILIES, quantized, tiny};
 
-/// Whether this test was built with a feature.
+/// True if this test was built with a feature.
 fn has(feature: &str) -> bool {
     macro_rules! any {
         ($($name:literal)*) => { match feature { $($name => cfg!(feature = $name),)* _ => panic!("{feature}?") } };

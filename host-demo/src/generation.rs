@@ -79,7 +79,7 @@ pub struct Outcome {
     /// The new tokens, without the end token.
     pub ids: Vec<TokenId>,
     pub end: End,
-    /// Whether the text matches the grammar, if there is one. A text that was cut off does not.
+    /// True if the text matches the grammar, if there is one. A truncated text does not.
     pub is_whole: bool,
     pub prefill: Duration,
     /// Number of passes after the prompt's, and their time including sampling.

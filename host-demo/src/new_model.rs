@@ -31,7 +31,7 @@ pub fn write_converted(path: &Path, write: impl FnOnce(&mut NewFile) -> Result<(
     Ok(note)
 }
 
-/// Whether the file at `path` is a model that runs, with a vocabulary, if it has one, that can be used.
+/// Checks that the file at `path` is a supported model, and that its vocabulary, if it has one, is supported.
 fn opens(path: &Path) -> Result<()> {
     let file = ModelFile::open(Some(path))?;
     let gguf = Gguf::parse(&file)?;

@@ -529,7 +529,7 @@ impl<'g, 'a> Keys<'g, 'a> {
         }
     }
 
-    /// Whether q, k and v of a layer are one tensor or three.
+    /// Detects the layout of a layer's q, k and v: one tensor or three.
     const fn qkv_layout(&self, spec: &mut Spec<'a>, index: usize) {
         if spec.gated_query {
             return;
@@ -541,7 +541,7 @@ impl<'g, 'a> Keys<'g, 'a> {
         }
     }
 
-    /// Whether gate and up of a layer of this width are one tensor or two.
+    /// Detects the layout of a layer's gate and up, for this width: one tensor or two.
     const fn gate_layout(&self, spec: &mut Spec<'a>, index: usize, width: usize) {
         if spec.experts.is_some() || matches!(spec.gate, Gate::None) {
             return;

@@ -67,11 +67,11 @@ parts! {
         Placement { post_norm: false, residual_norm: true, .. } => RESIDUAL_NORM;
     /// True if q, k and v are one matrix, `attn_qkv`.
     fused_qkv: bool = false, true => FUSED_QKV;
-    /// Whether each expert has tensors of its own, `ffn_up.E`.
+    /// True if each expert has its own tensors, `ffn_up.E`.
     separate_experts: bool = false, true => EXPERTS;
-    /// Whether gate and up of all experts are one tensor, `ffn_gate_up_exps`.
+    /// True if gate and up of all experts are one tensor, `ffn_gate_up_exps`.
     fused_experts: bool = false, true => EXPERTS;
-    /// Whether every layer has its own relative positions, not only the first.
+    /// True if every layer, not only the first, has its own relative positions.
     own_biases: bool = false, true => RELATIVE_POSITIONS;
     /// Norms of q and k, before rope.
     qk_norm: QkNorm = QkNorm::None,

@@ -736,7 +736,7 @@ impl Role {
         }
     }
 
-    /// Whether rows of its tensor are looked up instead of multiplied.
+    /// True if rows of its tensor are looked up instead of multiplied.
     pub(super) const fn is_lookup(self) -> bool {
         matches!(self, Self::TokenEmbd | Self::PositionEmbd | Self::TokenTypes | Self::PerLayerTokenEmbd)
     }

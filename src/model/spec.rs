@@ -100,7 +100,7 @@ pub struct Spec<'a> {
     pub(super) separate_experts: bool,
     pub(super) fused_experts: bool,
     pub(super) own_biases: bool,
-    /// Whether matrices have factors on their products.
+    /// True if products of matrices have factors.
     pub(super) scaled: bool,
     /// Upper bound on the elements of vectors in F16 or BF16.
     pub(crate) half_vectors: usize,

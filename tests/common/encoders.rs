@@ -10,7 +10,7 @@ pub const LAYERS: [u64; 2] = [2, 3];
 /// before sublayers (as in the English-Hindi translator) and after them.
 pub const ENCODERS: [&str; 6] = ["bert", "gemma-embedding", "t5", "t5_gated", "unbiased", "post"];
 
-/// Whether a model has no decoder.
+/// True if a model has no decoder.
 pub fn is_alone(kind: &str) -> bool {
     matches!(kind, "bert" | "gemma-embedding")
 }

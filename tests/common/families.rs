@@ -54,16 +54,16 @@ pub const RECURRENT: [&str; 13] = [
 /// Sizes of the states: positions of the convolution, heads, groups, elements of a key and of a value.
 const TAPS: u64 = 4;
 const SSM: (u64, u64, u64, u64) = (4, 2, 8, 6);
-/// Of Mamba-1: channels, states of each, and the rank of the step. Neither is a multiple of sixteen.
+/// Sizes of Mamba-1: channels, states per channel, and the rank of the step. None is a multiple of sixteen.
 const SCAN: (u64, u64, u64) = (20, 18, 3);
 /// Ranks of RWKV-7: decay, learning rate, value mix, gate.
 const RANKS: [u64; 4] = [3, 5, 4, 6];
-/// Of latent attention: ranks of queries and of latent vectors, a key's two parts, a value.
+/// Sizes of latent attention: ranks of queries and of latent vectors, both parts of a key, a value.
 const LATENT: (u64, u64, u64, u64, u64) = (12, 10, 8, 4, 14);
 /// Streams of Gemma 3n, and the rank of its path beside attention.
 const ALTUP: (u64, u64) = (3, 7);
 
-/// Whether a family has local layers.
+/// True if a family has local layers.
 pub fn is_windowed(family: &str) -> bool {
     matches!(family, "gemma2" | "gemma3" | "gemma4" | "gemma3n" | "exaone4" | "gpt-oss")
 }
@@ -313,12 +313,12 @@ fn set_keys(file: &mut Builder, family: &str, architecture: &str) {
     }
 }
 
-/// Whether layers of a family have experts.
+/// True if a family has layers with experts.
 fn has_experts(family: &str) -> bool {
     matches!(family, "mixtral" | "gpt-oss" | "jamba") || family.contains("moe") || has_shared(family)
 }
 
-/// Whether a family has a shared expert.
+/// True if a family has a shared expert.
 fn has_shared(family: &str) -> bool {
     matches!(family, "qwen35moe" | "qwen3next" | "granitehybrid" | "nemotron_h_moe" | "deepseek2")
 }
@@ -456,7 +456,7 @@ fn layer_tensors(family: &str, layer: u64) -> Vec<(&'static str, Vec<u64>)> {
     tensors
 }
 
-/// Whether this layer has a dense feed-forward between those with experts.
+/// True if this layer has a dense feed-forward, between layers with experts.
 fn has_dense(family: &str, layer: u64) -> bool {
     match family {
         "lfm2moe" | "deepseek2" => layer == 0,
@@ -489,7 +489,7 @@ fn latent_tensors(family: &str) -> Vec<(&'static str, Vec<u64>)> {
     tensors
 }
 
-/// Whether a family has delta nets and gated queries.
+/// True if a family has delta nets and gated queries.
 fn is_delta(family: &str) -> bool {
     matches!(family, "qwen35" | "qwen35moe" | "qwen3next")
 }

@@ -20,7 +20,7 @@ pub fn fixture(path: &str) -> Option<Vec<u8>> {
     Some(read(&full))
 }
 
-/// One of llama.cpp's vocabularies.
+/// Reads a vocabulary of llama.cpp.
 pub fn vocabulary(name: &str) -> Option<Vec<u8>> {
     let path = |ending| -> Option<PathBuf> { Some(external()?.join(format!("tokenizers/ggml-vocab-{name}{ending}"))) };
     let plain = path(".gguf")?;

@@ -207,7 +207,7 @@ fn tokens_that_are_strange_but_harmless() {
     for kinds in [1i32, 2, 3, 4, 5, 7] {
         assert_eq!(built(file.clone(), |f| f.set("tokenizer.ggml.token_type", Meta::array([kinds; 13]))), Ok(()));
     }
-    // Of two tokens with the same text, the first one is used.
+    // If two tokens have the same text, the first one is used.
     file.set("tokenizer.ggml.token_type", Meta::array([1i32; 13])).set("tokenizer.ggml.add_space_prefix", false);
     let file = file.build();
     assert_eq!(Owned::new(&file).encode(b"a", Encode::TEXT), [5]);

@@ -39,18 +39,18 @@ fn f32_models_equal_transformers() {
     }
 }
 
-/// Whether a case has gated delta nets.
+/// True if a case has gated delta nets.
 fn is_delta(name: &str) -> bool {
     matches!(name, "qwen35moe" | "qwen3next")
 }
 
-/// Whether llama.cpp, too, is more than 1e-5 off, or a case has many thin layers.
+/// True if llama.cpp also deviates by more than 1e-5, or if a case has many thin layers.
 fn is_deep(name: &str) -> bool {
     matches!(name, "jamba" | "deepseek2_lite")
 }
 
-/// Compares with llama.cpp on the same quantized file. Both quantize activations, so neither gives the exact logits
-/// of the stored weights. Ours may deviate a tenth more.
+/// Compares with llama.cpp on the same quantized file. Since both programs quantize activations, neither gives the
+/// exact logits of the stored weights. Ours may deviate a tenth more.
 #[test]
 fn quantized_models_are_as_near_as_llama_cpp() {
     for (name, kinds) in [

@@ -112,7 +112,7 @@ fn any_number_of_workers() {
     }
 }
 
-/// Whether a model can go back to any position.
+/// True if a model can be rewound to any position.
 fn goes_back_anywhere(name: &str) -> bool {
     name != "window" && !is_windowed(name) && !RECURRENT.contains(&name)
 }

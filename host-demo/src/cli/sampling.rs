@@ -83,7 +83,7 @@ pub enum RngKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seed(Option<u64>);
 
-/// Whether penalties apply, and the steps after them.
+/// A list of sampling steps: true if penalties apply, and the steps after them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Samplers {
     penalties: bool,

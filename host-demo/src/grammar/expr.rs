@@ -25,7 +25,7 @@ pub enum Expr {
     Repeat(Box<Expr>, u32, Option<u32>),
     /// A reference to a rule.
     Rule(usize),
-    /// Intersection. Neither operand may contain a recursive rule.
+    /// Intersection. Its operands must not contain a recursive rule.
     Both(Box<Expr>, Box<Expr>),
     /// Difference: texts of the first that the second does not match.
     Minus(Box<Expr>, Box<Expr>),

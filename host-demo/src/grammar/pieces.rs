@@ -1,4 +1,4 @@
-//! Grammars put together from texts, tokens and schemas: answers around which a model writes marks of its own.
+//! Grammars assembled from texts, tokens and schemas, for answers with a model's own marks.
 
 use anyhow::Result;
 use serde_json::Value;
@@ -7,29 +7,29 @@ use super::budget::Budget;
 use super::expr::{Chars, Expr, Rules};
 use super::{compile, schema};
 
-/// What a stretch of an answer may be.
+/// A piece of an answer.
 #[derive(Clone, Debug)]
 pub enum Piece {
     Text(String),
     /// This token.
     Token(u32),
-    /// Any number of tokens other than this.
+    /// Any number of tokens other than this one.
     NotToken(u32),
-    /// Any text in which this one does not occur.
+    /// Any text that does not contain this one.
     Without(String),
-    /// The same, with a least and a greatest number of characters.
+    /// The same, with a minimum and a maximum number of characters.
     Between(String, u32, Option<u32>),
-    /// A value that a schema describes, as JSON.
+    /// A JSON value that matches a schema.
     Schema(Value),
     Seq(Vec<Piece>),
     Alt(Vec<Piece>),
-    /// A number of times, at least the first and at most the second.
+    /// A repetition, with a minimum and a maximum count.
     Repeat(Box<Piece>, u32, u32),
-    /// These in order, those that are not required as one likes, with the second between any two.
+    /// These pieces in order, separated by the last one. A piece with `false` is optional.
     Members(Vec<(Piece, bool)>, Box<Piece>),
 }
 
-/// The table of a grammar.
+/// Returns the table of a grammar.
 pub fn from_pieces(piece: &Piece) -> Result<Vec<u8>> {
     let budget = Budget::new();
     let mut rules = Rules::default();
@@ -72,13 +72,13 @@ fn read(piece: &Piece, rules: &mut Rules, budget: &Budget) -> Result<Expr> {
     })
 }
 
-/// Any text in which `text` does not occur.
+/// Any text that does not contain `text`.
 fn without(text: &str) -> Expr {
     let any = || Expr::Chars(Chars::any()).repeat(0, None);
     Expr::Minus(Box::new(any()), Box::new(Expr::seq([any(), Expr::text(text), any()])))
 }
 
-/// Numbers the rules that an expression names from `first` on.
+/// Adds `first` to the rule numbers in an expression.
 fn shift(expr: &mut Expr, first: usize) {
     match expr {
         Expr::Rule(rule) => *rule += first,

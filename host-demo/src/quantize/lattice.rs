@@ -354,8 +354,8 @@ impl<const D: usize> Lattice<D> {
         block
     }
 
-    /// Splits weights into magnitudes and sign bits. Where the number of negative signs must be even, the least
-    /// important weight gets the wrong sign and a negative magnitude.
+    /// Splits weights into magnitudes and sign bits. If the number of negative signs must be even, the least important
+    /// weight gets the wrong sign and a negative magnitude.
     fn signs(&self, x: &[f32], weights: &[f32], magnitudes: &mut [f32], signs: &mut [u8]) {
         let eights = x.chunks_exact(8).zip(weights.chunks_exact(8)).zip(magnitudes.chunks_exact_mut(8));
         for (((x, weights), magnitudes), signs) in eights.zip(signs) {

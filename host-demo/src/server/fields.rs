@@ -9,9 +9,9 @@ use super::error::ApiError;
 enum Neutral {
     /// Absent, null, false, or empty.
     Empty,
-    /// As for `Empty`, or this number.
+    /// The values of `Empty`, or this number.
     Number(f64),
-    /// As for `Empty`, or this text.
+    /// The values of `Empty`, or this text.
     Text(&'static str),
 }
 

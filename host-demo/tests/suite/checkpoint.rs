@@ -1,5 +1,5 @@
-//! Checkpoints of other programs, converted: the tensors and metadata that llama.cpp's converter writes, and the tokens
-//! that transformers generates.
+//! Converts checkpoints of other programs, and compares tensors and metadata with llama.cpp's converter, and generated
+//! tokens with transformers.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,12 +10,12 @@ use serde_json::Value;
 
 use crate::common::{committed, error, json, path, stdout};
 
-/// A checkpoint of the repository.
+/// Path of a checkpoint in the repository.
 fn checkpoint(name: &str) -> PathBuf {
     committed("tests/fixtures/convert").join(name)
 }
 
-/// Converts a checkpoint, with further arguments.
+/// Converts a checkpoint with additional arguments.
 fn converted(name: &str, more: &[&str], directory: &Path) -> PathBuf {
     let output = directory.join(format!("{name}.gguf"));
     stdout(&[&["convert", "hf", path(&checkpoint(name)), path(&output)], more].concat());
@@ -53,7 +53,7 @@ fn value(meta: &Meta<'_>) -> Value {
     }
 }
 
-/// As Python writes a list.
+/// Formats a value as Python prints a list.
 fn python(value: &Value) -> String {
     match value {
         Value::Array(all) => format!("[{}]", all.iter().map(python).collect::<Vec<_>>().join(", ")),
@@ -92,7 +92,7 @@ fn tensors_and_metadata_are_llama_cpps() {
     }
 }
 
-/// What transformers 5.24 generates greedily.
+/// The tokens that transformers 5.24 generates greedily.
 #[test]
 fn the_tokens_are_those_of_transformers() {
     let directory = tempfile::tempdir().unwrap();
@@ -142,13 +142,13 @@ fn types_are_chosen() {
         let bytes = fs::read(file).unwrap();
         let gguf = Gguf::parse(&bytes).unwrap();
         let kind_of = |name: &str| format!("{:?}", gguf.tensor(name).unwrap().kind);
-        // Rows of 64 are no whole blocks of K-quants: the substitute is llama-quantize's.
+        // A row of 64 is not a multiple of a K-quant's block: the substitute is llama-quantize's.
         assert_eq!(kind_of("blk.0.attn_q.weight"), want, "{kind}");
         assert_eq!(kind_of("blk.0.attn_norm.weight"), "F32");
     }
 }
 
-/// A checkpoint of nanoGPT's, with GPT-2's logits by transformers.
+/// A checkpoint of nanoGPT, with GPT-2's logits from transformers.
 #[test]
 fn torch_files_are_read_without_running_them() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
 //! Runs the binary as a user does.
-#![allow(dead_code)] // each test program takes what it needs
+#![allow(dead_code)] // No test program uses all of it.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -1,13 +1,13 @@
-//! Models that say a given script by ordinary decoding: one-hot embeddings, no attention to speak of, and a head that maps
-//! each token to the next one of the script.
+//! Models that generate a given script by ordinary decoding: one-hot embeddings, attention without effect, and a head
+//! that maps each token to the next one of the script.
 
 use std::path::Path;
 
 /// A script and its vocabulary.
 pub struct Scripted<'s> {
-    /// The tokens of the answer, each once.
+    /// The tokens of the answer, without repetitions.
     pub script: &'s [&'s str],
-    /// The tokens that are control tokens, and those that are user-defined.
+    /// The control tokens, and the user-defined tokens.
     pub control: &'s [&'s str],
     pub user: &'s [&'s str],
     pub template: &'s str,
@@ -59,7 +59,7 @@ impl File {
 }
 
 impl Scripted<'_> {
-    /// The tokens with their types, and the ids of the script.
+    /// Returns the tokens with their types, and the ids of the script.
     fn vocabulary(&self) -> (Vec<(String, i32)>, Vec<usize>) {
         let mut tokens = vec![("<unk>".to_string(), 2), ("<s>".to_string(), 3), ("</s>".to_string(), 3)];
         tokens.extend((0..256).map(|byte| (format!("<0x{byte:02X}>"), 6)));

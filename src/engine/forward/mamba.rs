@@ -129,7 +129,7 @@ impl Selective<'_> {
         }
     }
 
-    /// Where in what the channels are projected to the low-rank step is, what they write and what they read.
+    /// Offsets in a row of projections: the low-rank step, the inputs of the states, and their outputs.
     fn places(&self) -> [usize; 3] {
         let (rank, states) = (self.mixer.ranks[0], self.mixer.keys);
         if self.mixer.shared > 1 { [2 * states, 0, states] } else { [0, rank, rank + states] }

@@ -96,7 +96,7 @@ fn main() -> ! {
     }
 }
 
-/// Nothing here panics, and the linker proves it: this calls a function that does not exist.
+/// The linker proves that the program cannot panic: this handler calls a function that does not exist.
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo) -> ! {
     unsafe extern "C" {

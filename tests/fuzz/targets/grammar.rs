@@ -16,7 +16,7 @@ struct Case {
     nodes: List<Node, 12>,
     root: u8,
     tokens: bool,
-    /// Which of the tokens that are allowed comes next; each asks about all of them.
+    /// Choices among the allowed tokens. Each step checks all tokens.
     text: List<u8, 4>,
     damage: Option<(u8, u32)>,
 }

@@ -16,7 +16,7 @@ struct Case {
     pre: u8,
     /// Pieces, each with a score and a type.
     tokens: List<(List<u8, 6>, i8, u8), 60>,
-    /// Whether the 256 byte tokens come first.
+    /// True if the vocabulary begins with the 256 byte tokens.
     bytes: bool,
     merges: List<(u8, u8), 40>,
     settings: List<(u8, u8), 6>,

@@ -611,7 +611,7 @@ fn token_ids_outside_the_vocabulary() {
         assert_eq!(session.prefill(&[1, 2, token]), expected);
         assert_eq!(session.prefill_all(&[token, 1], |_, _| panic!("ran")), expected);
     }
-    // Nothing has been run.
+    // The session is unchanged.
     assert_eq!((session.position(), session.logits()), (2, &before[..]));
     session.decode(vocab - 1).unwrap();
 }

@@ -1,4 +1,4 @@
-//! Calls in every dialect: what its grammar allows is read back as calls of these functions.
+//! Calls in every dialect: every text that its grammar allows is parsed as calls of these functions.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ fn tools() -> Tools {
     Tools::of(&[function("get_weather", weather), function("get_time", json!({ "type": "object", "properties": {} }))])
 }
 
-/// The calls of an answer, and whether there is anything else.
+/// Returns the calls of an answer, and true if it contains anything else.
 fn read(dialect: &Arc<Dialect>, tools: &Arc<Tools>, prompt: &str, text: &str) -> (Vec<(String, Value)>, bool) {
     let mut reader = Reader::new(dialect.clone(), tools.clone(), prompt);
     let mut parts = Vec::new();
@@ -75,7 +75,7 @@ fn every_dialect_reads_its_own_grammar() {
             let (calls, has_more) = read(&dialect, &tools, prompt, &text);
             assert!(!calls.is_empty() && !has_more, "{family}: {text:?}");
             check(family, &text, &calls);
-            // After the mark the same grammar holds without it.
+            // After the mark, the same grammar applies without it.
             if let Own::Form(at) = own {
                 let trigger = dialect.calls[at].trigger();
                 let rest = after(Constraint { dialect: &dialect, marks: &marks }.calls(&all, true), trigger);

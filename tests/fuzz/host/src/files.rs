@@ -80,7 +80,7 @@ impl Checkpoint {
         once(vocab * dim).chain(layers).chain((!self.tied).then_some(vocab * dim)).collect()
     }
 
-    /// Whether the checkpoint is correct: its weights are whole groups.
+    /// True if the checkpoint is valid: its weights are whole groups.
     pub fn is_right(&self) -> bool {
         self.version % 3 < 2 || self.matrices().iter().all(|count| count.is_multiple_of(self.group()))
     }
