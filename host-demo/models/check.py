@@ -1,11 +1,12 @@
 """Counts the stories of the built-in model that lose the thread: a name, a pronoun or a thing is swapped for another.
 
     python check.py --arenite ../../target/release/arenite [--model stories.gguf] [--stories 100] [--first 0] [--show]
-    python check.py --grammar                   the grammar's own stories: how often the checker is wrong
+    python check.py --grammar                   the grammar's own stories: measures the checker's error
 
-It knows the grammar. A story has one hero and at most one friend, of different genders and of one world; an elder is of the
-friend's gender; a kind of animal stays with its name. What a plot's head binds (a ball, say) keeps its value. It does not
-see everything, and what it says of the grammar's own stories is its error.
+The checker relies on the grammar: a story has one hero and at most one friend, with different genders and from the same
+world; an elder has the friend's gender; an animal's species stays with its name; and values bound by a plot's head (for
+example a ball) do not change. It does not find every fault. Its error is the share of faults reported in the grammar's own
+stories.
 """
 
 import argparse
@@ -28,7 +29,7 @@ PRONOUNS = {"she": {"she", "her", "hers", "herself"}, "he": {"he", "him", "his",
 
 
 def words(text):
-    """Without the Will that begins a question."""
+    """Removes the Will at the start of a question."""
     return re.findall(r"[A-Za-z']+", re.sub(r"\bWill (?=(you|he|she|it|we|they|I|the|that|there|this|my|our)\b)", "will ", text))
 
 
@@ -58,13 +59,13 @@ def pronoun_faults(text):
             found = words(sentence)
             here = {(GENDER | ELDER)[word] for word in found if word in GENDER or word in ELDER}
             first = next((word for word in found if word in GENDER), None)
-            # "Lily put on his hat": nobody but Lily was named in the paragraph yet.
+            # "Lily put on his hat": the paragraph has named only Lily so far.
             if first and found[0] == first and len(here) == 1 and seen <= here:
                 others = PRONOUNS["he" if GENDER[first] == "she" else "she"]
                 if wrong := [word for word in found if word in others]:
                     yield f"{first} and '{wrong[0]}': {sentence.strip()}"
             seen |= here
-            # Others, whom a plot brings, have pronouns, too.
+            # Other persons in a plot have pronouns, too.
             if re.search(r"\b(man|woman|king|queen|farmer|teacher|neighbor|boy|girl|[a-z]+er)\b", sentence):
                 seen |= {"she", "he"}
             for name in set(found) & set(GENDER):
@@ -84,7 +85,7 @@ def grams(text):
 
 
 class Plot:
-    """What tells a plot's stories from others, and the values that its head binds."""
+    """The 4-grams that identify a plot's stories, and the values that its head binds."""
 
     def __init__(self, plot, rng):
         world, (head, body) = plot[0], plot[1:]
@@ -104,7 +105,7 @@ class Plot:
             text = "\n\n".join(stories.polish(stories.expand(p, bound, its, rng)) for p in body)
             self.grams |= grams(text)
             told.append(text)
-        # Values that the plot itself has beside each other say nothing.
+        # Values that occur together in the plot itself are not evidence.
         for text in told:
             often.update(self.pairs(text))
         self.allowed = set(often)
@@ -132,7 +133,7 @@ def thing_faults(text, plots):
 # --- stories told, and counted -------------------------------------------------------------
 
 def told(arenite, model, seeds, **sampling):
-    """What the model tells with these seeds: many at once. Stories without an end are None."""
+    """Generates stories with these seeds in parallel. A story without an end is None."""
     with tempfile.TemporaryDirectory() as folder:
         lines, answers = Path(folder, "lines"), Path(folder, "answers")
         body = {"prompt": "", "max_tokens": 500, **sampling}
@@ -149,7 +150,7 @@ def faults(text, plots):
 
 
 def failures(texts, plots):
-    """Of each plot, the share of its stories that lose the thread. (Those without an end are no plot's.)"""
+    """The share of stories that lose the thread, for each plot. Stories without an end are not counted."""
     told, wrong = Counter(), Counter()
     for text in filter(None, texts):
         plot = plot_of(text, plots)

@@ -2,7 +2,7 @@
 
     python hybrid.py [--steps N] [--threads N] [--state FILE] [--out hybrid.gguf]
 
-Its stories, tokenizer and training are those of train.py; its layers are LFM2's. Every seed is fixed.
+Stories, tokenizer and training are shared with train.py; the layers are LFM2's. All seeds are fixed.
 """
 
 import math
@@ -15,8 +15,9 @@ from torch import nn
 import stories
 import train
 
-# Ten of the plots, and six names of each list: what so few weights can learn well. The giant vegetable, the soup, the fallen
-# star, the berries, the picnic, the little cloud, the old toy; and for animals the race, the bridge, and the new friend.
+# Ten plots, and six names of each list, are as much as so few weights can learn well. The plots: the giant vegetable,
+# the soup, the fallen star, the berries, the picnic, the little cloud, the old toy; and with animals the race, the
+# bridge, and the new friend.
 stories.PLOTS[:] = [stories.PLOTS[i] for i in (17, 18, 19, 25, 27, 37, 39, 14, 36, 3)]
 for words in (stories.GIRLS, stories.BOYS, stories.SHE_ANIMALS, stories.HE_ANIMALS, stories.KINDS):
     del words[6:]
@@ -32,7 +33,7 @@ def is_convolution(layer):
 
 
 def rope(x):
-    """Turns the halves of each head."""
+    """Rotates the halves of each head."""
     rates = ROPE_BASE ** (-torch.arange(0, HEAD, 2) / HEAD)
     angles = torch.arange(x.shape[-2])[:, None] * rates
     (a, b), cos, sin = x.chunk(2, -1), angles.cos(), angles.sin()
@@ -82,13 +83,13 @@ class Block(nn.Module):
 
 
 class Hybrid(nn.Module):
-    """Its parameters bear the names of a GGUF file's tensors. The head is the embedding."""
+    """The parameters have the names of GGUF tensors. The head is the embedding."""
 
     def __init__(self):
         super().__init__()
         self.token_embd = nn.Embedding(VOCAB, DIM)
         self.blk = nn.ModuleList(Block(layer) for layer in range(LAYERS))
-        self.token_embd_norm = nn.RMSNorm(DIM, EPS)  # the last norm, by LFM2's name
+        self.token_embd_norm = nn.RMSNorm(DIM, EPS)  # the last norm, with LFM2's name
         for name, p in self.named_parameters():
             if p.dim() == 2:
                 into = name.endswith(("attn_output.weight", "ffn_down.weight", "out_proj.weight"))

@@ -1,6 +1,6 @@
-"""A little grammar that writes English sentences with their Hindi: what `translator.py` learns beside real pairs.
+"""A small grammar that generates English sentences with their Hindi translations, used by `translator.py` for training.
 
-    python phrases.py 20        # some of them
+    python phrases.py 20        # prints some of them
 """
 
 import random
@@ -10,7 +10,7 @@ import sys
 # --- people ----------------------------------------------------------------------------------
 
 class Who:
-    """A subject. `kind` says how a Hindi verb agrees: m, f (singular), M, F (plural or polite), i (I), t (you)."""
+    """A subject. `kind` is the agreement of a Hindi verb: m, f (singular), M, F (plural or polite), i (I), t (you)."""
     def __init__(self, english, hindi, agent, dative, possessive, kind, female=False, be="is"):
         self.english, self.hindi, self.agent, self.dative = english, hindi, agent, dative
         self.possessive, self.kind, self.female, self.be = possessive, kind, female, be
@@ -25,7 +25,7 @@ class Who:
 
     @property
     def ending(self):
-        """Of participles: ता ते ती."""
+        """The ending of participles: ता, ते, ती."""
         return "ी" if self.female else "ा" if self.kind in "mi" else "े"
 
     @property
@@ -87,7 +87,7 @@ def subject(rng):
 
 
 def somebody(rng, objects):
-    """An object: English, and the Hindi oblique with which को goes."""
+    """An object: English, and the Hindi oblique used with को."""
     kind = rng.random()
     if kind < 0.35:
         pronouns = [("me", "मुझ"), ("you", "तुम"), ("him", "उस"), ("her", "उस"), ("us", "हम"), ("them", "उन")]
@@ -117,7 +117,7 @@ VERBS = {
     "हँस": ("हँसा", "हँसे", "हँसी"), "रो": ("रोया", "रोए", "रोई"), "बेच": ("बेचा", "बेचे", "बेची"), "खोल": ("खोला", "खोले", "खोली"),
     "ढूँढ": ("ढूँढा", "ढूँढे", "ढूँढी"), "भूल": ("भूला", "भूले", "भूली"), "नाच": ("नाचा", "नाचे", "नाची"), "लौट": ("लौटा", "लौटे", "लौटी"), "समझ": ("समझा", "समझे", "समझी"),
 }
-# English: third person, past, -ing, where they are not regular.
+# English: irregular third person, past and -ing forms.
 IRREGULAR = {
     "go": ("goes", "went", "going"), "eat": ("eats", "ate", "eating"), "drink": ("drinks", "drank", "drinking"),
     "see": ("sees", "saw", "seeing"), "read": ("reads", "read", "reading"), "write": ("writes", "wrote", "writing"),
@@ -132,7 +132,8 @@ IRREGULAR = {
     "dance": ("dances", "danced", "dancing"), "use": ("uses", "used", "using"),
     "miss": ("misses", "missed", "missing"), "smoke": ("smokes", "smoked", "smoking"), "wash": ("washes", "washed", "washing"),
 }
-# English verb and rest, Hindi before the verb, its stem, and with what its perfective agrees: m, M, f an object; - the subject.
+# English verb and complement, Hindi before the verb, its stem, and the agreement of its perfective: m, M, f with an object; -
+# with the subject.
 ACTS = [
     ("go", "to school", "स्कूल", "जा", "-"), ("go", "to the market", "बाज़ार", "जा", "-"), ("go", "home", "घर", "जा", "-"),
     ("go", "to Delhi", "दिल्ली", "जा", "-"), ("go", "to India", "भारत", "जा", "-"), ("go", "to the hospital", "अस्पताल", "जा", "-"),
@@ -155,13 +156,13 @@ ACTS = [
     ("study", "English", "अंग्रेज़ी", "पढ़", "f"), ("do", "the work", "काम", "कर", "m"), ("smoke", "", "धूम्रपान", "कर", "m"), ("understand", "Hindi", "हिन्दी", "समझ", "-"),
     ("return", "home", "घर", "लौट", "-"), ("look", "for work", "काम", "ढूँढ", "m"), ("stay", "at home", "घर पर", "रह", "-"), ("stay", "here", "यहाँ", "रह", "-"),
 ]
-# With somebody: the Hindi around them.
+# Verbs with a person: the Hindi text around the person.
 DEEDS = [("love", "", "{} से प्यार", "कर", "m"), ("love", "", "{} से प्यार", "कर", "m"), ("help", "", "{of}ी मदद", "कर", "f"), ("hate", "", "{} से नफ़रत", "कर", "f"),
          ("see", "", "{to}", "देख", "m"), ("meet", "", "{} से", "मिल", "-"), ("trust", "", "{} पर भरोसा", "कर", "m"), ("miss", "", "{to} याद", "कर", "m"),
          ("wait", "for", "{of}ा इंतज़ार", "कर", "m"), ("talk", "to", "{} से बात", "कर", "f"), ("call", "", "{to} फ़ोन", "कर", "m"), ("visit", "", "{} से", "मिल", "-"),
          ("live", "with", "{of}े साथ", "रह", "-"), ("go", "with", "{of}े साथ", "जा", "-"), ("play", "with", "{of}े साथ", "खेल", "-"), ("understand", "", "{to}", "समझ", "m"),
          ("look", "for", "{to}", "ढूँढ", "m"), ("respect", "", "{of}ी इज़्ज़त", "कर", "f"), ("like", "", "{to} पसंद", "कर", "m")]
-OF_ALL = {"love", "hate", "miss", "see", "like", "look"}  # what one does with a house, too
+OF_ALL = {"love", "hate", "miss", "see", "like", "look"}  # also used with a house
 STATES = {"love", "hate", "trust", "like", "understand", "respect", "see"}
 
 
@@ -179,7 +180,7 @@ def future(who, stem):
 
 
 def act(rng, who):
-    """A verb with what belongs to it."""
+    """A verb with its complements."""
     if rng.random() < 0.5:
         return rng.choice(ACTS)
     verb, word, pattern, stem, agreement = rng.choice(DEEDS)
@@ -190,7 +191,7 @@ def act(rng, who):
         english, _, hindi, gender = rng.choice(objects)
         english, hindi = f"{own} {english}", of("अपन", gender, True) + " " + hindi
     else:
-        # Not "I ... my", nor whose it is may be understood in two ways.
+        # Avoids "I ... my", and ambiguous possessives.
         avoid = {"I": ("me", "my", "us"), "you": ("you", "your"), "we": ("us", "our", "me"), "they": ("them", "their")}
         avoid = avoid.get(who.english, ("her",) if who.female else ("his",))
         while True:
@@ -270,7 +271,7 @@ def sentence_of_verb(rng):
     return f"{e} {finite} {end}", f"{h} {time_h} {tail}", "."
 
 
-# --- what people and things are -----------------------------------------------------------------
+# --- adjectives and nouns -----------------------------------------------------------------
 
 # Adjectives in -ा agree with their noun.
 OF_PEOPLE = [("happy", "खुश"), ("sad", "दुखी"), ("tired", "थका हुआ"), ("tall", "लम्बा"), ("young", "जवान"), ("poor", "गरीब"), ("rich", "अमीर"), ("busy", "व्यस्त"),
@@ -310,7 +311,7 @@ def agreement_of(who):
 
 
 def be(rng, who):
-    """English be, and Hindi, with नहीं."""
+    """English be, and its Hindi form with नहीं."""
     no, past = rng.random() < 0.25, rng.random() < 0.25
     verb, end = (who.was, who.had) if past else (who.be, who.am)
     return verb + (" not" if no else ""), ("नहीं " if no else "") + end

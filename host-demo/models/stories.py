@@ -1,17 +1,17 @@
-"""A grammar of little stories.
+"""A grammar that generates short stories.
 
     python stories.py [count] [seed]      print some stories
 
-A plot is a piece of text with choices in it:
+A plot is a text with choices:
 
-    [a|b|c]     one of these, at random; choices may be nested, and may be empty
+    [a|b|c]     a random one of these; choices may be nested or empty
     [C:a|A:b]   `a` only when the hero is a child, `b` only when it is an animal
-    {x}         a word bound in the plot's head, or else one of the RULES, expanded anew
+    {x}         a word bound in the plot's head, otherwise one of the RULES, expanded each time
     {h.he}      a form of a character: `h` the hero, `f` the friend, `e` the elder
 
-The head of a plot binds words once for the whole story, so that the ball which is lost is
-the ball which is found; `a/b = x/y|z/w` binds words which belong together. The friend and
-the elder are never of the hero's gender, which keeps every "he" and "she" clear.
+The head of a plot binds words once for the whole story: the ball that is found is the ball
+that was lost. `a/b = x/y|z/w` binds related words. The friend and the elder never have the
+hero's gender, so every "he" and "she" is unambiguous.
 """
 
 import random
@@ -28,7 +28,7 @@ FORMS = {"she": ("she", "her", "her", "herself"), "he": ("he", "him", "his", "hi
 
 
 class Who:
-    """A character: a name and the words that stand for it."""
+    """A character: a name and its pronouns."""
 
     def __init__(self, name, gender, kind, animal):
         self.name, self.kind = name, kind
@@ -97,18 +97,18 @@ def expand(tree, words, world, rng):
 
 
 def polish(text):
-    """Spaces, stops, a/an, and capitals, which the grammar's text does not care about."""
+    """Corrects spaces, full stops, a/an, and capitals, which the grammar's texts ignore."""
     text = re.sub(r"\s+", " ", text).strip()
     text = re.sub(r" ([,.!?])", r"\1", text)
     text = re.sub(r'([.!?]),"', r'\1"', text)  # "Why?," she said.
     text = re.sub(r'([.!?]")\.', r"\1", text)  # It went "Moo!".
     text = re.sub(r"\b([Aa]) (?=[aeiou])", r"\1n ", text)
     text = re.sub(r'(^"?|[.!?] "?|\." )([a-z])', lambda m: m[1] + m[2].upper(), text)
-    return text.replace('" "', '"\n\n"')  # another speaker, another paragraph
+    return text.replace('" "', '"\n\n"')  # a new paragraph for each speaker
 
 
 def story(rng, weights=None):
-    """One story: paragraphs with an empty line between. Plots are alike in number, or as their weights say."""
+    """One story: paragraphs with an empty line between. Plots are equally frequent, unless weights are given."""
     world, words = cast(rng)
     fit = [i for i, plot in enumerate(PLOTS) if plot[0] in ("", world)]
     head, body = PLOTS[rng.choices(fit, [weights[i] for i in fit])[0] if weights else rng.choice(fit)][1:]
@@ -120,7 +120,7 @@ def story(rng, weights=None):
 
 def load(text):
     """Plots from their text: a `== title` line, the head, an empty line, then paragraphs.
-    "(animal)" in the title keeps the plot for animals."""
+    "(animal)" in the title restricts the plot to animals."""
     for block in re.split(r"^== ", text, flags=re.M)[1:]:
         first, *paragraphs = re.split(r"\n\s*\n", block.strip())
         title, *lines = first.split("\n")
@@ -130,7 +130,7 @@ def load(text):
                [parse(paragraph) for paragraph in paragraphs])
 
 
-# --- words and phrases every plot may use --------------------------------------------------
+# --- words and phrases for all plots -------------------------------------------------------
 
 RULES_TEXT = """
 trait = little|little|kind|curious|cheerful|gentle|clever|young|playful|friendly|small|quiet|happy

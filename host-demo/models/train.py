@@ -2,7 +2,7 @@
 
     python train.py [--steps N] [--threads N] [--from old.gguf] [--state FILE] [--out stories.gguf]
 
-Needs torch, numpy, sentencepiece and gguf. Every seed is fixed.
+Requires torch, numpy, sentencepiece and gguf. All seeds are fixed.
 """
 
 import argparse
@@ -16,7 +16,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-# Threads that spin while they wait are a great loss on a computer that has other work, too.
+# Threads that spin while waiting waste much time on a computer with other work.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import gguf
@@ -47,9 +47,9 @@ BOS, EOS = 1, 2
 def train_tokenizer(texts, often):
     """A SentencePiece BPE model with Llama's conventions, as its serialized bytes.
 
-    It sees paragraphs, so that the line feed never becomes part of a piece: it is a byte token. And it sees each name so
-    often behind a quote, which, like the line feed, is no space: so a name is one piece where a paragraph begins, too. In several
-    pieces it was seldom remembered.
+    It is trained on paragraphs, so the line feed is a byte token and not part of a piece. Each name is repeated often after a
+    quote, which like a line feed is not a space: then a name is one piece at the start of a paragraph, too. The model rarely
+    remembered names of several pieces.
     """
     names = ['"' + name for name in stories.GIRLS + stories.BOYS + stories.SHE_ANIMALS + stories.HE_ANIMALS]
     model = io.BytesIO()
@@ -63,8 +63,8 @@ def train_tokenizer(texts, often):
 
 
 def batches(tokenizer, size, seed, first=0, weights=()):
-    """Batches of whole new stories of nearly the same length, in random order, padded with -1, without an end. The weights
-    of plots may change meanwhile."""
+    """Endless batches of whole new stories of similar length, in random order, padded with -1. The weights of plots may
+    change meanwhile."""
     each = 64
     for pool in itertools.count(first // each):
         rng = random.Random(f"{seed} {pool}")
@@ -78,14 +78,14 @@ def batches(tokenizer, size, seed, first=0, weights=()):
 
 
 def thread(tokenizer, texts):
-    """The tokens of the words that a story must keep, by class: what could stand in another's place there."""
+    """The tokens of the words that a story must keep, grouped in classes of interchangeable words."""
     def strings(tree):
         for node in tree:
             yield from [node] if isinstance(node, str) else () if node[0] == "field" else (s for _, o in node[1] for s in strings(o))
 
     often = Counter(token for tokens in tokenizer.encode(texts) for token in set(tokens))
     bound = {word for plot in stories.PLOTS for _, tree in plot[1] for s in strings(tree) for word in re.findall(r"[A-Za-z]+", s)}
-    # A word has other pieces behind a quote or a line feed than behind a space.
+    # After a quote or a line feed, a word has other pieces than after a space.
     pieces = lambda word: [*tokenizer.encode(word), *tokenizer.encode("\n" + word)[2:]]
     classes = [
         [t for names in (stories.GIRLS, stories.BOYS, stories.SHE_ANIMALS, stories.HE_ANIMALS) for name in names for t in pieces(name)],
@@ -94,7 +94,7 @@ def thread(tokenizer, texts):
     ]
     taken = {t for its in classes for t in its}
     others = {t for word in [*stories.KINDS, *bound] for t in tokenizer.encode(word)} - taken
-    # Things: the words of few stories are a class of their own, as most of their places are of the thread.
+    # Things: the words of few stories are a separate class, because they fill most of the positions of the thread.
     for least in (10, 2):
         classes.append([t for t in others if often[t] < len(texts) / least])
     return [torch.tensor(sorted(set(its))) for its in classes]
@@ -103,14 +103,14 @@ def thread(tokenizer, texts):
 # --- the model -----------------------------------------------------------------------------
 
 def rope_table(length):
-    """Of each position, the turns of a head's pairs of numbers, as complex numbers of size 1."""
+    """The rotations of a head's pairs at each position, as complex numbers of absolute value 1."""
     rates = ROPE_BASE ** (-torch.arange(0, HEAD_DIM, 2) / HEAD_DIM)
     angles = torch.arange(length)[:, None] * rates
     return torch.polar(torch.ones_like(angles), angles)
 
 
 def rope(x, table):
-    """Turns adjacent pairs: the layout of llama2.c, and of GGUF files for "llama"."""
+    """Rotates adjacent pairs: the layout of llama2.c, and of GGUF files for "llama"."""
     pairs = torch.view_as_complex(x.unflatten(-1, (-1, 2)))
     return torch.view_as_real(pairs * table[: x.shape[-2]]).flatten(-2)
 
@@ -141,7 +141,7 @@ class Block(nn.Module):
 
 
 class Llama(nn.Module):
-    """Its parameters bear the names of a GGUF file's tensors. The head is the embedding."""
+    """The parameters have the names of GGUF tensors. The head is the embedding."""
 
     def __init__(self):
         super().__init__()
@@ -151,12 +151,12 @@ class Llama(nn.Module):
         self.table = rope_table(CONTEXT)
         for name, p in self.named_parameters():
             if p.dim() == 2:
-                # Weights that add to the residual stream start smaller, as in GPT-2.
+                # Weights that add to the residual stream are initialized smaller, as in GPT-2.
                 into = name.endswith(("attn_output.weight", "ffn_down.weight"))
                 nn.init.normal_(p, std=0.02 / math.sqrt(2 * LAYERS) if into else 0.02)
 
     def forward(self, tokens):
-        """What the head is for: the logits are its product with the embedding."""
+        """The input of the head: the logits are its product with the embedding."""
         x = self.token_embd(tokens)
         for block in self.blk:
             x = block(x, self.table)
@@ -166,15 +166,15 @@ class Llama(nn.Module):
 # --- training ------------------------------------------------------------------------------
 
 def losses_of(model, batch, classes):
-    """The mean loss of a token, and those of the thread: where a word of a class was in the story before, how well it is
-    told from the others of its class. It is this that keeps a name the same through a story. Each class counts as much."""
+    """The mean loss per token, and the losses of the thread: for each word of a class that occurred in the story before, the
+    cross-entropy within its class. This loss keeps a name the same throughout a story. All classes have the same weight."""
     x, head = model(batch[:, :-1].clamp(min=0)).flatten(0, 1), model.token_embd.weight
     targets = batch[:, 1:]
     again = (targets[:, :, None] == targets[:, None, :]).tril(-1).any(-1).flatten()
     targets = targets.flatten()
     held = []
     for tokens in classes:
-        place = torch.full((VOCAB + 1,), -1)  # the last for the padding's -1
+        place = torch.full((VOCAB + 1,), -1)  # the last entry is for the padding, -1
         place[tokens] = torch.arange(len(tokens))
         at = ((place[targets] >= 0) & again).nonzero().flatten()
         held.append(F.cross_entropy(x[at] @ head[tokens].T, place[targets[at]], reduction="sum") / max(len(at), 1))
@@ -182,7 +182,7 @@ def losses_of(model, batch, classes):
 
 
 class Muon(torch.optim.Optimizer):
-    """Momentum made orthogonal, for matrices between layers. Those of one shape go together."""
+    """Muon: orthogonalized momentum, for the matrices of layers. Matrices of the same shape are processed together."""
 
     def __init__(self, parameters, lr, momentum=0.95, weight_decay=0.05):
         super().__init__(parameters, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
@@ -204,7 +204,7 @@ class Muon(torch.optim.Optimizer):
 
 
 def orthogonal(x):
-    """Nearly the nearest orthogonal matrices, by five steps of an iteration after Newton and Schulz."""
+    """Approximates the nearest orthogonal matrices by five Newton-Schulz steps."""
     tall = x.shape[-2] > x.shape[-1]
     x = x.mT if tall else x
     x = x / (x.norm(dim=(-2, -1), keepdim=True) + 1e-7)
@@ -215,8 +215,8 @@ def orthogonal(x):
 
 
 class Faults:
-    """Which plots the model fails to tell: these come more often, as long as it fails. In the last 300 steps all are
-    alike again, or it would also tell them more often."""
+    """Makes plots that the model fails more frequent. In the last 300 steps all plots are equally frequent again, because
+    otherwise the model would also tell them more often."""
 
     def __init__(self, args):
         self.args, self.weights, self.seed = args, [], 1 << 32
@@ -319,8 +319,8 @@ def write_gguf(path, model, tokenizer):
 
 
 def read_gguf(path, model, tokenizer):
-    """Training goes on from this file's weights. If its tokenizer was another, new tokens begin as the same word behind a
-    space, or as the mean of their letters."""
+    """Continues from this file's weights. If its tokenizer differs, a new token is initialized as the same word after a
+    space, or as the mean of its letters."""
     file = gguf.GGUFReader(path)
     row = {token: i for i, token in enumerate(file.get_field("tokenizer.ggml.tokens").contents())}
     rows = [[row[token]] if token in row else [row["▁" + token]] if "▁" + token in row else [row[c] for c in token]
@@ -335,7 +335,7 @@ def read_gguf(path, model, tokenizer):
 
 
 def options(doc, out):
-    """Those of this script, and of hybrid.py."""
+    """The arguments of this script and of hybrid.py."""
     its = argparse.ArgumentParser(description=doc.splitlines()[0])
     its.add_argument("--steps", type=int, default=4000, help="the rate falls to nothing until then")
     its.add_argument("--batch", type=int, default=16, help="stories a step; each is seen once")
@@ -351,7 +351,7 @@ def options(doc, out):
 
 
 def start(args, stories, often):
-    """Sets what is random, and trains a tokenizer on so many stories, and on each name so often."""
+    """Sets the seeds, and trains a tokenizer on this number of stories and repetitions of each name."""
     torch.set_num_threads(args.threads)
     torch.manual_seed(args.seed)
     rng = random.Random(1)

@@ -4,10 +4,10 @@
     arenite convert seq2seq OUT translator.gguf --type q8_0
     python translator.py PAIRS.tsv OUT --evaluate [--arenite PROGRAM] [--model translator.gguf]
 
-PAIRS.tsv has English, Hindi and an attribution in each line (https://www.manythings.org/anki/, from
+Each line of PAIRS.tsv has English, Hindi and an attribution (https://www.manythings.org/anki/, from
 https://tatoeba.org, CC-BY 2.0 FR). A tenth of the English sentences, with all their translations, is held
-out; `--evaluate` translates them. Half as many sentences again come from the grammar of `phrases.py`.
-Needs torch, numpy, tokenizers and safetensors, to evaluate sacrebleu. Every seed is fixed.
+out; `--evaluate` translates them. A third of the training pairs come from the grammar in `phrases.py`.
+Requires torch, numpy, tokenizers and safetensors, and sacrebleu to evaluate. All seeds are fixed.
 """
 
 import argparse
@@ -22,7 +22,7 @@ import time
 import unicodedata
 from pathlib import Path
 
-# Threads that spin while they wait are a great loss on a computer that has other work, too.
+# Threads that spin while waiting waste much time on a computer with other work.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import phrases
@@ -35,7 +35,7 @@ SPECIALS = ["[UNK]", "[PAD]", "[SOS]", "[EOS]"]
 # --- pairs -----------------------------------------------------------------------------------
 
 def tidy(text):
-    """Without differences that mean nothing: spaces, kinds of full stops and quotes. नुक़्ता is composed alike."""
+    """Normalizes spaces, full stops and quotes. नुक़्ता is composed alike."""
     text = unicodedata.normalize("NFC", text).replace("’", "'").replace("“", '"').replace("”", '"')
     text = re.sub(r"\s+([।.,!?;:])", r"\1", " ".join(text.split()))
     if re.search("[\u0900-\u097f]", text):
@@ -57,14 +57,14 @@ CONTRACTIONS = [("I'm", "I am"), ("don't", "do not"), ("can't", "cannot"), ("isn
 
 
 def key(english):
-    """The same for sentences that differ in punctuation, capitals and contractions alone."""
+    """A key that is equal for sentences that only differ in punctuation, capitals and contractions."""
     for short, long in CONTRACTIONS:
         english = re.sub(rf"\b{short}\b", long, english)
     return re.sub(r"\W+", " ", english.lower()).strip()
 
 
 def split(pairs):
-    """Pairs to learn, and a tenth to be held out, so that no sentence is in both."""
+    """Splits the pairs into training pairs and a held-out tenth, without sentences in both."""
     parts = [], []
     for english, hindi in pairs:
         parts[hashlib.sha256(key(english).encode()).digest()[0] % 10 == 0].append((english, hindi))
@@ -72,7 +72,7 @@ def split(pairs):
 
 
 def varied(pair, rng):
-    """Another way to write the same pair."""
+    """A different spelling of the same pair."""
     english, hindi = pair
     for short, long in CONTRACTIONS:
         if rng.random() < 0.3:
@@ -91,7 +91,7 @@ def build():
     from torch import nn
 
     class Norm(nn.Module):
-        """With the deviation of n - 1, and eps outside the root."""
+        """Layer norm with the standard deviation of n - 1, and eps outside the root."""
         def __init__(self):
             super().__init__()
             self.gamma, self.beta = nn.Parameter(torch.ones(DIM)), nn.Parameter(torch.zeros(DIM))
@@ -208,7 +208,7 @@ def train_tokenizer(pairs, path):
 
 
 def source_ids(tokenizer, english, rng):
-    """Some words are cut otherwise than they would be, and some are lost."""
+    """Cuts some words into other pieces, and drops some."""
     tokenizer.model.dropout = 0.1 if rng.random() < 0.5 else None
     ids = tokenizer.encode(english).ids
     tokenizer.model.dropout = None
@@ -216,7 +216,7 @@ def source_ids(tokenizer, english, rng):
 
 
 def epoch(pairs, forbidden, tokenizer, size, rng):
-    """Batches of pairs of about the same length, in random order: those given, and new ones of the grammar."""
+    """Batches of pairs of similar length, in random order: the given pairs, and new ones from the grammar."""
     import torch
     made = (phrases.pair(rng) for _ in range(len(pairs) // 2))
     texts = [varied(pair, rng) for pair in [*pairs, *(pair for pair in made if key(pair[0]) not in forbidden)]]
@@ -260,7 +260,7 @@ def train(args, pairs):
     count = sum(p.numel() for p in model.parameters())
     print(f"{len(learned)} pairs to learn, {len(held_out)} held out; {count} parameters", flush=True)
     optimizer = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.98), eps=1e-9, weight_decay=0.01)
-    # The average of the last weights translates better than any of them.
+    # The average of the last weights translates better than any single one.
     average = {name: value.detach().clone() for name, value in model.state_dict().items()}
     loss_of = torch.nn.CrossEntropyLoss(ignore_index=PAD, label_smoothing=0.1)
     start, step, losses = time.time(), 0, []
@@ -304,7 +304,7 @@ def evaluate(args, pairs):
             command += ["--length-penalty", args.length_penalty] if args.length_penalty else []
             found.append(tidy(subprocess.run(command, capture_output=True, text=True, check=True).stdout))
         exact = sum(text in possible for text, possible in zip(found, references.values()))
-        # A sentence with fewer translations than another one: its last one stands in.
+        # A sentence with fewer translations repeats its last one.
         streams = [[(possible + possible[-1:] * most)[i] for possible in references.values()] for i in range(most)]
         chrf = CHRF().corpus_score(found, streams).score
         print(f"{beams} beams: {exact} of {len(references)} exact ({100 * exact / len(references):.1f} %), "

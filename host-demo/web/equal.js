@@ -1,5 +1,5 @@
-// Whether the kernels for vectors give the bits of the scalar ones, and so do several threads: all logits of a prompt and
-// forty tokens more.
+// Checks that vector kernels, and several threads, give the same bits as the scalar kernels: all logits of a prompt and
+// of forty more tokens.
 //
 //     node equal.js PAGE MODEL.gguf...
 "use strict";
@@ -9,7 +9,7 @@ const path = require("node:path");
 const { Worker: Thread, isMainThread, parentPort, workerData } = require("node:worker_threads");
 
 const [page, ...models] = isMainThread ? process.argv.slice(2) : [workerData];
-// The worker as it is, in place of a browser's; and its helpers, which are threads of this file.
+// Runs the browser's worker unchanged; its helpers are threads of this file.
 globalThis.onmessage = null;
 globalThis.fetch = async (name) => ({ arrayBuffer: async () => fs.readFileSync(path.join(page, name)) });
 globalThis.Worker = class {
@@ -57,14 +57,14 @@ async function main() {
       const told = run(fs.readFileSync(model));
       if (plan.threads !== threads || !told.equals(expected[i])) throw new Error(`other bits by ${threads} threads: ${model}`);
     });
-    // On a busy machine a helper is late for one thing or another, but not for all.
+    // On a busy machine a helper may be late for one pass, but not for all.
     for (let again = 0; wasm.web_joined() === 0; again++) {
       if (again === 1000) throw new Error(`${threads} threads: no helper took part`);
       run(fs.readFileSync(models[0]));
     }
     console.log(`the same by ${threads} threads; helpers took part ${wasm.web_joined()} times`);
   }
-  // As where there is no room of addresses.
+  // Simulates a machine without enough address space.
   WebAssembly.Memory = null;
   await load(2);
   if (!run(fs.readFileSync(models[0])).equals(expected[0]) || plan.threads !== 1) throw new Error("no shared memory, no story");

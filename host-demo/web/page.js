@@ -1,4 +1,4 @@
-// The page: two workers, one with the model that talks, one with the translator.
+// The page has two workers: one for stories and files, one for the translator.
 "use strict";
 
 const $ = (id) => document.getElementById(id);
@@ -33,7 +33,7 @@ class Model {
 const show = (problem) => ($("problem").textContent = problem ? problem.message : "");
 const size = (bytes) => (bytes < 1 << 20 ? `${(bytes / 1024).toFixed(1)} KiB` : `${(bytes / (1 << 20)).toFixed(1)} MiB`);
 const talker = new Model();
-// Threads that share memory are for pages that a server isolates; ?threads=N is for who wants to compare.
+// Threads share memory only in an isolated page; ?threads=N sets their number for comparisons.
 const possible = (threads) => (crossOriginIsolated ? threads : 1);
 const threads = possible(+new URLSearchParams(location.search).get("threads") || Math.min(navigator.hardwareConcurrency, 8));
 let translator;
@@ -79,7 +79,7 @@ async function translate() {
     await translator.ask("open", { url: "translator.gguf", options: { context: 128, threads, beams: 4 } });
   }
   const said = await translator.ask("translate", { text: $("sentence").value });
-  $("translation").textContent = said.text.replace(/ (?=[।.,!?;:-])/g, ""); // words and marks are apart in the vocabulary
+  $("translation").textContent = said.text.replace(/ (?=[।.,!?;:-])/g, ""); // The vocabulary separates words and punctuation.
   return said;
 }
 
@@ -89,7 +89,7 @@ $("stop").onclick = () => talker.stop();
 $("translate").onclick = safely(translate);
 $("file").onchange = safely(async () => open({ file: await $("file").files[0].arrayBuffer() }));
 
-// With ?test a story, a translation and a file go to the server that asked for them.
+// With ?test, sends a story, a translation and a file to the server.
 async function test() {
   const report = { plan: await open({ url: "stories.gguf" }) };
   report.first = await tell({ temperature: 0, most: 64 });
@@ -102,7 +102,7 @@ async function test() {
     await open({ url: "stories.gguf", options });
     let told;
     do told = await tell({ temperature: 0, most: 64 });
-    while (told.threads > 1 && !told.joined); // on a busy machine a helper may be late for all of a story
+    while (told.threads > 1 && !told.joined); // On a busy machine a helper may be late for a whole story.
     report.others.push({ ...told, story: $("story").textContent });
   }
   const file = await (await fetch("stories.gguf")).arrayBuffer();

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Serves the page isolated, as browsers want it before threads may share memory:
+"""Serves the page isolated, which browsers require for threads that share memory:
 
     host-demo/web/serve.py DIRECTORY [PORT]
 """

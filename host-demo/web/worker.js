@@ -1,5 +1,5 @@
-// A model at work, by the C interface (src/arenite.h), away from the page's own thread. All memory is the module's: a
-// model takes what lies after the program, and the next model takes its place. Other workers of this kind may help.
+// Runs a model through the C interface (src/arenite.h), outside of the page's own thread. All memory belongs to the
+// module: a model is placed after the program, and the next model replaces it. Other workers of this kind may help.
 "use strict";
 
 let wasm, memory, start, top_, helpers;
@@ -15,7 +15,7 @@ function take(size) {
   return at;
 }
 
-// An object of the interface: where it was placed.
+// An object of the interface: its address.
 function place(kind, make) {
   const size = wasm[`arenite_${kind}_size`](), at = take(size), out = take(4);
   check(make(at, size, out));
@@ -30,7 +30,7 @@ function check(status) {
   throw new Error(new TextDecoder().decode(bytes().slice(text, text + Math.min(length, size - 1))));
 }
 
-// The name of the kernels that are used where none are asked for.
+// The name of the default kernels.
 function fastest() {
   const text = take(32);
   return new TextDecoder().decode(bytes().slice(text, text + wasm.arenite_isa(0, text, 32)));
@@ -42,7 +42,7 @@ function put(text) {
   return [at, data.length];
 }
 
-// What the module exports, on a memory of its own or on one that is shared (src/threads.rs).
+// Creates an instance of the module, with its own memory or with shared memory (src/threads.rs).
 async function instantiate(module, shared) {
   const gate = shared && new Int32Array(shared.buffer);
   const threads = { wait: (at, value) => void Atomics.wait(gate, at / 4, value), wake: (at) => void Atomics.notify(gate, at / 4) };
@@ -52,11 +52,11 @@ async function instantiate(module, shared) {
 function sharedMemory() {
   try {
     return new WebAssembly.Memory({ initial: 64, maximum: 65536, shared: true });
-  } catch {} // no such room of addresses
+  } catch {} // Not enough address space.
 }
 
-// The module, unless it is there with as many threads. Several need a page that is isolated.
-const STACK = 1 << 20; // bytes for a helper: as the linker gives to the first
+// Loads the module, unless it is loaded with the same number of threads. Several threads need an isolated page.
+const STACK = 1 << 20; // Stack of a helper in bytes, the same as the linker's for the first thread.
 async function load(threads) {
   if (helpers?.length === threads - 1) return;
   helpers?.forEach((helper) => helper.terminate());
@@ -82,7 +82,7 @@ async function load(threads) {
 async function help({ module, shared, stack }) {
   const helper = await instantiate(module, shared);
   helper.__stack_pointer.value = stack;
-  setTimeout(helper.web_help); // once this worker has said that it is there
+  setTimeout(helper.web_help); // Starts after this worker has reported that it is ready.
 }
 
 // Opens a model: its plan, with sizes in bytes.
@@ -118,7 +118,8 @@ function open(file, options) {
   return plan;
 }
 
-// A byte is three tokens at most, where a space is a letter that the vocabulary lacks; and some to begin and end with.
+// A byte becomes at most three tokens (a space may be a letter that the vocabulary lacks). Some more begin and end the
+// text.
 function tokens(text) {
   const [at, length] = put(text), room = 3 * length + 16, ids = take(4 * room), count = take(4);
   const size = wasm.arenite_tokenize_scratch_size(length), scratch = take(size);
@@ -155,7 +156,7 @@ async function tell({ prompt, temperature, seed, most }) {
     check(wasm.arenite_session_decode(session, id, error));
     made++;
     if (performance.now() - breathed > 50) {
-      await new Promise((next) => setTimeout(next)); // a message to stop comes in here
+      await new Promise((next) => setTimeout(next)); // Lets a stop message arrive.
       breathed = performance.now();
     }
   }

@@ -1,4 +1,4 @@
-"""Reads and writes GGUF files, as far as the scripts beside it need."""
+"""Reads and writes GGUF files, limited to the features that the scripts in this directory use."""
 import struct
 
 SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}

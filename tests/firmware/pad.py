@@ -1,8 +1,8 @@
-"""A copy of an F32 model as Q8_0, its feed-forward padded with zeros to whole blocks of 32.
+"""Converts an F32 model to Q8_0, with the feed-forward padded with zeros to whole blocks of 32.
 
     pad.py MODEL.gguf OUT.gguf
 
-The zeros change no result. Quantization as ggml's quantize_row_q8_0_ref: scale = largest / 127 as f16.
+The zeros do not change results. Quantizes like ggml's quantize_row_q8_0_ref: scale = largest / 127 as f16.
 """
 import struct
 import sys

@@ -1,4 +1,4 @@
-"""A Llama of random weights in F32, of widths that are whole blocks of every type; its words are another model's.
+"""Makes a Llama with random F32 weights, whose widths are whole blocks of every type, with another model's vocabulary.
 
     random_model.py VOCABULARY.gguf OUT.gguf LAYERS WIDTH FEED_FORWARD HEADS KV_HEADS
 """
@@ -25,7 +25,7 @@ chance = random.Random(1)
 
 
 def matrix(cols, rows):
-    """Even around zero, of a variance of 1 / cols."""
+    """Uniform around zero, with variance 1 / cols."""
     factor = 3**0.5 / 32768 / cols**0.5
     whole = array.array("h", chance.randbytes(2 * cols * rows))
     return [cols, rows], F32, array.array("f", [factor * x for x in whole]).tobytes()

@@ -1,4 +1,4 @@
-"""500 requests, small ones, of several kinds."""
+"""Prints 500 small requests of several types."""
 
 import json
 

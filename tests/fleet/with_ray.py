@@ -13,7 +13,7 @@ from lines import BATCH, requests
 
 
 class Answer:
-    """An actor: the model is loaded once, and lines go through a pipe."""
+    """An actor that loads the model once and passes lines through a pipe."""
 
     def __init__(self, binary, at_work):
         self.process = subprocess.Popen(

@@ -14,7 +14,7 @@ from lines import BATCH, requests
 
 
 def executors(app):
-    """The processes of this application's workers."""
+    """Returns the process ids of this application's workers."""
     for process in pathlib.Path("/proc").glob("[0-9]*"):
         try:
             command = (process / "cmdline").read_bytes().split(b"\0")

@@ -1,4 +1,5 @@
-"""Many clients at once, some of which leave: each answer has the bytes that it has alone, and memory does not grow.
+"""Runs many clients at once, some of which disconnect: each answer has the same bytes as without other clients, and memory
+does not grow.
 
 python crowd.py BINARY [SECONDS]
 """
@@ -49,7 +50,7 @@ def client(seed, until):
 
 
 sizes = []
-# The last once more: by then there is nothing that is needed for the first time.
+# The last count runs twice: the second time, nothing is allocated for the first time.
 for clients in [1, 8, 32, 64, 64]:
     before = served[0]
     until = time.time() + seconds / 5
@@ -65,7 +66,7 @@ for clients in [1, 8, 32, 64, 64]:
 assert sizes[-1] - sizes[-2] < 512, "memory grows"
 assert server.text(KINDS[0]) == alone[0]
 
-# What begins alike is read once.
+# A common prefix is read once.
 base = {"prompt": "a b c d e f g h " * 10, "max_tokens": 2, "temperature": 0}
 counts = [server.metric("prompt_tokens_total")]
 for _ in range(2):

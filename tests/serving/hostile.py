@@ -1,4 +1,4 @@
-"""Bad requests, half-open sockets and ten thousand connections; then the next client is served.
+"""Sends bad requests, incomplete requests and ten thousand connections, and checks that the next client is served.
 
 python hostile.py BINARY [CONNECTIONS]
 """
@@ -51,7 +51,7 @@ for body, path, status in [
     try:
         found, answer = server.post(path, body)
     except (BrokenPipeError, ConnectionResetError):
-        assert status == 413, body[:60]  # closed before all of it was sent
+        assert status == 413, body[:60]  # closed before the whole body was sent
         continue
     assert found == status, (body[:60], found, answer)
     assert answer["error"]["message"] and answer["error"]["type"].endswith("_error"), answer
@@ -70,7 +70,7 @@ for raw in [b"GET\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc", b"POST / HT
         assert not answer or b" 4" in answer.split(b"\r\n")[0], answer
 assert server.text(GOOD) == said
 
-# Sockets that are opened and say nothing, half a head, or a head without its body.
+# Sockets that send nothing, half a head, or a head without a body.
 HALVES = [b"", b"POST /v1/comp", b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{"]
 began = time.time()
 held, slowest = [], 0
@@ -79,7 +79,7 @@ for i in range(connections):
     try:
         half.sendall(HALVES[i % 3])
     except ConnectionError:
-        pass  # its place was needed
+        pass  # closed to make room
     held.append(half)
     if i % 500 == 499:
         start = time.time()

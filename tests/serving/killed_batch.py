@@ -1,4 +1,4 @@
-"""`arenite batch`, killed at random moments and started again, ends with the same bytes.
+"""Kills `arenite batch` at random moments and restarts it: the final output has the same bytes.
 
 python killed_batch.py BINARY [TIMES]
 """
@@ -41,7 +41,7 @@ while killed < times:
     process.wait()
     sizes.append(out.stat().st_size if out.exists() else 0)
     if process.returncode == 0:
-        # It came to its end: from the beginning again, or from the middle of a line.
+        # After a complete run: start again from an empty file, or in the middle of a line.
         assert out.read_bytes() == one.read_bytes()
         out.write_bytes(one.read_bytes()[: chance.randrange(one.stat().st_size)])
 assert batch(out).wait() == 0

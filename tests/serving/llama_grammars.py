@@ -1,4 +1,4 @@
-"""llama.cpp's examples of grammars: what they accept and refuse. python llama_grammars.py BINARY GRAMMARS"""
+"""Checks texts accepted and refused by llama.cpp's example grammars: python llama_grammars.py BINARY GRAMMARS"""
 
 import json
 import pathlib

@@ -1,4 +1,4 @@
-"""The official `openai` client against `arenite serve`: pip install openai jsonschema; python openai_client.py BINARY."""
+"""Tests `arenite serve` with the official `openai` client: pip install openai jsonschema; python openai_client.py BINARY."""
 
 import json
 import math
@@ -75,7 +75,7 @@ called = chat(seed=1, max_tokens=150, tools=[tool], tool_choice="required").choi
 assert called.finish_reason == "tool_calls" and called.message.tool_calls[0].function.name == "look_up", called
 call = called.message.tool_calls[0]
 jsonschema.validate(json.loads(call.function.arguments), SCHEMA)
-# Streamed, and answered by the function: the conversation goes on.
+# Streamed; the function's result continues the conversation.
 pieces = list(chat(seed=1, max_tokens=150, tools=[tool], tool_choice="required", stream=True))
 streamed = [call for piece in pieces for call in piece.choices[0].delta.tool_calls or []]
 assert [one.function.arguments for one in streamed] == [call.function.arguments], streamed
@@ -86,7 +86,7 @@ history = [
 ]
 assert client.chat.completions.create(model=MODEL, messages=history, tools=[tool], max_tokens=8).choices[0].message
 
-# The newer form: the same model, whole and streamed, and functions that are answered.
+# The Responses API: the same model, complete and streamed, with function results.
 def respond(**more):
     return client.responses.create(**{"model": MODEL, "input": "Tell me about a fish.", "max_output_tokens": 24, **more})
 
@@ -137,7 +137,7 @@ for wrong, error in [
     except error as refused:
         assert refused.body["message"], refused
 
-# Many at once, some leaving: each says what it says alone.
+# Many requests at once, some cancelled: each answer is the same as without the others.
 alone = {seed: chat(seed=seed, max_tokens=40).choices[0].message.content for seed in range(8)}
 wrong = []
 
@@ -158,14 +158,14 @@ assert not wrong, wrong
 
 server.end()
 
-# Embeddings need a model that makes them.
+# Embeddings need a model that supports them.
 if not os.environ.get("ARENITE_FIXTURES"):
     print("SKIP: embeddings: no ARENITE_FIXTURES")
 else:
     server = Server(binary, "-m", os.environ["ARENITE_FIXTURES"] + "/bert/model.gguf")
     client = openai.OpenAI(base_url=server.url + "/v1", api_key="none", max_retries=0)
     texts = ["a cat", "the cat", "war"]
-    # The client asks for base64 unless it is told otherwise.
+    # The client requests base64 by default.
     for form in [{}, {"encoding_format": "float"}]:
         found = client.embeddings.create(model=client.models.list().data[0].id, input=texts, **form)
         vectors = [data.embedding for data in found.data]

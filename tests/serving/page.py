@@ -1,4 +1,4 @@
-"""The page in headless Chromium: type, read the stream, stop, a new conversation.
+"""Uses the page in headless Chromium: types, reads the stream, stops it, and begins a new conversation.
 
 pip install playwright; apt-get install chromium; python page.py BINARY [SCREENSHOT.png]
 """
@@ -18,11 +18,11 @@ with sync_playwright() as playwright:
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
     page.goto(server.url)
-    # The built-in model is done before anyone could read: a slow line instead.
+    # The built-in model would finish too early, so the line is slowed down.
     slow = {"offline": False, "latency": 0, "downloadThroughput": 4096, "uploadThroughput": -1}
     page.context.new_cdp_session(page).send("Network.emulateNetworkConditions", slow)
 
-    # The text grows while it is read.
+    # The text grows while it is streamed.
     page.fill("#text", "Tell me about a fish.")
     page.keyboard.press("Enter")
     expect(page.locator(".user")).to_have_text("Tell me about a fish.")
@@ -32,7 +32,7 @@ with sync_playwright() as playwright:
     expect(page.locator("#stop")).to_be_visible()
     page.wait_for_function("n => document.querySelector('.assistant').textContent.length > n", arg=early)
 
-    # What was said stays, and nothing more comes.
+    # The text remains, and no more arrives.
     page.click("#stop")
     expect(page.locator("#send")).to_be_enabled()
     stopped = answer.inner_text()

@@ -1,4 +1,4 @@
-"""A server for the checks beside this file, and its clients, with nothing but the standard library."""
+"""A server and clients for the tests in this directory, using only the standard library."""
 
 import atexit
 import http.client
@@ -11,7 +11,7 @@ import subprocess
 class Server:
     def __init__(self, binary, *flags):
         self.process = subprocess.Popen([binary, "serve", "--port", "0", *flags], stdout=subprocess.PIPE, text=True)
-        atexit.register(self.process.kill)  # also when a check fails
+        atexit.register(self.process.kill)  # even if a check fails
         line = self.process.stdout.readline()
         self.url = line.split()[-1]
         self.port = int(re.match(r"listening on http://127.0.0.1:(\d+)$", line).group(1))
@@ -20,7 +20,7 @@ class Server:
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
 
     def post(self, path, body):
-        """Status and answer; bytes are sent as they are."""
+        """Returns status and answer; bytes are sent unchanged."""
         connection = self.connect()
         try:
             body = body if isinstance(body, bytes) else json.dumps(body)
@@ -39,7 +39,7 @@ class Server:
         return self.answer(body)["choices"][0]["text"]
 
     def stream(self, body, path="/v1/completions"):
-        """The events of a streamed answer as they come; leave the loop to leave."""
+        """Yields the events of a streamed answer; ending the loop disconnects."""
         connection = self.connect()
         try:
             connection.request("POST", path, json.dumps({**body, "stream": True}), {"Content-Type": "application/json"})
@@ -59,7 +59,7 @@ class Server:
         return int(re.search(rf"^arenite_{name} (\d+)$", text, re.M).group(1))
 
     def memory(self):
-        """Resident kilobytes."""
+        """Resident memory in kilobytes."""
         with open(f"/proc/{self.process.pid}/status") as status:
             return int(re.search(r"VmRSS:\s+(\d+)", status.read()).group(1))
 

@@ -1,5 +1,5 @@
-//! Helpers for the thread that runs a session: workers of the page, each with this module on the same memory and a stack of
-//! its own. They take part in its jobs; whoever waits looks for a while, and then sleeps.
+//! Helpers for the thread that runs a session: workers of the page that share this module's memory, each with its own
+//! stack. They take part in its jobs. A waiting thread first spins, then sleeps.
 
 use core::ffi::c_void;
 use core::hint::spin_loop;
@@ -8,31 +8,31 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::Relaxed, Ordering::SeqC
 
 use arenite::ffi::{arenite_job, arenite_workers};
 
-// The module's own instructions for this are not to be had from a stable compiler: `worker.js` has them.
+// A stable compiler does not offer these instructions: `worker.js` provides them.
 #[link(wasm_import_module = "threads")]
 unsafe extern "C" {
-    /// Sleeps until it is woken, unless the gate is no longer like this.
+    /// Sleeps until woken, unless the gate's value has changed.
     safe fn wait(gate: &AtomicU32, value: u32);
-    /// Wakes all that sleep there.
+    /// Wakes all threads that sleep at the gate.
     safe fn wake(gate: &AtomicU32);
 }
 
 /// A job and its argument.
 type Task = (arenite_job, *const c_void);
 
-/// The number of the job, whether helpers may join ([`OPEN`]), and how many are at it ([`RUNNING`]).
+/// The number of the job, a flag that helpers may join ([`OPEN`]), and the number of running helpers ([`RUNNING`]).
 static GATE: AtomicU32 = AtomicU32::new(0);
-/// The job, while the gate is open or helpers are at it: in the frame of [`run`].
+/// The job, in the frame of [`run`]. Valid while the gate is open or helpers are running.
 static TASK: AtomicPtr<Task> = AtomicPtr::new(null_mut());
-/// Threads that must be woken.
+/// Number of sleeping threads.
 static ASLEEP: AtomicU32 = AtomicU32::new(0);
-/// How often helpers have joined.
+/// How many times helpers have joined.
 static JOINED: AtomicU32 = AtomicU32::new(0);
 
 const RUNNING: u32 = OPEN - 1;
 const OPEN: u32 = 1 << 8;
 const NEXT: u32 = OPEN << 1;
-/// Looks at the gate before a thread sleeps: longer than it takes to sample a token.
+/// Number of spins before a thread sleeps: longer than the sampling of a token takes.
 const LOOKS: u32 = 1 << 19;
 
 /// Waits until the gate is `right`, and returns it.
@@ -44,7 +44,8 @@ fn look(right: impl Fn(u32) -> bool) -> u32 {
         }
         spin_loop();
     }
-    // All of one order: either this thread sees the gate change, or whoever changes it sees that this thread sleeps.
+    // Sequentially consistent: either this thread sees the new gate, or the thread that changes it sees that this one
+    // sleeps.
     ASLEEP.fetch_add(1, SeqCst);
     let gate = loop {
         let gate = GATE.load(SeqCst);
@@ -57,7 +58,7 @@ fn look(right: impl Fn(u32) -> bool) -> u32 {
     gate
 }
 
-/// To be called when the gate has changed.
+/// Must be called after a change of the gate.
 fn changed() {
     if ASLEEP.load(SeqCst) > 0 {
         wake(&GATE);
@@ -69,28 +70,28 @@ unsafe extern "C" fn run(_: *mut c_void, job: arenite_job, argument: *const c_vo
     let gate = GATE.load(SeqCst);
     // A job within a job has no helpers.
     if gate & (OPEN | RUNNING) != 0 {
-        // SAFETY: called as the caller says.
+        // SAFETY: the caller's contract.
         return unsafe { job(argument) };
     }
     let mut task = (job, argument);
     TASK.store(&raw mut task, Relaxed);
     GATE.store(gate.wrapping_add(NEXT) | OPEN, SeqCst);
     changed();
-    // SAFETY: called as the caller says.
+    // SAFETY: the caller's contract.
     unsafe { job(argument) };
-    // By now all of it has been taken. Who is late stays out.
+    // The whole job is taken. Late helpers cannot join.
     GATE.fetch_and(!OPEN, SeqCst);
     look(|gate| gate & RUNNING == 0);
 }
 
-/// Writes `count` threads, the calling one and helpers, to `out`: for the sessions of one thread.
+/// Writes workers with `count` threads (the calling thread and helpers) to `out`, for sessions of one thread.
 ///
 /// # Safety
 ///
-/// `out` is to memory for it.
+/// `out` must be valid for writes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn web_workers(count: usize, out: *mut arenite_workers) {
-    // SAFETY: as above.
+    // SAFETY: the caller's contract.
     unsafe { out.write(arenite_workers { count, user: null_mut(), run: Some(run) }) };
 }
 
@@ -101,26 +102,27 @@ pub extern "C" fn web_help() -> ! {
     let mut done = 0;
     loop {
         let gate = look(|gate| gate & OPEN != 0 && number(gate) != done);
-        // An open gate: one more at it keeps `run` from returning.
+        // Joins an open gate: increments the number of running helpers, so that `run` does not return.
         if GATE.compare_exchange(gate, gate + 1, SeqCst, Relaxed).is_err() {
             continue;
         }
         done = number(gate);
         JOINED.fetch_add(1, Relaxed);
-        // SAFETY: stored before the gate was opened, which the exchange has seen. It is in the frame of `run`, which does
-        // not return before this thread is no longer counted, below; and `run` may call the job on several threads.
+        // SAFETY: the job was stored before the gate was opened, and the exchange has seen the open gate. It is in the
+        // frame of `run`, which does not return before this thread has left (below). `run` allows calls of the job on
+        // several threads.
         unsafe {
             let (job, argument) = *TASK.load(Relaxed);
             job(argument);
         }
-        // The last one to leave a closed gate: `run` may sleep.
+        // The last thread to leave a closed gate wakes `run`.
         if GATE.fetch_sub(1, SeqCst) & (OPEN | RUNNING) == 1 {
             changed();
         }
     }
 }
 
-/// How often helpers have joined a job.
+/// How many times helpers have joined a job.
 #[unsafe(no_mangle)]
 pub extern "C" fn web_joined() -> u32 {
     JOINED.load(Relaxed)
