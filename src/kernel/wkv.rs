@@ -14,7 +14,7 @@ pub(crate) struct Wkv<'a> {
     pub decay: &'a [f32],
     pub key: &'a [f32],
     pub value: &'a [f32],
-    /// The key, of length 1, whose value is read from the state, and the key under which that value is subtracted.
+    /// The key whose value is read from the state, of length 1, and the key under which that value is subtracted.
     pub removal: &'a [f32],
     pub replace: &'a [f32],
     pub stride: usize,
@@ -23,7 +23,7 @@ pub(crate) struct Wkv<'a> {
 }
 
 impl<'a> Wkv<'a> {
-    /// The `len` elements of token `t` in one of the slices.
+    /// Returns the `len` elements of token `t` in one of the slices.
     #[inline(always)]
     fn of(&self, all: &'a [f32], t: usize, len: usize) -> Option<&'a [f32]> {
         all.get(t * self.stride..t * self.stride + len)

@@ -27,8 +27,8 @@ impl Latent {
     /// All sizes 0.
     pub(super) const NONE: Self = Self { q_rank: 0, rank: 0, nope: 0, rope: 0, value: 0, absorbed: false, yarn: 0.0 };
 
-    /// Elements per token of the intermediate values: queries, keys and values as attention takes them, and later the
-    /// values of all heads; queries before that, and later what attention makes; latent vectors; inputs of one head's
+    /// Elements per token of the intermediate values: queries, keys and values in the layout of attention, later the
+    /// values of all heads; projected queries, later the output of attention; latent vectors; inputs of one head's
     /// matrices; keys and values of all heads.
     pub(crate) const fn pieces(&self, layer: &Layer) -> [usize; 5] {
         let Self { q_rank, rank, nope, rope, value, absorbed, .. } = *self;

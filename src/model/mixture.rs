@@ -6,8 +6,8 @@ use crate::{Error, tri};
 
 impl<'a> Keys<'_, 'a> {
     /// Adds the experts to a decoder: their router (with `scores` if the file does not name a function), the shared
-    /// expert, the layers without experts, and layers for multi-token prediction, which are left out. `normed` is
-    /// the default for dividing the weights by their sum.
+    /// expert, the layers without experts, and layers for multi-token prediction, which are skipped. `normed` is the
+    /// default for dividing the weights by their sum.
     pub const fn mixture(&mut self, spec: Spec<'a>, scores: Scores, normed: bool) -> Result<Spec<'a>, Error> {
         let spec = tri!(self.without_next(spec));
         let (router, expert_layers) = (tri!(self.router(scores)), tri!(self.behind_dense_layers()));

@@ -1,7 +1,7 @@
-//! Files as other programs write them: keys that mean nothing, other layouts of the same tensors.
+//! Files as other programs write them: keys without effect, and other layouts of the same tensors.
 //!
-//! The yardstick is the same model as it is written today, whose logits the reference cases check against other programs:
-//! the bits must be equal.
+//! Each file is compared with the same model in its present layout, whose logits the reference cases check against
+//! other programs. The bits must be equal.
 
 use arenite::model::{Pooling, Scaling, Spec};
 use arenite::{Error, Gguf, Model, Name};
@@ -54,7 +54,7 @@ fn has(file: &Builder, key: &str) -> bool {
     file.keys.iter().any(|other| other.name == key.as_bytes())
 }
 
-/// Keys at values that change nothing in any family.
+/// Keys with values that have no effect in any family.
 fn neutral() -> Vec<(&'static str, Meta)> {
     let mut keys: Vec<(&'static str, Meta)> = vec![
         ("use_parallel_residual", false.into()),
@@ -92,7 +92,7 @@ fn keys_that_mean_nothing() {
         let mut more = file;
         for (key, value) in neutral() {
             let key = format!("{architecture}.{key}");
-            // A family's own keys are tested where the family is.
+            // Keys of a family are tested with the family.
             let own = match name.as_str() {
                 "gemma2" => key.ends_with("softcapping"),
                 "qwen35" | "qwen35moe" | "qwen3next" => key.ends_with("recurrent_layers"),
@@ -134,7 +134,7 @@ fn keys_that_mean_something() {
     assert!(said.starts_with("the metadata key qwen2.expert_count requires experts"), "{said}");
 }
 
-/// A size that is the same for all layers, as an array.
+/// A size that is equal in all layers, given as an array.
 #[test]
 fn sizes_as_arrays_of_equal_numbers() {
     for (name, file) in all() {
@@ -158,7 +158,7 @@ fn sizes_as_arrays_of_equal_numbers() {
     assert_eq!(bits(&file), want);
 }
 
-/// A window without a pattern: only where models see it in all layers.
+/// A window without a pattern: accepted only if the model's window applies to all layers.
 #[test]
 fn a_window_alone() {
     for (name, file) in all() {
@@ -194,7 +194,7 @@ fn scaling_under_older_names() {
     assert_ne!(linear, plain);
     assert_eq!(bits(&with(&[("rope.scale_linear", 4f32.into())])), linear);
     assert_eq!(bits(&with(&[("rope.scale_linear", 9f32.into()), ("rope.scaling.factor", 4f32.into())])), linear);
-    // A factor of attention of the file's own takes the place of all others.
+    // An attention factor in the file replaces all others.
     let yarn = |more: &[(&str, Meta)]| {
         let base = [("rope.scaling.type", Meta::from("yarn")), ("rope.scaling.factor", 4f32.into())];
         bits(&with(&[&base[..], more].concat()))
@@ -240,7 +240,7 @@ fn pooling_of_rerankers() {
     assert_eq!(pooling(&file), Pooling::Mean);
     file.set("bert.pooling_type", 3u32);
     assert_eq!(pooling(&file), Pooling::Last);
-    // The only layer, under the name of the first of two.
+    // The only layer, under the first of two names.
     let score = |file: &Builder| {
         let file = file.build();
         let mut run = Run::new(&file, |options| options.context = 64);
@@ -258,7 +258,7 @@ fn pooling_of_rerankers() {
     assert_eq!(pooling(&file), Pooling::Last);
 }
 
-/// The norm before the feed-forward tells whether a StableLM is sequential, not the key.
+/// A StableLM is sequential if it has a norm before the feed-forward, whatever the key says.
 #[test]
 fn stablelm_by_its_norms() {
     let mut file = decoder("stablelm");
@@ -277,19 +277,19 @@ fn what_other_programs_leave_out() {
         }
         file
     };
-    // Phi 3 of spring 2024 does not say for which context it was trained before stretching: for its own.
+    // Phi 3 of spring 2024 lacks the original context length: the trained context is used.
     let mut phi3 = decoder("phi3");
     phi3.set("phi3.rope.scaling.original_context_length", 64u32);
     let early = without("phi3", &["rope.scaling.original_context_length", "attention.sliding_window"]);
     assert_eq!(bits(&early), bits(&phi3));
-    // Gemma 2 of early converters has the caps of all Gemma 2, and 0 is none.
+    // Gemma 2 files of early converters lack the caps, which then have Gemma 2's values; 0 means no cap.
     let mut gemma2 = decoder("gemma2");
     let caps = ["attn_logit_softcapping", "final_logit_softcapping"];
     gemma2.set("gemma2.attn_logit_softcapping", 50f32).set("gemma2.final_logit_softcapping", 30f32);
     assert_eq!(bits(&without("gemma2", &caps)), bits(&gemma2));
     gemma2.set("gemma2.attn_logit_softcapping", 0f32).set("gemma2.final_logit_softcapping", 0f32);
     assert_ne!(bits(&gemma2), bits(&without("gemma2", &caps)));
-    // Qwen 2 without its biases is a Qwen 2 with biases of zero; with a bias of the head it is another model.
+    // A Qwen 2 file without biases runs as if they were zero; one with a bias of the head is another model.
     let mut zeros = tiny("qwen2");
     let mut none = zeros.clone();
     for tensor in &mut zeros.tensors {
@@ -310,7 +310,7 @@ fn what_other_programs_leave_out() {
     assert_ne!(bits(&granite), turned);
 }
 
-/// Ollama's names of the rotary bases of Gemma 3, and a cap that is in its early files and not in the model.
+/// Ollama's names of Gemma 3's rotary bases, and a cap in its early files that the model does not have.
 #[test]
 fn gemma_3_of_ollama() {
     let mut file = decoder("gemma3");
@@ -321,30 +321,30 @@ fn gemma_3_of_ollama() {
     assert_eq!(bits(&file), want);
 }
 
-/// Layers for guessing tokens ahead are those that have such tensors.
+/// Layers for multi-token prediction are recognized by their tensors.
 #[test]
 fn layers_that_are_counted_as_others() {
     let mut file = decoder("qwen35");
     let want = bits(&file);
     file.set("qwen35.nextn_predict_layers", 1u32);
     assert_eq!(bits(&file), want);
-    // Counted, and left out.
+    // The layer is counted but its tensors are missing.
     file.set("qwen35.block_count", 5u32);
     assert_eq!(bits(&file), want);
-    // There.
+    // The tensors are there.
     file.set_f32("blk.4.nextn.eh_proj.weight", &[2 * DIM, DIM], &vec![0.0; 2 * (DIM * DIM) as usize]);
     file.set_f32("blk.4.attn_norm.weight", &[DIM], &[1.0; DIM as usize]);
     assert_eq!(bits(&file), want);
 }
 
-/// The bytes of a tensor, removed from the file.
+/// Returns the bytes of a tensor and removes it from the file.
 fn take(file: &mut Builder, name: &str) -> Option<(Vec<u64>, u32, Vec<u8>)> {
     let at = file.tensors.iter().position(|tensor| tensor.name == name.as_bytes())?;
     let tensor = file.tensors.remove(at);
     Some((tensor.dims, tensor.kind, tensor.data))
 }
 
-/// Puts the rows of some tensors into one, for each layer that has them.
+/// Concatenates the rows of several tensors, in every layer that has them.
 fn fuse(file: &mut Builder, parts: &[&str], whole: &str) -> bool {
     let mut any = false;
     for layer in 0..8 {
@@ -364,13 +364,13 @@ fn fuse(file: &mut Builder, parts: &[&str], whole: &str) -> bool {
     any
 }
 
-/// q, k and v as one tensor, where the model has three of each.
+/// q, k and v as one tensor, for models that store three.
 #[test]
 fn fused_queries_keys_and_values() {
     let mut count = 0;
     for (name, file) in all() {
         let mut fused = file.clone();
-        // Gemma 4 has layers without v; the queries of the Qwen 3.5s bring gates; seq2seq has prefixes.
+        // Gemma 4 has layers without v; queries of Qwen 3.5 models include gates; seq2seq uses prefixes.
         if matches!(name.as_str(), "gemma4" | "qwen35" | "qwen35moe" | "qwen3next") {
             continue;
         }
@@ -383,7 +383,7 @@ fn fused_queries_keys_and_values() {
     assert!(count >= 20, "{count} families");
 }
 
-/// The other way round: GPT-2 and Phi 3 with three tensors, and Phi 3 with its gate apart.
+/// The reverse: GPT-2 and Phi 3 with three tensors, and Phi 3 with a separate gate.
 #[test]
 fn separate_queries_keys_and_values() {
     for name in ["gpt2", "phi3"] {
@@ -418,7 +418,7 @@ fn separate_queries_keys_and_values() {
     }
 }
 
-/// Gate and up of all experts in one tensor: of each expert first the gate's rows, then those of up.
+/// Gate and up of all experts in one tensor: for each expert the rows of the gate, then those of up.
 #[test]
 fn fused_experts() {
     for name in ["mixtral", "qwen3moe", "qwen35moe", "qwen3next", "lfm2moe", "granitehybrid"] {
@@ -436,7 +436,7 @@ fn fused_experts() {
     }
 }
 
-/// A tensor for every expert, as Mixtral's first files have it.
+/// One tensor per expert, as in Mixtral's first files.
 #[test]
 fn a_tensor_for_each_expert() {
     for name in ["mixtral", "qwen3moe", "lfm2moe", "nemotron_h_moe"] {
@@ -463,7 +463,7 @@ fn a_tensor_for_each_expert() {
     assert_eq!(error(&file), Error::UnexpectedTensor { tensor: Name::new(b"blk.0.ffn_up.0.weight") });
 }
 
-/// Matrices times four, and a factor of a quarter on their products: powers of two change no bit.
+/// Weights times four, and a factor of a quarter on the products: powers of two do not change bits.
 #[test]
 fn factors_of_matrices() {
     for (name, file) in all() {
@@ -477,7 +477,7 @@ fn factors_of_matrices() {
             }
             let Some(base) = name.strip_suffix(".weight") else { continue };
             if base.starts_with("enc.") || base.starts_with("dec.") {
-                continue; // their output has another name there
+                continue; // The output has another name there.
             }
             for value in tensor.data.chunks_exact_mut(4) {
                 let number = f32::from_le_bytes(value.try_into().unwrap());
@@ -499,7 +499,7 @@ fn factors_of_matrices() {
     assert!(matches!(error(&file), Error::TensorShape { .. }));
 }
 
-/// Norms, biases and other vectors in F16 and BF16: the same as in F32 with the same numbers.
+/// Norms, biases and other vectors in F16 and BF16 give the same result as equal numbers in F32.
 #[test]
 fn vectors_in_half_floats() {
     for (name, file) in all() {
@@ -521,7 +521,7 @@ fn vectors_in_half_floats() {
                 if !is_vector {
                     continue;
                 }
-                // Numbers that both types hold: of few bits, not too small.
+                // Numbers that both types represent exactly: few bits, and not too small.
                 let values: Vec<f32> =
                     rounded.data.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect();
                 let values: Vec<f32> =
@@ -539,14 +539,14 @@ fn vectors_in_half_floats() {
     }
 }
 
-/// The F16 of a number that it holds exactly.
+/// The F16 of a number that it represents exactly.
 fn to_f16(x: f32) -> u16 {
     let bits = x.to_bits();
     let sign = (bits >> 16 & 0x8000) as u16;
     if x == 0.0 { sign } else { sign | (((bits >> 23 & 255) - 112) << 10) as u16 | (bits >> 13 & 0x3ff) as u16 }
 }
 
-/// Vision and audio beside the language model.
+/// Tensors for vision and audio next to the language model.
 #[test]
 fn tensors_of_other_modalities() {
     for (name, file) in all() {
@@ -560,7 +560,7 @@ fn tensors_of_other_modalities() {
     }
 }
 
-/// A T5 whose layers have relative positions of their own (UMT5): with the same in all layers it is a T5.
+/// A T5 with separate relative positions in each layer (UMT5). If all layers have the same ones, it equals T5.
 #[test]
 fn relative_positions_of_each_layer() {
     let file = encoder("t5_gated");

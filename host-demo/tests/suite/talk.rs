@@ -1,4 +1,4 @@
-//! Conversations over HTTP with models that say a script: calls, thoughts, fields of requests, other interfaces.
+//! Conversations over HTTP with models that generate a script: calls, thoughts, fields of requests, other interfaces.
 
 use serde_json::{Value, json};
 
@@ -72,11 +72,11 @@ fn calls_by_tokens_after_text() {
         choice["message"]["tool_calls"][0]["function"],
         json!({ "name": "get_weather", "arguments": "{\"city\":\"Oslo\"}" })
     );
-    // Only of declared functions.
+    // Calls are only parsed for declared functions.
     let choice = talk.chat(json!({ "tools": [function("get_time")] }));
     assert_eq!(choice["finish_reason"], "stop");
     assert!(choice["message"].get("tool_calls").is_none());
-    // The same in a stream.
+    // The same, streamed.
     let events = talk.stream("/v1/chat/completions", &asked(json!({ "tools": [function("get_weather")] })));
     let deltas: Vec<&Value> = events.iter().map(|event| &event["choices"][0]["delta"]).collect();
     let content: String = deltas.iter().filter_map(|delta| delta["content"].as_str()).collect();
@@ -89,7 +89,7 @@ fn thoughts_and_schemas() {
     let talk = start(&["<think>", "Hm.", "</think>", "\n\n", "Hello."], &[], &["<think>", "</think>"], CHATML);
     let message = talk.chat(json!({}))["message"].clone();
     assert_eq!((&message["content"], &message["reasoning_content"]), (&json!("Hello."), &json!("Hm.")));
-    // A grammar leaves no room for a thought that the prompt has not opened.
+    // A grammar allows no thought, unless the prompt has opened one.
     let message = talk.chat(json!({ "json_schema": { "const": { "tag": "<think>" } } }))["message"].clone();
     assert_eq!(
         serde_json::from_str::<Value>(message["content"].as_str().unwrap()).unwrap(),
@@ -107,7 +107,7 @@ fn thoughts_and_schemas() {
         serde_json::from_str::<Value>(message["content"].as_str().unwrap()).unwrap(),
         json!({ "answer": "four" })
     );
-    // The thought is closed when its budget is used up.
+    // A thought ends when its budget is used up.
     let message = talk.chat(json!({ "reasoning_budget": 1, "grammar": "root ::= \"yes\"" }))["message"].clone();
     assert_eq!((&message["content"], &message["reasoning_content"]), (&json!("yes"), &json!("So it is 4.")));
 }
@@ -186,13 +186,13 @@ fn fields_mean_what_they_say() {
         talk.chat(json!({ "guided_choice": ["seven", "eight"] }))["message"]["content"].as_str().map(str::len),
         Some(5)
     );
-    // The developer is the system, where the template knows only that.
+    // The developer becomes the system if the template only supports that role.
     let prompt = |role: &str| {
         let body = asked(json!({ "messages": [{ "role": role, "content": "x" }, { "role": "user", "content": "y" }] }));
         talk.good("/apply-template", &body)["prompt"].clone()
     };
     assert_eq!(prompt("developer"), prompt("system"));
-    // Functions that the template cannot show are in the system message.
+    // Functions that the template cannot show are put into the system message.
     let body = asked(json!({ "tools": [function("get_weather")] }));
     let text = talk.good("/apply-template", &body)["prompt"].as_str().unwrap().to_string();
     assert!(
@@ -312,7 +312,7 @@ fn calls_are_run_from_the_command_line() {
         .write(path("m.gguf").as_ref());
     std::fs::write(path("tools.json"), json!([function("get_weather")]).to_string()).unwrap();
     let seen = path("seen");
-    // After the first result the script begins anew: the rounds are limited.
+    // After the first result the script repeats: the number of rounds is limited.
     let command = format!("cat >> {seen}; echo 3");
     let args = ["chat", "-m", &path("m.gguf"), "--temp", "0", "--tools", &path("tools.json"), "--tool-cmd", &command];
     let output = arenite_with(&args, b"hi\n");

@@ -1,6 +1,6 @@
-//! Alternating updates ([paper](https://arxiv.org/abs/2301.13310)): the model has several streams of hidden states
-//! besides the residual stream. A layer predicts all streams, runs on the predicted residual stream, and corrects all
-//! streams by the prediction's error. A low-rank path runs parallel to attention. Gemma 3n has both.
+//! Alternating updates ([paper](https://arxiv.org/abs/2301.13310)): the model has several streams of hidden states in
+//! addition to the residual stream. A layer predicts all streams, runs on the predicted residual stream, and corrects
+//! all streams by the prediction's error. A low-rank path runs parallel to attention. Gemma 3n has both.
 //!
 //! The buffers of a pass follow the additional inputs of layers: the other streams, `[streams - 1][batch][dim]`, then the
 //! predicted residual stream and the low-rank path's output, each `[batch][dim]`.
@@ -34,7 +34,7 @@ impl Forward<'_, '_> {
         compute.done(Section::Embedding);
     }
 
-    /// Predicts all streams, and computes the path beside attention.
+    /// Predicts all streams, and computes the path parallel to attention.
     pub(super) fn predict(&mut self, layer: &Layer) {
         let Some(altup) = self.spec.altup() else { return };
         let n = altup.streams;
@@ -65,7 +65,7 @@ impl Forward<'_, '_> {
                 }
             }
         }
-        // The prediction, and the path beside attention: `x + norm(up(down(x)))` of the normed prediction.
+        // The prediction, and the low-rank path: `x + norm(up(down(x)))` of the normed prediction.
         let (Some(x), Some(branch)) = (hidden.get(..count * dim), branch.get_mut(..count * dim)) else { return };
         let Some(kept) = beside.get_mut((n - 1) * batch * dim..) else { return };
         let Some((prediction, path)) = kept.split_at_mut_checked(batch * dim) else { return };
@@ -85,7 +85,7 @@ impl Forward<'_, '_> {
         compute.done(Section::Qkv);
     }
 
-    /// Joins attention's sum with the path beside it.
+    /// Adds the low-rank path to attention's sum.
     pub(super) fn join(&mut self) {
         let Some(altup) = self.spec.altup() else { return };
         let start = self.beside_at() + altup.streams * self.batch() * self.spec.dim;
@@ -96,7 +96,7 @@ impl Forward<'_, '_> {
         scale(x, core::f32::consts::FRAC_1_SQRT_2);
     }
 
-    /// Corrects all streams by how far the prediction of the residual stream was off.
+    /// Corrects all streams by the error of the predicted residual stream.
     pub(super) fn correct(&mut self, layer: &Layer) {
         let Some(altup) = self.spec.altup() else { return };
         let n = altup.streams;
@@ -122,7 +122,7 @@ impl Forward<'_, '_> {
         }
     }
 
-    /// Adds `branch` to all streams but the residual one.
+    /// Adds `branch` to all streams except the residual stream.
     pub(super) fn add_to_streams(&mut self) {
         let Some(altup) = self.spec.altup() else { return };
         let (at, batch) = (self.beside_at(), self.batch());
@@ -132,7 +132,8 @@ impl Forward<'_, '_> {
         rows_mut(beside, batch * spec.dim).take(altup.streams - 1).for_each(|stream| add(stream, more));
     }
 
-    /// Makes the mean of all streams the residual stream, each projected and as large as it.
+    /// Replaces the residual stream by the mean of all streams, each projected and scaled to the magnitude of the
+    /// residual stream.
     pub(super) fn close_streams(&mut self) {
         let Some(altup) = self.spec.altup() else { return };
         let (at, batch) = (self.beside_at(), self.batch());
@@ -154,8 +155,8 @@ impl Forward<'_, '_> {
         scale(x, 1.0 / altup.streams as f32);
     }
 
-    /// Computes `coefficients(tanh(router(norm(x) / dim)))` of each row, `width` values, and stores them in `inner` after
-    /// the router's output.
+    /// Computes `coefficients(tanh(router(norm(x) / dim)))` for each row, `width` values, and stores them in `inner`
+    /// after the router's output.
     fn route(&mut self, altup: &AltUp<'_>, layer: &Layer, coefficients: Role, width: usize) {
         let Self { spec, weights, compute, hidden, branch, inner, rows: count, .. } = self;
         let (index, dim, count, n) = (layer.index, spec.dim, *count, altup.streams);
@@ -193,7 +194,8 @@ fn mean_square(x: &[f32]) -> f32 {
     lanes.iter().sum::<f32>() / x.len() as f32
 }
 
-/// Leaves of each gate what is above the row's mean by so many standard deviations: `max(gate - mean - times * deviation, 0)`.
+/// Thresholds each row of gates at `times` standard deviations above its mean: `max(gate - mean - times * deviation,
+/// 0)`.
 pub(super) fn sparsify(gate: &mut [f32], times: f32) {
     let mut lanes = [0.0f32; 16];
     for x in gate.chunks(16) {

@@ -1,8 +1,8 @@
-//! Mamba-1: a gated convolution over the channels, then a scan whose step, and what it writes and reads, the channels
-//! themselves choose.
+//! Mamba-1: a gated convolution over the channels, then a scan. Its step, inputs and outputs are projections of the
+//! channels.
 //!
-//! The state of a context has, in each layer, what the convolution sees of earlier tokens, `[taps - 1][channels]`, and
-//! the states of the channels in tiles of sixteen, `[tiles][states][16]`.
+//! In each layer, the state of a context contains the convolution's earlier inputs, `[taps - 1][channels]`, and the
+//! states of the channels in tiles of sixteen, `[tiles][states][16]`.
 
 use super::compute::Compute;
 use super::recurrent::state_of;
@@ -12,7 +12,7 @@ use crate::kernel::{Activation, Convolution, Scan, TILE, Update, fork_pairs};
 use crate::model::{Layer, Recurrent, Role, StepNorms, Weights};
 
 impl Forward<'_, '_> {
-    /// `x += output(silu(gate) * scan(convolution(norm(x))))`; the states are then those after the rows.
+    /// `x += output(silu(gate) * scan(convolution(norm(x))))`; also advances the states.
     pub(super) fn mamba(&mut self, layer: &Layer, mixer: &Recurrent) {
         let Self { spec, weights, compute, hidden, branch, inner, rows: count, .. } = self;
         let (index, dim, count) = (layer.index, spec.dim, *count);
@@ -110,7 +110,7 @@ impl Selective<'_> {
         }
     }
 
-    /// Projects rows to their channels and to the gate: the halves of one matrix, or for each head first its gate.
+    /// Projects rows to channels and gate: the two halves of one matrix, or for each head the gate, then the channels.
     fn project(&self, compute: &mut Compute<'_, '_>, input: (&[f32], usize), x: &mut [f32], gate: &mut [f32]) {
         let Recurrent { width: channels, shared, .. } = *self.mixer;
         let Some(w) = self.weights.matrix(Role::SsmIn, self.index) else { return };
@@ -135,7 +135,7 @@ impl Selective<'_> {
         if self.mixer.shared > 1 { [2 * states, 0, states] } else { [0, rank, rank + states] }
     }
 
-    /// Projects the channels of all rows to their steps and to what they write and read.
+    /// Projects the channels of all rows to steps, inputs and outputs of the states.
     fn choose(
         &self,
         compute: &mut Compute<'_, '_>,
@@ -161,7 +161,7 @@ impl Selective<'_> {
         compute.times((low, count), w_steps, steps, self.groups());
     }
 
-    /// Takes the state of a context through its rows `x`, in place; `out` is `[tiles][tokens][16]`.
+    /// Advances the state of a context over its rows `x`, in place; `out` is `[tiles][tokens][16]`.
     fn scan(
         &self,
         compute: &Compute<'_, '_>,

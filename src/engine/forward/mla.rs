@@ -18,7 +18,7 @@ use crate::model::{Latent, Layer, Role, Rope, Scaling, Spec, Temperature, Weight
 const EPS: f32 = 1e-6;
 
 impl Forward<'_, '_> {
-    /// `x += output(attention(norm(x)))`; the rows' keys and values are in the cache afterwards.
+    /// `x += output(attention(norm(x)))`; also adds the rows' keys and values to the cache.
     pub(super) fn latent_attention(&mut self, layer: &Layer, latent: &Latent, view: &View) {
         let Self { spec, weights, compute, hidden, branch, inner, rows: count, .. } = self;
         let shape = Shape {
@@ -72,15 +72,15 @@ impl Forward<'_, '_> {
 
 /// Intermediate values of all rows, with the sizes of [`Latent::pieces`].
 struct Pieces<'a> {
-    /// Queries, keys and values as attention takes them; after it, the values of all heads.
+    /// Queries, keys and values in the layout of attention; afterwards, the values of all heads.
     qkv: &'a mut [f32],
-    /// Queries as they are projected; then the output of attention.
+    /// Projected queries; later the output of attention.
     out: &'a mut [f32],
     /// Latent vectors, each with its rotated key.
     made: &'a mut [f32],
     /// The input of a product.
     low: &'a mut [f32],
-    /// A key without its rotated part and a value, for each head, if they are cached.
+    /// For each head, a key without its rotated part, and a value, if these are cached.
     both: &'a mut [f32],
 }
 
@@ -103,7 +103,7 @@ impl Heads<'_> {
         self.layer.heads * (self.latent.nope + self.latent.rope)
     }
 
-    /// Projects queries, through a low rank or at once, and latent vectors.
+    /// Projects queries, through a low rank or directly, and latent vectors.
     fn project(&self, compute: &mut Compute<'_, '_>, input: &[f32], pieces: &mut Pieces<'_>) {
         let Latent { q_rank, rank, rope, .. } = *self.latent;
         let count = self.count;
@@ -121,7 +121,7 @@ impl Heads<'_> {
         }
     }
 
-    /// Norms latent vectors, and rotates what of keys and queries is rotated.
+    /// Normalizes latent vectors, and rotates the rotated parts of keys and queries.
     fn turn(&self, compute: &Compute<'_, '_>, rotary: &Rotary<'_>, pieces: &mut Pieces<'_>) {
         let Latent { rank, nope, rope, .. } = *self.latent;
         let weight = self.weights.vector(Role::AttnKvANorm, self.layer.index);
@@ -136,7 +136,7 @@ impl Heads<'_> {
         }
     }
 
-    /// Applies each head's matrix of keys to its query, or computes keys and values of all heads.
+    /// Applies each head's key matrix to its query, or computes keys and values of all heads.
     fn expand(&self, compute: &mut Compute<'_, '_>, pieces: &mut Pieces<'_>) {
         let Latent { rank, nope, rope, value, absorbed, .. } = *self.latent;
         let Pieces { qkv, out, made, low, both } = pieces;
@@ -157,9 +157,10 @@ impl Heads<'_> {
         }
     }
 
-    /// Puts beside each other what queries, keys and values consist of. With latent vectors in the cache, a query is what
-    /// [`expand`](Self::expand) left and its rotated part; key and value are the latent vector and the rotated key. Otherwise
-    /// queries and keys are a part without rotation and a rotated one, and what is shorter than the others ends in zeros.
+    /// Assembles queries, keys and values. If latent vectors are cached, a query is the output of
+    /// [`expand`](Self::expand) and its rotated part, and key and value are the latent vector and the rotated key.
+    /// Otherwise queries and keys have a part without rotation and a rotated one, and the shorter vectors are padded
+    /// with zeros.
     fn place(&self, pieces: &mut Pieces<'_>) {
         let Latent { rank, nope, rope, value, absorbed, .. } = *self.latent;
         let (shape, width) = (self.shape, self.shape.head.dim);
@@ -188,7 +189,7 @@ impl Heads<'_> {
         }
     }
 
-    /// The values of all heads, from the output of attention.
+    /// Returns the values of all heads, from the output of attention.
     fn values(&self, compute: &mut Compute<'_, '_>, pieces: &mut Pieces<'_>) {
         let Latent { rank, value, absorbed, .. } = *self.latent;
         let Pieces { qkv, out, low, .. } = pieces;
@@ -212,21 +213,21 @@ impl Heads<'_> {
     }
 }
 
-/// Copies `width` elements from `at` on of each `stride`, one after another.
+/// Copies `width` elements from offset `at` of each `stride` elements, one after the other.
 fn gather(from: &[f32], count: usize, (stride, at): (usize, usize), to: &mut [f32], width: usize) {
     for (to, from) in rows_mut(to, width).zip(rows(from, stride)).take(count) {
         copy(to, from.get(at..).unwrap_or(&[]));
     }
 }
 
-/// Copies both, one behind the other, and zeros.
+/// Copies `first`, then `second`, and fills the rest with zeros.
 fn put(to: &mut [f32], first: &[f32], second: &[f32]) {
     to.fill(0.0);
     copy(to, first);
     copy(to.get_mut(first.len()..).unwrap_or_default(), second);
 }
 
-/// Multiplies queries by what the model's temperature is at their positions.
+/// Multiplies queries by the model's temperature at their positions.
 fn warm(spec: &Spec<'_>, segments: &[Segment], heads: &Heads<'_>, qkv: &mut [f32]) {
     let Some(Temperature { scale: by, length, .. }) = spec.temperature() else { return };
     for (row, qkv) in rows_mut(qkv, heads.shape.stride).take(heads.count).enumerate() {
@@ -235,7 +236,7 @@ fn warm(spec: &Spec<'_>, segments: &[Segment], heads: &Heads<'_>, qkv: &mut [f32
     }
 }
 
-/// Factor on scores. YaRN's is on queries and keys as a whole, not on their rotated parts.
+/// Factor on scores. YaRN's factor applies to whole queries and keys, not only to their rotated parts.
 fn score_scale(spec: &Spec<'_>, latent: &Latent) -> f32 {
     let plain = 1.0 / sqrt((latent.nope + latent.rope) as f32);
     match spec.rope(false) {

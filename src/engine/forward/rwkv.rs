@@ -1,8 +1,8 @@
 //! RWKV-7 ([Goose](https://arxiv.org/abs/2503.14456)): time mixing and channel mixing combine each row with
 //! the previous one.
 //!
-//! The state of a context has, in each layer, the last row of time mixing, the last row of channel mixing, and the matrices
-//! of the heads in tiles of sixteen columns, `[tiles][keys][16]`.
+//! In each layer, the state of a context contains the last row of time mixing, the last row of channel mixing, and the
+//! matrices of the heads in tiles of sixteen columns, `[tiles][keys][16]`.
 
 use super::compute::Compute;
 use super::recurrent::state_of;
@@ -32,7 +32,7 @@ struct Pieces<'a> {
     /// Learning rates; later the outputs of the state, `[heads][tokens][width]` for each context.
     rate: &'a mut [f32],
     gate: &'a mut [f32],
-    /// Vectors of low rank.
+    /// Low-rank vectors.
     low: &'a mut [f32],
 }
 
@@ -134,7 +134,7 @@ impl Mixing<'_> {
         self.weights.vector(role, self.index)
     }
 
-    /// `x = row + lerp * (the row before it - row)`, with the lerp of this number.
+    /// `x = row + lerp * (previous row - row)`, with the lerp of this number.
     fn lerp(&self, compute: &Compute<'_, '_>, rows_in: &[f32], shift: &[f32], number: usize, x: &mut [f32]) {
         let all = self.vector(Role::TimeMixLerp);
         let lerp = all.get(4 * number * self.dim..).unwrap_or(&[]);
@@ -144,7 +144,7 @@ impl Mixing<'_> {
         });
     }
 
-    /// `out = up(f(down(x)))`, a product of low rank, plus a bias.
+    /// `out = up(f(down(x)))`, a low-rank product, plus a bias.
     fn low_rank(
         &self,
         compute: &mut Compute<'_, '_>,
@@ -198,7 +198,7 @@ impl Mixing<'_> {
         if self.index == 0 {
             copy(first, value);
         } else {
-            // As `low_rank`, with the output in place of the input.
+            // Like `low_rank`, but the output replaces the input.
             let (Some(w_down), Some(w_up)) = (matrix(Role::TimeMixV1), matrix(Role::TimeMixV2)) else { return };
             let rank = w_down.rows();
             let Some(low) = low.get_mut(..count * rank) else { return };
@@ -216,7 +216,7 @@ impl Mixing<'_> {
         compute.by_tokens(rate, dim, &|_, x| compute.kernels.activate(Activation::Sigmoid, x, None));
     }
 
-    /// A row's removal keys, each of length 1, what is written in their place, and the keys as the state takes them.
+    /// Computes a row's removal keys, each of length 1, their replacements, and the keys for the state.
     fn keys(&self, kernels: &Kernels, key: &mut [f32], rate: &[f32], removal: &mut [f32], replace: &mut [f32]) {
         let (k_k, k_a) = (self.vector(Role::TimeMixKk), self.vector(Role::TimeMixKa));
         let n = self.mixer.keys as f32;
@@ -224,7 +224,7 @@ impl Mixing<'_> {
             *removal = key * f32::from_le_bytes(*k_k);
         }
         for head in rows_mut(removal, self.mixer.keys) {
-            // By the root of the sum of squares, not of their mean.
+            // Divides by the root of the sum of squares, not of their mean.
             kernels.rms_norm(head, &[], KEY_EPS / n);
             super::scale(head, 1.0 / libm::sqrtf(n));
         }
@@ -236,7 +236,7 @@ impl Mixing<'_> {
         }
     }
 
-    /// Takes the state of a context through some rows.
+    /// Advances the state of a context over some rows.
     fn advance(
         &self,
         compute: &Compute<'_, '_>,
@@ -265,7 +265,7 @@ impl Mixing<'_> {
         );
     }
 
-    /// The output of token `t` of a context's: each head's, normed, and what its own key gives.
+    /// Returns the output of token `t` of a context: each head's normed output, plus the contribution of its own key.
     fn combine(
         &self,
         kernels: &Kernels,
@@ -304,8 +304,8 @@ fn mix(x: &mut [f32], shift: &[f32], lerp: &[u8], dim: usize) {
     }
 }
 
-/// Takes each row of channel mixing together with the one before it: `x += lerp * (the row before - x)`. Does nothing in
-/// other models.
+/// Combines each row of channel mixing with the previous one: `x += lerp * (previous row - x)`. Does nothing in other
+/// models.
 pub(super) fn shift_rows(
     (kv, pools, store): (&mut [u8], &[Pool<'_>], &Store),
     (spec, weights, index): (&Spec<'_>, &Weights<'_, '_>, usize),

@@ -27,7 +27,7 @@ pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
         },
         _ => None,
     };
-    // Files of GLM 4.7 Flash from before the key: llama.cpp tells them by these numbers, too.
+    // Files of GLM 4.7 Flash without the key: llama.cpp also recognizes them by these numbers.
     let scores = match spec.layers {
         47 | 48 if spec.vocab == 154_880 => Scores::Sigmoid,
         _ => Scores::Softmax,
@@ -56,7 +56,7 @@ pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
     })
 }
 
-/// MiniCPM 3, whose scales no key gives.
+/// MiniCPM 3, whose scales are not in the file.
 pub(super) const fn minicpm3<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(keys.latent(RopeStyle::Halves));
     let rope = match spec.global.rope {

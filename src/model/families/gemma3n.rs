@@ -8,7 +8,7 @@ use crate::model::rope::{Rope, Scaling};
 use crate::model::{Placement, QkNorm, Spec};
 use crate::{Error, tri};
 
-/// Layers with keys and values of their own, and streams, of the published models.
+/// Number of layers with their own keys and values, and of streams, in the published models.
 const OWN: usize = 20;
 const STREAMS: usize = 4;
 

@@ -1,4 +1,4 @@
-//! Mamba-1, by itself (also Falcon Mamba), and in turns with attention (Jamba, PLaMo 2).
+//! Mamba-1, alone (also Falcon Mamba), and alternating with attention (Jamba, PLaMo 2).
 
 use crate::model::keys::Keys;
 use crate::model::layers::Pattern;
@@ -32,12 +32,12 @@ pub(super) const fn jamba<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error
     })
 }
 
-/// PLaMo 2: channels of a head share a step; norms behind both parts of a block; normed heads of q and k.
+/// PLaMo 2: channels of a head share a step; norms after both parts of a block; normed heads of q and k.
 pub(super) const fn plamo2<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(keys.hybrid(RopeStyle::Halves));
     let mixer = tri!(keys.selective());
     tri!(keys.nonzero("ssm.group_count", 1));
-    // The file has the number of heads where others have the rank of the step, which follows from the width.
+    // Files store the number of heads in place of the step's rank, which follows from the width.
     let shared = match mixer.width.checked_div(mixer.ranks[0]) {
         Some(shared) if shared > 1 && mixer.width == shared * mixer.ranks[0] => shared,
         _ => return Err(keys.wrong("ssm.time_step_rank", "does not divide ssm.inner_size")),

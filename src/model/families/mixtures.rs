@@ -31,7 +31,7 @@ pub(super) const fn ernie<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error
     let spec = tri!(adjacent(keys));
     let spec = tri!(keys.mixture(spec, Scores::Softmax, true));
     let step = tri!(keys.period("interleave_moe_layer_step", 1));
-    // The first layer from `first` on whose number, counted from 1, is a multiple of the step.
+    // The first layer from `first` on whose number, counting from 1, is a multiple of the step.
     let expert_layers = match spec.expert_layers {
         Pattern::Steps { first, .. } => Pattern::Steps { first: (first + step) / step * step - 1, step },
         _ => Pattern::Every(step),
@@ -116,8 +116,8 @@ pub(super) const fn phimoe<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Erro
     Ok(Spec { global: HeadSpec { rope, ..spec.global }, router, ..spec })
 }
 
-/// SmallThinker: a router that reads the layer's input, ReLU in the gate; the first of every four layers sees all
-/// positions and has no rotary ones.
+/// SmallThinker: the router reads the layer's input, gates use ReLU; the first of every four layers attends to all
+/// positions and has no rotary positions.
 pub(super) const fn smallthinker<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(halves(keys));
     let heads = spec.global;
@@ -131,8 +131,8 @@ pub(super) const fn smallthinker<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>
     Ok(Spec { global, local: heads, local_layers, activation: Activation::Relu, early_router: true, ..spec })
 }
 
-/// Llama 4 without images: layers with rotary positions attend within chunks; every fourth layer sees all positions, has
-/// no rotary ones, and queries that grow with the position.
+/// Llama 4 without images: layers with rotary positions attend within chunks. Every fourth layer attends to all
+/// positions; it has no rotary positions, and its queries grow with the position.
 pub(super) const fn llama4<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     const CHUNK: usize = 8192; // no key has it
     let rotated_everywhere = keys.knows("attention.sliding_window") && {
@@ -160,7 +160,7 @@ pub(super) const fn llama4<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Erro
         local_layers: if rotated_everywhere { Pattern::Never } else { Pattern::Every(period) },
         chunk: if rotated_everywhere { None } else { Some(CHUNK) },
         temperature: Some(Temperature { scale: 0.1, length: CHUNK, offset: 1, only_unrotated: true }),
-        // The model with 128 experts has no norms of q and k; files do not say so.
+        // The model with 128 experts has no norms of q and k, but files do not say so.
         qk_norm: if many { QkNorm::None } else { QkNorm::Unweighted },
         qk_norm_after_rope: true,
         shared_experts,
