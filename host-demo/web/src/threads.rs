@@ -26,7 +26,7 @@ static GATE: AtomicU32 = AtomicU32::new(0);
 static TASK: AtomicPtr<Task> = AtomicPtr::new(null_mut());
 /// Number of sleeping threads.
 static ASLEEP: AtomicU32 = AtomicU32::new(0);
-/// How many times helpers have joined.
+/// Number of times helpers have joined.
 static JOINED: AtomicU32 = AtomicU32::new(0);
 
 const RUNNING: u32 = OPEN - 1;
@@ -122,7 +122,7 @@ pub extern "C" fn web_help() -> ! {
     }
 }
 
-/// How many times helpers have joined a job.
+/// Returns the number of times helpers have joined a job.
 #[unsafe(no_mangle)]
 pub extern "C" fn web_joined() -> u32 {
     JOINED.load(Relaxed)
