@@ -79,7 +79,7 @@ macro_rules! families {
             mamba "mamba2" [STATES CONVOLUTION SELECTIVE FUSED_QKV FUSED_GATE POST_NORM EACH_HEAD_NORM EXPERTS DENSE_LAYERS] {
                 "mamba" => spec, "jamba" => jamba, "plamo2" => plamo2
             }
-            rwkv "rwkv" [RENAMED STATES RWKV LAYER_NORM TOKEN_TYPES NO_GATE RELU_SQUARED] { "rwkv7" => rwkv7 }
+            rwkv "rwkv" [RENAMED STATES RWKV LAYER_NORM TOKEN_TYPES NO_GATE RELU_SQUARED] { "rwkv6" => rwkv6, "rwkv7" => rwkv7 }
             deepseek2 "mla" [LATENT EXPERTS SCORED_ROUTER SHARED_EXPERTS DENSE_LAYERS TEMPERATURE NO_GATE RELU_SQUARED] {
                 "deepseek2" => spec, "mistral4" => spec, "minicpm3" => minicpm3, "plm" => plm
             }

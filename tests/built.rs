@@ -32,7 +32,7 @@ fn models() -> Vec<(&'static str, Builder, Vec<&'static str>)> {
         "t5_gated" => vec!["t5"],
         "falcon-h1" | "mamba" | "plamo2" => vec!["mamba2"],
         "jamba" => vec!["mamba2", "experts"],
-        "rwkv7" => vec!["rwkv"],
+        "rwkv6" | "rwkv7" => vec!["rwkv"],
         "deepseek2" => vec!["mla", "experts"],
         "plm" => vec!["mla"],
         "granitehybrid" => vec!["mamba2", "experts"],

@@ -90,7 +90,7 @@ pub(super) fn activate<S: Isa>(s: S, f: Activation, x: &mut [f32], up: Option<&[
         Activation::Relu => !built::RELU,
         Activation::ReluSquared => !built::RELU_SQUARED,
         Activation::ClampedSwiglu => !built::GPT_OSS,
-        Activation::Decay => !built::RWKV,
+        Activation::Decay | Activation::DoubleExponential => !built::RWKV,
     };
     if is_silu && s.silu(x, up) {
         return;
@@ -114,6 +114,7 @@ pub(super) fn activate<S: Isa>(s: S, f: Activation, x: &mut [f32], up: Option<&[
                 let one = s.splat(1.0);
                 one.div(one.add(s.exp(s.splat(0.0).sub(v))))
             }
+            Activation::DoubleExponential if built::RWKV => s.exp(s.splat(0.0).sub(s.exp(v))),
             Activation::Decay if built::RWKV => {
                 let one = s.splat(1.0);
                 s.exp(s.splat(-0.606_530_66).div(one.add(s.exp(s.splat(0.0).sub(v)))))

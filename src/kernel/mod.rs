@@ -112,6 +112,8 @@ pub enum Activation {
     ClampedSwiglu,
     /// `exp(-exp(-1/2) / (1 + exp(-x)))`: the decay of [RWKV-7](https://arxiv.org/abs/2503.14456).
     Decay,
+    /// `exp(-exp(x))`: the decay of [RWKV-6](https://arxiv.org/abs/2404.05892).
+    DoubleExponential,
 }
 
 /// The divisor of a layer norm.

@@ -6,7 +6,7 @@ use super::recurrent::TILE;
 
 /// The update of a head's state `S` by each token. All vectors have `keys` elements, except `value`.
 ///
-/// RWKV-7: `S = decay S + key (outer) value - replace (outer) (removal S)`, by rows, then `out = query S`.
+/// RWKV-6: `out = query (S + bonus key (outer) value)`, then `S = decay S + key (outer) value`. RWKV-7: `S = decay S + key (outer) value - replace (outer) (removal S)`, by rows, then `out = query S`.
 #[derive(Clone, Copy)]
 pub(crate) struct Wkv<'a> {
     /// The vectors of token `t` begin at `t * stride`.
@@ -15,8 +15,11 @@ pub(crate) struct Wkv<'a> {
     pub key: &'a [f32],
     pub value: &'a [f32],
     /// The key whose value is read from the state, of length 1, and the key under which that value is subtracted.
+    /// Both are empty for RWKV-6.
     pub removal: &'a [f32],
     pub replace: &'a [f32],
+    /// The factors on a token's own key in RWKV-6, `keys` little-endian f32; empty for RWKV-7.
+    pub bonus: &'a [u8],
     pub stride: usize,
     pub keys: usize,
     pub width: usize,
@@ -39,7 +42,37 @@ pub(super) fn wkv<S: Isa>(s: S, job: &Wkv<'_>, state: &mut [f32], out: &mut [f32
     }
     let columns = (0..job.width).step_by(TILE);
     for (tile, column) in state.as_chunks_mut().0.chunks_exact_mut(job.keys.max(1)).zip(columns) {
-        wkv_tile(s, job, tile, column, out);
+        if job.bonus.is_empty() {
+            wkv_tile(s, job, tile, column, out);
+        } else {
+            own_tile(s, job, tile, column, out);
+        }
+    }
+}
+
+/// Updates one tile of RWKV-6 with all tokens.
+#[inline(always)]
+fn own_tile<S: Isa>(s: S, job: &Wkv<'_>, tile: &mut [[f32; TILE]], column: usize, out: &mut [f32]) {
+    let Wkv { keys, width, .. } = *job;
+    for (t, out) in out.chunks_exact_mut(width.max(1)).enumerate() {
+        let (Some(query), Some(decay), Some(key), Some(value)) = (
+            job.of(job.query, t, keys),
+            job.of(job.decay, t, keys),
+            job.of(job.key, t, keys),
+            job.of(job.value, t, width),
+        ) else {
+            return;
+        };
+        let value = load(s, value, column);
+        let mut sum = s.zero();
+        for ((((row, query), decay), key), bonus) in
+            tile.iter_mut().zip(query).zip(decay).zip(key).zip(job.bonus.as_chunks().0)
+        {
+            let (new, before) = (value.mul(s.splat(*key)), s.load(row));
+            sum = new.fma(s.splat(f32::from_le_bytes(*bonus)), before).fma(s.splat(*query), sum);
+            before.fma(s.splat(*decay), new).store(row);
+        }
+        store(sum, out, column);
     }
 }
 

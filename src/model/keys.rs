@@ -458,6 +458,7 @@ impl<'g, 'a> Keys<'g, 'a> {
                     ranks: [0; 4],
                     step_norms: StepNorms::None,
                     shared: 1,
+                    halved_every: 0,
                     in_turns: matches!(kind, RecurrentKind::DeltaNet),
                 })
             }

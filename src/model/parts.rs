@@ -88,7 +88,7 @@ parts! {
         Some(Recurrent { kind: RecurrentKind::ShortConvolution, .. }) => CONVOLUTION,
         Some(Recurrent { kind: RecurrentKind::DeltaNet | RecurrentKind::Mamba2, .. }) => RECURRENCE,
         Some(Recurrent { kind: RecurrentKind::Mamba, .. }) => SELECTIVE,
-        Some(Recurrent { kind: RecurrentKind::Rwkv7, .. }) => RWKV;
+        Some(Recurrent { kind: RecurrentKind::Rwkv7 | RecurrentKind::Rwkv6, .. }) => RWKV;
     /// Sizes of attention over a latent vector, which all layers then have.
     latent: Option<Latent> = None, Some(_) => LATENT;
     /// Sizes of the streams of hidden states beside the residual stream.

@@ -18,13 +18,16 @@ pub struct Recurrent {
     pub keys: usize,
     /// Elements of a value.
     pub width: usize,
-    /// Ranks of low-rank products: Mamba-1's step; RWKV-7's decay, learning rate, value mix and gate (0 for no gate).
+    /// Ranks of low-rank products: Mamba-1's step; RWKV-7's decay, learning rate, value mix and gate (0 for no gate);
+    /// RWKV-6's decay and mix.
     pub ranks: [usize; 4],
     /// Norms of Mamba-1's step, and of what it writes and reads.
     pub step_norms: StepNorms,
     /// Neighbouring channels of Mamba-1 that share a step, a factor on their input and one rate of decay; 1 if every channel
     /// has its own (PLaMo 2 calls them heads).
     pub shared: usize,
+    /// RWKV-6 halves hidden states after every so many layers; 0 for never.
+    pub halved_every: usize,
     /// True if head `i` belongs to group `i % groups` rather than to a run of neighbours.
     pub in_turns: bool,
 }
@@ -55,6 +58,8 @@ pub enum RecurrentKind {
     Mamba,
     /// [RWKV-7](https://arxiv.org/abs/2503.14456).
     Rwkv7,
+    /// [RWKV-6](https://arxiv.org/abs/2404.05892).
+    Rwkv6,
 }
 
 impl Recurrent {
@@ -69,6 +74,7 @@ impl Recurrent {
         ranks: [0; 4],
         step_norms: StepNorms::None,
         shared: 1,
+        halved_every: 0,
         in_turns: false,
     };
 
@@ -86,7 +92,7 @@ impl Recurrent {
     /// block.
     pub const fn window_len(&self) -> usize {
         match self.kind {
-            RecurrentKind::Rwkv7 => 2 * self.inner(),
+            RecurrentKind::Rwkv7 | RecurrentKind::Rwkv6 => 2 * self.inner(),
             _ => self.taps.saturating_sub(1) * self.channels(),
         }
     }
@@ -125,6 +131,7 @@ impl Recurrent {
         match self.kind {
             RecurrentKind::Mamba => 2 * (self.width + self.keys + self.ranks[0]) + self.width.next_multiple_of(TILE),
             RecurrentKind::Rwkv7 => 7 * self.inner() + self.widest_rank(),
+            RecurrentKind::Rwkv6 => 7 * self.inner() + self.widest_rank() + 5 * self.ranks[1],
             RecurrentKind::ShortConvolution => 3 * self.width,
             _ => self.inner() + self.channels() + 2 * self.heads,
         }

@@ -166,6 +166,14 @@ roles! {
     TimeMixV2 "time_mix_v2.weight" true RWKV,
     TimeMixG1 "time_mix_g1.weight" true RWKV,
     TimeMixG2 "time_mix_g2.weight" true RWKV,
+    TimeMixLerpX "time_mix_lerp_x.weight" true RWKV,
+    TimeMixFirst "time_mix_first.weight" true RWKV,
+    TimeMixDecay "time_mix_decay.weight" true RWKV,
+    TimeMixDecayW1 "time_mix_decay_w1.weight" true RWKV,
+    TimeMixDecayW2 "time_mix_decay_w2.weight" true RWKV,
+    TimeMixGate "time_mix_gate.weight" true RWKV,
+    ChannelMixLerpR "channel_mix_lerp_r.weight" true RWKV,
+    ChannelMixReceptance "channel_mix_receptance.weight" true RWKV,
     TimeMixLerp "time_mix_lerp_fused.weight" true RWKV,
     TimeMixKk "time_mix_k_k.weight" true RWKV,
     TimeMixKa "time_mix_k_a.weight" true RWKV,
@@ -316,8 +324,10 @@ impl Role {
         let delta = matches!(mixer, Some(Recurrent { kind: RecurrentKind::DeltaNet, .. }));
         let mamba = matches!(mixer, Some(Recurrent { kind: RecurrentKind::Mamba2, .. }));
         let scan = matches!(mixer, Some(Recurrent { kind: RecurrentKind::Mamba, .. }));
-        let rwkv = matches!(mixer, Some(Recurrent { kind: RecurrentKind::Rwkv7, .. }));
-        let gated_rwkv = rwkv && matches!(mixer, Some(Recurrent { ranks: [_, _, _, (1..)], .. }));
+        let seven = matches!(mixer, Some(Recurrent { kind: RecurrentKind::Rwkv7, .. }));
+        let six = matches!(mixer, Some(Recurrent { kind: RecurrentKind::Rwkv6, .. }));
+        let rwkv = seven || six;
+        let gated_rwkv = seven && matches!(mixer, Some(Recurrent { ranks: [_, _, _, (1..)], .. }));
         let (latent, absorbed, low) = match spec.latent() {
             Some(latent) => (true, latent.absorbed, latent.q_rank > 0),
             None => (false, false, false),
@@ -424,20 +434,19 @@ impl Role {
             }
             Self::AttnSinks => required_if(spec.attention_sinks()),
             Self::ChannelMixKey | Self::ChannelMixValue => Need::Absent,
-            Self::TimeMixW0 | Self::TimeMixW1 | Self::TimeMixW2 | Self::TimeMixA0 | Self::TimeMixA1 => {
-                required_if(rwkv)
-            }
-            Self::TimeMixA2 | Self::TimeMixLerp | Self::TimeMixKk | Self::TimeMixKa | Self::TimeMixRk => {
-                required_if(rwkv)
-            }
+            Self::TimeMixW1 | Self::TimeMixW2 | Self::TimeMixLerp | Self::ChannelMixLerp => required_if(rwkv),
             Self::TimeMixKey | Self::TimeMixValue | Self::TimeMixReceptance | Self::TimeMixOutput => required_if(rwkv),
-            Self::ChannelMixLerp => required_if(rwkv),
+            Self::TimeMixLn | Self::TimeMixLnBias => required_if(rwkv),
+            Self::TimeMixW0 | Self::TimeMixA0 | Self::TimeMixA1 | Self::TimeMixA2 => required_if(seven),
+            Self::TimeMixKk | Self::TimeMixKa | Self::TimeMixRk => required_if(seven),
             // The first layer's are not used.
             Self::TimeMixV0 | Self::TimeMixV1 | Self::TimeMixV2 => {
-                need_if(rwkv, if layer.index > 0 { Required } else { Optional })
+                need_if(seven, if layer.index > 0 { Required } else { Optional })
             }
             Self::TimeMixG1 | Self::TimeMixG2 => required_if(gated_rwkv),
-            Self::TimeMixLn | Self::TimeMixLnBias => required_if(rwkv),
+            Self::TimeMixLerpX | Self::TimeMixFirst | Self::TimeMixDecay | Self::TimeMixDecayW1 => required_if(six),
+            Self::TimeMixDecayW2 | Self::TimeMixGate => required_if(six),
+            Self::ChannelMixLerpR | Self::ChannelMixReceptance => required_if(six),
             Self::AltupProj | Self::AltupUnembdProj | Self::AltupRouter | Self::AltupRouterNorm => required_if(altup),
             Self::AltupPredictCoef | Self::AltupCorrectCoef | Self::LaurelL | Self::LaurelR => required_if(altup),
             Self::LaurelPostNorm | Self::AltupCorrectScale => required_if(altup),
@@ -465,6 +474,7 @@ impl Role {
         let Latent { q_rank, rank, nope, rope, value, .. } = latent.unwrap_or(Latent::NONE);
         let [decay, learning, mixed, gate] = mixer.ranks;
         let scan = mixer.kind == RecurrentKind::Mamba;
+        let six = mixer.kind == RecurrentKind::Rwkv6;
         let groups = mixer.width.checked_div(mixer.shared).unwrap_or(0);
         let (streams, laurel) = spec.altup().map_or((0, 0), |altup| (altup.streams, altup.rank));
         let heads = |count| match spec.qk_norm() {
@@ -518,6 +528,13 @@ impl Role {
             Self::ChannelMixLerp => Vector(dim),
             Self::TimeMixW0 | Self::TimeMixA0 | Self::TimeMixV0 | Self::TimeMixKk | Self::TimeMixKa => Vector(dim),
             Self::TimeMixRk | Self::TimeMixLn | Self::TimeMixLnBias => Vector(dim),
+            Self::TimeMixLerpX | Self::TimeMixDecay | Self::ChannelMixLerpR => Vector(dim),
+            Self::TimeMixFirst => Vectors(mixer.keys, mixer.heads),
+            Self::TimeMixDecayW1 => Matrix(dim, decay),
+            Self::TimeMixDecayW2 => Matrix(decay, dim),
+            Self::TimeMixGate | Self::ChannelMixReceptance => Matrix(dim, dim),
+            Self::TimeMixW1 if six => Matrix(dim, 5 * learning),
+            Self::TimeMixW2 if six => Matrices(learning, dim, 5),
             Self::TimeMixW1 => Matrix(dim, decay),
             Self::TimeMixW2 => Matrix(decay, dim),
             Self::TimeMixA1 => Matrix(dim, learning),

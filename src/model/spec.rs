@@ -618,6 +618,9 @@ impl<'a> Spec<'a> {
                 most = max(most, mixer.row_len() + mixer.inner() + held);
             }
             most = max(most, self.ffn_inner(&layer) + self.held(&layer));
+            if let Some(Recurrent { kind: RecurrentKind::Rwkv6, .. }) = self.recurrent() {
+                most = max(most, 2 * self.dim + layer.ffn); // channel mixing
+            }
             index += 1;
         }
         if let Some(altup) = self.altup() {

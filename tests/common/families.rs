@@ -35,7 +35,7 @@ pub const DECODERS: [&str; 18] = [
 ];
 
 /// Families with recurrent layers, also for [`decoder`].
-pub const RECURRENT: [&str; 13] = [
+pub const RECURRENT: [&str; 14] = [
     "lfm2",
     "qwen35",
     "mamba2",
@@ -49,6 +49,7 @@ pub const RECURRENT: [&str; 13] = [
     "jamba",
     "plamo2",
     "rwkv7",
+    "rwkv6",
 ];
 
 /// Sizes of the states: positions of the convolution, heads, groups, elements of a key and of a value.
@@ -115,7 +116,7 @@ pub fn decoder(family: &str) -> Builder {
             add("altup_proj.weight", &[DIM, DIM, ALTUP.0 - 1]);
             add("altup_unembd_proj.weight", &[DIM, DIM, ALTUP.0 - 1]);
         }
-        "rwkv7" => {
+        "rwkv6" | "rwkv7" => {
             ["token_embd_norm.weight", "token_embd_norm.bias", "output_norm.bias"]
                 .into_iter()
                 .for_each(|name| add(name, &[DIM]));
@@ -216,6 +217,13 @@ fn set_keys(file: &mut Builder, family: &str, architecture: &str) {
                 set("ssm.dt_b_c_rms", true.into());
             }
         }
+        "rwkv6" => {
+            set("time_decay_extra_dim", (RANKS[0] as u32).into());
+            set("time_mix_extra_dim", (RANKS[1] as u32).into());
+            set("rescale_every_n_layers", 2u32.into());
+            set("wkv.head_size", (HEAD as u32).into());
+            set("attention.layer_norm_epsilon", 1e-5f32.into());
+        }
         "rwkv7" => {
             let names = ["decay", "iclr", "value_residual_mix", "gate"];
             for (name, rank) in names.into_iter().zip(RANKS) {
@@ -297,7 +305,7 @@ fn set_keys(file: &mut Builder, family: &str, architecture: &str) {
         }
         _ => {}
     }
-    if family.starts_with("mamba") || family == "rwkv7" {
+    if family.starts_with("mamba") || family.starts_with("rwkv") {
         file.remove(&format!("{family}.rope.dimension_count"));
         file.set(&format!("{family}.attention.head_count"), 0u32);
         file.set(&format!("{family}.attention.head_count_kv"), 0u32);
@@ -305,8 +313,8 @@ fn set_keys(file: &mut Builder, family: &str, architecture: &str) {
     if family == "mamba" {
         file.set("mamba.feed_forward_length", 0u32);
     }
-    if family == "rwkv7" {
-        file.remove("rwkv7.attention.layer_norm_rms_epsilon");
+    if family.starts_with("rwkv") {
+        file.remove(&format!("{family}.attention.layer_norm_rms_epsilon"));
     }
     if family == "stablelm" {
         file.remove("stablelm.attention.layer_norm_rms_epsilon");
@@ -391,7 +399,7 @@ fn layer_tensors(family: &str, layer: u64) -> Vec<(&'static str, Vec<u64>)> {
         }
         tensors.push(("ffn_up_exps.weight", vec![DIM, ffn, EXPERTS]));
         tensors.push(("ffn_down_exps.weight", vec![ffn, DIM, EXPERTS]));
-    } else if !matches!(family, "mamba" | "mamba2" | "rwkv7") {
+    } else if !matches!(family, "mamba" | "mamba2" | "rwkv6" | "rwkv7") {
         tensors.push(("ffn_down.weight", vec![ffn, DIM]));
         if family == "plamo2" {
             tensors.push(("ffn_up.weight", vec![DIM, 2 * ffn]));
@@ -407,7 +415,7 @@ fn layer_tensors(family: &str, layer: u64) -> Vec<(&'static str, Vec<u64>)> {
         "nemotron_h_moe" => &["attn_norm.weight"],
         "gpt-oss" | "qwen35" | "qwen35moe" | "qwen3next" => &["attn_norm.weight", "post_attention_norm.weight"],
         "mamba" | "mamba2" => &["attn_norm.weight"],
-        "rwkv7" => &["attn_norm.weight", "attn_norm.bias", "attn_norm_2.weight", "attn_norm_2.bias"],
+        "rwkv6" | "rwkv7" => &["attn_norm.weight", "attn_norm.bias", "attn_norm_2.weight", "attn_norm_2.bias"],
         "falcon-h1" => &["attn_norm.weight", "ffn_norm"],
         _ => &["attn_norm.weight", "ffn_norm.weight"],
     };
@@ -539,6 +547,7 @@ fn state_tensors(family: &str, layer: u64) -> Vec<(&'static str, Vec<u64>)> {
         }
         "jamba" | "plamo2" if layer == 1 => vec![],
         "mamba" | "jamba" | "plamo2" => scan_tensors(family),
+        "rwkv6" => rwkv6_tensors(),
         "rwkv7" => rwkv_tensors(layer),
         _ => vec![],
     }
@@ -614,4 +623,31 @@ fn rwkv_tensors(layer: u64) -> Vec<(&'static str, Vec<u64>)> {
         ["time_mix_key.weight", "time_mix_value.weight", "time_mix_receptance.weight", "time_mix_output.weight"];
     tensors.extend(matrices.map(|name| (name, vec![DIM, DIM])));
     tensors
+}
+
+/// The tensors of RWKV-6.
+fn rwkv6_tensors() -> Vec<(&'static str, Vec<u64>)> {
+    let [decay, mixed, ..] = RANKS;
+    vec![
+        ("time_mix_w1.weight", vec![DIM, 5 * mixed]),
+        ("time_mix_w2.weight", vec![mixed, DIM, 5]),
+        ("time_mix_lerp_x.weight", vec![DIM]),
+        ("time_mix_lerp_fused.weight", vec![DIM, 1, 1, 5]),
+        ("time_mix_first.weight", vec![HEAD, HEADS]),
+        ("time_mix_decay.weight", vec![DIM]),
+        ("time_mix_decay_w1.weight", vec![DIM, decay]),
+        ("time_mix_decay_w2.weight", vec![decay, DIM]),
+        ("time_mix_key.weight", vec![DIM, DIM]),
+        ("time_mix_value.weight", vec![DIM, DIM]),
+        ("time_mix_receptance.weight", vec![DIM, DIM]),
+        ("time_mix_gate.weight", vec![DIM, DIM]),
+        ("time_mix_output.weight", vec![DIM, DIM]),
+        ("time_mix_ln.weight", vec![DIM]),
+        ("time_mix_ln.bias", vec![DIM]),
+        ("channel_mix_lerp_k.weight", vec![DIM]),
+        ("channel_mix_lerp_r.weight", vec![DIM]),
+        ("channel_mix_key.weight", vec![DIM, FFN]),
+        ("channel_mix_value.weight", vec![FFN, DIM]),
+        ("channel_mix_receptance.weight", vec![DIM, DIM]),
+    ]
 }

@@ -270,6 +270,8 @@ fn a_thousand_schedules() {
         ("mamba", decoder("mamba")),
         ("jamba", decoder("jamba")),
         ("rwkv7", decoder("rwkv7")),
+        ("rwkv6", decoder("rwkv6")),
+        ("plamo2", decoder("plamo2")),
         ("deepseek2", decoder("deepseek2")),
         ("plm", decoder("plm")),
         ("gemma3n", decoder("gemma3n")),

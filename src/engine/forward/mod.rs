@@ -31,7 +31,7 @@ use super::profile::Section;
 use crate::built;
 use crate::kernel::{Deviation, Kernels, add, copy};
 use crate::memory::Pool;
-use crate::model::{Layer, Model, Norm, RecurrentKind, Role, Spec, Weights};
+use crate::model::{Layer, Model, Norm, Recurrent, RecurrentKind, Role, Spec, Weights};
 use crate::workers::Serial;
 use crate::{Error, TokenId};
 use attention::{Part, View};
@@ -224,7 +224,7 @@ impl<'m, 'w> Forward<'m, 'w> {
         if let Some(mixer) = mixer {
             match mixer.kind {
                 RecurrentKind::Mamba => self.mamba(&layer, &mixer),
-                RecurrentKind::Rwkv7 => self.time_mix(&layer, &mixer),
+                RecurrentKind::Rwkv7 | RecurrentKind::Rwkv6 => self.time_mix(&layer, &mixer),
                 _ => self.recurrent(&layer, &mixer),
             }
             self.compute.done(Section::State);
@@ -244,6 +244,9 @@ impl<'m, 'w> Forward<'m, 'w> {
 
     /// Runs the second part of a block: the feed-forward, the experts, or both.
     fn after_attention(&mut self, layer: &Layer, tokens: usize) {
+        if let (true, Some(Recurrent { kind: RecurrentKind::Rwkv6, .. })) = (built::RWKV, self.spec.recurrent()) {
+            return self.channel_mix(layer);
+        }
         if layer.ffn > 0 && (!layer.has_experts || self.spec.experts_beside()) {
             self.feed_forward(layer, tokens);
         }

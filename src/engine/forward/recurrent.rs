@@ -155,7 +155,7 @@ impl Mixer<'_> {
         let of = |role, at| (self.weights.matrix(role, self.index), at);
         match self.kind {
             RecurrentKind::ShortConvolution => [of(Role::ShortConvIn, 0), (None, 0), (None, 0), (None, 0)],
-            RecurrentKind::Mamba2 | RecurrentKind::Mamba | RecurrentKind::Rwkv7 => {
+            RecurrentKind::Mamba2 | RecurrentKind::Mamba | RecurrentKind::Rwkv7 | RecurrentKind::Rwkv6 => {
                 [of(Role::SsmIn, 0), (None, 0), (None, 0), (None, 0)]
             }
             RecurrentKind::DeltaNet if !self.in_turns => [

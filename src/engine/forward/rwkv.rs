@@ -1,4 +1,4 @@
-//! RWKV-7 ([Goose](https://arxiv.org/abs/2503.14456)): time mixing and channel mixing combine each row with
+//! RWKV-6 and -7 ([Finch](https://arxiv.org/abs/2404.05892), [Goose](https://arxiv.org/abs/2503.14456)): time mixing and channel mixing combine each row with
 //! the previous one.
 //!
 //! In each layer, the state of a context contains the last row of time mixing, the last row of channel mixing, and the
@@ -42,8 +42,10 @@ impl Forward<'_, '_> {
         let at = self.beside_at();
         let Self { spec, weights, compute, hidden, branch, inner, inputs, rows: count, .. } = self;
         let (index, dim, count) = (layer.index, spec.dim, *count);
+        let seven = mixer.kind == RecurrentKind::Rwkv7;
+        let kept = if seven { count * dim } else { 0 };
         let (Some(hidden), Some(branch), Some(first)) =
-            (hidden.get_mut(..count * dim), branch.get_mut(..count * dim), inputs.get_mut(at..at + count * dim))
+            (hidden.get_mut(..count * dim), branch.get_mut(..count * dim), inputs.get_mut(at..at + kept))
         else {
             return;
         };
@@ -53,8 +55,9 @@ impl Forward<'_, '_> {
             rest = after;
             piece
         };
+        let low = mixer.widest_rank() + if seven { 0 } else { 5 * mixer.ranks[1] };
         let [shift, x, query, decay, key, value, rate, gate] = core::array::from_fn(|_| take(dim));
-        let mut pieces = Pieces { shift, x, query, decay, key, value, rate, gate, low: take(mixer.widest_rank()) };
+        let mut pieces = Pieces { shift, x, query, decay, key, value, rate, gate, low: take(low) };
 
         enter(compute, spec, weights, (Role::AttnNorm, Role::AttnNormBias, index), hidden, branch);
         let segments = self.segments.get(..self.parts).unwrap_or_default();
@@ -76,11 +79,17 @@ impl Forward<'_, '_> {
             }
         }
         let layer = Mixing { weights, mixer, index, dim };
-        layer.project(compute, branch, &mut pieces, first);
+        if seven {
+            layer.project(compute, branch, &mut pieces, first);
+        } else {
+            layer.project_by_data(compute, branch, &mut pieces);
+        }
         compute.done(Section::Qkv);
         let all = rows_mut(pieces.key, dim).zip(rows(pieces.rate, dim));
         for ((key, rate), (x, shift)) in all.zip(rows_mut(pieces.x, dim).zip(rows_mut(pieces.shift, dim))) {
-            layer.keys(compute.kernels, key, rate, x, shift);
+            if seven {
+                layer.keys(compute.kernels, key, rate, x, shift);
+            }
         }
         let mut start = 0;
         for segment in segments {
@@ -107,7 +116,7 @@ impl Forward<'_, '_> {
             }
             start += tokens * dim;
         }
-        if mixer.ranks[3] > 0 {
+        if !seven || mixer.ranks[3] > 0 {
             compute.by_tokens(pieces.x, dim, &|start, x| {
                 x.iter_mut().zip(pieces.gate.get(start..).unwrap_or(&[])).for_each(|(x, gate)| *x *= gate);
             });
@@ -117,6 +126,58 @@ impl Forward<'_, '_> {
             compute.times((pieces.x, count), w, branch, dim);
             compute.done(Section::Output);
             leave(compute, spec, weights, (Role::PostAttentionNorm, index), branch, hidden);
+        }
+    }
+}
+
+impl Forward<'_, '_> {
+    /// `x += sigmoid(receptance) * value(relu(key)^2)`: the channel mixing of RWKV-6.
+    pub(super) fn channel_mix(&mut self, layer: &Layer) {
+        let Self { spec, weights, compute, hidden, branch, inner, rows: count, .. } = self;
+        let (index, dim, ffn, count) = (layer.index, spec.dim, layer.ffn, *count);
+        let (Some(hidden), Some(branch)) = (hidden.get_mut(..count * dim), branch.get_mut(..count * dim)) else {
+            return;
+        };
+        let Some((receptance, rest)) = inner.split_at_mut_checked(count * dim) else { return };
+        let Some((gate, rest)) = rest.split_at_mut_checked(count * dim) else { return };
+        let Some(inside) = rest.get_mut(..count * ffn) else { return };
+        let (norm, bias) = Role::before_ffn(spec, layer);
+        enter(compute, spec, weights, (norm, bias, index), hidden, branch);
+        let lerp = weights.vector(Role::ChannelMixLerpR, index).as_chunks().0;
+        let segments = self.segments.get(..self.parts).unwrap_or_default();
+        let mut left = rows_mut(receptance, dim).zip(rows(branch, dim));
+        for segment in segments {
+            let state = state_of((self.kv, &self.pools, &self.store), spec, index, segment);
+            let mut last = state.and_then(|state| state.get(dim..2 * dim)).unwrap_or(&[]);
+            for (receptance, x) in left.by_ref().take(segment.tokens as usize) {
+                for (((to, x), last), lerp) in receptance.iter_mut().zip(x).zip(last).zip(lerp) {
+                    *to = x + (last - x) * f32::from_le_bytes(*lerp);
+                }
+                last = x;
+            }
+        }
+        drop(left);
+        shift_rows((self.kv, &self.pools, &self.store), (spec, weights, index), segments, branch);
+        let matrix = |role| weights.matrix(role, index);
+        let (Some(w_gate), Some(w_up), Some(w_down)) =
+            (matrix(Role::ChannelMixReceptance), matrix(Role::FfnUp), matrix(Role::FfnDown))
+        else {
+            return;
+        };
+        compute.times((receptance, count), w_gate, gate, dim);
+        compute.times((branch, count), w_up, inside, ffn);
+        compute.by_tokens(inside, ffn, &|_, x| compute.kernels.activate(spec.activation(), x, None));
+        compute.times((inside, count), w_down, branch, dim);
+        compute.by_tokens(gate, dim, &|start, x| {
+            compute.kernels.activate(Activation::Sigmoid, x, branch.get(start..));
+        });
+        copy(branch, gate);
+        compute.done(Section::FeedForward);
+        leave(compute, spec, weights, (Role::PostFfwNorm, index), branch, hidden);
+        if let Some(Recurrent { halved_every: every @ 1.., .. }) = spec.recurrent()
+            && (index + 1).is_multiple_of(every)
+        {
+            super::scale(hidden, 0.5);
         }
     }
 }
@@ -165,6 +226,46 @@ impl Mixing<'_> {
         if let Some(bias) = bias {
             add_bias(out, self.dim, self.vector(bias));
         }
+    }
+
+    /// Projects rows in RWKV-6, where how much of the previous row is mixed in depends on the row.
+    fn project_by_data(&self, compute: &mut Compute<'_, '_>, input: &[f32], pieces: &mut Pieces<'_>) {
+        let Pieces { shift, x, query, decay, key, value, gate, low, .. } = pieces;
+        let (dim, rank) = (self.dim, self.mixer.ranks[1]);
+        let count = input.len().checked_div(dim).unwrap_or(0);
+        let matrix = |role| self.weights.matrix(role, self.index);
+        let Some((mixes, low)) = low.split_at_mut_checked(count * 5 * rank) else { return };
+        copy(x, input);
+        mix(x, shift, self.vector(Role::TimeMixLerpX), dim);
+        let (Some(w_down), Some(w_up)) = (matrix(Role::TimeMixW1), matrix(Role::TimeMixW2)) else { return };
+        compute.times((x, count), w_down, mixes, 5 * rank);
+        compute.kernels.soft_cap(mixes, 1.0);
+        let roles =
+            [Role::TimeMixDecayW1, Role::TimeMixKey, Role::TimeMixValue, Role::TimeMixReceptance, Role::TimeMixGate];
+        for (number, role) in roles.into_iter().enumerate() {
+            let (Some(w_mix), Some(w)) = (w_up.part(number * dim, dim), matrix(role)) else { return };
+            let Some(of_mix) = low.get_mut(..count * rank) else { return };
+            for (to, from) in rows_mut(of_mix, rank).zip(rows(mixes, 5 * rank)) {
+                copy(to, from.get(number * rank..).unwrap_or(&[]));
+            }
+            compute.times((of_mix, count), w_mix, x, dim);
+            let lerp = self.vector(Role::TimeMixLerp);
+            add_bias(x, dim, lerp.get(4 * number * dim..4 * (number + 1) * dim).unwrap_or(&[]));
+            for ((x, shift), input) in x.iter_mut().zip(&**shift).zip(input) {
+                *x = input + *x * shift;
+            }
+            if number == 0 {
+                let roles = (role, Role::TimeMixDecayW2, Some(Role::TimeMixDecay));
+                self.low_rank(compute, (x, low), roles, |kernels, low| kernels.soft_cap(low, 1.0), decay);
+                continue;
+            }
+            let out = [&mut *key, &mut *value, &mut *query, &mut *gate];
+            if let Some(out) = out.into_iter().nth(number - 1) {
+                compute.times((x, count), w, out, dim);
+            }
+        }
+        compute.by_tokens(decay, dim, &|_, x| compute.kernels.activate(Activation::DoubleExponential, x, None));
+        compute.by_tokens(gate, dim, &|_, x| compute.kernels.activate(Activation::Silu, x, None));
     }
 
     /// Computes all projections of the rows. Values of later layers are mixed with those of the first layer.
@@ -259,7 +360,9 @@ impl Mixing<'_> {
             |head, matrix, out| {
                 let [query, decay, key, value, removal, replace] =
                     parts.map(|part| part.get(head * width..).unwrap_or(&[]));
-                let job = Wkv { query, decay, key, value, removal, replace, stride: self.dim, keys, width };
+                let bonus = self.vector(Role::TimeMixFirst);
+                let bonus = bonus.get(4 * head * keys..4 * (head + 1) * keys).unwrap_or(&[]);
+                let job = Wkv { query, decay, key, value, removal, replace, bonus, stride: self.dim, keys, width };
                 compute.kernels.recur(&Update::Wkv(job), matrix, out);
             },
         );
@@ -285,6 +388,9 @@ impl Mixing<'_> {
             let weight = vector(Role::TimeMixLn, head);
             if !weight.is_empty() {
                 kernels.layer_norm(out, weight, vector(Role::TimeMixLnBias, head), Deviation::Within(HEAD_EPS));
+            }
+            if self.mixer.kind == RecurrentKind::Rwkv6 {
+                continue;
             }
             let mut own = 0.0;
             for (i, (query, key)) in query.iter().zip(key).enumerate() {
@@ -312,7 +418,7 @@ pub(super) fn shift_rows(
     segments: &[Segment],
     x: &mut [f32],
 ) {
-    let Some(Recurrent { kind: RecurrentKind::Rwkv7, .. }) = spec.recurrent() else { return };
+    let Some(Recurrent { kind: RecurrentKind::Rwkv7 | RecurrentKind::Rwkv6, .. }) = spec.recurrent() else { return };
     let (dim, lerp) = (spec.dim, weights.vector(Role::ChannelMixLerp, index));
     let mut left = rows_mut(x, dim);
     for segment in segments {

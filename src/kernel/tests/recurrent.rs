@@ -204,6 +204,7 @@ fn states_with_a_decay_for_each_row() {
             key: part(from, 3 * keys),
             query: part(from, 4 * keys),
             value: part(from, 5 * keys),
+            bonus: &[],
             stride,
             keys,
             width,
@@ -231,6 +232,60 @@ fn states_with_a_decay_for_each_row() {
                     *s = *s * of(2 * keys + i) + of(3 * keys + i) * of(5 * keys + w) - of(keys + i) * held;
                 }
                 let exact: f64 = state.iter().enumerate().map(|(i, s)| of(4 * keys + i) * s).sum();
+                let got = f64::from(want[t * width + w]);
+                assert!((got - exact).abs() < 1e-3 * (1.0 + exact.abs()), "{keys} {t} {w}: {got}, not {exact}");
+            }
+        }
+    }
+}
+
+/// RWKV-6's state through some tokens, at once and in two passes, in every table; and its definition in f64.
+#[test]
+fn states_with_a_bonus_for_new_keys() {
+    let mut random = Random(53);
+    for (keys, width, tokens) in [(1, 1, 4), (16, 16, 7), (8, 37, 5), (40, 20, 6)] {
+        let stride = 3 * keys + width;
+        let x = Edge::of(&random.floats(Data::Plain, tokens * stride));
+        let before = random.floats(Data::Plain, keys * width.next_multiple_of(16));
+        let bonus = random.floats(Data::Plain, keys);
+        let bonus_bytes = Edge::of(&bonus.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>());
+        let part = |from: usize, at: usize| &x[(from * stride + at).min(x.len())..];
+        let job = |from: usize| Wkv {
+            removal: &[],
+            replace: &[],
+            bonus: &bonus_bytes,
+            decay: part(from, 0),
+            key: part(from, keys),
+            query: part(from, 2 * keys),
+            value: part(from, 3 * keys),
+            stride,
+            keys,
+            width,
+        };
+        let run = |kernels: &Kernels, first: usize| {
+            let (mut state, mut out) = (Edge::of(&before), Edge::of(&vec![0.0; tokens * width]));
+            let (head, tail) = out.split_at_mut(first * width);
+            kernels.recur(&Update::Wkv(job(0)), &mut state, head);
+            kernels.recur(&Update::Wkv(job(first)), &mut state, tail);
+            [&out[..], &state].concat()
+        };
+        let want = run(&SCALAR, tokens);
+        for kernels in tables().into_iter().chain([&SCALAR]) {
+            for first in 0..=tokens {
+                same(&run(kernels, first), &want, || format!("{} {keys} {width} {first}", kernels.name));
+            }
+        }
+        for w in 0..width {
+            let place = |key: usize| (w / 16 * keys + key) * 16 + w % 16;
+            let mut state: Vec<f64> = (0..keys).map(|i| f64::from(before[place(i)])).collect();
+            for t in 0..tokens {
+                let of = |at: usize| f64::from(x[t * stride + at]);
+                let mut exact = 0.0;
+                for (i, s) in state.iter_mut().enumerate() {
+                    let new = of(keys + i) * of(3 * keys + w);
+                    exact += of(2 * keys + i) * (*s + f64::from(bonus[i]) * new);
+                    *s = *s * of(i) + new;
+                }
                 let got = f64::from(want[t * width + w]);
                 assert!((got - exact).abs() < 1e-3 * (1.0 + exact.abs()), "{keys} {t} {w}: {got}, not {exact}");
             }
