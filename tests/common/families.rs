@@ -1,6 +1,7 @@
 //! Tiny models of the decoder families other than Llama.
 
 use super::gguf::{Builder, Meta};
+use super::others::{OTHERS, other};
 use super::tiny::{DIM, FFN, HEADS, Random, VOCAB, tiny_llama};
 
 /// Number of layers, enough for every pattern of local and sharing layers.
@@ -13,7 +14,7 @@ const EXPERTS: u64 = 5;
 const INPUT: u64 = 8;
 
 /// Families for [`decoder`].
-pub const DECODERS: [&str; 18] = [
+pub const DECODERS: [&str; 31] = [
     "gemma",
     "gemma2",
     "gemma3",
@@ -32,6 +33,19 @@ pub const DECODERS: [&str; 18] = [
     "deepseek2",
     "plm",
     "gemma3n",
+    "command-r",
+    "gptneox",
+    "mpt",
+    "olmo",
+    "bitnet",
+    "apertus",
+    "glm4",
+    "afmoe",
+    "llama4",
+    "phimoe",
+    "smallthinker",
+    "gemma4_moe",
+    "dots1",
 ];
 
 /// Families with recurrent layers, also for [`decoder`].
@@ -66,7 +80,10 @@ const ALTUP: (u64, u64) = (3, 7);
 
 /// True if a family has local layers.
 pub fn is_windowed(family: &str) -> bool {
-    matches!(family, "gemma2" | "gemma3" | "gemma4" | "gemma3n" | "exaone4" | "gpt-oss")
+    matches!(
+        family,
+        "gemma2" | "gemma3" | "gemma4" | "gemma3n" | "exaone4" | "gpt-oss" | "afmoe" | "smallthinker" | "gemma4_moe"
+    )
 }
 
 /// Gemma 4's layers: whether the layer is local, number of KV heads, and whether it has its own.
@@ -75,6 +92,9 @@ pub const GEMMA4: [(bool, u64, u64, bool); 4] =
 
 /// Builds a tiny model of this family.
 pub fn decoder(family: &str) -> Builder {
+    if OTHERS.contains(&family) {
+        return other(family);
+    }
     let architecture = if family == "mixtral" { "llama" } else { family };
     let mut file = tiny_llama();
     for key in &mut file.keys {

@@ -6,6 +6,7 @@ pub mod families;
 pub mod fixture;
 pub mod fixtures;
 pub mod gguf;
+pub mod others;
 pub mod run;
 pub mod tiny;
 pub mod unwritten;

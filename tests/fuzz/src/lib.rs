@@ -11,6 +11,8 @@ pub mod encoders;
 pub mod families;
 #[path = "../../common/gguf.rs"]
 pub mod gguf;
+#[path = "../../common/others.rs"]
+pub mod others;
 #[path = "../../common/tiny.rs"]
 pub mod tiny;
 #[path = "../../common/unwritten.rs"]

@@ -481,10 +481,12 @@ fn is_optional(family: &str, tensor: &str) -> bool {
     let part = tensor.splitn(3, '.').nth(2).unwrap_or(tensor);
     match part {
         "output.weight" | "rope_freqs.weight" | "rope_factors_short.weight" | "rope_factors_long.weight" => true,
-        "layer_output_scale.weight" | "attn_v.weight" => family == "gemma4",
+        "layer_output_scale.weight" | "attn_v.weight" => family.starts_with("gemma4"),
         "attn_q.bias" | "attn_k.bias" | "attn_v.bias" | "attn_q_norm.weight" | "attn_k_norm.weight" => {
-            family == "stablelm"
+            matches!(family, "stablelm" | "command-r")
         }
+        "attn_qkv.bias" | "attn_output.bias" | "ffn_up.bias" | "ffn_down.bias" => family == "gptneox",
+        "exp_probs_b.bias" => matches!(family, "afmoe" | "dots1" | "deepseek2"),
         _ => false,
     }
 }
