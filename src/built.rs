@@ -55,12 +55,12 @@ macro_rules! families {
             }
             mixtures "mixtures" [
                 EXPERTS SCORED_ROUTER SHARED_EXPERTS DENSE_LAYERS RENAMED HEAD_NORM NORM_AFTER_ROPE WHOLE_NORM POST_NORM
-                LOCAL_LAYERS HEADS_GATED LAYER_NORM RELU EARLY_ROUTER TEMPERATURE LLAMA4
+                LOCAL_LAYERS HEADS_GATED LAYER_NORM RELU EARLY_ROUTER TEMPERATURE LLAMA4 FUSED_QKV CLAMP
             ] {
                 "olmoe" => olmoe, "qwen2moe" => qwen2moe, "ernie4_5-moe" => ernie, "deepseek" => deepseek,
                 "bailingmoe" => deepseek, "dots1" => dots1, "glm4moe" => glm4moe, "hunyuan-moe" => hunyuan,
                 "minimax-m2" => minimax_m2, "afmoe" => afmoe, "phimoe" => phimoe, "smallthinker" => smallthinker,
-                "llama4" => llama4
+                "llama4" => llama4, "bailingmoe2" => bailing2, "exaone-moe" => exaone, "mellum" => mellum, "dbrx" => dbrx
             }
             bitnet "bitnet" [SUB_NORMS] { "bitnet" => spec }
             exaone4 "exaone4" [POST_NORM HEAD_NORM LOCAL_LAYERS] { "exaone4" => spec }

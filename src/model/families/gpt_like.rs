@@ -17,7 +17,7 @@ const fn plain<'a>(
 ) -> Result<Spec<'a>, Error> {
     let spec = tri!(keys.layer_norm_decoder(style));
     Ok(Spec {
-        fused_qkv: keys.has("blk.0.attn_qkv.weight"),
+        fused_qkv: !keys.has("blk.0.attn_q.weight"),
         gate: Gate::None,
         activation,
         residual,

@@ -6,6 +6,7 @@ use crate::kernel::Activation;
 use crate::model::keys::Keys;
 use crate::model::layers::{HeadSpec, Pattern};
 use crate::model::roles::Role;
+use crate::model::rope::{Rope, Scaling};
 use crate::model::{Placement, QkNorm, RopeStyle, Router, Scores, SharedExperts, Spec, Temperature};
 use crate::{Error, tri};
 
@@ -53,6 +54,75 @@ pub(super) const fn deepseek<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Er
 pub(super) const fn dots1<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(halves(keys));
     Ok(Spec { qk_norm: QkNorm::Head, ..tri!(keys.mixture(spec, Scores::Sigmoid, false)) })
+}
+
+/// Ling 2: norms of the heads of q and k, groups of experts.
+pub(super) const fn bailing2<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+    let spec = tri!(dots1(keys));
+    let count = tri!(keys.nonzero("expert_shared_count", 1 << 10));
+    // The key of the width is that of one shared expert.
+    let shared_experts = match (spec.shared_experts, count) {
+        (Some(shared), Some(count)) if keys.knows("expert_shared_feed_forward_length") => {
+            let width = shared.width.saturating_mul(count);
+            if width > Keys::MAX_WIDTH {
+                return Err(keys.wrong("expert_shared_count", "is too large"));
+            }
+            Some(SharedExperts { width, ..shared })
+        }
+        (shared, _) => shared,
+    };
+    Ok(Spec { shared_experts, ..spec })
+}
+
+/// EXAONE 4 with experts: rotary positions in layers with a window only.
+pub(super) const fn exaone<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+    let spec = tri!(dots1(keys));
+    let heads = spec.global;
+    if heads.window.is_none() {
+        return Err(keys.missing("attention.sliding_window"));
+    }
+    let local_layers = match tri!(keys.local_layers(spec.layers)) {
+        Some(pattern) => pattern,
+        None => Pattern::AllBut(4),
+    };
+    Ok(Spec { global: HeadSpec { rope: None, window: None, ..heads }, local: heads, local_layers, ..spec })
+}
+
+/// Mellum 2: Qwen 3 with experts, and local layers whose rotary positions are not stretched.
+pub(super) const fn mellum<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+    let spec = tri!(halves(keys));
+    let spec = tri!(keys.mixture(spec, Scores::Softmax, true));
+    let heads = spec.global;
+    let local_layers = match (heads.window, tri!(keys.local_layers(spec.layers))) {
+        (None, _) => Pattern::Never,
+        (Some(_), Some(pattern)) => pattern,
+        (Some(_), None) => Pattern::AllBut(4),
+    };
+    let rope = match heads.rope {
+        Some(rope) => {
+            Some(Rope { base: tri!(keys.or("rope.freq_base_swa", rope.base)), scaling: Scaling::None, ..rope })
+        }
+        None => None,
+    };
+    Ok(Spec {
+        global: HeadSpec { window: None, ..heads },
+        local: HeadSpec { rope, ..heads },
+        local_layers,
+        qk_norm: QkNorm::Head,
+        ..spec
+    })
+}
+
+/// DBRX: layer norms without biases, clamped queries, keys and values.
+pub(super) const fn dbrx<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+    let spec = tri!(keys.layer_norm_decoder(RopeStyle::Halves));
+    Ok(Spec {
+        norm_bias: false,
+        fused_qkv: true,
+        qkv_clamp: tri!(keys.positive("attention.clamp_kqv")),
+        renamed: &[(Role::AttnOutputNorm, Role::FfnNorm)],
+        ..tri!(keys.mixture(spec, Scores::Softmax, true))
+    })
 }
 
 /// GLM 4.5 to 4.7: norms of the heads of q and k in the larger models.
