@@ -96,6 +96,7 @@ fn keys_that_mean_nothing() {
             let own = match name.as_str() {
                 "gemma2" => key.ends_with("softcapping"),
                 "qwen35" | "qwen35moe" | "qwen3next" => key.ends_with("recurrent_layers"),
+                "afmoe" | "dots1" => key.ends_with("gating_func") || key.ends_with("shared_feed_forward_length"),
                 "nemotron_h_moe" | "lfm2moe" => key.ends_with("gating_func") || key.ends_with("weights_scale"),
                 _ => false,
             };
@@ -164,7 +165,7 @@ fn a_window_alone() {
     for (name, file) in all() {
         let architecture = architecture(&file);
         let key = format!("{architecture}.attention.sliding_window");
-        if has(&file, &key) || matches!(architecture.as_str(), "llama" | "mistral3" | "olmo2") {
+        if has(&file, &key) || matches!(architecture.as_str(), "llama" | "mistral3" | "olmo2" | "phimoe") {
             continue;
         }
         let mut windowed = file.clone();

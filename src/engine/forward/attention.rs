@@ -212,7 +212,7 @@ fn norm_and_rotate(
 ) {
     let (kernels, head_dim) = (compute.kernels, layer.head.dim);
     let (q_norm, k_norm) = (weights.vector(Role::AttnQNorm, layer.index), weights.vector(Role::AttnKNorm, layer.index));
-    let v_is_k = spec.v_from_k() && weights.matrix(Role::AttnV, layer.index).is_none();
+    let v_is_k = spec.v_from_k() && !spec.fused_qkv() && weights.matrix(Role::AttnV, layer.index).is_none();
     fork_chunks(compute.workers, qkv, shape.stride, work(qkv), &mut [(); 0], 0, &|row, qkv, _| {
         let Some((q, kv)) = qkv.split_at_mut_checked(shape.q_dim) else { return };
         let (k, v) = kv.split_at_mut_checked(shape.kv_dim).unwrap_or_default();

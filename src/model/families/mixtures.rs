@@ -233,6 +233,7 @@ pub(super) const fn llama4<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Erro
         // The model with 128 experts has no norms of q and k, but files do not say so.
         qk_norm: if many { QkNorm::None } else { QkNorm::Unweighted },
         qk_norm_after_rope: true,
+        router: Router::Scored { scores: Scores::Sigmoid, scale: 1.0, groups: 1, used_groups: 1 },
         shared_experts,
         expert_layers: Pattern::Every(step),
         weighted_inputs: true,
