@@ -183,7 +183,7 @@ pub(super) const fn phimoe<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Erro
         _ => {}
     }
     let router = Router::Scored { scores: Scores::Sparse, scale: 1.0, groups: 1, used_groups: 1 };
-    Ok(Spec { global: HeadSpec { rope, ..spec.global }, router, ..spec })
+    Ok(Spec { global: HeadSpec { rope, ..spec.global }, router, shared_experts: None, ..spec })
 }
 
 /// SmallThinker: the router reads the layer's input, gates use ReLU; the first of every four layers attends to all
@@ -198,7 +198,7 @@ pub(super) const fn smallthinker<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>
         (Some(_), None) => Pattern::AllButFirst(4),
     };
     let global = if heads.window.is_some() { HeadSpec { rope: None, window: None, ..heads } } else { heads };
-    Ok(Spec { global, local: heads, local_layers, activation: Activation::Relu, early_router: true, ..spec })
+    Ok(Spec { global, local: heads, local_layers, activation: Activation::Relu, early_router: true, shared_experts: None, ..spec })
 }
 
 /// Llama 4 without images: layers with rotary positions attend within chunks. Every fourth layer attends to all
