@@ -366,6 +366,8 @@ pub enum Error {
     },
     /// No token can follow: the vocabulary cannot spell what the grammar requires, or all logits are NaN.
     NoTokenAllowed,
+    /// The logits are not numbers (NaN).
+    NotNumbers,
 }
 
 /// Category of an error, for programs that react to it; returned by [`Error::kind`].
@@ -420,7 +422,8 @@ impl Error {
             | KeyValue { .. }
             | MissingTensor { .. }
             | TensorShape { .. }
-            | VocabularyEntry { .. } => ErrorKind::Model,
+            | VocabularyEntry { .. }
+            | NotNumbers => ErrorKind::Model,
             UnexpectedKey { .. }
             | UnsupportedKey { .. }
             | UnexpectedTensor { .. }

@@ -13,7 +13,7 @@ use rand_core::Rng;
 use crate::chat::dialect::{Gate, Marks, plain};
 use crate::guess::Guesser;
 use crate::stop::StopFilter;
-use crate::{interrupt, output, text};
+use crate::{interrupt, output, runtime, text};
 
 /// The prompt, and when to stop.
 pub struct Request<'a, 'w> {
@@ -174,6 +174,7 @@ fn choose(
         Some(guesser) => guesser.logits(session),
         None => session.logits_mut(),
     };
+    runtime::numbers(logits)?;
     if let Some(gate) = &mut request.gate {
         let token = gate.forced().map_or_else(|| sampler.sample(logits, rng), Ok);
         return Ok(Some(token?));

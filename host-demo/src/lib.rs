@@ -8,6 +8,7 @@
 
 mod boards;
 mod chat;
+mod check_tensors;
 mod checkpoint;
 mod cli;
 mod commands;
@@ -33,6 +34,7 @@ mod ranking;
 mod runtime;
 mod seq2seq;
 mod server;
+mod split;
 mod stop;
 mod tensor;
 mod text;

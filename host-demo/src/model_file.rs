@@ -6,12 +6,13 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 use arenite::gguf::Gguf;
+use arenite::model::is_other_modality;
 use memmap2::Mmap;
 
 use crate::cli::ModelArgs;
 use crate::output::note;
 use crate::tokenizer_file::with_tokenizer;
-use crate::{faults, llama2c};
+use crate::{check_tensors, faults, llama2c, split};
 
 /// The built-in models, trained by the scripts in `models/`.
 static STORIES: &[u8] = include_bytes!("../models/stories.gguf");
@@ -21,6 +22,8 @@ static TRANSLATOR: &[u8] = include_bytes!("../models/translator.gguf");
 pub struct ModelFile {
     name: String,
     bytes: Bytes,
+    /// Whether all weights are to be checked.
+    check: bool,
 }
 
 enum Bytes {
@@ -34,17 +37,19 @@ enum Bytes {
 pub struct Source<'a> {
     pub model: Option<&'a Path>,
     pub tokenizer: Option<&'a Path>,
+    /// Look for NaN and infinity in all weights.
+    pub check: bool,
 }
 
 impl<'a> From<Option<&'a Path>> for Source<'a> {
     fn from(model: Option<&'a Path>) -> Self {
-        Self { model, tokenizer: None }
+        Self { model, ..Self::default() }
     }
 }
 
 impl<'a> From<&'a ModelArgs> for Source<'a> {
     fn from(args: &'a ModelArgs) -> Self {
-        Self { model: args.model.as_deref(), tokenizer: args.tokenizer.as_deref() }
+        Self { model: args.model.as_deref(), tokenizer: args.tokenizer.as_deref(), check: args.check_tensors }
     }
 }
 
@@ -59,13 +64,13 @@ impl ModelFile {
         Self::open_or(source.into(), TRANSLATOR)
     }
 
-    fn open_or(Source { model, tokenizer }: Source<'_>, built_in: &'static [u8]) -> Result<Self> {
+    fn open_or(Source { model, tokenizer, check }: Source<'_>, built_in: &'static [u8]) -> Result<Self> {
         let Some(path) = model else {
             ensure!(
                 tokenizer.is_none(),
                 "the built-in model has its own vocabulary: give --tokenizer together with -m"
             );
-            return Ok(Self { name: "built-in".to_string(), bytes: Bytes::BuiltIn(built_in) });
+            return Ok(Self { name: "built-in".to_string(), bytes: Bytes::BuiltIn(built_in), check });
         };
         let name = path.display().to_string();
         let map = map(path).with_context(|| format!("cannot read the model {name}"))?;
@@ -77,9 +82,12 @@ impl ModelFile {
                 let gguf = Gguf::parse(&map).with_context(|| name.clone())?;
                 Bytes::Made(with_tokenizer(&gguf, tokenizer).with_context(|| name.clone())?)
             }
-            None => Bytes::Mapped(map),
+            None => match split::joined(path, &map).with_context(|| name.clone())? {
+                Some(joined) => Bytes::Made(joined),
+                None => Bytes::Mapped(map),
+            },
         };
-        Ok(Self { name, bytes })
+        Ok(Self { name, bytes, check })
     }
 
     /// The path as the user gave it, or `built-in`.
@@ -100,9 +108,17 @@ impl ModelFile {
         }
     }
 
-    /// Parses the file as GGUF. Errors name the file.
+    /// Parses the file as GGUF, and checks its weights if the user asked for it. Errors name the file.
     pub fn parse(&self) -> Result<Gguf<'_>> {
-        Gguf::parse(self).with_context(|| self.name.clone())
+        let gguf = Gguf::parse(self).with_context(|| self.name.clone())?;
+        if self.check {
+            check_tensors::check(&gguf).with_context(|| self.name.clone())?;
+        }
+        let others = gguf.tensors().filter(|tensor| is_other_modality(tensor.name)).count();
+        if others > 0 {
+            note(format_args!("{}: {others} tensors of its vision or audio part are not used", self.name));
+        }
+        Ok(gguf)
     }
 }
 
@@ -132,7 +148,7 @@ fn converted(path: &Path, checkpoint: &[u8], tokenizer: Option<&Path>) -> Result
 }
 
 /// Maps a file. Pages are read on first use and stay in the page cache.
-fn map(path: &Path) -> Result<Mmap> {
+pub fn map(path: &Path) -> Result<Mmap> {
     // Checked before opening, because opening a pipe would wait for a writer.
     let kind = std::fs::metadata(path)?;
     if kind.is_dir() {

@@ -132,3 +132,8 @@ fn pages(what: &str, bytes: usize) -> Result<MmapMut> {
         ),
     }
 }
+
+/// Checks that results are numbers: in a file with a damaged weight, or beyond the range of an f16 cache, they are NaN.
+pub fn numbers(values: &[f32]) -> Result<(), Error> {
+    if values.iter().any(|value| value.is_nan()) { Err(Error::NotNumbers) } else { Ok(()) }
+}

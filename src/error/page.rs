@@ -73,6 +73,7 @@ fn examples() -> Vec<Error> {
         Error::LogitsLength { vocab: 32000, given: 512 },
         Error::DamagedGrammar { at: 4, why: "ends inside a node" },
         Error::TokenNotAllowed { token: 29 },
+        Error::NotNumbers,
         Error::NoTokenAllowed,
     ]
 }

@@ -102,5 +102,6 @@ sentences! {
     LogitsLength { vocab, given } => "there are {} logits, but the sampler was made for a vocabulary of {}", Size(given), Size(vocab);
     DamagedGrammar { at, why } => "the grammar's table {}, at word {}: compile the grammar again", Text(why), Size(at);
     TokenNotAllowed { token } => "the grammar does not allow token {} here: sample with the constraint", Small(token);
+    NotNumbers => "the model's results are not numbers (NaN): keys beyond 65504 do not fit an f16 KV cache, so use f32 for it (--kv f32); if that does not help, a weight in the file is damaged (--check-tensors finds it)";
     NoTokenAllowed => "no token may follow here: the grammar allows none, or all logits are NaN";
 }

@@ -214,15 +214,15 @@ impl<'s> Sampler<'s> {
 
     /// Selects a token and adds it to the history. Applies bias and penalties to `logits` in place.
     ///
-    /// Takes exactly one number from `rng`, or none at temperature 0. If no token is possible (all logits are minus
-    /// infinity or NaN), token 0 is selected.
+    /// Takes exactly one number from `rng`, or none at temperature 0.
     ///
     /// # Errors
     ///
-    /// [`Error::LogitsLength`] if the number of logits differs from the vocabulary size, or is 0.
+    /// [`Error::LogitsLength`] if the number of logits differs from the vocabulary size, or is 0. If no token is possible
+    /// (all logits are minus infinity or NaN), [`Error::NotNumbers`] if one is NaN, else [`Error::NoTokenAllowed`].
     pub fn sample(&mut self, logits: &mut [f32], rng: &mut impl Rng) -> Result<TokenId, Error> {
         let token = match self.choose(logits, rng, |_| true) {
-            Err(Error::NoTokenAllowed) => 0,
+            Err(Error::NoTokenAllowed) if logits.iter().any(|logit| logit.is_nan()) => return Err(Error::NotNumbers),
             chosen => chosen?,
         };
         self.history.push(token);

@@ -24,10 +24,20 @@ fn sample(
         sampler.accept(*token);
     }
     let mut logits = logits.to_vec();
-    let token = sampler.sample(&mut logits, rng).unwrap();
+    let token = sampler.sample(&mut logits, rng);
+    // Nothing to choose from: tests below tell it by an id that no vocabulary has.
+    let token = match token {
+        Err(Error::NoTokenAllowed) => NONE,
+        Err(Error::NotNumbers) => NO_NUMBERS,
+        token => token.unwrap(),
+    };
     assert_eq!((scratch[0], scratch[bytes + 1]), (0xaa, 0xaa));
     (token, logits)
 }
+
+/// Instead of a token: none is possible, and logits are NaN.
+const NONE: TokenId = TokenId::MAX;
+const NO_NUMBERS: TokenId = TokenId::MAX - 1;
 
 /// A fake random number from 0 to 1.
 struct Fixed(f64);
@@ -76,7 +86,8 @@ fn greedy_takes_the_lowest_of_equals_and_no_number() {
     assert_eq!(Sampler::scratch_bytes(&params, 1000), 0);
     assert_eq!(sample(params, &[], &[], &[1.0, 3.0, 3.0, 2.0], &mut Untouched).0, 1);
     assert_eq!(sample(params, &[], &[], &[f32::NAN, -1.0, f32::NAN, -1.0], &mut Untouched).0, 1);
-    assert_eq!(sample(params, &[], &[], &[f32::NAN, f32::NAN], &mut Untouched).0, 0);
+    assert_eq!(sample(params, &[], &[], &[f32::NAN, f32::NAN], &mut Untouched).0, NO_NUMBERS);
+    assert_eq!(sample(params, &[], &[], &[f32::NEG_INFINITY; 2], &mut Untouched).0, NONE);
     assert_eq!(sample(params, &[], &[], &[f32::NEG_INFINITY, f32::INFINITY, f32::INFINITY], &mut Untouched).0, 1);
     assert_eq!(argmax(&[0.0, -0.0, f32::NAN]), Some(0));
     assert_eq!(argmax(&[]), None);
@@ -182,16 +193,16 @@ fn strange_parameters_and_logits_choose_something() {
                             let params =
                                 Params { temperature, top_k, top_p, min_p, repeat_penalty: penalty, ..Params::DEFAULT };
                             let (token, _) = sample(params, &[(1, penalty)], &[0, 1], logits, &mut rng);
-                            assert!(token < 3);
+                            assert!(token < 3 || token >= NO_NUMBERS);
                         }
                     }
                 }
             }
         }
     }
-    // If all tokens are impossible, the first one is chosen.
+    // If all tokens are impossible, none is chosen.
     for params in [PLAIN, Params::DEFAULT, Params { top_k: 0, ..Params::DEFAULT }] {
-        assert_eq!(sample(params, &[], &[], &[f32::NEG_INFINITY, f32::NAN], &mut rng).0, 0);
+        assert_eq!(sample(params, &[], &[], &[f32::NEG_INFINITY, f32::NAN], &mut rng).0, NO_NUMBERS);
     }
 }
 

@@ -88,7 +88,6 @@ const FLAGS: &[(&[&str], Value, Meaning, Meaning)] = &[
     (&["--no-context-shift"], No, ALREADY, ALREADY),
     (&["--context-shift"], No, Refused("generation ends when the context is full: give a larger -c"), Alias("--shift")),
     (&["--keep"], Yes, Ignored("the context is never shifted"), Ignored("the system prompt is always kept")),
-    (&["--check-tensors"], No, ALREADY, ALREADY),
     (
         &["--no-escape", "--perf", "--no-perf", "--simple-io", "--log-disable", "-v", "--verbose"],
         No,
@@ -250,7 +249,7 @@ fn command_at(args: &[OsString]) -> usize {
         let with_value = |name: &&str| arg.to_str().is_some_and(|arg| arg.starts_with(&format!("{name}=")));
         if GLOBAL.iter().any(is_global) {
             at += 2;
-        } else if arg == "--raw" || GLOBAL.iter().any(with_value) {
+        } else if arg == "--raw" || arg == "--check-tensors" || GLOBAL.iter().any(with_value) {
             at += 1;
         } else {
             break;

@@ -20,6 +20,10 @@ pub struct ModelArgs {
     #[arg(long, global = true, value_name = "FILE")]
     pub tokenizer: Option<PathBuf>,
 
+    /// Look for NaN and infinity in all weights before the model runs
+    #[arg(long, global = true)]
+    pub check_tensors: bool,
+
     /// Print text of models and files to a terminal without escaping control characters
     #[arg(long, global = true)]
     pub raw: bool,

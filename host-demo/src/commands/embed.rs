@@ -61,6 +61,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
         let mut vector = vec![0.0; model.spec().embedding_buffer()];
         session.embed(ids, &mut vector).with_context(named)?;
         vector.truncate(dim);
+        runtime::numbers(&vector).with_context(named)?;
         if !args.no_normalize {
             normalize(&mut vector);
         }

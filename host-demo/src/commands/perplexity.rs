@@ -144,6 +144,7 @@ fn score(
     let mut failed = Ok(());
     session.prefill_all(&tokens[first..tokens.len() - 1], |position, logits| {
         let mut one = || -> Result<()> {
+            runtime::numbers(logits)?;
             let token = tokens[position + 1];
             let (top, log_sum) = log_sum(logits);
             let logit =

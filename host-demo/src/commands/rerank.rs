@@ -71,6 +71,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     for (index, (pair, document)) in pairs.iter().zip(texts).enumerate() {
         let vector =
             session.embed_pair(&pair.ids, pair.second, &mut buffer).with_context(|| format!("line {}", index + 1))?;
+        runtime::numbers(vector).with_context(named)?;
         ranked.push(Ranked { index, relevance_score: ranking::score(vector), document });
     }
     ranked.sort_by(|a, b| b.relevance_score.total_cmp(&a.relevance_score));

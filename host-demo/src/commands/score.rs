@@ -114,9 +114,10 @@ fn score(session: &mut Session<'_, '_>, ids: &[TokenId], given: usize) -> Result
         session.prefill(before)?;
     }
     let (mut logprobs, mut greedy) = (Vec::new(), true);
-    let mut outside = None;
+    let (mut outside, mut numbers) = (None, Ok(()));
     session.prefill_all(after, |position, logits| {
         let token = ids[position + 1];
+        numbers = numbers.and_then(|()| runtime::numbers(logits));
         match logits.get(token as usize) {
             Some(&logit) => {
                 logprobs.push(f64::from(logit) - text::log_of_sum(logits));
@@ -125,6 +126,7 @@ fn score(session: &mut Session<'_, '_>, ids: &[TokenId], given: usize) -> Result
             None => outside = Some(token),
         }
     })?;
+    numbers?;
     if let Some(token) = outside {
         bail!("token {token} is not in the vocabulary");
     }

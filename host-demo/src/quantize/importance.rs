@@ -33,9 +33,14 @@ impl Importance {
     pub fn read(path: &Path) -> Result<Self> {
         let file = ModelFile::open(Some(path)).context("cannot read the importance matrix")?;
         let read = if file.starts_with(b"GGUF") { Self::from_gguf(&file.parse()?) } else { Self::from_legacy(&file) };
-        let read = read.with_context(|| format!("{} is not an importance matrix", path.display()))?;
-        for (name, columns) in &read.columns {
-            ensure!(columns.iter().all(|x| x.is_finite()), "{}: {name} has a value that is not finite", path.display());
+        let mut read = read.with_context(|| format!("{} is not an importance matrix", path.display()))?;
+        for (name, columns) in &mut read.columns {
+            ensure!(
+                columns.iter().all(|x| x.is_finite() && *x >= 0.0),
+                "{}: {name} has a value that is not finite or is negative",
+                path.display()
+            );
+            usable(columns);
         }
         Ok(read)
     }
@@ -86,6 +91,18 @@ impl Importance {
         let len = next(4).map_or(0, word);
         let dataset = next(len).ok().filter(|name| !name.is_empty()).map(<[u8]>::to_vec);
         Ok(Self { columns, dataset, chunks })
+    }
+}
+
+/// Brings importances into a range in which sums of their products neither overflow nor vanish. They only count in
+/// relation to each other; columns of zeros alone say nothing, so all become equal.
+fn usable(columns: &mut [f32]) {
+    const RANGE: std::ops::Range<f32> = 1e-12..1e12;
+    let most = columns.iter().copied().fold(0.0, f32::max);
+    if most == 0.0 {
+        columns.fill(1.0);
+    } else if !RANGE.contains(&most) {
+        columns.iter_mut().for_each(|x| *x /= most);
     }
 }
 

@@ -215,7 +215,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         };
         self.engine.close(context);
         vector.truncate(spec.embedding_len());
-        done.map(|()| vector)
+        done.and_then(|()| crate::runtime::numbers(&vector)).map(|()| vector)
     }
 
     /// Opens a context, evicting the oldest one of the cache if necessary.

@@ -154,6 +154,7 @@ impl Running {
         if let Some(token) = self.gate.as_mut().and_then(Gate::forced) {
             return Ok(Some(token));
         }
+        crate::runtime::numbers(logits)?;
         let Settings { params, bias, ignore_end, table, min_tokens, stop_ids, .. } = &self.job.settings;
         let mut sampler = Sampler::new(*params, bias, logits.len(), scratch)?;
         let recent = self.ids.len().saturating_sub(params.repeat_last_n as usize);
