@@ -286,7 +286,7 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
         let specials = Specials { vocab: &self.vocab, index: &self.index, parse_special };
         if !specials.mark(text, scratch).ok()? {
             let memory = scratch.as_chunks_mut::<4>().0;
-            return self.encode_fragment(text, self.vocab.add_space_prefix, memory, output);
+            return self.encode_fragment(text, true, memory, output);
         }
         let (marks, scratch) = scratch.split_at_mut_checked(text.len())?;
         let memory = scratch.as_chunks_mut::<4>().0;
@@ -296,8 +296,7 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
             let len = match *first {
                 mark::TEXT => {
                     let len = marks.iter().take_while(|mark| **mark == mark::TEXT).count();
-                    let prefix = self.vocab.add_space_prefix && after_special;
-                    self.encode_fragment(text.get(..len)?, prefix, memory, output)?;
+                    self.encode_fragment(text.get(..len)?, after_special, memory, output)?;
                     after_special = false;
                     len
                 }
@@ -315,14 +314,16 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
         Some(())
     }
 
-    /// Encodes text without special tokens; with `prefix`, as if preceded by a space.
-    fn encode_fragment(&self, text: &[u8], prefix: bool, memory: &mut [Word], output: &mut Output<'_>) -> Option<()> {
+    /// Encodes text without special tokens; `first` if nothing or a special token is before it.
+    fn encode_fragment(&self, text: &[u8], first: bool, memory: &mut [Word], output: &mut Output<'_>) -> Option<()> {
         if text.is_empty() {
             return Some(());
         }
         let (vocab, index) = (&self.vocab, &self.index);
         match self.vocab.model {
-            Model::Spm => spm::Fragment { vocab, index, text, prefix }.encode(memory, output),
+            Model::Spm => {
+                spm::Fragment { vocab, index, text, prefix: first && vocab.prefixes(text) }.encode(memory, output)
+            }
             Model::Bpe(pre) if built::BPE => bpe::encode_bytes(vocab, index, pre, text, memory, output),
             Model::Characters if built::BPE => bpe::encode_characters(vocab, index, text, memory, output),
             Model::Lines { newlines } if built::BPE => bpe::encode_lines(vocab, index, newlines, text, memory, output),

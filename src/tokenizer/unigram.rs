@@ -35,7 +35,7 @@ pub(super) fn words_for_text(vocab: &Vocab<'_>, text: &[u8]) -> usize {
 }
 
 fn normalized<'t>(vocab: &'t Vocab<'_>, text: &'t [u8]) -> impl Iterator<Item = u8> {
-    let spaces = Spaces { prefix: vocab.add_space_prefix, merge: vocab.merge_spaces };
+    let spaces = Spaces { prefix: vocab.prefixes(text), merge: vocab.merge_spaces };
     Escaped { bytes: Normalized::new(vocab.charsmap, spaces, text), rest: &[] }
 }
 

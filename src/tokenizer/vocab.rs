@@ -155,6 +155,8 @@ pub(super) struct Vocab<'a> {
     pub add_bos: bool,
     pub add_eos: bool,
     pub add_space_prefix: bool,
+    /// No space is added before a text that begins with one: Hugging Face's `Metaspace`. Not in llama.cpp.
+    prefix_if_absent: bool,
     /// True if runs of spaces count as one.
     pub merge_spaces: bool,
     pub charsmap: Charsmap<'a>,
@@ -212,6 +214,7 @@ impl<'a> Vocab<'a> {
                 Model::Bpe(_) | Model::WordPiece { .. } => add_space_prefix,
                 _ => tri!(switch(gguf, "add_space_prefix", add_space_prefix)),
             },
+            prefix_if_absent: tri!(switch(gguf, "add_space_prefix_if_absent", false)),
             merge_spaces: tri!(switch(gguf, "remove_extra_whitespaces", false)),
             charsmap: tri!(charsmap(gguf)),
         };
@@ -226,6 +229,11 @@ impl<'a> Vocab<'a> {
 
     pub const fn len(&self) -> usize {
         self.tokens.len()
+    }
+
+    /// Whether a space is added before `text`.
+    pub fn prefixes(&self, text: &[u8]) -> bool {
+        self.add_space_prefix && !(self.prefix_if_absent && text.first() == Some(&b' '))
     }
 
     pub const fn merges(&self) -> Option<Array<'a>> {

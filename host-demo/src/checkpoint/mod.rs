@@ -15,6 +15,7 @@ mod config;
 mod families;
 mod general;
 mod keys;
+pub mod lora;
 mod names;
 mod output;
 mod plain;
@@ -213,4 +214,11 @@ fn write(path: &Path, header: &Header, outputs: &[Output<'_>], notes: &mut Vec<S
     bar.finish_and_clear();
     notes.extend(opened?);
     Ok(())
+}
+
+/// Writes the vocabulary of a `tokenizer.json` for a model of llama2.c with `rows` rows.
+pub fn vocabulary_of_llama2c(tokenizer: &Path, rows: usize, header: &mut Header) -> Result<()> {
+    let (config, rules) = (serde_json::Value::Null, VocabularyRules::PLAIN);
+    let wanted = folder::Wanted { directory: tokenizer, architecture: "llama", config: &config, rows, rules: &rules };
+    folder::write(&wanted, header).map(|_| ())
 }

@@ -182,6 +182,11 @@ impl<'f> Output<'f> {
         Self { name, shape: shape.to_vec(), kind: TensorType::F32, values: Values::Made(values) }
     }
 
+    /// A tensor of these views, one under the other.
+    pub fn of_views(name: String, shape: Vec<usize>, views: Vec<View<'f>>) -> Self {
+        Self { name, shape, kind: TensorType::F32, values: Values::Views(views) }
+    }
+
     fn of_parts(name: String, mut parts: Parts<'f>) -> Result<Self> {
         parts.parts.sort_by_key(|(order, _)| *order);
         let (_, first) = parts.parts.first().context("a tensor of no parts")?;

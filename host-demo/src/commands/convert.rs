@@ -7,6 +7,7 @@ use clap::{Subcommand, ValueEnum};
 
 use super::convert_tokenizer;
 use crate::cli::NoModelArgs;
+use crate::gguf_writer::Header;
 use crate::new_model::write_model;
 use crate::output::note;
 use crate::quantize::mix::Mix;
@@ -37,7 +38,7 @@ Int8 weights become Q8_0, whose scales are f16. With -m and --tokenizer the chec
     Llama2c {
         /// Checkpoint, such as stories15M.bin
         model: PathBuf,
-        /// Vocabulary of the checkpoint, tokenizer.bin
+        /// Vocabulary of the checkpoint: tokenizer.bin, or a tokenizer.json
         tokenizer: PathBuf,
         /// GGUF file to write
         output: PathBuf,
@@ -74,6 +75,20 @@ tokenizer.json, tokenizer.model, vocab.txt or llama2.c's tokenizer.bin.")]
         #[arg(long, value_name = "PATH")]
         tokenizer: Option<PathBuf>,
     },
+    /// Convert a LoRA adapter of PEFT
+    #[command(after_help = "Example:
+  arenite convert lora my-adapter adapter.gguf --base SmolLM2-135M
+  arenite merge smollm2.gguf adapter.gguf merged.gguf")]
+    Lora {
+        /// Folder with adapter_config.json and adapter_model.safetensors
+        #[arg(value_name = "DIR")]
+        directory: PathBuf,
+        /// GGUF file to write
+        output: PathBuf,
+        /// Folder of the model that the adapter is for, with its config.json [default: the one that adapter_config.json names]
+        #[arg(long, value_name = "DIR")]
+        base: Option<PathBuf>,
+    },
     /// Convert an encoder-decoder model: Marian, torch's nn.Transformer, or the English-Hindi translator
     #[command(after_help = "Example:
   arenite convert seq2seq opus-mt-en-hi en-hi.gguf
@@ -100,9 +115,15 @@ pub fn run(args: &Args) -> Result<()> {
     match &args.from {
         From::Llama2c { model, tokenizer, output } => {
             let read = |path: &PathBuf| std::fs::read(path).with_context(|| format!("cannot read {}", path.display()));
-            let (checkpoint, vocabulary) = (read(model)?, read(tokenizer)?);
+            let (weights, vocabulary) = (read(model)?, read(tokenizer)?);
             let name = model.file_stem().unwrap_or_default().to_string_lossy();
-            let converted = llama2c::Converted::new(&name, &checkpoint, &vocabulary, llama2c::Int8::Q8_0);
+            let converted = if vocabulary.trim_ascii_start().starts_with(b"{") {
+                let write =
+                    |rows: usize, header: &mut Header| checkpoint::vocabulary_of_llama2c(tokenizer, rows, header);
+                llama2c::Converted::with(&name, &weights, llama2c::Int8::Q8_0, write)
+            } else {
+                llama2c::Converted::new(&name, &weights, &vocabulary, llama2c::Int8::Q8_0)
+            };
             let converted = converted.with_context(|| model.display().to_string())?;
             write_model(output, |out| converted.write(out))?;
             converted.notes.iter().for_each(note);
@@ -113,6 +134,11 @@ pub fn run(args: &Args) -> Result<()> {
             let report = checkpoint::convert(&request).with_context(|| from.display().to_string())?;
             report.notes.iter().for_each(note);
             note(format_args!("{}: {}", output.display(), report.architecture));
+        }
+        From::Lora { directory, output, base } => {
+            let (architecture, count) = checkpoint::lora::convert(directory, base.as_deref(), output)
+                .with_context(|| directory.display().to_string())?;
+            note(format_args!("{}: an adapter for {count} matrices of {architecture}", output.display()));
         }
         From::Tokenizer { tokenizer, input, output } => convert_tokenizer::run(tokenizer, input, output)?,
         From::Seq2seq { directory, output, kind } => {

@@ -14,6 +14,7 @@ mod imatrix;
 mod inspect;
 mod logits;
 mod man;
+mod merge;
 mod pack;
 mod perplexity;
 mod plan;
@@ -69,6 +70,7 @@ enum Command {
     Plan(plan::Args),
     Pack(pack::Args),
     Quantize(quantize::Args),
+    Merge(merge::Args),
     Imatrix(imatrix::Args),
     Perplexity(perplexity::Args),
     Logits(logits::Args),
@@ -106,6 +108,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Imatrix(args) => return imatrix::run(&args, &ModelFile::open(model)?),
         Command::Perplexity(args) => return perplexity::run(&args, &ModelFile::open(model)?),
         Command::Quantize(args) => return quantize::run(&args),
+        Command::Merge(args) => merge::run(&args),
         Command::Tokenize(args) => return tokenize::run(&args, &ModelFile::open(model)?),
         Command::Detokenize(args) => return detokenize::run(&args, &ModelFile::open(model)?),
         Command::Inspect(args) => inspect::run(&args, model),

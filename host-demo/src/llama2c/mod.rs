@@ -40,14 +40,27 @@ pub struct Converted<'s> {
 impl<'s> Converted<'s> {
     /// Converts the checkpoint `model` with the vocabulary of a `tokenizer.bin`.
     pub fn new(name: &str, model: &'s [u8], tokenizer: &[u8], int8: Int8) -> Result<Self> {
+        Self::with(name, model, int8, |rows, header| {
+            let vocabulary =
+                vocabulary::read(tokenizer, rows).context("the tokenizer does not belong to this model")?;
+            vocabulary.keys(header);
+            Ok(())
+        })
+    }
+
+    /// Converts the checkpoint `model`; `vocabulary` writes the keys of a vocabulary for so many rows.
+    pub fn with(
+        name: &str,
+        model: &'s [u8],
+        int8: Int8,
+        vocabulary: impl FnOnce(usize, &mut Header) -> Result<()>,
+    ) -> Result<Self> {
         let checkpoint = Checkpoint::read(model)?;
-        let vocabulary =
-            vocabulary::read(tokenizer, checkpoint.vocab).context("the tokenizer does not belong to this model")?;
         let mut header = Header::new();
         header.set("general.architecture", "llama");
         header.set("general.name", name);
         checkpoint.keys(&mut header);
-        vocabulary.keys(&mut header);
+        vocabulary(checkpoint.vocab, &mut header)?;
         let (kind, mut notes) = (checkpoint.kind(), Vec::new());
         let tensors = checkpoint.tensors(int8, &mut notes);
         for tensor in &tensors {

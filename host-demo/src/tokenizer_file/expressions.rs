@@ -87,6 +87,7 @@ pub fn name(pre_tokenizer: &Value, ignore_merges: bool) -> Result<&'static str> 
     match KNOWN.iter().find(|(_, expressions)| *expressions == found.as_slice()) {
         Some(("llama-bpe", _)) if !ignore_merges => Ok("dbrx"),
         Some((name, _)) => Ok(name),
+        None if found.is_empty() => bail!("its pre-tokenizer does not split texts into words, which is not supported"),
         None => bail!("unknown pre-tokenizer: {}", found.join("  then  ")),
     }
 }

@@ -119,6 +119,14 @@ fn read(wanted: &Wanted<'_>, path: &Path, folder: &Path, file: &[u8], header: &m
         }
     };
     adjust(wanted, &mut vocabulary);
+    // Where llama.cpp's default is another token.
+    let default = if vocabulary.keys.contains(&("model", Meta::from("t5"))) { 2 } else { 0 };
+    let unknown = vocabulary.tokens.iter().find(|(_, token)| token.kind == UNKNOWN).map(|(id, _)| *id);
+    if let Some(unknown) = unknown.filter(|id| *id != default)
+        && !header.has("tokenizer.ggml.unknown_token_id")
+    {
+        header.set("tokenizer.ggml.unknown_token_id", unknown);
+    }
     vocabulary.chat_template = special::chat_template(folder, &settings)?;
     let rows = wanted.rows.next_multiple_of(wanted.rules.multiple.max(1));
     let rows = if rows > wanted.rows { wanted.rows } else { rows };

@@ -21,7 +21,9 @@ pub struct Model<'m> {
 /// Reads a vocabulary file, with the settings in the same directory.
 pub fn read_file(model: &Model<'_>, path: &Path, file: &[u8]) -> Result<Vocabulary> {
     let json: Value = serde_json::from_slice(file).context("it is not JSON")?;
-    let mut vocabulary = read(model, &json, &mut Vec::new())?;
+    let mut notes = Vec::new();
+    let mut vocabulary = read(model, &json, &mut notes)?;
+    notes.iter().for_each(crate::output::note);
     let ids = vocabulary.ids();
     ends(&json["post_processor"], &mut vocabulary);
     config(path, &ids, &mut vocabulary);
@@ -112,11 +114,19 @@ fn byte_level(wanted: &Model<'_>, json: &Value, vocabulary: &mut Vocabulary) -> 
     }
     vocabulary.key("model", "gpt2");
     let name = expressions::name(&json["pre_tokenizer"], json["model"]["ignore_merges"] == true);
-    match (name, wanted.pre) {
+    let name = match (name, wanted.pre) {
         // For an unknown expression, use the name in the model's file.
-        (Err(_), Some(pre)) => vocabulary.key("pre", pre),
-        (name, _) => vocabulary.key("pre", name?),
-    }
+        (Err(_), Some(pre)) => String::from_utf8_lossy(pre).into_owned(),
+        (name, _) => name?.to_owned(),
+    };
+    let strips = list(&json["added_tokens"]).any(|token| token["content"] == "<mask>" && token["lstrip"] == true);
+    let name = match name.as_str() {
+        // The same expression, by the name under which white space before `<mask>` belongs to it.
+        "gpt-2" if strips => "jina-v2-code",
+        _ if strips => bail!("its added token <mask> has lstrip, which is not supported with this pre-tokenizer"),
+        name => name,
+    };
+    vocabulary.key("pre", name);
     vocabulary.key("merges", joined(&merges(json)?));
     Ok(())
 }
@@ -143,9 +153,21 @@ fn pieces_by_merges(wanted: &Model<'_>, json: &Value, vocabulary: &mut Vocabular
     } else {
         vocabulary.key("model", "llama");
         vocabulary.key("pre", "default");
-        vocabulary.key("add_space_prefix", adds_space(json));
+        space_prefix(json, vocabulary);
     }
     Ok(())
+}
+
+/// Sets whether a space is added before a text, and whether only before one that does not begin with a space.
+fn space_prefix(json: &Value, vocabulary: &mut Vocabulary) {
+    let adds = adds_space(json);
+    vocabulary.key("add_space_prefix", adds);
+    if adds
+        && part(&json["normalizer"], "Prepend").is_none()
+        && part(&json["pre_tokenizer"], "WhitespaceSplit").is_none()
+    {
+        vocabulary.key("add_space_prefix_if_absent", true);
+    }
 }
 
 /// Returns whether a space is added before the text.
@@ -164,8 +186,9 @@ fn unigram(json: &Value, vocabulary: &mut Vocabulary) -> Result<()> {
     }
     vocabulary.key("model", "t5");
     vocabulary.key("pre", "default");
-    vocabulary.key("add_space_prefix", adds_space(json));
-    let merges_spaces = part(&json["normalizer"], "Replace").is_some_and(|it| it["pattern"]["Regex"] == " {2,}");
+    space_prefix(json, vocabulary);
+    let replaces = part(&json["normalizer"], "Replace").is_some_and(|it| it["pattern"]["Regex"] == " {2,}");
+    let merges_spaces = replaces && part(&json["normalizer"], "Strip").is_some();
     let precompiled = part(&json["normalizer"], "Precompiled").and_then(|it| it["precompiled_charsmap"].as_str());
     // Hugging Face splits at white space first, so only single spaces remain.
     let splits = part(&json["pre_tokenizer"], "WhitespaceSplit").is_some();

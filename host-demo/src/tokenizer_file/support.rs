@@ -1,22 +1,16 @@
-//! Refuses features of a `tokenizer.json` that a GGUF vocabulary cannot represent.
+//! What a `tokenizer.json` asks for that a vocabulary in a GGUF file cannot say: refused by name.
 
 use anyhow::{Result, bail};
 use serde_json::Value;
 
 use super::json::{is_byte_level, list};
 
-/// Refuses features that would change ids. Features that rarely change a text become a line in `notes`.
+/// Refuses what would give other ids. What changes few texts becomes a line in `notes`.
 pub fn check(json: &Value, notes: &mut Vec<String>) -> Result<()> {
-    for token in list(&json["added_tokens"]) {
-        for flag in ["lstrip", "rstrip", "single_word"] {
-            if token[flag] == true && !is_harmless(token, flag) {
-                bail!("its added token {} has {flag}, which is not supported", token["content"]);
-            }
-        }
-    }
+    added(json)?;
     let mut normalizers = Vec::new();
     flatten(&json["normalizer"], "normalizers", &mut normalizers);
-    for normalizer in normalizers {
+    for normalizer in &normalizers {
         let kind = normalizer["type"].as_str().unwrap_or("of no type");
         if !is_supported(json, kind, normalizer) {
             bail!("its normalizer {kind} is not supported for a vocabulary of this kind");
@@ -25,15 +19,64 @@ pub fn check(json: &Value, notes: &mut Vec<String>) -> Result<()> {
             notes.push("texts are not brought into Unicode's composed form (NFC) before they are tokenized".to_owned());
         }
     }
+    let mut pre_tokenizers = Vec::new();
+    flatten(&json["pre_tokenizer"], "pretokenizers", &mut pre_tokenizers);
+    let kinds: Vec<&str> = pre_tokenizers.iter().map(|it| it["type"].as_str().unwrap_or("of no type")).collect();
+    let has = |kind: &str| normalizers.iter().any(|it| it["type"] == kind);
+    for (it, kind) in pre_tokenizers.iter().zip(&kinds) {
+        match json["model"]["type"].as_str() {
+            Some("BPE") if is_byte_level(json) => {
+                // Their expressions are looked at elsewhere.
+                if *kind == "ByteLevel" && it["add_prefix_space"] == true {
+                    bail!("its pre-tokenizer has add_prefix_space, which is not supported for a byte-level vocabulary");
+                }
+            }
+            Some("BPE") if *kind == "Split" && it["pattern"]["String"] == " " => {}
+            Some("BPE" | "Unigram") if *kind == "Metaspace" => {}
+            // The map makes spaces of other white space.
+            Some("Unigram") if *kind == "WhitespaceSplit" && has("Precompiled") => {}
+            Some("WordPiece") if *kind == "BertPreTokenizer" => {}
+            _ => bail!("its pre-tokenizer {kind} is not supported for a vocabulary of this kind"),
+        }
+    }
+    // SentencePiece drops white space at the end together with what is doubled.
+    let keeps_last = has("Replace") && !has("Prepend") && !has("Strip") && !kinds.contains(&"WhitespaceSplit");
+    let doubled = normalizers.iter().any(|it| it["pattern"]["Regex"] == " {2,}");
+    if json["model"]["type"] == "Unigram" && doubled && keeps_last {
+        bail!("its normalizer merges spaces and keeps those at the end of a text, which is not supported");
+    }
+    for name in ["continuing_subword_prefix", "end_of_word_suffix"] {
+        if json["model"]["type"] == "BPE" && json["model"][name].as_str().is_some_and(|text| !text.is_empty()) {
+            bail!("its model has {name}, which is not supported");
+        }
+    }
     Ok(())
 }
 
-/// A mask token does not occur in texts for a model.
+/// Refuses added tokens that are found by other rules than their spelling.
+fn added(json: &Value) -> Result<()> {
+    let mut normalizers = Vec::new();
+    flatten(&json["normalizer"], "normalizers", &mut normalizers);
+    let prepends = normalizers.iter().any(|it| it["type"] == "Prepend");
+    for token in list(&json["added_tokens"]) {
+        for flag in ["lstrip", "rstrip", "single_word"] {
+            if token[flag] == true && !is_harmless(token, flag) {
+                bail!("its added token {} has {flag}, which is not supported", token["content"]);
+            }
+        }
+        if prepends && token["normalized"] == true && token["special"] != true {
+            bail!("its added token {} is found after normalization, which is not supported", token["content"]);
+        }
+    }
+    Ok(())
+}
+
+/// White space before a mask: byte-level vocabularies say it by a name, and to encoders no masks are given.
 fn is_harmless(token: &Value, flag: &str) -> bool {
     flag == "lstrip" && matches!(token["content"].as_str(), Some("<mask>" | "[MASK]"))
 }
 
-/// Collects the elements of a sequence of normalizers.
+/// The parts of a sequence of normalizers.
 fn flatten<'v>(value: &'v Value, inner: &str, found: &mut Vec<&'v Value>) {
     match value["type"].as_str() {
         None => {}

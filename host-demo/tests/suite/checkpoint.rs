@@ -209,3 +209,46 @@ fn what_cannot_be_converted_is_said() {
     assert!(message.contains("lstrip"), "{message}");
     assert!(!output.exists());
 }
+
+/// A random LoRA of PEFT 0.18 for own_commands: its file by llama.cpp's convert_lora_to_gguf.py has the same tensors, and
+/// the merged model generates what transformers generates with the adapter merged.
+#[test]
+fn adapters_are_converted_and_merged() {
+    let directory = tempfile::tempdir().unwrap();
+    let model = converted("own_commands", &[], directory.path());
+    let (adapter, merged) = (directory.path().join("adapter.gguf"), directory.path().join("merged.gguf"));
+    let base = checkpoint("own_commands");
+    stdout(&["convert", "lora", path(&checkpoint("lora")), path(&adapter), "--base", path(&base)]);
+    let bytes = fs::read(&adapter).unwrap();
+    let listing = fs::read_to_string(checkpoint("lora.txt")).unwrap();
+    let gguf = Gguf::parse(&bytes).unwrap();
+    for line in listing.lines() {
+        let [_, _, name, _, _, hash] = line.split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
+        assert_eq!(fnv(gguf.tensor(name).unwrap_or_else(|| panic!("{name}")).data), hash, "{name}");
+    }
+    assert_eq!(gguf.tensors().count(), listing.lines().count());
+    stdout(&["merge", path(&model), path(&adapter), path(&merged)]);
+    let ids = |model: &Path| {
+        json(&[
+            "generate",
+            "-m",
+            path(model),
+            "--ids",
+            "340,220,47,346,70,388,76",
+            "-n",
+            "8",
+            "--temp",
+            "0",
+            "--kv",
+            "f32",
+            "--format",
+            "ids",
+        ])
+    };
+    assert_eq!(ids(&merged), serde_json::json!([456, 268, 259, 317, 262, 282, 259, 288]));
+    // There and back.
+    let back = directory.path().join("back.gguf");
+    stdout(&["merge", path(&merged), &format!("{}:-1", path(&adapter)), path(&back)]);
+    assert_eq!(ids(&back), ids(&model));
+    assert!(error(&["merge", path(&model), path(&model), path(&back)]).contains("adapter"));
+}

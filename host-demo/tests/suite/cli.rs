@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use crate::common::{arenite, arenite_with, error, fixtures, json, lines, npy, path, stdout, stdout_with};
 use serde_json::Value;
 
-const COMMANDS: [&str; 22] = [
+const COMMANDS: [&str; 23] = [
     "run",
     "chat",
     "generate",
@@ -19,6 +19,7 @@ const COMMANDS: [&str; 22] = [
     "plan",
     "pack",
     "quantize",
+    "merge",
     "imatrix",
     "perplexity",
     "logits",
@@ -39,7 +40,7 @@ fn every_command_explains_itself_with_an_example() {
         assert!(help.contains(&format!("arenite {command}")), "{help}");
         assert!(help.contains("Example"), "{help}");
         // These commands name their files themselves.
-        let names_files = ["pack", "quantize", "convert", "completions", "man"].contains(&command);
+        let names_files = ["pack", "quantize", "merge", "convert", "completions", "man"].contains(&command);
         assert_eq!(help.contains("--model"), !names_files, "{help}");
     }
     let help = stdout(&["--help"]);

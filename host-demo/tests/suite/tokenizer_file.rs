@@ -157,3 +157,17 @@ fn files_of_one_vocabulary() {
         }
     }
 }
+
+/// `Metaspace` adds a space before a text that does not begin with one.
+#[test]
+fn a_first_space_is_not_doubled() {
+    let tokens = ["<unk>", "▁", "a", "▁a", "▁▁a"];
+    let vocab: Vec<Value> = tokens.iter().map(|token| json!([token, -1.0])).collect();
+    let metaspace = json!({"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": true});
+    let tokenizer = json!({
+        "added_tokens": [], "normalizer": null, "pre_tokenizer": metaspace, "post_processor": null, "decoder": metaspace,
+        "model": {"type": "Unigram", "unk_id": 0, "vocab": vocab, "byte_fallback": false},
+    });
+    assert_eq!(ids(&tokenizer, "a"), json!([3]));
+    assert_eq!(ids(&tokenizer, " a"), json!([3]));
+}

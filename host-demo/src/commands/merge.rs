@@ -1,0 +1,175 @@
+//! `arenite merge`: a model with LoRA adapters added to its weights.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+use arenite::Gguf;
+use arenite::gguf::{Tensor, Value};
+use arenite::quant::{TensorType, decode_row};
+
+use crate::cli::NoModelArgs;
+use crate::gguf_writer::Header;
+use crate::model_file::ModelFile;
+use crate::new_model::write_model;
+use crate::output::note;
+use crate::quantize::encode_values;
+
+/// Add LoRA adapters to a model's weights
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:
+  arenite convert lora my-adapter adapter.gguf --base SmolLM2-135M
+  arenite merge smollm2.gguf adapter.gguf merged.gguf
+  arenite merge smollm2.gguf first.gguf:0.5 second.gguf merged.gguf
+
+Every tensor keeps its type; merge into an F16 or F32 file and quantize afterwards, since quantizing twice costs accuracy.")]
+pub struct Args {
+    /// GGUF file with the model
+    #[arg(conflicts_with = "model")]
+    input: PathBuf,
+
+    /// GGUF files with adapters, each with a scale if it is not 1, and the file to write at the end
+    #[arg(required = true, num_args = 2.., value_name = "LORA[:SCALE]... OUT")]
+    files: Vec<String>,
+
+    #[command(flatten)]
+    none: NoModelArgs,
+}
+
+/// An adapter's two matrices for a tensor, with their factor.
+struct Product<'a> {
+    a: Tensor<'a>,
+    b: Tensor<'a>,
+    factor: f32,
+}
+
+pub fn run(args: &Args) -> Result<()> {
+    let (output, adapters) = args.files.split_last().context("give a file to write")?;
+    let file = ModelFile::open(Some(args.input.as_path()))?;
+    let gguf = file.parse()?;
+    let adapters: Vec<(ModelFile, f32)> = adapters
+        .iter()
+        .map(|adapter| {
+            let (path, scale) = scaled(adapter)?;
+            Ok((ModelFile::open(Some(path))?, scale))
+        })
+        .collect::<Result<_>>()?;
+    let mut products: Vec<(String, Product<'_>)> = Vec::new();
+    let parsed: Vec<(Gguf<'_>, f32, &str)> =
+        adapters.iter().map(|(file, scale)| Ok((file.parse()?, *scale, file.name()))).collect::<Result<_>>()?;
+    for (adapter, scale, name) in &parsed {
+        add(&gguf, adapter, *scale, &mut products).with_context(|| (*name).to_owned())?;
+    }
+    let mut header = Header::new();
+    gguf.keys().for_each(|(key, value)| header.set(key, value));
+    if let Some(Value::U32(alignment)) = gguf.get("general.alignment") {
+        header.align(alignment)?;
+    }
+    for tensor in gguf.tensors() {
+        let dims: Vec<u64> = tensor.dims.into_iter().take(tensor.dim_count as usize).collect();
+        header.tensor(tensor.name, &dims, tensor.kind)?;
+    }
+    let output = Path::new(output);
+    write_model(output, |out| {
+        let mut data = header.write(out)?;
+        for tensor in gguf.tensors() {
+            let own: Vec<&Product<'_>> =
+                products.iter().filter(|(name, _)| name == tensor.name).map(|(_, product)| product).collect();
+            if own.is_empty() {
+                data.write_all(tensor.data)?
+            } else {
+                merged(&tensor, &own, &mut data)?
+            }
+            file.release(tensor.data);
+        }
+        data.finish().map(|_| ())
+    })?;
+    note(format_args!("{}: {} matrices changed", output.display(), products.len()));
+    Ok(())
+}
+
+/// A path and a scale behind a colon.
+fn scaled(text: &str) -> Result<(&Path, f32)> {
+    match text.rsplit_once(':') {
+        Some((path, scale)) if !Path::new(text).exists() => {
+            let scale: f32 = scale.parse().with_context(|| format!("{scale:?} in {text} is not a scale"))?;
+            ensure!(scale.is_finite(), "the scale in {text} is not finite");
+            Ok((Path::new(path), scale))
+        }
+        _ => Ok((Path::new(text), 1.0)),
+    }
+}
+
+/// Adds the products of an adapter.
+fn add<'a>(model: &Gguf<'_>, adapter: &Gguf<'a>, scale: f32, products: &mut Vec<(String, Product<'a>)>) -> Result<()> {
+    let is_lora = matches!(adapter.get("adapter.type"), Some(Value::Str(b"lora")));
+    ensure!(is_lora, "this is no LoRA adapter: its adapter.type is not lora");
+    let (wanted, given) = (model.architecture()?, adapter.architecture()?);
+    ensure!(wanted == given, "the adapter is for the architecture {given} and the model is of {wanted}");
+    let alpha = match adapter.get("adapter.lora.alpha") {
+        Some(Value::F32(alpha)) => alpha,
+        _ => bail!("the adapter has no adapter.lora.alpha"),
+    };
+    for a in adapter.tensors() {
+        let Some(name) = a.name.strip_suffix(".lora_a") else {
+            ensure!(a.name.ends_with(".lora_b"), "the tensor {} is neither lora_a nor lora_b", a.name);
+            continue;
+        };
+        let b = adapter.tensor(&format!("{name}.lora_b")).with_context(|| format!("{name}.lora_b is missing"))?;
+        let tensor = model.tensor(name).with_context(|| format!("the model has no tensor {name}"))?;
+        let [columns, rank, ..] = a.dims;
+        ensure!(
+            [columns, b.dims[1]] == tensor.dims[..2] && b.dims[0] == rank && tensor.dims[2] == 1 && rank > 0,
+            "the adapter of {name} does not have the sizes of the model's"
+        );
+        // Without an alpha the products are added as they are.
+        let factor = if alpha == 0.0 { scale } else { scale * alpha / rank as f32 };
+        products.push((name.to_owned(), Product { a, b, factor }));
+    }
+    Ok(())
+}
+
+/// All values of an adapter's matrix.
+fn values(tensor: &Tensor<'_>) -> Result<Vec<f32>> {
+    let columns = tensor.dims[0] as usize;
+    let row_bytes = tensor.kind.row_bytes(columns).context("rows that are not whole blocks")?;
+    let mut values = vec![0.0; columns * tensor.dims[1] as usize];
+    for (bytes, row) in tensor.data.chunks_exact(row_bytes).zip(values.chunks_exact_mut(columns)) {
+        ensure!(decode_row(tensor.kind, bytes, row), "this build does not read {:?}", tensor.kind);
+    }
+    Ok(values)
+}
+
+/// Writes a tensor with products added, row by row.
+fn merged(tensor: &Tensor<'_>, products: &[&Product<'_>], out: &mut impl Write) -> Result<()> {
+    let columns = tensor.dims[0] as usize;
+    let row_bytes = tensor.kind.row_bytes(columns).context("rows that are not whole blocks")?;
+    let matrices: Vec<(Vec<f32>, Vec<f32>, f32)> = products
+        .iter()
+        .map(|product| Ok((values(&product.a)?, values(&product.b)?, product.factor)))
+        .collect::<Result<_>>()?;
+    let (mut row, mut bytes) = (vec![0.0; columns], vec![0; row_bytes]);
+    for (i, stored) in tensor.data.chunks_exact(row_bytes).enumerate() {
+        ensure!(decode_row(tensor.kind, stored, &mut row), "this build does not read {:?}", tensor.kind);
+        for (a, b, factor) in &matrices {
+            let rank = a.len() / columns;
+            for (weights, b) in a.chunks_exact(columns).zip(&b[i * rank..][..rank]) {
+                let b = b * factor;
+                row.iter_mut().zip(weights).for_each(|(x, a)| *x = a.mul_add(b, *x));
+            }
+        }
+        ensure!(
+            tensor.kind == TensorType::F32 || row.iter().all(|x| x.is_finite()),
+            "{} has a weight that is not finite after merging",
+            tensor.name
+        );
+        ensure!(
+            encode_values(tensor.kind, &row, &mut bytes),
+            "{} is {:?}, which is not written without an importance matrix: merge into another type",
+            tensor.name,
+            tensor.kind
+        );
+        out.write_all(&bytes)?;
+    }
+    Ok(())
+}
