@@ -187,8 +187,7 @@ fn unigram(json: &Value, vocabulary: &mut Vocabulary) -> Result<()> {
     vocabulary.key("model", "t5");
     vocabulary.key("pre", "default");
     space_prefix(json, vocabulary);
-    let replaces = part(&json["normalizer"], "Replace").is_some_and(|it| it["pattern"]["Regex"] == " {2,}");
-    let merges_spaces = replaces && part(&json["normalizer"], "Strip").is_some();
+    let merges_spaces = part(&json["normalizer"], "Replace").is_some_and(|it| it["pattern"]["Regex"] == " {2,}");
     let precompiled = part(&json["normalizer"], "Precompiled").and_then(|it| it["precompiled_charsmap"].as_str());
     // Hugging Face splits at white space first, so only single spaces remain.
     let splits = part(&json["pre_tokenizer"], "WhitespaceSplit").is_some();

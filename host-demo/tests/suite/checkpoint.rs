@@ -210,7 +210,7 @@ fn what_cannot_be_converted_is_said() {
     assert!(!output.exists());
 }
 
-/// A random LoRA of PEFT 0.18 for own_commands: its file by llama.cpp's convert_lora_to_gguf.py has the same tensors, and
+/// A random LoRA of PEFT 0.21 for own_commands: its file by llama.cpp's convert_lora_to_gguf.py has the same tensors, and
 /// the merged model generates what transformers generates with the adapter merged.
 #[test]
 fn adapters_are_converted_and_merged() {
