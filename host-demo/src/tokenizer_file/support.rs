@@ -43,9 +43,6 @@ pub fn check(json: &Value, notes: &mut Vec<String>) -> Result<()> {
     let keeps_last = has("Replace") && !has("Prepend") && !has("Strip") && !kinds.contains(&"WhitespaceSplit");
     let doubled = normalizers.iter().any(|it| it["pattern"]["Regex"] == " {2,}");
     if json["model"]["type"] == "Unigram" && doubled && keeps_last {
-        if !has("Precompiled") {
-            bail!("its normalizer merges spaces and keeps those at the end of a text, which is not supported");
-        }
         notes.push("a space at the end of a text is dropped, unlike in Hugging Face's tokenizer".to_owned());
     }
     for name in ["continuing_subword_prefix", "end_of_word_suffix"] {
