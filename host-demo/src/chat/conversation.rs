@@ -67,6 +67,9 @@ impl Style {
 
     /// Returns the variables that turn thoughts on or off; `None` if the template has no switch.
     pub fn thinking(&self, is_on: bool) -> Option<Map<String, Value>> {
+        if !is_on && !self.knows_thoughts {
+            return Some(Map::new());
+        }
         let found = SWITCHES.iter().filter(|name| self.switches.contains(name));
         let map: Map<String, Value> = found.map(|name| (name.to_string(), json!(is_on))).collect();
         Some(map).filter(|map| !map.is_empty())

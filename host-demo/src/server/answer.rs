@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::engine::Finish;
-use super::logprobs::{self, Logprob, Offsets};
+use super::logprobs::{self, Logprob};
 use super::service::{Endpoint, Prepared, Service};
 use crate::chat::{Call, Part};
 
@@ -193,8 +193,8 @@ fn chat_choice(prepared: &Prepared, choice: &Choice, meta: &ResponseMeta, index:
 fn completion_choice(prepared: &Prepared, choice: &Choice, index: usize) -> Value {
     let before = if prepared.echo { prepared.prompts[index].as_str() } else { "" };
     let all: Vec<Logprob> = choice.scored.iter().chain(&choice.logprobs).cloned().collect();
-    let mut offsets = Offsets::default();
-    let logprobs = if all.is_empty() { Value::Null } else { logprobs::completion(&all, &mut offsets) };
+    let start = if prepared.echo { 0 } else { all.first().map_or(0, |first| first.offset) };
+    let logprobs = if all.is_empty() { Value::Null } else { logprobs::completion(&all, start) };
     json!({
         "index": index,
         "text": format!("{before}{}", choice.text),

@@ -212,6 +212,7 @@ impl Asked {
             parallel_tool_calls: self.tool_choice.as_ref().map(|choice| !choice.disable_parallel_tool_use),
             tools: Some(tools).filter(|tools| !tools.is_empty()),
             tool_choice,
+            reasoning_effort: thinks.filter(|thinks| *thinks).map(|_| "medium".to_string()),
             reasoning_budget: self.thinking.as_ref().and_then(|thinking| thinking.budget_tokens),
             others,
             ..Body::default()

@@ -326,10 +326,10 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         if from == 0 {
             running.scored.push(Logprob::unknown(tokenizer, ids[0]));
         }
-        let (prompt, scored) = (&running.job.prompt, &mut running.scored);
+        let (prompt, offsets, scored) = (&running.job.prompt, &running.prompt_offsets, &mut running.scored);
         engine.prefill_all(&mut running.context, &ids, |position, logits| {
             if let Some(next) = prompt.get(position + 1) {
-                scored.push(logprob(tokenizer, logits, *next, count));
+                scored.push(logprob(tokenizer, logits, *next, count, offsets[position + 1]));
             }
         })?;
         if to == running.job.prompt.len() {

@@ -12,6 +12,8 @@ pub struct Logprob {
     /// `None` for the first token of a text, because nothing predicts it.
     pub logprob: Option<f64>,
     pub top: Vec<(Vec<u8>, f64)>,
+    /// Number of complete characters of prompt and answer before the token.
+    pub offset: usize,
 }
 
 fn bytes(tokenizer: &Tokenizer<'_, '_>, id: TokenId) -> Vec<u8> {
@@ -19,7 +21,7 @@ fn bytes(tokenizer: &Tokenizer<'_, '_>, id: TokenId) -> Vec<u8> {
 }
 
 /// Returns the log-probability of a token, computed from the model's unmodified logits.
-pub fn logprob(tokenizer: &Tokenizer<'_, '_>, logits: &[f32], token: TokenId, count: usize) -> Logprob {
+pub fn logprob(tokenizer: &Tokenizer<'_, '_>, logits: &[f32], token: TokenId, count: usize, offset: usize) -> Logprob {
     let highest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let total: f64 = logits.iter().map(|logit| f64::from(logit - highest).exp()).sum();
     let of = |id: usize| f64::from(logits[id] - highest) - total.ln();
@@ -32,7 +34,7 @@ pub fn logprob(tokenizer: &Tokenizer<'_, '_>, logits: &[f32], token: TokenId, co
     ids.truncate(count);
     ids.sort_unstable_by(by_logit);
     let top = ids.into_iter().map(|id| (bytes(tokenizer, id as TokenId), of(id))).collect();
-    Logprob { bytes: bytes(tokenizer, token), logprob: Some(of(token as usize)), top }
+    Logprob { bytes: bytes(tokenizer, token), logprob: Some(of(token as usize)), top, offset }
 }
 
 /// The format of a token in chats.
@@ -58,54 +60,13 @@ fn lossy(bytes: &[u8]) -> String {
 impl Logprob {
     /// A token without a log-probability.
     pub fn unknown(tokenizer: &Tokenizer<'_, '_>, id: TokenId) -> Self {
-        Self { bytes: bytes(tokenizer, id), logprob: None, top: Vec::new() }
+        Self { bytes: bytes(tokenizer, id), logprob: None, top: Vec::new(), offset: 0 }
     }
 
     /// Returns the format used in chats.
     pub fn chat(&self) -> Value {
         let top = self.top.iter().map(|(bytes, logprob)| ChatToken::of(bytes, *logprob, None)).collect();
         json!(ChatToken::of(&self.bytes, self.logprob.unwrap_or_default(), Some(top)))
-    }
-}
-
-/// Counts the characters before each token. A character may have several tokens.
-#[derive(Clone, Debug, Default)]
-pub struct Offsets {
-    /// Complete characters so far.
-    chars: usize,
-    /// Bytes of an incomplete character.
-    open: Vec<u8>,
-}
-
-impl Offsets {
-    /// Returns the offset of the first token after `text`.
-    pub fn after(text: &str) -> Self {
-        Self { chars: text.chars().count(), open: Vec::new() }
-    }
-
-    /// Returns the start of the next token, in characters.
-    fn next(&mut self, bytes: &[u8]) -> usize {
-        let here = self.chars;
-        self.open.extend_from_slice(bytes);
-        loop {
-            let (valid, skipped) = match std::str::from_utf8(&self.open) {
-                Ok(_) => (self.open.len(), 0),
-                Err(error) => match error.error_len() {
-                    Some(len) => (error.valid_up_to(), len),
-                    None => {
-                        let valid = error.valid_up_to();
-                        self.chars += lossy(&self.open[..valid]).chars().count();
-                        self.open.drain(..valid);
-                        return here;
-                    }
-                },
-            };
-            self.chars += lossy(&self.open[..valid]).chars().count() + usize::from(skipped > 0);
-            self.open.drain(..valid + skipped);
-            if self.open.is_empty() {
-                return here;
-            }
-        }
     }
 }
 
@@ -118,8 +79,8 @@ struct Completion {
     text_offset: Vec<usize>,
 }
 
-/// Returns the format used in completions. `offsets` continues from call to call.
-pub fn completion(logprobs: &[Logprob], offsets: &mut Offsets) -> Value {
+/// Returns the format used in completions. `start` is the offset of the answer's text, which begins with the prompt if that is echoed.
+pub fn completion(logprobs: &[Logprob], start: usize) -> Value {
     let top = |logprob: &Logprob| {
         let top = logprob.top.iter().rev().map(|(bytes, value)| (lossy(bytes), json!(value))).collect();
         logprob.logprob.map(|_| top)
@@ -128,20 +89,6 @@ pub fn completion(logprobs: &[Logprob], offsets: &mut Offsets) -> Value {
         tokens: logprobs.iter().map(|logprob| lossy(&logprob.bytes)).collect(),
         token_logprobs: logprobs.iter().map(|logprob| logprob.logprob).collect(),
         top_logprobs: logprobs.iter().map(top).collect(),
-        text_offset: logprobs.iter().map(|logprob| offsets.next(&logprob.bytes)).collect(),
+        text_offset: logprobs.iter().map(|logprob| logprob.offset.saturating_sub(start)).collect(),
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Offsets;
-
-    #[test]
-    fn offsets_count_whole_characters() {
-        let mut offsets = Offsets::default();
-        let each: [&[u8]; 9] = [b"A", b"\xc3", b"\xa9", b"\xf0", b"\x9f", b"\x99", b"\x82", b"B", b"\xff"];
-        assert_eq!(each.map(|bytes| offsets.next(bytes)), [0, 1, 1, 2, 2, 2, 2, 3, 4]);
-        assert_eq!(offsets.next(b"C"), 5);
-        assert_eq!(Offsets::after("na\u{ef}ve").next(b"x"), 5);
-    }
 }

@@ -30,6 +30,10 @@ pub struct Running {
     /// The number of its grammar, used to cache masks.
     grammar: u32,
     decoder: Decoder,
+    /// Number of complete characters of the prompt and the answer so far.
+    chars: usize,
+    /// Number of complete characters before each token of a prompt that is scored.
+    pub prompt_offsets: Vec<usize>,
     stops: StopFilter,
     pub end: Option<Finish>,
     /// Log-probabilities of the prompt's tokens so far.
@@ -45,8 +49,14 @@ impl Running {
         let settings = &job.settings;
         let state = settings.table.as_deref().and_then(|table| Some(State::new(&Grammar::new(table).ok()?)));
         let mut decoder = tokenizer.decoder();
+        let (mut chars, mut prompt_offsets) = (0, Vec::new());
         for id in &job.prompt {
-            let _ = text::push(&mut decoder, *id, tokenizer, &mut String::new());
+            if settings.scores_prompt {
+                prompt_offsets.push(chars);
+            }
+            let mut piece = String::new();
+            let _ = text::push(&mut decoder, *id, tokenizer, &mut piece);
+            chars += piece.chars().count();
         }
         let gate = settings.gate.clone().map(Gate::new);
         Self {
@@ -57,6 +67,8 @@ impl Running {
             state,
             grammar,
             decoder,
+            chars,
+            prompt_offsets,
             stops: StopFilter::new(&settings.stops),
             end: None,
             scored: Vec::new(),
@@ -129,7 +141,9 @@ impl Running {
             return Ok(());
         }
         self.ids.push(token);
-        let logprob = plain.zip(settings.logprobs).map(|(logits, count)| logprob(tokenizer, &logits, token, count));
+        let offset = self.chars;
+        let logprob =
+            plain.zip(settings.logprobs).map(|(logits, count)| logprob(tokenizer, &logits, token, count, offset));
         let piece = self.text_of(token, tokenizer)?;
         let (text, stopped) = self.stops.push(&piece);
         let _ = self.job.events.send(Event::Token { text, logprob });
@@ -188,6 +202,7 @@ impl Running {
         if (token as usize) < tokenizer.vocab_len() {
             self.decoder.push(token, tokenizer, |text| piece.push_str(text))?;
         }
+        self.chars += piece.chars().count();
         let Some(marks) = &self.job.settings.marks else { return Ok(piece) };
         Ok(marks.text_of(token).map_or_else(|| plain(piece), str::to_string))
     }

@@ -12,7 +12,7 @@ use tokio_stream::wrappers::UnboundedReceiverStream;
 use super::answer::{Choice, ResponseMeta, ToolCall, Usage};
 use super::app::{App, OpenRequest};
 use super::engine::{Event, Finish};
-use super::logprobs::{self, Offsets};
+use super::logprobs;
 use super::service::{Endpoint, Prepared};
 use crate::chat::Part;
 
@@ -116,15 +116,14 @@ impl Streamer {
     async fn completion(&self, index: usize, mut events: UnboundedReceiver<Event>) -> Option<Choice> {
         let mut choice = Choice::default();
         let prompt = self.prepared.prompts[index].as_str();
-        let mut offsets = Offsets::default();
+        // The offset of the first token of the text.
+        let mut start = self.prepared.echo.then_some(0);
         if self.prepared.echo {
             let mut scored = Value::Null;
             if self.prepared.scores_prompts {
                 let event = next(&mut events, &self.out).await?;
                 self.take(&mut choice, event)?;
-                scored = logprobs::completion(&choice.scored, &mut offsets);
-            } else {
-                offsets = Offsets::after(prompt);
+                scored = logprobs::completion(&choice.scored, 0);
             }
             self.chunk(index, json!(prompt), scored, None);
         }
@@ -133,7 +132,8 @@ impl Streamer {
             let before = choice.text.len();
             let logprobs = match &event {
                 Event::Token { logprob: Some(logprob), .. } => {
-                    logprobs::completion(std::slice::from_ref(logprob), &mut offsets)
+                    let start = *start.get_or_insert(logprob.offset);
+                    logprobs::completion(std::slice::from_ref(logprob), start)
                 }
                 _ => Value::Null,
             };

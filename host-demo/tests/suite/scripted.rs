@@ -66,7 +66,7 @@ impl Scripted<'_> {
         tokens.extend(self.control.iter().map(|token| (token.to_string(), 3)));
         tokens.extend(self.user.iter().map(|token| (token.to_string(), 4)));
         let ids = self.script.iter().map(|piece| {
-            let marked = |token: &(String, i32)| matches!(token.1, 3 | 4) && token.0 == *piece;
+            let marked = |token: &(String, i32)| matches!(token.1, 3 | 4 | 6) && token.0 == *piece;
             tokens.iter().position(marked).unwrap_or_else(|| {
                 tokens.push((piece.replace(' ', "\u{2581}"), 1));
                 tokens.len() - 1

@@ -162,6 +162,19 @@ fn prompts_are_scored() {
 }
 
 #[test]
+fn offsets_count_whole_characters() {
+    let bytes = ["A", "<0xC3>", "<0xA9>", "<0xF0>", "<0x9F>", "<0x99>", "<0x82>", "B"];
+    let talk = start(&bytes, &[], &[], CHATML);
+    let body = json!({ "prompt": "abc", "max_tokens": 8, "temperature": 0, "logprobs": 1 });
+    let choice = talk.good("/v1/completions", &body)["choices"][0].clone();
+    assert_eq!(choice["text"], "A\u{e9}\u{1f642}B");
+    assert_eq!(choice["logprobs"]["text_offset"], json!([0, 1, 1, 2, 2, 2, 2, 3]));
+    let events = talk.stream("/v1/completions", &body);
+    let offsets = events.iter().filter_map(|event| event["choices"][0]["logprobs"]["text_offset"][0].as_u64());
+    assert_eq!(offsets.collect::<Vec<_>>(), [0, 1, 1, 2, 2, 2, 2, 3]);
+}
+
+#[test]
 fn fields_mean_what_they_say() {
     let talk = start(&["Once", " upon"], &[], &[], CHATML);
     let path = "/v1/chat/completions";
