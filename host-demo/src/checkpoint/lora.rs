@@ -6,6 +6,7 @@ use anyhow::{Context, Result, bail, ensure};
 use arenite::quant::TensorType;
 use serde_json::Value;
 
+use super::changes::Change;
 use super::config::{Config, json};
 use super::families::{self, Family};
 use super::names::{self, COMMON, Place, Row};
@@ -136,7 +137,7 @@ fn pair<'f>(tables: &[&[Row]], config: &Config, stem: &str, a: View<'f>, b: View
     ensure!(found.part.is_none(), "adapters of experts are not supported");
     let to: Vec<&str> = found.row.1.split(' ').filter(|name| !name.is_empty()).collect();
     // The adapter of a Conv1D is stored as that of a linear layer.
-    let transposed = found.row.2 as usize == super::changes::transposed as usize;
+    let transposed = std::ptr::fn_addr_eq(found.row.2, super::changes::transposed as Change);
     let rows = if transposed { vec![b] } else { (found.row.2)(config, b)? };
     ensure!(rows.len() == to.len(), "its rows do not fit the model");
     let mut outputs = Vec::new();
