@@ -20,6 +20,8 @@ pub mod gguf_writer;
 mod grammar;
 mod guess;
 mod interrupt;
+#[cfg(target_os = "linux")]
+mod large_pages;
 mod llama2c;
 mod log_probs;
 mod model_file;

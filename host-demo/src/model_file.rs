@@ -9,7 +9,9 @@ use arenite::gguf::Gguf;
 use arenite::model::is_other_modality;
 use memmap2::Mmap;
 
-use crate::cli::ModelArgs;
+use crate::cli::{Load, ModelArgs};
+#[cfg(target_os = "linux")]
+use crate::large_pages::LargePages;
 use crate::output::note;
 use crate::tokenizer_file::with_tokenizer;
 use crate::{check_tensors, faults, llama2c, split};
@@ -29,6 +31,8 @@ pub struct ModelFile {
 enum Bytes {
     BuiltIn(&'static [u8]),
     Mapped(Mmap),
+    #[cfg(target_os = "linux")]
+    Large(LargePages),
     Made(Vec<u8>),
 }
 
@@ -39,6 +43,7 @@ pub struct Source<'a> {
     pub tokenizer: Option<&'a Path>,
     /// Look for NaN and infinity in all weights.
     pub check: bool,
+    pub load: Load,
 }
 
 impl<'a> From<Option<&'a Path>> for Source<'a> {
@@ -49,7 +54,12 @@ impl<'a> From<Option<&'a Path>> for Source<'a> {
 
 impl<'a> From<&'a ModelArgs> for Source<'a> {
     fn from(args: &'a ModelArgs) -> Self {
-        Self { model: args.model.as_deref(), tokenizer: args.tokenizer.as_deref(), check: args.check_tensors }
+        Self {
+            model: args.model.as_deref(),
+            tokenizer: args.tokenizer.as_deref(),
+            check: args.check_tensors,
+            load: args.load,
+        }
     }
 }
 
@@ -64,7 +74,8 @@ impl ModelFile {
         Self::open_or(source.into(), TRANSLATOR)
     }
 
-    fn open_or(Source { model, tokenizer, check }: Source<'_>, built_in: &'static [u8]) -> Result<Self> {
+    fn open_or(source: Source<'_>, built_in: &'static [u8]) -> Result<Self> {
+        let Source { model, tokenizer, check, load } = source;
         let Some(path) = model else {
             ensure!(
                 tokenizer.is_none(),
@@ -84,7 +95,7 @@ impl ModelFile {
             }
             None => match split::joined(path, &map).with_context(|| name.clone())? {
                 Some(joined) => Bytes::Made(joined),
-                None => Bytes::Mapped(map),
+                None => loaded(path, map, load).with_context(|| format!("cannot copy the model {name}"))?,
             },
         };
         Ok(Self { name, bytes, check })
@@ -93,6 +104,18 @@ impl ModelFile {
     /// The path as the user gave it, or `built-in`.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// How the bytes are held, for the statistics.
+    pub fn held(&self) -> &'static str {
+        match &self.bytes {
+            #[cfg(target_os = "linux")]
+            Bytes::Large(pages) if pages.is_copying() => "read in place, being copied to large pages",
+            #[cfg(target_os = "linux")]
+            Bytes::Large(_) => "copied to large pages",
+            Bytes::BuiltIn(_) | Bytes::Mapped(_) => "read in place",
+            Bytes::Made(_) => "converted in memory",
+        }
     }
 
     /// Drops the pages of `part` from memory. The next access reads them from the file again.
@@ -129,9 +152,48 @@ impl Deref for ModelFile {
         match &self.bytes {
             Bytes::BuiltIn(bytes) => bytes,
             Bytes::Mapped(map) => map,
+            #[cfg(target_os = "linux")]
+            Bytes::Large(pages) => pages,
             Bytes::Made(bytes) => bytes,
         }
     }
+}
+
+/// Models below this size are not copied by `auto`: few pages are enough for them.
+#[cfg(target_os = "linux")]
+const SMALL: usize = 64 << 20;
+
+/// Holds a mapped file as the user asked.
+#[cfg(target_os = "linux")]
+fn loaded(path: &Path, map: Mmap, load: Load) -> Result<Bytes> {
+    let len = map.len();
+    let later = match load {
+        Load::Map => return Ok(Bytes::Mapped(map)),
+        Load::Auto if len < SMALL || available() < 2 * len => return Ok(Bytes::Mapped(map)),
+        Load::Auto => true,
+        Load::Copy => false,
+    };
+    drop(map);
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let pages = LargePages::open(File::open(path)?, len, later, threads)?;
+    faults::mapped(&pages, path);
+    Ok(Bytes::Large(pages))
+}
+
+/// Bytes of memory that the system can give without swapping; 0 if it does not say.
+#[cfg(target_os = "linux")]
+fn available() -> usize {
+    let info = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = info.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<usize>().ok());
+    kilobytes.unwrap_or(0).saturating_mul(1024)
+}
+
+/// Holds a mapped file: there is one way on this system.
+#[cfg(not(target_os = "linux"))]
+fn loaded(_: &Path, map: Mmap, load: Load) -> Result<Bytes> {
+    ensure!(load != Load::Copy, "--load copy needs Linux; leave it out");
+    Ok(Bytes::Mapped(map))
 }
 
 /// Converts a llama2.c checkpoint to GGUF in memory.

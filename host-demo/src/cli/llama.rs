@@ -30,7 +30,7 @@ enum Meaning {
 /// `generate` refuses flags for conversations.
 const CHAT: Meaning = Refused("use `arenite chat` for a conversation");
 const NO_GPU: Meaning = Ignored("the model runs on the CPU");
-const MAPPED: Meaning = Ignored("a model is always mapped and read in place");
+const MAPPED: Meaning = Ignored("--load map maps the file, --load copy copies it to memory");
 const IN_FILE: Meaning = Refused("these values come from the model file: change them with a converter");
 const MERGE: Meaning = Refused("merge the adapter into the model before it is converted to GGUF");
 const FETCH: Meaning = Refused("download the file yourself and give it with -m");

@@ -24,9 +24,26 @@ pub struct ModelArgs {
     #[arg(long, global = true)]
     pub check_tensors: bool,
 
+    /// How to hold the model in memory: map the file, or copy it to large pages, which makes decoding faster. `auto` maps
+    /// the file and copies a large model in the background where memory allows
+    #[arg(long, global = true, value_enum, value_name = "HOW", default_value_t = Load::Auto)]
+    pub load: Load,
+
     /// Print text of models and files to a terminal without escaping control characters
     #[arg(long, global = true)]
     pub raw: bool,
+}
+
+/// How a model's file is held in memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Load {
+    /// Copy large models in the background where memory allows, map others.
+    Auto,
+    /// Map the file.
+    #[default]
+    Map,
+    /// Copy the file to large pages first.
+    Copy,
 }
 
 /// Hides `-m` and `--tokenizer` in the help of commands that name their files themselves.

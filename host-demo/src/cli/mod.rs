@@ -9,6 +9,6 @@ mod sampling;
 
 pub use constraint::{ConstraintArgs, token};
 pub use input::{Text, TextArgs, each, each_json, each_line};
-pub use machine::{Kv, ModelArgs, NoModelArgs, RunArgs, SessionArgs};
+pub use machine::{Kv, Load, ModelArgs, NoModelArgs, RunArgs, SessionArgs};
 pub use number::{Ids, Limit, at_least_one, beams, context_size, finite, memory_size, threads};
 pub use sampling::{AnyRng, SamplingArgs};

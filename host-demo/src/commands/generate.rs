@@ -108,6 +108,7 @@ struct Stats {
     workspace_bytes: usize,
     kv_bytes: usize,
     model_bytes: usize,
+    model_held: &'static str,
     context: usize,
     batch: usize,
     kv: &'static str,
@@ -295,6 +296,7 @@ impl Setting<'_> {
             workspace_bytes: self.plan.workspace,
             kv_bytes: self.plan.kv,
             model_bytes: self.file.len(),
+            model_held: self.file.held(),
             context: self.plan.options.context,
             batch: self.plan.options.batch,
             kv: self.kv,
@@ -417,12 +419,13 @@ fn print_stats(stats: &Stats) {
     note(format_args!("prompt  {}{}", count(stats.prompt_tokens), speed(stats.prefill_tok_s)));
     note(format_args!("decode  {}{}, ended by {}", count(stats.tokens), speed(stats.decode_tok_s), stats.end));
     note(format_args!(
-        "memory  workspace {}, KV cache {} ({} positions in {}), model {} read in place",
+        "memory  workspace {}, KV cache {} ({} positions in {}), model {} {}",
         Bytes(stats.workspace_bytes),
         Bytes(stats.kv_bytes),
         stats.context,
         stats.kv,
         Bytes(stats.model_bytes),
+        stats.model_held,
     ));
     note(format_args!("run     --seed {} --isa {} --threads {}", stats.seed, stats.isa, stats.threads));
 }

@@ -95,12 +95,13 @@ impl Host {
             .batch(args.session.batch_size.max(parallel));
         let plan = Plan::new(gguf, options).with_context(named)?;
         note(format_args!(
-            "memory  workspace {}, KV cache {} ({parallel} conversations of {context} positions in {}), masks of grammars {}, model {} read in place",
+            "memory  workspace {}, KV cache {} ({parallel} conversations of {context} positions in {}), masks of grammars {}, model {} {}",
             Bytes(plan.workspace),
             Bytes(plan.kv),
             runtime::kv(&args.session, gguf).name(),
             Bytes(MaskMemory::bytes(tokenizer)),
             Bytes(file.len()),
+            file.held(),
         ));
         let makes_text = matches!(model.spec().stack(), Stack::Alone);
         let name = file.name();

@@ -1,0 +1,238 @@
+//! Model files in large pages.
+//!
+//! Decoding reads every weight for every token. From pages of 4 KB, walking the page tables takes about a third of
+//! that time under a hypervisor, and the page cache of most file systems has no larger ones. [`LargePages`] holds a
+//! file in anonymous memory of 2 MB pages: copied before it is used, or copied in the background while it is used.
+//! The bytes are the same all the time.
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::io;
+use std::ops::Deref;
+use std::os::unix::fs::FileExt;
+use std::ptr::null_mut;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Size of a large page.
+const LARGE: usize = 2 << 20;
+/// Bytes that are copied at a time.
+const CHUNK: usize = 16 * LARGE;
+/// Time to wait before copying in the background. A run that is over by then does not pay for it.
+const DELAY: Duration = Duration::from_millis(400);
+
+/// The bytes of a file, at an address that is a multiple of 2 MB.
+pub struct LargePages {
+    range: Aligned,
+    /// The copying thread and the flag that stops it.
+    copying: Option<(JoinHandle<()>, Arc<AtomicBool>)>,
+}
+
+impl LargePages {
+    /// Maps the file, and copies it in the background if `later`, otherwise at once with `threads` threads.
+    pub fn open(file: File, len: usize, later: bool, threads: usize) -> io::Result<Self> {
+        let range = Aligned::file(&file, len)?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let job = Job { file, start: range.start(), len, next: AtomicUsize::new(0), stop: stop.clone() };
+        if later {
+            let thread = std::thread::Builder::new().name("large pages".to_string()).spawn(move || {
+                std::thread::park_timeout(DELAY);
+                job.run();
+            })?;
+            return Ok(Self { range, copying: Some((thread, stop)) });
+        }
+        std::thread::scope(|scope| {
+            for _ in 1..threads {
+                scope.spawn(|| job.run());
+            }
+            job.run();
+        });
+        Ok(Self { range, copying: None })
+    }
+}
+
+impl LargePages {
+    /// True while the file is being copied.
+    pub fn is_copying(&self) -> bool {
+        self.copying.as_ref().is_some_and(|(thread, _)| !thread.is_finished())
+    }
+}
+
+impl Drop for LargePages {
+    fn drop(&mut self) {
+        if let Some((thread, stop)) = self.copying.take() {
+            stop.store(true, Ordering::Relaxed);
+            thread.thread().unpark();
+            let _ = thread.join(); // before `range` is unmapped
+        }
+    }
+}
+
+impl Deref for LargePages {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the range is mapped and readable as long as `self` lives. Copying replaces its pages by others with
+        // the same bytes.
+        unsafe { std::slice::from_raw_parts(self.range.at as *const u8, self.range.len) }
+    }
+}
+
+/// Copies the chunks of a file over its mapping.
+struct Job {
+    file: File,
+    /// The address of the mapping.
+    start: usize,
+    len: usize,
+    /// Offset of the next chunk.
+    next: AtomicUsize,
+    stop: Arc<AtomicBool>,
+}
+
+impl Job {
+    /// Copies chunks until none is left. A chunk that cannot be copied remains mapped from the file.
+    fn run(&self) {
+        while !self.stop.load(Ordering::Relaxed) {
+            let offset = self.next.fetch_add(CHUNK, Ordering::Relaxed);
+            // The last part of a large page remains mapped.
+            let len = CHUNK.min(self.len.saturating_sub(offset)) / LARGE * LARGE;
+            if len == 0 || self.copy(offset, len).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn copy(&self, offset: usize, len: usize) -> io::Result<()> {
+        let mut copy = Aligned::anonymous(len)?;
+        self.file.read_exact_at(copy.bytes_mut(), offset as u64)?;
+        copy.move_to(self.start + offset)
+    }
+}
+
+/// Mapped memory at a multiple of 2 MB.
+struct Aligned {
+    at: *mut libc::c_void,
+    len: usize,
+}
+
+// SAFETY: the memory belongs to this value and has no thread.
+unsafe impl Send for Aligned {}
+// SAFETY: shared references only read it.
+unsafe impl Sync for Aligned {}
+
+impl Aligned {
+    /// Reserves `len` bytes without access.
+    fn reserve(len: usize) -> io::Result<Self> {
+        let all = len
+            .checked_next_multiple_of(LARGE)
+            .and_then(|len| len.checked_add(LARGE))
+            .ok_or(io::ErrorKind::OutOfMemory)?;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: a new mapping at an address that the system chooses.
+        let first = unsafe { libc::mmap(null_mut(), all, libc::PROT_NONE, flags, -1, 0) };
+        if first == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let before = first.addr().next_multiple_of(LARGE) - first.addr();
+        let at = first.wrapping_byte_add(before);
+        let kept = len.next_multiple_of(4096);
+        // SAFETY: both ranges are inside the new mapping, which nobody else uses; they begin and end at pages.
+        unsafe {
+            if before > 0 {
+                libc::munmap(first, before);
+            }
+            if all - before > kept {
+                libc::munmap(at.wrapping_byte_add(kept), all - before - kept);
+            }
+        }
+        Ok(Self { at, len })
+    }
+
+    /// Maps a file, read-only.
+    fn file(file: &File, len: usize) -> io::Result<Self> {
+        use std::os::fd::AsRawFd;
+        let range = Self::reserve(len)?;
+        let flags = libc::MAP_PRIVATE | libc::MAP_FIXED;
+        // SAFETY: replaces the reservation, which belongs to `range`.
+        let mapped = unsafe { libc::mmap(range.at, len, libc::PROT_READ, flags, file.as_raw_fd(), 0) };
+        if mapped == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(range) }
+    }
+
+    /// Writable memory for large pages.
+    fn anonymous(len: usize) -> io::Result<Self> {
+        let range = Self::reserve(len)?;
+        // SAFETY: the range belongs to this value.
+        unsafe {
+            if libc::mprotect(range.at, len, libc::PROT_READ | libc::PROT_WRITE) != 0 {
+                return Err(io::Error::last_os_error());
+            }
+            libc::madvise(range.at, len, libc::MADV_HUGEPAGE); // only a hint
+        }
+        Ok(range)
+    }
+
+    fn start(&self) -> usize {
+        self.at.addr()
+    }
+
+    /// The bytes of memory that [`anonymous`](Self::anonymous) returned.
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: the range is readable and writable, zeroed, and borrowed exclusively.
+        unsafe { std::slice::from_raw_parts_mut(self.at.cast(), self.len) }
+    }
+
+    /// Moves the memory to `to`, read-only, in place of the mapping there.
+    fn move_to(self, to: usize) -> io::Result<()> {
+        let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+        // SAFETY: the memory belongs to this value. `to` is inside the mapping of the file that `Job` copies, which
+        // outlives the job and has the same bytes there; the system replaces it at once for all threads.
+        let moved = unsafe {
+            libc::mprotect(self.at, self.len, libc::PROT_READ);
+            libc::mremap(self.at, self.len, self.len, flags, to)
+        };
+        if moved == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        std::mem::forget(self); // the memory is at `to` now
+        Ok(())
+    }
+}
+
+impl Drop for Aligned {
+    fn drop(&mut self) {
+        // SAFETY: the range belongs to this value, and nothing borrows it any more.
+        unsafe { libc::munmap(self.at, self.len) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    /// The bytes are those of the file, before, while and after they are copied.
+    #[test]
+    fn the_bytes_are_those_of_the_file() {
+        let bytes: Vec<u8> = (0..CHUNK + 3 * LARGE + 12345).map(|i| (i / 7 * 31 % 251) as u8).collect();
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&bytes).unwrap();
+        for (later, threads) in [(false, 1), (false, 3), (true, 1)] {
+            let pages = LargePages::open(file.try_clone().unwrap(), bytes.len(), later, threads).unwrap();
+            assert_eq!(pages.as_ptr().addr() % LARGE, 0);
+            for _ in 0..20 {
+                assert!(*pages == *bytes);
+                std::thread::sleep(DELAY / 10);
+            }
+        }
+    }
+
+    /// A model that is closed at once stops its copy.
+    #[test]
+    fn a_copy_ends_with_its_file() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(10 * CHUNK as u64).unwrap();
+        drop(LargePages::open(file, 10 * CHUNK, true, 1).unwrap());
+    }
+}
