@@ -22,7 +22,7 @@ pub struct Out {
     is_terminal: bool,
 }
 
-/// Whether terminals get the bytes unchanged.
+/// True if terminals get the bytes unchanged.
 static RAW: AtomicBool = AtomicBool::new(false);
 
 /// Disables escaping.

@@ -10,7 +10,7 @@ use crate::text;
 pub struct Ranking {
     /// A template with `{query}` and `{document}`, for models that answer yes or no.
     template: Option<String>,
-    /// Whether the second text starts with its own separator (`</s></s>`, XLM-RoBERTa).
+    /// True if the second text starts with its own separator (`</s></s>`, XLM-RoBERTa).
     separated: bool,
 }
 

@@ -19,7 +19,7 @@ impl Config {
     }
 
     pub fn new(json: &Value) -> Result<Self> {
-        let mut values = json.as_object().context("config.json is no JSON object")?.clone();
+        let mut values = json.as_object().context("config.json is not a JSON object")?.clone();
         for inner in ["llm_config", "text_config"] {
             for (name, value) in json[inner].as_object().into_iter().flatten() {
                 // The class is that of the whole model.
@@ -158,7 +158,7 @@ impl Config {
             return Ok(width as usize);
         }
         let (width, heads) = (self.width()?, self.heads()?);
-        width.checked_div(heads).context("config.json says that there are no attention heads")
+        width.checked_div(heads).context("config.json has 0 attention heads")
     }
 
     pub fn experts(&self) -> Result<usize> {

@@ -101,7 +101,7 @@ impl Keys<'_> {
         match c.find(&widths).and_then(|width| width.as_array()) {
             Some(list) => {
                 let list: Option<Vec<u32>> = list.iter().map(|n| u32::try_from(n.as_u64()?).ok()).collect();
-                let list = list.context("intermediate_size in config.json is no list of numbers")?;
+                let list = list.context("intermediate_size in config.json is not a list of numbers")?;
                 self.set("feed_forward_length", Meta::array(list.into_iter().map(|n| n as i32)));
             }
             None => self.maybe("feed_forward_length", &widths)?,
@@ -110,7 +110,7 @@ impl Keys<'_> {
         match c.find(&["num_key_value_heads", "n_kv_heads"]).and_then(|heads| heads.as_array()) {
             Some(list) => {
                 let list: Option<Vec<i32>> = list.iter().map(|n| i32::try_from(n.as_u64()?).ok()).collect();
-                let list = list.context("num_key_value_heads in config.json is no list of numbers")?;
+                let list = list.context("num_key_value_heads in config.json is not a list of numbers")?;
                 self.set("attention.head_count_kv", Meta::array(list));
             }
             None => self.maybe("attention.head_count_kv", &["num_key_value_heads", "n_kv_heads"])?,

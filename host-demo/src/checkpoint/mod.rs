@@ -79,7 +79,7 @@ pub fn convert(request: &Request<'_>) -> Result<Report> {
             let family = Family::of(&config, &checkpoint)?;
             (config, family)
         }
-        (None, None) => anyhow::bail!("there is no config.json beside {}", request.from.display()),
+        (None, None) => anyhow::bail!("there is no config.json in the directory of {}", request.from.display()),
     };
     quantized::prepare(&config, directory, &mut checkpoint)?;
     let architecture = family.architecture(&config);

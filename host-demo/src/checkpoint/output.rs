@@ -139,21 +139,20 @@ fn add<'f>(
     // Factors of 4-bit weights are named after the weights.
     for (stored, new) in [(".weight_scale_2", ".scale"), (".input_scale", ".input_scale")] {
         let Some(stem) = place.rest.strip_suffix(stored) else { continue };
-        let row =
-            names::find(tables, &format!("{stem}.weight")).context("it is a factor of a tensor that is not known")?;
+        let row = names::find(tables, &format!("{stem}.weight")).context("it is a factor of an unknown tensor")?;
         for to in row.row.1.split(' ') {
             let to = to.strip_suffix(".weight").unwrap_or(to);
             push(found, format!("{}{to}{new}", place.layer), row.part, (0, 0), view.clone().squeeze());
         }
         return Ok(());
     }
-    let row = names::find(tables, &place.rest).context("nothing is known about this name: it would be lost")?;
+    let row = names::find(tables, &place.rest).context("this name is unknown: the tensor would be lost")?;
     if row.row.1.is_empty() {
         return Ok(());
     }
     let views = (row.row.2)(config, view)?;
     let to: Vec<&str> = row.row.1.split(' ').collect();
-    ensure!(views.len() == to.len(), "it becomes {} tensors, not {}", views.len(), to.len());
+    ensure!(views.len() == to.len(), "it is split into {} tensors instead of {}", views.len(), to.len());
     for (i, (view, to)) in views.into_iter().zip(to).enumerate() {
         push(found, format!("{}{to}{}", place.layer, row.suffix), row.part, (row.index, i), view);
     }
@@ -310,7 +309,7 @@ impl<'f> Output<'f> {
                     );
                 }
             }
-            ensure!(encode_values(self.kind, &row, out), "this program does not write {:?}", self.kind);
+            ensure!(encode_values(self.kind, &row, out), "writing the type {:?} is not supported", self.kind);
         }
         Ok(())
     }

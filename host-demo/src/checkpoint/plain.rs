@@ -53,7 +53,9 @@ pub fn config(checkpoint: &Checkpoint<'_>) -> Result<Option<Config>> {
 /// Returns the family of such a checkpoint.
 pub fn family(config: &Config) -> Result<&'static Family> {
     let class = config.classes().first().copied().unwrap_or_default();
-    ALL.iter().find(|family| family.classes.contains(&class)).context("the settings are of no known training script")
+    ALL.iter()
+        .find(|family| family.classes.contains(&class))
+        .context("the settings are not those of a known training script")
 }
 
 #[rustfmt::skip]

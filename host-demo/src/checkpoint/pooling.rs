@@ -17,7 +17,7 @@ fn modules(directory: &Path) -> Result<Vec<(String, String)>> {
         return Ok(Vec::new());
     }
     let list = json(&path)?;
-    let list = list.as_array().context("modules.json is no list")?;
+    let list = list.as_array().context("modules.json is not a list")?;
     let module = |module: &Value| {
         let (kind, path) = (module["type"].as_str()?, module["path"].as_str()?);
         Some((kind.rsplit('.').next()?.to_owned(), path.to_owned()))
@@ -95,7 +95,7 @@ fn pooling(settings: &Value) -> Result<u32> {
         Some("mean") => 1,
         Some("cls") => 2,
         Some("lasttoken") => 3,
-        _ => bail!("the config of the pooling says neither mean nor cls nor last token"),
+        _ => bail!("the pooling config selects none of mean, cls and last token"),
     })
 }
 

@@ -36,7 +36,7 @@ pub fn prepare(config: &Config, directory: Option<&Path>, checkpoint: &mut Check
             }
             other => bail!("its weights are quantized by compressed-tensors as {other}: save the model unquantized"),
         },
-        other => bail!("its weights are quantized by {other}, which cannot be read: save the model unquantized"),
+        other => bail!("its weights are quantized by {other}, which is not supported: save the model unquantized"),
     }
     let left = ["input_scale", "k_scale", "v_scale", "activation_scale"];
     checkpoint.tensors.retain(|name, leaf| {
@@ -76,7 +76,7 @@ fn factors(checkpoint: &mut Checkpoint<'_>, end: &str, block: &Value) -> Result<
         let Some(scale) = checkpoint.tensors.remove(&format!("{name}{end}")) else { continue };
         let (values, shape) = (values(&scale), scale.shape.clone());
         change(checkpoint, &name, |leaf| {
-            let [rows, columns] = leaf.shape[..] else { bail!("it is no matrix, and has a factor") };
+            let [rows, columns] = leaf.shape[..] else { bail!("it has a factor but is not a matrix") };
             let stated = |at: usize| block[at].as_u64().map(|n| n as usize);
             let (down, across) = match shape[..] {
                 [] | [1] => (1, 1),
@@ -114,7 +114,7 @@ fn nvfp4(checkpoint: &mut Checkpoint<'_>) -> Result<()> {
         }
         let Some(scale) = checkpoint.tensors.remove(&scales) else { continue };
         change(checkpoint, &format!("{stem}weight"), |leaf| {
-            let [rows, packed] = leaf.shape[..] else { bail!("it is no matrix") };
+            let [rows, packed] = leaf.shape[..] else { bail!("it is not a matrix") };
             ensure!(leaf.coding == Coding::U8, "it is not packed");
             ensure!(
                 scale.shape[..] == [rows, packed / 8] && (packed * 2).is_multiple_of(64),
@@ -154,7 +154,7 @@ fn ternary(checkpoint: &mut Checkpoint<'_>) -> Result<()> {
             if leaf.coding != Coding::U8 {
                 return Ok(());
             }
-            let [rows, columns] = leaf.shape[..] else { bail!("it is no matrix") };
+            let [rows, columns] = leaf.shape[..] else { bail!("it is not a matrix") };
             *leaf = Leaf::new(&leaf.name, leaf.bytes, Coding::Ternary { rows, columns, scale }, &[rows * 4, columns]);
             Ok(())
         })?;

@@ -213,7 +213,7 @@ fn weights(directory: &Path) -> Result<Vec<PathBuf>> {
             names.dedup();
             let plain = |name: &&str| Path::new(name).file_name().is_some_and(|file| file.to_str() == Some(*name));
             if let Some(name) = names.iter().find(|name| !plain(name)) {
-                bail!("{} names {name:?}, which is no file beside it", index.display());
+                bail!("{} names {name:?}, which is not a file in the same directory", index.display());
             }
             return Ok(names.into_iter().map(|name| directory.join(name)).collect());
         }
@@ -275,10 +275,10 @@ impl<'f> Checkpoint<'f> {
             return Ok(());
         }
         if bytes.starts_with(b"\x80\x02\x8a\x0al\xfc\x9cF") || bytes.starts_with(b"\x80\x02") {
-            bail!("this is a torch file of before version 1.6: load it and save it again, best as safetensors");
+            bail!("this torch file is older than version 1.6: load it and save it again, preferably as safetensors");
         }
         let file =
-            SafeTensors::deserialize(bytes).context("this is neither safetensors nor a torch file, or damaged")?;
+            SafeTensors::deserialize(bytes).context("this is not a safetensors or torch file, or it is damaged")?;
         for (name, view) in file.iter() {
             let coding = match view.dtype() {
                 Dtype::F64 => Coding::F64,

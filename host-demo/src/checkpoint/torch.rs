@@ -34,7 +34,7 @@ pub fn read(bytes: &[u8]) -> Result<TorchFile<'_>> {
     let top = Machine::default().run(program).context("data.pkl")?;
     let mut tensors = Vec::new();
     let mut settings = Map::new();
-    let Object::Dict(dict) = &*top.object else { bail!("data.pkl is no dictionary of tensors") };
+    let Object::Dict(dict) = &*top.object else { bail!("data.pkl is not a dictionary of tensors") };
     let state = dict.iter().find_map(|(key, value)| {
         matches!(key.text(), Some("model" | "state_dict" | "model_state_dict")).then_some(&*value.object)
     });
@@ -80,14 +80,14 @@ fn add<'f>(
         // Prefix added by torch.compile.
         let name = name.strip_prefix("_orig_mod.").unwrap_or(name);
         let bytes = files.get(format!("{folder}data/{}", tensor.key).as_str()).copied();
-        let bytes = bytes.with_context(|| format!("the data of {name} are missing"))?;
+        let bytes = bytes.with_context(|| format!("the data of {name} is missing"))?;
         let last: usize =
             tensor.shape.iter().zip(&tensor.strides).map(|(n, stride)| n.saturating_sub(1) * stride).sum();
         let size = tensor.coding.size();
         let end = tensor.offset.checked_add(last).and_then(|end| end.checked_add(1)?.checked_mul(size));
         ensure!(
             tensor.shape.iter().product::<usize>() == 0 || end.is_some_and(|end| end <= bytes.len()),
-            "the data of {name} end too soon"
+            "the data of {name} is cut short"
         );
         let mut leaf =
             Leaf::new(name, &bytes[(tensor.offset * size).min(bytes.len())..], tensor.coding.clone(), &tensor.shape);
@@ -193,7 +193,7 @@ impl Machine {
             }
             self.step(*op, &mut rest)?;
         }
-        bail!("it ends too soon")
+        bail!("it is cut short")
     }
 
     fn step(&mut self, op: u8, rest: &mut &[u8]) -> Result<()> {
@@ -334,7 +334,7 @@ impl Machine {
 
     /// Removes and returns the values above the last mark.
     fn marked(&mut self) -> Result<Vec<Item>> {
-        let mark = self.marks.pop().filter(|mark| *mark <= self.stack.len()).context("a mark is missing")?;
+        let mark = self.marks.pop().filter(|mark| *mark <= self.stack.len()).context("the pickle stack has no mark")?;
         Ok(self.stack.split_off(mark))
     }
 
@@ -366,7 +366,7 @@ impl Machine {
     }
 
     fn recall(&mut self, at: u32) -> Result<()> {
-        let item = self.memo.get(&at).context("it recalls what was not there")?.clone();
+        let item = self.memo.get(&at).context("it reads an undefined memo entry")?.clone();
         self.stack.push(item);
         Ok(())
     }
@@ -465,19 +465,19 @@ fn call(function: &Item, args: &Item) -> Result<Item> {
 }
 
 fn take<'b>(rest: &mut &'b [u8], len: usize) -> Result<&'b [u8]> {
-    let (taken, after) = rest.split_at_checked(len).context("it ends too soon")?;
+    let (taken, after) = rest.split_at_checked(len).context("it is cut short")?;
     *rest = after;
     Ok(taken)
 }
 
 fn array<const N: usize>(rest: &mut &[u8]) -> Result<[u8; N]> {
-    let (taken, after) = rest.split_first_chunk().context("it ends too soon")?;
+    let (taken, after) = rest.split_first_chunk().context("it is cut short")?;
     *rest = after;
     Ok(*taken)
 }
 
 fn line(rest: &mut &[u8]) -> Result<String> {
-    let end = rest.iter().position(|byte| *byte == b'\n').context("it ends too soon")?;
+    let end = rest.iter().position(|byte| *byte == b'\n').context("it is cut short")?;
     let text = String::from_utf8_lossy(&rest[..end]).into_owned();
     *rest = &rest[end + 1..];
     Ok(text)

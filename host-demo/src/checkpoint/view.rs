@@ -121,7 +121,7 @@ impl<'f> View<'f> {
     /// Exchanges the last two dimensions.
     pub fn transpose(self) -> Result<Self> {
         let dims = self.shape.len();
-        ensure!(dims >= 2, "the tensor {} is no matrix", self.name());
+        ensure!(dims >= 2, "the tensor {} is not a matrix", self.name());
         self.swap(dims - 2, dims - 1)
     }
 
@@ -165,7 +165,7 @@ impl<'f> View<'f> {
     /// Splits dimension `dim` into `parts` equal parts.
     pub fn parts(self, dim: usize, parts: usize) -> Result<Vec<Self>> {
         let size = self.size(dim)?;
-        ensure!(size.is_multiple_of(parts), "the tensor {} does not fall into {parts} parts", self.name());
+        ensure!(size.is_multiple_of(parts), "the tensor {} cannot be split into {parts} parts", self.name());
         self.split(dim, &vec![size / parts; parts])
     }
 

@@ -171,7 +171,7 @@ impl<'r> Nfa<'r> {
         while let Some((in_a, in_b)) = left.pop() {
             let here = places[&(in_a, in_b)];
             let (node, other) = (&a.nodes[in_a as usize], in_b.map(|b_node| &b.nodes[b_node as usize]));
-            // Both operands consist of characters and digits only.
+            // The operands consist of characters and digits only.
             debug_assert!(node.letters.is_empty() && other.is_none_or(|other| other.letters.is_empty()));
             if ends(node.is_final, other.is_some_and(|other| other.is_final)) {
                 self.epsilon(here, end)?;

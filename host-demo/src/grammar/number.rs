@@ -27,7 +27,7 @@ impl Decimal {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limit {
     pub value: f64,
-    /// Whether the limit itself is excluded.
+    /// True if the limit itself is excluded.
     pub is_exclusive: bool,
 }
 

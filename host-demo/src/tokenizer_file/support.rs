@@ -16,7 +16,7 @@ pub fn check(json: &Value, notes: &mut Vec<String>) -> Result<()> {
             bail!("its normalizer {kind} is not supported for a vocabulary of this kind");
         }
         if kind == "NFC" && is_byte_level(json) {
-            notes.push("texts are not brought into Unicode's composed form (NFC) before they are tokenized".to_owned());
+            notes.push("texts are not normalized to NFC before they are tokenized".to_owned());
         }
     }
     let mut pre_tokenizers = Vec::new();

@@ -11,7 +11,7 @@ use crate::quant::le_f16;
 ///
 /// `scores` writes the scores of every tile. All reads are inside a tile of the layout.
 pub unsafe trait Keys {
-    /// For each query, the dot products with the 16 keys of each tile, 16 after 16 from `to` on.
+    /// For each query, stores the dot products with the 16 keys of each tile, in groups of 16 from `to` on.
     unsafe fn scores<S: Isa, const R: usize, const N: usize>(
         s: S,
         tiles: [Tile; N],

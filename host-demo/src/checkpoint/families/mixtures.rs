@@ -17,7 +17,7 @@ fn of_all_layers(config: &Config, name: &str) -> Result<u32> {
         "{name} in config.json is not the same for all layers: not supported"
     );
     let number = list.first().and_then(serde_json::Value::as_u64).and_then(|n| u32::try_from(n).ok());
-    number.with_context(|| format!("{name} in config.json is no number"))
+    number.with_context(|| format!("{name} in config.json is not a number"))
 }
 
 #[rustfmt::skip]

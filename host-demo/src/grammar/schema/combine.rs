@@ -102,7 +102,8 @@ impl Reader<'_> {
             Value::Array(values) => values.clone(),
             one => vec![one.clone()],
         };
-        // Both are copied once. Lists are also compared element by element, or copied for each element of the other.
+        // Each schema is copied once. Lists are also compared element by element, or copied for each element of the
+        // other.
         let len = |value: &Value| value.as_array().map_or(1, Vec::len);
         let (times, other_times) = if key == "anyOf" { (1 + len(b), 1 + len(a)) } else { (1, 1) };
         let counted = self.budget.copies(a, times).and_then(|()| self.budget.copies(b, other_times));
