@@ -425,8 +425,7 @@ fn scores_are_log_probabilities() {
     // The text's own continuation is the model's most probable one.
     assert_eq!(scores[0]["greedy"], true);
 
-    for (line, word) in [("{}", "prompt"), ("{\"prompt\": \"a\", \"continuation\": \"\"}", "nothing"), ("[", "line 1")]
-    {
+    for (line, word) in [("{}", "prompt"), ("{\"prompt\": \"a\", \"continuation\": \"\"}", "empty"), ("[", "line 1")] {
         let output = arenite_with(&["score", "--jsonl"], line.as_bytes());
         assert_eq!(output.status.code(), Some(1));
         assert!(String::from_utf8_lossy(&output.stderr).contains(word), "{line}");
@@ -506,7 +505,7 @@ fn one_tensor_in_numbers() {
     let line = stdout(&["inspect"]).lines().find(|line| line.contains("blk.0.attn_k.weight")).map(str::to_string);
     assert!(line.as_ref().is_some_and(|line| line.contains(&shown)), "{line:?}");
     let missing = error(&["inspect", "--tensor", "no.such", "-o", path(&file)]);
-    assert!(missing.contains("no.such") && missing.contains("lists them"), "{missing}");
+    assert!(missing.contains("no.such") && missing.contains("lists the tensors"), "{missing}");
 }
 
 #[test]
