@@ -54,7 +54,7 @@ fn a_limit_on_the_size_of_files_leaves_the_old_one() {
     fs::write(directory.path().join("out"), "old").unwrap();
     for command in writers(directory.path(), "out") {
         let error = failure(shell("ulimit -f 4", &command));
-        assert!(error.contains("cannot write") && error.contains("limit on the size of files"), "{command}: {error}");
+        assert!(error.contains("cannot write") && error.contains("exceed the size limit"), "{command}: {error}");
         assert_eq!(fs::read(directory.path().join("out")).unwrap(), b"old", "{command}");
         assert_eq!(names(directory.path()), ["out"], "{command}");
     }
@@ -139,7 +139,7 @@ fn a_model_that_shrinks_while_it_runs_is_named() {
     drop(stdin);
     let output = score.wait_with_output().unwrap();
     let error = failure(output);
-    assert!(error.starts_with("error: ") && error.contains("model.gguf became shorter while it was in use"), "{error}");
+    assert!(error.starts_with("error: ") && error.contains("model.gguf was truncated while in use"), "{error}");
 }
 
 /// Converts the English-Hindi model of the fixtures with a changed config. Returns the output.
