@@ -1,4 +1,4 @@
-/* On a Cortex-M with an FPU, without a C library: start, and output by semihosting. */
+/* Startup code and semihosting output for a Cortex-M with an FPU, without a C library. */
 #include "platform.h"
 
 #include <stdint.h>
@@ -28,7 +28,7 @@ static void quit(int status) {
 }
 
 static void start(void) {
-    *(volatile uint32_t *)0xE000ED88 |= 0xFu << 20; /* CPACR: the FPU */
+    *(volatile uint32_t *)0xE000ED88 |= 0xFu << 20; /* CPACR: enables the FPU */
     __asm__ volatile("dsb\n isb");
     const uint32_t *from = &data_in_flash;
     for (volatile uint32_t *to = &data_start; to < &data_end; to++) *to = *from++;

@@ -1,10 +1,10 @@
-# arenite_cargo(TARGET [FLAG...]): makes the CMake target `arenite`, the C interface as cargo builds it for Rust's TARGET
-# with these RUSTFLAGS, and its header. Cargo decides at every build what is to be done.
+# arenite_cargo(TARGET [FLAG...]): makes the CMake target `arenite`: the C interface, built by cargo for the Rust
+# TARGET with these RUSTFLAGS, and its header. Cargo runs in every build.
 #
-# ARENITE_CARGO names the cargo, where it is not the first one found. Its compiler must have the library of TARGET
+# ARENITE_CARGO names the cargo to use instead of the first one found. Its compiler must have the library of TARGET
 # (`rustup target add TARGET`).
 function(arenite_cargo target)
-  # Where it is the host's, whatever the toolchain file says of programs.
+  # Searches the host's paths, even if the toolchain file restricts programs to the target's.
   find_program(ARENITE_CARGO cargo HINTS "$ENV{CARGO_HOME}/bin" "$ENV{HOME}/.cargo/bin" NO_CMAKE_FIND_ROOT_PATH)
   if(NOT ARENITE_CARGO)
     message(FATAL_ERROR "arenite: there is no cargo: install Rust, or say -DARENITE_CARGO=/path/to/cargo")

@@ -1,4 +1,4 @@
-/* On an operating system. */
+/* Output and exit on an operating system. */
 #include "platform.h"
 
 #include <stdio.h>

@@ -1,11 +1,11 @@
-/* What the program needs of where it runs. */
+/* Functions that each platform implements. */
 #ifndef PLATFORM_H
 #define PLATFORM_H
 
 /* Prints a text that ends with a zero byte. */
 void put(const char *text);
 
-/* The program: 0 if all went well. */
+/* Runs the program. Returns 0 on success. */
 int story(void);
 
 #endif

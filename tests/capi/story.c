@@ -1,11 +1,11 @@
-/* A model in C, from a file in flash to text, in memory of a fixed size: the same text on the host and on a
- * board. And what goes wrong if it is used wrongly. */
+/* Runs a model from C, from a file in flash to text, in memory of a fixed size: the same text on the host and on a
+ * board. Also tests the errors of wrong calls. */
 #include "arenite.h"
 #include "platform.h"
 
 extern const uint8_t model_file[], model_file_end[];
 
-/* All memory there is. */
+/* All memory of the program. */
 static _Alignas(64) uint8_t pool[1024 * 1024];
 static size_t used;
 
@@ -28,7 +28,7 @@ static void put_number(size_t number) {
     put(digits + at);
 }
 
-/* Says what went wrong, if something did. */
+/* Prints the error, if there is one. */
 static bool ok(arenite_status status, const arenite_error *error) {
     char text[160];
     if (status == ARENITE_STATUS_OK) return true;
@@ -49,7 +49,7 @@ static bool ok(arenite_status status, const arenite_error *error) {
 enum { PROMPT = 32, ANSWER = 64 };
 static const char prompt[] = "One day, a little fox";
 
-/* Tells `ANSWER` tokens; their ids go to `ids`. */
+/* Generates `ANSWER` tokens and stores their ids in `ids`. */
 static int tell(arenite_session *session, arenite_sampler *sampler, arenite_tokenizer *tokenizer,
                 arenite_decoder *decoder, size_t vocab, uint32_t *ids) {
     arenite_error error = {0};
@@ -67,15 +67,15 @@ static int tell(arenite_session *session, arenite_sampler *sampler, arenite_toke
     return 0;
 }
 
-/* "Threads" that run one after the other: every call of a job takes what is left. */
+/* "Threads" that run one after the other: every call of a job takes the remaining work. */
 static void run_twice(void *user, arenite_job job, const void *argument) {
     ++*(size_t *)user;
     job(argument);
     job(argument);
 }
 
-/* Two conversations that begin alike, in one session, with workers, a bias and the least instruction set; what the
- * file says of itself. */
+/* Two conversations with a common prefix in one session, with workers, a bias and the smallest instruction set; metadata
+ * of the file. */
 static int two(arenite_model *model, const uint32_t *ids, size_t count, size_t vocab) {
     arenite_error error = {0};
     arenite_session *session;
@@ -96,7 +96,7 @@ static int two(arenite_model *model, const uint32_t *ids, size_t count, size_t v
     arenite_work works[2] = {{NULL, ids, 2}, {fork, ids, 1}};
     TRY(arenite_session_run(session, works, 2, &error));
     if (arenite_session_position(session) != count + 2 || arenite_context_position(session, fork) != count + 1) return 1;
-    /* Then both have read the same: so they have the same logits. */
+    /* Both contexts have the same tokens, so the logits are equal. */
     works[0] = (arenite_work){NULL, ids + 2, 1};
     works[1] = (arenite_work){fork, ids + 1, 2};
     TRY(arenite_session_run(session, works, 2, &error));
@@ -106,7 +106,7 @@ static int two(arenite_model *model, const uint32_t *ids, size_t count, size_t v
         if (logits[i] != forked[i]) return 1;
     if (!jobs) return 1;
 
-    /* A token that is forbidden is not chosen, and the best one was. */
+    /* A forbidden token is not chosen; without the bias it is the most probable one. */
     uint32_t best, other;
     arenite_params params = arenite_params_default();
     params.temperature = 0;
@@ -128,7 +128,7 @@ static int two(arenite_model *model, const uint32_t *ids, size_t count, size_t v
     if (!text || len != 5 || text[0] != 'l' || arenite_model_text(model, "llama.block_count", &len) || len) return 1;
     if (!arenite_model_number(model, "llama.block_count", &layers) || layers < 1) return 1;
 
-    /* Wrong, and nothing may come of it but a message. */
+    /* Wrong calls must only return an error. */
     works[0] = works[1];
     bias.token = (uint32_t)vocab;
     int wrong = !ok(arenite_session_run(session, works, 2, &error), &error);
@@ -141,13 +141,13 @@ static int two(arenite_model *model, const uint32_t *ids, size_t count, size_t v
     return wrong == 4 ? 0 : 1;
 }
 
-/* What `arenite grammar` makes of: root ::= "Yes" | "No" */
+/* Output of `arenite grammar` for: root ::= "Yes" | "No" */
 static const uint32_t yes_or_no[] = {
     0x01677261, 0x13,       4,          0,          0x80004000, 0x26800000, 0x27000009, 0x2c000000, 0x2c80000c, 0x80002000,
     0x37000000, 0x3780000f, 0x80002000, 0x32000000, 0x32800010, 0xc0000000, 0x80002000, 0x39000000, 0x3980000f,
 };
 
-/* A piece of a prompt: the format's own stand in brackets. */
+/* Prints a piece of a prompt; pieces of the format are in brackets. */
 static void piece(void *user, const char *text, size_t len, bool is_template) {
     ++*(size_t *)user;
     put(is_template ? "[" : "");
@@ -155,7 +155,7 @@ static void piece(void *user, const char *text, size_t len, bool is_template) {
     put(is_template ? "]" : "");
 }
 
-/* A chat as a prompt, an answer that may only be Yes or No, going back. */
+/* A chat prompt, an answer constrained to Yes or No, and rewinding. */
 static int answer(arenite_session *session, const arenite_tokenizer *tokenizer, size_t vocab) {
     arenite_error error = {0};
     arenite_message messages[2] = {{ARENITE_ROLE_SYSTEM, "Be brief.", 9}, {ARENITE_ROLE_USER, "Shall we?", 9}};
@@ -222,7 +222,7 @@ int story(void) {
                          &error));
     TRY(arenite_session_prefill(session, ids, count, &error));
 
-    /* The session as it is after the prompt, to come back to. */
+    /* A snapshot of the session after the prompt. */
     size_t snapshot_size = arenite_session_snapshot_size(session), written;
     uint8_t *snapshot = take(snapshot_size);
     TRY(arenite_session_save(session, snapshot, snapshot_size, &written, &error));
@@ -239,7 +239,7 @@ int story(void) {
                             arenite_sampler_size(), &random, &error));
     memory = take(arenite_decoder_size());
 
-    /* The best token each time, once and again from the snapshot; then others. */
+    /* Greedy decoding, then again from the snapshot; then other samplers. */
     static uint32_t told[3][ANSWER];
     arenite_sampler *samplers[3] = {greedy, greedy, random};
     for (int i = 0; i < 3; i++) {
@@ -278,7 +278,7 @@ int story(void) {
         return 1;
     }
 
-    /* Everything that follows is wrong, and nothing may come of it but a message. */
+    /* All following calls are wrong and must only return an error. */
     arenite_session *none;
     void *spare = take(arenite_session_size());
     size_t size = arenite_session_size();
@@ -309,7 +309,7 @@ int story(void) {
         put("something wrong was taken\n");
         return 1;
     }
-    /* A message is cut to its buffer, and its length is known. */
+    /* A message is truncated to its buffer; the full length is returned. */
     len = arenite_error_message(&error, text, 9);
     put(text);
     put("... ");

@@ -8,13 +8,13 @@
 
 extern const uint8_t model_file[], model_file_end[];
 
-/* All memory there is. */
+/* All memory for the model. */
 static _Alignas(64) uint8_t pool[240 * 1024];
 static size_t used;
 
 static void *take(size_t size) {
     size_t align = arenite_align(), start = (used + align - 1) / align * align;
-    if (start + size > sizeof pool) return NULL; /* which the function that is handed it reports */
+    if (start + size > sizeof pool) return NULL; /* reported by the next call */
     used = start + size;
     return pool + start;
 }
@@ -49,7 +49,7 @@ static void tell(const char *prompt, arenite_error *error) {
 
     size_t vocab = arenite_model_vocab(model);
     arenite_params params = arenite_params_default();
-    params.temperature = 0; /* the likeliest token each time: the same story as anywhere */
+    params.temperature = 0; /* greedy decoding: the same story as on the host */
     arenite_sampler *sampler;
     scratch = arenite_sampler_scratch_size(&params, vocab);
     size = arenite_sampler_size();
@@ -69,7 +69,7 @@ static void tell(const char *prompt, arenite_error *error) {
         printf("%.*s", (int)len, text);
         fflush(stdout);
         TRY(arenite_session_decode(session, token, error));
-        vTaskDelay(1); /* the idle task feeds its watchdog */
+        vTaskDelay(1); /* lets the idle task feed its watchdog */
     }
     puts("");
 }
