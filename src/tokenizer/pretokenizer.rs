@@ -71,18 +71,23 @@ const EXAONE_MOE: &[Part] = &[
     Part::Spaces,
 ];
 
-/// Words split between uppercase and lowercase letters.
-const fn cased(also: u16, contraction: bool, most_digits: u8) -> [Part; 5] {
-    [Part::Cased { also, contraction }, numbers(most_digits), SIGNS_OR_SLASHES, Part::LineEnds, Part::Spaces]
+/// `[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+` or the same with `+` and then `*`: words
+/// split before capitals, as in the models' own expressions. llama.cpp knows the capitals of ASCII only, and leaves marks
+/// out.
+const fn cased(contraction: bool, most_digits: u8) -> [Part; 5] {
+    [
+        Part::Cased { upper: UPPER, lower: LOWER, contraction },
+        numbers(most_digits),
+        SIGNS_OR_SLASHES,
+        Part::LineEnds,
+        Part::Spaces,
+    ]
 }
 
-/// `[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?`: llama.cpp's translation of expressions that
-/// distinguish uppercase and lowercase letters by category.
-const MARKED_WORD: Part = some(LETTER_MARK).after_any(BEFORE_WORD).then_contraction().part();
-
+/// The same, but Chinese characters are words of their own.
 const KIMI_K2: &[Part] = &[
     some(Class::Set(is_han)).part(),
-    some(Class::Set(is_letter_not_han)).after_any(BEFORE_WORD).then_contraction().part(),
+    Part::Cased { upper: Class::Set(is_upper_not_han), lower: Class::Set(is_lower_not_han), contraction: true },
     numbers(3),
     SIGNS,
     Part::LineEnds,
@@ -155,13 +160,10 @@ const BY_NAME: &[(&str, PreTokenizer)] = &[
     ("exaone-moe ", plain(&[EXAONE_MOE])),
     ("smollm starcoder refact command-r codeshell exaone minerva-7b mellum2 ", plain(&[&[ONE_NUMBER], GPT2])),
     ("falcon ", plain(&[&[some(PUNCTUATION_MATHS.or(BACKTICK)).part()], GPT2, &[THREE_DIGITS]])),
-    ("tekken ", ignoring_merges_with_bos(&[&cased(0, false, 1)])),
-    ("gpt-4o llama4 kanana2 talkie minimax-m2 ", plain(&[&cased(0, true, 3)])),
-    ("granite-embed-multi-97m ", ignoring_merges(&[&cased(kind::MARK, true, 3)])),
-    (
-        "tiny_aya cohere2moe ",
-        plain(&[&[Part::Threes], &[MARKED_WORD, numbers(3), SIGNS_OR_SLASHES, Part::LineEnds, Part::Spaces]]),
-    ),
+    ("tekken ", ignoring_merges_with_bos(&[&cased(false, 1)])),
+    ("gpt-4o llama4 kanana2 talkie minimax-m2 ", plain(&[&cased(true, 3)])),
+    ("granite-embed-multi-97m ", ignoring_merges(&[&cased(true, 3)])),
+    ("tiny_aya cohere2moe ", plain(&[&[Part::Threes], &cased(true, 3)])),
     (
         "youtu ",
         ignoring_merges(&[
@@ -171,7 +173,7 @@ const BY_NAME: &[(&str, PreTokenizer)] = &[
                 some(Class::Set(is_bopomofo)).part(),
                 CJK_KANA,
             ],
-            &[MARKED_WORD, ONE_NUMBER, SIGNS_OR_SLASHES, Part::LineEnds, Part::Spaces],
+            &cased(true, 1),
         ]),
     ),
     ("kimi-k2 ", plain(&[KIMI_K2])),

@@ -11,29 +11,34 @@ use super::unicode::{Group, first_char, group, is_space, is_word};
 /// Kinds of code points that the expressions distinguish. Each code point has exactly one, so every class is a set of
 /// kinds.
 pub(super) mod kind {
-    pub const SPACE: u16 = 1 << 0;
-    pub const LINE_END: u16 = 1 << 1;
-    pub const OTHER_WHITE: u16 = 1 << 2;
-    pub const UPPER: u16 = 1 << 3;
-    pub const LOWER: u16 = 1 << 4;
-    pub const OTHER_LETTER: u16 = 1 << 5;
-    pub const MARK: u16 = 1 << 6;
-    pub const DIGIT: u16 = 1 << 7;
-    pub const OTHER_NUMBER: u16 = 1 << 8;
-    pub const ASCII_PUNCTUATION: u16 = 1 << 9;
-    pub const OTHER_PUNCTUATION: u16 = 1 << 10;
-    pub const BACKTICK: u16 = 1 << 11;
-    pub const ASCII_SYMBOL: u16 = 1 << 12;
-    pub const OTHER_SYMBOL: u16 = 1 << 13;
+    pub const SPACE: u32 = 1 << 0;
+    pub const LINE_END: u32 = 1 << 1;
+    pub const OTHER_WHITE: u32 = 1 << 2;
+    pub const ASCII_UPPER: u32 = 1 << 3;
+    pub const ASCII_LOWER: u32 = 1 << 4;
+    /// Lu, Lt.
+    pub const OTHER_UPPER: u32 = 1 << 15;
+    /// Ll.
+    pub const OTHER_LOWER: u32 = 1 << 16;
+    /// Lm, Lo.
+    pub const OTHER_LETTER: u32 = 1 << 5;
+    pub const MARK: u32 = 1 << 6;
+    pub const DIGIT: u32 = 1 << 7;
+    pub const OTHER_NUMBER: u32 = 1 << 8;
+    pub const ASCII_PUNCTUATION: u32 = 1 << 9;
+    pub const OTHER_PUNCTUATION: u32 = 1 << 10;
+    pub const BACKTICK: u32 = 1 << 11;
+    pub const ASCII_SYMBOL: u32 = 1 << 12;
+    pub const OTHER_SYMBOL: u32 = 1 << 13;
     /// Control characters and unassigned code points.
-    pub const REST: u16 = 1 << 14;
+    pub const REST: u32 = 1 << 14;
 }
 
 /// A class of code points.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Class {
     /// A set of kinds.
-    Kinds(u16),
+    Kinds(u32),
     /// A function of the code point.
     Set(fn(u32) -> bool),
 }
@@ -47,9 +52,13 @@ pub(super) const LINE_END: Class = Kinds(kind::LINE_END);
 /// `\s`
 pub(super) const WHITE: Class = Kinds(kind::SPACE | kind::LINE_END | kind::OTHER_WHITE);
 /// `\p{L}`
-pub(super) const LETTER: Class = Kinds(kind::UPPER | kind::LOWER | kind::OTHER_LETTER);
+pub(super) const LETTER: Class = ASCII_LETTER.or(Kinds(kind::OTHER_UPPER | kind::OTHER_LOWER | kind::OTHER_LETTER));
 /// `[A-Za-z]`
-pub(super) const ASCII_LETTER: Class = Kinds(kind::UPPER | kind::LOWER);
+pub(super) const ASCII_LETTER: Class = Kinds(kind::ASCII_UPPER | kind::ASCII_LOWER);
+/// `[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]`
+pub(super) const UPPER: Class = Kinds(kind::ASCII_UPPER | kind::OTHER_UPPER | kind::OTHER_LETTER | kind::MARK);
+/// `[\p{Ll}\p{Lm}\p{Lo}\p{M}]`
+pub(super) const LOWER: Class = Kinds(kind::ASCII_LOWER | kind::OTHER_LOWER | kind::OTHER_LETTER | kind::MARK);
 /// `[\p{L}\p{M}]`
 pub(super) const LETTER_MARK: Class = LETTER.or(Kinds(kind::MARK));
 /// `\p{N}`
@@ -94,7 +103,7 @@ impl Class {
     }
 }
 
-/// `before? of{least,most} after{0,after_most}`, optionally followed by a contraction.
+/// `before? of{least,most} after{0,after_most}`
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run {
     before: Option<Class>,
@@ -105,7 +114,6 @@ pub(super) struct Run {
     most: u8,
     after: Option<Class>,
     after_most: u8,
-    contraction: bool,
 }
 
 /// No limit.
@@ -120,10 +128,10 @@ pub(super) enum Part {
         any_case: bool,
     },
     Run(Run),
-    /// `before?U*l+|before?U+l*`, optionally followed by a contraction. `U` is the letters except `[a-z]` and `l` the
-    /// letters except `[A-Z]`, each with the kinds in `also`.
+    /// `before?upper*lower+|before?upper+lower*`, optionally followed by a contraction.
     Cased {
-        also: u16,
+        upper: Class,
+        lower: Class,
         contraction: bool,
     },
     /// `before?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+`: several words.
@@ -156,7 +164,7 @@ pub(super) const fn some(of: Class) -> Run {
 
 /// `of{least,most}`
 pub(super) const fn some_of(of: Class, least: u8, most: u8) -> Run {
-    Run { before: None, needs_before: false, of, least, most, after: None, after_most: 0, contraction: false }
+    Run { before: None, needs_before: false, of, least, most, after: None, after_most: 0 }
 }
 
 impl Run {
@@ -180,11 +188,6 @@ impl Run {
         Self { after: Some(after), after_most: 1, ..self }
     }
 
-    /// Adds `(?i:'s|'t|'re|'ve|'m|'ll|'d)?` at the end.
-    pub const fn then_contraction(self) -> Self {
-        Self { contraction: true, ..self }
-    }
-
     pub const fn part(self) -> Part {
         Part::Run(self)
     }
@@ -204,22 +207,24 @@ struct View<'t> {
 struct Seen {
     code: u32,
     len: usize,
-    kind: u16,
+    kind: u32,
 }
 
-fn kind_of(code: u32) -> u16 {
+fn kind_of(code: u32) -> u32 {
     match code {
-        0x61..=0x7a => kind::LOWER,
+        0x61..=0x7a => kind::ASCII_LOWER,
         0x20 => kind::SPACE,
-        0x41..=0x5a => kind::UPPER,
+        0x41..=0x5a => kind::ASCII_UPPER,
         0x30..=0x39 => kind::DIGIT,
         0x0a | 0x0d => kind::LINE_END,
         0x60 => kind::BACKTICK,
         _ if is_space(code) => kind::OTHER_WHITE,
         _ => match group(code) {
-            Group::Letter => kind::OTHER_LETTER,
-            Group::Mark => kind::MARK,
-            Group::Number => kind::OTHER_NUMBER,
+            Group::Upper => kind::OTHER_UPPER,
+            Group::Lower => kind::OTHER_LOWER,
+            Group::OtherLetter => kind::OTHER_LETTER,
+            Group::Nonspacing | Group::Mark => kind::MARK,
+            Group::Number | Group::OtherNumber => kind::OTHER_NUMBER,
             Group::Punctuation if code < 0x80 => kind::ASCII_PUNCTUATION,
             Group::Punctuation => kind::OTHER_PUNCTUATION,
             Group::Symbol if code < 0x80 => kind::ASCII_SYMBOL,
@@ -274,6 +279,8 @@ impl View<'_> {
         let lower = |c: Seen| match u8::try_from(c.code) {
             Ok(code) if any_case => code.to_ascii_lowercase(),
             Ok(code) => code,
+            // `(?i:s)` also matches the long s.
+            Err(_) if any_case && c.code == 0x17f => b's',
             Err(_) => 0,
         };
         match (lower(second), self.at(end).map(|c| (lower(c), c.len))) {
@@ -294,18 +301,15 @@ impl View<'_> {
             None => of_from(pos)?,
             Some(end) => end,
         };
-        let end = match run.after {
+        Some(match run.after {
             Some(after) => self.some(end, after, run.after_most).0,
             None => end,
-        };
-        Some(if run.contraction { self.contraction(end, true).unwrap_or(end) } else { end })
+        })
     }
 
-    fn cased(self, pos: usize, also: u16) -> Option<usize> {
-        let both = kind::OTHER_LETTER | also;
-        let (upper, lower) = (Kinds(kind::UPPER | both), Kinds(kind::LOWER | both));
+    fn cased(self, pos: usize, upper: Class, lower: Class) -> Option<usize> {
         let starts = [self.one(pos, BEFORE_WORD), Some(pos)];
-        // `U*l+`: if the run is all `U`, it ends with the last one that is also `l`.
+        // `upper*lower+`: if the run is all `upper`, it ends with the last one that is also `lower`.
         for start in starts.into_iter().flatten() {
             let (mut at, mut found) = (start, None);
             while let Some(seen) = self.at(at).filter(|seen| upper.has(*seen)) {
@@ -320,7 +324,7 @@ impl View<'_> {
                 _ => {}
             }
         }
-        // `U+l*`; no `l` follows here.
+        // `upper+lower*`; no `lower` follows here.
         starts.into_iter().flatten().find_map(|start| match self.run(start, upper, u32::MAX) {
             (_, 0) => None,
             (end, _) => Some(end),
@@ -451,8 +455,8 @@ impl View<'_> {
         match part {
             Part::Contraction { any_case } => self.contraction(pos, *any_case),
             Part::Run(run) => self.match_run(pos, run),
-            Part::Cased { also, contraction } => {
-                let end = self.cased(pos, *also)?;
+            Part::Cased { upper, lower, contraction } => {
+                let end = self.cased(pos, *upper, *lower)?;
                 Some(if *contraction { self.contraction(end, true).unwrap_or(end) } else { end })
             }
             Part::Phrase => self.phrase(pos),
@@ -505,18 +509,25 @@ pub(super) fn is_asian(code: u32) -> bool {
     )
 }
 
-/// Chinese characters, as in llama.cpp's `\p{Han}`.
+/// `\p{Han}`: the script, which has more than letters.
 pub(super) fn is_han(code: u32) -> bool {
     matches!(
         code,
-        0x4e00..=0x9fff | 0x3400..=0x4dbf | 0x20000..=0x2a6df | 0x2a700..=0x2b73f | 0x2b740..=0x2b81f
-            | 0x2b820..=0x2ebef | 0xf900..=0xfaff | 0x2f800..=0x2fa1f
+        0x2e80..=0x2e99 | 0x2e9b..=0x2ef3 | 0x2f00..=0x2fd5 | 0x3005 | 0x3007 | 0x3021..=0x3029 | 0x3038..=0x303b
+            | 0x3400..=0x4dbf | 0x4e00..=0x9fff | 0xf900..=0xfa6d | 0xfa70..=0xfad9 | 0x16fe2 | 0x16fe3
+            | 0x16ff0 | 0x16ff1 | 0x20000..=0x2a6df | 0x2a700..=0x2b739 | 0x2b740..=0x2b81d | 0x2b820..=0x2cea1
+            | 0x2ceb0..=0x2ebe0 | 0x2ebf0..=0x2ee5d | 0x2f800..=0x2fa1d | 0x30000..=0x3134a | 0x31350..=0x323af
     )
 }
 
-/// `\p{L}` without [`is_han`].
-pub(super) fn is_letter_not_han(code: u32) -> bool {
-    LETTER.has(Seen { code, len: 0, kind: kind_of(code) }) && !is_han(code)
+/// [`UPPER`] without [`is_han`].
+pub(super) fn is_upper_not_han(code: u32) -> bool {
+    UPPER.has(Seen { code, len: 0, kind: kind_of(code) }) && !is_han(code)
+}
+
+/// [`LOWER`] without [`is_han`].
+pub(super) fn is_lower_not_han(code: u32) -> bool {
+    LOWER.has(Seen { code, len: 0, kind: kind_of(code) }) && !is_han(code)
 }
 
 /// Code points that are neither word characters nor white space.

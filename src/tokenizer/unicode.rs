@@ -4,15 +4,26 @@
 //! start a sequence becomes U+FFFD, and overlong forms and surrogates give the number they encode. (llama.cpp throws an
 //! exception above U+10FFFF; here such sequences give U+FFFD.)
 
-use super::unicode_table::{BLOCKS, HIGH, LOW, MIDDLE, OTHER_NUMBERS, PLAIN, TOP};
+use super::unicode_table::{BLOCKS, HIGH, LOW, MIDDLE, PLAIN, TAILS, TOP};
 
-/// Group of general categories with the same first letter, in the order of `unicode_table.py`.
+/// Group of general categories that the pre-tokenizers treat alike, in the order of `unicode_table.py`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Group {
     /// Cn, and values beyond the last code point.
     Unassigned,
-    Letter,
+    /// Lu, Lt.
+    Upper,
+    /// Ll.
+    Lower,
+    /// Lm, Lo.
+    OtherLetter,
+    /// Nd, Nl.
     Number,
+    /// No.
+    OtherNumber,
+    /// Mn.
+    Nonspacing,
+    /// Mc, Me.
     Mark,
     Punctuation,
     Symbol,
@@ -30,13 +41,17 @@ pub(super) fn group(code: u32) -> Group {
     let pair = BLOCKS.get((at >> 1) as usize).copied().unwrap_or(0);
     match (pair >> ((at & 1) * 4)) & 15 {
         _ if code > 0x10_ffff => Group::Unassigned,
-        1 => Group::Letter,
-        2 => Group::Number,
-        3 => Group::Mark,
-        4 => Group::Punctuation,
-        5 => Group::Symbol,
-        6 => Group::Separator,
-        7 => Group::Control,
+        1 => Group::Upper,
+        2 => Group::Lower,
+        3 => Group::OtherLetter,
+        4 => Group::Number,
+        5 => Group::OtherNumber,
+        6 => Group::Nonspacing,
+        7 => Group::Mark,
+        8 => Group::Punctuation,
+        9 => Group::Symbol,
+        10 => Group::Separator,
+        11 => Group::Control,
         _ => Group::Unassigned,
     }
 }
@@ -49,11 +64,19 @@ pub(super) const fn is_space(code: u32) -> bool {
     )
 }
 
-/// First code point of the canonical decomposition, in lowercase: removes accents for WordPiece.
-pub(super) fn plain(code: u32) -> u32 {
+/// The canonical decomposition of a code point in lowercase, without the nonspacing marks after its first code point.
+/// Zeros fill the rest.
+pub(super) fn plain(code: u32) -> [u32; 3] {
     if let Some(hangul) = code.checked_sub(0xac00).filter(|i| *i < 11172) {
-        return 0x1100 + hangul / 588;
+        let last = hangul % 28;
+        return [0x1100 + hangul / 588, 0x1161 + hangul / 28 % 21, if last == 0 { 0 } else { 0x11a7 + last }];
     }
+    let mut tails = TAILS.get(TAILS.partition_point(|(from, _)| *from < code)..).unwrap_or(&[]).iter();
+    let mut tail = || tails.next().map_or(0, |(from, to)| if *from == code { *to } else { 0 });
+    [plain_first(code), tail(), tail()]
+}
+
+fn plain_first(code: u32) -> u32 {
     let last = |run: &u64| (run & 0x3_ffff) as u32;
     let Some(run) = PLAIN.get(PLAIN.partition_point(|run| last(run) < code)) else { return code };
     let field = |shift: u32, bits: u32| (run >> shift) as u32 & ((1 << bits) - 1);
@@ -68,11 +91,7 @@ pub(super) fn plain(code: u32) -> u32 {
 /// True for `\w` of regular expressions: letters, marks, digits, connectors, joiners.
 pub(super) fn is_word(code: u32) -> bool {
     match group(code) {
-        Group::Letter | Group::Mark => true,
-        Group::Number => {
-            let at = OTHER_NUMBERS.partition_point(|(_, last)| *last < code);
-            OTHER_NUMBERS.get(at).is_none_or(|(first, _)| code < *first)
-        }
+        Group::Upper | Group::Lower | Group::OtherLetter | Group::Nonspacing | Group::Mark | Group::Number => true,
         // Connector punctuation, joiners, and letters in circles and squares.
         _ => matches!(
             code,
@@ -179,15 +198,19 @@ mod tests {
     #[test]
     fn groups_of_some_characters() {
         let expected = [
-            ('a', Group::Letter),
+            ('a', Group::Lower),
+            ('É', Group::Upper),
+            ('ǅ', Group::Upper),
+            ('ʰ', Group::OtherLetter),
             ('7', Group::Number),
-            ('½', Group::Number),
+            ('½', Group::OtherNumber),
+            ('\u{93e}', Group::Mark),
             ('$', Group::Symbol),
             ('_', Group::Punctuation),
             (' ', Group::Separator),
-            ('\u{301}', Group::Mark),
+            ('\u{301}', Group::Nonspacing),
             ('\u{0}', Group::Control),
-            ('語', Group::Letter),
+            ('語', Group::OtherLetter),
             ('\u{10ffff}', Group::Unassigned),
             ('😀', Group::Symbol),
             ('\u{e000}', Group::Control),
@@ -206,19 +229,36 @@ mod tests {
         }
     }
 
+    /// Decompositions of Unicode's `UnicodeData.txt`.
     #[test]
     fn plain_letters() {
-        for (char, plain) in
-            [('a', 'a'), ('Z', 'z'), ('É', 'e'), ('ṩ', 's'), ('Ⱥ', 'ⱥ'), ('Ω', 'ω'), ('İ', 'i'), ('각', 'ᄀ')]
-        {
-            assert_eq!(super::plain(char as u32), plain as u32, "{char}");
+        let expected = [
+            ("a", "a"),
+            ("Z", "z"),
+            ("É", "e"),
+            ("ṩ", "s"),
+            ("Ⱥ", "ⱥ"),
+            ("Ω", "ω"),
+            ("İ", "i"),
+            ("각", "\u{1100}\u{1161}\u{11a8}"),
+            ("가", "\u{1100}\u{1161}"),
+            ("힣", "\u{1112}\u{1175}\u{11c2}"),
+            ("\u{9cb}", "\u{9c7}\u{9be}"),
+            ("\u{958}", "\u{915}"),
+            ("\u{ccb}", "\u{cc6}\u{cc2}\u{cd5}"),
+            ("\u{1d160}", "\u{1d158}\u{1d165}\u{1d16e}"),
+        ];
+        for (text, expected) in expected {
+            let plain = text.chars().flat_map(|c| super::plain(c as u32)).filter(|code| *code != 0);
+            assert!(plain.eq(expected.chars().map(u32::from)), "{text}");
         }
         // Lowercase of single code points agrees with the standard library.
-        for char in (0..0x250).filter_map(char::from_u32).filter(|c| group(*c as u32) == Group::Letter) {
-            let plain = char::from_u32(super::plain(char as u32)).unwrap();
+        let is_letter = |c: &char| matches!(group(*c as u32), Group::Upper | Group::Lower | Group::OtherLetter);
+        for char in (0..0x250).filter_map(char::from_u32).filter(is_letter) {
+            let plain = char::from_u32(super::plain_first(char as u32)).unwrap();
             assert_eq!(plain.to_lowercase().next(), Some(plain), "{char}");
         }
-        assert_eq!(super::plain(u32::MAX), u32::MAX);
+        assert_eq!(super::plain(u32::MAX), [u32::MAX, 0, 0]);
     }
 
     #[test]

@@ -14,13 +14,14 @@ if unicodedata.unidata_version != "15.1.0":
     import unicodedata2 as unicodedata
 assert unicodedata.unidata_version == "15.1.0", unicodedata.unidata_version
 
-# One number per group of general categories; `unicode.rs` has the same list.
-GROUPS = {"L": 1, "N": 2, "M": 3, "P": 4, "S": 5, "Z": 6, "C": 7}
+# Groups of general categories; `unicode.rs` has the same list.
+GROUPS = ["Cn", "Lu Lt", "Ll", "Lm Lo", "Nd Nl", "No", "Mn", "Mc Me", "Pc Pd Ps Pe Pi Pf Po", "Sm Sc Sk So",
+          "Zs Zl Zp", "Cc Cf Cs Co"]
+GROUPS = {category: number for number, categories in enumerate(GROUPS) for category in categories.split()}
 
 
 def group(code):
-    category = unicodedata.category(chr(code))
-    return 0 if category == "Cn" else GROUPS[category[0]]
+    return GROUPS[unicodedata.category(chr(code))]
 
 
 def tables(limit, low, high):
@@ -91,15 +92,14 @@ def plain_runs():
     return [(first, last, 1 if step is None else step, to) for first, last, step, to in runs]
 
 
-def ranges(test):
-    found = []
+def tails():
+    """Code points whose canonical decomposition has more after the first than nonspacing marks, each with one
+    of these."""
     for code in range(0x110000):
-        if test(code):
-            if found and found[-1][1] == code - 1:
-                found[-1][1] = code
-            else:
-                found.append([code, code])
-    return found
+        if not (0xD800 <= code < 0xE000 or 0xAC00 <= code < 0xD7A4):  # surrogates; Hangul is computed
+            for char in unicodedata.normalize("NFD", chr(code))[1:]:
+                if unicodedata.category(char) != "Mn":
+                    yield f"({code}, {ord(char)})"
 
 
 def main():
@@ -126,8 +126,8 @@ def main():
     assert all(max(last, to) < 1 << 18 and step < 4 for _, last, step, to in runs)
     doc = "Runs of code points that differ from their plain form: last code point, plain form of the first, step, length - 1 (18, 18, 2, 16 bits)."
     emit(doc, "PLAIN", "u64", [last | to << 18 | step << 36 | (last - first) << 38 for first, last, step, to in runs])
-    other = ranges(lambda code: unicodedata.category(chr(code)) == "No")
-    emit("Ranges of numbers that are not digits (No): first and last.", "OTHER_NUMBERS", "(u32, u32)", [f"({a}, {b})" for a, b in other])
+    doc = "Code points with more in their decomposition after the first code point than nonspacing marks, and what it is."
+    emit(doc, "TAILS", "(u32, u32)", list(tails()))
 
 
 main()

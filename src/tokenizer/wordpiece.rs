@@ -1,7 +1,7 @@
 //! WordPiece: splits words greedily into the longest tokens; `▁` marks tokens that begin a word.
 //!
-//! Sources: llama.cpp's `llm_tokenizer_wpm_session`, after BERT's `BasicTokenizer` and `WordpieceTokenizer`. A word
-//! that cannot be split becomes one unknown token.
+//! Source: Hugging Face's `tokenizers` (`BertNormalizer`, `BertPreTokenizer`, `WordPiece`). llama.cpp differs: it leaves
+//! Hangul composed and strips all marks. A word that cannot be split becomes one unknown token.
 
 use super::Output;
 use super::canonical::SPACE;
@@ -20,25 +20,39 @@ pub(super) fn encode(
     memory: &mut [Word],
     output: &mut Output<'_>,
 ) -> Option<()> {
-    let mut word = Letters { bytes: memory.as_flattened_mut(), len: 0 };
+    let mut word = Letters { bytes: memory.as_flattened_mut(), len: 0, count: 0 };
     while let Some(char) = first_char(text) {
         text = text.get(char.len..)?;
-        let code = if lowercase { plain(char.code) } else { char.code };
-        let kind = group(code);
-        if is_space(code) {
+        let is_line = matches!(char.code, 0x09 | 0x0a | 0x0d);
+        if matches!(char.code, 0 | 0xfffd) || group(char.code) == Group::Control && !is_line {
+            continue;
+        }
+        let is_alone = is_chinese(char.code);
+        if is_alone {
             word.finish(vocab, index, output)?;
-        } else if code == 0 || code == 0xfffd || kind == Group::Control || lowercase && kind == Group::Mark {
-            // skipped
-        } else if kind == Group::Punctuation || kind == Group::Symbol && code < 0x7f || is_chinese(code) {
+        }
+        let codes = if lowercase { plain(char.code) } else { [char.code, 0, 0] };
+        for code in codes.into_iter().filter(|code| *code != 0) {
+            match group(code) {
+                _ if is_space(code) => word.finish(vocab, index, output)?,
+                Group::Nonspacing if lowercase => {}
+                kind if kind == Group::Punctuation || kind == Group::Symbol && code < 0x7f => {
+                    word.finish(vocab, index, output)?;
+                    word.push(code)?;
+                    word.finish(vocab, index, output)?;
+                }
+                _ => word.push(code)?,
+            }
+        }
+        if is_alone {
             word.finish(vocab, index, output)?;
-            word.push(code)?;
-            word.finish(vocab, index, output)?;
-        } else {
-            word.push(code)?;
         }
     }
     word.finish(vocab, index, output)
 }
+
+/// Greatest number of characters of a word; a longer one is unknown.
+const MOST_CHARACTERS: usize = 100;
 
 /// True for characters that BERT treats as words: CJK ideographs.
 fn is_chinese(code: u32) -> bool {
@@ -59,12 +73,18 @@ fn is_chinese(code: u32) -> bool {
 struct Letters<'m> {
     bytes: &'m mut [u8],
     len: usize,
+    /// Number of characters; only the first [`MOST_CHARACTERS`] are stored.
+    count: usize,
 }
 
 impl Letters<'_> {
     fn push(&mut self, code: u32) -> Option<()> {
-        if self.len == 0 {
+        if self.count == 0 {
             self.push_bytes(&SPACE)?;
+        }
+        self.count = self.count.saturating_add(1);
+        if self.count > MOST_CHARACTERS {
+            return Some(());
         }
         let (bytes, len) = utf8(code);
         self.push_bytes(bytes.get(..len)?)
@@ -79,10 +99,11 @@ impl Letters<'_> {
     /// Appends the word's ids and starts the next word.
     fn finish(&mut self, vocab: &Vocab<'_>, index: &Index<'_>, output: &mut Output<'_>) -> Option<()> {
         let mut rest = self.bytes.get(..self.len)?;
-        self.len = 0;
+        let is_known = self.count <= MOST_CHARACTERS;
+        (self.len, self.count) = (0, 0);
         let before = output.len;
         while !rest.is_empty() {
-            let Some((len, id)) = index.prefixes(vocab, rest).last() else {
+            let Some((len, id)) = index.prefixes(vocab, rest).last().filter(|_| is_known) else {
                 output.len = before;
                 if let Some(unknown) = vocab.unknown {
                     output.push(unknown);
