@@ -71,6 +71,7 @@ pub(super) fn encode_bytes(
 pub(super) fn encode_characters(
     vocab: &Vocab<'_>,
     index: &Index<'_>,
+    lowercase: bool,
     text: &[u8],
     memory: &mut [Word],
     output: &mut Output<'_>,
@@ -83,11 +84,23 @@ pub(super) fn encode_characters(
         let mut row = Row::new(memory, word.len())?;
         let (mut slot, mut space) = (0, prefix.then_some(b' '));
         while let Some(char) = first_char(word) {
-            let (char, rest) = word.split_at_checked(char.len)?;
-            let bytes = space.take().into_iter().chain(Spelling::Escaped.bytes(char));
-            let id = index.find(vocab, bytes).or(vocab.unknown).unwrap_or(u32::MAX);
-            row.put(slot, slot + char.len(), id);
-            slot += char.len();
+            let (bytes, rest) = word.split_at_checked(char.len)?;
+            let end = slot + bytes.len();
+            let mut put = |bytes: &[u8], end| {
+                let bytes = space.take().into_iter().chain(Spelling::Escaped.bytes(bytes));
+                row.put(slot, end, index.find(vocab, bytes).or(vocab.unknown).unwrap_or(u32::MAX));
+                slot = end;
+            };
+            match char::from_u32(char.code).filter(|_| lowercase).map(char::to_lowercase) {
+                // Only U+0130, of two bytes, becomes two characters.
+                Some(lower) => {
+                    let count = lower.len();
+                    for (at, lower) in lower.enumerate() {
+                        put(lower.encode_utf8(&mut [0; 4]).as_bytes(), (end + 1 + at).saturating_sub(count));
+                    }
+                }
+                None => put(bytes, end),
+            }
             word = rest;
         }
         row.merge(&Ranks(index));

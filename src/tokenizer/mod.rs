@@ -1,8 +1,9 @@
 //! Tokenization: text to token ids and back, with the vocabulary of a GGUF file and without a heap.
 //!
-//! Ids equal llama.cpp's for every input, UTF-8 or not. The file may contain only a vocabulary. This module reads the
-//! vocabulary ([`Tokenizer`]), builds the index for searching it, finds special tokens, and implements SentencePiece's
-//! BPE and unigram, byte-level BPE with its pre-tokenizers, BPE over characters, WordPiece, and decoding ([`Decoder`]).
+//! Ids equal those of the model's own tokenizer; for bytes that are not UTF-8, llama.cpp's. The file may contain only a
+//! vocabulary. This module reads the vocabulary ([`Tokenizer`]), builds the index for searching it, finds special tokens,
+//! and implements SentencePiece's BPE and unigram, byte-level BPE with its pre-tokenizers, BPE over characters, WordPiece,
+//! and decoding ([`Decoder`]).
 //! It does not depend on models.
 //!
 //! ```text
@@ -325,7 +326,9 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
                 spm::Fragment { vocab, index, text, prefix: first && vocab.prefixes(text) }.encode(memory, output)
             }
             Model::Bpe(pre) if built::BPE => bpe::encode_bytes(vocab, index, pre, text, memory, output),
-            Model::Characters if built::BPE => bpe::encode_characters(vocab, index, text, memory, output),
+            Model::Characters { lowercase } if built::BPE => {
+                bpe::encode_characters(vocab, index, lowercase, text, memory, output)
+            }
             Model::Lines { newlines } if built::BPE => bpe::encode_lines(vocab, index, newlines, text, memory, output),
             Model::Unigram if built::UNIGRAM => unigram::encode(vocab, index, text, memory, output),
             Model::WordPiece { lowercase } if built::WORDPIECE => {

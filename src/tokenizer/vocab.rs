@@ -76,8 +76,11 @@ pub(super) enum Model {
     Spm,
     /// "gpt2": byte-level BPE with merges.
     Bpe(PreTokenizer),
-    /// "bpe": BPE over characters with merges, after the pre-tokenizer "whitespace". Not in llama.cpp.
-    Characters,
+    /// "bpe" or "gpt2" with the pre-tokenizer "whitespace": BPE over characters with merges.
+    Characters {
+        /// True if letters are converted to lowercase.
+        lowercase: bool,
+    },
     /// "gemma4": BPE over characters with merges, by line, with byte tokens for other characters.
     Lines {
         /// True if several newlines are one token, if there is one.
@@ -104,6 +107,7 @@ impl Model {
                 match (pre, PreTokenizer::by_name(pre)) {
                     (b"gemma4" | b"granite-embed-multi-311m", _) => Model::Lines { newlines: true },
                     (b"sarvam-moe", _) => Model::Lines { newlines: false },
+                    (b"whitespace", _) => tri!(Model::characters(gguf)),
                     (_, Some(pre)) => Model::Bpe(pre),
                     (_, None) => return Err(Error::Unsupported { what: "pre-tokenizer", name: Name::new(pre) }),
                 }
@@ -114,7 +118,7 @@ impl Model {
                 Model::WordPiece { lowercase: tri!(switch(gguf, "normalizer.lowercase", true)) }
             }
             b"bpe" if built::BPE => match tri!(gguf.str(PREFIX, "pre")) {
-                Some(b"whitespace") => Model::Characters,
+                Some(b"whitespace") => tri!(Model::characters(gguf)),
                 Some(pre) => return Err(Error::Unsupported { what: "pre-tokenizer", name: Name::new(pre) }),
                 None => return Err(Error::MissingKey { key: Name::key(PREFIX, "pre") }),
             },
@@ -122,12 +126,16 @@ impl Model {
         })
     }
 
+    const fn characters(gguf: &Gguf<'_>) -> Result<Self, Error> {
+        Ok(Model::Characters { lowercase: tri!(switch(gguf, "normalizer.lowercase", false)) })
+    }
+
     /// Defaults: BOS, EOS, the unknown token; whether texts get BOS, EOS, and a leading space.
     const fn defaults(self, name: &[u8]) -> Defaults {
         match self {
             Model::Spm => (Some(1), Some(2), Some(0), true, false, true),
             Model::Bpe(pre) => (Some(11), Some(11), None, pre.add_bos, false, false),
-            Model::Characters => (None, None, None, false, false, false),
+            Model::Characters { .. } => (None, None, None, false, false, false),
             Model::Lines { .. } if matches!(name, b"gpt2") => (Some(11), Some(11), None, false, false, false),
             Model::Lines { .. } => (Some(2), Some(1), Some(3), true, false, false),
             Model::Unigram => (None, Some(1), Some(2), false, true, false),
@@ -181,7 +189,7 @@ impl<'a> Vocab<'a> {
         let scores = tri!(numbers(gguf, SCORES, len, true));
         let types = tri!(numbers(gguf, TYPES, len, false));
         let merges = match model {
-            Model::Bpe(_) | Model::Characters | Model::Lines { .. } if built::BPE => {
+            Model::Bpe(_) | Model::Characters { .. } | Model::Lines { .. } if built::BPE => {
                 match tri!(strings(gguf, MERGES)) {
                     Some(merges) if merges.len() < i32::MAX as usize => Some(merges),
                     Some(_) => return Err(Error::KeyValue { key: Name::key(PREFIX, MERGES), why: "is too long" }),
@@ -272,7 +280,7 @@ impl<'a> Vocab<'a> {
     /// True if decoding puts a space before every token, because tokens do not show where words begin. Hugging Face
     /// does the same for a BPE without a decoder.
     pub const fn spaces_apart(&self) -> bool {
-        built::BPE && matches!(self.model, Model::Characters) && !self.add_space_prefix
+        built::BPE && matches!(self.model, Model::Characters { .. }) && !self.add_space_prefix
     }
 
     /// Type of a token in the file.
