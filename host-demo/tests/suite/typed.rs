@@ -109,7 +109,7 @@ fn more_context_than_the_model_has_is_warned_of() {
     let output = arenite(&["generate", "-n", "1", "-c", "600"]);
     assert!(output.status.success());
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(said.lines().next().expect("a line").contains("600 positions are more than the 512"), "{said}");
+    assert!(said.lines().next().expect("a line").contains("600 positions are more than the model's 512"), "{said}");
     let tokens = arenite(&["generate", "-n", "1", "-p", "The sun", "--verbose-prompt"]);
     assert!(String::from_utf8_lossy(&tokens.stderr).contains("sun"));
 }
