@@ -1,6 +1,7 @@
-//! Ctrl-C. The first one asks a command that checks [`asked`] to finish. A second one, or the first one in any other
-//! command, ends the process and removes unfinished files.
+//! Signals that end the process. Ctrl-C: the first one asks a command that checks [`asked`] to finish. A second one, or the first one in any other
+//! command, ends the process and removes unfinished files. SIGTERM and SIGHUP do so at once.
 
+use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::new_file;
@@ -18,6 +19,60 @@ pub fn prepare() {
             std::process::exit(i32::from(INTERRUPTED));
         }
     });
+}
+
+/// From now on SIGTERM and SIGHUP remove unfinished files before they end the process. Writers call this before they
+/// create a file; commands without files, such as the server, keep their own handling.
+pub fn clean_up_on_signals() {
+    static ONCE: Once = Once::new();
+    // If this fails, the signals keep their default behaviour.
+    ONCE.call_once(|| _ = watch_signals());
+}
+
+#[cfg(unix)]
+fn watch_signals() -> std::io::Result<()> {
+    use tokio::signal::unix::{Signal, SignalKind, signal};
+
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let context = runtime.enter();
+    let mut term = signal(SignalKind::terminate())?;
+    // `nohup` makes the process ignore SIGHUP.
+    let mut hangup: Option<Signal> = match is_ignored(SignalKind::hangup()) {
+        true => None,
+        false => Some(signal(SignalKind::hangup())?),
+    };
+    drop(context);
+    let wait = move || {
+        let ended_by = runtime.block_on(async {
+            let hung_up = async {
+                match &mut hangup {
+                    Some(hangup) => hangup.recv().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                _ = term.recv() => SignalKind::terminate(),
+                _ = hung_up => SignalKind::hangup(),
+            }
+        });
+        new_file::abandon_all();
+        std::process::exit(128 + ended_by.as_raw_value());
+    };
+    std::thread::Builder::new().name("signals".into()).spawn(wait)?;
+    Ok(())
+}
+
+/// Whether the process was started with a signal ignored. Linux lists these; elsewhere none is known.
+#[cfg(unix)]
+fn is_ignored(kind: tokio::signal::unix::SignalKind) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
+    ignored.is_some_and(|ignored| ignored >> (kind.as_raw_value() - 1) & 1 == 1)
+}
+
+#[cfg(not(unix))]
+fn watch_signals() -> std::io::Result<()> {
+    Ok(())
 }
 
 /// From now on Ctrl-C sets [`asked`].

@@ -3,10 +3,12 @@
 use std::fs::{self, File, Metadata};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, anyhow, bail};
 use tempfile::NamedTempFile;
+
+use crate::interrupt;
 
 /// Size of the write buffer.
 const BUFFER: usize = 1 << 20;
@@ -145,12 +147,15 @@ impl To {
             use std::os::unix::fs::PermissionsExt;
             builder.permissions(fs::Permissions::from_mode(0o666)); // minus the umask
         }
-        let file = builder.prefix(".arenite-").tempfile_in(directory).map_err(|error| match error.kind() {
-            // The error would name the temporary file; name the directory instead.
-            io::ErrorKind::NotFound => anyhow!("the directory {} does not exist; create it first", directory.display()),
-            kind => io::Error::from(kind).into(),
-        })?;
-        let unfinished = Unfinished::new(file.path());
+        builder.prefix(".arenite-");
+        let (file, unfinished) =
+            Unfinished::create(|| builder.tempfile_in(directory)).map_err(|error| match error.kind() {
+                // The error would name the temporary file; name the directory instead.
+                io::ErrorKind::NotFound => {
+                    anyhow!("the directory {} does not exist; create it first", directory.display())
+                }
+                kind => io::Error::from(kind).into(),
+            })?;
         if let Some(old) = found {
             file.as_file().set_permissions(old.permissions())?;
         }
@@ -177,11 +182,15 @@ static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 struct Unfinished(PathBuf);
 
 impl Unfinished {
-    fn new(temporary: &Path) -> Self {
-        if let Ok(mut files) = UNFINISHED.lock() {
-            files.push(temporary.to_owned());
-        }
-        Self(temporary.to_owned())
+    /// Creates a temporary file and its entry. The list is locked meanwhile: a signal between the two would leave the
+    /// file behind.
+    fn create(create: impl FnOnce() -> io::Result<NamedTempFile>) -> io::Result<(NamedTempFile, Self)> {
+        interrupt::clean_up_on_signals();
+        let mut files = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
+        let file = create()?;
+        files.push(file.path().to_owned());
+        let entry = Self(file.path().to_owned());
+        Ok((file, entry))
     }
 }
 
@@ -193,13 +202,13 @@ impl Drop for Unfinished {
     }
 }
 
-/// Removes all temporary files, because the process is about to end.
+/// Removes all temporary files, because the process is about to end. No other can be created afterwards.
 pub fn abandon_all() {
-    if let Ok(files) = UNFINISHED.lock() {
-        for file in files.iter() {
-            let _ = fs::remove_file(file);
-        }
+    let files = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
+    for file in files.iter() {
+        let _ = fs::remove_file(file);
     }
+    std::mem::forget(files);
 }
 
 #[cfg(test)]

@@ -157,6 +157,29 @@ fn a_full_disk_leaves_nothing() {
 
 #[cfg(unix)]
 #[test]
+fn other_signals_leave_nothing() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let model = directory.path().join("model");
+    large_model(&model, 8192);
+    let out = directory.path().join("out");
+    for (signal, status) in [("-TERM", 143), ("-HUP", 129), ("-TERM", 143)] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_arenite"))
+            .args(["quantize", path(&model), path(&out), "Q5_K_M", "-t", "1"])
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the binary starts");
+        while entries(directory.path()).len() < 2 {
+            std::thread::yield_now(); // until it writes
+        }
+        let killed = Command::new("kill").args([signal, &child.id().to_string()]).status().expect("kill runs");
+        assert!(killed.success());
+        assert_eq!(child.wait().expect("the binary ends").code(), Some(status), "{signal}");
+        assert_eq!(entries(directory.path()), ["model"], "{signal}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
 fn ctrl_c_leaves_nothing() {
     let directory = tempfile::tempdir().expect("a directory");
     let model = directory.path().join("model");
