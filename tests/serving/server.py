@@ -7,6 +7,9 @@ import re
 import signal
 import subprocess
 
+# The key is for servers that are started with one; others ignore it.
+HEADERS = {"Content-Type": "application/json", "Authorization": "Bearer secret"}
+
 
 class Server:
     def __init__(self, binary, *flags):
@@ -24,7 +27,7 @@ class Server:
         connection = self.connect()
         try:
             body = body if isinstance(body, bytes) else json.dumps(body)
-            connection.request("POST", path, body, {"Content-Type": "application/json"})
+            connection.request("POST", path, body, HEADERS)
             response = connection.getresponse()
             return response.status, json.loads(response.read())
         finally:
@@ -42,7 +45,7 @@ class Server:
         """Yields the events of a streamed answer; ending the loop disconnects."""
         connection = self.connect()
         try:
-            connection.request("POST", path, json.dumps({**body, "stream": True}), {"Content-Type": "application/json"})
+            connection.request("POST", path, json.dumps({**body, "stream": True}), HEADERS)
             response = connection.getresponse()
             assert response.status == 200, response.read()
             for line in response:
@@ -53,7 +56,7 @@ class Server:
 
     def metric(self, name):
         connection = self.connect()
-        connection.request("GET", "/metrics")
+        connection.request("GET", "/metrics", headers=HEADERS)
         text = connection.getresponse().read().decode()
         connection.close()
         return int(re.search(rf"^arenite_{name} (\d+)$", text, re.M).group(1))

@@ -72,7 +72,7 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     let window = 4 * args.parallel;
     let batch = Batch { service, commands, window, reproducible: args.reproducible };
     let lines = std::thread::spawn(move || batch.answer_all(input, output, done));
-    run_engine(model, plan, &run, tokenizer, args.parallel, Arc::new(Counters::default()), &asked)?;
+    run_engine(model, plan, &run, tokenizer, args.parallel, Arc::new(Counters::default()), &asked, || ())?;
     let failed = lines.join().map_err(|_| anyhow!("the reader thread panicked"))??;
     if failed > 0 {
         note(format_args!("{failed} lines have no answer: their errors are in the output"));
@@ -232,7 +232,7 @@ impl Batch {
         let mut answers = Vec::new();
         for (prompt, settings) in std::mem::take(&mut prepared.jobs) {
             let (events, answer) = unbounded_channel();
-            self.send(Command::Generate(Box::new(Job { prompt, settings, events })))?;
+            self.send(Command::Generate(Box::new(Job { prompt, settings, events, says_cached: false })))?;
             answers.push(answer);
         }
         Ok(Ok(What::Text(prepared, answers)))

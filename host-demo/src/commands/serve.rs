@@ -74,7 +74,10 @@ pub fn run(args: &Args, file: ModelFile) -> Result<()> {
     });
     let limits = Limits { host: args.host.clone(), port: args.port, origins: args.cors_origin.clone() };
     let tokenizer = app.service.tokenizer;
-    let sockets = std::thread::spawn(move || serve(app, &limits));
-    crate::server::run_engine(model, plan, &run, tokenizer, args.parallel, counters, &asked)?;
+    let (ready, is_ready) = tokio::sync::oneshot::channel();
+    // The sockets' own handler ends the server at the first Ctrl-C, when all is answered.
+    crate::interrupt::listen();
+    let sockets = std::thread::spawn(move || serve(app, &limits, is_ready));
+    crate::server::run_engine(model, plan, &run, tokenizer, args.parallel, counters, &asked, || _ = ready.send(()))?;
     sockets.join().map_err(|_| anyhow!("the server thread panicked"))?
 }

@@ -47,7 +47,7 @@ impl App {
     pub fn submit(&self, prepared: &mut Prepared) -> Result<Vec<UnboundedReceiver<Event>>> {
         let submit = |(prompt, settings)| -> Result<_> {
             let (events, answer) = unbounded_channel();
-            let job = Box::new(Job { prompt, settings, events });
+            let job = Box::new(Job { prompt, settings, events, says_cached: self.key.is_some() });
             self.commands.send(Command::Generate(job)).map_err(|_| gone())?;
             Ok(answer)
         };

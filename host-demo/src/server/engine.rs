@@ -35,6 +35,8 @@ pub struct Job {
     pub prompt: Vec<TokenId>,
     pub settings: Settings,
     pub events: UnboundedSender<Event>,
+    /// Whether the answer says how much of the prompt was known: that shows which prompts others have sent.
+    pub says_cached: bool,
 }
 
 /// An event of an answer.

@@ -6,16 +6,18 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use axum::Router;
 use axum::http::{HeaderValue, Request};
 use hyper::body::Incoming;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, oneshot};
 
 use super::app::App;
 use super::connections::Connections;
+use super::gate::Gate;
 use super::routes::router;
 use crate::output::{Out, note};
 
@@ -34,7 +36,9 @@ pub struct Limits {
 }
 
 /// Serves until the process receives a signal to stop and all open requests are answered.
-pub fn serve(app: Arc<App>, limits: &Limits) -> Result<()> {
+///
+/// Prints that the server listens once `ready` tells that the engine has its memory.
+pub fn serve(app: Arc<App>, limits: &Limits, ready: oneshot::Receiver<()>) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let address = (limits.host.as_str(), limits.port);
@@ -43,8 +47,12 @@ pub fn serve(app: Arc<App>, limits: &Limits) -> Result<()> {
             format!("cannot listen on {host}:{port}; give another --host or --port")
         })?;
         let address: SocketAddr = listener.local_addr()?;
+        if ready.await.is_err() {
+            return Ok(()); // The engine has said why.
+        }
         Out::lock().now(format!("listening on http://{address}\n").as_bytes())?;
-        let accepting = tokio::spawn(accept(listener, app.clone(), limits.origins.clone()));
+        let gate = Gate::new(address.ip(), &limits.host, limits.origins.clone());
+        let accepting = tokio::spawn(accept(listener, router(app.clone(), limits.origins.clone(), gate)));
         asked_to_end().await?;
         accepting.abort();
         app.counters.stopping.store(true, Ordering::Relaxed);
@@ -65,9 +73,8 @@ async fn all_done(app: &App) {
     tokio::time::sleep(Duration::from_millis(100)).await;
 }
 
-async fn accept(listener: TcpListener, app: Arc<App>, origins: Vec<HeaderValue>) {
+async fn accept(listener: TcpListener, routes: Router) {
     let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
-    let routes = router(app, origins);
     let mut connections = Connections::default();
     loop {
         let Ok((socket, _)) = listener.accept().await else {

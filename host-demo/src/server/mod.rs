@@ -12,6 +12,7 @@
 //! engine      the thread, pass by pass      running      a conversation in progress
 //! budget      tokens of a pass              cache        contexts of finished conversations
 //! logprobs    log-probabilities             error        errors
+//! gate        requests of foreign web pages
 //! ```
 
 mod answer;
@@ -24,6 +25,7 @@ mod connections;
 mod engine;
 mod error;
 mod fields;
+mod gate;
 mod http;
 mod llama;
 mod logprobs;
@@ -198,7 +200,7 @@ fn quantization(gguf: &Gguf<'_>) -> String {
     sizes.into_iter().max_by_key(|(_, size)| *size).map(|(name, _)| name.to_uppercase()).unwrap_or_default()
 }
 
-/// Runs the engine in this thread until all senders of commands are dropped.
+/// Runs the engine in this thread until all senders of commands are dropped. Calls `ready` when its memory is there.
 pub fn run_engine(
     model: &Model<'_>,
     plan: Plan,
@@ -207,13 +209,16 @@ pub fn run_engine(
     parallel: usize,
     counters: Arc<Counters>,
     commands: &Receiver<Command>,
+    ready: impl FnOnce(),
 ) -> Result<()> {
     let kernels = runtime::kernels(&args.session.isa)?;
     let workers = workers::start(args.threads.unwrap_or_else(workers::cores));
     let mut memory = runtime::Memory::new(&plan)?;
     let engine = memory.engine(model, plan, kernels, &*workers)?;
     let mut masks = MaskMemory::new(tokenizer);
-    Scheduler::new(engine, tokenizer, masks.masks(tokenizer)?, parallel, counters).run(commands);
+    let mut scheduler = Scheduler::new(engine, tokenizer, masks.masks(tokenizer)?, parallel, counters);
+    ready();
+    scheduler.run(commands);
     Ok(())
 }
 

@@ -17,6 +17,7 @@ use tower_http::cors::{AllowOrigin, CorsLayer};
 use super::answer::ResponseMeta;
 use super::app::{App, OpenRequest, Result, bytes, json_body, whole};
 use super::error::ApiError;
+use super::gate::{self, Gate};
 use super::request::Body;
 use super::responses::responses;
 use super::service::{Endpoint, Service};
@@ -25,7 +26,7 @@ use super::{anthropic, llama, ollama};
 use crate::text;
 
 /// Returns the routes. Browsers may send requests from `origins` and from the server's own page.
-pub fn router(app: Arc<App>, origins: Vec<HeaderValue>) -> Router {
+pub fn router(app: Arc<App>, origins: Vec<HeaderValue>, gate: Gate) -> Router {
     let guarded = Router::new()
         .route("/v1/chat/completions", post(chat))
         .route("/v1/completions", post(completions))
@@ -59,7 +60,8 @@ pub fn router(app: Arc<App>, origins: Vec<HeaderValue>) -> Router {
         .method_not_allowed_fallback(|| async {
             ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "this path takes another method")
         })
-        .with_state(app);
+        .with_state(app)
+        .layer(middleware::from_fn_with_state(Arc::new(gate), gate::check));
     if origins.is_empty() {
         return routes;
     }
@@ -73,7 +75,10 @@ pub fn router(app: Arc<App>, origins: Vec<HeaderValue>) -> Router {
 
 /// Refuses requests without the API key.
 async fn with_key(State(app): State<Arc<App>>, headers: HeaderMap, request: Request, next: Next) -> Response {
-    let bearer = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
+    let bearer = headers.get(header::AUTHORIZATION).and_then(|value| {
+        let (scheme, key) = value.to_str().ok()?.split_once(' ')?;
+        scheme.eq_ignore_ascii_case("bearer").then(|| key.trim_start())
+    });
     // Anthropic's clients send the key in another header.
     let given = bearer.or_else(|| headers.get("x-api-key")?.to_str().ok());
     match &app.key {
@@ -195,9 +200,10 @@ async fn tokenize(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Re
 
 async fn detokenize(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Json<Value>> {
     let body = json_body(request).await?;
-    let ids = body.get("tokens").and_then(Value::as_array).map(|ids| ids.iter().map(|id| Some(id.as_u64()? as u32)));
+    let ids =
+        body.get("tokens").and_then(Value::as_array).map(|ids| ids.iter().map(|id| u32::try_from(id.as_u64()?).ok()));
     let ids: Option<Vec<u32>> = ids.and_then(Iterator::collect);
-    let ids = ids.ok_or_else(|| ApiError::about("tokens", "tokens must be a list of numbers"))?;
+    let ids = ids.ok_or_else(|| ApiError::about("tokens", "tokens must be a list of token ids"))?;
     let text =
         text::decode(app.service.tokenizer, &ids).map_err(|error| ApiError::about("tokens", error.to_string()))?;
     let text = String::from_utf8_lossy(&text);
@@ -246,8 +252,6 @@ async fn metrics(State(app): State<Arc<App>>) -> Response {
     let size = |gauge: &std::sync::atomic::AtomicUsize| gauge.load(Ordering::Relaxed) as u64;
     let rows = [
         ("requests_total", "counter", "Answers that were begun", load(&counters.requests)),
-        ("prompt_tokens_total", "counter", "Tokens of prompts that were computed", load(&counters.prompt_tokens)),
-        ("cached_tokens_total", "counter", "Tokens of prompts that were known", load(&counters.cached_tokens)),
         ("answer_tokens_total", "counter", "Tokens of answers", load(&counters.answer_tokens)),
         ("passes_total", "counter", "Passes through the model", load(&counters.passes)),
         ("requests_open", "gauge", "Requests without an answer yet", size(&counters.open)),
@@ -257,8 +261,14 @@ async fn metrics(State(app): State<Arc<App>>) -> Response {
         ("kv_bytes", "gauge", "Bytes of KV cache", app.kv as u64),
         ("uptime_seconds", "gauge", "Seconds since the start", app.started.elapsed().as_secs()),
     ];
+    // These show which prompts other clients have sent.
+    let private = [
+        ("prompt_tokens_total", "counter", "Tokens of prompts that were computed", load(&counters.prompt_tokens)),
+        ("cached_tokens_total", "counter", "Tokens of prompts that were known", load(&counters.cached_tokens)),
+    ];
     let text: String = rows
         .iter()
+        .chain(private.iter().filter(|_| app.key.is_some()))
         .map(|(name, kind, help, value)| {
             format!("# HELP arenite_{name} {help}\n# TYPE arenite_{name} {kind}\narenite_{name} {value}\n")
         })

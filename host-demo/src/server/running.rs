@@ -244,7 +244,8 @@ impl Running {
         }
         let stop = self.stops.found().map(str::to_string);
         let (prompt, answer) = (self.job.prompt.len(), self.answer());
-        let done = Event::Done { end, stop, text, prompt, cached: self.cached, answer };
+        let cached = if self.job.says_cached { self.cached } else { 0 };
+        let done = Event::Done { end, stop, text, prompt, cached, answer };
         let _ = self.job.events.send(done);
         self.end = Some(end);
     }

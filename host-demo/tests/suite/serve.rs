@@ -11,6 +11,8 @@ use serde_json::{Value, json};
 pub struct Server {
     process: Child,
     address: String,
+    /// Headers of all requests.
+    headers: &'static str,
 }
 
 impl Server {
@@ -29,7 +31,7 @@ impl Server {
         let mut line = String::new();
         BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let address = line.trim().strip_prefix("listening on http://").unwrap().to_string();
-        Self { process, address }
+        Self { process, address, headers: "" }
     }
 
     fn connect(&self) -> TcpStream {
@@ -42,7 +44,8 @@ impl Server {
     pub fn ask(&self, method: &str, path: &str, headers: &str, body: &[u8]) -> (String, String) {
         let mut socket = self.connect();
         let head = format!(
-            "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}Content-Length: {}\r\n\r\n",
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{}{headers}Content-Length: {}\r\n\r\n",
+            self.headers,
             body.len()
         );
         let _ = socket.write_all(head.as_bytes()).and_then(|()| socket.write_all(body));
@@ -112,7 +115,7 @@ fn answers_are_those_that_come_alone() {
                         let body = body.to_string();
                         let mut socket = server.connect();
                         let head = format!(
-                            "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n",
+                            "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n",
                             body.len()
                         );
                         socket.write_all((head + &body).as_bytes()).unwrap();
@@ -137,7 +140,8 @@ fn answers_are_those_that_come_alone() {
 
 #[test]
 fn a_common_beginning_is_read_once() {
-    let server = Server::start(&["--parallel", "2"]);
+    let mut server = Server::start(&["--parallel", "2", "--api-key", "secret"]);
+    server.headers = "Authorization: bearer secret\r\n";
     let beginning = "a b c d e f g h ".repeat(10);
     let ask = |end: &str| {
         let before = server.metric("prompt_tokens_total");
@@ -182,7 +186,7 @@ fn bad_requests_are_refused_and_the_next_is_served() {
     }
     // More connections than allowed, none of which sends a complete request.
     let halves =
-        [&b""[..], b"POST /v1/comp", b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{"];
+        [&b""[..], b"POST /v1/comp", b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{"];
     let held: Vec<TcpStream> = (0..600)
         .map(|i| {
             let mut socket = server.connect();
@@ -273,13 +277,66 @@ fn keys_and_origins() {
     assert!(!head.contains("https://b.example"), "{head}");
 }
 
+/// A web page from elsewhere, in a browser on this machine.
+#[test]
+fn pages_from_elsewhere_ask_for_nothing() {
+    let server = Server::start(&[]);
+    let body = good().to_string();
+    let status = |host: &str, headers: &str| {
+        let mut socket = server.connect();
+        let len = body.len();
+        let head = format!("POST /v1/completions HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{headers}");
+        let _ = socket.write_all(format!("{head}Content-Length: {len}\r\n\r\n{body}").as_bytes());
+        let mut answer = String::new();
+        let _ = socket.read_to_string(&mut answer);
+        answer.split(' ').nth(1).and_then(|status| status.parse::<u16>().ok()).unwrap_or(0)
+    };
+    for host in ["localhost", "localhost:8080", "127.0.0.1:1", "[::1]:8080", "a.localhost"] {
+        assert_eq!(status(host, ""), 200, "{host}");
+    }
+    for host in ["a.example", "a.example:8080", "localhost.example", "127.0.0.1.example", "10.0.0.1"] {
+        assert_eq!(status(host, ""), 403, "{host}");
+    }
+    for (headers, wanted) in [
+        ("Origin: http://localhost:3000\r\n", 200),
+        ("Origin: https://a.example\r\n", 403),
+        ("Origin: null\r\n", 403),
+        ("Content-Type: text/plain\r\n", 415),
+        ("Content-Type: Text/Plain; charset=utf-8\r\n", 415),
+        ("Content-Type: application/x-www-form-urlencoded\r\n", 200),
+        ("Content-Type: application/json; charset=utf-8\r\n", 200),
+    ] {
+        assert_eq!(status("localhost", headers), wanted, "{headers}");
+    }
+}
+
+/// The number of tokens that were known tells a client what others have asked.
+#[test]
+fn without_a_key_nobody_learns_which_prompts_are_known() {
+    let server = Server::start(&[]);
+    let said = [server.answer(&good()), server.answer(&good())].map(|answer| answer["usage"].clone());
+    assert_eq!(said[0], said[1]);
+    assert!(!server.ask("GET", "/metrics", "", b"").1.contains("cached_tokens_total"));
+}
+
+#[test]
+fn ids_are_taken_as_they_are() {
+    let server = Server::start(&[]);
+    for id in [json!(1u64 << 32), json!((1u64 << 32) + 1), json!(-1), json!(1.5), json!(u32::MAX)] {
+        let (status, answer) = server.post("/detokenize", json!({ "tokens": [id] }).to_string().as_bytes());
+        assert_eq!((status, &answer["error"]["param"]), (400, &json!("tokens")), "{answer}");
+    }
+}
+
 #[cfg(unix)]
 #[test]
 fn a_signal_ends_it_when_all_is_answered() {
-    let mut server = Server::start(&[]);
-    assert!(!server.text(&good()).is_empty());
-    Command::new("kill").arg(server.process.id().to_string()).status().unwrap();
-    assert!(server.process.wait().unwrap().success());
+    for signal in ["-TERM", "-INT"] {
+        let mut server = Server::start(&[]);
+        assert!(!server.text(&good()).is_empty());
+        Command::new("kill").args([signal, &server.process.id().to_string()]).status().unwrap();
+        assert!(server.process.wait().unwrap().success(), "{signal}");
+    }
 }
 
 /// Pairs of texts through `/v1/rerank`: transformers' scores, the best first.

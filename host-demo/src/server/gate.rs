@@ -1,0 +1,85 @@
+//! Refuses requests that a web page from elsewhere makes a browser send.
+//!
+//! A server on loopback has no key, because it is meant for this machine. A browser on this machine also runs the pages
+//! of others. Such a page can send a request without reading the answer, or read it once its own name leads to this
+//! machine (DNS rebinding).
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use super::app::Result;
+use super::error::ApiError;
+
+/// The hosts and origins that requests may name.
+pub struct Gate {
+    /// Whether only this machine reaches the server.
+    is_local: bool,
+    /// The name that the server was given.
+    host: String,
+    origins: Vec<HeaderValue>,
+}
+
+impl Gate {
+    pub fn new(address: IpAddr, host: &str, origins: Vec<HeaderValue>) -> Self {
+        Self { is_local: address.is_loopback(), host: host.to_ascii_lowercase(), origins }
+    }
+
+    fn check(&self, method: &Method, headers: &HeaderMap) -> Result<()> {
+        let refused = |why: String| Err(ApiError::new(StatusCode::FORBIDDEN, why));
+        let text = |name| headers.get(name).map(|value: &HeaderValue| value.to_str().unwrap_or_default());
+        if let Some(host) = text(header::HOST).filter(|host| self.is_local && !self.is_own(host)) {
+            return refused(format!(
+                "the Host `{host}` is not this server's: ask for localhost, or start it with --host"
+            ));
+        }
+        let origin = text(header::ORIGIN);
+        let allows = |origin: &str| {
+            let listed = self.origins.iter().any(|allowed| allowed == "*" || allowed == origin);
+            let own = origin.split_once("://").map(|(_, host)| host);
+            listed || own.is_some_and(|own| text(header::HOST) == Some(own) || self.is_local && self.is_own(own))
+        };
+        let foreign = origin.filter(|origin| !allows(origin));
+        if let Some(origin) = foreign.filter(|_| self.is_local && *method != Method::OPTIONS) {
+            return refused(format!("pages of `{origin}` may not ask this server: allow them with --cors-origin"));
+        }
+        if *method == Method::POST {
+            let kind = text(header::CONTENT_TYPE).unwrap_or_default();
+            let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+            // A page may send these types anywhere; programs call JSON a form, too, and send no origin.
+            let simple = matches!(kind.as_str(), "" | "application/x-www-form-urlencoded" | "multipart/form-data");
+            if kind == "text/plain" || simple && foreign.is_some() {
+                let why = "the Content-Type must be application/json";
+                return Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, why));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether `host`, perhaps with a port, is a name of this machine that nobody else can give.
+    fn is_own(&self, host: &str) -> bool {
+        let name = match host.rsplit_once(':') {
+            Some((name, port)) if port.bytes().all(|digit| digit.is_ascii_digit()) => name,
+            _ => host,
+        };
+        let name = name.trim_end_matches('.').to_ascii_lowercase();
+        let address = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(&name);
+        name == "localhost"
+            || name.ends_with(".localhost")
+            || name == self.host
+            || address.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+    }
+}
+
+/// Lets requests through that may come in.
+pub async fn check(State(gate): State<Arc<Gate>>, request: Request<Body>, next: Next) -> Response {
+    match gate.check(request.method(), request.headers()) {
+        Ok(()) => next.run(request).await,
+        Err(error) => error.into_response(),
+    }
+}
