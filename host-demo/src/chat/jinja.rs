@@ -40,10 +40,14 @@ pub enum Failure {
 
 /// Renders `template`.
 pub fn render(template: &str, inputs: &Inputs<'_>) -> Result<String, Failure> {
+    render_with(FUEL, template, inputs)
+}
+
+fn render_with(fuel: u64, template: &str, inputs: &Inputs<'_>) -> Result<String, Failure> {
     let broken = |why: &str| Err(Failure::Broken(anyhow!("{why}")));
     std::thread::scope(|scope| {
         let thread =
-            std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, || render_here(template, inputs));
+            std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, || render_here(fuel, template, inputs));
         match thread.map(std::thread::ScopedJoinHandle::join) {
             Ok(Ok(rendered)) => rendered,
             Ok(Err(_)) => broken("it makes the renderer fail"),
@@ -52,9 +56,9 @@ pub fn render(template: &str, inputs: &Inputs<'_>) -> Result<String, Failure> {
     })
 }
 
-fn render_here(template: &str, inputs: &Inputs<'_>) -> Result<String, Failure> {
+fn render_here(fuel: u64, template: &str, inputs: &Inputs<'_>) -> Result<String, Failure> {
     let source = source::translate(template);
-    let environment = environment();
+    let environment = environment(fuel);
     let template = environment.template_from_str(&source).map_err(|error| Failure::Broken(said(&error)))?;
     let documents = inputs.kwargs.get_attr("documents").ok().filter(|documents| !documents.is_undefined());
     let own = context! {
@@ -93,10 +97,10 @@ fn said(error: &minijinja::Error) -> anyhow::Error {
 
 const RAISED: &str = "raise_exception";
 
-fn environment() -> Environment<'static> {
+fn environment(fuel: u64) -> Environment<'static> {
     let mut environment = Environment::new();
     environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build().unwrap_or_default());
-    environment.set_fuel(Some(FUEL));
+    environment.set_fuel(Some(fuel));
     environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
     python::add_to(&mut environment);
     environment.add_function(source::EACH, python::each);
@@ -204,6 +208,9 @@ mod tests {
             "{{ 'a'|indent(10 ** 12, true) }}",
             "{{ 'aaaaaaaaaaaaaaaa'.replace('a', 'aaaaaaaaaaaaaaaa' * 99999) * 99 }}",
             "{{ 10 ** 10 ** 10 }}",
+            "{{ {'a': 1}.items() * 100000000 }}",
+            "{{ 100000000 * {'a': 1}.items() }}",
+            "{{ [{'a': 1}.items() * 100000000]|tojson }}",
             &nested(100_000, "(", "1", ")"),
             &nested(100_000, "[", "", "]"),
             &nested(100_000, "{% if 1 %}", "", "{% endif %}"),
@@ -221,6 +228,66 @@ mod tests {
                 Err(Failure::Refused(why)) => assert!(why.len() < 300, "{shown}"),
             }
         }
+    }
+
+    /// Sixty times itself twice: 2^60 elements to a walk, and 120 in memory.
+    #[test]
+    fn row_21_shared_values_cost_what_a_walk_over_them_costs() {
+        let makes = [
+            "[ns.x, ns.x]",
+            "(ns.x, ns.x)",
+            "{'a': ns.x, 'b': ns.x}",
+            "dict(a=ns.x, b=ns.x)",
+            "{'a': ns.x, 'b': ns.x}.items()",
+            "(ns.x * 2)|batch(2)|list",
+            "[ns.x]|list * 2",
+        ];
+        let uses = [
+            "{{ ns.x == ns.y }}",
+            "{{ ns.y != ns.x }}",
+            "{{ ns.x < ns.y }}",
+            "{{ ns.x in [ns.y] }}",
+            "{{ 1 if [ns.x] is eq([ns.y]) }}",
+            "{{ ns.x|unique|list|length }}",
+            "{{ [ns.x, ns.y]|sort|length }}",
+            "{{ ns.x|string|length }}",
+            "{{ ns.x|tojson|length }}",
+            "{{ (ns.x ~ '')|length }}",
+            "{{ ('' ~ ns.x)|length }}",
+            "{{ ('%s' % ns.x)|length }}",
+            "{{ 'a'.replace(ns.x, 'b') }}",
+            "{{ {}[ns.x] }}",
+            "{{ [ns.y].index(ns.x) }}",
+            "{{ [ns.x]|select('eq', ns.y)|list|length }}",
+            "{{ [ns.x]|map('string')|list|length }}",
+            "{{ ns.x|pprint|length }}",
+            "{{ ns.x }}",
+        ];
+        let none = Value::from(());
+        let inputs = Inputs { messages: &none, tools: &none, bos: "", eos: "", kwargs: &none, asks: true };
+        let mut wrong = Vec::new();
+        let mut stops = |make: &str, doublings: usize, used: &str| {
+            let set = |name: &str| format!("{{% set ns.{name} = {} %}}", make.replace("ns.x", &format!("ns.{name}")));
+            let template = format!(
+                "{{% set ns = namespace(x=[1], y=[1]) %}}{{% for i in range({doublings}) %}}{}{}{{% endfor %}}{used}",
+                set("x"),
+                set("y")
+            );
+            if !matches!(render_with(200_000, &template, &inputs), Err(Failure::Broken(_))) {
+                wrong.push(template);
+            }
+        };
+        for make in makes {
+            stops(make, 60, "{{ ns.x == ns.y }}");
+        }
+        // Values of 4096 elements, which are cheap to make, used without end.
+        for used in uses {
+            stops(makes[0], 11, &format!("{{% for i in range(99999) %}}{used}{{% endfor %}}"));
+        }
+        assert!(wrong.is_empty(), "{wrong:#?}");
+        // Values of ordinary size are free to be looked at.
+        let template = "{% set x = [[1, 2], {'a': 'b'}] %}{% for i in range(9999) %}{% if x != x or 3 in x %}n{% endif %}{% endfor %}y";
+        assert_eq!(rendered(template).unwrap(), "y");
     }
 
     #[test]

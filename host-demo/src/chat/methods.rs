@@ -4,12 +4,17 @@ use minijinja::value::{Kwargs, Tuple, Value, ValueKind, from_args};
 use minijinja::{Error, State};
 
 use super::python::{invalid, string};
+use super::visits;
 
 /// Maximum width of padded text.
 pub const WIDEST: usize = 1 << 16;
 
 /// Calls the method `name` of `value`. Methods not listed here are left to minijinja.
 pub fn call(state: &mut State<'_, '_>, value: &Value, name: &str, args: &[Value]) -> Result<Value, Error> {
+    // These look at one item, or give a view.
+    if !matches!(name, "get" | "items" | "keys" | "values" | "copy") {
+        visits::pay(state, value)?;
+    }
     let here = match value.as_str() {
         Some(text) => of_text(text, name, args)?,
         None => of_others(value, name, args)?,

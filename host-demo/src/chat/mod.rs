@@ -12,6 +12,7 @@ mod screen;
 mod source;
 mod story;
 mod talk;
+mod visits;
 
 pub use conversation::Style;
 pub use dialect::{Call, Part, Reader};

@@ -8,13 +8,17 @@ use minijinja::value::{Enumerator, Kwargs, Object, ObjectRepr, Rest, Value, Valu
 use minijinja::{Environment, Error, ErrorKind, State, filters};
 
 use super::methods::{self, bind, bind_some};
+use super::visits;
 
 /// Adds Python's versions of filters and tests that minijinja implements differently.
 pub fn add_to(environment: &mut Environment<'_>) {
     minijinja_contrib::add_to_environment(environment);
     environment.set_unknown_method_callback(methods::call);
-    environment
-        .set_formatter(|out, _, value| out.write_str(&string(value)).map_err(|_| Error::from(ErrorKind::WriteFailure)));
+    environment.set_formatter(|out, state, value| {
+        visits::pay(state, value)?;
+        out.write_str(&string(value)).map_err(|_| Error::from(ErrorKind::WriteFailure))
+    });
+    visits::add_to(environment);
     environment.add_filter("tojson", tojson);
     environment.add_filter("string", |value: &Value| string(value));
     environment.add_filter("safe", |value: &Value| Value::from_safe_string(string(value)));
@@ -99,6 +103,7 @@ pub fn each(value: Value) -> Result<Value, Error> {
 
 /// `format % value`.
 pub fn percent(state: &mut State<'_, '_>, format: &Value, value: Value) -> Result<Value, Error> {
+    visits::pay(state, &value)?;
     // Numbers are formatted as numbers, all other values as text.
     let argument = |value: Value| match value.kind() {
         ValueKind::Number => value,
@@ -165,7 +170,7 @@ fn lazy(items: Vec<Value>) -> Value {
     Value::from_object(Generator(Mutex::new(items)))
 }
 
-fn is_generator(value: &Value) -> bool {
+pub fn is_generator(value: &Value) -> bool {
     value.downcast_object_ref::<Generator>().is_some()
 }
 
@@ -310,6 +315,9 @@ fn tojson(value: &Value, args: Rest<ValueOrKwargs>) -> Result<String, Error> {
 /// Maximum depth of written values, because writing is recursive.
 const DEEPEST: usize = 200;
 
+/// Bytes of one JSON, which indentation and separators make longer than the value.
+const MOST_JSON: usize = 1 << 24;
+
 struct Json {
     out: String,
     ascii: bool,
@@ -356,6 +364,9 @@ impl Json {
             }
             ValueKind::Undefined => return Err(invalid("Object of type Undefined is not JSON serializable")),
             kind => return Err(invalid(format!("Object of type {kind} is not JSON serializable"))),
+        }
+        if self.out.len() > MOST_JSON {
+            return Err(invalid(format!("this value has more than {MOST_JSON} bytes of JSON")));
         }
         Ok(())
     }

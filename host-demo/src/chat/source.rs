@@ -6,7 +6,8 @@
 //!   through [`EACH`].
 //! - `'%s' % x` is a [filter](PERCENT).
 //! - `'a'|safe + b` escapes `b` in Python, even where nothing is escaped on output: [`ADD`].
-//! - The left operand of `+` is copied if it is a list, and the copy counts as steps: [`FLAT`].
+//! - An operand of `+` or `*` is copied if it is a list, and the copy counts as steps: [`FLAT`].
+//! - An operand that an operator, a filter or a call visits as a whole costs fuel for each element: [`VISIT`].
 
 use std::ops::Range;
 
@@ -19,6 +20,10 @@ pub const ADD: &str = "py_add";
 /// The filter for the left operand of `+`. minijinja concatenates lists lazily and counts no steps, so a list that is
 /// repeatedly added to itself would exhaust the memory.
 pub const FLAT: &str = "py_flat";
+
+/// The filter that takes fuel for a value and everything in it. minijinja counts the items of a list, and not the items of
+/// those: it would visit a list that holds itself twice, sixty times over, for nothing.
+pub const VISIT: &str = "py_visit";
 
 /// Returns `source` rewritten for minijinja. Unknown syntax is unchanged, so that minijinja reports the error.
 pub fn translate(source: &str) -> String {
@@ -184,10 +189,19 @@ fn filled_in(tag: &str) -> String {
                 edits.push((last.end..last.end, ")".to_string()));
             }
         }
-        if &tag[pair[1].clone()] == "+" && may_be_list(&tag[pair[0].clone()]) {
+        let sums = matches!(&tag[pair[1].clone()], "+" | "*") && !pair_is(tag, &words, at + 1, "**");
+        if sums && may_be_list(&tag[pair[0].clone()]) {
             edits.push((pair[0].end..pair[0].end, format!("|{FLAT}")));
         }
+        if sums && &tag[pair[1].clone()] == "*" && !pair_is(tag, &words, at, "**") {
+            let end = words.get(operand_end(tag, &words, &closing, at + 2).saturating_sub(1));
+            edits.extend(
+                end.filter(|end| may_be_list(&tag[(*end).clone()])).map(|end| (end.end..end.end, format!("|{FLAT}"))),
+            );
+        }
     }
+    let visited = super::visits::visited(tag, &words, &closing);
+    edits.extend(visited.into_iter().map(|at| (at..at, format!("|{VISIT}"))));
     edits.sort_by_key(|(range, _)| range.start);
     let (mut out, mut at) = (String::new(), 0);
     for (range, text) in edits {
@@ -199,10 +213,16 @@ fn filled_in(tag: &str) -> String {
 }
 
 /// Returns true if an operand that ends with this word may be a list: not a number, a string or a keyword.
-fn may_be_list(word: &str) -> bool {
+pub fn may_be_list(word: &str) -> bool {
     let operators = ["and", "or", "not", "in", "is", "if", "elif", "else", "set"];
     let is_name = word.starts_with(|c: char| c.is_alphabetic() || c == '_') && !operators.contains(&word);
     is_name || matches!(word, ")" | "]")
+}
+
+/// Returns true if the words at `at` and after it are the operator `operator`, written without a space.
+pub fn pair_is(tag: &str, words: &[Range<usize>], at: usize, operator: &str) -> bool {
+    let (Some(first), Some(second)) = (words.get(at), words.get(at + 1)) else { return false };
+    first.end == second.start && &tag[first.start..second.end] == operator
 }
 
 /// For each word: the index of its closing bracket if it is an opening bracket, otherwise its own index.
@@ -221,7 +241,7 @@ fn closing(tag: &str, words: &[Range<usize>]) -> Vec<usize> {
 
 /// Returns the end of the operand at the word `start`: a sign, a name, a literal or a bracketed expression, and its
 /// suffixes.
-fn operand_end(tag: &str, words: &[Range<usize>], closing: &[usize], start: usize) -> usize {
+pub fn operand_end(tag: &str, words: &[Range<usize>], closing: &[usize], start: usize) -> usize {
     let word = |at: usize| words.get(at).map_or("", |range| &tag[range.clone()]);
     let after = |at: usize| closing.get(at).map_or(words.len(), |end| end + 1);
     let mut end = after(start + usize::from(word(start) == "-"));
@@ -302,7 +322,9 @@ mod tests {
     #[test]
     fn loops_are_looked_at() {
         assert_eq!(translate("{%- for a, b in d.items() -%}"), "{%- for a, b in py_each(( d.items()))  -%}");
-        assert!(translate("{% for x in (y if z else []) if x %}").contains("py_each(( (y if z else []) )) if x"));
+        assert!(
+            translate("{% for x in (y if z else []) if x %}").contains("py_each(( (y if z else []|py_visit) )) if x")
+        );
         assert!(translate("{% for x in y recursive %}").contains("py_each(( y )) recursive"));
     }
 
@@ -314,10 +336,16 @@ mod tests {
     #[test]
     fn texts_are_filled_in() {
         assert_eq!(translate("{{ '%s' % x }}"), "{{ '%s' |py_percent( x) }}");
-        assert_eq!(translate("{{ '%d%%' % (a, b)|f(1) ~ 'c' }}"), "{{ '%d%%' |py_percent( (a, b)|f(1)) ~ 'c' }}");
-        assert_eq!(translate("{% if '%s' % a.b['c'] == \"%\" %}"), "{% if '%s' |py_percent( a.b['c']) == \"%\" %}");
+        assert_eq!(
+            translate("{{ '%d%%' % (a, b)|f(1) ~ 'c' }}"),
+            "{{ '%d%%' |py_percent( (a|py_visit, b|py_visit)|py_visit|f(1))|py_visit ~ 'c' }}"
+        );
+        assert_eq!(
+            translate("{% if '%s' % a.b['c'] == \"%\" %}"),
+            "{% if '%s' |py_percent( a.b['c'])|py_visit == \"%\" %}"
+        );
         assert_eq!(translate("{{ 'a' % 'b' % c }}"), "{{ 'a' |py_percent( 'b') |py_percent( c) }}");
-        assert_eq!(translate("{{ 'a' % ('b' % c) }}"), "{{ 'a' |py_percent( ('b' |py_percent( c))) }}");
+        assert_eq!(translate("{{ 'a' % ('b' % c) }}"), "{{ 'a' |py_percent( ('b' |py_percent( c)|py_visit)) }}");
         // The time is proportional to the size of the template.
         translate(&format!("{{{{ {} }}}}", "'a' % (".repeat(100_000)));
         translate(&format!("{{{{ {} }}}}", "'a' % b.c ~ ".repeat(100_000)));
@@ -332,10 +360,29 @@ mod tests {
     fn lists_are_made_before_they_are_added_to() {
         assert_eq!(
             translate("{%+ set x = a + [b] + c(d) + e +%}"),
-            "{%+ set x = a|py_flat + [b]|py_flat + c(d)|py_flat + e +%}"
+            "{%+ set x = a|py_flat + [b|py_visit]|py_flat + c(d|py_visit)|py_flat + e +%}"
         );
         for same in ["{{ 1 + x }}", "{{ 'a' + x }}", "{{ +x }}", "{{ a if +b else +c }}"] {
             assert_eq!(translate(same), same);
+        }
+    }
+
+    #[test]
+    fn visited_operands_cost_fuel() {
+        for (tag, wanted) in [
+            ("{{ a.b == c }}", "{{ a.b|py_visit == c }}"),
+            ("{{ a in b.c }}", "{{ a|py_visit in b.c|py_visit }}"),
+            ("{{ a not in b }}", "{{ a|py_visit not in b|py_visit }}"),
+            ("{{ a|unique|length }}", "{{ a|py_visit|unique|length }}"),
+            ("{{ a ~ b }}", "{{ a|py_visit ~ b|py_visit }}"),
+            ("{{ f(a, b=c) }}", "{{ f(a|py_visit, b=c|py_visit) }}"),
+            ("{% set x = {'a': [b, 1]} %}", "{% set x = {'a': [b|py_visit, 1]|py_visit} %}"),
+            ("{% if (a is string) or (b is not eq c) %}", "{% if (a is string) or (b is not eq c) %}"),
+            ("{% if (a is divisibleby(3)) %}", "{% if (a is divisibleby(3)) %}"),
+            ("{% macro m(a, b=none) %}", "{% macro m(a, b=none) %}"),
+            ("{% set a, b = c, d %}", "{% set a, b = c|py_visit, d %}"),
+        ] {
+            assert_eq!(translate(tag), wanted);
         }
     }
 

@@ -1,0 +1,184 @@
+//! Fuel for everything that a template visits.
+//!
+//! Values share their items, so a short template can make a value that takes an age to walk: `[x, x]` bound to `x`
+//! again and again. Each operand that is walked as a whole goes through the filter [`VISIT`](super::source::VISIT),
+//! which takes fuel for all elements first.
+
+use std::ops::Range;
+
+use minijinja::value::{Value, ValueKind};
+use minijinja::{Environment, Error, State};
+
+use super::python::{flat, is_generator};
+use super::source::{self, may_be_list, operand_end, pair_is};
+
+/// Elements for one unit of fuel.
+const ELEMENTS: u64 = 2;
+/// Bytes of text that count as one element.
+const BYTES: usize = 1024;
+/// Elements of a value, shared ones counted each time.
+const MOST_ELEMENTS: u64 = 1_000_000;
+
+/// Filters that look at no more than one item.
+const CHEAP: [&str; 8] = ["length", "count", "first", "last", "default", "d", source::VISIT, source::FLAT];
+/// Tags whose words are names to bind.
+const BINDING: [&str; 9] = ["macro", "call", "block", "import", "from", "include", "extends", "filter", "endblock"];
+
+/// Adds the filter, and the tests that compare, with fuel for both sides.
+pub fn add_to(environment: &mut Environment<'_>) {
+    environment.add_filter(source::VISIT, |state: &mut State<'_, '_>, value: Value| visit(state, value));
+    type Compare = fn(&Value, &Value) -> bool;
+    let tests: [(&[&str], Compare); 6] = [
+        (&["eq", "equalto", "=="], |a, b| a == b),
+        (&["ne", "!="], |a, b| a != b),
+        (&["lt", "lessthan", "<"], |a, b| a < b),
+        (&["le", "<="], |a, b| a <= b),
+        (&["gt", "greaterthan", ">"], |a, b| a > b),
+        (&["ge", ">="], |a, b| a >= b),
+    ];
+    for (names, compare) in tests {
+        for name in names {
+            environment.add_test(*name, move |state: &State<'_, '_>, a: &Value, b: &Value| {
+                pay(state, a)?;
+                Ok::<_, Error>(compare(a, b))
+            });
+        }
+    }
+    environment.add_test("in", |state: &State<'_, '_>, value: &Value, list: &Value| {
+        pay(state, value)?;
+        pay(state, list)?;
+        minijinja::tests::is_in(state, value, list)
+    });
+}
+
+/// `value`, after fuel is taken for all of it. An iterator becomes a list, because it may run only once.
+fn visit(state: &State<'_, '_>, value: Value) -> Result<Value, Error> {
+    let value = if value.kind() == ValueKind::Iterable { flat(state, &value)? } else { value };
+    pay(state, &value)?;
+    Ok(value)
+}
+
+/// Takes fuel for `value` and all elements in it. Numbers and short texts are free.
+pub fn pay(state: &State<'_, '_>, value: &Value) -> Result<(), Error> {
+    let mut open = vec![];
+    let (mut next, mut total, mut unpaid) = (Some(value.clone()), 0, 0);
+    loop {
+        let Some(value) = next.take() else {
+            let Some(items) = open.last_mut() else { break };
+            next = Iterator::next(items);
+            if next.is_none() {
+                open.pop();
+            }
+            continue;
+        };
+        unpaid += u64::from(!open.is_empty());
+        match value.kind() {
+            ValueKind::String => unpaid += (value.as_str().map_or(0, str::len) / BYTES) as u64,
+            ValueKind::Map => {
+                let keys = value.try_iter()?;
+                let of = value.clone();
+                let pairs = keys.flat_map(move |key| {
+                    let item = of.get_item(&key).unwrap_or_default();
+                    [key, item]
+                });
+                open.push(Box::new(pairs) as Box<dyn Iterator<Item = Value>>);
+            }
+            ValueKind::Seq => open.push(Box::new(value.try_iter()?)),
+            ValueKind::Iterable if !is_generator(&value) && value.len().is_some() => {
+                open.push(Box::new(value.try_iter()?));
+            }
+            _ => {}
+        }
+        if unpaid >= 1024 {
+            total += unpaid;
+            state.consume_fuel(unpaid / ELEMENTS)?;
+            unpaid = 0;
+            if total > MOST_ELEMENTS {
+                return Err(super::python::invalid(format!("a value has more than {MOST_ELEMENTS} elements")));
+            }
+        }
+    }
+    state.consume_fuel(unpaid / ELEMENTS)
+}
+
+/// Where operands of `tag` end that are visited: before comparisons, filters, `~`, and at the end of arguments and items;
+/// and to the right of `in` and `~`.
+pub fn visited(tag: &str, words: &[Range<usize>], closing: &[usize]) -> Vec<usize> {
+    let word = |at: usize| words.get(at).map_or("", |range| &tag[range.clone()]);
+    let first = word(0);
+    if BINDING.contains(&first) {
+        return Vec::new();
+    }
+    let starts = starts(&word, closing);
+    let bound = bound(first, tag, words, closing);
+    let mut places = Vec::new();
+    for at in bound..words.len() {
+        let follows = match word(at + 1) {
+            "," | ")" | "]" | "}" | "~" | "in" | "<" | ">" => true,
+            "=" | "!" => pair_is(tag, words, at + 1, "==") || pair_is(tag, words, at + 1, "!="),
+            "not" => word(at + 2) == "in",
+            "|" => !CHEAP.contains(&word(at + 2)),
+            _ => false,
+        };
+        if follows && is_operand(word(at)) && !is_test(&word, starts[at]) {
+            places.push(words[at].end);
+        }
+        if matches!(word(at), "in" | "~") {
+            let end = operand_end(tag, words, closing, at + 1);
+            if end > at + 1 && end <= words.len() && is_operand(word(end - 1)) {
+                places.push(words[end - 1].end);
+            }
+        }
+    }
+    places.sort_unstable();
+    places.dedup();
+    places
+}
+
+/// The first word after the names that a tag binds.
+fn bound(first: &str, tag: &str, words: &[Range<usize>], closing: &[usize]) -> usize {
+    let until = match first {
+        "for" if tag.starts_with("{%") => "in",
+        "set" if tag.starts_with("{%") => "=",
+        _ => return 0,
+    };
+    let mut at = 1;
+    while at < words.len() && &tag[words[at].clone()] != until {
+        at = closing[at].max(at) + 1;
+    }
+    at + 1
+}
+
+/// Whether an operand that may hold others ends with `word`.
+fn is_operand(word: &str) -> bool {
+    let constant = matches!(word, "true" | "false" | "none" | "True" | "False" | "None" | "recursive");
+    word == "}" || (may_be_list(word) && !constant)
+}
+
+/// For each word that ends an operand, the first word of the operand: of `a.b(c)|d` that is `a`.
+fn starts<'t>(word: &dyn Fn(usize) -> &'t str, closing: &[usize]) -> Vec<usize> {
+    let mut starts: Vec<usize> = (0..closing.len()).collect();
+    let mut opening = starts.clone();
+    for (at, &end) in closing.iter().enumerate() {
+        opening[end] = opening[end].min(at);
+    }
+    for at in 0..starts.len() {
+        let first = opening[at];
+        starts[at] = match first.checked_sub(1) {
+            // A call or a subscript belongs to the operand before it.
+            Some(before) if first < at && may_be_list(word(before)) => starts[before],
+            Some(before) if before > 0 && first == at && matches!(word(before), "." | "|") => starts[before - 1],
+            _ => first,
+        };
+    }
+    starts
+}
+
+/// Whether the operand that starts at `start` is a test or its argument: `x is string`, `x is not eq y`, `x is
+/// divisibleby(3)`.
+fn is_test<'t>(word: &dyn Fn(usize) -> &'t str, start: usize) -> bool {
+    let is = |at: Option<usize>| {
+        at.is_some_and(|at| word(at) == "is" || (word(at) == "not" && at > 0 && word(at - 1) == "is"))
+    };
+    is(start.checked_sub(1)) || (start >= 2 && may_be_list(word(start - 1)) && is(start.checked_sub(2)))
+}
