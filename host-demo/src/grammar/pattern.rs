@@ -1,9 +1,12 @@
 //! JSON strings: characters with their escapes, and regular expressions over them.
 
+use std::borrow::Cow;
+
 use anyhow::{Result, bail};
 use regex_syntax::ast::{
     AssertionKind::{self, EndLine, EndText, StartLine, StartText},
-    Ast, ClassPerlKind, ClassSet, ClassSetItem, ClassUnicode, Group, GroupKind, RepetitionKind, RepetitionRange,
+    Ast, ClassPerlKind, ClassSet, ClassSetItem, ClassUnicode, ErrorKind, Group, GroupKind, RepetitionKind,
+    RepetitionRange,
     parse::ParserBuilder,
 };
 use regex_syntax::hir::{Class, HirKind, translate::Translator};
@@ -65,29 +68,123 @@ pub fn quoted(inner: Expr) -> Expr {
     Expr::seq([Expr::text("\""), inner, Expr::text("\"")])
 }
 
-/// Matches the contents of JSON strings in which a regular expression (ECMA 262) is found.
-pub fn matching(pattern: &str, budget: &Budget) -> Result<Expr> {
-    let ast = match ParserBuilder::new().nest_limit(MAX_NESTING).build().parse(pattern) {
-        Ok(ast) => ast,
+/// Texts in which a regular expression is found.
+pub struct Matching {
+    /// Matches them as the contents of JSON strings.
+    pub expr: Expr,
+    /// Least and greatest number of characters of these texts.
+    pub least: u32,
+    pub most: Option<u32>,
+}
+
+/// Reads a regular expression (ECMA 262).
+pub fn matching(pattern: &str, budget: &Budget) -> Result<Matching> {
+    let (ahead, rest) = look_ahead(pattern);
+    let ast = parse(&rest)?;
+    let (least, most) = lengths(&ast, true);
+    let mut expr = found(&ast, true, budget)?;
+    if !ahead.is_empty() && matches!(ast, Ast::Alternation(_)) {
+        bail!("`{}`: look-ahead before alternatives is not supported", short(pattern));
+    }
+    for (is_negative, pattern) in ahead {
+        let texts = Box::new(found(&parse(pattern)?, false, budget)?);
+        expr = if is_negative { Expr::Minus(Box::new(expr), texts) } else { Expr::Both(Box::new(expr), texts) };
+    }
+    Ok(Matching { expr, least, most })
+}
+
+fn parse(pattern: &str) -> Result<Ast> {
+    match ParserBuilder::new().nest_limit(MAX_NESTING).build().parse(pattern) {
+        Ok(ast) => Ok(ast),
+        Err(error) if *error.kind() == ErrorKind::UnsupportedLookAround => bail!(
+            "`{}`: look-ahead is supported only at the start, after `^`, and look-behind is not: use a pattern without it",
+            short(pattern)
+        ),
         Err(error) => bail!("`{}` is not a supported regular expression: {}", short(pattern), error.kind()),
-    };
-    found(&ast, budget)
+    }
+}
+
+/// Takes `(?!...)` and `(?=...)` after the `^` of an expression away. Returns them, each with whether it is negative, and
+/// the rest.
+fn look_ahead(pattern: &str) -> (Vec<(bool, &str)>, Cow<'_, str>) {
+    let (mut ahead, mut rest) = (Vec::new(), pattern.strip_prefix('^').unwrap_or_default());
+    while let Some((is_negative, inner)) =
+        rest.strip_prefix("(?!").map(|inner| (true, inner)).or(rest.strip_prefix("(?=").map(|inner| (false, inner)))
+        && let Some(end) = end_of_group(inner)
+    {
+        ahead.push((is_negative, &inner[..end]));
+        rest = &inner[end + 1..];
+    }
+    let rest = if ahead.is_empty() { Cow::Borrowed(pattern) } else { Cow::Owned(format!("^{rest}")) };
+    (ahead, rest)
+}
+
+/// The place of the `)` that ends a group.
+fn end_of_group(text: &str) -> Option<usize> {
+    let (mut open, mut in_class, mut is_escaped) = (0usize, false, false);
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = true,
+            b'[' => in_class = true,
+            b']' => in_class = false,
+            _ if in_class => {}
+            b'(' => open += 1,
+            b')' if open == 0 => return Some(at),
+            b')' => open -= 1,
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Least and greatest number of characters of the texts that an expression matches; with `is_found`, of the texts in
+/// which it is found.
+fn lengths(ast: &Ast, is_found: bool) -> (u32, Option<u32>) {
+    let open = |(least, most): (u32, Option<u32>)| (least, most.filter(|_| !is_found));
+    match ast {
+        Ast::Empty(_) | Ast::Flags(_) | Ast::Assertion(_) => open((0, Some(0))),
+        Ast::Literal(_) | Ast::Dot(_) | Ast::ClassPerl(_) | Ast::ClassBracketed(_) | Ast::ClassUnicode(_) => {
+            open((1, Some(1)))
+        }
+        Ast::Group(group) => lengths(&group.ast, is_found),
+        Ast::Alternation(alternation) => {
+            let each = || alternation.asts.iter().map(|ast| lengths(ast, is_found));
+            let most = each().map(|(_, most)| most).try_fold(0, |most, other| Some(most.max(other?)));
+            (each().map(|(least, _)| least).min().unwrap_or(0), most)
+        }
+        Ast::Concat(concat) => {
+            let anchors = |ast: Option<&Ast>, kinds: &[AssertionKind]| ast.is_some_and(|ast| is_anchor(ast, kinds));
+            let is_whole = anchors(concat.asts.first(), &[StartLine, StartText])
+                && anchors(concat.asts.last(), &[EndLine, EndText]);
+            let sum = concat.asts.iter().map(|ast| lengths(ast, false)).fold((0u32, Some(0u32)), |(a, b), (c, d)| {
+                (a.saturating_add(c), b.zip(d).and_then(|(b, d)| b.checked_add(d)))
+            });
+            if is_whole { sum } else { open(sum) }
+        }
+        Ast::Repetition(repetition) => {
+            let (least, most) = lengths(&repetition.ast, false);
+            let (min, max) = times(&repetition.op.kind);
+            open((least.saturating_mul(min), most.zip(max).and_then(|(most, max)| most.checked_mul(max))))
+        }
+    }
 }
 
 fn anything() -> Expr {
     one_of(&Chars::any()).repeat(0, None)
 }
 
-/// Matches texts in which the expression is found. Without anchors there may be any text around it.
-fn found(ast: &Ast, budget: &Budget) -> Result<Expr> {
+/// Matches texts in which the expression is found. Without anchors there may be any text around it; before it, only with
+/// `anywhere`.
+fn found(ast: &Ast, anywhere: bool, budget: &Budget) -> Result<Expr> {
     budget.steps(WAYS)?;
     match ast {
         Ast::Alternation(alternation) => {
-            Ok(Expr::Alt(alternation.asts.iter().map(|ast| found(ast, budget)).collect::<Result<_>>()?))
+            Ok(Expr::Alt(alternation.asts.iter().map(|ast| found(ast, anywhere, budget)).collect::<Result<_>>()?))
         }
-        Ast::Group(group) => found(inner(group)?, budget),
+        Ast::Group(group) => found(inner(group)?, anywhere, budget),
         Ast::Concat(concat) => {
-            let (mut parts, mut start, mut end) = (concat.asts.as_slice(), true, true);
+            let (mut parts, mut start, mut end) = (concat.asts.as_slice(), anywhere, true);
             while let [first, rest @ ..] = parts
                 && is_anchor(first, &[StartLine, StartText])
             {
@@ -99,12 +196,15 @@ fn found(ast: &Ast, budget: &Budget) -> Result<Expr> {
                 (parts, end) = (rest, false);
             }
             let inner = parts.iter().map(|ast| whole(ast, budget)).collect::<Result<Vec<_>>>()?;
-            let open = |is_open: bool| if is_open { anything() } else { Expr::empty() };
             Ok(Expr::seq([open(start), Expr::Seq(inner), open(end)]))
         }
         Ast::Assertion(_) if is_anchor(ast, &ANCHORS) => Ok(anything()),
-        _ => Ok(Expr::seq([anything(), whole(ast, budget)?, anything()])),
+        _ => Ok(Expr::seq([open(anywhere), whole(ast, budget)?, anything()])),
     }
+}
+
+fn open(is_open: bool) -> Expr {
+    if is_open { anything() } else { Expr::empty() }
 }
 
 const ANCHORS: [AssertionKind; 4] = [StartLine, EndLine, StartText, EndText];
@@ -127,14 +227,7 @@ fn whole(ast: &Ast, budget: &Budget) -> Result<Expr> {
         Ast::ClassPerl(class) => one_of(negated_if(class.negated, perl(&class.kind)))?,
         Ast::ClassBracketed(class) => one_of(negated_if(class.negated, set(&class.kind, budget)?))?,
         Ast::Repetition(repetition) => {
-            let (min, max) = match &repetition.op.kind {
-                RepetitionKind::ZeroOrOne => (0, Some(1)),
-                RepetitionKind::ZeroOrMore => (0, None),
-                RepetitionKind::OneOrMore => (1, None),
-                RepetitionKind::Range(RepetitionRange::Exactly(n)) => (*n, Some(*n)),
-                RepetitionKind::Range(RepetitionRange::AtLeast(n)) => (*n, None),
-                RepetitionKind::Range(RepetitionRange::Bounded(min, max)) => (*min, Some(*max)),
-            };
+            let (min, max) = times(&repetition.op.kind);
             whole(&repetition.ast, budget)?.repeat(min, max)
         }
         Ast::Group(group) => whole(inner(group)?, budget)?,
@@ -149,6 +242,17 @@ fn whole(ast: &Ast, budget: &Budget) -> Result<Expr> {
         Ast::Flags(_) => bail!(NO_FLAGS),
         Ast::ClassUnicode(class) => one_of(unicode(class)?)?,
     })
+}
+
+fn times(kind: &RepetitionKind) -> (u32, Option<u32>) {
+    match kind {
+        RepetitionKind::ZeroOrOne => (0, Some(1)),
+        RepetitionKind::ZeroOrMore => (0, None),
+        RepetitionKind::OneOrMore => (1, None),
+        RepetitionKind::Range(RepetitionRange::Exactly(n)) => (*n, Some(*n)),
+        RepetitionKind::Range(RepetitionRange::AtLeast(n)) => (*n, None),
+        RepetitionKind::Range(RepetitionRange::Bounded(min, max)) => (*min, Some(*max)),
+    }
 }
 
 /// The contents of a group.
@@ -230,8 +334,8 @@ fn set_item(item: &ClassSetItem, budget: &Budget) -> Result<Chars> {
     Ok(set)
 }
 
-/// The regular expression of a known `format`.
-pub fn of_format(format: &str) -> Option<&'static str> {
+/// The regular expression of a known `format`. `is_short` asks for one of few states, for texts whose length is limited.
+pub fn of_format(format: &str, is_short: bool) -> Option<&'static str> {
     // Every date that this matches is valid, but not every valid date matches: February 29 and leap seconds
     // are missing.
     macro_rules! date {
@@ -262,11 +366,12 @@ pub fn of_format(format: &str) -> Option<&'static str> {
             "^P([0-9]{1,9}W|[0-9]{1,9}D(T([0-9]{1,9}H([0-9]{1,9}M([0-9]{1,9}S)?)?|[0-9]{1,9}M([0-9]{1,9}S)?|[0-9]{1,9}S))?|T([0-9]{1,9}H([0-9]{1,9}M([0-9]{1,9}S)?)?|[0-9]{1,9}M([0-9]{1,9}S)?|[0-9]{1,9}S))$"
         }
         "email" => {
-            concat!("^[A-Za-z0-9_+-]{1,30}(\\.[A-Za-z0-9_+-]{1,30}){0,3}@", label!(), "(\\.", label!(), "){1,3}$")
+            concat!("^[A-Za-z0-9_+-]{1,30}(\\.[A-Za-z0-9_+-]{1,30}){0,1}@", label!(), "(\\.", label!(), "){1,3}$")
         }
         "hostname" => concat!("^", label!(), "(\\.", label!(), "){0,3}$"),
         "ipv4" => concat!("^", octet!(), "(\\.", octet!(), "){3}$"),
         "ipv6" => "^[0-9a-fA-F]{1,4}(:[0-9a-fA-F]{1,4}){7}$",
+        "uri" if is_short => concat!("^[a-z]{1,8}://", label!(), "(\\.", label!(), "){0,3}(/[A-Za-z0-9._~-]*)*$"),
         "uri" => {
             concat!("^[a-z][a-z0-9+.-]{0,15}://", label!(), "(\\.", label!(), "){0,3}(/[A-Za-z0-9._~-]{0,60}){0,10}$")
         }

@@ -83,6 +83,11 @@ const MAX_NESTING: usize = 100;
 /// Number of listed elements that count as one level of nesting, because each contains the rest of the list.
 const ELEMENTS: usize = 4;
 
+/// Greatest number of listed values of which `uniqueItems` is kept; there is a rule for each set of them.
+const MOST_DISTINCT: usize = 8;
+/// A limit beyond this many characters or elements is left out: no answer is so long.
+const BEYOND: u32 = 1 << 20;
+
 /// Converts a schema to rules. Returns the number of the first rule.
 pub fn read(schema: &Value, budget: &Budget) -> Result<(Rules, usize)> {
     budget.copy(schema).context("$")?;
@@ -131,7 +136,8 @@ fn comma() -> Expr {
 /// The value of a keyword that is a whole number.
 fn count(schema: &Map<String, Value>, key: &str, path: &str) -> Result<Option<u32>> {
     let Some(value) = schema.get(key) else { return Ok(None) };
-    match value.as_u64().and_then(|count| u32::try_from(count).ok()) {
+    match value.as_u64().map(|count| u32::try_from(count).unwrap_or(u32::MAX)) {
+        Some(count) if key.starts_with("max") && count > BEYOND => Ok(None),
         Some(count) => Ok(Some(count)),
         None => bail!("{path}.{key}: this must be a whole number that is not negative"),
     }
@@ -220,11 +226,6 @@ impl Reader<'_> {
                 Some(Value::Bool(_)) if key.starts_with("unevaluated") => {}
                 Some(_) => bail!("{path}.{key}: this keyword is not supported"),
             }
-        }
-        if schema.get("uniqueItems") == Some(&Value::Bool(true))
-            && count(schema, "maxItems", path)?.is_none_or(|max| max > 1)
-        {
-            bail!("{path}.uniqueItems: this keyword is not supported");
         }
         Ok(())
     }
@@ -366,6 +367,13 @@ impl Reader<'_> {
             Some(Value::Array(first)) => first,
             Some(_) => bail!("{path}.{first_key}: this must be a list of schemas"),
         };
+        if schema.get("uniqueItems") == Some(&Value::Bool(true))
+            && let (true, Some((others, _))) = (first.is_empty(), others)
+            && let Some(values) = self.few_values(others, path)?
+        {
+            let inner = self.distinct(&values, min, max, path);
+            return Ok(Expr::seq([Expr::text("["), space(), inner, space(), Expr::text("]")]));
+        }
         let known = first.len() as u32;
         // Elements without a schema are generated only if `minItems` requires them or no elements are described at
         // all.
@@ -399,6 +407,48 @@ impl Reader<'_> {
         };
         let inner = if max.is_some_and(|max| max < min) { Expr::never() } else { inner };
         Ok(Expr::seq([Expr::text("["), space(), inner, space(), Expr::text("]")]))
+    }
+
+    /// The values of a schema that lists at most [`MOST_DISTINCT`]; of any other, `uniqueItems` is a note.
+    fn few_values(&self, schema: &Value, path: &str) -> Result<Option<Vec<Value>>> {
+        let flat = if schema.get("$ref").is_some() { &self.flat(schema, path, 0)? } else { schema };
+        let Some(values) = flat.get("enum").and_then(Value::as_array) else { return Ok(None) };
+        if values.len() > MOST_DISTINCT || flat.get("anyOf").is_some() || flat.get("oneOf").is_some() {
+            return Ok(None);
+        }
+        let Value::Object(flat) = flat else { return Ok(None) };
+        let mut distinct = Vec::new();
+        for value in values {
+            let is_string = value.is_string() && (flat.contains_key("pattern") || flat.contains_key("format"));
+            if is_string {
+                return Ok(None);
+            }
+            if !distinct.contains(value) && is_allowed(value, values, flat, path)? {
+                distinct.push(value.clone());
+            }
+        }
+        Ok(Some(distinct))
+    }
+
+    /// Matches `min` to `max` of these values in any order, each at most once: one rule for each set of used values.
+    fn distinct(&mut self, values: &[Value], min: u32, max: Option<u32>, path: &str) -> Expr {
+        let first = self.rules.0.len();
+        for used in 0..1usize << values.len() {
+            let count = used.count_ones();
+            let mut ways = Vec::new();
+            if count >= min {
+                ways.push(Expr::empty());
+            }
+            if max.is_none_or(|max| count < max) {
+                let left = values.iter().enumerate().filter(|(i, _)| used & 1 << i == 0);
+                ways.extend(left.map(|(i, value)| {
+                    let before = if count == 0 { Expr::empty() } else { comma() };
+                    Expr::seq([before, text_of(value), Expr::Rule(first + (used | 1 << i))])
+                }));
+            }
+            self.rules.add(format!("{path}.items"), Expr::Alt(ways));
+        }
+        Expr::Rule(first)
     }
 
     fn any_value(&mut self) -> Expr {

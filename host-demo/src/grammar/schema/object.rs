@@ -55,19 +55,63 @@ impl Reader<'_> {
         let is_never = max.is_some_and(|max| max < min.max(least)) || most.is_some_and(|most| most < min);
         let inner = match (is_limited, rest) {
             _ if is_never => Expr::never(),
-            (true, Some(_)) if members.is_empty() && min > 1 => {
-                bail!("{path}.minProperties: more than 1 is not supported: a name could repeat")
-            }
+            (true, Some(_)) if min as usize > members.len() + 1 => bail!(
+                "{path}.minProperties: more than one beside the listed properties is not supported: a name could repeat"
+            ),
             (true, Some(rest)) if members.is_empty() => {
                 let rest = Expr::Rule(self.rules.add(format!("{path}.additionalProperties"), rest));
                 list(rest, min, max)
             }
-            (true, _) => bail!(
-                "{path}: `minProperties` and `maxProperties` beside `properties` and `required` are not supported: list the required names in `required`"
-            ),
+            (true, rest) => self.counted(members, rest, min, max, path)?,
             (false, rest) => Expr::Members { members, rest: rest.map(Box::new), separator: Box::new(comma()) },
         };
         Ok(Expr::seq([Expr::text("{"), space(), inner, space(), Expr::text("}")]))
+    }
+
+    /// Matches members of which `min` to `max` are present. Other names may repeat, so only one of them counts.
+    fn counted(
+        &mut self,
+        members: Vec<(Expr, bool)>,
+        rest: Option<Expr>,
+        min: u32,
+        max: Option<u32>,
+        path: &str,
+    ) -> Result<Expr> {
+        // More than `most` are not told apart.
+        let most = max.map_or(min, |max| max.saturating_add(1).max(min)).min(members.len() as u32 + min + 1);
+        self.budget.states(members.len().saturating_mul(most as usize)).with_context(|| path.to_string())?;
+        let rest = rest.map(|rest| Expr::Rule(self.rules.add(format!("{path}.additionalProperties"), rest)));
+        let place = format!("{path} (counted properties)");
+        let before = |count: u32| if count == 0 { Expr::empty() } else { comma() };
+        // After all listed members, by the number of those present.
+        let ends = (0..=most).map(|count| {
+            let room = max.map(|max| max.saturating_sub(count));
+            match &rest {
+                _ if max.is_some_and(|max| count > max) => Expr::never(),
+                Some(rest) if count + 1 >= min => {
+                    let others = Expr::seq([before(count), list(rest.clone(), 1, room)]);
+                    let others = if room == Some(0) { Expr::never() } else { others };
+                    if count >= min { Expr::alt([Expr::empty(), others]) } else { others }
+                }
+                _ if count >= min => Expr::empty(),
+                _ => Expr::never(),
+            }
+        });
+        let mut after: Vec<Expr> = ends.collect();
+        for (member, is_required) in members.into_iter().rev() {
+            let rules: Vec<Expr> = after.into_iter().map(|expr| Expr::Rule(self.rules.add(&place, expr))).collect();
+            let member = Expr::Rule(self.rules.add(&place, member));
+            let with = |count: u32| {
+                let next = rules[(count + 1).min(most) as usize].clone();
+                Expr::seq([before(count), member.clone(), next])
+            };
+            let each = (0..=most).map(|count| match is_required {
+                true => with(count),
+                false => Expr::alt([with(count), rules[count as usize].clone()]),
+            });
+            after = each.collect();
+        }
+        Ok(after.swap_remove(0))
     }
 
     /// Matches a property that is not listed; `None` if there may be none.
@@ -169,7 +213,7 @@ impl Reader<'_> {
         };
         let each = patterns.iter().map(|(name, value)| {
             let place = || format!("{path}.patternProperties.{}", short(name));
-            let key = pattern::matching(name, self.budget).with_context(place)?;
+            let key = pattern::matching(name, self.budget).with_context(place)?.expr;
             Ok((name, key, value))
         });
         each.collect()

@@ -7,10 +7,13 @@ use super::count;
 use crate::grammar::budget::Budget;
 use crate::grammar::expr::{Chars, Expr};
 use crate::grammar::number::{self, Limit};
-use crate::grammar::{pattern, short};
+use crate::grammar::pattern;
 
 /// Maximum number of patterns for one string.
 const MAX_PATTERNS: usize = 16;
+
+/// A text of a format may have this many characters.
+const LONG: u32 = 1000;
 
 /// Matches the contents of a string, without the quotes.
 pub(super) fn string(schema: &Map<String, Value>, path: &str, budget: &Budget) -> Result<Expr> {
@@ -32,16 +35,21 @@ pub(super) fn string(schema: &Map<String, Value>, path: &str, budget: &Budget) -
         let Some(pattern) = pattern.as_str() else { bail!("{}: this must be a string", place()) };
         conditions.push(pattern::matching(pattern, budget).with_context(place)?);
     }
-    if let Some(format) = schema.get("format") {
-        let Some(pattern) = format.as_str().and_then(pattern::of_format) else {
-            bail!("{path}.format: {} is not supported; give a `pattern` instead", short(&format.to_string()));
-        };
+    // An unknown format is a note.
+    let is_short = max.is_some_and(|max| max < LONG);
+    if let Some(pattern) =
+        schema.get("format").and_then(Value::as_str).and_then(|name| pattern::of_format(name, is_short))
+    {
         conditions.push(pattern::matching(pattern, budget).with_context(|| format!("{path}.format"))?);
     }
     if conditions.is_empty() {
         return Ok(pattern::any_char().repeat(min, max));
     }
-    if min > 0 || max.is_some() {
+    // Limits that a pattern keeps anyway are left out.
+    let is_kept = conditions.iter().any(|one| one.least >= min)
+        && max.is_none_or(|max| conditions.iter().any(|one| one.most.is_some_and(|most| most <= max)));
+    let mut conditions: Vec<Expr> = conditions.into_iter().map(|one| one.expr).collect();
+    if !is_kept {
         conditions.push(pattern::one_of(&Chars::any()).repeat(min, max));
     }
     let both = conditions.into_iter().reduce(|a, b| Expr::Both(Box::new(a), Box::new(b)));
@@ -89,10 +97,12 @@ pub(super) fn number(mut is_integer: bool, schema: &Map<String, Value>, path: &s
     let expr = if is_integer {
         let whole = |limit: Option<Limit>, round: fn(f64) -> f64, step: i128| -> Result<Option<i128>> {
             let Some(Limit { value, is_exclusive }) = limit else { return Ok(None) };
+            // Without a limit, whole numbers have up to 16 digits.
+            if value.abs() > 1e18 && (value > 0.0) == (step < 0) {
+                return Ok(None);
+            }
             if value.abs() > 1e18 {
-                bail!(
-                    "{path}: a limit of {value} is not supported for whole numbers: leave it out; whole numbers have up to 16 digits"
-                );
+                bail!("{path}: whole numbers beyond {value} are not supported: they have up to 16 digits");
             }
             let rounded = round(value);
             Ok(Some(rounded as i128 + if is_exclusive && rounded == value { step } else { 0 }))
@@ -144,6 +154,7 @@ fn parts_of_one(value: f64) -> Option<Vec<String>> {
 /// Returns a limit that is written as a whole number if it is the tightest one; an f64 might round it.
 fn exact(schema: &Map<String, Value>, key: &str, limit: Option<Limit>) -> Option<i128> {
     let limit = limit.filter(|limit| !limit.is_exclusive)?;
-    let written = schema.get(key)?.as_i64()?;
-    (written as f64 == limit.value).then(|| written.into())
+    let value = schema.get(key)?;
+    let written = value.as_i64().map(i128::from).or(value.as_u64().map(i128::from))?;
+    (written as f64 == limit.value).then_some(written)
 }

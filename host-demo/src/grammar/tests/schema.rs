@@ -144,11 +144,65 @@ fn strings() {
     refused(r#"{"pattern": "\\p{Klingon}"}"#, "$.pattern: `\\p`: Unicode property not found");
     refused(
         r#"{"properties": {"when": {"pattern": "(?=x)"}}}"#,
-        "$.properties.when.pattern: `(?=x)` is not a supported regular expression",
+        "$.properties.when.pattern: `(?=x)`: look-ahead is supported only at the start, after `^`, and look-behind is not",
     );
     refused(r#"{"pattern": "a\\b"}"#, "$.pattern: word boundaries");
     refused(r#"{"minLength": -1}"#, "$.minLength: this must be a whole number");
-    refused(r#"{"type": "string", "format": "color"}"#, "$.format: \"color\" is not supported");
+    refused(r#"{"pattern": "^(?!a)b|c$"}"#, "$.pattern: `^(?!a)b|c$`: look-ahead before alternatives");
+    // An unknown format is a note.
+    schema(r#"{"type": "string", "format": "color"}"#, &["\"red\""], &["1"]);
+}
+
+/// As pydantic and zod write patterns of decimals and addresses.
+#[test]
+fn looking_ahead() {
+    schema(
+        r#"{"pattern": "^(?!^[-+.]*$)[+-]?0*\\d*\\.?\\d*$"}"#,
+        &["\"1.5\"", "\"-0\"", "\".5\""],
+        &["\"\"", "\"-\"", "\"+.\"", "\"1.5x\""],
+    );
+    schema(
+        r#"{"format": "email", "pattern": "^(?!\\.)(?!.*\\.\\.)([A-Za-z0-9_'+\\-\\.]*)[A-Za-z0-9_+-]@([A-Za-z0-9][A-Za-z0-9\\-]*\\.)+[A-Za-z]{2,}$"}"#,
+        &["\"a.b@example.com\""],
+        &["\".a@example.com\"", "\"a..b@example.com\"", "\"a@b\""],
+    );
+    schema(r#"{"pattern": "^(?=[a-c])(?!b)[a-z]{1,2}$"}"#, &["\"a\"", "\"cz\""], &["\"b\"", "\"d\"", "\"abc\""]);
+}
+
+/// A length that a pattern keeps anyway costs nothing; a long one is counted by calls.
+#[test]
+fn lengths() {
+    let uri = |most: u32| format!(r#"{{"format": "uri", "minLength": 1, "maxLength": {most}}}"#);
+    schema(&uri(2083), &["\"https://example.com/a/b\""], &["\"\"", "\"a\""]);
+    schema(&uri(20), &["\"https://example.com/\""], &["\"https://example.com/a\""]);
+    schema(r#"{"pattern": "^[a-z]{3}$", "maxLength": 3}"#, &["\"abc\""], &["\"ab\""]);
+    schema(r#"{"pattern": "a", "maxLength": 2}"#, &["\"ba\""], &["\"bba\"", "\"b\""]);
+    for (least, most) in [(0, 65536), (3000, 3000), (70, 2147483647), (1000, 20000)] {
+        let text = format!(r#"{{"type": "string", "minLength": {least}, "maxLength": {most}}}"#);
+        let table = from_json_schema(&serde_json::from_str(&text).unwrap()).unwrap();
+        for count in
+            [0, 1, 40, 41, 69, 70, 82, 999, 1000, 1001, 2999, 3000, 3001, 19999, 20000, 20001, 65535, 65536, 65537]
+        {
+            let text = format!("\"{}\"", "é".repeat(count));
+            assert_eq!(super::accepts(&table, &text), (least..=most).contains(&count), "{least} {most} {count}");
+        }
+    }
+}
+
+/// Limits of integers of 64 bits, as they come from Rust and OpenAPI.
+#[test]
+fn limits_of_64_bits() {
+    schema(
+        r#"{"type": "integer", "format": "uint64", "minimum": 0, "maximum": 18446744073709551615}"#,
+        &["0", "18446744073709551615", "9007199254740993"],
+        &["-1", "18446744073709551616"],
+    );
+    schema(
+        r#"{"type": "integer", "minimum": -9223372036854775808, "maximum": 9223372036854775807}"#,
+        &["-9223372036854775808", "9223372036854775807"],
+        &["-9223372036854775809", "9223372036854775808"],
+    );
+    schema(r#"{"type": "integer", "maximum": 1e20}"#, &["12"], &["1.5"]);
 }
 
 #[test]
@@ -222,7 +276,18 @@ fn arrays() {
         &["[1, true]", "[1, true, false]"],
         &["[1]", "[1, true, true, true]"],
     );
-    refused(r#"{"items": {"type": "string"}, "uniqueItems": true}"#, "$.uniqueItems: this keyword is not supported");
+    // Kept for a few listed values, otherwise a note.
+    schema(
+        r#"{"items": {"enum": ["a", "b", 3]}, "uniqueItems": true, "minItems": 1}"#,
+        &[r#"["a"]"#, r#"["b", "a"]"#, r#"[3, "a", "b"]"#],
+        &["[]", r#"["a", "a"]"#, r#"["a", "b", "a"]"#, r#"["a", "b", 3, 3]"#, r#"["c"]"#],
+    );
+    schema(
+        r##"{"items": {"$ref": "#/$defs/e"}, "uniqueItems": true, "maxItems": 1, "$defs": {"e": {"enum": ["a", "b"]}}}"##,
+        &["[]", r#"["b"]"#],
+        &[r#"["a", "b"]"#],
+    );
+    schema(r#"{"items": {"type": "string"}, "uniqueItems": true}"#, &[r#"["a", "b"]"#], &["[1]"]);
 }
 
 #[test]
@@ -259,6 +324,16 @@ fn objects() {
         r#"{"type": "object", "additionalProperties": {"type": "integer"}, "minProperties": 1, "maxProperties": 2}"#,
         &[r#"{"x": 1}"#, r#"{"x": 1, "y": 2}"#],
         &["{}", r#"{"x": 1, "y": 2, "z": 3}"#],
+    );
+    schema(
+        r#"{"properties": {"a": {"type": "null"}, "b": {"type": "null"}, "c": {"type": "null"}}, "minProperties": 1, "maxProperties": 2}"#,
+        &[r#"{"a": null}"#, r#"{"c": null}"#, r#"{"a": null, "c": null}"#],
+        &["{}", r#"{"a": null, "b": null, "c": null}"#, r#"{"c": null, "a": null}"#],
+    );
+    schema(
+        r#"{"properties": {"a": {"type": "null"}, "b": {"type": "null"}}, "required": ["b"], "additionalProperties": {"type": "integer"}, "minProperties": 2}"#,
+        &[r#"{"a": null, "b": null}"#, r#"{"b": null, "x": 1}"#, r#"{"a": null, "b": null, "x": 1, "y": 2}"#],
+        &["{}", r#"{"b": null}"#, r#"{"a": null, "x": 1}"#],
     );
     schema(r#"{"type": "object", "required": ["x"]}"#, &[r#"{"x": [1]}"#], &["{}"]);
     schema(
