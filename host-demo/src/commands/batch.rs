@@ -72,7 +72,7 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     let window = 4 * args.parallel;
     let batch = Batch { service, commands, window, reproducible: args.reproducible };
     let lines = std::thread::spawn(move || batch.answer_all(input, output, done));
-    run_engine(model, plan, &run, tokenizer, args.parallel, Arc::new(Counters::default()), &asked, || ())?;
+    run_engine((model, plan), &run, tokenizer, args.parallel, Arc::new(Counters::default()), &asked, || ())?;
     let failed = lines.join().map_err(|_| anyhow!("the reader thread panicked"))??;
     if failed > 0 {
         note(format_args!("{failed} lines have no answer: their errors are in the output"));

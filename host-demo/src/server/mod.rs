@@ -202,8 +202,7 @@ fn quantization(gguf: &Gguf<'_>) -> String {
 
 /// Runs the engine in this thread until all senders of commands are dropped. Calls `ready` when its memory is there.
 pub fn run_engine(
-    model: &Model<'_>,
-    plan: Plan,
+    (model, plan): (&Model<'_>, Plan),
     args: &RunArgs,
     tokenizer: &Tokenizer<'_, '_>,
     parallel: usize,

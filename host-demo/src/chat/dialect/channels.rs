@@ -58,7 +58,7 @@ impl Channel {
         match header.split_once(&message) {
             None if header.contains(&channel) => Some(Self::Header),
             None => None,
-            Some((header, body)) if body.is_empty() => Some(Header::of(header, &channel).channel(&Tools::default())),
+            Some((header, "")) => Some(Header::of(header, &channel).channel(&Tools::default())),
             Some(_) => None,
         }
     }
