@@ -222,6 +222,12 @@ impl Abilities {
         self.0 & other.0 == other.0
     }
 
+    /// True if a spec of this build may need the ability. A family asks for no other abilities than those in the list; builds
+    /// of all features check that for all abilities.
+    pub const fn may_be_needed(self) -> bool {
+        LENIENT || LISTED.has(self)
+    }
+
     /// The intersection.
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 & other.0)
@@ -230,11 +236,14 @@ impl Abilities {
 
 macro_rules! all {
     ($($file:ident $feature:literal [$($ability:ident)*] $architectures:tt)*) => {
+        /// The abilities that the families in this build have in the list, whether or not their features are enabled.
+        const LISTED: Abilities = Abilities::union(&[$(
+            if cfg!(feature = $feature) { Abilities::union(&[$(Abilities::$ability),*]) } else { Abilities(0) }
+        ),*]);
+
         /// The abilities of the families in this build.
         pub(crate) const ALL: Abilities = {
-            let all = Abilities::union(&[$(
-                if cfg!(feature = $feature) { Abilities::union(&[$(Abilities::$ability),*]) } else { Abilities(0) }
-            ),*]);
+            let all = LISTED;
             let experts = Abilities::union(&[
                 Abilities::EXPERTS,
                 Abilities::SCORED_ROUTER,
@@ -253,7 +262,10 @@ families!(all);
 /// True if the sigmoid function is needed by itself.
 pub(crate) const SIGMOID: bool = GATED_QUERY || HEADS_GATED || RWKV;
 /// Layouts of tensors that files of every family may have.
-pub(crate) const LAYOUTS: Abilities = Abilities::union(&[Abilities::FUSED_QKV, Abilities::FUSED_GATE]);
+pub(crate) const LAYOUTS: Abilities =
+    if LENIENT { Abilities::union(&[Abilities::FUSED_QKV, Abilities::FUSED_GATE]) } else { Abilities::union(&[]) };
+/// True if files of every converter are read: keys without effect, and other layouts of the same tensors.
+pub(crate) const LENIENT: bool = cfg!(feature = "lenient");
 /// True if matrices may have factors on their products (`.scale`), which come with NVFP4.
 pub(crate) const SCALES: bool = cfg!(feature = "nvfp4");
 /// True if vectors may be F16 or BF16; they are converted when a session begins.

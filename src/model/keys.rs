@@ -137,10 +137,12 @@ impl<'g, 'a> Keys<'g, 'a> {
     /// layer, counts as that integer.
     const fn integer(&mut self, name: &'static str) -> Result<Option<u32>, Error> {
         let value = match self.gguf.get2(self.prefix(name), name) {
-            Some(Value::Array(array)) if self.layers > 0 && array.len() == self.layers => match array.same() {
-                Some(value) => value,
-                None => return Err(self.wrong(name, "must be the same for all layers")),
-            },
+            Some(Value::Array(array)) if built::LENIENT && self.layers > 0 && array.len() == self.layers => {
+                match array.same() {
+                    Some(value) => value,
+                    None => return Err(self.wrong(name, "must be the same for all layers")),
+                }
+            }
             Some(value) => value,
             None => return Ok(None),
         };
@@ -507,7 +509,7 @@ impl<'g, 'a> Keys<'g, 'a> {
             spec.local.window = None;
         }
         self.conventions(spec);
-        if !matches!(spec.stack, Stack::Alone | Stack::Encoder) {
+        if !built::LENIENT || !matches!(spec.stack, Stack::Alone | Stack::Encoder) {
             return;
         }
         let (mut attention, mut dense, mut experts, mut index) = (true, true, true, 0);

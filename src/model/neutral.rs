@@ -3,6 +3,7 @@
 //! Converters write keys that a model does not need. A key that its family does not request must be in this table, with a
 //! value that has no effect; anything else is an error.
 
+use crate::built;
 use crate::gguf::{Value, equal};
 use crate::{Error, Gguf, Name, tri};
 
@@ -15,7 +16,19 @@ use crate::{Error, Gguf, Name, tri};
 /// - `=KEY`: the value of another key.
 ///
 /// A name that ends in a dot stands for all keys that begin with it. (One text: a table of strings takes more flash.)
-const KEYS: &str = "\
+const KEYS: &str = if built::LENIENT { ALL } else { USUAL };
+
+/// The keys that llama.cpp's converter writes for models that do not need them; none has an effect at any value.
+const USUAL: &str = "\
+vocab_size *
+tensor_data_layout *
+features_length *
+rope.dimension_sections *
+rope.scaling.finetuned *
+";
+
+/// The keys of all converters.
+const ALL: &str = "\
 vocab_size *
 tensor_data_layout *
 features_length *
@@ -130,6 +143,9 @@ pub(super) const fn check(gguf: &Gguf<'_>, architecture: &str, name: &[u8], valu
 
 /// True if a value is one of `values`, written as in [`KEYS`].
 const fn is_neutral(gguf: &Gguf<'_>, architecture: &str, values: &[u8], value: Value<'_>) -> Result<bool, Error> {
+    if !built::LENIENT {
+        return Ok(true); // any value
+    }
     Ok(match values {
         b"0" => is_number(value, 0),
         b"1" => is_number(value, 0) || is_number(value, 1),

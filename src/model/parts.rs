@@ -32,7 +32,11 @@ macro_rules! parts {
             pub(super) const fn lacks(&self, abilities: Abilities) -> Option<&'static str> {
                 $(
                     match self.$field {
-                        $($part if !abilities.has(Abilities::$ability) => return Some(stringify!($field)),)+
+                        $(
+                            $part if const { Abilities::$ability.may_be_needed() } && !abilities.has(Abilities::$ability) => {
+                                return Some(stringify!($field));
+                            }
+                        )+
                         _ => {}
                     }
                 )*

@@ -118,8 +118,10 @@ fn shape_of(spec: &Spec<'_>, layer: &Layer, role: Role, piece: Piece) -> Option<
         (Piece::Expert(expert), Shape::Matrices(cols, rows, count)) if separate && expert < count => {
             Shape::Matrix(cols, rows)
         }
-        (Piece::Scale | Piece::InputScale, Shape::Matrix(..)) if !role.is_lookup() => Shape::Vector(1),
-        (Piece::Scale | Piece::InputScale, Shape::Matrices(.., count)) if !separate => Shape::Vector(count),
+        (Piece::Scale | Piece::InputScale, Shape::Matrix(..)) if built::SCALES && !role.is_lookup() => Shape::Vector(1),
+        (Piece::Scale | Piece::InputScale, Shape::Matrices(.., count)) if built::SCALES && !separate => {
+            Shape::Vector(count)
+        }
         _ => return None,
     })
 }
