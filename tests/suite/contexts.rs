@@ -376,7 +376,6 @@ fn a_context_of_a_dropped_engine_is_foreign() {
     let mut old = first.open().unwrap();
     first.run(&mut [Work::prefill(&mut old, &[5, 6, 7])]).unwrap();
     assert!(first.logits_at(&old, usize::MAX).is_empty());
-    drop(first);
 
     let mut second = Engine::new(&model, plan, Line::bytes_mut(&mut workspace), Line::bytes_mut(&mut kv)).unwrap();
     let mut new = second.open().unwrap();
