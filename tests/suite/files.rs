@@ -468,6 +468,9 @@ fn a_tensor_for_each_expert() {
 #[test]
 fn factors_of_matrices() {
     for (name, file) in all() {
+        if name.starts_with("rwkv") {
+            continue; // Many of its tables of numbers are no matrices.
+        }
         let mut scaled = file.clone();
         let mut factors = vec![];
         for tensor in &mut scaled.tensors {

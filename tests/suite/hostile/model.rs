@@ -521,7 +521,6 @@ fn other_decoders() {
 fn tensors_that_do_not_belong() {
     for tensor in [
         "blk.0.attn_q_norm.weight",
-        "blk.0.attn_qkv.weight",
         "blk.2.attn_q.weight",
         "blk.00.attn_q.weight",
         "blk.+1.attn_q.weight",
@@ -544,6 +543,11 @@ fn tensors_that_do_not_belong() {
         });
         assert_eq!(error, Error::UnexpectedTensor { tensor: name(tensor) });
     }
+    // Beside q, k and v in one matrix, a matrix of q has no place.
+    let both = wrong("llama", |file| {
+        file.set_f32("blk.0.attn_qkv.weight", &[4], &[0.0; 4]);
+    });
+    assert_eq!(both, Error::UnexpectedTensor { tensor: name("blk.0.attn_q.weight") });
     for (family, tensor) in
         [("qwen2", "blk.0.attn_output.bias"), ("qwen3", "blk.0.attn_q.bias"), ("gpt2", "rope_freqs.weight")]
     {
