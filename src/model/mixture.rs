@@ -14,10 +14,14 @@ impl<'a> Keys<'_, 'a> {
         let shared_count = tri!(self.nonzero("expert_shared_count", 1 << 10));
         let shared_width = tri!(self.nonzero("expert_shared_feed_forward_length", Self::MAX_WIDTH));
         let Some(experts) = tri!(self.experts(normed)) else { return Ok(spec) };
-        if let Router::Scored { groups, used_groups, .. } = router
-            && (!experts.count.is_multiple_of(groups) || experts.used > experts.count / groups * used_groups)
-        {
-            return Err(self.wrong("expert_group_count", "does not divide expert_count, or leaves too few experts"));
+        if let Router::Scored { groups, used_groups, .. } = router {
+            let left = match experts.count.checked_div(groups) {
+                Some(each) if each * groups == experts.count => each * used_groups,
+                _ => 0,
+            };
+            if experts.used > left {
+                return Err(self.wrong("expert_group_count", "does not divide expert_count, or leaves too few experts"));
+            }
         }
         let width = match (shared_width, shared_count, experts, spec.ffn) {
             (Some(width), ..) => Some(width),

@@ -18,7 +18,7 @@ pub(super) fn rotate(heads: &mut [f32], head_dim: usize) {
     for x in rows_mut(heads, block) {
         let mut half = 1;
         while half < block {
-            for pair in x.chunks_exact_mut(2 * half) {
+            for pair in rows_mut(x, 2 * half) {
                 let Some((low, high)) = pair.split_at_mut_checked(half) else { return };
                 for (a, b) in low.iter_mut().zip(high) {
                     (*a, *b) = (*a + *b, *a - *b);

@@ -16,13 +16,7 @@ const fn plain<'a>(
     residual: Residual,
 ) -> Result<Spec<'a>, Error> {
     let spec = tri!(keys.layer_norm_decoder(style));
-    Ok(Spec {
-        fused_qkv: !keys.has("blk.0.attn_q.weight"),
-        gate: Gate::None,
-        activation,
-        residual,
-        ..spec
-    })
+    Ok(Spec { fused_qkv: !keys.has("blk.0.attn_q.weight"), gate: Gate::None, activation, residual, ..spec })
 }
 
 const ONE_NORM: Residual = Residual::Parallel { one_norm: true };

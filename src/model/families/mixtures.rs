@@ -34,7 +34,10 @@ pub(super) const fn ernie<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error
     let step = tri!(keys.period("interleave_moe_layer_step", 1));
     // The first layer from `first` on whose number, counting from 1, is a multiple of the step.
     let expert_layers = match spec.expert_layers {
-        Pattern::Steps { first, .. } => Pattern::Steps { first: (first + step) / step * step - 1, step },
+        Pattern::Steps { first, .. } => match (first + step).checked_div(step) {
+            Some(number) => Pattern::Steps { first: (number * step).saturating_sub(1), step },
+            None => spec.expert_layers, // `period` is at least 1
+        },
         _ => Pattern::Every(step),
     };
     let router = match spec.router {
@@ -198,7 +201,15 @@ pub(super) const fn smallthinker<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>
         (Some(_), None) => Pattern::AllButFirst(4),
     };
     let global = if heads.window.is_some() { HeadSpec { rope: None, window: None, ..heads } } else { heads };
-    Ok(Spec { global, local: heads, local_layers, activation: Activation::Relu, early_router: true, shared_experts: None, ..spec })
+    Ok(Spec {
+        global,
+        local: heads,
+        local_layers,
+        activation: Activation::Relu,
+        early_router: true,
+        shared_experts: None,
+        ..spec
+    })
 }
 
 /// Llama 4 without images: layers with rotary positions attend within chunks. Every fourth layer attends to all

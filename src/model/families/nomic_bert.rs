@@ -6,7 +6,9 @@ use crate::kernel::Activation;
 use crate::model::keys::Keys;
 use crate::model::layers::{HeadSpec, Pattern};
 use crate::model::rope::Rope;
-use crate::model::{Gate, MAX_LAYERS, Need, Norm, Placement, PooledActivation, Pooling, Positions, RopeStyle, Scores, Spec};
+use crate::model::{
+    Gate, MAX_LAYERS, Need, Norm, Placement, PooledActivation, Pooling, Positions, RopeStyle, Scores, Spec,
+};
 use crate::{Error, tri};
 
 pub(super) const fn nomic<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {

@@ -8,8 +8,11 @@ use crate::{Error, tri};
 pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     // Converters write true if the configuration has no such entry. The norm before the feed-forward decides.
     keys.known("use_parallel_residual");
-    let residual =
-        if keys.has("blk.0.ffn_norm.weight") || keys.has("blk.0.ffn_norm.bias") { Residual::Serial } else { Residual::Parallel { one_norm: true } };
+    let residual = if keys.has("blk.0.ffn_norm.weight") || keys.has("blk.0.ffn_norm.bias") {
+        Residual::Serial
+    } else {
+        Residual::Parallel { one_norm: true }
+    };
     Ok(Spec {
         norm: Norm::Layer,
         qkv_bias: Need::Optional,
