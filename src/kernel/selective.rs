@@ -41,7 +41,8 @@ pub(super) fn scan<S: Isa>(s: S, job: &Scan<'_>, state: &mut [f32], out: &mut [f
     let tiles = state.as_chunks_mut().0.chunks_exact_mut(job.states.max(1));
     let tokens = out.len().checked_div(tiles.len() * TILE).unwrap_or(0);
     let channels = (job.first..).step_by(TILE);
-    for ((tile, out), channel) in tiles.zip(out.as_chunks_mut().0.chunks_exact_mut(tokens.max(1))).zip(channels) {
+    // In this order: a `Zip` of two chunk iterators divides by their sizes, and can panic for all that the compiler sees.
+    for ((tile, channel), out) in tiles.zip(channels).zip(out.as_chunks_mut().0.chunks_exact_mut(tokens.max(1))) {
         scan_tile(s, job, tile, channel, out);
     }
 }
