@@ -51,7 +51,6 @@ fn main() -> anyhow::Result<()> {
         let mut decoder = tokenizer.decoder_after_prompt();
         for _ in 0..100 {
             let token = sampler.sample(session.logits_mut(), &mut rng)?;
-            sampler.accept(token);
             if tokenizer.is_end(token) || session.position() == session.context() {
                 break;
             }

@@ -39,7 +39,7 @@ pub fn check(gguf: &Gguf<'_>) -> Result<()> {
     }
 }
 
-/// Whether all values are finite. Types without a decoder, such as integers, are.
+/// Returns true if all values are finite. Types without a decoder, such as integers, always are.
 fn is_finite(tensor: &Tensor<'_>) -> bool {
     let (elements, bytes) = tensor.kind.block();
     let blocks = (PIECE / elements).max(1);

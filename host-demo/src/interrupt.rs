@@ -62,7 +62,7 @@ fn watch_signals() -> std::io::Result<()> {
     Ok(())
 }
 
-/// Whether the process was started with a signal ignored. Linux lists these; elsewhere none is known.
+/// Returns true if the process was started with the signal ignored. Only Linux tells; elsewhere the answer is false.
 #[cfg(unix)]
 fn is_ignored(kind: tokio::signal::unix::SignalKind) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

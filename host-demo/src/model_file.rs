@@ -24,7 +24,7 @@ static TRANSLATOR: &[u8] = include_bytes!("../models/translator.gguf");
 pub struct ModelFile {
     name: String,
     bytes: Bytes,
-    /// Whether all weights are to be checked.
+    /// True if all weights are checked for NaN and infinity.
     check: bool,
 }
 

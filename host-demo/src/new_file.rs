@@ -13,8 +13,8 @@ use crate::interrupt;
 /// Size of the write buffer.
 const BUFFER: usize = 1 << 20;
 
-/// A file that is being written. Nothing changes at its path before [`finish`](Self::finish). The bytes go to a
-/// temporary file in the same directory, so the old file may be read meanwhile. Devices and pipes are written
+/// A file that is being written. The bytes go to a temporary file in the same directory, which replaces the old file in
+/// [`finish`](Self::finish). The old file may be read until then. Devices and pipes are written
 /// directly, and symbolic links are kept.
 pub struct NewFile {
     /// The path as the user gave it, for messages.

@@ -15,7 +15,7 @@ pub(crate) struct Wkv<'a> {
     pub key: &'a [f32],
     pub value: &'a [f32],
     /// The key whose value is read from the state, of length 1, and the key under which that value is subtracted.
-    /// Both are empty for RWKV-6.
+    /// RWKV-6 has neither: both are empty.
     pub removal: &'a [f32],
     pub replace: &'a [f32],
     /// The factors on a token's own key in RWKV-6, `keys` little-endian f32; empty for RWKV-7.

@@ -239,7 +239,7 @@ impl<'a> Vocab<'a> {
         self.tokens.len()
     }
 
-    /// Whether a space is added before `text`.
+    /// Returns true if a space is added before `text`.
     pub fn prefixes(&self, text: &[u8]) -> bool {
         self.add_space_prefix && !(self.prefix_if_absent && text.first() == Some(&b' '))
     }

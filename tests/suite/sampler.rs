@@ -25,7 +25,7 @@ fn sample(
     }
     let mut logits = logits.to_vec();
     let token = sampler.sample(&mut logits, rng);
-    // Nothing to choose from: tests below tell it by an id that no vocabulary has.
+    // Errors become ids that no vocabulary has.
     let token = match token {
         Err(Error::NoTokenAllowed) => NONE,
         Err(Error::NotNumbers) => NO_NUMBERS,

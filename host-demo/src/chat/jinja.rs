@@ -5,7 +5,7 @@ use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Value, ValueKind};
 use minijinja::{Environment, ErrorKind, context};
 
-use super::{python, source};
+use super::{filters, source, values};
 
 /// Maximum number of steps of a template; generated text counts by its length. A long conversation takes some hundred
 /// thousand steps.
@@ -102,16 +102,16 @@ fn environment(fuel: u64) -> Environment<'static> {
     environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build().unwrap_or_default());
     environment.set_fuel(Some(fuel));
     environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
-    python::add_to(&mut environment);
-    environment.add_function(source::EACH, python::each);
-    environment.add_function(source::ADD, python::add_markup);
-    environment.add_filter(source::FLAT, python::flat);
-    environment.add_filter(source::PERCENT, python::percent);
+    filters::add_to(&mut environment);
+    environment.add_function(source::EACH, values::each);
+    environment.add_function(source::ADD, values::add_markup);
+    environment.add_filter(source::FLAT, values::flat);
+    environment.add_filter(source::PERCENT, filters::percent);
     environment.add_function(RAISED, |message: &Value| -> Result<Value, minijinja::Error> {
-        Err(python::invalid(python::string(message)))
+        Err(values::invalid(values::string(message)))
     });
     environment.add_function("strftime_now", |format: &str| {
-        jiff::fmt::strtime::format(format, &jiff::Zoned::now()).map_err(|error| python::invalid(error.to_string()))
+        jiff::fmt::strtime::format(format, &jiff::Zoned::now()).map_err(|error| values::invalid(error.to_string()))
     });
     environment
 }

@@ -3,7 +3,7 @@
 use minijinja::value::{Kwargs, Tuple, Value, ValueKind, from_args};
 use minijinja::{Error, State};
 
-use super::python::{invalid, string};
+use super::values::{invalid, string};
 use super::visits;
 
 /// Maximum width of padded text.

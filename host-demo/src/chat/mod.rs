@@ -2,16 +2,18 @@
 
 mod conversation;
 pub mod dialect;
+mod filters;
 mod guard;
 mod jinja;
 mod lines;
 mod methods;
-mod python;
 mod render;
 mod screen;
 mod source;
 mod story;
 mod talk;
+mod to_json;
+mod values;
 mod visits;
 
 pub use conversation::Style;

@@ -9,8 +9,8 @@ use std::ops::Range;
 use minijinja::value::{Value, ValueKind};
 use minijinja::{Environment, Error, State};
 
-use super::python::{flat, is_generator};
 use super::source::{self, may_be_list, operand_end, pair_is};
+use super::values::{flat, is_generator};
 
 /// Elements for one unit of fuel.
 const ELEMENTS: u64 = 2;
@@ -94,15 +94,15 @@ pub fn pay(state: &State<'_, '_>, value: &Value) -> Result<(), Error> {
             state.consume_fuel(unpaid / ELEMENTS)?;
             unpaid = 0;
             if total > MOST_ELEMENTS {
-                return Err(super::python::invalid(format!("a value has more than {MOST_ELEMENTS} elements")));
+                return Err(super::values::invalid(format!("a value has more than {MOST_ELEMENTS} elements")));
             }
         }
     }
     state.consume_fuel(unpaid / ELEMENTS)
 }
 
-/// Where operands of `tag` end that are visited: before comparisons, filters, `~`, and at the end of arguments and items;
-/// and to the right of `in` and `~`.
+/// Returns the ends of the operands of `tag` that are visited: operands before comparisons, filters and `~`, operands to the
+/// right of `in` and `~`, arguments, and items.
 pub fn visited(tag: &str, words: &[Range<usize>], closing: &[usize]) -> Vec<usize> {
     let word = |at: usize| words.get(at).map_or("", |range| &tag[range.clone()]);
     let first = word(0);
@@ -149,7 +149,7 @@ fn bound(first: &str, tag: &str, words: &[Range<usize>], closing: &[usize]) -> u
     at + 1
 }
 
-/// Whether an operand that may hold others ends with `word`.
+/// Returns true if an operand that may contain others ends with `word`.
 fn is_operand(word: &str) -> bool {
     let constant = matches!(word, "true" | "false" | "none" | "True" | "False" | "None" | "recursive");
     word == "}" || (may_be_list(word) && !constant)
@@ -174,7 +174,7 @@ fn starts<'t>(word: &dyn Fn(usize) -> &'t str, closing: &[usize]) -> Vec<usize> 
     starts
 }
 
-/// Whether the operand that starts at `start` is a test or its argument: `x is string`, `x is not eq y`, `x is
+/// Returns true if the operand that starts at `start` is a test or its argument: `x is string`, `x is not eq y`, `x is
 /// divisibleby(3)`.
 fn is_test<'t>(word: &dyn Fn(usize) -> &'t str, start: usize) -> bool {
     let is = |at: Option<usize>| {

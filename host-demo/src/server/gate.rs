@@ -1,8 +1,8 @@
 //! Refuses requests that a web page from elsewhere makes a browser send.
 //!
-//! A server on loopback has no key, because it is meant for this machine. A browser on this machine also runs the pages
-//! of others. Such a page can send a request without reading the answer, or read it once its own name leads to this
-//! machine (DNS rebinding).
+//! A server on loopback has no key, because only this machine reaches it. But a browser on this machine runs web pages of
+//! other sites. A page can send a request without reading the answer. It can also read the answer if its own host name
+//! resolves to this machine (DNS rebinding).
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use super::error::ApiError;
 
 /// The hosts and origins that requests may name.
 pub struct Gate {
-    /// Whether only this machine reaches the server.
+    /// True if only this machine reaches the server.
     is_local: bool,
     /// The name that the server was given.
     host: String,
@@ -61,7 +61,7 @@ impl Gate {
         Ok(())
     }
 
-    /// Whether `host`, perhaps with a port, is a name of this machine that nobody else can give.
+    /// Returns true if `host`, perhaps with a port, is a name of this machine that no DNS server can redirect.
     fn is_own(&self, host: &str) -> bool {
         let name = match host.rsplit_once(':') {
             Some((name, port)) if port.bytes().all(|digit| digit.is_ascii_digit()) => name,

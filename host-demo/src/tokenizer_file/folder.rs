@@ -119,7 +119,7 @@ fn read(wanted: &Wanted<'_>, path: &Path, folder: &Path, file: &[u8], header: &m
         }
     };
     adjust(wanted, &mut vocabulary);
-    // Where llama.cpp's default is another token.
+    // Written only if llama.cpp's default is another token.
     let default = if vocabulary.keys.contains(&("model", Meta::from("t5"))) { 2 } else { 0 };
     let unknown = vocabulary.tokens.iter().find(|(_, token)| token.kind == UNKNOWN).map(|(id, _)| *id);
     if let Some(unknown) = unknown.filter(|id| *id != default)

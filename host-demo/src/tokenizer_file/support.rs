@@ -1,11 +1,11 @@
-//! What a `tokenizer.json` asks for that a vocabulary in a GGUF file cannot say: refused by name.
+//! Refuses settings of a `tokenizer.json` that a GGUF vocabulary cannot express.
 
 use anyhow::{Result, bail};
 use serde_json::Value;
 
 use super::json::{is_byte_level, list};
 
-/// Refuses what would give other ids. What changes few texts becomes a line in `notes`.
+/// Refuses settings that would give other ids. A setting that changes few texts becomes a line in `notes`.
 pub fn check(json: &Value, notes: &mut Vec<String>) -> Result<()> {
     added(json)?;
     let mut normalizers = Vec::new();

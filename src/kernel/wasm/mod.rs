@@ -1,5 +1,5 @@
-//! WebAssembly with 128-bit vectors, if the module is compiled for them. Nothing is detected at run time, because an
-//! engine without vectors rejects the module.
+//! WebAssembly with 128-bit vectors, if the module is compiled for them. There is no
+//! detection at run time: an engine without vectors rejects the module.
 
 mod blocks;
 mod bytes;

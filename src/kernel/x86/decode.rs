@@ -219,8 +219,8 @@ impl<D: Dot, F: Format> Rows<D, F> {
         }
     }
 
-    /// Formats that [`wide`] has a kernel for. Nothing is prefetched into the first-level cache, because whole models
-    /// do not gain from it here.
+    /// Formats that [`wide`] has a kernel for. It does not prefetch into the first-level cache, because whole models did
+    /// not become faster.
     #[inline(always)]
     unsafe fn wide(rows: &EightRows, x: Row<'_>) -> __m256 {
         // SAFETY: the caller promises AVX-512 with VNNI, and eight rows as long as `x`.
