@@ -146,6 +146,12 @@ pub enum Error {
         /// Size of the file in bytes.
         file: u64,
     },
+    /// A tensor's bytes do not have the hash that the file gives for them.
+    #[cfg(feature = "verify")]
+    DamagedTensor {
+        /// The tensor.
+        tensor: Name,
+    },
     // --- the model ----------------------------------------------------------------------------
     /// A required metadata key is missing.
     MissingKey {
@@ -417,6 +423,8 @@ impl Error {
             | TensorBlock { .. }
             | TensorOffset { .. }
             | TensorData { .. } => ErrorKind::File,
+            #[cfg(feature = "verify")]
+            DamagedTensor { .. } => ErrorKind::File,
             MissingKey { .. }
             | KeyType { .. }
             | KeyValue { .. }

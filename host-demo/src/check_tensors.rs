@@ -1,4 +1,5 @@
-//! `--check-tensors`: looks for values that are not finite in the weights of a model.
+//! `--check-tensors` and `inspect --verify`: look for values that are not finite in the weights of a model, and for
+//! bytes that do not match the hashes in its file.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -12,12 +13,38 @@ use crate::workers;
 /// Elements that a thread decodes at a time.
 const PIECE: usize = 1 << 16;
 
-/// Decodes every tensor on all cores.
+/// Bytes hashed at a time.
+const STEP: usize = 1 << 20;
+
+/// Compares every tensor with its hash. Returns false if the file has no hashes.
 ///
 /// # Errors
 ///
-/// Names the first tensor with NaN or infinity.
+/// Names the first tensor that is damaged, and counts the others.
+pub fn verify(gguf: &Gguf<'_>) -> Result<bool> {
+    let Some(mut verify) = gguf.verify()? else { return Ok(false) };
+    let mut errors = Vec::new();
+    loop {
+        match verify.step(STEP) {
+            Ok(true) => {}
+            Ok(false) => break,
+            Err(error) => errors.push(error),
+        }
+    }
+    match errors[..] {
+        [] => Ok(true),
+        [error] => Err(error.into()),
+        [error, ..] => bail!("{error} ({} of {} tensors are damaged)", errors.len(), gguf.tensor_count()),
+    }
+}
+
+/// Decodes every tensor on all cores, after a comparison with the hashes if the file has them.
+///
+/// # Errors
+///
+/// Names the first tensor that is damaged, or that has NaN or infinity.
 pub fn check(gguf: &Gguf<'_>) -> Result<()> {
+    verify(gguf)?;
     let tensors: Vec<Tensor<'_>> = gguf.tensors().collect();
     let (next, first) = (AtomicUsize::new(0), AtomicUsize::new(usize::MAX));
     thread::scope(|scope| {

@@ -1,7 +1,8 @@
-//! Writing GGUF files: metadata and the tensor directory first, then the tensors' bytes as they come.
+//! Writing GGUF files: metadata and the tensor directory first, then the tensors' bytes as they come, then the hashes
+//! of the tensors into the metadata.
 //!
 //! ```
-//! use std::io::Write;
+//! use std::io::{Cursor, Write};
 //!
 //! use arenite::Gguf;
 //! use arenite::quant::TensorType;
@@ -13,24 +14,25 @@
 //! header.tensor("token_embd.weight", &[4, 3], TensorType::F32)?;
 //! header.tensor("output_norm.weight", &[4], TensorType::F32)?;
 //!
-//! let mut tensors = header.write(Vec::new())?; // or a file
+//! let mut tensors = header.write(Cursor::new(Vec::new()))?; // or a file
 //! // The bytes of all tensors in order, in pieces of any size; padding is put between them.
 //! for weight in 0..16u8 {
 //!     tensors.write_all(&f32::from(weight).to_le_bytes())?;
 //! }
-//! let file = tensors.finish()?;
+//! let file = tensors.finish()?.into_inner();
 //!
 //! let gguf = Gguf::parse(&file)?;
 //! assert_eq!(gguf.architecture()?, "llama");
 //! assert_eq!(gguf.tensors().map(|tensor| tensor.data.len()).collect::<Vec<_>>(), [48, 16]);
+//! assert!(gguf.verify()?.is_some()); // it has a hash of each tensor
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
 use std::collections::{HashMap, HashSet};
-use std::io::{self, Write};
+use std::io::{self, Seek, SeekFrom, Write};
 
 use anyhow::{Context, Result, bail, ensure};
-use arenite::gguf::{Array, Value, ValueType};
+use arenite::gguf::{Array, HASHES_KEY, Value, ValueType, Xxh64};
 use arenite::quant::TensorType;
 
 /// An encoded metadata value: the type's number, then the value's bytes. `From` converts a Rust value of the same
@@ -195,8 +197,12 @@ impl Header {
         Self { keys: vec![], tensors: vec![], key_at: HashMap::new(), tensor_names: HashSet::new(), alignment: 32 }
     }
 
-    /// Sets a key. A key that exists keeps its position.
+    /// Sets a key. A key that exists keeps its position. [`HASHES_KEY`] is ignored: [`write`](Self::write) sets it, so
+    /// that a copy of another file's keys leaves no hash of other data.
     pub fn set(&mut self, key: &str, value: impl Into<Meta>) {
+        if key == HASHES_KEY {
+            return;
+        }
         let value = value.into();
         match self.key_at.get(key).and_then(|at| self.keys.get_mut(*at)) {
             Some((_, old)) => *old = value,
@@ -248,19 +254,29 @@ impl Header {
         Ok(bytes)
     }
 
-    /// Writes the header to `out`. The returned writer takes the tensors' bytes.
+    /// Writes the header to `out`. The returned writer takes the tensors' bytes, and stores their hashes in the header
+    /// when it is finished. If `out` cannot seek, as a pipe, the file has no hashes.
     ///
     /// # Errors
     ///
     /// Errors of `out`, and an error if all tensors together are larger than any file.
-    pub fn write<W: Write>(&self, out: W) -> Result<Tensors<W>> {
+    pub fn write<W: Write + Seek>(&self, mut out: W) -> Result<Tensors<W>> {
+        let start = if self.tensors.is_empty() { None } else { out.stream_position().ok() };
         let mut bytes = b"GGUF\x03\0\0\0".to_vec();
         bytes.extend((self.tensors.len() as u64).to_le_bytes());
-        bytes.extend((self.keys.len() as u64).to_le_bytes());
+        bytes.extend((self.keys.len() as u64 + u64::from(start.is_some())).to_le_bytes());
         for (key, Meta(value)) in &self.keys {
             put_string(&mut bytes, key.as_bytes());
             bytes.extend(value);
         }
+        let hashes = start.map(|start| {
+            put_string(&mut bytes, HASHES_KEY.as_bytes());
+            let mut hashes = vec![0u64; self.tensors.len() + 1];
+            bytes.extend(Meta::array(hashes.iter().copied()).0);
+            hashes.clear();
+            hashes.push(self.directory_hash());
+            (start + bytes.len() as u64 - 8 * (self.tensors.len() as u64 + 1), hashes)
+        });
         let mut offset = 0u64;
         for tensor in &self.tensors {
             put_string(&mut bytes, tensor.name.as_bytes());
@@ -279,11 +295,23 @@ impl Header {
             sizes: self.tensors.iter().rev().map(|tensor| tensor.bytes).collect(),
             left: 0,
             at: 0,
+            hash: None,
+            hashes,
         };
         tensors.put(&bytes)?;
         tensors.pad()?;
         tensors.next()?;
         Ok(tensors)
+    }
+
+    /// Element 0 of the hashes.
+    fn directory_hash(&self) -> u64 {
+        let mut hash = Xxh64::new();
+        for tensor in &self.tensors {
+            let dims = std::array::from_fn(|i| tensor.dims.get(i).copied().unwrap_or(1));
+            hash.describe(&tensor.name, dims, tensor.kind as u32);
+        }
+        hash.finish()
     }
 }
 
@@ -298,10 +326,14 @@ pub struct Tensors<W> {
     left: u64,
     /// Position in the file.
     at: u64,
+    /// Hash of the current tensor's bytes so far.
+    hash: Option<Xxh64>,
+    /// Position of the hashes in `out`, and the finished ones.
+    hashes: Option<(u64, Vec<u64>)>,
 }
 
-impl<W: Write> Tensors<W> {
-    /// Returns the finished file.
+impl<W: Write + Seek> Tensors<W> {
+    /// Writes the hashes. Returns the finished file.
     ///
     /// # Errors
     ///
@@ -309,10 +341,17 @@ impl<W: Write> Tensors<W> {
     pub fn finish(mut self) -> Result<W> {
         let missing = self.left + self.sizes.iter().sum::<u64>();
         ensure!(missing == 0, "{missing} bytes of tensors were not written");
+        if let Some((at, hashes)) = &self.hashes {
+            self.out.seek(SeekFrom::Start(*at))?;
+            self.out.write_all(&hashes.iter().flat_map(|hash| hash.to_le_bytes()).collect::<Vec<_>>())?;
+            self.out.seek(SeekFrom::End(0))?;
+        }
         self.out.flush()?;
         Ok(self.out)
     }
+}
 
+impl<W: Write> Tensors<W> {
     /// Number of bytes written to the file so far.
     pub fn written(&self) -> u64 {
         self.at
@@ -332,9 +371,12 @@ impl<W: Write> Tensors<W> {
     /// Moves on to the next tensor that has bytes once the current one is complete.
     fn next(&mut self) -> io::Result<()> {
         while self.left == 0 {
+            if let (Some(hash), Some((_, hashes))) = (self.hash.take(), &mut self.hashes) {
+                hashes.push(hash.finish());
+            }
             self.pad()?;
             match self.sizes.pop() {
-                Some(size) => self.left = size,
+                Some(size) => (self.left, self.hash) = (size, Some(Xxh64::new())),
                 None => break,
             }
         }
@@ -348,7 +390,11 @@ impl<W: Write> Write for Tensors<W> {
         if count == 0 && !bytes.is_empty() {
             return Err(io::Error::other("more bytes were written than the tensors have"));
         }
-        self.put(bytes.get(..count).unwrap_or_default())?;
+        let bytes = bytes.get(..count).unwrap_or_default();
+        self.put(bytes)?;
+        if let Some(hash) = &mut self.hash {
+            hash.update(bytes);
+        }
         self.left -= count as u64;
         self.next()?;
         Ok(count)
@@ -361,6 +407,8 @@ impl<W: Write> Write for Tensors<W> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Cursor;
+
     use super::*;
     use arenite::Gguf;
 
@@ -393,10 +441,10 @@ mod tests {
         assert!(header.tensor("c", &[], TensorType::F32).is_err());
 
         let data: Vec<u8> = (0..80).collect();
-        let mut tensors = header.write(Vec::new()).unwrap();
+        let mut tensors = header.write(Cursor::new(Vec::new())).unwrap();
         data.chunks(7).for_each(|piece| tensors.write_all(piece).unwrap());
         assert!(tensors.write_all(&[0]).is_err());
-        let file = tensors.finish().unwrap();
+        let file = tensors.finish().unwrap().into_inner();
 
         let gguf = Gguf::parse(&file).unwrap();
         assert_eq!(gguf.alignment(), 64);
@@ -415,7 +463,7 @@ mod tests {
     fn missing_bytes_are_noticed() {
         let mut header = Header::new();
         header.tensor("a", &[4], TensorType::F32).unwrap();
-        let mut tensors = header.write(Vec::new()).unwrap();
+        let mut tensors = header.write(Cursor::new(Vec::new())).unwrap();
         tensors.write_all(&[0; 15]).unwrap();
         assert!(tensors.finish().is_err());
     }

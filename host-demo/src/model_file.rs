@@ -1,6 +1,7 @@
 //! Opens models: a mapped file, a file converted in memory, or a model built into the binary.
 
 use std::fs::File;
+use std::io::Cursor;
 use std::ops::Deref;
 use std::path::Path;
 
@@ -204,9 +205,9 @@ fn converted(path: &Path, checkpoint: &[u8], tokenizer: Option<&Path>) -> Result
     let name = path.file_stem().unwrap_or_default().to_string_lossy();
     let converted = llama2c::Converted::new(&name, checkpoint, &vocabulary, llama2c::Int8::Kept)?;
     converted.notes.iter().for_each(note);
-    let mut bytes = Vec::with_capacity(checkpoint.len() + vocabulary.len() + (1 << 16));
+    let mut bytes = Cursor::new(Vec::with_capacity(checkpoint.len() + vocabulary.len() + (1 << 16)));
     converted.write(&mut bytes)?;
-    Ok(bytes)
+    Ok(bytes.into_inner())
 }
 
 /// Maps a file. Pages are read on first use and stay in the page cache.

@@ -1,7 +1,7 @@
 //! Writes files atomically: a path has either all of the new contents or the old ones.
 
 use std::fs::{self, File, Metadata};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -40,6 +40,16 @@ impl Write for To {
         match self {
             Self::Beside(file, ..) => file.as_file().flush(),
             Self::Through(file) => file.flush(),
+        }
+    }
+}
+
+/// Devices and pipes cannot seek.
+impl Seek for To {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        match self {
+            Self::Beside(file, ..) => file.as_file().seek(to),
+            Self::Through(_) => Err(io::ErrorKind::NotSeekable.into()),
         }
     }
 }
@@ -93,6 +103,12 @@ impl Write for NewFile {
 
     fn flush(&mut self) -> io::Result<()> {
         self.to.flush()
+    }
+}
+
+impl Seek for NewFile {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.to.seek(to)
     }
 }
 

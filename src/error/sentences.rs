@@ -63,6 +63,8 @@ sentences! {
     TensorBlock { tensor, row, block } => "the rows of the tensor {} have {} elements, not a multiple of the block length {}: quantize the model again", Name(tensor), Number(row), Small(block);
     TensorOffset { tensor, found, expected } => "the tensor {} starts at byte {} of the tensor data but must start at {}, right after the previous tensor: the file is damaged", Name(tensor), Number(found), Number(expected);
     TensorData { tensor, offset, size, file } => "the tensor {} takes {} bytes from byte {} of the tensor data, beyond the end of the file of {} bytes: it is cut short; fetch it again", Name(tensor), Number(size), Number(offset), Number(file);
+    #[cfg(feature = "verify")]
+    DamagedTensor { tensor } => "the data of the tensor {} is damaged, as its hash shows: fetch the file or write the flash again", Name(tensor);
     MissingKey { key } => "the metadata key {} is missing: the file cannot be run without it", Name(key);
     KeyType { key, expected } => "the metadata key {} must hold {}", Name(key), Text(expected);
     KeyValue { key, why } => "the metadata key {} {}", Name(key), Text(why);

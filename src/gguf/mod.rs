@@ -26,11 +26,19 @@ mod names;
 mod reader;
 mod tensors;
 mod value;
+#[cfg(feature = "verify")]
+mod verify;
+#[cfg(feature = "verify")]
+mod xxh64;
 
 pub use metadata::Keys;
 pub(crate) use reader::equal;
 pub use tensors::{Tensor, Tensors};
 pub use value::{Array, Strings, Value, ValueType};
+#[cfg(feature = "verify")]
+pub use verify::{HASHES_KEY, Verify};
+#[cfg(feature = "verify")]
+pub use xxh64::Xxh64;
 
 use core::fmt;
 

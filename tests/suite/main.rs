@@ -22,4 +22,5 @@ mod sizes;
 mod snapshot;
 mod split;
 mod tokenizer;
+mod verify;
 mod vocabularies;

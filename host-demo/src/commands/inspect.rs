@@ -10,6 +10,7 @@ use arenite::quant::decode_row;
 use serde::Serialize;
 use serde_json::{Value as Json, json};
 
+use crate::check_tensors;
 use crate::cli::ModelArgs;
 use crate::model_file::{ModelFile, Source};
 use crate::new_file::NewFile;
@@ -21,6 +22,7 @@ use crate::output::{Bytes, Out, note};
 #[command(after_help = "Examples:
   arenite inspect model.gguf
   arenite inspect --json model.gguf
+  arenite inspect model.gguf --verify
   arenite inspect model.gguf --tensor blk.0.attn_q.weight -o q.npy
 
 The text output shows shapes as rows x columns; JSON has the file's order, columns first.")]
@@ -32,6 +34,10 @@ pub struct Args {
     /// Print one JSON object
     #[arg(long, conflicts_with = "tensor")]
     json: bool,
+
+    /// Compare the tensor data with the hashes in the file; exit code 1 if it is damaged or has no hashes
+    #[arg(long, conflicts_with_all = ["json", "tensor"])]
+    verify: bool,
 
     /// Write this tensor's values to -o as 32-bit floats
     #[arg(long, value_name = "NAME", requires = "output")]
@@ -64,6 +70,16 @@ pub fn run(args: &Args, model: &ModelArgs) -> Result<()> {
     let gguf = file.parse()?;
     if let (Some(name), Some(path)) = (&args.tensor, &args.output) {
         return save(&gguf, name, path).with_context(|| file.name().to_string());
+    }
+    if args.verify {
+        ensure!(
+            check_tensors::verify(&gguf).with_context(|| file.name().to_string())?,
+            "{} has no hashes to compare with: `arenite pack` writes them, and so do `quantize` and `convert`",
+            file.name()
+        );
+        let bytes = Bytes(gguf.tensors().map(|tensor| tensor.data.len()).sum());
+        writeln!(Out::lock(), "{}: all {} tensors, {bytes}, match their hashes", file.name(), gguf.tensor_count())?;
+        return Ok(());
     }
     let mut totals = BTreeMap::<String, Total>::new();
     for tensor in gguf.tensors() {

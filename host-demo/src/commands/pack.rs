@@ -1,10 +1,10 @@
 //! `arenite pack`: prepares a GGUF file for a device.
 
-use std::io::Write;
+use std::io::{Cursor, Write};
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use arenite::gguf::{Gguf, Tensor, Value};
+use arenite::gguf::{Gguf, HASHES_KEY, Tensor, Value};
 use arenite::model::is_ignored;
 use arenite::tokenizer::{INDEX_KEY, Tokenizer};
 
@@ -14,7 +14,7 @@ use crate::model_file::ModelFile;
 use crate::new_file::write_file;
 use crate::output::{Bytes, note};
 
-/// Prepare a model for a device: store the tokenizer's index, drop unused keys, align tensors for flash
+/// Prepare a model for a device: store the tokenizer's index and hashes of the tensors, drop unused keys, align tensors for flash
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Keeps the keys general.architecture, name, license, file_type and quantization_version, \
 the architecture's keys (such as llama.*), and tokenizer.ggml.*. Drops all other keys, such as chat templates and \
@@ -66,7 +66,7 @@ pub fn run(args: &Args) -> Result<()> {
     kept.iter().for_each(|&(key, value)| header.set(key, value));
     header.align(args.align)?;
     // The index is built from the vocabulary of the new file.
-    let vocabulary = header.write(Vec::new())?.finish()?;
+    let vocabulary = header.write(Cursor::new(Vec::new()))?.finish()?.into_inner();
     let index = index(&Gguf::parse(&vocabulary)?).with_context(name)?;
     if let Some(index) = &index {
         header.set(INDEX_KEY, Meta::array(index.iter().copied()));
@@ -90,7 +90,7 @@ pub fn run(args: &Args) -> Result<()> {
         None => note("added    no index: the file has no tokenizer"),
     }
     let names = dropped.iter().map(|(key, _)| *key).chain(unread.iter().map(|tensor| tensor.name));
-    let names: Vec<&str> = names.filter(|key| *key != INDEX_KEY).collect();
+    let names: Vec<&str> = names.filter(|key| ![INDEX_KEY, HASHES_KEY].contains(key)).collect();
     note(format_args!("dropped  {}", if names.is_empty() { "nothing".to_owned() } else { names.join(", ") }));
     let (before, after) = (Bytes(file.len()), Bytes(written as usize));
     note(format_args!("wrote    {}: {after}, before {before}", args.output.display()));

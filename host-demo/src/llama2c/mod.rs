@@ -6,7 +6,7 @@
 mod checkpoint;
 pub mod vocabulary;
 
-use std::io::Write;
+use std::io::{Seek, Write};
 
 use anyhow::{Context, Result};
 
@@ -70,7 +70,7 @@ impl<'s> Converted<'s> {
     }
 
     /// Writes the GGUF file.
-    pub fn write(&self, out: impl Write) -> Result<()> {
+    pub fn write(&self, out: impl Write + Seek) -> Result<()> {
         let mut data = self.header.write(out)?;
         for tensor in &self.tensors {
             data.write_all(&tensor.bytes)?;

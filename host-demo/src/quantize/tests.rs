@@ -1,7 +1,7 @@
 //! Compares rows and models with llama.cpp's results in tables made by `tests/quantize/make.py`.
 
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::io::{Cursor, Write};
 
 use arenite::Gguf;
 use arenite::quant::TensorType;
@@ -117,9 +117,9 @@ fn write(model: Model) -> Vec<u8> {
     for (name, dims) in tensors(model) {
         bytes += header.tensor(&name, &dims, TensorType::F32).unwrap();
     }
-    let mut data = header.write(Vec::new()).unwrap();
+    let mut data = header.write(Cursor::new(Vec::new())).unwrap();
     data.write_all(&vec![0; bytes as usize]).unwrap();
-    data.finish().unwrap()
+    data.finish().unwrap().into_inner()
 }
 
 /// The types of all tensors in the table's notation.
@@ -211,9 +211,9 @@ fn weights_that_are_too_large_for_a_type_are_said() {
     let mut header = Header::new();
     header.set("general.architecture", "llama");
     header.tensor("blk.0.ffn_up.weight", &[256, 2], TensorType::F32).unwrap();
-    let mut file = header.write(Vec::new()).unwrap();
+    let mut file = header.write(Cursor::new(Vec::new())).unwrap();
     (0..512).for_each(|i| file.write_all(&if i == 300 { 3e38f32 } else { 0.5 }.to_le_bytes()).unwrap());
-    let file = file.finish().unwrap();
+    let file = file.finish().unwrap().into_inner();
     let gguf = Gguf::parse(&file).unwrap();
     for mix in [Mix::F16, Mix::Q8_0, Mix::Q4_1, Mix::Q3_K_M, Mix::Q4_K_M, Mix::Q6_K, Mix::IQ4_NL, Mix::IQ4_XS] {
         let changes = changes(&gguf, mix, &TypeOptions::default(), None, false).unwrap();

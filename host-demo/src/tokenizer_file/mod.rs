@@ -8,7 +8,7 @@ mod special;
 mod support;
 
 use std::collections::{BTreeMap, HashMap};
-use std::io::Write;
+use std::io::{Cursor, Seek, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
@@ -86,9 +86,9 @@ impl Vocabulary {
 
 /// Returns a copy of the model `gguf` with its vocabulary replaced by the file `tokenizer`.
 pub fn with_tokenizer(gguf: &Gguf<'_>, tokenizer: &Path) -> Result<Vec<u8>> {
-    let mut bytes = Vec::new();
+    let mut bytes = Cursor::new(Vec::new());
     write(gguf, &header_with(gguf, tokenizer)?, &mut bytes)?;
-    Ok(bytes)
+    Ok(bytes.into_inner())
 }
 
 /// The header of [`with_tokenizer`]'s file.
@@ -114,7 +114,7 @@ pub fn header_with(gguf: &Gguf<'_>, tokenizer: &Path) -> Result<Header> {
 }
 
 /// Writes the tensors of `gguf` after that header.
-pub fn write(gguf: &Gguf<'_>, header: &Header, out: impl Write) -> Result<()> {
+pub fn write(gguf: &Gguf<'_>, header: &Header, out: impl Write + Seek) -> Result<()> {
     let mut data = header.write(out)?;
     gguf.tensors().try_for_each(|tensor| data.write_all(tensor.data))?;
     data.finish().map(|_| ())

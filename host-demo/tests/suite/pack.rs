@@ -129,3 +129,45 @@ fn packing_that_cannot_be() {
     assert!(!Path::new(out).exists());
     assert_eq!(arenite(&["pack", file]).status.code(), Some(2));
 }
+
+/// Writes a copy of `file` with a change from byte `at` on.
+fn damaged(file: &Path, at: usize, change: impl Fn(&mut [u8])) -> PathBuf {
+    let mut bytes = std::fs::read(file).unwrap();
+    change(&mut bytes[at..]);
+    let out = file.with_file_name("damaged.gguf");
+    std::fs::write(&out, bytes).unwrap();
+    out
+}
+
+#[test]
+fn a_wrong_byte_names_its_tensor() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = committed("tests/fixtures/llama_mha/F16.gguf");
+    let quantized = directory.path().join("quantized.gguf");
+    stdout(&["quantize", path(&file), path(&quantized), "Q8_0"]);
+    for file in [packed(&file, directory.path()).0, quantized] {
+        let whole = stdout(&["inspect", path(&file), "--verify"]);
+        assert!(whole.contains("all 30 tensors") && whole.ends_with("match their hashes\n"), "{whole}");
+        let tensors = json(&["inspect", "--json", path(&file)])["tensors"].clone();
+        for tensor in tensors.as_array().unwrap() {
+            let (start, bytes) = (tensor["offset"].as_u64().unwrap(), tensor["bytes"].as_u64().unwrap());
+            for (at, bit) in [(start, 1), (start + bytes / 2, 8), (start + bytes - 1, 128)] {
+                let damaged = damaged(&file, at as usize, |bytes| bytes[0] ^= bit);
+                let error = error(&["inspect", path(&damaged), "--verify"]);
+                assert!(error.contains(tensor["name"].as_str().unwrap()) && error.contains("is damaged"), "{error}");
+            }
+        }
+        // A flash that was not written to its end; every command finds it with `--check-tensors`.
+        let len = std::fs::metadata(&file).unwrap().len() as usize;
+        let damaged = damaged(&file, len - 5000, |bytes| bytes.fill(0xff));
+        assert!(error(&["inspect", path(&damaged), "--verify"]).contains("is damaged"));
+        assert!(error(&["generate", "-m", path(&damaged), "-p", "a", "--check-tensors"]).contains("is damaged"));
+    }
+    // Files of other programs have no hashes; files rewritten by them have those of other tensors.
+    assert!(error(&["inspect", path(&file), "--verify"]).contains("has no hashes"));
+    let packed = packed(&file, directory.path()).0;
+    let bytes = std::fs::read(&packed).unwrap();
+    let at = bytes.windows(18).position(|name| name == b"output_norm.weight").unwrap();
+    let renamed = damaged(&packed, at, |bytes| bytes[..6].copy_from_slice(b"OUTPUT"));
+    assert!(error(&["inspect", path(&renamed), "--verify"]).contains("hashes of other tensors"));
+}

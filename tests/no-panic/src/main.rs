@@ -202,6 +202,14 @@ entry!("inspect", (gguf: &Gguf<'_>, name: &str) -> u64 {
     gguf.fingerprint() ^ keys as u64 ^ tensors ^ gguf.tensor(name).map_or(0, |tensor| tensor.offset)
 });
 
+entry!("verify", (gguf: &Gguf<'static>) -> Result<u32, Error> {
+    let (Some(mut verify), mut steps) = (gguf.verify()?, 0) else { return Ok(0) };
+    while verify.step(4096)? {
+        steps += 1;
+    }
+    Ok(steps)
+});
+
 entry!("chat", (template: &str, talk: &[Message<'_>], out: &mut dyn Write) -> core::fmt::Result {
     let mut out = out;
     Format::detect(template).unwrap_or(Format::PLAIN).write(talk, &mut out)

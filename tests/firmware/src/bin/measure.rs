@@ -35,6 +35,12 @@ fn measure(plan: &mut Option<Plan>) -> Result<(), Error> {
     let stack = Stack::paint();
     let gguf = Gguf::parse(loaded())?;
     stack.report("parse");
+    // Before a device trusts its flash; the watchdog would be fed between the steps.
+    if let Some(mut verify) = gguf.verify()? {
+        while verify.step(4096)? {}
+        hprintln!("verified");
+    }
+    stack.report("verify");
     let model = Model::new(&gguf)?;
     stack.report("model");
     let (workspace, kv) = (WORKSPACE.take()?, KV.take()?);

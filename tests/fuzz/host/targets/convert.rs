@@ -44,9 +44,9 @@ fn llama2c(checkpoint: &files::Checkpoint, tokens: &files::Tokens, kept: bool, d
     let is_right = damage.iter().all(Damage::is_none) && checkpoint.is_right();
     match Converted::new("a", &model, &vocabulary, int8) {
         Ok(converted) => {
-            let mut file = vec![];
+            let mut file = std::io::Cursor::new(vec![]);
             converted.write(&mut file).expect("all bytes of all tensors");
-            assert!(opens(&file) || !is_right, "a right checkpoint does not open");
+            assert!(opens(file.get_ref()) || !is_right, "a right checkpoint does not open");
         }
         Err(error) => assert!(!is_right, "a right checkpoint: {error:#}"),
     }

@@ -1,0 +1,114 @@
+//! Proof that tensor data is whole: hashes in the metadata, checked in steps of bounded size.
+//!
+//! The key [`HASHES_KEY`] holds an array of `u64`. Element 0 is the hash of the tensor directory: of each tensor in file
+//! order its name, its four dimensions (`u64`, 1 where it has none) and its type's number (`u32`). The elements after it
+//! are the hashes of the tensors' data in the same order, without padding. Programs that do not know the key copy it
+//! when they rewrite a file; element 0 then tells a file with other tensors from a damaged one.
+//!
+//! The hash is [`Xxh64`]. llama.cpp's `llama-gguf-hash --xxh64` prints the same hash of each tensor, so files can be
+//! compared without this crate. It needs no table, takes about two instructions per byte on a Cortex-M, and has 64 bits:
+//! one wrong file in 2^64 passes. It is written out here, in 60 lines, because crates of it have `unsafe` code and paths
+//! that panic.
+
+use super::{Array, Gguf, Tensors, Value, ValueType, Xxh64};
+use crate::{Error, Name};
+
+/// Metadata key of the hashes, written by `arenite pack`.
+pub const HASHES_KEY: &str = "arenite.tensor_hashes";
+
+impl Xxh64 {
+    /// Appends a tensor's description, for element 0 of [`HASHES_KEY`]; `kind` is the number of its type.
+    pub fn describe(&mut self, name: &str, dims: [u64; 4], kind: u32) {
+        self.update(name.as_bytes());
+        dims.iter().for_each(|dim| self.update(&dim.to_le_bytes()));
+        self.update(&kind.to_le_bytes());
+    }
+}
+
+impl<'a> Gguf<'a> {
+    /// Starts to compare the tensor data with the hashes in the file; `None` if it has none.
+    ///
+    /// Parsing checks that all bytes are present, but does not read tensor data: a flash that was only half written, or
+    /// a flipped bit, gives wrong text without an error. A device that verifies a model once, before it trusts a new
+    /// partition, excludes that.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::KeyType`] if the hashes are not an array of `u64`. [`Error::KeyValue`] if they are those of other
+    /// tensors: another program has rewritten the file, or its directory is damaged.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let file = std::fs::read("tests/fixtures/hashes.gguf").unwrap();
+    /// let gguf = arenite::Gguf::parse(&file)?;
+    /// let mut verify = gguf.verify()?.expect("packed files have hashes");
+    /// while verify.step(4096)? {
+    ///     // feed the watchdog
+    /// }
+    /// # Ok::<(), arenite::Error>(())
+    /// ```
+    pub fn verify(&self) -> Result<Option<Verify<'a>>, Error> {
+        let Some(hashes) = self.array("", HASHES_KEY)? else { return Ok(None) };
+        let key = Name::new(HASHES_KEY.as_bytes());
+        if hashes.element() != ValueType::U64 {
+            return Err(Error::KeyType { key, expected: "an array of 64-bit unsigned integers" });
+        }
+        let mut directory = Xxh64::new();
+        for tensor in self.tensors() {
+            directory.describe(tensor.name, tensor.dims, tensor.kind as u32);
+        }
+        let is_own = matches!(hashes.get(0), Some(Value::U64(hash)) if hash == directory.finish());
+        if !is_own || hashes.len() as u64 != self.tensor_count().saturating_add(1) {
+            return Err(Error::KeyValue { key, why: "has the hashes of other tensors: pack the file again" });
+        }
+        let mut verify = Verify { tensors: self.tensors(), hashes, index: 0, name: "", rest: &[], hash: Xxh64::new() };
+        verify.advance();
+        Ok(Some(verify))
+    }
+}
+
+/// Compares tensor data with the hashes in the file, step by step. Made by [`Gguf::verify`].
+#[derive(Clone, Debug)]
+pub struct Verify<'a> {
+    tensors: Tensors<'a>,
+    hashes: Array<'a>,
+    /// Index of the current tensor's hash; after the last tensor, the number of hashes.
+    index: usize,
+    name: &'a str,
+    /// Bytes of the current tensor that are still to be hashed.
+    rest: &'a [u8],
+    hash: Xxh64,
+}
+
+impl Verify<'_> {
+    /// Hashes the next `bytes` bytes, or fewer at the end of a tensor, but at least one. Returns whether more are left.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::DamagedTensor`] after the last byte of a tensor with another hash. The next step goes on with the next
+    /// tensor.
+    pub fn step(&mut self, bytes: usize) -> Result<bool, Error> {
+        if self.index >= self.hashes.len() {
+            return Ok(false);
+        }
+        let (now, rest) = self.rest.split_at_checked(bytes.max(1)).unwrap_or((self.rest, &[]));
+        self.hash.update(now);
+        self.rest = rest;
+        if !rest.is_empty() {
+            return Ok(true);
+        }
+        let is_whole = matches!(self.hashes.get(self.index), Some(Value::U64(hash)) if hash == self.hash.finish());
+        let tensor = Name::new(self.name.as_bytes());
+        self.advance();
+        if is_whole { Ok(self.index < self.hashes.len()) } else { Err(Error::DamagedTensor { tensor }) }
+    }
+
+    /// Goes on to the next tensor.
+    fn advance(&mut self) {
+        self.index += 1;
+        if let Some(tensor) = self.tensors.next() {
+            (self.name, self.rest, self.hash) = (tensor.name, tensor.data, Xxh64::new());
+        }
+    }
+}
