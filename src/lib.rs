@@ -6,6 +6,7 @@
 //! - [`Plan`]: exact memory sizes, computable in `const`. [`Session`]: prefill, decode, rewind, save, restore, encode.
 //!   [`engine`]: several conversations per pass, forks. [`beam`]: beam search. [`speculation`]: speculative decoding.
 //! - [`tokenizer`]: text to token ids and back. [`sampler`]: logits to a token. [`grammar`]: constrained output.
+//! - [`Adapter`]: LoRA adapters, chosen by each context.
 //! - [`chat`]: well-known chat formats, from messages to a prompt.
 //! - [`Kernels`]: the same bits on every instruction set. [`workers`]: threads that the caller provides.
 //! - [`Error`]: the only error type.
@@ -28,6 +29,7 @@
 //! | `lenient` | files of every converter: keys without effect, other layouts of the same tensors |
 //! | `verify` | [`Gguf::verify`]: compares tensor data with hashes in the file |
 //! | `kv-f32`, `kv-f16`, `kv-q8_0`, `kv-q4_0` | types of the KV cache |
+//! | `lora` | adapters |
 //! | `bpe`, `unigram`, `wordpiece` | tokenizers (SentencePiece's BPE is always there) |
 //!
 //! These features are off by default:
@@ -45,6 +47,8 @@
 #[cfg(feature = "std")]
 extern crate std;
 
+#[cfg(feature = "lora")]
+mod adapter;
 pub mod beam;
 mod built;
 pub mod chat;
@@ -68,6 +72,8 @@ mod hash;
 mod session;
 mod sort;
 
+#[cfg(feature = "lora")]
+pub use adapter::Adapter;
 pub use engine::{Context, Engine, Inputs, Observer, Options, Pass, Plan, Profiler, Section, Stage, Work};
 pub use error::{Error, ErrorKind, Name};
 pub use gguf::Gguf;

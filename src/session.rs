@@ -2,6 +2,8 @@
 
 use core::ops::ControlFlow;
 
+#[cfg(feature = "lora")]
+use crate::adapter::Adapter;
 use crate::engine::{Context, Engine, Inputs, Observer, Plan, Profiler, Work};
 use crate::kernel::Kernels;
 use crate::model::Model;
@@ -82,6 +84,27 @@ impl<'m, 'w> Session<'m, 'w> {
     pub fn with_inputs(mut self, see: &'m Inputs<'m>) -> Self {
         self.engine = self.engine.with_inputs(see);
         self
+    }
+
+    /// Lets the session use `adapters`: see [`Engine::with_adapters`].
+    ///
+    /// # Errors
+    ///
+    /// Same as [`Engine::with_adapters`].
+    #[cfg(feature = "lora")]
+    pub fn with_adapters(mut self, adapters: &'m [Adapter<'m>]) -> Result<Self, Error> {
+        self.engine = self.engine.with_adapters(adapters)?;
+        Ok(self)
+    }
+
+    /// Chooses adapters and their scales, and restarts at position 0: see [`Engine::adapt`].
+    ///
+    /// # Errors
+    ///
+    /// Same as [`Engine::adapt`].
+    #[cfg(feature = "lora")]
+    pub fn adapt(&mut self, adapters: &[(usize, f32)]) -> Result<(), Error> {
+        self.engine.adapt(&mut self.context, adapters)
     }
 
     /// The engine and the context, for functions that take both: forks, several conversations per pass, beam search.

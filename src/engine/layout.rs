@@ -10,23 +10,26 @@ use crate::{Error, tri};
 
 /// Declares the parts of the workspace once and generates their element counts, the total size, and the split.
 macro_rules! pieces {
-    ($($(#[$doc:meta])* $name:ident: $type:ty,)*) => {
+    ($($(#[doc = $doc:literal])* $(#[cfg($cfg:meta)])? $name:ident: $type:ty,)*) => {
         /// Number of elements of each part of the workspace.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(crate) struct Layout {
-            $($(#[$doc])* pub $name: usize,)*
+            $($(#[doc = $doc])* $(#[cfg($cfg)])? pub $name: usize,)*
         }
 
         impl Layout {
             /// No elements.
-            pub const EMPTY: Self = Self { $($name: 0,)* };
+            pub const EMPTY: Self = Self { $($(#[cfg($cfg)])? $name: 0,)* };
 
             /// Size in bytes of all parts, each aligned.
             pub const fn bytes(&self) -> Result<usize, Error> {
                 let mut total = 0;
                 $(
+                    $(#[cfg($cfg)])?
+                    {
                     let bytes = tri!(product(&[self.$name, size_of::<$type>()]));
                     total = tri!(sum(total, Arena::padded(bytes)));
+                    }
                 )*
                 Ok(total)
             }
@@ -34,13 +37,13 @@ macro_rules! pieces {
 
         /// The parts of the workspace as slices.
         pub(crate) struct Pieces<'w> {
-            $($(#[$doc])* pub $name: &'w mut [$type],)*
+            $($(#[doc = $doc])* $(#[cfg($cfg)])? pub $name: &'w mut [$type],)*
         }
 
         impl<'w> Pieces<'w> {
             /// Splits `arena` into parts; `None` if it is too short.
             pub fn cut(layout: &Layout, mut arena: Arena<'w>) -> Option<Self> {
-                Some(Self { $($name: arena.take(layout.$name)?,)* })
+                Some(Self { $($(#[cfg($cfg)])? $name: arena.take(layout.$name)?,)* })
             }
         }
     };
@@ -87,6 +90,21 @@ pieces! {
     pages: u32,
     /// Segments of a pass.
     segments: Segment,
+    /// `[adapters][EMBEDDINGS + matrices]`: pairs of token embeddings, then of linear layers.
+    #[cfg(feature = "lora")]
+    pairs: Pair,
+    /// `[contexts][adapters]`: the scale of each adapter.
+    #[cfg(feature = "lora")]
+    adapter_scales: f32,
+    /// `[2][batch]`: contexts of the rows of a pass, and of rows selected from them.
+    #[cfg(feature = "lora")]
+    owners: u32,
+    /// `[batch][rank]`
+    #[cfg(feature = "lora")]
+    low: f32,
+    /// `[batch][ADAPTED_ROWS]`
+    #[cfg(feature = "lora")]
+    adapted: f32,
 }
 
 /// Consecutive rows of a pass that belong to one context.
@@ -101,6 +119,35 @@ pub(crate) struct Segment {
     pub tokens: u32,
     /// Number of tokens of the context's encoder text.
     pub source: u32,
+}
+
+/// Rows of an adapter's product that are computed at once.
+#[cfg(feature = "lora")]
+pub(crate) const ADAPTED_ROWS: usize = 64;
+
+/// Most token embeddings of a model: an encoder and a decoder can have one each.
+#[cfg(feature = "lora")]
+pub(crate) const EMBEDDINGS: usize = 2;
+
+/// An adapter's two matrices for a tensor of the model; all zeros for none.
+#[cfg(feature = "lora")]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub(crate) struct Pair {
+    /// Byte range of the tensor in the model's file.
+    pub start: u64,
+    pub end: u64,
+    /// `[slabs][rank][columns]`, in the adapter's file.
+    pub a: Entry,
+    /// `[slabs][rows][rank]`
+    pub b: Entry,
+}
+
+#[cfg(feature = "lora")]
+impl Pair {
+    pub fn rank(&self) -> usize {
+        self.b.cols()
+    }
 }
 
 /// The page pools: global attention layers, layers with a sliding window, the encoder's text, and recurrent states.

@@ -43,6 +43,8 @@ mod profile;
 mod snapshot;
 mod work;
 
+#[cfg(feature = "lora")]
+use crate::adapter::Adapter;
 use crate::built;
 use crate::kernel::Kernels;
 use crate::memory::{Arena, TILE};
@@ -135,6 +137,37 @@ impl<'m, 'w> Engine<'m, 'w> {
         self
     }
 
+    /// Lets contexts use `adapters`, which [`adapt`](Self::adapt) numbers from 0.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::BufferTooSmall`] if they are more than [`Options::adapters`] or one has a larger rank than
+    /// [`Options::rank`]; the errors of [`Adapter::new`] if they were checked with another model.
+    #[cfg(feature = "lora")]
+    pub fn with_adapters(mut self, adapters: &'m [Adapter<'m>]) -> Result<Self, Error> {
+        self.forward.compute.lora.set(adapters, self.model)?;
+        Ok(self)
+    }
+
+    /// Chooses the adapters of a context and the scale of each, in place of its earlier ones. The context restarts at
+    /// position 0. A new context has none, and a fork has those of its original.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::BufferTooSmall`] if there is no such adapter; [`Error::ForeignContext`].
+    #[cfg(feature = "lora")]
+    pub fn adapt(&mut self, context: &mut Context, adapters: &[(usize, f32)]) -> Result<(), Error> {
+        self.known(context)?;
+        self.forward.compute.lora.choose(context.slot, adapters)?;
+        for pool in &mut self.forward.pools {
+            pool.release(context.slot, 0);
+        }
+        self.forget_checkpoints(context.slot);
+        (context.position, context.reached, context.torn, context.source) = (0, 0, false, 0);
+        context.logits = Rows::default();
+        Ok(())
+    }
+
     /// The model.
     pub fn model(&self) -> &'m Model<'m> {
         self.model
@@ -156,6 +189,8 @@ impl<'m, 'w> Engine<'m, 'w> {
         let (slot, open) = free.ok_or(Error::TooManyContexts { planned })?;
         *open = 1;
         let engine = self.id;
+        #[cfg(feature = "lora")]
+        self.forward.compute.lora.choose(slot, &[])?;
         self.forget_checkpoints(slot);
         Ok(Context { slot, engine, position: 0, reached: 0, torn: false, source: 0, logits: Rows::default() })
     }
@@ -180,6 +215,8 @@ impl<'m, 'w> Engine<'m, 'w> {
         self.known(context)?;
         self.can_rewind(context, position)?;
         let fork = self.open()?;
+        #[cfg(feature = "lora")]
+        self.forward.compute.lora.copy(context.slot, fork.slot);
         let reached = if position == 0 { 0 } else { context.reached };
         if let Some(entry) = self.state_at(context, position)
             && let Some(pool) = self.forward.pools.get_mut(STATES)

@@ -1,5 +1,7 @@
 //! The plan: how many bytes of memory a model needs, computed before it runs, at run time or at compile time.
 
+#[cfg(feature = "lora")]
+use super::layout::{ADAPTED_ROWS, EMBEDDINGS};
 use super::layout::{Layout, POOLS, SOURCE, STATES, Store, biases, head_layout, max, product};
 use crate::error::Sentence;
 use crate::hash::Hash;
@@ -41,6 +43,12 @@ pub struct Options {
     /// Checkpoints per context, for models with recurrent layers: see
     /// [`Engine::checkpoint`](super::Engine::checkpoint).
     pub checkpoints: usize,
+    /// Number of adapters that contexts can choose from: see [`Engine::with_adapters`](super::Engine::with_adapters).
+    #[cfg(feature = "lora")]
+    pub adapters: usize,
+    /// Largest rank of the adapters.
+    #[cfg(feature = "lora")]
+    pub rank: usize,
 }
 
 impl Options {
@@ -55,6 +63,10 @@ impl Options {
         logits: 0,
         sources: 1,
         checkpoints: 0,
+        #[cfg(feature = "lora")]
+        adapters: 0,
+        #[cfg(feature = "lora")]
+        rank: 0,
     };
 
     /// Same as [`DEFAULT`](Self::DEFAULT).
@@ -95,6 +107,12 @@ builders! {
     logits: usize,
     sources: usize,
     checkpoints: usize,
+}
+
+#[cfg(feature = "lora")]
+builders! {
+    adapters: usize,
+    rank: usize,
 }
 
 impl Default for Options {
@@ -223,7 +241,7 @@ impl Plan {
 
     /// Hash that distinguishes plans for other models or options.
     const fn sealed(&self, gguf: &Gguf<'_>, spec: &Spec<'_>) -> u64 {
-        let Options { context, batch, kv, workers, contexts, pages, logits, sources, checkpoints } = self.options;
+        let Options { context, batch, kv, workers, contexts, pages, logits, sources, checkpoints, .. } = self.options;
         let numbers = [
             self.workspace,
             self.kv,
@@ -246,6 +264,11 @@ impl Plan {
             hash.word(numbers[i] as u64);
             i += 1;
         }
+        #[cfg(feature = "lora")]
+        {
+            hash.word(self.options.adapters as u64);
+            hash.word(self.options.rank as u64);
+        }
         let mut index = 0;
         while index < spec.layers {
             // The other parameters of a layer determine tensor shapes or cache bytes, which are hashed as well.
@@ -266,6 +289,10 @@ impl Options {
             (asked, _) => asked,
         };
         let (contexts, workers) = (max(self.contexts, 1), max(self.workers, 1));
+        #[cfg(feature = "lora")]
+        if self.adapters > 1 << 12 {
+            return Err(Error::PlanTooLarge);
+        }
         if context as u64 > i32::MAX as u64
             || workers > 1 << 16
             || contexts > 1 << 12
@@ -329,6 +356,14 @@ impl Layout {
             segments: options.contexts,
             ..Self::EMPTY
         };
+        #[cfg(feature = "lora")]
+        if options.adapters > 0 {
+            layout.pairs = tri!(product(&[options.adapters, formats.matrices + EMBEDDINGS]));
+            layout.adapter_scales = tri!(product(&[options.adapters, options.contexts]));
+            layout.owners = tri!(product(&[2, batch]));
+            layout.low = tri!(product(&[batch, options.rank]));
+            layout.adapted = tri!(product(&[batch, ADAPTED_ROWS]));
+        }
         if encoder.is_some() || !spec.has_head() {
             layout.states = tri!(product(&[context, spec.dim]));
         }
@@ -433,16 +468,28 @@ const fn attention_sums(spec: &Spec<'_>, batch: usize) -> usize {
 struct Formats {
     quantized: bool,
     panel: usize,
+    /// Number of tensors with more than one dimension.
+    #[cfg(feature = "lora")]
+    matrices: usize,
 }
 
 impl Formats {
     /// `widest` is the largest input width of a linear layer: wider tensors are not multiplied.
     const fn of(gguf: &Gguf<'_>, widest: usize) -> Result<Self, Error> {
-        let mut formats = Self { quantized: false, panel: 0 };
+        let mut formats = Self {
+            quantized: false,
+            panel: 0,
+            #[cfg(feature = "lora")]
+            matrices: 0,
+        };
         let mut tensors = gguf.tensors();
         while let Some(tensor) = tensors.next_tensor() {
             if tensor.kind.feature().is_some() && !tensor.kind.is_built() {
                 return Err(Error::TensorType { tensor: Name::new(tensor.name.as_bytes()), kind: tensor.kind });
+            }
+            #[cfg(feature = "lora")]
+            if tensor.dim_count > 1 {
+                formats.matrices += 1;
             }
             formats.quantized |= !matches!(Form::of(tensor.kind), None | Some(Form::F32));
             if tensor.dims[0] <= widest as u64 {

@@ -86,7 +86,7 @@ const fn min(a: usize, b: usize) -> usize {
 /// ```text
 /// "ARSN"       4    magic
 /// version      4    2
-/// model        8    fingerprint of the file: Gguf::fingerprint
+/// model        8    fingerprint of the file: Gguf::fingerprint; differs with the context's adapters
 /// KV bytes     8    size of a full context
 /// context      4    positions
 /// KV type      4    0: f32, 1: f16, 2: q8_0, 3: q4_0, 4: keys q8_0, values q4_0
@@ -136,7 +136,7 @@ impl Engine<'_, '_> {
         if let Some(states) = self.states_of(context.slot) {
             copy(cache, self.forward.kv.get(states).unwrap_or(&[]));
         }
-        let mut header = self.header(context.position, context.reached);
+        let mut header = self.header(context.slot, context.position, context.reached);
         header.checksum = header.sum(rest);
         copy(head, bytemuck::bytes_of(&header));
         Ok(needed)
@@ -156,7 +156,7 @@ impl Engine<'_, '_> {
     pub fn restore(&mut self, context: &mut Context, snapshot: &[u8]) -> Result<(), Error> {
         self.known(context)?;
         self.can_be_saved()?;
-        let (position, reached, rest) = self.checked(snapshot)?;
+        let (position, reached, rest) = self.checked(context.slot, snapshot)?;
         let used = self.used(position, reached);
         self.take_pages(context, used)?;
         if let Some(pool) = self.forward.pools.get_mut(STATES) {
@@ -201,19 +201,19 @@ impl Engine<'_, '_> {
     }
 
     /// Checks a snapshot and returns its position, furthest position, and the bytes after the header.
-    fn checked<'s>(&self, snapshot: &'s [u8]) -> Result<(usize, usize, &'s [u8]), Error> {
+    fn checked<'s>(&self, slot: usize, snapshot: &'s [u8]) -> Result<(usize, usize, &'s [u8]), Error> {
         let cut = Error::DamagedSnapshot { why: "is cut short" };
         let (head, rest) = snapshot.split_at_checked(Header::BYTES).ok_or(cut)?;
         let header: Header = bytemuck::pod_read_unaligned(head);
         let (position, reached) = (u32::from_le_bytes(header.position), u32::from_le_bytes(header.reached));
         let (position, reached) = (position as usize, reached as usize);
-        let expected = self.header(position, reached);
+        let expected = self.header(slot, position, reached);
         if header.magic != expected.magic {
             return Err(Error::DamagedSnapshot { why: "does not start with a snapshot header" });
         }
         for (same, what) in [
             (header.version == expected.version, "version of the format"),
-            (header.model == expected.model, "model"),
+            (header.model == expected.model, "model or adapter"),
             (header.context == expected.context, "context length"),
             (header.kv_type == expected.kv_type, "type of KV cache"),
             (header.kv_bytes == expected.kv_bytes, "batch size"),
@@ -254,7 +254,7 @@ impl Engine<'_, '_> {
         Ok(())
     }
 
-    fn header(&self, position: usize, reached: usize) -> Header {
+    fn header(&self, _slot: usize, position: usize, reached: usize) -> Header {
         let kv_type: u32 = match self.plan.options.kv {
             KvType::F32 => 0,
             KvType::F16 => 1,
@@ -262,11 +262,17 @@ impl Engine<'_, '_> {
             KvType::Q4_0 => 3,
             KvType::Q8_0Q4_0 => 4,
         };
+        #[allow(unused_mut)]
+        let mut model = self.model.gguf().fingerprint();
+        #[cfg(feature = "lora")]
+        {
+            model ^= self.forward.compute.lora.fingerprint(_slot);
+        }
         let full = self.plan.cache_bytes([0, 1].map(|kind| self.plan.store.kept(kind)));
         Header {
             magic: MAGIC,
             version: VERSION.to_le_bytes(),
-            model: self.model.gguf().fingerprint().to_le_bytes(),
+            model: model.to_le_bytes(),
             kv_bytes: (full as u64).to_le_bytes(),
             context: (self.plan.options.context as u32).to_le_bytes(),
             kv_type: kv_type.to_le_bytes(),

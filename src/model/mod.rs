@@ -32,6 +32,18 @@ pub use spec::{
 };
 pub(crate) use weights::{Entry, Weights};
 
+/// Use of a tensor by the forward pass.
+#[cfg(feature = "lora")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TensorUse {
+    /// A linear layer, or several of them.
+    Product,
+    /// The token embedding, of which rows are looked up.
+    Embedding,
+    /// Another one, or none.
+    Other,
+}
+
 /// A model in a file: its [`Spec`], and proof that every tensor is present with the shape that the spec requires and a
 /// type that this build runs.
 ///
@@ -87,6 +99,15 @@ impl<'a> Model<'a> {
     /// The encoder's spec, for an encoder-decoder.
     pub(crate) fn encoder(&self) -> Option<&Spec<'a>> {
         self.encoder.as_ref()
+    }
+
+    /// Use of the tensor called `name`.
+    #[cfg(feature = "lora")]
+    pub(crate) fn use_of(&self, name: &str) -> TensorUse {
+        match weights::use_of(&self.spec, name) {
+            TensorUse::Other => self.encoder.as_ref().map_or(TensorUse::Other, |spec| weights::use_of(spec, name)),
+            found => found,
+        }
     }
 
     /// The file.

@@ -6,6 +6,8 @@
 
 use bytemuck::{Pod, Zeroable};
 
+#[cfg(feature = "lora")]
+use super::TensorUse;
 use super::roles::{Piece, Place, Role, Shape, is_ignored};
 use super::{Layer, MAX_LAYERS, Need, Spec};
 use crate::gguf::Tensor;
@@ -24,9 +26,23 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
+    /// The entry of an adapter's tensor, with the rows of all its matrices; `None` if they are too many.
+    #[cfg(feature = "lora")]
+    pub fn of(tensor: &Tensor<'_>) -> Option<Self> {
+        let [cols, rows, slabs, _] = tensor.dims;
+        let place = tensor.offset << 8 | u64::from(Kind::number(tensor.kind)?.0);
+        Some(Self { place, rows: rows.checked_mul(slabs)?.try_into().ok()?, cols: cols.try_into().ok()? })
+    }
+
+    /// Elements per row.
+    #[cfg(feature = "lora")]
+    pub fn cols(&self) -> usize {
+        self.cols as usize
+    }
+
     /// The tensor in its file. (Not inlined: most look-ups find no entry.)
     #[inline(never)]
-    fn matrix<'m>(&self, file: &'m [u8]) -> Option<Matrix<'m>> {
+    pub fn matrix<'m>(&self, file: &'m [u8]) -> Option<Matrix<'m>> {
         let start = usize::try_from(self.place >> 8).ok()?;
         Kind(self.place as u8).matrix((self.rows as usize, self.cols as usize), file, start)
     }
@@ -107,6 +123,20 @@ fn walk(gguf: &Gguf<'_>, spec: &Spec<'_>, found: &mut dyn FnMut(Found<'_>) -> Re
         found(Found { role, layer, piece, need, shape, kind, tensor: &tensor })?;
     }
     Ok(())
+}
+
+/// Use of a tensor in a stack.
+#[cfg(feature = "lora")]
+pub(super) fn use_of(spec: &Spec<'_>, name: &str) -> TensorUse {
+    let Place::Of(role, layer, piece) = Role::of(name, spec.stack()) else { return TensorUse::Other };
+    let role = role.in_family(spec);
+    let place = spec.layer(layer.min(spec.layers.saturating_sub(1)));
+    let is_read = layer < spec.layers && !matches!(role.need(spec, &place), Need::Absent | Need::Unused);
+    match shape_of(spec, &place, role, piece).filter(|_| is_read) {
+        Some(_) if role == Role::TokenEmbd => TensorUse::Embedding,
+        Some(shape) if !shape.is_vector() && !role.is_lookup() => TensorUse::Product,
+        _ => TensorUse::Other,
+    }
 }
 
 /// Shape of a tensor that is this piece of a role; `None` if no file has that piece.

@@ -13,6 +13,7 @@ mod gguf;
 mod grammar;
 mod hostile;
 mod hostile_vocabulary;
+mod lora;
 mod memory;
 mod observer;
 mod reference;

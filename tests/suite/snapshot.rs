@@ -227,14 +227,14 @@ fn snapshots_of_other_sessions() {
     refused(&mut session, &of(&file, 64, KvType::F16, 16), foreign("batch size"));
 
     // Another architecture; other metadata; the same metadata with other weights, or with one other matrix.
-    refused(&mut session, &of(&tiny("qwen2").build(), 64, KvType::F16, 8), foreign("model"));
+    refused(&mut session, &of(&tiny("qwen2").build(), 64, KvType::F16, 8), foreign("model or adapter"));
     let mut renamed = windowed(20);
     renamed.set("general.name", "tony");
-    refused(&mut session, &of(&renamed.build(), 64, KvType::F16, 8), foreign("model"));
+    refused(&mut session, &of(&renamed.build(), 64, KvType::F16, 8), foreign("model or adapter"));
     for name in ["token_embd.weight", "blk.1.ffn_down.weight"] {
         let mut retrained = windowed(20);
         retrained.tensor_mut(name).data.iter_mut().for_each(|byte| *byte ^= 1);
-        refused(&mut session, &of(&retrained.build(), 64, KvType::F16, 8), foreign("model"));
+        refused(&mut session, &of(&retrained.build(), 64, KvType::F16, 8), foreign("model or adapter"));
     }
 
     let mut version = of(&file, 64, KvType::F16, 8);

@@ -1,5 +1,7 @@
 //! Linear layers: quantizes activations to the format that the weights need, once per input.
 
+#[cfg(feature = "lora")]
+use super::lora::Lora;
 use super::observer::Inputs;
 use super::scale;
 use crate::built;
@@ -24,6 +26,8 @@ pub(crate) struct Compute<'m, 'w> {
     pub panels: &'w mut [u8],
     /// Callback that receives the inputs of linear layers.
     pub inputs: Option<&'m Inputs<'m>>,
+    #[cfg(feature = "lora")]
+    pub lora: Lora<'m, 'w>,
 }
 
 impl<'m, 'w> Compute<'m, 'w> {
@@ -51,6 +55,20 @@ impl<'m, 'w> Compute<'m, 'w> {
         if self.workers.count() > 1 { 1 } else { heads }
     }
 
+    /// Makes a row of the pass the row `to` of products of selected rows.
+    pub fn select(&mut self, _to: usize, _row: usize) {
+        #[cfg(feature = "lora")]
+        self.lora.select(_to, _row);
+    }
+
+    /// From now on, the rows of products are those of the pass, or the selected ones.
+    pub fn by_selected(&mut self, _selected: bool) {
+        #[cfg(feature = "lora")]
+        {
+            self.lora.is_selected = _selected;
+        }
+    }
+
     /// `out[t * stride + r] = dot(row r of w, token t)`, for `x` of `[tokens][cols]`.
     pub fn times(&mut self, x: (&[f32], usize), w: Matrix<'_>, out: &mut [f32], stride: usize) {
         self.times_each(x, &[(Some(w), 0)], out, stride);
@@ -65,25 +83,26 @@ impl<'m, 'w> Compute<'m, 'w> {
         out: &mut [f32],
         stride: usize,
     ) {
-        self.products((x, tokens), products, out, stride);
-        if !built::SCALES {
-            return;
-        }
-        for (w, at) in products.iter().filter_map(|(w, at)| Some((w.as_ref()?, *at))).filter(|(w, _)| w.scale() != 1.0)
-        {
-            for t in 0..tokens {
-                let start = at + t * stride;
-                scale(out.get_mut(start..start + w.rows()).unwrap_or_default(), w.scale());
-            }
-        }
-    }
-
-    /// Like [`times_each`](Self::times_each), without the factors of matrices.
-    fn products(&mut self, (x, tokens): (&[f32], usize), products: &[Product<'_>], out: &mut [f32], stride: usize) {
-        let Self { kernels, workers, quants, scales, sums, panels, inputs, .. } = self;
-        if let Some(see) = inputs {
+        if let Some(see) = self.inputs {
             products.iter().filter_map(|(w, _)| *w).for_each(|w| see(w.data(), x));
         }
+        self.products((x, tokens), products, out, stride);
+        if built::SCALES {
+            scale_products(products, tokens, out, stride);
+        }
+        #[cfg(feature = "lora")]
+        self.adapt((x, tokens), products, out, stride);
+    }
+
+    /// Like [`times_each`](Self::times_each), without factors of matrices and without adapters.
+    pub(super) fn products(
+        &mut self,
+        (x, tokens): (&[f32], usize),
+        products: &[Product<'_>],
+        out: &mut [f32],
+        stride: usize,
+    ) {
+        let Self { kernels, workers, quants, scales, sums, panels, .. } = self;
         let (alone, last) = (workers.count() <= 1, tokens.saturating_sub(1).saturating_mul(stride));
         let (mut form, mut acts) = (Form::F32, Acts { x, q: &[], d: &[], sums: &[], tokens });
         let mut rest = products;
@@ -110,6 +129,16 @@ impl<'m, 'w> Compute<'m, 'w> {
             let Some((alike, after)) = rest.split_at_checked(rest.iter().take_while(is_like).count()) else { return };
             linear(kernels, *workers, panels, alike, &acts, out, stride);
             rest = after;
+        }
+    }
+}
+
+/// Multiplies the outputs of matrices by their factors.
+fn scale_products(products: &[Product<'_>], tokens: usize, out: &mut [f32], stride: usize) {
+    for (w, at) in products.iter().filter_map(|(w, at)| Some((w.as_ref()?, *at))).filter(|(w, _)| w.scale() != 1.0) {
+        for t in 0..tokens {
+            let start = at + t * stride;
+            scale(out.get_mut(start..start + w.rows()).unwrap_or_default(), w.scale());
         }
     }
 }

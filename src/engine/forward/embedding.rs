@@ -13,8 +13,10 @@ impl Forward<'_, '_> {
         let Some(words) = weights.matrix(Role::TokenEmbd, 0) else { return };
         let Some(other) = branch.get_mut(..dim) else { return };
         let Some(hidden) = hidden.get_mut(first * dim..) else { return };
-        for ((position, &token), x) in (position..).zip(tokens).zip(rows_mut(hidden, dim)) {
+        for (((position, _row), &token), x) in (position..).zip(first..).zip(tokens).zip(rows_mut(hidden, dim)) {
             decode_row(words.kind(), words.row(token as usize), x);
+            #[cfg(feature = "lora")]
+            compute.adapt_embedding(_row, token, &words, x);
             scale(x, spec.embedding_scale);
             match (spec.positions(), weights.matrix(Role::PositionEmbd, 0)) {
                 (Positions::Learned, Some(learned)) => {

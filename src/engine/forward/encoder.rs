@@ -124,6 +124,8 @@ impl Forward<'_, '_> {
             *segment = Segment { context, position, tokens, source };
             (self.parts, self.rows) = (1, rows.len());
         }
+        #[cfg(feature = "lora")]
+        self.compute.lora.own(0, rows.len(), context);
         for rotary in &mut self.rotary {
             rotary.turn_to(0, rows.start, rows.len());
         }

@@ -57,7 +57,8 @@ impl<'m> Forward<'m, '_> {
             };
             let weight = |t: usize| chosen.get(t * experts.count + expert).copied().filter(|&weight| weight != 0.0);
             let mut n = 0;
-            for (weight, x) in rows(branch, dim).enumerate().filter_map(|(t, x)| Some((weight(t)?, x))) {
+            for (t, weight, x) in rows(branch, dim).enumerate().filter_map(|(t, x)| Some((t, weight(t)?, x))) {
+                compute.select(n, t);
                 if let Some(place) = gathered.get_mut(n * dim..(n + 1) * dim) {
                     copy(place, x);
                     scale(place, if spec.weighted_inputs() { weight } else { 1.0 });
@@ -78,7 +79,9 @@ impl<'m> Forward<'m, '_> {
             let Some(w_down) = part(Role::FfnDownExps, dim) else { return };
             let Some(x) = gathered.get_mut(..n * dim) else { return };
             let biases = [bias(Role::FfnGateExpsBias, ffn), bias(Role::FfnUpExpsBias, ffn)];
+            compute.by_selected(true);
             expert_of(compute, spec, (w_gate, w_up, w_down), (n, ffn), biases, x, inner);
+            compute.by_selected(false);
             add_bias(x, dim, bias(Role::FfnDownExpsBias, dim));
             let mut made = rows(x, dim);
             for (t, sum) in rows_mut(sum, dim).enumerate() {

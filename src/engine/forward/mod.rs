@@ -14,6 +14,8 @@ mod encoder;
 mod experts;
 mod feed_forward;
 mod hadamard;
+#[cfg(feature = "lora")]
+mod lora;
 mod mamba;
 mod mla;
 mod observer;
@@ -37,6 +39,8 @@ use crate::{Error, TokenId};
 use attention::{Part, View};
 use compute::Compute;
 use encoder::Source;
+#[cfg(feature = "lora")]
+use lora::Lora;
 pub use observer::{Inputs, Observer, Stage};
 use relative::Relative;
 use rope::Rotary;
@@ -145,6 +149,12 @@ impl<'m, 'w> Forward<'m, 'w> {
                 sums: pieces.quant_sums,
                 panels: pieces.panels,
                 inputs: None,
+                #[cfg(feature = "lora")]
+                lora: Lora::new(
+                    (model.gguf().data(), store.contexts),
+                    (pieces.pairs, pieces.adapter_scales, pieces.owners),
+                    (pieces.low, pieces.adapted),
+                ),
             },
             pools,
             store,
@@ -189,6 +199,8 @@ impl<'m, 'w> Forward<'m, 'w> {
         *place = segment;
         self.parts += 1;
         self.rows += tokens.len();
+        #[cfg(feature = "lora")]
+        self.compute.lora.own(first, tokens.len(), segment.context);
         self.embed(tokens, first, segment.position as usize);
         self.embed_for_layers(tokens, first);
         for rotary in &mut self.rotary {
@@ -324,7 +336,9 @@ impl<'m, 'w> Forward<'m, 'w> {
         };
         let tied = || weights.matrix(Role::TokenEmbd, 0);
         let Some(w) = weights.matrix(Role::Output, 0).or_else(tied).filter(|_| count > 0) else { return };
+        compute.by_selected(true);
         compute.times((normed, count), w, logits, vocab);
+        compute.by_selected(false);
         scale(logits, spec.logit_scale);
         add_bias(logits, vocab, weights.vector(Role::OutputBias, 0));
         if let Some(cap) = spec.logit_cap() {
@@ -339,6 +353,7 @@ impl<'m, 'w> Forward<'m, 'w> {
         let Some(hidden) = hidden.get(rows.start * spec.dim..rows.end * spec.dim) else { return };
         let Some(branch) = branch.get_mut(to * spec.dim..(to + rows.len()) * spec.dim) else { return };
         copy(branch, hidden);
+        rows.enumerate().for_each(|(i, row)| compute.select(to + i, row));
         if spec.final_norm {
             norm(compute, spec, weights, (Role::OutputNorm, Role::OutputNormBias, 0), branch);
         }

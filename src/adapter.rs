@@ -1,0 +1,193 @@
+//! LoRA adapters ([Hu et al. 2021](https://arxiv.org/abs/2106.09685)), in llama.cpp's GGUF form.
+//!
+//! An adapter has two matrices of a low rank for each of some matrices `W` of a model, and changes `y = W x` to
+//! `y = W x + scale * alpha / rank * B (A x)`. `W` and its bytes do not change, so every [`Context`](crate::Context)
+//! has its own adapters, several of them, each with a scale, and contexts with different adapters share a pass.
+//!
+//! ```text
+//! general.type = adapter | adapter.type = lora | general.architecture: the model's
+//! adapter.lora.alpha f32   if 0, the products are added without `alpha / rank`
+//! NAME.lora_a              [columns of NAME, rank]; of token_embd.weight [rank, rows of NAME]
+//! NAME.lora_b              [rank, rows of NAME]; of token_embd.weight [rank, columns of NAME]
+//! ```
+//!
+//! Matrices of all experts have a pair for each expert, in a third dimension. The matrices are F32, F16 or BF16.
+
+use crate::gguf::{Tensor, Value};
+use crate::kernel::Form;
+use crate::model::{Model, TensorUse};
+use crate::{Error, Gguf, Name};
+
+/// A LoRA adapter in a file: proof that each of its matrices fits a linear layer of a model.
+///
+/// # Examples
+///
+/// ```
+/// use arenite::{Adapter, Engine, Gguf, Line, Model, Options, Plan, Work};
+///
+/// # let file = std::fs::read("tests/fixtures/qwen3/model.gguf").unwrap();
+/// # let [first, second] = ["first", "second"].map(|name| std::fs::read(format!("tests/fixtures/lora/{name}.gguf")).unwrap());
+/// let gguf = Gguf::parse(&file)?;
+/// let model = Model::new(&gguf)?;
+/// let adapters = [Adapter::new(&Gguf::parse(&first)?, &model)?, Adapter::new(&Gguf::parse(&second)?, &model)?];
+/// let plan = Plan::new(&gguf, Options::new().context(64).contexts(2).adapters(2).rank(4))?;
+/// # let mut workspace = vec![Line::ZERO; plan.workspace.div_ceil(64)];
+/// # let mut kv = vec![Line::ZERO; plan.kv.div_ceil(64)];
+/// let engine = Engine::new(&model, plan, Line::bytes_mut(&mut workspace), Line::bytes_mut(&mut kv))?;
+/// let mut engine = engine.with_adapters(&adapters)?;
+///
+/// let (mut a, mut b) = (engine.open()?, engine.open()?);
+/// engine.adapt(&mut a, &[(0, 1.0)])?; // the first adapter
+/// engine.adapt(&mut b, &[(0, 0.5), (1, 0.5)])?; // both
+/// engine.run(&mut [Work::prefill(&mut a, &[1, 2, 3]), Work::prefill(&mut b, &[1, 2, 3])])?; // one pass
+/// assert_ne!(engine.logits(&a), engine.logits(&b));
+/// # Ok::<(), arenite::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Adapter<'a> {
+    gguf: Gguf<'a>,
+    alpha: f32,
+    rank: usize,
+}
+
+/// The two matrices of an adapter for one tensor of a model.
+pub(crate) struct Pair<'t> {
+    /// The model's tensor.
+    pub tensor: Tensor<'t>,
+    /// True if rows of the tensor are looked up, and not multiplied.
+    pub is_lookup: bool,
+    pub a: Tensor<'t>,
+    pub b: Tensor<'t>,
+    pub rank: usize,
+}
+
+impl<'a> Adapter<'a> {
+    /// Checks an adapter's metadata and the shape of every tensor. Does not read the weights.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::MissingKey`], [`Error::KeyType`], [`Error::KeyValue`] and [`Error::UnexpectedKey`] for the metadata;
+    /// [`Error::UnexpectedTensor`] for a tensor that fits no linear layer of the model, [`Error::MissingTensor`] for a
+    /// missing half of a pair, [`Error::TensorShape`] and [`Error::TensorType`].
+    pub fn new(gguf: &Gguf<'a>, model: &Model<'_>) -> Result<Self, Error> {
+        let text = |prefix: &str, name: &str, wanted: &str, why: &'static str| {
+            let key = Name::key(prefix, name);
+            match gguf.str(prefix, name)? {
+                None => Err(Error::MissingKey { key }),
+                Some(found) if found == wanted.as_bytes() => Ok(()),
+                Some(_) => Err(Error::KeyValue { key, why }),
+            }
+        };
+        text("general", "type", "adapter", "is not adapter: this file is a model")?;
+        text("adapter", "type", "lora", "is not lora, the only supported type of adapters")?;
+        let architecture = model.gguf().architecture()?;
+        text("general", "architecture", architecture, "is not the architecture of the model")?;
+        let names = ["adapter.type", "adapter.lora.alpha", "adapter.lora.task_name", "adapter.lora.prompt_prefix"];
+        for (key, _) in gguf.keys().filter(|(key, _)| key.starts_with("adapter.")) {
+            if !names.contains(&key) {
+                return Err(Error::UnexpectedKey { key: Name::new(key.as_bytes()) });
+            }
+        }
+        let key = Name::key("adapter.lora", "alpha");
+        let alpha = gguf.f32("adapter.lora", "alpha")?.ok_or(Error::MissingKey { key })?;
+        if !alpha.is_finite() {
+            return Err(Error::KeyValue { key, why: "is not a finite number" });
+        }
+        let mut adapter = Self { gguf: *gguf, alpha, rank: 0 };
+        let mut rank = 0;
+        adapter.each_pair(model, &mut |pair| rank = pair.rank.max(rank))?;
+        adapter.rank = rank;
+        Ok(adapter)
+    }
+
+    /// The largest rank of its pairs, for [`Options::rank`](crate::Options::rank).
+    pub fn rank(&self) -> usize {
+        self.rank
+    }
+
+    /// The file.
+    pub fn gguf(&self) -> &Gguf<'a> {
+        &self.gguf
+    }
+
+    /// An optional text of the metadata: the name of the adapter's task.
+    pub fn task_name(&self) -> Option<&'a [u8]> {
+        match self.gguf.get("adapter.lora.task_name") {
+            Some(Value::Str(name)) => Some(name),
+            _ => None,
+        }
+    }
+
+    /// The factor on the products of a pair.
+    pub(crate) fn factor(&self, scale: f32, rank: usize) -> f32 {
+        if self.alpha == 0.0 { scale } else { scale * self.alpha / rank as f32 }
+    }
+
+    /// Calls `each` with every pair, in the order of the model's tensors. An error if a tensor of the adapter is in no
+    /// pair.
+    pub(crate) fn each_pair(&self, model: &Model<'_>, each: &mut dyn FnMut(Pair<'_>)) -> Result<(), Error> {
+        let mut count = 0;
+        for tensor in model.gguf().tensors() {
+            let (a, b) = match (self.half(tensor.name, A), self.half(tensor.name, B)) {
+                (None, None) => continue,
+                (Some(a), Some(b)) => (a, b),
+                (None, _) => return Err(missing(tensor.name, A)),
+                (_, None) => return Err(missing(tensor.name, B)),
+            };
+            let is_lookup = match model.use_of(tensor.name) {
+                TensorUse::Product => false,
+                TensorUse::Embedding => true,
+                TensorUse::Other => return Err(unexpected(&a)),
+            };
+            let [cols, rows, slabs, more] = tensor.dims;
+            let rank = if is_lookup { a.dims[0] } else { a.dims[1] };
+            let shapes = if is_lookup { ([rank, rows], [rank, cols]) } else { ([cols, rank], [rank, rows]) };
+            for (half, [x, y]) in [(&a, shapes.0), (&b, shapes.1)] {
+                let expected = [x, y, slabs, more];
+                if half.dims != expected {
+                    let tensor = Name::new(half.name.as_bytes());
+                    return Err(Error::TensorShape { tensor, found: half.dims, expected });
+                }
+                if Form::of(half.kind) != Some(Form::F32) {
+                    return Err(Error::TensorType { tensor: Name::new(half.name.as_bytes()), kind: half.kind });
+                }
+            }
+            let rank = usize::try_from(rank).map_err(|_| Error::PlanTooLarge)?;
+            count += 2;
+            each(Pair { tensor, is_lookup, a, b, rank });
+        }
+        if count == self.gguf.tensor_count() { Ok(()) } else { self.blame(model) }
+    }
+
+    /// Finds a tensor that is in no pair.
+    #[cold]
+    fn blame(&self, model: &Model<'_>) -> Result<(), Error> {
+        for tensor in self.gguf.tensors() {
+            let base = tensor.name.strip_suffix(A).or_else(|| tensor.name.strip_suffix(B));
+            if base.is_none_or(|base| model.gguf().tensor(base).is_none()) {
+                return Err(unexpected(&tensor));
+            }
+        }
+        Ok(())
+    }
+
+    /// The tensor `name` with an ending.
+    fn half(&self, name: &str, end: &str) -> Option<Tensor<'a>> {
+        let mut bytes = [0; 64]; // names are shorter
+        let whole = bytes.get_mut(..name.len() + end.len())?;
+        whole.iter_mut().zip(name.bytes().chain(end.bytes())).for_each(|(to, from)| *to = from);
+        self.gguf.tensor(core::str::from_utf8(whole).ok()?)
+    }
+}
+
+/// Endings of the names of a pair.
+const A: &str = ".lora_a";
+const B: &str = ".lora_b";
+
+fn missing(name: &str, end: &str) -> Error {
+    Error::MissingTensor { tensor: Name::joined(name.as_bytes(), end.as_bytes()) }
+}
+
+fn unexpected(tensor: &Tensor<'_>) -> Error {
+    Error::UnexpectedTensor { tensor: Name::new(tensor.name.as_bytes()) }
+}

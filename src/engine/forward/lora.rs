@@ -1,0 +1,284 @@
+//! Adapters: adds `factor * B (A x)` to the outputs of linear layers, for rows whose context has chosen the adapter.
+//!
+//! A weight matrix is identified by its bytes: the table of pairs is ordered by the offsets of the model's tensors. So
+//! parts of a matrix (fused projections, experts) find their rows of `B`, and nothing but [`Compute`] knows adapters.
+//! Each row has the context that it belongs to, and consecutive rows with the same scale share a product.
+
+use super::compute::Compute;
+use super::{rows_mut, scale};
+use crate::Error;
+use crate::TokenId;
+use crate::adapter::Adapter;
+use crate::engine::layout::{ADAPTED_ROWS, EMBEDDINGS, Pair};
+use crate::hash::Hash;
+use crate::kernel::{Matrix, Product, add};
+use crate::model::{Entry, Model};
+use crate::quant::decode_row;
+use bytemuck::Zeroable;
+
+/// The adapters of an engine, and the rows that use them.
+pub(crate) struct Lora<'m, 'w> {
+    adapters: &'m [Adapter<'m>],
+    /// The model's file.
+    file: &'m [u8],
+    /// `[adapters][EMBEDDINGS + matrices]`: pairs of token embeddings, then those of linear layers in the order of
+    /// `start`; unused entries have the largest one.
+    pairs: &'w mut [Pair],
+    /// `[contexts][adapters]`: scales, 0 for an adapter that is not used.
+    scales: &'w mut [f32],
+    contexts: usize,
+    /// `[2][batch]`: contexts of the rows of a pass, and of the selected rows.
+    owners: &'w mut [u32],
+    /// True while products have the selected rows.
+    pub is_selected: bool,
+    /// `[batch][rank]`
+    low: &'w mut [f32],
+    /// `[batch][ADAPTED_ROWS]`
+    made: &'w mut [f32],
+}
+
+/// The pair of a matrix, or of rows of one.
+struct Found<'m> {
+    a: Matrix<'m>,
+    b: Matrix<'m>,
+    rank: usize,
+}
+
+impl<'m, 'w> Lora<'m, 'w> {
+    /// Takes its pieces of the workspace.
+    pub fn new(
+        (file, contexts): (&'m [u8], usize),
+        (pairs, scales, owners): (&'w mut [Pair], &'w mut [f32], &'w mut [u32]),
+        (low, made): (&'w mut [f32], &'w mut [f32]),
+    ) -> Self {
+        owners.fill(0);
+        scales.fill(0.0);
+        Self { adapters: &[], file, pairs, scales, contexts, owners, is_selected: false, low, made }
+    }
+
+    /// Number of planned adapters.
+    fn planned(&self) -> usize {
+        self.scales.len().checked_div(self.contexts).unwrap_or(0)
+    }
+
+    /// Number of rows of a pass.
+    fn batch(&self) -> usize {
+        self.owners.len() / 2
+    }
+
+    /// Largest planned rank.
+    fn rank(&self) -> usize {
+        self.low.len().checked_div(self.batch()).unwrap_or(0)
+    }
+
+    /// Fills the table of pairs.
+    pub fn set(&mut self, adapters: &'m [Adapter<'m>], model: &Model<'_>) -> Result<(), Error> {
+        let (planned, rank) = (self.planned(), self.rank());
+        if adapters.len() > planned {
+            let what = "plan (Options::adapters)";
+            return Err(Error::BufferTooSmall { what, needed: adapters.len(), given: planned });
+        }
+        self.adapters = &[];
+        let stride = self.pairs.len().checked_div(planned).unwrap_or(0);
+        for (adapter, table) in adapters.iter().zip(rows_mut(self.pairs, stride)) {
+            if adapter.rank() > rank {
+                let what = "plan (Options::rank)";
+                return Err(Error::BufferTooSmall { what, needed: adapter.rank(), given: rank });
+            }
+            table.fill(Pair { start: u64::MAX, ..Pair::zeroed() });
+            let Some((embeddings, table)) = table.split_at_mut_checked(EMBEDDINGS) else { continue };
+            let (mut embeddings, mut places, mut fits) = (embeddings.iter_mut(), table.iter_mut(), true);
+            adapter.each_pair(model, &mut |pair| {
+                let place = if pair.is_lookup { embeddings.next() } else { places.next() };
+                match (place, Entry::of(&pair.a), Entry::of(&pair.b)) {
+                    (Some(place), Some(a), Some(b)) => {
+                        let start = pair.tensor.offset;
+                        *place = Pair { start, end: start + pair.tensor.data.len() as u64, a, b };
+                    }
+                    _ => fits = false,
+                }
+            })?;
+            if !fits {
+                return Err(Error::PlanTooLarge);
+            }
+        }
+        self.adapters = adapters;
+        Ok(())
+    }
+
+    /// Scales of a context.
+    fn scales_mut(&mut self, context: usize) -> &mut [f32] {
+        let planned = self.planned();
+        self.scales.get_mut(context * planned..(context + 1) * planned).unwrap_or_default()
+    }
+
+    /// Replaces the scales of a context.
+    pub fn choose(&mut self, context: usize, chosen: &[(usize, f32)]) -> Result<(), Error> {
+        let given = self.adapters.len();
+        if let Some((most, _)) = chosen.iter().max_by_key(|(adapter, _)| *adapter).filter(|(most, _)| *most >= given) {
+            return Err(Error::BufferTooSmall { what: "list of adapters", needed: most.saturating_add(1), given });
+        }
+        let scales = self.scales_mut(context);
+        scales.fill(0.0);
+        for (adapter, scale) in chosen {
+            if let Some(place) = scales.get_mut(*adapter) {
+                *place += scale;
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies the scales of a context to another one.
+    pub fn copy(&mut self, from: usize, to: usize) {
+        let planned = self.planned();
+        for adapter in 0..planned {
+            let scale = self.scales.get(from * planned + adapter).copied().unwrap_or(0.0);
+            if let Some(place) = self.scales.get_mut(to * planned + adapter) {
+                *place = scale;
+            }
+        }
+    }
+
+    /// Hash of the adapters of a context and of their scales; 0 for none.
+    pub fn fingerprint(&self, context: usize) -> u64 {
+        let (mut hash, mut is_used, planned) = (Hash::new(), false, self.planned());
+        let scales = self.scales.get(context * planned..(context + 1) * planned).unwrap_or(&[]);
+        for (adapter, scale) in self.adapters.iter().zip(scales).filter(|(_, scale)| **scale != 0.0) {
+            hash.word(adapter.gguf().fingerprint());
+            hash.word(u64::from(scale.to_bits()));
+            is_used = true;
+        }
+        if is_used { hash.finish() } else { 0 }
+    }
+
+    /// Sets the context of rows of the pass.
+    pub fn own(&mut self, first: usize, rows: usize, context: u32) {
+        let batch = self.batch();
+        for owner in self.owners.iter_mut().take(batch).skip(first).take(rows) {
+            *owner = context;
+        }
+    }
+
+    /// Makes a row of the pass the selected row `to`.
+    pub fn select(&mut self, to: usize, row: usize) {
+        let batch = self.batch();
+        let owner = self.owners.get(..batch).and_then(|owners| owners.get(row)).copied();
+        if let (Some(place), Some(owner)) = (self.owners.get_mut(batch..).and_then(|all| all.get_mut(to)), owner) {
+            *place = owner;
+        }
+    }
+
+    /// The factor of an adapter in a row, before that of the rank; 0 if its context does not use it.
+    fn scale(&self, row: usize, adapter: usize) -> f32 {
+        let row = if self.is_selected { self.batch() + row } else { row };
+        let context = self.owners.get(row).map_or(usize::MAX, |context| *context as usize);
+        let place = context.checked_mul(self.planned()).and_then(|first| first.checked_add(adapter));
+        place.and_then(|place| self.scales.get(place)).copied().unwrap_or(0.0)
+    }
+
+    /// Pairs of an adapter.
+    fn pairs(&self, adapter: usize) -> &[Pair] {
+        let stride = self.pairs.len().checked_div(self.planned()).unwrap_or(0);
+        self.pairs.get(adapter * stride..(adapter + 1) * stride).unwrap_or(&[])
+    }
+
+    /// The pair for a matrix of the model, or for rows of one.
+    fn find(&self, adapter: usize, w: &Matrix<'_>) -> Option<Found<'m>> {
+        let file = self.adapters.get(adapter)?.gguf().data();
+        let start = self.offset(w)?;
+        let pairs = self.pairs(adapter).get(EMBEDDINGS..)?;
+        let pair = pairs.get(pairs.partition_point(|pair| pair.start <= start).checked_sub(1)?)?;
+        if start >= pair.end {
+            return None;
+        }
+        let (a, b) = (pair.a.matrix(file)?, pair.b.matrix(file)?);
+        let row_bytes = w.data().len().checked_div(w.rows())?;
+        let row = usize::try_from(start - pair.start).ok()?.checked_div(row_bytes)?;
+        let rank = pair.rank();
+        let slab = row.checked_div(b.rows().checked_div(a.rows().checked_div(rank)?)?)?;
+        Some(Found { a: a.part(slab * rank, rank)?, b: b.part(row, w.rows())?, rank })
+    }
+
+    /// Offset of a matrix in the model's file.
+    fn offset(&self, w: &Matrix<'_>) -> Option<u64> {
+        Some(w.data().as_ptr().addr().checked_sub(self.file.as_ptr().addr())? as u64)
+    }
+
+    /// The pair for a token embedding.
+    fn embedding(&self, adapter: usize, words: &Matrix<'_>) -> Option<Found<'m>> {
+        let (file, start) = (self.adapters.get(adapter)?.gguf().data(), self.offset(words)?);
+        let pair = self.pairs(adapter).iter().take(EMBEDDINGS).find(|pair| pair.start == start)?;
+        Some(Found { a: pair.a.matrix(file)?, b: pair.b.matrix(file)?, rank: pair.rank() })
+    }
+}
+
+impl Compute<'_, '_> {
+    /// Adds the products of adapters to those of matrices: the arguments are those of
+    /// [`times_each`](Self::times_each).
+    pub(super) fn adapt(
+        &mut self,
+        (x, tokens): (&[f32], usize),
+        products: &[Product<'_>],
+        out: &mut [f32],
+        stride: usize,
+    ) {
+        let cols = x.len().checked_div(tokens).unwrap_or(0);
+        for (adapter, of) in self.lora.adapters.iter().enumerate() {
+            for (w, at) in products.iter().filter_map(|(w, at)| Some((w.as_ref()?, *at))) {
+                let (mut first, mut found) = (0, None);
+                while first < tokens {
+                    let scale = self.lora.scale(first, adapter);
+                    let alike = (first + 1..tokens).take_while(|row| self.lora.scale(*row, adapter) == scale).count();
+                    let (start, rows) = (first, alike + 1);
+                    first += rows;
+                    if scale == 0.0 {
+                        continue;
+                    }
+                    let Some(Found { a, b, rank }) = found.get_or_insert_with(|| self.lora.find(adapter, w)) else {
+                        break;
+                    };
+                    let Some(x) = x.get(start * cols..(start + rows) * cols) else { return };
+                    let low = core::mem::take(&mut self.lora.low);
+                    if let (Some(low), Some(out)) = (low.get_mut(..rows * *rank), out.get_mut(at + start * stride..)) {
+                        self.products((x, rows), &[(Some(*a), 0)], low, *rank);
+                        super::scale(low, of.factor(scale, *rank));
+                        self.add_product((low, rows), b, out, stride);
+                    }
+                    self.lora.low = low;
+                }
+            }
+        }
+    }
+
+    /// `out[t * stride + r] += dot(row r of w, token t)`.
+    fn add_product(&mut self, (x, tokens): (&[f32], usize), w: &Matrix<'_>, out: &mut [f32], stride: usize) {
+        let made = core::mem::take(&mut self.lora.made);
+        for first in (0..w.rows()).step_by(ADAPTED_ROWS) {
+            let width = ADAPTED_ROWS.min(w.rows() - first);
+            let (Some(part), Some(made)) = (w.part(first, width), made.get_mut(..tokens * width)) else { break };
+            self.products((x, tokens), &[(Some(part), 0)], made, width);
+            for (t, made) in super::rows(made, width).enumerate() {
+                let start = t * stride + first;
+                add(out.get_mut(start..start + width).unwrap_or_default(), made);
+            }
+        }
+        self.lora.made = made;
+    }
+
+    /// Adds the products of adapters to the embedding of a token, in a row of the pass.
+    pub(super) fn adapt_embedding(&mut self, row: usize, token: TokenId, words: &Matrix<'_>, x: &mut [f32]) {
+        for (adapter, of) in self.lora.adapters.iter().enumerate() {
+            let by = self.lora.scale(row, adapter);
+            let Some(Found { a, b, rank }) = self.lora.embedding(adapter, words).filter(|_| by != 0.0) else {
+                continue;
+            };
+            let all = core::mem::take(&mut self.lora.low);
+            if let Some(low) = all.get_mut(..rank) {
+                decode_row(a.kind(), a.row(token as usize), low);
+                scale(low, of.factor(by, rank));
+                self.add_product((low, 1), &b, x, b.rows());
+            }
+            self.lora.low = all;
+        }
+    }
+}
