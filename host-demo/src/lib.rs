@@ -6,6 +6,7 @@
 // Items that are public only for `untrusted`.
 #![allow(missing_docs, clippy::missing_errors_doc)]
 
+mod adapters;
 mod boards;
 mod chat;
 mod check_tensors;

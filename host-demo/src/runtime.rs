@@ -5,6 +5,7 @@ use arenite::workers::Workers;
 use arenite::{Engine, Error, Gguf, Kernels, KvType, Model, Options, Plan, Session};
 use memmap2::MmapMut;
 
+use crate::adapters::{self, Adapters};
 use crate::cli::{Kv, SessionArgs};
 use crate::llama2c;
 use crate::output::{Bytes, note};
@@ -55,19 +56,20 @@ pub fn must_continue(model: &Model<'_>) -> Result<(), Error> {
 
 /// Plans a context of that many positions.
 pub fn plan(gguf: &Gguf<'_>, args: &SessionArgs, context: usize, workers: usize) -> Result<Plan> {
-    Ok(Plan::new(gguf, options(args, gguf, context, workers))?)
+    Ok(Plan::new(gguf, options(args, gguf, context, workers)?)?)
 }
 
 /// Like [`plan`], for `beams` hypotheses at once.
 pub fn plan_beams(gguf: &Gguf<'_>, args: &SessionArgs, context: usize, workers: usize, beams: usize) -> Result<Plan> {
     // The session's own context stays empty.
     let pages = beams.saturating_mul(context.div_ceil(16));
-    Ok(Plan::new(gguf, options(args, gguf, context, workers).beams(beams).pages(pages))?)
+    Ok(Plan::new(gguf, options(args, gguf, context, workers)?.beams(beams).pages(pages))?)
 }
 
 /// The plan's options for the user's choices and this context size.
-pub fn options(args: &SessionArgs, gguf: &Gguf<'_>, context: usize, workers: usize) -> Options {
-    Options::new().context(context).batch(args.batch_size).kv(kv_type(kv(args, gguf))).workers(workers)
+pub fn options(args: &SessionArgs, gguf: &Gguf<'_>, context: usize, workers: usize) -> Result<Options> {
+    let options = Options::new().context(context).batch(args.batch_size).kv(kv_type(kv(args, gguf))).workers(workers);
+    adapters::planned(options, args)
 }
 
 /// Data type of the KV cache: the user's choice, otherwise f16. For llama2.c models the default is f32, the only type
@@ -99,15 +101,17 @@ impl Memory {
         Ok(Self { workspace: pages("workspace", plan.workspace)?, kv: pages("KV cache", plan.kv)? })
     }
 
-    /// Creates a session in this memory.
+    /// Creates a session in this memory, with the adapters of the command line.
     pub fn session<'m, 'w>(
         &'w mut self,
+        args: &SessionArgs,
         model: &'m Model<'_>,
         plan: Plan,
         kernels: &'static Kernels,
         workers: &'m dyn Workers,
     ) -> Result<Session<'m, 'w>> {
-        Ok(Session::new(model, plan, &mut self.workspace, &mut self.kv)?.with_kernels(kernels).with_workers(workers))
+        let session = Session::new(model, plan, &mut self.workspace, &mut self.kv)?;
+        Ok(Adapters::load(args, model)?.apply(session)?.with_kernels(kernels).with_workers(workers))
     }
 
     /// Creates an engine in this memory.

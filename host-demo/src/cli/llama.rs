@@ -32,7 +32,7 @@ const CHAT: Meaning = Refused("use `arenite chat` for a conversation");
 const NO_GPU: Meaning = Ignored("the model runs on the CPU");
 const MAPPED: Meaning = Ignored("--load map maps the file, --load copy copies it to memory");
 const IN_FILE: Meaning = Refused("these values come from the model file: change them with a converter");
-const MERGE: Meaning = Refused("merge the adapter into the model before it is converted to GGUF");
+const NO_VECTORS: Meaning = Refused("control vectors are not supported: train an adapter, and give it with --lora");
 const FETCH: Meaning = Refused("download the file yourself and give it with -m");
 const NOT_HERE: Meaning = Refused("this sampling step is not supported: leave it out, or see --samplers");
 const ALREADY: Meaning = Ignored("this is the default");
@@ -149,7 +149,8 @@ const FLAGS: &[(&[&str], Value, Meaning, Meaning)] = &[
         IN_FILE,
         IN_FILE,
     ),
-    (&["--lora", "--lora-scaled", "--control-vector", "--control-vector-scaled"], Yes, MERGE, MERGE),
+    (&["--lora-scaled"], Yes, Alias("--lora"), Alias("--lora")),
+    (&["--control-vector", "--control-vector-scaled"], Yes, NO_VECTORS, NO_VECTORS),
     (&["-hf", "-hfr", "--hf-repo", "-hff", "--hf-file", "-mu", "--model-url", "-hft", "--hf-token"], Yes, FETCH, FETCH),
     (
         &["--prompt-cache"],
@@ -311,7 +312,7 @@ mod tests {
         for (line, word) in [
             ("a -i", "arenite chat"),
             ("a generate --mirostat 2", "--min-p"),
-            ("a generate --lora x", "merge"),
+            ("a generate --control-vector x", "--lora"),
             ("a generate -hf x/y", "-m"),
             ("a chat -no-cnv", "generate"),
             ("a pull llama3.2", "-m"),

@@ -72,6 +72,10 @@ pub struct SessionArgs {
     #[arg(long, value_enum)]
     pub kv: Option<Kv>,
 
+    /// LoRA adapter in GGUF form, with a scale if it is not 1; may be repeated
+    #[arg(long, value_name = "FILE[:SCALE]", value_delimiter = ',')]
+    pub lora: Vec<String>,
+
     /// Instruction set of the kernels; `auto` selects the best available
     #[arg(long, value_name = "NAME", default_value = "auto")]
     pub isa: String,

@@ -217,7 +217,7 @@ impl Batch {
             let mut vectors = Vec::new();
             for texts in inputs {
                 let (answer, vector) = oneshot::channel();
-                self.send(Command::Embed(Embedding { texts, answer }))?;
+                self.send(Command::Embed(Embedding { texts, lora: self.service.lora.usual(), answer }))?;
                 vectors.push(vector);
             }
             return Ok(Ok(What::Vectors(request["body"].clone(), vectors, tokens)));

@@ -155,7 +155,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let context = runtime::context(&args.run.session, &model, 0);
     let plan = runtime::plan(&gguf, &args.run.session, context, workers.count()).with_context(named)?;
     let mut memory = Memory::new(&plan)?;
-    let session = memory.session(&model, plan, kernels, &*workers)?;
+    let session = memory.session(&args.run.session, &model, plan, kernels, &*workers)?;
     let params = args.sampling.params()?;
     let vocab = model.spec().vocab;
     let mut scratch = vec![0; Sampler::scratch_bytes(&params, vocab)];

@@ -55,7 +55,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     };
     let plan = runtime::plan(&gguf, &args.run.session, context, workers.count()).with_context(named)?;
     let mut memory = Memory::new(&plan)?;
-    let mut session = memory.session(&model, plan, kernels, &*workers)?;
+    let mut session = memory.session(&args.run.session, &model, plan, kernels, &*workers)?;
     let dim = model.spec().embedding_len();
     let embed = |ids: &[TokenId], session: &mut Session<'_, '_>| -> Result<Vec<f32>> {
         let mut vector = vec![0.0; model.spec().embedding_buffer()];

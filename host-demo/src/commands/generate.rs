@@ -12,7 +12,7 @@ use arenite::{Gguf, Model, Plan, Session, TokenId};
 use clap::ValueEnum;
 use serde::Serialize;
 
-use crate::cli::{ConstraintArgs, Limit, RunArgs, SamplingArgs, Text, TextArgs, at_least_one, each_line};
+use crate::cli::{ConstraintArgs, Limit, RunArgs, SamplingArgs, SessionArgs, Text, TextArgs, at_least_one, each_line};
 use crate::generation::{self, End, Outcome, Request};
 use crate::grammar::MaskMemory;
 use crate::guess::{Draft, Guesser};
@@ -153,7 +153,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let context = runtime::context(&args.run.session, &model, wanted);
     let plan = plan(args, &gguf, context, workers.count(), ahead).with_context(named)?;
     let mut memory = Memory::new(&plan)?;
-    let mut session = memory.session(&model, plan, kernels, &*workers)?;
+    let mut session = memory.session(&args.run.session, &model, plan, kernels, &*workers)?;
 
     let draft_file = args.draft.as_deref().map(|path| ModelFile::open(Some(path))).transpose()?;
     let draft_gguf = draft_file.as_ref().map(ModelFile::parse).transpose()?;
@@ -162,9 +162,11 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let mut draft = match (&draft_gguf, &draft_model) {
         (Some(gguf), Some(small)) => {
             same_vocabulary(small, &model)?;
-            let plan = runtime::plan(gguf, &args.run.session, context.min(small.spec().context), workers.count())?;
+            // The adapters are the large model's.
+            let own = SessionArgs { lora: Vec::new(), ..args.run.session.clone() };
+            let plan = runtime::plan(gguf, &own, context.min(small.spec().context), workers.count())?;
             let memory = draft_memory.insert(Memory::new(&plan)?);
-            Some(Draft::new(memory.session(small, plan, kernels, &*workers)?))
+            Some(Draft::new(memory.session(&own, small, plan, kernels, &*workers)?))
         }
         _ => None,
     };
@@ -258,7 +260,7 @@ fn only_prompt(args: &Args, tokenizer: Option<&Tokenizer<'_, '_>>) -> Result<Opt
 
 /// Plans the memory, with room to verify `ahead` proposed tokens in one pass.
 fn plan(args: &Args, gguf: &Gguf<'_>, context: usize, workers: usize, ahead: usize) -> Result<Plan> {
-    let options = runtime::options(&args.run.session, gguf, context, workers).logits(1 + ahead);
+    let options = runtime::options(&args.run.session, gguf, context, workers)?.logits(1 + ahead);
     let options = if ahead > 0 { options.checkpoints(1) } else { options };
     Ok(Plan::new(gguf, options)?)
 }

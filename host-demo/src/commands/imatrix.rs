@@ -56,7 +56,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let workers = args.run.workers();
     let plan = runtime::plan(&gguf, &args.run.session, chunk, workers.count()).with_context(named)?;
     let mut memory = Memory::new(&plan)?;
-    let mut session = memory.session(&model, plan, kernels, &*workers)?.with_inputs(&see);
+    let mut session = memory.session(&args.run.session, &model, plan, kernels, &*workers)?.with_inputs(&see);
     interrupt::listen();
     let bar = corpus.bar();
     for tokens in corpus.chunks() {

@@ -85,7 +85,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     };
     let plan = runtime::plan(&gguf, &args.run.session, context, workers.count()).with_context(named)?;
     let mut memory = Memory::new(&plan)?;
-    let mut session = memory.session(&model, plan, kernels, &*workers)?;
+    let mut session = memory.session(&args.run.session, &model, plan, kernels, &*workers)?;
     if args.encoder_ids.is_some() {
         session.encode(source)?;
     }

@@ -8,6 +8,7 @@ use arenite::Gguf;
 use arenite::gguf::{Tensor, Value};
 use arenite::quant::{TensorType, decode_row};
 
+use crate::adapters::scaled;
 use crate::cli::NoModelArgs;
 use crate::gguf_writer::Header;
 use crate::model_file::ModelFile;
@@ -86,18 +87,6 @@ pub fn run(args: &Args) -> Result<()> {
     })?;
     note(format_args!("{}: {} matrices changed", output.display(), products.len()));
     Ok(())
-}
-
-/// A path and a scale behind a colon.
-fn scaled(text: &str) -> Result<(&Path, f32)> {
-    match text.rsplit_once(':') {
-        Some((path, scale)) if !Path::new(text).exists() => {
-            let scale: f32 = scale.parse().with_context(|| format!("{scale:?} in {text} is not a scale"))?;
-            ensure!(scale.is_finite(), "the scale in {text} is not finite");
-            Ok((Path::new(path), scale))
-        }
-        _ => Ok((Path::new(text), 1.0)),
-    }
 }
 
 /// Adds the products of an adapter.

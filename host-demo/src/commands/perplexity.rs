@@ -77,7 +77,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let workers = args.run.workers();
     let plan = runtime::plan(&gguf, &args.run.session, chunk, workers.count()).with_context(named)?;
     let mut memory = Memory::new(&plan)?;
-    let mut session = memory.session(&model, plan, kernels, &*workers)?;
+    let mut session = memory.session(&args.run.session, &model, plan, kernels, &*workers)?;
     interrupt::listen();
     let bar = corpus.bar();
     let mut scores = Scores::default();

@@ -128,7 +128,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     };
     let plan = runtime::plan(&gguf, &args.run.session, context, workers.count()).with_context(named)?;
     let mut memory = Memory::new(&plan)?;
-    let mut session = memory.session(&model, plan, kernels, &*workers)?;
+    let mut session = memory.session(&args.run.session, &model, plan, kernels, &*workers)?;
     let look = |ids: &[TokenId], session: &mut Session<'_, '_>| -> Result<Probe> {
         ensure!(!ids.is_empty(), "the text is empty");
         let mut probe = Probe::new(args, layers.clone(), ids.len(), spec.dim);

@@ -65,7 +65,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let context = args.run.session.ctx_size.unwrap_or(longest);
     let plan = runtime::plan(&gguf, &args.run.session, context, workers.count()).with_context(named)?;
     let mut memory = Memory::new(&plan)?;
-    let mut session = memory.session(&model, plan, kernels, &*workers)?;
+    let mut session = memory.session(&args.run.session, &model, plan, kernels, &*workers)?;
     let mut buffer = vec![0.0; model.spec().embedding_buffer()];
     let mut ranked = Vec::new();
     for (index, (pair, document)) in pairs.iter().zip(texts).enumerate() {

@@ -78,7 +78,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let context = runtime::context(&args.run.session, &model, 0);
     let plan = runtime::plan(&gguf, &args.run.session, context, workers.count()).with_context(named)?;
     let mut memory = Memory::new(&plan)?;
-    let mut session = memory.session(&model, plan, kernels, &*workers)?;
+    let mut session = memory.session(&args.run.session, &model, plan, kernels, &*workers)?;
     each(args.file.as_deref(), |line| {
         let request: Request = serde_json::from_slice(line)?;
         let (ids, given) = tokens(&request, tokenizer.as_ref())?;

@@ -107,7 +107,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let plan = runtime::plan_beams(&gguf, &args.run.session, context, workers.count(), args.beams);
     let plan = plan.with_context(named)?;
     let mut memory = Memory::new(&plan)?;
-    let mut session = memory.session(&model, plan, kernels, &*workers)?;
+    let mut session = memory.session(&args.run.session, &model, plan, kernels, &*workers)?;
     let mut scratch = vec![Line::ZERO; Beams::bytes(&plan).div_ceil(size_of::<Line>())];
     let speaker = Speaker {
         tokenizer: tokenizer.as_ref().ok(),

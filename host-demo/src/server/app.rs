@@ -67,7 +67,9 @@ impl App {
         let mut vectors = Vec::new();
         for texts in inputs {
             let (answer, vector) = oneshot::channel();
-            self.commands.send(Command::Embed(Embedding { texts, answer })).map_err(|_| gone())?;
+            self.commands
+                .send(Command::Embed(Embedding { texts, lora: self.service.lora.usual(), answer }))
+                .map_err(|_| gone())?;
             vectors.push(vector.await.map_err(|_| gone())?.map_err(ApiError::invalid)?);
         }
         Ok(vectors)

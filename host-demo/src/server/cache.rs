@@ -9,6 +9,8 @@ pub fn shared(a: &[TokenId], b: &[TokenId]) -> usize {
 
 struct Kept {
     context: Context,
+    /// The adapters that its tokens were read with, and their scales.
+    lora: Vec<(usize, f32)>,
     ids: Vec<TokenId>,
     /// Time of the last use.
     used: u64,
@@ -20,9 +22,11 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// Returns the context with the longest common prefix with `prompt`, and the length of the prefix.
-    pub fn best(&self, prompt: &[TokenId]) -> Option<(usize, usize)> {
-        let each = self.kept.iter().enumerate().map(|(at, kept)| (at, shared(&kept.ids, prompt)));
+    /// Returns the context of the same adapters with the longest common prefix with `prompt`, and the length of the
+    /// prefix.
+    pub fn best(&self, prompt: &[TokenId], lora: &[(usize, f32)]) -> Option<(usize, usize)> {
+        let alike = self.kept.iter().enumerate().filter(|(_, kept)| kept.lora == lora);
+        let each = alike.map(|(at, kept)| (at, shared(&kept.ids, prompt)));
         each.max_by_key(|(_, shared)| *shared)
     }
 
@@ -33,22 +37,22 @@ impl Cache {
     }
 
     /// Caches a context, unless a cached one already contains its tokens. Returns the context that is not needed.
-    pub fn keep(&mut self, context: Context, ids: Vec<TokenId>, now: u64) -> Option<Context> {
+    pub fn keep(&mut self, context: Context, ids: Vec<TokenId>, lora: Vec<(usize, f32)>, now: u64) -> Option<Context> {
         if ids.is_empty() {
             return Some(context);
         }
-        for kept in &mut self.kept {
+        for kept in self.kept.iter_mut().filter(|kept| kept.lora == lora) {
             let common = shared(&kept.ids, &ids);
             if common == ids.len() {
                 kept.used = now;
                 return Some(context);
             }
             if common == kept.ids.len() {
-                let before = std::mem::replace(kept, Kept { context, ids, used: now });
+                let before = std::mem::replace(kept, Kept { context, lora, ids, used: now });
                 return Some(before.context);
             }
         }
-        self.kept.push(Kept { context, ids, used: now });
+        self.kept.push(Kept { context, lora, ids, used: now });
         None
     }
 

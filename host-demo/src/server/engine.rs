@@ -27,6 +27,8 @@ pub enum Command {
 /// A text, or a pair of texts, to embed.
 pub struct Embedding {
     pub texts: Texts,
+    /// The adapters to use, and their scales.
+    pub lora: Vec<(usize, f32)>,
     pub answer: tokio::sync::oneshot::Sender<Result<Vec<f32>, String>>,
 }
 
@@ -199,14 +201,14 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
     /// Embeds one text between two passes. If pages are missing it waits for conversations to end.
     fn embed_next(&mut self) {
         let Some(text) = self.texts.pop_front() else { return };
-        match self.embed(&text.texts) {
+        match self.embed(&text.texts, &text.lora) {
             Err(Error::OutOfPages { .. }) if !self.running.is_empty() => self.texts.push_front(text),
             done => _ = text.answer.send(done.map_err(|error| error.to_string())),
         }
     }
 
-    fn embed(&mut self, texts: &Texts) -> Result<Vec<f32>, Error> {
-        let mut context = self.open()?;
+    fn embed(&mut self, texts: &Texts, lora: &[(usize, f32)]) -> Result<Vec<f32>, Error> {
+        let mut context = self.open_with(lora)?;
         let spec = *self.engine.model().spec();
         let mut vector = vec![0.0; spec.embedding_buffer()];
         let done = loop {
@@ -230,6 +232,18 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         }
     }
 
+    /// Opens a context that uses these adapters.
+    fn open_with(&mut self, lora: &[(usize, f32)]) -> Result<Context, Error> {
+        let mut context = self.open()?;
+        match self.engine.adapt(&mut context, lora) {
+            Ok(()) => Ok(context),
+            Err(error) => {
+                self.engine.close(context);
+                Err(error)
+            }
+        }
+    }
+
     fn evict(&mut self) -> bool {
         match self.cache.oldest() {
             Some(context) => {
@@ -249,10 +263,11 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
                 continue;
             }
             // A prefix that another conversation is currently reading is shared, not read twice.
-            let prompt = &self.waiting[at].prompt;
-            let most = prompt.len().saturating_sub(1);
-            let known = self.best_shared(prompt).map_or(0, |(_, shared)| shared);
-            let coming = self.running.iter().map(|running| shared(&running.job.prompt, prompt)).max().unwrap_or(0);
+            let job = &self.waiting[at];
+            let most = job.prompt.len().saturating_sub(1);
+            let known = self.best_shared(job).map_or(0, |(_, shared)| shared);
+            let alike = self.running.iter().filter(|running| running.job.settings.lora == job.settings.lora);
+            let coming = alike.map(|running| shared(&running.job.prompt, &job.prompt)).max().unwrap_or(0);
             if coming.min(most) >= known + 16 {
                 at += 1;
                 continue;
@@ -262,10 +277,13 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         }
     }
 
-    /// Returns the cached or running context with the longest common prefix, and the length of the prefix.
-    fn best_shared(&self, prompt: &[TokenId]) -> Option<(Source, usize)> {
-        let cached = self.cache.best(prompt).map(|(at, shared)| (Source::Cached(at), shared));
-        let running = self.running.iter().enumerate().map(|(at, running)| {
+    /// Returns the cached or running context of the same adapters with the longest common prefix, and the length of the
+    /// prefix.
+    fn best_shared(&self, job: &Job) -> Option<(Source, usize)> {
+        let (prompt, lora) = (&job.prompt, &job.settings.lora);
+        let cached = self.cache.best(prompt, lora).map(|(at, shared)| (Source::Cached(at), shared));
+        let alike = self.running.iter().enumerate().filter(|(_, running)| running.job.settings.lora == *lora);
+        let running = alike.map(|(at, running)| {
             let read = &running.ids[..running.context.position()];
             (Source::Running(at), shared(read, prompt))
         });
@@ -281,7 +299,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         // Scoring a prompt needs the logits of all its tokens.
         if room.is_ok()
             && !job.settings.scores_prompt
-            && let Some((source, shared)) = self.best_shared(&job.prompt)
+            && let Some((source, shared)) = self.best_shared(&job)
         {
             let context = match source {
                 Source::Cached(at) => self.cache.touch(at, self.clock),
@@ -296,7 +314,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         }
         let context = match forked {
             Some(forked) => Ok(forked),
-            None => self.open().map(|context| (context, 0)),
+            None => self.open_with(&job.settings.lora).map(|context| (context, 0)),
         };
         let (context, cached) = match context {
             Ok(context) => context,
@@ -422,10 +440,10 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
                 at += 1;
                 continue;
             }
-            let Running { context, mut ids, .. } = self.running.swap_remove(at);
+            let Running { context, mut ids, job, .. } = self.running.swap_remove(at);
             ids.truncate(context.position());
             self.clock += 1;
-            if let Some(context) = self.cache.keep(context, ids, self.clock) {
+            if let Some(context) = self.cache.keep(context, ids, job.settings.lora, self.clock) {
                 self.engine.close(context);
             }
         }

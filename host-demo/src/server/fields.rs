@@ -59,7 +59,6 @@ const UNSUPPORTED: &[(&str, Neutral)] = &[
     ("continue_final_message", Empty),
     ("include_stop_str_in_output", Empty),
     ("chat_template", Empty),
-    ("lora", Empty),
     ("image_data", Empty),
     ("n_indent", Number(0.0)),
     ("t_max_predict_ms", Number(0.0)),

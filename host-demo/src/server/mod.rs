@@ -29,6 +29,7 @@ mod gate;
 mod http;
 mod llama;
 mod logprobs;
+mod lora;
 mod ollama;
 mod request;
 mod responses;
@@ -47,6 +48,7 @@ pub use app::App;
 pub use engine::{Command, Counters, Embedding, Event, Job, Scheduler};
 pub use error::ApiError;
 pub use http::{Limits, serve};
+use lora::LoraScales;
 pub use request::Body;
 pub use responses::to_chat;
 pub use service::{Endpoint, Prepared, Service};
@@ -58,6 +60,7 @@ use arenite::model::Stack;
 use arenite::tokenizer::Tokenizer;
 use arenite::{Gguf, Model, Plan, TokenId};
 
+use crate::adapters::Adapters;
 use crate::chat::{Renderer, Style};
 use crate::cli::RunArgs;
 use crate::grammar::MaskMemory;
@@ -88,7 +91,7 @@ impl Host {
         let context = runtime::context(&args.session, model, 0);
         let threads = args.threads.unwrap_or_else(workers::cores);
         // As many contexts again are cached for finished conversations; pages are planned for running ones.
-        let options = runtime::options(&args.session, gguf, context, threads)
+        let options = runtime::options(&args.session, gguf, context, threads)?
             .contexts(2 * parallel + 1)
             .pages(parallel.saturating_mul(context.div_ceil(16)))
             .logits(parallel)
@@ -137,6 +140,7 @@ impl Host {
             makes_text,
             makes_vectors,
             infill: infill(gguf, tokenizer),
+            lora: LoraScales::new(&args.session)?,
             facts,
         };
         Ok(Self { model, plan, service, args: args.clone() })
@@ -213,7 +217,8 @@ pub fn run_engine(
     let kernels = runtime::kernels(&args.session.isa)?;
     let workers = workers::start(args.threads.unwrap_or_else(workers::cores));
     let mut memory = runtime::Memory::new(&plan)?;
-    let engine = memory.engine(model, plan, kernels, &*workers)?;
+    let adapters = Adapters::load(&args.session, model)?;
+    let engine = adapters.attach(memory.engine(model, plan, kernels, &*workers)?)?;
     let mut masks = MaskMemory::new(tokenizer);
     let mut scheduler = Scheduler::new(engine, tokenizer, masks.masks(tokenizer)?, parallel, counters);
     ready();

@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::error::ApiError;
 use super::fields;
+use super::lora::LoraScale;
 use crate::chat::dialect::{GateSettings, Marks};
 
 /// The body of a text request.
@@ -61,6 +62,8 @@ pub struct Body {
     /// Maximum number of tokens of a thought.
     #[serde(alias = "thinking_budget_tokens", alias = "thinking_budget")]
     pub reasoning_budget: Option<i64>,
+    /// Scales of adapters.
+    pub lora: Option<Vec<LoraScale>>,
     /// Fields that are only checked for support.
     #[serde(flatten)]
     pub others: Map<String, Value>,
@@ -111,6 +114,8 @@ pub struct Settings {
     pub marks: Option<Arc<Marks>>,
     /// The mark after which the grammar applies.
     pub gate: Option<GateSettings>,
+    /// The scale of each adapter.
+    pub lora: Vec<(usize, f32)>,
 }
 
 impl Body {

@@ -22,7 +22,7 @@ use super::request::Body;
 use super::responses::responses;
 use super::service::{Endpoint, Service};
 use super::stream::stream;
-use super::{anthropic, llama, ollama};
+use super::{anthropic, llama, lora, ollama};
 use crate::text;
 
 /// Returns the routes. Browsers may send requests from `origins` and from the server's own page.
@@ -49,6 +49,7 @@ pub fn router(app: Arc<App>, origins: Vec<HeaderValue>, gate: Gate) -> Router {
         .route("/api/show", post(ollama::show))
         .route("/api/version", get(ollama::version))
         .route("/props", get(llama::props))
+        .route("/lora-adapters", get(lora::list).post(lora::set))
         .route("/apply-template", post(llama::apply_template))
         .route("/infill", post(llama::infill))
         .route("/metrics", get(metrics))

@@ -7,6 +7,7 @@ use arenite::tokenizer::{Encode, Tokenizer};
 use serde_json::Value;
 
 use super::error::ApiError;
+use super::lora::LoraScales;
 use super::request::{Body, MOST_CHOICES, Settings};
 use crate::chat::dialect::{Template, Tools};
 use crate::chat::{Reader, Renderer, Style};
@@ -54,6 +55,8 @@ pub struct Service {
     pub ranking: Option<Ranking>,
     /// Tokens for fill-in-the-middle: before the prefix, before the suffix, and before the text between them.
     pub infill: Option<[TokenId; 3]>,
+    /// The adapters, and the scales of requests that name none.
+    pub lora: LoraScales,
     pub facts: Facts,
 }
 
@@ -115,6 +118,7 @@ impl Service {
         }
         let choices = body.choices()?;
         let mut settings = body.settings(self.vocab, seed_by_chance)?;
+        settings.lora = self.lora.of_request(body.lora.as_deref())?;
         let mut prepared = Prepared {
             endpoint,
             jobs: Vec::new(),

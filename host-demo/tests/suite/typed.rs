@@ -72,7 +72,7 @@ fn flags_of_llama_cli_work_or_say_what_to_do() {
         (&["-i"][..], "arenite chat"),
         (&["generate", "-sys", "You are kind"], "arenite chat"),
         (&["generate", "--mirostat", "2"], "--min-p"),
-        (&["generate", "--lora", "a.gguf"], "merge"),
+        (&["generate", "--control-vector", "a.gguf"], "--lora"),
         (&["generate", "--xtc-probability", "0.5"], "--samplers"),
     ] {
         let output = arenite(args);

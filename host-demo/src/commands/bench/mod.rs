@@ -12,6 +12,7 @@ use anyhow::{Context as _, Result, ensure};
 use arenite::sampler::argmax;
 use arenite::{Context, Engine, Model, Plan, TokenId, Work};
 
+use crate::adapters::Adapters;
 use crate::cli::{Kv, ModelArgs, SessionArgs, at_least_one, threads};
 use crate::model_file::ModelFile;
 use crate::output::{self, Out, note};
@@ -115,11 +116,13 @@ fn measure(args: &Args, model: &ModelArgs, threads: usize, sequences: usize) -> 
         args.n_tokens
     );
     runtime::warn_of_length(context, &model);
-    let options = runtime::options(&args.session, &gguf, context, workers.count()).contexts(sequences);
+    let options = runtime::options(&args.session, &gguf, context, workers.count())?.contexts(sequences);
     let plan = Plan::new(&gguf, options).with_context(|| file.name().to_string())?;
     let mut memory = Memory::new(&plan)?;
-    let mut engine = memory.engine(&model, plan, kernels, &*workers)?;
+    let adapters = Adapters::load(&args.session, &model)?;
+    let mut engine = adapters.attach(memory.engine(&model, plan, kernels, &*workers)?)?;
     let mut contexts = (0..sequences).map(|_| engine.open()).collect::<Result<Vec<_>, _>>()?;
+    contexts.iter_mut().try_for_each(|context| engine.adapt(context, adapters.scales()))?;
     let load = start.elapsed();
 
     let tokens = random_ids(longest, model.spec().vocab);
@@ -154,6 +157,7 @@ fn measure(args: &Args, model: &ModelArgs, threads: usize, sequences: usize) -> 
             let task = profile::Task {
                 gguf: &gguf,
                 model: &model,
+                session: &args.session,
                 plan,
                 kernels,
                 threads,

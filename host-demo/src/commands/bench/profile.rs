@@ -11,6 +11,7 @@ use arenite::{Gguf, Kernels, Model, Plan, Profiler, Section, Session, TokenId};
 use serde::Serialize;
 
 use super::traffic::{self, Run, Traffic};
+use crate::cli::SessionArgs;
 use crate::output::Out;
 use crate::runtime::Memory;
 use crate::{interrupt, workers};
@@ -101,6 +102,7 @@ fn name(section: Section) -> &'static str {
 pub struct Task<'t> {
     pub gguf: &'t Gguf<'t>,
     pub model: &'t Model<'t>,
+    pub session: &'t SessionArgs,
     pub plan: Plan,
     pub kernels: &'static Kernels,
     pub threads: usize,
@@ -117,7 +119,7 @@ impl Task<'_> {
         let workers = workers::start(self.threads);
         let timer = Timer::new();
         let mut memory = Memory::new(&self.plan)?;
-        let session = memory.session(self.model, self.plan, self.kernels, &*workers)?;
+        let session = memory.session(self.session, self.model, self.plan, self.kernels, &*workers)?;
         let mut session = session.with_profiler(&timer);
         session.prefill(self.prompt)?;
 

@@ -1,0 +1,81 @@
+//! LoRA adapters given on the command line.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use arenite::{Adapter, Engine, Gguf, Model, Options, Session};
+
+use crate::cli::SessionArgs;
+use crate::model_file::ModelFile;
+
+/// A path and a scale behind a colon, 1 if there is none.
+pub fn scaled(text: &str) -> Result<(&Path, f32)> {
+    match text.rsplit_once(':') {
+        Some((path, scale)) if !Path::new(text).exists() => {
+            let scale: f32 = scale.parse().with_context(|| format!("{scale:?} in {text} is not a scale"))?;
+            ensure!(scale.is_finite(), "the scale in {text} is not finite");
+            Ok((Path::new(path), scale))
+        }
+        _ => Ok((Path::new(text), 1.0)),
+    }
+}
+
+/// The options with room for the adapters of the command line.
+pub fn planned(options: Options, args: &SessionArgs) -> Result<Options> {
+    let mut rank = 0;
+    for text in &args.lora {
+        let file = ModelFile::open(Some(scaled(text)?.0))?;
+        rank = rank.max(largest_rank(&file.parse()?));
+    }
+    Ok(options.adapters(args.lora.len()).rank(rank))
+}
+
+/// The largest rank of an adapter whose tensors may be wrong.
+fn largest_rank(gguf: &Gguf<'_>) -> usize {
+    let halves = gguf.tensors().filter(|tensor| tensor.name.ends_with(".lora_b"));
+    halves.map(|tensor| tensor.dims[0] as usize).max().unwrap_or(0)
+}
+
+/// Adapters that are loaded until the process ends, and their scales.
+#[derive(Clone, Copy, Default)]
+pub struct Adapters {
+    list: &'static [Adapter<'static>],
+    /// The number of each adapter, and its scale.
+    scales: &'static [(usize, f32)],
+}
+
+impl Adapters {
+    /// Loads the adapters of the command line.
+    pub fn load(args: &SessionArgs, model: &Model<'_>) -> Result<Self> {
+        let (mut list, mut scales) = (Vec::new(), Vec::new());
+        for (number, text) in args.lora.iter().enumerate() {
+            let (path, scale) = scaled(text)?;
+            // Few and small, and used until the end.
+            let file: &'static ModelFile = Box::leak(Box::new(ModelFile::open(Some(path))?));
+            let adapter = file.parse().and_then(|gguf| Ok(Adapter::new(&gguf, model)?));
+            list.push(adapter.with_context(|| file.name().to_owned())?);
+            scales.push((number, scale));
+        }
+        Ok(Self { list: list.leak(), scales: scales.leak() })
+    }
+
+    /// Lets an engine use the adapters. Its contexts do not use them yet.
+    pub fn attach<'m, 'w>(&self, engine: Engine<'m, 'w>) -> Result<Engine<'m, 'w>> {
+        Ok(if self.list.is_empty() { engine } else { engine.with_adapters(self.list)? })
+    }
+
+    /// Uses the adapters in a session.
+    pub fn apply<'m, 'w>(&self, session: Session<'m, 'w>) -> Result<Session<'m, 'w>> {
+        if self.list.is_empty() {
+            return Ok(session);
+        }
+        let mut session = session.with_adapters(self.list)?;
+        session.adapt(self.scales)?;
+        Ok(session)
+    }
+
+    /// The number of each adapter, and its scale on the command line.
+    pub fn scales(&self) -> &'static [(usize, f32)] {
+        self.scales
+    }
+}

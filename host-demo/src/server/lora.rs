@@ -1,0 +1,100 @@
+//! The scales of adapters: those of requests, and llama.cpp's route for the others.
+
+use std::sync::{Arc, Mutex};
+
+use axum::Json;
+use axum::body::Body as HttpBody;
+use axum::extract::{Request, State};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::app::{App, Result, json_body};
+use super::error::ApiError;
+use crate::adapters::scaled;
+use crate::cli::SessionArgs;
+
+/// The scale of an adapter, in requests.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub struct LoraScale {
+    pub id: usize,
+    pub scale: f32,
+}
+
+/// The adapters of the command line, and the scales of requests that name none.
+pub struct LoraScales {
+    paths: Vec<String>,
+    scales: Mutex<Vec<f32>>,
+}
+
+/// An adapter in the list.
+#[derive(Serialize)]
+struct LoraCard<'s> {
+    id: usize,
+    path: &'s str,
+    scale: f32,
+}
+
+impl LoraScales {
+    /// The scales of the command line.
+    pub fn new(args: &SessionArgs) -> anyhow::Result<Self> {
+        let pairs = args.lora.iter().map(|text| scaled(text)).collect::<anyhow::Result<Vec<_>>>()?;
+        let paths = pairs.iter().map(|(path, _)| path.display().to_string()).collect();
+        Ok(Self { paths, scales: Mutex::new(pairs.iter().map(|(_, scale)| *scale).collect()) })
+    }
+
+    /// The scales of a request. An adapter that its list leaves out is not used.
+    pub fn of_request(&self, list: Option<&[LoraScale]>) -> Result<Vec<(usize, f32)>> {
+        list.map_or_else(|| Ok(self.usual()), |list| Ok(used(&self.complete(list)?)))
+    }
+
+    /// The scales of requests that name none.
+    pub fn usual(&self) -> Vec<(usize, f32)> {
+        used(&self.lock())
+    }
+
+    /// A scale for each adapter.
+    fn complete(&self, list: &[LoraScale]) -> Result<Vec<f32>> {
+        let mut scales = vec![0.0; self.paths.len()];
+        for LoraScale { id, scale } in list {
+            let count = scales.len();
+            let place = scales.get_mut(*id).ok_or_else(|| {
+                ApiError::about("lora", format!("there is no adapter {id}: the server was started with {count}"))
+            })?;
+            if !scale.is_finite() {
+                return Err(ApiError::about("lora", format!("the scale of adapter {id} is not a finite number")));
+            }
+            *place = *scale;
+        }
+        Ok(scales)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<f32>> {
+        self.scales.lock().unwrap_or_else(|broken| broken.into_inner())
+    }
+
+    fn cards(&self) -> Value {
+        let scales = self.lock();
+        let cards = self.paths.iter().zip(scales.iter()).enumerate();
+        json!(cards.map(|(id, (path, scale))| LoraCard { id, path, scale: *scale }).collect::<Vec<_>>())
+    }
+}
+
+/// The adapters whose scale is not 0.
+fn used(scales: &[f32]) -> Vec<(usize, f32)> {
+    scales.iter().copied().enumerate().filter(|(_, scale)| *scale != 0.0).collect()
+}
+
+/// `GET /lora-adapters`.
+pub async fn list(State(app): State<Arc<App>>) -> Json<Value> {
+    Json(app.service.lora.cards())
+}
+
+/// `POST /lora-adapters`: sets the scales of requests that name none.
+pub async fn set(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Json<Value>> {
+    let list: Vec<LoraScale> = serde_json::from_value(json_body(request).await?)
+        .map_err(|error| ApiError::invalid(format!("the body must be a list of {{id, scale}}: {error}")))?;
+    let lora = &app.service.lora;
+    let scales = lora.complete(&list)?;
+    *lora.lock() = scales;
+    Ok(Json(json!({ "success": true })))
+}
