@@ -16,7 +16,7 @@ use arenite::grammar::{Constraint, Grammar, Masks, State};
 use arenite::sampler::{Params, Pcg32, Sampler};
 use arenite::speculation::lookup;
 use arenite::tokenizer::{Encode, Tokenizer};
-use arenite::{Context, Engine, Error, Gguf, Model, Options, Plan, Session, TokenId, Work};
+use arenite::{Adapter, Context, Engine, Error, Gguf, Model, Options, Plan, Session, TokenId, Work};
 
 macro_rules! entry {
     ($feature:literal, ($($name:ident: $type:ty),*) -> $result:ty $body:block) => {
@@ -110,6 +110,17 @@ entry!("save", (session: &Session<'_, '_>, out: &mut [u8]) -> Result<usize, Erro
 
 entry!("restore", (session: &mut Session<'_, '_>, snapshot: &[u8]) -> Result<(), Error> {
     session.restore(snapshot)
+});
+
+entry!("adapters", (gguf: &Gguf<'static>, model: &'static Model<'static>, plan: Plan, workspace: Memory, kv: Memory, tokens: &[TokenId], adapters: &'static [Adapter<'static>], chosen: &[(usize, f32)]) -> Result<f32, Error> {
+    let rank = Adapter::new(gguf, model)?.rank();
+    let mut engine = Engine::new(model, plan, workspace, kv)?.with_adapters(adapters)?;
+    let mut a = engine.open()?;
+    engine.adapt(&mut a, chosen)?;
+    engine.run(&mut [Work::prefill(&mut a, tokens)])?;
+    let mut b = engine.fork(&a)?;
+    engine.run(&mut [Work::prefill(&mut b, tokens)])?;
+    Ok(engine.logits(&b).iter().sum::<f32>() + rank as f32)
 });
 
 entry!("run", (model: &'static Model<'_>, plan: Plan, workspace: Memory, kv: Memory, tokens: &[TokenId], token: TokenId) -> Result<f32, Error> {
